@@ -1,0 +1,54 @@
+# The shared vocabulary of this project. Every target builds what it needs; `make` alone lists them.
+PYTHON ?= python3
+BIN := .venv/bin
+OUT ?= results
+SITE ?= gallery
+
+.DEFAULT_GOAL := help
+.PHONY: help setup demo test test-slow lint bench gallery readme clean
+
+help: ## list the targets
+	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
+
+.venv/ready: pyproject.toml constraints.txt
+	@echo "== Building .venv with the pinned packages of constraints.txt (a few minutes, once)"
+	@$(PYTHON) -c 'import sys; v = sys.version_info[:2]; sys.exit(0 if (3, 11) <= v <= (3, 13) else "saddlescope needs Python 3.11, 3.12 or 3.13; this is %d.%d. Name another with: make PYTHON=python3.11" % v)'
+	@test -x $(BIN)/python || $(PYTHON) -m venv .venv
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --upgrade -c constraints.txt pip
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt --editable '.[train]' --group dev
+	@touch $@
+
+setup: .venv/ready ## build .venv (every other target does it when needed)
+
+demo: .venv/ready ## run the two reproductions of the front door and build their gallery
+	@echo "== Figure 2: Algorithm 1 beside gradient flow, six initial scales"
+	@$(BIN)/saddlescope run gradual-rank/figure-2 --out $(OUT); s=$$?; test $$s -ne 2 -a $$s -le 3
+	@echo "== Figures 4, 5 and 15: a vision transformer, the rank of what it learns"
+	@$(BIN)/saddlescope run gradual-rank/figure-4 --out $(OUT); s=$$?; test $$s -ne 2 -a $$s -le 3
+	@$(BIN)/saddlescope gallery $(OUT) --site $(SITE)
+	@echo "== Done: open $(SITE)/index.html in a browser"
+
+gallery: .venv/ready ## build the gallery from the stored results
+	@$(BIN)/saddlescope gallery $(OUT) --site $(SITE)
+
+test: .venv/ready ## the test suite (minutes)
+	@$(BIN)/python -m pytest -m "not slow" -n 2 --dist worksteal
+
+test-slow: .venv/ready ## the tests that take many minutes
+	@$(BIN)/python -m pytest -m slow
+
+lint: .venv/ready ## style, types, import laws, and the README's table of verdicts
+	@$(BIN)/ruff check . && $(BIN)/ruff format --check .
+	@$(BIN)/pyright
+	@$(BIN)/lint-imports --no-cache
+	@$(BIN)/python scripts/readme_table.py --check
+
+readme: .venv/ready ## write the table of verdicts into README.md from the stored results
+	@$(BIN)/python scripts/readme_table.py --from $(OUT)
+
+bench: .venv/ready ## every benchmark, side by side with what one would use instead
+	@for b in benchmarks/*.py; do echo "== $$b"; $(BIN)/python $$b || exit 1; done
+
+clean: ## remove what the targets made (results are kept: delete $(OUT) yourself)
+	rm -rf .venv $(SITE) build dist .pytest_cache .ruff_cache .hypothesis
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,0 +1,84 @@
+"""saddlescope: in which stages does a neural network learn?
+
+Networks trained from small weights learn in a staircase: long plateaus near saddles, short drops between them.
+The package predicts that staircase (`theory`), simulates it (`flow`), measures it in networks that people really
+train (`measure`, `train`), and holds the three against each other (`papers`).
+
+Importing this package loads nothing heavy: every public name is resolved when it is first used.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from saddlescope.flow import gradient_descent, gradient_flow
+    from saddlescope.measure import (
+        Stage,
+        Staircase,
+        compare,
+        effective_rank,
+        energy_rank,
+        find_stages,
+        numerical_rank,
+        product_update_spectrum,
+        spectrum,
+        stable_rank,
+        update_spectrum,
+    )
+    from saddlescope.models import DiagonalNetwork, attention_teacher_task
+    from saddlescope.theory import incremental_learning
+    from saddlescope.train import RankTracker
+
+_HOME = {
+    "DiagonalNetwork": "saddlescope.models",
+    "RankTracker": "saddlescope.train",
+    "Stage": "saddlescope.measure",
+    "Staircase": "saddlescope.measure",
+    "attention_teacher_task": "saddlescope.models",
+    "compare": "saddlescope.measure",
+    "effective_rank": "saddlescope.measure",
+    "energy_rank": "saddlescope.measure",
+    "find_stages": "saddlescope.measure",
+    "gradient_descent": "saddlescope.flow",
+    "gradient_flow": "saddlescope.flow",
+    "incremental_learning": "saddlescope.theory",
+    "numerical_rank": "saddlescope.measure",
+    "product_update_spectrum": "saddlescope.measure",
+    "spectrum": "saddlescope.measure",
+    "stable_rank": "saddlescope.measure",
+    "update_spectrum": "saddlescope.measure",
+}
+
+__all__ = [
+    "DiagonalNetwork",
+    "RankTracker",
+    "Stage",
+    "Staircase",
+    "attention_teacher_task",
+    "compare",
+    "effective_rank",
+    "energy_rank",
+    "find_stages",
+    "gradient_descent",
+    "gradient_flow",
+    "incremental_learning",
+    "numerical_rank",
+    "product_update_spectrum",
+    "spectrum",
+    "stable_rank",
+    "update_spectrum",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name == "__version__":
+        from importlib.metadata import version
+
+        return version("saddlescope")
+    if name in _HOME:
+        return getattr(import_module(_HOME[name]), name)
+    raise AttributeError(f"module 'saddlescope' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted([*__all__, "__version__"])

@@ -1,0 +1,23 @@
+"""The one error that means: the input is at fault, and this sentence says how to cure it."""
+
+from collections.abc import Iterable
+from difflib import get_close_matches
+
+
+class InputError(ValueError):
+    """Something the user gave cannot be used. The message names what was given and the cure, in one sentence.
+
+    The command line prints the message alone, without a traceback, and leaves with exit status 2.
+    """
+
+
+def unknown(kind: str, given: str, known: Iterable[str]) -> InputError:
+    """An `InputError` for a name that does not exist, with the nearest names that do.
+
+    >>> str(unknown("size", "quik", ["quick", "default", "paper"]))
+    "There is no size 'quik'; did you mean quick? Known: default, paper, quick."
+    """
+    names = sorted(known)
+    near = get_close_matches(given, names, n=3, cutoff=0.5)
+    hint = f"; did you mean {' or '.join(near)}?" if near else "."
+    return InputError(f"There is no {kind} {given!r}{hint} Known: {', '.join(names)}.")

@@ -1,0 +1,7 @@
+"""The four papers: one folder a paper, one file a figure or theorem."""
+
+from saddlescope.papers.claim import Claim, Measured, Outcome, Verdict
+from saddlescope.papers.context import RunContext
+from saddlescope.papers.entry import SIZES, Entry, field_comments, find, names
+
+__all__ = ["SIZES", "Claim", "Entry", "Measured", "Outcome", "RunContext", "Verdict", "field_comments", "find", "names"]

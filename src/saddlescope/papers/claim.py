@@ -1,0 +1,121 @@
+"""Claims of the papers and the verdicts on them.
+
+A claim is a statistic of a stored run with bounds that were written down, with their source, before the run was made.
+"""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import xarray as xr
+
+
+class Outcome(StrEnum):
+    """What a measurement says about a claim."""
+
+    REPRODUCED = "reproduced"
+    REFUTED = "refuted"
+    UNDECIDED = "undecided"
+
+
+@dataclass(frozen=True)
+class Measured:
+    """A statistic's value with its own uncertainty, both in the claim's unit.
+
+    Attributes:
+        value: the measured value; NaN when the run did not resolve it.
+        uncertainty: half-width of the interval in which the value lies (one standard error over heads or seeds, or
+            a bound on the numerical error); at least 0. Counts and exact comparisons have uncertainty 0.
+        remark: one sentence for the reader, such as why the value is NaN.
+    """
+
+    value: float
+    uncertainty: float = 0.0
+    remark: str = ""
+
+    def __post_init__(self) -> None:
+        if self.uncertainty < 0:
+            raise ValueError(f"uncertainty must be at least 0; got {self.uncertainty!r}.")
+
+    @classmethod
+    def unresolved(cls, why: str) -> "Measured":
+        """The run failed, or did not resolve the statistic: the claim stays undecided."""
+        return cls(math.nan, math.inf, why)
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """A claim, what was measured, and the outcome."""
+
+    claim: str
+    says: str
+    source: str
+    unit: str
+    low: float
+    high: float
+    value: float
+    uncertainty: float
+    outcome: Outcome
+    remark: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Claim:
+    """One checkable statement of a paper.
+
+    Attributes:
+        name: short and stable, unique in its entry; used in tables and on the command line.
+        says: the statement, one sentence.
+        source: where the paper makes it and where the bounds come from.
+        statistic: from the stored run to what was measured.
+        low, high: the bounds, written before the run; the claim holds when the value lies between them.
+        unit: unit of value, uncertainty and bounds; empty for pure numbers.
+    """
+
+    name: str
+    says: str
+    source: str
+    statistic: "Callable[[xr.Dataset], Measured]"
+    low: float = -math.inf
+    high: float = math.inf
+    unit: str = ""
+
+    def __post_init__(self) -> None:
+        if not self.low <= self.high or (math.isinf(self.low) and math.isinf(self.high)):
+            raise ValueError(f"Claim {self.name!r} must have low <= high, one of them finite.")
+
+    def judge(self, run: "xr.Dataset") -> Verdict:
+        """Holds the stored run against the bounds."""
+        measured = self.statistic(run)
+        return Verdict(
+            claim=self.name,
+            says=self.says,
+            source=self.source,
+            unit=self.unit,
+            low=self.low,
+            high=self.high,
+            value=measured.value,
+            uncertainty=measured.uncertainty,
+            outcome=outcome(measured, self.low, self.high),
+            remark=measured.remark,
+        )
+
+
+def outcome(measured: Measured, low: float, high: float) -> Outcome:
+    """Reproduced when inside the bounds by more than the uncertainty, refuted when outside by more, else undecided.
+
+    With uncertainty 0 the bounds themselves count as inside. NaN, or an infinite uncertainty, is undecided.
+
+    >>> outcome(Measured(0.5, 0.1), 0.0, 1.0), outcome(Measured(0.95, 0.1), 0.0, 1.0), outcome(Measured(2.0), 0.0, 1.0)
+    (<Outcome.REPRODUCED: 'reproduced'>, <Outcome.UNDECIDED: 'undecided'>, <Outcome.REFUTED: 'refuted'>)
+    """
+    value, uncertainty = measured.value, measured.uncertainty
+    if math.isnan(value) or not math.isfinite(uncertainty):
+        return Outcome.UNDECIDED
+    inside = min(value - low, high - value)
+    if inside > uncertainty or (uncertainty == 0 and inside >= 0):
+        return Outcome.REPRODUCED
+    return Outcome.REFUTED if -inside > uncertainty else Outcome.UNDECIDED

@@ -1,0 +1,29 @@
+"""What a run is given besides its parameters: where to report, where to keep what it needs to resume, where data lie."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+
+def _silent(fraction: float, note: str) -> None:
+    pass
+
+
+@dataclass(frozen=True)
+class RunContext:
+    """The surroundings of a run. Nothing here may change its result.
+
+    Attributes:
+        scratch: a folder that survives a kill and is given again to the same run (same entry, same parameters); long
+            runs keep their checkpoints here. It is removed once the result is stored.
+        report: called with the finished fraction in [0, 1] and a short note such as "epoch 3 of 40".
+        data: folder with data sets in their official formats, or None: then the embedded data alone are there.
+    """
+
+    scratch: Path
+    report: Callable[[float, str], None] = _silent
+    data: Path | None = None
+
+    def part(self, start: float, stop: float) -> Callable[[float, str], None]:
+        """A `report` for one part of the run: its 0 to 1 is the whole's `start` to `stop`."""
+        return lambda fraction, note: self.report(start + (stop - start) * fraction, note)

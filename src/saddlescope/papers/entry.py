@@ -1,0 +1,143 @@
+"""Entries: one file a figure or theorem. Finding them, their parameters in three sizes, and the contract they keep.
+
+An entry is a module in a folder of `saddlescope.papers` with
+
+- a docstring whose first line is its title, ending in the place in the paper in brackets,
+- `Params`: a frozen dataclass with a default for every field, validated in `__post_init__` by `InputError`, a comment
+  a field, and class methods `quick()` (seconds) and `paper()` (the paper's own size),
+- `run(params, context) -> xr.Dataset`: the only place that simulates; imports what is heavy inside,
+- `claims`: a tuple of `Claim`,
+- `traces(run) -> list[Figure]`: the pictures, from the stored run alone.
+
+Importing an entry is cheap: `saddlescope list` imports them all.
+"""
+
+import ast
+import dataclasses
+import typing
+from collections.abc import Callable, Mapping
+from functools import cache
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from saddlescope.errors import InputError, unknown
+from saddlescope.papers.claim import Claim, Verdict
+from saddlescope.papers.context import RunContext
+
+if TYPE_CHECKING:
+    import xarray as xr
+
+    from saddlescope.plot.figure import Figure
+
+SIZES = ("quick", "default", "paper")
+
+
+@dataclasses.dataclass(frozen=True)
+class Entry:
+    """One reproduction: a name, where it stands in which paper, and what its module offers."""
+
+    name: str
+    title: str
+    source: str
+    paper: str
+    params_type: type
+    run: "Callable[[Any, RunContext], xr.Dataset]"
+    claims: tuple[Claim, ...]
+    traces: "Callable[[xr.Dataset], list[Figure]]"
+
+    def params(self, size: str = "default", settings: Mapping[str, str] | None = None) -> Any:
+        """The parameters of one size, with `settings` (field name to text, as typed) on top.
+
+        Raises:
+            InputError: unknown size or field (with the nearest names), or a value that does not fit the field.
+        """
+        if size not in SIZES:
+            raise unknown("size", size, SIZES)
+        base = self.params_type() if size == "default" else getattr(self.params_type, size)()
+        hints = typing.get_type_hints(self.params_type)
+        changes: dict[str, object] = {}
+        for field, text in (settings or {}).items():
+            if field not in hints:
+                raise unknown(f"parameter of {self.name}", field, hints)
+            changes[field] = _parse(field, text, hints[field])
+        return dataclasses.replace(base, **changes)
+
+    def judge(self, run: "xr.Dataset") -> tuple[Verdict, ...]:
+        """The verdicts of all claims on a stored run."""
+        return tuple(claim.judge(run) for claim in self.claims)
+
+
+def _parse(field: str, text: str, hint: Any) -> object:
+    """A field's value from the text typed on the command line, by the field's annotated type."""
+    try:
+        if hint is str or typing.get_origin(hint) is typing.Literal:
+            value: object = text
+        elif hint is bool:
+            value = {"true": True, "false": False}[text.lower()]
+        elif hint in (int, float):
+            value = hint(text)
+        elif typing.get_origin(hint) is tuple:
+            element = typing.get_args(hint)[0]
+            value = tuple(_parse(field, part.strip(), element) for part in text.strip("()[] ,").split(","))
+        else:
+            raise TypeError(f"Params field {field!r} has type {hint!r}, which the command line cannot set.")
+    except (ValueError, KeyError) as error:
+        wanted = getattr(hint, "__name__", str(hint))
+        example = {"int": "3", "float": "1e-8", "bool": "true", "tuple": "1e-2,1e-8"}.get(wanted, "a value")
+        raise InputError(f"{field} must be of type {wanted}, such as {field}={example}; got {text!r}.") from error
+    if typing.get_origin(hint) is typing.Literal and value not in typing.get_args(hint):
+        raise unknown(f"choice for {field}", text, typing.get_args(hint))
+    return value
+
+
+@cache
+def names() -> tuple[str, ...]:
+    """The names of all entries, `paper/entry`, found from the files alone."""
+    here = Path(__file__).parent
+    return tuple(
+        sorted(
+            f"{file.parent.name}/{file.stem}".replace("_", "-")
+            for file in here.glob("*/*.py")
+            if not file.stem.startswith("_")
+        )
+    )
+
+
+@cache
+def find(name: str) -> Entry:
+    """The entry of that name.
+
+    Raises:
+        InputError: there is none; the message has the nearest names.
+    """
+    if name not in names():
+        raise unknown("entry", name, names())
+    paper, stem = name.replace("-", "_").split("/")
+    module = import_module(f"saddlescope.papers.{paper}.{stem}")
+    heading = (module.__doc__ or "").splitlines()[0]
+    title, _, source = heading.removesuffix(")").rpartition("   (")
+    return Entry(
+        name=name,
+        title=title,
+        source=source,
+        paper=import_module(f"saddlescope.papers.{paper}").CITATION,
+        params_type=module.Params,
+        run=module.run,
+        claims=module.claims,
+        traces=module.traces,
+    )
+
+
+def field_comments(params_type: type) -> dict[str, str]:
+    """The comment beside each field of a Params class, for `saddlescope show` and the gallery."""
+    import inspect
+
+    source = inspect.getsource(params_type)
+    lines = source.splitlines()
+    fields = [node for node in ast.parse(source).body[0].body if isinstance(node, ast.AnnAssign)]  # type: ignore[attr-defined]
+    comments = {}
+    for node in fields:
+        _, _, comment = lines[node.end_lineno - 1][node.end_col_offset :].partition("#")  # type: ignore[operator]
+        comments[ast.unparse(node.target)] = comment.strip()
+    return comments
