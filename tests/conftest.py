@@ -1,0 +1,23 @@
+"""What all tests share: float64 in JAX, strict promotion, and the data folder."""
+
+import os
+from pathlib import Path
+
+import jax
+import pytest
+
+jax.config.update("jax_enable_x64", True)
+jax.config.update("jax_numpy_dtype_promotion", "strict")
+jax.config.update("jax_numpy_rank_promotion", "raise")
+
+
+@pytest.fixture(scope="session")
+def data_folder() -> Path:
+    """The folder of official data sets; tests that want it skip where it is absent, except in CI."""
+    given = os.environ.get("SADDLESCOPE_DATA", str(Path(__file__).parents[2] / "shared" / "data"))
+    folder = Path(given)
+    if not folder.is_dir():
+        if os.environ.get("CI"):
+            pytest.fail(f"CI needs the official data; there is no folder {folder}. Set SADDLESCOPE_DATA.")
+        pytest.skip("official data absent: set SADDLESCOPE_DATA")
+    return folder

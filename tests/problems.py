@@ -1,0 +1,1 @@
+"""Problems that several tests share."""

@@ -1,0 +1,1 @@
+"""The one table of tolerances. A loosening is an edit here, with its reason beside it."""
