@@ -1,17 +1,24 @@
-"""Networks with diagonal weights: f(x; u, v) = h(x; u * v) for any twice-differentiable h.   (Definition 3.1)
+"""Networks with diagonal weights: f(x; u, v) = h(x; u * v) for any twice-differentiable h (Definition 3.1).
 
     u, v    the trained weights, each of shape (p,)
     beta    their elementwise product u * v: all that the network's output depends on
     L       mean loss over the samples
     g       -dL/dbeta; u' = v * g, v' = u * g under gradient flow (equation 4)
+
+Equations of Boix-Adsera, Littwin, Abbe, Bengio and Susskind (2023), "Transformers learn through gradual rank
+increase".
 """
 
 from collections.abc import Callable
+from typing import Any
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Float, Shaped
+
+from saddlescope.errors import InputError
 
 
 def squared_error(target: Array, prediction: Array) -> Array:
@@ -27,6 +34,9 @@ class DiagonalNetwork(eqx.Module):
         inputs: the samples' inputs, first axis the sample.
         targets: the samples' targets, first axis the sample.
         loss: one sample's target and output to its loss; twice continuously differentiable.
+
+    Raises:
+        InputError: inputs and targets have no samples or not equally many, or hold NaN or infinity.
     """
 
     h: Callable[[Array, Array], Array] = eqx.field(static=True)
@@ -34,7 +44,32 @@ class DiagonalNetwork(eqx.Module):
     targets: Shaped[Array, "n ..."]
     loss: Callable[[Array, Array], Array] = eqx.field(static=True, default=squared_error)
 
+    def __check_init__(self) -> None:
+        _check_samples(self.inputs, self.targets)
+
     def __call__(self, beta: Float[Array, "p"]) -> Float[Array, ""]:
         """L(beta)."""
         predictions = jax.vmap(self.h, in_axes=(0, None))(self.inputs, beta)
         return jnp.mean(jax.vmap(self.loss)(self.targets, predictions))
+
+    def value_and_gradient(self, beta: Float[Array, "p"]) -> tuple[Float[Array, ""], Float[Array, "p"]]:
+        """L(beta) and dL/dbeta = -g."""
+        return jax.value_and_grad(self.__call__)(beta)
+
+    def hessian(self, beta: Float[Array, "p"]) -> Float[Array, "p p"]:
+        """The second derivatives of L at beta."""
+        return jax.hessian(self.__call__)(beta)
+
+
+def _check_samples(inputs: Any, targets: Any) -> None:
+    for name, data in (("inputs", inputs), ("targets", targets)):
+        if not isinstance(data, jax.Array | np.ndarray) or data.ndim == 0:
+            raise InputError(f"{name} must be an array whose first axis is the sample; got {data!r}.")
+        bad = int(jnp.sum(~jnp.isfinite(data)))
+        if bad:
+            raise InputError(f"{name} must be finite; got {bad!r} entries that are NaN or infinite.")
+    if inputs.shape[0] != targets.shape[0] or inputs.shape[0] == 0:
+        raise InputError(
+            f"targets must have as many samples as inputs, at least one; got {targets.shape[0]!r} "
+            f"for {inputs.shape[0]!r} inputs."
+        )

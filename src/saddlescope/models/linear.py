@@ -1,0 +1,48 @@
+"""Diagonal linear networks, h(x; beta) = x . beta: the simplest networks with diagonal weights.
+
+Berthier (2022), "Incremental learning in diagonal linear networks"; Pesme and Flammarion (2023), "Saddle-to-saddle
+dynamics in diagonal linear networks". Their loss carries a factor 1/2, which doubles all times.
+"""
+
+from typing import Any
+
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from saddlescope.errors import InputError
+from saddlescope.models.diagonal import DiagonalNetwork, squared_error
+
+
+def linear_output(x: Float[Array, "p"], beta: Float[Array, "p"]) -> Float[Array, ""]:
+    """x . beta, the output of a diagonal linear network."""
+    return jnp.dot(x, beta)
+
+
+class DiagonalLinearNetwork(DiagonalNetwork):
+    """L(beta) = |features beta - targets|^2 / n, whose Hessian is constant."""
+
+    def hessian(self, beta: Float[Array, "p"]) -> Float[Array, "p p"]:
+        """2 features^T features / n."""
+        return 2 / self.inputs.shape[0] * self.inputs.T @ self.inputs
+
+
+def diagonal_linear_network(features: Float[Any, "n p"], targets: Float[Any, "n"]) -> DiagonalLinearNetwork:
+    """The diagonal linear network with the squared error on these samples.
+
+    Args:
+        features: the samples' features x, one row a sample.
+        targets: the samples' targets y.
+
+    Returns:
+        The loss L(beta) = (1/n) sum_i (x_i . beta - y_i)^2, without a factor 1/2.
+
+    Raises:
+        InputError: the shapes do not fit each other, or a value is not finite.
+    """
+    features, targets = jnp.asarray(features), jnp.asarray(targets)
+    if features.ndim != 2 or targets.ndim != 1:
+        raise InputError(
+            "features must have shape (n, p) and targets shape (n,); "
+            f"got {features.shape!r} and {targets.shape!r}."
+        )
+    return DiagonalLinearNetwork(h=linear_output, inputs=features, targets=targets, loss=squared_error)
