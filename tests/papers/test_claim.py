@@ -1,0 +1,64 @@
+import math
+
+import pytest
+import xarray as xr
+from hypothesis import given
+from hypothesis import strategies as st
+
+from saddlescope.papers import Claim, Measured, Outcome
+from saddlescope.papers.claim import outcome
+
+numbers = st.floats(-1e6, 1e6)
+
+
+@pytest.mark.parametrize(
+    ("value", "uncertainty", "expected"),
+    [
+        (0.5, 0.0, Outcome.REPRODUCED),
+        (0.5, 0.4, Outcome.REPRODUCED),
+        (0.5, 0.5, Outcome.UNDECIDED),  # inside by no more than its uncertainty
+        (0.5, 0.7, Outcome.UNDECIDED),
+        (1.0, 0.0, Outcome.REPRODUCED),  # an exact value on the bound
+        (1.0, 1e-9, Outcome.UNDECIDED),
+        (1.5, 0.4, Outcome.REFUTED),
+        (1.5, 0.5, Outcome.UNDECIDED),
+        (-0.5, 0.4, Outcome.REFUTED),
+        (math.nan, 0.0, Outcome.UNDECIDED),
+        (0.5, math.inf, Outcome.UNDECIDED),
+        (9.0, math.inf, Outcome.UNDECIDED),
+        (math.inf, 0.0, Outcome.REFUTED),
+    ],
+)
+def test_outcomes_between_zero_and_one(value, uncertainty, expected):
+    assert outcome(Measured(value, uncertainty), 0.0, 1.0) is expected
+
+
+@given(numbers, st.floats(0, 1e3), numbers, numbers)
+def test_outcome_mirrors_when_everything_changes_sign(value, uncertainty, a, b):
+    low, high = min(a, b), max(a, b)
+    assert outcome(Measured(value, uncertainty), low, high) is outcome(Measured(-value, uncertainty), -high, -low)
+
+
+@given(numbers, st.floats(0, 1e3), st.floats(0, 1e3), numbers)
+def test_more_uncertainty_never_decides(value, uncertainty, more, high):
+    before = outcome(Measured(value, uncertainty), -math.inf, high)
+    after = outcome(Measured(value, uncertainty + more), -math.inf, high)
+    assert after in (before, Outcome.UNDECIDED)
+
+
+def test_a_failed_run_is_undecided_with_its_reason():
+    claim = Claim(name="c", says="s", source="p", statistic=lambda run: Measured.unresolved("It stopped."), high=1.0)
+    verdict = claim.judge(xr.Dataset())
+    assert verdict.outcome is Outcome.UNDECIDED
+    assert verdict.remark == "It stopped."
+
+
+@pytest.mark.parametrize(("low", "high"), [(1.0, 0.0), (-math.inf, math.inf), (math.nan, 1.0)])
+def test_a_claim_that_nothing_could_refute_is_refused(low, high):
+    with pytest.raises(ValueError, match="low <= high"):
+        Claim(name="c", says="s", source="p", statistic=lambda run: Measured(0.0), low=low, high=high)
+
+
+def test_negative_uncertainty_is_refused():
+    with pytest.raises(ValueError, match="uncertainty"):
+        Measured(1.0, -0.1)

@@ -1,0 +1,108 @@
+"""Every entry keeps the contract of `saddlescope.papers.entry`: checked on a real run at the quick size."""
+
+import dataclasses
+import json
+import sys
+import subprocess
+
+import numpy as np
+import pytest
+import xarray as xr
+
+from saddlescope import store
+from saddlescope.papers import SIZES, Outcome, RunContext, field_comments, find, names
+from saddlescope.plot import draw_matplotlib, draw_plotly
+
+
+@pytest.fixture(scope="module", params=names())
+def entry(request):
+    return find(request.param)
+
+
+@pytest.fixture(scope="module")
+def reports():
+    return []
+
+
+@pytest.fixture(scope="module")
+def run(entry, reports, tmp_path_factory):
+    reports.clear()
+    context = RunContext(
+        scratch=tmp_path_factory.mktemp("scratch"), report=lambda fraction, note: reports.append((fraction, note))
+    )
+    return entry.run(entry.params("quick"), context)
+
+
+def test_title_and_source_are_told(entry):
+    assert entry.title
+    assert entry.source
+    assert not entry.title.endswith((".", " "))
+
+
+def test_params_are_frozen_defaulted_and_commented(entry):
+    assert dataclasses.is_dataclass(entry.params_type)
+    assert entry.params_type.__dataclass_params__.frozen
+    comments = field_comments(entry.params_type)
+    for field in dataclasses.fields(entry.params_type):
+        assert field.default is not dataclasses.MISSING, field.name
+        assert comments[field.name], f"{field.name} has no comment"
+
+
+def test_params_survive_the_command_line(entry):
+    for size in SIZES:
+        params = entry.params(size)
+        typed = {
+            f.name: ",".join(map(str, v)) if isinstance(v := getattr(params, f.name), tuple) else str(v)
+            for f in dataclasses.fields(params)
+        }
+        assert entry.params("default", typed) == params
+
+
+def test_claims_have_names_bounds_and_sources(entry):
+    assert entry.claims
+    assert len({claim.name for claim in entry.claims}) == len(entry.claims)
+    assert all(claim.says and claim.source for claim in entry.claims)
+
+
+def test_importing_an_entry_is_cheap(entry):
+    code = f"import sys, saddlescope.papers as p; p.find({entry.name!r}); print(*sys.modules)"
+    loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
+    assert not {"jax", "torch", "xarray", "numpy", "scipy", "matplotlib", "plotly"} & set(loaded)
+
+
+def test_the_run_survives_the_disk(run, tmp_path):
+    path = tmp_path / "run.nc"
+    store.write(run, path)
+    xr.testing.assert_identical(store.read(path)[list(run.data_vars)].drop_attrs(), run.drop_attrs())
+
+
+def test_every_claim_is_measured(entry, run):
+    for verdict in entry.judge(run):
+        assert np.isfinite(verdict.value) or verdict.outcome is Outcome.UNDECIDED
+        assert verdict.outcome is not Outcome.UNDECIDED or verdict.remark or np.isfinite(verdict.uncertainty)
+    assert any(v.outcome is not Outcome.UNDECIDED for v in entry.judge(run))
+
+
+def test_progress_rises_to_the_end(run, reports):
+    fractions = [fraction for fraction, _ in reports]
+    assert fractions == sorted(fractions)
+    assert 0 <= fractions[0]
+    assert fractions[-1] == pytest.approx(1)
+    assert all(note for _, note in reports)
+
+
+def test_figures_are_drawn_by_both(entry, run):
+    figures = entry.traces(run)
+    assert figures
+    assert len({figure.name for figure in figures}) == len(figures)
+    for figure in figures:
+        assert figure.title
+        assert figure.caption
+        assert all(panel.marks for panel in figure.panels)
+        draw_matplotlib(figure)
+        json.dumps(draw_plotly(figure))
+
+
+def test_the_same_parameters_give_the_same_run(entry, run, tmp_path):
+    again = entry.run(entry.params("quick"), RunContext(scratch=tmp_path))
+    xr.testing.assert_identical(again.drop_attrs(), run.drop_attrs())
