@@ -1,7 +1,7 @@
 """Diagonal linear networks, h(x; beta) = x . beta: the simplest networks with diagonal weights.
 
-Berthier (2022), "Incremental learning in diagonal linear networks"; Pesme and Flammarion (2023), "Saddle-to-saddle
-dynamics in diagonal linear networks". Their loss carries a factor 1/2, which doubles all times.
+Berthier (2022), "Incremental learning in diagonal linear networks"; Pesme and Flammarion (2023),
+"Saddle-to-saddle dynamics in diagonal linear networks". Both halve the loss, which doubles all times.
 """
 
 from typing import Any
@@ -14,7 +14,7 @@ from saddlescope.models.diagonal import DiagonalNetwork, squared_error
 
 
 def linear_output(x: Float[Array, "p"], beta: Float[Array, "p"]) -> Float[Array, ""]:
-    """x . beta, the output of a diagonal linear network."""
+    """The output x . beta of a diagonal linear network."""
     return jnp.dot(x, beta)
 
 
