@@ -1,0 +1,15 @@
+"""Predictions of the stages in which networks learn; never sees a simulation."""
+
+from saddlescope.theory.greedy import GreedyStage, IncrementalLearning, NearTie, Status, incremental_learning
+from saddlescope.theory.transition import FlowThenNewton, FlowToRest, Transition
+
+__all__ = [
+    "FlowThenNewton",
+    "FlowToRest",
+    "GreedyStage",
+    "IncrementalLearning",
+    "NearTie",
+    "Status",
+    "Transition",
+    "incremental_learning",
+]

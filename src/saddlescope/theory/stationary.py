@@ -1,0 +1,179 @@
+"""Strict local minima within a face of an orthant: where a transition between two stages ends.
+
+A transition runs with some coordinates at zero and the signs of the others fixed. There, with |u| = |v|,
+
+    A         the coordinates that are not zero
+    s         their signs
+    x         |beta_A| > 0, the point
+    r         s * g_A, the rate: (log x)' = 2 r under gradient flow (equation 4)
+    H         s_i s_j d^2 L / dbeta_i dbeta_j on A
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+import scipy.linalg
+from jaxtyping import Bool, Float, Int
+
+from saddlescope.theory.landscape import Landscape, NotFinite
+
+_NEWTON_STEPS = 60  # quadratic convergence needs 6; a step that does not shrink ends the search long before
+_ROUNDING = 1e-8  # largest relative step that may be called rounding once steps no longer shrink
+
+
+@dataclass(frozen=True, eq=False)
+class Rest:
+    """A stationary point theta^k = (u, s * u) that is a strict local minimum on its support.   (Assumption 4.4)
+
+    Attributes:
+        beta: s * u^2, shape (p,).
+        loss: L(beta).
+        gradient: g(beta) = -dL/dbeta, shape (p,); zero on the support up to rounding.
+        curvature: the constant c of Assumption 4.4, L(u~, s u~) - L(u, s u) >= c |u~ - u|^2 near u on the support: half
+            the smallest eigenvalue of the Hessian in u. Gradient flow approaches the point as exp(-c t). Infinite
+            where the support is empty.
+        scale: the size of the terms that cancel in g, max_i sum_j |H_ij| |beta_j| over the support; 0 where it is empty.
+    """
+
+    beta: Float[np.ndarray, "p"]
+    loss: float
+    gradient: Float[np.ndarray, "p"]
+    curvature: float
+    scale: float
+
+
+@dataclass(frozen=True)
+class NoRest:
+    """A transition found no strict local minimum.
+
+    Attributes:
+        reason: one sentence for the reader.
+    """
+
+    reason: str
+
+
+@dataclass(frozen=True, eq=False)
+class Face:
+    """The face of an orthant of R^p on which a transition runs."""
+
+    landscape: Landscape
+    among: Int[np.ndarray, "m"]
+    signs: Float[np.ndarray, "m"]
+
+    def beta(self, x: Float[np.ndarray, "m"]) -> Float[np.ndarray, "p"]:
+        """The point x as a vector of all p coordinates."""
+        beta = np.zeros(self.landscape.size)
+        beta[self.among] = self.signs * x
+        return beta
+
+    def rate(self, x: Float[np.ndarray, "m"]) -> Float[np.ndarray, "m"]:
+        """R at x; raises NotFinite where the loss is not."""
+        return self.signs * self.landscape.value_and_gradient(self.beta(x))[1][self.among]
+
+    def hessian(self, x: Float[np.ndarray, "m"]) -> Float[np.ndarray, "m m"]:
+        """H at x; raises NotFinite where the loss is not."""
+        return self.signs * self.landscape.hessian(self.beta(x), self.among) * self.signs[:, None]
+
+    def restricted(self, keep: Bool[np.ndarray, "m"]) -> "Face":
+        """The smaller face on which the other coordinates are zero."""
+        return Face(self.landscape, self.among[keep], self.signs[keep])
+
+
+def vanishing(
+    x: Float[np.ndarray, "m"],
+    r: Float[np.ndarray, "m"],
+    H: Float[np.ndarray, "m m"],
+    peak: Float[np.ndarray, "m"],
+    fraction: float,
+) -> Bool[np.ndarray, "m"]:
+    """Which coordinates are on their way to zero: far below their peak, falling, and with a Newton target beyond 0."""
+    falling = (r < 0) & (x <= fraction * peak)
+    if not falling.any():
+        return falling
+    try:
+        return falling & (x + np.linalg.solve(H, r) <= 0)
+    except np.linalg.LinAlgError:
+        return falling
+
+
+def newton_displacement(
+    x: Float[np.ndarray, "m"], r: Float[np.ndarray, "m"], H: Float[np.ndarray, "m m"]
+) -> Float[np.ndarray, "m"]:
+    """The Newton step relative to x, or infinity where H is not positive definite.
+
+    It is taken in log-scaled form, sqrt(x) H sqrt(x), since the entries of x may differ by many orders.
+    """
+    root = np.sqrt(x)
+    try:
+        factor = scipy.linalg.cho_factor(root[:, None] * H * root)
+    except np.linalg.LinAlgError:
+        return np.full_like(x, np.inf)
+    return scipy.linalg.cho_solve(factor, root * r) / root
+
+
+def settle(
+    face: Face,
+    x: Float[np.ndarray, "m"],
+    H: Float[np.ndarray, "m m"],
+    zero: Bool[np.ndarray, "m"],
+    *,
+    reach: float,
+    noise: float,
+) -> Rest | None:
+    """Newton's method to the strict local minimum that gradient flow from x ends in, or None if that is not certain.
+
+    Certain means: the Hessian is positive definite at x and wherever it is taken later; no coordinate moves by more than
+    a factor 1 +- reach in the first step; every step is at most half the one before, down to rounding; and the
+    coordinates set to zero are pushed towards zero at the end (s_j g_j < 0: Karush, Kuhn and Tucker's condition with
+    strict complementarity). A Hessian is kept while steps shrink tenfold.
+
+    Args:
+        face: where to look.
+        x: the flow's present point.
+        H: the Hessian there.
+        zero: coordinates that leave the support.
+        reach: largest relative displacement of the first step.
+        noise: rounding error of an entry of g.
+    """
+    kept = face.restricted(~zero)
+    x, H = x[~zero], H[np.ix_(~zero, ~zero)]
+    try:
+        x = _newton(kept, x, H, reach) if x.size else x
+        if x is None:
+            return None
+        beta = kept.beta(x)
+        loss, gradient = face.landscape.value_and_gradient(beta)
+        H = kept.hessian(x)
+    except NotFinite:
+        return None
+    pushed_out = np.all(face.signs[zero] * gradient[face.among[zero]] < -noise)
+    c = curvature(x, H)
+    scale = float(np.max(np.abs(H) @ x, initial=0.0))
+    return Rest(beta, loss, gradient, c, scale) if pushed_out and c > 0 else None
+
+
+def _newton(
+    face: Face, x: Float[np.ndarray, "m"], H: Float[np.ndarray, "m m"], reach: float
+) -> Float[np.ndarray, "m"] | None:
+    allowed = reach
+    for _ in range(_NEWTON_STEPS):
+        displacement = newton_displacement(x, face.rate(x), H)
+        step = float(np.max(np.abs(displacement)))
+        if not step <= allowed:
+            return x if step <= _ROUNDING else None
+        x = x * (1 + displacement)
+        if step <= np.finfo(x.dtype).eps:
+            return x
+        if step > 0.2 * allowed:
+            H = face.hessian(x)
+        allowed = 0.5 * step
+    return None
+
+
+def curvature(x: Float[np.ndarray, "m"], H: Float[np.ndarray, "m m"]) -> float:
+    """Half the smallest eigenvalue of 4 diag(u) H diag(u), the Hessian of L(u, s u) at a stationary point; u^2 = x."""
+    if not x.size:
+        return np.inf
+    root = np.sqrt(x)
+    return 2.0 * float(np.linalg.eigvalsh(root[:, None] * H * root)[0])
