@@ -3,5 +3,19 @@
 from saddlescope.papers.claim import Claim, Measured, Outcome, Verdict
 from saddlescope.papers.context import RunContext
 from saddlescope.papers.entry import SIZES, Entry, field_comments, find, names
+from saddlescope.papers.reproduction import Reproduction, reproduce
 
-__all__ = ["SIZES", "Claim", "Entry", "Measured", "Outcome", "RunContext", "Verdict", "field_comments", "find", "names"]
+__all__ = [
+    "SIZES",
+    "Claim",
+    "Entry",
+    "Measured",
+    "Outcome",
+    "Reproduction",
+    "RunContext",
+    "Verdict",
+    "field_comments",
+    "find",
+    "names",
+    "reproduce",
+]

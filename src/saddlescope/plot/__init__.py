@@ -1,0 +1,41 @@
+"""Figures as data, and two ways to draw them: Matplotlib for paper, Plotly for pages."""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from saddlescope.plot.figure import Axis, Band, Figure, Heat, Line, Mark, Panel, Table
+from saddlescope.plot.theme import DARK, LIGHT, Theme
+
+if TYPE_CHECKING:
+    from saddlescope.plot.interactive import draw_plotly
+    from saddlescope.plot.static import draw_matplotlib, draw_thumbnail
+
+# Entries name figures when they are listed; only drawing them needs NumPy.
+_HOME = {
+    "draw_matplotlib": "saddlescope.plot.static",
+    "draw_plotly": "saddlescope.plot.interactive",
+    "draw_thumbnail": "saddlescope.plot.static",
+}
+
+__all__ = [
+    "DARK",
+    "LIGHT",
+    "Axis",
+    "Band",
+    "Figure",
+    "Heat",
+    "Line",
+    "Mark",
+    "Panel",
+    "Table",
+    "Theme",
+    "draw_matplotlib",
+    "draw_plotly",
+    "draw_thumbnail",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name in _HOME:
+        return getattr(import_module(_HOME[name]), name)
+    raise AttributeError(f"module 'saddlescope.plot' has no attribute {name!r}")

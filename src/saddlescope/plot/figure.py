@@ -1,14 +1,16 @@
 """Figures as data: what is drawn, without how. Matplotlib and Plotly draw the same `Figure`.
 
-A `Figure` holds panels side by side (wrapped on narrow screens), a `Panel` holds marks over two axes.
+A `Figure` holds panels side by side (wrapped on narrow screens), a `Panel` holds marks over two axes. All text is
+plain Unicode and shown as it stands: neither TeX nor HTML is interpreted.
 """
 
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import TYPE_CHECKING, Any, Literal
 
-import numpy as np
-
-Array = np.ndarray
+if TYPE_CHECKING:
+    from numpy import ndarray as Array  # noqa: N812
+else:
+    Array = Any  # naming a figure's parts costs no import of NumPy
 
 
 @dataclass(frozen=True)
@@ -31,8 +33,10 @@ class Line:
     """A curve through (x, y). NaN in y breaks it.
 
     Attributes:
-        x, y: one-dimensional arrays of one length.
-        label: name in the legend; lines with the same `group` share one legend entry and are switched together.
+        x, y: one-dimensional arrays of one length. On a logarithmic axis, what is not positive is left out.
+        label: name in the legend, and of the curve when it is pointed at.
+        group: curves, bands and marks of one group share one legend entry of this name, one colour, and one switch,
+            in all panels.
         color: index into the palette, or None: the next one.
         style: how it is drawn; "steps" holds each value until the next x.
         width: line width in points.
@@ -51,7 +55,10 @@ class Line:
 
 @dataclass(frozen=True, kw_only=True)
 class Band:
-    """The area between two curves, such as mean minus and plus one standard deviation over heads."""
+    """The area between two curves, such as mean minus and plus one standard deviation over heads.
+
+    On a logarithmic axis, edges that are not positive are drawn at the band's smallest positive edge.
+    """
 
     x: Array
     low: Array
@@ -74,7 +81,15 @@ class Heat:
 
 @dataclass(frozen=True, kw_only=True)
 class Mark:
-    """A vertical or horizontal line with a name, such as a predicted stage time."""
+    """A line across the panel at one x or y, such as a predicted stage time.
+
+    Attributes:
+        at: where it stands.
+        label: written beside it, unless it belongs to a group, which the legend names.
+        axis: the axis on which `at` is.
+        group: as for `Line`.
+        color: index into the palette, or None: a neutral grey.
+    """
 
     at: float
     label: str = ""
@@ -95,7 +110,7 @@ class Panel:
 
 @dataclass(frozen=True, kw_only=True)
 class Table:
-    """Rows of text and numbers, drawn as a table; numbers are formatted by whoever draws."""
+    """Rows of text and numbers, shown below the panels on a page; numbers are formatted by whoever shows them."""
 
     columns: tuple[str, ...]
     rows: tuple[tuple[str | float | int, ...], ...]

@@ -1,0 +1,159 @@
+"""A reproduction: one stored run of an entry, with its verdicts and figures. Making one, and opening one."""
+
+import dataclasses
+import errno
+import json
+import os
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from saddlescope import store
+from saddlescope.errors import InputError
+from saddlescope.papers import entry as entries
+from saddlescope.papers.claim import Verdict
+from saddlescope.papers.context import RunContext
+from saddlescope.papers.wording import record
+
+if TYPE_CHECKING:
+    import xarray as xr
+
+    from saddlescope.plot.figure import Figure
+
+_DISK = {errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EFBIG}
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Reproduction:
+    """One stored run of an entry.
+
+    Attributes:
+        file: where it is stored.
+        entry: what it is a run of.
+        provenance: where it comes from.
+        run: the data.
+    """
+
+    file: Path
+    entry: entries.Entry
+    provenance: store.Provenance
+    run: "xr.Dataset"
+
+    @classmethod
+    def open(cls, file: str | os.PathLike[str]) -> "Reproduction":
+        """Reads a stored run; nothing is run.
+
+        Raises:
+            InputError: the file is damaged or foreign, or its entry does not exist any more.
+        """
+        run = store.read(file)
+        try:
+            provenance = store.Provenance.of(run)
+            entry = entries.find(provenance.entry)
+        except InputError as error:
+            raise InputError(f"{file}: {error}") from error
+        return cls(Path(file), entry, provenance, run)
+
+    @cached_property
+    def verdicts(self) -> tuple[Verdict, ...]:
+        """The claims held against the stored data, now."""
+        with self._reading("claims"):
+            return self.entry.judge(self.run)
+
+    @cached_property
+    def figures(self) -> "tuple[Figure, ...]":
+        """The entry's pictures of the stored data."""
+        with self._reading("pictures"):
+            return tuple(self.entry.traces(self.run))
+
+    def records(self) -> list[dict[str, Any]]:
+        """The verdicts as JSON values, each with the entry and the size."""
+        where = {"entry": self.entry.name, "size": self.provenance.label}
+        return [where | record(verdict) for verdict in self.verdicts]
+
+    @contextmanager
+    def _reading(self, what: str) -> Iterator[None]:
+        try:
+            yield
+        except KeyError as error:
+            raise InputError(
+                f"{self.file} lacks {error}, which the {what} of {self.entry.name} need: another version of"
+                f" saddlescope ({self.provenance.versions.get('saddlescope', 'unknown')}) stored it."
+                " Run it with --again."
+            ) from error
+
+
+def reproduce(
+    entry: entries.Entry,
+    *,
+    out: str | os.PathLike[str],
+    size: str = "default",
+    settings: Mapping[str, str] | None = None,
+    data: Path | None = None,
+    again: bool = False,
+    report: Callable[[float, str], None] = lambda fraction, note: None,
+    say: Callable[[str], None] = lambda sentence: None,
+) -> Reproduction:
+    """Runs an entry, judges it, and stores both; a run that is stored already is judged again, not run again.
+
+    A run that is killed, at any moment, leaves no result and goes on where it was when it is called again.
+
+    Args:
+        entry: what to run.
+        out: the output folder; the result lies in `OUT/<paper>/<entry>/<size>.nc`, or under a digest when
+            parameters were set by hand.
+        size: of the parameters: quick, default or paper.
+        settings: parameters set by hand on top of it, as for `Entry.params`.
+        data: folder with data sets in their official formats, if there is one.
+        again: run although a result is stored; it is replaced at the end.
+        report: called with the finished fraction and a note while the entry runs.
+        say: called with a sentence on what is found: a stored result, the leftover of an interrupted run.
+
+    Returns:
+        The stored run.
+
+    Raises:
+        InputError: parameters, output folder or data cannot be used, or another process is at the same run.
+    """
+    settings = dict(settings or {})
+    params = entry.params(size, settings)
+    if params == entry.params(size):
+        settings = {}
+    values = json.loads(json.dumps(dataclasses.asdict(params)))
+    place = store.Place(Path(out), entry.name, values, "" if settings else size)
+    if place.file.exists() and not again:
+        stored = Reproduction.open(place.file)
+        if stored.provenance.params == values:
+            say(f"{place.file} is stored already: judging it again. --again runs it anew.")
+            return stored
+        say(f"{place.file} holds other parameters (its version's {size}): running anew.")
+    with place.claimed() as scratch:
+        if resumed := any(scratch.iterdir()):
+            say(f"Going on with what an interrupted run left in {scratch}.")
+        stop = store.stopwatch()
+        with _disk_named(place.out):
+            run = entry.run(params, RunContext(scratch, report, data))
+        provenance = store.Provenance(
+            entry=entry.name, size=size, settings=settings, params=values, resumed=resumed, **stop()
+        )
+        run = provenance.stamp(run)
+        store.write(run, place.file)
+        made = Reproduction.open(place.file)  # judged as stored, so that `check` says the same
+        store.write(run.assign_attrs(verdicts=json.dumps(made.records(), ensure_ascii=False)), place.file)
+        place.clear()
+    return made
+
+
+@contextmanager
+def _disk_named(out: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        if error.errno not in _DISK:
+            raise
+        raise InputError(
+            f"The run stopped while it wrote in {out}: {error.strerror}."
+            " Make room; the same command goes on where it was."
+        ) from error

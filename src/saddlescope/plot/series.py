@@ -1,0 +1,118 @@
+"""What both ways of drawing share: which marks form a series, its colour, and the points that are worth drawing."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+
+from saddlescope.plot.figure import Band, Figure, Heat, Line, Mark, Panel
+
+MOST_POINTS = 3000
+"""Points of a curve beyond which it is thinned: more than a screen has columns."""
+
+
+@dataclass(frozen=True)
+class Series:
+    """One entry of a figure's legend: what is switched on and off together, in all panels.
+
+    Attributes:
+        name: of the group, or the label of what has no group.
+        color: index into the palette; None is neutral.
+        shape: how the legend shows it: a style of `Line`, "band" or "mark".
+    """
+
+    name: str
+    color: int | None
+    shape: str
+
+
+def name_of(mark: Line | Band | Heat | Mark) -> str:
+    """The name of the series a mark belongs to; empty when it is not in the legend."""
+    if isinstance(mark, Heat):
+        return ""
+    if isinstance(mark, Mark):
+        return mark.group
+    return mark.group or mark.label
+
+
+def color_series(
+    figure: Figure,
+) -> Iterator[tuple[Panel, list[tuple[Line | Band | Heat | Mark, int | None]]]]:
+    """The panels, each with its marks and the palette index of each: its own, that of its series, or the next one."""
+    known: dict[str, int | None] = {}
+    following = 0
+    for panel in figure.panels:
+        colored = []
+        for mark in panel.marks:
+            name, color = name_of(mark), None if isinstance(mark, Heat) else mark.color
+            if color is None and name in known:
+                color = known[name]
+            elif color is None and isinstance(mark, Line | Band):
+                color = following
+                following += 1
+            if name:
+                known.setdefault(name, color)
+            colored.append((mark, color))
+        yield panel, colored
+
+
+def legend(figure: Figure) -> tuple[Series, ...]:
+    """The legend in the order in which its series first appear; a curve shows a series better than its band."""
+    found: dict[str, Series] = {}
+    for _, marks in color_series(figure):
+        for mark, color in marks:
+            name = name_of(mark)
+            if not name or (name in found and not (found[name].shape == "band" and isinstance(mark, Line))):
+                continue
+            shape = mark.style if isinstance(mark, Line) else "band" if isinstance(mark, Band) else "mark"
+            found[name] = Series(name, color, shape)
+    return tuple(found.values())
+
+
+def thin(x: np.ndarray, *curves: np.ndarray, most: int = MOST_POINTS) -> np.ndarray:
+    """Indices of at most about `most` points that keep the look of the curves over x, linear or logarithmic.
+
+    The points are cut into equally full bins and, when x rises and is positive, into bins of equal width in log x. Of
+    each bin the least and the greatest value of each curve stay, and one NaN, which breaks a curve; the ends stay.
+
+    Args:
+        x: positions, shape (n,).
+        curves: values over x, each of shape (n,).
+        most: the number of points beyond which anything is left out.
+
+    Returns:
+        Rising indices into x.
+    """
+    n = len(x)
+    if n <= most:
+        return np.arange(n)
+    bins = [np.linspace(0, n, most // (4 * len(curves)) + 1)]
+    if x[0] >= 0 and x[-1] > 0 and bool((np.diff(x) >= 0).all()):
+        smallest = x[x > 0][0]
+        bins.append(np.searchsorted(x, np.geomspace(smallest, x[-1], len(bins[0]))))
+    keep = {0, n - 1}
+    for edges in bins:
+        edges = np.unique(edges.astype(int))
+        for start, stop in pairwise(edges):
+            for curve in curves:
+                part = curve[start:stop]
+                broken = np.isnan(part)
+                if broken.any():
+                    keep.add(int(start + broken.argmax()))
+                if not broken.all():
+                    keep |= {int(start + np.nanargmin(part)), int(start + np.nanargmax(part))}
+    return np.array(sorted(keep))
+
+
+def positive(values: np.ndarray) -> np.ndarray:
+    """The values with NaN for what has no logarithm, so that a curve breaks there."""
+    values = np.asarray(values, float)
+    return np.where(values > 0, values, np.nan)
+
+
+def lifted(low: np.ndarray, high: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """A band's edges for a logarithmic axis: what is not positive moves to the smallest positive edge."""
+    edges = positive(np.concatenate([low, high]))
+    floor = np.nanmin(edges) if np.isfinite(edges).any() else np.nan
+    return (np.where(np.asarray(low) > 0, low, floor), np.where(np.asarray(high) > 0, high, floor))

@@ -1,0 +1,133 @@
+"""One netCDF file a run: write it whole or not at all, read it, find all of them.
+
+The files are netCDF4 (HDF5) and open in xarray, ncdump, MATLAB or R. Every array has a checksum: damage is
+an error and never a wrong number. Nothing is pickled.
+"""
+
+import os
+from contextlib import suppress
+from io import BytesIO
+from pathlib import Path
+from tempfile import NamedTemporaryFile
+from typing import TYPE_CHECKING
+
+from saddlescope.errors import InputError
+
+if TYPE_CHECKING:
+    import xarray as xr
+
+COPIES = ".saddlescope-gallery"
+"""A folder with a file of this name holds copies of runs, for readers of a page; `find` passes it by."""
+
+_FORMAT = "saddlescope run 1"
+
+
+def write(dataset: "xr.Dataset", path: str | os.PathLike[str]) -> Path:
+    """Writes a run whole or not at all: readers see the old file or the new one, even if this is killed.
+
+    Args:
+        dataset: variables of numbers or text over labelled dimensions; attributes are numbers or text.
+        path: the file, usually with the suffix `.nc`; an existing one is replaced, an absent folder is made.
+
+    Returns:
+        The path.
+
+    Raises:
+        InputError: the disk is full or the folder cannot be written; nothing is left behind.
+    """
+    path = Path(path)
+    labelled = dataset.assign_attrs(format=_FORMAT)
+    encoding = {
+        name: {"zlib": True, "complevel": 4, "shuffle": True, "fletcher32": True}
+        for name, variable in labelled.variables.items()
+        if variable.ndim and variable.size and variable.dtype.kind in "biuf"
+    }
+    # Built in memory: a full disk is then one plain error of one plain write, and HDF5 never meets it.
+    content = BytesIO()
+    labelled.to_netcdf(content, engine="h5netcdf", encoding=encoding)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        _replace(path, content.getbuffer())
+    except OSError as error:
+        raise InputError(f"Cannot write {path}: {_reason(error)}. Give another folder, or make room.") from error
+    return path
+
+
+def _replace(path: Path, content: memoryview) -> None:
+    with NamedTemporaryFile(dir=path.parent, prefix=f".{path.name}.", suffix=".part", delete=False) as file:
+        temporary = Path(file.name)
+        try:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+            temporary.chmod(0o666 & ~_umask())  # temporary files are private; results need not be
+            temporary.replace(path)
+        except BaseException:
+            temporary.unlink(missing_ok=True)
+            raise
+    _sync_folder(path.parent)
+
+
+def read(path: str | os.PathLike[str]) -> "xr.Dataset":
+    """A stored run, loaded into memory.
+
+    Raises:
+        InputError: there is no such file, it is damaged, or it is not a run of saddlescope.
+    """
+    import xarray as xr
+
+    path = Path(path)
+    if not path.is_file():
+        raise InputError(f"There is no stored run {path}.")
+    try:
+        run = xr.load_dataset(path, engine="h5netcdf", decode_times=False)
+    # Damage shows as whatever the HDF5 library stumbles over, so everything counts.
+    except Exception as error:
+        raise InputError(
+            f"{path} is damaged or not a netCDF file ({_reason(error)}); delete it and run the entry again."
+        ) from error
+    if run.attrs.pop("format", None) != _FORMAT:
+        raise InputError(f"{path} is not a run stored by this version of saddlescope; move it elsewhere.")
+    return run
+
+
+def find(folder: str | os.PathLike[str]) -> tuple[Path, ...]:
+    """All stored runs below a folder, in the order of their names.
+
+    Hidden files, the scratch folders of unfinished runs, and galleries are passed by.
+
+    Raises:
+        InputError: there is no such folder.
+    """
+    folder = Path(folder)
+    if not folder.is_dir():
+        raise InputError(f"There is no folder {folder}; name the one that was given to --out.")
+    found = []
+    for here, folders, files in os.walk(folder):
+        if COPIES in files:
+            folders.clear()
+            continue
+        folders[:] = [name for name in folders if not name.startswith(".") and not name.endswith(".partial")]
+        found += [Path(here, name) for name in files if name.endswith(".nc") and not name.startswith(".")]
+    return tuple(sorted(found))
+
+
+def _reason(error: BaseException) -> str:
+    text = getattr(error, "strerror", None) or str(error) or type(error).__name__
+    return text.splitlines()[0].rstrip(".")
+
+
+def _umask() -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask
+
+
+def _sync_folder(folder: Path) -> None:
+    """Makes the rename itself survive a power cut, where the system can."""
+    with suppress(OSError):
+        descriptor = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)

@@ -1,0 +1,165 @@
+"""Where a stored run comes from: what is stamped into every file, and read back from it."""
+
+import json
+import os
+import shlex
+import subprocess
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, fields
+from datetime import UTC, datetime
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from saddlescope.errors import InputError
+
+if TYPE_CHECKING:
+    import xarray as xr
+
+_PACKAGES = ("saddlescope", "numpy", "scipy", "xarray", "jax", "torch")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Provenance:
+    """Where a run comes from. Each field becomes one attribute of the file; mappings are stored as JSON.
+
+    Attributes:
+        entry: name of the entry.
+        size: the size that was asked for.
+        settings: parameters set by hand on top of that size, as typed.
+        params: all parameters.
+        started, finished: ISO 8601, UTC.
+        cpu_seconds: CPU time of this process and its children in between; after a resume, of the last part.
+        resumed: whether it went on from what an interrupted run had left.
+        versions: of Python and of the packages that are installed.
+        platform: operating system, processor and number of cores.
+        commit: git commit of the source, with "-dirty" when files differ from it; empty outside a checkout.
+    """
+
+    entry: str
+    size: str
+    settings: Mapping[str, str]
+    params: Mapping[str, Any]
+    started: str
+    finished: str
+    cpu_seconds: float
+    resumed: bool
+    versions: Mapping[str, str]
+    platform: str
+    commit: str
+
+    @property
+    def label(self) -> str:
+        """The size, with what was set by hand."""
+        return " ".join([self.size, *(f"{name}={value}" for name, value in self.settings.items())])
+
+    @property
+    def command(self) -> str:
+        """The command that makes this run, without folders, which do not change it."""
+        words = ["saddlescope", "run", self.entry]
+        if self.size != "default":
+            words += ["--size", self.size]
+        for name, value in self.settings.items():
+            words += ["--set", f"{name}={value}"]
+        return shlex.join(words)
+
+    @property
+    def seeds(self) -> str:
+        """The seed or seeds among the parameters, for display; empty when the run draws nothing."""
+        given = [value for name, value in self.params.items() if name in ("seed", "seeds")]
+        return ", ".join(", ".join(map(str, v)) if isinstance(v, list | tuple) else str(v) for v in given)
+
+    def stamp(self, run: "xr.Dataset") -> "xr.Dataset":
+        """The run with this provenance among its attributes.
+
+        Raises:
+            ValueError: the run has an attribute of the same name already.
+        """
+        attributes = {field.name: _encode(getattr(self, field.name)) for field in fields(self)}
+        attributes |= {"command": self.command, "seed": self.seeds}
+        if taken := [name for name in attributes if name in run.attrs]:
+            raise ValueError(f"The attributes {', '.join(taken)} are kept for provenance; rename the run's own.")
+        return run.assign_attrs(attributes)
+
+    @classmethod
+    def of(cls, run: "xr.Dataset") -> "Provenance":
+        """What was stamped into a stored run.
+
+        Raises:
+            InputError: the run has no complete provenance.
+        """
+        try:
+            raw = {field.name: run.attrs[field.name] for field in fields(cls)}
+            raw |= {name: json.loads(raw[name]) for name in ("settings", "params", "versions")}
+            raw |= {"resumed": bool(raw["resumed"]), "cpu_seconds": float(raw["cpu_seconds"])}
+        except (KeyError, TypeError, ValueError) as error:
+            raise InputError(f"The run has no complete provenance ({error}); run the entry again.") from error
+        return cls(**raw)
+
+
+def _encode(value: object) -> str | float | int:
+    if isinstance(value, Mapping):
+        return json.dumps(dict(value), ensure_ascii=False)
+    if isinstance(value, bool):
+        return int(value)
+    assert isinstance(value, str | float | int)
+    return value
+
+
+def stopwatch() -> Callable[[], dict[str, Any]]:
+    """Starts now; what it returns gives the fields of `Provenance` from `started` on, but for `resumed`."""
+    started, before, commit = _now(), _cpu_seconds(), _commit()
+    return lambda: {
+        "started": started,
+        "finished": _now(),
+        "cpu_seconds": round(_cpu_seconds() - before, 2),
+        "versions": _versions(),
+        "platform": _platform(),
+        "commit": commit,
+    }
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="seconds")
+
+
+def _cpu_seconds() -> float:
+    times = os.times()
+    return time.process_time() + times.children_user + times.children_system
+
+
+def _platform() -> str:
+    import platform
+
+    return f"{platform.platform()}, {os.cpu_count()} cores"
+
+
+@cache
+def _versions() -> dict[str, str]:
+    """Read from the installed packages' metadata: asking for a version must not import a framework."""
+    import platform
+    from importlib import metadata
+
+    found = {"python": platform.python_version()}
+    for package in _PACKAGES:
+        try:
+            found[package] = metadata.version(package)
+        except metadata.PackageNotFoundError:
+            continue
+    return found
+
+
+def _commit() -> str:
+    here = Path(__file__).resolve()
+
+    def git(*words: str) -> str:
+        command = ["git", "-C", str(here.parent), *words]
+        done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=10)  # noqa: S603
+        return done.stdout.strip()
+
+    try:
+        git("ls-files", "--error-unmatch", here.name)  # a checkout of something else around us is not ours
+        return git("describe", "--always", "--dirty", "--abbrev=40", "--exclude=*")
+    except (OSError, subprocess.SubprocessError):
+        return ""
