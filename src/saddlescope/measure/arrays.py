@@ -1,0 +1,98 @@
+"""What the measure room takes: floating-point arrays of NumPy, JAX or PyTorch, of one library a call, finite.
+
+Results come back in the library and on the device of the input. Work on the CPU is done by NumPy whatever the library:
+its loops over small matrices are the fastest, JAX need not compile, and float64 is there even where JAX has it switched
+off. On an accelerator the array's own library works, in float64 where it has it.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from types import ModuleType
+from typing import Any
+
+import array_api_compat
+import array_api_compat.numpy
+import numpy as np
+
+from saddlescope.errors import InputError
+
+# Largest relative error of rounding a real number to the nearest stored one, by name of the stored type.
+UNIT_ROUNDOFF = {"float64": 2.0**-53, "float32": 2.0**-24, "float16": 2.0**-11, "bfloat16": 2.0**-8}
+
+
+@dataclass(frozen=True)
+class Stored:
+    """An array as it was given, with what is known of its precision.
+
+    Attributes:
+        array: the entries, in float32 or float64, of the library that does the work.
+        roundoff: unit roundoff of the type in which the entries were given.
+    """
+
+    array: Any
+    roundoff: float
+
+
+@dataclass(frozen=True)
+class Library:
+    """Which library works, in which type, and the way back to the one the arrays came from.
+
+    Attributes:
+        xp: the array-API namespace that does the work.
+        wide: the type to work in: float64 where `xp` offers it on this device, else float32.
+        give_back: from an array of `xp` to one of the library and device of the input.
+    """
+
+    xp: ModuleType
+    wide: Any
+    give_back: Callable[[Any], Any]
+
+
+def take(*, axes: int, **arrays: Any) -> tuple[Library, list[Stored]]:
+    """The named arrays, checked and at least float32, and the library to work with; gradients are not followed.
+
+    Args:
+        axes: how many trailing axes must be there and not empty: 1 for vectors, 2 for matrices.
+        **arrays: what the user gave, by the name the user knows it by.
+
+    Raises:
+        InputError: no array, arrays of two libraries, a type that is not floating-point, too few axes, NaN or infinity.
+    """
+    given = " and ".join(arrays)
+    kinds = ", ".join(type(array).__name__ for array in arrays.values())
+    try:
+        home = array_api_compat.array_namespace(*arrays.values())
+    except TypeError as error:
+        wanted = (
+            "an array of NumPy, JAX or PyTorch" if len(arrays) == 1 else "arrays of one library (NumPy, JAX, PyTorch)"
+        )
+        raise InputError(f"{given} must be {wanted}; got {kinds}. Convert with numpy.asarray first.") from error
+    stored = [_checked(home, name, array, axes) for name, array in arrays.items()]
+    device = array_api_compat.device(stored[0].array)
+    if is_cpu(device):
+        library = Library(array_api_compat.numpy, np.float64, lambda result: home.asarray(result, device=device))
+        return library, [Stored(np.asarray(one.array), one.roundoff) for one in stored]
+    offered = home.__array_namespace_info__().dtypes(device=device, kind="real floating")
+    return Library(home, offered.get("float64", home.float32), lambda result: result), stored
+
+
+def is_cpu(device: Any) -> bool:
+    """Whether NumPy can read arrays on this device without a transfer."""
+    return getattr(device, "type", getattr(device, "platform", device)) == "cpu"
+
+
+def _checked(home: ModuleType, name: str, array: Any, axes: int) -> Stored:
+    kind = getattr(array.dtype, "name", str(array.dtype).rpartition(".")[2])
+    if kind not in UNIT_ROUNDOFF:
+        raise InputError(
+            f"{name} must be of type {', '.join(UNIT_ROUNDOFF)}; got {kind!r}. Convert it to float32 first."
+        )
+    if len(array.shape) < axes or 0 in array.shape[len(array.shape) - axes :]:
+        shape = ("(..., r)", "(..., m, n)")[axes - 1]
+        raise InputError(f"{name} must have shape {shape} with no trailing axis empty; got {tuple(array.shape)!r}.")
+    array = array.detach() if hasattr(array, "detach") else array
+    if kind in ("float16", "bfloat16"):
+        array = home.astype(array, home.float32)
+    if not bool(home.all(home.isfinite(array))):
+        raise InputError(f"{name} must be finite; got NaN or infinite entries. Look for the step that diverged.")
+    return Stored(array, UNIT_ROUNDOFF[kind])

@@ -1,0 +1,299 @@
+"""Singular values of weights, of their updates, and of updates of products; batched, without cancellation.
+
+    W, W0       a matrix (..., m, n) now and before
+    L, R        factors (..., d, h) and (..., d2, h) of a product L R^T, such as a head's W_K W_Q^T; before: L0, R0
+    A, B        [L - L0, L0] and [R, R - R0], 2h columns each: A B^T = L R^T - L0 R0^T, with nothing cancelled
+    eps         spacing of the arithmetic's numbers at 1 (float64 where there is any)
+    e(X)        u |X|_F / sqrt(3 m n), u the unit roundoff of the given type: the root mean square of the rounding
+                errors of the entries of a stored m x n matrix X
+
+**Why not [L, -L0] [R, R0]^T.** At a relative update of 1e-6 of float32 weights its two halves agree in six of seven
+digits, and the difference keeps one. Differences of the *factors* are exact in float64; nothing is left to cancel.
+
+**Noise floor.** Stored weights are rounded. The rounding errors of different entries are nearly independent, so they
+form a random matrix E, whose norm is about e(X) (sqrt(m) + sqrt(n)), and that of E Y^T about
+e(X) (sqrt(m) |Y|_2 + |Y|_F) (Chevet's inequality). The noise floor is the root sum of squares of these over all given
+matrices, and of the rounding of the arithmetic. A singular value above it is in the data; one below it may be due to
+rounding alone. It is an estimate for entries that differ, no bound: where all entries of X are one and the same number,
+so are their errors, and these can exceed it sqrt(min(m, n)) times.
+"""
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import reduce
+from types import ModuleType
+from typing import Any
+
+import array_api_compat
+from jaxtyping import Float
+
+from saddlescope.errors import InputError
+from saddlescope.measure.arrays import UNIT_ROUNDOFF, Library, Stored, take
+
+_CHUNK = 2**19  # entries of the factors worked on at once: they stay in cache, and memory stays bounded
+_SHIFT = 8.0  # in eps |H_A|_F: over many singular matrices, Cholesky needed at most 1.1
+
+
+@dataclass(frozen=True)
+class Spectrum:
+    """Singular values, and the level under which they say nothing.
+
+    Attributes:
+        values: the singular values, descending, in the unit of the matrix.
+        noise_floor: absolute level under which a singular value is rounding noise of the given data; same unit.
+    """
+
+    values: Float[Any, "*batch r"]
+    noise_floor: Float[Any, "*batch"]
+
+
+def spectrum(matrix: Any, *, top: int | None = None) -> Spectrum:
+    """Singular values of W.
+
+    Args:
+        matrix: W, (..., m, n), of NumPy, JAX or PyTorch; half precision is upcast.
+        top: how many of the largest to keep; None keeps all min(m, n).
+
+    Returns:
+        Values (..., min(m, n)) in float64 (float32 where the library has no float64), zeros for the zero matrix. Noise
+        floor e(W) (sqrt(m) + sqrt(n)), combined with the rounding of the SVD.
+
+    Raises:
+        InputError: no floating-point array, no matrix, NaN or infinite entries, or top below 1.
+
+    >>> import numpy as np
+    >>> spectrum(np.diag([3.0, 0.0, 4.0])).values
+    array([4., 3., 0.])
+    """
+    _check_top(top)
+    library, (W,) = take(axes=2, matrix=matrix)
+    return _one_matrix(library, _upcast(library, W), [_rounding(library, W)], top)
+
+
+def update_spectrum(after: Any, before: Any, *, top: int | None = None) -> Spectrum:
+    """Singular values of W - W0, subtracted in float64.
+
+    Args:
+        after: W, (..., m, n).
+        before: W0, of the same shape and library; its type may differ, such as float32 beside bfloat16.
+        top: how many of the largest to keep; None keeps all min(m, n).
+
+    Returns:
+        As `spectrum`; the noise floor combines e(W) (sqrt(m) + sqrt(n)) and e(W0) (sqrt(m) + sqrt(n)). All zeros where
+        nothing changed.
+
+    Raises:
+        InputError: as `spectrum`, or shapes or libraries that differ.
+
+    >>> import numpy as np
+    >>> update_spectrum(np.eye(2), np.zeros((2, 2))).values
+    array([1., 1.])
+    """
+    _check_top(top)
+    library, (W, W0) = take(axes=2, after=after, before=before)
+    _check_same_shape("before", W0, "after", W)
+    update = _upcast(library, W) - _upcast(library, W0)
+    return _one_matrix(library, update, [_rounding(library, W), _rounding(library, W0)], top)
+
+
+def product_spectrum(left: Any, right: Any, *, top: int | None = None) -> Spectrum:
+    """Singular values of L R^T, never formed where it is larger than its factors.
+
+    Args:
+        left: L, (..., d, h), such as W_K of each head.
+        right: R, (..., d2, h), such as W_Q of each head, in the same library.
+        top: how many of the largest to keep; None keeps all min(d, d2, h).
+
+    Returns:
+        Values (..., min(d, d2, h)) and a noise floor as in `product_update_spectrum` with L0 = R0 = 0.
+
+    Raises:
+        InputError: as `spectrum`, or factors that do not fit each other.
+
+    >>> import numpy as np
+    >>> product_spectrum(np.array([[3.0], [4.0]]), np.array([[2.0], [0.0], [0.0]])).values.round(12)
+    array([10.])
+    """
+    _check_top(top)
+    library, (L, R) = take(axes=2, left=left, right=right)
+    _check_factors(L, R)
+    return _chunked(library, lambda L, R: _product(library, [L], [R]), [L, R], top)
+
+
+def product_update_spectrum(left: Any, right: Any, left0: Any, right0: Any, *, top: int | None = None) -> Spectrum:
+    """Singular values of L R^T - L0 R0^T, formed as [L - L0, L0] [R, R - R0]^T and never d x d2.
+
+    Data of single or half precision go through the squares A^T A and B^T B in float64. Squares of single precision fit
+    into double precision: a value far below the largest is off by about 1e-7 of the largest at worst, the others by far
+    less, and the rounding of such data weighs more. Data of double precision take QR of A and an SVD of B times the
+    triangle: slower, and exact to rounding. Where 2h >= min(d, d2) the product itself is the smaller matrix and is
+    formed, from the same A and B.
+
+    Args:
+        left: L, (..., d, h), such as W_K of each head after training.
+        right: R, (..., d2, h), such as W_Q of each head.
+        left0: L0, of the shape of `left`, before training; keep it in float32 even for half-precision training.
+        right0: R0, of the shape of `right`.
+        top: how many of the largest to keep; None keeps all min(d, d2, 2h).
+
+    Returns:
+        Values (..., min(d, d2, 2h)) in float64 (float32 where the library has no float64), zeros where nothing changed.
+        The noise floor combines the rounding of L (e(L) (sqrt(d) |R|_2 + |R|_F)), of R, L0 and R0 likewise, and of the
+        arithmetic.
+
+    Raises:
+        InputError: as `spectrum`, or factors that do not fit each other.
+
+    >>> import numpy as np
+    >>> zero, one = np.zeros((3, 1)), np.ones((3, 1))
+    >>> product_update_spectrum(one, one, zero, zero).values.round(12)
+    array([3., 0.])
+    """
+    _check_top(top)
+    library, (L, R, L0, R0) = take(axes=2, left=left, right=right, left0=left0, right0=right0)
+    _check_factors(L, R)
+    _check_same_shape("left0", L0, "left", L)
+    _check_same_shape("right0", R0, "right", R)
+    return _chunked(library, lambda L, R, L0, R0: _product(library, [L, L0], [R, R0]), [L, R, L0, R0], top)
+
+
+def _product(library: Library, lefts: Sequence[Stored], rights: Sequence[Stored]) -> tuple[Any, Any]:
+    """Values and noise floor for [L], [R], or for [L, L0], [R, R0]; one batch axis."""
+    xp = library.xp
+    A, *L0 = (_upcast(library, one) for one in lefts)
+    B, *R0 = (_upcast(library, one) for one in rights)
+    if L0:
+        A, B = xp.concat([A - L0[0], L0[0]], axis=-1), xp.concat([B, B - R0[0]], axis=-1)
+    unit = xp.ones_like(A[:, 0, 0])
+    squares_fit = A.dtype == xp.float64 and all(one.roundoff > UNIT_ROUNDOFF["float64"] for one in (*lefts, *rights))
+    if not squares_fit:  # squares of float64 may overflow or vanish; those of shorter types cannot
+        (A, a), (B, b) = _normalised(xp, A), _normalised(xp, B)
+        unit = (a * b)[:, 0, 0]
+    G_A, G_B = xp.matrix_transpose(A) @ A, xp.matrix_transpose(B) @ B
+    # Columns of A to length 1, those of B by the inverse: A B^T is the same, and L - L0 counts as much as L0.
+    length = xp.sqrt(xp.linalg.diagonal(G_A))
+    length = xp.where(length > 0, length, xp.ones_like(length))
+    lengths = length[..., None] * length[..., None, :]
+    H_A, H_B = G_A / lengths, G_B * lengths
+    size = xp.sqrt(_frobenius(xp, H_A) * _frobenius(xp, H_B))  # at least sigma_1, little more if nothing cancels
+    eps = float(xp.finfo(A.dtype).eps)
+    error = eps * math.sqrt(max(A.shape[-2], B.shape[-2])) * size
+    if A.shape[-1] >= min(A.shape[-2], B.shape[-2]):
+        values = xp.linalg.svdvals(A @ xp.matrix_transpose(B))
+    elif squares_fit:
+        values, error = _values_from_squares(xp, H_A, H_B), math.sqrt(_SHIFT * eps) * size
+    else:
+        values = xp.linalg.svdvals(B @ xp.matrix_transpose(xp.linalg.qr(A).R))
+    values = xp.where(size[:, None] > 0, values, xp.zeros_like(values))
+    noise = reduce(xp.hypot, [error, *_propagated(xp, lefts, rights, G_A, G_B)])
+    return values * unit[:, None], noise * unit
+
+
+def _values_from_squares(xp: ModuleType, H_A: Any, H_B: Any) -> Any:
+    """Singular values of A B^T from H_A = A^T A, H_B = B^T B: roots of the eigenvalues of C^T H_B C with C C^T = H_A.
+
+    A low-rank update makes H_A singular, and rounding may make it indefinite. A shift of a few eps |H_A|_F keeps the
+    Cholesky factorisation going; it moves squares of singular values by at most `_SHIFT` eps |H_A|_F |H_B|_F.
+    """
+    shift = _SHIFT * float(xp.finfo(H_A.dtype).eps) * _frobenius(xp, H_A)
+    identity = xp.eye(H_A.shape[-1], dtype=H_A.dtype, device=array_api_compat.device(H_A))
+    C = xp.linalg.cholesky(H_A + shift[:, None, None] * identity[None])
+    squares = xp.linalg.eigvalsh(xp.matrix_transpose(C) @ H_B @ C)
+    return xp.flip(xp.sqrt(xp.clip(squares, min=0.0)), axis=-1)
+
+
+def _propagated(xp: ModuleType, lefts: Sequence[Stored], rights: Sequence[Stored], G_A: Any, G_B: Any) -> list[Any]:
+    """For each stored factor X with companion Y the norm of E Y^T, E the rounding errors of X."""
+    h = lefts[0].array.shape[-1]
+    if len(lefts) == 1:
+        squares = [(G_A, G_B)]
+    else:  # L^T L, R^T R and L0^T L0, R0^T R0, from the blocks of A^T A and B^T B
+        A11, A12, A22 = G_A[..., :h, :h], G_A[..., :h, h:], G_A[..., h:, h:]
+        B11, B12, B22 = G_B[..., :h, :h], G_B[..., :h, h:], G_B[..., h:, h:]
+        mixed_A, mixed_B = A12 + xp.matrix_transpose(A12), B12 + xp.matrix_transpose(B12)
+        squares = [(A11 + A22 + mixed_A, B11), (A22, B11 + B22 - mixed_B)]
+    terms = []
+    for L, R, (squares_L, squares_R) in zip(lefts, rights, squares, strict=True):
+        norms_L, norms_R = _norms(xp, squares_L), _norms(xp, squares_R)
+        for X, (frobenius_X, _), (frobenius_Y, spectral_Y) in ((L, norms_L, norms_R), (R, norms_R, norms_L)):
+            m = X.array.shape[-2]
+            entry = X.roundoff * frobenius_X / math.sqrt(3 * m * h)
+            terms.append(entry * (math.sqrt(m) * spectral_Y + frobenius_Y))
+    return terms
+
+
+def _norms(xp: ModuleType, squares: Any) -> tuple[Any, Any]:
+    """|Y|_F and a bound on |Y|_2 from Y^T Y: the Schatten-8 norm, at most h^(1/8) times too large."""
+    trace = xp.clip(xp.linalg.trace(squares), min=0.0)
+    shares = squares / xp.where(trace > 0, trace, xp.ones_like(trace))[..., None, None]
+    return xp.sqrt(trace), xp.sqrt(trace * xp.sqrt(_frobenius(xp, shares @ shares)))
+
+
+def _rounding(library: Library, W: Stored) -> Any:
+    """The norm of the rounding errors of a stored matrix: e(W) (sqrt(m) + sqrt(n))."""
+    m, n = W.array.shape[-2:]
+    scaled, unit = _normalised(library.xp, _upcast(library, W))
+    entry = W.roundoff * _frobenius(library.xp, scaled) * unit[..., 0, 0] / math.sqrt(3 * m * n)
+    return entry * (math.sqrt(m) + math.sqrt(n))
+
+
+def _one_matrix(library: Library, W: Any, noise: Sequence[Any], top: int | None) -> Spectrum:
+    """The spectrum of a matrix in wide type, whose data carry the given noise."""
+    xp = library.xp
+    values = xp.linalg.svdvals(W)
+    error = float(xp.finfo(W.dtype).eps) * math.sqrt(max(W.shape[-2:])) * values[..., 0]
+    return Spectrum(library.give_back(values[..., :top]), library.give_back(reduce(xp.hypot, [error, *noise])))
+
+
+def _chunked(
+    library: Library, compute: Callable[..., tuple[Any, Any]], factors: Sequence[Stored], top: int | None
+) -> Spectrum:
+    """Computes over one batch axis, piece by piece, and gives back the batch axes."""
+    xp, batch = library.xp, factors[0].array.shape[:-2]
+    count = math.prod(batch)
+    flat = [xp.reshape(one.array, (count, *one.array.shape[-2:])) for one in factors]
+    step = max(1, _CHUNK // sum(math.prod(X.shape[-2:]) for X in flat))
+    pieces = [
+        compute(*(Stored(X[i : i + step], one.roundoff) for X, one in zip(flat, factors, strict=True)))
+        for i in range(0, max(1, count), step)
+    ]
+    values = xp.concat([values for values, _ in pieces])[:, :top]
+    noise = xp.concat([noise for _, noise in pieces])
+    values, noise = xp.reshape(values, (*batch, values.shape[-1])), xp.reshape(noise, batch)
+    return Spectrum(library.give_back(values), library.give_back(noise))
+
+
+def _upcast(library: Library, one: Stored) -> Any:
+    return library.xp.astype(one.array, library.wide, copy=False)
+
+
+def _frobenius(xp: ModuleType, X: Any) -> Any:
+    return xp.sqrt(xp.sum(X * X, axis=(-2, -1)))
+
+
+def _normalised(xp: ModuleType, X: Any) -> tuple[Any, Any]:
+    """X over its largest entry (1 for the zero matrix), and that entry."""
+    largest = xp.max(xp.abs(X), axis=(-2, -1), keepdims=True)
+    largest = xp.where(largest > 0, largest, xp.ones_like(largest))
+    return X / largest, largest
+
+
+def _check_top(top: int | None) -> None:
+    if top is not None and top < 1:
+        raise InputError(f"top must be at least 1, or None for all singular values; got {top!r}.")
+
+
+def _check_same_shape(name: str, one: Stored, other: str, reference: Stored) -> None:
+    shape, wanted = tuple(one.array.shape), tuple(reference.array.shape)
+    if shape != wanted:
+        raise InputError(f"{name} must have the shape of {other}, {wanted!r}; got {shape!r}.")
+
+
+def _check_factors(L: Stored, R: Stored) -> None:
+    left, right = tuple(L.array.shape), tuple(R.array.shape)
+    if left[:-2] != right[:-2] or left[-1] != right[-1]:
+        raise InputError(
+            f"right must have the batch axes and the number of columns of left, {left!r}, for left @ right^T; "
+            f"got {right!r}. Transpose weights stored as (h, d) first."
+        )
