@@ -73,6 +73,18 @@ class Reproduction:
         where = {"entry": self.entry.name, "size": self.provenance.label}
         return [where | record(verdict) for verdict in self.verdicts]
 
+    def changed_claims(self) -> tuple[str, ...]:
+        """The names of claims whose bounds or words are not those the run was stored with.
+
+        Bounds are written down before a run and stay; a change afterwards should be seen.
+        """
+        stored = {told["claim"]: told for told in json.loads(self.run.attrs.get("verdicts", "[]"))}
+        fixed = ("says", "low", "high", "unit")
+        now = self.records()
+        return tuple(
+            told["claim"] for told in now if any(told[f] != stored.get(told["claim"], told).get(f) for f in fixed)
+        )
+
     @contextmanager
     def _reading(self, what: str) -> Iterator[None]:
         try:

@@ -77,9 +77,12 @@ def record(verdict: Verdict) -> dict[str, Any]:
     """A verdict as JSON values; what is infinite or NaN is null."""
     fields = ("claim", "says", "source", "unit", "low", "high", "value", "uncertainty", "outcome", "remark")
     values = {field: getattr(verdict, field) for field in fields}
-    return {
-        name: None if isinstance(value, float) and not math.isfinite(value) else value for name, value in values.items()
-    }
+    return {name: finite(value) if isinstance(value, float) else value for name, value in values.items()}
+
+
+def finite(value: float) -> float | None:
+    """The value, or None, which JSON can tell, when it is infinite or NaN."""
+    return value if math.isfinite(value) else None
 
 
 def counts(outcomes: Iterable[Outcome]) -> dict[Outcome, int]:

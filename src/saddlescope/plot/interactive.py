@@ -88,7 +88,7 @@ def _axis(axis: Axis) -> dict[str, Any]:
         "zeroline": False,
         "exponentformat": "power",
         "hoverformat": ".5~g",
-        "nticks": 7,
+        "nticks": 5 if axis.scale == "log" else 7,
     }
     if axis.range is not None and not (axis.scale == "log" and min(axis.range) <= 0):
         low, high = axis.range

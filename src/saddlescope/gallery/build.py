@@ -1,0 +1,141 @@
+"""Builds the site: collects stored runs, draws and writes everything beside the old site, then swaps the two.
+
+index.html                              one card an entry, by paper
+PAPER/ENTRY/RUN.html                    one page a run: figures, claims, how it was made
+PAPER/ENTRY/RUN/                        its data, pictures and thumbnails
+assets/                                 style, script, Plotly; nothing comes from the network
+"""
+
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib.resources import files
+from pathlib import Path
+
+from saddlescope import store
+from saddlescope.errors import InputError
+from saddlescope.gallery.views import Card, RunView, cards, environment
+from saddlescope.papers import Reproduction
+from saddlescope.plot import DARK, LIGHT, Theme, draw_matplotlib, draw_thumbnail
+
+
+def build(folder: str | os.PathLike[str], site: str | os.PathLike[str]) -> Path:
+    """Builds the gallery of all runs stored below a folder, from stored data alone.
+
+    The site is replaced as a whole at the end: whoever looks at it while it is built sees the old one, and a build that
+    is killed leaves the old one.
+
+    Args:
+        folder: where runs are stored.
+        site: folder of the site; it is made, or an earlier gallery there is replaced.
+
+    Returns:
+        The index page.
+
+    Raises:
+        InputError: there are no runs, one of them is damaged, or the site's folder holds something else.
+    """
+    folder, site = Path(folder), Path(site).absolute()
+    _refuse_foreign(site)
+    stored = store.find(folder)
+    if not stored:
+        raise InputError(f"There are no stored runs in {folder}; make one with: saddlescope run ENTRY --out {folder}")
+    runs = [RunView(Reproduction.open(file)) for file in stored]
+    _refuse_doubles(runs)
+    with _swapped(site) as new:
+        _write_site(new, cards(runs))
+    return site / "index.html"
+
+
+def _write_site(site: Path, shown: list[Card]) -> None:
+    pages = environment()
+    _write_assets(site / "assets")
+    _write(site / "index.html", pages.get_template("index.html").render(cards=shown, root=""))
+    for card in shown:
+        for run in card.runs:
+            _write_run(site, run)
+            others = [other for other in card.runs if other is not run]
+            page = pages.get_template("run.html").render(run=run, others=others, root="../../")
+            _write(site / run.page, page)
+
+
+def _write_run(site: Path, run: RunView) -> None:
+    folder = site / run.folder
+    folder.mkdir(parents=True)
+    shutil.copyfile(run.made.file, folder / run.data_name)
+    for theme, name in ((LIGHT, "light"), (DARK, "dark")):
+        draw_thumbnail(run.made.figures[0], theme=theme).savefig(folder / f"thumbnail-{name}.png")
+    for figure in run.figures:
+        drawing = draw_matplotlib(figure.figure)
+        drawing.savefig(folder / f"{figure.id}.png")
+        drawing.savefig(folder / f"{figure.id}.svg")
+
+
+def _write_assets(folder: Path) -> None:
+    from plotly.offline import get_plotlyjs
+
+    folder.mkdir()
+    _write(folder / "plotly.min.js", get_plotlyjs())
+    for name in ("style.css", "page.js"):
+        _write(folder / name, files("saddlescope.gallery").joinpath("assets", name).read_text("utf-8"))
+    dark = _variables(DARK)
+    _write(
+        folder / "theme.css",
+        f":root {{ {_variables(LIGHT)} }}\n"
+        f"@media screen and (prefers-color-scheme: dark) {{ :root:not(.printing) {{ {dark} }} }}\n",
+    )
+
+
+def _variables(theme: Theme) -> str:
+    """A theme as CSS variables: pages and pictures take their colours from one place."""
+    named = {"surface": theme.paper, "ink": theme.ink, "muted": theme.muted, "grid": theme.grid}
+    named |= {f"series-{index}": color for index, color in enumerate(theme.palette)}
+    named |= {"series-count": str(len(theme.palette))}
+    return " ".join(f"--{name}: {color};" for name, color in named.items())
+
+
+def _write(path: Path, text: str) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text, encoding="utf-8", newline="\n")
+
+
+def _refuse_foreign(site: Path) -> None:
+    if not site.exists():
+        return
+    if not site.is_dir() or (any(site.iterdir()) and not (site / store.COPIES).exists()):
+        raise InputError(f"{site} holds something that is not a gallery; name a new folder with --site.")
+
+
+def _refuse_doubles(runs: list[RunView]) -> None:
+    seen: dict[str, Path] = {}
+    for run in runs:
+        if run.page in seen:
+            raise InputError(
+                f"{seen[run.page]} and {run.made.file} are the same run of {run.made.entry.name}; move one elsewhere."
+            )
+        seen[run.page] = run.made.file
+
+
+@contextmanager
+def _swapped(site: Path) -> Iterator[Path]:
+    """A new folder beside the site that takes its place at the end; what killed builds left is removed."""
+    new, old = site.with_name(f".{site.name}.new"), site.with_name(f".{site.name}.old")
+    try:
+        if old.exists() and not site.exists():  # killed between the two renames
+            old.rename(site)
+        shutil.rmtree(new, ignore_errors=True)
+        shutil.rmtree(old, ignore_errors=True)
+        new.mkdir(parents=True)
+        (new / store.COPIES).write_text("A gallery of saddlescope; the next build replaces this folder.\n")
+        yield new
+        if site.exists():
+            site.rename(old)
+        new.rename(site)
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise InputError(f"Cannot write {site}: {reason}. Give another folder with --site, or make room.") from error
+    finally:
+        shutil.rmtree(new, ignore_errors=True)
+        if site.exists():
+            shutil.rmtree(old, ignore_errors=True)

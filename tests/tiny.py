@@ -1,0 +1,178 @@
+"""A tiny entry that keeps the contract of `saddlescope.papers.entry` and runs in no time.
+
+Tests install it by the `tiny` fixture; run as a script, this file is the command line with it installed, for tests that
+kill the process. Its names are hostile on purpose: whatever shows them must show them as they stand.
+"""
+
+import json
+import os
+import signal
+import sys
+from dataclasses import dataclass
+
+import numpy as np
+import xarray as xr
+
+from saddlescope.errors import InputError
+from saddlescope.papers import Claim, Entry, Measured, RunContext
+from saddlescope.papers import entry as entries
+from saddlescope.plot import Axis, Band, Figure, Heat, Line, Mark, Panel, Table
+
+HOSTILE = "<script>document.title='owned'</script><img src=x onerror=\"document.title='owned'\">"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Params:
+    stages: int = 4  # steps of the staircase
+    seed: int = 0  # of the noise
+    scales: tuple[float, ...] = (1e-2, 1e-8)  # initial scales
+    words: str = HOSTILE  # shown as they stand
+
+    def __post_init__(self) -> None:
+        if self.stages < 1:
+            raise InputError(f"stages must be at least 1; got {self.stages!r}.")
+
+    @classmethod
+    def quick(cls) -> "Params":
+        return cls(stages=2)
+
+    @classmethod
+    def paper(cls) -> "Params":
+        return cls(stages=9)
+
+
+def run(params: Params, context: RunContext) -> xr.Dataset:
+    """A staircase in parts; each is kept in the scratch folder, and TINY_DIE_AT kills the process before one."""
+    if os.environ.get("TINY_FAILS"):
+        raise RuntimeError("a defect")
+    checkpoint = context.scratch / "done.json"
+    done = json.loads(checkpoint.read_text()) if checkpoint.exists() else []
+    for stage in range(len(done), params.stages):
+        context.report(stage / params.stages, f"stage {stage + 1} of {params.stages}")
+        if os.environ.get("TINY_DIE_AT") == str(stage):
+            os.kill(os.getpid(), getattr(signal, os.environ.get("TINY_SIGNAL", "SIGKILL")))
+        done.append(float(stage))
+        part = checkpoint.with_suffix(".part")
+        part.write_text(json.dumps(done))
+        part.replace(checkpoint)
+    context.report(1.0, "done")
+    t = np.linspace(0, 10, 401)
+    centres = np.linspace(1, 9, params.stages)
+    steep = np.log10(1 / np.array(params.scales))
+    rank = 1 / (1 + np.exp(np.clip(-3 * steep[:, None, None] * (t - centres[:, None]), -700, 700)))
+    noise = np.random.default_rng(params.seed).normal(0, 0.01, (len(params.scales), len(t)))
+    return xr.Dataset(
+        {
+            "loss": (("scale", "t"), params.stages - rank.sum(1) + abs(noise), {"units": "1"}),
+            "rank": (("scale", "stage", "t"), rank),
+            "learned": ("stage", np.arange(params.stages) % 2 == 0),
+        },
+        coords={"t": t, "scale": list(params.scales), "name": ("stage", [f"stage {k}" for k in range(params.stages)])},
+        attrs={"centres": centres, "told": params.words},
+    )
+
+
+claims = (
+    Claim(
+        name="falls",
+        says="The loss falls: last over first",
+        source="Theorem 1",
+        statistic=lambda run: Measured(float(run.loss[-1, -1] / run.loss[-1, 0]), 0.001),
+        high=0.5,
+    ),
+    Claim(
+        name=HOSTILE,
+        says=f"More than five stages, in {HOSTILE}",
+        source=HOSTILE,
+        statistic=lambda run: Measured(float(run.sizes["stage"]), remark=HOSTILE),
+        low=5,
+        high=100,
+        unit="stages",
+    ),
+    Claim(
+        name="unresolved",
+        says="What the run did not resolve",
+        source="Theorem 2",
+        statistic=lambda run: Measured.unresolved("The run ended too early."),
+        low=0.5,
+        high=2,
+    ),
+)
+
+
+def traces(run: xr.Dataset) -> list[Figure]:
+    t = run.t.values
+    time, loss = Axis("rescaled time t", "log(1/α)"), Axis("loss", scale="log")
+    curves = tuple(
+        Line(x=t, y=run.loss.sel(scale=scale).values, group=f"α = {scale:g}") for scale in run.scale.values
+    )
+    marks = tuple(Mark(at=float(c), label=f"T{k}", group="predicted") for k, c in enumerate(run.attrs["centres"]))
+    noise = 0.1 * np.ones_like(t)
+    mean = run["rank"].sum("stage")[-1].values
+    return [
+        Figure(
+            name="staircase",
+            title="The loss falls in stages",
+            caption=f"One curve an initial scale. {run.attrs['told']}",
+            panels=(
+                Panel(x=time, y=loss, marks=(*curves, *marks), title="loss"),
+                Panel(
+                    x=time,
+                    y=Axis("rank"),
+                    marks=(
+                        Band(x=t, low=mean - noise - 0.5, high=mean + noise, group=f"α = {run.scale.values[-1]:g}"),
+                        *(
+                            Line(x=t, y=run["rank"].sum("stage").sel(scale=s).values, group=f"α = {s:g}", style="steps")
+                            for s in run.scale.values
+                        ),
+                        Mark(at=1.0, label="<b>one</b>", axis="y"),
+                    ),
+                    title="rank",
+                ),
+            ),
+            table=Table(
+                columns=("stage", "predicted time", "found"),
+                rows=tuple((str(n), float(c), k) for k, (n, c) in enumerate(zip(run.name.values, run.attrs["centres"]))),
+            ),
+        ),
+        Figure(
+            name="heat",
+            title=HOSTILE,
+            caption="Which stage is active when.",
+            panels=(
+                Panel(
+                    x=time,
+                    y=Axis("stage"),
+                    marks=(Heat(x=t, y=np.arange(run.sizes["stage"]), z=run["rank"][0].values, label="active", scale="log"),),
+                ),
+            ),
+            columns=1,
+        ),
+    ]
+
+
+ENTRY = Entry(
+    name="tiny/staircase",
+    title=f"A staircase in no time {HOSTILE}",
+    source="Section 1",
+    paper="Nobody: A tiny paper, 2023",
+    params_type=Params,
+    run=run,
+    claims=claims,
+    traces=traces,
+)
+NAMES = (ENTRY.name,)
+
+
+def find(name: str) -> Entry:
+    """In place of `saddlescope.papers.entry.find`."""
+    if name != ENTRY.name:
+        raise entries.unknown("entry", name, NAMES)
+    return ENTRY
+
+
+if __name__ == "__main__":
+    entries.find, entries.names = find, lambda: NAMES  # type: ignore[assignment]
+    from saddlescope import cli
+
+    sys.exit(cli.main())
