@@ -8,10 +8,12 @@ from saddlescope.plot.theme import DARK, LIGHT, Theme
 
 if TYPE_CHECKING:
     from saddlescope.plot.interactive import draw_plotly
+    from saddlescope.plot.series import corners
     from saddlescope.plot.static import draw_matplotlib, draw_thumbnail
 
 # Entries name figures when they are listed; only drawing them needs NumPy.
 _HOME = {
+    "corners": "saddlescope.plot.series",
     "draw_matplotlib": "saddlescope.plot.static",
     "draw_plotly": "saddlescope.plot.interactive",
     "draw_thumbnail": "saddlescope.plot.static",
@@ -29,6 +31,7 @@ __all__ = [
     "Panel",
     "Table",
     "Theme",
+    "corners",
     "draw_matplotlib",
     "draw_plotly",
     "draw_thumbnail",

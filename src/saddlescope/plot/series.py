@@ -105,6 +105,34 @@ def thin(x: np.ndarray, *curves: np.ndarray, most: int = MOST_POINTS) -> np.ndar
     return np.array(sorted(keep))
 
 
+def corners(x: np.ndarray, y: np.ndarray, tolerance: float) -> np.ndarray:
+    """Indices of the points between which straight lines stay within `tolerance` of the curve (Douglas and Peucker).
+
+    Made for staircases: what is flat or straight keeps its two ends only.
+
+    Args:
+        x, y: a curve without NaN, each of shape (n,), x rising.
+        tolerance: the largest vertical distance, in the unit of y.
+
+    Returns:
+        Rising indices into x, the ends among them.
+    """
+    keep = {0, len(x) - 1}
+    open_pieces = [(0, len(x) - 1)]
+    while open_pieces:
+        start, stop = open_pieces.pop()
+        if stop - start < 2:
+            continue
+        inner = slice(start + 1, stop)
+        chord = y[start] + (y[stop] - y[start]) * (x[inner] - x[start]) / (x[stop] - x[start])
+        distance = np.abs(y[inner] - chord)
+        if distance.max() > tolerance:
+            middle = start + 1 + int(distance.argmax())
+            keep.add(middle)
+            open_pieces += [(start, middle), (middle, stop)]
+    return np.array(sorted(keep))
+
+
 def positive(values: np.ndarray) -> np.ndarray:
     """The values with NaN for what has no logarithm, so that a curve breaks there."""
     values = np.asarray(values, float)
