@@ -21,3 +21,10 @@ def unknown(kind: str, given: str, known: Iterable[str]) -> InputError:
     near = get_close_matches(given, names, n=3, cutoff=0.5)
     hint = f"; did you mean {' or '.join(near)}?" if near else "."
     return InputError(f"There is no {kind} {given!r}{hint} Known: {', '.join(names)}.")
+
+
+class MissingExtra(InputError, ImportError):
+    """A part of the package needs an optional extra that is not installed; the message has the command that cures it."""
+
+    def __init__(self, part: str, package: str, extra: str) -> None:
+        super().__init__(f"{part} needs {package}: pip install 'saddlescope[{extra}]'")

@@ -1,0 +1,39 @@
+"""Networks people train, in PyTorch, and the tracker for anybody's model. Needs the extra `train`."""
+
+from saddlescope.errors import MissingExtra
+
+try:
+    import torch as _torch  # noqa: F401
+except ModuleNotFoundError as error:
+    if error.name != "torch":
+        raise
+    raise MissingExtra("saddlescope.train", "PyTorch", "train") from error
+
+from saddlescope.train.data import ImageData, load
+from saddlescope.train.layouts import Fused, Layout, Separate, TorchMultihead
+from saddlescope.train.loop import SGD, Adam, History, TrainConfig, fit
+from saddlescope.train.schedules import AtSteps, Every, Geometric, Schedule
+from saddlescope.train.tracker import RankRecords, RankTracker
+from saddlescope.train.vit import ViT, ViTConfig
+
+__all__ = [
+    "SGD",
+    "Adam",
+    "AtSteps",
+    "Every",
+    "Fused",
+    "Geometric",
+    "History",
+    "ImageData",
+    "Layout",
+    "RankRecords",
+    "RankTracker",
+    "Schedule",
+    "Separate",
+    "TorchMultihead",
+    "TrainConfig",
+    "ViT",
+    "ViTConfig",
+    "fit",
+    "load",
+]

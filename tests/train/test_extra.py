@@ -1,0 +1,24 @@
+"""Without PyTorch the room says what to install."""
+
+import subprocess
+import sys
+
+import pytest
+
+PROGRAM = """
+import sys
+sys.modules["torch"] = None
+from saddlescope.errors import InputError
+try:
+    {statement}
+except InputError as error:
+    assert isinstance(error, ImportError)
+    print(error)
+"""
+
+
+@pytest.mark.parametrize("statement", ["import saddlescope.train", "from saddlescope.train import ViT"])
+def test_the_extra_is_named(statement):
+    program = PROGRAM.format(statement=statement)
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout == "saddlescope.train needs PyTorch: pip install 'saddlescope[train]'\n"
