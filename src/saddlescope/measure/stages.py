@@ -7,8 +7,16 @@ support, or the number of active concepts) of the weights does not change.
 import itertools
 import math
 from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float
 
 from saddlescope.errors import InputError
+from saddlescope.measure.arrays import take
+from saddlescope.measure.spectrum import Spectrum
+
+_Series = Float[np.ndarray, "n"]
 
 
 @dataclass(frozen=True)
@@ -17,7 +25,8 @@ class Stage:
 
     Attributes:
         start: when the stage begins, in the time unit of its `Staircase`; finite.
-        end: when the next one begins; infinite when none follows.
+        end: when the next one begins; of the last stage, when the record ends, or infinity where a theory says that
+            no other follows.
         loss: the level of the plateau.
         rank: how many components (coordinates, singular values, concepts) are active; at least 0.
         support: which components are active, ascending, so that `rank` is their number; None where components have no
@@ -104,3 +113,135 @@ class Staircase:
             f"Staircase({len(self.stages)} stages, rank {first.rank} to {last.rank}, "
             f"loss {first.loss:.3g} to {last.loss:.3g}, time {first.start:.4g} to {last.end:.4g} in {self.time_unit!r})"
         )
+
+
+def find_stages(
+    times: Any, losses: Any, activity: Any, *, level: float, time_unit: str, min_duration: float = 0.0
+) -> Staircase:
+    """The staircase in a recorded run: a new stage begins where a component becomes active, or stops being so.
+
+    A component is active while its magnitude exceeds `level`. Between two samples the magnitude is taken to grow or
+    decay exponentially, as it does near a saddle, so that the crossing is exact there whatever the sampling; a magnitude
+    of exactly 0 lasts until the next sample. Components that cross between the same two samples are ordered by their
+    crossings.
+
+    A change counts once it is seen to last `min_duration`: first absences shorter than that are filled, then presences
+    shorter than that are dropped. Thus a component that flickers about the level enters once, when it first rises, and
+    what happens in the last `min_duration` of the record does not count. What is active at the first sample is taken as
+    it is.
+
+    A stage's loss is the level of its plateau: the mean over that piece, of two samples and `min_duration` at least,
+    over which the loss changes slowest (|change| between the ends over its length). The piece lies in the second half
+    of the stage, since the first may still show the drop. A stage without samples has the loss interpolated at its
+    middle.
+
+    Args:
+        times: (n,), strictly increasing, in `time_unit`.
+        losses: (n,).
+        activity: (n, p), what each of p components weighs at each time, such as entries of W_K W_Q^T of a diagonal head
+            (only magnitudes count); its supports name columns. Or a `Spectrum` with values (n, r): singular values have
+            no identity, so supports are None, and below the noise floor nothing counts as active.
+        level: magnitude from which a component is active; greater than 0. Well above the initial scale, well below the
+            final values: between two stages the result hardly depends on it.
+        time_unit: what `times` are told in.
+        min_duration: shortest time for which a change must last; 0 takes every crossing for real.
+
+    Returns:
+        Stages from the first sample to the last.
+
+    Raises:
+        InputError: arrays that do not fit each other, are not finite or not increasing; level or min_duration out of
+            range.
+
+    >>> import numpy as np
+    >>> t = np.linspace(0.0, 10.0, 101)
+    >>> growth = 1e-8 * np.exp(np.stack([4 * t, 2 * t], axis=1))
+    >>> find_stages(t, np.exp(-t), np.minimum(growth, 1.0), level=1e-4, time_unit="t").times
+    (2.302585092994046, 4.605170185988092)
+    """
+    identified = not isinstance(activity, Spectrum)
+    values = activity if identified else activity.values
+    t, loss, weight = (_numpy(name, x) for name, x in (("times", times), ("losses", losses), ("activity", values)))
+    if t.ndim != 1 or len(t) < 2 or not np.all(np.diff(t) > 0):
+        raise InputError(f"times must be at least two, strictly increasing numbers; got shape {t.shape!r}.")
+    if loss.shape != t.shape:
+        raise InputError(f"losses must have the shape of times, {t.shape!r}; got {loss.shape!r}.")
+    if weight.ndim != 2 or len(weight) != len(t):
+        raise InputError(f"activity must have shape ({len(t)}, p), a row for each time; got {weight.shape!r}.")
+    if not 0 < level < math.inf:
+        raise InputError(f"level must be greater than 0 and finite; got {level!r}.")
+    if not 0 <= min_duration < math.inf:
+        raise InputError(f"min_duration must be at least 0 and finite; got {min_duration!r}.")
+    levels = np.full(len(t), float(level))
+    if not identified:
+        floor = _numpy("activity.noise_floor", activity.noise_floor)
+        if floor.shape != t.shape:
+            raise InputError(f"activity.noise_floor must have the shape of times, {t.shape!r}; got {floor.shape!r}.")
+        levels = np.maximum(levels, floor)
+    periods = [_lasting(_active_periods(t, magnitude, levels), t, min_duration) for magnitude in np.abs(weight).T]
+    changes = {edge for of_component in periods for period in of_component for edge in period}
+    starts = [float(t[0]), *sorted(edge for edge in changes if t[0] < edge < t[-1])]
+    stages = []
+    for start, end in itertools.pairwise([*starts, float(t[-1])]):
+        support = tuple(i for i, of_component in enumerate(periods) if any(a <= start < b for a, b in of_component))
+        plateau = _plateau(t, loss, start, end, min_duration)
+        stages.append(Stage(start, end, plateau, len(support), support if identified else None))
+    return Staircase(tuple(stages), time_unit)
+
+
+def _numpy(name: str, given: Any) -> np.ndarray:
+    """The numbers in NumPy's float64; lists and integers, such as step numbers, are welcome."""
+    if isinstance(given, list | tuple | np.ndarray):
+        try:
+            given = np.asarray(given, dtype=float)
+        except (TypeError, ValueError) as error:
+            raise InputError(f"{name} must hold numbers only, in rows of one length; got {given!r}.") from error
+    _, (stored,) = take(axes=1, **{name: given})
+    return np.asarray(stored.array, dtype=float)
+
+
+def _active_periods(t: _Series, magnitude: _Series, levels: _Series) -> list[tuple[float, float]]:
+    """When a component is above the levels: from the first sample or a crossing, to a crossing or infinity."""
+    with np.errstate(divide="ignore"):
+        height = np.log(magnitude) - np.log(levels)
+    active = height > 0
+    before = np.flatnonzero(active[1:] != active[:-1])
+    low, high = np.minimum(height[before], height[before + 1]), np.maximum(height[before], height[before + 1])
+    # The part of the interval on the low side of the crossing: all of it where the low end is log 0.
+    part = np.where(np.isinf(low), 1.0, -low / np.where(np.isinf(low), 1.0, high - low))
+    rising = active[before + 1]
+    crossings = t[before] + np.where(rising, part, 1.0 - part) * (t[before + 1] - t[before])
+    edges = [*([float(t[0])] if active[0] else []), *crossings.tolist(), *([math.inf] if active[-1] else [])]
+    return list(zip(edges[::2], edges[1::2], strict=True))
+
+
+def _lasting(periods: list[tuple[float, float]], t: _Series, min_duration: float) -> list[tuple[float, float]]:
+    """The periods with short absences filled, then without the short ones, as far as the record shows."""
+    first, last = float(t[0]), float(t[-1])
+    filled: list[tuple[float, float]] = []
+    for start, end in periods:
+        if filled and start - filled[-1][1] < min_duration:
+            start = filled.pop()[0]
+        filled.append((start, end if last - end >= min_duration else math.inf))
+    return [(start, end) for start, end in filled if start == first or min(end, last) - start >= min_duration]
+
+
+def _plateau(t: _Series, loss: _Series, start: float, end: float, min_duration: float) -> float:
+    """The loss where it changes slowest between start and end, in the second half if there are samples."""
+    for since in ((start + end) / 2, start):
+        inside = (t >= since) & ((t < end) | (t == t[-1]) & (end == t[-1]))
+        if np.any(inside):
+            break
+    else:
+        return float(np.interp((start + end) / 2, t, loss))
+    t, loss = t[inside], loss[inside]
+    if len(t) == 1:
+        return float(loss[0])
+    area = np.append(0.0, np.cumsum(np.diff(t) * (loss[1:] + loss[:-1]) / 2))
+    first = np.arange(len(t) - 1)
+    last = np.maximum(np.searchsorted(t, t[:-1] + min_duration), first + 1)
+    fits = last < len(t)
+    first, last = (first[fits], last[fits]) if np.any(fits) else (np.array([0]), np.array([len(t) - 1]))
+    slowest = np.argmin(np.abs(loss[last] - loss[first]) / (t[last] - t[first]))
+    first, last = first[slowest], last[slowest]
+    return float((area[last] - area[first]) / (t[last] - t[first]))
