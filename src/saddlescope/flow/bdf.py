@@ -1,0 +1,238 @@
+"""Numerical differentiation formulas of orders 1 to 5 for autonomous stiff systems y' = f(y).
+
+Shampine and Reichelt (1997), "The MATLAB ODE suite", the method behind MATLAB's ode15s and SciPy's BDF, with three
+differences that gradient flow from small weights asks for:
+
+- the Jacobian comes from a `System` whose expensive part (a Hessian) is evaluated at accepted points only and kept as
+  long as Newton's method converges, while its cheap part is always fresh; an iterate far beyond the end of a plateau
+  never enters it,
+- the system may shorten a step before anything is evaluated (`System.shorten`),
+- the convergence rate of Newton's method is remembered between steps, so that one iteration can be enough.
+
+    t, y    time and state
+    h       step size
+    k       order
+    D       scaled backward differences of y: D[j] = nabla^j y, j = 0, ..., k + 2
+"""
+
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+from jaxtyping import Float
+from scipy.linalg import lu_factor, lu_solve
+
+_MAX_ORDER = 5
+_KAPPA = np.array([0, -0.1850, -1 / 9, -0.0823, -0.0415, 0])
+_GAMMA = np.hstack([0, np.cumsum(1 / np.arange(1, _MAX_ORDER + 1))])
+_ALPHA = (1 - _KAPPA) * _GAMMA
+_ERROR = _KAPPA * _GAMMA + 1 / np.arange(1, _MAX_ORDER + 2)
+_NEWTON_ITERATIONS = 4
+# Newton's remaining error in units of the tolerance. 0.03 (CVODE, SciPy) costs a quarter more gradients at the same
+# error of the stage times.
+_NEWTON_TOLERANCE = 0.1
+
+
+class System(Protocol):
+    """The right-hand side f(y), with what a stiff solver wants to know about it."""
+
+    def slope(self, y: np.ndarray) -> np.ndarray:
+        """The right-hand side f(y)."""
+        ...
+
+    def refresh(self, y: np.ndarray) -> None:
+        """Evaluates the expensive part of the Jacobian at y."""
+        ...
+
+    def jacobian(self, y: np.ndarray) -> np.ndarray:
+        """The matrix df/dy at y, its expensive part from the last `refresh`."""
+        ...
+
+    def shorten(self, y: np.ndarray, predicted: np.ndarray, slope: np.ndarray) -> float:
+        """The fraction, in (0, 1], of the way from y to the predicted state that the next step should go."""
+        ...
+
+
+@dataclass(frozen=True)
+class Piece:
+    """The solution over one step, as the interpolating polynomial through the last k + 1 states.
+
+    Attributes:
+        start, end: the times it is valid between.
+        step: spacing h of the states it interpolates.
+        differences: backward differences D[0], ..., D[k] at `end`, shape (k + 1, n).
+    """
+
+    start: float
+    end: float
+    step: float
+    differences: np.ndarray
+
+    def __call__(self, time: float) -> Float[np.ndarray, "n"]:
+        """The state at a time."""
+        j = np.arange(len(self.differences) - 1)
+        basis = np.cumprod((time - self.end + self.step * j) / (self.step * (1 + j)))
+        return self.differences[0] + basis @ self.differences[1:]
+
+    def slope(self, time: float) -> Float[np.ndarray, "n"]:
+        """The polynomial's derivative at a time."""
+        value, derivative = 1.0, 0.0
+        total = np.zeros_like(self.differences[0])
+        for j, difference in enumerate(self.differences[1:]):
+            width = self.step * (1 + j)
+            factor = (time - self.end + self.step * j) / width
+            value, derivative = value * factor, derivative * factor + value / width
+            total = total + derivative * difference
+        return total
+
+
+class StepError(Exception):
+    """No step can be taken from here.
+
+    Attributes:
+        finite: False when the right-hand side was NaN or infinite however short the step was.
+    """
+
+    def __init__(self, finite: bool) -> None:
+        super().__init__(finite)
+        self.finite = finite
+
+
+class Stepper:
+    """Takes steps of y' = f(y) from time 0 to `until`, one at a time."""
+
+    def __init__(self, system: System, y: np.ndarray, until: float, *, rtol: float, atol: float | np.ndarray) -> None:
+        self.system, self.until, self.rtol, self.atol = system, until, rtol, atol
+        self.t, self.y, self.order = 0.0, y, 1
+        slope = system.slope(y)
+        speed = _norm(slope / self._scale(y))
+        self.h = min(until, 0.01 / speed) if speed > 0 else until
+        self._differences = np.zeros((_MAX_ORDER + 3, len(y)))
+        self._differences[:2] = y, self.h * slope
+        self._equal_steps = 0
+        self._factors = None
+        self._rate: float | None = None
+        system.refresh(y)
+        self._refreshed = y
+
+    def step(self) -> Piece:
+        """Advances by one step that passes the error test.
+
+        Raises:
+            StepError: the step size fell below rounding.
+        """
+        d = self._differences
+        expensive_fresh = self._refreshed is self.y
+        finite = True
+        while True:
+            if self.h <= 16 * np.finfo(float).eps * max(self.t, np.finfo(float).eps * self.until):
+                raise StepError(finite)
+            if self.t + self.h > self.until * (1 - 1e-12):
+                self._resize((self.until - self.t) / self.h)
+            k = self.order
+            predicted = d[: k + 1].sum(0)
+            fraction = self.system.shorten(self.y, predicted, d[1] / self.h)
+            if fraction < 1:
+                self._resize(fraction)
+                continue
+            cheap_fresh = self._factors is None
+            if cheap_fresh:
+                self._factorise(predicted)
+            correction, iterations, finite = self._newton(predicted)
+            if correction is None:
+                if cheap_fresh and expensive_fresh:
+                    self._resize(0.5)
+                elif cheap_fresh:
+                    self.system.refresh(self.y)
+                    self._refreshed, expensive_fresh = self.y, True
+                self._factors = None
+                continue
+            y = predicted + correction
+            scale = self._scale(y)
+            error = _norm(_ERROR[k] * correction / scale)
+            safety = 0.9 * (2 * _NEWTON_ITERATIONS + 1) / (2 * _NEWTON_ITERATIONS + iterations)
+            if error > 1:
+                self._resize(max(0.2, safety * error ** (-1 / (k + 1))))
+                continue
+            return self._accept(y, correction, error, scale, safety)
+
+    def _accept(self, y: np.ndarray, correction: np.ndarray, error: float, scale: np.ndarray, safety: float) -> Piece:
+        d, k = self._differences, self.order
+        start = self.t
+        self.t = min(self.t + self.h, self.until)
+        if self.until - self.t <= 1e-12 * self.until:
+            self.t = self.until
+        self.y = y
+        self._equal_steps += 1
+        d[k + 2] = correction - d[k + 1]
+        d[k + 1] = correction
+        for j in range(k, -1, -1):
+            d[j] += d[j + 1]
+        piece = Piece(start, self.t, self.h, d[: k + 1].copy())
+        if self._equal_steps > k:
+            lower = _norm(_ERROR[k - 1] * d[k] / scale) if k > 1 else np.inf
+            higher = _norm(_ERROR[k + 1] * d[k + 2] / scale) if k < _MAX_ORDER else np.inf
+            with np.errstate(divide="ignore"):
+                factors = np.array([lower, error, higher]) ** (-1 / np.arange(k, k + 3))
+            change = int(np.argmax(factors)) - 1
+            factor = min(10.0, safety * float(factors.max()))
+            if change or not 0.9 < factor < 1.15:  # a new size costs a factorisation and k steps of patience
+                self.order += change
+                self._resize(factor)
+        return piece
+
+    def _newton(self, predicted: np.ndarray) -> tuple[np.ndarray | None, int, bool]:
+        """Solves for the correction to the prediction: itself or None, the iterations, and whether f was finite."""
+        d, k = self._differences, self.order
+        c = self.h / _ALPHA[k]
+        psi = _GAMMA[1 : k + 1] @ d[1 : k + 1] / _ALPHA[k]
+        scale = self._scale(predicted)
+        correction, last = np.zeros_like(predicted), None
+        for iteration in range(1, _NEWTON_ITERATIONS + 1):
+            slope = self.system.slope(predicted + correction)
+            if not np.all(np.isfinite(slope)):
+                return None, iteration, False
+            change = lu_solve(self._factors, c * slope - psi - correction, check_finite=False)
+            size = _norm(change / scale)
+            if not np.isfinite(size):
+                return None, iteration, True
+            if last is not None:
+                rate = size / last
+                if rate > 0.9:
+                    return None, iteration, True
+                self._rate = rate if self._rate is None else max(0.3 * self._rate, rate)
+            correction = correction + change
+            if size == 0 or (self._rate is not None and self._rate / (1 - self._rate) * size < _NEWTON_TOLERANCE):
+                return correction, iteration, True
+            last = size
+        return None, _NEWTON_ITERATIONS, True
+
+    def _factorise(self, y: np.ndarray) -> None:
+        matrix = np.eye(len(y)) - self.h / _ALPHA[self.order] * self.system.jacobian(y)
+        self._factors = lu_factor(matrix, check_finite=False)
+        self._rate = None
+
+    def _resize(self, factor: float) -> None:
+        """Changes the step size: interpolates the differences to the new spacing."""
+        k = self.order
+        self._differences[: k + 1] = (_spacing(k, factor) @ _spacing(k, 1)).T @ self._differences[: k + 1]
+        self.h *= factor
+        self._equal_steps = 0
+        self._factors = None
+
+    def _scale(self, y: np.ndarray) -> np.ndarray:
+        return self.atol + self.rtol * np.abs(y)
+
+
+def _spacing(order: int, factor: float) -> np.ndarray:
+    """The matrix R(order, factor) that changes the spacing of backward differences (Shampine and Reichelt, 3.2)."""
+    rows, columns = np.arange(1, order + 1)[:, None], np.arange(1, order + 1)
+    matrix = np.zeros((order + 1, order + 1))
+    matrix[0] = 1
+    matrix[1:, 1:] = (rows - 1 - factor * columns) / rows
+    return np.cumprod(matrix, axis=0)
+
+
+def _norm(x: np.ndarray) -> float:
+    """Root mean square."""
+    return float(np.sqrt(np.mean(x * x)))

@@ -1,0 +1,274 @@
+"""Gradient flow dtheta/dt = -dL/dtheta, at any initial scale, by a stiff solver in well-scaled coordinates."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import numpy as np
+from jaxtyping import Float
+from scipy.optimize import brentq
+
+from saddlescope.errors import InputError
+from saddlescope.flow.bdf import Piece, StepError, Stepper
+from saddlescope.flow.charts import AbstractFlowChart, SlopeChart
+from saddlescope.flow.losses import (
+    CompiledLoss,
+    Loss,
+    require_finite,
+    require_float64,
+    require_smooth_at_zero,
+)
+from saddlescope.flow.starts import AbstractStart, Continued, Products
+from saddlescope.flow.system import GradientSystem
+from saddlescope.flow.trajectory import Accuracy, Crossing, DensePath, FlowError, Status, Trajectory
+
+
+def _silent(fraction: float, note: str) -> None:
+    pass
+
+
+def gradient_flow(
+    loss: Loss,
+    start: AbstractStart,
+    *,
+    until: float,
+    tolerance: float,
+    record: Float[np.ndarray, "k"] | None = None,
+    level: float | None = None,
+    verify: bool = False,
+    throw: bool = True,
+    max_gradients: int = 1_000_000,
+    report: Callable[[float, str], None] = _silent,
+) -> Trajectory:
+    """Follows gradient flow from a start to a time.
+
+    A start at `Products` is followed in the coordinates of `saddlescope.flow.charts`, in which plateaus are straight
+    lines, u^2 - v^2 is conserved by construction, and any initial scale is possible. In float64 weights (u, v), by
+    contrast, a coordinate that leaves the support and returns with the other sign is lost below alpha = 1e-8,
+    silently and whatever the solver's tolerance.
+
+    Args:
+        loss: the loss, a function of beta for Products, of the params for Plain; twice continuously differentiable by
+            JAX. Its methods `value_and_gradient(argument)` and `hessian(argument)` are used where it has them. Give
+            data as fields of an Equinox module, not in a closure: a closure is compiled anew each time it is made.
+        start: `Products`, `Plain`, or another trajectory's `end`.
+        until: the last time, in the start's unit: t / log(1/alpha) for Products, t for Plain. 0 is allowed.
+        tolerance: bound on the local error of a step, relative to 1 + |y| for Products, with y the integral of the
+            gradient in e-folds, and to the parameters' size for Plain. Since y grows to about log(1/alpha), it is to
+            first order the relative error of stage times; expect up to 5 times as much at the end of a long run.
+            There is no default, since only you know which times you want to tell apart: 1e-5 is cheap, 1e-8 costs
+            about three times as many gradients.
+        record: times at which loss and values are kept; by default the solver's own steps, which lie densest where
+            most happens. Time 0, the last time and all crossings are kept in any case.
+        level: where to look for crossings of |beta| (or of the parameters), positive; None: nowhere. Two crossings
+            of one entry within one step of the solver are not seen.
+        verify: whether to run once more at ten times the tolerance and report `Trajectory.accuracy`.
+        throw: whether to raise when the run ends early; otherwise look at `Trajectory.status`.
+        max_gradients: end early after so many evaluations of the gradient.
+        report: called now and then with the finished fraction and a note.
+
+    Raises:
+        InputError: an argument cannot be used; JAX is not in float64 mode; the loss is not finite at the start, or
+            has a kink at 0.
+        FlowError: the run ended early and `throw` is true; the error holds what was computed.
+    """
+    _check(until=until, tolerance=tolerance, record=record, level=level, max_gradients=max_gradients)
+    chart = start.flow_chart()
+    require_float64(loss, chart.layout.build(chart.point(start.origin())))
+    compiled = CompiledLoss(loss, chart.layout)
+    first_loss, gradient = compiled.value_and_gradient(chart.point(start.origin()))
+    require_finite(first_loss, gradient)
+    if isinstance(start, Products):
+        require_smooth_at_zero(compiled, len(gradient))
+    run = _integrate(compiled, chart, start.origin(), until, tolerance, level, max_gradients, report)
+    times = run.record(record)
+    states = run.path(times)
+    losses = compiled.at(chart.point(states))
+    accuracy = None
+    if verify:
+        companion = _integrate(compiled, chart, start.origin(), run.last, 10 * tolerance, level, max_gradients, report)
+        accuracy = _accuracy(compiled, chart, run, companion, times, losses)
+    trajectory = Trajectory(
+        times=times,
+        time_unit=chart.time_unit,
+        losses=losses,
+        values=chart.point(states),
+        crossings=run.crossings,
+        level=level,
+        conserved=0.0 if isinstance(chart, SlopeChart) else None,
+        energy_error=_energy_error(chart, run.pieces, float(losses[0] - losses[-1])),
+        accuracy=accuracy,
+        evaluations=compiled.evaluations,
+        status=run.status,
+        end=Continued(start, states[-1]),
+        chart=chart,
+        path=run.path,
+    )
+    if throw and not run.status.ok:
+        raise FlowError(trajectory)
+    return trajectory
+
+
+@dataclass
+class _Run:
+    """One integration: its steps and crossings, and how it ended."""
+
+    origin: np.ndarray
+    pieces: list[Piece] = field(default_factory=list)
+    crossings: tuple[Crossing, ...] = ()
+    status: Status = Status(True, "The run reached its last time.")  # noqa: RUF009 (frozen)
+
+    @property
+    def last(self) -> float:
+        """The time it reached."""
+        return self.pieces[-1].end if self.pieces else 0.0
+
+    @property
+    def path(self) -> DensePath:
+        """Its states at any time."""
+        return DensePath(self.origin, self.pieces)
+
+    def record(self, times: np.ndarray | None) -> np.ndarray:
+        """The times to keep: those asked for, or all steps; with both ends and all crossings."""
+        asked = [piece.end for piece in self.pieces] if times is None else times[times <= self.last]
+        return np.unique(np.concatenate([[0.0], asked, [c.time for c in self.crossings], [self.last]]))
+
+
+def _integrate(
+    loss: CompiledLoss,
+    chart: AbstractFlowChart,
+    origin: np.ndarray,
+    until: float,
+    tolerance: float,
+    level: float | None,
+    max_gradients: int,
+    report: Callable[[float, str], None],
+) -> _Run:
+    run = _Run(origin)
+    if until == 0:
+        return run
+    limit = loss.gradients + max_gradients
+    stepper = Stepper(GradientSystem(loss, chart), origin, until, rtol=tolerance, atol=tolerance * chart.scale)
+    band = chart.band(level) if level is not None else None
+    crossings: list[Crossing] = []
+    while stepper.t < until:
+        before = stepper.y
+        try:
+            piece = stepper.step()
+        except StepError as failure:
+            run.status = _failed(failure, stepper.t, chart.time_unit)
+            break
+        run.pieces.append(piece)
+        if band is not None:
+            crossings += _crossings(piece, before, stepper.y, *band)
+        if chart.diverged(stepper.y):
+            run.status = Status(
+                False,
+                f"The parameters exceed 1e26 at {chart.time_unit} = {stepper.t:.6g}.",
+                "The loss seems to be unbounded below along the flow, or to have its minimum at infinity.",
+            )
+            break
+        if loss.gradients >= limit and stepper.t < until:
+            run.status = Status(
+                False,
+                f"max_gradients={max_gradients} gradients were used up at {chart.time_unit} = {stepper.t:.6g}.",
+                "Raise max_gradients or tolerance, or go on from the trajectory's end.",
+            )
+            break
+        if len(run.pieces) % 16 == 0:
+            report(stepper.t / until, f"{chart.time_unit} = {stepper.t:.4g} of {until:.4g}")
+    run.crossings = tuple(sorted(crossings))
+    return run
+
+
+def _failed(failure: StepError, time: float, unit: str) -> Status:
+    if failure.finite:
+        return Status(
+            False,
+            f"No step could be taken at {unit} = {time:.6g}, however short.",
+            "The loss may not be twice continuously differentiable there, or tolerance is below rounding errors.",
+        )
+    return Status(
+        False,
+        f"The gradient is NaN or infinite just after {unit} = {time:.6g}.",
+        "Evaluate the loss and its gradient at the last of the trajectory's values to see where they come from.",
+    )
+
+
+def _crossings(
+    piece: Piece, before: np.ndarray, after: np.ndarray, low: np.ndarray, high: np.ndarray
+) -> list[Crossing]:
+    """The crossings within one step. An entry of the point passes the level where its state leaves or enters a band."""
+    found = []
+    for edge, sign in ((high, 1), (low, -1)):
+        for i in np.flatnonzero((sign * before < sign * edge) != (sign * after < sign * edge)):
+            threshold = float(edge[i])
+
+            def offset(time: float, i: int = int(i), threshold: float = threshold) -> float:
+                return float(piece(time)[i]) - threshold
+
+            ends = offset(piece.start), offset(piece.end)
+            if ends[0] * ends[1] < 0:
+                time = float(brentq(offset, piece.start, piece.end, xtol=1e-300, rtol=1e-15))  # type: ignore[arg-type]
+            else:  # rounding of the interpolation puts the edge just outside the step
+                time = piece.start if abs(ends[0]) < abs(ends[1]) else piece.end
+            found.append(Crossing(time, int(i), bool(sign * after[i] >= sign * threshold), sign))
+    return found
+
+
+def _accuracy(
+    loss: CompiledLoss,
+    chart: AbstractFlowChart,
+    run: _Run,
+    companion: _Run,
+    times: np.ndarray,
+    losses: np.ndarray,
+) -> Accuracy:
+    if companion.last < run.last:
+        return Accuracy(np.inf, np.inf, np.inf)
+    points, others = chart.point(run.path(times)), chart.point(companion.path(times))
+    key = lambda c: (c.index, c.sign, c.rising, c.time)  # noqa: E731
+    ours, theirs = sorted(run.crossings, key=key), sorted(companion.crossings, key=key)
+    if [key(c)[:3] for c in ours] != [key(c)[:3] for c in theirs]:
+        crossing_times = np.inf
+    else:
+        crossing_times = max((abs(a.time - b.time) / a.time for a, b in zip(ours, theirs, strict=True)), default=np.nan)
+    return Accuracy(
+        crossing_times=float(crossing_times),
+        values=float(np.max(np.abs(points - others))),
+        losses=float(np.max(np.abs(losses - loss.at(others)))),
+    )
+
+
+def _energy_error(chart: AbstractFlowChart, pieces: list[Piece], lost: float) -> float | None:
+    """Compares the loss that was lost with the integral of |dtheta/dt|^2 along the path, by Gauss quadrature."""
+    if not lost > 0:
+        return None
+    nodes, weights = np.polynomial.legendre.leggauss(4)
+    total = 0.0
+    for piece in pieces:
+        half = (piece.end - piece.start) / 2
+        for node, weight in zip(nodes, weights, strict=True):
+            time = piece.start + half * (1 + node)
+            slope = piece.slope(time)
+            total += half * weight * float(np.sum(chart.metric(piece(time)) * slope**2)) / chart.rate
+    return abs(1 - total / lost)
+
+
+def _check(
+    *,
+    until: float,
+    tolerance: float,
+    record: np.ndarray | None,
+    level: float | None,
+    max_gradients: int,
+) -> None:
+    if not 0 <= until < np.inf:
+        raise InputError(f"until must be a finite time of at least 0; got {until!r}.")
+    if not 1e-13 <= tolerance <= 1e-1:
+        raise InputError(f"tolerance must be between 1e-13 and 0.1; got {tolerance!r}.")
+    if level is not None and not 0 < level < np.inf:
+        raise InputError(f"level must be positive and finite; got {level!r}.")
+    if max_gradients < 1:
+        raise InputError(f"max_gradients must be at least 1; got {max_gradients!r}.")
+    if record is not None and not (np.ndim(record) == 1 and np.all((np.asarray(record) >= 0) & (record <= until))):
+        raise InputError(f"record must be a vector of times between 0 and until={until!r}; got {record!r}.")
