@@ -10,16 +10,20 @@ vanishing alpha from the loss alone; the gradient flow is simulated at each alph
     t_k     measured time at which beta_(i_k) is half-way between its predicted values before and after T_k
 """
 
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from saddlescope.errors import InputError
 from saddlescope.papers.claim import Claim, Measured
 from saddlescope.papers.context import RunContext
 
 if TYPE_CHECKING:
+    import numpy as np
     import xarray as xr
 
+    from saddlescope.flow import Trajectory
+    from saddlescope.models import AttentionTeacherTask
     from saddlescope.plot.figure import Figure
 
 FIRST = 10  # stages on which the claims are made: later ones lie closer together than the paper's scales can tell apart
@@ -65,6 +69,164 @@ class Params:
     def paper(cls) -> "Params":
         """The default is already the paper's size."""
         return cls()
+
+
+def run(params: Params, context: RunContext) -> "xr.Dataset":
+    """Algorithm 1, then the flow from each scale; each part is kept in the scratch folder as soon as it is there."""
+    import jax
+    import xarray as xr
+
+    from saddlescope.models import attention_teacher_task
+
+    with jax.enable_x64(True):
+        task = attention_teacher_task(params.seed, samples=params.samples, tokens=params.tokens, dim=params.dim)
+        theory = _kept(context, "theory", lambda: _predict(task, params, context.part(0.0, 0.3)))
+        flows = []
+        for k, log10_scale in enumerate(params.log10_scales):
+            start = 0.3 + 0.7 * k / len(params.log10_scales)
+            part = context.part(start, start + 0.7 / len(params.log10_scales))
+            flows.append(_kept(context, f"flow{log10_scale}", lambda: _simulate(task, theory, params, log10_scale, part)))  # noqa: B023
+            part(1.0, f"alpha = 1e{log10_scale:g} done")
+    together = xr.concat(flows, dim="scale", combine_attrs="drop").assign_coords(scale=list(params.log10_scales))
+    return xr.merge([theory, together], combine_attrs="drop").assign_attrs(theory.attrs)
+
+
+def _kept(context: RunContext, name: str, make: "Callable[[], xr.Dataset]") -> "xr.Dataset":
+    """What a killed run has finished already, else what `make` makes."""
+    from saddlescope import store
+
+    file = context.scratch / f"{name}.nc"
+    if file.exists():
+        return store.read(file)
+    part = make()
+    store.write(part, file)
+    return part
+
+
+def _predict(task: "AttentionTeacherTask", params: Params, report: "Callable[[float, str], None]") -> "xr.Dataset":
+    """Algorithm 1: the stages k = 1, 2, ... and the loss they predict on the stored times."""
+    import numpy as np
+    import xarray as xr
+
+    from saddlescope.theory import incremental_learning
+
+    learned = incremental_learning(
+        task.network, 2 * params.dim, report=lambda fraction, note: report(fraction, f"Algorithm 1, {note}")
+    )
+    origin, *stages = learned.stages
+    time = np.linspace(0, params.until, params.points)
+    staircase = np.array([stage.loss for stage in learned.stages])
+    begun = np.searchsorted([stage.time for stage in stages], time, side="right")
+    fragile = {
+        scale: {tie.stage for tie in learned.near_ties(scale * np.log(10))} for scale in params.log10_scales
+    }
+    # A plateau's middle; the last plateau never ends, so its middle is that of what is simulated of it.
+    begins = np.array([stage.time for stage in stages])
+    ends = np.append(begins[1:], max(params.until, begins[-1]))
+    return xr.Dataset(
+        {
+            "predicted_time": ("stage", begins),
+            "predicted_coordinate": ("stage", np.array([stage.entered for stage in stages], dtype=np.int64)),
+            "predicted_sign": ("stage", np.array([stage.sign for stage in stages], dtype=np.int64)),
+            "predicted_left": ("stage", np.array([len(stage.left) for stage in stages], dtype=np.int64)),
+            "predicted_loss": ("stage", staircase[1:]),
+            "predicted_beta": (("stage", "coordinate"), np.stack([stage.beta for stage in stages])),
+            "plateau_time": ("stage", (begins + ends) / 2),
+            "resolved": (
+                ("scale", "stage"),
+                np.array([[k + 1 not in fragile[scale] for k in range(len(stages))] for scale in params.log10_scales]),
+            ),
+            "predicted_loss_curve": ("time", staircase[begun]),
+            "teacher": ("coordinate", task.teacher),
+        },
+        coords={
+            "time": ("time", time, {"units": "t / log(1/alpha)"}),
+            "stage": np.arange(1, len(stages) + 1),
+            "coordinate": np.arange(2 * params.dim),
+            "scale": ("scale", list(params.log10_scales), {"long_name": "log10 of alpha"}),
+        },
+        attrs={
+            "theory_status": learned.status.value,
+            "theory_message": learned.message,
+            "level": params.level,
+            "until": params.until,
+            "initial_loss": origin.loss,
+        },
+    ).drop_vars("scale")
+
+
+def _simulate(
+    task: "AttentionTeacherTask",
+    theory: "xr.Dataset",
+    params: Params,
+    log10_scale: float,
+    report: "Callable[[float, str], None]",
+) -> "xr.Dataset":
+    """Gradient flow from one scale: curves, plateaus, the order in which coordinates are learned, and stage times."""
+    import numpy as np
+    import xarray as xr
+
+    from saddlescope.flow import Products, gradient_flow
+
+    trajectory = gradient_flow(
+        task.network,
+        Products(task.u0, task.v0, log_scale=log10_scale * np.log(10)),
+        until=params.until,
+        tolerance=params.tolerance,
+        record=theory.time.values,
+        level=params.level,
+        verify=True,
+        report=lambda fraction, note: report(fraction, f"alpha = 1e{log10_scale:g}, {note}"),
+    )
+    middle = theory.plateau_time.values
+    seen = middle < params.until
+    plateau_beta = np.full(theory.predicted_beta.shape, np.nan)
+    plateau_beta[seen] = trajectory(middle[seen])
+    plateau_loss = np.full(middle.shape, np.nan)
+    plateau_loss[seen] = [float(task.network(beta)) for beta in plateau_beta[seen]]
+    learned = [crossing.index for crossing in trajectory.crossings if crossing.rising][: len(middle)]
+    at = np.searchsorted(trajectory.times, theory.time.values)
+    accuracy = trajectory.accuracy
+    assert accuracy is not None
+    return xr.Dataset(
+        {
+            "loss": ("time", trajectory.losses[at]),
+            "beta": (("time", "coordinate"), trajectory.beta[at]),
+            "plateau_beta": (("stage", "coordinate"), plateau_beta),
+            "plateau_loss": ("stage", plateau_loss),
+            "found_coordinate": ("stage", np.array(learned + [-1] * (len(middle) - len(learned)), dtype=np.int64)),
+            "found_time": ("stage", _halfway_times(trajectory, theory)),
+            "accuracy": accuracy.crossing_times,
+            "gradients": trajectory.evaluations.gradients,
+            "energy_error": trajectory.energy_error,
+        }
+    )
+
+
+def _halfway_times(trajectory: "Trajectory", theory: "xr.Dataset") -> "np.ndarray":
+    """t_k for each stage: when beta_(i_k) first passes half its value on the predicted plateau, with that sign.
+
+    The theory fixes no level: it speaks of order 1. Half-way is where a logistic transition turns. A coordinate that
+    enters for a second time is looked for after its first.
+    """
+    import numpy as np
+    from scipy.optimize import brentq
+
+    found = np.full(theory.sizes["stage"], np.nan)
+    since: dict[int, float] = {}
+    for k, i in enumerate(theory.predicted_coordinate.values):
+        half = theory.predicted_beta.values[k, i] / 2
+        passed = (trajectory.beta[:, i] / half >= 1) & (trajectory.times > since.get(i, 0.0))
+        if passed.any():
+            after = int(passed.argmax())
+            found[k] = brentq(
+                lambda t, i=i, half=half: trajectory(np.array([t]))[0, i] - half,
+                trajectory.times[after - 1],
+                trajectory.times[after],
+                rtol=1e-14,
+            )
+            since[i] = found[k]
+    return found
 
 
 # The bounds. Theorem 4.1 promises convergence as alpha -> 0 and no rate; its proof moves each stage by O(1) e-folds of
@@ -175,3 +337,108 @@ claims = (
         low=1,
     ),
 )
+
+
+def traces(run: "xr.Dataset") -> "list[Figure]":
+    """The loss (Figure 2a) with the stages in a table, and the entries of both products (Figures 2b, 8 and 9)."""
+    return [_loss(run), _entries(run)]
+
+
+def _alpha(log10_scale: float) -> str:
+    return f"alpha = 1e{log10_scale:g}"
+
+
+def _loss(run: "xr.Dataset") -> "Figure":
+    from saddlescope.plot import Axis, Figure, Line, Panel, Table
+
+    time = run.time.values
+    curves = [
+        Line(x=time, y=run.loss.sel(scale=scale).values, label=_alpha(scale), color=k)
+        for k, scale in enumerate(run.scale.values)
+    ]
+    predicted = Line(
+        x=time, y=run.predicted_loss_curve.values, label="Algorithm 1", color=None, style="dashed", width=1.2
+    )
+    end = min(run.attrs["until"], 1.25 * float(run.predicted_time[: FIRST + 1].max()))
+    early = time <= end
+    zoomed = [Line(x=line.x[early], y=line.y[early], group=line.label, color=line.color) for line in curves]
+    zoomed.append(Line(x=time[early], y=predicted.y[early], group="Algorithm 1", style="dashed", width=1.2))
+    x, y = Axis("time of the flow / log(1/alpha)"), Axis("loss")
+    return Figure(
+        name="loss",
+        title="The loss falls in a staircase as the initial scale vanishes",
+        caption="Loss against rescaled time for each initial scale alpha, with the staircase that Algorithm 1 predicts. "
+        "Right: the first stages. The table has each stage's coordinate, its predicted time, the measured times t_k (half-way "
+        "to the plateau), and predicted and measured loss on the plateau. A stage is fragile when, at the smallest "
+        "alpha, fewer than one e-fold separates it from its neighbours.",
+        panels=(
+            Panel(title="all stages", x=x, y=y, marks=(*curves, predicted)),
+            Panel(title=f"the first {FIRST} stages", x=x, y=y, marks=tuple(zoomed)),
+        ),
+        table=Table(columns=_columns(run), rows=tuple(_rows(run))),
+    )
+
+
+def _columns(run: "xr.Dataset") -> tuple[str, ...]:
+    measured = (f"t_k at {_alpha(scale)}" for scale in run.scale.values)
+    return ("k", "coordinate", "sign", "T_k", *measured, "error", "loss", "measured loss", "fragile")
+
+
+def _rows(run: "xr.Dataset") -> "Iterator[tuple[str | float | int, ...]]":
+    half = run.sizes["coordinate"] // 2
+    for k in run.stage.values:
+        stage = run.sel(stage=k)
+        if stage.predicted_time > run.attrs["until"]:
+            break
+        product, index = divmod(int(stage.predicted_coordinate), half)
+        smallest = stage.isel(scale=-1)
+        yield (
+            int(k),
+            f"{('KQ', 'VO')[product]} {index}",
+            "+" if stage.predicted_sign > 0 else "−",
+            float(stage.predicted_time),
+            *(float(t) for t in stage.found_time),
+            f"{float(smallest.found_time / smallest.predicted_time - 1):+.2%}",
+            float(stage.predicted_loss),
+            float(smallest.plateau_loss),
+            "" if bool(smallest.resolved) else "yes",
+        )
+
+
+def _entries(run: "xr.Dataset") -> "Figure":
+    from saddlescope.plot import Axis, Figure, Line, Panel, corners
+
+    def line(x: "np.ndarray", y: "np.ndarray", i: int, group: str, **look: "Any") -> Line:
+        kept = corners(x, y, 2e-3 * span)
+        return Line(x=x[kept], y=y[kept], group=group, color=i, **look)
+
+    time, half = run.time.values, run.sizes["coordinate"] // 2
+    span = float(abs(run.teacher).max())
+    begun = run.predicted_time.searchsorted(time, side="right")
+    panels = []
+    for scale in run.scale.values:
+        for first, name in ((0, "W_K W_Qᵀ"), (half, "W_V W_Oᵀ")):
+            marks = [
+                line(time, run.beta.sel(scale=scale, coordinate=i).values, i, "gradient flow", width=1.1)
+                for i in range(first, first + half)
+            ]
+            if scale == run.scale.values[-1]:
+                for i in range(first, first + half):
+                    before = run.predicted_beta.sel(coordinate=i).values
+                    staircase = np.concatenate([[0.0], before])[begun]
+                    marks.append(line(time, staircase, i, "Algorithm 1", style="dashed", width=0.8))
+            panels.append(
+                Panel(
+                    title=f"diagonal of {name}, {_alpha(scale)}",
+                    x=Axis("time of the flow / log(1/alpha)"),
+                    y=Axis("entry"),
+                    marks=tuple(marks),
+                )
+            )
+    return Figure(
+        name="entries",
+        title="The rank of both products rises by one coordinate at a time",
+        caption="Each line is one diagonal entry of W_K W_Qᵀ (left) or W_V W_Oᵀ (right) of the learning head; rows go to "
+        "smaller initial scales. The last row has Algorithm 1's prediction over it, dashed.",
+        panels=tuple(panels),
+    )

@@ -59,7 +59,7 @@ class Params:
     def quick(cls) -> "Params":
         """Seconds: two blocks, two heads, a few epochs."""
         return cls(
-            images=500, seeds=(0, 1), depth=2, embedding=32, heads=2, head_width=16, mlp=32, epochs=4, warmup_epochs=1
+            images=500, seeds=(0, 1), depth=2, embedding=32, heads=2, head_width=16, mlp=32, epochs=6, warmup_epochs=1, batch=25
         )
 
     @classmethod
@@ -69,6 +69,65 @@ class Params:
             dataset="cifar10", seeds=(0,), patch=4, depth=6, embedding=512, heads=8, head_width=128, mlp=512,
             epochs=500, batch=512, learning_rate=1e-4, warmup_epochs=15,
         )  # fmt: skip
+
+
+def run(params: Params, context: RunContext) -> "xr.Dataset":
+    """Trains one ViT a seed; each keeps its own checkpoint in the scratch folder."""
+    import numpy as np
+    import xarray as xr
+
+    from saddlescope.measure import energy_rank, stable_rank
+    from saddlescope.train import Adam, Geometric, RankTracker, TrainConfig, ViT, ViTConfig, fit, load
+
+    data = load(params.dataset, context.data)
+    if params.images:
+        data = data.subset(params.images)
+    _, channels, size, _ = data.train_images.shape
+    config = ViTConfig(
+        image_size=size,
+        channels=channels,
+        classes=data.classes,
+        patch=params.patch,
+        embedding=params.embedding,
+        depth=params.depth,
+        heads=params.heads,
+        head_width=params.head_width,
+        mlp_width=params.mlp,
+        initial_scale=params.initial_scale,
+    )
+    runs = []
+    for k, seed in enumerate(params.seeds):
+        model = ViT(config, seed=seed)
+        tracker = RankTracker(model, schedule=Geometric(1.15))
+        part = context.part(k / len(params.seeds), (k + 1) / len(params.seeds))
+        history = fit(
+            model,
+            data,
+            TrainConfig(
+                optimizer=Adam(learning_rate=params.learning_rate),
+                epochs=params.epochs,
+                warmup_epochs=params.warmup_epochs,
+                batch=params.batch,
+                seed=seed,
+            ),
+            checkpoint=context.scratch / f"seed-{seed}.pt",
+            tracker=tracker,
+            report=lambda fraction, note, part=part, seed=seed: part(fraction, f"seed {seed}, {note}"),
+        )
+        tracked = tracker.to_xarray()
+        steps = history.steps_an_epoch
+        heads = ("layer", "head", "product")
+        runs.append(
+            tracked.assign(
+                initial_stable_rank=(heads, stable_rank(tracked.initial_spectrum.values)),
+                energy_rank=(heads, energy_rank(tracked.update_spectrum.values[-1], fraction=0.9)),
+                initial_energy_rank=(heads, energy_rank(tracked.initial_spectrum.values, fraction=0.9)),
+                train_loss=("epoch", history.train_loss.reshape(-1, steps).mean(axis=1)),
+                test_accuracy=("epoch", np.asarray(history.test_accuracy[1:])),
+            ).assign_coords(layer=np.arange(1, params.depth + 1), epoch=np.arange(1, params.epochs + 1))
+        )
+    together = xr.concat(runs, dim="seed", combine_attrs="override").assign_coords(seed=list(params.seeds))
+    return together.assign_attrs(steps_per_epoch=steps, dataset=params.dataset)
 
 
 # The bounds. The paper says "gradually increases", "ultimately low-rank when compared to the initial spectrum" and
@@ -156,3 +215,99 @@ claims = (
         high=1 / 3,
     ),
 )
+
+
+NAMES = {"KQ": "update of W_K W_Qᵀ", "VO": "update of W_V W_Oᵀ"}
+
+
+def traces(run: "xr.Dataset") -> "list[Figure]":
+    """Stable ranks over training (Figures 4 and 15), spectra against initialization (Figure 5), the training itself."""
+    return [_stable_ranks(run), _spectra(run), _training(run)]
+
+
+def _stable_ranks(run: "xr.Dataset") -> "Figure":
+    from saddlescope.plot import Axis, Band, Figure, Line, Panel
+
+    panels = []
+    for layer in run.layer.values:
+        marks = []
+        for color, (product, name) in enumerate(NAMES.items()):
+            rank = run.stable_rank.sel(layer=layer, product=product)
+            mean, spread = rank.mean(("seed", "head")).values, rank.std(("seed", "head")).values
+            marks.append(Band(x=run.step.values, low=mean - spread, high=mean + spread, group=name, color=color))
+            marks.append(Line(x=run.step.values, y=mean, label=name, group=name, color=color))
+        panels.append(
+            Panel(
+                title=f"layer {layer}",
+                x=Axis("step of Adam", scale="log"),
+                y=Axis("stable rank"),
+                marks=tuple(marks),
+            )
+        )
+    initial = run.initial_stable_rank.mean(("seed", "layer", "head"))
+    return Figure(
+        name="stable-rank",
+        title="The rank of what was learned, layer by layer",
+        caption="Stable rank of the update of both products; mean and standard deviation over the heads of all "
+        f"{run.sizes['seed']} seeds. The initial products have {float(initial.sel(product='KQ')):.1f} (W_K W_Qᵀ) and "
+        f"{float(initial.sel(product='VO')):.1f} (W_V W_Oᵀ).",
+        panels=tuple(panels),
+    )
+
+
+def _spectra(run: "xr.Dataset") -> "Figure":
+    from saddlescope.plot import Axis, Band, Figure, Line, Panel
+
+    def normalised(spectrum: "xr.DataArray") -> "xr.DataArray":
+        top = spectrum.isel(index=0)
+        return (spectrum / top.where(top > 0)).stack(of=("seed", "head")).transpose("index", "of")
+
+    width = int((run.initial_spectrum > 0).any(("seed", "layer", "head", "product")).sum())
+    index = run.index.values[:width] + 1
+    panels = []
+    for product, name in NAMES.items():
+        for layer in run.layer.values:
+            marks = []
+            pair = {"at initialization": run.initial_spectrum, name: run.update_spectrum.isel(step=-1)}
+            for color, (label, spectra) in enumerate(pair.items()):
+                values = normalised(spectra.sel(layer=layer, product=product)).isel(index=slice(width))
+                group = label if color == 0 else "learned update"
+                marks.append(
+                    Band(x=index, low=values.min("of").values, high=values.max("of").values, group=group, color=1 - color)
+                )
+                marks.append(Line(x=index, y=values.mean("of").values, label=group, group=group, color=1 - color))
+            panels.append(
+                Panel(
+                    title=f"{name.removeprefix('update of ')}, layer {layer}",
+                    x=Axis("index of the singular value"),
+                    y=Axis("singular value / largest", scale="log", range=(1e-3, 1.3)),
+                    marks=tuple(marks),
+                )
+            )
+    return Figure(
+        name="spectrum",
+        title="Spectrum of the learned update against that of the initial product",
+        caption="Singular values divided by the largest; mean over heads and seeds, and their whole range.",
+        panels=tuple(panels),
+    )
+
+
+def _training(run: "xr.Dataset") -> "Figure":
+    from saddlescope.plot import Axis, Figure, Line, Panel
+
+    def curves(values: "xr.DataArray") -> tuple[Line, ...]:
+        return tuple(
+            Line(x=run.epoch.values, y=values.sel(seed=seed).values, label=f"seed {seed}", group=f"seed {seed}", color=k)
+            for k, seed in enumerate(run.seed.values)
+        )
+
+    accuracy = run.test_accuracy.isel(epoch=-1)
+    return Figure(
+        name="training",
+        title="The training itself",
+        caption=f"Test accuracy at the end: {float(accuracy.mean()):.3f}, mean over seeds.",
+        panels=(
+            Panel(x=Axis("epoch"), y=Axis("training loss", "nats", scale="log"), marks=curves(run.train_loss)),
+            Panel(x=Axis("epoch"), y=Axis("test accuracy"), marks=curves(run.test_accuracy)),
+        ),
+    )
