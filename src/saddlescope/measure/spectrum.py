@@ -171,11 +171,11 @@ def _product(library: Library, lefts: Sequence[Stored], rights: Sequence[Stored]
         (A, a), (B, b) = _normalised(xp, A), _normalised(xp, B)
         unit = (a * b)[:, 0, 0]
     G_A, G_B = xp.matrix_transpose(A) @ A, xp.matrix_transpose(B) @ B
-    # Columns of A to length 1, those of B by the inverse: A B^T is the same, and L - L0 counts as much as L0.
+    # Columns of A to length 1 (zeros stay), those of B by the inverse: A B^T is the same, L - L0 counts as much as L0.
     length = xp.sqrt(xp.linalg.diagonal(G_A))
-    length = xp.where(length > 0, length, xp.ones_like(length))
-    lengths = length[..., None] * length[..., None, :]
-    H_A, H_B = G_A / lengths, G_B * lengths
+    divisor = xp.where(length > 0, length, xp.ones_like(length))
+    H_A = G_A / (divisor[..., None] * divisor[..., None, :])
+    H_B = G_B * (length[..., None] * length[..., None, :])
     size = xp.sqrt(_frobenius(xp, H_A) * _frobenius(xp, H_B))  # at least sigma_1, little more if nothing cancels
     eps = float(xp.finfo(A.dtype).eps)
     error = eps * math.sqrt(max(A.shape[-2], B.shape[-2])) * size
@@ -196,7 +196,8 @@ def _values_from_squares(xp: ModuleType, H_A: Any, H_B: Any) -> Any:
     A low-rank update makes H_A singular, and rounding may make it indefinite. A shift of a few eps |H_A|_F keeps the
     Cholesky factorisation going; it moves squares of singular values by at most `_SHIFT` eps |H_A|_F |H_B|_F.
     """
-    shift = _SHIFT * float(xp.finfo(H_A.dtype).eps) * _frobenius(xp, H_A)
+    norm = xp.clip(_frobenius(xp, H_A), min=1.0)  # less than 1 for the zero matrix only: columns have length 1
+    shift = _SHIFT * float(xp.finfo(H_A.dtype).eps) * norm
     identity = xp.eye(H_A.shape[-1], dtype=H_A.dtype, device=array_api_compat.device(H_A))
     C = xp.linalg.cholesky(H_A + shift[:, None, None] * identity[None])
     squares = xp.linalg.eigvalsh(xp.matrix_transpose(C) @ H_B @ C)

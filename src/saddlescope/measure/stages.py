@@ -121,7 +121,7 @@ def find_stages(
     """The staircase in a recorded run: a new stage begins where a component becomes active, or stops being so.
 
     A component is active while its magnitude exceeds `level`. Between two samples the magnitude is taken to grow or
-    decay exponentially, as it does near a saddle, so that the crossing is exact there whatever the sampling; a magnitude
+    decay exponentially, as it does near a saddle, so the crossing is exact there whatever the sampling; a magnitude
     of exactly 0 lasts until the next sample. Components that cross between the same two samples are ordered by their
     crossings.
 

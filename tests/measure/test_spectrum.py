@@ -1,0 +1,353 @@
+from importlib import import_module
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import references
+import tolerances
+from saddlescope.errors import InputError
+from saddlescope.measure import Spectrum, product_spectrum, product_update_spectrum, spectrum, update_spectrum
+from saddlescope.measure import arrays as measure_arrays
+
+LIBRARIES = {"numpy": np.asarray, "jax": jnp.asarray, "torch": torch.asarray}
+RELATIVE_UPDATES = (1.0, 1e-2, 1e-4, 1e-6)
+TOLERANCE = {"float32": tolerances.SPECTRUM_FROM_SINGLE, "float64": tolerances.SPECTRUM_FROM_DOUBLE}
+
+
+def factors(relative, dtype="float64", *, seed=0, batch=(2,), d=40, d2=36, h=6, rank=None):
+    """(L, R, L0, R0): random weights before, and after a random update (of low rank where asked)."""
+    draw = np.random.default_rng(seed).standard_normal
+    after, before = [], []
+    for rows in (d, d2):
+        step = draw((*batch, rows, h)) if rank is None else draw((*batch, rows, rank)) @ draw((*batch, rank, h))
+        before.append(draw((*batch, rows, h)).astype(dtype))
+        after.append((before[-1] + relative * step).astype(dtype))
+    return [*after, *before]
+
+
+def error(found, reference):
+    """The largest error of a singular value, relative to the largest of its matrix."""
+    values = np.asarray(found.values if isinstance(found, Spectrum) else found)
+    reference = reference[..., : values.shape[-1]]
+    return np.max(np.abs(values - reference) / reference[..., :1])
+
+
+def rotation(size, seed):
+    return np.linalg.qr(np.random.default_rng(seed).standard_normal((size, size)))[0]
+
+
+@pytest.mark.parametrize("library", LIBRARIES)
+@pytest.mark.parametrize("dtype", TOLERANCE)
+@pytest.mark.parametrize("relative", RELATIVE_UPDATES)
+@pytest.mark.parametrize("rank", [None, 2])
+def test_update_of_a_product_agrees_with_the_dense_twin(library, dtype, relative, rank):
+    given_factors = factors(relative, dtype, rank=rank)
+    reference = references.singular_values(references.product_update(*given_factors))
+    found = product_update_spectrum(*map(LIBRARIES[library], given_factors))
+    assert found.values.shape == (2, 12)
+    assert error(found, reference) < TOLERANCE[dtype]
+
+
+@pytest.mark.parametrize("shape", [{"h": 18}, {"d": 5}, {"d2": 5}, {"h": 50}])
+@pytest.mark.parametrize("dtype", TOLERANCE)
+def test_update_of_a_small_product_agrees_with_the_dense_twin(shape, dtype):
+    given_factors = factors(1e-5, dtype, **shape)
+    reference = references.singular_values(references.product_update(*given_factors))
+    found = product_update_spectrum(*given_factors)
+    assert found.values.shape == (2, min(given_factors[0].shape[-2], given_factors[1].shape[-2], 36))
+    assert error(found, reference) < TOLERANCE[dtype]
+
+
+@pytest.mark.parametrize("frozen", [0, 1])
+@pytest.mark.parametrize("dtype", TOLERANCE)
+def test_a_frozen_factor_costs_no_accuracy(frozen, dtype):
+    given_factors = factors(1e-6, dtype)
+    given_factors[frozen] = given_factors[frozen + 2]
+    reference = references.singular_values(references.product_update(*given_factors))
+    found = product_update_spectrum(*given_factors)
+    assert error(found, reference) < TOLERANCE[dtype]
+    assert np.all(found.values[:, 6:] < found.noise_floor[:, None])
+
+
+@pytest.mark.parametrize("dtype", TOLERANCE)
+@pytest.mark.parametrize("h", [6, 50])
+def test_product_agrees_with_the_dense_twin(dtype, h):
+    L, R, *_ = factors(1.0, dtype, h=h)
+    reference = references.singular_values(L.astype(float) @ np.swapaxes(R.astype(float), -1, -2))
+    found = product_spectrum(L, R)
+    assert found.values.shape == (2, min(36, h))
+    assert error(found, reference) < TOLERANCE[dtype]
+
+
+def test_the_obvious_formula_loses_a_small_update_and_ours_does_not():
+    L, R, L0, R0 = factors(1e-6, "float32", rank=2)
+    reference = references.singular_values(references.product_update(L, R, L0, R0))
+    obvious = np.concatenate([L, -L0], -1) @ np.swapaxes(np.concatenate([R, R0], -1), -1, -2)
+    assert error(np.linalg.svd(obvious, compute_uv=False), reference) > 1e-2
+    assert error(product_update_spectrum(L, R, L0, R0), reference) < 1e-6
+
+
+@pytest.mark.parametrize("library", LIBRARIES)
+@pytest.mark.parametrize("dtype", TOLERANCE)
+def test_matrix_and_its_update_agree_with_the_dense_twin(library, dtype):
+    W, W0 = (np.random.default_rng(seed).standard_normal((3, 2, 7, 5)).astype(dtype) for seed in (0, 1))
+    W = (W0 + 1e-5 * W).astype(dtype)
+    found, update = spectrum(LIBRARIES[library](W)), update_spectrum(LIBRARIES[library](W), LIBRARIES[library](W0))
+    assert error(found, references.singular_values(W)) < TOLERANCE[dtype]
+    assert error(update, references.singular_values(W.astype(float) - W0.astype(float))) < TOLERANCE[dtype]
+
+
+@given(seed=st.integers(0, 2**16), relative=st.sampled_from(RELATIVE_UPDATES), dtype=st.sampled_from([*TOLERANCE]))
+@settings(max_examples=20, deadline=None)
+def test_permuting_rows_or_the_inner_axis_changes_nothing(seed, relative, dtype):
+    L, R, L0, R0 = factors(relative, dtype, seed=seed)
+    rng = np.random.default_rng(seed)
+    rows, inner = rng.permutation(40), rng.permutation(6)
+    moved = [X[:, rows] for X in (L, L0)]
+    found = product_update_spectrum(moved[0][..., inner], R[..., inner], moved[1][..., inner], R0[..., inner])
+    assert error(found, np.asarray(product_update_spectrum(L, R, L0, R0).values)) < TOLERANCE[dtype]
+
+
+@given(seed=st.integers(0, 2**16))
+@settings(max_examples=20, deadline=None)
+def test_rotations_of_either_side_and_of_the_inner_axis_change_nothing(seed):
+    L, R, L0, R0 = factors(1e-2, seed=seed)
+    U, V, G = rotation(40, seed), rotation(36, seed + 1), rotation(6, seed + 2)
+    found = product_update_spectrum(U @ L @ G, V @ R @ G, U @ L0, V @ R0)
+    assert error(found, np.asarray(product_update_spectrum(L, R, L0, R0).values)) < tolerances.SPECTRUM_FROM_DOUBLE * 10
+    W = L @ np.swapaxes(R, -1, -2)
+    assert error(spectrum(U @ W @ V), np.asarray(spectrum(W).values)) < tolerances.SPECTRUM_FROM_DOUBLE
+
+
+@given(seed=st.integers(0, 2**16), exponents=st.tuples(st.integers(-60, 60), st.integers(-60, 60)))
+@settings(max_examples=20, deadline=None)
+def test_values_and_floor_scale_with_either_factor(seed, exponents):
+    L, R, L0, R0 = factors(1e-3, "float32", seed=seed)
+    a, b = (np.float32(2.0**k) for k in exponents)
+    one, scaled = product_update_spectrum(L, R, L0, R0), product_update_spectrum(a * L, b * R, a * L0, b * R0)
+    factor = float(a) * float(b)
+    assert error(scaled.values / factor, one.values) < tolerances.SPECTRUM_FROM_SINGLE
+    np.testing.assert_allclose(scaled.noise_floor / factor, one.noise_floor, rtol=1e-9)
+
+
+def test_exchanging_the_factors_transposes_the_product():
+    L, R, L0, R0 = factors(1e-2)
+    swapped = product_update_spectrum(R, L, R0, L0)
+    assert error(swapped, product_update_spectrum(L, R, L0, R0).values) < tolerances.SPECTRUM_FROM_DOUBLE
+    np.testing.assert_allclose(swapped.noise_floor, product_update_spectrum(L, R, L0, R0).noise_floor, rtol=0.2)
+
+
+def test_from_nothing_the_update_is_the_product():
+    L, R, *_ = factors(1.0)
+    found = product_update_spectrum(L, R, np.zeros_like(L), np.zeros_like(R))
+    assert error(found.values[..., :6], product_spectrum(L, R).values) < tolerances.SPECTRUM_FROM_DOUBLE
+    assert np.max(found.values[..., 6:]) < 1e-13
+
+
+@pytest.mark.parametrize("dtype", TOLERANCE)
+def test_a_batch_is_a_loop(dtype, monkeypatch):
+    given_factors = factors(1e-3, dtype, batch=(3, 4))
+    for chunk in (2**19, 2**11):  # one piece; pieces of two
+        monkeypatch.setattr(import_module("saddlescope.measure.spectrum"), "_CHUNK", chunk)
+        found = product_update_spectrum(*given_factors)
+        assert found.values.shape == (3, 4, 12)
+        assert found.noise_floor.shape == (3, 4)
+        for index in np.ndindex(3, 4):
+            alone = product_update_spectrum(*(X[index] for X in given_factors))
+            assert error(found.values[index], alone.values) < TOLERANCE[dtype]
+            np.testing.assert_allclose(found.noise_floor[index], alone.noise_floor, rtol=1e-9)
+
+
+def test_no_heads_give_no_spectra():
+    found = product_update_spectrum(*factors(1.0, batch=(0,)))
+    assert found.values.shape == (0, 12)
+    assert found.noise_floor.shape == (0,)
+
+
+def test_top_keeps_the_largest():
+    given_factors = factors(1e-2)
+    whole = product_update_spectrum(*given_factors)
+    np.testing.assert_array_equal(product_update_spectrum(*given_factors, top=3).values, whole.values[..., :3])
+    assert product_update_spectrum(*given_factors, top=99).values.shape == whole.values.shape
+    np.testing.assert_array_equal(spectrum(given_factors[0], top=2).values, spectrum(given_factors[0]).values[:, :2])
+
+
+@pytest.mark.parametrize("library", LIBRARIES)
+def test_results_stay_in_the_library_and_in_wide_type(library):
+    arrays = [LIBRARIES[library](X) for X in factors(1e-2, "float32")]
+    for found in (product_update_spectrum(*arrays), spectrum(arrays[0]), update_spectrum(arrays[0], arrays[2])):
+        assert type(found.values) is type(found.noise_floor) is type(arrays[0])
+        assert str(found.values.dtype).endswith("float64")
+
+
+def test_without_float64_jax_gets_float32_of_the_same_accuracy():
+    given_factors = factors(1e-6, "float32")
+    reference = references.singular_values(references.product_update(*given_factors))
+    with jax.enable_x64(False):
+        found = product_update_spectrum(*map(jnp.asarray, given_factors))
+    assert found.values.dtype == jnp.float32
+    assert error(found, reference) < tolerances.SPECTRUM_FROM_SINGLE
+
+
+@pytest.mark.parametrize("library", ["jax", "torch"])
+@pytest.mark.parametrize("dtype", TOLERANCE)
+@pytest.mark.parametrize("h", [6, 18])
+def test_the_way_for_accelerators_gives_the_same(library, dtype, h, monkeypatch):
+    given_factors = factors(1e-4, dtype, h=h, rank=2)
+    here = product_update_spectrum(*given_factors)
+    matrix = spectrum(given_factors[0])
+    monkeypatch.setattr(measure_arrays, "is_cpu", lambda device: False)
+    there = product_update_spectrum(*map(LIBRARIES[library], given_factors))
+    assert str(there.values.dtype).endswith("float64")
+    assert error(there, here.values) < TOLERANCE[dtype]
+    np.testing.assert_allclose(np.asarray(there.noise_floor), here.noise_floor, rtol=1e-6)
+    assert error(spectrum(LIBRARIES[library](given_factors[0])), matrix.values) < tolerances.SPECTRUM_FROM_DOUBLE
+
+
+def test_an_accelerator_without_float64_does_its_best(monkeypatch):
+    given_factors = factors(1e-6, "float32")
+    reference = references.singular_values(references.product_update(*given_factors))
+    monkeypatch.setattr(measure_arrays, "is_cpu", lambda device: False)
+    with jax.enable_x64(False):
+        found = product_update_spectrum(*map(jnp.asarray, given_factors))
+    assert found.values.dtype == jnp.float32
+    assert error(found, reference) < tolerances.SPECTRUM_IN_SINGLE
+
+
+@pytest.mark.parametrize(
+    "half",
+    [
+        lambda X: X.astype(np.float16),
+        lambda X: torch.asarray(X).to(torch.bfloat16),
+        lambda X: torch.asarray(X).half(),
+        lambda X: jnp.asarray(X, dtype=jnp.bfloat16),
+    ],
+)
+def test_half_precision_is_upcast_before_anything_else(half):
+    def whole(X):
+        return X.float() if isinstance(X, torch.Tensor) else X.astype("float32")
+
+    halves = [half(X) for X in factors(0.3, "float32")]
+    found, upcast = product_update_spectrum(*halves), product_update_spectrum(*map(whole, halves))
+    np.testing.assert_array_equal(np.asarray(found.values), np.asarray(upcast.values))
+    assert np.all(np.asarray(found.noise_floor) > 1000 * np.asarray(upcast.noise_floor))
+    assert error(spectrum(halves[0]), np.asarray(spectrum(whole(halves[0])).values)) == 0
+
+
+@pytest.mark.parametrize("stored", ["float32", "float16"])
+@pytest.mark.parametrize("relative", [1.0, 1e-2])
+def test_the_noise_floor_is_what_rounding_of_the_weights_does(stored, relative):
+    exact = factors(relative, batch=(4,), d=120, d2=90, h=10)
+    rounded = [X.astype(stored) for X in exact]
+    noise = references.product_update(*rounded) - references.product_update(*exact)
+    norms = references.singular_values(noise)[..., 0]
+    floor = np.asarray(product_update_spectrum(*rounded).noise_floor)
+    assert np.all(norms < floor)
+    assert np.all(floor < 4 * norms)
+
+    W, W0 = np.swapaxes(exact[0], -1, -2) + 1.0, np.swapaxes(exact[2], -1, -2)
+    noise = (W.astype(stored) - W) - (W0.astype(stored) - W0)
+    floor = np.asarray(update_spectrum(W.astype(stored), W0.astype(stored)).noise_floor)
+    assert np.all(references.singular_values(noise)[..., 0] < floor)
+    assert np.all(floor < 3 * references.singular_values(noise)[..., 0])
+
+
+@pytest.mark.parametrize("dtype", TOLERANCE)
+@pytest.mark.parametrize("h", [6, 30])
+def test_what_exactly_low_rank_leaves_is_below_the_floor(dtype, h):
+    small = np.random.default_rng(0).integers(-3, 4, (2, 4, 50, 2)) @ np.eye(2, h)  # integers: no rounding
+    L, R = small.astype(dtype)
+    found = product_update_spectrum(L, R, np.zeros_like(L), np.zeros_like(R))
+    assert np.all(found.values[:, 1] > 1)
+    assert np.all(found.values[:, 2] < found.noise_floor)
+    assert np.all(found.noise_floor < 1e-5 * found.values[:, 0])
+    whole = spectrum(np.concatenate([L, L], axis=-1))
+    assert np.all(whole.values[:, 2] < whole.noise_floor)
+
+
+def singular_factors():
+    """Left factors [L - L0, L0] of every kind of exact and near dependence between columns."""
+    draw, d, h = np.random.default_rng(1).standard_normal, 200, 16
+    yield np.full((d, h), 0.1), np.full((d, h), 0.3)
+    yield np.outer(draw(d), draw(h)), draw((d, h))
+    yield np.outer(np.abs(draw(d)), np.abs(draw(h))), np.outer(np.abs(draw(d)), np.abs(draw(h)))
+    yield draw((d, 3)) @ draw((3, h)), np.zeros((d, h))
+    yield 1 / (np.arange(d)[:, None] + np.arange(h) + 1), 1 / (np.arange(d)[:, None] + np.arange(h) + 17)
+    yield np.linspace(0, 1, d)[:, None] ** np.arange(h), np.linspace(0, 1, d)[:, None] ** np.arange(h, 2 * h)
+    yield np.exp(5 * draw((d, 1))) * draw((d, h)), np.exp(5 * draw((d, 1))) * draw((d, h))
+    yield np.eye(d, h), np.eye(d, h)
+
+
+@pytest.mark.parametrize("pair", list(singular_factors()))
+def test_dependent_columns_neither_break_nor_bend_the_spectrum(pair):
+    step, L0 = (X.astype("float32") for X in pair)
+    R0 = np.random.default_rng(2).standard_normal(L0.shape).astype("float32")
+    arrays = [L0 + step, 2 * R0, L0, R0]
+    reference = references.singular_values(references.product_update(*arrays))
+    assert error(product_update_spectrum(*arrays), reference) < tolerances.SPECTRUM_FROM_SINGLE
+
+
+@pytest.mark.parametrize("dtype", TOLERANCE)
+@pytest.mark.parametrize("library", LIBRARIES)
+def test_no_update_is_exactly_zero(dtype, library):
+    L, R, *_ = (LIBRARIES[library](X) for X in factors(1.0, dtype))
+    for found in (
+        product_update_spectrum(L, R, L, R),
+        product_spectrum(L * 0, R),
+        product_spectrum(L * 0, R * 0),
+        update_spectrum(L, L),
+        spectrum(L * 0),
+    ):
+        assert np.all(np.asarray(found.values) == 0)
+        assert np.all(np.isfinite(np.asarray(found.noise_floor)))
+
+
+@pytest.mark.parametrize(
+    ("dtype", "scale"), [("float32", 1e-30), ("float32", 1e30), ("float64", 1e-140), ("float64", 1e140)]
+)
+def test_tiny_and_huge_weights_neither_vanish_nor_overflow(dtype, scale):
+    scaled = [(X * scale).astype(dtype) for X in factors(1e-2)]
+    reference = references.singular_values(references.product_update(*(X.astype(float) / scale for X in scaled)))
+    found = product_update_spectrum(*scaled)
+    assert error(found.values / scale / scale, reference) < TOLERANCE[dtype]
+    assert np.all(found.noise_floor > 0)
+    assert np.all(np.isfinite(found.noise_floor))
+
+
+def test_gradients_are_not_followed():
+    weight = torch.nn.Parameter(torch.ones(3, 2))
+    found = product_update_spectrum(weight, weight, weight.detach(), weight.detach())
+    assert not found.values.requires_grad
+
+
+ones = np.ones((2, 3))
+
+
+@pytest.mark.parametrize(
+    ("call", "says"),
+    [
+        (lambda: spectrum([[1.0]]), "matrix must be an array"),
+        (lambda: spectrum(np.ones((2, 2), dtype=int)), "matrix must be of type .* got 'int64'"),
+        (lambda: spectrum(np.ones((2, 2), dtype=complex)), "got 'complex128'"),
+        (lambda: spectrum(np.ones(3)), r"matrix must have shape \(..., m, n\).* got \(3,\)"),
+        (lambda: spectrum(np.ones((4, 0))), "matrix must have shape"),
+        (lambda: spectrum(ones * np.nan), "matrix must be finite"),
+        (lambda: spectrum(torch.full((2, 2), torch.inf)), "matrix must be finite"),
+        (lambda: spectrum(ones, top=0), "top must be at least 1"),
+        (lambda: update_spectrum(ones, ones[:1]), r"before must have the shape of after, \(2, 3\); got \(1, 3\)"),
+        (lambda: update_spectrum(ones, torch.ones(2, 3)), "arrays of one library .* got ndarray, Tensor"),
+        (lambda: product_spectrum(ones, ones[:, :2]), r"right must have .* got \(2, 2\)"),
+        (lambda: product_spectrum(ones, np.ones((1, 2, 3))), "right must have the batch axes"),
+        (lambda: product_update_spectrum(ones, ones, ones, ones[:1]), "right0 must have the shape of right"),
+        (lambda: product_update_spectrum(ones, ones, ones[:1], ones), "left0 must have the shape of left"),
+        (lambda: product_update_spectrum(ones, ones, ones, ones * np.inf), "right0 must be finite"),
+    ],
+)
+def test_bad_input_is_named(call, says):
+    with pytest.raises(InputError, match=says):
+        call()
