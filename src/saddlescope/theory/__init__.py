@@ -1,7 +1,9 @@
 """Predictions of the stages in which networks learn; never sees a simulation."""
 
+from saddlescope.theory.following import FlowThenNewton
 from saddlescope.theory.greedy import GreedyStage, IncrementalLearning, NearTie, Status, incremental_learning
-from saddlescope.theory.transition import FlowThenNewton, FlowToRest, Transition
+from saddlescope.theory.resting import FlowToRest
+from saddlescope.theory.transition import Transition
 
 __all__ = [
     "FlowThenNewton",

@@ -29,9 +29,10 @@ from jaxtyping import Array, Float
 
 from saddlescope.errors import InputError
 from saddlescope.measure.stages import Stage, Staircase
+from saddlescope.theory.following import FlowThenNewton
 from saddlescope.theory.landscape import Landscape
 from saddlescope.theory.stationary import Rest
-from saddlescope.theory.transition import Departure, FlowThenNewton, Transition
+from saddlescope.theory.transition import Departure, Transition
 
 TIME_UNIT = "t / log(1/alpha)"
 
@@ -370,9 +371,7 @@ def _stage(
     )
 
 
-def _tell(
-    report: Callable[[float, str], None] | None, stages: list[GreedyStage], max_stages: int | None
-) -> None:
+def _tell(report: Callable[[float, str], None] | None, stages: list[GreedyStage], max_stages: int | None) -> None:
     if report is None:
         return
     stage, k = stages[-1], len(stages) - 1

@@ -1,8 +1,8 @@
 """A loss as the theory sees it: L, its descent direction g and its curvature at any beta, compiled once.
 
-    L       the loss, a function of beta in R^p
-    g       -dL/dbeta (equation 4)
-    H       d^2 L / dbeta^2
+L       the loss, a function of beta in R^p
+g       -dL/dbeta (equation 4)
+H       d^2 L / dbeta^2
 """
 
 from collections.abc import Callable
@@ -97,9 +97,7 @@ class Landscape:
             raise NotFinite(float(np.max(np.abs(beta))))
         return value, -slope
 
-    def hessian(
-        self, beta: Float[np.ndarray, "p"], among: Int[np.ndarray, "m"]
-    ) -> Float[np.ndarray, "m m"]:
+    def hessian(self, beta: Float[np.ndarray, "p"], among: Int[np.ndarray, "m"]) -> Float[np.ndarray, "m m"]:
         """The rows and columns `among` of H(beta).
 
         Raises:
@@ -124,14 +122,10 @@ class Landscape:
             self._last = (beta.copy(), H)
         return self._last[1]
 
-    def _by_columns(
-        self, beta: Float[np.ndarray, "p"], among: Int[np.ndarray, "m"]
-    ) -> Float[np.ndarray, "p p"]:
+    def _by_columns(self, beta: Float[np.ndarray, "p"], among: Int[np.ndarray, "m"]) -> Float[np.ndarray, "p p"]:
         columns = np.zeros(self.size, dtype=np.int64)
         columns[: among.size] = among
-        return np.asarray(
-            _columns(self.loss, jnp.asarray(beta), jnp.asarray(columns), jnp.asarray(among.size))
-        )
+        return np.asarray(_columns(self.loss, jnp.asarray(beta), jnp.asarray(columns), jnp.asarray(among.size)))
 
     def _check_signature(self) -> None:
         beta = jax.ShapeDtypeStruct((self.size,), jnp.dtype("float64"))

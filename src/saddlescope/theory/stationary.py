@@ -18,6 +18,7 @@ from jaxtyping import Bool, Float, Int
 from saddlescope.theory.landscape import Landscape, NotFinite
 
 _NEWTON_STEPS = 60  # quadratic convergence needs 6; a step that does not shrink ends the search long before
+_RESTARTS = 2  # how often the Hessian may be taken anew where secants do not make steps shrink
 _ROUNDING = 1e-8  # largest relative step that may be called rounding once steps no longer shrink
 
 
@@ -112,6 +113,17 @@ def newton_displacement(
     return scipy.linalg.cho_solve(factor, root * r) / root
 
 
+def secant(
+    H: Float[np.ndarray, "m m"], dx: Float[np.ndarray, "m"], fall: Float[np.ndarray, "m"]
+) -> Float[np.ndarray, "m m"]:
+    """The symmetric rank-one change of H after which H dx = fall, the observed fall of the rates; none if ill-defined."""
+    missing = fall - H @ dx
+    along = float(missing @ dx)
+    if abs(along) <= 1e-8 * float(np.linalg.norm(missing) * np.linalg.norm(dx)):
+        return H
+    return H + np.outer(missing, missing) / along
+
+
 def settle(
     face: Face,
     x: Float[np.ndarray, "m"],
@@ -123,50 +135,57 @@ def settle(
 ) -> Rest | None:
     """Newton's method to the strict local minimum that gradient flow from x ends in, or None if that is not certain.
 
-    Certain means: the Hessian is positive definite at x and wherever it is taken later; no coordinate moves by more than
-    a factor 1 +- reach in the first step; every step is at most half the one before, down to rounding; and the
-    coordinates set to zero are pushed towards zero at the end (s_j g_j < 0: Karush, Kuhn and Tucker's condition with
-    strict complementarity). A Hessian is kept while steps shrink tenfold.
+    Certain means: no coordinate moves by more than a factor 1 +- reach in the first step; every step is at most half the
+    one before, down to rounding, with a positive definite Hessian; the Hessian at the end is positive definite; and the
+    coordinates set to zero are pushed towards zero there (s_j g_j < 0: Karush, Kuhn and Tucker's condition with strict
+    complementarity). The Hessian is kept up by secants, and taken anew where steps shrink by less than ten.
 
     Args:
         face: where to look.
         x: the flow's present point.
-        H: the Hessian there.
+        H: the Hessian there, or a good approximation.
         zero: coordinates that leave the support.
         reach: largest relative displacement of the first step.
         noise: rounding error of an entry of g.
     """
     kept = face.restricted(~zero)
-    x, H = x[~zero], H[np.ix_(~zero, ~zero)]
     try:
-        x = _newton(kept, x, H, reach) if x.size else x
-        if x is None:
+        end = _newton(kept, x[~zero], H[np.ix_(~zero, ~zero)], reach)
+        if end is None:
             return None
-        beta = kept.beta(x)
+        beta = kept.beta(end)
         loss, gradient = face.landscape.value_and_gradient(beta)
-        H = kept.hessian(x)
+        H = kept.hessian(end)
     except NotFinite:
         return None
     pushed_out = np.all(face.signs[zero] * gradient[face.among[zero]] < -noise)
-    c = curvature(x, H)
-    scale = float(np.max(np.abs(H) @ x, initial=0.0))
+    c = curvature(end, H)
+    scale = float(np.max(np.abs(H) @ end, initial=0.0))
     return Rest(beta, loss, gradient, c, scale) if pushed_out and c > 0 else None
 
 
 def _newton(
     face: Face, x: Float[np.ndarray, "m"], H: Float[np.ndarray, "m m"], reach: float
 ) -> Float[np.ndarray, "m"] | None:
-    allowed = reach
+    if not x.size:
+        return x
+    r, allowed, exact, restarts = face.rate(x), reach, False, 0
     for _ in range(_NEWTON_STEPS):
-        displacement = newton_displacement(x, face.rate(x), H)
+        displacement = newton_displacement(x, r, H)
         step = float(np.max(np.abs(displacement)))
-        if not step <= allowed:
-            return x if step <= _ROUNDING else None
-        x = x * (1 + displacement)
+        if step > allowed:
+            if exact and step <= _ROUNDING:
+                return x
+            if exact or restarts == _RESTARTS:
+                return None
+            H, exact, restarts, allowed = face.hessian(x), True, restarts + 1, reach
+            continue
+        dx = x * displacement
+        x = x + dx
         if step <= np.finfo(x.dtype).eps:
             return x
-        if step > 0.2 * allowed:
-            H = face.hessian(x)
+        before, r = r, face.rate(x)
+        H, exact = secant(H, dx, before - r), False
         allowed = 0.5 * step
     return None
 

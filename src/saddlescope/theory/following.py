@@ -1,0 +1,200 @@
+"""The fast way through a transition: follow the flow of local quadratic models, then let Newton finish.
+
+x      |beta| on the active coordinates, y = log x
+r      their rates, y' = 2 r(x)                                                                   (equation 4)
+B      symmetric approximation of -dr/dx, the Hessian of L on the face
+model  r(x) ~ r_0 - B (x - x_0), a Lotka-Volterra system; to integrate it costs no gradient of L
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from jaxtyping import Bool, Float
+from scipy.integrate import LSODA
+
+from saddlescope.theory.landscape import NotFinite
+from saddlescope.theory.stationary import (
+    Face,
+    NoRest,
+    Rest,
+    newton_displacement,
+    secant,
+    settle,
+    vanishing,
+)
+from saddlescope.theory.transition import HORIZON, LARGEST_LOG, Departure, check_between
+
+_START = 1e-3  # the path starts where the new coordinate has changed the rates by this fraction of its own
+_LARGEST_GROWTH = 7.0  # in log x over one segment: a model is not trusted to know more than three orders of magnitude
+_SMALLEST_LIMIT = 1e-13  # of the new coordinate's rate: segments below it hold rounding, not progress
+_SEGMENTS = 1000  # paths take about ten
+_MODEL_STEPS = 5000
+
+
+@dataclass(frozen=True, kw_only=True)
+class FlowThenNewton:
+    """Follows the flow segment by segment, on each the exact flow of a quadratic model of L; then Newton.
+
+    A segment is long while the model tells the rates rightly at its end, where they are evaluated; that evaluation also
+    improves the model (a symmetric rank-one secant update; it starts from the exact Hessian at the saddle). So the
+    followed path is that of a flow whose log|beta| is disturbed by at most `tolerance` in each segment; for a quadratic
+    loss there is no disturbance. Newton takes over where its step would change no coordinate by more than `reach`, and
+    its answer is kept only with the certificate of `saddlescope.theory.stationary.settle`; else the path goes on.
+
+    Attributes:
+        tolerance: disturbance of log|beta| allowed in a segment, between 1e-6 and 0.5. The path only has to stay in its
+            basin, so the answer does not depend on it unless a basin's boundary lies this near.
+        reach: largest relative change of a coordinate that is left to Newton, between 0 and 1.
+        fraction: a coordinate may leave the support once it is this far below its peak, between 0 and 1.
+
+    Raises:
+        InputError: an attribute out of range.
+    """
+
+    tolerance: float = 0.05
+    reach: float = 0.1
+    fraction: float = 1e-2
+
+    def __post_init__(self) -> None:
+        check_between(1e-6, 0.5, tolerance=self.tolerance)
+        check_between(0.0, 1.0, reach=self.reach, fraction=self.fraction)
+
+    def __call__(self, departure: Departure) -> Rest | NoRest:
+        """The end of the path that leaves the saddle along the new coordinate."""
+        face = departure.face()
+        model = _start(face, departure)
+        peak, limit, rejected = model.x, 0.3 * departure.pull, 0
+        outside: NotFinite | None = None
+        for _ in range(_SEGMENTS):
+            x, weight = self._follow(model, limit, peak, departure.pull)
+            if np.log(np.max(x)) > LARGEST_LOG or limit < _SMALLEST_LIMIT * departure.pull:
+                break
+            try:
+                r, outside = face.rate(x), None
+            except NotFinite as error:
+                limit, outside = 0.1 * limit, error
+                continue
+            disturbance = 2 * float(np.max(np.abs(r - model.rate(x)))) * weight
+            B = secant(model.B, x - model.x, model.r - r)
+            peak = np.maximum(peak, x)
+            end = self._try_newton(departure, face, _Model(x, r, B), peak)
+            if end is not None:
+                return end
+            factor = float(np.clip(0.8 * np.sqrt(self.tolerance / max(disturbance, 1e-300)), 0.1, 5.0))
+            changed = float(np.max(np.abs(r - model.r)))
+            limit = factor * (min(limit, changed) if factor < 1 else limit)
+            if disturbance <= self.tolerance:
+                model, rejected = _Model(x, r, B), 0
+            else:
+                rejected += 1
+                model = _Model(model.x, model.r, face.hessian(model.x) if rejected == 2 else B)
+        return departure.no_rest(float(np.max(model.x)), outside)
+
+    def _try_newton(
+        self, departure: Departure, face: Face, model: "_Model", peak: Float[np.ndarray, "m"]
+    ) -> Rest | None:
+        zero = vanishing(model.x, model.r, model.B, peak, self.fraction)
+        if np.any(np.abs(model.newton_displacement(~zero)) > self.reach):
+            return None
+        end = settle(face, model.x, model.B, zero, reach=self.reach, noise=departure.noise)
+        return end if end is not None and end.loss < departure.rest.loss else None
+
+    def _follow(
+        self, model: "_Model", limit: float, peak: Float[np.ndarray, "m"], pull: float
+    ) -> tuple[Float[np.ndarray, "m"], float]:
+        """The end of a segment, and the time in which the model's error acts, if it grows like the change of rates.
+
+        The segment ends where the model changes the rates by `limit`, where it comes to rest, or at its longest.
+        """
+        y_0 = np.log(model.x)
+        solver = LSODA(
+            model.slope,
+            0.0,
+            y_0,
+            HORIZON / pull,
+            first_step=0.01 / pull,
+            rtol=0.02 * self.tolerance,
+            atol=0.1 * self.tolerance,
+            jac=model.jacobian,
+        )
+
+        def excess(y: Float[np.ndarray, "m"]) -> float:
+            return max(model.change(np.exp(y)) / limit, float(np.max(y - y_0)) / _LARGEST_GROWTH) - 1
+
+        area = last = 0.0
+        for _ in range(_MODEL_STEPS):
+            since = solver.t
+            solver.step()
+            y, t = solver.y, solver.t
+            over = excess(y) > 0
+            if over:
+                t, y = _crossing(solver, excess)
+            change = model.change(np.exp(y))
+            area, last = area + 0.5 * (last + change) * (t - since), change
+            if over or solver.status != "running" or self._resting(model, np.exp(y), peak):
+                break
+        return np.exp(y), area / last if last > 0 else float(t)
+
+    def _resting(self, model: "_Model", x: Float[np.ndarray, "m"], peak: Float[np.ndarray, "m"]) -> bool:
+        there = _Model(x, model.rate(x), model.B)
+        zero = vanishing(there.x, there.r, there.B, peak, self.fraction)
+        return bool(np.all(np.abs(there.newton_displacement(~zero)) <= 0.1 * self.reach))
+
+
+@dataclass(frozen=True, eq=False)
+class _Model:
+    """The quadratic model of L around a point of the path."""
+
+    x: Float[np.ndarray, "m"]
+    r: Float[np.ndarray, "m"]
+    B: Float[np.ndarray, "m m"]
+
+    def rate(self, x: Float[np.ndarray, "m"]) -> Float[np.ndarray, "m"]:
+        return self.r - self.B @ (x - self.x)
+
+    def change(self, x: Float[np.ndarray, "m"]) -> float:
+        """By how much the model's rates have changed on the way to x."""
+        return float(np.max(np.abs(self.B @ (x - self.x))))
+
+    def slope(self, t: float, y: Float[np.ndarray, "m"]) -> Float[np.ndarray, "m"]:
+        return 2 * self.rate(_exp(y))
+
+    def jacobian(self, t: float, y: Float[np.ndarray, "m"]) -> Float[np.ndarray, "m m"]:
+        return -2 * self.B * _exp(y)
+
+    def newton_displacement(self, kept: Bool[np.ndarray, "m"]) -> Float[np.ndarray, "k"]:
+        return newton_displacement(self.x[kept], self.r[kept], self.B[np.ix_(kept, kept)])
+
+
+def _start(face: Face, departure: Departure) -> _Model:
+    """The saddle with the new coordinate so small that it changes the rates by a fraction `_START` at most."""
+    x = np.abs(departure.rest.beta[face.among])
+    saddle = _Model(x, face.signs * departure.rest.gradient[face.among], face.hessian(x))
+    new = face.among == departure.entering
+    size = _START * departure.pull / max(float(np.max(np.abs(saddle.B[:, new]))), 1e-3 * departure.pull)
+    for _ in range(100):
+        x = np.where(new, size, x)
+        try:
+            r = face.rate(x)
+        except NotFinite:
+            size *= 1e-2
+            continue
+        if np.max(np.abs(r - saddle.r)) <= 2 * _START * departure.pull:
+            return _Model(x, r, saddle.B)
+        size *= 1e-2
+    raise departure.jump()
+
+
+def _crossing(solver: LSODA, excess: Callable[[Float[np.ndarray, "m"]], float]) -> tuple[float, Float[np.ndarray, "m"]]:
+    """Where in the solver's last step `excess` became positive, to a hundredth of the step."""
+    interpolant = solver.dense_output()
+    low, high = solver.t_old, solver.t
+    for _ in range(7):
+        middle = 0.5 * (low + high)
+        low, high = (low, middle) if excess(interpolant(middle)) > 0 else (middle, high)
+    return high, interpolant(high)
+
+
+def _exp(y: Float[np.ndarray, "m"]) -> Float[np.ndarray, "m"]:
+    return np.exp(np.minimum(y, 2 * LARGEST_LOG))  # a trial point may overshoot
