@@ -2,8 +2,8 @@
 
 import dataclasses
 import json
-import sys
 import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -20,17 +20,8 @@ def entry(request):
 
 
 @pytest.fixture(scope="module")
-def reports():
-    return []
-
-
-@pytest.fixture(scope="module")
-def run(entry, reports, tmp_path_factory):
-    reports.clear()
-    context = RunContext(
-        scratch=tmp_path_factory.mktemp("scratch"), report=lambda fraction, note: reports.append((fraction, note))
-    )
-    return entry.run(entry.params("quick"), context)
+def run(entry, quick_run):
+    return quick_run(entry.name).run
 
 
 def test_title_and_source_are_told(entry):
@@ -83,7 +74,8 @@ def test_every_claim_is_measured(entry, run):
     assert any(v.outcome is not Outcome.UNDECIDED for v in entry.judge(run))
 
 
-def test_progress_rises_to_the_end(run, reports):
+def test_progress_rises_to_the_end(entry, quick_run):
+    reports = quick_run(entry.name).reports
     fractions = [fraction for fraction, _ in reports]
     assert fractions == sorted(fractions)
     assert 0 <= fractions[0]

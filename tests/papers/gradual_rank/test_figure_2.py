@@ -1,0 +1,108 @@
+"""Figure 2's claims can fail: each is refuted on a run that was made wrong in the way it guards against."""
+
+import numpy as np
+import pytest
+import xarray as xr
+
+from saddlescope.errors import InputError
+from saddlescope.papers import RunContext, find
+
+NAME = "gradual-rank/figure-2"
+ENTRY = find(NAME)
+
+
+@pytest.fixture
+def run(quick_run):
+    return quick_run(NAME).run.copy(deep=True)
+
+
+def test_all_claims_hold_at_the_quick_size(run, outcomes):
+    assert set(outcomes(ENTRY, run).values()) == {"reproduced"}
+
+
+def swap_first_two(run):
+    order = run.found_coordinate.values
+    order[:, [0, 1]] = order[:, [1, 0]]
+
+
+def two_percent_late(run):
+    run.found_time.values[:] *= 1.02
+
+
+def wrong_teacher(run):
+    run.teacher.values[0] += 1e-9
+
+
+def two_at_once(run):
+    beta = np.abs(run.plateau_beta.values[-1, 0])
+    missing = np.flatnonzero(beta < run.attrs["level"])[:2]
+    run.plateau_beta.values[-1, 1, missing] = 1.0
+
+
+def loss_stops_converging(run):
+    run.loss.values[-1] = run.loss.values[-2] + 0.05
+
+
+def weights_stop_converging(run):
+    run.plateau_beta.values[-1] += 1.0
+
+
+def no_plateau(run):
+    run.loss.values[list(run.scale.values).index(-2)] = np.exp(-run.time.values / 50)
+
+
+@pytest.mark.parametrize(
+    ("spoil", "claim"),
+    [
+        (swap_first_two, "order"),
+        (two_percent_late, "times"),
+        (wrong_teacher, "end"),
+        (two_at_once, "one-by-one"),
+        (loss_stops_converging, "loss-converges"),
+        (weights_stop_converging, "weights-converge"),
+        (no_plateau, "one-percent"),
+    ],
+)
+def test_a_spoilt_run_refutes_the_claim(run, outcomes, spoil, claim):
+    spoil(run)
+    assert outcomes(ENTRY, run)[claim] == "refuted"
+
+
+def test_what_did_not_happen_is_undecided(run, outcomes):
+    run.found_time.values[-1, 3] = np.nan
+    assert outcomes(ENTRY, run)["times"] == "undecided"
+    assert outcomes(ENTRY, run.isel(scale=[0]))["loss-converges"] == "undecided"
+
+
+def test_a_killed_run_keeps_its_finished_parts(run, tmp_path):
+    class KilledError(Exception):
+        pass
+
+    def kill(fraction: float, note: str) -> None:
+        if "alpha = 1e-8" in note and "done" not in note:
+            raise KilledError
+
+    params = ENTRY.params("quick")
+    with pytest.raises(KilledError):
+        ENTRY.run(params, RunContext(scratch=tmp_path, report=kill))
+    kept = {file.name: file.stat().st_mtime_ns for file in tmp_path.iterdir()}
+    assert kept
+    again = ENTRY.run(params, RunContext(scratch=tmp_path))
+    assert {name: (tmp_path / name).stat().st_mtime_ns for name in kept} == kept
+    xr.testing.assert_identical(again.drop_attrs(), run.drop_attrs())
+
+
+@pytest.mark.parametrize(
+    ("settings", "sentence"),
+    [
+        ({"log10_scales": "-8,-2"}, "log10_scales must be negative and decreasing"),
+        ({"log10_scales": "2"}, "log10_scales must be negative and decreasing"),
+        ({"dim": "0"}, "dim must be at least 1"),
+        ({"until": "inf"}, "until must be positive and finite"),
+        ({"tolerance": "0"}, "tolerance must be between"),
+        ({"seed": "-1"}, "seed must be at least 0"),
+    ],
+)
+def test_values_out_of_range_are_refused_at_once(settings, sentence):
+    with pytest.raises(InputError, match=sentence):
+        ENTRY.params("quick", settings)
