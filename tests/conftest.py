@@ -11,6 +11,16 @@ jax.config.update("jax_numpy_dtype_promotion", "strict")
 jax.config.update("jax_numpy_rank_promotion", "raise")
 
 
+@pytest.fixture
+def tiny(monkeypatch):
+    """The tiny entry of tests/tiny.py, in place of all others."""
+    import tiny
+
+    monkeypatch.setattr("saddlescope.papers.entry.find", tiny.find)
+    monkeypatch.setattr("saddlescope.papers.entry.names", lambda: tiny.NAMES)
+    return tiny.ENTRY
+
+
 @pytest.fixture(scope="session")
 def data_folder() -> Path:
     """The folder of official data sets; tests that want it skip where it is absent, except in CI."""

@@ -85,8 +85,8 @@ claims = (
         says=f"More than five stages, in {HOSTILE}",
         source=HOSTILE,
         statistic=lambda run: Measured(float(run.sizes["stage"]), remark=HOSTILE),
-        low=5,
-        high=100,
+        low=5.0,
+        high=100.0,
         unit="stages",
     ),
     Claim(
@@ -95,7 +95,7 @@ claims = (
         source="Theorem 2",
         statistic=lambda run: Measured.unresolved("The run ended too early."),
         low=0.5,
-        high=2,
+        high=2.0,
     ),
 )
 
@@ -103,12 +103,11 @@ claims = (
 def traces(run: xr.Dataset) -> list[Figure]:
     t = run.t.values
     time, loss = Axis("rescaled time t", "log(1/α)"), Axis("loss", scale="log")
-    curves = tuple(
-        Line(x=t, y=run.loss.sel(scale=scale).values, group=f"α = {scale:g}") for scale in run.scale.values
-    )
+    curves = tuple(Line(x=t, y=run.loss.sel(scale=scale).values, group=f"α = {scale:g}") for scale in run.scale.values)
     marks = tuple(Mark(at=float(c), label=f"T{k}", group="predicted") for k, c in enumerate(run.attrs["centres"]))
     noise = 0.1 * np.ones_like(t)
     mean = run["rank"].sum("stage")[-1].values
+    active = Heat(x=t, y=np.arange(run.sizes["stage"]), z=run["rank"][0].values, label="active", scale="log")
     return [
         Figure(
             name="staircase",
@@ -132,7 +131,7 @@ def traces(run: xr.Dataset) -> list[Figure]:
             ),
             table=Table(
                 columns=("stage", "predicted time", "found"),
-                rows=tuple((str(n), float(c), k) for k, (n, c) in enumerate(zip(run.name.values, run.attrs["centres"]))),
+                rows=tuple((str(run.name.values[k]), float(c), k) for k, c in enumerate(run.attrs["centres"])),
             ),
         ),
         Figure(
@@ -143,7 +142,7 @@ def traces(run: xr.Dataset) -> list[Figure]:
                 Panel(
                     x=time,
                     y=Axis("stage"),
-                    marks=(Heat(x=t, y=np.arange(run.sizes["stage"]), z=run["rank"][0].values, label="active", scale="log"),),
+                    marks=(active,),
                 ),
             ),
             columns=1,

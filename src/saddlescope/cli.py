@@ -39,18 +39,12 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of a ta
 
 
 @app.callback(invoke_without_command=True)
-def _root(
-    context: typer.Context,
-    version: Annotated[bool, typer.Option("--version", help="Print the version and leave.")] = False,
-) -> int:
+def _root(version: Annotated[bool, typer.Option("--version", help="Print the version and leave.")] = False) -> None:
     if version:
         from saddlescope import __version__
 
         typer.echo(f"saddlescope {__version__}")
         raise typer.Exit
-    if context.invoked_subcommand is None:
-        typer.echo(context.get_help())
-    return 0
 
 
 @app.command("list")
@@ -204,10 +198,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     Returns:
         The exit status.
     """
-    command = typer.main.get_command(app)
+    words = list(sys.argv[1:] if arguments is None else arguments) or ["--help"]
     try:
-        status = command.main(None if arguments is None else list(arguments), "saddlescope", standalone_mode=False)
+        command = typer.main.get_command(app)
+        with command.make_context("saddlescope", words) as context:  # its `main` would catch interrupts before us
+            status = command.invoke(context)
         sys.stdout.flush()
+    except typer.Exit as leaving:
+        return leaving.exit_code
     except InputError as error:
         _say(str(error))
         return 2
@@ -326,7 +324,10 @@ def _print_table(columns: Sequence[str], rows: Iterable[Sequence[object]], title
         table.add_column(column, overflow="fold")
     for row in rows:
         table.add_row(*(cell if isinstance(cell, Text) else Text(str(cell)) for cell in row))
-    _console().print(table)
+    console = _console()
+    with console.capture() as drawn:
+        console.print(table)
+    typer.echo("\n".join(line.rstrip() for line in drawn.get().splitlines()))
 
 
 def _console(stderr: bool = False) -> "Console":

@@ -89,11 +89,13 @@ class Reproduction:
     def _reading(self, what: str) -> Iterator[None]:
         try:
             yield
-        except KeyError as error:
+        except (KeyError, AttributeError) as error:
+            # run.loss and run["loss"] tell an absent variable in different ways; other errors are ours
+            if isinstance(error, AttributeError) and not str(error).startswith("'Dataset'"):
+                raise
             raise InputError(
-                f"{self.file} lacks {error}, which the {what} of {self.entry.name} need: another version of"
-                f" saddlescope ({self.provenance.versions.get('saddlescope', 'unknown')}) stored it."
-                " Run it with --again."
+                f"{self.file} lacks {str(error).split()[-1]}, which the {what} of {self.entry.name} need: saddlescope"
+                f" {self.provenance.versions.get('saddlescope', 'unknown')} stored it. Run it with --again."
             ) from error
 
 

@@ -72,7 +72,8 @@ def _panel(figure: Figure, panel: Panel, marks: list[tuple[Line | Band | Heat | 
     config = {
         "responsive": True,
         "displaylogo": False,
-        "modeBarButtonsToRemove": ["select2d", "lasso2d", "autoScale2d"],
+        "showSendToCloud": False,  # plotly.js 4 offers to upload the data unless it is told not to
+        "modeBarButtonsToRemove": ["sendChartToCloud", "select2d", "lasso2d", "autoScale2d"],
         "toImageButtonOptions": {"format": "svg", "filename": figure.name},
     }
     return {"data": data, "layout": layout, "config": config}
@@ -108,7 +109,7 @@ def _line(line: Line, index: int | None, panel: Panel) -> dict[str, Any]:
         "opacity": line.opacity,
         "connectgaps": False,
         "meta": {"kind": "line", "color": index, "series": name_of(line)},
-        "hovertemplate": _hover(panel, "%{x}", "%{y}"),
+        "hovertemplate": _hover(panel, "<b>%{fullData.name}</b><br>" if line.label or line.group else ""),
     }
     color = LIGHT.color(index)
     if line.style == "points":
@@ -178,7 +179,7 @@ def _heat(heat: Heat, panel: Panel) -> dict[str, Any]:
         "customdata": [_numbers(row) for row in z],
         "colorscale": "Viridis",
         "colorbar": bar,
-        "hovertemplate": _hover(panel, "%{x}", "%{y}", f"<br>{_literal(heat.label)} %{{customdata:.4~g}}"),
+        "hovertemplate": _hover(panel, f"<b>{_literal(heat.label)} %{{customdata:.4~g}}</b><br>"),
         "meta": {"kind": "heat", "color": None, "series": ""},
     }
 
@@ -211,11 +212,8 @@ def faint(color: str) -> str:
     return f"rgba({red},{green},{blue},{BAND_OPACITY})"
 
 
-def _hover(panel: Panel, x: str, y: str, more: str = "") -> str:
-    return (
-        f"<b>%{{fullData.name}}</b><br>{_literal(panel.x.title)} {x}<br>{_literal(panel.y.title)} {y}{more}"
-        "<extra></extra>"
-    )
+def _hover(panel: Panel, heading: str) -> str:
+    return f"{heading}{_literal(panel.x.title)} %{{x}}<br>{_literal(panel.y.title)} %{{y}}<extra></extra>"
 
 
 def _shown(text: str) -> str:

@@ -1,9 +1,10 @@
 """One netCDF file a run: write it whole or not at all, read it, find all of them.
 
-The files are netCDF4 (HDF5) and open in xarray, ncdump, MATLAB or R. Every array has a checksum: damage is
-an error and never a wrong number. Nothing is pickled.
+The files are netCDF4 (HDF5) and open in xarray, ncdump, MATLAB or R. Behind the content stands its SHA-256, which is
+compared before anything is interpreted: damage is an error and never a wrong number. Nothing is pickled.
 """
 
+import hashlib
 import os
 from contextlib import suppress
 from io import BytesIO
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 COPIES = ".saddlescope-gallery"
 """A folder with a file of this name holds copies of runs, for readers of a page; `find` passes it by."""
 
-_FORMAT = "saddlescope run 1"
+_SEAL = b"\nsaddlescope run 1, sha256 "
 
 
 def write(dataset: "xr.Dataset", path: str | os.PathLike[str]) -> Path:
@@ -36,24 +37,23 @@ def write(dataset: "xr.Dataset", path: str | os.PathLike[str]) -> Path:
         InputError: the disk is full or the folder cannot be written; nothing is left behind.
     """
     path = Path(path)
-    labelled = dataset.assign_attrs(format=_FORMAT)
     encoding = {
-        name: {"zlib": True, "complevel": 4, "shuffle": True, "fletcher32": True}
-        for name, variable in labelled.variables.items()
+        name: {"zlib": True, "complevel": 4, "shuffle": True}
+        for name, variable in dataset.variables.items()
         if variable.ndim and variable.size and variable.dtype.kind in "biuf"
     }
     # Built in memory: a full disk is then one plain error of one plain write, and HDF5 never meets it.
     content = BytesIO()
-    labelled.to_netcdf(content, engine="h5netcdf", encoding=encoding)
+    dataset.to_netcdf(content, engine="h5netcdf", encoding=encoding)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        _replace(path, content.getbuffer())
+        _replace(path, content.getvalue() + _seal(content.getbuffer()))
     except OSError as error:
         raise InputError(f"Cannot write {path}: {_reason(error)}. Give another folder, or make room.") from error
     return path
 
 
-def _replace(path: Path, content: memoryview) -> None:
+def _replace(path: Path, content: bytes) -> None:
     with NamedTemporaryFile(dir=path.parent, prefix=f".{path.name}.", suffix=".part", delete=False) as file:
         temporary = Path(file.name)
         try:
@@ -80,15 +80,15 @@ def read(path: str | os.PathLike[str]) -> "xr.Dataset":
     if not path.is_file():
         raise InputError(f"There is no stored run {path}.")
     try:
-        run = xr.load_dataset(path, engine="h5netcdf", decode_times=False)
-    # Damage shows as whatever the HDF5 library stumbles over, so everything counts.
-    except Exception as error:
+        stored = path.read_bytes()
+    except OSError as error:
+        raise InputError(f"Cannot read {path}: {_reason(error)}.") from error
+    content, seal = stored[: -len(_seal(b""))], stored[-len(_seal(b"")) :]
+    if seal != _seal(content):
         raise InputError(
-            f"{path} is damaged or not a netCDF file ({_reason(error)}); delete it and run the entry again."
-        ) from error
-    if run.attrs.pop("format", None) != _FORMAT:
-        raise InputError(f"{path} is not a run stored by this version of saddlescope; move it elsewhere.")
-    return run
+            f"{path} is damaged, or was not stored by this version of saddlescope: delete it and run the entry again."
+        )
+    return xr.load_dataset(BytesIO(content), engine="h5netcdf", decode_times=False)
 
 
 def find(folder: str | os.PathLike[str]) -> tuple[Path, ...]:
@@ -110,6 +110,11 @@ def find(folder: str | os.PathLike[str]) -> tuple[Path, ...]:
         folders[:] = [name for name in folders if not name.startswith(".") and not name.endswith(".partial")]
         found += [Path(here, name) for name in files if name.endswith(".nc") and not name.startswith(".")]
     return tuple(sorted(found))
+
+
+def _seal(content: bytes | memoryview) -> bytes:
+    """What follows the content of a stored run: HDF5 ignores it, and it tells whether the content is whole."""
+    return _SEAL + hashlib.sha256(content).hexdigest().encode() + b"\n"
 
 
 def _reason(error: BaseException) -> str:

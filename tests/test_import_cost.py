@@ -1,0 +1,38 @@
+"""What is cheap stays cheap: an allow-list of the modules that are loaded, since times depend on the machine."""
+
+import subprocess
+import sys
+
+import pytest
+
+OURS = {"saddlescope"}
+TERMINAL = OURS | {"typer", "rich", "pygments", "markdown_it", "mdurl", "shellingham"}
+TERMINAL |= {"annotated_doc", "annotated_types", "pydantic", "pydantic_core", "typing_extensions", "typing_inspection"}
+
+
+def loaded(code):
+    """The names of the top-level modules outside the standard library that are loaded by some code."""
+    ask = f"import sys; before = set(sys.modules)\n{code}\nprint('loaded', *sorted(set(sys.modules) - before))"
+    done = subprocess.run([sys.executable, "-I", "-c", ask], capture_output=True, text=True, check=True)
+    names = {name.partition(".")[0] for name in done.stdout.splitlines()[-1].split()[1:]}
+    return {name for name in names if name not in sys.stdlib_module_names and not name.startswith("_")}
+
+
+def test_the_package_itself_loads_nothing():
+    assert loaded("import saddlescope; dir(saddlescope)") <= OURS
+
+
+def test_naming_figures_and_entries_loads_nothing():
+    assert loaded("import saddlescope.plot, saddlescope.store, saddlescope.papers") <= OURS
+
+
+@pytest.mark.parametrize("words", [["list"], ["list", "--json"], ["--help"], ["run", "--help"], ["--version"], ["lst"]])
+def test_the_light_commands_load_only_what_a_terminal_needs(words):
+    assert loaded(f"from saddlescope.cli import main; main({words!r})") <= TERMINAL
+
+
+def test_showing_an_entry_computes_nothing(tmp_path):
+    from saddlescope.papers import names
+
+    words = ["show", names()[0], "--out", str(tmp_path)]
+    assert loaded(f"from saddlescope.cli import main; main({words!r})") <= TERMINAL
