@@ -1,5 +1,8 @@
 """Slow twins: plain float64 (or exact) versions of what the package computes fast. They are its specification."""
 
+from fractions import Fraction
+from itertools import combinations
+
 import numpy as np
 
 # measure: from the matrix itself, by the definitions
@@ -39,3 +42,60 @@ def energy_rank_of(matrix, fraction):
         if np.linalg.norm(left_over, "fro") ** 2 <= (1 - fraction) * np.linalg.norm(matrix, "fro") ** 2:
             return k
     raise AssertionError("rounding left more than the fraction allows")
+
+
+# theory: Algorithm 1 in rational numbers, for L(beta) = beta^T H beta / 2 - d^T beta with H positive definite
+
+
+def greedy_exact(H, d):
+    """Stages (T, entered, beta) in exact arithmetic, and why they end: "converged", "tie" or "degenerate".
+
+    Part (A) is equations 10 to 12 with b^0 = 1. In part (B), |beta| on the active coordinates follows the
+    Lotka-Volterra equations x' = 2 x (s d - s H s x). With H positive definite they have a strict Lyapunov function
+    for every start inside the orthant (Goh 1977), so equation 13 is the minimum of L over the orthant's closed face.
+    """
+    p = len(d)
+    T, beta, b = Fraction(0), [Fraction(0)] * p, [Fraction(1)] * p
+    stages = [(T, None, beta)]
+    while True:
+        g = [d[i] - sum(H[i][j] * beta[j] for j in range(p)) for i in range(p)]
+        times = {i: (b[i] - 1 + (1 if g[i] > 0 else -1)) / g[i] for i in range(p) if beta[i] == 0 and g[i] != 0}
+        if not times:
+            return stages, "converged"
+        first = min(times, key=times.get)
+        if sum(time == times[first] for time in times.values()) > 1:
+            return stages, "tie"
+        T += times[first]
+        b = [b[i] if beta[i] != 0 else b[i] - g[i] * times[first] for i in range(p)]
+        signs = {i: 1 if beta[i] > 0 else -1 for i in range(p) if beta[i] != 0} | {first: 1 if g[first] > 0 else -1}
+        beta = _orthant_minimum(H, d, signs)
+        if beta is None:
+            return stages, "degenerate"
+        stages.append((T, first, beta))
+
+
+def _orthant_minimum(H, d, signs):
+    """The minimum of L with s_i beta_i >= 0 on the active coordinates and 0 elsewhere: every support is tried."""
+    for size in range(len(signs), -1, -1):
+        for support in combinations(sorted(signs), size):
+            values = _solve([[H[i][j] for j in support] for i in support], [d[i] for i in support])
+            if any(signs[i] * value <= 0 for i, value in zip(support, values, strict=True)):
+                continue
+            beta = [Fraction(0)] * len(d)
+            for i, value in zip(support, values, strict=True):
+                beta[i] = value
+            rates = [signs[i] * (d[i] - sum(H[i][j] * beta[j] for j in support)) for i in signs if i not in support]
+            if all(rate < 0 for rate in rates):
+                return beta
+    return None  # some rate is exactly 0: no strict complementarity
+
+
+def _solve(A, y):
+    """Gauss and Jordan, in rational numbers; A is positive definite, so no pivot is 0."""
+    rows = [[*row, value] for row, value in zip(A, y, strict=True)]
+    for k in range(len(rows)):
+        rows[k] = [entry / rows[k][k] for entry in rows[k]]
+        for i in range(len(rows)):
+            if i != k:
+                rows[i] = [a - rows[i][k] * c for a, c in zip(rows[i], rows[k], strict=True)]
+    return [row[-1] for row in rows]

@@ -339,6 +339,8 @@ ones = np.ones((2, 3))
         (lambda: spectrum(ones * np.nan), "matrix must be finite"),
         (lambda: spectrum(torch.full((2, 2), torch.inf)), "matrix must be finite"),
         (lambda: spectrum(ones, top=0), "top must be at least 1"),
+        (lambda: Spectrum(ones, 0.0), r"noise_floor must have shape \(2,\).* got \(\)"),
+        (lambda: Spectrum(ones, np.ones(3)), r"noise_floor must have shape \(2,\).* got \(3,\)"),
         (lambda: update_spectrum(ones, ones[:1]), r"before must have the shape of after, \(2, 3\); got \(1, 3\)"),
         (lambda: update_spectrum(ones, torch.ones(2, 3)), "arrays of one library .* got ndarray, Tensor"),
         (lambda: product_spectrum(ones, ones[:, :2]), r"right must have .* got \(2, 2\)"),

@@ -26,7 +26,6 @@ from types import ModuleType
 from typing import Any
 
 import array_api_compat
-from jaxtyping import Float
 
 from saddlescope.errors import InputError
 from saddlescope.measure.arrays import UNIT_ROUNDOFF, Library, Stored, take
@@ -40,12 +39,21 @@ class Spectrum:
     """Singular values, and the level under which they say nothing.
 
     Attributes:
-        values: the singular values, descending, in the unit of the matrix.
-        noise_floor: absolute level under which a singular value is rounding noise of the given data; same unit.
+        values: the singular values (..., r), descending, in the unit of the matrix.
+        noise_floor: (...), absolute level under which a singular value is rounding noise of the given data; same unit.
+
+    Raises:
+        InputError: a noise floor of another shape than the batch.
     """
 
-    values: Float[Any, "*batch r"]
-    noise_floor: Float[Any, "*batch"]
+    values: Any
+    noise_floor: Any
+
+    def __post_init__(self) -> None:
+        shape = tuple(getattr(self.noise_floor, "shape", ()))
+        batch = tuple(self.values.shape[:-1])
+        if shape != batch:
+            raise InputError(f"noise_floor must have shape {batch!r}, one level for each spectrum; got {shape!r}.")
 
 
 def spectrum(matrix: Any, *, top: int | None = None) -> Spectrum:

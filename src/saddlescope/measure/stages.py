@@ -125,15 +125,15 @@ def find_stages(
     of exactly 0 lasts until the next sample. Components that cross between the same two samples are ordered by their
     crossings.
 
-    A change counts once it is seen to last `min_duration`: first absences shorter than that are filled, then presences
-    shorter than that are dropped. Thus a component that flickers about the level enters once, when it first rises, and
-    what happens in the last `min_duration` of the record does not count. What is active at the first sample is taken as
-    it is.
+    With noise a component flickers about the level. What it does for `min_duration` without interruption counts; where
+    it does the same before and after a flicker, the flicker is ignored, and where it changes, the change is put at that
+    crossing which leaves the least time on the wrong side. What comes before the first or after the last such piece is
+    taken to be like it, so that a change needs `min_duration` to the end of the record.
 
     A stage's loss is the level of its plateau: the mean over that piece, of two samples and `min_duration` at least,
-    over which the loss changes slowest (|change| between the ends over its length). The piece lies in the second half
-    of the stage, since the first may still show the drop. A stage without samples has the loss interpolated at its
-    middle.
+    over which the loss changes slowest (least |slope| of the line through the piece by least squares). The piece lies
+    in the second half of the stage, since the first may still show the drop. A stage without samples has the loss
+    interpolated at its middle.
 
     Args:
         times: (n,), strictly increasing, in `time_unit`.
@@ -144,7 +144,7 @@ def find_stages(
         level: magnitude from which a component is active; greater than 0. Well above the initial scale, well below the
             final values: between two stages the result hardly depends on it.
         time_unit: what `times` are told in.
-        min_duration: shortest time for which a change must last; 0 takes every crossing for real.
+        min_duration: how long a component must be active, or not, to count as such; 0 takes every crossing for real.
 
     Returns:
         Stages from the first sample to the last.
@@ -174,11 +174,8 @@ def find_stages(
         raise InputError(f"min_duration must be at least 0 and finite; got {min_duration!r}.")
     levels = np.full(len(t), float(level))
     if not identified:
-        floor = _numpy("activity.noise_floor", activity.noise_floor)
-        if floor.shape != t.shape:
-            raise InputError(f"activity.noise_floor must have the shape of times, {t.shape!r}; got {floor.shape!r}.")
-        levels = np.maximum(levels, floor)
-    periods = [_lasting(_active_periods(t, magnitude, levels), t, min_duration) for magnitude in np.abs(weight).T]
+        levels = np.maximum(levels, _numpy("activity.noise_floor", activity.noise_floor))
+    periods = [_active_periods(t, magnitude, levels, min_duration) for magnitude in np.abs(weight).T]
     changes = {edge for of_component in periods for period in of_component for edge in period}
     starts = [float(t[0]), *sorted(edge for edge in changes if t[0] < edge < t[-1])]
     stages = []
@@ -200,8 +197,8 @@ def _numpy(name: str, given: Any) -> np.ndarray:
     return np.asarray(stored.array, dtype=float)
 
 
-def _active_periods(t: _Series, magnitude: _Series, levels: _Series) -> list[tuple[float, float]]:
-    """When a component is above the levels: from the first sample or a crossing, to a crossing or infinity."""
+def _active_periods(t: _Series, magnitude: _Series, levels: _Series, min_duration: float) -> list[tuple[float, float]]:
+    """When a component is above the levels: from the first sample or a change, to a change or infinity."""
     with np.errstate(divide="ignore"):
         height = np.log(magnitude) - np.log(levels)
     active = height > 0
@@ -209,21 +206,27 @@ def _active_periods(t: _Series, magnitude: _Series, levels: _Series) -> list[tup
     low, high = np.minimum(height[before], height[before + 1]), np.maximum(height[before], height[before + 1])
     # The part of the interval on the low side of the crossing: all of it where the low end is log 0.
     part = np.where(np.isinf(low), 1.0, -low / np.where(np.isinf(low), 1.0, high - low))
-    rising = active[before + 1]
-    crossings = t[before] + np.where(rising, part, 1.0 - part) * (t[before + 1] - t[before])
-    edges = [*([float(t[0])] if active[0] else []), *crossings.tolist(), *([math.inf] if active[-1] else [])]
-    return list(zip(edges[::2], edges[1::2], strict=True))
+    crossings = t[before] + np.where(active[before + 1], part, 1.0 - part) * (t[before + 1] - t[before])
+    bounds = np.concatenate([t[:1], crossings, t[-1:]])
+    first, changes = _settled(bounds, min_duration)
+    edges = [*([float(t[0])] if active[0] == (first % 2 == 0) else []), *changes]
+    return list(itertools.zip_longest(edges[::2], edges[1::2], fillvalue=math.inf))
 
 
-def _lasting(periods: list[tuple[float, float]], t: _Series, min_duration: float) -> list[tuple[float, float]]:
-    """The periods with short absences filled, then without the short ones, as far as the record shows."""
-    first, last = float(t[0]), float(t[-1])
-    filled: list[tuple[float, float]] = []
-    for start, end in periods:
-        if filled and start - filled[-1][1] < min_duration:
-            start = filled.pop()[0]
-        filled.append((start, end if last - end >= min_duration else math.inf))
-    return [(start, end) for start, end in filled if start == first or min(end, last) - start >= min_duration]
+def _settled(bounds: np.ndarray, min_duration: float) -> tuple[int, list[float]]:
+    """Of pieces that alternate between two states: the first that counts, and the changes of state that count."""
+    lengths = np.diff(bounds)
+    counting = np.flatnonzero(lengths >= min_duration)
+    if len(counting) == 0:
+        return int(np.sum(lengths[1::2]) > np.sum(lengths[::2])), []
+    changes = []
+    for one, following in itertools.pairwise(counting.tolist()):
+        if (following - one) % 2 == 0:
+            continue
+        crossings = range(one + 1, following + 1, 2)  # where the old state turns into the new one
+        wrong = [np.sum(lengths[one + 1 : k : 2]) + np.sum(lengths[k + 1 : following : 2]) for k in crossings]
+        changes.append(float(bounds[crossings[int(np.argmin(wrong))]]))
+    return int(counting[0]), changes
 
 
 def _plateau(t: _Series, loss: _Series, start: float, end: float, min_duration: float) -> float:
@@ -237,11 +240,13 @@ def _plateau(t: _Series, loss: _Series, start: float, end: float, min_duration: 
     t, loss = t[inside], loss[inside]
     if len(t) == 1:
         return float(loss[0])
-    area = np.append(0.0, np.cumsum(np.diff(t) * (loss[1:] + loss[:-1]) / 2))
     first = np.arange(len(t) - 1)
     last = np.maximum(np.searchsorted(t, t[:-1] + min_duration), first + 1)
-    fits = last < len(t)
-    first, last = (first[fits], last[fits]) if np.any(fits) else (np.array([0]), np.array([len(t) - 1]))
-    slowest = np.argmin(np.abs(loss[last] - loss[first]) / (t[last] - t[first]))
-    first, last = first[slowest], last[slowest]
-    return float((area[last] - area[first]) / (t[last] - t[first]))
+    pieces = [slice(a, b + 1) for a, b in zip(first, last, strict=True) if b < len(t)] or [slice(None)]
+    return float(np.mean(loss[min(pieces, key=lambda piece: _steepness(t[piece], loss[piece]))]))
+
+
+def _steepness(t: _Series, loss: _Series) -> float:
+    """|Slope| of the line by least squares."""
+    x = t - np.mean(t)
+    return abs(float(x @ loss) / float(x @ x))

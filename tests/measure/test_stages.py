@@ -1,0 +1,238 @@
+import math
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import tolerances
+from saddlescope.errors import InputError
+from saddlescope.measure import Spectrum, Stage, Staircase, find_stages
+
+ALPHA, LEVEL = 1e-12, 1e-3
+RATES = np.array([2.0, 0.5, 1.0])  # components 0, 2 and 1 arrive, in this order
+CROSSINGS = np.log(LEVEL / ALPHA) / RATES
+FINAL = np.array([1.0, 0.5, 0.7])
+PLATEAUS = [np.sum(FINAL**2), FINAL[1] ** 2 + FINAL[2] ** 2, FINAL[1] ** 2, 0.0]
+
+
+def logistic(t):
+    """Growth from ALPHA at RATES to FINAL, and the loss sum (FINAL - activity)^2."""
+    growth = ALPHA * np.exp(np.outer(t, RATES))
+    activity = growth / (1 + growth / FINAL)
+    return activity, np.sum((FINAL - activity) ** 2, axis=1)
+
+
+def logistic_crossings(level):
+    return np.sort(np.log(level / ALPHA / (1 - level / FINAL)) / RATES)
+
+
+def test_a_staircase_tells_its_stages():
+    stages = (Stage(0.0, 2.0, 1.0, 0, ()), Stage(2.0, 5.0, 0.5, 1, (4,)), Stage(5.0, math.inf, 0.0, 3, (1, 3, 4)))
+    staircase = Staircase(stages, "steps")
+    assert staircase.times == (2.0, 5.0)
+    assert staircase.losses == (1.0, 0.5, 0.0)
+    assert staircase.ranks == (0, 1, 3)
+    assert staircase.supports == ((), (4,), (1, 3, 4))
+    assert len(staircase) == 3
+    assert repr(staircase) == "Staircase(3 stages, rank 0 to 3, loss 1 to 0, time 0 to inf in 'steps')"
+
+
+@pytest.mark.parametrize(
+    ("make", "says"),
+    [
+        (lambda: Stage(2.0, 1.0, 0.0, 0), "end must be at least start=2.0; got 1.0"),
+        (lambda: Stage(0.0, math.nan, 0.0, 0), "end must be"),
+        (lambda: Stage(-math.inf, 1.0, 0.0, 0), "start must be finite"),
+        (lambda: Stage(0.0, 1.0, math.nan, 0), "loss must be a number"),
+        (lambda: Stage(0.0, 1.0, 0.0, -1), "rank must be at least 0"),
+        (lambda: Stage(0.0, 1.0, 0.0, 2, (3,)), "rank must be the size of the support, 1; got 2"),
+        (lambda: Stage(0.0, 1.0, 0.0, 2, (3, 1)), "support must be ascending"),
+        (lambda: Stage(0.0, 1.0, 0.0, 2, (1, 1)), "support must be ascending"),
+        (lambda: Stage(0.0, 1.0, 0.0, 1, (-1,)), "support must be ascending"),
+        (lambda: Staircase((), "t"), "stages must hold at least one"),
+        (
+            lambda: Staircase((Stage(0.0, 1.0, 0.0, 0), Stage(2.0, 3.0, 0.0, 1)), "t"),
+            "stage 1 must start at 1.0, where stage 0 ends; got 2.0",
+        ),
+    ],
+)
+def test_stages_that_cannot_be_are_named(make, says):
+    with pytest.raises(InputError, match=says):
+        make()
+
+
+def test_exponential_growth_is_located_exactly_between_coarse_samples():
+    t = np.array([0.0, 3.0, 7.7, 12.0, 18.5, 24.0, 33.0, 47.0])
+    activity = ALPHA * np.exp(np.outer(t, RATES))
+    found = find_stages(t, -t, activity, level=LEVEL, time_unit="t")
+    np.testing.assert_allclose(found.times, np.sort(CROSSINGS), rtol=tolerances.CROSSING)
+    assert found.supports == ((), (0,), (0, 2), (0, 1, 2))
+    assert (found.stages[0].start, found.stages[-1].end) == (0.0, 47.0)
+
+
+def test_exponential_decay_is_located_exactly_too():
+    t = np.array([0.0, 10.0, 26.0])
+    found = find_stages(t, t, -np.exp(-t)[:, None], level=math.exp(-14), time_unit="t")
+    np.testing.assert_allclose(found.times, [14.0], rtol=tolerances.CROSSING)
+    assert found.supports == ((0,), ())
+
+
+def test_components_entering_within_one_sample_are_ordered_by_their_crossings():
+    t = np.array([0.0, 100.0])
+    rates = np.array([0.30, 0.32, 0.31])
+    found = find_stages(t, t, ALPHA * np.exp(np.outer(t, rates)), level=LEVEL, time_unit="t")
+    assert found.supports == ((), (1,), (1, 2), (0, 1, 2))
+    np.testing.assert_allclose(found.times, np.log(LEVEL / ALPHA) / rates[[1, 2, 0]], rtol=tolerances.CROSSING)
+
+
+def test_exact_ties_make_one_stage():
+    activity = np.array([[0.0, 0.0], [0.0, 0.0], [1.0, 2.0]])
+    found = find_stages([0, 1, 2], [1, 1, 0], [*activity, activity[-1]][:3], level=0.5, time_unit="steps")
+    assert len(found) == 1  # a zero lasts until the next sample, the last
+    found = find_stages([0, 1, 2, 3], [1, 1, 0, 0], np.vstack([activity, activity[-1]]), level=0.5, time_unit="steps")
+    assert found.times == (2.0,)
+    assert found.ranks == (0, 2)
+
+
+@pytest.mark.parametrize("samples", [400, 4000])
+def test_logistic_staircase_has_the_right_times_and_levels(samples):
+    t = np.linspace(0, 80, samples)
+    activity, loss = logistic(t)
+    found = find_stages(t, loss, activity, level=LEVEL, time_unit="t")
+    np.testing.assert_allclose(found.times, logistic_crossings(LEVEL), atol=1e-4)
+    np.testing.assert_allclose(found.losses, PLATEAUS, atol=1e-4)
+
+
+@given(scale=st.floats(0.01, 100), shift=st.floats(-50, 50), seed=st.integers(0, 99))
+@settings(max_examples=30, deadline=None)
+def test_time_signs_and_columns_may_be_relabelled(scale, shift, seed):
+    rng = np.random.default_rng(seed)
+    t = np.sort(rng.uniform(0, 60, 300))
+    activity, loss = logistic(t)
+    order, signs = rng.permutation(3), rng.choice([-1.0, 1.0], 3)
+    one = find_stages(t, loss, activity, level=LEVEL, time_unit="t", min_duration=0.5)
+    moved = scale * t + shift
+    other = find_stages(moved, loss, activity[:, order] * signs, level=LEVEL, time_unit="t", min_duration=0.5 * scale)
+    np.testing.assert_allclose(other.times, scale * np.array(one.times) + shift, rtol=1e-9, atol=1e-9)
+    assert other.supports == tuple(tuple(sorted(np.argsort(order)[list(s)].tolist())) for s in one.supports)
+    np.testing.assert_allclose(other.losses, one.losses, atol=1e-3)
+
+
+def test_a_component_that_leaves_and_returns_makes_stages_of_its_own():
+    t = np.linspace(0, 40, 401)
+    dip = np.where(np.abs(t - 20) < 5, 1e-9, 1.0)
+    found = find_stages(t, t, np.stack([np.ones_like(t), dip], axis=1), level=LEVEL, time_unit="t")
+    assert found.supports == ((0, 1), (0,), (0, 1))
+    # Down 9 decades within a sample, a third of the way to the level; back likewise.
+    np.testing.assert_allclose(found.times, [15.0 + 0.1 / 3, 25.0 - 0.1 / 3], atol=1e-9)
+
+
+def test_what_does_not_last_is_ignored():
+    t = np.arange(100.0)
+    activity = np.full((100, 2), 1e-9)
+    activity[30:, 0] = 1.0
+    activity[50:53, 0] = 1e-9  # an absence of about 3
+    activity[10:12, 1] = 1.0  # a presence of about 2
+    activity[98:, 1] = 1.0  # seen for 1.3 only
+    assert find_stages(t, -t, activity, level=LEVEL, time_unit="t").ranks == (0, 1, 0, 1, 0, 1, 2)
+    found = find_stages(t, -t, activity, level=LEVEL, time_unit="t", min_duration=5.0)
+    assert found.supports == ((), (0,))
+    assert 29 < found.times[0] < 30
+    assert find_stages(t, -t, activity, level=LEVEL, time_unit="t", min_duration=3.0).ranks == (0, 1, 0, 1)
+
+
+def test_a_flicker_that_leads_to_a_change_is_split_where_it_is_least_wrong():
+    t = np.arange(0, 40, 0.25)
+    present = np.isin(np.floor(t), [10, 12, 15, 16, 17, 19, 20, 22]) | (t >= 24)
+    for signal in (present, ~present):
+        found = find_stages(t, t, np.where(signal, 1.0, 1e-9)[:, None], level=LEVEL, time_unit="t", min_duration=4.0)
+        assert len(found) == 2
+        assert abs(found.times[0] - 15.0) < 0.25
+    brute = min(np.unique(t), key=lambda edge: np.sum(present[t < edge]) + np.sum(~present[t >= edge]))
+    assert brute == 15.0
+
+
+def test_pieces_cut_by_the_ends_of_the_record_are_like_their_neighbours():
+    t = np.arange(20.0)
+    activity = np.full((20, 3), 1.0)
+    activity[:2, 0] = 1e-9
+    activity[18:, 1] = 1e-9
+    activity[::2, 2] = 1e-9  # never settles, and is absent for a little longer
+    activity[5, 2] = 1e-9
+    found = find_stages(t, -t, activity, level=LEVEL, time_unit="t", min_duration=5.0)
+    assert found.supports == ((0, 1),)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_noise_does_not_hide_the_staircase(seed):
+    rng = np.random.default_rng(seed)
+    t = np.linspace(0, 80, 4000)
+    activity, loss = logistic(t)
+    activity = np.abs(activity * rng.lognormal(0, 0.3, activity.shape) + 0.03 * rng.standard_normal(activity.shape))
+    loss = loss + 0.02 * rng.standard_normal(loss.shape)
+    found = find_stages(t, loss, activity, level=0.1, time_unit="t", min_duration=1.0)
+    assert found.supports == ((), (0,), (0, 2), (0, 1, 2))
+    np.testing.assert_allclose(found.times, logistic_crossings(0.1), atol=0.6)  # 0.3 e-folds
+    np.testing.assert_allclose(found.losses, PLATEAUS, atol=0.03)
+
+
+def test_the_level_is_that_of_the_plateau_not_of_the_drop():
+    """The new component is above the level long before the loss drops, and stays a while after."""
+    t = np.linspace(0, 30, 301)
+    activity, loss = np.exp(t - 20)[:, None], 1 / (1 + np.exp(3 * (t - 22)))
+    found = find_stages(t, loss, activity, level=1e-4, time_unit="t")
+    np.testing.assert_allclose(found.losses, [1.0, 0.0], atol=1e-8)
+
+
+def test_singular_values_have_ranks_and_no_supports():
+    t = np.linspace(0, 60, 2000)
+    activity, loss = logistic(t)
+    values = -np.sort(-activity, axis=1)
+    found = find_stages(t, loss, Spectrum(values, np.zeros(2000)), level=LEVEL, time_unit="t")
+    assert found.ranks == (0, 1, 2, 3)
+    assert found.supports == (None,) * 4
+    assert found.times == find_stages(t, loss, activity, level=LEVEL, time_unit="t").times
+
+
+def test_nothing_is_active_below_the_noise_floor():
+    t = np.linspace(0, 60, 2000)
+    activity, loss = logistic(t)
+    values = -np.sort(-activity, axis=1)
+    found = find_stages(t, loss, Spectrum(values, np.full(2000, 0.6)), level=LEVEL, time_unit="t")
+    assert found.ranks == (0, 1, 2)  # the last is 0.5 at its largest
+    np.testing.assert_allclose(found.times[0], np.log(0.6 / 0.4 / ALPHA) / 2.0, atol=1e-4)
+
+
+@pytest.mark.parametrize("convert", [jnp.asarray, torch.asarray, lambda x: x.tolist(), np.float32])
+def test_any_array_will_do(convert):
+    t = np.linspace(0, 60, 500)
+    activity, loss = logistic(t)
+    found = find_stages(convert(t), convert(loss), convert(activity), level=LEVEL, time_unit="t")
+    assert found.supports == ((), (0,), (0, 2), (0, 1, 2))
+
+
+t, a = np.arange(4.0), np.ones((4, 2))
+
+
+@pytest.mark.parametrize(
+    ("call", "says"),
+    [
+        (lambda: find_stages(t[::-1], t, a, level=1.0, time_unit="t"), "times must be .* strictly increasing"),
+        (lambda: find_stages(t[:1], t[:1], a[:1], level=1.0, time_unit="t"), "times must be at least two"),
+        (lambda: find_stages(t, t[:2], a, level=1.0, time_unit="t"), r"losses must have .* \(4,\); got \(2,\)"),
+        (lambda: find_stages(t, t * np.nan, a, level=1.0, time_unit="t"), "losses must be finite"),
+        (lambda: find_stages(t, t, a[:2], level=1.0, time_unit="t"), r"activity must have shape \(4, p\).* \(2, 2\)"),
+        (lambda: find_stages(t, t, a[:, 0], level=1.0, time_unit="t"), r"activity must have shape \(4, p\)"),
+        (lambda: find_stages(t, t, a * np.inf, level=1.0, time_unit="t"), "activity must be finite"),
+        (lambda: find_stages(t, t, [[1.0], [1.0, 2.0]], level=1.0, time_unit="t"), "activity must hold numbers only"),
+        (lambda: find_stages(t, t, a, level=0.0, time_unit="t"), "level must be greater than 0"),
+        (lambda: find_stages(t, t, a, level=math.nan, time_unit="t"), "level must be"),
+        (lambda: find_stages(t, t, a, level=1.0, time_unit="t", min_duration=-1.0), "min_duration must be at least 0"),
+    ],
+)
+def test_bad_input_is_named(call, says):
+    with pytest.raises(InputError, match=says):
+        call()
