@@ -48,9 +48,9 @@ def test_tuples_as_one_would_type_them(text):
         ("quik", {}, "There is no size 'quik'; did you mean quick?"),
         ("quick", {"sed": "1"}, "There is no parameter of p/e 'sed'; did you mean seed?"),
         ("quick", {"seed": "one"}, "seed must be of type int, such as seed=3; got 'one'."),
-        ("quick", {"scales": "a,b"}, "scales must be of type float"),
+        ("quick", {"scales": "a,b"}, "scales must be of type tuple, such as scales=1e-2,1e-8; got 'a,b'."),
         ("quick", {"centred": "maybe"}, "centred must be of type bool, such as centred=true; got 'maybe'."),
-        ("quick", {"data": "mnits"}, "There is no choice for data 'mnits'; did you mean mnist?"),
+        ("quick", {"data": "mnits"}, "There is no choice for data 'mnits'; did you mean mnist"),
     ],
 )
 def test_bad_input_is_one_sentence_with_the_cure(size, settings, sentence):

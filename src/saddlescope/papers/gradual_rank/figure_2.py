@@ -33,7 +33,14 @@ FIRST = 10  # stages on which the claims are made: later ones lie closer togethe
 class Params:
     """The toy task of appendix A. The paper gives no learning rate: gradient flow is its limit."""
 
-    log10_scales: tuple[float, ...] = (-1, -2, -4, -8, -16, -32)  # log10 of the initial scales alpha, decreasing
+    log10_scales: tuple[float, ...] = (
+        -1.0,
+        -2.0,
+        -4.0,
+        -8.0,
+        -16.0,
+        -32.0,
+    )  # log10 of the initial scales alpha, decreasing
     seed: int = 1  # of the data, the teacher and the initial weights
     samples: int = 1000  # sequences in the data set
     tokens: int = 10  # tokens in a sequence
@@ -63,7 +70,7 @@ class Params:
     @classmethod
     def quick(cls) -> "Params":
         """Seconds: a small head, three scales."""
-        return cls(log10_scales=(-2, -8, -32), samples=100, tokens=5, dim=8, until=300.0, points=601)
+        return cls(log10_scales=(-2.0, -8.0, -32.0), samples=100, tokens=5, dim=8, until=300.0, points=601)
 
     @classmethod
     def paper(cls) -> "Params":
@@ -85,7 +92,9 @@ def run(params: Params, context: RunContext) -> "xr.Dataset":
         for k, log10_scale in enumerate(params.log10_scales):
             start = 0.3 + 0.7 * k / len(params.log10_scales)
             part = context.part(start, start + 0.7 / len(params.log10_scales))
-            flows.append(_kept(context, f"flow{log10_scale}", lambda: _simulate(task, theory, params, log10_scale, part)))  # noqa: B023
+            flows.append(
+                _kept(context, f"flow{log10_scale}", lambda: _simulate(task, theory, params, log10_scale, part))
+            )  # noqa: B023
             part(1.0, f"alpha = 1e{log10_scale:g} done")
     together = xr.concat(flows, dim="scale", combine_attrs="drop").assign_coords(scale=list(params.log10_scales))
     return xr.merge([theory, together], combine_attrs="drop").assign_attrs(theory.attrs)
@@ -117,9 +126,7 @@ def _predict(task: "AttentionTeacherTask", params: Params, report: "Callable[[fl
     time = np.linspace(0, params.until, params.points)
     staircase = np.array([stage.loss for stage in learned.stages])
     begun = np.searchsorted([stage.time for stage in stages], time, side="right")
-    fragile = {
-        scale: {tie.stage for tie in learned.near_ties(scale * np.log(10))} for scale in params.log10_scales
-    }
+    fragile = {scale: {tie.stage for tie in learned.near_ties(scale * np.log(10))} for scale in params.log10_scales}
     # A plateau's middle; the last plateau never ends, so its middle is that of what is simulated of it.
     begins = np.array([stage.time for stage in stages])
     ends = np.append(begins[1:], max(params.until, begins[-1]))
@@ -313,7 +320,7 @@ claims = (
         says="At the smallest scale the rank rises by at most one from plateau to plateau: largest rise of the first ten",
         source="Theorem 4.1",
         statistic=_largest_rise,
-        high=1,
+        high=1.0,
     ),
     Claim(
         name="loss-converges",
@@ -334,7 +341,7 @@ claims = (
         says="Some stagewise learning is already clear with alpha = 0.01: plateaus of the loss after the first",
         source="Figure 2, caption; a plateau falls at most half as fast as the drops beside it",
         statistic=_plateaus_at_one_percent,
-        low=1,
+        low=1.0,
     ),
 )
 

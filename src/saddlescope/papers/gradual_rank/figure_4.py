@@ -59,7 +59,16 @@ class Params:
     def quick(cls) -> "Params":
         """Seconds: two blocks, two heads, a few epochs."""
         return cls(
-            images=500, seeds=(0, 1), depth=2, embedding=32, heads=2, head_width=16, mlp=32, epochs=6, warmup_epochs=1, batch=25
+            images=500,
+            seeds=(0, 1),
+            depth=2,
+            embedding=32,
+            heads=2,
+            head_width=16,
+            mlp=32,
+            epochs=6,
+            warmup_epochs=1,
+            batch=25,
         )
 
     @classmethod
@@ -79,6 +88,11 @@ def run(params: Params, context: RunContext) -> "xr.Dataset":
     from saddlescope.measure import energy_rank, stable_rank
     from saddlescope.train import Adam, Geometric, RankTracker, TrainConfig, ViT, ViTConfig, fit, load
 
+    if params.dataset != "digits" and context.data is None:
+        raise InputError(
+            f"dataset {params.dataset!r} needs the folder of its official files: give --data or set SADDLESCOPE_DATA, or take "
+            "dataset=digits, which is embedded."
+        )
     data = load(params.dataset, context.data)
     if params.images:
         data = data.subset(params.images)
@@ -273,7 +287,9 @@ def _spectra(run: "xr.Dataset") -> "Figure":
                 values = normalised(spectra.sel(layer=layer, product=product)).isel(index=slice(width))
                 group = label if color == 0 else "learned update"
                 marks.append(
-                    Band(x=index, low=values.min("of").values, high=values.max("of").values, group=group, color=1 - color)
+                    Band(
+                        x=index, low=values.min("of").values, high=values.max("of").values, group=group, color=1 - color
+                    )
                 )
                 marks.append(Line(x=index, y=values.mean("of").values, label=group, group=group, color=1 - color))
             panels.append(
@@ -297,7 +313,9 @@ def _training(run: "xr.Dataset") -> "Figure":
 
     def curves(values: "xr.DataArray") -> tuple[Line, ...]:
         return tuple(
-            Line(x=run.epoch.values, y=values.sel(seed=seed).values, label=f"seed {seed}", group=f"seed {seed}", color=k)
+            Line(
+                x=run.epoch.values, y=values.sel(seed=seed).values, label=f"seed {seed}", group=f"seed {seed}", color=k
+            )
             for k, seed in enumerate(run.seed.values)
         )
 
