@@ -71,9 +71,14 @@ def take(*, axes: int, **arrays: Any) -> tuple[Library, list[Stored]]:
     device = array_api_compat.device(stored[0].array)
     if is_cpu(device):
         library = Library(array_api_compat.numpy, np.float64, lambda result: home.asarray(result, device=device))
-        return library, [Stored(np.asarray(one.array), one.roundoff) for one in stored]
-    offered = home.__array_namespace_info__().dtypes(device=device, kind="real floating")
-    return Library(home, offered.get("float64", home.float32), lambda result: result), stored
+        stored = [Stored(np.asarray(one.array), one.roundoff) for one in stored]
+    else:
+        offered = home.__array_namespace_info__().dtypes(device=device, kind="real floating")
+        library = Library(home, offered.get("float64", home.float32), lambda result: result)
+    for name, one in zip(arrays, stored, strict=True):
+        if not bool(library.xp.all(library.xp.isfinite(one.array))):
+            raise InputError(f"{name} must be finite; got NaN or infinite entries. Look for the step that diverged.")
+    return library, stored
 
 
 def is_cpu(device: Any) -> bool:
@@ -93,6 +98,4 @@ def _checked(home: ModuleType, name: str, array: Any, axes: int) -> Stored:
     array = array.detach() if hasattr(array, "detach") else array
     if kind in ("float16", "bfloat16"):
         array = home.astype(array, home.float32)
-    if not bool(home.all(home.isfinite(array))):
-        raise InputError(f"{name} must be finite; got NaN or infinite entries. Look for the step that diverged.")
     return Stored(array, UNIT_ROUNDOFF[kind])

@@ -168,34 +168,47 @@ def product_update_spectrum(left: Any, right: Any, left0: Any, right0: Any, *, t
 
 def _product(library: Library, lefts: Sequence[Stored], rights: Sequence[Stored]) -> tuple[Any, Any]:
     """Values and noise floor for [L], [R], or for [L, L0], [R, R0]; one batch axis."""
-    xp = library.xp
-    A, *L0 = (_upcast(library, one) for one in lefts)
-    B, *R0 = (_upcast(library, one) for one in rights)
-    if L0:
-        A, B = xp.concat([A - L0[0], L0[0]], axis=-1), xp.concat([B, B - R0[0]], axis=-1)
-    unit = xp.ones_like(A[:, 0, 0])
-    squares_fit = A.dtype == xp.float64 and all(one.roundoff > UNIT_ROUNDOFF["float64"] for one in (*lefts, *rights))
-    if not squares_fit:  # squares of float64 may overflow or vanish; those of shorter types cannot
-        (A, a), (B, b) = _normalised(xp, A), _normalised(xp, B)
-        unit = (a * b)[:, 0, 0]
-    G_A, G_B = xp.matrix_transpose(A) @ A, xp.matrix_transpose(B) @ B
+    xp, h = library.xp, lefts[0].array.shape[-1]
+    A, B = [_upcast(library, one) for one in lefts], [_upcast(library, one) for one in rights]
+    if len(A) == 2:
+        A, B = [A[0] - A[1], A[1]], [B[0], B[0] - B[1]]
+    tall, small = max(A[0].shape[-2], B[0].shape[-2]), min(A[0].shape[-2], B[0].shape[-2])
+    formed = len(A) * h >= small
+    squares_fit = A[0].dtype == xp.float64 and all(one.roundoff > UNIT_ROUNDOFF["float64"] for one in (*lefts, *rights))
+    if formed or not squares_fit:  # squares of float64 may overflow or vanish; those of shorter types cannot
+        (joint_A, a), (joint_B, b) = (_normalised(xp, xp.concat(blocks, axis=-1)) for blocks in (A, B))
+        A, B, unit = [joint_A], [joint_B], (a * b)[:, 0, 0]
+    else:
+        joint_A = joint_B = None
+        unit = xp.ones_like(A[0][:, 0, 0])
+    G_A, G_B = _squares(xp, A), _squares(xp, B)
     # Columns of A to length 1 (zeros stay), those of B by the inverse: A B^T is the same, L - L0 counts as much as L0.
     length = xp.sqrt(xp.linalg.diagonal(G_A))
     divisor = xp.where(length > 0, length, xp.ones_like(length))
     H_A = G_A / (divisor[..., None] * divisor[..., None, :])
     H_B = G_B * (length[..., None] * length[..., None, :])
     size = xp.sqrt(_frobenius(xp, H_A) * _frobenius(xp, H_B))  # at least sigma_1, little more if nothing cancels
-    eps = float(xp.finfo(A.dtype).eps)
-    error = eps * math.sqrt(max(A.shape[-2], B.shape[-2])) * size
-    if A.shape[-1] >= min(A.shape[-2], B.shape[-2]):
-        values = xp.linalg.svdvals(A @ xp.matrix_transpose(B))
+    eps = float(xp.finfo(H_A.dtype).eps)
+    error = eps * math.sqrt(tall) * size
+    if formed:
+        values = xp.linalg.svdvals(joint_A @ xp.matrix_transpose(joint_B))
     elif squares_fit:
         values, error = _values_from_squares(xp, H_A, H_B), math.sqrt(_SHIFT * eps) * size
     else:
-        values = xp.linalg.svdvals(B @ xp.matrix_transpose(xp.linalg.qr(A).R))
+        values = xp.linalg.svdvals(joint_B @ xp.matrix_transpose(xp.linalg.qr(joint_A).R))
     values = xp.where(size[:, None] > 0, values, xp.zeros_like(values))
     noise = reduce(xp.hypot, [error, *_propagated(xp, lefts, rights, G_A, G_B)])
     return values * unit[:, None], noise * unit
+
+
+def _squares(xp: ModuleType, blocks: Sequence[Any]) -> Any:
+    """X^T X for X given as one block or as two side by side, which are not joined: copies of them would cost more."""
+    own = [xp.matrix_transpose(block) @ block for block in blocks]
+    if len(blocks) == 1:
+        return own[0]
+    across = xp.matrix_transpose(blocks[0]) @ blocks[1]
+    upper = xp.concat([own[0], across], axis=-1)
+    return xp.concat([upper, xp.concat([xp.matrix_transpose(across), own[1]], axis=-1)], axis=-2)
 
 
 def _values_from_squares(xp: ModuleType, H_A: Any, H_B: Any) -> Any:
@@ -204,12 +217,13 @@ def _values_from_squares(xp: ModuleType, H_A: Any, H_B: Any) -> Any:
     A low-rank update makes H_A singular, and rounding may make it indefinite. A shift of a few eps |H_A|_F keeps the
     Cholesky factorisation going; it moves squares of singular values by at most `_SHIFT` eps |H_A|_F |H_B|_F.
     """
-    norm = xp.clip(_frobenius(xp, H_A), min=1.0)  # less than 1 for the zero matrix only: columns have length 1
+    norm = _frobenius(xp, H_A)
+    norm = xp.where(norm > 0, norm, xp.ones_like(norm))
     shift = _SHIFT * float(xp.finfo(H_A.dtype).eps) * norm
     identity = xp.eye(H_A.shape[-1], dtype=H_A.dtype, device=array_api_compat.device(H_A))
     C = xp.linalg.cholesky(H_A + shift[:, None, None] * identity[None])
     squares = xp.linalg.eigvalsh(xp.matrix_transpose(C) @ H_B @ C)
-    return xp.flip(xp.sqrt(xp.clip(squares, min=0.0)), axis=-1)
+    return xp.flip(xp.sqrt(_positive_part(xp, squares)), axis=-1)
 
 
 def _propagated(xp: ModuleType, lefts: Sequence[Stored], rights: Sequence[Stored], G_A: Any, G_B: Any) -> list[Any]:
@@ -234,7 +248,7 @@ def _propagated(xp: ModuleType, lefts: Sequence[Stored], rights: Sequence[Stored
 
 def _norms(xp: ModuleType, squares: Any) -> tuple[Any, Any]:
     """|Y|_F and a bound on |Y|_2 from Y^T Y: the Schatten-8 norm, at most h^(1/8) times too large."""
-    trace = xp.clip(xp.linalg.trace(squares), min=0.0)
+    trace = _positive_part(xp, xp.linalg.trace(squares))
     shares = squares / xp.where(trace > 0, trace, xp.ones_like(trace))[..., None, None]
     return xp.sqrt(trace), xp.sqrt(trace * xp.sqrt(_frobenius(xp, shares @ shares)))
 
@@ -279,6 +293,10 @@ def _upcast(library: Library, one: Stored) -> Any:
 
 def _frobenius(xp: ModuleType, X: Any) -> Any:
     return xp.sqrt(xp.sum(X * X, axis=(-2, -1)))
+
+
+def _positive_part(xp: ModuleType, X: Any) -> Any:
+    return xp.where(X > 0, X, xp.zeros_like(X))
 
 
 def _normalised(xp: ModuleType, X: Any) -> tuple[Any, Any]:

@@ -1,0 +1,101 @@
+"""Spectra of the updates of W_K W_Q^T and W_V W_O^T, all heads of a model of GPT-2 small's size, against dense SVDs.
+
+12 layers x 12 heads, d = 768, head width 64, float32 weights. CPU time on one thread; rounds in turn, so that both
+sides of each ratio met the same machine. A dense SVD takes the same time for every head and is timed on a few.
+
+    python benchmarks/spectra.py
+"""
+
+import os
+
+os.environ["OMP_NUM_THREADS"] = "1"  # read when NumPy and PyTorch are loaded
+os.environ["OPENBLAS_NUM_THREADS"] = "1"
+os.environ["MKL_NUM_THREADS"] = "1"
+
+import statistics
+import time
+from collections.abc import Callable
+
+import numpy as np
+import torch
+
+from saddlescope.measure import product_update_spectrum
+
+LAYERS, HEADS, D, WIDTH = 12, 12, 768, 64
+PRODUCTS = 2 * LAYERS * HEADS
+ROUNDS, DENSE_HEADS = 5, 6
+Factors = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]
+
+
+def factors(relative: float, heads: tuple[int, ...], seed: int = 0) -> Factors:
+    """(L, R, L0, R0) in float32: GPT-2's initial scale and a random update of that relative size."""
+    draw = np.random.default_rng(seed).standard_normal
+    before = [(0.02 * draw((*heads, D, WIDTH))).astype(np.float32) for _ in range(2)]
+    after = [(W + relative * 0.02 * draw(W.shape)).astype(np.float32) for W in before]
+    return after[0], after[1], before[0], before[1]
+
+
+def dense_numpy(L: np.ndarray, R: np.ndarray, L0: np.ndarray, R0: np.ndarray) -> np.ndarray:
+    """What one would write with NumPy."""
+    return np.linalg.svd(L @ np.swapaxes(R, -1, -2) - L0 @ np.swapaxes(R0, -1, -2), compute_uv=False)
+
+
+def dense_torch(L: torch.Tensor, R: torch.Tensor, L0: torch.Tensor, R0: torch.Tensor) -> torch.Tensor:
+    """What one would write with PyTorch."""
+    return torch.linalg.svdvals(L @ R.mT - L0 @ R0.mT)
+
+
+def cpu_seconds(call: Callable[[], object]) -> float:
+    """CPU time of one call."""
+    start = time.process_time()
+    call()
+    return time.process_time() - start
+
+
+def times() -> None:
+    """Prints the table of times and ratios: median, and range over rounds."""
+    attention = [factors(1e-3, (LAYERS, HEADS), seed) for seed in (0, 1)]  # key with query, value with output
+    attention_torch = [tuple(map(torch.from_numpy, product)) for product in attention]
+    few = factors(1e-3, (DENSE_HEADS,))
+    few_torch, few_double = tuple(map(torch.from_numpy, few)), tuple(X.astype(np.float64) for X in few)
+    calls = {
+        "saddlescope, NumPy arrays": (lambda: [product_update_spectrum(*x) for x in attention], PRODUCTS),
+        "saddlescope, PyTorch tensors": (lambda: [product_update_spectrum(*x) for x in attention_torch], PRODUCTS),
+        "numpy.linalg.svd, float32": (lambda: dense_numpy(*few), DENSE_HEADS),
+        "torch.linalg.svdvals, float32": (lambda: dense_torch(*few_torch), DENSE_HEADS),
+        "numpy.linalg.svd, float64": (lambda: dense_numpy(*few_double), DENSE_HEADS),
+    }
+    rounds = [{name: cpu_seconds(call) / count for name, (call, count) in calls.items()} for _ in range(ROUNDS + 1)][
+        1:
+    ]  # the first warms up
+    ours = {"NumPy": "saddlescope, NumPy arrays", "PyTorch": "saddlescope, PyTorch tensors"}
+    print(
+        f"{'':32}{'ms a product':>14}{f's for all {PRODUCTS}':>16}", *(f"{'over ours, ' + name:>28}" for name in ours)
+    )
+    for name in calls:
+        milliseconds = 1e3 * statistics.median(one[name] for one in rounds)
+        columns = []
+        for mine in ours.values():
+            ratios = [one[name] / one[mine] for one in rounds]
+            columns.append(f"{statistics.median(ratios):.1f} ({min(ratios):.1f} to {max(ratios):.1f})")
+        print(f"{name:32}{milliseconds:14.2f}{milliseconds * PRODUCTS / 1e3:16.2f}", *(f"{c:>28}" for c in columns))
+
+
+def errors() -> None:
+    """Prints the table of errors against the difference of the products in long double."""
+    print("\nlargest error of a singular value, in units of the largest one; noise floor likewise")
+    print(f"{'relative update':32}{'saddlescope':>14}{'its floor':>14}{'numpy, f32':>14}{'torch, f32':>14}")
+    for relative in (1e-2, 1e-4, 1e-6):
+        L, R, L0, R0 = single = factors(relative, ())
+        wide = [X.astype(np.longdouble) for X in single]
+        exact = np.linalg.svd((wide[0] @ wide[1].T - wide[2] @ wide[3].T).astype(np.float64), compute_uv=False)
+        ours = product_update_spectrum(L, R, L0, R0)
+        found = (ours.values, dense_numpy(*single), dense_torch(*map(torch.from_numpy, single)).numpy())
+        worst = [np.max(np.abs(values - exact[: len(values)])) / exact[0] for values in found]
+        floor = ours.noise_floor / exact[0]
+        print(f"{relative:<32.0e}{worst[0]:14.1e}{floor:14.1e}{worst[1]:14.1e}{worst[2]:14.1e}")
+
+
+if __name__ == "__main__":
+    times()
+    errors()
