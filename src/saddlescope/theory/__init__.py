@@ -1,7 +1,8 @@
 """Predictions of the stages in which networks learn; never sees a simulation."""
 
 from saddlescope.theory.following import FlowThenNewton
-from saddlescope.theory.greedy import GreedyStage, IncrementalLearning, NearTie, Status, incremental_learning
+from saddlescope.theory.greedy import incremental_learning
+from saddlescope.theory.prediction import GreedyStage, IncrementalLearning, NearTie, Status
 from saddlescope.theory.resting import FlowToRest
 from saddlescope.theory.transition import Transition
 

@@ -6,6 +6,7 @@ B      symmetric approximation of -dr/dx, the Hessian of L on the face
 model  r(x) ~ r_0 - B (x - x_0), a Lotka-Volterra system; to integrate it costs no gradient of L
 """
 
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -75,20 +76,20 @@ class FlowThenNewton:
             except NotFinite as error:
                 limit, outside = 0.1 * limit, error
                 continue
+            changed = float(np.max(np.abs(r - model.r)))
             disturbance = 2 * float(np.max(np.abs(r - model.rate(x)))) * weight
+            factor = float(np.clip(0.8 * np.sqrt(self.tolerance / max(disturbance, 1e-300)), 0.1, 5.0))
             B = secant(model.B, x - model.x, model.r - r)
-            peak = np.maximum(peak, x)
-            end = self._try_newton(departure, face, _Model(x, r, B), peak)
+            if disturbance > self.tolerance:
+                rejected += 1
+                limit = factor * min(limit, changed)
+                model = _Model(model.x, model.r, face.hessian(model.x) if rejected == 2 else B)
+                continue
+            rejected, limit = 0, factor * limit
+            model, peak = _Model(x, r, B), np.maximum(peak, x)
+            end = self._try_newton(departure, face, model, peak)
             if end is not None:
                 return end
-            factor = float(np.clip(0.8 * np.sqrt(self.tolerance / max(disturbance, 1e-300)), 0.1, 5.0))
-            changed = float(np.max(np.abs(r - model.r)))
-            limit = factor * (min(limit, changed) if factor < 1 else limit)
-            if disturbance <= self.tolerance:
-                model, rejected = _Model(x, r, B), 0
-            else:
-                rejected += 1
-                model = _Model(model.x, model.r, face.hessian(model.x) if rejected == 2 else B)
         return departure.no_rest(float(np.max(model.x)), outside)
 
     def _try_newton(
@@ -120,21 +121,23 @@ class FlowThenNewton:
         )
 
         def excess(y: Float[np.ndarray, "m"]) -> float:
-            return max(model.change(np.exp(y)) / limit, float(np.max(y - y_0)) / _LARGEST_GROWTH) - 1
+            return max(model.change(_exp(y)) / limit, float(np.max(y - y_0)) / _LARGEST_GROWTH) - 1
 
-        area = last = 0.0
+        t, y, area, last = 0.0, y_0, 0.0, 0.0
         for _ in range(_MODEL_STEPS):
             since = solver.t
-            solver.step()
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # a step that fails ends the segment; no one need be told
+                solver.step()
             y, t = solver.y, solver.t
             over = excess(y) > 0
             if over:
                 t, y = _crossing(solver, excess)
-            change = model.change(np.exp(y))
+            change = model.change(_exp(y))
             area, last = area + 0.5 * (last + change) * (t - since), change
-            if over or solver.status != "running" or self._resting(model, np.exp(y), peak):
+            if over or solver.status != "running" or self._resting(model, _exp(y), peak):
                 break
-        return np.exp(y), area / last if last > 0 else float(t)
+        return _exp(y), area / last if last > 0 else float(t)
 
     def _resting(self, model: "_Model", x: Float[np.ndarray, "m"], peak: Float[np.ndarray, "m"]) -> bool:
         there = _Model(x, model.rate(x), model.B)

@@ -1,223 +1,50 @@
-"""Incremental learning of networks with diagonal weights: the limit of vanishing initial scale.   (Algorithm 1)
+"""Incremental learning of networks with diagonal weights: the limit of vanishing initial scale (Algorithm 1).
 
-Boix-Adsera, Littwin, Abbe, Bengio, Susskind (2023), "Transformers learn through gradual rank increase", Section 4.
+Boix-Adsera, Littwin, Abbe, Bengio and Susskind (2023), "Transformers learn through gradual rank increase", Section 4.
 
     alpha   initial scale of the weights u and v
     T       time / log(1/alpha), the rescaled time; T_k: when stage k begins
     w       u + v; under gradient flow w' = w * g while |u(0)| > |v(0)| (equation 6; else swap u and v)
-    b       log_alpha w, at the start 1                                             (the paper's line 1 has 0 by mistake)
-    xi      1 - b, the slope: log w in units of log(1/alpha), from its start at 0. dxi/dT = g            (equation 12)
-    Delta   time until a coordinate is active                                                           (equation 10)
+    b       log_alpha w, at the start 1 (appendix C.5; line 1 of the algorithm has 0 by mistake)
+    xi      1 - b, the slope: log(w / w(0)) in units of log(1/alpha), so that dxi/dT = g (equation 12)
+    Delta   time until a coordinate is active (equation 10)
 
 By the conservation law w (u - v) = u(0)^2 - v(0)^2 ~ alpha^2, so beta = u v = (w^2 - (u - v)^2) / 4 is
 (alpha^{2 - 2 xi} - alpha^{2 + 2 xi}) / 4 up to constant factors. Hence:
 
 - |xi| < 1: beta vanishes with alpha. A coordinate that g pushes reaches xi = sgn(g) after (sgn(g) - xi) / g.
 - xi = +1 with beta > 0, xi = -1 with beta < 0: the coordinate is in the support. A transition lasts O(1) in time and
-  changes log w by O(1), which is nothing on the scale of log(1/alpha): xi stays at sgn(beta) as long as beta is not 0.
-- A coordinate that leaves the support starts from that same xi = +-1, with g of the opposite sign (Lemma D.4). It moves
-  inward and may come back at the other end, after 2 / |g|, with the other sign.
+  changes log w by O(1), which is nothing on the scale of log(1/alpha): xi = sgn(beta) as long as beta is not 0.
+- A coordinate that leaves the support starts from that same xi = +-1, with g of the opposite sign (Lemma D.4). It
+  moves inward, and arrives at the other end, with the other sign, after 2 / |g| if g stays as it is.
 """
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
-from enum import StrEnum
 
 import numpy as np
-from jaxtyping import Array, Float
+from jaxtyping import Array
 
 from saddlescope.errors import InputError
-from saddlescope.measure.stages import Stage, Staircase
 from saddlescope.theory.following import FlowThenNewton
-from saddlescope.theory.landscape import Landscape
-from saddlescope.theory.stationary import Rest
+from saddlescope.theory.landscape import Landscape, NotFinite
+from saddlescope.theory.prediction import GreedyStage, IncrementalLearning, Status
+from saddlescope.theory.stationary import NoRest, Rest
 from saddlescope.theory.transition import Departure, Transition
 
-TIME_UNIT = "t / log(1/alpha)"
-
-
-class Status(StrEnum):
-    """Why `incremental_learning` stopped."""
-
-    CONVERGED = "converged"
-    MAX_STAGES = "max_stages"
-    TIE = "tie"
-    NO_MINIMUM = "no_minimum"
-
-
-@dataclass(frozen=True, eq=False)
-class GreedyStage:
-    """One stage k of incremental learning: a plateau at the saddle theta^k.
-
-    Attributes:
-        time: T_k, when the stage begins, in units of log(1/alpha).
-        entered: the coordinate i_{k-1} whose activation began the stage; None for stage 0.
-        sign: the sign it took, +1 or -1; 0 for stage 0.
-        left: coordinates that left the support in the transition, ascending.
-        beta: u * v at the saddle, shape (p,); exactly 0 outside the support.
-        loss: L(beta), the level of the plateau.
-        gradient: g(beta) = -dL/dbeta, shape (p,).
-        slope: xi when the stage begins, shape (p,); sgn(beta) on the support.
-        curvature: the largest constant c_k of Assumption 4.4 (the smallest eigenvalue of the Hessian of L(u, s u) on
-            the support, halved), which is also the rate at which gradient flow, in time t, approaches the saddle within
-            it; infinite for stage 0.
-        runner_up: the coordinate that would have been active next, had `entered` not come before; None if there is none.
-        margin: how much later, in units of log(1/alpha); infinite if there is none.
-    """
-
-    time: float
-    entered: int | None
-    sign: int
-    left: tuple[int, ...]
-    beta: Float[np.ndarray, "p"]
-    loss: float
-    gradient: Float[np.ndarray, "p"]
-    slope: Float[np.ndarray, "p"]
-    curvature: float
-    runner_up: int | None
-    margin: float
-
-    @property
-    def support(self) -> tuple[int, ...]:
-        """The coordinates where beta is not 0, ascending."""
-        return tuple(np.flatnonzero(self.beta).tolist())
-
-    @property
-    def theta(self) -> Float[np.ndarray, "2*p"]:
-        """The weights theta^k = (u, v) with u = sqrt|beta| and v = sgn(beta) u, shape (2p,)."""
-        u = np.sqrt(np.abs(self.beta))
-        return np.concatenate([u, np.sign(self.beta) * u])
-
-
-@dataclass(frozen=True)
-class NearTie:
-    """Something about a stage that a given initial scale does not resolve.
-
-    Attributes:
-        stage: the index k.
-        kind: "order" if another coordinate is active at the same time, so that which enters first is open; "plateau" if
-            the stage is over before its plateau is reached.
-        coordinate: the coordinate that is too close: the competitor, or the one that ends the plateau.
-        efolds: the separation, in factors of e of a weight.
-    """
-
-    stage: int
-    kind: str
-    coordinate: int
-    efolds: float
-
-
-@dataclass(frozen=True, eq=False, repr=False)
-class IncrementalLearning:
-    """The stages that Algorithm 1 predicts, and why it stopped.
-
-    Attributes:
-        stages: stage 0, at the origin, and all that follow.
-        end: when the last stage ends, in units of log(1/alpha); infinite when learning has converged.
-        next: the coordinates that end it: none when converged, two or more for a tie.
-        status: why the algorithm stopped.
-        message: the same in a sentence, with the cure where something went wrong.
-    """
-
-    stages: tuple[GreedyStage, ...]
-    end: float
-    next: tuple[int, ...]
-    status: Status
-    message: str
-
-    def __repr__(self) -> str:
-        last = self.stages[-1]
-        return (
-            f"IncrementalLearning({len(self.stages)} stages to T = {last.time:.6g}, loss {self.stages[0].loss:.3g} to "
-            f"{last.loss:.3g}, {self.status.value})"
-        )
-
-    @property
-    def ends(self) -> tuple[float, ...]:
-        """When each stage ends."""
-        return (*(stage.time for stage in self.stages[1:]), self.end)
-
-    @property
-    def staircase(self) -> Staircase:
-        """The prediction as a `Staircase` in the unit t / log(1/alpha), to be compared with what a run shows."""
-        return Staircase(
-            tuple(
-                Stage(stage.time, end, stage.loss, len(stage.support), stage.support)
-                for stage, end in zip(self.stages, self.ends, strict=True)
-            ),
-            TIME_UNIT,
-        )
-
-    def near_ties(self, log_alpha: float, *, efolds: float = 1.0) -> tuple[NearTie, ...]:
-        """What cannot be trusted at the initial scale alpha, because it is separated by fewer than `efolds` e-folds.
-
-        At a finite alpha each log w differs from xi log(1/alpha) by a correction of order 1: the initial weights, and
-        what g does during transitions. Two things must be large against it:
-
-        - order: when coordinate i enters at T_{k}, each other coordinate j still has to grow by
-          |g_j| (Delta_j - Delta_i) log(1/alpha) = (1 - sgn(g_j) xi_j) log(1/alpha) e-folds.
-        - plateau: stage k lasts (T_{k+1} - T_k) log(1/alpha) in time t. The weights settle at the rate of the curvature
-          c_k, and those that left the support decay at the rate |g_j|; the coordinate that ends the stage grows at the
-          rate |g_i|. The slowest of these rates, times the duration, is the number of e-folds.
-
-        Args:
-            log_alpha: the natural logarithm of alpha, below 0; any size, such as -9431 for alpha = 1e-4096.
-            efolds: how many count as separated; 1, the size of the correction, finds what is lost for certain.
-
-        Returns:
-            Near-ties in the order of the stages. A final stage that never ends has none of kind "plateau".
-
-        Raises:
-            InputError: log_alpha is not below 0, or efolds is not positive.
-        """
-        if not (log_alpha < 0 and math.isfinite(log_alpha)):
-            raise InputError(
-                f"log_alpha must be the natural logarithm of an initial scale below 1; got {log_alpha!r}. "
-                "Use math.log(alpha)."
-            )
-        if not efolds > 0:
-            raise InputError(f"efolds must be positive; got {efolds!r}.")
-        found = []
-        for k in range(len(self.stages)):
-            separations = (self._order(k), self._plateau(k))
-            for kind, (coordinate, separation) in zip(("order", "plateau"), separations, strict=True):
-                if separation * -log_alpha < efolds:
-                    found.append(NearTie(k, kind, coordinate, separation * -log_alpha))
-        return tuple(found)
-
-    def _order(self, k: int) -> tuple[int, float]:
-        """The competitor of the coordinate that entered at T_k, and its distance from activity in xi."""
-        if k == 0:
-            return -1, math.inf
-        before, stage = self.stages[k - 1], self.stages[k]
-        slope = before.slope + before.gradient * (stage.time - before.time)
-        distance = 1 - np.sign(before.gradient) * slope
-        distance[(before.beta != 0) | (np.arange(slope.size) == stage.entered)] = np.inf
-        nearest = int(np.argmin(distance))
-        return nearest, float(distance[nearest])
-
-    def _plateau(self, k: int) -> tuple[int, float]:
-        """The coordinate that ends stage k, and the stage's duration in units of its slowest time."""
-        stage, end = self.stages[k], self.ends[k]
-        if math.isinf(end):
-            return -1, math.inf
-        following = self.next[0] if k + 1 == len(self.stages) else self.stages[k + 1].entered
-        assert following is not None
-        rates = [stage.curvature, *np.abs(stage.gradient[[following, *stage.left]])]
-        return following, float(min(rates)) * (end - stage.time)
+_FLOW_THEN_NEWTON = FlowThenNewton()
 
 
 def incremental_learning(
     loss: Callable[[Array], Array],
     size: int,
     *,
-    transition: Transition = FlowThenNewton(),
+    transition: Transition = _FLOW_THEN_NEWTON,
     tolerance: float = 1e-11,
     max_stages: int | None = None,
     report: Callable[[float, str], None] | None = None,
 ) -> IncrementalLearning:
-    """The stages in which gradient flow learns as the initial scale alpha goes to 0.   (Algorithm 1, Theorem 4.1)
+    """The stages in which gradient flow learns as the initial scale alpha goes to 0 (Algorithm 1, Theorem 4.1).
 
     At the saddle theta^k every coordinate outside the support grows, on the scale of log(1/alpha), at the rate g_i. The
     first to arrive, after Delta, becomes active (equations 10 to 12), and gradient flow takes the active coordinates to
@@ -226,8 +53,8 @@ def incremental_learning(
 
     The answer is returned with all stages found whatever the status:
 
-    - converged: outside the support every g_i is 0, so the last plateau lasts for ever on this time scale. That need not
-      be a minimum of the loss: where g(0) = 0 altogether, it is the origin.
+    - converged: outside the support every g_i is 0, so the last plateau lasts for ever on this time scale. That need
+      not be a minimum of the loss: where g(0) = 0 altogether, it is the origin.
     - max_stages: as many stages were found as were asked for.
     - tie: two or more coordinates arrive at the same time, up to rounding. Assumption 4.3 fails, and where learning
       goes depends on the ratio of their initial weights. Heads of one layer tie at the origin, always.
@@ -267,7 +94,7 @@ def incremental_learning(
     origin = np.zeros(landscape.size)
     rest = Rest(origin, *landscape.value_and_gradient(origin), curvature=math.inf, scale=0.0)
     scale = float(np.max(np.abs(rest.gradient)))
-    stages = [_stage(rest, time=0.0, slope=origin)]
+    stages = [GreedyStage.at(rest, time=0.0, slope=origin)]
     while True:
         stage, noise = stages[-1], tolerance * max(scale, rest.scale)
         arrivals = _Arrivals(stage, noise)
@@ -275,7 +102,7 @@ def incremental_learning(
         if status is None and max_stages is not None and len(stages) > max_stages:
             status, message = Status.MAX_STAGES, f"Stopped after max_stages={max_stages} transitions, as asked."
         if status is None:
-            found = transition(Departure(landscape, rest, arrivals.order[0], noise))
+            found = _end(transition, Departure(landscape, rest, arrivals.order[0], noise))
             if isinstance(found, Rest):
                 rest = found
                 stages.append(arrivals.next_stage(found))
@@ -286,7 +113,7 @@ def incremental_learning(
 
 
 class _Arrivals:
-    """Part (A) of Algorithm 1: which coordinates become active after a stage, and when.   (equations 10 to 12)
+    """Part (A) of Algorithm 1: which coordinates become active after a stage, and when (equations 10 to 12).
 
     Attributes:
         delta: time until each coordinate is active, shape (p,); infinite on the support and where g is 0.
@@ -331,7 +158,7 @@ class _Arrivals:
         second = self.order[1] if len(self.order) > 1 and math.isfinite(self.delta[self.order[1]]) else None
         slope = np.where(stage.beta != 0, stage.slope, stage.slope + stage.gradient * self.delta[first])
         slope[first] = np.sign(stage.gradient[first])
-        return _stage(
+        return GreedyStage.at(
             rest,
             time=self.time,
             slope=slope,
@@ -343,32 +170,15 @@ class _Arrivals:
         )
 
 
-def _stage(
-    rest: Rest,
-    *,
-    time: float,
-    slope: Float[np.ndarray, "p"],
-    entered: int | None = None,
-    sign: int = 0,
-    left: tuple[int, ...] = (),
-    runner_up: int | None = None,
-    margin: float = math.inf,
-) -> GreedyStage:
-    for array in (rest.beta, rest.gradient, slope):
-        array.setflags(write=False)
-    return GreedyStage(
-        time=time,
-        entered=entered,
-        sign=sign,
-        left=left,
-        beta=rest.beta,
-        loss=rest.loss,
-        gradient=rest.gradient,
-        slope=slope,
-        curvature=rest.curvature,
-        runner_up=runner_up,
-        margin=margin,
-    )
+def _end(transition: Transition, departure: Departure) -> Rest | NoRest:
+    try:
+        return transition(departure)
+    except NotFinite as error:
+        raise InputError(
+            "loss must be finite, with finite derivatives, wherever learning takes beta; got NaN or infinity near "
+            f"max |beta| = {error.size:.6g}, on the path that starts with coordinate {departure.entering}. "
+            "Look for a division, root or logarithm of beta."
+        ) from error
 
 
 def _tell(report: Callable[[float, str], None] | None, stages: list[GreedyStage], max_stages: int | None) -> None:

@@ -75,7 +75,7 @@ class Landscape:
             raise InputError(f"size must be an integer of at least 1, the length of beta; got {size!r}.")
         if not callable(loss):
             raise InputError(f"loss must be a JAX function of beta, such as a DiagonalNetwork; got {loss!r}.")
-        if not jax.config.jax_enable_x64:
+        if jnp.zeros(0).dtype != jnp.dtype("float64"):
             raise InputError(
                 "incremental_learning must be called in JAX's float64 mode; got float32 mode. "
                 "Use `with jax.enable_x64(True):` or set JAX_ENABLE_X64=1."
@@ -166,6 +166,6 @@ class Landscape:
         if not near <= 0.05 * far + noise:
             raise InputError(
                 "loss must be twice continuously differentiable at beta = 0; got a gradient that changes by "
-                f"{float(near):.3g} within {_PROBE_SIZES[1]:.0e} of it. Replace ReLU or |beta| by something smooth, such "
-                "as GeLU."
+                f"{float(near):.3g} within {_PROBE_SIZES[1]:.0e} of it. Replace ReLU or |beta| by something smooth, "
+                "such as GeLU."
             )

@@ -19,12 +19,14 @@ from saddlescope.theory.landscape import Landscape, NotFinite
 
 _NEWTON_STEPS = 60  # quadratic convergence needs 6; a step that does not shrink ends the search long before
 _RESTARTS = 2  # how often the Hessian may be taken anew where secants do not make steps shrink
-_ROUNDING = 1e-8  # largest relative step that may be called rounding once steps no longer shrink
+_SECANT = 1e-6  # relative steps below it teach the Hessian nothing: their differences of rates hold too much rounding
+_ROUNDING = 1e-12  # relative steps that do not shrink any more are rounding if they are at most this
+_ROUNDING_AT_MOST = 1e-8  # the same with a newly taken Hessian, where rounding is all that may stop them
 
 
 @dataclass(frozen=True, eq=False)
 class Rest:
-    """A stationary point theta^k = (u, s * u) that is a strict local minimum on its support.   (Assumption 4.4)
+    """A stationary point theta^k = (u, s * u) that is a strict local minimum on its support (Assumption 4.4).
 
     Attributes:
         beta: s * u^2, shape (p,).
@@ -33,7 +35,7 @@ class Rest:
         curvature: the constant c of Assumption 4.4, L(u~, s u~) - L(u, s u) >= c |u~ - u|^2 near u on the support: half
             the smallest eigenvalue of the Hessian in u. Gradient flow approaches the point as exp(-c t). Infinite
             where the support is empty.
-        scale: the size of the terms that cancel in g, max_i sum_j |H_ij| |beta_j| over the support; 0 where it is empty.
+        scale: the size of the terms that cancel in g, max_i sum_j |H_ij| |beta_j| on the support; 0 where it is empty.
     """
 
     beta: Float[np.ndarray, "p"]
@@ -116,7 +118,10 @@ def newton_displacement(
 def secant(
     H: Float[np.ndarray, "m m"], dx: Float[np.ndarray, "m"], fall: Float[np.ndarray, "m"]
 ) -> Float[np.ndarray, "m m"]:
-    """The symmetric rank-one change of H after which H dx = fall, the observed fall of the rates; none if ill-defined."""
+    """H changed by a symmetric matrix of rank one so that H dx = fall, the observed fall of the rates.
+
+    Where that is ill-defined, H as it is.
+    """
     missing = fall - H @ dx
     along = float(missing @ dx)
     if abs(along) <= 1e-8 * float(np.linalg.norm(missing) * np.linalg.norm(dx)):
@@ -135,10 +140,11 @@ def settle(
 ) -> Rest | None:
     """Newton's method to the strict local minimum that gradient flow from x ends in, or None if that is not certain.
 
-    Certain means: no coordinate moves by more than a factor 1 +- reach in the first step; every step is at most half the
-    one before, down to rounding, with a positive definite Hessian; the Hessian at the end is positive definite; and the
-    coordinates set to zero are pushed towards zero there (s_j g_j < 0: Karush, Kuhn and Tucker's condition with strict
-    complementarity). The Hessian is kept up by secants, and taken anew where steps shrink by less than ten.
+    Certain means: no coordinate moves by more than a factor 1 +- reach in the first step; every step is at most half
+    the one before, down to rounding, with a positive definite Hessian; the Hessian at the end is positive definite; and
+    the coordinates set to zero are pushed towards zero there (s_j g_j < 0: Karush, Kuhn and Tucker's condition with
+    strict complementarity). The Hessian is kept up by secants. Where they fail it is taken anew, and the search starts
+    again from where it is.
 
     Args:
         face: where to look.
@@ -174,7 +180,7 @@ def _newton(
         displacement = newton_displacement(x, r, H)
         step = float(np.max(np.abs(displacement)))
         if step > allowed:
-            if exact and step <= _ROUNDING:
+            if step <= (_ROUNDING_AT_MOST if exact else _ROUNDING):
                 return x
             if exact or restarts == _RESTARTS:
                 return None
@@ -185,7 +191,8 @@ def _newton(
         if step <= np.finfo(x.dtype).eps:
             return x
         before, r = r, face.rate(x)
-        H, exact = secant(H, dx, before - r), False
+        if step > _SECANT:
+            H, exact = secant(H, dx, before - r), False
         allowed = 0.5 * step
     return None
 

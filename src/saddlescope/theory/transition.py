@@ -56,14 +56,10 @@ class Departure:
             outside: set if the loss was not finite just beyond.
 
         Raises:
-            InputError: the loss stopped being finite, at no great |beta|.
+            NotFinite: that one, unless |beta| is so large there that the path diverges.
         """
         if outside is not None and largest < np.exp(LARGEST_LOG / 2):
-            raise InputError(
-                "loss must be finite, with finite derivatives, wherever learning takes beta; got NaN or infinity "
-                f"beyond max |beta| = {largest:.6g}, on the path that starts with coordinate {self.entering}. "
-                "Look for a division, root or logarithm of beta."
-            )
+            raise outside
         return NoRest(
             f"The transition that coordinate {self.entering} starts finds no strict local minimum: it was followed to "
             f"max |beta| = {largest:.3g} (Assumption 4.4 fails; losses with exponential tails have no minimum, and "
@@ -82,7 +78,11 @@ class Transition(Protocol):
     """Finds theta^{k+1} of equation 13, or says why there is none."""
 
     def __call__(self, departure: Departure) -> Rest | NoRest:
-        """The end of the path that leaves the saddle along the new coordinate."""
+        """The end of the path that leaves the saddle along the new coordinate.
+
+        Raises:
+            NotFinite: the loss is not finite on the path.
+        """
         ...
 
 
