@@ -83,9 +83,11 @@ class AbstractFlowChart(AbstractChart):
 
     Attributes:
         scale: the size of state to which the tolerance is relative where the state itself is smaller.
+        reach: how far an entry of the state may move in a step without a look at where the point would go.
     """
 
     scale: float
+    reach: float
 
     @abstractmethod
     def metric(self, state: np.ndarray) -> np.ndarray:
@@ -113,6 +115,7 @@ class SlopeChart(AbstractFlowChart):
     rate: float
     time_unit: str = "t / log(1/alpha)"
     scale: float = 1.0  # one e-fold
+    reach: float = 1.0  # one e-fold
 
     def point(self, state: np.ndarray) -> np.ndarray:
         """The products beta."""
@@ -168,6 +171,7 @@ class PlainChart(AbstractFlowChart):
 
     layout: Layout
     scale: float
+    reach: float = math.inf
     rate: float = 1.0
     time_unit: str = "t"
 

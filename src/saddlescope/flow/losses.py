@@ -85,7 +85,8 @@ class CompiledLoss:
 _BATCH = 32
 
 
-def _value_and_gradient_of(loss: Loss, argument: PyTree) -> tuple[Array, PyTree]:
+def loss_and_gradient(loss: Loss, argument: PyTree) -> tuple[Array, PyTree]:
+    """The loss and its gradient, by its own method where it has one; to be called in compiled code."""
     if hasattr(loss, "value_and_gradient"):
         return loss.value_and_gradient(argument)  # pyright: ignore[reportFunctionMemberAccess]
     return jax.value_and_grad(loss)(argument)
@@ -97,7 +98,7 @@ def _flat(tree: PyTree) -> Array:
 
 @eqx.filter_jit
 def _value_and_gradient(loss: Loss, layout: Layout, point: Array) -> tuple[Array, Array]:
-    value, gradient = _value_and_gradient_of(loss, layout.build(point))
+    value, gradient = loss_and_gradient(loss, layout.build(point))
     return value, _flat(gradient)
 
 

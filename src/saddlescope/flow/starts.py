@@ -1,6 +1,7 @@
 """Where a run starts: at products of small weights, at any parameters, or where another run ended."""
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -35,9 +36,10 @@ class AbstractStart(ABC):
             InputError: they are too small for float64.
         """
 
+    @property
     @abstractmethod
-    def argument(self, parameters: PyTree) -> PyTree:
-        """The argument of the loss, from parameters; JAX can trace it."""
+    def argument(self) -> Callable[[PyTree], PyTree]:
+        """From parameters to the argument of the loss. Always the same function, so that it is compiled once."""
 
     @abstractmethod
     def at(self, parameters: PyTree) -> "AbstractStart":
@@ -62,8 +64,8 @@ class Products(AbstractStart):
         InputError: u and v are not finite float64 vectors of one length, or log_scale is not negative.
     """
 
-    u: Float[Any, "p"]
-    v: Float[Any, "p"]
+    u: Float[Any, "..."]
+    v: Float[Any, "..."]
     log_scale: float
 
     def __post_init__(self) -> None:
@@ -114,10 +116,10 @@ class Products(AbstractStart):
             )
         return alpha * self.u, alpha * self.v
 
-    def argument(self, parameters: PyTree) -> PyTree:
-        """The products beta."""
-        u, v = parameters
-        return u * v
+    @property
+    def argument(self) -> Callable[[PyTree], PyTree]:
+        """From (u, v) to the products beta."""
+        return _product
 
     def at(self, parameters: PyTree) -> "Products":
         """The same initial scale with other weights (not divided by alpha)."""
@@ -160,9 +162,10 @@ class Plain(AbstractStart):
         """The params given."""
         return self.params
 
-    def argument(self, parameters: PyTree) -> PyTree:
-        """The parameters."""
-        return parameters
+    @property
+    def argument(self) -> Callable[[PyTree], PyTree]:
+        """The identity."""
+        return _identity
 
     def at(self, parameters: PyTree) -> "Plain":
         """Other parameters."""
@@ -197,13 +200,23 @@ class Continued(AbstractStart):
         """The parameters of that state."""
         return self.at(self.flow_chart().parameters(self.state)).parameters()
 
-    def argument(self, parameters: PyTree) -> PyTree:
-        """The argument of the loss."""
-        return self.start.argument(parameters)
+    @property
+    def argument(self) -> Callable[[PyTree], PyTree]:
+        """The first start's."""
+        return self.start.argument
 
     def at(self, parameters: PyTree) -> AbstractStart:
         """A start of the first kind."""
         return self.start.at(parameters)
+
+
+def _product(weights: tuple[Any, Any]) -> Any:
+    u, v = weights
+    return u * v
+
+
+def _identity(parameters: PyTree) -> PyTree:
+    return parameters
 
 
 def _float64(name: str, array: Any) -> np.ndarray:

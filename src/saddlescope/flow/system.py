@@ -37,6 +37,8 @@ class GradientSystem:
         On a plateau the state moves along a straight line, so that steps grow until one overshoots the transition by
         many e-folds; this finds the transition without evaluating the gradient.
         """
+        if float(np.max(np.abs(predicted - y))) <= self.chart.reach:
+            return 1.0
         here = self.chart.point(y)
         bound = _REACH * float(np.max(np.abs(slope))) / self.chart.rate
 

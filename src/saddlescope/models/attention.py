@@ -38,6 +38,19 @@ class AttentionNetwork(DiagonalNetwork):
     stay in the processor's cache, and the Hessian costs about 20 gradients instead of 2 d.
     """
 
+    def __call__(self, beta: Float[Array, "p"]) -> Float[Array, ""]:
+        """L(beta)."""
+        a, b = jnp.split(beta, 2)
+
+        def add(total, block):
+            x, y = block
+            residual = _forward(x, y, a, b)[2]
+            return total + jnp.sum(residual * residual), None
+
+        with jax.numpy_rank_promotion("allow"):
+            square, _ = jax.lax.scan(add, jnp.zeros((), beta.dtype), self._blocks())
+        return square / self.targets.size
+
     def value_and_gradient(self, beta: Float[Array, "p"]) -> tuple[Float[Array, ""], Float[Array, "p"]]:
         """L(beta) and dL/dbeta = -g."""
         a, b = jnp.split(beta, 2)
@@ -47,18 +60,15 @@ class AttentionNetwork(DiagonalNetwork):
             attention, mean, residual = _forward(x, y, a, b)
             d_attention = jnp.einsum("sid,sjd->sij", residual * b, x)
             d_scores = attention * (d_attention - _row_mean(attention, d_attention))
-            terms = (
-                jnp.sum(residual * residual),
-                jnp.sum(x * jnp.einsum("sij,sjd->sid", d_scores, x), (0, 1)),
-                jnp.sum(residual * mean, (0, 1)),
-            )
-            return jax.tree.map(jnp.add, sums, terms), None
+            terms = residual**2, x * jnp.einsum("sij,sjd->sid", d_scores, x), residual * mean
+            return jax.tree.map(jnp.add, sums, terms), None  # summed over samples and tokens once, at the end
 
-        start = (jnp.zeros((), beta.dtype), jnp.zeros_like(a), jnp.zeros_like(b))
+        inputs, targets = self._blocks()
         with jax.numpy_rank_promotion("allow"):
-            (square, d_a, d_b), _ = jax.lax.scan(add, start, self._blocks())
+            sums, _ = jax.lax.scan(add, (jnp.zeros_like(inputs[0]),) * 3, (inputs, targets))
+        square, d_a, d_b = (jnp.sum(terms, (0, 1)) for terms in sums)
         entries = self.targets.size
-        return square / entries, 2 / entries * jnp.concatenate([d_a, d_b])
+        return jnp.sum(square) / entries, 2 / entries * jnp.concatenate([d_a, d_b])
 
     def hessian(self, beta: Float[Array, "p"]) -> Float[Array, "p p"]:
         """The second derivatives of L at beta.
@@ -85,9 +95,7 @@ class AttentionNetwork(DiagonalNetwork):
             centred = gram[:, None] - mixed[:, :, :, None] - mixed[:, :, None, :] + of_mean
             pull = jnp.einsum("sid,sjd->sij", residual * b, x)
             pull = pull - _row_mean(attention, pull)
-            kernel = attention[..., None] * (
-                centred * attention[:, :, None, :] + jnp.eye(tokens) * pull[..., None]
-            )
+            kernel = attention[..., None] * (centred * attention[:, :, None, :] + jnp.eye(tokens) * pull[..., None])
             offset = x[:, None] - mean[:, :, None]
             u = x[:, :, None] * offset
             right = attention[..., None] * offset * (residual + b * mean)[:, :, None]

@@ -26,12 +26,12 @@ class DiagonalLinearNetwork(DiagonalNetwork):
         return 2 / self.inputs.shape[0] * self.inputs.T @ self.inputs
 
 
-def diagonal_linear_network(features: Float[Any, "n p"], targets: Float[Any, "n"]) -> DiagonalLinearNetwork:
+def diagonal_linear_network(features: Float[Any, "..."], targets: Float[Any, "..."]) -> DiagonalLinearNetwork:
     """The diagonal linear network with the squared error on these samples.
 
     Args:
-        features: the samples' features x, one row a sample.
-        targets: the samples' targets y.
+        features: the samples' features x, shape (n, p).
+        targets: the samples' targets y, shape (n,).
 
     Returns:
         The loss L(beta) = (1/n) sum_i (x_i . beta - y_i)^2, without a factor 1/2.
@@ -42,7 +42,6 @@ def diagonal_linear_network(features: Float[Any, "n p"], targets: Float[Any, "n"
     features, targets = jnp.asarray(features), jnp.asarray(targets)
     if features.ndim != 2 or targets.ndim != 1:
         raise InputError(
-            "features must have shape (n, p) and targets shape (n,); "
-            f"got {features.shape!r} and {targets.shape!r}."
+            f"features must have shape (n, p) and targets shape (n,); got {features.shape!r} and {targets.shape!r}."
         )
     return DiagonalLinearNetwork(h=linear_output, inputs=features, targets=targets, loss=squared_error)
