@@ -91,7 +91,7 @@ def test_components_entering_within_one_sample_are_ordered_by_their_crossings():
 def test_exact_ties_make_one_stage():
     activity = np.array([[0.0, 0.0], [0.0, 0.0], [1.0, 2.0]])
     found = find_stages([0, 1, 2], [1, 1, 0], [*activity, activity[-1]][:3], level=0.5, time_unit="steps")
-    assert len(found) == 1  # a zero lasts until the next sample, the last
+    assert len(found) == 1  # 0 reaches to the last sample
     found = find_stages([0, 1, 2, 3], [1, 1, 0, 0], np.vstack([activity, activity[-1]]), level=0.5, time_unit="steps")
     assert found.times == (2.0,)
     assert found.ranks == (0, 2)

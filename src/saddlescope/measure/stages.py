@@ -122,8 +122,8 @@ def find_stages(
 
     A component is active while its magnitude exceeds `level`. Between two samples the magnitude is taken to grow or
     decay exponentially, as it does near a saddle, so the crossing is exact there whatever the sampling; a magnitude
-    of exactly 0 lasts until the next sample. Components that cross between the same two samples are ordered by their
-    crossings.
+    of exactly 0 is taken to reach to the sample beside it. Components that cross between the same two samples are
+    ordered by their crossings.
 
     With noise a component flickers about the level. What it does for `min_duration` without interruption counts; where
     it does the same before and after a flicker, the flicker is ignored, and where it changes, the change is put at that
