@@ -132,12 +132,11 @@ def _band(band: Band, index: int | None, panel: Panel) -> dict[str, Any]:
     xs, ys = outlines[panel.y.scale]
     return {
         "type": "scatter",
-        "mode": "lines",
+        "mode": "none",
         "x": xs,
         "y": ys,
         "fill": "toself",
         "fillcolor": faint(LIGHT.color(index)),
-        "line": {"width": 0, "color": LIGHT.color(index)},
         "hoverinfo": "skip",
         "name": _shown(band.label or band.group),
         "meta": meta,

@@ -149,7 +149,7 @@
   Promise.all(drawn.map((panel) => panel.draw())).then(() => (root.dataset.drawn = drawn.length));
 
   const paint = () => drawn.forEach((panel) => panel.paint());
-  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", paint);
+  for (const query of ["(prefers-color-scheme: dark)", "print"]) matchMedia(query).addEventListener("change", paint);
   addEventListener("beforeprint", () => {
     root.classList.add("printing");
     paint();

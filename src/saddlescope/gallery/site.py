@@ -69,6 +69,7 @@ def _write_run(site: Path, run: RunView) -> None:
     for figure in run.figures:
         drawing = draw_matplotlib(figure.figure)
         drawing.savefig(folder / f"{figure.id}.png")
+        drawing.set_layout_engine("none")  # laid out already
         drawing.savefig(folder / f"{figure.id}.svg")
 
 

@@ -1,0 +1,311 @@
+"""The gallery in a real browser, from the file system and from a server. Needs Chromium; CI fails without it."""
+
+import functools
+import http.server
+import os
+import shutil
+import threading
+from urllib.parse import quote
+
+import pytest
+
+from saddlescope.plot import DARK, LIGHT
+
+pytestmark = pytest.mark.browser
+
+RUN = "tiny/staircase/default.html"
+SWITCHES = [
+    *("--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run"),
+    *("--disable-background-networking", "--disable-component-update", "--disable-sync"),
+]
+
+
+@pytest.fixture(scope="module")
+def chromium():
+    path = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+    if path is None:
+        if os.environ.get("CI"):
+            pytest.fail("CI needs a Chromium: apt-get install chromium")
+        pytest.skip("no Chromium: apt-get install chromium")
+    sync_api = pytest.importorskip("playwright.sync_api")
+    with sync_api.sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=path, args=SWITCHES)
+        yield browser
+        browser.close()
+
+
+class Quiet(http.server.SimpleHTTPRequestHandler):
+    def log_message(self, format, *args):
+        pass
+
+
+@pytest.fixture(scope="module")
+def server(site):
+    handler = functools.partial(Quiet, directory=str(site))
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as running:
+        threading.Thread(target=running.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{running.server_port}"
+        running.shutdown()
+
+
+@pytest.fixture(params=["file", "server"])
+def root(request, site):
+    return f"file://{quote(str(site))}" if request.param == "file" else request.getfixturevalue("server")
+
+
+@pytest.fixture
+def visit(chromium):
+    """Opens a page and waits for its plots; nothing may be written to the console, and every request must succeed."""
+    contexts, trouble = [], []
+
+    def open_page(address, **options):
+        context = chromium.new_context(**options)
+        contexts.append(context)
+        page = context.new_page()
+        page.on("console", lambda message: trouble.append(message.text))
+        page.on("pageerror", lambda error: trouble.append(str(error)))
+        # what is saved to a file counts as an aborted visit
+        page.on("requestfailed", lambda r: r.url.endswith(".nc") or trouble.append(f"{r.url}: {r.failure}"))
+        page.on("response", lambda answer: answer.status < 400 or trouble.append(f"{answer.url}: {answer.status}"))
+        page.goto(address)
+        if page.locator("section.figure").count() and options.get("java_script_enabled", True):
+            page.wait_for_selector("html[data-drawn]", state="attached")
+        return page
+
+    yield open_page
+    for context in contexts:
+        context.close()
+    assert trouble == []
+
+
+def visible(page, panel):
+    """The names of the curves that a panel draws."""
+    return page.evaluate(
+        "k => document.querySelectorAll('.plot')[k].data.filter(t => t.visible !== false).map(t => t.meta.series)",
+        panel,
+    )
+
+
+def paths(page, panel):
+    return page.locator(".plot").nth(panel).locator(".scatterlayer .trace.scatter .js-line").count()
+
+
+def axis(page, panel, name):
+    return page.evaluate(
+        "([k, name]) => { const a = document.querySelectorAll('.plot')[k]._fullLayout[name];"
+        " return [a.type, a.range.map(Number)]; }",
+        [panel, name],
+    )
+
+
+def test_every_plot_is_drawn(visit, root):
+    page = visit(f"{root}/{RUN}")
+    assert page.locator(".plot").count() == 3
+    assert paths(page, 0) == 2
+    assert paths(page, 1) == 2
+    assert page.locator(".plot").nth(0).locator(".shapelayer path").count() == 4
+    assert page.locator(".plot").nth(1).locator(".scatterlayer .js-fill").count() == 1
+    assert page.locator(".plot").nth(2).locator(".heatmaplayer image").count() == 1
+    for k in range(3):
+        box = page.locator(".plot .main-svg").nth(3 * k).bounding_box()
+        assert min(box["width"], box["height"]) > 200
+
+
+def test_links_lead_to_pages(visit, root):
+    page = visit(f"{root}/index.html")
+    assert page.locator(".card img").evaluate_all("all => all.every(i => i.complete && i.naturalWidth > 0)")
+    page.get_by_role("link", name="A staircase in no time").click()
+    page.wait_for_selector("html[data-drawn]", state="attached")
+    assert page.url.endswith(RUN)
+    page.get_by_role("link", name="quick", exact=True).click()
+    page.wait_for_selector("html[data-drawn]", state="attached")
+    assert page.url.endswith("quick.html")
+    page.get_by_role("link", name="saddlescope").click()
+    assert page.url.endswith("index.html")
+
+
+def test_the_data_can_be_saved(visit, root, results, tmp_path):
+    page = visit(f"{root}/{RUN}", accept_downloads=True)
+    with page.expect_download() as waiting:
+        page.get_by_role("link", name="tiny-staircase-default.nc").click()
+    waiting.value.save_as(tmp_path / "saved.nc")
+    assert waiting.value.suggested_filename == "tiny-staircase-default.nc"
+    assert (tmp_path / "saved.nc").read_bytes() == (results / "tiny/staircase/default.nc").read_bytes()
+
+
+def test_hostile_names_execute_nothing(visit, root):
+    for name in ("index.html", RUN):
+        page = visit(f"{root}/{name}")
+        page.wait_for_timeout(200)
+        assert page.title() != "owned"
+        assert page.locator("img[src=x]").count() == 0
+        assert "<script>document.title='owned'</script>" in page.inner_text("body")
+    assert "<b>one</b>" in page.locator(".plot").nth(1).inner_text()
+
+
+def test_series_are_switched_in_all_panels(visit, server):
+    page = visit(f"{server}/{RUN}")
+    switch = page.get_by_role("button", name="α = 1e-08")
+    assert switch.get_attribute("aria-pressed") == "true"
+    before = visible(page, 0), visible(page, 1)
+    switch.click()
+    assert switch.get_attribute("aria-pressed") == "false"
+    assert visible(page, 0) == ["α = 0.01"]
+    assert visible(page, 1) == ["α = 0.01"]
+    assert (paths(page, 0), paths(page, 1)) == (1, 1)
+    switch.focus()
+    page.keyboard.press("Enter")
+    assert (visible(page, 0), visible(page, 1)) == before
+    marks = page.locator(".plot").nth(0).locator(".shapelayer path")
+    page.get_by_role("button", name="predicted").click()
+    assert marks.count() == 0
+    page.get_by_role("button", name="predicted").click()
+    assert marks.count() == 4
+
+
+def test_axes_become_logarithmic_and_linear_again(visit, server):
+    page = visit(f"{server}/{RUN}")
+    loss, rank = (page.get_by_role("button", name=f"Logarithmic y axis of {name}") for name in ("loss", "rank"))
+    assert (loss.get_attribute("aria-pressed"), rank.get_attribute("aria-pressed")) == ("true", "false")
+    assert (axis(page, 0, "yaxis")[0], axis(page, 1, "yaxis")[0]) == ("log", "linear")
+    low, high = axis(page, 1, "yaxis")[1]
+    loss.click()
+    assert axis(page, 0, "yaxis")[0] == "linear"
+    rank.click()
+    assert axis(page, 1, "yaxis")[0] == "log"
+    edges = page.evaluate("document.querySelectorAll('.plot')[1].data.find(t => t.meta.kind === 'band').y")
+    assert min(edges) > 0
+    assert paths(page, 1) == 2
+    rank.click()
+    assert axis(page, 1, "yaxis") == ["linear", [pytest.approx(low), pytest.approx(high)]]
+    edges = page.evaluate("document.querySelectorAll('.plot')[1].data.find(t => t.meta.kind === 'band').y")
+    assert min(edges) < 0
+    assert page.locator(".panel").nth(2).get_by_role("button", name="Logarithmic").count() == 0
+
+
+def test_a_plot_is_zoomed_by_dragging_and_reset_by_a_double_click(visit, server):
+    page = visit(f"{server}/{RUN}", viewport={"width": 1280, "height": 1200})
+    whole = axis(page, 0, "xaxis")[1]
+    box = page.locator(".plot").nth(0).locator(".nsewdrag").bounding_box()
+    x, y, width, height = (box[key] for key in ("x", "y", "width", "height"))
+    page.mouse.move(x + 0.3 * width, y + 0.3 * height)
+    page.mouse.down()
+    page.mouse.move(x + 0.6 * width, y + 0.7 * height, steps=5)
+    page.mouse.up()
+    low, high = axis(page, 0, "xaxis")[1]
+    assert high - low == pytest.approx(0.3 * (whole[1] - whole[0]), rel=0.05)
+    page.wait_for_timeout(400)  # else the double click counts as a third and fourth
+    page.mouse.dblclick(x + 0.5 * width, y + 0.5 * height)
+    page.wait_for_function(
+        "low => Math.abs(document.querySelector('.plot')._fullLayout.xaxis.range[0] - low) < 1e-6", arg=whole[0]
+    )
+
+
+def test_pointing_at_a_curve_names_it(visit, server):
+    page = visit(f"{server}/{RUN}", viewport={"width": 1280, "height": 1200})
+    box = page.locator(".plot").nth(0).locator(".nsewdrag").bounding_box()
+    for step in range(4, 60):
+        page.mouse.move(box["x"] + 0.2 * box["width"], box["y"] + step / 100 * box["height"])
+        if page.locator(".hoverlayer .hovertext").count():
+            break
+    told = page.locator(".hoverlayer .hovertext").first.text_content()
+    assert "α = " in told
+    assert "rescaled time t (log(1/α))" in told
+
+
+@pytest.mark.parametrize("name", ["index.html", RUN])
+def test_a_phone_never_scrolls_sideways(visit, server, name):
+    phone = {"viewport": {"width": 360, "height": 740}, "is_mobile": True, "has_touch": True, "device_scale_factor": 2}
+    page = visit(f"{server}/{name}", **phone)
+    assert page.evaluate("[document.documentElement.scrollWidth, innerWidth]") == [360, 360]
+    for box in page.locator(".plot, .card, .scroll").evaluate_all(
+        "all => all.map(e => [e.getBoundingClientRect().left, e.getBoundingClientRect().right])"
+    ):
+        assert 0 <= box[0] < box[1] <= 360
+
+
+def test_a_finger_on_a_plot_scrolls_the_page(visit, server):
+    phone = {"viewport": {"width": 360, "height": 740}, "is_mobile": True, "has_touch": True}
+    page = visit(f"{server}/{RUN}", **phone)
+    assert page.evaluate("document.querySelector('.plot')._fullLayout.dragmode") is False
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_pages_and_plots_follow_the_system(visit, server, scheme):
+    theme = {"light": LIGHT, "dark": DARK}[scheme]
+    page = visit(f"{server}/{RUN}", color_scheme=scheme)
+    follows_theme(page, theme)
+    other = {"light": "dark", "dark": "light"}[scheme]
+    page.emulate_media(color_scheme=other)
+    follows_theme(page, {"light": LIGHT, "dark": DARK}[other])
+    index = visit(f"{server}/index.html", color_scheme=scheme)
+    assert index.locator(".card img").first.evaluate("i => i.currentSrc").endswith(f"thumbnail-{scheme}.png")
+
+
+def follows_theme(page, theme):
+    """Waits until the page and everything drawn on it has the colours of a theme."""
+
+    def rgb(color):
+        return "rgb({}, {}, {})".format(*(int(color[i : i + 2], 16) for i in (1, 3, 5)))
+
+    wanted = {
+        "body color": [rgb(theme.ink)],
+        ".panel backgroundColor": [rgb(theme.paper)] * 3,
+        ".legend .swatch color": [rgb(color) for color in (*theme.palette[:2], theme.muted)],
+        ".scatterlayer .js-line stroke": [rgb(theme.palette[k]) for k in (0, 1, 0, 1)],
+        ".scatterlayer .js-fill fill": [rgb(theme.palette[1])],
+        ".shapelayer path stroke": [rgb(theme.muted)] * 5,
+        ".g-xtitle text fill": [rgb(theme.ink)] * 3,
+    }
+    script = """
+    (wanted) => Object.entries(wanted).every(([asked, colors]) => {
+      const [, query, name] = asked.match(/(.*) (\\w+)/);
+      const found = [...document.querySelectorAll(query)].map((e) => getComputedStyle(e)[name]);
+      return JSON.stringify(found) === JSON.stringify(colors);
+    })"""
+    page.wait_for_function(script, arg=wanted)
+
+
+def test_paper_is_white_in_the_dark_too(visit, server):
+    page = visit(f"{server}/{RUN}", color_scheme="dark")
+    page.emulate_media(media="print")
+    page.evaluate("dispatchEvent(new Event('beforeprint'))")
+    follows_theme(page, LIGHT)
+    page.evaluate("dispatchEvent(new Event('afterprint'))")
+    page.emulate_media(media="screen")
+    follows_theme(page, DARK)
+
+
+def test_text_stands_out_from_what_is_behind_it(visit, server):
+    """Contrast of at least 4.5 to 1 for all text of both pages in both themes (WCAG 2.2, 1.4.3)."""
+    script = """
+    () => {
+      const parse = (c) => (c.match(/[\\d.]+/g) || []).map(Number);
+      const luminance = ([r, g, b]) => [r, g, b].map((v) => (v /= 255, v <= 0.04045 ? v / 12.92
+        : ((v + 0.055) / 1.055) ** 2.4)).reduce((s, v, k) => s + v * [0.2126, 0.7152, 0.0722][k], 0);
+      const behind = (e) => { for (; e; e = e.parentElement) {
+        const c = parse(getComputedStyle(e).backgroundColor); if (c.length === 3 || c[3] === 1) return c; } };
+      const low = [];
+      for (const e of document.querySelectorAll("body *")) {
+        const text = [...e.childNodes].some((n) => n.nodeType === 3 && n.textContent.trim());
+        if (!text || e.closest(".plot, script, noscript") || !e.getClientRects().length) continue;
+        const [a, b] = [luminance(parse(getComputedStyle(e).color)), luminance(behind(e))].sort((x, y) => y - x);
+        if ((a + 0.05) / (b + 0.05) < 4.5) low.push([e.className, (a + 0.05) / (b + 0.05)]);
+      }
+      return low;
+    }"""
+    for scheme in ("light", "dark"):
+        for name in ("index.html", RUN):
+            assert visit(f"{server}/{name}", color_scheme=scheme).evaluate(script) == []
+
+
+def test_the_command_can_be_copied(visit, server):
+    page = visit(f"{server}/{RUN}", permissions=["clipboard-read", "clipboard-write"])
+    page.get_by_role("button", name="Copy").click()
+    page.get_by_role("button", name="Copied").wait_for()
+    assert page.evaluate("navigator.clipboard.readText()") == "saddlescope run tiny/staircase"
+
+
+def test_without_scripts_the_pictures_are_there(visit, server):
+    page = visit(f"{server}/{RUN}", java_script_enabled=False)
+    assert page.locator("img.still").count() == 2

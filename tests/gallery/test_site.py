@@ -1,0 +1,286 @@
+import dataclasses
+import errno
+import json
+import math
+import shutil
+import xml.etree.ElementTree as ET
+from html.parser import HTMLParser
+from itertools import pairwise
+from urllib.parse import unquote
+
+import pytest
+
+import tiny as module
+from saddlescope import store
+from saddlescope.errors import InputError
+from saddlescope.gallery import build
+from saddlescope.gallery.bullet import bullet
+from saddlescope.papers import Outcome, Reproduction, Verdict
+
+
+class Page(HTMLParser):
+    """The elements of a page and its text."""
+
+    def __init__(self, path):
+        super().__init__()
+        self.elements, self.text = [], ""
+        self.feed(path.read_text("utf-8"))
+
+    def handle_starttag(self, tag, attributes):
+        self.elements.append((tag, dict(attributes)))
+
+    def handle_data(self, data):
+        self.text += data
+
+    def all(self, tag):
+        return [attributes for name, attributes in self.elements if name == tag]
+
+
+@pytest.fixture
+def pages(site):
+    return {str(path.relative_to(site)): Page(path) for path in sorted(site.rglob("*.html"))}
+
+
+@pytest.fixture(scope="session")
+def one_run(results, tmp_path_factory):
+    """A folder with the quick run alone: quicker to show."""
+    folder = tmp_path_factory.mktemp("one")
+    shutil.copy(results / "tiny/staircase/quick.nc", folder)
+    return folder
+
+
+class Blank:
+    """A drawing that costs nothing."""
+
+    def savefig(self, path):
+        path.write_text("blank")
+
+    def set_layout_engine(self, engine):
+        pass
+
+
+@pytest.fixture
+def undrawn(monkeypatch):
+    """Builds without drawing, for tests of what becomes of folders."""
+    for name in ("draw_matplotlib", "draw_thumbnail"):
+        monkeypatch.setattr(f"saddlescope.gallery.site.{name}", lambda *_, **__: Blank())
+
+
+def test_there_is_an_index_and_a_page_for_each_run(pages, results):
+    slugs = {path.stem for path in store.find(results)}
+    assert set(pages) == {"index.html"} | {f"tiny/staircase/{slug}.html" for slug in slugs}
+
+
+def test_every_link_resolves(pages, site):
+    for name, page in pages.items():
+        ids = {attributes.get("id") for _, attributes in page.elements}
+        for _, attributes in page.elements:
+            for key in ("href", "src", "srcset"):
+                address = attributes.get(key)
+                if not address or address.startswith("data:"):
+                    continue
+                target, _, anchor = address.partition("#")
+                assert ":" not in target, "nothing comes from the network"
+                if target:
+                    assert ((site / name).parent / unquote(target)).is_file(), address
+                else:
+                    assert anchor in ids
+
+
+def test_hostile_names_are_shown_and_not_executed(pages):
+    for name, page in pages.items():
+        assert module.HOSTILE in page.text
+        assert len(page.all("script")) == (0 if name == "index.html" else 4)
+        assert all("onerror" not in attributes for _, attributes in page.elements)
+        for attributes in page.all("script"):
+            assert attributes.get("type") == "application/json" or attributes["src"].startswith("../../assets/")
+
+
+def test_a_page_has_everything_about_its_run(pages, site, results):
+    page = pages["tiny/staircase/default.html"]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("saddlescope.papers.entry.find", module.find)
+        made = Reproduction.open(results / "tiny" / "staircase" / "default.nc")
+    words = " ".join(page.text.split())
+    for told in (
+        *("The loss falls in stages", "One curve an initial scale.", "Section 1", "Nobody: A tiny paper, 2023"),
+        *("0.0016 ± 0.0010", "≤ 0.5", "4 stages", "in [5, 100] stages", "not resolved", "The run ended too early."),
+        *("steps of the staircase", "0.01, 1e-08", "saddlescope run tiny/staircase", "predicted time", "3.6667"),
+        *(made.provenance.versions["numpy"], made.provenance.platform, made.provenance.finished),
+    ):
+        assert told in words, told
+    assert "(not the default)" not in words
+    assert "(not the default)" in pages["tiny/staircase/quick.html"].text
+    copy = site / "tiny/staircase/default/tiny-staircase-default.nc"
+    assert copy.read_bytes() == made.file.read_bytes()
+    assert len(page.all("table")) == 3
+
+
+def test_pages_can_be_read_without_seeing(pages):
+    for page in pages.values():
+        assert page.all("html")[0]["lang"] == "en"
+        assert len(page.all("h1")) == 1
+        assert len(page.all("main")) == 1
+        assert all("alt" in image for image in page.all("img"))
+        assert page.all("meta")[1]["content"].startswith("width=device-width")
+        levels = [int(tag[1]) for tag, _ in page.elements if tag in ("h1", "h2", "h3", "h4")]
+        assert all(b <= a + 1 for a, b in pairwise(levels))
+
+
+def test_figures_are_there_as_json_and_as_pictures(pages, site):
+    for name in pages.keys() - {"index.html"}:
+        folder = (site / name).with_suffix("")
+        assert sorted(p.name for p in folder.iterdir() if p.suffix != ".nc") == [
+            *("figure-1.png", "figure-1.svg", "figure-2.png", "figure-2.svg"),
+            *("thumbnail-dark.png", "thumbnail-light.png"),
+        ]
+        html = (site / name).read_text("utf-8")
+        embedded = html.split('<script type="application/json">')[1:]
+        figures = [json.loads(part.partition("</script>")[0]) for part in embedded]
+        assert [len(figure["panels"]) for figure in figures] == [2, 1]
+
+
+def test_the_index_shows_the_largest_run_of_an_entry(pages):
+    index = pages["index.html"]
+    links = [a["href"] for a in index.all("a") if "staircase" in a["href"]]
+    assert links[:2] == ["tiny/staircase/default.html"] * 2
+    assert links[-1] == "tiny/staircase/quick.html"
+    assert "3 claims in 1 reproduction" in " ".join(index.text.split())
+
+
+def test_building_runs_nothing_and_is_the_same_again(tiny, results, site, tmp_path, monkeypatch):
+    monkeypatch.setenv("TINY_FAILS", "1")
+    build(results, tmp_path / "site")
+    for path in sorted(site.rglob("*")):
+        if path.suffix in (".html", ".css", ".js", ".nc"):
+            assert (tmp_path / "site" / path.relative_to(site)).read_bytes() == path.read_bytes(), path
+
+
+def test_a_gallery_is_replaced_whole(tiny, undrawn, one_run, tmp_path):
+    folder = tmp_path / "site"
+    build(one_run, folder)
+    (folder / "stale.html").write_text("")
+    build(one_run, folder)
+    assert not (folder / "stale.html").exists()
+    assert [path.name for path in tmp_path.iterdir()] == ["site"]
+
+
+def test_the_copies_in_a_gallery_are_not_runs(tiny, undrawn, one_run, site, tmp_path):
+    assert store.find(site) == ()
+    assert store.find(site.parent) == ()
+
+
+@pytest.mark.parametrize("foreign", ["a folder", "a file"])
+def test_what_is_not_a_gallery_is_left_alone(tiny, undrawn, one_run, tmp_path, foreign):
+    site = tmp_path / "precious"
+    if foreign == "a folder":
+        site.mkdir()
+        (site / "thesis.txt").write_text("years")
+    else:
+        site.write_text("years")
+    with pytest.raises(InputError, match="precious holds something that is not a gallery; name a new folder"):
+        build(one_run, site)
+    assert "years" in (site / "thesis.txt" if site.is_dir() else site).read_text()
+
+
+def test_an_empty_folder_may_become_a_gallery(tiny, undrawn, one_run, tmp_path):
+    (tmp_path / "site").mkdir()
+    assert build(one_run, tmp_path / "site").is_file()
+
+
+@pytest.mark.parametrize("failure", [KeyboardInterrupt(), OSError(errno.ENOSPC, "No space left on device")])
+def test_a_build_that_stops_leaves_the_old_gallery(tiny, undrawn, one_run, tmp_path, monkeypatch, failure):
+    build(one_run, tmp_path / "site")
+    before = {p: p.read_bytes() for p in tmp_path.rglob("*") if p.is_file()}
+
+    def stop(*_):
+        raise failure
+
+    monkeypatch.setattr("saddlescope.gallery.site.draw_matplotlib", stop)
+    with pytest.raises((KeyboardInterrupt, InputError)) as caught:
+        build(one_run, tmp_path / "site")
+    if isinstance(failure, OSError):
+        assert "Cannot write" in str(caught.value)
+        assert "No space left" in str(caught.value)
+    assert {p: p.read_bytes() for p in tmp_path.rglob("*") if p.is_file()} == before
+
+
+def test_what_a_killed_build_left_is_cleared(tiny, undrawn, one_run, tmp_path):
+    """Killed while writing, and killed between the two renames that swap the new site for the old."""
+    build(one_run, tmp_path / "site")
+    (tmp_path / ".site.new").mkdir()
+    (tmp_path / ".site.new" / "half.html").write_text("")
+    (tmp_path / "site").rename(tmp_path / ".site.old")
+    assert build(one_run, tmp_path / "site").is_file()
+    assert [path.name for path in tmp_path.iterdir()] == ["site"]
+
+
+def test_the_old_gallery_comes_back_when_the_build_after_a_kill_fails(tiny, undrawn, one_run, tmp_path, monkeypatch):
+    build(one_run, tmp_path / "site")
+    (tmp_path / "site").rename(tmp_path / ".site.old")
+    monkeypatch.setattr("saddlescope.gallery.site.draw_matplotlib", lambda *_: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        build(one_run, tmp_path / "site")
+    assert (tmp_path / "site" / "index.html").is_file()
+
+
+def test_damaged_and_doubled_runs_are_named(tiny, undrawn, results, tmp_path):
+    good = store.read(results / "tiny/staircase/quick.nc")
+    one, two = store.write(good, tmp_path / "runs/a.nc"), store.write(good, tmp_path / "runs/b.nc")
+    with pytest.raises(InputError, match=f"{one} and {two} are the same run"):
+        build(tmp_path / "runs", tmp_path / "site")
+    two.write_bytes(two.read_bytes()[:-1])
+    with pytest.raises(InputError, match=rf"{two} is damaged"):
+        build(tmp_path / "runs", tmp_path / "site")
+    assert not (tmp_path / "site").exists()
+
+
+def test_addresses_come_from_no_file(tiny, undrawn, results, tmp_path):
+    """A stored size that is a path, and a file name that is markup, write nothing outside the site."""
+    good = store.read(results / "tiny/staircase/quick.nc")
+    store.write(good.assign_attrs(size="../../../escaped"), tmp_path / "runs" / "<img src=x>.nc")
+    build(tmp_path / "runs", tmp_path / "site")
+    assert {path.name for path in tmp_path.iterdir()} == {"runs", "site"}
+    assert all(len(path.stem) == 12 for path in (tmp_path / "site/tiny/staircase").glob("*.html"))
+
+
+VERDICT = Verdict("c", "s", "p", "", 0.0, 1.0, 0.5, 0.1, Outcome.REPRODUCED)
+
+
+def drawn(**changes):
+    """The parts of a bullet by class, each a list of attributes."""
+    parts = {}
+    for part in ET.fromstring(bullet(dataclasses.replace(VERDICT, **changes))):
+        parts.setdefault(part.get("class"), []).append({k: v for k, v in part.items() if k != "class"})
+    return parts
+
+
+def test_a_bullet_shows_where_the_value_lies():
+    inside = drawn()
+    low, high = (float(bound["x1"]) for bound in inside["bound"])
+    shaded = inside["range"][0]
+    assert (float(shaded["x"]), float(shaded["width"])) == pytest.approx((low, high - low), abs=0.11)
+    assert float(inside["value"][0]["cx"]) == pytest.approx((low + high) / 2, abs=0.11)
+    spread = inside["spread"][0]
+    assert float(spread["x2"]) - float(spread["x1"]) == pytest.approx(0.2 * (high - low), abs=0.2)
+    outside = drawn(value=1.5)
+    assert float(outside["value"][0]["cx"]) > float(outside["bound"][1]["x1"])
+    below = drawn(value=-0.5, uncertainty=0.0)
+    assert float(below["value"][0]["cx"]) < float(below["bound"][0]["x1"])
+    assert "spread" not in below
+
+
+def test_one_sided_bullets_reach_the_edge():
+    at_most = drawn(low=-math.inf)
+    assert float(at_most["range"][0]["x"]) == 0
+    at_least = drawn(high=math.inf)
+    assert float(at_least["range"][0]["x"]) + float(at_least["range"][0]["width"]) == pytest.approx(132)
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf, 1e300, 0.0])
+@pytest.mark.parametrize("uncertainty", [0.0, math.inf, 1e-300])
+def test_bullets_can_be_drawn_of_anything(value, uncertainty):
+    parts = drawn(value=value, uncertainty=uncertainty)
+    assert ("value" in parts) == (not math.isnan(value))
+    assert "nan" not in str(parts)
+    assert "inf" not in str(parts)
