@@ -1,0 +1,43 @@
+"""The evidence behind docs/errata.md for Boix-Adserà et al. 2023."""
+
+import jax
+import numpy as np
+import pytest
+
+from saddlescope.flow import Products, gradient_flow
+from saddlescope.models import attention_teacher_task
+from saddlescope.theory import incremental_learning
+
+
+def time_until_active(b, g):
+    """Equation (10), as printed."""
+    return (b - 1 + np.sign(g)) / g
+
+
+def test_b0_must_be_one():
+    task = attention_teacher_task(1, samples=100, tokens=5, dim=4)
+    g = -np.asarray(jax.grad(task.network)(np.zeros(8)))[4:]
+    assert (time_until_active(0, g[g > 0]) == 0).all()  # as printed: at once, all of them
+    corrected = time_until_active(1, g).min()
+    assert corrected == pytest.approx((1 / abs(g)).min())
+    start = Products(task.u0, task.v0, log_scale=-1000 * np.log(10))
+    run = gradient_flow(task.network, start, until=2 * corrected, tolerance=1e-6, level=0.01)
+    assert run.crossings[0].time == pytest.approx(corrected, rel=5e-3)
+
+
+def test_keys_and_queries_wait_for_values():
+    task = attention_teacher_task(1, samples=100, tokens=5, dim=4)
+    g = np.asarray(jax.grad(task.network)(np.zeros(8)))
+    assert (g[:4] == 0).all()
+    assert (g[4:] != 0).all()
+
+
+@pytest.mark.slow
+def test_coordinates_leave_in_other_instances():
+    leaving = []
+    for seed in range(10):
+        task = attention_teacher_task(seed)
+        learned = incremental_learning(task.network, 100)
+        leaving.append(sum(len(stage.left) for stage in learned.stages))
+    assert leaving[1] == 0  # the instance of Figure 2 here, as in the paper
+    assert sum(n > 0 for n in leaving) >= 2

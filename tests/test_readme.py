@@ -1,0 +1,58 @@
+"""What the README shows, works: its Python runs, its commands exist, its links lead somewhere."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import torch
+
+import saddlescope
+from saddlescope.papers import find, names
+from saddlescope.train import ViT, ViTConfig
+
+ROOT = Path(__file__).parents[1]
+README = (ROOT / "README.md").read_text()
+BLOCKS = re.findall(r"```python\n(.*?)```", README, re.S)
+
+
+def test_ten_lines_find_the_predicted_staircase():
+    names_made: dict = {}
+    exec(BLOCKS[0], names_made)
+    comparison = saddlescope.compare(names_made["predicted"], names_made["found"])
+    assert comparison.exact_order_prefix >= 5
+    assert not comparison.extra
+
+
+def test_the_tracker_in_three_lines():
+    model = ViT(ViTConfig(image_size=8, channels=1, patch=4, embedding=16, depth=2, heads=2, head_width=4, mlp_width=16))
+
+    def train(model, optimizer):
+        for _ in range(4):
+            optimizer.zero_grad()
+            model(torch.ones(2, 1, 8, 8)).square().sum().backward()
+            optimizer.step()
+
+    made = {"ss": saddlescope, "model": model, "optimizer": torch.optim.Adam(model.parameters()), "train": train}
+    exec(BLOCKS[1], made)
+    assert made["tracker"].stable_rank("KQ").shape == (4, 2, 2)
+
+
+def test_commands_exist():
+    commands = re.findall(r"^saddlescope (\S+)(?: (gradual-rank/\S+))?", README, re.M)
+    assert len(commands) >= 4
+    known = subprocess.run(
+        [sys.executable, "-m", "saddlescope.cli", "--help"], capture_output=True, text=True, check=True
+    ).stdout
+    for command, entry in commands:
+        assert command in known
+        assert not entry or find(entry)
+
+
+def test_every_entry_is_in_the_table():
+    assert all(f"| {name} |" in README for name in names())
+
+
+def test_links_lead_somewhere():
+    for target in re.findall(r"\]\((?!http)([^)#]+)", README):
+        assert (ROOT / target).exists(), target
