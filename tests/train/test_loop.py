@@ -82,8 +82,15 @@ def test_it_learns_digits():
     assert history.test_accuracy[-1] > 0.8
 
 
+def test_models_in_double_precision_are_trained_in_it(digits):
+    model = ViT(SMALL).double()
+    single = fit(ViT(SMALL), digits, CONFIG)
+    np.testing.assert_allclose(fit(model, digits, CONFIG).train_loss, single.train_loss, rtol=1e-4)
+    assert model.norm.weight.dtype == torch.float64
+
+
 def test_every_image_is_seen_once_an_epoch_and_epochs_differ(digits):
-    run = loop_module._Run(ViT(SMALL), digits, CONFIG, 3, torch.device("cpu"), None)
+    run = loop_module._Run(ViT(SMALL), digits, CONFIG, 3, None)
     first, second = run.order(0), run.order(1)
     assert sorted(first) == sorted(second) == list(range(100))
     assert first.tolist() != second.tolist()
@@ -186,6 +193,8 @@ def test_bad_input(digits):
         fit(ViT(SMALL), digits, TrainConfig())
     with pytest.raises(InputError, match="checkpoint_every must be at least 1; got 0"):
         fit(ViT(SMALL), digits, CONFIG, checkpoint_every=0)
+    with pytest.raises(InputError, match=r"model must give a logit for each of the 10 classes; got shape \(50, 4\)"):
+        fit(ViT(replace(SMALL, classes=4)), digits, CONFIG)
     for bad, message in (
         (lambda: TrainConfig(epochs=0), "epochs must be at least 1; got 0"),
         (lambda: TrainConfig(epochs=3), "warmup_epochs must be at least 0 and at most 3; got 15"),

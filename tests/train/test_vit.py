@@ -1,6 +1,7 @@
 """The vision transformer: its sizes, its initial weights, and that a head computes what its formula says."""
 
 import math
+from dataclasses import replace
 
 import pytest
 import torch
@@ -40,8 +41,6 @@ def test_initial_weights_depend_on_config_and_seed_alone():
 
 
 def test_initial_scale_is_a_factor_on_every_weight_matrix_but_the_patch_embedding():
-    from dataclasses import replace
-
     whole, tenth = ViT(SMALL), ViT(replace(SMALL, initial_scale=0.1))
     factors = {}
     for (name, one), (_, other) in zip(whole.named_parameters(), tenth.named_parameters(), strict=True):
@@ -57,6 +56,18 @@ def test_initial_spread_is_pytorchs_own():
     bound = 1 / math.sqrt(512)
     assert weight.abs().max() <= bound
     assert weight.std().item() == pytest.approx(bound / math.sqrt(3), rel=0.01)
+
+
+def test_no_gradient_vanishes_at_the_smallest_scale():
+    """The trap of an initial scale that float32 cannot train from."""
+    model = ViT(replace(SMALL, initial_scale=1e-6))
+    functional.cross_entropy(model(torch.randn(8, 2, 8, 8)), torch.arange(8) % 4).backward()
+    assert all((parameter.grad != 0).all() for name, parameter in model.named_parameters() if "attention." in name)
+
+
+def test_images_of_another_size_are_refused():
+    with pytest.raises(InputError, match=r"images must have shape \(n, 2, 8, 8\); got \(1, 2, 12, 12\)"):
+        ViT(SMALL)(torch.zeros(1, 2, 12, 12))
 
 
 def test_attention_is_the_papers_formula_head_by_head():
@@ -91,7 +102,8 @@ def test_patches_are_embedded_where_they_lie():
         ("patch", 5, "patch must divide image_size=32; got 5"),
         ("depth", 0, "depth must be at least 1; got 0"),
         ("head_width", -1, "head_width must be at least 1"),
-        ("initial_scale", 0.0, "initial_scale must be a finite factor above 0; got 0.0"),
+        ("initial_scale", 0.0, "initial_scale must be a finite factor of at least 1e-6; got 0.0"),
+        ("initial_scale", 1e-32, "vanish in float32"),
         ("initial_scale", math.nan, "initial_scale must be"),
     ],
 )

@@ -111,7 +111,7 @@ def _balanced(name: str, labels: np.ndarray, wanted: int, classes: int, seed: in
     return np.sort(np.concatenate([order[labels[order] == label][:each] for label in range(classes)]))
 
 
-def load(name: str, folder: Path | None = None, *, verify: bool = True) -> ImageData:
+def load(name: str, folder: Path | str | None = None, *, verify: bool = True) -> ImageData:
     """Reads a data set; see the module for the names, their files and splits.
 
     Standardisation is left to whoever computes with the images: (pixel / white - mean) / deviation for each channel.
@@ -136,6 +136,7 @@ def load(name: str, folder: Path | None = None, *, verify: bool = True) -> Image
         raise InputError(
             f"folder must be the folder with the data set {name!r}; got None. Only 'digits' needs no files."
         )
+    folder = Path(folder)
     if not folder.is_dir():
         raise InputError(f"folder must be an existing folder of data sets; got {str(folder)!r}.")
     return _READERS[name](name, folder, verify)

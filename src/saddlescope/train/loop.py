@@ -124,7 +124,7 @@ def fit(
     data: ImageData,
     config: TrainConfig,
     *,
-    checkpoint: Path | None = None,
+    checkpoint: Path | str | None = None,
     checkpoint_every: int | None = None,
     tracker: RankTracker | None = None,
     report: Callable[[float, str], None] | None = None,
@@ -136,7 +136,8 @@ def fit(
     held to deterministic algorithms; that setting and the random state are put back at the end.
 
     Args:
-        model: from standardised images (batch, channels, height, width) to logits; computed on the device it is on.
+        model: from standardised images (batch, channels, height, width) to logits; trained on the device and in the
+            floating-point type of its parameters.
         data: the images.
         config: how to train.
         checkpoint: the file to resume from and to keep up to date; None keeps nothing.
@@ -146,19 +147,19 @@ def fit(
 
     Raises:
         InputError: a batch larger than the training set, a checkpoint that is damaged, of another run, or cannot be
-            written, or a loss that is not finite (the checkpoint before it stays).
+            written, outputs that are no logits of the classes, or a loss that is not finite (the last checkpoint stays).
     """
     steps_an_epoch = len(data.train_images) // config.batch
     if steps_an_epoch == 0:
         raise InputError(f"batch must be at most the {len(data.train_images)} training images; got {config.batch!r}.")
     if checkpoint_every is not None:
         _check("checkpoint_every", checkpoint_every, low=1)
-    device = next(model.parameters()).device
+    path = None if checkpoint is None else Path(checkpoint)
     was_training = model.training
-    with _reproducible(config.seed, device):
-        run = _Run(model, data, config, steps_an_epoch, device, tracker)
-        if checkpoint is not None:
-            run.resume(checkpoint)
+    with _reproducible(config.seed, next(model.parameters()).device):
+        run = _Run(model, data, config, steps_an_epoch, tracker)
+        if path is not None:
+            run.resume(path)
         try:
             if run.step == 0:
                 run.test()
@@ -170,8 +171,8 @@ def fit(
                     run.test()
                 if ended and tracker is not None:
                     tracker.measure()
-                if checkpoint is not None and (ended or run.step % (checkpoint_every or steps_an_epoch) == 0):
-                    run.keep(checkpoint)
+                if path is not None and (ended or run.step % (checkpoint_every or steps_an_epoch) == 0):
+                    run.keep(path)
                 if within == 0 and report is not None:
                     accuracy = run.tests[-1][2]
                     report(epoch / config.epochs, f"epoch {epoch} of {config.epochs}, test accuracy {accuracy:.3f}")
@@ -189,11 +190,12 @@ class _Run:
         data: ImageData,
         config: TrainConfig,
         steps_an_epoch: int,
-        device: torch.device,
         tracker: RankTracker | None,
     ) -> None:
         self.model, self.data, self.config, self.tracker = model, data, config, tracker
-        self.steps_an_epoch, self.device = steps_an_epoch, device
+        self.steps_an_epoch = steps_an_epoch
+        parameter = next(model.parameters())
+        self.device, self.dtype = parameter.device, parameter.dtype
         self.optimizer = config.optimizer.build(model.parameters())
         self.step, self.steps = 0, config.epochs * steps_an_epoch
         self.train_loss = torch.zeros(self.steps, dtype=torch.float32)
@@ -232,6 +234,11 @@ class _Run:
             part = slice(start, start + _EVALUATION_BATCH)
             images, labels = self.batch(self.data.test_images[part], self.data.test_labels[part])
             logits = self.model(images)
+            if logits.ndim != 2 or logits.shape[1] < self.data.classes:
+                raise InputError(
+                    f"model must give a logit for each of the {self.data.classes} classes; got shape "
+                    f"{tuple(logits.shape)!r} for {len(images)} images."
+                )
             loss += functional.cross_entropy(logits, labels, reduction="sum").item()
             correct += int((logits.argmax(dim=1) == labels).sum())
         self.tests.append((self.step, loss / count, correct / count))
@@ -239,9 +246,9 @@ class _Run:
     def batch(self, images: np.ndarray, labels: np.ndarray) -> tuple[Tensor, Tensor]:
         """Standardised images and their labels on the model's device."""
         columns = (1, -1, 1, 1)
-        mean = torch.from_numpy(self.data.mean).to(self.device, torch.float32).view(columns)
-        deviation = torch.from_numpy(self.data.deviation).to(self.device, torch.float32).view(columns)
-        pixels = torch.from_numpy(np.ascontiguousarray(images)).to(self.device, torch.float32)
+        mean = torch.from_numpy(self.data.mean).to(self.device, self.dtype).view(columns)
+        deviation = torch.from_numpy(self.data.deviation).to(self.device, self.dtype).view(columns)
+        pixels = torch.from_numpy(np.ascontiguousarray(images)).to(self.device, self.dtype)
         return (pixels / self.data.white - mean) / deviation, torch.from_numpy(labels).to(self.device)
 
     def order(self, epoch: int) -> np.ndarray:

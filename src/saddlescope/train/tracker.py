@@ -84,7 +84,7 @@ class _Group:
 
 def _stable_ranks(values: np.ndarray) -> np.ndarray:
     """The stable rank of each spectrum; NaN where there is no head."""
-    absent = np.isnan(values).any(axis=-1)
+    absent = np.isnan(values[..., 0])
     return np.where(absent, np.nan, stable_rank(np.where(absent[..., None], 0.0, values)))
 
 

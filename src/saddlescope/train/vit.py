@@ -7,6 +7,9 @@ Notable here:
 - `initial_scale` is a factor on the initial weight matrices, never a standard deviation;
 - the patches' outputs are averaged for the classifier. A class token would see nothing of the image until attention
   has learnt to bring it there, which at small initial scale is one more plateau that has nothing to do with the data;
+- positions start as large as an embedded patch of standardised pixels (standard deviation 1/sqrt(3)). At the 0.02 that
+  some implementations take, a small model never learns where a patch lies: 79 % of the digits' test images instead
+  of 96 %;
 - there is no dropout: the paper names none, and without it a step is a function of the weights and the batch.
 
 A head's output on X of shape (patches, embedding) is softmax(X W_Q W_K^T X^T / sqrt(d_h)) X W_V W_O^T with
@@ -56,8 +59,11 @@ class ViTConfig:
                 raise InputError(f"{name} must be at least 1; got {getattr(self, name)!r}.")
         if self.image_size % self.patch:
             raise InputError(f"patch must divide image_size={self.image_size}; got {self.patch!r}.")
-        if not (math.isfinite(self.initial_scale) and self.initial_scale > 0):
-            raise InputError(f"initial_scale must be a finite factor above 0; got {self.initial_scale!r}.")
+        if not 1e-6 <= self.initial_scale < math.inf:
+            raise InputError(
+                f"initial_scale must be a finite factor of at least 1e-6; got {self.initial_scale!r}. Gradients of keys "
+                "and queries have four factors of it, and vanish in float32 below."
+            )
 
 
 class Attention(nn.Module):
@@ -103,7 +109,7 @@ class ViT(nn.Module):
 
     The initial weights depend on `config` and `seed` alone, and the global random state is neither read nor moved:
     each weight matrix is uniform on (-b, b), b = initial_scale / sqrt(inputs) (PyTorch's own default times the factor;
-    the patch embedding has factor 1), positions are normal with standard deviation 0.02, biases 0, LayerNorm gains 1.
+    the patch embedding has factor 1), positions are uniform on (-1, 1), biases 0, LayerNorm gains 1.
 
     Args:
         config: the sizes.
@@ -128,7 +134,7 @@ class ViT(nn.Module):
 
     @torch.no_grad()
     def _initialise(self, generator: torch.Generator) -> None:
-        self.position.normal_(0.0, 0.02, generator=generator)
+        self.position.uniform_(-1.0, 1.0, generator=generator)
         for module in self.modules():
             if isinstance(module, nn.Linear):
                 # In two steps: at every scale the draws are the same numbers times the factor, to the last bit.
@@ -144,6 +150,9 @@ class ViT(nn.Module):
 
     def forward(self, images: Float[Tensor, "batch channels side side"]) -> Float[Tensor, "batch classes"]:
         """Logits of standardised images."""
+        wanted = (self.config.channels, self.config.image_size, self.config.image_size)
+        if images.shape[1:] != wanted:
+            raise InputError(f"images must have shape (n, {', '.join(map(str, wanted))}); got {tuple(images.shape)!r}.")
         patches = functional.unfold(images, self.config.patch, stride=self.config.patch).transpose(1, 2)
         x = self.patch_embedding(patches) + self.position
         for block in self.blocks:
