@@ -147,7 +147,7 @@ def fit(
 
     Raises:
         InputError: a batch larger than the training set, a checkpoint that is damaged, of another run, or cannot be
-            written, outputs that are no logits of the classes, or a loss that is not finite (the last checkpoint stays).
+            written, outputs that are no logits of the classes, or a loss that is not finite (the checkpoint stays).
     """
     steps_an_epoch = len(data.train_images) // config.batch
     if steps_an_epoch == 0:

@@ -61,8 +61,8 @@ class ViTConfig:
             raise InputError(f"patch must divide image_size={self.image_size}; got {self.patch!r}.")
         if not 1e-6 <= self.initial_scale < math.inf:
             raise InputError(
-                f"initial_scale must be a finite factor of at least 1e-6; got {self.initial_scale!r}. Gradients of keys "
-                "and queries have four factors of it, and vanish in float32 below."
+                f"initial_scale must be a finite factor of at least 1e-6; got {self.initial_scale!r}. Gradients of "
+                "keys and queries have four factors of it, and vanish in float32 below."
             )
 
 
