@@ -110,11 +110,11 @@ def run(
 @app.command()
 def check(folder: RunsFolder, as_json: AsJson = False) -> int:
     """Judge all stored runs again, from their data alone."""
-    from saddlescope.papers import Reproduction
+    from saddlescope.papers import Reproduction, stored_files
     from saddlescope.papers.wording import exit_status
 
     stored, unusable = [], False
-    for file in _stored_files(folder):
+    for file in stored_files(folder):
         try:
             reproduction = Reproduction.open(file)
             for claim in reproduction.changed_claims():
@@ -243,14 +243,6 @@ def _settings(given: Iterable[str]) -> dict[str, str]:
             raise InputError(f"--set gives {name.strip()} twice; give it once.")
         settings[name.strip()] = value.strip()
     return settings
-
-
-def _stored_files(folder: Path) -> tuple[Path, ...]:
-    from saddlescope import store
-
-    if files := store.find(folder):
-        return files
-    raise InputError(f"There are no stored runs in {folder}; make one with: saddlescope run ENTRY --out {folder}")
 
 
 def _runs_of(entry: str, out: Path) -> tuple[Path, ...]:

@@ -1,3 +1,4 @@
+import dataclasses
 import json
 import subprocess
 import sys
@@ -53,7 +54,7 @@ def everything():
         panel(
             Line(x=T, y=np.cos(T), group="layer 2"),
             Line(x=T, y=np.cos(2 * T), group="layer 1", style="steps"),
-            Line(x=T, y=np.cos(T), color=5, style="points"),
+            Line(x=T, y=np.cos(T), color=2, style="points"),
             y=LOG,
         ),
         panel(Heat(x=T, y=np.arange(3), z=np.outer([1e-9, 1, 0], T), scale="log", label="z")),
@@ -104,7 +105,7 @@ def test_everything_stands_out_from_its_paper(theme):
 def test_series_share_one_colour_in_all_panels_and_both_drawings(everything):
     spec, drawn = draw_plotly(everything), draw_matplotlib(everything)
     lines = [[t for t in p["data"] if t["meta"]["kind"] == "line"] for p in spec["panels"]]
-    assert [[t["meta"]["color"] for t in p] for p in lines] == [[0, 1], [2, 0, 5], []]
+    assert [[t["meta"]["color"] for t in p] for p in lines] == [[0, 1], [3, 0, 2], []]
     for ax, traces in zip(drawn.axes, lines, strict=False):
         curves = [line for line in ax.lines if len(line.get_xdata()) > 2]
         colors = [(t.get("line") or t["marker"])["color"] for t in traces]
@@ -118,7 +119,7 @@ def test_the_legend_has_every_series_once(everything):
         ("layer 1", 0, "solid"),
         ("alone", 1, "dashed"),
         ("predicted", None, "mark"),
-        ("layer 2", 2, "solid"),
+        ("layer 2", 3, "solid"),
     ]
     shown = draw_matplotlib(everything).legends[0]
     assert [text.get_text() for text in shown.get_texts()] == ["layer 1", "alone", "predicted", "layer 2"]
@@ -265,6 +266,13 @@ def test_positive_leaves_out_zero():
 def test_panels_stand_in_rows_of_columns(everything):
     positions = [ax.get_subplotspec() for ax in draw_matplotlib(everything).axes[:3]]
     assert [(p.rowspan.start, p.colspan.start) for p in positions] == [(0, 0), (0, 1), (1, 0)]
+
+
+def test_the_cover_is_the_panel_that_was_chosen(everything):
+    chosen = dataclasses.replace(everything, cover=1)
+    assert [draw_thumbnail(f).axes[0].get_yscale() for f in (everything, chosen)] == ["linear", "log"]
+    line = draw_thumbnail(chosen).axes[0].lines[1]
+    assert line.get_color() == LIGHT.color(0)  # as in the whole figure
 
 
 @pytest.mark.parametrize("theme", [LIGHT, DARK], ids=["light", "dark"])

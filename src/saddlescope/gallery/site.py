@@ -16,7 +16,7 @@ from pathlib import Path
 from saddlescope import store
 from saddlescope.errors import InputError
 from saddlescope.gallery.views import Card, RunView, cards, environment
-from saddlescope.papers import Reproduction
+from saddlescope.papers import Reproduction, stored_files
 from saddlescope.plot import DARK, LIGHT, Theme, draw_matplotlib, draw_thumbnail
 
 
@@ -36,12 +36,9 @@ def build(folder: str | os.PathLike[str], site: str | os.PathLike[str]) -> Path:
     Raises:
         InputError: there are no runs, one of them is damaged, or the site's folder holds something else.
     """
-    folder, site = Path(folder), Path(site).absolute()
+    site = Path(site).absolute()
     _refuse_foreign(site)
-    stored = store.find(folder)
-    if not stored:
-        raise InputError(f"There are no stored runs in {folder}; make one with: saddlescope run ENTRY --out {folder}")
-    runs = [RunView(Reproduction.open(file)) for file in stored]
+    runs = [RunView(Reproduction.open(file)) for file in stored_files(folder)]
     _refuse_doubles(runs)
     with _swapped(site) as new:
         _write_site(new, cards(runs))

@@ -3,7 +3,7 @@
 from saddlescope.papers.claim import Claim, Measured, Outcome, Verdict
 from saddlescope.papers.context import RunContext
 from saddlescope.papers.entry import SIZES, Entry, field_comments, find, names
-from saddlescope.papers.reproduction import Reproduction, reproduce
+from saddlescope.papers.reproduction import Reproduction, reproduce, stored_files
 
 __all__ = [
     "SIZES",
@@ -18,4 +18,5 @@ __all__ = [
     "find",
     "names",
     "reproduce",
+    "stored_files",
 ]

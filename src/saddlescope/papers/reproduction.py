@@ -99,6 +99,17 @@ class Reproduction:
             ) from error
 
 
+def stored_files(folder: str | os.PathLike[str]) -> tuple[Path, ...]:
+    """The files of all runs stored below a folder.
+
+    Raises:
+        InputError: there is no such folder, or no run in it.
+    """
+    if files := store.find(folder):
+        return files
+    raise InputError(f"There are no stored runs in {folder}; make one with: saddlescope run ENTRY --out {folder}")
+
+
 def reproduce(
     entry: entries.Entry,
     *,

@@ -37,7 +37,7 @@ class Line:
         label: name in the legend, and of the curve when it is pointed at.
         group: curves, bands and marks of one group share one legend entry of this name, one colour, and one switch,
             in all panels.
-        color: index into the palette, or None: the next one.
+        color: index into the palette, or None: the next one that no mark of the figure names.
         style: how it is drawn; "steps" holds each value until the next x.
         width: line width in points.
         opacity: from 0 to 1.
@@ -123,6 +123,7 @@ class Figure:
     Attributes:
         name: short, unique in its entry, fit for a file name.
         panels: drawn in rows of `columns`.
+        cover: index of the panel that stands for the figure when there is room for one only.
     """
 
     name: str
@@ -130,4 +131,5 @@ class Figure:
     caption: str
     panels: tuple[Panel, ...]
     columns: int = 2
+    cover: int = 0
     table: Table | None = field(default=None)

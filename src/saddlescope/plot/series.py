@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import count, pairwise
 
 import numpy as np
 
@@ -39,9 +39,10 @@ def name_of(mark: Line | Band | Heat | Mark) -> str:
 def color_series(
     figure: Figure,
 ) -> Iterator[tuple[Panel, list[tuple[Line | Band | Heat | Mark, int | None]]]]:
-    """The panels, each with its marks and the palette index of each: its own, that of its series, or the next one."""
+    """The panels, each with its marks and the palette index of each: its own, that of its series, or a free one."""
     known: dict[str, int | None] = {}
-    following = 0
+    given = {mark.color for panel in figure.panels for mark in panel.marks if not isinstance(mark, Heat)}
+    free = (index for index in count() if index not in given)
     for panel in figure.panels:
         colored = []
         for mark in panel.marks:
@@ -49,8 +50,7 @@ def color_series(
             if color is None and name in known:
                 color = known[name]
             elif color is None and isinstance(mark, Line | Band):
-                color = following
-                following += 1
+                color = next(free)
             if name:
                 known.setdefault(name, color)
             colored.append((mark, color))
@@ -111,7 +111,8 @@ def corners(x: np.ndarray, y: np.ndarray, tolerance: float) -> np.ndarray:
     Made for staircases: what is flat or straight keeps its two ends only.
 
     Args:
-        x, y: a curve without NaN, each of shape (n,), x rising.
+        x: positions, shape (n,), rising.
+        y: values there, shape (n,), without NaN.
         tolerance: the largest vertical distance, in the unit of y.
 
     Returns:

@@ -51,9 +51,9 @@ def draw_matplotlib(figure: Figure, *, theme: Theme = LIGHT) -> "MatplotlibFigur
 
 
 def draw_thumbnail(figure: Figure, *, theme: Theme = LIGHT) -> "MatplotlibFigure":
-    """Draws the first panel alone, small, with its axes but without a legend."""
+    """Draws the cover panel alone, small, with its axes but without a legend."""
     drawing = _canvas((4.0, 2.4), theme)
-    panel, marks = next(color_series(figure))
+    panel, marks = list(color_series(figure))[figure.cover]
     _draw_panel(drawing.subplots(), panel, marks, theme)
     return drawing
 

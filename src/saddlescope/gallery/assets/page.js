@@ -39,7 +39,7 @@
       this.spec = spec;
       const meta = spec.layout.meta;
       this.plot = element("div", { className: "plot" });
-      this.plot.setAttribute("role", "img");
+      this.plot.setAttribute("role", "figure");
       this.plot.setAttribute("aria-label", meta.title ? `${name}: ${meta.title}` : name);
       const axes = element("div", { className: "axes" });
       for (const axis of ["x", "y"]) {
