@@ -27,8 +27,8 @@ class Measured:
 
     Attributes:
         value: the measured value; NaN when the run did not resolve it.
-        uncertainty: half-width of the interval in which the value lies (one standard error over heads or seeds, or
-            a bound on the numerical error); at least 0. Counts and exact comparisons have uncertainty 0.
+        uncertainty: half-width of the interval in which the value lies (Student's 95 % interval over seeds, or an
+            estimate of the numerical error); at least 0. Counts and exact comparisons have uncertainty 0.
         remark: one sentence for the reader, such as why the value is NaN.
     """
 

@@ -79,7 +79,7 @@ def test_a_killed_run_keeps_its_finished_parts(run, tmp_path):
         pass
 
     def kill(fraction: float, note: str) -> None:
-        if "alpha = 1e-8" in note and "done" not in note:
+        if "alpha = 1e-16" in note and "done" not in note:
             raise KilledError
 
     params = ENTRY.params("quick")

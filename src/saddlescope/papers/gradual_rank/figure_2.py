@@ -70,7 +70,7 @@ class Params:
     @classmethod
     def quick(cls) -> "Params":
         """Seconds: a small head, three scales."""
-        return cls(log10_scales=(-2.0, -8.0, -32.0), samples=100, tokens=5, dim=8, until=300.0, points=601)
+        return cls(log10_scales=(-2.0, -16.0, -512.0), samples=100, tokens=5, dim=8, until=300.0, points=601)
 
     @classmethod
     def paper(cls) -> "Params":
@@ -413,6 +413,8 @@ def _rows(run: "xr.Dataset") -> "Iterator[tuple[str | float | int, ...]]":
 
 
 def _entries(run: "xr.Dataset") -> "Figure":
+    import numpy as np
+
     from saddlescope.plot import Axis, Figure, Line, Panel, corners
 
     def line(x: "np.ndarray", y: "np.ndarray", i: int, group: str, **look: "Any") -> Line:
