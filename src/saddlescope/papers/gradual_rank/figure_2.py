@@ -70,7 +70,7 @@ class Params:
     @classmethod
     def quick(cls) -> "Params":
         """Seconds: a small head, three scales."""
-        return cls(log10_scales=(-2.0, -16.0, -512.0), samples=100, tokens=5, dim=8, until=300.0, points=601)
+        return cls(log10_scales=(-2.0, -16.0, -512.0), samples=100, tokens=5, dim=8, until=160.0, points=641)
 
     @classmethod
     def paper(cls) -> "Params":
@@ -375,12 +375,12 @@ def _loss(run: "xr.Dataset") -> "Figure":
         name="loss",
         title="The loss falls in a staircase as the initial scale vanishes",
         caption="Loss against rescaled time for each initial scale alpha, with the staircase that Algorithm 1 predicts. "
-        "Right: the first stages. The table has each stage's coordinate, its predicted time, the measured times t_k (half-way "
+        "Left: the first stages. The table has each stage's coordinate, its predicted time, the measured times t_k (half-way "
         "to the plateau), and predicted and measured loss on the plateau. A stage is fragile when, at the smallest "
         "alpha, fewer than one e-fold separates it from its neighbours.",
         panels=(
-            Panel(title="all stages", x=x, y=y, marks=(*curves, predicted)),
             Panel(title=f"the first {FIRST} stages", x=x, y=y, marks=tuple(zoomed)),
+            Panel(title="all stages", x=x, y=y, marks=(*curves, predicted)),
         ),
         table=Table(columns=_columns(run), rows=tuple(_rows(run))),
     )
