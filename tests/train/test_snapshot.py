@@ -69,5 +69,6 @@ def test_places_that_cannot_be_written_to(tmp_path):
         snapshot.write(tmp_path / "file" / "run", STATE)
     with pytest.raises(InputError, match="checkpoint must be a file that can be written"):
         snapshot.write(tmp_path, STATE)
-    with pytest.raises(InputError, match="checkpoint must be a readable file"):
-        snapshot.read(tmp_path)
+    for no_file in (tmp_path, Path("/dev/zero")):
+        with pytest.raises(InputError, match=r"checkpoint must be a readable file; .*not a file"):
+            snapshot.read(no_file)

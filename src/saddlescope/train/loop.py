@@ -161,8 +161,10 @@ def fit(
         if path is not None:
             run.resume(path)
         try:
-            if run.step == 0:
+            if not run.tests:
                 run.test()
+                if path is not None:
+                    run.keep(path)  # so that a folder which cannot be written to is known before the work
             while run.step < run.steps:
                 run.advance()
                 epoch, within = divmod(run.step, steps_an_epoch)

@@ -70,9 +70,11 @@ def read(path: Path) -> dict[str, Any] | None:
         InputError: the file is damaged, or no snapshot.
     """
     try:
+        if not path.exists():
+            return None
+        if not path.is_file():
+            raise OSError("not a file")
         content = path.read_bytes()
-    except FileNotFoundError:
-        return None
     except OSError as error:
         raise InputError(
             f"checkpoint must be a readable file; got {str(path)!r} ({error.strerror or error})."
