@@ -1,3 +1,4 @@
+import doctest
 import json
 import math
 import re
@@ -6,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from saddlescope.papers import Outcome, Verdict
+from saddlescope.papers import Outcome, Verdict, wording
 from saddlescope.papers.wording import bounds, counts, exit_status, finite, measured, number, record, summary
 
 R, F, U = Outcome.REPRODUCED, Outcome.REFUTED, Outcome.UNDECIDED
@@ -89,3 +90,7 @@ def test_summaries_leave_out_zeros():
     assert summary(iter([U, R, R])) == "2 reproduced, 1 undecided"
     assert summary([]) == "no claims"
     assert counts(iter([F])) == {R: 0, F: 1, U: 0}
+
+
+def test_the_examples_are_true():
+    assert doctest.testmod(wording).failed == 0

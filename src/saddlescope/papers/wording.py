@@ -16,8 +16,8 @@ _MOST_DIGITS = 6
 def number(value: float, digits: int = 4) -> str:
     """A number with at most so many significant digits.
 
-    >>> number(0.000012345), number(12), number(-0.5), number(123456.0), number(float("inf"))
-    ('1.234 × 10⁻⁵', '12', '−0.5', '1.235 × 10⁵', '∞')
+    >>> number(0.0000123), number(12.0), number(-0.5), number(123456.0), number(float("inf"))
+    ('1.23 × 10⁻⁵', '12', '−0.5', '1.235 × 10⁵', '∞')
     """
     if math.isnan(value):
         return "–"
