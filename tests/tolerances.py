@@ -6,3 +6,6 @@ SPECTRUM_FROM_SINGLE = 2e-7  # roots of squares in float64: sqrt(8 eps) = 4e-8 t
 SPECTRUM_IN_SINGLE = 2e-6  # where the library has no float64: QR and SVD in float32, eps = 1.2e-7
 RANK = 1e-12  # sums of a few dozen float64 shares
 CROSSING = 1e-12  # interpolation of a function that is exactly of the interpolated form
+
+# flow: error of a stage time in units of the tolerance asked for
+FLOW_STAGE_TIME = 3  # what `gradient_flow` promises; reached: 0.1 to 2.2

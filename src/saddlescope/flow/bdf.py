@@ -3,10 +3,10 @@
 Shampine and Reichelt (1997), "The MATLAB ODE suite", the method behind MATLAB's ode15s and SciPy's BDF, with three
 differences that gradient flow from small weights asks for:
 
-- the Jacobian comes from a `System` whose expensive part (a Hessian) is evaluated at accepted points only and kept as
-  long as Newton's method converges, while its cheap part is always fresh; an iterate far beyond the end of a plateau
-  never enters it,
-- the system may shorten a step before anything is evaluated (`System.shorten`),
+- the Jacobian comes from an `AbstractSystem` whose expensive part (a Hessian) is evaluated at accepted points only and
+  kept as long as Newton's method converges, while its cheap part is always fresh; an iterate far beyond the end of a
+  plateau never enters it,
+- the system may shorten a step before anything is evaluated (`AbstractSystem.shorten`),
 - the convergence rate of Newton's method is remembered between steps, so that one iteration can be enough.
 
     t, y    time and state
@@ -15,8 +15,8 @@ differences that gradient flow from small weights asks for:
     D       scaled backward differences of y: D[j] = nabla^j y, j = 0, ..., k + 2
 """
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import Protocol
 
 import numpy as np
 from jaxtyping import Float
@@ -33,24 +33,24 @@ _NEWTON_ITERATIONS = 4
 _NEWTON_TOLERANCE = 0.1
 
 
-class System(Protocol):
+class AbstractSystem(ABC):
     """The right-hand side f(y), with what a stiff solver wants to know about it."""
 
+    @abstractmethod
     def slope(self, y: np.ndarray) -> np.ndarray:
         """The right-hand side f(y)."""
-        ...
 
+    @abstractmethod
     def refresh(self, y: np.ndarray) -> None:
         """Evaluates the expensive part of the Jacobian at y."""
-        ...
 
+    @abstractmethod
     def jacobian(self, y: np.ndarray) -> np.ndarray:
         """The matrix df/dy at y, its expensive part from the last `refresh`."""
-        ...
 
+    @abstractmethod
     def shorten(self, y: np.ndarray, predicted: np.ndarray, slope: np.ndarray) -> float:
         """The fraction, in (0, 1], of the way from y to the predicted state that the next step should go."""
-        ...
 
 
 @dataclass(frozen=True)
@@ -101,7 +101,9 @@ class StepError(Exception):
 class Stepper:
     """Takes steps of y' = f(y) from time 0 to `until`, one at a time."""
 
-    def __init__(self, system: System, y: np.ndarray, until: float, *, rtol: float, atol: float | np.ndarray) -> None:
+    def __init__(
+        self, system: AbstractSystem, y: np.ndarray, until: float, *, rtol: float, atol: float | np.ndarray
+    ) -> None:
         self.system, self.until, self.rtol, self.atol = system, until, rtol, atol
         self.t, self.y, self.order = 0.0, y, 1
         slope = system.slope(y)
@@ -215,7 +217,7 @@ class Stepper:
     def _resize(self, factor: float) -> None:
         """Changes the step size: interpolates the differences to the new spacing."""
         k = self.order
-        self._differences[: k + 1] = (_spacing(k, factor) @ _spacing(k, 1)).T @ self._differences[: k + 1]
+        self._differences[: k + 1] = (_spacing(k, factor) @ _spacing(k, 1.0)).T @ self._differences[: k + 1]
         self.h *= factor
         self._equal_steps = 0
         self._factors = None

@@ -68,7 +68,8 @@ class CompiledLoss:
         size = min(len(point), max(8, 1 << (len(columns) - 1).bit_length()))  # few sizes: each is compiled once
         padded = np.resize(columns, size) if len(columns) else np.arange(size)
         matrix = np.zeros((len(point), len(point)))
-        matrix[:, padded] = np.asarray(_hessian_columns(self.loss, self.layout, jnp.asarray(point), padded)).T
+        rows = _hessian_columns(self.loss, self.layout, jnp.asarray(point), jnp.asarray(padded))
+        matrix[:, padded] = np.asarray(rows).T
         return matrix
 
     def at(self, points: np.ndarray) -> np.ndarray:
@@ -113,7 +114,7 @@ def _own_hessian(loss: Any, layout: Layout, point: Array) -> Array:
 
 
 @eqx.filter_jit
-def _hessian_columns(loss: Loss, layout: Layout, point: Array, columns: np.ndarray) -> Array:
+def _hessian_columns(loss: Loss, layout: Layout, point: Array, columns: Array) -> Array:
     def gradient(at: Array) -> Array:
         return _flat(jax.grad(loss)(layout.build(at)))
 
@@ -121,7 +122,7 @@ def _hessian_columns(loss: Loss, layout: Layout, point: Array, columns: np.ndarr
         direction = jnp.zeros_like(point).at[index].set(1)
         return jax.jvp(gradient, (point,), (direction,))[1]
 
-    return jax.lax.map(column, jnp.asarray(columns), batch_size=8)
+    return jax.lax.map(column, columns, batch_size=8)
 
 
 def require_float64(loss: Loss, argument: PyTree) -> None:

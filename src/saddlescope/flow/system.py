@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from saddlescope.flow.bdf import AbstractSystem
 from saddlescope.flow.charts import AbstractFlowChart
 from saddlescope.flow.losses import CompiledLoss
 
@@ -9,8 +10,8 @@ _NEGLIGIBLE = 1e-12  # metric, relative to the largest: columns of the Jacobian 
 _REACH = 1.0  # predicted change of the gradient in one step, relative to the gradient
 
 
-class GradientSystem:
-    """The `System` of a loss in a chart. Its Jacobian is -rate H(point) diag(metric): expensive times cheap."""
+class GradientSystem(AbstractSystem):
+    """A loss in a chart. Its Jacobian is -rate H(point) diag(metric): expensive times cheap."""
 
     def __init__(self, loss: CompiledLoss, chart: AbstractFlowChart) -> None:
         self.loss, self.chart = loss, chart

@@ -40,8 +40,8 @@ class DiagonalNetwork(eqx.Module):
     """
 
     h: Callable[[Array, Array], Array] = eqx.field(static=True)
-    inputs: Shaped[Array, "n ..."]
-    targets: Shaped[Array, "n ..."]
+    inputs: Shaped[Array, "..."]
+    targets: Shaped[Array, "..."]
     loss: Callable[[Array, Array], Array] = eqx.field(static=True, default=squared_error)
 
     def __check_init__(self) -> None:
