@@ -1,4 +1,3 @@
-import dataclasses
 import json
 import subprocess
 import sys
@@ -266,13 +265,6 @@ def test_positive_leaves_out_zero():
 def test_panels_stand_in_rows_of_columns(everything):
     positions = [ax.get_subplotspec() for ax in draw_matplotlib(everything).axes[:3]]
     assert [(p.rowspan.start, p.colspan.start) for p in positions] == [(0, 0), (0, 1), (1, 0)]
-
-
-def test_the_cover_is_the_panel_that_was_chosen(everything):
-    chosen = dataclasses.replace(everything, cover=1)
-    assert [draw_thumbnail(f).axes[0].get_yscale() for f in (everything, chosen)] == ["linear", "log"]
-    line = draw_thumbnail(chosen).axes[0].lines[1]
-    assert line.get_color() == LIGHT.color(0)  # as in the whole figure
 
 
 @pytest.mark.parametrize("theme", [LIGHT, DARK], ids=["light", "dark"])

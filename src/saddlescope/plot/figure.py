@@ -122,8 +122,7 @@ class Figure:
 
     Attributes:
         name: short, unique in its entry, fit for a file name.
-        panels: drawn in rows of `columns`.
-        cover: index of the panel that stands for the figure when there is room for one only.
+        panels: drawn in rows of `columns`; the first one stands for the figure where there is room for one only.
     """
 
     name: str
@@ -131,5 +130,4 @@ class Figure:
     caption: str
     panels: tuple[Panel, ...]
     columns: int = 2
-    cover: int = 0
     table: Table | None = field(default=None)

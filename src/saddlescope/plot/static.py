@@ -51,9 +51,9 @@ def draw_matplotlib(figure: Figure, *, theme: Theme = LIGHT) -> "MatplotlibFigur
 
 
 def draw_thumbnail(figure: Figure, *, theme: Theme = LIGHT) -> "MatplotlibFigure":
-    """Draws the cover panel alone, small, with its axes but without a legend."""
+    """Draws the first panel alone, small, with its axes but without a legend."""
     drawing = _canvas((4.0, 2.4), theme)
-    panel, marks = list(color_series(figure))[figure.cover]
+    panel, marks = next(color_series(figure))
     _draw_panel(drawing.subplots(), panel, marks, theme)
     return drawing
 
@@ -62,7 +62,8 @@ def _canvas(size: tuple[float, float], theme: Theme) -> "MatplotlibFigure":
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure as MatplotlibFigure
 
-    drawing = MatplotlibFigure(figsize=size, dpi=160, layout="constrained", facecolor=theme.paper)
+    drawing = MatplotlibFigure(figsize=size, dpi=160, facecolor=theme.paper)
+    drawing.set_layout_engine("constrained", w_pad=0.1, h_pad=0.1)
     FigureCanvasAgg(drawing)
     return drawing
 
