@@ -75,7 +75,7 @@ def _write_assets(folder: Path) -> None:
 
     folder.mkdir()
     _write(folder / "plotly.min.js", get_plotlyjs())
-    for name in ("style.css", "page.js"):
+    for name in ("style.css", "run.css", "page.js"):
         _write(folder / name, files("saddlescope.gallery").joinpath("assets", name).read_text("utf-8"))
     dark = _variables(DARK)
     _write(
