@@ -5,7 +5,7 @@ OUT ?= results
 SITE ?= gallery
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-slow lint bench gallery readme clean
+.PHONY: help setup demo test test-slow lint docs bench gallery readme clean
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
@@ -45,6 +45,11 @@ lint: .venv/ready ## style, types, import laws, and the README's table of verdic
 
 readme: .venv/ready ## write the table of verdicts into README.md from the stored results
 	@$(BIN)/python scripts/readme_table.py --from $(OUT)
+
+docs: .venv/ready ## build the documentation into build/docs
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt --editable '.[docs]'
+	@$(BIN)/python -m sphinx -W --keep-going -q docs build/docs
+	@echo "== Done: open build/docs/index.html"
 
 bench: .venv/ready ## every benchmark, side by side with what one would use instead
 	@for b in benchmarks/*.py; do echo "== $$b"; $(BIN)/python $$b || exit 1; done

@@ -9,4 +9,14 @@ html_title = "saddlescope"
 exclude_patterns = ["_build"]
 autodoc_typehints = "description"
 autodoc_member_order = "bysource"
-nitpicky = False
+napoleon_use_ivar = True
+
+
+def _plain_bars(app, what, name, obj, options, lines):
+    """The docstrings write |x| for an absolute value, which reStructuredText takes for a substitution."""
+    lines[:] = [line if line.lstrip().startswith((">>>", "...")) else line.replace("|", r"\|") for line in lines]
+
+
+def setup(app):
+    """Registers the reading of docstrings."""
+    app.connect("autodoc-process-docstring", _plain_bars)
