@@ -99,3 +99,16 @@ def _solve(A, y):
             if i != k:
                 rows[i] = [a - rows[i][k] * c for a, c in zip(rows[i], rows[k], strict=True)]
     return [row[-1] for row in rows]
+
+
+# flow: gradient descent on u * v, one step at a time
+
+
+def descent_of_products(gradient, u, v, learning_rate, steps):
+    """The weights after each step; gradient is that of the loss in beta."""
+    path = [(u, v)]
+    for _ in range(steps):
+        g = -gradient(u * v)
+        u, v = u + learning_rate * v * g, v + learning_rate * u * g
+        path.append((u, v))
+    return np.array(path)

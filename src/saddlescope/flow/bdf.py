@@ -198,13 +198,14 @@ class Stepper:
             size = _norm(change / scale)
             if not np.isfinite(size):
                 return None, iteration, True
-            if last is not None:
+            if last is not None and size > _NEWTON_TOLERANCE / 100:
                 rate = size / last
                 if rate > 0.9:
                     return None, iteration, True
                 self._rate = rate if self._rate is None else max(0.3 * self._rate, rate)
             correction = correction + change
-            if size == 0 or (self._rate is not None and self._rate / (1 - self._rate) * size < _NEWTON_TOLERANCE):
+            rate = 0.99 if self._rate is None else self._rate  # a change of the size of rounding needs no known rate
+            if rate / (1 - rate) * size < _NEWTON_TOLERANCE:
                 return correction, iteration, True
             last = size
         return None, _NEWTON_ITERATIONS, True
