@@ -1,44 +1,42 @@
 """The README's table of reproductions: written from stored verdicts, checked to be current.
 
-    python scripts/readme_table.py --from results    judge the stored runs, write docs/verdicts.json and the README
-    python scripts/readme_table.py --check           fail when README, docs/verdicts.json and the claims disagree
+--from results    judges the stored default runs, writes docs/verdicts.json and the README
+--check           fails when the README, docs/verdicts.json and the claims in the source disagree
 """
 
 import argparse
 import json
 import math
-import subprocess
 import sys
 from pathlib import Path
 
+from saddlescope.errors import InputError
 from saddlescope.papers import find, names
+from saddlescope.papers.reproduction import Reproduction, stored_files
+from saddlescope.papers.wording import bounds, finite, measured
 
 ROOT = Path(__file__).resolve().parents[1]
 README, VERDICTS = ROOT / "README.md", ROOT / "docs" / "verdicts.json"
 BEGIN, END = "<!-- verdicts: written by `make readme` -->", "<!-- end of verdicts -->"
+CLAIMED = ("says", "source", "unit", "low", "high")
 
 
-def number(value: float | None, digits: int = 3) -> str:
-    return "–" if value is None else f"{value:.{digits}g}"
-
-
-def bounds(low: float | None, high: float | None) -> str:
-    if low is None:
-        return f"at most {number(high)}"
-    if high is None:
-        return f"at least {number(low)}"
-    return f"{number(low)} to {number(high)}"
+def judge(results: Path) -> list[dict]:
+    """The verdicts of the stored runs at the default size."""
+    runs = [Reproduction.open(file) for file in stored_files(results)]
+    return [record for run in runs for record in run.records() if record["size"] == "default"]
 
 
 def table(verdicts: list[dict]) -> str:
     """One row a claim, in the order of entries and claims."""
-    rows = ["| reproduction | claim | measured | bound | verdict |", "|---|---|---|---|---|"]
+    rows = ["| reproduction | claim | measured | holds when | verdict |", "|---|---|---|---|---|"]
     for v in verdicts:
-        measured = number(v["value"]) + (f" ± {number(v['uncertainty'], 1)}" if v["uncertainty"] else "")
-        unit = f" {v['unit']}" if v["unit"] else ""
+        value, uncertainty = (math.nan if v[k] is None else v[k] for k in ("value", "uncertainty"))
+        low = -math.inf if v["low"] is None else v["low"]
+        high = math.inf if v["high"] is None else v["high"]
         rows.append(
-            f"| {v['entry']} | {v['says']} ({v['source']}) | {measured}{unit} | "
-            f"{bounds(v['low'], v['high'])} | **{v['outcome']}** |"
+            f"| {v['entry']} | {v['says']} ({v['source']}) | {measured(value, uncertainty, v['unit'])} | "
+            f"{bounds(low, high, v['unit'])} | **{v['outcome']}** |"
         )
     return "\n".join(rows)
 
@@ -57,14 +55,14 @@ def disagreements(verdicts: list[dict]) -> list[str]:
         for claim in find(name).claims:
             v = stored.pop((name, claim.name), None)
             if v is None:
-                found.append(f"{name}: no verdict on {claim.name!r}")
+                found.append(f"{name}: there is no verdict on {claim.name!r}")
                 continue
-            for field in ("says", "source", "low", "high", "unit"):
+            for field in CLAIMED:
                 now = getattr(claim, field)
-                now = None if isinstance(now, float) and not math.isfinite(now) else now
+                now = finite(now) if isinstance(now, float) else now
                 if v[field] != now:
                     found.append(f"{name}, {claim.name}: {field} is {now!r} in the source, {v[field]!r} in the verdict")
-    return found + [f"{entry}: verdict on {claim!r}, which is no longer claimed" for entry, claim in stored]
+    return found + [f"{entry}: {claim!r} is no longer claimed" for entry, claim in stored]
 
 
 def main() -> int:
@@ -74,21 +72,20 @@ def main() -> int:
     action.add_argument("--check", action="store_true")
     given = parser.parse_args()
     if given.results:
-        command = [sys.executable, "-m", "saddlescope.cli", "check", str(given.results), "--json"]
-        judged = subprocess.run(command, stdout=subprocess.PIPE, check=False)
-        if judged.returncode == 2:
-            return 2
-        verdicts = [v for v in json.loads(judged.stdout) if v["size"] == "default"]
+        try:
+            verdicts = judge(given.results)
+        except InputError as error:
+            sys.exit(str(error))
         VERDICTS.write_text(json.dumps(verdicts, indent=1, ensure_ascii=False) + "\n")
         README.write_text(with_table(README.read_text(), verdicts))
-    verdicts = json.loads(VERDICTS.read_text())
+    verdicts = json.loads(VERDICTS.read_text()) if VERDICTS.exists() else []
     problems = disagreements(verdicts)
     if with_table(README.read_text(), verdicts) != README.read_text():
         problems.append("the table in README.md is not the one of docs/verdicts.json")
     for problem in problems:
         print(problem, file=sys.stderr)
     if problems:
-        print("Run the entries, then `make readme`.", file=sys.stderr)
+        print("Run `make demo`, then `make readme`.", file=sys.stderr)
     return 1 if problems else 0
 
 

@@ -25,7 +25,8 @@ def test_ten_lines_find_the_predicted_staircase():
 
 
 def test_the_tracker_in_three_lines():
-    model = ViT(ViTConfig(image_size=8, channels=1, patch=4, embedding=16, depth=2, heads=2, head_width=4, mlp_width=16))
+    sizes = {"image_size": 8, "channels": 1, "patch": 4, "embedding": 16, "depth": 2, "heads": 2, "head_width": 4}
+    model = ViT(ViTConfig(**sizes, mlp_width=16))
 
     def train(model, optimizer):
         for _ in range(4):

@@ -78,7 +78,7 @@ def test_progress_rises_to_the_end(entry, quick_run):
     reports = quick_run(entry.name).reports
     fractions = [fraction for fraction, _ in reports]
     assert fractions == sorted(fractions)
-    assert 0 <= fractions[0]
+    assert fractions[0] >= 0
     assert fractions[-1] == pytest.approx(1)
     assert all(note for _, note in reports)
 

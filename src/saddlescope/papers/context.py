@@ -1,4 +1,4 @@
-"""What a run is given besides its parameters: where to report, where to keep what it needs to resume, where data lie."""
+"""What a run is given besides its parameters: where to report, to keep what it needs to resume, to find data."""
 
 from collections.abc import Callable
 from dataclasses import dataclass

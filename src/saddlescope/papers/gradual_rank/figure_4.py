@@ -45,9 +45,10 @@ class Params:
         for name in ("patch", "depth", "embedding", "heads", "head_width", "mlp", "epochs", "batch"):
             if getattr(self, name) < 1:
                 raise InputError(f"{name} must be at least 1; got {getattr(self, name)!r}.")
-        for name in ("initial_scale", "learning_rate"):
-            if not 0 < getattr(self, name) < float("inf"):
-                raise InputError(f"{name} must be positive and finite; got {getattr(self, name)!r}.")
+        if not 0 < self.learning_rate < float("inf"):
+            raise InputError(f"learning_rate must be positive and finite; got {self.learning_rate!r}.")
+        if not 1e-6 <= self.initial_scale < float("inf"):  # below, float32 gradients of keys and queries vanish
+            raise InputError(f"initial_scale must be at least 1e-6 and finite; got {self.initial_scale!r}.")
         if not 0 <= self.warmup_epochs < self.epochs:
             raise InputError(f"warmup_epochs must be at least 0 and below epochs; got {self.warmup_epochs!r}.")
         if not self.seeds or len(set(self.seeds)) < len(self.seeds) or min(self.seeds) < 0:
@@ -82,8 +83,8 @@ def run(params: Params, context: RunContext) -> "xr.Dataset":
 
     if params.dataset != "digits" and context.data is None:
         raise InputError(
-            f"dataset {params.dataset!r} needs the folder of its official files: give --data or set SADDLESCOPE_DATA, or take "
-            "dataset=digits, which is embedded."
+            f"dataset {params.dataset!r} needs the folder of its official files: give --data or set SADDLESCOPE_DATA, "
+            "or take dataset=digits, which is embedded."
         )
     data = load(params.dataset, context.data)
     if params.images:
@@ -101,7 +102,7 @@ def run(params: Params, context: RunContext) -> "xr.Dataset":
         mlp_width=params.mlp,
         initial_scale=params.initial_scale,
     )
-    runs = []
+    runs, steps = [], len(data.train_images) // params.batch
     for k, seed in enumerate(params.seeds):
         model = ViT(config, seed=seed)
         tracker = RankTracker(model, schedule=Geometric(1.15))
@@ -121,7 +122,6 @@ def run(params: Params, context: RunContext) -> "xr.Dataset":
             report=lambda fraction, note, part=part, seed=seed: part(fraction, f"seed {seed}, {note}"),
         )
         tracked = tracker.to_xarray()
-        steps = history.steps_an_epoch
         heads = ("layer", "head", "product")
         runs.append(
             tracked.assign(
@@ -217,8 +217,8 @@ claims = (
     ),
     Claim(
         name="spectrum-KQ",
-        says="The learned perturbation of W_K W_Q^T is extremely low-rank: directions for 90 % of its energy over those of"
-        " the initial product",
+        says="The learned perturbation of W_K W_Q^T is extremely low-rank: directions for 90 % of its energy over"
+        " those of the initial product",
         source="Figure 5, caption",
         statistic=_energy_against_initial,
         high=1 / 3,
