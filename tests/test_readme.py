@@ -40,7 +40,8 @@ def test_the_tracker_in_three_lines():
 
 
 def test_commands_exist():
-    commands = re.findall(r"^saddlescope (\S+)(?: (gradual-rank/\S+))?", README, re.M)
+    consoles = "".join(re.findall(r"```console\n(.*?)```", README, re.S))
+    commands = re.findall(r"^saddlescope (\S+)(?: (gradual-rank/\S+))?", consoles, re.M)
     assert len(commands) >= 4
     known = subprocess.run(
         [sys.executable, "-m", "saddlescope.cli", "--help"], capture_output=True, text=True, check=True
