@@ -21,6 +21,7 @@ from saddlescope.flow.starts import AbstractStart, Continued, Products
 from saddlescope.flow.system import GradientSystem
 from saddlescope.flow.trajectory import Accuracy, Crossing, DensePath, FlowError, Status, Trajectory
 
+_REACHED = Status(True, "The run reached its last time.")
 _LOCAL_SHARE = 0.02  # of the tolerance, for the error of one step
 
 
@@ -45,8 +46,8 @@ def gradient_flow(
 
     A start at `Products` is followed in the coordinates of `saddlescope.flow.charts`, in which plateaus are straight
     lines, u^2 - v^2 is conserved by construction, and any initial scale is possible. In float64 weights (u, v), by
-    contrast, a coordinate that leaves the support and returns with the other sign is lost below alpha = 1e-8,
-    silently and whatever the solver's tolerance.
+    contrast, a coordinate that leaves the support and returns with the other sign is lost below alpha = 1e-8, silently
+    and at any tolerance, because u^2 - v^2 drowns in rounding errors.
 
     Args:
         loss: the loss, a function of beta for Products, of the params for Plain; twice continuously differentiable by
@@ -119,7 +120,7 @@ class _Run:
     origin: np.ndarray
     pieces: list[Piece] = field(default_factory=list)
     crossings: tuple[Crossing, ...] = ()
-    status: Status = Status(True, "The run reached its last time.")  # noqa: RUF009 (frozen)
+    status: Status = _REACHED
 
     @property
     def last(self) -> float:
@@ -231,17 +232,21 @@ def _accuracy(
     if companion.last < run.last:
         return Accuracy(np.inf, np.inf, np.inf)
     points, others = chart.point(run.path(times)), chart.point(companion.path(times))
-    key = lambda c: (c.index, c.sign, c.rising, c.time)  # noqa: E731
-    ours, theirs = sorted(run.crossings, key=key), sorted(companion.crossings, key=key)
-    if [key(c)[:3] for c in ours] != [key(c)[:3] for c in theirs]:
-        crossing_times = np.inf
-    else:
-        crossing_times = max((abs(a.time - b.time) / a.time for a, b in zip(ours, theirs, strict=True)), default=np.nan)
+    ours, theirs = sorted(run.crossings, key=_kind), sorted(companion.crossings, key=_kind)
+    crossing_times = np.inf
+    if [_kind(c)[:3] for c in ours] == [_kind(c)[:3] for c in theirs]:
+        shifts = [abs(a.time - b.time) / a.time for a, b in zip(ours, theirs, strict=True)]
+        crossing_times = max(shifts, default=np.nan)
     return Accuracy(
         crossing_times=float(crossing_times),
         values=float(np.max(np.abs(points - others))),
         losses=float(np.max(np.abs(losses - loss.at(others)))),
     )
+
+
+def _kind(crossing: Crossing) -> tuple[int, int, bool, float]:
+    """What must agree for two crossings to be the same one, and the time that orders repeated ones."""
+    return crossing.index, crossing.sign, crossing.rising, crossing.time
 
 
 def _energy_error(chart: AbstractFlowChart, pieces: list[Piece], lost: float) -> float | None:
