@@ -32,10 +32,10 @@ gallery: .venv/ready ## build the gallery from the stored results
 	@$(BIN)/saddlescope gallery $(OUT) --site $(SITE)
 
 test: .venv/ready ## the test suite (minutes)
-	@$(BIN)/python -m pytest -m "not slow" -n 2 --dist worksteal
+	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m "not slow" -n 2 --dist worksteal
 
 test-slow: .venv/ready ## the tests that take many minutes
-	@$(BIN)/python -m pytest -m slow
+	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m slow
 
 lint: .venv/ready ## style, types, import laws, and the README's table of verdicts
 	@$(BIN)/ruff check . && $(BIN)/ruff format --check .
