@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from saddlescope.errors import InputError
-from saddlescope.models import DiagonalNetwork, attention_head, attention_teacher_task
+from saddlescope.models import AttentionNetwork, DiagonalNetwork, attention_head, attention_teacher_task
 
 SIZES = [(7, 3, 4), (1, 1, 2), (700, 3, 5)]  # 700 samples of 3 x 5 need two blocks, the last one padded
 
@@ -98,3 +98,9 @@ def test_sizes_that_make_no_task_are_named(bad):
 def test_float32_mode_is_refused_with_its_cure():
     with jax.enable_x64(False), pytest.raises(InputError, match=r"jax\.enable_x64\(True\)"):
         attention_teacher_task(samples=2, tokens=2, dim=2)
+
+
+def test_another_loss_is_refused_rather_than_ignored():
+    task = attention_teacher_task(0, samples=3, tokens=2, dim=2)
+    with pytest.raises(InputError, match="Use DiagonalNetwork"):
+        AttentionNetwork(attention_head, task.network.inputs, task.network.targets, lambda y, f: jnp.sum(y * f))

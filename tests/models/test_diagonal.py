@@ -1,6 +1,7 @@
 """Networks with diagonal weights in general, and diagonal linear networks."""
 
 import equinox as eqx
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -54,3 +55,12 @@ def test_squared_error_has_no_factor_one_half():
 def test_data_that_make_no_loss_are_refused(features, targets, sentence):
     with pytest.raises(InputError, match=sentence):
         diagonal_linear_network(features, targets)
+
+
+@pytest.mark.parametrize("samples", [1, 7, 256, 600])
+def test_the_hessian_by_blocks_is_that_of_the_whole_loss(samples):
+    rng = np.random.default_rng(samples)
+    inputs, targets = jnp.asarray(rng.standard_normal((samples, 3))), jnp.asarray(rng.standard_normal(samples))
+    network = DiagonalNetwork(lambda x, beta: jnp.tanh(x @ beta) * beta[0], inputs, targets)
+    beta = jnp.asarray(rng.standard_normal(3))
+    np.testing.assert_allclose(network.hessian(beta), jax.hessian(lambda b: network(b))(beta), rtol=1e-12, atol=1e-13)

