@@ -1,7 +1,39 @@
 """Problems that several tests share."""
 
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+
 # flow, theory: a diagonal linear network whose coordinate 0 enters with sign +1, leaves when coordinate 1 enters, and
 # returns with sign -1; the teacher is the only minimum. Found by search over small integers.
 RETURNING_FEATURES = ((3.0, -2.0, 0.0), (0.0, 0.0, 2.0), (-1.0, 1.0, 1.0))
 RETURNING_TEACHER = (-1.0, -2.0, -2.0)
 RETURNING_LAST_SADDLE = (0.0, -7 / 12, -25 / 12)  # where coordinate 0 must return; a flow that lost it ends here
+
+
+# theory: a loss with many minima, so that where a transition ends depends on the path
+class Bumpy(eqx.Module):
+    """(beta - centre)^T A (beta - centre) / 2 + sum_m height_m cos(waves_m . beta + phase_m)."""
+
+    A: jax.Array
+    centre: jax.Array
+    height: jax.Array
+    waves: jax.Array
+    phase: jax.Array
+
+    def __call__(self, beta):
+        away = beta - self.centre
+        return 0.5 * away @ self.A @ away + jnp.sum(self.height * jnp.cos(self.waves @ beta + self.phase))
+
+
+def bumpy(seed, size=3, bumps=4):
+    rng = np.random.default_rng(seed)
+    root = rng.standard_normal((size, size))
+    return Bumpy(
+        A=jnp.asarray(root @ root.T / size + 0.1 * np.eye(size)),
+        centre=jnp.asarray(3 * rng.standard_normal(size)),
+        height=jnp.asarray(rng.uniform(0.2, 1.5, bumps)),
+        waves=jnp.asarray(1.5 * rng.standard_normal((bumps, size))),
+        phase=jnp.asarray(rng.uniform(0, 2 * np.pi, bumps)),
+    )

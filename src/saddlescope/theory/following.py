@@ -37,15 +37,15 @@ _MODEL_STEPS = 5000
 class FlowThenNewton:
     """Follows the flow segment by segment, on each the exact flow of a quadratic model of L; then Newton.
 
-    A segment is long while the model tells the rates rightly at its end, where they are evaluated; that evaluation also
-    improves the model (a symmetric rank-one secant update; it starts from the exact Hessian at the saddle). So the
+    A segment is as long as the model tells the rates rightly: they are evaluated in its middle and at its end. What is
+    found there also improves the model, by symmetric rank-one secant updates of the exact Hessian at the saddle. So the
     followed path is that of a flow whose log|beta| is disturbed by at most `tolerance` in each segment; for a quadratic
     loss there is no disturbance. Newton takes over where its step would change no coordinate by more than `reach`, and
     its answer is kept only with the certificate of `saddlescope.theory.stationary.settle`; else the path goes on.
 
     Attributes:
         tolerance: disturbance of log|beta| allowed in a segment, between 1e-6 and 0.5. The path only has to stay in its
-            basin, so the answer does not depend on it unless a basin's boundary lies this near.
+            basin, so the answer does not depend on it unless the path passes a basin's boundary this near.
         reach: largest relative change of a coordinate that is left to Newton, between 0 and 1.
         fraction: a coordinate may leave the support once it is this far below its peak, between 0 and 1.
 
@@ -53,7 +53,7 @@ class FlowThenNewton:
         InputError: an attribute out of range.
     """
 
-    tolerance: float = 0.05
+    tolerance: float = 0.02
     reach: float = 0.1
     fraction: float = 1e-2
 
@@ -68,24 +68,28 @@ class FlowThenNewton:
         peak, limit, rejected = model.x, 0.3 * departure.pull, 0
         outside: NotFinite | None = None
         for _ in range(_SEGMENTS):
-            x, weight = self._follow(model, limit, peak, departure.pull)
+            x, middle, weight = self._follow(model, limit, peak, departure.pull)
             if np.log(np.max(x)) > LARGEST_LOG or limit < _SMALLEST_LIMIT * departure.pull:
                 break
             try:
-                r, outside = face.rate(x), None
+                r, between, outside = face.rate(x), face.rate(middle), None
             except NotFinite as error:
                 limit, outside = 0.1 * limit, error
                 continue
             changed = float(np.max(np.abs(r - model.r)))
-            disturbance = 2 * float(np.max(np.abs(r - model.rate(x)))) * weight
-            factor = float(np.clip(0.8 * np.sqrt(self.tolerance / max(disturbance, 1e-300)), 0.1, 5.0))
+            wrong = max(np.max(np.abs(r - model.rate(x))), np.max(np.abs(between - model.rate(middle))))
+            disturbance = 2 * float(wrong) * weight
+            factor = float(np.clip(0.8 * np.sqrt(self.tolerance / max(disturbance, 1e-300)), 0.1, 2.0))
             B = secant(model.B, x - model.x, model.r - r)
             if disturbance > self.tolerance:
                 rejected += 1
                 limit = factor * min(limit, changed)
-                model = _Model(model.x, model.r, face.hessian(model.x) if rejected == 2 else B)
+                if rejected % 2 == 0:  # secants alone do not keep the model good here
+                    B = face.hessian(model.x)
+                model = _Model(model.x, model.r, B)
                 continue
-            rejected, limit = 0, factor * limit
+            if changed > 0.5 * limit:
+                limit = factor * limit
             model, peak = _Model(x, r, B), np.maximum(peak, x)
             end = self._try_newton(departure, face, model, peak)
             if end is not None:
@@ -95,18 +99,19 @@ class FlowThenNewton:
     def _try_newton(
         self, departure: Departure, face: Face, model: "_Model", peak: Float[np.ndarray, "m"]
     ) -> Rest | None:
-        zero = vanishing(model.x, model.r, model.B, peak, self.fraction)
-        if np.any(np.abs(model.newton_displacement(~zero)) > self.reach):
+        if self._distance(model, peak) > self.reach:
             return None
+        zero = vanishing(model.x, model.r, model.B, peak, self.fraction)
         end = settle(face, model.x, model.B, zero, reach=self.reach, noise=departure.noise)
         return end if end is not None and end.loss < departure.rest.loss else None
 
     def _follow(
         self, model: "_Model", limit: float, peak: Float[np.ndarray, "m"], pull: float
-    ) -> tuple[Float[np.ndarray, "m"], float]:
-        """The end of a segment, and the time in which the model's error acts, if it grows like the change of rates.
+    ) -> tuple[Float[np.ndarray, "m"], Float[np.ndarray, "m"], float]:
+        """The end and the middle of a segment, and the time in which an error of the model's rates at the end acts.
 
-        The segment ends where the model changes the rates by `limit`, where it comes to rest, or at its longest.
+        That error is taken to grow like the change of the rates. The segment ends where the model has changed the rates
+        by `limit`, or where it has come to rest, or at its longest.
         """
         y_0 = np.log(model.x)
         solver = LSODA(
@@ -123,7 +128,9 @@ class FlowThenNewton:
         def excess(y: Float[np.ndarray, "m"]) -> float:
             return max(model.change(_exp(y)) / limit, float(np.max(y - y_0)) / _LARGEST_GROWTH) - 1
 
+        near = 0.1 * min(self.reach, self._distance(model, peak))
         t, y, area, last = 0.0, y_0, 0.0, 0.0
+        path = []
         for _ in range(_MODEL_STEPS):
             since = solver.t
             with warnings.catch_warnings():
@@ -135,14 +142,16 @@ class FlowThenNewton:
                 t, y = _crossing(solver, excess)
             change = model.change(_exp(y))
             area, last = area + 0.5 * (last + change) * (t - since), change
-            if over or solver.status != "running" or self._resting(model, _exp(y), peak):
+            path.append((change, y))
+            if over or solver.status != "running" or self._distance(model.at(_exp(y)), peak) <= near:
                 break
-        return _exp(y), area / last if last > 0 else float(t)
+        middle = min(path, key=lambda point: abs(point[0] - 0.5 * last))[1]
+        return _exp(y), _exp(middle), area / last if last > 0 else float(t)
 
-    def _resting(self, model: "_Model", x: Float[np.ndarray, "m"], peak: Float[np.ndarray, "m"]) -> bool:
-        there = _Model(x, model.rate(x), model.B)
-        zero = vanishing(there.x, there.r, there.B, peak, self.fraction)
-        return bool(np.all(np.abs(there.newton_displacement(~zero)) <= 0.1 * self.reach))
+    def _distance(self, model: "_Model", peak: Float[np.ndarray, "m"]) -> float:
+        """How far the model is from rest: the largest relative change of a coordinate in its Newton step."""
+        zero = vanishing(model.x, model.r, model.B, peak, self.fraction)
+        return float(np.max(np.abs(model.newton_displacement(~zero)), initial=0.0))
 
 
 @dataclass(frozen=True, eq=False)
@@ -155,6 +164,10 @@ class _Model:
 
     def rate(self, x: Float[np.ndarray, "m"]) -> Float[np.ndarray, "m"]:
         return self.r - self.B @ (x - self.x)
+
+    def at(self, x: Float[np.ndarray, "m"]) -> "_Model":
+        """The same model, told from another point."""
+        return _Model(x, self.rate(x), self.B)
 
     def change(self, x: Float[np.ndarray, "m"]) -> float:
         """By how much the model's rates have changed on the way to x."""

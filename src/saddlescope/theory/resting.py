@@ -1,16 +1,19 @@
-"""The specification of a transition: integrate gradient flow of (u, v) from the saddle until nothing moves.
+"""The specification of a transition: integrate gradient flow of the weights from the saddle until nothing moves.
 
-u, v   the weights on the active coordinates
-s      the signs of beta = u v there, and w = s v > 0
-x      u w = |beta|
-r      the rates, s g: u' = w r, w' = u r                                                         (equation 4)
+    u, v   the weights on the active coordinates; they start with |u| = |v|, and the conservation law keeps them so
+           (equation 5): v = s u, with s the signs of beta
+    x      u^2 = |beta|
+    r      the rates, s g: u' = v g = u r (equation 4)
+
+It is u that is integrated. With v beside it, rounding would break the law once a coordinate is tiny, and let beta
+change its sign in the midst of a transition, which it cannot do.
 """
 
 from dataclasses import dataclass
 
 import numpy as np
 from jaxtyping import Float
-from scipy.integrate import Radau
+from scipy.integrate import BDF
 
 from saddlescope.theory.landscape import NotFinite
 from saddlescope.theory.stationary import Face, NoRest, Rest, settle
@@ -21,9 +24,9 @@ _STEPS = 20_000  # paths take hundreds
 
 @dataclass(frozen=True, kw_only=True)
 class FlowToRest:
-    """Integrates gradient flow of (u, v) by SciPy's Radau until nothing moves; the specification of `FlowThenNewton`.
+    """Integrates gradient flow of the weights until nothing moves; the specification of `FlowThenNewton`.
 
-    This is equation 13 as it stands, with a small eps. Newton polishes the last digits only.
+    This is equation 13 as it stands, with a small eps, by SciPy's BDF. Newton polishes the last digits only.
 
     Attributes:
         tolerance: relative error that a step of the integrator may make, between 1e-13 and 0.1; the absolute one is
@@ -46,47 +49,42 @@ class FlowToRest:
         """The end of the path that leaves the saddle along the new coordinate."""
         face = departure.face()
         x = peak = _start(face, departure)
-        m, fastest = x.size, 0.0
-        outside: NotFinite | None = None
+        fastest, outside = 0.0, None
 
-        # NaN makes Radau take a smaller step, and so does a poor Jacobian. The loss is to blame only if that ends at 0.
-        def slope(t: float, z: Float[np.ndarray, "2*m"]) -> Float[np.ndarray, "2*m"]:
+        # NaN makes BDF take a smaller step, and so does a poor Jacobian. The loss is to blame only if that ends at 0.
+        def slope(t: float, u: Float[np.ndarray, "m"]) -> Float[np.ndarray, "m"]:
             nonlocal outside
-            u, w = z[:m], z[m:]
             try:
-                r = face.rate(u * w)
+                return u * face.rate(u**2)
             except NotFinite as error:
-                outside, r = error, np.full(m, np.nan)
-            return np.concatenate([w * r, u * r])
+                outside = error
+                return np.full_like(u, np.nan)
 
-        def jacobian(t: float, z: Float[np.ndarray, "2*m"]) -> Float[np.ndarray, "2*m 2*m"]:
+        def jacobian(t: float, u: Float[np.ndarray, "m"]) -> Float[np.ndarray, "m m"]:
             nonlocal outside
-            u, w = z[:m], z[m:]
             try:
-                r, H = np.diag(face.rate(u * w)), face.hessian(u * w)
+                return np.diag(face.rate(u**2)) - 2 * u[:, None] * face.hessian(u**2) * u
             except NotFinite as error:
-                outside, r, H = error, np.zeros((m, m)), np.zeros((m, m))
-            du = np.hstack([-w[:, None] * H * w, r - w[:, None] * H * u])
-            dw = np.hstack([r - u[:, None] * H * w, -u[:, None] * H * u])
-            return np.vstack([du, dw])
+                outside = error
+                return np.zeros((u.size, u.size))
 
-        eps = float(np.min(np.sqrt(x)))
-        solver = Radau(
+        solver = BDF(
             slope,
             0.0,
-            np.tile(np.sqrt(x), 2),
+            np.sqrt(x),
             HORIZON / departure.pull,
             first_step=0.1 / departure.pull,
             rtol=self.tolerance,
-            atol=self.tolerance * eps,
+            atol=self.tolerance * float(np.min(np.sqrt(x))),
             jac=jacobian,
         )
         for _ in range(_STEPS):
-            solver.step()
+            with np.errstate(over="ignore", invalid="ignore"):  # on the way to infinity
+                solver.step()
             if solver.status == "failed":
                 break
             outside = None
-            x = solver.y[:m] * solver.y[m:]
+            x = solver.y**2
             peak = np.maximum(peak, x)
             r = face.rate(x)
             speed = float(np.max(np.abs(x * r)))

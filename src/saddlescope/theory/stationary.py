@@ -90,23 +90,20 @@ def vanishing(
     peak: Float[np.ndarray, "m"],
     fraction: float,
 ) -> Bool[np.ndarray, "m"]:
-    """Which coordinates are on their way to zero: far below their peak, falling, and with a Newton target beyond 0."""
+    """Which coordinates are on their way to zero: far below their peak, falling, and not about to stop before 0."""
     falling = (r < 0) & (x <= fraction * peak)
-    if not falling.any():
-        return falling
-    try:
-        return falling & (x + np.linalg.solve(H, r) <= 0)
-    except np.linalg.LinAlgError:
-        return falling
+    return falling & (np.diag(H) * x + r <= 0)
 
 
 def newton_displacement(
     x: Float[np.ndarray, "m"], r: Float[np.ndarray, "m"], H: Float[np.ndarray, "m m"]
 ) -> Float[np.ndarray, "m"]:
-    """The Newton step relative to x, or infinity where H is not positive definite.
+    """The Newton step relative to x, or infinity where H is not positive definite or an entry of x is 0.
 
     It is taken in log-scaled form, sqrt(x) H sqrt(x), since the entries of x may differ by many orders.
     """
+    if np.any(x <= 0):
+        return np.full_like(x, np.inf)
     root = np.sqrt(x)
     try:
         factor = scipy.linalg.cho_factor(root[:, None] * H * root)

@@ -7,8 +7,9 @@ Two policies find it, and both follow that path from the saddle: `saddlescope.th
 default, and its specification, `saddlescope.theory.resting.FlowToRest`.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol
+from typing import TypeAlias
 
 import numpy as np
 
@@ -74,16 +75,8 @@ class Departure:
         )
 
 
-class Transition(Protocol):
-    """Finds theta^{k+1} of equation 13, or says why there is none."""
-
-    def __call__(self, departure: Departure) -> Rest | NoRest:
-        """The end of the path that leaves the saddle along the new coordinate.
-
-        Raises:
-            NotFinite: the loss is not finite on the path.
-        """
-        ...
+Transition: TypeAlias = Callable[[Departure], Rest | NoRest]
+"""Finds theta^{k+1} of equation 13, or says why there is none; raises NotFinite where the loss is not finite."""
 
 
 def check_between(low: float, high: float, **values: float) -> None:

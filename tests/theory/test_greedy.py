@@ -1,0 +1,320 @@
+"""Algorithm 1 against rational arithmetic, closed forms and invariances, and how it ends."""
+
+import itertools
+import math
+from fractions import Fraction
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from tests import problems, tolerances
+from tests.references import greedy_exact
+
+from saddlescope.errors import InputError
+from saddlescope.models import attention_head, attention_teacher_task, diagonal_linear_network
+from saddlescope.theory import FlowThenNewton, Status, incremental_learning
+
+
+def _integer_problem(rng):
+    p = int(rng.integers(1, 7))
+    while True:
+        X, y = rng.integers(-5, 6, (p + 2, p)), rng.integers(-9, 10, p + 2)
+        if np.linalg.matrix_rank(X) == p:
+            return X, y
+
+
+def _exact(X, y):
+    n = len(y)
+    return greedy_exact(
+        [[Fraction(2 * int(entry), n) for entry in row] for row in X.T @ X],
+        [Fraction(2 * int(entry), n) for entry in X.T @ y],
+    )
+
+
+def _assert_agrees(learned, exact):
+    stages, why = exact
+    assert learned.status.value == why
+    assert [stage.entered for stage in learned.stages] == [entered for _, entered, _ in stages]
+    for stage, (T, _, beta) in zip(learned.stages, stages, strict=True):
+        assert stage.time == pytest.approx(float(T), rel=tolerances.GREEDY, abs=tolerances.GREEDY)
+        assert np.max(np.abs(stage.beta - np.array(beta, dtype=float))) <= tolerances.GREEDY
+        assert np.array_equal(stage.beta == 0, [value == 0 for value in beta])
+
+
+def test_agrees_with_rational_arithmetic():
+    rng, leaving, ties = np.random.default_rng(0), 0, 0
+    for _ in range(300):
+        X, y = _integer_problem(rng)
+        learned = incremental_learning(diagonal_linear_network(X.astype(float), y.astype(float)), X.shape[1])
+        _assert_agrees(learned, _exact(X, y))
+        leaving += any(stage.left for stage in learned.stages)
+        ties += learned.status == Status.TIE
+    assert leaving >= 30
+    assert 1 <= ties <= 10
+
+
+def test_a_coordinate_that_leaves_returns_with_the_other_sign():
+    X = np.array(problems.RETURNING_FEATURES)
+    y = X @ np.array(problems.RETURNING_TEACHER)
+    learned = incremental_learning(diagonal_linear_network(X, y), 3)
+    _assert_agrees(learned, _exact(X.astype(int), y.astype(int)))
+    (left,) = (stage for stage in learned.stages if 0 in stage.left)
+    entries = [stage for stage in learned.stages if stage.entered == 0]
+    assert [stage.sign for stage in entries] == [1, -1]
+    assert left.slope[0] == 1.0  # it starts inward from where it was active
+    assert left.gradient[0] < 0
+    # From +1 to -1 its slope has to move by 2.
+    moved = sum(
+        stage.gradient[0] * (end - stage.time)
+        for stage, end in zip(learned.stages, learned.ends, strict=True)
+        if left.time <= stage.time < entries[1].time
+    )
+    assert moved == pytest.approx(-2.0, rel=1e-12)
+
+
+def test_orthogonal_features_are_learned_at_the_inverse_of_their_gradients():
+    scale, target = jnp.array([1.0, 3.0, 0.5, 2.0]), jnp.array([-2.0, 0.1, 5.0, -0.7])
+    learned = incremental_learning(lambda beta: 0.5 * jnp.sum(scale * (beta - target) ** 2), 4)
+    g = np.asarray(scale * target)
+    order = np.argsort(1 / np.abs(g))
+    assert [stage.entered for stage in learned.stages[1:]] == order.tolist()
+    np.testing.assert_allclose([stage.time for stage in learned.stages[1:]], 1 / np.abs(g)[order], rtol=1e-13)
+    assert [stage.sign for stage in learned.stages[1:]] == np.sign(g)[order].tolist()
+    np.testing.assert_allclose(learned.stages[-1].beta, target, rtol=1e-13)
+    # L(u, s u) = scale/2 (u^2 - t)^2: its second derivative at u^2 = t is 4 scale t, and c is half of that.
+    curvatures = 2 * np.minimum.accumulate(np.abs(g)[order])
+    np.testing.assert_allclose([stage.curvature for stage in learned.stages[1:]], curvatures, rtol=1e-12)
+    expected = np.diff(1 / np.abs(g)[order])
+    np.testing.assert_allclose([stage.margin for stage in learned.stages[1:-1]], expected, rtol=1e-12)
+    assert [stage.runner_up for stage in learned.stages[1:]] == [*order[1:].tolist(), None]
+
+
+def _stages(loss, size, **policies):
+    learned = incremental_learning(loss, size, **policies)
+    assert learned.status == Status.CONVERGED
+    return learned.stages
+
+
+@pytest.fixture(scope="module")
+def leaving():
+    """A problem in which coordinates leave."""
+    rng = np.random.default_rng(0)
+    while True:
+        X, y = _integer_problem(rng)
+        if X.shape[1] == 5 and any(
+            stage.left
+            for stage in incremental_learning(diagonal_linear_network(X.astype(float), y.astype(float)), 5).stages
+        ):
+            return X.astype(float), y.astype(float)
+
+
+def test_permuting_the_coordinates_permutes_the_stages(leaving):
+    X, y = leaving
+    order = np.array([3, 0, 4, 1, 2])
+    for one, other in zip(
+        _stages(diagonal_linear_network(X, y), 5),
+        _stages(diagonal_linear_network(X[:, order], y), 5),
+        strict=True,
+    ):
+        assert one.time == pytest.approx(other.time, rel=1e-12)
+        np.testing.assert_allclose(one.beta[order], other.beta, atol=1e-12)
+        np.testing.assert_allclose(one.slope[order], other.slope, atol=1e-12)
+        assert one.entered is None or one.entered == order[other.entered]
+        assert one.left == tuple(sorted(order[list(other.left)].tolist()))
+
+
+def test_flipping_signs_of_features_flips_the_stages(leaving):
+    X, y = leaving
+    flips = np.array([1.0, -1.0, -1.0, 1.0, -1.0])
+    for one, other in zip(
+        _stages(diagonal_linear_network(X, y), 5), _stages(diagonal_linear_network(X * flips, y), 5), strict=True
+    ):
+        assert one.time == pytest.approx(other.time, rel=1e-12)
+        np.testing.assert_allclose(one.beta * flips, other.beta, atol=1e-12)
+        assert one.entered == other.entered
+        assert one.entered is None or one.sign == flips[one.entered] * other.sign
+
+
+@pytest.mark.parametrize("factor", [1e-6, 7.0, 1e6])
+def test_a_larger_loss_is_learned_faster(leaving, factor):
+    X, y = leaving
+    one = incremental_learning(diagonal_linear_network(X, y), 5)
+    other = incremental_learning(diagonal_linear_network(X * factor**0.5, y * factor**0.5), 5)
+    for before, after in zip(one.stages, other.stages, strict=True):
+        assert after.time * factor == pytest.approx(before.time, rel=1e-12)
+        assert after.loss == pytest.approx(factor * before.loss, rel=1e-12, abs=1e-12 * factor)
+        np.testing.assert_allclose(after.beta, before.beta, atol=1e-12)
+        if math.isfinite(before.curvature):
+            assert after.curvature == pytest.approx(factor * before.curvature, rel=1e-10)
+    assert [(tie.stage, tie.kind) for tie in one.near_ties(-5.0)] == [
+        (tie.stage, tie.kind) for tie in other.near_ties(-5.0)
+    ]
+
+
+@pytest.mark.parametrize("unit", [1e-9, 1e9])
+def test_the_unit_of_beta_does_not_matter(leaving, unit):
+    """beta in another unit: g is divided by it, so all times are multiplied by it."""
+    X, y = leaving
+    for one, other in zip(
+        _stages(diagonal_linear_network(X, y), 5), _stages(diagonal_linear_network(X / unit, y), 5), strict=True
+    ):
+        assert other.time == pytest.approx(one.time * unit, rel=1e-12)
+        np.testing.assert_allclose(other.beta / unit, one.beta, atol=1e-12)
+
+
+def test_saddles_are_what_the_theory_says():
+    task = attention_teacher_task(0, samples=50, tokens=4, dim=4)
+    stages = _stages(task.network, 8)
+    for before, stage in itertools.pairwise(stages):
+        active = stage.beta != 0
+        assert np.max(np.abs(stage.gradient[active])) <= 1e-13
+        assert np.all(np.abs(stage.slope) <= 1 + 1e-12)
+        assert np.array_equal(stage.slope[active], np.sign(stage.beta[active]))
+        assert set(stage.support) <= set(before.support) | {stage.entered}
+        assert set(before.support) - set(stage.support) == set(stage.left)
+        assert np.all(stage.slope[list(stage.left)] * stage.gradient[list(stage.left)] < 0)  # Lemma D.4
+        assert stage.loss < before.loss
+        assert stage.time > before.time
+        assert stage.curvature > 0
+
+
+def test_key_and_query_wait_for_value_and_output():
+    """At the origin their gradient is exactly 0, so the first stage belongs to value and output."""
+    task = attention_teacher_task(0, samples=50, tokens=4, dim=4)
+    origin, first, *_ = incremental_learning(task.network, 8, max_stages=1).stages
+    assert np.array_equal(origin.gradient[:4], np.zeros(4))
+    assert first.entered >= 4
+    assert first.time == pytest.approx(1 / np.max(np.abs(origin.gradient)), rel=1e-14)
+
+
+def test_derivatives_of_a_plain_function_do_as_well():
+    task = attention_teacher_task(2, samples=50, tokens=4, dim=3)
+    for own, plain in zip(_stages(task.network, 6), _stages(lambda beta: task.network(beta), 6), strict=True):
+        assert own.entered == plain.entered
+        assert own.time == pytest.approx(plain.time, rel=1e-11)
+        np.testing.assert_allclose(own.beta, plain.beta, atol=1e-11)
+        assert own.curvature == pytest.approx(plain.curvature, rel=1e-9)
+
+
+def test_fewer_stages_are_a_prefix():
+    task = attention_teacher_task(2, samples=50, tokens=4, dim=3)
+    whole = incremental_learning(task.network, 6)
+    part = incremental_learning(task.network, 6, max_stages=3)
+    assert part.status == Status.MAX_STAGES
+    assert len(part.stages) == 4
+    assert part.end == whole.stages[4].time
+    assert part.next == (whole.stages[4].entered,)
+    assert all(np.array_equal(one.beta, other.beta) for one, other in zip(part.stages, whole.stages[:4], strict=True))
+
+
+def _assert_learns_the_teacher(seed):
+    task = attention_teacher_task(seed)
+    learned = incremental_learning(task.network, 100)
+    assert learned.status == Status.CONVERGED
+    assert 100 <= len(learned.stages) - 1 <= 102
+    assert np.max(np.abs(learned.stages[-1].beta - task.teacher)) <= tolerances.TEACHER
+    return learned
+
+
+def test_the_attention_head_learns_its_teacher():
+    learned = _assert_learns_the_teacher(1)
+    assert not any(stage.left for stage in learned.stages)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", [0, *range(2, 10)])
+def test_every_attention_head_learns_its_teacher(seed):
+    _assert_learns_the_teacher(seed)
+
+
+# How it ends
+
+
+def test_two_heads_of_a_layer_tie():
+    task = attention_teacher_task(0, samples=50, tokens=4, dim=3)
+
+    def two_heads(beta):
+        outputs = jax.vmap(lambda x: attention_head(x, beta[:6]) + attention_head(x, beta[6:]))(task.network.inputs)
+        return jnp.mean((outputs - task.network.targets) ** 2)
+
+    learned = incremental_learning(two_heads, 12)
+    assert learned.status == Status.TIE
+    assert len(learned.stages) == 1
+    one, other = learned.next
+    assert other == one + 6
+    assert "Assumption 4.3" in learned.message
+    assert f"{one}, {other}" in learned.message
+    assert learned.end == pytest.approx(1 / np.max(np.abs(learned.stages[0].gradient)), rel=1e-14)
+
+
+@pytest.mark.parametrize("transition", [FlowThenNewton(), None], ids=["fast", "default"])
+def test_exponential_tails_have_no_next_saddle(transition):
+    """Coordinate 0 is learned at T = 1/8; coordinate 1 goes to infinity from T = 2 on."""
+
+    def loss(beta):
+        return 2 * (beta[0] - 2) ** 2 + jnp.logaddexp(0.0, -beta[1])
+
+    learned = incremental_learning(loss, 2, **({} if transition is None else {"transition": transition}))
+    assert learned.status == Status.NO_MINIMUM
+    assert [stage.entered for stage in learned.stages] == [None, 0]
+    assert learned.end == pytest.approx(2.0)
+    assert learned.next == (1,)
+    assert "Assumption 4.4" in learned.message
+    assert "penalty" in learned.message
+
+
+def test_an_unbounded_loss_has_no_next_saddle():
+    learned = incremental_learning(lambda beta: -beta[0] - beta[0] ** 3, 1)
+    assert learned.status == Status.NO_MINIMUM
+    assert learned.end == 1.0
+
+
+def test_a_flat_origin_is_never_left():
+    learned = incremental_learning(lambda beta: (beta[0] * beta[1] - 1) ** 2, 2)
+    assert learned.status == Status.CONVERGED
+    assert len(learned.stages) == 1
+    assert math.isinf(learned.end)
+    assert "origin" in learned.message
+
+
+def test_reports_progress():
+    told = []
+    incremental_learning(lambda beta: jnp.sum((beta - jnp.arange(1.0, 4.0)) ** 2), 3, report=lambda *x: told.append(x))
+    assert [fraction for fraction, _ in told] == pytest.approx([1 / 3, 2 / 3, 1])
+    assert "stage 3: rank 3, T = 0.5" in told[-1][1]
+
+
+# Bad input
+
+
+def _square(beta):
+    return jnp.sum((beta - 1.0) ** 2)
+
+
+@pytest.mark.parametrize(
+    ("loss", "size", "policies", "says"),
+    [
+        (_square, 0, {}, "size must be an integer"),
+        (_square, 2, {"tolerance": 0.1}, "tolerance must be a number"),
+        (_square, 2, {"max_stages": 0}, "max_stages must be an integer"),
+        (lambda beta: beta, 2, {}, r"loss must return one float64 number.*float64 of shape \(2,\)"),
+        (lambda beta: jnp.sum(beta).astype(jnp.float32), 2, {}, "float32"),
+        (lambda beta: beta @ jnp.ones(3), 2, {}, "Check that size"),
+        (lambda beta: float(beta[0]), 1, {}, "jax.numpy"),
+        (lambda beta: jnp.sum(jnp.sqrt(beta)), 2, {}, "finite gradient at beta = 0"),
+        (lambda beta: _square(beta) * jnp.nan, 2, {}, "got nan"),
+        (lambda beta: jnp.sum(jnp.abs(beta - 1) + jnp.abs(beta)), 2, {}, "GeLU"),
+        (lambda beta: jnp.sum((jax.nn.relu(beta) - 1) ** 2), 2, {}, "twice continuously differentiable"),
+        (lambda beta: jnp.sum(jnp.abs(beta) ** 1.5), 2, {}, "twice continuously differentiable"),
+        (lambda beta: jnp.where(beta[0] > 0.5, jnp.nan, _square(beta)), 1, {}, "wherever learning takes beta"),
+    ],
+)
+def test_bad_input_is_named_with_its_cure(loss, size, policies, says):
+    with pytest.raises(InputError, match=says):
+        incremental_learning(loss, size, **policies)
+
+
+def test_float32_mode_is_an_error_with_its_cure():
+    with jax.enable_x64(False), pytest.raises(InputError, match=r"with jax.enable_x64\(True\)"):
+        incremental_learning(_square, 2)

@@ -1,0 +1,123 @@
+"""What a prediction tells: weights, curvature, the staircase, and what it cannot promise at a finite initial scale."""
+
+import math
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from saddlescope.errors import InputError
+from saddlescope.models import attention_teacher_task
+from saddlescope.theory import incremental_learning
+
+
+@pytest.fixture(scope="module")
+def task():
+    return attention_teacher_task(0, samples=50, tokens=4, dim=4)
+
+
+@pytest.fixture(scope="module")
+def learned(task):
+    return incremental_learning(task.network, 8)
+
+
+def _separate(*gradients):
+    """Independent coordinates with these gradients at 0; each ends at 1."""
+    g = jnp.array(gradients)
+    return incremental_learning(lambda beta: jnp.sum(g * (beta**2 / 2 - beta)), g.size)
+
+
+def test_theta_has_the_product_beta(learned):
+    for stage in learned.stages:
+        u, v = np.split(stage.theta, 2)
+        np.testing.assert_allclose(u * v, stage.beta, rtol=1e-15)
+        assert np.array_equal(np.abs(v), u)
+
+
+def test_curvature_is_the_constant_of_assumption_4_4(task, learned):
+    """L(u~, s u~) - L(u, s u) = c |u~ - u|^2 along the softest direction, and at least that along any other."""
+    for stage in learned.stages[2::2]:
+        active = stage.beta != 0
+        u, s = np.sqrt(np.abs(stage.beta)), np.sign(stage.beta)
+
+        def rise(step, stage=stage, active=active, u=u, s=s):
+            moved = u.copy()
+            moved[active] += step
+            return float(task.network(jnp.asarray(s * moved**2))) - stage.loss
+
+        rng, size = np.random.default_rng(0), 1e-4 * float(np.min(u[active]))
+        directions = rng.standard_normal((2000, active.sum()))
+        directions /= np.linalg.norm(directions, axis=1, keepdims=True)
+        rises = [(rise(size * d) + rise(-size * d)) / (2 * size**2) for d in directions[:200]]
+        assert min(rises) >= stage.curvature * (1 - 1e-3)
+        H = np.array(
+            [
+                [
+                    (rise(size * (a + b)) - rise(size * (a - b)) - rise(size * (b - a)) + rise(-size * (a + b)))
+                    / (4 * size**2)
+                    for a in np.eye(active.sum())
+                ]
+                for b in np.eye(active.sum())
+            ]
+        )
+        assert np.linalg.eigvalsh(H)[0] / 2 == pytest.approx(stage.curvature, rel=1e-2)
+
+
+def test_staircase_tells_the_same(learned):
+    staircase = learned.staircase
+    assert staircase.time_unit == "t / log(1/alpha)"
+    assert staircase.times == tuple(stage.time for stage in learned.stages[1:])
+    assert staircase.losses == tuple(stage.loss for stage in learned.stages)
+    assert staircase.supports == tuple(stage.support for stage in learned.stages)
+    assert staircase.stages[-1].end == math.inf
+
+
+def test_an_unfinished_staircase_ends_when_the_next_coordinate_arrives(task, learned):
+    part = incremental_learning(task.network, 8, max_stages=2)
+    assert part.staircase.stages[-1].end == learned.stages[3].time
+    assert "max_stages" in repr(part)
+
+
+def test_order_counts_the_growth_that_the_runner_up_still_has_before_it():
+    """At T = 1 the slope of the second is 0.9 of 1: it lacks a tenth of log(1/alpha)."""
+    learned = _separate(1.0, 0.9)
+    for digits, near in ((4, True), (5, False)):
+        ties = learned.near_ties(-digits * math.log(10))
+        orders = [tie for tie in ties if tie.kind == "order"]
+        assert bool(orders) == near
+        if near:
+            (tie,) = orders
+            assert (tie.stage, tie.coordinate) == (1, 1)
+            assert tie.efolds == pytest.approx(0.1 * digits * math.log(10), rel=1e-12)
+
+
+def test_plateau_counts_the_slowest_rate():
+    """Stage 1 lasts 1/0.9 - 1. Its saddle has c = 2, the coordinate that ends it grows at 0.9: that one is slower."""
+    (tie,) = (tie for tie in _separate(1.0, 0.9).near_ties(-6.0) if tie.kind == "plateau")
+    assert (tie.stage, tie.coordinate) == (1, 1)
+    assert tie.efolds == pytest.approx((1 / 0.9 - 1) * 0.9 * 6.0, rel=1e-12)
+
+
+def test_smaller_initial_scales_resolve_more(learned):
+    counts = [len(learned.near_ties(-digits * math.log(10))) for digits in (1, 8, 32, 4096)]
+    assert counts == sorted(counts, reverse=True)
+    assert counts[0] > counts[-1] == 0
+    everything = learned.near_ties(-20.0, efolds=1e9)
+    assert [tie.stage for tie in everything if tie.kind == "order"] == list(range(1, len(learned.stages) - 1))
+    assert [tie.stage for tie in everything if tie.kind == "plateau"] == list(range(len(learned.stages) - 1))
+
+
+@pytest.mark.parametrize("log_alpha", [0.0, 1e-8, math.nan, -math.inf])
+def test_an_initial_scale_is_told_by_its_logarithm(learned, log_alpha):
+    with pytest.raises(InputError, match="math.log"):
+        learned.near_ties(log_alpha)
+
+
+def test_efolds_must_be_positive(learned):
+    with pytest.raises(InputError, match="efolds must be positive"):
+        learned.near_ties(-1.0, efolds=0.0)
+
+
+def test_arrays_are_read_only(learned):
+    with pytest.raises(ValueError, match="read-only"):
+        learned.stages[0].beta[0] = 1.0

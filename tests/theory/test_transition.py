@@ -1,0 +1,152 @@
+"""Where a transition ends: the fast policy against the flow itself, on losses where minimisation would go astray."""
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from scipy.optimize import minimize
+from tests import problems, tolerances
+
+from saddlescope.errors import InputError
+from saddlescope.models import attention_teacher_task, diagonal_linear_network
+from saddlescope.theory import FlowThenNewton, FlowToRest, Status, incremental_learning
+from saddlescope.theory.landscape import Landscape
+
+POLICIES = pytest.mark.parametrize("transition", [FlowThenNewton(), FlowToRest()], ids=["fast", "specification"])
+
+
+def _assert_same(loss, size, **limits):
+    fast = incremental_learning(loss, size, **limits)
+    specified = incremental_learning(loss, size, transition=FlowToRest(), **limits)
+    assert fast.status == specified.status
+    assert [stage.entered for stage in fast.stages] == [stage.entered for stage in specified.stages]
+    for one, other in zip(fast.stages, specified.stages, strict=True):
+        assert one.time == pytest.approx(other.time, rel=tolerances.TRANSITION)
+        np.testing.assert_allclose(one.beta, other.beta, atol=tolerances.TRANSITION)
+        assert one.left == other.left
+    return fast
+
+
+def _minimised(loss, size, learned, k):
+    """What bounded L-BFGS finds from saddle k, with signs fixed: "the minimum over the active coordinates"."""
+    before, stage = learned.stages[k], learned.stages[k + 1]
+    landscape = Landscape(loss, size)
+    active = np.flatnonzero(before.beta)
+    active = np.append(active, stage.entered)
+    signs = np.append(np.sign(before.beta[active[:-1]]), stage.sign)
+
+    def value_and_slope(x):
+        beta = np.zeros(size)
+        beta[active] = signs * x
+        value, g = landscape.value_and_gradient(beta)
+        return value, -(signs * g[active])
+
+    start = np.append(np.abs(before.beta[active[:-1]]), 1e-3)
+    found = minimize(value_and_slope, start, jac=True, method="L-BFGS-B", bounds=[(0, None)] * len(active))
+    beta = np.zeros(size)
+    beta[active] = signs * found.x
+    return beta
+
+
+def test_agrees_with_the_flow_where_minimisation_goes_astray():
+    astray = 0
+    for seed in (1, 4, 14, 79, 108, 140):
+        loss = problems.bumpy(seed)
+        learned = _assert_same(loss, 3)
+        astray += sum(
+            np.max(np.abs(_minimised(loss, 3, learned, k) - learned.stages[k + 1].beta)) > 1e-2
+            for k in range(len(learned.stages) - 1)
+        )
+    assert astray >= 3
+
+
+@pytest.mark.slow
+def test_agrees_with_the_flow_on_many_losses():
+    """But for one in a few hundred, whose path passes a basin's boundary within the tolerance; then it is the finer."""
+    for seed in range(100):
+        loss = problems.bumpy(seed)
+        try:
+            _assert_same(loss, 3)
+        except AssertionError:
+            finer = incremental_learning(loss, 3, transition=FlowThenNewton(tolerance=1e-3))
+            specified = incremental_learning(loss, 3, transition=FlowToRest())
+            np.testing.assert_allclose(finer.stages[-1].beta, specified.stages[-1].beta, atol=tolerances.TRANSITION)
+
+
+def test_agrees_with_the_flow_on_attention():
+    task = attention_teacher_task(0, samples=30, tokens=4, dim=3)
+    _assert_same(task.network, 6)
+
+
+def test_agrees_with_the_flow_where_a_coordinate_leaves():
+    X = np.array(problems.RETURNING_FEATURES)
+    learned = _assert_same(diagonal_linear_network(X, X @ np.array(problems.RETURNING_TEACHER)), 3)
+    assert any(stage.left for stage in learned.stages)
+
+
+@POLICIES
+def test_stops_at_the_first_minimum_on_the_path(transition):
+    """L' = (beta - 1)(beta - 2)(beta - 4): a far deeper minimum waits at 4 behind a maximum at 2."""
+
+    def loss(beta):
+        return jnp.sum(beta**4 / 4 - 7 * beta**3 / 3 + 7 * beta**2 - 8 * beta)
+
+    learned = incremental_learning(loss, 1, transition=transition)
+    assert learned.status == Status.CONVERGED
+    assert learned.stages[1].time == pytest.approx(1 / 8, rel=1e-14)
+    assert learned.stages[1].beta[0] == pytest.approx(1.0, abs=1e-14)
+    assert learned.stages[1].curvature == pytest.approx(6.0, rel=1e-12)  # 2 x L'' with x = 1, L'' = (1-2)(1-4)
+
+
+@POLICIES
+def test_passes_slowly_through_the_ghost_of_a_minimum(transition):
+    """L' = (beta - 1)^2 (beta - 2) + 1e-4 (beta - 2): almost 0 at 1, but not 0 before 2."""
+
+    def loss(beta):
+        away = beta - 1
+        return jnp.sum(away**4 / 4 - away**3 / 3 + 1e-4 * (away**2 / 2 - away))
+
+    learned = incremental_learning(loss, 1, transition=transition)
+    assert learned.stages[1].beta[0] == pytest.approx(2.0, abs=1e-12)
+
+
+@POLICIES
+def test_a_scale_of_its_own_is_found(transition):
+    """No curvature at the origin tells how small is small."""
+    learned = incremental_learning(lambda beta: jnp.sum((beta / 1e-9) ** 3 / 3 - beta / 1e-9), 1, transition=transition)
+    assert learned.stages[1].beta[0] == pytest.approx(1e-9, rel=1e-13)
+
+
+@POLICIES
+def test_no_minimum_is_said(transition):
+    learned = incremental_learning(lambda beta: -beta[0] - beta[0] ** 3, 1, transition=transition)
+    assert learned.status == Status.NO_MINIMUM
+
+
+@POLICIES
+def test_a_loss_that_ends_in_nan_is_named(transition):
+    with pytest.raises(InputError, match="max .beta. = 0.5"):
+        incremental_learning(
+            lambda beta: jnp.where(beta[0] > 0.5, jnp.nan, (beta[0] - 1) ** 2), 1, transition=transition
+        )
+
+
+@POLICIES
+def test_a_barrier_is_no_obstacle(transition):
+    """Trial points beyond the pole of the logarithm are not the loss's fault."""
+    learned = incremental_learning(lambda beta: -beta[0] - 1e-3 * jnp.log(1 - beta[0]), 1, transition=transition)
+    assert learned.stages[1].beta[0] == pytest.approx(1 - 1e-3, rel=1e-12)
+
+
+@pytest.mark.parametrize(
+    "policy",
+    [
+        lambda: FlowThenNewton(tolerance=0.9),
+        lambda: FlowThenNewton(reach=1.0),
+        lambda: FlowThenNewton(fraction=0.0),
+        lambda: FlowToRest(tolerance=0.0),
+        lambda: FlowToRest(rest=2.0),
+    ],
+)
+def test_policies_check_their_ranges(policy):
+    with pytest.raises(InputError, match="must be a number between"):
+        policy()
