@@ -21,8 +21,8 @@ def test_all_claims_hold_at_the_quick_size(run, outcomes):
 
 
 def swap_first_two(run):
-    order = run.found_coordinate.values
-    order[:, [0, 1]] = order[:, [1, 0]]
+    times = run.found_time.values
+    times[:, [0, 1]] = times[:, [1, 0]]
 
 
 def two_percent_late(run):
@@ -33,10 +33,15 @@ def wrong_teacher(run):
     run.teacher.values[0] += 1e-9
 
 
-def two_at_once(run):
-    beta = np.abs(run.plateau_beta.values[-1, 0])
-    missing = np.flatnonzero(beta < run.attrs["level"])[:2]
-    run.plateau_beta.values[-1, 1, missing] = 1.0
+def one_too_many(run):
+    stage = np.flatnonzero(run.resolved.values[-1])[0]
+    missing = np.flatnonzero(run.predicted_beta.values[stage] == 0)[0]
+    run.plateau_beta.values[-1, stage, missing] = 1.0
+
+
+def one_too_few(run):
+    stage = np.flatnonzero(run.resolved.values[-1, :10])[-1]
+    run.plateau_beta.values[-1, stage, run.predicted_coordinate.values[stage]] = 0.0
 
 
 def loss_stops_converging(run):
@@ -57,7 +62,8 @@ def no_plateau(run):
         (swap_first_two, "order"),
         (two_percent_late, "times"),
         (wrong_teacher, "end"),
-        (two_at_once, "one-by-one"),
+        (one_too_many, "support"),
+        (one_too_few, "support"),
         (loss_stops_converging, "loss-converges"),
         (weights_stop_converging, "weights-converge"),
         (no_plateau, "one-percent"),
@@ -71,6 +77,8 @@ def test_a_spoilt_run_refutes_the_claim(run, outcomes, spoil, claim):
 def test_what_did_not_happen_is_undecided(run, outcomes):
     run.found_time.values[-1, 3] = np.nan
     assert outcomes(ENTRY, run)["times"] == "undecided"
+    run.resolved.values[-1, :10] = False
+    assert outcomes(ENTRY, run)["support"] == "undecided"
     assert outcomes(ENTRY, run.isel(scale=[0]))["loss-converges"] == "undecided"
 
 
