@@ -41,10 +41,10 @@ lint: .venv/ready ## style, types, import laws, and the README's table of verdic
 	@$(BIN)/ruff check . && $(BIN)/ruff format --check .
 	@$(BIN)/pyright
 	@$(BIN)/lint-imports --no-cache
-	@$(BIN)/python scripts/readme_table.py --check
+	@$(BIN)/python scripts/readme.py --check
 
-readme: .venv/ready ## write the table of verdicts into README.md from the stored results
-	@$(BIN)/python scripts/readme_table.py --from $(OUT)
+readme: .venv/ready ## write the picture and the table of verdicts of README.md from the stored results
+	@$(BIN)/python scripts/readme.py --from $(OUT)
 
 docs: .venv/ready ## build the documentation into build/docs
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt --editable '.[docs]'

@@ -1,6 +1,6 @@
-"""The README's table of reproductions: written from stored verdicts, checked to be current.
+"""The README's picture and table of reproductions: made from stored runs, checked to be current.
 
---from results    judges the stored default runs, writes docs/verdicts.json and the README
+--from results    judges the stored default runs; writes docs/verdicts.json, docs/figure-2.png and the README
 --check           fails when the README, docs/verdicts.json and the claims in the source disagree
 """
 
@@ -14,17 +14,26 @@ from saddlescope.errors import InputError
 from saddlescope.papers import find, names
 from saddlescope.papers.reproduction import Reproduction, stored_files
 from saddlescope.papers.wording import bounds, finite, measured
+from saddlescope.plot import draw_matplotlib
 
 ROOT = Path(__file__).resolve().parents[1]
 README, VERDICTS = ROOT / "README.md", ROOT / "docs" / "verdicts.json"
 BEGIN, END = "<!-- verdicts: written by `make readme` -->", "<!-- end of verdicts -->"
+PICTURED = "gradual-rank/figure-2"
 CLAIMED = ("says", "source", "unit", "low", "high")
 
 
-def judge(results: Path) -> list[dict]:
-    """The verdicts of the stored runs at the default size."""
+def default_runs(results: Path) -> list[Reproduction]:
+    """The stored runs at the default size."""
     runs = [Reproduction.open(file) for file in stored_files(results)]
-    return [record for run in runs for record in run.records() if record["size"] == "default"]
+    return [run for run in runs if run.provenance.label == "default"]
+
+
+def draw_picture(runs: list[Reproduction]) -> None:
+    """The first picture of Figure 2's entry."""
+    for run in runs:
+        if run.entry.name == PICTURED:
+            draw_matplotlib(run.figures[0]).savefig(ROOT / "docs" / "figure-2.png", dpi=110)
 
 
 def table(verdicts: list[dict]) -> str:
@@ -73,7 +82,9 @@ def main() -> int:
     given = parser.parse_args()
     if given.results:
         try:
-            verdicts = judge(given.results)
+            runs = default_runs(given.results)
+            verdicts = [record for run in runs for record in run.records()]
+            draw_picture(runs)
         except InputError as error:
             sys.exit(str(error))
         VERDICTS.write_text(json.dumps(verdicts, indent=1, ensure_ascii=False) + "\n")
