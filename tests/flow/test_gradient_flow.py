@@ -439,3 +439,33 @@ def test_times_outside_the_run_are_refused():
     flow = gradient_flow(_quadratic, GOOD, until=1.0, tolerance=1e-6)
     with pytest.raises(InputError, match="times must be"):
         flow(np.array([1.5]))
+
+
+def test_a_loss_that_turns_nan_behind_a_finite_gradient_is_not_called_a_success():
+    start = Products(np.array([1.0]), np.array([0.5]), log_scale=-20.0)
+
+    def loss(beta):
+        return jnp.sum((beta - 1) ** 2) + jnp.where(beta[0] > 0.5, jnp.nan, 0.0)
+
+    run = gradient_flow(loss, start, until=5.0, tolerance=1e-5, throw=False)
+    assert not run.status.ok
+    assert "NaN" in run.status.sentence
+    assert np.isfinite(run.losses[run.times < 0.4]).all()
+
+
+def test_a_function_that_jax_cannot_trace_is_one_sentence():
+    start = Products(np.array([1.0]), np.array([0.5]), log_scale=-20.0)
+    with pytest.raises(InputError, match=r"jax\.numpy"):
+        gradient_flow(lambda beta: float(np.asarray(beta).sum()), start, until=5.0, tolerance=1e-5)
+
+
+def test_progress_of_a_verified_run_rises_once_from_0_to_1():
+    told = []
+    start = Products(np.array([1.0, 0.3]), np.array([0.5, 0.2]), log_scale=-200.0)
+    gradient_flow(
+        lambda beta: jnp.sum((beta - 1) ** 2), start, until=5.0, tolerance=1e-9, verify=True,
+        report=lambda fraction, note: told.append(fraction),
+    )  # fmt: skip
+    assert len(told) > 4
+    assert told == sorted(told)
+    assert told[-1] <= 1

@@ -84,13 +84,30 @@ def gradient_flow(
     require_finite(first_loss, gradient)
     if isinstance(start, Products):
         require_smooth_at_zero(compiled, len(gradient))
-    run = _integrate(compiled, chart, start.origin(), until, tolerance, level, max_gradients, report)
+    share = _RUN_SHARE if verify else 1.0
+
+    def first_part(fraction: float, note: str) -> None:
+        report(share * fraction, note)
+
+    def second_part(fraction: float, note: str) -> None:
+        report(share + (1 - share) * fraction, f"{note}, again at ten times the tolerance")
+
+    run = _integrate(compiled, chart, start.origin(), until, tolerance, level, max_gradients, first_part)
     times = run.record(record)
     states = run.path(times)
     losses = compiled.at(chart.point(states))
+    if run.status.ok and not np.isfinite(losses).all():
+        run.status = Status(
+            False,
+            f"The loss is NaN or infinite at {chart.time_unit} = {times[~np.isfinite(losses)][0]:.6g}, though its "
+            "gradient is finite.",
+            "Evaluate it at the trajectory's values there; a jnp.where that hides NaN from the gradient does this.",
+        )
     accuracy = None
     if verify:
-        companion = _integrate(compiled, chart, start.origin(), run.last, 10 * tolerance, level, max_gradients, report)
+        companion = _integrate(
+            compiled, chart, start.origin(), run.last, 10 * tolerance, level, max_gradients, second_part
+        )
         accuracy = _accuracy(compiled, chart, run, companion, times, losses)
     trajectory = Trajectory(
         times=times,
@@ -111,6 +128,9 @@ def gradient_flow(
     if throw and not run.status.ok:
         raise FlowError(trajectory)
     return trajectory
+
+
+_RUN_SHARE = 0.6  # of the progress that a run with a companion makes; the companion is cheaper
 
 
 @dataclass

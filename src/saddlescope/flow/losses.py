@@ -142,7 +142,14 @@ def require_float64(loss: Loss, argument: PyTree) -> None:
                 f"loss must hold float64 arrays only; got one of {leaf.dtype!s}. Make its data in float64: "
                 f"{_FLOAT64}, before the arrays are made."
             )
-    out = eqx.filter_eval_shape(loss, jax.tree.map(jnp.asarray, argument))
+    try:
+        out = eqx.filter_eval_shape(loss, jax.tree.map(jnp.asarray, argument))
+    except (TypeError, ValueError, IndexError) as error:
+        reason = str(error).strip().split("\n")[0]
+        raise InputError(
+            f"loss must be a JAX function of the parameters it starts from; got {reason!r}. Write it with "
+            "jax.numpy, and check the shapes."
+        ) from error
     if getattr(out, "shape", None) != () or out.dtype != jnp.float64:
         raise InputError(f"loss must return one float64 number; got {out!r}.")
 

@@ -122,7 +122,7 @@ class SampledPath(AbstractPath):
         return (1 - share) * self.states[after - 1] + share * self.states[after]
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class Trajectory:
     """A run of gradient flow or gradient descent. Call it with times to have beta (or the parameters) there.
 
@@ -159,6 +159,13 @@ class Trajectory:
     end: AbstractStart
     chart: AbstractChart
     path: AbstractPath
+
+    def __repr__(self) -> str:
+        return (
+            f"Trajectory({len(self.times)} records to {self.times[-1]:.6g} in {self.time_unit!r}, "
+            f"loss {self.losses[0]:.3g} to {self.losses[-1]:.3g}, {len(self.crossings)} crossings, "
+            f"{self.evaluations.gradients} gradients; {self.status})"
+        )
 
     @property
     def beta(self) -> Float[np.ndarray, "k p"]:
