@@ -15,6 +15,7 @@ learn through gradual rank increase".
 
 from dataclasses import dataclass
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -49,6 +50,7 @@ class AttentionNetwork(DiagonalNetwork):
                 "Use DiagonalNetwork for other functions."
             )
 
+    @eqx.filter_jit
     def __call__(self, beta: Float[Array, "p"]) -> Float[Array, ""]:
         """L(beta)."""
         a, b = jnp.split(beta, 2)
@@ -62,6 +64,7 @@ class AttentionNetwork(DiagonalNetwork):
             square, _ = jax.lax.scan(add, jnp.zeros((), beta.dtype), self._blocks())
         return square / self.targets.size
 
+    @eqx.filter_jit
     def value_and_gradient(self, beta: Float[Array, "p"]) -> tuple[Float[Array, ""], Float[Array, "p"]]:
         """L(beta) and dL/dbeta = -g."""
         a, b = jnp.split(beta, 2)
@@ -81,6 +84,7 @@ class AttentionNetwork(DiagonalNetwork):
         entries = self.targets.size
         return jnp.sum(square) / entries, 2 / entries * jnp.concatenate([d_a, d_b])
 
+    @eqx.filter_jit
     def hessian(self, beta: Float[Array, "p"]) -> Float[Array, "p p"]:
         """The second derivatives of L at beta.
 

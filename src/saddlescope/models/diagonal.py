@@ -47,15 +47,18 @@ class DiagonalNetwork(eqx.Module):
     def __check_init__(self) -> None:
         _check_samples(self.inputs, self.targets)
 
+    @eqx.filter_jit
     def __call__(self, beta: Float[Array, "p"]) -> Float[Array, ""]:
         """L(beta)."""
         predictions = jax.vmap(self.h, in_axes=(0, None))(self.inputs, beta)
         return jnp.mean(jax.vmap(self.loss)(self.targets, predictions))
 
+    @eqx.filter_jit
     def value_and_gradient(self, beta: Float[Array, "p"]) -> tuple[Float[Array, ""], Float[Array, "p"]]:
         """L(beta) and dL/dbeta = -g."""
         return jax.value_and_grad(self.__call__)(beta)
 
+    @eqx.filter_jit
     def hessian(self, beta: Float[Array, "p"]) -> Float[Array, "p p"]:
         """The second derivatives of L at beta, summed over blocks of samples that fit into the processor's cache."""
         samples = self.inputs.shape[0]
