@@ -92,7 +92,7 @@ class GreedyStage:
         return tuple(np.flatnonzero(self.beta).tolist())
 
     @property
-    def theta(self) -> Float[np.ndarray, "2*p"]:
+    def theta(self) -> Float[np.ndarray, " weights"]:
         """The weights theta^k = (u, v) with u = sqrt|beta| and v = sgn(beta) u, shape (2p,)."""
         u = np.sqrt(np.abs(self.beta))
         return np.concatenate([u, np.sign(self.beta) * u])

@@ -250,7 +250,7 @@ class _Run:
         columns = (1, -1, 1, 1)
         mean = torch.from_numpy(self.data.mean).to(self.device, self.dtype).view(columns)
         deviation = torch.from_numpy(self.data.deviation).to(self.device, self.dtype).view(columns)
-        pixels = torch.from_numpy(np.ascontiguousarray(images)).to(self.device, self.dtype)
+        pixels = torch.from_numpy(np.array(images)).to(self.device, self.dtype)
         return (pixels / self.data.white - mean) / deviation, torch.from_numpy(labels).to(self.device)
 
     def order(self, epoch: int) -> np.ndarray:
