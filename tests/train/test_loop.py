@@ -220,3 +220,16 @@ def test_a_diverging_run_stops_and_keeps_its_last_good_checkpoint(digits, tmp_pa
     config = TrainConfig(optimizer=SGD(learning_rate=1e30), epochs=3, warmup_epochs=0, batch=32)
     with pytest.raises(InputError, match=r"learning_rate must be small enough for a finite loss; got 1e[+]30"):
         fit(ViT(SMALL), digits, config, checkpoint=tmp_path / "run", checkpoint_every=1)
+
+
+def test_threads_are_set_while_it_trains_and_put_back():
+    before = torch.get_num_threads()
+    seen = []
+    data = load("digits").subset(20)
+    model = ViT(ViTConfig(image_size=8, channels=1, patch=4, embedding=4, depth=1, heads=1, head_width=4, mlp_width=4))
+    config = TrainConfig(epochs=1, warmup_epochs=0, batch=10, threads=before + 1)
+    fit(model, data, config, report=lambda fraction, note: seen.append(torch.get_num_threads()))
+    assert seen == [before + 1]
+    assert torch.get_num_threads() == before
+    with pytest.raises(InputError, match="threads must be at least 1"):
+        TrainConfig(threads=0)

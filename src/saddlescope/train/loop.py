@@ -4,7 +4,7 @@ Everything that moves is either saved (weights, optimiser, random state, tracker
 of the configuration and the number of steps made (the learning rate, the order of the images). So a run that was
 killed and called again makes the very steps an uninterrupted one would have made.
 
-To the last bit means: same machine, same PyTorch, same number of threads (`torch.get_num_threads`).
+To the last bit means: same machine, same PyTorch, same number of threads (`TrainConfig.threads`).
 """
 
 import contextlib
@@ -84,12 +84,15 @@ class TrainConfig:
     batch: int = 512  # images a step; the last incomplete batch of an epoch is left out
     test_every: int = 1  # epochs between two measurements of test loss and accuracy
     seed: int = 0  # of the order of the images, and of layers that draw random numbers
+    threads: int | None = None  # of PyTorch on the processor, while it trains; None leaves them as they are
 
     def __post_init__(self) -> None:
         for name in ("epochs", "batch", "test_every"):
             _check(name, getattr(self, name), low=1)
         _check("warmup_epochs", self.warmup_epochs, low=0, high=self.epochs)
         _check("seed", self.seed, low=0)
+        if self.threads is not None:
+            _check("threads", self.threads, low=1)
 
     def learning_rate(self, step: int, steps_an_epoch: int) -> float:
         """The learning rate of the step with this number, from 0."""
@@ -156,7 +159,7 @@ def fit(
         _check("checkpoint_every", checkpoint_every, low=1)
     path = None if checkpoint is None else Path(checkpoint)
     was_training = model.training
-    with _reproducible(config.seed, next(model.parameters()).device):
+    with _reproducible(config.seed, config.threads, next(model.parameters()).device):
         run = _Run(model, data, config, steps_an_epoch, tracker)
         if path is not None:
             run.resume(path)
@@ -326,8 +329,8 @@ class _Run:
 
 
 @contextlib.contextmanager
-def _reproducible(seed: int, device: torch.device) -> Iterator[None]:
-    """Seeds the global random state and asks for deterministic algorithms; puts both back as they were."""
+def _reproducible(seed: int, threads: int | None, device: torch.device) -> Iterator[None]:
+    """Seeds the global random state, sets threads and asks for deterministic algorithms; puts all back as they were."""
     on_cuda = device.type == "cuda"
     if on_cuda and "CUBLAS_WORKSPACE_CONFIG" not in os.environ:
         raise InputError(
@@ -338,12 +341,15 @@ def _reproducible(seed: int, device: torch.device) -> Iterator[None]:
     warn_only = torch.is_deterministic_algorithms_warn_only_enabled()
     memory: Any = torch.utils.deterministic
     fill = memory.fill_uninitialized_memory
+    threads_before = torch.get_num_threads()
     with torch.random.fork_rng(devices=[device] if on_cuda else []):
         torch.manual_seed(seed)
         try:
             torch.use_deterministic_algorithms(True)
+            torch.set_num_threads(threads or threads_before)
             memory.fill_uninitialized_memory = False  # no effect on results, only on time
             yield
         finally:
             torch.use_deterministic_algorithms(enabled, warn_only=warn_only)
+            torch.set_num_threads(threads_before)
             memory.fill_uninitialized_memory = fill

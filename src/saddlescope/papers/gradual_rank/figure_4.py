@@ -40,9 +40,10 @@ class Params:
     batch: int = 128  # images in a step
     learning_rate: float = 1e-3  # of Adam, at its peak
     warmup_epochs: int = 2  # epochs of linear warm-up; a cosine follows
+    threads: int = 1  # of PyTorch on the processor; matrices this small gain little from more
 
     def __post_init__(self) -> None:
-        for name in ("patch", "depth", "embedding", "heads", "head_width", "mlp", "epochs", "batch"):
+        for name in ("patch", "depth", "embedding", "heads", "head_width", "mlp", "epochs", "batch", "threads"):
             if getattr(self, name) < 1:
                 raise InputError(f"{name} must be at least 1; got {getattr(self, name)!r}.")
         if not 0 < self.learning_rate < float("inf"):
@@ -69,7 +70,7 @@ class Params:
         """Appendix B.2: ViT with 6 blocks on CIFAR-10 for 500 epochs; for a GPU."""
         return cls(
             dataset="cifar10", seeds=(0,), patch=4, depth=6, embedding=512, heads=8, head_width=128, mlp=512,
-            epochs=500, batch=512, learning_rate=1e-4, warmup_epochs=15,
+            epochs=500, batch=512, learning_rate=1e-4, warmup_epochs=15, threads=8,
         )  # fmt: skip
 
 
@@ -116,6 +117,7 @@ def run(params: Params, context: RunContext) -> "xr.Dataset":
                 warmup_epochs=params.warmup_epochs,
                 batch=params.batch,
                 seed=seed,
+                threads=params.threads,
             ),
             checkpoint=context.scratch / f"seed-{seed}.pt",
             tracker=tracker,
