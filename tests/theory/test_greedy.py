@@ -13,7 +13,7 @@ from tests.references import greedy_exact
 
 from saddlescope.errors import InputError
 from saddlescope.models import attention_head, attention_teacher_task, diagonal_linear_network
-from saddlescope.theory import FlowThenNewton, Status, incremental_learning
+from saddlescope.theory import Status, incremental_learning
 
 
 def _integer_problem(rng):
@@ -208,24 +208,21 @@ def test_fewer_stages_are_a_prefix():
     assert all(np.array_equal(one.beta, other.beta) for one, other in zip(part.stages, whole.stages[:4], strict=True))
 
 
-def _assert_learns_the_teacher(seed):
-    task = attention_teacher_task(seed)
+def _assert_learns_the_teacher(task):
     learned = incremental_learning(task.network, 100)
     assert learned.status == Status.CONVERGED
     assert 100 <= len(learned.stages) - 1 <= 102
     assert np.max(np.abs(learned.stages[-1].beta - task.teacher)) <= tolerances.TEACHER
-    return learned
 
 
-def test_the_attention_head_learns_its_teacher():
-    learned = _assert_learns_the_teacher(1)
-    assert not any(stage.left for stage in learned.stages)
+def test_an_attention_head_learns_its_teacher():
+    _assert_learns_the_teacher(attention_teacher_task(1, samples=200))
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", [0, *range(2, 10)])
-def test_every_attention_head_learns_its_teacher(seed):
-    _assert_learns_the_teacher(seed)
+@pytest.mark.parametrize("seed", range(10))
+def test_the_paper_s_attention_heads_learn_their_teachers(seed):
+    _assert_learns_the_teacher(attention_teacher_task(seed))
 
 
 # How it ends
@@ -248,14 +245,13 @@ def test_two_heads_of_a_layer_tie():
     assert learned.end == pytest.approx(1 / np.max(np.abs(learned.stages[0].gradient)), rel=1e-14)
 
 
-@pytest.mark.parametrize("transition", [FlowThenNewton(), None], ids=["fast", "default"])
-def test_exponential_tails_have_no_next_saddle(transition):
+def test_exponential_tails_have_no_next_saddle():
     """Coordinate 0 is learned at T = 1/8; coordinate 1 goes to infinity from T = 2 on."""
 
     def loss(beta):
         return 2 * (beta[0] - 2) ** 2 + jnp.logaddexp(0.0, -beta[1])
 
-    learned = incremental_learning(loss, 2, **({} if transition is None else {"transition": transition}))
+    learned = incremental_learning(loss, 2)
     assert learned.status == Status.NO_MINIMUM
     assert [stage.entered for stage in learned.stages] == [None, 0]
     assert learned.end == pytest.approx(2.0)

