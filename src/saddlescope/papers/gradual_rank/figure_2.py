@@ -380,7 +380,8 @@ def _loss(run: "xr.Dataset") -> "Figure":
         x=time, y=run.predicted_loss_curve.values, label="Algorithm 1", color=None, style="dashed", width=1.2
     )
     end = min(run.attrs["until"], 1.25 * float(run.predicted_time[: FIRST + 1].max()))
-    early = time <= end
+    begin = 0.6 * float(run.predicted_time[0])
+    early = (time >= begin) & (time <= end)
     zoomed = [Line(x=line.x[early], y=line.y[early], group=line.label, color=line.color) for line in curves]
     zoomed.append(Line(x=time[early], y=predicted.y[early], group="Algorithm 1", style="dashed", width=1.2))
     x, y = Axis("time of the flow / log(1/alpha)"), Axis("loss")
