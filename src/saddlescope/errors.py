@@ -23,8 +23,8 @@ def unknown(kind: str, given: str, known: Iterable[str]) -> InputError:
     return InputError(f"There is no {kind} {given!r}{hint} Known: {', '.join(names)}.")
 
 
-class MissingExtra(InputError, ImportError):
-    """A part of the package needs an optional extra that is not installed; the message has the command that cures it."""
+class MissingExtraError(InputError, ImportError):
+    """A part of the package needs an extra that is not installed; the message has the command that cures it."""
 
     def __init__(self, part: str, package: str, extra: str) -> None:
         super().__init__(f"{part} needs {package}: pip install 'saddlescope[{extra}]'")

@@ -1,13 +1,13 @@
 """Networks people train, in PyTorch, and the tracker for anybody's model. Needs the extra `train`."""
 
-from saddlescope.errors import MissingExtra
+from saddlescope.errors import MissingExtraError
 
 try:
     import torch as _torch  # noqa: F401
 except ModuleNotFoundError as error:
     if error.name != "torch":
         raise
-    raise MissingExtra("saddlescope.train", "PyTorch", "train") from error
+    raise MissingExtraError("saddlescope.train", "PyTorch", "train") from error
 
 from saddlescope.train.data import ImageData, load
 from saddlescope.train.layouts import Fused, Layout, Separate, TorchMultihead
