@@ -62,15 +62,8 @@ def test_agrees_with_the_flow_where_minimisation_goes_astray():
 
 @pytest.mark.slow
 def test_agrees_with_the_flow_on_many_losses():
-    """But for one in a few hundred, whose path passes a basin's boundary within the tolerance; then it is the finer."""
-    for seed in range(100):
-        loss = problems.bumpy(seed)
-        try:
-            _assert_same(loss, 3)
-        except AssertionError:
-            finer = incremental_learning(loss, 3, transition=FlowThenNewton(tolerance=1e-3))
-            specified = incremental_learning(loss, 3, transition=SPECIFICATION)
-            np.testing.assert_allclose(finer.stages[-1].beta, specified.stages[-1].beta, atol=tolerances.TRANSITION)
+    for seed in range(300):
+        _assert_same(problems.bumpy(seed), 3)
 
 
 def test_agrees_with_the_flow_on_attention():

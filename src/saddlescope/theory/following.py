@@ -37,7 +37,7 @@ class FlowThenNewton:
     """Follows the flow segment by segment, on each the exact flow of a quadratic model of L; then Newton.
 
     A segment is as long as the model tells the rates rightly: they are evaluated in its middle and at its end. What is
-    found there also improves the model, by symmetric rank-one secant updates of the exact Hessian at the saddle. So the
+    found there also improves the model, by symmetric secant updates of the exact Hessian at the saddle. So the
     followed path is that of a flow whose log|beta| is disturbed by at most `tolerance` in each segment; for a quadratic
     loss there is no disturbance. Newton takes over where its step would change no coordinate by more than `reach`, and
     its answer is kept only with the certificate of `saddlescope.theory.stationary.settle`; else the path goes on.
@@ -119,32 +119,32 @@ class FlowThenNewton:
             y_0,
             HORIZON / pull,
             first_step=0.01 / max(float(np.max(np.abs(model.r))), pull / HORIZON),
-            rtol=0.1 * self.tolerance,
-            atol=0.1 * self.tolerance,
+            rtol=1e-3 * self.tolerance,
+            atol=1e-3 * self.tolerance,
             jac=model.jacobian,
         )
 
         near = 0.1 * min(self.reach, self._distance(model, peak))
         t, y, area, last, fastest = 0.0, y_0, 0.0, 0.0, 0.0
         path = []
-        for _ in range(_MODEL_STEPS):
-            since, before = t, y
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")  # a step that fails ends the segment; no one need be told
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # a step that fails ends the segment; no one need be told
+            for _ in range(_MODEL_STEPS):
+                since, before = t, y
                 solver.step()
-            y, t = solver.y, solver.t
-            over = model.excess(y, limit) > 0
-            if over:
-                t, y = _crossing(solver, model, limit)
-            x = _exp(y)
-            change = model.change(x)
-            area, last = area + 0.5 * (last + change) * (t - since), change
-            path.append((change, x))
-            speed = float(np.max(x * np.abs(y - before))) / max(t - since, 1e-300)
-            fastest = max(fastest, speed)
-            slowing = speed < 0.5 * fastest or len(path) == 1
-            if over or solver.status != "running" or (slowing and self._distance(model.at(x), peak) <= near):
-                break
+                y, t = solver.y, solver.t
+                over = model.excess(y, limit) > 0
+                if over:
+                    t, y = _crossing(solver, model, limit)
+                x = _exp(y)
+                change = model.change(x)
+                area, last = area + 0.5 * (last + change) * (t - since), change
+                path.append((change, x))
+                speed = float(np.max(x * np.abs(y - before))) / max(t - since, 1e-300)
+                fastest = max(fastest, speed)
+                slowing = speed < 0.5 * fastest or len(path) == 1
+                if over or solver.status != "running" or (slowing and self._distance(model.at(x), peak) <= near):
+                    break
         middle = min(path, key=lambda point: abs(point[0] - 0.5 * last))[1]
         return _exp(y), middle, area / last if last > 0 else float(t)
 

@@ -115,15 +115,17 @@ def newton_displacement(
 def secant(
     H: Float[np.ndarray, "m m"], dx: Float[np.ndarray, "m"], fall: Float[np.ndarray, "m"]
 ) -> Float[np.ndarray, "m m"]:
-    """H changed by a symmetric matrix of rank one so that H dx = fall, the observed fall of the rates.
+    """H with the least change, as a symmetric matrix, after which H dx = fall, the observed fall of the rates.
 
-    Where that is ill-defined, H as it is.
+    This is Powell's symmetric form of Broyden's update. Unlike an update of rank one it cannot be large where the
+    observation is small.
     """
-    missing = fall - H @ dx
-    along = float(missing @ dx)
-    if abs(along) <= 1e-8 * float(np.linalg.norm(missing) * np.linalg.norm(dx)):
+    size = float(np.linalg.norm(dx))
+    if size == 0.0:
         return H
-    return H + np.outer(missing, missing) / along
+    along, missing = dx / size, (fall - H @ dx) / size
+    half = np.outer(missing - 0.5 * (along @ missing) * along, along)
+    return H + half + half.T
 
 
 def settle(
