@@ -77,6 +77,7 @@ def test_a_spoilt_run_refutes_the_claim(run, outcomes, spoil, claim):
 def test_what_did_not_happen_is_undecided(run, outcomes):
     run.found_time.values[-1, 3] = np.nan
     assert outcomes(ENTRY, run)["times"] == "undecided"
+    assert outcomes(ENTRY, run)["order"] == "undecided"
     run.resolved.values[-1, :10] = False
     assert outcomes(ENTRY, run)["support"] == "undecided"
     assert outcomes(ENTRY, run.isel(scale=[0]))["loss-converges"] == "undecided"

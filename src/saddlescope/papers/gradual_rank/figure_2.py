@@ -253,10 +253,16 @@ def _algorithm_ends_at_teacher(run: "xr.Dataset") -> Measured:
     return Measured(float(abs(last - run.teacher).max()))
 
 
+_TOO_SHORT = "Not all of the first stages happened before the simulation ended; raise `until`."
+
+
 def _order(run: "xr.Dataset") -> Measured:
     import numpy as np
 
-    found = np.argsort(run.found_time.isel(scale=-1).values)[:FIRST]  # NaN, never learned, comes last
+    times = run.found_time.isel(scale=-1).values
+    if np.isnan(times[:FIRST]).any():
+        return Measured.unresolved(_TOO_SHORT)
+    found = np.argsort(times)[:FIRST]  # NaN, not learned yet, comes last
     agree = found == np.arange(len(found))
     return Measured(float(len(agree) if agree.all() else agree.argmin()) / len(agree))
 
@@ -264,7 +270,7 @@ def _order(run: "xr.Dataset") -> Measured:
 def _times(run: "xr.Dataset") -> Measured:
     error = (abs(run.found_time / run.predicted_time - 1)).isel(scale=-1, stage=slice(FIRST))
     if error.isnull().any():
-        return Measured.unresolved("Not all of the first stages happened before the simulation ended; raise `until`.")
+        return Measured.unresolved(_TOO_SHORT)
     return Measured(float(error.max()), float(run.accuracy.isel(scale=-1)))
 
 
