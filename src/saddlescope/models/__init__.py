@@ -3,14 +3,28 @@
 from saddlescope.models.attention import AttentionNetwork, AttentionTeacherTask, attention_head, attention_teacher_task
 from saddlescope.models.diagonal import DiagonalNetwork, squared_error
 from saddlescope.models.linear import DiagonalLinearNetwork, diagonal_linear_network
+from saddlescope.models.transformer import (
+    Coordinate,
+    Transformer,
+    TransformerNetwork,
+    TransformerTeacherTask,
+    gelu,
+    transformer_teacher_task,
+)
 
 __all__ = [
     "AttentionNetwork",
     "AttentionTeacherTask",
+    "Coordinate",
     "DiagonalLinearNetwork",
     "DiagonalNetwork",
+    "Transformer",
+    "TransformerNetwork",
+    "TransformerTeacherTask",
     "attention_head",
     "attention_teacher_task",
     "diagonal_linear_network",
+    "gelu",
     "squared_error",
+    "transformer_teacher_task",
 ]
