@@ -3,6 +3,10 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import xarray as xr
 
 
 def _silent(fraction: float, note: str) -> None:
@@ -27,3 +31,14 @@ class RunContext:
     def part(self, start: float, stop: float) -> Callable[[float, str], None]:
         """A `report` for one part of the run: its 0 to 1 is the whole's `start` to `stop`."""
         return lambda fraction, note: self.report(start + (stop - start) * fraction, note)
+
+    def kept(self, name: str, make: "Callable[[], xr.Dataset]") -> "xr.Dataset":
+        """The part of the run of that name: what a killed run has finished already, else what `make` makes."""
+        from saddlescope import store
+
+        file = self.scratch / f"{name}.nc"
+        if file.exists():
+            return store.read(file)
+        part = make()
+        store.write(part, file)
+        return part

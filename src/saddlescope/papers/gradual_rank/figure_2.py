@@ -22,12 +22,12 @@ from typing import TYPE_CHECKING, Any
 from saddlescope.errors import InputError
 from saddlescope.papers.claim import Claim, Measured
 from saddlescope.papers.context import RunContext
+from saddlescope.papers.gradual_rank._head import halfway_times, predicted_stages, resolved_stages
 
 if TYPE_CHECKING:
     import numpy as np
     import xarray as xr
 
-    from saddlescope.flow import Trajectory
     from saddlescope.models import AttentionTeacherTask
     from saddlescope.plot.figure import Figure
 
@@ -92,84 +92,41 @@ def run(params: Params, context: RunContext) -> "xr.Dataset":
 
     with jax.enable_x64(True):
         task = attention_teacher_task(params.seed, samples=params.samples, tokens=params.tokens, dim=params.dim)
-        theory = _kept(context, "theory", partial(_predict, task, params, context.part(0.0, 0.3)))
+        theory = context.kept("theory", partial(_predict, task, params, context.part(0.0, 0.3)))
         flows = []
         for k, log10_scale in enumerate(params.log10_scales):
             start = 0.3 + 0.7 * k / len(params.log10_scales)
             part = context.part(start, start + 0.7 / len(params.log10_scales))
             flow = partial(_simulate, task, theory, params, log10_scale, part)
-            flows.append(_kept(context, f"flow{log10_scale}", flow))
+            flows.append(context.kept(f"flow{log10_scale}", flow))
             part(1.0, f"alpha = 1e{log10_scale:g} done")
     together = xr.concat(flows, dim="scale", combine_attrs="drop").assign_coords(scale=list(params.log10_scales))
     return xr.merge([theory, together], combine_attrs="drop").assign_attrs(theory.attrs)
 
 
-def _kept(context: RunContext, name: str, make: "Callable[[], xr.Dataset]") -> "xr.Dataset":
-    """What a killed run has finished already, else what `make` makes."""
-    from saddlescope import store
-
-    file = context.scratch / f"{name}.nc"
-    if file.exists():
-        return store.read(file)
-    part = make()
-    store.write(part, file)
-    return part
-
-
 def _predict(task: "AttentionTeacherTask", params: Params, report: "Callable[[float, str], None]") -> "xr.Dataset":
     """Algorithm 1: the stages k = 1, 2, ... and the loss they predict on the stored times."""
     import numpy as np
-    import xarray as xr
 
     from saddlescope.theory import incremental_learning
 
     learned = incremental_learning(
         task.network, 2 * params.dim, report=lambda fraction, note: report(fraction, f"Algorithm 1, {note}")
     )
-    origin, *stages = learned.stages
+    stages = predicted_stages(learned, until=params.until)
     # A transition at T lasts O(T / log(1/alpha)): points evenly spaced in log t show early and late ones alike.
     time = np.append(0.0, np.geomspace(params.until / 50, params.until, params.points - 1))
-    staircase = np.array([stage.loss for stage in learned.stages])
-    begun = np.searchsorted([stage.time for stage in stages], time, side="right")
-    unresolved = {
-        scale: {tie.stage for tie in learned.near_ties(scale * np.log(10), efolds=-np.log(params.level))}
-        for scale in params.log10_scales
-    }
-    # A plateau's middle; the last plateau never ends, so its middle is that of what is simulated of it.
-    begins = np.array([stage.time for stage in stages])
-    ends = np.append(begins[1:], max(params.until, begins[-1]))
-    return xr.Dataset(
-        {
-            "predicted_time": ("stage", begins),
-            "predicted_coordinate": ("stage", np.array([stage.entered for stage in stages], dtype=np.int64)),
-            "predicted_sign": ("stage", np.array([stage.sign for stage in stages], dtype=np.int64)),
-            "predicted_left": ("stage", np.array([len(stage.left) for stage in stages], dtype=np.int64)),
-            "predicted_loss": ("stage", staircase[1:]),
-            "predicted_beta": (("stage", "coordinate"), np.stack([stage.beta for stage in stages])),
-            "plateau_time": ("stage", (begins + ends) / 2),
-            "resolved": (
-                ("scale", "stage"),
-                np.array(
-                    [[k + 1 not in unresolved[scale] for k in range(len(stages))] for scale in params.log10_scales]
-                ),
-            ),
-            "predicted_loss_curve": ("time", staircase[begun]),
-            "teacher": ("coordinate", task.teacher),
-        },
-        coords={
-            "time": ("time", time, {"units": "t / log(1/alpha)"}),
-            "stage": np.arange(1, len(stages) + 1),
-            "coordinate": np.arange(2 * params.dim),
-            "scale": ("scale", list(params.log10_scales), {"long_name": "log10 of alpha"}),
-        },
-        attrs={
-            "theory_status": learned.status.value,
-            "theory_message": learned.message,
-            "level": params.level,
-            "until": params.until,
-            "initial_loss": origin.loss,
-        },
-    ).drop_vars("scale")
+    begun = np.searchsorted(stages.predicted_time, time, side="right")
+    staircase = np.append(learned.stages[0].loss, stages.predicted_loss)
+    resolved = [
+        resolved_stages(learned, scale * np.log(10), efolds=-np.log(params.level)) for scale in params.log10_scales
+    ]
+    return stages.assign(
+        resolved=(("scale", "stage"), np.stack(resolved)),
+        predicted_loss_curve=("time", staircase[begun]),
+        teacher=("coordinate", task.teacher),
+        time=("time", time, {"units": "t / log(1/alpha)"}),
+    ).assign_attrs(level=params.level, until=params.until)
 
 
 def _simulate(
@@ -209,39 +166,12 @@ def _simulate(
             "beta": (("time", "coordinate"), trajectory.beta[at]),
             "plateau_beta": (("stage", "coordinate"), plateau_beta),
             "plateau_loss": ("stage", plateau_loss),
-            "found_time": ("stage", _halfway_times(trajectory, theory)),
+            "found_time": ("stage", halfway_times(trajectory, theory)),
             "accuracy": accuracy.crossing_times,
             "gradients": trajectory.evaluations.gradients,
             "energy_error": trajectory.energy_error,
         }
     )
-
-
-def _halfway_times(trajectory: "Trajectory", theory: "xr.Dataset") -> "np.ndarray":
-    """t_k for each stage: when beta_(i_k) first passes half its value on the predicted plateau, with that sign.
-
-    The theory fixes no level: it speaks of order 1. Half-way is where a logistic transition turns. A coordinate that
-    enters for a second time is looked for after its first.
-    """
-    import numpy as np
-    from scipy.optimize import brentq
-
-    found = np.full(theory.sizes["stage"], np.nan)
-    since: dict[int, float] = {}
-    for k, i in enumerate(theory.predicted_coordinate.values):
-        half = theory.predicted_beta.values[k, i] / 2
-        beyond = trajectory.beta[:, i] / half >= 1
-        passed = beyond[1:] & ~beyond[:-1] & (trajectory.times[1:] > since.get(i, 0.0))
-        if passed.any():
-            after = int(passed.argmax()) + 1
-            found[k] = brentq(
-                lambda t, i=i, half=half: trajectory(np.array([t]))[0, i] - half,
-                trajectory.times[after - 1],
-                trajectory.times[after],
-                xtol=1e-12,
-            )
-            since[i] = found[k]
-    return found
 
 
 # The bounds. Theorem 4.1 promises convergence as alpha -> 0 and no rate; its proof moves each stage by O(1) e-folds of
