@@ -21,7 +21,7 @@ def predicted_stages(learned: "IncrementalLearning", *, until: float) -> "xr.Dat
     Returns:
         Over `stage`: predicted_time T_k, predicted_coordinate i_k (the first of tied ones), its predicted_sign,
         predicted_left (how many coordinates leave), predicted_loss on the plateau, and plateau_time, its middle;
-        predicted_beta over stage and coordinate. The attributes have the status, its message and the loss at the origin.
+        predicted_beta over stage and coordinate. The attributes: the status, its message, the loss at the origin.
     """
     import numpy as np
     import xarray as xr
