@@ -1,4 +1,7 @@
-"""Gradient descent in the weights themselves: the procedure that gradient flow idealises, compiled."""
+"""Gradient descent in the weights themselves, on all samples or on minibatches: what gradient flow idealises."""
+
+from collections.abc import Callable
+from typing import Any
 
 import equinox as eqx
 import jax
@@ -10,6 +13,7 @@ from jaxtyping import Array, Int, PyTree
 from saddlescope.errors import InputError
 from saddlescope.flow.charts import AbstractChart, Layout, PairChart
 from saddlescope.flow.losses import CompiledLoss, Evaluations, Loss, loss_and_gradient, require_finite, require_float64
+from saddlescope.flow.minibatches import Minibatches
 from saddlescope.flow.starts import AbstractStart
 from saddlescope.flow.trajectory import Crossing, FlowError, SampledPath, Status, Trajectory
 
@@ -23,11 +27,13 @@ def gradient_descent(
     steps: int,
     learning_rate: float | None = None,
     optimiser: optax.GradientTransformation | None = None,
+    batch: int | None = None,
+    seed: int = 0,
     record: Int[np.ndarray, "k"] | None = None,
     level: float | None = None,
     throw: bool = True,
 ) -> Trajectory:
-    """Takes full-batch steps theta <- theta - learning_rate dL/dtheta, or those of an optimiser.
+    """Takes steps theta <- theta - learning_rate dL/dtheta on all samples or on minibatches, or those of an optimiser.
 
     For a start at Products, theta is (u, v) in float64, as in the paper's own experiments. Where a coordinate of beta
     is of order 1, u^2 - v^2 = O(alpha^2) is lost to rounding below alpha = 1e-8: the coordinate then forgets what it
@@ -41,23 +47,30 @@ def gradient_descent(
         learning_rate: step size in plain time t, positive; time is then told as for `gradient_flow`. Give either this
             or an optimiser.
         optimiser: any optax optimiser; time is then told in steps.
+        batch: samples in a minibatch, for stochastic gradient descent (SGD); None: each step sees all samples. An epoch
+            is samples // batch steps, the minibatches of one random permutation in turn; where batch does not divide
+            the number of samples, those left over sit out the epoch, others in each. The loss must be a
+            `SampledLoss`. Recorded losses are always those of all samples; `Trajectory.evaluations` counts
+            the minibatches' gradients.
+        seed: of the permutations, which depend on it and on the epoch's number alone. A run that goes on from another's
+            `end` begins with epoch 0 again, so give it another seed.
         record: step numbers at which loss and values are kept, besides the first and the last; by default about
             1000 evenly spaced ones. Between them the trajectory is a straight line in the weights.
         level: where to look for crossings of |beta| (or of the parameters) between records; None: nowhere.
         throw: whether to raise when a loss or weight is no longer finite.
 
     Raises:
-        InputError: an argument cannot be used; JAX is not in float64 mode; the loss is not finite at the start; or
-            the initial weights are too small for float64, with `gradient_flow` as the cure.
+        InputError: an argument cannot be used; JAX is not in float64 mode; the loss is not finite at the start; it
+            cannot be restricted to minibatches and `batch` is given; or the initial weights are too small for
+            float64, with `gradient_flow` as the cure.
         FlowError: the weights or the loss became infinite or NaN and `throw` is true.
     """
     _check(steps=steps, learning_rate=learning_rate, record=record, level=level)
-    if optimiser is None:
-        if learning_rate is None:
-            raise InputError("learning_rate must be given where there is no optimiser; got None for both.")
-        optimiser = optax.sgd(learning_rate)
-    elif learning_rate is not None:
+    if optimiser is None and learning_rate is None:
+        raise InputError("learning_rate must be given where there is no optimiser; got None for both.")
+    if optimiser is not None and learning_rate is not None:
         raise InputError(f"learning_rate must not be given besides an optimiser; got {learning_rate!r}.")
+    minibatches = None if batch is None else Minibatches.of(loss, batch, seed)
     parameters, chart = start.parameters(), start.descent_chart()
     layout = Layout.of(parameters)
     require_float64(loss, start.argument(parameters))
@@ -68,7 +81,14 @@ def gradient_descent(
     marks = np.unique(np.concatenate([[0], marks, [steps]]))
     losses, states = map(
         np.asarray,
-        _descend(loss, start.argument, optimiser, jax.tree.map(jnp.asarray, parameters), jnp.asarray(np.diff(marks))),
+        _descend(
+            loss,
+            start.argument,
+            jnp.asarray(learning_rate) if optimiser is None else optimiser,
+            jax.tree.map(jnp.asarray, parameters),
+            jnp.asarray(marks),
+            minibatches,
+        ),
     )
     losses = np.concatenate([[first.at(chart.point(layout.flatten(parameters))[None])[0]], losses])
     states = np.concatenate([layout.flatten(parameters)[None], states])
@@ -106,22 +126,33 @@ def gradient_descent(
 
 
 @eqx.filter_jit
-def _descend(loss, argument, optimiser, parameters: PyTree, gaps: Array) -> tuple[Array, Array]:
-    """The loss and the flat parameters after each gap of steps."""
+def _descend(
+    loss: Loss,
+    argument: Callable[[PyTree], PyTree],
+    rule: Any,
+    parameters: PyTree,
+    marks: Int[Array, "k"],
+    minibatches: Minibatches | None,
+) -> tuple[Array, Array]:
+    """The loss and the flat parameters after the numbers of steps marked, the first of which is 0."""
+    # A learning rate travels as an array, since an optimiser is compiled anew each time it is made.
+    optimiser = optax.sgd(rule) if isinstance(rule, jax.Array) else rule
 
-    def step(_: Array, carry: PyTree) -> PyTree:
-        now, memory = carry
+    def step(number: Array, carry: PyTree) -> PyTree:
+        now, memory, order = carry
+        seen, order = (loss, None) if minibatches is None else minibatches.of_step(number, order)
         point, back = jax.vjp(argument, now)
-        _, gradient = loss_and_gradient(loss, point)
+        _, gradient = loss_and_gradient(seen, point)
         updates, memory = optimiser.update(back(gradient)[0], memory, now)
-        return optax.apply_updates(now, updates), memory
+        return optax.apply_updates(now, updates), memory, order
 
-    def block(carry: PyTree, gap: Array) -> tuple[PyTree, tuple[Array, Array]]:
-        carry = jax.lax.fori_loop(0, gap, step, carry)
+    def block(carry: PyTree, span: tuple[Array, Array]) -> tuple[PyTree, tuple[Array, Array]]:
+        carry = jax.lax.fori_loop(*span, step, carry)
         flat = jnp.concatenate([jnp.ravel(leaf) for leaf in jax.tree.leaves(carry[0])])
         return carry, (loss(argument(carry[0])), flat)
 
-    return jax.lax.scan(block, (parameters, optimiser.init(parameters)), gaps)[1]
+    order = None if minibatches is None else minibatches.no_epoch()
+    return jax.lax.scan(block, (parameters, optimiser.init(parameters), order), (marks[:-1], marks[1:]))[1]
 
 
 def _crossings(times: np.ndarray, values: np.ndarray, level: float) -> tuple[Crossing, ...]:

@@ -1,0 +1,188 @@
+"""Stochastic gradient descent: what an epoch sees, against a plain loop, and the laws of its noise."""
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+from tests import problems
+
+from saddlescope.errors import InputError
+from saddlescope.flow import Plain, Products, SampledLoss, gradient_descent
+from saddlescope.models import AttentionNetwork, DiagonalNetwork, attention_teacher_task, diagonal_linear_network
+
+
+class Reveal(eqx.Module):
+    """Sample i pulls at parameter i alone, so that a path of the parameters tells which samples were seen."""
+
+    rows: jax.Array
+
+    @property
+    def samples(self):
+        return self.rows.shape[0]
+
+    def batch(self, indices):
+        return Reveal(self.rows[indices])
+
+    def __call__(self, theta):
+        return jnp.mean(self.rows @ theta)
+
+
+def _seen(samples, batch, steps, seed=0):
+    """How often each step saw each sample, shape (steps, samples)."""
+    run = gradient_descent(
+        Reveal(jnp.eye(samples)),
+        Plain(np.zeros(samples)),
+        steps=steps,
+        learning_rate=1.0,
+        batch=batch,
+        seed=seed,
+        record=np.arange(steps + 1),
+    )
+    return np.round(-np.diff(run.values, axis=0) * batch).astype(int)
+
+
+def test_an_epoch_sees_every_sample_once():
+    seen = _seen(12, 3, 40)
+    np.testing.assert_array_equal(seen.sum(1), 3)
+    epochs = seen.reshape(10, 4, 12)
+    np.testing.assert_array_equal(epochs.sum(1), 1)
+    assert len({epoch.tobytes() for epoch in epochs}) == 10
+
+
+def test_samples_left_over_sit_out_an_epoch_and_others_the_next():
+    epochs = _seen(11, 4, 2 * 300).reshape(300, 2, 11).sum(1)
+    np.testing.assert_array_equal(epochs.sum(1), 8)
+    assert epochs.max() == 1
+    share = epochs.mean(0)  # 8/11 in the mean, with a standard deviation of 0.026
+    np.testing.assert_allclose(share, 8 / 11, atol=0.11)
+
+
+def test_a_seed_names_a_run_and_records_change_nothing():
+    np.testing.assert_array_equal(_seen(12, 3, 20, seed=5), _seen(12, 3, 20, seed=5))
+    assert np.any(_seen(12, 3, 20, seed=5) != _seen(12, 3, 20, seed=6))
+    dense, sparse = (
+        gradient_descent(Reveal(jnp.eye(12)), Plain(np.zeros(12)), steps=18, learning_rate=1.0, batch=3, record=record)
+        for record in (None, np.array([7]))
+    )
+    np.testing.assert_array_equal(dense.values[-1], sparse.values[-1])
+    np.testing.assert_array_equal(dense.values[7], sparse.values[1])
+
+
+def _noisy(samples=20, noise=1.0, seed=0):
+    rng = np.random.default_rng(seed)
+    features = rng.standard_normal((samples, 3))
+    targets = features @ np.array(problems.RETURNING_TEACHER) + noise * rng.standard_normal(samples)
+    return features, targets
+
+
+def test_steps_are_those_of_a_plain_loop():
+    features, targets = _noisy()
+    u, v = 0.1 * np.random.default_rng(1).standard_normal((2, 3))
+    start = Products(10 * u, 10 * v, float(np.log(0.1)))
+    run = gradient_descent(
+        diagonal_linear_network(features, targets), start, steps=35, learning_rate=0.02, batch=6, seed=3
+    )
+    for step in range(35):
+        epoch, place = divmod(step, 3)
+        order = np.asarray(jax.random.permutation(jax.random.fold_in(jax.random.key(3), epoch), 20))
+        x, y = (data[order[6 * place : 6 * place + 6]] for data in (features, targets))
+        g = -2 / 6 * x.T @ (x @ (u * v) - y)
+        u, v = u + 0.02 * v * g, v + 0.02 * u * g
+    np.testing.assert_allclose(run.parameters(run.times[-1:]), [u[None], v[None]], rtol=1e-11)
+    np.testing.assert_allclose(run.losses[-1], np.mean((features @ (u * v) - targets) ** 2), rtol=1e-11)
+    np.testing.assert_allclose(run.times[-1], 35 * 0.02 / np.log(10), rtol=1e-14)
+    assert run.evaluations.gradients == 36
+
+
+def test_an_epoch_moves_along_the_gradient_of_all_samples():
+    """Up to terms of second order in the learning rate, whatever the permutation: minibatches are unbiased."""
+    features, targets = _noisy()
+    loss, theta = diagonal_linear_network(features, targets), np.array([0.3, -0.5, 1.0])
+    errors = []
+    for rate in (1e-4, 1e-5):
+        run = gradient_descent(loss, Plain(theta), steps=5, learning_rate=rate, batch=4)
+        moved = (run.values[-1] - theta) / (5 * rate)
+        errors.append(np.abs(moved + loss.value_and_gradient(jnp.asarray(theta))[1]).max())
+    assert errors[0] > 1e-6
+    np.testing.assert_allclose(errors[0] / errors[1], 10, rtol=0.1)
+
+
+def test_a_minibatch_of_all_samples_is_gradient_descent():
+    features, targets = _noisy()
+    loss, start = diagonal_linear_network(features, targets), Products(np.ones(3), np.array([0.5, -1.5, 2]), -2.0)
+    whole = gradient_descent(loss, start, steps=50, learning_rate=0.02)
+    batches = gradient_descent(loss, start, steps=50, learning_rate=0.02, batch=20)
+    np.testing.assert_allclose(batches.values, whole.values, rtol=1e-11)
+
+
+def test_noise_dies_where_the_data_can_be_fitted():
+    features, targets = _noisy(noise=0.0)
+    run = gradient_descent(
+        diagonal_linear_network(features, targets), Plain(np.zeros(3)), steps=4000, learning_rate=0.02, batch=2
+    )
+    np.testing.assert_allclose(run.values[-1], problems.RETURNING_TEACHER, atol=1e-10)
+
+
+def test_noise_is_that_of_permutations():
+    """Their steps cancel over an epoch, so the excess loss is of second order in the rate, not of first."""
+    features, targets = _noisy(noise=1.0)
+    least = np.mean((features @ np.linalg.lstsq(features, targets)[0] - targets) ** 2)
+    excess = []
+    for rate in (4e-3, 1e-3):
+        run = gradient_descent(
+            diagonal_linear_network(features, targets),
+            Plain(np.zeros(3)),
+            steps=30_000,
+            learning_rate=rate,
+            batch=1,
+            record=np.arange(15_000, 30_000, 37),  # all places within an epoch
+        )
+        excess.append(np.mean(run.losses[1:-1]) - least)
+    assert excess[1] > 1e-6
+    np.testing.assert_allclose(excess[0] / excess[1], 16, rtol=0.3)
+
+
+def test_every_network_with_samples_can_be_trained_on_minibatches():
+    task = attention_teacher_task(2, samples=9, tokens=3, dim=2)
+    generic = DiagonalNetwork(task.network.h, task.network.inputs, task.network.targets)
+    start = Products(task.u0, task.v0, -1.0)
+    assert isinstance(task.network, AttentionNetwork)
+    assert isinstance(task.network, SampledLoss)
+    runs = [
+        gradient_descent(network, start, steps=20, learning_rate=0.1, batch=2) for network in (task.network, generic)
+    ]
+    np.testing.assert_allclose(runs[0].values, runs[1].values, rtol=1e-9)
+
+
+def test_an_optimiser_trains_on_minibatches():
+    features, targets = _noisy(noise=0.0)
+    with jax.numpy_dtype_promotion("standard"):  # optax multiplies floats by integers
+        run = gradient_descent(
+            diagonal_linear_network(features, targets),
+            Plain(np.zeros(3)),
+            steps=1000,
+            optimiser=optax.adam(0.05),
+            batch=4,
+        )
+    np.testing.assert_allclose(run.values[-1], problems.RETURNING_TEACHER, atol=1e-3)
+    assert run.time_unit == "steps"
+
+
+@pytest.mark.parametrize(
+    ("given", "sentence"),
+    [
+        ({"batch": 0}, "batch must be an integer between 1 and the 20 samples"),
+        ({"batch": 21}, "batch must be"),
+        ({"batch": 4, "seed": -1}, "seed must be"),
+    ],
+)
+def test_what_cannot_be_used_is_refused(given, sentence):
+    with pytest.raises(InputError, match=sentence):
+        gradient_descent(diagonal_linear_network(*_noisy()), Plain(np.zeros(3)), steps=1, learning_rate=0.1, **given)
+
+
+def test_a_loss_without_samples_is_refused_with_the_cure():
+    with pytest.raises(InputError, match="DiagonalNetwork"):
+        gradient_descent(jnp.sum, Plain(np.zeros(3)), steps=1, learning_rate=0.1, batch=2)
