@@ -16,7 +16,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, Shaped
+from jaxtyping import Array, Float, Int, Shaped
 
 from saddlescope.errors import InputError
 
@@ -47,6 +47,16 @@ class DiagonalNetwork(eqx.Module):
     def __check_init__(self) -> None:
         _check_samples(self.inputs, self.targets)
 
+    @property
+    def samples(self) -> int:
+        """How many samples the loss is a mean over."""
+        return self.inputs.shape[0]
+
+    def batch(self, indices: Int[Array, "b"]) -> "DiagonalNetwork":
+        """The same network's loss on these samples only, a minibatch; may be called in compiled code."""
+        samples = (self.inputs[indices], self.targets[indices])
+        return eqx.tree_at(lambda network: (network.inputs, network.targets), self, samples)
+
     @eqx.filter_jit
     def __call__(self, beta: Float[Array, "p"]) -> Float[Array, ""]:
         """L(beta)."""
@@ -58,14 +68,22 @@ class DiagonalNetwork(eqx.Module):
         """L(beta) and dL/dbeta = -g."""
         return jax.value_and_grad(self.__call__)(beta)
 
-    @eqx.filter_jit
     def hessian(self, beta: Float[Array, "p"]) -> Float[Array, "p p"]:
-        """The second derivatives of L at beta, summed over blocks of samples that fit into the processor's cache."""
-        samples = self.inputs.shape[0]
+        """The second derivatives of L at beta."""
+        return self.hessian_columns(beta, jnp.arange(beta.size))
+
+    @eqx.filter_jit
+    def hessian_columns(self, beta: Float[Array, "p"], columns: Int[Array, "m"]) -> Float[Array, "p m"]:
+        """The named columns of the Hessian of L at beta: m products with it, and memory for p m numbers, not p^2.
+
+        They are summed over blocks of samples that fit into the processor's cache.
+        """
+        samples = self.samples
         size = -(-samples // _MOST_BLOCKS)
         places = jnp.arange(-(-samples // size) * size).reshape(-1, size)
         # The last block is filled up with the last sample, which counts for nothing there.
         blocks = jnp.minimum(places, samples - 1), (places < samples).astype(beta.dtype)
+        directions = jnp.zeros((columns.size, beta.size), beta.dtype).at[jnp.arange(columns.size), columns].set(1.0)
 
         def add(total: Array, block: tuple[Array, Array]) -> tuple[Array, None]:
             index, weight = block
@@ -74,10 +92,11 @@ class DiagonalNetwork(eqx.Module):
                 predictions = jax.vmap(self.h, in_axes=(0, None))(self.inputs[index], beta)
                 return weight @ jax.vmap(self.loss)(self.targets[index], predictions)
 
-            return total + jax.hessian(part)(beta), None
+            times = jax.linearize(jax.grad(part), beta)[1]
+            return total + jax.vmap(times)(directions), None
 
-        total, _ = jax.lax.scan(add, jnp.zeros(beta.shape * 2, beta.dtype), blocks)
-        return total / samples
+        total, _ = jax.lax.scan(add, jnp.zeros((columns.size, beta.size), beta.dtype), blocks)
+        return total.T / samples
 
 
 _MOST_BLOCKS = 256  # at 1000 samples of the attention head, 5 times as fast as all samples at once

@@ -7,7 +7,7 @@ Berthier (2022), "Incremental learning in diagonal linear networks"; Pesme and F
 from typing import Any
 
 import jax.numpy as jnp
-from jaxtyping import Array, Float
+from jaxtyping import Array, Float, Int
 
 from saddlescope.errors import InputError
 from saddlescope.models.diagonal import DiagonalNetwork, squared_error
@@ -22,8 +22,12 @@ class DiagonalLinearNetwork(DiagonalNetwork):
     """L(beta) = |features beta - targets|^2 / n, whose Hessian is constant."""
 
     def hessian(self, beta: Float[Array, "p"]) -> Float[Array, "p p"]:
-        """2 features^T features / n."""
-        return 2 / self.inputs.shape[0] * self.inputs.T @ self.inputs
+        """The matrix 2 features^T features / n."""
+        return self.hessian_columns(beta, jnp.arange(beta.size))
+
+    def hessian_columns(self, beta: Float[Array, "p"], columns: Int[Array, "m"]) -> Float[Array, "p m"]:
+        """The named columns of 2 features^T features / n."""
+        return 2 / self.samples * self.inputs.T @ self.inputs[:, columns]
 
 
 def diagonal_linear_network(features: Float[Any, "..."], targets: Float[Any, "..."]) -> DiagonalLinearNetwork:

@@ -6,6 +6,7 @@ H       d^2 L / dbeta^2
 """
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import equinox as eqx
@@ -37,29 +38,31 @@ def _loss(loss: Callable[[Array], Array], beta: Float[Array, "p"]) -> tuple[Arra
 
 
 @eqx.filter_jit
-def _method(loss: Any, name: str, beta: Float[Array, "p"]) -> Any:
-    return getattr(loss, name)(beta)
+def _method(loss: Any, name: str, *arguments: Array) -> Any:
+    return getattr(loss, name)(*arguments)
 
 
 @eqx.filter_jit
-def _columns(
-    loss: Callable[[Array], Array], beta: Float[Array, "p"], columns: Int[Array, "p"], count: Int[Array, ""]
-) -> Float[Array, "p p"]:
-    """H's first `count` named columns. Their number is an argument, not a shape: one compilation serves all."""
+def _columns(loss: Callable[[Array], Array], beta: Float[Array, "p"], columns: Int[Array, "m"]) -> Float[Array, "p m"]:
     times = jax.linearize(jax.grad(loss), beta)[1]
+    return jax.lax.map(lambda column: times(jnp.zeros_like(beta).at[column].set(1.0)), columns, batch_size=8).T
 
-    def write(n: Int[Array, ""], H: Float[Array, "p p"]) -> Float[Array, "p p"]:
-        column = times(jnp.zeros_like(beta).at[columns[n]].set(1.0))
-        return H.at[:, columns[n]].set(column)
 
-    return jax.lax.fori_loop(0, count, write, jnp.zeros((beta.size, beta.size), beta.dtype))
+@dataclass(frozen=True, eq=False)
+class _Known:
+    """Columns of H at a point that have been asked for."""
+
+    beta: Float[np.ndarray, "p"]
+    columns: Int[np.ndarray, "m"]
+    values: Float[np.ndarray, "p m"]
 
 
 class Landscape:
     """L, g and H of a loss, as NumPy float64 arrays.
 
     A loss that is an Equinox module (every `DiagonalNetwork`) compiles once for all data of the same shape. Its own
-    `value_and_gradient(beta)` and `hessian(beta)` are used where it has them; else both come by differentiating it.
+    `value_and_gradient(beta)`, `hessian_columns(beta, columns)` of shape (p, m), or else `hessian(beta)` are used where
+    it has them, and differentiation otherwise. No p x p matrix is formed unless `hessian` is all it has.
 
     Args:
         loss: L(beta), a JAX function of an array of shape (size,).
@@ -82,7 +85,7 @@ class Landscape:
             )
         self.loss = loss
         self.size = int(size)
-        self._last: tuple[Float[np.ndarray, "p"], Float[np.ndarray, "p p"]] | None = None
+        self._last = _Known(np.full(self.size, np.nan), np.zeros(0, np.int64), np.zeros((self.size, 0)))
         self._check_signature()
         self._check_smooth_at_zero()
 
@@ -103,11 +106,10 @@ class Landscape:
         Raises:
             NotFinite: an entry is NaN or infinite.
         """
-        H = self._own_hessian(beta) if hasattr(self.loss, "hessian") else self._by_columns(beta, among)
-        restricted = H[np.ix_(among, among)]
-        if not np.all(np.isfinite(restricted)):
+        H = self._columns(beta, among)[among]
+        if not np.all(np.isfinite(H)):
             raise NotFinite(float(np.max(np.abs(beta))))
-        return restricted
+        return H
 
     def _value_and_slope(self, beta: Float[np.ndarray, "p"]) -> tuple[float, Float[np.ndarray, "p"]]:
         own = hasattr(self.loss, "value_and_gradient")
@@ -115,17 +117,31 @@ class Landscape:
         value, slope = _method(self.loss, "value_and_gradient", at) if own else _loss(self.loss, at)
         return float(value), np.asarray(slope)
 
-    def _own_hessian(self, beta: Float[np.ndarray, "p"]) -> Float[np.ndarray, "p p"]:
-        # A stage's end is the next one's start: the full matrix is asked for twice at each stationary point.
-        if self._last is None or not np.array_equal(self._last[0], beta):
-            H = np.asarray(_method(self.loss, "hessian", jnp.asarray(beta)))
-            self._last = (beta.copy(), H)
-        return self._last[1]
+    def _columns(self, beta: Float[np.ndarray, "p"], among: Int[np.ndarray, "m"]) -> Float[np.ndarray, "p m"]:
+        # A stage's end is the next one's start: the same point is asked for with one column more.
+        if not np.array_equal(self._last.beta, beta):
+            self._last = _Known(beta.copy(), np.zeros(0, np.int64), np.zeros((self.size, 0)))
+        known = self._last
+        missing = np.setdiff1d(among, known.columns)
+        if missing.size:
+            new = self._evaluate_columns(beta, missing)
+            known = _Known(known.beta, np.append(known.columns, missing), np.append(known.values, new, axis=1))
+            self._last = known
+        order = np.argsort(known.columns)
+        return known.values[:, order[np.searchsorted(known.columns, among, sorter=order)]]
 
-    def _by_columns(self, beta: Float[np.ndarray, "p"], among: Int[np.ndarray, "m"]) -> Float[np.ndarray, "p p"]:
-        columns = np.zeros(self.size, dtype=np.int64)
-        columns[: among.size] = among
-        return np.asarray(_columns(self.loss, jnp.asarray(beta), jnp.asarray(columns), jnp.asarray(among.size)))
+    def _evaluate_columns(
+        self, beta: Float[np.ndarray, "p"], columns: Int[np.ndarray, "m"]
+    ) -> Float[np.ndarray, "p m"]:
+        at = jnp.asarray(beta)
+        if hasattr(self.loss, "hessian") and not hasattr(self.loss, "hessian_columns"):
+            return np.asarray(_method(self.loss, "hessian", at))[:, columns]
+        # Few shapes, since each is compiled: the next power of two, filled up with a column that is there already.
+        size = min(self.size, 1 << (columns.size - 1).bit_length())
+        padded = jnp.asarray(np.append(columns, np.full(size - columns.size, columns[0])))
+        own = hasattr(self.loss, "hessian_columns")
+        H = _method(self.loss, "hessian_columns", at, padded) if own else _columns(self.loss, at, padded)
+        return np.asarray(H)[:, : columns.size]
 
     def _check_signature(self) -> None:
         beta = jax.ShapeDtypeStruct((self.size,), jnp.dtype("float64"))
