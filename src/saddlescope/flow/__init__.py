@@ -2,8 +2,8 @@
 
 from saddlescope.flow.continuous import gradient_flow
 from saddlescope.flow.discrete import gradient_descent
-from saddlescope.flow.minibatches import SampledLoss
 from saddlescope.flow.log_products import LogProducts
+from saddlescope.flow.minibatches import SampledLoss
 from saddlescope.flow.starts import Continued, Plain, Products
 from saddlescope.flow.trajectory import Accuracy, Crossing, FlowError, Status, Trajectory
 

@@ -119,7 +119,7 @@ class Products(AbstractStart):
     @property
     def argument(self) -> Callable[[PyTree], PyTree]:
         """From (u, v) to the products beta."""
-        return _product
+        return product
 
     def at(self, parameters: PyTree) -> "Products":
         """The same initial scale with other weights (not divided by alpha)."""
@@ -210,7 +210,8 @@ class Continued(AbstractStart):
         return self.start.at(parameters)
 
 
-def _product(weights: tuple[Any, Any]) -> Any:
+def product(weights: tuple[Any, Any]) -> Any:
+    """Beta = u * v: one function for all starts, since compiled code is found again by it."""
     u, v = weights
     return u * v
 
