@@ -19,7 +19,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float
+from jaxtyping import Array, Float, Int
 
 from saddlescope.errors import InputError
 from saddlescope.models.diagonal import DiagonalNetwork, squared_error
@@ -126,6 +126,10 @@ class AttentionNetwork(DiagonalNetwork):
         d_ab = top[:, dim:]
         bottom = jnp.concatenate([d_ab.T, jnp.diag(diagonal)], 1)
         return 2 / self.targets.size * jnp.concatenate([top, bottom], 0)
+
+    def hessian_columns(self, beta: Float[Array, "p"], columns: Int[Array, "m"]) -> Float[Array, "p m"]:
+        """The named columns of the Hessian, which is cheap as a whole."""
+        return self.hessian(beta)[:, columns]
 
     def _blocks(self) -> tuple[Float[Array, "blocks s n d"], Float[Array, "blocks s n d"]]:
         """Inputs and targets in blocks of samples. All-zero samples fill the last one; they add exactly 0."""
