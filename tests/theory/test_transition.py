@@ -31,9 +31,8 @@ def _minimised(loss, size, learned, k):
     """What bounded L-BFGS finds from saddle k, with signs fixed: "the minimum over the active coordinates"."""
     before, stage = learned.stages[k], learned.stages[k + 1]
     landscape = Landscape(loss, size)
-    active = np.flatnonzero(before.beta)
-    active = np.append(active, stage.entered)
-    signs = np.append(np.sign(before.beta[active[:-1]]), stage.sign)
+    active = np.append(np.flatnonzero(before.beta), stage.entered)
+    signs = np.append(np.sign(before.beta[active[:-1]]), stage.signs)
 
     def value_and_slope(x):
         beta = np.zeros(size)
@@ -119,12 +118,14 @@ def test_no_minimum_is_said(transition):
 @POLICIES
 def test_a_loss_that_ends_in_nan_is_named(transition):
     def loss(beta):
-        return jnp.where(beta[0] > 0.5, jnp.nan, (beta[0] - 1) ** 2)
+        return jnp.where(beta[0] > 0.5, jnp.nan, (beta[0] - 1) ** 2) + 2 * (beta[1] - 3) ** 2
 
-    with pytest.raises(InputError, match=r"max \|beta\| = 0\.5"):
-        incremental_learning(
-            lambda beta: jnp.where(beta[0] > 0.5, jnp.nan, (beta[0] - 1) ** 2), 1, transition=transition
-        )
+    learned = incremental_learning(loss, 2, transition=transition)
+    assert learned.status == Status.NOT_FINITE
+    assert [stage.entered for stage in learned.stages] == [(), (1,)]  # what was learned before is kept
+    assert learned.next == (0,)
+    assert learned.end == pytest.approx(0.5, rel=1e-14)
+    assert "logarithm" in learned.message
 
 
 @POLICIES

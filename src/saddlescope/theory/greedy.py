@@ -29,7 +29,7 @@ from saddlescope.errors import InputError
 from saddlescope.theory.following import FlowThenNewton
 from saddlescope.theory.landscape import Landscape, NotFinite
 from saddlescope.theory.prediction import GreedyStage, IncrementalLearning, Status
-from saddlescope.theory.stationary import NoRest, Rest
+from saddlescope.theory.stationary import Rest
 from saddlescope.theory.transition import Departure, Transition
 
 _FLOW_THEN_NEWTON = FlowThenNewton()
@@ -59,6 +59,7 @@ def incremental_learning(
     - tie: two or more coordinates arrive at the same time, up to rounding. Assumption 4.3 fails, and where learning
       goes depends on the ratio of their initial weights. Heads of one layer tie at the origin, always.
     - no_minimum: a transition ends at no strict local minimum (Assumption 4.4 fails), as with exponential tails.
+    - not_finite: the loss or its derivatives become NaN or infinite on the path of a transition.
 
     Args:
         loss: L(beta), a twice continuously differentiable JAX function of an array of shape (size,), such as a
@@ -75,14 +76,13 @@ def incremental_learning(
         The stages, from the origin on, with the reason for stopping.
 
     Raises:
-        InputError: an argument out of range, JAX not in float64 mode, or a loss that is not finite and smooth at 0, or
-            not finite where learning takes it.
+        InputError: an argument out of range, JAX not in float64 mode, or a loss that is not finite and smooth at 0.
 
     >>> import jax, jax.numpy as jnp
     >>> with jax.enable_x64(True):  # two orthogonal features: T = 1 / |g_i(0)|
     ...     learned = incremental_learning(lambda beta: jnp.sum((beta - jnp.array([2.0, -0.5])) ** 2), 2)
-    >>> [(stage.time, stage.entered, stage.sign) for stage in learned.stages]
-    [(0.0, None, 0), (0.25, 0, 1), (1.0, 1, -1)]
+    >>> [(stage.time, stage.entered, stage.signs) for stage in learned.stages]
+    [(0.0, (), ()), (0.25, (0,), (1,)), (1.0, (1,), (-1,))]
     >>> learned.status.value, learned.staircase.ranks
     ('converged', (0, 1, 2))
     """
@@ -102,13 +102,18 @@ def incremental_learning(
         if status is None and max_stages is not None and len(stages) > max_stages:
             status, message = Status.MAX_STAGES, f"Stopped after max_stages={max_stages} transitions, as asked."
         if status is None:
-            found = _end(transition, Departure(landscape, rest, arrivals.order[0], noise))
-            if isinstance(found, Rest):
-                rest = found
-                stages.append(arrivals.next_stage(found))
-                _tell(report, stages, max_stages)
-                continue
-            status, message = Status.NO_MINIMUM, f"At T = {arrivals.time:.6g}: {found.reason}"
+            departure = Departure(landscape, rest, arrivals.order[0], noise)
+            try:
+                found = transition(departure)
+            except NotFinite as error:
+                status, message = Status.NOT_FINITE, f"At T = {arrivals.time:.6g}: {departure.not_finite(error)}"
+            else:
+                if isinstance(found, Rest):
+                    rest = found
+                    stages.append(arrivals.next_stage(found))
+                    _tell(report, stages, max_stages)
+                    continue
+                status, message = Status.NO_MINIMUM, f"At T = {arrivals.time:.6g}: {found.reason}"
         return IncrementalLearning(tuple(stages), arrivals.time, arrivals.tied, status, message)
 
 
@@ -162,23 +167,12 @@ class _Arrivals:
             rest,
             time=self.time,
             slope=slope,
-            entered=first,
-            sign=int(slope[first]),
+            entered=(first,),
+            signs=(int(slope[first]),),
             left=tuple(np.flatnonzero((stage.beta != 0) & (rest.beta == 0)).tolist()),
             runner_up=second,
             margin=math.inf if second is None else float(self.delta[second] - self.delta[first]),
         )
-
-
-def _end(transition: Transition, departure: Departure) -> Rest | NoRest:
-    try:
-        return transition(departure)
-    except NotFinite as error:
-        raise InputError(
-            "loss must be finite, with finite derivatives, wherever learning takes beta; got NaN or infinity near "
-            f"max |beta| = {error.size:.6g}, on the path that starts with coordinate {departure.entering}. "
-            "Look for a division, root or logarithm of beta."
-        ) from error
 
 
 def _tell(report: Callable[[float, str], None] | None, stages: list[GreedyStage], max_stages: int | None) -> None:

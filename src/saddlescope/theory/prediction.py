@@ -22,6 +22,7 @@ class Status(StrEnum):
     MAX_STAGES = "max_stages"
     TIE = "tie"
     NO_MINIMUM = "no_minimum"
+    NOT_FINITE = "not_finite"
 
 
 @dataclass(frozen=True, eq=False)
@@ -30,8 +31,9 @@ class GreedyStage:
 
     Attributes:
         time: T_k, when the stage begins, in units of log(1/alpha).
-        entered: the coordinate i_{k-1} whose activation began the stage; None for stage 0.
-        sign: the sign it took, +1 or -1; 0 for stage 0.
+        entered: the coordinates whose activation began the stage, ascending: one, i_{k-1}, unless several are tied;
+            none for stage 0.
+        signs: the sign each of them took, +1 or -1.
         left: coordinates that left the support in the transition, ascending.
         beta: u * v at the saddle, shape (p,); exactly 0 outside the support.
         loss: L(beta), the level of the plateau.
@@ -40,13 +42,13 @@ class GreedyStage:
         curvature: the largest constant c_k of Assumption 4.4 (half the smallest eigenvalue of the Hessian of L(u, s u)
             on the support), which is also the rate at which gradient flow, in time t, approaches the saddle within it;
             infinite for stage 0.
-        runner_up: the coordinate that would have been active next, had `entered` not come first; None if there is none.
+        runner_up: the coordinate that would have been active next, had those not come first; None if there is none.
         margin: how much later, in units of log(1/alpha); infinite if there is none.
     """
 
     time: float
-    entered: int | None
-    sign: int
+    entered: tuple[int, ...]
+    signs: tuple[int, ...]
     left: tuple[int, ...]
     beta: Float[np.ndarray, "p"]
     loss: float
@@ -63,8 +65,8 @@ class GreedyStage:
         *,
         time: float,
         slope: Float[np.ndarray, "p"],
-        entered: int | None = None,
-        sign: int = 0,
+        entered: tuple[int, ...] = (),
+        signs: tuple[int, ...] = (),
         left: tuple[int, ...] = (),
         runner_up: int | None = None,
         margin: float = math.inf,
@@ -75,7 +77,7 @@ class GreedyStage:
         return cls(
             time=time,
             entered=entered,
-            sign=sign,
+            signs=signs,
             left=left,
             beta=rest.beta,
             loss=rest.loss,
@@ -203,7 +205,8 @@ class IncrementalLearning:
         before, stage = self.stages[k - 1], self.stages[k]
         slope = before.slope + before.gradient * (stage.time - before.time)
         distance = 1 - np.sign(before.gradient) * slope
-        distance[(before.beta != 0) | (np.arange(slope.size) == stage.entered)] = np.inf
+        distance[before.beta != 0] = np.inf
+        distance[list(stage.entered)] = np.inf
         nearest = int(np.argmin(distance))
         return nearest, float(distance[nearest])
 
@@ -212,7 +215,6 @@ class IncrementalLearning:
         stage, end = self.stages[k], self.ends[k]
         if math.isinf(end):
             return -1, math.inf
-        following = self.next[0] if k + 1 == len(self.stages) else self.stages[k + 1].entered
-        assert following is not None
+        following = (self.next if k + 1 == len(self.stages) else self.stages[k + 1].entered)[0]
         rates = [stage.curvature, *np.abs(stage.gradient[[following, *stage.left]])]
         return following, float(min(rates)) * (end - stage.time)

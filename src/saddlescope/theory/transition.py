@@ -67,6 +67,14 @@ class Departure:
             "more weights than samples make it flat). Add a small penalty on beta to the loss."
         )
 
+    def not_finite(self, error: NotFinite) -> str:
+        """What to say if the loss was not finite on the path."""
+        return (
+            "The loss must be finite, with finite derivatives, wherever learning takes beta; it is NaN or infinite near "
+            f"max |beta| = {error.size:.6g}, on the path that starts with coordinate {self.entering}. "
+            "Look for a division, root or logarithm of beta."
+        )
+
     def jump(self) -> InputError:
         """The gradient at arbitrarily small beta_i differs from the saddle's."""
         return InputError(
