@@ -17,15 +17,15 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from saddlescope.errors import InputError
 from saddlescope.papers.claim import Claim, Measured
 from saddlescope.papers.context import RunContext
+from saddlescope.papers.gradual_rank._entries import PRODUCTS, entry_panel, name_of
 from saddlescope.papers.gradual_rank._head import halfway_times, predicted_stages, resolved_stages
 
 if TYPE_CHECKING:
-    import numpy as np
     import xarray as xr
 
     from saddlescope.models import AttentionTeacherTask
@@ -296,7 +296,7 @@ claims = (
 
 
 def traces(run: "xr.Dataset") -> "list[Figure]":
-    """The loss (Figure 2a) with the stages in a table, and the entries of both products (Figures 2b, 8 and 9)."""
+    """The loss (Figure 2a) with the stages in a table, and the entries of both products (Figure 2b)."""
     return [_loss(run), _entries(run)]
 
 
@@ -342,16 +342,14 @@ def _columns(run: "xr.Dataset") -> tuple[str, ...]:
 
 
 def _rows(run: "xr.Dataset") -> "Iterator[tuple[str | float | int, ...]]":
-    half = run.sizes["coordinate"] // 2
     for k in run.stage.values:
         stage = run.sel(stage=k)
         if stage.predicted_time > run.attrs["until"]:
             break
-        product, index = divmod(int(stage.predicted_coordinate), half)
         smallest = stage.isel(scale=-1)
         yield (
             int(k),
-            f"{('KQ', 'VO')[product]} {index}",
+            name_of(run, int(stage.predicted_coordinate)),
             "+" if stage.predicted_sign > 0 else "−",
             float(stage.predicted_time),
             *(float(t) for t in stage.found_time),
@@ -363,41 +361,13 @@ def _rows(run: "xr.Dataset") -> "Iterator[tuple[str | float | int, ...]]":
 
 
 def _entries(run: "xr.Dataset") -> "Figure":
-    import numpy as np
+    from saddlescope.plot import Figure
 
-    from saddlescope.plot import Axis, Figure, Line, Panel, corners
-
-    def line(x: "np.ndarray", y: "np.ndarray", i: int, group: str, **look: "Any") -> Line:
-        kept = corners(x, y, 2e-3 * span)
-        return Line(x=x[kept], y=y[kept], group=group, color=i, **look)
-
-    time, half = run.time.values, run.sizes["coordinate"] // 2
-    span = float(abs(run.teacher).max())
-    begun = run.predicted_time.searchsorted(time, side="right")
-    panels = []
-    for scale in run.scale.values:
-        for first, name in ((0, "W_K W_Qᵀ"), (half, "W_V W_Oᵀ")):
-            marks = [
-                line(time, run.beta.sel(scale=scale, coordinate=i).values, i, "gradient flow", width=1.1)
-                for i in range(first, first + half)
-            ]
-            if scale == run.scale.values[-1]:
-                for i in range(first, first + half):
-                    before = run.predicted_beta.sel(coordinate=i).values
-                    staircase = np.concatenate([[0.0], before])[begun]
-                    marks.append(line(time, staircase, i, "Algorithm 1", style="dashed", width=0.8))
-            panels.append(
-                Panel(
-                    title=f"diagonal of {name}, {_alpha(scale)}",
-                    x=Axis("time of the flow / log(1/alpha)"),
-                    y=Axis("entry"),
-                    marks=tuple(marks),
-                )
-            )
+    smallest = float(run.scale.values[-1])
     return Figure(
         name="entries",
         title="The rank of both products rises by one coordinate at a time",
-        caption="Each line is one diagonal entry of W_K W_Qᵀ (left) or W_V W_Oᵀ (right) of the learning head; rows "
-        "go to smaller initial scales. The last row has Algorithm 1's prediction over it, dashed.",
-        panels=tuple(panels),
+        caption="Each line is one diagonal entry of W_K W_Qᵀ (left) or W_V W_Oᵀ (right) of the learning head at the "
+        "smallest initial scale; dashed, Algorithm 1's prediction. Figures 8 and 9 have all scales.",
+        panels=tuple(entry_panel(run, product, smallest) for product in PRODUCTS),
     )

@@ -1,0 +1,157 @@
+"""Figures 8 and 9: the diagonals of both products tend to a limiting trajectory as alpha vanishes   (Appendix A)
+
+The run is Figure 2's: one head learns a teacher head from ever smaller initial weights alpha. Here every entry of the
+diagonals of W_K W_Q^T (Figure 8) and W_V W_O^T (Figure 9) is held against the limit that Algorithm 1 predicts.
+
+    t       rescaled time: time of the gradient flow divided by log(1/alpha)
+    B(t)    the predicted limit: beta on the plateau that lasts at time t, a staircase
+    d       distance of two trajectories of one product: mean over t in [0, until] of the sum over its entries of
+            the absolute difference
+
+Pointwise distances would not do: near a jump of the limit the trajectories are as far from it as the jump is high, at
+any alpha, during a time that vanishes with alpha.
+"""
+
+from typing import TYPE_CHECKING
+
+from saddlescope.papers.claim import Claim, Measured
+from saddlescope.papers.gradual_rank._entries import PRODUCTS, coordinates, entry_panel, staircase
+from saddlescope.papers.gradual_rank.figure_2 import Params, run
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    import numpy as np
+    import xarray as xr
+
+    from saddlescope.plot.figure import Figure
+
+__all__ = ["Params", "claims", "run", "traces"]
+
+
+def _distance(run: "xr.Dataset", product: str, one: "np.ndarray", other: "np.ndarray") -> float:
+    """The d of the heading, of two trajectories of shape (times, coordinates)."""
+    import numpy as np
+
+    time = run.time.values
+    apart = np.abs(one - other)[:, list(coordinates(run, product))].sum(axis=1)
+    return float(np.trapezoid(apart, time) / time[-1])
+
+
+def distances_to_limit(run: "xr.Dataset", product: str) -> "np.ndarray":
+    """The distance of each scale's trajectory to the predicted limit, shape (scales,)."""
+    import numpy as np
+
+    limit = staircase(run)
+    return np.array([_distance(run, product, run.beta.sel(scale=scale).values, limit) for scale in run.scale.values])
+
+
+def distances_to_next(run: "xr.Dataset", product: str) -> "np.ndarray":
+    """The distance of each scale's trajectory to that of the next smaller scale, shape (scales - 1,)."""
+    from itertools import pairwise
+
+    import numpy as np
+
+    trajectories = [run.beta.sel(scale=scale).values for scale in run.scale.values]
+    return np.array([_distance(run, product, *pair) for pair in pairwise(trajectories)])
+
+
+# The bounds. "The training trajectories tend to a limiting trajectory" has no number. Read here as: each smaller alpha
+# is nearer to the limit that the theory predicts; and, without any theory, each step to a smaller alpha moves the
+# trajectory by less than the step before (Cauchy's criterion).
+def _largest_ratio(
+    distances: "Callable[[xr.Dataset, str], np.ndarray]", product: str, needed: int
+) -> "Callable[[xr.Dataset], Measured]":
+    def statistic(run: "xr.Dataset") -> Measured:
+        if run.sizes["scale"] < needed:
+            return Measured.unresolved(f"{needed} scales are needed to see whether anything converges.")
+        found = distances(run, product)
+        shown = ", ".join(f"{distance:.3g}" for distance in found)
+        return Measured(float((found[1:] / found[:-1]).max()), remark=f"distances {shown}")
+
+    return statistic
+
+
+claims = tuple(
+    claim
+    for product, name in PRODUCTS.items()
+    for claim in (
+        Claim(
+            name=f"limit-{product}",
+            says=f"The diagonal of {name} tends to Algorithm 1's staircase: largest ratio of distances, each alpha to "
+            "the one before",
+            source=f"Figure {8 if product == 'KQ' else 9}: 'as alpha -> 0 [they] tend to a limiting trajectory', "
+            "which by Theorem 4.1 is the staircase",
+            statistic=_largest_ratio(distances_to_limit, product, 2),
+            high=1.0,
+        ),
+        Claim(
+            name=f"cauchy-{product}",
+            says=f"Each step to a smaller alpha moves the diagonal of {name} by less than the step before: largest "
+            "ratio of moves",
+            source=f"Figure {8 if product == 'KQ' else 9}: Cauchy's criterion, which needs no theory of the limit",
+            statistic=_largest_ratio(distances_to_next, product, 3),
+            high=1.0,
+        ),
+    )
+)
+
+
+def traces(run: "xr.Dataset") -> "list[Figure]":
+    """Figure 8, Figure 9, and how the distance to the limit falls."""
+    return [_diagonals(run, "KQ", "figure-8"), _diagonals(run, "VO", "figure-9"), _convergence(run)]
+
+
+def _diagonals(run: "xr.Dataset", product: str, name: str) -> "Figure":
+    from saddlescope.plot import Figure
+
+    begin = float(run.time.values[1])
+    return Figure(
+        name=name,
+        title=f"The diagonal of {PRODUCTS[product]} tends to a staircase",
+        caption=f"Each line is one diagonal entry of {PRODUCTS[product]} over rescaled time, on a logarithmic axis; "
+        "panels go to smaller initial scales alpha. Dashed, in every panel: the limit that Algorithm 1 predicts from "
+        "the loss alone.",
+        panels=tuple(entry_panel(run, product, scale, begin=begin) for scale in run.scale.values),
+        columns=3,
+    )
+
+
+def _convergence(run: "xr.Dataset") -> "Figure":
+    from saddlescope.plot import Axis, Figure, Line, Panel, Table
+
+    digits = -run.scale.values
+    measures = (
+        ("to the limit", digits, distances_to_limit),
+        ("to the next alpha", digits[:-1], distances_to_next),
+    )
+    panels = tuple(
+        Panel(
+            title=title,
+            x=Axis("digits of alpha, log10(1/alpha)", scale="log"),
+            y=Axis("mean distance, summed over entries", scale="log"),
+            marks=tuple(
+                Line(x=x, y=distances(run, product), label=name if k == 0 else "", group=name, color=color)
+                for color, (product, name) in enumerate(PRODUCTS.items())
+            ),
+        )
+        for k, (title, x, distances) in enumerate(measures)
+        if len(x)
+    )
+    return Figure(
+        name="convergence",
+        title="How fast the trajectories converge",
+        caption="Distance of the trajectory at each alpha to the predicted limit (left) and to the trajectory at the "
+        "next smaller alpha (right): the sum over the entries of one product of the absolute difference, averaged over "
+        "rescaled time.",
+        panels=panels,
+        table=Table(
+            columns=("alpha", *(f"{name}, to the limit" for name in PRODUCTS.values())),
+            rows=tuple(
+                (f"1e{scale:g}", *map(float, row))
+                for scale, row in zip(
+                    run.scale.values, zip(*(distances_to_limit(run, p) for p in PRODUCTS), strict=True), strict=True
+                )
+            ),
+        ),
+    )
