@@ -1,5 +1,6 @@
 """Numbers from arrays: spectra, ranks and staircases, for NumPy, JAX and PyTorch through the array API."""
 
+from saddlescope.measure.extrapolation import richardson
 from saddlescope.measure.matching import Comparison, compare
 from saddlescope.measure.rank import effective_rank, energy_rank, numerical_rank, stable_rank
 from saddlescope.measure.spectrum import (
@@ -23,6 +24,7 @@ __all__ = [
     "numerical_rank",
     "product_spectrum",
     "product_update_spectrum",
+    "richardson",
     "spectrum",
     "stable_rank",
     "update_spectrum",
