@@ -23,8 +23,8 @@ def test_diagonal_linear_network_is_the_mean_squared_error_of_a_linear_model():
     np.testing.assert_allclose([network(beta), value], np.mean(residual**2), rtol=1e-14)
     np.testing.assert_allclose(gradient, 2 * x.T @ residual / 7, rtol=1e-13)
     np.testing.assert_allclose(network.hessian(beta), 2 * x.T @ x / 7, rtol=1e-13)
-    automatic = eqx.filter_jit(DiagonalNetwork.hessian)(network, beta)
-    np.testing.assert_allclose(automatic, network.hessian(beta), atol=1e-13)
+    automatic = eqx.filter_jit(DiagonalNetwork.hessian_columns)(network, beta, jnp.array([3, 0]))
+    np.testing.assert_allclose(automatic, network.hessian(beta)[:, jnp.array([3, 0])], atol=1e-13)
 
 
 def test_any_output_and_loss_can_be_given():
@@ -64,3 +64,12 @@ def test_the_hessian_by_blocks_is_that_of_the_whole_loss(samples):
     network = DiagonalNetwork(lambda x, beta: jnp.tanh(x @ beta) * beta[0], inputs, targets)
     beta = jnp.asarray(rng.standard_normal(3))
     np.testing.assert_allclose(network.hessian(beta), jax.hessian(lambda b: network(b))(beta), rtol=1e-12, atol=1e-13)
+
+
+def test_a_batch_is_the_network_on_these_samples():
+    x, y, beta = _quadratic(2)
+    network, order = diagonal_linear_network(x, y), jnp.array([5, 0, 2])
+    part = eqx.filter_jit(lambda network, indices: network.batch(indices).value_and_gradient(beta))(network, order)
+    whole = diagonal_linear_network(x[order], y[order]).value_and_gradient(beta)
+    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-13), part, whole)
+    assert (network.samples, network.batch(order).samples) == (7, 3)

@@ -11,6 +11,7 @@ from saddlescope.models.transformer import (
     gelu,
     transformer_teacher_task,
 )
+from saddlescope.models.weights import network_of_weights
 
 __all__ = [
     "AttentionNetwork",
@@ -25,6 +26,7 @@ __all__ = [
     "attention_teacher_task",
     "diagonal_linear_network",
     "gelu",
+    "network_of_weights",
     "squared_error",
     "transformer_teacher_task",
 ]
