@@ -8,8 +8,8 @@
     b^{l,i}   w_V^{l,i} * w_O^{l,i}, the diagonal of W_V W_O^T
 
 With u = [w_K, w_V] and v = [w_Q, w_O] of every head this is a network with diagonal weights, beta = u * v, of length
-p = 2 d H L. The order of beta is that of an array of shape (L, H, 2, d): layer by layer, in it head by head, in it first
-a and then b.
+p = 2 d H L. The order of beta is that of an array of shape (L, H, 2, d): layer by layer, in it head by head, in it
+first a and then b.
 
 Equations of Boix-Adsera, Littwin, Abbe, Bengio and Susskind (2023), "Transformers learn through gradual rank
 increase".
@@ -27,13 +27,13 @@ from jaxtyping import Array, Float
 
 from saddlescope.errors import InputError
 from saddlescope.models.attention import attention_head
-from saddlescope.models.diagonal import DiagonalNetwork, squared_error
+from saddlescope.models.diagonal import DiagonalNetwork
 
 PRODUCTS = ("KQ", "VO")  # W_K W_Q^T and W_V W_O^T, in the order of beta
 
 
 def gelu(x: Array) -> Array:
-    """x times the normal distribution function of x, exactly; smooth, as Definition 3.1 asks of an activation."""
+    """The activation x Phi(x), exactly, with the normal distribution function Phi; smooth, as Definition 3.1 asks."""
     return jax.nn.gelu(x, approximate=False)
 
 
@@ -100,7 +100,7 @@ class Transformer(eqx.Module):
 
     @property
     def size(self) -> int:
-        """p = 2 d H L, the length of beta."""
+        """The length of beta, p = 2 d H L."""
         return 2 * self.layers * self.heads * self.dim
 
     def __call__(self, x: Float[Array, "n d"], beta: Float[Array, "p"]) -> Float[Array, "n d"]:
@@ -156,7 +156,35 @@ class Transformer(eqx.Module):
 class TransformerNetwork(DiagonalNetwork):
     """The loss of a transformer with diagonal attention weights on a data set."""
 
-    h: Transformer  # not static, as other networks' h is: it has arrays
+    # Not static, as other networks' h is: it has arrays. Pyright takes every field of a callable type for a method.
+    h: Transformer  # pyright: ignore[reportIncompatibleMethodOverride]
+
+    @eqx.filter_jit
+    def value_and_gradient(self, beta: Float[Array, "p"]) -> tuple[Float[Array, ""], Float[Array, "p"]]:
+        """L(beta) and dL/dbeta = -g, summed over blocks of samples that fit into the processor's cache.
+
+        Its specification is `DiagonalNetwork.value_and_gradient`, which takes all samples at once.
+        """
+        samples = self.inputs.shape[0]
+        size = min(samples, max(1, _BLOCK_ENTRIES // self.inputs[0].size))
+        places = jnp.arange(-(-samples // size) * size).reshape(-1, size)
+        # The last block is filled up with the last sample, which counts for nothing there.
+        blocks = jnp.minimum(places, samples - 1), (places < samples).astype(beta.dtype)
+
+        def add(sums: tuple[Array, Array], block: tuple[Array, Array]) -> tuple[tuple[Array, Array], None]:
+            index, weight = block
+
+            def part(beta: Array) -> Array:
+                predictions = jax.vmap(self.h, in_axes=(0, None))(self.inputs[index], beta)
+                return weight @ jax.vmap(self.loss)(self.targets[index], predictions)
+
+            return jax.tree.map(jnp.add, sums, jax.value_and_grad(part)(beta)), None
+
+        (value, gradient), _ = jax.lax.scan(add, (jnp.zeros((), beta.dtype), jnp.zeros_like(beta)), blocks)
+        return value / samples, gradient / samples
+
+
+_BLOCK_ENTRIES = 16_000  # of the tokens; 2.4 times as fast as all at once at L = H = 2 and 1000 samples of 10 x 25
 
 
 @dataclass(frozen=True, kw_only=True)
