@@ -33,17 +33,18 @@ class NotFinite(Exception):  # noqa: N818 - it reports where the path left the l
 
 
 @eqx.filter_jit
-def _loss(loss: Callable[[Array], Array], beta: Float[Array, "p"]) -> tuple[Array, Array]:
+def _value_and_gradient(loss: Any, beta: Float[Array, "p"]) -> tuple[Array, Array]:
+    if hasattr(loss, "value_and_gradient"):
+        return loss.value_and_gradient(beta)
     return jax.value_and_grad(loss)(beta)
 
 
 @eqx.filter_jit
-def _method(loss: Any, name: str, *arguments: Array) -> Any:
-    return getattr(loss, name)(*arguments)
-
-
-@eqx.filter_jit
-def _columns(loss: Callable[[Array], Array], beta: Float[Array, "p"], columns: Int[Array, "m"]) -> Float[Array, "p m"]:
+def _hessian_columns(loss: Any, beta: Float[Array, "p"], columns: Int[Array, "m"]) -> Float[Array, "p m"]:
+    if hasattr(loss, "hessian_columns"):
+        return loss.hessian_columns(beta, columns)
+    if hasattr(loss, "hessian"):
+        return loss.hessian(beta)[:, columns]
     times = jax.linearize(jax.grad(loss), beta)[1]
     return jax.lax.map(lambda column: times(jnp.zeros_like(beta).at[column].set(1.0)), columns, batch_size=8).T
 
@@ -87,6 +88,7 @@ class Landscape:
         self.size = int(size)
         self._last = _Known(np.full(self.size, np.nan), np.zeros(0, np.int64), np.zeros((self.size, 0)))
         self._check_signature()
+        self._check_differentiable()
         self._check_smooth_at_zero()
 
     def value_and_gradient(self, beta: Float[np.ndarray, "p"]) -> tuple[float, Float[np.ndarray, "p"]]:
@@ -112,9 +114,7 @@ class Landscape:
         return H
 
     def _value_and_slope(self, beta: Float[np.ndarray, "p"]) -> tuple[float, Float[np.ndarray, "p"]]:
-        own = hasattr(self.loss, "value_and_gradient")
-        at = jnp.asarray(beta)
-        value, slope = _method(self.loss, "value_and_gradient", at) if own else _loss(self.loss, at)
+        value, slope = _value_and_gradient(self.loss, jnp.asarray(beta))
         return float(value), np.asarray(slope)
 
     def _columns(self, beta: Float[np.ndarray, "p"], among: Int[np.ndarray, "m"]) -> Float[np.ndarray, "p m"]:
@@ -133,15 +133,10 @@ class Landscape:
     def _evaluate_columns(
         self, beta: Float[np.ndarray, "p"], columns: Int[np.ndarray, "m"]
     ) -> Float[np.ndarray, "p m"]:
-        at = jnp.asarray(beta)
-        if hasattr(self.loss, "hessian") and not hasattr(self.loss, "hessian_columns"):
-            return np.asarray(_method(self.loss, "hessian", at))[:, columns]
         # Few shapes, since each is compiled: the next power of two, filled up with a column that is there already.
         size = min(self.size, 1 << (columns.size - 1).bit_length())
-        padded = jnp.asarray(np.append(columns, np.full(size - columns.size, columns[0])))
-        own = hasattr(self.loss, "hessian_columns")
-        H = _method(self.loss, "hessian_columns", at, padded) if own else _columns(self.loss, at, padded)
-        return np.asarray(H)[:, : columns.size]
+        padded = np.append(columns, np.full(size - columns.size, columns[0]))
+        return np.asarray(_hessian_columns(self.loss, jnp.asarray(beta), jnp.asarray(padded)))[:, : columns.size]
 
     def _check_signature(self) -> None:
         beta = jax.ShapeDtypeStruct((self.size,), jnp.dtype("float64"))
@@ -160,6 +155,20 @@ class Landscape:
                 f"got {f'{dtype} of shape {shape}' if dtype is not None else value!r}. "
                 "Keep data and computation in float64 and average over the samples."
             )
+
+    def _check_differentiable(self) -> None:
+        """Refuses what JAX cannot differentiate at all, such as a callback to NumPy or a loop of unknown length."""
+        beta = jax.ShapeDtypeStruct((self.size,), jnp.dtype("float64"))
+        column = jax.ShapeDtypeStruct((1,), jnp.dtype("int64"))
+        try:
+            eqx.filter_eval_shape(_value_and_gradient, self.loss, beta)
+            eqx.filter_eval_shape(_hessian_columns, self.loss, beta, column)
+        except (TypeError, ValueError) as error:
+            reason = str(error).strip().split("\n")[0]
+            raise InputError(
+                f"loss must be a function that JAX can differentiate twice; got {reason!r}. Write it with jax.numpy, "
+                "or give it the methods value_and_gradient(beta) and hessian_columns(beta, columns)."
+            ) from error
 
     def _check_smooth_at_zero(self) -> None:
         """A kink at 0 (ReLU of x . beta, |beta|) makes g jump; a smooth loss makes it move in proportion."""
