@@ -49,8 +49,8 @@ def test_a_hundred_thousand_coordinates_need_no_matrix_of_their_square(generic):
     assert np.max(np.abs(learned.stages[-1].beta - beta)) < 1e-10
     first = learned.stages[1]  # the largest correlation enters first, and learns its least-squares value
     (i,) = first.entered
-    assert i == np.argmax(np.abs(x.T @ x @ beta))
-    assert first.beta[i] == pytest.approx(x[:, i] @ x @ beta / (x[:, i] @ x[:, i]), rel=1e-10)
+    assert i == np.argmax(np.abs(x.T @ (x @ beta)))
+    assert first.beta[i] == pytest.approx(x[:, i] @ (x @ beta) / (x[:, i] @ x[:, i]), rel=1e-10)
 
 
 @pytest.mark.parametrize(
