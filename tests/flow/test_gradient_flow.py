@@ -393,6 +393,11 @@ GOOD = Products(np.ones(2), np.ones(2), -1.0)
         (lambda beta: jnp.sum(beta) / 0.0, {}, "loss must be finite"),
         (lambda beta: beta, {}, "one float64 number"),
         (lambda beta: jnp.sum(beta.astype(jnp.float32)), {}, "one float64 number"),
+        (
+            lambda b: jax.pure_callback(lambda b: np.sum(b**2), jax.ShapeDtypeStruct((), jnp.float64), b),
+            {},
+            "that JAX can differentiate",
+        ),
         (Separate(jnp.ones(2, jnp.float32), jnp.ones(2)), {}, "float64 arrays only"),
         (_quadratic, {"until": -1.0}, "until must be"),
         (_quadratic, {"until": float("nan")}, "until must be"),

@@ -129,8 +129,8 @@ def require_float64(loss: Loss, argument: PyTree) -> None:
     """Refuses what would silently be computed in single precision, and what is no loss.
 
     Raises:
-        InputError: JAX is in float32 mode, the loss holds float32 arrays, or it does not map the argument to a
-            float64 number.
+        InputError: JAX is in float32 mode, the loss holds float32 arrays, it does not map the argument to a float64
+            number, or JAX cannot differentiate it.
     """
     if jnp.result_type(float) != jnp.float64:
         raise InputError(
@@ -152,6 +152,14 @@ def require_float64(loss: Loss, argument: PyTree) -> None:
         ) from error
     if getattr(out, "shape", None) != () or out.dtype != jnp.float64:
         raise InputError(f"loss must return one float64 number; got {out!r}.")
+    try:
+        eqx.filter_eval_shape(loss_and_gradient, loss, jax.tree.map(jnp.asarray, argument))
+    except (TypeError, ValueError) as error:
+        reason = str(error).strip().split("\n")[0]
+        raise InputError(
+            f"loss must be a function that JAX can differentiate; got {reason!r}. Write it with jax.numpy, or give it "
+            "the methods value_and_gradient and hessian."
+        ) from error
 
 
 def require_finite(value: float, gradient: np.ndarray) -> None:
