@@ -61,7 +61,7 @@ def halfway_times(trajectory: "Trajectory", theory: "xr.Dataset") -> "np.ndarray
     """t_k for each predicted stage: when beta_(i_k) first passes half its value on its plateau, with that sign.
 
     The theory fixes no level: it speaks of order 1. Half-way is where a logistic transition turns. A coordinate that
-    enters for a second time is looked for after its first.
+    enters for a second time is looked for after it has fallen below the first time's half again.
 
     Args:
         trajectory: a run, recorded densely enough that between two records no coordinate rises and falls again.
@@ -73,19 +73,22 @@ def halfway_times(trajectory: "Trajectory", theory: "xr.Dataset") -> "np.ndarray
     import numpy as np
     from scipy.optimize import brentq
 
+    times = trajectory.times
     found = np.full(theory.sizes["stage"], np.nan)
-    since: dict[int, float] = {}
+    fallen: dict[int, int] = {}  # the record from which on a coordinate may enter again
     for k, i in enumerate(theory.predicted_coordinate.values):
         half = theory.predicted_beta.values[k, i] / 2
         beyond = trajectory.beta[:, i] / half >= 1
-        passed = beyond[1:] & ~beyond[:-1] & (trajectory.times[1:] > since.get(i, 0.0))
+        passed = beyond[1:] & ~beyond[:-1]
+        passed[: fallen.get(i, 0)] = False
         if passed.any():
-            after = int(passed.argmax()) + 1
+            before = int(passed.argmax())
             found[k] = brentq(
                 lambda t, i=i, half=half: trajectory(np.array([t]))[0, i] - half,
-                trajectory.times[after - 1],
-                trajectory.times[after],
+                times[before],
+                times[before + 1],
                 xtol=1e-12,
             )
-            since[i] = found[k]
+            below = np.flatnonzero(~beyond[before + 1 :])
+            fallen[i] = before + 1 + int(below[0]) if below.size else len(times)
     return found
