@@ -190,9 +190,9 @@ class _Model:
 
 def _start(face: Face, departure: Departure) -> _Model:
     """The saddle with the new coordinate so small that it changes the rates by a fraction `_START` at most."""
-    x = np.abs(departure.rest.beta[face.among])
-    saddle = _Model(x, face.signs * departure.rest.gradient[face.among], face.hessian(x))
-    new = face.among == departure.entering
+    x = face.sizes(departure.rest.beta)
+    saddle = _Model(x, face.rates(departure.rest.gradient), face.hessian(x))
+    new = departure.new(face)
     size = _START * departure.pull / max(float(np.max(np.abs(saddle.B[:, new]))), 1e-3 * departure.pull)
     for _ in range(100):
         x = np.where(new, size, x)

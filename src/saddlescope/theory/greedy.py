@@ -24,22 +24,24 @@ from collections.abc import Callable
 
 import numpy as np
 from jaxtyping import Array
+from numpy.typing import ArrayLike
 
 from saddlescope.errors import InputError
+from saddlescope.theory.finite_scale import Correction, InitialWeights
 from saddlescope.theory.following import FlowThenNewton
 from saddlescope.theory.landscape import Landscape, NotFinite
+from saddlescope.theory.orbit import Passage, TimedFlow
 from saddlescope.theory.prediction import GreedyStage, IncrementalLearning, Status
 from saddlescope.theory.stationary import Rest
 from saddlescope.theory.transition import Departure, Transition
-
-_FLOW_THEN_NEWTON = FlowThenNewton()
 
 
 def incremental_learning(
     loss: Callable[[Array], Array],
     size: int,
     *,
-    transition: Transition = _FLOW_THEN_NEWTON,
+    weights: tuple[ArrayLike, ArrayLike] | None = None,
+    transition: Transition | None = None,
     tolerance: float = 1e-11,
     max_stages: int | None = None,
     report: Callable[[float, str], None] | None = None,
@@ -51,13 +53,19 @@ def incremental_learning(
     the next saddle (equation 13). The algorithm stops by itself when no coordinate will ever arrive. It starts from
     b^0 = 1 (appendix C.5); the paper's line 1 has b^0 = 0 by mistake.
 
+    With the initial weights it also tells the next order: at the initial scale alpha stage k begins at
+    T_k + C_k / log(1/alpha), up to what is exponentially small, if stages are well separated. And it goes on through
+    ties: the tied coordinates enter together, in proportions that follow from their weights
+    (`saddlescope.theory.finite_scale`). Transitions then take a few times longer to compute.
+
     The answer is returned with all stages found whatever the status:
 
     - converged: outside the support every g_i is 0, so the last plateau lasts for ever on this time scale. That need
       not be a minimum of the loss: where g(0) = 0 altogether, it is the origin.
     - max_stages: as many stages were found as were asked for.
-    - tie: two or more coordinates arrive at the same time, up to rounding. Assumption 4.3 fails, and where learning
-      goes depends on the ratio of their initial weights. Heads of one layer tie at the origin, always.
+    - tie: two or more coordinates arrive at the same time, up to rounding, and no weights are given. Assumption 4.3
+      fails, and where learning goes depends on the ratio of their initial weights. Heads of one layer tie at the
+      origin, always.
     - no_minimum: a transition ends at no strict local minimum (Assumption 4.4 fails), as with exponential tails.
     - not_finite: the loss or its derivatives become NaN or infinite on the path of a transition.
 
@@ -65,7 +73,9 @@ def incremental_learning(
         loss: L(beta), a twice continuously differentiable JAX function of an array of shape (size,), such as a
             `DiagonalNetwork`. Its own `value_and_gradient(beta)` and `hessian(beta)` are used where it has them.
         size: p, the length of beta; at least 1.
-        transition: how a transition's end is found: `FlowThenNewton`, or its specification `FlowToRest`.
+        weights: (u0, v0), each of shape (p,): the initial weights before they are scaled by alpha.
+        transition: how a transition's end is found: `FlowThenNewton`, its specification `FlowToRest`, or `TimedFlow`,
+            which finds its times as well; None: `TimedFlow` with weights, and `FlowThenNewton` without.
         tolerance: rounding error attributed to g, relative to the size of the terms that cancel in it, the larger of
             max |g(0)| and max (|H| |beta|): smaller entries count as zero, and times closer than this error makes them
             are a tie. The default is about a thousand roundings of a float64 sum over a data set.
@@ -76,7 +86,8 @@ def incremental_learning(
         The stages, from the origin on, with the reason for stopping.
 
     Raises:
-        InputError: an argument out of range, JAX not in float64 mode, or a loss that is not finite and smooth at 0.
+        InputError: an argument out of range, JAX not in float64 mode, a loss that is not finite and smooth at 0,
+            |u0_i| = |v0_i| for some i, or weights with a transition policy that finds no times.
 
     >>> import jax, jax.numpy as jnp
     >>> with jax.enable_x64(True):  # two orthogonal features: T = 1 / |g_i(0)|
@@ -91,18 +102,21 @@ def incremental_learning(
     if max_stages is not None and not (isinstance(max_stages, int | np.integer) and max_stages >= 1):
         raise InputError(f"max_stages must be an integer of at least 1, or None; got {max_stages!r}.")
     landscape = Landscape(loss, size)
+    start = None if weights is None else InitialWeights.of(weights, landscape.size)
+    transition = _policy(transition, timed=start is not None)
     origin = np.zeros(landscape.size)
-    rest = Rest(origin, *landscape.value_and_gradient(origin), curvature=math.inf, scale=0.0)
+    rest = Rest(origin, *landscape.value_and_gradient(origin), curvature=math.inf, settling=math.inf, scale=0.0)
     scale = float(np.max(np.abs(rest.gradient)))
-    stages = [GreedyStage.at(rest, time=0.0, slope=origin)]
+    correction = None if start is None else Correction(0.0, 0.0, origin)
+    stages = [GreedyStage.at(rest, time=0.0, slope=origin, correction=correction)]
     while True:
         stage, noise = stages[-1], tolerance * max(scale, rest.scale)
-        arrivals = _Arrivals(stage, noise)
+        arrivals = _Arrivals(stage, noise, start)
         status, message = arrivals.obstacle()
         if status is None and max_stages is not None and len(stages) > max_stages:
             status, message = Status.MAX_STAGES, f"Stopped after max_stages={max_stages} transitions, as asked."
         if status is None:
-            departure = Departure(landscape, rest, arrivals.order[0], noise)
+            departure = Departure(landscape, rest, arrivals.tied, noise, arrivals.delays)
             try:
                 found = transition(departure)
             except NotFinite as error:
@@ -114,7 +128,17 @@ def incremental_learning(
                     _tell(report, stages, max_stages)
                     continue
                 status, message = Status.NO_MINIMUM, f"At T = {arrivals.time:.6g}: {found.reason}"
-        return IncrementalLearning(tuple(stages), arrivals.time, arrivals.tied, status, message)
+        return IncrementalLearning(
+            tuple(stages), arrivals.time, arrivals.tied, status, message, weights=start, end_correction=arrivals.late
+        )
+
+
+def _policy(given: Transition | None, *, timed: bool) -> Transition:
+    if not timed:
+        return FlowThenNewton() if given is None else given
+    if given is not None and not isinstance(given, TimedFlow):
+        raise InputError(f"transition must be a TimedFlow, or left out, if weights are given; got {given!r}.")
+    return TimedFlow() if given is None else given
 
 
 class _Arrivals:
@@ -124,11 +148,13 @@ class _Arrivals:
         delta: time until each coordinate is active, shape (p,); infinite on the support and where g is 0.
         order: the coordinates, earliest first.
         time: T_{k+1}; infinite if none arrives.
-        tied: the coordinates that arrive then; more than one if their times agree up to rounding.
+        tied: the coordinates that arrive then, ascending; more than one if their times agree up to rounding.
+        late: c_{k+1}, the part of order 1 of the time at which the first of them arrives; None without weights.
+        delays: how much later in t each of them arrives; all 0 without weights.
     """
 
-    def __init__(self, stage: GreedyStage, noise: float) -> None:
-        self._stage = stage
+    def __init__(self, stage: GreedyStage, noise: float, weights: InitialWeights | None) -> None:
+        self._stage, self._weights = stage, weights
         g = stage.gradient
         moving = (stage.beta == 0) & (np.abs(g) > noise)
         self.delta = np.full(g.size, np.inf)
@@ -142,37 +168,54 @@ class _Arrivals:
             doubt = noise * self.time / np.where(moving, np.abs(g), np.inf)
             late = np.where(moving, self.delta, np.inf) - self.delta[first]
             self.tied = tuple(np.flatnonzero(late <= doubt + doubt[first]).tolist())
+        self.late: float | None = None
+        self.delays = (0.0,) * len(self.tied)
+        if weights is not None and stage.correction is not None and self.tied:
+            tied = list(self.tied)
+            lacking = weights.lacking(g, stage.correction.offset)[tied]
+            late = stage.correction.begins + lacking / np.abs(g[tied])
+            self.late = float(np.min(late))
+            self.delays = tuple((late - self.late).tolist())
 
     def obstacle(self) -> tuple[Status | None, str]:
         """Why no next stage can be told, if so."""
         if not self.tied:
             unlearned = "" if self._stage.support else " g(0) = 0: the origin is no saddle that small weights leave."
             return Status.CONVERGED, f"No coordinate outside the support has a gradient.{unlearned}"
-        if len(self.tied) == 1:
+        if len(self.tied) == 1 or self._weights is not None:
             return None, ""
         named = ", ".join(map(str, self.tied))
         return Status.TIE, (
             f"Coordinates {named} become active at the same time, T = {self.time:.6g} (Assumption 4.3 fails): where "
-            "learning goes next depends on the ratio of their initial weights. Break the symmetry of the loss, or "
-            "simulate the weights you have with flow.gradient_flow."
+            "learning goes next depends on the ratio of their initial weights. Give them: weights=(u0, v0)."
         )
 
     def next_stage(self, rest: Rest) -> GreedyStage:
-        """The stage that the first arrival begins, given where its transition ends."""
-        stage, first = self._stage, self.order[0]
-        second = self.order[1] if len(self.order) > 1 and math.isfinite(self.delta[self.order[1]]) else None
+        """The stage that the first arrivals begin, given where their transition ends."""
+        stage, first, entered = self._stage, self.order[0], list(self.tied)
+        later = [i for i in self.order if i not in self.tied and math.isfinite(self.delta[i])]
+        second = later[0] if later else None
         slope = np.where(stage.beta != 0, stage.slope, stage.slope + stage.gradient * self.delta[first])
-        slope[first] = np.sign(stage.gradient[first])
+        slope[entered] = np.sign(stage.gradient[entered])
         return GreedyStage.at(
             rest,
             time=self.time,
             slope=slope,
-            entered=(first,),
-            signs=(int(slope[first]),),
+            entered=self.tied,
+            signs=tuple(slope[entered].astype(int).tolist()),
             left=tuple(np.flatnonzero((stage.beta != 0) & (rest.beta == 0)).tolist()),
             runner_up=second,
             margin=math.inf if second is None else float(self.delta[second] - self.delta[first]),
+            correction=self._correction(rest),
         )
+
+    def _correction(self, rest: Rest) -> Correction | None:
+        before = self._stage.correction
+        if before is None or self.late is None or not isinstance(rest, Passage):
+            return None
+        offset = before.offset + self._stage.gradient * (self.late - before.begins) + rest.shift
+        offset.setflags(write=False)
+        return Correction(self.late, self.late + rest.halfway, offset)
 
 
 def _tell(report: Callable[[float, str], None] | None, stages: list[GreedyStage], max_stages: int | None) -> None:

@@ -108,7 +108,17 @@ class Landscape:
         Raises:
             NotFinite: an entry is NaN or infinite.
         """
-        H = self._columns(beta, among)[among]
+        return self._finite(self._columns(beta, among)[among], beta)
+
+    def hessian_columns(self, beta: Float[np.ndarray, "p"], among: Int[np.ndarray, "m"]) -> Float[np.ndarray, "p m"]:
+        """The columns `among` of H(beta), all rows.
+
+        Raises:
+            NotFinite: an entry is NaN or infinite.
+        """
+        return self._finite(self._columns(beta, among), beta)
+
+    def _finite(self, H: Float[np.ndarray, "n m"], beta: Float[np.ndarray, "p"]) -> Float[np.ndarray, "n m"]:
         if not np.all(np.isfinite(H)):
             raise NotFinite(float(np.max(np.abs(beta))))
         return H

@@ -10,6 +10,7 @@ from jaxtyping import Float
 
 from saddlescope.errors import InputError
 from saddlescope.measure.stages import Stage, Staircase
+from saddlescope.theory.finite_scale import Correction, InitialWeights
 from saddlescope.theory.stationary import Rest
 
 TIME_UNIT = "t / log(1/alpha)"
@@ -40,10 +41,12 @@ class GreedyStage:
         gradient: g(beta) = -dL/dbeta, shape (p,).
         slope: xi when the stage begins, shape (p,); sgn(beta) on the support.
         curvature: the largest constant c_k of Assumption 4.4 (half the smallest eigenvalue of the Hessian of L(u, s u)
-            on the support), which is also the rate at which gradient flow, in time t, approaches the saddle within it;
-            infinite for stage 0.
+            on the support); infinite for stage 0, and 0 if tied coordinates leave the loss flat along their difference.
+        settling: the rate at which gradient flow, in time t, approaches the saddle: the same constant, but with tied
+            coordinates taken as one.
         runner_up: the coordinate that would have been active next, had those not come first; None if there is none.
         margin: how much later, in units of log(1/alpha); infinite if there is none.
+        correction: the parts of order 1 when the stage begins; None unless weights were given.
     """
 
     time: float
@@ -55,8 +58,10 @@ class GreedyStage:
     gradient: Float[np.ndarray, "p"]
     slope: Float[np.ndarray, "p"]
     curvature: float
+    settling: float
     runner_up: int | None
     margin: float
+    correction: Correction | None
 
     @classmethod
     def at(
@@ -70,6 +75,7 @@ class GreedyStage:
         left: tuple[int, ...] = (),
         runner_up: int | None = None,
         margin: float = math.inf,
+        correction: Correction | None = None,
     ) -> "GreedyStage":
         """The stage at a stationary point; its arrays are made read-only."""
         for array in (rest.beta, rest.gradient, slope):
@@ -84,8 +90,10 @@ class GreedyStage:
             gradient=rest.gradient,
             slope=slope,
             curvature=rest.curvature,
+            settling=rest.settling,
             runner_up=runner_up,
             margin=margin,
+            correction=correction,
         )
 
     @property
@@ -128,6 +136,8 @@ class IncrementalLearning:
         next: the coordinates that end it: none when converged, two or more for a tie.
         status: why the algorithm stopped.
         message: the same in a sentence, with the cure where something went wrong.
+        weights: what the corrections need of the initial weights; None if none were given.
+        end_correction: the part of order 1 of `end`, in time t; None without weights, or if learning has converged.
     """
 
     stages: tuple[GreedyStage, ...]
@@ -135,6 +145,8 @@ class IncrementalLearning:
     next: tuple[int, ...]
     status: Status
     message: str
+    weights: InitialWeights | None = None
+    end_correction: float | None = None
 
     def __repr__(self) -> str:
         last = self.stages[-1]
@@ -159,6 +171,33 @@ class IncrementalLearning:
             TIME_UNIT,
         )
 
+    @property
+    def corrections(self) -> Float[np.ndarray, "stages"] | None:
+        """C_k for each stage, in time t: at a small initial scale alpha stage k begins at T_k + C_k / log(1/alpha).
+
+        A stage begins when the first of the coordinates that enter passes half its |beta| on the plateau. C_0 is 0.
+        What is left out is exponentially small in the separation of stages. None unless weights were given.
+        """
+        found = [stage.correction.halfway for stage in self.stages if stage.correction is not None]
+        return np.array(found) if found else None
+
+    def times_at(self, log_alpha: float) -> Float[np.ndarray, "stages"]:
+        """When each stage begins at the initial scale alpha, in units of log(1/alpha): T_k + C_k / log(1/alpha).
+
+        Args:
+            log_alpha: the natural logarithm of alpha, below 0.
+
+        Returns:
+            In the order of the stages. Where it does not ascend, alpha is too large for the limit's order.
+
+        Raises:
+            InputError: log_alpha is not below 0, or no weights were given.
+        """
+        _check_log_alpha(log_alpha)
+        if self.corrections is None:
+            raise InputError("weights must be given to incremental_learning for times at a finite alpha; got None.")
+        return np.array([stage.time for stage in self.stages]) + self.corrections / -log_alpha
+
     def near_ties(self, log_alpha: float, *, efolds: float = 1.0) -> tuple[NearTie, ...]:
         """What cannot be trusted at the initial scale alpha, because it is separated by fewer than `efolds` e-folds.
 
@@ -171,6 +210,9 @@ class IncrementalLearning:
           c_k, and those that left the support decay at the rate |g_j|; the coordinate that ends the stage grows at the
           rate |g_i|. The slowest of these rates, times the duration, is the number of e-folds.
 
+        With weights the corrections are known and are added to both, from the lines' meeting points. A number below 0
+        then says that at this alpha the order is another one than in the limit.
+
         Args:
             log_alpha: the natural logarithm of alpha, below 0; any size, such as -9431 for alpha = 1e-4096.
             efolds: how many count as separated; 1, the size of the correction, finds what is lost for certain.
@@ -181,40 +223,53 @@ class IncrementalLearning:
         Raises:
             InputError: log_alpha is not below 0, or efolds is not positive.
         """
-        if not (log_alpha < 0 and math.isfinite(log_alpha)):
-            raise InputError(
-                f"log_alpha must be the natural logarithm of an initial scale below 1; got {log_alpha!r}. "
-                "Use math.log(alpha)."
-            )
+        _check_log_alpha(log_alpha)
         if not efolds > 0:
             raise InputError(f"efolds must be positive; got {efolds!r}.")
         found = []
         for k in range(len(self.stages)):
-            coordinate, separation = self._order(k)
-            if separation * -log_alpha < efolds:
-                found.append(NearTie(k, "order", coordinate, separation * -log_alpha))
-            coordinate, separation = self._plateau(k)
-            if separation * -log_alpha < efolds:
-                found.append(NearTie(k, "plateau", coordinate, separation * -log_alpha))
+            for kind, (coordinate, separation) in (
+                ("order", self._order(k, -log_alpha)),
+                ("plateau", self._plateau(k, -log_alpha)),
+            ):
+                if separation < efolds:
+                    found.append(NearTie(k, kind, coordinate, separation))
         return tuple(found)
 
-    def _order(self, k: int) -> tuple[int, float]:
-        """The competitor of the coordinate that entered at T_k, and its distance from activity in xi."""
+    def _order(self, k: int, log_time: float) -> tuple[int, float]:
+        """The competitor of the coordinates that entered at T_k, and how many e-folds it lacks."""
         if k == 0:
             return -1, math.inf
         before, stage = self.stages[k - 1], self.stages[k]
         slope = before.slope + before.gradient * (stage.time - before.time)
-        distance = 1 - np.sign(before.gradient) * slope
-        distance[before.beta != 0] = np.inf
-        distance[list(stage.entered)] = np.inf
-        nearest = int(np.argmin(distance))
-        return nearest, float(distance[nearest])
+        efolds = (1 - np.sign(before.gradient) * slope) * log_time
+        if self.weights is not None and before.correction is not None and stage.correction is not None:
+            passed = stage.correction.begins - before.correction.begins
+            efolds = efolds + self.weights.lacking(before.gradient, before.correction.offset, passed)
+        efolds[(before.beta != 0) | (before.gradient == 0)] = np.inf
+        efolds[list(stage.entered)] = np.inf
+        nearest = int(np.argmin(efolds))
+        return nearest, float(efolds[nearest])
 
-    def _plateau(self, k: int) -> tuple[int, float]:
+    def _plateau(self, k: int, log_time: float) -> tuple[int, float]:
         """The coordinate that ends stage k, and the stage's duration in units of its slowest time."""
         stage, end = self.stages[k], self.ends[k]
         if math.isinf(end):
             return -1, math.inf
-        following = (self.next if k + 1 == len(self.stages) else self.stages[k + 1].entered)[0]
-        rates = [stage.curvature, *np.abs(stage.gradient[[following, *stage.left]])]
-        return following, float(min(rates)) * (end - stage.time)
+        last = k + 1 == len(self.stages)
+        following = (self.next if last else self.stages[k + 1].entered)[0]
+        duration = (end - stage.time) * log_time
+        after = None if last else self.stages[k + 1].correction
+        late = self.end_correction if after is None else after.begins
+        if late is not None and stage.correction is not None:
+            duration += late - stage.correction.begins
+        rates = [stage.settling, *np.abs(stage.gradient[[following, *stage.left]])]
+        return following, float(min(rates)) * duration
+
+
+def _check_log_alpha(log_alpha: float) -> None:
+    if not (log_alpha < 0 and math.isfinite(log_alpha)):
+        raise InputError(
+            f"log_alpha must be the natural logarithm of an initial scale below 1; got {log_alpha!r}. "
+            "Use math.log(alpha)."
+        )

@@ -101,9 +101,8 @@ class FlowToRest:
 
 def _start(face: Face, departure: Departure) -> Float[np.ndarray, "m"]:
     """|beta| with the new coordinate so small that g is the saddle's own to a relative 1e-5 or so."""
-    x = np.abs(departure.rest.beta[face.among])
-    new = face.among == departure.entering
-    at_saddle = face.signs * departure.rest.gradient[face.among]
+    x, new = face.sizes(departure.rest.beta), departure.new(face)
+    at_saddle = face.rates(departure.rest.gradient)
     for size in np.logspace(0, -100, 51):
         x[new] = size
         try:

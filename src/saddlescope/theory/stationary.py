@@ -3,10 +3,14 @@
 A transition runs with some coordinates at zero and the signs of the others fixed. There, with |u| = |v|,
 
     A         the coordinates that are not zero
-    s         their signs
+    D         their signs on the diagonal: beta_A = D x
     x         |beta_A| > 0, the point
-    r         s * g_A, the rate: (log x)' = 2 r under gradient flow (equation 4)
-    H         s_i s_j d^2 L / dbeta_i dbeta_j on A
+    r         D^T g_A, the rate: (log x)' = 2 r under gradient flow (equation 4)
+    H         D^T (d^2 L / dbeta_A^2) D
+
+Coordinates that are tied, s_i g_i = s_j g_j on all of the face, keep their ratio for ever. They count as one
+coordinate x, their sum, and its column of D holds the shares: the same equations hold in fewer variables, and a minimum
+that is flat along x_i - x_j is strict in these.
 """
 
 from dataclasses import dataclass
@@ -33,8 +37,10 @@ class Rest:
         loss: L(beta).
         gradient: g(beta) = -dL/dbeta, shape (p,); zero on the support up to rounding.
         curvature: the constant c of Assumption 4.4, L(u~, s u~) - L(u, s u) >= c |u~ - u|^2 near u on the support: half
-            the smallest eigenvalue of the Hessian in u. Gradient flow approaches the point as exp(-c t). Infinite
-            where the support is empty.
+            the smallest eigenvalue of the Hessian in u. Infinite where the support is empty, 0 where coordinates are
+            tied.
+        settling: gradient flow approaches the point as exp(-settling t). The same constant, but with tied coordinates
+            taken as one.
         scale: the size of the terms that cancel in g, max_i sum_j |H_ij| |beta_j| on the support; 0 where it is empty.
     """
 
@@ -42,6 +48,7 @@ class Rest:
     loss: float
     gradient: Float[np.ndarray, "p"]
     curvature: float
+    settling: float
     scale: float
 
 
@@ -58,29 +65,55 @@ class NoRest:
 
 @dataclass(frozen=True, eq=False)
 class Face:
-    """The face of an orthant of R^p on which a transition runs."""
+    """The face of an orthant of R^p on which a transition runs.
+
+    Attributes:
+        landscape: the loss.
+        among: A, ascending.
+        directions: D, shape (|A|, m); in each row one entry is not zero, and those of a column add up to 1 in size.
+    """
 
     landscape: Landscape
-    among: Int[np.ndarray, "m"]
-    signs: Float[np.ndarray, "m"]
+    among: Int[np.ndarray, "a"]
+    directions: Float[np.ndarray, "a m"]
+
+    @classmethod
+    def of(cls, landscape: Landscape, beta: Float[np.ndarray, "p"]) -> "Face":
+        """The face with the signs of beta, in its interior."""
+        among = np.flatnonzero(beta)
+        return cls(landscape, among, np.diag(np.sign(beta[among])))
+
+    @property
+    def ties(self) -> bool:
+        """Whether several coordinates count as one."""
+        return self.among.size > self.directions.shape[1]
 
     def beta(self, x: Float[np.ndarray, "m"]) -> Float[np.ndarray, "p"]:
         """The point x as a vector of all p coordinates."""
         beta = np.zeros(self.landscape.size)
-        beta[self.among] = self.signs * x
+        beta[self.among] = self.directions @ x
         return beta
+
+    def sizes(self, beta: Float[np.ndarray, "p"]) -> Float[np.ndarray, "m"]:
+        """X of a vector of all p coordinates."""
+        return (self.directions != 0).T @ np.abs(beta[self.among])
+
+    def rates(self, gradient: Float[np.ndarray, "p"]) -> Float[np.ndarray, "m"]:
+        """R where g is `gradient`."""
+        return gradient[self.among] @ self.directions
 
     def rate(self, x: Float[np.ndarray, "m"]) -> Float[np.ndarray, "m"]:
         """R at x; raises NotFinite where the loss is not."""
-        return self.signs * self.landscape.value_and_gradient(self.beta(x))[1][self.among]
+        return self.rates(self.landscape.value_and_gradient(self.beta(x))[1])
 
     def hessian(self, x: Float[np.ndarray, "m"]) -> Float[np.ndarray, "m m"]:
         """H at x; raises NotFinite where the loss is not."""
-        return self.signs * self.landscape.hessian(self.beta(x), self.among) * self.signs[:, None]
+        return self.directions.T @ self.landscape.hessian(self.beta(x), self.among) @ self.directions
 
     def restricted(self, keep: Bool[np.ndarray, "m"]) -> "Face":
         """The smaller face on which the other coordinates are zero."""
-        return Face(self.landscape, self.among[keep], self.signs[keep])
+        rows = (self.directions[:, keep] != 0).any(axis=1)
+        return Face(self.landscape, self.among[rows], self.directions[np.ix_(rows, keep)])
 
 
 def vanishing(
@@ -163,10 +196,12 @@ def settle(
         H = kept.hessian(end)
     except NotFinite:
         return None
-    pushed_out = np.all(face.signs[zero] * gradient[face.among[zero]] < -noise)
+    pushed_out = np.all(face.rates(gradient)[zero] < -noise)
     c = curvature(end, H)
+    if not (pushed_out and c > 0):
+        return None
     scale = float(np.max(np.abs(H) @ end, initial=0.0))
-    return Rest(beta, loss, gradient, c, scale) if pushed_out and c > 0 else None
+    return Rest(beta, loss, gradient, curvature=0.0 if kept.ties else c, settling=c, scale=scale)
 
 
 def _newton(

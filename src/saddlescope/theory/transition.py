@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 import numpy as np
+from jaxtyping import Bool
 
 from saddlescope.errors import InputError
 from saddlescope.theory.landscape import Landscape, NotFinite
@@ -23,31 +24,43 @@ HORIZON = 1e12  # in units of 1 / |g_i|: a transition that lasts this long ends 
 
 @dataclass(frozen=True, eq=False)
 class Departure:
-    """A saddle and the coordinate that has become active at it.
+    """A saddle and the coordinates that have become active at it.
 
     Attributes:
         landscape: the loss.
         rest: the stationary point theta^k.
-        entering: i_k; the sign it takes is that of g there.
+        entering: i_k, or several that are tied; the signs they take are those of g there.
         noise: rounding error of an entry of g: smaller entries count as zero.
+        delays: how much later than the first each of them arrives, in time t: on the way out of the saddle
+            |beta_i| = e^{2 |g_i| (t - delay_i)}.
     """
 
     landscape: Landscape
     rest: Rest
-    entering: int
+    entering: tuple[int, ...]
     noise: float
+    delays: tuple[float, ...] = (0.0,)
 
     @property
     def pull(self) -> float:
-        """|g_i| of the entering coordinate at the saddle: its log|beta| starts to grow at the rate 2 |g_i|."""
-        return abs(float(self.rest.gradient[self.entering]))
+        """The largest |g_i| of those that enter, at the saddle: log|beta_i| starts to grow at the rate 2 |g_i|."""
+        return float(np.max(np.abs(self.rest.gradient[list(self.entering)])))
 
     def face(self) -> Face:
-        """The support of theta^k with the new coordinate, whose sign is that of g."""
-        signs = np.sign(self.rest.beta)
-        signs[self.entering] = np.sign(self.rest.gradient[self.entering])
-        among = np.flatnonzero(signs)
-        return Face(self.landscape, among, signs[among])
+        """The support of theta^k with the new coordinates, whose signs are those of g."""
+        new = list(self.entering)
+        signs = self.rest.beta.copy()
+        signs[new] = self.rest.gradient[new]
+        return Face.of(self.landscape, signs)
+
+    def new(self, face: Face) -> Bool[np.ndarray, "m"]:
+        """Which of the face's coordinates enter."""
+        return (face.directions[np.isin(face.among, self.entering)] != 0).any(axis=0)
+
+    @property
+    def named(self) -> str:
+        """The entering coordinates, for a sentence."""
+        return ("coordinate " if len(self.entering) == 1 else "coordinates ") + ", ".join(map(str, self.entering))
 
     def no_rest(self, largest: float, outside: NotFinite | None) -> NoRest:
         """Why the path was left without an end.
@@ -62,7 +75,7 @@ class Departure:
         if outside is not None and largest < np.exp(LARGEST_LOG / 2):
             raise outside
         return NoRest(
-            f"The transition that coordinate {self.entering} starts finds no strict local minimum: it was followed to "
+            f"The transition that starts with {self.named} finds no strict local minimum: it was followed to "
             f"max |beta| = {largest:.3g} (Assumption 4.4 fails; losses with exponential tails have no minimum, and "
             "more weights than samples make it flat). Add a small penalty on beta to the loss."
         )
@@ -70,16 +83,16 @@ class Departure:
     def not_finite(self, error: NotFinite) -> str:
         """What to say if the loss was not finite on the path."""
         return (
-            "The loss must be finite, with finite derivatives, wherever learning takes beta; it is NaN or infinite near "
-            f"max |beta| = {error.size:.6g}, on the path that starts with coordinate {self.entering}. "
+            "The loss must be finite, with finite derivatives, wherever learning takes beta; it is NaN or infinite "
+            f"near max |beta| = {error.size:.6g}, on the path that starts with {self.named}. "
             "Look for a division, root or logarithm of beta."
         )
 
     def jump(self) -> InputError:
         """The gradient at arbitrarily small beta_i differs from the saddle's."""
         return InputError(
-            "loss must be twice continuously differentiable; got a gradient that jumps as coordinate "
-            f"{self.entering} leaves 0. Replace ReLU or |beta| by something smooth, such as GeLU."
+            f"loss must be twice continuously differentiable; got a gradient that jumps as {self.named} "
+            "becomes other than 0. Replace ReLU or |beta| by something smooth, such as GeLU."
         )
 
 
