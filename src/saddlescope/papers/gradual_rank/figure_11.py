@@ -243,13 +243,14 @@ def traces(run: "xr.Dataset") -> "list[Figure]":
     return [_over_time(run, found), _over_progress(run, found)]
 
 
-MOST = 7  # coordinates that a panel shows: those that move most
+MOST = 7  # coordinates that a panel shows: those that move most, and by a hundredth of the size at least
 
 
 def _moving(one: Transition) -> "np.ndarray":
     import numpy as np
 
-    return np.argsort(-abs(one.noisy - one.noisy[0]).max(axis=0), kind="stable")[:MOST]
+    moved = abs(one.noisy - one.noisy[0]).max(axis=0)
+    return np.argsort(-moved, kind="stable")[: min(MOST, int((moved > 0.01 * one.size).sum()))]
 
 
 def _over_time(run: "xr.Dataset", found: tuple[Transition, ...]) -> "Figure":
