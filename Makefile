@@ -5,7 +5,7 @@ OUT ?= results
 SITE ?= gallery
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-slow lint docs bench gallery readme clean
+.PHONY: help setup demo reproduce test test-slow lint docs bench gallery readme clean
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
@@ -28,6 +28,10 @@ demo: .venv/ready ## run the two reproductions of the front door and build their
 	@$(BIN)/saddlescope gallery $(OUT) --site $(SITE)
 	@echo "== Done: open $(SITE)/index.html in a browser"
 
+reproduce: .venv/ready ## run every reproduction at its default size, and build the gallery
+	@for e in $$($(BIN)/python -c 'from saddlescope.papers import names; print(*names())'); do echo "== $$e"; $(BIN)/saddlescope run $$e --out $(OUT); s=$$?; test $$s -ne 2 -a $$s -le 3 || exit 1; done
+	@$(BIN)/saddlescope gallery $(OUT) --site $(SITE)
+
 gallery: .venv/ready ## build the gallery from the stored results
 	@$(BIN)/saddlescope gallery $(OUT) --site $(SITE)
 
@@ -43,7 +47,7 @@ lint: .venv/ready ## style, types, import laws, and the README's table of verdic
 	@$(BIN)/lint-imports --no-cache
 	@$(BIN)/python scripts/readme.py --check
 
-readme: .venv/ready ## write the picture and the table of verdicts of README.md from the stored results
+readme: .venv/ready ## write README.md's picture and table, and docs/verdicts.md, from the stored results
 	@$(BIN)/python scripts/readme.py --from $(OUT)
 
 docs: .venv/ready ## build the documentation into build/docs

@@ -1,23 +1,24 @@
-"""The README's picture and table of reproductions: made from stored runs, checked to be current.
+"""The README's picture and table, and the page of all verdicts: made from stored runs, checked to be current.
 
---from results    judges the stored default runs; writes docs/verdicts.json, docs/figure-2.png and the README
---check           fails when the README, docs/verdicts.json and the claims in the source disagree
+--from results    judges the stored default runs; writes docs/verdicts.json and .md, docs/figure-2.png and the README
+--check           fails when the README, docs/verdicts.* and the claims in the source disagree
 """
 
 import argparse
+import itertools
 import json
 import math
 import sys
 from pathlib import Path
 
 from saddlescope.errors import InputError
-from saddlescope.papers import find, names
+from saddlescope.papers import Outcome, find, names
 from saddlescope.papers.reproduction import Reproduction, stored_files
-from saddlescope.papers.wording import bounds, finite, measured
+from saddlescope.papers.wording import bounds, finite, measured, summary
 from saddlescope.plot import draw_matplotlib
 
 ROOT = Path(__file__).resolve().parents[1]
-README, VERDICTS = ROOT / "README.md", ROOT / "docs" / "verdicts.json"
+README, VERDICTS, PAGE = ROOT / "README.md", ROOT / "docs" / "verdicts.json", ROOT / "docs" / "verdicts.md"
 BEGIN, END = "<!-- verdicts: written by `make readme` -->", "<!-- end of verdicts -->"
 PICTURED = "gradual-rank/figure-2"
 CLAIMED = ("says", "source", "unit", "low", "high")
@@ -36,18 +37,44 @@ def draw_picture(runs: list[Reproduction]) -> None:
             draw_matplotlib(run.figures[0]).savefig(ROOT / "docs" / "figure-2.png", dpi=110)
 
 
+def by_entry(verdicts: list[dict]) -> list[tuple[str, list[dict]]]:
+    """The verdicts of each entry, in the order they are stored in."""
+    return [(name, list(some)) for name, some in itertools.groupby(verdicts, lambda v: v["entry"])]
+
+
 def table(verdicts: list[dict]) -> str:
-    """One row a claim, in the order of entries and claims."""
-    rows = ["| reproduction | claim | measured | holds when | verdict |", "|---|---|---|---|---|"]
-    for v in verdicts:
-        value, uncertainty = (math.nan if v[k] is None else v[k] for k in ("value", "uncertainty"))
-        low = -math.inf if v["low"] is None else v["low"]
-        high = math.inf if v["high"] is None else v["high"]
-        rows.append(
-            f"| {v['entry']} | {v['says']} ({v['source']}) | {measured(value, uncertainty, v['unit'])} | "
-            f"{bounds(low, high, v['unit'])} | **{v['outcome']}** |"
-        )
+    """One row an entry: what it is, and how its claims fared."""
+    rows = ["| reproduction | of | verdicts |", "|---|---|---|"]
+    for name, some in by_entry(verdicts):
+        entry, outcomes = find(name), summary(Outcome(v["outcome"]) for v in some)
+        told = outcomes.replace("refuted", "**refuted**").replace("undecided", "*undecided*")
+        rows.append(f"| {name} | {entry.source}: {entry.title} | {told} |")
     return "\n".join(rows)
+
+
+def page(verdicts: list[dict]) -> str:
+    """Every claim with its measured value and its bounds, entry by entry."""
+    lines = [
+        "# Verdicts",
+        "",
+        "Measured at the default size on two cores. A refuted claim is a result: it is shown as it is.",
+    ]
+    for name, some in by_entry(verdicts):
+        entry = find(name)
+        lines += ["", f"## {name}", "", f"{entry.title} ({entry.source}).", ""]
+        lines += ["| claim | measured | holds when | verdict |", "|---|---|---|---|"]
+        for v in some:
+            value, uncertainty = (math.nan if v[k] is None else v[k] for k in ("value", "uncertainty"))
+            low = -math.inf if v["low"] is None else v["low"]
+            high = math.inf if v["high"] is None else v["high"]
+            shown = measured(value, uncertainty, v["unit"]) + (f". {v['remark']}" if v["remark"] else "")
+            says = f"{v['says']} ({v['source']})"
+            lines.append(f"| {_cell(says)} | {_cell(shown)} | {bounds(low, high, v['unit'])} | **{v['outcome']}** |")
+    return "\n".join(lines) + "\n"
+
+
+def _cell(text: str) -> str:
+    return text.replace("|", r"\|").replace("*", r"\*")
 
 
 def with_table(readme: str, verdicts: list[dict]) -> str:
@@ -89,14 +116,17 @@ def main() -> int:
             sys.exit(str(error))
         VERDICTS.write_text(json.dumps(verdicts, indent=1, ensure_ascii=False) + "\n")
         README.write_text(with_table(README.read_text(), verdicts))
+        PAGE.write_text(page(verdicts))
     verdicts = json.loads(VERDICTS.read_text()) if VERDICTS.exists() else []
     problems = disagreements(verdicts)
     if with_table(README.read_text(), verdicts) != README.read_text():
         problems.append("the table in README.md is not the one of docs/verdicts.json")
+    if not PAGE.exists() or PAGE.read_text() != page(verdicts):
+        problems.append("docs/verdicts.md is not made from docs/verdicts.json")
     for problem in problems:
         print(problem, file=sys.stderr)
     if problems:
-        print("Run `make demo`, then `make readme`.", file=sys.stderr)
+        print("Run `make reproduce`, then `make readme`.", file=sys.stderr)
     return 1 if problems else 0
 
 
