@@ -70,7 +70,7 @@ class Products(AbstractStart):
 
     def __post_init__(self) -> None:
         for name in ("u", "v"):
-            object.__setattr__(self, name, _float64(name, getattr(self, name)))
+            object.__setattr__(self, name, as_float64(name, getattr(self, name)))
         if self.u.shape != self.v.shape or self.u.ndim != 1 or self.u.size == 0:
             raise InputError(
                 "u and v must be vectors of one length, at least 1; "
@@ -141,7 +141,7 @@ class Plain(AbstractStart):
     params: PyTree
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "params", jax.tree.map(lambda leaf: _float64("params", leaf), self.params))
+        object.__setattr__(self, "params", jax.tree.map(lambda leaf: as_float64("params", leaf), self.params))
         if self.origin().size == 0:
             raise InputError(f"params must have at least one entry; got {self.params!r}.")
 
@@ -220,7 +220,8 @@ def _identity(parameters: PyTree) -> PyTree:
     return parameters
 
 
-def _float64(name: str, array: Any) -> np.ndarray:
+def as_float64(name: str, array: Any) -> np.ndarray:
+    """The array in NumPy, or InputError if it is not a finite float64 array."""
     if not isinstance(array, np.ndarray | jax.Array) or array.dtype != np.float64:
         got = getattr(array, "dtype", type(array).__name__)
         raise InputError(

@@ -3,6 +3,7 @@
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from jaxtyping import Float, PyTree
@@ -36,10 +37,10 @@ class FlowError(RuntimeError):
     """A run that did not reach the time asked for.
 
     Attributes:
-        trajectory: what was computed until then.
+        trajectory: what was computed until then, a `Trajectory` or a `FactoredTrajectory`.
     """
 
-    def __init__(self, trajectory: "Trajectory") -> None:
+    def __init__(self, trajectory: Any) -> None:
         super().__init__(str(trajectory.status))
         self.trajectory = trajectory
 

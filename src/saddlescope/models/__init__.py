@@ -2,6 +2,12 @@
 
 from saddlescope.models.attention import AttentionNetwork, AttentionTeacherTask, attention_head, attention_teacher_task
 from saddlescope.models.diagonal import DiagonalNetwork, squared_error
+from saddlescope.models.full_attention import (
+    FullAttention,
+    FullAttentionTeacherTask,
+    full_attention_head,
+    full_attention_teacher_task,
+)
 from saddlescope.models.linear import DiagonalLinearNetwork, diagonal_linear_network
 from saddlescope.models.transformer import (
     Coordinate,
@@ -19,12 +25,16 @@ __all__ = [
     "Coordinate",
     "DiagonalLinearNetwork",
     "DiagonalNetwork",
+    "FullAttention",
+    "FullAttentionTeacherTask",
     "Transformer",
     "TransformerNetwork",
     "TransformerTeacherTask",
     "attention_head",
     "attention_teacher_task",
     "diagonal_linear_network",
+    "full_attention_head",
+    "full_attention_teacher_task",
     "gelu",
     "network_of_weights",
     "squared_error",
