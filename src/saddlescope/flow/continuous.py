@@ -7,9 +7,9 @@ import numpy as np
 from jaxtyping import Float
 from scipy.optimize import brentq
 
-from saddlescope.errors import InputError
 from saddlescope.flow.bdf import Piece, StepError, Stepper
 from saddlescope.flow.charts import AbstractFlowChart, SlopeChart
+from saddlescope.flow.endings import LOCAL_SHARE, REACHED, diverged, exhausted, hidden_nan, require_run, silent, stuck
 from saddlescope.flow.losses import (
     CompiledLoss,
     Loss,
@@ -20,13 +20,6 @@ from saddlescope.flow.losses import (
 from saddlescope.flow.starts import AbstractStart, Continued, Products
 from saddlescope.flow.system import GradientSystem
 from saddlescope.flow.trajectory import Accuracy, Crossing, DensePath, FlowError, Status, Trajectory
-
-_REACHED = Status(True, "The run reached its last time.")
-_LOCAL_SHARE = 0.02  # of the tolerance, for the error of one step
-
-
-def _silent(fraction: float, note: str) -> None:
-    pass
 
 
 def gradient_flow(
@@ -40,7 +33,7 @@ def gradient_flow(
     verify: bool = False,
     throw: bool = True,
     max_gradients: int = 1_000_000,
-    report: Callable[[float, str], None] = _silent,
+    report: Callable[[float, str], None] = silent,
 ) -> Trajectory:
     """Follows gradient flow from a start to a time.
 
@@ -76,14 +69,14 @@ def gradient_flow(
             has a kink at 0.
         FlowError: the run ended early and `throw` is true; the error holds what was computed.
     """
-    _check(until=until, tolerance=tolerance, record=record, level=level, max_gradients=max_gradients)
+    require_run(until=until, tolerance=tolerance, record=record, level=level, max_gradients=max_gradients)
     chart = start.flow_chart()
     require_float64(loss, chart.layout.build(chart.point(start.origin())))
     compiled = CompiledLoss(loss, chart.layout)
     first_loss, gradient = compiled.value_and_gradient(chart.point(start.origin()))
     require_finite(first_loss, gradient)
     if isinstance(start, Products):
-        require_smooth_at_zero(compiled, len(gradient))
+        require_smooth_at_zero(lambda point: compiled.value_and_gradient(point)[1], len(gradient))
     share = _RUN_SHARE if verify else 1.0
 
     def first_part(fraction: float, note: str) -> None:
@@ -97,12 +90,7 @@ def gradient_flow(
     states = run.path(times)
     losses = compiled.at(chart.point(states))
     if run.status.ok and not np.isfinite(losses).all():
-        run.status = Status(
-            False,
-            f"The loss is NaN or infinite at {chart.time_unit} = {times[~np.isfinite(losses)][0]:.6g}, though its "
-            "gradient is finite.",
-            "Evaluate it at the trajectory's values there; a jnp.where that hides NaN from the gradient does this.",
-        )
+        run.status = hidden_nan(times[~np.isfinite(losses)][0], chart.time_unit)
     accuracy = None
     if verify:
         companion = _integrate(
@@ -140,7 +128,7 @@ class _Run:
     origin: np.ndarray
     pieces: list[Piece] = field(default_factory=list)
     crossings: tuple[Crossing, ...] = ()
-    status: Status = _REACHED
+    status: Status = REACHED
 
     @property
     def last(self) -> float:
@@ -172,7 +160,7 @@ def _integrate(
     if until == 0:
         return run
     limit = loss.gradients + max_gradients
-    local = tolerance * _LOCAL_SHARE
+    local = tolerance * LOCAL_SHARE
     stepper = Stepper(GradientSystem(loss, chart), origin, until, rtol=local, atol=local * chart.scale)
     band = chart.band(level) if level is not None else None
     crossings: list[Crossing] = []
@@ -181,43 +169,21 @@ def _integrate(
         try:
             piece = stepper.step()
         except StepError as failure:
-            run.status = _failed(failure, stepper.t, chart.time_unit)
+            run.status = stuck(stepper.t, chart.time_unit, finite=failure.finite)
             break
         run.pieces.append(piece)
         if band is not None:
             crossings += _crossings(piece, before, stepper.y, *band)
         if chart.diverged(stepper.y):
-            run.status = Status(
-                False,
-                f"The parameters exceed 1e26 at {chart.time_unit} = {stepper.t:.6g}.",
-                "The loss seems to be unbounded below along the flow, or to have its minimum at infinity.",
-            )
+            run.status = diverged(stepper.t, chart.time_unit)
             break
         if loss.gradients >= limit and stepper.t < until:
-            run.status = Status(
-                False,
-                f"max_gradients={max_gradients} gradients were used up at {chart.time_unit} = {stepper.t:.6g}.",
-                "Raise max_gradients or tolerance, or go on from the trajectory's end.",
-            )
+            run.status = exhausted(max_gradients, stepper.t, chart.time_unit)
             break
         if len(run.pieces) % 16 == 0:
             report(stepper.t / until, f"{chart.time_unit} = {stepper.t:.4g} of {until:.4g}")
     run.crossings = tuple(sorted(crossings))
     return run
-
-
-def _failed(failure: StepError, time: float, unit: str) -> Status:
-    if failure.finite:
-        return Status(
-            False,
-            f"No step could be taken at {unit} = {time:.6g}, however short.",
-            "The loss may not be twice continuously differentiable there, or tolerance is below rounding errors.",
-        )
-    return Status(
-        False,
-        f"The gradient is NaN or infinite just after {unit} = {time:.6g}.",
-        "Evaluate the loss and its gradient at the last of the trajectory's values to see where they come from.",
-    )
 
 
 def _crossings(
@@ -282,23 +248,3 @@ def _energy_error(chart: AbstractFlowChart, pieces: list[Piece], lost: float) ->
             slope = piece.slope(time)
             total += half * weight * float(np.sum(chart.metric(piece(time)) * slope**2)) / chart.rate
     return abs(1 - total / lost)
-
-
-def _check(
-    *,
-    until: float,
-    tolerance: float,
-    record: np.ndarray | None,
-    level: float | None,
-    max_gradients: int,
-) -> None:
-    if not 0 <= until < np.inf:
-        raise InputError(f"until must be a finite time of at least 0; got {until!r}.")
-    if not 1e-11 <= tolerance <= 1e-1:
-        raise InputError(f"tolerance must be between 1e-11 and 0.1; got {tolerance!r}.")
-    if level is not None and not 0 < level < np.inf:
-        raise InputError(f"level must be positive and finite; got {level!r}.")
-    if max_gradients < 1:
-        raise InputError(f"max_gradients must be at least 1; got {max_gradients!r}.")
-    if record is not None and not (np.ndim(record) == 1 and np.all((np.asarray(record) >= 0) & (record <= until))):
-        raise InputError(f"record must be a vector of times between 0 and until={until!r}; got {record!r}.")
