@@ -16,16 +16,18 @@ class QuickRun:
 
 @pytest.fixture(scope="session")
 def quick_run(tmp_path_factory):
-    done: dict[str, QuickRun] = {}
+    done: dict[tuple, tuple] = {}  # by what makes a run, since two entries may look at the same one
 
     def get(name: str) -> QuickRun:
-        if name not in done:
-            entry, reports = find(name), []
+        entry = find(name)
+        made = entry.run, entry.params("quick")
+        if made not in done:
+            reports: list = []
             context = RunContext(
                 scratch=tmp_path_factory.mktemp("scratch"), report=lambda *report: reports.append(report)
             )
-            done[name] = QuickRun(entry, entry.run(entry.params("quick"), context), reports)
-        return done[name]
+            done[made] = entry.run(entry.params("quick"), context), reports
+        return QuickRun(entry, *done[made])
 
     return get
 

@@ -106,7 +106,7 @@ def run(params: Params, context: RunContext) -> "xr.Dataset":
             noisy.append(context.kept(f"noisy{moment}", partial(_disturb, task, undisturbed, params, moment)))
             context.report(0.8 + 0.2 * moment / params.moments, f"noise {moment} of {params.moments} done")
     runs = xr.concat(noisy, dim="moment", combine_attrs="drop").assign_coords(moment=undisturbed.moment)
-    return xr.merge([theory, undisturbed, runs], combine_attrs="drop").assign_attrs(theory.attrs)
+    return xr.merge([theory, undisturbed, runs], combine_attrs="drop").assign_attrs(theory.attrs | undisturbed.attrs)
 
 
 def _predict(task: "AttentionTeacherTask", params: Params, report: "Callable[[float, str], None]") -> "xr.Dataset":

@@ -1,0 +1,156 @@
+"""The assumptions' numbers are right where they can be had otherwise, and each claim can fail."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+import xarray as xr
+
+from saddlescope.errors import InputError
+from saddlescope.models import attention_teacher_task
+from saddlescope.papers import RunContext, find
+from saddlescope.papers.gradual_rank.assumptions import NEAR, _noisy_end
+from saddlescope.theory import incremental_learning
+
+NAME = "gradual-rank/assumptions"
+ENTRY = find(NAME)
+
+
+@pytest.fixture
+def run(quick_run):
+    return quick_run(NAME).run.copy(deep=True)
+
+
+@pytest.fixture(scope="module")
+def instance():
+    params = ENTRY.params("quick")
+    task = attention_teacher_task(params.seeds[-1], samples=params.samples, tokens=params.tokens, dim=params.dim)
+    return task.network, incremental_learning(task.network, 2 * params.dim, max_stages=5).stages
+
+
+def test_all_claims_hold_at_the_quick_size(run, outcomes):
+    found = outcomes(ENTRY, run)
+    assert found.pop("leaving") == "undecided"  # nothing leaves on these two seeds
+    assert set(found.values()) == {"reproduced"}
+
+
+def test_c_k_is_half_the_least_eigenvalue_of_the_hessian_in_u(run, instance):
+    network, stages = instance
+    for k, stage in enumerate(stages[1:]):
+        support, s = list(stage.support), jnp.sign(stage.beta)
+        hessian = jax.hessian(lambda u, s=s: network(s * u * u))(jnp.sqrt(jnp.abs(stage.beta)))
+        least = np.linalg.eigvalsh(np.asarray(hessian)[np.ix_(support, support)])[0]
+        assert run.curvature.isel(seed=-1).values[k] == pytest.approx(least / 2, rel=1e-8)
+
+
+def test_growth_is_sharp_where_there_is_one_direction(run):
+    """On a support of one coordinate all points of the ball lie along it: 1 up to terms of third order."""
+    np.testing.assert_allclose(run.growth.isel(stage=0), 1.0, atol=5e-3)
+    assert (run.growth > 0.99).all()
+
+
+def test_an_end_elsewhere_is_seen(instance):
+    network, stages = instance
+    end = lambda *pair: _noisy_end(network, *pair, 1e-3, 1e-3, np.random.default_rng(0))  # noqa: E731
+    assert end(stages[1], stages[2]) < 1e-4
+    assert end(stages[1], stages[3]) > NEAR  # another coordinate enters: not where Algorithm 1 says for stage 3
+
+
+def one_ties(run):
+    run.margin.values[1, 4] = 0.0
+
+
+def one_leaves(run):
+    run.left.values[0, 5], run.left_gradient.values[0, 5] = 1.0, 0.1
+
+
+def one_leaves_without_a_push(run):
+    run.left.values[0, 5], run.left_gradient.values[0, 5] = 1.0, 0.0
+
+
+def one_is_flat(run):
+    run.curvature.values[1, 7] = 0.0
+
+
+def one_grows_more_slowly(run):
+    run.growth.values[1, 7] = 0.9
+
+
+def one_is_balanced(run):
+    run.imbalance.values[1] = 0.0
+
+
+def printed_fails(run):
+    run.printed_elsewhere.values[0, 0] = 0.0
+
+
+def one_ends_elsewhere(run):
+    run.end_distance.values[0, 3, 0] = 2 * NEAR
+
+
+@pytest.mark.parametrize(
+    ("spoil", "expected"),
+    [
+        (one_ties, {"unique": "refuted"}),
+        (one_leaves, {"nobody-leaves": "refuted", "leaving": "reproduced"}),
+        (one_leaves_without_a_push, {"leaving": "refuted"}),
+        (one_is_flat, {"strict-minima": "refuted"}),
+        (one_grows_more_slowly, {"growth": "refuted"}),
+        (one_is_balanced, {"imbalance": "refuted"}),
+        (printed_fails, {"printed-4.4": "refuted"}),
+        (one_ends_elsewhere, {"noise-robust": "refuted"}),
+    ],
+)
+def test_claims_can_fail(run, outcomes, spoil, expected):
+    before = outcomes(ENTRY, run)
+    spoil(run)
+    changed = {name: outcome for name, outcome in outcomes(ENTRY, run).items() if outcome != before[name]}
+    assert expected.items() <= changed.items()
+    assert len(changed) <= len(expected) + 1
+
+
+def test_an_instance_that_algorithm_1_did_not_finish_decides_nothing(run, outcomes):
+    run.converged.values[0] = False
+    assert set(outcomes(ENTRY, run).values()) == {"undecided"}
+
+
+def test_instances_of_different_length_stand_side_by_side(run, outcomes):
+    shorter = run.isel(seed=[0], stage=slice(0, 10))
+    together = xr.concat([shorter, run.isel(seed=[1])], dim="seed", join="outer")
+    found = outcomes(ENTRY, together)
+    assert found["noise-robust"] == found["printed-4.4"] == "reproduced"
+    together.end_distance.values[0, 9, 0] = 1.0
+    assert outcomes(ENTRY, together)["noise-robust"] == "refuted"
+
+
+def test_a_killed_run_goes_on_to_the_same_result(run, tmp_path):
+    class KilledError(Exception):
+        pass
+
+    def kill(fraction: float, note: str) -> None:
+        if note.startswith("seed 1, stage 2 "):
+            raise KilledError
+
+    params = ENTRY.params("quick")
+    with pytest.raises(KilledError):
+        ENTRY.run(params, RunContext(scratch=tmp_path, report=kill))
+    assert {file.name for file in tmp_path.iterdir()} == {"seed0.nc"}
+    kept = (tmp_path / "seed0.nc").stat().st_mtime_ns
+    again = ENTRY.run(params, RunContext(scratch=tmp_path))
+    assert (tmp_path / "seed0.nc").stat().st_mtime_ns == kept
+    xr.testing.assert_identical(again.drop_attrs(), run.drop_attrs())
+
+
+@pytest.mark.parametrize(
+    ("settings", "sentence"),
+    [
+        ({"seeds": "1,1"}, "seeds must be distinct"),
+        ({"seeds": "-1"}, "seeds must be distinct and at least 0"),
+        ({"draws": "0"}, "draws must be at least 1"),
+        ({"dim": "0"}, "dim must be at least 1"),
+        ({"tolerance": "1"}, "tolerance must be between"),
+    ],
+)
+def test_values_out_of_range_are_refused_at_once(settings, sentence):
+    with pytest.raises(InputError, match=sentence):
+        ENTRY.params("quick", settings)

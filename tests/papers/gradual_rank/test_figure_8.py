@@ -1,0 +1,73 @@
+"""Figures 8 and 9: distances of trajectories are what they should be where they can be told, and claims can fail."""
+
+import numpy as np
+import pytest
+
+from saddlescope.papers import find
+from saddlescope.papers.gradual_rank._entries import coordinates, name_of, staircase
+from saddlescope.papers.gradual_rank.figure_8 import distances_to_limit, distances_to_next
+
+NAME = "gradual-rank/figure-8"
+ENTRY = find(NAME)
+
+
+@pytest.fixture
+def run(quick_run):
+    return quick_run(NAME).run.copy(deep=True)
+
+
+def away_by(run, product, sizes):
+    """Each scale's entries of one product lie beside the limit by a constant."""
+    for k, size in enumerate(sizes):
+        here = {"scale": k, "coordinate": list(coordinates(run, product))}
+        run.beta[here] = staircase(run)[:, list(coordinates(run, product))] + size
+    return run
+
+
+def test_it_is_the_run_of_figure_2():
+    assert ENTRY.run is find("gradual-rank/figure-2").run
+    assert ENTRY.params("quick") == find("gradual-rank/figure-2").params("quick")
+
+
+def test_all_claims_hold_at_the_quick_size(run, outcomes):
+    assert set(outcomes(ENTRY, run).values()) == {"reproduced"}
+
+
+def test_the_staircase_holds_each_level_until_the_next_stage(run):
+    levels, time = staircase(run), run.time.values
+    for k in (0, 3):
+        begins, ends = run.predicted_time.values[[k, k + 1]]
+        plateau = (time >= begins) & (time < ends)
+        assert plateau.any()
+        assert (levels[plateau] == run.predicted_beta.values[k]).all()
+    assert (levels[time < run.predicted_time.values[0]] == 0).all()
+
+
+@pytest.mark.parametrize("product", ["KQ", "VO"])
+def test_a_constant_distance_is_measured_as_that_times_the_entries(run, product):
+    away_by(run, product, [0.3, 0.1, 0.05])
+    half = run.sizes["coordinate"] // 2
+    np.testing.assert_allclose(distances_to_limit(run, product), half * np.array([0.3, 0.1, 0.05]), rtol=1e-12)
+    np.testing.assert_allclose(distances_to_next(run, product), half * np.array([0.2, 0.05]), rtol=1e-9)
+
+
+@pytest.mark.parametrize(("product", "other"), [("KQ", "VO"), ("VO", "KQ")])
+def test_a_product_that_does_not_converge_is_told_apart(run, outcomes, product, other):
+    found = outcomes(ENTRY, away_by(run, product, [0.1, 0.2, 0.4]))
+    assert found[f"limit-{product}"] == found[f"cauchy-{product}"] == "refuted"
+    assert found[f"limit-{other}"] == found[f"cauchy-{other}"] == "reproduced"
+
+
+def test_another_limit_than_the_theory_s_is_cauchy_and_refutes_the_limit(run, outcomes):
+    found = outcomes(ENTRY, away_by(run, "VO", [0.1, 0.18, 0.2]))
+    assert (found["limit-VO"], found["cauchy-VO"]) == ("refuted", "reproduced")
+
+
+def test_too_few_scales_decide_nothing(run, outcomes):
+    assert outcomes(ENTRY, run.isel(scale=[0, 1]))["cauchy-KQ"] == "undecided"
+    assert set(outcomes(ENTRY, run.isel(scale=[0])).values()) == {"undecided"}
+
+
+def test_names_of_coordinates(run):
+    half = run.sizes["coordinate"] // 2
+    assert [name_of(run, i) for i in (0, half - 1, half)] == ["KQ 0", f"KQ {half - 1}", "VO 0"]
