@@ -3,6 +3,8 @@
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     import numpy as np
     import xarray as xr
 
@@ -71,24 +73,39 @@ def halfway_times(trajectory: "Trajectory", theory: "xr.Dataset") -> "np.ndarray
         Shape (stages,), in the run's unit; NaN where it does not happen.
     """
     import numpy as np
-    from scipy.optimize import brentq
 
-    times = trajectory.times
     found = np.full(theory.sizes["stage"], np.nan)
-    fallen: dict[int, int] = {}  # the record from which on a coordinate may enter again
+    since: dict[int, float] = {}  # from when on a coordinate may enter again
     for k, i in enumerate(theory.predicted_coordinate.values):
         half = theory.predicted_beta.values[k, i] / 2
-        beyond = trajectory.beta[:, i] / half >= 1
-        passed = beyond[1:] & ~beyond[:-1]
-        passed[: fallen.get(i, 0)] = False
-        if passed.any():
-            before = int(passed.argmax())
-            found[k] = brentq(
-                lambda t, i=i, half=half: trajectory(np.array([t]))[0, i] - half,
-                times[before],
-                times[before + 1],
-                xtol=1e-12,
-            )
-            below = np.flatnonzero(~beyond[before + 1 :])
-            fallen[i] = before + 1 + int(below[0]) if below.size else len(times)
+        times = passings(trajectory, lambda beta, i=i, half=half: beta[:, i] / half)
+        later = times[times > since.get(i, 0.0)]
+        if later.size:
+            found[k] = later[0]
+            below = (trajectory.times > found[k]) & (trajectory.beta[:, i] / half < 1)
+            since[i] = float(trajectory.times[below.argmax()]) if below.any() else np.inf
     return found
+
+
+def passings(trajectory: "Trajectory", share: "Callable[[np.ndarray], np.ndarray]") -> "np.ndarray":
+    """All times at which `share`, from beta of shape (times, coordinates) to shape (times,), passes 1 upwards.
+
+    Args:
+        trajectory: a run, recorded densely enough that between two records nothing rises and falls again.
+        share: such as the entry of one coordinate over half its value on a plateau.
+    """
+    import numpy as np
+    from scipy.optimize import brentq
+
+    beyond = share(trajectory.beta) >= 1
+    return np.array(
+        [
+            brentq(
+                lambda t: share(trajectory(np.array([t])))[0] - 1,
+                trajectory.times[after - 1],
+                trajectory.times[after],
+                xtol=1e-13,
+            )
+            for after in np.flatnonzero(beyond[1:] & ~beyond[:-1]) + 1
+        ]
+    )
