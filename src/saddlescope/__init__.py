@@ -11,7 +11,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from saddlescope.flow import gradient_descent, gradient_flow
+    from saddlescope.flow import gradient_descent, gradient_flow, gradient_flows
     from saddlescope.measure import (
         Stage,
         Staircase,
@@ -42,6 +42,7 @@ _HOME = {
     "find_stages": "saddlescope.measure",
     "gradient_descent": "saddlescope.flow",
     "gradient_flow": "saddlescope.flow",
+    "gradient_flows": "saddlescope.flow",
     "incremental_learning": "saddlescope.theory",
     "numerical_rank": "saddlescope.measure",
     "product_update_spectrum": "saddlescope.measure",
@@ -63,6 +64,7 @@ __all__ = [
     "find_stages",
     "gradient_descent",
     "gradient_flow",
+    "gradient_flows",
     "incremental_learning",
     "numerical_rank",
     "product_update_spectrum",

@@ -1,10 +1,11 @@
 """Gradient flow and gradient descent: any loss on any parameters, at any initial scale. Knows no model."""
 
+from saddlescope.flow.batch import FlowsError, Trajectories, gradient_flows
 from saddlescope.flow.continuous import gradient_flow
 from saddlescope.flow.discrete import gradient_descent
+from saddlescope.flow.factored import FactoredTrajectory, Factors, factored_flow
 from saddlescope.flow.log_products import LogProducts
 from saddlescope.flow.minibatches import SampledLoss
-from saddlescope.flow.factored import Factors, FactoredTrajectory, factored_flow
 from saddlescope.flow.starts import Continued, Plain, Products
 from saddlescope.flow.trajectory import Accuracy, Crossing, FlowError, Status, Trajectory
 
@@ -15,13 +16,16 @@ __all__ = [
     "FactoredTrajectory",
     "Factors",
     "FlowError",
+    "FlowsError",
     "LogProducts",
     "Plain",
     "Products",
     "SampledLoss",
     "Status",
+    "Trajectories",
     "Trajectory",
     "factored_flow",
     "gradient_descent",
     "gradient_flow",
+    "gradient_flows",
 ]

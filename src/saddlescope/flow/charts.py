@@ -98,7 +98,7 @@ class AbstractFlowChart(AbstractChart):
         """The states between which each entry of the point is below the level in absolute value."""
 
     @abstractmethod
-    def diverged(self, state: np.ndarray) -> bool:
+    def diverged(self, state: np.ndarray) -> np.ndarray | np.bool_:
         """Whether the point has left what float64 can follow."""
 
 
@@ -150,9 +150,9 @@ class SlopeChart(AbstractFlowChart):
         with np.errstate(divide="ignore"):
             return 2 * larger + np.log(-np.expm1(-2 * np.abs(gap)))
 
-    def diverged(self, state: np.ndarray) -> bool:
+    def diverged(self, state: np.ndarray) -> np.ndarray | np.bool_:
         """Whether the state lies where `point` is no longer the exponential it should be."""
-        return bool(np.any(np.maximum(self.p + 2 * state, self.q - 2 * state) > _LARGEST_EXPONENT))
+        return np.any(np.maximum(self.p + 2 * state, self.q - 2 * state) > _LARGEST_EXPONENT, axis=-1)
 
     def _exponents(self, state: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Logarithm of the larger of |u + v|/2 and |u - v|/2, and the logarithm of their ratio."""
@@ -188,9 +188,9 @@ class PlainChart(AbstractFlowChart):
         size = sum(math.prod(shape) for shape in self.layout.shapes)
         return np.full(size, -level), np.full(size, level)
 
-    def diverged(self, state: np.ndarray) -> bool:
+    def diverged(self, state: np.ndarray) -> np.ndarray | np.bool_:
         """Whether a parameter is beyond e^60."""
-        return bool(np.any(np.abs(state) > math.exp(_LARGEST_EXPONENT)))
+        return np.any(np.abs(state) > math.exp(_LARGEST_EXPONENT), axis=-1)
 
     def parameters(self, state: np.ndarray) -> PyTree:
         """The pytree of parameters."""

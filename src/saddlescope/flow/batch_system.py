@@ -1,0 +1,151 @@
+"""Many gradient flows in slope coordinates as stiff systems; `saddlescope.flow.charts` has the coordinates."""
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import numpy as np
+from jaxtyping import Bool, Float, Int
+
+from saddlescope.flow.batch_losses import LossBatch
+from saddlescope.flow.batch_stepper import AbstractSystems
+from saddlescope.flow.charts import SlopeChart
+
+_NEGLIGIBLE = 1e-3  # columns of the Jacobian, times the step, that slow Newton's method by no more than this
+_DENSE = 0.8  # share of active columns above which an inverse of the whole is faster
+# A step may take a product to where it changes the gradient by so much of itself, before its fast growth turns. With 1,
+# Newton's method fails again and again at each transition: at 1e-1024, twice the gradients.
+_REACH = 0.003
+
+
+class SlopeSystems(AbstractSystems):
+    """Losses in charts: y' = -rate dL/dbeta(beta(y)), with the Jacobians -rate H(beta) diag(dbeta/dy).
+
+    Attributes:
+        gradients, hessians: evaluations for each flow since the beginning.
+    """
+
+    def __init__(self, losses: LossBatch, charts: list[SlopeChart]) -> None:
+        self.losses = losses
+        self._charts = stacked(charts)
+        self._rate = np.array([chart.rate for chart in charts])
+        size = self._charts.p.shape
+        self._hessian = np.zeros((*size, size[1]))
+        self._system = np.arange(size[0])
+        self.gradients, self.hessians = np.zeros(size[0], int), np.zeros(size[0], int)
+
+    def slope(self, y: Float[np.ndarray, "n p"]) -> Float[np.ndarray, "n p"]:
+        """The right-hand sides, rate * g."""
+        self.gradients[self._system] += 1
+        return -self._rate[:, None] * self.losses.gradients(self._charts.point(y))
+
+    def refresh(self, rows: Int[np.ndarray, "r"], y: Float[np.ndarray, "r p"]) -> None:
+        """Evaluates Hessians."""
+        self.hessians[self._system[rows]] += 1
+        hessian = self.losses.hessians(rows, self._part(rows).point(y))
+        self._hessian[rows] = np.where(np.isfinite(hessian), hessian, 0.0)
+
+    def newton_inverse(
+        self, rows: Int[np.ndarray, "r"], y: Float[np.ndarray, "r p"], c: Float[np.ndarray, "r"]
+    ) -> Float[np.ndarray, "r p p"]:
+        """The inverses of 1 + c rate H diag(metric)."""
+        factor = (c * self._rate[rows])[:, None] * self._part(rows).metric(y)
+        return _inverse_of_one_plus(self._hessian[rows] * factor[:, None, :])
+
+    def shorten(
+        self,
+        rows: Int[np.ndarray, "r"],
+        y: Float[np.ndarray, "r p"],
+        moved: Float[np.ndarray, "r p"],
+        slope: Float[np.ndarray, "r p"],
+    ) -> Float[np.ndarray, "r"]:
+        """Ends a step before a product changes the gradient by more than a small part, by the last Hessian.
+
+        On a plateau the state moves along a straight line, so that steps grow until one overshoots the transition by
+        many e-folds; this finds the transition without evaluating the gradient.
+        """
+        fraction = np.ones(len(rows))
+        far = np.flatnonzero(np.abs(moved).max(axis=1) > 1)
+        if len(far) == 0:
+            return fraction
+        rows, y, moved = rows[far], y[far], moved[far]
+        chart, rate = self._part(rows), self._rate[rows]
+        pull = np.abs(self._hessian[rows]).max(axis=1)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            allowed = np.log(_REACH * np.abs(slope[far]).max(axis=1) / rate)[:, None] - np.log(pull)
+            # e^(exponent + 2 f |moved|) - e^exponent = e^allowed, for the half of the product that grows
+            exponent = np.where(moved > 0, chart.p + 2 * y, chart.q - 2 * y)
+            reach = np.logaddexp(exponent, allowed) - exponent
+            share = np.fmin.reduce(reach / (2 * np.abs(moved)), axis=1)
+        fraction[far] = np.where(share > 0.9, 1.0, np.maximum(share, 1e-3))
+        return fraction
+
+    def diverged(self, y: Float[np.ndarray, "n p"]) -> Bool[np.ndarray, "n"]:
+        """Which flows have left what float64 can follow."""
+        return np.asarray(self._charts.diverged(y))
+
+    def keep(self, rows: Int[np.ndarray, "r"]) -> None:
+        """Forgets all flows but these."""
+        self.losses.keep(rows)
+        self._charts, self._rate = self._part(rows), self._rate[rows]
+        self._hessian, self._system = self._hessian[rows], self._system[rows]
+
+    def _part(self, rows: np.ndarray) -> SlopeChart:
+        return part(self._charts, rows)
+
+
+def _inverse_of_one_plus(matrix: Float[np.ndarray, "r p p"]) -> Float[np.ndarray, "r p p"]:
+    """The inverses of 1 + K, but for columns of K that are negligible."""
+    weight = np.abs(matrix).max(axis=1)
+    count = int((weight > _NEGLIGIBLE).sum(axis=1).max())
+    if count > _DENSE * matrix.shape[-1]:
+        return _try(np.linalg.inv, _plus_one(matrix))
+    inverse = np.zeros_like(matrix)
+    if count:  # with active columns A, the inverse is 1 - K_A (1 + K_AA)^-1 in these, and 1 in the others
+        active = np.argpartition(-weight, count - 1, axis=1)[:, :count]
+        columns = np.take_along_axis(matrix, active[:, None, :], axis=2)
+        block = _plus_one(np.take_along_axis(columns, active[:, :, None], axis=1))
+        right = _try(np.linalg.solve, np.swapaxes(block, 1, 2), np.swapaxes(columns, 1, 2))
+        np.put_along_axis(inverse, active[:, None, :], -np.swapaxes(right, 1, 2), axis=2)
+    return _plus_one(inverse)
+
+
+def _plus_one(matrix: np.ndarray) -> np.ndarray:
+    """Adds 1, in place."""
+    diagonal = np.einsum("rii->ri", matrix)
+    diagonal += 1
+    return matrix
+
+
+def _try(operation: Callable[..., np.ndarray], *stacks: np.ndarray) -> np.ndarray:
+    """The operation on stacks of matrices, NaN where one is singular: Newton's method fails there, and no other."""
+    try:
+        return operation(*stacks)
+    except np.linalg.LinAlgError:
+        if len(stacks[0]) == 1:
+            return np.full_like(stacks[-1], np.nan)
+        return np.concatenate([_try(operation, *each) for each in zip(*(s[:, None] for s in stacks), strict=True)])
+
+
+def stacked(charts: list[SlopeChart]) -> SlopeChart:
+    """One chart for states with the flow as the first axis. Its rate is NaN, since each flow has its own."""
+    return SlopeChart(
+        p=np.stack([chart.p for chart in charts]),
+        q=np.stack([chart.q for chart in charts]),
+        gap=np.stack([chart.gap for chart in charts]),
+        sum_sign=np.stack([chart.sum_sign for chart in charts]),
+        difference_sign=np.stack([chart.difference_sign for chart in charts]),
+        layout=charts[0].layout,
+        rate=np.nan,
+    )
+
+
+def part(charts: SlopeChart, rows: np.ndarray) -> SlopeChart:
+    """The chart of some of the flows, any of them any number of times."""
+    return replace(
+        charts,
+        p=charts.p[rows],
+        q=charts.q[rows],
+        gap=charts.gap[rows],
+        sum_sign=charts.sum_sign[rows],
+        difference_sign=charts.difference_sign[rows],
+    )

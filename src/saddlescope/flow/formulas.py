@@ -1,0 +1,76 @@
+"""Numerical differentiation formulas of orders 1 to 5: their coefficients, and their solution between two times.
+
+Shampine and Reichelt (1997), "The MATLAB ODE suite", sections 2 and 3. Tables are indexed by the order k.
+
+    D       backward differences of the state: D[j] = nabla^j y, j = 0, ..., k + 2; `ROWS` of them for any order
+    s       time in steps since the end of a step, so -1 is its start
+"""
+
+import numpy as np
+from jaxtyping import Float, Int
+
+MAX_ORDER = 5
+ROWS = MAX_ORDER + 3
+_KAPPA = np.array([0, -0.1850, -1 / 9, -0.0823, -0.0415, 0])
+_GAMMA = np.hstack([0, np.cumsum(1 / np.arange(1, MAX_ORDER + 1))])
+
+ALPHA = (1 - _KAPPA) * _GAMMA  # the implicit equation: y - h/ALPHA f(y) = prediction - PAST @ D
+ERROR = _KAPPA * _GAMMA + 1 / np.arange(1, MAX_ORDER + 2)  # of a step, in units of its correction
+
+
+def _past() -> np.ndarray:
+    table = np.zeros((MAX_ORDER + 1, ROWS))
+    for k in range(1, MAX_ORDER + 1):
+        table[k, 1 : k + 1] = _GAMMA[1 : k + 1] / ALPHA[k]
+    return table
+
+
+def _advance() -> np.ndarray:
+    table = np.zeros((MAX_ORDER + 1, ROWS, ROWS + 1))
+    for k in range(1, MAX_ORDER + 1):
+        for j in range(k + 1):
+            table[k, j, j : k + 1] = 1
+        table[k, : k + 3, -1] = 1
+        table[k, k + 2, k + 1] = -1
+    return table
+
+
+_WITHIN = np.tri(MAX_ORDER + 1, MAX_ORDER + 1)  # [k, j] is 1 where j <= k
+PREDICT = np.pad(_WITHIN, ((0, 0), (0, ROWS - MAX_ORDER - 1)))  # prediction = PREDICT @ D
+PAST = _past()
+ADVANCE = _advance()  # the differences after a step = ADVANCE @ [D, correction]
+
+
+def basis(s: Float[np.ndarray, "n"], order: Int[np.ndarray, "n"]) -> Float[np.ndarray, "n 5"]:
+    """The polynomials by which D[1], ..., D[5] count at time s, 0 beyond the order."""
+    j = np.arange(MAX_ORDER)
+    return np.cumprod((s[:, None] + j) / (1 + j), axis=1) * _WITHIN[order, 1:]
+
+
+def slope_basis(s: Float[np.ndarray, "n"], order: Int[np.ndarray, "n"]) -> Float[np.ndarray, "n 5"]:
+    """The derivatives of `basis` by s."""
+    value, slope, slopes = np.ones_like(s), np.zeros_like(s), []
+    for j in range(MAX_ORDER):
+        factor = (s + j) / (1 + j)
+        value, slope = value * factor, slope * factor + value / (1 + j)
+        slopes.append(slope)
+    return np.stack(slopes, 1) * _WITHIN[order, 1:]
+
+
+def respacing(factor: Float[np.ndarray, "n"], order: Int[np.ndarray, "n"]) -> Float[np.ndarray, "n 6 6"]:
+    """The matrices that turn D[0], ..., D[5] into those of a step size `factor` times as large (section 3.2)."""
+    # R(1) is upper triangular, so the leading blocks of R(factor) R(1) serve the lower orders.
+    within = _WITHIN[order]
+    matrix = np.swapaxes(_spacing(factor) @ _SPACING_OF_ONE, 1, 2) * within[:, :, None] * within[:, None, :]
+    return matrix + np.eye(MAX_ORDER + 1) * (1 - within)[:, None, :]
+
+
+def _spacing(factor: np.ndarray) -> np.ndarray:
+    j = np.arange(1, MAX_ORDER + 1)
+    matrix = np.zeros((len(factor), MAX_ORDER + 1, MAX_ORDER + 1))
+    matrix[:, 0] = 1
+    matrix[:, 1:, 1:] = (j[:, None] - 1 - factor[:, None, None] * j) / j[:, None]
+    return np.cumprod(matrix, axis=1)
+
+
+_SPACING_OF_ONE = _spacing(np.ones(1))[0]
