@@ -13,6 +13,7 @@ import numpy as np
 from jaxtyping import Bool, Float
 from scipy.integrate import LSODA
 
+from saddlescope.theory.fading import Fading
 from saddlescope.theory.landscape import NotFinite
 from saddlescope.theory.stationary import (
     Face,
@@ -66,6 +67,7 @@ class FlowThenNewton:
         model = _start(face, departure)
         peak, limit, rejected = model.x, 0.3 * departure.pull, 0
         outside: NotFinite | None = None
+        fading = Fading(face, departure.pull)
         for _ in range(_SEGMENTS):
             x, middle, weight = self._follow(model, limit, peak, departure.pull)
             if np.log(np.max(x)) > LARGEST_LOG or limit < _SMALLEST_LIMIT * departure.pull:
@@ -93,6 +95,8 @@ class FlowThenNewton:
             end = self._try_newton(departure, face, model, peak)
             if end is not None:
                 return end
+            if fading.towards_infinity(x, r, vanishing(x, r, B, peak, self.fraction)):
+                return departure.no_rest(float(np.max(x)), None, towards_infinity=True)
         return departure.no_rest(float(np.max(model.x)), outside)
 
     def _try_newton(

@@ -21,6 +21,7 @@ from scipy.integrate import BDF, DenseOutput
 from scipy.interpolate import make_interp_spline
 from scipy.optimize import brentq
 
+from saddlescope.theory.fading import Fading
 from saddlescope.theory.landscape import NotFinite
 from saddlescope.theory.leaving import Beginning, leave, tied
 from saddlescope.theory.stationary import NoRest, Rest, newton_displacement, secant, settle, vanishing
@@ -91,7 +92,7 @@ class TimedFlow:
             atol=self.tolerance,
             jac=flow.jacobian,
         )
-        orbit = _Orbit(begin)
+        orbit, fading = _Orbit(begin), Fading(face, departure.pull)
         x, r, peak = begin.x, face.rates(begin.gradient), begin.x
         B, near = face.hessian(face.sizes(departure.rest.beta)), self.reach
         for _ in range(_STEPS):
@@ -110,6 +111,8 @@ class TimedFlow:
                 if end is not None and end.loss < departure.rest.loss:
                     return orbit.finish(departure, end, x, peak)
                 near = 0.5 * away
+            if fading.towards_infinity(x, r, zero):
+                return departure.no_rest(float(np.max(x)), None, towards_infinity=True)
             if solver.status == "finished" or np.log(np.max(x)) > LARGEST_LOG:
                 break
         return departure.no_rest(float(np.max(x)), flow.outside)

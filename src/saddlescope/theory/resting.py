@@ -15,6 +15,7 @@ import numpy as np
 from jaxtyping import Float
 from scipy.integrate import BDF
 
+from saddlescope.theory.fading import Fading
 from saddlescope.theory.landscape import NotFinite
 from saddlescope.theory.stationary import Face, NoRest, Rest, settle
 from saddlescope.theory.transition import HORIZON, LARGEST_LOG, Departure, check_between
@@ -49,7 +50,7 @@ class FlowToRest:
         """The end of the path that leaves the saddle along the new coordinate."""
         face = departure.face()
         x = peak = _start(face, departure)
-        fastest, outside = 0.0, None
+        fastest, outside, fading = 0.0, None, Fading(face, departure.pull)
 
         # NaN makes BDF take a smaller step, and so does a poor Jacobian. The loss is to blame only if that ends at 0.
         def slope(t: float, u: Float[np.ndarray, "m"]) -> Float[np.ndarray, "m"]:
@@ -94,6 +95,8 @@ class FlowToRest:
                 end = settle(face, x, face.hessian(x), zero, reach=1e-2, noise=departure.noise)
                 if end is not None:
                     return end
+            if fading.towards_infinity(x, r, (r < 0) & (x <= self.rest * peak)):
+                return departure.no_rest(float(np.max(x)), None, towards_infinity=True)
             if solver.status == "finished" or np.log(np.max(x)) > LARGEST_LOG:
                 break
         return departure.no_rest(float(np.max(x)), outside)

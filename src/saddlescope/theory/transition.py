@@ -62,22 +62,27 @@ class Departure:
         """The entering coordinates, for a sentence."""
         return ("coordinate " if len(self.entering) == 1 else "coordinates ") + ", ".join(map(str, self.entering))
 
-    def no_rest(self, largest: float, outside: NotFinite | None) -> NoRest:
+    def no_rest(self, largest: float, outside: NotFinite | None, *, towards_infinity: bool = False) -> NoRest:
         """Why the path was left without an end.
 
         Args:
             largest: max |beta| where it was left.
             outside: set if the loss was not finite just beyond.
+            towards_infinity: whether the path was seen to go to infinity.
 
         Raises:
             NotFinite: that one, unless |beta| is so large there that the path diverges.
         """
         if outside is not None and largest < np.exp(LARGEST_LOG / 2):
             raise outside
+        why = (
+            "the minimiser seems to be at infinity, as for losses with exponential tails on separable data"
+            if towards_infinity or np.log(largest) > LARGEST_LOG
+            else "there the loss is flat, as with more weights than samples, or it has no minimum"
+        )
         return NoRest(
-            f"The transition that starts with {self.named} finds no strict local minimum: it was followed to "
-            f"max |beta| = {largest:.3g} (Assumption 4.4 fails; losses with exponential tails have no minimum, and "
-            "more weights than samples make it flat). Add a small penalty on beta to the loss."
+            f"The transition that starts with {self.named} finds no strict local minimum (Assumption 4.4 fails): it "
+            f"was followed to max |beta| = {largest:.3g}, and {why}. Add a small penalty on beta to the loss."
         )
 
     def not_finite(self, error: NotFinite) -> str:

@@ -1,0 +1,85 @@
+"""How sizes of directions grow on a plateau, to leading order in log(1/alpha): which direction goes with which rate.
+
+A pair of factors M = [L; R] moves as M' = S M, S = [[0, G], [G^T, 0]], so that M(t) = Phi(t) M(0) with Phi in SO(d, d)
+(`docs/full_weights.md`). Its sizes are told in a frame: orthogonal U and V, of which (u_i, v_i) has grown as
+alpha^(-xi_i), and with it (u_i, -v_i) as alpha^(+xi_i). On a plateau G is constant. Along its singular pairs (p_j, q_j)
+sizes grow at the rates sigma_j, along (p_j, -q_j) at -sigma_j.
+
+The volume spanned by the i leading directions grows, to leading order, as the largest term of its expansion. Where no
+overlap vanishes that is the product of the i largest sizes and the i largest rates, so exponents and rates are paired in
+sorted order, whatever the overlaps (the tropical QR decomposition, Oseledets' theorem). Where overlaps vanish, as for
+commuting problems, the pairing splits into the connected components of "overlaps with", each sorted in itself.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+from jaxtyping import Float
+from scipy.sparse import csr_array
+from scipy.sparse.csgraph import connected_components
+
+_OVERLAP = 1e-7  # smaller overlaps count as zero; they are rounding for commuting problems and a rare accident for others
+
+
+@dataclass(frozen=True, eq=False)
+class Frame:
+    """Directions outside the active ones, and their sizes.
+
+    Attributes:
+        U: shape (m, e), orthonormal columns u_i.
+        V: shape (n, e), orthonormal columns v_i.
+        xi: exponents, shape (e,): (u_i, v_i) is of size alpha^(1 - xi_i) and (u_i, -v_i) of size alpha^(1 + xi_i).
+    """
+
+    U: Float[np.ndarray, "m e"]
+    V: Float[np.ndarray, "n e"]
+    xi: Float[np.ndarray, "e"]
+
+
+@dataclass(frozen=True, eq=False)
+class Growth:
+    """The plateau's singular pairs, each with the exponent it starts from.
+
+    Attributes:
+        U, V: the singular vectors p_j, q_j, shapes (m, e) and (n, e).
+        rate: sigma_j, shape (e,), descending.
+        start: the exponent paired with sigma_j, shape (e,).
+    """
+
+    U: Float[np.ndarray, "m e"]
+    V: Float[np.ndarray, "n e"]
+    rate: Float[np.ndarray, "e"]
+    start: Float[np.ndarray, "e"]
+
+    def arrivals(self, noise: float) -> Float[np.ndarray, "e"]:
+        """How long each direction takes to become active, xi = 1; infinite where the rate is no more than noise."""
+        moving = self.rate > noise
+        return np.where(moving, np.maximum(1 - self.start, 0.0) / np.where(moving, self.rate, 1.0), np.inf)
+
+    def after(self, duration: float) -> Frame:
+        """The frame after a time: the singular pairs, those with negative exponents turned over."""
+        xi = self.start + self.rate * duration
+        sign = np.where(xi < 0, -1.0, 1.0)
+        order = np.argsort(-np.abs(xi), kind="stable")
+        return Frame(self.U[:, order], (self.V * sign)[:, order], np.abs(xi)[order])
+
+
+def growth(frame: Frame, force: Float[np.ndarray, "m n"]) -> Growth:
+    """Pairs exponents and rates on a plateau with constant G, which is taken between the frame's spaces."""
+    within = frame.U.T @ force @ frame.V
+    Y, rate, Zt = np.linalg.svd(within)
+    P, N = (Y + Zt.T).T / 2, (Y - Zt.T).T / 2  # overlaps of (p_j, q_j) with (u_i, v_i) and with (u_i, -v_i)
+    overlap = np.block([[P, N], [N, P]])
+    size = len(rate)
+    rates, exponents = np.concatenate([rate, -rate]), np.concatenate([frame.xi, -frame.xi])
+    touching = csr_array(
+        np.block([[np.zeros_like(overlap), np.abs(overlap) > _OVERLAP], [np.zeros_like(overlap)] * 2])
+    )
+    _, component = connected_components(touching, directed=False)
+    of_rate, of_exponent = np.split(component, 2)
+    start = np.zeros(2 * size)
+    for one in np.unique(of_rate):
+        fast, large = np.flatnonzero(of_rate == one), np.flatnonzero(of_exponent == one)
+        fast = fast[np.argsort(-rates[fast], kind="stable")]
+        start[fast] = np.sort(exponents[large])[::-1]
+    return Growth(frame.U @ Y, frame.V @ Zt.T, rate, start[:size])
