@@ -23,6 +23,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from saddlescope.errors import InputError
+from saddlescope.papers import checks
 from saddlescope.papers.claim import Claim, Measured
 from saddlescope.papers.context import RunContext
 
@@ -47,9 +48,10 @@ class Params:
     tolerance: float = 1e-4  # relative, of stage times; see `saddlescope.flow.gradient_flow`
 
     def __post_init__(self) -> None:
-        for name in ("problems", "samples"):
-            if getattr(self, name) < 1:
-                raise InputError(f"{name} must be at least 1; got {getattr(self, name)!r}.")
+        checks.at_least(1, self, "problems", "samples")
+        checks.at_least(0, self, "seed")
+        checks.within(-1e5, -0.1, self, "log10_scale")
+        checks.within(1e-10, 1e-2, self, "tolerance")
         if self.coordinates <= self.samples:
             raise InputError(
                 f"coordinates must be more than samples={self.samples!r}, so that there are many interpolators; "
@@ -57,12 +59,6 @@ class Params:
             )
         if self.large and self.large < 40:
             raise InputError(f"large must be 0 or at least 40; got {self.large!r}.")
-        if not -1e5 <= self.log10_scale < 0:
-            raise InputError(f"log10_scale must be between -1e5 and 0; got {self.log10_scale!r}.")
-        if not 1e-10 <= self.tolerance <= 1e-2:
-            raise InputError(f"tolerance must be between 1e-10 and 1e-2; got {self.tolerance!r}.")
-        if self.seed < 0:
-            raise InputError(f"seed must be at least 0; got {self.seed!r}.")
 
     @classmethod
     def quick(cls) -> "Params":

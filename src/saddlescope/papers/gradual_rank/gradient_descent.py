@@ -13,7 +13,8 @@ nor batch size. Here full-batch gradient descent and SGD train a small attention
 - On a plateau the minibatches of an epoch add up to the full gradient, so that only the noise of an unfinished epoch
   shifts a stage. It is proportional to 1/B, and not to B^(-1/2) as with independent draws.
 - In float64 weights u^2 - v^2 is lost to rounding below alpha = 1e-8. A coordinate that leaves and must come back with
-  the other sign then never does: descent ends at a saddle, and nothing says so. Three coordinates show it.
+  the other sign then never does: descent ends at a saddle, and nothing says so. Three coordinates of a diagonal linear
+  network show it.
 """
 
 from collections.abc import Callable
@@ -23,9 +24,11 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from saddlescope.errors import InputError
+from saddlescope.papers import checks
 from saddlescope.papers.claim import Claim, Measured
 from saddlescope.papers.context import RunContext
 from saddlescope.papers.gradual_rank._head import halfway_times, predicted_stages
+from saddlescope.papers.gradual_rank._returning import SADDLE, TEACHER, draw_returning, end_from, follow_returning
 
 if TYPE_CHECKING:
     import numpy as np
@@ -33,12 +36,6 @@ if TYPE_CHECKING:
 
     from saddlescope.models import AttentionTeacherTask
     from saddlescope.plot.figure import Figure
-
-# A diagonal linear network whose coordinate 0 enters with sign +, leaves when coordinate 1 enters, and returns with -.
-RETURNING_FEATURES = ((3.0, -2.0, 0.0), (0.0, 0.0, 2.0), (-1.0, 1.0, 1.0))
-RETURNING_TEACHER = (-1.0, -2.0, -2.0)
-RETURNING_SADDLE = (0.0, -7 / 12, -25 / 12)  # where it ends if coordinate 0 does not return
-RETURNING_END = 60.0  # rescaled time; all its stages are over by 11
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,33 +57,20 @@ class Params:
     tolerance: float = 1e-6  # of the flow: relative, of stage times
 
     def __post_init__(self) -> None:
-        for name in ("log10_scales", "returning_scales"):
-            scales = getattr(self, name)
-            if not scales or not all(-100 <= scale < 0 for scale in scales) or any(a <= b for a, b in pairwise(scales)):
-                raise InputError(
-                    f"{name} must be decreasing, between -100 and 0, where products of float64 weights do not "
-                    f"underflow; got {scales!r}."
-                )
-        rates = self.learning_rates
-        if len(rates) < 2 or min(rates) <= 0 or any(a <= b for a, b in pairwise(rates)):
-            raise InputError(f"learning_rates must be two or more, positive and decreasing; got {rates!r}.")
+        checks.log10_scales(
+            self, "log10_scales", "returning_scales", lowest=-100
+        )  # products of weights must not underflow
+        checks.learning_rates(self, "learning_rates")
+        checks.positive(self, "rate", "returning_rate")
+        checks.at_least(1, self, "samples", "tokens", "dim", "stages")
+        checks.at_least(2, self, "runs")  # to have a spread
+        checks.at_least(0, self, "seed")
+        checks.within(1e-10, 1e-3, self, "tolerance")
         batches = self.batches
         if len(batches) < 2 or not all(a < b for a, b in pairwise((0, *batches, self.samples + 1))):
             raise InputError(
                 f"batches must be two or more, increasing, from 1 to samples={self.samples!r}; got {batches!r}."
             )
-        for name in ("rate", "returning_rate"):
-            if not 0 < getattr(self, name) < float("inf"):
-                raise InputError(f"{name} must be positive and finite; got {getattr(self, name)!r}.")
-        for name in ("samples", "tokens", "dim", "stages"):
-            if getattr(self, name) < 1:
-                raise InputError(f"{name} must be at least 1; got {getattr(self, name)!r}.")
-        if self.runs < 2:
-            raise InputError(f"runs must be at least 2, to have a spread; got {self.runs!r}.")
-        if not 1e-10 <= self.tolerance <= 1e-3:
-            raise InputError(f"tolerance must be between 1e-10 and 1e-3; got {self.tolerance!r}.")
-        if self.seed < 0:
-            raise InputError(f"seed must be at least 0; got {self.seed!r}.")
 
     @classmethod
     def quick(cls) -> "Params":
@@ -119,11 +103,18 @@ def run(params: Params, context: RunContext) -> "xr.Dataset":
     with jax.enable_x64(True):
         task = attention_teacher_task(params.seed, samples=params.samples, tokens=params.tokens, dim=params.dim)
         theory = context.kept("theory", partial(_predict, task, params, context.part(0.0, 0.1)))
+        returning = partial(
+            follow_returning,
+            params.returning_scales,
+            params.returning_rate,
+            params.tolerance,
+            context.part(0.9, 1.0),
+        )
         parts = [
             theory,
             context.kept("full", partial(_full_batch, task, theory, params, context.part(0.1, 0.4))),
             context.kept("minibatches", partial(_minibatches, task, theory, params, context.part(0.4, 0.9))),
-            context.kept("returning", partial(_returning, params, context.part(0.9, 1.0))),
+            context.kept("returning", returning),
         ]
     return xr.merge(parts, combine_attrs="drop").assign_attrs(theory.attrs)
 
@@ -225,42 +216,6 @@ def _minibatches(
     )
 
 
-def _returning(params: Params, report: Callable[[float, str], None]) -> "xr.Dataset":
-    """The three coordinates, by descent and by the flow, at each scale."""
-    import numpy as np
-    import xarray as xr
-
-    from saddlescope.flow import Products, gradient_descent, gradient_flow
-    from saddlescope.models import diagonal_linear_network
-
-    features, teacher = np.array(RETURNING_FEATURES), np.array(RETURNING_TEACHER)
-    network = diagonal_linear_network(features, features @ teacher)
-    u, v = np.random.default_rng(0).standard_normal((2, 3))
-    # What happens, happens before T = 12; from there on only the end is of interest.
-    moments = np.append(np.linspace(0, RETURNING_END / 5, 600), RETURNING_END)
-    descents, flows, drifts = [], [], []
-    for k, scale in enumerate(params.returning_scales):
-        start = Products(u, v, log_scale=scale * np.log(10))
-        steps = int(RETURNING_END * -start.log_scale / params.returning_rate) + 1
-        rate = RETURNING_END * -start.log_scale / steps  # so that the last step is at the end
-        marks = np.unique(np.rint(moments / RETURNING_END * steps).astype(int))
-        descent = gradient_descent(network, start, steps=steps, learning_rate=rate, record=marks)
-        flow = gradient_flow(network, start, until=RETURNING_END, tolerance=params.tolerance, record=moments)
-        descents.append(descent(np.minimum(moments, descent.times[-1])))
-        flows.append(flow(moments))
-        drifts.append(descent.conserved)
-        report((k + 1) / len(params.returning_scales), f"three coordinates, alpha = 1e{scale:g}")
-    dims = ("returning_scale", "moment", "place")
-    return xr.Dataset(
-        {
-            "returning_descent": (dims, np.stack(descents)),
-            "returning_flow": (dims, np.stack(flows)),
-            "returning_drift": ("returning_scale", np.array(drifts)),
-        },
-        coords={"returning_scale": list(params.returning_scales), "moment": moments},
-    )
-
-
 # The bounds follow from the first order in eta that the heading derives; the next order and the O(1) of time in
 # transitions, out of log(1/alpha) = 18 at alpha = 1e-8, set their widths.
 _TOO_SHORT = "Not all of the judged stages happened in every run; lower the learning rates."
@@ -316,20 +271,6 @@ def _spread_power(run: "xr.Dataset") -> Measured:
     return Measured(float(np.polyfit(x, np.log(spread), 1)[0]), float(doubt))
 
 
-def _distance(of: str, to: tuple[float, ...], log10_scale: float) -> "Callable[[xr.Dataset], Measured]":
-    """The distance of the three coordinates' last state from a point, at one scale."""
-
-    def measure(run: "xr.Dataset") -> Measured:
-        import numpy as np
-
-        if log10_scale not in run.returning_scale.values:
-            return Measured.unresolved(f"alpha = 1e{log10_scale:g} was not among the returning_scales.")
-        last = run[of].sel(returning_scale=log10_scale).isel(moment=-1).values
-        return Measured(float(np.abs(last - np.array(to)).max()))
-
-    return measure
-
-
 claims = (
     Claim(
         name="descent-power",
@@ -367,21 +308,21 @@ claims = (
         name="descent-right",
         says="At alpha = 0.01 descent brings back the coordinate that left: distance of its end from the teacher",
         source="Algorithm 1; the teacher is the one minimum",
-        statistic=_distance("returning_descent", RETURNING_TEACHER, -2.0),
+        statistic=end_from(TEACHER, "returning_descent", -2.0),
         high=1e-3,
     ),
     Claim(
         name="descent-wrong",
         says="At alpha = 1e-16 it does not, and ends at a saddle: distance of its end from that saddle",
         source="u^2 - v^2 = 1e-32 beside roundings of 1e-16",
-        statistic=_distance("returning_descent", RETURNING_SADDLE, -16.0),
+        statistic=end_from(SADDLE, "returning_descent", -16.0),
         high=1e-3,
     ),
     Claim(
         name="flow-right",
         says="The flow of this package brings it back at alpha = 1e-16: distance of its end from the teacher",
         source="Algorithm 1; the teacher is the one minimum",
-        statistic=_distance("returning_flow", RETURNING_TEACHER, -16.0),
+        statistic=end_from(TEACHER, "returning_flow", -16.0),
         high=1e-3,
     ),
 )
@@ -389,7 +330,7 @@ claims = (
 
 def traces(run: "xr.Dataset") -> "list[Figure]":
     """How late descent is, the spread of SGD, and the saddle at which float64 descent stops."""
-    return [_delays(run), _coordinates(run)]
+    return [_delays(run), draw_returning(run)]
 
 
 def _delays(run: "xr.Dataset") -> "Figure":
@@ -443,8 +384,9 @@ def _delays(run: "xr.Dataset") -> "Figure":
         title="Descent is late in proportion to its learning rate; minibatches scatter it in proportion to 1/B",
         caption="Left: how much later full-batch descent is than the flow, relative to T_k, with the first order of a "
         "plateau. Middle: stage times of SGD relative to those of full-batch descent at the same learning rate, one "
-        "point a run. Right: their standard deviation over runs. The table has the stage times at the smallest scale: "
-        "of Algorithm 1, of the flow, of descent, and of SGD, mean and standard deviation for each batch size.",
+        "point a run; noise delays them, the more the smaller the batch. Right: their standard deviation over runs. "
+        "The table has the stage times at the smallest scale: of Algorithm 1, of the flow, of descent, and of SGD, mean "
+        "and standard deviation for each batch size.",
         panels=(
             Panel(
                 title="full batch",
@@ -459,36 +401,4 @@ def _delays(run: "xr.Dataset") -> "Figure":
         ),
         columns=3,
         table=Table(columns=("k", "T_k", "flow", "full batch", *(f"SGD, B = {batch}" for batch in batches)), rows=rows),
-    )
-
-
-def _coordinates(run: "xr.Dataset") -> "Figure":
-    from saddlescope.plot import Axis, Figure, Line, Panel
-
-    early = run.isel(moment=run.moment.values <= RETURNING_END / 5)
-    time = early.moment.values
-    panels = []
-    for scale in (run.returning_scale.values[0], run.returning_scale.values[-1]):
-        at = early.sel(returning_scale=scale)
-        marks = []
-        for i in range(run.sizes["place"]):
-            marks.append(Line(x=time, y=at.returning_flow.isel(place=i).values, group="gradient flow", color=i))
-            descent = at.returning_descent.isel(place=i).values
-            marks.append(Line(x=time, y=descent, group="float64 descent", color=i, style="dashed", width=1.2))
-        panels.append(
-            Panel(
-                title=f"alpha = 1e{scale:g}",
-                x=Axis("time / log(1/alpha)"),
-                y=Axis("entry of beta"),
-                marks=tuple(marks),
-            )
-        )
-    return Figure(
-        name="returning",
-        title="In float64 weights a coordinate that left cannot come back with the other sign",
-        caption="Three coordinates of a diagonal linear network. One enters with sign +, leaves when the next one "
-        "enters, and returns with sign −. With alpha = 0.01 descent does the same; with 1e-16 it stays at a saddle for "
-        "ever, since u² − v² = 1e-32 was lost beside roundings of 1e-16. The loss falls, the gradient vanishes, and "
-        "nothing says that it is the wrong end.",
-        panels=tuple(panels),
     )

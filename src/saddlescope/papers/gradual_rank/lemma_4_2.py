@@ -18,10 +18,9 @@ came from.
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from saddlescope.errors import InputError
+from saddlescope.papers import checks
 from saddlescope.papers.claim import Claim, Measured
 from saddlescope.papers.context import RunContext
 
@@ -51,26 +50,14 @@ class Params:
     records: int = 211  # times at which weights are compared, evenly spaced
 
     def __post_init__(self) -> None:
-        if not -4 <= self.log10_scale < 0:
-            raise InputError(
-                f"log10_scale must be between -4 and 0, where float64 weights hold it; got {self.log10_scale!r}."
-            )
-        if not self.log10_scales or not all(-150 <= scale < 0 for scale in self.log10_scales):
-            raise InputError(f"log10_scales must be between -150 and 0, such as -2,-8,-16; got {self.log10_scales!r}.")
-        rates = self.learning_rates
-        if len(rates) < 2 or min(rates) <= 0 or any(a <= b for a, b in pairwise(rates)):
-            raise InputError(f"learning_rates must be two or more, positive and decreasing; got {rates!r}.")
-        for name in ("samples", "tokens", "dim"):
-            if getattr(self, name) < 1:
-                raise InputError(f"{name} must be at least 1; got {getattr(self, name)!r}.")
-        if not 0 < self.until < float("inf"):
-            raise InputError(f"until must be positive and finite; got {self.until!r}.")
-        if not 1e-11 <= self.tolerance <= 1e-2:
-            raise InputError(f"tolerance must be between 1e-11 and 1e-2; got {self.tolerance!r}.")
-        if self.records < 2:
-            raise InputError(f"records must be at least 2; got {self.records!r}.")
-        if self.seed < 0:
-            raise InputError(f"seed must be at least 0; got {self.seed!r}.")
+        checks.within(-4, -0.1, self, "log10_scale")  # where float64 weights still hold u^2 - v^2
+        checks.log10_scales(self, "log10_scales", lowest=-150)
+        checks.learning_rates(self, "learning_rates")
+        checks.at_least(1, self, "samples", "tokens", "dim")
+        checks.at_least(2, self, "records")
+        checks.at_least(0, self, "seed")
+        checks.positive(self, "until")
+        checks.within(1e-11, 1e-2, self, "tolerance")
 
     @classmethod
     def quick(cls) -> "Params":
@@ -378,52 +365,46 @@ def traces(run: "xr.Dataset") -> "list[Figure]":
         return np.maximum(relative.values, 1e-16)
 
     curves = [
-        Line(x=time, y=lost(run.descent_kappa.sel(rate=rate)), label=f"gradient descent, eta = {rate:g}", color=k)
-        for k, rate in enumerate(run.rate.values)
+        Line(x=time, y=lost(run.descent_kappa.sel(rate=rate)), group="gradient descent", color=3, width=1.1)
+        for rate in run.rate.values
     ]
     law = abs(run.rate.isel(rate=-1) * run.integral_of_g2).median("coordinate").isel(time=start)
     curves += [
-        Line(x=time, y=law.values, label="eta ∫ g², smallest eta", color=None, style="dashed", width=1.2),
-        Line(x=time, y=lost(kappa), label="explicit solver (DOP853)", color=6),
-        Line(x=time, y=lost(_kappa(run, "flow_u", "flow_v")), label="flow of this package", color=7),
+        Line(x=time, y=law.values, group="eta ∫ g²", style="dashed", width=1.2),
+        Line(x=time, y=lost(kappa), label="explicit solver", color=0),
+        Line(x=time, y=lost(_kappa(run, "flow_u", "flow_v")), label="flow of this package", color=2),
     ]
+    decay, rates = _decay(run).median("coordinate").values, run.rate.values
+    first_order = run.rate * run.integral_of_g2.isel(time=-1).median("coordinate")
+    by_rate = (
+        Line(x=rates, y=decay, group="gradient descent", color=3),
+        Line(x=rates, y=first_order.values, group="eta ∫ g²", style="dashed", width=1.2),
+    )
     learned = abs(run.rounded_beta) >= LEARNED
     alpha = 10.0**run.scale.values
     rounded = [
         Line(
             x=alpha,
             y=np.where(learned.sel(coordinate=i), np.maximum(run.rounded_error.sel(coordinate=i), 1e-17), np.nan),
-            group="a learned coordinate",
-            color=0,
+            group="learned coordinates, rounded",
+            color=4,
             width=0.8,
         )
         for i in run.coordinate.values
         if learned.sel(coordinate=i).any()
     ]
-    rounded.append(Line(x=alpha, y=2.0**-53 / alpha**2, label="2⁻⁵³ / alpha²", color=None, style="dashed", width=1.2))
-    decay = _decay(run)
-    by_rate = (
-        Line(x=run.rate.values, y=decay.median("coordinate").values, label="median coordinate", color=0),
-        Line(x=run.rate.values, y=decay.max("coordinate").values, label="worst coordinate", color=3),
-        Line(
-            x=run.rate.values,
-            y=(run.rate * run.integral_of_g2.isel(time=-1)).median("coordinate").values,
-            label="eta ∫ g², median",
-            color=None,
-            style="dashed",
-            width=1.2,
-        ),
-    )
+    rounded.append(Line(x=alpha, y=2.0**-53 / alpha**2, label="2⁻⁵³ / alpha²", style="dashed", width=1.2))
     drift = Axis("|u² − v²| lost, relative", scale="log")
     decayed = Axis("decay of log |u² − v²|", scale="log")
     return [
         Figure(
             name="conservation",
             title="Gradient flow conserves u² − v²; gradient descent does not, nor can float64 hold it",
-            caption="Left: how much of u² − v² each way of training has lost, median over coordinates. The explicit "
-            "solver's and the flow's loss is rounding. Middle: gradient descent's loss at the end is proportional to "
-            "the learning rate, as 1 − eta² g² for each step says. Right: the exact weights of learned coordinates, "
-            "rounded to float64, and the relative error of their u² − v²: below alpha = 1e-8 nothing is left of it.",
+            caption="Left: how much of u² − v² each way of training has lost, median over coordinates. Gradient descent "
+            "is drawn at each learning rate, with the first order for the smallest; what the explicit solver and the "
+            "flow lose is rounding. Middle: gradient descent's loss at the end is proportional to the learning rate, as "
+            "1 − eta² g² for each step says. Right: the exact weights of learned coordinates, rounded to float64, and "
+            "the relative error of their u² − v²: below alpha = 1e-8 nothing is left of it.",
             panels=(
                 Panel(title="over time", x=Axis("time / log(1/alpha)"), y=drift, marks=tuple(curves)),
                 Panel(title="by learning rate", x=Axis("learning rate eta", scale="log"), y=decayed, marks=by_rate),
