@@ -47,7 +47,7 @@ def test_what_is_negligible_keeps_its_logarithms(run):
     assert (after.log_difference[tiny] == before.log_difference[tiny]).all()
 
 
-@pytest.mark.parametrize("moment", [2, 5])
+@pytest.mark.parametrize("moment", [1, 2, 3])
 def test_a_plain_solver_in_the_weights_agrees_while_no_coordinate_enters(run, moment):
     params = ENTRY.params("quick")
     network = attention_teacher_task(params.seed, samples=params.samples, tokens=params.tokens, dim=params.dim).network
@@ -71,7 +71,7 @@ def test_remaining_is_one_at_first_and_half_where_half_is_left(run):
     run.noisy.values[:] = (run.weights.isel(step=0) + 0.3 * np.sign(run.weights.isel(step=0))).values[:, None]
     run.weights.values[:] = run.weights.isel(step=slice(0, 1)).values
     run.noisy.values[:, 1] = (run.noisy.values[:, 0] + run.weights.values[:, 0]) / 2
-    np.testing.assert_allclose(remaining(run, "weights").values[:, :2], [[1.0, 0.5]] * 5, rtol=1e-12)
+    np.testing.assert_allclose(remaining(run, "weights").values[:, :2], [[1.0, 0.5]] * 3, rtol=1e-12)
     assert displacement(run, "weights").values[0, 0] == pytest.approx(0.3 * np.sqrt(run.sizes["coordinate"] * 2))
 
 
@@ -137,7 +137,7 @@ def test_a_killed_run_goes_on_to_the_same_result(run, tmp_path):
         pass
 
     def kill(fraction: float, note: str) -> None:
-        if note == "noise 2 of 5 done":
+        if note == "noise 2 of 3 done":
             raise KilledError
 
     params = ENTRY.params("quick")
