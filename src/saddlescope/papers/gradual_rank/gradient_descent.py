@@ -385,7 +385,7 @@ def _delays(run: "xr.Dataset") -> "Figure":
         caption="Left: how much later full-batch descent is than the flow, relative to T_k, with the first order of a "
         "plateau. Middle: stage times of SGD relative to those of full-batch descent at the same learning rate, one "
         "point a run; noise delays them, the more the smaller the batch. Right: their standard deviation over runs. "
-        "The table has the stage times at the smallest scale: of Algorithm 1, of the flow, of descent, and of SGD, mean "
+        "The table has the stage times at the smallest scale: of Algorithm 1, the flow, descent, and SGD, mean "
         "and standard deviation for each batch size.",
         panels=(
             Panel(

@@ -400,9 +400,9 @@ def traces(run: "xr.Dataset") -> "list[Figure]":
         Figure(
             name="conservation",
             title="Gradient flow conserves u² − v²; gradient descent does not, nor can float64 hold it",
-            caption="Left: how much of u² − v² each way of training has lost, median over coordinates. Gradient descent "
+            caption="Left: how much of u² − v² each way of training has lost, median over coordinates. Descent "
             "is drawn at each learning rate, with the first order for the smallest; what the explicit solver and the "
-            "flow lose is rounding. Middle: gradient descent's loss at the end is proportional to the learning rate, as "
+            "flow lose is rounding. Middle: descent's loss at the end is proportional to the learning rate, as "
             "1 − eta² g² for each step says. Right: the exact weights of learned coordinates, rounded to float64, and "
             "the relative error of their u² − v²: below alpha = 1e-8 nothing is left of it.",
             panels=(
