@@ -44,16 +44,17 @@ def _assert_agrees(learned, exact):
         assert np.array_equal(stage.beta == 0, [value == 0 for value in beta])
 
 
-def test_agrees_with_rational_arithmetic():
+@pytest.mark.parametrize(("count", "fewest_ties"), [(80, 0), pytest.param(300, 1, marks=pytest.mark.slow)])
+def test_agrees_with_rational_arithmetic(count, fewest_ties):
     rng, leaving, ties = np.random.default_rng(0), 0, 0
-    for _ in range(300):
+    for _ in range(count):
         X, y = _integer_problem(rng)
         learned = incremental_learning(diagonal_linear_network(X.astype(float), y.astype(float)), X.shape[1])
         _assert_agrees(learned, _exact(X, y))
         leaving += any(stage.left for stage in learned.stages)
         ties += learned.status == Status.TIE
-    assert leaving >= 30
-    assert 1 <= ties <= 10
+    assert leaving >= 0.1 * count
+    assert fewest_ties <= ties <= 0.05 * count
 
 
 def test_a_coordinate_that_leaves_returns_with_the_other_sign():
@@ -211,14 +212,15 @@ def test_fewer_stages_are_a_prefix():
 
 
 def _assert_learns_the_teacher(task):
-    learned = incremental_learning(task.network, 100)
+    size = len(task.teacher)
+    learned = incremental_learning(task.network, size)
     assert learned.status == Status.CONVERGED
-    assert 100 <= len(learned.stages) - 1 <= 102
+    assert size <= len(learned.stages) - 1 <= size + 2
     assert np.max(np.abs(learned.stages[-1].beta - task.teacher)) <= tolerances.TEACHER
 
 
 def test_an_attention_head_learns_its_teacher():
-    _assert_learns_the_teacher(attention_teacher_task(1, samples=200))
+    _assert_learns_the_teacher(attention_teacher_task(1, samples=200, dim=20))
 
 
 @pytest.mark.slow
@@ -245,21 +247,6 @@ def test_two_heads_of_a_layer_tie():
     assert "Assumption 4.3" in learned.message
     assert f"{one}, {other}" in learned.message
     assert learned.end == pytest.approx(1 / np.max(np.abs(learned.stages[0].gradient)), rel=1e-14)
-
-
-def test_exponential_tails_have_no_next_saddle():
-    """Coordinate 0 is learned at T = 1/8; coordinate 1 goes to infinity from T = 2 on."""
-
-    def loss(beta):
-        return 2 * (beta[0] - 2) ** 2 + jnp.logaddexp(0.0, -beta[1])
-
-    learned = incremental_learning(loss, 2)
-    assert learned.status == Status.NO_MINIMUM
-    assert [stage.entered for stage in learned.stages] == [(), (0,)]
-    assert learned.end == pytest.approx(2.0)
-    assert learned.next == (1,)
-    assert "Assumption 4.4" in learned.message
-    assert "penalty" in learned.message
 
 
 def test_an_unbounded_loss_has_no_next_saddle():

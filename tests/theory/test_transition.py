@@ -8,11 +8,13 @@ from tests import problems, tolerances
 
 from saddlescope.errors import InputError
 from saddlescope.models import attention_teacher_task, diagonal_linear_network
-from saddlescope.theory import FlowThenNewton, FlowToRest, Status, incremental_learning
+from saddlescope.theory import FlowThenNewton, FlowToRest, Status, TimedFlow, incremental_learning
 from saddlescope.theory.landscape import Landscape
 
 SPECIFICATION = FlowToRest(tolerance=1e-6, rest=1e-6)  # looser than its default: Newton finds the last digits anyway
-POLICIES = pytest.mark.parametrize("transition", [FlowThenNewton(), SPECIFICATION], ids=["fast", "specification"])
+POLICIES = pytest.mark.parametrize(
+    "transition", [FlowThenNewton(), SPECIFICATION, TimedFlow()], ids=["fast", "specification", "timed"]
+)
 
 
 def _assert_same(loss, size, **limits):
@@ -113,6 +115,43 @@ def test_a_scale_of_its_own_is_found(transition):
 def test_no_minimum_is_said(transition):
     learned = incremental_learning(lambda beta: -beta[0] - beta[0] ** 3, 1, transition=transition)
     assert learned.status == Status.NO_MINIMUM
+
+
+@POLICIES
+def test_a_minimiser_at_infinity_is_not_followed_for_ever(transition):
+    """Coordinate 1 grows as log t for ever; r = e^-beta. It is enough to see three decades of that."""
+
+    def loss(beta):
+        return 2 * (beta[0] - 2) ** 2 + jnp.logaddexp(0.0, -beta[1])
+
+    learned = incremental_learning(loss, 2, transition=transition)
+    assert learned.status == Status.NO_MINIMUM
+    assert [stage.entered for stage in learned.stages] == [(), (0,)]
+    assert learned.end == pytest.approx(2.0)
+    assert learned.next == (1,)
+    assert "seems to be at infinity" in learned.message
+    assert "Assumption 4.4" in learned.message
+    assert "penalty" in learned.message
+    followed = float(learned.message.split("max |beta| = ")[1].split(",")[0])
+    assert 5 < followed < 20
+
+
+@POLICIES
+def test_separable_data_have_no_minimum(transition):
+    rng = np.random.default_rng(0)
+    X = jnp.asarray(rng.standard_normal((40, 3)))
+    y = jnp.sign(X @ jnp.array([1.0, -0.5, 0.2]))
+    learned = incremental_learning(lambda beta: jnp.mean(jnp.logaddexp(0.0, -y * (X @ beta))), 3, transition=transition)
+    assert learned.status == Status.NO_MINIMUM
+    assert "seems to be at infinity" in learned.message
+    assert len(learned.stages) == 2  # one feature does not separate them, two do
+
+
+@POLICIES
+def test_a_flat_loss_is_not_taken_for_one_that_falls_for_ever(transition):
+    """L = (beta - 1)^6 / 6: rates fade as t^(-5/4), and so do Newton steps, if slowly."""
+    learned = incremental_learning(lambda beta: (beta[0] - 1) ** 6 / 6, 1, transition=transition)
+    assert "infinity" not in learned.message
 
 
 @POLICIES

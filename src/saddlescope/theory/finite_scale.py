@@ -69,7 +69,7 @@ class InitialWeights:
             if part.shape != (size,):
                 raise InputError(f"{name} of weights must have shape ({size},), that of beta; got {part.shape!r}.")
             if not np.all(np.isfinite(part)):
-                raise InputError(f"{name} of weights must be finite; got {part[~np.isfinite(part)][0]!r}.")
+                raise InputError(f"{name} of weights must be finite; got {float(part[~np.isfinite(part)][0])!r}.")
         degenerate = np.flatnonzero(np.abs(u) == np.abs(v))
         if degenerate.size:
             i = int(degenerate[0])

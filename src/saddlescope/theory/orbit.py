@@ -28,6 +28,7 @@ from saddlescope.theory.stationary import NoRest, Rest, newton_displacement, sec
 from saddlescope.theory.transition import HORIZON, LARGEST_LOG, Departure, check_between
 
 _STEPS = 5000  # orbits take about fifty
+_SHORTEST = 1e-10  # step, in units of 1 / |g_i|
 _SAME_RATE = 1e-8  # tied coordinates' rates may differ by this fraction of the largest
 
 
@@ -96,12 +97,13 @@ class TimedFlow:
         x, r, peak = begin.x, face.rates(begin.gradient), begin.x
         B, near = face.hessian(face.sizes(departure.rest.beta)), self.reach
         for _ in range(_STEPS):
+            flow.outside = None
             with np.errstate(over="ignore", invalid="ignore"):  # a trial point may overshoot
                 solver.step()
-            if solver.status == "failed":
+            # Next to where the loss is not finite steps shrink for ever, since |t| may be tiny there.
+            if solver.status == "failed" or (flow.outside is not None and solver.h_abs < _SHORTEST / departure.pull):
                 break
             before, x, at = x, flow.x, flow.rates
-            flow.outside = None
             B, r, peak = secant(B, x - before, r - at), at, np.maximum(peak, x)
             orbit.add(solver.t, flow.gradient, solver.dense_output())
             zero = vanishing(x, r, B, peak, self.fraction)
@@ -214,7 +216,7 @@ class _Orbit:
             settling=end.settling,
             scale=end.scale,
             shift=shift,
-            halfway=min(self._passing(k, half[k]) for k in np.flatnonzero(begin.new)),
+            halfway=min(self._passing(k, half[k]) for k in np.flatnonzero(begin.new).tolist()),
         )
 
     def _passing(self, k: int, z: float) -> float:
