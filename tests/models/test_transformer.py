@@ -24,12 +24,10 @@ from saddlescope.models import (
 TOKENS, DIM, HIDDEN = 4, 3, 5
 
 
-def _transformer(seed=0, *, layers=2, heads=2, hidden=HIDDEN, residual=True):
+def _transformer(seed=0, *, layers=2, heads=2, hidden: int | None = HIDDEN, residual=True):
     rng = np.random.default_rng(seed)
-    weights = {}
-    if hidden:
-        weights = {name: jnp.asarray(rng.standard_normal((layers, DIM, hidden))) for name in ("W_A", "W_B")}
-    return Transformer(layers=layers, heads=heads, dim=DIM, residual=residual, **weights)
+    W_A, W_B = (jnp.asarray(rng.standard_normal((layers, DIM, hidden))) if hidden else None for _ in range(2))
+    return Transformer(layers=layers, heads=heads, dim=DIM, W_A=W_A, W_B=W_B, residual=residual)
 
 
 def _attention(z, k, q, v, o):
@@ -165,8 +163,12 @@ def test_tasks_of_one_shape_share_one_compilation():
         traces.append(x.shape)
         return gelu(x)
 
-    sizes = {"samples": 5, "tokens": TOKENS, "dim": DIM, "hidden": HIDDEN, "activation": counted}
-    tasks = [transformer_teacher_task(seed, layers=1, heads=1, **sizes) for seed in (0, 1)]
+    tasks = [
+        transformer_teacher_task(
+            seed, layers=1, heads=1, samples=5, tokens=TOKENS, dim=DIM, hidden=HIDDEN, activation=counted
+        )
+        for seed in (0, 1)
+    ]
     beta = jnp.full(2 * DIM, 0.3)
     first = tasks[0].network.value_and_gradient(beta)[0]
     traced = len(traces)
@@ -176,9 +178,8 @@ def test_tasks_of_one_shape_share_one_compilation():
 
 
 def test_the_smallest_task_is_the_attention_teacher_task():
-    sizes = {"samples": 12, "tokens": TOKENS, "dim": DIM}
-    known = attention_teacher_task(3, **sizes)
-    task = transformer_teacher_task(3, layers=1, heads=1, residual=False, **sizes)
+    known = attention_teacher_task(3, samples=12, tokens=TOKENS, dim=DIM)
+    task = transformer_teacher_task(3, layers=1, heads=1, residual=False, samples=12, tokens=TOKENS, dim=DIM)
     for name in ("u0", "v0", "teacher"):
         np.testing.assert_array_equal(getattr(task, name), getattr(known, name))
     np.testing.assert_array_equal(task.network.inputs, known.network.inputs)

@@ -358,8 +358,8 @@ def _pair(run: "xr.Dataset") -> "Figure":
         title="Two heads of one layer learn the same entry together",
         caption="The tied entry of W_V W_Oᵀ in both heads against rescaled time, for ever smaller initial scales. "
         "Horizontal lines: the share of each head on the first plateau, predicted from the initial weights; the "
-        "vertical one: T_1. The shares last until keys are learned; then the head with the larger share takes over, "
-        f"and who has the entry in the end is decided by later stages. Seed {int(one.seed)}.",
+        "vertical one: T_1. The ratio lasts until the first key is learned; who has the entry in the end is decided by "
+        f"later stages. Seed {int(one.seed)}.",
         panels=tuple(panels),
     )
 
@@ -438,7 +438,7 @@ def _keys(run: "xr.Dataset") -> "Figure":
         name="keys",
         title="The first keys end the tie",
         caption=f"All entries of both heads at {_alpha(float(one.scale))}, seed {int(one.seed)}. The head with the "
-        "larger share of the first entry grows its keys faster, in proportion to its share, and learns them first; "
-        "from then on the heads differ.",
+        "larger share of the first entry grows its keys faster on the first plateau, in proportion to its share; from "
+        "the first key on the heads differ.",
         panels=tuple(panels),
     )
