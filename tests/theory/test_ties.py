@@ -129,6 +129,17 @@ def test_mirrored_coordinates_share_what_they_learn():
     assert learned.corrections[1] == pytest.approx((math.log(3) - math.log(np.sum(shares) / 4)) / 12, abs=1e-6)
 
 
+def test_coordinates_that_only_seem_tied_at_the_saddle_part_on_the_way():
+    """Equal first and second derivatives at 0; the valley beta_0 + beta_1 = 1 has its lowest point at beta_0 = 0.3."""
+
+    def loss(beta):
+        return (beta[0] + beta[1] - 1) ** 2 + 0.3 * (beta[0] ** 4 - 0.4 * beta[0] ** 3)
+
+    learned = incremental_learning(loss, 2, weights=(np.array([1.0, 0.3]), np.array([0.2, 0.1])))
+    np.testing.assert_allclose(learned.stages[1].beta, [0.3, 0.7], rtol=1e-9)
+    assert learned.stages[1].curvature == learned.stages[1].settling > 0
+
+
 def test_a_path_dependent_tie_follows_the_weights():
     """Equal rates at the origin, but each slows the other down more than itself: whoever is ahead wins."""
 

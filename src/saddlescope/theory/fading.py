@@ -45,4 +45,4 @@ class Fading:
             return False
         self._steps.append(float(np.max(np.abs(displacement))))
         last = self._steps[-1 - _DECADES :]
-        return len(last) > _DECADES and np.isfinite(last).all() and last[-1] > _FELL * last[0]
+        return len(last) > _DECADES and bool(np.isfinite(last).all()) and last[-1] > _FELL * last[0]

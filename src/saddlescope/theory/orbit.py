@@ -82,7 +82,7 @@ class TimedFlow:
         return self._follow(departure, leave(departure, face))
 
     def _follow(self, departure: Departure, begin: Beginning) -> Passage | NoRest:
-        face, flow = begin.face, _Flow(begin)
+        face, flow = begin.face, _Flow(begin, departure.noise)
         solver = BDF(
             flow.slope,
             begin.time,
@@ -131,10 +131,11 @@ class _Flow:
     than the tolerance: so to know g at the steps' ends costs nothing.
     """
 
-    def __init__(self, begin: Beginning) -> None:
-        self._begin, self._face = begin, begin.face
-        self._members = [np.flatnonzero(column) for column in (begin.face.directions != 0).T]
-        self._merged = [members for members in self._members if members.size > 1]
+    def __init__(self, begin: Beginning, noise: float) -> None:
+        self._begin, self._face, self._noise = begin, begin.face, noise
+        self._signs = np.sign(begin.face.directions.sum(axis=1))
+        members = (np.flatnonzero(column) for column in begin.face.directions.T)
+        self._tied = [several for several in members if several.size > 1]
         self.x, self.gradient = begin.x, begin.gradient
         self.rates = begin.face.rates(begin.gradient)
         self.outside: NotFinite | None = None
@@ -150,8 +151,7 @@ class _Flow:
             self.outside = error
             return np.full_like(z, np.nan)  # makes BDF take a smaller step
         self.x, self.gradient, self.rates = x, gradient, self._face.rates(gradient)
-        if self._merged:
-            self._check_ties()
+        self._check_ties()
         return 2 * self.rates
 
     def jacobian(self, t, z):
@@ -163,9 +163,9 @@ class _Flow:
             return np.zeros((x.size, x.size))
 
     def _check_ties(self) -> None:
-        rates = np.sign(self._face.directions.sum(axis=1)) * self.gradient[self._face.among]
-        largest = float(np.max(np.abs(rates)))
-        if any(np.ptp(rates[members]) > _SAME_RATE * largest for members in self._merged):
+        rates = self._signs * self.gradient[self._face.among]
+        doubt = max(_SAME_RATE * float(np.max(np.abs(rates))), self._noise)
+        if any(np.ptp(rates[members]) > doubt for members in self._tied):
             raise _NotTiedError
 
 
@@ -227,7 +227,7 @@ class _Orbit:
 
         for piece, (start, stop) in zip(self._pieces, pairwise(self._times), strict=True):
             if above(piece, start) < 0 <= above(piece, stop):
-                return brentq(partial(above, piece), start, stop, xtol=1e-12)
+                return float(brentq(partial(above, piece), start, stop, xtol=1e-12))  # pyright: ignore[reportArgumentType]
         return np.inf
 
 

@@ -228,13 +228,9 @@ class IncrementalLearning:
             raise InputError(f"efolds must be positive; got {efolds!r}.")
         found = []
         for k in range(len(self.stages)):
-            for kind, (coordinate, separation) in (
-                ("order", self._order(k, -log_alpha)),
-                ("plateau", self._plateau(k, -log_alpha)),
-            ):
-                if separation < efolds:
-                    found.append(NearTie(k, kind, coordinate, separation))
-        return tuple(found)
+            found.append(NearTie(k, "order", *self._order(k, -log_alpha)))
+            found.append(NearTie(k, "plateau", *self._plateau(k, -log_alpha)))
+        return tuple(tie for tie in found if tie.efolds < efolds)
 
     def _order(self, k: int, log_time: float) -> tuple[int, float]:
         """The competitor of the coordinates that entered at T_k, and how many e-folds it lacks."""
