@@ -151,10 +151,11 @@ class Graded:
         stacked = np.concatenate([top * plus, (bottom * minus)[::-1]])  # rows of S's eigenvectors, the largest first
         Q, P = np.linalg.qr(stacked)
         sign = np.where(np.diag(P) < 0, -1.0, 1.0)
-        Q, P = Q * sign, P * sign[:, None]
+        # What is zero up to rounding is set to 0, so that problems that fall apart into blocks do so here, too.
+        Q, P = _cleared(Q * sign, 1.0), _cleared(P * sign[:, None], np.abs(np.diag(P))[:, None])
         upper, lower = Q[:d], Q[d:][::-1]
         mixed = upper.T @ (top * minus) + lower.T @ (bottom * plus)
-        K = solve_triangular(P, mixed, check_finite=False)
+        K = _cleared(solve_triangular(P, mixed, check_finite=False), 1.0)
         inverse = solve_triangular(P, np.eye(d), check_finite=False)
         a = (self.a + self.b.combined((K - K.T) / 2)).combined(P)
         U, V = _orthogonal(upper + lower), _orthogonal(upper - lower)
@@ -228,6 +229,10 @@ class Graded:
             if start < rank:  # in the scaled core what is eliminated is as large as what is left, so nothing is drowned
                 core[rest, rest] -= core[rest, one] @ np.linalg.lstsq(core[one, one], core[one, rest], rcond=None)[0]
         return np.append(np.sort(logs)[::-1][:rank], np.full(min(self.shape) - rank, -np.inf))
+
+
+def _cleared(matrix: Float[np.ndarray, "m n"], size: "float | np.ndarray") -> Float[np.ndarray, "m n"]:
+    return np.where(np.abs(matrix) <= 8 * np.finfo(float).eps * size, 0.0, matrix)
 
 
 def _power(exponent: Int[np.ndarray, "..."]) -> Float[np.ndarray, "..."]:
