@@ -143,7 +143,7 @@ def gradient_flows(
     require_float64(loss[0] if isinstance(loss, Sequence) else loss, charts[0].point(origin[0]))
     records = BatchRecords.begin(
         stacked(charts),
-        np.linspace(0, until, _RECORDS) if record is None else np.unique(np.append(record, 0.0)),
+        np.unique(np.linspace(0, until, _RECORDS) if record is None else np.append(record, 0.0)),
         origin,
         level,
     )
@@ -206,16 +206,15 @@ def _run(
             break
         records.add(stepper.tick())
         if tick % _LOOK == 0:
-            lost = stepper.running[systems.diverged(records.last_state[stepper.running])]
-            for flow in lost:
-                statuses[flow] = diverged(float(records.last_time[flow]), unit)
-            stepper.stop(lost)
+            stepper.stop(np.flatnonzero(records.charts.diverged(records.last_state)))
             fraction = 1 - float(np.sum(until - records.last_time[stepper.running])) / (flows * until)
             report(fraction, f"{flows - len(stepper.running)} of {flows} flows finished")
     for flow in stepper.running:
         statuses[flow] = exhausted(max_gradients, float(records.last_time[flow]), unit)
     for flow, finite in stepper.stuck.items():
         statuses[flow] = stuck(float(records.last_time[flow]), unit, finite=finite)
+    for flow in np.flatnonzero(records.charts.diverged(records.last_state)):
+        statuses[flow] = diverged(float(records.last_time[flow]), unit)
     records.work_off()
 
 

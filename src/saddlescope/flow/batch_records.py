@@ -85,7 +85,7 @@ class BatchRecords:
 
     def _dissipate(self, pieces: Pieces) -> None:
         chart = part(self.charts, pieces.system)
-        nodes, weights = np.polynomial.legendre.leggauss(4)
+        nodes, weights = np.polynomial.legendre.leggauss(3)
         for node, weight in zip(nodes, weights, strict=True):
             s = np.full(len(pieces.end), (node - 1) / 2)
             power = np.sum(chart.metric(pieces.at(s)) * pieces.slope(s) ** 2, axis=1)

@@ -249,7 +249,7 @@ class BatchStepper:
             error, safety = error[good], safety[good]
         differences = now.differences[rows]
         before = differences[:, 0]
-        after = formulas.ADVANCE[k] @ np.concatenate([differences, correction[:, None]], axis=1)
+        after = formulas.ADVANCE[k, :, :-1] @ differences + formulas.ADVANCE[k, :, -1:] * correction[:, None]
         now.differences[rows] = after
         start, step = now.t[rows], now.h[rows]
         end = start + step

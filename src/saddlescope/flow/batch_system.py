@@ -4,14 +4,14 @@ from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Float, Int
 
 from saddlescope.flow.batch_losses import LossBatch
 from saddlescope.flow.batch_stepper import AbstractSystems
 from saddlescope.flow.charts import SlopeChart
 
-_NEGLIGIBLE = 1e-3  # columns of the Jacobian, times the step, that slow Newton's method by no more than this
-_DENSE = 0.8  # share of active columns above which an inverse of the whole is faster
+_NEGLIGIBLE = 1e-2  # columns of the Jacobian, times the step: they slow Newton's method by about this rate
+_DENSE = 0.6  # share of active columns above which an inverse of the whole is faster
 # A step may take a product to where it changes the gradient by so much of itself, before its fast growth turns. With 1,
 # Newton's method fails again and again at each transition: at 1e-1024, twice the gradients.
 _REACH = 0.003
@@ -29,7 +29,7 @@ class SlopeSystems(AbstractSystems):
         self._charts = stacked(charts)
         self._rate = np.array([chart.rate for chart in charts])
         size = self._charts.p.shape
-        self._hessian = np.zeros((*size, size[1]))
+        self._hessian, self._pull = np.zeros((*size, size[1])), np.zeros(size)  # pull: largest entry of each column
         self._system = np.arange(size[0])
         self.gradients, self.hessians = np.zeros(size[0], int), np.zeros(size[0], int)
 
@@ -42,14 +42,42 @@ class SlopeSystems(AbstractSystems):
         """Evaluates Hessians."""
         self.hessians[self._system[rows]] += 1
         hessian = self.losses.hessians(rows, self._part(rows).point(y))
-        self._hessian[rows] = np.where(np.isfinite(hessian), hessian, 0.0)
+        hessian = np.where(np.isfinite(hessian), hessian, 0.0)
+        self._hessian[rows], self._pull[rows] = hessian, np.abs(hessian).max(axis=1)
 
     def newton_inverse(
         self, rows: Int[np.ndarray, "r"], y: Float[np.ndarray, "r p"], c: Float[np.ndarray, "r"]
     ) -> Float[np.ndarray, "r p p"]:
-        """The inverses of 1 + c rate H diag(metric)."""
+        """The inverses of 1 + c rate H diag(metric), but for columns that are negligible."""
         factor = (c * self._rate[rows])[:, None] * self._part(rows).metric(y)
-        return _inverse_of_one_plus(self._hessian[rows] * factor[:, None, :])
+        weight = factor * self._pull[rows]
+        factor = np.where(weight > _NEGLIGIBLE, factor, 0.0)  # whatever the company: the largest block decides the size
+        active = np.count_nonzero(factor, axis=1)
+        dense = active > _DENSE * y.shape[1]
+        if dense.all():
+            return self._whole_inverse(rows, factor)
+        if not dense.any():
+            return self._block_inverse(rows, factor, weight, int(active.max()))
+        inverse, sparse = np.empty((*y.shape, y.shape[1])), ~dense
+        inverse[dense] = self._whole_inverse(rows[dense], factor[dense])
+        inverse[sparse] = self._block_inverse(rows[sparse], factor[sparse], weight[sparse], int(active[sparse].max()))
+        return inverse
+
+    def _whole_inverse(self, rows: np.ndarray, factor: np.ndarray) -> np.ndarray:
+        return _try(np.linalg.inv, _plus_one(self._hessian[rows] * factor[:, None, :]))
+
+    def _block_inverse(self, rows: np.ndarray, factor: np.ndarray, weight: np.ndarray, count: int) -> np.ndarray:
+        """With active columns A of K, the inverse of 1 + K is 1 - K_A (1 + K_AA)^-1 in these, and 1 in the others."""
+        p = factor.shape[1]
+        inverse = np.zeros((len(rows), p, p))
+        if count:
+            active = np.argpartition(-weight, count - 1, axis=1)[:, :count]
+            every = np.arange(len(rows))[:, None]
+            columns = np.swapaxes(self._hessian[rows[:, None], active], 1, 2) * factor[every, active][:, None, :]
+            block = _plus_one(columns[every, active])
+            right = _try(np.linalg.solve, np.swapaxes(block, 1, 2), np.swapaxes(columns, 1, 2))
+            np.swapaxes(inverse, 1, 2)[every, active] = -right
+        return _plus_one(inverse)
 
     def shorten(
         self,
@@ -69,9 +97,8 @@ class SlopeSystems(AbstractSystems):
             return fraction
         rows, y, moved = rows[far], y[far], moved[far]
         chart, rate = self._part(rows), self._rate[rows]
-        pull = np.abs(self._hessian[rows]).max(axis=1)
         with np.errstate(divide="ignore", invalid="ignore"):
-            allowed = np.log(_REACH * np.abs(slope[far]).max(axis=1) / rate)[:, None] - np.log(pull)
+            allowed = np.log(_REACH * np.abs(slope[far]).max(axis=1) / rate)[:, None] - np.log(self._pull[rows])
             # e^(exponent + 2 f |moved|) - e^exponent = e^allowed, for the half of the product that grows
             exponent = np.where(moved > 0, chart.p + 2 * y, chart.q - 2 * y)
             reach = np.logaddexp(exponent, allowed) - exponent
@@ -79,34 +106,14 @@ class SlopeSystems(AbstractSystems):
         fraction[far] = np.where(share > 0.9, 1.0, np.maximum(share, 1e-3))
         return fraction
 
-    def diverged(self, y: Float[np.ndarray, "n p"]) -> Bool[np.ndarray, "n"]:
-        """Which flows have left what float64 can follow."""
-        return np.asarray(self._charts.diverged(y))
-
     def keep(self, rows: Int[np.ndarray, "r"]) -> None:
         """Forgets all flows but these."""
         self.losses.keep(rows)
         self._charts, self._rate = self._part(rows), self._rate[rows]
-        self._hessian, self._system = self._hessian[rows], self._system[rows]
+        self._hessian, self._pull, self._system = self._hessian[rows], self._pull[rows], self._system[rows]
 
     def _part(self, rows: np.ndarray) -> SlopeChart:
         return part(self._charts, rows)
-
-
-def _inverse_of_one_plus(matrix: Float[np.ndarray, "r p p"]) -> Float[np.ndarray, "r p p"]:
-    """The inverses of 1 + K, but for columns of K that are negligible."""
-    weight = np.abs(matrix).max(axis=1)
-    count = int((weight > _NEGLIGIBLE).sum(axis=1).max())
-    if count > _DENSE * matrix.shape[-1]:
-        return _try(np.linalg.inv, _plus_one(matrix))
-    inverse = np.zeros_like(matrix)
-    if count:  # with active columns A, the inverse is 1 - K_A (1 + K_AA)^-1 in these, and 1 in the others
-        active = np.argpartition(-weight, count - 1, axis=1)[:, :count]
-        columns = np.take_along_axis(matrix, active[:, None, :], axis=2)
-        block = _plus_one(np.take_along_axis(columns, active[:, :, None], axis=1))
-        right = _try(np.linalg.solve, np.swapaxes(block, 1, 2), np.swapaxes(columns, 1, 2))
-        np.put_along_axis(inverse, active[:, None, :], -np.swapaxes(right, 1, 2), axis=2)
-    return _plus_one(inverse)
 
 
 def _plus_one(matrix: np.ndarray) -> np.ndarray:
@@ -127,25 +134,12 @@ def _try(operation: Callable[..., np.ndarray], *stacks: np.ndarray) -> np.ndarra
 
 
 def stacked(charts: list[SlopeChart]) -> SlopeChart:
-    """One chart for states with the flow as the first axis. Its rate is NaN, since each flow has its own."""
-    return SlopeChart(
-        p=np.stack([chart.p for chart in charts]),
-        q=np.stack([chart.q for chart in charts]),
-        gap=np.stack([chart.gap for chart in charts]),
-        sum_sign=np.stack([chart.sum_sign for chart in charts]),
-        difference_sign=np.stack([chart.difference_sign for chart in charts]),
-        layout=charts[0].layout,
-        rate=np.nan,
+    """One chart for the points of states with the flow as the first axis; each flow has its own rate and its signs."""
+    return replace(
+        charts[0], p=np.stack([chart.p for chart in charts]), q=np.stack([chart.q for chart in charts]), rate=np.nan
     )
 
 
 def part(charts: SlopeChart, rows: np.ndarray) -> SlopeChart:
     """The chart of some of the flows, any of them any number of times."""
-    return replace(
-        charts,
-        p=charts.p[rows],
-        q=charts.q[rows],
-        gap=charts.gap[rows],
-        sum_sign=charts.sum_sign[rows],
-        difference_sign=charts.difference_sign[rows],
-    )
+    return replace(charts, p=charts.p[rows], q=charts.q[rows])
