@@ -16,7 +16,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, Int, Shaped
+from jaxtyping import Array, Float, Int, PyTree, Shaped
 
 from saddlescope.errors import InputError
 
@@ -78,25 +78,38 @@ class DiagonalNetwork(eqx.Module):
 
         They are summed over blocks of samples that fit into the processor's cache.
         """
-        samples = self.samples
-        size = -(-samples // _MOST_BLOCKS)
-        places = jnp.arange(-(-samples // size) * size).reshape(-1, size)
-        # The last block is filled up with the last sample, which counts for nothing there.
-        blocks = jnp.minimum(places, samples - 1), (places < samples).astype(beta.dtype)
         directions = jnp.zeros((columns.size, beta.size), beta.dtype).at[jnp.arange(columns.size), columns].set(1.0)
 
-        def add(total: Array, block: tuple[Array, Array]) -> tuple[Array, None]:
-            index, weight = block
+        def times_directions(loss: Callable[[Array], Array]) -> Array:
+            return jax.vmap(jax.linearize(jax.grad(loss), beta)[1])(directions)
 
-            def part(beta: Array) -> Array:
+        return self._mean_by_blocks(-(-self.samples // _MOST_BLOCKS), times_directions).T
+
+    def _mean_by_blocks(self, size: int, of: Callable[[Callable[[Array], Array]], PyTree]) -> PyTree:
+        """The mean over the samples of what is linear in the loss, such as its gradient, block by block.
+
+        Args:
+            size: samples in a block.
+            of: from a loss, a function of beta, to arrays; it is given each block's sum over its samples.
+        """
+        samples = self.samples
+        places = jnp.arange(-(-samples // size) * size).reshape(-1, size)
+        # The last block is filled up with the last sample, which counts for nothing there.
+        blocks = jnp.minimum(places, samples - 1), places < samples
+
+        def part(index: Array, counts: Array) -> PyTree:
+            def loss(beta: Array) -> Array:
                 predictions = jax.vmap(self.h, in_axes=(0, None))(self.inputs[index], beta)
-                return weight @ jax.vmap(self.loss)(self.targets[index], predictions)
+                return counts.astype(beta.dtype) @ jax.vmap(self.loss)(self.targets[index], predictions)
 
-            times = jax.linearize(jax.grad(part), beta)[1]
-            return total + jax.vmap(times)(directions), None
+            return of(loss)
 
-        total, _ = jax.lax.scan(add, jnp.zeros((columns.size, beta.size), beta.dtype), blocks)
-        return total.T / samples
+        def add(total: PyTree, block: tuple[Array, Array]) -> tuple[PyTree, None]:
+            return jax.tree.map(jnp.add, total, part(*block)), None
+
+        like = jax.eval_shape(part, places[0], places[0] < samples)
+        total, _ = jax.lax.scan(add, jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), like), blocks)
+        return jax.tree.map(lambda leaf: leaf / samples, total)
 
 
 _MOST_BLOCKS = 256  # at 1000 samples of the attention head, 5 times as fast as all samples at once

@@ -165,23 +165,8 @@ class TransformerNetwork(DiagonalNetwork):
 
         Its specification is `DiagonalNetwork.value_and_gradient`, which takes all samples at once.
         """
-        samples = self.inputs.shape[0]
-        size = min(samples, max(1, _BLOCK_ENTRIES // self.inputs[0].size))
-        places = jnp.arange(-(-samples // size) * size).reshape(-1, size)
-        # The last block is filled up with the last sample, which counts for nothing there.
-        blocks = jnp.minimum(places, samples - 1), (places < samples).astype(beta.dtype)
-
-        def add(sums: tuple[Array, Array], block: tuple[Array, Array]) -> tuple[tuple[Array, Array], None]:
-            index, weight = block
-
-            def part(beta: Array) -> Array:
-                predictions = jax.vmap(self.h, in_axes=(0, None))(self.inputs[index], beta)
-                return weight @ jax.vmap(self.loss)(self.targets[index], predictions)
-
-            return jax.tree.map(jnp.add, sums, jax.value_and_grad(part)(beta)), None
-
-        (value, gradient), _ = jax.lax.scan(add, (jnp.zeros((), beta.dtype), jnp.zeros_like(beta)), blocks)
-        return value / samples, gradient / samples
+        size = min(self.samples, max(1, _BLOCK_ENTRIES // self.inputs[0].size))
+        return self._mean_by_blocks(size, lambda loss: jax.value_and_grad(loss)(beta))
 
 
 _BLOCK_ENTRIES = 16_000  # of the tokens; 2.4 times as fast as all at once at L = H = 2 and 1000 samples of 10 x 25
