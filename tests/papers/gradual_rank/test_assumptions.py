@@ -36,9 +36,10 @@ def test_all_claims_hold_at_the_quick_size(run, outcomes):
 
 def test_c_k_is_half_the_least_eigenvalue_of_the_hessian_in_u(run, instance):
     network, stages = instance
+    hessian_in_u = jax.jit(jax.hessian(lambda u, s: network(s * u * u)))
     for k, stage in enumerate(stages[1:]):
         support, s = list(stage.support), jnp.sign(stage.beta)
-        hessian = jax.hessian(lambda u, s=s: network(s * u * u))(jnp.sqrt(jnp.abs(stage.beta)))
+        hessian = hessian_in_u(jnp.sqrt(jnp.abs(stage.beta)), s)
         least = np.linalg.eigvalsh(np.asarray(hessian)[np.ix_(support, support)])[0]
         assert run.curvature.isel(seed=-1).values[k] == pytest.approx(least / 2, rel=1e-8)
 

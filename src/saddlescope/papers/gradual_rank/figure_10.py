@@ -82,7 +82,7 @@ class Params:
     @classmethod
     def quick(cls) -> "Params":
         """Seconds: a small head."""
-        return cls(moments=3, samples=100, tokens=5, dim=8, until=150.0, points=101)
+        return cls(moments=3, samples=100, tokens=5, dim=8, until=150.0, tolerance=1e-4, points=101)
 
     @classmethod
     def paper(cls) -> "Params":

@@ -79,7 +79,9 @@ class Params:
     @classmethod
     def quick(cls) -> "Params":
         """Seconds: a small head."""
-        return cls(log10_scale=-128.0, transitions=3, samples=100, tokens=5, dim=8, until=150.0)
+        return cls(
+            log10_scale=-128.0, transitions=3, samples=100, tokens=5, dim=8, until=150.0, tolerance=1e-4
+        )  # fmt: skip
 
     @classmethod
     def paper(cls) -> "Params":
