@@ -57,9 +57,8 @@ class Params:
     tolerance: float = 1e-6  # of the flow: relative, of stage times
 
     def __post_init__(self) -> None:
-        checks.log10_scales(
-            self, "log10_scales", "returning_scales", lowest=-100
-        )  # products of weights must not underflow
+        # Products of weights must not underflow.
+        checks.log10_scales(self, "log10_scales", "returning_scales", lowest=-100.0)
         checks.learning_rates(self, "learning_rates")
         checks.positive(self, "rate", "returning_rate")
         checks.at_least(1, self, "samples", "tokens", "dim", "stages")

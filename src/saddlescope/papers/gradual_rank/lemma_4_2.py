@@ -50,8 +50,8 @@ class Params:
     records: int = 211  # times at which weights are compared, evenly spaced
 
     def __post_init__(self) -> None:
-        checks.within(-4, -0.1, self, "log10_scale")  # where float64 weights still hold u^2 - v^2
-        checks.log10_scales(self, "log10_scales", lowest=-150)
+        checks.within(-4.0, -0.1, self, "log10_scale")  # where float64 weights still hold u^2 - v^2
+        checks.log10_scales(self, "log10_scales", lowest=-150.0)
         checks.learning_rates(self, "learning_rates")
         checks.at_least(1, self, "samples", "tokens", "dim")
         checks.at_least(2, self, "records")
@@ -249,19 +249,28 @@ def _decay(run: "xr.Dataset") -> "xr.DataArray":
     """How far gradient descent has let kappa decay at the end, in its logarithm, by learning rate and coordinate."""
     import numpy as np
 
-    return -np.log(run.descent_kappa.isel(time=-1) / _kappa(run).isel(time=0))
+    with np.errstate(invalid="ignore"):
+        return -np.log(run.descent_kappa.isel(time=-1) / _kappa(run).isel(time=0))
+
+
+_SIGN_LOST = "Descent has changed the sign of u^2 - v^2; lower the learning rates."
 
 
 def _power(run: "xr.Dataset") -> Measured:
     import numpy as np
 
-    decay = _decay(run).median("coordinate").values
+    decay = _decay(run).median("coordinate", skipna=False).values
+    if not (decay > 0).all():
+        return Measured.unresolved(_SIGN_LOST)
     return Measured(float(np.polyfit(np.log(run.rate.values), np.log(decay), 1)[0]))
 
 
 def _law(run: "xr.Dataset") -> Measured:
     first_order = run.rate * run.integral_of_g2.isel(time=-1)
-    return Measured(float(abs(_decay(run) / first_order - 1).isel(rate=-1).max()))
+    deviation = abs(_decay(run) / first_order - 1).isel(rate=-1)
+    if deviation.isnull().any():
+        return Measured.unresolved(_SIGN_LOST)
+    return Measured(float(deviation.max()))
 
 
 def _rounding(log10_scale: float, worst: str) -> "Callable[[xr.Dataset], Measured]":

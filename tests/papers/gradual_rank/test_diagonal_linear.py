@@ -1,0 +1,175 @@
+"""Diagonal linear networks: claims are refuted by wrong stages, wrong times and wrong ends."""
+
+import dataclasses
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from saddlescope.errors import InputError
+from saddlescope.models import diagonal_linear_network
+from saddlescope.papers import RunContext, find
+from saddlescope.papers.gradual_rank import diagonal_linear
+from saddlescope.theory import incremental_learning
+
+NAME = "gradual-rank/diagonal-linear"
+ENTRY = find(NAME)
+
+
+@pytest.fixture
+def run(quick_run):
+    return quick_run(NAME).run.copy(deep=True)
+
+
+def test_all_claims_hold_at_the_quick_size(run, outcomes):
+    assert set(outcomes(ENTRY, run).values()) == {"reproduced"}
+
+
+@pytest.fixture(scope="module")
+def solved():
+    """A problem that ends at an interpolator, and Algorithm 1's stages."""
+    rng = np.random.default_rng(3)
+    features = rng.standard_normal((5, 9))
+    targets = features @ rng.standard_normal(9)
+    return incremental_learning(diagonal_linear_network(features, targets), 9), features, targets
+
+
+def spoilt(learned, k, **changes):
+    """The same stages, one of them changed."""
+    stages = list(learned.stages)
+    stages[k] = dataclasses.replace(stages[k], **changes)
+    return dataclasses.replace(learned, stages=tuple(stages))
+
+
+def worst(checks, name):
+    _, values = checks[name]
+    return float(np.max(values))
+
+
+def test_right_stages_pass_the_checks(solved):
+    checks = diagonal_linear._checks(*solved)
+    for name in ("least_squares", "subgradient", "residual", "duality_gap"):
+        assert worst(checks, name) < 1e-12, name
+
+
+def test_a_wrong_saddle_is_seen(solved):
+    learned, features, targets = solved
+    beta = learned.stages[2].beta.copy()
+    beta[np.flatnonzero(beta)[0]] *= 1 + 1e-5
+    assert worst(diagonal_linear._checks(spoilt(learned, 2, beta=beta), features, targets), "least_squares") > 1e-7
+
+
+def test_a_wrong_time_is_seen(solved):
+    learned, features, targets = solved
+    moved = spoilt(learned, 2, time=learned.stages[2].time * (1 + 1e-5))
+    assert worst(diagonal_linear._checks(moved, features, targets), "subgradient") > 1e-7
+
+
+def test_a_stage_left_out_is_seen(solved):
+    """Without stage 2 its coordinate passes slope 1, or enters where it has none."""
+    learned, features, targets = solved
+    short = dataclasses.replace(learned, stages=(*learned.stages[:2], *learned.stages[3:]))
+    checks = diagonal_linear._checks(short, features, targets)
+    assert worst(checks, "subgradient") > 1e-3
+    assert worst(checks, "duality_gap") > 1e-3
+
+
+def test_the_end_is_not_any_interpolator(solved):
+    """The least squares solution of least l2 norm interpolates too, and has a larger l1 norm than the programme's."""
+    _, features, targets = solved
+    shortest = diagonal_linear._least_l1(features, targets)
+    np.testing.assert_allclose(features @ shortest, targets, atol=1e-12)
+    assert np.abs(shortest).sum() < 0.99 * np.abs(np.linalg.pinv(features) @ targets).sum()
+
+
+def not_least_squares(run):
+    run.least_squares.values[0, 0] = 1e-6
+
+
+def no_subgradient(run):
+    run.subgradient.values[0, 0] = 1e-6
+
+
+def no_interpolator(run):
+    run.residual.values[-1] = 1e-6
+
+
+def longer_norm(run):
+    run.norm.values[-1] += 1e-6
+
+
+def no_certificate(run):
+    run.duality_gap.values[0] = 1e-6
+
+
+def flow_ends_elsewhere(run):
+    run.flow_norm.values[0] *= 1.02
+
+
+def none_leaves(run):
+    run.left.values[:] = 0
+
+
+@pytest.mark.parametrize(
+    ("spoil", "claim"),
+    [
+        (not_least_squares, "least-squares"),
+        (no_subgradient, "subgradient"),
+        (no_interpolator, "interpolates"),
+        (longer_norm, "least-norm"),
+        (no_certificate, "certificate"),
+        (flow_ends_elsewhere, "flow"),
+        (none_leaves, "leaving"),
+    ],
+)
+def test_a_spoilt_run_refutes_the_claim(run, outcomes, spoil, claim):
+    spoil(run)
+    assert outcomes(ENTRY, run)[claim] == "refuted"
+
+
+def test_a_problem_that_did_not_converge_leaves_its_checks_undecided(run, outcomes):
+    run.converged.values[1] = False
+    told = outcomes(ENTRY, run)
+    assert {told[claim] for claim in ("least-squares", "subgradient", "interpolates", "certificate")} == {"undecided"}
+
+
+def test_a_killed_run_keeps_its_finished_problems(tmp_path):
+    class KilledError(Exception):
+        pass
+
+    def kill(fraction: float, note: str) -> None:
+        if note.startswith("problem 2"):
+            raise KilledError
+
+    params = dataclasses.replace(ENTRY.params("quick"), problems=2, samples=2, coordinates=3)
+    with pytest.raises(KilledError):
+        ENTRY.run(params, RunContext(scratch=tmp_path, report=kill))
+    kept = {file.name: file.stat().st_mtime_ns for file in tmp_path.iterdir()}
+    assert set(kept) == {"problem0.nc"}
+    ENTRY.run(params, RunContext(scratch=tmp_path))
+    assert {name: (tmp_path / name).stat().st_mtime_ns for name in kept} == kept
+
+
+def test_the_large_problem_has_its_own_size_and_a_sparse_teacher():
+    params = dataclasses.replace(ENTRY.params("quick"), large=80)
+    features, targets, _ = diagonal_linear._problem(params, params.problems)
+    assert features.shape == (40, 80)
+    with jax.enable_x64(True):
+        learned = incremental_learning(diagonal_linear_network(jnp.asarray(features), jnp.asarray(targets)), 80)
+    assert len(learned.stages[-1].support) == 2
+
+
+@pytest.mark.parametrize(
+    ("settings", "sentence"),
+    [
+        ({"coordinates": "6"}, "coordinates must be more than samples=6"),
+        ({"problems": "0"}, "problems must be at least 1"),
+        ({"large": "10"}, "large must be 0 or at least 40"),
+        ({"log10_scale": "0"}, "log10_scale must be between"),
+        ({"tolerance": "1"}, "tolerance must be between"),
+    ],
+)
+def test_values_out_of_range_are_refused_at_once(settings, sentence):
+    with pytest.raises(InputError, match=sentence):
+        ENTRY.params("quick", settings)
