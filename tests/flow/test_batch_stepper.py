@@ -118,14 +118,13 @@ def test_formulas_are_exact_on_polynomials_of_their_order(order):
     s = np.array([-0.7])
     np.testing.assert_allclose(d[0] + formulas.basis(s, k) @ d[1:6], (1 - 0.07) ** order, rtol=1e-12)
     np.testing.assert_allclose(formulas.slope_basis(s, k) @ d[1:6] / h, order * (1 - 0.07) ** (order - 1), rtol=1e-11)
-    np.testing.assert_allclose(formulas.PREDICT[order] @ d, 1.1**order, rtol=1e-12)
+    predicted, past = formulas.PREDICT_AND_PAST[order] @ d
+    np.testing.assert_allclose(predicted, 1.1**order, rtol=1e-12)
     np.testing.assert_allclose(
         formulas.respacing(np.array([1.7]), k)[0] @ d[:6], differences(1.7 * h)[:6], rtol=1e-9, atol=1e-14
     )
-    # the implicit equation h f(y) / ALPHA = PAST @ D + (y - prediction), with y = 1.1^order exactly predicted
-    np.testing.assert_allclose(
-        formulas.PAST[order] @ d, h / formulas.ALPHA[order] * order * 1.1 ** (order - 1), rtol=1e-11
-    )
+    # the implicit equation h f(y) / ALPHA = past + (y - prediction), with y = 1.1^order exactly predicted
+    np.testing.assert_allclose(past, h / formulas.ALPHA[order] * order * 1.1 ** (order - 1), rtol=1e-11)
     after = formulas.ADVANCE[order] @ np.append(d, 0.0)
     shifted = [(1.1 - h * np.arange(3)) ** order, d[0]]
     np.testing.assert_allclose(after[0], shifted[0][0], rtol=1e-12)

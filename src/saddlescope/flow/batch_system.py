@@ -64,7 +64,7 @@ class SlopeSystems(AbstractSystems):
         return inverse
 
     def _whole_inverse(self, rows: np.ndarray, factor: np.ndarray) -> np.ndarray:
-        return _try(np.linalg.inv, _plus_one(self._hessian[rows] * factor[:, None, :]))
+        return _or_nan(np.linalg.inv, _plus_one(self._hessian[rows] * factor[:, None, :]))
 
     def _block_inverse(self, rows: np.ndarray, factor: np.ndarray, weight: np.ndarray, count: int) -> np.ndarray:
         """With active columns A of K, the inverse of 1 + K is 1 - K_A (1 + K_AA)^-1 in these, and 1 in the others."""
@@ -75,7 +75,7 @@ class SlopeSystems(AbstractSystems):
             every = np.arange(len(rows))[:, None]
             columns = np.swapaxes(self._hessian[rows[:, None], active], 1, 2) * factor[every, active][:, None, :]
             block = _plus_one(columns[every, active])
-            right = _try(np.linalg.solve, np.swapaxes(block, 1, 2), np.swapaxes(columns, 1, 2))
+            right = _or_nan(np.linalg.solve, np.swapaxes(block, 1, 2), np.swapaxes(columns, 1, 2))
             np.swapaxes(inverse, 1, 2)[every, active] = -right
         return _plus_one(inverse)
 
@@ -123,14 +123,14 @@ def _plus_one(matrix: np.ndarray) -> np.ndarray:
     return matrix
 
 
-def _try(operation: Callable[..., np.ndarray], *stacks: np.ndarray) -> np.ndarray:
+def _or_nan(operation: Callable[..., np.ndarray], *stacks: np.ndarray) -> np.ndarray:
     """The operation on stacks of matrices, NaN where one is singular: Newton's method fails there, and no other."""
     try:
         return operation(*stacks)
     except np.linalg.LinAlgError:
         if len(stacks[0]) == 1:
             return np.full_like(stacks[-1], np.nan)
-        return np.concatenate([_try(operation, *each) for each in zip(*(s[:, None] for s in stacks), strict=True)])
+        return np.concatenate([_or_nan(operation, *each) for each in zip(*(s[:, None] for s in stacks), strict=True)])
 
 
 def stacked(charts: list[SlopeChart]) -> SlopeChart:

@@ -76,5 +76,6 @@ def require_run(
         raise InputError(f"level must be positive and finite; got {level!r}.")
     if max_gradients < 1:
         raise InputError(f"max_gradients must be at least 1; got {max_gradients!r}.")
-    if record is not None and not (np.ndim(record) == 1 and np.all((np.asarray(record) >= 0) & (record <= until))):
+    marks = np.zeros(1) if record is None else np.asarray(record)
+    if not (marks.ndim == 1 and np.all((marks >= 0) & (marks <= until))):
         raise InputError(f"record must be a vector of times between 0 and until={until!r}; got {record!r}.")

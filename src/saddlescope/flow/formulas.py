@@ -14,7 +14,7 @@ ROWS = MAX_ORDER + 3
 _KAPPA = np.array([0, -0.1850, -1 / 9, -0.0823, -0.0415, 0])
 _GAMMA = np.hstack([0, np.cumsum(1 / np.arange(1, MAX_ORDER + 1))])
 
-ALPHA = (1 - _KAPPA) * _GAMMA  # the implicit equation: y - h/ALPHA f(y) = prediction - PAST @ D
+ALPHA = (1 - _KAPPA) * _GAMMA  # in the implicit equation y - h/ALPHA f(y) = prediction - past
 ERROR = _KAPPA * _GAMMA + 1 / np.arange(1, MAX_ORDER + 2)  # of a step, in units of its correction
 
 
@@ -36,8 +36,8 @@ def _advance() -> np.ndarray:
 
 
 _WITHIN = np.tri(MAX_ORDER + 1, MAX_ORDER + 1)  # [k, j] is 1 where j <= k
-PREDICT = np.pad(_WITHIN, ((0, 0), (0, ROWS - MAX_ORDER - 1)))  # prediction = PREDICT @ D
-PAST = _past()
+_PREDICT = np.pad(_WITHIN, ((0, 0), (0, ROWS - MAX_ORDER - 1)))
+PREDICT_AND_PAST = np.stack([_PREDICT, _past()], axis=1)  # prediction, past = PREDICT_AND_PAST @ D
 ADVANCE = _advance()  # the differences after a step = ADVANCE @ [D, correction]
 
 
