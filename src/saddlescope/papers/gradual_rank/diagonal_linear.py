@@ -122,7 +122,7 @@ def _solve(params: Params, k: int, report: Callable[[float, str], None]) -> "xr.
     # The last plateau settles at the rate of its curvature; stage times are late by O(1 / log(1/alpha)).
     last, unit = learned.stages[-1], -params.log10_scale * np.log(10)
     until = 1.2 * last.time + 40 / (unit * last.curvature)
-    times = np.linspace(0, until, 401)
+    times = np.append(0.0, np.geomspace(learned.stages[1].time / 2, until, 600))  # stages span orders of magnitude
     flow = gradient_flow(
         network,
         Products(*rng.standard_normal((2, p)), log_scale=-unit),
@@ -315,11 +315,13 @@ def traces(run: "xr.Dataset") -> "list[Figure]":
 
     from saddlescope.plot import Axis, Figure, Line, Panel, Table, corners
 
-    time = run.time.values
-    flow, predicted, slope = run.flow_beta.values, run.predicted_beta.values, run.predicted_slope.values
+    later = slice(1, None)  # a logarithmic axis has no time 0
+    time, flow, predicted, slope = (
+        run[name].values[later] for name in ("time", "flow_beta", "predicted_beta", "predicted_slope")
+    )
 
     def line(y: "np.ndarray", group: str, color: int, width: float, style: "Any" = "solid") -> Line:
-        kept = corners(time, y, 1e-3 * float(np.abs(y).max() or 1))
+        kept = corners(np.log(time), y, 1e-3 * float(np.abs(y).max() or 1))
         return Line(x=time[kept], y=y[kept], group=group, color=color, width=width, style=style)
 
     betas, slopes = [], []
@@ -339,7 +341,7 @@ def traces(run: "xr.Dataset") -> "list[Figure]":
             style="dotted",
         ),
     )
-    x = Axis("time of the flow / log(1/alpha)")
+    x = Axis("time of the flow / log(1/alpha)", scale="log")
     rows = tuple(
         (
             int(k),

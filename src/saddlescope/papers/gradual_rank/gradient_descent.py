@@ -45,7 +45,7 @@ class Params:
     log10_scales: tuple[float, ...] = (-2.0, -8.0)  # log10 of the initial scales alpha of full-batch descent
     learning_rates: tuple[float, ...] = (2.0, 1.0, 0.5, 0.25)  # of full-batch descent, decreasing
     batches: tuple[int, ...] = (5, 10, 20, 40)  # samples in a minibatch, increasing
-    runs: int = 8  # SGD runs for each batch size, with permutations of their own
+    runs: int = 24  # SGD runs for each batch size, with permutations of their own
     rate: float = 0.5  # learning rate of SGD, at the smallest scale
     returning_scales: tuple[float, ...] = (-2.0, -4.0, -6.0, -8.0, -10.0, -12.0, -16.0)  # log10; three coordinates
     returning_rate: float = 0.01  # learning rate for the three coordinates
