@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from saddlescope.flow import Products, gradient_flow
-from saddlescope.models import attention_head, attention_teacher_task
+from saddlescope.models import attention_head, attention_teacher_task, transformer_teacher_task
 from saddlescope.theory import Status, incremental_learning
 
 LOG10 = math.log(10)
@@ -167,3 +167,13 @@ def test_without_weights_the_message_asks_for_them():
     assert learned.status == Status.TIE
     assert learned.next == (0, 1)
     assert "weights=(u0, v0)" in learned.message
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", [0, 1])
+def test_two_layers_of_two_heads_are_followed_past_the_stages_whose_minimum_is_shallow(seed):
+    """Orbits end in valleys a hundred times shallower than steep; what secants know of them is not enough."""
+    task = transformer_teacher_task(seed, layers=2, heads=2, samples=200, tokens=5, dim=6, hidden=12)
+    learned = incremental_learning(task.network, 48, weights=(task.u0, task.v0), max_stages=20)
+    assert learned.status is Status.MAX_STAGES
+    assert all(b.loss < a.loss for a, b in zip(learned.stages, learned.stages[1:], strict=False))

@@ -29,6 +29,7 @@ from saddlescope.theory.stationary import NoRest, Rest, newton_displacement, sec
 from saddlescope.theory.transition import HORIZON, LARGEST_LOG, Departure, check_between
 
 _STEPS = 5000  # orbits take about fifty
+_RENEWED = 25  # steps after which the Hessian is taken anew
 _SHORTEST = 1e-10  # step, in units of 1 / |g_i|
 _SAME_RATE = 1e-8  # tied coordinates' rates may differ by this fraction of the largest
 
@@ -97,7 +98,7 @@ class TimedFlow:
         orbit, fading = _Orbit(begin), Fading(face, departure.pull)
         x, r, peak = begin.x, face.rates(begin.gradient), begin.x
         B, near = face.hessian(face.sizes(departure.rest.beta)), self.reach
-        for _ in range(_STEPS):
+        for step in range(_STEPS):
             flow.outside = None
             with np.errstate(over="ignore", invalid="ignore"):  # a trial point may overshoot
                 solver.step()
@@ -105,7 +106,9 @@ class TimedFlow:
             if solver.status == "failed" or (flow.outside is not None and solver.h_abs < _SHORTEST / departure.pull):
                 break
             before, x, at = x, flow.x, flow.rates
-            B, r, peak = secant(B, x - before, r - at), at, np.maximum(peak, x)
+            # Secants alone can lose a direction in which the orbit no longer moves, and with it the end.
+            B = face.hessian(x) if step % _RENEWED == _RENEWED - 1 else secant(B, x - before, r - at)
+            r, peak = at, np.maximum(peak, x)
             orbit.add(solver.t, flow.gradient, solver.dense_output())
             zero = vanishing(x, r, B, peak, self.fraction)
             away = float(np.max(np.abs(newton_displacement(x[~zero], r[~zero], B[np.ix_(~zero, ~zero)])), initial=0.0))
