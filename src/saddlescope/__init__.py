@@ -11,7 +11,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from saddlescope.flow import gradient_descent, gradient_flow, gradient_flows
+    from saddlescope.flow import factored_flow, gradient_descent, gradient_flow, gradient_flows
     from saddlescope.measure import (
         Stage,
         Staircase,
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
         update_spectrum,
     )
     from saddlescope.models import DiagonalNetwork, attention_teacher_task
-    from saddlescope.theory import incremental_learning
+    from saddlescope.theory import incremental_learning, low_rank_learning
     from saddlescope.train import RankTracker
 
 _HOME = {
@@ -39,11 +39,13 @@ _HOME = {
     "compare": "saddlescope.measure",
     "effective_rank": "saddlescope.measure",
     "energy_rank": "saddlescope.measure",
+    "factored_flow": "saddlescope.flow",
     "find_stages": "saddlescope.measure",
     "gradient_descent": "saddlescope.flow",
     "gradient_flow": "saddlescope.flow",
     "gradient_flows": "saddlescope.flow",
     "incremental_learning": "saddlescope.theory",
+    "low_rank_learning": "saddlescope.theory",
     "numerical_rank": "saddlescope.measure",
     "product_update_spectrum": "saddlescope.measure",
     "richardson": "saddlescope.measure",
@@ -61,11 +63,13 @@ __all__ = [
     "compare",
     "effective_rank",
     "energy_rank",
+    "factored_flow",
     "find_stages",
     "gradient_descent",
     "gradient_flow",
     "gradient_flows",
     "incremental_learning",
+    "low_rank_learning",
     "numerical_rank",
     "product_update_spectrum",
     "richardson",

@@ -2,20 +2,20 @@
 
     M' = S(G) M,  G = -dL/dB at the products B of M, one block for each pair of factors
 
-A step extrapolates G by a polynomial through its last values, predicts M, evaluates G there, replaces the polynomial by
-one through the new value, moves M and evaluates G again (PECE, an Adams pair of orders up to 4). M moves under a given
-polynomial by the commutator-free method of order 4 with two exponentials (Blanes and Moan 2006), so what grows by e-folds
-under constant G grows exactly.
+A step extrapolates G by a polynomial through its last values, predicts M, evaluates G there, replaces the polynomial
+by one through the new value, moves M and evaluates G again (PECE, an Adams pair of orders up to 4). M moves under a
+given polynomial by the commutator-free method of order 4 with two exponentials (Blanes and Moan 2006), so what grows by
+e-folds under constant G grows exactly.
 
-Where G is at rest, the step leaps: the active directions stay, and the others, too small to be seen in G, move under the
-constant G of the plateau until the first of them can be seen. This makes the cost of a plateau independent of its length.
+Where G is at rest, the step leaps: the active directions stay, and the others, too small to be seen in G, move under
+the constant G of the plateau until the first of them can be seen. This makes the cost of a plateau independent of its
+length.
 """
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 
 import numpy as np
-from jaxtyping import Float
 
 from saddlescope.flow.charts import Layout
 from saddlescope.flow.graded import Graded, moved_factors
@@ -25,8 +25,10 @@ _POINTS = 3  # values of G that an extrapolation goes through, at most
 _REACH = 8.0  # e-folds of one step
 _STABLE = 1.2  # step size in units of 1 / (rate at which G answers to its own integral): PECE is stable to 1.3 or more
 _VISIBLE = 0.02  # product of a direction that G can see, in units of the tolerance
-_LEFT = 0.03  # what G may still change in a leap, in units of a step's error: slower modes may hide behind the seen one
-_DROPPED = 1e-3  # what a leap may neglect of G on active directions, in units of the rate at which that falls
+_NEAR = 300.0  # what G may still change before the last of it is taken for one decaying mode, in steps' errors
+_LEFT = 0.3  # what it may still change after that: slower modes may hide behind the one that is seen
+_DROPPED = 1e-3  # G left on active directions, in units of the rate: more of it, and one of them grows
+_PATIENCE = 10  # steps to the next try
 _NODES = 0.5 - np.sqrt(3) / 6, 0.5 + np.sqrt(3) / 6
 _WEIGHTS = 0.25 + np.sqrt(3) / 6, 0.25 - np.sqrt(3) / 6
 
@@ -139,6 +141,7 @@ class FactoredStepper:
         self._largest = size = self._size(force)
         self._h = min(until, 0.01 / size) if size > 0 else until
         self._rate = 0.0  # at which G answers to its own integral
+        self._wait = 0
         self._calm: list[tuple[float, float]] = []  # times and log|dG/dt| since it has been falling
 
     def step(self) -> AbstractPiece:
@@ -186,7 +189,7 @@ class FactoredStepper:
             times, forces = np.append(self._times, end), np.concatenate([self._forces, expected[None]])
             curve = Curve(self.t, end, self.state, times, forces, self.loss.layout)
             coarse = Curve(self.t, end, self.state, times[1:], forces[1:], self.loss.layout)
-            whole, less, before = (sum(piece.integrals(end)) for piece in (curve, coarse, guess))
+            whole, less, before = (np.add(*piece.integrals(end)) for piece in (curve, coarse, guess))
             error = self._size(whole - less) / self._allowed
             finite = bool(np.isfinite(error))
             if not error <= 1:
@@ -209,30 +212,29 @@ class FactoredStepper:
     # leaps
 
     def _leap(self) -> Leap | None:
+        if self._wait > 0:
+            self._wait -= 1
+            return None
         visible = 0.5 * np.log(_VISIBLE * self.tolerance)
         active = tuple(int(np.sum(pair.log_sizes > visible)) for pair in self.state)
-        rate = self._rest() if any(active) else np.inf
-        if rate is None:
+        settled = self._settled(active) if any(active) else (self.state, self._forces[-1])
+        if settled is None:
             return None
-        state = tuple(pair.untilted(k) if k else pair for pair, k in zip(self.state, active, strict=True))
-        G = self.loss.layout.build(self._forces[-1])
-        whole = tuple(_in_frame(pair, g) for pair, g in zip(state, G, strict=True))
-        forces = tuple(g[k:, k:] for g, k in zip(whole, active, strict=True))
-        dropped = max(
-            float(np.hypot(np.linalg.norm(g[:k]), np.linalg.norm(g[k:, :k]))) for g, k in zip(whole, active, strict=True)
-        )
-        if any(active) and dropped > max(_DROPPED * rate, 1e-12 * self._largest):
-            return None
+        state, G = settled
+        forces = tuple(g[k:, k:] for g, k in zip(self._in_frames(state, G), active, strict=True))
         speeds = np.array([np.linalg.norm(force, 2) if force.size else 0.0 for force in forces])
 
         def span(of: State) -> float:
             """How long nothing can become visible."""
-            room = np.array([visible - np.max(p.log_sizes[k:], initial=-np.inf) for p, k in zip(of, active, strict=True)])
+            room = np.array(
+                [visible - np.max(p.log_sizes[k:], initial=-np.inf) for p, k in zip(of, active, strict=True)]
+            )
             with np.errstate(divide="ignore"):
                 return float(np.min(np.where(room > 0.05, room, 0.0) / speeds, initial=np.inf, where=speeds > 0))
 
         end, moving = self.t, state
         if span(state) < 4 * self._h:
+            self._wait = _PATIENCE
             return None
         while end < self.until and span(moving) > 0:
             end = min(self.until, end + span(moving))
@@ -245,15 +247,41 @@ class FactoredStepper:
         self._h = 1 / max(float(speeds.max()), self._rate, np.finfo(float).tiny)
         return leap
 
-    def _rest(self) -> float | None:
-        """The rate at which G comes to rest, if what it has still to change is negligible."""
+    def _settled(self, active: tuple[int, ...]) -> tuple[State, np.ndarray] | None:
+        """The state and G once the active directions have come to rest, if that is near; None if it is not.
+
+        What is left of G on active directions is taken to fall at one rate, the one that is seen: they move by G / rate,
+        the inactive ones by the change of G over rate. What is then still left must be negligible.
+        """
         if len(self._calm) < _SEEN:
             return None
         (early, before), (late, now) = self._calm[-_SEEN], self._calm[-1]
-        if np.isneginf(now):
-            return np.inf if np.isneginf(before) else (before + 32) / (late - early)
-        rate = (before - now) / (late - early)
-        return rate if rate > 0 and np.exp(now) / rate**2 < _LEFT * self._allowed else None
+        rate = (before - now) / (late - early) if np.isfinite(now) else np.inf
+        if not (rate > 0 and np.exp(now) / rate**2 < _NEAR * self._allowed):
+            return None
+        force, build = self._forces[-1], self.loss.layout.build
+        whole = self._in_frames(self.state, force)
+        state = tuple(
+            pair.moved(_out_of_frame(pair, _on_active(g, k)) / rate)
+            for pair, g, k in zip(self.state, whole, active, strict=True)
+        )
+        rest = self._force(tuple(pair.factors() for pair in state))
+        left, right = (
+            max(float(np.linalg.norm(_on_active(g, k))) for g, k in zip(self._in_frames(*at), active, strict=True))
+            for at in ((state, rest), (self.state, force))
+        )
+        growing = left > max(_DROPPED * rate if np.isfinite(rate) else 0.0, 1e-12 * self._largest)
+        if growing or self._size(force - rest) / rate * left > _LEFT * self._allowed * right:
+            self._wait = _PATIENCE
+            return None
+        state = tuple(
+            pair.untilted(k).moved_beyond(k, _in_frame(pair, change)[k:, k:] / rate) if k else pair.moved(change / rate)
+            for pair, k, change in zip(state, active, build(force - rest), strict=True)
+        )
+        return state, rest
+
+    def _in_frames(self, state: State, force: np.ndarray) -> tuple[np.ndarray, ...]:
+        return tuple(_in_frame(pair, g) for pair, g in zip(state, self.loss.layout.build(force), strict=True))
 
     # the loss
 
@@ -280,6 +308,19 @@ def _moved(
     factors: "tuple[tuple[np.ndarray, np.ndarray], ...]", exponents: "tuple[np.ndarray, ...]"
 ) -> "tuple[tuple[np.ndarray, np.ndarray], ...]":
     return tuple(moved_factors(L, R, W) for (L, R), W in zip(factors, exponents, strict=True))
+
+
+def _on_active(G: np.ndarray, active: int) -> np.ndarray:
+    """G, told in a frame, without its part between inactive directions."""
+    G = G.copy()
+    G[active:, active:] = 0.0
+    return G
+
+
+def _out_of_frame(pair: Graded, G: np.ndarray) -> np.ndarray:
+    """The inverse of `_in_frame`."""
+    m, n = pair.shape
+    return (pair.U @ G @ pair.V.T)[:m, :n]
 
 
 def _in_frame(pair: Graded, G: np.ndarray) -> np.ndarray:

@@ -1,8 +1,8 @@
 """Gradient flow of products of full factors, L(W_1 W_2^T, W_3 W_4^T, ...), from any initial scale.
 
 In float64 weights this flow is silently wrong: as soon as one direction is of order 1, rounding seeds all others with
-1e-16, and from an initial scale of 1e-32 everything later than the first stage comes too early. Here factors are kept in
-the coordinates of `saddlescope.flow.graded`, in which no direction drowns another and the conservation law
+1e-16, and from an initial scale of 1e-32 everything later than the first stage comes too early. Here factors are kept
+in the coordinates of `saddlescope.flow.graded`, in which no direction drowns another and the conservation law
 W_1^T W_1 - W_2^T W_2 = const (equation 5 of Boix-Adsera et al. 2023, for matrices) holds by construction.
 """
 
@@ -97,7 +97,8 @@ class FactoredTrajectory:
     def __repr__(self) -> str:
         return (
             f"FactoredTrajectory({len(self.times)} records to {self.times[-1]:.6g} in {self.time_unit!r}, "
-            f"loss {self.losses[0]:.3g} to {self.losses[-1]:.3g}, {self.evaluations.gradients} gradients; {self.status})"
+            f"loss {self.losses[0]:.3g} to {self.losses[-1]:.3g}, {self.evaluations.gradients} gradients; "
+            f"{self.status})"
         )
 
     @property
@@ -148,7 +149,7 @@ class FactoredTrajectory:
                 ends[after - 1],
                 ends[after],
                 xtol=1e-15,
-                rtol=1e-13,
+                rtol=1e-13,  # type: ignore[arg-type]
             )
         return found
 
@@ -166,24 +167,27 @@ class FactoredPath:
         origin: the factors at time 0.
         unit: time of the flow in one unit of the run's time.
         pieces: the solution over each step.
+        last: the time it was asked to reach, if it did.
     """
 
-    def __init__(self, origin: State, unit: float, pieces: Sequence[AbstractPiece]) -> None:
+    def __init__(self, origin: State, unit: float, pieces: Sequence[AbstractPiece], last: float | None) -> None:
         self.origin, self.unit, self.pieces = origin, unit, pieces
+        self._ends = np.array([0.0, *(piece.end for piece in pieces)]) / unit
+        if last is not None:
+            self._ends[-1] = last  # exactly, without the rounding of a change of units
         self._logs: np.ndarray | None = None
 
     def __call__(self, time: float) -> State:
         """The factors at a time, in the run's unit."""
-        inner = time * self.unit
-        if inner <= 0 or not self.pieces:
+        if time <= 0 or not self.pieces:
             return self.origin
-        starts = [piece.start for piece in self.pieces]
-        piece = self.pieces[max(0, int(np.searchsorted(starts, inner, side="right")) - 1)]
-        return piece(min(inner, piece.end))
+        after = min(int(np.searchsorted(self._ends, time, side="right")), len(self.pieces))
+        piece = self.pieces[after - 1]
+        return piece(min(max(time * self.unit, piece.start), piece.end))
 
     def steps(self) -> np.ndarray:
         """Time 0 and the ends of all steps, in the run's unit."""
-        return np.array([0.0, *(piece.end for piece in self.pieces)]) / self.unit
+        return self._ends
 
     def log_singular_values(self) -> np.ndarray:
         """The logarithms of the singular values at `steps()`, shape (steps, pairs, r)."""
@@ -271,7 +275,7 @@ def factored_flow(
             break
         if len(pieces) % 16 == 0:
             report(stepper.t / unit / until, f"{TIME_UNIT} = {stepper.t / unit:.4g} of {until:.4g}")
-    path = FactoredPath(origin, unit, pieces)
+    path = FactoredPath(origin, unit, pieces, until if status.ok else None)
     last = float(path.steps()[-1])
     asked = path.steps() if record is None else np.asarray(record)[np.asarray(record) <= last]
     times = np.unique(np.concatenate([[0.0], asked, [last]]))

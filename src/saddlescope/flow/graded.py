@@ -65,8 +65,8 @@ class Rows:
 
     def __add__(self, other: "Rows") -> "Rows":
         reference = np.maximum(self.exponent, other.exponent)
-        terms = (_power(rows.exponent - reference)[:, None] * rows.part for rows in (self, other))
-        return Rows.scaled(sum(terms), reference)
+        one, two = (_power(rows.exponent - reference)[:, None] * rows.part for rows in (self, other))
+        return Rows.scaled(one + two, reference)
 
     def __getitem__(self, index: np.ndarray | slice) -> "Rows":
         return Rows(self.part[index], self.exponent[index])

@@ -62,9 +62,11 @@ class FullAttention(eqx.Module):
     @eqx.filter_jit
     def __call__(self, products: tuple[Matrix, Matrix]) -> Float[Array, ""]:
         """L(A, B)."""
+        A, B = products
 
         def add(total, block):
-            return total + jnp.sum(_forward(*block, *products)[2] ** 2), None
+            x, y = block
+            return total + jnp.sum(_forward(x, y, A, B)[2] ** 2), None
 
         square, _ = jax.lax.scan(add, jnp.zeros((), self.inputs.dtype), self._blocks())
         return square / self.targets.size
@@ -74,11 +76,11 @@ class FullAttention(eqx.Module):
         self, products: tuple[Matrix, Matrix]
     ) -> tuple[Float[Array, ""], tuple[Float[Array, "d d"], Float[Array, "d d"]]]:
         """L(A, B) and (dL/dA, dL/dB)."""
-        _, B = products
+        A, B = products
 
         def add(sums, block):
-            x, _ = block
-            attention, mean, residual = _forward(*block, *products)
+            x, y = block
+            attention, mean, residual = _forward(x, y, A, B)
             d_attention = jnp.einsum("sid,sjd->sij", residual @ B.T, x)
             inner = jnp.sum(attention * d_attention, -1, keepdims=True)
             d_scores = attention * (d_attention - inner)

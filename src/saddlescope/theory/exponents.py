@@ -6,9 +6,9 @@ alpha^(-xi_i), and with it (u_i, -v_i) as alpha^(+xi_i). On a plateau G is const
 sizes grow at the rates sigma_j, along (p_j, -q_j) at -sigma_j.
 
 The volume spanned by the i leading directions grows, to leading order, as the largest term of its expansion. Where no
-overlap vanishes that is the product of the i largest sizes and the i largest rates, so exponents and rates are paired in
-sorted order, whatever the overlaps (the tropical QR decomposition, Oseledets' theorem). Where overlaps vanish, as for
-commuting problems, the pairing splits into the connected components of "overlaps with", each sorted in itself.
+overlap vanishes that is the product of the i largest sizes and the i largest rates, so exponents and rates are paired
+in sorted order, whatever the overlaps (the tropical QR decomposition, Oseledets' theorem). Where overlaps vanish, as
+for commuting problems, the pairing splits into the connected components of "overlaps with", each sorted in itself.
 """
 
 from dataclasses import dataclass
@@ -18,7 +18,9 @@ from jaxtyping import Float
 from scipy.sparse import csr_array
 from scipy.sparse.csgraph import connected_components
 
-_OVERLAP = 1e-7  # smaller overlaps count as zero; they are rounding for commuting problems and a rare accident for others
+_OVERLAP = (
+    1e-7  # smaller overlaps count as zero; they are rounding for commuting problems and a rare accident for others
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -72,9 +74,7 @@ def growth(frame: Frame, force: Float[np.ndarray, "m n"]) -> Growth:
     overlap = np.block([[P, N], [N, P]])
     size = len(rate)
     rates, exponents = np.concatenate([rate, -rate]), np.concatenate([frame.xi, -frame.xi])
-    touching = csr_array(
-        np.block([[np.zeros_like(overlap), np.abs(overlap) > _OVERLAP], [np.zeros_like(overlap)] * 2])
-    )
+    touching = csr_array(np.block([[np.zeros_like(overlap), np.abs(overlap) > _OVERLAP], [np.zeros_like(overlap)] * 2]))
     _, component = connected_components(touching, directed=False)
     of_rate, of_exponent = np.split(component, 2)
     start = np.zeros(2 * size)

@@ -88,12 +88,12 @@ class _Factors:
     def linearised(self, theta: Float[np.ndarray, "t"], force: Matrices, change: Float[np.ndarray, "t"]) -> np.ndarray:
         """-d velocity[change]: the Hessian of the loss of the factors, times a vector."""
         pairs, moves = self.split(theta), self.split(change)
-        moved = tuple(l @ R.T + L @ r.T for (L, R), (l, r) in zip(pairs, moves, strict=True))
+        moved = tuple(dL @ R.T + L @ dR.T for (L, R), (dL, dR) in zip(pairs, moves, strict=True))
         answer = self.landscape.answer(self.products(theta), moved)
         return -_flat(
             [
-                (G @ r + dG @ R, G.T @ l + dG.T @ L)
-                for G, dG, (L, R), (l, r) in zip(force, answer, pairs, moves, strict=True)
+                (G @ dR + dG @ R, G.T @ dL + dG.T @ L)
+                for G, dG, (L, R), (dL, dR) in zip(force, answer, pairs, moves, strict=True)
             ]
         )
 
@@ -157,8 +157,8 @@ def land(
             finite=False,
         )
     return NotLanded(
-        f"The transition that product {number} starts finds no strict local minimum (Assumption 4.4 fails; more weights "
-        "than samples make it flat). Add a small penalty on the products to the loss."
+        f"The transition that product {number} starts finds no strict local minimum (Assumption 4.4 fails; more "
+        "weights than samples make it flat). Add a small penalty on the products to the loss."
     )
 
 

@@ -8,10 +8,10 @@ Algorithm 1 of Boix-Adsera et al. (2023) with directions in place of coordinates
     xi      exponents of the inactive directions, of size alpha^(1 - xi); at the start 0
     T       time / log(1/alpha), so that dxi/dT = sigma, each exponent paired with its rate (`theory.exponents`)
 
-The first exponent to reach 1 activates its singular pair, and gradient flow of factors of one rank more takes the active
-directions to the next saddle (`theory.landing`). For generic starts exponents and rates pair in sorted order, and the
-new direction is the top singular pair of G. For commuting problems (all G diagonal in one pair of bases) they pair by
-direction, and the predictions are those of Algorithm 1 for diagonal weights.
+The first exponent to reach 1 activates its singular pair, and gradient flow of factors of one rank more takes the
+active directions to the next saddle (`theory.landing`). For generic starts exponents and rates pair in sorted order,
+and the new direction is the top singular pair of G. For commuting problems (all G diagonal in one pair of bases) they
+pair by direction, and the predictions are those of Algorithm 1 for diagonal weights.
 """
 
 import math
@@ -24,7 +24,7 @@ from jaxtyping import Array, Float
 from saddlescope.errors import InputError
 from saddlescope.measure.stages import Stage, Staircase
 from saddlescope.theory.exponents import Frame, Growth, growth
-from saddlescope.theory.landing import Landed, NotLanded, land
+from saddlescope.theory.landing import Landed, land
 from saddlescope.theory.prediction import TIME_UNIT, Status
 from saddlescope.theory.products import Matrices, ProductLandscape
 
@@ -167,9 +167,12 @@ def low_rank_learning(
         if not math.isfinite(end):
             status, message = Status.CONVERGED, "No direction outside the active ones has a force, or none is left."
         elif arrivals.margin <= tolerance * max(end, arrivals.duration):
-            status, message = Status.TIE, (
-                f"Two directions become active at the same time, T = {end:.6g}: where learning goes next depends on "
-                "their initial weights. Break the symmetry of the loss, or simulate them with flow.factored_flow."
+            status, message = (
+                Status.TIE,
+                (
+                    f"Two directions become active at the same time, T = {end:.6g}: where learning goes next depends "
+                    "on their initial weights. Break the symmetry of the loss, or simulate them with flow.factored_flow."
+                ),
             )
         elif max_stages is not None and len(stages) > max_stages:
             status, message = Status.MAX_STAGES, f"Stopped after max_stages={max_stages} transitions, as asked."
@@ -210,9 +213,7 @@ class _Arrivals:
         self.margin = waits[1][0] - self.duration if len(waits) > 1 and math.isfinite(waits[1][0]) else math.inf
 
 
-def _stage(
-    rest: Landed, grown: Sequence[Growth], time: float, entered: int | None, margin: float
-) -> LowRankStage:
+def _stage(rest: Landed, grown: Sequence[Growth], time: float, entered: int | None, margin: float) -> LowRankStage:
     return LowRankStage(
         time=time,
         entered=entered,

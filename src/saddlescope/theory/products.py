@@ -1,7 +1,7 @@
 """A loss of products of matrices as the theory sees it: L, the forces G = -dL/dB, and how they answer to a change of B.
 
-    B    the tuple of products, B_p of shape (m_p, n_p)
-    G    -dL/dB, a tuple of the same shapes
+B    the tuple of products, B_p of shape (m_p, n_p)
+G    -dL/dB, a tuple of the same shapes
 """
 
 from collections.abc import Callable, Sequence
@@ -43,8 +43,8 @@ class ProductLandscape:
         shapes: (m, n) of each product.
 
     Raises:
-        InputError: shapes that are none, JAX not in float64 mode, a loss that cannot be called on such a tuple, does not
-            return one float64 number, or is not finite at 0.
+        InputError: shapes that are none, JAX not in float64 mode, a loss that cannot be called on such a tuple, does
+            not return one float64 number, or is not finite at 0.
     """
 
     def __init__(self, loss: Callable[[tuple[Array, ...]], Array], shapes: Sequence[tuple[int, int]]) -> None:
@@ -73,8 +73,8 @@ class ProductLandscape:
             self.value_and_force(tuple(np.zeros(shape) for shape in self.shapes))
         except NotFiniteProducts as error:
             raise InputError(
-                "loss must be finite with a finite gradient where all products are 0, where learning starts; got NaN or "
-                "infinity. Look for a division, root or logarithm of a product, and for NaN in the data."
+                "loss must be finite with a finite gradient where all products are 0, where learning starts; got NaN "
+                "or infinity. Look for a division, root or logarithm of a product, and for NaN in the data."
             ) from error
 
     def value_and_force(self, products: Matrices) -> tuple[float, Matrices]:
