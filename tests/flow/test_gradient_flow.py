@@ -291,12 +291,12 @@ def test_a_loss_with_and_without_its_own_derivatives_gives_one_flow():
         def __call__(self, beta):
             return DiagonalNetwork.__call__(self.network, beta)
 
-    own = gradient_flow(task.network, start, until=20.0, tolerance=1e-5)
-    bare = gradient_flow(Bare(task.network), start, until=20.0, tolerance=1e-5)
-    closure = gradient_flow(lambda beta: task.network(beta), start, until=20.0, tolerance=1e-5)
+    own = gradient_flow(task.network, start, until=20.0, tolerance=1e-6)
+    bare = gradient_flow(Bare(task.network), start, until=20.0, tolerance=1e-6)
+    closure = gradient_flow(lambda beta: task.network(beta), start, until=20.0, tolerance=1e-6)
     assert np.abs(own(times)).max() > 0.1
-    np.testing.assert_allclose(bare(times), own(times), atol=1e-5)
-    np.testing.assert_allclose(closure(times), own(times), atol=1e-5)
+    np.testing.assert_allclose(bare(times), own(times), atol=1e-4)
+    np.testing.assert_allclose(closure(times), own(times), atol=1e-4)
     assert bare.evaluations.gradients < 2 * own.evaluations.gradients
 
 
@@ -354,9 +354,9 @@ def test_an_unbounded_loss_and_a_used_up_budget_are_told():
     assert np.all(np.isfinite(unbounded.beta))
     loss, _ = _returning()
     start = Products(*_random_weights(3), -8 * LOG10)
-    short = gradient_flow(loss, start, until=40.0, tolerance=1e-6, max_gradients=100, throw=False)
+    short = gradient_flow(loss, start, until=40.0, tolerance=1e-6, max_gradients=15, throw=False)
     assert not short.status.ok
-    assert "max_gradients=100" in short.status.sentence
+    assert "max_gradients=15" in short.status.sentence
     rest = gradient_flow(loss, short.end, until=40.0 - float(short.times[-1]), tolerance=1e-6)
     straight = gradient_flow(loss, start, until=40.0, tolerance=1e-6)
     np.testing.assert_allclose(rest.beta[-1], straight.beta[-1], atol=1e-6)

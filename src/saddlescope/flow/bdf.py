@@ -1,13 +1,11 @@
 """Numerical differentiation formulas of orders 1 to 5 for autonomous stiff systems y' = f(y).
 
-Shampine and Reichelt (1997), "The MATLAB ODE suite", the method behind MATLAB's ode15s and SciPy's BDF, with three
-differences that gradient flow from small weights asks for:
+Shampine and Reichelt (1997), "The MATLAB ODE suite", the method behind MATLAB's ode15s and SciPy's BDF, for systems
+whose right-hand side and Jacobian are cheap and of which few columns of the Jacobian matter. Three differences:
 
-- the Jacobian comes from an `AbstractSystem` whose expensive part (a Hessian) is evaluated at accepted points only and
-  kept as long as Newton's method converges, while its cheap part is always fresh; an iterate far beyond the end of a
-  plateau never enters it,
+- the Jacobian has few columns that are not 0, and only a system of their size is factorised,
 - the system may shorten a step before anything is evaluated (`AbstractSystem.shorten`),
-- the convergence rate of Newton's method is remembered between steps, so that one iteration can be enough.
+- a stepper can go back to where it was (`Stepper.mark`, `Stepper.go_back`), because the system has changed since.
 
     t, y    time and state
     h       step size
@@ -19,7 +17,6 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass
 
 import numpy as np
-from jaxtyping import Float
 from scipy.linalg import lu_factor, lu_solve
 
 _MAX_ORDER = 5
@@ -28,9 +25,7 @@ _GAMMA = np.hstack([0, np.cumsum(1 / np.arange(1, _MAX_ORDER + 1))])
 _ALPHA = (1 - _KAPPA) * _GAMMA
 _ERROR = _KAPPA * _GAMMA + 1 / np.arange(1, _MAX_ORDER + 2)
 _NEWTON_ITERATIONS = 4
-# Newton's remaining error in units of the tolerance. 0.03 (CVODE, SciPy) costs a quarter more gradients at the same
-# error of the stage times.
-_NEWTON_TOLERANCE = 0.1
+_NEWTON_TOLERANCE = 0.1  # Newton's remaining error in units of the tolerance
 
 
 class AbstractSystem(ABC):
@@ -41,15 +36,11 @@ class AbstractSystem(ABC):
         """The right-hand side f(y)."""
 
     @abstractmethod
-    def refresh(self, y: np.ndarray) -> None:
-        """Evaluates the expensive part of the Jacobian at y."""
+    def jacobian(self, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Which columns of df/dy at y matter, and these columns. All others are taken for 0."""
 
     @abstractmethod
-    def jacobian(self, y: np.ndarray) -> np.ndarray:
-        """The matrix df/dy at y, its expensive part from the last `refresh`."""
-
-    @abstractmethod
-    def shorten(self, y: np.ndarray, predicted: np.ndarray, slope: np.ndarray) -> float:
+    def shorten(self, y: np.ndarray, predicted: np.ndarray) -> float:
         """The fraction, in (0, 1], of the way from y to the predicted state that the next step should go."""
 
 
@@ -68,22 +59,30 @@ class Piece:
     step: float
     differences: np.ndarray
 
-    def __call__(self, time: float) -> Float[np.ndarray, "n"]:
+    def __call__(self, time: float) -> np.ndarray:
         """The state at a time."""
         j = np.arange(len(self.differences) - 1)
         basis = np.cumprod((time - self.end + self.step * j) / (self.step * (1 + j)))
         return self.differences[0] + basis @ self.differences[1:]
 
-    def slope(self, time: float) -> Float[np.ndarray, "n"]:
-        """The polynomial's derivative at a time."""
-        value, derivative = 1.0, 0.0
-        total = np.zeros_like(self.differences[0])
-        for j, difference in enumerate(self.differences[1:]):
+    def states(self, times: np.ndarray) -> np.ndarray:
+        """The states at several times."""
+        return self.differences[0] + self._basis(times)[0] @ self.differences[1:]
+
+    def slopes(self, times: np.ndarray) -> np.ndarray:
+        """The polynomial's derivative at several times."""
+        return self._basis(times)[1] @ self.differences[1:]
+
+    def _basis(self, times: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """What the differences from the first on are multiplied by, and its derivative."""
+        value, derivative, values, derivatives = 1.0, 0.0, [], []
+        for j in range(len(self.differences) - 1):
             width = self.step * (1 + j)
-            factor = (time - self.end + self.step * j) / width
+            factor = (times - self.end + self.step * j) / width
             value, derivative = value * factor, derivative * factor + value / width
-            total = total + derivative * difference
-        return total
+            values.append(value)
+            derivatives.append(derivative)
+        return np.stack(values, 1), np.stack(derivatives, 1)
 
 
 class StepError(Exception):
@@ -96,6 +95,9 @@ class StepError(Exception):
     def __init__(self, finite: bool) -> None:
         super().__init__(finite)
         self.finite = finite
+
+
+Mark = tuple[float, np.ndarray, int, float, np.ndarray, int]
 
 
 class Stepper:
@@ -112,10 +114,23 @@ class Stepper:
         self._differences = np.zeros((_MAX_ORDER + 3, len(y)))
         self._differences[:2] = y, self.h * slope
         self._equal_steps = 0
-        self._factors = None
+        self._factors: _NewtonMatrix | None = None
         self._rate: float | None = None
-        system.refresh(y)
-        self._refreshed = y
+
+    def mark(self) -> Mark:
+        """Where the stepper is, for `go_back`."""
+        return self.t, self.y, self.order, self.h, self._differences.copy(), self._equal_steps
+
+    def go_back(self, mark: Mark) -> None:
+        """Returns to a mark. The system may have changed since."""
+        self.t, self.y, self.order, self.h, differences, self._equal_steps = mark
+        self._differences = differences.copy()
+        self._factors = self._rate = None
+
+    def limit(self, h: float) -> None:
+        """Makes the next step no longer than this."""
+        if self.h > h:
+            self._resize(h / self.h)
 
     def step(self) -> Piece:
         """Advances by one step that passes the error test.
@@ -124,7 +139,6 @@ class Stepper:
             StepError: the step size fell below rounding.
         """
         d = self._differences
-        expensive_fresh = self._refreshed is self.y
         finite = True
         while True:
             if self.h <= 16 * np.finfo(float).eps * max(self.t, np.finfo(float).eps * self.until):
@@ -133,20 +147,18 @@ class Stepper:
                 self._resize((self.until - self.t) / self.h)
             k = self.order
             predicted = d[: k + 1].sum(0)
-            fraction = self.system.shorten(self.y, predicted, d[1] / self.h)
+            fraction = self.system.shorten(self.y, predicted)
             if fraction < 1:
                 self._resize(fraction)
                 continue
-            cheap_fresh = self._factors is None
-            if cheap_fresh:
-                self._factorise(predicted)
-            correction, iterations, finite = self._newton(predicted)
+            fresh = self._factors is None
+            if self._factors is None:
+                self._factors = _NewtonMatrix(self.h / _ALPHA[k], *self.system.jacobian(predicted))
+                self._rate = None
+            correction, iterations, finite = self._newton(predicted, self._factors)
             if correction is None:
-                if cheap_fresh and expensive_fresh:
+                if fresh:
                     self._resize(0.5)
-                elif cheap_fresh:
-                    self.system.refresh(self.y)
-                    self._refreshed, expensive_fresh = self.y, True
                 self._factors = None
                 continue
             y = predicted + correction
@@ -183,7 +195,7 @@ class Stepper:
                 self._resize(factor)
         return piece
 
-    def _newton(self, predicted: np.ndarray) -> tuple[np.ndarray | None, int, bool]:
+    def _newton(self, predicted: np.ndarray, factors: "_NewtonMatrix") -> tuple[np.ndarray | None, int, bool]:
         """Solves for the correction to the prediction: itself or None, the iterations, and whether f was finite."""
         d, k = self._differences, self.order
         c = self.h / _ALPHA[k]
@@ -194,7 +206,7 @@ class Stepper:
             slope = self.system.slope(predicted + correction)
             if not np.all(np.isfinite(slope)):
                 return None, iteration, False
-            change = lu_solve(self._factors, c * slope - psi - correction, check_finite=False)
+            change = factors.solve(c * slope - psi - correction)
             size = _norm(change / scale)
             if not np.isfinite(size):
                 return None, iteration, True
@@ -210,11 +222,6 @@ class Stepper:
             last = size
         return None, _NEWTON_ITERATIONS, True
 
-    def _factorise(self, y: np.ndarray) -> None:
-        matrix = np.eye(len(y)) - self.h / _ALPHA[self.order] * self.system.jacobian(y)
-        self._factors = lu_factor(matrix, check_finite=False)
-        self._rate = None
-
     def _resize(self, factor: float) -> None:
         """Changes the step size: interpolates the differences to the new spacing."""
         k = self.order
@@ -225,6 +232,25 @@ class Stepper:
 
     def _scale(self, y: np.ndarray) -> np.ndarray:
         return self.atol + self.rtol * np.abs(y)
+
+
+class _NewtonMatrix:
+    """The matrix 1 - c J, of whose J only some columns are not 0: a system of their number is solved.
+
+    For the rows A of these columns, x_A = (1 - c J_AA)^-1 r_A, and then x = r + c J_A x_A in all rows.
+    """
+
+    def __init__(self, c: float, columns: np.ndarray, jacobian: np.ndarray) -> None:
+        self._columns, self._rest = columns, c * jacobian
+        self._factors = None
+        if columns.size:
+            self._factors = lu_factor(np.eye(columns.size) - self._rest[columns], check_finite=False)
+
+    def solve(self, right: np.ndarray) -> np.ndarray:
+        """The solution x for a right-hand side r."""
+        if self._factors is None:
+            return right
+        return right + self._rest @ lu_solve(self._factors, right[self._columns], check_finite=False)
 
 
 def _spacing(order: int, factor: float) -> np.ndarray:

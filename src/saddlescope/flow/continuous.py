@@ -7,7 +7,7 @@ import numpy as np
 from jaxtyping import Float
 from scipy.optimize import brentq
 
-from saddlescope.flow.bdf import Piece, StepError, Stepper
+from saddlescope.flow.bdf import Piece, StepError
 from saddlescope.flow.charts import AbstractFlowChart, SlopeChart
 from saddlescope.flow.endings import LOCAL_SHARE, REACHED, diverged, exhausted, hidden_nan, require_run, silent, stuck
 from saddlescope.flow.losses import (
@@ -18,8 +18,8 @@ from saddlescope.flow.losses import (
     require_smooth_at_zero,
 )
 from saddlescope.flow.starts import AbstractStart, Continued, Products
-from saddlescope.flow.system import GradientSystem
 from saddlescope.flow.trajectory import Accuracy, Crossing, DensePath, FlowError, Status, Trajectory
+from saddlescope.flow.windows import WindowStepper
 
 
 def gradient_flow(
@@ -44,19 +44,21 @@ def gradient_flow(
 
     Args:
         loss: the loss, a function of beta for Products, of the params for Plain; twice continuously differentiable by
-            JAX. Its methods `value_and_gradient(argument)` and `hessian(argument)` are used where it has them. Give
-            data as fields of an Equinox module, not in a closure: a closure is compiled anew each time it is made.
+            JAX. Its methods `value_and_gradient(argument)` and `hessian_columns(argument, columns)` are used where it
+            has them. Give data as fields of an Equinox module, not in a closure: a closure is compiled anew each time
+            it is made.
         start: `Products`, `Plain`, or another trajectory's `end`.
         until: the last time, in the start's unit: t / log(1/alpha) for Products, t for Plain. 0 is allowed.
-        tolerance: the relative error of stage times to aim for. The error of each step is kept below a fiftieth of
-            it, relative to 1 + |y| for Products, where y is the integral of the gradient in e-folds, and to the
-            parameters' size for Plain. As y grows to about log(1/alpha), steps' errors shift times by as much, to
-            first order; a fiftieth covers some dozens of steps between stages. On tasks with known times the error
-            is 0.1 to 3 times the tolerance; where an entry grazes the level it is larger, so ask `verify`. There is
-            no default, since only you know which times you want to tell apart. A hundredth of the tolerance costs
-            about twice the gradients.
-        record: times at which loss and values are kept; by default the solver's own steps, which lie densest where
-            most happens. Time 0, the last time and all crossings are kept in any case.
+        tolerance: the relative error of stage times to aim for. A model of the gradient is integrated, and replaced
+            by a better one where the two integrations differ by more than about the tolerance, relative to 1 + |y|
+            for Products, where y is the integral of the gradient in e-folds, and to the parameters' size for Plain.
+            As y grows to about log(1/alpha), such errors shift times by as much, to first order. On tasks with
+            known times the error is 0.05 to 3 times the tolerance; where an entry grazes the level it is larger, so
+            ask `verify`. There is no default, since only you know which times you want to tell apart. A hundredth
+            of the tolerance costs about twice the gradients.
+        record: times at which loss and values are kept; by default the solver's own steps (every other one where
+            there are more than 1000, and so on), which lie densest where most happens. Time 0, the last time and all
+            crossings are kept in any case.
         level: where to look for crossings of |beta| (or of the parameters), positive; None: nowhere. Two crossings
             of one entry within one step of the solver are not seen.
         verify: whether to run once more at ten times the tolerance and report `Trajectory.accuracy`.
@@ -141,9 +143,13 @@ class _Run:
         return DensePath(self.origin, self.pieces)
 
     def record(self, times: np.ndarray | None) -> np.ndarray:
-        """The times to keep: those asked for, or all steps; with both ends and all crossings."""
-        asked = [piece.end for piece in self.pieces] if times is None else times[times <= self.last]
+        """The times to keep: those asked for, or the ends of steps; with both ends and all crossings."""
+        every = max(1, len(self.pieces) // _RECORDS)
+        asked = [piece.end for piece in self.pieces[::every]] if times is None else times[times <= self.last]
         return np.unique(np.concatenate([[0.0], asked, [c.time for c in self.crossings], [self.last]]))
+
+
+_RECORDS = 500  # at least so many steps are kept where there are more; each costs a loss
 
 
 def _integrate(
@@ -161,26 +167,29 @@ def _integrate(
         return run
     limit = loss.gradients + max_gradients
     local = tolerance * LOCAL_SHARE
-    stepper = Stepper(GradientSystem(loss, chart), origin, until, rtol=local, atol=local * chart.scale)
+    stepper = WindowStepper(loss, chart, origin, until, tolerance=tolerance, local=local)
     band = chart.band(level) if level is not None else None
     crossings: list[Crossing] = []
     while stepper.t < until:
         before = stepper.y
         try:
-            piece = stepper.step()
+            pieces = stepper.step()
         except StepError as failure:
             run.status = stuck(stepper.t, chart.time_unit, finite=failure.finite)
             break
-        run.pieces.append(piece)
-        if band is not None:
-            crossings += _crossings(piece, before, stepper.y, *band)
+        for piece in pieces:
+            after = piece.differences[0]
+            if band is not None:
+                crossings += _crossings(piece, before, after, *band)
+            before = after
+        run.pieces += pieces
         if chart.diverged(stepper.y):
             run.status = diverged(stepper.t, chart.time_unit)
             break
         if loss.gradients >= limit and stepper.t < until:
             run.status = exhausted(max_gradients, stepper.t, chart.time_unit)
             break
-        if len(run.pieces) % 16 == 0:
+        if len(run.pieces) // 16 > (len(run.pieces) - len(pieces)) // 16:
             report(stepper.t / until, f"{chart.time_unit} = {stepper.t:.4g} of {until:.4g}")
     run.crossings = tuple(sorted(crossings))
     return run
@@ -243,8 +252,7 @@ def _energy_error(chart: AbstractFlowChart, pieces: list[Piece], lost: float) ->
     total = 0.0
     for piece in pieces:
         half = (piece.end - piece.start) / 2
-        for node, weight in zip(nodes, weights, strict=True):
-            time = piece.start + half * (1 + node)
-            slope = piece.slope(time)
-            total += half * weight * float(np.sum(chart.metric(piece(time)) * slope**2)) / chart.rate
+        times = piece.start + half * (1 + nodes)
+        squares = np.sum(chart.metric(piece.states(times)) * piece.slopes(times) ** 2, axis=1)
+        total += half * float(weights @ squares) / chart.rate
     return abs(1 - total / lost)

@@ -1,7 +1,8 @@
 """A user's loss, checked and compiled: value, gradient and Hessian columns at a flat float64 point.
 
 A loss is any function of the parameters that JAX can differentiate twice. One that has the methods
-`value_and_gradient(point)` or `hessian(point)`, as networks with diagonal weights here do, is asked for them.
+`value_and_gradient(point)` or `hessian_columns(point, columns)`, as networks with diagonal weights here do, is asked
+for them.
 Its arrays travel as arguments of the compiled functions, never as constants, when it is an Equinox module.
 """
 
@@ -29,12 +30,14 @@ class Evaluations:
 
     Attributes:
         gradients: evaluations of the gradient.
-        hessians: evaluations of the Hessian or of some of its columns.
+        hessians: evaluations of columns of the Hessian, one or more at a time.
+        columns: how many columns these were in all.
         values: evaluations of the loss alone, for the record.
     """
 
     gradients: int = 0
     hessians: int = 0
+    columns: int = 0
     values: int = 0
 
 
@@ -46,12 +49,13 @@ class CompiledLoss:
     layout: Layout
     gradients: int = field(default=0, init=False)
     hessians: int = field(default=0, init=False)
+    columns: int = field(default=0, init=False)
     values: int = field(default=0, init=False)
 
     @property
     def evaluations(self) -> Evaluations:
         """The counts so far."""
-        return Evaluations(self.gradients, self.hessians, self.values)
+        return Evaluations(self.gradients, self.hessians, self.columns, self.values)
 
     def value_and_gradient(self, point: np.ndarray) -> tuple[float, np.ndarray]:
         """The loss and its gradient."""
@@ -59,18 +63,16 @@ class CompiledLoss:
         value, gradient = _value_and_gradient(self.loss, self.layout, jnp.asarray(point))
         return float(value), np.asarray(gradient)
 
-    def hessian(self, point: np.ndarray, active: np.ndarray) -> np.ndarray:
-        """The Hessian; columns that are not active may be left 0."""
+    def hessian_columns(self, point: np.ndarray, columns: np.ndarray) -> np.ndarray:
+        """Some columns of the Hessian, shape (n, m)."""
         self.hessians += 1
-        if hasattr(self.loss, "hessian") and len(self.layout.shapes) == 1 and len(self.layout.shapes[0]) == 1:
-            return np.asarray(_own_hessian(self.loss, self.layout, jnp.asarray(point)))
-        columns = np.flatnonzero(active)
-        size = min(len(point), max(8, 1 << (len(columns) - 1).bit_length()))  # few sizes: each is compiled once
-        padded = np.resize(columns, size) if len(columns) else np.arange(size)
-        matrix = np.zeros((len(point), len(point)))
-        rows = _hessian_columns(self.loss, self.layout, jnp.asarray(point), jnp.asarray(padded))
-        matrix[:, padded] = np.asarray(rows).T
-        return matrix
+        self.columns += len(columns)
+        size = next(size for size in (1, 8, 128, 1024, len(columns)) if size >= len(columns))
+        size = min(size, len(point))  # few sizes: each is compiled once
+        padded = jnp.asarray(np.resize(columns, size))
+        vector = len(self.layout.shapes) == 1 and len(self.layout.shapes[0]) == 1
+        function = _own_hessian_columns if vector and hasattr(self.loss, "hessian_columns") else _hessian_columns
+        return np.asarray(function(self.loss, self.layout, jnp.asarray(point), padded))[:, : len(columns)]
 
     def at(self, points: np.ndarray) -> np.ndarray:
         """The loss at many points, shape (k, n)."""
@@ -109,8 +111,8 @@ def _values(loss: Loss, layout: Layout, points: Array) -> Array:
 
 
 @eqx.filter_jit
-def _own_hessian(loss: Any, layout: Layout, point: Array) -> Array:
-    return loss.hessian(layout.build(point))
+def _own_hessian_columns(loss: Any, layout: Layout, point: Array, columns: Array) -> Array:
+    return loss.hessian_columns(layout.build(point), columns)
 
 
 @eqx.filter_jit
@@ -122,7 +124,7 @@ def _hessian_columns(loss: Loss, layout: Layout, point: Array, columns: Array) -
         direction = jnp.zeros_like(point).at[index].set(1)
         return jax.jvp(gradient, (point,), (direction,))[1]
 
-    return jax.lax.map(column, columns, batch_size=8)
+    return jax.lax.map(column, columns, batch_size=8).T
 
 
 def require_float64(loss: Loss, argument: PyTree) -> None:
