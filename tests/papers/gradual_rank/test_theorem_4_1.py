@@ -53,7 +53,7 @@ def test_all_claims_hold_for_times_that_follow_the_law(ideal, outcomes):
 
 
 def test_what_does_not_depend_on_the_size_holds_at_the_quick_size(run, outcomes):
-    held = ("order", "rate", "constants", "correction", "plateaus-rise", "plateaus", "weights-converge")
+    held = ("order", "rate", "correction", "plateaus-rise", "plateaus", "weights-converge")
     assert {outcomes(ENTRY, run)[claim] for claim in held} == {"reproduced"}
 
 

@@ -63,7 +63,7 @@ class Params:
     @classmethod
     def quick(cls) -> "Params":
         """Seconds: a few small problems."""
-        return cls(problems=4, samples=6, coordinates=12)
+        return cls(problems=3, samples=6, coordinates=12, tolerance=1e-3)
 
     @classmethod
     def paper(cls) -> "Params":

@@ -84,7 +84,7 @@ class Params:
             samples=40,
             tokens=4,
             dim=6,
-            stages=3,
+            stages=2,
         )
 
     @classmethod

@@ -77,7 +77,7 @@ class Params:
     @classmethod
     def quick(cls) -> "Params":
         """Seconds: a small head, four scales."""
-        return cls(log10_scales=(-32.0, -64.0, -1024.0, -4096.0), samples=20, tokens=4, dim=4, stages=4, tolerance=1e-5)
+        return cls(log10_scales=(-32.0, -64.0, -1024.0, -4096.0), samples=20, tokens=4, dim=4, stages=3, tolerance=1e-6)
 
     @classmethod
     def paper(cls) -> "Params":
