@@ -186,7 +186,8 @@ def _wrong_coordinates(run: "xr.Dataset") -> Measured:
     last = _smallest(run)
     if not bool(last.resolved.any()):
         return Measured.unresolved("No plateau lasts long enough at this scale; take a smaller one.")
-    wrong = (abs(last.plateau_beta) > run.attrs["level"]) != (last.predicted_beta.fillna(0) != 0)
+    level = run.attrs["level"]  # a plateau may hold coordinates that have entered, but are predicted below it
+    wrong = (abs(last.plateau_beta) > level) != (abs(last.predicted_beta.fillna(0)) > level)
     found = wrong.sum("coordinate").where(last.resolved)
     return Measured(float(found.max()), remark=f"{int(last.resolved.sum())} plateaus resolved")
 
