@@ -44,11 +44,11 @@ def by_entry(verdicts: list[dict]) -> list[tuple[str, list[dict]]]:
 
 def table(verdicts: list[dict]) -> str:
     """One row an entry: what it is, and how its claims fared."""
-    rows = ["| reproduction | of | verdicts |", "|---|---|---|"]
+    rows = ["| reproduction | what | verdicts |", "|---|---|---|"]
     for name, some in by_entry(verdicts):
         entry, outcomes = find(name), summary(Outcome(v["outcome"]) for v in some)
         told = outcomes.replace("refuted", "**refuted**").replace("undecided", "*undecided*")
-        rows.append(f"| {name} | {entry.source}: {entry.title} | {told} |")
+        rows.append(f"| {name} | {entry.title} | {told} |")
     return "\n".join(rows)
 
 
@@ -67,7 +67,7 @@ def page(verdicts: list[dict]) -> str:
             value, uncertainty = (math.nan if v[k] is None else v[k] for k in ("value", "uncertainty"))
             low = -math.inf if v["low"] is None else v["low"]
             high = math.inf if v["high"] is None else v["high"]
-            shown = measured(value, uncertainty, v["unit"]) + (f". {v['remark']}" if v["remark"] else "")
+            shown = measured(value, uncertainty, v["unit"]) + (f" ({v['remark']})" if v["remark"] else "")
             says = f"{v['says']} ({v['source']})"
             lines.append(f"| {_cell(says)} | {_cell(shown)} | {bounds(low, high, v['unit'])} | **{v['outcome']}** |")
     return "\n".join(lines) + "\n"
