@@ -1,7 +1,7 @@
-"""Numerical differentiation formulas of orders 1 to 5 for autonomous stiff systems y' = f(y).
+"""A stiff solver for autonomous systems y' = f(y) with a cheap right-hand side and few columns in the Jacobian.
 
-Shampine and Reichelt (1997), "The MATLAB ODE suite", the method behind MATLAB's ode15s and SciPy's BDF, for systems
-whose right-hand side and Jacobian are cheap and of which few columns of the Jacobian matter. Three differences:
+Numerical differentiation formulas of orders 1 to 5: Shampine and Reichelt (1997), "The MATLAB ODE suite", the method
+behind MATLAB's ode15s and SciPy's BDF, with three differences:
 
 - the Jacobian has few columns that are not 0, and only a system of their size is factorised,
 - the system may shorten a step before anything is evaluated (`AbstractSystem.shorten`),
@@ -13,17 +13,17 @@ whose right-hand side and Jacobian are cheap and of which few columns of the Jac
     D       scaled backward differences of y: D[j] = nabla^j y, j = 0, ..., k + 2
 """
 
+import math
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.linalg import lu_factor, lu_solve
+from scipy.linalg import get_lapack_funcs
 
-_MAX_ORDER = 5
-_KAPPA = np.array([0, -0.1850, -1 / 9, -0.0823, -0.0415, 0])
-_GAMMA = np.hstack([0, np.cumsum(1 / np.arange(1, _MAX_ORDER + 1))])
-_ALPHA = (1 - _KAPPA) * _GAMMA
-_ERROR = _KAPPA * _GAMMA + 1 / np.arange(1, _MAX_ORDER + 2)
+from saddlescope.flow.formulas import ALPHA, ERROR, MAX_ORDER, PREDICT_AND_PAST, ROWS, basis, respacing, slope_basis
+
+_factorise, _solve = get_lapack_funcs(("getrf", "getrs"), dtype=np.float64)
 _NEWTON_ITERATIONS = 4
 _NEWTON_TOLERANCE = 0.1  # Newton's remaining error in units of the tolerance
 
@@ -61,28 +61,19 @@ class Piece:
 
     def __call__(self, time: float) -> np.ndarray:
         """The state at a time."""
-        j = np.arange(len(self.differences) - 1)
-        basis = np.cumprod((time - self.end + self.step * j) / (self.step * (1 + j)))
-        return self.differences[0] + basis @ self.differences[1:]
+        return self.states(np.array([time]))[0]
 
     def states(self, times: np.ndarray) -> np.ndarray:
-        """The states at several times."""
-        return self.differences[0] + self._basis(times)[0] @ self.differences[1:]
+        """The states at several times, shape (m, n)."""
+        return self.differences[0] + self._at(basis, times) @ self.differences[1:]
 
     def slopes(self, times: np.ndarray) -> np.ndarray:
-        """The polynomial's derivative at several times."""
-        return self._basis(times)[1] @ self.differences[1:]
+        """The polynomial's derivatives at several times, shape (m, n)."""
+        return self._at(slope_basis, times) @ self.differences[1:] / self.step
 
-    def _basis(self, times: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """What the differences from the first on are multiplied by, and its derivative."""
-        value, derivative, values, derivatives = 1.0, 0.0, [], []
-        for j in range(len(self.differences) - 1):
-            width = self.step * (1 + j)
-            factor = (times - self.end + self.step * j) / width
-            value, derivative = value * factor, derivative * factor + value / width
-            values.append(value)
-            derivatives.append(derivative)
-        return np.stack(values, 1), np.stack(derivatives, 1)
+    def _at(self, polynomials: Callable[[np.ndarray, np.ndarray], np.ndarray], times: np.ndarray) -> np.ndarray:
+        order = len(self.differences) - 1
+        return polynomials((times - self.end) / self.step, np.full(len(times), order))[:, :order]
 
 
 class StepError(Exception):
@@ -111,7 +102,7 @@ class Stepper:
         slope = system.slope(y)
         speed = _norm(slope / self._scale(y))
         self.h = min(until, 0.01 / speed) if speed > 0 else until
-        self._differences = np.zeros((_MAX_ORDER + 3, len(y)))
+        self._differences = np.zeros((ROWS, len(y)))
         self._differences[:2] = y, self.h * slope
         self._equal_steps = 0
         self._factors: _NewtonMatrix | None = None
@@ -153,7 +144,7 @@ class Stepper:
                 continue
             fresh = self._factors is None
             if self._factors is None:
-                self._factors = _NewtonMatrix(self.h / _ALPHA[k], *self.system.jacobian(predicted))
+                self._factors = _NewtonMatrix(self.h / ALPHA[k], *self.system.jacobian(predicted))
                 self._rate = None
             correction, iterations, finite = self._newton(predicted, self._factors)
             if correction is None:
@@ -163,7 +154,7 @@ class Stepper:
                 continue
             y = predicted + correction
             scale = self._scale(y)
-            error = _norm(_ERROR[k] * correction / scale)
+            error = _norm(ERROR[k] * correction / scale)
             safety = 0.9 * (2 * _NEWTON_ITERATIONS + 1) / (2 * _NEWTON_ITERATIONS + iterations)
             if error > 1:
                 self._resize(max(0.2, safety * error ** (-1 / (k + 1))))
@@ -184,8 +175,8 @@ class Stepper:
             d[j] += d[j + 1]
         piece = Piece(start, self.t, self.h, d[: k + 1].copy())
         if self._equal_steps > k:
-            lower = _norm(_ERROR[k - 1] * d[k] / scale) if k > 1 else np.inf
-            higher = _norm(_ERROR[k + 1] * d[k + 2] / scale) if k < _MAX_ORDER else np.inf
+            lower = _norm(ERROR[k - 1] * d[k] / scale) if k > 1 else np.inf
+            higher = _norm(ERROR[k + 1] * d[k + 2] / scale) if k < MAX_ORDER else np.inf
             with np.errstate(divide="ignore"):
                 factors = np.array([lower, error, higher]) ** (-1 / np.arange(k, k + 3))
             change = int(np.argmax(factors)) - 1
@@ -198,8 +189,8 @@ class Stepper:
     def _newton(self, predicted: np.ndarray, factors: "_NewtonMatrix") -> tuple[np.ndarray | None, int, bool]:
         """Solves for the correction to the prediction: itself or None, the iterations, and whether f was finite."""
         d, k = self._differences, self.order
-        c = self.h / _ALPHA[k]
-        psi = _GAMMA[1 : k + 1] @ d[1 : k + 1] / _ALPHA[k]
+        c = self.h / ALPHA[k]
+        psi = PREDICT_AND_PAST[k, 1] @ d
         scale = self._scale(predicted)
         correction, last = np.zeros_like(predicted), None
         for iteration in range(1, _NEWTON_ITERATIONS + 1):
@@ -225,7 +216,8 @@ class Stepper:
     def _resize(self, factor: float) -> None:
         """Changes the step size: interpolates the differences to the new spacing."""
         k = self.order
-        self._differences[: k + 1] = (_spacing(k, factor) @ _spacing(k, 1.0)).T @ self._differences[: k + 1]
+        matrix = respacing(np.array([factor]), np.array([k]))[0, : k + 1, : k + 1]
+        self._differences[: k + 1] = matrix @ self._differences[: k + 1]
         self.h *= factor
         self._equal_steps = 0
         self._factors = None
@@ -244,24 +236,15 @@ class _NewtonMatrix:
         self._columns, self._rest = columns, c * jacobian
         self._factors = None
         if columns.size:
-            self._factors = lu_factor(np.eye(columns.size) - self._rest[columns], check_finite=False)
+            self._factors = _factorise(np.eye(columns.size) - self._rest[columns])[:2]
 
     def solve(self, right: np.ndarray) -> np.ndarray:
         """The solution x for a right-hand side r."""
         if self._factors is None:
             return right
-        return right + self._rest @ lu_solve(self._factors, right[self._columns], check_finite=False)
-
-
-def _spacing(order: int, factor: float) -> np.ndarray:
-    """The matrix R(order, factor) that changes the spacing of backward differences (Shampine and Reichelt, 3.2)."""
-    rows, columns = np.arange(1, order + 1)[:, None], np.arange(1, order + 1)
-    matrix = np.zeros((order + 1, order + 1))
-    matrix[0] = 1
-    matrix[1:, 1:] = (rows - 1 - factor * columns) / rows
-    return np.cumprod(matrix, axis=0)
+        return right + self._rest @ _solve(*self._factors, right[self._columns])[0]
 
 
 def _norm(x: np.ndarray) -> float:
     """Root mean square."""
-    return float(np.sqrt(np.mean(x * x)))
+    return math.sqrt(float(x @ x) / x.size)

@@ -109,8 +109,8 @@ class GradientModel:
         left = np.array([gradient - self._anchor[1] for _, gradient in newest_first]).reshape(aways.shape)
         left = left - aways[:, self.columns] @ self._hessian.T
         far = float(np.max(np.linalg.norm(aways, axis=1), initial=0.0))
-        self._unit = min(max(far, _SHORTEST * self._length), self._length) if far else self._length
-        matrix = np.expm1(np.minimum(aways @ aways.T / self._unit**2, _LARGEST))
+        self._unit = max(far, _SHORTEST * self._length) if far else self._length
+        matrix = np.expm1(aways @ aways.T / self._unit**2)
         chosen, whitening = _whitened(matrix)
         self._directions, self._whitening = aways[chosen] / self._unit**2, whitening
         self._weights = whitening.T @ (whitening @ left[chosen])
@@ -119,12 +119,14 @@ class GradientModel:
 def _whitened(matrix: np.ndarray) -> tuple[list[int], np.ndarray]:
     """Rows of a covariance matrix, each independent of those before, and W with W C W^T = 1 for their covariance C."""
     chosen: list[int] = []
-    whitening = np.zeros((0, 0))
+    whitening = np.zeros_like(matrix)
     for k in range(len(matrix)):
-        known = whitening @ matrix[chosen, k]
+        size = len(chosen)
+        known = whitening[:size, :size] @ matrix[chosen, k]
         variance = matrix[k, k] - known @ known
         if variance > _INDEPENDENT * matrix[k, k]:
-            row = np.append(-known @ whitening, 1.0) / np.sqrt(variance)
-            whitening = np.vstack([np.pad(whitening, ((0, 0), (0, 1))), row])
+            root = np.sqrt(variance)
+            whitening[size, :size] = -(known @ whitening[:size, :size]) / root
+            whitening[size, size] = 1 / root
             chosen.append(k)
-    return chosen, whitening
+    return chosen, whitening[: len(chosen), : len(chosen)]

@@ -55,7 +55,7 @@ class Products(AbstractStart):
 
     Args:
         u: the initial weights u before they are scaled, shape (p,). A coordinate with |u| = |v| keeps the sign of
-            its product for ever; one with u = v = 0 stays 0.
+            its product for ever, the degenerate case that the paper excludes: see `degenerate`.
         v: the initial weights v before they are scaled, shape (p,).
         log_scale: log(alpha), negative. Only this logarithm is used, so alpha may be far below what float64 can
             hold: -9431.3 is alpha = 1e-4096.
@@ -81,6 +81,15 @@ class Products(AbstractStart):
                 f"log_scale must be finite and negative, as log(alpha) is for alpha < 1; got {self.log_scale!r}. "
                 "Weights that are not small need no rescaled time: start a loss of (u, v) from Plain((u, v))."
             )
+
+    @property
+    def degenerate(self) -> tuple[int, ...]:
+        """The coordinates with |u| = |v|, which Theorem 4.1 excludes: their products keep their sign for ever.
+
+        If such a coordinate's sign is not the one that it should be learned with, it is never learned; one with
+        u = v = 0 stays 0. The flow follows them exactly; Algorithm 1 does not know of them.
+        """
+        return tuple(int(i) for i in np.flatnonzero(np.abs(self.u) == np.abs(self.v)))
 
     def flow_chart(self) -> SlopeChart:
         """Coordinates into which only log(alpha) enters."""

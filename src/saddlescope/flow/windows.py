@@ -18,8 +18,8 @@ from saddlescope.flow.losses import CompiledLoss
 from saddlescope.flow.model import GradientModel
 from saddlescope.flow.system import ModelSystem
 
-_EXPECTED = 1.0  # of the tolerance: the expected error at which a window ends, to be corrected
-_ACCEPTED = 3.0  # of the tolerance: the largest correction; a window with a larger one is halved
+_EXPECTED = 0.5  # of the tolerance: the expected error at which a window ends, to be corrected
+_ACCEPTED = 1.0  # of the tolerance: the largest correction; a window with a larger one is halved
 _SKIPPED = 0.01  # of the tolerance: a correction that must be smaller is not made
 _LONGEST = 60  # steps in a window
 _MOVING = 1e-6  # lengths an entry must move within one unit of state to have its column of the Hessian evaluated

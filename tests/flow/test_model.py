@@ -1,0 +1,108 @@
+"""The model of the gradient: exact where it must be, right to the order it promises, honest about the rest."""
+
+import numpy as np
+
+from saddlescope.flow.model import GradientModel
+
+RNG = np.random.default_rng(3)
+SIZE = 6
+MATRIX = RNG.standard_normal((SIZE, SIZE))
+WAVES = RNG.standard_normal((SIZE, SIZE))
+
+
+def gradient(x):
+    """Smooth and not a polynomial; Jacobian MATRIX + WAVES^T diag(cos) WAVES."""
+    return MATRIX @ x + WAVES.T @ np.sin(WAVES @ x)
+
+
+def hessian(x):
+    return MATRIX + WAVES.T @ np.diag(np.cos(WAVES @ x)) @ WAVES
+
+
+def _model(points, *, columns=()):
+    model = GradientModel(points[0], gradient(points[0]), 1.0)
+    model.add_columns(np.array(columns, int), hessian(points[0])[:, list(columns)])
+    for point in points[1:]:
+        model.learn(point, gradient(point))
+    return model
+
+
+def test_it_is_exact_at_every_node_and_knows_it():
+    points = 0.3 * RNG.standard_normal((5, SIZE))
+    model = _model(points, columns=(0, 2))
+    np.testing.assert_array_equal(model.anchor, points[-1])
+    for point in points:
+        np.testing.assert_allclose(model.gradient(point), gradient(point), rtol=1e-7)
+        assert model.spread(point) < 1e-6
+    assert model.spread(points[-1] + 0.1 * RNG.standard_normal(SIZE)) > 1e-2
+
+
+def test_a_node_held_beside_the_anchor_counts_as_much():
+    points = 0.3 * RNG.standard_normal((4, SIZE))
+    model = _model(points[:3])
+    model.hold(points[3], gradient(points[3]))
+    np.testing.assert_array_equal(model.anchor, points[2])
+    for point in points:
+        np.testing.assert_allclose(model.gradient(point), gradient(point), rtol=1e-7)
+
+
+def test_with_all_columns_known_its_error_is_of_second_order_and_with_none_of_first():
+    direction = RNG.standard_normal(SIZE)
+    powers = []
+    for columns in (range(SIZE), ()):
+        model = _model(np.zeros((1, SIZE)), columns=columns)
+        errors = [np.abs(model.gradient(e * direction) - gradient(e * direction)).max() for e in (1e-2, 1e-3)]
+        powers.append(np.log10(errors[0] / errors[1]))
+    assert powers[0] > 1.7
+    assert powers[1] < 1.3
+
+
+def test_nodes_teach_it_the_direction_they_lie_in():
+    """One node corrects H along its direction; more of them the curvature; what is orthogonal stays unknown."""
+    direction = RNG.standard_normal(SIZE) / 100
+    errors = []
+    for nodes in range(4):
+        model = _model([*(-(nodes - k) * direction for k in range(nodes)), np.zeros(SIZE)])
+        errors.append(np.abs(model.gradient(direction / 2) - gradient(direction / 2)).max())
+    assert errors[1] < errors[0] / 3
+    assert errors[2] < errors[1] / 3
+    assert errors[3] < errors[2] / 2
+    across = np.linalg.svd(direction[None])[2][-1] * np.linalg.norm(direction)
+    assert model.spread(across) > 30 * model.spread(direction / 2)
+
+
+def test_its_hessian_is_its_derivative():
+    model = _model(0.3 * RNG.standard_normal((4, SIZE)), columns=(1, 4))
+    x, e = 0.2 * RNG.standard_normal(SIZE), 1e-6
+    for place, column in enumerate(model.columns):
+        step = e * np.eye(SIZE)[column]
+        difference = (model.gradient(x + step) - model.gradient(x - step)) / (2 * e)
+        np.testing.assert_allclose(model.hessian(x)[:, place], difference, rtol=1e-6, atol=1e-7)
+
+
+def test_columns_can_be_replaced_and_the_nodes_stay_exact():
+    points = 0.3 * RNG.standard_normal((3, SIZE))
+    model = _model(points, columns=(1,))
+    model.set_columns(np.array([0, 5]), hessian(points[-1])[:, [0, 5]])
+    np.testing.assert_array_equal(model.columns, [0, 5])
+    for point in points:
+        np.testing.assert_allclose(model.gradient(point), gradient(point), rtol=1e-7)
+
+
+def test_nodes_on_one_line_and_a_repeated_one_do_no_harm():
+    line = np.linspace(0, 0.2, 30)[:, None] * np.ones(SIZE)
+    model = _model([*line, line[-1]])
+    between = (line[-1] + line[-2]) / 2
+    np.testing.assert_allclose(model.gradient(between), gradient(between), atol=1e-6)
+    np.testing.assert_allclose(model.gradient(1.05 * line[-1]), gradient(1.05 * line[-1]), atol=1e-3)
+
+
+def test_its_length_grows_with_the_points_and_far_nodes_can_be_dropped():
+    model = _model(np.zeros((1, SIZE)))
+    far = 5 * np.ones(SIZE)
+    model.hold(far, gradient(far))
+    assert model.spread(far) < 1e-5
+    model.drop()
+    assert model.spread(far) > 1
+    model.learn(far, gradient(far))
+    assert model.length == 5
