@@ -25,8 +25,8 @@ _POINTS = 3  # values of G that an extrapolation goes through, at most
 _REACH = 8.0  # e-folds of one step
 _STABLE = 1.2  # step size in units of 1 / (rate at which G answers to its own integral): PECE is stable to 1.3 or more
 _VISIBLE = 0.02  # product of a direction that G can see, in units of the tolerance
-_NEAR = 300.0  # what G may still change before the last of it is taken for one decaying mode, in steps' errors
-_LEFT = 0.3  # what it may still change after that: slower modes may hide behind the one that is seen
+_NEAR = 100.0  # what G may still change before the last of it is taken for one decaying mode, in steps' errors
+_LEFT = 0.03  # what it may still change after that: slower modes may hide behind the one that is seen
 _DROPPED = 1e-3  # G left on active directions, in units of the rate: more of it, and one of them grows
 _PATIENCE = 10  # steps to the next try
 _NODES = 0.5 - np.sqrt(3) / 6, 0.5 + np.sqrt(3) / 6
@@ -250,8 +250,8 @@ class FactoredStepper:
     def _settled(self, active: tuple[int, ...]) -> tuple[State, np.ndarray] | None:
         """The state and G once the active directions have come to rest, if that is near; None if it is not.
 
-        What is left of G on active directions is taken to fall at one rate, the one that is seen: they move by G / rate,
-        the inactive ones by the change of G over rate. What is then still left must be negligible.
+        What is left of G on active directions is taken to fall at one rate, the one that is seen: they move by
+        G / rate, the inactive ones by the change of G over rate. What is then still left must be negligible.
         """
         if len(self._calm) < _SEEN:
             return None

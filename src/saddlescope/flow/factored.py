@@ -34,7 +34,7 @@ class Factors:
     Time is told in units of log(1/alpha), in which stages stay where they are as alpha vanishes.
 
     Args:
-        pairs: (left, right) for each product, before they are scaled, of shapes (m, h) and (n, h).
+        pairs: (left, right) for each product, before they are scaled: matrices of shapes (m, h) and (n, h).
         log_scale: log(alpha), negative; alpha itself may be far below what float64 can hold.
 
     Raises:
@@ -42,7 +42,7 @@ class Factors:
             log_scale is not negative.
     """
 
-    pairs: Sequence[tuple[Float[Any, "m h"], Float[Any, "n h"]]]
+    pairs: Sequence[tuple[Any, Any]]
     log_scale: float
 
     def __post_init__(self) -> None:
@@ -283,9 +283,17 @@ def factored_flow(
     points = np.stack(
         [layout.flatten(tuple(left @ right.T for left, right in (p.factors() for p in state))) for state in states]
     )
+    losses = compiled.at(points)
+    if status.ok and not np.isfinite(losses).all():
+        status = Status(
+            False,
+            f"The loss is NaN or infinite at {TIME_UNIT} = {times[~np.isfinite(losses)][0]:.6g}, though its gradient "
+            "is finite.",
+            "Evaluate it at the trajectory's products there; a jnp.where that hides NaN from the gradient does this.",
+        )
     trajectory = FactoredTrajectory(
         times=times,
-        losses=compiled.at(points),
+        losses=losses,
         log_singular_values=spectra(states) if record is not None else path.log_singular_values(),
         conserved=max(pair.drift(first, start.log_scale) for pair, first in zip(states[-1], origin, strict=True)),
         leaps=tuple((p.start / unit, p.end / unit) for p in pieces if isinstance(p, Leap)),

@@ -29,6 +29,7 @@ from jaxtyping import Float, Int
 from scipy.linalg import solve_triangular
 
 _DEPENDENT = 1e-11  # relative size of a remainder that is rounding: the row depends on the others
+_CLEARED = 8 * np.finfo(float).eps  # relative size of what is taken for zero
 _PIECE = 2.0  # e-folds per application: the parts of P that a structured rounding cannot reach stay below e^4 eps
 
 
@@ -67,6 +68,13 @@ class Rows:
         reference = np.maximum(self.exponent, other.exponent)
         one, two = (_power(rows.exponent - reference)[:, None] * rows.part for rows in (self, other))
         return Rows.scaled(one + two, reference)
+
+    def grown(self, efolds: Float[np.ndarray, "d"]) -> "Rows":
+        """The rows e^efolds_i row_i, for numbers of any size."""
+        whole = np.rint(efolds / np.log(2)).astype(np.int64)
+        factor = np.exp(efolds - whole * np.log(2))
+        grown = Rows.scaled(factor[:, None] * self.part, self.exponent + whole)
+        return Rows(grown.part, np.where(self.exponent == _NOTHING, _NOTHING, grown.exponent))
 
     def __getitem__(self, index: np.ndarray | slice) -> "Rows":
         return Rows(self.part[index], self.exponent[index])
@@ -139,9 +147,22 @@ class Graded:
         a, b = self.a, self.b
         state = Graded(Y, Z, a, b, self.shape)
         grow = np.exp(w / pieces)
-        for _ in range(pieces):
+        for left_over in range(pieces, 0, -1):
+            aligned = state._aligned(w * left_over / pieces)
+            if aligned is not None:
+                state = aligned
+                break
             state = state._piece(grow)
         return Graded(_orthogonal(left @ state.U), _orthogonal(right.T @ state.V), state.a, state.b, self.shape)
+
+    def _aligned(self, efolds: Float[np.ndarray, "d"]) -> "Graded | None":
+        """exp(S) M where every direction of the frame grows at one rate of S; None where one does not."""
+        stacked = np.abs(np.concatenate([self.U + self.V, self.U - self.V])) > _CLEARED
+        growth = np.concatenate([efolds, -efolds])[:, None]
+        most, least = np.where(stacked, growth, -np.inf).max(axis=0), np.where(stacked, growth, np.inf).min(axis=0)
+        if np.any(most - least > 1e-12):
+            return None
+        return Graded(self.U, self.V, self.a.grown(most), self.b.grown(-most), self.shape)._sorted()
 
     def _piece(self, grow: Float[np.ndarray, "d"]) -> "Graded":
         """exp(S) M where the frame is told in S's own: G is diagonal there, of entries log(grow), descending."""
@@ -232,7 +253,7 @@ class Graded:
 
 
 def _cleared(matrix: Float[np.ndarray, "m n"], size: "float | np.ndarray") -> Float[np.ndarray, "m n"]:
-    return np.where(np.abs(matrix) <= 8 * np.finfo(float).eps * size, 0.0, matrix)
+    return np.where(np.abs(matrix) <= _CLEARED * size, 0.0, matrix)
 
 
 def _power(exponent: Int[np.ndarray, "..."]) -> Float[np.ndarray, "..."]:

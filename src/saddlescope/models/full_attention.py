@@ -45,8 +45,8 @@ class FullAttention(eqx.Module):
         InputError: inputs and targets are not of one shape (samples, tokens, dim), or have different types.
     """
 
-    inputs: Float[Array, "samples n d"]
-    targets: Float[Array, "samples n d"]
+    inputs: Float[Array, "..."]
+    targets: Float[Array, "..."]
 
     def __check_init__(self) -> None:
         if jnp.ndim(self.inputs) != 3 or jnp.shape(self.inputs) != jnp.shape(self.targets):

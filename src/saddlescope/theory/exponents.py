@@ -9,6 +9,11 @@ The volume spanned by the i leading directions grows, to leading order, as the l
 overlap vanishes that is the product of the i largest sizes and the i largest rates, so exponents and rates are paired
 in sorted order, whatever the overlaps (the tropical QR decomposition, Oseledets' theorem). Where overlaps vanish, as
 for commuting problems, the pairing splits into the connected components of "overlaps with", each sorted in itself.
+
+One thing more is kept: SO(d, d) has two kinds of maximal isotropic subspaces, which it does not mix. A component that
+holds (u_i, v_i) and (u_i, -v_i) alike therefore gives its smallest exponent to its smallest rate with a sign, that of
+det Y det Z, where Y and Z are the overlaps of the u and of the v with the singular vectors. For d = 1 this says that a
+product of two numbers grows or shrinks with the sign of its force.
 """
 
 from dataclasses import dataclass
@@ -82,4 +87,9 @@ def growth(frame: Frame, force: Float[np.ndarray, "m n"]) -> Growth:
         fast, large = np.flatnonzero(of_rate == one), np.flatnonzero(of_exponent == one)
         fast = fast[np.argsort(-rates[fast], kind="stable")]
         start[fast] = np.sort(exponents[large])[::-1]
+        forward, among = fast[fast < size], large[large < size]
+        if 2 * len(forward) == len(fast) and np.array_equal(np.sort(fast[fast >= size] - size), np.sort(forward)):
+            orientation = np.linalg.det(Y[np.ix_(among, forward)]) * np.linalg.det(Zt.T[np.ix_(among, forward)])
+            start[forward] = np.sort(frame.xi[among])[::-1]
+            start[forward[-1]] *= np.sign(orientation)
     return Growth(frame.U @ Y, frame.V @ Zt.T, rate, start[:size])

@@ -17,7 +17,8 @@ from scipy.integrate import RK45
 from saddlescope.theory.products import Matrices, NotFiniteProducts, ProductLandscape
 
 _TOLERANCE = 1e-6  # relative error of a step of the path: it has to end in the right basin
-_STEPS = 100_000
+_STEPS = 10_000  # paths take hundreds
+_HORIZON = 1e9  # in units of 1 / rate: a transition that lasts this long ends at no strict minimum
 _SEED = 1e-3  # change of G by the new pair at the start, relative to its rate
 _SLOW = 2e-2  # speed, relative to the fastest, at which Newton's method is tried
 _NEAR = 0.1  # how far Newton's method may move, relative to the factors
@@ -132,7 +133,7 @@ def land(
     try:
         for step in range(_STEPS):
             solver.step()
-            if solver.status == "failed":
+            if solver.status == "failed" or solver.t * rate > _HORIZON:
                 break
             if float(np.max(np.abs(solver.y))) > _LARGEST:
                 return NotLanded(

@@ -17,6 +17,7 @@ pair by direction, and the predictions are those of Algorithm 1 for diagonal wei
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from jaxtyping import Array, Float
@@ -103,7 +104,7 @@ class LowRankLearning:
 
 
 def low_rank_learning(
-    loss: Callable[[tuple[Array, ...]], Array],
+    loss: Callable[[Any], Array],
     shapes: Sequence[tuple[int, int]],
     *,
     width: int | None = None,
@@ -169,10 +170,8 @@ def low_rank_learning(
         elif arrivals.margin <= tolerance * max(end, arrivals.duration):
             status, message = (
                 Status.TIE,
-                (
-                    f"Two directions become active at the same time, T = {end:.6g}: where learning goes next depends "
-                    "on their initial weights. Break the symmetry of the loss, or simulate them with flow.factored_flow."
-                ),
+                f"Two directions become active at the same time, T = {end:.6g}: where learning goes next depends on "
+                "their initial weights. Break the symmetry of the loss, or simulate with flow.factored_flow.",
             )
         elif max_stages is not None and len(stages) > max_stages:
             status, message = Status.MAX_STAGES, f"Stopped after max_stages={max_stages} transitions, as asked."
@@ -182,7 +181,7 @@ def low_rank_learning(
             found = land(landscape, rest.spectra, rest.force, (number, of.U[:m, j], of.V[:n, j], float(of.rate[j])))
             if isinstance(found, Landed):
                 frames = tuple(
-                    _beyond(of.after(arrivals.duration), int(p == number), found.spectra[p], found.fallen[p])
+                    _beyond(of.after(arrivals.duration), int(p == number), rest.spectra[p], found, p)
                     for p, of in enumerate(grown)
                 )
                 rest, time, entered, margin = found, end, number, arrivals.margin
@@ -228,23 +227,31 @@ def _stage(rest: Landed, grown: Sequence[Growth], time: float, entered: int | No
 
 
 def _beyond(
-    frame: Frame,
-    entered: int,
-    spectrum: tuple[np.ndarray, np.ndarray, np.ndarray],
-    fallen: tuple[np.ndarray, np.ndarray],
+    frame: Frame, entered: int, before: tuple[np.ndarray, np.ndarray, np.ndarray], found: Landed, product: int
 ) -> Frame:
-    """The frame outside the new active directions: what fell, with xi = 1, and the old one without what entered."""
-    d = len(frame.U)
+    """The frame outside the new active directions: what fell, with xi = 1, and the old one without what entered.
 
-    def outside(active: np.ndarray, left: np.ndarray, old: np.ndarray) -> np.ndarray:
-        active, left = (np.pad(columns, ((0, d - len(columns)), (0, 0))) for columns in (active, left))
-        candidates = np.concatenate([left, old[:, entered:]], axis=1)
-        Q, R = np.linalg.qr(candidates - active @ (active.T @ candidates))
+    Active and inactive directions turn together, so that the orientation of all of them stays.
+    """
+    d = len(frame.U)
+    (U0, _, V0t), (U1, _, V1t), (Uf, Vf) = before, found.spectra[product], found.fallen[product]
+
+    def filled(columns: np.ndarray) -> np.ndarray:
+        return np.pad(columns, ((0, d - len(columns)), (0, 0)))
+
+    def outside(active: np.ndarray, fallen: np.ndarray, old: np.ndarray) -> np.ndarray:
+        candidates = np.concatenate([filled(fallen), old[:, entered:]], axis=1)
+        Q, R = np.linalg.qr(candidates - filled(active) @ (filled(active).T @ candidates))
         return Q * np.where(np.diag(R) < 0, -1.0, 1.0)
 
-    U, _, Vt = spectrum
-    xi = np.concatenate([np.ones(fallen[0].shape[1]), frame.xi[entered:]])
-    return Frame(outside(U, fallen[0], frame.U), outside(Vt.T, fallen[1], frame.V), xi)
+    def orientation(active: tuple[np.ndarray, np.ndarray], inactive: tuple[np.ndarray, np.ndarray]) -> float:
+        whole = (np.concatenate([filled(one), other], axis=1) for one, other in zip(active, inactive, strict=True))
+        return float(np.prod([np.sign(np.linalg.det(directions)) for directions in whole]))
+
+    U, V = outside(U1, Uf, frame.U), outside(V1t.T, Vf, frame.V)
+    if U.size and orientation((U1, V1t.T), (U, V)) != orientation((U0, V0t.T), (frame.U, frame.V)):
+        V[:, -1] *= -1
+    return Frame(U, V, np.concatenate([np.ones(Uf.shape[1]), frame.xi[entered:]]))
 
 
 def _square(G: Float[np.ndarray, "m n"]) -> Float[np.ndarray, "d d"]:

@@ -47,7 +47,7 @@ class ProductLandscape:
             not return one float64 number, or is not finite at 0.
     """
 
-    def __init__(self, loss: Callable[[tuple[Array, ...]], Array], shapes: Sequence[tuple[int, int]]) -> None:
+    def __init__(self, loss: Callable[[Any], Array], shapes: Sequence[tuple[int, int]]) -> None:
         self.loss, self.shapes = loss, tuple((int(m), int(n)) for m, n in shapes)
         if not self.shapes or min(map(min, self.shapes)) < 1:
             raise InputError(f"shapes must hold (rows, columns) of each product, positive integers; got {shapes!r}.")

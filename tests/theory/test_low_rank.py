@@ -1,0 +1,165 @@
+"""The greedy prediction for full weights: closed forms, diagonal problems in any basis, the flow as alpha vanishes."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from problems import RETURNING_FEATURES, RETURNING_TEACHER
+from saddlescope.errors import InputError
+from saddlescope.flow import Factors, factored_flow
+from saddlescope.models import full_attention_teacher_task
+from saddlescope.theory import incremental_learning, low_rank_learning
+from tolerances import GREEDY
+
+
+def rotations(size, seed=5):
+    rng = np.random.default_rng(seed)
+    return [jnp.asarray(np.linalg.qr(rng.standard_normal((size, size)))[0]) for _ in range(2)]
+
+
+@pytest.mark.parametrize(("m", "n", "width"), [(4, 4, None), (5, 3, None), (3, 5, 2)])
+def test_whitened_linear_networks_learn_singular_directions_at_one_over_sigma(m, n, width):
+    target = jnp.asarray(np.random.default_rng(0).standard_normal((m, n)))
+    U, s, Vt = np.linalg.svd(target)
+    learned = low_rank_learning(lambda B: 0.5 * jnp.sum((B[0] - target) ** 2), [(m, n)], width=width)
+    rank = width or len(s)
+    assert learned.status.value == "converged"
+    assert [stage.ranks for stage in learned.stages] == [(k,) for k in range(rank + 1)]
+    np.testing.assert_allclose([stage.time for stage in learned.stages[1:]], 1 / s[:rank], rtol=GREEDY)
+    last = learned.stages[-1]
+    np.testing.assert_allclose(last.products[0], (U[:, :rank] * s[:rank]) @ Vt[:rank], atol=1e-9)
+    np.testing.assert_allclose(last.loss, 0.5 * np.sum(s[rank:] ** 2), atol=1e-14)
+    assert learned.staircase.ranks == tuple(range(rank + 1))
+
+
+def returning(P, Q):
+    X, teacher = jnp.asarray(RETURNING_FEATURES), jnp.asarray(RETURNING_TEACHER)
+
+    def along(beta):
+        return jnp.mean((X @ (beta - teacher)) ** 2)
+
+    def loss(B):
+        inside = P.T @ B[0] @ Q
+        diagonal = jnp.diag(inside)
+        return along(diagonal) + 3.0 * jnp.sum((inside - jnp.diag(diagonal)) ** 2)
+
+    return along, loss
+
+
+def test_diagonal_problems_in_any_basis_are_those_of_algorithm_1_also_where_ranks_fall():
+    """A direction that leaves and returns with the other sign: pairing is by direction, not in sorted order."""
+    P, Q = rotations(3)
+    along, loss = returning(P, Q)
+    greedy, learned = incremental_learning(along, 3), low_rank_learning(loss, [(3, 3)])
+    np.testing.assert_allclose(
+        [stage.time for stage in learned.stages], [stage.time for stage in greedy.stages], rtol=1e-9
+    )
+    assert [stage.fell[0] for stage in learned.stages] == [len(stage.left) for stage in greedy.stages]
+    assert sum(stage.fell[0] for stage in learned.stages) == 1
+    for mine, theirs in zip(learned.stages, greedy.stages, strict=True):
+        np.testing.assert_allclose(P.T @ mine.products[0] @ Q, np.diag(theirs.beta), atol=1e-8)
+
+
+@pytest.fixture(scope="module")
+def attention():
+    task = full_attention_teacher_task(3, samples=40, tokens=4, dim=4, rank=2)
+    return task, low_rank_learning(task.network, [(4, 4)] * 2)
+
+
+def test_a_saddle_has_no_force_on_its_active_directions_and_exponents_between_0_and_1(attention):
+    task, learned = attention
+    assert learned.stages[-1].loss < 1e-25
+    for stage in learned.stages:
+        slopes = task.network.value_and_gradient(tuple(map(jnp.asarray, stage.products)))[1]
+        for p, (G, B) in enumerate(zip(map(np.asarray, slopes), stage.products, strict=True)):
+            U, s, Vt = np.linalg.svd(B)
+            k = stage.ranks[p]
+            np.testing.assert_allclose(s[:k], stage.singular_values[p], atol=1e-12)
+            assert s[k:].max(initial=0.0) < 1e-12
+            assert max(np.abs(U[:, :k].T @ G).max(initial=0.0), np.abs(G @ Vt[:k].T).max(initial=0.0)) < 1e-8
+            assert stage.exponents[p].max() < 1
+            np.testing.assert_allclose(np.linalg.svd(G)[1][: 4 - k], stage.rates[p], atol=1e-8)
+
+
+def test_the_new_direction_is_the_top_pair_and_its_exponent_has_just_reached_1(attention):
+    _, learned = attention
+    for before, after in zip(learned.stages[:-1], learned.stages[1:], strict=True):
+        rate, start = before.rates[after.entered][0], before.exponents[after.entered][0]
+        np.testing.assert_allclose(start + rate * (after.time - before.time), 1, rtol=1e-12)
+        assert after.ranks[after.entered] == before.ranks[after.entered] + 1
+
+
+def test_keys_and_queries_have_not_grown_before_values(attention):
+    _, learned = attention
+    assert learned.stages[1].entered == 1
+    np.testing.assert_allclose(learned.stages[1].exponents[0], 0, atol=1e-12)
+    assert learned.stages[1].time == pytest.approx(1 / learned.stages[0].rates[1][0])
+
+
+def test_the_flow_of_full_weights_converges_to_it_as_one_over_log_alpha(attention):
+    task, learned = attention
+    stages = learned.stages[1:4]
+    levels = np.full((2, 4), 1e9)
+    where = tuple(np.array([(stage.entered, stage.ranks[stage.entered] - 1) for stage in stages]).T)
+    levels[where] = [stage.singular_values[p][i] / 2 for stage, p, i in zip(stages, *where, strict=True)]
+    predicted = np.array([stage.time for stage in stages])
+    constants = []
+    for power in (-64, -256):
+        log = -power * np.log(10)
+        trajectory = factored_flow(
+            task.network, Factors(pairs=task.pairs, log_scale=-log), until=1.1 * predicted[-1], tolerance=1e-5
+        )
+        constants.append((trajectory.rises(levels)[where] - predicted) * log)
+    np.testing.assert_allclose(constants[0], constants[1], atol=0.15)
+    assert np.abs(constants).max() < 5
+
+
+def test_stages_can_be_limited_and_are_reported(attention):
+    task, learned = attention
+    heard = []
+    some = low_rank_learning(
+        task.network, [(4, 4)] * 2, max_stages=2, report=lambda fraction, note: heard.append((fraction, note))
+    )
+    assert some.status.value == "max_stages"
+    assert [stage.time for stage in some.stages] == [stage.time for stage in learned.stages[:3]]
+    assert some.end == learned.stages[3].time
+    assert [fraction for fraction, _ in heard] == [0.5, 1.0]
+
+
+def test_two_directions_at_the_same_time_are_a_tie():
+    target = jnp.diag(jnp.array([2.0, 2.0, 1.0]))
+    learned = low_rank_learning(lambda B: 0.5 * jnp.sum((B[0] - target) ** 2), [(3, 3)])
+    assert (learned.status.value, learned.end, len(learned.stages)) == ("tie", 0.5, 1)
+
+
+def test_losses_without_a_minimum_stop_with_what_was_found():
+    learned = low_rank_learning(lambda B: jnp.sum(jnp.exp(-B[0])), [(2, 2)])
+    assert learned.status.value == "no_minimum"
+    assert "Assumption 4.4" in learned.message
+    broken = low_rank_learning(lambda B: jnp.sum(jnp.where(B[0] > 0.5, jnp.nan, (B[0] - 1) ** 2)), [(2, 2)])
+    assert broken.status.value == "not_finite"
+    assert len(broken.stages) == 1
+
+
+@pytest.mark.parametrize(
+    ("bad", "sentence"),
+    [
+        ({"width": 0}, "width must be"),
+        ({"tolerance": 0.1}, "tolerance must be"),
+        ({"max_stages": 0}, "max_stages must be"),
+        ({"shapes": []}, "shapes must hold"),
+        ({"shapes": [(2, 3)]}, "loss must accept"),
+        ({"loss": lambda B: B[0]}, "must return one float64 number"),
+        ({"loss": lambda B: jnp.sum(1 / B[0])}, "finite with a finite gradient where all products are 0"),
+    ],
+)
+def test_bad_input_is_named_with_its_cure(bad, sentence):
+    given = {"loss": lambda B: jnp.sum((B[0] - jnp.eye(2)) ** 2), "shapes": [(2, 2)]} | bad
+    with pytest.raises(InputError, match=sentence):
+        low_rank_learning(given.pop("loss"), given.pop("shapes"), **given)
+
+
+def test_float32_mode_is_refused_with_its_cure():
+    with jax.enable_x64(False), pytest.raises(InputError, match=r"jax\.enable_x64\(True\)"):
+        low_rank_learning(lambda B: jnp.sum(B[0] ** 2), [(2, 2)])
