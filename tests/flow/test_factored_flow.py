@@ -7,12 +7,11 @@ import numpy as np
 import pytest
 from scipy.integrate import solve_ivp
 from scipy.optimize import brentq
+from tests import problems, tolerances
 
-from problems import RETURNING_FEATURES, RETURNING_TEACHER
 from saddlescope.errors import InputError
 from saddlescope.flow import Factors, FlowError, Products, factored_flow, gradient_flow
 from saddlescope.models import full_attention_teacher_task
-from tolerances import FLOW_STAGE_TIME
 
 
 class Quadratic(eqx.Module):
@@ -40,7 +39,9 @@ def rotations(size, seed=5):
 
 
 def returning(bases, penalty):
-    return Quadratic(jnp.asarray(RETURNING_FEATURES), jnp.asarray(RETURNING_TEACHER), *bases[:2], penalty)
+    return Quadratic(
+        jnp.asarray(problems.RETURNING_FEATURES), jnp.asarray(problems.RETURNING_TEACHER), *bases[:2], penalty
+    )
 
 
 def embedded(loss, u, v, log_scale, third):
@@ -72,7 +73,7 @@ def test_diagonal_weights_are_followed_as_by_the_diagonal_flow(power, tolerance)
     reference = gradient_flow(loss.along, Products(u, v, log_scale), until=3.0, tolerance=1e-8, level=0.05)
     assert len(reference.crossings) == 4
     trajectory = factored_flow(loss, embedded(loss, u, v, log_scale, np.eye(4)), until=3.0, tolerance=tolerance)
-    assert np.max(np.abs(time_errors(trajectory, loss, reference))) < FLOW_STAGE_TIME * tolerance
+    assert np.max(np.abs(time_errors(trajectory, loss, reference))) < tolerances.FLOW_STAGE_TIME * tolerance
     assert trajectory.conserved < 1e-10
     assert trajectory.times[-1] == 3.0
 
@@ -88,7 +89,7 @@ def test_a_direction_that_leaves_and_returns_with_the_other_sign_in_a_rotated_pr
     assert (0, True, 1) in passages
     assert (0, True, -1) in passages
     trajectory = factored_flow(loss, embedded(loss, u, v, log_scale, bases[2]), until=22.0, tolerance=1e-3)
-    assert np.max(np.abs(time_errors(trajectory, loss, reference))) < FLOW_STAGE_TIME * 1e-3
+    assert np.max(np.abs(time_errors(trajectory, loss, reference))) < tolerances.FLOW_STAGE_TIME * 1e-3
     end = bases[0].T @ trajectory(trajectory.times[-1:])[0][0] @ bases[1]
     np.testing.assert_allclose(np.diag(end), reference.beta[-1], atol=5e-3)
 
@@ -108,7 +109,7 @@ def test_plain_float64_factors_are_silently_wrong_where_graded_ones_are_right():
     until, level = 4.5, sizes / 2
     exact = (np.log(level / (sizes - level)) + np.log(sizes) + 2 * log) / (2 * sizes) / log
     trajectory = factored_flow(loss, start, until=until, tolerance=1e-6)
-    np.testing.assert_allclose(trajectory.rises(level[None]), exact[None], rtol=FLOW_STAGE_TIME * 1e-6)
+    np.testing.assert_allclose(trajectory.rises(level[None]), exact[None], rtol=tolerances.FLOW_STAGE_TIME * 1e-6)
 
     def slope(t, theta):
         L, R = theta.reshape(2, 3, 3)

@@ -4,13 +4,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from tests import problems, tolerances
 
-from problems import RETURNING_FEATURES, RETURNING_TEACHER
 from saddlescope.errors import InputError
 from saddlescope.flow import Factors, factored_flow
 from saddlescope.models import full_attention_teacher_task
 from saddlescope.theory import incremental_learning, low_rank_learning
-from tolerances import GREEDY
 
 
 def rotations(size, seed=5):
@@ -26,7 +25,7 @@ def test_whitened_linear_networks_learn_singular_directions_at_one_over_sigma(m,
     rank = width or len(s)
     assert learned.status.value == "converged"
     assert [stage.ranks for stage in learned.stages] == [(k,) for k in range(rank + 1)]
-    np.testing.assert_allclose([stage.time for stage in learned.stages[1:]], 1 / s[:rank], rtol=GREEDY)
+    np.testing.assert_allclose([stage.time for stage in learned.stages[1:]], 1 / s[:rank], rtol=tolerances.GREEDY)
     last = learned.stages[-1]
     np.testing.assert_allclose(last.products[0], (U[:, :rank] * s[:rank]) @ Vt[:rank], atol=1e-9)
     np.testing.assert_allclose(last.loss, 0.5 * np.sum(s[rank:] ** 2), atol=1e-14)
@@ -34,7 +33,7 @@ def test_whitened_linear_networks_learn_singular_directions_at_one_over_sigma(m,
 
 
 def returning(P, Q):
-    X, teacher = jnp.asarray(RETURNING_FEATURES), jnp.asarray(RETURNING_TEACHER)
+    X, teacher = jnp.asarray(problems.RETURNING_FEATURES), jnp.asarray(problems.RETURNING_TEACHER)
 
     def along(beta):
         return jnp.mean((X @ (beta - teacher)) ** 2)

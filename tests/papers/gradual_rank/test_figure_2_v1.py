@@ -25,7 +25,7 @@ def another_end(run):
 
 def swap_two(run):
     times = run.found_time.values
-    times[:, [1, 2]] = times[:, [2, 1]]
+    times[:, [0, 1]] = times[:, [1, 0]]
 
 
 def late(run):
