@@ -331,7 +331,7 @@ def test_six_scales_of_the_paper_within_1e_5():
         exact, found = ({c.index: c.time for c in reversed(run.crossings) if c.rising} for run in (tight, flow))
         assert found.keys() == exact.keys()
         assert max(abs(found[i] / exact[i] - 1) for i in exact) < 1e-5
-        assert np.all(np.diff(flow.losses) < 0)
+        assert np.all(np.diff(flow.losses) < 1e-14)  # on plateaus it falls by less than rounding
         gradients += flow.evaluations.gradients + 2 * flow.evaluations.columns
     assert gradients < 15_000
 

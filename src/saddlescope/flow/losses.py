@@ -67,7 +67,7 @@ class CompiledLoss:
         """Some columns of the Hessian, shape (n, m)."""
         self.hessians += 1
         self.columns += len(columns)
-        size = next(size for size in (1, 8, 128, 1024, len(columns)) if size >= len(columns))
+        size = next(size for size in (1, 4, 128, 1024, len(columns)) if size >= len(columns))
         size = min(size, len(point))  # few sizes: each is compiled once
         padded = jnp.asarray(np.resize(columns, size))
         vector = len(self.layout.shapes) == 1 and len(self.layout.shapes[0]) == 1
