@@ -13,7 +13,7 @@ it comes when its exponent reaches 1. It is held against the flow, which shares 
 The teacher of (a) to (f) has few directions. With a teacher of full rank and alpha = 1e-4 stages blur: panels (g), (h).
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise
@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING
 from saddlescope.errors import InputError
 from saddlescope.papers.claim import Claim, Measured
 from saddlescope.papers.context import RunContext
+from saddlescope.papers.gradual_rank._entries import PRODUCTS
 
 if TYPE_CHECKING:
     import numpy as np
@@ -29,9 +30,8 @@ if TYPE_CHECKING:
 
     from saddlescope.flow import FactoredTrajectory
     from saddlescope.models import FullAttentionTeacherTask
-    from saddlescope.plot.figure import Figure, Line, Panel
+    from saddlescope.plot.figure import Figure
 
-PRODUCTS = ("W_K W_Qᵀ", "W_V W_Oᵀ")
 FIRST = 5  # stages of the diagonal head on which a claim is made: at its scale later ones overlap
 
 
@@ -104,6 +104,7 @@ def run(params: Params, context: RunContext) -> "xr.Dataset":
         full = full_attention_teacher_task(params.seed, **sizes)
         blurred = context.kept("blurred", partial(_blurred, full, params, until, context.part(0.8, 0.9)))
         diagonal = context.kept("diagonal", partial(_diagonal, params, context.part(0.9, 1.0)))
+        context.report(1.0, "done")
     together = xr.concat(flows, dim="scale", combine_attrs="drop").assign_coords(scale=list(params.log10_scales))
     parts = [theory, together, blurred, diagonal]
     return xr.merge(parts, combine_attrs="drop").assign_attrs(
@@ -149,7 +150,7 @@ def _predict(task: "FullAttentionTeacherTask", params: Params, report: "Callable
             "plateau_time": ("stage", (begins + ends) / 2),
             "efolds_per_log": ("stage", fastest * (ends - begins)),
         },
-        coords={"stage": np.arange(1, len(stages) + 1), "product": list(PRODUCTS), "index": np.arange(d)},
+        coords={"stage": np.arange(1, len(stages) + 1), "product": list(PRODUCTS.values()), "index": np.arange(d)},
         attrs={
             "theory_status": learned.status.value,
             "theory_message": learned.message,
@@ -480,117 +481,6 @@ claims = (
 
 def traces(run: "xr.Dataset") -> "list[Figure]":
     """The six panels and the blurred case; the convergence of stage times."""
-    return [_panels(run), _convergence(run)]
+    from saddlescope.papers.gradual_rank._full_weights import convergence, panels
 
-
-def _panels(run: "xr.Dataset") -> "Figure":
-    import numpy as np
-
-    from saddlescope.plot import Figure, Line
-
-    last = run.isel(scale=-1)
-    time, blur = run.time.values, run.blurred_values
-    staircase = np.append(run.attrs["initial_loss"], run.predicted_loss)
-    begun = np.searchsorted(run.predicted_time, time, side="right")
-    predicted_loss = Line(x=time, y=staircase[begun], group="prediction", style="dashed", width=1.0)
-    beta, since = run.diagonal_beta, 0.9 * float(run.predicted_time[0] / run.time[-1])
-    at, full = f"alpha = 1e{run.attrs['log10_diagonal']:g}", f"alpha = 1e{float(last.scale):g}"
-    blurred = f"rank {run.sizes['index']}, alpha = 1e{run.attrs['log10_blurred']:g}"
-
-    def values(product: int) -> "list[Line]":
-        flow = _curves(time, last["values"].isel(product=product).values)
-        before = np.concatenate([np.zeros((1, run.sizes["index"])), run.predicted_values.isel(product=product)])
-        rising = before.max(axis=0) > 0
-        return flow + [
-            Line(x=time, y=before[begun][:, i], group="prediction", color=i, style="dashed", width=1.0)
-            for i in np.flatnonzero(rising).tolist()
-        ]
-
-    return Figure(
-        name="panels",
-        title="Diagonal and full weights learn one direction after the other",
-        caption="Top: an attention head with diagonal weights, entries of both products and the loss. Middle: a head "
-        f"with full weights at {full}, singular values of both products and the loss, with the prediction for "
-        "vanishing alpha dashed. Bottom: full weights that learn a teacher of full rank from a larger scale, where "
-        "stages blur. Time is that of the gradient flow divided by log(1/alpha).",
-        panels=(
-            _panel(
-                f"(a) diagonal of {PRODUCTS[1]}, {at}", "entry", _curves(run.diagonal_time.values, beta[:, 1].values)
-            ),
-            _panel(
-                f"(b) diagonal of {PRODUCTS[0]}, {at}", "entry", _curves(run.diagonal_time.values, beta[:, 0].values)
-            ),
-            _panel("(c) loss, diagonal weights", "loss", [_loss(run.diagonal_time.values, run.diagonal_loss.values)]),
-            _panel(f"(d) {PRODUCTS[1]}, {full}", "singular value", values(1), since),
-            _panel(f"(e) {PRODUCTS[0]}, {full}", "singular value", values(0), since),
-            _panel("(f) loss, full weights", "loss", [_loss(time, last.loss.values), predicted_loss], since),
-            _panel(f"(g) {PRODUCTS[1]}, teacher of {blurred}", "singular value", _curves(time, blur[:, 1].values)),
-            _panel(f"(h) {PRODUCTS[0]}, teacher of {blurred}", "singular value", _curves(time, blur[:, 0].values)),
-            _panel("(i) loss, teacher of full rank", "loss", [_loss(time, run.blurred_loss.values)]),
-        ),
-        columns=3,
-    )
-
-
-def _curves(time: "np.ndarray", values: "np.ndarray") -> "list[Line]":
-    from saddlescope.plot import Line
-
-    return [Line(x=time, y=values[:, i], group="gradient flow", color=i, width=1.3) for i in range(values.shape[1])]
-
-
-def _loss(time: "np.ndarray", loss: "np.ndarray") -> "Line":
-    from saddlescope.plot import Line
-
-    return Line(x=time, y=loss, group="gradient flow", color=0, width=1.3)
-
-
-def _panel(title: str, y: str, marks: "list[Line]", since: float = 0.0) -> "Panel":
-    from saddlescope.plot import Axis, Panel
-
-    until = float(marks[0].x[-1])
-    return Panel(
-        title=title, x=Axis("time / log(1/alpha)", range=(since * until, until)), y=Axis(y), marks=tuple(marks)
-    )
-
-
-def _convergence(run: "xr.Dataset") -> "Figure":
-    import numpy as np
-
-    from saddlescope.plot import Axis, Figure, Line, Panel, Table
-
-    logs = -run.scale.values * np.log(10)
-    marks = tuple(
-        Line(x=logs, y=abs(run.found_time - run.predicted_time).sel(stage=k).values, label=_direction(run, k))
-        for k in run.stage.values
-    )
-    return Figure(
-        name="convergence",
-        title="Stage times of full weights converge to the prediction as 1 / log(1/alpha)",
-        caption="Error of the measured stage times against log(1/alpha), both axes logarithmic: slope -1 is the law "
-        "C_k / log(1/alpha). The table has each stage's direction, predicted time and loss, and the measured times.",
-        panels=(
-            Panel(x=Axis("log(1/alpha)", scale="log"), y=Axis("error of the stage's time", scale="log"), marks=marks),
-        ),
-        table=Table(
-            columns=("k", "direction", "T_k", *(f"t_k at 1e{s:g}" for s in run.scale.values), "loss", "measured loss"),
-            rows=tuple(_rows(run)),
-        ),
-    )
-
-
-def _direction(run: "xr.Dataset", k: int) -> str:
-    stage = run.sel(stage=k)
-    return f"σ{int(stage.predicted_index) + 1} of {PRODUCTS[int(stage.predicted_product)]}"
-
-
-def _rows(run: "xr.Dataset") -> "Iterator[tuple[str | float | int, ...]]":
-    for k in run.stage.values:
-        stage = run.sel(stage=k)
-        yield (
-            int(k),
-            _direction(run, k),
-            float(stage.predicted_time),
-            *(float(t) for t in stage.found_time),
-            float(stage.predicted_loss),
-            float(stage.plateau_loss.isel(scale=-1)),
-        )
+    return [panels(run), convergence(run)]
