@@ -117,8 +117,10 @@ class WindowStepper:
                 if not pieces:
                     raise
                 break
-            if self._evaluate_columns(solver.y):  # so far, the model took the point to be independent of these entries
-                return self._predict(mark)
+            if self._evaluate_columns(solver.y):  # so far, the model took these entries to stay where they are
+                solver.go_back(mark)
+                pieces, expected = [], 0.0
+                continue
             pieces.append(piece)
             spread = self._model.spread(chart.point(solver.y))
             size = chart.scale + float(np.max(np.abs(solver.y)))
