@@ -140,7 +140,10 @@ def scipy_weights(method: type[OdeSolver], digits: int, rtol: float) -> Run:
             dense = solver.dense_output()
             for i in new:
                 level = lambda t, i=i, at=dense: float(np.abs(at(t)[i] * at(t)[P + i])) - LEVEL  # noqa: E731
-                times[int(i)] = float(brentq(level, solver.t_old, solver.t, xtol=1e-12))  # type: ignore[arg-type]
+                inside = (
+                    level(solver.t_old) < 0 < level(solver.t)
+                )  # else the interpolation puts it just outside the step
+                times[int(i)] = float(brentq(level, solver.t_old, solver.t, xtol=1e-12)) if inside else float(solver.t)  # type: ignore[arg-type]
     return Run(times, gradients)
 
 
