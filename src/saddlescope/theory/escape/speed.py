@@ -1,0 +1,140 @@
+"""The speed of a network at the saddle at the origin, and what a saddle must be for that: the input checks of this room.
+
+A saddle is given by its inputs X (d_in, N) and the loss gradients G (d_out, N) at the zero output, a column a sample.
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+from jaxtyping import Float
+from numpy.typing import ArrayLike
+
+from saddlescope.errors import InputError
+
+Matrix = Float[np.ndarray, "rows columns"]
+Network = tuple[Float[np.ndarray, "out into"], ...]
+"""W_1, ..., W_L in NumPy's float64."""
+
+
+def escape_speed(weights: Sequence[ArrayLike], inputs: ArrayLike, gradients: ArrayLike) -> float:
+    """-L_0(theta) = -Tr[G^T Y_theta(X)] of a network, at its weights as they are.
+
+    It is the escape speed s of Definition 2.1 where |theta|^2 = L and theta is an escape direction. Weights of any
+    other norm are brought there by `on_sphere`, which multiplies the value by (L / |theta|^2)^(L/2).
+
+    Args:
+        weights: W_1, ..., W_L, at least two, each (n_l, n_{l-1}) with n_0 = d_in and n_L = d_out.
+        inputs: X (d_in, N).
+        gradients: G (d_out, N).
+
+    Raises:
+        InputError: what `checked_saddle` and `checked_weights` refuse.
+    """
+    X, G = checked_saddle(inputs, gradients)
+    hidden = X
+    *lower, last = checked_weights(weights, X, G)
+    for weight in lower:
+        hidden = np.maximum(weight @ hidden, 0.0)
+    return -float(np.sum(G * (last @ hidden)))
+
+
+def on_sphere(weights: Sequence[ArrayLike]) -> Network:
+    """The weights times the one factor that makes |theta|^2 = L, the norm of an escape direction (Definition 2.1).
+
+    Args:
+        weights: W_1, ..., W_L, not all 0.
+
+    Raises:
+        InputError: they are all 0, or not finite.
+    """
+    arrays = [np.asarray(weight, float) for weight in weights]
+    largest = max((float(np.abs(array).max(initial=0.0)) for array in arrays), default=0.0)
+    if not 0 < largest < np.inf:
+        raise InputError(f"weights must be finite and not all 0; got {largest!r} as their largest entry.")
+    unit = [array / largest for array in arrays]  # so that no square over- or underflows
+    factor = np.sqrt(len(unit) / sum(np.sum(array**2) for array in unit))
+    return tuple(factor * array for array in unit)
+
+
+def checked_saddle(inputs: ArrayLike, gradients: ArrayLike) -> tuple[Matrix, Matrix]:
+    """X and G in float64.
+
+    Args:
+        inputs: X (d_in, N), a column a sample.
+        gradients: G (d_out, N), the loss gradients at the zero output.
+
+    Raises:
+        InputError: they are no matrices of equally many columns, have entries that are NaN or infinite, or G or X is 0:
+            the origin is then no saddle of this kind, since the loss has no term of degree L there.
+    """
+    arrays = []
+    for name, given, rows in (("inputs", inputs, "d_in"), ("gradients", gradients, "d_out")):
+        array = _numbers(name, given)
+        if array.ndim != 2 or 0 in array.shape:
+            raise InputError(f"{name} must have shape ({rows}, N), a column a sample; got {array.shape!r}.")
+        arrays.append(array)
+    X, G = arrays
+    if X.shape[1] != G.shape[1]:
+        raise InputError(f"gradients must have a column for each of the {X.shape[1]} inputs; got {G.shape[1]!r}.")
+    for name, array in (("gradients", G), ("inputs", X)):
+        if not array.any():
+            raise InputError(
+                f"{name} must not all be 0; got {array.size!r} zeros: the origin is then no saddle of this kind."
+            )
+    return X, G
+
+
+def checked_depth(depth: int) -> int:
+    """The depth L, at least 2.
+
+    Raises:
+        InputError: it is no integer, or below 2.
+    """
+    if isinstance(depth, bool) or not isinstance(depth, int | np.integer) or depth < 2:
+        raise InputError(f"depth must be an integer of at least 2; got {depth!r}.")
+    return int(depth)
+
+
+def checked_widths(widths: int | Sequence[int]) -> tuple[int, ...]:
+    """Hidden widths, each at least 1; one integer is a sequence of one.
+
+    Raises:
+        InputError: there are none, or one is no integer or below 1.
+    """
+    given = (widths,) if isinstance(widths, int | np.integer) else tuple(widths)
+    if not given or not all(isinstance(width, int | np.integer) and width >= 1 for width in given):
+        raise InputError(f"widths must be integers of at least 1, such as 8 or (4, 8); got {widths!r}.")
+    return tuple(int(width) for width in given)
+
+
+def checked_weights(weights: Sequence[ArrayLike], X: Matrix, G: Matrix) -> Network:
+    """W_1, ..., W_L in float64, fit for the saddle of X and G.
+
+    Raises:
+        InputError: they are fewer than two, do not fit each other, X and G, or are not finite.
+    """
+    if len(weights) < 2:
+        raise InputError(f"weights must be W_1, ..., W_L with a depth L of at least 2; got {len(weights)!r}.")
+    arrays = tuple(_numbers(f"W_{layer}", weight) for layer, weight in enumerate(weights, 1))
+    shapes = [array.shape for array in arrays]
+    widths = [len(X), *(shape[0] if shape else 0 for shape in shapes)]
+    if widths[-1] != len(G) or any(
+        shape != (out, into) for shape, into, out in zip(shapes, widths[:-1], widths[1:], strict=True)
+    ):
+        raise InputError(
+            f"weights must lead from d_in = {len(X)} to d_out = {len(G)}, each W_l of shape (n_l, n_(l-1)); "
+            f"got shapes {shapes!r}."
+        )
+    return arrays
+
+
+def _numbers(name: str, given: ArrayLike) -> np.ndarray:
+    """A finite float64 array."""
+    try:
+        array = np.asarray(given, float)
+    except (TypeError, ValueError) as error:
+        raise InputError(f"{name} must be an array of real numbers; got {type(given).__name__!r}.") from error
+    bad = int(np.sum(~np.isfinite(array)))
+    if bad:
+        raise InputError(f"{name} must be finite; got {bad!r} entries that are NaN or infinite.")
+    return array
