@@ -22,11 +22,11 @@ from jaxtyping import Array, Float, Int
 
 from saddlescope.errors import InputError
 
-Weights = tuple[Float[Array, "..."], ...]
-"""W_1, ..., W_L."""
+Weights = tuple[Float[Any, "..."], ...]
+"""W_1, ..., W_L, of JAX or NumPy."""
 
 
-def preactivations(weights: Weights, inputs: Float[Array, "d n"], *, relu: bool = True) -> tuple[Array, ...]:
+def preactivations(weights: Weights, inputs: Float[Any, "d n"], *, relu: bool = True) -> tuple[Array, ...]:
     """Z_1, ..., Z_L.
 
     Args:
@@ -40,7 +40,7 @@ def preactivations(weights: Weights, inputs: Float[Array, "d n"], *, relu: bool 
     return tuple(found)
 
 
-def layered_output(weights: Weights, inputs: Float[Array, "d n"], *, relu: bool = True) -> Float[Array, "out n"]:
+def layered_output(weights: Weights, inputs: Float[Any, "d n"], *, relu: bool = True) -> Float[Array, "out n"]:
     """The output Y = Z_L, a column a sample."""
     return preactivations(weights, inputs, relu=relu)[-1]
 
@@ -100,8 +100,8 @@ class LayeredLoss(eqx.Module):
         InputError: inputs and targets are no matrices with equally many rows, at least one, or are not finite.
     """
 
-    inputs: Float[Array, "n d"]
-    targets: Float[Array, "n out"]
+    inputs: Float[Any, "..."]
+    targets: Float[Any, "..."]
     cost: Callable[[Array, Array], Array] = eqx.field(static=True, default=half_squared_error)
     relu: bool = eqx.field(static=True, default=True)
 
@@ -157,7 +157,4 @@ def weak_balancedness(weights: Weights) -> tuple[Array, ...]:
 
     Entry i is the squared norm of what goes out of neuron i less that of what comes in.
     """
-    return tuple(
-        jnp.sum(upper**2, axis=0) - jnp.sum(lower**2, axis=1)
-        for lower, upper in itertools.pairwise(weights)
-    )
+    return tuple(jnp.sum(upper**2, axis=0) - jnp.sum(lower**2, axis=1) for lower, upper in itertools.pairwise(weights))
