@@ -221,7 +221,7 @@ t, a = np.arange(4.0), np.ones((4, 2))
     ("call", "says"),
     [
         (lambda: find_stages(t[::-1], t, a, level=1.0, time_unit="t"), "times must be .* strictly increasing"),
-        (lambda: find_stages(t[:1], t[:1], a[:1], level=1.0, time_unit="t"), "times must be at least two"),
+        (lambda: find_stages(t[:1], t[:1], a[:1], level=1.0, time_unit="t"), "times must be at least 2 strictly"),
         (lambda: find_stages(t, t[:2], a, level=1.0, time_unit="t"), r"losses must have .* \(4,\); got \(2,\)"),
         (lambda: find_stages(t, t * np.nan, a, level=1.0, time_unit="t"), "losses must be finite"),
         (lambda: find_stages(t, t, a[:2], level=1.0, time_unit="t"), r"activity must have shape \(4, p\).* \(2, 2\)"),

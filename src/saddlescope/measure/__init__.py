@@ -1,7 +1,9 @@
 """Numbers from arrays: spectra, ranks and staircases, for NumPy, JAX and PyTorch through the array API."""
 
+from saddlescope.measure.bottleneck import bottleneck_rank, bulk_count, nonlinearity, second_ratio, tail_energy
 from saddlescope.measure.extrapolation import richardson
 from saddlescope.measure.matching import Comparison, compare
+from saddlescope.measure.plateaus import find_plateaus
 from saddlescope.measure.rank import effective_rank, energy_rank, numerical_rank, stable_rank
 from saddlescope.measure.spectrum import (
     Spectrum,
@@ -17,15 +19,21 @@ __all__ = [
     "Spectrum",
     "Stage",
     "Staircase",
+    "bottleneck_rank",
+    "bulk_count",
     "compare",
     "effective_rank",
     "energy_rank",
+    "find_plateaus",
     "find_stages",
+    "nonlinearity",
     "numerical_rank",
     "product_spectrum",
     "product_update_spectrum",
     "richardson",
+    "second_ratio",
     "spectrum",
     "stable_rank",
+    "tail_energy",
     "update_spectrum",
 ]

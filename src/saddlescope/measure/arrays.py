@@ -81,6 +81,17 @@ def take(*, axes: int, **arrays: Any) -> tuple[Library, list[Stored]]:
     return library, stored
 
 
+def as_numpy(name: str, given: Any) -> np.ndarray:
+    """The numbers in NumPy's float64; lists and integers, such as step numbers, are welcome."""
+    if isinstance(given, list | tuple | np.ndarray):
+        try:
+            given = np.asarray(given, dtype=float)
+        except (TypeError, ValueError) as error:
+            raise InputError(f"{name} must hold numbers only, in rows of one length; got {given!r}.") from error
+    _, (stored,) = take(axes=1, **{name: given})
+    return np.asarray(stored.array, dtype=float)
+
+
 def is_cpu(device: Any) -> bool:
     """Whether NumPy can read arrays on this device without a transfer."""
     return getattr(device, "type", getattr(device, "platform", device)) == "cpu"

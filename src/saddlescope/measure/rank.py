@@ -121,12 +121,18 @@ def energy_rank(values: Any, *, fraction: float) -> Int[Any, "..."]:
     """
     if not 0 < fraction <= 1:
         raise InputError(f"fraction must be greater than 0 and at most 1; got {fraction!r}.")
-    library, shares = _shares(values)
+    library, shares = descending_shares(values)
     xp = library.xp
-    held = xp.cumulative_sum(xp.sort(shares, axis=-1, descending=True) ** 2, axis=-1)
+    held = xp.cumulative_sum(shares**2, axis=-1)
     total = held[..., -1:]
     short = xp.sum(xp.astype(held < fraction * total, xp.int64), axis=-1)
     return library.give_back(xp.where(total[..., 0] > 0, short + 1, short))
+
+
+def descending_shares(values: Any) -> tuple[Library, Any]:
+    """The singular values over the largest, which comes first; zeros stay."""
+    library, shares = _shares(values)
+    return library, library.xp.sort(shares, axis=-1, descending=True)
 
 
 def _shares(values: Any) -> tuple[Library, Any]:

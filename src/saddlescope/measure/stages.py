@@ -13,7 +13,7 @@ import numpy as np
 from jaxtyping import Float
 
 from saddlescope.errors import InputError
-from saddlescope.measure.arrays import take
+from saddlescope.measure.arrays import as_numpy
 from saddlescope.measure.spectrum import Spectrum
 
 _Series = Float[np.ndarray, "n"]
@@ -31,6 +31,8 @@ class Stage:
         rank: how many components (coordinates, singular values, concepts) are active; at least 0.
         support: which components are active, ascending, so that `rank` is their number; None where components have no
             identity, as with singular values.
+        layer_ranks: the rank of every layer's weights, from the input on, where `rank` is the rank of the bottleneck
+            that they form (see `bottleneck_rank`); None where the stage is not told layer by layer.
 
     Raises:
         InputError: an attribute out of range, or a support that does not agree with the rank.
@@ -41,6 +43,7 @@ class Stage:
     loss: float
     rank: int
     support: tuple[int, ...] | None = None
+    layer_ranks: tuple[int, ...] | None = None
 
     def __post_init__(self) -> None:
         if not math.isfinite(self.start):
@@ -51,6 +54,8 @@ class Stage:
             raise InputError(f"loss must be a number; got {self.loss!r}.")
         if self.rank < 0:
             raise InputError(f"rank must be at least 0; got {self.rank!r}.")
+        if self.layer_ranks is not None and min(self.layer_ranks, default=-1) < 0:
+            raise InputError(f"layer_ranks must be one or more ranks of at least 0; got {self.layer_ranks!r}.")
         if self.support is None:
             return
         if any(i >= j for i, j in itertools.pairwise(self.support)) or any(i < 0 for i in self.support):
@@ -103,6 +108,11 @@ class Staircase:
     def supports(self) -> tuple[tuple[int, ...] | None, ...]:
         """The support of each stage, the first included."""
         return tuple(stage.support for stage in self.stages)
+
+    @property
+    def layer_ranks(self) -> tuple[tuple[int, ...] | None, ...]:
+        """The rank of every layer in each stage, the first included."""
+        return tuple(stage.layer_ranks for stage in self.stages)
 
     def __len__(self) -> int:
         return len(self.stages)
@@ -161,11 +171,8 @@ def find_stages(
     """
     identified = not isinstance(activity, Spectrum)
     values = activity if identified else activity.values
-    t, loss, weight = (_numpy(name, x) for name, x in (("times", times), ("losses", losses), ("activity", values)))
-    if t.ndim != 1 or len(t) < 2 or not np.all(np.diff(t) > 0):
-        raise InputError(f"times must be at least two, strictly increasing numbers; got shape {t.shape!r}.")
-    if loss.shape != t.shape:
-        raise InputError(f"losses must have the shape of times, {t.shape!r}; got {loss.shape!r}.")
+    t, loss = recorded_losses(times, losses, least=2)
+    weight = as_numpy("activity", values)
     if weight.ndim != 2 or len(weight) != len(t):
         raise InputError(f"activity must have shape ({len(t)}, p), a row for each time; got {weight.shape!r}.")
     if not 0 < level < math.inf:
@@ -174,7 +181,7 @@ def find_stages(
         raise InputError(f"min_duration must be at least 0 and finite; got {min_duration!r}.")
     levels = np.full(len(t), float(level))
     if not identified:
-        levels = np.maximum(levels, _numpy("activity.noise_floor", activity.noise_floor))
+        levels = np.maximum(levels, as_numpy("activity.noise_floor", activity.noise_floor))
     periods = [_active_periods(t, magnitude, levels, min_duration) for magnitude in np.abs(weight).T]
     changes = {edge for of_component in periods for period in of_component for edge in period}
     starts = [float(t[0]), *sorted(edge for edge in changes if t[0] < edge < t[-1])]
@@ -186,15 +193,18 @@ def find_stages(
     return Staircase(tuple(stages), time_unit)
 
 
-def _numpy(name: str, given: Any) -> np.ndarray:
-    """The numbers in NumPy's float64; lists and integers, such as step numbers, are welcome."""
-    if isinstance(given, list | tuple | np.ndarray):
-        try:
-            given = np.asarray(given, dtype=float)
-        except (TypeError, ValueError) as error:
-            raise InputError(f"{name} must hold numbers only, in rows of one length; got {given!r}.") from error
-    _, (stored,) = take(axes=1, **{name: given})
-    return np.asarray(stored.array, dtype=float)
+def recorded_losses(times: Any, losses: Any, *, least: int) -> tuple[_Series, _Series]:
+    """Times and losses of a record in float64.
+
+    Raises:
+        InputError: fewer than `least` times, not increasing ones, or not as many losses.
+    """
+    t, loss = as_numpy("times", times), as_numpy("losses", losses)
+    if t.ndim != 1 or len(t) < least or not np.all(np.diff(t) > 0):
+        raise InputError(f"times must be at least {least} strictly increasing numbers; got shape {t.shape!r}.")
+    if loss.shape != t.shape:
+        raise InputError(f"losses must have the shape of times, {t.shape!r}; got {loss.shape!r}.")
+    return t, loss
 
 
 def _active_periods(t: _Series, magnitude: _Series, levels: _Series, min_duration: float) -> list[tuple[float, float]]:

@@ -1,0 +1,214 @@
+"""Stages of a run in which components have no identity: plateaus of the loss, and the rank of every layer on them.
+
+    y        the decreasing function nearest to the recorded losses (isotonic regression)
+    range    y at the start less y at the end
+    fall     d, a small part of the range, above the noise
+    dwell    tau(t), how long y takes to fall from y(t) + d/2 to y(t) - d/2
+
+A plateau is a maximum of the dwell time, a drop a minimum. As d is fixed, tau needs no floor and no smoothing: where
+the loss is flat to within the noise, tau is the length of the plateau.
+
+Use `find_plateaus` where the loss shows the stages, as with singular values of the layers of a deep network; use
+`find_stages` where components are identified, or where stages shall be told by what becomes active.
+"""
+
+import itertools
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float, Int
+from scipy.ndimage import median_filter
+from scipy.optimize import isotonic_regression
+from scipy.signal import find_peaks
+
+from saddlescope.errors import InputError
+from saddlescope.measure.arrays import as_numpy
+from saddlescope.measure.bottleneck import bottleneck_rank
+from saddlescope.measure.stages import Stage, Staircase, recorded_losses
+
+_Series = Float[np.ndarray, "n"]
+
+_NOISES = 3.0  # the fall in standard deviations of the noise: flat parts of y stray by about one from end to end
+_PART = 0.1  # the fall without noise, as a part of the smallest drop
+_NORMAL_MEDIAN, _NORMAL_TENTH = 0.6745, 1.6449  # |z| of a normal variable has this median; a tenth exceeds this
+
+
+def find_plateaus(
+    times: Any,
+    losses: Any,
+    singular_values: Sequence[Any],
+    *,
+    time_unit: str,
+    contrast: float = 8.0,
+    min_drop: float = 0.02,
+    share: float = 0.1,
+    margin: float = 1.5,
+) -> Staircase:
+    """The staircase in a recorded run of a deep network, from its loss and the singular values of its layers.
+
+    Two plateaus are told apart if between them the loss falls at least `contrast` times as fast as on either, and by at
+    least `min_drop` of its range. A plateau that the record does not show has no stage: the first stage begins with the
+    record, and the last ends with it, whether or not a drop is under way. A stage begins when the fitted loss is
+    half-way from the plateau before to its own.
+
+    Noise is estimated from the record, by differences of neighbouring losses and by what is left of them beside the
+    decreasing fit; single outliers are ignored. Drops below three standard deviations of it are no drops.
+
+    The rank of a layer is the number of its singular values that, as the plateau begins, are greater than both `share`
+    of the largest that the layer has up to the next plateau, and `margin` times the largest at the first sample. (As it
+    begins: medians over its first quarter. Later, what will leave the plateau has grown, long before the loss shows
+    it.) So the record should begin with the initial weights. Record densely (geometrically) near escapes: a plateau
+    between two samples cannot be found.
+
+    A stage's loss is the mean over the middle half of its plateau.
+
+    Args:
+        times: (n,), strictly increasing, in `time_unit`; at least 5.
+        losses: (n,), of the full data set, so that they decrease but for noise.
+        singular_values: for each layer, from the input on, (n, r) in any order.
+        time_unit: what `times` are told in.
+        contrast: how many times faster a drop is than the plateaus beside it; greater than 1.
+        min_drop: the smallest drop, as a part of the range of the loss; between 0 and 1.
+        share: between 0 and 1.
+        margin: at least 1.
+
+    Returns:
+        Stages from the first sample to the last, with `layer_ranks`; `rank` is the `bottleneck_rank` of these.
+
+    Raises:
+        InputError: arrays that do not fit each other, are not finite or not increasing; a policy out of range.
+
+    >>> import numpy as np
+    >>> t = np.linspace(0.0, 10.0, 201)
+    >>> learned = 1 / (1 + np.exp(-20 * (t[:, None] - [3.0, 6.0])))
+    >>> staircase = find_plateaus(t, 2 - learned.sum(axis=1), [learned, learned, learned], time_unit="t")
+    >>> staircase.ranks, [round(time, 3) for time in staircase.times]
+    ((0, 1, 2), [3.0, 6.0])
+    """
+    if not 1 < contrast < math.inf:
+        raise InputError(f"contrast must be greater than 1 and finite; got {contrast!r}.")
+    for name, value in (("min_drop", min_drop), ("share", share)):
+        if not 0 < value < 1:
+            raise InputError(f"{name} must be between 0 and 1; got {value!r}.")
+    if not 1 <= margin < math.inf:
+        raise InputError(f"margin must be at least 1 and finite; got {margin!r}.")
+    t, loss = recorded_losses(times, losses, least=5)
+    spectra = _spectra(singular_values, len(t))
+
+    typical = median_filter(loss, size=3, mode="nearest")
+    fit = isotonic_regression(typical, increasing=False).x
+    least = min_drop * float(fit[0] - fit[-1])
+    fall = max(_PART * least, _NOISES * _noise(loss, fit))
+    finer, finer_fit = _with_midpoints(t), _with_midpoints(fit)  # a drop may lie between two samples
+    enter, leave = _enter_and_leave(finer, finer_fit, fall)
+    plateaus = _plateaus(finer_fit, leave - enter, contrast, max(least, fall))
+    levels = [float(np.mean(typical[_between(t, enter[i], leave[i], 0.25, 0.75)])) for i in plateaus]
+    edges = [float(t[0]), *_half_way(finer, finer_fit, plateaus, levels), float(t[-1])]
+    onsets = [_between(t, enter[i], leave[i], 0.0, 0.25) for i in plateaus]
+    untils = [onset[-1] for onset in onsets[1:]] + [len(t) - 1]
+    stages = []
+    for (start, end), level, onset, until in zip(itertools.pairwise(edges), levels, onsets, untils, strict=True):
+        ranks = tuple(_rank(s, onset, until, share, margin) for s in spectra)
+        stages.append(Stage(start, end, level, bottleneck_rank(ranks), layer_ranks=ranks))
+    return Staircase(tuple(stages), time_unit)
+
+
+def _spectra(singular_values: Sequence[Any], count: int) -> list[np.ndarray]:
+    """The singular values of each layer, checked."""
+    spectra = [as_numpy(f"singular_values[{layer}]", values) for layer, values in enumerate(singular_values)]
+    if not spectra:
+        raise InputError("singular_values must hold an array for each layer; got none.")
+    for layer, s in enumerate(spectra):
+        if s.ndim != 2 or len(s) != count:
+            raise InputError(
+                f"singular_values[{layer}] must have shape ({count}, r), a row for each time; got {s.shape!r}."
+            )
+        if np.any(s < 0):
+            raise InputError(f"singular_values[{layer}] must be at least 0; got {float(np.min(s))!r}.")
+    return spectra
+
+
+def _noise(loss: _Series, fit: _Series) -> float:
+    """Standard deviation of the losses about a decreasing function.
+
+    From second differences, which see independent errors but few of the drops, by their median; and from what the fit
+    leaves over, which sees slow fluctuations, too, by the part that a tenth exceeds, so that noise in a part of the
+    record counts.
+    """
+    second = np.abs(np.diff(loss, 2)) / math.sqrt(6)
+    return max(
+        float(np.median(second)) / _NORMAL_MEDIAN,
+        float(np.quantile(np.abs(loss - fit), 0.9)) / _NORMAL_TENTH,
+    )
+
+
+def _with_midpoints(x: _Series) -> Float[np.ndarray, " 2*n-1"]:
+    """The numbers with the mean of every two neighbours between them."""
+    finer = np.empty(2 * len(x) - 1)
+    finer[::2], finer[1::2] = x, (x[1:] + x[:-1]) / 2
+    return finer
+
+
+def _enter_and_leave(t: _Series, fit: _Series, fall: float) -> tuple[_Series, _Series]:
+    """When the fit, linear between samples, was last `fall` / 2 above its value at each sample, and first as far below.
+
+    The ends of the record where it never was.
+    """
+    if not fall > 0:
+        return np.full_like(t, t[0]), np.full_like(t, t[-1])
+    above, below = fit + fall / 2, fit - fall / 2
+    last = np.searchsorted(-fit, -above, side="right") - 1  # the last sample at least so high; -1: none
+    first = np.searchsorted(-fit, -below, side="left")  # the first one at most so high; n: none
+    enter = _crossing(t, fit, np.clip(last, 0, len(t) - 2), above)
+    leave = _crossing(t, fit, np.clip(first - 1, 0, len(t) - 2), below)
+    return np.where(last < 0, t[0], enter), np.where(first == len(t), t[-1], leave)
+
+
+def _crossing(
+    t: _Series, fit: _Series, before: Int[np.ndarray, "k"], level: Float[np.ndarray, "k"]
+) -> Float[np.ndarray, "k"]:
+    """When the fit passes a level between a sample and the next."""
+    drop = fit[before] - fit[before + 1]
+    part = np.clip((fit[before] - level) / np.where(drop > 0, drop, 1.0), 0.0, 1.0)
+    return t[before] + part * (t[before + 1] - t[before])
+
+
+def _plateaus(fit: _Series, dwell: _Series, contrast: float, least: float) -> list[int]:
+    """The samples of longest dwell on each plateau, in order."""
+    height = np.log(dwell)
+    ends = np.full(1, np.min(height) - 2 * math.log(contrast))  # so that a plateau may lie at an end of the record
+    peaks, _ = find_peaks(np.concatenate([ends, height, ends]), prominence=math.log(contrast))
+    found = [int(i) for i in peaks - 1]
+    while len(found) > 1:
+        drops = [fit[one] - fit[following] for one, following in itertools.pairwise(found)]
+        k = int(np.argmin(drops))
+        if drops[k] >= least:
+            break
+        del found[k if dwell[found[k]] < dwell[found[k + 1]] else k + 1]
+    return found
+
+
+def _between(t: _Series, enter: float, leave: float, first: float, last: float) -> np.ndarray:
+    """Indices of the samples in a part of the time from enter to leave, or of the one nearest to its middle."""
+    start, stop = enter + first * (leave - enter), enter + last * (leave - enter)
+    inside = np.flatnonzero((t >= start) & (t <= stop))
+    return inside if len(inside) else np.argmin(np.abs(t - (start + stop) / 2), keepdims=True)
+
+
+def _half_way(t: _Series, fit: _Series, plateaus: list[int], levels: list[float]) -> list[float]:
+    """When the fit is half-way between the levels of consecutive plateaus."""
+    found = []
+    for (one, following), (high, low) in zip(itertools.pairwise(plateaus), itertools.pairwise(levels), strict=True):
+        level = (high + low) / 2
+        below = one + 1 + int(np.argmax(fit[one + 1 : following + 1] <= level))
+        before = np.array([below - 1])
+        found.append(float(_crossing(t, fit, before, np.array([level]))[0]))
+    return found
+
+
+def _rank(s: Float[np.ndarray, "n r"], onset: np.ndarray, until: int, share: float, margin: float) -> int:
+    """How many singular values are neither small beside the largest until then nor part of the initial bulk."""
+    level = max(share * float(np.max(s[: until + 1])), margin * float(np.max(s[0])))
+    return int(np.sum(np.median(np.sort(s[onset], axis=1), axis=0) > level))
