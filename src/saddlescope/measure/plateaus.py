@@ -107,7 +107,7 @@ def find_plateaus(
     levels = [float(np.mean(typical[_between(t, enter[i], leave[i], 0.25, 0.75)])) for i in plateaus]
     edges = [float(t[0]), *_half_way(finer, finer_fit, plateaus, levels), float(t[-1])]
     onsets = [_between(t, enter[i], leave[i], 0.0, 0.25) for i in plateaus]
-    untils = [onset[-1] for onset in onsets[1:]] + [len(t) - 1]
+    untils = [int(onset[-1]) for onset in onsets[1:]] + [len(t) - 1]
     stages = []
     for (start, end), level, onset, until in zip(itertools.pairwise(edges), levels, onsets, untils, strict=True):
         ranks = tuple(_rank(s, onset, until, share, margin) for s in spectra)
