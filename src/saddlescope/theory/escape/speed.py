@@ -1,9 +1,10 @@
-"""The speed of a network at the saddle at the origin, and what a saddle must be for that: the input checks of this room.
+"""The speed of a network at the saddle at the origin; what inputs and gradients must be for there to be such a saddle.
 
 A saddle is given by its inputs X (d_in, N) and the loss gradients G (d_out, N) at the zero output, a column a sample.
 """
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 from jaxtyping import Float
@@ -14,6 +15,23 @@ from saddlescope.errors import InputError
 Matrix = Float[np.ndarray, "rows columns"]
 Network = tuple[Float[np.ndarray, "out into"], ...]
 """W_1, ..., W_L in NumPy's float64."""
+
+
+@dataclass(frozen=True)
+class CertifiedSpeed:
+    """Bounds on the largest escape speed of a saddle, over networks of some depth and kind.
+
+    Attributes:
+        lower: speed of `weights`, evaluated on the data themselves.
+        upper: no network of the kind is faster, up to rounding.
+        weights: W_1, ..., W_L with |theta|^2 = L that attain `lower`.
+        programmes: how many cone programmes the bounds took; 0 where they are in closed form.
+    """
+
+    lower: float
+    upper: float
+    weights: Network
+    programmes: int = 0
 
 
 def escape_speed(weights: Sequence[ArrayLike], inputs: ArrayLike, gradients: ArrayLike) -> float:
