@@ -6,6 +6,7 @@ from saddlescope.flow.discrete import gradient_descent
 from saddlescope.flow.factored import FactoredTrajectory, Factors, factored_flow
 from saddlescope.flow.log_products import LogProducts
 from saddlescope.flow.minibatches import SampledLoss
+from saddlescope.flow.recorded import Recording, geometric_marks, homogeneous_rate, recorded_descent
 from saddlescope.flow.starts import Continued, Plain, Products
 from saddlescope.flow.trajectory import Accuracy, Crossing, FlowError, Status, Trajectory
 
@@ -20,12 +21,16 @@ __all__ = [
     "LogProducts",
     "Plain",
     "Products",
+    "Recording",
     "SampledLoss",
     "Status",
     "Trajectories",
     "Trajectory",
     "factored_flow",
+    "geometric_marks",
     "gradient_descent",
     "gradient_flow",
     "gradient_flows",
+    "homogeneous_rate",
+    "recorded_descent",
 ]

@@ -67,9 +67,21 @@ class Minibatches(eqx.Module):
         """What stands for the permutation before the first epoch."""
         return jnp.arange(self.loss.samples)
 
+    @property
+    def per_epoch(self) -> int:
+        """Steps in an epoch; samples left over sit it out."""
+        return self.loss.samples // self.size
+
+    def order(self, epoch: Int[Array, ""]) -> Int[Array, "samples"]:
+        """The permutation of an epoch."""
+        return jax.random.permutation(jax.random.fold_in(self.key, epoch), self.loss.samples)
+
+    def at(self, place: Int[Array, ""], order: Int[Array, "samples"]) -> Loss:
+        """The loss on the minibatch at a place, counted from 0, of an epoch with that permutation."""
+        return self.loss.batch(jax.lax.dynamic_slice_in_dim(order, place * self.size, self.size))
+
     def of_step(self, number: Int[Array, ""], order: Int[Array, "samples"]) -> tuple[Loss, Int[Array, "samples"]]:
         """The loss on the minibatch of a step, and its epoch's permutation, given that of the step before."""
-        epoch, place = jnp.divmod(number, self.loss.samples // self.size)
-        key = jax.random.fold_in(self.key, epoch)
-        order = jax.lax.cond(place == 0, lambda: jax.random.permutation(key, self.loss.samples), lambda: order)
-        return self.loss.batch(jax.lax.dynamic_slice_in_dim(order, place * self.size, self.size)), order
+        epoch, place = jnp.divmod(number, self.per_epoch)
+        order = jax.lax.cond(place == 0, lambda: self.order(epoch), lambda: order)
+        return self.at(place, order), order
