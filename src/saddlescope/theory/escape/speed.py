@@ -74,30 +74,31 @@ def on_sphere(weights: Sequence[ArrayLike]) -> Network:
     return tuple(factor * array for array in unit)
 
 
-def checked_saddle(inputs: ArrayLike, gradients: ArrayLike) -> tuple[Matrix, Matrix]:
+def checked_saddle(inputs: ArrayLike, gradients: ArrayLike, *, name: str = "gradients") -> tuple[Matrix, Matrix]:
     """X and G in float64.
 
     Args:
         inputs: X (d_in, N), a column a sample.
         gradients: G (d_out, N), the loss gradients at the zero output.
+        name: what the user calls G, where it is given as something else, such as the targets.
 
     Raises:
         InputError: they are no matrices of equally many columns, have entries that are NaN or infinite, or G or X is 0:
             the origin is then no saddle of this kind, since the loss has no term of degree L there.
     """
     arrays = []
-    for name, given, rows in (("inputs", inputs, "d_in"), ("gradients", gradients, "d_out")):
-        array = _numbers(name, given)
+    for called, given, rows in (("inputs", inputs, "d_in"), (name, gradients, "d_out")):
+        array = _numbers(called, given)
         if array.ndim != 2 or 0 in array.shape:
-            raise InputError(f"{name} must have shape ({rows}, N), a column a sample; got {array.shape!r}.")
+            raise InputError(f"{called} must have shape ({rows}, N), a column a sample; got {array.shape!r}.")
         arrays.append(array)
     X, G = arrays
     if X.shape[1] != G.shape[1]:
-        raise InputError(f"gradients must have a column for each of the {X.shape[1]} inputs; got {G.shape[1]!r}.")
-    for name, array in (("gradients", G), ("inputs", X)):
+        raise InputError(f"{name} must have a column for each of the {X.shape[1]} inputs; got {G.shape[1]!r}.")
+    for called, array in ((name, G), ("inputs", X)):
         if not array.any():
             raise InputError(
-                f"{name} must not all be 0; got {array.size!r} zeros: the origin is then no saddle of this kind."
+                f"{called} must not all be 0; got {array.size!r} zeros: the origin is then no saddle of this kind."
             )
     return X, G
 

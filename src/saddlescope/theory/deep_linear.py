@@ -1,0 +1,156 @@
+"""The stages of deep linear networks from small weights: their levels, ranks and speeds, exactly, for any data.
+
+    X, T    inputs (d_in, N) and targets (d_out, N), a column a sample
+    W       W_L ... W_1, the network; the loss is |W X - T|_F^2 / (2 N)
+    M       T V, with X = U S V^T: the targets within the span of the inputs' rows
+    m_i     singular values of M, descending, with left vectors u_i
+    P_k     sum_{i <= k} u_i u_i^T
+
+Gradient flow from small weights goes from saddle to saddle, the k-th of rank k. Products of rank at most k have one
+local minimum only, up to ties, the best fit of that rank (reduced-rank regression; Eckart and Young):
+
+    W_k = P_k T X^+ ,   loss_k = (|T|^2 - sum_{i <= k} m_i^2) / (2 N)
+
+So the levels depend on the data alone: neither on depth, nor on widths that are at least k, nor on the start. At the
+saddle W_k what is learned next grows as at the origin, with the gradient G_k = (W_k X - T) / N in place of G: G_k X^T
+vanishes on the range of W_k, on either side. A network of depth L with linear layers, |theta|^2 = L, escapes fastest
+along the top singular pair of G_k X^T, all layers of rank one, with its norm as speed, whatever L.
+
+Jacot, Ged, Simsek, Hongler, Gabriel 2021, "Saddle-to-saddle dynamics in deep linear networks"; for the times of aligned
+starts Saxe, McClelland, Ganguli 2014, "Exact solutions to the nonlinear dynamics of learning in deep linear networks".
+"""
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from jaxtyping import Float
+from numpy.typing import ArrayLike
+from scipy.special import hyp2f1
+
+from saddlescope.errors import InputError
+from saddlescope.theory.escape.speed import checked_depth, checked_saddle
+
+_Matrix = Float[np.ndarray, "rows columns"]
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class DeepLinearStages:
+    """The saddles that a deep linear network visits, in order, and where it ends.
+
+    Attributes:
+        losses: (stages,), loss_k of the best fit of rank k = 0, 1, ...: the levels of the plateaus.
+        speeds: (stages,), the optimal escape speed |G_k X^T|_op at each; 0 where the rank cannot rise any more.
+        strengths: (stages - 1,), m_k: the drop from rank k - 1 to k is m_k^2 / (2 N). Where two agree, the stages
+            merge, since both directions are learned at once.
+        directions: (d_out, stages - 1), the u_k.
+        regression: (d_out, d_in), T X^+, the least-squares fit.
+    """
+
+    losses: Float[np.ndarray, "stages"]
+    speeds: Float[np.ndarray, "stages"]
+    strengths: Float[np.ndarray, "drops"]
+    directions: _Matrix
+    regression: _Matrix
+
+    @property
+    def ranks(self) -> tuple[int, ...]:
+        """The rank of every layer in each stage: 0, 1, ..."""
+        return tuple(range(len(self.losses)))
+
+    def product(self, rank: int) -> _Matrix:
+        """W_k, (d_out, d_in), the network's product at the saddle of this rank.
+
+        Raises:
+            InputError: there is no such stage.
+        """
+        if not 0 <= rank < len(self.losses):
+            raise InputError(f"rank must be between 0 and {len(self.losses) - 1}; got {rank!r}.")
+        U = self.directions[:, :rank]
+        return U @ (U.T @ self.regression)
+
+    def __repr__(self) -> str:
+        return f"DeepLinearStages(rank 0 to {self.ranks[-1]}, loss {self.losses[0]:.6g} to {self.losses[-1]:.6g})"
+
+
+def deep_linear_stages(inputs: ArrayLike, targets: ArrayLike, *, width: int | None = None) -> DeepLinearStages:
+    """The stages of deep linear networks of any depth, trained on half the mean squared error from small weights.
+
+    Args:
+        inputs: X (d_in, N), a column a sample.
+        targets: T (d_out, N).
+        width: the smallest hidden width, which bounds the rank; None: wide enough for every rank.
+
+    Raises:
+        InputError: they are no matrices of equally many columns, are not finite, or T X^T is 0: then the origin is no
+            saddle of this kind, but a minimum; or a width below 1.
+
+    >>> deep_linear_stages([[1.0, 0.0], [0.0, 1.0]], [[2.0, 0.0], [0.0, 1.0]]).losses.tolist()
+    [1.25, 0.25, 0.0]
+    """
+    X, T = checked_saddle(inputs, targets, name="targets")
+    if width is not None and width < 1:
+        raise InputError(f"width must be at least 1; got {width!r}.")
+    samples, roundoff = X.shape[1], max(X.shape) * np.finfo(float).eps
+    U, S, Vt = np.linalg.svd(X, full_matrices=False)
+    kept = roundoff * S[0] < S
+    U, S, Vt = U[:, kept], S[kept], Vt[kept]
+    M = T @ Vt.T
+    left, strengths, right = np.linalg.svd(M, full_matrices=False)
+    nonzero = strengths > roundoff * np.linalg.norm(T)
+    if not nonzero[0]:
+        raise InputError(
+            "targets must not be orthogonal to the inputs: T X^T is 0, so the origin is no saddle of this kind."
+        )
+    left, strengths, right = left[:, nonzero], strengths[nonzero], right[nonzero]
+    rank = len(strengths) if width is None else min(len(strengths), width)
+    # Drops are added from the smallest on: |T|^2 - sum m_i^2 would cancel where the fit is good.
+    missed = float(np.sum((T - M @ Vt) ** 2))
+    losses = missed + np.append(np.cumsum(strengths[::-1] ** 2)[::-1], 0.0)[: rank + 1]
+    speeds = np.zeros(rank + 1)  # at the last stage no direction is left, or no neuron
+    for k in range(rank):
+        speeds[k] = np.linalg.norm(strengths[k:, None] * right[k:] * S, 2) / samples
+    return DeepLinearStages(losses / (2 * samples), speeds, strengths[:rank], left[:, :rank], (M / S) @ U.T)
+
+
+def aligned_time(speed: float, *, depth: int, initial: float, share: float, curvature: float = 1.0) -> float:
+    """When gradient flow has learned a direction, where directions are learned one by one: time t, exactly.
+
+    That is so if X X^T / N = c I and the start is balanced and aligned: W_l = R_l D R_{l-1}^T with R_0 and R_L the
+    singular vectors of T X^T, D of equal diagonals in all layers. Each entry a of D then follows
+
+        da/dt = a^(L-1) (s - c a^L) ,   a^L -> s / c ,
+
+    and with x = a (c/s)^(1/L) the time passes as the antiderivative of x^(1-L) / (1 - x^L), which is
+    x^(2-L) F(1, (2-L)/L; 2/L; x^L) / (2-L) with Gauss's F, or log(x^2 / (1 - x^2)) / 2 for L = 2.
+
+    Args:
+        speed: s > 0, the direction's singular value of T X^T / N.
+        depth: L, at least 2.
+        initial: a at time 0, positive.
+        share: of its final value s / c that a^L has at the end; above the initial one's, below 1. The loss is half-way
+            down the direction's drop at the share 1 - 1/sqrt(2).
+        curvature: c > 0.
+
+    Raises:
+        InputError: a number out of range.
+
+    >>> round(aligned_time(2.0, depth=2, initial=1e-3, share=0.5), 6)
+    3.627164
+    """
+    depth = checked_depth(depth)
+    for name, value in (("speed", speed), ("initial", initial), ("curvature", curvature)):
+        if not 0 < value < math.inf:
+            raise InputError(f"{name} must be positive and finite; got {value!r}.")
+    final = (speed / curvature) ** (1 / depth)
+    if not (initial / final) ** depth < share < 1:
+        raise InputError(
+            f"share must be between the initial one, {(initial / final) ** depth!r}, and 1; got {share!r}."
+        )
+
+    def passed(x: float) -> float:
+        if depth == 2:
+            return math.log(x) - math.log1p(-(x**2)) / 2
+        return float(x ** (2 - depth) * hyp2f1(1.0, (2 - depth) / depth, 2 / depth, x**depth)) / (2 - depth)
+
+    return final ** (2 - depth) / speed * (passed(share ** (1 / depth)) - passed(initial / final))
