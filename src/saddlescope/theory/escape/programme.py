@@ -5,8 +5,8 @@
     p, q    the parts of g with a_i > 0 and with a_i < 0: g = p - q, and p_j, q_j >= 0
     h_j(u)  relu(u.x_j)
 
-Where c_j < 0, c_j relu(g_j) is at most lambda_j c_j g_j for every lambda_j in [0, 1]. Where c_j > 0 and the sign of g_j is
-decided, it is linear, and a multiplier nu_j >= 0 brings the sign in; where it is not, relu(p - q) <= p. So
+Where c_j < 0, c_j relu(g_j) is at most lambda_j c_j g_j for every lambda_j in [0, 1]. Where c_j > 0 and the sign of g_j
+is decided, it is linear, and a multiplier nu_j >= 0 brings the sign in; where it is not, relu(p - q) <= p. So
 
     F(g) <= max over u of the larger of  sum_j mu_j h_j(u)  and  -sum_j mu'_j h_j(u),
 
@@ -30,6 +30,8 @@ from scipy import sparse
 from scipy.optimize import linprog
 
 from saddlescope.theory.escape.plane import Arcs
+
+_clarabel: Any = clarabel  # its names are not declared to type checkers
 
 OUT, UNDECIDED, IN = -1, 0, 1
 _ACCURACY = 1e-10  # asked of both solvers, in units of the largest c_j
@@ -99,15 +101,15 @@ class Programmes:
             ]
         )
         limits = np.concatenate([np.zeros(len(cones)), -_both(at_ends, constant), np.zeros(free), np.ones(bounded)])
-        settings = clarabel.DefaultSettings()
+        settings = _clarabel.DefaultSettings()
         settings.verbose = False
         settings.tol_gap_abs = settings.tol_gap_rel = settings.tol_feas = _ACCURACY
-        solution = clarabel.DefaultSolver(
+        solution = _clarabel.DefaultSolver(
             sparse.csc_matrix((columns + free, columns + free)),
             np.eye(columns + free)[0],
             sparse.csc_matrix(matrix),
             limits,
-            [clarabel.SecondOrderConeT(3)] * (2 * arcs) + [clarabel.NonnegativeConeT(len(limits) - len(cones))],
+            [_clarabel.SecondOrderConeT(3)] * (2 * arcs) + [_clarabel.NonnegativeConeT(len(limits) - len(cones))],
             settings,
         ).solve()
         pulls = np.asarray(solution.z)[len(cones) : len(cones) + len(reach)].reshape(2, arcs, 2)
@@ -149,7 +151,7 @@ class Programmes:
         return best
 
     def _table(self, signs: np.ndarray) -> tuple[Float[np.ndarray, "2 n"], Float[np.ndarray, "2 n free"]]:
-        """mu and mu' as affine functions of (lambda, nu): constants and slopes."""
+        """Both mu and mu' as affine functions of (lambda, nu): constants and slopes."""
         decided = self.positive[signs[self.positive] != UNDECIDED]
         constant, slope = np.zeros((2, len(self.c))), np.zeros((2, len(self.c), len(self.negative) + len(decided)))
         constant[0, self.positive] = np.where(signs[self.positive] == OUT, 0.0, self.c[self.positive])
@@ -198,7 +200,7 @@ def _least_first(rows: np.ndarray, limits: np.ndarray, box: list) -> Any:
 
 
 def _extended(directions: Float[np.ndarray, "m 2"], more: Float[np.ndarray, "l 2"]) -> Float[np.ndarray, "k 2"]:
-    """The directions and those of `more` that are new: closer ones than _NEW make a linear programme ill-conditioned."""
+    """The directions, and those of `more` that are new: nearer ones make a linear programme ill-conditioned."""
     for direction in more:
         if np.abs(directions - direction).max(axis=1).min() > _NEW:
             directions = np.concatenate([directions, direction[None]])

@@ -1,8 +1,8 @@
 """The largest escape speed of networks whose layers all have rank one: the same at any depth, and exact in the plane.
 
 Let W_1 = p v^T with unit vectors p and v, and t = v.x. Then Zs_1 = p+ relu(t) + p- relu(-t) with the positive and
-negative parts p+ and p- of p, which do not overlap. The next layer of rank one reads r.Zs_1 = a relu(t) + b relu(-t) off
-it, with |a| + |b| <= 1, and every such pair (a, b) occurs. One layer further the same holds of the two functions
+negative parts p+ and p- of p, which do not overlap. The next layer of rank one reads r.Zs_1 = a relu(t) + b relu(-t)
+off it, with |a| + |b| <= 1, and every such pair (a, b) occurs. One layer further the same holds of the two functions
 relu(y) and relu(-y) of y = a relu(t) + b relu(-t), whose coefficients are the positive parts of (a, b) and of (-a, -b):
 again a pair with |a| + |b| <= 1. So at every depth L >= 2 the networks with |W_l| = 1 and rank one are exactly
 

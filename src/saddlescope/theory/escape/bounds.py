@@ -1,0 +1,258 @@
+"""What a large escape speed says about ranks and ReLUs: Theorem 3.1, Propositions 3.3 and 3.4, and one inequality.
+
+    tail(A)   sum_{i>=2} s_i^2 / sum_i s_i^2 over the singular values of A = 1 - |A|_op^2 / |A|_F^2: 0 at rank one
+    B         2 log(|X|_F |G|_F / s), the budget: what is left of the largest speed imaginable, |X||G|
+
+The inequality. For any weights with |theta|^2 <= L and a speed s > 0, optimal or not,
+
+    sum_{l=0}^{L-1} log(|Zs_l|_F^2 / |Zs_l|_op^2) + sum_{l=1}^{L-1} log(|Z_l|_F^2 / |Zs_l|_F^2) <= B,    Zs_0 = X.
+
+Both sums have terms of at least 0: the first ones are 0 at rank one, the second ones where ReLU does nothing. Proof:
+|Z_l|_F = |W_l Zs_{l-1}|_F <= |W_l|_F |Zs_{l-1}|_op. Multiply over l = 1..L, with prod |W_l|_F^2 <= (|theta|^2/L)^L <= 1
+by the inequality of the means:
+
+    sum_{l=1}^{L} log|Z_l|_F^2 <= sum_{l=0}^{L-1} log|Zs_l|_op^2.
+
+Take both sides from sum_{l=0}^{L-1} log|Zs_l|_F^2, move what belongs to Z_1, ..., Z_{L-1} to the left, and use
+s <= |G|_F |Z_L|_F for what is left on the right, log|X|_F^2 - log|Z_L|_F^2. It is an equality where every product
+|W_l Zs_{l-1}|_F is |W_l|_F |Zs_{l-1}|_op, all |W_l|_F are 1, and Y is a multiple of -G.
+
+Since log(|A|_F^2/|A|_op^2) = -log(1 - tail(A)) >= tail(A), Proposition 3.4 follows: it is this inequality without the
+ReLU terms, by Markov's inequality.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from jaxtyping import Float
+from numpy.typing import ArrayLike
+
+from saddlescope.errors import InputError
+from saddlescope.theory.escape.speed import Network, checked_depth, checked_saddle, checked_weights, on_sphere
+
+
+@dataclass(frozen=True)
+class SpentBudget:
+    """The left side of the inequality, term by term.
+
+    Attributes:
+        rank: log(|Zs_l|_F^2 / |Zs_l|_op^2) for l = 0..L-1, (L,).
+        relu: log(|Z_l|_F^2 / |Zs_l|_F^2) for l = 1..L-1, (L-1,); infinite where ReLU leaves nothing.
+    """
+
+    rank: Float[np.ndarray, "depth"]
+    relu: Float[np.ndarray, "hidden"]
+
+    @property
+    def total(self) -> float:
+        """What must not exceed `budget`."""
+        return float(self.rank.sum() + self.relu.sum())
+
+
+@dataclass(frozen=True)
+class LayerRatios:
+    """The three ratios that Theorem 3.1 and Proposition 3.3 bound, layer by layer; 0 for a matrix of zeros.
+
+    Attributes:
+        weights: tail(W_l) for l = 1..L, (L,).
+        activations: tail(Zs_l) for l = 0..L-1, with the input first, (L,).
+        relu: |Zs_l - Z_l|_F^2 / |Z_l|_F^2 for l = 1..L-1, (L-1,).
+    """
+
+    weights: Float[np.ndarray, "depth"]
+    activations: Float[np.ndarray, "depth"]
+    relu: Float[np.ndarray, "hidden"]
+
+
+def budget(inputs: ArrayLike, gradients: ArrayLike, *, speed: float) -> float:
+    """B = 2 log(|X|_F |G|_F / s), the right side of the inequality; at least 0.
+
+    Args:
+        inputs: X (d_in, N).
+        gradients: G (d_out, N).
+        speed: s of weights with |theta|^2 <= L, positive and at most |X|_F |G|_F, which no such weights exceed.
+
+    Raises:
+        InputError: what `checked_saddle` refuses, or a speed out of its range.
+    """
+    largest = _largest(inputs, gradients)
+    if not 0 < speed <= largest * (1 + 1e-12):
+        raise InputError(f"speed must be positive and at most |X| |G| = {largest!r}; got {speed!r}.")
+    return max(0.0, 2 * float(np.log(largest / speed)))
+
+
+def spent_budget(weights: Sequence[ArrayLike], inputs: ArrayLike, gradients: ArrayLike) -> SpentBudget:
+    """The left side of the inequality for a network; does not depend on the norm of its weights.
+
+    Args:
+        weights: W_1, ..., W_L.
+        inputs: X (d_in, N).
+        gradients: G (d_out, N).
+
+    Raises:
+        InputError: what `checked_saddle` and `checked_weights` refuse.
+    """
+    before, after = _layers(weights, inputs, gradients)
+    with np.errstate(divide="ignore"):
+        rank = -np.log1p(-np.array([_tail(layer) for layer in after]))
+        relu = -np.log1p(-_lost(before, after))
+    return SpentBudget(rank, relu)
+
+
+def layer_ratios(weights: Sequence[ArrayLike], inputs: ArrayLike, gradients: ArrayLike) -> LayerRatios:
+    """What Theorem 3.1 and Proposition 3.3 speak of, for a network.
+
+    Args:
+        weights: W_1, ..., W_L.
+        inputs: X (d_in, N).
+        gradients: G (d_out, N).
+
+    Raises:
+        InputError: what `checked_saddle` and `checked_weights` refuse.
+    """
+    before, after = _layers(weights, inputs, gradients)
+    return LayerRatios(
+        weights=np.array([_tail(np.asarray(weight, float)) for weight in weights]),
+        activations=np.array([_tail(layer) for layer in after]),
+        relu=_lost(before, after),
+    )
+
+
+def low_rank_activations(
+    inputs: ArrayLike, gradients: ArrayLike, *, speed: float, depth: int, share: float
+) -> tuple[float, int]:
+    """Proposition 3.4: at least so many of the L layers l = 0..L-1 have a tail(Zs_l) of at most so much.
+
+    It needs nothing but the speed, and does not say which layers they are. The paper counts layers without saying that
+    the input, l = 0, is one of them; of the hidden layers alone there may be one fewer.
+
+    Args:
+        inputs: X (d_in, N).
+        gradients: G (d_out, N).
+        speed: s > 0 of weights with |theta|^2 <= L.
+        depth: L.
+        share: p in (0, 1).
+
+    Returns:
+        The bound B / (p L) on the tail, and the least integer that is at least (1 - p) L.
+
+    Raises:
+        InputError: what `budget` refuses; a depth below 2; a share outside (0, 1).
+    """
+    L = checked_depth(depth)
+    if not 0 < share < 1:
+        raise InputError(f"share must be between 0 and 1, both excluded; got {share!r}.")
+    return budget(inputs, gradients, speed=speed) / (share * L), int(np.ceil((1 - share) * L - 1e-9))
+
+
+def nearly_rank_one_bound(gradients: ArrayLike, *, speed: float, distance: float) -> float:
+    """Proposition 3.3: 8 |G| eps / (s* - |G| eps) bounds every tail(W_l), tail(Zs_l) and |Zs_l - Z_l|^2 / |Z_l|^2.
+
+    It needs the optimal weights of their depth, and inputs u v^T + E with v >= 0 and |E|_F <= eps. (The paper also asks
+    for u >= 0, which its proof does not use.)
+
+    Args:
+        gradients: G (d_out, N).
+        speed: the optimal speed s*, positive.
+        distance: eps, at least 0.
+
+    Returns:
+        The bound; infinite where s* <= |G| eps. It says nothing from 1 on, since all three ratios are at most 1.
+
+    Raises:
+        InputError: G is no finite matrix, or a value is out of its range.
+    """
+    G = np.asarray(gradients, float)
+    if G.ndim != 2 or not np.all(np.isfinite(G)):
+        raise InputError(f"gradients must be a finite matrix (d_out, N); got shape {G.shape!r}.")
+    if not 0 < speed < np.inf:
+        raise InputError(f"speed must be positive and finite; got {speed!r}.")
+    if not 0 <= distance < np.inf:
+        raise InputError(f"distance must be at least 0 and finite; got {distance!r}.")
+    return _eightfold(float(np.linalg.norm(G)) * distance / speed)
+
+
+def optimal_layer_bound(inputs: ArrayLike, gradients: ArrayLike, *, speed: float, layer: int) -> float:
+    """Theorem 3.1: 8 c l^(-1/2) / (1 - c l^(-1/2)) with c = (|X||G|/s*) sqrt(2 log(|X||G|/s*)).
+
+    It needs the optimal weights of a depth L > l, and bounds tail(Zs_l) for l = 1..L-1. It also bounds tail(W_{l+1}) and
+    |Zs_{l+1} - Z_{l+1}|^2 / |Z_{l+1}|^2, one layer later than the paper has it: the proof finds activations near rank one
+    among layers 1 to l, and Proposition 3.3 then speaks of the weights and ReLUs behind them only.
+
+    Args:
+        inputs: X (d_in, N).
+        gradients: G (d_out, N).
+        speed: the optimal speed s*.
+        layer: l, at least 1.
+
+    Returns:
+        The bound; infinite where the denominator is not positive. It says something below 1 only, which is for l above
+        `first_layer_with_content`.
+
+    Raises:
+        InputError: what `budget` refuses; a layer below 1.
+    """
+    if layer < 1:
+        raise InputError(f"layer must be at least 1; got {layer!r}.")
+    return _eightfold(_constant(inputs, gradients, speed) / float(np.sqrt(layer)))
+
+
+def first_layer_with_content(inputs: ArrayLike, gradients: ArrayLike, *, speed: float) -> float:
+    """81 c^2: Theorem 3.1's bound is below 1 for l above this only, as 8 x / (1 - x) < 1 exactly for x < 1/9.
+
+    For Example 1 it is 114,985; it is below 10 only if s* exceeds .946 |X||G|.
+
+    Args:
+        inputs: X (d_in, N).
+        gradients: G (d_out, N).
+        speed: the optimal speed s*.
+
+    Raises:
+        InputError: what `budget` refuses.
+    """
+    return 81 * _constant(inputs, gradients, speed) ** 2
+
+
+def _constant(inputs: ArrayLike, gradients: ArrayLike, speed: float) -> float:
+    """The c of Theorem 3.1."""
+    return _largest(inputs, gradients) / speed * float(np.sqrt(budget(inputs, gradients, speed=speed)))
+
+
+def _largest(inputs: ArrayLike, gradients: ArrayLike) -> float:
+    """|X|_F |G|_F."""
+    X, G = checked_saddle(inputs, gradients)
+    return float(np.linalg.norm(X) * np.linalg.norm(G))
+
+
+def _eightfold(part: float) -> float:
+    return 8 * part / (1 - part) if part < 1 else float("inf")
+
+
+def _layers(
+    weights: Sequence[ArrayLike], inputs: ArrayLike, gradients: ArrayLike
+) -> tuple[list[np.ndarray], list[np.ndarray]]:
+    """Z_1, ..., Z_{L-1}, and Zs_0, ..., Zs_{L-1}, for weights on the sphere, where no product under- or overflows."""
+    X, G = checked_saddle(inputs, gradients)
+    network: Network = on_sphere(checked_weights(weights, X, G))
+    before, after = [], [X]
+    for weight in network[:-1]:
+        before.append(weight @ after[-1])
+        after.append(np.maximum(before[-1], 0.0))
+    return before, after
+
+
+def _tail(matrix: np.ndarray) -> float:
+    spectrum = np.linalg.svd(matrix, compute_uv=False) ** 2
+    total = spectrum.sum()
+    return float(spectrum[1:].sum() / total) if total > 0 else 0.0
+
+
+def _lost(before: list[np.ndarray], after: list[np.ndarray]) -> np.ndarray:
+    """|Zs_l - Z_l|_F^2 / |Z_l|_F^2."""
+    return np.array(
+        [
+            float(np.sum((activation - layer) ** 2) / total) if (total := np.sum(layer**2)) > 0 else 0.0
+            for layer, activation in zip(before, after[1:], strict=True)
+        ]
+    )
