@@ -176,9 +176,9 @@ def nearly_rank_one_bound(gradients: ArrayLike, *, speed: float, distance: float
 def optimal_layer_bound(inputs: ArrayLike, gradients: ArrayLike, *, speed: float, layer: int) -> float:
     """Theorem 3.1: 8 c l^(-1/2) / (1 - c l^(-1/2)) with c = (|X||G|/s*) sqrt(2 log(|X||G|/s*)).
 
-    It needs the optimal weights of a depth L > l, and bounds tail(Zs_l) for l = 1..L-1. It also bounds tail(W_{l+1}) and
-    |Zs_{l+1} - Z_{l+1}|^2 / |Z_{l+1}|^2, one layer later than the paper has it: the proof finds activations near rank one
-    among layers 1 to l, and Proposition 3.3 then speaks of the weights and ReLUs behind them only.
+    It needs the optimal weights of a depth L > l, and bounds tail(Zs_l) for l = 1..L-1. It also bounds tail(W_{l+1})
+    and |Zs_{l+1} - Z_{l+1}|^2 / |Z_{l+1}|^2, one layer later than the paper has it: the proof finds activations near
+    rank one among layers 1 to l, and Proposition 3.3 then speaks of the weights and ReLUs behind them only.
 
     Args:
         inputs: X (d_in, N).
