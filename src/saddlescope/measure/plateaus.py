@@ -45,6 +45,7 @@ def find_plateaus(
     min_drop: float = 0.02,
     share: float = 0.1,
     margin: float = 1.5,
+    settled: float = 0.8,
 ) -> Staircase:
     """The staircase in a recorded run of a deep network, from its loss and the singular values of its layers.
 
@@ -56,11 +57,16 @@ def find_plateaus(
     Noise is estimated from the record, by differences of neighbouring losses and by what is left of them beside the
     decreasing fit; single outliers are ignored. Drops below three standard deviations of it are no drops.
 
-    The rank of a layer is the number of its singular values that, as the plateau begins, are greater than both `share`
-    of the largest that the layer has up to the next plateau, and `margin` times the largest at the first sample. (As it
-    begins: medians over its first quarter. Later, what will leave the plateau has grown, long before the loss shows
-    it.) So the record should begin with the initial weights. Record densely (geometrically) near escapes: a plateau
-    between two samples cannot be found.
+    The rank of a layer on a plateau is the number of its singular values that, as the plateau begins, are greater than
+
+    - `share` of the largest that the layer has until the next plateau begins, and
+    - `margin` times the largest at the first sample, so that the initial bulk does not count, and
+    - `settled` times what they are as it ends, both relative to the largest.
+
+    For what will leave a plateau grows on it, long before the loss shows it: at depth 3, from a tenth of its final size
+    on, it takes a large part of the plateau. As a plateau begins, or ends: medians over its first and last quarter. The
+    record should begin with the initial weights, and be dense (geometric) near escapes: a plateau between two samples
+    is not found.
 
     A stage's loss is the mean over the middle half of its plateau.
 
@@ -73,6 +79,7 @@ def find_plateaus(
         min_drop: the smallest drop, as a part of the range of the loss; between 0 and 1.
         share: between 0 and 1.
         margin: at least 1.
+        settled: between 0 and 1.
 
     Returns:
         Stages from the first sample to the last, with `layer_ranks`; `rank` is the `bottleneck_rank` of these.
@@ -89,7 +96,7 @@ def find_plateaus(
     """
     if not 1 < contrast < math.inf:
         raise InputError(f"contrast must be greater than 1 and finite; got {contrast!r}.")
-    for name, value in (("min_drop", min_drop), ("share", share)):
+    for name, value in (("min_drop", min_drop), ("share", share), ("settled", settled)):
         if not 0 < value < 1:
             raise InputError(f"{name} must be between 0 and 1; got {value!r}.")
     if not 1 <= margin < math.inf:
@@ -107,16 +114,16 @@ def find_plateaus(
     levels = [float(np.mean(typical[_between(t, enter[i], leave[i], 0.25, 0.75)])) for i in plateaus]
     edges = [float(t[0]), *_half_way(finer, finer_fit, plateaus, levels), float(t[-1])]
     onsets = [_between(t, enter[i], leave[i], 0.0, 0.25) for i in plateaus]
-    untils = [int(onset[-1]) for onset in onsets[1:]] + [len(t) - 1]
+    ends = [_between(t, enter[i], leave[i], 0.75, 1.0) for i in plateaus]
+    layers = [_ranks(s, onsets, ends, share, margin, settled) for s in spectra]
     stages = []
-    for (start, end), level, onset, until in zip(itertools.pairwise(edges), levels, onsets, untils, strict=True):
-        ranks = tuple(_rank(s, onset, until, share, margin) for s in spectra)
+    for ranks, level, (start, end) in zip(zip(*layers, strict=True), levels, itertools.pairwise(edges), strict=True):
         stages.append(Stage(start, end, level, bottleneck_rank(ranks), layer_ranks=ranks))
     return Staircase(tuple(stages), time_unit)
 
 
 def _spectra(singular_values: Sequence[Any], count: int) -> list[np.ndarray]:
-    """The singular values of each layer, checked."""
+    """The singular values of each layer, checked, ascending."""
     spectra = [as_numpy(f"singular_values[{layer}]", values) for layer, values in enumerate(singular_values)]
     if not spectra:
         raise InputError("singular_values must hold an array for each layer; got none.")
@@ -127,7 +134,7 @@ def _spectra(singular_values: Sequence[Any], count: int) -> list[np.ndarray]:
             )
         if np.any(s < 0):
             raise InputError(f"singular_values[{layer}] must be at least 0; got {float(np.min(s))!r}.")
-    return spectra
+    return [np.sort(s, axis=1) for s in spectra]
 
 
 def _noise(loss: _Series, fit: _Series) -> float:
@@ -208,7 +215,19 @@ def _half_way(t: _Series, fit: _Series, plateaus: list[int], levels: list[float]
     return found
 
 
-def _rank(s: Float[np.ndarray, "n r"], onset: np.ndarray, until: int, share: float, margin: float) -> int:
-    """How many singular values are neither small beside the largest until then nor part of the initial bulk."""
-    level = max(share * float(np.max(s[: until + 1])), margin * float(np.max(s[0])))
-    return int(np.sum(np.median(np.sort(s[onset], axis=1), axis=0) > level))
+def _ranks(
+    s: Float[np.ndarray, "n r"],
+    onsets: list[np.ndarray],
+    ends: list[np.ndarray],
+    share: float,
+    margin: float,
+    settled: float,
+) -> list[int]:
+    """The rank of a layer on each plateau, given the samples with which they begin and end."""
+    ranks = []
+    untils = [int(onset[-1]) for onset in onsets[1:]] + [len(s) - 1]
+    for onset, end, until in zip(onsets, ends, untils, strict=True):
+        first, last = np.median(s[onset], axis=0), np.median(s[end], axis=0)
+        level = max(share * float(np.max(s[: until + 1])), margin * float(np.max(s[0])))
+        ranks.append(int(np.sum((first > level) & (first * last[-1] > settled * last * first[-1]))))
+    return ranks
