@@ -37,3 +37,9 @@ def bumpy(seed, size=3, bumps=4):
         waves=jnp.asarray(1.5 * rng.standard_normal((bumps, size))),
         phase=jnp.asarray(rng.uniform(0, 2 * np.pi, bumps)),
     )
+
+
+# theory: the data of Example 1 of Bantzis, Simon and Jacot (2025), which has 8 samples
+def alternating_circle(samples):
+    angle = 2 * np.pi * np.arange(1, samples + 1) / samples
+    return np.stack([np.sin(angle), np.cos(angle)]), np.where(np.arange(samples) % 2, 1.0, -1.0)[None]

@@ -12,8 +12,8 @@ from numpy.typing import ArrayLike
 
 from saddlescope.errors import InputError
 
-Matrix = Float[np.ndarray, "rows columns"]
-Network = tuple[Float[np.ndarray, "out into"], ...]
+Matrix = Float[np.ndarray, "_ _"]
+Network = tuple[Float[np.ndarray, "_ _"], ...]
 """W_1, ..., W_L in NumPy's float64."""
 
 
@@ -109,9 +109,9 @@ def checked_depth(depth: int) -> int:
     Raises:
         InputError: it is no integer, or below 2.
     """
-    if isinstance(depth, bool) or not isinstance(depth, int | np.integer) or depth < 2:
+    if isinstance(depth, bool) or not isinstance(depth, int) or depth < 2:
         raise InputError(f"depth must be an integer of at least 2; got {depth!r}.")
-    return int(depth)
+    return depth
 
 
 def checked_widths(widths: int | Sequence[int]) -> tuple[int, ...]:
@@ -120,10 +120,10 @@ def checked_widths(widths: int | Sequence[int]) -> tuple[int, ...]:
     Raises:
         InputError: there are none, or one is no integer or below 1.
     """
-    given = (widths,) if isinstance(widths, int | np.integer) else tuple(widths)
-    if not given or not all(isinstance(width, int | np.integer) and width >= 1 for width in given):
+    given = (widths,) if isinstance(widths, int) else tuple(widths)
+    if not given or not all(isinstance(width, int) and width >= 1 for width in given):
         raise InputError(f"widths must be integers of at least 1, such as 8 or (4, 8); got {widths!r}.")
-    return tuple(int(width) for width in given)
+    return given
 
 
 def checked_weights(weights: Sequence[ArrayLike], X: Matrix, G: Matrix) -> Network:
