@@ -11,6 +11,10 @@ local minimum only, up to ties, the best fit of that rank (reduced-rank regressi
 
     W_k = P_k T X^+ ,   loss_k = (|T|^2 - sum_{i <= k} m_i^2) / (2 N)
 
+Every saddle has a set S of directions u_i in place of the first k, which is best. Rank k + 1 is reached along the top
+singular pair of G_k X^T, and where the inputs are not white that is no pair of M: a run may come by a saddle with
+another S, if m_i of nearly the same size compete, and stay there for some time before it turns to the best one.
+
 So the levels depend on the data alone: neither on depth, nor on widths that are at least k, nor on the start. At the
 saddle W_k what is learned next grows as at the origin, with the gradient G_k = (W_k X - T) / N in place of G: G_k X^T
 vanishes on the range of W_k, on either side. A network of depth L with linear layers, |theta|^2 = L, escapes fastest
@@ -21,6 +25,7 @@ starts Saxe, McClelland, Ganguli 2014, "Exact solutions to the nonlinear dynamic
 """
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -41,8 +46,8 @@ class DeepLinearStages:
     Attributes:
         losses: (stages,), loss_k of the best fit of rank k = 0, 1, ...: the levels of the plateaus.
         speeds: (stages,), the optimal escape speed |G_k X^T|_op at each; 0 where the rank cannot rise any more.
-        strengths: (stages - 1,), m_k: the drop from rank k - 1 to k is m_k^2 / (2 N). Where two agree, the stages
-            merge, since both directions are learned at once.
+        strengths: (stages - 1,), m_k, descending: the drop from rank k - 1 to k is m_k^2 / (2 N). Where two agree, the
+            stages merge, since both directions are learned at once.
         directions: (d_out, stages - 1), the u_k.
         regression: (d_out, d_in), T X^+, the least-squares fit.
     """
@@ -68,6 +73,19 @@ class DeepLinearStages:
             raise InputError(f"rank must be between 0 and {len(self.losses) - 1}; got {rank!r}.")
         U = self.directions[:, :rank]
         return U @ (U.T @ self.regression)
+
+    def saddle_loss(self, learned: Sequence[int]) -> float:
+        """The loss at the saddle with the directions S instead of the best ones, such as (0, 2): those of m_1 and m_3.
+
+        Raises:
+            InputError: a direction that there is not, or one twice.
+        """
+        if len(set(learned)) < len(learned) or not set(learned) <= set(range(len(self.strengths))):
+            raise InputError(
+                f"learned must be different integers from 0 to {len(self.strengths) - 1}; got {learned!r}."
+            )
+        drops = -np.diff(self.losses)
+        return float(self.losses[-1] + np.sum(np.delete(drops, list(learned))))
 
     def __repr__(self) -> str:
         return f"DeepLinearStages(rank 0 to {self.ranks[-1]}, loss {self.losses[0]:.6g} to {self.losses[-1]:.6g})"

@@ -1,0 +1,35 @@
+"""Staircases as labelled arrays, for storage; what the entries on stages share."""
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import xarray as xr
+
+    from saddlescope.measure import Staircase
+
+
+def stored_staircase(staircase: "Staircase", *, layers: int, most: int) -> "xr.Dataset":
+    """The first stages of a staircase over `stage`; NaN, and rank -1, where it has fewer than `most`.
+
+    Args:
+        staircase: with the ranks of the layers.
+        layers: how many there are.
+        most: length of the axis `stage`.
+    """
+    import numpy as np
+    import xarray as xr
+
+    start, level = np.full(most, np.nan), np.full(most, np.nan)
+    rank, layer_rank = np.full(most, -1), np.full((most, layers), -1)
+    for k, stage in enumerate(staircase.stages[:most]):
+        start[k], level[k], rank[k], layer_rank[k] = stage.start, stage.loss, stage.rank, stage.layer_ranks
+    return xr.Dataset(
+        {
+            "stage_start": ("stage", start),
+            "stage_loss": ("stage", level),
+            "stage_rank": ("stage", rank),
+            "stage_layer_rank": (("stage", "layer"), layer_rank),
+            "stages_found": ((), len(staircase)),
+        },
+        coords={"stage": np.arange(most), "layer": 1 + np.arange(layers)},
+    )
