@@ -4,6 +4,7 @@ from saddlescope.flow.batch import FlowsError, Trajectories, gradient_flows
 from saddlescope.flow.continuous import gradient_flow
 from saddlescope.flow.discrete import gradient_descent
 from saddlescope.flow.factored import FactoredTrajectory, Factors, factored_flow
+from saddlescope.flow.homogeneous import EscapeFlow, escape_flow
 from saddlescope.flow.log_products import LogProducts
 from saddlescope.flow.minibatches import SampledLoss
 from saddlescope.flow.recorded import Recording, geometric_marks, homogeneous_rate, recorded_descent
@@ -14,6 +15,7 @@ __all__ = [
     "Accuracy",
     "Continued",
     "Crossing",
+    "EscapeFlow",
     "FactoredTrajectory",
     "Factors",
     "FlowError",
@@ -26,6 +28,7 @@ __all__ = [
     "Status",
     "Trajectories",
     "Trajectory",
+    "escape_flow",
     "factored_flow",
     "geometric_marks",
     "gradient_descent",

@@ -16,6 +16,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int, PyTree
+from threadpoolctl import threadpool_limits
 
 from saddlescope.errors import InputError
 from saddlescope.flow import checkpoints
@@ -149,7 +150,9 @@ def recorded_descent(
         leaves = jax.tree.leaves((weights, eqx.filter(loss, eqx.is_array)))
         keeper = _Keeper(checkpoint, checkpoints.fingerprint(*leaves, marks, batch, seed, f"{rate:.4e}"))
         progress = keeper.resume(progress)
-    status = _run(source, learning_rate, observe, progress, marks, keeper, report or silent)
+    # Decompositions of small matrices on several threads of BLAS take up to 300 times as long on a busy machine.
+    with threadpool_limits(1, user_api="blas"):
+        status = _run(source, learning_rate, observe, progress, marks, keeper, report or silent)
     if keeper is not None:
         keeper.write(progress)
     return Recording(
