@@ -1,0 +1,254 @@
+"""Proposition 3.4 and a sharper inequality: a fast network has few layers of high rank   (Proposition 3.4)
+
+Tried on networks that are random, on their way down the localised loss, near an optimum, and extreme. Theory says, for
+any weights with |theta|^2 <= L and a speed s > 0:
+
+    B         2 log(|X| |G| / s), the budget
+    spent     sum over l = 0..L-1 of log(|Zs_l|_F^2 / |Zs_l|_op^2), Zs_0 = X, and
+              sum over l = 1..L-1 of log(|Z_l|^2 / |Zs_l|^2): what rank and ReLU cost; never more than B
+    tail      1 - |Zs_l|_op^2 / |Zs_l|_F^2, 0 at rank one
+    p         a share of layers: at least (1 - p) L of the layers l = 0..L-1 have a tail of at most B / (p L)
+
+The first statement is sharper, and implies the second, the paper's. The paper does not say whether the input l = 0 is
+one of its layers; its proof counts it. For the hidden layers alone the proof gives (1 - p) L rounded down, not up.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING
+
+from saddlescope.errors import InputError
+from saddlescope.papers import checks
+from saddlescope.papers.claim import Claim, Measured
+from saddlescope.papers.context import RunContext
+from saddlescope.papers.deep_relu._cases import KINDS, networks
+
+if TYPE_CHECKING:
+    import xarray as xr
+
+    from saddlescope.plot.figure import Figure, Table
+
+ROUNDING = 1e-9  # of the logarithms: speeds down to 1e-12 of |X||G| lose digits
+
+
+@dataclass(frozen=True, kw_only=True)
+class Params:
+    """Thousands of networks; the paper proves the proposition and tries none."""
+
+    depths: tuple[int, ...] = (2, 3, 4, 6, 8, 12, 16)  # numbers of layers L
+    count: int = 250  # networks of every kind at every depth
+    shares: tuple[float, ...] = (0.05, 0.1, 0.2, 0.3, 0.5, 0.7, 0.9)  # values of p
+    seed: int = 0  # of all draws
+
+    def __post_init__(self) -> None:
+        if not self.depths or min(self.depths) < 2 or len(set(self.depths)) < len(self.depths):
+            raise InputError(f"depths must be different integers of at least 2, such as 2,4,16; got {self.depths!r}.")
+        if not self.shares or not all(0 < share < 1 for share in self.shares):
+            raise InputError(f"shares must be between 0 and 1, both excluded, such as 0.1,0.5; got {self.shares!r}.")
+        checks.at_least(1, self, "count")
+        checks.at_least(0, self, "seed")
+
+    @classmethod
+    def quick(cls) -> "Params":
+        """Seconds: two depths, fewer networks."""
+        return cls(depths=(2, 5), count=50)
+
+    @classmethod
+    def paper(cls) -> "Params":
+        """Ten times as many networks as the default."""
+        return cls(count=2500)
+
+
+def run(params: Params, context: RunContext) -> "xr.Dataset":
+    """Depth by depth, kind by kind."""
+    import xarray as xr
+
+    parts = []
+    for k, depth in enumerate(params.depths):
+        part = context.part(k / len(params.depths), (k + 1) / len(params.depths))
+        parts.append(context.kept(f"depth-{depth}", partial(_depth, depth, params, part)))
+    context.report(1.0, "done")
+    return xr.concat(parts, dim="depth")
+
+
+def _depth(depth: int, params: Params, report: Callable[[float, str], None]) -> "xr.Dataset":
+    import numpy as np
+    import xarray as xr
+
+    from saddlescope.theory.escape.bounds import budget, layer_ratios, low_rank_activations, spent_budget
+    from saddlescope.theory.escape.speed import escape_speed
+
+    budgets, rank, relu, missing, missing_hidden = (
+        np.zeros((len(KINDS), params.count, *more)) for more in ((), (), (), *[(len(params.shares),)] * 2)
+    )
+    for k, kind in enumerate(KINDS):
+        report(k / len(KINDS), f"depth {depth}, {kind}")
+        for n, (weights, X, G) in enumerate(networks(kind, depth=depth, count=params.count, seed=params.seed)):
+            speed = escape_speed(weights, X, G)
+            spent, tails = spent_budget(weights, X, G), layer_ratios(weights, X, G).activations
+            budgets[k, n] = budget(X, G, speed=speed)
+            rank[k, n], relu[k, n] = spent.rank.sum(), spent.relu.sum()
+            for p, share in enumerate(params.shares):
+                bound, least = low_rank_activations(X, G, speed=speed, depth=depth, share=share)
+                within = tails <= bound + ROUNDING
+                missing[k, n, p], missing_hidden[k, n, p] = least - within.sum(), least - within[1:].sum()
+    case = ("kind", "case")
+    return xr.Dataset(
+        {
+            "budget": (case, budgets),
+            "rank": (case, rank),
+            "relu": (case, relu),
+            "missing": ((*case, "share"), missing),
+            "missing_hidden": ((*case, "share"), missing_hidden),
+        },
+        coords={"kind": list(KINDS), "share": list(params.shares), "depth": depth},
+    )
+
+
+# The bounds: theorems are not to be violated, not once. That the trial could have told, were they false by a few per
+# cent, is a claim of its own.
+def _spent(run: "xr.Dataset") -> "xr.DataArray":
+    return run["rank"] + run.relu
+
+
+def _networks(run: "xr.Dataset") -> str:
+    return f"{run.budget.size} networks, depths {', '.join(str(int(depth)) for depth in run.depth.values)}"
+
+
+def _violations(run: "xr.Dataset") -> Measured:
+    return Measured(float((_spent(run) > run.budget + ROUNDING).sum()), remark=_networks(run))
+
+
+def _tightest(run: "xr.Dataset") -> Measured:
+    """The largest share spent of a budget that is not nothing, with parts of it for rank and for ReLU both."""
+    both = (run["rank"] > 0.5) & (run.relu > 0.5)
+    if not both.any():
+        return Measured.unresolved("No network spent on rank and ReLU both.")
+    return Measured(float((_spent(run) / run.budget).where(both).max()), remark=f"{int(both.sum())} networks")
+
+
+def _too_few(name: str) -> "partial[Measured]":
+    return partial(_missing, name=name)
+
+
+def _missing(run: "xr.Dataset", name: str) -> Measured:
+    short = (run[name].where(run.share * run.depth >= 1) > 0).any("share")
+    by_kind = ", ".join(f"{kind} {int(short.sel(kind=kind).sum())}" for kind in run.kind.values)
+    return Measured(float(short.sum()), remark=f"by kind: {by_kind}")
+
+
+claims = (
+    Claim(
+        name="sharper",
+        says="No network spends more than its budget: violations of the sharper inequality",
+        source="This project's theorem, from the proof of Proposition 3.4 with its ReLU terms kept",
+        statistic=_violations,
+        high=0,
+    ),
+    Claim(
+        name="tight",
+        says="The inequality is nearly an equality somewhere, for rank and ReLU at once: largest share of a budget spent",
+        source="A trial run had .975; without tight cases the trial would say little",
+        statistic=_tightest,
+        low=0.99,
+        high=1 + 1e-9,
+    ),
+    Claim(
+        name="proposition-3-4",
+        says="Of the layers l = 0..L-1 at least (1 - p) L have a tail of at most B / (p L): networks that violate it",
+        source="Proposition 3.4, as its proof counts",
+        statistic=_too_few("missing"),
+        high=0,
+    ),
+    Claim(
+        name="printed-hidden",
+        says="So have at least (1 - p) L of the hidden layers l = 1..L-1, where p L >= 1: networks that violate it",
+        source="Proposition 3.4 as printed, if its layers are those with activations; its proof allows one fewer",
+        statistic=_too_few("missing_hidden"),
+        high=0,
+    ),
+)
+
+
+def traces(run: "xr.Dataset") -> "list[Figure]":
+    """Spent against budget, and the share spent by depth."""
+    import numpy as np
+
+    from saddlescope.plot import Axis, Figure, Line, Panel
+
+    spent = _spent(run)
+    points = [
+        Line(
+            x=np.maximum(run.budget.sel(kind=kind).values.ravel(), 1e-9),
+            y=np.maximum(spent.sel(kind=kind).values.ravel(), 1e-9),
+            group=str(kind),
+            color=color,
+            style="points",
+            opacity=0.5,
+            width=0.8,
+        )
+        for color, kind in enumerate(run.kind.values)
+    ]
+    largest = float(run.budget.max())
+    equality = Line(x=np.array([0.05, largest]), y=np.array([0.05, largest]), label="equality", style="dashed", color=6)
+    shares = [
+        Line(
+            x=run.depth.values,
+            y=(spent / run.budget).sel(kind=kind).max("case").values,
+            group=str(kind),
+            color=color,
+        )
+        for color, kind in enumerate(run.kind.values)
+    ]
+    cost = Axis("spent on rank and ReLU", scale="log", range=(0.05, 2 * largest))
+    return [
+        Figure(
+            name="budget",
+            title="Rank and ReLU cost speed: no network spends more than its budget",
+            caption="Left: each point a network; what its layers' ranks and ReLUs cost, against its budget "
+            "2 log(|X||G|/s). Below the dashed line lies what the inequality allows. Right: the largest share of a "
+            "budget that was spent, by depth.",
+            panels=(
+                Panel(
+                    title=_networks(run),
+                    x=Axis("budget", scale="log", range=(0.05, 2 * largest)),
+                    y=cost,
+                    marks=(*points, equality),
+                ),
+                Panel(
+                    title="how tight",
+                    x=Axis("depth L", scale="log"),
+                    y=Axis("largest share spent"),
+                    marks=tuple(shares),
+                ),
+            ),
+            table=_table(run),
+        )
+    ]
+
+
+def _table(run: "xr.Dataset") -> "Table":
+    from saddlescope.plot import Table
+
+    used = _spent(run) / run.budget
+    rows = tuple(
+        (
+            str(kind),
+            int(run.budget.sel(kind=kind).size),
+            f"{float(used.sel(kind=kind).median()):.3f}",
+            f"{float(used.sel(kind=kind).max()):.6f}",
+            f"{float((run['rank'] / run.budget).sel(kind=kind).max()):.6f}",
+            int((run.missing.sel(kind=kind) > 0).any("share").sum()),
+        )
+        for kind in run.kind.values
+    )
+    columns = (
+        "kind",
+        "networks",
+        "median share spent",
+        "largest",
+        "largest, rank alone",
+        "violations of Proposition 3.4",
+    )
+    return Table(columns=columns, rows=rows)
