@@ -32,7 +32,8 @@ _Series = Float[np.ndarray, "n"]
 
 _NOISES = 3.0  # the fall in standard deviations of the noise: flat parts of y stray by about one from end to end
 _PART = 0.1  # the fall without noise, as a part of the smallest drop
-_NORMAL_MEDIAN, _NORMAL_TENTH = 0.6745, 1.6449  # |z| of a normal variable has this median; a tenth exceeds this
+_NORMAL_MEDIAN = 0.6745  # of |z|, z a normal variable
+_PARTS, _FEWEST = 8, 15  # of the record, in which noise is estimated; samples in one
 
 
 def find_plateaus(
@@ -54,8 +55,8 @@ def find_plateaus(
     record, and the last ends with it, whether or not a drop is under way. A stage begins when the fitted loss is
     half-way from the plateau before to its own.
 
-    Noise is estimated from the record, by differences of neighbouring losses and by what is left of them beside the
-    decreasing fit; single outliers are ignored. Drops below three standard deviations of it are no drops.
+    Noise is estimated from the record, from differences of neighbours and from what is left of the losses beside the
+    decreasing fit, where that is most; single outliers are ignored. Drops below three standard deviations of it are no drops.
 
     The rank of a layer on a plateau is the number of its singular values that, as the plateau begins, are greater than
 
@@ -138,17 +139,16 @@ def _spectra(singular_values: Sequence[Any], count: int) -> list[np.ndarray]:
 
 
 def _noise(loss: _Series, fit: _Series) -> float:
-    """Standard deviation of the losses about a decreasing function.
+    """Standard deviation of the losses about a decreasing function, where it is largest.
 
-    From second differences, which see independent errors but few of the drops, by their median; and from what the fit
-    leaves over, which sees slow fluctuations, too, by the part that a tenth exceeds, so that noise in a part of the
-    record counts.
+    By medians, of second differences, which no slope hides, over the whole record; and of what the fit leaves over,
+    which has slow fluctuations, too, over parts of it: training is often quiet on the first plateau, and noisy later.
     """
-    second = np.abs(np.diff(loss, 2)) / math.sqrt(6)
-    return max(
-        float(np.median(second)) / _NORMAL_MEDIAN,
-        float(np.quantile(np.abs(loss - fit), 0.9)) / _NORMAL_TENTH,
-    )
+    size = max(_FEWEST, len(loss) // _PARTS)
+    starts = range(0, max(len(loss) - size, 0) + 1, max(size // 2, 1))
+    second, away = np.abs(np.diff(loss, 2)) / math.sqrt(6), np.abs(loss - fit)
+    parts = [second, *(away[start : start + size] for start in starts)]
+    return max(float(np.median(part)) for part in parts) / _NORMAL_MEDIAN
 
 
 def _with_midpoints(x: _Series) -> Float[np.ndarray, " 2*n-1"]:
