@@ -55,8 +55,8 @@ def find_plateaus(
     record, and the last ends with it, whether or not a drop is under way. A stage begins when the fitted loss is
     half-way from the plateau before to its own.
 
-    Noise is estimated from the record, from differences of neighbours and from what is left of the losses beside the
-    decreasing fit, where that is most; single outliers are ignored. Drops below three standard deviations of it are no drops.
+    Noise is estimated from differences of neighbours, and from what is left of the losses beside the decreasing fit,
+    where that is most; single outliers are ignored. Drops below three standard deviations of it are no drops.
 
     The rank of a layer on a plateau is the number of its singular values that, as the plateau begins, are greater than
 
