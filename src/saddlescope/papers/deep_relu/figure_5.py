@@ -192,7 +192,7 @@ def traces(run: "xr.Dataset") -> "list[Figure]":
                 Panel(
                     title=f"random, rank one, depth {run.depth}",
                     x=Axis("speed"),
-                    y=Axis("networks"),
+                    y=Axis("networks", scale="log"),
                     marks=(
                         Line(x=edges[:-1], y=counts, style="steps", color=2),
                         Mark(at=float(run.best), label="√2 − 1"),

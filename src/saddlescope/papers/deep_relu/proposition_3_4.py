@@ -148,7 +148,7 @@ claims = (
     ),
     Claim(
         name="tight",
-        says="The inequality is nearly an equality somewhere, for rank and ReLU at once: largest share of a budget spent",
+        says="The inequality is nearly an equality somewhere, for rank and ReLU at once: largest share spent",
         source="A trial run had .975; without tight cases the trial would say little",
         statistic=_tightest,
         low=0.99,
@@ -218,7 +218,7 @@ def traces(run: "xr.Dataset") -> "list[Figure]":
                 ),
                 Panel(
                     title="how tight",
-                    x=Axis("depth L", scale="log"),
+                    x=Axis("depth L"),
                     y=Axis("largest share spent"),
                     marks=tuple(shares),
                 ),
