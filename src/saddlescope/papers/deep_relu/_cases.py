@@ -75,11 +75,23 @@ def _extreme(rng: "np.random.Generator", depth: int) -> "Case":
 
 def _descended(rng: "np.random.Generator", depth: int, steps: int) -> "list[Case]":
     """Networks that descend on the sphere on one random data set."""
-    from saddlescope.theory.escape.descent import sphere_descent
-
     d_in, samples, d_out = _DATA
     X, G = rng.normal(size=(d_in, samples)), rng.normal(size=(d_out, samples))
-    widths = [d_in, *[_WIDTHS] * (depth - 1), d_out]
-    starts = tuple(rng.normal(size=(_STARTS, out, into)) for into, out in pairwise(widths))
-    found, _ = sphere_descent(starts, X, G, steps=steps, rate=0.03 if depth <= 6 else 0.01, marks=1)
+    found, _ = descended(rng, X, G, depth=depth, width=_WIDTHS, starts=_STARTS, steps=steps)
     return [(tuple(weight[start] for weight in found), X, G) for start in range(_STARTS)]
+
+
+def descended(
+    rng: "np.random.Generator", X: "np.ndarray", G: "np.ndarray", *, depth: int, width: int, starts: int, steps: int
+) -> "tuple[tuple[np.ndarray, ...], np.ndarray]":
+    """W_1, ..., W_L with a leading axis of starts, and the speeds, after descent from random networks.
+
+    No polish: for speeds that need no more than six digits, and for weights that are no optima.
+    """
+    from saddlescope.theory.escape.descent import sphere_descent
+
+    widths = [len(X), *[width] * (depth - 1), len(G)]
+    weights = tuple(rng.normal(size=(starts, out, into)) for into, out in pairwise(widths))
+    rate = 0.03 if depth <= 6 else 0.01  # deeper networks are lost at larger steps
+    found, speeds = sphere_descent(weights, X, G, steps=steps, rate=rate, marks=1)
+    return found, speeds[:, -1]

@@ -1,0 +1,314 @@
+"""Proposition 3.2: deeper networks escape at least as fast, and the largest speed against depth   (Proposition 3.2)
+
+The proposition makes, of any network of depth L with a positive speed, one of depth L + k that is no slower, whose
+layers from L on have rank one and feel no ReLU. It is built here for networks that are random, on their way down, near
+an optimum, and extreme. It follows that the largest speed does not fall with depth; how much it rises, the paper leaves
+open (hypothesis 2). For inputs in the plane and one output it is known exactly at depths 2 and 3, and deeper it is
+searched for.
+
+    gain      speed of the deeper network over that of the network it was made of, less 1
+    tail      1 - |A|_op^2 / |A|_F^2 of a matrix, 0 at rank one
+    s*(L)     largest escape speed at depth L, over all widths
+
+At depth 1 the proposition fails: for X = (1, -1), G = (-1, 1) the linear network has speed 2, deeper ones at most 1.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING
+
+from saddlescope.errors import InputError
+from saddlescope.papers import checks
+from saddlescope.papers.claim import Claim, Measured
+from saddlescope.papers.context import RunContext
+from saddlescope.papers.deep_relu._cases import KINDS, descended, networks
+from saddlescope.papers.deep_relu._circle import alternating_circle
+
+if TYPE_CHECKING:
+    import numpy as np
+    import xarray as xr
+
+    from saddlescope.plot.figure import Figure
+
+FALLS = 1e-12  # relative: what rounding may take from a speed
+CIRCLE = "circle of Example 1"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Params:
+    """Thousands of networks to deepen, and a few data sets for the curve."""
+
+    depths: tuple[int, ...] = (2, 3, 4, 6, 8, 12, 16)  # numbers of layers L of the networks that are deepened
+    count: int = 250  # networks of every kind at every depth
+    added: int = 8  # at most so many layers are added, at random from 1 on
+    data: int = 3  # moved circles for the curve, beside the one of Example 1
+    points: int = 10  # inputs of each moved circle, even
+    deepest: int = 8  # largest depth of the curve
+    starts: int = 64  # searches at every depth of the curve above 3
+    width: int = 16  # hidden width of the searches
+    steps: int = 4000  # of descent in each search
+    seed: int = 0  # of all draws
+
+    def __post_init__(self) -> None:
+        if not self.depths or min(self.depths) < 2 or len(set(self.depths)) < len(self.depths):
+            raise InputError(f"depths must be different integers of at least 2, such as 2,4,16; got {self.depths!r}.")
+        checks.at_least(1, self, "count", "added", "starts", "width", "steps")
+        checks.at_least(4, self, "points", "deepest")
+        checks.at_least(0, self, "data", "seed")
+
+    @classmethod
+    def quick(cls) -> "Params":
+        """Seconds: two depths, fewer networks, the curve of the circle alone with one search."""
+        return cls(depths=(2, 4), count=30, data=0, deepest=4, starts=8, width=8, steps=800)
+
+    @classmethod
+    def paper(cls) -> "Params":
+        """The paper has no experiment on this; ten times as many networks, and longer curves."""
+        return cls(count=2500, data=8, deepest=12, starts=256)
+
+
+def run(params: Params, context: RunContext) -> "xr.Dataset":
+    """The networks, depth by depth, then the curve, data set by data set."""
+    import xarray as xr
+
+    parts = []
+    for k, depth in enumerate(params.depths):
+        part = context.part(0.4 * k / len(params.depths), 0.4 * (k + 1) / len(params.depths))
+        parts.append(context.kept(f"depth-{depth}", partial(_deepened, depth, params, part)))
+    curves = []
+    for k in range(params.data + 1):
+        part = context.part(0.4 + 0.6 * k / (params.data + 1), 0.4 + 0.6 * (k + 1) / (params.data + 1))
+        curves.append(context.kept(f"curve-{k}", partial(_curve, k, params, part)))
+    context.report(1.0, "done")
+    return xr.merge([xr.concat(parts, dim="depth"), xr.concat(curves, dim="data")])
+
+
+def _deepened(depth: int, params: Params, report: Callable[[float, str], None]) -> "xr.Dataset":
+    """What the construction does to networks of one depth."""
+    import numpy as np
+    import xarray as xr
+
+    from saddlescope.theory.escape.bounds import layer_ratios
+    from saddlescope.theory.escape.deepening import deepen
+    from saddlescope.theory.escape.speed import escape_speed
+
+    rng = np.random.default_rng([params.seed, depth])
+    found = {name: np.zeros((len(KINDS), params.count)) for name in ("gain", "tail", "lost", "off_sphere")}
+    for k, kind in enumerate(KINDS):
+        report(k / len(KINDS), f"depth {depth}, {kind}")
+        for n, (weights, X, G) in enumerate(networks(kind, depth=depth, count=params.count, seed=params.seed)):
+            deeper = deepen(weights, X, G, depth=depth + int(rng.integers(1, params.added + 1)))
+            ratios = layer_ratios(deeper, X, G)
+            found["gain"][k, n] = escape_speed(deeper, X, G) / escape_speed(weights, X, G) - 1
+            found["tail"][k, n] = max(ratios.weights[depth - 1 :].max(), ratios.activations[depth:].max(initial=0.0))
+            found["lost"][k, n] = ratios.relu[depth - 1 :].max(initial=0.0)
+            found["off_sphere"][k, n] = abs(sum(np.sum(weight**2) for weight in deeper) / len(deeper) - 1)
+    return xr.Dataset(
+        {name: (("kind", "case"), values) for name, values in found.items()},
+        coords={"kind": list(KINDS), "depth": depth},
+    )
+
+
+def _plane_data(number: int, params: Params) -> "tuple[str, np.ndarray, np.ndarray]":
+    """The circle of Example 1, or one like it whose points and gradients are moved at random."""
+    import numpy as np
+
+    if number == 0:
+        return CIRCLE, *alternating_circle(8)
+    rng = np.random.default_rng([params.seed, number])
+    X, G = alternating_circle(params.points)
+    return f"moved circle {number}", X + rng.normal(0, 0.05, X.shape), G * rng.uniform(0.9, 1.1, G.shape)
+
+
+def _curve(number: int, params: Params, report: Callable[[float, str], None]) -> "xr.Dataset":
+    """s*(2) and s*(3), and at larger depths what the construction makes of the latter and what searches find."""
+    import numpy as np
+    import xarray as xr
+
+    from saddlescope.theory.escape.certificate import certified_escape_speed
+    from saddlescope.theory.escape.deepening import deepen
+    from saddlescope.theory.escape.rank_one import rank_one_escape_speed
+    from saddlescope.theory.escape.speed import escape_speed
+
+    name, X, G = _plane_data(number, params)
+    depths = np.arange(2, params.deepest + 1)
+    shallow, best = rank_one_escape_speed(X, G, depth=2), certified_escape_speed(X, G)
+    built = [
+        shallow.lower if depth == 2 else escape_speed(deepen(best.weights, X, G, depth=int(depth)), X, G)
+        for depth in depths
+    ]
+    searched = np.full(len(depths), np.nan)
+    for k, depth in enumerate(depths):
+        report(k / len(depths), f"{name}, depth {depth}")
+        if depth > 3:
+            rng = np.random.default_rng([params.seed, number, int(depth)])
+            _, speeds = descended(
+                rng, X, G, depth=int(depth), width=params.width, starts=params.starts, steps=params.steps
+            )
+            searched[k] = speeds.max()
+    return xr.Dataset(
+        {
+            "built": ("curve_depth", built),
+            "searched": ("curve_depth", searched),
+            "shallow_upper": shallow.upper,
+            "lower": best.lower,
+            "upper": best.upper,
+        },
+        coords={"curve_depth": depths, "data": name},
+    )
+
+
+# The bounds. A construction is exact: what it promises is held to rounding. The curve beyond depth 3 is a search, which
+# can refute a plateau and not prove it.
+def _networks(run: "xr.Dataset") -> str:
+    return f"{run.gain.size} networks, depths {', '.join(str(int(depth)) for depth in run.depth.values)}"
+
+
+def _slower(run: "xr.Dataset") -> Measured:
+    return Measured(float((run.gain < -FALLS).sum()), remark=_networks(run))
+
+
+def _largest(name: str) -> "partial[Measured]":
+    return partial(_most, name=name)
+
+
+def _most(run: "xr.Dataset", name: str) -> Measured:
+    return Measured(float(run[name].max()), remark=_networks(run))
+
+
+def _typical_gain(run: "xr.Dataset") -> Measured:
+    by_kind = ", ".join(f"{kind} {float(run.gain.sel(kind=kind).median()):.3g}" for kind in run.kind.values)
+    return Measured(float(run.gain.sel(kind=["random", "descended", "fast"]).median()), remark=f"by kind: {by_kind}")
+
+
+def _fall(run: "xr.Dataset") -> Measured:
+    """How far s*(3) lies below s*(2), at worst, in units of s*(3)."""
+    return Measured(float(((run.shallow_upper - run.lower) / run.lower).max()))
+
+
+def _rise(run: "xr.Dataset") -> Measured:
+    """How far s*(3) lies above s*(2), at best, in units of s*(3)."""
+    return Measured(float(((run.lower - run.shallow_upper) / run.lower).max()))
+
+
+def _beyond(run: "xr.Dataset") -> Measured:
+    """The fastest search of any depth over s*(3), less 1."""
+    over = run.searched.max("curve_depth") / run.upper - 1
+    return Measured(
+        float(over.max()),
+        remark=", ".join(f"{name}: {v:.2g}" for name, v in zip(run.data.values, over.values, strict=True)),
+    )
+
+
+claims = (
+    Claim(
+        name="not-slower",
+        says="The deeper network is never slower: networks for which it is, by more than rounding",
+        source="Proposition 3.2, for L >= 2",
+        statistic=_slower,
+        high=0,
+    ),
+    Claim(
+        name="rank-one",
+        says="Weights and activations of its layers from L on have rank one: largest tail",
+        source="Proposition 3.2",
+        statistic=_largest("tail"),
+        high=1e-12,
+    ),
+    Claim(
+        name="no-relu",
+        says="ReLU does nothing in its hidden layers from L on: largest |Zs - Z|^2 / |Z|^2",
+        source="Proposition 3.2",
+        statistic=_largest("lost"),
+        high=0,
+    ),
+    Claim(
+        name="on-the-sphere",
+        says="Its |theta|^2 is its depth: largest relative deviation",
+        source="Proposition 3.2; the proof has at most, and a larger norm only helps",
+        statistic=_largest("off_sphere"),
+        high=1e-12,
+    ),
+    Claim(
+        name="gain",
+        says="Networks that are not optimal become faster: median gain",
+        source="The best neuron takes the place of a mixture; positive is all that is asked",
+        statistic=_typical_gain,
+        low=1e-6,
+    ),
+    Claim(
+        name="not-falling",
+        says="The largest speed does not fall from depth 2 to 3: largest relative fall",
+        source="Proposition 3.2; both are certified",
+        statistic=_fall,
+        high=1e-9,
+    ),
+    Claim(
+        name="rising",
+        says="It rises on some data, so that the proposition is not an equality: largest relative rise",
+        source="Example 1: 1/2 over sqrt 2 - 1, a rise of .17 of 1/2",
+        statistic=_rise,
+        low=0.17,
+    ),
+    Claim(
+        name="plateau",
+        says="No search at depths above 3 beats the certified optimum of depth 3: fastest over it, less 1",
+        source="Hypothesis 2 of the paper's discussion; seen in searches of a trial run, a bound for searches only",
+        statistic=_beyond,
+        high=1e-6,
+    ),
+)
+
+
+def traces(run: "xr.Dataset") -> "list[Figure]":
+    """Gains by depth, and the curves."""
+    import numpy as np
+
+    from saddlescope.plot import Axis, Figure, Line, Panel
+
+    gains = [
+        Line(
+            x=np.repeat(run.depth.values + 0.12 * (color - 1.5), run.sizes["case"]),
+            y=np.maximum(run.gain.sel(kind=kind).transpose("depth", "case").values.ravel(), 1e-16),
+            group=str(kind),
+            color=color,
+            style="points",
+            width=0.7,
+            opacity=0.4,
+        )
+        for color, kind in enumerate(run.kind.values)
+    ]
+    curves = []
+    for color, name in enumerate(run.data.values):
+        one = run.sel(data=name)
+        curves += [
+            Line(x=run.curve_depth.values, y=(one.built / one.upper).values, group=str(name), color=color),
+            Line(
+                x=run.curve_depth.values,
+                y=(one.searched / one.upper).values,
+                group=str(name),
+                color=color,
+                style="points",
+                width=2.0,
+            ),
+        ]
+    return [
+        Figure(
+            name="depth",
+            title="Depth never costs speed; past depth 3 no search finds any to gain",
+            caption="Left: how much faster the constructed deeper network is than the one it was made of, by depth "
+            "of the latter; exactly as fast is drawn at 1e-16. Right: the largest speed at each depth, in units of "
+            "the one at depth 3. Lines: exact at depths 2 and 3, deeper what Proposition 3.2 makes of the latter; "
+            "points: the fastest network that searches found.",
+            panels=(
+                Panel(
+                    title=_networks(run),
+                    x=Axis("depth L"),
+                    y=Axis("relative gain in speed", scale="log"),
+                    marks=tuple(gains),
+                ),
+                Panel(title="s*(L) / s*(3)", x=Axis("depth L"), y=Axis("largest speed, relative"), marks=tuple(curves)),
+            ),
+        )
+    ]
