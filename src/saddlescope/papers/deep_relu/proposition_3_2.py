@@ -207,7 +207,7 @@ claims = (
         says="The deeper network is never slower: networks for which it is, by more than rounding",
         source="Proposition 3.2, for L >= 2",
         statistic=_slower,
-        high=0,
+        high=0.0,
     ),
     Claim(
         name="rank-one",
@@ -221,7 +221,7 @@ claims = (
         says="ReLU does nothing in its hidden layers from L on: largest |Zs - Z|^2 / |Z|^2",
         source="Proposition 3.2",
         statistic=_largest("lost"),
-        high=0,
+        high=0.0,
     ),
     Claim(
         name="on-the-sphere",

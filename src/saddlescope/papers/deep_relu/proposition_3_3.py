@@ -139,7 +139,7 @@ claims = (
         says="With v >= 0 no ratio of the optimal network exceeds the bound: data sets where one does",
         source="Proposition 3.3",
         statistic=_violations,
-        high=0,
+        high=0.0,
     ),
     Claim(
         name="not-sharp",

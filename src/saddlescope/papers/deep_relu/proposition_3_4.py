@@ -144,7 +144,7 @@ claims = (
         says="No network spends more than its budget: violations of the sharper inequality",
         source="This project's theorem, from the proof of Proposition 3.4 with its ReLU terms kept",
         statistic=_violations,
-        high=0,
+        high=0.0,
     ),
     Claim(
         name="tight",
@@ -159,14 +159,14 @@ claims = (
         says="Of the layers l = 0..L-1 at least (1 - p) L have a tail of at most B / (p L): networks that violate it",
         source="Proposition 3.4, as its proof counts",
         statistic=_too_few("missing"),
-        high=0,
+        high=0.0,
     ),
     Claim(
         name="printed-hidden",
         says="So have at least (1 - p) L of the hidden layers l = 1..L-1, where p L >= 1: networks that violate it",
         source="Proposition 3.4 as printed, if its layers are those with activations; its proof allows one fewer",
         statistic=_too_few("missing_hidden"),
-        high=0,
+        high=0.0,
     ),
 )
 

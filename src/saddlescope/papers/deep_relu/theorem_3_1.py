@@ -189,7 +189,7 @@ def _half_rank(run: "xr.Dataset") -> Measured:
     """At most so many layers of Example 1's optimum can have a tail above 1/2, at any depth."""
     import math
 
-    return Measured(math.floor(float(_example(run).budget) / math.log(2)))
+    return Measured(float(math.floor(float(_example(run).budget) / math.log(2))))
 
 
 claims = (
@@ -198,8 +198,8 @@ claims = (
         says="For Example 1 the bound is below 1 from layer 114,985 on only",
         source="Theorem 3.1's formula with s* = 1/2: 81 (16 sqrt(2 log 16))^2 = 114,984.8",
         statistic=_first_layer,
-        low=114_984,
-        high=114_986,
+        low=114_984.0,
+        high=114_986.0,
     ),
     Claim(
         name="printed-content",
@@ -213,29 +213,29 @@ claims = (
         says="Where it is below 1, no layer of the optimum exceeds it: data sets where one does",
         source="Theorem 3.1, corrected: weights and ReLUs one layer later than printed",
         statistic=partial(_violations, later=1),
-        high=0,
+        high=0.0,
     ),
     Claim(
         name="printed-layer",
         says="Nor with the layer as printed, l for weights and ReLUs, too",
         source="Theorem 3.1 as printed; its proof does not give that",
         statistic=partial(_violations, later=0),
-        high=0,
+        high=0.0,
     ),
     Claim(
         name="budget",
         says="All layers together spend no more than the budget on rank and ReLU: data sets where they do",
         source="This project's sharper inequality, in the theorem's stead",
         statistic=_spends_more,
-        high=0,
+        high=0.0,
     ),
     Claim(
         name="content",
         says="It says that of Example 1's optimum at most so many layers can have a tail above 1/2, at any depth",
         source="The sharper inequality: 2 log 16 / log 2 = 8",
         statistic=_half_rank,
-        low=1,
-        high=8,
+        low=1.0,
+        high=8.0,
     ),
 )
 

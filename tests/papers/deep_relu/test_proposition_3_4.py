@@ -1,0 +1,80 @@
+"""Proposition 3.4's claims hold, and networks that spend too much refute them; the networks tried are what they say."""
+
+import numpy as np
+import pytest
+
+from saddlescope.errors import InputError
+from saddlescope.papers import find
+from saddlescope.papers.deep_relu._cases import KINDS, networks
+from saddlescope.theory.escape.rank_one import rank_one_escape_speed
+from saddlescope.theory.escape.speed import escape_speed
+
+NAME = "deep-relu/proposition-3-4"
+ENTRY = find(NAME)
+
+
+@pytest.fixture
+def run(quick_run):
+    return quick_run(NAME).run.copy(deep=True)
+
+
+def test_all_claims_hold_at_the_quick_size(run, outcomes):
+    assert set(outcomes(ENTRY, run).values()) == {"reproduced"}
+
+
+def spends_too_much(run):
+    run.relu.values[0, 1, 2] = run.budget.values[0, 1, 2] - run["rank"].values[0, 1, 2] + 1e-6
+
+
+def nothing_tight(run):
+    run.budget.values[:] *= 1.1
+
+
+def too_few(run):
+    run.missing.values[-1, 0, 0, -1] = 1
+
+
+def too_few_hidden(run):
+    run.missing_hidden.values[-1, 0, 0, -1] = 1
+
+
+@pytest.mark.parametrize(
+    ("spoil", "claim"),
+    [
+        (spends_too_much, "sharper"),
+        (nothing_tight, "tight"),
+        (too_few, "proposition-3-4"),
+        (too_few_hidden, "printed-hidden"),
+    ],
+)
+def test_a_spoilt_run_refutes_the_claim(run, outcomes, spoil, claim):
+    spoil(run)
+    assert outcomes(ENTRY, run)[claim] == "refuted"
+
+
+@pytest.mark.parametrize("kind", ["random", "extreme"])
+def test_networks_are_on_the_sphere_with_a_positive_speed_and_repeatable(kind):
+    first, again = (list(networks(kind, depth=3, count=20, seed=5)) for _ in range(2))
+    assert len(first) == 20
+    for (weights, X, G), (same, _, _) in zip(first, again, strict=True):
+        assert len(weights) == 3
+        assert sum(np.sum(w**2) for w in weights) == pytest.approx(3)
+        assert escape_speed(weights, X, G) > 0
+        assert all(np.array_equal(one, other) for one, other in zip(weights, same, strict=True))
+    assert KINDS == ("random", "descended", "fast", "extreme")
+
+
+def test_descent_brings_networks_nearer_the_optimum(run):
+    budgets = run.budget.isel(depth=0).median("case")
+    assert float(budgets.sel(kind="fast")) < float(budgets.sel(kind="descended")) < float(budgets.sel(kind="random"))
+    assert rank_one_escape_speed(np.eye(2), np.ones((1, 2))).lower == pytest.approx(np.sqrt(2))
+
+
+def test_values_out_of_range_are_refused_at_once():
+    for settings, sentence in (
+        ({"depths": "2,2"}, "depths must be different integers of at least 2"),
+        ({"shares": "0.5,1.0"}, "shares must be between 0 and 1"),
+        ({"count": "0"}, "count must be at least 1"),
+    ):
+        with pytest.raises(InputError, match=sentence):
+            ENTRY.params("quick", settings)

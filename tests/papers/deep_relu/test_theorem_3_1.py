@@ -1,0 +1,79 @@
+"""Theorem 3.1's claims: only its content at a practical depth is refuted; spoilt runs are told."""
+
+import pytest
+
+from saddlescope.errors import InputError
+from saddlescope.papers import find
+
+NAME = "deep-relu/theorem-3-1"
+ENTRY = find(NAME)
+
+
+@pytest.fixture
+def run(quick_run):
+    return quick_run(NAME).run.copy(deep=True)
+
+
+def test_only_the_content_is_refuted_at_the_quick_size(run, outcomes):
+    told = outcomes(ENTRY, run)
+    assert told.pop("printed-content") == "refuted"
+    assert set(told.values()) == {"reproduced"}
+
+
+def other_formula(run):
+    run.first_layer.values[:] *= 0.9
+
+
+def exceeds(run):
+    run.activations.values[-1, 3] = 0.9
+
+
+def exceeds_in_the_weights(run):
+    run.weights.values[-1, 3] = 0.9
+
+
+def spends_too_much(run):
+    run.spent.values[0] = run.budget.values[0] + 1e-6
+
+
+def no_content(run):
+    run.budget.values[:] *= 2
+
+
+@pytest.mark.parametrize(
+    ("spoil", "claim"),
+    [
+        (other_formula, "first-layer"),
+        (exceeds, "holds"),
+        (exceeds_in_the_weights, "holds"),
+        (exceeds_in_the_weights, "printed-layer"),
+        (spends_too_much, "budget"),
+        (no_content, "content"),
+    ],
+)
+def test_a_spoilt_run_refutes_the_claim(run, outcomes, spoil, claim):
+    spoil(run)
+    assert outcomes(ENTRY, run)[claim] == "refuted"
+
+
+def test_weights_are_bounded_one_layer_later_than_printed(run, outcomes):
+    """The first layer's weights have no bound in the corrected theorem, and one in the printed."""
+    run.weights.values[-1, 0] = 0.9
+    told = outcomes(ENTRY, run)
+    assert told["holds"] == "reproduced"
+    assert told["printed-layer"] == "refuted"
+
+
+def test_bounds_without_content_leave_it_undecided(run, outcomes):
+    run.bound.values[:] = 2.0
+    assert outcomes(ENTRY, run)["holds"] == "undecided"
+
+
+def test_values_out_of_range_are_refused_at_once():
+    for settings, sentence in (
+        ({"circles": "4"}, "circles must be even numbers of at least 4, 8 among them"),
+        ({"log10_distances": "-2,-1"}, "log10_distances must be two or more between 0 and -7, decreasing"),
+        ({"depth": "2"}, "depth must be at least 3"),
+    ):
+        with pytest.raises(InputError, match=sentence):
+            ENTRY.params("quick", settings)
