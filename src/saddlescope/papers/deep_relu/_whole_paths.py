@@ -1,9 +1,9 @@
 """Whole paths of deep ReLU networks from saddle to saddle, with what the conjectures of section 5 are about.
 
-    teacher   f = h o g with inner dimension k: g = sigma(V^T x) with k orthonormal directions V and sigma the ReLU or
-              the absolute value; h linear, with orthonormal directions times k strengths. Its bottleneck rank is k: no
-              more, by construction, and no less, since its Jacobian has rank k somewhere
-    bulk      singular values up to 1.5 times the largest initial one of the same layer
+teacher   f = h o g with inner dimension k: g = sigma(V^T x) with k orthonormal directions V and sigma the ReLU or
+          the absolute value; h linear, with orthonormal directions times k strengths. Its bottleneck rank is k: no
+          more, by construction, and no less, since its Jacobian has rank k somewhere
+bulk      singular values up to 1.5 times the largest initial one of the same layer
 """
 
 from dataclasses import dataclass
