@@ -248,7 +248,7 @@ def _shown(run: "xr.Dataset") -> list[int]:
     return list(tasks.values()) or [0]
 
 
-def _panel(run: "xr.Dataset", n: int, key: str, label: str) -> "Panel":
+def _panel(run: "xr.Dataset", n: int, key: str, label: str, least: float) -> "Panel":
     import numpy as np
 
     from saddlescope.plot import Axis, Line, Mark, Panel
@@ -265,7 +265,10 @@ def _panel(run: "xr.Dataset", n: int, key: str, label: str) -> "Panel":
     ]
     drops = [Mark(at=float(start), group="drops of the loss", color=7) for start in starts if start <= end]
     return Panel(
-        title=str(one.network.item()), x=Axis("step", scale="log"), y=Axis(label, scale="log"), marks=(*curves, *drops)
+        title=str(one.network.item()),
+        x=Axis("step"),
+        y=Axis(label, scale="log", range=(least, 1.0)),
+        marks=(*curves, *drops),
     )
 
 
@@ -276,9 +279,9 @@ def _ratios(run: "xr.Dataset", shown: list[int]) -> "Figure":
         name="ratios",
         title="Deep layers come nearer to rank one until the next saddle",
         caption="s_2/s_1 of the weights of each layer, from before the escape from the origin (first dotted line) to "
-        "the escape from the second saddle (second one, if the run has it), where the next singular value grows. The table "
-        "has every network at the arrival at the second saddle: s_2/s_1, and the stable rank, which the bulk raises.",
-        panels=tuple(_panel(run, n, "second_ratio", "s_2/s_1 of W_l") for n in shown),
+        "the escape from the second saddle (second one, if the run has it), where the next singular value grows. The "
+        "table has every network at the arrival at the second saddle: s_2/s_1, and the stable rank, which the bulk raises.",
+        panels=tuple(_panel(run, n, "second_ratio", "s_2/s_1 of W_l", 0.03) for n in shown),
         table=_table(run),
     )
 
@@ -288,13 +291,13 @@ def _activations(run: "xr.Dataset", shown: list[int]) -> "Figure":
 
     panels = []
     for n in shown:
-        panels.append(_panel(run, n, "tail_activations", "tail energy of Z^s_l"))
-        panels.append(_panel(run, n, "nonlinearity", "|Z^s_l - Z_l| / |Z_l|"))
+        panels.append(_panel(run, n, "tail_activations", "tail energy of Z^s_l", 1e-6))
+        panels.append(_panel(run, n, "nonlinearity", "|Z^s_l - Z_l| / |Z_l|", 0.01))
     return Figure(
         name="activations",
         title="Behind the first layers, activations are of rank one and hardly cut by the ReLU",
         caption="Tail energy sum over i >= 2 of s_i^2 / sum of s_i^2 of the activations of each layer, and the part of "
-        "the preactivations that the ReLU takes away.",
+        "the preactivations that the ReLU takes away. Below 1e-6 the tail energies are rounding errors of float32.",
         panels=tuple(panels),
     )
 

@@ -1,0 +1,296 @@
+"""Conjecture 4: does the bottleneck rank rise by one at each saddle?   (Section 5, hypothesis 4)
+
+The paper hopes that gradient descent from small weights searches greedily for a function of low bottleneck rank: rank 1
+first, then gradually more, and no more than it takes to fit the data. Students of teachers whose bottleneck rank k is
+known are followed to the end, and the first stages of networks on digits. Stages are found from loss and spectra alone.
+
+    separated   teachers whose inner dimensions have different strengths
+    equal       teachers whose k strengths are one and the same number, where two may be learned at once
+    rank        of the bottleneck: that which the longest run of middle layers shares (`saddlescope.measure`)
+    rise        of the rank from one stage to the next
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from saddlescope.errors import InputError
+from saddlescope.papers.checks import at_least
+from saddlescope.papers.claim import Claim, Measured
+from saddlescope.papers.context import RunContext
+from saddlescope.papers.deep_relu._whole_paths import Training, followed, teacher_loss, together
+
+if TYPE_CHECKING:
+    import numpy as np
+    import xarray as xr
+
+    from saddlescope.plot.figure import Figure, Panel, Table
+
+_SEPARATED, _EQUAL, _DIGITS = "separated", "equal", "digits"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Params:
+    """Students of two depths that train in seconds; digits with the paper's network, narrower."""
+
+    depths: tuple[int, ...] = (4, 6)  # of the students
+    deviations: tuple[float, ...] = (0.02, 0.03)  # standard deviation of their initial weights, at each depth
+    rates: tuple[float, ...] = (0.1, 4.0)  # of their learning rate rate |theta|^(2 - L), at each depth
+    seeds: tuple[int, ...] = (0, 1, 2)  # of teachers, both with ReLU and absolute value, and of their students
+    strengths: tuple[float, ...] = (3.0, 2.0, 1.2)  # of the inner dimensions of separated teachers
+    equal_seeds: tuple[int, ...] = (0, 1, 2, 3)  # of ReLU teachers of equal strengths; students of the first depth
+    samples: int = 200  # of a teacher
+    width: int = 30  # of the students' hidden layers
+    steps: int = 60_000  # of gradient descent on all samples
+    digits_seeds: tuple[int, ...] = (0, 1)  # of networks of depth 6 on the digits; none: teachers alone
+    digits_width: int = 60  # of their hidden layers
+    digits_steps: int = 60_000  # of stochastic gradient descent at learning rate 10 / |theta|^4, batch 32
+
+    def __post_init__(self) -> None:
+        at_least(1, self, "samples", "width", "steps", "digits_width", "digits_steps")
+        if not self.depths or min(self.depths) < 2:
+            raise InputError(f"depths must be one or more integers of at least 2; got {self.depths!r}.")
+        for name in ("deviations", "rates"):
+            values = getattr(self, name)
+            if len(values) != len(self.depths) or not all(0 < one < float("inf") for one in values):
+                raise InputError(f"{name} must be {len(self.depths)} positive numbers, one a depth; got {values!r}.")
+        if not self.seeds or min((*self.seeds, *self.equal_seeds, *self.digits_seeds)) < 0:
+            raise InputError(f"seeds must be one or more integers of at least 0; got {self.seeds!r}.")
+        if not 2 <= len(self.strengths) <= 6 or not all(0 < one < float("inf") for one in self.strengths):
+            raise InputError(f"strengths must be 2 to 6 positive numbers; got {self.strengths!r}.")
+
+    @classmethod
+    def quick(cls) -> "Params":
+        """Seconds: one teacher of either kind, of bottleneck rank 2."""
+        return cls(
+            depths=(4,), deviations=(0.03,), rates=(0.1,), seeds=(0,), strengths=(3.0, 1.5), equal_seeds=(),
+            samples=60, width=16, steps=8_000, digits_seeds=(),
+        )  # fmt: skip
+
+    @classmethod
+    def paper(cls) -> "Params":
+        """Wider networks and more of them; the paper has no experiment on this."""
+        many = tuple(range(10))
+        return cls(seeds=many, equal_seeds=many, width=100, digits_seeds=many[:5], digits_width=300, digits_steps=10**6)
+
+
+def run(params: Params, context: RunContext) -> "xr.Dataset":
+    """Network by network."""
+    jobs = [*_students(params), *_on_digits(params, context)]
+    paths = []
+    for n, (task, name, make, training) in enumerate(jobs):
+        report = context.part(n / len(jobs), (n + 1) / len(jobs))
+        path = context.kept(f"path-{n}", partial(_path, name, make, training, context, report))
+        paths.append(path.assign_coords(task=task))
+    context.report(1.0, "done")
+    return together(paths).assign_attrs(known_rank=len(params.strengths))
+
+
+_Job = tuple[str, str, Callable[[], Any], Training]
+
+
+def _students(params: Params) -> list[_Job]:
+    """The students of all teachers."""
+    jobs: list[_Job] = []
+    shapes = list(zip(params.depths, params.deviations, params.rates, strict=True))
+    alike = len(params.strengths) * (sum(params.strengths) / len(params.strengths),)
+    cases = [(_SEPARATED, kind, shape, seed) for shape in shapes for seed in params.seeds for kind in ("relu", "abs")]
+    cases += [(_EQUAL, "relu", shapes[0], seed) for seed in params.equal_seeds]
+    for task, kind, (depth, deviation, rate), seed in cases:
+        training = Training(
+            depth=depth, width=params.width, deviation=deviation, rate=rate, steps=params.steps, batch=None, seed=seed
+        )
+        strengths = params.strengths if task == _SEPARATED else alike
+        make = partial(teacher_loss, kind, strengths, samples=params.samples, seed=seed)
+        jobs.append((task, f"{task} {kind} teacher, depth {depth}, seed {seed}", make, training))
+    return jobs
+
+
+def _on_digits(params: Params, context: RunContext) -> list[_Job]:
+    """The networks on digits."""
+    from saddlescope.papers.deep_relu._training import image_loss
+
+    jobs: list[_Job] = []
+    for seed in params.digits_seeds:
+        training = Training(
+            depth=6, width=params.digits_width, deviation=0.01, rate=10.0, steps=params.digits_steps, batch=32,
+            seed=seed,
+        )  # fmt: skip
+        jobs.append((_DIGITS, f"digits, seed {seed}", partial(image_loss, "digits", context), training))
+    return jobs
+
+
+def _path(
+    name: str,
+    make: Callable[[], Any],
+    training: Training,
+    context: RunContext,
+    report: Callable[[float, str], None],
+) -> "xr.Dataset":
+    return followed(make(), training, context, report, name)
+
+
+def _ranks(run: "xr.Dataset", task: str) -> "list[np.ndarray]":
+    """The ranks of all stages of every network of a task."""
+    of_task = run.isel(network=(run.task == task).values)
+    return [ranks[ranks >= 0] for ranks in of_task.stage_rank.transpose("network", "stage").values]
+
+
+def _wrong_rises(task: str) -> "Callable[[xr.Dataset], Measured]":
+    """How many rises are of another size than one."""
+
+    def statistic(run: "xr.Dataset") -> Measured:
+        import numpy as np
+
+        ranks = _ranks(run, task)
+        rises = np.concatenate([np.diff(one) for one in ranks]) if ranks else np.zeros(0)
+        if len(rises) == 0:
+            return Measured.unresolved(f"No network of the task {task!r} leaves the origin; take more steps.")
+        sizes = ", ".join(f"{int(np.sum(rises == size))} of {size:+d}" for size in np.unique(rises))
+        return Measured(float(np.sum(rises != 1)), remark=f"{len(ranks)} networks; rises: {sizes}")
+
+    return statistic
+
+
+def _wrong_ends(task: str) -> "Callable[[xr.Dataset], Measured]":
+    """How many networks do not end at their teacher's bottleneck rank."""
+
+    def statistic(run: "xr.Dataset") -> Measured:
+        ranks = _ranks(run, task)
+        if not ranks:
+            return Measured.unresolved(f"There is no network of the task {task!r}.")
+        wrong = sum(one[-1] != run.known_rank for one in ranks)
+        return Measured(float(wrong), remark=f"{len(ranks)} networks, teachers of rank {run.known_rank}")
+
+    return statistic
+
+
+def _agreement(run: "xr.Dataset") -> Measured:
+    """In how many of the stages after the first all layers between first and last have the rank of the bottleneck."""
+    of_task = run.isel(network=(run.task == _SEPARATED).values)
+    middle = (of_task.layer > 1) & (of_task.layer < of_task.depth)
+    agree = ((of_task.stage_layer_rank == of_task.stage_rank) | ~middle).all("layer")
+    stages = (of_task.stage_rank >= 0) & (of_task.stage > 0)
+    if not bool(stages.any()):
+        return Measured.unresolved("No student leaves the origin; take more steps.")
+    return Measured(float(agree.where(stages).mean()), remark=f"{int(stages.sum())} stages")
+
+
+_LITERAL = "section 5, hypothesis 4"
+
+claims = (
+    Claim(
+        name="by-one",
+        says="On teachers of separated strengths the bottleneck rank rises by one at each saddle: rises of another "
+        "size",
+        source=_LITERAL,
+        statistic=_wrong_rises(_SEPARATED),
+        high=0.0,
+    ),
+    Claim(
+        name="stops",
+        says="It stops at the teacher's bottleneck rank, the least that fits: networks that end at another",
+        source=f"{_LITERAL}: stopping at the smallest BN-rank sufficient to fit the data",
+        statistic=_wrong_ends(_SEPARATED),
+        high=0.0,
+    ),
+    Claim(
+        name="shared",
+        says="All middle layers share the rank: part of the stages after the first in which they do",
+        source="section 5: in bottlenecks all middle layers share one rank; the bound from runs on other seeds",
+        statistic=_agreement,
+        low=0.8,
+    ),
+    Claim(
+        name="equal",
+        says="The rank rises by one at each saddle even where all strengths are equal: rises of another size",
+        source=f"{_LITERAL}, taken literally: no exception is made for ties",
+        statistic=_wrong_rises(_EQUAL),
+        high=0.0,
+    ),
+    Claim(
+        name="equal-stops",
+        says="With equal strengths, too, it stops at the teacher's bottleneck rank: networks that end at another",
+        source=f"{_LITERAL}: stopping at the smallest BN-rank sufficient to fit the data",
+        statistic=_wrong_ends(_EQUAL),
+        high=0.0,
+    ),
+    Claim(
+        name="digits",
+        says="On digits every rise of the rank that the runs show is by one: rises of another size",
+        source=_LITERAL,
+        statistic=_wrong_rises(_DIGITS),
+        high=0.0,
+    ),
+)
+
+
+def traces(run: "xr.Dataset") -> "list[Figure]":
+    """The loss with the rank of each stage, for the first networks of every task."""
+    from saddlescope.plot import Figure
+
+    first: dict[str, int] = {}
+    for n, name in enumerate(run.network.values.tolist()):
+        first.setdefault(name.partition(", seed")[0], n)
+    return [
+        Figure(
+            name="ranks",
+            title="The bottleneck rank rises by one at each saddle",
+            caption="Loss against step, and s_k/s_1 of a middle layer; dotted lines are where stages "
+            "begin, with the rank of the bottleneck from there on. The table has the rank of every layer in every "
+            "stage of all networks.",
+            panels=tuple(panel for n in first.values() for panel in _panels(run.isel(network=n))),
+            table=_table(run),
+        )
+    ]
+
+
+def _panels(one: "xr.Dataset") -> "list[Panel]":
+    from saddlescope.plot import Axis, Line, Mark, Panel
+
+    starts, ranks = one.stage_start.dropna("stage").values, one.stage_rank.values
+    step = one.step.values
+    shown = step >= (starts[1] / 4 if len(starts) > 1 else 1)
+    begins = tuple(
+        Mark(at=float(start), label=f"rank {rank}") for start, rank in zip(starts[1:], ranks[1:], strict=False)
+    )
+    layer = (int(one.depth) + 2) // 2
+    values = one.singular_values.sel(layer=layer)
+    ratios = tuple(
+        Line(
+            x=step[shown], y=(values.sel(value=k) / values.sel(value=1)).values[shown], group=f"s_{k}/s_1",
+            color=k,
+        )
+        for k in (2, 3, 4)
+    )  # fmt: skip
+    x = Axis("step", scale="log")
+    loss = Line(x=step[shown], y=one.loss.values[shown], group="loss", color=0)
+    name = str(one.network.item())
+    return [
+        Panel(title=name, x=x, y=Axis("loss"), marks=(loss, *begins)),
+        Panel(title=f"layer {layer}", x=x, y=Axis("s_k/s_1", range=(0.0, 1.0)), marks=(*ratios, *begins)),
+    ]
+
+
+def _table(run: "xr.Dataset") -> "Table":
+    from saddlescope.plot import Table
+
+    rows = []
+    for n in range(run.sizes["network"]):
+        one = run.isel(network=n)
+        for k in one.stage.values[one.stage_rank.values >= 0].tolist():
+            stage = one.sel(stage=k)
+            layers = ", ".join(str(int(rank)) for rank in stage.stage_layer_rank.values[: int(one.depth)])
+            rows.append(
+                (
+                    str(one.network.item()),
+                    k,
+                    float(stage.stage_start),
+                    float(stage.stage_loss),
+                    int(stage.stage_rank),
+                    layers,
+                )
+            )
+    columns = ("network", "stage", "begins at step", "loss", "bottleneck rank", "ranks of layers 1..L")
+    return Table(columns=columns, rows=tuple(rows))
