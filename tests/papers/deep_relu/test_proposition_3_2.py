@@ -24,7 +24,7 @@ def one_is_slower(run):
 
 
 def rank_two(run):
-    run.tail.values[1, 1, 1] = 1e-6
+    run["tail"].values[0, 1, 1] = 1e-6
 
 
 def relu_cuts(run):

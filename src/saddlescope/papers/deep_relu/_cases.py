@@ -62,7 +62,7 @@ def _extreme(rng: "np.random.Generator", depth: int) -> "Case":
 
     size = into = int(rng.integers(1, 5))
     noise, weights = 10 ** rng.uniform(-8, 0), []
-    hidden = X = np.eye(size)
+    hidden = output = X = np.eye(size)
     for _ in range(depth):
         rows = np.eye(size, into)[rng.permutation(size)]  # of those that are alive
         weight = np.concatenate([rows, -rows]) if rng.random() < 0.3 else rows

@@ -59,8 +59,8 @@ class Params:
 
     @classmethod
     def quick(cls) -> "Params":
-        """Seconds: two depths, fewer networks, the curve of the circle alone with one search."""
-        return cls(depths=(2, 4), count=30, data=0, deepest=4, starts=8, width=8, steps=800)
+        """Seconds: one depth, fewer networks, the curve of the circle alone with one search."""
+        return cls(depths=(3,), count=40, data=0, deepest=4, starts=8, width=8, steps=800)
 
     @classmethod
     def paper(cls) -> "Params":
@@ -72,11 +72,11 @@ def run(params: Params, context: RunContext) -> "xr.Dataset":
     """The networks, depth by depth, then the curve, data set by data set."""
     import xarray as xr
 
-    parts = []
+    parts: list[xr.Dataset] = []
     for k, depth in enumerate(params.depths):
         part = context.part(0.4 * k / len(params.depths), 0.4 * (k + 1) / len(params.depths))
         parts.append(context.kept(f"depth-{depth}", partial(_deepened, depth, params, part)))
-    curves = []
+    curves: list[xr.Dataset] = []
     for k in range(params.data + 1):
         part = context.part(0.4 + 0.6 * k / (params.data + 1), 0.4 + 0.6 * (k + 1) / (params.data + 1))
         curves.append(context.kept(f"curve-{k}", partial(_curve, k, params, part)))

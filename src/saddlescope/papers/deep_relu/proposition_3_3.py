@@ -62,7 +62,7 @@ def run(params: Params, context: RunContext) -> "xr.Dataset":
     """Distance by distance."""
     import xarray as xr
 
-    parts = []
+    parts: list[xr.Dataset] = []
     for k, log10 in enumerate(params.log10_distances):
         part = context.part(k / len(params.log10_distances), (k + 1) / len(params.log10_distances))
         parts.append(context.kept(f"distance-{k}", partial(_distance, k, log10, params, part)))

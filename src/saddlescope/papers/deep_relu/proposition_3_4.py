@@ -51,8 +51,8 @@ class Params:
 
     @classmethod
     def quick(cls) -> "Params":
-        """Seconds: two depths, fewer networks."""
-        return cls(depths=(2, 5), count=50)
+        """Seconds: one depth, fewer networks."""
+        return cls(depths=(4,), count=60)
 
     @classmethod
     def paper(cls) -> "Params":
@@ -64,7 +64,7 @@ def run(params: Params, context: RunContext) -> "xr.Dataset":
     """Depth by depth, kind by kind."""
     import xarray as xr
 
-    parts = []
+    parts: list[xr.Dataset] = []
     for k, depth in enumerate(params.depths):
         part = context.part(k / len(params.depths), (k + 1) / len(params.depths))
         parts.append(context.kept(f"depth-{depth}", partial(_depth, depth, params, part)))

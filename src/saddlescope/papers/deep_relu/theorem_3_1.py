@@ -105,7 +105,8 @@ def _near_rank_one(number: int, log10: float, params: Params, report: Callable[[
     import numpy as np
     import xarray as xr
 
-    rng, sets = np.random.default_rng([params.seed, number]), []
+    rng = np.random.default_rng([params.seed, number])
+    sets: list[xr.Dataset] = []
     for n in range(params.count):
         report(n / params.count, f"|E| = 1e{log10:g}")
         u, v = rng.normal(size=2), np.abs(rng.normal(size=params.points))

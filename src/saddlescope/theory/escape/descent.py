@@ -21,7 +21,7 @@ MOMENTUM = 0.9
 DECAY = 1e-6  # of the step e from the first to the last
 IN_CACHE = 8192  # weights of the widest layer in one batch: beyond it steps wait for memory
 
-Stacked = tuple[Float[np.ndarray, "starts out into"], ...]
+Stacked = tuple[Float[np.ndarray, "starts _ _"], ...]
 
 
 def sphere_descent(
