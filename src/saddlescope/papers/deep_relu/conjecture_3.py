@@ -280,7 +280,8 @@ def _ratios(run: "xr.Dataset", shown: list[int]) -> "Figure":
         title="Deep layers come nearer to rank one until the next saddle",
         caption="s_2/s_1 of the weights of each layer, from before the escape from the origin (first dotted line) to "
         "the escape from the second saddle (second one, if the run has it), where the next singular value grows. The "
-        "table has every network at the arrival at the second saddle: s_2/s_1, and the stable rank, which the bulk raises.",
+        "table has every network at the arrival at the second saddle: s_2/s_1, and the stable rank, which the bulk "
+        "raises.",
         panels=tuple(_panel(run, n, "second_ratio", "s_2/s_1 of W_l", 0.03) for n in shown),
         table=_table(run),
     )
