@@ -221,7 +221,7 @@ def _solve(
             optimistix.Newton(rtol=1e-12, atol=1e-12),
             direction=True,
         ),
-        adjoint=diffrax.DirectAdjoint(),
+        adjoint=diffrax.ForwardMode(),  # nothing is differentiated: the plainest loop compiles fastest
         max_steps=max_steps,
         throw=False,
     )

@@ -1,9 +1,16 @@
-"""Networks of Figures 1, 3 and 4 trained on images as in appendix B: what the entries share."""
+"""Networks of Figures 1, 3 and 4 trained on images as in appendix B: what the entries share.
+
+s_i     singular values of a layer's weights, descending
+stages  plateaus of the loss, found by `saddlescope.measure.find_plateaus`; stage 0 is the saddle at the origin
+first   plateau: the stage after the first escape
+"""
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
+from saddlescope.papers.claim import Measured
 from saddlescope.papers.context import RunContext
+from saddlescope.papers.deep_relu._stages import stored_staircase
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -12,7 +19,10 @@ if TYPE_CHECKING:
 
     from saddlescope.models.layered import LayeredLoss
 
+Data = Literal["mnist", "mnist-small", "digits"]
+
 TOP = 10  # singular values of each layer that are kept: as many as the paper shows
+STAGES = 8  # that are stored
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,12 +50,15 @@ class Training:
     seed: int
 
 
-def image_loss(name: str, context: RunContext) -> "LayeredLoss":
+def image_loss(name: Data, context: RunContext) -> "LayeredLoss":
     """Cross-entropy on the training images, standardised by the data set's mean and deviation, in float32.
 
     Args:
-        name: a data set of `saddlescope.train.load`; where the run has no data folder, the embedded digits stand for it.
+        name: a data set; where the run has no data folder, the embedded digits stand for it.
         context: of the run.
+
+    Raises:
+        InputError: the data folder lacks the data set, or its files are damaged.
     """
     import jax.numpy as jnp
     import numpy as np
@@ -53,16 +66,11 @@ def image_loss(name: str, context: RunContext) -> "LayeredLoss":
     from saddlescope.models.layered import LayeredLoss, cross_entropy
     from saddlescope.train.data import load
 
-    data = load(available(name, context), context.data)
+    data = load(name if context.data is not None else "digits", context.data)
     pixels = data.train_images.astype(np.float32) / data.white
     inputs = (pixels - data.mean[:, None, None].astype(np.float32)) / data.deviation[:, None, None].astype(np.float32)
     targets = np.eye(data.classes, dtype=np.float32)[data.train_labels]
     return LayeredLoss(jnp.asarray(inputs.reshape(len(inputs), -1)), jnp.asarray(targets), cross_entropy)
-
-
-def available(name: str, context: RunContext) -> str:
-    """The data set itself, or the embedded digits where the run has no data folder."""
-    return name if context.data is not None else "digits"
 
 
 def train(
@@ -72,7 +80,7 @@ def train(
 
     Returns:
         Over `step`: the loss of all training samples, their accuracy, and |theta|; over (layer, value, step): the
-        largest singular values of each layer.
+        largest singular values of each layer; and the stages.
     """
     import jax
     import jax.numpy as jnp
@@ -80,6 +88,7 @@ def train(
     import xarray as xr
 
     from saddlescope.flow import geometric_marks, homogeneous_rate, recorded_descent
+    from saddlescope.measure import find_plateaus
     from saddlescope.models.layered import layered_weights
 
     widths = (loss.inputs.shape[1], *(training.depth - 1) * (training.width,), loss.targets.shape[1])
@@ -95,15 +104,18 @@ def train(
         checkpoint=context.scratch / f"{name}.npz",
         report=report,
     )
+    values = run.observed.pop("singular_values")
     spectra = np.full((training.depth, TOP, len(run.steps)), np.nan, np.float32)
-    for layer, values in enumerate(run.observed.pop("singular_values")):
-        spectra[layer, : values.shape[1]] = values.T
+    for layer, of_layer in enumerate(values):
+        spectra[layer, : of_layer.shape[1]] = of_layer.T
+    staircase = find_plateaus(run.steps, run.observed["loss"], values, time_unit="steps")
+    stages = stored_staircase(staircase, layers=training.depth, most=STAGES)
     return xr.Dataset(
         {key: ("step", values) for key, values in run.observed.items()}
         | {"singular_values": (("layer", "value", "step"), spectra)},
-        coords={"step": run.steps, "layer": np.arange(1, training.depth + 1), "value": np.arange(1, TOP + 1)},
-        attrs={"status": str(run.status), "ok": int(run.status.ok)},
-    )
+        coords={"step": run.steps, "value": np.arange(1, TOP + 1)},
+        attrs={"status": str(run.status), "samples": loss.samples, "inputs": loss.inputs.shape[1]},
+    ).merge(stages)
 
 
 def _observe(loss: "LayeredLoss", weights: Any) -> dict[str, Any]:
@@ -116,3 +128,46 @@ def _observe(loss: "LayeredLoss", weights: Any) -> dict[str, Any]:
         "norm": jnp.sqrt(sum(jnp.sum(weight**2) for weight in weights)),
         "singular_values": [jnp.linalg.svd(weight, compute_uv=False)[:TOP] for weight in weights],
     }
+
+
+def on_first_plateau(run: "xr.Dataset") -> "xr.Dataset":
+    """What was recorded half-way through the first plateau; the step is NaN where none was found."""
+    import numpy as np
+
+    start, end = float(run.stage_start.isel(stage=1)), float(run.stage_start.isel(stage=2))
+    if np.isnan(start):
+        return run.isel(step=-1).assign_coords(step=np.nan)
+    middle = (start + (float(run.step[-1]) if np.isnan(end) else end)) / 2
+    return run.sel(step=middle, method="nearest")
+
+
+def ratios(at: "xr.Dataset", value: int) -> "xr.DataArray":
+    """s_value / s_(value - 1) of every layer."""
+    return at.singular_values.sel(value=value) / at.singular_values.sel(value=value - 1)
+
+
+def rank_path(run: "xr.Dataset", layers: slice) -> list[int]:
+    """The common rank of some layers on each plateau, without repetition; -1 where they differ."""
+    ranks = run.stage_layer_rank.sel(layer=layers).transpose("stage", "layer").values[: int(run.stages_found)]
+    common = [int(of[0]) if (of == of[0]).all() else -1 for of in ranks]
+    return [rank for k, rank in enumerate(common) if k == 0 or rank != common[k - 1]]
+
+
+def ended_early(run: "xr.Dataset", layers: slice) -> bool:
+    """Whether the run ended at the origin or on a plateau at rank 1, so that it says nothing of what follows."""
+    return rank_path(run, layers) in ([0], [0, 1])
+
+
+def escapes(run: "xr.Dataset") -> Measured:
+    """How many saddles were escaped from."""
+    return Measured(float(run.stages_found) - 1, remark=levels(run))
+
+
+def levels(run: "xr.Dataset") -> str:
+    """The stages in words: where each begins, its level, and the ranks of the layers."""
+    told = []
+    for stage in run.stage.values[: int(run.stages_found)]:
+        one = run.sel(stage=stage)
+        ranks = ",".join(str(int(rank)) for rank in one.stage_layer_rank.values)
+        told.append(f"step {float(one.stage_start):.0f}: loss {float(one.stage_loss):.3g}, ranks {ranks}")
+    return "; ".join(told)

@@ -1,0 +1,215 @@
+"""Handwritten digits at depth 6: the whole staircase, found without looking, over seeds   (Sections 3.3 and 5)
+
+The experiment of Figure 1 on images of 8 x 8 pixels, small enough to be made for many seeds. From small weights a deep
+ReLU network waits at the origin, escapes to a plateau on which its deeper layers have rank one, and leaves that for
+rank two. Stages and ranks are found from the recorded loss and singular values alone, by the same policies for all.
+
+    L       depth; layers are counted from the input, and the deeper ones are 3 to L - 1
+    s_i     singular values of a layer's weights, descending
+    plateau a stage of `saddlescope.measure.find_plateaus`; the first one follows the escape from the origin
+    eta     learning rate, rate |theta|^(2 - L): steps of the paper's time s
+"""
+
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING
+
+from saddlescope.errors import InputError
+from saddlescope.papers.checks import at_least, positive
+from saddlescope.papers.claim import Claim, Measured
+from saddlescope.papers.context import RunContext
+from saddlescope.papers.deep_relu._paths import layer_panels, loss_panel, stage_rows
+from saddlescope.papers.deep_relu._training import (
+    Training,
+    ended_early,
+    image_loss,
+    on_first_plateau,
+    rank_path,
+    ratios,
+    train,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    import xarray as xr
+
+    from saddlescope.models.layered import LayeredLoss
+    from saddlescope.plot.figure import Figure, Table
+
+
+@dataclass(frozen=True, kw_only=True)
+class Params:
+    """A width at which one seed takes half a minute; the paper has this experiment on MNIST alone (Figure 1)."""
+
+    seeds: tuple[int, ...] = (0, 1, 2, 3, 4)  # of initial weights and minibatches
+    depth: int = 6  # number of layers L
+    width: int = 100  # of the hidden layers
+    deviation: float = 0.02  # standard deviation of the initial weights
+    rate: float = 10.0  # of the learning rate rate |theta|^(2 - L)
+    batch: int = 32  # samples in a minibatch
+    steps: int = 200_000  # of stochastic gradient descent: 4,300 epochs of 1,500 images
+    marks: int = 64  # steps at which spectra are stored, for each doubling of the step
+
+    def __post_init__(self) -> None:
+        at_least(1, self, "width", "batch", "steps", "marks")
+        at_least(4, self, "depth")
+        positive(self, "deviation", "rate")
+        if not self.seeds or min(self.seeds) < 0 or len(set(self.seeds)) < len(self.seeds):
+            raise InputError(f"seeds must be different integers of at least 0; got {self.seeds!r}.")
+
+    @classmethod
+    def quick(cls) -> "Params":
+        """Seconds: narrow, from larger weights, to the first plateau."""
+        return cls(seeds=(1,), width=24, deviation=0.06, steps=12_000, marks=16)
+
+    @classmethod
+    def paper(cls) -> "Params":
+        """More seeds; the paper has no experiment on digits."""
+        return cls(seeds=tuple(range(20)))
+
+
+def run(params: Params, context: RunContext) -> "xr.Dataset":
+    """Seed by seed."""
+    import xarray as xr
+
+    loss = image_loss("digits", context)
+    seeds = []
+    for n, seed in enumerate(params.seeds):
+        part = context.part(n / len(params.seeds), (n + 1) / len(params.seeds))
+        seeds.append(context.kept(f"seed-{seed}", partial(_train, loss, params, seed, context, part)))
+    context.report(1.0, "done")
+    together = xr.concat(seeds, dim="seed", join="outer", combine_attrs="drop_conflicts")
+    return together.assign_coords(seed=list(params.seeds)).assign_attrs(width=params.width, deviation=params.deviation)
+
+
+def _train(
+    loss: "LayeredLoss", params: Params, seed: int, context: RunContext, report: "Callable[[float, str], None]"
+) -> "xr.Dataset":
+    training = Training(
+        depth=params.depth, width=params.width, deviation=params.deviation, rate=params.rate, batch=params.batch,
+        steps=params.steps, marks=params.marks, seed=seed,
+    )  # fmt: skip
+    return train(loss, training, context, lambda part, note: report(part, f"seed {seed}, {note}"), f"seed-{seed}")
+
+
+# The bounds. This project had set itself, before any run: for every seed a plateau at rank 1 in the deeper layers, then
+# rank 2, and at least 99 % accuracy. Of a pilot on the seeds 100, 101 and 102 the first two have both plateaus (escapes
+# at steps 40,143 and 42,281, s_2 / s_1 of up to 0.16 in the deeper layers on the first one); the third goes to rank 2
+# at step 54,140 without a plateau at rank 1 that would be told from its drop. So a second, weaker claim stands beside
+# the bar: most seeds. All three have accuracy 1.
+def _deeper(run: "xr.Dataset") -> slice:
+    return slice(3, run.sizes["layer"] - 1)
+
+
+def _whole(run: "xr.Dataset") -> "Measured | None":
+    """Undecided where a seed ended before its second escape."""
+    early = [str(seed) for seed in run.seed.values if ended_early(run.sel(seed=seed), _deeper(run))]
+    if early:
+        return Measured.unresolved(f"Seeds that ended before a rank of 2: {', '.join(early)}; take more steps.")
+    return None
+
+
+def _paths(run: "xr.Dataset") -> Measured:
+    if early := _whole(run):
+        return early
+    told = {int(seed): rank_path(run.sel(seed=seed), _deeper(run)) for seed in run.seed.values}
+    remark = "; ".join(f"seed {seed}: {'-'.join(map(str, ranks))}" for seed, ranks in told.items())
+    return Measured(sum(ranks[:3] == [0, 1, 2] for ranks in told.values()) / len(told), remark=remark)
+
+
+def _first_ratio(run: "xr.Dataset") -> Measured:
+    """The largest s_2 / s_1 of a deeper layer on the first plateau, over the seeds where its rank there is found 1."""
+    first = run.stage_layer_rank.isel(stage=1).sel(layer=_deeper(run))
+    seeds = run.seed.values[(first == 1).all("layer").values]
+    if not len(seeds):
+        return Measured.unresolved("No seed has a plateau at rank 1.")
+    worst = max(float(ratios(on_first_plateau(run.sel(seed=seed)), 2).sel(layer=_deeper(run)).max()) for seed in seeds)
+    return Measured(worst, remark=f"{len(seeds)} of {run.sizes['seed']} seeds")
+
+
+def _accuracy(run: "xr.Dataset") -> Measured:
+    return _whole(run) or Measured(float(run.accuracy.isel(step=-1).min()), remark="the worst seed")
+
+
+def _first_escape(run: "xr.Dataset") -> Measured:
+    starts = run.stage_start.isel(stage=1)
+    if bool(starts.isnull().any()):
+        return Measured.unresolved("A seed did not escape from the origin; take more steps.")
+    return Measured(float(starts.max() / starts.min()), remark=", ".join(f"{start:.0f}" for start in starts.values))
+
+
+claims = (
+    Claim(
+        name="ranks",
+        says="The deeper layers have rank 0, then 1, then 2 on the plateaus found: part of the seeds",
+        source="Section 3.3: one dominant singular value after the first escape, a second one later; most seeds, as in "
+        "two of three of the pilot on other seeds",
+        statistic=_paths,
+        low=0.5,
+    ),
+    Claim(
+        name="ranks-every-seed",
+        says="The same for every seed",
+        source="Section 3.3; this project's bar, set before any run",
+        statistic=_paths,
+        low=1.0,
+    ),
+    Claim(
+        name="rank-one",
+        says="In the middle of a plateau at rank 1 one singular value dominates every deeper layer: largest s_2 / s_1",
+        source="Section 3.3, no number; the pilot on other seeds had up to 0.16, and 0.3 leaves room",
+        statistic=_first_ratio,
+        high=0.3,
+    ),
+    Claim(
+        name="accuracy",
+        says="The network fits the digits in the end: least accuracy on the training images",
+        source="this project's bar; 1.000 in the pilot on other seeds",
+        statistic=_accuracy,
+        low=0.99,
+    ),
+    Claim(
+        name="escape",
+        says="The escape from the origin takes about as many steps for every seed: latest over earliest",
+        source="Section 2.1: the escape is that of a deterministic flow from a random start; the pilot on other seeds "
+        "had a ratio of 1.35",
+        statistic=_first_escape,
+        low=1.0,
+        high=2.0,
+    ),
+)
+
+
+def traces(run: "xr.Dataset") -> "list[Figure]":
+    """The loss for every seed with a table of the stages; the spectra of the first seed over time."""
+    from saddlescope.plot import Figure
+
+    by_seed = {f"seed {seed}": run.sel(seed=seed) for seed in run.seed.values}
+    first = run.isel(seed=0)
+    return [
+        Figure(
+            name="loss",
+            title="Two saddles for every seed",
+            caption="Loss on all training images. The table has the stages that were found: where each begins, its "
+            "level, and the rank of every layer.",
+            panels=(loss_panel(by_seed),),
+            columns=1,
+            table=_table(run),
+        ),
+        Figure(
+            name="spectra",
+            title="One singular value after the first escape, a second one after the next",
+            caption=f"The ten largest singular values of every layer, seed {int(first.seed)}. All others keep their "
+            "initial sizes.",
+            panels=layer_panels(first),
+            columns=3,
+        ),
+    ]
+
+
+def _table(run: "xr.Dataset") -> "Table":
+    from saddlescope.plot import Table
+
+    rows = tuple(row for seed in run.seed.values.tolist() for row in stage_rows(run.sel(seed=seed), seed))
+    return Table(columns=("seed", "stage", "begins at step", "loss", "ranks of the layers"), rows=rows)
