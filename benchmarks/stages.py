@@ -1,0 +1,97 @@
+"""The finder of stages beside what one would write without it: synthetic staircases whose stages are known.
+
+Right means: as many stages as there are, each drop within its middle 80 % or a sample beside it. (Levels and ranks are
+not asked of the others; `find_plateaus` must have them right, too, in the last column.) The thresholds of the others
+are the best of a grid, chosen on these very staircases; `find_plateaus` has its defaults, made on other seeds.
+
+    threshold on the derivative   losses smoothed over a window, drops where -dy/dt exceeds a part of its largest value
+    find_peaks                    SciPy's, on the logarithm of -dy/dt, by prominence
+
+    python benchmarks/stages.py
+"""
+
+import os
+
+os.environ["OMP_NUM_THREADS"] = "1"  # read when NumPy is loaded
+
+import itertools
+import time
+from collections.abc import Callable
+
+import numpy as np
+from scipy.ndimage import label, uniform_filter1d
+from scipy.signal import find_peaks
+
+from saddlescope.measure import find_plateaus
+from saddlescope.papers.deep_relu._staircases import SyntheticRun, synthetic_run
+
+FIRST, COUNT = 30_000, 100  # seeds: neither the finder's nor the entry's
+NOISES = (0.0, 1e-4, 1e-3, 1e-2)
+WINDOWS = (1, 5, 11, 21)
+PARTS = (0.01, 0.03, 0.1, 0.3)
+PROMINENCES = (1.0, 2.0, 4.0, 8.0)
+Finder = Callable[[SyntheticRun], np.ndarray]
+
+
+def speed(run: SyntheticRun, window: int) -> np.ndarray:
+    """-dy/dt of the smoothed loss."""
+    return -np.gradient(uniform_filter1d(run.losses, window, mode="nearest"), run.times)
+
+
+def by_threshold(window: int, part: float) -> Finder:
+    """One drop for each stretch in which the speed exceeds a part of its maximum, where it is largest."""
+
+    def find(run: SyntheticRun) -> np.ndarray:
+        v = speed(run, window)
+        stretches, number = label(v > part * v.max())
+        return np.array([run.times[np.argmax(np.where(stretches == k, v, -np.inf))] for k in range(1, number + 1)])
+
+    return find
+
+
+def by_peaks(window: int, prominence: float) -> Finder:
+    """SciPy's peaks of the log speed; what does not fall has the least positive speed."""
+
+    def find(run: SyntheticRun) -> np.ndarray:
+        v = speed(run, window)
+        peaks, _ = find_peaks(np.log(np.maximum(v, v[v > 0].min())), prominence=prominence)
+        return run.times[peaks]
+
+    return find
+
+
+def by_plateaus(run: SyntheticRun) -> np.ndarray:
+    """The times of ours."""
+    return np.array(find_plateaus(run.times, run.losses, run.singular_values, time_unit="t").times)
+
+
+def right(run: SyntheticRun, times: np.ndarray) -> bool:
+    """Whether the drops are where they are."""
+    return len(times) == len(run.drops) and bool(np.all((run.early <= times) & (times <= run.late)))
+
+
+def share(find: Finder, runs: list[SyntheticRun]) -> float:
+    """Of the runs, those found right."""
+    return sum(right(run, find(run)) for run in runs) / len(runs)
+
+
+def main() -> None:
+    """Prints the table."""
+    names = ("noise", "sampling", "find_plateaus", "threshold", "find_peaks", "with levels and ranks", "ms, ours")
+    print(*(f"{name:>22}" for name in names))
+    for noise, geometric in itertools.product(NOISES, (False, True)):
+        runs = [synthetic_run(seed, noise=noise, geometric=geometric) for seed in range(FIRST, FIRST + COUNT)]
+        start = time.process_time()
+        ours = share(by_plateaus, runs)
+        milliseconds = 1e3 * (time.process_time() - start) / COUNT
+        staircases = (find_plateaus(run.times, run.losses, run.singular_values, time_unit="t") for run in runs)
+        whole = sum(run.found_right(found) for run, found in zip(runs, staircases, strict=True)) / COUNT
+        threshold = max(share(by_threshold(*grid), runs) for grid in itertools.product(WINDOWS, PARTS))
+        peaks = max(share(by_peaks(*grid), runs) for grid in itertools.product(WINDOWS, PROMINENCES))
+        sampling = "geometric" if geometric else "linear"
+        cells = (f"{noise:g}", sampling, *(f"{value:.0%}" for value in (ours, threshold, peaks, whole)))
+        print(*(f"{cell:>22}" for cell in cells), f"{milliseconds:>22.1f}")
+
+
+if __name__ == "__main__":
+    main()
