@@ -36,6 +36,7 @@ def test_a_staircase_tells_its_stages():
     assert staircase.losses == (1.0, 0.5, 0.0)
     assert staircase.ranks == (0, 1, 3)
     assert staircase.supports == ((), (4,), (1, 3, 4))
+    assert staircase.layer_ranks == (None, None, None)
     assert len(staircase) == 3
     assert repr(staircase) == "Staircase(3 stages, rank 0 to 3, loss 1 to 0, time 0 to inf in 'steps')"
 
@@ -52,6 +53,8 @@ def test_a_staircase_tells_its_stages():
         (lambda: Stage(0.0, 1.0, 0.0, 2, (3, 1)), "support must be ascending"),
         (lambda: Stage(0.0, 1.0, 0.0, 2, (1, 1)), "support must be ascending"),
         (lambda: Stage(0.0, 1.0, 0.0, 1, (-1,)), "support must be ascending"),
+        (lambda: Stage(0.0, 1.0, 0.0, 1, layer_ranks=(2, -1)), "layer_ranks must be one or more ranks"),
+        (lambda: Stage(0.0, 1.0, 0.0, 1, layer_ranks=()), r"layer_ranks must be .* got \(\)"),
         (lambda: Staircase((), "t"), "stages must hold at least one"),
         (
             lambda: Staircase((Stage(0.0, 1.0, 0.0, 0), Stage(2.0, 3.0, 0.0, 1)), "t"),

@@ -33,6 +33,7 @@ _Series = Float[np.ndarray, "n"]
 _NOISES = 3.0  # the fall in standard deviations of the noise: flat parts of y stray by about one from end to end
 _PART = 0.1  # the fall without noise, as a part of the smallest drop
 _NORMAL_MEDIAN = 0.6745  # of |z|, z a normal variable
+_TILT = 1e-12  # a sample: above rounding, below everything else
 _PARTS, _FEWEST = 8, 15  # of the record, in which noise is estimated; samples in one
 
 
@@ -184,7 +185,7 @@ def _crossing(
 
 def _plateaus(fit: _Series, dwell: _Series, contrast: float, least: float) -> list[int]:
     """The samples of longest dwell on each plateau, in order."""
-    height = np.log(dwell)
+    height = np.log(dwell) - _TILT * np.arange(len(dwell))  # of equal maxima, each would be taken for the highest
     ends = np.full(1, np.min(height) - 2 * math.log(contrast))  # so that a plateau may lie at an end of the record
     peaks, _ = find_peaks(np.concatenate([ends, height, ends]), prominence=math.log(contrast))
     found = [int(i) for i in peaks - 1]

@@ -36,8 +36,6 @@ from scipy.special import hyp2f1
 from saddlescope.errors import InputError
 from saddlescope.theory.escape.speed import checked_depth, checked_saddle
 
-_Matrix = Float[np.ndarray, "rows columns"]
-
 
 @dataclass(frozen=True, eq=False, repr=False)
 class DeepLinearStages:
@@ -55,15 +53,15 @@ class DeepLinearStages:
     losses: Float[np.ndarray, "stages"]
     speeds: Float[np.ndarray, "stages"]
     strengths: Float[np.ndarray, "drops"]
-    directions: _Matrix
-    regression: _Matrix
+    directions: Float[np.ndarray, "out drops"]
+    regression: Float[np.ndarray, "out into"]
 
     @property
     def ranks(self) -> tuple[int, ...]:
         """The rank of every layer in each stage: 0, 1, ..."""
         return tuple(range(len(self.losses)))
 
-    def product(self, rank: int) -> _Matrix:
+    def product(self, rank: int) -> Float[np.ndarray, "out into"]:
         """W_k, (d_out, d_in), the network's product at the saddle of this rank.
 
         Raises:

@@ -1,0 +1,112 @@
+"""Observables of the bottleneck: against their definitions, by invariance, and at the zero matrix."""
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+import tolerances
+from saddlescope.errors import InputError
+from saddlescope.measure import bottleneck_rank, bulk_count, nonlinearity, second_ratio, tail_energy
+
+DRAW = np.random.default_rng(0)
+BATCH = DRAW.random((3, 4, 5))
+Z = DRAW.standard_normal((3, 4, 7))
+
+
+def test_ratios_are_those_of_a_matrix():
+    ratios, tails = second_ratio(BATCH).ravel(), tail_energy(BATCH).ravel()
+    for values, ratio, tail in zip(BATCH.reshape(-1, 5), ratios, tails, strict=True):
+        first, second, *rest = sorted(values, reverse=True)
+        assert ratio == pytest.approx(second / first, rel=tolerances.RANK)
+        energy = sum(one**2 for one in (second, *rest))
+        assert tail == pytest.approx(energy / (first**2 + energy), rel=tolerances.RANK)
+
+
+def test_tail_energy_is_what_the_best_approximation_of_rank_one_leaves():
+    W = DRAW.standard_normal((4, 6))
+    U, s, Vt = np.linalg.svd(W)
+    left = W - s[0] * np.outer(U[:, 0], Vt[0])
+    assert tail_energy(s) == pytest.approx(np.sum(left**2) / np.sum(W**2), rel=tolerances.RANK)
+
+
+def test_nonlinearity_is_what_the_relu_takes_away():
+    taken = np.linalg.norm(np.maximum(Z, 0) - Z, axis=(1, 2)) / np.linalg.norm(Z, axis=(1, 2))
+    np.testing.assert_allclose(nonlinearity(Z), taken, rtol=tolerances.RANK)
+    assert nonlinearity(np.abs(Z[0])) == 0.0
+    assert nonlinearity(-np.abs(Z[0])) == 1.0
+
+
+@given(st.floats(1e-200, 1e200))
+def test_a_factor_changes_nothing(factor):
+    np.testing.assert_allclose(second_ratio(factor * BATCH), second_ratio(BATCH), rtol=tolerances.RANK)
+    np.testing.assert_allclose(tail_energy(factor * BATCH), tail_energy(BATCH), rtol=tolerances.RANK)
+    np.testing.assert_allclose(nonlinearity(factor * Z), nonlinearity(Z), rtol=tolerances.RANK)
+    np.testing.assert_array_equal(bulk_count(factor * BATCH, factor * BATCH / 4), bulk_count(BATCH, BATCH / 4))
+
+
+def test_rank_one_and_zero():
+    assert second_ratio(np.array([3.0])) == tail_energy(np.array([3.0])) == 0.0
+    assert second_ratio(np.array([0.0, 2.0])) == tail_energy(np.array([0.0, 2.0])) == 0.0
+    assert second_ratio(np.zeros(3)) == tail_energy(np.zeros(3)) == nonlinearity(np.zeros((2, 3))) == 0.0
+    assert bulk_count(np.zeros(3), np.zeros(3)) == 0
+
+
+def test_small_tails_keep_their_digits():
+    assert tail_energy(np.array([1.0, 1e-9])) == pytest.approx(1e-18, rel=tolerances.RANK)
+
+
+def test_the_bulk_is_that_of_the_same_matrix():
+    initial = np.array([[0.2, 0.1, 0.1], [2.0, 1.0, 1.0]])
+    now = np.array([[0.29, 1.0, 0.31], [2.9, 1.0, 3.1]])
+    np.testing.assert_array_equal(bulk_count(now, initial), [2, 1])
+    np.testing.assert_array_equal(bulk_count(now, initial, margin=1.0), [3, 2])
+
+
+@pytest.mark.parametrize("of", [jnp.asarray, torch.from_numpy])
+def test_results_come_back_in_the_library_of_the_input(of):
+    for function, given_ in ((second_ratio, BATCH), (tail_energy, BATCH), (nonlinearity, Z)):
+        result = function(of(given_))
+        assert type(result) is type(of(given_))
+        np.testing.assert_allclose(np.asarray(result), function(given_), rtol=tolerances.RANK)
+    assert type(bulk_count(of(BATCH), of(BATCH))) is type(of(BATCH))
+
+
+@pytest.mark.parametrize(
+    ("ranks", "rank"),
+    [
+        ((3,), 3),
+        ((3, 1), 1),
+        ((5, 2, 4), 2),
+        ((8, 3, 2, 2, 2, 4), 2),
+        ((5, 2, 2, 1, 1, 1), 1),  # two runs of two among the middle four: the smaller rank
+        ((9, 1, 1, 3, 3, 3, 9), 3),
+        ((1, 2, 2, 2, 1), 2),  # the ends do not count
+        ((0, 0, 0), 0),
+    ],
+)
+def test_the_bottleneck_is_the_longest_run_of_middle_layers(ranks, rank):
+    assert bottleneck_rank(ranks) == rank
+    assert bottleneck_rank(ranks[::-1]) == rank
+
+
+@pytest.mark.parametrize(
+    ("call", "says"),
+    [
+        (lambda: second_ratio(-BATCH), "values must be at least 0"),
+        (lambda: tail_energy(BATCH * np.nan), "values must be finite"),
+        (lambda: second_ratio(np.zeros((2, 0))), r"values must have shape \(..., r\)"),
+        (lambda: nonlinearity(Z[0, 0]), r"preactivations must have shape \(..., m, n\)"),
+        (lambda: nonlinearity(Z * np.inf), "preactivations must be finite"),
+        (lambda: bulk_count(BATCH, BATCH[0]), "initial must have the shape of values"),
+        (lambda: bulk_count(BATCH, -BATCH), "level must be at least 0|initial must be at least 0"),
+        (lambda: bulk_count(BATCH, BATCH, margin=0.9), "margin must be at least 1"),
+        (lambda: bottleneck_rank(()), "layer_ranks must be one or more integers"),
+        (lambda: bottleneck_rank((1, -1)), "layer_ranks must be"),
+    ],
+)
+def test_bad_input_is_named(call, says):
+    with pytest.raises(InputError, match=says):
+        call()
