@@ -12,6 +12,7 @@ from problems import alternating_circle
 from saddlescope.errors import InputError
 from saddlescope.theory.escape.certificate import certified_escape_speed
 from saddlescope.theory.escape.plane import Arcs
+from saddlescope.theory.escape.rank_one import rank_one_escape_speed
 from saddlescope.theory.escape.speed import escape_speed
 
 # By an independent trial run in cvxpy; to ten digits, for N = 4, 6, 8, 10, 12 (and 16).
@@ -70,6 +71,14 @@ def test_it_is_the_best_of_all_sign_patterns(case, samples):
     expected = by_all_signs(X, G)
     assert expected <= found.upper + 1e-7
     assert_allclose(expected, found.upper, rtol=1e-4)
+
+
+@pytest.mark.parametrize("sign", [1, -1])
+def test_gradients_of_one_sign_have_a_neuron_as_optimum(sign):
+    rng = np.random.default_rng(8)
+    for _ in range(5):
+        X, G = rng.normal(size=(2, 9)), sign * rng.uniform(0.1, 2, (1, 9))
+        assert_allclose(certified_escape_speed(X, G).upper, rank_one_escape_speed(X, G).lower, rtol=1e-10)
 
 
 @pytest.mark.parametrize("case", range(6))

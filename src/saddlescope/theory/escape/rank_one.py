@@ -13,7 +13,10 @@ and not only the functions of one neuron, a = 0 or b = 0, as the proof of Exampl
 
     max over |v| = 1 of |G h(v)|,    h_j(v) = relu(v.x_j).
 
-At depth 2 every network is a mixture of such neurons, so there this is the optimum over all networks.
+At depth 2 every network is a mixture of such neurons, so there this is the optimum over all networks. If there is one
+output and no G_j has the other's sign, it is the optimum over all networks at every depth: say -G >= 0. By Proposition
+3.2's argument a fastest network ends in one neuron, f = relu(sum_i w_i relu(z_i)) <= sum_i max(w_i, 0) relu(z_i), and
+the right side is a network of one layer less on its own sphere, at least as fast.
 """
 
 import numpy as np
