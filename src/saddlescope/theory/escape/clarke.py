@@ -20,7 +20,7 @@ from saddlescope.theory.escape.patterns import Pattern, opposite, pattern_of, ra
 from saddlescope.theory.escape.speed import Matrix, Network, checked_saddle, checked_weights, escape_speed, on_sphere
 
 KINK = 1e-10  # default tolerance of kinks, see `clarke_residual`
-MOST_KINKS = 10  # of one sample above the first layer: each doubles the limits to be formed
+MOST_KINKS = 6  # of one sample above the first layer: each doubles the limits to be formed
 
 
 def clarke_residual(
@@ -33,7 +33,7 @@ def clarke_residual(
     The limits of gradients are formed sample by sample; two opposite samples together, since a neuron of the first
     layer is active on exactly one of them nearby. This is Clarke's subdifferential if the samples at which one neuron
     has preactivation 0 have linearly independent inputs (but for opposite ones), as in the plane always; elsewhere a
-    set that contains it, so that the residual may come out too small. Where more than ten neurons above the first
+    set that contains it, so that the residual may come out too small. Where more than six neurons above the first
     layer are on a kink at one sample, those of one layer are taken to be active together, as copies may be: the
     residual may then come out too large.
 

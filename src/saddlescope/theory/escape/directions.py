@@ -15,6 +15,7 @@ from saddlescope.models.layered import layered_weights
 from saddlescope.theory.escape.clarke import clarke_residual
 from saddlescope.theory.escape.descent import Stacked, sphere_descent
 from saddlescope.theory.escape.polish import polish as polished
+from saddlescope.theory.escape.reduced import reduce
 from saddlescope.theory.escape.speed import (
     Matrix,
     Network,
@@ -24,7 +25,7 @@ from saddlescope.theory.escape.speed import (
     escape_speed,
 )
 
-ROUGH = 1e-4  # tolerance of kinks where directions are not polished: they are known to some six digits
+ROUGH = 1e-4  # tolerance of kinks, copies and the dead where directions are not polished, and so not known better
 RANK = 1e-6  # singular values below this share of the largest do not count
 
 
@@ -36,7 +37,8 @@ class EscapeDirections:
         weights: W_1, ..., W_L, each (starts, n_l, n_{l-1}), on |rho|^2 = L, with zeros up to the largest width.
         widths: (starts,) hidden width of each start.
         speeds: (starts,) s = -L_0(rho).
-        residuals: (starts,) `clarke_residual`.
+        residuals: (starts,) `clarke_residual`; where not polished, after copies are merged and the dead removed, with
+            preactivations below 1e-4 taken to be 0; infinite where nothing is left then.
         converged: (starts,) the residual vanishes: to machine precision where polished, else to 1e-3 of s sqrt(L).
         ranks: (starts, L) of W_l.
         linearity: (starts, L - 1) |Zs_l - Z_l|_F / |Z_l|_F of the hidden layers: 0 where ReLU changes nothing.
@@ -107,8 +109,14 @@ def escape_directions(
     steps -= steps % marks
     start = _starts(X, G, depth, each, starts, seed)
     descended, curves = sphere_descent(start, X, G, steps=steps, rate=first, marks=marks)
-    return _described(
-        descended, X, G, polish, np.repeat(each, starts), np.arange(1, marks + 1) * (steps // marks), curves
+    return described(
+        descended,
+        X,
+        G,
+        polish=polish,
+        widths=np.repeat(each, starts),
+        steps=np.arange(1, marks + 1) * (steps // marks),
+        curves=curves,
     )
 
 
@@ -137,10 +145,11 @@ def _starts(X: Matrix, G: Matrix, depth: int, widths: tuple[int, ...], starts: i
     return padded
 
 
-def _described(
+def described(
     weights: Stacked,
     X: Matrix,
     G: Matrix,
+    *,
     polish: bool,
     widths: Int[np.ndarray, "starts"],
     steps: Int[np.ndarray, "marks"],
@@ -156,8 +165,9 @@ def _described(
             network, speed, residual = exact.weights, exact.speed, exact.residual
             done = True
         else:
-            residual = clarke_residual(network, X, G, tolerance=ROUGH)
-            done = not polish and 0 < residual < 1e-3 * speed * np.sqrt(len(network))
+            small = reduce(network, X, ROUGH)
+            residual = np.inf if small is None else clarke_residual(small, X, G, tolerance=ROUGH)
+            done = not polish and residual < 1e-3 * speed * np.sqrt(len(network))
         networks.append(network)
         speeds.append(speed)
         residuals.append(residual)

@@ -1,0 +1,234 @@
+"""Conjecture 2: the optimal escape direction has rank one at all but the first layers   (Section 5, conjecture 2)
+
+If the optimal speed s*(L) stops growing at some depth L_0, Proposition 3.2 makes a direction with rank one from layer
+L_0 on. Searches at each depth on three data sets, each direction polished to machine precision: does the best speed
+stay at that of depth 3, which is certified? Which layers of the best direction have rank one? A search can refute the
+plateau, by one faster direction, and not prove it.
+"""
+
+from dataclasses import dataclass
+from functools import partial
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+from saddlescope.errors import InputError, unknown
+from saddlescope.papers import checks
+from saddlescope.papers.claim import Claim, Measured
+from saddlescope.papers.context import RunContext
+from saddlescope.papers.deep_relu._circle import alternating_circle
+
+if TYPE_CHECKING:
+    import numpy as np
+    import xarray as xr
+
+    from saddlescope.plot.figure import Figure
+
+DATA = ("circle-8", "circle-12", "random")  # the latter in the plane
+
+
+@dataclass(frozen=True, kw_only=True)
+class Params:
+    """A few minutes of search."""
+
+    depths: tuple[int, ...] = (3, 4, 5, 6, 7, 8)  # L, from 3 on, increasing
+    data: tuple[str, ...] = DATA  # data sets
+    width: int = 16  # of all hidden layers
+    starts: int = 96  # random starts for each depth and data set
+    steps: int = 4000  # of each descent
+    samples: int = 12  # in the random data set
+    seed: int = 0  # of the starts and the random data
+
+    def __post_init__(self) -> None:
+        checks.at_least(1, self, "width", "starts")
+        checks.at_least(100, self, "steps")
+        checks.at_least(3, self, "samples")
+        checks.at_least(0, self, "seed")
+        for name in self.data:
+            if name not in DATA:
+                raise unknown("data set", name, DATA)
+        if not self.data or len(set(self.data)) < len(self.data):
+            raise InputError(f"data must be one or more of {', '.join(DATA)}, each once; got {self.data!r}.")
+        if not self.depths or min(self.depths) < 3 or any(a >= b for a, b in pairwise(self.depths)):
+            raise InputError(f"depths must be at least 3 and increasing, such as 3,4,8; got {self.depths!r}.")
+
+    @classmethod
+    def quick(cls) -> "Params":
+        """Seconds."""
+        return cls(depths=(3, 4), data=("circle-8",), width=8, starts=6, steps=1000)
+
+    @classmethod
+    def paper(cls) -> "Params":
+        """The paper has no experiment on this; more starts of wider networks."""
+        return cls(width=32, starts=400, steps=8000)
+
+
+def run(params: Params, context: RunContext) -> "xr.Dataset":
+    """Data set by data set and depth by depth."""
+    import xarray as xr
+
+    sets = []
+    for place, name in enumerate(params.data):
+        depths = []
+        for n, depth in enumerate(params.depths):
+            context.report((place + n / len(params.depths)) / len(params.data), f"{name}, depth {depth}")
+            depths.append(context.kept(f"search-{name}-{depth}", partial(_searched, name, depth, params)))
+        optimum = context.kept(f"optimum-{name}", partial(_optimum, name, params))
+        sets.append(xr.concat(depths, dim="depth", join="outer", fill_value={"rank": 0}).merge(optimum))
+    context.report(1.0, "done")
+    return xr.concat(sets, dim="data").assign_coords(data=list(params.data), depth=list(params.depths))
+
+
+def _saddle(name: str, params: Params) -> "tuple[np.ndarray, np.ndarray]":
+    import numpy as np
+
+    if name != "random":
+        return alternating_circle(int(name.removeprefix("circle-")))
+    rng = np.random.default_rng(params.seed)
+    return rng.normal(size=(2, params.samples)), rng.normal(size=(1, params.samples))
+
+
+def _optimum(name: str, params: Params) -> "xr.Dataset":
+    import xarray as xr
+
+    from saddlescope.theory.escape.certificate import certified_escape_speed
+    from saddlescope.theory.escape.rank_one import rank_one_escape_speed
+
+    X, G = _saddle(name, params)
+    best, one = certified_escape_speed(X, G), rank_one_escape_speed(X, G)
+    return xr.Dataset({"lower": best.lower, "upper": best.upper, "rank_one": one.lower})
+
+
+def _searched(name: str, depth: int, params: Params) -> "xr.Dataset":
+    """Speeds of all starts, and the ranks of the best direction; convex steps stand in for more starts."""
+    import numpy as np
+    import xarray as xr
+
+    from saddlescope.theory.escape.directions import escape_directions
+    from saddlescope.theory.escape.improve import improve_directions
+
+    X, G = _saddle(name, params)
+    found = escape_directions(
+        X, G, depth=depth, widths=params.width, starts=params.starts, steps=params.steps, marks=10,
+        seed=params.seed + 100 * DATA.index(name) + depth,
+    )  # fmt: skip
+    better = improve_directions(found, X, G)
+    best = better if better.speeds[better.best] > found.speeds[found.best] else found
+    return xr.Dataset(
+        {
+            "speed": ("start", found.speeds),
+            "converged": ("start", found.converged),
+            "best": best.speeds[best.best],
+            "descent_best": found.speeds[found.best],
+            "residual": best.residuals[best.best],
+            "rank": ("layer", best.ranks[best.best]),
+            "linearity": ("layer", np.append(best.linearity[best.best], 0.0)),
+        },
+        coords={"layer": np.arange(1, depth + 1)},
+    )
+
+
+# The bounds: a plateau is exact, and directions are known to machine precision; 1e-9 leaves room for the certificate.
+def _faster(run: "xr.Dataset") -> Measured:
+    excess = (run.speed.max("start") / run.upper - 1).max("depth")
+    remark = "; ".join(f"{name}: {float(value):.1e}" for name, value in zip(run.data.values, excess, strict=True))
+    return Measured(float(excess.max()), remark=f"{run.speed.size} runs; {remark}")
+
+
+def _slower(run: "xr.Dataset") -> Measured:
+    lack = 1 - run.best / run.lower
+    plain = 1 - run.descent_best / run.lower
+    return Measured(float(lack.max()), remark=f"by descent alone {float(plain.max()):.1e}")
+
+
+def _higher_ranks(run: "xr.Dataset") -> Measured:
+    above = run["rank"].where(run.layer >= 3)
+    where = "; ".join(
+        f"{name}: layers {', '.join(map(str, _layers_above_one(run.sel(data=name))))}"
+        for name in run.data.values
+        if _layers_above_one(run.sel(data=name))
+    )
+    return Measured(float(above.max()), remark=where or "rank one throughout")
+
+
+def _layers_above_one(one: "xr.Dataset") -> list[int]:
+    return [int(layer) for layer in one.layer if bool((one["rank"].sel(layer=layer) > 1).any())]
+
+
+def _residual(run: "xr.Dataset") -> Measured:
+    return Measured(float((run.residual / run.best).max()), remark=f"{run.best.size} directions")
+
+
+claims = (
+    Claim(
+        name="none-faster",
+        says="No direction found at any depth is faster than the optimum of depth 3: largest relative excess",
+        source="Conjecture 2 with L_0 = 3, exact; this project's bar for rounding",
+        statistic=_faster,
+        high=1e-9,
+    ),
+    Claim(
+        name="plateau",
+        says="The best direction at each depth has the speed of depth 3: most that one lacks, relatively",
+        source="Proposition 3.2 says that it exists; this project's bar for the search",
+        statistic=_slower,
+        high=1e-9,
+    ),
+    Claim(
+        name="rank-one",
+        says="The best direction has rank one from layer 3 on, at every depth: the largest rank there",
+        source="Conjecture 2 with L_0 = 3",
+        statistic=_higher_ranks,
+        high=1.0,
+    ),
+    Claim(
+        name="escape-directions",
+        says="What is compared are escape directions: largest Clarke residual of a best one, over its speed",
+        source="Definition 2.1; this project's bar",
+        statistic=_residual,
+        high=1e-11,
+    ),
+)
+
+
+def traces(run: "xr.Dataset") -> "list[Figure]":
+    """Speeds against depth, and the ranks and the linearity of the best directions."""
+    import numpy as np
+
+    from saddlescope.plot import Axis, Figure, Line, Mark, Panel
+
+    rng, panels = np.random.default_rng(0), []
+    for name in run.data.values:
+        one = run.sel(data=name)
+        depth, count = run.depth.values.astype(float), run.sizes["start"]
+        spread = np.repeat(depth, count) + rng.uniform(-0.15, 0.15, one.speed.size)
+        marks = (
+            Line(x=spread, y=one.speed.values.ravel(), group="runs", color=0, style="points", width=2.5, opacity=0.4),
+            Line(x=depth, y=one.best.values, group="best", color=1),
+            Mark(at=float(one.lower), axis="y", group="certified at depth 3", color=2),
+            Mark(at=float(one.rank_one), axis="y", group="rank one"),
+        )
+        panels.append(Panel(title=str(name), x=Axis("depth L"), y=Axis("speed"), marks=marks))
+    speeds = Figure(
+        name="speeds",
+        title="Deeper networks escape no faster than networks of depth 3",
+        caption="Polished speeds of all runs at each depth (spread sideways), the best with convex steps, and the "
+        "certified optimum of depth 3 and of rank one.",
+        panels=tuple(panels),
+    )
+    deepest = run.isel(depth=-1)
+    layers = deepest.layer.values.astype(float)
+    structure = []
+    for title, values in (("rank of W_l", deepest["rank"]), ("|Zs_l − Z_l| / |Z_l|", deepest.linearity)):
+        lines = tuple(
+            Line(x=layers, y=values.sel(data=name).values.astype(float), label=str(name), group=str(name), color=n)
+            for n, name in enumerate(run.data.values)
+        )
+        structure.append(Panel(title=f"best direction at depth {int(deepest.depth)}", x=Axis("layer l"),
+                               y=Axis(title), marks=lines))  # fmt: skip
+    shapes = Figure(
+        name="layers",
+        title="Only the first layers of the best directions have a higher rank",
+        caption="Rank of the weights, and how much of the preactivations the ReLU takes away, layer by layer.",
+        panels=tuple(structure),
+    )
+    return [speeds, shapes]
