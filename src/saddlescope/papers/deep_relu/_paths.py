@@ -10,15 +10,17 @@ if TYPE_CHECKING:
 STEP = "step / 1000"
 
 
-def loss_panel(runs: "dict[str, xr.Dataset]", marks: "tuple[Mark, ...]" = ()) -> "Panel":
-    """The loss of all training images, a curve a run."""
+def loss_panel(
+    runs: "dict[str, xr.Dataset]", marks: "tuple[Mark, ...]" = (), *, title: str = "training loss", color: int = 0
+) -> "Panel":
+    """The loss of all training images, a curve a run; `color` is the first one's."""
     from saddlescope.plot import Axis, Line, Panel
 
     curves = [
         Line(x=run.step.values / 1000, y=run.loss.values, group=name, color=color)
-        for color, (name, run) in enumerate(runs.items())
+        for color, (name, run) in enumerate(runs.items(), color)
     ]
-    return Panel(title="training loss", x=Axis(STEP), y=Axis("loss"), marks=(*curves, *marks))
+    return Panel(title=title, x=Axis(STEP), y=Axis("loss"), marks=(*curves, *marks))
 
 
 def layer_panels(run: "xr.Dataset") -> "tuple[Panel, ...]":
