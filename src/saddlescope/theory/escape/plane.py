@@ -62,9 +62,11 @@ class Arcs:
 
     def contain(self, directions: Float[np.ndarray, "k 2"], leeway: float = 1e-9) -> np.ndarray:
         """Whether direction i, of length at most 1, points into arc i or misses it by no more than the leeway, (k,)."""
-        return (_cross(self.ends, directions) >= -leeway) & (
-            _cross(directions, np.roll(self.ends, -1, axis=0)) >= -leeway
-        )
+        after = np.roll(self.ends, -1, axis=0)
+        ahead = (
+            np.sum((self.ends + after) * directions, axis=1) > 0
+        )  # thin arcs: what points away misses by little, too
+        return ahead & (_cross(self.ends, directions) >= -leeway) & (_cross(directions, after) >= -leeway)
 
     def maxima(self, mu: Float[np.ndarray, "n"]) -> tuple[Float[np.ndarray, "m"], Float[np.ndarray, "m 2"]]:
         """Upper bounds on sum_j mu_j h_j(u), exact up to rounding, and the directions u at which they are attained.
