@@ -54,6 +54,8 @@ def test_the_sphere_scales_the_speed_by_the_degree():
         (X, G[:, 1:], "gradients must have a column for each of the 7 inputs; got 6"),
         (np.where(X > 1, np.nan, X), G, "inputs must be finite; got"),
         (X, np.where(G > 0, np.inf, G), "gradients must be finite; got"),
+        (1e200 * X, G, "inputs must have a largest entry between 1e-140 and 1e"),
+        (X, 1e-200 * G, "gradients must have a largest entry between"),
         ("inputs", G, "inputs must be an array of real numbers"),
     ],
 )

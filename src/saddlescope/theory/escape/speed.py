@@ -16,6 +16,8 @@ Matrix = Float[np.ndarray, "_ _"]
 Network = tuple[Float[np.ndarray, "_ _"], ...]
 """W_1, ..., W_L in NumPy's float64."""
 
+_LARGEST = 1e140
+
 
 @dataclass(frozen=True)
 class CertifiedSpeed:
@@ -84,7 +86,8 @@ def checked_saddle(inputs: ArrayLike, gradients: ArrayLike, *, name: str = "grad
 
     Raises:
         InputError: they are no matrices of equally many columns, have entries that are NaN or infinite, or G or X is 0:
-            the origin is then no saddle of this kind, since the loss has no term of degree L there.
+            the origin is then no saddle of this kind, since the loss has no term of degree L there; or their squares
+            leave float64's range.
     """
     arrays = []
     for called, given, rows in (("inputs", inputs, "d_in"), (name, gradients, "d_out")):
@@ -99,6 +102,12 @@ def checked_saddle(inputs: ArrayLike, gradients: ArrayLike, *, name: str = "grad
         if not array.any():
             raise InputError(
                 f"{called} must not all be 0; got {array.size!r} zeros: the origin is then no saddle of this kind."
+            )
+        largest = float(np.abs(array).max())
+        if not 1 / _LARGEST <= largest <= _LARGEST:
+            raise InputError(
+                f"{called} must have a largest entry between {1 / _LARGEST:g} and {_LARGEST:g}, so that squares stay in "
+                f"float64's range; got {largest!r}: scale them, speeds scale along."
             )
     return X, G
 
