@@ -33,3 +33,11 @@ def stored_staircase(staircase: "Staircase", *, layers: int, most: int) -> "xr.D
         },
         coords={"stage": np.arange(most), "layer": 1 + np.arange(layers)},
     )
+
+
+def together(networks: "list[xr.Dataset]") -> "xr.Dataset":
+    """All networks over `network`; layers, stages and the like that one does not have are NaN, its ranks there -1."""
+    import xarray as xr
+
+    ranks = {"stage_rank": -1, "stage_layer_rank": -1}
+    return xr.concat(networks, dim="network", data_vars="all", join="outer", combine_attrs="drop", fill_value=ranks)

@@ -130,14 +130,6 @@ def followed(
     )
 
 
-def together(paths: "list[xr.Dataset]") -> "xr.Dataset":
-    """All networks over `network`; layers, marks and stages that one does not have are NaN, its ranks there -1."""
-    import xarray as xr
-
-    ranks = {"stage_rank": -1, "stage_layer_rank": -1}
-    return xr.concat(paths, dim="network", join="outer", combine_attrs="drop", fill_value=ranks)
-
-
 def fallen(run: "xr.Dataset", stage: int) -> "xr.DataArray":
     """Of one network: which part of the drop to a stage from the one before the loss has made, at every mark."""
     high, low = (run.stage_loss.sel(stage=k) for k in (stage - 1, stage))

@@ -22,7 +22,8 @@ from saddlescope.errors import InputError
 from saddlescope.papers.checks import at_least, positive
 from saddlescope.papers.claim import Claim, Measured
 from saddlescope.papers.context import RunContext
-from saddlescope.papers.deep_relu._whole_paths import Training, fallen, followed, teacher_loss, together
+from saddlescope.papers.deep_relu._stages import together
+from saddlescope.papers.deep_relu._whole_paths import Training, fallen, followed, teacher_loss
 
 if TYPE_CHECKING:
     import xarray as xr

@@ -19,7 +19,8 @@ from saddlescope.errors import InputError
 from saddlescope.papers.checks import at_least
 from saddlescope.papers.claim import Claim, Measured
 from saddlescope.papers.context import RunContext
-from saddlescope.papers.deep_relu._whole_paths import Training, followed, teacher_loss, together
+from saddlescope.papers.deep_relu._stages import together
+from saddlescope.papers.deep_relu._whole_paths import Training, followed, teacher_loss
 
 if TYPE_CHECKING:
     import numpy as np
@@ -65,8 +66,8 @@ class Params:
     def quick(cls) -> "Params":
         """Seconds: one teacher of either kind, of bottleneck rank 2."""
         return cls(
-            depths=(4,), deviations=(0.03,), rates=(0.1,), seeds=(0,), strengths=(3.0, 1.5), equal_seeds=(),
-            samples=60, width=16, steps=8_000, digits_seeds=(),
+            depths=(4,), deviations=(0.03,), rates=(0.1,), seeds=(0,), strengths=(3.0, 2.0), equal_seeds=(),
+            samples=60, width=16, steps=16_000, digits_seeds=(),
         )  # fmt: skip
 
     @classmethod
@@ -83,7 +84,7 @@ def run(params: Params, context: RunContext) -> "xr.Dataset":
     for n, (task, name, make, training) in enumerate(jobs):
         report = context.part(n / len(jobs), (n + 1) / len(jobs))
         path = context.kept(f"path-{n}", partial(_path, name, make, training, context, report))
-        paths.append(path.assign_coords(task=task))
+        paths.append(path.assign(task=task))
     context.report(1.0, "done")
     return together(paths).assign_attrs(known_rank=len(params.strengths))
 

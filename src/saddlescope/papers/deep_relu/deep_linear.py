@@ -61,7 +61,7 @@ class Params:
     def __post_init__(self) -> None:
         at_least(1, self, "inputs", "outputs", "samples", "width", "steps", "marks", "staircases")
         positive(self, "rate")
-        within(0, 10, self, "noise")
+        within(0.0, 10.0, self, "noise")
         if not self.depths or min(self.depths) < 2 or len(set(self.depths)) < len(self.depths):
             raise InputError(f"depths must be different integers of at least 2, such as 3,4; got {self.depths!r}.")
         if len(self.deviations) != len(self.depths) or not all(0 < one < 1 for one in self.deviations):
@@ -90,7 +90,8 @@ class Params:
 def run(params: Params, context: RunContext) -> "xr.Dataset":
     """Network by network, then the synthetic staircases."""
     import jax
-    import xarray as xr
+
+    from saddlescope.papers.deep_relu._stages import together
 
     networks = list(product(zip(params.depths, params.deviations, strict=True), params.seeds))
     found = []
@@ -99,10 +100,9 @@ def run(params: Params, context: RunContext) -> "xr.Dataset":
             report = context.part(0.8 * n / len(networks), 0.8 * (n + 1) / len(networks))
             make = partial(_network, params, depth, deviation, seed, report)
             found.append(context.kept(f"network-{depth}-{seed}", make))
-    together = xr.concat(found, dim="network", join="outer", combine_attrs="drop", fill_value={"stage_layer_rank": -1})
     table = context.kept("synthetic", partial(_synthetic, params, context.part(0.8, 1.0)))
     context.report(1.0, "done")
-    return together.merge(table).assign_attrs(rate=params.rate)
+    return together(found).merge(table).assign_attrs(rate=params.rate)
 
 
 def _data(params: Params, seed: int) -> "tuple[np.ndarray, np.ndarray]":
@@ -164,14 +164,14 @@ def _network(
                 "singular_values": (("layer", "step", "value"), np.stack(spectra)[..., : visible + 1]),
                 "level": ("stage", level),
                 "visible": ((), visible),
+                "depth": ((), depth),
+                "seed": ((), seed),
                 "fitted": ((), _on_a_saddle(staircase, told)),
                 "speed_share": ((), float(np.max(seen["speed"][before]) / told.speeds[0])),
             },
-            coords={
-                "step": recording.steps, "value": np.arange(1, visible + 2), "depth": depth, "seed": seed,
-            },
+            coords={"step": recording.steps, "value": np.arange(1, visible + 2)},
         )
-    )  # fmt: skip
+    )
 
 
 def _observe(loss: Any, weights: Any) -> dict[str, Any]:
@@ -221,7 +221,7 @@ def _synthetic(params: Params, report: "Callable[[float, str], None]") -> "xr.Da
 def _wrong(run: "xr.Dataset") -> Measured:
     """Networks in which another number of stages is found, or a layer of another rank in one."""
     expected = run.stage.where(run.stage < run.visible, -1)
-    ranks = (run.stage_layer_rank == expected) | run.stage_layer_rank.isnull() | (run.layer > run.depth)
+    ranks = (run.stage_layer_rank == expected) | (run.layer > run.depth)
     wrong = (run.stages_found != run.visible) | ~ranks.all(["stage", "layer"])
     return Measured(float(wrong.sum()), remark=f"{run.sizes['network']} networks, {int(run.visible.sum())} stages")
 
@@ -309,7 +309,7 @@ def traces(run: "xr.Dataset") -> "list[Figure]":
 def _runs(run: "xr.Dataset") -> "Figure":
     from saddlescope.plot import Figure
 
-    seed = run.seed.values[0]
+    seed = int(run.seed[0])
     first = run.isel(network=(run.seed == seed).values)
     panels = [panel for n in range(first.sizes["network"]) for panel in _panels(first.isel(network=n))]
     return Figure(
