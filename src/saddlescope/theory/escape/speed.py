@@ -106,8 +106,8 @@ def checked_saddle(inputs: ArrayLike, gradients: ArrayLike, *, name: str = "grad
         largest = float(np.abs(array).max())
         if not 1 / _LARGEST <= largest <= _LARGEST:
             raise InputError(
-                f"{called} must have a largest entry between {1 / _LARGEST:g} and {_LARGEST:g}, so that squares stay in "
-                f"float64's range; got {largest!r}: scale them, speeds scale along."
+                f"{called} must have a largest entry between {1 / _LARGEST:g} and {_LARGEST:g}, so that squares fit "
+                f"float64; got {largest!r}: scale them, speeds scale along."
             )
     return X, G
 
