@@ -299,7 +299,7 @@ def traces(run: "xr.Dataset") -> "list[Figure]":
                     marks=tuple(actual),
                 ),
             ),
-            columns=2,
+            columns=3,
             table=_table(run, names),
         )
     ]
