@@ -81,8 +81,9 @@ def test_runs_that_never_escape_decide_nothing(run, outcomes):
 @pytest.mark.parametrize(
     ("field", "value"),
     [
-        ("teacher_seeds", ()),
-        ("teacher_seeds", (-1,)),
+        ("teachers", 0),
+        ("digits", -1),
+        ("seed", -1),
         ("strengths", (1.0,)),
         ("strengths", (1.0, 0.0)),
         ("depth", 2),

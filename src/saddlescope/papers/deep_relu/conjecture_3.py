@@ -38,10 +38,11 @@ _DEEP = 3  # layers from here on count as deep
 class Params:
     """Digits with the paper's network, narrower; teachers that train in seconds."""
 
-    digits_seeds: tuple[int, ...] = (0, 1, 2)  # of networks of depth 6 on the digits; none: teachers alone
+    seed: int = 0  # of the first teacher, its student and the first network on digits; the others have the next ones
+    digits: int = 3  # networks of depth 6 on the digits; 0: teachers alone
     digits_width: int = 100  # of their hidden layers
     digits_steps: int = 80_000  # of stochastic gradient descent at learning rate 10 / |theta|^4, batch 32
-    teacher_seeds: tuple[int, ...] = (0, 1, 2)  # of teachers, both with ReLU and absolute value, and of their students
+    teachers: int = 3  # teachers with ReLU, and as many with the absolute value
     strengths: tuple[float, ...] = (3.0, 2.0, 1.2)  # of the teachers' inner dimensions
     samples: int = 200  # of a teacher
     depth: int = 4  # of the teachers' students
@@ -54,20 +55,20 @@ class Params:
         at_least(1, self, "digits_width", "digits_steps", "samples", "width", "steps")
         at_least(_DEEP, self, "depth")
         positive(self, "deviation", "rate")
-        if not self.teacher_seeds or min((*self.teacher_seeds, *self.digits_seeds)) < 0:
-            raise InputError(f"teacher_seeds must be one or more integers of at least 0; got {self.teacher_seeds!r}.")
+        at_least(1, self, "teachers")
+        at_least(0, self, "seed", "digits")
         if not 2 <= len(self.strengths) <= 6 or not all(0 < one < float("inf") for one in self.strengths):
             raise InputError(f"strengths must be 2 to 6 positive numbers; got {self.strengths!r}.")
 
     @classmethod
     def quick(cls) -> "Params":
         """Seconds: one teacher of either kind."""
-        return cls(digits_seeds=(), teacher_seeds=(0,), samples=60, width=16, deviation=0.03, steps=8_000)
+        return cls(digits=0, teachers=1, samples=60, width=16, deviation=0.03, steps=8_000)
 
     @classmethod
     def paper(cls) -> "Params":
         """Wider networks and more of them; the paper has no experiment on this."""
-        return cls(digits_seeds=tuple(range(5)), digits_width=300, digits_steps=600_000, teacher_seeds=tuple(range(10)))
+        return cls(digits=5, digits_width=300, digits_steps=600_000, teachers=10)
 
 
 def run(params: Params, context: RunContext) -> "xr.Dataset":
@@ -75,7 +76,7 @@ def run(params: Params, context: RunContext) -> "xr.Dataset":
     from saddlescope.papers.deep_relu._training import image_loss
 
     jobs: list[tuple[str, Callable[[], Any], Training]] = []
-    for seed in params.teacher_seeds:
+    for seed in range(params.seed, params.seed + params.teachers):
         for kind in ("relu", "abs"):
             training = Training(
                 depth=params.depth, width=params.width, deviation=params.deviation, rate=params.rate,
@@ -83,7 +84,7 @@ def run(params: Params, context: RunContext) -> "xr.Dataset":
             )  # fmt: skip
             make = partial(teacher_loss, kind, params.strengths, samples=params.samples, seed=seed)
             jobs.append((f"{kind} teacher, seed {seed}", make, training))
-    for seed in params.digits_seeds:
+    for seed in range(params.seed, params.seed + params.digits):
         training = Training(
             depth=6, width=params.digits_width, deviation=0.01, rate=10.0, steps=params.digits_steps, batch=32,
             seed=seed,

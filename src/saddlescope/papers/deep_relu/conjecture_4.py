@@ -39,13 +39,14 @@ class Params:
     depths: tuple[int, ...] = (4, 6)  # of the students
     deviations: tuple[float, ...] = (0.02, 0.03)  # standard deviation of their initial weights, at each depth
     rates: tuple[float, ...] = (0.1, 4.0)  # of their learning rate rate |theta|^(2 - L), at each depth
-    seeds: tuple[int, ...] = (0, 1, 2)  # of teachers, both with ReLU and absolute value, and of their students
+    seed: int = 0  # of the first network of every kind; the others have the next ones
+    teachers: int = 3  # separated teachers with ReLU, and as many with the absolute value, at each depth
     strengths: tuple[float, ...] = (3.0, 2.0, 1.2)  # of the inner dimensions of separated teachers
-    equal_seeds: tuple[int, ...] = (0, 1, 2, 3)  # of ReLU teachers of equal strengths; students of the first depth
+    equal: int = 4  # ReLU teachers of equal strengths, for students of the first depth
     samples: int = 200  # of a teacher
     width: int = 30  # of the students' hidden layers
     steps: int = 60_000  # of gradient descent on all samples
-    digits_seeds: tuple[int, ...] = (0, 1)  # of networks of depth 6 on the digits; none: teachers alone
+    digits: int = 2  # networks of depth 6 on the digits; 0: teachers alone
     digits_width: int = 60  # of their hidden layers
     digits_steps: int = 60_000  # of stochastic gradient descent at learning rate 10 / |theta|^4, batch 32
 
@@ -57,8 +58,8 @@ class Params:
             values = getattr(self, name)
             if len(values) != len(self.depths) or not all(0 < one < float("inf") for one in values):
                 raise InputError(f"{name} must be {len(self.depths)} positive numbers, one a depth; got {values!r}.")
-        if not self.seeds or min((*self.seeds, *self.equal_seeds, *self.digits_seeds)) < 0:
-            raise InputError(f"seeds must be one or more integers of at least 0; got {self.seeds!r}.")
+        at_least(1, self, "teachers")
+        at_least(0, self, "seed", "equal", "digits")
         if not 2 <= len(self.strengths) <= 6 or not all(0 < one < float("inf") for one in self.strengths):
             raise InputError(f"strengths must be 2 to 6 positive numbers; got {self.strengths!r}.")
 
@@ -66,15 +67,14 @@ class Params:
     def quick(cls) -> "Params":
         """Seconds: one teacher of either kind, of bottleneck rank 2."""
         return cls(
-            depths=(4,), deviations=(0.03,), rates=(0.1,), seeds=(0,), strengths=(3.0, 2.0), equal_seeds=(),
-            samples=60, width=16, steps=16_000, digits_seeds=(),
+            depths=(4,), deviations=(0.03,), rates=(0.1,), teachers=1, strengths=(3.0, 2.0), equal=0,
+            samples=60, width=16, steps=16_000, digits=0,
         )  # fmt: skip
 
     @classmethod
     def paper(cls) -> "Params":
         """Wider networks and more of them; the paper has no experiment on this."""
-        many = tuple(range(10))
-        return cls(seeds=many, equal_seeds=many, width=100, digits_seeds=many[:5], digits_width=300, digits_steps=10**6)
+        return cls(teachers=10, equal=10, width=100, digits=5, digits_width=300, digits_steps=10**6)
 
 
 def run(params: Params, context: RunContext) -> "xr.Dataset":
@@ -97,8 +97,9 @@ def _students(params: Params) -> list[_Job]:
     jobs: list[_Job] = []
     shapes = list(zip(params.depths, params.deviations, params.rates, strict=True))
     alike = len(params.strengths) * (sum(params.strengths) / len(params.strengths),)
-    cases = [(_SEPARATED, kind, shape, seed) for shape in shapes for seed in params.seeds for kind in ("relu", "abs")]
-    cases += [(_EQUAL, "relu", shapes[0], seed) for seed in params.equal_seeds]
+    seeds = range(params.seed, params.seed + params.teachers)
+    cases = [(_SEPARATED, kind, shape, seed) for shape in shapes for seed in seeds for kind in ("relu", "abs")]
+    cases += [(_EQUAL, "relu", shapes[0], seed) for seed in range(params.seed, params.seed + params.equal)]
     for task, kind, (depth, deviation, rate), seed in cases:
         training = Training(
             depth=depth, width=params.width, deviation=deviation, rate=rate, steps=params.steps, batch=None, seed=seed
@@ -114,7 +115,7 @@ def _on_digits(params: Params, context: RunContext) -> list[_Job]:
     from saddlescope.papers.deep_relu._training import image_loss
 
     jobs: list[_Job] = []
-    for seed in params.digits_seeds:
+    for seed in range(params.seed, params.seed + params.digits):
         training = Training(
             depth=6, width=params.digits_width, deviation=0.01, rate=10.0, steps=params.digits_steps, batch=32,
             seed=seed,
