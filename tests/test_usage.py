@@ -5,6 +5,7 @@ from pathlib import Path
 
 import numpy as np
 
+import saddlescope as ss
 from saddlescope.theory import Status
 
 BLOCKS = re.findall(r"```python\n(.*?)```", (Path(__file__).parents[1] / "docs" / "usage.md").read_text(), re.S)
@@ -43,3 +44,23 @@ def test_transformer(capsys):
 
 def test_blocks_that_need_the_readers_own_names_are_few():
     assert sum("import saddlescope" not in block for block in BLOCKS) <= 1
+
+
+def test_escape_directions_of_example_1():
+    made = _run("certified_escape_speed(x")
+    assert made["certified"].lower <= made["found"].speeds.max() + 1e-12 <= made["certified"].upper + 2e-12
+    np.testing.assert_allclose(made["found"].speeds.max(), 0.5, atol=1e-12)
+    assert made["found"].ranks[made["found"].best].tolist() == [2, 1, 1]
+
+
+def test_escape_from_1e_300():
+    flow = _run("ss.escape_flow(")["flow"]
+    assert flow.status.ok
+    np.testing.assert_allclose(flow.log_norms[[0, -1]], [-300 * np.log(10), 0.0], atol=1e-9)
+
+
+def test_stages_of_a_whole_run(capsys):
+    made = _run("ss.recorded_descent(")
+    found = ss.find_plateaus(made["run"].steps, made["losses"], made["spectra"], time_unit="steps")
+    assert found.ranks == (0, 1, 2, 3)
+    np.testing.assert_allclose(found.losses, [7.0, 2.5, 0.5, 0.0], atol=5e-3)  # halves of the sums of 9, 4 and 1

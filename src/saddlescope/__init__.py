@@ -11,13 +11,21 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from saddlescope.flow import factored_flow, gradient_descent, gradient_flow, gradient_flows
+    from saddlescope.flow import (
+        escape_flow,
+        factored_flow,
+        gradient_descent,
+        gradient_flow,
+        gradient_flows,
+        recorded_descent,
+    )
     from saddlescope.measure import (
         Stage,
         Staircase,
         compare,
         effective_rank,
         energy_rank,
+        find_plateaus,
         find_stages,
         numerical_rank,
         product_update_spectrum,
@@ -26,20 +34,25 @@ if TYPE_CHECKING:
         stable_rank,
         update_spectrum,
     )
-    from saddlescope.models import DiagonalNetwork, attention_teacher_task
-    from saddlescope.theory import incremental_learning, low_rank_learning
+    from saddlescope.models import DiagonalNetwork, LayeredLoss, attention_teacher_task
+    from saddlescope.theory import certified_escape_speed, escape_directions, incremental_learning, low_rank_learning
     from saddlescope.train import RankTracker
 
 _HOME = {
     "DiagonalNetwork": "saddlescope.models",
+    "LayeredLoss": "saddlescope.models",
     "RankTracker": "saddlescope.train",
     "Stage": "saddlescope.measure",
     "Staircase": "saddlescope.measure",
     "attention_teacher_task": "saddlescope.models",
+    "certified_escape_speed": "saddlescope.theory",
     "compare": "saddlescope.measure",
     "effective_rank": "saddlescope.measure",
     "energy_rank": "saddlescope.measure",
+    "escape_directions": "saddlescope.theory",
+    "escape_flow": "saddlescope.flow",
     "factored_flow": "saddlescope.flow",
+    "find_plateaus": "saddlescope.measure",
     "find_stages": "saddlescope.measure",
     "gradient_descent": "saddlescope.flow",
     "gradient_flow": "saddlescope.flow",
@@ -48,6 +61,7 @@ _HOME = {
     "low_rank_learning": "saddlescope.theory",
     "numerical_rank": "saddlescope.measure",
     "product_update_spectrum": "saddlescope.measure",
+    "recorded_descent": "saddlescope.flow",
     "richardson": "saddlescope.measure",
     "spectrum": "saddlescope.measure",
     "stable_rank": "saddlescope.measure",
@@ -56,14 +70,19 @@ _HOME = {
 
 __all__ = [
     "DiagonalNetwork",
+    "LayeredLoss",
     "RankTracker",
     "Stage",
     "Staircase",
     "attention_teacher_task",
+    "certified_escape_speed",
     "compare",
     "effective_rank",
     "energy_rank",
+    "escape_directions",
+    "escape_flow",
     "factored_flow",
+    "find_plateaus",
     "find_stages",
     "gradient_descent",
     "gradient_flow",
@@ -72,6 +91,7 @@ __all__ = [
     "low_rank_learning",
     "numerical_rank",
     "product_update_spectrum",
+    "recorded_descent",
     "richardson",
     "spectrum",
     "stable_rank",

@@ -8,3 +8,51 @@
 Bantzis, Simon and Jacot (2025), "Saddle-to-saddle dynamics in deep ReLU networks". Its Theorem 3.1, Propositions 2.2 to
 3.4 and Example 1 are meant by those names throughout.
 """
+
+from saddlescope.theory.escape.bounds import (
+    LayerRatios,
+    SpentBudget,
+    budget,
+    first_layer_with_content,
+    layer_ratios,
+    low_rank_activations,
+    nearly_rank_one_bound,
+    optimal_layer_bound,
+    spent_budget,
+)
+from saddlescope.theory.escape.certificate import certified_escape_speed
+from saddlescope.theory.escape.clarke import clarke_residual
+from saddlescope.theory.escape.deepening import deepen
+from saddlescope.theory.escape.directions import EscapeDirections, escape_directions, gradient_at_zero
+from saddlescope.theory.escape.growth import escape_time, grown_norm
+from saddlescope.theory.escape.improve import improve_directions
+from saddlescope.theory.escape.polish import Polished, polish
+from saddlescope.theory.escape.rank_one import rank_one_escape_speed
+from saddlescope.theory.escape.speed import CertifiedSpeed, escape_speed, on_sphere
+
+__all__ = [
+    "CertifiedSpeed",
+    "EscapeDirections",
+    "LayerRatios",
+    "Polished",
+    "SpentBudget",
+    "budget",
+    "certified_escape_speed",
+    "clarke_residual",
+    "deepen",
+    "escape_directions",
+    "escape_speed",
+    "escape_time",
+    "first_layer_with_content",
+    "gradient_at_zero",
+    "grown_norm",
+    "improve_directions",
+    "layer_ratios",
+    "low_rank_activations",
+    "nearly_rank_one_bound",
+    "on_sphere",
+    "optimal_layer_bound",
+    "polish",
+    "rank_one_escape_speed",
+    "spent_budget",
+]
