@@ -132,7 +132,9 @@ def escape_flow(
     times = np.linspace(0, until, _RECORDS) if record is None else np.asarray(record, float)
     times = np.unique(np.concatenate([[0.0], times, [until]]))
     bounds = jnp.asarray([start, stop, tolerance])
-    saved, (last, after), steps, result = _solve(system, direction, bounds, jnp.asarray(times), max_steps)
+    saved, (last, after), steps, result = _solve(
+        system, direction, bounds, jnp.asarray(times), max_steps, stop < np.inf
+    )
     reached = float(last)
     kept = int(np.searchsorted(times, reached, side="left"))  # records before the end; the end itself follows
     states = jax.tree.map(lambda path, end: np.concatenate([np.asarray(path)[:kept], np.asarray(end)]), saved, after)
@@ -199,10 +201,14 @@ def _largest(error: tuple[Array, Array, Array]) -> Array:
 
 @eqx.filter_jit
 def _solve(
-    system: _System, direction: Array, bounds: Array, times: Array, max_steps: int
+    system: _System, direction: Array, bounds: Array, times: Array, max_steps: int, stopping: bool
 ) -> tuple[PyTree, tuple[Array, PyTree], Array, diffrax.RESULTS]:
     """What is kept at the times and at the end, with the end's time; the number of steps; how it ended."""
     start, stop, tolerance = bounds
+    event = None  # finding its time takes a third of the compilation
+    if stopping:
+        root = optimistix.Newton(rtol=1e-12, atol=1e-12)
+        event = diffrax.Event(lambda t, y, args, **_: start + y[0] - stop, root, direction=True)
     solution = diffrax.diffeqsolve(
         diffrax.ODETerm(system.slope),
         diffrax.Tsit5(),
@@ -216,11 +222,7 @@ def _solve(
         ),
         # Errors are absolute: |u| is 1, and the log norm may be -1e5 while it must be known to the tolerance.
         stepsize_controller=diffrax.PIDController(rtol=0.0, atol=tolerance, norm=_largest),
-        event=diffrax.Event(
-            lambda t, y, args, **_: start + y[0] - stop,
-            optimistix.Newton(rtol=1e-12, atol=1e-12),
-            direction=True,
-        ),
+        event=event,
         adjoint=diffrax.ForwardMode(),  # nothing is differentiated: the plainest loop compiles fastest
         max_steps=max_steps,
         throw=False,
