@@ -145,6 +145,8 @@ def find_stages(
     in the second half of the stage, since the first may still show the drop. A stage without samples has the loss
     interpolated at its middle.
 
+    Of the layers of a deep network, whose stages the loss shows, `find_plateaus` finds them without a level.
+
     Args:
         times: (n,), strictly increasing, in `time_unit`.
         losses: (n,).

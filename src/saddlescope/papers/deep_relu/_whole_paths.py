@@ -69,9 +69,20 @@ def teacher_loss(kind: str, strengths: tuple[float, ...], *, samples: int, seed:
 
 
 def followed(
-    loss: "LayeredLoss", training: Training, context: RunContext, report: "Callable[[float, str], None]", name: str
+    make: "Callable[[], LayeredLoss]",
+    training: Training,
+    context: RunContext,
+    report: "Callable[[float, str], None]",
+    name: str,
 ) -> "xr.Dataset":
     """Trains a network, finds its stages, and measures its layers; a killed run goes on from its checkpoint.
+
+    Args:
+        make: gives the loss.
+        training: the network, and how it is trained.
+        context: of the run.
+        report: told the finished fraction.
+        name: of the network.
 
     Returns:
         Over `mark`, the stored steps: `step`, `loss` and, for each layer, s_2/s_1 and the count above the bulk of its
@@ -88,6 +99,7 @@ def followed(
     from saddlescope.models.layered import layered_weights
     from saddlescope.papers.deep_relu._stages import stored_staircase
 
+    loss = make()
     widths = (loss.inputs.shape[1], *(training.depth - 1) * (training.width,), loss.targets.shape[1])
     recording = recorded_descent(
         loss,

@@ -93,19 +93,9 @@ def run(params: Params, context: RunContext) -> "xr.Dataset":
     paths = []
     for n, (name, make, training) in enumerate(jobs):
         report = context.part(n / len(jobs), (n + 1) / len(jobs))
-        paths.append(context.kept(f"path-{n}", partial(_path, name, make, training, context, report)))
+        paths.append(context.kept(f"path-{n}", partial(followed, make, training, context, report, name)))
     context.report(1.0, "done")
     return together(paths)
-
-
-def _path(
-    name: str,
-    make: Callable[[], Any],
-    training: Training,
-    context: RunContext,
-    report: Callable[[float, str], None],
-) -> "xr.Dataset":
-    return followed(make(), training, context, report, name)
 
 
 def _passages(run: "xr.Dataset") -> "list[xr.Dataset]":

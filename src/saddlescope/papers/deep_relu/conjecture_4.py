@@ -83,7 +83,7 @@ def run(params: Params, context: RunContext) -> "xr.Dataset":
     paths = []
     for n, (task, name, make, training) in enumerate(jobs):
         report = context.part(n / len(jobs), (n + 1) / len(jobs))
-        path = context.kept(f"path-{n}", partial(_path, name, make, training, context, report))
+        path = context.kept(f"path-{n}", partial(followed, make, training, context, report, name))
         paths.append(path.assign(task=task))
     context.report(1.0, "done")
     return together(paths).assign_attrs(known_rank=len(params.strengths))
@@ -122,16 +122,6 @@ def _on_digits(params: Params, context: RunContext) -> list[_Job]:
         )  # fmt: skip
         jobs.append((_DIGITS, f"digits, seed {seed}", partial(image_loss, "digits", context), training))
     return jobs
-
-
-def _path(
-    name: str,
-    make: Callable[[], Any],
-    training: Training,
-    context: RunContext,
-    report: Callable[[float, str], None],
-) -> "xr.Dataset":
-    return followed(make(), training, context, report, name)
 
 
 def _ranks(run: "xr.Dataset", task: str) -> "list[np.ndarray]":
