@@ -9,7 +9,7 @@ fixed, sum_{j in S} w_j g_j - sum_{w_j < 0} |w_j| relu(g_j) is concave in g, bel
 S: a linear programme in the a_i. Its multipliers mu say what a new neuron is worth, |sum_j mu_j relu(u.x_j)|: the
 best ones are inserted until none is worth more than the programme's value. Then S and c are taken anew from g (the
 speed never falls), and when that stands still, one or two samples enter or leave S
-at a time, then random sets of them.
+at a time, then, for one output, random sets of them.
 """
 
 import dataclasses
@@ -28,7 +28,7 @@ from saddlescope.theory.escape.speed import Matrix, Network, checked_saddle, esc
 
 GAIN = 1e-6  # relative: smaller gains end an iteration; the polish does the rest
 INSERTED = 8  # neurons, in one round
-ROUNDS = 30  # of inserting, at most, in one programme
+ROUNDS = 12  # of inserting, at most, in one programme
 CORNERS = 400  # directions orthogonal to d_in - 1 samples that are tried as new neurons, at most
 EXCHANGES = 200  # pairs of samples, at most, that are tried at a time
 LEAPS = 20  # random sets of samples that are tried after them
@@ -101,7 +101,9 @@ class _ConvexSteps:
         pairs = list(itertools.islice(itertools.combinations(free, 2), 10 * EXCHANGES))
         if len(pairs) > EXCHANGES:
             pairs = [tuple(self.rng.choice(free, 2, replace=False)) for _ in range(EXCHANGES)]
-        leaps = [free[self.rng.random(len(free)) < 0.5] for _ in range(LEAPS)]
+        if len(self.G) > 1:  # every c is another, so that no programme is met again: the cheap exchanges only
+            pairs = []
+        leaps = [free[self.rng.random(len(free)) < 0.5] for _ in range(LEAPS if len(self.G) == 1 else 0)]
         for samples in [*((sample,) for sample in free), *pairs, *leaps]:
             active = self._active(c, best.g)
             active[list(samples)] ^= True

@@ -19,9 +19,9 @@ class Pattern:
             not 0, or that are on a kink themselves; elsewhere an active neuron or not makes no difference.
     """
 
-    hidden: tuple[Float[np.ndarray, "width n"], ...]
-    active: tuple[Bool[np.ndarray, "width n"], ...]
-    kinks: tuple[Bool[np.ndarray, "width n"], ...]
+    hidden: tuple[Float[np.ndarray, "_ n"], ...]
+    active: tuple[Bool[np.ndarray, "_ n"], ...]
+    kinks: tuple[Bool[np.ndarray, "_ n"], ...]
 
 
 def pattern_of(weights: Network, X: Matrix, tolerance: float) -> Pattern:

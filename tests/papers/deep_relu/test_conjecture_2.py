@@ -1,0 +1,49 @@
+"""Conjecture 2's evidence holds at the quick size, and spoilt runs are refuted."""
+
+import pytest
+
+from saddlescope.errors import InputError
+from saddlescope.papers import find
+
+NAME = "deep-relu/conjecture-2"
+ENTRY = find(NAME)
+
+
+@pytest.fixture
+def run(quick_run):
+    return quick_run(NAME).run.copy(deep=True)
+
+
+def test_all_claims_hold_at_the_quick_size(run, outcomes):
+    assert set(outcomes(ENTRY, run).values()) == {"reproduced"}
+
+
+def faster(run):
+    run.speed.values[0, 1, 0] = 0.5 + 1e-8
+
+
+def slower(run):
+    run.best.values[0, 1] = 0.49
+
+
+def rank_two(run):
+    run["rank"].loc[{"layer": 4, "depth": 4}] = 2
+
+
+def no_direction(run):
+    run.residual.values[0, 0] = 1e-6
+
+
+@pytest.mark.parametrize(
+    ("spoil", "claim"),
+    [(faster, "none-faster"), (slower, "plateau"), (rank_two, "rank-one"), (no_direction, "escape-directions")],
+)
+def test_a_spoilt_run_is_refuted(run, outcomes, spoil, claim):
+    spoil(run)
+    assert outcomes(ENTRY, run)[claim] == "refuted"
+
+
+@pytest.mark.parametrize("changed", [{"depths": "2,3"}, {"data": "sphere"}, {"width": "0"}])
+def test_bad_parameters_are_refused(changed):
+    with pytest.raises(InputError):
+        ENTRY.params("quick", changed)

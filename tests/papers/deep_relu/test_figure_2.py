@@ -1,0 +1,45 @@
+"""Figures 2 and 6: what can be decided at the quick size holds; a spoilt run is refuted."""
+
+import numpy as np
+import pytest
+
+from saddlescope.errors import InputError
+from saddlescope.papers import find
+
+NAME = "deep-relu/figure-2"
+ENTRY = find(NAME)
+
+
+@pytest.fixture
+def run(quick_run):
+    return quick_run(NAME).run.copy(deep=True)
+
+
+def test_what_can_be_decided_holds(run, outcomes):
+    found = outcomes(ENTRY, run)
+    assert found["narrow"] == found["ceiling"] == "reproduced"
+    assert {found[name] for name in ("width-32", "width-64", "conjecture-1-harder")} == {"undecided"}
+
+
+def test_faster_than_the_certificate_or_rank_one_is_refuted(run, outcomes):
+    run.speed.values[0, 0, 0] = 0.5 + 2e-6
+    found = outcomes(ENTRY, run)
+    assert found["narrow"] == found["ceiling"] == "refuted"
+
+
+def test_shares_of_wide_networks_are_held_against_the_bars(run, outcomes):
+    wide = run.isel(width=[1, 1]).assign_coords(width=[32, 64])
+    wide.speed.values[:] = 0.5
+    assert outcomes(ENTRY, wide)["width-32"] == "undecided"  # six of six runs leave room for 60 %
+    wide = wide.isel(start=np.zeros(400, int))
+    found = outcomes(ENTRY, wide)
+    assert found["width-32"] == found["width-64"] == found["conjecture-1"] == "reproduced"
+    wide.speed.values[:] = 2**0.5 - 1
+    found = outcomes(ENTRY, wide)
+    assert found["width-32"] == found["width-64"] == found["conjecture-1"] == "refuted"
+
+
+@pytest.mark.parametrize("changed", [{"widths": "8,4"}, {"widths": "0"}, {"circles": "6"}, {"starts": "0"}])
+def test_bad_parameters_are_refused(changed):
+    with pytest.raises(InputError):
+        ENTRY.params("quick", changed)

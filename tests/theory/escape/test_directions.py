@@ -1,0 +1,221 @@
+"""Escape directions: laws of the descent, and what polishing promises, against certified optima."""
+
+from itertools import pairwise
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from saddlescope.errors import InputError
+from saddlescope.models.layered import LayeredLoss, layered_output
+from saddlescope.theory.escape.clarke import clarke_residual
+from saddlescope.theory.escape.descent import DECAY, MOMENTUM, sphere_descent
+from saddlescope.theory.escape.directions import escape_directions, gradient_at_zero
+from saddlescope.theory.escape.improve import improve_directions
+from saddlescope.theory.escape.polish import polish
+from saddlescope.theory.escape.reduced import collapse, expand, reduce
+from saddlescope.theory.escape.speed import escape_speed, on_sphere
+
+
+def circle(samples):
+    angles = 2 * np.pi * np.arange(1, samples + 1) / samples
+    return np.stack([np.sin(angles), np.cos(angles)]), ((-1.0) ** np.arange(1, samples + 1))[None]
+
+
+X, G = circle(8)
+
+
+def normal(rng, widths, starts):
+    return tuple(rng.normal(size=(starts, out, into)) for into, out in pairwise(widths))
+
+
+def slow_descent(weights, X, G, steps, rate):
+    """The update rule as it is written down, by automatic differentiation."""
+    depth = len(weights)
+    theta = [jnp.asarray(w) for w in on_sphere(weights)]
+    velocity = [jnp.zeros_like(w) for w in theta]
+    slope = jax.jit(jax.grad(lambda w: jnp.sum(G * layered_output(tuple(w), X))))
+
+    def dot(a, b):
+        return sum(float(jnp.sum(x * y)) for x, y in zip(a, b, strict=True))
+
+    for k in range(steps):
+        g = slope(theta)
+        s, n = -dot(g, theta) / depth, np.sqrt(dot(g, g) / depth)
+        velocity = [MOMENTUM * m - (a + s * t) / n for m, a, t in zip(velocity, g, theta, strict=True)]
+        along = dot(velocity, theta) / depth
+        velocity = [m - along * t for m, t in zip(velocity, theta, strict=True)]
+        theta = [t + rate * DECAY ** (k / steps) * m for t, m in zip(theta, velocity, strict=True)]
+        size = np.sqrt(depth / dot(theta, theta))
+        theta = [size * t for t in theta]
+    return theta
+
+
+@pytest.mark.parametrize("depth", [2, 4])
+def test_descent_is_the_rule_written_down(depth):
+    rng = np.random.default_rng(depth)
+    inputs, gradients = rng.normal(size=(3, 7)), rng.normal(size=(2, 7))
+    weights = normal(rng, [3, *[5] * (depth - 1), 2], 3)
+    found, speeds = sphere_descent(weights, inputs, gradients, steps=40, rate=0.03, marks=2)
+    for start in range(3):
+        slow = slow_descent([w[start] for w in weights], inputs, gradients, 40, 0.03)
+        for one, other in zip(found, slow, strict=True):
+            np.testing.assert_allclose(one[start], other, atol=1e-12)
+        assert speeds[start, -1] == pytest.approx(escape_speed(slow, inputs, gradients), rel=1e-10)
+
+
+def test_padding_and_scale_change_nothing_and_padding_stays_zero():
+    rng = np.random.default_rng(0)
+    weights = normal(rng, [2, 3, 3, 1], 4)
+    padded = tuple(np.zeros((4, *shape)) for shape in ((7, 2), (7, 7), (1, 7)))
+    for place, weight in zip(padded, weights, strict=True):
+        place[:, : weight.shape[1], : weight.shape[2]] = weight
+    plain, speeds = sphere_descent(weights, X, G, steps=100, rate=0.03, marks=1)
+    wide, same = sphere_descent(padded, 1e-30 * X, 1e20 * G, steps=100, rate=0.03, marks=1)
+    np.testing.assert_allclose(same, 1e-10 * speeds, rtol=1e-9)
+    for one, other in zip(plain, wide, strict=True):
+        np.testing.assert_allclose(other[:, : one.shape[1], : one.shape[2]], one, atol=1e-10)
+    assert not wide[0][:, 3:].any()
+    assert not wide[1][:, 3:].any()
+    assert not wide[1][:, :, 3:].any()
+    assert not wide[2][:, :, 3:].any()
+
+
+@pytest.fixture(scope="module")
+def found():
+    return escape_directions(X, G, depth=3, widths=(1, 8), starts=24, steps=2000, seed=3)
+
+
+def test_polished_directions_of_example_1_are_exact(found):
+    at_optimum = found.curves[:, -1] > 0.5 - 1e-5
+    assert at_optimum.sum() >= 3
+    np.testing.assert_allclose(found.speeds[at_optimum], 0.5, atol=1e-13)
+    assert found.residuals[found.converged].max() < 1e-12
+    assert found.converged[found.speeds > 0].all()
+    assert found.speeds.max() < 0.5 + 1e-12
+    assert found.speeds[found.widths == 1].max() == pytest.approx(2**0.5 - 1, abs=1e-13)
+    best = found.direction(found.best)
+    assert sum(np.sum(w**2) for w in best) == pytest.approx(3, abs=1e-12)
+    assert clarke_residual(best, X, G) < 1e-12
+    assert found.ranks[found.best].tolist() == [2, 1, 1]
+    assert not any(w[found.widths == 1][:, 1:].any() for w in found.weights[:2])
+
+
+def test_linearity_is_what_the_relu_takes_away(found):
+    first = found.weights[0][found.best] @ X
+    expected = np.linalg.norm(np.maximum(first, 0) - first) / np.linalg.norm(first)
+    assert found.linearity[found.best, 0] == pytest.approx(expected, abs=1e-12)
+
+
+@pytest.mark.parametrize("depth", [4, 8])
+def test_deeper_directions_are_collapsed_polished_and_expanded(depth):
+    rng = np.random.default_rng(0)
+    (first, second, last), middle = circle_optimum(), [np.eye(1)] * (depth - 3)
+    shaken = [w + 1e-5 * rng.normal(size=w.shape) for w in (first, second, *middle, last)]
+    done = polish(shaken, X, G)
+    assert done.converged
+    assert done.speed == pytest.approx(0.5, abs=1e-13)
+    assert clarke_residual(done.weights, X, G) < 1e-12
+
+
+def circle_optimum():
+    return (
+        np.array([[1, 0], [0, 1], [-1, 0], [0, -1.0]]) / 2,
+        np.array([[1, -1, 1, -1.0]]) / 2,
+        np.array([[-1.0]]),
+    )
+
+
+def test_polish_rejects_what_is_near_no_escape_direction():
+    rng = np.random.default_rng(1)
+    weights = [rng.normal(size=shape) for shape in ((4, 2), (4, 4), (1, 4))]
+    done = polish(weights, X, G)
+    assert done.converged == (clarke_residual(done.weights, X, G) < 1e-12)
+    assert not polish([-w if n == 2 else w for n, w in enumerate(circle_optimum())], X, G).converged  # speed -1/2
+
+
+def test_reducing_and_expanding_keep_the_function():
+    rng = np.random.default_rng(2)
+    first, second, last = circle_optimum()
+    doubled = (
+        np.vstack([first, first[:1], rng.normal(size=(1, 2))]),
+        np.hstack([second, second[:, :1], [[0.0]]]),
+        last,
+    )
+    small = reduce(doubled, X, 1e-3)
+    assert [w.shape for w in small] == [(4, 2), (1, 4), (1, 1)]
+    before, after = (
+        np.asarray(layered_output(tuple(jnp.asarray(w) for w in net), jnp.asarray(X))) for net in (doubled, small)
+    )
+    np.testing.assert_allclose(after / np.linalg.norm(after), before / np.linalg.norm(before), atol=1e-14)
+    deep = (small[0], small[1], np.eye(1), small[2])
+    shallow, kept = collapse(deep)
+    assert kept == (0, 1, 3)
+    for one, other in zip(expand(shallow, kept, deep), deep, strict=True):
+        np.testing.assert_array_equal(one, other)
+
+
+@pytest.mark.parametrize("samples", [8, pytest.param(12, marks=pytest.mark.slow)])
+def test_convex_steps_reach_the_certified_optimum_from_where_descent_is_stuck(samples):
+    inputs, gradients = circle(samples)
+    stuck = escape_directions(inputs, gradients, depth=3, widths=8, starts=4, steps=200, marks=4, seed=1)
+    better = improve_directions(stuck, inputs, gradients)
+    assert (better.speeds >= stuck.speeds - 1e-12).all()
+    assert better.speeds.max() == pytest.approx(1 / (1 + 1 / np.tan(2 * np.pi / samples)), abs=1e-12)
+    assert better.residuals[better.best] < 1e-12
+
+
+@pytest.mark.slow
+def test_convex_steps_work_in_three_dimensions_with_two_outputs_at_depth_four():
+    rng = np.random.default_rng(4)
+    inputs, gradients = rng.normal(size=(3, 6)), rng.normal(size=(2, 6))
+    plain = escape_directions(inputs, gradients, depth=4, widths=6, starts=2, steps=400, marks=4)
+    better = improve_directions(plain, inputs, gradients)
+    assert (better.speeds >= plain.speeds * (1 - 1e-4)).all()
+    for start in range(2):
+        assert sum(np.sum(w**2) for w in better.direction(start)) == pytest.approx(4)
+
+
+def test_the_gradient_comes_from_any_cost():
+    targets = np.random.default_rng(5).normal(size=(2, 6))
+    loss = LayeredLoss(jnp.ones((6, 3)), jnp.asarray(targets.T))
+    found = gradient_at_zero(lambda outputs: jnp.sum((outputs - targets) ** 2) / 12, 2, 6)
+    np.testing.assert_allclose(found, -targets / 6, rtol=1e-14)
+    np.testing.assert_allclose(loss.gradient_at_origin(), found, rtol=1e-14)
+
+
+def test_two_runs_are_the_same_and_two_seeds_are_not():
+    one, same, other = (
+        escape_directions(X, G, depth=2, widths=3, starts=2, steps=20, marks=2, polish=False, seed=seed)
+        for seed in (0, 0, 1)
+    )
+    np.testing.assert_array_equal(one.speeds, same.speeds)
+    assert not np.allclose(one.speeds, other.speeds)
+
+
+@pytest.mark.parametrize(
+    ("changed", "message"),
+    [
+        ({"depth": 1}, "depth must be"),
+        ({"widths": 0}, "widths must be"),
+        ({"widths": ()}, "widths must be"),
+        ({"starts": 0}, "starts must be at least 1"),
+        ({"marks": 0}, "marks must be at least 1"),
+        ({"steps": 3}, "steps must be at least 80"),
+        ({"rate": float("nan")}, "rate must be positive"),
+        ({"gradients": 0 * G}, "no saddle of this kind"),
+        ({"inputs": X * np.nan}, "inputs must be finite"),
+        ({"gradients": G[:, :7]}, "gradients must have a column"),
+    ],
+)
+def test_bad_input_is_refused_in_a_sentence(changed, message):
+    given = {"inputs": X, "gradients": G, "depth": 3, "widths": 4, "starts": 2} | changed
+    with pytest.raises(InputError, match=message):
+        escape_directions(given.pop("inputs"), given.pop("gradients"), **given)
+
+
+def test_depth_two_cannot_be_improved():
+    found = escape_directions(X, G, depth=2, widths=2, starts=1, steps=10, marks=1, polish=False)
+    with pytest.raises(InputError, match="depth of at least 3"):
+        improve_directions(found, X, G)
