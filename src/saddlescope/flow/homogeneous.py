@@ -133,7 +133,7 @@ def escape_flow(
     times = np.unique(np.concatenate([[0.0], times, [until]]))
     bounds = jnp.asarray([start, stop, tolerance])
     saved, (last, after), steps, result = _solve(
-        system, direction, bounds, jnp.asarray(times), max_steps, stop < np.inf
+        system, direction, bounds, jnp.asarray(times), max_steps, bool(stop < np.inf)
     )
     reached = float(last)
     kept = int(np.searchsorted(times, reached, side="left"))  # records before the end; the end itself follows

@@ -72,7 +72,7 @@ def stage_table(run: "xr.Dataset") -> "Table":
     return Table(columns=("stage", "begins at step", "loss", "ranks of the layers"), rows=stage_rows(run))
 
 
-def stage_rows(run: "xr.Dataset", *first: str | float) -> "tuple[tuple[str | float, ...], ...]":
+def stage_rows(run: "xr.Dataset", *first: str | int) -> "tuple[tuple[str | float | int, ...], ...]":
     """The rows of such a table, each with the same first cells."""
     rows = []
     for stage in run.stage.values[: int(run.stages_found)].tolist():

@@ -176,7 +176,7 @@ def _paths(params: Params, report: "Callable[[float, str], None]") -> "xr.Datase
         report(n / (1 + len(params.log10_scales)), f"random weights of norm 1e{scale:g}")
         flows.append(
             escape_flow(
-                loss.output, loss.cost_of, start, degree=depth, log_norm=scale * np.log(10), stop=np.log(RADIUS),
+                loss.output, loss.cost_of, start, degree=depth, log_norm=scale * np.log(10), stop=float(np.log(RADIUS)),
                 until=1e6, record=np.arange(0, 1000, params.interval),
             )
         )  # fmt: skip
@@ -412,7 +412,7 @@ claims = (
 
 def traces(run: "xr.Dataset") -> "list[Figure]":
     """The growth along escape directions; alignment at every scale; and the loss on digits from every deviation."""
-    return [_growth_figure(run), _scales_figure(run)]
+    return [_growth_figure(run), _scales_figure(run), _digits_figure(run)]
 
 
 def _growth_figure(run: "xr.Dataset") -> "Figure":
@@ -466,20 +466,11 @@ def _scales_figure(run: "xr.Dataset") -> "Figure":
         for n, scale in enumerate(scales)
     )  # fmt: skip
     radius = Line(x=-run.scale.values, y=run.radius_time.values, group="time of the norm 0.1", style="points", color=5)
-    deviations = run.deviation.values.tolist()
-    digits = tuple(
-        Line(
-            x=run.step.values / 1000, y=run.digits_loss.sel(deviation=one).values,
-            group=f"deviation {one:g}", color=n,
-        )
-        for n, one in enumerate(deviations)
-    )  # fmt: skip
     return Figure(
         name="scales",
         title="In the time s the direction does not see the initial scale",
         caption="Left: distance of the direction from the one it comes to, from random weights of four norms; the "
-        "curves lie on each other. Middle: a given norm is reached later by log(1/scale) over the rate, here straight "
-        "lines. Right: on digits, with SGD and the paper's learning rate, the loss leaves the saddle at one step.",
+        "curves lie on each other. Right: a given norm is reached later by log(1/scale) over the rate: a straight line.",
         panels=(
             Panel(
                 title="alignment",
@@ -502,7 +493,25 @@ def _scales_figure(run: "xr.Dataset") -> "Figure":
                     ),
                 ),
             ),
-            Panel(title="digits", x=Axis("step / 1000"), y=Axis("loss"), marks=digits),
         ),
-        columns=3,
+    )
+
+
+def _digits_figure(run: "xr.Dataset") -> "Figure":
+    from saddlescope.plot import Axis, Figure, Line, Panel
+
+    deviations = run.deviation.values.tolist()
+    digits = tuple(
+        Line(
+            x=run.step.values / 1000, y=run.digits_loss.sel(deviation=one).values,
+            group=f"deviation {one:g}", color=n,
+        )
+        for n, one in enumerate(deviations)
+    )  # fmt: skip
+    return Figure(
+        name="digits",
+        title="The escape from the origin comes at the same step from any small deviation",
+        caption="Digits, learned by SGD with the learning rate 10 |theta|^(2-L) from four deviations of one draw of "
+        "weights: the loss of all images.",
+        panels=(Panel(x=Axis("step / 1000"), y=Axis("loss"), marks=digits),),
     )
