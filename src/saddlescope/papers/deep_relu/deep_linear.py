@@ -12,8 +12,8 @@ the finder of stages bears.
     speed     -Tr[G^T Y] of the leading singular pairs u_l v_l^T of all layers, a network of norm |theta|^2 = L; at most
               s* = |G X^T|, at any depth
 
-That the escape is along the optimal direction needs small initial weights, the smaller the deeper: at depth 4 a third of
-the deviation brings the slowest network from 0.56 to 0.80 of s*. Levels and ranks do not depend on it.
+That the escape is along the optimal direction needs small initial weights, the smaller the deeper: at depth 4 a third
+of the deviation brings the slowest network from 0.56 to 0.80 of s*. Levels and ranks do not depend on it.
 """
 
 from dataclasses import dataclass
