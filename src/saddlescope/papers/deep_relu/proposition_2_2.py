@@ -470,7 +470,7 @@ def _scales_figure(run: "xr.Dataset") -> "Figure":
         name="scales",
         title="In the time s the direction does not see the initial scale",
         caption="Left: distance of the direction from the one it comes to, from random weights of four norms; the "
-        "curves lie on each other. Right: a given norm is reached later by log(1/scale) over the rate: a straight line.",
+        "curves coincide. Right: a given norm is reached later by log(1/scale) over the rate, a straight line.",
         panels=(
             Panel(
                 title="alignment",
