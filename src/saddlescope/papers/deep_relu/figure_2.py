@@ -319,12 +319,17 @@ def _figure_2(run: "xr.Dataset") -> "Figure":
 
     x, G = run.inputs.values, run.gradient.values
     full = np.linspace(0, 2 * np.pi, 201)
+    shared = [_faster(run.isel(circle=0, width=n)).mean() for n in range(run.sizes["width"])]
+    mixed = int(run.width[int(np.argmin(np.abs(np.array(shared) - 0.5)))])  # where runs end in both ways
     data = (
         Line(x=np.cos(full), y=np.sin(full), color=7, width=0.6, opacity=0.4),
         Line(x=x[0][G > 0], y=x[1][G > 0], group="G = 1", color=1, style="points", width=9.0),
         Line(x=x[0][G < 0], y=x[1][G < 0], group="G = −1", color=0, style="points", width=9.0),
     )
-    panels = [Panel(title="data", x=Axis("x₁"), y=Axis("x₂"), marks=data), _runs(run, int(run.width[-1]))]
+    panels = [
+        Panel(title="data", x=Axis("x₁", range=(-1.2, 1.2)), y=Axis("x₂", range=(-1.2, 1.2)), marks=data),
+        _runs(run, mixed),
+    ]
     for circle in run.circle.values:
         marks = []
         for color, (name, hits) in enumerate((("beats every rank-one network", _faster), ("optimal", _optimal))):
@@ -343,7 +348,7 @@ def _figure_2(run: "xr.Dataset") -> "Figure":
     return Figure(
         name="success",
         title="Wider networks beat rank one; whether they find the optimum is another matter",
-        caption="The data of Example 1 with their loss gradients; runs of the widest networks, in blue if they "
+        caption="The data of Example 1 with their loss gradients; runs at a width with both ends, in blue if they "
         "beat the best rank-one speed (dashed: that, and the certified optimum); and the shares of runs that do, "
         "and that end at the optimum, with 95 % intervals, for Example 1 and the circle with twice the points.",
         panels=tuple(panels),
