@@ -364,7 +364,7 @@ def _runs(run: "xr.Dataset", width: int) -> "Panel":
     def curve(n: int) -> "Line":
         faster = bool(one.speed[n] > threshold + FASTER)
         name = "beats rank one" if faster else "does not"
-        return Line(x=one.step.values, y=one.curve[n].values, group=name, color=0 if faster else 7, width=0.8)
+        return Line(x=one.step.values, y=one.curve[n].values, group=name, color=0 if faster else 5, width=0.8)
 
     marks = (
         *(curve(n) for n in range(one.sizes["run"])),
