@@ -5,6 +5,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import jax
+import numpy as np
 import torch
 
 import saddlescope
@@ -22,6 +24,12 @@ def test_ten_lines_find_the_predicted_staircase():
     comparison = saddlescope.compare(names_made["predicted"], names_made["found"])
     assert comparison.exact_order_prefix >= 5
     assert not comparison.extra
+
+
+def test_the_origin_of_a_deep_relu_network():
+    made = {"jax": jax, "np": np, "ss": saddlescope}
+    exec(BLOCKS[2], made)
+    np.testing.assert_allclose(made["found"].speeds.max(), 0.5, atol=1e-12)
 
 
 def test_the_tracker_in_three_lines():
