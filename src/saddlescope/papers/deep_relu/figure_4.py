@@ -52,7 +52,7 @@ class Params:
     width: int = 100  # of the hidden layers
     deviations: tuple[float, ...] = (0.016, 0.001)  # of the initial weights at depth 4: two, decreasing
     rate: float = 0.3  # at depth 4, of the learning rate rate / |theta|^2
-    steps: int = 40_000  # of stochastic gradient descent at depth 4
+    steps: int = 120_000  # of stochastic gradient descent at depth 4
     deep_deviation: float = 0.016  # standard deviation of the initial weights at depth 6
     deep_rate: float = 10.0  # at depth 6, of the learning rate rate / |theta|^4
     deep_steps: int = 300_000  # of stochastic gradient descent at depth 6
