@@ -460,12 +460,12 @@ def _scales_figure(run: "xr.Dataset") -> "Figure":
     scales = run.scale.values.tolist()
     away = tuple(
         Line(
-            x=run.time.values, y=run.away.sel(scale=scale).values, group=f"|theta(0)| = 1e{scale:g}", color=n,
+            x=run.time.values, y=run.away.sel(scale=scale).values, group=f"from norm 1e{scale:g}", color=n,
             style="solid" if n == 0 else "dotted", width=4.0 - 0.8 * n if n < 4 else 1.0,
         )
         for n, scale in enumerate(scales)
     )  # fmt: skip
-    radius = Line(x=-run.scale.values, y=run.radius_time.values, group="time of the norm 0.1", style="points", color=5)
+    radius = Line(x=-run.scale.values, y=run.radius_time.values, group="norm 0.1 reached", style="points", color=5)
     return Figure(
         name="scales",
         title="In the time s the direction does not see the initial scale",
@@ -487,7 +487,7 @@ def _scales_figure(run: "xr.Dataset") -> "Figure":
                     Line(
                         x=-run.scale.values,
                         y=run.aligned_time.values,
-                        group="time of the alignment",
+                        group="aligned",
                         style="points",
                         color=6,
                     ),
