@@ -1,6 +1,16 @@
 """What the theories speak of, in JAX: parameters, loss, and the data laws of the papers' toy tasks."""
 
 from saddlescope.models.attention import AttentionNetwork, AttentionTeacherTask, attention_head, attention_teacher_task
+from saddlescope.models.concept_networks import (
+    PopulationLoss,
+    SymmetricSampleLoss,
+    identity_loss,
+    layered_map,
+    symmetric_factor,
+    symmetric_map,
+    symmetric_weights,
+)
+from saddlescope.models.concepts import ConceptCube, StructuredIdentityTask, random_rotation
 from saddlescope.models.diagonal import DiagonalNetwork, squared_error
 from saddlescope.models.full_attention import (
     FullAttention,
@@ -33,12 +43,16 @@ from saddlescope.models.weights import network_of_weights
 __all__ = [
     "AttentionNetwork",
     "AttentionTeacherTask",
+    "ConceptCube",
     "Coordinate",
     "DiagonalLinearNetwork",
     "DiagonalNetwork",
     "FullAttention",
     "FullAttentionTeacherTask",
     "LayeredLoss",
+    "PopulationLoss",
+    "StructuredIdentityTask",
+    "SymmetricSampleLoss",
     "Transformer",
     "TransformerNetwork",
     "TransformerTeacherTask",
@@ -52,11 +66,17 @@ __all__ = [
     "full_attention_teacher_task",
     "gelu",
     "half_squared_error",
+    "identity_loss",
+    "layered_map",
     "layered_output",
     "layered_weights",
     "network_of_weights",
     "preactivations",
+    "random_rotation",
     "squared_error",
+    "symmetric_factor",
+    "symmetric_map",
+    "symmetric_weights",
     "transformer_teacher_task",
     "weak_balancedness",
 ]
