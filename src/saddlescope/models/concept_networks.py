@@ -55,7 +55,7 @@ class PopulationLoss(eqx.Module):
         InputError: A is no finite, symmetric, positive semidefinite matrix.
     """
 
-    second_moment: Float[Any, "..."]
+    second_moment: Float[Any, "..."] = eqx.field(converter=jnp.asarray)
     mean_over_dimensions: bool = eqx.field(static=True, default=False)
 
     def __check_init__(self) -> None:
@@ -88,7 +88,7 @@ class SymmetricSampleLoss(eqx.Module):
         InputError: inputs that are no finite matrix with at least one row.
     """
 
-    inputs: Float[Any, "..."]
+    inputs: Float[Any, "..."] = eqx.field(converter=jnp.asarray)
     cost: Callable[[Array, Array], Array] = eqx.field(static=True, default=half_squared_error)
 
     def __check_init__(self) -> None:
@@ -124,7 +124,8 @@ def identity_loss(
     Raises:
         InputError: inputs that are no finite matrix with at least one row.
     """
-    return LayeredLoss(inputs, inputs, cost, relu)
+    samples = jnp.asarray(inputs)
+    return LayeredLoss(samples, samples, cost, relu)
 
 
 def symmetric_weights(

@@ -1,0 +1,202 @@
+"""The structured identity mapping task and the networks that learn it."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from saddlescope.errors import InputError
+from saddlescope.models import (
+    PopulationLoss,
+    StructuredIdentityTask,
+    SymmetricSampleLoss,
+    half_squared_error,
+    identity_loss,
+    layered_map,
+    layered_weights,
+    random_rotation,
+    squared_error,
+    symmetric_factor,
+    symmetric_map,
+    symmetric_weights,
+)
+
+MU, SIGMA = (1.0, 1.5, 2.2), (0.05, 0.4, 0.05)
+
+
+def _task(**changes):
+    return StructuredIdentityTask(**{"mu": MU, "sigma": SIGMA, "samples_per_cluster": 7, "dim": 5} | changes)
+
+
+def test_the_strengths_are_those_of_the_paper():
+    a = _task().strengths
+    np.testing.assert_allclose(a, [0.0025 + 1 / 3, 0.16 + 2.25 / 3, 0.0025 + 4.84 / 3, 0, 0], rtol=1e-15)
+    with_origin = _task(origin=True).strengths
+    np.testing.assert_allclose(with_origin, [0.0025 + 1 / 4, 0.16 + 2.25 / 4, 0.0025 + 4.84 / 4, 0, 0], rtol=1e-15)
+
+
+@pytest.mark.parametrize("origin", [False, True])
+def test_the_samples_have_the_moments(origin):
+    task = _task(samples_per_cluster=40_000, origin=origin, rotation=random_rotation(5, seed=1))
+    x = task.draw(0)
+    assert x.shape == (40_000 * task.clusters, 5)
+    np.testing.assert_allclose(x.reshape(task.clusters, 40_000, 5).mean(axis=1), task.centers, atol=0.01)
+    np.testing.assert_allclose(x.T @ x / len(x), task.second_moment, atol=0.01)
+    spread = x.reshape(task.clusters, -1, 5) - task.centers[:, None]
+    along = task.directions.T @ np.cov(spread[1].T) @ task.directions
+    np.testing.assert_allclose(np.diag(along), [*np.square(SIGMA), 0, 0], atol=2e-3)
+
+
+def test_a_seed_is_a_draw():
+    np.testing.assert_array_equal(_task().draw(3), _task().draw(3))
+    assert np.all(np.any(_task().draw(3) != _task().draw(4), axis=1))
+
+
+def test_a_rotation_turns_everything():
+    R = random_rotation(5, seed=0)
+    plain, turned = _task(), _task(rotation=R)
+    np.testing.assert_allclose(R.T @ R, np.eye(5), atol=1e-14)
+    np.testing.assert_allclose(turned.draw(2), plain.draw(2) @ R.T, atol=1e-14)
+    np.testing.assert_allclose(turned.centers, plain.centers @ R.T, atol=1e-14)
+    np.testing.assert_allclose(turned.test_point, R @ plain.test_point, atol=1e-14)
+    np.testing.assert_allclose(turned.test_points.points, plain.test_points.points @ R.T, atol=1e-14)
+    np.testing.assert_allclose(turned.second_moment, R @ plain.second_moment @ R.T, atol=1e-14)
+    np.testing.assert_array_equal(turned.strengths, plain.strengths)
+
+
+def test_the_test_points():
+    task = _task()
+    cube = task.test_points
+    np.testing.assert_array_equal(task.test_point, [1.0, 1.5, 2.2, 0, 0])
+    assert cube.indices.tolist()[:4] == [[0, 0, 0], [1, 0, 0], [0, 1, 0], [1, 1, 0]]
+    np.testing.assert_array_equal(cube.points[-1], task.test_point)
+    np.testing.assert_array_equal(cube.points[3], [1.0, 1.5, 0, 0, 0])
+    for i, u in enumerate(cube.indices):
+        for j, v in enumerate(cube.indices):
+            assert cube.precedes[i, j] == all(a <= b for a, b in zip(u, v, strict=True))
+    assert cube.precedes.sum() == 3**3
+    apart = np.abs(cube.indices[:, None] - cube.indices[None]).sum(axis=-1)
+    assert set(cube.edges) == {(i, j) for i, j in np.argwhere(apart == 1).tolist() if cube.precedes[i, j]}
+
+
+def test_rotations_are_uniform():
+    turned = np.stack([random_rotation(3, seed=seed) for seed in range(2000)])
+    np.testing.assert_allclose(turned.mean(axis=0), 0, atol=0.05)  # standard deviation 0.013
+    np.testing.assert_allclose((turned**2).mean(axis=0), 1 / 3, atol=0.03)
+
+
+@pytest.mark.parametrize(
+    ("changes", "says"),
+    [
+        ({"dim": 2}, "dim must be at least the number of concepts, 3; got 2"),
+        ({"mu": (1.0, -1.0, 2.0)}, "mu must be"),
+        ({"sigma": (0.1, -1.0, 2.0)}, "sigma must be"),
+        ({"mu": (1.0, float("nan"), 2.0)}, "mu must be"),
+        ({"mu": ()}, "mu must be one or more"),
+        ({"sigma": (0.1, 0.1)}, "sigma must have a value for each of the 3 mu"),
+        ({"samples_per_cluster": 0}, "samples_per_cluster must be at least 1; got 0"),
+        ({"rotation": np.eye(4)}, r"rotation must have shape \(5, 5\)"),
+        ({"rotation": 2 * np.eye(5)}, "rotation must be orthogonal"),
+        ({"rotation": np.full((5, 5), np.nan)}, "rotation must be orthogonal"),
+    ],
+)
+def test_bad_tasks(changes, says):
+    with pytest.raises(InputError, match=says):
+        _task(**changes)
+
+
+def test_bad_draws():
+    with pytest.raises(InputError, match="seed must be at least 0; got -1"):
+        _task().draw(-1)
+    with pytest.raises(InputError, match="dim must be at least 1"):
+        random_rotation(0, seed=0)
+
+
+# Networks
+
+
+def test_the_population_loss_is_the_mean_over_samples():
+    x = _task(samples_per_cluster=50).draw(0)
+    weights = layered_weights((5, 4, 3, 5), seed=0)
+    moment = jnp.asarray(x.T @ x / len(x))
+    for scale, cost in ((False, half_squared_error), (True, squared_error)):
+        exact = PopulationLoss(moment, scale)
+        np.testing.assert_allclose(identity_loss(x, cost=cost)(weights), exact.layered(weights), rtol=1e-12)
+        W = layered_map(weights)
+        np.testing.assert_allclose(identity_loss(x, cost=cost)((W,)), exact(W), rtol=1e-12)
+        U = symmetric_weights(5, 2, seed=1, scale=0.6)
+        np.testing.assert_allclose(SymmetricSampleLoss(x, cost)(U), exact.symmetric(U), rtol=1e-12)
+    error = np.asarray(W) - np.eye(5)
+    by_hand = sum(float(np.sum((error @ sample) ** 2)) for sample in x)
+    np.testing.assert_allclose(PopulationLoss(moment)(W), by_hand / (2 * len(x)), rtol=1e-12)
+    np.testing.assert_allclose(PopulationLoss(moment, True)(W), by_hand / (5 * len(x)), rtol=1e-12)
+
+
+def test_the_gradient_flow_of_the_symmetric_network():
+    task = _task(rotation=random_rotation(5, seed=0))
+    A, U = task.second_moment, np.asarray(symmetric_weights(5, 3, seed=0, scale=0.7))
+    E = U @ U.T - np.eye(5)
+    gradient = jax.grad(PopulationLoss(A).symmetric)(jnp.asarray(U))
+    np.testing.assert_allclose(-gradient, -(A @ E + E @ A) @ U, rtol=1e-11, atol=1e-13)
+
+
+def test_minibatches():
+    x = _task().draw(0)
+    loss, U, some = SymmetricSampleLoss(x), symmetric_weights(5, 3, seed=0, scale=0.5), jnp.array([3, 0, 11])
+    assert loss.samples == 21
+    np.testing.assert_allclose(loss.batch(some)(U), SymmetricSampleLoss(x[np.array([3, 0, 11])])(U), rtol=1e-14)
+
+
+def test_a_relu_network_is_another():
+    x = _task().draw(0)
+    weights = layered_weights((5, 6, 5), seed=0)
+    active = np.maximum(np.asarray(weights[0]) @ x.T, 0)
+    error = np.asarray(weights[1]) @ active - x.T
+    np.testing.assert_allclose(identity_loss(x, relu=True)(weights), np.sum(error**2) / (2 * len(x)), rtol=1e-12)
+
+
+def test_random_starts():
+    normal, uniform = (
+        symmetric_weights(4, 3, seed=0, scale=0.2, law=law, starts=5000) for law in ("normal", "uniform")
+    )
+    assert normal.shape == uniform.shape == (5000, 4, 3)
+    np.testing.assert_allclose([normal.mean(), normal.std()], [0, 0.2], atol=0.004)
+    np.testing.assert_allclose([uniform.mean(), uniform.min(), uniform.max()], [0.1, 0, 0.2], atol=0.002)
+    np.testing.assert_allclose(symmetric_map(normal)[7], normal[7] @ normal[7].T, rtol=1e-14)
+
+
+@pytest.mark.parametrize("width", [1, 2, 4, 6])
+def test_a_factor_gives_the_map_back(width):
+    sizes = np.array([1.0, 1e-8, 3.0, 1e-20])
+    U = sizes[:, None] * np.asarray(symmetric_weights(4, width, seed=2, scale=1.0))
+    W = U @ U.T
+    found = symmetric_factor(W)
+    np.testing.assert_allclose(found @ found.T / np.outer(sizes, sizes), W / np.outer(sizes, sizes), atol=1e-14)
+    assert np.sum(np.any(found != 0, axis=0)) == min(width, 4)
+
+
+@pytest.mark.parametrize(
+    ("W", "says"),
+    [
+        ([[1.0, 0.5], [0.4, 1.0]], "W must be symmetric.*differs from its transpose by 0.09"),
+        ([[1.0, 2.0], [2.0, 1.0]], "W must be positive semidefinite, since otherwise there is no U.*eigenvalue -1.0"),
+        ([[0.0, 1e-3], [1e-3, 1.0]], "W must be positive semidefinite"),
+        ([[-1.0, 0.0], [0.0, 1.0]], "W must be positive semidefinite"),
+        ([[1.0, 0.0]], r"W must have shape \(d, d\); got \(1, 2\)"),
+        ([[np.nan, 0.0], [0.0, 1.0]], "W must be finite"),
+    ],
+)
+def test_no_factor(W, says):
+    with pytest.raises(InputError, match=says):
+        symmetric_factor(np.array(W))
+
+
+def test_bad_networks():
+    with pytest.raises(InputError, match="scale must be positive"):
+        symmetric_weights(2, 2, seed=0, scale=0.0)
+    with pytest.raises(InputError, match="width must be at least 1"):
+        symmetric_weights(2, 0, seed=0, scale=1.0)
+    with pytest.raises(InputError, match="second_moment must be positive semidefinite"):
+        PopulationLoss(-jnp.eye(2))
+    with pytest.raises(InputError, match="inputs must be finite"):
+        SymmetricSampleLoss(jnp.full((2, 2), jnp.inf))
