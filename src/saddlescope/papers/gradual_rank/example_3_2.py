@@ -46,7 +46,7 @@ class Params:
     dim: int = 6  # dimension of a token: p = 24 for two layers of one head
     hidden: int = 12  # width of the feedforward layers
     horizon: float = 12.0  # stages with T_k below this many times T_1 are held against the flow
-    stages: int = 32  # at most so many stages are predicted
+    stages: int = 64  # at most so many stages are predicted
     tolerance: float = 1e-5  # relative, of stage times; see `saddlescope.flow.gradient_flow`
     level: float = 0.01  # |beta_i| above which coordinate i counts as learned
     points: int = 501  # times at which the curves are stored

@@ -66,7 +66,7 @@ class Params:
     tokens: int = 10  # tokens in a sequence
     dim: int = 50  # dimension of a token
     stages: int = 74  # first stages that are judged; the simulation ends where the next one is predicted
-    tolerance: float = 3e-7  # relative, of stage times; see `saddlescope.flow.gradient_flow`
+    tolerance: float = 1e-7  # relative, of stage times; see `saddlescope.flow.gradient_flow`
 
     def __post_init__(self) -> None:
         checks.log10_scales(self, "log10_scales", least=2)
