@@ -49,7 +49,7 @@ def growth_figure(run: "xr.Dataset") -> "Figure":
 
 
 def scales_figure(run: "xr.Dataset", aligned: float) -> "Figure":
-    """Alignment in the time s from every initial norm, and the times of escape; `aligned` is the distance that counts."""
+    """Alignment in the time s from every initial norm, and the times of escape; `aligned` counts as such."""
     from saddlescope.plot import Axis, Figure, Line, Mark, Panel
 
     scales = run.scale.values.tolist()
