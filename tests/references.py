@@ -112,3 +112,21 @@ def descent_of_products(gradient, u, v, learning_rate, steps):
         u, v = u + learning_rate * v * g, v + learning_rate * u * g
         path.append((u, v))
     return np.array(path)
+
+
+def symmetric_network_flow(strengths, factor, times, rtol=1e-13):
+    """U(t) of dU/dt = -(A E + E A) U with E = U U^T - I and A = diag(strengths), by SciPy's DOP853; (times, d, d')."""
+    from scipy.integrate import solve_ivp
+
+    A, U0 = np.diag(strengths), np.asarray(factor, float)
+
+    def velocity(_, flat):
+        U = flat.reshape(U0.shape)
+        E = U @ U.T - np.eye(len(U))
+        return (-(A @ (E @ U)) - E @ (A @ U)).ravel()
+
+    size = np.abs(U0).max()
+    span = (0.0, float(np.max(times)))
+    found = solve_ivp(velocity, span, U0.ravel(), method="DOP853", rtol=rtol, atol=1e-16 * size, t_eval=times)
+    assert found.success
+    return found.y.T.reshape(-1, *U0.shape)

@@ -150,13 +150,16 @@ def symmetric_weights(
         dtype: by default JAX's own, float64 under `jax.enable_x64`.
 
     Raises:
-        InputError: a dimension, width or number of starts below 1, or a scale that is not positive and finite.
+        InputError: a dimension, width or number of starts below 1, a scale that is not positive and finite, or another
+            law.
     """
     for name, value in (("dim", dim), ("width", width), ("starts", 1 if starts is None else starts)):
         if value < 1:
             raise InputError(f"{name} must be at least 1; got {value!r}.")
     if not 0 < scale < float("inf"):
         raise InputError(f"scale must be positive and finite; got {scale!r}.")
+    if law not in ("normal", "uniform"):
+        raise InputError(f"law must be 'normal' or 'uniform'; got {law!r}.")
     shape = (dim, width) if starts is None else (starts, dim, width)
     draw = jax.random.normal if law == "normal" else jax.random.uniform
     return scale * draw(jax.random.key(seed), shape, jnp.result_type(float) if dtype is None else dtype)

@@ -1,0 +1,57 @@
+"""How linear networks learn the concepts of the structured identity mapping task: one layer, and two symmetric ones.
+
+Time is that of the true gradient flow of equation 4.1. In the two-layer network, whose equations 4.3 and D.2 drop a
+factor 2, the paper's time is twice as long.
+
+Yang, Park, Lubana, Okawa, Hu and Tanaka (2024), "Dynamics of concept learning and compositional generalization". Its
+Theorem 4.1, equations, assumptions and lemmas are meant by those names throughout.
+"""
+
+from saddlescope.theory.concepts.assumptions import (
+    Assumptions,
+    Condition,
+    LargestStart,
+    check_assumptions,
+    largest_start,
+)
+from saddlescope.theory.concepts.bounds import InitialGrowth, initial_growth, map_ceiling
+from saddlescope.theory.concepts.closed_forms import diagonal_map, proportional_map, rank_one_map
+from saddlescope.theory.concepts.lemmas import (
+    lemma_d1_ceiling,
+    lemma_d2_floor,
+    lemma_d2_time,
+    lemma_d3_time,
+    lemma_d8_time,
+)
+from saddlescope.theory.concepts.limit import PredictedLimit, predicted_limit
+from saddlescope.theory.concepts.one_layer import OneLayerOutput, one_layer_map, one_layer_output
+from saddlescope.theory.concepts.stages import ConceptStages, concept_stages
+from saddlescope.theory.concepts.terms import UpdateTerms, update_terms
+
+__all__ = [
+    "Assumptions",
+    "ConceptStages",
+    "Condition",
+    "InitialGrowth",
+    "LargestStart",
+    "OneLayerOutput",
+    "PredictedLimit",
+    "UpdateTerms",
+    "check_assumptions",
+    "concept_stages",
+    "diagonal_map",
+    "initial_growth",
+    "largest_start",
+    "lemma_d1_ceiling",
+    "lemma_d2_floor",
+    "lemma_d2_time",
+    "lemma_d3_time",
+    "lemma_d8_time",
+    "map_ceiling",
+    "one_layer_map",
+    "one_layer_output",
+    "predicted_limit",
+    "proportional_map",
+    "rank_one_map",
+    "update_terms",
+]

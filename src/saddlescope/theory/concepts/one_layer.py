@@ -1,0 +1,99 @@
+"""Theorem 4.1: the one-layer network f(x) = W x learns each concept on its own, in closed form.
+
+    A       second moment of the inputs, symmetric and positive semidefinite, (d, d); diag(a) without a rotation
+    W0      W at time 0, (d, d)
+    t       time of gradient flow on the loss of equation 4.1, dW/dt = -(W - I) A
+
+    W(t) = I - (I - W0) exp(-A t),     W(t) z = (I - exp(-A t)) z + W0 exp(-A t) z = growth + noise.
+
+Equation 4.2 sums the noise over the s directions of concepts only. It must run over all d: a direction of strength 0
+keeps what W0 makes of it. The two agree at the test points, where z is 0 beyond the concepts.
+
+Monotone growth of every output, as the paper's section 4.1 has it, needs a small W0: the noise may rise or fall.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+from jaxtyping import Float
+from numpy.typing import ArrayLike
+
+from saddlescope.errors import InputError
+from saddlescope.models import symmetric_factor
+
+
+@dataclass(frozen=True, eq=False)
+class OneLayerOutput:
+    """W(t) z and its two terms.
+
+    Attributes:
+        growth: (times, d), (I - exp(-A t)) z.
+        noise: (times, d), W0 exp(-A t) z.
+    """
+
+    growth: Float[np.ndarray, "times d"]
+    noise: Float[np.ndarray, "times d"]
+
+    @property
+    def total(self) -> Float[np.ndarray, "times d"]:
+        """W(t) z."""
+        return self.growth + self.noise
+
+
+def one_layer_output(
+    second_moment: ArrayLike, start: ArrayLike, point: ArrayLike, times: ArrayLike, *, printed: int | None = None
+) -> OneLayerOutput:
+    """The output at a point, by Theorem 4.1.
+
+    Args:
+        second_moment: A, (d, d).
+        start: W0, any (d, d).
+        point: z, (d,).
+        times: t, (times,), at least 0.
+        printed: s, to have equation 4.2 as printed, without the noise of the directions beyond the first s; A must be
+            diagonal then. None for the corrected equation.
+
+    Raises:
+        InputError: shapes that do not fit, values that are not finite, or negative times; A not symmetric or not
+            positive semidefinite.
+    """
+    A, W0, t = _checked(second_moment, start, times)
+    z = np.array(point, float)
+    if z.shape != (len(A),) or not np.all(np.isfinite(z)):
+        raise InputError(f"point must be {len(A)} finite numbers; got {point!r}.")
+    values, vectors = np.linalg.eigh(A)
+    coordinates = vectors.T @ z
+    growth = (-np.expm1(-np.outer(t, values)) * coordinates) @ vectors.T
+    left = (np.exp(-np.outer(t, values)) * coordinates) @ vectors.T
+    if printed is not None:
+        if not 0 < printed <= len(A) or np.any(A - np.diag(np.diag(A))):
+            raise InputError(f"printed must be between 1 and {len(A)}, with a diagonal second_moment; got {printed!r}.")
+        growth, left = (np.where(np.arange(len(A)) < printed, part, 0.0) for part in (growth, left))
+    return OneLayerOutput(growth, left @ W0.T)
+
+
+def one_layer_map(second_moment: ArrayLike, start: ArrayLike, times: ArrayLike) -> Float[np.ndarray, "times d d"]:
+    """W(t), by Theorem 4.1.
+
+    Args:
+        second_moment: A, (d, d).
+        start: W0, any (d, d).
+        times: t, (times,), at least 0.
+
+    Raises:
+        InputError: what `one_layer_output` refuses.
+    """
+    A, W0, t = _checked(second_moment, start, times)
+    values, vectors = np.linalg.eigh(A)
+    phases = np.outer(t, values)[:, None, :]
+    return (vectors * -np.expm1(-phases) + (W0 @ vectors) * np.exp(-phases)) @ vectors.T
+
+
+def _checked(second_moment: ArrayLike, start: ArrayLike, times: ArrayLike) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    symmetric_factor(second_moment, name="second_moment")
+    A, W0, t = (np.array(given, float) for given in (second_moment, start, times))
+    if W0.shape != A.shape or not np.all(np.isfinite(W0)):
+        raise InputError(f"start must be finite, of the shape {A.shape!r} of second_moment; got {start!r}.")
+    if t.ndim != 1 or not np.all((t >= 0) & (t < np.inf)):
+        raise InputError(f"times must be a list of finite numbers of at least 0; got {times!r}.")
+    return A, W0, t

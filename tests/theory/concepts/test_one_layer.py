@@ -1,0 +1,76 @@
+"""Theorem 4.1: the one-layer network in closed form."""
+
+import jax
+import jax.numpy as jnp
+import mpmath
+import numpy as np
+import pytest
+from scipy.linalg import expm
+
+from saddlescope.errors import InputError
+from saddlescope.models import PopulationLoss, StructuredIdentityTask, random_rotation
+from saddlescope.theory.concepts import one_layer_map, one_layer_output
+
+TIMES = np.array([0.0, 0.3, 1.0, 7.0])
+
+
+def _problem(rotation=None):
+    task = StructuredIdentityTask((1.0, 2.0), (0.05, 0.3), 10, 4, rotation=rotation)
+    rng = np.random.default_rng(0)
+    return task.second_moment, 0.4 * rng.standard_normal((4, 4)), rng.standard_normal(4)
+
+
+@pytest.mark.parametrize("rotation", [None, random_rotation(4, seed=3)])
+def test_it_is_the_matrix_exponential(rotation):
+    A, W0, z = _problem(rotation)
+    W = np.stack([np.eye(4) - (np.eye(4) - W0) @ expm(-A * t) for t in TIMES])
+    np.testing.assert_allclose(one_layer_map(A, W0, TIMES), W, atol=1e-13)
+    output = one_layer_output(A, W0, z, TIMES)
+    np.testing.assert_allclose(output.total, W @ z, atol=1e-13)
+    np.testing.assert_allclose(output.noise, np.stack([W0 @ expm(-A * t) @ z for t in TIMES]), atol=1e-13)
+
+
+def test_it_solves_gradient_flow():
+    A, W0, _ = _problem(random_rotation(4, seed=3))
+    at, along = jax.jvp(lambda t: _by_series(A, W0, t), (jnp.array(0.7),), (jnp.array(1.0),))
+    np.testing.assert_allclose(one_layer_map(A, W0, [0.7])[0], at, atol=1e-12)
+    np.testing.assert_allclose(-jax.grad(PopulationLoss(A))(at), along, atol=1e-12)
+
+
+def _by_series(A, W0, t):
+    return jnp.eye(4) - (jnp.eye(4) - W0) @ jax.scipy.linalg.expm(-jnp.asarray(A) * t)
+
+
+def test_against_thirty_digits():
+    a, W0, z = [1 / 3 + 1e-9, 1e-14, 0.0], np.arange(9.0).reshape(3, 3) / 10, [1.0, 1e8, 3.0]
+    with mpmath.workdps(30):
+        for k in range(3):
+            growth = (1 - mpmath.exp(-mpmath.mpf(a[k]) * 5)) * mpmath.mpf(z[k])
+            noise = sum(mpmath.exp(-mpmath.mpf(a[i]) * 5) * mpmath.mpf(W0[k, i]) * mpmath.mpf(z[i]) for i in range(3))
+            found = one_layer_output(np.diag(a), W0, z, [5.0])
+            np.testing.assert_allclose(found.growth[0, k], float(growth), rtol=1e-14)
+            np.testing.assert_allclose(found.noise[0, k], float(noise), rtol=1e-14)
+
+
+def test_the_printed_sum_leaves_out_directions_without_strength():
+    A, W0, z = _problem()
+    right, printed = one_layer_output(A, W0, z, TIMES), one_layer_output(A, W0, z, TIMES, printed=2)
+    np.testing.assert_allclose(right.total - printed.total, np.tile(W0[:, 2:] @ z[2:], (4, 1)), atol=1e-14)
+    z[2:] = 0  # as at the test points
+    np.testing.assert_allclose(
+        one_layer_output(A, W0, z, TIMES).total, one_layer_output(A, W0, z, TIMES, printed=2).total, atol=1e-15
+    )
+
+
+def test_bad_input():
+    A, W0, z = _problem()
+    with pytest.raises(InputError, match="second_moment must be symmetric"):
+        one_layer_map(A + np.triu(np.ones((4, 4)), 1), W0, TIMES)
+    with pytest.raises(InputError, match=r"start must be finite, of the shape \(4, 4\)"):
+        one_layer_map(A, W0[:3], TIMES)
+    with pytest.raises(InputError, match="times must be a list of finite numbers of at least 0"):
+        one_layer_map(A, W0, [-1.0])
+    with pytest.raises(InputError, match="point must be 4 finite numbers"):
+        one_layer_output(A, W0, z[:3], TIMES)
+    with pytest.raises(InputError, match="printed must be between 1 and 4"):
+        one_layer_output(A, W0, z, TIMES, printed=5)
