@@ -9,12 +9,14 @@ from saddlescope.flow.log_products import LogProducts
 from saddlescope.flow.minibatches import SampledLoss
 from saddlescope.flow.recorded import Recording, geometric_marks, homogeneous_rate, recorded_descent
 from saddlescope.flow.starts import Continued, Plain, Products
+from saddlescope.flow.symmetric import Ending, SymmetricFlows, symmetric_flows
 from saddlescope.flow.trajectory import Accuracy, Crossing, FlowError, Status, Trajectory
 
 __all__ = [
     "Accuracy",
     "Continued",
     "Crossing",
+    "Ending",
     "EscapeFlow",
     "FactoredTrajectory",
     "Factors",
@@ -26,6 +28,7 @@ __all__ = [
     "Recording",
     "SampledLoss",
     "Status",
+    "SymmetricFlows",
     "Trajectories",
     "Trajectory",
     "escape_flow",
@@ -36,4 +39,5 @@ __all__ = [
     "gradient_flows",
     "homogeneous_rate",
     "recorded_descent",
+    "symmetric_flows",
 ]

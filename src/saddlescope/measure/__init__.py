@@ -1,6 +1,7 @@
 """Numbers from arrays: spectra, ranks and staircases, for NumPy, JAX and PyTorch through the array API."""
 
 from saddlescope.measure.bottleneck import bottleneck_rank, bulk_count, nonlinearity, second_ratio, tail_energy
+from saddlescope.measure.descents import Descents, find_descents
 from saddlescope.measure.extrapolation import richardson
 from saddlescope.measure.matching import Comparison, compare
 from saddlescope.measure.plateaus import find_plateaus
@@ -16,6 +17,7 @@ from saddlescope.measure.stages import Stage, Staircase, find_stages
 
 __all__ = [
     "Comparison",
+    "Descents",
     "Spectrum",
     "Stage",
     "Staircase",
@@ -24,6 +26,7 @@ __all__ = [
     "compare",
     "effective_rank",
     "energy_rank",
+    "find_descents",
     "find_plateaus",
     "find_stages",
     "nonlinearity",
