@@ -8,6 +8,7 @@ from saddlescope.flow.homogeneous import EscapeFlow, escape_flow
 from saddlescope.flow.log_products import LogProducts
 from saddlescope.flow.minibatches import SampledLoss
 from saddlescope.flow.recorded import Recording, geometric_marks, homogeneous_rate, recorded_descent
+from saddlescope.flow.start_search import FoundStart, SearchError, find_start
 from saddlescope.flow.starts import Continued, Plain, Products
 from saddlescope.flow.symmetric import Ending, SymmetricFlows, symmetric_flows
 from saddlescope.flow.trajectory import Accuracy, Crossing, FlowError, Status, Trajectory
@@ -22,17 +23,20 @@ __all__ = [
     "Factors",
     "FlowError",
     "FlowsError",
+    "FoundStart",
     "LogProducts",
     "Plain",
     "Products",
     "Recording",
     "SampledLoss",
+    "SearchError",
     "Status",
     "SymmetricFlows",
     "Trajectories",
     "Trajectory",
     "escape_flow",
     "factored_flow",
+    "find_start",
     "geometric_marks",
     "gradient_descent",
     "gradient_flow",
