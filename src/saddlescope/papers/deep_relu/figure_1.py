@@ -66,7 +66,7 @@ class Params:
     @classmethod
     def paper(cls) -> "Params":
         """The paper's own: width 1000, deviation 1/1000, 1000 epochs; for a GPU."""
-        return cls(width=1000, deviation=1e-3, steps=1_875_000)
+        return cls(width=1000, deviation=1e-3, steps=1_875_000, marks=6)
 
 
 def run(params: Params, context: RunContext) -> "xr.Dataset":

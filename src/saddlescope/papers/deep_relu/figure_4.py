@@ -79,7 +79,7 @@ class Params:
     def paper(cls) -> "Params":
         """The paper's width, deviation and length, for a GPU; its learning rate at depth 4 is not told."""
         return cls(
-            width=1000, deviations=(1e-3, 1e-4), steps=1_875_000, deep_deviation=1e-3, deep_steps=1_875_000
+            width=1000, deviations=(1e-3, 1e-4), steps=1_875_000, deep_deviation=1e-3, deep_steps=1_875_000, marks=6
         )  # fmt: skip
 
 
