@@ -100,7 +100,7 @@ def _run(start, points=4000):
     assert _check(start, log_P=log_P, log_scale=log_scale).hold
     U0 = symmetric_factor(start) * math.exp(log_scale / 2)
     times = np.linspace(0.0, concept_stages(A, U0).times.max() * 1.3, points)
-    U = symmetric_network_flow(A, U0, times, rtol=1e-10)
+    U = symmetric_network_flow(A, U0, times, rtol=1e-12)
     log_phase = log_P + log_scale + math.log(START.max())
     return times, U @ U.swapaxes(1, 2), log_P, log_phase, math.log(START.min()) + log_scale
 
@@ -114,7 +114,7 @@ def test_the_lemmas_that_hold_as_printed():
     assert 10 < early.sum() < len(times)
     assert np.all(np.abs(W[early]) <= math.exp(log_phase))
     assert np.all(np.abs(W[early]) >= lemma_d2_floor(W[0], rates, t[early], kappa=kappa) * (1 - 1e-7))
-    assert np.all(np.einsum("tkk->tk", W) <= 1 + 1e-9)  # D.5
+    assert np.all(np.einsum("tkk->tk", W) <= 1 + 1e-8)  # D.5; the dense output of DOP853 is of a lower order
     assert np.all(np.abs(W[:, 0, 1]) <= math.exp(log_phase))  # D.8
     for k in range(2):
         end = lemma_d8_time(math.log(W[0, k, k]), A[k], log_phase=log_phase, kappa=kappa)

@@ -47,6 +47,15 @@ def test_the_growth_is_the_linear_one_to_second_order():
         assert np.all(off >= growth.error / 10)
 
 
+def test_no_value_is_lost_at_long_times():
+    W0 = np.array([[1e-9, 0.0, 0.0], [0.0, 0.0, 0.0], [0.0, 0.0, 1e-9]])
+    growth = initial_growth([1.0, 1.0, 0.0], W0, [1e4])
+    np.testing.assert_allclose(growth.value[0], [[np.inf, 0, 0], [0, 0, 0], [0, 0, 1e-9]], rtol=1e-14)
+    assert not np.any(np.isnan(growth.error))
+    ceiling = map_ceiling([1.0, 1.0, 0.0], W0, [1e4])[0]
+    np.testing.assert_allclose(ceiling, np.outer(*2 * [[1, 0, np.sqrt(1e-9)]]), rtol=1e-14)
+
+
 def test_bad_input():
     with pytest.raises(InputError, match="start must be positive semidefinite"):
         map_ceiling([1.0, 1.0], [[1.0, 2.0], [2.0, 1.0]], TIMES)
