@@ -78,9 +78,10 @@ class StructuredIdentityTask:
 
     def __post_init__(self) -> None:
         for name in ("mu", "sigma"):
-            values = tuple(float(value) for value in getattr(self, name))
+            given = np.asarray(getattr(self, name), float)
+            values = tuple(given.tolist()) if given.ndim == 1 else ()
             if not values or not all(0 <= value < float("inf") for value in values):
-                raise InputError(f"{name} must be one or more finite numbers of at least 0; got {values!r}.")
+                raise InputError(f"{name} must be one or more finite numbers of at least 0; got {given.tolist()!r}.")
             object.__setattr__(self, name, values)
         if len(self.sigma) != len(self.mu):
             raise InputError(f"sigma must have a value for each of the {len(self.mu)} mu; got {self.sigma!r}.")

@@ -13,10 +13,13 @@ logarithm here, and W(0) may be given with a factor e^log_scale in front.
 What is wrong with them. The proofs take |N_ij| <= 2 P gamma alpha d beta^2 omega^2 from Corollary D.1, but a product of
 two entries in the initial phase is at most (P beta omega)^2: it must be P^2. Then D.4 must have P^2, too, and this
 contradicts D.5: D.5 needs log P > 5 kappa^2 log(1/(P beta omega)), since (a_i + a_j) / (2 a_i) > 1/2, and D.4 with P^2
-needs log(1/(P beta omega)) > log P + log(K gamma d beta / min(kappa - 1, 1 - kappa^(-1/2))) > log P. So no start
-whatever meets the corrected assumptions (`corrected=True`), and the lemmas are proved of none. As printed they can be
-met, by starts as small as `largest_start` says, but only with all strengths positive, d = s (D.1), and with the
-strengths more than a factor 3 apart (D.5), which the data of Figures 8 and 9 do not have at any omega.
+needs log(1/(P beta omega)) >= log P + log(K gamma d beta / min(kappa - 1, 1 - kappa^(-1/2))) > log P. So with two or
+more concepts no start whatever meets the corrected assumptions (`corrected=True`), and the lemmas are proved of none.
+As printed they can be met, by starts as small as `largest_start` says, but only with all strengths positive, d = s
+(D.1), and with the strengths more than a factor 3 apart (D.5), which those of Figures 8 and 9 are not.
+
+Equation D.60 drops a factor 1/5: its step needs a_i - 3 a_j >= 5 alpha / C, or kappa <= 1 + K / (10 C) in D.4. The
+proof of Lemma D.5 has K <= 10, where D.2 has K >= 20 and any K of at least 2 does.
 """
 
 import math

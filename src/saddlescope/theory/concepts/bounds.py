@@ -81,7 +81,7 @@ def initial_growth(strengths: ArrayLike, start: ArrayLike, times: ArrayLike) -> 
         logs = np.log(diagonal) / 2
         value = np.sign(W) * np.exp(np.log(np.abs(W)) + phase)
         error = np.exp(logs[:, None] + logs[None, :] + phase + np.log(second))
-    return InitialGrowth(value, np.where(np.outer(diagonal, diagonal) > 0, error, 0.0))
+    return InitialGrowth(value, np.where((diagonal > 0) & (diagonal[:, None] > 0), error, 0.0))
 
 
 def _checked(strengths: ArrayLike, start: ArrayLike, times: ArrayLike) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

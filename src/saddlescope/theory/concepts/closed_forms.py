@@ -75,7 +75,9 @@ def rank_one_map(strengths: ArrayLike, start: ArrayLike, times: ArrayLike) -> Fl
     """
     a, t, u = checked_strengths(strengths), _checked_times(times), np.array(start, float)
     if u.shape != a.shape or not np.all(np.isfinite(u)) or not 0 < u @ u < 2:
-        raise InputError(f"start must be {len(a)} finite numbers with squares that sum to less than 2; got {start!r}.")
+        raise InputError(
+            f"start must be {len(a)} finite numbers, not all 0, with squares that sum to less than 2; got {start!r}."
+        )
     if t.size and t.min() < 0:
         raise InputError(f"times must not be negative; got {float(t.min())!r} among them.")
     rho0 = float(u @ u)

@@ -5,9 +5,10 @@ finite times. Along the flow
 
     d/dt log det W = 4 tr(A (I - W)),
 
-which is 4 tr(A) or more as long as W is small: a start of full rank cannot end at a singular W. It ends at W = I on all
-directions of positive strength. So a network that fails to learn a concept (Figure 10 of the paper) starts from a
-deficient rank, or is on a plateau still, or its run went wrong numerically; no other end exists.
+which is positive at every projection W that leaves out a direction of positive strength: a start of full rank, with
+log det W0 > -infinity, cannot end there. It ends at W = I on all of them. So a network that fails to learn a concept
+(Figure 10 of the paper) starts from a deficient rank, or is on a plateau still, or its run went wrong numerically; no
+other end exists.
 
 A start of rank r has the stationary points where W is a projection onto r eigenvectors of A, in each block of concepts
 that W0 couples, with the rank that this block has. The only attracting one has the r strongest. The others are strict

@@ -130,6 +130,10 @@ class ConceptStages:
 def concept_stages(strengths: ArrayLike, factor: ArrayLike) -> ConceptStages:
     """The stages that follow from a small start.
 
+    >>> stages = concept_stages([1.0, 0.25], [[1e-3, 0.0], [1e-3, 1e-3]])
+    >>> stages.times.round(2).tolist()  # log(1e6) / (4 a_k): of w_22(0) = 2e-6 half is along the stronger concept
+    [3.45, 13.82]
+
     Args:
         strengths: a, (d,), at least 0, no two positive ones equal.
         factor: U0, (d, d'), any width; of a given W0 by `saddlescope.models.symmetric_factor`.
