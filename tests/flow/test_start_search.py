@@ -18,7 +18,7 @@ A_4 = MU_4**2 / 4 + np.array([0.05, 0.05, 0.05, 0.5]) ** 2
 )
 def test_rises_that_can_be_seen(a, x, descents, bar):
     """A third rise of at least 8 %, a fourth of at least 3 % of |x|^2 / 2."""
-    found = find_start(a, descents=descents, test_point=x, until=40.0, seed=0, pool=8192, generations=15)
+    found = find_start(a, descents=descents, test_point=x, until=40.0, seed=0, pool=6144, generations=10)
     assert found.rise > bar
     assert np.abs(found.start).max() <= 0.3
     flows = symmetric_flows(a, found.start[None], test_point=x, until=40.0)

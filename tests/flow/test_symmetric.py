@@ -195,6 +195,13 @@ def test_what_rounding_has_replaced_is_an_artefact():
     assert np.all(run(1e-9).endings == Ending.LEARNED)
 
 
+def test_a_direction_without_data_is_never_learned():
+    flows = symmetric_flows(np.array([1.0, 0.0]), 0.1 * np.eye(2)[None], test_point=np.ones(2), until=20.0)
+    assert flows.learned_at(0) == np.inf
+    assert "eigenvalue of 0" in flows.status(0).cure
+    np.testing.assert_allclose(flows.W[0, -1], np.diag([1.0, 0.01]), atol=1e-12)
+
+
 def test_a_plateau_ends_when_it_is_said_to():
     starts = _starts(20, 3, seed=9, scale=1e-4)
     early = symmetric_flows(A_3, starts, test_point=MU_3, until=5.0)
@@ -236,6 +243,7 @@ def test_three_descents_in_one_of_a_hundred_starts():
         ({"moment": np.zeros(3)}, "not 0"),
         ({"moment": np.array([[1.0, 0.5], [0.0, 1.0]])}, "symmetric"),
         ({"moment": np.array([1.0, np.nan, 1.0])}, "finite"),
+        ({"moment": np.array(["a"] * 3)}, "numbers"),
         ({"starts": np.ones((3, 3))}, "shape"),
         ({"starts": np.ones((2, 4, 4))}, "shape"),
         ({"starts": np.full((2, 3, 3), np.inf)}, "finite"),

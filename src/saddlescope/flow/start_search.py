@@ -7,6 +7,7 @@ starts is followed, and the best are bred for the rise before the last descent.
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from jaxtyping import Float
@@ -44,10 +45,10 @@ class FoundStart:
 
 
 def find_start(
-    moment: Float[np.ndarray, "..."],
+    moment: Any,
     *,
     descents: int,
-    test_point: Float[np.ndarray, "..."],
+    test_point: Any,
     until: float,
     seed: int,
     least: float = 0.0,

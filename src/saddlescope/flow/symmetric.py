@@ -14,6 +14,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import IntEnum
+from typing import Any
 
 import numpy as np
 from jaxtyping import Float, Int
@@ -36,7 +37,7 @@ class Ending(IntEnum):
 
     Attributes:
         LEARNED: every entry of W is within 0.01 of the identity's.
-        PLATEAU: it is not, but will be: the start has full rank and was not given enough time.
+        PLATEAU: it is not, but will be, if A is definite: the start has full rank and was not given enough time.
         RANK_DEFICIENT: it never will be, since the rank of W is below d for ever.
         ARTEFACT: the run is not to be trusted: log det W is not what its law says.
     """
@@ -115,10 +116,13 @@ class SymmetricFlows:
             case Ending.LEARNED:
                 return Status(True, f"All is learned by t = {until:.6g}.")
             case Ending.PLATEAU:
+                end = self.learned_at(start)
                 return Status(
                     False,
                     f"At t = {until:.6g} an entry of W is {distance:.2g} from the identity's: a plateau.",
-                    f"It ends at about t = {self.learned_at(start):.4g}; set until beyond that.",
+                    f"It ends at about t = {end:.4g}; set until beyond that."
+                    if end < math.inf
+                    else "It never ends: A has an eigenvalue of 0, so that nothing teaches its direction.",
                 )
             case Ending.RANK_DEFICIENT:
                 return Status(
@@ -135,13 +139,13 @@ class SymmetricFlows:
 
 
 def symmetric_flows(
-    moment: Float[np.ndarray, "..."],
-    starts: Float[np.ndarray, "..."],
+    moment: Any,
+    starts: Any,
     *,
-    test_point: Float[np.ndarray, "..."],
+    test_point: Any,
     until: float,
     tolerance: float = 1e-11,
-    record: Float[np.ndarray, "k"] | None = None,
+    record: Any = None,
     report: Callable[[float, str], None] = silent,
 ) -> SymmetricFlows:
     """Follows gradient flow of |(U U^T - 1) A^{1/2}|^2 / 2 in U from many starts.
@@ -156,7 +160,7 @@ def symmetric_flows(
         until: the last time, positive.
         tolerance: the error allowed in an entry of W(t), about; 1e-12 to 1e-3. Halving the digits takes a fourth of
             the time.
-        record: times to keep W at, besides 0 and `until`; none by default.
+        record: times to keep W at, besides 0 and `until`, (k,); none by default.
         report: called now and then with the finished fraction and a note.
 
     Raises:
@@ -164,7 +168,7 @@ def symmetric_flows(
     """
     strengths, basis = _spectrum(moment)
     d = len(strengths)
-    starts, point = np.asarray(starts, float), np.asarray(test_point, float)
+    starts, point = _numbers("starts", starts), _numbers("test_point", test_point)
     _require_starts(starts, d)
     if point.shape != (d,) or not np.all(np.isfinite(point)) or not np.any(point):
         raise InputError(f"test_point must be {d} finite numbers, not all 0; got {test_point!r}.")
@@ -172,7 +176,7 @@ def symmetric_flows(
         raise InputError(f"until must be a positive finite time; got {until!r}.")
     if not 1e-12 <= tolerance <= 1e-3:
         raise InputError(f"tolerance must be between 1e-12 and 0.001; got {tolerance!r}.")
-    marks = np.zeros(0) if record is None else np.asarray(record, float)
+    marks = np.zeros(0) if record is None else _numbers("record", record)
     if not (marks.ndim == 1 and np.all((marks >= 0) & (marks <= until))):
         raise InputError(f"record must be a vector of times between 0 and until={until!r}; got {record!r}.")
     times = np.unique(np.concatenate([marks, [0.0, until]]))
@@ -189,9 +193,16 @@ def symmetric_flows(
     return _assemble(strengths, basis, point, tolerance, times, runs, np.concatenate(ranks))
 
 
+def _numbers(name: str, given: Any) -> np.ndarray:
+    try:
+        return np.asarray(given, float)
+    except (TypeError, ValueError) as error:
+        raise InputError(f"{name} must be an array of numbers; got {given!r}.") from error
+
+
 def _spectrum(moment: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Eigenvalues and eigenvectors of A, checked."""
-    a = np.asarray(moment, float)
+    a = _numbers("moment", moment)
     if a.size == 0 or a.ndim not in (1, 2) or a.shape[0] != a.shape[-1] or not np.all(np.isfinite(a)):
         raise InputError(f"moment must be a finite square matrix or its diagonal; got {moment!r}.")
     if a.ndim == 1:
