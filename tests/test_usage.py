@@ -64,3 +64,15 @@ def test_stages_of_a_whole_run(capsys):
     found = ss.find_plateaus(made["run"].steps, made["losses"], made["spectra"], time_unit="steps")
     assert found.ranks == (0, 1, 2, 3)
     np.testing.assert_allclose(found.losses, [7.0, 2.5, 0.5, 0.0], atol=5e-3)  # halves of the sums of 9, 4 and 1
+
+
+def test_concepts_are_learned_at_the_predicted_times():
+    made = _run("StructuredIdentityTask(")
+    task, start = made["task"], made["starts"][0]
+    times = np.sort(made["concept_stages"](task.strengths, start).times)
+    run = made["symmetric_flows"](task.strengths, start[None], test_point=task.test_point, until=20.0, record=times)
+    at = np.searchsorted(run.times, times)
+    learned = [run.W[0, k, p, p] for k, p in zip(at, (2, 1, 0), strict=True)]  # the strongest concept first
+    np.testing.assert_allclose(learned, 0.5, atol=0.01)
+    assert made["counts"].min() >= 1
+    assert made["counts"].max() <= 3
