@@ -18,6 +18,7 @@ if TYPE_CHECKING:
         gradient_flow,
         gradient_flows,
         recorded_descent,
+        symmetric_flows,
     )
     from saddlescope.measure import (
         Stage,
@@ -65,6 +66,7 @@ _HOME = {
     "richardson": "saddlescope.measure",
     "spectrum": "saddlescope.measure",
     "stable_rank": "saddlescope.measure",
+    "symmetric_flows": "saddlescope.flow",
     "update_spectrum": "saddlescope.measure",
 }
 
@@ -95,6 +97,7 @@ __all__ = [
     "richardson",
     "spectrum",
     "stable_rank",
+    "symmetric_flows",
     "update_spectrum",
 ]
 
