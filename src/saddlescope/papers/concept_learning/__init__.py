@@ -1,6 +1,5 @@
 """Dynamics of concept learning and compositional generalization (Yang, Park, Lubana, Okawa, Hu, Tanaka 2024)."""
 
 CITATION = (
-    "Yang, Park, Lubana, Okawa, Hu, Tanaka: Swing-by dynamics in concept learning and compositional generalization, "
-    "ICLR 2025"
+    "Yang, Park, Lubana, Okawa, Hu, Tanaka: Dynamics of concept learning and compositional generalization, arXiv 2024"
 )
