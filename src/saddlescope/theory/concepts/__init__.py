@@ -1,4 +1,4 @@
-"""How linear networks learn the concepts of the structured identity mapping task: one layer, and two symmetric ones.
+"""How linear networks learn the concepts of the structured identity mapping task: one layer, two symmetric ones, more.
 
 Time is that of the true gradient flow of equation 4.1. In the two-layer network, whose equations 4.3 and D.2 drop a
 factor 2, the paper's time is twice as long.
@@ -16,6 +16,7 @@ from saddlescope.theory.concepts.assumptions import (
 )
 from saddlescope.theory.concepts.bounds import InitialGrowth, initial_growth, map_ceiling
 from saddlescope.theory.concepts.closed_forms import diagonal_map, proportional_map, rank_one_map
+from saddlescope.theory.concepts.deep import DeepStages, balanced_times, deep_stages
 from saddlescope.theory.concepts.lemmas import (
     lemma_d1_ceiling,
     lemma_d2_floor,
@@ -32,13 +33,16 @@ __all__ = [
     "Assumptions",
     "ConceptStages",
     "Condition",
+    "DeepStages",
     "InitialGrowth",
     "LargestStart",
     "OneLayerOutput",
     "PredictedLimit",
     "UpdateTerms",
+    "balanced_times",
     "check_assumptions",
     "concept_stages",
+    "deep_stages",
     "diagonal_map",
     "initial_growth",
     "largest_start",

@@ -1,0 +1,148 @@
+"""Stage times of deeper linear networks against gradient flow."""
+
+import itertools
+
+import numpy as np
+import pytest
+from scipy.integrate import solve_ivp
+
+from saddlescope.errors import InputError
+from saddlescope.models import StructuredIdentityTask
+from saddlescope.theory.concepts import balanced_times, concept_stages, deep_stages
+
+FIGURE_8 = StructuredIdentityTask((1.0, 1.5, 2.2), (0.05,) * 3, 10, 3).strengths
+
+
+def _start(scale, seed, depth, width=3, d=3):
+    rng = np.random.default_rng(seed)
+    widths = [d, *[width] * (depth - 1), d]
+    return [scale * rng.standard_normal((out, into)) for into, out in itertools.pairwise(widths)]
+
+
+def _product(layers):
+    W = layers[0]
+    for layer in layers[1:]:
+        W = layer @ W
+    return W
+
+
+def _found(a, layers, end, level=0.5, rtol=1e-9):
+    """When each diagonal entry first passes the level, by the flow of the layers themselves."""
+    ends = np.cumsum([0, *(layer.size for layer in layers)])
+
+    def unpacked(y):
+        return [y[ends[n] : ends[n + 1]].reshape(layer.shape) for n, layer in enumerate(layers)]
+
+    def velocity(_, y):
+        now = unpacked(y)
+        missing = (np.eye(len(a)) - _product(now)) * a
+        slopes = []
+        for n in range(len(now)):
+            after = _product(now[n + 1 :]) if n + 1 < len(now) else np.eye(len(a))
+            before = _product(now[:n]) if n else np.eye(len(a))
+            slopes.append((after.T @ missing @ before.T).ravel())
+        return np.concatenate(slopes)
+
+    events = [lambda _, y, k=k: _product(unpacked(y))[k, k] - level for k in range(len(a))]
+    start = np.concatenate([layer.ravel() for layer in layers])
+    flow = solve_ivp(velocity, (0.0, end), start, method="LSODA", rtol=rtol, atol=1e-12, events=events)
+    return np.array([times[0] if len(times) else np.inf for times in flow.t_events])
+
+
+@pytest.mark.parametrize("depth", [2, 3, 5])
+def test_balanced_diagonal_starts_are_exact_at_any_scale(depth):
+    a, w = np.array([0.4, 1.0, 1.7]), np.array([0.2, 0.03, 0.01])
+    times = balanced_times(a, w, depth=depth)
+    found = _found(a, [np.diag(w ** (1 / depth))] * depth, 2 * times.max(), rtol=1e-11)
+    np.testing.assert_allclose(found, times, rtol=1e-8)
+    later = balanced_times(a, w, depth=depth, share=0.9)
+    np.testing.assert_allclose(
+        _found(a, [np.diag(w ** (1 / depth))] * depth, 2 * later.max(), level=0.9, rtol=1e-11), later, rtol=1e-8
+    )
+
+
+def test_the_weaker_concept_comes_first_beyond_depth_two_where_its_start_is_ahead():
+    a, start = [1.0, 0.8], [1e-9, 1e-8]
+    assert np.argmin(balanced_times(a, start, depth=2)) == 0
+    assert np.argmin(balanced_times(a, start, depth=3)) == 1
+    # the flip, a_k w_kk^(1 - 2/L), to leading order
+    even = 1e-9 * (1.0 / 0.8) ** (4 / (4 - 2))
+    times = balanced_times(a, [1e-9, even], depth=4)
+    np.testing.assert_allclose(times[0], times[1], rtol=1e-4)
+
+
+@pytest.mark.parametrize("depth", [2, 3, 4, 6])
+def test_successive_elimination_is_the_aligned_case_on_diagonal_starts(depth):
+    # The sizes are such that every concept is alone when it is learned, in the limit of small starts only.
+    a, w = np.array([0.5, 1.0, 1.6]), np.array([1e-12, 3e-12, 9e-12])
+    stages = deep_stages(a, [np.diag(w ** (1 / depth))] * depth)
+    np.testing.assert_allclose(stages.times, balanced_times(a, w, depth=depth), rtol=1e-5)
+    assert stages.order == (2, 1, 0)
+
+
+@pytest.mark.parametrize(("depth", "scale", "within"), [(2, 0.01, 0.004), (3, 0.01, 0.004), (4, 0.03, 0.06)])
+@pytest.mark.parametrize("seed", [0, 1])
+def test_the_times_of_random_starts(depth, scale, within, seed):
+    layers = _start(scale, seed, depth)
+    stages = deep_stages(FIGURE_8, layers)
+    found = _found(FIGURE_8, layers, 1.3 * stages.times.max())
+    np.testing.assert_allclose(stages.times, found, rtol=within)
+    assert stages.order == tuple(np.argsort(found))
+    assert np.all((stages.alignments > 0) & (stages.alignments <= 1))
+
+
+def test_depth_two_has_the_schur_complements_of_the_mean_of_both_layers():
+    layers = _start(1e-4, 3, 2, width=5)
+    mean = (layers[1] + layers[0].T) / 2
+    np.testing.assert_allclose(deep_stages(FIGURE_8, layers).times, 2 * concept_stages(FIGURE_8, mean).times, rtol=1e-6)
+
+
+def test_times_scale_as_the_power_of_the_scale_that_depth_gives():
+    for depth in (3, 4):
+        one, other = (deep_stages(FIGURE_8, _start(scale, 1, depth)).times for scale in (1e-5, 1e-6))
+        np.testing.assert_allclose(other / one, 10.0 ** (depth - 2), rtol=1e-3)
+
+
+def test_the_order_of_the_concepts_and_the_basis_of_the_neurons_do_not_matter():
+    layers, order = _start(1e-3, 4, 3), [2, 0, 1]
+    plain = deep_stages(FIGURE_8, layers)
+    turned = deep_stages(FIGURE_8[order], [layers[0][:, order], layers[1], layers[2][order]])
+    np.testing.assert_allclose(turned.times, plain.times[order], rtol=1e-7)
+    Q, P = (np.linalg.qr(np.random.default_rng(seed).standard_normal((3, 3)))[0] for seed in (5, 6))
+    rotated = deep_stages(FIGURE_8, [Q @ layers[0], P @ layers[1] @ Q.T, layers[2] @ P.T])
+    np.testing.assert_allclose(rotated.times, plain.times, rtol=1e-7)
+
+
+def test_a_narrow_network_learns_as_many_concepts_as_it_has_neurons():
+    stages = deep_stages(FIGURE_8, _start(1e-3, 0, 3, width=2))
+    assert np.isfinite(stages.times).sum() == 2
+    assert len(stages.order) == 2
+    assert stages.staircase.ranks == (0, 1, 2)
+    left = [k for k in range(3) if k not in stages.order]
+    np.testing.assert_allclose(stages.staircase.losses[-1], FIGURE_8[left].sum() / 2)
+
+
+def test_directions_without_strength_are_never_learned():
+    a = np.append(FIGURE_8, 0.0)
+    layers = _start(1e-3, 1, 3, width=4, d=4)
+    stages = deep_stages(a, layers)
+    assert np.isinf(stages.times[3])
+    np.testing.assert_allclose(stages.times[:3], _found(a, layers, 1.2 * stages.times[:3].max())[:3], rtol=0.01)
+
+
+def test_bad_input():
+    good = _start(1e-2, 0, 3)
+    with pytest.raises(InputError, match="depth must be an integer of at least 2"):
+        deep_stages(FIGURE_8, good[:1])
+    with pytest.raises(InputError, match="strengths must differ"):
+        deep_stages([1.0, 1.0, 2.0], good)
+    with pytest.raises(InputError, match=r"weights must be matrices W_1, \.\.\., W_L that lead from 3 inputs"):
+        deep_stages(FIGURE_8, [good[0][:, :2], *good[1:]])
+    with pytest.raises(InputError, match="weights must be finite, with no layer of zeros"):
+        deep_stages(FIGURE_8, [0 * good[0], *good[1:]])
+    with pytest.raises(InputError, match="weights must be small, with w_kk below"):
+        deep_stages(FIGURE_8, [np.eye(3)] * 3)
+    with pytest.raises(InputError, match="start must be 2 positive numbers below share"):
+        balanced_times([1.0, 2.0], [0.1, 0.6], depth=3)
+    with pytest.raises(InputError, match="share must be between 0 and 1"):
+        balanced_times([1.0], [0.1], depth=3, share=1.0)
