@@ -6,6 +6,7 @@ import pytest
 from scipy.integrate import solve_ivp
 from scipy.optimize import brentq
 
+from references import symmetric_map_series
 from saddlescope.errors import InputError
 from saddlescope.flow import Ending, symmetric_flows
 from saddlescope.measure import find_descents
@@ -32,7 +33,8 @@ def _with_descents(a, x, counts):
     """A start with each of these numbers of descents, from positive entries."""
     starts = np.abs(_starts(4000, len(a), seed=7))
     found = find_descents(symmetric_flows(a, starts, test_point=x, until=40.0, tolerance=1e-8).turning_losses)
-    return np.stack([starts[np.flatnonzero(found.counts == count)[0]] for count in counts])
+    chosen = [np.flatnonzero(found.counts == count)[counts[:n].count(count)] for n, count in enumerate(counts)]
+    return starts[chosen]
 
 
 @pytest.mark.parametrize(("a", "x", "counts"), [(A_3, MU_3, (2, 2, 3)), (A_4, MU_4, (3, 4))], ids=["3", "4"])
@@ -59,6 +61,23 @@ def test_as_dop853_at_its_tightest(a, x, counts):
         sampled = [brentq(lambda t: turning(t, reference.sol(t)), *grid[j : j + 2], xtol=1e-13)  # noqa: B023
                    for j in np.flatnonzero(g[1:] * g[:-1] < 0)]  # fmt: skip
         np.testing.assert_allclose(flows.turning_times[i, 1 : flows.turns[i] + 1], sampled, atol=1e-6, rtol=0)
+
+
+@pytest.mark.parametrize(("a", "x", "counts"), [(A_3, MU_3, (2, 2, 3, 3)), (A_4, MU_4, (3, 4, 4))], ids=["3", "4"])
+def test_as_series_of_the_map_in_long_doubles(a, x, counts):
+    """Another variable, W, another arithmetic, another step: W within 1e-10, the extrema where dL/dt is 0."""
+    starts = _with_descents(a, x, counts)
+    flows = symmetric_flows(a, starts, test_point=x, until=25.0, record=np.linspace(0, 10, 6))
+    np.testing.assert_array_equal(find_descents(flows.turning_losses).counts, counts)
+    for i, start in enumerate(starts):
+        turns = flows.turning_times[i, 1 : flows.turns[i] + 1]
+        recorded = flows.times[:-1]
+        near = np.sort(np.concatenate([recorded, turns - 1e-6, turns + 1e-6]))
+        W, slopes = symmetric_map_series(a, start @ start.T, near)
+        np.testing.assert_allclose(flows.W[i, :-1], W[np.searchsorted(near, recorded)], atol=1e-10, rtol=0)
+        g = np.einsum("ti,tij,j->t", (W @ x - x).astype(float), slopes.astype(float), x)
+        signs = np.sign(g[[np.searchsorted(near, turns - 1e-6), np.searchsorted(near, turns + 1e-6)]])
+        np.testing.assert_array_equal(signs[0] * signs[1], -1)  # each turn within 1e-6
 
 
 def test_as_mpmath_to_thirty_digits():

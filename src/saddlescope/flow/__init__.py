@@ -11,6 +11,7 @@ from saddlescope.flow.recorded import Recording, geometric_marks, homogeneous_ra
 from saddlescope.flow.start_search import FoundStart, SearchError, find_start
 from saddlescope.flow.starts import Continued, Plain, Products
 from saddlescope.flow.symmetric import Ending, SymmetricFlows, symmetric_flows
+from saddlescope.flow.symmetric_path import SymmetricPath, symmetric_path
 from saddlescope.flow.trajectory import Accuracy, Crossing, FlowError, Status, Trajectory
 
 __all__ = [
@@ -32,6 +33,7 @@ __all__ = [
     "SearchError",
     "Status",
     "SymmetricFlows",
+    "SymmetricPath",
     "Trajectories",
     "Trajectory",
     "escape_flow",
@@ -44,4 +46,5 @@ __all__ = [
     "homogeneous_rate",
     "recorded_descent",
     "symmetric_flows",
+    "symmetric_path",
 ]

@@ -26,7 +26,7 @@ from saddlescope.flow.symmetric_series import order_for
 from saddlescope.flow.trajectory import Status
 
 _CHUNK = 512  # starts followed together: their series stay in the second-level cache
-_LOCAL_SHARE = 0.1  # of the tolerance, for the relative error of one step; then errors of W are a tenth of it or less
+LOCAL_SHARE = 0.1  # of the tolerance, for the relative error of one step; then errors of W are a tenth of it or less
 _LARGEST = 1e3  # weight of a start; powers of its square up to the order of the series must not overflow
 _LEARNED = 0.01  # an entry of W - 1 below which all is learned
 _DRIFT = 0.01  # of log det W beyond which the run is an artefact: the last stage is off by a fourth of it over a
@@ -168,26 +168,22 @@ def symmetric_flows(
     """
     strengths, basis = _spectrum(moment)
     d = len(strengths)
-    starts, point = _numbers("starts", starts), _numbers("test_point", test_point)
-    _require_starts(starts, d)
+    point = _numbers("test_point", test_point)
+    starts = checked_starts(_numbers("starts", starts), d, until, tolerance)
     if point.shape != (d,) or not np.all(np.isfinite(point)) or not np.any(point):
         raise InputError(f"test_point must be {d} finite numbers, not all 0; got {test_point!r}.")
-    if not 0 < until < np.inf:
-        raise InputError(f"until must be a positive finite time; got {until!r}.")
-    if not 1e-12 <= tolerance <= 1e-3:
-        raise InputError(f"tolerance must be between 1e-12 and 0.001; got {tolerance!r}.")
     marks = np.zeros(0) if record is None else _numbers("record", record)
     if not (marks.ndim == 1 and np.all((marks >= 0) & (marks <= until))):
         raise InputError(f"record must be a vector of times between 0 and until={until!r}; got {record!r}.")
     times = np.unique(np.concatenate([marks, [0.0, until]]))
 
     rate = float(np.max(strengths))
-    local = tolerance * _LOCAL_SHARE
+    local = tolerance * LOCAL_SHARE
     x = basis.T @ point
     runs, ranks = [], []
     for first in range(0, len(starts), _CHUNK):
         report(first / len(starts), f"{first} of {len(starts)} starts followed")
-        factors, rank = _reduced(basis.T @ starts[first : first + _CHUNK])
+        factors, rank = reduced(basis.T @ starts[first : first + _CHUNK])
         runs.append(follow(factors, strengths / rate, x, times * rate, local, order_for(local)))
         ranks.append(rank)
     return _assemble(strengths, basis, point, tolerance, times, runs, np.concatenate(ranks))
@@ -216,7 +212,12 @@ def _spectrum(moment: Any) -> tuple[np.ndarray, np.ndarray]:
     return np.maximum(strengths, 0.0), basis
 
 
-def _require_starts(starts: np.ndarray, d: int) -> None:
+def checked_starts(starts: np.ndarray, d: int, until: float, tolerance: float) -> Float[np.ndarray, "n d width"]:
+    """The starts, once they and how they are to be followed are found usable.
+
+    Raises:
+        InputError: they are not.
+    """
     shape = starts.shape
     if len(shape) != 3 or shape[1] != d or 0 in shape:
         raise InputError(f"starts must have shape (starts, {d}, width), at least one of each; got shape {shape!r}.")
@@ -224,9 +225,14 @@ def _require_starts(starts: np.ndarray, d: int) -> None:
         raise InputError(
             f"starts must be finite and at most {_LARGEST:g} in absolute value; got {np.abs(starts).max()!r}."
         )
+    if not 0 < until < np.inf:
+        raise InputError(f"until must be a positive finite time; got {until!r}.")
+    if not 1e-12 <= tolerance <= 1e-3:
+        raise InputError(f"tolerance must be between 1e-12 and 0.001; got {tolerance!r}.")
+    return starts
 
 
-def _reduced(starts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def reduced(starts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Factors (n, d, r) of the same U U^T with r = min(d, d'), and their ranks; columns beyond the rank are 0."""
     d, width = starts.shape[1:]
     factors = np.asarray(np.linalg.qr(starts.mT, mode="r")).mT if width > d else starts.copy()

@@ -2,6 +2,7 @@
 
 from saddlescope.measure.bottleneck import bottleneck_rank, bulk_count, nonlinearity, second_ratio, tail_energy
 from saddlescope.measure.descents import Descents, find_descents
+from saddlescope.measure.entry_histories import EntryHistories, EntryHistory, EntryKind, entry_histories, entry_kind
 from saddlescope.measure.extrapolation import richardson
 from saddlescope.measure.matching import Comparison, compare
 from saddlescope.measure.plateaus import find_plateaus
@@ -18,6 +19,9 @@ from saddlescope.measure.stages import Stage, Staircase, find_stages
 __all__ = [
     "Comparison",
     "Descents",
+    "EntryHistories",
+    "EntryHistory",
+    "EntryKind",
     "Spectrum",
     "Stage",
     "Staircase",
@@ -26,6 +30,8 @@ __all__ = [
     "compare",
     "effective_rank",
     "energy_rank",
+    "entry_histories",
+    "entry_kind",
     "find_descents",
     "find_plateaus",
     "find_stages",
