@@ -8,7 +8,7 @@ from scipy.integrate import solve_ivp
 
 from saddlescope.errors import InputError
 from saddlescope.models import StructuredIdentityTask
-from saddlescope.theory.concepts import balanced_times, concept_stages, deep_stages
+from saddlescope.theory.concepts import balanced_times, concept_stages, deep_stages, turning_rate
 
 FIGURE_8 = StructuredIdentityTask((1.0, 1.5, 2.2), (0.05,) * 3, 10, 3).strengths
 
@@ -128,6 +128,30 @@ def test_directions_without_strength_are_never_learned():
     stages = deep_stages(a, layers)
     assert np.isinf(stages.times[3])
     np.testing.assert_allclose(stages.times[:3], _found(a, layers, 1.2 * stages.times[:3].max())[:3], rtol=0.01)
+
+
+def test_a_weaker_concept_learned_first_is_forgotten_at_the_rate_predicted():
+    a, gaps = np.array([0.75, 1.6]), []
+    for noise in (1e-3, 1e-5):
+        layers = [layer * noise + np.diag([0.1, 0.03]) for layer in _start(0.03, 2, 4, width=2, d=2)]
+        stages = deep_stages(a, layers)
+        assert stages.order == (0, 1)
+        assert not stages.kept
+        found = _found(a, layers, stages.times[0] + 60, rtol=1e-10)
+        np.testing.assert_allclose(stages.times[0], found[0], rtol=0.01)
+        gaps.append(found[1] - found[0])
+    np.testing.assert_allclose(np.log(100) / (gaps[1] - gaps[0]), turning_rate(*a), rtol=0.01)
+    with pytest.raises(InputError, match="Concepts must be learned from the strongest on"):
+        _ = stages.staircase
+
+
+def test_the_turning_rate_is_an_eigenvalue():
+    for a, b in ((1.0, 2.0), (0.3, 0.31), (1e-6, 1.0)):
+        top = np.linalg.eigvals([[-a, b], [b, -b]]).real.max()
+        np.testing.assert_allclose(turning_rate(a, b), top, rtol=1e-9)
+    assert turning_rate(1.0, 1.0) == 0
+    with pytest.raises(InputError, match="learned must be positive and at most"):
+        turning_rate(2.0, 1.0)
 
 
 def test_bad_input():

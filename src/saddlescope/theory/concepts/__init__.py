@@ -16,7 +16,7 @@ from saddlescope.theory.concepts.assumptions import (
 )
 from saddlescope.theory.concepts.bounds import InitialGrowth, initial_growth, map_ceiling
 from saddlescope.theory.concepts.closed_forms import diagonal_map, proportional_map, rank_one_map
-from saddlescope.theory.concepts.deep import DeepStages, balanced_times, deep_stages
+from saddlescope.theory.concepts.deep import DeepStages, balanced_times, deep_stages, turning_rate
 from saddlescope.theory.concepts.lemmas import (
     lemma_d1_ceiling,
     lemma_d2_floor,
@@ -57,5 +57,6 @@ __all__ = [
     "predicted_limit",
     "proportional_map",
     "rank_one_map",
+    "turning_rate",
     "update_terms",
 ]

@@ -19,6 +19,14 @@ From any other small start the concepts are learned by successive elimination:
 3. Then what the layers have along x_l is fixed by the concept learned, to leading order. What is orthogonal goes on in
    the homogeneous flow of the other concepts: back to 1, with W_l projected to the complement of the x_l.
 
+A weaker concept that is learned before a stronger one is not kept. Between the two, with strengths a < b, what the last
+layer has on the learned path towards the stronger concept's output and the first from its input follow
+
+    d/dt (p, q) = (-a p + b q, b p - b q),     which grows by e^(r t), r = (sqrt((b - a)^2 + 4 b^2) - a - b) / 2,
+
+so that the path of rank one turns over to the stronger concept, in a time of the order log(1/omega), and the weaker one
+is forgotten. What comes after such a stage is not predicted here.
+
 At depth 2 step 1 is linear, (W_2 + W_1^T) / 2 grows by e^(a_k t) in row k, and step 3 leaves the Schur complements of
 `saddlescope.theory.concepts.stages`. Beyond depth 2 all stage times are of the order omega^(2 - L), and there is no
 closed form. It is the leading order for small omega: minor entries are left out, of the size omega^(1 - a_i / a_k).
@@ -68,8 +76,22 @@ class DeepStages:
     alignments: Float[np.ndarray, "learned"]
 
     @property
+    def kept(self) -> bool:
+        """Whether stronger concepts come before weaker ones; where one does not, do not trust the times after it."""
+        return bool(np.all(np.diff(self.strengths[list(self.order)]) < 0))
+
+    @property
     def staircase(self) -> Staircase:
-        """The stages between the times, with the loss of equation 4.1 on each plateau and its concepts as support."""
+        """The stages between the times, with the loss of equation 4.1 on each plateau and its concepts as support.
+
+        Raises:
+            InputError: a weaker concept comes before a stronger one, and is forgotten: there is no staircase.
+        """
+        if not self.kept:
+            raise InputError(
+                f"Concepts must be learned from the strongest on; got the order {self.order!r}: a weaker one that "
+                "comes first is forgotten, and there is no staircase. Start from smaller or other weights."
+            )
         starts = [min(0.0, *self.times), *(float(self.times[k]) for k in self.order)]
         total = float(np.sum(self.strengths))
         return Staircase(
@@ -159,6 +181,25 @@ def deep_stages(strengths: ArrayLike, weights: Sequence[ArrayLike]) -> DeepStage
         alignments.append(abs(W[k, k]) / np.linalg.norm(W))
         layers, left[k] = _without(layers, k), 0.0
     return DeepStages(a, times, tuple(order), np.array(alignments))
+
+
+def turning_rate(learned: float, stronger: float) -> float:
+    """The rate r at which a network that has learned a weaker concept alone turns over to a stronger one.
+
+    Args:
+        learned: a, the strength of the concept learned, positive.
+        stronger: b, that of another one, at least a. For b = a the rate is 0: the weaker of two is kept.
+
+    Raises:
+        InputError: strengths out of range.
+
+    >>> round(turning_rate(1.0, 2.0), 4)
+    0.5616
+    """
+    if not 0 < learned <= stronger < math.inf:
+        raise InputError(f"learned must be positive and at most stronger={stronger!r}; got {learned!r}.")
+    a, b = learned, stronger
+    return 2 * b * (b - a) / (math.hypot(b - a, 2 * b) + a + b)  # the root, without cancellation
 
 
 def _grown(layers: _Layers, strengths: Float[np.ndarray, "d"]) -> tuple[_Layers, float] | None:
