@@ -8,6 +8,7 @@ from saddlescope.flow.homogeneous import EscapeFlow, escape_flow
 from saddlescope.flow.log_products import LogProducts
 from saddlescope.flow.minibatches import SampledLoss
 from saddlescope.flow.recorded import Recording, geometric_marks, homogeneous_rate, recorded_descent
+from saddlescope.flow.recorded_many import Recordings, recorded_descents
 from saddlescope.flow.start_search import FoundStart, SearchError, find_start
 from saddlescope.flow.starts import Continued, Plain, Products
 from saddlescope.flow.symmetric import Ending, SymmetricFlows, symmetric_flows
@@ -29,6 +30,7 @@ __all__ = [
     "Plain",
     "Products",
     "Recording",
+    "Recordings",
     "SampledLoss",
     "SearchError",
     "Status",
@@ -45,6 +47,7 @@ __all__ = [
     "gradient_flows",
     "homogeneous_rate",
     "recorded_descent",
+    "recorded_descents",
     "symmetric_flows",
     "symmetric_path",
 ]

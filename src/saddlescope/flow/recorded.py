@@ -8,7 +8,7 @@ serves all stretches between marks, so neither what is recorded nor where a run 
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 import equinox as eqx
@@ -23,6 +23,7 @@ from saddlescope.flow import checkpoints
 from saddlescope.flow.endings import silent
 from saddlescope.flow.losses import Loss, loss_and_gradient
 from saddlescope.flow.minibatches import Minibatches
+from saddlescope.flow.progress import Keeper, Progress, all_marks
 from saddlescope.flow.trajectory import Status
 
 _STRETCH = 2.0  # seconds that one call of the compiled loop should take: how soon progress is told
@@ -139,16 +140,16 @@ def recorded_descent(
         InputError: an argument cannot be used, or the checkpoint is damaged or of another run.
     """
     weights = jax.tree.map(jnp.asarray, weights)
-    marks = _all_marks(marks, steps)
+    marks = all_marks(marks, steps)
     source = loss if batch is None else Minibatches.of(loss, batch, seed)
     rate = _check_start(loss, weights, learning_rate)
     shapes, structure = jax.tree.flatten(jax.eval_shape(observe, weights))
     records = [np.zeros((len(marks), *shape.shape), shape.dtype) for shape in shapes]
-    progress = _Progress(step=0, seen=0, weights=weights, records=records)
+    progress = Progress(step=0, seen=0, weights=weights, records=records)
     keeper = None
     if checkpoint is not None:
         leaves = jax.tree.leaves((weights, eqx.filter(loss, eqx.is_array)))
-        keeper = _Keeper(checkpoint, checkpoints.fingerprint(*leaves, marks, batch, seed, f"{rate:.4e}"))
+        keeper = Keeper(checkpoint, checkpoints.fingerprint(*leaves, marks, batch, seed, f"{rate:.4e}"))
         progress = keeper.resume(progress)
     # Decompositions of small matrices on several threads of BLAS take up to 300 times as long on a busy machine.
     with threadpool_limits(1, user_api="blas"):
@@ -163,58 +164,13 @@ def recorded_descent(
     )
 
 
-@dataclass
-class _Progress:
-    """How far a run is: `seen` of its marks are observed, and the weights are those after `step` steps."""
-
-    step: int
-    seen: int
-    weights: PyTree
-    records: list[np.ndarray]
-
-
-@dataclass
-class _Keeper:
-    """The checkpoint of a run."""
-
-    path: Path
-    run: str
-    _last: float = field(default_factory=time.monotonic, init=False)
-
-    def resume(self, start: _Progress) -> _Progress:
-        """Where the checkpoint is, or the start where there is none."""
-        kept = checkpoints.read(self.path, self.run)
-        if kept is None:
-            return start
-        leaves, structure = jax.tree.flatten(start.weights)
-        weights = [jnp.asarray(kept[f"weights{n}"]) for n in range(len(leaves))]
-        records = [kept[name] for name in sorted(kept.keys() - {"step", "seen"}) if name.startswith("record")]
-        shapes = [(record.shape, record.dtype) for record in records]
-        if shapes != [(record.shape, record.dtype) for record in start.records]:
-            raise InputError(
-                f"checkpoint must be of a run with the same observables; got {str(self.path)!r}, of one with others. "
-                "Name another file, or delete it."
-            )
-        return _Progress(int(kept["step"]), int(kept["seen"]), jax.tree.unflatten(structure, weights), records)
-
-    def write(self, progress: _Progress, *, every: float = 0.0) -> None:
-        """Keeps the progress, unless that was done within so many seconds."""
-        if time.monotonic() - self._last < every:
-            return
-        arrays = {"step": np.array(progress.step), "seen": np.array(progress.seen)}
-        arrays |= {f"weights{n}": np.asarray(leaf) for n, leaf in enumerate(jax.tree.leaves(progress.weights))}
-        arrays |= {f"record{n}": record for n, record in enumerate(progress.records)}
-        checkpoints.write(self.path, self.run, arrays)
-        self._last = time.monotonic()
-
-
 def _run(
     source: Loss | Minibatches,
     learning_rate: Callable[[PyTree], Array],
     observe: Callable[[PyTree], PyTree],
-    progress: _Progress,
+    progress: Progress,
     marks: Int[np.ndarray, "k"],
-    keeper: _Keeper | None,
+    keeper: Keeper | None,
     report: Callable[[float, str], None],
 ) -> Status:
     """Takes all steps that are left, and enters what is seen."""
@@ -277,15 +233,6 @@ def _look(observe: Callable[[PyTree], PyTree], weights: PyTree) -> list[Array]:
     """Whether the weights are finite, and the leaves of what is observed."""
     finite = jnp.asarray([jnp.all(jnp.isfinite(leaf)) for leaf in jax.tree.leaves(weights)]).all()
     return [finite, *jax.tree.leaves(observe(weights))]
-
-
-def _all_marks(marks: np.ndarray, steps: int) -> Int[np.ndarray, "k"]:
-    if not 0 <= steps < 2**31:
-        raise InputError(f"steps must be at least 0 and below 2^31; got {steps!r}.")
-    marks = np.asarray(marks)
-    if not (marks.ndim == 1 and np.all((marks >= 0) & (marks <= steps) & (marks == np.round(marks)))):
-        raise InputError(f"marks must be a vector of step numbers between 0 and steps={steps!r}; got {marks!r}.")
-    return np.unique(np.concatenate([[0], marks, [steps]])).astype(np.int64)
 
 
 def _check_start(loss: Loss, weights: PyTree, learning_rate: Callable[[PyTree], Array]) -> float:

@@ -30,6 +30,15 @@ from saddlescope.models.layered import (
     weak_balancedness,
 )
 from saddlescope.models.linear import DiagonalLinearNetwork, diagonal_linear_network
+from saddlescope.models.perceptron import (
+    PerceptronLoss,
+    PerceptronWeights,
+    perceptron_loss,
+    perceptron_output,
+    perceptron_weights,
+    weights_in_span,
+    whole_weights,
+)
 from saddlescope.models.transformer import (
     Coordinate,
     Transformer,
@@ -50,6 +59,8 @@ __all__ = [
     "FullAttention",
     "FullAttentionTeacherTask",
     "LayeredLoss",
+    "PerceptronLoss",
+    "PerceptronWeights",
     "PopulationLoss",
     "StructuredIdentityTask",
     "SymmetricSampleLoss",
@@ -71,6 +82,9 @@ __all__ = [
     "layered_output",
     "layered_weights",
     "network_of_weights",
+    "perceptron_loss",
+    "perceptron_output",
+    "perceptron_weights",
     "preactivations",
     "random_rotation",
     "squared_error",
@@ -79,4 +93,6 @@ __all__ = [
     "symmetric_weights",
     "transformer_teacher_task",
     "weak_balancedness",
+    "weights_in_span",
+    "whole_weights",
 ]

@@ -1,0 +1,353 @@
+"""Many recorded descents in one call: seeds, starts, learning rates, or data sets of one small problem.
+
+A step of a small network costs less than what surrounds it. Here all runs share one compiled loop over the steps of an
+epoch, in which they are a leading axis of every array; an epoch's minibatches are made at its beginning, and what is
+observed is gathered inside the loop, so that marks at every step cost no more than the observing itself.
+
+Epoch e of a run goes through the permutation `numpy.random.default_rng((seed, e)).permutation(samples)`, a minibatch at
+a time; samples left over sit it out. (JAX's own permutations, as in `recorded_descent`, would take most of the time.)
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Bool, Float, Int, PyTree
+from threadpoolctl import threadpool_limits
+
+from saddlescope.errors import InputError
+from saddlescope.flow import checkpoints
+from saddlescope.flow.endings import silent
+from saddlescope.flow.losses import Loss, loss_and_gradient
+from saddlescope.flow.minibatches import Minibatches
+from saddlescope.flow.progress import Keeper, Progress, all_marks
+from saddlescope.flow.stability import require_stable
+from saddlescope.flow.trajectory import Status
+
+_KEEP = 20.0  # seconds between checkpoints
+_STRETCH = 512  # steps between two reports where there are no epochs
+
+
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
+class Recordings:
+    """What was seen of many runs.
+
+    Attributes:
+        steps: step numbers at which they were observed, ascending from 0, shape (k,).
+        observed: what `observe` gave there, NumPy arrays with leading axes (runs, k); numbers are NaN from where a run
+            diverged.
+        weights: at the end of the runs, NumPy arrays with a leading axis (runs,).
+        statuses: how each run ended.
+    """
+
+    steps: Int[np.ndarray, "k"]
+    observed: PyTree
+    weights: PyTree
+    statuses: tuple[Status, ...]
+
+    @property
+    def failed(self) -> tuple[int, ...]:
+        """The numbers of the runs that diverged."""
+        return tuple(run for run, status in enumerate(self.statuses) if not status.ok)
+
+    def __repr__(self) -> str:
+        marks = f"{len(self.steps)} marks to step {self.steps[-1]}"
+        return f"Recordings({len(self.statuses)} runs, {marks}; {len(self.failed) or 'none'} diverged)"
+
+
+def recorded_descents(
+    loss: Loss | Sequence[Loss],
+    weights: PyTree,
+    *,
+    steps: int,
+    learning_rate: float | Sequence[float],
+    batch: int | None = None,
+    seeds: Sequence[int] | None = None,
+    marks: Int[np.ndarray, "k"],
+    observe: Callable[[PyTree], PyTree] | Sequence[Callable[[PyTree], PyTree]],
+    checkpoint: Path | None = None,
+    report: Callable[[float, str], None] | None = None,
+) -> Recordings:
+    """Takes steps theta <- theta - learning_rate dL/dtheta in many runs at once, and observes them at marked steps.
+
+    Runs do not depend on each other, and one that diverges spoils no other.
+
+    Args:
+        loss: from the weights of one run to a number of their type; one for all runs, or one for each: Equinox modules
+            of one structure whose arrays have the same shapes.
+        weights: where to start, arrays of one floating-point type with a leading axis (runs,).
+        steps: number of steps, at least 0.
+        learning_rate: positive; one for all runs, or one for each.
+        batch: samples in a minibatch; None: each step sees all. The loss must be a `SampledLoss`.
+        seeds: of the minibatches, one for each run, at least 0; required with `batch`, and only there.
+        marks: step numbers between 0 and `steps` at which to observe, besides these two.
+        observe: from the weights of one run to arrays to keep; one for all runs, or one for each, as for `loss`. Large
+            arrays belong in Equinox modules or in `jax.tree_util.Partial`.
+        checkpoint: a file from which a killed call goes on, to the same result; written between epochs, every 20 s at
+            most, and at the end, after which calling again returns at once. None: nothing is kept.
+        report: called with the finished fraction and a note.
+
+    Raises:
+        InputError: an argument cannot be used; the learning rate is beyond what the loss, an `EdgeOfStability`, can
+            settle with at any of its minima; a loss is not finite at the start; or the checkpoint is damaged or of
+            another call.
+    """
+    weights = jax.tree.map(jnp.asarray, weights)
+    runs, kind = _runs(weights)
+    marks = all_marks(marks, steps)
+    losses, observers = _Many.of("loss", loss, runs), _Many.of("observe", observe, runs)
+    rates = _rates(learning_rate, runs)
+    plan = _plan(losses, runs, batch, seeds)
+    _check_start(losses, weights, rates, kind)
+
+    records = [np.zeros((len(marks), *leaf.shape), leaf.dtype) for leaf in jax.tree.leaves(_look(observers, weights))]
+    progress = Progress(step=0, seen=0, weights=weights, records=records)
+    keeper = None
+    if checkpoint is not None:
+        leaves = jax.tree.leaves((weights, eqx.filter((losses, observers), eqx.is_array)))
+        keeper = Keeper(checkpoint, checkpoints.fingerprint(*leaves, rates, marks, batch, plan.seeds))
+        progress = keeper.resume(progress)
+    with threadpool_limits(1, user_api="blas"):
+        _run(losses, observers, jnp.asarray(rates, kind), plan, progress, marks, keeper, report or silent)
+    if keeper is not None:
+        keeper.write(progress)
+    return _recordings(_look(observers, weights), marks, progress)
+
+
+@dataclass(frozen=True)
+class _Plan:
+    """In which order the runs see their samples; without minibatches, `seeds` is empty."""
+
+    samples: int
+    batch: int
+    stretch: int
+    seeds: tuple[int, ...] = ()
+
+    def orders(self, epoch: int) -> Int[np.ndarray, "runs steps batch"] | None:
+        """The samples of an epoch's minibatches."""
+        if not self.seeds:
+            return None
+        used = self.stretch * self.batch
+        of_seed = {
+            seed: np.random.default_rng((seed, epoch)).permutation(self.samples)[:used].astype(np.int32)
+            for seed in set(self.seeds)
+        }
+        return np.stack([of_seed[seed] for seed in self.seeds]).reshape(len(self.seeds), self.stretch, self.batch)
+
+
+class _Many(eqx.Module):
+    """Something called for each run: one for all, or stacked along a leading axis of its arrays."""
+
+    value: Any
+    stacked: bool = eqx.field(static=True)
+
+    @classmethod
+    def of(cls, name: str, given: Any, runs: int) -> "_Many":
+        if not isinstance(given, Sequence):
+            return cls(given, False)
+        kinds = [
+            [(leaf.shape, leaf.dtype) if eqx.is_array(leaf) else leaf for leaf in jax.tree.leaves(one)]
+            + [jax.tree.structure(one)]
+            for one in given
+        ]
+        if len(given) != runs or any(kind != kinds[0] for kind in kinds[1:]):
+            raise InputError(
+                f"{name} must be one for all runs or one for each of the {runs} runs, of the same structure, functions and "
+                f"shapes; got {len(given)!r}."
+            )
+        return cls(
+            jax.tree.map(lambda *leaves: jnp.stack(leaves) if eqx.is_array(leaves[0]) else leaves[0], *given), True
+        )
+
+    @property
+    def axes(self) -> Any:
+        """Where the runs are, for `eqx.filter_vmap`."""
+        return eqx.if_array(0) if self.stacked else None
+
+    def one(self, run: int) -> Any:
+        """That of a single run."""
+        return (
+            jax.tree.map(lambda leaf: leaf[run] if eqx.is_array(leaf) else leaf, self.value)
+            if self.stacked
+            else self.value
+        )
+
+
+def _run(
+    losses: _Many,
+    observers: _Many,
+    rates: Float[Array, "runs"],
+    plan: _Plan,
+    progress: Progress,
+    marks: Int[np.ndarray, "k"],
+    keeper: Keeper | None,
+    report: Callable[[float, str], None],
+) -> None:
+    """Takes all steps that are left, an epoch at a time, and enters what is seen."""
+    steps, stretch = int(marks[-1]), plan.stretch
+    if progress.seen == 0:
+        _enter(progress, [leaf[None] for leaf in jax.tree.leaves(_look(observers, progress.weights))])
+    most = int(np.max(np.bincount((marks[1:] - 1) // stretch))) if steps else 0
+    while progress.step < steps:
+        first, stop = progress.step, min(progress.step + stretch, steps)
+        here = marks[(marks > first) & (marks <= stop)] - first
+        edges = np.zeros(most + 1, np.int32)
+        edges[1 : len(here) + 1] = here
+        orders = plan.orders(first // stretch)
+        bounds = jnp.asarray(edges), jnp.asarray(len(here), jnp.int32), jnp.asarray(stop - first, jnp.int32)
+        batches = None if orders is None else jnp.asarray(orders)
+        progress.weights, seen = _epoch(losses, observers, rates, progress.weights, batches, *bounds)
+        _enter(progress, [np.asarray(leaf[: len(here)]) for leaf in jax.tree.leaves(seen)])
+        progress.step = stop
+        report(stop / steps, f"step {stop} of {steps}")
+        if keeper is not None:
+            keeper.write(progress, every=_KEEP)
+
+
+def _enter(progress: Progress, seen: list[Any]) -> None:
+    """Enters what was seen at the next marks."""
+    count = len(seen[0])
+    for record, values in zip(progress.records, seen, strict=True):
+        record[progress.seen : progress.seen + count] = values
+    progress.seen += count
+
+
+@eqx.filter_jit
+def _epoch(
+    losses: _Many,
+    observers: _Many,
+    rates: Float[Array, "runs"],
+    weights: PyTree,
+    orders: Int[Array, "runs steps batch"] | None,
+    edges: Int[Array, "marks"],
+    count: Int[Array, ""],
+    stop: Int[Array, ""],
+) -> tuple[PyTree, PyTree]:
+    """The weights at the end of an epoch, and what is observed at edges[1], ..., edges[count] of its steps."""
+    batches = None
+    if orders is not None:
+        several = eqx.filter_vmap(lambda loss, rows: loss.batch(rows), in_axes=(None, 0))
+        batches = eqx.filter_vmap(several, in_axes=(losses.axes, 0))(losses.value, orders)
+
+    def descend(loss: Loss, rate: Array, weights: PyTree) -> PyTree:
+        _, gradient = loss_and_gradient(loss, weights)
+        return jax.tree.map(lambda leaf, slope: leaf - rate * slope, weights, gradient)
+
+    def step(place: Array, weights: PyTree) -> PyTree:
+        if batches is None:
+            return eqx.filter_vmap(descend, in_axes=(losses.axes, 0, 0))(losses.value, rates, weights)
+        here = jax.tree.map(
+            lambda leaf: jax.lax.dynamic_index_in_dim(leaf, place, 1, keepdims=False) if eqx.is_array(leaf) else leaf,
+            batches,
+        )
+        return eqx.filter_vmap(descend, in_axes=(eqx.if_array(0), 0, 0))(here, rates, weights)
+
+    def to_mark(mark: Array, carry: tuple[PyTree, PyTree]) -> tuple[PyTree, PyTree]:
+        weights, seen = carry
+        weights = jax.lax.fori_loop(edges[mark], edges[mark + 1], step, weights)
+        found = _look(observers, weights)
+        return weights, jax.tree.map(
+            lambda kept, leaf: jax.lax.dynamic_update_index_in_dim(kept, leaf, mark, 0), seen, found
+        )
+
+    shapes = jax.eval_shape(lambda weights: _look(observers, weights), weights)
+    seen = jax.tree.map(lambda leaf: jnp.zeros((len(edges) - 1, *leaf.shape), leaf.dtype), shapes)
+    weights, seen = jax.lax.fori_loop(0, count, to_mark, (weights, seen))
+    return jax.lax.fori_loop(edges[count], stop, step, weights), seen
+
+
+@eqx.filter_jit
+def _look(observers: _Many, weights: PyTree) -> tuple[Bool[Array, "runs"], PyTree]:
+    """Whether the weights of each run are finite, and what is observed."""
+    finite = [jnp.all(jnp.isfinite(leaf), axis=tuple(range(1, leaf.ndim))) for leaf in jax.tree.leaves(weights)]
+    seen = eqx.filter_vmap(lambda observe, weights: observe(weights), in_axes=(observers.axes, 0))(
+        observers.value, weights
+    )
+    return jnp.all(jnp.stack(finite), axis=0), seen
+
+
+def _recordings(look: tuple[Any, PyTree], marks: Int[np.ndarray, "k"], progress: Progress) -> Recordings:
+    finite, *records = (np.moveaxis(record, 0, 1) for record in progress.records)
+    alive = np.logical_and.accumulate(finite, axis=1)
+    for record in records:
+        if np.issubdtype(record.dtype, np.inexact):
+            record[~alive] = np.nan
+    statuses = []
+    for run in alive:
+        if run.all():
+            statuses.append(Status(True, "All steps were taken."))
+            continue
+        at = int(np.argmin(run))
+        between = f"steps {marks[max(at - 1, 0)]} and {marks[at]}"
+        statuses.append(
+            Status(False, f"A weight became infinite or NaN between {between}.", "Use a smaller learning rate.")
+        )
+    return Recordings(
+        steps=marks,
+        observed=jax.tree.unflatten(jax.tree.structure(look[1]), records),
+        weights=jax.tree.map(np.asarray, progress.weights),
+        statuses=tuple(statuses),
+    )
+
+
+def _runs(weights: PyTree) -> tuple[int, Any]:
+    """How many runs there are, and the type of their weights."""
+    leaves = jax.tree.leaves(weights)
+    kinds = {leaf.dtype for leaf in leaves}
+    if len(kinds) != 1 or not jnp.issubdtype(kind := kinds.pop(), jnp.floating):
+        found = sorted({str(leaf.dtype) for leaf in leaves})
+        raise InputError(f"weights must be arrays of one floating-point type; got {found!r}.")
+    lengths = {leaf.shape[0] if leaf.ndim else 0 for leaf in leaves}
+    if len(lengths) != 1 or 0 in lengths:
+        found = [leaf.shape for leaf in leaves]
+        raise InputError(f"weights must have a leading axis of the same length, the runs; got shapes {found!r}.")
+    return lengths.pop(), kind
+
+
+def _rates(learning_rate: float | Sequence[float], runs: int) -> Float[np.ndarray, "runs"]:
+    rates = np.asarray(learning_rate, float)
+    if rates.shape not in ((), (runs,)) or not np.all((rates > 0) & (rates < np.inf)):
+        raise InputError(
+            f"learning_rate must be positive and finite, one or one for each of the {runs} runs; got {learning_rate!r}."
+        )
+    return np.broadcast_to(rates, (runs,)).copy()
+
+
+def _plan(losses: _Many, runs: int, batch: int | None, seeds: Sequence[int] | None) -> _Plan:
+    if batch is None:
+        if seeds is not None:
+            raise InputError(f"seeds must not be given where every step sees all samples; got {seeds!r}. Give a batch.")
+        return _Plan(0, 0, _STRETCH)
+    if seeds is None or len(seeds) != runs:
+        raise InputError(f"seeds must be given with a batch, one for each of the {runs} runs; got {seeds!r}.")
+    for seed in seeds:
+        Minibatches.of(losses.one(0), batch, seed)
+    samples = losses.one(0).samples
+    return _Plan(samples, int(batch), samples // batch, tuple(int(seed) for seed in seeds))
+
+
+def _check_start(losses: _Many, weights: PyTree, rates: Float[np.ndarray, "runs"], kind: Any) -> None:
+    """Refuses what cannot be run.
+
+    Raises:
+        InputError: a loss is no finite number of the weights' type, or the learning rate is past its edge of stability.
+    """
+    first = jax.tree.map(lambda leaf: leaf[0], weights)
+    shape = eqx.filter_eval_shape(losses.one(0), first)
+    if getattr(shape, "shape", None) != () or shape.dtype != kind:
+        raise InputError(
+            f"loss must give one {kind!s} number, the type of the weights; got {shape!r}. Make its arrays in that type."
+        )
+    values = np.asarray(
+        eqx.filter_jit(eqx.filter_vmap(lambda loss, at: loss(at), in_axes=(losses.axes, 0)))(losses.value, weights)
+    )
+    if not np.all(np.isfinite(values)):
+        run = int(np.argmin(np.isfinite(values)))
+        raise InputError(f"loss must be finite at the start; got {float(values[run])!r} in run {run!r}.")
+    for run, rate in enumerate(rates if losses.stacked else [np.max(rates)]):
+        require_stable(losses.one(run), first, float(rate))
