@@ -180,6 +180,39 @@ def test_a_lower_tolerance_is_kept():
         assert np.abs(flows.W - exact.W).max() < tolerance
 
 
+def test_what_is_learned_comes_to_rest():
+    """However long the run: no step is beyond where the series is stable, so that rounding does not grow."""
+    for tolerance in (1e-11, 1e-6, 1e-3):
+        flows = symmetric_flows(A_3, _starts(20, 3), test_point=MU_3, until=1e6, tolerance=tolerance)
+        np.testing.assert_allclose(
+            flows.W[:, -1], np.broadcast_to(np.eye(3), (20, 3, 3)), atol=max(1e-12, tolerance / 1e4)
+        )
+
+
+def test_generalized_from_when_the_loss_stays_low():
+    one = symmetric_flows([0.7], [[[0.1]], [[0.99]]], test_point=[2.0], until=10.0, level=0.09)
+    w = 1 - 0.3  # where (w - 1)^2 is 0.09
+    np.testing.assert_allclose(one.generalized, [np.log(w / (1 - w) * 0.99 / 0.01) / (4 * 0.7), 0.0], atol=1e-10)
+
+    starts, times = np.abs(_starts(150, 3)), np.linspace(0, 40, 201)
+    more = 0
+    for level in (0.1, 0.3, 0.45, 0.6):  # some of them passed more than once
+        flows = symmetric_flows(A_3, starts, test_point=MU_3, until=40.0, record=times, level=level)
+        least = level * MU_3 @ MU_3 / 2
+        low = flows.losses <= least
+        after = np.where(
+            low[:, ::-1].all(1), 0, 401 - np.argmax(~low[:, ::-1], axis=1)
+        )  # the first mark of the last stay
+        marks = np.append(times, np.inf)
+        assert np.all((marks[after - 1] - 1e-9 <= flows.generalized) & (flows.generalized <= marks[after] + 1e-9))
+        more += np.sum(np.sum(np.diff(low.astype(int), axis=1) > 0, axis=1) > 1)
+        at = symmetric_flows(A_3, starts[:1], test_point=MU_3, until=40.0, record=flows.generalized[:1])
+        np.testing.assert_allclose(at.losses[0, 1], least, rtol=1e-9)
+    assert more > 10
+    short = symmetric_flows(A_3, starts, test_point=MU_3, until=1.0)
+    assert np.all(np.isinf(short.generalized))
+
+
 def test_failures_are_told_apart():
     rng = np.random.default_rng(2)
     low = _starts(1, 3, width=2)[0] @ rng.standard_normal((2, 3))
@@ -272,6 +305,7 @@ def test_three_descents_in_one_of_a_hundred_starts():
         ({"until": -1.0}, "until"),
         ({"tolerance": 1e-16}, "tolerance"),
         ({"record": np.array([50.0])}, "record"),
+        ({"level": 0.0}, "level"),
     ],
 )
 def test_bad_input_is_refused(change, said):

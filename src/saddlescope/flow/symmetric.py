@@ -64,6 +64,8 @@ class SymmetricFlows:
             than others repeat `until`. Rises and falls below `tolerance` |x|^2 / 2 are left out: errors can make them.
         turning_losses: the losses at these, shape (n, q).
         turns: the number of extrema, shape (n,).
+        generalized: from when on that loss stays at or below `level` |x|^2 / 2, shape (n,); infinite where it is above
+            that at `until`.
         ends: factors U with which the runs may be continued, shape (n, d, r), r = min(d, d').
         ranks: numerical ranks of the starts, which the flow keeps, shape (n,).
         drifts: |log det W - its law| over the run, shape (n,), 0 where the rank is below d.
@@ -80,6 +82,7 @@ class SymmetricFlows:
     turning_times: Float[np.ndarray, "n q"]
     turning_losses: Float[np.ndarray, "n q"]
     turns: Int[np.ndarray, "n"]
+    generalized: Float[np.ndarray, "n"]
     ends: Float[np.ndarray, "n d r"]
     ranks: Int[np.ndarray, "n"]
     drifts: Float[np.ndarray, "n"]
@@ -146,6 +149,7 @@ def symmetric_flows(
     until: float,
     tolerance: float = 1e-11,
     record: Any = None,
+    level: float = 0.01,
     report: Callable[[float, str], None] = silent,
 ) -> SymmetricFlows:
     """Follows gradient flow of |(U U^T - 1) A^{1/2}|^2 / 2 in U from many starts.
@@ -161,6 +165,8 @@ def symmetric_flows(
         tolerance: the error allowed in an entry of W(t), about; 1e-12 to 1e-3. 1e-6 takes about 0.6 of the
             time of 1e-11.
         record: times to keep W at, besides 0 and `until`, (k,); none by default.
+        level: of the loss out of distribution, as a part of |x|^2 / 2, below which the network counts as generalizing;
+            positive.
         report: called now and then with the finished fraction and a note.
 
     Raises:
@@ -175,16 +181,19 @@ def symmetric_flows(
     marks = np.zeros(0) if record is None else _numbers("record", record)
     if not (marks.ndim == 1 and np.all((marks >= 0) & (marks <= until))):
         raise InputError(f"record must be a vector of times between 0 and until={until!r}; got {record!r}.")
+    if not 0 < level < np.inf:
+        raise InputError(f"level must be positive and finite; got {level!r}.")
     times = np.unique(np.concatenate([marks, [0.0, until]]))
 
     rate = float(np.max(strengths))
     local = tolerance * LOCAL_SHARE
     x = basis.T @ point
+    least = level * float(x @ x) / 2
     runs, ranks = [], []
     for first in range(0, len(starts), _CHUNK):
         report(first / len(starts), f"{first} of {len(starts)} starts followed")
         factors, rank = reduced(basis.T @ starts[first : first + _CHUNK])
-        runs.append(follow(factors, strengths / rate, x, times * rate, local, order_for(local)))
+        runs.append(follow(factors, strengths / rate, x, times * rate, local, order_for(local), least))
         ranks.append(rank)
     return _assemble(strengths, basis, point, tolerance, times, runs, np.concatenate(ranks))
 
@@ -284,6 +293,7 @@ def _assemble(
         turning_times=turning_times,
         turning_losses=turning_losses,
         turns=turns,
+        generalized=np.concatenate([run.below for run in runs]) / rate,
         ends=basis @ np.concatenate([run.ends for run in runs]),
         ranks=ranks,
         drifts=drifts,

@@ -12,7 +12,8 @@ from jaxtyping import Float, Int
 from saddlescope.flow.symmetric_series import Series, series
 from saddlescope.flow.turns import bernstein, persistent, sign_changes, turning_points
 
-_SETTLED = 1e-13  # an entry of W - 1 below which W stays what it is: what is left is rounding
+_SETTLED = 1e-3  # errors of a step: where no entry of W - 1 is larger, W is taken to stay what it is
+_ROUNDING = 1e-13  # what is left of W - 1 at the smallest tolerances
 _FLAT = 10  # errors of a step, as a part of |x|^2 / 2: a change of the loss over one step that errors can make
 
 
@@ -26,6 +27,7 @@ class Run:
         owners: the start that each turn of the loss belongs to, ascending.
         turning_times: of each, ascending for each start.
         turning_losses: the loss there.
+        below: from when on the loss stays at or below the level, infinite where it is not at the end, (n,).
         drifts: |log det W(end) - log det W(0) - integral of 4 tr(a (1 - W))|, (n,); of no meaning for lower rank.
     """
 
@@ -34,6 +36,7 @@ class Run:
     owners: Int[np.ndarray, "t"]
     turning_times: Float[np.ndarray, "t"]
     turning_losses: Float[np.ndarray, "t"]
+    below: Float[np.ndarray, "n"]
     drifts: Float[np.ndarray, "n"]
 
 
@@ -44,6 +47,7 @@ def follow(
     times: Float[np.ndarray, "k"],
     local: float,
     order: int,
+    level: float,
 ) -> Run:
     """Follows the flow from each start, with a relative error of `local` a step.
 
@@ -54,12 +58,13 @@ def follow(
         times: to record W at, ascending from 0.
         local: the relative error of one step.
         order: of the series.
+        level: of the loss, below which its last fall is told.
     """
     n, d, _ = starts.shape
     W = np.empty((n, len(times), d, d))
     W[:, 0] = starts @ starts.mT
     ends, grown = starts.copy(), np.zeros(n)
-    turns = _Turns(x, _FLAT * local * float(x @ x) / 2, np.zeros(n))
+    turns = _Turns(x, _FLAT * local * float(x @ x) / 2, level, np.zeros(n))
     left = np.arange(n)  # the starts that are not done, and for each its factor, time and next record
     factors, now, mark = np.ascontiguousarray(starts.transpose(1, 2, 0)), np.zeros(n), np.ones(n, int)
     while len(left):
@@ -74,7 +79,7 @@ def follow(
         landed = np.flatnonzero(lands)
         W[left[landed], mark[landed]] = np.einsum("imn,lmn->nil", factors[:, :, landed], factors[:, :, landed])
         mark[landed] += 1
-        settled = np.abs(taylor.errors[0]).max(axis=(0, 1)) <= _SETTLED
+        settled = np.abs(taylor.errors[0]).max(axis=(0, 1)) <= max(_SETTLED * local, _ROUNDING)
         done = settled | (mark == len(times))
         for i in np.flatnonzero(done):
             U = factors[:, :, i]
@@ -90,6 +95,7 @@ def follow(
         owners[keep],
         turning_times[keep],
         turning_losses[keep],
+        np.where(last <= level, turns.fallen(n), np.inf),
         np.abs(_log_det(ends) - _log_det(starts) - grown),
     )
 
@@ -104,7 +110,7 @@ def _log_det(factors: np.ndarray) -> np.ndarray:
 
 @dataclass(frozen=True, eq=False)
 class _Turns:
-    """Collects the steps in which the loss turns, and finds out when.
+    """Collects the steps in which the loss turns, or falls to a level, and finds out when.
 
     A step in which the loss changes by less than errors of steps can is passed over. If the loss goes another way
     after such steps than before, it has turned in them: the turn is put at their end.
@@ -112,13 +118,16 @@ class _Turns:
     Attributes:
         x: the test point.
         flat: the change of the loss over a step below which it is passed over.
+        level: of the loss, absolute.
         way: the sign of dL/dt at the end of each start's last step that was not flat, 0 before the first.
     """
 
     x: Float[np.ndarray, "d"]
     flat: float
+    level: float
     way: Float[np.ndarray, "n"]
     steps: list[tuple[np.ndarray, ...]] = field(default_factory=list)
+    falls: list[tuple[np.ndarray, ...]] = field(default_factory=list)
     between: list[tuple[np.ndarray, ...]] = field(default_factory=list)
 
     def look(self, starts: Int[np.ndarray, "m"], now: np.ndarray, h: np.ndarray, taylor: Series) -> None:
@@ -135,6 +144,9 @@ class _Turns:
         inside = ~flat & (changes > 0)
         self.steps.append((starts[inside], now[inside], h[inside], loss[inside], slope[:, inside]))
         self.way[starts] = np.where(flat, self.way[starts], after)
+        highest, end = _reached(loss, b)
+        falls = (highest > self.level) & (end <= self.level)
+        self.falls.append((starts[falls], now[falls], h[falls], loss[falls], slope[:, falls]))
 
     def found(self) -> tuple[Int[np.ndarray, "t"], Float[np.ndarray, "t"], Float[np.ndarray, "t"]]:
         """The starts, times and losses of all turns, by start and time."""
@@ -149,6 +161,15 @@ class _Turns:
         order = np.lexsort((times, owners))
         return owners[order], times[order], losses[order]
 
+    def fallen(self, n: int) -> Float[np.ndarray, "n"]:
+        """When the loss of each of the n starts last fell to the level; 0 where it never did."""
+        starts, now, h, loss, slope = (np.concatenate(parts, axis=-1) for parts in zip(*self.falls, strict=True))
+        above = slope / np.arange(1.0, len(slope) + 1)[:, None]
+        step, part = turning_points(np.concatenate([(loss - self.level)[None], above]))
+        last = np.zeros(n)
+        np.maximum.at(last, starts[step], now[step] + part * h[step])
+        return last
+
 
 def _end_signs(b: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """The signs of polynomials just after 0 and just before 1: of their first and last coefficients that are not 0."""
@@ -158,3 +179,9 @@ def _end_signs(b: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         signs[np.argmax(signs != 0, axis=0), columns],
         signs[len(b) - 1 - np.argmax(signs[::-1] != 0, axis=0), columns],
     )
+
+
+def _reached(first: np.ndarray, slope: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """An upper bound of functions on [0, 1], and their ends, from their first values and Bernstein slopes."""
+    coefficients = first + np.cumsum(slope, axis=0) / len(slope)  # of the functions themselves, but for the first
+    return np.maximum(first, coefficients.max(axis=0)), coefficients[-1]

@@ -20,7 +20,9 @@ from jaxtyping import Float
 # NumPy, not JAX: with arrays this small and long np.einsum runs at a multiply-add in half a nanosecond on one thread;
 # the same sums took fifty times as long through XLA on the CPU, besides seconds to compile.
 
-_LONGEST = 2.0  # a step in units of 1 / max(a): on plateaus, where U is exponential, the series alone allows about 1
+# Times order + 3: the longest step, in units of 1 / max(a). Near the end W relaxes at rates of up to 4, and the series
+# of exp(-z) is below 1 up to z = 0.37 (order + 3.4): beyond, rounding grows until the terms show it; W never rests.
+_STABLE = 0.08
 
 
 def order_for(local: float) -> int:
@@ -60,10 +62,13 @@ class Series:
         return h * _horner(traces / np.arange(1.0, len(traces) + 1)[:, None], h)
 
     def step(self, local: float) -> Float[np.ndarray, "n"]:
-        """The time for which the series is good: its last two terms are below `local` of the largest weight."""
+        """The time for which the series is good: its last two terms are below `local` of the largest weight.
+
+        It is stable, too, so that a flow that has learned comes to rest.
+        """
         last = len(self.factors) - 1
         size = np.abs(self.factors[[0, last - 1, last]]).max(axis=(1, 2))
-        h = np.full(size.shape[1], _LONGEST)
+        h = np.full(size.shape[1], _STABLE * (last + 3))
         for k, term in ((last - 1, size[1]), (last, size[2])):
             ratio = np.divide(local * size[0], term, out=np.full_like(h, np.inf), where=term > 0)
             h = np.minimum(h, ratio ** (1 / k))
