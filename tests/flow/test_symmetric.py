@@ -200,9 +200,7 @@ def test_generalized_from_when_the_loss_stays_low():
         flows = symmetric_flows(A_3, starts, test_point=MU_3, until=40.0, record=times, level=level)
         least = level * MU_3 @ MU_3 / 2
         low = flows.losses <= least
-        after = np.where(
-            low[:, ::-1].all(1), 0, 401 - np.argmax(~low[:, ::-1], axis=1)
-        )  # the first mark of the last stay
+        after = 201 - np.argmax(~low[:, ::-1], axis=1)  # the first mark of the last stay; none begins low
         marks = np.append(times, np.inf)
         assert np.all((marks[after - 1] - 1e-9 <= flows.generalized) & (flows.generalized <= marks[after] + 1e-9))
         more += np.sum(np.sum(np.diff(low.astype(int), axis=1) > 0, axis=1) > 1)
