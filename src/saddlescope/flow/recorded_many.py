@@ -157,7 +157,7 @@ class _Many(eqx.Module):
         ]
         if len(given) != runs or any(kind != kinds[0] for kind in kinds[1:]):
             raise InputError(
-                f"{name} must be one for all runs or one for each of the {runs} runs, of the same structure, functions and "
+                f"{name} must be one for all runs or one for each of the {runs} runs, of equal structure, functions and "
                 f"shapes; got {len(given)!r}."
             )
         return cls(

@@ -31,8 +31,11 @@ from saddlescope.models.layered import (
 )
 from saddlescope.models.linear import DiagonalLinearNetwork, diagonal_linear_network
 from saddlescope.models.perceptron import (
+    LinearPerceptronLoss,
+    MomentLoss,
     PerceptronLoss,
     PerceptronWeights,
+    ReluPerceptronLoss,
     perceptron_loss,
     perceptron_output,
     perceptron_weights,
@@ -59,9 +62,12 @@ __all__ = [
     "FullAttention",
     "FullAttentionTeacherTask",
     "LayeredLoss",
+    "LinearPerceptronLoss",
+    "MomentLoss",
     "PerceptronLoss",
     "PerceptronWeights",
     "PopulationLoss",
+    "ReluPerceptronLoss",
     "StructuredIdentityTask",
     "SymmetricSampleLoss",
     "Transformer",

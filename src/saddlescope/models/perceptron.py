@@ -18,7 +18,7 @@ Two conventions of the loss are in use; see `saddlescope.models.concept_networks
 """
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple, overload
 
 import equinox as eqx
 import jax
@@ -266,6 +266,28 @@ class ReluPerceptronLoss(eqx.Module):
 
 
 PerceptronLoss = LinearPerceptronLoss | ReluPerceptronLoss
+
+
+@overload
+def perceptron_loss(
+    samples: ArrayLike,
+    directions: ArrayLike | None = None,
+    *,
+    relu: Literal[False] = False,
+    mean_over_dimensions: bool = False,
+    dtype: Any = None,
+) -> LinearPerceptronLoss: ...
+
+
+@overload
+def perceptron_loss(
+    samples: ArrayLike,
+    directions: ArrayLike | None = None,
+    *,
+    relu: bool,
+    mean_over_dimensions: bool = False,
+    dtype: Any = None,
+) -> PerceptronLoss: ...
 
 
 def perceptron_loss(

@@ -1,0 +1,231 @@
+"""Perceptrons trained as in section 3 and appendix F.1: what the entries on SGD share.
+
+The text has: 5000 samples a cluster, SGD with batch 128, learning rate 0.1 and 40 epochs, hidden layers of width d, and
+a random rotation of all data. What it leaves out, and its learning curves and the authors' programs tell:
+
+    loss        the mean over batch and dimension, 2/d times equation 2.1, so that a step advances the time t of
+                gradient flow on equation 4.1 by 0.1 * 2/d
+    start       PyTorch's default, weights and biases uniform in +-1/sqrt(fan-in)
+    sigma       is passed as a variance: the standard deviations are the square roots of the printed numbers
+    origin      there is a cluster at the origin, too, so that a_p = sigma_p + mu_p^2/(s + 1) in the printed numbers
+
+Outputs are told by their coordinates R^T f(x^), one a concept, where R has the directions of the concepts.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import numpy as np
+    import xarray as xr
+
+    from saddlescope.models import PerceptronWeights, StructuredIdentityTask
+
+Concepts = tuple[tuple[float, ...], tuple[float, ...]]
+"""mu and sigma as the paper prints them: sigma is used as a variance."""
+
+_RELU_SAMPLES = 200  # of each cluster, on which the training loss of ReLU networks is told
+
+
+@dataclass(frozen=True, kw_only=True)
+class Training:
+    """The networks and how they are trained; the defaults are the paper's.
+
+    Attributes:
+        depth: L, the number of weight matrices, at least 1.
+        dim: d.
+        hidden: width of the hidden layers; None: d.
+        relu: ReLU between the layers.
+        bias: PyTorch's biases.
+        origin: whether there is a cluster at the origin.
+        rotated: whether the data are rotated at random.
+        samples: n, of each cluster.
+        batch: samples in a minibatch.
+        rate: learning rate, for the loss that is a mean over dimensions.
+        epochs: passes through all samples.
+        every: steps between two marks.
+        cube: whether to record at all 2^s test points; else at x^ alone.
+    """
+
+    depth: int = 1
+    dim: int = 64
+    hidden: int | None = None
+    relu: bool = False
+    bias: bool = True
+    origin: bool = True
+    rotated: bool = True
+    samples: int = 5000
+    batch: int = 128
+    rate: float = 0.1
+    epochs: int = 40
+    every: int = 1
+    cube: bool = False
+
+    @property
+    def time_step(self) -> float:
+        """By how much a step advances the time t of gradient flow on equation 4.1."""
+        return self.rate * 2 / self.dim
+
+
+def sim_task(training: Training, concepts: Concepts, seed: int) -> "StructuredIdentityTask":
+    """The task with a rotation of its own for each seed."""
+    from saddlescope.models import StructuredIdentityTask, random_rotation
+
+    mu, variances = concepts
+    rotation = random_rotation(training.dim, seed=seed) if training.rotated else None
+    deviations = tuple(variance**0.5 for variance in variances)
+    return StructuredIdentityTask(mu, deviations, training.samples, training.dim, training.origin, rotation)
+
+
+def start_weights(training: Training, seed: int) -> "PerceptronWeights":
+    """The network of a seed before training, in single precision."""
+    import jax.numpy as jnp
+
+    from saddlescope.models import perceptron_weights
+
+    hidden = training.dim if training.hidden is None else training.hidden
+    widths = (training.dim, *(training.depth - 1) * (hidden,), training.dim)
+    return perceptron_weights(widths, seed=seed, bias=training.bias, dtype=jnp.float32)
+
+
+def train(
+    training: Training,
+    tasks: Sequence[Concepts],
+    seeds: Sequence[int],
+    *,
+    checkpoint: Path | None = None,
+    report: Callable[[float, str], None] | None = None,
+) -> "xr.Dataset":
+    """Trains a network for every task and seed, all at once. The seed is that of samples, rotation, start and SGD.
+
+    Args:
+        training: how.
+        tasks: of equally many concepts.
+        seeds: at least one.
+        checkpoint: a file from which a killed call goes on.
+        report: called with the finished fraction and a note.
+
+    Returns:
+        Over (task, seed, step): `output` (..., concept), the coordinates of the output at x^; `test_loss`, the squared
+        error there, a mean over dimensions; and `train_loss`, the same on the training set (with ReLU, on 200 samples
+        of each cluster). With `cube`, output and test_loss have an axis `point` before the last or at the end, in the
+        order of `ConceptCube`, whose indices are `index` (point, concept). Over (task, seed): `diverged`. Over (task,
+        concept): `mu`, `sigma` (standard deviations), `strength` a_p. Over step: `time` t of equation 4.1.
+    """
+    import jax
+    import jax.numpy as jnp
+    import numpy as np
+    import xarray as xr
+
+    from saddlescope.flow import recorded_descents
+    from saddlescope.models import LinearPerceptronLoss, perceptron_loss, weights_in_span
+
+    pairs = [(task, seed) for task in tasks for seed in seeds]
+    losses, observers, starts = [], [], []
+    for concepts, seed in pairs:
+        task = sim_task(training, concepts, seed)
+        samples, R = task.draw(seed), task.directions[:, : task.concepts]
+        options: dict[str, Any] = {"relu": training.relu, "mean_over_dimensions": True, "dtype": jnp.float32}
+        losses.append(perceptron_loss(samples, R, **options))
+        mu = np.array(task.mu)
+        points = jnp.asarray(task.test_points.indices * mu if training.cube else mu[None], jnp.float32)
+        few = np.concatenate([part[:_RELU_SAMPLES] for part in np.split(samples, task.clusters)])
+        loss = losses[-1].whole if isinstance(losses[-1], LinearPerceptronLoss) else perceptron_loss(few, R, **options)
+        observers.append(jax.tree_util.Partial(_observe, loss, points))
+        starts.append(weights_in_span(start_weights(training, seed), R))
+    per_epoch = losses[0].samples // training.batch
+    steps = training.epochs * per_epoch
+    run = recorded_descents(
+        losses,
+        jax.tree.map(lambda *leaves: jnp.stack(leaves), *starts),
+        steps=steps,
+        learning_rate=training.rate,
+        batch=training.batch,
+        seeds=[seed for _, seed in pairs],
+        marks=np.arange(0, steps, training.every),
+        observe=observers,
+        checkpoint=checkpoint,
+        report=report,
+    )
+    shape = (len(tasks), len(seeds))
+    seen = {name: values.reshape(*shape, *values.shape[1:]) for name, values in run.observed.items()}
+    last = ("point",) if training.cube else ()
+    if not training.cube:
+        seen |= {"output": seen["output"][..., 0, :], "test_loss": seen["test_loss"][..., 0]}
+    laws = [sim_task(training, concepts, seeds[0]) for concepts in tasks]
+    count = laws[0].concepts
+    return xr.Dataset(
+        {
+            "output": (("task", "seed", "step", *last, "concept"), seen["output"]),
+            "test_loss": (("task", "seed", "step", *last), seen["test_loss"]),
+            "train_loss": (("task", "seed", "step"), seen["train_loss"]),
+            "diverged": (("task", "seed"), np.array([not status.ok for status in run.statuses]).reshape(shape)),
+            "mu": (("task", "concept"), np.array([law.mu for law in laws])),
+            "sigma": (("task", "concept"), np.array([law.sigma for law in laws])),
+            "strength": (("task", "concept"), np.array([law.strengths[:count] for law in laws])),
+        }
+        | ({"index": (("point", "concept"), laws[0].test_points.indices)} if training.cube else {}),
+        coords={
+            "task": [label(concepts) for concepts in tasks],
+            "seed": list(seeds),
+            "step": run.steps,
+            "time": ("step", run.steps * training.time_step),
+            "concept": np.arange(1, count + 1),
+        },
+        attrs={"per_epoch": per_epoch, "dim": training.dim, "depth": training.depth},
+    )
+
+
+def _observe(loss: Any, points: Any, weights: Any) -> dict[str, Any]:
+    import jax.numpy as jnp
+
+    from saddlescope.models import MomentLoss, perceptron_output
+
+    R = loss.directions
+    outputs = perceptron_output(weights, points, relu=not isinstance(loss, MomentLoss))
+    return {
+        "output": outputs @ R,
+        "test_loss": jnp.mean((outputs - points @ R.T) ** 2, axis=-1),
+        "train_loss": loss(weights),
+    }
+
+
+def label(concepts: Concepts) -> str:
+    """Such as "mu 1, 2; sigma 0.05, 0.05", in the printed numbers."""
+    mu, sigma = (", ".join(f"{value:g}" for value in values) for values in concepts)
+    return f"mu {mu}; sigma {sigma}"
+
+
+def one_layer_prediction(
+    training: Training, concepts: Concepts, seed: int, steps: "np.ndarray", *, empirical: bool = False
+) -> "np.ndarray":
+    """Theorem 4.1 for the one-layer network of a seed, from its actual start: R^T f(x^) after some steps, (k, s).
+
+    With biases the theorem holds for (x, 1) in place of x and the second moment of that: a bias is a weight of the
+    constant 1.
+
+    Args:
+        training: of depth 1.
+        concepts: the task.
+        seed: as for `train`.
+        steps: numbers of steps, (k,).
+        empirical: whether to take the second moment of the samples rather than that of their law.
+    """
+    import numpy as np
+
+    from saddlescope.theory.concepts import one_layer_output
+
+    task, start, d = sim_task(training, concepts, seed), start_weights(training, seed), training.dim
+    samples = task.draw(seed)
+    moment, W0 = np.eye(d + 1), np.eye(d + 1)
+    mean = samples.mean(axis=0) if empirical else task.centers.mean(axis=0)
+    moment[:d, :d] = samples.T @ samples / len(samples) if empirical else task.second_moment
+    W0[:d, :d] = start.weights[0]
+    if training.bias:
+        moment[:d, d] = moment[d, :d] = mean
+        W0[:d, d] = start.biases[0]
+    point = np.append(task.test_point, 1.0)
+    found = one_layer_output(moment, W0, point, np.asarray(steps, float) * training.time_step).total
+    return found[:, :d] @ task.directions[:, : task.concepts]
