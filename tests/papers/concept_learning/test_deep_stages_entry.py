@@ -1,0 +1,85 @@
+"""The claims on deeper networks hold at the quick size, and a spoilt run refutes them."""
+
+import pytest
+
+from saddlescope.errors import InputError
+from saddlescope.papers import find
+
+NAME = "concept-learning/deep-stages"
+ENTRY = find(NAME)
+
+
+@pytest.fixture
+def run(quick_run):
+    return quick_run(NAME).run.copy(deep=True)
+
+
+def test_all_claims_hold_at_the_quick_size(run, outcomes):
+    assert set(outcomes(ENTRY, run).values()) == {"reproduced"}
+
+
+def late(run):
+    run.predicted.values[0, -1, 0] *= 1.1
+
+
+def no_better_at_small_scales(run):
+    run.found.values[0, 0] = run.predicted.values[0, 0] * (1 + 1e-5)
+
+
+def swapped(run):
+    run.found.values[0, -1] = run.found.values[0, -1, :, ::-1]
+
+
+def steeper(run):
+    run.found.values[0, 0] /= 2
+
+
+def other_closed_form(run):
+    run.diagonal_predicted.values *= 1.001
+
+
+def no_flip(run):
+    run.diagonal_found.values[0] = run.diagonal_found.values[0][:, ::-1]
+
+
+def slower(run):
+    run.noisy_found.values[1, 1] *= 1.01
+
+
+def remembered(run):
+    run.noisy_w.values[:, :, 0] = 1.0
+
+
+@pytest.mark.parametrize(
+    ("spoil", "claims"),
+    [
+        (late, ("median", "largest")),
+        (no_better_at_small_scales, ("leading-order",)),
+        (swapped, ("order",)),
+        (steeper, ("power-law",)),
+        (other_closed_form, ("balanced",)),
+        (no_flip, ("flip",)),
+        (slower, ("turning-rate",)),
+        (remembered, ("forgotten",)),
+    ],
+)
+def test_a_spoilt_run_refutes_the_claim(run, outcomes, spoil, claims):
+    spoil(run)
+    found = outcomes(ENTRY, run)
+    assert {found[claim] for claim in claims} == {"refuted"}
+
+
+def test_a_stage_that_never_came_leaves_the_error_undecided(run, outcomes):
+    run.found.values[0, -1, 0, 0] = float("nan")
+    assert outcomes(ENTRY, run)["median"] == "undecided"
+
+
+def test_values_out_of_range_are_refused_at_once():
+    for settings, sentence in (
+        ({"depths": "1,2"}, "depths must be at least 2 and ascending"),
+        ({"depths": "2"}, "the last at least 3"),
+        ({"scales": "0.01,0.1"}, "scales must be two or more, positive, below 1 and decreasing"),
+        ({"noisy_depth": "2"}, "noisy_depth must be at least 3"),
+    ):
+        with pytest.raises(InputError, match=sentence):
+            ENTRY.params("quick", settings)
