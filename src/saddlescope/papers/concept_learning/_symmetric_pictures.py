@@ -1,0 +1,135 @@
+"""Pictures and tables of one run of the symmetric two-layer model: loss, entries of W, output, and what drives what."""
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import xarray as xr
+
+    from saddlescope.plot import Axis, Panel, Table
+
+_DRIVERS = 2  # entries told of each piece
+
+
+def entry_name(i: int, j: int) -> str:
+    """The paper's name of an entry, counted from 1, such as w12."""
+    return f"w{min(i, j) + 1}{max(i, j) + 1}"
+
+
+def loss_panel(one: "xr.Dataset", title: str = "", *, log: bool = True, zoom: bool = False) -> "Panel":
+    """The loss out of distribution against time, with its turns; `zoom` cuts the axis at the highest later one."""
+    from saddlescope.plot import Axis, Line, Panel
+
+    turns = slice(1, -1)
+    marks = (
+        Line(x=one.time.values, y=one.loss.values, group="loss out of distribution", color=0, width=2.0),
+        Line(
+            x=one.turning_time.values[turns], y=one.turning_loss.values[turns], group="its turns, exact", color=1,
+            style="points",
+        ),
+    )  # fmt: skip
+    top = 1.15 * float(one.turning_loss[1:].max()) if zoom else None
+    y = Axis("|(W - 1) x|² / 2", range=None if top is None else (-0.05 * top, top))
+    return Panel(title=title, x=_time_axis(one, log), y=y, marks=marks)
+
+
+def entries_panel(one: "xr.Dataset", title: str = "", *, log: bool = True, predicted: bool = False) -> "Panel":
+    """Every entry against time: major ones solid, minor ones dashed or dotted in the colour of what suppresses them."""
+    from saddlescope.plot import Axis, Line, Mark, Panel
+
+    strength = one.strength.values
+    marks: list[Line | Mark] = []
+    for i, j in zip(one.entry_row.values.tolist(), one.entry_column.values.tolist(), strict=True):
+        strong = i if strength[i] > strength[j] else j
+        near = sum(min(strength[i], strength[j]) < other < strength[strong] for other in strength) == 0
+        style = "solid" if i == j else "dashed" if near else "dotted"
+        marks.append(
+            Line(
+                x=one.time.values, y=one.W.values[:, i, j], group=entry_name(i, j), color=strong, style=style,
+                width=2.0 if i == j else 1.4,
+            )
+        )  # fmt: skip
+    if predicted:
+        marks += [Mark(at=float(t), color=k) for k, t in enumerate(one.predicted_time.values) if t < one.time[-1]]
+    marks += [Mark(at=float(t), group="turns of the loss") for t in one.turning_time.values[1:-1] if not predicted]
+    return Panel(title=title, x=_time_axis(one, log), y=Axis("entry of W"), marks=tuple(marks))
+
+
+def output_panels(one: "xr.Dataset") -> "tuple[Panel, ...]":
+    """The output W x as a path, each component against the next one."""
+    import numpy as np
+
+    from saddlescope.plot import Axis, Line, Panel
+
+    x, f = one.test_point.values, one.output.values
+    panels = []
+    for i in range(len(x) - 1):
+        marks = (
+            Line(x=f[:, i], y=f[:, i + 1], group="output W x", color=0, width=2.0),
+            Line(
+                x=(one.turning_W.values @ x)[1:-1, i], y=(one.turning_W.values @ x)[1:-1, i + 1],
+                group="its turns, exact", color=1, style="points",
+            ),
+            Line(
+                x=np.array([x[i], 0.0]), y=np.array([0.0, x[i + 1]]), group="training clusters", color=2,
+                style="points",
+            ),
+            Line(x=x[i : i + 1], y=x[i + 1 : i + 2], group="test point", color=3, style="points"),
+        )  # fmt: skip
+        panels.append(Panel(title="output", x=Axis(f"(W x){i + 1}"), y=Axis(f"(W x){i + 2}"), marks=marks))
+    return tuple(panels)
+
+
+def piece_table(one: "xr.Dataset") -> "Table":
+    """Every rise and fall of the loss, with the entries that drive it most."""
+    import numpy as np
+
+    from saddlescope.plot import Table
+
+    names = [
+        entry_name(i, j) for i, j in zip(one.entry_row.values.tolist(), one.entry_column.values.tolist(), strict=True)
+    ]
+    rows = []
+    for n, change in enumerate(np.diff(one.turning_loss.values)):
+        drive = np.maximum(one.push.values[n] * np.sign(change), 0.0)
+        largest = np.argsort(-drive.ravel(), kind="stable")[:_DRIVERS]
+        told = ", ".join(
+            f"|{names[k // 2]}| {one.phase.values[k % 2]} ({drive.ravel()[k] / drive.sum():.0%})" for k in largest
+        )
+        first, last = (float(one.turning_time[m]) for m in (n, n + 1))
+        rows.append(("rise" if change > 0 else "fall", first, last, float(change), told))
+    return Table(columns=("piece", "from t", "to t", "change of the loss", "driven most by"), rows=tuple(rows))
+
+
+def entry_table(one: "xr.Dataset") -> "Table":
+    """Every entry with its kind, groups, times found and predicted."""
+    from saddlescope.plot import Table
+
+    strength = one.strength.values
+    rows = []
+    for n, (i, j) in enumerate(zip(one.entry_row.values.tolist(), one.entry_column.values.tolist(), strict=True)):
+        concepts = sorted({p for p in (i, j) if strength[p] > 0}, key=lambda p: -strength[p])
+        kind = "irrelevant" if not concepts else "major" if i == j else "minor"
+        groups = ", ".join(str(p + 1) for p in concepts) if kind == "minor" else "-"
+        time = one.predicted_time[i] if i == j else one.predicted_peak_time[i, j]
+        numbers = [float(one[name][n]) for name in ("grows", "top", "height", "settles")]
+        told = ["never" if value == float("inf") else value for value in (*numbers, float(time))]
+        rows.append((entry_name(i, j), kind, groups, *("-" if value != value else value for value in told)))
+    columns = (
+        "entry",
+        "kind",
+        "groups",
+        "grows",
+        "half or peak",
+        "height",
+        "learned or suppressed",
+        "half or peak, predicted",
+    )
+    return Table(columns=columns, rows=tuple(rows))
+
+
+def _time_axis(one: "xr.Dataset", log: bool) -> "Axis":
+    from saddlescope.plot import Axis
+
+    if not log:
+        return Axis("time t of gradient flow")
+    return Axis("time t of gradient flow", scale="log", range=(float(one.time[1]), float(one.time[-1])))

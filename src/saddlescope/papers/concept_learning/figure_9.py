@@ -1,0 +1,82 @@
+"""Figure 9: the loss out of distribution descends four times   (Appendix E.1)
+
+The symmetric two-layer model on four concepts. Time is that of the true gradient flow of equation 4.1, half the time
+of equation 4.3; its axis is logarithmic, as the paper's.
+"""
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from saddlescope.papers import checks
+from saddlescope.papers.claim import Claim, Measured
+from saddlescope.papers.concept_learning._multiple_descents import claims_of, figures, neighbours, searched
+from saddlescope.papers.concept_learning._symmetric_runs import check_data, entry_of
+from saddlescope.papers.context import RunContext
+
+if TYPE_CHECKING:
+    import xarray as xr
+
+    from saddlescope.plot.figure import Figure
+
+_DESCENTS = 4
+
+
+@dataclass(frozen=True, kw_only=True)
+class Params:
+    """The paper's data, and the search for a start."""
+
+    mu: tuple[float, ...] = (1.0, 1.5, 2.2, 2.7)  # distance of each cluster from the origin
+    sigma: tuple[float, ...] = (0.05, 0.05, 0.05, 0.5)  # standard deviation of the clusters along each concept
+    until: float = 40.0  # the last time of gradient flow
+    least: float = 0.003  # every rise and fall of the start is larger than this part of the first loss
+    bound: float = 0.3  # on the absolute value of the start's weights
+    pool: int = 16_384  # random starts of the search
+    generations: int = 40  # in which the best are bred
+    seed: int = 0  # of the search
+
+    def __post_init__(self) -> None:
+        check_data(self)
+        checks.at_least(1, self, "pool")
+        checks.at_least(0, self, "generations", "seed")
+        checks.within(0.0, 0.5, self, "least")
+        checks.positive(self, "bound")
+
+    @classmethod
+    def quick(cls) -> "Params":
+        """Seconds: a smaller search."""
+        return cls(pool=2048, generations=8)
+
+    @classmethod
+    def paper(cls) -> "Params":
+        """The default is the paper's figure."""
+        return cls()
+
+
+def run(params: Params, context: RunContext) -> "xr.Dataset":
+    """Finds a start with four descents, and follows it."""
+    return searched(params, _DESCENTS, context)
+
+
+def _learned_at_the_peak(run: "xr.Dataset") -> Measured:
+    """w_22 when |w_12| is largest."""
+    weak, strong = neighbours(run)[0]
+    a = run.strength.values
+    law = 2 * (a[weak] + a[strong]) / (3 * a[strong] + a[weak])
+    return Measured(float(run.suppressor_at_top[entry_of(run, weak, strong)]), remark=f"from small starts {law:.3f}")
+
+
+claims = (
+    *claims_of(_DESCENTS, "quadruple", least_rise=0.03),
+    Claim(
+        name="decay-after-learned",
+        says="Printed: w_12 starts to decay after w_22 is close to 1: w_22 at the peak of |w_12|",
+        source="Appendix E.1; .9 for 'close to 1'. Equation 4.3 without noise says 2 (a_1 + a_2) / (3 a_2 + a_1)",
+        statistic=_learned_at_the_peak,
+        low=0.9,
+    ),
+)
+
+
+def traces(run: "xr.Dataset") -> "list[Figure]":
+    """The paper's figure, with what drives each piece."""
+    return figures(run, "quadruple")

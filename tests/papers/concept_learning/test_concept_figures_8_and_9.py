@@ -1,0 +1,110 @@
+"""Figures 8 and 9: what is exact holds at the quick size, the printed statements fall, and spoilt runs refute."""
+
+import numpy as np
+import pytest
+
+from saddlescope.errors import InputError
+from saddlescope.papers import find
+from saddlescope.papers.concept_learning._symmetric_runs import entry_of, phase_mask, pieces, push_share
+
+NAMES = ("concept-learning/figure-8", "concept-learning/figure-9")
+EXACT = ("descents", "falls", "rises", "learned-after-peak", "order", "outside-theorem", "map", "turns", "log-det")
+PRINTED = ("rises-only", "alignment-exact", "major-after-minor")
+
+
+@pytest.fixture(params=NAMES)
+def name(request):
+    return request.param
+
+
+def test_what_holds_and_what_does_not(name, quick_run, outcomes):
+    found = outcomes(find(name), quick_run(name).run)
+    assert {claim: found[claim] for claim in EXACT} == dict.fromkeys(EXACT, "reproduced")
+    assert {claim: found[claim] for claim in PRINTED} == dict.fromkeys(PRINTED, "refuted")
+
+
+def test_the_pushes_add_up_to_the_change_of_the_loss(name, quick_run):
+    run = quick_run(name).run
+    np.testing.assert_allclose(run.push.sum(("entry", "phase")), pieces(run), atol=1e-9)
+    everything = np.ones((run.sizes["entry"], 2), bool)
+    for rising in (True, False):
+        np.testing.assert_allclose(push_share(run, rising=rising, of=everything), 1.0)
+        shares = [
+            push_share(run, rising=rising, of=phase_mask(run, minor=minor, phase=phase))
+            for minor in (True, False)
+            for phase in ("grows", "shrinks")
+        ]
+        np.testing.assert_allclose(sum(shares), 1.0)
+
+
+def test_what_suppresses_an_entry_is_the_major_entry_of_its_stronger_concept(quick_run):
+    run = quick_run(NAMES[1]).run
+    n = entry_of(run, 1, 0)
+    assert (int(run.entry_row[n]), int(run.entry_column[n])) == (0, 1)
+    w22 = np.interp(float(run.top[n]), run.time.values, run.W.values[:, 1, 1])
+    np.testing.assert_allclose(float(run.suppressor_at_top[n]), w22, atol=1e-3)
+
+
+def one_descent_less(run):
+    run.turning_loss[1:-1] = np.linspace(float(run.turning_loss[0]), 0.0, run.sizes["turn"])[1:-1]
+
+
+def other_map(run):
+    run["W_error"] = run.W_error + 2e-10
+
+
+def other_turns(run):
+    run["turn_error"] = run.turn_error + 2e-6
+
+
+def artefact(run):
+    run["drift"] = run.drift + 2e-10
+
+
+def another_order(run):
+    run["order_prefix"] = run.order_prefix - 1
+
+
+def separated(run):
+    run["strength"] = run.strength.copy(data=4.0 ** np.arange(run.sizes["row"]))
+
+
+def suppressed_late(run):
+    run.top[entry_of(run, 0, 1)] = 100.0
+
+
+@pytest.mark.parametrize(
+    ("spoil", "claim"),
+    [
+        (one_descent_less, "descents"),
+        (other_map, "map"),
+        (other_turns, "turns"),
+        (artefact, "log-det"),
+        (another_order, "order"),
+        (separated, "outside-theorem"),
+        (suppressed_late, "learned-after-peak"),
+    ],
+)
+def test_a_spoilt_run_refutes_the_claim(quick_run, outcomes, spoil, claim):
+    run = quick_run(NAMES[0]).run.copy(deep=True)
+    spoil(run)
+    assert outcomes(find(NAMES[0]), run)[claim] == "refuted"
+
+
+def test_a_loss_that_only_falls_leaves_its_rises_undecided(quick_run, outcomes):
+    run = quick_run(NAMES[0]).run.copy(deep=True)
+    one_descent_less(run)
+    found = outcomes(find(NAMES[0]), run)
+    assert {found[claim] for claim in ("rise", "rises", "alignment")} == {"undecided"}
+
+
+def test_values_out_of_range_are_refused_at_once():
+    for settings, sentence in (
+        ({"mu": "1,-1,2"}, "mu must be 2 to 6 positive"),
+        ({"sigma": "0.1,0.1"}, "sigma must be 3 numbers"),
+        ({"pool": "0"}, "pool must be at least 1"),
+        ({"least": "1"}, "least must be between"),
+        ({"until": "-1"}, "until must be positive"),
+    ):
+        with pytest.raises(InputError, match=sentence):
+            find(NAMES[0]).params("quick", settings)
