@@ -9,7 +9,7 @@ from scipy.linalg import expm
 
 from saddlescope.errors import InputError
 from saddlescope.models import PopulationLoss, StructuredIdentityTask, random_rotation
-from saddlescope.theory.concepts import one_layer_map, one_layer_output
+from saddlescope.theory.concepts import monotone_norm, one_layer_map, one_layer_output
 
 TIMES = np.array([0.0, 0.3, 1.0, 7.0])
 
@@ -74,3 +74,31 @@ def test_bad_input():
         one_layer_output(A, W0, z[:3], TIMES)
     with pytest.raises(InputError, match="printed must be between 1 and 4"):
         one_layer_output(A, W0, z, TIMES, printed=5)
+
+
+def _rises(a, W0):
+    """Whether the loss at the sum of all concepts rises anywhere."""
+    times = np.linspace(0.0, 6.0 / min(a), 400)
+    output = one_layer_output(np.diag(a), W0, np.ones(len(a)), times).total
+    return bool(np.any(np.diff(np.sum((output - 1) ** 2, axis=1)) > 1e-12))
+
+
+def test_the_loss_falls_monotonically_from_starts_within_the_norm():
+    rng, a = np.random.default_rng(1), np.array([1.0, 0.1])
+    for _ in range(200):
+        W0 = rng.standard_normal((2, 2))
+        assert not _rises(a, W0 * monotone_norm(a) / np.linalg.norm(W0, 2))
+    # Within ten times it, some rise; with one concept none ever does.
+    assert any(_rises(a, W0 * 10 * monotone_norm(a)) for W0 in rng.standard_normal((50, 2, 2)) / 2)
+    assert not any(_rises(a[:1], W0) for W0 in rng.standard_normal((50, 1, 1)))
+    np.testing.assert_allclose(monotone_norm([3.0, 3.0, 0.0]), np.sqrt(2) - 1)
+
+
+def test_a_start_that_is_right_at_the_test_point_gets_worse_first():
+    x = np.array([1.0, 1.0])
+    assert _rises(np.array([1.0, 0.1]), np.outer(x, x) / 2)
+
+
+def test_strengths_of_the_norm_are_checked():
+    with pytest.raises(InputError, match="strengths must not all be 0"):
+        monotone_norm([0.0, 0.0])

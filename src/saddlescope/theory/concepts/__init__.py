@@ -25,7 +25,7 @@ from saddlescope.theory.concepts.lemmas import (
     lemma_d8_time,
 )
 from saddlescope.theory.concepts.limit import PredictedLimit, predicted_limit
-from saddlescope.theory.concepts.one_layer import OneLayerOutput, one_layer_map, one_layer_output
+from saddlescope.theory.concepts.one_layer import OneLayerOutput, monotone_norm, one_layer_map, one_layer_output
 from saddlescope.theory.concepts.stages import ConceptStages, concept_stages
 from saddlescope.theory.concepts.terms import UpdateTerms, update_terms
 
@@ -52,6 +52,7 @@ __all__ = [
     "lemma_d3_time",
     "lemma_d8_time",
     "map_ceiling",
+    "monotone_norm",
     "one_layer_map",
     "one_layer_output",
     "predicted_limit",

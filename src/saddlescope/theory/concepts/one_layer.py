@@ -9,7 +9,10 @@
 Equation 4.2 sums the noise over the s directions of concepts only. It must run over all d: a direction of strength 0
 keeps what W0 makes of it. The two agree at the test points, where z is 0 beyond the concepts.
 
-Monotone growth of every output, as the paper's section 4.1 has it, needs a small W0: the noise may rise or fall.
+Monotone growth of every output, as the paper's section 4.1 has it, needs a small W0: the noise may rise or fall. So it
+is with the loss |W z - z|^2 at z. With C = (W0 - I) R_s, the columns of concepts alone, it is |C exp(-a t) R_s^T z|^2,
+which falls for every z and t if C^T C diag(a) has a positive semidefinite symmetric part. Since C^T C is I up to a norm
+of 2 w + w^2, w the spectral norm of W0, that holds if (2 w + w^2) sqrt(max a / min a) <= 1: see `monotone_norm`.
 """
 
 from dataclasses import dataclass
@@ -20,6 +23,7 @@ from numpy.typing import ArrayLike
 
 from saddlescope.errors import InputError
 from saddlescope.models import symmetric_factor
+from saddlescope.theory.concepts.terms import checked_strengths
 
 
 @dataclass(frozen=True, eq=False)
@@ -87,6 +91,27 @@ def one_layer_map(second_moment: ArrayLike, start: ArrayLike, times: ArrayLike) 
     values, vectors = np.linalg.eigh(A)
     phases = np.outer(t, values)[:, None, :]
     return (vectors * -np.expm1(-phases) + (W0 @ vectors) * np.exp(-phases)) @ vectors.T
+
+
+def monotone_norm(strengths: ArrayLike) -> float:
+    """The spectral norm of W0 up to which the loss at every point in the span of the concepts falls monotonically.
+
+    It is sufficient, not necessary: sqrt(1 + sqrt(min a / max a)) - 1, over the positive strengths.
+
+    >>> round(monotone_norm([1.0, 0.25, 0.0]), 4)
+    0.2247
+
+    Args:
+        strengths: a, (d,), at least 0, not all 0.
+
+    Raises:
+        InputError: strengths out of range.
+    """
+    a = checked_strengths(strengths)
+    positive = a[a > 0]
+    if not len(positive):
+        raise InputError("strengths must not all be 0: nothing is learned then.")
+    return float(np.sqrt(1 + np.sqrt(positive.min() / positive.max())) - 1)
 
 
 def _checked(second_moment: ArrayLike, start: ArrayLike, times: ArrayLike) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
