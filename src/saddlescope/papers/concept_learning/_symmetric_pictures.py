@@ -64,7 +64,7 @@ def output_panels(one: "xr.Dataset") -> "tuple[Panel, ...]":
     panels = []
     for i in range(len(x) - 1):
         marks = (
-            Line(x=f[:, i], y=f[:, i + 1], group="output W x", color=0, width=2.0),
+            Line(x=f[:, i], y=f[:, i + 1], group="output W x", color=6, width=2.0),
             Line(
                 x=(one.turning_W.values @ x)[1:-1, i], y=(one.turning_W.values @ x)[1:-1, i + 1],
                 group="its turns, exact", color=1, style="points",
