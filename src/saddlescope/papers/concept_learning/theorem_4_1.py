@@ -387,7 +387,8 @@ def _sgd_figure(run: "xr.Dataset") -> "Figure":
         name="sgd",
         title="SGD of a one-layer network follows Theorem 4.1 from its actual start",
         caption="d = 64, the paper's training: outputs at the test point along the two concepts (wide, pale) and by "
-        "the theorem (thin), on three tasks of Figure 2. Last panel: the largest error over tasks, runs and concepts; dashed without biases.",
+        "the theorem (thin), on three tasks of Figure 2. Last panel: the largest error over tasks, runs and concepts; "
+        "dashed without biases.",
         panels=tuple(panels),
         columns=2,
     )
