@@ -143,6 +143,7 @@ def _grades(flows: SymmetricFlows, descents: int, least: float) -> Float[np.ndar
     inner[steps[:, 0] > 0, 0] = np.inf  # the rise before the first descent
     smallest = inner.min(axis=1) / flows.losses[:, 0]
     grades = last_rise / (flows.test_point @ flows.test_point / 2)
-    grades = np.where(smallest > least, grades, smallest / max(least, np.finfo(float).tiny) - 1)
+    if least > 0:
+        grades = np.where(smallest > least, grades, np.minimum(smallest, least) / least - 1)
     wanted = (falls == descents) & (flows.endings == Ending.LEARNED)
     return np.where(wanted, grades, -1.0 - np.abs(falls - descents))

@@ -1,0 +1,65 @@
+"""Random starts of the symmetric two-layer network on the data of the paper's figures, and how they descend.
+
+law     "normal": entries of U normal, of mean 0 and standard deviation scale
+        "uniform": between 0 and scale, the authors' own, which makes every entry of W positive
+small   a start with no eigenvalue of W(0) = U U^T above 1, the one of W at the end
+rise    how far the loss out of distribution rises between two descents, in units of |x|^2 / 2
+"""
+
+from typing import TYPE_CHECKING, Literal, NamedTuple
+
+from saddlescope.papers.claim import Measured
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from saddlescope.flow import SymmetricFlows
+
+Law = Literal["normal", "uniform"]
+LAWS: tuple[Law, ...] = ("normal", "uniform")
+
+
+class Signal(NamedTuple):
+    """Of every concept mu, and sigma, a deviation; without a cluster at the origin."""
+
+    mu: tuple[float, ...]
+    sigma: tuple[float, ...]
+
+
+# For Figure 5 the paper has s = 2 alone: its numbers are those of Figure 2
+FIGURES = {
+    "Figure 5": Signal((1.0, 2.0), (0.05, 0.05)),
+    "Figure 8": Signal((1.0, 1.5, 2.2), (0.05, 0.05, 0.05)),
+    "Figure 9": Signal((1.0, 1.5, 2.2, 2.7), (0.05, 0.05, 0.05, 0.5)),
+    "Figure 10": Signal((0.7, 1.7, 3.0), (0.05, 0.05, 0.05)),
+}
+
+
+def drawn(rng: "np.random.Generator", law: Law, scale: float, shape: tuple[int, int, int]) -> "np.ndarray":
+    """Starts U, (starts, d, d'), of that law."""
+    return scale * (rng.standard_normal(shape) if law == "normal" else rng.random(shape))
+
+
+def descents(flows: "SymmetricFlows") -> "np.ndarray":
+    """The number of descents of every start at hysteresis 0, (starts,): falls between exact extrema."""
+    import numpy as np
+
+    return np.sum(np.diff(flows.turning_losses, axis=1) < 0, axis=1)
+
+
+def largest_rises(flows: "SymmetricFlows") -> "np.ndarray":
+    """The largest rise between two descents of every start, (starts,); 0 with one descent."""
+    import numpy as np
+
+    steps = np.diff(flows.turning_losses, axis=1)
+    before = np.cumsum(steps < 0, axis=1) > 0
+    after = np.cumsum(steps[:, ::-1] < 0, axis=1)[:, ::-1] > 0
+    between = np.where(before & after, np.maximum(steps, 0.0), 0.0)
+    return between.max(axis=1) / (flows.test_point @ flows.test_point / 2)
+
+
+def share(count: float, starts: float) -> Measured:
+    """What part count is of the starts, with the half-width of its 95 % interval (Agresti and Coull)."""
+    n = starts + 4
+    p = (count + 2) / n
+    return Measured(count / starts, 1.96 * (p * (1 - p) / n) ** 0.5, f"{count:.0f} of {starts:.0f} starts")

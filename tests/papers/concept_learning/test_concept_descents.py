@@ -1,0 +1,115 @@
+"""The descent statistics: counts that agree with themselves, claims that a wrong run refutes, and what is random."""
+
+import numpy as np
+import pytest
+
+from saddlescope.errors import InputError
+from saddlescope.flow import symmetric_flows
+from saddlescope.measure import find_descents
+from saddlescope.papers import find
+from saddlescope.papers.concept_learning._samples import FIGURES, descents, drawn, largest_rises, share
+from saddlescope.papers.concept_learning._symmetric_runs import data
+
+NAME = "concept-learning/descents"
+ENTRY = find(NAME)
+
+
+@pytest.fixture
+def run(quick_run):
+    return quick_run(NAME).run.copy(deep=True)
+
+
+def test_counts_agree(run):
+    assert (run.counts.sum("descents") == 384).all()
+    assert (run.counts == run.counts_at.sel(hysteresis=0.0)).all()
+    means = (run.counts_at * run.descents).sum("descents")
+    assert (means.diff("hysteresis") <= 0).all()
+    several = run.counts.sel(descents=slice(2, None)).sum("descents")
+    assert (run.rises.sum("log_rise") <= several).all()
+    assert (run.counts.sel(data="Figure 5", descents=slice(3, None)) == 0).all()
+
+
+def test_the_largest_rise_is_that_between_descents():
+    a, x = data(*FIGURES["Figure 8"])
+    starts = drawn(np.random.default_rng(3), "uniform", 0.1, (200, 3, 3))
+    flows = symmetric_flows(a, starts, test_point=x, until=40.0, tolerance=1e-7)
+    found = find_descents(flows.turning_losses)
+    np.testing.assert_array_equal(descents(flows), found.counts)
+    np.testing.assert_allclose(largest_rises(flows), found.rises[:, 1:].max(axis=1) / (x @ x / 2), rtol=1e-12)
+
+
+def test_a_share_with_its_uncertainty():
+    one = share(10.0, 1000.0)
+    assert one.value == 0.01
+    assert 1.96 * (0.01 * 0.99 / 1000) ** 0.5 < one.uncertainty < 0.0075
+    assert share(0.0, 100.0).uncertainty > 0.01
+
+
+def test_what_the_quick_size_can_say(run, outcomes):
+    verdicts = outcomes(ENTRY, run)
+    assert {verdicts[name] for name in ("quadruple", "positive", "conjecture-small", "one-more")} == {"reproduced"}
+    assert verdicts["subtle"] == "refuted"
+
+
+def no_third(run):
+    run.counts.loc[{"data": "Figure 8", "law": "normal", "descents": 3}] = 0
+    run.counts.loc[{"data": "Figure 8", "law": "normal", "descents": 1}] += 10**6
+
+
+def no_fourth(run):
+    run.counts.loc[{"data": "Figure 9", "law": "uniform", "descents": slice(4, None)}] = 0
+
+
+def alike(run):
+    run.counts.loc[{"data": "Figure 5", "law": "uniform"}] = np.array([0, 10**6, 0, 0, 0, 0, 0])
+
+
+def an_exception(run):
+    run.exceptions[{"sample": 0, "small": 1}] = 1
+
+
+def one_more(run):
+    run.rise.loc["2 concepts, three"] = 1e-3
+
+
+def low_rises(run):
+    run.rise[:] = np.minimum(run.rise, 1e-3)
+
+
+@pytest.mark.parametrize(
+    ("spoil", "claims", "outcome"),
+    [
+        (no_third, ["triple"], "refuted"),
+        (no_fourth, ["quadruple"], "undecided"),
+        (alike, ["positive"], "refuted"),
+        (an_exception, ["conjecture", "conjecture-small"], "refuted"),
+        (one_more, ["one-more"], "refuted"),
+        (low_rises, ["third-rise", "fourth-rise"], "refuted"),
+    ],
+)
+def test_a_wrong_run(run, outcomes, spoil, claims, outcome):
+    spoil(run)
+    verdicts = outcomes(ENTRY, run)
+    assert {verdicts[claim] for claim in claims} == {outcome}
+
+
+def test_large_starts_can_have_more_descents_than_concepts():
+    """Why the conjecture needs small starts: this one, confirmed at two tolerances, has four with three concepts."""
+    a, x = data(*FIGURES["Figure 8"])
+    start = np.array([[-2.343, 0.703, 0.416], [0.3, 0.479, 0.452], [4.0, 0.08, 0.427]])
+    for tolerance in (1e-9, 1e-12):
+        flows = symmetric_flows(a, start[None], test_point=x, until=100.0, tolerance=tolerance)
+        assert descents(flows) == 4
+        steps = np.diff(flows.turning_losses[0]) / (x @ x / 2)
+        assert np.all(np.abs(steps[steps != 0]) > 1e-3)
+
+
+def test_values_out_of_range_are_refused_at_once():
+    for settings, sentence in (
+        ({"starts": "3"}, "starts must be at least 16"),
+        ({"scales": "0.1,-1"}, "scales must be one or more positive"),
+        ({"scale": "0"}, "scale must be positive"),
+        ({"generations": "-1"}, "generations must be at least 0"),
+    ):
+        with pytest.raises(InputError, match=sentence):
+            ENTRY.params("quick", settings)
