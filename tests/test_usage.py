@@ -67,7 +67,7 @@ def test_stages_of_a_whole_run(capsys):
 
 
 def test_concepts_are_learned_at_the_predicted_times():
-    made = _run("StructuredIdentityTask(")
+    made = _run("ss.symmetric_flows(")
     task, start = made["task"], made["starts"][0]
     times = np.sort(made["concept_stages"](task.strengths, start).times)
     run = ss.symmetric_flows(task.strengths, start[None], test_point=task.test_point, until=20.0, record=times)
@@ -76,3 +76,18 @@ def test_concepts_are_learned_at_the_predicted_times():
     np.testing.assert_allclose(learned, 0.5, atol=0.01)
     assert made["counts"].min() >= 1
     assert made["counts"].max() <= 3
+
+
+def test_every_entry_of_a_map_has_a_history():
+    made = _run("entry_histories(symmetric_path(")
+    tops = [made["histories"][k, k].top for k in range(3)]
+    predicted = made["concept_stages"](made["strengths"], made["start"])
+    np.testing.assert_allclose(tops, predicted.times, rtol=1e-5)
+    np.testing.assert_allclose(made["histories"][0, 1].top, predicted.peak_times[0, 1], rtol=1e-3)
+
+
+def test_perceptrons_in_the_span_of_the_concepts():
+    made = _run("recorded_descents(")
+    assert not made["run"].failed
+    assert np.mean(made["losses"][:, -1] < 0.05) > 0.9  # four layers of two neurons mostly generalize
+    assert 2 <= np.sum(ss.find_descents(made["losses"], hysteresis=0.02).counts > 1) <= 14
