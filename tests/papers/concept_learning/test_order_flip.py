@@ -1,0 +1,80 @@
+"""The flip of the order: claims at the quick size, and spoilt runs that refute them."""
+
+import pytest
+
+from saddlescope.errors import InputError
+from saddlescope.papers import find
+
+NAME = "concept-learning/order-flip"
+ENTRY = find(NAME)
+
+
+@pytest.fixture
+def run(quick_run):
+    return quick_run(NAME).run.copy(deep=True)
+
+
+def test_what_few_runs_can_tell_holds(run, outcomes):
+    found = outcomes(ENTRY, run)
+    assert {found[claim] for claim in ("single-starts", "narrowing", "theorem-every-run")} == {"reproduced"}
+    assert found["one-layer-origin"] == "undecided"
+    assert "refuted" not in found.values()
+
+
+def other_strengths(run):
+    run["ratio"] = run.ratio * 1.2
+
+
+def other_prediction(run):
+    run["expected"] = 1 / run.expected
+
+
+def no_narrowing(run):
+    run.half.values[1] = run.half.values[0]
+
+
+def the_other_first(run):
+    run["sgd_ratio"] = run.sgd_ratio / 20  # so that even the wide interval of two runs is off
+    run["sgd_half"] = (run.sgd_half.dims, run.sgd_half.values.mean(axis=2, keepdims=True) + 0 * run.sgd_half.values)
+
+
+def another_theorem(run):
+    run.theorem_half.values[..., 0] *= 1.3
+
+
+def far_off_in_every_run(run):
+    run.theorem_half.values[:] = run.theorem_half.values[:, :, :1]  # the same for both, which leaves no interval
+    run.sgd_half.values[:] = run.theorem_half.values * [1.2, 1.0]
+
+
+@pytest.mark.parametrize(
+    ("spoil", "claim"),
+    [
+        (other_strengths, "two-layers"),
+        (other_prediction, "single-starts"),
+        (no_narrowing, "narrowing"),
+        (the_other_first, "one-layer"),
+        (another_theorem, "theorem-every-run"),
+        (far_off_in_every_run, "theorem"),
+    ],
+)
+def test_a_spoilt_run_refutes_the_claim(run, outcomes, spoil, claim):
+    spoil(run)
+    assert outcomes(ENTRY, run)[claim] == "refuted"
+
+
+def test_starts_that_do_not_flip_leave_it_undecided(run, outcomes):
+    run.half.values[:, :5, :, 1] = 100.0
+    assert outcomes(ENTRY, run)["two-layers"] == "undecided"
+
+
+def test_values_out_of_range_are_refused_at_once():
+    for settings, sentence in (
+        ({"mu": "2,1"}, "mu must be two positive numbers, the first below"),
+        ({"mu": "1.9,2"}, "mu must be two positive numbers, the first below"),
+        ({"clusters": "4"}, "clusters must be 2, 3 or both"),
+        ({"scales": "0.1"}, "scales must be two or more"),
+        ({"starts": "1"}, "starts must be at least 2"),
+    ):
+        with pytest.raises(InputError, match=sentence):
+            ENTRY.params("quick", settings)
