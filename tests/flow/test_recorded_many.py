@@ -121,7 +121,7 @@ def test_any_sampled_loss_will_do():
         observe=[jax.tree_util.Partial(_scaled, jnp.asarray(scale)) for scale in (1.0, 2.0)],
     )  # fmt: skip
     whole = recorded_descents(
-        loss, start, steps=6, learning_rate=0.05, marks=np.array([]), observe=lambda weights: loss(weights)
+        loss, start, steps=6, learning_rate=0.05, marks=np.arange(0), observe=lambda weights: loss(weights)
     )
     np.testing.assert_allclose(run.weights[0], whole.weights[0], atol=1e-12)
     np.testing.assert_allclose(run.observed[:, 0], np.array([1.0, 2.0])[:, None, None] * start[0], atol=1e-14)

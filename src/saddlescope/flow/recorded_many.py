@@ -105,7 +105,8 @@ def recorded_descents(
     plan = _plan(losses, runs, batch, seeds)
     _check_start(losses, weights, rates, kind)
 
-    records = [np.zeros((len(marks), *leaf.shape), leaf.dtype) for leaf in jax.tree.leaves(_look(observers, weights))]
+    shapes = eqx.filter_eval_shape(_look, observers, weights)
+    records = [np.zeros((len(marks), *leaf.shape), leaf.dtype) for leaf in jax.tree.leaves(shapes)]
     progress = Progress(step=0, seen=0, weights=weights, records=records)
     keeper = None
     if checkpoint is not None:
@@ -116,7 +117,7 @@ def recorded_descents(
         _run(losses, observers, jnp.asarray(rates, kind), plan, progress, marks, keeper, report or silent)
     if keeper is not None:
         keeper.write(progress)
-    return _recordings(_look(observers, weights), marks, progress)
+    return _recordings(jax.tree.structure(shapes[1]), marks, progress)
 
 
 @dataclass(frozen=True)
@@ -157,11 +158,11 @@ class _Many(eqx.Module):
         ]
         if len(given) != runs or any(kind != kinds[0] for kind in kinds[1:]):
             raise InputError(
-                f"{name} must be one for all runs or one for each of the {runs} runs, of equal structure, functions and "
+                f"{name} must be one for all runs or one for each of the {runs} runs, of one structure, functions and "
                 f"shapes; got {len(given)!r}."
             )
         return cls(
-            jax.tree.map(lambda *leaves: jnp.stack(leaves) if eqx.is_array(leaves[0]) else leaves[0], *given), True
+            jax.tree.map(lambda *leaves: _stacked(leaves) if eqx.is_array(leaves[0]) else leaves[0], *given), True
         )
 
     @property
@@ -178,6 +179,11 @@ class _Many(eqx.Module):
         )
 
 
+def _stacked(leaves: Sequence[Any]) -> Array:
+    """One array of many, which is not worth compiling anything."""
+    return jnp.asarray(np.stack([np.asarray(leaf) for leaf in leaves]))
+
+
 def _run(
     losses: _Many,
     observers: _Many,
@@ -190,21 +196,20 @@ def _run(
 ) -> None:
     """Takes all steps that are left, an epoch at a time, and enters what is seen."""
     steps, stretch = int(marks[-1]), plan.stretch
-    if progress.seen == 0:
-        _enter(progress, [leaf[None] for leaf in jax.tree.leaves(_look(observers, progress.weights))])
-    most = int(np.max(np.bincount((marks[1:] - 1) // stretch))) if steps else 0
-    while progress.step < steps:
+    epochs = np.maximum(marks - 1, 0) // stretch  # that in which each mark is reached
+    most = int(np.max(np.bincount(epochs)))
+    while progress.seen < len(marks):
         first, stop = progress.step, min(progress.step + stretch, steps)
-        here = marks[(marks > first) & (marks <= stop)] - first
+        here = marks[epochs == first // stretch] - first
         edges = np.zeros(most + 1, np.int32)
         edges[1 : len(here) + 1] = here
         orders = plan.orders(first // stretch)
         bounds = jnp.asarray(edges), jnp.asarray(len(here), jnp.int32), jnp.asarray(stop - first, jnp.int32)
         batches = None if orders is None else jnp.asarray(orders)
         progress.weights, seen = _epoch(losses, observers, rates, progress.weights, batches, *bounds)
-        _enter(progress, [np.asarray(leaf[: len(here)]) for leaf in jax.tree.leaves(seen)])
+        _enter(progress, [np.asarray(leaf)[: len(here)] for leaf in jax.tree.leaves(seen)])
         progress.step = stop
-        report(stop / steps, f"step {stop} of {steps}")
+        report(stop / max(steps, 1), f"step {stop} of {steps}")
         if keeper is not None:
             keeper.write(progress, every=_KEEP)
 
@@ -271,7 +276,7 @@ def _look(observers: _Many, weights: PyTree) -> tuple[Bool[Array, "runs"], PyTre
     return jnp.all(jnp.stack(finite), axis=0), seen
 
 
-def _recordings(look: tuple[Any, PyTree], marks: Int[np.ndarray, "k"], progress: Progress) -> Recordings:
+def _recordings(structure: Any, marks: Int[np.ndarray, "k"], progress: Progress) -> Recordings:
     finite, *records = (np.moveaxis(record, 0, 1) for record in progress.records)
     alive = np.logical_and.accumulate(finite, axis=1)
     for record in records:
@@ -289,7 +294,7 @@ def _recordings(look: tuple[Any, PyTree], marks: Int[np.ndarray, "k"], progress:
         )
     return Recordings(
         steps=marks,
-        observed=jax.tree.unflatten(jax.tree.structure(look[1]), records),
+        observed=jax.tree.unflatten(structure, records),
         weights=jax.tree.map(np.asarray, progress.weights),
         statuses=tuple(statuses),
     )

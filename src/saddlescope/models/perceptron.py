@@ -17,6 +17,7 @@ Two conventions of the loss are in use; see `saddlescope.models.concept_networks
     mean over dimensions    2/d times it, the mean squared error of deep-learning libraries
 """
 
+import itertools
 from collections.abc import Sequence
 from typing import Any, Literal, NamedTuple, overload
 
@@ -65,24 +66,22 @@ def perceptron_weights(
         if value < least:
             raise InputError(f"{name} must be at least {least}; got {value!r}.")
     kind = jnp.result_type(float) if dtype is None else dtype
-
-    def one(key: Array) -> PerceptronWeights:
-        weights, biases = [], []
-        for n, into in enumerate(widths[:-1]):
-            size, keys = into**-0.5, jax.random.split(jax.random.fold_in(key, n))
-            weights.append(jax.random.uniform(keys[0], (widths[n + 1], into), kind, -size, size))
-            biases.append(jax.random.uniform(keys[1], (widths[n + 1],), kind, -size, size))
-        return PerceptronWeights(tuple(weights), tuple(biases) if bias else ())
-
-    if runs is None:
-        return one(jax.random.key(seed))
-    return jax.vmap(one)(jnp.stack([jax.random.key(seed + run) for run in range(runs)]))
+    weights, biases = [], []
+    seeds = range(seed, seed + (1 if runs is None else runs))
+    for n, (into, out) in enumerate(itertools.pairwise(widths)):
+        # Streams of their own, since the same seed may draw samples, rotations and minibatches, too.
+        streams = [np.random.default_rng(np.random.SeedSequence(one, spawn_key=(n,))) for one in seeds]
+        drawn = np.stack([stream.uniform(-1, 1, (out, into + 1)) for stream in streams]) * into**-0.5
+        drawn = drawn[0] if runs is None else drawn
+        weights.append(jnp.asarray(drawn[..., :into], kind))
+        biases.append(jnp.asarray(drawn[..., into], kind))
+    return PerceptronWeights(tuple(weights), tuple(biases) if bias else ())
 
 
 def weights_in_span(weights: PerceptronWeights, directions: Float[Any, "*runs d s"]) -> PerceptronWeights:
     """The network on samples in the span of the directions: its first weight is V = W_1 R, (n_1, s)."""
     first = weights.weights[0]
-    return weights._replace(weights=(first @ jnp.asarray(directions, first.dtype), *weights.weights[1:]))
+    return weights._replace(weights=(first @ directions.astype(first.dtype), *weights.weights[1:]))
 
 
 def whole_weights(
@@ -96,7 +95,7 @@ def whole_weights(
         directions: R.
     """
     first = start.weights[0]
-    R = jnp.asarray(directions, first.dtype)
+    R = directions.astype(first.dtype)
     moved = first + (reduced.weights[0] - first @ R) @ R.swapaxes(-1, -2)
     return reduced._replace(weights=(moved, *reduced.weights[1:]))
 

@@ -45,7 +45,10 @@ class Training:
         batch: samples in a minibatch.
         rate: learning rate, for the loss that is a mean over dimensions.
         epochs: passes through all samples.
+        whole: whether every step sees all samples; epochs and batch then only tell how many steps there are.
         every: steps between two marks.
+        per_doubling: where positive, so many marks for each doubling of the step instead.
+        scale: factor on the start, 1 for PyTorch's own.
         cube: whether to record at all 2^s test points; else at x^ alone.
     """
 
@@ -60,7 +63,10 @@ class Training:
     batch: int = 128
     rate: float = 0.1
     epochs: int = 40
+    whole: bool = False
     every: int = 1
+    per_doubling: int = 0
+    scale: float = 1.0
     cube: bool = False
 
     @property
@@ -81,13 +87,15 @@ def sim_task(training: Training, concepts: Concepts, seed: int) -> "StructuredId
 
 def start_weights(training: Training, seed: int) -> "PerceptronWeights":
     """The network of a seed before training, in single precision."""
+    import jax
     import jax.numpy as jnp
 
     from saddlescope.models import perceptron_weights
 
     hidden = training.dim if training.hidden is None else training.hidden
     widths = (training.dim, *(training.depth - 1) * (hidden,), training.dim)
-    return perceptron_weights(widths, seed=seed, bias=training.bias, dtype=jnp.float32)
+    start = perceptron_weights(widths, seed=seed, bias=training.bias, dtype=jnp.float32)
+    return start if training.scale == 1 else jax.tree.map(lambda leaf: training.scale * leaf, start)
 
 
 def train(
@@ -119,7 +127,7 @@ def train(
     import numpy as np
     import xarray as xr
 
-    from saddlescope.flow import recorded_descents
+    from saddlescope.flow import geometric_marks, recorded_descents
     from saddlescope.models import LinearPerceptronLoss, perceptron_loss, weights_in_span
 
     pairs = [(task, seed) for task in tasks for seed in seeds]
@@ -134,17 +142,20 @@ def train(
         few = np.concatenate([part[:_RELU_SAMPLES] for part in np.split(samples, task.clusters)])
         loss = losses[-1].whole if isinstance(losses[-1], LinearPerceptronLoss) else perceptron_loss(few, R, **options)
         observers.append(jax.tree_util.Partial(_observe, loss, points))
-        starts.append(weights_in_span(start_weights(training, seed), R))
+        starts.append(weights_in_span(jax.tree.map(np.asarray, start_weights(training, seed)), R))
     per_epoch = losses[0].samples // training.batch
     steps = training.epochs * per_epoch
+    marks = np.arange(0, steps, training.every)
+    if training.per_doubling:
+        marks = geometric_marks(steps, per_doubling=training.per_doubling)
     run = recorded_descents(
         losses,
-        jax.tree.map(lambda *leaves: jnp.stack(leaves), *starts),
+        jax.tree.map(lambda *leaves: np.stack(leaves), *starts),
         steps=steps,
         learning_rate=training.rate,
-        batch=training.batch,
-        seeds=[seed for _, seed in pairs],
-        marks=np.arange(0, steps, training.every),
+        batch=None if training.whole else training.batch,
+        seeds=None if training.whole else [seed for _, seed in pairs],
+        marks=marks,
         observe=observers,
         checkpoint=checkpoint,
         report=report,
