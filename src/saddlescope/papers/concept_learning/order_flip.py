@@ -360,21 +360,22 @@ def _trajectories(run: "xr.Dataset") -> "Figure":
     curves = tuple(
         Line(
             x=run.path.sel(pictured=ratio).values[:, 0], y=run.path.sel(pictured=ratio).values[:, 1], color=n,
-            label=f"σ₁ = {_diversity(ratio, run.mu, run.sigma, 2) ** 0.5:.2f}, a₁/a₂ = {ratio:.2f}",
+            label=f"σ₁ = {_diversity(ratio, run.mu, run.sigma, 2) ** 0.5:.2f}",
         )
         for n, ratio in enumerate(run.pictured.values)
     )  # fmt: skip
-    target = Line(x=np.array(run.mu[:1]), y=np.array(run.mu[1:]), style="points", label="test point", color=8)
+    target = Line(x=np.array(run.mu[:1]), y=np.array(run.mu[1:]), style="points", color=0)
     late = run.half.isel(scale=-1, start=0)
     times = tuple(
-        Line(x=run.ratio.values, y=late.sel(concept=k).values, label=f"concept {k}", color=k + 8) for k in (1, 2)
+        Line(x=run.ratio.values, y=late.sel(concept=k).values, label=f"T{'₁₂'[k - 1]}", color=k + 2, style="dashed")
+        for k in (1, 2)
     )
     return Figure(
         name="trajectories",
         title="With more diversity the weaker signal is learned first",
         caption=f"Left: outputs at the test point of the symmetric network, from one start of scale "
-        f"{float(run.scale[1]):g}, for growing diversity of the first concept. Right: when each concept is half "
-        f"learned, from a start of scale {float(run.scale[-1]):g}.",
+        f"{float(run.scale[1]):g}, for growing diversity of the first concept; the test point is marked. Right: when "
+        f"each concept is half learned, from a start of scale {float(run.scale[-1]):g}.",
         panels=(
             Panel(x=Axis("output along concept 1"), y=Axis("output along concept 2"), marks=(*curves, target)),
             Panel(x=Axis("a₁ / a₂"), y=Axis("T_k"), marks=times),
