@@ -346,7 +346,8 @@ def traces(run: "xr.Dataset") -> "list[Figure]":
             name="stages",
             title="W between the stages",
             caption="|w_ij| at the start, and after each concept has been learned; the scale is logarithmic, and cut "
-            f"off at a tenth of the smallest entry at the start. The last {d - len(concepts)} directions have no concept.",
+            "off at a tenth of the smallest entry at the start. The last "
+            f"{d - len(concepts)} directions have no concept.",
             panels=tuple(heats),
             columns=2,
         ),
