@@ -84,7 +84,7 @@ def _found(run: "xr.Dataset") -> "Figure":
         Panel(
             title=f"{titles[kind]}: rise {float(one.rise):.3f}",
             x=Axis("time", "t", scale="log"),
-            y=Axis("loss / (|x|²/2)", range=(0.0, 1.3)),
+            y=Axis("loss / (|x|²/2)", range=(0.0, 1.05)),
             marks=(Line(x=one.curve_time.values, y=one.curve.values, color=0),),
         )
         for kind in run.kind.values.tolist()
