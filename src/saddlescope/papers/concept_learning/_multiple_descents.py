@@ -244,6 +244,7 @@ def figures(run: "xr.Dataset", word: str) -> "list[Figure]":
     from saddlescope.papers.concept_learning._symmetric_pictures import (
         entries_panel,
         entry_table,
+        later_losses,
         loss_panel,
         output_panels,
         piece_table,
@@ -258,7 +259,7 @@ def figures(run: "xr.Dataset", word: str) -> "list[Figure]":
             "ones solid, minor ones dashed or dotted in the colour of the concept that suppresses them. Grey lines are "
             "the turns of the loss. The table tells what drives each rise and fall: an entry, growing or shrinking in "
             "absolute value, by its part in dL/dt.",
-            panels=(loss_panel(run), loss_panel(run, zoom=True), entries_panel(run)),
+            panels=(loss_panel(run), loss_panel(run, top=later_losses(run)), entries_panel(run)),
             columns=1,
             table=piece_table(run),
         ),

@@ -15,8 +15,8 @@ def entry_name(i: int, j: int) -> str:
     return f"w{min(i, j) + 1}{max(i, j) + 1}"
 
 
-def loss_panel(one: "xr.Dataset", title: str = "", *, log: bool = True, zoom: bool = False) -> "Panel":
-    """The loss out of distribution against time, with its turns; `zoom` cuts the axis at the highest later one."""
+def loss_panel(one: "xr.Dataset", title: str = "", *, top: float | None = None) -> "Panel":
+    """The loss out of distribution against the logarithm of time, with its turns; `top` cuts its axis off."""
     from saddlescope.plot import Axis, Line, Panel
 
     turns = slice(1, -1)
@@ -27,12 +27,16 @@ def loss_panel(one: "xr.Dataset", title: str = "", *, log: bool = True, zoom: bo
             style="points",
         ),
     )  # fmt: skip
-    top = 1.15 * float(one.turning_loss[1:].max()) if zoom else None
     y = Axis("|(W - 1) x|² / 2", range=None if top is None else (-0.05 * top, top))
-    return Panel(title=title, x=_time_axis(one, log), y=y, marks=marks)
+    return Panel(title=title, x=_time_axis(one), y=y, marks=marks)
 
 
-def entries_panel(one: "xr.Dataset", title: str = "", *, log: bool = True, predicted: bool = False) -> "Panel":
+def later_losses(one: "xr.Dataset") -> float:
+    """Where to cut the loss's axis so that the turns after the first descent are seen."""
+    return 1.15 * float(one.turning_loss[1:].max())
+
+
+def entries_panel(one: "xr.Dataset", title: str = "", *, predicted: bool = False) -> "Panel":
     """Every entry against time: major ones solid, minor ones dashed or dotted in the colour of what suppresses them."""
     from saddlescope.plot import Axis, Line, Mark, Panel
 
@@ -51,7 +55,7 @@ def entries_panel(one: "xr.Dataset", title: str = "", *, log: bool = True, predi
     if predicted:
         marks += [Mark(at=float(t), color=k) for k, t in enumerate(one.predicted_time.values) if t < one.time[-1]]
     marks += [Mark(at=float(t), group="turns of the loss") for t in one.turning_time.values[1:-1] if not predicted]
-    return Panel(title=title, x=_time_axis(one, log), y=Axis("entry of W"), marks=tuple(marks))
+    return Panel(title=title, x=_time_axis(one), y=Axis("entry of W"), marks=tuple(marks))
 
 
 def output_panels(one: "xr.Dataset") -> "tuple[Panel, ...]":
@@ -127,9 +131,7 @@ def entry_table(one: "xr.Dataset") -> "Table":
     return Table(columns=columns, rows=tuple(rows))
 
 
-def _time_axis(one: "xr.Dataset", log: bool) -> "Axis":
+def _time_axis(one: "xr.Dataset") -> "Axis":
     from saddlescope.plot import Axis
 
-    if not log:
-        return Axis("time t of gradient flow")
     return Axis("time t of gradient flow", scale="log", range=(float(one.time[1]), float(one.time[-1])))

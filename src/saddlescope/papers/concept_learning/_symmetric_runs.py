@@ -89,7 +89,12 @@ def followed(a: "np.ndarray", x: "np.ndarray", start: "np.ndarray", until: float
             "test_point": ("row", x),
             "start": (("row", "unit"), start),
         },
-        coords={"time": times, "phase": ["grows", "shrinks"]},
+        coords={
+            "time": times,
+            "turn": np.arange(len(turning)),
+            "piece": np.arange(len(turning) - 1),
+            "phase": ["grows", "shrinks"],
+        },
     )
 
 
@@ -209,6 +214,6 @@ def exactness(name: str) -> Any:
     """The statistic of a stored error."""
 
     def statistic(run: "xr.Dataset") -> Measured:
-        return Measured(float(abs(run[name])))
+        return Measured(float(abs(run[name]).max()))
 
     return statistic

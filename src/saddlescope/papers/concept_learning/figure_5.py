@@ -309,6 +309,7 @@ def traces(run: "xr.Dataset") -> "list[Figure]":
     from saddlescope.papers.concept_learning._symmetric_pictures import (
         entries_panel,
         entry_table,
+        later_losses,
         loss_panel,
         output_panels,
     )
@@ -323,7 +324,7 @@ def traces(run: "xr.Dataset") -> "list[Figure]":
             "The table has the life of every entry.",
             panels=(
                 loss_panel(run),
-                loss_panel(run, zoom=True),
+                loss_panel(run, top=later_losses(run)),
                 entries_panel(run, predicted=True),
                 *output_panels(run),
             ),

@@ -1,0 +1,117 @@
+"""Figure 10: the printed sentence falls, the three explanations stand, and spoilt runs refute them."""
+
+import numpy as np
+import pytest
+
+from saddlescope.errors import InputError
+from saddlescope.papers import find
+from saddlescope.papers.concept_learning._symmetric_runs import entry_of
+
+NAME = "concept-learning/figure-10"
+ENTRY = find(NAME)
+# From the few starts of the quick size the longest plateau is not as long as a larger batch's.
+BY_SIZE = {"plateau-looks", "plateau-schur"}
+
+
+@pytest.fixture
+def run(quick_run):
+    return quick_run(NAME).run.copy(deep=True)
+
+
+def test_the_printed_sentence_falls_and_the_explanations_stand(run, outcomes):
+    found = outcomes(ENTRY, run)
+    assert found["never"] == "refuted"
+    rest = {claim: outcome for claim, outcome in found.items() if claim not in BY_SIZE | {"never"}}
+    assert rest == dict.fromkeys(rest, "reproduced")
+
+
+def test_the_deficient_start_learns_two_concepts(run):
+    W = run.W.sel(case="deficient").values[-1]
+    np.testing.assert_allclose(W, np.diag([0.0, 1.0, 1.0]), atol=1e-9)
+    np.testing.assert_allclose(float(run.limit_loss.sel(case="deficient")), 0.7**2 / 2, rtol=1e-12)
+
+
+def test_the_plateau_shown_is_the_longest_of_the_batch(run):
+    one = run.sel(case="plateau")
+    np.testing.assert_allclose(one.said_at_horizon, run.learned_at.max(), atol=1e-6)  # the batch is followed coarsely
+    assert float(one.top[entry_of(one, 0, 0)]) > float(run.horizon)
+
+
+def trapped(run):
+    run.never[0] = 3
+
+
+def not_all(run):
+    run.learned_share[0, -1] = 0.99
+
+
+def not_suppressed(run):
+    run.W.sel(case="plateau").values[:] = np.eye(3)
+
+
+def said_wrongly(run):
+    run["said_at_horizon"] = run.said_at_horizon + 0.1
+
+
+def not_learned(run):
+    run.end_loss.loc[{"case": "plateau"}] = 1e-3
+
+
+def another_rest(run):
+    run.end_loss.loc[{"case": "deficient"}] += 1e-6
+
+
+def told_wrongly(run):
+    run.horizon_ending.loc[{"case": "plateau"}] = 3
+
+
+def sound_map(run):
+    run.indefinite[:] = False
+
+
+def resting_map(run):
+    run.map_end_loss[0] = 0.245
+
+
+def late_with_a(run):
+    run.unlearned[:] = [0.5, 1.0]
+
+
+def early_with_its_square(run):
+    run.unlearned[:] = [0.0, 0.5]
+
+
+def artefact(run):
+    run.drift[:] = 1e-9
+
+
+@pytest.mark.parametrize(
+    ("spoil", "claim", "outcome"),
+    [
+        (trapped, "never", "reproduced"),
+        (not_all, "always", "refuted"),
+        (not_suppressed, "suppressed-first", "refuted"),
+        (said_wrongly, "plateau-end", "refuted"),
+        (not_learned, "plateau-learns", "refuted"),
+        (another_rest, "deficient", "refuted"),
+        (told_wrongly, "told-apart", "refuted"),
+        (sound_map, "printed-map", "refuted"),
+        (resting_map, "printed-map-rests", "refuted"),
+        (late_with_a, "with-A", "refuted"),
+        (early_with_its_square, "with-A-squared", "refuted"),
+        (artefact, "log-det", "refuted"),
+    ],
+)
+def test_a_spoilt_run_changes_the_verdict(run, outcomes, spoil, claim, outcome):
+    spoil(run)
+    assert outcomes(ENTRY, run)[claim] == outcome
+
+
+def test_values_out_of_range_are_refused_at_once():
+    for settings, sentence in (
+        ({"mu": "3,1,2"}, "mu must be three or more numbers, ascending"),
+        ({"horizon": "500"}, "horizon must be positive and below until"),
+        ({"scale": "3"}, "scale must be between"),
+    ):
+        with pytest.raises(InputError, match=sentence):
+            ENTRY.params("quick", settings)
