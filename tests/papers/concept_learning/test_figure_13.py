@@ -1,0 +1,75 @@
+"""Figures 13 and 14: claims at the quick size, and spoilt runs that refute them."""
+
+import pytest
+
+from saddlescope.errors import InputError
+from saddlescope.papers import find
+
+NAME = "concept-learning/figure-13"
+ENTRY = find(NAME)
+DEEP = "three layers, d = 3"
+ONE = "one layer, d = 3"
+
+
+@pytest.fixture
+def run(quick_run):
+    return quick_run(NAME).run.copy(deep=True)
+
+
+def test_what_the_quick_size_can_tell_holds(run, outcomes):
+    found = outcomes(ENTRY, run)
+    undecided = {"fewer-dimensions", "typical"}  # no networks at d = 64; too few for a half
+    assert {found[claim] for claim in found.keys() - undecided} == {"reproduced"}
+    assert found["fewer-dimensions"] == "undecided"
+
+
+def one_descent(run):
+    run.descents.loc[{"kind": DEEP}] = 1
+
+
+def one_layer_more(run):
+    run.descents.loc[{"kind": ONE}] = 2
+
+
+def at_the_test_point(run):
+    run.peak_output.values[:] = run.mu.transpose("task", "concept").values[None, :, None, :]
+
+
+def never_learned(run):
+    run.learned.loc[{"kind": DEEP, "task": "small"}] = float("nan")
+
+
+def later(run):
+    run.learned.loc[{"kind": DEEP, "task": "large"}] = run.learned.sel(kind=DEEP, task="small").values + 1
+
+
+@pytest.mark.parametrize(
+    ("spoil", "claims"),
+    [
+        (one_descent, ("small-signals", "large-signals", "typical")),
+        (one_layer_more, ("more-layers",)),
+        (at_the_test_point, ("memorizing",)),
+        (never_learned, ("generalising",)),
+        (later, ("sooner",)),
+    ],
+)
+def test_a_spoilt_run_refutes_the_claim(run, outcomes, spoil, claims):
+    spoil(run)
+    found = outcomes(ENTRY, run)
+    assert "reproduced" not in {found[claim] for claim in claims}
+    assert "refuted" in {found[claim] for claim in claims}
+
+
+def test_without_transient_networks_nothing_is_said_of_them(run, outcomes):
+    one_descent(run)
+    assert outcomes(ENTRY, run)["memorizing"] == "undecided"
+
+
+def test_values_out_of_range_are_refused_at_once():
+    for settings, sentence in (
+        ({"mu": "2,1"}, "mu must be increasing"),
+        ({"sigma": "1"}, "sigma must be two positive numbers"),
+        ({"seeds": "0"}, "seeds must be at least 1"),
+    ):
+        with pytest.raises(InputError, match=sentence):
+            ENTRY.params("quick", settings)
