@@ -1,0 +1,98 @@
+"""The entry on widths: samples against an independent count, moments of E.1, and claims that a wrong run refutes."""
+
+import numpy as np
+import pytest
+
+from saddlescope.errors import InputError
+from saddlescope.flow import symmetric_flows
+from saddlescope.papers import find
+from saddlescope.papers.concept_learning._samples import FIGURES, descents, drawn
+from saddlescope.papers.concept_learning._symmetric_runs import data
+from saddlescope.papers.concept_learning._width_runs import sampled
+
+NAME = "concept-learning/width"
+ENTRY = find(NAME)
+
+
+@pytest.fixture
+def run(quick_run):
+    return quick_run(NAME).run.copy(deep=True)
+
+
+def test_directions_without_data_may_be_put_together():
+    """The entry replaces their rows V by R of V = Q R; here all five dimensions are followed."""
+    starts = drawn(np.random.default_rng((1, 2)), "normal", 0.1, (100, 5, 2))
+    a, x = (np.pad(of, (0, 3)) for of in data(*FIGURES["Figure 5"]))
+    flows = symmetric_flows(a, starts, test_point=x, until=40.0, tolerance=1e-7)
+    one = sampled(5, 2, 0.1, 100, (1, 2))
+    assert int(one.several) == np.sum(descents(flows) >= 2) > 15
+    assert int(one.visible) <= int(one.several)
+
+
+def test_moments_of_the_start(run):
+    errors = run.major_error * run.starts**0.5  # of w_ii over d' tau^2, the deviation of chi squared: sqrt(2 / d')
+    np.testing.assert_allclose(errors.isel(dim=0), np.broadcast_to(np.sqrt(2 / run.width), (2, 2)), rtol=0.2)
+    assert np.all(np.abs(run.major_mean - 1) < 4 * run.major_error)
+    assert np.all(np.abs(run.minor_mean) < 4 / run.starts**0.5)
+    assert np.all(np.abs(run.minor_size - 1) < 0.35)
+
+
+def test_what_the_quick_size_can_say(run, outcomes):
+    verdicts = outcomes(ENTRY, run)
+    assert verdicts["sgd"] == "reproduced"
+    assert verdicts["any-scale"] == "refuted"
+
+
+def more(run):
+    run["starts"] = run.starts * 10**4
+    run["several"] = run.several * 10**4
+    run["major_error"] = run.major_error / 100
+
+
+def wide_as_narrow(run):
+    run.several[{"width": -1}] = run.several[{"width": 0}]
+
+
+def dimension_matters(run):
+    run.several[{"dim": 1}] = 0
+
+
+def other_moments(run):
+    run.major_mean[:] = run.width
+    run.minor_mean[:] = 0.5
+    run.minor_size[:] = 2.0
+
+
+def two_descents(run):
+    run.sgd_descents[0] = 2
+
+
+@pytest.mark.parametrize(
+    ("spoil", "claims"),
+    [
+        (wide_as_narrow, ["wide"]),
+        (dimension_matters, ["dimension"]),
+        (other_moments, ["major-entries", "minor-entries", "sqrt-width"]),
+        (two_descents, ["sgd"]),
+    ],
+)
+def test_a_wrong_run_refutes(run, outcomes, spoil, claims):
+    more(run)
+    spoil(run)
+    assert {outcomes(ENTRY, run)[claim] for claim in claims} == {"refuted"}
+
+
+def test_a_start_without_three_descents_says_nothing_of_sgd(run, outcomes):
+    run["flow_descents"] = 2
+    assert outcomes(ENTRY, run)["sgd"] == "undecided"
+
+
+def test_values_out_of_range_are_refused_at_once():
+    for settings, sentence in (
+        ({"widths": "4,2"}, "widths must be two or more, positive and ascending"),
+        ({"scales": "0.1"}, "scales must be two or more"),
+        ({"high": "2"}, "high must be at least 3"),
+        ({"runs": "0"}, "runs must be at least 1"),
+    ):
+        with pytest.raises(InputError, match=sentence):
+            ENTRY.params("quick", settings)
