@@ -67,7 +67,7 @@ def test_steps_are_those_of_a_plain_loop_over_whole_networks(relu, widths):
             if step == 11:
                 break
             epoch, place = divmod(step, len(x) // BATCH)
-            rows = np.random.default_rng((seeds[n], epoch)).permutation(len(x))[BATCH * place : BATCH * (place + 1)]
+            rows = np.random.default_rng((seeds[n], epoch + 1)).permutation(len(x))[BATCH * place : BATCH * (place + 1)]
             h, z = [x[rows]], []
             for k, weight in enumerate(W):
                 z.append(h[-1] @ weight.T + b[k])

@@ -4,8 +4,9 @@ A step of a small network costs less than what surrounds it. Here all runs share
 epoch, in which they are a leading axis of every array; an epoch's minibatches are made at its beginning, and what is
 observed is gathered inside the loop, so that marks at every step cost no more than the observing itself.
 
-Epoch e of a run goes through the permutation `numpy.random.default_rng((seed, e)).permutation(samples)`, a minibatch at
-a time; samples left over sit it out. (JAX's own permutations, as in `recorded_descent`, would take most of the time.)
+Epoch e = 1, 2, ... of a run goes through the permutation `numpy.random.default_rng((seed, e)).permutation(samples)`, a
+minibatch at a time; samples left over sit it out. (JAX's permutations, as in `recorded_descent`, would take most of the
+time.)
 """
 
 from collections.abc import Callable, Sequence
@@ -31,6 +32,7 @@ from saddlescope.flow.trajectory import Status
 
 _KEEP = 20.0  # seconds between checkpoints
 _STRETCH = 512  # steps between two reports where there are no epochs
+_CACHE = 2**17  # bytes of weights that fit a core's cache with what a step computes from them
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
@@ -105,8 +107,8 @@ def recorded_descents(
     plan = _plan(losses, runs, batch, seeds)
     _check_start(losses, weights, rates, kind)
 
-    shapes = eqx.filter_eval_shape(_look, observers, weights)
-    records = [np.zeros((len(marks), *leaf.shape), leaf.dtype) for leaf in jax.tree.leaves(shapes)]
+    shapes = eqx.filter_eval_shape(_look, observers.one(0), jax.tree.map(lambda leaf: leaf[0], weights))
+    records = [np.zeros((len(marks), runs, *leaf.shape), leaf.dtype) for leaf in jax.tree.leaves(shapes)]
     progress = Progress(step=0, seen=0, weights=weights, records=records)
     keeper = None
     if checkpoint is not None:
@@ -130,12 +132,12 @@ class _Plan:
     seeds: tuple[int, ...] = ()
 
     def orders(self, epoch: int) -> Int[np.ndarray, "runs steps batch"] | None:
-        """The samples of an epoch's minibatches."""
+        """The samples of the minibatches of an epoch, counted from 0 here."""
         if not self.seeds:
             return None
         used = self.stretch * self.batch
         of_seed = {
-            seed: np.random.default_rng((seed, epoch)).permutation(self.samples)[:used].astype(np.int32)
+            seed: np.random.default_rng((seed, epoch + 1)).permutation(self.samples)[:used].astype(np.int32)
             for seed in set(self.seeds)
         }
         return np.stack([of_seed[seed] for seed in self.seeds]).reshape(len(self.seeds), self.stretch, self.batch)
@@ -166,17 +168,17 @@ class _Many(eqx.Module):
         )
 
     @property
-    def axes(self) -> Any:
-        """Where the runs are, for `eqx.filter_vmap`."""
-        return eqx.if_array(0) if self.stacked else None
+    def arrays(self) -> Any:
+        """What differs from run to run, with the runs as leading axis."""
+        return eqx.filter(self.value, eqx.is_array) if self.stacked else None
+
+    def built(self, arrays: Any) -> Any:
+        """That of a single run, from its part of the arrays."""
+        return eqx.combine(arrays, eqx.filter(self.value, eqx.is_array, inverse=True)) if self.stacked else self.value
 
     def one(self, run: int) -> Any:
-        """That of a single run."""
-        return (
-            jax.tree.map(lambda leaf: leaf[run] if eqx.is_array(leaf) else leaf, self.value)
-            if self.stacked
-            else self.value
-        )
+        """That of a run by its number."""
+        return self.built(jax.tree.map(lambda leaf: leaf[run], self.arrays))
 
 
 def _stacked(leaves: Sequence[Any]) -> Array:
@@ -207,18 +209,18 @@ def _run(
         bounds = jnp.asarray(edges), jnp.asarray(len(here), jnp.int32), jnp.asarray(stop - first, jnp.int32)
         batches = None if orders is None else jnp.asarray(orders)
         progress.weights, seen = _epoch(losses, observers, rates, progress.weights, batches, *bounds)
-        _enter(progress, [np.asarray(leaf)[: len(here)] for leaf in jax.tree.leaves(seen)])
+        _enter(progress, [np.asarray(leaf)[:, : len(here)] for leaf in jax.tree.leaves(seen)])
         progress.step = stop
         report(stop / max(steps, 1), f"step {stop} of {steps}")
         if keeper is not None:
             keeper.write(progress, every=_KEEP)
 
 
-def _enter(progress: Progress, seen: list[Any]) -> None:
-    """Enters what was seen at the next marks."""
-    count = len(seen[0])
+def _enter(progress: Progress, seen: list[np.ndarray]) -> None:
+    """Enters what all runs showed at the next marks, with leading axes (runs, marks)."""
+    count = seen[0].shape[1]
     for record, values in zip(progress.records, seen, strict=True):
-        record[progress.seen : progress.seen + count] = values
+        record[progress.seen : progress.seen + count] = np.moveaxis(values, 1, 0)
     progress.seen += count
 
 
@@ -234,46 +236,56 @@ def _epoch(
     stop: Int[Array, ""],
 ) -> tuple[PyTree, PyTree]:
     """The weights at the end of an epoch, and what is observed at edges[1], ..., edges[count] of its steps."""
-    batches = None
-    if orders is not None:
-        several = eqx.filter_vmap(lambda loss, rows: loss.batch(rows), in_axes=(None, 0))
-        batches = eqx.filter_vmap(several, in_axes=(losses.axes, 0))(losses.value, orders)
 
-    def descend(loss: Loss, rate: Array, weights: PyTree) -> PyTree:
-        _, gradient = loss_and_gradient(loss, weights)
-        return jax.tree.map(lambda leaf, slope: leaf - rate * slope, weights, gradient)
+    def one(given: PyTree) -> tuple[PyTree, PyTree]:
+        loss, observe = losses.built(given[0]), observers.built(given[1])
+        rate, weights, order = given[2:]
+        batches = None if order is None else eqx.filter_vmap(loss.batch)(order)
 
-    def step(place: Array, weights: PyTree) -> PyTree:
-        if batches is None:
-            return eqx.filter_vmap(descend, in_axes=(losses.axes, 0, 0))(losses.value, rates, weights)
-        here = jax.tree.map(
-            lambda leaf: jax.lax.dynamic_index_in_dim(leaf, place, 1, keepdims=False) if eqx.is_array(leaf) else leaf,
-            batches,
-        )
-        return eqx.filter_vmap(descend, in_axes=(eqx.if_array(0), 0, 0))(here, rates, weights)
+        def step(place: Array, weights: PyTree) -> PyTree:
+            here = loss if batches is None else _at(batches, place)
+            _, gradient = loss_and_gradient(here, weights)
+            return jax.tree.map(lambda leaf, slope: leaf - rate * slope, weights, gradient)
 
-    def to_mark(mark: Array, carry: tuple[PyTree, PyTree]) -> tuple[PyTree, PyTree]:
-        weights, seen = carry
-        weights = jax.lax.fori_loop(edges[mark], edges[mark + 1], step, weights)
-        found = _look(observers, weights)
-        return weights, jax.tree.map(
-            lambda kept, leaf: jax.lax.dynamic_update_index_in_dim(kept, leaf, mark, 0), seen, found
-        )
+        def to_mark(mark: Array, carry: tuple[PyTree, PyTree]) -> tuple[PyTree, PyTree]:
+            weights, seen = carry
+            weights = jax.lax.fori_loop(edges[mark], edges[mark + 1], step, weights)
+            found = _look(observe, weights)
+            return weights, jax.tree.map(
+                lambda kept, leaf: jax.lax.dynamic_update_index_in_dim(kept, leaf, mark, 0), seen, found
+            )
 
-    shapes = jax.eval_shape(lambda weights: _look(observers, weights), weights)
-    seen = jax.tree.map(lambda leaf: jnp.zeros((len(edges) - 1, *leaf.shape), leaf.dtype), shapes)
-    weights, seen = jax.lax.fori_loop(0, count, to_mark, (weights, seen))
-    return jax.lax.fori_loop(edges[count], stop, step, weights), seen
+        shapes = jax.eval_shape(lambda weights: _look(observe, weights), weights)
+        seen = jax.tree.map(lambda leaf: jnp.zeros((len(edges) - 1, *leaf.shape), leaf.dtype), shapes)
+        weights, seen = jax.lax.fori_loop(0, count, to_mark, (weights, seen))
+        return jax.lax.fori_loop(edges[count], stop, step, weights), seen
+
+    # As many runs side by side as the cache holds, the others after them.
+    leaves, runs = jax.tree.leaves(weights), len(rates)
+    groups = -(-sum(leaf.nbytes for leaf in leaves) // _CACHE)
+    arrays = losses.arrays, observers.arrays, rates, weights, orders
+    return jax.lax.map(one, arrays, batch_size=-(-runs // min(runs, groups)))
+
+
+def _at(batches: Any, place: Array) -> Any:
+    """One of an epoch's minibatches."""
+    return jax.tree.map(
+        lambda leaf: jax.lax.dynamic_index_in_dim(leaf, place, 0, keepdims=False) if eqx.is_array(leaf) else leaf,
+        batches,
+    )
+
+
+def _look(observe: Callable[[PyTree], PyTree], weights: PyTree) -> tuple[Bool[Array, ""], PyTree]:
+    """Whether the weights of a run are finite, and what is observed."""
+    # Sums over an axis are finite where all terms are, and faster to come by than a look at each.
+    sums = [leaf @ jnp.ones(leaf.shape[-1], leaf.dtype) if leaf.ndim else leaf for leaf in jax.tree.leaves(weights)]
+    return jnp.all(jnp.stack([jnp.all(jnp.isfinite(one)) for one in sums])), observe(weights)
 
 
 @eqx.filter_jit
-def _look(observers: _Many, weights: PyTree) -> tuple[Bool[Array, "runs"], PyTree]:
-    """Whether the weights of each run are finite, and what is observed."""
-    finite = [jnp.all(jnp.isfinite(leaf), axis=tuple(range(1, leaf.ndim))) for leaf in jax.tree.leaves(weights)]
-    seen = eqx.filter_vmap(lambda observe, weights: observe(weights), in_axes=(observers.axes, 0))(
-        observers.value, weights
-    )
-    return jnp.all(jnp.stack(finite), axis=0), seen
+def _values(losses: _Many, weights: PyTree) -> Float[Array, "runs"]:
+    """The loss of each run."""
+    return jax.lax.map(lambda given: losses.built(given[0])(given[1]), (losses.arrays, weights), batch_size=16)
 
 
 def _recordings(structure: Any, marks: Int[np.ndarray, "k"], progress: Progress) -> Recordings:
@@ -348,9 +360,7 @@ def _check_start(losses: _Many, weights: PyTree, rates: Float[np.ndarray, "runs"
         raise InputError(
             f"loss must give one {kind!s} number, the type of the weights; got {shape!r}. Make its arrays in that type."
         )
-    values = np.asarray(
-        eqx.filter_jit(eqx.filter_vmap(lambda loss, at: loss(at), in_axes=(losses.axes, 0)))(losses.value, weights)
-    )
+    values = np.asarray(_values(losses, weights))
     if not np.all(np.isfinite(values)):
         run = int(np.argmin(np.isfinite(values)))
         raise InputError(f"loss must be finite at the start; got {float(values[run])!r} in run {run!r}.")

@@ -310,7 +310,7 @@ def perceptron_loss(
         InputError: samples that are no finite matrix with at least one row, directions that are not orthonormal, or
             samples beyond their span.
     """
-    X = np.array(samples, float)
+    X = np.asarray(samples, float)
     if X.ndim != 2 or X.size == 0:
         raise InputError(f"samples must have shape (N, d), not empty; got {X.shape!r}.")
     if not np.all(np.isfinite(X)):
@@ -320,10 +320,10 @@ def perceptron_loss(
         raise InputError(f"directions must have shape (d, s) with d = {X.shape[1]!r}; got {R.shape!r}.")
     if not np.all(np.abs(R.T @ R - np.eye(R.shape[1])) <= 1e-8):
         raise InputError("directions must be orthonormal columns; got others. Take columns of an orthogonal matrix.")
-    Z = X @ R
-    off = float(np.max(np.abs(X - Z @ R.T)))
+    Z, along = X @ R, np.random.default_rng(0).standard_normal(len(R))
+    off = float(np.max(np.abs(X @ along - Z @ (R.T @ along))))  # what is beyond the span has an image on any line
     if off > 1e-8 * float(np.max(np.abs(X))):
-        raise InputError(f"samples must lie in the span of directions; got some that miss it by {off!r}.")
+        raise InputError(f"samples must lie in the span of directions; got some that miss it by about {off:.3g}.")
     kind = jnp.result_type(float) if dtype is None else dtype
     coordinates, columns = jnp.asarray(Z, kind), jnp.asarray(R, kind)
     if relu:
