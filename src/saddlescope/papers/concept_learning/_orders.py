@@ -58,7 +58,9 @@ def tasks(params: Any) -> list[Concepts]:
 def run_panels(training: Training, params: Any, context: RunContext) -> "xr.Dataset":
     """Both panels for all seeds, in one call."""
     seeds = range(params.seed, params.seed + params.seeds)
-    found = train(training, tasks(params), seeds, checkpoint=context.scratch / "runs.npz", report=context.part(0, 0.6))
+    found = train(
+        training, tasks(params), seeds, checkpoint=context.scratch / "runs.npz", report=context.part(0.0, 0.6)
+    )
     panels = [SIGNAL] * len(params.varied_mu) + [DIVERSITY] * len(params.varied_sigma)
     return found.assign_coords(
         panel=("task", panels), varied=("task", [*params.varied_mu, *params.varied_sigma])

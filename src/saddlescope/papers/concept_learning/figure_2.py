@@ -92,6 +92,8 @@ def _slowing(run: "xr.Dataset") -> Measured:
     """The speed in the last twentieth over that in the first, for the network that slows down least."""
     import numpy as np
 
+    if run.sizes["step"] <= _WINDOWS:
+        return Measured.unresolved("Too few marks for the speed; set a smaller every.")
     at = np.linspace(0, run.sizes["step"] - 1, _WINDOWS + 1).astype(int)
     moves = run.output.isel(step=at).diff("step")
     speed = ((moves**2).sum("concept") ** 0.5).transpose("step", "task", "seed").values

@@ -1,0 +1,100 @@
+"""Figure 3: its claims at the quick size, what refutes them, and parameters that make no sense."""
+
+import numpy as np
+import pytest
+
+from saddlescope.errors import InputError
+from saddlescope.papers import find
+from saddlescope.papers.concept_learning import figure_3
+
+NAME = "concept-learning/figure-3"
+ENTRY = find(NAME)
+
+
+@pytest.fixture
+def run(quick_run):
+    return quick_run(NAME).run.copy(deep=True)
+
+
+def test_transient_memorization_is_reproduced_at_the_quick_size(run, outcomes):
+    found = outcomes(ENTRY, run)
+    assert [found[name] for name in ("low-dimension", "high-dimension", "memorizing", "one-layer-small")] == [
+        "reproduced"
+    ] * 4
+    assert found["deeper"] == "undecided"  # of one depth above 1 alone
+
+
+def test_rises_and_descents_are_those_of_the_stored_losses(run):
+    """By a plain search for a fall, a rise and a fall of more than 1 % of the start."""
+    one = figure_3.part_of(run, figure_3.LOW, 4)
+    for seed in range(one.sizes["seed"]):
+        loss = one.test_loss.isel(seed=seed).values.astype(float) / float(one.test_loss.isel(seed=seed)[0])
+        turns = any(
+            loss[:low].max() - loss[low] > 0.01
+            and loss[low:].max() - loss[low] > 0.01
+            and loss[low + np.argmax(loss[low:])] - loss[low + np.argmax(loss[low:]) :].min() > 0.01
+            for low in range(1, len(loss) - 1)
+        )
+        assert turns == (int(one.descents[seed]) > 1)
+        rise = max(loss[k] - loss[: k + 1].min() for k in range(len(loss)))
+        np.testing.assert_allclose(float(one.rise[seed]), rise, atol=1e-6)
+
+
+def of(run, kind, depth):
+    return ((run.kind == kind) & (run.depth == depth)).values
+
+
+def no_transients(run):
+    run.descents.values[of(run, figure_3.LOW, 4)] = 1
+
+
+def one_rise(run):
+    run.descents.values[of(run, figure_3.HIGH, 4), 0] = 2
+
+
+def at_the_test_point(run):
+    run.peak_output.values[:] = [1.0, 2.0]
+
+
+def still_memorizing(run):
+    run.test_loss.values[..., -1] = run.test_loss.values[..., 0]
+
+
+def small_start_rises(run):
+    run.descents.values[of(run, figure_3.SMALL, 1), 1] = 3
+
+
+@pytest.mark.parametrize(
+    ("spoil", "claim"),
+    [
+        (no_transients, "low-dimension"),
+        (one_rise, "high-dimension"),
+        (at_the_test_point, "memorizing"),
+        (still_memorizing, "generalising"),
+        (small_start_rises, "one-layer-small"),
+    ],
+)
+def test_a_spoilt_run_refutes_the_claim(run, outcomes, spoil, claim):
+    spoil(run)
+    assert outcomes(ENTRY, run)[claim] == "refuted"
+
+
+def test_without_transients_what_they_do_is_undecided(run, outcomes):
+    no_transients(run)
+    found = outcomes(ENTRY, run)
+    assert found["memorizing"] == found["generalising"] == "undecided"
+    assert ENTRY.traces(run)
+
+
+@pytest.mark.parametrize(
+    ("settings", "sentence"),
+    [
+        ({"depths": "1,2"}, "depths must be increasing, from 1 on, with depth = 4"),
+        ({"depths": "2,4"}, "depths must be increasing"),
+        ({"high": "2"}, "high must be at least 3"),
+        ({"seeds": "0"}, "seeds must be at least 1"),
+    ],
+)
+def test_values_out_of_range_are_refused_at_once(settings, sentence):
+    with pytest.raises(InputError, match=sentence):
+        ENTRY.params("quick", settings)

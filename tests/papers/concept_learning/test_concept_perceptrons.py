@@ -1,0 +1,81 @@
+"""What the entries on SGD share: the authors' conventions, the outputs that are told, and Theorem 4.1 with biases."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from saddlescope.models import perceptron_output
+from saddlescope.papers.concept_learning._perceptrons import (
+    Training,
+    label,
+    one_layer_prediction,
+    sim_task,
+    start_weights,
+    train,
+)
+
+SMALL = Training(dim=5, samples=40, batch=30, epochs=3, every=2)
+TASKS = [((1.0, 2.0), (0.05, 0.25)), ((2.0, 1.0), (0.5, 0.01))]
+
+
+def test_printed_sigma_is_a_variance_and_the_origin_has_a_cluster():
+    task = sim_task(Training(), TASKS[0], 3)
+    np.testing.assert_allclose(task.sigma, np.sqrt([0.05, 0.25]))
+    np.testing.assert_allclose(task.strengths[:2], [0.05 + 1 / 3, 0.25 + 4 / 3])
+    assert (task.clusters, task.samples_per_cluster, task.dim) == (3, 5000, 64)
+    assert np.abs(task.directions - sim_task(Training(), TASKS[0], 4).directions).max() > 0.1
+    np.testing.assert_array_equal(sim_task(Training(rotated=False), TASKS[0], 3).directions, np.eye(64))
+    assert Training().time_step == pytest.approx(0.1 * 2 / 64)
+
+
+@pytest.mark.parametrize("relu", [False, True])
+def test_outputs_and_losses_are_those_of_the_whole_network(relu):
+    """At the start, by the definition, at all test points and on the training set."""
+    training = Training(dim=5, depth=2, hidden=7, relu=relu, samples=40, batch=30, epochs=1, every=2, cube=True)
+    run = train(training, TASKS, [3, 8])
+    assert run.output.dims == ("task", "seed", "step", "point", "concept")
+    assert not run.diverged.any()
+    start = jax.tree.map(lambda leaf: leaf.astype(float), start_weights(training, 8))
+    task = sim_task(training, TASKS[1], 8)
+    outputs = perceptron_output(start, task.test_points.points, relu=relu)
+    first = run.isel(task=1, seed=1, step=0)
+    np.testing.assert_allclose(first.output, outputs @ task.directions[:, :2], atol=2e-6)
+    np.testing.assert_allclose(first.test_loss, np.mean((outputs - task.test_points.points) ** 2, axis=1), rtol=1e-5)
+    samples = task.draw(8)
+    error = perceptron_output(start, jnp.asarray(samples), relu=relu) - samples
+    np.testing.assert_allclose(first.train_loss, np.mean(error**2), rtol=1e-5)
+    np.testing.assert_array_equal(run.index, task.test_points.indices)
+    assert bool((run.train_loss.isel(step=-1) < 0.9 * run.train_loss.isel(step=0)).all())
+
+
+def test_a_network_does_not_depend_on_its_company():
+    both, alone = train(SMALL, TASKS, [3, 8]), train(SMALL, TASKS[1:], [8])
+    for name in ("output", "test_loss", "train_loss"):
+        np.testing.assert_allclose(both[name].values[1, 1], alone[name].values[0, 0], atol=1e-6)
+    np.testing.assert_array_equal(both.step, [0, 2, 4, 6, 8, 10, 12])
+    np.testing.assert_allclose(both.time, both.step * 0.1 * 2 / 5)
+    assert both.task.values.tolist() == ["mu 1, 2; sigma 0.05, 0.25", "mu 2, 1; sigma 0.5, 0.01"]
+    assert label(TASKS[0]) == both.task.values[0]
+
+
+@pytest.mark.parametrize("bias", [False, True])
+def test_theorem_4_1_is_the_limit_of_small_steps(bias):
+    """Descent on all samples at a hundredth of the rate, is the flow to 2e-3."""
+    training = Training(dim=3, bias=bias, samples=40, batch=30, rate=0.002, epochs=500, every=400, whole=True)
+    run = train(training, TASKS[:1], [5])
+    found = one_layer_prediction(training, TASKS[0], 5, run.step.values, empirical=True)
+    assert np.abs(found[-1] - found[0]).max() > 0.5
+    np.testing.assert_allclose(run.output.values[0, 0], found, atol=2e-3)
+    law = one_layer_prediction(training, TASKS[0], 5, run.step.values)
+    assert 5e-3 < np.abs(law - found).max() < 0.3
+
+
+def test_the_scale_is_that_of_the_start():
+    full, small = (start_weights(Training(depth=2, scale=scale), 1) for scale in (1.0, 0.5))
+    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, 2 * b), full, small)
+
+
+def test_marks_can_be_geometric():
+    run = train(Training(dim=3, samples=40, batch=10, epochs=6, per_doubling=1), TASKS[:1], [0])
+    np.testing.assert_array_equal(run.step, [0, 1, 2, 4, 8, 16, 32, 64, 72])
