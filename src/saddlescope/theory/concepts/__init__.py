@@ -7,6 +7,7 @@ Yang, Park, Lubana, Okawa, Hu and Tanaka (2024), "Dynamics of concept learning a
 Theorem 4.1, equations, assumptions and lemmas are meant by those names throughout.
 """
 
+from saddlescope.theory.concepts.alignment import EarlyAlignment, early_alignment
 from saddlescope.theory.concepts.assumptions import (
     Assumptions,
     Condition,
@@ -34,6 +35,7 @@ __all__ = [
     "ConceptStages",
     "Condition",
     "DeepStages",
+    "EarlyAlignment",
     "InitialGrowth",
     "LargestStart",
     "OneLayerOutput",
@@ -44,6 +46,7 @@ __all__ = [
     "concept_stages",
     "deep_stages",
     "diagonal_map",
+    "early_alignment",
     "initial_growth",
     "largest_start",
     "lemma_d1_ceiling",
