@@ -9,7 +9,7 @@ from tests import problems, references
 
 from saddlescope.errors import InputError
 from saddlescope.flow import FlowError, Plain, Products, gradient_descent, gradient_flow
-from saddlescope.models import diagonal_linear_network
+from saddlescope.models import SymmetricSampleLoss, diagonal_linear_network, symmetric_weights
 
 LOG10 = float(np.log(10))
 FEATURES, TEACHER = np.array(problems.RETURNING_FEATURES), np.array(problems.RETURNING_TEACHER)
@@ -152,3 +152,14 @@ def test_float32_mode_and_nan_are_refused():
         gradient_descent(LOSS, _start(1), steps=1, learning_rate=0.1)
     with pytest.raises(InputError, match="loss must be finite"):
         gradient_descent(lambda b: jnp.sum(b) / 0.0, _start(1), steps=1, learning_rate=0.1)
+
+
+def test_a_learning_rate_past_the_edge_of_stability_is_refused():
+    """Where the loss knows it: the symmetric network settles at no minimum beyond 1 / (2 a_1)."""
+    inputs = np.random.default_rng(0).standard_normal((20, 3)) * np.array([2.0, 1.0, 0.5])
+    loss, start = SymmetricSampleLoss(inputs), Plain(symmetric_weights(3, 3, seed=0, scale=0.3))
+    edge = 1 / (2 * np.linalg.eigvalsh(inputs.T @ inputs / 20)[-1])
+    below = gradient_descent(loss, start, steps=2000, learning_rate=0.9 * edge)
+    assert below.losses[-1] < 1e-12
+    with pytest.raises(InputError, match=f"learning_rate must be at most {edge:.6g}, .*settle at none"):
+        gradient_descent(loss, start, steps=10, learning_rate=1.01 * edge)

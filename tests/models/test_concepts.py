@@ -200,3 +200,27 @@ def test_bad_networks():
         PopulationLoss(-jnp.eye(2))
     with pytest.raises(InputError, match="inputs must be finite"):
         SymmetricSampleLoss(jnp.full((2, 2), jnp.inf))
+
+
+def test_no_minimum_of_the_symmetric_network_is_flatter_than_the_bound():
+    """By the Hessian at random minima of three widths: W = I for two, W = the leading projection for a narrow one."""
+    task = StructuredIdentityTask((1.0, 2.0, 1.5), (0.4, 0.3, 0.5), 40, 3)
+    x = task.draw(0)
+    values, vectors = np.linalg.eigh(x.T @ x / len(x))
+    rng = np.random.default_rng(1)
+    for cost, unit in ((half_squared_error, 1.0), (squared_error, 2 / 3)):
+        loss = SymmetricSampleLoss(x, cost)
+        for width in (5, 3, 1):
+            U = jnp.asarray(vectors[:, -width:] @ np.linalg.qr(rng.standard_normal((width, width)))[0][: min(width, 3)])
+            np.testing.assert_allclose(jax.grad(loss)(U), 0, atol=1e-12)
+            hessian = jax.hessian(loss)(U).reshape(U.size, U.size)
+            sharpness = float(np.linalg.eigvalsh(hessian)[-1])
+            bound = loss.largest_learning_rate(U)
+            np.testing.assert_allclose(bound, 1 / (2 * unit * values[-1]), rtol=1e-12)
+            assert sharpness * bound >= 2 * (1 - 1e-9)
+    W = jnp.eye(3)
+    for mean in (False, True):
+        population = PopulationLoss(task.second_moment, mean)
+        hessian = jax.hessian(population)(W).reshape(9, 9)
+        np.testing.assert_allclose(population.largest_learning_rate(W) * np.linalg.eigvalsh(hessian)[-1], 2, rtol=1e-12)
+    assert SymmetricSampleLoss(x, lambda outputs, targets: jnp.sum(outputs)).largest_learning_rate(W) == float("inf")

@@ -14,6 +14,7 @@ from saddlescope.errors import InputError
 from saddlescope.flow.charts import AbstractChart, Layout, PairChart
 from saddlescope.flow.losses import CompiledLoss, Evaluations, Loss, loss_and_gradient, require_finite, require_float64
 from saddlescope.flow.minibatches import Minibatches
+from saddlescope.flow.stability import require_stable
 from saddlescope.flow.starts import AbstractStart
 from saddlescope.flow.trajectory import Crossing, FlowError, SampledPath, Status, Trajectory
 
@@ -61,7 +62,8 @@ def gradient_descent(
 
     Raises:
         InputError: an argument cannot be used; JAX is not in float64 mode; the loss is not finite at the start; it
-            cannot be restricted to minibatches and `batch` is given; or the initial weights are too small for
+            cannot be restricted to minibatches and `batch` is given; the learning rate is beyond what a loss that
+            knows its edge of stability can settle with at any minimum; or the initial weights are too small for
             float64, with `gradient_flow` as the cure.
         FlowError: the weights or the loss became infinite or NaN and `throw` is true.
     """
@@ -74,6 +76,8 @@ def gradient_descent(
     parameters, chart = start.parameters(), start.descent_chart()
     layout = Layout.of(parameters)
     require_float64(loss, start.argument(parameters))
+    if learning_rate is not None and start.argument(parameters) is parameters:
+        require_stable(loss, parameters, learning_rate)
     first = CompiledLoss(loss, chart.layout)
     require_finite(*first.value_and_gradient(chart.point(layout.flatten(parameters))))
 

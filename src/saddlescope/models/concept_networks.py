@@ -28,6 +28,7 @@ from jaxtyping import Array, Float, Int
 from numpy.typing import ArrayLike
 
 from saddlescope.errors import InputError
+from saddlescope.models.diagonal import squared_error
 from saddlescope.models.layered import LayeredLoss, Weights, half_squared_error
 
 
@@ -67,6 +68,10 @@ class PopulationLoss(eqx.Module):
         loss = jnp.sum((E @ self.second_moment) * E) / 2
         return loss * (2 / W.shape[-1]) if self.mean_over_dimensions else loss
 
+    def largest_learning_rate(self, W: Float[Any, "d d"]) -> float:
+        """2 / lambda_max(A), d/2 times that for the mean over dimensions: beyond it descent in W diverges."""
+        return _edge(self.second_moment, self.mean_over_dimensions, sharpness=1)
+
     def symmetric(self, U: Float[Any, "d width"]) -> Float[Array, ""]:
         """The loss of the symmetric two-layer network."""
         return self(symmetric_map(U))
@@ -103,9 +108,28 @@ class SymmetricSampleLoss(eqx.Module):
         """The mean over these samples only, a minibatch; may be called in compiled code."""
         return eqx.tree_at(lambda loss: loss.inputs, self, self.inputs[indices])
 
+    def largest_learning_rate(self, U: Float[Any, "d width"]) -> float:
+        """The learning rate above which descent settles at no global minimum, 1 / (2 lambda_max(A)) for equation 2.1.
+
+        With u the top unit eigenvector of A = X^T X / N, a global minimum has U U^T u = u. There the loss has the
+        second derivative |A^(1/2) (dU U^T + U dU^T)|^2 = 4 lambda_max(A) along dU = u (U^T u)^T, of length 1, so its
+        sharpness is at least that. It is d/2 times larger for the mean over dimensions; infinite for other costs.
+        """
+        if self.cost not in (half_squared_error, squared_error):
+            return float("inf")
+        moment = self.inputs.T @ self.inputs / self.samples
+        return _edge(moment, self.cost is squared_error, sharpness=4)
+
     def __call__(self, U: Float[Any, "d width"]) -> Float[Array, ""]:
         """The loss at U."""
         return self.cost(U @ (U.T @ self.inputs.T), self.inputs.T)
+
+
+def _edge(second_moment: Float[Any, "d d"], mean_over_dimensions: bool, *, sharpness: int) -> float:
+    """2 over so many times the top eigenvalue of A, in the unit of the loss."""
+    top = float(np.linalg.eigvalsh(np.asarray(second_moment))[-1])
+    unit = 2 / len(second_moment) if mean_over_dimensions else 1.0
+    return 2 / (sharpness * top * unit) if top > 0 else float("inf")
 
 
 def identity_loss(
