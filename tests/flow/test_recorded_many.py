@@ -114,14 +114,15 @@ def _scaled(scale, weights):
 
 def test_any_sampled_loss_will_do():
     rng = np.random.default_rng(0)
-    loss = LayeredLoss(jnp.asarray(rng.standard_normal((12, 3))), jnp.asarray(rng.standard_normal((12, 2))))
+    loss = LayeredLoss(rng.standard_normal((12, 3)), rng.standard_normal((12, 2)))  # of NumPy's arrays
+    jnp_loss = jax.tree.map(jnp.asarray, loss)
     start = (jnp.asarray(rng.standard_normal((2, 4, 3))), jnp.asarray(rng.standard_normal((2, 2, 4))))
     run = recorded_descents(
-        loss, start, steps=6, learning_rate=0.05, batch=12, seeds=(0, 1), marks=np.array([3]),
+        [loss, loss], start, steps=6, learning_rate=0.05, batch=12, seeds=(0, 1), marks=np.array([3]),
         observe=[jax.tree_util.Partial(_scaled, jnp.asarray(scale)) for scale in (1.0, 2.0)],
     )  # fmt: skip
     whole = recorded_descents(
-        loss, start, steps=6, learning_rate=0.05, marks=np.arange(0), observe=lambda weights: loss(weights)
+        loss, start, steps=6, learning_rate=0.05, marks=np.arange(0), observe=lambda weights: jnp_loss(weights)
     )
     np.testing.assert_allclose(run.weights[0], whole.weights[0], atol=1e-12)
     np.testing.assert_allclose(run.observed[:, 0], np.array([1.0, 2.0])[:, None, None] * start[0], atol=1e-14)

@@ -1,5 +1,6 @@
 """Perceptrons reduced to the span of their samples: against whole networks by automatic differentiation, and laws."""
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -42,13 +43,15 @@ def test_loss_and_gradient_are_those_of_the_whole_network(relu, bias, widths, me
     task = _task()
     R = task.directions[:, :2]
     start = perceptron_weights(widths, seed=1, bias=bias)
-    chosen = jnp.array([0, 3, 25, 41, 59])
+    chosen = np.array([0, 3, 25, 41, 59])
     options = {"relu": relu, "mean_over_dimensions": mean_over_dimensions}
-    loss = perceptron_loss(task.draw(0), R, **options).batch(chosen)
+    loss = perceptron_loss(task.draw(0), R, **options).batch(jnp.asarray(chosen))
     reduced = weights_in_span(start, R)
-    whole, slope = jax.value_and_grad(_whole_loss)(start, jnp.asarray(task.draw(0))[chosen], relu, mean_over_dimensions)
-    values = [(loss(reduced), jax.grad(loss)(reduced))]
-    values += [loss.value_and_gradient(reduced)] if not relu else []
+    whole, slope = jax.jit(jax.value_and_grad(_whole_loss), static_argnums=(2, 3))(
+        start, jnp.asarray(task.draw(0)[chosen]), relu, mean_over_dimensions
+    )
+    values = [jax.jit(jax.value_and_grad(loss.__call__))(reduced)]
+    values += [jax.jit(loss.value_and_gradient)(reduced)] if not relu else []
     for value, gradient in values:
         np.testing.assert_allclose(value, whole, rtol=1e-12)
         wanted = weights_in_span(slope, R)
@@ -98,10 +101,14 @@ def test_the_rest_of_the_first_weight_is_put_back():
     np.testing.assert_allclose(back.weights[0] @ off, start.weights[0] @ off, atol=1e-14)
 
 
-def _sharpness(loss, weights):
+@eqx.filter_jit
+def _hessian(loss, weights):
     flat, build = ravel_pytree(weights)
-    hessian = jax.hessian(lambda at: loss(build(at)))(flat)
-    return float(np.linalg.eigvalsh(hessian)[-1])
+    return jax.hessian(lambda at: loss(build(at)))(flat)
+
+
+def _sharpness(loss, weights):
+    return float(np.linalg.eigvalsh(_hessian(loss, weights))[-1])
 
 
 def _minimum(depth, bias, rng, spread):

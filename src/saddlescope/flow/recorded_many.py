@@ -151,6 +151,7 @@ class _Many(eqx.Module):
 
     @classmethod
     def of(cls, name: str, given: Any, runs: int) -> "_Many":
+        given = jax.tree.map(lambda leaf: jnp.asarray(leaf) if isinstance(leaf, np.ndarray) else leaf, given)
         if not isinstance(given, Sequence):
             return cls(given, False)
         kinds = [
