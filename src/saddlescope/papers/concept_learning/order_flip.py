@@ -14,7 +14,7 @@ on. Here sigma_1 is swept across it, told by the ratio a_1 / a_2, and it is meas
 """
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from saddlescope.errors import InputError
 from saddlescope.papers import checks
@@ -349,67 +349,7 @@ claims = (
 
 def traces(run: "xr.Dataset") -> "list[Figure]":
     """Output trajectories across the flip; both times; where starts and runs flip."""
-    return [_trajectories(run), _times(run)]
+    from saddlescope.papers.concept_learning._order_flip_pictures import pictures
 
-
-def _trajectories(run: "xr.Dataset") -> "Figure":
-    import numpy as np
-
-    from saddlescope.plot import Axis, Figure, Line, Panel
-
-    curves = tuple(
-        Line(
-            x=run.path.sel(pictured=ratio).values[:, 0], y=run.path.sel(pictured=ratio).values[:, 1], color=n,
-            label=f"σ₁ = {_diversity(ratio, run.mu, run.sigma, 2) ** 0.5:.2f}",
-        )
-        for n, ratio in enumerate(run.pictured.values)
-    )  # fmt: skip
-    target = Line(x=np.array(run.mu[:1]), y=np.array(run.mu[1:]), style="points", color=0)
-    late = run.half.isel(scale=-1, start=0)
-    times = tuple(
-        Line(x=run.ratio.values, y=late.sel(concept=k).values, label=f"T{'₁₂'[k - 1]}", color=k + 2, style="dashed")
-        for k in (1, 2)
-    )
-    return Figure(
-        name="trajectories",
-        title="With more diversity the weaker signal is learned first",
-        caption=f"Left: outputs at the test point of the symmetric network, from one start of scale "
-        f"{float(run.scale[1]):g}, for growing diversity of the first concept; the test point is marked. Right: when "
-        f"each concept is half learned, from a start of scale {float(run.scale[-1]):g}.",
-        panels=(
-            Panel(x=Axis("output along concept 1"), y=Axis("output along concept 2"), marks=(*curves, target)),
-            Panel(x=Axis("a₁ / a₂"), y=Axis("T_k"), marks=times),
-        ),
-    )
-
-
-def _times(run: "xr.Dataset") -> "Figure":
-    import numpy as np
-
-    from saddlescope.plot import Axis, Figure, Line, Mark, Panel
-
-    def steps(values: "np.ndarray", **look: Any) -> Line:
-        resolved = np.sort(values[np.isfinite(values)])
-        return Line(x=resolved, y=(np.arange(len(resolved)) + 0.5) / values.size, style="steps", **look)
-
-    two = tuple(
-        steps(_flip(run.half.isel(scale=n)).values, label=f"scale {scale:g}", color=n)
-        for n, scale in enumerate(run.scale.values)
-    )
-    one = []
-    for n, clusters in enumerate(run.clusters.values):
-        text = "two clusters" if clusters == 2 else "with one at the origin"
-        sgd, theorem = (_flip(run[name].sel(clusters=clusters)).values for name in ("sgd_half", "theorem_half"))
-        one.append(Line(x=theorem, y=sgd, style="points", label=text, color=n + 3))
-    ends = np.array([0.5, 1.6])
-    one.append(Line(x=ends, y=ends, style="dotted", label="equal", width=1.0, color=8))
-    return Figure(
-        name="flips",
-        title="Where the order flips",
-        caption="Left: over starts of the symmetric network, the share that has flipped at a ratio of strengths, for "
-        "three scales of U. Right: SGD of one layer, each run against Theorem 4.1 from its actual start.",
-        panels=(
-            Panel(x=Axis("a₁ / a₂"), y=Axis("share of starts"), marks=(*two, Mark(at=1.0, label="a₁ = a₂"))),
-            Panel(x=Axis("flip by Theorem 4.1"), y=Axis("flip by SGD"), marks=tuple(one)),
-        ),
-    )
+    sigmas = _diversity(run.pictured.values, run.mu, run.sigma, 2) ** 0.5
+    return pictures(run, sigmas, _flip(run.half), _flip(run.sgd_half), _flip(run.theorem_half))

@@ -1,0 +1,93 @@
+"""The pictures of the entry `order_flip`."""
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import numpy as np
+    import xarray as xr
+
+    from saddlescope.plot.figure import Figure
+
+
+def pictures(
+    run: "xr.Dataset", sigmas: "np.ndarray", two: "xr.DataArray", sgd: "xr.DataArray", theorem: "xr.DataArray"
+) -> "list[Figure]":
+    """Output trajectories across the flip; both times; where starts and runs flip.
+
+    Args:
+        run: the stored run.
+        sigmas: sigma_1 of the trajectories drawn.
+        two: ratios at which the starts of the symmetric network flip, (scale, start).
+        sgd: at which those of SGD do, (clusters, seed).
+        theorem: at which Theorem 4.1 has it.
+    """
+    return [_trajectories(run, sigmas), _flips(run, two, sgd, theorem)]
+
+
+def _trajectories(run: "xr.Dataset", sigmas: "np.ndarray") -> "Figure":
+    import numpy as np
+
+    from saddlescope.plot import Axis, Figure, Line, Panel
+
+    curves = tuple(
+        Line(
+            x=run.path.sel(pictured=ratio).values[:, 0], y=run.path.sel(pictured=ratio).values[:, 1], color=n,
+            label=f"σ₁ = {sigmas[n]:.2f}",
+        )
+        for n, ratio in enumerate(run.pictured.values)
+    )  # fmt: skip
+    target = Line(x=np.array(run.mu[:1]), y=np.array(run.mu[1:]), style="points", color=0)
+    late = run.half.isel(scale=-1, start=0)
+    times = tuple(
+        Line(x=run.ratio.values, y=late.sel(concept=k).values, label=f"T{'₁₂'[k - 1]}", color=k + 2, style="dashed")
+        for k in (1, 2)
+    )
+    return Figure(
+        name="trajectories",
+        title="With more diversity the weaker signal is learned first",
+        caption=f"Left: outputs at the test point of the symmetric network, from one start of scale "
+        f"{float(run.scale[1]):g}, for growing diversity of the first concept; the test point is marked. Right: when "
+        f"each concept is half learned, from a start of scale {float(run.scale[-1]):g}.",
+        panels=(
+            Panel(x=Axis("output along concept 1"), y=Axis("output along concept 2"), marks=(*curves, target)),
+            Panel(x=Axis("a₁ / a₂"), y=Axis("T_k"), marks=times),
+        ),
+    )
+
+
+def _flips(run: "xr.Dataset", two: "xr.DataArray", sgd: "xr.DataArray", theorem: "xr.DataArray") -> "Figure":
+    import numpy as np
+
+    from saddlescope.plot import Axis, Figure, Line, Mark, Panel
+
+    def steps(values: "np.ndarray", **look: Any) -> Line:
+        resolved = np.sort(values[np.isfinite(values)])
+        return Line(x=resolved, y=(np.arange(len(resolved)) + 0.5) / values.size, style="steps", **look)
+
+    curves = tuple(
+        steps(two.isel(scale=n).values, label=f"scale {scale:g}", color=n) for n, scale in enumerate(run.scale.values)
+    )
+    one = []
+    for n, clusters in enumerate(run.clusters.values):
+        text = "two clusters" if clusters == 2 else "with one at the origin"
+        one.append(
+            Line(
+                x=theorem.isel(clusters=n).values,
+                y=sgd.isel(clusters=n).values,
+                style="points",
+                label=text,
+                color=n + 3,
+            )
+        )
+    ends = np.array([0.5, 1.6])
+    one.append(Line(x=ends, y=ends, style="dotted", label="equal", width=1.0, color=8))
+    return Figure(
+        name="flips",
+        title="Where the order flips",
+        caption="Left: over starts of the symmetric network, the share that has flipped at a ratio of strengths, for "
+        "three scales of U. Right: SGD of one layer, each run against Theorem 4.1 from its actual start.",
+        panels=(
+            Panel(x=Axis("a₁ / a₂"), y=Axis("share of starts"), marks=(*curves, Mark(at=1.0, label="a₁ = a₂"))),
+            Panel(x=Axis("flip by Theorem 4.1"), y=Axis("flip by SGD"), marks=tuple(one)),
+        ),
+    )
