@@ -32,6 +32,17 @@ def test_the_origin_of_a_deep_relu_network():
     np.testing.assert_allclose(made["found"].speeds.max(), 0.5, atol=1e-12)
 
 
+def test_concepts_of_figure_8(capsys):
+    made = {"np": np, "ss": saddlescope}
+    exec(BLOCKS[3], made)
+    times = made["concept_stages"](made["strengths"], made["starts"][0]).times
+    assert times[0] > times[1] > times[2]
+    counts = np.bincount(saddlescope.find_descents(made["flows"].turning_losses).counts)
+    assert str(counts) in capsys.readouterr().out
+    assert counts.sum() == 1000
+    assert 3 <= counts[3] <= 25  # one start in a hundred has three
+
+
 def test_the_tracker_in_three_lines():
     sizes = {"image_size": 8, "channels": 1, "patch": 4, "embedding": 16, "depth": 2, "heads": 2, "head_width": 4}
     model = ViT(ViTConfig(**sizes, mlp_width=16))
@@ -49,7 +60,7 @@ def test_the_tracker_in_three_lines():
 
 def test_commands_exist():
     consoles = "".join(re.findall(r"```console\n(.*?)```", README, re.S))
-    commands = re.findall(r"^saddlescope (\S+)(?: (gradual-rank/\S+))?", consoles, re.M)
+    commands = re.findall(r"^saddlescope (\S+)(?: ((?:gradual-rank|deep-relu|concept-learning)/\S+))?", consoles, re.M)
     assert len(commands) >= 4
     known = subprocess.run(
         [sys.executable, "-m", "saddlescope.cli", "--help"], capture_output=True, text=True, check=True
