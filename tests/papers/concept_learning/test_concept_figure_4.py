@@ -8,7 +8,8 @@ from saddlescope.papers import find
 
 NAME = "concept-learning/figure-4"
 ENTRY = find(NAME)
-COARSE = "peaks-larger"  # at the larger scale only most of the peaks are within 1 %
+# At the larger scale only most of the peaks are within 1 %, and a dozen starts do not resolve how many.
+COARSE = {"peaks-larger", "peaks-larger-most"}
 
 
 @pytest.fixture
@@ -18,7 +19,7 @@ def run(quick_run):
 
 def test_all_claims_hold_but_for_peaks_at_the_larger_scale(run, outcomes):
     found = outcomes(ENTRY, run)
-    assert {claim for claim, outcome in found.items() if outcome != "reproduced"} <= {COARSE}
+    assert {claim for claim, outcome in found.items() if outcome != "reproduced"} <= COARSE
 
 
 def test_rates_and_values_are_those_of_the_initial_phase(run):
@@ -79,8 +80,8 @@ def higher_peak(run):
         (other_turn, ["suppression"]),
         (groups_together, ["groups"]),
         (never_suppressed, ["groups"]),
-        (later_stage, ["stage-times-larger", "stage-times-smaller"]),
-        (higher_peak, ["peaks-larger", "peaks-smaller"]),
+        (later_stage, [f"stage-times-{n}{m}" for n in ("larger", "smaller") for m in ("", "-most")]),
+        (higher_peak, [f"peaks-{n}{m}" for n in ("larger", "smaller") for m in ("", "-most")]),
     ],
 )
 def test_a_spoilt_run_refutes_the_claim(run, outcomes, spoil, claims):

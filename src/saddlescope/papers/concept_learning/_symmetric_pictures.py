@@ -58,6 +58,60 @@ def entries_panel(one: "xr.Dataset", title: str = "", *, predicted: bool = False
     return Panel(title=title, x=_time_axis(one), y=Axis("entry of W"), marks=tuple(marks))
 
 
+def lives_panel(one: "xr.Dataset") -> "Panel":
+    """|w_ij| of all entries on a logarithmic scale, with the predicted times of the major ones."""
+    import numpy as np
+
+    from saddlescope.plot import Axis, Line, Mark, Panel
+
+    strength = one.strength.values
+    lines = []
+    for i, j in zip(one.entry_row.values.tolist(), one.entry_column.values.tolist(), strict=True):
+        strong = i if strength[i] > strength[j] else j
+        if strength[strong] == 0:
+            group, color, style = "irrelevant", len(strength), "dotted"
+        elif i == j:
+            group, color, style = f"major {entry_name(i, i)}", i, "solid"
+        else:
+            group, color, style = f"group {strong + 1}", strong, "dashed"
+        lines.append(Line(x=one.time.values, y=np.abs(one.W.values[:, i, j]), group=group, color=color, style=style))
+    learned = {k: float(time) for k, time in enumerate(one.predicted_time.values) if np.isfinite(time)}
+    return Panel(
+        title="all entries, with the predicted times of w_kk = 1/2",
+        x=Axis("time t of gradient flow", range=(0.0, 1.5 * max(learned.values()))),
+        y=Axis("|w_ij|", scale="log", range=(_floor(one), 2.0)),
+        marks=(*lines, *(Mark(at=time, color=k) for k, time in learned.items())),
+    )
+
+
+def stage_heats(one: "xr.Dataset") -> "tuple[Panel, ...]":
+    """|W| at the start, half-way between the predicted stages, and half as long again after the last."""
+    import numpy as np
+
+    from saddlescope.plot import Axis, Heat, Panel
+
+    learned = np.sort(one.predicted_time.values[np.isfinite(one.predicted_time.values)])
+    place = np.arange(1.0, one.sizes["row"] + 1)
+    heats = []
+    for n, time in enumerate([0.0, *((learned[:-1] + learned[1:]) / 2), 1.5 * learned[-1]]):
+        k = int(np.argmin(np.abs(one.time.values - time)))
+        z = np.maximum(np.abs(one.W.values[k]), _floor(one))
+        heats.append(
+            Panel(
+                title="at the start" if n == 0 else f"{n} learned, t = {float(one.time[k]):.3g}",
+                x=Axis("column"),
+                y=Axis("row", range=(place[-1] + 0.5, 0.5)),
+                marks=(Heat(x=place, y=place, z=z, label="|w|", scale="log"),),
+            )
+        )
+    return tuple(heats)
+
+
+def _floor(one: "xr.Dataset") -> float:
+    """A tenth of the smallest entry at the start, where pictures on a logarithmic scale end."""
+    return float(abs(one.W[0]).min()) / 10
+
+
 def output_panels(one: "xr.Dataset") -> "tuple[Panel, ...]":
     """The output W x as a path, each component against the next one."""
     import numpy as np

@@ -30,7 +30,10 @@ if TYPE_CHECKING:
 
     from saddlescope.plot.figure import Figure
 
+    _Errors = Callable[[xr.Dataset, int], np.ndarray]
+
 _PHASE = 1e-3  # the largest entry of W at the end of the initial phase
+_TURN = 0.01  # error of w_kk where a minor entry turns
 _LATER = 0.1  # scale of the start from which irrelevant entries are seen to act later
 
 
@@ -190,7 +193,8 @@ def _slower(run: "xr.Dataset") -> Measured:
 def _at_the_peak(run: "xr.Dataset") -> Measured:
     off = abs(run.suppressor - run.suppressor_predicted).isel(scale=-1)
     told = ", ".join(f"{value:.3f}" for value in run.suppressor_predicted.values)
-    return Measured(float(off.max()), remark=f"w_kk at the peak, by the law: {told}")
+    share = float((off < _TURN).mean())
+    return Measured(float(off.max()), remark=f"{share:.3f} within {_TURN}; w_kk at the peak, by the law: {told}")
 
 
 def _out_of_order(run: "xr.Dataset") -> Measured:
@@ -205,19 +209,56 @@ def _out_of_order(run: "xr.Dataset") -> Measured:
     return Measured(float(wrong + never), remark=f"{wrong} out of order, {never} never suppressed, of {tops.size}")
 
 
-def _stage_times(run: "xr.Dataset", *, scale: int) -> Measured:
-    errors = abs(run.major_time - run.major_predicted).isel(scale=scale).max("concept").values
-    return Measured(float(errors.max()), remark=f"{len(errors)} starts; mean {errors.mean():.2g}")
+def _stage_errors(run: "xr.Dataset", scale: int) -> "np.ndarray":
+    """The largest error of a stage time from each start."""
+    return abs(run.major_time - run.major_predicted).isel(scale=scale).max("concept").values
 
 
-def _peaks(run: "xr.Dataset", *, scale: int) -> Measured:
+def _peak_errors(run: "xr.Dataset", scale: int) -> "np.ndarray":
+    """The relative error of every minor entry's height from every start."""
     one = run.isel(scale=scale)
-    errors = abs(one.peak_height / one.height_predicted - 1).values
-    return Measured(float(errors.max()), remark=f"{(errors < 0.01).mean():.3f} of {errors.size} within 1 %")
+    return abs(one.peak_height / one.height_predicted - 1).values
+
+
+def _worst(run: "xr.Dataset", *, errors: "_Errors", scale: int) -> Measured:
+    found = errors(run, scale)
+    return Measured(float(found.max()), remark=f"{found.size} in all; mean {found.mean():.2g}")
+
+
+def _most(run: "xr.Dataset", *, errors: "_Errors", scale: int, bar: float) -> Measured:
+    """The share of errors within the bar."""
+    found = errors(run, scale)
+    share = float((found <= bar).mean())
+    return Measured(share, 1.96 * (share * (1 - share) / found.size) ** 0.5, remark=f"of {found.size}")
 
 
 _WHERE = "Section 4.2.1"
 _BAR = "theory.concepts.concept_stages; this project's bar"
+
+
+def _bars(
+    what: str, told: str, name: str, errors: "_Errors", scale: int, bar: float, share: float, unit: str
+) -> tuple[Claim, Claim]:
+    """That a prediction's errors are within a bar from every start, and that they are from most."""
+    kind = "relative errors" if unit == "" else "errors of w_kk = 1/2"
+    return (
+        Claim(
+            name=f"{what}-{name}",
+            says=f"Schur complements tell {told} from every start of the {name} scale: largest of the {kind}",
+            source=_BAR,
+            statistic=partial(_worst, errors=errors, scale=scale),
+            high=bar,
+            unit=unit,
+        ),
+        Claim(
+            name=f"{what}-{name}-most",
+            says=f"And from most starts of the {name} scale: share of {kind} of at most {bar:g}",
+            source=f"{_BAR}; the share from a pilot on other seeds, 1 for times, .94 and 1 for peaks",
+            statistic=partial(_most, errors=errors, scale=scale, bar=bar),
+            low=share,
+        ),
+    )
+
 
 claims = (
     Claim(
@@ -255,7 +296,7 @@ claims = (
         says="A minor entry turns when w_kk of its stronger concept is 2 (a_i + a_k) / (3 a_k + a_i): largest error",
         source=f"{_WHERE}: after w_kk is 'significant'; the value from equation 4.3 without noise, in the limit",
         statistic=_at_the_peak,
-        high=0.01,
+        high=_TURN,
     ),
     Claim(
         name="groups",
@@ -266,71 +307,24 @@ claims = (
         high=0.0,
     ),
     *(
-        Claim(
-            name=f"stage-times-{name}",
-            says=f"Schur complements tell when concepts are learned, at the {name} scale: largest error of w_kk = 1/2",
-            source=_BAR,
-            statistic=partial(_stage_times, scale=scale),
-            high=bar,
-            unit="t",
-        )
-        for name, scale, bar in (("larger", 0, 0.02), ("smaller", 1, 1e-3))
+        claim
+        for name, scale, bar, share in (("larger", 0, 0.02, 0.95), ("smaller", 1, 1e-3, 0.99))
+        for claim in _bars("stage-times", "when concepts are learned", name, _stage_errors, scale, bar, share, "t")
     ),
     *(
-        Claim(
-            name=f"peaks-{name}",
-            says=f"They tell how high minor entries come, at the {name} scale: largest relative error",
-            source=_BAR,
-            statistic=partial(_peaks, scale=scale),
-            high=0.01,
-        )
-        for name, scale in (("larger", 0), ("smaller", 1))
+        claim
+        for name, scale, share in (("larger", 0, 0.9), ("smaller", 1, 0.99))
+        for claim in _bars("peaks", "how high minor entries come", name, _peak_errors, scale, 0.01, share, "")
     ),
 )
 
 
 def traces(run: "xr.Dataset") -> "list[Figure]":
-    """Heat maps of |W| at every stage, and every entry against time."""
-    import numpy as np
+    """Every entry against time, and heat maps of |W| between the stages."""
+    from saddlescope.papers.concept_learning._symmetric_pictures import entry_table, lives_panel, stage_heats
+    from saddlescope.plot import Figure
 
-    from saddlescope.papers.concept_learning._symmetric_pictures import entry_name, entry_table
-    from saddlescope.plot import Axis, Figure, Heat, Line, Mark, Panel
-
-    d = run.sizes["row"]
-    concepts = np.flatnonzero(run.strength.values > 0)
-    learned = np.sort(run.predicted_time.values[concepts])
-    # Between two stages, and as long after the last as it took from the one before.
-    shown = [0.0, *((learned[:-1] + learned[1:]) / 2), 1.5 * learned[-1]]
-    floor = float(np.abs(run.W.values[0]).min()) / 10
-    heats = []
-    for n, time in enumerate(shown):
-        k = int(np.argmin(np.abs(run.time.values - time)))
-        z = np.maximum(np.abs(run.W.values[k]), floor)
-        heats.append(
-            Panel(
-                title="at the start" if n == 0 else f"{n} learned, t = {float(run.time[k]):.3g}",
-                x=Axis("column"),
-                y=Axis("row", range=(d + 0.5, 0.5)),
-                marks=(Heat(x=np.arange(1.0, d + 1), y=np.arange(1.0, d + 1), z=z, label="|w|", scale="log"),),
-            )
-        )
-    lines = []
-    for i, j in zip(run.entry_row.values.tolist(), run.entry_column.values.tolist(), strict=True):
-        strong = max((i, j), key=lambda p: run.strength.values[p])
-        kind = int(np.isin([i, j], concepts).sum()) if i != j else 3 * int(np.isin(i, concepts))
-        style = "solid" if kind == 3 else "dotted" if kind == 0 else "dashed"
-        group = f"major {entry_name(i, i)}" if kind == 3 else "irrelevant" if kind == 0 else f"group {strong + 1}"
-        color = strong if kind else d
-        lines.append(
-            Line(x=run.time.values, y=np.abs(run.W.values[:, i, j]), group=group, color=color, style=style, opacity=0.9)
-        )
-    marks = [Mark(at=float(run.predicted_time[k]), color=int(k)) for k in concepts]
-    entries = Panel(
-        title="all entries, with the predicted times of w_kk = 1/2",
-        x=Axis("time t of gradient flow", range=(0.0, 1.5 * float(learned[-1]))),
-        y=Axis("|w_ij|", scale="log", range=(floor, 2.0)),
-        marks=(*lines, *marks),
-    )
+    empty = int((run.strength == 0).sum())
     return [
         Figure(
             name="entries",
@@ -338,7 +332,7 @@ def traces(run: "xr.Dataset") -> "list[Figure]":
             caption="Every entry of W against time: major ones solid, minor ones dashed in the colour of the concept "
             "whose group they are in first, irrelevant ones dotted. Vertical lines are the predicted times. The table "
             "has the life of every entry.",
-            panels=(entries,),
+            panels=(lives_panel(run),),
             columns=1,
             table=entry_table(run),
         ),
@@ -346,9 +340,8 @@ def traces(run: "xr.Dataset") -> "list[Figure]":
             name="stages",
             title="W between the stages",
             caption="|w_ij| at the start, and after each concept has been learned; the scale is logarithmic, and cut "
-            "off at a tenth of the smallest entry at the start. The last "
-            f"{d - len(concepts)} directions have no concept.",
-            panels=tuple(heats),
+            f"off at a tenth of the smallest entry at the start. The last {empty} directions have no concept.",
+            panels=stage_heats(run),
             columns=2,
         ),
     ]
