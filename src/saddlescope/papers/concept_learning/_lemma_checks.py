@@ -1,0 +1,204 @@
+"""Lemmas D.1 to D.8 held against runs: by how much each is exceeded, on every run.
+
+    excess  the logarithm of what a lemma bounds over its bound, the largest of a run: positive where it is violated,
+            and near 0 where it is tight; in lemmas about a number near 1 the difference instead, and about a sign
+            the value over omega
+    phase   P beta omega, below which an entry is in the initial phase (Definition D.1)
+
+The statements are those of `saddlescope.theory.concepts`, in the time of gradient flow.
+"""
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import numpy as np
+
+_ROUNDING = 1e-14  # of sqrt(w_ii w_jj): what rounding can make of w_ij, in runs in U and in W
+_ACCURACY = 1e-8  # of sqrt(w_ii w_jj): what the tolerance of the flows can make of w_ij
+_LAMBDA = 0.85  # of Lemma D.4, as in the proof of D.8
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Runs:
+    """Runs from n starts, with the constants of the assumptions for each.
+
+    Attributes:
+        strengths: a, (d,).
+        times: of gradient flow, (k,).
+        W: at these, (n, k, d, d).
+        lowest, highest, fastest: least and largest w_ii, and its largest change in one step, of every run, (n,); the
+            changes are 0 for a flow.
+        log_P, log_omega, log_beta: of every start, (n,).
+        kappa, K: the same for all.
+    """
+
+    strengths: "np.ndarray"
+    times: "np.ndarray"
+    W: "np.ndarray"
+    lowest: "np.ndarray"
+    highest: "np.ndarray"
+    fastest: "np.ndarray"
+    log_P: "np.ndarray"  # noqa: N815 - the paper's P
+    log_omega: "np.ndarray"
+    log_beta: "np.ndarray"
+    kappa: float
+    K: float
+
+    @property
+    def log_phase(self) -> "np.ndarray":
+        """Log(P beta omega), (n,)."""
+        return self.log_P + self.log_beta + self.log_omega
+
+
+def excesses(runs: Runs) -> "dict[str, np.ndarray]":
+    """The excess of every lemma on every run, (n,); -infinity where it says nothing of the run."""
+    import numpy as np
+
+    from saddlescope.theory.concepts import lemma_d2_time, lemma_d3_time, lemma_d8_time
+
+    a, t, W = runs.strengths, runs.times[:, None, None], runs.W
+    pairs, kappa, phase = a[:, None] + a, runs.kappa, runs.log_phase
+    top, d = float(a.max()), len(a)
+    major = np.einsum("nkii->nki", W)
+    sizes = np.sqrt(np.maximum(major, 0.0))
+    slack = _ROUNDING * sizes[..., :, None] * sizes[..., None, :]
+    off, eye = ~np.eye(d, dtype=bool), np.arange(d)
+    with np.errstate(divide="ignore"):
+        above = np.log(np.maximum(np.abs(W) - slack, 0.0))  # of |w_ij|, at least
+        below = np.log(np.abs(W) + slack)  # and at most
+        start = np.log(np.abs(W[:, :1]))
+        noise = np.log(_largest_noise(a, np.sign(W) * np.maximum(np.abs(W) - slack, 0.0)))
+        log_major = np.log(np.maximum(major, 0.0) + slack[..., range(len(a)), range(len(a))])
+    early = runs.times <= np.array([lemma_d2_time(top, log_P=float(one), kappa=kappa) for one in runs.log_P])[:, None]
+    first = np.array(
+        [[lemma_d3_time(float(start[n, 0, i, i]), float(a[i]), log_phase=float(phase[n]), kappa=kappa) for i in eye]
+         for n in range(len(W))]
+    )  # fmt: skip
+    end = np.array(
+        [[lemma_d8_time(float(start[n, 0, i, i]), float(a[i]), log_phase=min(float(phase[n]), np.log(0.8)), kappa=kappa)
+          for i in eye] for n in range(len(W))]
+    )  # fmt: skip
+    log_minor = np.where(off, above, -np.inf)
+    floor = start + 2 * pairs * t / kappa
+    initial = runs.times[None, :, None] <= first[:, None]
+    flipped = (W * W[:, :1] < 0) & (np.abs(W) > slack)
+    d2 = np.maximum(np.maximum(floor - below, np.where(flipped, np.inf, -np.inf)), above - phase[:, None, None, None])
+    d3 = np.maximum(floor[..., eye, eye] - log_major, above[..., eye, eye] - phase[:, None, None])
+    bound = runs.log_P + np.log(2 * top * d) + 2 * (runs.log_beta + runs.log_omega)
+    return {
+        "Corollary D.1": noise - bound,
+        "Corollary D.1, P²": noise - bound - runs.log_P,
+        "D.1": _most(above - start - 2 * kappa * pairs * t),
+        "D.2": _most(np.where(early[:, :, None, None], d2, -np.inf)),
+        "D.3": _most(np.where(initial, d3, -np.inf)),
+        "D.4": _growth(runs, major, log_major),
+        "D.5, upper": runs.highest - 1 - 2 / runs.K,
+        "D.5, lower": -runs.lowest * np.exp(-runs.log_omega),
+        "Corollary D.2": runs.fastest - 1 / runs.K,
+        "D.6": _fall(major, 1 - 2 / runs.K),
+        "D.7": _suppressed(runs, major, above),
+        "D.8": _most(log_minor) - phase,
+        "D.8, step": _most(phase[:, None] - _at(runs.times, log_major, first)),
+        "D.8, t*": _most(np.log(0.8) - _after(runs.times, log_major, end)),
+    } | _corrected(runs, above)
+
+
+def _corrected(runs: Runs, above: "np.ndarray") -> "dict[str, np.ndarray]":
+    """Of the bounds that hold for gradient flow from any start."""
+    import numpy as np
+
+    from saddlescope.theory.concepts import initial_growth, map_ceiling
+
+    ceiling, growth = np.full((2, len(runs.W)), -np.inf)
+    for n, W in enumerate(runs.W):
+        slack = _ACCURACY * np.sqrt(np.abs(np.einsum("ki,kj->kij", *2 * (np.einsum("kii->ki", W),))))
+        with np.errstate(divide="ignore", invalid="ignore"):
+            ceiling[n] = _most(above[n : n + 1] - np.log(map_ceiling(runs.strengths, W[0], runs.times)))[0]
+            early = initial_growth(runs.strengths, W[0], runs.times)
+            known = early.error < np.abs(early.value)  # where the bound says something
+            off = np.log(np.abs(W - early.value)) - np.log(early.error + slack)
+        growth[n] = _most(np.where(known, off, -np.inf)[None])[0]
+    return {"ceiling": ceiling, "growth": growth}
+
+
+def _most(values: "np.ndarray") -> "np.ndarray":
+    """The largest of every run; NaN, as of 0 against 0, says nothing."""
+    import numpy as np
+
+    return np.max(np.where(np.isnan(values), -np.inf, values).reshape(len(values), -1), axis=1)
+
+
+def _largest_noise(a: "np.ndarray", W: "np.ndarray") -> "np.ndarray":
+    """The largest |N_ij| of every run, (n,)."""
+    import numpy as np
+
+    d = len(a)
+    largest = np.zeros(len(W))
+    for i in range(d):
+        for j in range(i, d):
+            others = [k for k in range(d) if k not in (i, j)]
+            weights = a[i] + a[j] + 2 * a[others]
+            noise = np.sum(W[:, :, others, i] * W[:, :, others, j] * weights, axis=-1) / 2
+            largest = np.maximum(largest, np.abs(noise).max(axis=1))
+    return largest
+
+
+def _growth(runs: Runs, major: "np.ndarray", log_major: "np.ndarray") -> "np.ndarray":
+    """Lemma D.4, from the first mark at which w_ii is above the phase to the last before it reaches lambda."""
+    import numpy as np
+
+    worst = np.full(len(major), -np.inf)
+    for n, i in np.ndindex(len(major), major.shape[2]):
+        begun = np.flatnonzero(log_major[n, :, i] >= runs.log_phase[n])
+        if len(begun) and major[n, begun[0], i] < _LAMBDA:
+            reached = np.flatnonzero(major[n, begun[0] :, i] >= _LAMBDA)
+            during = slice(begun[0], begun[0] + reached[0] if len(reached) else None)
+            passed = runs.times[during] - runs.times[begun[0]]
+            floor = log_major[n, begun[0], i] + 4 * runs.strengths[i] * (1 - _LAMBDA) * passed / runs.kappa
+            worst[n] = max(worst[n], float(np.max(floor - log_major[n, during, i])))
+    return worst
+
+
+def _fall(major: "np.ndarray", level: float) -> "np.ndarray":
+    """How far w_ii falls below the level once it was there."""
+    import numpy as np
+
+    reached = np.maximum.accumulate(major, axis=1) >= level
+    return _most(np.where(reached, level - major, -np.inf))
+
+
+def _suppressed(runs: Runs, major: "np.ndarray", log_entries: "np.ndarray") -> "np.ndarray":
+    """Lemma D.7, from the first mark at which the stronger major entry is above 0.8."""
+    import numpy as np
+
+    worst = np.full(len(major), -np.inf)
+    for n, i, j in np.ndindex(len(major), *log_entries.shape[2:]):
+        begun = np.flatnonzero(major[n, :, i] > 0.8)
+        if runs.strengths[i] > runs.strengths[j] and len(begun):
+            after = log_entries[n, begun[0] :, i, j]
+            if np.isfinite(after.max()):
+                worst[n] = max(worst[n], float(after.max() - max(after[0], runs.log_omega[n])))
+    return worst
+
+
+def _at(times: "np.ndarray", values: "np.ndarray", when: "np.ndarray") -> "np.ndarray":
+    """Values (n, k, d) interpolated at a time of each, (n, d); NaN beyond the last mark or before the first."""
+    import numpy as np
+
+    found = np.full(when.shape, np.nan)
+    for n, i in np.ndindex(*when.shape):
+        if 0 <= when[n, i] <= times[-1]:
+            found[n, i] = np.interp(when[n, i], times, values[n, :, i])
+    return found
+
+
+def _after(times: "np.ndarray", values: "np.ndarray", when: "np.ndarray") -> "np.ndarray":
+    """The largest of values (n, k, d) up to a time of each, (n, d); NaN where that is beyond the last mark."""
+    import numpy as np
+
+    found = np.full(when.shape, np.nan)
+    for n, i in np.ndindex(*when.shape):
+        if when[n, i] <= times[-1]:
+            found[n, i] = values[n, : np.searchsorted(times, when[n, i], side="right"), i].max(initial=-np.inf)
+    return found
