@@ -13,11 +13,11 @@ w^(2/L - 1) / ((L - 2) a_k), and the concept with the larger a_k w_kk^(1 - 2/L) 
 From any other small start the concepts are learned by successive elimination:
 
 1. Far below 1, W follows the flow of the homogeneous part of the loss, -tr(A W), which has no scale and blows up, for
-   almost all starts along one concept k, all layers of rank one: w_kk is about (x_L, ..., x_1)^T, with x_l in layer l.
+   almost all starts along one concept k: W_l is about c x_l x_(l-1)^T, with unit vectors x_l, x_0 = x_L = e_k.
 2. That concept saturates, as in the aligned case: w_kk = 1/2 comes at the time when the homogeneous flow has w_kk = 1,
    and a constant that depends on L over a_k.
-3. Then what the layers have along x_l is fixed by the concept learned, to leading order. What is orthogonal goes on in
-   the homogeneous flow of the other concepts: back to 1, with W_l projected to the complement of the x_l.
+3. Then what the layers have along this path is fixed by the concept learned, to leading order. What is orthogonal goes
+   on in the homogeneous flow of the other concepts: back to 1, with W_l projected to the complements of x_l and x_(l-1).
 
 A weaker concept that is learned before a stronger one is not kept. Between the two, with strengths a < b, what the last
 layer has on the learned path towards the stronger concept's output and the first from its input follow
