@@ -17,7 +17,8 @@ From any other small start the concepts are learned by successive elimination:
 2. That concept saturates, as in the aligned case: w_kk = 1/2 comes at the time when the homogeneous flow has w_kk = 1,
    and a constant that depends on L over a_k.
 3. Then what the layers have along this path is fixed by the concept learned, to leading order. What is orthogonal goes
-   on in the homogeneous flow of the other concepts: back to 1, with W_l projected to the complements of x_l and x_(l-1).
+   on in the homogeneous flow of the other concepts: back to 1, with x_l projected out of the outputs of every W_l, and
+   x_(l-1) out of its inputs.
 
 A weaker concept that is learned before a stronger one is not kept. Between the two, with strengths a < b, what the last
 layer has on the learned path towards the stronger concept's output and the first from its input follow
