@@ -70,7 +70,7 @@ class Params:
     @classmethod
     def paper(cls) -> "Params":
         """More and wider networks; the paper has no experiment on this."""
-        return cls(neurons=500, samples=1000, runs=20)
+        return cls(neurons=200, samples=1000, runs=10)
 
 
 def run(params: Params, context: RunContext) -> "xr.Dataset":
