@@ -62,3 +62,12 @@ def test_a_claim_that_nothing_could_refute_is_refused(low, high):
 def test_negative_uncertainty_is_refused():
     with pytest.raises(ValueError, match="uncertainty"):
         Measured(1.0, -0.1)
+
+
+def test_a_mean_has_students_interval():
+    measured = Measured.mean([1.0, 2.0, 4.0], "three")
+    # t of 2 degrees of freedom is 4.3027; the standard deviation is sqrt(7/3)
+    assert measured.value == pytest.approx(7 / 3)
+    assert measured.uncertainty == pytest.approx(4.30265 * (7 / 9) ** 0.5, rel=1e-5)
+    assert measured.remark == "three"
+    assert math.isnan(Measured.mean([1.0]).value)

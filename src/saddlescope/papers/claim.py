@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     import xarray as xr
+    from numpy.typing import ArrayLike
 
 
 class Outcome(StrEnum):
@@ -44,6 +45,18 @@ class Measured:
     def unresolved(cls, why: str) -> "Measured":
         """The run failed, or did not resolve the statistic: the claim stays undecided."""
         return cls(math.nan, math.inf, why)
+
+    @classmethod
+    def mean(cls, values: "ArrayLike", remark: str = "") -> "Measured":
+        """The mean of independent values, with Student's 95 % interval; one value has none, so nothing is decided."""
+        import numpy as np
+        from scipy.stats import t
+
+        found = np.asarray(values, float)
+        if found.size < 2:
+            return cls.unresolved("One value has no spread to hold it against; give two or more, such as seeds.")
+        error = float(found.std(ddof=1)) / found.size**0.5
+        return cls(float(found.mean()), float(t.ppf(0.975, found.size - 1)) * error, remark)
 
 
 @dataclass(frozen=True)

@@ -217,17 +217,13 @@ def _flip(half: "xr.DataArray") -> "xr.DataArray":
 
 
 def _mean(values: "np.ndarray") -> Measured:
-    """The mean with Student's 95 % interval, of those that are resolved; unresolved if a tenth is not."""
-    import math
-
+    """The mean of those that are resolved; unresolved if a tenth is not."""
     import numpy as np
-    from scipy.stats import t
 
     resolved = values[np.isfinite(values)]
-    if len(resolved) < max(2, 0.9 * values.size):
+    if len(resolved) < 0.9 * values.size:
         return Measured.unresolved(f"Only {len(resolved)} of {values.size} flip within the sweep.")
-    spread = float(t.ppf(0.975, len(resolved) - 1)) * float(resolved.std(ddof=1)) / math.sqrt(len(resolved))
-    return Measured(float(resolved.mean()), spread, remark=f"{len(resolved)} of {values.size} flip within the sweep")
+    return Measured.mean(resolved, f"{len(resolved)} of {values.size} flip within the sweep")
 
 
 # The bounds. A pilot on starts of seed 1000 and runs of seeds 100 to 107 had: flips of single starts off their

@@ -216,19 +216,12 @@ def _sgd_error(run: "xr.Dataset", prediction: str, bias: bool) -> "xr.DataArray"
 
 
 def _mean_error(run: "xr.Dataset", prediction: str, bias: bool) -> Measured:
-    """The largest error of a run, its mean over runs with Student's interval, on the task where that is largest."""
-    import math
-
-    from scipy.stats import t
-
+    """The largest error of a run, its mean over runs, on the task where that is largest."""
     if bool(run.diverged.any()):
         return Measured.unresolved("A run diverged.")
-    errors, runs = _sgd_error(run, prediction, bias), run.sizes["seed"]
+    errors = _sgd_error(run, prediction, bias)
     one = errors.isel(task=errors.mean("seed").argmax("task"))
-    spread = float(t.ppf(0.975, runs - 1)) * float(one.std(ddof=1)) / math.sqrt(runs)
-    return Measured(
-        float(one.mean()), spread, remark=f"{one.task.item()}; smallest task {float(errors.mean('seed').min()):.3f}"
-    )
+    return Measured.mean(one.values, f"{one.task.item()}; smallest task {float(errors.mean('seed').min()):.3f}")
 
 
 def _with_bias(run: "xr.Dataset") -> Measured:
