@@ -18,25 +18,23 @@ from typing import TYPE_CHECKING
 from saddlescope.errors import InputError
 from saddlescope.papers import checks
 from saddlescope.papers.claim import Claim, Measured
-from saddlescope.papers.concept_learning._symmetric_runs import data
+from saddlescope.papers.concept_learning._script_runs import (
+    CONVENTIONS,
+    DATA,
+    HYSTERESES,
+    flows_by_law,
+    maps_beside_flow,
+    one_start,
+    padded_strengths,
+)
 from saddlescope.papers.context import RunContext
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    import numpy as np
     import xarray as xr
 
     from saddlescope.plot.figure import Figure, Panel
-
-_DATA = {
-    "Figure 8": ((1.0, 1.5, 2.2), (0.05, 0.05, 0.05)),
-    "Figure 9": ((1.0, 1.5, 2.2, 2.7), (0.05, 0.05, 0.05, 0.5)),
-}
-_CONVENTIONS = ("A", "A^2", "var")
-_HYSTERESES = (0.0, 0.003)  # in parts of the first loss
-_MOST = 6  # descents told apart
-_KEPT = 500  # times at which Euler's steps are held against the flow
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,137 +73,32 @@ def run(params: Params, context: RunContext) -> "xr.Dataset":
     import numpy as np
     import xarray as xr
 
-    cases = [(name, convention) for name in _DATA for convention in _CONVENTIONS]
+    cases = [(name, convention) for name in DATA for convention in CONVENTIONS]
     flows = []
     for n, (name, convention) in enumerate(cases):
         report = context.part(0.7 * n / len(cases), 0.7 * (n + 1) / len(cases))
         report(0.0, f"{name}, {convention}")
-        flows.append(context.kept(f"flows-{n}", partial(_flows, params, name, convention)))
+        flows.append(context.kept(f"flows-{n}", partial(flows_by_law, params, name, convention)))
     maps = []
-    for n, convention in enumerate(_CONVENTIONS[:2]):
+    for n, convention in enumerate(CONVENTIONS[:2]):
         context.report(0.7 + 0.15 * n, f"Euler's steps and D.2, {convention}")
-        maps.append(context.kept(f"maps-{n}", partial(_maps, params, convention)))
+        maps.append(context.kept(f"maps-{n}", partial(maps_beside_flow, params, convention)))
     context.report(1.0, "done")
     per_data = [
-        xr.concat(flows[n : n + len(_CONVENTIONS)], dim="convention") for n in range(0, len(cases), len(_CONVENTIONS))
+        xr.concat(flows[n : n + len(CONVENTIONS)], dim="convention") for n in range(0, len(cases), len(CONVENTIONS))
     ]
-    both = xr.concat(per_data, dim="data").assign_coords(data=list(_DATA), convention=list(_CONVENTIONS))
+    both = xr.concat(per_data, dim="data").assign_coords(data=list(DATA), convention=list(CONVENTIONS))
     both = both.assign(
-        concepts=("data", [len(mu) for mu, _ in _DATA.values()]),
+        concepts=("data", [len(mu) for mu, _ in DATA.values()]),
         end=("steps", [params.step * n for n in params.steps], {"long_name": "time of the last step"}),
-        strength=(("data", "convention", "concept"), np.array([_padded(*case) for case in cases]).reshape(2, 3, -1)),
+        strength=(
+            ("data", "convention", "concept"),
+            np.array([padded_strengths(*case) for case in cases]).reshape(2, 3, -1),
+        ),
     )
-    maps_too = xr.concat(maps, dim="map_convention").assign_coords(map_convention=list(_CONVENTIONS[:2]))
-    return xr.merge([both, maps_too, _example(params)]).assign_attrs(
+    maps_too = xr.concat(maps, dim="map_convention").assign_coords(map_convention=list(CONVENTIONS[:2]))
+    return xr.merge([both, maps_too, one_start(params)]).assign_attrs(
         starts=params.starts, map_starts=min(params.map_starts, params.starts)
-    )
-
-
-def _strengths(name: str, convention: str) -> "np.ndarray":
-    mu, sigma = _DATA[name]
-    a, _ = data(mu, tuple(one**0.5 for one in sigma) if convention == "var" else sigma)
-    return a if convention == "A" else a**2
-
-
-def _padded(name: str, convention: str) -> "np.ndarray":
-    import numpy as np
-
-    a = _strengths(name, convention)
-    return np.pad(a, (0, _MOST - len(a)), constant_values=np.nan)
-
-
-def _starts(params: Params, d: int, law: int) -> "np.ndarray":
-    import numpy as np
-
-    rng = np.random.default_rng([params.seed, d, law])
-    return rng.random((params.starts, d, d)) / params.divisors[law]
-
-
-def _flows(params: Params, name: str, convention: str) -> "xr.Dataset":
-    """How many descents exact flow has by the last step, and from which starts all is learned by either."""
-    import numpy as np
-    import xarray as xr
-
-    from saddlescope.flow import symmetric_flows
-    from saddlescope.measure import find_descents
-
-    a = _strengths(name, convention)
-    x = np.array(_DATA[name][0])
-    ends = [params.step * n for n in params.steps]
-    counts, learned = [], []
-    for law in range(len(params.divisors)):
-        flows = symmetric_flows(
-            a, _starts(params, len(a), law), test_point=x, until=ends[1], record=ends[:1], tolerance=1e-8
-        )
-        found = [find_descents(flows.turning_losses, hysteresis=h).counts for h in _HYSTERESES]
-        counts.append([np.bincount(one, minlength=_MOST + 1)[: _MOST + 1] / len(flows) for one in found])
-        off = np.abs(flows.W[:, 1:] - np.eye(len(a))).max(axis=(2, 3))
-        learned.append((off < 0.01).mean(axis=0))
-    return xr.Dataset(
-        {
-            "share": (("divisor", "hysteresis", "descents"), np.array(counts)),
-            "learned": (("divisor", "steps"), np.array(learned)),
-        },
-        coords={
-            "divisor": list(params.divisors),
-            "hysteresis": list(_HYSTERESES),
-            "descents": np.arange(_MOST + 1),
-            "steps": list(params.steps),
-        },
-    )
-
-
-def _maps(params: Params, convention: str) -> "xr.Dataset":
-    """Euler's steps in U and D.2 in W on the data of Figure 8, held against exact flow."""
-    import numpy as np
-    import xarray as xr
-
-    from saddlescope.flow import symmetric_flows
-    from saddlescope.measure import find_descents
-    from saddlescope.papers.concept_learning._discrete_maps import LOST, euler_runs, printed_runs
-
-    name = "Figure 8"
-    a, x = _strengths(name, convention), np.array(_DATA[name][0])
-    uniform = _starts(params, len(a), 0)[: params.map_starts]
-    normal = 0.1 * np.random.default_rng([params.seed, 99]).standard_normal(uniform.shape)
-    steps = params.steps[0]
-    euler = euler_runs(a, uniform, step=params.step, steps=steps, keep=_KEPT)
-    flows = symmetric_flows(a, uniform, test_point=x, until=steps * params.step, record=euler.times, tolerance=1e-9)
-    losses = euler.losses(x)
-    descents = [find_descents(one).counts for one in (losses, flows.turning_losses)]
-    printed = [printed_runs(a, starts, step=params.step, steps=steps, keep=100) for starts in (uniform, normal)]
-    return xr.Dataset(
-        {
-            "euler_same": float((descents[0] == descents[1]).mean()),
-            "euler_error": float(np.abs(losses - flows.losses).max() / (x @ x / 2)),
-            "euler_lost": int(np.sum(euler.lowest.min(axis=1) < LOST)),
-            "printed_lost": ("law", [float(runs.indefinite.mean()) for runs in printed]),
-            "printed_blown": ("law", [float(runs.blown_up.mean()) for runs in printed]),
-        },
-        coords={"law": ["uniform", "normal"]},
-    )
-
-
-def _example(params: Params) -> "xr.Dataset":
-    """The loss with A and with A^2 from one start: the first with one descent more with A^2, on Figure 8's data."""
-    import numpy as np
-    import xarray as xr
-
-    from saddlescope.flow import symmetric_flows
-
-    until = params.step * params.steps[1]
-    times = np.geomspace(1e-3 * until, until, 500)
-    x = np.array(_DATA["Figure 8"][0])
-    starts = _starts(params, len(x), 0)[:64]
-    flows = [
-        symmetric_flows(_strengths("Figure 8", convention), starts, test_point=x, until=until, record=times)
-        for convention in _CONVENTIONS[:2]
-    ]
-    shown = int(np.argmax(flows[1].turns - flows[0].turns == 2))
-    losses = [one.losses[shown, np.searchsorted(one.times, times)] for one in flows]
-    return xr.Dataset(
-        {"example_loss": (("map_convention", "time"), np.array(losses))},
-        coords={"time": times, "map_convention": list(_CONVENTIONS[:2])},
     )
 
 
@@ -216,8 +109,8 @@ def _with(run: "xr.Dataset", figure: str, convention: str, descents: int, hyster
 
 def _more(run: "xr.Dataset", *, figure: str, descents: int) -> Measured:
     """The share with so many descents with A^2, over that with A."""
-    plain, squared = (_with(run, figure, convention, descents) for convention in _CONVENTIONS[:2])
-    seen = [_with(run, figure, convention, descents, _HYSTERESES[1]) for convention in _CONVENTIONS[:2]]
+    plain, squared = (_with(run, figure, convention, descents) for convention in CONVENTIONS[:2])
+    seen = [_with(run, figure, convention, descents, HYSTERESES[1]) for convention in CONVENTIONS[:2]]
     if plain == 0:
         return Measured.unresolved("No start has so many descents with A; take more starts.")
     spread = squared / plain * 1.96 * sum((1 - one) / (one * run.starts) for one in (plain, squared)) ** 0.5
@@ -361,7 +254,7 @@ def traces(run: "xr.Dataset") -> "list[Figure]":
     rows = []
     for name in run.data.values.tolist():
         for divisor in run.divisor.values.tolist():
-            for convention in _CONVENTIONS:
+            for convention in CONVENTIONS:
                 one = run.sel(data=name, divisor=divisor, convention=convention)
                 shares = (float(one.share.sel(hysteresis=0.0, descents=k)) for k in range(1, 5))
                 rows.append((name, f"rand / {divisor:g}", convention, *shares, *map(float, one.learned.values)))
@@ -391,7 +284,7 @@ def traces(run: "xr.Dataset") -> "list[Figure]":
                             Line(
                                 x=run.time.values, y=run.example_loss.sel(map_convention=one).values, group=one, color=n
                             )
-                            for n, one in enumerate(_CONVENTIONS[:2])
+                            for n, one in enumerate(CONVENTIONS[:2])
                         ),
                         *(
                             Mark(at=float(end), label=f"{n} steps")
@@ -410,7 +303,7 @@ def _panel(run: "xr.Dataset", name: str) -> "Panel":
 
     most = int(run.concepts.sel(data=name)) + 1
     lines = []
-    for n, convention in enumerate(_CONVENTIONS):
+    for n, convention in enumerate(CONVENTIONS):
         shares = run.share.sel(data=name, convention=convention, hysteresis=0.0).isel(divisor=0).values[1 : most + 1]
         counts = run.descents.values[1 : most + 1]
         lines.append(Line(x=counts, y=shares, group=convention, color=n, opacity=0.5))
