@@ -162,6 +162,15 @@ def test_narrow_networks_have_no_bound():
     assert loss.largest_learning_rate(weights) == float("inf")
 
 
+@pytest.mark.parametrize("relu", [False, True])
+def test_whole_weights_are_refused_where_reduced_ones_are_due(relu):
+    task = _task()
+    loss = perceptron_loss(task.draw(0), task.directions[:, :2], relu=relu)
+    for weights in (perceptron_weights((5, 4, 5), seed=0), perceptron_weights((2, 4), seed=0)):
+        with pytest.raises(InputError, match=r"weights must lead from 2 coordinates to 5 outputs; .*weights_in_span"):
+            loss(weights)
+
+
 @pytest.mark.parametrize(
     ("make", "sentence"),
     [

@@ -148,6 +148,7 @@ class MomentLoss(eqx.Module):
 
     def _maps(self, weights: PerceptronWeights) -> list[Array]:
         """The affine map z -> h_l for l = 1..L by its columns: a row for each coordinate of z, the last for the 1."""
+        _require_shapes(weights, self.directions)
         first = weights.weights[0].T
         if not weights.biases:
             maps = [first]
@@ -259,6 +260,7 @@ class ReluPerceptronLoss(eqx.Module):
 
     def __call__(self, weights: PerceptronWeights) -> Float[Array, ""]:
         """The loss."""
+        _require_shapes(weights, self.directions)
         error = perceptron_output(weights, self.coordinates, relu=True) - self.coordinates @ self.directions.T
         unit = 2 / self.directions.shape[0] if self.mean_over_dimensions else 1.0
         return unit * jnp.sum(error**2) / (2 * self.samples)
@@ -331,6 +333,20 @@ def perceptron_loss(
     extended = np.concatenate([Z, np.ones((len(Z), 1))], axis=1)
     moment = jnp.asarray(extended.T @ extended / len(Z), kind)
     return LinearPerceptronLoss(coordinates, MomentLoss(moment, columns, mean_over_dimensions))
+
+
+def _require_shapes(weights: PerceptronWeights, directions: Float[Array, "d s"]) -> None:
+    """Refuses networks that do not fit the samples.
+
+    Raises:
+        InputError: the first weight is not reduced to their span, or the outputs have another dimension.
+    """
+    (into, out), (dim, concepts) = (weights.weights[0].shape[-1], weights.weights[-1].shape[-2]), directions.shape
+    if into != concepts or out != dim:
+        raise InputError(
+            f"weights must lead from {concepts!r} coordinates to {dim!r} outputs; got some from {into!r} to {out!r}. "
+            "Reduce the first with weights_in_span(weights, directions), or give the loss no directions."
+        )
 
 
 def _moment(coordinates: Float[Array, "b s"]) -> Float[Array, "size size"]:
