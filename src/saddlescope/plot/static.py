@@ -71,6 +71,8 @@ def _canvas(size: tuple[float, float], theme: Theme) -> "MatplotlibFigure":
 def _draw_panel(
     ax: "Axes", panel: Panel, marks: list[tuple[Line | Band | Heat | Mark, int | None]], theme: Theme
 ) -> None:
+    from matplotlib.ticker import LogFormatterSciNotation
+
     ax.set_facecolor(theme.paper)
     ax.set_xscale(panel.x.scale)
     ax.set_yscale(panel.y.scale)
@@ -89,6 +91,9 @@ def _draw_panel(
     ax.set_ylabel(panel.y.title, color=theme.ink, fontsize=9.5, parse_math=False)
     _set_range(ax.set_xlim, panel.x)
     _set_range(ax.set_ylim, panel.y)
+    for axis, scale in ((ax.xaxis, panel.x.scale), (ax.yaxis, panel.y.scale)):
+        if scale == "log":  # between powers of ten only where there are too few of those, or the numbers overlap
+            axis.set_minor_formatter(LogFormatterSciNotation(minor_thresholds=(0.9, 0.3)))
     ax.tick_params(which="both", color=theme.grid, labelcolor=theme.muted, labelsize=8.5)
     ax.spines[["top", "right"]].set_visible(False)
     ax.spines[["left", "bottom"]].set_color(theme.grid)
