@@ -77,6 +77,21 @@ def test_the_staircase_is_the_predicted_one(scale, within):
     )  # plateaus are short; their levels differ by .17 or more
 
 
+def test_the_staircase_of_entries_has_every_life_in_it():
+    U = 1e-3 * np.random.default_rng(4).standard_normal((3, 3))
+    found = entry_histories(symmetric_path(FIGURE_8, U, until=40.0), FIGURE_8)
+    stages = found.entry_staircase.stages
+    for n, one in enumerate(found.entries):
+        active = [(stage.start, stage.end) for stage in stages if n in (stage.support or ())]
+        first, last = (one.top, 40.0) if one.kind is EntryKind.MAJOR else (one.grows, one.settles)
+        inside = [period for period in active if first - 1e-9 <= period[0] and period[1] <= last + 1e-9]
+        np.testing.assert_allclose([inside[0][0], inside[-1][1]], [first, last], rtol=1e-10)
+    assert stages[0].support == ()
+    assert [found.entries[n].row for n in stages[-1].support or ()] == [0, 1, 2]  # major entries alone are left
+    concepts = [stage.start for stage in stages if stage.start in found.staircase.times]
+    np.testing.assert_allclose(concepts, found.staircase.times, rtol=1e-12)
+
+
 def test_a_lower_rank_never_learns_the_weakest():
     U = 1e-2 * np.random.default_rng(0).standard_normal((3, 2))
     found = entry_histories(symmetric_path(FIGURE_8, U, until=60.0), FIGURE_8)
@@ -99,5 +114,7 @@ def test_kinds_in_five_dimensions():
 def test_bad_input_is_refused():
     with pytest.raises(InputError, match="strengths must be 2 finite"):
         entry_histories(Parabola(), [1.0])
+    with pytest.raises(InputError, match="not all 0"):
+        entry_histories(Parabola(), [0.0, 0.0])
     with pytest.raises(InputError, match="level must be between"):
         entry_histories(Parabola(), [1.0, 1.0], level=0.5)

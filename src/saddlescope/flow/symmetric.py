@@ -174,11 +174,11 @@ def symmetric_flows(
     """
     strengths, basis = _spectrum(moment)
     d = len(strengths)
-    point = _numbers("test_point", test_point)
-    starts = checked_starts(_numbers("starts", starts), d, until, tolerance)
+    point = numbers("test_point", test_point)
+    starts = checked_starts(numbers("starts", starts), d, until, tolerance)
     if point.shape != (d,) or not np.all(np.isfinite(point)) or not np.any(point):
         raise InputError(f"test_point must be {d} finite numbers, not all 0; got {test_point!r}.")
-    marks = np.zeros(0) if record is None else _numbers("record", record)
+    marks = np.zeros(0) if record is None else numbers("record", record)
     if not (marks.ndim == 1 and np.all((marks >= 0) & (marks <= until))):
         raise InputError(f"record must be a vector of times between 0 and until={until!r}; got {record!r}.")
     if not 0 < level < np.inf:
@@ -198,7 +198,12 @@ def symmetric_flows(
     return _assemble(strengths, basis, point, tolerance, times, runs, np.concatenate(ranks))
 
 
-def _numbers(name: str, given: Any) -> np.ndarray:
+def numbers(name: str, given: Any) -> np.ndarray:
+    """An argument as an array of float64.
+
+    Raises:
+        InputError: it is none.
+    """
     try:
         return np.asarray(given, float)
     except (TypeError, ValueError) as error:
@@ -207,7 +212,7 @@ def _numbers(name: str, given: Any) -> np.ndarray:
 
 def _spectrum(moment: Any) -> tuple[np.ndarray, np.ndarray]:
     """Eigenvalues and eigenvectors of A, checked."""
-    a = _numbers("moment", moment)
+    a = numbers("moment", moment)
     if a.size == 0 or a.ndim not in (1, 2) or a.shape[0] != a.shape[-1] or not np.all(np.isfinite(a)):
         raise InputError(f"moment must be a finite square matrix or its diagonal; got {moment!r}.")
     if a.ndim == 1:

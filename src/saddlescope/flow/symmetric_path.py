@@ -15,7 +15,7 @@ import numpy as np
 from jaxtyping import Float
 
 from saddlescope.errors import InputError
-from saddlescope.flow.symmetric import LOCAL_SHARE, checked_starts, reduced
+from saddlescope.flow.symmetric import LOCAL_SHARE, checked_starts, numbers, reduced
 from saddlescope.flow.symmetric_series import order_for, series
 from saddlescope.flow.turns import persistent, turning_points
 
@@ -48,7 +48,7 @@ class SymmetricPath:
         Raises:
             InputError: times out of that range.
         """
-        t = np.atleast_1d(np.asarray(times, float))
+        t = np.atleast_1d(numbers("times", times))
         if t.ndim != 1 or not np.all((t >= 0) & (t <= self.until)):
             raise InputError(f"times must be numbers between 0 and {self.until!r}; got {times!r}.")
         step = np.clip(np.searchsorted(self.edges, t, side="right") - 1, 0, len(self.edges) - 2)
@@ -97,12 +97,14 @@ def symmetric_path(strengths: Any, start: Any, *, until: float, tolerance: float
     Raises:
         InputError: an argument cannot be used.
     """
-    a = np.asarray(strengths, float)
+    a, U = numbers("strengths", strengths), numbers("start", start)
     if a.ndim != 1 or not np.all((a >= 0) & (a < np.inf)) or not np.any(a > 0):
         raise InputError(f"strengths must be finite numbers of at least 0, not all 0; got {strengths!r}.")
-    U = checked_starts(np.asarray(start, float)[None], len(a), until, tolerance)
+    if U.ndim != 2 or len(U) != len(a):
+        raise InputError(f"start must have shape ({len(a)}, width), one start only; got shape {U.shape!r}.")
     rate, local = float(a.max()), tolerance * LOCAL_SHARE
-    factors = np.ascontiguousarray(reduced(U)[0].transpose(1, 2, 0))
+    factors, _ = reduced(checked_starts(U[None], len(a), until, tolerance))
+    factors = np.ascontiguousarray(factors.transpose(1, 2, 0))
     order, now, end = order_for(local), 0.0, until * rate
     edges, pieces = [0.0], []
     while now < end:

@@ -11,6 +11,7 @@ and compositional generalization".
 """
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Protocol, runtime_checkable
@@ -91,10 +92,13 @@ class EntryHistories:
         entries: for all i <= j, row by row.
         staircase: the concepts learned, w_kk > 1/2, against time, in "t"; losses are those of equation 4.1,
             |(W - 1) A^{1/2}|^2 / 2, where they change slowest. Of the form that `theory.concepts` predicts.
+        entry_staircase: the same of single entries: its components are places in `entries`. A major entry is active
+            where w_kk > 1/2, a minor one where |w_ij| is above `level` of its height; irrelevant ones never are.
     """
 
     entries: tuple[EntryHistory, ...]
     staircase: Staircase
+    entry_staircase: Staircase
 
     def __getitem__(self, entry: tuple[int, int]) -> EntryHistory:
         """The history of w_ij, by (i, j) or (j, i)."""
@@ -125,16 +129,22 @@ def entry_histories(path: EntryPath, strengths: Any, *, level: float = 0.1) -> E
             from 1 below which a major one is learned; between 0 and 1/2.
 
     Raises:
-        InputError: strengths or a level that cannot be used.
+        InputError: strengths or a level that cannot be used, or no concept.
     """
     a = as_numpy("strengths", strengths)
     d = path(0.0).shape[-1]
-    if a.shape != (d,) or not np.all((a >= 0) & (a < np.inf)):
-        raise InputError(f"strengths must be {d} finite numbers of at least 0; got {strengths!r}.")
+    if a.shape != (d,) or not np.all((a >= 0) & (a < np.inf)) or not np.any(a > 0):
+        raise InputError(f"strengths must be {d} finite numbers of at least 0, not all 0; got {strengths!r}.")
     if not 0 < level < _HALF:
         raise InputError(f"level must be between 0 and 1/2; got {level!r}.")
     entries = tuple(_history(path, a, i, j, level) for i in range(d) for j in range(i, d))
-    return EntryHistories(entries, _staircase(path, a))
+    concepts = {k: (k, k, _HALF) for k in np.flatnonzero(a > 0).tolist()}
+    active = {
+        n: (one.row, one.column, _HALF if one.kind is EntryKind.MAJOR else level * abs(one.height))
+        for n, one in enumerate(entries)
+        if one.kind is not EntryKind.IRRELEVANT and one.height != 0
+    }
+    return EntryHistories(entries, _staircase(path, a, concepts), _staircase(path, a, active))
 
 
 def _history(path: EntryPath, a: np.ndarray, i: int, j: int, level: float) -> EntryHistory:
@@ -175,11 +185,14 @@ def _passed_for_good(path: EntryPath, k: int, level: float) -> float:
     return float(max(path.crossings(k, k, level), default=0.0))
 
 
-def _staircase(path: EntryPath, a: np.ndarray) -> Staircase:
+def _staircase(path: EntryPath, a: np.ndarray, levels: Mapping[int, tuple[int, int, float]]) -> Staircase:
+    """The stages in which |w_ij| is above a level, for the components that have one: i, j and the level."""
+    crossings = [path.crossings(i, j, sign * level) for i, j, level in levels.values() for sign in (1, -1)]
     # find_stages takes a sample that lies on its level as the crossing itself, so that the path's own roots stay.
-    crossings = [path.crossings(k, k, _HALF) for k in np.flatnonzero(a > 0).tolist()]
     times = np.unique(np.concatenate([np.linspace(0.0, path.until, _SAMPLES), *crossings]))
     W = path(times)
     losses = np.sum((W - np.eye(len(a))) ** 2 * a, axis=(1, 2)) / 2
-    learned = np.einsum("tkk->tk", W) * (a > 0)
-    return find_stages(times, losses, learned, level=_HALF, time_unit="t")
+    activity = np.zeros((len(times), 1 + max(levels)))
+    for component, (i, j, level) in levels.items():
+        activity[:, component] = np.abs(W[:, i, j]) / level
+    return find_stages(times, losses, activity, level=1.0, time_unit="t")

@@ -65,7 +65,8 @@ class ConceptStages:
         """When |w_ik| peaks, symmetric, in t; NaN where there is no peak: on the diagonal, or with c_ik = 0.
 
         A start past the peak has a negative time. Where c_ik is much smaller than w_ik(0), there is an earlier peak,
-        too, from before the stronger concepts are learned, and it may be the higher one.
+        too, from before the stronger concepts are learned, and it may be the higher one. Where c_ik is small by chance
+        there may be a higher one later, from the noise of other minor entries as the next concepts are learned.
         """
         weak, strong, schur = self._pairs
         with np.errstate(divide="ignore", invalid="ignore"):
