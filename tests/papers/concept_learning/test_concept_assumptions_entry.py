@@ -41,7 +41,7 @@ def test_what_the_quick_size_can_say(run, outcomes):
     assert verdicts.pop("in-practice") == "refuted"
     undecided = {name for name, verdict in verdicts.items() if verdict == "undecided"}
     assert undecided == {"order", "order-of-figures", "minor-small"}  # of 64 starts
-    assert set(verdicts.values()) == {"reproduced", "undecided"}
+    assert "refuted" not in verdicts.values()
 
 
 def larger_starts(run):

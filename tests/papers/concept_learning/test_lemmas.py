@@ -24,16 +24,16 @@ def run(quick_run):
 def test_the_map_is_d2():
     """W + eta (G - S - N), of equation 4.3, for as many steps; it loses the flow by O(eta)."""
     starts = ordinary_starts(A, 0.1 * np.random.default_rng(0).standard_normal((3, 2, 2)))
-    (runs,) = maps(starts, 4.0, 1440, lambda fraction: None)
+    (runs,) = maps(starts, 0.5, 180, lambda fraction: None)
     eta = 1 / (9 * K)
     W = starts.factors[1] @ starts.factors[1].T
-    for _ in range(1440):
+    for _ in range(180):
         terms = update_terms(A, W)
         W = W + eta * (terms.growth - terms.suppression - terms.noise)
-    np.testing.assert_allclose(runs.times[-1], 4.0, rtol=1e-12)
+    np.testing.assert_allclose(runs.times[-1], 0.5, rtol=1e-12)
     np.testing.assert_allclose(runs.W[1, -1], W, rtol=1e-9)
-    (flow,) = flows(starts, 4.0, 11)
-    np.testing.assert_allclose(flow.W[:, -1], runs.W[:, -1], atol=0.02)
+    (flow,) = flows(starts, 0.5, 11)
+    np.testing.assert_allclose(flow.W[:, -1], runs.W[:, -1], rtol=0.02)
 
 
 def test_allowed_starts_are_allowed_and_the_last_nearly_singular():

@@ -21,11 +21,11 @@ def run(quick_run):
 
 def test_directions_without_data_may_be_put_together():
     """The entry replaces their rows V by R of V = Q R; here all five dimensions are followed."""
-    starts = drawn(np.random.default_rng((1, 2)), "normal", 0.1, (100, 5, 2))
+    starts = drawn(np.random.default_rng((1, 2)), "normal", 0.1, (60, 5, 2))
     a, x = (np.pad(of, (0, 3)) for of in data(*FIGURES["Figure 5"]))
     flows = symmetric_flows(a, starts, test_point=x, until=40.0, tolerance=1e-7)
-    one = sampled(5, 2, 0.1, 100, (1, 2))
-    assert int(one.several) == np.sum(descents(flows) >= 2) > 15
+    one = sampled(5, 2, 0.1, 60, (1, 2))
+    assert int(one.several) == np.sum(descents(flows) >= 2) > 8
     assert int(one.visible) <= int(one.several)
 
 
@@ -34,7 +34,7 @@ def test_moments_of_the_start(run):
     np.testing.assert_allclose(errors.isel(dim=0), np.broadcast_to(np.sqrt(2 / run.width), (2, 2)), rtol=0.2)
     assert np.all(np.abs(run.major_mean - 1) < 4 * run.major_error)
     assert np.all(np.abs(run.minor_mean) < 4 / run.starts**0.5)
-    assert np.all(np.abs(run.minor_size - 1) < 0.35)
+    assert np.all(np.abs(run.minor_size.isel(dim=0) - 1) < 0.25)
 
 
 def test_what_the_quick_size_can_say(run, outcomes):

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 _KAPPAS = (1.1001, 1.11, 1.13, 1.16, 1.2, 1.3, 1.5, 2.0)  # over which the largest omega is looked for
 _SMALL = 0.4  # P beta omega in D.3
-_MARKED, _UNTIL = 100.0, 400.0  # W is recorded up to the first, and followed to the second
+_MARKED, _UNTIL = (0.3, 100.0), 400.0  # W is recorded between the first two, and followed to the last
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,7 +60,7 @@ class Params:
     @classmethod
     def quick(cls) -> "Params":
         """Seconds."""
-        return cls(ratios=12, settings=120, scales=(0.1, 0.001), starts=64, marks=81)
+        return cls(ratios=10, settings=60, scales=(0.1, 0.001), starts=64, marks=101)
 
     @classmethod
     def paper(cls) -> "Params":
@@ -156,7 +156,7 @@ def _followed(name: str, scale: float, params: Params, seed: tuple[int, int]) ->
 
     a, x = data(*FIGURES[name])
     U = drawn(np.random.default_rng(seed), "normal", scale, (params.starts, len(a), len(a)))
-    times = np.linspace(0.0, _MARKED, params.marks)
+    times = np.geomspace(*_MARKED, params.marks)
     ordered, minor, learned = [], [], 0
     for first in range(0, params.starts, 256):  # whose recorded W are kept at a time
         flows = symmetric_flows(a, U[first : first + 256], test_point=x, until=_UNTIL, record=times, tolerance=1e-8)

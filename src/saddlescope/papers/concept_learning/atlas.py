@@ -61,7 +61,7 @@ class Params:
     @classmethod
     def quick(cls) -> "Params":
         """Seconds: the corners."""
-        return cls(ratios=(1.0, 2.0), sigmas=(0.05, 1.0), scales=(0.01, 0.1), factors=(1, 8), starts=64)
+        return cls(ratios=(1.0, 2.0), sigmas=(0.05,), scales=(0.01, 0.1), factors=(1, 8), starts=64)
 
     @classmethod
     def paper(cls) -> "Params":

@@ -56,7 +56,7 @@ class Params:
     @classmethod
     def quick(cls) -> "Params":
         """Seconds: too few starts for the rarest counts."""
-        return cls(starts=384, scales=(4.0,), more=32, tasks=2, of_task=64, pool=512, generations=1)
+        return cls(starts=256, scales=(4.0,), more=16, tasks=2, of_task=32, pool=512, generations=0)
 
     @classmethod
     def paper(cls) -> "Params":

@@ -54,7 +54,7 @@ class Params:
     def quick(cls) -> "Params":
         """Seconds: the smallest width and a large one."""
         return cls(
-            widths=(2, 16), scales=(0.001, 0.03), high=4, starts=500, high_starts=64, samples=200, runs=1, pool=400
+            widths=(2, 16), scales=(0.001, 0.03), high=4, starts=400, high_starts=48, samples=200, runs=1, pool=400
         )
 
     @classmethod
@@ -205,6 +205,8 @@ claims = (
 
 def traces(run: "xr.Dataset") -> "list[Figure]":
     """P(two or more) against the width, and the loss of SGD beside the flow's."""
+    import numpy as np
+
     from saddlescope.plot import Axis, Figure, Line, Panel
 
     curves: dict[str, list[Line]] = {"several": [], "visible": []}
@@ -214,22 +216,23 @@ def traces(run: "xr.Dataset") -> "list[Figure]":
         for name, lines in curves.items():
             lines.append(
                 Line(
-                    x=run.width.values, y=(one[name] / one.starts).values, group=label, color=k,
+                    x=np.log2(run.width.values), y=(one[name] / one.starts).values, group=label, color=k,
                     style="dashed" if dim else "solid",
                 )
             )  # fmt: skip
-    x, y = Axis("width d'", scale="log"), Axis("P(two or more descents)")
+    x, y = Axis("log₂ of the width d'"), Axis("P(two or more descents)")
+    loss = Axis("loss / (|x|²/2)")
     sgd = [
         Line(x=run.time.values, y=run.sgd_loss.values[n], group="SGD", color=0, width=0.8, opacity=0.6)
         for n in range(run.sizes["run"])
     ]
-    sgd.append(Line(x=run.time.values, y=run.flow_loss.values, group="gradient flow", color=1, width=1.6))
+    sgd.append(Line(x=run.time.values, y=run.flow_loss.values, group="gradient flow", color=1, style="dashed"))
     return [
         Figure(
             name="width",
-            title="The wider the network, the fewer starts have a second descent; the dimension hardly matters",
-            caption="Part of normal starts with two or more descents, two concepts, for the first scales τ and for two "
-            "dimensions d; the second panel counts rises of more than 0.1 % of the first loss alone. The smaller the "
+            title="The wider the network, the fewer starts have a second descent; of large ones, the higher d, too",
+            caption="Part of normal starts with two or more descents, two concepts, for scales τ and dimensions "
+            "d; the second panel counts rises of more than 0.1 % of the first loss alone. The smaller the "
             "start, the wider a network must be.",
             panels=(
                 Panel(title="any rise", x=x, y=y, marks=tuple(curves["several"])),
@@ -242,6 +245,6 @@ def traces(run: "xr.Dataset") -> "list[Figure]":
             caption=f"Loss out of distribution over |x|²/2, Figure 8's data, batches of {BATCH}, learning rate "
             f"{RATE}, against time, steps times the rate; and gradient flow from the same start, on infinitely many "
             "samples.",
-            panels=(Panel(title="three descents", x=Axis("time", "t"), y=Axis("loss / (|x|²/2)"), marks=tuple(sgd)),),
+            panels=(Panel(title="three descents", x=Axis("time", "t", range=(0.0, 20.0)), y=loss, marks=tuple(sgd)),),
         ),
     ]
