@@ -25,6 +25,7 @@ from saddlescope.errors import InputError
 from saddlescope.flow import checkpoints
 from saddlescope.flow.endings import silent
 from saddlescope.flow.losses import Loss, loss_and_gradient
+from saddlescope.flow.many import Many
 from saddlescope.flow.minibatches import Minibatches
 from saddlescope.flow.progress import Keeper, Progress, all_marks
 from saddlescope.flow.stability import require_stable
@@ -102,7 +103,7 @@ def recorded_descents(
     weights = jax.tree.map(jnp.asarray, weights)
     runs, kind = _runs(weights)
     marks = all_marks(marks, steps)
-    losses, observers = _Many.of("loss", loss, runs), _Many.of("observe", observe, runs)
+    losses, observers = Many.of("loss", loss, runs), Many.of("observe", observe, runs)
     rates = _rates(learning_rate, runs)
     plan = _plan(losses, runs, batch, seeds)
     _check_start(losses, weights, rates, kind)
@@ -143,53 +144,9 @@ class _Plan:
         return np.stack([of_seed[seed] for seed in self.seeds]).reshape(len(self.seeds), self.stretch, self.batch)
 
 
-class _Many(eqx.Module):
-    """Something called for each run: one for all, or stacked along a leading axis of its arrays."""
-
-    value: Any
-    stacked: bool = eqx.field(static=True)
-
-    @classmethod
-    def of(cls, name: str, given: Any, runs: int) -> "_Many":
-        given = jax.tree.map(lambda leaf: jnp.asarray(leaf) if isinstance(leaf, np.ndarray) else leaf, given)
-        if not isinstance(given, Sequence):
-            return cls(given, False)
-        kinds = [
-            [(leaf.shape, leaf.dtype) if eqx.is_array(leaf) else leaf for leaf in jax.tree.leaves(one)]
-            + [jax.tree.structure(one)]
-            for one in given
-        ]
-        if len(given) != runs or any(kind != kinds[0] for kind in kinds[1:]):
-            raise InputError(
-                f"{name} must be one for all runs or one for each of the {runs} runs, of one structure, functions and "
-                f"shapes; got {len(given)!r}."
-            )
-        return cls(
-            jax.tree.map(lambda *leaves: _stacked(leaves) if eqx.is_array(leaves[0]) else leaves[0], *given), True
-        )
-
-    @property
-    def arrays(self) -> Any:
-        """What differs from run to run, with the runs as leading axis."""
-        return eqx.filter(self.value, eqx.is_array) if self.stacked else None
-
-    def built(self, arrays: Any) -> Any:
-        """That of a single run, from its part of the arrays."""
-        return eqx.combine(arrays, eqx.filter(self.value, eqx.is_array, inverse=True)) if self.stacked else self.value
-
-    def one(self, run: int) -> Any:
-        """That of a run by its number."""
-        return self.built(jax.tree.map(lambda leaf: leaf[run], self.arrays))
-
-
-def _stacked(leaves: Sequence[Any]) -> Array:
-    """One array of many, which is not worth compiling anything."""
-    return jnp.asarray(np.stack([np.asarray(leaf) for leaf in leaves]))
-
-
 def _run(
-    losses: _Many,
-    observers: _Many,
+    losses: Many,
+    observers: Many,
     rates: Float[Array, "runs"],
     plan: _Plan,
     progress: Progress,
@@ -227,8 +184,8 @@ def _enter(progress: Progress, seen: list[np.ndarray]) -> None:
 
 @eqx.filter_jit
 def _epoch(
-    losses: _Many,
-    observers: _Many,
+    losses: Many,
+    observers: Many,
     rates: Float[Array, "runs"],
     weights: PyTree,
     orders: Int[Array, "runs steps batch"] | None,
@@ -284,7 +241,7 @@ def _look(observe: Callable[[PyTree], PyTree], weights: PyTree) -> tuple[Bool[Ar
 
 
 @eqx.filter_jit
-def _values(losses: _Many, weights: PyTree) -> Float[Array, "runs"]:
+def _values(losses: Many, weights: PyTree) -> Float[Array, "runs"]:
     """The loss of each run."""
     return jax.lax.map(lambda given: losses.built(given[0])(given[1]), (losses.arrays, weights), batch_size=16)
 
@@ -336,7 +293,7 @@ def _rates(learning_rate: float | Sequence[float], runs: int) -> Float[np.ndarra
     return np.broadcast_to(rates, (runs,)).copy()
 
 
-def _plan(losses: _Many, runs: int, batch: int | None, seeds: Sequence[int] | None) -> _Plan:
+def _plan(losses: Many, runs: int, batch: int | None, seeds: Sequence[int] | None) -> _Plan:
     if batch is None:
         if seeds is not None:
             raise InputError(f"seeds must not be given where every step sees all samples; got {seeds!r}. Give a batch.")
@@ -349,7 +306,7 @@ def _plan(losses: _Many, runs: int, batch: int | None, seeds: Sequence[int] | No
     return _Plan(samples, int(batch), samples // batch, tuple(int(seed) for seed in seeds))
 
 
-def _check_start(losses: _Many, weights: PyTree, rates: Float[np.ndarray, "runs"], kind: Any) -> None:
+def _check_start(losses: Many, weights: PyTree, rates: Float[np.ndarray, "runs"], kind: Any) -> None:
     """Refuses what cannot be run.
 
     Raises:
