@@ -48,9 +48,9 @@ def pictures(run: "xr.Dataset") -> "list[Figure]":
         Figure(
             name="rises-and-times",
             title="How far the loss rises, and when the network generalizes",
-            caption="Two concepts, with the same left out as above. Left: the 0.9 quantile of the largest rise "
-            "between descents, over |x|²/2. Right: the median time until the loss stays below 1 % of the weakest "
-            "concept's part, in units of 1 / (4 a₁), and how far its 0.9 and 0.1 quantiles are apart.",
+            caption="Two concepts, with the same left out as above. Top: the 0.9 quantile of the largest rise between "
+            "descents, over |x|²/2. Bottom: the median time until the loss stays below 1 % of the weakest concept's "
+            "part, in units of 1 / (4 a₁), and how far its 0.9 and 0.1 quantiles are apart.",
             panels=(
                 _map("rise", rises, "ratio", "scale", "rise"),
                 _map("rise", rises, "ratio", "factor", "rise"),

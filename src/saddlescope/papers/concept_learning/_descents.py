@@ -4,7 +4,7 @@ import itertools
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from saddlescope.papers.concept_learning._samples import FIGURES, LAWS, Law, descents, drawn, largest_rises
+from saddlescope.papers.concept_learning._samples import FIGURES, LAWS, Law, counted, drawn, largest_rises
 from saddlescope.papers.concept_learning._symmetric_runs import data
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ _MOST = 6  # descents told apart; the last count has those above, too
 _HYSTERESES = (0.0, 1e-6, 1e-5, 1e-4, 3e-4, 1e-3, 3e-3, 0.01, 0.02, 0.03, 0.05, 0.07, 0.1, 0.15, 0.2, 0.3)
 _EDGES = (-6.0, 0.0, 49)  # of the bins of log10 of rises: the first, the last, how many
 _UNTIL = 1e4  # by then all is learned; what has learned takes no more time
-_QUICK, _EXACT = 1e-7, 1e-12  # tolerances: of the count, and of the second one where it is above s
+_TOLERANCE = 1e-7
 _SEARCHES = {  # kind: the data, the number of descents, the largest entry of U
     "three": ("Figure 8", 3, 0.3),
     "four": ("Figure 9", 4, 0.3),
@@ -42,7 +42,7 @@ def sampled(
 
     a, x = data(*FIGURES[name])
     starts = drawn(np.random.default_rng(seed), law, params.scale, (params.starts, len(a), len(a)))
-    flows, counts, seen = _counted(a, x, starts, report)
+    flows, counts, seen = _judged(a, x, starts, report)
     shares = [
         np.bincount(np.minimum(find_descents(flows.turning_losses, hysteresis=h).counts, _MOST), minlength=_MOST + 1)
         for h in _HYSTERESES
@@ -68,14 +68,14 @@ def elsewhere(names: tuple[str, ...], params: Any, report: Callable[[float, str]
     for k, (name, law, scale) in enumerate(cells):
         report(0.6 * k / len(cells), f"{name}, {law} starts of scale {scale:g}")
         a, x = data(*FIGURES[name])
-        found.append(_counted(a, x, drawn(rng, law, scale, (params.more, len(a), len(a))))[2])
+        found.append(_judged(a, x, drawn(rng, law, scale, (params.more, len(a), len(a))))[2])
     for k in range(params.tasks):
         report(0.6 + 0.4 * k / params.tasks, f"random data {k + 1} of {params.tasks}")
         s = 2 + k % 2
         mu, sigma = np.exp(rng.uniform(np.log(0.3), np.log(4), s)), np.exp(rng.uniform(np.log(0.01), 0.0, s))
         a, x = data(tuple(mu.tolist()), tuple(sigma.tolist()))
         starts = drawn(rng, LAWS[k // 2 % 2], 10 ** rng.uniform(-3, 0.5), (params.of_task, s, s))
-        found.append(_counted(a, x, starts)[2])
+        found.append(_judged(a, x, starts)[2])
     both = xr.concat(found, "part")
     return xr.Dataset(
         {"exceptions": both.exceptions.sum("part"), "followed": both.followed.sum("part"),
@@ -83,35 +83,31 @@ def elsewhere(names: tuple[str, ...], params: Any, report: Callable[[float, str]
     )  # fmt: skip
 
 
-def _counted(
+def _judged(
     a: "np.ndarray", x: "np.ndarray", starts: "np.ndarray", report: Callable[[float, str], None] | None = None
 ) -> "tuple[SymmetricFlows, np.ndarray, xr.Dataset]":
-    """The flows, their counts, and what the conjecture says: counts above s are made again at the lowest tolerance."""
+    """The flows, their counts, and what the conjecture says of them."""
     import numpy as np
     import xarray as xr
 
     from saddlescope.flow import symmetric_flows
 
     watch: dict[str, Any] = {} if report is None else {"report": report}
-    flows = symmetric_flows(a, starts, test_point=x, until=_UNTIL, tolerance=_QUICK, **watch)
-    counts, small = descents(flows), np.linalg.norm(starts, 2, axis=(1, 2)) <= 1
-    above, clear = np.flatnonzero(counts > len(a)), np.zeros(2)
-    if len(above):
-        again = symmetric_flows(a, starts[above], test_point=x, until=_UNTIL, tolerance=_EXACT)
-        counts[above] = descents(again)
-        for k in np.flatnonzero(counts[above] > len(a)):
-            steps = np.diff(again.turning_losses[k])[1:]  # after the first fall or rise
-            kind = int(small[above[k]])
-            clear[kind] = max(clear[kind], steps[steps > 0].min() / (x @ x / 2))
-    seen = [
-        np.array([np.sum(of & (small == kind)) for kind in (False, True)]) for of in (counts > len(a), small == small)
-    ]
-    values = {name: ("small", value) for name, value in zip(CONJECTURE, (*seen, clear), strict=True)}
-    return flows, counts, xr.Dataset(values)
+    flows = symmetric_flows(a, starts, test_point=x, until=_UNTIL, tolerance=_TOLERANCE, **watch)
+    counts, clear = counted(flows, starts)
+    small = np.linalg.norm(starts, 2, axis=(1, 2)) <= 1
+    kinds = [small == kind for kind in (False, True)]
+    values = (
+        [np.sum(kind & (counts > len(a))) for kind in kinds],
+        [np.sum(kind) for kind in kinds],
+        [clear[kind].max(initial=0.0) for kind in kinds],
+    )
+    seen = xr.Dataset({name: ("small", np.array(value)) for name, value in zip(CONJECTURE, values, strict=True)})
+    return flows, counts, seen
 
 
 def searched(params: Any, report: Callable[[float, str], None]) -> "xr.Dataset":
-    """The best start of every kind of search: its loss against time, and its rise; NaN where there is none."""
+    """The best start of every kind of search: its loss against time, and its rise; 0 where none was found."""
     import numpy as np
     import xarray as xr
 

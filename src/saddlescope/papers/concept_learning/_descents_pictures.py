@@ -93,7 +93,7 @@ def _found(run: "xr.Dataset") -> "Figure":
     return Figure(
         name="found",
         title="A search finds starts whose loss rises far before the last descent",
-        caption="Loss out of distribution of the starts found, with entries of U up to 0.3, and up to 4 for the last: "
-        "there, where W(0) is larger than the identity, three concepts can make four descents.",
+        caption="Loss out of distribution of the starts found, with entries of U up to 0.3; where there is a start of "
+        "large weights, up to 4, W(0) is larger than the identity, and three concepts make four descents.",
         panels=tuple(panels),
     )

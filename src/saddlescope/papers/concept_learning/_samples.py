@@ -15,6 +15,9 @@ if TYPE_CHECKING:
 
     from saddlescope.flow import SymmetricFlows
 
+VISIBLE = 1e-3  # hysteresis, over the first loss, of descents that can be seen in a picture
+_EXACT = 1e-12  # tolerance at which a count above the number of concepts is made again
+
 Law = Literal["normal", "uniform"]
 LAWS: tuple[Law, ...] = ("normal", "uniform")
 
@@ -45,6 +48,29 @@ def descents(flows: "SymmetricFlows") -> "np.ndarray":
     import numpy as np
 
     return np.sum(np.diff(flows.turning_losses, axis=1) < 0, axis=1)
+
+
+def counted(flows: "SymmetricFlows", starts: "np.ndarray") -> "tuple[np.ndarray, np.ndarray]":
+    """The number of descents, where it is above s, the number of concepts, made again at the lowest tolerance.
+
+    Returns:
+        The counts, (starts,), and for those that are above s still the smallest rise, otherwise 0.
+    """
+    import numpy as np
+
+    from saddlescope.flow import symmetric_flows
+
+    s, x = len(flows.strengths), flows.test_point
+    counts, clear = descents(flows), np.zeros(len(flows))
+    above = np.flatnonzero(counts > s)
+    if len(above):
+        until = float(flows.times[-1])
+        again = symmetric_flows(flows.strengths, starts[above], test_point=x, until=until, tolerance=_EXACT)
+        counts[above] = descents(again)
+        steps = np.diff(again.turning_losses, axis=1)[:, 1:]  # after the first fall or rise
+        smallest = np.where(steps > 0, steps, np.inf).min(axis=1) / (x @ x / 2)
+        clear[above] = np.where(counts[above] > s, smallest, 0.0)
+    return counts, clear
 
 
 def largest_rises(flows: "SymmetricFlows") -> "np.ndarray":

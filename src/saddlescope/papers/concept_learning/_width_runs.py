@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from saddlescope.papers.concept_learning._samples import FIGURES, descents, drawn
+from saddlescope.papers.concept_learning._samples import FIGURES, VISIBLE, descents, drawn
 from saddlescope.papers.concept_learning._symmetric_runs import data
 
 if TYPE_CHECKING:
@@ -15,7 +15,6 @@ BATCH, RATE = 128, 0.01  # of SGD
 _TIME, _EVERY = 40.0, 10  # SGD's last time, and after how many steps its loss is recorded
 _UNTIL = 100.0
 _TOLERANCE = 1e-6
-_VISIBLE = 1e-3  # hysteresis, over the first loss
 _SEEN = 0.005  # hysteresis of SGD's descents
 _CLEAR = 0.01  # of the first loss: every rise and fall of the start that SGD follows is larger
 
@@ -35,7 +34,7 @@ def sampled(d: int, width: int, scale: float, starts: int, seed: tuple[int, int]
     rows = U if d == 2 else np.concatenate([U[:, :2], np.linalg.qr(U[:, 2:], mode="r")], axis=1)
     a, x = (np.pad(of, (0, rows.shape[1] - 2)) for of in data(*FIGURES["Figure 5"]))
     flows = symmetric_flows(a, rows, test_point=x, until=_UNTIL, tolerance=_TOLERANCE)
-    visible = find_descents(flows.turning_losses, hysteresis=_VISIBLE).counts
+    visible = find_descents(flows.turning_losses, hysteresis=VISIBLE).counts
     return xr.Dataset(
         {
             "starts": starts,

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 from saddlescope.errors import InputError
 from saddlescope.papers import checks
 from saddlescope.papers.claim import Claim, Measured
-from saddlescope.papers.concept_learning._samples import descents, drawn, largest_rises, share
+from saddlescope.papers.concept_learning._samples import VISIBLE, counted, drawn, largest_rises, share
 from saddlescope.papers.concept_learning._symmetric_runs import data
 from saddlescope.papers.context import RunContext
 
@@ -32,11 +32,10 @@ if TYPE_CHECKING:
 
 _CONCEPTS = (2, 3)
 _MOST = 4  # descents told apart; the last count has those above, too
-_VISIBLE = 1e-3  # hysteresis, over the first loss
 _QUANTILES = (0.1, 0.5, 0.9, 0.99)
 _GENERAL = 0.01  # of mu_1^2 / 2
 _UNTIL = 1e4  # by then all is learned; what has learned takes no more time
-_QUICK, _EXACT = 1e-6, 1e-12  # tolerances: of the count, and of the second one where it is above s
+_TOLERANCE = 1e-6
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -127,12 +126,10 @@ def _cell(
     a, x = data(mu, concepts * (sigma,))
     U = drawn(rng, "normal", scale, (starts, concepts, concepts * factor))
     level = _GENERAL * mu[0] ** 2 / float(x @ x)
-    flows = symmetric_flows(a, U, test_point=x, until=_UNTIL, tolerance=_QUICK, level=level)
-    counts, small = descents(flows), np.linalg.norm(U, 2, axis=(1, 2)) <= 1
-    above = np.flatnonzero(counts > concepts)
-    if len(above):
-        counts[above] = descents(symmetric_flows(a, U[above], test_point=x, until=_UNTIL, tolerance=_EXACT))
-    visible = find_descents(flows.turning_losses, hysteresis=_VISIBLE).counts
+    flows = symmetric_flows(a, U, test_point=x, until=_UNTIL, tolerance=_TOLERANCE, level=level)
+    counts, _ = counted(flows, U)
+    small = np.linalg.norm(U, 2, axis=(1, 2)) <= 1
+    visible = find_descents(flows.turning_losses, hysteresis=VISIBLE).counts
     rises = largest_rises(flows)
     return {
         "counts": np.bincount(np.minimum(counts, _MOST), minlength=_MOST + 1),
