@@ -11,13 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 from saddlescope.papers.claim import Claim, Measured
 from saddlescope.papers.concept_learning._symmetric_runs import (
-    EXACT_LAW,
-    EXACT_TURN,
-    EXACT_W,
+    EXACTNESS,
     data,
     entry_of,
     errors_against_dop853,
-    exactness,
     followed,
     phase_mask,
     pieces,
@@ -214,28 +211,7 @@ def claims_of(descents: int, word: str, least_rise: float) -> tuple[Claim, ...]:
             statistic=_outside_theorem,
             high=0.0,
         ),
-        Claim(
-            name="map",
-            says="W(t) is that of an independent integration (DOP853 at its tightest): largest difference of an entry",
-            source="This project's bar",
-            statistic=exactness("W_error"),
-            high=EXACT_W,
-        ),
-        Claim(
-            name="turns",
-            says="The turns of the loss are at its times: largest difference",
-            source="This project's bar",
-            statistic=exactness("turn_error"),
-            high=EXACT_TURN,
-            unit="t",
-        ),
-        Claim(
-            name="log-det",
-            says="log det W grows by its law, d/dt log det W = 4 tr(A (1 - W)): difference over the run",
-            source="Jacobi's formula, exact; this project's bar",
-            statistic=exactness("drift"),
-            high=EXACT_LAW,
-        ),
+        *EXACTNESS,
     )
 
 

@@ -1,8 +1,9 @@
 """The authors' scripts: the data matrix squared, Euler's steps, and what of the figures hangs on it   (Appendix E)
 
-What the text does not tell of Figures 5, 8, 9 and 10: the programs behind them have A^2 where the paper has A, which
-sets the concepts' strengths farther apart; they take Euler's steps of .01 in U, 2000 or 10000 of them, where appendix D
-has the map D.2 in W; and U starts with uniform entries between 0 and 1/5 or 1/10, so that all of W is positive.
+What the text does not tell of Figures 5, 8, 9 and 10: the programs behind them, as reported, have A^2 where the paper
+has A, which sets the concepts' strengths farther apart; they take Euler's steps of .01 in U, 2000 or 10000 of them,
+where appendix D has the map D.2 in W; and U starts with uniform entries between 0 and 1/5 or 1/10, so that all of W is
+positive.
 
     A       E[x x^T], strengths a_p = sigma_p^2 + mu_p^2 / s
     A^2     strengths a_p^2
@@ -157,7 +158,7 @@ def _indefinite(run: "xr.Dataset", *, law: str) -> Measured:
     return Measured(float(lost), spread, remark=f"{float(blown):.3f} blow up; with A^2 {squared:.3f} lose it")
 
 
-_NOTE = "Known of the authors' programs; the bound from a pilot on other seeds"
+_NOTE = "Reported of the authors' programs, which are not part of the paper; the bound from a pilot on other seeds"
 
 claims = (
     Claim(

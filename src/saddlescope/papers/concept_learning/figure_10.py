@@ -9,7 +9,7 @@ d/dt log det W = 4 tr(A (1 - W)) is positive there: all of W is learned. Three t
     deficient    U of two columns: W has rank 2 for ever
     printed map  the iteration D.2 drops a term eta^2 grad grad^T, and loses positive semidefiniteness
 
-And the authors' programs square A (see `concept-learning/authors-scripts`): with A^2 for A the weakest concept takes
+And the authors' programs, as reported, square A (see `concept-learning/authors-scripts`): with A^2 for A the weakest concept takes
 several times as long, and their 2000 steps of .01 end before it is learned from almost every start.
 """
 
@@ -346,7 +346,7 @@ claims = (
     ),
     Claim(
         name="with-A-squared",
-        says="With A^2, as in the authors' programs, almost all have not: the same share",
+        says="With A^2, as reported of the authors' programs, almost all have not: the same share",
         source="The same with a_1^2 for a_1; .999 in a pilot",
         statistic=partial(_share, moment="A^2", name="unlearned"),
         low=0.95,

@@ -15,14 +15,11 @@ from saddlescope.errors import InputError
 from saddlescope.papers import checks
 from saddlescope.papers.claim import Claim, Measured
 from saddlescope.papers.concept_learning._symmetric_runs import (
-    EXACT_LAW,
-    EXACT_TURN,
-    EXACT_W,
+    EXACTNESS,
     check_data,
     data,
     entry_of,
     errors_against_dop853,
-    exactness,
     followed,
     phase_mask,
     push_share,
@@ -279,28 +276,7 @@ claims = (
         statistic=partial(_how_often, law="normal", scale=-1, hysteresis=_SEEN),
         high=0.01,
     ),
-    Claim(
-        name="map",
-        says="W(t) is that of an independent integration (DOP853 at its tightest): largest difference of an entry",
-        source="This project's bar",
-        statistic=exactness("W_error"),
-        high=EXACT_W,
-    ),
-    Claim(
-        name="turns",
-        says="The turns of the loss are at its times: largest difference",
-        source="This project's bar",
-        statistic=exactness("turn_error"),
-        high=EXACT_TURN,
-        unit="t",
-    ),
-    Claim(
-        name="log-det",
-        says="log det W grows by its law, d/dt log det W = 4 tr(A (1 - W)): difference over the run",
-        source="Jacobi's formula, exact; this project's bar",
-        statistic=exactness("drift"),
-        high=EXACT_LAW,
-    ),
+    *EXACTNESS,
 )
 
 
