@@ -9,8 +9,8 @@ d/dt log det W = 4 tr(A (1 - W)) is positive there: all of W is learned. Three t
     deficient    U of two columns: W has rank 2 for ever
     printed map  the iteration D.2 drops a term eta^2 grad grad^T, and loses positive semidefiniteness
 
-And the authors' programs, as reported, square A (see `concept-learning/authors-scripts`): with A^2 for A the weakest concept takes
-several times as long, and their 2000 steps of .01 end before it is learned from almost every start.
+And the authors' programs, as reported, square A (see `concept-learning/authors-scripts`): with A^2 for A the weakest
+concept takes several times as long, and their 2000 steps of .01 end before it is learned from almost every start.
 """
 
 from dataclasses import dataclass
