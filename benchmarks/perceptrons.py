@@ -1,7 +1,7 @@
 """The 29 runs of perceptrons in the third paper's figures, beside an honest PyTorch loop doing the same, on one thread.
 
 Four and four one-layer networks of Figure 2 (a, b), two four-layer ones of 2 (c), eight two-layer ones of Figure 11,
-eight with ReLU of Figure 12, two three-layer ones of Figure 13, one with ReLU and three concepts of Figure 7: 40 epochs
+eight with ReLU of Figure 12, two three-layer ones of Figure 13, one with ReLU and four concepts of Figure 7: 40 epochs
 of SGD, batch 128, learning rate 0.1, 5000 samples a cluster, the output at the test point recorded at every step. Both
 sides have their data in memory and single precision. CPU seconds of the whole, of ours all that a user waits for: the
 import of JAX and compilation are told apart. PyTorch takes a share of the epochs, and its time is scaled to 40.
@@ -63,7 +63,7 @@ GROUPS = (
     Group("Figure 11, depth 2, d = 64", (64,) * 3, False, panels()),
     Group("Figure 12, depth 2, d = 64, ReLU", (64,) * 3, True, panels()),
     Group("Figure 13, depth 3, d = 3", (3,) * 4, False, (*ONE, ((2.0, 4.0), (0.05, 0.05))), rotated=False),
-    Group("Figure 7, depth 2, d = 64, ReLU, s = 3", (64,) * 3, True, (((1.0, 2.0, 3.0), (0.05,) * 3),)),
+    Group("Figure 7, depth 2, d = 64, ReLU, s = 4", (64,) * 3, True, (((1.0, 2.0, 3.0, 4.0), (0.5,) * 4),)),
 )
 
 

@@ -9,6 +9,7 @@ from tests import problems, references
 
 from saddlescope.errors import InputError
 from saddlescope.flow import FlowError, Plain, Products, gradient_descent, gradient_flow
+from saddlescope.flow.starts import checked_start
 from saddlescope.models import SymmetricSampleLoss, diagonal_linear_network, symmetric_weights
 
 LOG10 = float(np.log(10))
@@ -163,3 +164,11 @@ def test_a_learning_rate_past_the_edge_of_stability_is_refused():
     assert below.losses[-1] < 1e-12
     with pytest.raises(InputError, match=f"learning_rate must be at most {edge:.6g}, .*settle at none"):
         gradient_descent(loss, start, steps=10, learning_rate=1.01 * edge)
+
+
+def test_bare_weights_are_no_start():
+    """Asked directly: the types of arguments that the tests check would speak first."""
+    with pytest.raises(InputError, match=r"start must be Products, Plain .* write Plain\(weights\)"):
+        checked_start(np.ones(3))
+    start = _start(1)
+    assert checked_start(start) is start

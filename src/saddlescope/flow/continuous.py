@@ -17,7 +17,7 @@ from saddlescope.flow.losses import (
     require_float64,
     require_smooth_at_zero,
 )
-from saddlescope.flow.starts import AbstractStart, Continued, Products
+from saddlescope.flow.starts import AbstractStart, Continued, Products, checked_start
 from saddlescope.flow.trajectory import Accuracy, Crossing, DensePath, FlowError, Status, Trajectory
 from saddlescope.flow.windows import WindowStepper
 
@@ -72,7 +72,7 @@ def gradient_flow(
         FlowError: the run ended early and `throw` is true; the error holds what was computed.
     """
     require_run(until=until, tolerance=tolerance, record=record, level=level, max_gradients=max_gradients)
-    chart = start.flow_chart()
+    chart = checked_start(start).flow_chart()
     require_float64(loss, chart.layout.build(chart.point(start.origin())))
     compiled = CompiledLoss(loss, chart.layout)
     first_loss, gradient = compiled.value_and_gradient(chart.point(start.origin()))

@@ -15,7 +15,7 @@ from saddlescope.flow.charts import AbstractChart, Layout, PairChart
 from saddlescope.flow.losses import CompiledLoss, Evaluations, Loss, loss_and_gradient, require_finite, require_float64
 from saddlescope.flow.minibatches import Minibatches
 from saddlescope.flow.stability import require_stable
-from saddlescope.flow.starts import AbstractStart
+from saddlescope.flow.starts import AbstractStart, checked_start
 from saddlescope.flow.trajectory import Crossing, FlowError, SampledPath, Status, Trajectory
 
 _RECORDS = 1000
@@ -73,7 +73,7 @@ def gradient_descent(
     if optimiser is not None and learning_rate is not None:
         raise InputError(f"learning_rate must not be given besides an optimiser; got {learning_rate!r}.")
     minibatches = None if batch is None else Minibatches.of(loss, batch, seed)
-    parameters, chart = start.parameters(), start.descent_chart()
+    parameters, chart = checked_start(start).parameters(), start.descent_chart()
     layout = Layout.of(parameters)
     require_float64(loss, start.argument(parameters))
     if learning_rate is not None and start.argument(parameters) is parameters:

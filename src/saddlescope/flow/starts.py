@@ -219,6 +219,20 @@ class Continued(AbstractStart):
         return self.start.at(parameters)
 
 
+def checked_start(start: Any) -> AbstractStart:
+    """The start as it is.
+
+    Raises:
+        InputError: it is none, such as a bare array.
+    """
+    if not isinstance(start, AbstractStart):
+        raise InputError(
+            f"start must be Products, Plain or the end of another trajectory; got {type(start).__name__!r}. "
+            "For weights as they are write Plain(weights)."
+        )
+    return start
+
+
 def product(weights: tuple[Any, Any]) -> Any:
     """Beta = u * v: one function for all starts, since compiled code is found again by it."""
     u, v = weights
