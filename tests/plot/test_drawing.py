@@ -1,3 +1,4 @@
+import itertools
 import json
 import subprocess
 import sys
@@ -287,3 +288,25 @@ def test_drawing_needs_neither_pyplot_nor_plotly():
     )
     loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
     assert not {"matplotlib.pyplot", "plotly", "jax", "torch"} & set(loaded)
+
+
+@pytest.mark.parametrize("words", [1, 12])
+def test_a_legend_is_no_wider_than_the_drawing(words):
+    lines = [Line(x=T, y=T + n, label=" ".join([f"series {n}"] * words)) for n in range(5)]
+    drawing = draw_matplotlib(figure(panel(*lines), panel(lines[0])))
+    (shown,) = drawing.legends
+    drawing.canvas.draw()
+    assert shown._ncols == (5 if words == 1 else 1)
+    if words == 1:
+        assert shown.get_window_extent().width <= drawing.bbox.width
+
+
+def test_numbers_on_a_logarithmic_axis_do_not_overlap():
+    drawing = draw_matplotlib(
+        figure(panel(Line(x=np.linspace(16, 500), y=np.linspace(0, 1)), x=Axis("t", scale="log")))
+    )
+    drawing.canvas.draw()
+    labels = [label for label in drawing.axes[0].get_xticklabels(which="both") if label.get_text()]
+    boxes = sorted((label.get_window_extent() for label in labels), key=lambda box: box.x0)
+    assert len(boxes) >= 1
+    assert all(left.x1 <= right.x0 for left, right in itertools.pairwise(boxes))

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from saddlescope.plot.figure import Axis, Band, Figure, Heat, Line, Mark, Panel
-from saddlescope.plot.series import color_series, legend, lifted, positive, thin
+from saddlescope.plot.series import Series, color_series, legend, lifted, positive, thin
 from saddlescope.plot.theme import LIGHT, Theme
 
 if TYPE_CHECKING:
@@ -36,18 +36,27 @@ def draw_matplotlib(figure: Figure, *, theme: Theme = LIGHT) -> "MatplotlibFigur
     for ax in axes[len(figure.panels) :]:
         ax.set_visible(False)
     if series := legend(figure):
+        _draw_legend(drawing, series, min(len(series), 3 * columns), theme)
+    return drawing
+
+
+def _draw_legend(drawing: "MatplotlibFigure", series: tuple[Series, ...], most: int, theme: Theme) -> None:
+    """One legend below all panels, in as many columns, up to `most`, as the drawing is wide enough for."""
+    for columns in range(most, 0, -1):
         shown = drawing.legend(
-            handles=[_swatch(s.shape, theme.color(s.color)) for s in series],
-            labels=[s.name for s in series],
+            handles=[_swatch(one.shape, theme.color(one.color)) for one in series],
+            labels=[one.name for one in series],
             loc="outside lower center",
-            ncols=min(len(series), 3 * columns),
+            ncols=columns,
             frameon=False,
             fontsize=8.5,
             labelcolor=theme.ink,
         )
         for text in shown.get_texts():
             text.set_parse_math(False)
-    return drawing
+        if columns == 1 or shown.get_window_extent().width <= drawing.bbox.width:
+            return
+        shown.remove()
 
 
 def draw_thumbnail(figure: Figure, *, theme: Theme = LIGHT) -> "MatplotlibFigure":
