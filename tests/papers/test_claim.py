@@ -71,3 +71,14 @@ def test_a_mean_has_students_interval():
     assert measured.uncertainty == pytest.approx(4.30265 * (7 / 9) ** 0.5, rel=1e-5)
     assert measured.remark == "three"
     assert math.isnan(Measured.mean([1.0]).value)
+
+
+def test_a_share_has_wilsons_interval():
+    one = Measured.share(10, 1000)
+    assert one.value == 0.01
+    assert one.remark == "10 of 1000"
+    assert 1.96 * (0.01 * 0.99 / 1000) ** 0.5 < one.uncertainty < 0.0085
+    # the lower end for all of n: n / (n + 1.96^2)
+    assert 1 - Measured.share(40, 40, "all").uncertainty == pytest.approx(40 / (40 + 1.96**2))
+    assert Measured.share(0, 40).uncertainty == pytest.approx(Measured.share(40, 40).uncertainty)
+    assert math.isnan(Measured.share(0, 0).value)

@@ -7,7 +7,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, SupportsFloat
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -57,6 +57,21 @@ class Measured:
             return cls.unresolved("One value has no spread to hold it against; give two or more, such as seeds.")
         error = float(found.std(ddof=1)) / found.size**0.5
         return cls(float(found.mean()), float(t.ppf(0.975, found.size - 1)) * error, remark)
+
+    @classmethod
+    def share(cls, count: SupportsFloat, of: SupportsFloat, remark: str = "") -> "Measured":
+        """What part a count is of independent trials, with Wilson's 95 % interval, made symmetric about the share.
+
+        For a population that the trials are a sample of. Where all or none of these trials are meant, the share is a
+        count, and exact.
+        """
+        hits, n, z = float(count), float(of), 1.96
+        if n < 1:
+            return cls.unresolved("There were no trials to count.")
+        share = hits / n
+        middle = (share + z**2 / (2 * n)) / (1 + z**2 / n)
+        half = z * (share * (1 - share) / n + z**2 / (4 * n**2)) ** 0.5 / (1 + z**2 / n)
+        return cls(share, abs(share - middle) + half, remark or f"{hits:.0f} of {n:.0f}")
 
 
 @dataclass(frozen=True)

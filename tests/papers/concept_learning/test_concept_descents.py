@@ -7,7 +7,7 @@ from saddlescope.errors import InputError
 from saddlescope.flow import symmetric_flows
 from saddlescope.measure import find_descents
 from saddlescope.papers import find
-from saddlescope.papers.concept_learning._samples import FIGURES, descents, drawn, largest_rises, share
+from saddlescope.papers.concept_learning._samples import FIGURES, descents, drawn, largest_rises
 from saddlescope.papers.concept_learning._symmetric_runs import data
 
 NAME = "concept-learning/descents"
@@ -36,13 +36,6 @@ def test_the_largest_rise_is_that_between_descents():
     found = find_descents(flows.turning_losses)
     np.testing.assert_array_equal(descents(flows), found.counts)
     np.testing.assert_allclose(largest_rises(flows), found.rises[:, 1:].max(axis=1) / (x @ x / 2), rtol=1e-12)
-
-
-def test_a_share_with_its_uncertainty():
-    one = share(10.0, 1000.0)
-    assert one.value == 0.01
-    assert 1.96 * (0.01 * 0.99 / 1000) ** 0.5 < one.uncertainty < 0.0075
-    assert share(0.0, 100.0).uncertainty > 0.01
 
 
 def test_what_the_quick_size_can_say(run, outcomes):

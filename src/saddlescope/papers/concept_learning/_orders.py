@@ -152,7 +152,7 @@ def _ordered(panel: str) -> "Callable[[xr.Dataset], Measured]":
         known = ~np.isnan(told)
         if not known.any():
             return Measured.unresolved("No task has two strengths that differ by a tenth; vary more.")
-        return Measured(float(told[known].mean()), remark=f"{int(told[known].sum())} of {known.sum()} networks")
+        return Measured.share(told[known].sum(), known.sum())
 
     return statistic
 
@@ -164,14 +164,15 @@ def _shifted(panel: str) -> "Callable[[xr.Dataset], Measured]":
         lead = leads(of_panel(run, panel)).values
         rises = np.all(np.diff(lead, axis=0) > 0, axis=0)
         means = ", ".join(f"{value:+.2f}" for value in lead.mean(axis=1))
-        return Measured(float(rises.mean()), remark=f"mean leads {means}")
+        return Measured.share(rises.sum(), len(rises), f"{rises.sum()} of {len(rises)} seeds; mean leads {means}")
 
     return statistic
 
 
 def _arrived(run: "xr.Dataset") -> Measured:
     left = run.test_loss.isel(step=-1) / run.test_loss.isel(step=0)
-    return Measured(float((left < 0.1).mean()), remark=f"{left.size} networks; median left {float(left.median()):.2g}")
+    told = f"{left.size} networks; median left {float(left.median()):.2g}"
+    return Measured.share(float((left < 0.1).sum()), left.size, told)
 
 
 def trajectory_panels(run: "xr.Dataset") -> tuple["Panel", ...]:

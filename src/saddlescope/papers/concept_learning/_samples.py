@@ -8,8 +8,6 @@ rise    how far the loss out of distribution rises between two descents, in unit
 
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
-from saddlescope.papers.claim import Measured
-
 if TYPE_CHECKING:
     import numpy as np
 
@@ -82,10 +80,3 @@ def largest_rises(flows: "SymmetricFlows") -> "np.ndarray":
     after = np.cumsum(steps[:, ::-1] < 0, axis=1)[:, ::-1] > 0
     between = np.where(before & after, np.maximum(steps, 0.0), 0.0)
     return between.max(axis=1) / (flows.test_point @ flows.test_point / 2)
-
-
-def share(count: float, starts: float) -> Measured:
-    """What part count is of the starts, with the half-width of its 95 % interval (Agresti and Coull)."""
-    n = starts + 4
-    p = (count + 2) / n
-    return Measured(count / starts, 1.96 * (p * (1 - p) / n) ** 0.5, f"{count:.0f} of {starts:.0f} starts")

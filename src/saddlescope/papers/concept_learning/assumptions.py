@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 from saddlescope.errors import InputError
 from saddlescope.papers import checks
 from saddlescope.papers.claim import Claim, Measured
-from saddlescope.papers.concept_learning._samples import FIGURES, drawn, share
+from saddlescope.papers.concept_learning._samples import FIGURES, drawn
 from saddlescope.papers.concept_learning._symmetric_runs import data
 from saddlescope.papers.context import RunContext
 
@@ -215,7 +215,7 @@ def _least_share(of: str, *, at: "Callable[[xr.Dataset], xr.Dataset]") -> "Calla
     def statistic(run: "xr.Dataset") -> Measured:
         one = at(run)
         shares = [
-            (share(float(cell[of]), float(cell.starts)), f"{name}, scale {scale:g}")
+            (Measured.share(float(cell[of]), float(cell.starts)), f"{name}, scale {scale:g}")
             for name, scale in itertools.product(one.data.values.tolist(), one.scale.values.tolist())
             for cell in [one.sel(data=name, scale=scale)]
         ]

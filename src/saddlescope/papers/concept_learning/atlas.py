@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 from saddlescope.errors import InputError
 from saddlescope.papers import checks
 from saddlescope.papers.claim import Claim, Measured
-from saddlescope.papers.concept_learning._samples import VISIBLE, counted, drawn, largest_rises, share
+from saddlescope.papers.concept_learning._samples import VISIBLE, counted, drawn, largest_rises
 from saddlescope.papers.concept_learning._symmetric_runs import data
 from saddlescope.papers.context import RunContext
 
@@ -145,7 +145,7 @@ def _cell(
 
 def _several(counts: "xr.DataArray") -> Measured:
     """The share of starts with two or more descents, of all that are counted."""
-    return share(float(counts.sel(descents=slice(2, None)).sum()), float(counts.sum()))
+    return Measured.share(float(counts.sel(descents=slice(2, None)).sum()), float(counts.sum()))
 
 
 def _exceptions(run: "xr.Dataset") -> Measured:

@@ -153,9 +153,9 @@ def _of_maps(name: str, pick: str) -> "Callable[[xr.Dataset], Measured]":
 
 def _indefinite(run: "xr.Dataset", *, law: str) -> Measured:
     lost, blown = (run[name].sel(map_convention="A", law=law) for name in ("printed_lost", "printed_blown"))
-    spread = 1.96 * float(lost * (1 - lost) / run.map_starts) ** 0.5
     squared = float(run.printed_lost.sel(map_convention="A^2", law=law))
-    return Measured(float(lost), spread, remark=f"{float(blown):.3f} blow up; with A^2 {squared:.3f} lose it")
+    told = f"{float(blown):.3f} blow up; with A^2 {squared:.3f} lose it"
+    return Measured.share(float(lost * run.map_starts), float(run.map_starts), told)
 
 
 _NOTE = "Reported of the authors' programs, which are not part of the paper; the bound from a pilot on other seeds"

@@ -18,7 +18,7 @@ from saddlescope.papers import checks
 from saddlescope.papers.claim import Claim, Measured
 from saddlescope.papers.concept_learning._descents import CONJECTURE, LARGE, elsewhere, sampled, searched
 from saddlescope.papers.concept_learning._descents_pictures import pictures
-from saddlescope.papers.concept_learning._samples import LAWS, share
+from saddlescope.papers.concept_learning._samples import LAWS
 from saddlescope.papers.context import RunContext
 
 if TYPE_CHECKING:
@@ -87,7 +87,7 @@ def run(params: Params, context: RunContext) -> "xr.Dataset":
 def _probability(name: str, law: str, least: int, most: int = 9) -> "Callable[[xr.Dataset], Measured]":
     def statistic(run: "xr.Dataset") -> Measured:
         counts = run.counts.sel(data=name, law=law)
-        return share(float(counts.sel(descents=slice(least, most)).sum()), float(counts.sum()))
+        return Measured.share(float(counts.sel(descents=slice(least, most)).sum()), float(counts.sum()))
 
     return statistic
 

@@ -232,9 +232,8 @@ def _endings(run: "xr.Dataset") -> Measured:
 
 
 def _indefinite(run: "xr.Dataset") -> Measured:
-    share = float(run.indefinite.mean())
-    spread = 1.96 * (share * (1 - share) / run.sizes["map_start"]) ** 0.5
-    return Measured(share, spread, remark=f"{float(run.blown_up.mean()):.3f} blow up")
+    told = f"{float(run.blown_up.mean()):.3f} blow up"
+    return Measured.share(float(run.indefinite.sum()), run.sizes["map_start"], told)
 
 
 def _map_rests(run: "xr.Dataset") -> Measured:
@@ -243,11 +242,9 @@ def _map_rests(run: "xr.Dataset") -> Measured:
 
 
 def _share(run: "xr.Dataset", *, moment: str, name: str) -> Measured:
-    share = float(run[name].sel(moment=moment))
-    spread = 1.96 * (share * (1 - share) / run.sizes["start_of"]) ** 0.5
-    return Measured(
-        share, spread, remark=f"loss within 2 % of {float(run.lost_loss):.3f}: {float(run.like.sel(moment=moment)):.3f}"
-    )
+    starts = run.sizes["start_of"]
+    told = f"loss within 2 % of {float(run.lost_loss):.3f}: {float(run.like.sel(moment=moment)):.3f}"
+    return Measured.share(float(run[name].sel(moment=moment)) * starts, starts, told)
 
 
 _WHERE = "Appendix E.3 and Figure 10"

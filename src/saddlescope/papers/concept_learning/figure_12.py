@@ -25,7 +25,7 @@ class Params:
     varied_mu: tuple[float, ...] = (1.0, 1.5, 2.5, 3.0)  # mu_1 in panel "signal"
     sigma: float = 0.05  # of both concepts, in panel "diversity" of the second; as printed, used as a variance
     varied_sigma: tuple[float, ...] = (0.05, 0.5, 1.5, 2.0)  # sigma_1 in panel "diversity"
-    seeds: int = 8  # networks for every task
+    seeds: int = 40  # networks for every task
     seed: int = 0  # of samples, rotation, start and SGD of the first network; the others have the next ones
     dim: int = 64  # d, also the width of the hidden layer
     samples: int = 5000  # of each cluster

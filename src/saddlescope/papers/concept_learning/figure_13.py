@@ -135,14 +135,13 @@ def _transient(run: "xr.Dataset", kind: str, task: str) -> "np.ndarray":
 
 
 def _share(task: str) -> "Callable[[xr.Dataset], Measured]":
-    """With Wilson's 95 % interval as the uncertainty, made symmetric."""
+    """Which part of the networks is transient."""
 
     def statistic(run: "xr.Dataset") -> Measured:
         turns = _transient(run, DEEP, task)
-        share, n = float(turns.mean()), len(turns)
-        spread = 1.96 * (share * (1 - share) / n + 1.96**2 / (4 * n**2)) ** 0.5 / (1 + 1.96**2 / n)
         rise = float(run.rise.sel(kind=DEEP, task=task).max())
-        return Measured(share, spread, remark=f"{turns.sum()} of {n} networks; largest rise {rise:.2g} of the start")
+        told = f"{turns.sum()} of {len(turns)} networks; largest rise {rise:.2g} of the start"
+        return Measured.share(turns.sum(), len(turns), told)
 
     return statistic
 
@@ -159,7 +158,7 @@ def _memorizing(run: "xr.Dataset") -> Measured:
         near += list((np.linalg.norm(output - cluster, axis=1) < np.linalg.norm(output - mu, axis=1))[turns])
     if not near:
         return Measured.unresolved("No network is transient; train more seeds.")
-    return Measured(float(np.mean(near)), remark=f"{sum(near)} of {len(near)} transient networks, both tasks")
+    return Measured.share(sum(near), len(near), f"{sum(near)} of {len(near)} transient networks, both tasks")
 
 
 def _against(kind: str) -> "Callable[[xr.Dataset], Measured]":
@@ -182,7 +181,7 @@ def _against(kind: str) -> "Callable[[xr.Dataset], Measured]":
 
 def _generalising(run: "xr.Dataset") -> Measured:
     learned = run.learned.sel(kind=DEEP).notnull()
-    return Measured(float(learned.mean()), remark=f"{learned.size} networks")
+    return Measured.share(float(learned.sum()), learned.size, f"{learned.size} networks")
 
 
 def _sooner(run: "xr.Dataset") -> Measured:

@@ -186,9 +186,8 @@ def _peak(run: "xr.Dataset") -> Measured:
 
 def _how_often(run: "xr.Dataset", *, law: str, scale: int, hysteresis: float) -> Measured:
     rises = run.rise.sel(law=law).isel(scale=scale).values
-    share = float((rises > hysteresis).mean())
-    spread = 1.96 * (share * (1 - share) / len(rises)) ** 0.5
-    return Measured(share, spread, remark=f"{len(rises)} starts of scale {float(run.scale[scale]):g}")
+    told = f"{len(rises)} starts of scale {float(run.scale[scale]):g}"
+    return Measured.share(float((rises > hysteresis).sum()), len(rises), told)
 
 
 def _positive_among(run: "xr.Dataset") -> Measured:
@@ -197,7 +196,7 @@ def _positive_among(run: "xr.Dataset") -> Measured:
     if not two.any():
         return Measured.unresolved("No start has two descents.")
     of_all = float(one.positive.values.mean())
-    return Measured(float(one.positive.values[two].mean()), remark=f"of all starts {of_all:.3f}")
+    return Measured.share(float(one.positive.values[two].sum()), float(two.sum()), f"of all starts {of_all:.3f}")
 
 
 _FIGURE = "Section 4.2.2 and Figure 5"

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING
 from saddlescope.errors import InputError
 from saddlescope.papers import checks
 from saddlescope.papers.claim import Claim, Measured
-from saddlescope.papers.concept_learning._samples import share
 from saddlescope.papers.concept_learning._width_runs import BATCH, RATE, descended, sampled
 from saddlescope.papers.context import RunContext
 
@@ -88,7 +87,7 @@ def run(params: Params, context: RunContext) -> "xr.Dataset":
 def _several(run: "xr.Dataset", width: int, scale: int, *, dim: int = 0, of: str = "several") -> Measured:
     """P(two or more descents); width, scale and dim are places in the run's lists."""
     one = run.isel(width=width, scale=scale, dim=dim)
-    return share(float(one[of]), float(one.starts))
+    return Measured.share(float(one[of]), float(one.starts))
 
 
 def _wide(run: "xr.Dataset") -> Measured:
