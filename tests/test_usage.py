@@ -89,5 +89,7 @@ def test_every_entry_of_a_map_has_a_history():
 def test_perceptrons_in_the_span_of_the_concepts():
     made = _run("recorded_descents(")
     assert not made["run"].failed
-    assert np.mean(made["losses"][:, -1] < 0.05) > 0.9  # four layers of two neurons mostly generalize
+    ends = made["losses"][:, -1]
+    assert np.mean(ends < 1e-3) > 0.6  # most have learned both concepts; the others rest where one is missing, at 1/2
+    assert np.all((ends < 1e-3) | (ends > 0.3))
     assert 2 <= np.sum(ss.find_descents(made["losses"], hysteresis=0.02).counts > 1) <= 14
