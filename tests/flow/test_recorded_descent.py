@@ -278,3 +278,22 @@ def test_a_killed_process_leaves_a_checkpoint_that_serves(tmp_path):
         path.unlink()
     subprocess.run([sys.executable, "-c", script], check=True)
     np.testing.assert_array_equal(resumed, np.load(tmp_path / "result.npy"))
+
+
+def test_a_checkpoint_keeps_many_observables_in_their_order(tmp_path):
+    """Of twelve, "record10" must not come before "record2"."""
+
+    def run():
+        return recorded_descent(
+            lambda w: jnp.sum(w**2),
+            jnp.arange(1.0, 13.0),
+            steps=3,
+            learning_rate=lambda w: jnp.asarray(0.1),
+            marks=np.arange(3),
+            observe=lambda w: [w[n] for n in range(12)],
+            checkpoint=tmp_path / "run.npz",
+        )
+
+    first, again = run(), run()
+    np.testing.assert_array_equal([record[0] for record in first.observed], np.arange(1.0, 13.0))
+    np.testing.assert_array_equal(again.observed, first.observed)
