@@ -36,3 +36,9 @@ def quick_run(tmp_path_factory):
 def outcomes():
     """Claim names to outcomes of an entry on a data set."""
     return lambda entry, run: {verdict.claim: str(verdict.outcome) for verdict in entry.judge(run)}
+
+
+@pytest.fixture
+def inside():
+    """Names of the claims of an entry whose values lie within their bounds, be the trials too few to decide them."""
+    return lambda entry, run: {v.claim for v in entry.judge(run) if v.low <= v.value <= v.high}

@@ -12,11 +12,9 @@ NAMES = {number: f"concept-learning/figure-{number}" for number in (2, 11, 12)}
 
 
 @pytest.mark.parametrize("number", NAMES)
-def test_orders_and_shifts_are_reproduced_at_the_quick_size(number, quick_run, outcomes):
+def test_orders_and_shifts_hold_at_the_quick_size(number, quick_run, inside):
     entry = find(NAMES[number])
-    found = outcomes(entry, quick_run(entry.name).run)
-    wanted = {name for name in found if name not in ("theorem-4-1-sgd",)}
-    assert {name: found[name] for name in wanted} == dict.fromkeys(wanted, "reproduced")
+    assert {claim.name for claim in entry.claims} - inside(entry, quick_run(entry.name).run) <= {"theorem-4-1-sgd"}
 
 
 def _made(rates):
