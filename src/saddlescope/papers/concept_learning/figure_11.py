@@ -37,7 +37,7 @@ class Params:
     @classmethod
     def quick(cls) -> "Params":
         """Seconds: fewer dimensions, which makes the steps longer, and fewer samples."""
-        return cls(varied_mu=(1.0, 3.0), varied_sigma=(0.05, 2.0), seeds=2, dim=24, samples=1500, every=20)
+        return cls(varied_mu=(1.0, 3.0), varied_sigma=(0.05, 2.0), seeds=20, dim=24, samples=1500, every=20)
 
     @classmethod
     def paper(cls) -> "Params":
