@@ -65,13 +65,20 @@ class Measured:
         For a population that the trials are a sample of. Where all or none of these trials are meant, the share is a
         count, and exact.
         """
-        hits, n, z = float(count), float(of), 1.96
+        hits, n = float(count), float(of)
         if n < 1:
             return cls.unresolved("There were no trials to count.")
-        share = hits / n
-        middle = (share + z**2 / (2 * n)) / (1 + z**2 / n)
-        half = z * (share * (1 - share) / n + z**2 / (4 * n**2)) ** 0.5 / (1 + z**2 / n)
-        return cls(share, abs(share - middle) + half, remark or f"{hits:.0f} of {n:.0f}")
+        share, (low, high) = hits / n, wilson_interval(hits, n)
+        return cls(share, max(share - low, high - share), remark or f"{hits:.0f} of {n:.0f}")
+
+
+def wilson_interval(count: SupportsFloat, of: SupportsFloat) -> tuple[float, float]:
+    """Wilson's 95 % interval of the share that a count is of independent trials, at least one."""
+    n, z = float(of), 1.96
+    share = float(count) / n
+    middle = (share + z**2 / (2 * n)) / (1 + z**2 / n)
+    half = z * (share * (1 - share) / n + z**2 / (4 * n**2)) ** 0.5 / (1 + z**2 / n)
+    return max(0.0, middle - half), min(1.0, middle + half)
 
 
 @dataclass(frozen=True)

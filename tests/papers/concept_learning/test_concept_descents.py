@@ -73,7 +73,7 @@ def low_rises(run):
     ("spoil", "claims", "outcome"),
     [
         (no_third, ["triple"], "refuted"),
-        (no_fourth, ["quadruple"], "undecided"),
+        (no_fourth, ["quadruple"], "refuted"),
         (alike, ["positive"], "refuted"),
         (an_exception, ["conjecture", "conjecture-small"], "refuted"),
         (one_more, ["one-more"], "refuted"),

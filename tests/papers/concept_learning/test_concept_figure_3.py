@@ -63,6 +63,11 @@ def small_start_rises(run):
     run.descents.values[of(run, figure_3.SMALL, 1), 1] = 3
 
 
+def wide_ones_rise(run):
+    for kind in (figure_3.WIDE, figure_3.WIDE_SGD):
+        run.descents.values[of(run, kind, 4)] = 2
+
+
 @pytest.mark.parametrize(
     ("spoil", "claim"),
     [
@@ -71,6 +76,8 @@ def small_start_rises(run):
         (at_the_test_point, "memorizing"),
         (still_memorizing, "generalising"),
         (small_start_rises, "one-layer-small"),
+        (wide_ones_rise, "width"),
+        (wide_ones_rise, "width-sgd"),
     ],
 )
 def test_a_spoilt_run_refutes_the_claim(run, outcomes, spoil, claim):

@@ -196,7 +196,7 @@ def _slope(run: "xr.Dataset") -> Measured:
     ends = one.isel(scale=0) - one.isel(scale=-1)
     slopes = (ends / (2 * np.log(one.scale[-1] / one.scale[0]))).values.ravel()
     told = f"{len(slopes)} cells from {slopes.min():.3f} to {slopes.max():.3f}"
-    return Measured(float(slopes.mean()), 1.96 * float(slopes.std()) / len(slopes) ** 0.5, told)
+    return Measured.mean(slopes, told)
 
 
 claims = (

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 from saddlescope.errors import InputError
 from saddlescope.papers import checks
-from saddlescope.papers.claim import Claim, Measured
+from saddlescope.papers.claim import Claim, Measured, wilson_interval
 from saddlescope.papers.context import RunContext
 from saddlescope.papers.deep_relu._circle import alternating_circle, rank_one_optimum
 
@@ -158,12 +158,7 @@ def _improved(params: Params) -> "xr.Dataset":
 # implementation; the paper gives a figure without numbers. Error bars are 95 % intervals of binomial shares (Wilson).
 def _share(hits: "np.ndarray") -> tuple[float, float, float]:
     """The share of hits and its interval."""
-    import numpy as np
-
-    n, share, z = len(hits), float(np.mean(hits)), 1.96
-    middle = (share + z**2 / (2 * n)) / (1 + z**2 / n)
-    half = z * (share * (1 - share) / n + z**2 / (4 * n**2)) ** 0.5 / (1 + z**2 / n)
-    return share, max(0.0, middle - half), min(1.0, middle + half)
+    return float(hits.mean()), *wilson_interval(hits.sum(), len(hits))
 
 
 def _faster(one: "xr.Dataset") -> "np.ndarray":
@@ -181,8 +176,8 @@ def _success(hits: "Callable[[xr.Dataset], np.ndarray]", width: int | None, circ
         chosen = int(run.width.max()) if width is None else width
         if chosen not in run.width.values or (width is None and chosen < WIDE) or circle not in run.circle.values:
             return Measured.unresolved(f"Width {width or WIDE} was not run on the circle of {circle}.")
-        share, low, high = _share(hits(run.sel(circle=circle, width=chosen)))
-        return Measured(share, max(share - low, high - share), f"width {chosen}, {run.sizes['start']} starts")
+        found = hits(run.sel(circle=circle, width=chosen))
+        return Measured.share(found.sum(), len(found), f"width {chosen}, {run.sizes['start']} starts")
 
     return statistic
 
