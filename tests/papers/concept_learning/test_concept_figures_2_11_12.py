@@ -12,13 +12,9 @@ NAMES = {number: f"concept-learning/figure-{number}" for number in (2, 11, 12)}
 
 
 @pytest.mark.parametrize("number", NAMES)
-def test_orders_and_shifts_hold_at_the_quick_size(number, quick_run, inside, outcomes):
+def test_orders_and_shifts_hold_at_the_quick_size(number, quick_run, inside):
     entry = find(NAMES[number])
-    run = quick_run(entry.name).run
-    assert {claim.name for claim in entry.claims} - inside(entry, run) <= {"theorem-4-1-sgd"}
-    found = outcomes(entry, run)
-    few = {"shift-signal", "shift-diversity", "order-diversity"}  # one trial a seed; or not quite all of forty
-    assert {claim for claim, outcome in found.items() if outcome != "reproduced"} <= few | {"theorem-4-1-sgd"}
+    assert {claim.name for claim in entry.claims} - inside(entry, quick_run(entry.name).run) <= {"theorem-4-1-sgd"}
 
 
 def _made(rates):

@@ -48,7 +48,7 @@ class Params:
     @classmethod
     def quick(cls) -> "Params":
         """Seconds: fewer dimensions, which makes the steps longer, and fewer samples."""
-        return cls(varied_mu=(1.0, 3.0), varied_sigma=(0.05, 2.0), seeds=20, dim=32, samples=2000, every=10)
+        return cls(varied_mu=(1.0, 3.0), varied_sigma=(0.05, 2.0), seeds=2, dim=32, samples=2000, every=10)
 
     @classmethod
     def paper(cls) -> "Params":

@@ -161,6 +161,8 @@ def _share(kind: str, depth: int | None = None, *, none: bool = False) -> "Calla
     """Which part of the networks of a kind is transient, by default at the paper's depth; where none is, exactly."""
 
     def statistic(run: "xr.Dataset") -> Measured:
+        if kind not in run.kind:
+            return Measured.unresolved(f"No networks of the kind {kind!r} were trained.")
         one = part_of(run, kind, depth or run.attrs["paper_depth"])
         turns = (one.descents > 1).values
         large = (one.rise.values[turns] > LARGE).sum()
