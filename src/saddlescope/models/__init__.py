@@ -42,6 +42,9 @@ from saddlescope.models.perceptron import (
     weights_in_span,
     whole_weights,
 )
+from saddlescope.models.token_generators import aligned_tokens, conditioned_tokens, gaussian_tokens
+from saddlescope.models.token_losses import SelectionLoss, attention_loss
+from saddlescope.models.tokens import TokenData, load_tokens
 from saddlescope.models.transformer import (
     Coordinate,
     Transformer,
@@ -74,19 +77,24 @@ __all__ = [
     "TransformerNetwork",
     "TransformerTeacherTask",
     "Weights",
+    "aligned_tokens",
     "attention_head",
+    "attention_loss",
     "attention_teacher_task",
     "balancedness",
+    "conditioned_tokens",
     "cross_entropy",
     "diagonal_linear_network",
     "full_attention_head",
     "full_attention_teacher_task",
+    "gaussian_tokens",
     "gelu",
     "half_squared_error",
     "identity_loss",
     "layered_map",
     "layered_output",
     "layered_weights",
+    "load_tokens",
     "network_of_weights",
     "perceptron_loss",
     "perceptron_output",
