@@ -1,0 +1,69 @@
+"""The (W_F-SVM): the least Frobenius norm that separates the tokens, from the Gram matrix of the constraints.
+
+W_F = sum_il lambda_il D_il z_i^T with the lambda >= 0 that minimise |Z(lambda)|_F^2 / 2 - sum(lambda), a quadratic
+programme with the Gram matrix (D_il . D_jk)(z_i . z_j). It decides separability, too: 1 / |W_F|_F is the distance of the
+convex hull of the D_il z_i^T from the origin, and where that is 0 the multipliers are a Farkas certificate.
+
+Tarzanagh, Li, Thrampoulidis and Oymak (2023), as section 4.2 of Sheen et al. (2024) has it.
+"""
+
+import numpy as np
+from jaxtyping import Float
+
+from saddlescope.errors import InputError
+from saddlescope.models.tokens import TokenData
+from saddlescope.theory.attention_svm.constraints import MatrixConstraints
+from saddlescope.theory.attention_svm.nonnegative import proximal_minima
+from saddlescope.theory.attention_svm.solution import MatrixSvm, matrix_solution
+
+_GAP = 1e-14
+_MOST = 60  # proximal steps; one to three are enough unless constraints depend on each other
+
+
+def frobenius_svm(data: TokenData) -> MatrixSvm:
+    """The unique solution of the (W_F-SVM): min |W|_F over D_il^T W z_i >= 1.
+
+    Raises:
+        InputError: data that no W separates; the message names samples of a Farkas certificate.
+        ArithmeticError: the certificate was not reached.
+    """
+    within = MatrixConstraints.of(data)
+    scaled = frobenius_multipliers(within)
+    U, s, Vt = np.linalg.svd(within.dual_matrix(scaled), full_matrices=False)
+    kept = s > len(s) * np.finfo(float).eps * s[0]
+    root = np.sqrt(s[kept])
+    factors = within.lifted(U[:, kept] * root, Vt[kept].T * root)
+    return matrix_solution(data, factors, within.multipliers(scaled), "frobenius")
+
+
+def frobenius_multipliers(within: MatrixConstraints) -> Float[np.ndarray, "N"]:
+    """The multipliers lambda'_il of the reduced problem, with M' = Z(lambda').
+
+    Raises:
+        InputError: the constraints have no solution.
+    """
+    best, multipliers, since = np.inf, np.zeros(len(within.least)), 0
+    for step, trial in enumerate(proximal_minima(within.gram, within.least)):
+        M = within.dual_matrix(trial)
+        value = float(within.least @ trial)
+        margin, length = float((within.margins(M) / within.least).min()), float(np.linalg.norm(M))
+        gap = 1 - margin * value / length**2
+        since = 0 if gap < 0.5 * best else since + 1
+        if gap < best:
+            best, multipliers = gap, trial
+        if best < _GAP or since > 3 or step >= _MOST:
+            break
+    if best >= 1:
+        _refuse(within, multipliers if multipliers.any() else trial)
+    return multipliers
+
+
+def _refuse(within: MatrixConstraints, multipliers: np.ndarray) -> None:
+    shares = within.multipliers(multipliers)
+    distance = np.linalg.norm(within.dual_matrix(multipliers)) / multipliers.sum()
+    samples = np.flatnonzero(shares.max(axis=1) > 1e-6 * shares.max()).tolist()
+    raise InputError(
+        "The data must be separable (Assumption 1): some W with D_il^T W z_i > 0 for every non-optimal token l; the"
+        f" samples {samples} have multipliers whose sum of lambda_il D_il z_i^T is 0 to {distance:.1e}, so that there is"
+        " none: leave one of them out."
+    )

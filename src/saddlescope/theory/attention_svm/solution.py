@@ -1,0 +1,102 @@
+"""Solutions of the attention SVMs, each with its multipliers and its certificate."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from jaxtyping import Bool, Float
+
+from saddlescope.models.tokens import TokenData
+from saddlescope.theory.attention_svm.certificate import Certificate, Norm, certify
+
+_ACTIVE = 1e-7  # margins this near 1 are active
+
+
+@dataclass(frozen=True, eq=False)
+class DiagonalSvm:
+    """A solution of the (l1-SVM), W = diag(beta).
+
+    Attributes:
+        beta: (d,), with a smallest margin of 1.
+        multipliers: lambda (n, m), scaled to max_j |sum_il lambda_il B_il|_j = 1, so that their sum is the dual bound.
+        margins: u_il = B_il . beta (n, m).
+        certificate: the bounds on the optimum.
+    """
+
+    beta: Float[np.ndarray, "d"]
+    multipliers: Float[np.ndarray, "n m"]
+    margins: Float[np.ndarray, "n m"]
+    certificate: Certificate
+
+    @property
+    def active(self) -> Bool[np.ndarray, "n m"]:
+        """The constraints that hold with equality, to 1e-7."""
+        return self.margins <= 1 + _ACTIVE
+
+    @property
+    def support(self) -> Bool[np.ndarray, "d"]:
+        """The coordinates of beta that are not 0, by the certificate's threshold."""
+        return np.abs(self.beta) > self.certificate.rank_threshold
+
+
+@dataclass(frozen=True, eq=False)
+class MatrixSvm:
+    """A solution W = K Q^T of the (W_*-SVM) or the (W_F-SVM), as balanced factors, K^T K = Q^T Q diagonal.
+
+    Attributes:
+        K, Q: (d, r), with a smallest margin of 1; r is the rank.
+        multipliers: lambda (n, m), scaled to |sum_il lambda_il D_il z_i^T| = 1 in the dual norm (spectral or Frobenius),
+            so that their sum is the dual bound; for the Frobenius norm W = |W|_F sum lambda D z^T.
+        margins: u_il = D_il^T W z_i (n, m).
+        certificate: the bounds on the optimum.
+    """
+
+    K: Float[np.ndarray, "d r"]
+    Q: Float[np.ndarray, "d r"]
+    multipliers: Float[np.ndarray, "n m"]
+    margins: Float[np.ndarray, "n m"]
+    certificate: Certificate
+
+    @property
+    def W(self) -> Float[np.ndarray, "d d"]:
+        """K Q^T, formed on demand."""
+        return self.K @ self.Q.T
+
+    @property
+    def active(self) -> Bool[np.ndarray, "n m"]:
+        """The constraints that hold with equality, to 1e-7."""
+        return self.margins <= 1 + _ACTIVE
+
+
+def diagonal_solution(
+    data: TokenData, beta: Float[np.ndarray, "d"], multipliers: Float[np.ndarray, "n m"]
+) -> DiagonalSvm:
+    """The solution with weights and multipliers scaled as its class says."""
+    lam = multipliers / np.abs(np.einsum("im,imd->d", multipliers, data.features)).max()
+    margins = data.margins(beta)
+    least = margins.min()
+    beta, margins = beta / least, margins / least
+    return DiagonalSvm(beta, lam, margins, _checked(certify(data, beta, lam, norm="l1")))
+
+
+def matrix_solution(
+    data: TokenData,
+    factors: tuple[Float[np.ndarray, "d r"], Float[np.ndarray, "d r"]],
+    multipliers: Float[np.ndarray, "n m"],
+    norm: Norm,
+) -> MatrixSvm:
+    """The solution with weights scaled to a margin of 1 and the multipliers to a dual norm of 1."""
+    margins = data.margins(factors)
+    least = margins.min()
+    K, Q = (each / least**0.5 for each in factors)
+    certificate = _checked(certify(data, (K, Q), multipliers, norm=norm))
+    lam = multipliers * (certificate.dual / multipliers.sum())
+    return MatrixSvm(K, Q, lam, margins / least, certificate)
+
+
+def _checked(certificate: Certificate) -> Certificate:
+    if not certificate.gap <= 1e-8:
+        raise ArithmeticError(
+            f"The {certificate.norm} SVM was solved to a relative duality gap of {certificate.gap:.1e} only:"
+            f" its optimum lies between {certificate.dual:.9g} and {certificate.primal:.9g}."
+        )
+    return certificate
