@@ -125,7 +125,7 @@ class SelectionLoss:
         return rates, jacobian
 
     def log_rate_jacobian(self, margins: Float[np.ndarray, "n m"]) -> Float[np.ndarray, "n m m"]:
-        """The derivatives of ln|r_il| by u_ik, sigma_k (1 - a b_k) + sigma_k b_k / b_l - [l = k]; not finite at r = 0."""
+        """The derivatives of ln|r_il| by u_ik, sigma_k (1 - a b_k) + sigma_k b_k / b_l - [l = k]; infinite at r = 0."""
         log_optimal, log_others = _log_softmax(margins)
         log_b, signs = self._log_brackets(log_optimal, log_others)
         log_pull = log_others + log_b
