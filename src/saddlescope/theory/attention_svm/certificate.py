@@ -15,17 +15,15 @@ strictly convex.
 """
 
 from dataclasses import dataclass
-from typing import Literal
 
 import numpy as np
-from jaxtyping import Float
 from numpy.typing import ArrayLike
 
 from saddlescope.errors import InputError, unknown
 from saddlescope.models.tokens import TokenData
 from saddlescope.theory.attention_svm.constraints import MatrixConstraints
 
-Norm = Literal["l1", "nuclear", "frobenius"]
+
 NORMS = ("l1", "nuclear", "frobenius")
 
 FACE = 1e-6  # dual values this near 1 count as 1, multipliers this small against the largest as 0: errs to "not unique"
@@ -56,7 +54,7 @@ class Certificate:
             W is a multiple of Z, the same as `rank`.
     """
 
-    norm: Norm
+    norm: str
     primal: float
     dual: float
     feasibility: float
@@ -82,7 +80,7 @@ class Certificate:
 
 
 def certify(
-    data: TokenData, weights: ArrayLike | tuple[ArrayLike, ArrayLike], multipliers: ArrayLike, *, norm: Norm
+    data: TokenData, weights: ArrayLike | tuple[ArrayLike, ArrayLike], multipliers: ArrayLike, *, norm: str
 ) -> Certificate:
     """The certificate of any weights with any multipliers, such as the direction of a flow or another solver's.
 
@@ -107,7 +105,8 @@ def certify(
         raise InputError(f"multipliers must be finite, at least 0 and not all 0; got a smallest of {lam.min()!r}.")
     u = data.margins(weights)
     if isinstance(weights, tuple):
-        return _of_matrix(data, *(np.asarray(each, float) for each in weights), lam, u, norm)
+        K, Q = weights
+        return _of_matrix(data, np.asarray(K, float), np.asarray(Q, float), lam, u, norm)
     return _of_diagonal(data, np.asarray(weights, float), lam, u)
 
 
@@ -122,9 +121,7 @@ def _of_diagonal(data: TokenData, beta: np.ndarray, lam: np.ndarray, u: np.ndarr
     return _assembled("l1", lam, u, size, np.abs(Z), dual_norm, float(off), _least_singular_value(rows))
 
 
-def _of_matrix(
-    data: TokenData, K: np.ndarray, Q: np.ndarray, lam: np.ndarray, u: np.ndarray, norm: Norm
-) -> Certificate:
+def _of_matrix(data: TokenData, K: np.ndarray, Q: np.ndarray, lam: np.ndarray, u: np.ndarray, norm: str) -> Certificate:
     within = MatrixConstraints.of(data)
     Z = within.dual_matrix(lam.ravel() / (within.least * within.unit))
     left, size, right_t = _factored_svd(K, Q)
@@ -172,7 +169,7 @@ def _least_singular_value(rows: np.ndarray) -> float:
 
 
 def _assembled(
-    norm: Norm,
+    norm: str,
     lam: np.ndarray,
     u: np.ndarray,
     size: np.ndarray,

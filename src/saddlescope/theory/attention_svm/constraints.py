@@ -1,8 +1,8 @@
 """The constraints D_il^T W z_i >= 1 of the matrix SVMs, in coordinates of span(D) x span(z) and in units of their own.
 
 Every solution has its columns in span(D) and its rows in span(z): with orthonormal bases E_x (d, p), E_z (d, q) it is
-W = E_x M E_z^T with p <= nm, q <= n, and D_il = E_x a_il, z_i = E_z b_i. The rows are then scaled to |a_il| = |b_i| = 1,
-and the right-hand sides to 1 in the mean, so that data in any units lead to the same problem:
+W = E_x M E_z^T with p <= nm, q <= n, and D_il = E_x a_il, z_i = E_z b_i. The vectors a_il and b_i are then scaled to
+length 1, and the right-hand sides to 1 in the mean, so that data in any units lead to the same problem:
 
     a_il^T M' b_i >= h_il,    h_il = 1 / (unit |D_il| |z_i|),    M' = M / unit,    lambda_il = lambda'_il unit h_il.
 """

@@ -1,11 +1,13 @@
 """The (W_F-SVM): the least Frobenius norm that separates the tokens, from the Gram matrix of the constraints.
 
 W_F = sum_il lambda_il D_il z_i^T with the lambda >= 0 that minimise |Z(lambda)|_F^2 / 2 - sum(lambda), a quadratic
-programme with the Gram matrix (D_il . D_jk)(z_i . z_j). It decides separability, too: 1 / |W_F|_F is the distance of the
-convex hull of the D_il z_i^T from the origin, and where that is 0 the multipliers are a Farkas certificate.
+programme with the Gram matrix (D_il . D_jk)(z_i . z_j). It decides separability, too: 1 / |W_F|_F is the distance of
+the convex hull of the D_il z_i^T from the origin, and where that is 0 the multipliers are a Farkas certificate.
 
 Tarzanagh, Li, Thrampoulidis and Oymak (2023), as section 4.2 of Sheen et al. (2024) has it.
 """
+
+import itertools
 
 import numpy as np
 from jaxtyping import Float
@@ -43,7 +45,7 @@ def frobenius_multipliers(within: MatrixConstraints) -> Float[np.ndarray, "N"]:
         InputError: the constraints have no solution.
     """
     best, multipliers, since = np.inf, np.zeros(len(within.least)), 0
-    for step, trial in enumerate(proximal_minima(within.gram, within.least)):
+    for trial in itertools.islice(proximal_minima(within.gram, within.least), _MOST):
         M = within.dual_matrix(trial)
         value = float(within.least @ trial)
         margin, length = float((within.margins(M) / within.least).min()), float(np.linalg.norm(M))
@@ -51,10 +53,10 @@ def frobenius_multipliers(within: MatrixConstraints) -> Float[np.ndarray, "N"]:
         since = 0 if gap < 0.5 * best else since + 1
         if gap < best:
             best, multipliers = gap, trial
-        if best < _GAP or since > 3 or step >= _MOST:
+        if best < _GAP or since > 3:
             break
     if best >= 1:
-        _refuse(within, multipliers if multipliers.any() else trial)
+        _refuse(within, multipliers)
     return multipliers
 
 
@@ -64,6 +66,6 @@ def _refuse(within: MatrixConstraints, multipliers: np.ndarray) -> None:
     samples = np.flatnonzero(shares.max(axis=1) > 1e-6 * shares.max()).tolist()
     raise InputError(
         "The data must be separable (Assumption 1): some W with D_il^T W z_i > 0 for every non-optimal token l; the"
-        f" samples {samples} have multipliers whose sum of lambda_il D_il z_i^T is 0 to {distance:.1e}, so that there is"
-        " none: leave one of them out."
+        f" samples {samples} have multipliers whose sum of lambda_il D_il z_i^T is 0 to {distance:.1e}, so that there"
+        " is none: leave one of them out."
     )

@@ -1,6 +1,6 @@
 """The (l1-SVM): the least l1 norm of diagonal weights that separates the tokens, a vertex of a linear programme.
 
-HiGHS finds the vertex; its support S and its active rows R then solve B_RS beta_S = 1 and B_RS^T lambda_R = sign(beta_S)
+HiGHS finds the vertex; its support S and its active rows R then solve B_RS beta_S = 1, B_RS^T lambda_R = sign(beta_S)
 to the last digit by iterative refinement.
 """
 
@@ -42,7 +42,7 @@ def l1_svm(data: TokenData) -> DiagonalSvm:
 def _vertex(
     B: Float[np.ndarray, "N d"], h: Float[np.ndarray, "N"], shape: tuple[int, int]
 ) -> tuple[Float[np.ndarray, "d"], Float[np.ndarray, "N"]]:
-    """beta and lambda of min |beta|_1 over B beta >= h."""
+    """Weights and multipliers of min |beta|_1 over B beta >= h."""
     d = B.shape[1]
     answer = linprog(
         np.ones(2 * d),

@@ -64,7 +64,7 @@ def nonnegative_minimum(
 
 
 def proximal_minima(H: Float[np.ndarray, "N N"], h: Float[np.ndarray, "N"]) -> Iterator[Float[np.ndarray, "N"]]:
-    """Multipliers that tend to a minimiser for a semidefinite H; without one, they grow along a ray of H lambda -> 0."""
+    """Multipliers tending to a minimiser for a semidefinite H; without one, they grow along a ray of H lambda -> 0."""
     ridge = _RIDGE * float(np.trace(H)) / len(h)
     convex = H + ridge * np.eye(len(h))
     multipliers, passive = np.zeros(len(h)), np.ones(len(h), bool)

@@ -4,9 +4,9 @@ With a step sigma, M_k+1 minimises |M|_* + |M - M_k|_F^2 / (2 sigma) over a_il^T
 
     minimise  |P(M_k + sigma Z(lambda))|_F^2 / (2 sigma) - h . lambda  over  lambda >= 0,      M_k+1 = P(M_k + sigma Z),
 
-P lowering singular values by sigma, not below 0: the weights have an exact rank, and the gradient is margins - h. Newton
-steps with the generalised Hessian, each a quadratic programme over lambda >= 0 (`nonnegative`), solve it in a few steps
-from the last lambda; the outer iteration converges linearly, the faster the larger sigma, and rounding grows with sigma.
+P lowering singular values by sigma, not below 0: weights have an exact rank, and the gradient is margins - h. Newton
+steps with the generalised Hessian, each a quadratic programme over lambda >= 0 (`nonnegative`), solve it from the last
+lambda; the outer iteration converges linearly, the faster the larger sigma, and rounding grows with sigma.
 
 Jiang, Sun and Toh (2014), "A partial proximal point algorithm for nuclear norm regularized matrix least squares
 problems"; the generalised Hessian after Lewis and Sendov (2005).
@@ -24,6 +24,7 @@ from saddlescope.theory.attention_svm.nonnegative import nonnegative_minimum
 from saddlescope.theory.attention_svm.solution import MatrixSvm, matrix_solution
 
 _GAP = 5e-12
+_MOVED = 1e-11  # |M_k+1 - M_k|_F / sigma, of the same order where the gap is linear in errors, not quadratic
 _GROWTH = 4.0  # of sigma, from one proximal step to the next
 _LARGEST = 1e3  # sigma, in units of the first; its rounding is below the gap aimed at
 _STEPS = 100  # proximal ones
@@ -57,12 +58,13 @@ def nuclear_factors(within: MatrixConstraints) -> tuple[np.ndarray, np.ndarray, 
     for _ in range(_STEPS):
         step = _ProximalStep(within, M, sigma)
         multipliers, point = step.solve(multipliers, accuracy=min(1e-2, 1e-2 * best))
+        moved = float(np.linalg.norm(point.primal - M)) / sigma  # what Z misses of the subdifferential
         M = point.primal
         gap = _gap(within, point, multipliers)
         since = 0 if gap < 0.5 * best else since + 1
-        if gap < best or found is None:
-            best, found = gap, (point, multipliers)
-        if best < _GAP or since >= _STALLED:
+        if gap < max(best, _GAP) or found is None:  # below _GAP, the last is the best
+            best, found = min(gap, best), (point, multipliers)
+        if (gap < _GAP and moved < _MOVED) or since >= _STALLED:
             break
         sigma = min(_GROWTH * sigma, _LARGEST * largest)
     assert found is not None
@@ -131,7 +133,7 @@ class _ProximalStep:
             length /= 2
 
     def hessian(self, point: _Point) -> Float[np.ndarray, "N N"]:
-        """sigma <a_k b_k^T, P'(a_l b_l^T)>, from the factors: never an array of (N, p, q).
+        """The matrix sigma <a_k b_k^T, P'(a_l b_l^T)>, from the factors: never an array of (N, p, q).
 
         On the pairs i < j of singular vectors, P' multiplies symmetric parts by the divided difference
         (g_i - g_j)/(s_i - s_j) and skew ones by (g_i + g_j)/(s_i + s_j), and what lies outside of U by g_j/s_j; all

@@ -6,9 +6,10 @@ import numpy as np
 from jaxtyping import Bool, Float
 
 from saddlescope.models.tokens import TokenData
-from saddlescope.theory.attention_svm.certificate import Certificate, Norm, certify
+from saddlescope.theory.attention_svm.certificate import Certificate, certify
 
 _ACTIVE = 1e-7  # margins this near 1 are active
+_LARGEST_GAP = 1e-6  # beyond it, a solver has failed; solutions are mostly within 1e-11
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,8 +45,8 @@ class MatrixSvm:
 
     Attributes:
         K, Q: (d, r), with a smallest margin of 1; r is the rank.
-        multipliers: lambda (n, m), scaled to |sum_il lambda_il D_il z_i^T| = 1 in the dual norm (spectral or Frobenius),
-            so that their sum is the dual bound; for the Frobenius norm W = |W|_F sum lambda D z^T.
+        multipliers: lambda (n, m), scaled to |sum_il lambda_il D_il z_i^T| = 1 in the dual norm (spectral or
+            Frobenius), so that their sum is the dual bound; for the Frobenius norm W = |W|_F sum lambda D z^T.
         margins: u_il = D_il^T W z_i (n, m).
         certificate: the bounds on the optimum.
     """
@@ -57,8 +58,8 @@ class MatrixSvm:
     certificate: Certificate
 
     @property
-    def W(self) -> Float[np.ndarray, "d d"]:
-        """K Q^T, formed on demand."""
+    def weights(self) -> Float[np.ndarray, "d d"]:
+        """W = K Q^T (d, d), formed on demand."""
         return self.K @ self.Q.T
 
     @property
@@ -82,7 +83,7 @@ def matrix_solution(
     data: TokenData,
     factors: tuple[Float[np.ndarray, "d r"], Float[np.ndarray, "d r"]],
     multipliers: Float[np.ndarray, "n m"],
-    norm: Norm,
+    norm: str,
 ) -> MatrixSvm:
     """The solution with weights scaled to a margin of 1 and the multipliers to a dual norm of 1."""
     margins = data.margins(factors)
@@ -94,7 +95,7 @@ def matrix_solution(
 
 
 def _checked(certificate: Certificate) -> Certificate:
-    if not certificate.gap <= 1e-8:
+    if not certificate.gap <= _LARGEST_GAP:
         raise ArithmeticError(
             f"The {certificate.norm} SVM was solved to a relative duality gap of {certificate.gap:.1e} only:"
             f" its optimum lies between {certificate.dual:.9g} and {certificate.primal:.9g}."

@@ -1,0 +1,281 @@
+"""The three attention SVMs: against independent solvers, closed forms and the invariances of the problems."""
+
+from collections.abc import Callable
+
+import cvxpy as cp
+import numpy as np
+import pytest
+from scipy.optimize import linprog
+
+from saddlescope.errors import InputError
+from saddlescope.models.token_generators import gaussian_tokens
+from saddlescope.models.tokens import TokenData
+from saddlescope.theory.attention_svm import (
+    DiagonalSvm,
+    MatrixSvm,
+    certify,
+    frobenius_svm,
+    l1_svm,
+    nuclear_svm,
+)
+
+MATRIX = [frobenius_svm, nuclear_svm]
+Solver = Callable[[TokenData], MatrixSvm]
+
+
+def with_tokens(data: TokenData, differences_times: float = 1.0, queries: np.ndarray | None = None) -> TokenData:
+    """The data with all tokens scaled, the head against it so that scores stay, and other queries."""
+    return TokenData(
+        data.X * differences_times, data.z if queries is None else queries, data.y, data.v / differences_times
+    )
+
+
+def cvxpy_optimum(data: TokenData, norm: str) -> float:
+    """The optimum as one would state it: a full d x d matrix, Clarabel at its defaults."""
+    W = cp.Variable((data.dim, data.dim))
+    constraints = [
+        data.differences[i, k] @ W @ data.z[i] >= 1 for i in range(data.samples) for k in range(data.tokens - 1)
+    ]
+    objective = cp.normNuc(W) if norm == "nuclear" else cp.norm(W, "fro")
+    return cp.Problem(cp.Minimize(objective), constraints).solve(solver=cp.CLARABEL)
+
+
+def rotation(dim: int, seed: int) -> np.ndarray:
+    return np.linalg.qr(np.random.default_rng(seed).normal(size=(dim, dim)))[0]
+
+
+@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("size", [(4, 5, 8), (10, 5, 50)])
+def test_every_gaussian_draw_is_solved_to_its_certificate(size: tuple[int, int, int], seed: int) -> None:
+    data = gaussian_tokens(*size, seed=seed)
+    for solver, gap in ((frobenius_svm, 1e-12), (nuclear_svm, 1e-10)):
+        found = solver(data)
+        assert found.certificate.gap <= gap
+        assert found.certificate.stationarity <= 1e-9
+        assert found.certificate.complementarity <= 1e-9
+        assert found.certificate.unique
+        assert found.certificate.rank_certified
+        np.testing.assert_allclose(data.margins((found.K, found.Q)), found.margins, rtol=1e-12)
+        assert found.margins.min() == pytest.approx(1, rel=1e-14)
+    if size == (10, 5, 50):  # at (4, 5, 8) not every draw is separable by diagonal weights
+        diagonal = l1_svm(data)
+        assert diagonal.certificate.gap <= 1e-12
+        assert diagonal.certificate.unique
+        assert diagonal.certificate.rank == diagonal.support.sum() == diagonal.active.sum()
+
+
+@pytest.mark.parametrize("norm", ["nuclear", "frobenius"])
+@pytest.mark.parametrize("seed", [0, 1])
+def test_cvxpy_finds_the_same_optimum(norm: str, seed: int) -> None:
+    data = gaussian_tokens(4, 4, 6, seed=seed)
+    found = {"nuclear": nuclear_svm, "frobenius": frobenius_svm}[norm](data)
+    assert found.certificate.primal == pytest.approx(cvxpy_optimum(data, norm), rel=1e-6)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_the_dual_linear_programme_has_the_same_optimum(seed: int) -> None:
+    data = gaussian_tokens(6, 4, 30, seed=seed)
+    B = data.features.reshape(-1, 30)
+    dual = linprog(-np.ones(len(B)), A_ub=np.concatenate([B.T, -B.T]), b_ub=np.ones(60), method="highs-ipm")
+    found = l1_svm(data)
+    assert found.certificate.primal == pytest.approx(-dual.fun, rel=1e-7)
+    assert np.abs(found.beta).sum() == pytest.approx(-dual.fun, rel=1e-7)
+
+
+def test_one_sample_with_two_tokens_in_closed_form() -> None:
+    """W = D z^T / (|D|^2 |z|^2) for both matrix norms; beta on the largest entry of z * D."""
+    data = gaussian_tokens(1, 2, 5, seed=3)
+    D, z = data.differences[0, 0], data.z[0]
+    exact = np.outer(D, z) / (D @ D) / (z @ z)
+    for solver in MATRIX:
+        found = solver(data)
+        np.testing.assert_allclose(found.weights, exact, rtol=1e-13)
+        assert found.K.shape == (5, 1)
+        np.testing.assert_allclose(found.multipliers, [[np.linalg.norm(exact)]], rtol=1e-13)
+    B = z * D
+    largest = np.argmax(np.abs(B))
+    np.testing.assert_allclose(l1_svm(data).beta, np.where(np.arange(5) == largest, 1 / B[largest], 0.0), rtol=1e-13)
+
+
+def test_one_dimension_in_closed_form() -> None:
+    data = TokenData(np.array([[[2.0], [1.0], [-1.0]]]), np.array([[0.5]]), np.ones(1), np.ones(1))
+    for solver in MATRIX:
+        np.testing.assert_allclose(solver(data).weights, [[2.0]], rtol=1e-14)
+    np.testing.assert_allclose(l1_svm(data).beta, [2.0], rtol=1e-14)
+
+
+def test_orthogonal_samples_add_up() -> None:
+    """Samples with orthogonal differences and queries: nuclear norms add, squares of Frobenius norms add."""
+    X = np.zeros((2, 2, 4))
+    X[0, 0, 0], X[1, 0, 1] = 2.0, 3.0
+    z = np.zeros((2, 4))
+    z[0, 2], z[1, 3] = 1.0, 0.5
+    data = TokenData(X, z, np.ones(2), np.array([1.0, 1.0, 0.0, 0.0]))
+    sizes = np.array([1 / 2, 1 / 1.5])
+    assert nuclear_svm(data).certificate.primal == pytest.approx(sizes.sum(), rel=1e-12)
+    assert frobenius_svm(data).certificate.primal == pytest.approx(np.linalg.norm(sizes), rel=1e-13)
+    W = np.zeros((4, 4))
+    W[0, 2], W[1, 3] = sizes
+    np.testing.assert_allclose(frobenius_svm(data).weights, W, atol=1e-13)
+
+
+def test_a_known_tie_is_not_called_unique() -> None:
+    """Two samples with one query and orthogonal D: |(a, b)| is least at a = b = 1 alone; with l1 features that tie,
+    beta may be split at will.
+    """
+    X = np.array([[[1.0, 1.0], [0.0, 0.0]]])
+    data = TokenData(X, np.ones((1, 2)), np.ones(1), np.ones(2))
+    found = l1_svm(data)
+    assert found.certificate.primal == pytest.approx(1.0, rel=1e-14)
+    assert not found.certificate.unique
+    assert found.certificate.largest_rank == 2
+    X = np.array([[[1.0, 0.0], [0.0, 0.0]], [[0.0, 1.0], [0.0, 0.0]]])
+    data = TokenData(X, np.eye(2), np.ones(2), np.ones(2))  # W_11, W_22 >= 1: W_12 = W_21 in [-1, 1] is free
+    found = nuclear_svm(data)
+    assert found.certificate.primal == pytest.approx(2.0, rel=1e-12)
+    assert not found.certificate.unique
+    assert found.certificate.largest_rank == 2
+
+
+@pytest.mark.parametrize("solver", MATRIX)
+def test_rotations_of_tokens_and_of_queries_turn_the_solution(solver: Solver) -> None:
+    data = gaussian_tokens(5, 4, 7, seed=2)
+    R, S = rotation(7, 0), rotation(7, 1)
+    turned = solver(TokenData(data.X @ R.T, data.z @ S.T, data.y, R @ data.v))
+    np.testing.assert_allclose(turned.weights, R @ solver(data).weights @ S.T, atol=1e-9)
+
+
+@pytest.mark.parametrize("factor", [2.0**-20, 2.0**20, 1e-6, 1e6])
+def test_solutions_scale_with_the_units(factor: float) -> None:
+    data = gaussian_tokens(5, 4, 12, seed=2)
+    scaled = with_tokens(data, factor)
+    mixed = with_tokens(data, factor, data.z / factor)
+    rel = 1e-14 if np.log2(factor).is_integer() else 1e-7
+    for solver in MATRIX:
+        np.testing.assert_allclose(
+            solver(scaled).weights * factor, solver(data).weights, rtol=rel, atol=1e-9 * (rel > 1e-9)
+        )
+        np.testing.assert_allclose(solver(mixed).weights, solver(data).weights, rtol=rel, atol=1e-9 * (rel > 1e-9))
+        assert solver(scaled).certificate.gap < 1e-10
+        assert solver(scaled).certificate.rank == solver(data).certificate.rank
+    np.testing.assert_allclose(l1_svm(scaled).beta * factor, l1_svm(data).beta, rtol=1e-10)
+
+
+def test_the_order_of_samples_and_tokens_does_not_matter_nor_a_sample_given_twice() -> None:
+    data = gaussian_tokens(5, 4, 9, seed=4)
+    order, tokens = np.array([3, 1, 4, 0, 2, 1]), np.array([2, 0, 3, 1])
+    other = TokenData(data.X[order][:, tokens], data.z[order], data.y[order], data.v)
+    for solver in MATRIX:
+        np.testing.assert_allclose(solver(other).weights, solver(data).weights, atol=1e-9)
+        assert solver(other).multipliers.sum() == pytest.approx(solver(data).multipliers.sum(), rel=1e-10)
+    np.testing.assert_allclose(l1_svm(other).beta, l1_svm(data).beta, atol=1e-12)
+
+
+def test_the_nuclear_solution_has_the_lesser_nuclear_norm_and_the_larger_frobenius_norm() -> None:
+    data = gaussian_tokens(6, 4, 20, seed=0)
+    nuclear, frobenius = nuclear_svm(data), frobenius_svm(data)
+    s, t = (np.array(found.certificate.singular_values) for found in (nuclear, frobenius))
+    assert s.sum() < t.sum() - 1e-3
+    assert np.linalg.norm(t) < np.linalg.norm(s) - 1e-3
+    assert nuclear.certificate.rank < frobenius.certificate.rank
+
+
+def test_large_dimensions_cost_no_product_of_them() -> None:
+    data = gaussian_tokens(3, 3, 20_000, seed=0)  # W would take 3 GB
+    for solver in MATRIX:
+        assert solver(data).certificate.gap < 1e-10
+
+
+def test_multipliers_of_the_frobenius_norm_give_the_solution() -> None:
+    data = gaussian_tokens(5, 4, 12, seed=1)
+    found = frobenius_svm(data)
+    summed = np.einsum("im,imd,ie->de", found.multipliers, data.differences, data.z)
+    np.testing.assert_allclose(found.certificate.primal * summed, found.weights, atol=1e-13)
+
+
+@pytest.mark.parametrize("solver", [frobenius_svm, nuclear_svm, l1_svm])
+def test_data_that_nothing_separates_are_refused_by_their_samples(
+    solver: Callable[[TokenData], MatrixSvm | DiagonalSvm],
+) -> None:
+    data = gaussian_tokens(6, 4, 20, seed=0)
+    opposite = TokenData(
+        np.concatenate([data.X, data.X[2:3]]),
+        np.concatenate([data.z, -data.z[2:3]]),
+        np.concatenate([data.y, data.y[2:3]]),
+        data.v,
+    )
+    with pytest.raises(InputError, match=r"separable.*\[2, 6\]"):
+        solver(opposite)
+    without = data.z.copy()
+    without[4] = 0
+    with pytest.raises(InputError, match="sample 4"):
+        solver(with_tokens(data, queries=without))
+
+
+class TestTheCertificateCannotBeFooled:
+    """Any other weights or multipliers have a larger gap, and the bounds hold on either side of the optimum."""
+
+    def test_of_perturbed_solutions(self) -> None:
+        data = gaussian_tokens(5, 4, 12, seed=1)
+        rng = np.random.default_rng(0)
+        for solver, norm in ((frobenius_svm, "frobenius"), (nuclear_svm, "nuclear")):
+            found = solver(data)
+            optimum = found.certificate.primal
+            for size in (1e-1, 1e-3, 1e-5):
+                K = found.K + size * rng.normal(size=found.K.shape)
+                lam = found.multipliers * np.exp(size * rng.normal(size=found.multipliers.shape))
+                moved = certify(data, (K, found.Q), found.multipliers, norm=norm)
+                weighed = certify(data, (found.K, found.Q), lam, norm=norm)
+                assert moved.primal > optimum * (1 + 1e-2 * size)
+                assert weighed.dual < optimum * (1 - 1e-11)
+                assert moved.gap > 1e-2 * size
+                assert weighed.stationarity > 1e-3 * size
+
+    def test_of_a_perturbed_diagonal(self) -> None:
+        data = gaussian_tokens(5, 4, 30, seed=1)
+        found = l1_svm(data)
+        rng = np.random.default_rng(0)
+        for size in (1e-1, 1e-3, 1e-5):
+            moved = certify(data, found.beta + size * rng.normal(size=30), found.multipliers, norm="l1")
+            assert moved.gap > 1e-2 * size
+
+    def test_of_the_other_norm(self) -> None:
+        data = gaussian_tokens(5, 4, 12, seed=1)
+        found = frobenius_svm(data)
+        other = certify(data, (found.K, found.Q), found.multipliers, norm="nuclear")
+        exact = nuclear_svm(data).certificate
+        assert other.dual < exact.dual < exact.primal * (1 + 1e-10) < other.primal
+        assert other.gap > 0.01
+
+    def test_scales_of_weights_and_multipliers_are_taken_out(self) -> None:
+        data = gaussian_tokens(5, 4, 12, seed=1)
+        found = nuclear_svm(data)
+        scaled = certify(data, (5 * found.K, 2 * found.Q), 3 * found.multipliers, norm="nuclear")
+        assert scaled.gap == pytest.approx(found.certificate.gap, abs=1e-14)
+        assert scaled.feasibility == 0
+        assert certify(data, (0.1 * found.K, found.Q), found.multipliers, norm="nuclear").feasibility == pytest.approx(
+            0.9
+        )
+
+    def test_weights_that_separate_nothing_prove_nothing(self) -> None:
+        data = gaussian_tokens(5, 4, 12, seed=1)
+        found = nuclear_svm(data)
+        reversed_ = certify(data, (-found.K, found.Q), found.multipliers, norm="nuclear")
+        assert reversed_.primal == np.inf
+        assert reversed_.gap == 1
+        assert reversed_.dual == pytest.approx(found.certificate.dual)
+
+
+def test_certify_refuses_what_does_not_fit() -> None:
+    data = gaussian_tokens(3, 3, 6, seed=0)
+    found, diagonal = nuclear_svm(data), l1_svm(data)
+    with pytest.raises(InputError, match="norm"):
+        certify(data, diagonal.beta, diagonal.multipliers, norm="l2")
+    with pytest.raises(InputError, match="pair"):
+        certify(data, diagonal.beta, diagonal.multipliers, norm="nuclear")
+    with pytest.raises(InputError, match="beta"):
+        certify(data, (found.K, found.Q), found.multipliers, norm="l1")
+    with pytest.raises(InputError, match="shape"):
+        certify(data, (found.K, found.Q), found.multipliers[:, :1], norm="nuclear")
+    with pytest.raises(InputError, match="at least 0"):
+        certify(data, (found.K, found.Q), -found.multipliers, norm="nuclear")
