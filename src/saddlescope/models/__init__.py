@@ -42,6 +42,8 @@ from saddlescope.models.perceptron import (
     weights_in_span,
     whole_weights,
 )
+from saddlescope.models.separability import Separability, checked_separable, separability
+from saddlescope.models.token_assumptions import TokenAssumptions, alignment, check_assumptions
 from saddlescope.models.token_generators import aligned_tokens, conditioned_tokens, gaussian_tokens
 from saddlescope.models.token_losses import SelectionLoss, attention_loss
 from saddlescope.models.tokens import TokenData, load_tokens
@@ -72,18 +74,23 @@ __all__ = [
     "PopulationLoss",
     "ReluPerceptronLoss",
     "SelectionLoss",
+    "Separability",
     "StructuredIdentityTask",
     "SymmetricSampleLoss",
+    "TokenAssumptions",
     "TokenData",
     "Transformer",
     "TransformerNetwork",
     "TransformerTeacherTask",
     "Weights",
     "aligned_tokens",
+    "alignment",
     "attention_head",
     "attention_loss",
     "attention_teacher_task",
     "balancedness",
+    "check_assumptions",
+    "checked_separable",
     "conditioned_tokens",
     "cross_entropy",
     "diagonal_linear_network",
@@ -103,6 +110,7 @@ __all__ = [
     "perceptron_weights",
     "preactivations",
     "random_rotation",
+    "separability",
     "squared_error",
     "symmetric_factor",
     "symmetric_map",

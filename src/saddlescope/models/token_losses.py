@@ -86,15 +86,24 @@ class SelectionLoss:
 
         e^-f - e^-gamma = e^-gamma (e^s - 1) for the exponential loss, ln(1 + (e^s - 1) / (1 + e^gamma)) for the other.
         """
-        log_s = self._log_shortfall(margins)
+        each = self._log_excesses(self._log_shortfall(margins))
+        return float(np.logaddexp.reduce(each) - np.log(len(each)))
+
+    def log_excess_missing(self) -> Float[np.ndarray, "n"]:
+        """The logarithms of L - L* where one sample sees its best other token alone, and all others their optimal one.
+
+        The least of them is the bound of Assumption 3: a loss below it cannot leave any sample at a wrong token.
+        """
+        return self._log_excesses(np.log(self.gaps.min(axis=1))) - np.log(len(self.gaps))
+
+    def _log_excesses(self, log_s: Float[np.ndarray, "n"]) -> Float[np.ndarray, "n"]:
+        """The logarithms of l(gamma_i,opt - s_i) - l(gamma_i,opt)."""
         s = np.exp(log_s)
         log_expm1 = log_s + s + np.log(_relative_expm1(s))
         if self.kind == "exponential":
-            each = log_expm1 - self.optimal_scores
-        else:
-            log_q = log_expm1 - np.logaddexp(0.0, self.optimal_scores)
-            each = np.where(log_q < _TINY, log_q, np.log(np.logaddexp(0.0, np.maximum(log_q, _TINY))))
-        return float(np.logaddexp.reduce(each) - np.log(len(each)))
+            return log_expm1 - self.optimal_scores
+        log_q = log_expm1 - np.logaddexp(0.0, self.optimal_scores)
+        return np.where(log_q < _TINY, log_q, np.log(np.logaddexp(0.0, np.maximum(log_q, _TINY))))
 
     def log_rates(self, margins: Float[np.ndarray, "n m"]) -> tuple[Float[np.ndarray, "n m"], Float[np.ndarray, "n m"]]:
         """ln|r| and the sign of r = -dL/du; the sign is 1 everywhere under Assumption 2, else 1, -1 or 0."""
