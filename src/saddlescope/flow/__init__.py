@@ -6,6 +6,15 @@ from saddlescope.flow.discrete import gradient_descent
 from saddlescope.flow.factored import FactoredTrajectory, Factors, factored_flow
 from saddlescope.flow.homogeneous import EscapeFlow, escape_flow
 from saddlescope.flow.log_products import LogProducts
+from saddlescope.flow.margin_flow import diagonal_margin_flow, key_query_margin_flow, matrix_margin_flow
+from saddlescope.flow.margin_results import (
+    DiagonalMarginFlow,
+    DiagonalStart,
+    KeyQueryMarginFlow,
+    MarginFlow,
+    MarginFlowError,
+    MatrixMarginFlow,
+)
 from saddlescope.flow.minibatches import SampledLoss
 from saddlescope.flow.recorded import Recording, geometric_marks, homogeneous_rate, recorded_descent
 from saddlescope.flow.recorded_many import Recordings, recorded_descents
@@ -19,6 +28,8 @@ __all__ = [
     "Accuracy",
     "Continued",
     "Crossing",
+    "DiagonalMarginFlow",
+    "DiagonalStart",
     "Ending",
     "EscapeFlow",
     "FactoredTrajectory",
@@ -26,7 +37,11 @@ __all__ = [
     "FlowError",
     "FlowsError",
     "FoundStart",
+    "KeyQueryMarginFlow",
     "LogProducts",
+    "MarginFlow",
+    "MarginFlowError",
+    "MatrixMarginFlow",
     "Plain",
     "Products",
     "Recording",
@@ -38,6 +53,7 @@ __all__ = [
     "SymmetricPath",
     "Trajectories",
     "Trajectory",
+    "diagonal_margin_flow",
     "escape_flow",
     "factored_flow",
     "find_start",
@@ -46,6 +62,8 @@ __all__ = [
     "gradient_flow",
     "gradient_flows",
     "homogeneous_rate",
+    "key_query_margin_flow",
+    "matrix_margin_flow",
     "recorded_descent",
     "recorded_descents",
     "symmetric_flows",

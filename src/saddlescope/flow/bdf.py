@@ -3,7 +3,8 @@
 Numerical differentiation formulas of orders 1 to 5: Shampine and Reichelt (1997), "The MATLAB ODE suite", the method
 behind MATLAB's ode15s and SciPy's BDF, with three differences:
 
-- the Jacobian has few columns that are not 0, and only a system of their size is factorised,
+- the system says how its Newton equations are solved; where few columns of the Jacobian are not 0
+  (`AbstractSystem`), only a system of their size is factorised,
 - the system may shorten a step before anything is evaluated (`AbstractSystem.shorten`),
 - a stepper can go back to where it was (`Stepper.mark`, `Stepper.go_back`), because the system has changed since.
 
@@ -28,7 +29,7 @@ _NEWTON_ITERATIONS = 4
 _NEWTON_TOLERANCE = 0.1  # Newton's remaining error in units of the tolerance
 
 
-class AbstractSystem(ABC):
+class AbstractStiffSystem(ABC):
     """The right-hand side f(y), with what a stiff solver wants to know about it."""
 
     @abstractmethod
@@ -36,12 +37,24 @@ class AbstractSystem(ABC):
         """The right-hand side f(y)."""
 
     @abstractmethod
-    def jacobian(self, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Which columns of df/dy at y matter, and these columns. All others are taken for 0."""
+    def newton(self, y: np.ndarray, c: float) -> Callable[[np.ndarray], np.ndarray]:
+        """What solves (1 - c df/dy) x = r for x, the derivatives taken at y."""
 
     @abstractmethod
     def shorten(self, y: np.ndarray, predicted: np.ndarray) -> float:
         """The fraction, in (0, 1], of the way from y to the predicted state that the next step should go."""
+
+
+class AbstractSystem(AbstractStiffSystem):
+    """A system with few columns in its Jacobian."""
+
+    @abstractmethod
+    def jacobian(self, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Which columns of df/dy at y matter, and these columns. All others are taken for 0."""
+
+    def newton(self, y: np.ndarray, c: float) -> Callable[[np.ndarray], np.ndarray]:
+        """What solves (1 - c df/dy) x = r for x, by a system of the size of these columns."""
+        return _NewtonMatrix(c, *self.jacobian(y)).solve
 
 
 @dataclass(frozen=True)
@@ -95,7 +108,7 @@ class Stepper:
     """Takes steps of y' = f(y) from time 0 to `until`, one at a time."""
 
     def __init__(
-        self, system: AbstractSystem, y: np.ndarray, until: float, *, rtol: float, atol: float | np.ndarray
+        self, system: AbstractStiffSystem, y: np.ndarray, until: float, *, rtol: float, atol: float | np.ndarray
     ) -> None:
         self.system, self.until, self.rtol, self.atol = system, until, rtol, atol
         self.t, self.y, self.order = 0.0, y, 1
@@ -105,7 +118,7 @@ class Stepper:
         self._differences = np.zeros((ROWS, len(y)))
         self._differences[:2] = y, self.h * slope
         self._equal_steps = 0
-        self._factors: _NewtonMatrix | None = None
+        self._factors: Callable[[np.ndarray], np.ndarray] | None = None
         self._rate: float | None = None
 
     def mark(self) -> Mark:
@@ -144,7 +157,7 @@ class Stepper:
                 continue
             fresh = self._factors is None
             if self._factors is None:
-                self._factors = _NewtonMatrix(self.h / ALPHA[k], *self.system.jacobian(predicted))
+                self._factors = self.system.newton(predicted, self.h / ALPHA[k])
                 self._rate = None
             correction, iterations, finite = self._newton(predicted, self._factors)
             if correction is None:
@@ -186,7 +199,9 @@ class Stepper:
                 self._resize(factor)
         return piece
 
-    def _newton(self, predicted: np.ndarray, factors: "_NewtonMatrix") -> tuple[np.ndarray | None, int, bool]:
+    def _newton(
+        self, predicted: np.ndarray, factors: Callable[[np.ndarray], np.ndarray]
+    ) -> tuple[np.ndarray | None, int, bool]:
         """Solves for the correction to the prediction: itself or None, the iterations, and whether f was finite."""
         d, k = self._differences, self.order
         c = self.h / ALPHA[k]
@@ -197,7 +212,7 @@ class Stepper:
             slope = self.system.slope(predicted + correction)
             if not np.all(np.isfinite(slope)):
                 return None, iteration, False
-            change = factors.solve(c * slope - psi - correction)
+            change = factors(c * slope - psi - correction)
             size = _norm(change / scale)
             if not np.isfinite(size):
                 return None, iteration, True

@@ -1,0 +1,33 @@
+"""Time for flows that slow down as 1/t: it runs to t = e^(1e7) in 16 units.
+
+    t = ts (e^tau - 1)      tau is t / ts at first and ln t late
+    tau = e^x - 1           x is what the solvers advance; after ln t = 1e6 it is 14
+
+A rate r becomes r dt/dx = e^(ln r + ln ts + tau + x): the logarithms are added before anything is exponentiated, since
+r itself is e^-1e6 by then.
+"""
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from jaxtyping import Float
+
+
+@dataclass(frozen=True)
+class Clock:
+    """The two ways between t and x.
+
+    Attributes:
+        log_unit: ln ts.
+    """
+
+    log_unit: float
+
+    def at(self, log_times: Float[np.ndarray, "k"]) -> Float[np.ndarray, "k"]:
+        """The x at these ln t; -inf is the start, x = 0."""
+        return np.log1p(np.logaddexp(0.0, log_times - self.log_unit))
+
+    def log_speed(self, x: float) -> float:
+        """The logarithm of dt/dx."""
+        return self.log_unit + math.expm1(x) + x
