@@ -11,7 +11,7 @@ The first entry of the solver's state is its own time x (`saddlescope.flow.margi
 import math
 from abc import abstractmethod
 from collections.abc import Callable
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 from jaxtyping import Float
@@ -30,6 +30,7 @@ def linear_solver(matrix: Float[np.ndarray, "N N"]) -> Solver:
     return lambda right: _solve(*factors, right)[0]
 
 
+@runtime_checkable
 class MarginLoss(Protocol):
     """A loss L of margins u (n, m), with its rates r = -dL/du in logarithms."""
 
