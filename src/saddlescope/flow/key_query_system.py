@@ -10,7 +10,6 @@ an inverse of S = 1 - c N and a system of size n m (Sherman, Morrison and Woodbu
 """
 
 from dataclasses import dataclass
-from typing import Self
 
 import numpy as np
 from jaxtyping import Float
@@ -51,7 +50,7 @@ class Reduction:
         queries: Float[np.ndarray, "n d"],
         keys: Float[np.ndarray, "d e"],
         query_weights: Float[np.ndarray, "d e"],
-    ) -> Self:
+    ) -> "Reduction":
         """The reduction of a start K, Q."""
         n, m, d = differences.shape
         of_keys, of_queries = _span(differences.reshape(n * m, d)), _span(queries)

@@ -12,6 +12,8 @@ from saddlescope.flow.formulas import ALPHA
 from saddlescope.flow.margin_systems import AbstractMarginSystem
 from saddlescope.flow.trajectory import Status
 
+_LOST = -30.0  # a margin below which a sample counts as lost to a wrong token: its rates are below 1e-13
+
 
 @dataclass(frozen=True, eq=False)
 class MarginPath:
@@ -60,7 +62,8 @@ def follow(
         if system.evaluations >= max_evaluations:
             status = Status(
                 False,
-                f"max_evaluations={max_evaluations} were used up at about ln t = {np.expm1(stepper.t):.6g}.",
+                f"max_evaluations={max_evaluations} were used up at about ln t = "
+                f"{system.clock.log_unit + np.expm1(stepper.t):.6g}.",
                 "Raise max_evaluations or tolerance, or ask for earlier times.",
             )
             break
@@ -68,13 +71,7 @@ def follow(
             with np.errstate(over="ignore", invalid="ignore"):  # a trial state may be absurd: it is refused
                 piece = stepper.step()
         except StepError as error:
-            log_time = float(np.expm1(stepper.t))
-            status = Status(
-                False,
-                f"No step could be taken at about ln t = {log_time:.6g}, however short"
-                f"{'' if error.finite else ': the rates are not finite'}.",
-                "Lower tolerance: the solver has lost the slow path that late margins follow.",
-            )
+            status = _no_step(system, stepper.y, finite=error.finite)
             break
         steps += 1
         while len(states) < len(marks) and marks[len(states)] <= piece.end:
@@ -84,6 +81,24 @@ def follow(
     carried = np.array([state[1] for state in states])
     defects = np.abs(carried - energies) / np.maximum(1.0, np.abs(carried - y[1]))
     return MarginPath(np.array(states).reshape(-1, len(y)), defects, steps, status)
+
+
+def _no_step(system: AbstractMarginSystem, y: np.ndarray, *, finite: bool) -> Status:
+    """What happened where no step was short enough."""
+    log_time = system.clock.log_unit + float(np.expm1(y[0]))
+    margins = system.margins(y[2:])
+    sample, least = int(np.argmin(margins.min(axis=1))), float(margins.min())
+    where = f"No step could be taken at about ln t = {log_time:.6g}, however short"
+    if finite and least < _LOST:
+        return Status(
+            False,
+            f"{where}: sample {sample} attends to a wrong token, with a margin of {least:.4g}, and its way back is too "
+            "sudden for float64.",
+            "Record up to an earlier time; with larger score gaps, or another start, no sample is lost.",
+        )
+    if not finite:
+        return Status(False, f"{where}: the rates are not finite.", "Evaluate them at the last of the flow's margins.")
+    return Status(False, f"{where}.", "Lower tolerance: the solver has lost the slow path that late margins follow.")
 
 
 def _settled(system: AbstractMarginSystem, piece: Piece, x: float) -> np.ndarray:

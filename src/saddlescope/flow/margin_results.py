@@ -2,7 +2,6 @@
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Self
 
 import numpy as np
 from jaxtyping import Float
@@ -69,13 +68,13 @@ class DiagonalStart:
     minus: Float[np.ndarray, "d"]
 
     @classmethod
-    def at_scale(cls, omega0: float | Float[np.ndarray, "..."], dim: int) -> Self:
+    def at_scale(cls, omega0: float | Float[np.ndarray, "..."], dim: int) -> "DiagonalStart":
         """w_+ = w_- = omega_0, one for all coordinates or one for each: beta(0) = 0 (equation 5)."""
         scale = np.broadcast_to(np.asarray(omega0, float), (dim,)).copy()
         return cls(scale, scale)
 
     @classmethod
-    def of_keys_and_queries(cls, xi_k: Float[np.ndarray, "d"], xi_q: Float[np.ndarray, "d"]) -> Self:
+    def of_keys_and_queries(cls, xi_k: Float[np.ndarray, "d"], xi_q: Float[np.ndarray, "d"]) -> "DiagonalStart":
         """w_+- = (xi_k +- xi_q) / sqrt 2."""
         keys, queries = np.asarray(xi_k, float), np.asarray(xi_q, float)
         return cls((keys + queries) / 2**0.5, (keys - queries) / 2**0.5)
