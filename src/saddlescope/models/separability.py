@@ -127,13 +127,13 @@ def _decide(
     multipliers = _polished(unit, multipliers) / np.where(whole, sizes, 1.0)
     multipliers /= multipliers.sum()
     rho = float(np.linalg.norm(multipliers @ features))
-    rounding = _EPS * float(multipliers @ sizes)
+    rounding = 4 * _EPS * float(multipliers @ sizes)
     conflict = np.unique(np.flatnonzero(multipliers) // m)
     return Separability(
         diagonal=bases is None,
         weights=None,
         multipliers=multipliers.reshape(-1, m),
-        least_norm=1 / max(rho, rounding, np.finfo(float).tiny),
+        least_norm=1 / max(rho + rounding, np.finfo(float).tiny),
         conflict=tuple(int(i) for i in conflict),
     )
 

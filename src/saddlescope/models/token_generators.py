@@ -110,7 +110,7 @@ def aligned_tokens(
     *,
     seed: int,
     gap: float | None = None,
-    ratio: ArrayLike = 0.0,
+    ratio: ArrayLike | float = 0.0,
     signed: bool = False,
 ) -> TokenData:
     """Data that meet Assumptions 2 and 4: optimal tokens and queries along n orthogonal axes, other tokens in pairs.

@@ -49,8 +49,8 @@ class SelectionLoss:
         InputError: shapes that do not go together, gaps that are not positive, numbers not finite, or another kind.
     """
 
-    optimal_scores: Float[np.ndarray, "n"]
-    gaps: Float[np.ndarray, "n m"]
+    optimal_scores: np.ndarray
+    gaps: np.ndarray
     kind: str = "exponential"
 
     def __post_init__(self) -> None:
@@ -182,8 +182,10 @@ class SelectionLoss:
 
 def _log_softmax(margins: Float[np.ndarray, "n m"]) -> tuple[Float[np.ndarray, "n"], Float[np.ndarray, "n m"]]:
     """The logarithms of sigma_i,opt and of sigma_il."""
-    log_optimal = -np.logaddexp(0.0, np.logaddexp.reduce(-margins, axis=1))
-    return log_optimal, log_optimal[:, None] - margins
+    top = np.maximum(0.0, -margins.min(axis=1))
+    optimal, others = -top, -margins - top[:, None]  # the largest is 0
+    log_total = np.log(np.exp(optimal) + np.sum(np.exp(others), axis=1))
+    return optimal - log_total, others - log_total[:, None]
 
 
 def _relative_expm1(s: Float[np.ndarray, "n"]) -> Float[np.ndarray, "n"]:

@@ -36,7 +36,7 @@ HeadWeights = ArrayLike | tuple[ArrayLike, ArrayLike]
 class TokenData:
     """Sequences with queries and labels, and the head that scores their tokens.
 
-    The arrays are copied as float64 and cannot be written to.
+    Arrays of any real type are copied as float64; the copies cannot be written to.
 
     Attributes:
         X: tokens, (n, L, d) with L of at least 2.
@@ -49,10 +49,10 @@ class TokenData:
             two tokens share, to rounding.
     """
 
-    X: Float[np.ndarray, "n L d"]
-    z: Float[np.ndarray, "n d"]
-    y: Float[np.ndarray, "n"]
-    v: Float[np.ndarray, "d"]
+    X: np.ndarray
+    z: np.ndarray
+    y: np.ndarray
+    v: np.ndarray
 
     def __post_init__(self) -> None:
         for name in _ARRAYS:
@@ -208,11 +208,10 @@ def load_tokens(path: str | Path) -> TokenData:
     if not file.is_file():
         raise InputError(f"path must be an .npz file; there is no file {str(file)!r}.")
     try:
-        with np.load(file, allow_pickle=False) as stored:
-            if not isinstance(stored, np.lib.npyio.NpzFile):
-                raise InputError(
-                    f"path must be an .npz file with the arrays X, z, y and v; got one array, {str(file)!r}."
-                )
+        stored = np.load(file, allow_pickle=False)
+        if not isinstance(stored, np.lib.npyio.NpzFile):
+            raise InputError(f"path must be an .npz file with the arrays X, z, y and v; got one array, {str(file)!r}.")
+        with stored:
             missing = [name for name in _ARRAYS if name not in stored.files]
             if missing:
                 raise InputError(
