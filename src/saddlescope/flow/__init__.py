@@ -7,14 +7,8 @@ from saddlescope.flow.factored import FactoredTrajectory, Factors, factored_flow
 from saddlescope.flow.homogeneous import EscapeFlow, escape_flow
 from saddlescope.flow.log_products import LogProducts
 from saddlescope.flow.margin_flow import diagonal_margin_flow, key_query_margin_flow, matrix_margin_flow
-from saddlescope.flow.margin_results import (
-    DiagonalMarginFlow,
-    DiagonalStart,
-    KeyQueryMarginFlow,
-    MarginFlow,
-    MarginFlowError,
-    MatrixMarginFlow,
-)
+from saddlescope.flow.margin_records import MarginFlow, MarginFlowError
+from saddlescope.flow.margin_results import DiagonalMarginFlow, DiagonalStart, KeyQueryMarginFlow, MatrixMarginFlow
 from saddlescope.flow.minibatches import SampledLoss
 from saddlescope.flow.recorded import Recording, geometric_marks, homogeneous_rate, recorded_descent
 from saddlescope.flow.recorded_many import Recordings, recorded_descents
@@ -23,6 +17,7 @@ from saddlescope.flow.starts import Continued, Plain, Products
 from saddlescope.flow.symmetric import Ending, SymmetricFlows, symmetric_flows
 from saddlescope.flow.symmetric_path import SymmetricPath, symmetric_path
 from saddlescope.flow.trajectory import Accuracy, Crossing, FlowError, Status, Trajectory
+from saddlescope.flow.weight_flow import WeightFlow, weight_flow
 
 __all__ = [
     "Accuracy",
@@ -53,6 +48,7 @@ __all__ = [
     "SymmetricPath",
     "Trajectories",
     "Trajectory",
+    "WeightFlow",
     "diagonal_margin_flow",
     "escape_flow",
     "factored_flow",
@@ -68,4 +64,5 @@ __all__ = [
     "recorded_descents",
     "symmetric_flows",
     "symmetric_path",
+    "weight_flow",
 ]

@@ -12,7 +12,7 @@ Sheen, Chen, Wang and Zhou (2024), "Implicit regularization of gradient flow on 
 """
 
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 from jaxtyping import Float
@@ -22,25 +22,19 @@ from saddlescope.errors import InputError
 from saddlescope.flow.endings import silent
 from saddlescope.flow.key_query_system import KeyQuerySystem, Reduction
 from saddlescope.flow.margin_path import MarginPath, follow
+from saddlescope.flow.margin_records import Record, as_tables, balanced, checked_array, checked_log_times, trusted
 from saddlescope.flow.margin_results import (
     DiagonalMarginFlow,
     DiagonalStart,
     KeyQueryMarginFlow,
-    MarginFlow,
-    MarginFlowError,
     MatrixMarginFlow,
-    checked_array,
 )
 from saddlescope.flow.margin_systems import AbstractMarginSystem, DiagonalSystem, MarginLoss, MatrixSystem
-from saddlescope.flow.trajectory import Status
 
 _LOCAL_SHARE = 0.1  # of the tolerance, for the error of one step: directions then end within the tolerance, about
 _BALANCE = 100  # times the tolerance: an energy defect beyond it breaks a run; usual ones are below 10
 _LATEST = 1e9  # ln t: beyond it, one unit of rounding of the clock is a factor of t that can be seen
-_BALANCE_ROUNDING = 1e-6  # an energy defect that is allowed to any tolerance
 _TINY = np.finfo(float).tiny
-
-_Flow = TypeVar("_Flow", bound=MarginFlow)
 
 
 def diagonal_margin_flow(
@@ -75,7 +69,7 @@ def diagonal_margin_flow(
     system = DiagonalSystem(loss, B, begin.plus, begin.minus)
     run = _Run(tolerance, max_evaluations, report)
     path, common = run(system, np.zeros(n * m), log_times, float(1 / max(np.abs(B).max(), _TINY)))
-    return run.trusted(DiagonalMarginFlow(**common, phi=path.states[:, 2:].reshape(-1, n, m), features=B, start=begin))
+    return trusted(DiagonalMarginFlow(**common, phi=path.states[:, 2:].reshape(-1, n, m), features=B, start=begin))
 
 
 def matrix_margin_flow(
@@ -113,7 +107,7 @@ def matrix_margin_flow(
     run = _Run(tolerance, max_evaluations, report)
     path, common = run(system, np.zeros(n * m), log_times, float(1 / max(np.abs(system.gram).max(), _TINY)))
     phi = path.states[:, 2:].reshape(-1, n, m)
-    return run.trusted(MatrixMarginFlow(**common, phi=phi, differences=D, queries=z, start=W))
+    return trusted(MatrixMarginFlow(**common, phi=phi, differences=D, queries=z, start=W))
 
 
 def key_query_margin_flow(
@@ -158,7 +152,7 @@ def key_query_margin_flow(
     query_weights = np.array([Q for _, Q in pairs]).reshape(-1, *reduction.query_weights.shape)
     conserved = keys.mT @ keys - query_weights.mT @ query_weights
     first = reduction.keys.T @ reduction.keys - reduction.query_weights.T @ reduction.query_weights
-    return run.trusted(
+    return trusted(
         KeyQueryMarginFlow(
             **common,
             reduced_keys=keys,
@@ -184,7 +178,7 @@ class _Run:
         self, system: AbstractMarginSystem, coordinates: np.ndarray, log_times: ArrayLike, scale: float
     ) -> tuple[MarginPath, dict[str, Any]]:
         """The path, and what all flows record of it."""
-        times = _log_times(log_times)
+        times = checked_log_times(log_times, _LATEST)
         try:
             moves = system.set_clock(coordinates)
         except ValueError as error:
@@ -203,49 +197,28 @@ class _Run:
         )
         reached = times[: len(path.states)]
         records = [_record(system, state[2:], time) for state, time in zip(path.states, reached, strict=True)]
-        margins, log_rates, signs, speeds, excess = (np.array([record[k] for record in records]) for k in range(5))
-        common = {
+        common = as_tables(records) | {
             "log_times": reached,
-            "margins": margins,
-            "log_rates": log_rates,
-            "rate_signs": signs,
-            "margin_speeds": speeds,
-            "log_excess": excess,
             "energy_defects": path.defects,
             "evaluations": system.evaluations,
             "steps": path.steps,
-            "status": self._status(path),
+            "status": balanced(path.status, path.defects, _BALANCE * self._tolerance),
         }
         return path, common
 
-    def _status(self, path: MarginPath) -> Status:
-        worst = float(np.max(path.defects, initial=0.0))
-        if path.status.ok and worst > _BALANCE * self._tolerance + _BALANCE_ROUNDING:
-            return Status(
-                False,
-                f"The loss and its gradient are out of balance: ln(L - L*) is off its integral by {worst:.2g} of it.",
-                "Lower tolerance; if that does not help, the rates are not the derivatives of the loss.",
-            )
-        return path.status
 
-    @staticmethod
-    def trusted(flow: _Flow) -> _Flow:
-        """The flow, where it is to be trusted.
-
-        Raises:
-            MarginFlowError: it is not.
-        """
-        if not flow.status.ok:
-            raise MarginFlowError(flow)
-        return flow
-
-
-def _record(system: AbstractMarginSystem, coordinates: np.ndarray, log_time: float) -> tuple[np.ndarray | float, ...]:
-    """Margins, logarithms and signs of their rates, du / d ln t, and ln(L - L*)."""
+def _record(system: AbstractMarginSystem, coordinates: np.ndarray, log_time: float) -> Record:
+    """What all flows record of one state."""
     margins = system.margins(coordinates)
     log_rates, signs = system.loss.log_rates(margins)
     motion = system.moved(coordinates, signs * np.exp(log_rates + log_time))
-    return margins, log_rates, signs, system.margins_moved(coordinates, motion), system.loss.log_excess(margins)
+    return Record(
+        margins=margins,
+        log_rates=log_rates,
+        rate_signs=signs,
+        margin_speeds=system.margins_moved(coordinates, motion),
+        log_excess=system.loss.log_excess(margins),
+    )
 
 
 def _data(differences: ArrayLike, queries: ArrayLike) -> tuple[np.ndarray, np.ndarray]:
@@ -262,14 +235,3 @@ def _scale(start: object, d: int) -> Float[np.ndarray, "..."]:
     if scale.shape not in ((), (1,), (d,)):
         raise InputError(f"start must be a number or of shape ({d},), omega_0; got shape {scale.shape!r}.")
     return scale
-
-
-def _log_times(given: ArrayLike) -> Float[np.ndarray, "k"]:
-    try:
-        times = np.asarray(given, float)
-    except (TypeError, ValueError) as error:
-        raise InputError(f"log_times must be numbers; got {given!r}.") from error
-    ascending = times.ndim == 1 and times.size > 0 and bool(np.all(times[1:] > times[:-1]))
-    if not ascending or not np.all(times <= _LATEST) or not np.isfinite(times[-1]):
-        raise InputError(f"log_times must be a vector of ln t, ascending and at most {_LATEST:g}; got {given!r}.")
-    return times

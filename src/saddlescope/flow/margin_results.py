@@ -1,4 +1,4 @@
-"""What a margin flow leaves behind: margins, rates and weights at the recorded times, and how far it can be trusted."""
+"""What margin flows leave behind, one class a parametrisation: weights and directions over time."""
 
 from dataclasses import dataclass
 from functools import cached_property
@@ -6,53 +6,8 @@ from functools import cached_property
 import numpy as np
 from jaxtyping import Float
 
-from saddlescope.errors import InputError
 from saddlescope.flow.key_query_system import Reduction
-from saddlescope.flow.trajectory import Status
-
-
-@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
-class MarginFlow:
-    """A flow at its recorded times t.
-
-    Attributes:
-        log_times: ln t, ascending, (k,).
-        margins: u, (k, n, m).
-        log_excess: ln(L - L*), (k,).
-        log_rates: ln|r|, r = -dL/du, (k, n, m).
-        rate_signs: of r, (k, n, m).
-        margin_speeds: du / d ln t, (k, n, m).
-        energy_defects: |E - ln(L - L*)| over what E has changed by (at least 1), where E is the integral of
-            d ln(L - L*)/dt = -|grad L|^2 / (L - L*) along the run, (k,): about the tolerance where all is well.
-        evaluations: of the right-hand side.
-        steps: of the solver.
-        status: how the run ended; `ok` in every run that is returned and not raised.
-    """
-
-    log_times: Float[np.ndarray, "k"]
-    margins: Float[np.ndarray, "k n m"]
-    log_excess: Float[np.ndarray, "k"]
-    log_rates: Float[np.ndarray, "k n m"]
-    rate_signs: Float[np.ndarray, "k n m"]
-    margin_speeds: Float[np.ndarray, "k n m"]
-    energy_defects: Float[np.ndarray, "k"]
-    evaluations: int
-    steps: int
-    status: Status
-
-    def __repr__(self) -> str:
-        last = f"ln t = {self.log_times[-1]:.6g}" if len(self.log_times) else "no recorded time"
-        return f"{type(self).__name__}({len(self.log_times)} times to {last}, {self.evaluations} evaluations)"
-
-    @property
-    def margin(self) -> Float[np.ndarray, "k"]:
-        """mu, the smallest of the margins (Definition 4.1)."""
-        return self.margins.min(axis=(1, 2))
-
-    @property
-    def scaled_rates(self) -> Float[np.ndarray, "k n m"]:
-        """The products t r, which stays between 0 and infinity."""
-        return self.rate_signs * np.exp(self.log_rates + self.log_times[:, None, None])
+from saddlescope.flow.margin_records import MarginFlow
 
 
 @dataclass(frozen=True)
@@ -191,39 +146,5 @@ class KeyQueryMarginFlow(MarginFlow):
         return np.linalg.svd(left @ right.T, compute_uv=False)
 
 
-class MarginFlowError(RuntimeError):
-    """A flow that did not reach its last time, or whose energy is out of balance.
-
-    Attributes:
-        flow: the records until then; `flow.status` says what happened.
-    """
-
-    def __init__(self, flow: MarginFlow) -> None:
-        super().__init__(str(flow.status))
-        self.flow = flow
-
-
 def _positive(margin: Float[np.ndarray, "k"]) -> Float[np.ndarray, "k"]:
     return np.where(margin > 0, margin, np.nan)
-
-
-def checked_array(name: str, given: object, shape: tuple[int | None, ...]) -> Float[np.ndarray, "..."]:
-    """An argument as float64, of this shape (None: any size of at least 1) and finite.
-
-    Raises:
-        InputError: it is not.
-    """
-    try:
-        array = np.asarray(given, float)
-    except (TypeError, ValueError) as error:
-        raise InputError(f"{name} must be an array of numbers; got {given!r}.") from error
-    fits = array.ndim == len(shape) and all(
-        a == b or (b is None and a > 0) for a, b in zip(array.shape, shape, strict=True)
-    )
-    if not fits:
-        wanted = ", ".join("any" if size is None else str(size) for size in shape)
-        raise InputError(f"{name} must have shape ({wanted}); got shape {array.shape!r}.")
-    if not np.all(np.isfinite(array)):
-        place = tuple(int(k) for k in np.argwhere(~np.isfinite(array))[0])
-        raise InputError(f"{name} must be finite; got {float(array[place])!r} at {list(place)!r}.")
-    return array
