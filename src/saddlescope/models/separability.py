@@ -69,7 +69,8 @@ def separability(data: TokenData, *, diagonal: bool = False) -> Separability:
         return _decide(data, data.features.reshape(-1, data.dim), None)
     tokens, queries = _span(data.differences.reshape(-1, data.dim)), _span(data.z)
     left, right = data.differences @ tokens, data.z @ queries
-    features = np.einsum("imp,iq->impq", left, right).reshape(-1, tokens.shape[1] * queries.shape[1])
+    size = tokens.shape[1] * queries.shape[1]
+    features = np.einsum("imp,iq->impq", left, right).reshape(data.samples * (data.tokens - 1), size)
     return _decide(data, features, (tokens, queries))
 
 
