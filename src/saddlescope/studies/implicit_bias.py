@@ -1,0 +1,288 @@
+"""Which norm does gradient flow minimise on a user's own token data?
+
+Three ways to hold the weights of one softmax attention head: keys and queries, W = K Q^T; W alone; diagonal weights,
+W = diag(xi_k xi_q). For each, the two problems that it could solve, of least nuclear and of least Frobenius norm among
+the weights it can have, with their certificates; the flow to astronomical times; and the verdict (`norms`). Of diagonal
+weights the nuclear norm is |beta|_1 and the Frobenius norm |beta|_2.
+
+Theory knows nothing of the flows and flows nothing of the solutions: that they agree means something.
+"""
+
+import math
+import os
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, fields
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from jaxtyping import Float
+
+from saddlescope.errors import InputError
+from saddlescope.flow import (
+    DiagonalMarginFlow,
+    KeyQueryMarginFlow,
+    MarginFlow,
+    MarginFlowError,
+    MatrixMarginFlow,
+    diagonal_margin_flow,
+    key_query_margin_flow,
+    matrix_margin_flow,
+)
+from saddlescope.flow.endings import silent
+from saddlescope.models.token_assumptions import TokenAssumptions, check_assumptions
+from saddlescope.models.token_losses import SelectionLoss
+from saddlescope.models.tokens import TokenData, load_tokens
+from saddlescope.studies.norms import NormVerdict, norm_verdict, shares
+from saddlescope.theory.attention_svm import DiagonalSvm, MatrixSvm, frobenius_svm, l1_svm, nuclear_svm
+
+if TYPE_CHECKING:
+    import xarray as xr
+
+NORMS = ("nuclear", "Frobenius")
+FLOWS = ("keys and queries", "W alone", "diagonal")
+
+
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
+class ImplicitBias:
+    """What was predicted for some token data, what the flows did, and the verdicts.
+
+    Attributes:
+        data: the tokens.
+        assumptions: which of the paper's assumptions they meet at zero weights.
+        nuclear: the solution of least nuclear norm.
+        frobenius: the solution of least Frobenius norm.
+        l1: the diagonal solution of least l1 norm; None where diagonal weights do not separate the data.
+        verdicts: by flow, in the order of `FLOWS`; the diagonal one is left out where there is no solution.
+        dataset: everything over time, as `implicit_bias` says.
+    """
+
+    data: TokenData
+    assumptions: TokenAssumptions
+    nuclear: MatrixSvm
+    frobenius: MatrixSvm
+    l1: DiagonalSvm | None
+    verdicts: dict[str, NormVerdict]
+    dataset: "xr.Dataset"
+
+    def __repr__(self) -> str:
+        until = float(self.dataset.log_time[-1])
+        lines = [f"ImplicitBias of {self.data!r} to ln t = {until:.6g}:"]
+        for columns, rows in (self.problems(), self.outcomes()):
+            widths = [max(len(row[k]) for row in (columns, *rows)) for k in range(len(columns))]
+            lines += [
+                "  " + "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
+                for row in (columns, *rows)
+            ]
+        return "\n".join(lines)
+
+    def record(self) -> dict[str, Any]:
+        """Problems, assumptions and verdicts as JSON can tell them: a number that is NaN or infinite is None."""
+        solved = (("nuclear", self.nuclear), ("Frobenius", self.frobenius), ("l1", self.l1))
+        answers = {field.name: getattr(self.assumptions, field.name) for field in fields(self.assumptions)}
+        return {
+            "samples": self.data.samples,
+            "tokens": self.data.tokens,
+            "dim": self.data.dim,
+            "assumptions": {name: _told(asdict(answer)) for name, answer in answers.items() if answer is not None},
+            "problems": {
+                name: _told({"value": of.primal, "gap": of.gap, "rank": of.rank, "unique": of.unique})
+                for name, of in ((name, each.certificate) for name, each in solved if each is not None)
+            },
+            "flows": {name: _told(asdict(verdict)) for name, verdict in self.verdicts.items()},
+        }
+
+    def problems(self) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
+        """The columns and rows of a table of the problems and their certificates."""
+        solved = (("nuclear", self.nuclear), ("Frobenius", self.frobenius), ("l1, diagonal", self.l1))
+        rows = [
+            (name, f"{of.primal:.9g}", f"{max(of.gap, 0.0):.1e}", f"{of.rank}", "yes" if of.unique else "not certified")
+            for name, of in ((name, each.certificate) for name, each in solved if each is not None)
+        ]
+        return ("least norm", "value", "relative gap", "rank", "unique"), rows
+
+    def outcomes(self) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
+        """The columns and rows of a table of the flows and their verdicts."""
+        rows = [
+            (
+                name,
+                of.norm,
+                f"{of.nuclear_excess:.3g} ({of.nuclear_share:.2g})",
+                f"{of.frobenius_excess:.3g} ({of.frobenius_share:.2g})",
+                of.says,
+            )
+            for name, of in self.verdicts.items()
+        ]
+        return ("flow", "minimises", "nuclear excess (share)", "Frobenius excess (share)", "because"), rows
+
+
+def implicit_bias(
+    data: TokenData | str | os.PathLike[str],
+    *,
+    loss: str = "exponential",
+    log_until: float = 1e6,
+    times: int = 60,
+    scale: float = 0.1,
+    seed: int = 0,
+    tolerance: float = 1e-7,
+    report: Callable[[float, str], None] = silent,
+) -> ImplicitBias:
+    """The solutions, the flows and the verdicts for some token data.
+
+    Args:
+        data: the tokens, or the path of an .npz file with the arrays X, z, y and v.
+        loss: "exponential", l(x) = e^-x, or "logistic", l(x) = ln(1 + e^-x).
+        log_until: ln t at the end, above 1.
+        times: how many times are recorded from ln t = 1 on, spaced evenly in ln ln t, at least 2.
+        scale: of the start: W(0) = 0; K and Q (d, d) with independent normal entries of this standard deviation; and
+            omega_0 of diagonal weights.
+        seed: of K and Q.
+        tolerance: the error allowed in the directions, about.
+        report: called now and then with the finished fraction and a note.
+
+    Returns:
+        The result; its dataset has, over (flow, log_time): `excess` and `share` (also over norm), `log_loss_excess`,
+        `margin` mu, `singular_values` of W / mu and `distance` (also over norm), that of W / mu to the solution found,
+        relative to its size; and `optimum` and `contrast` over (flow, norm), `direction` at the last time over (flow,
+        row, column), and the `verdict` of each flow. NaN where there is nothing, such as W / mu before all margins are
+        positive.
+
+    Raises:
+        InputError: data that cannot be used or that no W separates, or an argument out of its range.
+    """
+    if not 1 < log_until <= 1e9:
+        raise InputError(f"log_until must be above 1, up to 1e9; got {log_until!r}.")
+    if times < 2:
+        raise InputError(f"times must be at least 2; got {times!r}.")
+    if not 0 < scale < np.inf:
+        raise InputError(f"scale must be positive and finite; got {scale!r}.")
+    if seed < 0:
+        raise InputError(f"seed must be at least 0; got {seed!r}.")
+    tokens = data if isinstance(data, TokenData) else load_tokens(os.fspath(data))
+    selection = SelectionLoss(tokens.optimal_scores, tokens.gaps, loss)
+    report(0.0, "support vector machines")
+    nuclear, frobenius = nuclear_svm(tokens), frobenius_svm(tokens)
+    assumptions = check_assumptions(tokens, loss=loss)
+    l1 = l1_svm(tokens) if assumptions.separable_diagonal.holds else None
+    log_times = np.geomspace(1.0, log_until, times)
+    D, z, d = tokens.differences, tokens.z, tokens.dim
+    K, Q = scale * np.random.default_rng(seed).standard_normal((2, d, d))
+    full = (nuclear.weights, frobenius.weights)
+
+    def follow(name: str, k: int) -> "xr.Dataset":
+        def told(fraction: float, note: str) -> None:
+            report((k + fraction) / len(FLOWS), f"{name}: {note}")
+
+        def of_keys_and_queries() -> MarginFlow:
+            return key_query_margin_flow(selection, D, z, (K, Q), log_times, tolerance=tolerance, report=told)
+
+        def of_matrix() -> MarginFlow:
+            return matrix_margin_flow(selection, D, z, log_times, tolerance=tolerance, report=told)
+
+        def of_diagonal() -> MarginFlow:
+            return diagonal_margin_flow(selection, tokens.features, scale, log_times, tolerance=tolerance, report=told)
+
+        run = {FLOWS[0]: of_keys_and_queries, FLOWS[1]: of_matrix, FLOWS[2]: of_diagonal}[name]
+        solutions = full
+        if name == FLOWS[2]:
+            assert l1 is not None
+            solutions = (np.diag(l1.beta), np.diag(_least_square(tokens, l1)))
+        return _held(name, _finished(run), solutions, log_times)
+
+    import xarray as xr
+
+    names = FLOWS if l1 is not None else FLOWS[:2]
+    told = xr.concat([follow(name, k) for k, name in enumerate(names)], "flow", combine_attrs="drop")
+    verdicts = {name: _verdict(told.sel(flow=name)) for name in names}
+    told["verdict"] = ("flow", [verdicts[name].norm for name in names])
+    told.attrs |= {"loss": loss, "scale": scale, "seed": seed, "tolerance": tolerance}
+    report(1.0, "done")
+    return ImplicitBias(
+        data=tokens,
+        assumptions=assumptions,
+        nuclear=nuclear,
+        frobenius=frobenius,
+        l1=l1,
+        verdicts=verdicts,
+        dataset=told,
+    )
+
+
+def _told(numbers: dict[str, Any]) -> dict[str, Any]:
+    return {name: None if isinstance(of, float) and not math.isfinite(of) else of for name, of in numbers.items()}
+
+
+def _least_square(data: TokenData, l1: DiagonalSvm) -> Float[np.ndarray, "d"]:
+    """The beta of least |beta|_2 with all margins 1 or more.
+
+    B_il.beta >= 1 are the constraints of a full W on tokens of differences B_il with one query e_1, and beta is its
+    first column; the l1 solution serves as the head, which gives the tokens scores in the right order.
+    """
+    X = np.concatenate([np.zeros((data.samples, 1, data.dim)), -data.features], axis=1)
+    queries = np.zeros((data.samples, data.dim))
+    queries[:, 0] = 1.0
+    return frobenius_svm(TokenData(X, queries, np.ones(data.samples), l1.beta)).weights[:, 0]
+
+
+def _finished(run: Callable[[], MarginFlow]) -> MarginFlow:
+    """The flow; where it did not come to its end, as far as it came."""
+    try:
+        return run()
+    except MarginFlowError as error:
+        return error.flow
+
+
+def _direction(flow: MarginFlow, record: int) -> Float[np.ndarray, "d d"]:
+    """W / mu at one recorded time."""
+    if isinstance(flow, KeyQueryMarginFlow):
+        K, Q = flow.direction(record)
+        return K @ Q.T
+    if isinstance(flow, MatrixMarginFlow):
+        return flow.direction(record)
+    assert isinstance(flow, DiagonalMarginFlow)
+    return np.diag(flow.direction[record])
+
+
+def _held(
+    name: str, flow: MarginFlow, solutions: tuple[np.ndarray, np.ndarray], log_times: Float[np.ndarray, "k"]
+) -> "xr.Dataset":
+    """One flow held against the solutions of least nuclear and Frobenius norm."""
+    import xarray as xr
+
+    d, reached = len(solutions[0]), len(flow.log_times)
+    spectra, distances = np.full((len(log_times), d), np.nan), np.full((len(log_times), 2), np.nan)
+    direction = np.full((d, d), np.nan)
+    for k in np.flatnonzero(flow.margin > 0):
+        direction = _direction(flow, int(k))
+        spectra[k] = np.linalg.svd(direction, compute_uv=False)
+        distances[k] = [np.linalg.norm(direction - each) / np.linalg.norm(each) for each in solutions]
+    optimum = np.array([np.linalg.norm(solutions[0], "nuc"), np.linalg.norm(solutions[1])])
+    others = np.array([np.linalg.norm(solutions[1], "nuc"), np.linalg.norm(solutions[0])])
+    excess = np.stack([spectra.sum(axis=1), np.linalg.norm(spectra, axis=1)], axis=1) / optimum - 1
+    contrast = others / optimum - 1
+
+    def padded(values: np.ndarray) -> np.ndarray:
+        return np.concatenate([values, np.full(len(log_times) - reached, np.nan)])
+
+    return xr.Dataset(
+        {
+            "excess": (("log_time", "norm"), excess),
+            "share": (("log_time", "norm"), shares(excess, contrast)),
+            "distance": (("log_time", "norm"), distances),
+            "singular_values": (("log_time", "index"), spectra),
+            "margin": ("log_time", padded(flow.margin)),
+            "log_loss_excess": ("log_time", padded(flow.log_excess)),
+            "optimum": ("norm", optimum),
+            "contrast": ("norm", contrast),
+            "direction": (("row", "column"), direction if reached == len(log_times) else np.full((d, d), np.nan)),
+            "status": str(flow.status),
+        },
+        coords={"flow": name, "norm": list(NORMS), "log_time": log_times},
+    )
+
+
+def _verdict(flow: "xr.Dataset") -> NormVerdict:
+    margin, log_excess = float(flow.margin[-1]), float(flow.log_loss_excess[-1])
+    run = (
+        f"{flow.status.item()} The smallest margin is {margin:.3g}, and ln(L - L*) {log_excess:.3g}, at its last time."
+    )
+    return norm_verdict(flow.excess.values[-1], flow.contrast.values, run)

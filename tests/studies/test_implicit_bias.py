@@ -1,0 +1,134 @@
+"""The study of a user's own data: against the solutions, the flows, and data of which the answer is known."""
+
+import numpy as np
+import pytest
+from scipy.optimize import minimize
+
+from saddlescope.errors import InputError
+from saddlescope.flow import matrix_margin_flow
+from saddlescope.models.token_generators import aligned_tokens, conditioned_tokens, gaussian_tokens
+from saddlescope.models.token_losses import SelectionLoss
+from saddlescope.models.tokens import TokenData
+from saddlescope.studies import implicit_bias
+from saddlescope.studies.implicit_bias import FLOWS
+
+
+@pytest.fixture(scope="module")
+def study():
+    return implicit_bias(conditioned_tokens(3, 4, 8, seed=2), log_until=1e5, times=8, tolerance=1e-5)
+
+
+def test_each_flow_minimises_its_own_norm(study):
+    assert [study.verdicts[name].norm for name in FLOWS] == ["nuclear", "Frobenius", "nuclear"]
+    last = study.dataset.isel(log_time=-1)
+    assert np.all(last.distance.sel(norm="nuclear", flow=["keys and queries", "diagonal"]) < 0.005)
+    assert last.distance.sel(norm="Frobenius", flow="W alone") < 1e-4
+    assert np.all(last.distance.sel(norm="Frobenius", flow=["keys and queries", "diagonal"]) > 0.01)
+
+
+def test_the_dataset_says_what_the_flow_and_the_solutions_say(study):
+    data, ds = study.data, study.dataset.sel(flow="W alone")
+    loss = SelectionLoss(data.optimal_scores, data.gaps)
+    flow = matrix_margin_flow(loss, data.differences, data.z, study.dataset.log_time.values, tolerance=1e-5)
+    W = flow.weights(3)
+    mu = data.margins(W).min()
+    assert float(ds.margin[3]) == pytest.approx(mu, rel=1e-12)
+    assert float(ds.log_loss_excess[3]) == pytest.approx(loss.log_excess(data.margins(W)), rel=1e-12)
+    nuclear, frobenius = np.linalg.norm(W, "nuc") / mu, np.linalg.norm(W) / mu
+    assert ds.singular_values[3].sum() == pytest.approx(nuclear, rel=1e-9)
+    assert ds.optimum.values == pytest.approx([study.nuclear.certificate.primal, study.frobenius.certificate.primal])
+    assert ds.excess[3].values == pytest.approx(np.array([nuclear, frobenius]) / ds.optimum.values - 1, abs=1e-9)
+    WN, WF = study.nuclear.weights, study.frobenius.weights
+    assert ds.contrast.values == pytest.approx(
+        [np.linalg.norm(WF, "nuc") / ds.optimum.values[0] - 1, np.linalg.norm(WN) / ds.optimum.values[1] - 1]
+    )
+    assert ds.share[3].values == pytest.approx(ds.excess[3].values / ds.contrast.values)
+    assert data.margins(ds.direction.values).min() == pytest.approx(1, abs=1e-9)
+    assert np.linalg.norm(ds.direction.values - WF) / np.linalg.norm(WF) == pytest.approx(float(ds.distance[-1, 1]))
+
+
+def test_diagonal_weights_are_held_against_diagonal_solutions(study):
+    data, ds = study.data, study.dataset.sel(flow="diagonal")
+    B = data.features.reshape(-1, data.dim)
+    least = minimize(
+        lambda beta: beta @ beta,
+        study.l1.beta,
+        jac=lambda beta: 2 * beta,
+        constraints={"type": "ineq", "fun": lambda beta: B @ beta - 1, "jac": lambda beta: B},
+        options={"ftol": 1e-14, "maxiter": 500},
+    ).x
+    assert ds.optimum.values == pytest.approx([np.abs(study.l1.beta).sum(), np.linalg.norm(least)], rel=1e-6)
+    direction = ds.direction.values
+    assert np.all(direction == np.diag(np.diag(direction)))
+
+
+def test_aligned_data_cannot_tell_the_norms_apart():
+    study = implicit_bias(aligned_tokens(2, 3, 4, seed=0), log_until=300.0, times=3, tolerance=1e-5)
+    for name in FLOWS[:2]:
+        assert study.verdicts[name].norm == "undecided"
+        assert "The two solutions coincide" in study.verdicts[name].says
+        assert np.isnan(study.verdicts[name].nuclear_share)
+    assert (
+        float(study.dataset.excess.sel(flow="W alone", norm="nuclear")[-1]) < 1e-2
+    )  # and yet both problems are solved
+
+
+def test_what_was_not_given_the_time_is_undecided():
+    study = implicit_bias(gaussian_tokens(4, 5, 12, seed=3), log_until=3.0, times=3, tolerance=1e-4)
+    assert study.verdicts["keys and queries"].norm == "undecided"
+    assert "not resolved" in study.verdicts["keys and queries"].says
+
+
+def test_data_that_diagonal_weights_do_not_separate_leave_out_the_diagonal_flow():
+    study = implicit_bias(gaussian_tokens(3, 4, 3, seed=2), log_until=5.0, times=2, tolerance=1e-4)
+    assert study.l1 is None
+    assert list(study.verdicts) == list(FLOWS[:2])
+    assert study.dataset.sizes["flow"] == 2
+    assert "diagonal" not in str(study).split("flow", 1)[1]
+
+
+def test_a_flow_without_a_direction_says_so():
+    study = implicit_bias(gaussian_tokens(2, 3, 4, seed=1, gap=1e-3), log_until=1.0001, times=2, scale=1e-3)
+    verdict = study.verdicts["keys and queries"]
+    assert verdict.norm == "undecided"
+    assert "There is no direction" in verdict.says
+    assert "smallest margin is -" in verdict.says
+
+
+def test_it_reads_well(study):
+    told = str(study)
+    assert "3 samples of 4 tokens in dimension 8" in told
+    assert "keys and queries  nuclear" in told
+    assert "l1, diagonal" in told
+    assert max(len(line) for line in told.splitlines()) < 200
+    record = study.record()
+    assert record["flows"]["W alone"]["norm"] == "Frobenius"
+    assert record["problems"]["l1"]["value"] == pytest.approx(np.abs(study.l1.beta).sum())
+    assert record["assumptions"]["paired"]["number"] is None  # infinite, for three tokens do not pair
+
+
+def test_a_file_is_as_good_as_its_arrays_and_a_seed_as_a_run(study, tmp_path):
+    data, short = study.data, {"log_until": 5.0, "times": 2, "tolerance": 1e-4}
+    np.savez(tmp_path / "data.npz", X=data.X, z=data.z, y=data.y, v=data.v)
+    of_file = implicit_bias(tmp_path / "data.npz", **short).dataset
+    assert of_file.identical(implicit_bias(data, **short).dataset)
+    other = implicit_bias(data, **short, seed=1).dataset
+    assert not np.array_equal(other.direction.sel(flow=FLOWS[0]), of_file.direction.sel(flow=FLOWS[0]))
+
+
+def test_what_cannot_be_used_is_refused_at_once(study, tmp_path):
+    data = study.data
+    two = np.concatenate([data.X, data.X[:, ::-1]]), np.concatenate([data.z, -data.z])
+    against = TokenData(two[0], two[1], np.concatenate([data.y, data.y]), data.v)
+    for call, told in (
+        (lambda: implicit_bias(data, log_until=0.5), "log_until must be above 1"),
+        (lambda: implicit_bias(data, times=1), "times must be at least 2"),
+        (lambda: implicit_bias(data, scale=0.0), "scale must be positive"),
+        (lambda: implicit_bias(data, seed=-1), "seed must be at least 0"),
+        (lambda: implicit_bias(data, loss="hinge"), "There is no loss 'hinge'"),
+        (lambda: implicit_bias(data, tolerance=1.0), "tolerance must be between"),
+        (lambda: implicit_bias(tmp_path / "none.npz"), "there is no file"),
+        (lambda: implicit_bias(against), "separable"),
+    ):
+        with pytest.raises(InputError, match=told):
+            call()
