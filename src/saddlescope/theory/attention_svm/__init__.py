@@ -1,9 +1,18 @@
 """Support vector machines of softmax attention, whose solutions prove how near they are to the optimum."""
 
-from saddlescope.theory.attention_svm.certificate import Certificate, certify
+from saddlescope.theory.attention_svm.certificate import SvmCertificate, certify_svm
 from saddlescope.theory.attention_svm.frobenius import frobenius_svm
 from saddlescope.theory.attention_svm.l1 import l1_svm
 from saddlescope.theory.attention_svm.nuclear import nuclear_svm
-from saddlescope.theory.attention_svm.solution import DiagonalSvm, MatrixSvm
+from saddlescope.theory.attention_svm.solution import DiagonalSvm, LocalSolution, MatrixSvm
 
-__all__ = ["Certificate", "DiagonalSvm", "MatrixSvm", "certify", "frobenius_svm", "l1_svm", "nuclear_svm"]
+__all__ = [
+    "DiagonalSvm",
+    "LocalSolution",
+    "MatrixSvm",
+    "SvmCertificate",
+    "certify_svm",
+    "frobenius_svm",
+    "l1_svm",
+    "nuclear_svm",
+]

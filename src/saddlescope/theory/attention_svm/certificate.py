@@ -23,7 +23,6 @@ from saddlescope.errors import InputError, unknown
 from saddlescope.models.tokens import TokenData
 from saddlescope.theory.attention_svm.constraints import MatrixConstraints
 
-
 NORMS = ("l1", "nuclear", "frobenius")
 
 FACE = 1e-6  # dual values this near 1 count as 1, multipliers this small against the largest as 0: errs to "not unique"
@@ -31,7 +30,7 @@ INJECTIVE = 1e-7  # least singular value of the equations on the face, rows of l
 
 
 @dataclass(frozen=True)
-class Certificate:
+class SvmCertificate:
     """Two bounds on the optimum, what the optimality conditions miss, and what follows for uniqueness and rank.
 
     Attributes:
@@ -79,9 +78,9 @@ class Certificate:
         return self.rank == self.largest_rank
 
 
-def certify(
+def certify_svm(
     data: TokenData, weights: ArrayLike | tuple[ArrayLike, ArrayLike], multipliers: ArrayLike, *, norm: str
-) -> Certificate:
+) -> SvmCertificate:
     """The certificate of any weights with any multipliers, such as the direction of a flow or another solver's.
 
     Args:
@@ -110,7 +109,7 @@ def certify(
     return _of_diagonal(data, np.asarray(weights, float), lam, u)
 
 
-def _of_diagonal(data: TokenData, beta: np.ndarray, lam: np.ndarray, u: np.ndarray) -> Certificate:
+def _of_diagonal(data: TokenData, beta: np.ndarray, lam: np.ndarray, u: np.ndarray) -> SvmCertificate:
     Z = np.einsum("im,imd->d", lam, data.features)
     dual_norm = float(np.abs(Z).max())
     size = np.abs(beta)
@@ -121,7 +120,9 @@ def _of_diagonal(data: TokenData, beta: np.ndarray, lam: np.ndarray, u: np.ndarr
     return _assembled("l1", lam, u, size, np.abs(Z), dual_norm, float(off), _least_singular_value(rows))
 
 
-def _of_matrix(data: TokenData, K: np.ndarray, Q: np.ndarray, lam: np.ndarray, u: np.ndarray, norm: str) -> Certificate:
+def _of_matrix(
+    data: TokenData, K: np.ndarray, Q: np.ndarray, lam: np.ndarray, u: np.ndarray, norm: str
+) -> SvmCertificate:
     within = MatrixConstraints.of(data)
     Z = within.dual_matrix(lam.ravel() / (within.least * within.unit))
     left, size, right_t = _factored_svd(K, Q)
@@ -177,7 +178,7 @@ def _assembled(
     dual_norm: float,
     stationarity: float,
     injectivity: float,
-) -> Certificate:
+) -> SvmCertificate:
     margin, length = float(u.min()), float(np.linalg.norm(size) if norm == "frobenius" else size.sum())
     upper = length / margin if margin > 0 else float("inf")
     lower = float(lam.sum()) / dual_norm if dual_norm > 0 else float("inf")
@@ -191,7 +192,7 @@ def _assembled(
         below = dual[dual <= 1 - FACE]
         threshold = (gap * upper / (1 - float(below[0])) if len(below) else 0.0) + rounding
     rank = int(np.sum(size > threshold))
-    return Certificate(
+    return SvmCertificate(
         norm=norm,
         primal=upper,
         dual=lower,

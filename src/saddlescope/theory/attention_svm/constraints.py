@@ -13,7 +13,7 @@ from functools import cached_property
 import numpy as np
 from jaxtyping import Float
 
-from saddlescope.errors import InputError
+from saddlescope.models.separability import checked_separable
 from saddlescope.models.tokens import TokenData
 
 
@@ -50,12 +50,8 @@ class MatrixConstraints:
         right_basis, right_factor = np.linalg.qr(right.array.T)
         a, b = left_factor.T, np.repeat(right_factor.T, m, axis=0)
         long, wide = np.linalg.norm(a, axis=1), np.linalg.norm(b, axis=1)
-        zero = np.flatnonzero((long == 0) | (wide == 0))
-        if len(zero):
-            raise InputError(
-                f"The data must be separable (Assumption 1); sample {zero[0] // m} is not, its query z is zero: give it"
-                " a query or leave it out."
-            )
+        if not np.all(long * wide > 0):
+            raise not_solved(data)
         least = 1 / (long * wide)
         mean = float(least.mean())
         return cls(
@@ -74,9 +70,14 @@ class MatrixConstraints:
         return self.left @ self.left.T
 
     @cached_property
+    def right_gram(self) -> Float[np.ndarray, "N N"]:
+        """b_i . b_j."""
+        return self.right @ self.right.T
+
+    @cached_property
     def gram(self) -> Float[np.ndarray, "N N"]:
         """(a_il . a_jk) (b_i . b_j): the Gram matrix of the constraints, (N, N)."""
-        return self.left_gram * (self.right @ self.right.T)
+        return self.left_gram * self.right_gram
 
     def dual_matrix(self, multipliers: Float[np.ndarray, "N"]) -> Float[np.ndarray, "p q"]:
         """Z = sum_il lambda'_il a_il b_i^T; Z of the data is E_x Z E_z^T, whatever the units."""
@@ -96,6 +97,16 @@ class MatrixConstraints:
     def multipliers(self, scaled: Float[np.ndarray, "N"]) -> Float[np.ndarray, "n m"]:
         """lambda_il of the constraints D_il^T W z_i >= 1."""
         return (scaled * self.least * self.unit).reshape(self.shape)
+
+
+def not_solved(data: TokenData, *, diagonal: bool = False) -> ArithmeticError:
+    """What to raise where no separating weights were found; the search for a reason is left to the failure.
+
+    Raises:
+        InputError: the data are not separable; the message names the samples of a Farkas certificate.
+    """
+    checked_separable(data, diagonal=diagonal)
+    return ArithmeticError("The data are separable, but by so small a margin that the SVM was not solved in float64.")
 
 
 @dataclass(frozen=True)

@@ -12,33 +12,41 @@ import itertools
 import numpy as np
 from jaxtyping import Float
 
-from saddlescope.errors import InputError
 from saddlescope.models.tokens import TokenData
-from saddlescope.theory.attention_svm.constraints import MatrixConstraints
+from saddlescope.theory.attention_svm.constraints import MatrixConstraints, not_solved
 from saddlescope.theory.attention_svm.nonnegative import proximal_minima
+from saddlescope.theory.attention_svm.rank_bounded import rank_bounded_svm
 from saddlescope.theory.attention_svm.solution import MatrixSvm, matrix_solution
 
 _GAP = 1e-14
 _MOST = 60  # proximal steps; one to three are enough unless constraints depend on each other
 
 
-def frobenius_svm(data: TokenData) -> MatrixSvm:
-    """The unique solution of the (W_F-SVM): min |W|_F over D_il^T W z_i >= 1.
+def frobenius_svm(data: TokenData, rank_bound: int | None = None, *, starts: int = 16, seed: int = 0) -> MatrixSvm:
+    """The unique solution of the (W_F-SVM): min |W|_F over D_il^T W z_i >= 1; with a rank bound, maybe a local one.
+
+    Args:
+        data: n samples of L tokens.
+        rank_bound: d_e, the largest rank; None for none. Below the rank of the solution without it, the problem is not
+            convex: `local` of the result then says what was found from how many starts.
+        starts: how many random ones the search for a local solution has.
+        seed: of the starts.
 
     Raises:
-        InputError: data that no W separates; the message names samples of a Farkas certificate.
+        InputError: data that no W separates, the message names samples of a Farkas certificate; or no W of that rank.
         ArithmeticError: the certificate was not reached.
     """
     within = MatrixConstraints.of(data)
-    scaled = frobenius_multipliers(within)
+    scaled = frobenius_multipliers(data, within)
     U, s, Vt = np.linalg.svd(within.dual_matrix(scaled), full_matrices=False)
     kept = s > len(s) * np.finfo(float).eps * s[0]
     root = np.sqrt(s[kept])
     factors = within.lifted(U[:, kept] * root, Vt[kept].T * root)
-    return matrix_solution(data, factors, within.multipliers(scaled), "frobenius")
+    convex = matrix_solution(data, factors, within.multipliers(scaled), "frobenius")
+    return rank_bounded_svm(data, convex, rank_bound, starts=starts, seed=seed)
 
 
-def frobenius_multipliers(within: MatrixConstraints) -> Float[np.ndarray, "N"]:
+def frobenius_multipliers(data: TokenData, within: MatrixConstraints) -> Float[np.ndarray, "N"]:
     """The multipliers lambda'_il of the reduced problem, with M' = Z(lambda').
 
     Raises:
@@ -56,16 +64,5 @@ def frobenius_multipliers(within: MatrixConstraints) -> Float[np.ndarray, "N"]:
         if best < _GAP or since > 3:
             break
     if best >= 1:
-        _refuse(within, multipliers)
+        raise not_solved(data)
     return multipliers
-
-
-def _refuse(within: MatrixConstraints, multipliers: np.ndarray) -> None:
-    shares = within.multipliers(multipliers)
-    distance = np.linalg.norm(within.dual_matrix(multipliers)) / multipliers.sum()
-    samples = np.flatnonzero(shares.max(axis=1) > 1e-6 * shares.max()).tolist()
-    raise InputError(
-        "The data must be separable (Assumption 1): some W with D_il^T W z_i > 0 for every non-optimal token l; the"
-        f" samples {samples} have multipliers whose sum of lambda_il D_il z_i^T is 0 to {distance:.1e}, so that there"
-        " is none: leave one of them out."
-    )

@@ -8,9 +8,8 @@ import numpy as np
 from jaxtyping import Float
 from scipy.optimize import linprog
 
-from saddlescope.errors import InputError
 from saddlescope.models.tokens import TokenData
-from saddlescope.theory.attention_svm.nonnegative import proximal_minima
+from saddlescope.theory.attention_svm.constraints import not_solved
 from saddlescope.theory.attention_svm.solution import DiagonalSvm, diagonal_solution
 
 _ZERO = 1e-9  # weights and multipliers of the scaled programme below it are HiGHS's zeros
@@ -27,22 +26,21 @@ def l1_svm(data: TokenData) -> DiagonalSvm:
     n, m, d = data.features.shape
     rows = data.features.reshape(n * m, d)
     length = np.abs(rows).max(axis=1)
-    zero = np.flatnonzero(length == 0)
-    if len(zero):
-        raise InputError(
-            f"The data must be separable by diagonal weights; sample {zero[0] // m} is not: z * (x_opt - x_l) is zero"
-            f" for its token {data.others[zero[0] // m, zero[0] % m]}."
-        )
+    if not np.all(length > 0):
+        raise not_solved(data, diagonal=True)
     least = 1 / length
     mean = float(least.mean())
-    beta, scaled = _vertex(rows / length[:, None], least / mean, (n, m))
+    found = _vertex(rows / length[:, None], least / mean)
+    if found is None:
+        raise not_solved(data, diagonal=True)
+    beta, scaled = found
     return diagonal_solution(data, beta * mean, (scaled * least).reshape(n, m))
 
 
 def _vertex(
-    B: Float[np.ndarray, "N d"], h: Float[np.ndarray, "N"], shape: tuple[int, int]
-) -> tuple[Float[np.ndarray, "d"], Float[np.ndarray, "N"]]:
-    """Weights and multipliers of min |beta|_1 over B beta >= h."""
+    B: Float[np.ndarray, "N d"], h: Float[np.ndarray, "N"]
+) -> tuple[Float[np.ndarray, "d"], Float[np.ndarray, "N"]] | None:
+    """Weights and multipliers of min |beta|_1 over B beta >= h; None where there are none."""
     d = B.shape[1]
     answer = linprog(
         np.ones(2 * d),
@@ -52,7 +50,7 @@ def _vertex(
         options={"primal_feasibility_tolerance": 1e-10, "dual_feasibility_tolerance": 1e-10},
     )
     if answer.status == 2:
-        _refuse(B, shape)
+        return None
     if answer.status != 0:
         raise ArithmeticError(f"HiGHS did not solve the l1 SVM: {answer.message}")
     beta, multipliers = answer.x[:d] - answer.x[d:], np.maximum(-answer.ineqlin.marginals, 0.0)
@@ -76,16 +74,3 @@ def _gap(B: np.ndarray, h: np.ndarray, beta: np.ndarray, multipliers: np.ndarray
     if margin <= 0 or dual_norm == 0:
         return 1.0
     return 1 - float(h @ multipliers) / dual_norm * margin / float(np.abs(beta).sum())
-
-
-def _refuse(B: np.ndarray, shape: tuple[int, int]) -> None:
-    for step, multipliers in enumerate(proximal_minima(B @ B.T, np.ones(len(B)))):
-        distance = float(np.linalg.norm(multipliers @ B) / multipliers.sum())
-        if distance < 1e-12 or step >= 10:
-            shares = multipliers.reshape(shape).max(axis=1)
-            samples = np.flatnonzero(shares > 1e-6 * shares.max()).tolist()
-            raise InputError(
-                "The data must be separable by diagonal weights: some beta with B_il . beta > 0 for every non-optimal"
-                f" token l; the samples {samples} have multipliers whose sum of lambda_il B_il is 0 to {distance:.1e},"
-                " so that there is none: leave one of them out, or use a full W."
-            )

@@ -21,6 +21,7 @@ from saddlescope.models.tokens import TokenData
 from saddlescope.theory.attention_svm.constraints import MatrixConstraints
 from saddlescope.theory.attention_svm.frobenius import frobenius_multipliers
 from saddlescope.theory.attention_svm.nonnegative import nonnegative_minimum
+from saddlescope.theory.attention_svm.rank_bounded import rank_bounded_svm
 from saddlescope.theory.attention_svm.solution import MatrixSvm, matrix_solution
 
 _GAP = 5e-12
@@ -32,25 +33,35 @@ _NEWTON_STEPS = 20  # for each
 _STALLED = 4  # proximal steps without halving the gap
 
 
-def nuclear_svm(data: TokenData) -> MatrixSvm:
-    """A solution of the (W_*-SVM), d_e >= d: min |W|_* over D_il^T W z_i >= 1.
+def nuclear_svm(data: TokenData, rank_bound: int | None = None, *, starts: int = 16, seed: int = 0) -> MatrixSvm:
+    """A solution of the (W_*-SVM): min |W|_* over D_il^T W z_i >= 1; with a rank bound, maybe a local one.
+
+    Args:
+        data: n samples of L tokens.
+        rank_bound: d_e, the largest rank; None for none. Below the rank of the solution without it, the problem is not
+            convex: `local` of the result then says what was found from how many starts.
+        starts: how many random ones the search for a local solution has.
+        seed: of the starts.
 
     Raises:
-        InputError: data that no W separates; the message names samples of a Farkas certificate.
+        InputError: data that no W separates, the message names samples of a Farkas certificate; or no W of that rank.
         ArithmeticError: the certificate was not reached.
     """
     within = MatrixConstraints.of(data)
-    left, right, scaled = nuclear_factors(within)
-    return matrix_solution(data, within.lifted(left, right), within.multipliers(scaled), "nuclear")
+    left, right, scaled = _proximal_solution(data, within)
+    convex = matrix_solution(data, within.lifted(left, right), within.multipliers(scaled), "nuclear")
+    return rank_bounded_svm(data, convex, rank_bound, starts=starts, seed=seed)
 
 
-def nuclear_factors(within: MatrixConstraints) -> tuple[np.ndarray, np.ndarray, Float[np.ndarray, "N"]]:
+def _proximal_solution(
+    data: TokenData, within: MatrixConstraints
+) -> tuple[np.ndarray, np.ndarray, Float[np.ndarray, "N"]]:
     """Balanced factors (p, r), (q, r) of the reduced solution M', and its multipliers lambda'.
 
     Raises:
         InputError: the constraints have no solution.
     """
-    multipliers = frobenius_multipliers(within)
+    multipliers = frobenius_multipliers(data, within)
     M = within.dual_matrix(multipliers)
     sigma = largest = float(np.linalg.norm(M, 2))
     multipliers = multipliers / sigma

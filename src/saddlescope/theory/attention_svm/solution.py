@@ -6,7 +6,7 @@ import numpy as np
 from jaxtyping import Bool, Float
 
 from saddlescope.models.tokens import TokenData
-from saddlescope.theory.attention_svm.certificate import Certificate, certify
+from saddlescope.theory.attention_svm.certificate import SvmCertificate, certify_svm
 
 _ACTIVE = 1e-7  # margins this near 1 are active
 _LARGEST_GAP = 1e-6  # beyond it, a solver has failed; solutions are mostly within 1e-11
@@ -26,7 +26,7 @@ class DiagonalSvm:
     beta: Float[np.ndarray, "d"]
     multipliers: Float[np.ndarray, "n m"]
     margins: Float[np.ndarray, "n m"]
-    certificate: Certificate
+    certificate: SvmCertificate
 
     @property
     def active(self) -> Bool[np.ndarray, "n m"]:
@@ -40,6 +40,28 @@ class DiagonalSvm:
 
 
 @dataclass(frozen=True, eq=False)
+class LocalSolution:
+    """What is known of a solution under a rank bound that the convex problem's solution does not meet.
+
+    Attributes:
+        rank_bound: d_e.
+        multipliers: lambda (n, m) of the bounded problem; their sum is |W|.
+        stationarity: |grad f - J^T lambda| / |grad f| in the factors, f = (|K|_F^2 + |Q|_F^2) / 2 or |K Q^T|_F^2 / 2, J
+            the Jacobian of the margins: 0 at a stationary point.
+        starts: how many starts there were.
+        feasible: how many of them led to weights that separate the data.
+        alike: how many led to the value that was the least, to 1e-5.
+    """
+
+    rank_bound: int
+    multipliers: Float[np.ndarray, "n m"]
+    stationarity: float
+    starts: int
+    feasible: int
+    alike: int
+
+
+@dataclass(frozen=True, eq=False)
 class MatrixSvm:
     """A solution W = K Q^T of the (W_*-SVM) or the (W_F-SVM), as balanced factors, K^T K = Q^T Q diagonal.
 
@@ -49,13 +71,17 @@ class MatrixSvm:
             Frobenius), so that their sum is the dual bound; for the Frobenius norm W = |W|_F sum lambda D z^T.
         margins: u_il = D_il^T W z_i (n, m).
         certificate: the bounds on the optimum.
+        local: None for the global optimum; else K and Q are a local solution under a rank bound, whose certificate has
+            its value as the upper bound and, with the multipliers of the problem without the bound, that one's optimum
+            as the lower; rank and uniqueness are then those that this gap tells, which is little.
     """
 
     K: Float[np.ndarray, "d r"]
     Q: Float[np.ndarray, "d r"]
     multipliers: Float[np.ndarray, "n m"]
     margins: Float[np.ndarray, "n m"]
-    certificate: Certificate
+    certificate: SvmCertificate
+    local: LocalSolution | None = None
 
     @property
     def weights(self) -> Float[np.ndarray, "d d"]:
@@ -76,7 +102,7 @@ def diagonal_solution(
     margins = data.margins(beta)
     least = margins.min()
     beta, margins = beta / least, margins / least
-    return DiagonalSvm(beta, lam, margins, _checked(certify(data, beta, lam, norm="l1")))
+    return DiagonalSvm(beta, lam, margins, _checked(certify_svm(data, beta, lam, norm="l1")))
 
 
 def matrix_solution(
@@ -89,12 +115,12 @@ def matrix_solution(
     margins = data.margins(factors)
     least = margins.min()
     K, Q = (each / least**0.5 for each in factors)
-    certificate = _checked(certify(data, (K, Q), multipliers, norm=norm))
+    certificate = _checked(certify_svm(data, (K, Q), multipliers, norm=norm))
     lam = multipliers * (certificate.dual / multipliers.sum())
     return MatrixSvm(K, Q, lam, margins / least, certificate)
 
 
-def _checked(certificate: Certificate) -> Certificate:
+def _checked(certificate: SvmCertificate) -> SvmCertificate:
     if not certificate.gap <= _LARGEST_GAP:
         raise ArithmeticError(
             f"The {certificate.norm} SVM was solved to a relative duality gap of {certificate.gap:.1e} only:"
