@@ -1,0 +1,164 @@
+"""The attention SVMs beside the tools users would pick: CVXPY with Clarabel at its defaults, and HiGHS, in one run.
+
+Each problem is given to CVXPY as one would write it down, over a d x d matrix; "reduced" is fairer to it, over the span
+of the differences and queries, as ours solves it. For every solver: CPU seconds on one thread, the least of some turns
+for ours; the relative duality gap that `certify_svm` leaves of its weights and multipliers, so that nobody is taken at
+his word; and the rank, read off its weights with a tolerance of 1e-7 as scripts do, against the certified one; for this
+SCS is looked at, too, the other solver of CVXPY's for such problems. At full size CVXPY has the reduced problem, in a
+process of its own with a time limit: the other takes more memory than there is.
+
+    python benchmarks/attention_svm.py [seconds that CVXPY may take at full size, 0 to leave it out]
+"""
+
+import os
+
+os.environ["OMP_NUM_THREADS"] = "1"  # read when NumPy and Clarabel are loaded
+os.environ["RAYON_NUM_THREADS"] = "1"
+
+import multiprocessing
+import sys
+import time
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import cvxpy as cp
+import numpy as np
+
+from saddlescope.models.token_generators import aligned_tokens, gaussian_tokens
+from saddlescope.models.tokens import TokenData
+from saddlescope.theory.attention_svm import SvmCertificate, certify_svm, frobenius_svm, l1_svm, nuclear_svm
+
+TURNS = 3
+SMALL, MIDDLE, FULL, LARGE = (4, 5, 8), (10, 5, 50), (20, 10, 200), (80, 10, 200)
+TOLERANCE = 1e-7  # of the scripts that read a rank off a solution, relative to its largest singular value
+
+
+def timed(solve: Callable[[], Any], turns: int = TURNS) -> tuple[float, Any]:
+    """The least CPU seconds of some turns, and the answer."""
+    least, answer = float("inf"), None
+    for _ in range(turns):
+        start = time.process_time()
+        answer = solve()
+        least = min(least, time.process_time() - start)
+    return least, answer
+
+
+def cvxpy_svm(
+    data: TokenData, norm: str, *, reduced: bool = False, solver: str = cp.CLARABEL
+) -> tuple[np.ndarray, np.ndarray]:
+    """Weights and multipliers, W or beta, from CVXPY with a solver at its defaults."""
+    D, z, d = data.differences, data.z, data.dim
+    bases = (np.eye(d), np.eye(d))
+    if reduced:
+        bases = np.linalg.qr(D.reshape(-1, d).T)[0], np.linalg.qr(z.T)[0]
+    if norm == "l1":
+        variable = cp.Variable(d)
+        margins, objective = data.features.reshape(-1, d) @ variable, cp.norm1(variable)
+    else:
+        variable = cp.Variable((bases[0].shape[1], bases[1].shape[1]))
+        left, right = D @ bases[0], z @ bases[1]
+        margins = cp.hstack([left[i] @ variable @ right[i] for i in range(data.samples)])
+        objective = cp.normNuc(variable) if norm == "nuclear" else cp.norm(variable, "fro")
+    constraint = margins >= 1
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        cp.Problem(cp.Minimize(objective), [constraint]).solve(solver=solver)
+    multipliers = np.maximum(constraint.dual_value, 0).reshape(data.gaps.shape)
+    value = variable.value
+    return (value if norm == "l1" else bases[0] @ value @ bases[1].T), multipliers
+
+
+def certified(data: TokenData, weights: np.ndarray, multipliers: np.ndarray, norm: str) -> SvmCertificate:
+    """The certificate of another solver's answer."""
+    return certify_svm(data, weights if norm == "l1" else (weights, np.eye(data.dim)), multipliers, norm=norm)
+
+
+def read_rank(weights: np.ndarray) -> int:
+    """The rank, or size of the support, at the tolerance of scripts."""
+    s = np.abs(weights) if weights.ndim == 1 else np.linalg.svd(weights, compute_uv=False)
+    return int(np.sum(s > TOLERANCE * s.max()))
+
+
+def compared(size: tuple[int, int, int], *, peers: bool, seed: int = 0) -> None:
+    """A line for each problem and solver."""
+    data = gaussian_tokens(*size, seed=seed)
+    print(f"\n(n, L, d) = {size}")
+    for norm, solver in (("l1", l1_svm), ("frobenius", frobenius_svm), ("nuclear", nuclear_svm)):
+        seconds, ours = timed(lambda solver=solver: solver(data))
+        c = ours.certificate
+        print(
+            f"  {norm:9s} ours           {seconds:9.4f} s  gap {max(c.gap, 0.0):.0e}  rank {c.rank},"
+            f" {'certified' if c.rank_certified else 'not certified'}"
+        )
+        for name, reduced in (("CVXPY", False), ("CVXPY, reduced", True)):
+            if not peers or (norm == "l1" and reduced):
+                continue
+            theirs, (weights, multipliers) = timed(
+                lambda norm=norm, reduced=reduced: cvxpy_svm(data, norm, reduced=reduced), 1
+            )
+            gap = certified(data, weights, multipliers, norm).gap
+            print(
+                f"  {'':9s} {name:14s} {theirs:9.4f} s  gap {max(gap, 0.0):.0e}  rank {read_rank(weights)} read at"
+                f" {TOLERANCE:g}; {theirs / seconds:,.0f} times as long"
+            )
+
+
+def ranks(name: str, draws: list[TokenData]) -> None:
+    """How often the rank read off a nuclear solution of CVXPY's is the certified one."""
+    ours = [nuclear_svm(data).certificate for data in draws]
+    assert all(certificate.rank_certified for certificate in ours)
+    true = [certificate.rank for certificate in ours]
+    for solver in (cp.CLARABEL, cp.SCS):
+        answers = [cvxpy_svm(data, "nuclear", reduced=True, solver=solver) for data in draws]
+        read = [read_rank(weights) for weights, _ in answers]
+        gaps = [certified(data, *answer, "nuclear").gap for data, answer in zip(draws, answers, strict=True)]
+        right = sum(one == other for one, other in zip(read, true, strict=True))
+        print(
+            f"  {name}, {solver:8s} right in {right} of {len(draws)} draws; read {min(read)} to {max(read)}, certified"
+            f" {min(true)} to {max(true)}; largest gap {max(gaps):.0e}, ours {max(c.gap for c in ours):.0e}"
+        )
+
+
+def _at_full_size() -> None:
+    cvxpy_svm(gaussian_tokens(*FULL, seed=0), "nuclear", reduced=True)
+
+
+def limited(limit: float, ours: float) -> None:
+    """CVXPY on the reduced nuclear problem at full size, for so many seconds at most."""
+    process = multiprocessing.get_context("spawn").Process(target=_at_full_size)
+    start = time.perf_counter()
+    process.start()
+    process.join(limit)
+    seconds = time.perf_counter() - start
+    if process.is_alive():
+        process.kill()
+        print(
+            f"  nuclear   CVXPY, reduced  not done after {seconds:.0f} s: more than {seconds / ours:,.0f} times as long"
+        )
+    elif process.exitcode:
+        print(f"  nuclear   CVXPY, reduced  failed after {seconds:.0f} s (memory)")
+    else:
+        print(f"  nuclear   CVXPY, reduced {seconds:9.1f} s, {seconds / ours:,.0f} times as long")
+
+
+def main(limit: float) -> None:
+    """Small and middle size side by side, then ranks, then full size."""
+    for size in (SMALL, MIDDLE):
+        compared(size, peers=True)
+    print(f"\nRank of the nuclear solution, read off CVXPY's with a tolerance of {TOLERANCE:g}")
+    for size, draws in ((SMALL, 20), (MIDDLE, 10)):
+        ranks(f"Gaussian {size}", [gaussian_tokens(*size, seed=seed) for seed in range(draws)])
+    ranks("aligned (4, 5, 8)", [aligned_tokens(4, 5, 8, seed=seed) for seed in range(20)])
+    for size in (FULL, LARGE):
+        compared(size, peers=False)
+    if limit > 0:
+        data = gaussian_tokens(*FULL, seed=0)
+        print(f"\n(n, L, d) = {FULL}, wall seconds, CVXPY for at most {limit:g}")
+        start = time.perf_counter()
+        nuclear_svm(data)
+        limited(limit, time.perf_counter() - start)
+
+
+if __name__ == "__main__":
+    main(float(sys.argv[1]) if len(sys.argv) > 1 else 300.0)
