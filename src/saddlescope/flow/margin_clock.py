@@ -28,6 +28,11 @@ class Clock:
         """The x at these ln t; -inf is the start, x = 0."""
         return np.log1p(np.logaddexp(0.0, log_times - self.log_unit))
 
+    def log_time(self, x: float) -> float:
+        """The ln t at this x."""
+        tau = math.expm1(x)
+        return self.log_unit + tau + math.log(-math.expm1(-tau)) if tau > 0 else -math.inf
+
     def log_speed(self, x: float) -> float:
         """The logarithm of dt/dx."""
         return self.log_unit + math.expm1(x) + x

@@ -114,7 +114,7 @@ def key_query_margin_flow(
     loss: MarginLoss,
     differences: ArrayLike,
     queries: ArrayLike,
-    start: tuple[ArrayLike, ArrayLike],
+    start: Any,
     log_times: ArrayLike,
     *,
     tolerance: float = 1e-7,
@@ -189,16 +189,15 @@ class _Run:
         path = follow(
             system,
             coordinates,
-            system.clock.at(times),
+            times,
             rtol=self._tolerance * _LOCAL_SHARE,
             atol=self._tolerance * _LOCAL_SHARE * scale,
             max_evaluations=self._most,
             report=self._report,
         )
-        reached = times[: len(path.states)]
-        records = [_record(system, state[2:], time) for state, time in zip(path.states, reached, strict=True)]
+        records = [_record(system, *of) for of in zip(path.states[:, 2:], path.log_times, strict=True)]
         common = as_tables(records) | {
-            "log_times": reached,
+            "log_times": path.log_times,
             "energy_defects": path.defects,
             "evaluations": system.evaluations,
             "steps": path.steps,

@@ -17,15 +17,17 @@ _LOST = -30.0  # a margin below which a sample counts as lost to a wrong token: 
 
 @dataclass(frozen=True, eq=False)
 class MarginPath:
-    """The states at the recorded times, as far as the run came.
+    """The states at the recorded times, or as far as the run came, and where it ended then.
 
     Attributes:
-        states: [x, E, coordinates], (k', N + 2), k' the recorded times that were reached.
-        defects: |E - ln(L - L*)| at each, over 1 or what |E| has changed by, whichever is larger, (k',).
+        log_times: ln t, (k,).
+        states: [x, E, coordinates], (k, N + 2).
+        defects: |E - ln(L - L*)| at each, over 1 or what |E| has changed by, whichever is larger, (k,).
         steps: of the solver.
         status: how the run ended.
     """
 
+    log_times: Float[np.ndarray, "k"]
     states: Float[np.ndarray, "k N2"]
     defects: Float[np.ndarray, "k"]
     steps: int
@@ -35,24 +37,25 @@ class MarginPath:
 def follow(
     system: AbstractMarginSystem,
     start: Float[np.ndarray, "N"],
-    marks: Float[np.ndarray, "k"],
+    log_times: Float[np.ndarray, "K"],
     *,
     rtol: float,
     atol: float,
     max_evaluations: int,
     report: Callable[[float, str], None],
 ) -> MarginPath:
-    """Integrates from x = 0 through the marks.
+    """Integrates from time 0 through the times to record at.
 
     Args:
         system: the right-hand side.
         start: the coordinates at time 0.
-        marks: x of the recorded times, ascending, the last positive.
+        log_times: to record at, ascending, the last finite.
         rtol: relative error of a step.
         atol: absolute error of a step, in the coordinates.
         max_evaluations: of the right-hand side.
         report: called with the finished fraction and a note.
     """
+    marks = system.clock.at(log_times)
     until = float(marks[-1])
     y = system.start(start)
     tolerances = np.concatenate([[rtol, rtol], np.full(len(start), atol)])
@@ -62,8 +65,7 @@ def follow(
         if system.evaluations >= max_evaluations:
             status = Status(
                 False,
-                f"max_evaluations={max_evaluations} were used up at about ln t = "
-                f"{system.clock.log_unit + np.expm1(stepper.t):.6g}.",
+                f"max_evaluations={max_evaluations} were used up at ln t = {system.clock.log_time(stepper.t):.6g}.",
                 "Raise max_evaluations or tolerance, or ask for earlier times.",
             )
             break
@@ -76,19 +78,21 @@ def follow(
         steps += 1
         while len(states) < len(marks) and marks[len(states)] <= piece.end:
             states.append(_settled(system, piece, float(marks[len(states)])))
-        report(piece.end / until, f"ln t = {np.expm1(piece.end):.4g}")
+        report(piece.end / until, f"ln t = {system.clock.log_time(piece.end):.4g}")
+    times = log_times[: len(states)]
+    if not status.ok:
+        states, times = [*states, stepper.y], np.append(times, system.clock.log_time(stepper.t))
     energies = np.array([system.loss.log_excess(system.margins(state[2:])) for state in states])
     carried = np.array([state[1] for state in states])
     defects = np.abs(carried - energies) / np.maximum(1.0, np.abs(carried - y[1]))
-    return MarginPath(np.array(states).reshape(-1, len(y)), defects, steps, status)
+    return MarginPath(times, np.array(states), defects, steps, status)
 
 
 def _no_step(system: AbstractMarginSystem, y: np.ndarray, *, finite: bool) -> Status:
     """What happened where no step was short enough."""
-    log_time = system.clock.log_unit + float(np.expm1(y[0]))
     margins = system.margins(y[2:])
     sample, least = int(np.argmin(margins.min(axis=1))), float(margins.min())
-    where = f"No step could be taken at about ln t = {log_time:.6g}, however short"
+    where = f"No step could be taken at ln t = {system.clock.log_time(y[0]):.6g}, however short"
     if finite and least < _LOST:
         return Status(
             False,

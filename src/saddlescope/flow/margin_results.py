@@ -5,6 +5,7 @@ from functools import cached_property
 
 import numpy as np
 from jaxtyping import Float
+from numpy.typing import ArrayLike
 
 from saddlescope.flow.key_query_system import Reduction
 from saddlescope.flow.margin_records import MarginFlow
@@ -23,13 +24,13 @@ class DiagonalStart:
     minus: Float[np.ndarray, "d"]
 
     @classmethod
-    def at_scale(cls, omega0: float | Float[np.ndarray, "..."], dim: int) -> "DiagonalStart":
+    def at_scale(cls, omega0: ArrayLike, dim: int) -> "DiagonalStart":
         """w_+ = w_- = omega_0, one for all coordinates or one for each: beta(0) = 0 (equation 5)."""
         scale = np.broadcast_to(np.asarray(omega0, float), (dim,)).copy()
         return cls(scale, scale)
 
     @classmethod
-    def of_keys_and_queries(cls, xi_k: Float[np.ndarray, "d"], xi_q: Float[np.ndarray, "d"]) -> "DiagonalStart":
+    def of_keys_and_queries(cls, xi_k: ArrayLike, xi_q: ArrayLike) -> "DiagonalStart":
         """w_+- = (xi_k +- xi_q) / sqrt 2."""
         keys, queries = np.asarray(xi_k, float), np.asarray(xi_q, float)
         return cls((keys + queries) / 2**0.5, (keys - queries) / 2**0.5)

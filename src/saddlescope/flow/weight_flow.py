@@ -9,6 +9,7 @@ nothing else: no integrals phi, no reduction, no Jacobian, no implicit method. D
 Wanner), so that steps stay below about 1 / ln t in tau: t = 1e300 takes some ten thousand evaluations.
 """
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -75,15 +76,15 @@ def weight_flow(
         if not np.all(np.isfinite(point)):
             raise InputError("start must be finite; got NaN or infinity in it.")
         system = _WeightSystem(loss, lambda flat: margins_of(shaped(flat)), np.asarray(point))
-        states, status = _follow(system, np.asarray(point), times, rtol, max_evaluations, report)
-        tables = as_tables([system.record(state[1:], time) for state, time in zip(states, times, strict=False)])
+        states, times, status = _follow(system, np.asarray(point), times, rtol, max_evaluations, report)
+        tables = as_tables([system.record(state[1:], time) for state, time in zip(states, times, strict=True)])
         weights = jax.tree.map(np.asarray, jax.vmap(shaped)(jnp.asarray(states[:, 1:])))
     energies = states[:, 0]
     defects = np.abs(energies - tables["log_excess"]) / np.maximum(1.0, np.abs(energies - system.first_excess))
     return trusted(
         WeightFlow(
             **tables,
-            log_times=times[: len(states)],
+            log_times=times,
             energy_defects=defects,
             evaluations=system.evaluations,
             steps=system.steps,
@@ -114,6 +115,10 @@ class _WeightSystem:
             raise InputError("start must be one that moves; got one at which the gradient is 0. Start from another.")
         size = float(np.linalg.norm(point))
         self.log_unit = -largest - float(np.log(speed)) + (float(np.log(size)) if size > 0 else 0.0)
+
+    def log_time(self, tau: float) -> float:
+        """The ln t at this tau."""
+        return self.log_unit + tau + math.log(-math.expm1(-tau)) if tau > 0 else -math.inf
 
     def margins(self, point: np.ndarray) -> np.ndarray:
         """The margins as NumPy has them."""
@@ -153,8 +158,8 @@ def _follow(
     rtol: float,
     max_evaluations: int,
     report: Callable[[float, str], None],
-) -> tuple[Float[np.ndarray, "k N1"], Status]:
-    """The states [E, weights] at the times, as far as the run came."""
+) -> tuple[Float[np.ndarray, "reached N1"], Float[np.ndarray, "reached"], Status]:
+    """The states [E, weights] at the times, or as far as the run came, and these times."""
     marks = np.logaddexp(0.0, times - system.log_unit)
     start, until = np.concatenate([[system.first_excess], point]), float(marks[-1])
     size = float(np.sqrt(np.mean(point**2)))
@@ -165,18 +170,20 @@ def _follow(
         if system.evaluations >= max_evaluations:
             status = Status(
                 False,
-                f"max_evaluations={max_evaluations} were used up at about ln t = {solver.t + system.log_unit:.6g}.",
+                f"max_evaluations={max_evaluations} were used up at ln t = {system.log_time(solver.t):.6g}.",
                 "Raise max_evaluations or rtol, or ask for earlier times.",
             )
             break
         message = solver.step()
         if solver.status == "failed":
-            where = f"No step could be taken at about ln t = {solver.t + system.log_unit:.6g}"
+            where = f"No step could be taken at ln t = {system.log_time(solver.t):.6g}"
             status = Status(False, f"{where}: {message}", "Raise rtol, or ask for earlier times.")
             break
         system.steps += 1
         between = solver.dense_output()
         while len(states) < len(marks) and marks[len(states)] <= solver.t:
             states.append(between(marks[len(states)]))
-        report(solver.t / until, f"ln t = {solver.t + system.log_unit:.4g}")
-    return np.array(states).reshape(-1, len(start)), status
+        report(solver.t / until, f"ln t = {system.log_time(solver.t):.4g}")
+    if status.ok:
+        return np.array(states), times, status
+    return np.array([*states, solver.y]), np.append(times[: len(states)], system.log_time(solver.t)), status
