@@ -54,7 +54,7 @@ class _Naive(SelectionLoss):
 
 
 def test_naive_rates_are_found_out():
-    naive = _Naive(DATA.optimal_scores, DATA.gaps)
+    naive = _Naive(LOSS.optimal_scores, DATA.gaps)
     early, true = (weight_flow(loss, _margins, _start(), [1.0], rtol=1e-8) for loss in (naive, LOSS))
     np.testing.assert_allclose(early.margins, true.margins, rtol=1e-6)
     true = weight_flow(LOSS, _margins, _start(), [32.0], rtol=1e-8)
