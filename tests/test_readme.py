@@ -43,6 +43,14 @@ def test_concepts_of_figure_8(capsys):
     assert 3 <= counts[3] <= 25  # one start in a hundred has three
 
 
+def test_which_norm_attention_minimises():
+    made = {"np": np, "ss": saddlescope}
+    exec(BLOCKS[4], made)
+    verdicts = made["answer"].verdicts
+    assert verdicts["keys and queries"].norm == "nuclear"
+    assert verdicts["W alone"].norm == "Frobenius"
+
+
 def test_the_tracker_in_three_lines():
     sizes = {"image_size": 8, "channels": 1, "patch": 4, "embedding": 16, "depth": 2, "heads": 2, "head_width": 4}
     model = ViT(ViTConfig(**sizes, mlp_width=16))
@@ -60,7 +68,7 @@ def test_the_tracker_in_three_lines():
 
 def test_commands_exist():
     consoles = "".join(re.findall(r"```console\n(.*?)```", README, re.S))
-    commands = re.findall(r"^saddlescope (\S+)(?: ((?:gradual-rank|deep-relu|concept-learning)/\S+))?", consoles, re.M)
+    commands = re.findall(r"^saddlescope (\S+)(?: ((?:gradual-rank|deep-relu|concept-learning|softmax-attention)/\S+))?", consoles, re.M)
     assert len(commands) >= 4
     known = subprocess.run(
         [sys.executable, "-m", "saddlescope.cli", "--help"], capture_output=True, text=True, check=True

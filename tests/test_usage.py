@@ -93,3 +93,13 @@ def test_perceptrons_in_the_span_of_the_concepts():
     assert np.mean(ends < 1e-3) > 0.6  # most have learned both concepts; the others rest where one is missing, at 1/2
     assert np.all((ends < 1e-3) | (ends > 0.3))
     assert 2 <= np.sum(ss.find_descents(made["losses"], hysteresis=0.02).counts > 1) <= 14
+
+
+def test_nuclear_norm_with_keys_and_queries_apart():
+    made = _run("ss.key_query_margin_flow(")
+    least = made["solution"].certificate.primal
+    apart, together = made["apart"], made["together"]
+    excess = np.array([apart.spectrum(k).sum() / apart.margin[k] for k in range(3)]) / least - 1
+    assert np.all(np.diff(excess) < 0)
+    assert 0 < excess[-1] < 0.02
+    assert all(np.linalg.norm(together.direction(k), "nuc") / least - 1 > 5 * excess[k] for k in (1, 2))

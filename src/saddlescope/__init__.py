@@ -2,7 +2,7 @@
 
 Networks trained from small weights learn in a staircase: long plateaus near saddles, short drops between them.
 The package predicts that staircase (`theory`), simulates it (`flow`), measures it in networks that people really
-train (`measure`, `train`), and holds the three against each other (`papers`).
+train (`measure`, `train`), and holds the three against each other (`papers`, and `studies` on data of one's own).
 
 Importing this package loads nothing heavy: every public name is resolved when it is first used.
 """
@@ -12,11 +12,14 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from saddlescope.flow import (
+        diagonal_margin_flow,
         escape_flow,
         factored_flow,
         gradient_descent,
         gradient_flow,
         gradient_flows,
+        key_query_margin_flow,
+        matrix_margin_flow,
         recorded_descent,
         recorded_descents,
         symmetric_flows,
@@ -39,8 +42,17 @@ if TYPE_CHECKING:
         stable_rank,
         update_spectrum,
     )
-    from saddlescope.models import DiagonalNetwork, LayeredLoss, attention_teacher_task
-    from saddlescope.theory import certified_escape_speed, escape_directions, incremental_learning, low_rank_learning
+    from saddlescope.models import DiagonalNetwork, LayeredLoss, TokenData, attention_teacher_task
+    from saddlescope.studies import implicit_bias
+    from saddlescope.theory import (
+        certified_escape_speed,
+        escape_directions,
+        frobenius_svm,
+        incremental_learning,
+        l1_svm,
+        low_rank_learning,
+        nuclear_svm,
+    )
     from saddlescope.train import RankTracker
 
 _HOME = {
@@ -49,9 +61,11 @@ _HOME = {
     "RankTracker": "saddlescope.train",
     "Stage": "saddlescope.measure",
     "Staircase": "saddlescope.measure",
+    "TokenData": "saddlescope.models",
     "attention_teacher_task": "saddlescope.models",
     "certified_escape_speed": "saddlescope.theory",
     "compare": "saddlescope.measure",
+    "diagonal_margin_flow": "saddlescope.flow",
     "effective_rank": "saddlescope.measure",
     "energy_rank": "saddlescope.measure",
     "entry_histories": "saddlescope.measure",
@@ -61,11 +75,17 @@ _HOME = {
     "find_descents": "saddlescope.measure",
     "find_plateaus": "saddlescope.measure",
     "find_stages": "saddlescope.measure",
+    "frobenius_svm": "saddlescope.theory",
     "gradient_descent": "saddlescope.flow",
     "gradient_flow": "saddlescope.flow",
     "gradient_flows": "saddlescope.flow",
+    "implicit_bias": "saddlescope.studies",
     "incremental_learning": "saddlescope.theory",
+    "key_query_margin_flow": "saddlescope.flow",
+    "l1_svm": "saddlescope.theory",
     "low_rank_learning": "saddlescope.theory",
+    "matrix_margin_flow": "saddlescope.flow",
+    "nuclear_svm": "saddlescope.theory",
     "numerical_rank": "saddlescope.measure",
     "product_update_spectrum": "saddlescope.measure",
     "recorded_descent": "saddlescope.flow",
@@ -84,9 +104,11 @@ __all__ = [
     "RankTracker",
     "Stage",
     "Staircase",
+    "TokenData",
     "attention_teacher_task",
     "certified_escape_speed",
     "compare",
+    "diagonal_margin_flow",
     "effective_rank",
     "energy_rank",
     "entry_histories",
@@ -96,11 +118,17 @@ __all__ = [
     "find_descents",
     "find_plateaus",
     "find_stages",
+    "frobenius_svm",
     "gradient_descent",
     "gradient_flow",
     "gradient_flows",
+    "implicit_bias",
     "incremental_learning",
+    "key_query_margin_flow",
+    "l1_svm",
     "low_rank_learning",
+    "matrix_margin_flow",
+    "nuclear_svm",
     "numerical_rank",
     "product_update_spectrum",
     "recorded_descent",
