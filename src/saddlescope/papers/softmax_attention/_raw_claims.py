@@ -1,0 +1,38 @@
+"""What the entries on raw parametrisations share: the checks of their sizes, and the largest of a deviation."""
+
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
+
+from saddlescope.errors import InputError
+from saddlescope.papers import checks
+from saddlescope.papers.claim import Measured
+
+if TYPE_CHECKING:
+    import xarray as xr
+
+FROM = 3.0  # log10 t from which the bars hold
+
+
+def check_raw_params(params: Any) -> None:
+    """Sizes, instances, scale and times of a `Params`.
+
+    Raises:
+        InputError: one cannot be used.
+    """
+    checks.at_least(1, params, "instances")
+    checks.at_least(0, params, "seed")
+    checks.positive(params, "scale")
+    sizes = params.samples, params.tokens, params.dims
+    if not sizes[0] or len({len(each) for each in sizes}) > 1:
+        raise InputError(f"samples, tokens and dims must be as many, one or more of each; got {sizes!r}.")
+    times = params.log10_times
+    if not times or times[-1] < FROM or any(b - a < 0.1 for a, b in pairwise(times)):
+        raise InputError(f"log10_times must ascend by 0.1 or more, to {FROM:g} or beyond; got {times!r}.")
+
+
+def largest(name: str, run: "xr.Dataset") -> Measured:
+    """The largest value from the time on from which the bars hold, over all cases."""
+    late = run[name].isel(time=run.log10_time.values >= FROM)
+    where = run.case.values[late.max("time").values.argmax()]
+    last = run.log10_time.values[-1]
+    return Measured(float(late.max()), remark=f"{run.sizes['case']} cases to t = 1e{last:g}; {where}")
