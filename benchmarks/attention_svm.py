@@ -1,11 +1,11 @@
-"""The attention SVMs beside the tools users would pick: CVXPY with Clarabel at its defaults, and HiGHS, in one run.
+"""The attention SVMs beside the tool users would pick, CVXPY with the solvers behind it, in one run.
 
 Each problem is given to CVXPY as one would write it down, over a d x d matrix; "reduced" is fairer to it, over the span
-of the differences and queries, as ours solves it. For every solver: CPU seconds on one thread, the least of some turns
-for ours; the relative duality gap that `certify_svm` leaves of its weights and multipliers, so that nobody is taken at
-his word; and the rank, read off its weights with a tolerance of 1e-7 as scripts do, against the certified one; for this
-SCS is looked at, too, the other solver of CVXPY's for such problems. At full size CVXPY has the reduced problem, in a
-process of its own with a time limit: the other takes more memory than there is.
+of the differences and queries, as ours solves it. "Default" is the solver that CVXPY takes when none is named: Clarabel
+or HiGHS, for the nuclear norm SCS. For every solver: CPU seconds on one thread, the least of some turns for ours; the
+relative duality gap that `certify_svm` leaves of its weights and multipliers, so that nobody is taken at his word; and
+the rank, read off its weights with a tolerance of 1e-7 as scripts do, against the certified one. At full size CVXPY has
+the reduced problem, in processes of their own with a time limit: the other takes more memory than there is.
 
     python benchmarks/attention_svm.py [seconds that CVXPY may take at full size, 0 to leave it out]
 """
@@ -31,6 +31,12 @@ from saddlescope.theory.attention_svm import SvmCertificate, certify_svm, froben
 
 TURNS = 3
 SMALL, MIDDLE, FULL, LARGE = (4, 5, 8), (10, 5, 50), (20, 10, 200), (80, 10, 200)
+PEERS = {  # whether over the span, and the solver named, if any
+    "CVXPY, default": (False, None),
+    "CVXPY, default, reduced": (True, None),
+    "CVXPY, Clarabel": (False, cp.CLARABEL),
+    "CVXPY, Clarabel, reduced": (True, cp.CLARABEL),
+}
 TOLERANCE = 1e-7  # of the scripts that read a rank off a solution, relative to its largest singular value
 
 
@@ -45,9 +51,9 @@ def timed(solve: Callable[[], Any], turns: int = TURNS) -> tuple[float, Any]:
 
 
 def cvxpy_svm(
-    data: TokenData, norm: str, *, reduced: bool = False, solver: str = cp.CLARABEL
+    data: TokenData, norm: str, *, reduced: bool = False, solver: str | None = None
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Weights and multipliers, W or beta, from CVXPY with a solver at its defaults."""
+    """Weights and multipliers, W or beta, from CVXPY with a solver at its defaults, its own choice by default."""
     D, z, d = data.differences, data.z, data.dim
     bases = (np.eye(d), np.eye(d))
     if reduced:
@@ -88,19 +94,20 @@ def compared(size: tuple[int, int, int], *, peers: bool, seed: int = 0) -> None:
         seconds, ours = timed(lambda solver=solver: solver(data))
         c = ours.certificate
         print(
-            f"  {norm:9s} ours           {seconds:9.4f} s  gap {max(c.gap, 0.0):.0e}  rank {c.rank},"
+            f"  {norm:9s} {'ours':25s} {seconds:9.4f} s  gap {max(c.gap, 0.0):.0e}  rank {c.rank},"
             f" {'certified' if c.rank_certified else 'not certified'}"
         )
-        for name, reduced in (("CVXPY", False), ("CVXPY, reduced", True)):
-            if not peers or (norm == "l1" and reduced):
+        for peer, (reduced, chosen) in PEERS.items() if peers else ():
+            if (norm == "l1" and reduced) or (norm != "nuclear" and chosen):
                 continue
             theirs, (weights, multipliers) = timed(
-                lambda norm=norm, reduced=reduced: cvxpy_svm(data, norm, reduced=reduced), 1
+                lambda norm=norm, reduced=reduced, chosen=chosen: cvxpy_svm(data, norm, reduced=reduced, solver=chosen),
+                1,
             )
             gap = certified(data, weights, multipliers, norm).gap
             print(
-                f"  {'':9s} {name:14s} {theirs:9.4f} s  gap {max(gap, 0.0):.0e}  rank {read_rank(weights)} read at"
-                f" {TOLERANCE:g}; {theirs / seconds:,.0f} times as long"
+                f"  {'':9s} {peer:25s} {theirs:9.4f} s  gap {max(gap, 0.0):.0e}  rank {read_rank(weights)} read;"
+                f" {theirs / seconds:,.0f} times as long"
             )
 
 
@@ -109,7 +116,7 @@ def ranks(name: str, draws: list[TokenData]) -> None:
     ours = [nuclear_svm(data).certificate for data in draws]
     assert all(certificate.rank_certified for certificate in ours)
     true = [certificate.rank for certificate in ours]
-    for solver in (cp.CLARABEL, cp.SCS):
+    for solver in (cp.SCS, cp.CLARABEL):
         answers = [cvxpy_svm(data, "nuclear", reduced=True, solver=solver) for data in draws]
         read = [read_rank(weights) for weights, _ in answers]
         gaps = [certified(data, *answer, "nuclear").gap for data, answer in zip(draws, answers, strict=True)]
@@ -120,26 +127,31 @@ def ranks(name: str, draws: list[TokenData]) -> None:
         )
 
 
-def _at_full_size() -> None:
-    cvxpy_svm(gaussian_tokens(*FULL, seed=0), "nuclear", reduced=True)
+def _at_full_size(solver: str | None) -> None:
+    data = gaussian_tokens(*FULL, seed=0)
+    weights, multipliers = cvxpy_svm(data, "nuclear", reduced=True, solver=solver)
+    gap = certified(data, weights, multipliers, "nuclear").gap
+    print(f"  nuclear   gap {max(gap, 0.0):.0e}  rank {read_rank(weights)} read, of the next line:", flush=True)
 
 
 def limited(limit: float, ours: float) -> None:
     """CVXPY on the reduced nuclear problem at full size, for so many seconds at most."""
-    process = multiprocessing.get_context("spawn").Process(target=_at_full_size)
-    start = time.perf_counter()
-    process.start()
-    process.join(limit)
-    seconds = time.perf_counter() - start
-    if process.is_alive():
-        process.kill()
-        print(
-            f"  nuclear   CVXPY, reduced  not done after {seconds:.0f} s: more than {seconds / ours:,.0f} times as long"
-        )
-    elif process.exitcode:
-        print(f"  nuclear   CVXPY, reduced  failed after {seconds:.0f} s (memory)")
-    else:
-        print(f"  nuclear   CVXPY, reduced {seconds:9.1f} s, {seconds / ours:,.0f} times as long")
+    for peer, (reduced, solver) in PEERS.items():
+        if not reduced:
+            continue
+        process = multiprocessing.get_context("spawn").Process(target=_at_full_size, args=(solver,))
+        start = time.perf_counter()
+        process.start()
+        process.join(limit)
+        seconds = time.perf_counter() - start
+        if process.is_alive():
+            process.kill()
+            told = f"not done after {seconds:.0f} s: more than {seconds / ours:,.0f} times as long"
+        elif process.exitcode:
+            told = f"failed after {seconds:.0f} s"
+        else:
+            told = f"{seconds:9.1f} s, {seconds / ours:,.0f} times as long"
+        print(f"  nuclear   {peer:25s} {told}", flush=True)
 
 
 def main(limit: float) -> None:
