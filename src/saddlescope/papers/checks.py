@@ -71,5 +71,16 @@ def learning_rates(params: Any, name: str) -> None:
         raise InputError(f"{name} must be two or more, positive and decreasing; got {rates!r}.")
 
 
+def token_sizes(params: Any) -> None:
+    """The fields samples, tokens and dims are sizes of token data, as many of each.
+
+    Raises:
+        InputError: they are not.
+    """
+    sizes = params.samples, params.tokens, params.dims
+    if not sizes[0] or len({len(each) for each in sizes}) > 1 or min(map(min, sizes)) < 1:
+        raise InputError(f"samples, tokens and dims must be as many, one or more of each; got {sizes!r}.")
+
+
 def _decreasing(values: tuple[float, ...]) -> bool:
     return all(a > b for a, b in pairwise(values))
