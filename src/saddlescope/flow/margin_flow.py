@@ -32,7 +32,7 @@ from saddlescope.flow.margin_results import (
 from saddlescope.flow.margin_systems import AbstractMarginSystem, DiagonalSystem, MarginLoss, MatrixSystem
 
 _LOCAL_SHARE = 0.1  # of the tolerance, for the error of one step: directions then end within the tolerance, about
-_BALANCE = 100  # times the tolerance: an energy defect beyond it breaks a run; usual ones are below 10
+_BALANCE = 1000  # times the tolerance: an energy defect beyond it breaks a run; usual ones are below 30
 _LATEST = 1e9  # ln t: beyond it, one unit of rounding of the clock is a factor of t that can be seen
 _TINY = np.finfo(float).tiny
 

@@ -70,7 +70,8 @@ def run(params: Params, context: RunContext) -> "xr.Dataset":
     import numpy as np
     import xarray as xr
 
-    from saddlescope.models.token_generators import conditioned_tokens, gaussian_tokens
+    from saddlescope.models.token_generators import conditioned_tokens
+    from saddlescope.papers.softmax_attention._gaussian import separable_gaussian
 
     times = np.unique([*np.geomspace(1, _LATE, params.marks), 1e3, 1e4, _ASTRONOMICAL])
     sizes = list(zip(params.samples, params.tokens, params.dims, strict=True))
@@ -81,7 +82,7 @@ def run(params: Params, context: RunContext) -> "xr.Dataset":
             jobs += [(f"conditioned {size} {k}, {kind}", "conditioned", make, kind) for kind in _KINDS]
     for size in sizes[: max(1, len(sizes) - 1)]:
         for k in range(params.raw):
-            make = partial(gaussian_tokens, *size, seed=params.seed + k)
+            make = partial(separable_gaussian, *size, seed=params.seed + k)
             jobs.append((f"Gaussian {size} {k}", "raw", make, "exponential"))
     parts: list[xr.Dataset] = []
     for k, (name, group, make, kind) in enumerate(jobs):
@@ -142,12 +143,13 @@ def _example(size: tuple[int, int, int], params: Params, times: "np.ndarray") ->
     import xarray as xr
 
     from saddlescope.flow import diagonal_margin_flow
-    from saddlescope.models.token_generators import conditioned_tokens, gaussian_tokens
+    from saddlescope.models.token_generators import conditioned_tokens
     from saddlescope.models.token_losses import SelectionLoss
+    from saddlescope.papers.softmax_attention._gaussian import separable_gaussian
     from saddlescope.theory.attention_svm import l1_svm
 
     found = {}
-    for name, make in (("conditioned", conditioned_tokens), ("raw", gaussian_tokens)):
+    for name, make in (("conditioned", conditioned_tokens), ("raw", separable_gaussian)):
         data = make(*size, seed=params.seed)
         loss = SelectionLoss(data.optimal_scores, data.gaps)
         flow = diagonal_margin_flow(loss, data.features, params.scale, times)
