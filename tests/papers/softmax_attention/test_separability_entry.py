@@ -1,0 +1,53 @@
+"""Separability of Gaussian data: claims at the quick size, Cover's counts, and spoilt runs."""
+
+import pytest
+
+from saddlescope.errors import InputError
+from saddlescope.papers import find
+from saddlescope.papers.softmax_attention.separability import _cover
+
+NAME = "softmax-attention/separability"
+ENTRY = find(NAME)
+
+
+@pytest.fixture
+def run(quick_run):
+    return quick_run(NAME).run.copy(deep=True)
+
+
+def test_all_claims_hold_at_the_quick_size(run, outcomes):
+    assert set(outcomes(ENTRY, run).values()) == {"reproduced"}
+
+
+def test_covers_counts_in_the_plane():
+    assert _cover(3, 1) == 0.25  # both orders of a line, of 8 sign patterns
+    assert _cover(3, 2) == 0.75  # 6 of 8: three directions cut the circle of w into six arcs
+    assert _cover(3, 3) == _cover(3, 9) == 1.0
+
+
+@pytest.mark.parametrize(
+    ("variable", "kind", "size", "value", "claim"),
+    [
+        ("separable", "any W", 2, 19, "any-w-above-n-and-l"),
+        ("separable", "diagonal W", 1, 20, "diagonal-w-above-n-and-l"),
+        ("separable", "diagonal W", 2, 19, "diagonal-w-above-all-differences"),
+        ("separable", "diagonal W", 3, 20, "two-tokens-diagonal-w"),
+        ("separable", "any W", 3, 0, "two-tokens-any-w"),
+        ("worst_proof", "any W", 0, 1e-9, "every-answer-is-proven"),
+    ],
+)
+def test_a_spoilt_run_refutes_the_claim(run, outcomes, variable, kind, size, value, claim):
+    run[variable].loc[{"kind": kind}][{"size": size}] = value
+    assert outcomes(ENTRY, run)[claim] == "refuted"
+
+
+def test_sizes_that_do_not_show_it_leave_it_undecided(run, outcomes):
+    found = outcomes(ENTRY, run.isel(size=[0, 3, 4]))
+    assert found["diagonal-w-above-all-differences"] == "undecided"
+    assert found["diagonal-w-above-n-and-l"] == "undecided"
+
+
+def test_values_out_of_range_are_refused_at_once():
+    for settings, sentence in (({"dims": "3,2"}, "dims must be"), ({"pairs": "1"}, "pairs must be at least 2")):
+        with pytest.raises(InputError, match=sentence):
+            ENTRY.params("quick", settings)
