@@ -19,6 +19,9 @@ from saddlescope.theory.attention_svm.rank_bounded import rank_bounded_svm
 from saddlescope.theory.attention_svm.solution import MatrixSvm, matrix_solution
 
 _GAP = 1e-14
+_GOOD = 1e-12  # no refinement is needed
+_STALLED = 3  # proximal steps without halving the gap
+_HELD = 1e-12  # multipliers above it, over the largest, are of active constraints
 _MOST = 60  # proximal steps; one to three are enough unless constraints depend on each other
 
 
@@ -54,15 +57,33 @@ def frobenius_multipliers(data: TokenData, within: MatrixConstraints) -> Float[n
     """
     best, multipliers, since = np.inf, np.zeros(len(within.least)), 0
     for trial in itertools.islice(proximal_minima(within.gram, within.least), _MOST):
-        M = within.dual_matrix(trial)
-        value = float(within.least @ trial)
-        margin, length = float((within.margins(M) / within.least).min()), float(np.linalg.norm(M))
-        gap = 1 - margin * value / length**2
+        gap = _gap(within, trial)
         since = 0 if gap < 0.5 * best else since + 1
         if gap < best:
             best, multipliers = gap, trial
-        if best < _GAP or since > 3:
+        if best < _GAP or since > _STALLED:
             break
+    if _GOOD < best < 1:
+        refined = _refined(within, multipliers)
+        best, multipliers = min((best, multipliers), (_gap(within, refined), refined), key=lambda pair: pair[0])
     if best >= 1:
         raise not_solved(data)
     return multipliers
+
+
+def _gap(within: MatrixConstraints, multipliers: Float[np.ndarray, "N"]) -> float:
+    """The relative duality gap of Z(lambda') and lambda'; 1 or more where a margin is not positive."""
+    M = within.dual_matrix(multipliers)
+    margin = float((within.margins(M) / within.least).min())
+    return 1 - margin * float(within.least @ multipliers) / float(np.sum(M**2))
+
+
+def _refined(within: MatrixConstraints, multipliers: Float[np.ndarray, "N"]) -> Float[np.ndarray, "N"]:
+    """Active multipliers from the constraints themselves, whose condition a Gram matrix squares."""
+    held = multipliers > _HELD * multipliers.max()
+    rows = np.einsum("kp,kq->kpq", within.left[held], within.right[held]).reshape(int(held.sum()), -1)
+    R = np.linalg.qr(rows.T)[1]
+    refined = np.zeros_like(multipliers)
+    once = np.linalg.lstsq(R.T, within.least[held], rcond=None)[0]
+    refined[held] = np.maximum(np.linalg.lstsq(R, once, rcond=None)[0], 0.0)
+    return refined if refined.any() else multipliers

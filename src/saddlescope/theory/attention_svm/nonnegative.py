@@ -2,12 +2,14 @@
 
     minimise  lambda^T H lambda / 2 - h^T lambda  over  lambda >= 0
 
-For a positive definite H, exchange all indices of the wrong sign at once (a Cholesky factor an exchange, few of them),
-and when that ceases to help, the last one alone, which ends after finitely many (Murty's rule). A semidefinite H, as of
-Gram matrices of dependent constraints, is a few such programmes with a ridge about the last multipliers.
+For a positive definite H, exchange all indices of the wrong sign at once (a Cholesky factor an exchange, few of them);
+when that ceases to help, go on from there with an active set, one index in at a time, whose objective falls at every
+step, so that it ends. A semidefinite H, as of Gram matrices of dependent constraints, is a few such programmes with a
+ridge about the last multipliers.
 
 Judice and Pires (1994), "A block principal pivoting algorithm for large-scale strictly monotone linear
-complementarity problems"; Rockafellar (1976), "Monotone operators and the proximal point algorithm".
+complementarity problems"; Lawson and Hanson (1974), chapter 23; Rockafellar (1976), "Monotone operators and the
+proximal point algorithm".
 """
 
 from collections.abc import Iterator
@@ -18,7 +20,7 @@ from scipy.linalg import LinAlgError, cho_factor, cho_solve
 
 _RIDGE = 1e-10  # of the mean diagonal: far above the rounding of a Gram matrix, far below what slows the iteration
 _PATIENCE = 3  # block exchanges that may leave as many wrong signs as before
-_MOST_EXCHANGES = 2000
+_NOISE = 1e-14  # slack of the wrong sign, over the largest h, that is rounding
 
 
 def nonnegative_minimum(
@@ -35,32 +37,56 @@ def nonnegative_minimum(
         The multipliers, and the indices that are free to be positive.
 
     Raises:
-        ArithmeticError: H is not positive definite, or the exchanges did not end.
+        ArithmeticError: H is not positive definite, or too nearly singular for an active set to end.
     """
     fewest, patience = len(h) + 1, _PATIENCE
-    slack_noise = 1e-14 * float(np.abs(h).max())
-    for _ in range(_MOST_EXCHANGES):
-        multipliers = np.zeros(len(h))
-        free = np.flatnonzero(passive)
-        if len(free):
-            try:
-                multipliers[free] = cho_solve(cho_factor(H[np.ix_(free, free)], lower=True), h[free])
-            except LinAlgError as error:
-                raise ArithmeticError(
-                    "H must be positive definite for block pivoting; it has no Cholesky factor."
-                ) from error
-        wrong = np.where(passive, multipliers < 0, H @ multipliers - h < -slack_noise)
+    noise = _NOISE * float(np.abs(h).max())
+    while True:
+        multipliers = _on(H, h, passive)
+        wrong = np.where(passive, multipliers < 0, H @ multipliers - h < -noise)
         count = int(wrong.sum())
         if count == 0:
             return multipliers, passive
-        if count < fewest:
-            fewest, patience = count, _PATIENCE
-        elif patience > 0:
-            patience -= 1
-        else:  # Murty's rule: the last index alone
-            wrong = np.arange(len(h)) == np.flatnonzero(wrong)[-1]
+        patience = _PATIENCE if count < fewest else patience - 1
+        fewest = min(fewest, count)
+        if patience == 0:
+            return _active_set(H, h, np.maximum(multipliers, 0.0), noise)
         passive = passive ^ wrong
-    raise ArithmeticError(f"Block pivoting did not end within {_MOST_EXCHANGES} exchanges of {len(h)} indices.")
+
+
+def _active_set(H: np.ndarray, h: np.ndarray, multipliers: np.ndarray, noise: float) -> tuple[np.ndarray, np.ndarray]:
+    """The same from feasible multipliers, one index in at a time."""
+    passive = multipliers > 0
+    for _ in range(10 * len(h)):
+        while True:  # towards the minimum on these indices, leaving one that reaches 0
+            aim = _on(H, h, passive)
+            leaving = passive & (aim <= 0)
+            if not leaving.any():
+                break
+            shares = multipliers[leaving] / (multipliers[leaving] - aim[leaving])
+            multipliers = multipliers + shares.min() * (aim - multipliers)
+            passive = passive.copy()
+            passive[np.flatnonzero(leaving)[shares <= shares.min()]] = False
+            multipliers = np.where(passive, np.maximum(multipliers, 0.0), 0.0)
+        multipliers = aim
+        slack = np.where(passive, 0.0, H @ multipliers - h)
+        if slack.min() >= -noise:
+            return multipliers, passive
+        passive = passive.copy()
+        passive[np.argmin(slack)] = True
+    raise ArithmeticError(f"An active set of {len(h)} indices did not end: H is too nearly singular.")
+
+
+def _on(H: np.ndarray, h: np.ndarray, passive: np.ndarray) -> np.ndarray:
+    """The minimiser with all other indices at 0, whatever its signs."""
+    multipliers = np.zeros(len(h))
+    free = np.flatnonzero(passive)
+    if len(free):
+        try:
+            multipliers[free] = cho_solve(cho_factor(H[np.ix_(free, free)], lower=True), h[free])
+        except LinAlgError as error:
+            raise ArithmeticError("H must be positive definite; it has no Cholesky factor.") from error
+    return multipliers
 
 
 def proximal_minima(H: Float[np.ndarray, "N N"], h: Float[np.ndarray, "N"]) -> Iterator[Float[np.ndarray, "N"]]:

@@ -12,6 +12,7 @@ Jiang, Sun and Toh (2014), "A partial proximal point algorithm for nuclear norm 
 problems"; the generalised Hessian after Lewis and Sendov (2005).
 """
 
+from contextlib import suppress
 from dataclasses import dataclass
 
 import numpy as np
@@ -29,8 +30,10 @@ _MOVED = 1e-11  # |M_k+1 - M_k|_F / sigma, of the same order where the gap is li
 _GROWTH = 4.0  # of sigma, from one proximal step to the next
 _LARGEST = 1e3  # sigma, in units of the first; its rounding is below the gap aimed at
 _STEPS = 100  # proximal ones
-_NEWTON_STEPS = 20  # for each
-_STALLED = 4  # proximal steps without halving the gap
+_NEWTON_STEPS = 60  # for each
+_STALLED = 8  # proximal steps without halving the gap
+_SLOW, _ROUGH = 0.3, 1e-9  # a step that leaves more of a gap so large wants a larger sigma, whatever its rounding
+_RIDGE, _RIDGES = 1e-8, 4  # over the mean diagonal and the residual; how many, growing, are tried
 
 
 def nuclear_svm(data: TokenData, rank_bound: int | None = None, *, starts: int = 16, seed: int = 0) -> MatrixSvm:
@@ -72,12 +75,14 @@ def _proximal_solution(
         moved = float(np.linalg.norm(point.primal - M)) / sigma  # what Z misses of the subdifferential
         M = point.primal
         gap = _gap(within, point, multipliers)
+        slow = gap > _SLOW * best
         since = 0 if gap < 0.5 * best else since + 1
         if gap < max(best, _GAP) or found is None:  # below _GAP, the last is the best
             best, found = min(gap, best), (point, multipliers)
         if (gap < _GAP and moved < _MOVED) or since >= _STALLED:
             break
-        sigma = min(_GROWTH * sigma, _LARGEST * largest)
+        if sigma < _LARGEST * largest or (slow and best > _ROUGH):
+            sigma *= _GROWTH
     assert found is not None
     point, multipliers = found
     kept = point.lowered > 0
@@ -125,9 +130,8 @@ class _ProximalStep:
                 break
             last = residual
             H = self.hessian(point)
-            ridge = (1e-14 + 1e-3 * min(1e-3, residual)) * float(np.trace(H)) / len(H)
-            H[np.diag_indices_from(H)] += ridge
-            aim, _ = nonnegative_minimum(H, H @ multipliers - gradient, multipliers > 0)
+            ridge = (1e-14 + _RIDGE * min(1e-3, residual)) * float(np.trace(H)) / len(H)
+            aim = _newton_aim(H, multipliers, gradient, ridge)
             multipliers, point = self._searched(multipliers, aim - multipliers, gradient, point.value)
         return multipliers, point
 
@@ -165,6 +169,21 @@ class _ProximalStep:
         )
         outside = self.within.left_gram - alpha @ alpha.T
         return self.sigma * (features @ features.T + outside * ((beta[:, :r] * (g[:r] / s[:r])) @ beta[:, :r].T))
+
+
+def _newton_aim(H: np.ndarray, multipliers: np.ndarray, gradient: np.ndarray, ridge: float) -> np.ndarray:
+    """The minimiser of the quadratic model with a ridge, larger ones where rounding has left H indefinite.
+
+    Raises:
+        ArithmeticError: none of them helps.
+    """
+    places = np.diag_indices_from(H)
+    for _ in range(_RIDGES):
+        H[places] += ridge
+        with suppress(ArithmeticError):
+            return nonnegative_minimum(H, H @ multipliers - gradient, multipliers > 0)[0]
+        ridge *= 100
+    raise ArithmeticError("The Newton system of the nuclear SVM is singular to rounding: its margins are too small.")
 
 
 def _gap(within: MatrixConstraints, point: _Point, multipliers: np.ndarray) -> float:
