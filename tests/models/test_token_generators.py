@@ -5,7 +5,7 @@ import pytest
 from scipy.optimize import linprog
 
 from saddlescope.errors import InputError
-from saddlescope.models import aligned_tokens, check_assumptions, conditioned_tokens, gaussian_tokens
+from saddlescope.models import aligned_tokens, check_assumptions, conditioned_tokens, gaussian_tokens, with_gaps
 
 
 def test_gaussian_tokens_have_the_scores_asked_for():
@@ -86,6 +86,20 @@ def test_signed_aligned_tokens_have_both_signs():
 
 def test_one_ratio_meets_assumption_3():
     assert check_assumptions(aligned_tokens(4, 5, 6, seed=0, ratio=-0.5)).small_initial_loss.holds
+
+
+def test_other_gaps_leave_all_but_the_wrong_tokens():
+    data = gaussian_tokens(3, 4, 5, seed=1)
+    gaps = np.random.default_rng(0).uniform(0.5, 3, (3, 3))
+    other = with_gaps(data, gaps)
+    np.testing.assert_allclose(other.gaps, gaps, rtol=1e-12)
+    every = np.arange(3)
+    np.testing.assert_array_equal(other.X[every, other.optimal], data.X[every, data.optimal])
+    moved = (other.X - data.X).reshape(-1, 5)
+    np.testing.assert_allclose(moved - np.outer(moved @ data.v, data.v) / (data.v @ data.v), 0, atol=1e-13)
+    for bad in (0.0, np.ones((3, 4)), -gaps):
+        with pytest.raises(InputError, match="gaps must be positive"):
+            with_gaps(data, bad)
 
 
 @pytest.mark.parametrize(

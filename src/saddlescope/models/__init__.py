@@ -44,7 +44,7 @@ from saddlescope.models.perceptron import (
 )
 from saddlescope.models.separability import Separability, checked_separable, separability
 from saddlescope.models.token_assumptions import TokenAssumptions, alignment, check_assumptions
-from saddlescope.models.token_generators import aligned_tokens, conditioned_tokens, gaussian_tokens
+from saddlescope.models.token_generators import aligned_tokens, conditioned_tokens, gaussian_tokens, with_gaps
 from saddlescope.models.token_losses import SelectionLoss, attention_loss
 from saddlescope.models.tokens import TokenData, load_tokens
 from saddlescope.models.transformer import (
@@ -119,4 +119,5 @@ __all__ = [
     "weak_balancedness",
     "weights_in_span",
     "whole_weights",
+    "with_gaps",
 ]

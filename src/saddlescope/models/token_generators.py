@@ -156,6 +156,27 @@ def aligned_tokens(
     return TokenData(X, (signs * query_lengths)[:, None] * axes, y, v)
 
 
+def with_gaps(data: TokenData, gaps: ArrayLike | float) -> TokenData:
+    """The same data with other gaps: tokens that are not optimal are moved along v, no other.
+
+    Args:
+        data: the tokens.
+        gaps: delta_il as in `TokenData.gaps`, positive, (n, m), or one for all.
+
+    Raises:
+        InputError: gaps of another shape, or not positive and finite.
+    """
+    wanted = np.array(gaps, float)
+    if wanted.shape not in ((), data.gaps.shape) or not np.all((wanted > 0) & (wanted < math.inf)):
+        raise InputError(f"gaps must be positive and finite, one or of shape {data.gaps.shape!r}; got {gaps!r}.")
+    scores = data.scores.copy()
+    np.put_along_axis(scores, data.others, data.optimal_scores[:, None] - np.broadcast_to(wanted, data.gaps.shape), 1)
+    X = _with_scores(data.X, data.v, data.y[:, None] * scores)
+    every = np.arange(data.samples)
+    X[every, data.optimal] = data.X[every, data.optimal]
+    return TokenData(X, data.z, data.y, data.v)
+
+
 def gap_for_small_initial_loss(samples: int, tokens: int) -> float:
     """L ln n, or 1 for one sample: a gap of equal scores that meets Assumption 3 at zero weights, nearly the smallest.
 
