@@ -277,5 +277,7 @@ def test_certify_refuses_what_does_not_fit() -> None:
         certify_svm(data, (found.K, found.Q), found.multipliers, norm="l1")
     with pytest.raises(InputError, match="shape"):
         certify_svm(data, (found.K, found.Q), found.multipliers[:, :1], norm="nuclear")
+    with pytest.raises(InputError, match="margin that is not 0"):
+        certify_svm(data, (0 * found.K, found.Q), found.multipliers, norm="nuclear")
     with pytest.raises(InputError, match="at least 0"):
         certify_svm(data, (found.K, found.Q), -found.multipliers, norm="nuclear")

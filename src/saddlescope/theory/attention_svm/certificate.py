@@ -90,7 +90,8 @@ def certify_svm(
         norm: "l1", "nuclear" or "frobenius".
 
     Raises:
-        InputError: another norm, weights that do not go with it, or multipliers of another shape, below 0 or all 0.
+        InputError: another norm, weights that do not go with it or have no margins, or multipliers of another shape,
+            below 0 or all 0.
     """
     if norm not in NORMS:
         raise unknown("norm", norm, NORMS)
@@ -103,6 +104,8 @@ def certify_svm(
     if not (np.all(np.isfinite(lam)) and np.all(lam >= 0) and np.any(lam > 0)):
         raise InputError(f"multipliers must be finite, at least 0 and not all 0; got a smallest of {lam.min()!r}.")
     u = data.margins(weights)
+    if not u.any():
+        raise InputError("weights must have a margin that is not 0; all of theirs are.")
     if isinstance(weights, tuple):
         K, Q = weights
         return _of_matrix(data, np.asarray(K, float), np.asarray(Q, float), lam, u, norm)

@@ -15,7 +15,7 @@ from jaxtyping import Float
 from saddlescope.models.tokens import TokenData
 from saddlescope.theory.attention_svm.constraints import MatrixConstraints, not_solved
 from saddlescope.theory.attention_svm.nonnegative import proximal_minima
-from saddlescope.theory.attention_svm.rank_bounded import rank_bounded_svm
+from saddlescope.theory.attention_svm.rank_bounded import check_search, rank_bounded_svm
 from saddlescope.theory.attention_svm.solution import MatrixSvm, matrix_solution
 
 _GAP = 1e-14
@@ -36,9 +36,11 @@ def frobenius_svm(data: TokenData, rank_bound: int | None = None, *, starts: int
         seed: of the starts.
 
     Raises:
-        InputError: data that no W separates, the message names samples of a Farkas certificate; or no W of that rank.
+        InputError: data that no W separates, the message names samples of a Farkas certificate; a rank that no W found
+            has, or one below 1.
         ArithmeticError: the certificate was not reached.
     """
+    check_search(rank_bound, starts)
     within = MatrixConstraints.of(data)
     scaled = frobenius_multipliers(data, within)
     U, s, Vt = np.linalg.svd(within.dual_matrix(scaled), full_matrices=False)

@@ -22,7 +22,7 @@ from saddlescope.models.tokens import TokenData
 from saddlescope.theory.attention_svm.constraints import MatrixConstraints
 from saddlescope.theory.attention_svm.frobenius import frobenius_multipliers
 from saddlescope.theory.attention_svm.nonnegative import nonnegative_minimum
-from saddlescope.theory.attention_svm.rank_bounded import rank_bounded_svm
+from saddlescope.theory.attention_svm.rank_bounded import check_search, rank_bounded_svm
 from saddlescope.theory.attention_svm.solution import MatrixSvm, matrix_solution
 
 _GAP = 5e-12
@@ -47,9 +47,11 @@ def nuclear_svm(data: TokenData, rank_bound: int | None = None, *, starts: int =
         seed: of the starts.
 
     Raises:
-        InputError: data that no W separates, the message names samples of a Farkas certificate; or no W of that rank.
+        InputError: data that no W separates, the message names samples of a Farkas certificate; a rank that no W found
+            has, or one below 1.
         ArithmeticError: the certificate was not reached.
     """
+    check_search(rank_bound, starts)
     within = MatrixConstraints.of(data)
     left, right, scaled = _proximal_solution(data, within)
     convex = matrix_solution(data, within.lifted(left, right), within.multipliers(scaled), "nuclear")

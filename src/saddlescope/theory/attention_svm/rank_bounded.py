@@ -22,6 +22,18 @@ _SAME = 1e-5  # relative difference of values that count as one local solution
 _NODES = 4000  # linear programmes of the search over signs
 
 
+def check_search(rank_bound: int | None, starts: int) -> None:
+    """Refuses a rank bound and a number of starts that cannot be, before anything is solved.
+
+    Raises:
+        InputError: one is no integer of at least 1.
+    """
+    if rank_bound is not None and not (isinstance(rank_bound, int | np.integer) and rank_bound >= 1):
+        raise InputError(f"rank_bound must be at least 1, an integer, or None; got {rank_bound!r}.")
+    if starts < 1:
+        raise InputError(f"starts must be at least 1; got {starts!r}.")
+
+
 def rank_bounded_svm(
     data: TokenData, convex: MatrixSvm, rank_bound: int | None, *, starts: int, seed: int
 ) -> MatrixSvm:
@@ -37,10 +49,6 @@ def rank_bounded_svm(
     Raises:
         InputError: no weights of that rank separate the data, or none were found.
     """
-    if rank_bound is not None and rank_bound < 1:
-        raise InputError(f"rank_bound must be at least 1, or None; got {rank_bound!r}.")
-    if starts < 1:
-        raise InputError(f"starts must be at least 1; got {starts!r}.")
     if rank_bound is None or convex.K.shape[1] <= rank_bound:
         return convex
     within = MatrixConstraints.of(data)

@@ -7,6 +7,7 @@ from jaxtyping import Bool, Float
 
 from saddlescope.models.tokens import TokenData
 from saddlescope.theory.attention_svm.certificate import SvmCertificate, certify_svm
+from saddlescope.theory.attention_svm.constraints import not_solved
 
 _ACTIVE = 1e-7  # margins this near 1 are active
 _LARGEST_GAP = 1e-6  # beyond it, a solver has failed; solutions are mostly within 1e-11
@@ -100,7 +101,7 @@ def diagonal_solution(
     """The solution with weights and multipliers scaled as its class says."""
     lam = multipliers / np.abs(np.einsum("im,imd->d", multipliers, data.features)).max()
     margins = data.margins(beta)
-    least = margins.min()
+    least = _positive(margins, data, diagonal=True)
     beta, margins = beta / least, margins / least
     return DiagonalSvm(beta, lam, margins, _checked(certify_svm(data, beta, lam, norm="l1")))
 
@@ -113,11 +114,19 @@ def matrix_solution(
 ) -> MatrixSvm:
     """The solution with weights scaled to a margin of 1 and the multipliers to a dual norm of 1."""
     margins = data.margins(factors)
-    least = margins.min()
+    least = _positive(margins, data, diagonal=False)
     K, Q = (each / least**0.5 for each in factors)
     certificate = _checked(certify_svm(data, (K, Q), multipliers, norm=norm))
     lam = multipliers * (certificate.dual / multipliers.sum())
     return MatrixSvm(K, Q, lam, margins / least, certificate)
+
+
+def _positive(margins: np.ndarray, data: TokenData, *, diagonal: bool) -> float:
+    """The least margin, of weights that are meant to separate."""
+    least = float(margins.min())
+    if least <= 0:
+        raise not_solved(data, diagonal=diagonal)
+    return least
 
 
 def _checked(certificate: SvmCertificate) -> SvmCertificate:
