@@ -196,7 +196,7 @@ def attention(
     ],
     loss: Annotated[str, typer.Option(help="exponential or logistic.")] = "exponential",
     log_until: Annotated[float, typer.Option(metavar="LN_T", help="ln t at the end of the flows.")] = 1e6,
-    scale: Annotated[float, typer.Option(help="Size of the initial weights.")] = 0.1,
+    scale: Annotated[float, typer.Option(help="Size of the start, as the margins of K and Q.")] = 0.1,
     seed: Annotated[int, typer.Option(help="Of the initial keys and queries.")] = 0,
     out: Annotated[
         Path | None, typer.Option("--out", metavar="FILE.nc", help="Store the flows over time in this file.")

@@ -95,6 +95,35 @@ def test_a_flow_without_a_direction_says_so():
     assert "smallest margin is -" in verdict.says
 
 
+def test_a_lost_sample_is_named():
+    rng = np.random.default_rng(0)
+    X, z = rng.standard_normal((5, 4, 10)), rng.standard_normal((5, 10))
+    data = TokenData(X, z, np.sign(rng.standard_normal(5)), rng.standard_normal(10))
+    study = implicit_bias(data, log_until=100.0, times=3, tolerance=1e-5)
+    loss = SelectionLoss(data.optimal_scores, data.gaps)
+    gap = (
+        data.gaps[1].min() / data.samples * np.exp(-data.optimal_scores[1])
+    )  # what the loss of sample 1 costs, or more
+    assert float(study.dataset.log_loss_excess.sel(flow="diagonal")[-1]) > np.log(gap) > np.log(loss.least) - 10
+    assert "Sample 1 attends to a wrong token then." in study.verdicts["diagonal"].says
+
+
+def test_the_start_is_one_in_units_of_margins():
+    data = gaussian_tokens(3, 4, 6, seed=5)
+
+    def first_margin(size, scale):  # so small that nothing has moved yet
+        shrunk = TokenData(size * data.X, size * data.z, data.y, data.v / size)
+        study = implicit_bias(shrunk, log_until=1.01, times=2, scale=scale, tolerance=1e-5)
+        return float(study.dataset.margin.sel(flow="keys and queries")[0])
+
+    margin = first_margin(1e-5, 0.1)
+    assert margin == pytest.approx(first_margin(1e-6, 0.1), rel=1e-6)
+    assert margin == pytest.approx(10 * first_margin(1e-5, 0.01), rel=1e-6)
+    K, Q = np.random.default_rng(0).standard_normal((2, 6, 6))
+    margins = data.margins((K, Q))
+    assert margin == pytest.approx(0.1 * margins.min() / np.sqrt(np.mean(margins**2)), rel=1e-6)
+
+
 def test_it_reads_well(study):
     told = str(study)
     assert "3 samples of 4 tokens in dimension 8" in told

@@ -133,8 +133,8 @@ def implicit_bias(
         loss: "exponential", l(x) = e^-x, or "logistic", l(x) = ln(1 + e^-x).
         log_until: ln t at the end, above 1.
         times: how many times are recorded from ln t = 1 on, spaced evenly in ln ln t, at least 2.
-        scale: of the start: W(0) = 0; K and Q (d, d) with independent normal entries of this standard deviation; and
-            omega_0 of diagonal weights.
+        scale: of the start, in units of margins: W(0) = 0; K and Q (d, d) are independent normal, of a size that makes
+            the root mean square of their margins this; and omega_0^2 is this over the root mean square of |B_il|.
         seed: of K and Q.
         tolerance: the error allowed in the directions, about.
         report: called now and then with the finished fraction and a note.
@@ -165,7 +165,10 @@ def implicit_bias(
     l1 = l1_svm(tokens) if assumptions.separable_diagonal.holds else None
     log_times = np.geomspace(1.0, log_until, times)
     D, z, d = tokens.differences, tokens.z, tokens.dim
-    K, Q = scale * np.random.default_rng(seed).standard_normal((2, d, d))
+    K, Q = np.random.default_rng(seed).standard_normal((2, d, d))
+    size = (scale / _root_mean_square(tokens.margins((K, Q)))) ** 0.5
+    start = (size * K, size * Q)
+    omega0 = (scale / _root_mean_square(np.linalg.norm(tokens.features, axis=2))) ** 0.5
     full = (nuclear.weights, frobenius.weights)
 
     def follow(name: str, k: int) -> "xr.Dataset":
@@ -173,13 +176,13 @@ def implicit_bias(
             report((k + fraction) / len(FLOWS), f"{name}: {note}")
 
         def of_keys_and_queries() -> MarginFlow:
-            return key_query_margin_flow(selection, D, z, (K, Q), log_times, tolerance=tolerance, report=told)
+            return key_query_margin_flow(selection, D, z, start, log_times, tolerance=tolerance, report=told)
 
         def of_matrix() -> MarginFlow:
             return matrix_margin_flow(selection, D, z, log_times, tolerance=tolerance, report=told)
 
         def of_diagonal() -> MarginFlow:
-            return diagonal_margin_flow(selection, tokens.features, scale, log_times, tolerance=tolerance, report=told)
+            return diagonal_margin_flow(selection, tokens.features, omega0, log_times, tolerance=tolerance, report=told)
 
         run = {FLOWS[0]: of_keys_and_queries, FLOWS[1]: of_matrix, FLOWS[2]: of_diagonal}[name]
         solutions = full
@@ -205,6 +208,10 @@ def implicit_bias(
         verdicts=verdicts,
         dataset=told,
     )
+
+
+def _root_mean_square(values: np.ndarray) -> float:
+    return float(np.mean(values**2)) ** 0.5
 
 
 def _told(numbers: dict[str, Any]) -> dict[str, Any]:
@@ -274,10 +281,19 @@ def _held(
             "optimum": ("norm", optimum),
             "contrast": ("norm", contrast),
             "direction": (("row", "column"), direction if reached == len(log_times) else np.full((d, d), np.nan)),
-            "status": str(flow.status),
+            "status": str(flow.status) + _lost(flow),
         },
         coords={"flow": name, "norm": list(NORMS), "log_time": log_times},
     )
+
+
+def _lost(flow: MarginFlow) -> str:
+    """A sentence on the samples whose attention is with a wrong token at the last time, if there are any."""
+    lost = np.flatnonzero(flow.margins[-1].min(axis=1) <= 0).tolist() if len(flow.margins) else []
+    if not lost:
+        return ""
+    who = f"Sample {lost[0]} attends" if len(lost) == 1 else f"Samples {', '.join(map(str, lost))} attend"
+    return f" {who} to a wrong token then."
 
 
 def _verdict(flow: "xr.Dataset") -> NormVerdict:
