@@ -5,7 +5,7 @@ of the differences and queries, as ours solves it. "Default" is the solver that 
 or HiGHS, for the nuclear norm SCS. For every solver: CPU seconds on one thread, the least of some turns for ours; the
 relative duality gap that `certify_svm` leaves of its weights and multipliers, so that nobody is taken at his word; and
 the rank, read off its weights with a tolerance of 1e-7 as scripts do, against the certified one. At full size CVXPY has
-the reduced problem, in processes of their own with a time limit: the other takes more memory than there is.
+the reduced problem, in processes of their own (start-up included) with a time limit: the other lacks memory.
 
     python benchmarks/attention_svm.py [seconds that CVXPY may take at full size, 0 to leave it out]
 """
