@@ -60,7 +60,7 @@ class Params:
     @classmethod
     def quick(cls) -> "Params":
         """Seconds."""
-        return cls(conditioned=1, degenerate=1, starts=3, raw=2, scales=(0.3, 0.1, 1e-4), marks=7)
+        return cls(conditioned=1, degenerate=1, starts=3, raw=2, scales=(0.3, 0.1), marks=7)
 
     @classmethod
     def paper(cls) -> "Params":
