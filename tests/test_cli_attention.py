@@ -8,7 +8,7 @@ import pytest
 from saddlescope import cli, store
 from saddlescope.models.token_generators import conditioned_tokens
 
-SHORT = ["--log-until", "20"]
+SHORT = ["--log-until", "3"]
 
 
 @pytest.fixture
@@ -29,7 +29,7 @@ def test_it_prints_solutions_and_verdicts_and_stores_the_flows(folder, capsys):
     assert "tokens.npz: 100%" in told.err
     stored = store.read(folder / "flows.nc")
     assert stored.flow.values.tolist() == ["keys and queries", "W alone", "diagonal"]
-    assert float(stored.log_time[-1]) == 20
+    assert float(stored.log_time[-1]) == 3
 
 
 def test_json_has_the_same(folder, capsys):

@@ -31,11 +31,6 @@ def paired(n=3, pairs=2, d=8, seed=0, *, along=True, score=None):
     return TokenData(np.stack(tokens, axis=1), z, y, v)
 
 
-def directions(data):
-    optimal = data.X[np.arange(data.samples), data.optimal]
-    return (rows / np.linalg.norm(rows, axis=1)[:, None] for rows in (optimal, data.z))
-
-
 def brute_force(data, kind, until, W=None, KQ=None):
     """W at a time, from the flow of all entries."""
     loss, d = SelectionLoss(data.optimal_scores, data.gaps, kind), data.dim
@@ -56,9 +51,9 @@ def brute_force(data, kind, until, W=None, KQ=None):
 def test_products_against_the_flow_of_all_entries(kind, along):
     data = paired(along=along)
     xi_k, xi_q = np.array([0.3, 0.5, 0.2]), np.array([0.0, -0.4, 0.2])
-    p, q = directions(data)
     columns = np.linalg.qr(np.random.default_rng(1).normal(size=(8, 8)))[0][:3]
     flow = aligned_product_flow(data, xi_k, xi_q, kind=kind)
+    p, q = flow.directions
     times = np.array([0.01, 3.0, 1e3])
     for time, b in zip(times, flow.weights(np.log(times)), strict=True):
         W = brute_force(data, kind, time, KQ=np.stack([(p.T * xi_k) @ columns, (q.T * xi_q) @ columns]))

@@ -297,8 +297,8 @@ def _lost(flow: MarginFlow) -> str:
 
 
 def _verdict(flow: "xr.Dataset") -> NormVerdict:
-    margin, log_excess = float(flow.margin[-1]), float(flow.log_loss_excess[-1])
-    run = (
-        f"{flow.status.item()} The smallest margin is {margin:.3g}, and ln(L - L*) {log_excess:.3g}, at its last time."
-    )
-    return norm_verdict(flow.excess.values[-1], flow.contrast.values, run)
+    told, recorded = flow.status.item(), flow[["margin", "log_loss_excess"]].dropna("log_time")
+    if recorded.sizes["log_time"]:
+        margin, log_excess, log_time = (float(recorded[of][-1]) for of in ("margin", "log_loss_excess", "log_time"))
+        told += f" At ln t = {log_time:.4g} the smallest margin is {margin:.3g}, and ln(L - L*) {log_excess:.3g}."
+    return norm_verdict(flow.excess.values[-1], flow.contrast.values, told)

@@ -1,5 +1,14 @@
 """Predictions of the stages in which networks learn; never sees a simulation."""
 
+from saddlescope.theory.attention_aligned import AlignedFlow, aligned_matrix_flow, aligned_product_flow
+from saddlescope.theory.attention_kkt import KKTResiduals, averaged_multipliers, incremental_multipliers, kkt_residuals
+from saddlescope.theory.attention_limits import (
+    MatrixLaw,
+    ProductLaw,
+    log_rate_coefficients,
+    matrix_law,
+    product_law,
+)
 from saddlescope.theory.attention_svm import (
     DiagonalSvm,
     LocalSolution,
@@ -47,6 +56,7 @@ from saddlescope.theory.resting import FlowToRest
 from saddlescope.theory.transition import Transition
 
 __all__ = [
+    "AlignedFlow",
     "CertifiedSpeed",
     "Correction",
     "DeepLinearStages",
@@ -57,19 +67,25 @@ __all__ = [
     "GreedyStage",
     "IncrementalLearning",
     "InitialWeights",
+    "KKTResiduals",
     "LayerRatios",
     "LocalSolution",
     "LowRankLearning",
     "LowRankStage",
+    "MatrixLaw",
     "MatrixSvm",
     "NearTie",
     "Polished",
+    "ProductLaw",
     "SpentBudget",
     "Status",
     "SvmCertificate",
     "TimedFlow",
     "Transition",
+    "aligned_matrix_flow",
+    "aligned_product_flow",
     "aligned_time",
+    "averaged_multipliers",
     "budget",
     "certified_escape_speed",
     "certify_svm",
@@ -85,15 +101,20 @@ __all__ = [
     "grown_norm",
     "improve_directions",
     "incremental_learning",
+    "incremental_multipliers",
+    "kkt_residuals",
     "l1_svm",
     "layer_ratios",
+    "log_rate_coefficients",
     "low_rank_activations",
     "low_rank_learning",
+    "matrix_law",
     "nearly_rank_one_bound",
     "nuclear_svm",
     "on_sphere",
     "optimal_layer_bound",
     "polish",
+    "product_law",
     "rank_one_escape_speed",
     "spent_budget",
 ]

@@ -80,8 +80,13 @@ class AlignedFlow:
 
     def matrix(self, weights: Float[np.ndarray, "n"]) -> Float[np.ndarray, "d d"]:
         """W = sum_i b_i p_i q_i^T."""
-        keys, queries = _directions(self.data)
+        keys, queries = self.directions
         return (keys.T * weights) @ queries
+
+    @property
+    def directions(self) -> tuple[Float[np.ndarray, "n d"], Float[np.ndarray, "n d"]]:
+        """The p_i and q_i, a row each."""
+        return _directions(self.data)
 
     @property
     def limit(self) -> Float[np.ndarray, "n"]:

@@ -160,8 +160,7 @@ def _second(data: "TokenData", flow: "AlignedFlow") -> "tuple[np.ndarray, float]
     """Another solution of the nuclear-norm problem, and how far its smallest margin is below 1."""
     import numpy as np
 
-    p = data.X[np.arange(data.samples), data.optimal]
-    p, q = (rows / np.linalg.norm(rows, axis=1, keepdims=True) for rows in (p, data.z))
+    p, q = flow.directions
     across = np.outer(p @ data.v, p @ data.v)
     np.fill_diagonal(across, 0.0)
     middle = np.diag(flow.limit)
