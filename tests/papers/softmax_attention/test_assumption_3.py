@@ -52,6 +52,16 @@ def test_many_draws_that_all_lose_a_sample_refute_the_shares(run, outcomes, samp
     assert outcomes(ENTRY, many)[claim] == "refuted"
 
 
+def test_flows_that_did_not_end_decide_nothing_or_are_left_out(run, outcomes):
+    many = run.isel(instance=np.zeros(40, int)).copy(deep=True)
+    many.log_lost.values[:, :20] = np.nan
+    many.log_lost.loc[{"gap": 0.25}][{"instance": slice(20, 30), "time": -1}] = 0.0
+    found = {verdict.claim: verdict for verdict in ENTRY.judge(many)}
+    assert str(found["w-alone-loses-none"].outcome) == "undecided"
+    assert found["a-small-gap-loses-samples"].value == 0.5
+    assert "20 more did not end" in found["a-small-gap-loses-samples"].remark
+
+
 def test_values_out_of_range_are_refused_at_once():
     for settings, sentence in (
         ({"gaps": "0,1"}, "gaps must ascend and be positive"),

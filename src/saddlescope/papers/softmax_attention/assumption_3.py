@@ -25,8 +25,6 @@ if TYPE_CHECKING:
 
     from saddlescope.plot.figure import Figure
 
-_FLOWS = ("diagonal weights", "W alone")
-
 
 @dataclass(frozen=True, kw_only=True)
 class Params:
@@ -94,24 +92,21 @@ def _followed(gap: float, seeds: list[int], params: Params, report) -> "xr.Datas
     import numpy as np
     import xarray as xr
 
-    from saddlescope.flow import diagonal_margin_flow, matrix_margin_flow
     from saddlescope.models import SelectionLoss, check_assumptions, gaussian_tokens
+    from saddlescope.papers.softmax_attention._lost_samples import FLOWS, log_lost
 
     log_times = np.array(params.log10_times) * np.log(10)
-    lost = np.empty((len(seeds), len(_FLOWS), len(log_times)))
+    lost = np.empty((len(seeds), len(FLOWS), len(log_times)))
     small = np.empty(len(seeds))
     for k, seed in enumerate(seeds):
         report(k / len(seeds), f"gap {gap:g}, instance {k}")
         data = gaussian_tokens(params.samples, params.tokens, params.dim, seed=seed, gap=gap)
         loss = SelectionLoss(data.optimal_scores, data.gaps)
         small[k] = check_assumptions(data).small_initial_loss.number
-        diagonal = diagonal_margin_flow(loss, data.features, params.scale, log_times)
-        alone = matrix_margin_flow(loss, data.differences, data.z, log_times)
-        for flow, excess in enumerate((diagonal.log_excess, alone.log_excess)):
-            lost[k, flow] = excess - loss.log_excess_missing().min()
+        lost[k] = log_lost(data, loss, params.scale, log_times)
     return xr.Dataset(
         {"log_lost": (("instance", "flow", "time"), lost), "log_start": ("instance", small)},
-        coords={"flow": list(_FLOWS), "gap": gap, "instance": seeds},
+        coords={"flow": list(FLOWS), "gap": gap, "instance": seeds},
     )
 
 
@@ -127,35 +122,47 @@ def _ends(flow: str, run: "xr.Dataset") -> "np.ndarray":
     return np.exp(run.log_lost.sel(flow=flow).isel(time=-1).transpose("gap", "instance").values)
 
 
+def _when(run: "xr.Dataset") -> str:
+    return f"t = 1e{run.log10_time.values[-1]:g}"
+
+
 def _lost_where_allowed(run: "xr.Dataset") -> Measured:
-    ends = _ends("diagonal weights", run)[_allowed(run)]
-    if not len(ends):
-        return Measured.unresolved("No gap of the run meets Assumption 3.")
-    return Measured(float(sum(ends > 0.5)), remark=f"of {len(ends)} flows, at t = 1e{run.log10_time.values[-1]:g}")
+    from saddlescope.papers.softmax_attention._lost_samples import losing
+
+    return losing(_ends("diagonal weights", run)[_allowed(run)], _when(run))
 
 
 def _lost(run: "xr.Dataset") -> Measured:
-    ends = _ends("W alone", run)
-    return Measured(float((ends > 0.5).sum()), remark=f"of {ends.size} flows, at t = 1e{run.log10_time.values[-1]:g}")
+    from saddlescope.papers.softmax_attention._lost_samples import losing
+
+    return losing(_ends("W alone", run), _when(run))
 
 
 def _kept_without(run: "xr.Dataset") -> Measured:
     """The share of draws, which are independent, that lose nothing at any gap that Assumption 3 excludes."""
-    kept = (_ends("diagonal weights", run) < 0.5) | _allowed(run)
-    return Measured.share(kept.all(axis=0).sum(), kept.shape[1])
+    import numpy as np
+
+    from saddlescope.papers.softmax_attention._lost_samples import LOST, share_of
+
+    ends = np.where(_allowed(run), 0.0, _ends("diagonal weights", run))
+    return share_of(np.all(ends < LOST, axis=0), ~np.any(np.isnan(ends), axis=0))
 
 
 def _lost_when_smallest(run: "xr.Dataset") -> Measured:
+    import numpy as np
+
+    from saddlescope.papers.softmax_attention._lost_samples import LOST, share_of
+
     ends = _ends("diagonal weights", run)[0]
-    share = Measured.share((ends > 0.5).sum(), len(ends))
-    return Measured(share.value, share.uncertainty, f"{share.remark}, gap {run.gap.values[0]:g}")
+    return share_of(ends > LOST, ~np.isnan(ends), f"gap {run.gap.values[0]:g}")
 
 
 def _fraction(run: "xr.Dataset") -> Measured:
     import numpy as np
 
-    ends = np.array([_ends(flow, run) for flow in _FLOWS])
-    return Measured(float(np.abs(ends - np.rint(ends)).max()), remark=f"{ends.size} flows, up to {ends.max():.4g} lost")
+    ends = np.array([_ends(flow, run) for flow in run.flow.values])
+    apart = np.nanmax(np.abs(ends - np.rint(ends)))
+    return Measured(float(apart), remark=f"{np.isfinite(ends).sum()} flows, up to {np.nanmax(ends):.4g} lost")
 
 
 claims = (
@@ -202,24 +209,19 @@ def traces(run: "xr.Dataset") -> "list[Figure]":
     """How many flows lose samples at each gap, and the loss of those at the smallest over time."""
     import numpy as np
 
-    from saddlescope.papers.claim import wilson_interval
-    from saddlescope.plot import Axis, Band, Figure, Line, Mark, Panel
+    from saddlescope.papers.softmax_attention._lost_samples import FLOWS, share_marks
+    from saddlescope.plot import Axis, Figure, Line, Mark, Panel
 
+    shares = [
+        mark for color, flow in enumerate(FLOWS) for mark in share_marks(run.gap.values, _ends(flow, run), flow, color)
+    ]
     lost = np.exp(run.log_lost.transpose("gap", "instance", "flow", "time").values)
-    shares = []
-    for color, flow in enumerate(_FLOWS):
-        counts = np.sum(lost[:, :, color, -1] > 0.5, axis=1)
-        low, high = np.array([wilson_interval(count, lost.shape[1]) for count in counts]).T
-        shares += [
-            Band(x=run.gap.values, low=low, high=high, group=flow, color=color),
-            Line(x=run.gap.values, y=counts / lost.shape[1], group=flow, color=color),
-        ]
     holds = run.gap.values[_allowed(run).all(axis=1)]
     bounds = (Mark(at=float(holds.min()), label="Assumption 3"),) if len(holds) else ()
     paths = tuple(
         Line(x=run.log10_time.values, y=np.log10(row[color]), group=flow, color=color, width=1.0, opacity=0.6)
         for row in lost[0]
-        for color, flow in enumerate(_FLOWS)
+        for color, flow in enumerate(FLOWS)
     )
     early = Axis("time, log10 t", range=(float(run.log10_time.values[0]), min(12.0, float(run.log10_time.values[-1]))))
     return [
