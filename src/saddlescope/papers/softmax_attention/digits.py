@@ -40,7 +40,7 @@ class Params:
     images: int = 10  # of each digit
     skip: int = 10  # images of each digit that are left out, for the pilot had them
     head: float = 3.0  # factor of the fitted head: the size of the scores' gaps
-    scale: float = 0.1  # of the starts of K, Q and of diagonal weights; W alone starts from 0
+    scale: float = 0.1  # of the starts, as margins, of K and Q and of diagonal weights; W alone starts from 0
     times: int = 25  # recorded times from ln t = 1 to 1e6
     seed: int = 0  # of the starts
 
