@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from saddlescope.flow import MarginFlowError, diagonal_margin_flow, matrix_margin_flow
-from saddlescope.papers.claim import Measured, wilson_interval
+from saddlescope.papers.claim import Measured
+from saddlescope.papers.softmax_attention._share_marks import share_marks
 from saddlescope.plot import Band, Line
 
 if TYPE_CHECKING:
@@ -55,12 +56,6 @@ def share_of(condition: np.ndarray, known: np.ndarray, remark: str = "") -> Meas
     return Measured(share.value, share.uncertainty, ", ".join(note for note in notes if note))
 
 
-def share_marks(x: np.ndarray, ends: np.ndarray, label: str, color: int) -> list[Line | Band]:
-    """The share of flows that lose a sample with its 95 % interval, from ends (places on x, draws)."""
-    known = np.sum(~np.isnan(ends), axis=1)
-    counts = np.sum(ends > LOST, axis=1)
-    low, high = np.array([wilson_interval(count, max(n, 1)) for count, n in zip(counts, known, strict=True)]).T
-    return [
-        Band(x=x, low=low, high=high, group=label, color=color),
-        Line(x=x, y=counts / np.maximum(known, 1), group=label, color=color),
-    ]
+def lost_marks(x: np.ndarray, ends: np.ndarray, label: str, color: int) -> list[Line | Band]:
+    """The share of flows that lose a sample, from ends (places on x, draws)."""
+    return share_marks(x, np.sum(ends > LOST, axis=1), np.sum(~np.isnan(ends), axis=1), label, color)

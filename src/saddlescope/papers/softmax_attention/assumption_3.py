@@ -209,11 +209,11 @@ def traces(run: "xr.Dataset") -> "list[Figure]":
     """How many flows lose samples at each gap, and the loss of those at the smallest over time."""
     import numpy as np
 
-    from saddlescope.papers.softmax_attention._lost_samples import FLOWS, share_marks
+    from saddlescope.papers.softmax_attention._lost_samples import FLOWS, lost_marks
     from saddlescope.plot import Axis, Figure, Line, Mark, Panel
 
     shares = [
-        mark for color, flow in enumerate(FLOWS) for mark in share_marks(run.gap.values, _ends(flow, run), flow, color)
+        mark for color, flow in enumerate(FLOWS) for mark in lost_marks(run.gap.values, _ends(flow, run), flow, color)
     ]
     lost = np.exp(run.log_lost.transpose("gap", "instance", "flow", "time").values)
     holds = run.gap.values[_allowed(run).all(axis=1)]

@@ -167,12 +167,13 @@ def traces(run: "xr.Dataset") -> "list[Figure]":
 
     time = run.log10_time.values
     entries = np.argsort(-np.abs(run.w.values[-1]))[:4]
-    curves = []
+    curves, early = [], time <= 10
     for color, j in enumerate(entries):
+        drawn = {"x": time[early], "group": f"w_{j}", "color": color}
         curves += [
-            Line(x=time, y=run.w.values[:, j], group=f"w_{j}", color=color, width=5.0, opacity=0.35),
-            Line(x=time, y=run.beta.values[:, j], group=f"w_{j}", color=color, width=1.4),
-            Line(x=time, y=run.other_beta.values[:, j], group=f"w_{j}", color=color, width=1.0, style="dotted"),
+            Line(y=run.w.values[early, j], width=5.0, opacity=0.35, **drawn),
+            Line(y=run.beta.values[early, j], width=1.4, **drawn),
+            Line(y=run.other_beta.values[early, j], width=1.4, style="dotted", **drawn),
         ]
     kinds = {
         "difference": "β − w",
@@ -191,7 +192,7 @@ def traces(run: "xr.Dataset") -> "list[Figure]":
             name="equivalence",
             title="Two parametrisations, one flow",
             caption="Left: the four largest entries of the first case, as a difference of squares (wide) and as keys "
-            "times queries (thin, on top of it); dotted, keys times queries from the same beta(0) but other sums of "
+            "times queries (thin, on top); dotted, keys times queries from the same beta(0) but other sums of "
             "squares, against equation 4, to t = 1e3. Right, all cases: how far they are apart, and by how much what "
             "they conserve drifts.",
             panels=(

@@ -172,7 +172,7 @@ def traces(run: "xr.Dataset") -> "list[Figure]":
     for color, n in enumerate(sizes):
         for row in run.fall.values[run.samples.values == n]:
             falls.append(Line(x=time, y=row * n, group=f"as printed, n = {n}", color=2 + color, width=1.4))
-            falls.append(Line(x=time, y=row, group="with its constant mended", color=1, width=1.4))
+            falls.append(Line(x=time, y=row, group="with its constant mended", color=5, width=1.4))
     late = Axis("time, log10 t")
     return [
         Figure(

@@ -225,28 +225,19 @@ def traces(run: "xr.Dataset") -> "list[Figure]":
     """The shares against d, for many tokens and for two, where Cover's theorem gives them."""
     import numpy as np
 
-    from saddlescope.papers.claim import wilson_interval
-    from saddlescope.plot import Axis, Band, Figure, Line, Mark, Panel
+    from saddlescope.papers.softmax_attention._share_marks import share_marks
+    from saddlescope.plot import Axis, Figure, Line, Mark, Panel
 
     many, trials = _many_tokens(run), run.attrs["trials"]
     pairs = run.isel(size=run.L.values == 2)
 
     def shares(part: "xr.Dataset") -> list:
-        marks = []
-        for color, kind in enumerate(_KINDS):
-            counts = part.separable.sel(kind=kind).values
-            low, high = np.array([wilson_interval(count, trials) for count in counts]).T
-            marks += [
-                Band(x=part.d.values, low=low, high=high, group=kind, color=color),
-                Line(
-                    x=part.d.values,
-                    y=counts / trials,
-                    group=kind,
-                    color=color,
-                    style="points" if part is pairs else "solid",
-                ),
-            ]
-        return marks
+        counts, of = (part.separable.sel(kind=kind).values for kind in _KINDS), np.full(part.sizes["size"], trials)
+        return [
+            mark
+            for color, (kind, count) in enumerate(zip(_KINDS, counts, strict=True))
+            for mark in share_marks(part.d.values, count, of, kind, color, points=part is pairs)
+        ]
 
     n, L = int(many.n.values[0]), int(many.L.values[0])
     laws = [

@@ -254,7 +254,7 @@ claims = (
 
 def traces(run: "xr.Dataset") -> "list[Figure]":
     """The direction over time on conditioned data, and the share of flows that lose a sample."""
-    from saddlescope.papers.softmax_attention._lost_samples import FLOWS, share_marks
+    from saddlescope.papers.softmax_attention._lost_samples import FLOWS, lost_marks
     from saddlescope.plot import Axis, Figure, Line, Panel
 
     errors = tuple(
@@ -266,7 +266,7 @@ def traces(run: "xr.Dataset") -> "list[Figure]":
     shares = [
         mark
         for color, flow in enumerate(FLOWS)
-        for mark in share_marks(spreads, _ends(run, flow)[:, 0], flow, first + color)
+        for mark in lost_marks(spreads, _ends(run, flow)[:, 0], flow, first + color)
     ]
     return [
         Figure(
