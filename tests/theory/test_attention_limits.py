@@ -5,9 +5,12 @@ import pytest
 from scipy.integrate import solve_ivp
 
 from saddlescope.errors import InputError
+from saddlescope.flow import matrix_margin_flow
+from saddlescope.models.token_generators import gaussian_tokens
 from saddlescope.models.token_losses import SelectionLoss
 from saddlescope.models.tokens import TokenData
 from saddlescope.theory.attention_limits import ProductLaw, log_rate_coefficients, matrix_law, product_law
+from saddlescope.theory.attention_svm import frobenius_svm
 
 
 def drawn(seed, n=2, L=3, d=6):
@@ -80,6 +83,19 @@ def test_one_matrix_where_the_run_is_remembered():
     assert data.margins(W)[active] == pytest.approx(law.margins(40.0)[active], abs=1e-8)
     assert np.all(law.margins(40.0)[~active] == np.inf)
     assert np.abs(W - law.weights(40.0)).max() > 1e-2
+
+
+def test_one_matrix_at_astronomical_times():
+    data = gaussian_tokens(3, 4, 12, seed=1)
+    flow = matrix_margin_flow(
+        SelectionLoss(data.optimal_scores, data.gaps), data.differences, data.z, [1e3, 1e6], tolerance=1e-8
+    )
+    law = matrix_law(data, frobenius_svm(data).multipliers)
+    active = np.isfinite(law.offsets)
+    assert 0 < active.sum() < active.size
+    for k, log_time in enumerate((1e3, 1e6)):
+        assert flow.margins[k][active] == pytest.approx(law.margins(log_time)[active], abs=1e-6)
+        assert flow.log_excess[k] == pytest.approx(law.log_excess(log_time), abs=1e-6)
 
 
 def test_multipliers_that_are_not_unique_are_shared_as_the_coefficients_say():

@@ -10,7 +10,8 @@ Products (diagonal K and Q, or full ones): a multiplier is d phi_k / d ln mu wit
     u_k = ln t + ln mu + ln(2 c_k / lambda_k) + o(1)  on active k,        t mu (L - L*) -> sum_k lambda_k / 2.
 
 The factor 2 is that of W' = A Q Q^T + K K^T A once K and Q are balanced, A = -grad_W L. What is left out falls like a
-power of 1/mu. For full K and Q the law takes for granted that the direction converges to a solution, which is open.
+power of 1/mu. For full K and Q the law takes for granted that the direction tends to a solution, which is open; from
+generic starts the loss is seen to follow it (within 8 % at t = 1e100, 1.3 % at ln t = 1e6), but single margins are not.
 
 W alone: dphi_k/dt = c_k e^(-u_k), and with W = W(0) + sum_k phi_k G_k, G_k = D_k z_i^T,
 
