@@ -87,6 +87,12 @@ def test_data_that_diagonal_weights_do_not_separate_leave_out_the_diagonal_flow(
     assert "diagonal" not in str(study).split("flow", 1)[1]
 
 
+def test_data_of_which_diagonal_weights_see_nothing():
+    tokens = TokenData(np.array([[[0.0, 1.0], [0.0, 0.0]]]), np.array([[1.0, 0.0]]), np.ones(1), np.array([0.0, 1.0]))
+    study = implicit_bias(tokens, log_until=3.0, times=2, tolerance=1e-4)
+    assert list(study.verdicts) == list(FLOWS[:2])
+
+
 def test_a_flow_without_a_direction_says_so():
     study = implicit_bias(gaussian_tokens(2, 3, 4, seed=1, gap=1e-3), log_until=1.0001, times=2, scale=1e-3)
     verdict = study.verdicts["keys and queries"]

@@ -168,7 +168,6 @@ def implicit_bias(
     K, Q = np.random.default_rng(seed).standard_normal((2, d, d))
     size = (scale / _root_mean_square(tokens.margins((K, Q)))) ** 0.5
     start = (size * K, size * Q)
-    omega0 = (scale / _root_mean_square(np.linalg.norm(tokens.features, axis=2))) ** 0.5
     full = (nuclear.weights, frobenius.weights)
 
     def follow(name: str, k: int) -> "xr.Dataset":
@@ -182,7 +181,9 @@ def implicit_bias(
             return matrix_margin_flow(selection, D, z, log_times, tolerance=tolerance, report=told)
 
         def of_diagonal() -> MarginFlow:
-            return diagonal_margin_flow(selection, tokens.features, omega0, log_times, tolerance=tolerance, report=told)
+            B = tokens.features
+            omega0 = (scale / _root_mean_square(np.linalg.norm(B, axis=2))) ** 0.5
+            return diagonal_margin_flow(selection, B, omega0, log_times, tolerance=tolerance, report=told)
 
         run = {FLOWS[0]: of_keys_and_queries, FLOWS[1]: of_matrix, FLOWS[2]: of_diagonal}[name]
         solutions = full
