@@ -115,23 +115,24 @@ def _followed(data: "TokenData", params: Params, kind: str) -> "xr.Dataset":
     loss, B = SelectionLoss(data.optimal_scores, data.gaps), data.features
     times = np.array(params.log10_times)
     log_times = times * np.log(10)
-    early = times <= _SETTLED
     sizes, slowness = np.full(len(times), np.nan), np.full(len(times), np.nan)
-    flow = diagonal_margin_flow(loss, B, params.scale, log_times[early])
-    limit = strict_minimum(loss, B, flow.beta[-1])
-    if limit is None:
-        with suppress(MarginFlowError):  # then it is not decided, and the sizes beyond t = 100 stay NaN
+    limit, log_excess = None, np.nan
+    with suppress(MarginFlowError):  # what a flow does not come to stays NaN, and is not decided
+        flow = diagonal_margin_flow(loss, B, params.scale, log_times[times <= _SETTLED])
+        limit = strict_minimum(loss, B, flow.beta[-1])
+        sizes[: len(flow.beta)] = np.linalg.norm(flow.beta, axis=1)
+        if limit is None:
             flow = diagonal_margin_flow(loss, B, params.scale, log_times, max_evaluations=5000)
-    size = np.linalg.norm(flow.beta, axis=1)
-    sizes[: len(size)] = size
-    pull = np.abs(np.einsum("knm,nmd->kd", flow.scaled_rates, B)).max(axis=1)
-    slowness[: len(size)] = 2 * log_times[: len(size)] * pull
+            sizes[:] = np.linalg.norm(flow.beta, axis=1)
+            pulls = np.einsum("knm,nmd->kd", flow.scaled_rates, B)
+            slowness[:] = 2 * log_times * np.abs(pulls).max(axis=1)
+        log_excess = flow.log_excess[-1]
     return xr.Dataset(
         {
             "size": ("time", sizes),
             "slowness": ("time", slowness),
             "limit": np.nan if limit is None else np.linalg.norm(limit),
-            "log_excess": flow.log_excess[-1],
+            "log_excess": log_excess,
             "violations": _violations(data, loss, params.seed),
         },
         coords={"kind": kind},
