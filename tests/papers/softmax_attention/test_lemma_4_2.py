@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from scipy.optimize import minimize
 
 from saddlescope.errors import InputError
 from saddlescope.models import SelectionLoss, TokenData, attention_loss, gaussian_tokens, separability
@@ -36,13 +37,13 @@ def test_the_minimum_is_one_of_the_softmax_loss():
     seed = next(s for s in range(100) if not separability(gaussian_tokens(4, 5, 3, seed=s), diagonal=True).separable)
     data = gaussian_tokens(4, 5, 3, seed=seed)
     loss, naive = SelectionLoss(data.optimal_scores, data.gaps), attention_loss(data)
-    gradient, beta = jax.jit(jax.grad(naive)), np.zeros(3)
-    for _ in range(2000):  # into the bowl, by plain descent
-        beta = beta - 2e-4 * np.asarray(gradient(beta))
+    gradient = jax.jit(jax.grad(naive))
+    beta = minimize(lambda x: float(naive(x)), np.zeros(3), jac=lambda x: np.asarray(gradient(x)), method="BFGS").x
     found = strict_minimum(loss, data.features, beta)
     assert found is not None
     assert np.abs(np.asarray(gradient(found))).max() < 1e-12
     assert np.linalg.eigvalsh(np.asarray(jax.hessian(naive)(found)))[0] > 0
+    assert strict_minimum(loss, data.features, beta * 1.001) is None  # not there yet
 
 
 def test_no_minimum_is_found_where_there_is_none():
