@@ -153,7 +153,7 @@ def test_the_loss_of_missing_one_sample(kind):
     [
         (np.zeros(2), np.ones((3, 2)), "exponential", "must have shapes"),
         (np.zeros(2), np.zeros((2, 2)), "exponential", "gaps must be positive"),
-        (np.array([np.nan]), np.ones((1, 2)), "exponential", "scores finite"),
+        (np.array([np.nan]), np.ones((1, 2)), "exponential", "optimal_scores must be finite"),
         (np.zeros(2), np.ones((2, 2)), "square", "no loss 'square'"),
     ],
 )

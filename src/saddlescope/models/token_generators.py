@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from saddlescope.errors import InputError
-from saddlescope.models.tokens import TokenData
+from saddlescope.models.tokens import TokenData, real_array
 
 _HEAD = 4.0  # |v| in units of the gap: tokens then move by a fourth of a unit to get their scores
 _DRAWS = 10_000  # of conditioned data; the rarest sizes tried, (20, 10, 200), take about 30
@@ -136,7 +136,7 @@ def aligned_tokens(
         raise InputError(f"tokens must be odd: one optimal, the others in pairs (Assumption 4); got {tokens!r}.")
     if dim < max(samples, min(samples, 2) + 1):
         raise InputError(f"dim must be at least {max(samples, min(samples, 2) + 1)}; got {dim!r}.")
-    c = np.array(ratio, float)
+    c = real_array("ratio", ratio)
     if c.shape not in ((), (samples,)) or not np.all((c >= -1) & (c < 1)):
         raise InputError(f"ratio must be in [-1, 1), one number or one a sample; got {ratio!r}.")
     c = np.broadcast_to(c, (samples,))
@@ -166,9 +166,9 @@ def with_gaps(data: TokenData, gaps: ArrayLike | float) -> TokenData:
     Raises:
         InputError: gaps of another shape, or not positive and finite.
     """
-    wanted = np.array(gaps, float)
-    if wanted.shape not in ((), data.gaps.shape) or not np.all((wanted > 0) & (wanted < math.inf)):
-        raise InputError(f"gaps must be positive and finite, one or of shape {data.gaps.shape!r}; got {gaps!r}.")
+    wanted = real_array("gaps", gaps)
+    if wanted.shape not in ((), data.gaps.shape) or not np.all(wanted > 0):
+        raise InputError(f"gaps must be positive, one or of shape {data.gaps.shape!r}; got {gaps!r}.")
     scores = data.scores.copy()
     np.put_along_axis(scores, data.others, data.optimal_scores[:, None] - np.broadcast_to(wanted, data.gaps.shape), 1)
     X = _with_scores(data.X, data.v, data.y[:, None] * scores)
@@ -193,7 +193,8 @@ def gap_for_small_initial_loss(samples: int, tokens: int) -> float:
 
 def _with_scores(X: np.ndarray, v: np.ndarray, wanted: np.ndarray) -> np.ndarray:
     """The tokens nearest to X with x.v as wanted."""
-    return X + (wanted - X @ v)[..., None] * (v / (v @ v))
+    size = np.linalg.norm(v)
+    return X + ((wanted - X @ v) / size)[..., None] * (v / size)
 
 
 def _checked(samples: int, tokens: int, dim: int, seed: int, gap: float | None) -> tuple[np.random.Generator, float]:

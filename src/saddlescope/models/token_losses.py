@@ -25,7 +25,7 @@ import numpy as np
 from jaxtyping import Float
 
 from saddlescope.errors import InputError, unknown
-from saddlescope.models.tokens import TokenData
+from saddlescope.models.tokens import TokenData, real_array
 
 if TYPE_CHECKING:
     import jax
@@ -54,13 +54,15 @@ class SelectionLoss:
     kind: str = "exponential"
 
     def __post_init__(self) -> None:
-        scores, gaps = self.optimal_scores, self.gaps
+        scores, gaps = real_array("optimal_scores", self.optimal_scores), real_array("gaps", self.gaps)
+        object.__setattr__(self, "optimal_scores", scores)
+        object.__setattr__(self, "gaps", gaps)
         if gaps.ndim != 2 or scores.shape != gaps.shape[:1] or 0 in gaps.shape:
             raise InputError(
                 f"optimal_scores and gaps must have shapes (n,) and (n, m); got {scores.shape!r} and {gaps.shape!r}."
             )
-        if not (np.all(np.isfinite(scores)) and np.all(np.isfinite(gaps)) and np.all(gaps > 0)):
-            raise InputError(f"gaps must be positive, and scores finite; got gaps {gaps!r}, scores {scores!r}.")
+        if not np.all(gaps > 0):
+            raise InputError(f"gaps must be positive; got {float(gaps.min())!r} among them.")
         if self.kind not in get_args(LossKind):
             raise unknown("loss", self.kind, get_args(LossKind))
 

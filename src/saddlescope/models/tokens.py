@@ -56,7 +56,7 @@ class TokenData:
 
     def __post_init__(self) -> None:
         for name in _ARRAYS:
-            array = _finite(name, getattr(self, name))
+            array = real_array(name, getattr(self, name))
             array.setflags(write=False)
             object.__setattr__(self, name, array)
         if self.X.ndim != 3 or self.X.shape[1] < 2 or 0 in self.X.shape:
@@ -72,7 +72,9 @@ class TokenData:
                 )
         wrong = np.flatnonzero(np.abs(self.y) != 1)
         if len(wrong):
-            raise InputError(f"y must be 1 or -1 for every sample; got {self.y[wrong[0]]!r} for sample {wrong[0]}.")
+            raise InputError(
+                f"y must be 1 or -1 for every sample; got {float(self.y[wrong[0]])!r} for sample {wrong[0]}."
+            )
         self._check_unique()
 
     def _check_unique(self) -> None:
@@ -164,11 +166,13 @@ class TokenData:
             InputError: weights of other shapes, or numbers that are not finite.
         """
         if isinstance(weights, tuple):
+            if len(weights) != 2:
+                raise InputError(f"weights must be beta, W or a pair (K, Q); got {len(weights)} arrays.")
             K, Q = (self._checked_weights(name, each, 2) for name, each in zip(("K", "Q"), weights, strict=True))
             if K.shape != Q.shape:
                 raise InputError(f"K and Q must have the same shape; got {K.shape!r} and {Q.shape!r}.")
             return np.einsum("ime,ie->im", self.differences @ K, self.z @ Q)
-        array = _finite("weights", weights)
+        array = real_array("weights", weights)
         if array.ndim == 1:
             return self.features @ self._checked_weights("weights", array, 1)
         W = self._checked_weights("weights", array, 2)
@@ -177,7 +181,7 @@ class TokenData:
         return np.einsum("imd,id->im", self.differences, self.z @ W.T)
 
     def _checked_weights(self, name: str, given: ArrayLike, ndim: int) -> Float[np.ndarray, "..."]:
-        array = _finite(name, given)
+        array = real_array(name, given)
         if array.ndim != ndim or array.shape[0] != self.dim:
             wanted = f"({self.dim},)" if ndim == 1 else f"({self.dim}, columns)"
             raise InputError(f"{name} must have shape {wanted}; got {array.shape!r}.")
@@ -228,8 +232,12 @@ def load_tokens(path: str | Path) -> TokenData:
     return TokenData(*arrays)
 
 
-def _finite(name: str, given: ArrayLike) -> Float[np.ndarray, "..."]:
-    """A copy as float64, once it is found to be real and finite."""
+def real_array(name: str, given: object) -> Float[np.ndarray, "..."]:
+    """A copy of an argument as float64, once it is found to be real and finite.
+
+    Raises:
+        InputError: it is not.
+    """
     try:
         array = np.array(given)
         if array.dtype.kind not in "biuf":
