@@ -53,15 +53,14 @@ class _Naive(SelectionLoss):
             return np.log(np.abs(rates)), np.sign(rates)
 
 
-def test_naive_rates_are_found_out():
+def test_naive_rates_are_not_returned_as_a_success():
     naive = _Naive(LOSS.optimal_scores, DATA.gaps)
     early, true = (weight_flow(loss, _margins, _start(), [1.0], rtol=1e-8) for loss in (naive, LOSS))
     np.testing.assert_allclose(early.margins, true.margins, rtol=1e-6)
-    true = weight_flow(LOSS, _margins, _start(), [32.0], rtol=1e-8)
-    with pytest.raises(MarginFlowError) as raised:
-        weight_flow(naive, _margins, _start(), [115.0], rtol=1e-8, max_evaluations=20_000)
-    assert raised.value.flow.log_times[-1] < 50
-    assert raised.value.flow.energy_defects[-1] > 100 * true.energy_defects[-1]
+    with pytest.raises(MarginFlowError, match="max_evaluations=3000 were used up") as raised:
+        weight_flow(naive, _margins, _start(), [115.0], rtol=1e-6, max_evaluations=3000)
+    late = weight_flow(LOSS, _margins, _start(), [raised.value.flow.log_times[-1]], rtol=1e-6, max_evaluations=3000)
+    assert late.status.ok
 
 
 def test_bad_input_is_refused_at_once():
