@@ -239,6 +239,7 @@ def test_progress_is_told():
     [
         ({"start": 0.0}, "start must be one that moves"),
         ({"start": np.ones(3)}, "omega_0; got shape"),
+        ({"start": 1e200}, "start must give finite margins"),
         ({"start": np.nan}, r"start\.plus must be finite"),
         ({"start": "small"}, "start must be omega_0 or a DiagonalStart"),
         ({"features": np.ones((4, 4))}, r"features must have shape \(any, any, any\)"),

@@ -179,11 +179,14 @@ class _Run:
     ) -> tuple[MarginPath, dict[str, Any]]:
         """The path, and what all flows record of it."""
         times = checked_log_times(log_times, _LATEST)
+        with np.errstate(over="ignore", invalid="ignore"):
+            margins = system.margins(coordinates)
+        if not np.all(np.isfinite(margins)):
+            raise InputError("start must give finite margins; got one whose weights overflow. Start from smaller ones.")
         try:
             moves = system.set_clock(coordinates)
         except ValueError as error:
-            shape = system.margins(coordinates).shape
-            raise InputError(f"loss must be one of margins of shape {shape!r}; got {system.loss!r}.") from error
+            raise InputError(f"loss must be one of margins of shape {margins.shape!r}; got {system.loss!r}.") from error
         if not moves:
             raise InputError("start must be one that moves; got one at which the gradient is 0. Start from another.")
         path = follow(
