@@ -1,14 +1,24 @@
 """What all tests share: float64 in JAX, strict promotion, and the data folder."""
 
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 import jax
+import jaxtyping
 import pytest
 
 jax.config.update("jax_enable_x64", True)
 jax.config.update("jax_numpy_dtype_promotion", "strict")
 jax.config.update("jax_numpy_rank_promotion", "raise")
+
+
+@pytest.fixture
+def unchecked() -> Iterator[None]:
+    """Types are not checked at run time, as in the hands of users: small right-hand sides are four times as fast."""
+    jaxtyping.config.update("jaxtyping_disable", True)
+    yield
+    jaxtyping.config.update("jaxtyping_disable", False)
 
 
 @pytest.fixture

@@ -68,7 +68,8 @@ def test_the_tracker_in_three_lines():
 
 def test_commands_exist():
     consoles = "".join(re.findall(r"```console\n(.*?)```", README, re.S))
-    commands = re.findall(r"^saddlescope (\S+)(?: ((?:gradual-rank|deep-relu|concept-learning|softmax-attention)/\S+))?", consoles, re.M)
+    entry = "(?:gradual-rank|deep-relu|concept-learning|softmax-attention)/\\S+"
+    commands = re.findall(rf"^saddlescope (\S+)(?: ({entry}))?", consoles, re.M)
     assert len(commands) >= 4
     known = subprocess.run(
         [sys.executable, "-m", "saddlescope.cli", "--help"], capture_output=True, text=True, check=True

@@ -8,7 +8,7 @@ t = 10^100000, since directions converge in ln t, and held against the certified
     loss ratio         W alone: t (L - L*) over |W_F|_F^2; keys and queries: t mu (L - L*) over |W_*|_* / 2
 
 From when on keys and queries are below W alone in the nuclear norm is a matter of size and start: one of 20 trial draws
-of (n, L, d) = (4, 5, 8) had a W_F so near W_* that it took them more than t = 1e10, one of (20, 10, 200) took 1e50.
+of (n, L, d) = (4, 5, 8) had a W_F so near W_* that it took more than t = 1e10, one of (20, 10, 200) more than 1e50.
 
 The paper proves the second statement under Assumption 4 and aligned starts alone (Theorem 5.1).
 """
