@@ -22,9 +22,7 @@ def check_raw_params(params: Any) -> None:
     checks.at_least(1, params, "instances")
     checks.at_least(0, params, "seed")
     checks.positive(params, "scale")
-    sizes = params.samples, params.tokens, params.dims
-    if not sizes[0] or len({len(each) for each in sizes}) > 1:
-        raise InputError(f"samples, tokens and dims must be as many, one or more of each; got {sizes!r}.")
+    checks.token_sizes(params)
     times = params.log10_times
     if not times or times[-1] < FROM or any(b - a < 0.1 for a, b in pairwise(times)):
         raise InputError(f"log10_times must ascend by 0.1 or more, to {FROM:g} or beyond; got {times!r}.")

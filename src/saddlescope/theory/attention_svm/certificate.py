@@ -67,6 +67,14 @@ class SvmCertificate:
     rank_threshold: float
     largest_rank: int
 
+    def __str__(self) -> str:
+        most = "no optimum has a larger one" if self.rank_certified else f"an optimum has up to {self.largest_rank}"
+        return (
+            f"The least {self.norm} norm is between {self.dual:.12g} and {self.primal:.12g}, a relative gap of"
+            f" {max(self.gap, 0.0):.1e}; rank {self.rank}, of singular values above {self.rank_threshold:.1e}"
+            f" ({most}); {'the only optimum' if self.unique else 'not certified to be the only optimum'}."
+        )
+
     @property
     def gap(self) -> float:
         """The relative duality gap, (primal - dual) / primal; rounding may take it below 0 by a few units of 1e-16."""
@@ -207,6 +215,6 @@ def _assembled(
         singular_values=tuple(size.tolist()),
         dual_singular_values=tuple(dual.tolist()),
         rank=rank,
-        rank_threshold=threshold,
+        rank_threshold=float(threshold),
         largest_rank=rank if norm == "frobenius" else int(np.sum(dual > 1 - FACE)),
     )
