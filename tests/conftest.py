@@ -1,7 +1,8 @@
 """What all tests share: float64 in JAX, strict promotion, and the data folder."""
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 
 import jax
@@ -13,12 +14,19 @@ jax.config.update("jax_numpy_dtype_promotion", "strict")
 jax.config.update("jax_numpy_rank_promotion", "raise")
 
 
-@pytest.fixture
-def unchecked() -> Iterator[None]:
-    """Types are not checked at run time, as in the hands of users: small right-hand sides are four times as fast."""
-    jaxtyping.config.update("jaxtyping_disable", True)
-    yield
-    jaxtyping.config.update("jaxtyping_disable", False)
+@pytest.fixture(scope="session")
+def types_unchecked() -> Callable[[], AbstractContextManager[None]]:
+    """Types are not checked at run time within it, as in the hands of users: small right-hand sides are much faster."""
+
+    @contextmanager
+    def context() -> Iterator[None]:
+        jaxtyping.config.update("jaxtyping_disable", True)
+        try:
+            yield
+        finally:
+            jaxtyping.config.update("jaxtyping_disable", False)
+
+    return context
 
 
 @pytest.fixture

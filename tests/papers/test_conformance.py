@@ -95,6 +95,7 @@ def test_figures_are_drawn_by_both(entry, run):
         json.dumps(draw_plotly(figure))
 
 
-def test_the_same_parameters_give_the_same_run(entry, run, tmp_path, unchecked):
-    again = entry.run(entry.params("quick"), RunContext(scratch=tmp_path))
+def test_the_same_parameters_give_the_same_run(entry, run, tmp_path, types_unchecked):
+    with types_unchecked():
+        again = entry.run(entry.params("quick"), RunContext(scratch=tmp_path))
     xr.testing.assert_identical(again.drop_attrs(), run.drop_attrs())
