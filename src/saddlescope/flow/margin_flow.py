@@ -1,6 +1,6 @@
 """Gradient flow of a loss of margins u_il = D_il^T W z_i, to t = 1e300 and ln t = 1e7: which margins does it maximise?
 
-    diagonal_margin_flow   W = diag(beta), in xi_k, xi_q or in w_+, w_-: one flow (Lemma 4.1), followed in phi
+    diagonal_margin_flow   W = diag(beta), in xi_k, xi_q or in w+, w-: one flow (Lemma 4.1), followed in phi
     matrix_margin_flow     W alone, followed in phi
     key_query_margin_flow  W = K Q^T, followed in the parts of K and Q that move
 
@@ -47,7 +47,7 @@ def diagonal_margin_flow(
     max_evaluations: int = 100_000,
     report: Callable[[float, str], None] = silent,
 ) -> DiagonalMarginFlow:
-    """Gradient flow of L(B beta) in xi_k and xi_q with beta = xi_k * xi_q, or in w_+, w_-, beta = (w_+^2 - w_-^2)/2.
+    """Gradient flow of L(B beta) in xi_k and xi_q with beta = xi_k * xi_q, or in w+, w-, beta = (w+^2 - w-^2)/2.
 
     Args:
         loss: of the margins.

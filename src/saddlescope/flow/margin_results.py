@@ -13,11 +13,11 @@ from saddlescope.flow.margin_records import MarginFlow
 
 @dataclass(frozen=True)
 class DiagonalStart:
-    """A start of the flow of diagonal weights, beta = xi_k * xi_q = (w_+^2 - w_-^2) / 2 (Lemma 4.1).
+    """A start of the flow of diagonal weights, beta = xi_k * xi_q = (w+^2 - w-^2) / 2 (Lemma 4.1).
 
     Attributes:
-        plus: w_+(0), (d,).
-        minus: w_-(0), (d,).
+        plus: w+(0), (d,).
+        minus: w-(0), (d,).
     """
 
     plus: Float[np.ndarray, "d"]
@@ -25,13 +25,13 @@ class DiagonalStart:
 
     @classmethod
     def at_scale(cls, omega0: ArrayLike, dim: int) -> "DiagonalStart":
-        """w_+ = w_- = omega_0, one for all coordinates or one for each: beta(0) = 0 (equation 5)."""
+        """w+ = w- = omega_0, one for all coordinates or one for each: beta(0) = 0 (equation 5)."""
         scale = np.broadcast_to(np.asarray(omega0, float), (dim,)).copy()
         return cls(scale, scale)
 
     @classmethod
     def of_keys_and_queries(cls, xi_k: ArrayLike, xi_q: ArrayLike) -> "DiagonalStart":
-        """w_+- = (xi_k +- xi_q) / sqrt 2."""
+        """w+- = (xi_k +- xi_q) / sqrt 2."""
         keys, queries = np.asarray(xi_k, float), np.asarray(xi_q, float)
         return cls((keys + queries) / 2**0.5, (keys - queries) / 2**0.5)
 
@@ -43,7 +43,7 @@ class DiagonalMarginFlow(MarginFlow):
     Attributes:
         phi: 2 int r dt (Lemma A.1), (k, n, m).
         features: B, (n, m, d).
-        start: w_+ and w_- at time 0.
+        start: w+ and w- at time 0.
     """
 
     phi: Float[np.ndarray, "k n m"]
@@ -57,7 +57,7 @@ class DiagonalMarginFlow(MarginFlow):
 
     @cached_property
     def weights(self) -> tuple[Float[np.ndarray, "k d"], Float[np.ndarray, "k d"]]:
-        """w_+ and w_-, whose product stays what it is."""
+        """w+ and w-, whose product stays what it is."""
         return self.start.plus * np.exp(self.psi / 2), self.start.minus * np.exp(-self.psi / 2)
 
     @property
