@@ -1,11 +1,15 @@
 """The study of a user's own data: against the solutions, the flows, and data of which the answer is known."""
 
+import sys
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from scipy.optimize import minimize
 
 from saddlescope.errors import InputError
-from saddlescope.flow import matrix_margin_flow
+from saddlescope.flow import MarginFlowError, matrix_margin_flow
+from saddlescope.flow.trajectory import Status
 from saddlescope.models.token_generators import aligned_tokens, conditioned_tokens, gaussian_tokens
 from saddlescope.models.token_losses import SelectionLoss
 from saddlescope.models.tokens import TokenData
@@ -99,6 +103,30 @@ def test_a_flow_without_a_direction_says_so():
     assert verdict.norm == "undecided"
     assert "There is no direction" in verdict.says
     assert "smallest margin is -" in verdict.says
+
+
+def broken(flow, log_times, status):
+    """A run that ended before its last time, or out of balance, as the flows hand it on."""
+    tables = ("margins", "log_excess", "log_rates", "rate_signs", "margin_speeds", "energy_defects", "phi")
+    cut = {name: getattr(flow, name)[: len(log_times)] for name in tables}
+    return MarginFlowError(replace(flow, **cut, log_times=np.asarray(log_times), status=status))
+
+
+@pytest.mark.parametrize("early", [True, False])
+def test_a_flow_that_broke_gives_no_verdict_and_no_number_of_another_time(monkeypatch, early):
+    def follow(*arguments, **policies):
+        flow = matrix_margin_flow(*arguments, **policies)
+        times = flow.log_times
+        raise broken(flow, [*times[:-2], times[-2] * 0.9] if early else times, Status(False, "It broke.", "Mend it."))
+
+    monkeypatch.setattr(sys.modules["saddlescope.studies.implicit_bias"], "matrix_margin_flow", follow)
+    study = implicit_bias(conditioned_tokens(3, 4, 8, seed=2), log_until=1e5, times=5, tolerance=1e-5)
+    verdict, told = study.verdicts["W alone"], study.dataset.sel(flow="W alone")
+    assert verdict.norm == "undecided"
+    assert "It broke." in verdict.says
+    assert np.isnan(told.margin.values).tolist() == [False] * 3 + [early] * 2
+    assert np.isnan(told.share.values[3:]).all() == early
+    assert study.verdicts["keys and queries"].norm == "nuclear"
 
 
 def test_a_lost_sample_is_named():

@@ -143,8 +143,8 @@ def implicit_bias(
         The result; its dataset has, over (flow, log_time): `excess` and `share` (also over norm), `log_loss_excess`,
         `margin` mu, `singular_values` of W / mu and `distance` (also over norm), that of W / mu to the solution found,
         relative to its size; and `optimum` and `contrast` over (flow, norm), `direction` at the last time over (flow,
-        row, column), and the `verdict` of each flow. NaN where there is nothing, such as W / mu before all margins are
-        positive.
+            row, column), and `status`, whether it is `trusted`, and the `verdict` of each flow. NaN where there is
+            nothing, such as W / mu before all margins are positive.
 
     Raises:
         InputError: data that cannot be used or that no W separates, or an argument out of its range.
@@ -256,10 +256,11 @@ def _held(
     """One flow held against the solutions of least nuclear and Frobenius norm."""
     import xarray as xr
 
-    d, reached = len(solutions[0]), len(flow.log_times)
+    d = len(solutions[0])
+    reached = int(np.sum(flow.log_times == log_times[: len(flow.log_times)]))  # a broken run ends between two times
     spectra, distances = np.full((len(log_times), d), np.nan), np.full((len(log_times), 2), np.nan)
     direction = np.full((d, d), np.nan)
-    for k in np.flatnonzero(flow.margin > 0):
+    for k in np.flatnonzero(flow.margin[:reached] > 0):
         direction = _direction(flow, int(k))
         spectra[k] = np.linalg.svd(direction, compute_uv=False)
         distances[k] = [np.linalg.norm(direction - each) / np.linalg.norm(each) for each in solutions]
@@ -269,7 +270,7 @@ def _held(
     contrast = others / optimum - 1
 
     def padded(values: np.ndarray) -> np.ndarray:
-        return np.concatenate([values, np.full(len(log_times) - reached, np.nan)])
+        return np.concatenate([values[:reached], np.full(len(log_times) - reached, np.nan)])
 
     return xr.Dataset(
         {
@@ -283,6 +284,7 @@ def _held(
             "contrast": ("norm", contrast),
             "direction": (("row", "column"), direction if reached == len(log_times) else np.full((d, d), np.nan)),
             "status": str(flow.status) + _lost(flow),
+            "trusted": flow.status.ok,
         },
         coords={"flow": name, "norm": list(NORMS), "log_time": log_times},
     )
@@ -302,4 +304,5 @@ def _verdict(flow: "xr.Dataset") -> NormVerdict:
     if recorded.sizes["log_time"]:
         margin, log_excess, log_time = (float(recorded[of][-1]) for of in ("margin", "log_loss_excess", "log_time"))
         told += f" At ln t = {log_time:.4g} the smallest margin is {margin:.3g}, and ln(L - L*) {log_excess:.3g}."
-    return norm_verdict(flow.excess.values[-1], flow.contrast.values, told)
+    excess = flow.excess.values[-1] if flow.trusted.item() else np.full(len(NORMS), np.nan)
+    return norm_verdict(excess, flow.contrast.values, told)
