@@ -1,0 +1,126 @@
+"""The tracker inside `transformers.Trainer`: a callback, saved and resumed with the Trainer's own checkpoints.
+
+    trainer = Trainer(model, args, train_dataset=texts, callbacks=[RankTrackerCallback()])
+
+Steps are the Trainer's global steps: one for each step of the optimiser, however many batches were accumulated for it.
+"""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from torch import nn
+
+from saddlescope.errors import InputError, MissingExtraError
+from saddlescope.train import snapshot
+from saddlescope.train.shards import is_sharded
+from saddlescope.train.tracker import RankTracker
+
+try:
+    from transformers import TrainerCallback
+except ModuleNotFoundError as error:
+    if error.name != "transformers":
+        raise
+    raise MissingExtraError("saddlescope.train.hugging_face", "Transformers", "language") from error
+
+if TYPE_CHECKING:
+    from transformers import TrainerControl, TrainerState, TrainingArguments
+
+FILE = "saddlescope-tracker.pt"  # in each of the Trainer's checkpoint folders
+
+
+class RankTrackerCallback(TrainerCallback):
+    """Tracks the model that a `transformers.Trainer` trains.
+
+    Updates are counted from the weights the model has when training starts. Where a run is resumed
+    (`trainer.train(resume_from_checkpoint=...)`) the tracker goes on from the file it left in that checkpoint. With
+    DDP the first process alone measures; with sharded weights (FSDP2) all gather and measure.
+
+    Args:
+        make: builds the tracker of a model, such as `functools.partial(RankTracker, schedule=Every(100))`.
+
+    Raises:
+        InputError: when training starts, as `RankTracker`; or where a run is resumed from a checkpoint without a
+            tracker's file.
+    """
+
+    def __init__(self, make: Callable[[nn.Module], RankTracker] = RankTracker) -> None:
+        self._make = make
+        self._tracker: RankTracker | None = None
+
+    @property
+    def tracker(self) -> RankTracker:
+        """The tracker of the present run, or of the last one.
+
+        Raises:
+            InputError: training has not started, or another process measures.
+        """
+        if self._tracker is None:
+            raise InputError(
+                "tracker must be asked for after trainer.train() has started, in the first process; there is none yet."
+            )
+        return self._tracker
+
+    def on_train_begin(
+        self, args: "TrainingArguments", state: "TrainerState", control: "TrainerControl", **kwargs: Any
+    ) -> None:
+        """Copies the initial weights, or takes up those that a resumed run started from."""
+        model = kwargs["model"]
+        self._tracker = None
+        if not (state.is_world_process_zero or is_sharded(model)):
+            return
+        self._tracker = self._make(model)
+        if state.global_step:
+            self._tracker.load_state_dict(_saved_state(args, state.global_step))
+
+    def on_step_end(
+        self, args: "TrainingArguments", state: "TrainerState", control: "TrainerControl", **kwargs: Any
+    ) -> None:
+        """Counts the step, and measures when it is due."""
+        if self._tracker is not None:
+            self._tracker.step()
+
+    def on_save(
+        self, args: "TrainingArguments", state: "TrainerState", control: "TrainerControl", **kwargs: Any
+    ) -> None:
+        """Leaves the tracker's state in the checkpoint that the Trainer has just written."""
+        if self._tracker is not None and state.is_world_process_zero:
+            snapshot.write(_folder(args, state.global_step) / FILE, self._tracker.state_dict())
+
+    def on_train_end(
+        self, args: "TrainingArguments", state: "TrainerState", control: "TrainerControl", **kwargs: Any
+    ) -> None:
+        """Measures the final weights."""
+        if self._tracker is not None:
+            self._tracker.measure()
+
+
+def last_checkpoint(output_dir: Path | str) -> Path | None:
+    """The newest checkpoint of the Trainer in `output_dir` that holds a tracker's file, or None.
+
+    The file is the last thing written into a checkpoint, so a folder left half-written by a kill is passed over, which
+    `resume_from_checkpoint=True` would take.
+    """
+    folders = Path(output_dir).glob("checkpoint-*")
+    whole = [folder for folder in folders if folder.name.partition("-")[2].isdecimal() and (folder / FILE).is_file()]
+    return max(whole, key=lambda folder: int(folder.name.partition("-")[2]), default=None)
+
+
+def _folder(args: "TrainingArguments", step: int) -> Path:
+    return Path(str(args.output_dir)) / f"checkpoint-{step}"
+
+
+def _saved_state(args: "TrainingArguments", step: int) -> dict[str, Any]:
+    """What a resumed run left, in the output folder or in the checkpoint that the arguments name."""
+    folders = [_folder(args, step)]
+    if isinstance(args.resume_from_checkpoint, str):
+        folders.append(Path(args.resume_from_checkpoint))
+    for folder in folders:
+        state = snapshot.read(folder / FILE)
+        if state is not None:
+            return state
+    raise InputError(
+        f"The checkpoint of step {step} must hold the tracker's file {FILE}, since updates are counted from the first "
+        f"weights; got none in {' or '.join(map(str, folders))}. It was saved without this callback, or cut short by a "
+        "kill: resume from last_checkpoint(output_dir), or start again."
+    )
