@@ -8,6 +8,7 @@ import pytest
 OURS = {"saddlescope"}
 TERMINAL = OURS | {"typer", "rich", "pygments", "markdown_it", "mdurl", "shellingham"}
 TERMINAL |= {"annotated_doc", "annotated_types", "pydantic", "pydantic_core", "typing_extensions", "typing_inspection"}
+TERMINAL |= {"attr"}  # rich.pretty takes it where it is installed
 
 
 def loaded(code):

@@ -1,0 +1,83 @@
+"""The command line: parses, calls, prints.
+
+Exit status: 0 when every claim is reproduced, 1 when one is refuted, 3 when none is refuted but one is undecided,
+2 when the input cannot be used (one sentence on stderr), 130 when interrupted, 70 for a defect of saddlescope itself.
+"""
+
+import sys
+import traceback
+from collections.abc import Sequence
+from typing import Annotated
+
+import typer
+
+from saddlescope.cli.attention import attention
+from saddlescope.cli.reproductions import check, gallery, list_entries, run, show
+from saddlescope.cli.terminal import say
+from saddlescope.errors import InputError
+
+_HELP = "In which stages does a neural network learn? Predictions, simulations and measurements, held together."
+_STATUS = (
+    "Exit status: 0 all claims reproduced, 1 one refuted, 3 none refuted but one undecided, 2 input that cannot be"
+    " used, 130 interrupted, 70 a defect of saddlescope."
+)
+
+app = typer.Typer(
+    help=_HELP, epilog=_STATUS, add_completion=False, context_settings={"help_option_names": ["-h", "--help"]}
+)
+app.command("list")(list_entries)
+for _command in (run, check, show, gallery, attention):
+    app.command()(_command)
+
+
+@app.callback(invoke_without_command=True)
+def _root(version: Annotated[bool, typer.Option("--version", help="Print the version and leave.")] = False) -> None:
+    if version:
+        from saddlescope import __version__
+
+        typer.echo(f"saddlescope {__version__}")
+        raise typer.Exit
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """The command `saddlescope`.
+
+    Args:
+        arguments: the words after the command's name; those of the process when they are not given.
+
+    Returns:
+        The exit status.
+    """
+    words = list(sys.argv[1:] if arguments is None else arguments) or ["--help"]
+    try:
+        command = typer.main.get_command(app)
+        with command.make_context("saddlescope", words) as context:  # its `main` would catch interrupts before us
+            status = command.invoke(context)
+        sys.stdout.flush()
+    except typer.Exit as leaving:
+        return leaving.exit_code
+    except InputError as error:
+        say(str(error))
+        return 2
+    except typer.TyperException as error:
+        say(_usage(error))
+        return 2
+    except (KeyboardInterrupt, typer.Abort):
+        say("Interrupted; the same command goes on where it was.")
+        return 130
+    except BrokenPipeError:  # the reader of our output has left, as `head` does
+        sys.stdout = None  # type: ignore[assignment]
+        return 141
+    except Exception:
+        traceback.print_exc()
+        say("This is a defect of saddlescope; nothing stored is lost. Please report the lines above.")
+        return 70
+    return status if isinstance(status, int) else 0
+
+
+def _usage(error: Exception) -> str:
+    """A usage error as one sentence with the nearest names and the place to read on."""
+    told = str(getattr(error, "format_message", error.__str__)()).strip()
+    context = getattr(error, "ctx", None)
+    path = context.command_path if context is not None else "saddlescope"
+    return f"{told}{'' if told.endswith(('.', '?', ')')) else '.'} Try: {path} --help"

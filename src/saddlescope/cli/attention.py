@@ -1,0 +1,42 @@
+"""The command `attention`: the implicit bias of softmax attention on token data of one's own."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from saddlescope.cli.options import AsJson
+from saddlescope.cli.terminal import print_json, print_table, progress
+
+
+def attention(
+    file: Annotated[
+        Path, typer.Argument(metavar="FILE.npz", help="Arrays X (n, L, d), z (n, d), y (n,) of 1 and -1, and v (d,).")
+    ],
+    loss: Annotated[str, typer.Option(help="exponential or logistic.")] = "exponential",
+    log_until: Annotated[float, typer.Option(metavar="LN_T", help="ln t at the end of the flows.")] = 1e6,
+    scale: Annotated[float, typer.Option(help="Size of the start, as the margins of K and Q.")] = 0.1,
+    seed: Annotated[int, typer.Option(help="Of the initial keys and queries.")] = 0,
+    out: Annotated[
+        Path | None, typer.Option("--out", metavar="FILE.nc", help="Store the flows over time in this file.")
+    ] = None,
+    as_json: AsJson = False,
+) -> int:
+    """Which norm does gradient flow on softmax attention minimise on these token data?"""
+    from saddlescope.studies import implicit_bias
+
+    with progress(str(file)) as (report, _):
+        found = implicit_bias(file, loss=loss, log_until=log_until, scale=scale, seed=seed, report=report)
+    if as_json:
+        print_json(found.record())
+    else:
+        typer.echo(f"{found.data!r}\n{found.assumptions!r}\n")
+        print_table(*found.problems(), title="Support vector machines")
+        print_table(*found.outcomes(), title=f"Gradient flows to ln t = {log_until:g}")
+    if out is not None:
+        from saddlescope import store
+
+        stored = store.write(found.dataset, out)
+        if not as_json:
+            typer.echo(f"Stored in {stored}.")
+    return 0
