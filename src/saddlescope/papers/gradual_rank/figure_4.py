@@ -221,81 +221,11 @@ claims = (
 )
 
 
-NAMES = {"KQ": "update of W_K W_Qᵀ", "VO": "update of W_V W_Oᵀ"}
-
-
 def traces(run: "xr.Dataset") -> "list[Figure]":
     """Stable ranks over training (Figures 4 and 15), spectra against initialization (Figure 5), the training itself."""
-    return [_stable_ranks(run), _spectra(run), _training(run)]
+    from saddlescope.plot.ranks import spectrum_figure, stable_rank_figure
 
-
-def _stable_ranks(run: "xr.Dataset") -> "Figure":
-    from saddlescope.plot import Axis, Band, Figure, Line, Panel
-
-    panels = []
-    for layer in run.layer.values:
-        marks = []
-        for color, (product, name) in enumerate(NAMES.items()):
-            rank = run.stable_rank.sel(layer=layer, product=product)
-            mean, spread = rank.mean(("seed", "head")).values, rank.std(("seed", "head")).values
-            marks.append(Band(x=run.step.values, low=mean - spread, high=mean + spread, group=name, color=color))
-            marks.append(Line(x=run.step.values, y=mean, label=name, group=name, color=color))
-        panels.append(
-            Panel(
-                title=f"layer {layer}",
-                x=Axis("step of Adam", scale="log"),
-                y=Axis("stable rank"),
-                marks=tuple(marks),
-            )
-        )
-    initial = run.initial_stable_rank.mean(("seed", "layer", "head"))
-    return Figure(
-        name="stable-rank",
-        title="The rank of what was learned, layer by layer",
-        caption="Stable rank of the update of both products; mean and standard deviation over the heads of all "
-        f"{run.sizes['seed']} seeds. The initial products have {float(initial.sel(product='KQ')):.1f} (W_K W_Qᵀ) and "
-        f"{float(initial.sel(product='VO')):.1f} (W_V W_Oᵀ).",
-        panels=tuple(panels),
-    )
-
-
-def _spectra(run: "xr.Dataset") -> "Figure":
-    from saddlescope.plot import Axis, Band, Figure, Line, Panel
-
-    def normalised(spectrum: "xr.DataArray") -> "xr.DataArray":
-        top = spectrum.isel(index=0)
-        return (spectrum / top.where(top > 0)).stack(of=("seed", "head")).transpose("index", "of")
-
-    width = int((run.initial_spectrum > 0).any(("seed", "layer", "head", "product")).sum())
-    index = run.index.values[:width] + 1
-    panels = []
-    for product, name in NAMES.items():
-        for layer in run.layer.values:
-            marks = []
-            pair = {"at initialization": run.initial_spectrum, name: run.update_spectrum.isel(step=-1)}
-            for color, (label, spectra) in enumerate(pair.items()):
-                values = normalised(spectra.sel(layer=layer, product=product)).isel(index=slice(width))
-                group = label if color == 0 else "learned update"
-                marks.append(
-                    Band(
-                        x=index, low=values.min("of").values, high=values.max("of").values, group=group, color=1 - color
-                    )
-                )
-                marks.append(Line(x=index, y=values.mean("of").values, label=group, group=group, color=1 - color))
-            panels.append(
-                Panel(
-                    title=f"{name.removeprefix('update of ')}, layer {layer}",
-                    x=Axis("index of the singular value"),
-                    y=Axis("singular value / largest", scale="log", range=(1e-3, 1.3)),
-                    marks=tuple(marks),
-                )
-            )
-    return Figure(
-        name="spectrum",
-        title="Spectrum of the learned update against that of the initial product",
-        caption="Singular values divided by the largest; mean over heads and seeds, and their whole range.",
-        panels=tuple(panels),
-    )
+    return [stable_rank_figure(run), spectrum_figure(run), _training(run)]
 
 
 def _training(run: "xr.Dataset") -> "Figure":

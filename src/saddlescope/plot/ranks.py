@@ -1,0 +1,317 @@
+"""Pictures of what training added to attention, head by head, from a data set of spectra.
+
+Such a data set comes from `RankTracker.to_xarray`, from `saddlescope spectra`, or, with the dimension `seed` besides,
+from an entry that trains a transformer:
+
+    update_spectrum     (step, layer, head, product, index)   singular values of product now minus product at the start
+    noise_floor         (step, layer, head, product)          the size below which they are rounding
+    stable_rank         (step, layer, head, product)          |A|_F^2 / |A|_2^2 of the update; NaN below the noise floor
+    initial_spectrum    (layer, head, product, index)         singular values of the product at the start
+    initial_norm        (layer, head, product)                its Frobenius norm; needed where the index is cut short
+
+Means, deviations and ranges are over heads and seeds, never over time. Layers are named as the data set names them: by
+number, or by module.
+"""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from saddlescope.errors import InputError
+from saddlescope.plot.figure import Axis, Band, Figure, Line, Panel
+
+if TYPE_CHECKING:
+    import xarray as xr
+
+PRODUCTS = {"KQ": "W_K W_Qᵀ", "VO": "W_V W_Oᵀ"}
+MOST_LAYERS = 12
+"""Panels of one figure beyond which layers are left out, evenly."""
+_LEVELS = Axis("singular value / largest", scale="log", range=(1e-3, 1.3))
+
+
+def stable_rank_figure(ds: "xr.Dataset", *, layers: Sequence[Any] | None = None) -> Figure:
+    """The stable rank of both updates over training, a panel a layer: mean and standard deviation over the heads.
+
+    The paper's Figures 4, 12, 13, 15, 17, 19 and 20 (Boix-Adserà et al. 2023).
+
+    Args:
+        ds: spectra with two records or more; for one, see `layer_rank_figure`.
+        layers: which, as the coordinate names them; None takes all, evenly thinned to `MOST_LAYERS`.
+
+    Raises:
+        InputError: a layer that is not there.
+    """
+    shown, x = _layers(ds, layers), _steps(ds)
+    panels = []
+    for layer in shown:
+        marks: list[Band | Line] = []
+        for color, (product, name) in enumerate(PRODUCTS.items()):
+            rank = ds.stable_rank.sel(layer=layer, product=product)
+            marks += _mean_and_deviation(ds.step.values, rank, _over(ds), f"update of {name}", color)
+        panels.append(Panel(title=_title(layer), x=x, y=Axis("stable rank"), marks=tuple(marks)))
+    return Figure(
+        name="stable-rank",
+        title="The rank of what was learned, layer by layer",
+        caption=f"Stable rank of the update of both products; mean and standard deviation over {_crowd(ds)}. "
+        f"{_initial_ranks(ds)}{_left_out(ds, shown)}",
+        panels=tuple(panels),
+    )
+
+
+def layer_rank_figure(ds: "xr.Dataset", *, step: int | None = None) -> Figure:
+    """The stable rank of both updates and of the initial products over depth, at one record.
+
+    Args:
+        ds: spectra.
+        step: the record at this step; None takes the last one.
+
+    Raises:
+        InputError: there is no record of this step.
+    """
+    at = _records(ds, (step,) if step is not None else (ds.step.values[-1],))[0]
+    depth = [*range(1, ds.sizes["layer"] + 1)]
+    initial = initial_stable_rank(ds)
+    panels = []
+    for color, (product, name) in enumerate(PRODUCTS.items()):
+        update = ds.stable_rank.sel(step=at, product=product)
+        marks = _mean_and_deviation(depth, update, _over(ds), f"update of {name}", color)
+        start = initial.sel(product=product)
+        marks += _mean_and_deviation(depth, start, _over(ds), "initial product", 2)
+        panels.append(Panel(title=name, x=Axis("layer"), y=Axis("stable rank", scale="log"), marks=tuple(marks)))
+    return Figure(
+        name="stable-rank-by-layer",
+        title="The rank of what was learned, over depth",
+        caption=f"Stable rank of updates and initial products after {_number(at)} steps; mean and standard deviation "
+        f"over {_crowd(ds)}. Layers are counted in the model's order.",
+        panels=tuple(panels),
+    )
+
+
+def spectrum_figure(ds: "xr.Dataset", *, layers: Sequence[Any] | None = None) -> Figure:
+    """The spectrum of the last update against that of the initial product, normalized: mean and range over heads.
+
+    The paper's Figure 5, over all heads rather than at random ones.
+
+    Args:
+        ds: spectra.
+        layers: which; None takes all, evenly thinned to `MOST_LAYERS`.
+
+    Raises:
+        InputError: a layer that is not there.
+    """
+    shown, width = _layers(ds, layers), _width(ds)
+    pair = {
+        "at initialization": (1, normalized(ds.initial_spectrum)),
+        "learned update": (0, _last(ds)),
+    }
+    panels = []
+    for product, name in PRODUCTS.items():
+        for layer in shown:
+            marks: list[Band | Line] = []
+            for label, (color, spectra) in pair.items():
+                values = spectra.sel(layer=layer, product=product).isel(index=slice(width))
+                low, high = values.min(_over(ds)).values, values.max(_over(ds)).values
+                x = values.index.values + 1
+                marks.append(Band(x=x, low=low, high=high, group=label, color=color))
+                marks.append(Line(x=x, y=values.mean(_over(ds)).values, label=label, group=label, color=color))
+            title = f"{name}, {_title(layer)}"
+            panels.append(Panel(title=title, x=Axis("index of the singular value"), y=_LEVELS, marks=tuple(marks)))
+    return Figure(
+        name="spectrum",
+        title="Spectrum of the learned update against that of the initial product",
+        caption=f"Singular values divided by the largest; mean over {_crowd(ds)}, and their whole range."
+        + _left_out(ds, shown),
+        panels=tuple(panels),
+    )
+
+
+def spectrum_stages_figure(
+    ds: "xr.Dataset",
+    *,
+    steps: Sequence[int] | None = None,
+    layers: Sequence[Any] | None = None,
+    head: int | None = None,
+) -> Figure:
+    """Normalized spectra of the update at several steps of training, against that of the initial product.
+
+    The paper's Figures 1, 14, 16 and 18.
+
+    Args:
+        ds: spectra.
+        steps: records to show, at most five; None takes four that are evenly spaced in log time, the last one included.
+        layers: which; None takes the first, the middle and the last.
+        head: the one to show, as the paper does; None shows the mean over heads and seeds.
+
+    Raises:
+        InputError: a record, layer or head that is not there, or more than five steps.
+    """
+    import numpy as np
+
+    if steps is None:
+        spaced = np.geomspace(max(float(ds.step[0]), float(ds.step[-1]) / 1000), float(ds.step[-1]), 4)
+        nearest = {int(np.abs(ds.step.values - at).argmin()) for at in spaced}
+        chosen = ds.step.values[sorted(nearest)].tolist()
+    else:
+        chosen = _records(ds, steps)
+    if len(chosen) > 5:
+        raise InputError(f"steps must be at most five, so that the curves stay apart; got {len(chosen)!r}.")
+    if head is not None:
+        _check_head(ds, head)
+    middle = sorted({0, ds.sizes["layer"] // 2, ds.sizes["layer"] - 1})
+    shown, width = _layers(ds, ds.layer.values[middle].tolist() if layers is None else layers), _width(ds)
+    curves = {"at initialization": (1, normalized(ds.initial_spectrum))}
+    for color, step in zip((0, 2, 3, 4, 5), chosen, strict=False):
+        update = normalized(ds.update_spectrum.sel(step=step), ds.noise_floor.sel(step=step))
+        curves[f"update after {_number(step)} steps"] = (color, update)
+    panels = []
+    for product, name in PRODUCTS.items():
+        for layer in shown:
+            marks = []
+            for label, (color, spectra) in curves.items():
+                values = spectra.sel(layer=layer, product=product).isel(index=slice(width))
+                one = values.mean(_over(ds)) if head is None else values.isel(head=head).mean(_over(ds, "head"))
+                x, style = values.index.values + 1, "dashed" if color == 1 else "solid"
+                marks.append(Line(x=x, y=one.values, label=label, group=label, color=color, style=style))
+            title = f"{name}, {_title(layer)}"
+            panels.append(Panel(title=title, x=Axis("index of the singular value"), y=_LEVELS, marks=tuple(marks)))
+    of = f"head {head}" if head is not None else f"mean over {_crowd(ds)}"
+    return Figure(
+        name="spectrum-stages",
+        title="Spectra of the update at stages of training",
+        caption=f"Singular values divided by the largest, {of}; dashed: the initial product.",
+        panels=tuple(panels),
+        columns=len(shown),
+    )
+
+
+def evolution_figure(ds: "xr.Dataset", *, layer: Any, head: int = 0, largest: int = 16) -> Figure:
+    """The largest singular values of one head's updates over training, as they are: the staircase of the paper.
+
+    The paper's Figure 6 (which calls them eigenvalues). With seeds, the first one is shown.
+
+    Args:
+        ds: spectra.
+        layer: as the coordinate names it.
+        head: from 0.
+        largest: how many singular values.
+
+    Raises:
+        InputError: a layer or head that is not there.
+    """
+    _layers(ds, (layer,))
+    _check_head(ds, head)
+    one = ds.isel(seed=0) if "seed" in ds.dims else ds
+    panels = []
+    for color, (product, name) in enumerate(PRODUCTS.items()):
+        values = one.update_spectrum.sel(layer=layer, product=product).isel(head=head)
+        floor = one.noise_floor.sel(layer=layer, product=product).isel(head=head)
+        shown = values.where(values > floor).transpose("index", "step").values[:largest]
+        marks = tuple(
+            Line(
+                x=ds.step.values, y=row, group=f"update of {name}", color=color, width=1.2, opacity=max(0.35, 1 - k / 8)
+            )
+            for k, row in enumerate(shown)
+        )
+        panels.append(Panel(title=name, x=_steps(ds), y=Axis("singular value"), marks=marks))
+    return Figure(
+        name="evolution",
+        title="Singular values of the update of one head",
+        caption=f"The {largest} largest singular values of head {head}, {_title(layer)}.",
+        panels=tuple(panels),
+    )
+
+
+def normalized(spectrum: "xr.DataArray", floor: "xr.DataArray | None" = None) -> "xr.DataArray":
+    """Each spectrum divided by its largest value: 0 below the noise floor, NaN where nothing is above it."""
+    measured = spectrum if floor is None else spectrum.where(spectrum > floor, 0.0)
+    top = measured.isel(index=0)
+    return measured / top.where(top > 0)
+
+
+def initial_stable_rank(ds: "xr.Dataset") -> "xr.DataArray":
+    """The stable rank of every initial product; NaN where it is zero, since nothing is then to be compared with."""
+    top = ds.initial_spectrum.isel(index=0)
+    squares = ds.initial_norm**2 if "initial_norm" in ds else (ds.initial_spectrum**2).sum("index")
+    return squares / (top**2).where(top > 0)
+
+
+def _last(ds: "xr.Dataset") -> "xr.DataArray":
+    return normalized(ds.update_spectrum.isel(step=-1), ds.noise_floor.isel(step=-1))
+
+
+def _over(ds: "xr.Dataset", *without: str) -> tuple[str, ...]:
+    """The dimensions that means are over."""
+    return tuple(name for name in ("seed", "head") if name in ds.dims and name not in without)
+
+
+def _mean_and_deviation(
+    x: Any, values: "xr.DataArray", over: tuple[str, ...], group: str, color: int
+) -> list[Band | Line]:
+    mean, spread = values.mean(over).values, values.std(over).values
+    return [
+        Band(x=x, low=mean - spread, high=mean + spread, group=group, color=color),
+        Line(x=x, y=mean, label=group, group=group, color=color),
+    ]
+
+
+def _layers(ds: "xr.Dataset", wanted: Sequence[Any] | None) -> "list[Any]":
+    import numpy as np
+
+    names = ds.layer.values.tolist()
+    if wanted is None:
+        kept = np.unique(np.round(np.linspace(0, len(names) - 1, min(len(names), MOST_LAYERS))).astype(int))
+        return [names[k] for k in kept]
+    if absent := [layer for layer in wanted if layer not in names]:
+        raise InputError(f"layers must be among {', '.join(map(str, names))}; got {absent[0]!r}.")
+    return list(wanted)
+
+
+def _records(ds: "xr.Dataset", wanted: Sequence[Any]) -> "list[Any]":
+    recorded = ds.step.values.tolist()
+    if absent := [step for step in wanted if step not in recorded]:
+        raise InputError(
+            f"steps must be recorded ones, such as {recorded[0]!r} or {recorded[-1]!r}; got {absent[0]!r}."
+        )
+    return list(wanted)
+
+
+def _check_head(ds: "xr.Dataset", head: int) -> None:
+    if not 0 <= head < ds.sizes["head"]:
+        raise InputError(f"head must be one of the {ds.sizes['head']} heads, from 0; got {head!r}.")
+
+
+def _steps(ds: "xr.Dataset") -> Axis:
+    """Steps on a logarithmic axis where they span more than a factor of ten."""
+    first, last = float(ds.step.values[0]), float(ds.step.values[-1])
+    return Axis("optimiser steps", scale="log" if 0 < 10 * first < last else "linear")
+
+
+def _width(ds: "xr.Dataset") -> int:
+    """How many values an initial product has at most: its rank; all where it is zero or cut short."""
+    positive = int((ds.initial_spectrum > 0).any([d for d in ds.initial_spectrum.dims if d != "index"]).sum())
+    return positive or ds.sizes["index"]
+
+
+def _title(layer: Any) -> str:
+    return f"layer {layer}" if isinstance(layer, int) else str(layer)
+
+
+def _number(step: Any) -> str:
+    return f"{int(step):,}".replace(",", "\u2009")
+
+
+def _crowd(ds: "xr.Dataset") -> str:
+    seeds = ds.sizes.get("seed", 1)
+    return f"the heads of all {seeds} seeds" if seeds > 1 else "the heads"
+
+
+def _initial_ranks(ds: "xr.Dataset") -> str:
+    ranks = initial_stable_rank(ds).mean([d for d in ds.initial_spectrum.dims if d not in ("index", "product")])
+    return (
+        f"The initial products have {float(ranks.sel(product='KQ')):.1f} ({PRODUCTS['KQ']}) and "
+        f"{float(ranks.sel(product='VO')):.1f} ({PRODUCTS['VO']})."
+    )
+
+
+def _left_out(ds: "xr.Dataset", shown: Sequence[Any]) -> str:
+    missing = ds.sizes["layer"] - len(shown)
+    return f" {len(shown)} of the {ds.sizes['layer']} layers are shown." if missing else ""
