@@ -153,7 +153,7 @@ def test_from_nothing_the_update_is_the_product():
 def test_a_batch_is_a_loop(dtype, monkeypatch):
     given_factors = factors(1e-3, dtype, batch=(3, 4))
     for chunk in (2**19, 2**11):  # one piece; pieces of two
-        monkeypatch.setattr(import_module("saddlescope.measure.spectrum"), "_CHUNK", chunk)
+        monkeypatch.setattr(import_module("saddlescope.measure.arrays"), "_PIECE", chunk)
         found = product_update_spectrum(*given_factors)
         assert found.values.shape == (3, 4, 12)
         assert found.noise_floor.shape == (3, 4)

@@ -10,7 +10,7 @@ from torch.nn import functional
 
 from saddlescope.errors import InputError
 from saddlescope.train import Fused, Separate, TorchMultihead
-from saddlescope.train.layouts import attention_blocks
+from saddlescope.train.blocks import attention_blocks
 
 KINDS = ("vit", "torch", "gpt2", "nanogpt", "timm", "vit-pytorch", "bert", "llama", "t5")
 

@@ -15,6 +15,7 @@ from saddlescope.measure.spectrum import (
     update_spectrum,
 )
 from saddlescope.measure.stages import Stage, Staircase, find_stages
+from saddlescope.measure.subspaces import Subspaces, principal_angles, product_update_subspaces
 
 __all__ = [
     "Comparison",
@@ -25,6 +26,7 @@ __all__ = [
     "Spectrum",
     "Stage",
     "Staircase",
+    "Subspaces",
     "bottleneck_rank",
     "bulk_count",
     "compare",
@@ -37,8 +39,10 @@ __all__ = [
     "find_stages",
     "nonlinearity",
     "numerical_rank",
+    "principal_angles",
     "product_spectrum",
     "product_update_spectrum",
+    "product_update_subspaces",
     "richardson",
     "second_ratio",
     "spectrum",

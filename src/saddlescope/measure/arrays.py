@@ -5,7 +5,8 @@ its loops over small matrices are the fastest, JAX need not compile, and float64
 off. On an accelerator the array's own library works, in float64 where it has it.
 """
 
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from types import ModuleType
 from typing import Any
@@ -18,6 +19,8 @@ from saddlescope.errors import InputError
 
 # Largest relative error of rounding a real number to the nearest stored one, by name of the stored type.
 UNIT_ROUNDOFF = {"float64": 2.0**-53, "float32": 2.0**-24, "float16": 2.0**-11, "bfloat16": 2.0**-8}
+
+_PIECE = 2**19  # entries worked on at once: they stay in cache, and memory stays bounded
 
 
 @dataclass(frozen=True)
@@ -79,6 +82,32 @@ def take(*, axes: int, **arrays: Any) -> tuple[Library, list[Stored]]:
         if not bool(library.xp.all(library.xp.isfinite(one.array))):
             raise InputError(f"{name} must be finite; got NaN or infinite entries. Look for the step that diverged.")
     return library, stored
+
+
+def in_pieces(library: Library, compute: Callable[..., tuple[Any, ...]], matrices: Sequence[Stored]) -> tuple[Any, ...]:
+    """Computes over one batch axis, piece by piece, and gives back the batch axes and the library of the input."""
+    xp, batch = library.xp, matrices[0].array.shape[:-2]
+    count = math.prod(batch)
+    flat = [xp.reshape(one.array, (count, *one.array.shape[-2:])) for one in matrices]
+    step = max(1, _PIECE // sum(math.prod(X.shape[-2:]) for X in flat))
+    pieces = [
+        compute(*(Stored(X[i : i + step], one.roundoff) for X, one in zip(flat, matrices, strict=True)))
+        for i in range(0, max(1, count), step)
+    ]
+    whole = (xp.concat(parts) for parts in zip(*pieces, strict=True))
+    return tuple(library.give_back(xp.reshape(one, (*batch, *one.shape[1:]))) for one in whole)
+
+
+def upcast(library: Library, one: Stored) -> Any:
+    """The array in the type that the library works in."""
+    return library.xp.astype(one.array, library.wide, copy=False)
+
+
+def normalised(xp: ModuleType, X: Any) -> tuple[Any, Any]:
+    """X over its largest entry (1 for the zero matrix), and that entry."""
+    largest = xp.max(xp.abs(X), axis=(-2, -1), keepdims=True)
+    largest = xp.where(largest > 0, largest, xp.ones_like(largest))
+    return X / largest, largest
 
 
 def as_numpy(name: str, given: Any) -> np.ndarray:

@@ -28,9 +28,8 @@ from typing import Any
 import array_api_compat
 
 from saddlescope.errors import InputError
-from saddlescope.measure.arrays import UNIT_ROUNDOFF, Library, Stored, take
+from saddlescope.measure.arrays import UNIT_ROUNDOFF, Library, Stored, in_pieces, normalised, take, upcast
 
-_CHUNK = 2**19  # entries of the factors worked on at once: they stay in cache, and memory stays bounded
 _SHIFT = 8.0  # in eps |H_A|_F: over many singular matrices, Cholesky needed at most 1.1
 
 
@@ -76,7 +75,7 @@ def spectrum(matrix: Any, *, top: int | None = None) -> Spectrum:
     """
     _check_top(top)
     library, (W,) = take(axes=2, matrix=matrix)
-    return _one_matrix(library, _upcast(library, W), [_rounding(library, W)], top)
+    return _one_matrix(library, upcast(library, W), [_rounding(library, W)], top)
 
 
 def update_spectrum(after: Any, before: Any, *, top: int | None = None) -> Spectrum:
@@ -100,8 +99,8 @@ def update_spectrum(after: Any, before: Any, *, top: int | None = None) -> Spect
     """
     _check_top(top)
     library, (W, W0) = take(axes=2, after=after, before=before)
-    _check_same_shape("before", W0, "after", W)
-    update = _upcast(library, W) - _upcast(library, W0)
+    check_same_shape("before", W0, "after", W)
+    update = upcast(library, W) - upcast(library, W0)
     return _one_matrix(library, update, [_rounding(library, W), _rounding(library, W0)], top)
 
 
@@ -125,8 +124,8 @@ def product_spectrum(left: Any, right: Any, *, top: int | None = None) -> Spectr
     """
     _check_top(top)
     library, (L, R) = take(axes=2, left=left, right=right)
-    _check_factors(L, R)
-    return _chunked(library, lambda L, R: _product(library, [L], [R]), [L, R], top)
+    check_factors(L, R)
+    return _spectrum_of(library, lambda L, R: _product(library, [L], [R]), [L, R], top)
 
 
 def product_update_spectrum(left: Any, right: Any, left0: Any, right0: Any, *, top: int | None = None) -> Spectrum:
@@ -160,23 +159,23 @@ def product_update_spectrum(left: Any, right: Any, left0: Any, right0: Any, *, t
     """
     _check_top(top)
     library, (L, R, L0, R0) = take(axes=2, left=left, right=right, left0=left0, right0=right0)
-    _check_factors(L, R)
-    _check_same_shape("left0", L0, "left", L)
-    _check_same_shape("right0", R0, "right", R)
-    return _chunked(library, lambda L, R, L0, R0: _product(library, [L, L0], [R, R0]), [L, R, L0, R0], top)
+    check_factors(L, R)
+    check_same_shape("left0", L0, "left", L)
+    check_same_shape("right0", R0, "right", R)
+    return _spectrum_of(library, lambda L, R, L0, R0: _product(library, [L, L0], [R, R0]), [L, R, L0, R0], top)
 
 
 def _product(library: Library, lefts: Sequence[Stored], rights: Sequence[Stored]) -> tuple[Any, Any]:
     """Values and noise floor for [L], [R], or for [L, L0], [R, R0]; one batch axis."""
     xp, h = library.xp, lefts[0].array.shape[-1]
-    A, B = [_upcast(library, one) for one in lefts], [_upcast(library, one) for one in rights]
+    A, B = [upcast(library, one) for one in lefts], [upcast(library, one) for one in rights]
     if len(A) == 2:
         A, B = [A[0] - A[1], A[1]], [B[0], B[0] - B[1]]
     tall, small = max(A[0].shape[-2], B[0].shape[-2]), min(A[0].shape[-2], B[0].shape[-2])
     formed = len(A) * h >= small
     squares_fit = A[0].dtype == xp.float64 and all(one.roundoff > UNIT_ROUNDOFF["float64"] for one in (*lefts, *rights))
     if formed or not squares_fit:  # squares of float64 may overflow or vanish; those of shorter types cannot
-        (joint_A, a), (joint_B, b) = (_normalised(xp, xp.concat(blocks, axis=-1)) for blocks in (A, B))
+        (joint_A, a), (joint_B, b) = (normalised(xp, xp.concat(blocks, axis=-1)) for blocks in (A, B))
         A, B, unit = [joint_A], [joint_B], (a * b)[:, 0, 0]
     else:
         joint_A = joint_B = None
@@ -256,7 +255,7 @@ def _norms(xp: ModuleType, squares: Any) -> tuple[Any, Any]:
 def _rounding(library: Library, W: Stored) -> Any:
     """The norm of the rounding errors of a stored matrix: e(W) (sqrt(m) + sqrt(n))."""
     m, n = W.array.shape[-2:]
-    scaled, unit = _normalised(library.xp, _upcast(library, W))
+    scaled, unit = normalised(library.xp, upcast(library, W))
     entry = W.roundoff * _frobenius(library.xp, scaled) * unit[..., 0, 0] / math.sqrt(3 * m * n)
     return entry * (math.sqrt(m) + math.sqrt(n))
 
@@ -269,26 +268,12 @@ def _one_matrix(library: Library, W: Any, noise: Sequence[Any], top: int | None)
     return Spectrum(library.give_back(values[..., :top]), library.give_back(reduce(xp.hypot, [error, *noise])))
 
 
-def _chunked(
-    library: Library, compute: Callable[..., tuple[Any, Any]], factors: Sequence[Stored], top: int | None
+def _spectrum_of(
+    library: Library, compute: Callable[..., tuple[Any, Any]], factors: list[Stored], top: int | None
 ) -> Spectrum:
-    """Computes over one batch axis, piece by piece, and gives back the batch axes."""
-    xp, batch = library.xp, factors[0].array.shape[:-2]
-    count = math.prod(batch)
-    flat = [xp.reshape(one.array, (count, *one.array.shape[-2:])) for one in factors]
-    step = max(1, _CHUNK // sum(math.prod(X.shape[-2:]) for X in flat))
-    pieces = [
-        compute(*(Stored(X[i : i + step], one.roundoff) for X, one in zip(flat, factors, strict=True)))
-        for i in range(0, max(1, count), step)
-    ]
-    values = xp.concat([values for values, _ in pieces])[:, :top]
-    noise = xp.concat([noise for _, noise in pieces])
-    values, noise = xp.reshape(values, (*batch, values.shape[-1])), xp.reshape(noise, batch)
-    return Spectrum(library.give_back(values), library.give_back(noise))
-
-
-def _upcast(library: Library, one: Stored) -> Any:
-    return library.xp.astype(one.array, library.wide, copy=False)
+    """The spectrum that `compute` gives as values and noise floor, worked out piece by piece."""
+    values, noise = in_pieces(library, compute, factors)
+    return Spectrum(values[..., :top], noise)
 
 
 def _frobenius(xp: ModuleType, X: Any) -> Any:
@@ -299,25 +284,20 @@ def _positive_part(xp: ModuleType, X: Any) -> Any:
     return xp.where(X > 0, X, xp.zeros_like(X))
 
 
-def _normalised(xp: ModuleType, X: Any) -> tuple[Any, Any]:
-    """X over its largest entry (1 for the zero matrix), and that entry."""
-    largest = xp.max(xp.abs(X), axis=(-2, -1), keepdims=True)
-    largest = xp.where(largest > 0, largest, xp.ones_like(largest))
-    return X / largest, largest
-
-
 def _check_top(top: int | None) -> None:
     if top is not None and top < 1:
         raise InputError(f"top must be at least 1, or None for all singular values; got {top!r}.")
 
 
-def _check_same_shape(name: str, one: Stored, other: str, reference: Stored) -> None:
+def check_same_shape(name: str, one: Stored, other: str, reference: Stored) -> None:
+    """Refuses an array of another shape than its companion."""
     shape, wanted = tuple(one.array.shape), tuple(reference.array.shape)
     if shape != wanted:
         raise InputError(f"{name} must have the shape of {other}, {wanted!r}; got {shape!r}.")
 
 
-def _check_factors(L: Stored, R: Stored) -> None:
+def check_factors(L: Stored, R: Stored) -> None:
+    """Refuses factors that no product L R^T can be made of."""
     left, right = tuple(L.array.shape), tuple(R.array.shape)
     if left[:-2] != right[:-2] or left[-1] != right[-1]:
         raise InputError(

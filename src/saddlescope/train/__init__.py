@@ -12,8 +12,9 @@ except ModuleNotFoundError as error:
 from saddlescope.train.data import ImageData, load
 from saddlescope.train.layouts import Fused, Layout, Separate, TorchMultihead
 from saddlescope.train.loop import SGD, Adam, History, TrainConfig, fit
+from saddlescope.train.records import RankRecords, Spectra, Updates, spectra_dataset
 from saddlescope.train.schedules import AtSteps, Every, Geometric, Schedule
-from saddlescope.train.tracker import RankRecords, RankTracker
+from saddlescope.train.tracker import RankTracker
 from saddlescope.train.vit import ViT, ViTConfig
 
 __all__ = [
@@ -30,10 +31,13 @@ __all__ = [
     "RankTracker",
     "Schedule",
     "Separate",
+    "Spectra",
     "TorchMultihead",
     "TrainConfig",
+    "Updates",
     "ViT",
     "ViTConfig",
     "fit",
     "load",
+    "spectra_dataset",
 ]

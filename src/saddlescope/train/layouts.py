@@ -18,6 +18,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from saddlescope.errors import InputError
+from saddlescope.train.shards import whole
 
 # Names under which attention modules and their configurations keep the number of heads.
 _HEADS = ("num_heads", "n_heads", "n_head", "heads", "num_attention_heads")
@@ -115,12 +116,12 @@ class TorchMultihead(Layout):
         if not isinstance(module, nn.MultiheadAttention):
             return None
         if module.in_proj_weight is not None:
-            query, key, value = module.in_proj_weight.detach().chunk(3)
+            query, key, value = whole(module.in_proj_weight).chunk(3)
         else:
             query, key, value = (
-                getattr(module, name).detach() for name in ("q_proj_weight", "k_proj_weight", "v_proj_weight")
+                whole(getattr(module, name)) for name in ("q_proj_weight", "k_proj_weight", "v_proj_weight")
             )
-        output = module.out_proj.weight.detach()
+        output = whole(module.out_proj.weight)
         return _cut(key.T, query.T, value.T, output.T, module.num_heads, str(self))
 
     def __str__(self) -> str:
@@ -145,47 +146,6 @@ LAYOUTS: tuple[Layout, ...] = (
 )
 
 
-class AttentionBlock(NamedTuple):
-    """An attention module of a model: its name there, itself, and how it keeps its weights."""
-
-    name: str
-    module: nn.Module
-    layout: Layout
-
-    def factors(self) -> Factors:
-        """Its present factors, as views of its weights."""
-        factors = self.layout.factors(self.module)
-        assert factors is not None
-        return factors
-
-
-def attention_blocks(model: nn.Module, layouts: tuple[Layout, ...] = LAYOUTS) -> tuple[AttentionBlock, ...]:
-    """All attention blocks of a model, in the model's own order; each set of weights once.
-
-    Raises:
-        InputError: there are none that any layout knows.
-    """
-    found: list[AttentionBlock] = []
-    seen: set[int] = set()
-    for name, module in model.named_modules():
-        for layout in layouts:
-            factors = layout.factors(module)
-            if factors is None:
-                continue
-            if factors.query.data_ptr() not in seen:
-                seen.add(factors.query.data_ptr())
-                found.append(AttentionBlock(name, module, layout))
-            break
-    if not found:
-        known = "; ".join(str(layout) for layout in layouts)
-        raise InputError(
-            f"model must have attention blocks with weights under known names; got {type(model).__name__}, which has "
-            f"none. Looked for: {known}. Name yours by layouts=(Separate('key', 'query', 'value', 'output', "
-            "heads='num_heads'),) or (Fused('qkv', 'output'),), with attribute paths from the attention module."
-        )
-    return tuple(found)
-
-
 def _resolve(root: object, path: str) -> Any:
     for part in path.split("."):
         root = getattr(root, part, None)
@@ -199,9 +159,9 @@ def _matrix(module: nn.Module, path: str) -> Float[Tensor, "inputs outputs"] | N
     if not isinstance(weight, Tensor) or weight.ndim != 2 or not weight.is_floating_point():
         return None
     if isinstance(layer, nn.Linear):
-        return weight.detach().T
+        return whole(weight).T
     if type(layer).__name__ == "Conv1D" and getattr(layer, "nf", None) == weight.shape[1]:
-        return weight.detach()  # transformers.pytorch_utils.Conv1D
+        return whole(weight)  # transformers.pytorch_utils.Conv1D
     return None
 
 

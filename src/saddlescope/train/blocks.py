@@ -1,0 +1,67 @@
+"""The attention blocks of a model: each module whose weights a layout knows."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from torch import nn
+
+from saddlescope.errors import InputError
+from saddlescope.train.layouts import LAYOUTS, Factors, Layout
+from saddlescope.train.matrices import plain_name, unwrapped
+
+
+class AttentionBlock(NamedTuple):
+    """An attention module of a model: its name there, itself, how it keeps its weights, and how many heads it has."""
+
+    name: str
+    module: nn.Module
+    layout: Layout
+    heads: int
+
+    @property
+    def label(self) -> str:
+        """How messages call it: by its name, or where it is the whole model, by its class."""
+        return self.name or type(self.module).__name__
+
+    def factors(self) -> Factors:
+        """Its present factors, as views of its weights."""
+        factors = self.layout.factors(self.module)
+        assert factors is not None
+        return factors
+
+
+def attention_blocks(
+    model: nn.Module, layouts: Sequence[Layout] = LAYOUTS, *, required: bool = True
+) -> tuple[AttentionBlock, ...]:
+    """All attention blocks of a model, in the model's own order; each set of weights once.
+
+    Args:
+        model: the model; `torch.compile` and DistributedDataParallel may be around it.
+        layouts: the ways to keep attention weights, tried in this order.
+        required: whether to refuse a model without any.
+
+    Raises:
+        InputError: there are none that any layout knows, or a layout's names are there, but not its shapes.
+    """
+    found: list[AttentionBlock] = []
+    seen: set[frozenset[int]] = set()
+    model = unwrapped(model)
+    for name, module in model.named_modules():
+        for layout in layouts:
+            factors = layout.factors(module)
+            if factors is None:
+                continue
+            weights = frozenset(id(parameter) for parameter in module.parameters() if parameter.ndim == 2)
+            if weights not in seen:
+                seen.add(weights)
+                found.append(AttentionBlock(plain_name(name), module, layout, heads=factors.key.shape[0]))
+            break
+    if not found and required:
+        known = "; ".join(str(layout) for layout in layouts)
+        raise InputError(
+            f"model must have attention blocks with weights under known names; got {type(model).__name__}, which has "
+            f"none. Looked for: {known}. Name yours by layouts=(Separate('key', 'query', 'value', 'output', "
+            "heads='num_heads'),) or (Fused('qkv', 'output'),), with attribute paths from the attention module, or "
+            "choose single matrices by matrices='*'."
+        )
+    return tuple(found)
