@@ -13,7 +13,8 @@ from torch import nn
 
 from saddlescope.errors import InputError, MissingExtraError
 from saddlescope.train import snapshot
-from saddlescope.train.shards import is_sharded
+from saddlescope.train.attached import AttachedTracker
+from saddlescope.train.scalars import RankScalars
 from saddlescope.train.tracker import RankTracker
 
 try:
@@ -38,15 +39,17 @@ class RankTrackerCallback(TrainerCallback):
 
     Args:
         make: builds the tracker of a model, such as `functools.partial(RankTracker, schedule=Every(100))`.
+        scalars: what to log, such as `RankScalars(to_wandb())`; None logs nothing.
 
     Raises:
         InputError: when training starts, as `RankTracker`; or where a run is resumed from a checkpoint without a
             tracker's file.
     """
 
-    def __init__(self, make: Callable[[nn.Module], RankTracker] = RankTracker) -> None:
-        self._make = make
-        self._tracker: RankTracker | None = None
+    def __init__(
+        self, make: Callable[[nn.Module], RankTracker] = RankTracker, *, scalars: RankScalars | None = None
+    ) -> None:
+        self._attached = AttachedTracker(make, scalars)
 
     @property
     def tracker(self) -> RankTracker:
@@ -55,44 +58,34 @@ class RankTrackerCallback(TrainerCallback):
         Raises:
             InputError: training has not started, or another process measures.
         """
-        if self._tracker is None:
-            raise InputError(
-                "tracker must be asked for after trainer.train() has started, in the first process; there is none yet."
-            )
-        return self._tracker
+        return self._attached.tracker
 
     def on_train_begin(
         self, args: "TrainingArguments", state: "TrainerState", control: "TrainerControl", **kwargs: Any
     ) -> None:
         """Copies the initial weights, or takes up those that a resumed run started from."""
-        model = kwargs["model"]
-        self._tracker = None
-        if not (state.is_world_process_zero or is_sharded(model)):
-            return
-        self._tracker = self._make(model)
-        if state.global_step:
-            self._tracker.load_state_dict(_saved_state(args, state.global_step))
+        saved = _saved_state(args, state.global_step) if state.global_step else None
+        self._attached.start(kwargs["model"], first_process=state.is_world_process_zero, state=saved)
 
     def on_step_end(
         self, args: "TrainingArguments", state: "TrainerState", control: "TrainerControl", **kwargs: Any
     ) -> None:
         """Counts the step, and measures when it is due."""
-        if self._tracker is not None:
-            self._tracker.step()
+        self._attached.step()
 
     def on_save(
         self, args: "TrainingArguments", state: "TrainerState", control: "TrainerControl", **kwargs: Any
     ) -> None:
         """Leaves the tracker's state in the checkpoint that the Trainer has just written."""
-        if self._tracker is not None and state.is_world_process_zero:
-            snapshot.write(_folder(args, state.global_step) / FILE, self._tracker.state_dict())
+        saved = self._attached.state_dict()
+        if saved is not None and state.is_world_process_zero:
+            snapshot.write(_folder(args, state.global_step) / FILE, saved)
 
     def on_train_end(
         self, args: "TrainingArguments", state: "TrainerState", control: "TrainerControl", **kwargs: Any
     ) -> None:
         """Measures the final weights."""
-        if self._tracker is not None:
-            self._tracker.measure()
+        self._attached.finish()
 
 
 def last_checkpoint(output_dir: Path | str) -> Path | None:

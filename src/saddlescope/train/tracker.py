@@ -97,6 +97,11 @@ class RankTracker:
         """The names of the single matrices, in the model's order."""
         return tuple(self._matrices)
 
+    @property
+    def steps(self) -> tuple[int, ...]:
+        """Optimiser steps made at each record; where the records themselves are not wanted."""
+        return tuple(self._steps)
+
     def step(self) -> None:
         """Says that the optimiser has made a step; measures when the schedule says so."""
         self._made += 1
