@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 
 from saddlescope.errors import InputError
-from saddlescope.measure import Spectrum
-from saddlescope.measure.staircases import rank_staircases, rank_stairs
+from saddlescope.measure import Spectrum, rank_staircases, rank_stairs
 
 LINEAR = np.linspace(1.0, 1000.0, 80)
 GEOMETRIC = np.unique(np.floor(1.15 ** np.arange(65)))

@@ -15,6 +15,7 @@ from saddlescope.measure.spectrum import (
     update_spectrum,
 )
 from saddlescope.measure.stages import Stage, Staircase, find_stages
+from saddlescope.measure.staircases import rank_staircases, rank_stairs
 from saddlescope.measure.subspaces import Subspaces, principal_angles, product_update_subspaces
 
 __all__ = [
@@ -43,6 +44,8 @@ __all__ = [
     "product_spectrum",
     "product_update_spectrum",
     "product_update_subspaces",
+    "rank_staircases",
+    "rank_stairs",
     "richardson",
     "second_ratio",
     "spectrum",
