@@ -214,20 +214,20 @@ def _add(dataset: "xr.Dataset", updates: Updates, prefix: str, labels: tuple[str
     """The variables of one kind of matrix, with spectra of this length."""
     update, initial = updates.update, updates.initial
     variables = {
-        "update_spectrum": (("step", *labels, "index"), _lengthened(update.values, length)),
+        "update_spectrum": (("step", *labels, "index"), lengthened(update.values, length)),
         "noise_floor": (("step", *labels), update.noise_floor),
         "update_norm": (("step", *labels), update.norm),
         "stable_rank": (("step", *labels), update.stable_rank),
         "effective_rank": (("step", *labels), update.effective_rank),
         "measurable": (("step", *labels), update.measurable),
-        "initial_spectrum": ((*labels, "index"), _lengthened(initial.values, length)),
+        "initial_spectrum": ((*labels, "index"), lengthened(initial.values, length)),
         "initial_norm": (labels, initial.norm),
     }
     for name, (dims, array) in variables.items():
         dataset[prefix + name] = (dims, array, {"long_name": LONG_NAMES[name]})
 
 
-def _lengthened(values: np.ndarray, length: int) -> np.ndarray:
+def lengthened(values: np.ndarray, length: int) -> np.ndarray:
     """Spectra with zeros at their ends; those that are absent stay so."""
     more = np.where(np.isnan(values[..., -1:]), np.nan, np.zeros(length - values.shape[-1]))
     return np.concatenate([values, more], axis=-1)

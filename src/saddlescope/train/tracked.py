@@ -65,17 +65,26 @@ class Tracked:
         heads: the largest number of heads of a member, or None for single matrices.
         top: how many singular values to keep; None keeps all. Norms and ranks are of all in any case.
         subspace: dimension of the leading singular subspaces to follow from record to record; 0 follows none.
+        rounded: whether the weights at the start may have been rounded when they were stored, as in a checkpoint: their
+            rounding then counts to the noise floor. Those of a running model are what it started from, exactly.
 
     Attributes:
         initial: spectra of the weights at the start.
     """
 
     def __init__(
-        self, weights: Callable[[int], Weights], members: int, *, heads: int | None, top: int | None, subspace: int
+        self,
+        weights: Callable[[int], Weights],
+        members: int,
+        *,
+        heads: int | None,
+        top: int | None,
+        subspace: int,
+        rounded: bool = False,
     ) -> None:
         self._labels = (members,) if heads is None else (members, heads)
         self._subspace = subspace
-        self._groups = tuple(_groups([_copied(weights(member)) for member in range(members)]))
+        self._groups = tuple(_groups([_copied(weights(member), rounded) for member in range(members)]))
         most = max((group.values for group in self._groups), default=0)
         self._values = most if top is None else min(top, most)
         self._former: list[_Bases | None] = [None] * len(self._groups)
@@ -192,12 +201,13 @@ def _spectra(found: Spectrum) -> Spectra:
     return Spectra.of(np.asarray(found.values).copy(), np.asarray(found.noise_floor).copy())
 
 
-def _copied(weights: Weights) -> Weights:
+def _copied(weights: Weights, rounded: bool) -> Weights:
     """Copies on the host: aliases of the weights would follow them, and every update would be 0.
 
-    In float32 or better: half precision would round the initial weights again whenever they are saved and loaded.
+    Exact ones in float32 or better: half precision would be taken for rounding, which it is in a checkpoint alone.
     """
-    return tuple(part.detach().to("cpu", torch.promote_types(part.dtype, torch.float32), copy=True) for part in weights)
+    kinds = [part.dtype if rounded else torch.promote_types(part.dtype, torch.float32) for part in weights]
+    return tuple(part.detach().to("cpu", kind, copy=True) for part, kind in zip(weights, kinds, strict=True))
 
 
 def _joined(weights: Sequence[Weights]) -> Weights:

@@ -1,0 +1,146 @@
+"""From the names and shapes in a checkpoint to modules that the layouts know, without the code of the model.
+
+A skeleton has the modules of the model that hold weight matrices, with placeholders that take no memory; `filled` puts
+the tensors of one part into it for a while. What names alone cannot tell, the number of heads, comes from config.json
+or from the user. GPT-2's own files are told from nanoGPT's, which have the same names, by the shape of `c_attn`: its
+`Conv1D` stores (in, 3 in), a linear layer (3 in, in).
+"""
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from types import SimpleNamespace
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from saddlescope.errors import InputError
+from saddlescope.train.blocks import AttentionBlock, attention_blocks
+from saddlescope.train.layouts import LAYOUTS
+
+_TRANSPOSED = ("c_attn", "c_proj", "c_fc", "q_attn")  # the layers of GPT-2 that are Conv1D
+
+
+class Conv1D(nn.Module):
+    """A linear layer that stores its weight as (in, out); layouts know it by the name of its class and by `nf`."""
+
+    def __init__(self, nf: int) -> None:
+        super().__init__()
+        self.nf = nf
+
+
+def transposed_layers(shapes: Mapping[str, tuple[int, ...]]) -> frozenset[str]:
+    """The names of the modules that store their weights as (in, out)."""
+    fused = [shape for name, shape in shapes.items() if name.endswith("c_attn.weight") and len(shape) == 2]
+    if not fused or any(3 * rows != columns for rows, columns in fused):
+        return frozenset()
+    modules = (name.removesuffix(".weight") for name in shapes if name.endswith(".weight"))
+    return frozenset(name for name in modules if name.rpartition(".")[2] in _TRANSPOSED)
+
+
+def skeleton(shapes: Mapping[str, tuple[int, ...]], config: Mapping[str, Any], heads: int | None) -> nn.Module:
+    """A model of placeholders.
+
+    Args:
+        shapes: of the floating-point tensors of a checkpoint, by name.
+        config: what config.json says; empty where there is none.
+        heads: the number of heads, in place of what the configuration says.
+    """
+    told = SimpleNamespace(**{name: value for name, value in config.items() if isinstance(value, int | str)})
+    if heads is not None:
+        told = SimpleNamespace(**(vars(told) | {"num_attention_heads": heads, "num_heads": heads}))
+    transposed = transposed_layers(shapes)
+    root = nn.Module()
+    for name, shape in shapes.items():
+        path, _, own = name.rpartition(".")
+        module = root
+        parts = path.split(".") if path else []
+        for depth, part in enumerate(parts, 1):
+            if part not in module._modules:
+                here = ".".join(parts[:depth])
+                child = _module(here, shapes, transposed, told)
+                child.config = told  # type: ignore[assignment]
+                module.add_module(part, child)
+            module = module._modules[part]
+            assert module is not None
+        if len(shape) == 2 and own.endswith("weight"):
+            module.register_parameter(own, _placeholder(shape))
+    return root
+
+
+def blocks_of(model: nn.Module, source: str, *, required: bool) -> tuple[AttentionBlock, ...]:
+    """The attention blocks of a skeleton.
+
+    Args:
+        model: the skeleton.
+        source: the checkpoint, for messages.
+        required: whether to refuse a checkpoint without any.
+
+    Raises:
+        InputError: none is found where they are required, the number of heads is not known, or it does not divide.
+    """
+    try:
+        return attention_blocks(model, required=required)
+    except InputError as error:
+        if "number of heads" in str(error):
+            raise InputError(
+                f"{source} must come with its number of heads in config.json; got none. Give it by --heads, or heads=."
+            ) from error
+        if "must have attention blocks" in str(error):
+            known = "; ".join(str(layout) for layout in LAYOUTS)
+            raise InputError(
+                f"{source} must hold attention weights under known names; got none. Looked for: {known}. Choose single "
+                "matrices by --matrices, or matrices=."
+            ) from error
+        raise InputError(f"{source}: {error}") from error
+
+
+@contextmanager
+def filled(model: nn.Module, tensors: Mapping[str, Tensor]) -> Iterator[None]:
+    """Puts tensors in the places of their names; placeholders come back at the end, so that memory is free again."""
+    try:
+        for name, tensor in tensors.items():
+            _place(model, name, nn.Parameter(tensor, requires_grad=False))
+        yield
+    finally:
+        for name, tensor in tensors.items():
+            _place(model, name, _placeholder(tuple(tensor.shape)))
+
+
+def _place(model: nn.Module, name: str, parameter: nn.Parameter) -> None:
+    path, _, own = name.rpartition(".")
+    model.get_submodule(path).register_parameter(own, parameter)
+
+
+def _placeholder(shape: tuple[int, ...]) -> nn.Parameter:
+    """One number seen from everywhere: shapes without memory."""
+    return nn.Parameter(torch.zeros(()).expand(shape), requires_grad=False)
+
+
+def _module(
+    name: str, shapes: Mapping[str, tuple[int, ...]], transposed: frozenset[str], config: SimpleNamespace
+) -> nn.Module:
+    """An empty module of the kind that the tensors below a name ask for."""
+    if f"{name}.in_proj_weight" in shapes or f"{name}.q_proj_weight" in shapes:
+        return _multihead(name, shapes, config)
+    shape = shapes.get(f"{name}.weight", ())
+    if len(shape) != 2:
+        return nn.Module()
+    if name in transposed:
+        return Conv1D(shape[1])
+    return nn.Linear(shape[1], shape[0], bias=False, device="meta")  # or an embedding: no layout asks for one
+
+
+def _multihead(name: str, shapes: Mapping[str, tuple[int, ...]], config: SimpleNamespace) -> nn.MultiheadAttention:
+    heads = next((v for k in ("num_attention_heads", "num_heads", "nhead") if (v := getattr(config, k, None))), None)
+    width = shapes.get(f"{name}.out_proj.weight", (0, 0))[1]
+    if not isinstance(heads, int) or heads < 1:
+        raise InputError(
+            f"{name} must come with its number of heads in config.json; got none. Give it by --heads, or heads=."
+        )
+    if not width or width % heads:
+        raise InputError(f"{name} must split into {heads} heads; got width {width}.")
+    module = nn.MultiheadAttention(width, heads, bias=False, device="meta")
+    for own in ("in_proj_weight", "q_proj_weight", "k_proj_weight", "v_proj_weight"):
+        module.register_parameter(own, None)
+    return module

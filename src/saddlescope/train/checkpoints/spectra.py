@@ -1,0 +1,229 @@
+"""Spectra between checkpoints: what training added to attention heads and matrices, read from disk a layer at a time.
+
+    base            the weights at the start
+    tuned           the weights after training, or at several steps of it: the staircase over training
+    update          tuned minus base, of W_K W_Q^T, of W_V W_O^T, or of single matrices
+
+Memory holds one layer of two checkpoints at a time, however large the files. Every tensor is hashed on the way:
+published series of checkpoints are known to hold the same step twice, and such a step would read as a plateau.
+"""
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+from torch import nn
+
+from saddlescope.errors import InputError
+from saddlescope.measure.arrays import UNIT_ROUNDOFF
+from saddlescope.train.blocks import AttentionBlock
+from saddlescope.train.checkpoints.files import Checkpoint
+from saddlescope.train.checkpoints.series import Matched, duplicates, matched
+from saddlescope.train.checkpoints.skeleton import blocks_of, filled, skeleton
+from saddlescope.train.matrices import Choice, chosen_matrices
+from saddlescope.train.records import PRODUCTS, Spectra, Updates, lengthened, spectra_dataset
+from saddlescope.train.tracked import Tracked, Weights
+
+if TYPE_CHECKING:
+    import xarray as xr
+
+
+def _refuse(sentence: str) -> None:
+    raise InputError(sentence)
+
+
+def checkpoint_spectra(
+    base: str | Path,
+    *tuned: str | Path,
+    heads: int | None = None,
+    attention: bool = True,
+    matrices: Choice | None = None,
+    top: int | None = None,
+    subspace: int = 0,
+    report: Callable[[float, str], None] = lambda fraction, note: None,
+    fault: Callable[[str], None] = _refuse,
+) -> "xr.Dataset":
+    """Spectra of the updates between a checkpoint and one or more later ones.
+
+    Args:
+        base: the checkpoint at the start: a file (safetensors, or by `torch.save`), or a folder of shards.
+        *tuned: the checkpoints after training, in the order of training.
+        heads: the number of heads of every attention block; None reads it from config.json beside the base.
+        attention: whether to measure attention heads.
+        matrices: single matrices to measure besides; see `saddlescope.train.matrices`.
+        top: how many singular values to keep of each spectrum; None keeps all. Norms and ranks are of all of them.
+        subspace: dimension of the leading singular subspaces whose principal angles from one checkpoint to the next
+            are wanted; 0 for none.
+        report: called with the finished fraction and a note.
+        fault: called with a sentence on what cannot be used; all else is still measured, and what cannot is NaN.
+            The default raises at the first.
+
+    Returns:
+        The data set of `saddlescope.train.spectra_dataset`. Its steps are the numbers in the names of the checkpoints,
+        such as checkpoint-500, where these ascend, else 1, 2, ...; the coordinate `checkpoint` has the names. The
+        attribute `remarks` tells, a sentence a line, which tensors are identical in two checkpoints, and what else was
+        noticed.
+
+    Raises:
+        InputError: nothing can be measured: a file that cannot be read, no attention and no matrices, no number of
+            heads or one that does not divide, or no name in common.
+    """
+    if not tuned:
+        raise InputError("tuned must name one checkpoint or more; got none.")
+    if not attention and matrices is None:
+        raise InputError("attention must be True where no matrices are chosen; got False, which measures nothing.")
+    start = Checkpoint.open(base)
+    later = [Checkpoint.open(path) for path in tuned]
+    shapes = {name: stored.shape for name, stored in start.tensors.items() if stored.floating}
+    model = skeleton(shapes, start.config, heads)
+    blocks = blocks_of(model, str(base), required=matrices is None) if attention else ()
+    single = tuple(chosen_matrices(model, matrices)) if matrices is not None else ()
+    parts = [*map(_of_block, blocks), *(_of_matrix(name, model) for name in single)]
+    needed = {name for part in parts for name in part.tensors}
+    series = [matched(start, checkpoint, needed, fault) for checkpoint in later]
+    most = max((block.heads for block in blocks), default=0)
+
+    def tracked(part: _Part) -> Tracked:
+        heads, kept = (None, 0) if part.heads is None else (most, subspace)
+        return Tracked(part.weights, part.members, heads=heads, top=top, subspace=kept, rounded=True)
+
+    found: list[list[Spectra]] = []
+    for number, part in enumerate(parts):
+        report(number / (len(parts) + 1), part.label)
+        found.append(_measured(part, model, start, series, tracked, fault))
+    report(len(parts) / (len(parts) + 1), "comparing all tensors")
+    remarks = [remark for match in series for remark in match.remarks] + duplicates(start, series, fault)
+    dataset = spectra_dataset(
+        _steps([checkpoint.path for checkpoint in later]),
+        products=_updates([block.name for block in blocks], found[: len(blocks)]) if blocks else None,
+        matrices=_updates(single, found[len(blocks) :]) if single else None,
+    )
+    dataset = dataset.assign_coords(checkpoint=("step", [str(path) for path in tuned]))
+    dataset.attrs |= {"base": str(base), "remarks": "\n".join(remarks)}
+    report(1.0, "done")
+    return dataset
+
+
+@dataclass(frozen=True, eq=False)
+class _Part:
+    """What is measured at once: both products of an attention block, or a single matrix.
+
+    Attributes:
+        label: the name of the module or parameter.
+        tensors: the names of the tensors it needs.
+        weights: by member, as `Tracked` takes them, from the skeleton while it is filled.
+        heads: the number of heads; None for a single matrix.
+    """
+
+    label: str
+    tensors: tuple[str, ...]
+    weights: Callable[[int], Weights]
+    heads: int | None
+
+    @property
+    def members(self) -> int:
+        """How many products or matrices."""
+        return 1 if self.heads is None else len(PRODUCTS)
+
+
+def _of_block(block: AttentionBlock) -> _Part:
+    prefix = f"{block.name}." if block.name else ""
+    own = (f"{prefix}{name}" for name, parameter in block.module.named_parameters() if parameter.ndim == 2)
+
+    def weights(member: int) -> Weights:
+        factors = block.factors()
+        return (factors.key, factors.query) if member == 0 else (factors.value, factors.output)
+
+    return _Part(block.label, tuple(own), weights, block.heads)
+
+
+def _of_matrix(name: str, model: nn.Module) -> _Part:
+    return _Part(name, (name,), lambda _: (model.get_parameter(name).detach(),), None)
+
+
+@torch.no_grad()
+def _measured(
+    part: _Part,
+    model: nn.Module,
+    start: Checkpoint,
+    series: Sequence[Matched],
+    tracked: Callable[[_Part], Tracked],
+    fault: Callable[[str], None],
+) -> list[Spectra]:
+    """Spectra of one part at the start, then of its update in each checkpoint."""
+    try:
+        with filled(model, start.read(part.tensors)):
+            _refuse_broken(start, part, model)
+            measuring = tracked(part)
+    except InputError as error:
+        fault(str(error))
+        with filled(model, {}):
+            absent = _absent(tracked(part).initial)
+        return [absent] * (1 + len(series))
+    records = [measuring.initial]
+    for match in series:
+        records.append(_absent(records[0]))
+        if not all(name in match.names for name in part.tensors):
+            continue  # told when the names were matched
+        try:
+            stored = match.checkpoint.read(match.names[name] for name in part.tensors)
+            with filled(model, {name: stored[match.names[name]] for name in part.tensors}):
+                _refuse_broken(match.checkpoint, part, model)
+                records[-1], _ = measuring.measure(part.weights)
+        except InputError as error:
+            fault(str(error))
+    return records
+
+
+def _refuse_broken(checkpoint: Checkpoint, part: _Part, model: nn.Module) -> None:
+    """Refuses weights that have no spectrum, while the skeleton is filled with them."""
+    for name in part.tensors:
+        weight = model.get_parameter(name)
+        kind = str(weight.dtype).removeprefix("torch.")
+        if kind not in UNIT_ROUNDOFF:
+            raise InputError(
+                f"{checkpoint.path} must hold weights of type {', '.join(UNIT_ROUNDOFF)}; got {kind} in {name}. "
+                "Dequantize the model first."
+            )
+        if not bool(torch.isfinite(weight).all()):
+            raise InputError(
+                f"{checkpoint.path} must hold finite weights; got NaN or infinity in {name}. Take an earlier one."
+            )
+
+
+def _absent(like: Spectra) -> Spectra:
+    return Spectra(**{name: np.full_like(array, np.nan) for name, array in like.arrays().items()})
+
+
+def _updates(names: Sequence[str], found: Sequence[Sequence[Spectra]]) -> Updates:
+    """Records of parts, one list a part with the start first, as arrays with labels (record, part, ...)."""
+    length = max(record.values.shape[-1] for records in found for record in records)
+
+    def array(record: Spectra, name: str) -> np.ndarray:
+        one = lengthened(record.values, length) if name == "values" else getattr(record, name)
+        if one.shape[0] == len(PRODUCTS) and len(record.norm.shape) == 2:
+            return np.moveaxis(one, 0, 1)  # (product, head) to (head, product)
+        return one[0]
+
+    whole = {
+        name: np.stack([[array(record, name) for record in records] for records in found], axis=1)
+        for name in found[0][0].arrays()
+    }
+    return Updates(
+        tuple(names),
+        initial=Spectra(**{name: one[0] for name, one in whole.items()}),
+        update=Spectra(**{name: one[1:] for name, one in whole.items()}),
+    )
+
+
+def _steps(paths: Sequence[Path]) -> list[int]:
+    """The last numbers in the names of checkpoints where these ascend, else 1, 2, ..."""
+    numbers = [re.findall(r"\d+", path.name.removesuffix(path.suffix if path.is_file() else "")) for path in paths]
+    steps = [int(found[-1]) if found else -1 for found in numbers]
+    ascending = all(a < b for a, b in pairwise([0, *steps]))
+    return steps if len(paths) > 1 and ascending else list(range(1, len(paths) + 1))
