@@ -12,6 +12,7 @@ from typing import Annotated
 import typer
 
 from saddlescope.cli.attention import attention
+from saddlescope.cli.data import data
 from saddlescope.cli.reproductions import check, gallery, list_entries, run, show
 from saddlescope.cli.terminal import say
 from saddlescope.errors import InputError
@@ -28,6 +29,7 @@ app = typer.Typer(
 app.command("list")(list_entries)
 for _command in (run, check, show, gallery, attention):
     app.command()(_command)
+app.add_typer(data, name="data")
 
 
 @app.callback(invoke_without_command=True)

@@ -1,0 +1,47 @@
+"""The commands `data get` and `data list`: official data sets, from their publishers."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from saddlescope.cli.options import AsJson
+from saddlescope.cli.terminal import print_json, print_table, progress
+
+data = typer.Typer(help="Official data sets, from their publishers.")
+
+
+@data.command("list")
+def list_sources(as_json: AsJson = False) -> int:
+    """List what can be downloaded: its files, where they come from and the checksum they are known by."""
+    from saddlescope.train.data.sources import SOURCES
+
+    if as_json:
+        print_json(
+            [{"name": n, "url": s.urls[0], "md5": s.md5, "files": s.places} for n, of in SOURCES.items() for s in of]
+        )
+    else:
+        rows = [(name, source.urls[0], source.md5) for name, sources in SOURCES.items() for source in sources]
+        print_table(("data set", "from", "MD5"), rows)
+    return 0
+
+
+@data.command("get")
+def get_source(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="A name from `saddlescope data list`.")],
+    folder: Annotated[
+        Path,
+        typer.Option("--data", metavar="DIR", envvar="SADDLESCOPE_DATA", help="Folder of data sets; made when absent."),
+    ],
+    as_json: AsJson = False,
+) -> int:
+    """Download a data set, with checksum; a broken download goes on where it was."""
+    from saddlescope.train.data.download import get
+
+    with progress(f"data {name}") as (report, _):
+        files = get(name, folder, report=report)
+    if as_json:
+        print_json([str(file) for file in files])
+    else:
+        typer.echo("\n".join(map(str, files)))
+    return 0

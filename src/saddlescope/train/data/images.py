@@ -1,0 +1,126 @@
+"""Labelled images in memory or mapped from disk, and the checks that every reader ends with."""
+
+import hashlib
+from dataclasses import dataclass, replace
+
+import numpy as np
+from jaxtyping import Float, Int, UInt8
+
+from saddlescope.errors import InputError
+
+_ROWS = 4096  # images counted at once: bounds memory where they are mapped from disk
+
+
+@dataclass(frozen=True, eq=False)
+class ImageData:
+    """Labelled images for training and testing.
+
+    Attributes:
+        name: what was loaded.
+        train_images, test_images: shape (n, channels, height, width), as stored: 0 is black, `white` is white.
+        train_labels, test_labels: shape (n,), from 0 to `classes` - 1.
+        classes: how many there are.
+        white: the largest pixel value of the format, 255 or, for digits, 16.
+        mean, deviation: of the pixels of each channel over the whole training set, after division by `white`;
+            `subset` keeps them, so that a subset's images are the same numbers as in the whole.
+    """
+
+    name: str
+    train_images: UInt8[np.ndarray, "n channels height width"]
+    train_labels: Int[np.ndarray, " n"]
+    test_images: UInt8[np.ndarray, "m channels height width"]
+    test_labels: Int[np.ndarray, " m"]
+    classes: int
+    white: int
+    mean: Float[np.ndarray, " channels"]
+    deviation: Float[np.ndarray, " channels"]
+
+    def subset(self, train: int, test: int | None = None, *, seed: int = 0) -> "ImageData":
+        """Balanced random subsets: the same number of images of each class, in their original order.
+
+        Args:
+            train: images to keep for training, a multiple of the number of classes.
+            test: images to keep for testing, the same; None keeps all.
+            seed: of the choice. The same seed gives the same images on every machine and NumPy version, and a larger
+                subset contains a smaller one.
+
+        Raises:
+            InputError: a number that is no positive multiple of the number of classes, or more than there are.
+        """
+        kept = _balanced("train", self.train_labels, train, self.classes, seed)
+        smaller = replace(self, train_images=self.train_images[kept], train_labels=self.train_labels[kept])
+        if test is None:
+            return smaller
+        kept = _balanced("test", self.test_labels, test, self.classes, seed)
+        return replace(smaller, test_images=self.test_images[kept], test_labels=self.test_labels[kept])
+
+    def digest(self) -> str:
+        """A fingerprint of all images and labels, by which a resumed run knows its data."""
+        digest = hashlib.sha256(repr((self.classes, self.white, self.mean.tolist(), self.deviation.tolist())).encode())
+        for part in (self.train_images, self.train_labels, self.test_images, self.test_labels):
+            digest.update(repr((part.shape, str(part.dtype))).encode())
+            digest.update(np.ascontiguousarray(part).data)
+        return digest.hexdigest()
+
+
+def _balanced(name: str, labels: np.ndarray, wanted: int, classes: int, seed: int) -> np.ndarray:
+    each, rest = divmod(wanted, classes)
+    if each < 1 or rest:
+        raise InputError(f"{name} must be a positive multiple of the {classes} classes; got {wanted!r}.")
+    available = int(np.bincount(labels, minlength=classes).min())
+    if each > available:
+        raise InputError(
+            f"{name} must be at most {available * classes}, the images of the rarest class; got {wanted!r}."
+        )
+    # Raw bits rather than Generator.permutation, whose stream may change from one NumPy release to the next.
+    order = np.argsort(np.random.PCG64(seed).random_raw(len(labels)), kind="stable")
+    return np.sort(np.concatenate([order[labels[order] == label][:each] for label in range(classes)]))
+
+
+def assemble(
+    name: str,
+    train: tuple[np.ndarray, np.ndarray],
+    test: tuple[np.ndarray, np.ndarray],
+    *,
+    classes: int = 10,
+    white: int = 255,
+) -> ImageData:
+    """Checks images and labels against each other; the mean and deviation are exact, from counts of pixel values.
+
+    Args:
+        name: of the data set, for messages.
+        train: images of bytes, (n, channels, height, width), and their labels.
+        test: the same.
+        classes: how many there are.
+        white: the largest pixel value of the format.
+
+    Raises:
+        InputError: they do not fit each other, a label is none of the classes, or the images are of one colour.
+    """
+    for images, labels in (train, test):
+        if len(images) != len(labels) or not len(images):
+            raise InputError(f"{name} must have one label an image; got {len(images)} images and {len(labels)} labels.")
+        if labels.min() < 0 or labels.max() >= classes:
+            raise InputError(f"{name} must have labels from 0 to {classes - 1}; got {labels.min()} to {labels.max()}.")
+    if train[0].shape[1:] != test[0].shape[1:]:
+        raise InputError(f"{name} must have images of one shape; got {train[0].shape[1:]} and {test[0].shape[1:]}.")
+    levels = np.arange(256) / white
+    counts = np.zeros((train[0].shape[1], 256), np.int64)
+    for start in range(0, len(train[0]), _ROWS):
+        for channel, pixels in enumerate(train[0][start : start + _ROWS].swapaxes(0, 1)):
+            counts[channel] += np.bincount(pixels.ravel(), minlength=256)
+    mean = counts @ levels / counts.sum(axis=1)
+    deviation = np.sqrt(np.sum(counts * (levels - mean[:, None]) ** 2, axis=1) / counts.sum(axis=1))
+    if not np.all(deviation > 0):
+        raise InputError(f"{name} must have training images that are not all of one colour.")
+    return ImageData(
+        name=name,
+        train_images=np.ascontiguousarray(train[0]),
+        train_labels=train[1].astype(np.int64),
+        test_images=np.ascontiguousarray(test[0]),
+        test_labels=test[1].astype(np.int64),
+        classes=classes,
+        white=white,
+        mean=mean,
+        deviation=deviation,
+    )
