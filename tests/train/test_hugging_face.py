@@ -1,0 +1,137 @@
+"""The callback in real runs of transformers.Trainer: its records are of the Trainer's steps, and the run never notices."""
+
+import copy
+import math
+from functools import partial
+
+import numpy as np
+import pytest
+import torch
+from transformers import TrainerCallback, TrainingArguments
+from transformers.trainer import Trainer
+
+from saddlescope.errors import InputError
+from saddlescope.train import AtSteps, Every, RankTracker
+from saddlescope.train.gpt2 import GPT2Sizes, fresh_gpt2
+from saddlescope.train.hugging_face import FILE, RankTrackerCallback, last_checkpoint
+
+SIZES = GPT2Sizes(vocabulary=17, block=6, embedding=8, depth=2, heads=2)
+TOKENS = torch.randint(0, 17, (24, 6), generator=torch.Generator().manual_seed(0))
+TEXTS = [{"input_ids": row, "labels": row} for row in TOKENS]
+
+
+class Weights(TrainerCallback):
+    """Copies of all weights after each step of the optimiser; may stop the run as a kill does."""
+
+    def __init__(self, die_after=math.inf):
+        self.after, self.die_after = [], die_after
+
+    def on_optimizer_step(self, args, state, control, **kwargs):
+        self.after.append(copy.deepcopy(kwargs["model"].state_dict()))
+
+    def on_step_end(self, args, state, control, **kwargs):
+        if state.global_step == self.die_after:
+            raise KeyboardInterrupt
+
+
+def train(folder, *callbacks, resume=None, seed=0, **options):
+    model = fresh_gpt2(SIZES, seed=seed)
+    usual = {"gradient_accumulation_steps": 2, "max_steps": 7, "save_strategy": "no", "learning_rate": 1e-2}
+    args = TrainingArguments(
+        str(folder),
+        per_device_train_batch_size=4,
+        report_to=[],
+        use_cpu=True,
+        disable_tqdm=True,
+        dataloader_pin_memory=False,
+        **usual | options,
+    )
+    Trainer(model, args, train_dataset=TEXTS, callbacks=list(callbacks)).train(resume_from_checkpoint=resume)
+    return model
+
+
+def dense_product(weights, layer, head, width=4):
+    """W_K W_Q^T of one head from GPT-2's c_attn, which is (in, out) in the order Q, K, V."""
+    fused = weights[f"transformer.h.{layer}.attn.c_attn.weight"].double()
+    W_Q, W_K = (fused[:, start + width * head : start + width * (head + 1)] for start in (0, 8))
+    return W_K @ W_Q.T
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"gradient_accumulation_steps": 1, "max_grad_norm": 0.0},
+        {"bf16": True},
+        {"torch_compile": True, "torch_compile_backend": "eager"},
+    ],
+    ids=["accumulated", "unclipped", "bf16", "compiled"],
+)
+def test_records_are_those_of_the_weights_after_each_step(tmp_path, options):
+    callback, weights = RankTrackerCallback(partial(RankTracker, schedule=AtSteps(2, 5))), Weights()
+    trained = train(tmp_path, weights, callback, **options)
+    tracker = callback.tracker
+    assert tracker.steps == (2, 5, 7)  # the last one at the end of training
+    assert len(weights.after) == 7
+    start = fresh_gpt2(SIZES, seed=0).state_dict()
+    for record, step in enumerate(tracker.steps):
+        for layer in range(2):
+            for head in range(2):
+                update = dense_product(weights.after[step - 1], layer, head) - dense_KQ(start, layer, head)
+                found = tracker.records.spectra("KQ")[record, layer, head]
+                np.testing.assert_allclose(found, torch.linalg.svdvals(update), rtol=1e-4, atol=1e-8)
+    assert all(parameter.dtype == torch.float32 for parameter in trained.parameters())
+
+
+def test_training_is_the_same_to_the_bit_with_and_without(tmp_path):
+    tracked = train(tmp_path, RankTrackerCallback(partial(RankTracker, schedule=Every(1)))).state_dict()
+    plain = train(tmp_path).state_dict()
+    assert all(torch.equal(tracked[name], plain[name]) for name in plain)
+
+
+def test_a_killed_run_goes_on_to_the_same_result(tmp_path):
+    make = partial(RankTracker, schedule=Every(2), matrices="*.mlp.*")
+    options = {"save_strategy": "steps", "save_steps": 2}
+    through = RankTrackerCallback(make)
+    expected = train(tmp_path / "through", through, **options).state_dict()
+
+    with pytest.raises(KeyboardInterrupt):
+        train(tmp_path / "killed", RankTrackerCallback(make), Weights(die_after=5), **options)
+    (tmp_path / "killed" / "checkpoint-6").mkdir()  # what a kill in the middle of saving leaves
+    last = last_checkpoint(tmp_path / "killed")
+    assert last == tmp_path / "killed" / "checkpoint-4"
+    resumed = RankTrackerCallback(make)
+    found = train(tmp_path / "killed", resumed, resume=str(last), **options).state_dict()
+
+    assert all(torch.equal(found[name], expected[name]) for name in expected)
+    assert resumed.tracker.steps == through.tracker.steps == (2, 4, 6, 7)
+    one, other = (callback.tracker.to_xarray() for callback in (through, resumed))
+    assert one.identical(other)
+
+
+def test_a_second_run_is_counted_from_its_own_start(tmp_path):
+    callback = RankTrackerCallback(partial(RankTracker, schedule=AtSteps(1)))
+    train(tmp_path, callback)
+    first = callback.tracker
+    train(tmp_path, callback, max_steps=1)
+    assert callback.tracker is not first
+    assert callback.tracker.steps == (1,)
+
+
+def test_a_checkpoint_without_the_trackers_file_is_refused(tmp_path):
+    train(tmp_path, max_steps=2, save_strategy="steps", save_steps=2)
+    assert last_checkpoint(tmp_path) is None
+    with pytest.raises(InputError, match=f"The checkpoint of step 2 must hold the tracker's file {FILE}"):
+        train(tmp_path, RankTrackerCallback(), resume=str(tmp_path / "checkpoint-2"))
+
+
+def test_a_checkpoint_of_another_model_is_refused(tmp_path):
+    options = {"max_steps": 2, "save_strategy": "steps", "save_steps": 2}
+    train(tmp_path, RankTrackerCallback(partial(RankTracker, matrices="*.mlp.*")), **options)
+    with pytest.raises(InputError, match="state must be of a tracker of the same model"):
+        train(tmp_path, RankTrackerCallback(), resume=str(tmp_path / "checkpoint-2"), **options | {"max_steps": 3})
+
+
+def test_the_tracker_is_there_once_training_has_started():
+    with pytest.raises(InputError, match="once training has started"):
+        RankTrackerCallback().tracker  # noqa: B018
