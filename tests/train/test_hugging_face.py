@@ -1,4 +1,4 @@
-"""The callback in real runs of transformers.Trainer: its records are of the Trainer's steps, and the run never notices."""
+"""The callback in real runs of transformers.Trainer: records are of its steps, and the run never notices."""
 
 import copy
 import math

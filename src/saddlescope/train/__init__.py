@@ -13,6 +13,7 @@ from saddlescope.train.data import ImageData, load
 from saddlescope.train.layouts import Fused, Layout, Separate, TorchMultihead
 from saddlescope.train.loop import SGD, Adam, History, TrainConfig, fit
 from saddlescope.train.records import RankRecords, Spectra, Updates, spectra_dataset
+from saddlescope.train.scalars import RankScalars, to_tensorboard, to_wandb
 from saddlescope.train.schedules import AtSteps, Every, Geometric, Schedule
 from saddlescope.train.tracker import RankTracker
 from saddlescope.train.vit import ViT, ViTConfig
@@ -28,6 +29,7 @@ __all__ = [
     "ImageData",
     "Layout",
     "RankRecords",
+    "RankScalars",
     "RankTracker",
     "Schedule",
     "Separate",
@@ -40,4 +42,6 @@ __all__ = [
     "fit",
     "load",
     "spectra_dataset",
+    "to_tensorboard",
+    "to_wandb",
 ]
