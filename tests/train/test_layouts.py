@@ -91,7 +91,7 @@ def test_names_without_a_number_of_heads_or_with_the_wrong_shapes_are_refused():
     with pytest.raises(InputError, match="c_attn must have queries, keys and values of the width 8"):
         attention_blocks(cross)
     model.wk = nn.Linear(8, 12)
-    with pytest.raises(InputError, match="divisor of its 4 heads for keys; got 6"):
+    with pytest.raises(InputError, match="divisor of its 4 heads for keys, and as many for values; got 6 and 4"):
         attention_blocks(model, (Separate("wk", "wq", "wv", "wo", heads=4),))
 
 
