@@ -1,0 +1,142 @@
+"""The callback in real runs of Lightning: records are of the steps of its optimiser, and the run never notices."""
+
+import copy
+import warnings
+from functools import partial
+
+import numpy as np
+import pytest
+import torch
+from torch.nn import functional
+from torch.utils.data import DataLoader
+
+from saddlescope.errors import InputError
+from saddlescope.train import AtSteps, Every, RankScalars, RankTracker, ViT, ViTConfig
+
+with warnings.catch_warnings():  # deprecations of its own dependencies, as it is imported
+    warnings.simplefilter("ignore")
+    import lightning.pytorch as pl
+
+    from saddlescope.train.lightning import RankTrackerCallback
+
+pytestmark = [
+    pytest.mark.filterwarnings("ignore:.*isinstance.treespec, LeafSpec.*:FutureWarning"),
+    pytest.mark.filterwarnings("ignore:.*does not have many workers.*:UserWarning"),
+    pytest.mark.filterwarnings("ignore:Checkpoint directory .* exists and is not empty:UserWarning"),
+]
+SIZES = ViTConfig(
+    image_size=4, channels=1, patch=2, embedding=8, depth=2, heads=2, head_width=2, mlp_width=6, classes=3
+)
+
+
+class Classifier(pl.LightningModule):
+    def __init__(self):
+        super().__init__()
+        self.network = ViT(SIZES, seed=1)
+        self.after = []
+
+    def training_step(self, batch, index):
+        images, labels = batch
+        return functional.cross_entropy(self.network(images), labels)
+
+    def on_train_batch_end(self, *ignored):
+        self.after.append((self.trainer.global_step, copy.deepcopy(self.network.state_dict())))
+
+    def configure_optimizers(self):
+        return torch.optim.Adam(self.parameters(), lr=1e-2)
+
+
+class Stop(pl.Callback):
+    def on_train_batch_end(self, trainer, *ignored):
+        if trainer.global_step == 5:
+            raise RuntimeError("killed")
+
+
+def batches():
+    generator = torch.Generator().manual_seed(0)
+    images = torch.randn(24, 1, 4, 4, generator=generator)
+    return DataLoader(list(zip(images, torch.arange(24) % 3, strict=True)), batch_size=4)
+
+
+def saving(folder):
+    return pl.callbacks.ModelCheckpoint(folder, every_n_train_steps=3, save_last=True)
+
+
+def fit(*callbacks, resume=None, **options):
+    module = Classifier()
+    usual = {
+        "accumulate_grad_batches": 2,
+        "max_steps": 7,
+        "log_every_n_steps": 1,
+        "logger": False,
+        "enable_checkpointing": False,
+    }
+    quiet = {"enable_progress_bar": False, "enable_model_summary": False}
+    trainer = pl.Trainer(accelerator="cpu", devices=1, callbacks=list(callbacks), **quiet, **usual | options)
+    trainer.fit(module, batches(), ckpt_path=resume, weights_only=True)
+    return module
+
+
+def dense_products(weights, layer, head, width=2):
+    rows = slice(width * head, width * (head + 1))
+    names = ("key", "query", "value", "output")
+    key, query, value, output = (weights[f"blocks.{layer}.attention.{name}.weight"].double() for name in names)
+    return key[rows].T @ query[rows], value[rows].T @ output[:, rows].T
+
+
+@pytest.mark.parametrize("options", [{}, {"precision": "bf16-mixed"}], ids=["float32", "bf16"])
+def test_records_are_those_of_the_weights_after_each_step(options):
+    callback = RankTrackerCallback(partial(RankTracker, schedule=AtSteps(2, 5)))
+    module = fit(callback, **options)
+    assert len(module.after) == 14  # two batches a step
+    after, start = dict(module.after), ViT(SIZES, seed=1).state_dict()
+    tracker = callback.tracker
+    assert tracker.steps == (2, 5, 7)
+    for record, step in enumerate(tracker.steps):
+        for layer in range(2):
+            for head in range(2):
+                now, before = (dense_products(weights, layer, head) for weights in (after[step], start))
+                for k, product in enumerate(("KQ", "VO")):
+                    expected = torch.linalg.svdvals(now[k] - before[k])[:4]
+                    found = tracker.records.spectra(product)[record, layer, head]
+                    np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-7)
+
+
+def test_training_is_the_same_to_the_bit_with_and_without():
+    tracked = fit(RankTrackerCallback(partial(RankTracker, schedule=Every(1)))).network.state_dict()
+    plain = fit().network.state_dict()
+    assert all(torch.equal(tracked[name], plain[name]) for name in plain)
+
+
+def test_a_killed_run_goes_on_to_the_same_result(tmp_path):
+    make = partial(RankTracker, schedule=Every(2), matrices="*.expand")
+    through = RankTrackerCallback(make)
+    expected = fit(through).network.state_dict()
+
+    with pytest.raises(RuntimeError, match="killed"):
+        fit(RankTrackerCallback(make), Stop(), saving(tmp_path), enable_checkpointing=True)
+    resumed = RankTrackerCallback(make)
+    again = {"resume": tmp_path / "last.ckpt", "enable_checkpointing": True}
+    found = fit(resumed, saving(tmp_path), **again).network.state_dict()
+
+    assert all(torch.equal(found[name], expected[name]) for name in expected)
+    assert resumed.tracker.steps == through.tracker.steps == (2, 4, 6, 7)
+    assert resumed.tracker.to_xarray().identical(through.tracker.to_xarray())
+
+
+def test_a_checkpoint_without_the_trackers_state_is_refused(tmp_path):
+    fit(saving(tmp_path), enable_checkpointing=True, max_steps=3)
+    again = {"resume": tmp_path / "last.ckpt", "enable_checkpointing": True}
+    with pytest.raises(InputError, match="The checkpoint of step 3 must hold the tracker's state"):
+        fit(RankTrackerCallback(), saving(tmp_path), **again)
+
+
+def test_scalars_go_to_lightnings_loggers(tmp_path):
+    logger = pl.loggers.CSVLogger(tmp_path, flush_logs_every_n_steps=1)
+    scalars = RankScalars(logger.log_metrics, groups=1, statistics=("mean",))
+    callback = RankTrackerCallback(partial(RankTracker, schedule=AtSteps(2)), scalars=scalars)
+    fit(callback, logger=logger)
+    table = np.genfromtxt(next(tmp_path.rglob("metrics.csv")), delimiter=",", names=True, deletechars="")
+    assert table["step"].tolist() == [2, 7]
+    expected = callback.tracker.stable_rank("VO").mean(axis=(1, 2))
+    np.testing.assert_allclose(table["stable_rank/VO/layers-0-1/mean"], expected)

@@ -1,0 +1,162 @@
+"""Scalars: few, those of the records, and as the loggers' own readers find them."""
+
+import warnings
+
+import pytest
+import torch
+
+from saddlescope.errors import InputError
+from saddlescope.train import AtSteps, Every, RankScalars, RankTracker, ViT, ViTConfig, to_tensorboard, to_wandb
+
+SIZES = ViTConfig(
+    image_size=4, channels=1, patch=2, embedding=8, depth=5, heads=3, head_width=2, mlp_width=6, classes=3
+)
+
+
+def moved(model, *, but=()):
+    """The model with all weights moved a little, as by a step of an optimiser, but for modules of these names."""
+    generator = torch.Generator().manual_seed(0)
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():
+            if not any(part in name for part in but):
+                parameter += 0.1 * torch.randn(parameter.shape, generator=generator)
+
+
+def written(tracker, **options):
+    """What a tracker's records become: (step, scalars) of each."""
+    found = []
+    RankScalars(lambda scalars, step: found.append((step, scalars)), **options)(tracker)
+    return found
+
+
+@pytest.fixture
+def tracker():
+    model = ViT(SIZES, seed=1)
+    tracker = RankTracker(model, schedule=AtSteps(1, 3), matrices="*.expand")
+    for _ in range(3):
+        moved(model)
+        tracker.step()
+    return tracker
+
+
+def test_statistics_over_heads_of_groups_of_layers(tracker):
+    ranks = tracker.stable_rank("VO")  # records, 5 layers, heads
+    (first, one), (last, other) = written(tracker, groups=2)
+    assert (first, last) == (1, 3)
+    for record, scalars in enumerate((one, other)):
+        assert scalars["stable_rank/VO/layers-0-2/mean"] == pytest.approx(ranks[record, :3].mean())
+        assert scalars["stable_rank/VO/layers-0-2/min"] == pytest.approx(ranks[record, :3].min())
+        assert scalars["stable_rank/VO/layers-3-4/max"] == pytest.approx(ranks[record, 3:].max())
+        matrices = tracker.records.matrices.update.stable_rank[record]
+        assert scalars["stable_rank/matrices/all/mean"] == pytest.approx(matrices.mean())
+        assert len(scalars) == 2 * 2 * 3 + 3
+
+
+def test_filters(tracker):
+    ((_, scalars), _) = written(
+        tracker,
+        layers="blocks.[13].*",
+        groups=5,
+        quantities=("update_norm", "measurable"),
+        statistics=("mean",),
+        matrices=("*.0.*", "*.1.*"),
+    )
+    assert set(scalars) == {
+        f"{quantity}/{group}/mean"
+        for quantity in ("update_norm", "measurable")
+        for group in ("KQ/layer-1", "KQ/layer-3", "VO/layer-1", "VO/layer-3", "matrices/0", "matrices/1")
+    }
+    norms = tracker.records.products.update.norm[0, 1, :, 0]
+    assert scalars["update_norm/KQ/layer-1/mean"] == pytest.approx(norms.mean())
+    assert scalars["measurable/VO/layer-3/mean"] == 1.0
+
+
+def test_what_is_not_measurable_has_no_rank():
+    model = ViT(SIZES, seed=1)
+    tracker = RankTracker(model, schedule=Every(1))
+    moved(model, but=("blocks.0.attention", "blocks.1.attention.key", "blocks.1.attention.query"))
+    tracker.step()
+    ((_, scalars),) = written(tracker, groups=5, quantities=("stable_rank", "measurable"), statistics=("min", "max"))
+    assert not any(name.startswith("stable_rank/KQ/layer-0") for name in scalars)
+    assert not any(name.startswith("stable_rank/KQ/layer-1") for name in scalars)
+    assert scalars["stable_rank/VO/layer-1/min"] >= 1
+    assert scalars["measurable/KQ/layer-1/max"] == 0.0
+    assert scalars["measurable/VO/layer-1/min"] == 1.0
+
+
+def test_each_record_is_written_once():
+    model, steps = ViT(SIZES, seed=1), []
+    tracker = RankTracker(model, schedule=Every(2))
+    scalars = RankScalars(lambda scalars, step: steps.append(step))
+    for _ in range(5):
+        moved(model)
+        tracker.step()
+        scalars(tracker)
+    assert steps == [2, 4]
+    scalars.skip(up_to=5)
+    tracker.measure()
+    scalars(tracker)
+    assert steps == [2, 4]
+
+
+def test_tensorboard(tracker, tmp_path):
+    with warnings.catch_warnings():  # deprecations of its own dependencies
+        warnings.simplefilter("ignore")
+        from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+        from torch.utils.tensorboard import SummaryWriter
+    with SummaryWriter(str(tmp_path)) as writer:
+        RankScalars(to_tensorboard(writer))(tracker)
+    events = EventAccumulator(str(tmp_path))
+    events.Reload()
+    expected = dict(written(tracker))
+    names = events.Tags()["scalars"]
+    assert set(names) == {f"saddlescope/{name}" for name in expected[1]}
+    for name in names:
+        found = {event.step: event.value for event in events.Scalars(name)}
+        own = name.removeprefix("saddlescope/")
+        assert found == pytest.approx({step: scalars[own] for step, scalars in expected.items()}, rel=1e-6)
+
+
+class StandIn:
+    """What is used of a run of Weights & Biases."""
+
+    def __init__(self):
+        self.metrics, self.rows = {}, []
+
+    def define_metric(self, name, step_metric=None, hidden=None):
+        self.metrics[name] = step_metric
+
+    def log(self, row):
+        self.rows.append(row)
+
+
+def test_wandb_has_an_axis_of_its_own(tracker):
+    run = StandIn()
+    RankScalars(to_wandb(run))(tracker)
+    assert run.metrics == {"saddlescope/step": None, "saddlescope/*": "saddlescope/step"}
+    assert [row.pop("saddlescope/step") for row in run.rows] == [1, 3]
+    for row, (_, scalars) in zip(run.rows, written(tracker), strict=True):
+        assert row == {f"saddlescope/{name}": value for name, value in scalars.items()}
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"quantities": ("stable_ranks",)}, "There is no quantity 'stable_ranks'; did you mean stable_rank?"),
+        ({"quantities": "stable_rank"}, "quantity names must be one or more of .* in a tuple; got 'stable_rank'"),
+        ({"statistics": ()}, "statistic names must be one or more of mean, min, max in a tuple"),
+        ({"statistics": ("median",)}, "There is no statistic 'median'"),
+        ({"groups": 0}, "groups must be at least 1; got 0"),
+        ({"groups": 12}, "scalars must be at most 60, each being a panel; got 75"),
+        ({"matrices": "*.mlp.*"}, "matrices must be patterns in a tuple"),
+        ({"matrices": ("*.mlp", "mlp.*")}, "matrices must give groups of different names"),
+    ],
+)
+def test_bad_input(options, message):
+    with pytest.raises(InputError, match=message):
+        RankScalars(lambda scalars, step: None, **options)
+
+
+def test_a_filter_that_matches_no_layer_is_told(tracker):
+    with pytest.raises(InputError, match=r"layers must match attention modules; got 'decoder.\*', and there are \['bl"):
+        written(tracker, layers="decoder.*")
