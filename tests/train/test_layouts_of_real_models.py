@@ -1,9 +1,9 @@
 """The factors cut out of real models are those that the models compute with: held against their own attention.
 
 The models are those of Transformers, tiny and with random weights. Scores come from what a model itself returns as
-attention probabilities, outputs from what enters and leaves its output projection. For this, what the products leave out
-is switched off: biases are zero, all positions are 0 (rotary embeddings then turn nothing), norms of queries and keys
-are the identity.
+attention probabilities, outputs from what enters and leaves its output projection. For this, what the products leave
+out is switched off: biases are zero, all positions are 0 (rotary embeddings then turn nothing), norms of queries and
+keys are the identity.
 """
 
 import pytest

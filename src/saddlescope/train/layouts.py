@@ -33,7 +33,7 @@ _KEY_HEADS = ("num_key_value_heads", "num_kv_heads", "kv_heads", "n_kv_heads", "
 
 
 class Factors(NamedTuple):
-    """The factors of all heads of one attention block: X W_K are the keys, and so on. Views of weights where possible."""
+    """The factors of all heads of one attention block: X W_K are the keys, and so on. Views where possible."""
 
     key: Float[Tensor, "heads key_inputs width"]
     query: Float[Tensor, "heads query_inputs width"]
