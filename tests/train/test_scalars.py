@@ -1,5 +1,7 @@
 """Scalars: few, those of the records, and as the loggers' own readers find them."""
 
+import json
+import struct
 import warnings
 
 import pytest
@@ -117,26 +119,48 @@ def test_tensorboard(tracker, tmp_path):
         assert found == pytest.approx({step: scalars[own] for step, scalars in expected.items()}, rel=1e-6)
 
 
-class StandIn:
-    """What is used of a run of Weights & Biases."""
+def rows_on_disk(folder):
+    """The rows and axes of an offline run of Weights & Biases: protocol buffers in a log of 32 KiB blocks (LevelDB)."""
+    from wandb.proto.wandb_internal_pb2 import Record
 
-    def __init__(self):
-        self.metrics, self.rows = {}, []
+    (file,) = folder.glob("wandb/offline-run-*/*.wandb")
+    content, at, rows, axes, parts = file.read_bytes(), 7, [], {}, b""
+    while at + 7 <= len(content):
+        if 2**15 - at % 2**15 < 7:  # the rest of a block is padding
+            at += 2**15 - at % 2**15
+            continue
+        length, kind = struct.unpack_from("<HB", content, at + 4)
+        parts += content[at + 7 : at + 7 + length]
+        at += 7 + length
+        if kind not in (1, 4):  # the record goes on in the next block
+            continue
+        record, parts = Record.FromString(parts), b""
+        if record.HasField("history"):
+            rows.append({item.key or item.nested_key[0]: json.loads(item.value_json) for item in record.history.item})
+        elif record.HasField("metric"):
+            axes[record.metric.name or record.metric.glob_name] = record.metric.step_metric
+    return rows, axes
 
-    def define_metric(self, name, step_metric=None, hidden=None):
-        self.metrics[name] = step_metric
 
-    def log(self, row):
-        self.rows.append(row)
+def test_wandb(tracker, tmp_path, monkeypatch):
+    monkeypatch.setenv("WANDB_SILENT", "true")
+    import wandb
 
-
-def test_wandb_has_an_axis_of_its_own(tracker):
-    run = StandIn()
-    RankScalars(to_wandb(run))(tracker)
-    assert run.metrics == {"saddlescope/step": None, "saddlescope/*": "saddlescope/step"}
-    assert [row.pop("saddlescope/step") for row in run.rows] == [1, 3]
-    for row, (_, scalars) in zip(run.rows, written(tracker), strict=True):
-        assert row == {f"saddlescope/{name}": value for name, value in scalars.items()}
+    write = to_wandb()
+    with pytest.raises(InputError, match=r"got none. Call wandb.init first"):
+        RankScalars(write)(tracker)
+    with wandb.init(mode="offline", dir=tmp_path, settings=wandb.Settings(x_disable_stats=True)) as run:
+        run.log({"loss": 2.0})  # steps of its own count, which is ahead of the tracker's or behind
+        RankScalars(write)(tracker)
+        run.log({"loss": 1.0})
+    rows, axes = rows_on_disk(tmp_path)
+    assert axes["saddlescope/*"] == "saddlescope/step"
+    assert [row["loss"] for row in rows if "loss" in row] == [2.0, 1.0]
+    ours = [row for row in rows if "saddlescope/step" in row]
+    for row, (step, scalars) in zip(ours, written(tracker), strict=True):
+        found = {name: value for name, value in row.items() if name.startswith("saddlescope/")}
+        expected = {f"saddlescope/{name}": value for name, value in scalars.items()}
+        assert found == pytest.approx(expected | {"saddlescope/step": step})
 
 
 @pytest.mark.parametrize(
