@@ -14,6 +14,7 @@ import typer
 from saddlescope.cli.attention import attention
 from saddlescope.cli.data import data
 from saddlescope.cli.reproductions import check, gallery, list_entries, run, show
+from saddlescope.cli.spectra import spectra
 from saddlescope.cli.terminal import say
 from saddlescope.errors import InputError
 
@@ -27,7 +28,7 @@ app = typer.Typer(
     help=_HELP, epilog=_STATUS, add_completion=False, context_settings={"help_option_names": ["-h", "--help"]}
 )
 app.command("list")(list_entries)
-for _command in (run, check, show, gallery, attention):
+for _command in (run, check, show, gallery, attention, spectra):
     app.command()(_command)
 app.add_typer(data, name="data")
 

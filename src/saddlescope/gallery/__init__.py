@@ -1,5 +1,6 @@
-"""The gallery: a static site of all stored runs, with their pictures, claims and verdicts. Nothing is run for it."""
+"""The gallery: static pages of stored runs and spectra, with pictures, claims and verdicts. Nothing is run for it."""
 
 from saddlescope.gallery.site import build
+from saddlescope.gallery.spectra import build_spectra
 
-__all__ = ["build"]
+__all__ = ["build", "build_spectra"]

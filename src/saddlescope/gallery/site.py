@@ -8,14 +8,14 @@ assets/                                 style, script, Plotly; nothing comes fro
 
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from importlib.resources import files
 from pathlib import Path
 
 from saddlescope import store
 from saddlescope.errors import InputError
-from saddlescope.gallery.views import Card, RunView, cards, environment
+from saddlescope.gallery.views import Card, FigureView, RunView, cards, environment
 from saddlescope.papers import Reproduction, stored_files
 from saddlescope.plot import DARK, LIGHT, Theme, draw_matplotlib, draw_thumbnail
 
@@ -37,24 +37,24 @@ def build(folder: str | os.PathLike[str], site: str | os.PathLike[str]) -> Path:
         InputError: there are no runs, one of them is damaged, or the site's folder holds something else.
     """
     site = Path(site).absolute()
-    _refuse_foreign(site)
+    refuse_foreign(site)
     runs = [RunView(Reproduction.open(file)) for file in stored_files(folder)]
     _refuse_doubles(runs)
-    with _swapped(site) as new:
+    with swapped(site) as new:
         _write_site(new, cards(runs))
     return site / "index.html"
 
 
 def _write_site(site: Path, shown: list[Card]) -> None:
     pages = environment()
-    _write_assets(site / "assets")
-    _write(site / "index.html", pages.get_template("index.html").render(cards=shown, root=""))
+    write_assets(site / "assets")
+    write_page(site / "index.html", pages.get_template("index.html").render(cards=shown, root=""))
     for card in shown:
         for run in card.runs:
             _write_run(site, run)
             others = [other for other in card.runs if other is not run]
             page = pages.get_template("run.html").render(run=run, others=others, root="../../")
-            _write(site / run.page, page)
+            write_page(site / run.page, page)
 
 
 def _write_run(site: Path, run: RunView) -> None:
@@ -63,22 +63,29 @@ def _write_run(site: Path, run: RunView) -> None:
     shutil.copyfile(run.made.file, folder / run.data_name)
     for theme, name in ((LIGHT, "light"), (DARK, "dark")):
         draw_thumbnail(run.made.figures[0], theme=theme).savefig(folder / f"thumbnail-{name}.png")
-    for figure in run.figures:
+    drawn(run.figures, folder)
+
+
+def drawn(figures: Iterable[FigureView], folder: Path) -> None:
+    """Draws figures as PNG and SVG into a folder, which is made where it is absent."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for figure in figures:
         drawing = draw_matplotlib(figure.figure)
         drawing.savefig(folder / f"{figure.id}.png")
         drawing.set_layout_engine("none")  # laid out already
         drawing.savefig(folder / f"{figure.id}.svg")
 
 
-def _write_assets(folder: Path) -> None:
+def write_assets(folder: Path) -> None:
+    """Writes style, script and Plotly into a new folder."""
     from plotly.offline import get_plotlyjs
 
     folder.mkdir()
-    _write(folder / "plotly.min.js", get_plotlyjs())
+    write_page(folder / "plotly.min.js", get_plotlyjs())
     for name in ("style.css", "run.css", "page.js"):
-        _write(folder / name, files("saddlescope.gallery").joinpath("assets", name).read_text("utf-8"))
+        write_page(folder / name, files("saddlescope.gallery").joinpath("assets", name).read_text("utf-8"))
     dark = _variables(DARK)
-    _write(
+    write_page(
         folder / "theme.css",
         f":root {{ {_variables(LIGHT)} }}\n"
         f"@media screen and (prefers-color-scheme: dark) {{ :root:not(.printing) {{ {dark} }} }}\n",
@@ -93,12 +100,14 @@ def _variables(theme: Theme) -> str:
     return " ".join(f"--{name}: {color};" for name, color in named.items())
 
 
-def _write(path: Path, text: str) -> None:
+def write_page(path: Path, text: str) -> None:
+    """Writes a text file, and its folder where it is absent."""
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(text, encoding="utf-8", newline="\n")
 
 
-def _refuse_foreign(site: Path) -> None:
+def refuse_foreign(site: Path) -> None:
+    """Refuses a folder that holds something else than a gallery."""
     if not site.exists():
         return
     if not site.is_dir() or (any(site.iterdir()) and not (site / store.COPIES).exists()):
@@ -116,7 +125,7 @@ def _refuse_doubles(runs: list[RunView]) -> None:
 
 
 @contextmanager
-def _swapped(site: Path) -> Iterator[Path]:
+def swapped(site: Path) -> Iterator[Path]:
     """A new folder beside the site that takes its place at the end; what killed builds left is removed."""
     new, old = site.with_name(f".{site.name}.new"), site.with_name(f".{site.name}.old")
     try:

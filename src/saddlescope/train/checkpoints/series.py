@@ -37,7 +37,7 @@ def matched(base: Checkpoint, other: Checkpoint, needed: Collection[str], fault:
     Raises:
         InputError: not one of the needed tensors is there.
     """
-    names = _aligned(base.tensors, other.tensors)
+    names = aligned(base.tensors, other.tensors)
     absent = [name for name in needed if name not in names]
     strangers = sorted(set(other.tensors) - set(names.values()))
     if absent:
@@ -98,8 +98,8 @@ def _weights(checkpoint: Checkpoint, names: Iterable[str]) -> list[str]:
     return [name for name in names if checkpoint.tensors[name].floating and not name.endswith(_BUFFERS)]
 
 
-def _aligned(base: Collection[str], other: Collection[str]) -> dict[str, str]:
-    """From names to names, without one leading part on either side where that makes more of them agree."""
+def aligned(base: Collection[str], other: Collection[str]) -> dict[str, str]:
+    """From names in `base` to those in `other`, without one leading part on either side where then more agree."""
 
     def without(names: Collection[str], part: str) -> dict[str, str]:
         return {name.removeprefix(part): name for name in names if name.startswith(part)}

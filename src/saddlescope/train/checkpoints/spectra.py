@@ -22,7 +22,7 @@ from torch import nn
 from saddlescope.errors import InputError
 from saddlescope.measure.arrays import UNIT_ROUNDOFF
 from saddlescope.train.blocks import AttentionBlock
-from saddlescope.train.checkpoints.files import Checkpoint
+from saddlescope.train.checkpoints.files import Checkpoint, some
 from saddlescope.train.checkpoints.series import Matched, duplicates, matched
 from saddlescope.train.checkpoints.skeleton import blocks_of, filled, skeleton
 from saddlescope.train.matrices import Choice, chosen_matrices
@@ -105,6 +105,7 @@ def checkpoint_spectra(
     )
     dataset = dataset.assign_coords(checkpoint=("step", [str(path) for path in tuned]))
     dataset.attrs |= {"base": str(base), "remarks": "\n".join(remarks)}
+    _tell_unmeasurable(dataset, fault)
     report(1.0, "done")
     return dataset
 
@@ -219,6 +220,28 @@ def _updates(names: Sequence[str], found: Sequence[Sequence[Spectra]]) -> Update
         initial=Spectra(**{name: one[0] for name, one in whole.items()}),
         update=Spectra(**{name: one[1:] for name, one in whole.items()}),
     )
+
+
+def _tell_unmeasurable(ds: "xr.Dataset", fault: Callable[[str], None]) -> None:
+    """Tells, a sentence a checkpoint, which updates rounding hides; weights that did not change at all are no fault."""
+    for step, path in zip(ds.step.values, ds.checkpoint.values, strict=True):
+        record, hidden = ds.sel(step=step), list[str]()
+        if "update_norm" in ds:
+            lost = (record.update_norm > 0) & ~record.measurable
+            hidden += [
+                f"{int(count)} heads of {product} in {layer}"
+                for layer in ds.layer.values
+                for product in ds["product"].values
+                if (count := lost.sel(layer=layer, product=product).sum()) > 0
+            ]
+        if "matrix_update_norm" in ds:
+            lost = (record.matrix_update_norm > 0) & ~record.matrix_measurable
+            hidden += [str(name) for name in ds.matrix.values[lost.values]]
+        if hidden:
+            fault(
+                f"{path} must differ from {ds.attrs['base']} by more than rounding; got an update below the noise "
+                f"floor, not measurable in this precision, for {some(hidden)}. Save the weights in float32."
+            )
 
 
 def _steps(paths: Sequence[Path]) -> list[int]:

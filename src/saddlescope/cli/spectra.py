@@ -1,0 +1,120 @@
+"""The command `spectra`: what training added to the weights, from checkpoints."""
+
+import json
+import shlex
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from saddlescope.cli.options import AsJson, Base, Heads, Matrices
+from saddlescope.cli.terminal import print_json, print_table, progress, say
+
+if TYPE_CHECKING:
+    import xarray as xr
+
+    from saddlescope.plot import Table
+
+
+def spectra(
+    base: Base,
+    tuned: Annotated[
+        list[Path],
+        typer.Argument(metavar="TUNED [STEP...]", help="Checkpoints after training, in the order of training."),
+    ],
+    out: Annotated[Path, typer.Option("--out", metavar="FILE.nc", help="Where to store the spectra.")] = Path(
+        "spectra.nc"
+    ),
+    site: Annotated[
+        Path | None,
+        typer.Option(metavar="DIR", help="Build a page of pictures in this folder; an earlier one is replaced."),
+    ] = None,
+    matrices: Matrices = None,
+    attention: Annotated[bool, typer.Option(help="Measure attention heads, or single matrices alone.")] = True,
+    top: Annotated[int | None, typer.Option(metavar="K", help="Keep the K largest singular values.")] = None,
+    heads: Heads = None,
+    subspace: Annotated[
+        int, typer.Option(metavar="K", help="Angles of the K leading directions from one checkpoint to the next.")
+    ] = 0,
+    as_json: AsJson = False,
+) -> int:
+    """Spectra of weight updates between checkpoints, head by head, with memory for one layer at a time.
+
+    Exit status 2 tells that something could not be measured; all the rest is stored and shown.
+    """
+    from saddlescope import store
+    from saddlescope.gallery import build_spectra
+    from saddlescope.store import stopwatch
+    from saddlescope.train.checkpoints import checkpoint_spectra
+
+    stop = stopwatch()
+    faults: list[str] = []
+
+    def fault(sentence: str) -> None:
+        faults.append(sentence)
+        say(sentence)
+
+    with progress("spectra") as (report, _):
+        found = checkpoint_spectra(
+            base,
+            *tuned,
+            heads=heads,
+            attention=attention,
+            matrices=matrices,
+            top=top,
+            subspace=subspace,
+            report=report,
+            fault=fault,
+        )
+    for remark in found.attrs["remarks"].splitlines():
+        say(remark)
+    command = shlex.join(["saddlescope", "spectra", str(base), *map(str, tuned)])
+    made = {name: json.dumps(value) if isinstance(value, dict) else value for name, value in stop().items()}
+    found = found.assign_attrs(made, command=command, faults="\n".join(faults))
+    stored = store.write(found, out)
+    page = build_spectra(stored, site) if site is not None else None
+    tables = _tables(found)
+    if as_json:
+        print_json(
+            {name: _records(table) for name, table in tables.items()} | {"faults": faults, "stored": str(stored)}
+        )
+    else:
+        for table in tables.values():
+            print_table(table.columns, [[_cell(value) for value in row] for row in table.rows])
+        typer.echo(f"Stored in {stored}.")
+        if page is not None:
+            typer.echo(f"Open {page} in a browser.")
+    return 2 if faults else 0
+
+
+def _tables(ds: "xr.Dataset") -> "dict[str, Table]":
+    """What was measured, as tables by the name of their rows."""
+    from saddlescope.plot.rank_tables import layer_table, matrix_table, step_table
+
+    tables = {}
+    if "update_spectrum" in ds:
+        tables["layers"] = layer_table(ds)
+        if ds.sizes["step"] > 1:
+            tables["steps"] = step_table(ds)
+    if "matrix_update_spectrum" in ds:
+        tables["matrices"] = matrix_table(ds)
+    return tables
+
+
+def _cell(value: object) -> str:
+    from saddlescope.papers.wording import number
+
+    return number(value, 3) if isinstance(value, float) else str(value)
+
+
+def _records(table: "Table") -> list[dict[str, object]]:
+    """The rows as JSON values; what is not a number is null."""
+    from saddlescope.papers.wording import finite
+
+    return [
+        {
+            name: finite(value) if isinstance(value, float) else value
+            for name, value in zip(table.columns, row, strict=True)
+        }
+        for row in table.rows
+    ]

@@ -1,0 +1,53 @@
+"""Pictures of what training added to single matrices, such as those of the MLPs, from a data set of spectra.
+
+matrix_stable_rank      (step, matrix)      |A|_F^2 / |A|_2^2 of the update; NaN below the noise floor
+matrix_initial_*        (matrix, ...)       of the matrix at the start
+
+Matrices of one kind, whose names differ in numbers alone, are drawn as one curve over depth.
+"""
+
+import re
+from typing import TYPE_CHECKING
+
+from saddlescope.plot.figure import Axis, Figure, Line, Panel
+from saddlescope.plot.rank_tables import matrix_table
+
+if TYPE_CHECKING:
+    import xarray as xr
+
+
+def matrix_rank_figure(ds: "xr.Dataset") -> Figure:
+    """Stable ranks of the updates of single matrices over depth, one curve a kind, and of the matrices at the start.
+
+    Args:
+        ds: spectra, with the dimension matrix; the last record is shown.
+    """
+    import numpy as np
+
+    last = ds.isel(step=-1)
+    top = ds.matrix_initial_spectrum.isel(index=0)
+    initial = ds.matrix_initial_norm**2 / (top**2).where(top > 0)
+    kinds: dict[str, list[str]] = {}
+    for name in ds.matrix.values:
+        kinds.setdefault(re.sub(r"\d+", "*", str(name)), []).append(str(name))
+    panels = []
+    for title, ranks in (("update", last.matrix_stable_rank), ("at the start", initial)):
+        marks = tuple(
+            Line(
+                x=np.arange(1, len(names) + 1),
+                y=ranks.sel(matrix=names).values,
+                label=kind,
+                group=kind,
+                color=color,
+                style="solid" if len(names) > 1 else "points",
+            )
+            for color, (kind, names) in enumerate(kinds.items())
+        )
+        panels.append(Panel(title=title, x=Axis("depth"), y=Axis("stable rank", scale="log"), marks=marks))
+    return Figure(
+        name="matrices",
+        title="The rank of what single matrices learned",
+        caption="Stable rank of the update at the last step, and of the matrix at the start; a curve for each kind.",
+        panels=tuple(panels),
+        table=matrix_table(ds),
+    )

@@ -1,0 +1,85 @@
+"""Tables of what training added, a row a layer or matrix, from a data set of spectra (see `saddlescope.plot.ranks`).
+
+An update whose largest singular value is below its noise floor has no rank, and says so in place of a number.
+"""
+
+from typing import TYPE_CHECKING
+
+from saddlescope.plot.figure import Table
+from saddlescope.plot.ranks import PRODUCTS, initial_stable_rank
+
+if TYPE_CHECKING:
+    import xarray as xr
+
+UNMEASURABLE = "not measurable in this precision"
+ABSENT = "not measured"
+
+
+def layer_table(ds: "xr.Dataset") -> Table:
+    """The updates of all attention blocks at the last record: how many heads are measurable, and means over those.
+
+    Args:
+        ds: spectra, with the dimensions layer, head and product.
+    """
+    last, start = ds.isel(step=-1), initial_stable_rank(ds)
+    rows: list[tuple[str | float | int, ...]] = []
+    for layer in ds.layer.values:
+        for product, name in PRODUCTS.items():
+            one = last.sel(layer=layer, product=product)
+            seen = one.measurable
+            heads = int(one.noise_floor.notnull().sum())
+            row: tuple[str | float | int, ...] = (str(layer), name, f"{int(seen.sum())} of {heads}")
+            if heads == 0:
+                rows.append((*row, ABSENT, "", "", "", "", ""))
+                continue
+            relative = float((one.update_norm / one.initial_norm.where(one.initial_norm > 0)).mean())
+            initial = float(start.sel(layer=layer, product=product).mean())
+            if bool(seen.any()):
+                ranks = one.stable_rank
+                told = (float(ranks.mean()), float(ranks.min()), float(ranks.max()))
+                rows.append((*row, *told, float(one.effective_rank.mean()), initial, relative))
+            else:
+                rows.append((*row, UNMEASURABLE, "", "", "", initial, ""))
+    columns = ("layer", "product", "heads", "stable rank", "least", "most", "effective rank")
+    return Table(columns=(*columns, "initial stable rank", "update / initial"), rows=tuple(rows))
+
+
+def step_table(ds: "xr.Dataset") -> Table:
+    """The updates of all attention blocks at every record: means over layers and heads.
+
+    Args:
+        ds: spectra, with the dimensions layer, head and product.
+    """
+    rows: list[tuple[str | float | int, ...]] = []
+    relative = ds.update_norm / ds.initial_norm.where(ds.initial_norm > 0)
+    for step in ds.step.values:
+        at = [ds.stable_rank.sel(step=step, product=product) for product in PRODUCTS]
+        sizes = [relative.sel(step=step, product=product) for product in PRODUCTS]
+        told = [float(one.mean()) if bool(one.notnull().any()) else UNMEASURABLE for one in (*at, *sizes)]
+        rows.append((int(step), *told))
+    ranks = [f"stable rank of {name}" for name in PRODUCTS.values()]
+    return Table(columns=("step", *ranks, *(f"update / initial, {n}" for n in PRODUCTS.values())), rows=tuple(rows))
+
+
+def matrix_table(ds: "xr.Dataset") -> Table:
+    """The updates of single matrices at the last record.
+
+    Args:
+        ds: spectra, with the dimension matrix.
+    """
+    last = ds.isel(step=-1)
+    top = ds.matrix_initial_spectrum.isel(index=0)
+    start = ds.matrix_initial_norm**2 / (top**2).where(top > 0)
+    rows: list[tuple[str | float | int, ...]] = []
+    for matrix in ds.matrix.values:
+        one, initial = last.sel(matrix=matrix), float(start.sel(matrix=matrix))
+        if bool(one.matrix_measurable):
+            relative = float(one.matrix_update_norm / one.matrix_initial_norm.where(one.matrix_initial_norm > 0))
+            ranks = (float(one.matrix_stable_rank), float(one.matrix_effective_rank))
+            rows.append((str(matrix), *ranks, initial, relative))
+        elif bool(one.matrix_noise_floor.isnull()):
+            rows.append((str(matrix), ABSENT, "", "", ""))
+        else:
+            rows.append((str(matrix), UNMEASURABLE, "", initial, ""))
+    columns = ("matrix", "stable rank", "effective rank", "initial stable rank", "update / initial")
+    return Table(columns=columns, rows=tuple(rows))
