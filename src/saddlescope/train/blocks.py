@@ -1,9 +1,10 @@
 """The attention blocks of a model: each module whose weights a layout knows."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from torch import nn
+from torch import Tensor, nn
+from torch.func import functional_call
 
 from saddlescope.errors import InputError
 from saddlescope.train.layouts import LAYOUTS, Factors, Layout
@@ -23,11 +24,35 @@ class AttentionBlock(NamedTuple):
         """How messages call it: by its name, or where it is the whole model, by its class."""
         return self.name or type(self.module).__name__
 
-    def factors(self) -> Factors:
-        """Its present factors, as views of its weights."""
-        factors = self.layout.factors(self.module)
+    @property
+    def matrices(self) -> dict[str, nn.Parameter]:
+        """Its weight matrices, by their names within the module."""
+        return {name: parameter for name, parameter in self.module.named_parameters() if parameter.ndim == 2}
+
+    def factors(self, weights: Mapping[str, Tensor] | None = None) -> Factors:
+        """Its factors.
+
+        Args:
+            weights: to cut them from, in place of the present ones: by name within the module.
+        """
+        if weights is None:
+            factors = self.layout.factors(self.module)
+        else:
+            reading = _Reading(self.module, self.layout)
+            factors = functional_call(reading, {f"module.{name}": weight for name, weight in weights.items()}, ())
         assert factors is not None
         return factors
+
+
+class _Reading(nn.Module):
+    """What a layout sees in a module, as a call: so that `functional_call` can put other weights in place meanwhile."""
+
+    def __init__(self, module: nn.Module, layout: Layout) -> None:
+        super().__init__()
+        self.module, self.layout = module, layout
+
+    def forward(self) -> Factors | None:
+        return self.layout.factors(self.module)
 
 
 def attention_blocks(
@@ -51,10 +76,11 @@ def attention_blocks(
             factors = layout.factors(module)
             if factors is None:
                 continue
-            weights = frozenset(id(parameter) for parameter in module.parameters() if parameter.ndim == 2)
+            block = AttentionBlock(plain_name(name), module, layout, heads=factors.key.shape[0])
+            weights = frozenset(id(parameter) for parameter in block.matrices.values())
             if weights not in seen:
                 seen.add(weights)
-                found.append(AttentionBlock(plain_name(name), module, layout, heads=factors.key.shape[0]))
+                found.append(block)
             break
     if not found and required:
         known = "; ".join(str(layout) for layout in layouts)

@@ -6,20 +6,22 @@
 
     KQ      W_K W_Q^T - W_K(0) W_Q(0)^T, the update of the product that decides where a head looks
     VO      W_V W_O^T - W_V(0) W_O(0)^T, the update of the product that decides what it moves
-    (0)     the weights when the tracker was made
+    (0)     the weights when the tracker was made, or those of a saved checkpoint
 
 Single matrices, such as those of the MLPs, are followed by name. The products are never formed; see
 `saddlescope.measure.product_update_spectrum`.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 from jaxtyping import Float
-from torch import nn
+from torch import Tensor, nn
 
 from saddlescope.errors import InputError
 from saddlescope.train.blocks import attention_blocks
@@ -27,7 +29,7 @@ from saddlescope.train.layouts import LAYOUTS, Layout
 from saddlescope.train.matrices import Choice, chosen_matrices
 from saddlescope.train.records import PRODUCTS, RankRecords, Spectra, Updates, product_index, stacked
 from saddlescope.train.schedules import Geometric, Schedule
-from saddlescope.train.shards import whole
+from saddlescope.train.shards import refuse_shards, whole
 from saddlescope.train.tracked import Tracked, Weights, as_tensors, from_tensors
 
 if TYPE_CHECKING:
@@ -51,10 +53,12 @@ class RankTracker:
         top: how many singular values to keep of each spectrum; None keeps all. Norms and ranks are of all of them.
         subspace: dimension of the leading singular subspaces of each head whose principal angles from record to record
             are wanted; 0 for none.
+        initial: a saved checkpoint (a file or folder of safetensors, or of `torch.save`) to count updates from, for a
+            model that has been trained already; None counts from the present weights.
 
     Raises:
         InputError: no attention found and no matrices asked for (the message says which names were looked for), a
-            pattern that matches nothing, or weights that are not finite.
+            pattern that matches nothing, weights that are not finite, or an initial checkpoint of another model.
     """
 
     def __init__(
@@ -67,6 +71,7 @@ class RankTracker:
         matrices: Choice | None = None,
         top: int | None = None,
         subspace: int = 0,
+        initial: str | Path | None = None,
     ) -> None:
         if top is not None and top < 1:
             raise InputError(f"top must be at least 1, or None for all singular values; got {top!r}.")
@@ -74,6 +79,7 @@ class RankTracker:
             raise InputError(f"subspace must be at least 1, or 0 to follow none; got {subspace!r}.")
         if not attention and matrices is None:
             raise InputError("attention must be True where no matrices are chosen; got False, which tracks nothing.")
+        refuse_shards(model)
         self._blocks = attention_blocks(model, layouts, required=matrices is None) if attention else ()
         self._matrices = {} if matrices is None else chosen_matrices(model, matrices)
         self._schedule = schedule
@@ -81,11 +87,38 @@ class RankTracker:
         self._made = 0
         self._steps: list[int] = []
         self._records: list[tuple[Spectra, Spectra]] = []
+        self._of_heads, self._of_matrices = self._start(model, top, subspace, initial)
+
+    def _start(
+        self, model: nn.Module, top: int | None, subspace: int, initial: str | Path | None
+    ) -> tuple[Tracked, Tracked]:
+        """Copies the initial weights, and measures them."""
+        if initial is None:
+            factors, matrix = self._factors, self._matrix
+        else:
+            from saddlescope.train.initial import InitialWeights  # reads checkpoints, which few runs need
+
+            stored = InitialWeights(initial, model)
+
+            def factors(member: int) -> Weights:
+                return self._factors(member, stored.of(self._blocks[member // len(PRODUCTS)].matrices))
+
+            def matrix(member: int) -> Weights:
+                return tuple(stored.of({"": self._matrices[self.matrices[member]]}).values())
+
+        def finite(weights: Callable[[int], Weights], label: Callable[[int], str], member: int) -> Weights:
+            parts = weights(member)
+            if not all(bool(torch.isfinite(part).all()) for part in parts):
+                raise InputError(f"initial weights must be finite; got NaN or infinity in {label(member)}.")
+            return parts
+
         heads = max((block.heads for block in self._blocks), default=0)
-        self._of_heads = Tracked(
-            self._factors, len(PRODUCTS) * len(self._blocks), heads=heads, top=top, subspace=subspace
+        count, single = len(PRODUCTS) * len(self._blocks), len(self._matrices)
+        common: dict[str, Any] = {"top": top, "rounded": initial is not None}
+        return (
+            Tracked(partial(finite, factors, self._layer_of), count, heads=heads, subspace=subspace, **common),
+            Tracked(partial(finite, matrix, self.matrices.__getitem__), single, heads=None, subspace=0, **common),
         )
-        self._of_matrices = Tracked(self._matrix, len(self._matrices), heads=None, top=top, subspace=0)
 
     @property
     def layers(self) -> tuple[str, ...]:
@@ -151,8 +184,8 @@ class RankTracker:
         of_matrices, broken_matrices = self._of_matrices.measure(self._matrix)
         self._records.append((_by_layer(of_heads), of_matrices))
         self._steps.append(self._made)
-        broken = [self._blocks[member // len(PRODUCTS)].label for member in broken_products]
-        if broken := list(dict.fromkeys([*broken, *(self.matrices[member] for member in broken_matrices)])):
+        broken = [*map(self._layer_of, broken_products), *(self.matrices[member] for member in broken_matrices)]
+        if broken := list(dict.fromkeys(broken)):
             more = f" and {len(broken) - 5} more" if len(broken) > 5 else ""
             raise InputError(
                 f"weights must be finite; got NaN or infinity in {', '.join(broken[:5])}{more} after {self._made} "
@@ -220,10 +253,14 @@ class RankTracker:
         self._steps = state["steps"].tolist()
         self._records = [(from_tensors(heads), from_tensors(single)) for heads, single in state["records"]]
 
-    def _factors(self, member: int) -> Weights:
+    def _layer_of(self, member: int) -> str:
+        """How messages call the layer of a product."""
+        return self._blocks[member // len(PRODUCTS)].label
+
+    def _factors(self, member: int, weights: Mapping[str, Tensor] | None = None) -> Weights:
         """The left and right factors of a product of a layer, members in the order KQ, VO of the first layer, ..."""
         layer, product = divmod(member, len(PRODUCTS))
-        factors = self._blocks[layer].factors()
+        factors = self._blocks[layer].factors(weights)
         return (factors.key, factors.query) if product == 0 else (factors.value, factors.output)
 
     def _matrix(self, member: int) -> Weights:
