@@ -1,6 +1,10 @@
-"""Each entry is run once at its quick size, as users run it, and shared by all tests of a worker."""
+"""Each entry is run once at its quick size, as users run it, and shared by all tests, and by the workers of xdist."""
 
+import hashlib
+import os
+import pickle
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import pytest
 
@@ -17,18 +21,32 @@ class QuickRun:
 @pytest.fixture(scope="session")
 def quick_run(tmp_path_factory, types_unchecked):
     done: dict[tuple, tuple] = {}  # by what makes a run, since two entries may look at the same one
+    own = tmp_path_factory.getbasetemp()
+    among_workers = own.parent if "PYTEST_XDIST_WORKER" in os.environ else own
+
+    def make(entry: Entry) -> tuple:
+        reports: list = []
+        context = RunContext(scratch=tmp_path_factory.mktemp("scratch"), report=lambda *report: reports.append(report))
+        with types_unchecked():
+            return entry.run(entry.params("quick"), context), reports
+
+    def shared(entry: Entry, file: Path) -> tuple:
+        """What another worker has made already; two that start at once both make it, and the last one stays."""
+        if file.exists():
+            return pickle.loads(file.read_bytes())
+        made = make(entry)
+        part = own / file.name
+        part.write_bytes(pickle.dumps(made))
+        part.replace(file)
+        return made
 
     def get(name: str) -> QuickRun:
         entry = find(name)
-        made = entry.run, entry.params("quick")
-        if made not in done:
-            reports: list = []
-            context = RunContext(
-                scratch=tmp_path_factory.mktemp("scratch"), report=lambda *report: reports.append(report)
-            )
-            with types_unchecked():
-                done[made] = entry.run(entry.params("quick"), context), reports
-        return QuickRun(entry, *done[made])
+        key = entry.run, entry.params("quick")
+        if key not in done:
+            told = repr((entry.run.__module__, entry.run.__qualname__, entry.params("quick")))
+            done[key] = shared(entry, among_workers / f"quick-run-{hashlib.sha256(told.encode()).hexdigest()}")
+        return QuickRun(entry, *done[key])
 
     return get
 
