@@ -41,3 +41,12 @@ def test_coordinates_leave_in_other_instances():
         leaving.append(sum(len(stage.left) for stage in learned.stages))
     assert leaving[1] == 0  # the instance of Figure 2 here, as in the paper
     assert sum(n > 0 for n in leaving) >= 2
+
+
+def test_most_eigenvalues_of_a_product_are_not_real():
+    real = []
+    for seed in range(20):
+        W_K, W_Q = np.random.default_rng(seed).uniform(-1, 1, (2, 512, 128)) / np.sqrt(512)  # as nn.Linear starts
+        nonzero = np.linalg.eigvals(W_Q.T @ W_K)  # those of W_K W_Q^T that are not 0
+        real.append(np.mean(abs(nonzero.imag) < 1e-9 * abs(nonzero).max()))
+    assert 0.05 < np.mean(real) < 0.1
