@@ -196,7 +196,7 @@ def test_a_folder_that_cannot_be_written_to_is_known_before_the_first_step(digit
     assert_identical([*model.state_dict().values()], [*ViT(SMALL).state_dict().values()])
 
 
-def test_bad_input(digits):
+def test_bad_input(digits, types_unchecked):
     with pytest.raises(InputError, match="batch must be at most the 100 training images; got 512"):
         fit(ViT(SMALL), digits, TrainConfig())
     with pytest.raises(InputError, match="checkpoint_every must be at least 1; got 0"):
@@ -211,15 +211,88 @@ def test_bad_input(digits):
         (lambda: Adam(betas=(0.9, 1.0)), "betas must be"),
         (lambda: SGD(learning_rate=math.inf), "learning_rate must be"),
         (lambda: SGD(momentum=1.0), "momentum must be"),
+        (lambda: TrainConfig(batch=10, pieces=3), "pieces must divide batch=10; got 3"),
     ):
         with pytest.raises(InputError, match=message):
             bad()
+    with types_unchecked(), pytest.raises(InputError, match="no precision 'half'"):
+        TrainConfig(precision="half")
 
 
 def test_a_diverging_run_stops_and_keeps_its_last_good_checkpoint(digits, tmp_path):
     config = TrainConfig(optimizer=SGD(learning_rate=1e30), epochs=3, warmup_epochs=0, batch=32)
     with pytest.raises(InputError, match=r"learning_rate must be small enough for a finite loss; got 1e[+]30"):
         fit(ViT(SMALL), digits, config, checkpoint=tmp_path / "run", checkpoint_every=1)
+
+
+def test_a_batch_in_pieces_makes_the_same_step(digits):
+    whole, pieces = ViT(SMALL).double(), ViT(SMALL).double()
+    config = replace(CONFIG, optimizer=SGD(learning_rate=0.05))
+    one, other = fit(whole, digits, config), fit(pieces, digits, replace(config, pieces=4))
+    np.testing.assert_allclose(other.train_loss, one.train_loss, rtol=1e-6)
+    for a, b in zip(whole.parameters(), pieces.parameters(), strict=True):
+        torch.testing.assert_close(a, b, rtol=1e-9, atol=1e-12)
+
+
+@pytest.mark.parametrize("precision", ["tf32", "bf16"])
+def test_lower_precision_learns_the_same_keeps_float32_weights_and_resumes_to_the_last_bit(digits, tmp_path, precision):
+    config = replace(CONFIG, precision=precision)
+
+    def call(checkpoint=None, report=None):
+        model = ViT(SMALL)
+        tracker = RankTracker(model, schedule=Every(2))
+        history = fit(model, digits, config, checkpoint=checkpoint, checkpoint_every=2, tracker=tracker, report=report)
+        assert {parameter.dtype for parameter in model.parameters()} == {torch.float32}
+        return history, everything(model, history, tracker)
+
+    def interrupt(fraction, note):
+        raise Interrupted
+
+    exact = fit(ViT(SMALL), digits, CONFIG)
+    history, whole = call()
+    rounding = {"tf32": 1e-3, "bf16": 2e-2}[precision]  # of one product; the loss is a mean over many
+    np.testing.assert_allclose(history.train_loss, exact.train_loss, rtol=2 * rounding)
+    assert precision != "bf16" or not np.array_equal(history.train_loss, exact.train_loss)
+    assert torch.get_float32_matmul_precision() == "highest"
+    with pytest.raises(Interrupted):
+        call(tmp_path / "run", interrupt)
+    assert_identical(call(tmp_path / "run")[1], whole)
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of the compiler's own
+def test_a_compiled_model_makes_the_same_steps_but_for_rounding(digits, types_unchecked):
+    plain, compiled = ViT(SMALL), ViT(SMALL)
+    one = fit(plain, digits, replace(CONFIG, epochs=2))
+    with types_unchecked():  # the compiler cannot see through run-time checks
+        other = fit(compiled, digits, replace(CONFIG, epochs=2, compiled=True))
+    np.testing.assert_allclose(other.train_loss, one.train_loss, rtol=1e-4)
+    assert list(compiled.state_dict()) == list(plain.state_dict())
+
+
+def test_losses_that_wait_on_the_device_are_looked_at_before_they_are_kept(digits, tmp_path):
+    run = loop_module._Run(ViT(SMALL), digits, CONFIG, 3, None)
+    run.train_loss[:4] = torch.tensor([2.0, 2.0, math.nan, math.inf])
+    run.step = 2
+    run.check_losses()
+    run.step = 4
+    with pytest.raises(InputError, match="the loss is nan at step 2"):
+        run.check_losses()
+    with pytest.raises(InputError, match="the loss is nan at step 2"):
+        run.keep(tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+
+
+def test_checkpoints_come_at_ends_of_epochs_but_take_no_more_than_their_share(digits, tmp_path, monkeypatch):
+    kept = []
+    monkeypatch.setattr(loop_module.snapshot, "write", lambda path, state: kept.append(state["step"]))
+    monkeypatch.setattr(loop_module, "_PAUSE", 0.0)
+    fit(ViT(SMALL), digits, CONFIG, checkpoint=tmp_path / "run")
+    assert kept == [0, 3, 6, 9, 12]
+    kept.clear()
+    monkeypatch.setattr(loop_module, "_PAUSE", math.inf)
+    fit(ViT(SMALL), digits, CONFIG, checkpoint=tmp_path / "run")
+    assert kept == [0, 12]
 
 
 def test_threads_are_set_while_it_trains_and_put_back():

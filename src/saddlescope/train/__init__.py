@@ -9,9 +9,10 @@ except ModuleNotFoundError as error:
         raise
     raise MissingExtraError("saddlescope.train", "PyTorch", "train") from error
 
+from saddlescope.train.configuration import SGD, Adam, TrainConfig
 from saddlescope.train.data import ImageData, load
 from saddlescope.train.layouts import Fused, Layout, Separate, TorchMultihead
-from saddlescope.train.loop import SGD, Adam, History, TrainConfig, fit
+from saddlescope.train.loop import History, fit
 from saddlescope.train.records import RankRecords, Spectra, Updates, spectra_dataset
 from saddlescope.train.scalars import RankScalars, to_tensorboard, to_wandb
 from saddlescope.train.schedules import AtSteps, Every, Geometric, Schedule

@@ -5,14 +5,16 @@ of the configuration and the number of steps made (the learning rate, the order 
 killed and called again makes the very steps an uninterrupted one would have made.
 
 To the last bit means: same machine, same PyTorch, same number of threads (`TrainConfig.threads`).
+
+On a GPU the images lie on it (see `saddlescope.train.feed`) and no step waits for it: losses stay there until the end
+of an epoch.
 """
 
-import contextlib
 import hashlib
 import math
-import os
-from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass, field
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -24,84 +26,14 @@ from torch.nn import functional
 
 from saddlescope.errors import InputError
 from saddlescope.train import snapshot
+from saddlescope.train.configuration import TrainConfig, check
 from saddlescope.train.data import ImageData
+from saddlescope.train.feed import Feed
+from saddlescope.train.numerics import autocast, reproducible
 from saddlescope.train.tracker import RankTracker
 
 _EVALUATION_BATCH = 500  # images; bounds memory, and changes no weight
-
-
-def _check(
-    name: str, value: float | int, *, low: float | int, high: float | int = math.inf, open_low: bool = False
-) -> None:
-    if not (math.isfinite(value) and (value > low if open_low else value >= low) and value <= high):
-        bounds = f"{'above' if open_low else 'at least'} {low}" + (f" and at most {high}" if high < math.inf else "")
-        raise InputError(f"{name} must be {bounds}; got {value!r}.")
-
-
-@dataclass(frozen=True, kw_only=True)
-class Adam:
-    """Adam without weight decay; the default rate is the paper's for CIFAR-10 (appendix B.2)."""
-
-    learning_rate: float = 1e-4  # at the top of the schedule
-    betas: tuple[float, float] = (0.9, 0.999)  # memory of the first and second moment
-
-    def __post_init__(self) -> None:
-        _check("learning_rate", self.learning_rate, low=0, open_low=True)
-        for beta in self.betas:
-            _check("betas", beta, low=0, high=1 - 1e-12)
-
-    def build(self, parameters: Iterator[nn.Parameter]) -> torch.optim.Optimizer:
-        """PyTorch's optimiser."""
-        return torch.optim.Adam(parameters, lr=self.learning_rate, betas=self.betas)
-
-
-@dataclass(frozen=True, kw_only=True)
-class SGD:
-    """Stochastic gradient descent; the default rate is the paper's for CIFAR-10 (appendix B.1), without momentum."""
-
-    learning_rate: float = 0.3  # at the top of the schedule
-    momentum: float = 0.0  # fraction of the last step that is kept
-
-    def __post_init__(self) -> None:
-        _check("learning_rate", self.learning_rate, low=0, open_low=True)
-        _check("momentum", self.momentum, low=0, high=1 - 1e-12)
-
-    def build(self, parameters: Iterator[nn.Parameter]) -> torch.optim.Optimizer:
-        """PyTorch's optimiser."""
-        return torch.optim.SGD(parameters, lr=self.learning_rate, momentum=self.momentum)
-
-
-@dataclass(frozen=True, kw_only=True)
-class TrainConfig:
-    """How to train; the defaults are the paper's for CIFAR-10 with Adam (appendix B.2).
-
-    The learning rate rises linearly over the warm-up and then falls to 0 along half a cosine. Images are not augmented.
-    """
-
-    optimizer: Adam | SGD = field(default_factory=Adam)  # Adam(...) or SGD(...)
-    epochs: int = 500  # passes over the training images
-    warmup_epochs: int = 15  # over which the learning rate rises to its top
-    batch: int = 512  # images a step; the last incomplete batch of an epoch is left out
-    test_every: int = 1  # epochs between two measurements of test loss and accuracy
-    seed: int = 0  # of the order of the images, and of layers that draw random numbers
-    threads: int | None = None  # of PyTorch on the processor, while it trains; None leaves them as they are
-
-    def __post_init__(self) -> None:
-        for name in ("epochs", "batch", "test_every"):
-            _check(name, getattr(self, name), low=1)
-        _check("warmup_epochs", self.warmup_epochs, low=0, high=self.epochs)
-        _check("seed", self.seed, low=0)
-        if self.threads is not None:
-            _check("threads", self.threads, low=1)
-
-    def learning_rate(self, step: int, steps_an_epoch: int) -> float:
-        """The learning rate of the step with this number, from 0."""
-        warmup = self.warmup_epochs * steps_an_epoch
-        top = self.optimizer.learning_rate
-        if step < warmup:
-            return top * (step + 1) / warmup
-        remaining = max(self.epochs * steps_an_epoch - warmup, 1)
-        return top * (1 + math.cos(math.pi * (step - warmup) / remaining)) / 2
+_PAUSE = 50  # times as long as the last checkpoint took to write: writing takes at most 2 % of the time
 
 
 @dataclass(frozen=True, eq=False)
@@ -144,7 +76,8 @@ def fit(
         data: the images.
         config: how to train.
         checkpoint: the file to resume from and to keep up to date; None keeps nothing.
-        checkpoint_every: steps between two checkpoints; None: once an epoch. Changes no result.
+        checkpoint_every: steps between two checkpoints; None: at ends of epochs, so far apart that writing takes at
+            most 2 % of the time. Changes no result.
         tracker: measured after each step on its own schedule, and once at the end.
         report: called with the finished fraction and a short note once an epoch.
 
@@ -156,10 +89,11 @@ def fit(
     if steps_an_epoch == 0:
         raise InputError(f"batch must be at most the {len(data.train_images)} training images; got {config.batch!r}.")
     if checkpoint_every is not None:
-        _check("checkpoint_every", checkpoint_every, low=1)
+        check("checkpoint_every", checkpoint_every, low=1)
     path = None if checkpoint is None else Path(checkpoint)
     was_training = model.training
-    with _reproducible(config.seed, config.threads, next(model.parameters()).device):
+    device = next(model.parameters()).device
+    with reproducible(config.seed, config.threads, device, config.precision):
         run = _Run(model, data, config, steps_an_epoch, tracker)
         if path is not None:
             run.resume(path)
@@ -172,11 +106,14 @@ def fit(
                 run.advance()
                 epoch, within = divmod(run.step, steps_an_epoch)
                 ended = run.step == run.steps
+                if within == 0:
+                    run.check_losses()
                 if ended or (within == 0 and epoch % config.test_every == 0):
                     run.test()
                 if ended and tracker is not None:
                     tracker.measure()
-                if path is not None and (ended or run.step % (checkpoint_every or steps_an_epoch) == 0):
+                due = run.step % checkpoint_every == 0 if checkpoint_every else within == 0 and run.rested()
+                if path is not None and (ended or due):
                     run.keep(path)
                 if within == 0 and report is not None:
                     accuracy = run.tests[-1][2]
@@ -202,73 +139,89 @@ class _Run:
         parameter = next(model.parameters())
         self.device, self.dtype = parameter.device, parameter.dtype
         self.optimizer = config.optimizer.build(model.parameters())
+        self.forward: Callable[[Tensor], Tensor] = torch.compile(model, dynamic=False) if config.compiled else model
+        self.images = {half: Feed(data, half, self.device, self.dtype) for half in ("train", "test")}
         self.step, self.steps = 0, config.epochs * steps_an_epoch
-        self.train_loss = torch.zeros(self.steps, dtype=torch.float32)
+        self.train_loss = torch.zeros(self.steps, dtype=torch.float32, device=self.device)
         self.tests: list[tuple[int, float, float]] = []  # step, loss, accuracy
-        self._order: tuple[int, np.ndarray] | None = None
+        self._arranged = -1  # the epoch whose order the training images are in
+        self._checked = 0  # steps whose losses are known to be finite
         self._identity: dict[str, str] | None = None
+        self._kept_at, self._keeping = -math.inf, 0.0  # when the last checkpoint was written, and how long it took
 
     def advance(self) -> None:
         """One step of the optimiser."""
         epoch, within = divmod(self.step, self.steps_an_epoch)
-        chosen = self.order(epoch)[within * self.config.batch : (within + 1) * self.config.batch]
-        images, labels = self.batch(self.data.train_images[chosen], self.data.train_labels[chosen])
+        if self._arranged != epoch:
+            self.images["train"].arrange(self.order(epoch))
+            self._arranged = epoch
         for group in self.optimizer.param_groups:
             group["lr"] = self.config.learning_rate(self.step, self.steps_an_epoch)
         self.model.train()
         self.optimizer.zero_grad(set_to_none=True)
-        loss = functional.cross_entropy(self.model(images), labels)
-        self.train_loss[self.step] = loss.item()
-        if not math.isfinite(self.train_loss[self.step]):
-            raise InputError(
-                f"learning_rate must be small enough for a finite loss; got {self.config.optimizer.learning_rate!r}, "
-                f"and the loss is {loss.item()} at step {self.step}. Lower it, or lengthen the warm-up."
-            )
-        loss.backward()
+        size, first = self.config.batch // self.config.pieces, within * self.config.batch
+        for start in range(first, first + self.config.batch, size):
+            images, labels = self.images["train"].batch(start, start + size)
+            loss = functional.cross_entropy(self.logits(images), labels) / self.config.pieces
+            self.train_loss[self.step].add_(loss.detach())
+            loss.backward()
+        if self.device.type == "cpu":
+            self.check_losses(self.step + 1)  # elsewhere that would wait for the device at every step
         self.optimizer.step()
         self.step += 1
         if self.tracker is not None:
             self.tracker.step()
 
+    def logits(self, images: Tensor) -> Tensor:
+        """What the model says, in the type of its weights."""
+        with autocast(self.device, self.config.precision):
+            return self.forward(images).to(self.dtype)
+
+    def check_losses(self, until: int | None = None) -> None:
+        """Refuses a loss that is not finite, of the steps up to `until` (those made) that were not looked at yet."""
+        made = self.step if until is None else until
+        finite = torch.isfinite(self.train_loss[self._checked : made])
+        if not bool(finite.all()):
+            first = self._checked + int(finite.logical_not().int().argmax())
+            raise InputError(
+                f"learning_rate must be small enough for a finite loss; got {self.config.optimizer.learning_rate!r}, "
+                f"and the loss is {self.train_loss[first].item()} at step {first}. Lower it, or lengthen the warm-up."
+            )
+        self._checked = made
+
     @torch.no_grad()
     def test(self) -> None:
         """Records loss and accuracy over the test images."""
         self.model.eval()
-        loss, correct, count = 0.0, 0, len(self.data.test_images)
+        count, found = len(self.data.test_images), []
         for start in range(0, count, _EVALUATION_BATCH):
-            part = slice(start, start + _EVALUATION_BATCH)
-            images, labels = self.batch(self.data.test_images[part], self.data.test_labels[part])
-            logits = self.model(images)
+            images, labels = self.images["test"].batch(start, min(start + _EVALUATION_BATCH, count))
+            logits = self.logits(images)
             if logits.ndim != 2 or logits.shape[1] < self.data.classes:
                 raise InputError(
                     f"model must give a logit for each of the {self.data.classes} classes; got shape "
                     f"{tuple(logits.shape)!r} for {len(images)} images."
                 )
-            loss += functional.cross_entropy(logits, labels, reduction="sum").item()
-            correct += int((logits.argmax(dim=1) == labels).sum())
-        self.tests.append((self.step, loss / count, correct / count))
-
-    def batch(self, images: np.ndarray, labels: np.ndarray) -> tuple[Tensor, Tensor]:
-        """Standardised images and their labels on the model's device."""
-        columns = (1, -1, 1, 1)
-        mean = torch.from_numpy(self.data.mean).to(self.device, self.dtype).view(columns)
-        deviation = torch.from_numpy(self.data.deviation).to(self.device, self.dtype).view(columns)
-        pixels = torch.from_numpy(np.array(images)).to(self.device, self.dtype)
-        return (pixels / self.data.white - mean) / deviation, torch.from_numpy(labels).to(self.device)
+            loss = functional.cross_entropy(logits, labels, reduction="sum")
+            found.append(torch.stack([loss, (logits.argmax(dim=1) == labels).sum().to(loss.dtype)]))
+        losses, correct = zip(*torch.stack(found).tolist(), strict=True)
+        self.tests.append((self.step, sum(losses) / count, sum(correct) / count))
 
     def order(self, epoch: int) -> np.ndarray:
         """The order of the training images in an epoch: a function of seed and epoch alone."""
-        if self._order is None or self._order[0] != epoch:
-            keys = np.random.PCG64([self.config.seed, epoch]).random_raw(len(self.data.train_images))
-            self._order = epoch, np.argsort(keys, kind="stable")
-        return self._order[1]
+        keys = np.random.PCG64([self.config.seed, epoch]).random_raw(len(self.data.train_images))
+        return np.argsort(keys, kind="stable")
+
+    def rested(self) -> bool:
+        """Whether the last checkpoint is so long ago that writing takes at most 2 % of the time."""
+        return time.monotonic() - self._kept_at >= _PAUSE * self._keeping
 
     def history(self) -> History:
         """What was recorded."""
         steps, losses, accuracies = zip(*self.tests, strict=True)
         return History(
             steps_an_epoch=self.steps_an_epoch,
-            train_loss=self.train_loss[: self.step].numpy(),
+            train_loss=self.train_loss[: self.step].cpu().numpy(),
             test_steps=np.array(steps, dtype=np.int64),
             test_loss=np.array(losses),
             test_accuracy=np.array(accuracies),
@@ -290,7 +243,9 @@ class _Run:
         return self._identity
 
     def keep(self, path: Path) -> None:
-        """Writes a checkpoint."""
+        """Writes a checkpoint, of finite losses only."""
+        self.check_losses()
+        began = time.monotonic()
         state: dict[str, Any] = {
             "identity": self.identity(),
             "step": self.step,
@@ -303,6 +258,8 @@ class _Run:
             "tracker": None if self.tracker is None else self.tracker.state_dict(),
         }
         snapshot.write(path, state)
+        self._kept_at = time.monotonic()
+        self._keeping = self._kept_at - began
 
     def resume(self, path: Path) -> None:
         """Goes on from a checkpoint, where there is one."""
@@ -318,7 +275,7 @@ class _Run:
             )
         self.model.load_state_dict(state["model"])
         self.optimizer.load_state_dict(state["optimizer"])
-        self.step = state["step"]
+        self.step = self._checked = state["step"]
         self.train_loss[: self.step] = state["train_loss"]
         self.tests = [(step, loss, accuracy) for step, loss, accuracy in state["tests"]]
         torch.set_rng_state(state["random"])
@@ -326,30 +283,3 @@ class _Run:
             torch.cuda.set_rng_state(state["random_cuda"], self.device)
         if self.tracker is not None:
             self.tracker.load_state_dict(state["tracker"])
-
-
-@contextlib.contextmanager
-def _reproducible(seed: int, threads: int | None, device: torch.device) -> Iterator[None]:
-    """Seeds the global random state, sets threads and asks for deterministic algorithms; puts all back as they were."""
-    on_cuda = device.type == "cuda"
-    if on_cuda and "CUBLAS_WORKSPACE_CONFIG" not in os.environ:
-        raise InputError(
-            "CUBLAS_WORKSPACE_CONFIG must be set for reproducible training on a GPU; got nothing. Set it to :4096:8 "
-            "in the environment before Python starts."
-        )
-    enabled = torch.are_deterministic_algorithms_enabled()
-    warn_only = torch.is_deterministic_algorithms_warn_only_enabled()
-    memory: Any = torch.utils.deterministic
-    fill = memory.fill_uninitialized_memory
-    threads_before = torch.get_num_threads()
-    with torch.random.fork_rng(devices=[device] if on_cuda else []):
-        torch.manual_seed(seed)
-        try:
-            torch.use_deterministic_algorithms(True)
-            torch.set_num_threads(threads or threads_before)
-            memory.fill_uninitialized_memory = False  # no effect on results, only on time
-            yield
-        finally:
-            torch.use_deterministic_algorithms(enabled, warn_only=warn_only)
-            torch.set_num_threads(threads_before)
-            memory.fill_uninitialized_memory = fill
