@@ -81,8 +81,8 @@ def test_bad_input():
         product_update_subspaces(*factors(1.0), k=11)
     with pytest.raises(InputError, match="k must be from 1"):
         product_update_subspaces(*factors(1.0), k=0)
+    L, R, L0, R0 = factors(1.0)
     with pytest.raises(InputError, match="left0 must have the shape of left"):
-        L, R, L0, R0 = factors(1.0)
         product_update_subspaces(L, R, L0[:1], R0, k=1)
     with pytest.raises(InputError, match="second must have orthonormal columns"):
         principal_angles(np.eye(3)[:, :1], np.ones((3, 1)))

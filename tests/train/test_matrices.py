@@ -1,0 +1,107 @@
+"""Single matrices chosen by name: which are found, under which name, and what is said where none is."""
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from saddlescope.errors import InputError
+from saddlescope.train import Every, RankTracker, ViT, ViTConfig
+from saddlescope.train.matrices import chosen_matrices, plain_name, unwrapped
+
+SMALL = ViTConfig(
+    image_size=8, channels=1, patch=4, embedding=12, depth=2, heads=3, head_width=2, mlp_width=7, classes=4
+)
+
+
+class Tied(nn.Module):
+    """A model whose head shares its matrix with the embedding, as language models do."""
+
+    def __init__(self):
+        super().__init__()
+        self.embedding, self.inner, self.head = nn.Embedding(5, 3), nn.Linear(3, 3), nn.Linear(3, 5, bias=False)
+        self.head.weight = self.embedding.weight
+
+
+def test_patterns_match_parameters_and_their_modules():
+    model = ViT(SMALL)
+    mlp = [f"blocks.{k}.{name}.weight" for k in range(2) for name in ("expand", "contract")]
+    assert list(chosen_matrices(model, "blocks.*.expand")) == [mlp[0], mlp[2]]
+    assert list(chosen_matrices(model, "blocks.*.expand.weight")) == [mlp[0], mlp[2]]
+    assert list(chosen_matrices(model, ["*.contract", "*.expand"])) == mlp  # in the order of the model
+    assert list(chosen_matrices(model, "*0*")) == [name for name in chosen_matrices(model, "*") if "blocks.0" in name]
+    assert all(matrix.ndim == 2 for matrix in chosen_matrices(model, "*").values())  # biases and norms are none
+
+
+def test_a_function_chooses_by_name_and_shape():
+    chosen = chosen_matrices(ViT(SMALL), lambda name, parameter: "blocks.1" in name and 7 in parameter.shape)
+    assert list(chosen) == ["blocks.1.expand.weight", "blocks.1.contract.weight"]
+
+
+def test_shared_matrices_are_told_once():
+    model = Tied()
+    for choice in ("*", ["embedding", "head", "inner"], lambda name, parameter: True):
+        assert list(chosen_matrices(model, choice)) == ["embedding.weight", "inner.weight"]
+    assert list(chosen_matrices(model, "head")) == ["embedding.weight"]  # found by any of its names
+
+
+def test_patterns_that_match_nothing_are_refused():
+    model = ViT(SMALL)
+    some = r"Names are position, patch_embedding.weight, .* and \d+ more; \* stands for any part"
+    with pytest.raises(InputError, match="got '\\*.mlp.\\*', which matches none. " + some):
+        chosen_matrices(model, "*.mlp.*")
+    with pytest.raises(InputError, match="got 'fc1', which matches none"):
+        chosen_matrices(model, ["*.expand", "fc1"])
+    with pytest.raises(InputError, match=r"got 'norm.weight', which matches none"):  # no matrix
+        chosen_matrices(model, "norm.weight")
+    with pytest.raises(InputError, match=r"got <function .*which matches none"):
+        chosen_matrices(model, lambda name, parameter: False)
+    with pytest.raises(InputError, match="Names are none: the model has no matrix"):
+        chosen_matrices(nn.LayerNorm(3), "*")
+    with pytest.raises(InputError, match="matches none"):
+        chosen_matrices(model, ())
+
+
+def test_names_are_those_of_the_model_whatever_is_around_it():
+    model = nn.Sequential(ViT(SMALL), nn.Linear(4, 2))
+    wrapped = nn.DataParallel(torch.compile(model, backend="eager"))
+    assert list(chosen_matrices(wrapped, "*")) == list(chosen_matrices(model, "*"))
+    assert unwrapped(wrapped) is model
+    inner = nn.Sequential(torch.compile(ViT(SMALL), backend="eager"), nn.Linear(4, 2))
+    assert list(chosen_matrices(inner, "*")) == list(chosen_matrices(model, "*"))
+    assert plain_name("a._fsdp_wrapped_module.b._checkpoint_wrapped_module.weight") == "a.b.weight"
+    tracker = RankTracker(wrapped, matrices="1")
+    assert tracker.layers == RankTracker(inner).layers == ("0.blocks.0.attention", "0.blocks.1.attention")
+    assert tracker.matrices == ("1.weight",)
+
+
+def test_a_model_without_attention_is_tracked_by_its_matrices_alone():
+    model = nn.Sequential(nn.Linear(6, 5), nn.ReLU(), nn.Linear(5, 2, bias=False))
+    tracker = RankTracker(model, matrices="*", schedule=Every(1))
+    assert tracker.layers == ()
+    change = torch.outer(torch.arange(5.0), torch.ones(6))
+    with torch.no_grad():
+        model[0].weight += change
+    tracker.step()
+    dataset = tracker.to_xarray()
+    assert "update_spectrum" not in dataset
+    assert dataset.matrix.values.tolist() == ["0.weight", "2.weight"]
+    assert dataset.matrix_update_spectrum.dims == ("step", "matrix", "index")
+    np.testing.assert_allclose(dataset.matrix_update_spectrum[0, 0], [float(change.norm()), *[0] * 4], atol=1e-5)
+    assert not dataset.matrix_update_spectrum[0, 1].any()
+    assert np.isnan(dataset.matrix_stable_rank[0, 1])
+    resumed = RankTracker(model, matrices="*", schedule=Every(1))
+    resumed.load_state_dict(tracker.state_dict())
+    assert resumed.to_xarray().identical(dataset)
+
+
+def test_heads_and_matrices_share_a_data_set():
+    model = ViT(SMALL)
+    tracker = RankTracker(model, matrices="*.expand")
+    tracker.measure()
+    dataset = tracker.to_xarray()
+    assert dataset.sizes["index"] == 7  # of the matrices, the longest; spectra of heads end in zeros
+    assert not dataset.initial_spectrum[..., 2:].any()
+    alone = RankTracker(model, matrices="*.expand", attention=False)
+    alone.measure()
+    assert "layer" not in alone.to_xarray().dims
