@@ -13,6 +13,7 @@ import typer
 
 from saddlescope.cli.attention import attention
 from saddlescope.cli.data import data
+from saddlescope.cli.extract_lora import extract_lora
 from saddlescope.cli.reproductions import check, gallery, list_entries, run, show
 from saddlescope.cli.spectra import spectra
 from saddlescope.cli.terminal import say
@@ -30,6 +31,7 @@ app = typer.Typer(
 app.command("list")(list_entries)
 for _command in (run, check, show, gallery, attention, spectra):
     app.command()(_command)
+app.command("extract-lora")(extract_lora)
 app.add_typer(data, name="data")
 
 

@@ -12,6 +12,7 @@ from saddlescope.measure.spectrum import (
     product_spectrum,
     product_update_spectrum,
     spectrum,
+    update_noise_floor,
     update_spectrum,
 )
 from saddlescope.measure.stages import Stage, Staircase, find_stages
@@ -51,5 +52,6 @@ __all__ = [
     "spectrum",
     "stable_rank",
     "tail_energy",
+    "update_noise_floor",
     "update_spectrum",
 ]

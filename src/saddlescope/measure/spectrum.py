@@ -104,6 +104,28 @@ def update_spectrum(after: Any, before: Any, *, top: int | None = None) -> Spect
     return _one_matrix(library, update, [_rounding(library, W), _rounding(library, W0)], top)
 
 
+def update_noise_floor(after: Any, before: Any) -> Any:
+    """The level under which singular values of W - W0 are rounding of the given data, without computing any.
+
+    Args:
+        after: W, (..., m, n).
+        before: W0, of the same shape and library.
+
+    Returns:
+        (...), e(W) (sqrt(m) + sqrt(n)) and e(W0) (sqrt(m) + sqrt(n)) combined, as in `update_spectrum`.
+
+    Raises:
+        InputError: as `update_spectrum`.
+
+    >>> import numpy as np
+    >>> bool(update_noise_floor(np.eye(2), np.eye(2)) < 1e-15)
+    True
+    """
+    library, (W, W0) = take(axes=2, after=after, before=before)
+    check_same_shape("before", W0, "after", W)
+    return library.give_back(library.xp.hypot(_rounding(library, W), _rounding(library, W0)))
+
+
 def product_spectrum(left: Any, right: Any, *, top: int | None = None) -> Spectrum:
     """Singular values of L R^T, never formed where it is larger than its factors.
 

@@ -20,6 +20,7 @@ import torch
 from torch import Tensor
 
 from saddlescope.errors import InputError
+from saddlescope.measure.arrays import UNIT_ROUNDOFF
 
 _SAFE = (".safetensors",)
 _TORCH = (".bin", ".pt", ".pth", ".ckpt")
@@ -285,6 +286,22 @@ def _digest(tensor: Tensor) -> str:
     for piece in content.split(_PIECE):
         told.update(piece.numpy().data)
     return told.hexdigest()
+
+
+def refuse_broken(path: Path, name: str, tensor: Tensor) -> None:
+    """Refuses a tensor that has no spectrum.
+
+    Raises:
+        InputError: it has NaN or infinite entries, or is of a type that only quantized models have.
+    """
+    kind = str(tensor.dtype).removeprefix("torch.")
+    if kind not in UNIT_ROUNDOFF:
+        raise InputError(
+            f"{path} must hold weights of type {', '.join(UNIT_ROUNDOFF)}; got {kind} in {name}. Dequantize the model "
+            "first."
+        )
+    if not bool(torch.isfinite(tensor).all()):
+        raise InputError(f"{path} must hold finite weights; got NaN or infinity in {name}. Take an earlier one.")
 
 
 def some(names: Iterable[str], most: int = 3) -> str:

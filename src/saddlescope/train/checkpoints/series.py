@@ -75,7 +75,7 @@ def duplicates(base: Checkpoint, series: Sequence[Matched], fault: Callable[[str
         Sentences on checkpoints that share a part of their tensors with the base or with the one before.
     """
     compared = [base, *(match.checkpoint for match in series)]
-    digests = [{name: base.digest(name) for name in _weights(base, base.tensors)}]
+    digests = [{name: base.digest(name) for name in may_change(base, base.tensors)}]
     digests += [{a: match.checkpoint.digest(b) for a, b in match.names.items() if a in digests[0]} for match in series]
     remarks = []
     for later in range(1, len(compared)):
@@ -93,8 +93,8 @@ def duplicates(base: Checkpoint, series: Sequence[Matched], fault: Callable[[str
     return remarks
 
 
-def _weights(checkpoint: Checkpoint, names: Iterable[str]) -> list[str]:
-    """The tensors that training may change: no masks, no counters, no tables of frequencies."""
+def may_change(checkpoint: Checkpoint, names: Iterable[str]) -> list[str]:
+    """Those tensors that training may change: no masks, no counters, no tables of frequencies."""
     return [name for name in names if checkpoint.tensors[name].floating and not name.endswith(_BUFFERS)]
 
 

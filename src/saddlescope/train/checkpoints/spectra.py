@@ -17,12 +17,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from saddlescope.errors import InputError
-from saddlescope.measure.arrays import UNIT_ROUNDOFF
 from saddlescope.train.blocks import AttentionBlock
-from saddlescope.train.checkpoints.files import Checkpoint, some
+from saddlescope.train.checkpoints.files import Checkpoint, refuse_broken, some
 from saddlescope.train.checkpoints.series import Matched, duplicates, matched
 from saddlescope.train.checkpoints.skeleton import blocks_of, filled, skeleton
 from saddlescope.train.matrices import Choice, chosen_matrices
@@ -158,13 +157,11 @@ def _measured(
 ) -> list[Spectra]:
     """Spectra of one part at the start, then of its update in each checkpoint."""
     try:
-        with filled(model, start.read(part.tensors)):
-            _refuse_broken(start, part, model)
+        with filled(model, _sound(start, part.tensors)):
             measuring = tracked(part)
     except InputError as error:
         fault(str(error))
-        with filled(model, {}):
-            absent = _absent(tracked(part).initial)
+        absent = _absent(tracked(part).initial)  # of the placeholders: its shape is right
         return [absent] * (1 + len(series))
     records = [measuring.initial]
     for match in series:
@@ -172,29 +169,20 @@ def _measured(
         if not all(name in match.names for name in part.tensors):
             continue  # told when the names were matched
         try:
-            stored = match.checkpoint.read(match.names[name] for name in part.tensors)
-            with filled(model, {name: stored[match.names[name]] for name in part.tensors}):
-                _refuse_broken(match.checkpoint, part, model)
+            stored = _sound(match.checkpoint, [match.names[name] for name in part.tensors])
+            with filled(model, dict(zip(part.tensors, stored.values(), strict=True))):
                 records[-1], _ = measuring.measure(part.weights)
         except InputError as error:
             fault(str(error))
     return records
 
 
-def _refuse_broken(checkpoint: Checkpoint, part: _Part, model: nn.Module) -> None:
-    """Refuses weights that have no spectrum, while the skeleton is filled with them."""
-    for name in part.tensors:
-        weight = model.get_parameter(name)
-        kind = str(weight.dtype).removeprefix("torch.")
-        if kind not in UNIT_ROUNDOFF:
-            raise InputError(
-                f"{checkpoint.path} must hold weights of type {', '.join(UNIT_ROUNDOFF)}; got {kind} in {name}. "
-                "Dequantize the model first."
-            )
-        if not bool(torch.isfinite(weight).all()):
-            raise InputError(
-                f"{checkpoint.path} must hold finite weights; got NaN or infinity in {name}. Take an earlier one."
-            )
+def _sound(checkpoint: Checkpoint, names: Sequence[str]) -> dict[str, Tensor]:
+    """Tensors that have a spectrum, in the order of their names."""
+    stored = checkpoint.read(names)
+    for name in names:
+        refuse_broken(checkpoint.path, name, stored[name])
+    return {name: stored[name] for name in names}
 
 
 def _absent(like: Spectra) -> Spectra:

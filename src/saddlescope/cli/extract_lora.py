@@ -1,0 +1,102 @@
+"""The command `extract-lora`: an adapter from two checkpoints."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from saddlescope.cli.options import AsJson, Base, Matrices
+from saddlescope.cli.terminal import print_json, print_table, progress, say
+from saddlescope.errors import InputError
+
+if TYPE_CHECKING:
+    from saddlescope.train.lora import Extraction, LogitsError
+
+_RANKS = (1, 2, 4, 8, 16, 32, 64, 128, 256)
+
+
+def extract_lora(
+    base: Base,
+    tuned: Annotated[Path, typer.Argument(metavar="TUNED", help="The checkpoint after training.")],
+    out: Annotated[Path, typer.Option("--out", metavar="DIR", help="Folder of the adapter.")],
+    energy: Annotated[
+        float | None, typer.Option(metavar="E", help="Part of |W - W0|² that each layer keeps, such as 0.95.")
+    ] = None,
+    rank: Annotated[int | None, typer.Option(metavar="R", help="Rank of every layer, in place of --energy.")] = None,
+    matrices: Matrices = None,
+    data: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Text to compare the logits on; random tokens without it.")
+    ] = None,
+    logits: Annotated[bool, typer.Option(help="Load the models and compare their logits.")] = True,
+    as_json: AsJson = False,
+) -> int:
+    """The best low-rank adapter (LoRA) from one checkpoint to another, as PEFT loads it.
+
+    Exit status 2 tells that a layer could not be used; the adapter of all others is written.
+    """
+    from saddlescope.train.lora import extract_lora as extract
+    from saddlescope.train.lora import logits_error
+
+    faults: list[str] = []
+
+    def fault(sentence: str) -> None:
+        faults.append(sentence)
+        say(sentence)
+
+    with progress("extract-lora") as (report, _):
+        made = extract(base, tuned, out, energy=energy, rank=rank, matrices=matrices, report=report, fault=fault)
+    if made.left_out:
+        some = ", ".join(made.left_out[:3]) + (" and others" if len(made.left_out) > 3 else "")
+        say(f"{len(made.left_out)} tensors changed and are not in the adapter, such as {some}.")
+    error = None
+    if logits:
+        try:
+            error = logits_error(base, tuned, out, text=data)
+        except InputError as reason:
+            fault(f"The logits were not compared: {reason}")
+    if as_json:
+        print_json(_record(made, error) | {"faults": faults})
+    else:
+        _print(made, error)
+    return 2 if faults else 0
+
+
+def _print(made: "Extraction", error: "LogitsError | None") -> None:
+    from saddlescope.papers.wording import number
+
+    layers = [(one.name, one.rank, min(one.shape), number(one.kept(), 4)) for one in made.layers]
+    print_table(("layer", "rank", "of", "energy kept"), layers)
+    rows = [
+        (rank, number(kept, 4), number(least, 4), f"{parameters:,}")
+        for rank, (kept, least, parameters) in _by_rank(made).items()
+    ]
+    print_table(("rank", "energy kept", "least of a layer", "parameters"), rows, title="One rank for all layers")
+    typer.echo(f"This adapter keeps {number(made.kept, 4)} of the energy with {made.parameters:,} parameters.")
+    if error is not None:
+        typer.echo(
+            f"Logits on {error.tokens} tokens: error {number(error.relative, 3)} of that of the base model; divergence "
+            f"{number(error.divergence, 3)} nats (base {number(error.base_divergence, 3)}); same likeliest token at "
+            f"{error.agreement:.1%} (base {error.base_agreement:.1%})."
+        )
+    typer.echo(f"Stored in {made.folder}; load it with peft.PeftModel.from_pretrained(model, '{made.folder}').")
+
+
+def _by_rank(made: "Extraction") -> dict[int, tuple[float, float, int]]:
+    """What one rank for all layers would keep, up to the first that keeps all."""
+    full = max(min(layer.shape) for layer in made.layers)
+    return {rank: made.at_rank(rank) for rank in (*(r for r in _RANKS if r < full), full)}
+
+
+def _record(made: "Extraction", error: "LogitsError | None") -> dict[str, object]:
+    return {
+        "stored": str(made.folder),
+        "kept": made.kept,
+        "parameters": made.parameters,
+        "layers": [{"layer": one.name, "rank": one.rank, "kept": one.kept()} for one in made.layers],
+        "ranks": [
+            {"rank": rank, "kept": kept, "least": least, "parameters": parameters}
+            for rank, (kept, least, parameters) in _by_rank(made).items()
+        ],
+        "left_out": list(made.left_out),
+        "logits": None if error is None else vars(error),
+    }

@@ -1,0 +1,99 @@
+"""Adapters on disk, as PEFT reads them: a configuration and a safetensors file, written whole or not at all."""
+
+import json
+import os
+import shutil
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from jaxtyping import Float
+from torch import Tensor
+
+from saddlescope.errors import InputError
+
+_CONFIG, _WEIGHTS = "adapter_config.json", "adapter_model.safetensors"
+
+
+@dataclass(frozen=True, eq=False)
+class Factors:
+    """The adapter of one linear layer: x goes to x W^T + x A^T B^T.
+
+    Attributes:
+        A: lora_A, (rank, inputs).
+        B: lora_B, (outputs, rank).
+    """
+
+    A: Float[Tensor, "rank inputs"]
+    B: Float[Tensor, "outputs rank"]
+
+
+def refuse_foreign(folder: Path) -> None:
+    """Refuses a folder that holds something else than an adapter.
+
+    Raises:
+        InputError: it does.
+    """
+    if folder.exists() and (not folder.is_dir() or (any(folder.iterdir()) and not (folder / _CONFIG).exists())):
+        raise InputError(f"{folder} holds something that is not an adapter; name a new folder with --out.")
+
+
+def write_adapter(folder: Path, factors: Mapping[str, Factors], *, base: str, transposed: bool) -> None:
+    """Writes an adapter; one that is there already is replaced at the end.
+
+    Args:
+        folder: where to.
+        factors: by the name of the module in the model.
+        base: the model it belongs to, as PEFT tells it.
+        transposed: whether the modules store their weights as (inputs, outputs), as GPT-2 does.
+
+    Raises:
+        InputError: the folder holds something else, or cannot be written.
+    """
+    from safetensors.torch import save_file
+
+    refuse_foreign(folder)
+    ranks = {name: one.A.shape[0] for name, one in factors.items()}
+    usual = Counter(ranks.values()).most_common(1)[0][0]
+    # Long names first: PEFT takes the first pattern that a name ends in.
+    pattern = {name: ranks[name] for name in sorted(ranks, key=len, reverse=True) if ranks[name] != usual}
+    config = {
+        "peft_type": "LORA",
+        "task_type": None,
+        "base_model_name_or_path": base,
+        "inference_mode": True,
+        "r": usual,
+        "lora_alpha": usual,  # scaling alpha / r = 1
+        "rank_pattern": pattern,
+        "alpha_pattern": pattern,
+        "target_modules": sorted(ranks),
+        "fan_in_fan_out": transposed,
+        "lora_dropout": 0.0,
+        "bias": "none",
+    }
+    tensors = {}
+    for name, one in factors.items():
+        tensors[f"base_model.model.{name}.lora_A.weight"] = one.A.float().contiguous()
+        tensors[f"base_model.model.{name}.lora_B.weight"] = one.B.float().contiguous()
+    part, former = folder.with_name(f".{folder.name}.part"), folder.with_name(f".{folder.name}.old")
+    try:
+        for leftover in (part, former):
+            shutil.rmtree(leftover, ignore_errors=True)
+        part.mkdir(parents=True)
+        save_file(tensors, part / _WEIGHTS, metadata={"format": "pt"})
+        (part / _CONFIG).write_text(json.dumps(config, indent=2) + "\n", encoding="utf-8")
+        for file in part.iterdir():
+            with file.open("rb") as written:
+                os.fsync(written.fileno())
+        if folder.exists():
+            folder.rename(former)
+        part.rename(folder)
+    except OSError as error:
+        raise InputError(
+            f"Cannot write {folder}: {error.strerror or error}. Make room, or give another --out."
+        ) from error
+    finally:
+        shutil.rmtree(part, ignore_errors=True)
+        if folder.exists():
+            shutil.rmtree(former, ignore_errors=True)

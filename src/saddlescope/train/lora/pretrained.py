@@ -1,0 +1,99 @@
+"""Models of Transformers that lie in a folder: the names of their modules, and the models themselves."""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+from saddlescope.errors import InputError, MissingExtraError
+from saddlescope.train.checkpoints.files import Checkpoint, some
+
+
+def names_in_model(checkpoint: Checkpoint, modules: Sequence[str]) -> dict[str, str]:
+    """The names that modules of a checkpoint have in the model that is made from it.
+
+    They differ where the file was saved from the inner model alone: GPT-2's published file has h.0, its model
+    transformer.h.0. Without a config.json that Transformers knows, or without Transformers, names stay.
+
+    Args:
+        checkpoint: with the modules.
+        modules: names of linear layers.
+
+    Raises:
+        InputError: the model has no such module.
+    """
+    kind = _model_class(checkpoint.path, checkpoint.config)
+    if kind is None:
+        return {name: name for name in modules}
+    with torch.device("meta"):
+        model = kind(kind.config_class.from_dict(checkpoint.config))
+    known = {name for name, _ in model.named_modules()}
+    prefix = f"{model.base_model_prefix}."
+    found = {name: next((n for n in (name, prefix + name) if n in known), "") for name in modules}
+    if absent := [name for name, there in found.items() if not there]:
+        raise InputError(
+            f"{checkpoint.path} must hold the modules of {kind.__name__}, as its config.json says; got {some(absent)}, "
+            "which it does not have."
+        )
+    return found
+
+
+def load_model(folder: Path) -> Any:
+    """The model in a folder, in float32, ready to be asked.
+
+    Raises:
+        InputError: there is no config.json that Transformers knows, or the weights do not fit it.
+        MissingExtraError: Transformers is not installed.
+    """
+    config = Checkpoint.open(folder).config if folder.is_dir() else {}
+    try:
+        import transformers
+    except ModuleNotFoundError as error:
+        raise MissingExtraError("The error of the logits", "Transformers", "language") from error
+    kind = _model_class(folder, config)
+    if kind is None:
+        raise InputError(
+            f"{folder} must be a folder with a config.json of a model of Transformers {transformers.__version__}."
+        )
+    try:
+        with _without_bars():
+            model, told = kind.from_pretrained(
+                folder, dtype=torch.float32, local_files_only=True, output_loading_info=True
+            )
+    except (OSError, ValueError, RuntimeError, KeyError) as error:
+        raise InputError(
+            f"{folder} must hold the weights of {kind.__name__}; got {str(error).splitlines()[0]}."
+        ) from error
+    if missing := told["missing_keys"]:
+        raise InputError(f"{folder} must hold all weights of {kind.__name__}; got none of {some(sorted(missing))}.")
+    return model.eval()
+
+
+@contextmanager
+def _without_bars() -> Iterator[None]:
+    """Silences the progress bars of Transformers, which would stand between our own lines."""
+    from transformers.utils import logging
+
+    shown = logging.is_progress_bar_enabled()
+    logging.disable_progress_bar()
+    try:
+        yield
+    finally:
+        if shown:
+            logging.enable_progress_bar()
+
+
+def _model_class(path: Path, config: dict[str, Any]) -> Any:
+    """The class that config.json names, or None where Transformers does not have it."""
+    names = config.get("architectures")
+    if not path.is_dir() or not isinstance(names, list) or not names or not isinstance(names[0], str):
+        return None
+    try:
+        import transformers
+    except ModuleNotFoundError:
+        return None
+    kind = getattr(transformers, names[0], None)
+    return kind if isinstance(kind, type) and issubclass(kind, nn.Module) else None
