@@ -130,14 +130,17 @@ def find(name: str) -> Entry:
 
 
 def field_comments(params_type: type) -> dict[str, str]:
-    """The comment beside each field of a Params class, for `saddlescope show` and the gallery."""
+    """The comment beside each field of a Params class, inherited or not, for `saddlescope show` and the gallery."""
     import inspect
 
-    source = inspect.getsource(params_type)
-    lines = source.splitlines()
-    fields = [node for node in ast.parse(source).body[0].body if isinstance(node, ast.AnnAssign)]  # type: ignore[attr-defined]
-    comments = {}
-    for node in fields:
-        _, _, comment = lines[node.end_lineno - 1][node.end_col_offset :].partition("#")  # type: ignore[operator]
-        comments[ast.unparse(node.target)] = comment.strip()
+    comments: dict[str, str] = {}
+    for owner in reversed(params_type.__mro__):
+        if not dataclasses.is_dataclass(owner):
+            continue
+        source = inspect.getsource(owner)
+        lines = source.splitlines()
+        for node in ast.parse(source).body[0].body:  # type: ignore[attr-defined]
+            if isinstance(node, ast.AnnAssign):
+                _, _, comment = lines[node.end_lineno - 1][node.end_col_offset :].partition("#")  # type: ignore[operator]
+                comments[ast.unparse(node.target)] = comment.strip()
     return comments

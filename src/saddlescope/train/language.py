@@ -58,24 +58,19 @@ class LanguageConfig:
     warmup_steps: int = 0  # over which the learning rate rises to its top; it then falls linearly to 0
     clip: float = 1.0  # norm at which gradients are clipped
     test_every: int = 100  # steps between two measurements of the test loss, and of the mean training loss
-    checkpoint_every: int = 1000  # steps between two checkpoints, a multiple of test_every; changes no result
+    tests_a_checkpoint: int = 10  # tests from one checkpoint to the next; changes no result
     seed: int = 0  # of the order of the blocks
     threads: int | None = None  # of PyTorch on the processor, while it trains; None leaves them as they are
     precision: Literal["float32", "tf32", "bf16"] = "float32"  # of the steps; weights stay in float32
     compiled: bool = False  # whether torch.compile makes the steps faster
 
     def __post_init__(self) -> None:
-        for name in ("steps", "batch", "test_every", "checkpoint_every"):
+        for name in ("steps", "batch", "test_every", "tests_a_checkpoint"):
             if getattr(self, name) < 1:
                 raise InputError(f"{name} must be at least 1; got {getattr(self, name)!r}.")
         for name in ("learning_rate", "clip"):
             if not 0 < getattr(self, name) < math.inf:
                 raise InputError(f"{name} must be positive and finite; got {getattr(self, name)!r}.")
-        if self.checkpoint_every % self.test_every:
-            raise InputError(
-                f"checkpoint_every must be a multiple of test_every={self.test_every}, since the Trainer does not save "
-                f"a mean that is half taken; got {self.checkpoint_every!r}."
-            )
         if not 0 <= self.warmup_steps <= self.steps:
             raise InputError(f"warmup_steps must be from 0 to steps={self.steps}; got {self.warmup_steps!r}.")
         if self.seed < 0:
@@ -121,6 +116,7 @@ class _Keeper(TrainerCallback):
 
     def on_step_end(self, args: TrainingArguments, state: Any, control: Any, **kwargs: Any) -> None:
         if state.global_step >= state.max_steps:
+            control.should_log = control.should_evaluate = True  # wherever the grid ends
             control.should_save = False  # resumed from the very end, the Trainer would make one step too many
 
     def on_save(self, args: TrainingArguments, state: Any, control: Any, **kwargs: Any) -> None:
@@ -241,8 +237,9 @@ def _arguments(config: LanguageConfig, folder: Path | None) -> TrainingArguments
         logging_strategy="steps",
         logging_steps=config.test_every,
         prediction_loss_only=True,
+        label_names=["labels"],  # which PEFT hides from it
         save_strategy="no" if folder is None else "steps",
-        save_steps=config.checkpoint_every,
+        save_steps=config.tests_a_checkpoint * config.test_every,  # in between it would forget the mean of the loss
         save_total_limit=2,  # the new one is not sealed yet when the oldest is removed
         report_to="none",
         disable_tqdm=True,
@@ -261,7 +258,7 @@ def _identity(model: nn.Module, data: TokenData, config: LanguageConfig) -> dict
         weights.update(repr((name, tuple(tensor.shape), str(tensor.dtype))).encode())
         weights.update(tensor.detach().cpu().contiguous().view(-1).view(torch.uint8).numpy().data)
     settings = asdict(config)
-    del settings["checkpoint_every"]
+    del settings["tests_a_checkpoint"]
     return {"configuration": repr(settings), "data": data.digest(), "initial weights": weights.hexdigest()}
 
 

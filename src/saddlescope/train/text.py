@@ -50,21 +50,17 @@ class TextData:
     train: tuple[str, ...]
     test: tuple[str, ...]
 
-    def first(self, characters: int) -> "TextData":
-        """The same tests, and the training documents up to this many characters; the last one may be cut short.
+    def first(self, train: int, test: int | None = None) -> "TextData":
+        """The first documents up to so many characters; the last one may be cut short.
+
+        Args:
+            train: characters of the training part.
+            test: characters of the test part; None keeps all.
 
         Raises:
             InputError: fewer than one character.
         """
-        if characters < 1:
-            raise InputError(f"characters must be at least 1; got {characters!r}.")
-        kept, room = [], characters
-        for document in self.train:
-            if room <= 0:
-                break
-            kept.append(document[:room])
-            room -= len(document)
-        return TextData(self.name, tuple(kept), self.test)
+        return TextData(self.name, _first("train", self.train, train), _first("test", self.test, test))
 
     def digest(self) -> str:
         """A fingerprint of all documents, by which a run tells its text."""
@@ -76,6 +72,20 @@ class TextData:
                 digest.update(f"{len(content)} bytes\n".encode())
                 digest.update(content)
         return digest.hexdigest()
+
+
+def _first(name: str, documents: tuple[str, ...], characters: int | None) -> tuple[str, ...]:
+    if characters is None:
+        return documents
+    if characters < 1:
+        raise InputError(f"{name} must be at least 1 character; got {characters!r}.")
+    kept = []
+    for document in documents:
+        if characters <= 0:
+            break
+        kept.append(document[:characters])
+        characters -= len(document)
+    return tuple(kept)
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,0 +1,66 @@
+"""Low-rank adapters around a model, with a rank of its own for each matrix: PEFT's LoRA from a table of ranks.
+
+LoRA (Hu et al. 2022) trains W + s B A in place of W, with B (outputs x r) zero at first and A (r x inputs) random. Here
+s is the same for all matrices, whatever their rank: PEFT's own s = alpha / r would make wide adapters timid.
+"""
+
+import copy
+import warnings
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+import torch
+from torch import nn
+
+from saddlescope.errors import InputError, MissingExtraError
+
+if TYPE_CHECKING:
+    from peft import PeftModel
+
+
+def with_adapters(model: nn.Module, ranks: Mapping[str, int], *, scale: float = 1.0, seed: int = 0) -> "PeftModel":
+    """A copy of the model in which adapters of these ranks are all that trains.
+
+    Args:
+        model: a causal language model of Transformers; it stays as it is.
+        ranks: by name of the matrix, such as `allocate_ranks` gives: of the parameter ("...c_fc.weight") or of its
+            module. Matrices of rank 0 get no adapter.
+        scale: s, above 0.
+        seed: of the initial A; the random state is put back.
+
+    Raises:
+        InputError: no rank above 0, a name that the model does not have, or PEFT is not installed.
+    """
+    try:
+        from peft import LoraConfig, get_peft_model
+    except ModuleNotFoundError as error:
+        if error.name != "peft":
+            raise
+        raise MissingExtraError("saddlescope.train.adapters", "PEFT", "language") from error
+
+    modules = dict(model.named_modules())
+    by_module = {name.removesuffix(".weight"): rank for name, rank in ranks.items() if rank > 0}
+    if not by_module or min(ranks.values()) < 0:
+        raise InputError(f"ranks must be at least 0, one of them above; got {dict(ranks)!r}.")
+    if absent := [name for name in by_module if name not in modules]:
+        raise InputError(f"ranks must be of matrices of the model; got {absent[0]!r}, which it does not have.")
+    transposed = {type(modules[name]).__name__ == "Conv1D" for name in by_module}
+    if len(transposed) > 1:
+        raise InputError("ranks must be of matrices stored one way; got both nn.Linear's and Conv1D's.")
+    widest = max(by_module.values())
+    config = LoraConfig(
+        r=widest,
+        lora_alpha=scale * widest,  # type: ignore[arg-type]  # used as a number
+        rank_pattern=by_module,
+        alpha_pattern={name: scale * rank for name, rank in by_module.items()},
+        target_modules=list(by_module),
+        fan_in_fan_out=transposed.pop(),
+        lora_dropout=0.0,
+        bias="none",
+        task_type="CAUSAL_LM",
+    )
+    with torch.random.fork_rng(devices=[]), warnings.catch_warnings():
+        # PEFT 0.21 asks for it by the name that Transformers 5 is about to drop.
+        warnings.filterwarnings("ignore", "`is_gradient_checkpointing` is deprecated", FutureWarning)
+        torch.manual_seed(seed)
+        return get_peft_model(copy.deepcopy(model), config)  # type: ignore[arg-type,return-value]
