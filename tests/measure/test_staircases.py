@@ -78,6 +78,14 @@ def test_what_a_learning_rate_flattens_at_both_ends_is_no_stair(noise):
     assert stairs(LINEAR, together[:, :1]).ranks == (0, 1)  # nothing beside it to tell by: the plateaus decide
 
 
+def test_two_singular_values_may_make_their_steps_at_once():
+    """They are not alone, but abrupt."""
+    values = np.hstack([logistic(LINEAR / 1000, 0.4, 0.4), 0.5 * logistic(LINEAR / 1000, 0.7)])
+    found = stairs(LINEAR, values)
+    assert found.ranks == (0, 2, 3)
+    np.testing.assert_allclose(found.times, [400, 700], atol=LINEAR[1] - LINEAR[0])
+
+
 def test_another_clock_moves_the_steps_and_keeps_their_number():
     for seed in range(5):
         at, values = planted((LINEAR / LINEAR[-1]) ** 1.5, seed)

@@ -14,6 +14,7 @@ from saddlescope.gallery.views import FigureView, environment
 from saddlescope.papers.wording import number
 from saddlescope.plot import Figure
 from saddlescope.plot.matrix_ranks import matrix_rank_figure
+from saddlescope.plot.rank_stairs import LEAST_RECORDS, staircase_figure
 from saddlescope.plot.rank_tables import layer_table
 from saddlescope.plot.ranks import layer_rank_figure, spectrum_figure, spectrum_stages_figure, stable_rank_figure
 
@@ -111,6 +112,8 @@ def _figures(ds: "xr.Dataset") -> list[Figure]:
             figures += [stable_rank_figure(ds), spectrum_stages_figure(ds)]
         else:
             figures.append(spectrum_figure(ds))
+        if ds.sizes["step"] >= LEAST_RECORDS:
+            figures.append(staircase_figure(ds))
     if "matrix_update_spectrum" in ds:
         figures.append(matrix_rank_figure(ds))
     return figures

@@ -1,12 +1,13 @@
 """The staircase of one matrix, found from its singular values over training: where its rank goes up by steps.
 
     step      a singular value leaves one plateau and settles on a higher one, above everything that does not count
+    abrupt    it does so in a short time beside these plateaus
     alone     while it does, those that have made no step yet hardly grow
-    ramp      growth without plateaus, or of all singular values together: no step
+    ramp      growth without plateaus; or neither abrupt nor alone
 
-The second condition is there for schedules of the learning rate. Warm-up and decay flatten every curve at its two ends,
-so that whatever grows seems to make a step in between. They do this to all singular values at once, though, and no
-change of the clock makes them rise one after the other.
+The last two conditions, of which one must hold, are there for schedules of the learning rate. Warm-up and decay flatten
+every curve at its two ends, so that whatever grows seems to make a step in between. They do so gently, though, and to
+all singular values at once: no change of the clock makes them rise one after the other.
 """
 
 import itertools
@@ -25,27 +26,33 @@ from saddlescope.measure.spectrum import Spectrum
 from saddlescope.measure.stages import Stage, Staircase
 
 _LEAST = 5  # records: fewer show no two plateaus
+_ABRUPT = 2.0  # either plateau over the middle half of the step, in time; half a cosine has 1
 
 
 @dataclass(frozen=True)
 class _Step:
-    """A step of one singular value: which, when it is half-way up, and from which level to which."""
+    """A step of one singular value: which, when it is half-way up, from where and to where."""
 
     index: int
     time: float
-    low: float
+    low: float  # the plateaus: their levels,
     high: float
+    since: float  # when the lower one begins,
+    until: float  # and the higher one ends
 
 
 def rank_stairs(
     times: Any, spectrum: Spectrum, *, time_unit: str, share: float = 0.1, contrast: float = 8.0, lead: float = 2.0
 ) -> Staircase:
-    """The stages of one matrix: its rank goes up where a singular value makes a step, alone.
+    """The stages of one matrix: its rank goes up where a singular value makes a step, abruptly or alone.
 
     A singular value makes a step where `find_plateaus` tells a higher plateau of it from one before, and the higher one
-    is the first above the level that counts. It is alone if, while it passes the middle half of its step, it outgrows
-    those that have not made a step before: by `lead` times at least what would be its part if all grew in proportion.
-    With a single singular value that grows, plateaus alone decide; its `times` should then count learning rate.
+    is the first above the level that counts. What it does in the middle half of the step decides if that counts: it is
+    abrupt if this takes at most half of either plateau's time; it is alone if it outgrows those that have not made a
+    step before, `lead` times at least over what would be its part if all grew in proportion.
+
+    Where a single singular value grows, it is always alone: there `times` should count learning rate, not steps, if the
+    rate has a schedule.
 
     Singular values above the level that counts from the first record on are part of the rank from the start, and ramps
     are never part of it: where there are no steps, there is one stage. A rank does not go down again.
@@ -90,13 +97,13 @@ def rank_stairs(
     rising = np.flatnonzero(np.max(s, axis=0) > level)
     first = int(np.sum(s[0] > level))
     steps = [step for k in rising[first:].tolist() if (step := _step(t, s[:, k], k, level, contrast)) is not None]
-    alone = [step.time for step in _alone(t, s[:, first:], first, steps, lead)]
-    edges = [float(t[0]), *sorted(set(alone)), float(t[-1])]
+    counted = [step.time for step in _counted(t, s[:, first:], first, steps, lead)]
+    edges = [float(t[0]), *sorted(set(counted)), float(t[-1])]
     energy = np.sum(s**2, axis=1)
     missing = 1.0 - energy / np.max(energy) if np.max(energy) > 0 else np.zeros_like(energy)
     stages = []
     for start, end in itertools.pairwise(edges):
-        rank = first + sum(time <= start for time in alone)
+        rank = first + sum(time <= start for time in counted)
         stages.append(Stage(start, end, float(np.interp((start + end) / 2, t, missing)), rank))
     return Staircase(tuple(stages), time_unit)
 
@@ -145,18 +152,16 @@ def _step(
 ) -> _Step | None:
     """The step that takes a singular value above the level, or None where it gets there without."""
     plateaus = find_plateaus(t, -values, [values[:, None]], time_unit="", contrast=contrast)
-    pairs = zip(plateaus.times, itertools.pairwise(plateaus.losses), strict=True)
-    for time, (above, below) in pairs:
-        low, high = -above, -below
-        if low <= level < high:
-            return _Step(index, time, low, high)
+    for below, above in itertools.pairwise(plateaus.stages):
+        if -below.loss <= level < -above.loss:
+            return _Step(index, above.start, -below.loss, -above.loss, below.start, above.end)
     return None
 
 
-def _alone(
+def _counted(
     t: Float[np.ndarray, "n"], s: Float[np.ndarray, "n r"], first: int, steps: list[_Step], lead: float
 ) -> list[_Step]:
-    """The steps during which what has made none yet grows little; `s` begins at index `first`, and so on."""
+    """The steps that are abrupt, or during which what has made none yet grows little; `s` begins at index `first`."""
     risen = np.stack([isotonic_regression(values).x for values in s.T], axis=1) if s.shape[1] else s
     heights = risen[-1] - risen[0] if len(risen) else np.zeros(0)
     waiting = np.full(s.shape[1], True)
@@ -166,8 +171,9 @@ def _alone(
         waiting[k] = False
         quarter, three = (step.low + part * (step.high - step.low) for part in (0.25, 0.75))
         start, stop = np.interp([quarter, three], risen[:, k], t)
-        others = np.array([np.diff(np.interp([start, stop], t, one))[0] for one in risen.T[waiting]])
-        if (three - quarter) * np.sum(heights[waiting]) >= lead * np.sum(others) * heights[k]:
+        abrupt = _ABRUPT * (stop - start) <= min(start - step.since, step.until - stop)
+        others = sum(float(np.diff(np.interp([start, stop], t, one))[0]) for one in risen.T[waiting])
+        if abrupt or (three - quarter) * np.sum(heights[waiting]) >= lead * others * heights[k]:
             found.append(step)
         else:
             waiting[k] = True

@@ -40,7 +40,7 @@ def stable_rank_figure(ds: "xr.Dataset", *, layers: Sequence[Any] | None = None)
     Raises:
         InputError: a layer that is not there.
     """
-    shown, x = _layers(ds, layers), _steps(ds)
+    shown, x = _layers(ds, layers), step_axis(ds)
     panels = []
     for layer in shown:
         marks: list[Band | Line] = []
@@ -211,7 +211,7 @@ def evolution_figure(ds: "xr.Dataset", *, layer: Any, head: int = 0, largest: in
             )
             for k, row in enumerate(shown)
         )
-        panels.append(Panel(title=name, x=_steps(ds), y=Axis("singular value"), marks=marks))
+        panels.append(Panel(title=name, x=step_axis(ds), y=Axis("singular value"), marks=marks))
     return Figure(
         name="evolution",
         title="Singular values of the update of one head",
@@ -279,7 +279,7 @@ def _check_head(ds: "xr.Dataset", head: int) -> None:
         raise InputError(f"head must be one of the {ds.sizes['head']} heads, from 0; got {head!r}.")
 
 
-def _steps(ds: "xr.Dataset") -> Axis:
+def step_axis(ds: "xr.Dataset") -> Axis:
     """Steps on a logarithmic axis where they span more than a factor of ten."""
     first, last = float(ds.step.values[0]), float(ds.step.values[-1])
     return Axis("optimiser steps", scale="log" if 0 < 10 * first < last else "linear")

@@ -1,0 +1,83 @@
+"""The picture of steps: a point for each that was planted, in the row of its head, and a table that counts them."""
+
+import numpy as np
+import pytest
+import xarray as xr
+
+from saddlescope.errors import InputError
+from saddlescope.plot.rank_stairs import staircase_figure
+
+STEPS = np.unique(np.floor(1.3 ** np.arange(36))).astype(int)
+PLANTED = {  # (layer, head, product): records at which a singular value makes its step
+    (0, 0, "KQ"): (9,),
+    (0, 2, "VO"): (6, 12, 18, 24),
+    (1, 1, "KQ"): (8, 20),
+}
+
+
+def spectra(steps=STEPS):
+    """Two layers of three and two heads."""
+    values = np.zeros((len(steps), 2, 3, 2, 5))
+    for (layer, head, product), records in PLANTED.items():
+        for k, record in enumerate(records):
+            rise = 1 / (1 + np.exp(-8 * (np.arange(len(steps)) - record - 0.5)))
+            values[:, layer, head, ("KQ", "VO").index(product), k] = rise / (k + 1)
+    values[:, 0, 1, 0, 0] = steps  # a ramp
+    values[:, 1, 2] = np.nan
+    dims = ("step", "layer", "head", "product")
+    floors = np.where(np.isnan(values[..., 0]), np.nan, 1e-6)
+    return xr.Dataset(
+        {"update_spectrum": ((*dims, "index"), values), "noise_floor": (dims, floors)},
+        coords={"step": steps, "layer": ["first", "second"], "product": ["KQ", "VO"]},
+    )
+
+
+def points(figure):
+    """By panel, name and row of the head: the times."""
+    return {
+        (panel.title, line.group, round(float(y), 6)): float(x)
+        for panel in figure.panels
+        for line in panel.marks
+        for x, y in zip(line.x, line.y, strict=True)
+    }
+
+
+def test_every_step_is_a_point_in_the_row_of_its_head():
+    figure = staircase_figure(spectra())
+    KQ, VO = "update of W_K W_Qᵀ", "update of W_V W_Oᵀ"
+    expected = {
+        (KQ, "first step", 1 - 1 / 3): 9,
+        (VO, "first step", 1 + 1 / 3): 6,
+        (VO, "second step", 1 + 1 / 3): 12,
+        (KQ, "first step", 2.0): 8,
+        (KQ, "second step", 2.0): 20,
+    }
+    found = points(figure)
+    for (title, kind, height), record in expected.items():
+        time = found.pop((title, kind, round(height, 6)))
+        assert STEPS[record] < time < STEPS[record + 1]
+    assert {key[1] for key in found} == {"later steps"}
+    later = [panel.marks[2] for panel in figure.panels if len(panel.marks) == 3]
+    assert [list(np.searchsorted(STEPS, line.x) - 1) for line in later] == [[18, 24]]
+
+
+def test_the_table_counts():
+    figure = staircase_figure(spectra())
+    assert figure.caption.startswith("3 of 10 updates of a head's product show steps")
+    rows = {row[:2]: row[2:] for row in figure.table.rows}
+    assert rows["first", "W_K W_Qᵀ"][:3] == (3, 1, 1)
+    assert rows["first", "W_V W_Oᵀ"][:3] == (3, 1, 4)
+    assert rows["second", "W_K W_Qᵀ"][:3] == (2, 1, 2)
+    assert rows["second", "W_V W_Oᵀ"] == (2, 0, 0, "none")
+    assert STEPS[9] < rows["first", "W_K W_Qᵀ"][3] < STEPS[10]
+
+
+def test_with_seeds_the_first_one_is_shown():
+    one = spectra()
+    seeds = xr.concat([one, xr.zeros_like(one)], dim="seed").assign_coords(seed=[5, 6])
+    assert points(staircase_figure(seeds)) == points(staircase_figure(one))
+
+
+def test_too_few_records():
+    with pytest.raises(InputError, match="times must be at least 5"):
+        staircase_figure(spectra(STEPS[:4]))
