@@ -99,22 +99,19 @@ class Tracked:
         """
         found, broken = [], []
         for number, group in enumerate(self._groups):
-            after = []
-            for place, member in enumerate(group.members):
-                present = weights(member)
-                if not all(bool(torch.isfinite(part).all()) for part in present):
-                    broken.append(member)
-                    present = tuple(part[place] for part in group.before)
-                after.append(tuple(part.to("cpu") for part in present))
-            joined = _joined(after)
+            joined = _joined([tuple(part.to("cpu") for part in weights(member)) for member in group.members])
+            finite = torch.stack([part.isfinite().flatten(1).all(dim=1) for part in joined]).all(dim=0)
+            for place in (~finite).nonzero().flatten().tolist():
+                broken.append(group.members[place])
+                for part, before in zip(joined, group.before, strict=True):
+                    part[place] = before[place]
             if len(joined) == 2:
                 spectra = _spectra(product_update_spectrum(*joined, *group.before))
                 spectra = self._with_angles(number, spectra, joined)
             else:
                 spectra = _spectra(update_spectrum(*joined, *group.before))
-            absent = [place for place, member in enumerate(group.members) if member in broken]
             for array in spectra.arrays().values():
-                array[absent] = np.nan
+                array[~finite.numpy()] = np.nan
             found.append(spectra)
         return self._assembled(found), tuple(sorted(broken))
 
