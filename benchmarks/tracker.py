@@ -1,20 +1,29 @@
-"""What the tracker costs: the same ViT run with and without it, alternating, in one process.
+"""What the tracker costs: runs with and without it, alternating, in one process, in CPU time of one thread.
 
-The sizes are those of the digits experiment (depth 4, embedding 128, 8 heads of width 32), at a fifth of its 40 epochs:
-that is unkind to the default schedule, which measures ever more rarely, so that longer runs pay less. Two figures, both
-of CPU time: the tracker's own share of the run, and the ratio of the runs with and without it, with its spread (on a
-busy machine the second says little). The trained weights must be the same to the last bit.
+digits      the ViT of the digits experiment (depth 4, embedding 128, 8 heads of width 32) at a fifth of its 40 epochs:
+            unkind to the default schedule, which measures ever more rarely, so that longer runs pay less
+gpt2        GPT-2 small from scratch (12 layers of 12 heads of width 64, 124 million weights) with Adam, in batches of
+            8 x 256 tokens as in the paper's appendix B.2: a few steps are timed, and each of the first ones is measured
+            by the default schedule; the share of longer runs follows from the number of records it makes in them
 
-usage: benchmarks/tracker.py [epochs [pairs]]
+The tracker's own share is what the bar is about; the ratio of whole runs says little on a busy machine. Trained weights
+must be the same to the last bit with and without it.
+
+usage: benchmarks/tracker.py digits [EPOCHS [PAIRS]] | gpt2 [STEPS [SEQUENCES [TOKENS]]]
 """
+
+import os
+
+os.environ["OMP_NUM_THREADS"] = "1"  # read when NumPy and PyTorch are loaded
 
 import statistics
 import sys
 import time
+from collections.abc import Callable, Iterable
 
 import torch
 
-from saddlescope.train import Adam, ImageData, RankTracker, TrainConfig, ViT, ViTConfig, fit, load
+from saddlescope.train import Adam, Geometric, ImageData, RankTracker, TrainConfig, ViT, ViTConfig, fit, load
 
 SIZES = ViTConfig(image_size=8, channels=1, patch=2, embedding=128, depth=4, heads=8, head_width=32, mlp_width=128)
 
@@ -25,7 +34,8 @@ class TimedTracker(RankTracker):
     def __init__(self, model: torch.nn.Module) -> None:
         start = time.process_time()
         super().__init__(model)
-        self.seconds = time.process_time() - start
+        self.making = time.process_time() - start
+        self.seconds = self.making
 
     def step(self) -> None:  # noqa: D102
         start = time.process_time()
@@ -33,7 +43,13 @@ class TimedTracker(RankTracker):
         self.seconds += time.process_time() - start
 
 
-def run(data: ImageData, epochs: int, tracked: bool) -> tuple[float, TimedTracker | None, list[torch.Tensor]]:
+def require_same(without: Iterable[torch.Tensor], tracked: Iterable[torch.Tensor]) -> None:
+    """Ends the benchmark where the tracker has changed the run."""
+    if not all(map(torch.equal, without, tracked)):
+        sys.exit("The tracker changed the run.")
+
+
+def run_digits(data: ImageData, epochs: int, tracked: bool) -> tuple[float, TimedTracker | None, list[torch.Tensor]]:
     """CPU seconds of one training run, its tracker, and the trained weights."""
     model = ViT(SIZES)
     config = TrainConfig(optimizer=Adam(learning_rate=1e-3), epochs=epochs, warmup_epochs=1, batch=128)
@@ -43,26 +59,23 @@ def run(data: ImageData, epochs: int, tracked: bool) -> tuple[float, TimedTracke
     return time.process_time() - start, tracker, list(model.state_dict().values())
 
 
-def main(epochs: int = 8, pairs: int = 3) -> None:
-    """Prints the table."""
+def digits(epochs: int = 8, pairs: int = 3) -> None:
+    """Whole runs in pairs."""
     data = load("digits")
-    run(data, 1, tracked=True)  # warm up
-    ratios, shares = [], []
-    for pair in range(pairs):
-        order = (False, True) if pair % 2 == 0 else (True, False)
-        results = {tracked: run(data, epochs, tracked) for tracked in order}
-        (without, _, weights), (with_tracker, tracker, tracked_weights) = results[False], results[True]
+    run_digits(data, 1, tracked=True)  # warm up
+    shares, ratios = [], []
+    for k in range(pairs):
+        order = (False, True) if k % 2 else (True, False)
+        runs = {tracked: run_digits(data, epochs, tracked) for tracked in order}
+        (without, _, weights), (total, tracker, tracked_weights) = runs[False], runs[True]
         assert tracker is not None
-        ratios.append(with_tracker / without)
-        shares.append(tracker.seconds / without)
-        same = all(torch.equal(one, other) for one, other in zip(weights, tracked_weights, strict=True))
+        require_same(weights, tracked_weights)
+        shares.append(tracker.seconds / (total - tracker.seconds))
+        ratios.append(total / without)
         print(
-            f"without {without:6.2f} s   with {with_tracker:6.2f} s   ratio {ratios[-1]:.3f}   "
-            f"tracker {tracker.seconds:.2f} s = {shares[-1]:.1%} for {len(tracker.records.steps)} records   "
-            f"weights {'bit-identical' if same else 'DIFFER'}"
+            f"with {total:6.2f} s   without {without:6.2f} s   ratio {ratios[-1]:.3f}   tracker {tracker.seconds:.3f} s"
+            f" ({shares[-1]:.1%} of the run) for {len(tracker.steps)} records   weights bit-identical"
         )
-        if not same:
-            sys.exit("The tracker changed the run.")
     steps = epochs * (len(data.train_images) // 128)
     spread = statistics.stdev(ratios) if pairs > 1 else float("nan")
     print(
@@ -71,5 +84,50 @@ def main(epochs: int = 8, pairs: int = 3) -> None:
     )
 
 
+def run_gpt2(
+    steps: int, shape: tuple[int, int], make: Callable[[torch.nn.Module], RankTracker | None]
+) -> tuple[list[float], RankTracker | None, list[torch.Tensor]]:
+    """CPU seconds of each training step without the tracker's part, the tracker, and the trained weights."""
+    from transformers import GPT2Config, GPT2LMHeadModel
+
+    torch.manual_seed(0)
+    model = GPT2LMHeadModel(GPT2Config())
+    tracker = make(model)
+    optimizer = torch.optim.Adam(model.parameters(), lr=3e-4)
+    batches = torch.randint(0, model.config.vocab_size, (steps, *shape))
+    seconds: list[float] = []
+    for batch in batches:
+        start = time.process_time()
+        optimizer.zero_grad()
+        loss = model(batch, labels=batch).loss
+        assert loss is not None
+        loss.backward()
+        optimizer.step()
+        seconds.append(time.process_time() - start)
+        if tracker is not None:
+            tracker.step()
+    return seconds, tracker, list(model.state_dict().values())
+
+
+def gpt2(steps: int = 3, sequences: int = 8, tokens: int = 256) -> None:
+    """Seconds of a step and of a record, and the share of the tracker in runs of several lengths."""
+    shape = (sequences, tokens)
+    without, _, weights = run_gpt2(steps, shape, lambda model: None)
+    with_tracker, tracker, tracked_weights = run_gpt2(steps, shape, TimedTracker)
+    require_same(weights, tracked_weights)
+    assert isinstance(tracker, TimedTracker)
+    record = (tracker.seconds - tracker.making) / len(tracker.steps)
+    step = statistics.median(without + with_tracker)
+    print(
+        f"a step on {sequences} x {tokens} tokens {step:.2f} s ({min(without):.2f} to {max(without):.2f}); making the "
+        f"tracker {tracker.making:.2f} s; a record of its 288 updates {record:.2f} s; weights bit-identical"
+    )
+    for length in (100, 1000, 10_000):
+        records = sum(map(Geometric(), range(1, length + 1)))
+        share = (tracker.making + records * record) / (length * step)
+        print(f"{length:6d} steps, {records} records: the tracker takes {share:.3%} of the training time")
+
+
 if __name__ == "__main__":
-    main(*map(int, sys.argv[1:]))
+    name, *numbers = sys.argv[1:] or ["digits"]
+    {"digits": digits, "gpt2": gpt2}[name](*map(int, numbers))
