@@ -76,6 +76,12 @@ def checkpoint_spectra(
         raise InputError("tuned must name one checkpoint or more; got none.")
     if not attention and matrices is None:
         raise InputError("attention must be True where no matrices are chosen; got False, which measures nothing.")
+    if top is not None and top < 1:
+        raise InputError(f"top must be at least 1, or None for all singular values; got {top!r}.")
+    if subspace < 0:
+        raise InputError(f"subspace must be at least 1, or 0 to follow none; got {subspace!r}.")
+    if heads is not None and heads < 1:
+        raise InputError(f"heads must be at least 1; got {heads!r}.")
     start = Checkpoint.open(base)
     later = [Checkpoint.open(path) for path in tuned]
     shapes = {name: stored.shape for name, stored in start.tensors.items() if stored.floating}
@@ -83,7 +89,7 @@ def checkpoint_spectra(
     blocks = blocks_of(model, str(base), required=matrices is None) if attention else ()
     single = tuple(chosen_matrices(model, matrices)) if matrices is not None else ()
     parts = [*map(_of_block, blocks), *(_of_matrix(name, model) for name in single)]
-    needed = {name for part in parts for name in part.tensors}
+    needed = dict.fromkeys(name for part in parts for name in part.tensors)
     series = [matched(start, checkpoint, needed, fault) for checkpoint in later]
     most = max((block.heads for block in blocks), default=0)
 
@@ -197,7 +203,7 @@ def _updates(names: Sequence[str], found: Sequence[Sequence[Spectra]]) -> Update
         one = lengthened(record.values, length) if name == "values" else getattr(record, name)
         if one.shape[0] == len(PRODUCTS) and len(record.norm.shape) == 2:
             return np.moveaxis(one, 0, 1)  # (product, head) to (head, product)
-        return one[0]
+        return one[0, ...]
 
     whole = {
         name: np.stack([[array(record, name) for record in records] for records in found], axis=1)

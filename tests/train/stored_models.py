@@ -1,0 +1,41 @@
+"""Checkpoints of small models for tests: written in each way that people store weights."""
+
+import json
+from pathlib import Path
+
+import torch
+from safetensors.torch import save_file
+
+
+def moved(tensors, seed, size=0.1):
+    """Every floating tensor moved a little, as training does."""
+    generator = torch.Generator().manual_seed(seed)
+    return {
+        name: tensor + size * torch.randn(tensor.shape, generator=generator).to(tensor.dtype)
+        if tensor.is_floating_point()
+        else tensor
+        for name, tensor in tensors.items()
+    }
+
+
+def stored(path: Path, tensors, config=None):
+    """Tensors in model.safetensors of a folder, with config.json when there is one."""
+    path.mkdir(parents=True, exist_ok=True)
+    save_file({name: tensor.contiguous() for name, tensor in tensors.items()}, path / "model.safetensors")
+    if config is not None:
+        (path / "config.json").write_text(json.dumps(config))
+    return path
+
+
+def sharded(path: Path, tensors, shards=2, kind="safetensors"):
+    """The same in shards with an index."""
+    path.mkdir(parents=True, exist_ok=True)
+    stem = "model" if kind == "safetensors" else "pytorch_model"
+    names, weight_map = list(tensors), {}
+    for number in range(shards):
+        file = f"{stem}-{number + 1:05}-of-{shards:05}.{kind}"
+        part = {name: tensors[name].contiguous() for name in names[number::shards]}
+        save_file(part, path / file) if kind == "safetensors" else torch.save(part, path / file)
+        weight_map |= dict.fromkeys(part, file)
+    (path / f"{stem}.{kind}.index.json").write_text(json.dumps({"metadata": {}, "weight_map": weight_map}))
+    return path
