@@ -5,6 +5,7 @@ import pytest
 import xarray as xr
 
 from saddlescope.errors import InputError
+from saddlescope.plot import Line, Mark
 from saddlescope.plot.rank_stairs import staircase_figure
 
 STEPS = np.unique(np.floor(1.3 ** np.arange(36))).astype(int)
@@ -32,11 +33,15 @@ def spectra(steps=STEPS):
     )
 
 
+def rasters(figure):
+    return [panel for panel in figure.panels if panel.title.startswith("update of")]
+
+
 def points(figure):
     """By panel, name and row of the head: the times."""
     return {
         (panel.title, line.group, round(float(y), 6)): float(x)
-        for panel in figure.panels
+        for panel in rasters(figure)
         for line in panel.marks
         for x, y in zip(line.x, line.y, strict=True)
     }
@@ -57,8 +62,27 @@ def test_every_step_is_a_point_in_the_row_of_its_head():
         time = found.pop((title, kind, round(height, 6)))
         assert STEPS[record] < time < STEPS[record + 1]
     assert {key[1] for key in found} == {"later steps"}
-    later = [panel.marks[2] for panel in figure.panels if len(panel.marks) == 3]
-    assert [list(np.searchsorted(STEPS, line.x) - 1) for line in later] == [[18, 24]]
+    _, raster = rasters(figure)
+    assert (np.searchsorted(STEPS, raster.marks[2].x) - 1).tolist() == [18, 24]
+
+
+def test_the_head_with_most_steps_is_shown_with_them():
+    *_, KQ, VO = staircase_figure(spectra()).panels
+    assert (KQ.title, VO.title) == ("W_K W_Qᵀ, second, head 1", "W_V W_Oᵀ, first, head 2")
+    lines = [mark for mark in VO.marks if isinstance(mark, Line)]
+    marks = [mark.at for mark in VO.marks if isinstance(mark, Mark)]
+    assert (np.searchsorted(STEPS, marks) - 1).tolist() == [6, 12, 18, 24]
+    np.testing.assert_allclose([line.y[-1] for line in lines[:4]], [1, 1 / 2, 1 / 3, 1 / 4], rtol=1e-6)
+    assert np.isnan(lines[4].y).all()  # below the noise floor
+
+
+def test_without_any_steps_the_largest_update_is_shown():
+    ramps = spectra()
+    ramps["update_spectrum"] = ramps.update_spectrum.where(False, 0.0) + xr.DataArray(STEPS, dims="step")
+    ramps["update_spectrum"] = ramps.update_spectrum * xr.DataArray([[1.0, 2.0], [3.0, 1.0]], dims=("layer", "product"))
+    figure = staircase_figure(ramps)
+    assert figure.caption.startswith("0 of 10 ")
+    assert [panel.title for panel in figure.panels] == ["W_K W_Qᵀ, second, head 0", "W_V W_Oᵀ, first, head 0"]
 
 
 def test_the_table_counts():

@@ -3,8 +3,8 @@
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from saddlescope.plot.figure import Axis, Figure, Line, Panel, Table
-from saddlescope.plot.ranks import PRODUCTS, step_axis
+from saddlescope.plot.figure import Axis, Figure, Line, Mark, Panel, Table
+from saddlescope.plot.ranks import PRODUCTS, layer_title, step_axis
 
 if TYPE_CHECKING:
     import numpy as np
@@ -14,15 +14,18 @@ if TYPE_CHECKING:
 
 LEAST_RECORDS = 5
 """Fewer show no stairs."""
+_LARGEST = 8  # singular values of the head that is shown
+_VALUES, _MARKS = "largest singular values", "its steps"
 _ORDER = ("first step", "second step", "later steps")
 _COLUMNS = ("layer", "product", "heads", "with steps", "most steps", "median time of the first")
 
 
 def staircase_figure(ds: "xr.Dataset") -> Figure:
-    """The steps of every head, as `saddlescope.measure.rank_stairs` finds them: a point each, at its time.
+    """The steps of every head, as `saddlescope.measure.rank_stairs` finds them, and the head with most of them.
 
-    A head has a row of its own, layer by layer; a column of points over many rows says that heads learned at once. The
-    table counts them. With seeds, the first one is shown.
+    A head has a row of its own, layer by layer, with a point at the time of each step; points above each other say that
+    heads learned at once. Below, the singular values in which the steps were found; without any, those of the largest
+    update. The table counts steps. With seeds, the first one is shown.
 
     Args:
         ds: spectra with `LEAST_RECORDS` records or more.
@@ -30,28 +33,44 @@ def staircase_figure(ds: "xr.Dataset") -> Figure:
     Raises:
         InputError: fewer records.
     """
+    import numpy as np
+
     from saddlescope.measure import rank_staircases
 
     one = ds.isel(seed=0) if "seed" in ds.dims else ds
-    steps = one.step.values
-    x = replace(step_axis(ds), range=(float(steps[0]), float(steps[-1])))
-    panels: list[Panel] = []
+    first, last = (float(one.step.values[k]) for k in (0, -1))
+    x = replace(step_axis(ds), range=(first, last))
+    rasters: list[Panel] = []
+    examples: list[Panel] = []
     rows: list[tuple[str | float | int, ...]] = []
     for product, name in PRODUCTS.items():
         values = one.update_spectrum.sel(product=product).transpose("step", "layer", "head", "index").values
         floors = one.noise_floor.sel(product=product).transpose("step", "layer", "head").values
-        found = rank_staircases(steps, values, floors, time_unit="steps")
+        found = rank_staircases(one.step.values, values, floors, time_unit="steps")
         y = Axis("layer, heads in order", range=(0.4, len(found) + 0.6))
-        panels.append(Panel(title=f"update of {name}", x=x, y=y, marks=_raster(found)))
+        rasters.append(Panel(title=f"update of {name}", x=x, y=y, marks=_raster(found)))
+        counts = np.array([[len(staircase or ()) for staircase in heads] for heads in found])
+        sizes = np.nan_to_num(values[-1, :, :, 0])
+        layer, head = np.unravel_index(np.argmax(counts + sizes / (2 * max(sizes.max(), 1e-300))), counts.shape)
+        examples.append(
+            Panel(
+                title=f"{name}, {layer_title(ds.layer.values[layer])}, head {head}",
+                x=x,
+                y=Axis("singular value"),
+                marks=_example(one.step.values, values[:, layer, head], floors[:, layer, head], found[layer, head]),
+            )
+        )
         present = [[staircase for staircase in heads if staircase is not None] for heads in found]
         rows += [(str(layer), name, *_counts(heads)) for layer, heads in zip(ds.layer.values, present, strict=True)]
     heads, stepping = (sum(int(row[column]) for row in rows) for column in (2, 3))
+    which = "with most of them" if stepping else "with the largest update"
     return Figure(
         name="stairs",
         title="Steps of the rank, head by head",
         caption=f"{stepping} of {heads} updates of a head's product show steps: a singular value that leaves one "
-        "plateau for a higher one while those still to come stay. What grows gradually, or all at once, has none.",
-        panels=tuple(panels),
+        "plateau for a higher one, abruptly or while those still to come stay. What grows gradually has none. The "
+        f"singular values are those of the head {which}.",
+        panels=(*(rasters if stepping else ()), *examples),
         table=Table(columns=_COLUMNS, rows=tuple(rows)),
     )
 
@@ -70,6 +89,17 @@ def _raster(found: "np.ndarray") -> tuple[Line, ...]:
         for color, (kind, at) in enumerate(points.items())
         if at
     )
+
+
+def _example(
+    steps: "np.ndarray", values: "np.ndarray", floors: "np.ndarray", staircase: "Staircase | None"
+) -> tuple[Line | Mark, ...]:
+    """The largest singular values of one head above the noise, and its steps."""
+    import numpy as np
+
+    shown = np.where(values > floors[:, None], values, np.nan)[:, :_LARGEST].T
+    lines = tuple(Line(x=steps, y=row, group=_VALUES, color=5, width=1.2) for row in shown)
+    return lines + tuple(Mark(at=time, group=_MARKS, color=3) for time in (staircase.times if staircase else ()))
 
 
 def _counts(staircases: "list[Staircase]") -> "tuple[int | float | str, ...]":

@@ -47,7 +47,7 @@ def stable_rank_figure(ds: "xr.Dataset", *, layers: Sequence[Any] | None = None)
         for color, (product, name) in enumerate(PRODUCTS.items()):
             rank = ds.stable_rank.sel(layer=layer, product=product)
             marks += _mean_and_deviation(ds.step.values, rank, _over(ds), f"update of {name}", color)
-        panels.append(Panel(title=_title(layer), x=x, y=Axis("stable rank"), marks=tuple(marks)))
+        panels.append(Panel(title=layer_title(layer), x=x, y=Axis("stable rank"), marks=tuple(marks)))
     return Figure(
         name="stable-rank",
         title="The rank of what was learned, layer by layer",
@@ -113,7 +113,7 @@ def spectrum_figure(ds: "xr.Dataset", *, layers: Sequence[Any] | None = None) ->
                 x = values.index.values + 1
                 marks.append(Band(x=x, low=low, high=high, group=label, color=color))
                 marks.append(Line(x=x, y=values.mean(_over(ds)).values, label=label, group=label, color=color))
-            title = f"{name}, {_title(layer)}"
+            title = f"{name}, {layer_title(layer)}"
             panels.append(Panel(title=title, x=Axis("index of the singular value"), y=_LEVELS, marks=tuple(marks)))
     return Figure(
         name="spectrum",
@@ -171,7 +171,7 @@ def spectrum_stages_figure(
                 one = values.mean(_over(ds)) if head is None else values.isel(head=head).mean(_over(ds, "head"))
                 x, style = values.index.values + 1, "dashed" if color == 1 else "solid"
                 marks.append(Line(x=x, y=one.values, label=label, group=label, color=color, style=style))
-            title = f"{name}, {_title(layer)}"
+            title = f"{name}, {layer_title(layer)}"
             panels.append(Panel(title=title, x=Axis("index of the singular value"), y=_LEVELS, marks=tuple(marks)))
     of = f"head {head}" if head is not None else f"mean over {_crowd(ds)}"
     return Figure(
@@ -215,7 +215,7 @@ def evolution_figure(ds: "xr.Dataset", *, layer: Any, head: int = 0, largest: in
     return Figure(
         name="evolution",
         title="Singular values of the update of one head",
-        caption=f"The {largest} largest singular values of head {head}, {_title(layer)}.",
+        caption=f"The {largest} largest singular values of head {head}, {layer_title(layer)}.",
         panels=tuple(panels),
     )
 
@@ -291,7 +291,8 @@ def _width(ds: "xr.Dataset") -> int:
     return positive or ds.sizes["index"]
 
 
-def _title(layer: Any) -> str:
+def layer_title(layer: Any) -> str:
+    """A layer's number with the word, or the name of its module."""
     return f"layer {layer}" if isinstance(layer, int) else str(layer)
 
 
