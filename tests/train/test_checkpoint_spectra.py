@@ -34,9 +34,8 @@ def test_they_are_the_spectra_of_the_tracker(tmp_path, kind):
         model.load_state_dict(moved(model.state_dict(), step))
         tracker._made = step
         tracker.measure()
-        series.append(
-            sharded(tmp_path / f"step-{step}", model.state_dict(), kind="bin" if step == 20 else "safetensors")
-        )
+        kind_of_file = "bin" if step == 20 else "safetensors"
+        series.append(sharded(tmp_path / f"step-{step}", model.state_dict(), kind=kind_of_file))
     found = checkpoint_spectra(*series, heads=HEADS, matrices="*", subspace=2)
     expected = tracker.to_xarray()
     assert found.step.values.tolist() == [5, 20, 100]
@@ -150,7 +149,7 @@ def test_a_layer_that_cannot_be_used_is_told_and_all_others_are_done(tmp_path):
 
     told = {
         holds_nan: "must hold finite weights; got NaN or infinity in layers.1.o_proj.weight",
-        other_shape: f"must have the shapes of {tmp_path}/other_shape/base; got layers.1.o_proj.weight ({D}, 20) against",
+        other_shape: f"must have the shapes of {tmp_path}/other_shape/base; got layers.1.o_proj.weight ({D}, 20)",
         absent: "got none of layers.1.o_proj.weight",
         integers: "got int8 in layers.1.o_proj.weight. Dequantize",
     }

@@ -121,7 +121,7 @@ def _module(
     name: str, shapes: Mapping[str, tuple[int, ...]], transposed: frozenset[str], config: SimpleNamespace
 ) -> nn.Module:
     """An empty module of the kind that the tensors below a name ask for."""
-    if f"{name}.in_proj_weight" in shapes or f"{name}.q_proj_weight" in shapes:
+    if f"{name}.out_proj.weight" in shapes and {f"{name}.in_proj_weight", f"{name}.q_proj_weight"} & shapes.keys():
         return _multihead(name, shapes, config)
     shape = shapes.get(f"{name}.weight", ())
     if len(shape) != 2:
@@ -133,12 +133,12 @@ def _module(
 
 def _multihead(name: str, shapes: Mapping[str, tuple[int, ...]], config: SimpleNamespace) -> nn.MultiheadAttention:
     heads = next((v for k in ("num_attention_heads", "num_heads", "nhead") if (v := getattr(config, k, None))), None)
-    width = shapes.get(f"{name}.out_proj.weight", (0, 0))[1]
+    width = shapes[f"{name}.out_proj.weight"][-1]
     if not isinstance(heads, int) or heads < 1:
         raise InputError(
             f"{name} must come with its number of heads in config.json; got none. Give it by --heads, or heads=."
         )
-    if not width or width % heads:
+    if width % heads:
         raise InputError(f"{name} must split into {heads} heads; got width {width}.")
     module = nn.MultiheadAttention(width, heads, bias=False, device="meta")
     for own in ("in_proj_weight", "q_proj_weight", "k_proj_weight", "v_proj_weight"):
