@@ -6,21 +6,11 @@ import numpy as np
 import pytest
 import torch
 from safetensors.torch import save_file
+from small_vit import SMALL, step_at_random
 from torch import nn
 
 from saddlescope.errors import InputError
-from saddlescope.train import RankTracker, ViT, ViTConfig
-
-SMALL = ViTConfig(
-    image_size=8, channels=1, patch=4, embedding=12, depth=2, heads=3, head_width=2, mlp_width=7, classes=4
-)
-
-
-def step_at_random(model, seed=0, size=0.1):
-    generator = torch.Generator().manual_seed(seed)
-    with torch.no_grad():
-        for parameter in model.parameters():
-            parameter += size * torch.randn(parameter.shape, generator=generator).to(parameter.dtype)
+from saddlescope.train import RankTracker, ViT
 
 
 def save(kind, state, folder):

@@ -3,15 +3,12 @@
 import numpy as np
 import pytest
 import torch
+from small_vit import SMALL
 from torch import nn
 
 from saddlescope.errors import InputError
-from saddlescope.train import Every, RankTracker, ViT, ViTConfig
+from saddlescope.train import Every, RankTracker, ViT
 from saddlescope.train.matrices import chosen_matrices, plain_name, unwrapped
-
-SMALL = ViTConfig(
-    image_size=8, channels=1, patch=4, embedding=12, depth=2, heads=3, head_width=2, mlp_width=7, classes=4
-)
 
 
 class Tied(nn.Module):

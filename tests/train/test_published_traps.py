@@ -11,29 +11,17 @@ import numpy as np
 import pytest
 import torch
 from attention_standins import GPT2Attention
+from small_vit import SMALL, step_at_random
 
 from saddlescope.errors import InputError
 from saddlescope.measure import effective_rank, product_update_spectrum, stable_rank
 from saddlescope.models import attention_head, attention_teacher_task
 from saddlescope.train import Every, RankTracker, ViT, ViTConfig
 
-SMALL = ViTConfig(
-    image_size=8, channels=1, patch=4, embedding=12, depth=2, heads=3, head_width=2, mlp_width=7, classes=4
-)
-
-
-def moved(model, size=0.1, seed=0):
-    """Moves every weight a little, in place, as an optimiser does."""
-    generator = torch.Generator().manual_seed(seed)
-    with torch.no_grad():
-        for parameter in model.parameters():
-            parameter += size * torch.randn(parameter.shape, generator=generator).to(parameter.dtype)
-    return model
-
 
 def tracked(model, size=0.1):
     tracker = RankTracker(model, schedule=Every(1))
-    moved(model, size)
+    step_at_random(model, size=size)
     tracker.step()
     return tracker
 
@@ -112,7 +100,8 @@ def test_a_model_that_was_trained_before_is_not_taken_for_one_from_scratch():
     optimizer.step()
     with pytest.raises(InputError, match="optimizer must not have made a step yet"):
         RankTracker(model).watch(optimizer)
-    pretrained = moved(ViT(SMALL), size=10.0)
+    pretrained = ViT(SMALL)
+    step_at_random(pretrained, size=10.0)
     tracker = RankTracker(pretrained)
     tracker.measure()
     assert not tracker.records.update.any()

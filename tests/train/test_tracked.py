@@ -5,20 +5,10 @@ import copy
 import numpy as np
 import pytest
 import torch
+from small_vit import SMALL, step_at_random
 
 from saddlescope.errors import InputError
-from saddlescope.train import Every, RankTracker, ViT, ViTConfig
-
-SMALL = ViTConfig(
-    image_size=8, channels=1, patch=4, embedding=12, depth=2, heads=3, head_width=2, mlp_width=7, classes=4
-)
-
-
-def step_at_random(model, seed=0, size=0.1):
-    generator = torch.Generator().manual_seed(seed)
-    with torch.no_grad():
-        for parameter in model.parameters():
-            parameter += size * torch.randn(parameter.shape, generator=generator, dtype=parameter.dtype)
+from saddlescope.train import Every, RankTracker, ViT
 
 
 def key_query(model, layer, head):
@@ -99,6 +89,21 @@ def test_angles_tell_how_far_the_leading_directions_turn_from_record_to_record()
     assert of_head[..., 2].isnull().all()  # the update has rank two: a third direction is rounding
     assert angles.isel(head=[0, 2]).isnull().all()  # nothing learnt, so no direction
     assert tracker.to_xarray().angles.sel(product="KQ").isnull().all()
+
+
+def test_a_direction_has_an_angle_once_both_records_have_it():
+    model = ViT(SMALL).double()
+    tracker = RankTracker(model, schedule=Every(1), subspace=2)
+    attention = model.blocks[1].attention
+    for entry in ((0, 3), (1, 5)):  # of head 0: first one direction is learnt, then another beside it
+        with torch.no_grad():
+            attention.value.weight[entry] += 1
+        tracker.step()
+    tracker.step()
+    angles = tracker.to_xarray().angles.sel(product="VO", layer="blocks.1.attention", side="left").isel(head=0)
+    assert np.isfinite(angles[1, 0])
+    assert np.isnan(angles[1, 1])
+    np.testing.assert_allclose(angles[2], 0, atol=1e-7)
 
 
 def test_a_resumed_tracker_knows_the_directions_of_the_last_record():

@@ -6,23 +6,12 @@ import numpy as np
 import pytest
 import torch
 from attention_standins import GPT2Attention, LlamaAttention, TimmAttention, all_kinds
+from small_vit import SMALL, step_at_random
 from torch import nn
 from torch.nn import functional
 
 from saddlescope.errors import InputError
-from saddlescope.train import AtSteps, Every, RankTracker, Separate, ViT, ViTConfig
-
-SMALL = ViTConfig(
-    image_size=8, channels=1, patch=4, embedding=12, depth=2, heads=3, head_width=2, mlp_width=7, classes=4
-)
-
-
-def step_at_random(model, seed=0, size=0.1):
-    """Moves every weight a little, in place, as an optimiser does."""
-    generator = torch.Generator().manual_seed(seed)
-    with torch.no_grad():
-        for parameter in model.parameters():
-            parameter += size * torch.randn(parameter.shape, generator=generator).to(parameter.dtype)
+from saddlescope.train import AtSteps, Every, RankTracker, Separate, ViT
 
 
 def dense(before, after, layer, head, width):
