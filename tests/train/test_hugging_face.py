@@ -77,7 +77,7 @@ def test_records_are_those_of_the_weights_after_each_step(tmp_path, options):
     for record, step in enumerate(tracker.steps):
         for layer in range(2):
             for head in range(2):
-                update = dense_product(weights.after[step - 1], layer, head) - dense_KQ(start, layer, head)
+                update = dense_product(weights.after[step - 1], layer, head) - dense_product(start, layer, head)
                 found = tracker.records.spectra("KQ")[record, layer, head]
                 np.testing.assert_allclose(found, torch.linalg.svdvals(update), rtol=1e-4, atol=1e-8)
     assert all(parameter.dtype == torch.float32 for parameter in trained.parameters())

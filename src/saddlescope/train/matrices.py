@@ -56,7 +56,7 @@ def chosen_matrices(model: nn.Module, choice: Choice) -> dict[str, nn.Parameter]
         if callable(choice):
             chosen = choice(name, parameter)
         else:
-            matching = {pattern for pattern in patterns if _matches(name, pattern)}
+            matching = {pattern for pattern in patterns if matches(name, pattern)}
             used |= matching
             chosen = bool(matching)
         if chosen:
@@ -78,5 +78,6 @@ def _named_matrices(model: nn.Module) -> Iterator[tuple[str, nn.Parameter]]:
             yield plain_name(name), parameter
 
 
-def _matches(name: str, pattern: str) -> bool:
+def matches(name: str, pattern: str) -> bool:
+    """Whether a pattern is one of this parameter, or of its module."""
     return fnmatchcase(name, pattern) or fnmatchcase(name.removesuffix(".weight"), pattern)

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 
 from saddlescope.errors import InputError, unknown
+from saddlescope.train.matrices import matches
 from saddlescope.train.records import PRODUCTS
 from saddlescope.train.tracker import RankTracker
 
@@ -46,7 +47,7 @@ class RankScalars:
         statistics: over heads, of "mean", "min" and "max".
         layers: pattern on the names of attention modules; others are left out.
         groups: into how many groups of consecutive layers to cut these.
-        matrices: patterns on the names of single matrices; one group each.
+        matrices: patterns on the names of single matrices or of their modules; one group each.
 
     Raises:
         InputError: a name that does not exist, nothing to write, two groups of one name, or more than 60 scalars.
@@ -116,7 +117,7 @@ class RankScalars:
             if "matrix" in record.dims:
                 names = [str(name) for name in record.matrix.values]
                 for label, pattern in self._matrices.items():
-                    members = [k for k, name in enumerate(names) if fnmatchcase(name, pattern)]
+                    members = [k for k, name in enumerate(names) if matches(name, pattern)]
                     values = record[f"matrix_{quantity}"].isel(matrix=members).values
                     found |= self._over(f"{quantity}/matrices/{label}", values)
         return found
