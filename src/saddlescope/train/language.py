@@ -236,6 +236,7 @@ def _arguments(config: LanguageConfig, folder: Path | None) -> TrainingArguments
         eval_steps=config.test_every,
         logging_strategy="steps",
         logging_steps=config.test_every,
+        logging_nan_inf_filter=False,  # it would show the last finite mean instead
         prediction_loss_only=True,
         label_names=["labels"],  # which PEFT hides from it
         save_strategy="no" if folder is None else "steps",

@@ -139,6 +139,6 @@ def traces(run: "xr.Dataset") -> "list[Figure]":
     return [
         stable_rank_figure(run),
         spectrum_stages_figure(run),
-        evolution_figure(run, layer=run.layer.values[run.sizes["layer"] // 2]),
+        evolution_figure(run, layer=run.layer.values.tolist()[run.sizes["layer"] // 2]),
         training_figure(run),
     ]
