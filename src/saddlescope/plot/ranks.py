@@ -175,7 +175,7 @@ def spectrum_stages_figure(
             panels.append(Panel(title=title, x=Axis("index of the singular value"), y=_LEVELS, marks=tuple(marks)))
     of = f"head {head}" if head is not None else f"mean over {_crowd(ds)}"
     return Figure(
-        name="spectrum-stages",
+        name="spectrum-stages" if head is None else f"spectrum-stages-head-{head}",
         title="Spectra of the update at stages of training",
         caption=f"Singular values divided by the largest, {of}; dashed: the initial product.",
         panels=tuple(panels),
@@ -217,6 +217,41 @@ def evolution_figure(ds: "xr.Dataset", *, layer: Any, head: int = 0, largest: in
         title="Singular values of the update of one head",
         caption=f"The {largest} largest singular values of head {head}, {layer_title(layer)}.",
         panels=tuple(panels),
+    )
+
+
+def scale_rank_figure(ds: "xr.Dataset", *, layers: Sequence[Any] | None = None) -> Figure:
+    """The stable rank of the last updates over the initial scale, a panel a layer: mean and deviation over the heads.
+
+    The paper's Figure 7.
+
+    Args:
+        ds: spectra with a dimension `scale` besides: the factor on the initial weights.
+        layers: which; None takes all, evenly thinned to `MOST_LAYERS`.
+
+    Raises:
+        InputError: a layer that is not there.
+    """
+    shown = _layers(ds, layers)
+    last, initial = ds.stable_rank.isel(step=-1), initial_stable_rank(ds)
+    panels = []
+    for layer in shown:
+        marks: list[Band | Line] = []
+        for color, (product, name) in enumerate(PRODUCTS.items()):
+            at = {"layer": layer, "product": product}
+            marks += _mean_and_deviation(ds.scale.values, last.sel(at), _over(ds), f"update of {name}", color)
+            unit = initial.sel(at).mean(_over(ds))
+            group = f"initial {name}"
+            marks.append(Line(x=ds.scale.values, y=unit.values, label=group, group=group, color=color, style="dotted"))
+        x, y = Axis("initial scale", scale="log"), Axis("stable rank", scale="log")
+        panels.append(Panel(title=layer_title(layer), x=x, y=y, marks=tuple(marks)))
+    return Figure(
+        name="rank-by-scale",
+        title="Smaller initial weights, updates of lower rank",
+        caption=f"Stable rank of the updates at the end of training; mean and standard deviation over {_crowd(ds)}. "
+        "Dotted: the initial products, whose rank does not depend on the scale.",
+        panels=tuple(panels),
+        columns=3,
     )
 
 

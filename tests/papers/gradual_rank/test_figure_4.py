@@ -69,7 +69,7 @@ def test_official_data_are_used(data_folder, tmp_path, dataset, patch):
     ("settings", "sentence"),
     [
         ({"epochs": "0"}, "epochs must be at least 1"),
-        ({"initial_scale": "-1"}, "initial_scale must be at least 1e-6"),
+        ({"initial_scale": "-1"}, "initial_scale must be between 1e-06 and"),
         ({"seeds": "1,1"}, "seeds must be distinct"),
         ({"warmup_epochs": "99"}, "warmup_epochs must be"),
         ({"dataset": "cifar-10"}, "did you mean cifar10"),

@@ -1,0 +1,60 @@
+"""Figure 12: gradual rank increase in a vision transformer trained with SGD   (Appendix B.1, Figure 12)
+
+As Figure 4 with stochastic gradient descent, without momentum, at the paper's learning rate. Terms are those of `_vit`.
+"""
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Literal
+
+from saddlescope.papers.context import RunContext
+from saddlescope.papers.gradual_rank import _vit
+from saddlescope.papers.gradual_rank import _vit_claims as said
+
+if TYPE_CHECKING:
+    import xarray as xr
+
+    from saddlescope.plot.figure import Figure
+
+
+@dataclass(frozen=True, kw_only=True)
+class Params(_vit.Training):
+    """A narrow ViT on the digits embedded in scikit-learn, for CIFAR-10."""
+
+    embedding: int = 64  # dimension of a token
+    heads: int = 4  # attention heads in a block
+    mlp: int = 64  # width of the feedforward layer
+    optimizer: Literal["adam", "sgd"] = "sgd"  # sgd without momentum, or adam
+    learning_rate: float = 0.3  # of the optimiser, at its peak; the paper's
+
+    @classmethod
+    def quick(cls) -> "Params":
+        """Seconds: two blocks, two heads, a few epochs."""
+        return replace(cls(**_vit.QUICK), learning_rate=0.3)
+
+    @classmethod
+    def paper(cls) -> "Params":
+        """Appendix B.1: ViT with 6 blocks on CIFAR-10 for 500 epochs; for a GPU."""
+        return cls(dataset="cifar10", **_vit.CIFAR)
+
+
+def run(params: Params, context: RunContext) -> "xr.Dataset":
+    """Trains one ViT a seed."""
+    return _vit.train(params, context)
+
+
+_RISES = "Appendix B.1, Figure 12: 'similar gradual rank increase behavior' with SGD"
+claims = (
+    said.LEARNED,
+    *said.rise_claims(_RISES),
+    *said.trend_claims(_RISES),
+    *said.low_claims(
+        "Appendix B: 'gradual increase in stable rank, leading to a low rank bias'; half is this project's reading"
+    ),
+)
+
+
+def traces(run: "xr.Dataset") -> "list[Figure]":
+    """Stable ranks over training, as the figure; spectra; the training itself."""
+    from saddlescope.plot.ranks import spectrum_figure, stable_rank_figure
+
+    return [stable_rank_figure(run), spectrum_figure(run), said.training_figure(run)]

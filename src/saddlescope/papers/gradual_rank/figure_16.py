@@ -1,0 +1,63 @@
+"""Figures 16 and 17: updates of low and growing rank on 100 classes   (Appendix B.2, Figures 16 and 17)
+
+As Figures 14 and 15 on data with 100 classes. The default's stand-in for CIFAR-100 are pairs of the digits embedded in
+scikit-learn, side by side; `--data DIR --set dataset=cifar100` takes CIFAR-100. Terms are those of `_vit`.
+"""
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from saddlescope.papers.context import RunContext
+from saddlescope.papers.gradual_rank import _vit
+from saddlescope.papers.gradual_rank import _vit_claims as said
+
+if TYPE_CHECKING:
+    import xarray as xr
+
+    from saddlescope.plot.figure import Figure
+
+
+@dataclass(frozen=True, kw_only=True)
+class Params(_vit.Training):
+    """A narrow ViT on pairs of embedded digits, for CIFAR-100."""
+
+    dataset: _vit.Images = "digit-pairs"  # digits and digit-pairs are embedded; the others are in the data folder
+    patch: int = 4  # side of a square patch in pixels
+    epochs: int = 10  # passes through the training images; as many images are seen as of digits in 40
+    warmup_epochs: int = 1  # epochs of linear warm-up; a cosine follows
+    embedding: int = 64  # dimension of a token
+    heads: int = 4  # attention heads in a block
+    mlp: int = 64  # width of the feedforward layer
+
+    @classmethod
+    def quick(cls) -> "Params":
+        """Seconds: two blocks, two heads, a few epochs."""
+        return cls(**_vit.QUICK_PAIRS)
+
+    @classmethod
+    def paper(cls) -> "Params":
+        """Appendix B.2: ViT with 6 blocks on CIFAR-100 for 500 epochs; for a GPU."""
+        return cls(dataset="cifar100", learning_rate=1e-4, **_vit.CIFAR)
+
+
+def run(params: Params, context: RunContext) -> "xr.Dataset":
+    """Trains one ViT a seed."""
+    return _vit.train(params, context)
+
+
+_RISES = "Appendix B.2, Figure 17: 'gradual increase in stable rank'"
+claims = (
+    said.LEARNED,
+    *said.rise_claims(_RISES),
+    *said.trend_claims(_RISES),
+    *said.low_claims(
+        "Appendix B: 'gradual increase in stable rank, leading to a low rank bias'; half is this project's reading"
+    ),
+)
+
+
+def traces(run: "xr.Dataset") -> "list[Figure]":
+    """Spectra at stages of training (Figure 16), stable ranks (Figure 17), the training itself."""
+    from saddlescope.plot.ranks import spectrum_stages_figure, stable_rank_figure
+
+    return [stable_rank_figure(run), spectrum_stages_figure(run), said.training_figure(run)]

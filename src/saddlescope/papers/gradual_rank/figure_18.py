@@ -1,0 +1,67 @@
+"""Figures 18 and 19: updates of low and growing rank in a deep ViT with 12 heads   (Appendix B.2, Figures 18 and 19)
+
+The paper trains ViT-B/16 on ImageNet. The default's stand-in has its 12 blocks, 12 heads and a feedforward layer four
+times as wide as a token, but narrow ones, and the digits embedded in scikit-learn; the paper's size reads ImageNet from
+folders of classes in the data folder. Terms are those of `_vit`.
+"""
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from saddlescope.papers.context import RunContext
+from saddlescope.papers.gradual_rank import _vit
+from saddlescope.papers.gradual_rank import _vit_claims as said
+
+if TYPE_CHECKING:
+    import xarray as xr
+
+    from saddlescope.plot.figure import Figure
+
+
+@dataclass(frozen=True, kw_only=True)
+class Params(_vit.Training):
+    """A narrow ViT of 12 blocks on the embedded digits, for ViT-B/16 on ImageNet."""
+
+    depth: int = 12  # transformer blocks
+    embedding: int = 96  # dimension of a token
+    heads: int = 12  # attention heads in a block
+    head_width: int = 16  # columns of W_K, W_Q, W_V and W_O of one head
+    mlp: int = 384  # width of the feedforward layer
+    epochs: int = 8  # passes through the training images
+    batch: int = 64  # images in a step
+
+    @classmethod
+    def quick(cls) -> "Params":
+        """Seconds: two blocks, two heads, a few epochs."""
+        return replace(cls(**_vit.QUICK), depth=3)
+
+    @classmethod
+    def paper(cls) -> "Params":
+        """Appendix B.2: ViT-B/16 on ImageNet for 360 epochs at batch 4096; days on a GPU."""
+        return cls(
+            dataset="imagenet", seeds=(0,), patch=16, depth=12, embedding=768, heads=12, head_width=64, mlp=3072,
+            epochs=360, batch=4096, pieces=8, learning_rate=3e-3, warmup_epochs=15, test_every=5, **_vit.GPU,
+        )  # fmt: skip
+
+
+def run(params: Params, context: RunContext) -> "xr.Dataset":
+    """Trains one ViT a seed."""
+    return _vit.train(params, context)
+
+
+_RISES = "Appendix B.2, Figure 19: 'gradual increase in stable rank'; Section 1: 'easier to see for ImageNet'"
+claims = (
+    said.LEARNED,
+    *said.rise_claims(_RISES),
+    *said.trend_claims(_RISES),
+    *said.low_claims(
+        "Appendix B: 'gradual increase in stable rank, leading to a low rank bias'; half is this project's reading"
+    ),
+)
+
+
+def traces(run: "xr.Dataset") -> "list[Figure]":
+    """Spectra at stages of training (Figure 18), stable ranks (Figure 19), the training itself."""
+    from saddlescope.plot.ranks import spectrum_stages_figure, stable_rank_figure
+
+    return [stable_rank_figure(run), spectrum_stages_figure(run), said.training_figure(run)]
