@@ -117,10 +117,11 @@ def gpt2(steps: int = 3, sequences: int = 8, tokens: int = 256) -> None:
     require_same(weights, tracked_weights)
     assert isinstance(tracker, TimedTracker)
     record = (tracker.seconds - tracker.making) / len(tracker.steps)
-    step = statistics.median(without + with_tracker)
+    steps_taken = without + with_tracker
+    step = statistics.median(steps_taken)
     print(
-        f"a step on {sequences} x {tokens} tokens {step:.2f} s ({min(without):.2f} to {max(without):.2f}); making the "
-        f"tracker {tracker.making:.2f} s; a record of its 288 updates {record:.2f} s; weights bit-identical"
+        f"a step on {sequences} x {tokens} tokens {step:.2f} s ({min(steps_taken):.2f} to {max(steps_taken):.2f}); "
+        f"making the tracker {tracker.making:.2f} s; a record of its 288 updates {record:.2f} s; weights bit-identical"
     )
     for length in (100, 1000, 10_000):
         records = sum(map(Geometric(), range(1, length + 1)))
