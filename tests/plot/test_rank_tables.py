@@ -1,4 +1,4 @@
-"""Tables of spectra and the picture of single matrices: exact numbers of planted updates, and words where there is none."""
+"""Tables of spectra and the picture of single matrices: exact numbers, and words where there is none."""
 
 import numpy as np
 import pytest
