@@ -4,7 +4,7 @@ import math
 
 import pytest
 import torch
-from attention_standins import GPT2Attention, TimmAttention, all_kinds
+from attention_standins import GPT2Attention, LlamaAttention, TimmAttention, all_kinds
 from torch import nn
 from torch.nn import functional
 
@@ -50,6 +50,16 @@ def test_blocks_come_in_the_models_order_and_shared_weights_once():
     shared = TimmAttention(8, 2)
     model = nn.Sequential(TimmAttention(8, 2), shared, nn.ReLU(), shared, nn.TransformerEncoderLayer(8, 2))
     assert [block.name for block in attention_blocks(model)] == ["0", "1", "4.self_attn"]
+
+
+def test_modules_with_the_same_parameters_are_told_once():
+    """Layers tied by their parameters, as in ALBERT-like models that are written out: all four, or only some."""
+    first, tied, half = (LlamaAttention(8, 2, 1, 4) for _ in range(3))
+    for name in ("q_proj", "k_proj", "v_proj", "o_proj"):
+        setattr(tied, name, getattr(first, name))
+    half.q_proj.weight = first.q_proj.weight
+    half.k_proj.weight = first.k_proj.weight
+    assert [block.name for block in attention_blocks(nn.Sequential(first, tied, half))] == ["0", "2"]
 
 
 def test_gpt2_names_in_the_paper_s_order():

@@ -11,7 +11,7 @@ except ModuleNotFoundError as error:
 
 from saddlescope.train.configuration import SGD, Adam, TrainConfig
 from saddlescope.train.data import ImageData, load
-from saddlescope.train.layouts import Fused, Layout, Separate, TorchMultihead
+from saddlescope.train.layouts import Fused, Interleaved, KeyValue, Layout, Separate, TorchMultihead
 from saddlescope.train.loop import History, fit
 from saddlescope.train.records import RankRecords, Spectra, Updates, spectra_dataset
 from saddlescope.train.scalars import RankScalars, to_tensorboard, to_wandb
@@ -28,6 +28,8 @@ __all__ = [
     "Geometric",
     "History",
     "ImageData",
+    "Interleaved",
+    "KeyValue",
     "Layout",
     "RankRecords",
     "RankScalars",
