@@ -24,7 +24,7 @@ class GPT2Params:
     """A small GPT-2 on a text that comes with Python: minutes on two cores."""
 
     text: Literal["python-topics", "python-library", "wikitext-2", "wikitext-103"] = "python-topics"  # WikiText: --data
-    characters: int = 0  # of the training text, from its start; 0 takes all
+    characters: int = 0  # of the training text, from its start, and a quarter of them of the tests; 0 takes all
     vocabulary: int = 1024  # tokens of the byte-pair encoding, learnt on the training text
     seeds: tuple[int, ...] = (0, 1, 2)  # one training run each: initial weights and order of the blocks
     block: int = 64  # tokens read at once
@@ -52,7 +52,7 @@ class GPT2Params:
 
 
 def read_text(name: str, context: RunContext, characters: int = 0) -> "TextData":
-    """The text of that name, its training part cut to so many characters where they are not 0."""
+    """The text of that name; where `characters` are not 0, so many of the training part and a quarter of the test."""
     from saddlescope.train.text import load_text
 
     if name.startswith("wikitext") and context.data is None:
@@ -61,7 +61,7 @@ def read_text(name: str, context: RunContext, characters: int = 0) -> "TextData"
             "text=python-topics, which comes with Python."
         )
     text = load_text(name, context.data)
-    return text.first(characters) if characters else text
+    return text.first(characters, -(-characters // 4)) if characters else text
 
 
 def train(params: GPT2Params, context: RunContext, *, matrices: str | None = None) -> "xr.Dataset":
