@@ -23,6 +23,12 @@ class Params:
         return cls(data="mnist")
 
 
+@dataclass(frozen=True, kw_only=True)
+class Longer(Params):
+    seed: int = 1  # of the images
+    steps: int = 3  # how many
+
+
 ENTRY = Entry("p/e", "t", "s", "c", Params, lambda params, context: None, (), lambda run: [])
 
 
@@ -71,3 +77,9 @@ def test_names_come_from_the_files():
 
 def test_comments_beside_the_fields():
     assert field_comments(Params)["seed"] == "of everything"
+
+
+def test_comments_beside_inherited_fields():
+    comments = field_comments(Longer)
+    assert comments["scales"] == "initial scales"
+    assert (comments["seed"], comments["steps"]) == ("of the images", "how many")

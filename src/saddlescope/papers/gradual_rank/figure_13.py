@@ -47,15 +47,7 @@ def run(params: Params, context: RunContext) -> "xr.Dataset":
     return _vit.train(params, context)
 
 
-_RISES = "Appendix B.1, Figure 13: 'similar gradual rank increase behavior' with SGD"
-claims = (
-    said.LEARNED,
-    *said.rise_claims(_RISES),
-    *said.trend_claims(_RISES),
-    *said.low_claims(
-        "Appendix B: 'gradual increase in stable rank, leading to a low rank bias'; half is this project's reading"
-    ),
-)
+claims = said.growth_claims("Appendix B.1, Figure 13: 'similar gradual rank increase behavior' with SGD")
 
 
 def traces(run: "xr.Dataset") -> "list[Figure]":

@@ -45,15 +45,7 @@ def run(params: Params, context: RunContext) -> "xr.Dataset":
     return _vit.train(params, context)
 
 
-_RISES = "Appendix B.2, Figure 17: 'gradual increase in stable rank'"
-claims = (
-    said.LEARNED,
-    *said.rise_claims(_RISES),
-    *said.trend_claims(_RISES),
-    *said.low_claims(
-        "Appendix B: 'gradual increase in stable rank, leading to a low rank bias'; half is this project's reading"
-    ),
-)
+claims = said.growth_claims("Appendix B.2, Figure 17: 'gradual increase in stable rank'")
 
 
 def traces(run: "xr.Dataset") -> "list[Figure]":

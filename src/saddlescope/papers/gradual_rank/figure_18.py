@@ -49,14 +49,8 @@ def run(params: Params, context: RunContext) -> "xr.Dataset":
     return _vit.train(params, context)
 
 
-_RISES = "Appendix B.2, Figure 19: 'gradual increase in stable rank'; Section 1: 'easier to see for ImageNet'"
-claims = (
-    said.LEARNED,
-    *said.rise_claims(_RISES),
-    *said.trend_claims(_RISES),
-    *said.low_claims(
-        "Appendix B: 'gradual increase in stable rank, leading to a low rank bias'; half is this project's reading"
-    ),
+claims = said.growth_claims(
+    "Appendix B.2, Figure 19: 'gradual increase in stable rank'; Section 1: 'easier to see for ImageNet'"
 )
 
 

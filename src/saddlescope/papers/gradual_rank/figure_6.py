@@ -67,9 +67,9 @@ def run(params: Params, context: RunContext) -> "xr.Dataset":
 
 
 # The bounds. "Smaller initialization scales lead to lower-rank attention heads" and "more pronounced" have no numbers.
-# Read here as: the logarithm of the mean stable rank at the end falls with that of the scale; most heads end lower at
-# the smallest scale than at the largest; and at the smallest the updates are nearly of rank one, at most 1.5 (1.0 to
-# 1.4 in a pilot with seed 100).
+# Read here as: the logarithm of the mean stable rank at the end falls with that of the scale; half of the heads or more
+# end lower at the smallest scale than at the largest; and at the smallest the updates are nearly of rank one, at most
+# 1.5 (1.0 to 1.4 in a pilot with seed 100).
 def _last(run: "xr.Dataset", product: str) -> "xr.DataArray":
     return run.stable_rank.sel(product=product).isel(step=-1)
 
@@ -124,9 +124,9 @@ claims = (
             ),
             Claim(
                 name=f"heads-fall-{product}",
-                says=f"Of most heads the update of {name} ends with a lower stable rank at the smallest scale than at"
-                " the largest: their share",
-                source="Figure 7; most: more than half, this project's reading",
+                says=f"In half of the heads or more the update of {name} ends with a lower stable rank at the smallest"
+                " scale than at the largest: their share",
+                source="Figure 7; half of the heads is this project's reading",
                 statistic=_lower(product),
                 low=0.5,
             ),
