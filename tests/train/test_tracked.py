@@ -179,3 +179,11 @@ def test_bad_input():
         RankTracker(model, subspace=-1)
     with pytest.raises(InputError, match="attention must be True where no matrices are chosen; got False"):
         RankTracker(model, attention=False)
+
+
+def test_arguments_of_another_kind_are_refused_at_once(types_unchecked):
+    with types_unchecked():
+        with pytest.raises(InputError, match=r"schedule must be a function .* got 100. Take Geometric\(1.5\), Every"):
+            RankTracker(ViT(SMALL), schedule=100)
+        with pytest.raises(InputError, match=r"matrices must be a pattern, several, or a function .* got 7"):
+            RankTracker(ViT(SMALL), matrices=7)

@@ -5,7 +5,7 @@ its module, "blocks.0.expand"; `*` stands for anything, dots included. Names are
 `torch.compile`, DistributedDataParallel and checkpoint wrappers put into them is left out.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from fnmatch import fnmatchcase
 from typing import TypeAlias
 
@@ -44,8 +44,10 @@ def chosen_matrices(model: nn.Module, choice: Choice) -> dict[str, nn.Parameter]
             floating-point entries are asked about.
 
     Raises:
-        InputError: a pattern, or the function, chooses nothing.
+        InputError: a pattern, or the function, chooses nothing, or the choice is of another kind.
     """
+    if not callable(choice) and not (isinstance(choice, Iterable) and all(isinstance(one, str) for one in choice)):
+        raise InputError(f"matrices must be a pattern, several, or a function of name and parameter; got {choice!r}.")
     first: dict[int, str] = {}
     found: dict[str, nn.Parameter] = {}
     patterns = (choice,) if isinstance(choice, str) else () if callable(choice) else tuple(choice)

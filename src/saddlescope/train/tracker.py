@@ -73,6 +73,11 @@ class RankTracker:
         subspace: int = 0,
         initial: str | Path | None = None,
     ) -> None:
+        if not callable(schedule):
+            raise InputError(
+                f"schedule must be a function from the number of steps to yes or no; got {schedule!r}. Take "
+                "Geometric(1.5), Every(100) or AtSteps(1, 10, 100)."
+            )
         if top is not None and top < 1:
             raise InputError(f"top must be at least 1, or None for all singular values; got {top!r}.")
         if subspace < 0:
