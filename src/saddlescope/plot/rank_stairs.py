@@ -70,7 +70,7 @@ def staircase_figure(ds: "xr.Dataset") -> Figure:
         caption=f"{stepping} of {heads} updates of a head's product show steps: a singular value that leaves one "
         "plateau for a higher one, abruptly or while those still to come stay. What grows gradually has none. The "
         f"singular values are those of the head {which}.",
-        panels=(*(rasters if stepping else ()), *examples),
+        panels=(*(raster for raster in rasters if raster.marks), *examples),
         table=Table(columns=_COLUMNS, rows=tuple(rows)),
     )
 
