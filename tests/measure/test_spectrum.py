@@ -100,6 +100,19 @@ def test_matrix_and_its_update_agree_with_the_dense_twin(library, dtype):
     found, update = spectrum(LIBRARIES[library](W)), update_spectrum(LIBRARIES[library](W), LIBRARIES[library](W0))
     assert error(found, references.singular_values(W)) < TOLERANCE[dtype]
     assert error(update, references.singular_values(W.astype(float) - W0.astype(float))) < TOLERANCE[dtype]
+    wide = update_spectrum(*(LIBRARIES[library](np.swapaxes(X, -1, -2)) for X in (W, W0)))
+    assert error(wide, np.asarray(update.values)) < TOLERANCE[dtype]
+
+
+def test_zeros_of_a_low_rank_update_in_single_precision_are_below_the_floor():
+    """Squares leave about 1e-8 of the largest singular value where there is none; the floor says so."""
+    draw = np.random.default_rng(0).standard_normal
+    update = draw((60, 2)).astype(np.float32) @ draw((2, 90)).astype(np.float32)
+    found = update_spectrum(update, np.zeros_like(update))
+    reference = references.singular_values(update.astype(float))
+    assert error(found, reference) < tolerances.SPECTRUM_FROM_SINGLE
+    assert np.all(found.values[2:] < found.noise_floor)
+    assert found.noise_floor < 1e-6 * found.values[1]
 
 
 @given(seed=st.integers(0, 2**16), relative=st.sampled_from(RELATIVE_UPDATES), dtype=st.sampled_from([*TOLERANCE]))

@@ -81,6 +81,9 @@ def spectrum(matrix: Any, *, top: int | None = None) -> Spectrum:
 def update_spectrum(after: Any, before: Any, *, top: int | None = None) -> Spectrum:
     """Singular values of W - W0, subtracted in float64.
 
+    Data of single or half precision go through squares, as in `product_update_spectrum` and with the same accuracy: up
+    to four times faster than an SVD.
+
     Args:
         after: W, (..., m, n).
         before: W0, of the same shape and library; its type may differ, such as float32 beside bfloat16.
@@ -101,7 +104,8 @@ def update_spectrum(after: Any, before: Any, *, top: int | None = None) -> Spect
     library, (W, W0) = take(axes=2, after=after, before=before)
     check_same_shape("before", W0, "after", W)
     update = upcast(library, W) - upcast(library, W0)
-    return _one_matrix(library, update, [_rounding(library, W), _rounding(library, W0)], top)
+    noise = [_rounding(library, W), _rounding(library, W0)]
+    return _one_matrix(library, update, noise, top, squares_fit=_squares_fit(library.xp, update, [W, W0]))
 
 
 def update_noise_floor(after: Any, before: Any) -> Any:
@@ -195,8 +199,8 @@ def _product(library: Library, lefts: Sequence[Stored], rights: Sequence[Stored]
         A, B = [A[0] - A[1], A[1]], [B[0], B[0] - B[1]]
     tall, small = max(A[0].shape[-2], B[0].shape[-2]), min(A[0].shape[-2], B[0].shape[-2])
     formed = len(A) * h >= small
-    squares_fit = A[0].dtype == xp.float64 and all(one.roundoff > UNIT_ROUNDOFF["float64"] for one in (*lefts, *rights))
-    if formed or not squares_fit:  # squares of float64 may overflow or vanish; those of shorter types cannot
+    squares_fit = _squares_fit(xp, A[0], (*lefts, *rights))
+    if formed or not squares_fit:
         (joint_A, a), (joint_B, b) = (normalised(xp, xp.concat(blocks, axis=-1)) for blocks in (A, B))
         A, B, unit = [joint_A], [joint_B], (a * b)[:, 0, 0]
     else:
@@ -282,11 +286,25 @@ def _rounding(library: Library, W: Stored) -> Any:
     return entry * (math.sqrt(m) + math.sqrt(n))
 
 
-def _one_matrix(library: Library, W: Any, noise: Sequence[Any], top: int | None) -> Spectrum:
+def _squares_fit(xp: ModuleType, wide: Any, given: Sequence[Stored]) -> bool:
+    """Whether squares neither overflow nor vanish, nor lose digits of the data: they are float64 of a shorter type."""
+    return wide.dtype == xp.float64 and all(one.roundoff > UNIT_ROUNDOFF["float64"] for one in given)
+
+
+def _one_matrix(
+    library: Library, W: Any, noise: Sequence[Any], top: int | None, *, squares_fit: bool = False
+) -> Spectrum:
     """The spectrum of a matrix in wide type, whose data carry the given noise."""
     xp = library.xp
-    values = xp.linalg.svdvals(W)
-    error = float(xp.finfo(W.dtype).eps) * math.sqrt(max(W.shape[-2:])) * values[..., 0]
+    eps = float(xp.finfo(W.dtype).eps)
+    if squares_fit:
+        short = W if W.shape[-2] <= W.shape[-1] else xp.matrix_transpose(W)
+        squares = xp.flip(xp.linalg.eigvalsh(short @ xp.matrix_transpose(short)), axis=-1)
+        values = xp.sqrt(_positive_part(xp, squares))
+        error = math.sqrt(_SHIFT * eps) * values[..., 0]
+    else:
+        values = xp.linalg.svdvals(W)
+        error = eps * math.sqrt(max(W.shape[-2:])) * values[..., 0]
     return Spectrum(library.give_back(values[..., :top]), library.give_back(reduce(xp.hypot, [error, *noise])))
 
 
