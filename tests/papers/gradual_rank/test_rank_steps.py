@@ -1,0 +1,70 @@
+"""Steps of single heads: the statistics of the claims by hand, and what refutes them."""
+
+import numpy as np
+import pytest
+import xarray as xr
+
+from saddlescope.papers import find
+from saddlescope.papers.gradual_rank import rank_steps
+
+SCALES = np.array([1.0, 0.1, 0.01])
+
+
+def made(*, large=0, small=24, within=0.1, between=1.0):
+    """Two seeds, two layers of six heads: how many of the 24 updates have a step, and when heads take theirs."""
+    counts = np.zeros((3, 2, 24), int)
+    for k, most in enumerate((large, (large + small) // 2, small)):
+        counts[k, :, :most] = 1
+    counts = counts.reshape(3, 2, 2, 6, 2)
+    shift = within * np.arange(6)[:, None] + between * np.arange(2)[:, None, None] + np.zeros(2)
+    times = np.where(counts > 0, 100 * np.exp(shift), np.nan)
+    dims = ("scale", "seed", "layer", "head", "product")
+    run = xr.Dataset({"rank_steps": (dims, counts), "first_step": (dims, times)}, coords={"scale": SCALES})
+    run = run.assign_coords(layer=[1, 2], seed=[1, 2], product=["KQ", "VO"])
+    return run.assign(train_loss=(("scale", "seed", "epoch"), np.tile([2.0, 0.5], (3, 2, 1))))
+
+
+def outcomes(run):
+    return {verdict.claim: str(verdict.outcome) for verdict in find("gradual-rank/rank-steps").judge(run)}
+
+
+def test_what_theory_expects_is_reproduced():
+    assert set(outcomes(made(between=10.0)).values()) == {"reproduced"}
+
+
+@pytest.mark.parametrize(
+    ("change", "refuted"),
+    [
+        ({"large": 20}, {"ramps"}),
+        ({"small": 4}, {"stairs"}),
+        ({"large": 24, "small": 0}, {"ramps", "stairs", "falls"}),
+        ({"within": 1.0, "between": 0.0}, {"together"}),
+    ],
+)
+def test_each_claim_can_be_refuted(change, refuted):
+    found = outcomes(made(**{"between": 10.0} | change))
+    assert {name for name, outcome in found.items() if outcome == "refuted"} == refuted
+
+
+def test_the_share_falls_over_decades():
+    (falls,) = (claim for claim in rank_steps.claims if claim.name == "falls")
+    assert falls.judge(made(large=0, small=24)).value == pytest.approx(-0.5)  # from 1 to 0 over two decades
+
+
+def test_distances_are_ratios_of_times():
+    """Six heads at 0, d, ..., 5 d in log time: two of them are 7 d / 3 apart on average; the other layer is D away."""
+    (together,) = (claim for claim in rank_steps.claims if claim.name == "together")
+    D, d = 10.0, 0.2
+    assert together.judge(made(within=d, between=D)).value == pytest.approx(7 * d / 3 / D)
+
+
+def test_without_steps_nothing_is_said_of_their_times():
+    assert outcomes(made(small=1))["together"] == "undecided"
+
+
+def test_the_quick_run_counts_what_it_finds(quick_run):
+    run = quick_run("gradual-rank/rank-steps").run
+    assert run.rank_steps.dims == run.first_step.dims
+    np.testing.assert_array_equal(run.rank_steps > 0, np.isfinite(run.first_step))
+    assert float(run.first_step.max()) <= float(run.step[-1])
+    assert int(run.rank_steps.sum()) > 0
