@@ -119,10 +119,9 @@ def _one(
     import xarray as xr
 
     from saddlescope.train import AtSteps, RankTracker
-    from saddlescope.train.adapters import with_adapters
     from saddlescope.train.hugging_face import RankTrackerCallback
     from saddlescope.train.language import fit_language
-    from saddlescope.train.lora import allocate_ranks, matrix_spectra
+    from saddlescope.train.lora import allocate_ranks, matrix_spectra, with_adapters
 
     stages = ("first text", *ARMS)
 

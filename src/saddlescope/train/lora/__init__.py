@@ -3,6 +3,7 @@
 from saddlescope.train.lora.extract import CutLayer, Extraction, extract_lora
 from saddlescope.train.lora.logits import LogitsError, logits_error
 from saddlescope.train.lora.ranks import allocate_ranks, matrix_spectra, ranks_for_energy
+from saddlescope.train.lora.trainable import with_adapters
 
 __all__ = [
     "CutLayer",
@@ -13,4 +14,5 @@ __all__ = [
     "logits_error",
     "matrix_spectra",
     "ranks_for_energy",
+    "with_adapters",
 ]

@@ -6,8 +6,8 @@ from tiny_language import SIZES, tiny_gpt2
 from torch import nn
 
 from saddlescope.errors import InputError
-from saddlescope.train.adapters import with_adapters
 from saddlescope.train.gpt2 import GPT2Sizes
+from saddlescope.train.lora import with_adapters
 
 RANKS = {
     "transformer.h.0.attn.c_attn.weight": 3,
@@ -42,6 +42,14 @@ def test_names_of_layers_are_not_taken_for_the_beginning_of_others():
     ranks = {f"transformer.h.{layer}.mlp.c_fc": layer % 4 + 1 for layer in range(12)}
     factors = trained_factors(with_adapters(model, ranks))
     assert {module: len(pair["A"]) for module, pair in factors.items()} == ranks
+
+
+def test_names_that_end_in_each_other_are_kept_apart():
+    model = tiny_gpt2()
+    model.c_fc = nn.Linear(4, 4, bias=False)
+    model.mlp = nn.ModuleDict({"c_fc": nn.Linear(4, 4, bias=False)})
+    factors = trained_factors(with_adapters(model, {"c_fc": 1, "mlp.c_fc": 3}))
+    assert {module: len(pair["A"]) for module, pair in factors.items()} == {"c_fc": 1, "mlp.c_fc": 3}
 
 
 def test_all_adapters_have_one_scale_whatever_their_rank():

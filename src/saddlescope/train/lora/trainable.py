@@ -1,10 +1,11 @@
-"""Low-rank adapters around a model, with a rank of its own for each matrix: PEFT's LoRA from a table of ranks.
+"""Adapters to be trained, with a rank of its own for each matrix: PEFT's LoRA around a model, from a table of ranks.
 
 LoRA (Hu et al. 2022) trains W + s B A in place of W, with B (outputs x r) zero at first and A (r x inputs) random. Here
 s is the same for all matrices, whatever their rank: PEFT's own s = alpha / r would make wide adapters timid.
 """
 
 import copy
+import re
 import warnings
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
@@ -36,7 +37,7 @@ def with_adapters(model: nn.Module, ranks: Mapping[str, int], *, scale: float = 
     except ModuleNotFoundError as error:
         if error.name != "peft":
             raise
-        raise MissingExtraError("saddlescope.train.adapters", "PEFT", "language") from error
+        raise MissingExtraError("with_adapters", "PEFT", "language") from error
 
     modules = dict(model.named_modules())
     by_module = {name.removesuffix(".weight"): rank for name, rank in ranks.items() if rank > 0}
@@ -48,12 +49,13 @@ def with_adapters(model: nn.Module, ranks: Mapping[str, int], *, scale: float = 
     if len(transposed) > 1:
         raise InputError("ranks must be of matrices stored one way; got both nn.Linear's and Conv1D's.")
     widest = max(by_module.values())
+    exactly = {name: "^" + re.escape(name) for name in by_module}  # PEFT takes bare names for ends of names
     config = LoraConfig(
         r=widest,
         lora_alpha=scale * widest,  # type: ignore[arg-type]  # used as a number
-        rank_pattern=by_module,
-        alpha_pattern={name: scale * rank for name, rank in by_module.items()},
-        target_modules=list(by_module),
+        rank_pattern={exactly[name]: rank for name, rank in by_module.items()},
+        alpha_pattern={exactly[name]: scale * rank for name, rank in by_module.items()},  # scaling alpha / r = s
+        target_modules="|".join(exactly.values()),
         fan_in_fan_out=transposed.pop(),
         lora_dropout=0.0,
         bias="none",
