@@ -81,8 +81,8 @@ def spectrum(matrix: Any, *, top: int | None = None) -> Spectrum:
 def update_spectrum(after: Any, before: Any, *, top: int | None = None) -> Spectrum:
     """Singular values of W - W0, subtracted in float64.
 
-    Data of single or half precision go through squares, as in `product_update_spectrum` and with the same accuracy: up
-    to four times faster than an SVD.
+    Data of single or half precision go through squares, as in `product_update_spectrum` and with the same accuracy:
+    about three times faster than an SVD.
 
     Args:
         after: W, (..., m, n).
