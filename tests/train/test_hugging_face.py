@@ -2,7 +2,11 @@
 
 import copy
 import math
+import socket
+import subprocess
+import sys
 from functools import partial
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -135,3 +139,24 @@ def test_a_checkpoint_of_another_model_is_refused(tmp_path):
 def test_the_tracker_is_there_once_training_has_started():
     with pytest.raises(InputError, match="once training has started"):
         RankTrackerCallback().tracker  # noqa: B018
+
+
+@pytest.mark.slow
+def test_two_processes(tmp_path):
+    """Under DDP the first process measures, logs and keeps the tracker's file."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = str(free.getsockname()[1])
+    program = [sys.executable, str(Path(__file__).with_name("distributed_trainer.py")), str(tmp_path), port]
+    done = subprocess.run(program, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr
+    first, second = (torch.load(tmp_path / f"rank-{k}.pt") for k in (0, 1))
+    assert first["processes"] == 2
+    assert all(torch.equal(first["weights"][name], second["weights"][name]) for name in first["weights"])
+    assert (first["logged"], second["logged"]) == ([2, 4], [])
+    assert last_checkpoint(tmp_path / "run") == tmp_path / "run" / "checkpoint-4"
+    model = fresh_gpt2(GPT2Sizes(vocabulary=17, block=6, embedding=8, depth=1, heads=2), seed=0)
+    tracker = RankTracker(model)
+    model.load_state_dict(first["weights"])
+    tracker.measure()
+    np.testing.assert_array_equal(first["update"][-1].numpy(), tracker.records.update[0])
