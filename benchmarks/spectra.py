@@ -1,19 +1,24 @@
 """Spectra of the updates of W_K W_Q^T and W_V W_O^T, all heads of a model of GPT-2 small's size, against dense SVDs.
 
-12 layers x 12 heads, d = 768, head width 64, float32 weights. CPU time on one thread; rounds in turn, so that both
-sides of each ratio met the same machine. A dense SVD takes the same time for every head and is timed on a few.
+12 layers x 12 heads, d = 768, head width 64, float32 weights. CPU time on one thread, or wall time on more; rounds in
+turn, so that both sides of each ratio met the same machine. A dense SVD takes the same time for every head and is timed
+on a few, and so is WeightWatcher 0.7, which is given the same 768 x 768 updates as linear layers: its spectra alone
+(`get_ESD`), and its whole analysis, which fits a power law besides.
 
-    python benchmarks/spectra.py
+usage: benchmarks/spectra.py [threads]
 """
 
 import os
+import sys
 
-os.environ["OMP_NUM_THREADS"] = "1"  # read when NumPy and PyTorch are loaded
-os.environ["OPENBLAS_NUM_THREADS"] = "1"
-os.environ["MKL_NUM_THREADS"] = "1"
+os.environ["OMP_NUM_THREADS"] = (sys.argv[1:] or ["1"])[0]  # read when NumPy and PyTorch are loaded
+os.environ["OPENBLAS_NUM_THREADS"] = os.environ["OMP_NUM_THREADS"]
+os.environ["MKL_NUM_THREADS"] = os.environ["OMP_NUM_THREADS"]
 
+import logging
 import statistics
 import time
+import warnings
 from collections.abc import Callable
 
 import numpy as np
@@ -21,6 +26,7 @@ import torch
 
 from saddlescope.measure import product_update_spectrum
 
+THREADS = int(os.environ["OMP_NUM_THREADS"])
 LAYERS, HEADS, D, WIDTH = 12, 12, 768, 64
 PRODUCTS = 2 * LAYERS * HEADS
 ROUNDS, DENSE_HEADS = 5, 6
@@ -45,11 +51,38 @@ def dense_torch(L: torch.Tensor, R: torch.Tensor, L0: torch.Tensor, R0: torch.Te
     return torch.linalg.svdvals(L @ R.mT - L0 @ R0.mT)
 
 
-def cpu_seconds(call: Callable[[], object]) -> float:
-    """CPU time of one call."""
-    start = time.process_time()
+class WeightWatcher:
+    """What one would use WeightWatcher for: the updates as the weights of a model."""
+
+    def __init__(self, updates: np.ndarray) -> None:
+        logging.disable(logging.WARNING)  # it speaks while it is imported
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            import weightwatcher
+        logging.disable(logging.NOTSET)
+        model = torch.nn.Sequential(*(torch.nn.Linear(D, D, bias=False) for _ in updates))
+        for layer, update in zip(model, updates, strict=True):
+            layer.weight.data = torch.from_numpy(update)
+        self.watcher = weightwatcher.WeightWatcher(model=model, log_level=logging.ERROR)
+        self.layers = [int(number) for number in self.watcher.describe().layer_id]
+
+    def spectra(self) -> list[np.ndarray]:
+        """The singular values of all layers; it gives their squares."""
+        return [np.sqrt(np.sort(self.watcher.get_ESD(layer=number)))[::-1] for number in self.layers]
+
+    def analysis(self) -> object:
+        """Its table of metrics."""
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            return self.watcher.analyze()
+
+
+def seconds(call: Callable[[], object]) -> float:
+    """CPU time of one call, or wall time on several threads."""
+    clock = time.process_time if THREADS == 1 else time.perf_counter
+    start = clock()
     call()
-    return time.process_time() - start
+    return clock() - start
 
 
 def times() -> None:
@@ -58,14 +91,17 @@ def times() -> None:
     attention_torch = [tuple(map(torch.from_numpy, product)) for product in attention]
     few = factors(1e-3, (DENSE_HEADS,))
     few_torch, few_double = tuple(map(torch.from_numpy, few)), tuple(X.astype(np.float64) for X in few)
+    watcher = WeightWatcher(few[0] @ np.swapaxes(few[1], -1, -2) - few[2] @ np.swapaxes(few[3], -1, -2))
     calls = {
         "saddlescope, NumPy arrays": (lambda: [product_update_spectrum(*x) for x in attention], PRODUCTS),
         "saddlescope, PyTorch tensors": (lambda: [product_update_spectrum(*x) for x in attention_torch], PRODUCTS),
         "numpy.linalg.svd, float32": (lambda: dense_numpy(*few), DENSE_HEADS),
         "torch.linalg.svdvals, float32": (lambda: dense_torch(*few_torch), DENSE_HEADS),
         "numpy.linalg.svd, float64": (lambda: dense_numpy(*few_double), DENSE_HEADS),
+        "WeightWatcher, get_ESD": (watcher.spectra, DENSE_HEADS),
+        "WeightWatcher, analyze": (watcher.analysis, DENSE_HEADS),
     }
-    rounds = [{name: cpu_seconds(call) / count for name, (call, count) in calls.items()} for _ in range(ROUNDS + 1)][
+    rounds = [{name: seconds(call) / count for name, (call, count) in calls.items()} for _ in range(ROUNDS + 1)][
         1:
     ]  # the first warms up
     ours = {"NumPy": "saddlescope, NumPy arrays", "PyTorch": "saddlescope, PyTorch tensors"}
@@ -84,16 +120,18 @@ def times() -> None:
 def errors() -> None:
     """Prints the table of errors against the difference of the products in long double."""
     print("\nlargest error of a singular value, in units of the largest one; noise floor likewise")
-    print(f"{'relative update':32}{'saddlescope':>14}{'its floor':>14}{'numpy, f32':>14}{'torch, f32':>14}")
+    columns = ("saddlescope", "its floor", "numpy, f32", "torch, f32", "WeightWatcher")
+    print(f"{'relative update':32}", *(f"{column:>13}" for column in columns))
     for relative in (1e-2, 1e-4, 1e-6):
         L, R, L0, R0 = single = factors(relative, ())
         wide = [X.astype(np.longdouble) for X in single]
         exact = np.linalg.svd((wide[0] @ wide[1].T - wide[2] @ wide[3].T).astype(np.float64), compute_uv=False)
         ours = product_update_spectrum(L, R, L0, R0)
-        found = (ours.values, dense_numpy(*single), dense_torch(*map(torch.from_numpy, single)).numpy())
+        watched = WeightWatcher((L @ R.T - L0 @ R0.T)[None]).spectra()[0]
+        found = (ours.values, dense_numpy(*single), dense_torch(*map(torch.from_numpy, single)).numpy(), watched)
         worst = [np.max(np.abs(values - exact[: len(values)])) / exact[0] for values in found]
         floor = ours.noise_floor / exact[0]
-        print(f"{relative:<32.0e}{worst[0]:14.1e}{floor:14.1e}{worst[1]:14.1e}{worst[2]:14.1e}")
+        print(f"{relative:<32.0e}", *(f"{value:13.1e}" for value in (worst[0], floor, *worst[1:])))
 
 
 if __name__ == "__main__":
