@@ -1,4 +1,4 @@
-"""A vision transformer small enough for every test, and a stand-in for a step of an optimiser."""
+"""A vision transformer small enough for every test, a stand-in for a step of an optimiser, and dense updates."""
 
 import torch
 
@@ -15,3 +15,16 @@ def step_at_random(model, seed=0, size=0.1):
     with torch.no_grad():
         for parameter in model.parameters():
             parameter += size * torch.randn(parameter.shape, generator=generator).to(parameter.dtype)
+
+
+def dense(before, after, layer, head, width):
+    """The twin: both updates of one head of our ViT, as d x d matrices in float64, straight from the paper."""
+    rows = slice(width * head, width * (head + 1))
+
+    def products(model):
+        attention = model.blocks[layer].attention
+        W_K, W_Q, W_V = (getattr(attention, name).weight[rows].T.double() for name in ("key", "query", "value"))
+        W_O = attention.output.weight[:, rows].double()
+        return (W_K @ W_Q.T).detach(), (W_V @ W_O.T).detach()
+
+    return [torch.linalg.svdvals(new - old) for new, old in zip(products(after), products(before), strict=True)]

@@ -5,7 +5,8 @@ import struct
 import warnings
 
 import pytest
-import torch
+from small_vit import step_at_random
+from torch import nn
 
 from saddlescope.errors import InputError
 from saddlescope.train import AtSteps, Every, RankScalars, RankTracker, ViT, ViTConfig, to_tensorboard, to_wandb
@@ -13,15 +14,6 @@ from saddlescope.train import AtSteps, Every, RankScalars, RankTracker, ViT, ViT
 SIZES = ViTConfig(
     image_size=4, channels=1, patch=2, embedding=8, depth=5, heads=3, head_width=2, mlp_width=6, classes=3
 )
-
-
-def moved(model, *, but=()):
-    """The model with all weights moved a little, as by a step of an optimiser, but for modules of these names."""
-    generator = torch.Generator().manual_seed(0)
-    with torch.no_grad():
-        for name, parameter in model.named_parameters():
-            if not any(part in name for part in but):
-                parameter += 0.1 * torch.randn(parameter.shape, generator=generator)
 
 
 def written(tracker, **options):
@@ -35,8 +27,8 @@ def written(tracker, **options):
 def tracker():
     model = ViT(SIZES, seed=1)
     tracker = RankTracker(model, schedule=AtSteps(1, 3), matrices="*.expand")
-    for _ in range(3):
-        moved(model)
+    for k in range(3):
+        step_at_random(model, seed=k)
         tracker.step()
     return tracker
 
@@ -76,7 +68,7 @@ def test_filters(tracker):
 def test_what_is_not_measurable_has_no_rank():
     model = ViT(SIZES, seed=1)
     tracker = RankTracker(model, schedule=Every(1))
-    moved(model, but=("blocks.0.attention", "blocks.1.attention.key", "blocks.1.attention.query"))
+    step_at_random(nn.ModuleList([model.blocks[1].attention.value, model.blocks[1].attention.output]))
     tracker.step()
     ((_, scalars),) = written(tracker, groups=5, quantities=("stable_rank", "measurable"), statistics=("min", "max"))
     assert not any(name.startswith("stable_rank/KQ/layer-0") for name in scalars)
@@ -90,8 +82,8 @@ def test_each_record_is_written_once():
     model, steps = ViT(SIZES, seed=1), []
     tracker = RankTracker(model, schedule=Every(2))
     scalars = RankScalars(lambda scalars, step: steps.append(step))
-    for _ in range(5):
-        moved(model)
+    for k in range(5):
+        step_at_random(model, seed=k)
         tracker.step()
         scalars(tracker)
     assert steps == [2, 4]

@@ -6,25 +6,12 @@ import numpy as np
 import pytest
 import torch
 from attention_standins import GPT2Attention, LlamaAttention, TimmAttention, all_kinds
-from small_vit import SMALL, step_at_random
+from small_vit import SMALL, dense, step_at_random
 from torch import nn
 from torch.nn import functional
 
 from saddlescope.errors import InputError
 from saddlescope.train import AtSteps, Every, RankTracker, Separate, ViT
-
-
-def dense(before, after, layer, head, width):
-    """The twin: both updates of one head of our ViT, as d x d matrices in float64, straight from the paper."""
-    rows = slice(width * head, width * (head + 1))
-
-    def products(model):
-        attention = model.blocks[layer].attention
-        W_K, W_Q, W_V = (getattr(attention, name).weight[rows].T.double() for name in ("key", "query", "value"))
-        W_O = attention.output.weight[:, rows].double()
-        return (W_K @ W_Q.T).detach(), (W_V @ W_O.T).detach()
-
-    return [torch.linalg.svdvals(new - old) for new, old in zip(products(after), products(before), strict=True)]
 
 
 def test_spectra_are_those_of_the_dense_updates():
