@@ -43,3 +43,15 @@ def bumpy(seed, size=3, bumps=4):
 def alternating_circle(samples):
     angle = 2 * np.pi * np.arange(1, samples + 1) / samples
     return np.stack([np.sin(angle), np.cos(angle)]), np.where(np.arange(samples) % 2, 1.0, -1.0)[None]
+
+
+# measure: factors of products, as of attention heads
+def product_factors(relative, dtype="float64", *, seed=0, batch=(2,), d=40, d2=36, h=6, rank=None):
+    """(L, R, L0, R0): random weights before, and after a random update (of low rank where asked)."""
+    draw = np.random.default_rng(seed).standard_normal
+    after, before = [], []
+    for rows in (d, d2):
+        step = draw((*batch, rows, h)) if rank is None else draw((*batch, rows, rank)) @ draw((*batch, rank, h))
+        before.append(draw((*batch, rows, h)).astype(dtype))
+        after.append((before[-1] + relative * step).astype(dtype))
+    return [*after, *before]

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 import references
 import tolerances
+from problems import product_factors
 from saddlescope.errors import InputError
 from saddlescope.measure import Spectrum, product_spectrum, product_update_spectrum, spectrum, update_spectrum
 from saddlescope.measure import arrays as measure_arrays
@@ -17,17 +18,6 @@ from saddlescope.measure import arrays as measure_arrays
 LIBRARIES = {"numpy": np.asarray, "jax": jnp.asarray, "torch": torch.asarray}
 RELATIVE_UPDATES = (1.0, 1e-2, 1e-4, 1e-6)
 TOLERANCE = {"float32": tolerances.SPECTRUM_FROM_SINGLE, "float64": tolerances.SPECTRUM_FROM_DOUBLE}
-
-
-def factors(relative, dtype="float64", *, seed=0, batch=(2,), d=40, d2=36, h=6, rank=None):
-    """(L, R, L0, R0): random weights before, and after a random update (of low rank where asked)."""
-    draw = np.random.default_rng(seed).standard_normal
-    after, before = [], []
-    for rows in (d, d2):
-        step = draw((*batch, rows, h)) if rank is None else draw((*batch, rows, rank)) @ draw((*batch, rank, h))
-        before.append(draw((*batch, rows, h)).astype(dtype))
-        after.append((before[-1] + relative * step).astype(dtype))
-    return [*after, *before]
 
 
 def error(found, reference):
@@ -46,7 +36,7 @@ def rotation(size, seed):
 @pytest.mark.parametrize("relative", RELATIVE_UPDATES)
 @pytest.mark.parametrize("rank", [None, 2])
 def test_update_of_a_product_agrees_with_the_dense_twin(library, dtype, relative, rank):
-    given_factors = factors(relative, dtype, rank=rank)
+    given_factors = product_factors(relative, dtype, rank=rank)
     reference = references.singular_values(references.product_update(*given_factors))
     found = product_update_spectrum(*map(LIBRARIES[library], given_factors))
     assert found.values.shape == (2, 12)
@@ -56,7 +46,7 @@ def test_update_of_a_product_agrees_with_the_dense_twin(library, dtype, relative
 @pytest.mark.parametrize("shape", [{"h": 18}, {"d": 5}, {"d2": 5}, {"h": 50}])
 @pytest.mark.parametrize("dtype", TOLERANCE)
 def test_update_of_a_small_product_agrees_with_the_dense_twin(shape, dtype):
-    given_factors = factors(1e-5, dtype, **shape)
+    given_factors = product_factors(1e-5, dtype, **shape)
     reference = references.singular_values(references.product_update(*given_factors))
     found = product_update_spectrum(*given_factors)
     assert found.values.shape == (2, min(given_factors[0].shape[-2], given_factors[1].shape[-2], 36))
@@ -66,7 +56,7 @@ def test_update_of_a_small_product_agrees_with_the_dense_twin(shape, dtype):
 @pytest.mark.parametrize("frozen", [0, 1])
 @pytest.mark.parametrize("dtype", TOLERANCE)
 def test_a_frozen_factor_costs_no_accuracy(frozen, dtype):
-    given_factors = factors(1e-6, dtype)
+    given_factors = product_factors(1e-6, dtype)
     given_factors[frozen] = given_factors[frozen + 2]
     reference = references.singular_values(references.product_update(*given_factors))
     found = product_update_spectrum(*given_factors)
@@ -77,7 +67,7 @@ def test_a_frozen_factor_costs_no_accuracy(frozen, dtype):
 @pytest.mark.parametrize("dtype", TOLERANCE)
 @pytest.mark.parametrize("h", [6, 50])
 def test_product_agrees_with_the_dense_twin(dtype, h):
-    L, R, *_ = factors(1.0, dtype, h=h)
+    L, R, *_ = product_factors(1.0, dtype, h=h)
     reference = references.singular_values(L.astype(float) @ np.swapaxes(R.astype(float), -1, -2))
     found = product_spectrum(L, R)
     assert found.values.shape == (2, min(36, h))
@@ -85,7 +75,7 @@ def test_product_agrees_with_the_dense_twin(dtype, h):
 
 
 def test_the_obvious_formula_loses_a_small_update_and_ours_does_not():
-    L, R, L0, R0 = factors(1e-6, "float32", rank=2)
+    L, R, L0, R0 = product_factors(1e-6, "float32", rank=2)
     reference = references.singular_values(references.product_update(L, R, L0, R0))
     obvious = np.concatenate([L, -L0], -1) @ np.swapaxes(np.concatenate([R, R0], -1), -1, -2)
     assert error(np.linalg.svd(obvious, compute_uv=False), reference) > 1e-2
@@ -118,7 +108,7 @@ def test_zeros_of_a_low_rank_update_in_single_precision_are_below_the_floor():
 @given(seed=st.integers(0, 2**16), relative=st.sampled_from(RELATIVE_UPDATES), dtype=st.sampled_from([*TOLERANCE]))
 @settings(max_examples=20, deadline=None)
 def test_permuting_rows_or_the_inner_axis_changes_nothing(seed, relative, dtype):
-    L, R, L0, R0 = factors(relative, dtype, seed=seed)
+    L, R, L0, R0 = product_factors(relative, dtype, seed=seed)
     rng = np.random.default_rng(seed)
     rows, inner = rng.permutation(40), rng.permutation(6)
     moved = [X[:, rows] for X in (L, L0)]
@@ -129,7 +119,7 @@ def test_permuting_rows_or_the_inner_axis_changes_nothing(seed, relative, dtype)
 @given(seed=st.integers(0, 2**16))
 @settings(max_examples=20, deadline=None)
 def test_rotations_of_either_side_and_of_the_inner_axis_change_nothing(seed):
-    L, R, L0, R0 = factors(1e-2, seed=seed)
+    L, R, L0, R0 = product_factors(1e-2, seed=seed)
     U, V, G = rotation(40, seed), rotation(36, seed + 1), rotation(6, seed + 2)
     found = product_update_spectrum(U @ L @ G, V @ R @ G, U @ L0, V @ R0)
     assert error(found, np.asarray(product_update_spectrum(L, R, L0, R0).values)) < tolerances.SPECTRUM_FROM_DOUBLE * 10
@@ -140,7 +130,7 @@ def test_rotations_of_either_side_and_of_the_inner_axis_change_nothing(seed):
 @given(seed=st.integers(0, 2**16), exponents=st.tuples(st.integers(-60, 60), st.integers(-60, 60)))
 @settings(max_examples=20, deadline=None)
 def test_values_and_floor_scale_with_either_factor(seed, exponents):
-    L, R, L0, R0 = factors(1e-3, "float32", seed=seed)
+    L, R, L0, R0 = product_factors(1e-3, "float32", seed=seed)
     a, b = (np.float32(2.0**k) for k in exponents)
     one, scaled = product_update_spectrum(L, R, L0, R0), product_update_spectrum(a * L, b * R, a * L0, b * R0)
     factor = float(a) * float(b)
@@ -149,14 +139,14 @@ def test_values_and_floor_scale_with_either_factor(seed, exponents):
 
 
 def test_exchanging_the_factors_transposes_the_product():
-    L, R, L0, R0 = factors(1e-2)
+    L, R, L0, R0 = product_factors(1e-2)
     swapped = product_update_spectrum(R, L, R0, L0)
     assert error(swapped, product_update_spectrum(L, R, L0, R0).values) < tolerances.SPECTRUM_FROM_DOUBLE
     np.testing.assert_allclose(swapped.noise_floor, product_update_spectrum(L, R, L0, R0).noise_floor, rtol=0.2)
 
 
 def test_from_nothing_the_update_is_the_product():
-    L, R, *_ = factors(1.0)
+    L, R, *_ = product_factors(1.0)
     found = product_update_spectrum(L, R, np.zeros_like(L), np.zeros_like(R))
     assert error(found.values[..., :6], product_spectrum(L, R).values) < tolerances.SPECTRUM_FROM_DOUBLE
     assert np.max(found.values[..., 6:]) < 1e-13
@@ -164,7 +154,7 @@ def test_from_nothing_the_update_is_the_product():
 
 @pytest.mark.parametrize("dtype", TOLERANCE)
 def test_a_batch_is_a_loop(dtype, monkeypatch):
-    given_factors = factors(1e-3, dtype, batch=(3, 4))
+    given_factors = product_factors(1e-3, dtype, batch=(3, 4))
     for chunk in (2**19, 2**11):  # one piece; pieces of two
         monkeypatch.setattr(import_module("saddlescope.measure.arrays"), "_PIECE", chunk)
         found = product_update_spectrum(*given_factors)
@@ -177,13 +167,13 @@ def test_a_batch_is_a_loop(dtype, monkeypatch):
 
 
 def test_no_heads_give_no_spectra():
-    found = product_update_spectrum(*factors(1.0, batch=(0,)))
+    found = product_update_spectrum(*product_factors(1.0, batch=(0,)))
     assert found.values.shape == (0, 12)
     assert found.noise_floor.shape == (0,)
 
 
 def test_top_keeps_the_largest():
-    given_factors = factors(1e-2)
+    given_factors = product_factors(1e-2)
     whole = product_update_spectrum(*given_factors)
     np.testing.assert_array_equal(product_update_spectrum(*given_factors, top=3).values, whole.values[..., :3])
     assert product_update_spectrum(*given_factors, top=99).values.shape == whole.values.shape
@@ -192,14 +182,14 @@ def test_top_keeps_the_largest():
 
 @pytest.mark.parametrize("library", LIBRARIES)
 def test_results_stay_in_the_library_and_in_wide_type(library):
-    arrays = [LIBRARIES[library](X) for X in factors(1e-2, "float32")]
+    arrays = [LIBRARIES[library](X) for X in product_factors(1e-2, "float32")]
     for found in (product_update_spectrum(*arrays), spectrum(arrays[0]), update_spectrum(arrays[0], arrays[2])):
         assert type(found.values) is type(found.noise_floor) is type(arrays[0])
         assert str(found.values.dtype).endswith("float64")
 
 
 def test_without_float64_jax_gets_float32_of_the_same_accuracy():
-    given_factors = factors(1e-6, "float32")
+    given_factors = product_factors(1e-6, "float32")
     reference = references.singular_values(references.product_update(*given_factors))
     with jax.enable_x64(False):
         found = product_update_spectrum(*map(jnp.asarray, given_factors))
@@ -211,7 +201,7 @@ def test_without_float64_jax_gets_float32_of_the_same_accuracy():
 @pytest.mark.parametrize("dtype", TOLERANCE)
 @pytest.mark.parametrize("h", [6, 18])
 def test_the_way_for_accelerators_gives_the_same(library, dtype, h, monkeypatch):
-    given_factors = factors(1e-4, dtype, h=h, rank=2)
+    given_factors = product_factors(1e-4, dtype, h=h, rank=2)
     here = product_update_spectrum(*given_factors)
     matrix = spectrum(given_factors[0])
     monkeypatch.setattr(measure_arrays, "is_cpu", lambda device: False)
@@ -223,7 +213,7 @@ def test_the_way_for_accelerators_gives_the_same(library, dtype, h, monkeypatch)
 
 
 def test_an_accelerator_without_float64_does_its_best(monkeypatch):
-    given_factors = factors(1e-6, "float32")
+    given_factors = product_factors(1e-6, "float32")
     reference = references.singular_values(references.product_update(*given_factors))
     monkeypatch.setattr(measure_arrays, "is_cpu", lambda device: False)
     with jax.enable_x64(False):
@@ -245,7 +235,7 @@ def test_half_precision_is_upcast_before_anything_else(half):
     def whole(X):
         return X.float() if isinstance(X, torch.Tensor) else X.astype("float32")
 
-    halves = [half(X) for X in factors(0.3, "float32")]
+    halves = [half(X) for X in product_factors(0.3, "float32")]
     found, upcast = product_update_spectrum(*halves), product_update_spectrum(*map(whole, halves))
     np.testing.assert_array_equal(np.asarray(found.values), np.asarray(upcast.values))
     assert np.all(np.asarray(found.noise_floor) > 1000 * np.asarray(upcast.noise_floor))
@@ -255,7 +245,7 @@ def test_half_precision_is_upcast_before_anything_else(half):
 @pytest.mark.parametrize("stored", ["float32", "float16"])
 @pytest.mark.parametrize("relative", [1.0, 1e-2])
 def test_the_noise_floor_is_what_rounding_of_the_weights_does(stored, relative):
-    exact = factors(relative, batch=(4,), d=120, d2=90, h=10)
+    exact = product_factors(relative, batch=(4,), d=120, d2=90, h=10)
     rounded = [X.astype(stored) for X in exact]
     noise = references.product_update(*rounded) - references.product_update(*exact)
     norms = references.singular_values(noise)[..., 0]
@@ -308,7 +298,7 @@ def test_dependent_columns_neither_break_nor_bend_the_spectrum(pair):
 @pytest.mark.parametrize("dtype", TOLERANCE)
 @pytest.mark.parametrize("library", LIBRARIES)
 def test_no_update_is_exactly_zero(dtype, library):
-    L, R, *_ = (LIBRARIES[library](X) for X in factors(1.0, dtype))
+    L, R, *_ = (LIBRARIES[library](X) for X in product_factors(1.0, dtype))
     for found in (
         product_update_spectrum(L, R, L, R),
         product_spectrum(L * 0, R),
@@ -324,7 +314,7 @@ def test_no_update_is_exactly_zero(dtype, library):
     ("dtype", "scale"), [("float32", 1e-30), ("float32", 1e30), ("float64", 1e-140), ("float64", 1e140)]
 )
 def test_tiny_and_huge_weights_neither_vanish_nor_overflow(dtype, scale):
-    scaled = [(X * scale).astype(dtype) for X in factors(1e-2)]
+    scaled = [(X * scale).astype(dtype) for X in product_factors(1e-2)]
     reference = references.singular_values(references.product_update(*(X.astype(float) / scale for X in scaled)))
     found = product_update_spectrum(*scaled)
     assert error(found.values / scale / scale, reference) < TOLERANCE[dtype]

@@ -6,18 +6,11 @@ import pytest
 import torch
 
 import references
+from problems import product_factors
 from saddlescope.errors import InputError
 from saddlescope.measure import principal_angles, product_update_subspaces
 
 LIBRARIES = {"numpy": np.asarray, "jax": jnp.asarray, "torch": torch.asarray}
-
-
-def factors(relative, dtype="float64", *, batch=(2,), d=30, d2=24, h=5, seed=0):
-    """(L, R, L0, R0): random weights before, and after a random update."""
-    draw = np.random.default_rng(seed).standard_normal
-    before = [draw((*batch, rows, h)).astype(dtype) for rows in (d, d2)]
-    after = [(W + relative * draw(W.shape)).astype(dtype) for W in before]
-    return [*after, *before]
 
 
 def orthonormal(rows, columns, seed):
@@ -27,7 +20,7 @@ def orthonormal(rows, columns, seed):
 @pytest.mark.parametrize("library", LIBRARIES)
 @pytest.mark.parametrize("relative", [1.0, 1e-5])
 def test_subspaces_are_those_of_the_dense_update(library, relative):
-    given = factors(relative)
+    given = product_factors(relative)
     found = product_update_subspaces(*map(LIBRARIES[library], given), k=3)
     update = np.asarray(references.product_update(*given), dtype=float)
     U, s, Vh = np.linalg.svd(update)
@@ -41,7 +34,7 @@ def test_subspaces_are_those_of_the_dense_update(library, relative):
 
 @pytest.mark.parametrize("shape", [{"h": 20}, {"d": 4}, {"d2": 4}])
 def test_subspaces_of_small_products(shape):
-    given = factors(1e-3, **shape)
+    given = product_factors(1e-3, **shape)
     found = product_update_subspaces(*given, k=4)
     update = np.asarray(references.product_update(*given), dtype=float)
     kept = np.swapaxes(found.left, -1, -2) @ update @ found.right
@@ -77,11 +70,11 @@ def test_angles_of_subspaces_of_different_dimension():
 
 
 def test_bad_input():
-    with pytest.raises(InputError, match="k must be from 1 to 10, the largest rank the update can have; got 11"):
-        product_update_subspaces(*factors(1.0), k=11)
+    with pytest.raises(InputError, match="k must be from 1 to 12, the largest rank the update can have; got 13"):
+        product_update_subspaces(*product_factors(1.0), k=13)
     with pytest.raises(InputError, match="k must be from 1"):
-        product_update_subspaces(*factors(1.0), k=0)
-    L, R, L0, R0 = factors(1.0)
+        product_update_subspaces(*product_factors(1.0), k=0)
+    L, R, L0, R0 = product_factors(1.0)
     with pytest.raises(InputError, match="left0 must have the shape of left"):
         product_update_subspaces(L, R, L0[:1], R0, k=1)
     with pytest.raises(InputError, match="second must have orthonormal columns"):
