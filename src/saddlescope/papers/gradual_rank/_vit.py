@@ -67,7 +67,7 @@ QUICK: dict[str, Any] = {
     "epochs": 12, "batch": 25, "learning_rate": 3e-3, "warmup_epochs": 1,
 }  # fmt: skip
 """Seconds: two blocks, two heads, a few epochs."""
-QUICK_PAIRS: dict[str, Any] = QUICK | {"images": 1000, "epochs": 5}
+QUICK_PAIRS: dict[str, Any] = QUICK | {"images": 500, "epochs": 5}
 """The same for 100 classes."""
 GPU: dict[str, Any] = {"device": "cuda", "precision": "bf16", "compiled": True, "threads": 8}
 """Full speed of a GPU. Weights, and so the spectra of their updates, stay in float32."""

@@ -4,7 +4,7 @@ A ViT is trained with Adam at several initial scales: a factor on the default in
 patch embedding, never a standard deviation. Seeds give the same draws at every scale. Terms are those of `_vit`.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
@@ -43,7 +43,7 @@ class Params(_vit.Training):
     @classmethod
     def quick(cls) -> "Params":
         """Seconds: two scales, two blocks, two heads, a few epochs."""
-        return cls(scales=(1.0, 0.3), **_vit.QUICK)
+        return replace(cls(scales=(1.0, 0.3), **_vit.QUICK), epochs=6)
 
     @classmethod
     def paper(cls) -> "Params":
@@ -145,8 +145,6 @@ claims = (
 
 def traces(run: "xr.Dataset") -> "list[Figure]":
     """Singular values of one head over training (Figure 6), stable rank over scale (Figure 7), the training itself."""
-    from dataclasses import replace
-
     from saddlescope.plot import Figure
     from saddlescope.plot.ranks import evolution_figure, scale_rank_figure
 
