@@ -44,9 +44,12 @@ def spectra(
     """
     from saddlescope import store
     from saddlescope.gallery import build_spectra
+    from saddlescope.gallery.site import refuse_foreign
     from saddlescope.store import stopwatch
     from saddlescope.train.checkpoints import checkpoint_spectra
 
+    if site is not None:
+        refuse_foreign(site)  # before the work
     stop = stopwatch()
     faults: list[str] = []
 
