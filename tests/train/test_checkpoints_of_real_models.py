@@ -1,10 +1,9 @@
-"""What Transformers writes to disk gives the spectra of the live model: names, layouts and heads of every kind of it."""
+"""What Transformers writes to disk gives the spectra of the live model: names, layouts and heads of many kinds."""
 
 import warnings
 
 import numpy as np
 import pytest
-import torch
 from stored_models import moved
 from test_layouts_of_real_models import MODELS, built
 
