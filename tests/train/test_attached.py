@@ -81,3 +81,11 @@ def test_a_new_run_logs_from_its_own_start(model):
             move(model)
             one.step()
     assert logged == [2, 2]
+
+
+def test_a_tracker_in_place_of_its_maker_is_told(model, types_unchecked):
+    with (
+        types_unchecked(),
+        pytest.raises(InputError, match=r"make must be a function from the model to a tracker.*; got RankTracker\."),
+    ):
+        AttachedTracker(RankTracker(model), None)

@@ -23,9 +23,17 @@ class AttachedTracker:
     Args:
         make: builds the tracker of a model.
         scalars: told after every step; None logs nothing. Only the first process logs.
+
+    Raises:
+        InputError: a tracker in place of what makes one.
     """
 
     def __init__(self, make: Callable[[nn.Module], RankTracker], scalars: RankScalars | None) -> None:
+        if not callable(make):
+            raise InputError(
+                f"make must be a function from the model to a tracker, since the model is known when training starts; "
+                f"got {type(make).__name__}. Give RankTracker itself, or functools.partial(RankTracker, ...)."
+            )
         self._make, self._scalars = make, scalars
         self._tracker: RankTracker | None = None
         self._logs = False
