@@ -12,6 +12,7 @@ from saddlescope.plot.ranks import (
     initial_stable_rank,
     layer_rank_figure,
     normalized,
+    scale_rank_figure,
     spectrum_figure,
     spectrum_stages_figure,
     stable_rank_figure,
@@ -88,7 +89,7 @@ def test_the_last_spectrum_is_normalized_against_the_initial_one():
 def test_stages_show_the_steps_asked_for_and_one_head():
     figure = spectrum_stages_figure(spectra(seeds=2), steps=(1, 32), head=1)
     drawn = lines(figure.panels[0])
-    assert list(drawn) == ["at initialization", "update after 1 steps", "update after 32 steps"]
+    assert list(drawn) == ["at initialization", "update after 1 step", "update after 32 steps"]
     np.testing.assert_allclose(drawn["update after 32 steps"].y, [1, 1, 0, 0, 0, 0])
     steps = [name for name in lines(spectrum_stages_figure(spectra()).panels[0]) if "steps" in name]
     assert steps[-1] == "update after 32 steps"
@@ -122,3 +123,14 @@ def test_noise_zero_products_and_missing_heads_are_not_drawn_as_numbers():
 def test_a_cut_spectrum_takes_the_stable_rank_from_the_norm():
     ds = spectra().assign(initial_norm=(("layer", "head", "product"), np.full((2, HEADS, 2), 6.0)))
     np.testing.assert_allclose(initial_stable_rank(ds.isel(index=slice(2))), 9.0)
+
+
+def test_ranks_over_the_initial_scale():
+    ds = spectra()
+    scales = xr.concat([ds, ds.assign(stable_rank=ds.stable_rank / 2)], dim="scale").assign_coords(scale=[1.0, 0.1])
+    panel = scale_rank_figure(scales, layers=("blocks.1",)).panels[0]
+    drawn = lines(panel)
+    np.testing.assert_allclose(drawn["update of W_K W_Qᵀ"].y, [2.0, 1.0])
+    np.testing.assert_allclose(drawn["initial W_V W_Oᵀ"].y, [6.0, 6.0])
+    band = next(mark for mark in panel.marks if isinstance(mark, Band))
+    np.testing.assert_allclose(band.high - band.low, 2 * np.std([1, 2, 3]) * np.array([1.0, 0.5]))

@@ -80,7 +80,7 @@ def layer_rank_figure(ds: "xr.Dataset", *, step: int | None = None) -> Figure:
     return Figure(
         name="stable-rank-by-layer",
         title="The rank of what was learned, over depth",
-        caption=f"Stable rank of updates and initial products after {_number(at)} steps; mean and standard deviation "
+        caption=f"Stable rank of updates and initial products after {_steps(at)}; mean and standard deviation "
         f"over {_crowd(ds)}. Layers are counted in the model's order.",
         panels=tuple(panels),
     )
@@ -161,7 +161,7 @@ def spectrum_stages_figure(
     curves = {"at initialization": (1, normalized(ds.initial_spectrum))}
     for color, step in zip((0, 2, 3, 4, 5), chosen, strict=False):
         update = normalized(ds.update_spectrum.sel(step=step), ds.noise_floor.sel(step=step))
-        curves[f"update after {_number(step)} steps"] = (color, update)
+        curves[f"update after {_steps(step)}"] = (color, update)
     panels = []
     for product, name in PRODUCTS.items():
         for layer in shown:
@@ -331,8 +331,8 @@ def layer_title(layer: Any) -> str:
     return f"layer {layer}" if isinstance(layer, int) else str(layer)
 
 
-def _number(step: Any) -> str:
-    return f"{int(step):,}".replace(",", "\u2009")
+def _steps(step: Any) -> str:
+    return f"{int(step):,} step{'s' * (int(step) != 1)}".replace(",", "\u2009")
 
 
 def _crowd(ds: "xr.Dataset") -> str:

@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from saddlescope.train import ImageData
 
 Images = Literal["digits", "digit-pairs", "mnist", "cifar10", "cifar100", "imagenet"]
-EMBEDDED = ("digits", "digit-pairs")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -85,6 +84,7 @@ def images(params: Training, context: RunContext) -> "ImageData":
         InputError: its files are wanted and there is no data folder, or they cannot be used.
     """
     from saddlescope.train import load
+    from saddlescope.train.data import EMBEDDED
 
     if params.dataset not in EMBEDDED and context.data is None:
         raise InputError(
