@@ -50,7 +50,9 @@ def train(folder, *callbacks, resume=None, seed=0, **options):
         dataloader_pin_memory=False,
         **usual | options,
     )
-    Trainer(model, args, train_dataset=TEXTS, callbacks=list(callbacks)).train(resume_from_checkpoint=resume)
+    Trainer(model, args, train_dataset=TEXTS, eval_dataset=TEXTS, callbacks=list(callbacks)).train(
+        resume_from_checkpoint=resume
+    )
     return model
 
 
@@ -111,6 +113,20 @@ def test_a_killed_run_goes_on_to_the_same_result(tmp_path):
     assert resumed.tracker.steps == through.tracker.steps == (2, 4, 6, 7)
     one, other = (callback.tracker.to_xarray() for callback in (through, resumed))
     assert one.identical(other)
+
+
+def test_the_best_model_is_not_taken_for_the_last(tmp_path):
+    """The Trainer loads it before it says that training has ended."""
+    best = {"load_best_model_at_end": True, "metric_for_best_model": "loss", "greater_is_better": True}
+    often = {"eval_strategy": "steps", "save_strategy": "steps", "eval_steps": 2, "save_steps": 2}
+    callback, weights = RankTrackerCallback(partial(RankTracker, schedule=AtSteps(1))), Weights()
+    trained = train(tmp_path, weights, callback, **best, **often).state_dict()
+    name = "transformer.h.0.attn.c_attn.weight"
+    assert torch.equal(trained[name], weights.after[1][name])  # of step 2, with the greatest loss
+    assert callback.tracker.steps == (1, 7)
+    update = dense_product(weights.after[6], 0, 0) - dense_product(fresh_gpt2(SIZES, seed=0).state_dict(), 0, 0)
+    found = callback.tracker.records.spectra("KQ")[1, 0, 0]
+    np.testing.assert_allclose(found, torch.linalg.svdvals(update), rtol=1e-4, atol=1e-8)
 
 
 def test_a_second_run_is_counted_from_its_own_start(tmp_path):

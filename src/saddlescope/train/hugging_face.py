@@ -70,8 +70,10 @@ class RankTrackerCallback(TrainerCallback):
     def on_step_end(
         self, args: "TrainingArguments", state: "TrainerState", control: "TrainerControl", **kwargs: Any
     ) -> None:
-        """Counts the step, and measures when it is due."""
+        """Counts the step, and measures when it is due, or when it is the last one."""
         self._attached.step()
+        if state.global_step >= state.max_steps:
+            self._attached.finish()
 
     def on_save(
         self, args: "TrainingArguments", state: "TrainerState", control: "TrainerControl", **kwargs: Any
@@ -84,8 +86,9 @@ class RankTrackerCallback(TrainerCallback):
     def on_train_end(
         self, args: "TrainingArguments", state: "TrainerState", control: "TrainerControl", **kwargs: Any
     ) -> None:
-        """Measures the final weights."""
-        self._attached.finish()
+        """Measures the final weights, where they are those of the last step and not the best ones, loaded again."""
+        if not (args.load_best_model_at_end and state.best_model_checkpoint is not None):
+            self._attached.finish()
 
 
 def last_checkpoint(output_dir: Path | str) -> Path | None:
