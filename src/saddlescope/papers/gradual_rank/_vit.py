@@ -16,6 +16,9 @@ from saddlescope.papers.checks import at_least, positive
 from saddlescope.papers.context import RunContext
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
     import xarray as xr
 
     from saddlescope.train import ImageData
@@ -77,38 +80,12 @@ CIFAR: dict[str, Any] = {
 """Appendix B: the ViT for CIFAR-10 and CIFAR-100, 500 epochs; the learning rate differs."""
 
 
-def images(params: Training, context: RunContext) -> "ImageData":
-    """The data set, or a part of it.
-
-    Raises:
-        InputError: its files are wanted and there is no data folder, or they cannot be used.
-    """
-    from saddlescope.train import load
-    from saddlescope.train.data import EMBEDDED
-
-    if params.dataset not in EMBEDDED and context.data is None:
-        raise InputError(
-            f"dataset {params.dataset!r} needs the folder of its official files: give --data or set SADDLESCOPE_DATA, "
-            "or take dataset=digits, which is embedded."
-        )
-    data = load(params.dataset, context.data, report=context.part(0.0, 0.0))
-    return data.subset(params.images) if params.images else data
-
-
-def train(
-    params: Training,
-    context: RunContext,
-    *,
-    data: "ImageData | None" = None,
-    initial_scale: float = 1.0,
-    name: str = "",
-) -> "xr.Dataset":
+def train(params: Training, context: RunContext, *, initial_scale: float = 1.0, name: str = "") -> "xr.Dataset":
     """Trains one ViT a seed; each keeps its own checkpoint in the scratch folder.
 
     Args:
         params: what to train.
         context: of the run.
-        data: the images, where they are there already.
         initial_scale: factor on the default initial weights, all but the patch embedding.
         name: of the checkpoints, where a run trains more than once.
 
@@ -122,23 +99,44 @@ def train(
             test_accuracy          (seed, tested), after so many epochs
 
     Raises:
-        InputError: the data or the device are not there, or training diverges.
+        InputError: the device or the data are not there, or training diverges.
     """
     import xarray as xr
 
-    if data is None:
-        data = images(params, context)
+    device, data = _device(params.device), _images(params, context)
     runs = []
     for k, seed in enumerate(params.seeds):
         part = context.part(k / len(params.seeds), (k + 1) / len(params.seeds))
-        runs.append(_one(params, context, data, seed, initial_scale, f"{name}seed-{seed}", part))
+        checkpoint = context.scratch / f"{name}seed-{seed}.pt"
+        runs.append(_one(params, data, seed, initial_scale, device, checkpoint, part))
     together = xr.concat(runs, dim="seed", combine_attrs="override").assign_coords(seed=list(params.seeds))
     return together.assign_attrs(steps_per_epoch=len(data.train_images) // params.batch, dataset=params.dataset)
 
 
+def _images(params: Training, context: RunContext) -> "ImageData":
+    """The data set, or a part of it."""
+    from saddlescope.train import load
+    from saddlescope.train.data import EMBEDDED
+
+    if params.dataset not in EMBEDDED and context.data is None:
+        raise InputError(
+            f"dataset {params.dataset!r} needs the folder of its official files: give --data or set SADDLESCOPE_DATA, "
+            "or take dataset=digits, which is embedded."
+        )
+    data = load(params.dataset, context.data, report=context.part(0.0, 0.0))
+    return data.subset(params.images) if params.images else data
+
+
 def _one(
-    params: Training, context: RunContext, data: "ImageData", seed: int, scale: float, name: str, part
+    params: Training,
+    data: "ImageData",
+    seed: int,
+    scale: float,
+    device: str,
+    checkpoint: "Path",
+    report: "Callable[[float, str], None]",
 ) -> "xr.Dataset":
+    """One run, with what `train` says of it."""
     import numpy as np
 
     from saddlescope.measure import energy_rank, stable_rank
@@ -157,7 +155,7 @@ def _one(
         mlp_width=params.mlp,
         initial_scale=scale,
     )
-    model = ViT(config, seed=seed).to(_device(params.device))
+    model = ViT(config, seed=seed).to(device)
     tracker = RankTracker(model, schedule=Geometric(1.15))
     kind = {"adam": Adam, "sgd": SGD}[params.optimizer]
     history = fit(
@@ -175,9 +173,9 @@ def _one(
             precision=params.precision,
             compiled=params.compiled,
         ),
-        checkpoint=context.scratch / f"{name}.pt",
+        checkpoint=checkpoint,
         tracker=tracker,
-        report=lambda fraction, note: part(fraction, f"{name.replace('-', ' ')}, {note}"),
+        report=lambda fraction, note: report(fraction, f"{checkpoint.stem.replace('seed-', 'seed ')}, {note}"),
     )
     tracked = tracker.to_xarray()
     heads = ("layer", "head", "product")

@@ -55,14 +55,14 @@ def run(params: Params, context: RunContext) -> "xr.Dataset":
     """Trains one ViT a scale and seed."""
     import xarray as xr
 
-    data, parts = _vit.images(params, context), []
+    parts = []
     for k, scale in enumerate(params.scales):
         share = RunContext(
             scratch=context.scratch,
             report=context.part(k / len(params.scales), (k + 1) / len(params.scales)),
             data=context.data,
         )
-        parts.append(_vit.train(params, share, data=data, initial_scale=scale, name=f"scale-{scale:g}-"))
+        parts.append(_vit.train(params, share, initial_scale=scale, name=f"scale-{scale:g}-"))
     return xr.concat(parts, dim="scale", combine_attrs="override").assign_coords(scale=list(params.scales))
 
 
