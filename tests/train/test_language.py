@@ -1,5 +1,6 @@
 """Training by the Trainer: what it computes, and that nothing which interrupts it changes a bit."""
 
+import gc
 import math
 import random
 import shutil
@@ -190,6 +191,7 @@ def test_the_caller_s_surroundings_stay_as_they_were(data, capfd, types_unchecke
         assert (torch.get_num_threads(), messages.get_verbosity()) == (threads, messages.INFO)
         assert messages.is_progress_bar_enabled()
         assert not model.training
+        assert gc.get_freeze_count() == 0
     finally:
         messages.set_verbosity_warning()
     assert capfd.readouterr() == ("", "")
@@ -210,9 +212,21 @@ def test_a_loss_that_is_not_finite_ends_the_run(data):
         fit_language(model, data, CONFIG)
 
 
+def test_steps_in_half_precision_keep_weights_in_single(data, whole):
+    model, history, records = fitted(data, config=replace(CONFIG, precision="bf16"))
+    assert {weight.dtype for weight in model.parameters()} == {torch.float32}
+    assert history.test_loss[-1] == pytest.approx(whole[1].test_loss[-1], rel=0.02)
+    assert history.test_loss[-1] != whole[1].test_loss[-1]
+    assert records.noise_floor.values.max() < 1e-5  # that of float32: what is tracked are the weights
+    again = fitted(data, config=replace(CONFIG, precision="bf16"))
+    assert_same(again, (model, history, records))
+
+
 def test_data_that_the_model_cannot_take_are_refused_at_once(data):
     with pytest.raises(InputError, match="batch must be at most the"):
         fit_language(tiny_gpt2(), data, replace(CONFIG, batch=10**4))
+    with pytest.raises(InputError, match="got 'tf32', which is a GPU's"):
+        fit_language(tiny_gpt2(), data, replace(CONFIG, precision="tf32"))
     with pytest.raises(InputError, match="model must know the 300 tokens of the data; got 299"):
         fit_language(tiny_gpt2(sizes=replace(SIZES, vocabulary=299)), data, CONFIG)
     with pytest.raises(InputError, match="model must read blocks of 16 tokens; got one that reads 8"):

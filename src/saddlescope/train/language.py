@@ -12,6 +12,7 @@ The same result means, on the processor: to the last bit, at the same number of 
 """
 
 import contextlib
+import gc
 import hashlib
 import math
 import random
@@ -211,6 +212,8 @@ def _check_data(model: nn.Module, data: TokenData, config: LanguageConfig) -> No
     longest = getattr(sizes, "max_position_embeddings", math.inf)
     if data.train.shape[1] > longest:
         raise InputError(f"model must read blocks of {data.train.shape[1]} tokens; got one that reads {longest!r}.")
+    if config.precision == "tf32" and not torch.cuda.is_available():
+        raise InputError("precision must be float32 or bf16 where there is no GPU; got 'tf32', which is a GPU's.")
     if config.batch % max(1, torch.cuda.device_count()):
         raise InputError(
             f"batch must be a multiple of the {torch.cuda.device_count()} GPUs, which the Trainer shares it between; "
@@ -290,11 +293,27 @@ def _history(first_loss: float, log: list[dict[str, Any]]) -> LanguageHistory:
 
 
 @contextlib.contextmanager
+def _short_collections() -> Iterator[None]:
+    """Leaves what exists already to itself when Accelerate collects garbage, which it does for each training.
+
+    Among the modules of Transformers that takes half a second. On a GPU it stays: garbage may hold the GPU's memory.
+    """
+    if torch.cuda.is_available() or gc.get_freeze_count():
+        yield
+        return
+    gc.freeze()
+    try:
+        yield
+    finally:
+        gc.unfreeze()
+
+
+@contextlib.contextmanager
 def _private_state(threads: int | None) -> Iterator[None]:
     """Sets threads and quiets Transformers; puts both and the random states of Python, NumPy and PyTorch back."""
     threads_before, python, numpy = torch.get_num_threads(), random.getstate(), np.random.get_state()  # noqa: NPY002
     verbosity, bars = messages.get_verbosity(), messages.is_progress_bar_enabled()
-    with torch.random.fork_rng():
+    with torch.random.fork_rng(), _short_collections():
         try:
             torch.set_num_threads(threads or threads_before)
             messages.set_verbosity_error()  # on resuming it misses the output's weights, which are the embedding's
