@@ -102,6 +102,23 @@ def test_with_seeds_the_first_one_is_shown():
     assert points(staircase_figure(seeds)) == points(staircase_figure(one))
 
 
+def test_in_another_clock_a_decaying_rate_makes_no_plateaus():
+    """All of one head's update grows with the sum of a learning rate that rises and falls; points are still steps."""
+    steps = np.arange(1, 101)
+    clock = 50 * (1 - np.cos(np.pi * steps / 100))
+    one = spectra(steps)
+    one["update_spectrum"] = one.update_spectrum.fillna(0.0) * 0
+    one["noise_floor"] = one.noise_floor.fillna(1e-6)
+    one.update_spectrum[{"layer": 0, "head": 0, "product": 0, "index": 0}] = clock
+    late = 1 / (1 + np.exp(-3 * (steps - 70.0)))
+    one.update_spectrum[{"layer": 1, "head": 0, "product": 0, "index": 0}] = late
+    assert staircase_figure(one).caption.startswith("2 of 12 ")
+    in_rates = staircase_figure(one, clock=clock)
+    assert in_rates.caption.startswith("1 of 12 ")
+    (time,) = points(in_rates).values()
+    assert time == pytest.approx(70, abs=0.5)
+
+
 def test_too_few_records():
     with pytest.raises(InputError, match="times must be at least 5"):
         staircase_figure(spectra(STEPS[:4]))

@@ -10,8 +10,6 @@ if TYPE_CHECKING:
     import numpy as np
     import xarray as xr
 
-    from saddlescope.measure import Staircase
-
 LEAST_RECORDS = 5
 """Fewer show no stairs."""
 _LARGEST = 8  # singular values of the head that is shown
@@ -20,7 +18,7 @@ _ORDER = ("first step", "second step", "later steps")
 _COLUMNS = ("layer", "product", "heads", "with steps", "most steps", "median time of the first")
 
 
-def staircase_figure(ds: "xr.Dataset") -> Figure:
+def staircase_figure(ds: "xr.Dataset", *, clock: "np.ndarray | None" = None) -> Figure:
     """The steps of every head, as `saddlescope.measure.rank_stairs` finds them, and the head with most of them.
 
     A head has a row of its own, layer by layer, with a point at the time of each step; points above each other say that
@@ -29,13 +27,13 @@ def staircase_figure(ds: "xr.Dataset") -> Figure:
 
     Args:
         ds: spectra with `LEAST_RECORDS` records or more.
+        clock: the times of the records in which steps are looked for, such as sums of learning rates, in which warm-up
+            and decay make no plateaus; None takes the steps of the optimiser.
 
     Raises:
-        InputError: fewer records.
+        InputError: fewer records, or a clock that does not fit them.
     """
     import numpy as np
-
-    from saddlescope.measure import rank_staircases
 
     one = ds.isel(seed=0) if "seed" in ds.dims else ds
     first, last = (float(one.step.values[k]) for k in (0, -1))
@@ -46,10 +44,10 @@ def staircase_figure(ds: "xr.Dataset") -> Figure:
     for product, name in PRODUCTS.items():
         values = one.update_spectrum.sel(product=product).transpose("step", "layer", "head", "index").values
         floors = one.noise_floor.sel(product=product).transpose("step", "layer", "head").values
-        found = rank_staircases(one.step.values, values, floors, time_unit="steps")
+        found = _times(values, floors, one.step.values, one.step.values if clock is None else clock)
         y = Axis("layer, heads in order", range=(0.4, len(found) + 0.6))
         rasters.append(Panel(title=f"update of {name}", x=x, y=y, marks=_raster(found)))
-        counts = np.array([[len(staircase or ()) for staircase in heads] for heads in found])
+        counts = np.array([[len(times or ()) for times in heads] for heads in found])
         sizes = np.nan_to_num(values[-1, :, :, 0])
         layer, head = np.unravel_index(np.argmax(counts + sizes / (2 * max(sizes.max(), 1e-300))), counts.shape)
         examples.append(
@@ -60,29 +58,45 @@ def staircase_figure(ds: "xr.Dataset") -> Figure:
                 marks=_example(one.step.values, values[:, layer, head], floors[:, layer, head], found[layer, head]),
             )
         )
-        present = [[staircase for staircase in heads if staircase is not None] for heads in found]
+        present = [[times for times in heads if times is not None] for heads in found]
         rows += [(str(layer), name, *_counts(heads)) for layer, heads in zip(ds.layer.values, present, strict=True)]
     heads, stepping = (sum(int(row[column]) for row in rows) for column in (2, 3))
     which = "with most of them" if stepping else "with the largest update"
+    told = (
+        "a learning rate that decays makes plateaus of its own" if clock is None else "in the clock of learning rates"
+    )
     return Figure(
         name="stairs",
         title="Steps of the rank, head by head",
         caption=f"{stepping} of {heads} updates of a head's product show steps: a singular value that leaves one "
-        "plateau for a higher one, abruptly or while those still to come stay. What grows gradually has none. The "
-        f"singular values are those of the head {which}.",
+        f"plateau for a higher one, abruptly or while those still to come stay ({told}). What grows gradually has "
+        f"none. The singular values are those of the head {which}.",
         panels=(*(raster for raster in rasters if raster.marks), *examples),
         table=Table(columns=_COLUMNS, rows=tuple(rows)),
     )
 
 
+def _times(values: "np.ndarray", floors: "np.ndarray", steps: "np.ndarray", clock: "np.ndarray") -> "np.ndarray":
+    """For each (layer, head) the times of its steps, in steps of the optimiser; None where there is no such head."""
+    import numpy as np
+
+    from saddlescope.measure import rank_staircases
+
+    found = rank_staircases(clock, values, floors, time_unit="clock")
+    for place, staircase in np.ndenumerate(found):
+        if staircase is not None:
+            found[place] = tuple(np.interp(staircase.times, clock, steps).tolist())
+    return found
+
+
 def _raster(found: "np.ndarray") -> tuple[Line, ...]:
-    """A point for each step of each head, of staircases (layers, heads); heads fill the unit around their layer."""
+    """A point for each step of each head, of times (layers, heads); heads fill the unit around their layer."""
     import numpy as np
 
     points: dict[str, list[tuple[float, float]]] = {kind: [] for kind in _ORDER}
-    for (layer, head), staircase in np.ndenumerate(found):
+    for (layer, head), times in np.ndenumerate(found):
         height = layer + 0.5 + (head + 0.5) / found.shape[1]
-        for k, time in enumerate(() if staircase is None else staircase.times):
+        for k, time in enumerate(times or ()):
             points[_ORDER[min(k, len(_ORDER) - 1)]].append((time, height))
     return tuple(
         Line(x=np.array(at)[:, 0], y=np.array(at)[:, 1], label=kind, group=kind, color=color, style="points")
@@ -92,20 +106,20 @@ def _raster(found: "np.ndarray") -> tuple[Line, ...]:
 
 
 def _example(
-    steps: "np.ndarray", values: "np.ndarray", floors: "np.ndarray", staircase: "Staircase | None"
+    steps: "np.ndarray", values: "np.ndarray", floors: "np.ndarray", times: "tuple[float, ...] | None"
 ) -> tuple[Line | Mark, ...]:
     """The largest singular values of one head above the noise, and its steps."""
     import numpy as np
 
     shown = np.where(values > floors[:, None], values, np.nan)[:, :_LARGEST].T
     lines = tuple(Line(x=steps, y=row, group=_VALUES, color=5, width=1.2) for row in shown)
-    return lines + tuple(Mark(at=time, group=_MARKS, color=3) for time in (staircase.times if staircase else ()))
+    return lines + tuple(Mark(at=time, group=_MARKS, color=3) for time in times or ())
 
 
-def _counts(staircases: "list[Staircase]") -> "tuple[int | float | str, ...]":
+def _counts(heads: "list[tuple[float, ...]]") -> "tuple[int | float | str, ...]":
     """How many heads, how many with steps, the most steps of one, and the median time of the first."""
     import numpy as np
 
-    times = [staircase.times for staircase in staircases if staircase.times]
-    first = float(np.median([of_head[0] for of_head in times])) if times else "none"
-    return (len(staircases), len(times), max(map(len, times), default=0), first)
+    firsts = [times[0] for times in heads if times]
+    most = max(map(len, heads), default=0)
+    return (len(heads), len(firsts), most, float(np.median(firsts)) if firsts else "none")
