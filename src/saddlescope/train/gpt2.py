@@ -6,8 +6,8 @@ model cannot be taken for one trained from scratch.
 Notable here:
 
 - the initial weights are GPT-2's own: normal with standard deviation 0.02, those of the two projections that write
-  into the residual stream divided by sqrt(2 depth); positions and biases included in the model, so X W_K is short of a
-  bias, which the products do not hold;
+  into the residual stream divided by sqrt(2 depth);
+- queries, keys, values and outputs have biases, which start at 0; W_K W_Q^T and W_V W_O^T do not see them;
 - there is no dropout (Boix-Adserà et al. 2023, appendix B: "no weight decay or dropout");
 - embedding and output share their weights.
 """

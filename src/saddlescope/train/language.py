@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import torch
-from jaxtyping import Float, Int64
+from jaxtyping import Float, Int32, Int64
 from torch import nn
 from torch.utils.data import Dataset
 
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from saddlescope.train.hugging_face import RankTrackerCallback
 
 SEAL = "saddlescope-run.pt"  # the last file written into a checkpoint folder
-_EVALUATION_BATCH = 64  # blocks; bounds memory, and changes no weight
+_EVALUATION_TOKENS = 4096  # at once; bounds memory, and changes no weight
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -98,7 +98,7 @@ class LanguageHistory:
 class _Blocks(Dataset[dict[str, torch.Tensor]]):
     """Blocks as the Trainer takes them: labels are the tokens themselves, which the model shifts by one."""
 
-    def __init__(self, blocks: Int64[np.ndarray, "n block"] | np.ndarray) -> None:
+    def __init__(self, blocks: Int32[np.ndarray, "n block"]) -> None:
         self._blocks = torch.from_numpy(blocks)
 
     def __len__(self) -> int:
@@ -152,8 +152,8 @@ def fit_language(
     ended the run: the result is the same. A finished run makes the stretch since its last checkpoint again.
 
     Args:
-        model: a causal language model of Transformers, or one that PEFT has wrapped; trained on the first GPU where
-            there is one.
+        model: a causal language model of Transformers, or one that PEFT has wrapped; trained on the GPU where there is
+            one.
         data: blocks of tokens.
         config: how to train.
         tracker: records spectra while it trains; `tracker.tracker` has them at the end.
@@ -169,38 +169,42 @@ def fit_language(
     folder = None if checkpoint is None else Path(checkpoint)
     with _private_state(config.threads):
         last = None if folder is None else _last_checkpoint(folder, started)
-        first_loss = mean_loss(model, data.test)
         trainer = Trainer(
             model=model,  # type: ignore[arg-type]  # PEFT's models are none of PreTrainedModel, and are welcome
-            args=_arguments(config, folder),
+            args=_arguments(config, folder, data.test.shape[1]),
             train_dataset=_Blocks(data.train),
             eval_dataset=_Blocks(data.test),
             callbacks=[*([] if tracker is None else [tracker]), _Keeper(started, report)],
         )
         trainer.remove_callback(PrinterCallback)
         was_training = model.training
+        first_loss = mean_loss(model, data.test)  # on the device that the Trainer has moved it to
         trainer.train(resume_from_checkpoint=None if last is None else str(last))
         model.train(was_training)
     return _history(first_loss, trainer.state.log_history)
 
 
 @torch.no_grad()
-def mean_loss(model: nn.Module, blocks: np.ndarray) -> float:
+def mean_loss(model: nn.Module, blocks: Int32[np.ndarray, "n block"]) -> float:
     """The mean cross-entropy of the model over blocks of tokens, in nats for each predicted token.
 
     Args:
         model: a causal language model of Transformers, in any mode, which it is left in.
-        blocks: tokens, (n, block).
+        blocks: tokens.
     """
     device = next(model.parameters()).device
     was_training = model.training
     model.eval()
-    total = 0.0
-    for start in range(0, len(blocks), _EVALUATION_BATCH):
-        tokens = torch.from_numpy(blocks[start : start + _EVALUATION_BATCH]).long().to(device)
+    total, batch = 0.0, _evaluation_batch(blocks.shape[1])
+    for start in range(0, len(blocks), batch):
+        tokens = torch.from_numpy(blocks[start : start + batch]).long().to(device)
         total += model(input_ids=tokens, labels=tokens).loss.item() * len(tokens)
     model.train(was_training)
     return total / len(blocks)
+
+
+def _evaluation_batch(block: int) -> int:
+    return max(1, _EVALUATION_TOKENS // block)
 
 
 def _check_data(model: nn.Module, data: TokenData, config: LanguageConfig) -> None:
@@ -221,13 +225,13 @@ def _check_data(model: nn.Module, data: TokenData, config: LanguageConfig) -> No
         )
 
 
-def _arguments(config: LanguageConfig, folder: Path | None) -> TrainingArguments:
+def _arguments(config: LanguageConfig, folder: Path | None, block: int) -> TrainingArguments:
     gpus = torch.cuda.device_count()
     return TrainingArguments(
         output_dir=None if folder is None else str(folder),
         max_steps=config.steps,
         per_device_train_batch_size=config.batch // max(1, gpus),
-        per_device_eval_batch_size=_EVALUATION_BATCH,
+        per_device_eval_batch_size=_evaluation_batch(block),
         learning_rate=config.learning_rate,
         lr_scheduler_type="linear",
         warmup_steps=config.warmup_steps,
