@@ -1,12 +1,15 @@
 """Do the ranks of single heads go up by steps, as theory says of small weights?   (beyond Section 5)
 
 The paper shows means over heads, which rise gradually whether or not each head learns by steps. Here the staircase of
-every head is found by itself, in the runs of Figures 6 and 7 at more initial scales. Theorem 4.1 has steps in the limit
-of vanishing scale, and heads of one layer that tie take theirs together.
+every head is found by itself, as in Figures 6 and 7 at several initial scales. Theorem 4.1 has steps in the limit of
+vanishing scale, and heads of one layer that tie take theirs together.
 
     step            a singular value of the update leaves a plateau for a higher one, abruptly or while those still to
                     come stay; see `saddlescope.measure.rank_stairs`
     heads           of all layers, each with two updates: of W_K W_Q^T (KQ) and of W_V W_O^T (VO)
+    clock           in which steps are looked for: the number of steps of Adam, or the sum of its learning rates so far.
+                    Warm-up and decay flatten every curve over the former; an update of rank one then seems to make a
+                    step, whatever it does, since nothing grows beside it
 """
 
 from dataclasses import dataclass
@@ -26,8 +29,8 @@ if TYPE_CHECKING:
 class Params(figure_6.Params):
     """A narrow ViT of three blocks on the digits embedded in scikit-learn, down to a thirtieth of the usual scale."""
 
-    scales: tuple[float, ...] = (1.0, 0.3, 0.1, 0.03)  # initial scales, decreasing; 1 is the default of all layers
-    seeds: tuple[int, ...] = (1, 2, 3)  # one training run each: initial weights and order of the images
+    scales: tuple[float, ...] = (1.0, 0.1, 0.03)  # initial scales, decreasing; 1 is the default of all layers
+    seeds: tuple[int, ...] = (4, 5, 6, 7)  # one training run each: initial weights and order of the images
     head_width: int = 16  # columns of W_K, W_Q, W_V and W_O of one head
     batch: int = 64  # images in a step
 
@@ -40,40 +43,44 @@ class Params(figure_6.Params):
     @classmethod
     def paper(cls) -> "Params":
         """The sizes of Figures 6 and 7; for a GPU."""
-        return cls(**{**_vit.CIFAR, "dataset": "cifar10", "learning_rate": 1e-4, "seeds": (1, 2, 3)})
+        return cls(**{**_vit.CIFAR, "dataset": "cifar10", "learning_rate": 1e-4, "seeds": (4, 5, 6, 7)})
 
 
 def run(params: Params, context: RunContext) -> "xr.Dataset":
-    """Trains one ViT a scale and seed, then finds the staircase of every head."""
+    """Trains one ViT a scale and seed, then finds the staircase of every head, in both clocks."""
     import numpy as np
 
     from saddlescope.measure import rank_staircases
+    from saddlescope.train import TrainConfig
 
     trained = figure_6.run(params, context).transpose("step", ..., "index")
+    every = trained.attrs["steps_per_epoch"]
+    schedule = TrainConfig(epochs=params.epochs, warmup_epochs=params.warmup_epochs, batch=params.batch)
+    rates = np.cumsum([schedule.learning_rate(step, every) for step in range(params.epochs * every)])
+    trained = trained.assign_coords(clock=list(CLOCKS)).assign(
+        clocks=(("clock", "step"), np.stack([trained.step.values, rates[trained.step.values - 1] / rates[0]]))
+    )
     labels = ("scale", "seed", "layer", "head", "product")
-    found = rank_staircases(
-        trained.step.values,
-        trained.update_spectrum.transpose("step", *labels, "index").values,
-        trained.noise_floor.transpose("step", *labels).values,
-        time_unit="steps",
-    )
+    values = trained.update_spectrum.transpose("step", *labels, "index").values
+    floors = trained.noise_floor.transpose("step", *labels).values
+    found = np.stack([rank_staircases(clock, values, floors, time_unit="") for clock in trained.clocks.values])
     counts = np.array([len(staircase.times) for staircase in found.flat]).reshape(found.shape)
-    firsts = [staircase.times[0] if staircase.times else np.nan for staircase in found.flat]
+    firsts = [staircase.times[0] if staircase.times else np.nan for staircase in found[0].flat]
     return trained.assign(
-        rank_steps=(labels, counts, {"long_name": "steps of the rank"}),
-        first_step=(labels, np.reshape(firsts, found.shape), {"long_name": "time of the first", "units": "steps"}),
+        rank_steps=(("clock", *labels), counts, {"long_name": "steps of the rank"}),
+        first_step=(labels, np.reshape(firsts, found[0].shape), {"long_name": "time of the first", "units": "steps"}),
     )
 
 
-def _share(run: "xr.Dataset") -> "xr.DataArray":
+def _share(run: "xr.Dataset", clock: str) -> "xr.DataArray":
     """What part of all updates has a step, (scale, seed)."""
-    return (run.rank_steps > 0).mean(("layer", "head", "product")).transpose("scale", "seed")
+    return (run.rank_steps.sel(clock=clock) > 0).mean(("layer", "head", "product")).transpose("scale", "seed")
 
 
-def _falls(run: "xr.Dataset") -> Measured:
+def _falls(run: "xr.Dataset", clock: str) -> Measured:
     import numpy as np
 
-    return Measured.mean(np.polyfit(np.log10(run.scale.values), _share(run).values, 1)[0])
+    return Measured.mean(np.polyfit(np.log10(run.scale.values), _share(run, clock).values, 1)[0])
 
 
 def _together(run: "xr.Dataset") -> Measured:
@@ -94,31 +101,41 @@ def _together(run: "xr.Dataset") -> Measured:
 
 
 # The bounds. Theory speaks of the limit of vanishing scale and has no number for a given one. Read here as: most heads
-# (more than half) have no steps at the usual scale and most have steps at the smallest. In a pilot with seed 0 the
-# shares were 0.04, 0.62, 0.71 and 0.79 from the largest scale to the smallest.
+# (more than half) have no steps at the usual scale and most have steps at the smallest. In pilots with seeds 0 to 3 the
+# shares were 0.08, 0.76 and 0.78 at scales 1, 0.1 and 0.03 over steps. The decay of the learning rate had a part in
+# that: with seeds 1 to 3 they were 0.08, 0.57 and 0.60 over the sum of learning rates. So the claims were posed again in that clock, with
+# the same bounds, and all are judged on other seeds.
+CLOCKS = {"steps": "over steps", "rates": "over the sum of learning rates"}
+
 claims = (
     *(claim for claim in figure_6.claims if claim.name == "learned"),
-    Claim(
-        name="ramps",
-        says="At the usual initial scale most heads learn gradually: share of updates with a step",
-        source="Theorem 4.1 is of small scales only; most: this project's reading, after a pilot with another seed",
-        statistic=lambda run: Measured.mean(_share(run).values[0]),
-        high=0.5,
-    ),
-    Claim(
-        name="stairs",
-        says="At the smallest initial scale most heads learn by steps: share of updates with a step",
-        source="Theorem 4.1 and Section 5: 'incremental learning'; most: this project's reading, after a pilot with"
-        " another seed",
-        statistic=lambda run: Measured.mean(_share(run).values[-1]),
-        low=0.5,
-    ),
-    Claim(
-        name="falls",
-        says="The smaller the initial scale, the more heads learn by steps: slope of the share over the decades of it",
-        source="Theorem 4.1: steps in the limit of vanishing scale",
-        statistic=_falls,
-        high=0.0,
+    *(
+        claim
+        for clock, over in CLOCKS.items()
+        for claim in (
+            Claim(
+                name=f"ramps-{clock}",
+                says=f"At the usual initial scale most heads learn gradually: share of updates with a step {over}",
+                source="Theorem 4.1, of small scales only; most: this project's reading, after pilots with other seeds",
+                statistic=lambda run, clock=clock: Measured.mean(_share(run, clock).values[0]),
+                high=0.5,
+            ),
+            Claim(
+                name=f"stairs-{clock}",
+                says=f"At the smallest initial scale most heads learn by steps: share of updates with a step {over}",
+                source="Theorem 4.1; most: this project's reading, after pilots with other seeds",
+                statistic=lambda run, clock=clock: Measured.mean(_share(run, clock).values[-1]),
+                low=0.5,
+            ),
+            Claim(
+                name=f"falls-{clock}",
+                says="The smaller the initial scale, the more heads learn by steps: slope of the share over its decades,"
+                f" {over}",
+                source="Theorem 4.1: steps in the limit of vanishing scale",
+                statistic=lambda run, clock=clock: _falls(run, clock),
+                high=0.0,
+            ),
+        )
     ),
     Claim(
         name="together",
@@ -137,9 +154,9 @@ def traces(run: "xr.Dataset") -> "list[Figure]":
 
     from saddlescope.plot.rank_stairs import staircase_figure
 
-    pictures = []
+    clock, pictures = run.clocks.sel(clock="rates").values, []
     for name, scale in (("small", run.scale.values[-1]), ("large", run.scale.values[0])):
-        figure = staircase_figure(run.sel(scale=scale))
+        figure = staircase_figure(run.sel(scale=scale), clock=clock)
         told = f"Initial scale {scale:g}, seed {int(run.seed[0])}. {figure.caption}"
         title = f"{figure.title}, at initial scale {scale:g}"
         pictures.append(replace(figure, name=f"stairs-{name}", title=title, caption=told, table=None))
@@ -151,18 +168,20 @@ def _shares(run: "xr.Dataset") -> "Figure":
     from saddlescope.plot.ranks import PRODUCTS
 
     panels = []
-    for label, of_each in (("share of heads with a step", run.rank_steps > 0), ("steps of a head", run.rank_steps)):
+    for clock, over in CLOCKS.items():
         marks: list[Band | Line] = []
         for color, (product, name) in enumerate(PRODUCTS.items()):
-            mean = of_each.sel(product=product).mean(("layer", "head"))
+            share = (run.rank_steps.sel(clock=clock, product=product) > 0).mean(("layer", "head"))
             x, group = run.scale.values, f"update of {name}"
-            marks.append(Band(x=x, low=mean.min("seed").values, high=mean.max("seed").values, group=group, color=color))
-            marks.append(Line(x=x, y=mean.mean("seed").values, label=group, group=group, color=color))
-        panels.append(Panel(x=Axis("initial scale", scale="log"), y=Axis(label), marks=tuple(marks)))
+            marks.append(
+                Band(x=x, low=share.min("seed").values, high=share.max("seed").values, group=group, color=color)
+            )
+            marks.append(Line(x=x, y=share.mean("seed").values, label=group, group=group, color=color))
+        y = Axis("share of heads with a step", range=(0.0, 1.0))
+        panels.append(Panel(title=over, x=Axis("initial scale", scale="log"), y=y, marks=tuple(marks)))
     return Figure(
         name="shares",
         title="Small weights learn by steps, usual ones gradually",
-        caption="Share of heads whose update has a step, and how many a head has; mean over heads and seeds, and the"
-        " range over seeds.",
+        caption="Share of heads whose update has a step, in both clocks; mean and range over seeds.",
         panels=tuple(panels),
     )
