@@ -243,7 +243,7 @@ def scale_rank_figure(ds: "xr.Dataset", *, layers: Sequence[Any] | None = None) 
             unit = initial.sel(at).mean(_over(ds))
             group = f"initial {name}"
             marks.append(Line(x=ds.scale.values, y=unit.values, label=group, group=group, color=color, style="dotted"))
-        x, y = Axis("initial scale", scale="log"), Axis("stable rank", scale="log")
+        x, y = Axis("initial scale", scale="log"), Axis("stable rank")
         panels.append(Panel(title=layer_title(layer), x=x, y=y, marks=tuple(marks)))
     return Figure(
         name="rank-by-scale",
