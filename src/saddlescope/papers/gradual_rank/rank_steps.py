@@ -103,8 +103,8 @@ def _together(run: "xr.Dataset") -> Measured:
 # The bounds. Theory speaks of the limit of vanishing scale and has no number for a given one. Read here as: most heads
 # (more than half) have no steps at the usual scale and most have steps at the smallest. In pilots with seeds 0 to 3 the
 # shares were 0.08, 0.76 and 0.78 at scales 1, 0.1 and 0.03 over steps. The decay of the learning rate had a part in
-# that: with seeds 1 to 3 they were 0.08, 0.57 and 0.60 over the sum of learning rates. So the claims were posed again in
-# that clock, with the same bounds, and all are judged on other seeds.
+# that: with seeds 1 to 3 they were 0.08, 0.57 and 0.60 over the sum of learning rates. So the claims were posed again
+# in that clock, with the same bounds, and all are judged on other seeds.
 CLOCKS = {"steps": "over steps", "rates": "over the sum of learning rates"}
 
 claims = (
