@@ -175,8 +175,9 @@ def test_folders_that_lack_something_say_what(tmp_path, tensors):
     shards = sharded(tmp_path / "shards", tensors, 4)
     (shards / "model-00002-of-00004.safetensors").unlink()
     (shards / "model-00003-of-00004.safetensors").unlink()
-    assert "all 4 shards of its index; model-00002-of-00004.safetensors, model-00003-of-00004.safetensors" in told(
-        shards
+    assert (
+        "all 4 shards of its index; got none of model-00002-of-00004.safetensors, model-00003-of-00004.safetensors."
+        in told(shards)
     )
     (tmp_path / "adapter").mkdir()
     (tmp_path / "adapter/adapter_config.json").write_text("{}")
@@ -215,6 +216,33 @@ def test_a_tensor_in_two_shards_is_refused(tmp_path, tensors):
     save_file(tensors, folder / "model-00002-of-00002.safetensors")
     with pytest.raises(InputError, match="must hold each tensor once"):
         Checkpoint.open(folder)
+
+
+def test_shards_that_are_lost_are_told_and_the_others_read(tmp_path, tensors):
+    folder = sharded(tmp_path, tensors, 4)
+    names = list(tensors)
+    (folder / "model-00002-of-00004.safetensors").unlink()
+    (folder / "model-00003-of-00004.safetensors").write_bytes(b"cut")
+    faults: list[str] = []
+    checkpoint = Checkpoint.open(folder, fault=faults.append)
+    assert set(checkpoint.tensors) == {names[0], names[3]}
+    assert checkpoint.lost == {names[1], names[2]}
+    assert "got none of model-00002-of-00004.safetensors." in faults[0]
+    assert "model-00003-of-00004.safetensors must be a whole safetensors file" in faults[1]
+    assert len(faults) == 2
+    with pytest.raises(InputError, match="must hold all 4 shards"):
+        Checkpoint.open(folder)
+
+
+def test_a_few_bytes_that_claim_to_be_a_large_matrix_are_refused(tmp_path):
+    torch.save({"w": torch.zeros(1).expand(2**20, 2**20)}, tmp_path / "w.pt")
+    with pytest.raises(InputError, match=r"must hold dense tensors of their own; got w \(shape \(1048576, 1048576\)"):
+        Checkpoint.open(tmp_path / "w.pt")
+    torch.save({"w": torch.eye(3).to_sparse()}, tmp_path / "w.pt")
+    with pytest.raises(InputError, match="must hold dense tensors"):
+        Checkpoint.open(tmp_path / "w.pt")
+    torch.save({"w": torch.ones(3, 4).T}, tmp_path / "w.pt")  # a view of a whole tensor is fine
+    assert Checkpoint.open(tmp_path / "w.pt").tensors["w"].shape == (4, 3)
 
 
 def test_what_is_not_there_cannot_be_read(tmp_path, tensors):

@@ -213,6 +213,64 @@ def test_a_step_that_is_there_twice_is_told(tmp_path):
     assert "are the same checkpoint" in faults[0]
 
 
+def test_a_step_that_cannot_be_opened_is_told_and_all_others_are_done(tmp_path):
+    base, first = pair(tmp_path)
+    later = stored(tmp_path / "later", moved(model_of("llama").state_dict(), 2))
+    (tmp_path / "cut.safetensors").write_bytes((later / "model.safetensors").read_bytes()[:-9])
+    _, other = pair(tmp_path / "other", "gpt2")
+    ds, faults = collected(
+        lambda fault: checkpoint_spectra(
+            base, first, tmp_path / "cut.safetensors", other, later, heads=HEADS, fault=fault
+        )
+    )
+    assert [str(name) for name in ds.checkpoint.values] == [str(first), str(later)]
+    assert ds.step.values.tolist() == [1, 4]
+    alone = checkpoint_spectra(base, later, heads=HEADS)
+    np.testing.assert_array_equal(ds.update_spectrum[1], alone.update_spectrum[0])
+    assert "must be a whole safetensors file" in faults[0]
+    assert "Give two checkpoints of one model" in faults[1]
+    assert len(faults) == 2
+
+
+@pytest.mark.parametrize("side", ["base", "tuned"])
+def test_a_missing_shard_costs_its_layers_alone(tmp_path, side):
+    tensors = model_of("llama").state_dict()
+    folders = {name: tmp_path / name for name in ("base", "tuned")}
+    for name, folder in folders.items():
+        halves = [n for layer in (0, 1) for n in tensors if f".{layer}." in n]
+        ordered = {n: tensors[n] for pair in zip(halves[:4], halves[4:], strict=True) for n in pair}
+        sharded(folder, moved(ordered, 1) if name == "tuned" else ordered)
+    (folders[side] / "model-00001-of-00002.safetensors").unlink()
+    ds, faults = collected(
+        lambda fault: checkpoint_spectra(folders["base"], folders["tuned"], heads=HEADS, fault=fault)
+    )
+    assert faults == [
+        f"{folders[side]} must hold all 2 shards of its index; got none of model-00001-of-00002.safetensors."
+    ]
+    assert ds.stable_rank.sel(layer="layers.1").notnull().all()
+    if side == "tuned":
+        assert ds.stable_rank.sel(layer="layers.0").isnull().all()
+    else:
+        assert ds.layer.values.tolist() == ["layers.1"]
+
+
+def test_names_that_no_module_can_have_are_passed_by(tmp_path):
+    tensors = model_of("llama").state_dict()
+    odd = ("a..weight", ".weight", "layers.forward.weight", "layers.0.q_proj.weight.weight", "x." * 3000 + "weight")
+    tensors |= {name: torch.ones(2, 2) for name in odd}
+    base, tuned = stored(tmp_path / "base", tensors), stored(tmp_path / "tuned", moved(tensors, 1))
+    plain = checkpoint_spectra(*pair(tmp_path / "plain"), heads=HEADS)
+    np.testing.assert_array_equal(checkpoint_spectra(base, tuned, heads=HEADS).initial_spectrum, plain.initial_spectrum)
+
+
+def test_frozen_tensors_are_told_once(tmp_path):
+    tensors = model_of("llama").state_dict()
+    frozen = {"layers.0.k_proj.weight": tensors["layers.0.k_proj.weight"]}
+    series = [stored(tmp_path / f"{step}", moved(tensors, step) | frozen) for step in range(4)]
+    (remark,) = checkpoint_spectra(*series, heads=HEADS).attrs["remarks"].splitlines()
+    assert "and 2 more pairs, share 1 of 8 tensors bit for bit, such as layers.0.k_proj.weight" in remark
+
+
 def test_steps_are_the_numbers_in_names_where_they_ascend(tmp_path):
     tensors = model_of("vit", layers=1).state_dict()
     names = ("base", "run7-step3.safetensors", "run7-step20.safetensors", "run7-step4.safetensors")

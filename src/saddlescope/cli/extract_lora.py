@@ -84,7 +84,12 @@ def _print(made: "Extraction", error: "LogitsError | None") -> None:
 def _by_rank(made: "Extraction") -> dict[int, tuple[float, float, int]]:
     """What one rank for all layers would keep, up to the first that keeps all."""
     full = max(min(layer.shape) for layer in made.layers)
-    return {rank: made.at_rank(rank) for rank in (*(r for r in _RANKS if r < full), full)}
+    found = {}
+    for rank in (*(r for r in _RANKS if r < full), full):
+        found[rank] = made.at_rank(rank)
+        if found[rank][1] > 1 - 1e-6:
+            break
+    return found
 
 
 def _record(made: "Extraction", error: "LogitsError | None") -> dict[str, object]:

@@ -9,10 +9,12 @@ except ModuleNotFoundError as error:
         raise
     raise MissingExtraError("saddlescope.train", "PyTorch", "train") from error
 
+from saddlescope.train.checkpoints import checkpoint_spectra
 from saddlescope.train.configuration import SGD, Adam, TrainConfig
 from saddlescope.train.data import ImageData, load
 from saddlescope.train.layouts import Fused, Interleaved, KeyValue, Layout, Separate, TorchMultihead
 from saddlescope.train.loop import History, fit
+from saddlescope.train.lora import allocate_ranks, extract_lora, ranks_for_energy
 from saddlescope.train.records import RankRecords, Spectra, Updates, spectra_dataset
 from saddlescope.train.scalars import RankScalars, to_tensorboard, to_wandb
 from saddlescope.train.schedules import AtSteps, Every, Geometric, Schedule
@@ -42,8 +44,12 @@ __all__ = [
     "Updates",
     "ViT",
     "ViTConfig",
+    "allocate_ranks",
+    "checkpoint_spectra",
+    "extract_lora",
     "fit",
     "load",
+    "ranks_for_energy",
     "spectra_dataset",
     "to_tensorboard",
     "to_wandb",

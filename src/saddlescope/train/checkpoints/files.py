@@ -9,7 +9,7 @@ file.
 import hashlib
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -27,6 +27,11 @@ _TORCH = (".bin", ".pt", ".pth", ".ckpt")
 _WHOLE = ("model.safetensors", "pytorch_model.bin")  # in the order of preference
 _STATES = ("state_dict", "model_state_dict", "model", "module")  # where training scripts keep the weights in a file
 _PIECE = 2**26  # bytes hashed at once
+
+
+def refuse(sentence: str) -> None:
+    """What to do with a fault unless somebody else listens: raise it as an `InputError`."""
+    raise InputError(sentence)
 
 
 @dataclass(frozen=True)
@@ -55,19 +60,26 @@ class Checkpoint:
     Attributes:
         path: the file or folder, as given.
         tensors: by name, in the order of names, layer 2 before layer 10.
+        lost: names of tensors in shards that are missing or damaged.
     """
 
     path: Path
     tensors: Mapping[str, StoredTensor]
+    lost: frozenset[str] = frozenset()
     _digests: dict[str, str] = field(default_factory=dict, repr=False)
 
     @classmethod
-    def open(cls, path: str | Path) -> "Checkpoint":
+    def open(cls, path: str | Path, *, fault: Callable[[str], None] = refuse) -> "Checkpoint":
         """Looks at the names and shapes; no tensor is read.
 
+        Args:
+            path: a file or a folder.
+            fault: called with a sentence on shards that are missing or cannot be read, whose tensors are `lost`. The
+                default raises at the first.
+
         Raises:
-            InputError: there is no such file or folder, a shard is missing, or a file is damaged, of an old format, or
-                asks for something to be executed.
+            InputError: there is no such file or folder, or no file in it can be read: each is missing, damaged, of an
+                old format, or asks for something to be executed.
         """
         path = Path(path)
         if not path.exists():
@@ -75,27 +87,34 @@ class Checkpoint:
                 f"There is no checkpoint {path}; give a file or a folder, such as one that "
                 f"`hf download NAME --local-dir {path.name}` makes."
             )
-        files, promised = (_weight_files(path), {}) if path.is_file() else _in_folder(path)
+        files, promised = (_weight_files(path), {}) if path.is_file() else _in_folder(path, fault)
         tensors: dict[str, StoredTensor] = {}
+        readable: set[str] = set()
         for file in files:
-            with _opened(file) as held:
-                for stored in held.names():
-                    name = _model_name(stored)
-                    if name in tensors:
-                        raise InputError(
-                            f"{path} must hold each tensor once; got {name} in {tensors[name].file.name} "
-                            f"and in {file.name}. Name one file."
-                        )
-                    shape, floating = held.describe(stored)
-                    tensors[name] = StoredTensor(file, stored, shape, floating)
-        if absent := [name for name in promised if _model_name(name) not in tensors]:
-            raise InputError(
-                f"{path} must hold every tensor of its index; got none of {some(absent)}. Fetch {promised[absent[0]]} "
-                "again."
+            try:
+                found = _described(file)
+            except InputError as error:
+                if len(files) == 1:
+                    raise
+                fault(str(error))
+                continue
+            readable.add(file.name)
+            if twice := sorted(tensors.keys() & found.keys()):
+                raise InputError(
+                    f"{path} must hold each tensor once; got {twice[0]} in {tensors[twice[0]].file.name} and in "
+                    f"{file.name}. Name one file."
+                )
+            tensors |= found
+        absent = [name for name in promised if _model_name(name) not in tensors]
+        if forgotten := [name for name in absent if promised[name] in readable]:
+            fault(
+                f"{path} must hold every tensor of its index; got none of {some(forgotten)}. Fetch "
+                f"{promised[forgotten[0]]} again."
             )
         if not tensors:
             raise InputError(f"{path} must hold tensors by name; got none. Save model.state_dict().")
-        return cls(path, {name: tensors[name] for name in sorted(tensors, key=_natural)})
+        ordered = {name: tensors[name] for name in sorted(tensors, key=_natural)}
+        return cls(path, ordered, frozenset(map(_model_name, absent)))
 
     @cached_property
     def config(self) -> dict[str, Any]:
@@ -134,6 +153,12 @@ class Checkpoint:
         return self._digests[name]
 
 
+def _described(file: Path) -> dict[str, StoredTensor]:
+    """The tensors of one file, by the names they have in the model."""
+    with _opened(file) as held:
+        return {_model_name(name): StoredTensor(file, name, *held.describe(name)) for name in held.names()}
+
+
 class _Held(Protocol):
     """An opened file of tensors."""
 
@@ -147,8 +172,8 @@ class _Held(Protocol):
 class _SafeFile:
     """A safetensors file; the library has checked its header against its size."""
 
-    def __init__(self, file: Path, handle: Any) -> None:
-        self._file, self._handle = file, handle
+    def __init__(self, handle: Any) -> None:
+        self._handle = handle
 
     def names(self) -> list[str]:
         return list(self._handle.keys())
@@ -186,7 +211,7 @@ def _opened(file: Path) -> Iterator[_Held]:
 
         try:
             with safe_open(file, framework="pt", device="cpu") as handle:
-                yield _SafeFile(file, handle)
+                yield _SafeFile(handle)
         except (SafetensorError, OSError, ValueError) as error:
             if isinstance(error, InputError):
                 raise
@@ -215,6 +240,8 @@ def _state_dict(file: Path, content: Any) -> dict[str, Tensor]:
     for place in (content, *(content.get(key) for key in _STATES if isinstance(content, dict))):
         if isinstance(place, dict):
             tensors = {k: v for k, v in place.items() if isinstance(k, str) and isinstance(v, Tensor)}
+            for name, tensor in tensors.items():
+                _refuse_odd(file, name, tensor)
             if tensors:
                 return tensors
     raise InputError(
@@ -223,13 +250,21 @@ def _state_dict(file: Path, content: Any) -> dict[str, Tensor]:
     )
 
 
+def _refuse_odd(file: Path, name: str, tensor: Tensor) -> None:
+    """Refuses tensors that are not what they seem: a few stored bytes can be told to be a matrix of terabytes."""
+    dense = tensor.layout == torch.strided and not tensor.is_quantized and tensor.device.type == "cpu"
+    if not dense or tensor.numel() * tensor.element_size() > tensor.untyped_storage().nbytes():
+        kind = f"shape {tuple(tensor.shape)}, {tensor.layout}, on {tensor.device}"
+        raise InputError(f"{file} must hold dense tensors of their own; got {name} ({kind}). Save a plain copy of it.")
+
+
 def _weight_files(path: Path) -> list[Path]:
     if path.suffix not in _SAFE + _TORCH:
         raise InputError(f"{path} must end in {', '.join(_SAFE + _TORCH)}; got {path.suffix or 'no suffix'!r}.")
     return [path]
 
 
-def _in_folder(folder: Path) -> tuple[list[Path], dict[str, str]]:
+def _in_folder(folder: Path, fault: Callable[[str], None]) -> tuple[list[Path], dict[str, str]]:
     """The files of weights in a folder, and what its index promises: the file of each tensor."""
     for name in _WHOLE:
         index = folder / f"{name}.index.json"
@@ -241,8 +276,9 @@ def _in_folder(folder: Path) -> tuple[list[Path], dict[str, str]]:
             if strangers := [shard for shard in shards if Path(shard).name != shard]:
                 raise InputError(f"{index} must name files of its own folder; got {strangers[0]!r}.")
             if missing := [shard for shard in shards if not (folder / shard).is_file()]:
-                raise InputError(f"{folder} must hold all {len(shards)} shards of its index; {some(missing)} missing.")
-            return [file for shard in shards for file in _weight_files(folder / shard)], promised
+                fault(f"{folder} must hold all {len(shards)} shards of its index; got none of {some(missing)}.")
+            there = [shard for shard in shards if shard not in missing]
+            return [file for shard in there for file in _weight_files(folder / shard)], promised
     for name in _WHOLE:
         if (folder / name).is_file():
             return [folder / name], {}

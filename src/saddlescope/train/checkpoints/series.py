@@ -38,14 +38,14 @@ def matched(base: Checkpoint, other: Checkpoint, needed: Collection[str], fault:
         InputError: not one of the needed tensors is there.
     """
     names = aligned(base.tensors, other.tensors)
-    absent = [name for name in needed if name not in names]
+    absent = [name for name in needed if name not in names and name not in other.lost]
     strangers = sorted(set(other.tensors) - set(names.values()))
     if absent:
         sentence = (
             f"{other.path} must hold the tensors of {base.path}; got none of {some(absent)}"
             f"{f' but {some(strangers)}' if strangers else ''}. Give two checkpoints of one model."
         )
-        if len(absent) == len(needed):
+        if not any(name in names for name in needed):
             raise InputError(sentence)
         fault(sentence)
     fitting = {a: b for a, b in names.items() if base.tensors[a].shape == other.tensors[b].shape}
@@ -56,7 +56,8 @@ def matched(base: Checkpoint, other: Checkpoint, needed: Collection[str], fault:
     remarks = []
     if rest := [sentence for name, sentence in zip(unfit, told, strict=True) if name not in needed]:
         remarks.append(f"{other.path} has other shapes than {base.path} outside of what is measured: {some(rest)}.")
-    for here, there, lost in ((base, other, set(base.tensors) - set(names)), (other, base, set(strangers))):
+    lacking = set(base.tensors) - set(names) - other.lost
+    for here, there, lost in ((base, other, lacking), (other, base, set(strangers))):
         own = [name for name in sorted(lost) if not (here is base and name in needed)]
         if own and not absent:
             remarks.append(f"{here.path} alone holds {some(own)}; {there.path} does not.")
@@ -72,12 +73,12 @@ def duplicates(base: Checkpoint, series: Sequence[Matched], fault: Callable[[str
         fault: called with a sentence on each checkpoint that is another one, tensor for tensor.
 
     Returns:
-        Sentences on checkpoints that share a part of their tensors with the base or with the one before.
+        Sentences on checkpoints that share a part of their tensors with the one before.
     """
     compared = [base, *(match.checkpoint for match in series)]
     digests = [{name: base.digest(name) for name in may_change(base, base.tensors)}]
     digests += [{a: match.checkpoint.digest(b) for a, b in match.names.items() if a in digests[0]} for match in series]
-    remarks = []
+    shared: dict[tuple[str, ...], list[str]] = {}  # pairs by the tensors they share: frozen ones are told once
     for later in range(1, len(compared)):
         for earlier in range(later):
             common = digests[earlier].keys() & digests[later].keys()
@@ -85,12 +86,21 @@ def duplicates(base: Checkpoint, series: Sequence[Matched], fault: Callable[[str
             pair = f"{compared[later].path} and {compared[earlier].path}"
             if common and len(same) == len(common):
                 fault(f"{pair} are the same checkpoint: all {len(common)} tensors are identical. Leave one out.")
-            elif same and earlier in (0, later - 1):
-                remarks.append(
-                    f"{pair} share {len(same)} of {len(common)} tensors bit for bit, such as {some(same)}: frozen, or "
-                    "copied by mistake?"
-                )
-    return remarks
+            elif same and earlier == later - 1:
+                shared.setdefault(tuple(same), []).append(pair)
+    return [
+        f"{pairs[0]}{f', and {len(pairs) - 1} more pairs,' if len(pairs) > 1 else ''} share {len(same)} of "
+        f"{len(digests[0])} tensors bit for bit, such as {some(same)}: frozen, or copied by mistake?"
+        for same, pairs in shared.items()
+    ]
+
+
+def below_noise(other: Checkpoint, base: Checkpoint, names: Iterable[str]) -> str:
+    """The sentence on updates that rounding hides."""
+    return (
+        f"{other.path} must differ from {base.path} by more than rounding; got an update below the noise floor, not "
+        f"measurable in this precision, for {some(names)}. Save the weights in float32."
+    )
 
 
 def may_change(checkpoint: Checkpoint, names: Iterable[str]) -> list[str]:

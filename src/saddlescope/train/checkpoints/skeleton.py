@@ -18,6 +18,7 @@ from saddlescope.errors import InputError
 from saddlescope.train.blocks import AttentionBlock, attention_blocks
 from saddlescope.train.layouts import LAYOUTS
 
+_DEEPEST = 64  # parts of a name: no model has as many, and a hostile file could have more than Python's stack
 _TRANSPOSED = ("c_attn", "c_proj", "c_fc", "q_attn")  # the layers of GPT-2 that are Conv1D
 
 
@@ -53,19 +54,34 @@ def skeleton(shapes: Mapping[str, tuple[int, ...]], config: Mapping[str, Any], h
     root = nn.Module()
     for name, shape in shapes.items():
         path, _, own = name.rpartition(".")
-        module = root
-        parts = path.split(".") if path else []
-        for depth, part in enumerate(parts, 1):
-            if part not in module._modules:
-                here = ".".join(parts[:depth])
-                child = _module(here, shapes, transposed, told)
-                child.config = told  # type: ignore[assignment]
-                module.add_module(part, child)
-            module = module._modules[part]
-            assert module is not None
-        if len(shape) == 2 and own.endswith("weight"):
+        module = _reached(root, path, shapes, transposed, told)
+        if module is not None and len(shape) == 2 and own.endswith("weight") and own not in module._modules:
             module.register_parameter(own, _placeholder(shape))
     return root
+
+
+def _reached(
+    root: nn.Module,
+    path: str,
+    shapes: Mapping[str, tuple[int, ...]],
+    transposed: frozenset[str],
+    config: SimpleNamespace,
+) -> nn.Module | None:
+    """The module at a path, made where it is absent; None for paths that no module can have."""
+    module, parts = root, path.split(".") if path else []
+    if len(parts) > _DEEPEST:
+        return None
+    for depth, part in enumerate(parts, 1):
+        if part not in module._modules:
+            if not part or hasattr(module, part):
+                return None
+            child = _module(".".join(parts[:depth]), shapes, transposed, config)
+            child.config = config  # type: ignore[assignment]
+            module.add_module(part, child)
+        found = module._modules[part]
+        assert found is not None
+        module = found
+    return module
 
 
 def blocks_of(model: nn.Module, source: str, *, required: bool) -> tuple[AttentionBlock, ...]:

@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 import torch
@@ -21,8 +21,8 @@ from torch import Tensor, nn
 
 from saddlescope.errors import InputError
 from saddlescope.train.blocks import AttentionBlock
-from saddlescope.train.checkpoints.files import Checkpoint, refuse_broken, some
-from saddlescope.train.checkpoints.series import Matched, duplicates, matched
+from saddlescope.train.checkpoints.files import Checkpoint, refuse, refuse_broken
+from saddlescope.train.checkpoints.series import Matched, below_noise, duplicates, matched
 from saddlescope.train.checkpoints.skeleton import blocks_of, filled, skeleton
 from saddlescope.train.matrices import Choice, chosen_matrices
 from saddlescope.train.records import PRODUCTS, Spectra, Updates, lengthened, spectra_dataset
@@ -31,9 +31,8 @@ from saddlescope.train.tracked import Tracked, Weights
 if TYPE_CHECKING:
     import xarray as xr
 
-
-def _refuse(sentence: str) -> None:
-    raise InputError(sentence)
+Item = TypeVar("Item")
+Made = TypeVar("Made")
 
 
 def checkpoint_spectra(
@@ -45,7 +44,7 @@ def checkpoint_spectra(
     top: int | None = None,
     subspace: int = 0,
     report: Callable[[float, str], None] = lambda fraction, note: None,
-    fault: Callable[[str], None] = _refuse,
+    fault: Callable[[str], None] = refuse,
 ) -> "xr.Dataset":
     """Spectra of the updates between a checkpoint and one or more later ones.
 
@@ -82,15 +81,17 @@ def checkpoint_spectra(
         raise InputError(f"subspace must be at least 1, or 0 to follow none; got {subspace!r}.")
     if heads is not None and heads < 1:
         raise InputError(f"heads must be at least 1; got {heads!r}.")
-    start = Checkpoint.open(base)
-    later = [Checkpoint.open(path) for path in tuned]
+    start = Checkpoint.open(base, fault=fault)
+    paths = [Path(path) for path in tuned]
+    later = _each(lambda one: (one[0], Checkpoint.open(one[1], fault=fault)), _numbered(paths), fault)
     shapes = {name: stored.shape for name, stored in start.tensors.items() if stored.floating}
     model = skeleton(shapes, start.config, heads)
     blocks = blocks_of(model, str(base), required=matrices is None) if attention else ()
     single = tuple(chosen_matrices(model, matrices)) if matrices is not None else ()
     parts = [*map(_of_block, blocks), *(_of_matrix(name, model) for name in single)]
     needed = dict.fromkeys(name for part in parts for name in part.tensors)
-    series = [matched(start, checkpoint, needed, fault) for checkpoint in later]
+    fitting = _each(lambda one: (one[0], matched(start, one[1], needed, fault)), later, fault)
+    series = [match for _, match in fitting]
     most = max((block.heads for block in blocks), default=0)
 
     def tracked(part: _Part) -> Tracked:
@@ -104,15 +105,30 @@ def checkpoint_spectra(
     report(len(parts) / (len(parts) + 1), "comparing all tensors")
     remarks = [remark for match in series for remark in match.remarks] + duplicates(start, series, fault)
     dataset = spectra_dataset(
-        _steps([checkpoint.path for checkpoint in later]),
+        [step for step, _ in fitting],
         products=_updates([block.name for block in blocks], found[: len(blocks)]) if blocks else None,
         matrices=_updates(single, found[len(blocks) :]) if single else None,
     )
-    dataset = dataset.assign_coords(checkpoint=("step", [str(path) for path in tuned]))
+    dataset = dataset.assign_coords(checkpoint=("step", [str(match.checkpoint.path) for match in series]))
     dataset.attrs |= {"base": str(base), "remarks": "\n".join(remarks)}
-    _tell_unmeasurable(dataset, fault)
+    _tell_unmeasurable(dataset, start, series, fault)
     report(1.0, "done")
     return dataset
+
+
+def _each(use: Callable[[Item], Made], items: Sequence[Item], fault: Callable[[str], None]) -> list[Made]:
+    """What `use` makes of the items it can use, telling the others; if there is none, what is wrong with the first."""
+    made, errors = [], []
+    for item in items:
+        try:
+            made.append(use(item))
+        except InputError as error:
+            errors.append(error)
+    if not made:
+        raise errors[0]
+    for error in errors:
+        fault(str(error))
+    return made
 
 
 @dataclass(frozen=True, eq=False)
@@ -216,31 +232,28 @@ def _updates(names: Sequence[str], found: Sequence[Sequence[Spectra]]) -> Update
     )
 
 
-def _tell_unmeasurable(ds: "xr.Dataset", fault: Callable[[str], None]) -> None:
+def _tell_unmeasurable(
+    ds: "xr.Dataset", start: Checkpoint, series: Sequence[Matched], fault: Callable[[str], None]
+) -> None:
     """Tells, a sentence a checkpoint, which updates rounding hides; weights that did not change at all are no fault."""
-    for step, path in zip(ds.step.values, ds.checkpoint.values, strict=True):
-        record, hidden = ds.sel(step=step), list[str]()
+    for number, match in enumerate(series):
+        record, hidden = ds.isel(step=number), list[str]()
         if "update_norm" in ds:
-            lost = (record.update_norm > 0) & ~record.measurable
-            hidden += [
-                f"{int(count)} heads of {product} in {layer}"
-                for layer in ds.layer.values
-                for product in ds["product"].values
-                if (count := lost.sel(layer=layer, product=product).sum()) > 0
-            ]
+            lost = ((record.update_norm > 0) & ~record.measurable).sum("head")
+            for layer, product in ((a, b) for a in ds.layer.values for b in ds["product"].values):
+                if (count := int(lost.sel(layer=layer, product=product))) > 0:
+                    hidden.append(f"{count} heads of {product} in {layer}")
         if "matrix_update_norm" in ds:
             lost = (record.matrix_update_norm > 0) & ~record.matrix_measurable
             hidden += [str(name) for name in ds.matrix.values[lost.values]]
         if hidden:
-            fault(
-                f"{path} must differ from {ds.attrs['base']} by more than rounding; got an update below the noise "
-                f"floor, not measurable in this precision, for {some(hidden)}. Save the weights in float32."
-            )
+            fault(below_noise(match.checkpoint, start, hidden))
 
 
-def _steps(paths: Sequence[Path]) -> list[int]:
-    """The last numbers in the names of checkpoints where these ascend, else 1, 2, ..."""
+def _numbered(paths: Sequence[Path]) -> list[tuple[int, Path]]:
+    """Checkpoints with the last numbers in their names where these ascend, else with 1, 2, ..."""
     numbers = [re.findall(r"\d+", path.name.removesuffix(path.suffix if path.is_file() else "")) for path in paths]
     steps = [int(found[-1]) if found else -1 for found in numbers]
-    ascending = all(a < b for a, b in pairwise([0, *steps]))
-    return steps if len(paths) > 1 and ascending else list(range(1, len(paths) + 1))
+    if len(paths) == 1 or not all(a < b for a, b in pairwise([0, *steps])):
+        steps = list(range(1, len(paths) + 1))
+    return list(zip(steps, paths, strict=True))

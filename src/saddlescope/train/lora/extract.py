@@ -15,8 +15,8 @@ from torch import nn
 
 from saddlescope.errors import InputError
 from saddlescope.measure import energy_rank, update_noise_floor
-from saddlescope.train.checkpoints.files import Checkpoint, refuse_broken
-from saddlescope.train.checkpoints.series import Matched, matched, may_change
+from saddlescope.train.checkpoints.files import Checkpoint, refuse, refuse_broken
+from saddlescope.train.checkpoints.series import Matched, below_noise, matched, may_change
 from saddlescope.train.checkpoints.skeleton import skeleton, transposed_layers
 from saddlescope.train.lora.adapter import Factors, refuse_foreign, write_adapter
 from saddlescope.train.lora.best import BestFactors
@@ -97,12 +97,12 @@ def extract_lora(
     rank: int | None = None,
     matrices: Choice | None = None,
     report: Callable[[float, str], None] = lambda fraction, note: None,
-    fault: Callable[[str], None] | None = None,
+    fault: Callable[[str], None] = refuse,
 ) -> Extraction:
     """Writes the best adapter from one checkpoint to another, in the form that PEFT loads.
 
     Args:
-        base: the checkpoint at the start; see `saddlescope.train.checkpoint_spectra`.
+        base: the checkpoint at the start; see `saddlescope.train.checkpoints.checkpoint_spectra`.
         tuned: the checkpoint after training.
         out: folder of the adapter; an earlier one there is replaced.
         energy: part of |W - W0|_F^2 that each layer keeps, greater than 0, at most 1: its rank is the least that does.
@@ -110,7 +110,7 @@ def extract_lora(
         matrices: which weights; see `saddlescope.train.matrices`. None takes all matrices but embeddings and heads of
             language models.
         report: called with the finished fraction and a note.
-        fault: called with a sentence on a layer that cannot be used, which gets no adapter; None raises at the first.
+        fault: called with a sentence on a layer that cannot be used, which gets no adapter. The default raises.
 
     Raises:
         InputError: files, names or numbers that cannot be used, or checkpoints that do not differ.
@@ -123,14 +123,13 @@ def extract_lora(
         raise InputError(f"rank must be at least 1; got {rank!r}.")
     out = Path(out)
     refuse_foreign(out)
-    tell = _refuse if fault is None else fault
-    start, end = Checkpoint.open(base), Checkpoint.open(tuned)
+    start, end = Checkpoint.open(base, fault=fault), Checkpoint.open(tuned, fault=fault)
     shapes = {name: stored.shape for name, stored in start.tensors.items() if stored.floating}
     model = skeleton(shapes, {}, 1)  # heads do not matter here
     chosen = tuple(chosen_matrices(model, _is_linear if matrices is None else matrices))
     if odd := [name for name in chosen if not name.endswith(".weight")]:
         raise InputError(f"matrices must choose weights of linear layers, which adapters are made for; got {odd[0]}.")
-    match = matched(start, end, chosen, tell)
+    match = matched(start, end, chosen, fault)
     modules = names_in_model(start, [name.removesuffix(".weight") for name in chosen])
     transposed = transposed_layers(shapes)
     layers: list[CutLayer] = []
@@ -140,11 +139,10 @@ def extract_lora(
         if name not in match.names:
             continue  # told when the names were matched
         try:
-            found = _cut(name, start, match, energy, rank)
+            values, B, A = _cut(name, start, match, energy, rank)
         except InputError as error:
-            tell(str(error))
+            fault(str(error))
             continue
-        values, B, A = found
         module = modules[name.removesuffix(".weight")]
         layers.append(CutLayer(module, (B.shape[0], A.shape[1]), values, B.shape[1]))
         if B.shape[1]:
@@ -158,10 +156,6 @@ def extract_lora(
     write_adapter(out, factors, base=str(base), transposed=flipped)
     report(1.0, "done")
     return Extraction(out, tuple(layers), left_out)
-
-
-def _refuse(sentence: str) -> None:
-    raise InputError(sentence)
 
 
 def _is_linear(name: str, parameter: nn.Parameter) -> bool:
@@ -182,10 +176,7 @@ def _cut(
     best = BestFactors.of(update)
     values = best.values.numpy()
     if values[0] > 0 and not values[0] > float(update_noise_floor(after, before)):
-        raise InputError(
-            f"{match.checkpoint.path} must differ from {start.path} by more than rounding; got an update below the "
-            f"noise floor, not measurable in this precision, for {name}. Save the weights in float32."
-        )
+        raise InputError(below_noise(match.checkpoint, start, [name]))
     if values[0] == 0:
         wanted = 0
     elif energy is not None:

@@ -109,7 +109,7 @@ def _tokens(model: Any, text: Path, *folders: Path) -> Int64[Tensor, "sequences 
     holder = next((folder for folder in folders if any(folder.glob("tokenizer*"))), None)
     if holder is None:
         raise InputError(f"{folders[0]} must have a tokenizer, to read '{text}'; got none. Leave --data out.")
-    tokens = AutoTokenizer.from_pretrained(holder, local_files_only=True)(content).input_ids
+    tokens = AutoTokenizer.from_pretrained(holder, local_files_only=True, trust_remote_code=False)(content).input_ids
     length = min(_length(model), len(tokens))
     if not length or max(tokens) >= model.config.vocab_size:
         raise InputError(f"text must be tokens of the model; got {len(tokens)} tokens from '{text}'.")

@@ -28,8 +28,13 @@ def names_in_model(checkpoint: Checkpoint, modules: Sequence[str]) -> dict[str, 
     kind = _model_class(checkpoint.path, checkpoint.config)
     if kind is None:
         return {name: name for name in modules}
-    with torch.device("meta"):
-        model = kind(kind.config_class.from_dict(checkpoint.config))
+    try:
+        with torch.device("meta"):
+            model = kind(kind.config_class.from_dict(checkpoint.config))
+    except Exception as error:  # a configuration can be wrong in any way
+        raise InputError(
+            f"{checkpoint.path} must have a config.json of {kind.__name__}; got one it is not made from: {error}."
+        ) from error
     known = {name for name, _ in model.named_modules()}
     prefix = f"{model.base_model_prefix}."
     found = {name: next((n for n in (name, prefix + name) if n in known), "") for name in modules}
@@ -63,7 +68,7 @@ def load_model(folder: Path) -> Any:
             model, told = kind.from_pretrained(
                 folder, dtype=torch.float32, local_files_only=True, output_loading_info=True
             )
-    except (OSError, ValueError, RuntimeError, KeyError) as error:
+    except Exception as error:  # files and configurations can be wrong in any way
         raise InputError(
             f"{folder} must hold the weights of {kind.__name__}; got {str(error).splitlines()[0]}."
         ) from error
