@@ -110,6 +110,9 @@ def test_image_folders_are_decoded_once_and_mapped(own_imagenet):
     again = read_image_folder(own_imagenet, False, size=56)
     assert stored.stat().st_mtime_ns == before
     assert again.digest() == data.digest()
+    pixels = np.asarray(data.train_images) / 255  # the stored counts are those of the decoded, cut images
+    np.testing.assert_allclose(again.mean, pixels.mean(axis=(0, 2, 3)), rtol=1e-12)
+    np.testing.assert_allclose(again.deviation, pixels.std(axis=(0, 2, 3)), rtol=1e-9)
     assert not again.train_images.flags.owndata
 
 
@@ -136,8 +139,15 @@ def test_a_killed_decoding_goes_on_where_it_was(own_imagenet, monkeypatch):
     assert read_image_folder(own_imagenet, False, size=28).digest() == whole
     assert decoded[:2] == ["n01_0.JPEG", "n01_1.JPEG"]
     assert len(read) == 5  # three of train, two of val; the first two of train were kept
+    place = own_imagenet / "imagenet" / "decoded-28"
+    (place / "train.npy").rename(place / "train.part")  # as if killed just before the move
+    assert read_image_folder(own_imagenet, False, size=28).digest() == whole
+    assert len(read) == 5
     (own_imagenet / "imagenet" / "train" / "n02" / "n02_2.JPEG").unlink()
     assert len(read_image_folder(own_imagenet, False, size=28).train_labels) == 4  # other files: decoded anew
+    (place / "train.json").write_text('{"files": ')
+    with pytest.raises(InputError, match="delete it if it is damaged"):
+        read_image_folder(own_imagenet, False, size=28)
 
 
 def test_image_folders_that_cannot_be_used_are_refused(own_imagenet, tmp_path):

@@ -17,7 +17,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
-from jaxtyping import UInt8
+from jaxtyping import Int64, UInt8
 
 from saddlescope.errors import InputError
 from saddlescope.train.data.images import ImageData, assemble
@@ -49,13 +49,14 @@ def read_image_folder(
     classes = sorted(path.name for path in _folders(home / "train"))
     if len(classes) < 2:
         raise InputError(f"folder must hold imagenet/train with a folder for each class; got {str(folder)!r}.")
-    parts, files = {}, {part: _files(home / part, classes) for part in _OFFICIAL}
+    files = {part: _files(home / part, classes) for part in _OFFICIAL}
     if verify and (len(classes), *map(len, files.values())) != (1000, *_OFFICIAL.values()):
         raise InputError(
             f"{home} must hold the {_OFFICIAL['train']:,} + {_OFFICIAL['val']:,} images of ILSVRC 2012 in 1,000 "
             f"classes; got {len(files['train']):,} + {len(files['val']):,} in {len(classes):,}. Fetch the rest, or "
             "pass verify=False if they are your own."
         )
+    parts, counts = {}, {}
     before, whole = 0, sum(map(len, files.values()))
     for part, of_part in files.items():
 
@@ -63,10 +64,10 @@ def read_image_folder(
             if report is not None:
                 report((before + done) / whole, f"decoded {done:,} images of imagenet/{part}")
 
-        images = _decoded(home, part, of_part, size, told)
+        images, counts[part] = _decoded(home, part, of_part, size, told)
         parts[part] = images, np.array([classes.index(file.parent.name) for file in of_part], dtype=np.int64)
         before += len(of_part)
-    return assemble("imagenet", parts["train"], parts["val"], classes=len(classes))
+    return assemble("imagenet", parts["train"], parts["val"], classes=len(classes), counts=counts["train"])
 
 
 def _folders(home: Path) -> list[Path]:
@@ -85,36 +86,42 @@ def _files(home: Path, classes: list[str]) -> list[Path]:
 
 def _decoded(
     home: Path, part: str, files: list[Path], size: int, told: Callable[[int], None]
-) -> UInt8[np.ndarray, "n 3 size size"]:
-    """The images as bytes mapped from disk; decoded where that was not finished yet."""
+) -> tuple[UInt8[np.ndarray, "n 3 size size"], Int64[np.ndarray, "3 256"]]:
+    """The images as bytes mapped from disk, and how often each pixel value is there; decoded where that is missing."""
     place = home / f"decoded-{size}"
     ready, unfinished, mark = place / f"{part}.npy", place / f"{part}.part", place / f"{part}.json"
     names = hashlib.sha256("\n".join(f"{file.parent.name}/{file.name}" for file in files).encode()).hexdigest()
     try:
         place.mkdir(exist_ok=True)
         known = json.loads(mark.read_text()) if mark.exists() else {}
-        done = known.get("done", 0) if known.get("files") == names else 0
-        if done == len(files) and ready.exists():
-            return np.load(ready, mmap_mode="r", allow_pickle=False)
-        shape, done = (len(files), 3, size, size), done if unfinished.exists() else 0
+        done, counts = 0, np.zeros((3, 256), np.int64)
+        if known.get("files") == names and (unfinished.exists() or (known["done"] == len(files) and ready.exists())):
+            done, counts = known["done"], counts + known["counts"]
+        if done == len(files) and not unfinished.exists():
+            return np.load(ready, mmap_mode="r", allow_pickle=False), counts
+        if done == 0:
+            ready.unlink(missing_ok=True)  # of other files, so that a mark and what it is of cannot be mistaken
+        shape = (len(files), 3, size, size)
         images = np.lib.format.open_memmap(unfinished, "r+" if done else "w+", None if done else np.uint8, shape)
         with ThreadPoolExecutor(os.cpu_count()) as pool:
             while done < len(files):
                 chunk = files[done : done + _CHUNK]
-                images[done : done + len(chunk)] = list(pool.map(lambda file: _decode(file, size), chunk))
+                for k, (pixels, histogram) in enumerate(pool.map(lambda file: _decode(file, size), chunk)):
+                    images[done + k] = pixels
+                    counts += histogram
                 images.flush()
                 done += len(chunk)
-                _write_mark(mark, {"files": names, "done": done})
+                _write_mark(mark, {"files": names, "done": done, "counts": counts.tolist()})
                 told(done)
         unfinished.replace(ready)
     except InputError:
         raise
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, KeyError) as error:
         raise InputError(
             f"{place} must be a folder that decoded images can be kept in; got: {error}. Make room or give rights, or "
             "delete it if it is damaged; what was decoded is kept."
         ) from error
-    return np.load(ready, mmap_mode="r", allow_pickle=False)
+    return np.load(ready, mmap_mode="r", allow_pickle=False), counts
 
 
 def _write_mark(mark: Path, content: dict[str, object]) -> None:
@@ -123,7 +130,8 @@ def _write_mark(mark: Path, content: dict[str, object]) -> None:
     part.replace(mark)
 
 
-def _decode(file: Path, size: int) -> UInt8[np.ndarray, "3 size size"]:
+def _decode(file: Path, size: int) -> tuple[UInt8[np.ndarray, "3 size size"], Int64[np.ndarray, "3 256"]]:
+    """One image, and how often each of its channels has each pixel value."""
     from PIL import Image
 
     try:
@@ -136,4 +144,5 @@ def _decode(file: Path, size: int) -> UInt8[np.ndarray, "3 size size"]:
     except (OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:
         raise InputError(f"{file} must be a whole JPEG or PNG image; got: {error}. Fetch it again.") from error
     left, top = (whole.width - size) // 2, (whole.height - size) // 2
-    return np.asarray(whole)[top : top + size, left : left + size].transpose(2, 0, 1)
+    cut = whole.crop((left, top, left + size, top + size))
+    return np.asarray(cut).transpose(2, 0, 1), np.array(cut.histogram(), np.int64).reshape(3, 256)

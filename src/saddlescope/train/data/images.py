@@ -4,11 +4,9 @@ import hashlib
 from dataclasses import dataclass, replace
 
 import numpy as np
-from jaxtyping import Float, Int, UInt8
+from jaxtyping import Float, Int, Int64, UInt8
 
 from saddlescope.errors import InputError
-
-_ROWS = 4096  # images counted at once: bounds memory where they are mapped from disk
 
 
 @dataclass(frozen=True, eq=False)
@@ -84,6 +82,7 @@ def assemble(
     *,
     classes: int = 10,
     white: int = 255,
+    counts: Int64[np.ndarray, "channels 256"] | None = None,
 ) -> ImageData:
     """Checks images and labels against each other; the mean and deviation are exact, from counts of pixel values.
 
@@ -93,6 +92,7 @@ def assemble(
         test: the same.
         classes: how many there are.
         white: the largest pixel value of the format.
+        counts: how often each channel of the training images has each pixel value; None counts them.
 
     Raises:
         InputError: they do not fit each other, a label is none of the classes, or the images are of one colour.
@@ -105,10 +105,8 @@ def assemble(
     if train[0].shape[1:] != test[0].shape[1:]:
         raise InputError(f"{name} must have images of one shape; got {train[0].shape[1:]} and {test[0].shape[1:]}.")
     levels = np.arange(256) / white
-    counts = np.zeros((train[0].shape[1], 256), np.int64)
-    for start in range(0, len(train[0]), _ROWS):
-        for channel, pixels in enumerate(train[0][start : start + _ROWS].swapaxes(0, 1)):
-            counts[channel] += np.bincount(pixels.ravel(), minlength=256)
+    if counts is None:
+        counts = np.stack([np.bincount(channel.ravel(), minlength=256) for channel in train[0].swapaxes(0, 1)])
     mean = counts @ levels / counts.sum(axis=1)
     deviation = np.sqrt(np.sum(counts * (levels - mean[:, None]) ** 2, axis=1) / counts.sum(axis=1))
     if not np.all(deviation > 0):
