@@ -16,26 +16,24 @@ def run(quick_run):
 
 
 def ending(run, **losses):
-    """The arms start at 5 and end at these losses, a little apart from seed to seed."""
-    run.test_loss.values[:, :, 0] = 5.0
+    """All arms start at 5 and end at these losses, at both budgets, a little apart from seed to seed."""
+    run.test_loss.loc[{"test": 0}] = 5.0
     for arm, loss in losses.items():
-        run.test_loss.loc[{"arm": arm, "test": -1 % run.sizes["test"]}] = (
-            loss - 1e-4 * np.arange(run.sizes["seed"]) ** 2
-        )
+        ends = loss - 1e-4 * np.arange(run.sizes["seed"])[:, None] ** 2
+        run.test_loss.loc[{"arm": arm, "test": run.sizes["test"] - 1}] = ends
     return run
 
 
 def test_all_arms_of_a_seed_start_from_one_trained_model(run):
-    start = run.test_loss.isel(test=0)
-    np.testing.assert_allclose(start.sel(arm="constant"), start.sel(arm="full"), rtol=1e-6)
-    np.testing.assert_allclose(start.sel(arm="schedule"), start.sel(arm="full"), rtol=1e-6)
-    assert len(np.unique(start.sel(arm="full"))) == run.sizes["seed"]
+    start = run.full_loss.isel(test=0)
+    np.testing.assert_allclose(run.test_loss.isel(test=0), start.broadcast_like(run.test_loss.isel(test=0)), rtol=1e-6)
+    assert len(np.unique(start)) == run.sizes["seed"]
 
 
 def test_the_probe_is_paid_for(run):
     last = run.test_step.isel(test=-1, seed=0)
     params = ENTRY.params("quick")
-    assert int(last.sel(arm="full")) == int(last.sel(arm="schedule")) == params.steps
+    assert int(run.full_step.isel(test=-1, seed=0)) == int(last.sel(arm="schedule")) == params.steps
     assert int(last.sel(arm="constant")) == params.steps + params.probe
 
 
@@ -43,44 +41,63 @@ def test_ranks_are_those_of_the_stored_spectra(run):
     shapes = {"attn.c_attn": (32, 96), "attn.c_proj": (32, 32), "mlp.c_fc": (32, 128), "mlp.c_proj": (128, 32)}
     by_name = {name: shapes[name[len("transformer.h.0.") : -len(".weight")]] for name in run.matrix.values.tolist()}
     assert run.parameters_a_rank.isel(seed=0).values.tolist() == [sum(shape) for shape in by_name.values()]
-    budget = 2 * int(run.parameters_a_rank.isel(seed=0).sum())
-    for seed in run.seed:
-        for table, record in (("schedule", "probe"), ("hindsight", "end")):
-            spectra = run.spectrum.sel(seed=seed, record=record)
-            wanted = allocate_ranks(
-                {name: spectra.sel(matrix=name).values for name in by_name}, by_name, parameters=budget
-            )
-            assert run["rank"].sel(seed=seed, table=table).values.tolist() == list(wanted.values())
-    assert (run["rank"].sel(table="constant") == 2).all()
+    for rank in (1, 2):
+        budget = rank * int(run.parameters_a_rank.isel(seed=0).sum())
+        tables = run["rank"].sel(budget=rank)
+        for seed in run.seed:
+            for table, record in (("schedule", "probe"), ("hindsight", "end")):
+                spectra = run.spectrum.sel(seed=seed, record=record)
+                spectra = {name: spectra.sel(matrix=name).values for name in by_name}
+                wanted = allocate_ranks(spectra, by_name, parameters=budget)
+                assert tables.sel(seed=seed, table=table).values.tolist() == list(wanted.values())
+        assert (tables.sel(table="constant") == rank).all()
 
 
-def test_the_better_arm_is_the_one_whose_loss_ends_lower(run, outcomes):
+@pytest.mark.parametrize("budget", ["small", "large"])
+def test_the_better_arm_is_the_one_whose_loss_ends_lower(run, outcomes, budget):
     found = outcomes(ENTRY, ending(run, constant=4.5, schedule=4.4))
-    assert (found["better"], found["worth-it"], found["task-is-learnt"]) == ("reproduced",) * 3
+    assert (found[f"better-{budget}"], found[f"worth-it-{budget}"]) == ("reproduced", "reproduced")
     found = outcomes(ENTRY, ending(run, constant=4.5, schedule=4.49))
-    assert (found["better"], found["worth-it"]) == ("reproduced", "refuted")
+    assert (found[f"better-{budget}"], found[f"worth-it-{budget}"]) == ("reproduced", "refuted")
     found = outcomes(ENTRY, ending(run, constant=4.5, schedule=4.6))
-    assert (found["better"], found["worth-it"]) == ("refuted", "refuted")
-    assert outcomes(ENTRY, ending(run, constant=4.95, schedule=4.6))["task-is-learnt"] == "refuted"
+    assert (found[f"better-{budget}"], found[f"worth-it-{budget}"]) == ("refuted", "refuted")
+
+
+def test_budgets_are_not_mixed(run, outcomes):
+    run = ending(run, constant=4.5, schedule=4.6)
+    run.test_loss.loc[{"budget": 1, "arm": "schedule", "test": run.sizes["test"] - 1}] = 4.3
+    found = outcomes(ENTRY, run)
+    assert (found["better-small"], found["better-large"]) == ("reproduced", "refuted")
+
+
+def test_a_task_that_no_rank_learns_is_no_test(run, outcomes):
+    run = ending(run, constant=4.5, schedule=4.5)
+    run.test_loss.loc[{"budget": 1, "test": run.sizes["test"] - 1}] = 4.8
+    found = outcomes(ENTRY, run)
+    assert (found["task-is-learnt"], found["rank-matters"]) == ("reproduced", "reproduced")
+    found = outcomes(ENTRY, ending(run, constant=4.95, schedule=4.5))
+    assert (found["task-is-learnt"], found["rank-matters"]) == ("refuted", "refuted")
 
 
 def test_a_schedule_of_more_parameters_is_no_comparison(run, outcomes):
+    run["rank"].loc[{"table": "schedule"}] = run["rank"].sel(table="constant")
     assert outcomes(ENTRY, run)["equal-parameters"] == "reproduced"
-    run["rank"].loc[{"table": "schedule", "seed": 1}] += 1
+    run["rank"].loc[{"table": "schedule", "seed": 1, "budget": 2}] += 1
     assert outcomes(ENTRY, run)["equal-parameters"] == "refuted"
 
 
-def test_early_tells_late_when_they_place_parameters_alike(run, inside):
-    run["rank"].loc[{"table": "hindsight"}] = [3, 0, 3, 1, 3, 0, 3, 1]
-    run["rank"].loc[{"table": "schedule"}] = [3, 0, 3, 1, 3, 0, 3, 1]
-    assert "early-tells" in inside(ENTRY, run)
-    run["rank"].loc[{"table": "schedule"}] = [1, 4, 1, 3, 1, 4, 1, 3]
-    assert "early-tells" not in inside(ENTRY, run)
+@pytest.mark.parametrize(("budget", "name"), [(1, "small"), (2, "large")])
+def test_early_tells_late_when_they_place_parameters_alike(run, inside, budget, name):
+    run["rank"].loc[{"table": "hindsight", "budget": budget}] = [3, 0, 3, 1, 3, 0, 3, 1]
+    run["rank"].loc[{"table": "schedule", "budget": budget}] = [3, 0, 3, 1, 3, 0, 3, 1]
+    assert f"early-tells-{name}" in inside(ENTRY, run)
+    run["rank"].loc[{"table": "schedule", "budget": budget}] = [0, 4, 0, 3, 0, 4, 0, 3]
+    assert f"early-tells-{name}" not in inside(ENTRY, run)
 
 
 def test_one_seed_decides_nothing_but_counts(run, outcomes):
     found = outcomes(ENTRY, run.isel(seed=[0]))
-    assert found.pop("equal-parameters") == "reproduced"
+    assert found.pop("equal-parameters") != "undecided"
     assert set(found.values()) == {"undecided"}
 
 
@@ -88,7 +105,8 @@ def test_one_seed_decides_nothing_but_counts(run, outcomes):
     ("settings", "sentence"),
     [
         ({"probe": "12"}, "probe must be below steps=12; got 12"),
-        ({"rank": "33"}, "rank must be at most embedding=32; got 33"),
+        ({"ranks": "1,33"}, "ranks must be two, rising, from 1 to embedding=32"),
+        ({"ranks": "2"}, "ranks must be two"),
         ({"adapter_learning_rate": "0"}, "adapter_learning_rate must be positive"),
         ({"heads": "0"}, "heads must be at least 1"),
         ({"task": "python"}, "did you mean python-library"),
