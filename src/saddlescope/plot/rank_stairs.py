@@ -52,7 +52,7 @@ def staircase_figure(ds: "xr.Dataset", *, clock: "np.ndarray | None" = None) -> 
         layer, head = np.unravel_index(np.argmax(counts + sizes / (2 * max(sizes.max(), 1e-300))), counts.shape)
         examples.append(
             Panel(
-                title=f"{name}, {layer_title(ds.layer.values[layer])}, head {head}",
+                title=f"{name}, {layer_title(ds.layer.values.tolist()[layer])}, head {head}",
                 x=x,
                 y=Axis("singular value"),
                 marks=_example(one.step.values, values[:, layer, head], floors[:, layer, head], found[layer, head]),
