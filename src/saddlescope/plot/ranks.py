@@ -173,7 +173,8 @@ def spectrum_stages_figure(
                 marks.append(Line(x=x, y=one.values, label=label, group=label, color=color, style=style))
             title = f"{name}, {layer_title(layer)}"
             panels.append(Panel(title=title, x=Axis("index of the singular value"), y=_LEVELS, marks=tuple(marks)))
-    of = f"head {head}" if head is not None else f"mean over {_crowd(ds)}"
+    seeds = f", mean over {ds.sizes['seed']} seeds" if ds.sizes.get("seed", 1) > 1 else ""
+    of = f"head {head}{seeds}" if head is not None else f"mean over {_crowd(ds)}"
     return Figure(
         name="spectrum-stages" if head is None else f"spectrum-stages-head-{head}",
         title="Spectra of the update at stages of training",
