@@ -50,6 +50,22 @@ class GPT2Params:
         if not self.seeds or len(set(self.seeds)) < len(self.seeds) or min(self.seeds) < 0:
             raise InputError(f"seeds must be distinct and at least 0, such as 0,1,2; got {self.seeds!r}.")
 
+    @classmethod
+    def quick(cls) -> "GPT2Params":
+        """Seconds: two blocks, two heads, the start of the text."""
+        return cls(
+            characters=6000, vocabulary=300, seeds=(0, 1), block=16, depth=2, embedding=32, heads=2,
+            epochs=2, learning_rate=1e-2, tests=2,
+        )  # fmt: skip
+
+    @classmethod
+    def paper(cls) -> "GPT2Params":
+        """Appendix B.2: GPT-2 small on WikiText-103, three epochs in blocks of 256; for a GPU."""
+        return cls(
+            text="wikitext-103", vocabulary=50257, seeds=(0,), block=256, depth=12, embedding=768, heads=12,
+            learning_rate=3e-4, tests=90, precision="bf16", compiled=True, threads=8,
+        )  # fmt: skip
+
 
 def read_text(name: str, context: RunContext, characters: int = 0) -> "TextData":
     """The text of that name; where `characters` are not 0, so many of the training part and a quarter of the test."""

@@ -36,22 +36,6 @@ if TYPE_CHECKING:
 class Params(GPT2Params):
     """A small GPT-2 on the help texts that come with Python: minutes on two cores."""
 
-    @classmethod
-    def quick(cls) -> "Params":
-        """Seconds: two blocks, two heads, the start of the text."""
-        return cls(
-            characters=6000, vocabulary=300, seeds=(0, 1), block=16, depth=2, embedding=32, heads=2,
-            epochs=2, learning_rate=1e-2, tests=2,
-        )  # fmt: skip
-
-    @classmethod
-    def paper(cls) -> "Params":
-        """Appendix B.2: GPT-2 small on WikiText-103, three epochs in blocks of 256; for a GPU."""
-        return cls(
-            text="wikitext-103", vocabulary=50257, seeds=(0,), block=256, depth=12, embedding=768, heads=12,
-            learning_rate=3e-4, tests=90, precision="bf16", compiled=True, threads=8,
-        )  # fmt: skip
-
 
 def run(params: Params, context: RunContext) -> "xr.Dataset":
     """Trains one GPT-2 a seed; each keeps its own checkpoints in the scratch folder."""

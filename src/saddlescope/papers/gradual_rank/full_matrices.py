@@ -44,22 +44,6 @@ ATTENTION, MLP = ["attn.c_attn", "attn.c_proj"], ["mlp.c_fc", "mlp.c_proj"]
 class Params(GPT2Params):
     """The training of Figure 20 at its default size."""
 
-    @classmethod
-    def quick(cls) -> "Params":
-        """Seconds: two blocks, two heads, the start of the text."""
-        return cls(
-            characters=6000, vocabulary=300, seeds=(0, 1), block=16, depth=2, embedding=32, heads=2,
-            epochs=2, learning_rate=1e-2, tests=2,
-        )  # fmt: skip
-
-    @classmethod
-    def paper(cls) -> "Params":
-        """GPT-2 small on WikiText-103, as in Figure 20; for a GPU."""
-        return cls(
-            text="wikitext-103", vocabulary=50257, seeds=(0,), block=256, depth=12, embedding=768, heads=12,
-            learning_rate=3e-4, tests=90, precision="bf16", compiled=True, threads=8,
-        )  # fmt: skip
-
 
 def run(params: Params, context: RunContext) -> "xr.Dataset":
     """Trains one GPT-2 a seed and lays the matrices out by layer and kind."""
