@@ -234,3 +234,12 @@ def test_version_and_help(saddlescope):
         assert status == 0
         assert "Usage: saddlescope" in out
     assert "1 one refuted" in saddlescope("--help")[1]
+
+
+def test_what_keeps_nothing_says_so_when_interrupted(monkeypatch, capsys, tmp_path):
+    def stop(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("saddlescope.gallery.build", stop)
+    assert cli.main(["gallery", str(tmp_path)]) == 130
+    assert capsys.readouterr().err == "Interrupted; the same command starts again: nothing of this one was written.\n"

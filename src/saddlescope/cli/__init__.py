@@ -24,6 +24,7 @@ _STATUS = (
     "Exit status: 0 all claims reproduced, 1 one refuted, 3 none refuted but one undecided, 2 input that cannot be"
     " used, 130 interrupted, 70 a defect of saddlescope."
 )
+_RESUMED = ("run", "data")  # the commands that keep what they finished
 
 app = typer.Typer(
     help=_HELP, epilog=_STATUS, add_completion=False, context_settings={"help_option_names": ["-h", "--help"]}
@@ -68,7 +69,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         say(_usage(error))
         return 2
     except (KeyboardInterrupt, typer.Abort):
-        say("Interrupted; the same command goes on where it was.")
+        resumed = "goes on where it was" if words[0] in _RESUMED else "starts again: nothing of this one was written"
+        say(f"Interrupted; the same command {resumed}.")
         return 130
     except BrokenPipeError:  # the reader of our output has left, as `head` does
         sys.stdout = None  # type: ignore[assignment]
