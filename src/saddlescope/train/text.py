@@ -170,8 +170,8 @@ def _wikitext(name: str, folder: Path | str | None, verify: bool) -> TextData:
             text = path.read_text(encoding="utf-8")
         except FileNotFoundError:
             raise InputError(
-                f"folder must hold {name}/{path.name}; got {str(folder)!r}, which does not. Fetch WikiText's archive "
-                f"and unpack it there; the folder {name} is in it."
+                f"folder must hold {name}/{path.name}; got {str(folder)!r}, which does not. Fetch it by: saddlescope "
+                f"data get {name} --data {folder}"
             ) from None
         except (OSError, UnicodeDecodeError) as error:
             raise InputError(f"{path} must be readable UTF-8 text; got: {error}. Fetch it again.") from error
