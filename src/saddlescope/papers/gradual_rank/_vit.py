@@ -32,7 +32,7 @@ class Training:
 
     dataset: Images = "digits"  # digits and digit-pairs are embedded; the others are read from the data folder
     images: int = 0  # training images, equally many of each class; 0 takes all
-    seeds: tuple[int, ...] = (0, 1, 2)  # one training run each: initial weights and order of the images
+    seeds: tuple[int, ...] = (0, 1, 2, 3, 4)  # one training run each: initial weights and order of the images
     patch: int = 2  # side of a square patch in pixels
     depth: int = 4  # transformer blocks
     embedding: int = 128  # dimension of a token

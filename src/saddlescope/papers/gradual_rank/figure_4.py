@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 class Params(_vit.Training):
     """A small ViT on the digits embedded in scikit-learn: real images, minutes on two cores."""
 
+    seeds: tuple[int, ...] = (0, 1, 2)  # one training run each; few, since the demo waits for them
     initial_scale: float = 1.0  # factor on the default initial weights, all but the patch embedding
 
     def __post_init__(self) -> None:
