@@ -12,11 +12,13 @@ autodoc_member_order = "bysource"
 napoleon_use_ivar = True
 
 
-def _plain_bars(app, what, name, obj, options, lines):
-    """The docstrings write |x| for an absolute value, which reStructuredText takes for a substitution."""
-    lines[:] = [line if line.lstrip().startswith((">>>", "...")) else line.replace("|", r"\|") for line in lines]
+def _plain_text(app, what, name, obj, options, lines):
+    """The docstrings write |x| for an absolute value and *labels for axes, both of which reStructuredText would read."""
+    for place, line in enumerate(lines):
+        if not line.lstrip().startswith((">>>", "...")):
+            lines[place] = line.replace("|", r"\|").replace("*labels", r"\*labels")
 
 
 def setup(app):
     """Registers the reading of docstrings."""
-    app.connect("autodoc-process-docstring", _plain_bars)
+    app.connect("autodoc-process-docstring", _plain_text)

@@ -143,8 +143,8 @@ def implicit_bias(
         The result; its dataset has, over (flow, log_time): `excess` and `share` (also over norm), `log_loss_excess`,
         `margin` mu, `singular_values` of W / mu and `distance` (also over norm), that of W / mu to the solution found,
         relative to its size; and `optimum` and `contrast` over (flow, norm), `direction` at the last time over (flow,
-            row, column), and `status`, whether it is `trusted`, and the `verdict` of each flow. NaN where there is
-            nothing, such as W / mu before all margins are positive.
+        row, column), and `status`, whether it is `trusted`, and the `verdict` of each flow. NaN where there is nothing,
+        such as W / mu before all margins are positive.
 
     Raises:
         InputError: data that cannot be used or that no W separates, or an argument out of its range.

@@ -40,7 +40,7 @@ except ModuleNotFoundError as error:
     raise MissingExtraError("saddlescope.train.language", "Transformers", "language") from error
 
 if TYPE_CHECKING:
-    from saddlescope.train.hugging_face import RankTrackerCallback
+    from saddlescope.train import hugging_face
 
 SEAL = "saddlescope-run.pt"  # the last file written into a checkpoint folder
 _EVALUATION_TOKENS = 4096  # at once; bounds memory, and changes no weight
@@ -142,7 +142,7 @@ def fit_language(
     data: TokenData,
     config: LanguageConfig,
     *,
-    tracker: "RankTrackerCallback | None" = None,
+    tracker: "hugging_face.RankTrackerCallback | None" = None,
     checkpoint: Path | str | None = None,
     report: Callable[[float, str], None] | None = None,
 ) -> LanguageHistory:
