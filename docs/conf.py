@@ -13,7 +13,7 @@ napoleon_use_ivar = True
 
 
 def _plain_text(app, what, name, obj, options, lines):
-    """The docstrings write |x| for an absolute value and *labels for axes, both of which reStructuredText would read."""
+    """The docstrings write |x| for a modulus and *labels for axes, both of which reStructuredText reads."""
     for place, line in enumerate(lines):
         if not line.lstrip().startswith((">>>", "...")):
             lines[place] = line.replace("|", r"\|").replace("*labels", r"\*labels")
