@@ -64,6 +64,25 @@ class Training:
             raise InputError(f"seeds must be distinct and at least 0, such as 0,1,2; got {self.seeds!r}.")
 
 
+@dataclass(frozen=True, kw_only=True)
+class NarrowTraining(Training):
+    """A narrow ViT on the digits embedded in scikit-learn, for CIFAR-10."""
+
+    embedding: int = 64  # dimension of a token
+    heads: int = 4  # attention heads in a block
+    mlp: int = 64  # width of the feedforward layer
+
+
+@dataclass(frozen=True, kw_only=True)
+class PairsTraining(NarrowTraining):
+    """A narrow ViT on pairs of embedded digits, for CIFAR-100."""
+
+    dataset: Images = "digit-pairs"  # digits and digit-pairs are embedded; the others are in the data folder
+    patch: int = 4  # side of a square patch in pixels
+    epochs: int = 10  # passes through the training images; as many images are seen as of digits in 40
+    warmup_epochs: int = 1  # epochs of linear warm-up; a cosine follows
+
+
 QUICK: dict[str, Any] = {
     "images": 250, "seeds": (0, 1), "depth": 2, "embedding": 32, "heads": 2, "head_width": 16, "mlp": 32,
     "epochs": 12, "batch": 25, "learning_rate": 3e-3, "warmup_epochs": 1,

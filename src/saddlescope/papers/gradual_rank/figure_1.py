@@ -22,12 +22,8 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Params(_vit.Training):
+class Params(_vit.NarrowTraining):
     """A narrow ViT on the digits embedded in scikit-learn, for CIFAR-10."""
-
-    embedding: int = 64  # dimension of a token
-    heads: int = 4  # attention heads in a block
-    mlp: int = 64  # width of the feedforward layer
 
     @classmethod
     def quick(cls) -> "Params":

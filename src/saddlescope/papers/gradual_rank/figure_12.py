@@ -17,12 +17,9 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Params(_vit.Training):
+class Params(_vit.NarrowTraining):
     """A narrow ViT on the digits embedded in scikit-learn, for CIFAR-10."""
 
-    embedding: int = 64  # dimension of a token
-    heads: int = 4  # attention heads in a block
-    mlp: int = 64  # width of the feedforward layer
     optimizer: Literal["adam", "sgd"] = "sgd"  # sgd without momentum, or adam
     learning_rate: float = 0.3  # of the optimiser, at its peak; the paper's
 

@@ -18,16 +18,8 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Params(_vit.Training):
+class Params(_vit.PairsTraining):
     """A narrow ViT on pairs of embedded digits, for CIFAR-100."""
-
-    dataset: _vit.Images = "digit-pairs"  # digits and digit-pairs are embedded; the others are in the data folder
-    patch: int = 4  # side of a square patch in pixels
-    epochs: int = 10  # passes through the training images; as many images are seen as of digits in 40
-    warmup_epochs: int = 1  # epochs of linear warm-up; a cosine follows
-    embedding: int = 64  # dimension of a token
-    heads: int = 4  # attention heads in a block
-    mlp: int = 64  # width of the feedforward layer
 
     @classmethod
     def quick(cls) -> "Params":

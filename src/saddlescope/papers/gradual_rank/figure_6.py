@@ -23,14 +23,11 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Params(_vit.Training):
+class Params(_vit.NarrowTraining):
     """A narrow ViT of three blocks on the digits embedded in scikit-learn, for CIFAR-10."""
 
     scales: tuple[float, ...] = (1.0, 0.3, 0.1)  # initial scales, decreasing; 1 is the default of all layers
     depth: int = 3  # transformer blocks
-    embedding: int = 64  # dimension of a token
-    heads: int = 4  # attention heads in a block
-    mlp: int = 64  # width of the feedforward layer
 
     def __post_init__(self) -> None:
         super().__post_init__()
