@@ -95,32 +95,46 @@ def train(params: GPT2Params, context: RunContext, *, matrices: str | None = Non
         (seed, test_step) in nats a token; in the attributes the digest of the text and the loss of a guess by the
         tokens' frequencies.
     """
-    import xarray as xr
-
     from saddlescope.train.text import learn_vocabulary, tokenize
 
     text = read_text(params.text, context, params.characters)
     data = tokenize(text, learn_vocabulary(text, params.vocabulary), block=params.block)
-    runs = []
-    for k, seed in enumerate(params.seeds):
-        part = context.part(k / len(params.seeds), (k + 1) / len(params.seeds))
-
-        def report(fraction: float, note: str, part=part, seed=seed) -> None:
-            part(fraction, f"seed {seed}, {note}")
-
-        runs.append(
-            context.kept(
-                f"seed-{seed}",
-                lambda seed=seed, report=report: _train_one(params, context, data, seed, matrices, report),
-            )
-        )
-    together = xr.concat(runs, dim="seed", combine_attrs="override").assign_coords(seed=list(params.seeds))
+    together = each_seed(
+        params, context, lambda seed, report: _train_one(params, context, data, seed, matrices, report)
+    )
     return together.assign_attrs(
         text=text.name,
         text_digest=text.digest(),
         vocabulary=data.vocabulary,
         guess_loss=frequency_loss(data.train, data.test, data.vocabulary),
     )
+
+
+def each_seed(
+    params: GPT2Params,
+    context: RunContext,
+    make: "Callable[[int, Callable[[float, str], None]], xr.Dataset]",
+) -> "xr.Dataset":
+    """What `make` makes of each seed, joined along the dimension `seed`; finished seeds are kept.
+
+    Args:
+        params: has the seeds.
+        context: keeps the finished ones.
+        make: from a seed and a `report` for its part of the run.
+    """
+    import functools
+
+    import xarray as xr
+
+    def reporter(k: int, seed: int) -> "Callable[[float, str], None]":
+        part = context.part(k / len(params.seeds), (k + 1) / len(params.seeds))
+        return lambda fraction, note: part(fraction, f"seed {seed}, {note}")
+
+    runs = [
+        context.kept(f"seed-{seed}", functools.partial(make, seed, reporter(k, seed)))
+        for k, seed in enumerate(params.seeds)
+    ]
+    return xr.concat(runs, dim="seed", combine_attrs="override").assign_coords(seed=list(params.seeds))
 
 
 def _train_one(
