@@ -16,6 +16,7 @@ import array_api_compat.numpy
 import numpy as np
 
 from saddlescope.errors import InputError
+from saddlescope.measure.threads import each
 
 # Largest relative error of rounding a real number to the nearest stored one, by name of the stored type.
 UNIT_ROUNDOFF = {"float64": 2.0**-53, "float32": 2.0**-24, "float16": 2.0**-11, "bfloat16": 2.0**-8}
@@ -85,15 +86,20 @@ def take(*, axes: int, **arrays: Any) -> tuple[Library, list[Stored]]:
 
 
 def in_pieces(library: Library, compute: Callable[..., tuple[Any, ...]], matrices: Sequence[Stored]) -> tuple[Any, ...]:
-    """Computes over one batch axis, piece by piece, and gives back the batch axes and the library of the input."""
+    """Computes over one batch axis, piece by piece, and gives back the batch axes and the library of the input.
+
+    On the CPU pieces are worked on side by side; see `saddlescope.measure.threads`.
+    """
     xp, batch = library.xp, matrices[0].array.shape[:-2]
     count = math.prod(batch)
     flat = [xp.reshape(one.array, (count, *one.array.shape[-2:])) for one in matrices]
     step = max(1, _PIECE // sum(math.prod(X.shape[-2:]) for X in flat))
-    pieces = [
-        compute(*(Stored(X[i : i + step], one.roundoff) for X, one in zip(flat, matrices, strict=True)))
-        for i in range(0, max(1, count), step)
-    ]
+
+    def piece(i: int) -> tuple[Any, ...]:
+        return compute(*(Stored(X[i : i + step], one.roundoff) for X, one in zip(flat, matrices, strict=True)))
+
+    starts = range(0, max(1, count), step)
+    pieces = each(piece, starts) if xp is array_api_compat.numpy else [piece(i) for i in starts]
     whole = (xp.concat(parts) for parts in zip(*pieces, strict=True))
     return tuple(library.give_back(xp.reshape(one, (*batch, *one.shape[1:]))) for one in whole)
 
