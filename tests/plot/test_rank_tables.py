@@ -58,6 +58,14 @@ def test_a_row_a_step(ds):
     assert nothing.rows[0][1:3] == (UNMEASURABLE, UNMEASURABLE)
 
 
+def test_checkpoints_whose_steps_are_not_known_are_told_by_name(ds):
+    assert step_table(ds).columns[0] == "step"
+    named = ds.assign_coords(step=ds.step.assign_attrs(long_name="checkpoint"), checkpoint=("step", ["x/one", "two"]))
+    table = step_table(named)
+    assert table.columns[0] == "checkpoint"
+    assert [row[0] for row in table.rows] == ["one", "two"]
+
+
 def test_a_row_a_matrix(ds):
     table = matrix_table(ds)
     assert table.rows[0] == ("layers.0.up", 2.0, 6.0, 16.0, 0.5)

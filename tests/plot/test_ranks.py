@@ -99,6 +99,16 @@ def test_stages_show_the_steps_asked_for_and_one_head():
         spectrum_stages_figure(spectra(), steps=(1, 2, 4, 8, 16, 32))
 
 
+def test_checkpoints_whose_steps_are_not_known_are_told_by_name():
+    ds = spectra()
+    names = [f"runs/model-{k}" for k in "abcdefgh"[: ds.sizes["step"]]]
+    ds = ds.assign_coords(step=ds.step.assign_attrs(long_name="checkpoint"), checkpoint=("step", names))
+    figure = spectrum_stages_figure(ds, steps=(1, 32))
+    assert list(lines(figure.panels[0]))[1:] == ["update in model-a", f"update in {names[-1].removeprefix('runs/')}"]
+    assert stable_rank_figure(ds).panels[0].x.label == "checkpoint"
+    assert stable_rank_figure(spectra()).panels[0].x.label == "optimiser steps"
+
+
 def test_an_evolution_has_the_values_as_they_are():
     panel = evolution_figure(spectra(seeds=2), layer="blocks.1", head=2, largest=4).panels[0]
     first, *_, last = (mark for mark in panel.marks if isinstance(mark, Line))

@@ -279,8 +279,10 @@ def test_steps_are_the_numbers_in_names_where_they_ascend(tmp_path):
     for seed, path in enumerate(paths[1:]):
         save_file(moved(tensors, seed), path)
     base, three, twenty, four = paths
-    assert checkpoint_spectra(base, three, twenty, heads=HEADS).step.values.tolist() == [3, 20]
-    assert checkpoint_spectra(base, three, twenty, four, heads=HEADS).step.values.tolist() == [1, 2, 3]
+    told = checkpoint_spectra(base, three, twenty, heads=HEADS).step
+    assert (told.values.tolist(), told.long_name) == ([3, 20], "optimiser steps")
+    counted = checkpoint_spectra(base, three, twenty, four, heads=HEADS).step
+    assert (counted.values.tolist(), counted.long_name) == ([1, 2, 3], "checkpoint")
     assert checkpoint_spectra(base, twenty, heads=HEADS).step.values.tolist() == [1]
 
 

@@ -6,7 +6,7 @@ An update whose largest singular value is below its noise floor has no rank, and
 from typing import TYPE_CHECKING
 
 from saddlescope.plot.figure import Table
-from saddlescope.plot.ranks import PRODUCTS, initial_stable_rank
+from saddlescope.plot.ranks import PRODUCTS, checkpoint_name, initial_stable_rank
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -56,9 +56,10 @@ def step_table(ds: "xr.Dataset") -> Table:
         at = [ds.stable_rank.sel(step=step, product=product) for product in PRODUCTS]
         sizes = [relative.sel(step=step, product=product) for product in PRODUCTS]
         told = [float(one.mean()) if bool(one.notnull().any()) else UNMEASURABLE for one in (*at, *sizes)]
-        rows.append((int(step), *told))
+        rows.append((checkpoint_name(ds, step) or int(step), *told))
     ranks = [f"stable rank of {name}" for name in PRODUCTS.values()]
-    return Table(columns=("step", *ranks, *(f"update / initial, {n}" for n in PRODUCTS.values())), rows=tuple(rows))
+    first = "step" if checkpoint_name(ds, ds.step.values[0]) is None else "checkpoint"
+    return Table(columns=(first, *ranks, *(f"update / initial, {n}" for n in PRODUCTS.values())), rows=tuple(rows))
 
 
 def matrix_table(ds: "xr.Dataset") -> Table:

@@ -14,6 +14,7 @@ number, or by module.
 """
 
 from collections.abc import Sequence
+from pathlib import PurePath
 from typing import TYPE_CHECKING, Any
 
 from saddlescope.errors import InputError
@@ -80,7 +81,7 @@ def layer_rank_figure(ds: "xr.Dataset", *, step: int | None = None) -> Figure:
     return Figure(
         name="stable-rank-by-layer",
         title="The rank of what was learned, over depth",
-        caption=f"Stable rank of updates and initial products after {_steps(at)}; mean and standard deviation "
+        caption=f"Stable rank of updates and initial products {_moment(ds, at)}; mean and standard deviation "
         f"over {_crowd(ds)}. Layers are counted in the model's order.",
         panels=tuple(panels),
     )
@@ -161,7 +162,7 @@ def spectrum_stages_figure(
     curves = {"at initialization": (1, normalized(ds.initial_spectrum))}
     for color, step in zip((0, 2, 3, 4, 5), chosen, strict=False):
         update = normalized(ds.update_spectrum.sel(step=step), ds.noise_floor.sel(step=step))
-        curves[f"update after {_steps(step)}"] = (color, update)
+        curves[f"update {_moment(ds, step)}"] = (color, update)
     panels = []
     for product, name in PRODUCTS.items():
         for layer in shown:
@@ -318,7 +319,7 @@ def _check_head(ds: "xr.Dataset", head: int) -> None:
 def step_axis(ds: "xr.Dataset") -> Axis:
     """Steps on a logarithmic axis where they span more than a factor of ten."""
     first, last = float(ds.step.values[0]), float(ds.step.values[-1])
-    return Axis("optimiser steps", scale="log" if 0 < 10 * first < last else "linear")
+    return Axis(ds.step.attrs.get("long_name", "optimiser steps"), scale="log" if 0 < 10 * first < last else "linear")
 
 
 def _width(ds: "xr.Dataset") -> int:
@@ -332,8 +333,18 @@ def layer_title(layer: Any) -> str:
     return f"layer {layer}" if isinstance(layer, int) else str(layer)
 
 
-def _steps(step: Any) -> str:
-    return f"{int(step):,} step{'s' * (int(step) != 1)}".replace(",", "\u2009")
+def checkpoint_name(ds: "xr.Dataset", step: Any) -> str | None:
+    """The name of the checkpoint of a record whose step is not known; None where it is."""
+    if ds.step.attrs.get("long_name") != "checkpoint":
+        return None
+    return PurePath(str(ds.checkpoint.sel(step=step).item())).name
+
+
+def _moment(ds: "xr.Dataset", step: Any) -> str:
+    """When a record was made."""
+    if name := checkpoint_name(ds, step):
+        return f"in {name}"
+    return f"after {int(step):,} step{'s' * (int(step) != 1)}".replace(",", "\u2009")
 
 
 def _crowd(ds: "xr.Dataset") -> str:

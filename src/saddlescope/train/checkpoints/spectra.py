@@ -63,9 +63,9 @@ def checkpoint_spectra(
 
     Returns:
         The data set of `saddlescope.train.spectra_dataset`. Its steps are the numbers in the names of the checkpoints,
-        such as checkpoint-500, where these ascend, else 1, 2, ...; the coordinate `checkpoint` has the names. The
-        attribute `remarks` tells, a sentence a line, which tensors are identical in two checkpoints, and what else was
-        noticed.
+        such as checkpoint-500, where these ascend, else 1, 2, ... (the step's `long_name` is then "checkpoint"); the
+        coordinate `checkpoint` has the names. The attribute `remarks` tells, a sentence a line, which tensors are
+        identical in two checkpoints, and what else was noticed.
 
     Raises:
         InputError: nothing can be measured: a file that cannot be read, no attention and no matrices, no number of
@@ -83,7 +83,9 @@ def checkpoint_spectra(
         raise InputError(f"heads must be at least 1; got {heads!r}.")
     start = Checkpoint.open(base, fault=fault)
     paths = [Path(path) for path in tuned]
-    later = _each(lambda one: (one[0], Checkpoint.open(one[1], fault=fault)), _numbered(paths), fault)
+    steps = _steps(paths)
+    numbered = list(zip(steps or range(1, len(paths) + 1), paths, strict=True))
+    later = _each(lambda one: (one[0], Checkpoint.open(one[1], fault=fault)), numbered, fault)
     shapes = {name: stored.shape for name, stored in start.tensors.items() if stored.floating}
     model = skeleton(shapes, start.config, heads)
     blocks = blocks_of(model, str(base), required=matrices is None) if attention else ()
@@ -110,6 +112,8 @@ def checkpoint_spectra(
         matrices=_updates(single, found[len(blocks) :]) if single else None,
     )
     dataset = dataset.assign_coords(checkpoint=("step", [str(match.checkpoint.path) for match in series]))
+    if steps is None:
+        dataset["step"].attrs["long_name"] = "checkpoint"
     dataset.attrs |= {"base": str(base), "remarks": "\n".join(remarks)}
     _tell_unmeasurable(dataset, start, series, fault)
     report(1.0, "done")
@@ -250,10 +254,8 @@ def _tell_unmeasurable(
             fault(below_noise(match.checkpoint, start, hidden))
 
 
-def _numbered(paths: Sequence[Path]) -> list[tuple[int, Path]]:
-    """Checkpoints with the last numbers in their names where these ascend, else with 1, 2, ..."""
+def _steps(paths: Sequence[Path]) -> list[int] | None:
+    """The last numbers in the names of the checkpoints, or None where these do not ascend."""
     numbers = [re.findall(r"\d+", path.name.removesuffix(path.suffix if path.is_file() else "")) for path in paths]
     steps = [int(found[-1]) if found else -1 for found in numbers]
-    if len(paths) == 1 or not all(a < b for a, b in pairwise([0, *steps])):
-        steps = list(range(1, len(paths) + 1))
-    return list(zip(steps, paths, strict=True))
+    return steps if len(paths) > 1 and all(a < b for a, b in pairwise([0, *steps])) else None
