@@ -3,7 +3,7 @@
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from saddlescope.plot.figure import Axis, Band, Figure, Heat, Line, Mark, Panel, Table
+from saddlescope.plot.figure import Axis, Band, Figure, Film, Heat, Line, Mark, Panel, Picture, Table
 from saddlescope.plot.theme import DARK, LIGHT, Theme
 
 if TYPE_CHECKING:
@@ -25,10 +25,12 @@ __all__ = [
     "Axis",
     "Band",
     "Figure",
+    "Film",
     "Heat",
     "Line",
     "Mark",
     "Panel",
+    "Picture",
     "Table",
     "Theme",
     "corners",

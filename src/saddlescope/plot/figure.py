@@ -5,12 +5,18 @@ plain Unicode and shown as it stands: neither TeX nor HTML is interpreted.
 """
 
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Literal
+
+from saddlescope.errors import InputError
 
 if TYPE_CHECKING:
     from numpy import ndarray as Array  # noqa: N812
 else:
     Array = Any  # naming a figure's parts costs no import of NumPy
+
+MOST_FILM_BYTES = 12_000_000
+"""Bytes of a film's images beyond which it is refused: a page with it would load slowly."""
 
 
 @dataclass(frozen=True)
@@ -41,6 +47,8 @@ class Line:
         style: how it is drawn; "steps" holds each value until the next x.
         width: line width in points.
         opacity: from 0 to 1.
+        at: for a figure with a film, the step of each point in the film's unit, of the shape of x and rising: on a
+            page, a dot stands on the last point that is not after the step shown. None: no dot.
     """
 
     x: Array
@@ -51,6 +59,11 @@ class Line:
     style: Literal["solid", "dashed", "dotted", "steps", "points"] = "solid"
     width: float = 1.6
     opacity: float = 1.0
+    at: Array | None = None
+
+    def __post_init__(self) -> None:
+        if self.at is not None and len(self.at) != len(self.x):
+            raise InputError(f"at must have one step for each of the {len(self.x)} points; got {len(self.at)}.")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -99,13 +112,76 @@ class Mark:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Picture:
+    """A small image that stands on a dot at a data point, like a pin on a map, such as a sample along a trajectory.
+
+    Attributes:
+        x, y: the point, where the dot is; the image stands above it.
+        image: colours, shape (height, width, 3), uint8.
+        size: height of the image as a fraction of the panel's height.
+        label: name of the dot when it is pointed at.
+        group: as for `Line`: image and dot are switched with it, and the dot has its colour.
+        color: index into the palette, or None: that of its group, or a neutral grey.
+    """
+
+    x: float
+    y: float
+    image: Array
+    size: float = 0.12
+    label: str = ""
+    group: str = ""
+    color: int | None = None
+
+    def __post_init__(self) -> None:
+        _refuse_other_pixels("image", self.image, "(height, width, 3)", 3)
+        if not 0 < self.size <= 1:
+            raise InputError(f"size must be above 0 and at most 1, a fraction of the panel; got {self.size!r}.")
+
+
+AnyMark = Line | Band | Heat | Mark | Picture
+"""What a panel can hold."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class Panel:
     """Marks over two axes."""
 
     x: Axis
     y: Axis
-    marks: tuple[Line | Band | Heat | Mark, ...]
+    marks: tuple[AnyMark, ...]
     title: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Film:
+    """Grids of images by step: on a page one grid with a slider, on paper the grids of some steps side by side.
+
+    Attributes:
+        steps: the step of each frame, shape (frame,), rising; one frame is shown without a slider.
+        images: colours, shape (frame, row, column, height, width, 3), uint8; at most `MOST_FILM_BYTES` bytes.
+        rows: a label for each row, or nothing.
+        columns: a label for each column, or nothing.
+        unit: what a step is, written before its number: "step 1200".
+    """
+
+    steps: Array
+    images: Array
+    rows: tuple[str, ...] = ()
+    columns: tuple[str, ...] = ()
+    unit: str = "step"
+
+    def __post_init__(self) -> None:
+        _refuse_other_pixels("images", self.images, "(frame, row, column, height, width, 3)", 6)
+        frames, rows, columns = self.images.shape[:3]
+        if len(self.steps) != frames or any(not a < b for a, b in pairwise(self.steps)):
+            raise InputError(f"steps must be rising, one for each of the {frames} frames; got {list(self.steps)!r}.")
+        for name, labels, count in (("rows", self.rows, rows), ("columns", self.columns, columns)):
+            if len(labels) not in (0, count):
+                raise InputError(f"{name} must be {count} labels or none; got {labels!r}.")
+        if self.images.nbytes > MOST_FILM_BYTES:
+            raise InputError(
+                f"images must hold at most {MOST_FILM_BYTES} bytes; got {self.images.nbytes}; show fewer of them."
+            )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -118,11 +194,13 @@ class Table:
 
 @dataclass(frozen=True, kw_only=True)
 class Figure:
-    """Panels with a title and a caption that says what is seen; optionally a table below.
+    """Panels with a title and a caption that says what is seen; optionally a film and a table below.
 
     Attributes:
         name: short, unique in its entry, fit for a file name.
-        panels: drawn in rows of `columns`; the first one stands for the figure where there is room for one only.
+        panels: drawn in rows of `columns`; the first one stands for the figure where there is room for one only. May be
+            empty when there is a film.
+        film: images by step; its slider moves a dot along each `Line` with `at`.
     """
 
     name: str
@@ -131,3 +209,14 @@ class Figure:
     panels: tuple[Panel, ...]
     columns: int = 2
     table: Table | None = field(default=None)
+    film: Film | None = None
+
+    def __post_init__(self) -> None:
+        if not self.panels and self.film is None:
+            raise InputError("panels must hold a panel where there is no film; got ().")
+
+
+def _refuse_other_pixels(name: str, given: Array, shape: str, dimensions: int) -> None:
+    """Refuses what is not red, green and blue in whole numbers from 0 to 255, and what holds no pixel."""
+    if len(given.shape) != dimensions or given.shape[-1] != 3 or 0 in given.shape or str(given.dtype) != "uint8":
+        raise InputError(f"{name} must be {shape} of uint8, none of them empty; got {given.shape} of {given.dtype}.")

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from saddlescope.plot.figure import Axis, Band, Figure, Heat, Line, Mark, Panel
+from saddlescope.plot.figure import AnyMark, Axis, Band, Figure, Heat, Line, Mark, Panel
 from saddlescope.plot.series import color_series, legend, lifted, name_of, positive, thin
 from saddlescope.plot.theme import LIGHT
 
@@ -35,7 +35,7 @@ def draw_plotly(figure: Figure) -> dict[str, Any]:
     }
 
 
-def _panel(figure: Figure, panel: Panel, marks: list[tuple[Line | Band | Heat | Mark, int | None]]) -> dict[str, Any]:
+def _panel(figure: Figure, panel: Panel, marks: list[tuple[AnyMark, int | None]]) -> dict[str, Any]:
     data, shapes, heat = [], [], False
     for mark, index in marks:
         match mark:

@@ -6,7 +6,7 @@ from itertools import count, pairwise
 
 import numpy as np
 
-from saddlescope.plot.figure import Band, Figure, Heat, Line, Mark, Panel
+from saddlescope.plot.figure import AnyMark, Band, Figure, Heat, Line, Mark, Panel, Picture
 
 MOST_POINTS = 3000
 """Points of a curve beyond which it is thinned: more than a screen has columns."""
@@ -27,18 +27,18 @@ class Series:
     shape: str
 
 
-def name_of(mark: Line | Band | Heat | Mark) -> str:
+def name_of(mark: AnyMark) -> str:
     """The name of the series a mark belongs to; empty when it is not in the legend."""
     if isinstance(mark, Heat):
         return ""
-    if isinstance(mark, Mark):
+    if isinstance(mark, Mark | Picture):
         return mark.group
     return mark.group or mark.label
 
 
 def color_series(
     figure: Figure,
-) -> Iterator[tuple[Panel, list[tuple[Line | Band | Heat | Mark, int | None]]]]:
+) -> Iterator[tuple[Panel, list[tuple[AnyMark, int | None]]]]:
     """The panels, each with its marks and the palette index of each: its own, that of its series, or a free one."""
     known: dict[str, int | None] = {}
     given = {mark.color for panel in figure.panels for mark in panel.marks if not isinstance(mark, Heat)}
@@ -51,7 +51,7 @@ def color_series(
                 color = known[name]
             elif color is None and isinstance(mark, Line | Band):
                 color = next(free)
-            if name:
+            if name and not isinstance(mark, Picture):
                 known.setdefault(name, color)
             colored.append((mark, color))
         yield panel, colored
@@ -62,7 +62,7 @@ def legend(figure: Figure) -> tuple[Series, ...]:
     found: dict[str, Series] = {}
     for _, marks in color_series(figure):
         for mark, color in marks:
-            name = name_of(mark)
+            name = "" if isinstance(mark, Picture) else name_of(mark)
             if not name or (name in found and not (found[name].shape == "band" and isinstance(mark, Line))):
                 continue
             shape = mark.style if isinstance(mark, Line) else "band" if isinstance(mark, Band) else "mark"

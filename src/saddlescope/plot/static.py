@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from saddlescope.plot.figure import Axis, Band, Figure, Heat, Line, Mark, Panel
+from saddlescope.plot.figure import AnyMark, Axis, Band, Figure, Heat, Line, Mark, Panel
 from saddlescope.plot.series import Series, color_series, legend, lifted, positive, thin
 from saddlescope.plot.theme import LIGHT, Theme
 
@@ -77,9 +77,7 @@ def _canvas(size: tuple[float, float], theme: Theme) -> "MatplotlibFigure":
     return drawing
 
 
-def _draw_panel(
-    ax: "Axes", panel: Panel, marks: list[tuple[Line | Band | Heat | Mark, int | None]], theme: Theme
-) -> None:
+def _draw_panel(ax: "Axes", panel: Panel, marks: list[tuple[AnyMark, int | None]], theme: Theme) -> None:
     from matplotlib.ticker import LogFormatterSciNotation
 
     ax.set_facecolor(theme.paper)
