@@ -84,18 +84,29 @@ class CircleProcess:
         _check("background", self.background, "two numbers from 0 to 1, the lower first", 0 <= low <= high <= 1)
         _check("blur", self.blur, "at least 0 and at most a quarter of the pixels", 0 <= self.blur <= self.pixels / 4)
         _check("noise", self.noise, "at least 0 and at most 1", 0 <= self.noise <= 1)
-        smallest = self.diameters[1] - self.size_jitter * self.size_signal
+        smallest, largest = self.diameter_range
         if smallest * self.pixels < math.sqrt(2):
             raise InputError(
                 f"The smallest circle must be at least {math.sqrt(2):.2f} pixels across, or it can fall between them; "
                 f"got {smallest * self.pixels:.3g}. Take a larger diameter or more pixels, or a lower size_signal or "
                 "size_jitter."
             )
+        if largest > 1:
+            raise InputError(
+                f"The largest circle must be at most as wide as the image, so that background is left; got "
+                f"{largest:.3g} of its side. Take a smaller diameter, or a lower size_signal or size_jitter."
+            )
 
     @property
     def diameters(self) -> tuple[float, float]:
         """Class means of the diameter: big, small."""
         return self.diameter + self.size_signal / 2, self.diameter - self.size_signal / 2
+
+    @property
+    def diameter_range(self) -> tuple[float, float]:
+        """The smallest and the largest diameter that an image can have."""
+        big, small = self.diameters
+        return small - self.size_jitter * self.size_signal, big + self.size_jitter * self.size_signal
 
     @property
     def colors(self) -> tuple[tuple[float, float, float], tuple[float, float, float]]:
