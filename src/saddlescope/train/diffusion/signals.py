@@ -1,0 +1,137 @@
+"""The concept signals of circle images, measured in pixels, and the (mu, sigma) of the SIM task that matches them.
+
+Yang et al. (2024) mean two things by the signal of a concept, and both are measured:
+
+    between class means    |E x' - E x|, "the difference of class mean pixel values" (section 5, appendix G.1)
+    between images         sqrt E |x' - x|^2 of images that differ in this concept's class alone, place and background
+                           and jitter being the same: the sensitivity of the process (section 1, after Park et al.)
+
+The first is smaller, since random places smear the mean of a class. |.| is the L2 norm over all pixels and channels.
+
+With m the mean over sizes and places of how much a circle covers of a pixel, the means differ by (blue - red) m in
+colour, and by (m_big - m_small)(color - background) in size. So the colour's signal is proportional to `color_signal`
+and larger for big circles; the size's signal is the same for red and blue, and it grows with `color_signal` too, as a
+stronger colour is farther from the background: the two signals are not independent in pixels.
+"""
+
+import math
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import numpy as np
+from jaxtyping import Float64
+
+from saddlescope.errors import InputError
+from saddlescope.train.diffusion.circles import CLASSES, CONCEPTS, UNSEEN, CircleProcess
+from saddlescope.train.diffusion.positions import true_positions
+
+_AT_ONCE = 256  # images of each class in memory together
+
+
+class PixelSignals(NamedTuple):
+    """L2 norms in pixels by concept and by the other concept's value: color at (big, small), size at (red, blue).
+
+    Attributes:
+        means: between class means.
+        images: between images that differ in the concept's class alone, root of the mean square.
+        pixels: numbers in an image, 3 x pixels x pixels.
+    """
+
+    means: Float64[np.ndarray, "concept 2"]
+    images: Float64[np.ndarray, "concept 2"]
+    pixels: int
+
+    @property
+    def root_mean_square(self) -> Float64[np.ndarray, "concept 2"]:
+        """`means` for a single pixel and channel: divided by the root of their number."""
+        return self.means / math.sqrt(self.pixels)
+
+
+class ConceptGeometry(NamedTuple):
+    """The trained classes (red, big), (red, small) and (blue, big) as three clusters of a SIM task in pixel space.
+
+    The first is the origin; from it lead two directions, one a concept, to the means of (blue, big) and (red, small).
+
+    Attributes:
+        mu: distance from the origin along each direction.
+        sigma: standard deviation within a class along each direction, root of the mean variance of the three classes.
+            Everything that varies counts: place and background as well as the concept itself.
+        jitter: standard deviation of the concept's own value within a class, in the units of mu: all that is left of
+            sigma without place and background, were images linear in the concept.
+        overlap: cosine of the angle between the two directions; the SIM task has 0.
+    """
+
+    mu: Float64[np.ndarray, " concept"]
+    sigma: Float64[np.ndarray, " concept"]
+    jitter: Float64[np.ndarray, " concept"]
+    overlap: float
+
+
+def pixel_signals(process: CircleProcess, *, images: int = 2048, seed: int = 0) -> PixelSignals:
+    """Measures both signals of both concepts on images of all four classes.
+
+    Args:
+        process: of the images.
+        images: drawn of each class, with the same places, backgrounds and jitter in all, so that little chance is left
+            in their differences.
+        seed: of the draws.
+
+    Raises:
+        InputError: fewer than 2 images, or a seed below 0.
+    """
+    means, squares = np.zeros((4, 3 * process.pixels**2)), np.zeros((2, 2))
+    for drawn, _ in _by_class(process, images, seed):
+        means += drawn.sum(axis=1) / images
+        for concept, other in np.ndindex(2, 2):
+            without, with_ = _pair(concept, other)
+            squares[concept, other] += np.sum((drawn[with_] - drawn[without]) ** 2) / images
+    apart = [[np.linalg.norm(np.subtract(*means[list(_pair(k, other))])) for other in range(2)] for k in range(2)]
+    return PixelSignals(np.array(apart), np.sqrt(squares), means.shape[1])
+
+
+def concept_geometry(process: CircleProcess, *, images: int = 2048, seed: int = 0) -> ConceptGeometry:
+    """Measures (mu, sigma) of the matching SIM task on images of the three trained classes.
+
+    Args:
+        process: of the images.
+        images: drawn of each class; see `pixel_signals`.
+        seed: of the draws.
+
+    Raises:
+        InputError: fewer than 2 images, or a seed below 0.
+    """
+    means = np.zeros((UNSEEN, 3 * process.pixels**2))
+    for drawn, _ in _by_class(process, images, seed, classes=UNSEEN):
+        means += drawn.sum(axis=1) / images
+    apart = means[[_pair(concept, 0)[1] for concept in range(2)]] - means[0]
+    mu = np.linalg.norm(apart, axis=1)
+    directions = apart / mu[:, None]
+    along, values = [], []
+    for drawn, conditions in _by_class(process, images, seed, classes=UNSEEN):  # drawn again rather than kept
+        along.append((drawn - means[:, None]) @ directions.T)
+        values.append(true_positions(conditions, process))
+    spread = np.concatenate(along, axis=1).var(axis=1)
+    own = np.concatenate(values, axis=1).std(axis=1)
+    return ConceptGeometry(
+        mu, np.sqrt(spread.mean(axis=0)), mu * own.mean(axis=0), float(directions[0] @ directions[1])
+    )
+
+
+def _pair(concept: int, other: int) -> tuple[int, int]:
+    """The classes without and with the new value of a concept, the other concept at that value."""
+    return (other, 2 + other) if concept == CONCEPTS.index("color") else (2 * other, 2 * other + 1)
+
+
+def _by_class(
+    process: CircleProcess, images: int, seed: int, classes: int = len(CLASSES)
+) -> Iterator[tuple[Float64[np.ndarray, "class n pixels"], Float64[np.ndarray, "class n 4"]]]:
+    """Images and conditions of the first classes, a part at a time: the same scenes in every class."""
+    if images < 2:
+        raise InputError(f"images must be at least 2; got {images!r}.")
+    if seed < 0:
+        raise InputError(f"seed must be at least 0; got {seed!r}.")
+    for part, start in enumerate(range(0, images, _AT_ONCE)):
+        count = min(_AT_ONCE, images - start)
+        drawn = [process.draw(np.full(count, each), seed=(seed, part)) for each in range(classes)]
+        pixels = np.stack([each.images for each in drawn]).reshape(classes, count, -1)
+        yield pixels.astype(np.float64), np.stack([each.conditions for each in drawn]).astype(np.float64)
