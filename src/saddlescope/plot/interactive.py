@@ -1,15 +1,18 @@
 """Figures as plain Plotly specifications, for pages; nothing of the Plotly package is needed to write them.
 
 Everything a page's script must know beyond Plotly stands in `meta`: the palette index of what is coloured (the theme
-changes with the reader's system), the series it belongs to (one switch for all panels), and which axes can be
-logarithmic.
+changes with the reader's system), the series it belongs to (one switch for all panels), which axes can be
+logarithmic, and where a dot stands at which step of the film.
 """
 
+from base64 import b64encode
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
-from saddlescope.plot.figure import AnyMark, Axis, Band, Figure, Heat, Line, Mark, Panel
+from saddlescope.plot.figure import AnyMark, Axis, Band, Figure, Film, Heat, Line, Mark, Panel, Picture
+from saddlescope.plot.images import can_stand, framed, png, ranges, sprite
 from saddlescope.plot.series import color_series, legend, lifted, name_of, positive, thin
 from saddlescope.plot.theme import LIGHT
 
@@ -23,8 +26,9 @@ def draw_plotly(figure: Figure) -> dict[str, Any]:
 
     Returns:
         A dictionary with the figure's `name`, `title` and `columns`; `legend`, a list of series with `name`, `color`
-        (index into the palette, or null) and `shape`; and `panels`, a list of Plotly figures with `data`, `layout`
-        and `config`, drawn in the light theme.
+        (index into the palette, or null) and `shape`; `panels`, a list of Plotly figures with `data`, `layout`
+        and `config`, drawn in the light theme; and `film`, null or a dictionary with the labels of a film and the
+        `width`, `height`, `across` and `down` of the frames in the image that `images.sprite` makes.
     """
     return {
         "name": figure.name,
@@ -32,11 +36,29 @@ def draw_plotly(figure: Figure) -> dict[str, Any]:
         "columns": figure.columns,
         "legend": [{"name": s.name, "color": s.color, "shape": s.shape} for s in legend(figure)],
         "panels": [_panel(figure, panel, marks) for panel, marks in color_series(figure)],
+        "film": None if figure.film is None else _film(figure.film),
+    }
+
+
+def _film(film: Film) -> dict[str, Any]:
+    drawn = sprite(film)
+    height, width, _ = drawn.pixels.shape
+    return {
+        "steps": _numbers(np.asarray(film.steps, float)),
+        "unit": film.unit,
+        "rows": film.rows,
+        "columns": film.columns,
+        "width": width // drawn.across,
+        "height": height // drawn.down,
+        "across": drawn.across,
+        "down": drawn.down,
     }
 
 
 def _panel(figure: Figure, panel: Panel, marks: list[tuple[AnyMark, int | None]]) -> dict[str, Any]:
-    data, shapes, heat = [], [], False
+    data, shapes = [], []
+    pictures = [mark for mark, _ in marks if isinstance(mark, Picture) and can_stand(mark, panel)]
+    fixed = any(isinstance(mark, Heat | Picture) for mark, _ in marks)  # these stand on one kind of axis
     for mark, index in marks:
         match mark:
             case Line():
@@ -45,10 +67,15 @@ def _panel(figure: Figure, panel: Panel, marks: list[tuple[AnyMark, int | None]]
                 data.append(_band(mark, index, panel))
             case Heat():
                 data.append(_heat(mark, panel))
-                heat = True
+            case Picture():
+                data.append(_dot(mark, index, panel))
             case Mark():
                 shapes.append(_mark(mark, index))
     data.sort(key=lambda trace: trace["meta"]["kind"] == "line")  # bands lie below all lines
+    axes, images = (panel.x, panel.y), []
+    if pictures:
+        axes = tuple(replace(axis, range=shown) for axis, shown in zip(axes, ranges(panel), strict=True))
+        images = [_picture(mark, *axes) for mark in pictures]
     layout = {
         "autosize": True,
         "showlegend": False,  # the page shows one legend for all panels, fit for keyboards and phones
@@ -58,15 +85,17 @@ def _panel(figure: Figure, panel: Panel, marks: list[tuple[AnyMark, int | None]]
         "paper_bgcolor": "rgba(0,0,0,0)",
         "plot_bgcolor": "rgba(0,0,0,0)",
         "hoverlabel": {"namelength": -1},
-        "xaxis": _axis(panel.x),
-        "yaxis": _axis(panel.y),
+        "xaxis": _axis(axes[0]),
+        "yaxis": _axis(axes[1]),
         "shapes": shapes,
+        "images": images,
         "meta": {
             "title": panel.title,
-            "log": {"x": not heat and _has_logarithm(panel, "x"), "y": not heat and _has_logarithm(panel, "y")},
+            "log": {"x": not fixed and _has_logarithm(panel, "x"), "y": not fixed and _has_logarithm(panel, "y")},
             "marks": [
                 {"series": name_of(mark), "color": index} for mark, index in marks if isinstance(mark, Mark)
             ],
+            "pictures": [name_of(mark) for mark in pictures],
         },
     }  # fmt: skip
     config = {
@@ -91,10 +120,17 @@ def _axis(axis: Axis) -> dict[str, Any]:
         "hoverformat": ".5~g",
         "nticks": 5 if axis.scale == "log" else 7,
     }
-    if axis.range is not None and not (axis.scale == "log" and min(axis.range) <= 0):
-        low, high = axis.range
-        drawn["range"] = [float(np.log10(low)), float(np.log10(high))] if axis.scale == "log" else [low, high]
+    if shown := _drawn_range(axis):
+        drawn["range"] = list(shown)
     return drawn
+
+
+def _drawn_range(axis: Axis) -> tuple[float, float] | None:
+    """The range of an axis in Plotly's numbers, which are powers of ten on a logarithmic one."""
+    if axis.range is None or (axis.scale == "log" and min(axis.range) <= 0):
+        return None
+    low, high = axis.range
+    return (float(np.log10(low)), float(np.log10(high))) if axis.scale == "log" else (low, high)
 
 
 def _line(line: Line, index: int | None, panel: Panel) -> dict[str, Any]:
@@ -111,6 +147,8 @@ def _line(line: Line, index: int | None, panel: Panel) -> dict[str, Any]:
         "meta": {"kind": "line", "color": index, "series": name_of(line)},
         "hovertemplate": _hover(panel, "<b>%{fullData.name}</b><br>" if line.label or line.group else ""),
     }
+    if line.at is not None:
+        trace["meta"]["at"] = _numbers(np.asarray(line.at, float)[keep])
     color = LIGHT.color(index)
     if line.style == "points":
         trace["marker"] = {"color": color, "size": 3 * line.width}
@@ -181,6 +219,38 @@ def _heat(heat: Heat, panel: Panel) -> dict[str, Any]:
         "hovertemplate": _hover(panel, f"<b>{_literal(heat.label)} %{{customdata:.4~g}}</b><br>"),
         "meta": {"kind": "heat", "color": None, "series": ""},
     }
+
+
+def _dot(picture: Picture, index: int | None, panel: Panel) -> dict[str, Any]:
+    return {
+        "type": "scatter",
+        "mode": "markers",
+        "x": _numbers(np.array([picture.x], float)),
+        "y": _numbers(np.array([picture.y], float)),
+        "name": _shown(picture.label or picture.group),
+        "marker": {"color": LIGHT.color(index), "size": 7},
+        "meta": {"kind": "line", "color": index, "series": name_of(picture)},
+        "hovertemplate": _hover(panel, "<b>%{fullData.name}</b><br>" if picture.label or picture.group else ""),
+    }
+
+
+def _picture(picture: Picture, x: Axis, y: Axis) -> dict[str, Any]:
+    """An image that grows and shrinks with its panel; the box is wide enough for its height to decide."""
+    image = framed(np.asarray(picture.image))
+    height, width, _ = image.shape
+    placed: dict[str, Any] = {
+        "xref": "x",
+        "yref": "y",
+        "xanchor": "center",
+        "yanchor": "bottom",
+        "sizing": "contain",
+        "layer": "above",
+    }
+    for name, axis, at, size in (("x", x, picture.x, 2 * width / height), ("y", y, picture.y, 1.0)):
+        low, high = _drawn_range(axis) or (0.0, 1.0)
+        placed[name] = float(np.log10(at) if axis.scale == "log" else at)
+        placed[f"size{name}"] = size * picture.size * (high - low)
+    return placed | {"source": "data:image/png;base64," + b64encode(png(image)).decode()}
 
 
 def _mark(mark: Mark, index: int | None) -> dict[str, Any]:

@@ -4,16 +4,20 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from saddlescope.plot.figure import AnyMark, Axis, Band, Figure, Heat, Line, Mark, Panel
+from saddlescope.plot.figure import AnyMark, Axis, Band, Figure, Film, Heat, Line, Mark, Panel, Picture
+from saddlescope.plot.images import Strip, can_stand, framed, grid, ranges, strip
 from saddlescope.plot.series import Series, color_series, legend, lifted, positive, thin
 from saddlescope.plot.theme import LIGHT, Theme
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure as MatplotlibFigure
+    from matplotlib.figure import SubFigure
 
 _STYLES = {"solid": "-", "dashed": (0, (5, 3)), "dotted": (0, (1.2, 2)), "steps": "-", "points": "none"}
 _PANEL = (4.6, 3.2)  # width and height of a panel, inches
+_FILM = 9.2  # width of the film of a figure without panels, inches
+_CELL = (0.28, 0.72)  # least and greatest width of an image of a film, inches
 
 
 def draw_matplotlib(figure: Figure, *, theme: Theme = LIGHT) -> "MatplotlibFigure":
@@ -28,19 +32,36 @@ def draw_matplotlib(figure: Figure, *, theme: Theme = LIGHT) -> "MatplotlibFigur
     """
     columns = max(1, min(figure.columns, len(figure.panels)))
     rows = -(-len(figure.panels) // columns)
-    drawing = _canvas((_PANEL[0] * columns, _PANEL[1] * rows + 0.4), theme)
-    axes = drawing.subplots(rows, columns, squeeze=False).ravel()
+    size = (_PANEL[0] * columns, _PANEL[1] * rows + 0.4)
+    if figure.film is None:
+        drawing = _canvas(size, theme)
+        _draw_panels(drawing, figure, (rows, columns), theme)
+        return drawing
+    width = size[0] if rows else _FILM
+    shown = strip(figure.film, min(10, int(width / _CELL[0]) // figure.film.images.shape[2]))
+    cell = min(_CELL[1], (width - 1) / (shown.columns.size + len(shown.frames) / 2))
+    heights = [*([size[1]] if rows else []), shown.rows.size * cell + 0.5]
+    drawing = _canvas((width, sum(heights)), theme)
+    places = drawing.add_gridspec(len(heights), 1, height_ratios=heights)
+    if rows:
+        _draw_panels(drawing.add_subfigure(places[0], facecolor=theme.paper), figure, (rows, columns), theme)
+    _draw_film(drawing.add_subfigure(places[-1], facecolor=theme.paper).subplots(), figure.film, shown, theme)
+    return drawing
+
+
+def _draw_panels(drawing: "MatplotlibFigure | SubFigure", figure: Figure, shape: tuple[int, int], theme: Theme) -> None:
+    """All panels in rows and columns, and one legend below them."""
+    axes = drawing.subplots(*shape, squeeze=False).ravel()
     for ax, (panel, marks) in zip(axes, color_series(figure), strict=False):
         _draw_panel(ax, panel, marks, theme)
         ax.set_title(panel.title, color=theme.ink, fontsize=10, parse_math=False)
     for ax in axes[len(figure.panels) :]:
         ax.set_visible(False)
     if series := legend(figure):
-        _draw_legend(drawing, series, min(len(series), 3 * columns), theme)
-    return drawing
+        _draw_legend(drawing, series, min(len(series), 3 * shape[1]), theme)
 
 
-def _draw_legend(drawing: "MatplotlibFigure", series: tuple[Series, ...], most: int, theme: Theme) -> None:
+def _draw_legend(drawing: "MatplotlibFigure | SubFigure", series: tuple[Series, ...], most: int, theme: Theme) -> None:
     """One legend below all panels, in as many columns, up to `most`, as the drawing is wide enough for."""
     for columns in range(most, 0, -1):
         shown = drawing.legend(
@@ -60,10 +81,14 @@ def _draw_legend(drawing: "MatplotlibFigure", series: tuple[Series, ...], most: 
 
 
 def draw_thumbnail(figure: Figure, *, theme: Theme = LIGHT) -> "MatplotlibFigure":
-    """Draws the first panel alone, small, with its axes but without a legend."""
+    """Draws the first panel alone, small, with its axes but without a legend; the last frame where only a film is."""
     drawing = _canvas((4.0, 2.4), theme)
-    panel, marks = next(color_series(figure))
-    _draw_panel(drawing.subplots(), panel, marks, theme)
+    ax = drawing.subplots()
+    if figure.panels:
+        panel, marks = next(color_series(figure))
+        _draw_panel(ax, panel, marks, theme)
+    elif figure.film is not None:
+        _draw_pixels(ax, grid(np.asarray(figure.film.images[-1])))
     return drawing
 
 
@@ -94,10 +119,16 @@ def _draw_panel(ax: "Axes", panel: Panel, marks: list[tuple[AnyMark, int | None]
                 _draw_heat(ax, mark, theme)
             case Mark():
                 _draw_mark(ax, mark, color)
+            case Picture() if can_stand(mark, panel):
+                _draw_picture(ax, mark, color)
     ax.set_xlabel(panel.x.title, color=theme.ink, fontsize=9.5, parse_math=False)
     ax.set_ylabel(panel.y.title, color=theme.ink, fontsize=9.5, parse_math=False)
     _set_range(ax.set_xlim, panel.x)
     _set_range(ax.set_ylim, panel.y)
+    if any(isinstance(mark, Picture) for mark in panel.marks):
+        shown = ranges(panel)
+        ax.set_xlim(shown[0])
+        ax.set_ylim(shown[1])
     for axis, scale in ((ax.xaxis, panel.x.scale), (ax.yaxis, panel.y.scale)):
         if scale == "log":  # between powers of ten only where there are too few of those, or the numbers overlap
             axis.set_minor_formatter(LogFormatterSciNotation(minor_thresholds=(0.9, 0.3)))
@@ -174,6 +205,55 @@ def _draw_mark(ax: "Axes", mark: Mark, color: str) -> None:
             fontsize=8,
             parse_math=False,
         )
+
+
+def _draw_picture(ax: "Axes", picture: Picture, color: str) -> None:
+    """The dot, and the image above it, as high as the panel is before its labels are laid out."""
+    from matplotlib.offsetbox import AnnotationBbox, OffsetImage
+
+    ax.plot([picture.x], [picture.y], color=color, marker="o", markersize=3.5)
+    assert ax.figure is not None
+    image = framed(np.asarray(picture.image))
+    points = picture.size * ax.bbox.height * 72 / ax.figure.dpi
+    pin = AnnotationBbox(
+        OffsetImage(image, zoom=points / len(image), interpolation="nearest"),
+        (picture.x, picture.y),
+        xybox=(0, 2.5),
+        boxcoords="offset points",
+        box_alignment=(0.5, 0),
+        frameon=False,
+        pad=0,
+    )
+    pin.set_in_layout(False)
+    ax.add_artist(pin)
+
+
+def _draw_film(ax: "Axes", film: Film, shown: Strip, theme: Theme) -> None:
+    """Frames side by side: their steps above, the names of the columns below, those of the rows at the left."""
+    _draw_pixels(ax, shown.pixels)
+    text = {"color": theme.muted, "fontsize": 8, "parse_math": False}
+    if len(film.steps) > 1:
+        above = ax.secondary_xaxis("top")
+        steps = [f"{film.steps[k]:.6g}" for k in shown.frames]
+        above.set_xticks(shown.columns.mean(1).tolist(), [f"{film.unit} {steps[0]}", *steps[1:]], **text)
+        above.tick_params(length=0)
+        above.spines[:].set_visible(False)
+    if film.rows:
+        ax.set_yticks(shown.rows.tolist(), film.rows, **text)
+    if film.columns:
+        upright = 0 if shown.columns.size * max(map(len, film.columns)) < 100 else 90
+        ax.set_xticks(shown.columns.ravel().tolist(), film.columns * len(shown.frames), rotation=upright, **text)
+
+
+def _draw_pixels(ax: "Axes", pixels: np.ndarray) -> None:
+    """An image that fills its axes without frame and ticks."""
+    ax.imshow(pixels, interpolation="nearest")
+    ax.set_facecolor("none")
+    ax.set_anchor("W")
+    ax.set_xticks([])
+    ax.set_yticks([])
+    ax.tick_params(length=0)
+    ax.spines[:].set_visible(False)
 
 
 def _swatch(shape: str, color: str) -> "object":

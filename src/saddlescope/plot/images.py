@@ -1,0 +1,151 @@
+"""Pixels of films and pictures: grids of images as one image, frames of a film side by side, and PNG.
+
+All images are in red, green and blue, uint8, shape (..., height, width, 3). Grids have a fourth channel, opacity, since
+the gaps between their images show the paper.
+"""
+
+from dataclasses import dataclass
+from io import BytesIO
+from math import ceil, isfinite, isqrt
+from typing import Any
+
+import numpy as np
+
+from saddlescope.plot.figure import AnyMark, Axis, Band, Film, Mark, Panel, Picture
+
+_FRAME = 128  # grey of the frame round a picture, seen on light and on dark paper
+_MARGIN = 0.05  # of a panel's width or height, beyond its points
+
+
+@dataclass(frozen=True, eq=False)
+class Sprite:
+    """All frames of a film in one image, row by row from the top left.
+
+    Attributes:
+        pixels: shape (down * height, across * width, 4), uint8.
+        across, down: frames beside and below each other; the last row may be short.
+    """
+
+    pixels: np.ndarray
+    across: int
+    down: int
+
+
+def grid(images: np.ndarray) -> np.ndarray:
+    """Images in rows and columns as one image, each with a transparent gap at its right and below it.
+
+    Args:
+        images: shape (row, column, height, width, 3), uint8.
+
+    Returns:
+        Shape (row * (height + gap), column * (width + gap), 4), uint8; the gap is height / 16, at least one pixel.
+    """
+    rows, columns, height, width, _ = images.shape
+    gap = max(1, height // 16)
+    cells = np.zeros((rows, columns, height + gap, width + gap, 4), np.uint8)
+    cells[:, :, :height, :width, :3] = images
+    cells[:, :, :height, :width, 3] = 255
+    return cells.swapaxes(1, 2).reshape(rows * (height + gap), columns * (width + gap), 4)
+
+
+def sprite(film: Film) -> Sprite:
+    """The frames of a film in one image that is about as wide as high: browsers refuse very long ones."""
+    frames = np.stack([grid(images) for images in np.asarray(film.images)])
+    count, height, width, _ = frames.shape
+    across = min(count, max(1, isqrt(ceil(count * height / width))))
+    down = ceil(count / across)
+    blank = np.zeros((across * down - count, height, width, 4), np.uint8)
+    tiles = np.concatenate([frames, blank]).reshape(down, across, height, width, 4)
+    return Sprite(tiles.swapaxes(1, 2).reshape(down * height, across * width, 4), across, down)
+
+
+@dataclass(frozen=True, eq=False)
+class Strip:
+    """Some frames of a film side by side.
+
+    Attributes:
+        frames: their numbers, from 0.
+        pixels: shape (height, width, 4), uint8.
+        rows: the middle of each row, in pixels from the top.
+        columns: the middle of each column of each frame, shape (chosen, column), in pixels from the left.
+    """
+
+    frames: np.ndarray
+    pixels: np.ndarray
+    rows: np.ndarray
+    columns: np.ndarray
+
+
+def strip(film: Film, most: int) -> Strip:
+    """At most `most` frames of a film, at least one, evenly spaced by number with the first and the last."""
+    images = np.asarray(film.images)
+    count, rows, columns, height, width, _ = images.shape
+    chosen = np.unique(np.linspace(count - 1, 0, max(1, most)).round().astype(int))
+    grids = [grid(images[k]) for k in chosen]
+    apart = np.zeros((len(grids[0]), width // 2, 4), np.uint8)
+    pixels = np.concatenate([part for one in grids for part in (one, apart)][:-1], axis=1)
+    pitch = len(grids[0]) // rows - height + width  # of the columns of one frame
+    starts = np.arange(len(chosen)) * (columns * pitch + apart.shape[1])
+    return Strip(
+        chosen,
+        pixels,
+        np.arange(rows) * (len(grids[0]) // rows) + (height - 1) / 2,
+        starts[:, None] + np.arange(columns) * pitch + (width - 1) / 2,
+    )
+
+
+def framed(image: np.ndarray) -> np.ndarray:
+    """An image with a grey frame of one pixel, so that it stands out from what it lies on."""
+    return np.pad(image, ((1, 1), (1, 1), (0, 0)), constant_values=_FRAME)
+
+
+def png(pixels: np.ndarray) -> bytes:
+    """An image, shape (height, width, 3 or 4), as a PNG file; the same pixels give the same bytes."""
+    from matplotlib.image import imsave
+
+    file = BytesIO()
+    unsigned: dict[str, Any] = {"Software": None}  # else the version of Matplotlib is in the file
+    imsave(file, pixels, format="png", metadata=unsigned, pil_kwargs={"optimize": True})
+    return file.getvalue()
+
+
+def can_stand(picture: Picture, panel: Panel) -> bool:
+    """Whether a picture's point is on the axes: finite, and positive where an axis is logarithmic."""
+    places = ((picture.x, panel.x), (picture.y, panel.y))
+    return all(isfinite(at) and (at > 0 or axis.scale == "linear") for at, axis in places)
+
+
+def ranges(panel: Panel) -> tuple[tuple[float, float], tuple[float, float]]:
+    """The part of each axis that a panel with pictures shows, with room for the pictures above their points.
+
+    Returns:
+        Low and high of x and of y, in data units; a range that the axis names is kept.
+    """
+    above = max(mark.size for mark in panel.marks if isinstance(mark, Picture))
+    return _range(panel, "x", _MARGIN), _range(panel, "y", above + _MARGIN)
+
+
+def _range(panel: Panel, name: str, above: float) -> tuple[float, float]:
+    """Low and high on one axis; `above` is the share of the panel that stays free beyond the greatest value."""
+    axis: Axis = getattr(panel, name)
+    if axis.range is not None and not (axis.scale == "log" and min(axis.range) <= 0):
+        return axis.range
+    values = np.concatenate([np.ravel(np.asarray(part, float)) for mark in panel.marks for part in _along(mark, name)])
+    values = values[np.isfinite(values) & ((values > 0) | (axis.scale == "linear"))]
+    if axis.scale == "log":
+        values = np.log10(values)
+    low, high = (float(values.min()), float(values.max())) if len(values) else (0.0, 1.0)
+    span = (high - low or 1.0) / (1 - above - _MARGIN)
+    low, high = low - _MARGIN * span, high + above * span
+    return (10**low, 10**high) if axis.scale == "log" else (low, high)
+
+
+def _along(mark: AnyMark, name: str) -> tuple[np.ndarray | float, ...]:
+    """What a mark shows along an axis."""
+    match mark:
+        case Mark():
+            return (mark.at,) if mark.axis == name else ()
+        case Band() if name == "y":
+            return (mark.low, mark.high)
+        case _:
+            return (getattr(mark, name),)
