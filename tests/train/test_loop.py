@@ -13,8 +13,9 @@ from torch import nn
 from torch.nn import functional
 
 from saddlescope.errors import InputError
-from saddlescope.train import SGD, Adam, Every, RankTracker, TrainConfig, ViT, ViTConfig, fit, load
+from saddlescope.train import SGD, Adam, Every, RankTracker, TrainConfig, ViT, ViTConfig, fit, keeping, load, snapshot
 from saddlescope.train import loop as loop_module
+from saddlescope.train.feed import shuffled
 
 SMALL = ViTConfig(image_size=8, channels=1, patch=4, embedding=16, depth=2, heads=2, head_width=4, mlp_width=16)
 CONFIG = TrainConfig(optimizer=Adam(learning_rate=3e-3), epochs=4, warmup_epochs=1, batch=32)
@@ -89,9 +90,8 @@ def test_models_in_double_precision_are_trained_in_it(digits):
     assert model.norm.weight.dtype == torch.float64
 
 
-def test_every_image_is_seen_once_an_epoch_and_epochs_differ(digits):
-    run = loop_module._Run(ViT(SMALL), digits, CONFIG, 3, None)
-    first, second = run.order(0), run.order(1)
+def test_every_image_is_seen_once_an_epoch_and_epochs_differ():
+    first, second = shuffled(100, 0, 0), shuffled(100, 0, 1)
     assert sorted(first) == sorted(second) == list(range(100))
     assert first.tolist() != second.tolist()
     assert first.tolist() != sorted(first)
@@ -271,7 +271,7 @@ def test_a_compiled_model_makes_the_same_steps_but_for_rounding(digits, types_un
 
 
 def test_losses_that_wait_on_the_device_are_looked_at_before_they_are_kept(digits, tmp_path):
-    run = loop_module._Run(ViT(SMALL), digits, CONFIG, 3, None)
+    run = loop_module._Run(ViT(SMALL), digits, CONFIG, 3, None, tmp_path / "run")
     run.train_loss[:4] = torch.tensor([2.0, 2.0, math.nan, math.inf])
     run.step = 2
     run.check_losses()
@@ -279,18 +279,18 @@ def test_losses_that_wait_on_the_device_are_looked_at_before_they_are_kept(digit
     with pytest.raises(InputError, match="the loss is nan at step 2"):
         run.check_losses()
     with pytest.raises(InputError, match="the loss is nan at step 2"):
-        run.keep(tmp_path / "run")
+        run.keep()
     assert not (tmp_path / "run").exists()
 
 
 def test_checkpoints_come_at_ends_of_epochs_but_take_no_more_than_their_share(digits, tmp_path, monkeypatch):
     kept = []
-    monkeypatch.setattr(loop_module.snapshot, "write", lambda path, state: kept.append(state["step"]))
-    monkeypatch.setattr(loop_module, "_PAUSE", 0.0)
+    monkeypatch.setattr(snapshot, "write", lambda path, state: kept.append(state["step"]))
+    monkeypatch.setattr(keeping, "_PAUSE", 0.0)
     fit(ViT(SMALL), digits, CONFIG, checkpoint=tmp_path / "run")
     assert kept == [0, 3, 6, 9, 12]
     kept.clear()
-    monkeypatch.setattr(loop_module, "_PAUSE", math.inf)
+    monkeypatch.setattr(keeping, "_PAUSE", math.inf)
     fit(ViT(SMALL), digits, CONFIG, checkpoint=tmp_path / "run")
     assert kept == [0, 12]
 

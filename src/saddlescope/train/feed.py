@@ -84,3 +84,8 @@ def _room(device: torch.device) -> float:
     if device.type != "cuda":
         return 0.0 if device.type == "cpu" else float("inf")
     return _SHARE * torch.cuda.get_device_properties(device).total_memory
+
+
+def shuffled(count: int, seed: int, epoch: int) -> Int64[np.ndarray, " count"]:
+    """The order of the images in an epoch: a function of these numbers alone, the same on every machine."""
+    return np.argsort(np.random.PCG64([seed, epoch]).random_raw(count), kind="stable")

@@ -10,13 +10,9 @@ On a GPU the images lie on it (see `saddlescope.train.feed`) and no step waits f
 of an epoch.
 """
 
-import hashlib
-import math
-import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
@@ -25,15 +21,14 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from saddlescope.errors import InputError
-from saddlescope.train import snapshot
 from saddlescope.train.configuration import TrainConfig, check
 from saddlescope.train.data import ImageData
-from saddlescope.train.feed import Feed
-from saddlescope.train.numerics import autocast, reproducible
+from saddlescope.train.feed import Feed, shuffled
+from saddlescope.train.keeping import Keeper, fingerprint
+from saddlescope.train.numerics import autocast, check_losses, reproducible
 from saddlescope.train.tracker import RankTracker
 
 _EVALUATION_BATCH = 500  # images; bounds memory, and changes no weight
-_PAUSE = 50  # times as long as the last checkpoint took to write: writing takes at most 2 % of the time
 
 
 @dataclass(frozen=True, eq=False)
@@ -90,18 +85,15 @@ def fit(
         raise InputError(f"batch must be at most the {len(data.train_images)} training images; got {config.batch!r}.")
     if checkpoint_every is not None:
         check("checkpoint_every", checkpoint_every, low=1)
-    path = None if checkpoint is None else Path(checkpoint)
     was_training = model.training
     device = next(model.parameters()).device
     with reproducible(config.seed, config.threads, device, config.precision):
-        run = _Run(model, data, config, steps_an_epoch, tracker)
-        if path is not None:
-            run.resume(path)
+        run = _Run(model, data, config, steps_an_epoch, tracker, checkpoint)
+        run.resume()
         try:
             if not run.tests:
                 run.test()
-                if path is not None:
-                    run.keep(path)  # so that a folder which cannot be written to is known before the work
+                run.keep()  # so that a folder which cannot be written to is known before the work
             while run.step < run.steps:
                 run.advance()
                 epoch, within = divmod(run.step, steps_an_epoch)
@@ -112,9 +104,9 @@ def fit(
                     run.test()
                 if ended and tracker is not None:
                     tracker.measure()
-                due = run.step % checkpoint_every == 0 if checkpoint_every else within == 0 and run.rested()
-                if path is not None and (ended or due):
-                    run.keep(path)
+                due = run.step % checkpoint_every == 0 if checkpoint_every else within == 0 and run.keeper.rested()
+                if ended or due:
+                    run.keep()
                 if within == 0 and report is not None:
                     accuracy = run.tests[-1][2]
                     report(epoch / config.epochs, f"epoch {epoch} of {config.epochs}, test accuracy {accuracy:.3f}")
@@ -133,6 +125,7 @@ class _Run:
         config: TrainConfig,
         steps_an_epoch: int,
         tracker: RankTracker | None,
+        checkpoint: Path | str | None,
     ) -> None:
         self.model, self.data, self.config, self.tracker = model, data, config, tracker
         self.steps_an_epoch = steps_an_epoch
@@ -146,14 +139,17 @@ class _Run:
         self.tests: list[tuple[int, float, float]] = []  # step, loss, accuracy
         self._arranged = -1  # the epoch whose order the training images are in
         self._checked = 0  # steps whose losses are known to be finite
-        self._identity: dict[str, str] | None = None
-        self._kept_at, self._keeping = -math.inf, 0.0  # when the last checkpoint was written, and how long it took
+        self.keeper = Keeper(
+            checkpoint,
+            self.identity,
+            cure="Call fit as before, with a freshly built model, or name another file, or delete this one.",
+        )
 
     def advance(self) -> None:
         """One step of the optimiser."""
         epoch, within = divmod(self.step, self.steps_an_epoch)
         if self._arranged != epoch:
-            self.images["train"].arrange(self.order(epoch))
+            self.images["train"].arrange(shuffled(len(self.data.train_images), self.config.seed, epoch))
             self._arranged = epoch
         for group in self.optimizer.param_groups:
             group["lr"] = self.config.learning_rate(self.step, self.steps_an_epoch)
@@ -179,15 +175,13 @@ class _Run:
 
     def check_losses(self, until: int | None = None) -> None:
         """Refuses a loss that is not finite, of the steps up to `until` (those made) that were not looked at yet."""
-        made = self.step if until is None else until
-        finite = torch.isfinite(self.train_loss[self._checked : made])
-        if not bool(finite.all()):
-            first = self._checked + int(finite.logical_not().int().argmax())
-            raise InputError(
-                f"learning_rate must be small enough for a finite loss; got {self.config.optimizer.learning_rate!r}, "
-                f"and the loss is {self.train_loss[first].item()} at step {first}. Lower it, or lengthen the warm-up."
-            )
-        self._checked = made
+        self._checked = check_losses(
+            self.train_loss,
+            self.step if until is None else until,
+            checked=self._checked,
+            learning_rate=self.config.optimizer.learning_rate,
+            cure="Lower it, or lengthen the warm-up.",
+        )
 
     @torch.no_grad()
     def test(self) -> None:
@@ -207,15 +201,6 @@ class _Run:
         losses, correct = zip(*torch.stack(found).tolist(), strict=True)
         self.tests.append((self.step, sum(losses) / count, sum(correct) / count))
 
-    def order(self, epoch: int) -> np.ndarray:
-        """The order of the training images in an epoch: a function of seed and epoch alone."""
-        keys = np.random.PCG64([self.config.seed, epoch]).random_raw(len(self.data.train_images))
-        return np.argsort(keys, kind="stable")
-
-    def rested(self) -> bool:
-        """Whether the last checkpoint is so long ago that writing takes at most 2 % of the time."""
-        return time.monotonic() - self._kept_at >= _PAUSE * self._keeping
-
     def history(self) -> History:
         """What was recorded."""
         steps, losses, accuracies = zip(*self.tests, strict=True)
@@ -228,51 +213,35 @@ class _Run:
         )
 
     def identity(self) -> dict[str, str]:
-        """What makes this run this run: a checkpoint of another one is never used. Asked before the first step."""
-        if self._identity is None:
-            weights = hashlib.sha256()
-            for name, tensor in self.model.state_dict().items():
-                weights.update(repr((name, tuple(tensor.shape), str(tensor.dtype))).encode())
-                weights.update(tensor.detach().cpu().contiguous().view(-1).view(torch.uint8).numpy().data)
-            self._identity = {
-                "configuration": repr((type(self.config.optimizer).__name__, asdict(self.config))),
-                "data": self.data.digest(),
-                "initial weights": weights.hexdigest(),
-                "tracker": "none" if self.tracker is None else self.tracker.identity(),
-            }
-        return self._identity
+        """What makes this run this run; asked before the first step."""
+        return {
+            "configuration": repr((type(self.config.optimizer).__name__, asdict(self.config))),
+            "data": self.data.digest(),
+            "initial weights": fingerprint(self.model),
+            "tracker": "none" if self.tracker is None else self.tracker.identity(),
+        }
 
-    def keep(self, path: Path) -> None:
+    def keep(self) -> None:
         """Writes a checkpoint, of finite losses only."""
         self.check_losses()
-        began = time.monotonic()
-        state: dict[str, Any] = {
-            "identity": self.identity(),
-            "step": self.step,
-            "model": self.model.state_dict(),
-            "optimizer": self.optimizer.state_dict(),
-            "train_loss": self.train_loss[: self.step].clone(),
-            "tests": [list(test) for test in self.tests],
-            "random": torch.get_rng_state(),
-            "random_cuda": torch.cuda.get_rng_state(self.device) if self.device.type == "cuda" else None,
-            "tracker": None if self.tracker is None else self.tracker.state_dict(),
-        }
-        snapshot.write(path, state)
-        self._kept_at = time.monotonic()
-        self._keeping = self._kept_at - began
+        self.keeper.write(
+            {
+                "step": self.step,
+                "model": self.model.state_dict(),
+                "optimizer": self.optimizer.state_dict(),
+                "train_loss": self.train_loss[: self.step].clone(),
+                "tests": [list(test) for test in self.tests],
+                "random": torch.get_rng_state(),
+                "random_cuda": torch.cuda.get_rng_state(self.device) if self.device.type == "cuda" else None,
+                "tracker": None if self.tracker is None else self.tracker.state_dict(),
+            }
+        )
 
-    def resume(self, path: Path) -> None:
+    def resume(self) -> None:
         """Goes on from a checkpoint, where there is one."""
-        identity = self.identity()
-        state = snapshot.read(path)
+        state = self.keeper.read()
         if state is None:
             return
-        theirs = state.get("identity", {})
-        if different := [part for part, ours in identity.items() if theirs.get(part) != ours]:
-            raise InputError(
-                f"checkpoint must belong to this very run; got {str(path)!r}, whose {' and '.join(different)} differ. "
-                "Call fit as before, with a freshly built model, or name another file, or delete this one."
-            )
         self.model.load_state_dict(state["model"])
         self.optimizer.load_state_dict(state["optimizer"])
         self.step = self._checked = state["step"]
