@@ -4,8 +4,10 @@ Appendix G.2 of Yang et al. (2024) names the widths before each halving [64, 128
 self-attention in the bottleneck, LayerNorm, GELU, and a two-layer MLP that brings the condition to the width of the
 features it is added to. What it leaves open is taken from the public code of its predecessor (Park et al., 2024):
 
-- the time enters as the condition does, after an embedding in sines and cosines, which appendix G does not mention;
-- both are added inside every residual block, between its two convolutions, through an MLP of the block's own;
+- the time, which appendix G does not mention, is embedded in sines and cosines and added inside every residual block,
+  between its two convolutions, through an MLP of the block's own;
+- so is the condition ("block"). Appendix G's own words are that it is added "after every downsampling layer": twice for
+  three levels ("level");
 - halving and doubling are convolutions of 2 x 2 pixels with stride 2; a level's features are joined after doubling;
 - the last convolution of each block and of the network starts at zero, and the network adds its input to its output:
   it starts as the identity, which is the right prediction where an image is all noise;
@@ -34,6 +36,7 @@ from saddlescope.errors import InputError, unknown
 from saddlescope.train.configuration import check
 
 Normalization = Literal["layer", "pixel", "group"]
+Conditioning = Literal["block", "level"]
 
 _COLOURS = 3  # channels of an image
 _WAVES = 32  # frequencies of the embedding of time: a sine and a cosine each
@@ -53,6 +56,7 @@ class UNetConfig:
     groups: int = 8  # of channels, for the normalization "group" alone
     dropout: float = 0.0  # probability, before the second convolution of each block
     condition: int = 4  # numbers that an image is conditioned on
+    conditioning: Conditioning = "block"  # they are added in every residual block, or once a level after halving
     heads: int = 4  # of attention; divides the last width
 
     def __post_init__(self) -> None:
@@ -64,8 +68,9 @@ class UNetConfig:
             check(name, getattr(self, name), low=1)
         if not 0 <= self.dropout < 1:
             raise InputError(f"dropout must be a probability below 1; got {self.dropout!r}.")
-        if self.normalization not in get_args(Normalization):
-            raise unknown("normalization", self.normalization, get_args(Normalization))
+        for name, choices in (("normalization", get_args(Normalization)), ("conditioning", get_args(Conditioning))):
+            if getattr(self, name) not in choices:
+                raise unknown(name, getattr(self, name), choices)
         halvings = len(self.channels) - 1
         if self.pixels % 2**halvings:
             raise InputError(
@@ -92,6 +97,11 @@ def _norm(config: UNetConfig, width: int) -> nn.Module:
     return nn.GroupNorm(config.groups if config.normalization == "group" else 1, width)
 
 
+def _projection(width_in: int, width_out: int) -> nn.Sequential:
+    """The two-layer MLP through which a vector is added to features."""
+    return nn.Sequential(nn.Linear(width_in, width_out), nn.GELU(), nn.Linear(width_out, width_out), nn.GELU())
+
+
 class ResidualBlock(nn.Module):
     """Norm, GELU, 3 x 3 convolution, twice, beside a residual connection; vectors are added in between.
 
@@ -105,10 +115,7 @@ class ResidualBlock(nn.Module):
         super().__init__()
         self.first_norm = _norm(config, width_in)
         self.first = nn.Conv2d(width_in, width_out, 3, padding=1)
-        self.projections = nn.ModuleList(
-            nn.Sequential(nn.Linear(width, width_out), nn.GELU(), nn.Linear(width_out, width_out), nn.GELU())
-            for width in vectors
-        )
+        self.projections = nn.ModuleList(_projection(width, width_out) for width in vectors)
         self.second_norm = _norm(config, width_out)
         self.dropout = nn.Dropout(config.dropout)
         self.second = nn.Conv2d(width_out, width_out, 3, padding=1)
@@ -119,10 +126,15 @@ class ResidualBlock(nn.Module):
     ) -> Float[Tensor, "batch out side side"]:
         """One block."""
         hidden = self.first(functional.gelu(self.first_norm(x)))
-        for projection, vector in zip(self.projections, vectors, strict=True):
-            hidden = hidden + projection(vector)[:, :, None, None]
+        hidden = _added(hidden, self.projections, vectors)
         hidden = self.second(self.dropout(functional.gelu(self.second_norm(hidden))))
         return self.shortcut(x) + hidden
+
+
+def _added(x: Tensor, projections: nn.Module, vectors: Sequence[Tensor]) -> Tensor:
+    for projection, vector in zip(projections.children(), vectors, strict=True):
+        x = x + projection(vector)[:, :, None, None]
+    return x
 
 
 class SelfAttention(nn.Module):
@@ -150,6 +162,7 @@ class Backbone(nn.Module):
     Args:
         config: the sizes.
         vectors: widths of the vectors that every residual block adds; none for a network of the image alone.
+        level_vectors: widths of those that are added after each halving.
         seed: of the initial weights.
 
     >>> backbone = Backbone(UNetConfig(pixels=8, channels=(8, 16), blocks=1, normalization="layer"))
@@ -157,9 +170,11 @@ class Backbone(nn.Module):
     torch.Size([2, 8, 8, 8])
     """
 
-    def __init__(self, config: UNetConfig, *, vectors: Sequence[int] = (), seed: int = 0) -> None:
+    def __init__(
+        self, config: UNetConfig, *, vectors: Sequence[int] = (), level_vectors: Sequence[int] = (), seed: int = 0
+    ) -> None:
         super().__init__()
-        self.config = config
+        self.config, self._in_blocks = config, len(vectors)
         widths = config.channels
 
         def level(width_in: int, width_out: int) -> nn.ModuleList:
@@ -170,6 +185,9 @@ class Backbone(nn.Module):
             self.enter = nn.Conv2d(_COLOURS, widths[0], 3, padding=1)
             self.down = nn.ModuleList(itertools.starmap(level, zip((widths[0], *widths), widths, strict=False)))
             self.halvings = nn.ModuleList(nn.Conv2d(width, width, 2, stride=2) for width in widths[:-1])
+            self.projections = nn.ModuleList(
+                nn.ModuleList(_projection(width_in, width) for width_in in level_vectors) for width in widths[:-1]
+            )
             self.before = ResidualBlock(config, widths[-1], widths[-1], vectors)
             self.attention = SelfAttention(config, widths[-1])
             self.after = ResidualBlock(config, widths[-1], widths[-1], vectors)
@@ -188,17 +206,23 @@ class Backbone(nn.Module):
     def forward(
         self, images: Float[Tensor, "batch 3 side side"], *vectors: Float[Tensor, "batch _"]
     ) -> Float[Tensor, "batch channels side side"]:
-        """Features of each pixel, normalized and through a GELU; channels are the first of `config.channels`."""
+        """Features of each pixel, normalized and through a GELU; channels are the first of `config.channels`.
+
+        Args:
+            images: of `config.pixels` a side.
+            *vectors: those of the blocks, then those of the levels.
+        """
         side = self.config.pixels
         if images.shape[1:] != (_COLOURS, side, side):
             raise InputError(f"images must have shape (n, {_COLOURS}, {side}, {side}); got {tuple(images.shape)!r}.")
+        vectors, of_levels = vectors[: self._in_blocks], vectors[self._in_blocks :]
         x = self.enter(images.contiguous(memory_format=torch.channels_last))
         passed: list[Tensor] = []
         for depth, blocks in enumerate(self.down):
             x = _through(blocks, x, vectors)
             if depth < len(self.halvings):
                 passed.append(x)
-                x = self.halvings[depth](x)
+                x = _added(self.halvings[depth](x), self.projections[depth], of_levels)
         x = self.after(self.attention(self.before(x, *vectors)), *vectors)
         for height, blocks in enumerate(self.up):
             if height:
@@ -232,11 +256,10 @@ class UNet(nn.Module):
     def __init__(self, config: UNetConfig, *, seed: int = 0) -> None:
         super().__init__()
         self.config = config
-        self.backbone = Backbone(config, vectors=(_TIME_WIDTH, config.condition))
+        everywhere, once = ((config.condition,), ()) if config.conditioning == "block" else ((), (config.condition,))
+        self.backbone = Backbone(config, vectors=(_TIME_WIDTH, *everywhere), level_vectors=once)
         with torch.device("meta"):
-            self.time = nn.Sequential(
-                nn.Linear(2 * _WAVES, _TIME_WIDTH), nn.GELU(), nn.Linear(_TIME_WIDTH, _TIME_WIDTH), nn.GELU()
-            )
+            self.time = _projection(2 * _WAVES, _TIME_WIDTH)
             self.leave = nn.Conv2d(config.channels[0], _COLOURS, 3, padding=1)
         initialise(self, seed)
         frequencies = _TICKS * _LONGEST ** -torch.linspace(0, 1, _WAVES, device="cpu")
