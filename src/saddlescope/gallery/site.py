@@ -2,7 +2,7 @@
 
 index.html                              one card an entry, by paper
 PAPER/ENTRY/RUN.html                    one page a run: figures, claims, how it was made
-PAPER/ENTRY/RUN/                        its data, pictures and thumbnails
+PAPER/ENTRY/RUN/                        its data, pictures, films and thumbnails
 assets/                                 style, script, Plotly; nothing comes from the network
 """
 
@@ -18,6 +18,7 @@ from saddlescope.errors import InputError
 from saddlescope.gallery.views import Card, FigureView, RunView, cards, environment
 from saddlescope.papers import Reproduction, stored_files
 from saddlescope.plot import DARK, LIGHT, Theme, draw_matplotlib, draw_thumbnail
+from saddlescope.plot.images import png, sprite
 
 
 def build(folder: str | os.PathLike[str], site: str | os.PathLike[str]) -> Path:
@@ -67,9 +68,11 @@ def _write_run(site: Path, run: RunView) -> None:
 
 
 def drawn(figures: Iterable[FigureView], folder: Path) -> None:
-    """Draws figures as PNG and SVG into a folder, which is made where it is absent."""
+    """Draws figures as PNG and SVG, and the frames of their films, into a folder, which is made where it is absent."""
     folder.mkdir(parents=True, exist_ok=True)
     for figure in figures:
+        if figure.figure.film is not None:
+            (folder / f"{figure.id}-film.png").write_bytes(png(sprite(figure.figure.film).pixels))
         drawing = draw_matplotlib(figure.figure)
         drawing.savefig(folder / f"{figure.id}.png")
         drawing.set_layout_engine("none")  # laid out already

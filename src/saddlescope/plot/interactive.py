@@ -19,6 +19,7 @@ from saddlescope.plot.theme import LIGHT
 _DASHES = {"solid": "solid", "dashed": "7px,4px", "dotted": "2px,3px", "steps": "solid", "points": "solid"}
 _DIGITS = 6  # of a number in a page: finer than a pixel at any zoom that means something
 BAND_OPACITY = 0.18
+_LIFT = 0.015  # of the panel's height between a picture and its point, so that the dot is seen
 
 
 def draw_plotly(figure: Figure) -> dict[str, Any]:
@@ -46,8 +47,9 @@ def _film(film: Film) -> dict[str, Any]:
     return {
         "steps": _numbers(np.asarray(film.steps, float)),
         "unit": film.unit,
-        "rows": film.rows,
-        "columns": film.columns,
+        "rows": list(film.rows),
+        "columns": list(film.columns),
+        "shape": list(film.images.shape[1:3]),
         "width": width // drawn.across,
         "height": height // drawn.down,
         "across": drawn.across,
@@ -246,10 +248,13 @@ def _picture(picture: Picture, x: Axis, y: Axis) -> dict[str, Any]:
         "sizing": "contain",
         "layer": "above",
     }
-    for name, axis, at, size in (("x", x, picture.x, 2 * width / height), ("y", y, picture.y, 1.0)):
+    for name, axis, at, size, lift in (
+        ("x", x, picture.x, 2 * picture.size * width / height, 0.0),
+        ("y", y, picture.y, picture.size, _LIFT),
+    ):
         low, high = _drawn_range(axis) or (0.0, 1.0)
-        placed[name] = float(np.log10(at) if axis.scale == "log" else at)
-        placed[f"size{name}"] = size * picture.size * (high - low)
+        placed[name] = float(np.log10(at) if axis.scale == "log" else at) + lift * (high - low)
+        placed[f"size{name}"] = size * (high - low)
     return placed | {"source": "data:image/png;base64," + b64encode(png(image)).decode()}
 
 

@@ -1,5 +1,6 @@
 // Draws the figures of a page from the JSON beside them: one legend of switches a figure, logarithmic axes on request,
 // colours from the style sheet, so that plots follow the reader's light or dark system, and the light one on paper.
+// Images over steps have a slider, which moves dots along the curves that tell their steps.
 "use strict";
 
 (() => {
@@ -35,9 +36,22 @@
   };
 
   class Panel {
-    constructor(spec, name) {
+    constructor(spec, name, film) {
       this.spec = spec;
       const meta = spec.layout.meta;
+      this.followed = film ? spec.data.filter((trace) => trace.meta.at) : [];
+      this.first = spec.data.length; // of the dots
+      spec.data.push(
+        ...this.followed.map(({ line, meta: { color, series } }) => ({
+          type: "scatter",
+          mode: "markers",
+          x: [null],
+          y: [null],
+          hoverinfo: "skip",
+          marker: { size: 6 + 2.5 * (line ? line.width : 1), line: { width: 1.5 } },
+          meta: { kind: "dot", color, series },
+        })),
+      );
       this.plot = element("div", { className: "plot" });
       this.plot.setAttribute("role", "figure");
       this.plot.setAttribute("aria-label", meta.title ? `${name}: ${meta.title}` : name);
@@ -91,6 +105,8 @@
         chosen.length && Plotly.restyle(this.plot, { [name]: chosen.map((k) => color(each[k])) }, chosen);
       restyle("line.color", indices("line", (trace) => trace.mode === "lines"), (color) => color);
       restyle("marker.color", indices("line", (trace) => trace.mode === "markers"), (color) => color);
+      restyle("marker.color", indices("dot"), (color) => color);
+      restyle("marker.line.color", indices("dot"), () => theme.surface);
       restyle("fillcolor", indices("band"), faint);
       Plotly.relayout(this.plot, layout);
     }
@@ -114,7 +130,94 @@
       this.spec.layout.meta.marks.forEach((mark, k) => {
         if (mark.series === series) layout[`shapes[${k}].visible`] = on;
       });
+      this.spec.layout.meta.pictures.forEach((name, k) => {
+        if (name === series) layout[`images[${k}].visible`] = on;
+      });
       if (Object.keys(layout).length) Plotly.relayout(this.plot, layout);
+    }
+
+    // Moves the dots to the last points that are not after a step.
+    move(step) {
+      if (!this.followed.length) return;
+      const points = this.followed.map(({ x, y, meta }) => {
+        const k = meta.at.findLastIndex((at) => at !== null && at <= step);
+        return k < 0 ? [null, null] : [x[k], y[k]];
+      });
+      const dots = points.map((_, k) => this.first + k);
+      Plotly.restyle(this.plot, { x: points.map(([x]) => [x]), y: points.map(([, y]) => [y]) }, dots);
+    }
+  }
+
+  class Film {
+    constructor(place, spec, name, panels) {
+      Object.assign(this, { spec, name, panels, last: spec.steps.length - 1 });
+      const { rows, columns, shape, width, height, across } = spec;
+      this.frames = element("img", { src: place.dataset.frames, alt: "" });
+      // A pixel less than a frame, which ends in a gap: rounding shows nothing of the next one.
+      this.frames.style.width = `${(100 * across * width) / (width - 1)}%`;
+      this.window = element("div", { className: "window" }, this.frames);
+      this.window.style.aspectRatio = `${width - 1} / ${height - 1}`;
+      this.window.setAttribute("role", "img");
+      const labels = (kind, words) => element("div", { className: kind }, ...words.map((word) => element("span", {}, word)));
+      const grid = element("div", { className: "grid" }, this.window);
+      grid.style.setProperty("--width", `${shape[1] * Math.min(128, Math.max(48, 640 / shape[1]))}px`);
+      if (rows.length) grid.prepend(labels("rows", rows));
+      if (columns.length) grid.append(labels("columns", columns));
+      if (this.last) place.append(this.controls());
+      place.append(grid);
+    }
+
+    controls() {
+      this.slider = element("input", { type: "range", min: 0, max: this.last, value: this.last });
+      this.slider.setAttribute("aria-label", `${this.spec.unit} shown`);
+      this.slider.addEventListener("input", () => {
+        this.stop();
+        this.show(Number(this.slider.value));
+      });
+      this.button = element("button", { type: "button", className: "play" }, "Play");
+      this.button.addEventListener("click", () => (this.timer ? this.stop() : this.play()));
+      const still = matchMedia("(prefers-reduced-motion: reduce)");
+      const obey = () => {
+        this.button.hidden = still.matches;
+        this.stop();
+      };
+      still.addEventListener("change", obey);
+      obey();
+      addEventListener("beforeprint", () => this.stop());
+      this.told = element("span", { className: "told" });
+      this.told.setAttribute("aria-hidden", "true"); // the slider says it
+      return element("div", { className: "controls" }, this.button, this.slider, this.told);
+    }
+
+    show(frame) {
+      const { steps, unit, across, down } = this.spec;
+      const [x, y] = [frame % across, Math.floor(frame / across)];
+      this.frames.style.transform = `translate(${(-100 * x) / across}%, ${(-100 * y) / down}%)`;
+      const told = `${unit} ${steps[frame]}`;
+      this.window.setAttribute("aria-label", this.last ? `${this.name}, ${told}` : this.name);
+      if (this.last) {
+        this.slider.value = frame;
+        this.slider.setAttribute("aria-valuetext", told);
+        this.told.textContent = told;
+      }
+      this.panels.forEach((panel) => panel.move(steps[frame]));
+    }
+
+    play() {
+      this.button.textContent = "Pause";
+      if (Number(this.slider.value) === this.last) this.show(0);
+      const next = () => {
+        const frame = Number(this.slider.value) + 1;
+        this.show(frame);
+        if (frame === this.last) this.stop();
+      };
+      this.timer = setInterval(next, Math.min(500, Math.max(80, 8000 / this.last)));
+    }
+
+    stop() {
+      clearInterval(this.timer);
+      this.timer = null;
+      this.button.textContent = "Play";
     }
   }
 
@@ -139,14 +242,19 @@
   };
 
   const drawn = [];
+  const films = [];
   for (const section of document.querySelectorAll("section.figure")) {
     const figure = JSON.parse(section.querySelector("script[type='application/json']").textContent);
-    const panels = figure.panels.map((spec) => new Panel(spec, figure.title));
-    section.querySelector(".panels").append(...panels.map((panel) => panel.element));
+    const panels = figure.panels.map((spec) => new Panel(spec, figure.title, figure.film));
+    section.querySelector(".panels")?.append(...panels.map((panel) => panel.element));
     switches(section.querySelector(".legend"), figure.legend, panels);
     drawn.push(...panels);
+    if (figure.film) films.push(new Film(section.querySelector(".film"), figure.film, figure.title, panels));
   }
-  Promise.all(drawn.map((panel) => panel.draw())).then(() => (root.dataset.drawn = drawn.length));
+  Promise.all(drawn.map((panel) => panel.draw())).then(() => {
+    films.forEach((film) => film.show(film.last));
+    root.dataset.drawn = drawn.length;
+  });
 
   const paint = () => drawn.forEach((panel) => panel.paint());
   for (const query of ["(prefers-color-scheme: dark)", "print"]) matchMedia(query).addEventListener("change", paint);
