@@ -17,6 +17,18 @@ PRECISIONS: tuple[Precision, ...] = ("float32", "tf32", "bf16")
 bfloat16 with weights, sums and loss in float32."""
 
 
+def available(device: torch.device | str) -> torch.device:
+    """The device, once it is known to be there.
+
+    Raises:
+        InputError: a GPU that PyTorch does not see.
+    """
+    place = torch.device(device)
+    if place.type == "cuda" and not torch.cuda.is_available():
+        raise InputError(f"device must be there; got {str(device)!r}, and PyTorch sees no GPU. Take device='cpu'.")
+    return place
+
+
 @contextlib.contextmanager
 def reproducible(seed: int, threads: int | None, device: torch.device, precision: Precision) -> Iterator[None]:
     """Seeds the global random state, sets threads and precision, and asks for deterministic algorithms.

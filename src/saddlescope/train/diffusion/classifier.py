@@ -20,12 +20,11 @@ from jaxtyping import Float, Float32, Float64, UInt8
 from torch import Tensor, nn
 from torch.nn import functional
 
-from saddlescope.errors import InputError
 from saddlescope.train.configuration import check
 from saddlescope.train.diffusion.circles import CLASSES, CONCEPTS, CircleProcess
 from saddlescope.train.diffusion.unet import Backbone, Normalization, UNetConfig, initialise
 from saddlescope.train.keeping import Keeper, fingerprint
-from saddlescope.train.numerics import check_losses, reproducible
+from saddlescope.train.numerics import available, check_losses, reproducible
 
 _TRAINING, _HELD_OUT = 1, 2  # third number of the seeds of images: streams apart from each other and from all others
 _AT_ONCE = 256  # images classified together; bounds memory
@@ -148,9 +147,7 @@ def fit_classifier(
         InputError: sizes that do not fit each other, no such device, a checkpoint that is damaged, of another run, or
             cannot be written, or a loss that is not finite (the checkpoint stays).
     """
-    place = torch.device(device)
-    if place.type == "cuda" and not torch.cuda.is_available():
-        raise InputError(f"device must be there; got {str(device)!r}, and PyTorch sees no GPU. Take device='cpu'.")
+    place = available(device)
     with reproducible(config.seed, config.threads, place, "float32"):
         run = _Run(process, config, place, checkpoint)
         run.resume()

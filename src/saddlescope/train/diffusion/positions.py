@@ -12,6 +12,7 @@ Both are calibrated: an affine map takes their means over true images without ji
 make the size nearly independent of the colour's jitter, and neither noise nor a faint pattern in the background counts.
 """
 
+import math
 from dataclasses import replace
 from functools import lru_cache
 from typing import NamedTuple
@@ -68,9 +69,9 @@ def concept_positions(
     wanted = (3, process.pixels, process.pixels)
     if images.shape[-3:] != wanted:
         raise InputError(f"images must have shape (..., {', '.join(map(str, wanted))}); got {images.shape!r}.")
-    raw, blank = _raw(images.reshape(-1, *wanted), process)
-    calibration = _calibrated(process)
     shape = images.shape[:-3]
+    raw, blank = _raw(images.reshape(math.prod(shape), *wanted), process)
+    calibration = _calibrated(process)
     return Positions(((raw - calibration.origin) / calibration.unit).reshape(*shape, 2), blank.reshape(shape))
 
 
@@ -96,7 +97,7 @@ def _raw(
     images: Float[np.ndarray, "n 3 side side"] | UInt8[np.ndarray, "n 3 side side"], process: CircleProcess
 ) -> tuple[Float64[np.ndarray, "n 2"], Bool[np.ndarray, " n"]]:
     """B - R of the circle and its diameter in pixels, NaN where blank; and where that is."""
-    pixels = images.reshape(len(images), 3, -1) / (255.0 if images.dtype == np.uint8 else 1.0)
+    pixels = images.reshape(len(images), 3, process.pixels**2).astype(np.float64) / (255.0 if images.dtype == np.uint8 else 1.0)
     inside = process.colors[0][1]  # green, of red and of blue
     behind = pixels[:, 1] > (inside + process.background[0]) / 2
     blank = ~(np.isfinite(pixels).all(axis=(1, 2)) & (behind.mean(axis=1) >= _LEFT))
