@@ -97,7 +97,8 @@ def _raw(
     images: Float[np.ndarray, "n 3 side side"] | UInt8[np.ndarray, "n 3 side side"], process: CircleProcess
 ) -> tuple[Float64[np.ndarray, "n 2"], Bool[np.ndarray, " n"]]:
     """B - R of the circle and its diameter in pixels, NaN where blank; and where that is."""
-    pixels = images.reshape(len(images), 3, process.pixels**2).astype(np.float64) / (255.0 if images.dtype == np.uint8 else 1.0)
+    white = 255.0 if images.dtype == np.uint8 else 1.0
+    pixels = images.reshape(len(images), 3, process.pixels**2).astype(np.float64) / white
     inside = process.colors[0][1]  # green, of red and of blue
     behind = pixels[:, 1] > (inside + process.background[0]) / 2
     blank = ~(np.isfinite(pixels).all(axis=(1, 2)) & (behind.mean(axis=1) >= _LEFT))
