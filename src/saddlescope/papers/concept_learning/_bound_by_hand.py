@@ -3,9 +3,9 @@
 The network is read from its weights' names and values alone; a convolution is a sum of shifted images. Of the bound,
 each term comes from what it means, not from the formula that is trained with:
 
-- diffusion: 10^7 times the divergence of p(z_s | z_t) from q(z_s | z_t, x), two normal laws of the Markov chain with so
-  many steps from time 1 to time 0, where s is one step before t; their means are those of Bayes' rule (Kingma et al.,
-  2021, appendix A, equations 25 to 29). It tends to the continuous term, from which it differs by gamma' / 2e7;
+- diffusion: T times the divergence of p(z_s | z_t) from q(z_s | z_t, x), two normal laws of the Markov chain with T
+  steps from time 1 to time 0, where s is one step before t; their means are those of Bayes' rule (Kingma et al., 2021,
+  appendix A). It is above the continuous term, by gamma' / (2 T) of it;
 - prior: the divergence of q(z_1 | x) from a standard normal law;
 - reconstruction: -ln p(x | z_0), a normal density around z_0 / alpha_0.
 """
@@ -15,8 +15,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.special import erf, expit
-
-_CHAIN = 1e7  # steps of the Markov chain
 
 Array = np.ndarray[Any, np.dtype[np.float64]]
 Weights = Mapping[str, Array]
@@ -42,7 +40,15 @@ class Schedule(NamedTuple):
 
 
 def bound(
-    network: Network, schedule: Schedule, images: Array, condition: Array, times: Array, noise: Array, first: Array
+    network: Network,
+    schedule: Schedule,
+    images: Array,
+    condition: Array,
+    *,
+    times: Array,
+    noise: Array,
+    first_noise: Array,
+    steps: float = 1e7,
 ) -> Array:
     """Diffusion, prior and reconstruction terms of each image in bits per dimension; shape (3, batch).
 
@@ -53,10 +59,11 @@ def bound(
         condition: (batch, k).
         times: in (0, 1], (batch,).
         noise: in z_t, of the images' shape.
-        first: noise in z_0, of the images' shape.
+        first_noise: noise in z_0, of the images' shape.
+        steps: of the Markov chain, T.
     """
     t = times[:, None, None, None]
-    gamma_t, gamma_s = (schedule.slope * at + schedule.offset for at in (t, t - 1 / _CHAIN))
+    gamma_t, gamma_s = (schedule.slope * at + schedule.offset for at in (t, t - 1 / steps))
     (alpha_t, var_t), (alpha_s, var_s) = _signal(gamma_t), _signal(gamma_s)
     z = alpha_t * images + np.sqrt(var_t) * noise
     seen = (gamma_t.ravel() - schedule.gamma_min) / (schedule.gamma_max - schedule.gamma_min)
@@ -64,13 +71,13 @@ def bound(
     carried = alpha_t / alpha_s  # z_t = carried z_s + noise of variance `added`
     added = var_t - carried**2 * var_s
     means = [(carried * var_s * z + alpha_s * added * x) / var_t for x in (images, guess)]
-    diffusion = _CHAIN * (means[0] - means[1]) ** 2 / (2 * var_s * added / var_t)
+    diffusion = steps * (means[0] - means[1]) ** 2 / (2 * var_s * added / var_t)
 
-    alpha_1, var_1 = _signal(np.asarray(schedule.slope + schedule.offset))
+    alpha_1, var_1 = _signal(np.array([schedule.slope + schedule.offset]))
     prior = ((alpha_1 * images) ** 2 + var_1 - 1 - np.log(var_1)) / 2
 
-    alpha_0, var_0 = _signal(np.asarray(schedule.offset))
-    seen_through = (alpha_0 * images + np.sqrt(var_0) * first) / alpha_0
+    alpha_0, var_0 = _signal(np.array([schedule.offset]))
+    seen_through = (alpha_0 * images + np.sqrt(var_0) * first_noise) / alpha_0
     d = schedule.data_noise
     reconstruction = (images - seen_through) ** 2 / (2 * d**2) + np.log(d * np.sqrt(2 * np.pi))
     return np.stack([term.mean(axis=(1, 2, 3)) / np.log(2) for term in (diffusion, prior, reconstruction)])

@@ -262,9 +262,6 @@ class UNet(nn.Module):
             self.time = _projection(2 * _WAVES, _TIME_WIDTH)
             self.leave = nn.Conv2d(config.channels[0], _COLOURS, 3, padding=1)
         initialise(self, seed)
-        frequencies = _TICKS * _LONGEST ** -torch.linspace(0, 1, _WAVES, device="cpu")
-        self.frequencies: Tensor
-        self.register_buffer("frequencies", frequencies, persistent=False)
 
     def forward(
         self,
@@ -283,7 +280,8 @@ class UNet(nn.Module):
             raise InputError(
                 f"condition must hold {self.config.condition} numbers an image; got shape {tuple(condition.shape)!r}."
             )
-        angles = time[:, None] * self.frequencies
+        frequencies = _TICKS * _LONGEST ** -torch.linspace(0, 1, _WAVES, device=time.device, dtype=time.dtype)
+        angles = time[:, None] * frequencies
         embedded = self.time(torch.cat([angles.sin(), angles.cos()], dim=1))
         return images + self.leave(self.backbone(images, embedded, condition))
 

@@ -1,0 +1,112 @@
+"""Images of a normal law, whose best prediction of noise is known, and what ancestral sampling makes of them exactly.
+
+Images of D numbers have mean m (one a condition) and covariance Q diag(lambda) Q^T. Noised to gamma they are normal
+too, so the best prediction of the noise is sigma Q diag(1 / (alpha^2 lambda + sigma^2)) Q^T (z - alpha m). With it the
+sampler of T steps is a linear map of normal numbers: along each direction the mean and the variance of what it makes
+follow from T products, without a draw. The images it should make have mean m and variance lambda + exp(gamma_0): the
+noise that is left at time 0.
+"""
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+from scipy.special import expit
+
+if TYPE_CHECKING:
+    import torch
+
+Array = np.ndarray[Any, np.dtype[np.float64]]
+
+
+class GaussianImages(NamedTuple):
+    """A normal law of images of 3 * pixels^2 numbers, for each of several conditions.
+
+    Attributes:
+        pixels: a side.
+        conditions: (n, 4).
+        means: of the images of each condition, (n, D).
+        basis: directions as columns, orthonormal, (D, D).
+        variances: along them, (D,).
+    """
+
+    pixels: int
+    conditions: Array
+    means: Array
+    basis: Array
+    variances: Array
+
+
+def gaussian_images(pixels: int, conditions: int, *, seed: int) -> GaussianImages:
+    """A law with random directions, variances from 1 to 1e-4 and means that are linear in the condition."""
+    rng = np.random.default_rng(seed)
+    dims = 3 * pixels**2
+    asked = rng.uniform(size=(conditions, 4))
+    means = 0.5 + asked @ rng.normal(size=(4, dims)) / 2
+    basis = np.linalg.qr(rng.normal(size=(dims, dims)))[0]
+    return GaussianImages(pixels, asked, means, basis, np.geomspace(1.0, 1e-4, dims))
+
+
+class Sampled(NamedTuple):
+    """What ancestral sampling makes of a normal law along each direction; shape (D,) each.
+
+    Attributes:
+        mean: as a part of the law's own.
+        variance: in the images' unit squared.
+    """
+
+    mean: Array
+    variance: Array
+
+
+def exactly_sampled(law: GaussianImages, *, steps: int, gamma_min: float, gamma_max: float) -> Sampled:
+    """The law of the images that so many steps give, from the Markov chain's own formulas and no draw."""
+    gammas = np.linspace(gamma_max, gamma_min, steps + 1)
+    alphas, variances = np.sqrt(expit(-gammas)), expit(gammas)
+    mean, variance = np.zeros_like(law.variances), np.ones_like(law.variances)
+    for t, s in zip(range(steps), range(1, steps + 1), strict=True):
+        carried = alphas[t] / alphas[s]
+        added = variances[t] - carried**2 * variances[s]
+        # What the image is on average, given z: (1 - gain alpha) m + gain z.
+        gain = alphas[t] * law.variances / (alphas[t] ** 2 * law.variances + variances[t])
+        of_z, of_image = carried * variances[s] / variances[t], alphas[s] * added / variances[t]
+        mean = (of_z + of_image * gain) * mean + of_image * (1 - gain * alphas[t])
+        variance = (of_z + of_image * gain) ** 2 * variance + variances[s] * added / variances[t]
+    return Sampled(mean / alphas[-1], variance / alphas[-1] ** 2)
+
+
+def sampled(
+    law: GaussianImages, *, each: int, steps: int, gamma_min: float, gamma_max: float, seed: int
+) -> np.ndarray[Any, np.dtype[np.float64]]:
+    """Images by `VariationalDiffusion.sample` with the best prediction in place of a network: (n, each, D)."""
+    import torch
+
+    from saddlescope.train.diffusion.bound import VariationalDiffusion
+
+    model = VariationalDiffusion(best(law, gamma_min, gamma_max), gamma_min=gamma_min, gamma_max=gamma_max)
+    asked = torch.from_numpy(np.repeat(law.conditions, each, axis=0))
+    images = model.double().sample(asked, steps=steps, generator=torch.Generator().manual_seed(seed))
+    return images.numpy().reshape(len(law.conditions), each, -1)
+
+
+def best(law: GaussianImages, gamma_min: float, gamma_max: float) -> "torch.nn.Module":
+    """A network that knows the law."""
+    import torch
+
+    from saddlescope.train.diffusion.unet import UNetConfig
+
+    basis, variances = torch.from_numpy(law.basis), torch.from_numpy(law.variances)
+    # The means are linear in the condition; this map is read off the law's own.
+    asked = np.concatenate([law.conditions, np.ones((len(law.conditions), 1))], axis=1)
+    to_mean = torch.from_numpy(np.linalg.pinv(asked) @ law.means)
+
+    class Best(torch.nn.Module):
+        config = UNetConfig(pixels=law.pixels, channels=(4,))
+
+        def forward(self, images: torch.Tensor, time: torch.Tensor, condition: torch.Tensor) -> torch.Tensor:
+            gamma = (gamma_min + (gamma_max - gamma_min) * time)[:, None]
+            alpha, sigma = torch.sigmoid(-gamma).sqrt(), torch.sigmoid(gamma).sqrt()
+            mean = torch.cat([condition, torch.ones_like(condition[:, :1])], dim=1) @ to_mean
+            along = (images.flatten(1) - alpha * mean) @ basis
+            return ((along * sigma / (alpha**2 * variances + sigma**2)) @ basis.T).view_as(images)
+
+    return Best()
