@@ -23,14 +23,14 @@ def fitted():
     return fit_classifier(PROCESS, TINY)
 
 
-class Killed(Exception):  # noqa: N818 - as KeyboardInterrupt, no error
+class KilledError(Exception):
     pass
 
 
 def kill_at(fraction):
     def report(done, note):
         if done >= fraction:
-            raise Killed(note)
+            raise KilledError(note)
 
     return report
 
@@ -89,7 +89,7 @@ def test_bytes_and_few_images_are_classified_alike(fitted):
 def test_a_killed_run_goes_on_to_the_same_bits(fitted, tmp_path):
     file = tmp_path / "classifier.pt"
     for fraction in (0.2, 0.7):
-        with pytest.raises(Killed):
+        with pytest.raises(KilledError):
             fit_classifier(PROCESS, TINY, checkpoint=file, report=kill_at(fraction))
     state = snapshot.read(file)
     assert state is not None
@@ -112,7 +112,7 @@ def test_a_killed_run_goes_on_to_the_same_bits(fitted, tmp_path):
 )
 def test_checkpoints_of_other_runs_are_refused(process, config, part, tmp_path):
     file = tmp_path / "classifier.pt"
-    with pytest.raises(Killed):
+    with pytest.raises(KilledError):
         fit_classifier(PROCESS, TINY, checkpoint=file, report=kill_at(0.0))
     with pytest.raises(InputError, match=f"must belong to this very run; got .* whose {part} differ"):
         fit_classifier(process, config, checkpoint=file)
