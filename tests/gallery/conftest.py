@@ -1,10 +1,18 @@
-"""A results folder of the tiny entry in three sizes, and the gallery built from it."""
+"""A results folder of the tiny entry in three sizes, the gallery built from it, and a browser that visits pages."""
+
+import os
+import shutil
 
 import pytest
 
 import tiny
 from saddlescope import papers
 from saddlescope.gallery import build
+
+SWITCHES = [
+    *("--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run"),
+    *("--disable-background-networking", "--disable-component-update", "--disable-sync"),
+]
 
 
 @pytest.fixture(scope="session")
@@ -26,3 +34,42 @@ def site(results, tmp_path_factory):
         patch.setattr("saddlescope.papers.entry.find", tiny.find)
         build(results, folder)
     return folder
+
+
+@pytest.fixture(scope="module")  # a session's browser would leave its event loop running for the tests of others
+def chromium():
+    path = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+    if path is None:
+        if os.environ.get("CI"):
+            pytest.fail("CI needs a Chromium: apt-get install chromium")
+        pytest.skip("no Chromium: apt-get install chromium")
+    sync_api = pytest.importorskip("playwright.sync_api")
+    with sync_api.sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=path, args=SWITCHES)
+        yield browser
+        browser.close()
+
+
+@pytest.fixture
+def visit(chromium):
+    """Opens a page and waits for its plots; nothing may be written to the console, and every request must succeed."""
+    contexts, trouble = [], []
+
+    def open_page(address, **options):
+        context = chromium.new_context(**options)
+        contexts.append(context)
+        page = context.new_page()
+        page.on("console", lambda message: trouble.append(message.text))
+        page.on("pageerror", lambda error: trouble.append(str(error)))
+        # what is saved to a file counts as an aborted visit
+        page.on("requestfailed", lambda r: r.url.endswith(".nc") or trouble.append(f"{r.url}: {r.failure}"))
+        page.on("response", lambda answer: answer.status < 400 or trouble.append(f"{answer.url}: {answer.status}"))
+        page.goto(address)
+        if page.locator("section.figure").count() and options.get("java_script_enabled", True):
+            page.wait_for_selector("html[data-drawn]", state="attached")
+        return page
+
+    yield open_page
+    for context in contexts:
+        context.close()
+    assert trouble == []

@@ -2,8 +2,6 @@
 
 import functools
 import http.server
-import os
-import shutil
 import threading
 from urllib.parse import quote
 
@@ -14,24 +12,6 @@ from saddlescope.plot import DARK, LIGHT
 pytestmark = pytest.mark.browser
 
 RUN = "tiny/staircase/default.html"
-SWITCHES = [
-    *("--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run"),
-    *("--disable-background-networking", "--disable-component-update", "--disable-sync"),
-]
-
-
-@pytest.fixture(scope="module")
-def chromium():
-    path = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
-    if path is None:
-        if os.environ.get("CI"):
-            pytest.fail("CI needs a Chromium: apt-get install chromium")
-        pytest.skip("no Chromium: apt-get install chromium")
-    sync_api = pytest.importorskip("playwright.sync_api")
-    with sync_api.sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=path, args=SWITCHES)
-        yield browser
-        browser.close()
 
 
 class Quiet(http.server.SimpleHTTPRequestHandler):
@@ -51,31 +31,6 @@ def server(site):
 @pytest.fixture(params=["file", "server"])
 def root(request, site):
     return f"file://{quote(str(site))}" if request.param == "file" else request.getfixturevalue("server")
-
-
-@pytest.fixture
-def visit(chromium):
-    """Opens a page and waits for its plots; nothing may be written to the console, and every request must succeed."""
-    contexts, trouble = [], []
-
-    def open_page(address, **options):
-        context = chromium.new_context(**options)
-        contexts.append(context)
-        page = context.new_page()
-        page.on("console", lambda message: trouble.append(message.text))
-        page.on("pageerror", lambda error: trouble.append(str(error)))
-        # what is saved to a file counts as an aborted visit
-        page.on("requestfailed", lambda r: r.url.endswith(".nc") or trouble.append(f"{r.url}: {r.failure}"))
-        page.on("response", lambda answer: answer.status < 400 or trouble.append(f"{answer.url}: {answer.status}"))
-        page.goto(address)
-        if page.locator("section.figure").count() and options.get("java_script_enabled", True):
-            page.wait_for_selector("html[data-drawn]", state="attached")
-        return page
-
-    yield open_page
-    for context in contexts:
-        context.close()
-    assert trouble == []
 
 
 def visible(page, panel):

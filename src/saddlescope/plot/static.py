@@ -1,5 +1,6 @@
 """Figures drawn by Matplotlib, for paper and for thumbnails. No state of pyplot is touched."""
 
+from textwrap import fill
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -37,10 +38,12 @@ def draw_matplotlib(figure: Figure, *, theme: Theme = LIGHT) -> "MatplotlibFigur
         drawing = _canvas(size, theme)
         _draw_panels(drawing, figure, (rows, columns), theme)
         return drawing
-    width = size[0] if rows else _FILM
+    width = size[0] if rows else _FILM  # at most, where there is a film alone
     shown = strip(figure.film, min(10, int(width / _CELL[0]) // figure.film.images.shape[2]))
     cell = min(_CELL[1], (width - 1) / (shown.columns.size + len(shown.frames) / 2))
-    heights = [*([size[1]] if rows else []), shown.rows.size * cell + 0.5]
+    if not rows:
+        width = min(width, cell * (shown.columns.size + len(shown.frames) / 2) + 2.2)
+    heights = [*([size[1]] if rows else []), shown.rows.size * cell + (0.9 if figure.film.columns else 0.6)]
     drawing = _canvas((width, sum(heights)), theme)
     places = drawing.add_gridspec(len(heights), 1, height_ratios=heights)
     if rows:
@@ -234,15 +237,16 @@ def _draw_film(ax: "Axes", film: Film, shown: Strip, theme: Theme) -> None:
     text = {"color": theme.muted, "fontsize": 8, "parse_math": False}
     if len(film.steps) > 1:
         above = ax.secondary_xaxis("top")
-        steps = [f"{film.steps[k]:.6g}" for k in shown.frames]
-        above.set_xticks(shown.columns.mean(1).tolist(), [f"{film.unit} {steps[0]}", *steps[1:]], **text)
+        above.set_xticks(shown.columns.mean(1).tolist(), [f"{film.steps[k]:.6g}" for k in shown.frames], **text)
+        above.set_xlabel(fill(film.unit, 40, max_lines=1), **text)
         above.tick_params(length=0)
         above.spines[:].set_visible(False)
     if film.rows:
-        ax.set_yticks(shown.rows.tolist(), film.rows, **text)
+        ax.set_yticks(shown.rows.tolist(), [fill(row, 28, max_lines=2) for row in film.rows], **text)
     if film.columns:
         upright = 0 if shown.columns.size * max(map(len, film.columns)) < 100 else 90
-        ax.set_xticks(shown.columns.ravel().tolist(), film.columns * len(shown.frames), rotation=upright, **text)
+        names = [fill(column, 12, max_lines=1) for column in film.columns]
+        ax.set_xticks(shown.columns.ravel().tolist(), names * len(shown.frames), rotation=upright, **text)
 
 
 def _draw_pixels(ax: "Axes", pixels: np.ndarray) -> None:
