@@ -1,6 +1,7 @@
 """Films and pictures: what is refused, where pixels go, and that both drawings show the same."""
 
 import base64
+import dataclasses
 import json
 from io import BytesIO
 
@@ -231,6 +232,15 @@ def test_the_static_film_is_labelled_as_written(pinned):
     texts = [*ax.get_yticklabels(), *ax.get_xticklabels(), *above.get_xticklabels(), above.xaxis.label]
     assert not any(text.get_parse_math() for text in texts)
     np.testing.assert_array_equal(ax.images[0].get_array(), strip(pinned.film, 10).pixels)
+
+
+def test_a_film_stands_beside_one_panel_and_below_several(pinned):
+    left, right = draw_matplotlib(dataclasses.replace(pinned, panels=pinned.panels[:1])).subfigs
+    assert left.bbox.x1 <= right.bbox.x0 + 1e-6
+    assert left.bbox.y0 == right.bbox.y0
+    above, below = draw_matplotlib(pinned).subfigs
+    assert below.bbox.y1 <= above.bbox.y0 + 1e-6
+    assert below.bbox.x0 == above.bbox.x0
 
 
 @pytest.mark.parametrize("label", ["a", "a name " * 40, "x" * 300])

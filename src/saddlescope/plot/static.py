@@ -17,7 +17,8 @@ if TYPE_CHECKING:
 
 _STYLES = {"solid": "-", "dashed": (0, (5, 3)), "dotted": (0, (1.2, 2)), "steps": "-", "points": "none"}
 _PANEL = (4.6, 3.2)  # width and height of a panel, inches
-_FILM = 9.2  # width of the film of a figure without panels, inches
+_FILM = 7.6  # width of a film that is alone or beside a single panel, inches
+_NAMES = 1.8  # of it, for the names of the rows
 _CELL = (0.28, 0.72)  # least and greatest width of an image of a film, inches
 
 
@@ -32,23 +33,38 @@ def draw_matplotlib(figure: Figure, *, theme: Theme = LIGHT) -> "MatplotlibFigur
         A Matplotlib figure on the Agg canvas; `savefig` writes PNG, SVG or PDF.
     """
     columns = max(1, min(figure.columns, len(figure.panels)))
-    rows = -(-len(figure.panels) // columns)
-    size = (_PANEL[0] * columns, _PANEL[1] * rows + 0.4)
-    if figure.film is None:
-        drawing = _canvas(size, theme)
-        _draw_panels(drawing, figure, (rows, columns), theme)
-        return drawing
-    width = size[0] if rows else _FILM  # at most, where there is a film alone
-    shown = strip(figure.film, min(10, int(width / _CELL[0]) // figure.film.images.shape[2]))
-    cell = min(_CELL[1], (width - 1) / (shown.columns.size + len(shown.frames) / 2))
-    if not rows:
-        width = min(width, cell * (shown.columns.size + len(shown.frames) / 2) + 2.2)
-    heights = [*([size[1]] if rows else []), shown.rows.size * cell + (0.9 if figure.film.columns else 0.6)]
-    drawing = _canvas((width, sum(heights)), theme)
-    places = drawing.add_gridspec(len(heights), 1, height_ratios=heights)
-    if rows:
-        _draw_panels(drawing.add_subfigure(places[0], facecolor=theme.paper), figure, (rows, columns), theme)
-    _draw_film(drawing.add_subfigure(places[-1], facecolor=theme.paper).subplots(), figure.film, shown, theme)
+    shape = (-(-len(figure.panels) // columns), columns)
+    size = (_PANEL[0] * columns, _PANEL[1] * shape[0] + 0.4)
+    if figure.film is not None:
+        return _drawing_with_film(figure, figure.film, shape, size, theme)
+    drawing = _canvas(size, theme)
+    _draw_panels(drawing, figure, shape, theme)
+    return drawing
+
+
+def _drawing_with_film(
+    figure: Figure, film: Film, shape: tuple[int, int], size: tuple[float, float], theme: Theme
+) -> "MatplotlibFigure":
+    """The film beside a single panel, below several; `size` is that of the panels, in inches."""
+    width = _FILM if len(figure.panels) < 2 else size[0]
+    columns = film.images.shape[2]
+    shown = strip(film, min(10, int((width - _NAMES) / _CELL[0]) // columns))
+    cells = shown.columns.size + len(shown.frames) / 2  # across
+    cell = min(_CELL[1], (width - _NAMES) / cells)
+    height = shown.rows.size * cell + (0.9 if film.columns else 0.6)
+    if len(figure.panels) == 1:
+        drawing = _canvas((size[0] + width, max(size[1], height)), theme)
+        places = drawing.add_gridspec(1, 2, width_ratios=(size[0], width))
+    elif figure.panels:
+        drawing = _canvas((width, size[1] + height), theme)
+        places = drawing.add_gridspec(2, 1, height_ratios=(size[1], height))
+    else:
+        drawing = _canvas((min(width, cell * cells + _NAMES), height), theme)
+        places = drawing.add_gridspec(1, 1)
+    parts = [drawing.add_subfigure(place, facecolor=theme.paper) for place in places]
+    if figure.panels:
+        _draw_panels(parts[0], figure, shape, theme)
+    _draw_film(parts[-1].subplots(), film, shown, theme)
     return drawing
 
 
