@@ -25,6 +25,7 @@ gamma_min), from the end points the schedule started with, so that one level of 
 
 import itertools
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -135,7 +136,7 @@ class VariationalDiffusion(nn.Module):
         condition: Float[Tensor, "batch condition"],
         *,
         steps: int = 100,
-        generator: torch.Generator | None = None,
+        generator: torch.Generator | Sequence[torch.Generator] | None = None,
     ) -> Float[Tensor, "batch 3 side side"]:
         """Images drawn from the model by ancestral sampling; without dropout, and not clipped to [0, 1].
 
@@ -146,9 +147,17 @@ class VariationalDiffusion(nn.Module):
             condition: of each image.
             steps: from time 1 to time 0, equal.
             generator: of the noise: lives on the device where numbers are to be drawn; the processor's gives every
-                device the same noise. None: the global one of the model's device.
+                device the same noise. Several share the batch equally, each the noise of its own part, whatever the
+                others are. None: the global one of the model's device.
+
+        Raises:
+            InputError: no steps, or generators that cannot share the batch equally.
         """
         check("steps", steps, low=1)
+        if isinstance(generator, Sequence) and (not generator or len(condition) % len(generator)):
+            raise InputError(
+                f"generator must be one, or as many as divide the {len(condition)} images; got {len(generator)!r}."
+            )
         was_training = self.training
         self.eval()
         try:
@@ -187,10 +196,14 @@ def antithetic_times(images: Tensor, generator: torch.Generator | None) -> Float
     return (first + torch.arange(len(images), device=images.device)) / len(images)
 
 
-def _normal(shape: tuple[int, ...], like: Tensor, generator: torch.Generator | None) -> Tensor:
+def _normal(
+    shape: tuple[int, ...], like: Tensor, generator: torch.Generator | Sequence[torch.Generator] | None
+) -> Tensor:
+    if isinstance(generator, Sequence):
+        return torch.cat([_normal((shape[0] // len(generator), *shape[1:]), like, each) for each in generator])
     where = like.device if generator is None else generator.device
     return torch.randn(shape, generator=generator, device=where, dtype=like.dtype).to(like.device)
 
 
-def _normal_like(like: Tensor, generator: torch.Generator | None) -> Tensor:
+def _normal_like(like: Tensor, generator: torch.Generator | Sequence[torch.Generator] | None) -> Tensor:
     return _normal(tuple(like.shape), like, generator)

@@ -30,7 +30,7 @@ from saddlescope.train.diffusion.averaging import WeightAverage
 from saddlescope.train.diffusion.bound import VariationalDiffusion
 from saddlescope.train.diffusion.circles import CLASSES, CircleProcess
 from saddlescope.train.diffusion.classifier import ConceptClassifier
-from saddlescope.train.diffusion.recording import DiffusionHistory, Sampler, Samples
+from saddlescope.train.diffusion.recording import DiffusionHistory, Sampler, Samples, stream
 from saddlescope.train.diffusion.unet import UNet, UNetConfig
 from saddlescope.train.feed import shuffled
 from saddlescope.train.keeping import Keeper, fingerprint
@@ -167,7 +167,7 @@ class _Run:
             process,
             images=config.record_images,
             steps=config.sampling_steps,
-            seed=_stream(config.seed, _SAMPLES),
+            seed=stream(config.seed, _SAMPLES),
             device=device,
             precision=config.precision,
             classifier=classifier,
@@ -200,7 +200,7 @@ class _Run:
         chosen = self._order[within * config.batch : (within + 1) * config.batch]
         self.model.train()
         self.optimizer.zero_grad(set_to_none=True)
-        torch.manual_seed(_stream(config.seed, _NOISE, self.step))  # of times, noise and dropout
+        torch.manual_seed(stream(config.seed, _NOISE, self.step))  # of times, noise and dropout
         with autocast(self.device, config.precision):
             bound = self.model.bound(self.images[chosen], self.conditions[chosen])
         parts = (bound.total, bound.diffusion, bound.prior, bound.reconstruction)
@@ -310,8 +310,3 @@ class _Run:
         self.samples = [Samples(**samples) for samples in state["samples"]]
         self.speeds = state["speeds"]
         self._began = self.step, time.monotonic()
-
-
-def _stream(*numbers: int) -> int:
-    """The seed of one stream of random numbers, unrelated to that of any other numbers given."""
-    return int(np.random.PCG64(numbers).random_raw()) >> 1

@@ -18,7 +18,7 @@ from saddlescope.train.numerics import Precision, autocast
 if TYPE_CHECKING:
     import xarray as xr
 
-_AT_ONCE = 512  # images drawn together: bounds memory
+_AT_ONCE = 128  # images of a class drawn together: bounds memory
 
 
 class Samples(NamedTuple):
@@ -33,9 +33,9 @@ class Samples(NamedTuple):
 class Sampler:
     """Draws images and reads them, every time from the same noise.
 
-    The noise is a function of the seed, the number of classes and images, and an image's place among them. So two
-    records differ by the weights alone, and the curve of a position over training is smooth without having been
-    smoothed; what a finite number of images leaves uncertain is seen between seeds and images, not between records.
+    The noise is a function of the seed, the class, the number of images and an image's place among them. So two records
+    differ by the weights alone, and the curve of a position over training is smooth without having been smoothed; what
+    a finite number of images leaves uncertain is seen between seeds and between images, not between records.
 
     Args:
         process: whose concepts are read, and whose class means are the prompts.
@@ -65,21 +65,26 @@ class Sampler:
     def draw(self, model: VariationalDiffusion, classes: tuple[int, ...]) -> Samples:
         """Images of these classes, asked for by the class means of the conditions."""
         prompts = torch.from_numpy(self._process.prompts(list(classes))).to(self._device)
-        prompts = prompts.repeat_interleave(self._images, dim=0)
-        generator = torch.Generator(self._device).manual_seed(self._seed)
+        generators = [torch.Generator(self._device).manual_seed(stream(self._seed, index)) for index in classes]
         drawn = []
-        for part in prompts.split(_AT_ONCE):
+        for start in range(0, self._images, _AT_ONCE):
+            count = min(_AT_ONCE, self._images - start)
             with autocast(self._device, self._precision):
-                found = model.sample(part, steps=self._steps, generator=generator)
+                found = model.sample(prompts.repeat_interleave(count, 0), steps=self._steps, generator=generators)
             # What is not finite becomes black, which is blank. What is read is what is stored: bytes.
-            drawn.append((found.nan_to_num(nan=0.0).clamp(0, 1) * 255).round().to(torch.uint8).cpu())
-        flat = torch.cat(drawn)
-        images = flat.unflatten(0, (len(classes), self._images))
+            pixels = (found.nan_to_num(nan=0.0).clamp(0, 1) * 255).round().to(torch.uint8).cpu()
+            drawn.append(pixels.unflatten(0, (len(classes), count)))
+        images = torch.cat(drawn, dim=1)
         position, blank = concept_positions(images.numpy(), self._process)
         probability = np.full(position.shape, math.nan)
         if self._classifier is not None:
-            probability = self._classifier.probabilities(flat.numpy()).reshape(position.shape)
+            probability = self._classifier.probabilities(images.flatten(0, 1).numpy()).reshape(position.shape)
         return Samples(images, *(torch.from_numpy(part) for part in (position, blank, probability)))
+
+
+def stream(*numbers: int) -> int:
+    """The seed of one stream of random numbers, unrelated to that of any other numbers given."""
+    return int(np.random.PCG64(numbers).random_raw()) >> 1
 
 
 @dataclass(frozen=True, eq=False)
