@@ -1,0 +1,182 @@
+"""What Figure 6 reads off the trajectory of the unseen class, curve by curve and without smoothing.
+
+    C           position of the generated images in concept coordinates: (0, 0) and (1, 1) are the class means of (red,
+                big) and of (blue, small), the unseen class. Mean over the images that are not blank
+    learned     a concept is learned when its coordinate first passes 3/4
+    error       concept space MSE, |C - (1, 1)|^2 / 2
+    lead        of colour over size where it is largest, negative where size leads: how far C bends toward the class
+                that has the new value of one concept alone
+    rise        of the error, from a dip to a later peak. A largest rise is above 0 on any noisy curve, so it is chosen
+                on one curve and read off another: other seeds, or the other half of the images
+
+Curves are arrays (record, ...) over the steps of the records; NaN where half of the images or more are blank, and
+before the first record at which samples are more than noise.
+"""
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal, NamedTuple, get_args
+
+import numpy as np
+from jaxtyping import Float
+
+if TYPE_CHECKING:
+    import xarray as xr
+
+LEVEL = 0.75
+"""A third is the mean of the classes trained on, one the goal."""
+_HALF = 0.5  # of the coordinate of the slower concept: from there on its approach to the end is told
+_OCTAVE = 1.25  # a speed is told between records whose steps differ by this factor or more
+_RATES = 400  # rates and powers tried in a fit
+_FEWEST = 6  # records of a fit of three numbers
+
+Law = Literal["exponential", "power"]
+LAWS: tuple[Law, ...] = get_args(Law)
+Curve = Float[np.ndarray, " record"]
+Path = Float[np.ndarray, "record concept"]
+
+
+def unseen(run: "xr.Dataset", estimate: str = "position", images: slice = slice(None)) -> "xr.DataArray":
+    """C of the unseen class, (signal, seed, step, concept), over some of the images.
+
+    Args:
+        run: the stored run.
+        estimate: position, by the direct estimator; raw_position, the same for weights as they are, not averaged; or
+            probability, by the classifier.
+        images: which of the generated images.
+    """
+    found = mean_positions(run, estimate, images)
+    return found.isel(unseen=0) if estimate == "raw_position" else found.isel({"class": -1})
+
+
+def mean_positions(run: "xr.Dataset", estimate: str = "position", images: slice = slice(None)) -> "xr.DataArray":
+    """C of all classes, (signal, seed, step, class, concept)."""
+    found = run[estimate].isel(image=images)
+    shown = found.notnull().all("concept") if estimate == "raw_position" else ~run.blank.isel(image=images)
+    told = (shown.mean("image") > _HALF) & (run.step >= run.attrs["first_record"])
+    return found.where(shown).mean("image").where(told)
+
+
+def error(paths: Float[np.ndarray, "*runs record concept"]) -> Float[np.ndarray, "*runs record"]:
+    """The concept space MSE."""
+    return np.mean((paths - 1) ** 2, axis=-1)
+
+
+def learned_at(path: Path, steps: Curve, level: float = LEVEL) -> Float[np.ndarray, " concept"]:
+    """The step at which each coordinate first passes a level, linear in the logarithm of steps; infinite if never.
+
+    A coordinate above it at the first record that is told has that record's step.
+    """
+    told = np.isfinite(path).all(axis=1)
+    at, x = np.log(steps[told]), path[told]
+    times = np.full(path.shape[1], np.inf)
+    for k in range(path.shape[1]):
+        above = np.flatnonzero(x[:, k] >= level)
+        if len(above):
+            j = above[0]
+            i = max(j - 1, 0)
+            share = 1.0 if i == j else (level - x[i, k]) / (x[j, k] - x[i, k])
+            times[k] = np.exp(at[i] + share * (at[j] - at[i]))
+    return times
+
+
+def lead(path: Path) -> float:
+    """The largest lead of one coordinate over the other: positive where colour is ahead, negative where size is."""
+    ahead = path[:, 0] - path[:, 1]
+    return float(ahead[np.nanargmax(np.abs(ahead))])
+
+
+@dataclass(frozen=True)
+class Rise:
+    """A rise of a curve between two of its records, dip and peak, before it has fallen for good."""
+
+    dip: int
+    peak: int
+
+    def height(self, curve: Curve) -> float:
+        """By how much a curve is higher at the peak than at the dip."""
+        return float(curve[self.peak] - curve[self.dip])
+
+
+def largest_rise(curve: Curve) -> Rise:
+    """Where a curve rises most above its lowest value before; a curve that never rises has the least fall."""
+    known = np.where(np.isfinite(curve), curve, np.inf)
+    lowest = np.minimum.accumulate(known)[:-1]
+    with np.errstate(invalid="ignore"):
+        heights = np.where(np.isfinite(curve[1:]) & np.isfinite(lowest), curve[1:] - lowest, -np.inf)
+    peak = int(np.argmax(heights)) + 1
+    return Rise(int(np.argmin(known[:peak])), peak)
+
+
+def speeds(path: Path, steps: Curve) -> tuple[Float[np.ndarray, " speed"], Float[np.ndarray, " speed"]]:
+    """Steps and |dC/dstep| by finite differences, between records that lie a factor of 1.25 apart or more.
+
+    Noise of C adds to every speed; over a longer time it adds less. The step is the geometric mean of the two.
+    """
+    chosen = [0] if np.isfinite(path[0]).all() else []
+    for k in range(len(steps)):
+        if np.isfinite(path[k]).all() and (not chosen or steps[k] >= _OCTAVE * steps[chosen[-1]]):
+            chosen.append(k)
+    at, x = steps[chosen], path[chosen]
+    moved = np.sqrt(np.sum(np.diff(x, axis=0) ** 2, axis=1))
+    return np.sqrt(at[1:] * at[:-1]), moved / np.diff(at)
+
+
+@dataclass(frozen=True)
+class Approach:
+    """A curve fitted by end - b g(step), g = exp(-rate step) or step^-rate: its slope falls as g' does.
+
+    Attributes:
+        law: which g.
+        rate: in 1/step, or the power.
+        end, gap: the end and b.
+        resolved: the best rate is not at an end of those tried, from one e-fold over all records on; the curve rises.
+    """
+
+    law: Law
+    rate: float
+    end: float
+    gap: float
+    resolved: bool
+
+    def at(self, steps: Curve) -> Curve:
+        """The fitted curve."""
+        return self.end - self.gap * _decay(self.law, self.rate, steps)
+
+
+def approach(curve: Curve, steps: Curve, law: Law) -> Approach:
+    """The least squares fit of a curve, end and gap exactly and the rate on a fine grid."""
+    span = steps[-1] - steps[0]
+    rates = np.geomspace(1 / span, 30 / span, _RATES) if law == "exponential" else np.geomspace(0.1, 10.0, _RATES)
+    best, least = Approach(law, rates[0], np.nan, np.nan, False), np.inf
+    for k, rate in enumerate(rates):
+        decay = _decay(law, rate, steps)
+        scale = float(decay.max())  # keeps the two columns of one size
+        columns = np.stack([np.ones_like(decay), -decay / scale], axis=1)
+        (end, gap), *_ = np.linalg.lstsq(columns, curve, rcond=None)
+        left = float(np.sum((columns @ (end, gap) - curve) ** 2))
+        if left < least:
+            inside = 0 < k < _RATES - 1 and bool(gap > 0)
+            best, least = Approach(law, float(rate), float(end), float(gap / scale), inside), left
+    return best
+
+
+class Terminal(NamedTuple):
+    """The terminal phase of a trajectory: which concept is the slower one, and the records from its 1/2 on."""
+
+    concept: int
+    records: slice
+
+
+def terminal(path: Path, steps: Curve) -> Terminal | None:
+    """From where the slower concept first passes 1/2 to the end; None where that leaves too few records."""
+    times = learned_at(path, steps, _HALF)
+    slower = int(np.argmax(times))
+    if not np.isfinite(times[slower]):
+        return None
+    records = slice(int(np.searchsorted(steps, times[slower])), len(steps))
+    curve = path[records, slower]
+    return Terminal(slower, records) if len(curve) >= _FEWEST and np.isfinite(curve).all() else None
+
+
+def _decay(law: str, rate: float, steps: Curve) -> Curve:
+    return np.exp(-rate * (steps - steps[0])) if law == "exponential" else (steps / steps[0]) ** -rate

@@ -1,0 +1,173 @@
+"""The SIM theory's trajectory for a diffusion model: linear networks at the images' mu and sigma.
+
+    mu, sigma   of the images, for each concept: distance of the class means, and spread within a class along the same
+                direction (`concept_geometry` measures them)
+    a_k         sigma_k^2 + mu_k^2 / 3: the classes trained on are three, with one at the origin
+    C           the unseen class in concept coordinates, C_k = f(x^)_k / mu_k: from about (0, 0) to (1, 1)
+
+Two numbers are free, and are fitted to one signal: the initial scale, and how many steps of the optimiser make a unit
+of time. For any other signal the trajectory follows from mu and sigma alone. There are three abstractions:
+
+    two layers      the symmetric model of section 4.2, the mean over random starts of a square U; the scale is the
+                    standard deviation of its entries
+    overlapping     the same where the directions of the two concepts are not orthogonal but as in the images: A has
+                    off-diagonal entries, which the SIM task leaves out
+    one layer       Theorem 4.1, from W0 = scale times the identity
+"""
+
+from dataclasses import dataclass, replace
+from typing import Literal, get_args
+
+import numpy as np
+from jaxtyping import Float
+
+Abstraction = Literal["two layers", "overlapping", "one layer"]
+ABSTRACTIONS: tuple[Abstraction, ...] = get_args(Abstraction)
+
+SCALES = tuple(float(scale) for scale in np.geomspace(0.003, 0.6, 25))
+"""Initial scales that a fit chooses from. At .4, w_kk starts at about 1/3, where a model is that ignores its prompt."""
+_TIMES = 160  # recorded times of a flow; each costs a step
+_PACES = 100  # paces tried before the best is refined
+
+
+@dataclass(frozen=True, kw_only=True)
+class Concepts:
+    """mu and sigma of the images of one signal, a number for each of two concepts.
+
+    Attributes:
+        mu, sigma: see the module.
+        overlap: cosine of the angle between the directions of the concepts.
+    """
+
+    mu: tuple[float, float]
+    sigma: tuple[float, float]
+    overlap: float = 0.0
+
+    @property
+    def strengths(self) -> Float[np.ndarray, "2"]:
+        """a_k of data with a cluster at the origin."""
+        from saddlescope.models import StructuredIdentityTask
+
+        return StructuredIdentityTask(self.mu, self.sigma, 1, len(self.mu), origin=True).strengths
+
+    @property
+    def directions(self) -> Float[np.ndarray, "2 2"]:
+        """Unit vectors of the concepts as columns, in a plane."""
+        return np.array([[1.0, self.overlap], [0.0, np.sqrt(1 - self.overlap**2)]])
+
+    @property
+    def second_moment(self) -> Float[np.ndarray, "2 2"]:
+        """A, with the directions as they are."""
+        return (self.directions * self.strengths) @ self.directions.T
+
+
+@dataclass(frozen=True, eq=False)
+class Family:
+    """Predicted trajectories of the unseen class for one signal, for every initial scale.
+
+    Attributes:
+        times: of the true gradient flow, ascending from 0, (time,).
+        paths: C at these, (scale, start, time, concept); one layer has one start.
+        rates: at which the distance from the end falls: 4 a_k for two layers and a_k for one, with the eigenvalues of
+            A for a_k where it is not diagonal, (concept,).
+    """
+
+    times: Float[np.ndarray, " time"]
+    paths: Float[np.ndarray, "scale start time concept"]
+    rates: Float[np.ndarray, " concept"]
+
+    def at(self, fitted: "Fitted", steps: Float[np.ndarray, " record"]) -> Float[np.ndarray, "start record concept"]:
+        """C after these numbers of steps, from every start."""
+        return _interpolated(self.paths[fitted.scale], self.times, steps / fitted.pace)
+
+
+@dataclass(frozen=True)
+class Fitted:
+    """What a fit to one signal has found.
+
+    Attributes:
+        scale: index into `SCALES`.
+        pace: steps of the optimiser in a unit of time.
+        error: root of the mean square of C, predicted minus measured, over records and concepts.
+    """
+
+    scale: int
+    pace: float
+    error: float
+
+
+def family(concepts: Concepts, abstraction: Abstraction, *, starts: int, seed: int) -> Family:
+    """The trajectories for these mu and sigma, at all initial scales.
+
+    Args:
+        concepts: of the images; the overlap counts where the abstraction has one.
+        abstraction: which.
+        starts: random U of each scale, for two layers.
+        seed: of the starts.
+    """
+    if abstraction != "overlapping":
+        concepts = replace(concepts, overlap=0.0)
+    moment = concepts.second_moment
+    rates = np.linalg.eigvalsh(moment) if concepts.overlap else concepts.strengths
+    rates = rates if abstraction == "one layer" else 4 * rates
+    longest = (12 - 2 * np.log(SCALES[0])) / rates.min()  # e^(4 a t) makes up for the smallest start, and all is over
+    times = np.append(0.0, np.geomspace(0.01 / rates.max(), longest, _TIMES - 1))
+    if abstraction == "one layer":
+        left = (1 - np.array(SCALES))[:, None, None] * np.exp(-np.outer(times, rates))
+        return Family(times, 1 - left[:, None], rates)
+    return Family(times, _two_layers(concepts, times, starts, seed), rates)
+
+
+def fit(
+    measured: Float[np.ndarray, "record concept"], steps: Float[np.ndarray, " record"], predicted: Family
+) -> Fitted:
+    """The initial scale and the pace with the least squared error over the records, NaN left out.
+
+    The mean over starts is fitted. Records that grow geometrically weigh every octave of training alike.
+    """
+    from scipy.optimize import minimize_scalar
+
+    paths = predicted.paths.mean(axis=1)
+
+    def errors(log_paces: np.ndarray, scale: int) -> np.ndarray:
+        at = steps / np.exp(log_paces)[:, None]
+        found = _interpolated(paths[scale], predicted.times, at.ravel()).reshape(*at.shape, -1)
+        return np.sqrt(np.nanmean((found - measured) ** 2, axis=(1, 2)))
+
+    def error(log_pace: float, scale: int) -> float:
+        return float(errors(np.array([log_pace]), scale)[0])
+
+    # Between a flow of which the records see the end alone, and one of which they see the very start alone.
+    tried = np.linspace(np.log(steps[0] / predicted.times[-1]), np.log(steps[-1] / predicted.times[1]), _PACES)
+    best = Fitted(0, 1.0, np.inf)
+    for scale in range(len(SCALES)):
+        middle = int(np.argmin(errors(tried, scale)))
+        bounds = tried[max(middle - 1, 0)], tried[min(middle + 1, _PACES - 1)]
+        found = minimize_scalar(error, bounds=bounds, args=(scale,), method="bounded", options={"xatol": 1e-4})
+        if found.fun < best.error:
+            best = Fitted(scale, float(np.exp(found.x)), float(found.fun))
+    return best
+
+
+def _two_layers(
+    concepts: Concepts, times: Float[np.ndarray, " time"], starts: int, seed: int
+) -> Float[np.ndarray, "scale start time concept"]:
+    """C of the symmetric model from the same random starts at every scale: f(x^) in the basis of the means."""
+    from saddlescope.flow import symmetric_flows
+
+    means = concepts.directions * np.array(concepts.mu)
+    x = means.sum(axis=1)
+    U = np.random.default_rng(seed).standard_normal((starts, *means.shape))
+    scaled = np.concatenate([scale * U for scale in SCALES])
+    until = float(times[-1])
+    flows = symmetric_flows(concepts.second_moment, scaled, test_point=x, until=until, tolerance=1e-6, record=times)
+    return (flows.W @ x @ np.linalg.inv(means).T).reshape(len(SCALES), starts, len(times), len(x))
+
+
+def _interpolated(
+    paths: Float[np.ndarray, "*start time concept"], times: Float[np.ndarray, " time"], at: Float[np.ndarray, " record"]
+) -> Float[np.ndarray, "*start record concept"]:
+    """Linear in time between the recorded ones, and the last value beyond."""
+    after = np.clip(np.searchsorted(times, at), 1, len(times) - 1)
+    share = np.clip((at - times[after - 1]) / (times[after] - times[after - 1]), 0.0, 1.0)[:, None]
+    return paths[..., after - 1, :] * (1 - share) + paths[..., after, :] * share
