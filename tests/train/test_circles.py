@@ -154,7 +154,7 @@ def test_digests_know_every_field():
         ("place", 0.6, "at most 0.5"),
         ("background", (1.0, 0.8), "the lower first"),
         ("blur", -1.0, "at least 0"),
-        ("blur", float("inf"), "a quarter of the pixels"),
+        ("blur", float("inf"), "at most 8"),
         ("noise", -1e-3, "at least 0"),
     ],
 )

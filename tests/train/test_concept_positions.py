@@ -112,3 +112,9 @@ def test_images_of_another_process_are_refused():
     images = CircleProcess(pixels=16, diameter=0.625, size_signal=0.35).draw(ALL, seed=0).images
     with pytest.raises(InputError, match=r"images must have shape \(..., 3, 32, 32\); got \(4, 3, 16, 16\)"):
         concept_positions(images, CircleProcess())
+
+
+def test_a_background_as_dark_as_circles_is_refused():
+    process = CircleProcess(background=(0.3, 1.0))
+    with pytest.raises(InputError, match="background must be lighter than the green of every circle"):
+        concept_positions(process.draw(ALL, seed=0).images, process)

@@ -21,6 +21,7 @@ import numpy as np
 from jaxtyping import Bool, Float, Float32, Float64, Int, Int64, UInt64
 
 from saddlescope.errors import InputError
+from saddlescope.train.configuration import check
 
 CONCEPTS = ("color", "size")
 """In the order of every array that has an axis of concepts."""
@@ -55,8 +56,8 @@ class CircleProcess:
     >>> process = CircleProcess(pixels=16, color_signal=0.7)
     >>> process.draw([0, 3], seed=0).images.shape
     (2, 3, 16, 16)
-    >>> process.prompts([3]).round(2).tolist()
-    [[0.30000001192092896, 0.15000000596046448, 0.15000000596046448, 0.8500000238418579]]
+    >>> process.prompts([3])
+    array([[0.3 , 0.15, 0.15, 0.85]], dtype=float32)
     """
 
     pixels: int = 32  # along a side
@@ -71,19 +72,22 @@ class CircleProcess:
     noise: float = 1e-3  # standard deviation of normal noise on every pixel
 
     def __post_init__(self) -> None:
-        whole = isinstance(self.pixels, int) and 4 <= self.pixels <= 1024
-        _check("pixels", self.pixels, "a whole number from 4 to 1024", whole)
-        for name in ("color_signal", "size_signal"):
-            _check(name, getattr(self, name), "above 0 and at most 1", 0 < getattr(self, name) <= 1)
+        if not (isinstance(self.pixels, int) and 4 <= self.pixels <= 1024):
+            raise InputError(f"pixels must be a whole number from 4 to 1024; got {self.pixels!r}.")
+        for name in ("color_signal", "size_signal", "diameter"):
+            check(name, getattr(self, name), low=0, high=1, open_low=True)
         for name in ("color_jitter", "size_jitter"):
-            constraint = "at least 0 and below 0.5, so that the two values of a concept stay apart"
-            _check(name, getattr(self, name), constraint, 0 <= getattr(self, name) < 0.5)
-        _check("diameter", self.diameter, "above 0 and at most 1", 0 < self.diameter <= 1)
-        _check("place", self.place, "at least 0 and at most 0.5", 0 <= self.place <= 0.5)
+            if not 0 <= getattr(self, name) < 0.5:
+                raise InputError(
+                    f"{name} must be at least 0 and below 0.5, so that the two values of a concept stay apart; got "
+                    f"{getattr(self, name)!r}."
+                )
+        check("place", self.place, low=0, high=0.5)
         low, high = self.background
-        _check("background", self.background, "two numbers from 0 to 1, the lower first", 0 <= low <= high <= 1)
-        _check("blur", self.blur, "at least 0 and at most a quarter of the pixels", 0 <= self.blur <= self.pixels / 4)
-        _check("noise", self.noise, "at least 0 and at most 1", 0 <= self.noise <= 1)
+        if not 0 <= low <= high <= 1:
+            raise InputError(f"background must be two numbers from 0 to 1, the lower first; got {self.background!r}.")
+        check("blur", self.blur, low=0, high=self.pixels / 4)
+        check("noise", self.noise, low=0, high=1)
         smallest, largest = self.diameter_range
         if smallest * self.pixels < math.sqrt(2):
             raise InputError(
@@ -219,8 +223,3 @@ def _known(classes: "Int[np.ndarray, ' n'] | list[int]") -> Int64[np.ndarray, " 
     if given.ndim != 1 or not np.issubdtype(given.dtype, np.integer) or np.any((given < 0) | (given > UNSEEN)):
         raise InputError(f"classes must be whole numbers from 0 to 3 in one dimension; got {classes!r}.")
     return given.astype(np.int64)
-
-
-def _check(name: str, value: object, constraint: str, holds: bool) -> None:
-    if not holds:
-        raise InputError(f"{name} must be {constraint}; got {value!r}.")

@@ -64,8 +64,13 @@ def concept_positions(
         process: that the images are meant to come from.
 
     Raises:
-        InputError: images of another shape.
+        InputError: images of another shape, or a process whose background is not lighter than its circles.
     """
+    if process.background[0] <= process.colors[0][1] + process.color_jitter * process.color_signal:
+        raise InputError(
+            f"background must be lighter than the green of every circle; got {process.background!r} with a "
+            f"color_signal of {process.color_signal!r}."
+        )
     wanted = (3, process.pixels, process.pixels)
     if images.shape[-3:] != wanted:
         raise InputError(f"images must have shape (..., {', '.join(map(str, wanted))}); got {images.shape!r}.")
