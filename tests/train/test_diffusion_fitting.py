@@ -177,8 +177,8 @@ def test_without_an_average_raw_positions_are_the_positions_and_with_one_they_ar
     assert not np.array_equal(averaged.raw_position, averaged.position[:, 3:], equal_nan=True)
 
 
-@pytest.mark.parametrize("every", [None, 1, 5])
-def test_an_interrupted_run_resumes_to_the_last_bit(tmp_path, monkeypatch, every):
+@pytest.mark.parametrize("every", [None, 4])
+def test_an_interrupted_run_resumes_to_the_last_bit(tmp_path, monkeypatch, types_unchecked, every):
     """With dropout, which draws random numbers, and another global random state each time."""
 
     def call(checkpoint, report=None):
@@ -196,11 +196,12 @@ def test_an_interrupted_run_resumes_to_the_last_bit(tmp_path, monkeypatch, every
         raise Interrupted
 
     monkeypatch.setattr(keeping, "_PAUSE", 0.0)
-    whole = call(None)
-    for _ in range(8 if every == 1 else 2):
-        with pytest.raises(Interrupted):
-            call(tmp_path / "run", interrupt)
-    resumed = call(tmp_path / "run")
+    with types_unchecked():
+        whole = call(None)
+        for _ in range(2 if every else 8):
+            with pytest.raises(Interrupted):
+                call(tmp_path / "run", interrupt)
+        resumed = call(tmp_path / "run")
     assert_identical(resumed, whole)
     written = (tmp_path / "run").stat().st_mtime_ns
     assert_identical(call(tmp_path / "run", interrupt), whole)  # a finished run returns what it found, without a step
@@ -333,6 +334,8 @@ def test_a_precision_that_does_not_exist_is_refused(types_unchecked):
 def test_a_gpu_that_is_not_there_is_refused():
     with pytest.raises(InputError, match="device must be there; got 'cuda', and PyTorch sees no GPU"):
         fit_diffusion(PROCESS, NETWORK, CONFIG, device="cuda")
+    with pytest.raises(InputError, match="device must be cpu or cuda, or cuda:1 and so on; got 'gpu'"):
+        fit_diffusion(PROCESS, NETWORK, CONFIG, device="gpu")
 
 
 def test_bfloat16_learns_the_same_and_keeps_float32_weights():

@@ -21,11 +21,18 @@ def available(device: torch.device | str) -> torch.device:
     """The device, once it is known to be there.
 
     Raises:
-        InputError: a GPU that PyTorch does not see.
+        InputError: a GPU that PyTorch does not see, or a name that is none of a device.
     """
-    place = torch.device(device)
-    if place.type == "cuda" and not torch.cuda.is_available():
-        raise InputError(f"device must be there; got {str(device)!r}, and PyTorch sees no GPU. Take device='cpu'.")
+    try:
+        place = torch.device(device)
+    except RuntimeError:
+        raise InputError(f"device must be cpu or cuda, or cuda:1 and so on; got {str(device)!r}.") from None
+    seen = torch.cuda.device_count()
+    if place.type == "cuda" and (place.index or 0) >= seen:
+        raise InputError(
+            f"device must be there; got {str(device)!r}, and PyTorch sees {seen or 'no'} GPU{'s' if seen > 1 else ''}. "
+            "Take device='cpu'."
+        )
     return place
 
 

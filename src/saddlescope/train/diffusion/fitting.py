@@ -11,7 +11,7 @@ once, as here, and has no average. Images are drawn here with averaged weights, 
 constant learning rate; since an average could also hide a bump, positions of unseen classes are recorded for the
 weights as they are as well (`DiffusionHistory.raw_position`).
 
-On a GPU the images lie on it, and no step waits for it: losses stay there until the next record or checkpoint.
+On a GPU the images lie on it, and no step waits for it: losses stay there until the next record, checkpoint or report.
 """
 
 import time
