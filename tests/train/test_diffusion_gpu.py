@@ -8,7 +8,7 @@ import torch
 
 from saddlescope.train.diffusion import fitting
 from saddlescope.train.diffusion.circles import CircleProcess
-from saddlescope.train.diffusion.classifier import ConceptClassifier
+from saddlescope.train.diffusion.classifier import ClassifierConfig, ConceptClassifier, fit_classifier
 from saddlescope.train.diffusion.fitting import DiffusionConfig, fit_diffusion
 from saddlescope.train.diffusion.unet import UNetConfig
 
@@ -77,3 +77,13 @@ def test_the_model_of_the_paper_takes_deterministic_steps_of_every_kind():
     one, other = (fit_diffusion(CircleProcess(), UNetConfig(), config, device="cuda") for _ in range(2))
     np.testing.assert_array_equal(one.loss, other.loss)
     np.testing.assert_array_equal(one.images, other.images)
+
+
+def test_the_classifier_learns_what_it_learns_on_the_processor(tmp_path):
+    config = ClassifierConfig(channels=(8, 16), blocks=1, steps=4, batch=16, held_out=64)
+    on_cpu, on_gpu = (fit_classifier(PROCESS, config, device=device).classifier for device in ("cpu", "cuda"))
+    images = PROCESS.draw(np.arange(40) % 4, seed=1).images
+    np.testing.assert_allclose(on_gpu.probabilities(images), on_cpu.probabilities(images), atol=1e-2)
+    fit_classifier(PROCESS, config, device="cuda", checkpoint=tmp_path / "classifier")
+    again = fit_classifier(PROCESS, config, device="cuda", checkpoint=tmp_path / "classifier").classifier
+    torch.testing.assert_close(again.state_dict(), on_gpu.state_dict(), rtol=0, atol=0)

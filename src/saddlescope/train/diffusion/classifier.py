@@ -185,7 +185,7 @@ class _Run:
         )
 
     def advance(self) -> None:
-        """One step of the optimiser."""
+        """One step of the optimiser; a GPU works on the step before while its images are drawn."""
         images, wanted = self.drawn(self.config.batch, self.step, _TRAINING)
         targets = torch.from_numpy(wanted).to(self.device)
         self.model.train()

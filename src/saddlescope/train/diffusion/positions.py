@@ -10,6 +10,7 @@
 The size is the diameter of a disk of the sum of all weights, the colour is B - R averaged with weights to the power 4.
 Both are calibrated: an affine map takes their means over true images without jitter to 0 and 1. Weights that saturate
 make the size nearly independent of the colour's jitter, and neither noise nor a faint pattern in the background counts.
+What it cannot do is tell a circle from other dark things: an image of strong noise alone has a position too.
 """
 
 import math
