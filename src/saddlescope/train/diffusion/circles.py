@@ -138,7 +138,7 @@ class CircleProcess:
             classes: from 0 to 3, one an image.
             seed: at least 0. An image depends on it, on its own class and on its place in `classes` alone: the first
                 images of a longer draw are those of a shorter one. The same seed gives the same images on every
-                machine and NumPy version.
+                machine and NumPy version; the last bit of a pixel may differ, very rarely, by its noise.
 
         Raises:
             InputError: another class, or a seed below 0.
