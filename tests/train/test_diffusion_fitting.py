@@ -62,8 +62,9 @@ def test_a_plain_loop_makes_the_same_steps():
     averaged = {name: weight.detach().clone() for name, weight in model.named_parameters()}
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3, weight_decay=0.01, foreach=False)
     losses, gammas = [], []
+    shuffling = int(np.random.PCG64([0, 3]).random_raw()) // 2
     for step in range(9):
-        order = np.argsort(np.random.PCG64([0, step // 3]).random_raw(30), kind="stable")
+        order = np.argsort(np.random.PCG64([shuffling, step // 3]).random_raw(30), kind="stable")
         chosen = order[step % 3 * 8 : step % 3 * 8 + 8]
         torch.manual_seed(int(np.random.PCG64([0, 1, step]).random_raw()) // 2)
         times = (torch.rand(()) + torch.arange(8)) / 8

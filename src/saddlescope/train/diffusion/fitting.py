@@ -37,7 +37,7 @@ from saddlescope.train.keeping import Keeper, fingerprint
 from saddlescope.train.numerics import PRECISIONS, Precision, autocast, available, check_losses, reproducible
 from saddlescope.train.schedules import Geometric
 
-_NOISE, _SAMPLES = 1, 2  # what random numbers are for, beside the seed: one stream each
+_NOISE, _SAMPLES, _ORDER = 1, 2, 3  # what random numbers are for, beside the images: one stream each
 _REPORTS = 100  # in a run, beside those at records
 
 
@@ -195,7 +195,7 @@ class _Run:
         config = self.config
         a_pass, within = divmod(self.step, len(self.images) // config.batch)
         if self._arranged != a_pass:
-            order = shuffled(len(self.images), config.seed, a_pass)
+            order = shuffled(len(self.images), stream(config.seed, _ORDER), a_pass)
             self._order, self._arranged = torch.from_numpy(order).to(self.device), a_pass
         chosen = self._order[within * config.batch : (within + 1) * config.batch]
         self.model.train()
