@@ -362,25 +362,26 @@ def test_all_classes_may_be_trained_on():
     assert fit_diffusion(PROCESS, NETWORK, replace(ONE_STEP, classes=(0, 3))).unseen == (1, 2)
 
 
-def test_it_learns_colours_it_has_seen(types_unchecked):
-    """The strong concept, in a few hundred steps of a tiny network: red prompts give red circles, blue ones blue."""
+def test_it_learns_the_strong_concept_for_the_unseen_class_too(types_unchecked):
+    """In 150 steps of a tiny network: what is asked to be red is red, and blue blue."""
+    process = CircleProcess(pixels=8, color_signal=1.0, size_signal=0.2, size_jitter=0.1, diameter=0.7, place=0.1)
     config = DiffusionConfig(
-        steps=200,
+        steps=150,
         batch=32,
         images=256,
         learning_rate=3e-3,
-        first_record=200,
+        first_record=150,
         record_images=8,
-        sampling_steps=20,
+        sampling_steps=10,
         threads=1,
     )
     with types_unchecked():
-        history = fit_diffusion(PROCESS, replace(NETWORK, channels=(16, 16), dropout=0.0), config)
+        history = fit_diffusion(process, replace(NETWORK, channels=(16, 16), dropout=0.0), config)
     color = np.nanmean(history.position[-1, :, :, 0], axis=1)
     assert history.blank[-1].mean() < 0.2
-    assert color[2] - np.max(color[:2]) > 0.4
-    assert history.diffusion[-20:].mean() < history.diffusion[:20].mean() / 3
-    assert history.gamma[-1, 0] < -5.2
+    assert color[2:].min() - color[:2].max() > 0.4
+    assert history.diffusion[-20:].mean() < history.diffusion[:20].mean() / 2
+    assert history.gamma[-1, 0] < -5.2  # the noise left at time 0 shrinks, from exp(-5)
 
 
 @pytest.mark.slow
