@@ -19,13 +19,14 @@ def test_learned_between_records_by_the_logarithm_of_steps():
     assert found[1] == np.inf
 
 
-def test_learned_skips_what_is_not_told_and_takes_the_first_passing():
-    path = np.array([[0.9, 0.9], [np.nan, 0.2], [0.5, 0.8], [0.8, 0.1], [0.2, 0.9]])
+def test_learned_for_good_skips_what_is_not_told_and_what_passes():
+    path = np.array([[0.9, 0.9], [np.nan, 0.2], [0.5, 0.8], [0.8, 0.1], [0.9, 0.85]])
     steps = np.array([1.0, 2.0, 4.0, 8.0, 16.0])
-    assert curves.learned_at(path, steps).tolist() == [1.0, 1.0]  # above from the first one on
-    later = curves.learned_at(path[1:], steps[1:])
-    assert 4 < later[0] < 8
-    assert later[1] == 4.0
+    found = curves.learned_at(path, steps)
+    assert found[0] == pytest.approx(4 * 2 ** (0.25 / 0.3))
+    assert found[1] == pytest.approx(8 * 2 ** (0.65 / 0.75))
+    assert curves.learned_at(path[:4], steps[:4])[1] == np.inf  # passed, and forgotten
+    assert curves.learned_at(path[:1], steps[:1]).tolist() == [1.0, 1.0]  # above from the first record on
 
 
 def test_lead_has_the_sign_of_who_is_ahead():

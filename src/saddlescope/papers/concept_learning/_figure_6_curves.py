@@ -2,7 +2,7 @@
 
     C           position of the generated images in concept coordinates: (0, 0) and (1, 1) are the class means of (red,
                 big) and of (blue, small), the unseen class. Mean over the images that are not blank
-    learned     a concept is learned when its coordinate first passes 3/4
+    learned     a concept is learned when its coordinate passes 3/4 for good
     error       concept space MSE, |C - (1, 1)|^2 / 2
     lead        of colour over size where it is largest, negative where size leads: how far C bends toward the class
                 that has the new value of one concept alone
@@ -62,20 +62,20 @@ def error(paths: Float[np.ndarray, "*runs record concept"]) -> Float[np.ndarray,
 
 
 def learned_at(path: Path, steps: Curve, level: float = LEVEL) -> Float[np.ndarray, " concept"]:
-    """The step at which each coordinate first passes a level, linear in the logarithm of steps; infinite if never.
+    """The step at which each coordinate passes a level for good, linear in the logarithm of steps.
 
-    A coordinate above it at the first record that is told has that record's step.
+    Infinite where it ends below it; the first record's step where it is above it always.
     """
     told = np.isfinite(path).all(axis=1)
     at, x = np.log(steps[told]), path[told]
     times = np.full(path.shape[1], np.inf)
     for k in range(path.shape[1]):
-        above = np.flatnonzero(x[:, k] >= level)
-        if len(above):
-            j = above[0]
-            i = max(j - 1, 0)
-            share = 1.0 if i == j else (level - x[i, k]) / (x[j, k] - x[i, k])
-            times[k] = np.exp(at[i] + share * (at[j] - at[i]))
+        below = np.flatnonzero(x[:, k] < level)
+        i = int(below[-1]) if len(below) else -1
+        if i == len(x) - 1:
+            continue
+        share = (level - x[i, k]) / (x[i + 1, k] - x[i, k]) if i >= 0 else 1.0
+        times[k] = np.exp(at[max(i, 0)] + share * (at[i + 1] - at[max(i, 0)]))
     return times
 
 
@@ -147,17 +147,13 @@ def approach(curve: Curve, steps: Curve, law: Law) -> Approach:
     """The least squares fit of a curve, end and gap exactly and the rate on a fine grid."""
     span = steps[-1] - steps[0]
     rates = np.geomspace(1 / span, 30 / span, _RATES) if law == "exponential" else np.geomspace(0.1, 10.0, _RATES)
-    best, least = Approach(law, rates[0], np.nan, np.nan, False), np.inf
-    for k, rate in enumerate(rates):
-        decay = _decay(law, rate, steps)
-        scale = float(decay.max())  # keeps the two columns of one size
-        columns = np.stack([np.ones_like(decay), -decay / scale], axis=1)
-        (end, gap), *_ = np.linalg.lstsq(columns, curve, rcond=None)
-        left = float(np.sum((columns @ (end, gap) - curve) ** 2))
-        if left < least:
-            inside = 0 < k < _RATES - 1 and bool(gap > 0)
-            best, least = Approach(law, float(rate), float(end), float(gap / scale), inside), left
-    return best
+    decays = np.stack([_decay(law, rate, steps) for rate in rates])
+    x, y = decays - decays.mean(axis=1, keepdims=True), curve - curve.mean()
+    slopes = (x @ y) / np.sum(x**2, axis=1)
+    best = int(np.argmin(np.sum((slopes[:, None] * x - y) ** 2, axis=1)))
+    gap = -float(slopes[best])
+    end = float(curve.mean()) + gap * float(decays[best].mean())
+    return Approach(law, float(rates[best]), end, gap, 0 < best < _RATES - 1 and gap > 0)
 
 
 class Terminal(NamedTuple):
@@ -168,7 +164,7 @@ class Terminal(NamedTuple):
 
 
 def terminal(path: Path, steps: Curve) -> Terminal | None:
-    """From where the slower concept first passes 1/2 to the end; None where that leaves too few records."""
+    """From where the slower concept passes 1/2 for good to the end; None where that leaves too few records."""
     times = learned_at(path, steps, _HALF)
     slower = int(np.argmax(times))
     if not np.isfinite(times[slower]):

@@ -27,7 +27,8 @@ ABSTRACTIONS: tuple[Abstraction, ...] = get_args(Abstraction)
 SCALES = tuple(float(scale) for scale in np.geomspace(0.003, 0.6, 25))
 """Initial scales that a fit chooses from. At .4, w_kk starts at about 1/3, where a model is that ignores its prompt."""
 _TIMES = 160  # recorded times of a flow; each costs a step
-_PACES = 100  # paces tried before the best is refined
+_PACES = 200  # paces tried before the best is refined
+_REFINED = 5  # initial scales whose pace is refined, the best by the paces tried
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -139,9 +140,10 @@ def fit(
 
     # Between a flow of which the records see the end alone, and one of which they see the very start alone.
     tried = np.linspace(np.log(steps[0] / predicted.times[-1]), np.log(steps[-1] / predicted.times[1]), _PACES)
+    coarse = np.stack([errors(tried, scale) for scale in range(len(SCALES))])
     best = Fitted(0, 1.0, np.inf)
-    for scale in range(len(SCALES)):
-        middle = int(np.argmin(errors(tried, scale)))
+    for scale in np.argsort(coarse.min(axis=1))[:_REFINED].tolist():
+        middle = int(np.argmin(coarse[scale]))
         bounds = tried[max(middle - 1, 0)], tried[min(middle + 1, _PACES - 1)]
         found = minimize_scalar(error, bounds=bounds, args=(scale,), method="bounded", options={"xatol": 1e-4})
         if found.fun < best.error:

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 from saddlescope.errors import InputError
+from saddlescope.papers import devices
 from saddlescope.papers.checks import at_least, positive
 from saddlescope.papers.context import RunContext
 
@@ -122,7 +123,7 @@ def train(params: Training, context: RunContext, *, initial_scale: float = 1.0, 
     """
     import xarray as xr
 
-    device, data = _device(params.device), _images(params, context)
+    device, data = devices.ready(params.device), _images(params, context)
     runs = []
     for k, seed in enumerate(params.seeds):
         part = context.part(k / len(params.seeds), (k + 1) / len(params.seeds))
@@ -210,19 +211,3 @@ def _one(
         epoch=np.arange(1, params.epochs + 1),
         tested=history.test_steps[1:] / steps,
     )
-
-
-def _device(name: str) -> str:
-    """The device, made ready for reproducible training."""
-    import os
-
-    import torch
-
-    if name == "cuda":
-        if not torch.cuda.is_available():
-            raise InputError(
-                "device must be there; got 'cuda', and PyTorch sees no GPU. Take device=cpu, or a machine with a GPU "
-                "and the PyTorch made for it."
-            )
-        os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # before the first product on the GPU
-    return name

@@ -1,0 +1,214 @@
+"""Figure 6: what its quick run can tell, its statistics on runs made up with known answers, bad input."""
+
+import numpy as np
+import pytest
+import xarray as xr
+
+from saddlescope.errors import InputError
+from saddlescope.papers import RunContext, find
+from saddlescope.papers.concept_learning import _figure_6_statistics as reads
+from saddlescope.papers.concept_learning._figure_6_predictions import predictions
+
+NAME = "concept-learning/figure-6"
+ENTRY = find(NAME)
+STEPS = np.unique(np.geomspace(20, 4000, 60).round())
+CLASSES = ["red, big", "red, small", "blue, big", "blue, small"]
+CONCEPTS = ["color", "size"]
+
+
+def grown(halfway, speed=3.0):
+    """A coordinate from about 1/3 to 1."""
+    return 1 / 3 + 2 / 3 / (1 + (halfway / STEPS) ** speed)
+
+
+def told(paths, *, seeds=4, images=4, noise=0.02):
+    """A run with these trajectories of the unseen class, one (step, concept) a signal, and the others learned."""
+    rng = np.random.default_rng(0)
+    position = np.zeros((len(paths), seeds, len(STEPS), 4, images, 2))
+    position[..., :3, :, :] = np.array([[0, 0], [0, 1], [1, 0]])[:, None]
+    position[..., 3, :, :] = np.array(paths)[:, None, :, None]
+    position += noise * rng.standard_normal((seeds, 1, 1, images, 2))  # of the same samples at every record
+    image = ("signal", "seed", "step", "class", "image")
+    return xr.Dataset(
+        {
+            "position": ((*image, "concept"), position),
+            "raw_position": (("signal", "seed", "step", "unseen", "image", "concept"), position[:, :, :, 3:]),
+            "probability": ((*image, "concept"), np.clip(position, 0, 1)),
+            "blank": (image, np.zeros(position.shape[:-1], bool)),
+            "mu": (("signal", "concept"), [[8.4, 5.5], [2.4, 4.0]][: len(paths)]),
+            "sigma": (("signal", "concept"), [[0.7, 1.0], [0.5, 0.8]][: len(paths)]),
+            "overlap": ("signal", [0.45, 0.17][: len(paths)]),
+            "accuracy": (("signal", "concept"), np.ones((len(paths), 2))),
+        },
+        coords={
+            "signal": [0.7, 0.2],
+            "seed": range(seeds),
+            "step": STEPS,
+            "class": CLASSES,
+            "concept": ["color", "size"],
+        },
+        attrs={"first_record": 50},
+    )
+
+
+@pytest.fixture(scope="module")
+def run():
+    """Colour first at the first signal, size first at the second, with a dip of the slower one each time."""
+    early, late = grown(200), grown(1500, 4.0) - 0.25 * np.exp(-(np.log(STEPS / 500) ** 2) * 4)
+    made = told([np.stack([early, late], axis=1), np.stack([late, early], axis=1)])
+    return made.merge(predictions(made, starts=4))
+
+
+def judged(run, names):
+    return {claim.name: str(claim.judge(run).outcome) for claim in ENTRY.claims if claim.name in names}
+
+
+@pytest.fixture
+def spoilt(run):
+    return run.copy(deep=True)
+
+
+def test_claims_on_a_run_as_the_paper_has_it(run):
+    claims = ("blank", "trained-classes", "classifier", "estimators", "color-first", "size-first", "speed",
+                  "bend-strong", "bend-weak", "rise", "rise-raw", "rise-strong", "rise-weak", "transient", "slows",
+                  "predicted-order", "matching-adam")  # fmt: skip
+    assert judged(run, claims) == dict.fromkeys(claims, "reproduced")
+
+
+def other_order(run):
+    run["position"] = run.position.isel(concept=[1, 0]).assign_coords(concept=run.concept)
+
+
+def blanks(run):
+    run.blank.values[..., :2] = True
+
+
+def no_classes(run):
+    run["position"] = run.position * 0.5
+
+
+def imperfect(run):
+    run.accuracy.values[0, 1] = 0.9999
+
+
+def other_probabilities(run):
+    run["probability"] = 1 - run.probability
+
+
+def steady(run, first, last):
+    """The unseen class goes straight from one place to another on the diagonal."""
+    path = np.linspace(first, last, len(STEPS))[:, None, None]
+    run.position.values[..., 3, :, :] = path
+    run.raw_position.values[..., 0, :, :] = path
+
+
+def monotone(run):
+    steady(run, 0.2, 0.9)
+
+
+def never(run):
+    run["position"] = run.position.where(run.position < 0.6, 0.6)
+
+
+def no_slowing(run):
+    values = run.position.values
+    values[:] = 1 + 0.001 * (STEPS[None, None, :, None, None, None] - STEPS[-1])
+
+
+def no_return(run):
+    steady(run, 0.6, 0.2)
+
+
+def other_theory(run):
+    run["theory_learned"] = run.theory_learned.isel(concept=[1, 0]).assign_coords(concept=run.concept)
+    run["theory_lead"] = -run.theory_lead
+    run["theory_rise"] = run.theory_rise + 1.0
+    run["theory_rate"] = 100 * run.theory_rate
+    run["theory_error"] = run.theory_error * [[[3.0]], [[1.0]], [[1.0]], [[3.0]]]
+    run["own_pace"] = run.own_pace * [[1.0], [100.0]]
+    run["unmatched_error"] = run.unmatched_error / 3
+
+
+@pytest.mark.parametrize(
+    ("spoil", "claims"),
+    [
+        (blanks, ["blank"]),
+        (no_classes, ["trained-classes"]),
+        (imperfect, ["classifier"]),
+        (other_probabilities, ["estimators", "classifier-order"]),
+        (other_order, ["color-first", "size-first", "reversal", "speed", "predicted-order"]),
+        (other_order, ["bend-strong", "bend-weak"]),
+        (monotone, ["rise", "rise-raw", "rise-strong", "rise-weak"]),
+        (never, ["color-first", "size-first"]),
+        (no_slowing, ["slows"]),
+        (no_return, ["transient"]),
+        (other_theory, ["predicted-order", "predicted-ratio", "predicted-bend", "predicted-rise", "predicted-rate",
+                        "predicted-rate-adam", "matching", "matching-adam", "two-layers", "pace", "pace-adam"]),
+    ],
+)  # fmt: skip
+def test_spoilt_runs_refute(spoilt, spoil, claims):
+    spoil(spoilt)
+    assert judged(spoilt, claims) == dict.fromkeys(claims, "refuted")
+
+
+def test_seeds_and_signals_of_which_nothing_is_told_stay_undecided(spoilt):
+    spoilt.blank.values[1, 1:] = True
+    for name in ("position", "raw_position"):
+        spoilt[name].values[1, 1:] = np.nan
+    bare = spoilt.drop_vars([name for name in spoilt if name not in told([grown(200)[:, None] * [1, 1]] * 2)])
+    again = bare.merge(predictions(bare, starts=2))
+    assert np.isfinite(again.theory_error.isel(signal=1, seed=0)).all()
+    assert np.isnan(again.theory_error.isel(signal=1, seed=slice(1, None))).all()
+    assert judged(again, ("predicted-bend", "bend-weak", "rise-weak")) == {
+        "predicted-bend": "undecided", "bend-weak": "undecided", "rise-weak": "undecided",
+    }  # fmt: skip
+
+
+def test_predicted_order_and_pace_are_those_of_the_strengths(run):
+    total = run.strength.sum("concept").values
+    two, adam = run.pace.sel(abstraction="two layers"), run.pace.sel(abstraction="two layers, AdamW's pace")
+    np.testing.assert_allclose(adam / two, (total / total[0])[:, None] * np.ones((1, 4)))
+    assert (run.theory_learned.isel(signal=0, concept=0) < run.theory_learned.isel(signal=0, concept=1)).all()
+    assert (run.theory_learned.isel(signal=1, concept=0) > run.theory_learned.isel(signal=1, concept=1)).all()
+
+
+def test_no_rise_is_found_in_noise_of_the_images(run):
+    """A largest rise is above 0 on any noisy curve: read off the other half of the images, it is not."""
+    noisy = told([np.stack([np.linspace(0.3, 0.9, len(STEPS))] * 2, axis=1)] * 2, seeds=8, images=8)
+    rng = np.random.default_rng(1)
+    noisy["position"] = noisy.position + 0.3 * rng.standard_normal(noisy.position.shape)
+    measured = reads.rise_by_images(noisy)
+    assert abs(measured.value) < 2 * measured.uncertainty
+    assert judged(noisy, ["rise"]) != {"rise": "reproduced"}
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("signals", (0.7,)), ("signals", (0.2, 0.7)), ("signals", (1.2, 0.2)), ("signals", (0.7, 0.0)),
+        ("seeds", ()), ("seeds", (1, 1)), ("seeds", (-1,)), ("first_record", 10_000), ("size_signal", 0.0),
+        ("size_signal", 1.5), ("steps", 0), ("record_images", 1), ("learning_rate", -1.0), ("average", 1.5),
+        ("images", 1), ("held_out", 3), ("weight_decay", -1.0), ("record_ratio", 1.0),
+    ],
+)  # fmt: skip
+def test_bad_input_is_refused_at_once(field, value):
+    with pytest.raises(InputError, match=field):
+        ENTRY.params_type(**{field: value})
+
+
+def test_a_killed_run_goes_on_to_the_same_result(quick_run, tmp_path, types_unchecked):
+    class Killed(Exception):
+        pass
+
+    def kill(fraction, note):
+        if fraction > 0.6:
+            raise Killed
+
+    with types_unchecked():
+        params = ENTRY.params("quick")
+        with pytest.raises(Killed):
+            ENTRY.run(params, RunContext(scratch=tmp_path, report=kill))
+        finished = {file.stem for file in tmp_path.glob("*.nc")}
+        again = ENTRY.run(params, RunContext(scratch=tmp_path))
+    assert finished >= {"signal-0.7-seed-0", "signal-0.7-seed-1"}
+    xr.testing.assert_identical(again.drop_attrs(), quick_run(NAME).run.drop_attrs())
