@@ -197,16 +197,13 @@ def test_bad_input_is_refused_at_once(field, value):
 
 
 def test_a_killed_run_goes_on_to_the_same_result(quick_run, tmp_path, types_unchecked):
-    class Killed(Exception):
-        pass
-
     def kill(fraction, note):
         if fraction > 0.6:
-            raise Killed
+            raise KeyboardInterrupt
 
     with types_unchecked():
         params = ENTRY.params("quick")
-        with pytest.raises(Killed):
+        with pytest.raises(KeyboardInterrupt):
             ENTRY.run(params, RunContext(scratch=tmp_path, report=kill))
         finished = {file.stem for file in tmp_path.glob("*.nc")}
         again = ENTRY.run(params, RunContext(scratch=tmp_path))
