@@ -104,10 +104,10 @@ def classifier_order(run: "xr.Dataset") -> Measured:
 
 
 def speed(run: "xr.Dataset") -> Measured:
-    """Log of the steps until colour is learned, the weakest signal over the strongest."""
+    """Binary logarithm of the steps until colour is learned, the weakest signal over the strongest."""
     times = np.minimum(learned(run)[..., 0], _steps(run)[-1])
     told = "never learned counts as learned at the end"
-    return _resolved(np.log(times[WEAK] / times[STRONG]), "seeds", told)
+    return _resolved(np.log2(times[WEAK] / times[STRONG]), "seeds", told)
 
 
 # (b)
@@ -249,10 +249,10 @@ def predicted_order(run: "xr.Dataset") -> Measured:
 
 
 def predicted_ratio(run: "xr.Dataset") -> Measured:
-    """Log of predicted over measured T_color / T_size."""
+    """Binary logarithm of predicted over measured T_color / T_size."""
     measured, theory = learned(run)[1:], run.theory_learned.transpose("signal", "seed", "concept").values[1:]
     with np.errstate(invalid="ignore"):
-        log = np.log(theory[..., 0] / theory[..., 1]) - np.log(measured[..., 0] / measured[..., 1])
+        log = np.log2(theory[..., 0] / theory[..., 1]) - np.log2(measured[..., 0] / measured[..., 1])
     return _resolved(log.ravel(), "models learn both concepts")
 
 
@@ -269,11 +269,11 @@ def predicted_rise(run: "xr.Dataset") -> Measured:
 
 
 def predicted_rate(adam: bool) -> "Callable[[xr.Dataset], Measured]":
-    """Log of predicted over measured terminal rate."""
+    """Binary logarithm of predicted over measured terminal rate."""
 
     def statistic(run: "xr.Dataset") -> Measured:
         theory = run.theory_rate.transpose("signal", "seed").values / (_relative(run)[:, None] if adam else 1.0)
-        return _resolved(np.log(theory / rates(run))[1:].ravel(), "models reach the terminal phase")
+        return _resolved(np.log2(theory / rates(run))[1:].ravel(), "models reach the terminal phase")
 
     return statistic
 
@@ -285,11 +285,11 @@ def _relative(run: "xr.Dataset") -> np.ndarray:
 
 
 def pace(adam: bool) -> "Callable[[xr.Dataset], Measured]":
-    """Log of the steps in a unit of time that a signal's own fit finds, over those expected from the first signal."""
+    """Binary logarithm of the steps in a unit of time, by a signal's own fit over those expected from the first."""
 
     def statistic(run: "xr.Dataset") -> Measured:
         own = run.own_pace.transpose("signal", "seed").values
-        return _resolved(np.log(own / own[0] / (_relative(run)[:, None] if adam else 1.0))[1:].ravel(), "models")
+        return _resolved(np.log2(own / own[0] / (_relative(run)[:, None] if adam else 1.0))[1:].ravel(), "models")
 
     return statistic
 
