@@ -55,6 +55,12 @@ def _resolved(values: "Iterable[float]", what: str, remark: str = "") -> Measure
     return Measured.mean(known, "; ".join(filter(None, (remark, told))))
 
 
+def _average(values: np.ndarray) -> str:
+    """The mean of what is known, in words."""
+    known = values[np.isfinite(values)]
+    return f"{known.mean():.2g}" if len(known) else "nothing"
+
+
 # Conditions: the models have learned, and the estimators can be believed.
 def blank(run: "xr.Dataset") -> Measured:
     return Measured.mean(run.blank.isel(step=-1).mean(("class", "image")).values.ravel())
@@ -259,13 +265,13 @@ def predicted_ratio(run: "xr.Dataset") -> Measured:
 def predicted_lead(run: "xr.Dataset") -> Measured:
     theory = run.theory_lead.transpose("signal", "seed").values[1:]
     measured = np.array([[lead_of(path) for path in signal] for signal in _paths(run)[1:]])
-    return _resolved((theory - measured).ravel(), "models", f"measured {np.nanmean(measured):.2f} in the mean")
+    return _resolved((theory - measured).ravel(), "models", f"measured {_average(measured)} in the mean")
 
 
 def predicted_rise(run: "xr.Dataset") -> Measured:
     """Predicted minus measured rise, of every signal: the fit to the first one does not aim at it."""
     theory, measured = run.theory_rise.transpose("signal", "seed").values, rises(run)
-    return _resolved((theory - measured).ravel(), "models", f"predicted {np.nanmean(theory):.2g} in the mean")
+    return _resolved((theory - measured).ravel(), "models", f"predicted {_average(theory)} in the mean")
 
 
 def predicted_rate(adam: bool) -> "Callable[[xr.Dataset], Measured]":
