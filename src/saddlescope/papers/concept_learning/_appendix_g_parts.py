@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
     # PyTorch, for those who read: imported where it runs.
     from saddlescope.train.diffusion.bound import VariationalDiffusion
+    from saddlescope.train.diffusion.classifier import ClassifierConfig
 
 Report = Callable[[float, str], None]
 
@@ -26,6 +27,22 @@ _SCHEDULES = {"initial": (-5.0, 10.0), "learned": (math.log(_DATA_NOISE**2), 10.
 _STEPS = (10, 20, 50, 100, 200, 500, 1000)  # of sampling, whose exact law is told
 _MANY = 200_000  # images for the diffusion term of a normal law
 _OTHER_STREAM = 7  # third number of the seed of images: not those of the classifier's training
+
+
+def refuse_misfits(params: "Params") -> None:
+    """Refuses sizes that do not fit each other, before any work.
+
+    Raises:
+        InputError: images that a network cannot halve, or that are too small for their circles, or no such width.
+    """
+    from saddlescope.train.diffusion.circles import CircleProcess
+    from saddlescope.train.diffusion.unet import UNetConfig
+
+    UNetConfig(pixels=params.pixels, channels=params.channels)
+    CircleProcess(pixels=params.pixels)
+    _classifier_config(params).backbone(params.classifier_pixels)
+    for signal in params.signals:
+        CircleProcess(pixels=params.classifier_pixels, color_signal=signal)
 
 
 def bound(params: "Params", report: Report) -> xr.Dataset:
@@ -186,15 +203,13 @@ def _information(law: gaussian.GaussianImages, seed: int) -> tuple[float, float]
 def classified(params: "Params", signal: float, *, checkpoint: Path, report: Report) -> xr.Dataset:
     """A trained classifier on true images, beside the direct estimator, and both on the way between class means."""
     from saddlescope.train.diffusion.circles import CONCEPTS, CircleProcess
-    from saddlescope.train.diffusion.classifier import ClassifierConfig, fit_classifier
+    from saddlescope.train.diffusion.classifier import fit_classifier
     from saddlescope.train.diffusion.positions import concept_positions
 
     process = CircleProcess(pixels=params.classifier_pixels, color_signal=signal)
-    config = ClassifierConfig(
-        channels=params.classifier_channels, blocks=params.classifier_blocks, steps=params.classifier_steps,
-        batch=params.classifier_batch, held_out=params.held_out, seed=params.seed, threads=params.threads,
-    )  # fmt: skip
-    fitted = fit_classifier(process, config, device=params.device, checkpoint=checkpoint, report=report)
+    fitted = fit_classifier(
+        process, _classifier_config(params), device=params.device, checkpoint=checkpoint, report=report
+    )
     true = process.draw(np.arange(params.held_out) % 4, seed=(params.seed, 0, _OTHER_STREAM)).images
     direct = concept_positions(true, process)
     same = (fitted.classifier.probabilities(true) > 0.5) == (direct.position > 0.5)
@@ -218,6 +233,15 @@ def classified(params: "Params", signal: float, *, checkpoint: Path, report: Rep
         coords={"concept": list(CONCEPTS), "way": way},
         attrs={"held_out": params.held_out},
     )
+
+
+def _classifier_config(params: "Params") -> "ClassifierConfig":
+    from saddlescope.train.diffusion.classifier import ClassifierConfig
+
+    return ClassifierConfig(
+        channels=params.classifier_channels, blocks=params.classifier_blocks, steps=params.classifier_steps,
+        batch=params.classifier_batch, held_out=params.held_out, seed=params.seed, threads=params.threads,
+    )  # fmt: skip
 
 
 def on_the_way(process: Any, concept: str, position: float, count: int, *, seed: tuple[int, ...]) -> np.ndarray:

@@ -83,8 +83,11 @@ def run(params: Params, context: RunContext) -> "xr.Dataset":
     """The bound by hand, the normal law, then a classifier a signal."""
     import xarray as xr
 
+    from saddlescope.papers import devices
     from saddlescope.papers.concept_learning import _appendix_g_parts as parts
 
+    devices.ready(params.device)
+    parts.refuse_misfits(params)
     bound = context.kept("bound", lambda: parts.bound(params, context.part(0.0, 0.2)))
     law = context.kept("law", lambda: parts.normal_law(params, context.part(0.2, 0.5)))
     share = 0.5 / len(params.signals)

@@ -141,7 +141,7 @@ class VariationalDiffusion(nn.Module):
         """Images drawn from the model by ancestral sampling; without dropout, and not clipped to [0, 1].
 
         From z_1 standard normal, each step draws z_s from the law of z_s given z_t where x is what the network makes of
-        z_t (Kingma et al., 2021, equation 33 of appendix A); the image is the mean z_0 / alpha_0 of p(x | z_0).
+        z_t (Kingma et al., 2021, appendix A); the image is the mean z_0 / alpha_0 of p(x | z_0).
 
         Args:
             condition: of each image.
