@@ -29,10 +29,12 @@ def test_learned_for_good_skips_what_is_not_told_and_what_passes():
     assert curves.learned_at(path[:1], steps[:1]).tolist() == [1.0, 1.0]  # above from the first record on
 
 
-def test_lead_has_the_sign_of_who_is_ahead():
-    path = np.array([[np.nan, 0.0], [0.2, 0.1], [0.3, 0.7], [1.0, 1.0]])
-    assert curves.lead(path) == pytest.approx(-0.4)
-    assert curves.lead(path[:, ::-1]) == pytest.approx(0.4)
+def test_lead_counts_once_a_concept_is_learned_and_has_the_sign_of_who_is_ahead():
+    path = np.array([[np.nan, 0.0], [0.9, 0.1], [0.5, 0.7], [0.3, 0.8], [0.6, 0.9], [1.0, 1.0]])
+    assert curves.lead(path) == pytest.approx(-0.5)
+    assert curves.lead(path[:, ::-1]) == pytest.approx(0.5)
+    assert np.isnan(curves.lead(0.5 * path))
+    assert np.isnan(curves.lead(np.nan * path))
 
 
 @pytest.mark.parametrize("seed", range(20))

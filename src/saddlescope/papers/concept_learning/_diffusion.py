@@ -47,7 +47,7 @@ class Training:
     average: float = 0.99  # decay of the moving average of the weights that images are sampled from
     images: int = 2048  # of each class to train on, and to measure mu and sigma on
     first_record: int = 50  # step from which positions are told; before, samples are noise
-    record_ratio: float = 1.2  # of the steps of a record and the one before
+    record_ratio: float = 1.12  # of the steps of a record and the one before
     record_images: int = 16  # generated images of each class at a record
     sampling_steps: int = 50  # of ancestral sampling
     classifier_steps: int = 300  # of training the classifier of each signal

@@ -4,8 +4,8 @@
                 big) and of (blue, small), the unseen class. Mean over the images that are not blank
     learned     a concept is learned when its coordinate passes 3/4 for good
     error       concept space MSE, |C - (1, 1)|^2 / 2
-    lead        of colour over size where it is largest, negative where size leads: how far C bends toward the class
-                that has the new value of one concept alone
+    lead        of colour over size where it is largest once one of them is learned, negative where size leads: how far
+                C bends toward the class that has the new value of one concept alone
     rise        of the error, from a dip to a later peak. A largest rise is above 0 on any noisy curve, so it is chosen
                 on one curve and read off another: other seeds, or the other half of the images
 
@@ -27,7 +27,7 @@ LEVEL = 0.75
 _HALF = 0.5  # of the coordinate of the slower concept: from there on its approach to the end is told
 _OCTAVE = 1.25  # a speed is told between records whose steps differ by this factor or more
 _RATES = 400  # rates and powers tried in a fit
-_FEWEST = 6  # records of a fit of three numbers
+_FEWEST = 5  # records of a fit of three numbers
 
 Law = Literal["exponential", "power"]
 LAWS: tuple[Law, ...] = get_args(Law)
@@ -69,20 +69,28 @@ def learned_at(path: Path, steps: Curve, level: float = LEVEL) -> Float[np.ndarr
     told = np.isfinite(path).all(axis=1)
     at, x = np.log(steps[told]), path[told]
     times = np.full(path.shape[1], np.inf)
-    for k in range(path.shape[1]):
-        below = np.flatnonzero(x[:, k] < level)
-        i = int(below[-1]) if len(below) else -1
-        if i == len(x) - 1:
-            continue
-        share = (level - x[i, k]) / (x[i + 1, k] - x[i, k]) if i >= 0 else 1.0
-        times[k] = np.exp(at[max(i, 0)] + share * (at[i + 1] - at[max(i, 0)]))
+    for k, j in enumerate(_passings(x, level)):
+        if j < len(x):
+            i = max(j - 1, 0)
+            share = (level - x[i, k]) / (x[j, k] - x[i, k]) if j else 0.0
+            times[k] = np.exp(at[i] + share * (at[j] - at[i]))
     return times
 
 
 def lead(path: Path) -> float:
-    """The largest lead of one coordinate over the other: positive where colour is ahead, negative where size is."""
-    ahead = path[:, 0] - path[:, 1]
-    return float(ahead[np.nanargmax(np.abs(ahead))])
+    """The largest lead since one concept is learned: positive where colour is ahead, negative where size is.
+
+    NaN where none is learned. Before, both coordinates come from images that show neither concept.
+    """
+    x = path[np.isfinite(path).all(axis=1)]
+    start = min(_passings(x, LEVEL))
+    ahead = x[start:, 0] - x[start:, 1]
+    return float(ahead[np.argmax(np.abs(ahead))]) if len(ahead) else np.nan
+
+
+def _passings(x: Path, level: float) -> list[int]:
+    """The first record from which on each coordinate stays at a level or above; the number of records if none."""
+    return [int(below[-1]) + 1 if len(below := np.flatnonzero(values < level)) else 0 for values in x.T]
 
 
 @dataclass(frozen=True)

@@ -76,7 +76,7 @@ def _trajectory(run: "xr.Dataset", signal: int) -> "Figure":
         Line(x=np.array([1.0]), y=np.array([1.0]), group="unseen class", color=3, style="points"),
         *_pins(run, signal, paths[0]),
     ]  # fmt: skip
-    ahead = float(np.mean([reads.lead_of(path) for path in paths]))
+    ahead = float(np.mean(reads.leads(run)[signal]))
     source = "fitted to this signal" if signal == 0 else "predicted from mu and sigma"
     plane = Panel(
         x=Axis("colour, from red to blue", range=_RANGE),
@@ -97,9 +97,9 @@ def _trajectory(run: "xr.Dataset", signal: int) -> "Figure":
 def _predicted(run: "xr.Dataset", signal: int) -> "list[tuple[np.ndarray, str, int, Literal['dashed', 'dotted']]]":
     """The theory's paths at both paces, which are one at the first signal, with label, colour and style."""
     found: list[tuple[np.ndarray, str, int, Literal["dashed", "dotted"]]] = []
-    found.append((_mean(_theory(run, "two layers")[signal]), "SIM theory", 4, "dashed"))
+    found.append((_mean(_theory(run, "two layers")[signal]), "theory", 4, "dashed"))
     if signal > 0:
-        found.append((_mean(_theory(run, RESCALED)[signal]), "SIM theory, AdamW's pace", 5, "dotted"))
+        found.append((_mean(_theory(run, RESCALED)[signal]), "theory at AdamW's pace", 5, "dotted"))
     return found
 
 
@@ -164,7 +164,7 @@ def _coordinates(run: "xr.Dataset") -> "Figure":
             yield Band(x=steps[known], low=low, high=high, group=name, color=concept)
             yield Line(x=steps, y=_mean(values), label=name, group=name, color=concept, width=2.2)
             for path, label, _, style in _predicted(run, signal):
-                label = f"{name}: {label}"
+                label = f"{name}, {label}"
                 yield Line(x=steps, y=path[:, concept], label=label, group=label, color=concept, style=style)
 
     return Figure(
@@ -237,8 +237,12 @@ def _comparison(run: "xr.Dataset") -> "Figure":
 
     order, signals = ("signal", "seed"), run.signal.values.astype(float)
     measured, theory = reads.learned(run), run.theory_learned.transpose(*order, "concept").values
-    leads = np.array([[reads.lead_of(path) for path in signal] for signal in _paths(run)])
-    rises, rates, own = reads.rises(run), reads.rates(run), run.own_pace.transpose(*order).values
+    leads, rises, rates, own = (
+        reads.leads(run),
+        reads.rises(run),
+        reads.rates(run),
+        run.own_pace.transpose(*order).values,
+    )
     pace = run.pace.sel(abstraction=["two layers", RESCALED]).transpose("abstraction", *order).values
     slower = pace[1] / pace[0]
     same = np.ones_like(slower)

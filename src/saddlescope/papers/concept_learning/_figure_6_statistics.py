@@ -66,6 +66,12 @@ def blank(run: "xr.Dataset") -> Measured:
     return Measured.mean(run.blank.isel(step=-1).mean(("class", "image")).values.ravel())
 
 
+def blank_unseen(run: "xr.Dataset") -> Measured:
+    """Of the unseen class, whose positions are what all else is about."""
+    shares = run.blank.isel({"step": -1, "class": -1}).mean("image")
+    return Measured.mean(shares.values.ravel(), f"the largest of a model {float(shares.max()):.2g}")
+
+
 def trained_classes(run: "xr.Dataset") -> Measured:
     """Distance from their own corner, at the end, of the classes trained on."""
     found = curves.mean_positions(run).isel({"step": -1, "class": slice(0, 3)}).transpose(..., "class", "concept")
@@ -117,16 +123,13 @@ def speed(run: "xr.Dataset") -> Measured:
 
 
 # (b)
+def leads(run: "xr.Dataset") -> np.ndarray:
+    """The largest lead of colour over size, (signal, seed)."""
+    return np.array([[curves.lead(path) for path in signal] for signal in _paths(run)])
+
+
 def lead(signal: int) -> "Callable[[xr.Dataset], Measured]":
-    def statistic(run: "xr.Dataset") -> Measured:
-        return _resolved([lead_of(path) for path in _paths(run)[signal]], "models are told")
-
-    return statistic
-
-
-def lead_of(path: np.ndarray) -> float:
-    """The lead, NaN where nothing is told."""
-    return curves.lead(path) if np.isfinite(path).any() else np.nan
+    return lambda run: _resolved(leads(run)[signal], "models learn a concept")
 
 
 def rise_by_seeds(signal: int) -> "Callable[[xr.Dataset], Measured]":
@@ -264,7 +267,7 @@ def predicted_ratio(run: "xr.Dataset") -> Measured:
 
 def predicted_lead(run: "xr.Dataset") -> Measured:
     theory = run.theory_lead.transpose("signal", "seed").values[1:]
-    measured = np.array([[lead_of(path) for path in signal] for signal in _paths(run)[1:]])
+    measured = leads(run)[1:]
     return _resolved((theory - measured).ravel(), "models", f"measured {_average(measured)} in the mean")
 
 
