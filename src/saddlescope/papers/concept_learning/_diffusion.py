@@ -33,14 +33,14 @@ class Training:
     signals: tuple[float, ...] = (0.7, 0.2)  # colour signals, decreasing: colour should lead at the first, size at last
     size_signal: float = 0.35  # difference of the diameters, as a fraction of the side
     size_jitter: float = 0.1875  # an image's diameter is uniform within +- this times size_signal
-    diameter: float = 0.625  # mean of the two diameters
+    diameter: float = 0.675  # mean of the two diameters
     seeds: tuple[int, ...] = (0, 1, 2, 3)  # of one model a signal each: data, weights, batches and sampling
     pixels: int = 16  # along a side of the images
     channels: tuple[int, ...] = (16, 32, 32)  # width of each level of the U-Net
     blocks: int = 1  # residual blocks a level
     normalization: Literal["layer", "pixel", "group"] = "layer"  # LayerNorm of a whole map, of each pixel; GroupNorm
     dropout: float = 0.0  # in every residual block
-    steps: int = 2500  # of AdamW
+    steps: int = 3000  # of AdamW
     batch: int = 32  # images in a step
     learning_rate: float = 1e-3  # of AdamW
     weight_decay: float = 0.01  # of AdamW
@@ -56,7 +56,7 @@ class Training:
     device: Literal["cpu", "cuda"] = "cpu"  # where to train: the processor or a GPU
     precision: Literal["float32", "tf32", "bf16"] = "float32"  # of matrix products; weights are float32 always
     compiled: bool = False  # through torch.compile: other rounding, much faster on a GPU
-    threads: int = 1  # of PyTorch on the processor; images this small gain little from more
+    threads: int = 2  # of PyTorch on the processor
 
     def __post_init__(self) -> None:
         at_least(1, self, "steps", "batch", "first_record", "blocks", "pixels", "threads", "starts")
