@@ -82,7 +82,7 @@ class Training:
 
 QUICK: dict[str, Any] = {
     "seeds": (0, 1), "pixels": 8, "channels": (8,), "steps": 12, "batch": 8, "images": 16, "first_record": 6,
-    "record_images": 2, "sampling_steps": 2, "classifier_steps": 2, "held_out": 16, "starts": 4,
+    "record_images": 2, "sampling_steps": 2, "classifier_steps": 2, "held_out": 16, "starts": 4, "threads": 1,
 }  # fmt: skip
 """Seconds: images of 8 pixels and 12 steps, which learn nothing yet."""
 PAPER: dict[str, Any] = {
