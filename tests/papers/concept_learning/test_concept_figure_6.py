@@ -188,7 +188,7 @@ def test_no_rise_is_found_in_noise_of_the_images(run):
         ("signals", (0.7,)), ("signals", (0.2, 0.7)), ("signals", (1.2, 0.2)), ("signals", (0.7, 0.0)),
         ("seeds", ()), ("seeds", (1, 1)), ("seeds", (-1,)), ("first_record", 10_000), ("size_signal", 0.0),
         ("size_signal", 1.5), ("steps", 0), ("record_images", 1), ("learning_rate", -1.0), ("average", 1.5),
-        ("images", 1), ("held_out", 3), ("weight_decay", -1.0), ("record_ratio", 1.0),
+        ("images", 1), ("held_out", 3), ("weight_decay", -1.0), ("record_ratio", 1.0), ("batch", 10_000),
     ],
 )  # fmt: skip
 def test_bad_input_is_refused_at_once(field, value):

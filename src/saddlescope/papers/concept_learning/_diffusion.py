@@ -76,6 +76,8 @@ class Training:
             raise InputError(f"seeds must be distinct and at least 0, such as 0,1,2; got {self.seeds!r}.")
         if not 1 < self.record_ratio < float("inf"):
             raise InputError(f"record_ratio must be above 1 and finite; got {self.record_ratio!r}.")
+        if self.batch > 3 * self.images:
+            raise InputError(f"batch must be at most the {3 * self.images} training images; got {self.batch!r}.")
         if self.first_record >= self.steps:
             raise InputError(f"first_record must be below steps={self.steps}; got {self.first_record!r}.")
 
