@@ -47,7 +47,7 @@ class Training:
     average: float = 0.99  # decay of the moving average of the weights that images are sampled from
     images: int = 2048  # of each class to train on, and to measure mu and sigma on
     first_record: int = 50  # step from which positions are told; before, samples are noise
-    record_ratio: float = 1.12  # of the steps of a record and the one before
+    record_ratio: float = 1.15  # of the steps of a record and the one before
     record_images: int = 16  # generated images of each class at a record
     sampling_steps: int = 50  # of ancestral sampling
     classifier_steps: int = 300  # of training the classifier of each signal
@@ -56,7 +56,7 @@ class Training:
     device: Literal["cpu", "cuda"] = "cpu"  # where to train: the processor or a GPU
     precision: Literal["float32", "tf32", "bf16"] = "float32"  # of matrix products; weights are float32 always
     compiled: bool = False  # through torch.compile: other rounding, much faster on a GPU
-    threads: int = 2  # of PyTorch on the processor
+    threads: int = 1  # of PyTorch on the processor; two wait for each other longer than they compute
 
     def __post_init__(self) -> None:
         at_least(1, self, "steps", "batch", "first_record", "blocks", "pixels", "threads", "starts")
@@ -84,7 +84,7 @@ class Training:
 
 QUICK: dict[str, Any] = {
     "seeds": (0, 1), "pixels": 8, "channels": (8,), "steps": 12, "batch": 8, "images": 16, "first_record": 6,
-    "record_images": 2, "sampling_steps": 2, "classifier_steps": 2, "held_out": 16, "starts": 4, "threads": 1,
+    "record_images": 2, "sampling_steps": 2, "classifier_steps": 2, "held_out": 16, "starts": 4,
 }  # fmt: skip
 """Seconds: images of 8 pixels and 12 steps, which learn nothing yet."""
 PAPER: dict[str, Any] = {
