@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from saddlescope.plot import Axis, Figure, Film, Panel, Picture
     from saddlescope.plot.figure import AnyMark
 
-_STEP = ("signal", "seed", "step", "concept")
 _NAMES = ("colour", "size")
 _PINS = 6  # samples along a trajectory
 _MOST = 100  # frames of a film
@@ -34,16 +33,8 @@ def pictures(run: "xr.Dataset") -> "list[Figure]":
     ]
 
 
-def _steps(run: "xr.Dataset") -> np.ndarray:
-    return run.step.values.astype(float)
-
-
-def _paths(run: "xr.Dataset", estimate: str = "position") -> np.ndarray:
-    return curves.unseen(run, estimate).transpose(*_STEP).values
-
-
 def _theory(run: "xr.Dataset", abstraction: str) -> np.ndarray:
-    return run.theory.sel(abstraction=abstraction).transpose(*_STEP).values
+    return run.theory.sel(abstraction=abstraction).transpose("signal", "seed", "step", "concept").values
 
 
 def _mean(values: np.ndarray) -> np.ndarray:
@@ -61,7 +52,7 @@ def _trajectory(run: "xr.Dataset", signal: int) -> "Figure":
     """The plane of concepts with samples, and all classes over training as a film."""
     from saddlescope.plot import Axis, Figure, Line, Panel
 
-    steps, paths = _steps(run), _paths(run)[signal]
+    steps, paths = reads.step_numbers(run), reads.paths(run)[signal]
     told = np.isfinite(paths[0]).all(axis=1)
     first = paths[0][told]
     marks = [
@@ -153,12 +144,12 @@ def _coordinates(run: "xr.Dataset") -> "Figure":
     """Both coordinates over training."""
     from saddlescope.plot import Axis, Band, Figure, Line, Mark
 
-    steps = _steps(run)
+    steps = reads.step_numbers(run)
 
     def marks(signal: int) -> "Iterator[AnyMark]":
         yield Mark(at=curves.LEVEL, axis="y", label="learned")
         for concept, name in enumerate(_NAMES):
-            values = _paths(run)[signal, :, :, concept]
+            values = reads.paths(run)[signal, :, :, concept]
             known = np.isfinite(values).all(axis=0)
             low, high = values[:, known].min(axis=0), values[:, known].max(axis=0)
             yield Band(x=steps[known], low=low, high=high, group=name, color=concept)
@@ -180,10 +171,10 @@ def _errors(run: "xr.Dataset") -> "Figure":
     """The concept space MSE over training."""
     from saddlescope.plot import Axis, Figure, Line
 
-    steps = _steps(run)
+    steps = reads.step_numbers(run)
 
     def marks(signal: int) -> "Iterator[AnyMark]":
-        paths, raw = _paths(run)[signal], _paths(run, "raw_position")[signal]
+        paths, raw = reads.paths(run)[signal], reads.paths(run, "raw_position")[signal]
         for path in paths:
             yield Line(x=steps, y=curves.error(path), group="each seed", color=0, width=0.8, opacity=0.5)
         ensemble, without = curves.error(_mean(paths)), curves.error(_mean(raw))
@@ -205,10 +196,10 @@ def _speeds(run: "xr.Dataset") -> "Figure":
     """The speed in concept space over training, on a logarithmic axis."""
     from saddlescope.plot import Axis, Figure, Line
 
-    steps = _steps(run)
+    steps = reads.step_numbers(run)
 
     def marks(signal: int) -> "Iterator[AnyMark]":
-        for m, path in enumerate(_paths(run)[signal]):
+        for m, path in enumerate(reads.paths(run)[signal]):
             at, speed = curves.speeds(path, steps)
             seed = f"seed {run.seed.values[m]}"
             yield Line(x=at, y=speed, group=seed, color=m, width=1.2)

@@ -24,19 +24,20 @@ _CORNERS = np.array([[0, 0], [0, 1], [1, 0]])  # of the classes trained on
 _MIDDLE = 0.5
 
 
-def _paths(run: "xr.Dataset", estimate: str = "position", images: slice = slice(None)) -> np.ndarray:
+def paths(run: "xr.Dataset", estimate: str = "position", images: slice = slice(None)) -> np.ndarray:
     """C of the unseen class, (signal, seed, step, concept)."""
     return curves.unseen(run, estimate, images).transpose(*_STEP).values
 
 
-def _steps(run: "xr.Dataset") -> np.ndarray:
+def step_numbers(run: "xr.Dataset") -> np.ndarray:
+    """The steps of the records, (step,)."""
     return run.step.values.astype(float)
 
 
 def learned(run: "xr.Dataset", estimate: str = "position") -> np.ndarray:
     """The steps at which the concepts are learned, (signal, seed, concept); infinite if never."""
-    paths, steps = _paths(run, estimate), _steps(run)
-    return np.array([[curves.learned_at(path, steps) for path in signal] for signal in paths])
+    steps = step_numbers(run)
+    return np.array([[curves.learned_at(path, steps) for path in signal] for signal in paths(run, estimate)])
 
 
 def _first(run: "xr.Dataset", signal: int, concept: int, estimate: str = "position") -> np.ndarray:
@@ -117,7 +118,7 @@ def classifier_order(run: "xr.Dataset") -> Measured:
 
 def speed(run: "xr.Dataset") -> Measured:
     """Binary logarithm of the steps until colour is learned, the weakest signal over the strongest."""
-    times = np.minimum(learned(run)[..., 0], _steps(run)[-1])
+    times = np.minimum(learned(run)[..., 0], step_numbers(run)[-1])
     told = "never learned counts as learned at the end"
     return _resolved(np.log2(times[WEAK] / times[STRONG]), "seeds", told)
 
@@ -125,7 +126,7 @@ def speed(run: "xr.Dataset") -> Measured:
 # (b)
 def leads(run: "xr.Dataset") -> np.ndarray:
     """The largest lead of colour over size, (signal, seed)."""
-    return np.array([[curves.lead(path) for path in signal] for signal in _paths(run)])
+    return np.array([[curves.lead(path) for path in signal] for signal in paths(run)])
 
 
 def lead(signal: int) -> "Callable[[xr.Dataset], Measured]":
@@ -136,7 +137,7 @@ def rise_by_seeds(signal: int) -> "Callable[[xr.Dataset], Measured]":
     """The rise of each seed where the mean error of the other seeds rises most."""
 
     def statistic(run: "xr.Dataset") -> Measured:
-        errors = curves.error(_paths(run)[signal])
+        errors = curves.error(paths(run)[signal])
         if len(errors) < 2 or not np.isfinite(errors).all(axis=0).any():
             return Measured.unresolved("Two seeds or more are needed, with records that all of them tell.")
         others = (errors.sum(axis=0) - errors) / (len(errors) - 1)
@@ -147,7 +148,7 @@ def rise_by_seeds(signal: int) -> "Callable[[xr.Dataset], Measured]":
 
 def rises(run: "xr.Dataset") -> np.ndarray:
     """The rise of the error of each model, (signal, seed): found on half of the images, read off the other half."""
-    halves = [curves.error(_paths(run, images=half)) for half in _HALVES]
+    halves = [curves.error(paths(run, images=half)) for half in _HALVES]
     found = np.full(halves[0].shape[:2], np.nan)
     for at in np.ndindex(found.shape):
         if all(np.isfinite(half[at]).any() for half in halves):
@@ -162,7 +163,7 @@ def rise_by_images(run: "xr.Dataset") -> Measured:
 
 def rise_raw(run: "xr.Dataset") -> Measured:
     """The rise for weights as they are, from dip to peak of the averaged weights: their own would be mostly jitter."""
-    averaged, raw = (curves.error(_paths(run, estimate)) for estimate in ("position", "raw_position"))
+    averaged, raw = (curves.error(paths(run, estimate)) for estimate in ("position", "raw_position"))
     found = np.full(raw.shape[:2], np.nan)
     for at in np.ndindex(found.shape):
         if np.isfinite(averaged[at]).any():
@@ -173,7 +174,7 @@ def rise_raw(run: "xr.Dataset") -> Measured:
 def memorizing(run: "xr.Dataset") -> Measured:
     """Nearer to the class of one new value than to the unseen class, at the peak of the largest rise."""
     nearer = []
-    for path in _paths(run).reshape(-1, len(run.step), 2):
+    for path in paths(run).reshape(-1, len(run.step), 2):
         if np.isfinite(path).any():
             there = path[curves.largest_rise(curves.error(path)).peak]
             nearer.append(min(there) < _MIDDLE < max(there))
@@ -183,7 +184,7 @@ def memorizing(run: "xr.Dataset") -> Measured:
 def transient(run: "xr.Dataset") -> Measured:
     """The error at the end over that at the dip before the largest rise."""
     ratios = []
-    for errors in curves.error(_paths(run)).reshape(-1, len(run.step)):
+    for errors in curves.error(paths(run)).reshape(-1, len(run.step)):
         told = np.isfinite(errors)
         ratios.append(errors[told][-1] / errors[curves.largest_rise(errors).dip] if told.any() else np.nan)
     return _resolved(np.array(ratios), "models")
@@ -192,7 +193,7 @@ def transient(run: "xr.Dataset") -> Measured:
 # (c)
 def slows(run: "xr.Dataset") -> Measured:
     """The last speed over the largest."""
-    found = [curves.speeds(path, _steps(run))[1] for path in _paths(run).reshape(-1, len(run.step), 2)]
+    found = [curves.speeds(path, step_numbers(run))[1] for path in paths(run).reshape(-1, len(run.step), 2)]
     ratios = [speed[-1] / speed.max() if len(speed) > 1 else np.nan for speed in found]
     return _resolved(np.array(ratios), "models have speeds")
 
@@ -200,8 +201,8 @@ def slows(run: "xr.Dataset") -> Measured:
 def speed_law(run: "xr.Dataset") -> Measured:
     """Log likelihood a speed, of log speed linear in the step over log speed linear in its logarithm, from the peak."""
     gains = []
-    for path in _paths(run).reshape(-1, len(run.step), 2):
-        steps, speed = curves.speeds(path, _steps(run))
+    for path in paths(run).reshape(-1, len(run.step), 2):
+        steps, speed = curves.speeds(path, step_numbers(run))
         start = int(np.argmax(speed)) if len(speed) else 0
         at, logs = steps[start:], np.log(np.maximum(speed[start:], 1e-12))
         gains.append(np.log(_left(np.log(at), logs) / _left(at, logs)) / 2 if len(at) >= 4 else np.nan)
@@ -219,15 +220,15 @@ def terminal_law(run: "xr.Dataset") -> Measured:
 
     Both are fitted to half of the images and held against the other half.
     """
-    paths, halves = _paths(run), [_paths(run, images=half) for half in _HALVES]
+    whole, halves = paths(run), [paths(run, images=half) for half in _HALVES]
     gains = []
-    for k, m in np.ndindex(paths.shape[:2]):
-        part = curves.terminal(paths[k, m], _steps(run))
+    for k, m in np.ndindex(whole.shape[:2]):
+        part = curves.terminal(whole[k, m], step_numbers(run))
         if part is None:
             gains.append(np.nan)
             continue
         fits, held = [half[k, m, part.records, part.concept] for half in halves], []
-        at = _steps(run)[part.records]
+        at = step_numbers(run)[part.records]
         for chosen, judged in (fits, fits[::-1]):
             left = {law: np.sum((curves.approach(chosen, at, law).at(at) - judged) ** 2) for law in curves.LAWS}
             held.append(np.log(left["power"] / left["exponential"]) / 2)
@@ -237,12 +238,12 @@ def terminal_law(run: "xr.Dataset") -> Measured:
 
 def rates(run: "xr.Dataset") -> np.ndarray:
     """Rates of the exponential approach in the terminal phase, (signal, seed), in 1/step; NaN if not resolved."""
-    paths, steps = _paths(run), _steps(run)
-    found = np.full(paths.shape[:2], np.nan)
+    whole, steps = paths(run), step_numbers(run)
+    found = np.full(whole.shape[:2], np.nan)
     for k, m in np.ndindex(found.shape):
-        part = curves.terminal(paths[k, m], steps)
+        part = curves.terminal(whole[k, m], steps)
         if part is not None:
-            fitted = curves.approach(paths[k, m, part.records, part.concept], steps[part.records], "exponential")
+            fitted = curves.approach(whole[k, m, part.records, part.concept], steps[part.records], "exponential")
             found[k, m] = fitted.rate if fitted.resolved else np.nan
     return found
 
