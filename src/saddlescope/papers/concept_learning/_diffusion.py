@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from saddlescope.train.diffusion.circles import CircleProcess
     from saddlescope.train.diffusion.classifier import ConceptClassifier
 
+_CLASSIFIER = 0.1  # of the time that a model takes
 _SHOWN = 4  # images of each class, of the first seed, that are kept for the pictures
 
 
@@ -143,7 +144,8 @@ def _signal(params: Training, signal: float, context: RunContext, start: float, 
     from saddlescope.train.diffusion.signals import concept_geometry
 
     circles = process(params, signal)
-    share = (stop - start) / (len(params.seeds) + 1)
+    share = (stop - start) / (_CLASSIFIER + len(params.seeds))
+    trained = start + _CLASSIFIER * share
     classifier, accuracy = fit_classifier(
         circles,
         ClassifierConfig(
@@ -157,12 +159,12 @@ def _signal(params: Training, signal: float, context: RunContext, start: float, 
         ),
         device=params.device,
         checkpoint=context.scratch / f"classifier-{signal:g}.pt",
-        report=context.part(start, start + share),
+        report=context.part(start, trained),
     )
     runs = []
-    for k, seed in enumerate(params.seeds, 1):
+    for k, seed in enumerate(params.seeds):
         name = f"signal-{signal:g}-seed-{seed}"
-        make = _Model(params, circles, classifier, seed, name, context, start + k * share, start + (k + 1) * share)
+        make = _Model(params, circles, classifier, seed, name, context, trained + k * share, trained + (k + 1) * share)
         runs.append(context.kept(name, make))
     geometry = concept_geometry(circles, images=params.images)
     together = xr.concat([run.drop_vars("images") for run in runs], dim="seed", combine_attrs="drop")
