@@ -114,7 +114,7 @@ def test_checkpoints_of_other_runs_are_refused(process, config, part, tmp_path):
     file = tmp_path / "classifier.pt"
     with pytest.raises(KilledError):
         fit_classifier(PROCESS, TINY, checkpoint=file, report=kill_at(0.0))
-    with pytest.raises(InputError, match=f"must belong to this very run; got .* whose {part} differ"):
+    with pytest.raises(InputError, match=f"must belong to this very run; got .* differs in {part}"):
         fit_classifier(process, config, checkpoint=file)
 
 

@@ -259,9 +259,9 @@ def test_a_checkpoint_of_another_run_is_refused(tmp_path):
         "classifier": (PROCESS, NETWORK, ONE_STEP, CLASSIFIER),
     }
     for part, (process, network, other, classifier) in others.items():
-        with pytest.raises(InputError, match=f"checkpoint must belong to this very run; .*whose {part} differ[.] Call"):
+        with pytest.raises(InputError, match=f"checkpoint must belong to this very run; .*differs in {part}[.] Call"):
             fit_diffusion(process, network, other, classifier=classifier, checkpoint=path)
-    with pytest.raises(InputError, match="whose network and initial weights differ"):
+    with pytest.raises(InputError, match="differs in network and initial weights"):
         fit_diffusion(PROCESS, replace(NETWORK, blocks=2), ONE_STEP, checkpoint=path)
     assert path.read_bytes() == content
     path.write_bytes(content[:-1])

@@ -27,7 +27,7 @@ def test_only_the_run_itself_reads_what_it_kept(tmp_path):
     assert Keeper(tmp_path / "run", lambda: dict(identity), cure="").read() == {"step": 1}
     for other, differs in (({"seed": "1"}, "seed"), ({"data": "", "seed": ""}, "data and seed"), ({"new": ""}, "new")):
         another = Keeper(tmp_path / "run", lambda other=other: {**identity, **other}, cure="Name another.")
-        with pytest.raises(InputError, match=f"must belong to .*run', whose {differs} differ[.] Name another"):
+        with pytest.raises(InputError, match=f"must belong to .*run', which differs in {differs}[.] Name another"):
             another.read()
 
 

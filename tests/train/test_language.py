@@ -127,11 +127,11 @@ def test_a_checkpoint_cut_short_is_passed_over(data, whole, tmp_path, monkeypatc
 
 def test_a_checkpoint_of_another_run_is_refused(data, tmp_path, monkeypatch):
     killed_at(monkeypatch, 5, data, tmp_path)
-    with pytest.raises(InputError, match="whose configuration differ"):
+    with pytest.raises(InputError, match="differs in configuration"):
         fitted(data, tmp_path, replace(CONFIG, learning_rate=1e-3))
-    with pytest.raises(InputError, match="whose initial weights differ"):
+    with pytest.raises(InputError, match="differs in initial weights"):
         fitted(data, tmp_path, CONFIG, tiny_gpt2(seed=1))
-    with pytest.raises(InputError, match="whose data differ"):
+    with pytest.raises(InputError, match="differs in data"):
         fitted(replace(data, train=data.train[::-1].copy()), tmp_path)
     shutil.copy(tmp_path / "checkpoint-4" / "model.safetensors", tmp_path / "checkpoint-4" / SEAL)
     with pytest.raises(InputError, match="damaged"):

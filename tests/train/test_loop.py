@@ -181,9 +181,9 @@ def test_a_checkpoint_of_another_run_is_refused(digits, tmp_path):
         "tracker": lambda: fit(model := ViT(SMALL), digits, config, checkpoint=path, tracker=RankTracker(model)),
     }
     for part, call in others.items():
-        with pytest.raises(InputError, match=f"checkpoint must belong to this very run; .*whose {part} differ"):
+        with pytest.raises(InputError, match=f"checkpoint must belong to this very run; .*differs in {part}"):
             call()
-    with pytest.raises(InputError, match="configuration differ"):
+    with pytest.raises(InputError, match="differs in configuration"):
         fit(ViT(SMALL), digits, replace(config, optimizer=SGD()), checkpoint=path)
     assert path.read_bytes() == content
 

@@ -47,8 +47,8 @@ class Keeper:
         theirs = state.pop("identity", {})
         if different := [part for part, ours in self._identity.items() if theirs.get(part) != ours]:
             raise InputError(
-                f"checkpoint must belong to this very run; got {str(self._path)!r}, whose {' and '.join(different)} "
-                f"differ. {self._cure}"
+                f"checkpoint must belong to this very run; got {str(self._path)!r}, which differs in "
+                f"{' and '.join(different)}. {self._cure}"
             )
         return state
 

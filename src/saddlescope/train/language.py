@@ -279,8 +279,9 @@ def _last_checkpoint(folder: Path, identity: dict[str, str]) -> Path | None:
     theirs = snapshot.read(last / SEAL) or {}
     if different := [part for part, ours in identity.items() if theirs.get(part) != ours]:
         raise InputError(
-            f"checkpoint must belong to this very run; got {str(last)!r}, whose {' and '.join(different)} differ. "
-            "Call fit_language as before, with a freshly built model, or name another folder, or delete this one."
+            f"checkpoint must belong to this very run; got {str(last)!r}, which differs in "
+            f"{' and '.join(different)}. Call fit_language as before, with a freshly built model, or name another "
+            "folder, or delete this one."
         )
     return last
 
