@@ -67,8 +67,13 @@ def _trajectory(run: "xr.Dataset", signal: int) -> "Figure":
         Line(x=np.array([1.0]), y=np.array([1.0]), group="unseen class", color=3, style="points"),
         *_pins(run, signal, paths[0]),
     ]  # fmt: skip
-    ahead = float(np.mean(reads.leads(run)[signal]))
-    source = "fitted to this signal" if signal == 0 else "predicted from mu and sigma"
+    ahead = _median(reads.leads(run)[signal])
+    led = (
+        f" {'Colour' if ahead > 0 else 'Size'} leads by up to {abs(ahead):.2f}, median over seeds."
+        if np.isfinite(ahead)
+        else ""
+    )
+    source = "fitted to this signal" if signal == 0 else "predicted from mu and sigma; dotted: the same at AdamW's pace"
     plane = Panel(
         x=Axis("colour, from red to blue", range=_RANGE),
         y=Axis("size, from big to small", range=_RANGE),
@@ -77,9 +82,8 @@ def _trajectory(run: "xr.Dataset", signal: int) -> "Figure":
     return Figure(
         name=f"trajectory-{signal + 1}",
         title=f"Asked for a small blue circle: colour signal {float(run.signal[signal]):g}",
-        caption=f"Mean position of the generated images in concept space. {'Colour' if ahead > 0 else 'Size'} leads by "
-        f"up to {abs(ahead):.2f}, mean over seeds. Samples are the first seed's. Dashed and dotted: the SIM theory, "
-        f"{source}.",
+        caption=f"Mean position of the generated images in concept space.{led} Samples are the first seed's. Dashed: "
+        f"the SIM theory, {source}.",
         panels=(plane,),
         film=_film(run, signal),
     )
@@ -90,7 +94,7 @@ def _predicted(run: "xr.Dataset", signal: int) -> "list[tuple[np.ndarray, str, i
     found: list[tuple[np.ndarray, str, int, Literal["dashed", "dotted"]]] = []
     found.append((_mean(_theory(run, "two layers")[signal]), "theory", 4, "dashed"))
     if signal > 0:
-        found.append((_mean(_theory(run, RESCALED)[signal]), "theory at AdamW's pace", 5, "dotted"))
+        found.append((_mean(_theory(run, RESCALED)[signal]), "AdamW's pace", 5, "dotted"))
     return found
 
 
@@ -161,8 +165,8 @@ def _coordinates(run: "xr.Dataset") -> "Figure":
     return Figure(
         name="coordinates",
         title="The signal decides which concept is learned first",
-        caption="Coordinates of the images of the unseen class: mean and range over seeds. Dashed and dotted: the SIM "
-        "theory, fitted to the first signal and predicted for the others.",
+        caption="Coordinates of the images of the unseen class: mean and range over seeds. Dashed: the SIM theory, "
+        "fitted to the first signal and predicted for the others; dotted: the same at AdamW's pace.",
         panels=tuple(_by_signal(run, _log_step(run), Axis("coordinate", range=(-0.1, 1.25)), marks)),
     )
 
@@ -185,9 +189,9 @@ def _errors(run: "xr.Dataset") -> "Figure":
 
     return Figure(
         name="error",
-        title="Transient memorization: the error falls, rises, and falls again",
+        title="Transient memorization: the error of the unseen class over training",
         caption="Every record is drawn and none is smoothed. Thick: the error of the mean position over seeds, from "
-        "the moving average of the weights and from the weights as they are.",
+        "the moving average of the weights and from the weights as they are. Dashed and dotted: the theory.",
         panels=tuple(_by_signal(run, _log_step(run), Axis("concept space MSE", range=(0.0, 0.75)), marks)),
     )
 
