@@ -1,7 +1,7 @@
 """What a run is given besides its parameters: where to report, to keep what it needs to resume, to find data."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -32,13 +32,23 @@ class RunContext:
         """A `report` for one part of the run: its 0 to 1 is the whole's `start` to `stop`."""
         return lambda fraction, note: self.report(start + (stop - start) * fraction, note)
 
+    def within(self, start: float, stop: float) -> "RunContext":
+        """The context of one part of the run, which reports as `part` says."""
+        return replace(self, report=self.part(start, stop))
+
+    def has(self, name: str) -> bool:
+        """Whether the part of the run of that name is finished already."""
+        return self._file(name).exists()
+
     def kept(self, name: str, make: "Callable[[], xr.Dataset]") -> "xr.Dataset":
         """The part of the run of that name: what a killed run has finished already, else what `make` makes."""
         from saddlescope import store
 
-        file = self.scratch / f"{name}.nc"
-        if file.exists():
-            return store.read(file)
+        if self.has(name):
+            return store.read(self._file(name))
         part = make()
-        store.write(part, file)
+        store.write(part, self._file(name))
         return part
+
+    def _file(self, name: str) -> Path:
+        return self.scratch / f"{name}.nc"

@@ -54,11 +54,7 @@ def run(params: Params, context: RunContext) -> "xr.Dataset":
 
     parts = []
     for k, scale in enumerate(params.scales):
-        share = RunContext(
-            scratch=context.scratch,
-            report=context.part(k / len(params.scales), (k + 1) / len(params.scales)),
-            data=context.data,
-        )
+        share = context.within(k / len(params.scales), (k + 1) / len(params.scales))
         parts.append(_vit.train(params, share, initial_scale=scale, name=f"scale-{scale:g}-"))
     return xr.concat(parts, dim="scale", combine_attrs="override").assign_coords(scale=list(params.scales))
 
