@@ -8,6 +8,7 @@ Processes are started afresh, not forked, since JAX and PyTorch do not survive t
 would run the main program of whoever calls once more. They end with their parent, however it ends.
 """
 
+import contextlib
 import json
 import os
 import pickle
@@ -84,7 +85,7 @@ def _make(
     finally:
         for process in running.values():
             process.kill()
-            process.wait()
+            _close(process)
 
 
 def _start(
@@ -100,23 +101,33 @@ def _start(
     given, said = process.stdin, process.stdout
     assert given is not None
     assert said is not None
-    pickle.dump((name, part, context.scratch, context.data), given)
-    given.flush()  # and stays open: its end is the parent's end
+    with contextlib.suppress(BrokenPipeError):  # it has ended already, and its status will say how
+        given.write(pickle.dumps((name, part, context.scratch, context.data)))
+        given.flush()  # and stays open: its end is the parent's end
 
     def listen(said: IO[bytes]) -> None:
-        for line in said:
-            told.put((name, json.loads(line)))
+        with said:
+            for line in said:
+                with contextlib.suppress(json.JSONDecodeError):  # half a line, of a process killed in the middle of it
+                    told.put((name, json.loads(line)))
         told.put((name, None))
 
     threading.Thread(target=listen, args=(said,), daemon=True).start()
     return process
 
 
-def _finish(name: str, process: "subprocess.Popen[bytes]") -> None:
+def _close(process: "subprocess.Popen[bytes]") -> int:
+    """Its exit status, when it has ended; what it said is closed by whoever listens."""
     status = process.wait()
-    for pipe in (process.stdin, process.stdout):
-        assert pipe is not None
-        pipe.close()
+    assert process.stdin is not None
+    with contextlib.suppress(BrokenPipeError):  # what it never read
+        process.stdin.close()
+    return status
+
+
+def _finish(name: str, process: "subprocess.Popen[bytes]") -> None:
+    """What is to be said of a process that has ended."""
+    status = _close(process)
     if status < 0:
         raise InputError(
             f"processes must be few enough for the memory there is; the one of {name} was killed by signal {-status}. "
