@@ -37,12 +37,12 @@ def die_at(owner: object, name: str, count: int) -> None:
     """From the `count`-th call of a function on, this process is dead."""
     original, calls = getattr(owner, name), 0
 
-    def fatal(*arguments):
+    def fatal(*arguments, **named):
         nonlocal calls
         calls += 1
         if calls == count:
             os.kill(os.getpid(), signal.SIGKILL)
-        return original(*arguments)
+        return original(*arguments, **named)
 
     setattr(owner, name, fatal)
 

@@ -2,10 +2,11 @@
 
 import copy
 import math
-import os
-import signal
+import subprocess
+import sys
 import time
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -210,42 +211,12 @@ def test_an_interrupted_run_resumes_to_the_last_bit(tmp_path, monkeypatch, types
     assert [path.name for path in tmp_path.iterdir()] == ["run"]
 
 
-@pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
 def test_sigkill_at_any_moment_changes_nothing(tmp_path):
     """Killed in the middle of writing a checkpoint, just before it is moved, at a record, and at random moments."""
-    whole = fit_diffusion(PROCESS, NETWORK, CONFIG)
-    path, progressed = tmp_path / "run", 0
-    moments = [(os, "fsync", 3), (type(path), "replace", 3), (fitting.Sampler, "draw", 4), (torch, "save", 2)]
-    moments += [None, None]
-    for moment in moments:
-        before = path.read_bytes() if path.exists() else b""
-        child = os.fork()
-        if child == 0:
-            if moment is not None:
-                die_at(*moment)
-            fit_diffusion(PROCESS, NETWORK, CONFIG, checkpoint=path, checkpoint_every=1)
-            os._exit(0)
-        if moment is None:
-            time.sleep(np.random.default_rng(len(before)).uniform(0.02, 0.1))
-            os.kill(child, signal.SIGKILL)
-        _, status = os.waitpid(child, 0)
-        assert os.WIFSIGNALED(status) or moment is None
-        progressed += path.exists() and path.read_bytes() != before
-    assert progressed >= 3
-    assert_identical(fit_diffusion(PROCESS, NETWORK, CONFIG, checkpoint=path, checkpoint_every=1), whole)
-
-
-def die_at(owner, name, count):
-    """From the `count`-th call of a function on, this process is dead."""
-    original, calls = getattr(owner, name), []
-
-    def fatal(*arguments, **named):
-        calls.append(1)
-        if len(calls) == count:
-            os.kill(os.getpid(), signal.SIGKILL)
-        return original(*arguments, **named)
-
-    setattr(owner, name, fatal)
+    program, path = Path(__file__).with_name("killed_diffusion_run.py"), tmp_path / "run"
+    subprocess.run([sys.executable, str(program), str(path)], check=True)
+    resumed = fit_diffusion(PROCESS, NETWORK, CONFIG, checkpoint=path, checkpoint_every=1)
+    assert_identical(resumed, fit_diffusion(PROCESS, NETWORK, CONFIG))
 
 
 def test_a_checkpoint_of_another_run_is_refused(tmp_path):
