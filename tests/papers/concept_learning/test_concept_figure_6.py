@@ -70,8 +70,8 @@ def spoilt(run):
 
 def test_claims_on_a_run_as_the_paper_has_it(run):
     claims = ("blank", "trained-classes", "classifier", "estimators", "color-first", "size-first", "speed",
-                  "bend-strong", "bend-weak", "rise", "rise-raw", "rise-strong", "rise-weak", "transient", "slows",
-                  "predicted-order", "matching-adam")  # fmt: skip
+                  "bend-strong", "bend-weak", "rise", "rise-of-circles", "rise-raw", "rise-strong",
+                  "rise-weak", "transient", "slows", "predicted-order", "matching-adam")  # fmt: skip
     assert judged(run, claims) == dict.fromkeys(claims, "reproduced")
 
 
@@ -209,3 +209,15 @@ def test_a_killed_run_goes_on_to_the_same_result(quick_run, tmp_path, types_unch
         again = ENTRY.run(params, RunContext(scratch=tmp_path))
     assert finished >= {"signal-0.7-seed-0", "signal-0.7-seed-1"}
     xr.testing.assert_identical(again.drop_attrs(), quick_run(NAME).run.drop_attrs())
+
+
+def test_a_rise_among_noise_is_no_rise_of_circles():
+    """Noise makes the error rise between steps 60 and 90; a later rise counts for both."""
+    early, late = grown(200), grown(1500, 4.0)
+    bump = 0.3 * np.exp(-(np.log(STEPS / 90) ** 2) * 20)
+    noisy = told([np.stack([early - bump, late - bump], axis=1)] * 2)
+    assert reads.rise_by_images(noisy).value > 0.05
+    assert reads.rise_of_circles(noisy).value < 0.01
+    dip = 0.25 * np.exp(-(np.log(STEPS / 500) ** 2) * 4)
+    both = told([np.stack([early - bump, late - bump - dip], axis=1)] * 2)
+    assert reads.rise_of_circles(both).value > 0.05

@@ -22,6 +22,7 @@ STRONG, WEAK = 0, -1  # the strongest colour signal and the weakest
 _HALVES = slice(None, None, 2), slice(1, None, 2)  # of the images
 _CORNERS = np.array([[0, 0], [0, 1], [1, 0]])  # of the classes trained on
 _MIDDLE = 0.5
+_GRAINY = 3  # times the step of the first record: until then samples show more noise than circle
 
 
 def paths(run: "xr.Dataset", estimate: str = "position", images: slice = slice(None)) -> np.ndarray:
@@ -146,9 +147,13 @@ def rise_by_seeds(signal: int) -> "Callable[[xr.Dataset], Measured]":
     return statistic
 
 
-def rises(run: "xr.Dataset") -> np.ndarray:
-    """The rise of the error of each model, (signal, seed): found on half of the images, read off the other half."""
-    halves = [curves.error(paths(run, images=half)) for half in _HALVES]
+def rises(run: "xr.Dataset", start: float = 0.0) -> np.ndarray:
+    """The rise of the error of each model, (signal, seed): found on half of the images, read off the other half.
+
+    Records of steps before `start` are left out.
+    """
+    later = step_numbers(run) >= start
+    halves = [np.where(later, curves.error(paths(run, images=half)), np.nan) for half in _HALVES]
     found = np.full(halves[0].shape[:2], np.nan)
     for at in np.ndindex(found.shape):
         if all(np.isfinite(half[at]).any() for half in halves):
@@ -159,6 +164,11 @@ def rises(run: "xr.Dataset") -> np.ndarray:
 
 def rise_by_images(run: "xr.Dataset") -> Measured:
     return _resolved(rises(run).ravel(), "models")
+
+
+def rise_of_circles(run: "xr.Dataset") -> Measured:
+    """The same from three times the first record's step on: before, the samples are still grainy noise."""
+    return _resolved(rises(run, float(_GRAINY * run.attrs["first_record"])).ravel(), "models")
 
 
 def rise_raw(run: "xr.Dataset") -> Measured:
