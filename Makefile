@@ -15,7 +15,7 @@ help: ## list the targets
 	@$(PYTHON) -c 'import sys; v = sys.version_info[:2]; sys.exit(0 if (3, 11) <= v <= (3, 13) else "saddlescope needs Python 3.11, 3.12 or 3.13; this is %d.%d. Name another with: make PYTHON=python3.11" % v)'
 	@test -x $(BIN)/python || $(PYTHON) -m venv .venv
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --upgrade -c constraints.txt pip
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt --editable '.[language]' --group dev
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt --editable '.[language,sweep,notebook]' --group dev
 	@touch $@
 
 setup: .venv/ready ## build .venv (every other target does it when needed)
