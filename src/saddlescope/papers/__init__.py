@@ -3,6 +3,7 @@
 from saddlescope.papers.claim import Claim, Measured, Outcome, Verdict
 from saddlescope.papers.context import RunContext
 from saddlescope.papers.entry import SIZES, Entry, field_comments, find, names
+from saddlescope.papers.quantity import Quantity
 from saddlescope.papers.reproduction import Reproduction, reproduce, stored_files
 
 __all__ = [
@@ -11,6 +12,7 @@ __all__ = [
     "Entry",
     "Measured",
     "Outcome",
+    "Quantity",
     "Reproduction",
     "RunContext",
     "Verdict",

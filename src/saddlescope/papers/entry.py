@@ -7,7 +7,13 @@ An entry is a module in a folder of `saddlescope.papers` with
   a field, and class methods `quick()` (seconds) and `paper()` (the paper's own size),
 - `run(params, context) -> xr.Dataset`: the only place that simulates; imports what is heavy inside,
 - `claims`: a tuple of `Claim`,
-- `traces(run) -> list[Figure]`: the pictures, from the stored run alone.
+- `traces(run) -> list[Figure]`: the pictures, from the stored run alone,
+
+and, for sweeps, where they make sense,
+
+- `quantities`: a tuple of `Quantity`, the numbers of a run that are worth a map over its parameters,
+- `run_many(points, context) -> list[xr.Dataset]`: the runs of many Params at once, such as one batch of flows; each
+  equals the `run` of its point to the entry's tolerance.
 
 Importing an entry is cheap: `saddlescope list` imports them all.
 """
@@ -15,7 +21,7 @@ Importing an entry is cheap: `saddlescope list` imports them all.
 import ast
 import dataclasses
 import typing
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from importlib import import_module
 from pathlib import Path
@@ -24,6 +30,7 @@ from typing import TYPE_CHECKING, Any
 from saddlescope.errors import InputError, unknown
 from saddlescope.papers.claim import Claim, Verdict
 from saddlescope.papers.context import RunContext
+from saddlescope.papers.quantity import Quantity
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -45,6 +52,8 @@ class Entry:
     run: "Callable[[Any, RunContext], xr.Dataset]"
     claims: tuple[Claim, ...]
     traces: "Callable[[xr.Dataset], list[Figure]]"
+    quantities: tuple[Quantity, ...] = ()
+    run_many: "Callable[[Sequence[Any], RunContext], list[xr.Dataset]] | None" = None
 
     def params(self, size: str = "default", settings: Mapping[str, str] | None = None) -> Any:
         """The parameters of one size, with `settings` (field name to text, as typed) on top.
@@ -126,6 +135,8 @@ def find(name: str) -> Entry:
         run=module.run,
         claims=module.claims,
         traces=module.traces,
+        quantities=getattr(module, "quantities", ()),
+        run_many=getattr(module, "run_many", None),
     )
 
 
