@@ -18,7 +18,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from saddlescope.errors import InputError
-from saddlescope.papers import checks
+from saddlescope.papers import cells, checks
 from saddlescope.papers.claim import Claim, Measured
 from saddlescope.papers.concept_learning._samples import FIGURES, drawn
 from saddlescope.papers.concept_learning._symmetric_runs import data
@@ -70,20 +70,14 @@ class Params:
 
 def run(params: Params, context: RunContext) -> "xr.Dataset":
     """The largest omega, random settings, the figures' data, and runs on them."""
-    import numpy as np
     import xarray as xr
 
     context.report(0.0, "the largest omega")
     theory = context.kept("theory", partial(_theory, params))
-    cells, made = list(itertools.product(FIGURES, params.scales)), []
-    for k, (name, scale) in enumerate(cells):
-        context.report(0.2 + 0.8 * k / len(cells), f"{name}, scale {scale:g}")
-        made.append(context.kept(f"runs-{k}", partial(_followed, name, scale, params, (params.seed, k))))
-    size = len(params.scales)
-    figures = xr.concat([xr.concat(made[k : k + size], "scale") for k in range(0, len(made), size)], "data")
+    axes = {"data": tuple(FIGURES), "scale": params.scales}
+    figures = cells.kept_rows(axes, partial(_followed, params), context.within(0.2, 1.0), name="runs")
     context.report(1.0, "done")
-    coordinates = {"data": list(FIGURES), "scale": np.array(params.scales)}
-    return xr.merge([theory, figures.assign_coords(coordinates)], join="exact")
+    return xr.merge([theory, figures], join="exact")
 
 
 def _theory(params: Params) -> "xr.Dataset":
@@ -147,15 +141,17 @@ def _settings(params: Params) -> tuple[int, int, int]:
     return int(held[0]), int(held[1]), int(held[2])
 
 
-def _followed(name: str, scale: float, params: Params, seed: tuple[int, int]) -> "xr.Dataset":
+def _followed(params: Params, k: int, cell: tuple[str, float], report: "Callable[[float, str], None]") -> "xr.Dataset":
     """Runs on one figure's data: the order of the major entries, the size of the minor ones, the end."""
     import numpy as np
     import xarray as xr
 
     from saddlescope.flow import Ending, symmetric_flows
 
+    name, scale = cell
+    report(0.0, f"{name}, scale {scale:g}")
     a, x = data(*FIGURES[name])
-    U = drawn(np.random.default_rng(seed), "normal", scale, (params.starts, len(a), len(a)))
+    U = drawn(np.random.default_rng((params.seed, k)), "normal", scale, (params.starts, len(a), len(a)))
     times = np.geomspace(*_MARKED, params.marks)
     ordered, minor, learned = [], [], 0
     for first in range(0, params.starts, 256):  # whose recorded W are kept at a time

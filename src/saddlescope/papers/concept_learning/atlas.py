@@ -18,7 +18,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from saddlescope.errors import InputError
-from saddlescope.papers import checks
+from saddlescope.papers import cells, checks
 from saddlescope.papers.claim import Claim, Measured
 from saddlescope.papers.concept_learning._samples import VISIBLE, counted, drawn, largest_rises
 from saddlescope.papers.concept_learning._symmetric_runs import data
@@ -70,47 +70,28 @@ class Params:
 
 def run(params: Params, context: RunContext) -> "xr.Dataset":
     """Row by row of the grid; a killed run goes on after its last whole row."""
-    import xarray as xr
-
-    rows = list(itertools.product(_CONCEPTS, params.ratios, params.sigmas))
-    made = []
-    for k, (concepts, ratio, sigma) in enumerate(rows):
-        report = context.part(k / len(rows), (k + 1) / len(rows))
-        make = partial(_row, params, concepts, ratio, sigma, (params.seed, k), report)
-        made.append(context.kept(f"row-{k}", make))
+    axes = {"concepts": _CONCEPTS, "ratio": params.ratios, "sigma": params.sigmas}
+    made = cells.kept_rows(axes, partial(_row, params), context)
     context.report(1.0, "done")
-    for dim, size in (("sigma", len(params.sigmas)), ("ratio", len(params.ratios)), ("concepts", len(_CONCEPTS))):
-        made = [xr.concat(made[k : k + size], dim) for k in range(0, len(made), size)]
-    return made[0].assign_coords(concepts=list(_CONCEPTS), ratio=list(params.ratios), sigma=list(params.sigmas))
+    return made
 
 
-def _row(
-    params: Params,
-    concepts: int,
-    ratio: float,
-    sigma: float,
-    seed: tuple[int, int],
-    report: Callable[[float, str], None],
-) -> "xr.Dataset":
+def _row(params: Params, k: int, laws: tuple[int, float, float], report: Callable[[float, str], None]) -> "xr.Dataset":
     """All scales and widths of one data law."""
     import numpy as np
-    import xarray as xr
 
-    cells = list(itertools.product(params.scales, params.factors))
-    rng, found = np.random.default_rng(seed), []
-    for k, (scale, factor) in enumerate(cells):
+    concepts, ratio, sigma = laws
+    axes = {"scale": params.scales, "factor": params.factors}
+    grid = list(itertools.product(*axes.values()))
+    rng, found = np.random.default_rng((params.seed, k)), []
+    for n, (scale, factor) in enumerate(grid):
         report(
-            k / len(cells), f"{concepts} concepts, ratio {ratio:g}, sigma {sigma:g}, scale {scale:g}, width x {factor}"
+            n / len(grid), f"{concepts} concepts, ratio {ratio:g}, sigma {sigma:g}, scale {scale:g}, width x {factor}"
         )
         found.append(_cell(rng, concepts, ratio, sigma, scale, factor, params.starts))
-    shape = (len(params.scales), len(params.factors))
     tails = {"counts": ("descents",), "visible": ("descents",), "rise": ("quantile",), "time": ("quantile",)}
-    values = {
-        name: (("scale", "factor", *tails.get(name, ())), np.array(of).reshape(*shape, *np.shape(of[0])))
-        for name, of in ((name, [cell[name] for cell in found]) for name in found[0])
-    }
-    coordinates = {"scale": list(params.scales), "factor": list(params.factors), "quantile": list(_QUANTILES)}
-    return xr.Dataset(values, coords=coordinates | {"descents": np.arange(_MOST + 1)})
+    row = cells.labelled(found, axes, tails)
+    return row.assign_coords(quantile=list(_QUANTILES), descents=np.arange(_MOST + 1))
 
 
 def _cell(

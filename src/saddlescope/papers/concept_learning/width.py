@@ -12,7 +12,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from saddlescope.errors import InputError
-from saddlescope.papers import checks
+from saddlescope.papers import cells, checks
 from saddlescope.papers.claim import Claim, Measured
 from saddlescope.papers.concept_learning._width_runs import BATCH, RATE, descended, sampled
 from saddlescope.papers.context import RunContext
@@ -67,21 +67,19 @@ def run(params: Params, context: RunContext) -> "xr.Dataset":
     import numpy as np
     import xarray as xr
 
-    cells = list(itertools.product((2, params.high), params.scales, params.widths))
-    shares = np.cumsum([0.0, *(1.0 if d == 2 else 2.0 for d, _, _ in cells)])
+    axes = {"dim": (2, params.high), "scale": params.scales, "width": params.widths}
+    grid = list(itertools.product(*axes.values()))
+    shares = np.cumsum([0.0, *(1.0 if d == 2 else 2.0 for d, _, _ in grid)])
     shares *= 0.8 / shares[-1]
     made = []
-    for k, (d, scale, width) in enumerate(cells):
+    for k, (d, scale, width) in enumerate(grid):
         context.report(shares[k], f"dimension {d}, scale {scale:g}, width {width}")
         starts = params.starts if d == 2 else params.high_starts
         make = partial(sampled, d, width, scale, starts, (params.seed, k))
         made.append(context.kept(f"sample-{k}", make))
-    for dim, size in (("width", len(params.widths)), ("scale", len(params.scales)), ("dim", 2)):
-        made = [xr.concat(made[k : k + size], dim) for k in range(0, len(made), size)]
     descent = context.kept("sgd", partial(descended, params, context.part(0.8, 1.0)))
     context.report(1.0, "done")
-    coordinates = {"width": list(params.widths), "scale": list(params.scales), "dim": [2, params.high]}
-    return xr.merge([made[0].assign_coords(coordinates), descent], join="exact")
+    return xr.merge([cells.in_grid(made, axes), descent], join="exact")
 
 
 def _several(run: "xr.Dataset", width: int, scale: int, *, dim: int = 0, of: str = "several") -> Measured:
