@@ -1,0 +1,161 @@
+"""How results show themselves: one short line of text, and in a notebook a small table. No array is ever dumped."""
+
+import dataclasses
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from enum import Enum
+from html import escape
+from pathlib import PurePath
+from typing import Any
+
+_ROOM = 80  # characters of one value; what is longer is told by its type
+_LINE = 400  # characters of a whole line
+_FEW = 6  # elements of a collection that are told one by one
+_ROWS = 24  # rows of a table in a notebook
+
+_Table = tuple[Sequence[str], Iterable[Sequence[object]]]
+
+
+class Shown:
+    """Base of dataclasses that hold arrays, or much else: what they are stands in one line, or in a small table.
+
+    They are made with `repr=False`, as a dataclass otherwise writes a `__repr__` of its own, which dumps all it holds.
+    One with more to say than its fields overrides `__repr__` and, for notebooks, `_table`.
+
+    >>> @dataclasses.dataclass(frozen=True, repr=False)
+    ... class Fit(Shown):
+    ...     slope: float
+    ...     residuals: Any
+    >>> import numpy as np
+    >>> Fit(1 / 3, np.zeros((50, 8)))
+    Fit(slope=0.333333, residuals=float64[50, 8])
+    """
+
+    def __repr__(self) -> str:
+        return in_line(type(self).__name__, _fields(self))
+
+    def _table(self) -> _Table:
+        """The columns and rows that a notebook shows below the line."""
+        return ("attribute", "value"), ((name, _with_range(value)) for name, value in _fields(self))
+
+    def _repr_html_(self) -> str:
+        columns, rows = self._table()
+        line = type(self).__name__ if type(self).__repr__ is Shown.__repr__ else repr(self)
+        return html_table(line, columns, rows)
+
+
+def in_line(name: str, fields: Iterable[tuple[str, object]]) -> str:
+    """`name(field=value, ...)` in at most 400 characters; fields beyond them are counted."""
+    line, left = "", list(fields)
+    while left and len(line) < _LINE - 2 * _ROOM:
+        field, value = left.pop(0)
+        line += f"{', ' if line else ''}{field}={brief(value)}"
+    return f"{name}({line}{f', … {len(left)} more' if left else ''})"
+
+
+def brief(value: object) -> str:
+    """A value in at most 80 characters: numbers to six digits, arrays by type and shape, collections by their first.
+
+    >>> import numpy as np
+    >>> brief(2 / 3), brief(np.zeros((4, 5))), brief(tuple(range(40))), brief(None)
+    ('0.666667', 'float64[4, 5]', '(0, 1, 2, 3, 4, 5, … 40 in all)', 'None')
+    """
+    told = _told(value)
+    return told if len(told) <= _ROOM else f"{type(value).__name__}(…)"
+
+
+def html_table(caption: str, columns: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
+    """A small table for a notebook, in the colours of its theme; everything shown is escaped.
+
+    Args:
+        caption: one or more lines above it.
+        columns: their names.
+        rows: a cell a column; numbers are told to six digits. Beyond 24 rows only their number is told.
+
+    >>> html_table("<b>", ["loss"], [[0.5]]).count("&lt;b&gt;")
+    1
+    """
+    drawn = [tuple(row) for row in rows]
+    cell = "padding:2px 10px 2px 0;text-align:left;vertical-align:top"
+    head = "".join(f'<th style="{cell};font-weight:600">{escape(column)}</th>' for column in columns)
+    body = "".join(
+        "<tr>" + "".join(f'<td style="{cell}">{escape(_cell(value))}</td>' for value in row) + "</tr>"
+        for row in drawn[:_ROWS]
+    )
+    if len(drawn) > _ROWS:
+        body += f'<tr><td style="{cell}" colspan="{len(columns)}">… {len(drawn)} rows in all</td></tr>'
+    return (
+        f'<div style="overflow-x:auto"><div style="white-space:pre-line">{escape(caption)}</div>'
+        '<table style="border-collapse:collapse;font-size:0.9em;font-variant-numeric:tabular-nums;background:none">'
+        f'<thead><tr style="border-bottom:1px solid currentColor">{head}</tr></thead>'
+        f"<tbody>{body}</tbody></table></div>"
+    )
+
+
+def _fields(shown: Any) -> Iterable[tuple[str, object]]:
+    return ((field.name, getattr(shown, field.name)) for field in dataclasses.fields(shown) if field.repr)
+
+
+def _cell(value: object) -> str:
+    return value if isinstance(value, str) else brief(value)
+
+
+def _told(value: Any) -> str:
+    match value:
+        case Enum():
+            return str(value.value)
+        case None | bool():
+            return repr(value)
+        case float():
+            return f"{value:.6g}"
+        case str():
+            return repr(value if len(value) <= _ROOM - 2 else f"{value[: _ROOM - 3]}…")
+        case PurePath():
+            return str(value) if len(str(value)) <= _ROOM else f"…{str(value)[1 - _ROOM :]}"
+        case Mapping():
+            return f"{{{_first((f'{key}: {brief(one)}' for key, one in value.items()), len(value))}}}"
+        case bytes() | bytearray() | range():
+            return repr(value)
+    if hasattr(value, "data_vars"):  # an xarray data set
+        return f"Dataset({', '.join(f'{dim}: {size}' for dim, size in value.sizes.items())})"
+    if hasattr(value, "shape") and hasattr(value, "dtype"):
+        return _array(value)
+    if isinstance(value, Collection) and not hasattr(value, "_fields"):
+        left, right = "()" if isinstance(value, tuple) else "[]" if isinstance(value, list) else "{}"
+        return f"{left}{_first(map(brief, value), len(value))}{right}"
+    if callable(value):
+        return getattr(value, "__name__", type(value).__name__)
+    return repr(value)
+
+
+def _first(values: Iterable[str], count: int) -> str:
+    """The first of a collection, as many as there is room for."""
+    told: list[str] = []
+    for one in values:
+        if len(told) == _FEW or sum(map(len, told)) + 2 * len(told) + len(one) > _ROOM - 20:
+            break
+        told.append(one)
+    rest = [f"… {count} in all"] if count > len(told) else []
+    return ", ".join([*told, *rest])
+
+
+def _array(value: Any) -> str:
+    shape = tuple(value.shape)
+    if not shape:
+        return _told(value.item())
+    if len(shape) == 1 and shape[0] <= 4:
+        return f"[{', '.join(_told(one) for one in value.tolist())}]"
+    return f"{str(value.dtype).removeprefix('torch.')}[{', '.join(map(str, shape))}]"
+
+
+def _with_range(value: Any) -> str:
+    """For an array of real numbers in NumPy, also where its values lie, and how many are no numbers."""
+    told = brief(value)
+    if type(value).__module__ != "numpy" or not getattr(value, "size", 0) or value.dtype.kind not in "iuf":
+        return told
+    if value.ndim == 0 or (value.ndim == 1 and value.size <= 4):
+        return told
+    missing = int((value != value).sum())
+    if missing == value.size:
+        return f"{told}, all NaN"
+    finite = value[value == value]
+    return f"{told}, {finite.min():.4g} to {finite.max():.4g}{f', {missing} NaN' if missing else ''}"
