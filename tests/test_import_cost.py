@@ -37,3 +37,16 @@ def test_showing_an_entry_computes_nothing(tmp_path):
 
     words = ["show", names()[0], "--out", str(tmp_path)]
     assert loaded(f"from saddlescope.cli import main; main({words!r})") <= TERMINAL
+
+
+@pytest.mark.parametrize(
+    "words", ["run grad", "show gradual-rank/figure-2 --out r", "run gradual-rank/figure-2 --set s"]
+)
+def test_completing_at_the_tab_key_computes_nothing(words):
+    code = (
+        "import os; from saddlescope.cli import main\n"
+        f"words = 'saddlescope {words}'; number = str(len(words.split()) - 1)\n"
+        "os.environ |= {'COMP_WORDS': words, 'COMP_CWORD': number, '_SADDLESCOPE_COMPLETE': 'complete_bash'}\n"
+        "try:\n    main([])\nexcept SystemExit as left:\n    assert not left.code"
+    )
+    assert loaded(code) <= TERMINAL

@@ -4,6 +4,7 @@ Exit status: 0 when every claim is reproduced, 1 when one is refuted, 3 when non
 2 when the input cannot be used (one sentence on stderr), 130 when interrupted, 70 for a defect of saddlescope itself.
 """
 
+import os
 import sys
 import traceback
 from collections.abc import Sequence
@@ -12,6 +13,7 @@ from typing import Annotated
 import typer
 
 from saddlescope.cli.attention import attention
+from saddlescope.cli.completion import VARIABLE
 from saddlescope.cli.data import data
 from saddlescope.cli.extract_lora import extract_lora
 from saddlescope.cli.reproductions import check, gallery, list_entries, run, show
@@ -26,9 +28,7 @@ _STATUS = (
 )
 _RESUMED = ("run", "data")  # the commands that keep what they finished
 
-app = typer.Typer(
-    help=_HELP, epilog=_STATUS, add_completion=False, context_settings={"help_option_names": ["-h", "--help"]}
-)
+app = typer.Typer(help=_HELP, epilog=_STATUS, context_settings={"help_option_names": ["-h", "--help"]})
 app.command("list")(list_entries)
 for _command in (run, check, show, gallery, attention, spectra):
     app.command()(_command)
@@ -57,6 +57,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     words = list(sys.argv[1:] if arguments is None else arguments) or ["--help"]
     try:
         command = typer.main.get_command(app)
+        if VARIABLE in os.environ:
+            command.main(words, prog_name="saddlescope", complete_var=VARIABLE)  # answers the shell, and leaves
         with command.make_context("saddlescope", words) as context:  # its `main` would catch interrupts before us
             status = command.invoke(context)
         sys.stdout.flush()

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from saddlescope.cli.completion import complete_entry, complete_parameter, complete_size
 from saddlescope.cli.options import AsJson
 from saddlescope.cli.terminal import print_json, print_table, progress, say
 from saddlescope.errors import InputError
@@ -15,7 +16,23 @@ if TYPE_CHECKING:
 
 _COLORS = {"reproduced": "green", "refuted": "red", "undecided": "yellow"}
 
-EntryName = Annotated[str, typer.Argument(metavar="ENTRY", help="A name from `saddlescope list`.")]
+EntryName = Annotated[
+    str,
+    typer.Argument(metavar="ENTRY", help="A name from `saddlescope list`.", autocompletion=complete_entry),
+]
+Size = Annotated[
+    str,
+    typer.Option(help="quick (seconds), default (minutes) or paper (the paper's own).", autocompletion=complete_size),
+]
+Settings = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--set",
+        metavar="NAME=VALUE",
+        help="Set a parameter; may be repeated.",
+        autocompletion=complete_parameter,
+    ),
+]
 OutFolder = Annotated[Path, typer.Option("--out", metavar="DIR", help="Folder of stored runs.")]
 RunsFolder = Annotated[Path, typer.Argument(metavar="DIR", help="Folder of stored runs: what was given to --out.")]
 
@@ -37,12 +54,8 @@ def list_entries(as_json: AsJson = False) -> int:
 
 def run(
     entry: EntryName,
-    size: Annotated[
-        str, typer.Option(help="quick (seconds), default (minutes) or paper (the paper's own).")
-    ] = "default",
-    settings: Annotated[
-        list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="Set a parameter; may be repeated.")
-    ] = None,
+    size: Size = "default",
+    settings: Settings = None,
     out: OutFolder = Path("results"),
     data: Annotated[
         Path | None,
