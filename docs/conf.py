@@ -1,14 +1,36 @@
-"""Sphinx configuration: Markdown pages, the reference from the docstrings."""
+"""Sphinx configuration: Markdown pages, one executed notebook, the reference from the docstrings.
+
+The build fails where a page is in no table of contents, where a link leads nowhere, and where a public name of the
+package is missing from the reference (`public_names.py`).
+"""
+
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parent / "extensions"))
 
 project = "saddlescope"
 author = "The saddlescope developers"
-extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "sphinx.ext.mathjax"]
+extensions = [
+    "myst_nb",
+    "sphinx.ext.autodoc",
+    "sphinx.ext.autosummary",
+    "sphinx.ext.napoleon",
+    "sphinx.ext.mathjax",
+    "commands",
+    "public_names",
+]
 myst_enable_extensions = ["dollarmath", "amsmath"]
+myst_heading_anchors = 3  # headings can be linked to by their words, as on GitHub
+nb_execution_mode = "force"
+nb_execution_raise_on_error = True
+nb_execution_timeout = 120
 html_theme = "furo"
 html_title = "saddlescope"
-exclude_patterns = ["_build"]
+exclude_patterns = ["_build", "**/.ipynb_checkpoints"]
 autodoc_typehints = "description"
 autodoc_member_order = "bysource"
+autosummary_generate = False  # its tables only: the pages are those of autodoc
 napoleon_use_ivar = True
 
 

@@ -1,5 +1,7 @@
 """Image data in the official formats of MNIST, CIFAR and ImageNet, and the digits that scikit-learn brings along.
 
+Each set has a name, images for training and for testing, and files::
+
     name           images                          files in the data folder
     digits         1,500 + 297, 1 x 8 x 8          none (embedded)
     digit-pairs    6,000 + 1,000, 1 x 16 x 16      none (embedded); 100 classes
