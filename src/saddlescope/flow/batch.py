@@ -10,6 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Float
 
+from saddlescope.display import Shown
 from saddlescope.errors import InputError
 from saddlescope.flow.batch_losses import LossBatch
 from saddlescope.flow.batch_records import BatchRecords
@@ -43,7 +44,7 @@ class FlowsError(RuntimeError):
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
-class Trajectories:
+class Trajectories(Shown):
     """Runs of many gradient flows. `trajectories[i]` is the `Trajectory` of one; iterating gives all.
 
     Between its records and crossings, one of these is a straight line in the integral of the gradient, so it is exact

@@ -1,6 +1,7 @@
 """What a killed run goes on from: named arrays in one file, written whole or not at all, and known by their run."""
 
 import contextlib
+import dataclasses
 import hashlib
 import io
 import os
@@ -15,13 +16,16 @@ _RUN = "run"
 
 
 def fingerprint(*parts: object) -> str:
-    """A hash of arrays (their bytes, shapes and types) and of everything else by its `repr`."""
+    """A hash of arrays (bytes, shapes, types), of dataclasses by their fields, and of everything else by its `repr`."""
     digest = hashlib.sha256()
     for part in parts:
         if hasattr(part, "shape"):
             array = np.ascontiguousarray(part)  # type: ignore[arg-type]
             digest.update(repr((array.shape, str(array.dtype))).encode())
             digest.update(array.data)
+        elif dataclasses.is_dataclass(part) and not isinstance(part, type):  # their repr is for readers, and short
+            fields = (getattr(part, field.name) for field in dataclasses.fields(part))
+            digest.update(fingerprint(type(part).__qualname__, *fields).encode())
         else:
             digest.update(repr(part).encode() + b"\0")
     return digest.hexdigest()

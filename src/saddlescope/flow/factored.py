@@ -14,6 +14,7 @@ import numpy as np
 from jaxtyping import Float
 from scipy.optimize import brentq
 
+from saddlescope.display import Shown
 from saddlescope.errors import InputError
 from saddlescope.flow.charts import Layout
 from saddlescope.flow.exponential import AbstractPiece, FactoredStepError, FactoredStepper, Leap, State
@@ -68,7 +69,7 @@ class Factors:
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
-class FactoredTrajectory:
+class FactoredTrajectory(Shown):
     """A run of the flow of factors. Call it with times to have the products there.
 
     Attributes:

@@ -27,6 +27,7 @@ import numpy as np
 import optimistix
 from jaxtyping import Array, Float, PyTree
 
+from saddlescope.display import Shown
 from saddlescope.errors import InputError
 from saddlescope.flow.charts import Layout
 from saddlescope.flow.endings import REACHED
@@ -37,7 +38,7 @@ _HOMOGENEOUS = 1e-9  # relative difference between f(2 u) and 2^L f(u) that is r
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
-class EscapeFlow:
+class EscapeFlow(Shown):
     """A path in the time s.
 
     Attributes:

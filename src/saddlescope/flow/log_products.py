@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from jaxtyping import Bool, Float, PyTree
 
+from saddlescope.display import Shown
 from saddlescope.errors import InputError
 from saddlescope.flow.charts import Layout, PairChart, SlopeChart
 from saddlescope.flow.starts import AbstractStart, product
@@ -22,8 +23,8 @@ from saddlescope.flow.starts import AbstractStart, product
 _SMALLEST_LOG = float(np.log(np.finfo(float).tiny))
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
-class LogProducts(AbstractStart):
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
+class LogProducts(AbstractStart, Shown):
     """A network with diagonal weights, each coordinate told by the logarithms of |u + v| and |u - v|.
 
     Attributes:

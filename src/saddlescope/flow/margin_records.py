@@ -6,6 +6,7 @@ from typing import Any, TypeVar
 import numpy as np
 from jaxtyping import Float
 
+from saddlescope.display import Shown
 from saddlescope.errors import InputError
 from saddlescope.flow.trajectory import Status
 
@@ -13,7 +14,7 @@ _ROUNDING = 1e-6  # an energy defect that is allowed at any tolerance
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
-class MarginFlow:
+class MarginFlow(Shown):
     """A flow at its recorded times t.
 
     Attributes:

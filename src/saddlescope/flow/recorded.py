@@ -18,6 +18,7 @@ import numpy as np
 from jaxtyping import Array, Float, Int, PyTree
 from threadpoolctl import threadpool_limits
 
+from saddlescope.display import Shown
 from saddlescope.errors import InputError
 from saddlescope.flow import checkpoints
 from saddlescope.flow.endings import silent
@@ -82,7 +83,7 @@ def geometric_marks(steps: int, *, per_doubling: int = 8, every: int | None = No
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
-class Recording:
+class Recording(Shown):
     """What was seen of a run.
 
     Attributes:

@@ -21,6 +21,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int, PyTree
 from threadpoolctl import threadpool_limits
 
+from saddlescope.display import Shown
 from saddlescope.errors import InputError
 from saddlescope.flow import checkpoints
 from saddlescope.flow.endings import silent
@@ -37,7 +38,7 @@ _CACHE = 2**17  # bytes of weights that fit a core's cache with what a step comp
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
-class Recordings:
+class Recordings(Shown):
     """What was seen of many runs.
 
     Attributes:

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
+from saddlescope.display import Shown
 from saddlescope.errors import InputError
 from saddlescope.flow.endings import silent
 from saddlescope.flow.symmetric import Ending, SymmetricFlows, symmetric_flows
@@ -27,8 +28,8 @@ class SearchError(RuntimeError):
     """No start with the wanted number of descents was found."""
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
-class FoundStart:
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
+class FoundStart(Shown):
     """What a search has found.
 
     Attributes:

@@ -9,6 +9,7 @@ import jax
 import numpy as np
 from jaxtyping import Float, PyTree
 
+from saddlescope.display import Shown
 from saddlescope.errors import InputError
 from saddlescope.flow.charts import AbstractChart, AbstractFlowChart, Layout, PairChart, PlainChart, SlopeChart
 
@@ -46,8 +47,8 @@ class AbstractStart(ABC):
         """A start of this kind at other parameters."""
 
 
-@dataclass(frozen=True, eq=False)
-class Products(AbstractStart):
+@dataclass(frozen=True, eq=False, repr=False)
+class Products(AbstractStart, Shown):
     """A network with diagonal weights, theta(0) = alpha (u, v): the loss is a function of beta = u * v.
 
     Time is told in units of log(1/alpha): the rescaled time t / log(1/alpha) of Theorem 4.1 of Boix-Adsera et al.
@@ -181,8 +182,8 @@ class Plain(AbstractStart):
         return Plain(parameters)
 
 
-@dataclass(frozen=True, eq=False)
-class Continued(AbstractStart):
+@dataclass(frozen=True, eq=False, repr=False)
+class Continued(AbstractStart, Shown):
     """Where a gradient flow ended (`Trajectory.end`), in that flow's own coordinates. Time begins again at 0.
 
     Args:

@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float, Int
 
+from saddlescope.display import Shown
 from saddlescope.errors import InputError
 from saddlescope.flow.endings import silent
 from saddlescope.flow.symmetric_run import Run, follow
@@ -49,7 +50,7 @@ class Ending(IntEnum):
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
-class SymmetricFlows:
+class SymmetricFlows(Shown):
     """Runs of many flows of the symmetric two-layer model, in the coordinates of the data.
 
     Attributes:

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
+from saddlescope.display import Shown
 from saddlescope.errors import InputError
 from saddlescope.flow.symmetric import LOCAL_SHARE, checked_starts, numbers, reduced
 from saddlescope.flow.symmetric_series import order_for, series
@@ -21,7 +22,7 @@ from saddlescope.flow.turns import persistent, turning_points
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class SymmetricPath:
+class SymmetricPath(Shown):
     """W(t) from one start. Call it with times to have W there.
 
     Attributes:

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float, PyTree
 
+from saddlescope.display import Shown
 from saddlescope.errors import InputError
 from saddlescope.flow.bdf import Piece
 from saddlescope.flow.charts import AbstractChart
@@ -124,7 +125,7 @@ class SampledPath(AbstractPath):
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
-class Trajectory:
+class Trajectory(Shown):
     """A run of gradient flow or gradient descent. Call it with times to have beta (or the parameters) there.
 
     Attributes:

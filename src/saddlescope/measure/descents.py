@@ -13,12 +13,13 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float, Int
 
+from saddlescope.display import Shown
 from saddlescope.errors import InputError
 from saddlescope.measure.arrays import as_numpy
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
-class Descents:
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
+class Descents(Shown):
     """The descents of many losses.
 
     Attributes:

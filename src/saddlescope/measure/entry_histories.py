@@ -19,6 +19,7 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 from jaxtyping import Float
 
+from saddlescope.display import Shown
 from saddlescope.errors import InputError
 from saddlescope.measure.arrays import as_numpy
 from saddlescope.measure.stages import Staircase, find_stages
@@ -57,8 +58,8 @@ class EntryKind(StrEnum):
     IRRELEVANT = "irrelevant"
 
 
-@dataclass(frozen=True, kw_only=True)
-class EntryHistory:
+@dataclass(frozen=True, repr=False, kw_only=True)
+class EntryHistory(Shown):
     """What one entry w_ij of W does.
 
     Attributes:
@@ -85,7 +86,7 @@ class EntryHistory:
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class EntryHistories:
+class EntryHistories(Shown):
     """What all entries of W do.
 
     Attributes:

@@ -8,12 +8,13 @@ import math
 from collections import Counter
 from dataclasses import dataclass
 
+from saddlescope.display import Shown
 from saddlescope.errors import InputError
 from saddlescope.measure.stages import Stage, Staircase
 
 
-@dataclass(frozen=True)
-class Arrival:
+@dataclass(frozen=True, repr=False)
+class Arrival(Shown):
     """A component becomes active.
 
     Attributes:
@@ -32,8 +33,8 @@ class Arrival:
         return self.stage.start
 
 
-@dataclass(frozen=True)
-class Match:
+@dataclass(frozen=True, repr=False)
+class Match(Shown):
     """The same arrival in both staircases.
 
     Attributes:
@@ -59,7 +60,7 @@ class Match:
 
 
 @dataclass(frozen=True, repr=False)
-class Comparison:
+class Comparison(Shown):
     """How a found staircase agrees with a predicted one.
 
     Attributes:

@@ -27,14 +27,15 @@ from typing import Any
 
 import array_api_compat
 
+from saddlescope.display import Shown
 from saddlescope.errors import InputError
 from saddlescope.measure.arrays import UNIT_ROUNDOFF, Library, Stored, in_pieces, normalised, take, upcast
 
 _SHIFT = 8.0  # in eps |H_A|_F: over many singular matrices, Cholesky needed at most 1.1
 
 
-@dataclass(frozen=True)
-class Spectrum:
+@dataclass(frozen=True, repr=False)
+class Spectrum(Shown):
     """Singular values, and the level under which they say nothing.
 
     Attributes:

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
+from saddlescope.display import Shown
 from saddlescope.errors import InputError
 from saddlescope.measure.arrays import as_numpy
 from saddlescope.measure.spectrum import Spectrum
@@ -19,8 +20,8 @@ from saddlescope.measure.spectrum import Spectrum
 _Series = Float[np.ndarray, "n"]
 
 
-@dataclass(frozen=True)
-class Stage:
+@dataclass(frozen=True, repr=False)
+class Stage(Shown):
     """One stage of learning.
 
     Attributes:
@@ -65,7 +66,7 @@ class Stage:
 
 
 @dataclass(frozen=True, repr=False)
-class Staircase:
+class Staircase(Shown):
     """An ordered tuple of stages: each begins when the one before it ends.
 
     Attributes:

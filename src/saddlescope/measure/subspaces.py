@@ -12,13 +12,14 @@ from typing import Any
 
 from jaxtyping import Float
 
+from saddlescope.display import Shown
 from saddlescope.errors import InputError
 from saddlescope.measure.arrays import Library, Stored, in_pieces, normalised, take, upcast
 from saddlescope.measure.spectrum import check_factors, check_same_shape
 
 
-@dataclass(frozen=True)
-class Subspaces:
+@dataclass(frozen=True, repr=False)
+class Subspaces(Shown):
     """Leading singular subspaces of a matrix.
 
     Attributes:

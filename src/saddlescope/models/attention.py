@@ -21,6 +21,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
 
+from saddlescope.display import Shown
 from saddlescope.errors import InputError
 from saddlescope.models.diagonal import DiagonalNetwork, squared_error
 
@@ -167,8 +168,8 @@ def _row_mean(attention: Array, values: Array) -> Array:
     return jnp.sum(attention * values, -1, keepdims=True)
 
 
-@dataclass(frozen=True, kw_only=True)
-class AttentionTeacherTask:
+@dataclass(frozen=True, repr=False, kw_only=True)
+class AttentionTeacherTask(Shown):
     """Learning a diagonal attention head from the outputs of another one.
 
     Attributes:

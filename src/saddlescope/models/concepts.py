@@ -24,11 +24,12 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 from numpy.typing import ArrayLike
 
+from saddlescope.display import Shown
 from saddlescope.errors import InputError
 
 
-@dataclass(frozen=True, eq=False)
-class ConceptCube:
+@dataclass(frozen=True, eq=False, repr=False)
+class ConceptCube(Shown):
     """The hypercube of test points x^(v) of appendix B, with the partial order of their indices.
 
     Attributes:

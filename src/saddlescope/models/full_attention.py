@@ -21,6 +21,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
+from saddlescope.display import Shown
 from saddlescope.errors import InputError
 
 Matrix = Float[Array, "d d"]
@@ -120,8 +121,8 @@ def _forward(x: Array, y: Array, A: Array, B: Array) -> tuple[Array, Array, Arra
     return attention, mean, mean @ B - y
 
 
-@dataclass(frozen=True, kw_only=True)
-class FullAttentionTeacherTask:
+@dataclass(frozen=True, repr=False, kw_only=True)
+class FullAttentionTeacherTask(Shown):
     """Learning an attention head with full weights from the outputs of another one.
 
     Attributes:

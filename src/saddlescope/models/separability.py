@@ -18,6 +18,7 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Float
 
+from saddlescope.display import Shown
 from saddlescope.errors import InputError
 from saddlescope.models.tokens import TokenData
 
@@ -27,7 +28,7 @@ _FREE = 1e-8  # smallest eigenvalue of the features' Gram matrix, of its largest
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
-class Separability:
+class Separability(Shown):
     """Whether token data are separable, with the proof of either answer.
 
     Attributes:

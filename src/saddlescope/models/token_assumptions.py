@@ -25,6 +25,7 @@ import numpy as np
 from jaxtyping import Float
 from numpy.typing import ArrayLike
 
+from saddlescope.display import Shown
 from saddlescope.models.separability import separability
 from saddlescope.models.token_losses import SelectionLoss
 from saddlescope.models.tokens import HeadWeights, TokenData
@@ -48,7 +49,7 @@ class Answer:
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
-class TokenAssumptions:
+class TokenAssumptions(Shown):
     """The answers for one set of token data.
 
     Attributes:

@@ -23,6 +23,7 @@ import numpy as np
 from jaxtyping import Float, Int
 from numpy.typing import ArrayLike
 
+from saddlescope.display import Shown
 from saddlescope.errors import InputError
 
 _ROUNDING = 32 * np.finfo(float).eps  # error of a score, in units of sum_k |v_k x_k|
@@ -33,7 +34,7 @@ HeadWeights = ArrayLike | tuple[ArrayLike, ArrayLike]
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class TokenData:
+class TokenData(Shown):
     """Sequences with queries and labels, and the head that scores their tokens.
 
     Arrays of any real type are copied as float64; the copies cannot be written to.

@@ -25,6 +25,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
+from saddlescope.display import Shown
 from saddlescope.errors import InputError
 from saddlescope.models.attention import attention_head
 from saddlescope.models.diagonal import DiagonalNetwork
@@ -172,8 +173,8 @@ class TransformerNetwork(DiagonalNetwork):
 _BLOCK_ENTRIES = 16_000  # of the tokens; 2.4 times as fast as all at once at L = H = 2 and 1000 samples of 10 x 25
 
 
-@dataclass(frozen=True, kw_only=True)
-class TransformerTeacherTask:
+@dataclass(frozen=True, repr=False, kw_only=True)
+class TransformerTeacherTask(Shown):
     """Learning a transformer with diagonal attention weights from the outputs of another one.
 
     Attributes:

@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, SupportsFloat
 
+from saddlescope.display import Shown
+
 if TYPE_CHECKING:
     import xarray as xr
     from numpy.typing import ArrayLike
@@ -81,8 +83,8 @@ def wilson_interval(count: SupportsFloat, of: SupportsFloat) -> tuple[float, flo
     return max(0.0, middle - half), min(1.0, middle + half)
 
 
-@dataclass(frozen=True)
-class Verdict:
+@dataclass(frozen=True, repr=False)
+class Verdict(Shown):
     """A claim, what was measured, and the outcome."""
 
     claim: str
@@ -97,8 +99,8 @@ class Verdict:
     remark: str = ""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Claim:
+@dataclass(frozen=True, repr=False, kw_only=True)
+class Claim(Shown):
     """One checkable statement of a paper.
 
     Attributes:

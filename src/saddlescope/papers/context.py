@@ -5,6 +5,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from saddlescope.display import Shown
+
 if TYPE_CHECKING:
     import xarray as xr
 
@@ -13,8 +15,8 @@ def _silent(fraction: float, note: str) -> None:
     pass
 
 
-@dataclass(frozen=True)
-class RunContext:
+@dataclass(frozen=True, repr=False)
+class RunContext(Shown):
     """The surroundings of a run. Nothing here may change its result.
 
     Attributes:

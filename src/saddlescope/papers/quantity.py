@@ -7,12 +7,14 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
+from saddlescope.display import Shown
+
 if TYPE_CHECKING:
     import xarray as xr
 
 
-@dataclass(frozen=True, kw_only=True)
-class Quantity:
+@dataclass(frozen=True, repr=False, kw_only=True)
+class Quantity(Shown):
     """One number of a stored run.
 
     Attributes:

@@ -12,6 +12,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from saddlescope.display import Shown
 from saddlescope.errors import InputError
 
 if TYPE_CHECKING:
@@ -20,8 +21,8 @@ if TYPE_CHECKING:
 _PACKAGES = ("saddlescope", "numpy", "scipy", "xarray", "jax", "torch")
 
 
-@dataclass(frozen=True, kw_only=True)
-class Provenance:
+@dataclass(frozen=True, repr=False, kw_only=True)
+class Provenance(Shown):
     """Where a run comes from. Each field becomes one attribute of the file; mappings are stored as JSON.
 
     Attributes:

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from jaxtyping import Float
 
+from saddlescope.display import Shown
 from saddlescope.errors import InputError
 from saddlescope.flow import (
     DiagonalMarginFlow,
@@ -43,7 +44,7 @@ FLOWS = ("keys and queries", "W alone", "diagonal")
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
-class ImplicitBias:
+class ImplicitBias(Shown):
     """What was predicted for some token data, what the flows did, and the verdicts.
 
     Attributes:

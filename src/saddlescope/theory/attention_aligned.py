@@ -22,6 +22,7 @@ import numpy as np
 from jaxtyping import Float
 from numpy.typing import ArrayLike
 
+from saddlescope.display import Shown
 from saddlescope.errors import InputError, unknown
 from saddlescope.models.token_losses import LossKind
 from saddlescope.models.tokens import TokenData
@@ -32,8 +33,8 @@ _DEPTH = 80.0  # below the end by so much in u, the integrand is e^-80 of what i
 _ALIKE = 1e-9  # relative difference up to which numbers that Assumptions 2 and 4 make equal are taken for it
 
 
-@dataclass(frozen=True, eq=False)
-class AlignedFlow:
+@dataclass(frozen=True, eq=False, repr=False)
+class AlignedFlow(Shown):
     """The flow of data that meet Assumptions 2 and 4, sample by sample, at any time.
 
     Attributes:

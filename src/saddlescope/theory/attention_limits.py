@@ -28,6 +28,7 @@ import numpy as np
 from jaxtyping import Float
 from numpy.typing import ArrayLike
 
+from saddlescope.display import Shown
 from saddlescope.errors import InputError, unknown
 from saddlescope.models.token_losses import LossKind
 from saddlescope.models.tokens import TokenData
@@ -53,8 +54,8 @@ def log_rate_coefficients(data: TokenData, *, kind: str = "exponential") -> Floa
     return slopes[:, None] + np.log(data.gaps) - np.log(data.samples)
 
 
-@dataclass(frozen=True, eq=False)
-class ProductLaw:
+@dataclass(frozen=True, eq=False, repr=False)
+class ProductLaw(Shown):
     """The law of diagonal K and Q, with the l1 problem's multipliers, or of full ones, with those of the nuclear one.
 
     Attributes:
@@ -123,8 +124,8 @@ def product_law(data: TokenData, multipliers: ArrayLike, *, kind: str = "exponen
     return ProductLaw(log_rate_coefficients(data, kind=kind), _checked_multipliers(multipliers, data))
 
 
-@dataclass(frozen=True, eq=False)
-class MatrixLaw:
+@dataclass(frozen=True, eq=False, repr=False)
+class MatrixLaw(Shown):
     """The law of W alone.
 
     Attributes:

@@ -33,12 +33,13 @@ from jaxtyping import Float
 from numpy.typing import ArrayLike
 from scipy.special import hyp2f1
 
+from saddlescope.display import Shown
 from saddlescope.errors import InputError
 from saddlescope.theory.escape.speed import checked_depth, checked_saddle
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class DeepLinearStages:
+class DeepLinearStages(Shown):
     """The saddles that a deep linear network visits, in order, and where it ends.
 
     Attributes:

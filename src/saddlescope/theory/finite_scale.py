@@ -22,11 +22,12 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
+from saddlescope.display import Shown
 from saddlescope.errors import InputError
 
 
-@dataclass(frozen=True, eq=False)
-class Correction:
+@dataclass(frozen=True, eq=False, repr=False)
+class Correction(Shown):
     """The parts of order 1 when a stage begins.
 
     Attributes:
@@ -40,8 +41,8 @@ class Correction:
     offset: Float[np.ndarray, "p"]
 
 
-@dataclass(frozen=True, eq=False)
-class InitialWeights:
+@dataclass(frozen=True, eq=False, repr=False)
+class InitialWeights(Shown):
     """P and M of the initial weights before they are scaled by alpha.
 
     Attributes:

@@ -22,6 +22,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Array, Float
 
+from saddlescope.display import Shown
 from saddlescope.errors import InputError
 from saddlescope.measure.stages import Stage, Staircase
 from saddlescope.theory.exponents import Frame, Growth, growth
@@ -30,8 +31,8 @@ from saddlescope.theory.prediction import TIME_UNIT, Status
 from saddlescope.theory.products import Matrices, ProductLandscape
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
-class LowRankStage:
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
+class LowRankStage(Shown):
     """One stage k of incremental learning with full weights: a plateau at a saddle.
 
     Attributes:
@@ -64,7 +65,7 @@ class LowRankStage:
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
-class LowRankLearning:
+class LowRankLearning(Shown):
     """The stages that are predicted, and why they end.
 
     Attributes:

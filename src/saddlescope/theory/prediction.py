@@ -8,6 +8,7 @@ from typing import Literal
 import numpy as np
 from jaxtyping import Float
 
+from saddlescope.display import Shown
 from saddlescope.errors import InputError
 from saddlescope.measure.stages import Stage, Staircase
 from saddlescope.theory.finite_scale import Correction, InitialWeights
@@ -26,8 +27,8 @@ class Status(StrEnum):
     NOT_FINITE = "not_finite"
 
 
-@dataclass(frozen=True, eq=False)
-class GreedyStage:
+@dataclass(frozen=True, eq=False, repr=False)
+class GreedyStage(Shown):
     """One stage k of incremental learning: a plateau at the saddle theta^k.
 
     Attributes:
@@ -127,7 +128,7 @@ class NearTie:
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class IncrementalLearning:
+class IncrementalLearning(Shown):
     """The stages that Algorithm 1 predicts, and why it stopped.
 
     Attributes:

@@ -20,6 +20,7 @@ from jaxtyping import Float, Float32, Int64
 from torch import Tensor, nn
 from torch.nn import functional
 
+from saddlescope.display import Shown
 from saddlescope.errors import InputError
 from saddlescope.train.configuration import TrainConfig, check
 from saddlescope.train.data import ImageData
@@ -31,8 +32,8 @@ from saddlescope.train.tracker import RankTracker
 _EVALUATION_BATCH = 500  # images; bounds memory, and changes no weight
 
 
-@dataclass(frozen=True, eq=False)
-class History:
+@dataclass(frozen=True, eq=False, repr=False)
+class History(Shown):
     """What a run recorded.
 
     Attributes:

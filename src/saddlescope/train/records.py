@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from jaxtyping import Bool, Float, Int64
 
+from saddlescope.display import Shown
 from saddlescope.errors import InputError, unknown
 from saddlescope.measure import effective_rank, stable_rank
 
@@ -22,8 +23,8 @@ PRODUCTS = ("KQ", "VO")
 SIDES = ("left", "right")
 
 
-@dataclass(frozen=True, eq=False)
-class Spectra:
+@dataclass(frozen=True, eq=False, repr=False)
+class Spectra(Shown):
     """Spectra of several matrices, and what is said of each. NaN where there is no such matrix.
 
     Attributes:
@@ -67,8 +68,8 @@ class Spectra:
         return {field.name: getattr(self, field.name) for field in fields(self)}
 
 
-@dataclass(frozen=True, eq=False)
-class Updates:
+@dataclass(frozen=True, eq=False, repr=False)
+class Updates(Shown):
     """Spectra of one kind of matrix at the start, and of their updates at each record.
 
     Attributes:
@@ -82,8 +83,8 @@ class Updates:
     update: Spectra
 
 
-@dataclass(frozen=True, eq=False)
-class RankRecords:
+@dataclass(frozen=True, eq=False, repr=False)
+class RankRecords(Shown):
     """Spectra of updates, for every record.
 
     Attributes:

@@ -19,6 +19,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike
 
+from saddlescope.display import Shown
 from saddlescope.errors import InputError, unknown
 from saddlescope.models.tokens import TokenData
 from saddlescope.theory.attention_svm.constraints import MatrixConstraints
@@ -29,8 +30,8 @@ FACE = 1e-6  # dual values this near 1 count as 1, multipliers this small agains
 INJECTIVE = 1e-7  # least singular value of the equations on the face, rows of length 1, that counts as nonzero
 
 
-@dataclass(frozen=True)
-class SvmCertificate:
+@dataclass(frozen=True, repr=False)
+class SvmCertificate(Shown):
     """Two bounds on the optimum, what the optimality conditions miss, and what follows for uniqueness and rank.
 
     Attributes:

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Bool, Float
 
+from saddlescope.display import Shown
 from saddlescope.models.tokens import TokenData
 from saddlescope.theory.attention_svm.certificate import SvmCertificate, certify_svm
 from saddlescope.theory.attention_svm.constraints import not_solved
@@ -13,8 +14,8 @@ _ACTIVE = 1e-7  # margins this near 1 are active
 _LARGEST_GAP = 1e-6  # beyond it, a solver has failed; solutions are mostly within 1e-11
 
 
-@dataclass(frozen=True, eq=False)
-class DiagonalSvm:
+@dataclass(frozen=True, eq=False, repr=False)
+class DiagonalSvm(Shown):
     """A solution of the (l1-SVM), W = diag(beta).
 
     Attributes:
@@ -40,8 +41,8 @@ class DiagonalSvm:
         return np.abs(self.beta) > self.certificate.rank_threshold
 
 
-@dataclass(frozen=True, eq=False)
-class LocalSolution:
+@dataclass(frozen=True, eq=False, repr=False)
+class LocalSolution(Shown):
     """What is known of a solution under a rank bound that the convex problem's solution does not meet.
 
     Attributes:
@@ -62,8 +63,8 @@ class LocalSolution:
     alike: int
 
 
-@dataclass(frozen=True, eq=False)
-class MatrixSvm:
+@dataclass(frozen=True, eq=False, repr=False)
+class MatrixSvm(Shown):
     """A solution W = K Q^T of the (W_*-SVM) or the (W_F-SVM), as balanced factors, K^T K = Q^T Q diagonal.
 
     Attributes:

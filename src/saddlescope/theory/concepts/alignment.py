@@ -33,14 +33,15 @@ from jaxtyping import Float
 from numpy.typing import ArrayLike
 from scipy.integrate import solve_ivp
 
+from saddlescope.display import Shown
 from saddlescope.errors import InputError
 
 _TOLERANCE = 1e-6  # of a step, relative: the flow has a kink wherever a neuron passes a sample, so more costs much
 _PATIENCE = 100.0  # in times that the strongest concept takes to grow by a factor e, besides what the scale takes
 
 
-@dataclass(frozen=True, eq=False)
-class EarlyAlignment:
+@dataclass(frozen=True, eq=False, repr=False)
+class EarlyAlignment(Shown):
     """The neurons when the network leaves the origin, to leading order in its weights.
 
     Attributes:

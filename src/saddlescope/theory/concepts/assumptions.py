@@ -29,6 +29,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
+from saddlescope.display import Shown
 from saddlescope.errors import InputError
 from saddlescope.models import symmetric_factor
 from saddlescope.theory.concepts.terms import checked_strengths
@@ -55,8 +56,8 @@ class Condition(NamedTuple):
         return bool(self.value <= self.bound)
 
 
-@dataclass(frozen=True)
-class Assumptions:
+@dataclass(frozen=True, repr=False)
+class Assumptions(Shown):
     """What `check_assumptions` found.
 
     Attributes:

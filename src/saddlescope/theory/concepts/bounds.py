@@ -24,14 +24,15 @@ import numpy as np
 from jaxtyping import Float
 from numpy.typing import ArrayLike
 
+from saddlescope.display import Shown
 from saddlescope.errors import InputError
 from saddlescope.models import symmetric_factor
 from saddlescope.theory.concepts.closed_forms import diagonal_map
 from saddlescope.theory.concepts.terms import checked_strengths
 
 
-@dataclass(frozen=True, eq=False)
-class InitialGrowth:
+@dataclass(frozen=True, eq=False, repr=False)
+class InitialGrowth(Shown):
     """Exponential growth of every entry, and how far W can be from it.
 
     Attributes:

@@ -46,6 +46,7 @@ from jaxtyping import Float
 from numpy.typing import ArrayLike
 from scipy.integrate import solve_ivp
 
+from saddlescope.display import Shown
 from saddlescope.errors import InputError
 from saddlescope.measure.stages import Stage, Staircase
 from saddlescope.theory.concepts.terms import checked_strengths
@@ -59,8 +60,8 @@ _ROUNDING = 1e-12  # of the start's norm: a layer that has less left has nothing
 _PATIENCE = 200.0  # in times that a weak concept takes to grow by a factor e: after that there is no growth
 
 
-@dataclass(frozen=True, eq=False)
-class DeepStages:
+@dataclass(frozen=True, eq=False, repr=False)
+class DeepStages(Shown):
     """The predicted stages of a start.
 
     Attributes:

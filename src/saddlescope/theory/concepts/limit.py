@@ -24,12 +24,13 @@ from jaxtyping import Float
 from numpy.typing import ArrayLike
 from scipy.sparse.csgraph import connected_components
 
+from saddlescope.display import Shown
 from saddlescope.errors import InputError
 from saddlescope.theory.concepts.terms import checked_rows, checked_strengths
 
 
-@dataclass(frozen=True, eq=False)
-class PredictedLimit:
+@dataclass(frozen=True, eq=False, repr=False)
+class PredictedLimit(Shown):
     """Where gradient flow ends.
 
     Attributes:

@@ -21,13 +21,14 @@ import numpy as np
 from jaxtyping import Float
 from numpy.typing import ArrayLike
 
+from saddlescope.display import Shown
 from saddlescope.errors import InputError
 from saddlescope.models import symmetric_factor
 from saddlescope.theory.concepts.terms import checked_strengths
 
 
-@dataclass(frozen=True, eq=False)
-class OneLayerOutput:
+@dataclass(frozen=True, eq=False, repr=False)
+class OneLayerOutput(Shown):
     """W(t) z and its two terms.
 
     Attributes:

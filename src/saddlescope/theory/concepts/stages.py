@@ -26,14 +26,15 @@ import numpy as np
 from jaxtyping import Float
 from numpy.typing import ArrayLike
 
+from saddlescope.display import Shown
 from saddlescope.errors import InputError
 from saddlescope.measure.stages import Stage, Staircase
 from saddlescope.theory.concepts.closed_forms import logistic
 from saddlescope.theory.concepts.terms import checked_rows, checked_strengths
 
 
-@dataclass(frozen=True, eq=False)
-class ConceptStages:
+@dataclass(frozen=True, eq=False, repr=False)
+class ConceptStages(Shown):
     """The predicted stages of a start.
 
     Attributes:

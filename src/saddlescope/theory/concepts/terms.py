@@ -22,12 +22,13 @@ import numpy as np
 from jaxtyping import Float
 from numpy.typing import ArrayLike
 
+from saddlescope.display import Shown
 from saddlescope.errors import InputError
 from saddlescope.models import symmetric_factor
 
 
-@dataclass(frozen=True, eq=False)
-class UpdateTerms:
+@dataclass(frozen=True, eq=False, repr=False)
+class UpdateTerms(Shown):
     """G, S and N of every entry of W, each (d, d) and symmetric."""
 
     growth: Float[np.ndarray, "d d"]

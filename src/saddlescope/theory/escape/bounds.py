@@ -28,12 +28,13 @@ import numpy as np
 from jaxtyping import Float
 from numpy.typing import ArrayLike
 
+from saddlescope.display import Shown
 from saddlescope.errors import InputError
 from saddlescope.theory.escape.speed import Network, checked_depth, checked_saddle, checked_weights, on_sphere
 
 
-@dataclass(frozen=True)
-class SpentBudget:
+@dataclass(frozen=True, repr=False)
+class SpentBudget(Shown):
     """The left side of the inequality, term by term.
 
     Attributes:
@@ -50,8 +51,8 @@ class SpentBudget:
         return float(self.rank.sum() + self.relu.sum())
 
 
-@dataclass(frozen=True)
-class LayerRatios:
+@dataclass(frozen=True, repr=False)
+class LayerRatios(Shown):
     """The three ratios that Theorem 3.1 and Proposition 3.3 bound, layer by layer; 0 for a matrix of zeros.
 
     Attributes:

@@ -9,6 +9,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 from numpy.typing import ArrayLike
 
+from saddlescope.display import Shown
 from saddlescope.errors import InputError
 from saddlescope.measure import nonlinearity, numerical_rank
 from saddlescope.models.layered import layered_weights
@@ -29,8 +30,8 @@ ROUGH = 1e-4  # tolerance of kinks, copies and the dead where directions are not
 RANK = 1e-6  # singular values below this share of the largest do not count
 
 
-@dataclass(frozen=True)
-class EscapeDirections:
+@dataclass(frozen=True, repr=False)
+class EscapeDirections(Shown):
     """One direction a start, width after width.
 
     Attributes:

@@ -18,6 +18,7 @@ import numpy as np
 from jaxtyping import Float
 from numpy.typing import ArrayLike
 
+from saddlescope.display import Shown
 from saddlescope.theory.escape.clarke import KINK, limits
 from saddlescope.theory.escape.patterns import Pattern, pattern_of, rays
 from saddlescope.theory.escape.reduced import collapse, expand, reduce
@@ -29,8 +30,8 @@ LOSS = 1e-4  # share of the speed that polishing may lose: more, and it has foun
 STEPS = 12  # of Newton's method, which converges quadratically or not at all
 
 
-@dataclass(frozen=True)
-class Polished:
+@dataclass(frozen=True, repr=False)
+class Polished(Shown):
     """A direction after polishing.
 
     Attributes:

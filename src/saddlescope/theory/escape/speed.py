@@ -10,6 +10,7 @@ import numpy as np
 from jaxtyping import Float
 from numpy.typing import ArrayLike
 
+from saddlescope.display import Shown
 from saddlescope.errors import InputError
 
 Matrix = Float[np.ndarray, "_ _"]
@@ -19,8 +20,8 @@ Network = tuple[Float[np.ndarray, "_ _"], ...]
 _LARGEST = 1e140
 
 
-@dataclass(frozen=True)
-class CertifiedSpeed:
+@dataclass(frozen=True, repr=False)
+class CertifiedSpeed(Shown):
     """Bounds on the largest escape speed of a saddle, over networks of some depth and kind.
 
     Attributes:

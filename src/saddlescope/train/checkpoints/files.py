@@ -19,6 +19,7 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor
 
+from saddlescope.display import Shown
 from saddlescope.errors import InputError
 from saddlescope.measure.arrays import UNIT_ROUNDOFF
 
@@ -51,8 +52,8 @@ class StoredTensor:
     floating: bool
 
 
-@dataclass(frozen=True, eq=False)
-class Checkpoint:
+@dataclass(frozen=True, eq=False, repr=False)
+class Checkpoint(Shown):
     """The weights of a model on disk.
 
     Names are those of the model: what `torch.compile` and `DistributedDataParallel` put before them is left away.

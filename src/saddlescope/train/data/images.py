@@ -6,11 +6,12 @@ from dataclasses import dataclass, replace
 import numpy as np
 from jaxtyping import Float, Int, Int64, UInt8
 
+from saddlescope.display import Shown
 from saddlescope.errors import InputError
 
 
-@dataclass(frozen=True, eq=False)
-class ImageData:
+@dataclass(frozen=True, eq=False, repr=False)
+class ImageData(Shown):
     """Labelled images for training and testing.
 
     Attributes:

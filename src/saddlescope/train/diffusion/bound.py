@@ -37,12 +37,13 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn import functional
 
+from saddlescope.display import Shown
 from saddlescope.errors import InputError
 from saddlescope.train.configuration import check
 
 
-@dataclass(frozen=True, eq=False)
-class Bound:
+@dataclass(frozen=True, eq=False, repr=False)
+class Bound(Shown):
     """The terms of the variational bound of each image, in bits per dimension; shape (batch,)."""
 
     diffusion: Float[Tensor, " batch"]

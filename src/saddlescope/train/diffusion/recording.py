@@ -9,6 +9,7 @@ import torch
 from jaxtyping import Bool, Float, Float32, Int64, UInt8
 from torch import Tensor
 
+from saddlescope.display import Shown
 from saddlescope.train.diffusion.bound import VariationalDiffusion
 from saddlescope.train.diffusion.circles import CLASSES, CONCEPTS, CircleProcess
 from saddlescope.train.diffusion.classifier import ConceptClassifier
@@ -87,8 +88,8 @@ def stream(*numbers: int) -> int:
     return int(np.random.PCG64(numbers).random_raw()) >> 1
 
 
-@dataclass(frozen=True, eq=False)
-class DiffusionHistory:
+@dataclass(frozen=True, eq=False, repr=False)
+class DiffusionHistory(Shown):
     """What a training run recorded. Concepts are (color, size), classes those of `CLASSES`, four.
 
     Attributes:

@@ -13,6 +13,7 @@ import torch
 from jaxtyping import Float
 from torch import nn
 
+from saddlescope.display import Shown
 from saddlescope.errors import InputError
 from saddlescope.measure import energy_rank, update_noise_floor
 from saddlescope.train.checkpoints.files import Checkpoint, refuse, refuse_broken
@@ -26,8 +27,8 @@ from saddlescope.train.matrices import Choice, chosen_matrices
 _NOT_LINEAR = ("wte", "wpe", "shared", "relative_attention_bias", "lm_head", "embed_out")
 
 
-@dataclass(frozen=True, eq=False)
-class CutLayer:
+@dataclass(frozen=True, eq=False, repr=False)
+class CutLayer(Shown):
     """The update of one linear layer, and where it was cut.
 
     Attributes:
@@ -53,8 +54,8 @@ class CutLayer:
         return float((self.values[:rank] ** 2).sum()) / self.energy if self.energy else 1.0
 
 
-@dataclass(frozen=True, eq=False)
-class Extraction:
+@dataclass(frozen=True, eq=False, repr=False)
+class Extraction(Shown):
     """An adapter that was extracted.
 
     Attributes:
