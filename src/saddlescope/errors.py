@@ -28,3 +28,11 @@ class MissingExtraError(InputError, ImportError):
 
     def __init__(self, part: str, package: str, extra: str) -> None:
         super().__init__(f"{part} needs {package}: pip install 'saddlescope[{extra}]'")
+
+
+class StorageError(InputError):
+    """A folder cannot be written or its disk is full: no fault of what was to be stored there."""
+
+
+class BusyError(InputError):
+    """Another process is at the same run."""

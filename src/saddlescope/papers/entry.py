@@ -27,6 +27,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from saddlescope.display import Shown
 from saddlescope.errors import InputError, unknown
 from saddlescope.papers.claim import Claim, Verdict
 from saddlescope.papers.context import RunContext
@@ -40,8 +41,8 @@ if TYPE_CHECKING:
 SIZES = ("quick", "default", "paper")
 
 
-@dataclasses.dataclass(frozen=True)
-class Entry:
+@dataclasses.dataclass(frozen=True, repr=False)
+class Entry(Shown):
     """One reproduction: a name, where it stands in which paper, and what its module offers."""
 
     name: str
@@ -64,17 +65,28 @@ class Entry:
         if size not in SIZES:
             raise unknown("size", size, SIZES)
         base = self.params_type() if size == "default" else getattr(self.params_type, size)()
-        hints = typing.get_type_hints(self.params_type)
-        changes: dict[str, object] = {}
-        for field, text in (settings or {}).items():
-            if field not in hints:
-                raise unknown(f"parameter of {self.name}", field, hints)
-            changes[field] = _parse(field, text, hints[field])
-        return dataclasses.replace(base, **changes)
+        return dataclasses.replace(base, **{field: self.value(field, text) for field, text in (settings or {}).items()})
+
+    def value(self, field: str, text: str) -> Any:
+        """A parameter's value from its text, as typed after `--set`.
+
+        Raises:
+            InputError: unknown field (with the nearest names), or a value that does not fit it.
+        """
+        hints = _hints(self.params_type)
+        if field not in hints:
+            raise unknown(f"parameter of {self.name}", field, hints)
+        return _parse(field, text, hints[field])
 
     def judge(self, run: "xr.Dataset") -> tuple[Verdict, ...]:
         """The verdicts of all claims on a stored run."""
         return tuple(claim.judge(run) for claim in self.claims)
+
+
+@cache
+def _hints(params_type: type) -> dict[str, Any]:
+    """The annotated types of the fields of a Params class."""
+    return typing.get_type_hints(params_type)
 
 
 def _parse(field: str, text: str, hint: Any) -> object:

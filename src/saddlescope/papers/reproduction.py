@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from saddlescope import store
-from saddlescope.errors import InputError
+from saddlescope.display import Shown
+from saddlescope.errors import InputError, StorageError
 from saddlescope.papers import entry as entries
 from saddlescope.papers.claim import Verdict
 from saddlescope.papers.context import RunContext
@@ -25,8 +26,8 @@ if TYPE_CHECKING:
 _DISK = {errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EFBIG}
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
-class Reproduction:
+@dataclasses.dataclass(frozen=True, eq=False, repr=False)
+class Reproduction(Shown):
     """One stored run of an entry.
 
     Attributes:
@@ -146,7 +147,7 @@ def reproduce(
     params = entry.params(size, settings)
     if params == entry.params(size):
         settings = {}
-    values = json.loads(json.dumps(dataclasses.asdict(params)))
+    values = json_values(params)
     place = store.Place(Path(out), entry.name, values, "" if settings else size)
     if place.file.exists() and not again:
         stored = Reproduction.open(place.file)
@@ -155,20 +156,38 @@ def reproduce(
             return stored
         say(f"{place.file} holds other parameters (its version's {size}): running anew.")
     with place.claimed() as scratch:
-        if resumed := any(scratch.iterdir()):
+        if any(scratch.iterdir()):
             say(f"Going on with what an interrupted run left in {scratch}.")
-        stop = store.stopwatch()
-        with _disk_named(place.out):
-            run = entry.run(params, RunContext(scratch, report, data))
-        provenance = store.Provenance(
-            entry=entry.name, size=size, settings=settings, params=values, resumed=resumed, **stop()
-        )
-        run = provenance.stamp(run)
+        run = stamped_run(entry, params, RunContext(scratch, report, data), size, settings)
         store.write(run, place.file)
         made = Reproduction.open(place.file)  # judged as stored, so that `check` says the same
         store.write(run.assign_attrs(verdicts=json.dumps(made.records(), ensure_ascii=False)), place.file)
         place.clear()
     return made
+
+
+def json_values(params: Any) -> dict[str, Any]:
+    """Parameters as JSON values, as they are stored and hashed."""
+    return json.loads(json.dumps(dataclasses.asdict(params)))
+
+
+def stamped_run(
+    entry: entries.Entry, params: Any, context: RunContext, size: str, settings: Mapping[str, str]
+) -> "xr.Dataset":
+    """Runs an entry, going on with what an interrupted run left in the scratch folder; the run has its provenance.
+
+    Raises:
+        InputError: the entry cannot be run so.
+        StorageError: the disk is full, or cannot be written.
+    """
+    resumed = any(context.scratch.iterdir())
+    stop = store.stopwatch()
+    with _disk_named(context.scratch.parent):
+        run = entry.run(params, context)
+    made = store.Provenance(
+        entry=entry.name, size=size, settings=settings, params=json_values(params), resumed=resumed, **stop()
+    )
+    return made.stamp(run)
 
 
 @contextmanager
@@ -178,7 +197,7 @@ def _disk_named(out: Path) -> Iterator[None]:
     except OSError as error:
         if error.errno not in _DISK:
             raise
-        raise InputError(
+        raise StorageError(
             f"The run stopped while it wrote in {out}: {error.strerror}."
             " Make room; the same command goes on where it was."
         ) from error

@@ -12,13 +12,16 @@ from pathlib import Path
 from tempfile import NamedTemporaryFile
 from typing import TYPE_CHECKING
 
-from saddlescope.errors import InputError
+from saddlescope.errors import InputError, StorageError
 
 if TYPE_CHECKING:
     import xarray as xr
 
 COPIES = ".saddlescope-gallery"
 """A folder with a file of this name holds copies of runs, for readers of a page; `find` passes it by."""
+
+SWEEPS = ".saddlescope-sweeps"
+"""A folder with a file of this name holds sweeps, whose many runs are shown together; `find` passes it by."""
 
 _SEAL = b"\nsaddlescope run 1, sha256 "
 
@@ -34,9 +37,8 @@ def write(dataset: "xr.Dataset", path: str | os.PathLike[str]) -> Path:
         The path.
 
     Raises:
-        InputError: the disk is full or the folder cannot be written; nothing is left behind.
+        StorageError: the disk is full or the folder cannot be written; nothing is left behind.
     """
-    path = Path(path)
     encoding = {
         name: {"zlib": True, "complevel": 4, "shuffle": True}
         for name, variable in dataset.variables.items()
@@ -45,11 +47,21 @@ def write(dataset: "xr.Dataset", path: str | os.PathLike[str]) -> Path:
     # Built in memory: a full disk is then one plain error of one plain write, and HDF5 never meets it.
     content = BytesIO()
     dataset.to_netcdf(content, engine="h5netcdf", encoding=encoding)
+    return write_bytes(content.getvalue() + _seal(content.getbuffer()), path)
+
+
+def write_bytes(content: bytes, path: str | os.PathLike[str]) -> Path:
+    """Writes a file whole or not at all, such as a stored run that came from another machine.
+
+    Raises:
+        StorageError: the disk is full or the folder cannot be written; nothing is left behind.
+    """
+    path = Path(path)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        _replace(path, content.getvalue() + _seal(content.getbuffer()))
+        _replace(path, content)
     except OSError as error:
-        raise InputError(f"Cannot write {path}: {_reason(error)}. Give another folder, or make room.") from error
+        raise StorageError(f"Cannot write {path}: {_reason(error)}. Give another folder, or make room.") from error
     return path
 
 
@@ -94,7 +106,7 @@ def read(path: str | os.PathLike[str]) -> "xr.Dataset":
 def find(folder: str | os.PathLike[str]) -> tuple[Path, ...]:
     """All stored runs below a folder, in the order of their names.
 
-    Hidden files, the scratch folders of unfinished runs, and galleries are passed by.
+    Hidden files, the scratch folders of unfinished runs, sweeps and galleries are passed by.
 
     Raises:
         InputError: there is no such folder.
@@ -104,7 +116,7 @@ def find(folder: str | os.PathLike[str]) -> tuple[Path, ...]:
         raise InputError(f"There is no folder {folder}; name the one that was given to --out.")
     found = []
     for here, folders, files in os.walk(folder):
-        if COPIES in files:
+        if COPIES in files or SWEEPS in files:
             folders.clear()
             continue
         folders[:] = [name for name in folders if not name.startswith(".") and not name.endswith(".partial")]

@@ -11,13 +11,14 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from saddlescope.errors import InputError
+from saddlescope.display import Shown
+from saddlescope.errors import BusyError, StorageError
 
 _PROBE = bytes(1 << 20)  # what must fit before long work begins; stored runs are of this order
 
 
-@dataclass(frozen=True)
-class Place:
+@dataclass(frozen=True, repr=False)
+class Place(Shown):
     """The place of one run below an output folder: `OUT/<paper>/<entry>/<label>.nc`.
 
     Attributes:
@@ -25,12 +26,14 @@ class Place:
         entry: the name of the entry, `paper/entry`.
         params: the run's parameters as JSON values; runs with equal parameters share their scratch.
         size: the name of a size whose parameters these are, or empty: the file is then named by their digest.
+        part: a folder below that of the entry, in which the file lies, such as that of the points of sweeps.
     """
 
     out: Path
     entry: str
     params: Mapping[str, Any]
     size: str = ""
+    part: str = ""
 
     @cached_property
     def digest(self) -> str:
@@ -41,7 +44,7 @@ class Place:
     @property
     def file(self) -> Path:
         """The result."""
-        return self.out / self.entry / f"{self.size or self.digest}.nc"
+        return self.out / self.entry / self.part / f"{self.size or self.digest}.nc"
 
     @property
     def scratch(self) -> Path:
@@ -56,7 +59,8 @@ class Place:
         the scratch folder stays for the next try; `clear` removes it.
 
         Raises:
-            InputError: another process is at this run, or the folder cannot be written.
+            BusyError: another process is at this run.
+            StorageError: the folder cannot be written.
         """
         with ExitStack() as undo:
             try:
@@ -69,7 +73,7 @@ class Place:
                 self.scratch.mkdir(exist_ok=True)
             except OSError as error:
                 reason = error.strerror or str(error)
-                raise InputError(
+                raise StorageError(
                     f"Cannot write in {self.out}: {reason}. Give another folder with --out, or make room."
                 ) from error
             yield self.scratch
@@ -120,7 +124,7 @@ def _lock(path: Path, entry: str) -> Iterator[None]:
         except BlockingIOError:
             holder = os.read(descriptor, 32).decode(errors="replace").strip() or "unknown"
             os.close(descriptor)
-            raise InputError(
+            raise BusyError(
                 f"Process {holder} is at this run of {entry} already; wait for it, or give another --out."
             ) from None
         except BaseException:

@@ -1,0 +1,191 @@
+"""The grid of a sweep: which parameters of an entry vary over which values, and the points that come of it."""
+
+import dataclasses
+import hashlib
+import itertools
+import json
+import math
+import typing
+from collections.abc import Iterable, Mapping
+from functools import cached_property
+from typing import Any
+
+from saddlescope.errors import InputError, unknown
+from saddlescope.papers import entry as entries
+from saddlescope.sweeps.spelling import MOST_POINTS, expand
+
+
+@dataclasses.dataclass(frozen=True)
+class SweptParameter:
+    """One axis of a grid.
+
+    Attributes:
+        name: of the parameter.
+        texts: its values as typed after `--set`, one each point of the axis.
+        values: its coordinates: numbers, booleans or words; of a parameter that is a tuple the element where every
+            value has one, else the elements joined by `/`.
+    """
+
+    name: str
+    texts: tuple[str, ...]
+    values: tuple[Any, ...]
+
+    @classmethod
+    def of(cls, entry: entries.Entry, name: str, texts: Iterable[str]) -> "SweptParameter":
+        """The axis of a parameter of an entry.
+
+        Raises:
+            InputError: there is no such parameter, or a value does not fit it, is no number, or is there twice.
+        """
+        texts = tuple(texts)
+        values = [entry.value(name, text) for text in texts]
+        if any(value != value for value in values):
+            raise InputError(f"{name} must be numbers; got nan.")
+        if len(set(values)) < len(values):
+            twice = next(value for value in values if values.count(value) > 1)
+            raise InputError(f"{name} must have each value once; {twice!r} is there twice.")
+        if isinstance(values[0], tuple):
+            single = all(len(value) == 1 for value in values)
+            values = [value[0] if single else "/".join(map(str, value)) for value in values]
+        return cls(name, texts, tuple(values))
+
+    @property
+    def words(self) -> str:
+        """The axis as it is typed after `--grid`."""
+        return f"{self.name}={','.join(text.replace(',', '/') for text in self.texts)}"
+
+
+@dataclasses.dataclass(frozen=True)
+class Grid:
+    """All combinations of the values of one or more parameters of an entry, the last axis fastest.
+
+    Attributes:
+        entry: what is run.
+        axes: the parameters that vary.
+        size: of the parameters that do not: quick, default or paper.
+        settings: parameters set by hand on top of it, the same in all points.
+    """
+
+    entry: entries.Entry
+    axes: tuple[SweptParameter, ...]
+    size: str
+    settings: Mapping[str, str]
+
+    @classmethod
+    def parse(
+        cls,
+        entry: entries.Entry,
+        words: Iterable[str] = (),
+        *,
+        seeds: str = "",
+        size: str = "default",
+        settings: Mapping[str, str] | None = None,
+    ) -> "Grid":
+        """The grid of `NAME=VALUES` words, whose values are spelled as `saddlescope.sweeps.spelling` says.
+
+        Args:
+            entry: what is to be run.
+            words: one axis each, such as `log10_scales=-1,-2,-8`; `dim=8,16`; `seed=0:64`.
+            seeds: values of the entry's `seed`, or of its `seeds`, one each point; the last axis.
+            size: of all other parameters.
+            settings: parameters set by hand, the same in all points.
+
+        Returns:
+            The grid; all its points are valid parameters of the entry.
+
+        Raises:
+            InputError: there is no axis, a word is malformed, a parameter is unknown, given twice or set by hand as
+                well, a value does not fit or is given twice, or the entry refuses one of the points.
+        """
+        settings = dict(settings or {})
+        hints = typing.get_type_hints(entry.params_type)
+        entry.params(size, settings)
+        given = [_split(word) for word in words]
+        if seeds:
+            given.append((_seed_parameter(entry, hints), seeds))
+        if not given:
+            raise InputError(
+                f"A sweep must have an axis: give --grid NAME=VALUES or --seeds 0:8; saddlescope show {entry.name} "
+                "lists the parameters."
+            )
+        axes: list[SweptParameter] = []
+        for name, text in given:
+            if name not in hints:
+                raise unknown(f"parameter of {entry.name}", name, hints)
+            if name in settings or name in [axis.name for axis in axes]:
+                raise InputError(f"{name} must be given once; it stands on two axes of the sweep, or in --set as well.")
+            axes.append(SweptParameter.of(entry, name, expand(name, text, hints[name])))
+        grid = cls(entry, tuple(axes), size, settings)
+        if (count := math.prod(grid.shape)) > MOST_POINTS:
+            raise InputError(f"A sweep must have at most {MOST_POINTS} points, since each makes a file; got {count}.")
+        _ = grid.params
+        return grid
+
+    @classmethod
+    def of(
+        cls, entry: entries.Entry, axes: Iterable[tuple[str, Iterable[str]]], size: str, settings: Mapping[str, str]
+    ) -> "Grid":
+        """The grid of the names and texts of its axes, as they are stored."""
+        return cls(entry, tuple(SweptParameter.of(entry, name, texts) for name, texts in axes), size, dict(settings))
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Number of values on each axis."""
+        return tuple(len(axis.texts) for axis in self.axes)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The swept parameters, in the order of the axes."""
+        return tuple(axis.name for axis in self.axes)
+
+    @property
+    def indices(self) -> tuple[tuple[int, ...], ...]:
+        """Where the points lie on the axes, the last axis fastest."""
+        return tuple(itertools.product(*(range(length) for length in self.shape)))
+
+    def at(self, index: tuple[int, ...]) -> dict[str, str]:
+        """What is set by hand at one point, as typed: the settings of all points and the point's own values."""
+        own = {axis.name: axis.texts[k] for axis, k in zip(self.axes, index, strict=True)}
+        return {**self.settings, **own}
+
+    def label(self, index: tuple[int, ...]) -> str:
+        """The point's own values in words, such as `dim=8 seed=3`."""
+        return " ".join(f"{axis.name}={axis.values[k]}" for axis, k in zip(self.axes, index, strict=True))
+
+    @cached_property
+    def params(self) -> tuple[Any, ...]:
+        """The parameters of every point, in the order of `indices`.
+
+        Raises:
+            InputError: the entry refuses those of one.
+        """
+        made = []
+        for index in self.indices:
+            try:
+                made.append(self.entry.params(self.size, self.at(index)))
+            except InputError as error:
+                raise InputError(f"At {self.label(index)}: {error}") from error
+        return tuple(made)
+
+    @cached_property
+    def digest(self) -> str:
+        """Twelve hexadecimal digits of a hash of the entry, the axes and the parameters of all points."""
+        points = [dataclasses.asdict(params) for params in self.params]
+        canonical = json.dumps([self.entry.name, self.names, self.shape, points], sort_keys=True, separators=(",", ":"))
+        return hashlib.sha256(canonical.encode()).hexdigest()[:12]
+
+
+def _split(word: str) -> tuple[str, str]:
+    name, equals, values = word.partition("=")
+    if not (equals and name.strip() and values.strip()):
+        raise InputError(f"--grid must be NAME=VALUES, such as --grid dim=8,16 or --grid seed=0:8; got {word!r}.")
+    return name.strip(), values.strip()
+
+
+def _seed_parameter(entry: entries.Entry, hints: Mapping[str, Any]) -> str:
+    """The parameter that `--seeds` goes over: `seed`, or `seeds` where it lists them."""
+    if "seed" in hints:
+        return "seed"
+    if typing.get_origin(hints.get("seeds")) is tuple:
+        return "seeds"
+    raise InputError(f"--seeds must be left out: {entry.name} draws nothing, it has no parameter seed.")

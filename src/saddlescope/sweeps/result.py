@@ -1,0 +1,168 @@
+"""What comes out of a sweep: one labelled data set over the swept parameters, and the runs of its points."""
+
+import dataclasses
+import json
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from saddlescope import store
+from saddlescope.display import Shown
+from saddlescope.errors import InputError, unknown
+from saddlescope.papers import entry as entries
+from saddlescope.papers.claim import Outcome
+from saddlescope.papers.reproduction import Reproduction
+from saddlescope.sweeps.grid import Grid
+from saddlescope.sweeps.point import State
+
+if TYPE_CHECKING:
+    import xarray as xr
+
+KIND = "sweep"
+"""The attribute `kind` of the data set of a sweep."""
+
+
+@dataclasses.dataclass(frozen=True, eq=False, repr=False)
+class Sweep(Shown):
+    """One stored sweep of an entry.
+
+    Attributes:
+        file: where its data set is stored; the runs of its points lie in `points` beside it.
+        grid: which points it has.
+        data: the data set. Its dimensions are the swept parameters, in the order of the grid, with their values as
+            coordinates (of a parameter that is a tuple the element, where every point has one), then `claim`, with the
+            coordinates `says`, `unit`, `low` and `high`, and `quantity`, with `quantity_says`, `quantity_unit` and
+            `quantity_scale`. Its variables:
+
+            - `state(axes)`: finished, failed or missing; `error(axes)`: why it failed, one sentence;
+            - `value`, `uncertainty` `(axes, claim)` in the claim's unit, NaN where there is none;
+              `outcome(axes, claim)`: reproduced, refuted, undecided, or empty where there is no run; `remark`;
+            - `quantities(axes, quantity)`: the numbers that the entry offers for maps, NaN where there is none;
+            - `cpu_seconds(axes)`; `point(axes)`: the file of the run, relative to the folder of the data set.
+    """
+
+    file: Path
+    grid: Grid
+    data: "xr.Dataset"
+
+    @property
+    def entry(self) -> entries.Entry:
+        """What was run."""
+        return self.grid.entry
+
+    @classmethod
+    def open(cls, file: str | os.PathLike[str]) -> "Sweep":
+        """Reads a stored sweep; nothing is run or judged.
+
+        Raises:
+            InputError: the file is damaged or foreign, or its entry or a swept parameter does not exist any more.
+        """
+        data = store.read(file)
+        if data.attrs.get("kind") != KIND:
+            raise InputError(f"{file} holds no sweep; give one below OUT/sweeps, as saddlescope sweep names it.")
+        try:
+            given = {name: json.loads(data.attrs[name]) for name in ("grid", "settings")}
+            grid = Grid.of(entries.find(data.attrs["entry"]), given["grid"], data.attrs["size"], given["settings"])
+        except InputError as error:
+            raise InputError(f"{file}: {error}") from error
+        except (KeyError, TypeError, ValueError) as error:
+            raise InputError(f"{file} is no complete sweep ({error}); run the sweep again.") from error
+        return cls(Path(file), grid, data)
+
+    @property
+    def counts(self) -> Mapping[State, int]:
+        """How many points there are of each state."""
+        states = [str(state) for state in self.data.state.values.ravel()]
+        return {state: states.count(state) for state in State}
+
+    @property
+    def failures(self) -> Mapping[str, str]:
+        """The points without a run, by their swept values in words, and why, one sentence each."""
+        without = {}
+        for index in self.grid.indices:
+            if str(self.data.state.values[index]) != State.FINISHED:
+                without[self.grid.label(index)] = str(self.data.error.values[index])
+        return without
+
+    def at(self, **values: Any) -> Reproduction:
+        """The run of one point, with its verdicts and figures.
+
+        Args:
+            **values: a coordinate on each axis.
+
+        Raises:
+            InputError: an axis is missing or unknown, a value is not on it, or the point has no run.
+        """
+        index = self._index(values)
+        if str(self.data.state.values[index]) != State.FINISHED:
+            error = str(self.data.error.values[index])
+            raise InputError(f"There is no run at {self.grid.label(index)}: {error or 'it is missing'}")
+        return Reproduction.open(self.folder / str(self.data.point.values[index]))
+
+    def runs(self) -> "xr.Dataset":
+        """The data of all points together, over the swept parameters.
+
+        Each variable of the runs becomes one with the axes in front. Points without a run are NaN, or empty. A variable
+        whose shape differs between points is left out, and named in the attribute `left_out`; a coordinate whose values
+        differ becomes a variable `<name>_of_run`, as does what has the name of an axis.
+
+        Raises:
+            InputError: no point has a run.
+        """
+        from saddlescope.sweeps.together import together
+
+        finished = {
+            index: store.read(self.folder / str(self.data.point.values[index]))
+            for index in self.grid.indices
+            if str(self.data.state.values[index]) == State.FINISHED
+        }
+        if not finished:
+            raise InputError(f"No point of {self.file} has a run; --retry tries those that failed again.")
+        return together(self.grid, finished)
+
+    @property
+    def folder(self) -> Path:
+        """The folder of the data set, to which the files of the points are relative."""
+        return self.file.parent
+
+    def _index(self, values: Mapping[str, Any]) -> tuple[int, ...]:
+        """Where the point with these values lies on the axes."""
+        for name in values:
+            if name not in self.grid.names:
+                raise unknown("axis", name, self.grid.names)
+        index = []
+        for axis in self.grid.axes:
+            if axis.name not in values:
+                raise InputError(f"{axis.name} must be given, too: it is an axis of the sweep.")
+            if values[axis.name] not in axis.values:
+                shown = ", ".join(map(str, axis.values[:8])) + (", ..." if len(axis.values) > 8 else "")
+                raise InputError(f"{axis.name} must be one of {shown}; got {values[axis.name]!r}.")
+            index.append(axis.values.index(values[axis.name]))
+        return tuple(index)
+
+    def __repr__(self) -> str:
+        axes = " x ".join(f"{axis.name}[{len(axis.values)}]" for axis in self.grid.axes)
+        told = ", ".join(f"{count} {state}" for state, count in self.counts.items() if count)
+        return f"Sweep({self.entry.name}, {self.grid.size}: {axes}; {told})"
+
+    def _table(self) -> tuple[Sequence[str], list[tuple[object, ...]]]:
+        """For each claim, at how many points it has which outcome."""
+        rows: list[tuple[object, ...]] = []
+        for k, claim in enumerate(self.data.claim.values):
+            found = [str(outcome) for outcome in self.data.outcome.values[..., k].ravel()]
+            rows.append((str(claim), *(found.count(outcome) for outcome in Outcome)))
+        return ("claim", *Outcome), rows
+
+
+def stored_sweeps(folder: str | os.PathLike[str]) -> tuple[Path, ...]:
+    """The files of the data sets of all sweeps stored below a folder, in the order of their names.
+
+    Raises:
+        InputError: there is no such folder.
+    """
+    folder = Path(folder)
+    if not folder.is_dir():
+        raise InputError(f"There is no folder {folder}; name the one that was given to --out.")
+    found = [file for marker in sorted(folder.rglob(store.SWEEPS)) for file in marker.parent.glob("*/*/*.nc")]
+    return tuple(sorted(file for file in found if not file.name.startswith(".")))

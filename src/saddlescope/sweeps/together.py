@@ -1,0 +1,56 @@
+"""The runs of the points of a sweep as one data set over the swept parameters."""
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from saddlescope.sweeps.grid import Grid
+
+if TYPE_CHECKING:
+    import numpy as np
+    import xarray as xr
+
+
+def together(grid: Grid, runs: "Mapping[tuple[int, ...], xr.Dataset]") -> "xr.Dataset":
+    """The runs, by where they lie on the axes, with the axes in front of each variable; see `Sweep.runs`."""
+    import xarray as xr
+
+    first, *others = runs.values()
+    dims = {dim: _free(str(dim), grid) for dim in first.dims}
+    variables: dict[str, tuple] = {}
+    coordinates: dict[str, tuple] = {axis.name: (axis.name, list(axis.values)) for axis in grid.axes}
+    left_out: list[str] = []
+    for name in first.variables:
+        variable = first.variables[name]
+        here = [run.variables[name] for run in others if name in run.variables]
+        if len(here) < len(others) or any(v.dims != variable.dims or v.shape != variable.shape for v in here):
+            left_out.append(str(name))
+            continue
+        own = tuple(dims[dim] for dim in variable.dims)
+        if name in first.coords and all(variable.equals(v) for v in here):
+            coordinates[_free(str(name), grid)] = (own, variable.values, variable.attrs)
+            continue
+        values = {index: run.variables[name].values for index, run in runs.items()}
+        told = f"{name}_of_run" if name in first.coords else _free(str(name), grid)
+        variables[told] = (grid.names + own, _stacked(grid, values), variable.attrs)
+    return xr.Dataset(variables, coordinates, {"left_out": ", ".join(left_out)})
+
+
+def _free(name: str, grid: Grid) -> str:
+    """A name of the runs that is no axis of the sweep."""
+    return f"{name}_of_run" if name in grid.names else name
+
+
+def _stacked(grid: Grid, values: "Mapping[tuple[int, ...], np.ndarray]") -> "np.ndarray":
+    """One array with the axes in front; points without a run are NaN, which makes floats of integers, or empty."""
+    import numpy as np
+
+    first = next(iter(values.values()))
+    complete = len(values) == len(grid.indices)
+    kind = np.result_type(*{value.dtype for value in values.values()}) if first.dtype.kind not in "OUS" else object
+    if not complete and np.dtype(kind).kind in "iub":
+        kind = np.float64
+    empty = "" if kind is object else 0 if complete else np.nan
+    stacked = np.full(grid.shape + first.shape, empty, kind)
+    for index, value in values.items():
+        stacked[index] = value
+    return stacked
