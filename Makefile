@@ -47,7 +47,7 @@ lint: .venv/ready ## style, types, import laws, and the README's table of verdic
 	@$(BIN)/lint-imports --no-cache
 	@$(BIN)/python scripts/readme.py --check
 
-readme: .venv/ready ## write README.md's picture and table, and docs/verdicts.md, from the stored results
+readme: .venv/ready ## write README.md's picture, all tables of verdicts and their pages, from the stored results
 	@$(BIN)/python scripts/readme.py --from $(OUT)
 
 docs: .venv/ready ## build the documentation into build/docs

@@ -1,25 +1,26 @@
-"""The README's picture and table, and the page of all verdicts: made from stored runs, checked to be current.
+"""The README's picture and table, and the pages of verdicts: made from stored runs, checked to be current.
 
---from results    judges the stored default runs; writes docs/verdicts.json and .md, docs/figure-2.png and the README
---check           fails when the README, docs/verdicts.* and the claims in the source disagree
+--from results    judges the stored default runs; writes docs/verdicts.json and .md, docs/figure-2.png, and the tables
+                  of the README and of docs/papers/*.md
+--check           fails when the README, the pages, docs/verdicts.json and the claims in the source disagree
 """
 
 import argparse
-import itertools
 import json
-import math
 import sys
 from pathlib import Path
 
+from tables import all_entries, every_claim, refuted, results
+
 from saddlescope.errors import InputError
-from saddlescope.papers import Outcome, find, names
+from saddlescope.papers import find, names
 from saddlescope.papers.reproduction import Reproduction, stored_files
-from saddlescope.papers.wording import bounds, finite, measured, summary
+from saddlescope.papers.wording import finite
 from saddlescope.plot import draw_matplotlib
 
 ROOT = Path(__file__).resolve().parents[1]
-README, VERDICTS, PAGE = ROOT / "README.md", ROOT / "docs" / "verdicts.json", ROOT / "docs" / "verdicts.md"
-BEGIN, END = "<!-- verdicts: written by `make readme` -->", "<!-- end of verdicts -->"
+README, PAPERS = ROOT / "README.md", ROOT / "docs" / "papers"
+VERDICTS, PAGE = ROOT / "docs" / "verdicts.json", ROOT / "docs" / "verdicts.md"
 PICTURED = "gradual-rank/figure-2"
 CLAIMED = ("says", "source", "unit", "low", "high")
 
@@ -37,50 +38,21 @@ def draw_picture(runs: list[Reproduction]) -> None:
             draw_matplotlib(run.figures[0]).savefig(ROOT / "docs" / "figure-2.png", dpi=110)
 
 
-def by_entry(verdicts: list[dict]) -> list[tuple[str, list[dict]]]:
-    """The verdicts of each entry, in the order they are stored in."""
-    return [(name, list(some)) for name, some in itertools.groupby(verdicts, lambda v: v["entry"])]
+def pages(verdicts: list[dict]) -> dict[Path, str]:
+    """Every file that is made from the verdicts, wholly or in part, as it should read."""
+    made = {PAGE: every_claim(verdicts), README: within(README.read_text(), "verdicts", all_entries(verdicts))}
+    for file in sorted(PAPERS.glob("*.md")):
+        text = within(file.read_text(), "results", results(file.stem, verdicts))
+        made[file] = within(text, "refuted", refuted(file.stem, verdicts))
+    return made
 
 
-def table(verdicts: list[dict]) -> str:
-    """One row an entry: what it is, and how its claims fared."""
-    rows = ["| reproduction | what | verdicts |", "|---|---|---|"]
-    for name, some in by_entry(verdicts):
-        entry, outcomes = find(name), summary(Outcome(v["outcome"]) for v in some)
-        told = outcomes.replace("refuted", "**refuted**").replace("undecided", "*undecided*")
-        rows.append(f"| {name} | {entry.title} | {told} |")
-    return "\n".join(rows)
-
-
-def page(verdicts: list[dict]) -> str:
-    """Every claim with its measured value and its bounds, entry by entry."""
-    lines = [
-        "# Verdicts",
-        "",
-        "Measured at the default size on two cores. A refuted claim is a result: it is shown as it is.",
-    ]
-    for name, some in by_entry(verdicts):
-        entry = find(name)
-        lines += ["", f"## {name}", "", f"{entry.title} ({entry.source}).", ""]
-        lines += ["| claim | measured | holds when | verdict |", "|---|---|---|---|"]
-        for v in some:
-            value, uncertainty = (math.nan if v[k] is None else v[k] for k in ("value", "uncertainty"))
-            low = -math.inf if v["low"] is None else v["low"]
-            high = math.inf if v["high"] is None else v["high"]
-            shown = measured(value, uncertainty, v["unit"]) + (f" ({v['remark']})" if v["remark"] else "")
-            says = f"{v['says']} ({v['source']})"
-            lines.append(f"| {_cell(says)} | {_cell(shown)} | {bounds(low, high, v['unit'])} | **{v['outcome']}** |")
-    return "\n".join(lines) + "\n"
-
-
-def _cell(text: str) -> str:
-    return text.replace("|", r"\|").replace("*", r"\*")
-
-
-def with_table(readme: str, verdicts: list[dict]) -> str:
-    head, _, rest = readme.partition(BEGIN)
-    _, _, tail = rest.partition(END)
-    return f"{head}{BEGIN}\n{table(verdicts)}\n{END}{tail}"
+def within(text: str, name: str, made: str) -> str:
+    """The text with what is made between the two comments of this name."""
+    begin, end = f"<!-- {name}: written by `make readme` -->", f"<!-- end of {name} -->"
+    head, _, rest = text.partition(begin)
+    _, _, tail = rest.partition(end)
+    return f"{head}{begin}\n{made}\n{end}{tail}"
 
 
 def disagreements(verdicts: list[dict]) -> list[str]:
@@ -115,14 +87,15 @@ def main() -> int:
         except InputError as error:
             sys.exit(str(error))
         VERDICTS.write_text(json.dumps(verdicts, indent=1, ensure_ascii=False) + "\n")
-        README.write_text(with_table(README.read_text(), verdicts))
-        PAGE.write_text(page(verdicts))
+        for file, text in pages(verdicts).items():
+            file.write_text(text)
     verdicts = json.loads(VERDICTS.read_text()) if VERDICTS.exists() else []
     problems = disagreements(verdicts)
-    if with_table(README.read_text(), verdicts) != README.read_text():
-        problems.append("the table in README.md is not the one of docs/verdicts.json")
-    if not PAGE.exists() or PAGE.read_text() != page(verdicts):
-        problems.append("docs/verdicts.md is not made from docs/verdicts.json")
+    problems += [
+        f"{file.relative_to(ROOT)} is not made from docs/verdicts.json"
+        for file, text in pages(verdicts).items()
+        if not file.exists() or file.read_text() != text
+    ]
     for problem in problems:
         print(problem, file=sys.stderr)
     if problems:

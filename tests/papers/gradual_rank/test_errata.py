@@ -1,4 +1,4 @@
-"""The evidence behind docs/errata.md for Boix-Adserà et al. 2023."""
+"""The evidence behind docs/papers/gradual-rank.md for Boix-Adserà et al. 2023."""
 
 import jax
 import numpy as np
