@@ -3,7 +3,7 @@
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from saddlescope.plot.figure import Axis, Band, Figure, Film, Heat, Line, Mark, Panel, Picture, Table
+from saddlescope.plot.figure import Axis, Band, Figure, Film, Heat, Kind, Kinds, Line, Mark, Panel, Picture, Table
 from saddlescope.plot.theme import DARK, LIGHT, Theme
 
 if TYPE_CHECKING:
@@ -27,6 +27,8 @@ __all__ = [
     "Figure",
     "Film",
     "Heat",
+    "Kind",
+    "Kinds",
     "Line",
     "Mark",
     "Panel",

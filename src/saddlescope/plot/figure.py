@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Literal
 
+from saddlescope.display import Shown
 from saddlescope.errors import InputError
 
 if TYPE_CHECKING:
@@ -21,12 +22,16 @@ MOST_FILM_BYTES = 12_000_000
 
 @dataclass(frozen=True)
 class Axis:
-    """An axis: what it shows, its unit (empty for pure numbers), linear or logarithmic, and an optional range."""
+    """An axis: what it shows, its unit (empty for pure numbers), linear or logarithmic, and an optional range.
+
+    With `names`, the whole numbers from 0 on stand for these words, such as the values of a grid.
+    """
 
     label: str
     unit: str = ""
     scale: Literal["linear", "log"] = "linear"
     range: tuple[float, float] | None = None
+    names: tuple[str, ...] = ()
 
     @property
     def title(self) -> str:
@@ -34,8 +39,8 @@ class Axis:
         return f"{self.label} ({self.unit})" if self.unit else self.label
 
 
-@dataclass(frozen=True, kw_only=True)
-class Line:
+@dataclass(frozen=True, repr=False, kw_only=True)
+class Line(Shown):
     """A curve through (x, y). NaN in y breaks it.
 
     Attributes:
@@ -66,8 +71,8 @@ class Line:
             raise InputError(f"at must have one step for each of the {len(self.x)} points; got {len(self.at)}.")
 
 
-@dataclass(frozen=True, kw_only=True)
-class Band:
+@dataclass(frozen=True, repr=False, kw_only=True)
+class Band(Shown):
     """The area between two curves, such as mean minus and plus one standard deviation over heads.
 
     On a logarithmic axis, edges that are not positive are drawn at the band's smallest positive edge.
@@ -81,15 +86,64 @@ class Band:
     color: int | None = None
 
 
-@dataclass(frozen=True, kw_only=True)
-class Heat:
-    """A coloured matrix z of shape (len(y), len(x))."""
+@dataclass(frozen=True, repr=False, kw_only=True)
+class Heat(Shown):
+    """A coloured matrix z of shape (len(y), len(x)). Where z is NaN, nothing is drawn.
+
+    Attributes:
+        x, y: the middles of the cells, rising.
+        z: the values.
+        label: what they are, beside the scale of colours.
+        scale: of the colours; on a logarithmic one, what is not positive is left out.
+        range: the values at both ends of the colours, or None: the least and the greatest of z.
+        words: what is written in the cells, as short as can be, and said of them on a page; of the shape of z, or None.
+    """
 
     x: Array
     y: Array
     z: Array
     label: str = ""
     scale: Literal["linear", "log"] = "linear"
+    range: tuple[float, float] | None = None
+    words: Array | None = None
+
+    def __post_init__(self) -> None:
+        if self.words is not None and self.words.shape != self.z.shape:
+            raise InputError(f"words must be of the shape {self.z.shape} of z; got {self.words.shape}.")
+
+
+@dataclass(frozen=True)
+class Kind:
+    """One of a few kinds: its name, its colour (an index into the palette, or None: neutral), and a sign for it."""
+
+    name: str
+    color: int | None
+    sign: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Kinds:
+    """A matrix of cells that are of a few kinds, such as verdicts; the legend names those that occur.
+
+    Attributes:
+        x, y: the middles of the cells, rising.
+        z: for each cell the place of its kind in `kinds`, or -1 where there is nothing, shape (len(y), len(x)).
+        kinds: the kinds; their signs stand in the cells, so that colour alone never tells.
+    """
+
+    x: Array
+    y: Array
+    z: Array
+    kinds: tuple[Kind, ...]
+
+    def __post_init__(self) -> None:
+        if str(self.z.dtype)[:3] != "int" or bool(((self.z < -1) | (self.z >= len(self.kinds))).any()):
+            raise InputError(f"z must be whole numbers from -1 to {len(self.kinds) - 1}; got {self.z!r}.")
+
+    @property
+    def occurring(self) -> tuple[Kind, ...]:
+        """The kinds that some cell is of."""
+        return tuple(kind for place, kind in enumerate(self.kinds) if bool((self.z == place).any()))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -111,8 +165,8 @@ class Mark:
     color: int | None = None
 
 
-@dataclass(frozen=True, kw_only=True)
-class Picture:
+@dataclass(frozen=True, repr=False, kw_only=True)
+class Picture(Shown):
     """A small image that stands on a dot at a data point, like a pin on a map, such as a sample along a trajectory.
 
     Attributes:
@@ -138,12 +192,12 @@ class Picture:
             raise InputError(f"size must be above 0 and at most 1, a fraction of the panel; got {self.size!r}.")
 
 
-AnyMark = Line | Band | Heat | Mark | Picture
+AnyMark = Line | Band | Heat | Kinds | Mark | Picture
 """What a panel can hold."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Panel:
+@dataclass(frozen=True, repr=False, kw_only=True)
+class Panel(Shown):
     """Marks over two axes."""
 
     x: Axis
@@ -152,8 +206,8 @@ class Panel:
     title: str = ""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Film:
+@dataclass(frozen=True, repr=False, kw_only=True)
+class Film(Shown):
     """Grids of images by step: on a page one grid with a slider, on paper the grids of some steps side by side.
 
     Attributes:
@@ -184,16 +238,16 @@ class Film:
             )
 
 
-@dataclass(frozen=True, kw_only=True)
-class Table:
+@dataclass(frozen=True, repr=False, kw_only=True)
+class Table(Shown):
     """Rows of text and numbers, shown below the panels on a page; numbers are formatted by whoever shows them."""
 
     columns: tuple[str, ...]
     rows: tuple[tuple[str | float | int, ...], ...]
 
 
-@dataclass(frozen=True, kw_only=True)
-class Figure:
+@dataclass(frozen=True, repr=False, kw_only=True)
+class Figure(Shown):
     """Panels with a title and a caption that says what is seen; optionally a film and a table below.
 
     Attributes:

@@ -11,9 +11,9 @@ from typing import Any
 
 import numpy as np
 
-from saddlescope.plot.figure import AnyMark, Axis, Band, Figure, Film, Heat, Line, Mark, Panel, Picture
+from saddlescope.plot.figure import AnyMark, Axis, Band, Figure, Film, Heat, Kinds, Line, Mark, Panel, Picture
 from saddlescope.plot.images import can_stand, framed, png, ranges, sprite
-from saddlescope.plot.series import color_series, legend, lifted, name_of, positive, thin
+from saddlescope.plot.series import color_series, legend, lifted, name_of, named_ticks, positive, thin
 from saddlescope.plot.theme import LIGHT
 
 _DASHES = {"solid": "solid", "dashed": "7px,4px", "dotted": "2px,3px", "steps": "solid", "points": "solid"}
@@ -60,7 +60,7 @@ def _film(film: Film) -> dict[str, Any]:
 def _panel(figure: Figure, panel: Panel, marks: list[tuple[AnyMark, int | None]]) -> dict[str, Any]:
     data, shapes = [], []
     pictures = [mark for mark, _ in marks if isinstance(mark, Picture) and can_stand(mark, panel)]
-    fixed = any(isinstance(mark, Heat | Picture) for mark, _ in marks)  # these stand on one kind of axis
+    fixed = any(isinstance(mark, Heat | Kinds | Picture) for mark, _ in marks)  # these stand on one kind of axis
     for mark, index in marks:
         match mark:
             case Line():
@@ -69,6 +69,8 @@ def _panel(figure: Figure, panel: Panel, marks: list[tuple[AnyMark, int | None]]
                 data.append(_band(mark, index, panel))
             case Heat():
                 data.append(_heat(mark, panel))
+            case Kinds():
+                data.append(_kinds(mark, panel))
             case Picture():
                 data.append(_dot(mark, index, panel))
             case Mark():
@@ -122,6 +124,10 @@ def _axis(axis: Axis) -> dict[str, Any]:
         "hoverformat": ".5~g",
         "nticks": 5 if axis.scale == "log" else 7,
     }
+    if axis.names:
+        places, names = named_ticks(axis)
+        drawn |= {"tickmode": "array", "tickvals": places, "ticktext": [_shown(name) for name in names]}
+        drawn["showgrid"] = False  # a line would run through the cells
     if shown := _drawn_range(axis):
         drawn["range"] = list(shown)
     return drawn
@@ -210,7 +216,7 @@ def _heat(heat: Heat, panel: Panel) -> dict[str, Any]:
             first, last = int(np.floor(np.nanmin(drawn))), int(np.ceil(np.nanmax(drawn)))
             decades = range(first, last + 1, max(1, (last - first) // 6))
             bar |= {"tickvals": list(decades), "ticktext": [f"10<sup>{decade}</sup>" for decade in decades]}
-    return {
+    trace: dict[str, Any] = {
         "type": "heatmap",
         "x": _numbers(np.asarray(heat.x, float)),
         "y": _numbers(np.asarray(heat.y, float)),
@@ -221,6 +227,60 @@ def _heat(heat: Heat, panel: Panel) -> dict[str, Any]:
         "hovertemplate": _hover(panel, f"<b>{_literal(heat.label)} %{{customdata:.4~g}}</b><br>"),
         "meta": {"kind": "heat", "color": None, "series": ""},
     }
+    if heat.range is not None:
+        low, high = heat.range
+        trace |= (
+            {"zmin": low, "zmax": high} if heat.scale == "linear" else {"zmin": np.log10(low), "zmax": np.log10(high)}
+        )
+    if heat.words is not None:
+        trace |= {"text": [[_shown(str(word)) for word in row] for row in heat.words], "texttemplate": "%{text}"}
+    if panel.x.names or panel.y.names:
+        told = np.array([[f"{heat.label} {value:.4g}" for value in row] for row in z])
+        trace |= _told_by_name(told, heat, panel)
+    return trace
+
+
+def _kinds(kinds: Kinds, panel: Panel) -> dict[str, Any]:
+    """Cells in the colours of their kinds, which the page changes with the theme."""
+    count = len(kinds.kinds)
+    signs = np.array([kind.sign for kind in kinds.kinds] + [""])
+    names = np.array([kind.name for kind in kinds.kinds] + [""])
+    scale = [
+        (edge / count, LIGHT.color(kind.color)) for place, kind in enumerate(kinds.kinds) for edge in (place, place + 1)
+    ]
+    return {
+        "type": "heatmap",
+        "x": _numbers(np.asarray(kinds.x, float)),
+        "y": _numbers(np.asarray(kinds.y, float)),
+        "z": [[place if place >= 0 else None for place in row] for row in kinds.z.tolist()],
+        "zmin": -0.5,
+        "zmax": count - 0.5,
+        "colorscale": scale,
+        "showscale": False,
+        "xgap": 2,
+        "ygap": 2,
+        "text": [[_shown(sign) for sign in row] for row in signs[kinds.z].tolist()],
+        "texttemplate": "%{text}",
+        "textfont": {"color": LIGHT.paper},
+        "meta": {"kind": "kinds", "color": None, "series": "", "colors": [kind.color for kind in kinds.kinds]},
+        **_told_by_name(names[kinds.z], kinds, panel),
+    }
+
+
+def _told_by_name(told: np.ndarray, grid: Heat | Kinds, panel: Panel) -> dict[str, Any]:
+    """What is said of each cell, with the names of its place: Plotly itself would say their numbers."""
+
+    def place(axis: Axis, at: float) -> str:
+        return f"{axis.title} {axis.names[round(at)] if axis.names else f'{at:.5g}'}"
+
+    texts = [
+        [
+            f"<b>{_shown(str(told[row, column]))}</b><br>{_shown(place(panel.x, x))}<br>{_shown(place(panel.y, y))}"
+            for column, x in enumerate(np.asarray(grid.x, float))
+        ]
+        for row, y in enumerate(np.asarray(grid.y, float))
+    ]
+    return {"hovertext": texts, "hovertemplate": "%{hovertext}<extra></extra>"}
 
 
 def _dot(picture: Picture, index: int | None, panel: Panel) -> dict[str, Any]:

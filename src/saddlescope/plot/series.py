@@ -6,7 +6,7 @@ from itertools import count, pairwise
 
 import numpy as np
 
-from saddlescope.plot.figure import AnyMark, Band, Figure, Heat, Line, Mark, Panel, Picture
+from saddlescope.plot.figure import AnyMark, Axis, Band, Figure, Heat, Kinds, Line, Mark, Panel, Picture
 
 MOST_POINTS = 3000
 """Points of a curve beyond which it is thinned: more than a screen has columns."""
@@ -19,7 +19,7 @@ class Series:
     Attributes:
         name: of the group, or the label of what has no group.
         color: index into the palette; None is neutral.
-        shape: how the legend shows it: a style of `Line`, "band" or "mark".
+        shape: how the legend shows it: a style of `Line`, "band", "mark", or "kind", which has no switch.
     """
 
     name: str
@@ -29,7 +29,7 @@ class Series:
 
 def name_of(mark: AnyMark) -> str:
     """The name of the series a mark belongs to; empty when it is not in the legend."""
-    if isinstance(mark, Heat):
+    if isinstance(mark, Heat | Kinds):
         return ""
     if isinstance(mark, Mark | Picture):
         return mark.group
@@ -41,12 +41,12 @@ def color_series(
 ) -> Iterator[tuple[Panel, list[tuple[AnyMark, int | None]]]]:
     """The panels, each with its marks and the palette index of each: its own, that of its series, or a free one."""
     known: dict[str, int | None] = {}
-    given = {mark.color for panel in figure.panels for mark in panel.marks if not isinstance(mark, Heat)}
+    given = {color for panel in figure.panels for mark in panel.marks for color in _given(mark)}
     free = (index for index in count() if index not in given)
     for panel in figure.panels:
         colored = []
         for mark in panel.marks:
-            name, color = name_of(mark), None if isinstance(mark, Heat) else mark.color
+            name, color = name_of(mark), None if isinstance(mark, Heat | Kinds) else mark.color
             if color is None and name in known:
                 color = known[name]
             elif color is None and isinstance(mark, Line | Band):
@@ -57,17 +57,39 @@ def color_series(
         yield panel, colored
 
 
+def _given(mark: AnyMark) -> set[int | None]:
+    """The palette indices that a mark names."""
+    if isinstance(mark, Kinds):
+        return {kind.color for kind in mark.kinds}
+    return set() if isinstance(mark, Heat) else {mark.color}
+
+
 def legend(figure: Figure) -> tuple[Series, ...]:
     """The legend in the order in which its series first appear; a curve shows a series better than its band."""
     found: dict[str, Series] = {}
     for _, marks in color_series(figure):
         for mark, color in marks:
+            if isinstance(mark, Kinds):
+                told = (Series(f"{kind.sign} {kind.name}", kind.color, "kind") for kind in mark.occurring)
+                found |= {series.name: series for series in told}
             name = "" if isinstance(mark, Picture) else name_of(mark)
             if not name or (name in found and not (found[name].shape == "band" and isinstance(mark, Line))):
                 continue
             shape = mark.style if isinstance(mark, Line) else "band" if isinstance(mark, Band) else "mark"
             found[name] = Series(name, color, shape)
     return tuple(found.values())
+
+
+MOST_NAMES = 14
+"""Names along an axis beyond which some are left out: more would overlap."""
+_LONGEST = 22  # letters of a name along an axis
+
+
+def named_ticks(axis: Axis) -> tuple[list[int], list[str]]:
+    """Where names stand along an axis that has some, and the names, shortened; evenly thinned where there are many."""
+    places = list(range(0, len(axis.names), -(-len(axis.names) // MOST_NAMES)))
+    names = [axis.names[place] for place in places]
+    return places, [name if len(name) <= _LONGEST else f"{name[: _LONGEST - 1]}…" for name in names]
 
 
 def thin(x: np.ndarray, *curves: np.ndarray, most: int = MOST_POINTS) -> np.ndarray:

@@ -5,9 +5,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from saddlescope.plot.figure import AnyMark, Axis, Band, Figure, Film, Heat, Line, Mark, Panel, Picture
+from saddlescope.plot.figure import AnyMark, Axis, Band, Figure, Film, Heat, Kinds, Line, Mark, Panel, Picture
 from saddlescope.plot.images import Strip, can_stand, framed, grid, ranges, strip
-from saddlescope.plot.series import Series, color_series, legend, lifted, positive, thin
+from saddlescope.plot.series import Series, color_series, legend, lifted, named_ticks, positive, thin
 from saddlescope.plot.theme import LIGHT, Theme
 
 if TYPE_CHECKING:
@@ -19,6 +19,7 @@ _STYLES = {"solid": "-", "dashed": (0, (5, 3)), "dotted": (0, (1.2, 2)), "steps"
 _PANEL = (4.6, 3.2)  # width and height of a panel, inches
 _FILM = 7.6  # width of a film that is alone or beside a single panel, inches
 _NAMES = 1.8  # of it, for the names of the rows
+_LUMINANCE = np.array([0.299, 0.587, 0.114])  # of red, green and blue (ITU-R BT.601)
 _CELL = (0.28, 0.72)  # least and greatest width of an image of a film, inches
 
 
@@ -136,6 +137,8 @@ def _draw_panel(ax: "Axes", panel: Panel, marks: list[tuple[AnyMark, int | None]
                 _draw_band(ax, mark, panel, color)
             case Heat():
                 _draw_heat(ax, mark, theme)
+            case Kinds():
+                _draw_kinds(ax, mark, theme)
             case Mark():
                 _draw_mark(ax, mark, color)
             case Picture() if can_stand(mark, panel):
@@ -151,10 +154,13 @@ def _draw_panel(ax: "Axes", panel: Panel, marks: list[tuple[AnyMark, int | None]
     for axis, scale in ((ax.xaxis, panel.x.scale), (ax.yaxis, panel.y.scale)):
         if scale == "log":  # between powers of ten only where there are too few of those, or the numbers overlap
             axis.set_minor_formatter(LogFormatterSciNotation(minor_thresholds=(0.9, 0.3)))
+    for setter, axis in ((ax.set_xticks, panel.x), (ax.set_yticks, panel.y)):
+        if axis.names:
+            setter(*named_ticks(axis), parse_math=False)
     ax.tick_params(which="both", color=theme.grid, labelcolor=theme.muted, labelsize=8.5)
     ax.spines[["top", "right"]].set_visible(False)
     ax.spines[["left", "bottom"]].set_color(theme.grid)
-    if not any(isinstance(mark, Heat) for mark, _ in marks):
+    if not any(isinstance(mark, Heat | Kinds) for mark, _ in marks):
         ax.grid(color=theme.grid, linewidth=0.6)
         ax.set_axisbelow(True)
 
@@ -197,13 +203,41 @@ def _draw_heat(ax: "Axes", heat: Heat, theme: Theme) -> None:
     from matplotlib.colors import LogNorm, Normalize
 
     z = np.ma.masked_invalid(positive(heat.z) if heat.scale == "log" else np.asarray(heat.z, float))
-    scale = LogNorm() if heat.scale == "log" and z.count() else Normalize()
+    ends = heat.range or (None, None)
+    scale = LogNorm(*ends) if heat.scale == "log" and z.count() else Normalize(*ends)
     mesh = ax.pcolormesh(heat.x, heat.y, z, norm=scale, cmap="viridis", shading="nearest", rasterized=True)
     assert ax.figure is not None
     bar = ax.figure.colorbar(mesh, ax=ax)
     bar.set_label(heat.label, color=theme.ink, fontsize=9.5)
     bar.ax.tick_params(which="both", color=theme.grid, labelcolor=theme.muted, labelsize=8.5)
     bar.outline.set_visible(False)  # type: ignore[operator]
+    if heat.words is not None:
+        light = mesh.cmap(scale(z))[..., :3] @ _LUMINANCE > 0.5
+        _write_in(ax, heat, heat.words, np.where(light, LIGHT.ink, LIGHT.paper), np.isfinite(z.filled(np.nan)))
+
+
+def _draw_kinds(ax: "Axes", kinds: Kinds, theme: Theme) -> None:
+    from matplotlib.colors import ListedColormap
+
+    colors = ListedColormap([theme.color(kind.color) for kind in kinds.kinds])
+    z = np.ma.masked_less(kinds.z, 0)
+    ax.pcolormesh(
+        kinds.x, kinds.y, z, cmap=colors, vmin=-0.5, vmax=len(kinds.kinds) - 0.5, shading="nearest",
+        edgecolors=theme.paper, linewidth=1.5,
+    )  # fmt: skip
+    signs = np.array([kind.sign for kind in kinds.kinds])[np.maximum(kinds.z, 0)]
+    _write_in(ax, kinds, signs, np.full(z.shape, theme.paper), kinds.z >= 0)
+
+
+def _write_in(ax: "Axes", grid: Heat | Kinds, words: np.ndarray, colors: np.ndarray, where: np.ndarray) -> None:
+    """Words in the cells of a matrix, where they are wide enough for them."""
+    letters = max((len(word) for word in words[where]), default=0)
+    size = min(8.5, 150 / max(1, len(grid.x)) / max(2, letters), 110 / len(grid.y))  # points, of about 230 by 170
+    if size < 4:
+        return
+    for row, column in zip(*np.nonzero(where), strict=True):
+        text = {"color": str(colors[row, column]), "fontsize": size, "parse_math": False}
+        ax.text(float(grid.x[column]), float(grid.y[row]), str(words[row, column]), ha="center", va="center", **text)
 
 
 def _draw_mark(ax: "Axes", mark: Mark, color: str) -> None:
@@ -280,8 +314,8 @@ def _swatch(shape: str, color: str) -> "object":
     from matplotlib.lines import Line2D
     from matplotlib.patches import Patch
 
-    if shape == "band":
-        return Patch(color=color, alpha=0.3, linewidth=0)
+    if shape in ("band", "kind"):
+        return Patch(color=color, alpha=0.3 if shape == "band" else 1.0, linewidth=0)
     if shape == "points":
         return Line2D([], [], color=color, linestyle="none", marker="o", markersize=4)
     return Line2D([], [], color=color, linestyle=_STYLES["dotted" if shape == "mark" else shape], linewidth=1.6)

@@ -108,6 +108,11 @@
       restyle("marker.color", indices("dot"), (color) => color);
       restyle("marker.line.color", indices("dot"), () => theme.surface);
       restyle("fillcolor", indices("band"), faint);
+      indices("kinds").forEach((k) => {
+        const kinds = this.plot.data[k].meta.colors.map(theme.of);
+        const scale = kinds.flatMap((color, place) => [place, place + 1].map((edge) => [edge / kinds.length, color]));
+        Plotly.restyle(this.plot, { colorscale: [scale], "textfont.color": theme.surface }, [k]);
+      });
       Plotly.relayout(this.plot, layout);
     }
 
@@ -223,13 +228,17 @@
 
   const switches = (legend, series, panels) => {
     const show = (name, on) => panels.forEach((panel) => panel.show(name, on));
-    const made = series.map(({ name, color, shape }) => {
+    const made = series.flatMap(({ name, color, shape }) => {
       const swatch = element("span", { className: `swatch ${shape}` });
       const count = getComputedStyle(root).getPropertyValue("--series-count");
       swatch.style.color = color === null ? "var(--muted)" : `var(--series-${color % count})`;
+      if (shape === "kind") {
+        legend.append(element("span", { className: "kind" }, swatch, name)); // cells are not switched
+        return [];
+      }
       const one = button("", true, (on) => show(name, on));
       one.append(swatch, name);
-      return one;
+      return [one];
     });
     legend.append(...made);
     if (made.length < 4) return;

@@ -1,0 +1,257 @@
+"""Phase diagrams of a sweep: verdicts, quantities and measured values over the axes of its grid.
+
+What is given is the labelled data set of a sweep, as `saddlescope.sweeps.Sweep` says: `state` over the swept axes,
+`outcome` and `value` over axes and claims, `quantities` over axes and quantities, with units, scales and bounds as
+coordinates. Over seeds, means, ranges and shares are shown; points that failed or are missing never enter them.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Literal
+
+import numpy as np
+
+from saddlescope.plot.figure import AnyMark, Axis, Band, Figure, Heat, Kind, Kinds, Line, Mark, Panel
+from saddlescope.plot.phase_axes import Layout, cells_axis, line_axis, names_axis
+
+if TYPE_CHECKING:
+    import xarray as xr
+
+OUTCOMES = (
+    Kind("reproduced", 2, "✓"),
+    Kind("refuted", 1, "✗"),
+    Kind("undecided", None, "?"),
+    Kind("failed", 3, "!"),
+)
+"""What a point says of a claim; nothing is drawn where a point is missing."""
+_MOST_WRITTEN = 12  # values along x beyond which no numbers are written in the cells
+_NOT_RUN = " Empty cells: the point has not been run."
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Reading:
+    """A number of each point: a quantity, or what a claim measures; bounds that are infinite are not drawn."""
+
+    place: int
+    label: str
+    unit: str = ""
+    scale: Literal["linear", "log"] = "linear"
+    low: float = -np.inf
+    high: float = np.inf
+
+
+def phase_figures(sweep: "xr.Dataset") -> tuple[Figure, ...]:
+    """The phase diagrams of a sweep: of verdicts, of quantities, and of what the claims measure.
+
+    Over one axis: curves, with the range over seeds as a band, and verdicts as a table of cells. Over two: maps, one
+    a claim or quantity. Over more: a figure a claim or quantity, with a panel for each value of the further axes; what
+    the claims measure is then left to the data set.
+
+    Args:
+        sweep: the data set of a sweep, with at least one swept axis.
+
+    Returns:
+        The figures, the verdicts first.
+    """
+    layout, claims = Layout.of(sweep.state), _claims(sweep)
+    drawn = _verdicts(sweep, layout, claims)
+    drawn += _numbers(sweep.quantities, layout, _quantities(sweep), "What the runs come to")
+    if not layout.panels:
+        drawn += _numbers(sweep["value"], layout, claims, "What the claims measure")
+    return tuple(drawn)
+
+
+def _claims(sweep: "xr.Dataset") -> tuple[_Reading, ...]:
+    told = (sweep[name].values.tolist() for name in ("claim", "unit", "low", "high"))
+    return tuple(
+        _Reading(place=place, label=label, unit=unit, low=low, high=high)
+        for place, (label, unit, low, high) in enumerate(zip(*told, strict=True))
+    )
+
+
+def _quantities(sweep: "xr.Dataset") -> tuple[_Reading, ...]:
+    told = (sweep[name].values.tolist() for name in ("quantity_says", "quantity_unit", "quantity_scale"))
+    return tuple(
+        _Reading(place=place, label=label, unit=unit, scale=scale)
+        for place, (label, unit, scale) in enumerate(zip(*told, strict=True))
+    )
+
+
+def _verdicts(sweep: "xr.Dataset", layout: Layout, claims: Sequence[_Reading]) -> list[Figure]:
+    """Maps of outcomes, or of the share of seeds that reproduce a claim."""
+    kinds = _kinds(sweep)
+    caption = "Whether each claim is reproduced." if not layout.seeds else (
+        "The share of finished seeds that reproduce each claim; an undecided one does not. The cells have the counts."
+    )  # fmt: skip
+    caption += _NOT_RUN if (kinds < 0).any() else ""
+    if len(layout.mapped) == 1:
+        ((_, shown),) = Layout((*layout.mapped, "claim"), (), layout.seeds).slices(kinds)
+        rows = names_axis("claim", tuple(one.label for one in claims), falling=True)
+        panel = Panel(x=cells_axis(shown, layout.mapped[0]), y=rows, marks=(_outcomes(shown.values, layout),))
+        return [Figure(name="verdicts", title="Verdicts", caption=caption, panels=(panel,), columns=1)]
+    return _figures(
+        "verdicts",
+        "Verdicts",
+        caption,
+        claims,
+        layout,
+        lambda one: kinds.isel(claim=one.place),
+        lambda one, array: (_outcomes(array.values, layout),),
+    )
+
+
+def _numbers(values: "xr.DataArray", layout: Layout, readings: Sequence[_Reading], title: str) -> list[Figure]:
+    """Curves or maps of numbers, those that are nowhere finite left out; the last dimension is that of the readings."""
+    found = [one for one in readings if np.isfinite(values[..., one.place]).any()]
+    absent = [one.label for one in readings if one not in found]
+    if not found:
+        return []
+    line = len(layout.mapped) == 1
+    over = "" if not layout.seeds else (
+        " Each curve is the mean over seeds, the band all of them." if line else " Each cell is the mean over seeds."
+    )  # fmt: skip
+    over += " On a logarithmic scale the mean is the geometric one." if over and _logarithmic(found) else ""
+    bounds = (
+        " Dotted, the bounds that were written before the run."
+        if line and any(np.isfinite((one.low, one.high)).any() for one in found)
+        else ""
+    )
+    nowhere = f" Resolved by no point: {', '.join(absent)}." if absent else ""
+    return _figures(
+        f"{values.dims[-1]}-values",
+        title,
+        f"Each panel is one number of a run over the swept parameters.{over}{bounds}{nowhere}",
+        found,
+        layout,
+        lambda one: values[..., one.place],
+        lambda one, array: _curve(one, array, layout) if line else (_map(one, array.values, layout),),
+    )
+
+
+def _figures(
+    name: str,
+    title: str,
+    caption: str,
+    readings: Sequence[_Reading],
+    layout: Layout,
+    select: "Callable[[_Reading], xr.DataArray]",
+    marks: "Callable[[_Reading, xr.DataArray], tuple[AnyMark, ...]]",
+) -> list[Figure]:
+    """One figure with a panel a reading; where further axes have panels, a figure a reading."""
+
+    def panels(one: _Reading) -> tuple[Panel, ...]:
+        whole = select(one)
+        return tuple(
+            Panel(title=at or one.label, x=x, y=y, marks=marks(one, array))
+            for at, array in layout.slices(whole)
+            for x, y in [_axes(one, array, layout)]
+        )
+
+    if not layout.panels:
+        every = tuple(panel for one in readings for panel in panels(one))
+        return [Figure(name=name, title=title, caption=caption, panels=every, columns=min(3, len(every)))]
+    return [
+        Figure(
+            name=f"{name}-{k}",
+            title=f"{title}: {one.label}",
+            caption=caption + layout.left_out(select(one)),
+            panels=_of_one_scale(panels(one)),
+            columns=3,
+        )
+        for k, one in enumerate(readings, 1)
+    ]
+
+
+def _of_one_scale(panels: tuple[Panel, ...]) -> tuple[Panel, ...]:
+    """The panels with the same colours for the same numbers."""
+    heats = [mark for panel in panels for mark in panel.marks if isinstance(mark, Heat) and mark.range is None]
+    shown = [heat.z[np.isfinite(heat.z) & ((heat.scale == "linear") | (heat.z > 0))] for heat in heats]
+    if not sum(map(len, shown)):
+        return panels
+    numbers = np.concatenate(shown)
+    ends = float(numbers.min()), float(numbers.max())
+    return tuple(
+        replace(
+            panel, marks=tuple(replace(mark, range=ends) if isinstance(mark, Heat) else mark for mark in panel.marks)
+        )
+        for panel in panels
+    )
+
+
+def _axes(one: _Reading, array: "xr.DataArray", layout: Layout) -> tuple[Axis, Axis]:
+    if len(layout.mapped) == 1:
+        return line_axis(array, layout.mapped[0])[0], Axis(one.label, one.unit, scale=one.scale)
+    return cells_axis(array, layout.mapped[0]), cells_axis(array, layout.mapped[1])
+
+
+def _kinds(sweep: "xr.Dataset") -> "xr.DataArray":
+    """The place of each point's outcome in `OUTCOMES`, for each claim; -1 where it is missing."""
+    import xarray as xr
+
+    places = xr.full_like(sweep.outcome, -1, dtype=int)
+    for place, kind in enumerate(OUTCOMES[:3]):
+        places = places.where(sweep.outcome != kind.name, place)
+    return places.where(sweep.state != "failed", 3).where(sweep.state != "missing", -1)
+
+
+def _outcomes(kinds: np.ndarray, layout: Layout) -> AnyMark:
+    """Cells of outcomes, shape ([seed,] y, x), or the share of seeds whose outcome is the first."""
+    x, y = np.arange(kinds.shape[-1]), np.arange(kinds.shape[-2])
+    if not layout.seeds:
+        return Kinds(x=x, y=y, z=kinds, kinds=OUTCOMES)
+    finished, reproduced = ((kinds >= 0) & (kinds < 3)).sum(0), (kinds == 0).sum(0)
+    words = np.char.add(np.char.add(reproduced.astype(str), "/"), finished.astype(str))
+    return Heat(
+        x=x,
+        y=y,
+        z=np.where(finished > 0, reproduced / np.maximum(finished, 1), np.nan),
+        label="share reproduced",
+        range=(0.0, 1.0),
+        words=words if len(x) <= _MOST_WRITTEN else None,
+    )
+
+
+def _map(one: _Reading, values: np.ndarray, layout: Layout) -> Heat:
+    """The cells of a number, shape ([seed,] y, x), the mean over seeds."""
+    z = _mean(values, one.scale) if layout.seeds else values
+    return Heat(
+        x=np.arange(z.shape[1]),
+        y=np.arange(z.shape[0]),
+        z=z,
+        label=Axis(one.label, one.unit).title,
+        scale=one.scale,
+        words=_written(z) if z.shape[1] <= _MOST_WRITTEN else None,
+    )
+
+
+def _written(z: np.ndarray) -> np.ndarray:
+    return np.array([[f"{value:.3g}" if np.isfinite(value) else "" for value in row] for row in z])
+
+
+def _curve(one: _Reading, array: "xr.DataArray", layout: Layout) -> tuple[AnyMark, ...]:
+    """A number over one axis, shape ([seed,] x): its mean and range over seeds, and its bounds."""
+    values, (_, x) = array.values, line_axis(array, layout.mapped[0])
+    rising = np.argsort(x, kind="stable")
+    values, x = values[..., rising], x[rising]
+    middle = _mean(values, one.scale) if layout.seeds else values
+    marks: list[AnyMark] = [Mark(at=at, axis="y") for at in (one.low, one.high) if np.isfinite(at)]
+    if layout.seeds:
+        finite = np.isfinite(values)
+        low, high = np.where(finite, values, np.inf).min(0), np.where(finite, values, -np.inf).max(0)
+        some = finite.any(0)
+        marks.append(Band(x=x, low=np.where(some, low, np.nan), high=np.where(some, high, np.nan), color=0))
+    return (*marks, Line(x=x, y=middle, color=0), Line(x=x, y=middle, color=0, style="points"))
+
+
+def _mean(values: np.ndarray, scale: str) -> np.ndarray:
+    """The mean over the first axis of what is finite, on the scale it is shown on; NaN where nothing is."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        shown = np.log(values) if scale == "log" else values
+        finite = np.isfinite(shown) | (shown == -np.inf)
+        count = finite.sum(0)
+        mean = np.where(finite, shown, 0.0).sum(0) / np.maximum(count, 1)
+        return np.where(count > 0, np.exp(mean) if scale == "log" else mean, np.nan)
+
+
+def _logarithmic(readings: Sequence[_Reading]) -> bool:
+    return any(one.scale == "log" for one in readings)

@@ -1,0 +1,243 @@
+"""Phase diagrams are drawn from labelled arrays alone; each cell is held against a slow count over its points."""
+
+import itertools
+import json
+
+import numpy as np
+import pytest
+import xarray as xr
+
+from saddlescope.errors import InputError
+from saddlescope.plot import Axis, Band, Heat, Kind, Kinds, Line, Mark, draw_matplotlib, draw_plotly
+from saddlescope.plot.phase_axes import MOST_PANELS, Layout, line_axis
+from saddlescope.plot.phases import OUTCOMES, phase_figures
+from saddlescope.plot.series import MOST_NAMES, legend, named_ticks
+
+HOSTILE = "<img src=x onerror=\"document.title='owned'\">"
+CLAIMS = ("falls", HOSTILE)
+COORDINATES = {
+    "claim": list(CLAIMS),
+    "unit": ("claim", ["s", ""]),
+    "low": ("claim", [0.2, -np.inf]),
+    "high": ("claim", [0.6, np.inf]),
+    "quantity": ["stages", "final_loss", "never"],
+    "quantity_says": ("quantity", ["stages", "final loss", "never resolved"]),
+    "quantity_unit": ("quantity", ["", "", ""]),
+    "quantity_scale": ("quantity", ["linear", "log", "linear"]),
+}
+
+
+def made(axes: dict, seed=0) -> xr.Dataset:
+    """A sweep with every outcome, failed and missing points, over axes of the given values."""
+    rng = np.random.default_rng(seed)
+    shape = tuple(map(len, axes.values()))
+    state = rng.choice(["finished", "failed", "missing"], p=[0.7, 0.2, 0.1], size=shape)
+    done = (state == "finished")[..., None]
+    outcome = np.where(done, rng.choice([kind.name for kind in OUTCOMES[:3]], size=(*shape, 2)), "")
+    quantity = np.where(done, rng.uniform(0.1, 9.0, (*shape, 3)), np.nan)
+    quantity[..., 2] = np.nan
+    dims = tuple(axes)
+    return xr.Dataset(
+        {
+            "state": (dims, state),
+            "outcome": ((*dims, "claim"), outcome),
+            "value": ((*dims, "claim"), np.where(done, rng.uniform(0, 1, (*shape, 2)), np.nan)),
+            "quantities": ((*dims, "quantity"), quantity),
+        },
+        coords=axes | COORDINATES,
+    )
+
+
+GRIDS = {
+    "one axis": {"width": [2, 4, 8, 64]},
+    "one axis of words": {"teacher": ["sparse", HOSTILE, "dense"]},
+    "one axis and seeds": {"alpha": [1e-1, 1e-4, 1e-9], "seed": [0, 1, 2, 3]},
+    "seeds alone": {"seed": [3, 5, 7]},
+    "two axes": {"width": [2, 4, 8], "alpha": [1e-1, 1e-2, 1e-8, 1e-16]},
+    "two axes and seeds": {"width": [2, 4, 8], "seeds": [0, 1, 2, 3, 4], "noise": [True, False]},
+    "three axes": {"depth": [2, 3], "width": [2, 4, 8], "alpha": [1e-1, 1e-2, 1e-8]},
+    "four axes and seeds": {"a": [1, 2], "b": [1, 2, 3], "seed": [0, 1], "c": [1, 2, 3, 4], "d": [0.5, 1.5, 2.5]},
+    "one point": {"width": [3]},
+    "a fixed axis": {"depth": [3], "width": [2, 4], "alpha": [0.1, 0.01, 0.001]},
+}
+
+
+@pytest.fixture(params=GRIDS, ids=str)
+def sweep(request):
+    return made(GRIDS[request.param])
+
+
+def test_every_grid_is_drawn_by_both(sweep):
+    figures = phase_figures(sweep)
+    assert figures
+    assert len({figure.name for figure in figures}) == len(figures)
+    for figure in figures:
+        draw_matplotlib(figure)
+        page = json.dumps(draw_plotly(figure), allow_nan=False)
+        assert "<img" not in json.dumps([json.loads(page)["panels"][0]["data"]])
+
+
+def test_the_longest_axes_are_mapped_and_seeds_taken_together():
+    layouts = {name: Layout.of(made(axes).state) for name, axes in GRIDS.items()}
+    assert layouts["seeds alone"] == Layout(("seed",))
+    assert layouts["one axis and seeds"] == Layout(("alpha",), (), "seed")
+    assert layouts["two axes and seeds"] == Layout(("width", "noise"), (), "seeds")
+    assert layouts["three axes"] == Layout(("width", "alpha"), ("depth",))
+    assert layouts["four axes and seeds"] == Layout(("b", "c"), ("a", "d"), "seed")
+    assert layouts["one point"] == Layout(("width",))
+    assert layouts["a fixed axis"] == Layout(("width", "alpha"))
+
+
+def kinds_by_hand(sweep, claim, **at):
+    point = sweep.sel(at)
+    state = str(point.state.item())
+    if state == "finished":
+        return str(point.outcome.sel(claim=claim).item())
+    return state
+
+
+def test_each_cell_has_the_kind_of_its_point():
+    axes = GRIDS["two axes"]
+    sweep = made(axes)
+    (verdicts, *_) = phase_figures(sweep)
+    assert [panel.title for panel in verdicts.panels] == list(CLAIMS)
+    for panel, claim in zip(verdicts.panels, CLAIMS, strict=True):
+        (cells,) = panel.marks
+        assert isinstance(cells, Kinds)
+        assert panel.x.label == "width"
+        assert panel.y.names == ("0.1", "0.01", "1e-8", "1e-16")
+        for (j, alpha), (i, width) in itertools.product(enumerate(axes["alpha"]), enumerate(axes["width"])):
+            told = kinds_by_hand(sweep, claim, width=width, alpha=alpha)
+            assert ("missing" if cells.z[j, i] < 0 else OUTCOMES[cells.z[j, i]].name) == told
+
+
+def test_over_one_axis_the_claims_are_the_rows_the_first_on_top():
+    sweep = made(GRIDS["one axis"])
+    (verdicts, *_) = phase_figures(sweep)
+    (panel,) = verdicts.panels
+    low, high = panel.y.range
+    assert low > high
+    for row, claim in enumerate(CLAIMS):
+        for column, width in enumerate(sweep.width.values):
+            told = kinds_by_hand(sweep, claim, width=width)
+            place = panel.marks[0].z[row, column]
+            assert ("missing" if place < 0 else OUTCOMES[place].name) == told
+
+
+def test_over_seeds_each_cell_is_the_share_of_finished_ones():
+    sweep = made(GRIDS["two axes and seeds"])
+    verdicts, quantities, _ = phase_figures(sweep)
+    heat = verdicts.panels[0].marks[0]
+    assert heat.range == (0.0, 1.0)
+    stages, loss = (panel.marks[0] for panel in quantities.panels)
+    for j, noise in enumerate([True, False]):
+        for i, width in enumerate(sweep.width.values):
+            points = [sweep.sel(width=width, noise=noise, seeds=seed) for seed in sweep.seeds.values]
+            finished = [point for point in points if point.state.item() == "finished"]
+            hits = sum(point.outcome.sel(claim="falls").item() == "reproduced" for point in finished)
+            assert heat.words[j, i] == f"{hits}/{len(finished)}"
+            assert heat.z[j, i] == pytest.approx(hits / len(finished))
+            every = np.array([point.quantities.values for point in finished])
+            assert stages.z[j, i] == pytest.approx(every[:, 0].mean())
+            assert loss.z[j, i] == pytest.approx(np.exp(np.log(every[:, 1]).mean()))
+    assert "geometric" in quantities.caption
+    assert "Resolved by no point: never resolved." in quantities.caption
+
+
+def test_curves_are_means_with_a_band_of_all_seeds_and_bounds():
+    sweep = made(GRIDS["one axis and seeds"])
+    *_, measured = phase_figures(sweep)
+    panel = measured.panels[0]
+    assert panel.x == Axis("alpha", scale="log")
+    assert panel.y == Axis("falls", "s")
+    assert [mark.at for mark in panel.marks if isinstance(mark, Mark)] == [0.2, 0.6]
+    band = next(mark for mark in panel.marks if isinstance(mark, Band))
+    line = next(mark for mark in panel.marks if isinstance(mark, Line))
+    for x, low, high, mean in zip(line.x, band.low, band.high, line.y, strict=True):
+        values = sweep.value.sel(claim="falls", alpha=x).dropna("seed").values
+        assert (low, high, mean) == pytest.approx((values.min(), values.max(), values.mean()))
+    assert list(line.x) == sorted(line.x)
+
+
+def test_what_no_seed_resolves_stays_empty():
+    sweep = made(GRIDS["two axes and seeds"])
+    sweep.state.loc[{"width": 4, "noise": True}] = "failed"
+    for name in ("quantities", "value"):
+        sweep[name].loc[{"width": 4, "noise": True}] = np.nan
+    for figure in phase_figures(sweep):
+        for panel in figure.panels:
+            assert np.isnan(panel.marks[0].z[0, 1])
+            assert np.isfinite(panel.marks[0].z).any()
+
+
+def test_further_axes_have_panels_up_to_a_limit_which_is_told():
+    sweep = made({"a": range(4), "b": range(5), "c": range(5), "d": range(4)})
+    one, two, *_ = phase_figures(sweep)
+    assert (one.title, two.title) == ("Verdicts: falls", f"Verdicts: {HOSTILE}")
+    assert len(one.panels) == MOST_PANELS
+    assert f"{MOST_PANELS} of 16 panels are shown" in one.caption
+    assert one.panels[0].title == "a = 0, d = 0"
+    assert one.panels[-1].title == "a = 3, d = 3"
+    last = sweep.sel(a=3, d=3)
+    for b, c in itertools.product(range(5), range(5)):
+        place = one.panels[-1].marks[0].z[c, b]
+        told = kinds_by_hand(last, "falls", b=b, c=c)
+        assert ("missing" if place < 0 else OUTCOMES[place].name) == told
+
+
+def test_panels_of_one_number_share_their_colours():
+    sweep = made(GRIDS["three axes"])
+    stages = phase_figures(sweep)[2]
+    assert stages.title == "What the runs come to: stages"
+    ends = float(sweep.quantities[..., 0].min()), float(sweep.quantities[..., 0].max())
+    assert [panel.marks[0].range for panel in stages.panels] == [ends, ends]
+
+
+def test_the_legend_names_the_kinds_that_occur_once():
+    sweep = made(GRIDS["two axes"])
+    sweep["outcome"] = sweep.outcome.where(sweep.outcome != "refuted", "undecided")
+    (verdicts, *_) = phase_figures(sweep)
+    assert [one.name for one in legend(verdicts)] == ["✓ reproduced", "? undecided", "! failed"]
+    assert {one.shape for one in legend(verdicts)} == {"kind"}
+
+
+def test_cells_are_told_by_their_names_on_a_page():
+    cells = Kinds(
+        x=np.arange(2), y=np.arange(1), z=np.array([[1, -1]]), kinds=(Kind("a", 0, "+"), Kind("<b>", None, "-"))
+    )
+    spec = draw_plotly(figure_of(cells, Axis("n", names=("<u>", "v")), Axis("m", "s", names=("w",))))
+    trace = spec["panels"][0]["data"][0]
+    assert trace["z"] == [[1, None]]
+    assert trace["text"] == [["-", ""]]
+    assert trace["hovertext"][0][0] == "<b>&lt;b&gt;</b><br>n &lt;u&gt;<br>m (s) w"
+    assert trace["meta"]["colors"] == [0, None]
+    assert spec["panels"][0]["layout"]["xaxis"]["ticktext"] == ["&lt;u&gt;", "v"]
+
+
+def figure_of(mark, x, y):
+    from saddlescope.plot import Figure, Panel
+
+    return Figure(name="f", title="t", caption="c", panels=(Panel(x=x, y=y, marks=(mark,)),))
+
+
+def test_many_names_are_thinned_and_long_ones_shortened():
+    places, names = named_ticks(Axis("n", names=tuple(map(str, range(64)))))
+    assert len(places) <= MOST_NAMES
+    assert names == [str(place) for place in places]
+    assert len(set(np.diff(places))) == 1
+    assert named_ticks(Axis("n", names=("x" * 99,)))[1][0].endswith("x…")
+
+
+def test_only_wide_positive_axes_are_logarithmic():
+    axes = {"wide": [1e-8, 1e-3, 0.1], "narrow": [1.0, 2.0, 3.0], "signed": [-30.0, -2.0, -1.0]}
+    array = xr.DataArray(np.zeros((3, 3, 3)), coords=axes, dims=tuple(axes))
+    assert [line_axis(array, name)[0].scale for name in axes] == ["log", "linear", "linear"]
+
+
+def test_what_is_no_kind_and_words_of_another_shape_are_refused():
+    with pytest.raises(InputError, match="z must be whole numbers from -1 to 0"):
+        Kinds(x=np.arange(1), y=np.arange(1), z=np.array([[1]]), kinds=(Kind("a", 0, "+"),))
+    with pytest.raises(InputError, match="z must be whole numbers"):
+        Kinds(x=np.arange(1), y=np.arange(1), z=np.array([[0.0]]), kinds=(Kind("a", 0, "+"),))
+    with pytest.raises(InputError, match="words must be of the shape"):
+        Heat(x=np.arange(1), y=np.arange(1), z=np.zeros((1, 1)), words=np.array(["a"]))
