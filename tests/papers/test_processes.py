@@ -33,6 +33,13 @@ def test_parts_come_in_their_order_wherever_they_are_made(tmp_path, processes):
     assert all(0 < fraction < 1 for fraction, _ in told)
 
 
+def test_a_process_makes_one_part_after_another(tmp_path):
+    parts = {f"part-{n}": parts_to_make.Square(n) for n in range(1, 13)}
+    made = kept_side_by_side(RunContext(tmp_path), parts, processes=2)
+    assert [int(part.square) for part in made] == [n**2 for n in range(1, 13)]
+    assert len({int(part.process) for part in made}) <= 2
+
+
 def test_finished_parts_are_not_made_again(tmp_path):
     context = RunContext(tmp_path)
     first = kept_side_by_side(context, {"part-3": _PARTS["part-3"]}, processes=2)[0]
@@ -55,7 +62,7 @@ def test_what_a_part_refuses_is_said_here_and_the_finished_ones_stay(tmp_path):
 
 def test_a_part_that_fails_or_is_killed_is_no_result(tmp_path):
     context = RunContext(tmp_path)
-    with pytest.raises(RuntimeError, match="The process of a failed with status 1"):
+    with pytest.raises(RuntimeError, match="The part a failed, ZeroDivisionError"):
         kept_side_by_side(context, {"a": parts_to_make.failing, "b": parts_to_make.endless}, processes=2)
     with pytest.raises(InputError, match=r"the one of a was killed by signal 9\. The same command goes on"):
         kept_side_by_side(context, {"a": parts_to_make.killed, "b": parts_to_make.endless}, processes=2)

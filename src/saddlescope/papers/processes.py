@@ -1,33 +1,23 @@
-"""Parts of a run that are made side by side, each in a process of its own.
+"""Parts of a run that are made side by side, in processes of their own.
 
 For parts that keep one processor busy whatever they are given: small networks in PyTorch, whose threads wait for each
 other longer than they work. A part is made as `RunContext.kept` makes it, so that a killed run goes on with what is
 finished, and each part with its own checkpoint; the number of processes changes no result.
-
-Processes are started afresh, not forked, since JAX and PyTorch do not survive that; and not by `multiprocessing`, which
-would run the main program of whoever calls once more. They end with their parent, however it ends.
 """
 
-import contextlib
-import json
-import os
-import pickle
-import queue
-import subprocess
-import sys
-import threading
-from collections import deque
 from collections.abc import Callable, Mapping
+from contextlib import closing
+from dataclasses import dataclass
 from functools import partial
-from typing import IO, TYPE_CHECKING, Any
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 from saddlescope.errors import InputError
 from saddlescope.papers.context import RunContext
+from saddlescope.papers.pool import Done, Ended, Failed, Progress, Refused, Report, side_by_side
 
 if TYPE_CHECKING:
     import xarray as xr
-
-_REFUSED = 2  # exit status of a process that said in one sentence why it cannot go on
 
 
 def kept_side_by_side(
@@ -58,107 +48,44 @@ def kept_side_by_side(
     ]  # fmt: skip
 
 
+@dataclass(frozen=True)
+class _Kept:
+    """The task of a process: one part, kept in the scratch folder of the run."""
+
+    name: str
+    part: "Callable[[RunContext], xr.Dataset]"
+    scratch: Path
+    data: Path | None
+
+    def __call__(self, report: Report) -> None:
+        context = RunContext(self.scratch, report, self.data)
+        context.kept(self.name, partial(self.part, context))
+
+
 def _make(
     context: RunContext,
     parts: "Mapping[str, Callable[[RunContext], xr.Dataset]]",
     missing: list[str],
     processes: int,
 ) -> None:
-    waiting, running = deque(missing), dict[str, subprocess.Popen[bytes]]()
     fractions = {name: float(name not in missing) for name in parts}
-    told: queue.Queue[tuple[str, Any]] = queue.Queue()
-    try:
-        while waiting or running:
-            while waiting and len(running) < processes:
-                name = waiting.popleft()
-                running[name] = _start(name, parts[name], context, told)
-            name, message = told.get()
-            match message:
-                case [fraction, note]:
+    tasks = {name: _Kept(name, parts[name], context.scratch, context.data) for name in missing}
+    with closing(side_by_side(tasks, processes=processes)) as happened:
+        for news in happened:
+            match news:
+                case Progress(name, fraction, note):
                     fractions[name] = fraction
                     context.report(sum(fractions.values()) / len(fractions), note)
-                case {"refused": sentence}:
-                    raise InputError(sentence)
-                case None:
-                    _finish(name, running.pop(name))
+                case Done(name):
                     fractions[name] = 1.0
-    finally:
-        for process in running.values():
-            process.kill()
-            _close(process)
-
-
-def _start(
-    name: str, part: "Callable[[RunContext], xr.Dataset]", context: RunContext, told: "queue.Queue[tuple[str, Any]]"
-) -> "subprocess.Popen[bytes]":
-    """A process that makes one part; what it says goes into the queue, None at its end."""
-    process = subprocess.Popen(  # noqa: S603 (this very Python and module)
-        [sys.executable, "-m", __name__],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        start_new_session=True,  # an interrupt from the keyboard is the parent's matter
-    )
-    given, said = process.stdin, process.stdout
-    assert given is not None
-    assert said is not None
-    with contextlib.suppress(BrokenPipeError):  # it has ended already, and its status will say how
-        given.write(pickle.dumps((name, part, context.scratch, context.data)))
-        given.flush()  # and stays open: its end is the parent's end
-
-    def listen(said: IO[bytes]) -> None:
-        with said:
-            for line in said:
-                with contextlib.suppress(json.JSONDecodeError):  # half a line, of a process killed in the middle of it
-                    told.put((name, json.loads(line)))
-        told.put((name, None))
-
-    threading.Thread(target=listen, args=(said,), daemon=True).start()
-    return process
-
-
-def _close(process: "subprocess.Popen[bytes]") -> int:
-    """Its exit status, when it has ended; what it said is closed by whoever listens."""
-    status = process.wait()
-    assert process.stdin is not None
-    with contextlib.suppress(BrokenPipeError):  # what it never read
-        process.stdin.close()
-    return status
-
-
-def _finish(name: str, process: "subprocess.Popen[bytes]") -> None:
-    """What is to be said of a process that has ended."""
-    status = _close(process)
-    if status < 0:
-        raise InputError(
-            f"processes must be few enough for the memory there is; the one of {name} was killed by signal {-status}. "
-            "The same command goes on; a smaller processes= takes less memory."
-        )
-    if status:
-        raise RuntimeError(f"The process of {name} failed with status {status}; its error stands above.")
-
-
-def _work() -> None:
-    """What a process does: makes the part it is given, and tells its progress in lines of JSON."""
-    name, part, scratch, data = pickle.load(sys.stdin.buffer)  # noqa: S301 (written by `_start`)
-    threading.Thread(target=_end_with_parent, daemon=True).start()
-    lines, sys.stdout = sys.stdout, sys.stderr  # what others print is no message
-
-    def tell(message: Any) -> None:
-        print(json.dumps(message), file=lines, flush=True)
-
-    context = RunContext(scratch=scratch, report=lambda fraction, note: tell([fraction, note]), data=data)
-    try:
-        context.kept(name, partial(part, context))
-    except InputError as error:
-        tell({"refused": str(error)})
-        sys.exit(_REFUSED)
-
-
-def _end_with_parent() -> None:
-    """Ends this process at once when nobody can write to it any more."""
-    os.read(sys.stdin.fileno(), 1)  # not through the buffered reader, whose lock would break a usual end
-    os._exit(1)
-
-
-if __name__ == "__main__":
-    _work()
+                case Refused(_, sentence):
+                    raise InputError(sentence)
+                case Failed(name, error):
+                    raise RuntimeError(f"The part {name} failed, {error}; its traceback stands above.")
+                case Ended(name, status) if status < 0:
+                    raise InputError(
+                        f"processes must be few enough for the memory there is; the one of {name} was killed by signal "
+                        f"{-status}. The same command goes on; a smaller processes= takes less memory."
+                    )
+                case Ended(name, status):
+                    raise RuntimeError(f"The process of {name} ended with status {status} in the middle of its work.")

@@ -152,8 +152,11 @@ def _versions() -> dict[str, str]:
 
 
 def _commit() -> str:
-    here = Path(__file__).resolve()
+    return _commit_of(Path(__file__).resolve())
 
+
+@cache  # the code that a process has loaded is that of its first run, and asking git takes longer than many a run
+def _commit_of(here: Path) -> str:
     def git(*words: str) -> str:
         command = ["git", "-C", str(here.parent), *words]
         done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=10)  # noqa: S603
