@@ -12,7 +12,8 @@ _LINE = 400  # characters of a whole line
 _FEW = 6  # elements of a collection that are told one by one
 _ROWS = 24  # rows of a table in a notebook
 
-_Table = tuple[Sequence[str], Iterable[Sequence[object]]]
+Table = tuple[Sequence[str], Iterable[Sequence[object]]]
+"""The names of its columns, and its rows."""
 
 
 class Shown:
@@ -33,7 +34,7 @@ class Shown:
     def __repr__(self) -> str:
         return in_line(type(self).__name__, _fields(self))
 
-    def _table(self) -> _Table:
+    def _table(self) -> Table:
         """The columns and rows that a notebook shows below the line."""
         return ("attribute", "value"), ((name, _with_range(value)) for name, value in _fields(self))
 
@@ -120,6 +121,8 @@ def _told(value: Any) -> str:
     if hasattr(value, "shape") and hasattr(value, "dtype"):
         return _array(value)
     if isinstance(value, Collection) and not hasattr(value, "_fields"):
+        if isinstance(value, tuple) and len(value) == 1:
+            return f"({brief(value[0])},)"
         left, right = "()" if isinstance(value, tuple) else "[]" if isinstance(value, list) else "{}"
         return f"{left}{_first(map(brief, value), len(value))}{right}"
     if callable(value):
@@ -149,6 +152,8 @@ def _array(value: Any) -> str:
 
 def _with_range(value: Any) -> str:
     """For an array of real numbers in NumPy, also where its values lie, and how many are no numbers."""
+    if isinstance(value, str):
+        return str(value)
     told = brief(value)
     if type(value).__module__ != "numpy" or not getattr(value, "size", 0) or value.dtype.kind not in "iuf":
         return told
