@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, SupportsFloat
 
-from saddlescope.display import Shown
+from saddlescope.display import Shown, brief
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -97,6 +97,10 @@ class Verdict(Shown):
     uncertainty: float
     outcome: Outcome
     remark: str = ""
+
+    def __repr__(self) -> str:
+        value = f"{self.value:.6g} ± {self.uncertainty:.2g}{f' {self.unit}' if self.unit else ''}"
+        return f"Verdict({brief(self.claim)} {self.outcome}: {value}, bounds {self.low:.6g} to {self.high:.6g})"
 
 
 @dataclass(frozen=True, repr=False, kw_only=True)

@@ -27,7 +27,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from saddlescope.display import Shown
+from saddlescope.display import Shown, Table, brief
 from saddlescope.errors import InputError, unknown
 from saddlescope.papers.claim import Claim, Verdict
 from saddlescope.papers.context import RunContext
@@ -55,6 +55,15 @@ class Entry(Shown):
     traces: "Callable[[xr.Dataset], list[Figure]]"
     quantities: tuple[Quantity, ...] = ()
     run_many: "Callable[[Sequence[Any], RunContext], list[xr.Dataset]] | None" = None
+
+    def __repr__(self) -> str:
+        return f"Entry({self.name!r}: {brief(self.title)}; {self.source}; {len(self.claims)} claims)"
+
+    def _table(self) -> Table:
+        from saddlescope.papers.wording import bounds
+
+        rows = ((one.name, one.says, bounds(one.low, one.high, one.unit), one.source) for one in self.claims)
+        return ("claim", "says", "holds when", "source"), rows
 
     def params(self, size: str = "default", settings: Mapping[str, str] | None = None) -> Any:
         """The parameters of one size, with `settings` (field name to text, as typed) on top.

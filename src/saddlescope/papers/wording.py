@@ -4,6 +4,7 @@ import math
 from collections.abc import Iterable
 from typing import Any
 
+from saddlescope.display import Table
 from saddlescope.papers.claim import Outcome, Verdict
 
 SYMBOLS = {Outcome.REPRODUCED: "✓", Outcome.REFUTED: "✗", Outcome.UNDECIDED: "?"}
@@ -98,6 +99,21 @@ def summary(outcomes: Iterable[Outcome]) -> str:
     '2 reproduced, 1 refuted'
     """
     return ", ".join(f"{n} {outcome}" for outcome, n in counts(outcomes).items() if n) or "no claims"
+
+
+def verdict_table(verdicts: Iterable[Verdict]) -> Table:
+    """What a reader is shown of verdicts: the columns, and a row each."""
+    rows = (
+        (
+            v.claim,
+            f"{v.says} ({v.remark})" if v.remark else v.says,
+            measured(v.value, v.uncertainty, v.unit),
+            bounds(v.low, v.high, v.unit),
+            f"{SYMBOLS[v.outcome]} {v.outcome}",
+        )
+        for v in verdicts
+    )
+    return ("claim", "says", "measured", "holds when", "verdict"), rows
 
 
 def exit_status(outcomes: Iterable[Outcome]) -> int:

@@ -8,7 +8,7 @@ from typing import Literal
 import numpy as np
 from jaxtyping import Float
 
-from saddlescope.display import Shown
+from saddlescope.display import Shown, Table
 from saddlescope.errors import InputError
 from saddlescope.measure.stages import Stage, Staircase
 from saddlescope.theory.finite_scale import Correction, InitialWeights
@@ -155,6 +155,13 @@ class IncrementalLearning(Shown):
             f"IncrementalLearning({len(self.stages)} stages to T = {last.time:.6g}, loss {self.stages[0].loss:.3g} to "
             f"{last.loss:.3g}, {self.status.value})"
         )
+
+    def _table(self) -> Table:
+        rows = (
+            (k, stage.time, stage.entered, stage.left, len(stage.support), stage.loss)
+            for k, stage in enumerate(self.stages)
+        )
+        return ("stage", "T", "enter", "leave", "active", "loss"), rows
 
     @property
     def ends(self) -> tuple[float, ...]:

@@ -140,6 +140,12 @@ class RankTracker:
         """Optimiser steps made at each record; where the records themselves are not wanted."""
         return tuple(self._steps)
 
+    def __repr__(self) -> str:
+        return (
+            f"RankTracker({len(self.layers)} attention layers, {len(self.matrices)} matrices; "
+            f"{len(self._steps)} records in {self._made} steps)"
+        )
+
     def step(self) -> None:
         """Says that the optimiser has made a step; measures when the schedule says so."""
         self._made += 1
