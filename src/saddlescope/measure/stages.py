@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
-from saddlescope.display import Shown
+from saddlescope.display import Shown, Table
 from saddlescope.errors import InputError
 from saddlescope.measure.arrays import as_numpy
 from saddlescope.measure.spectrum import Spectrum
@@ -124,6 +124,14 @@ class Staircase(Shown):
             f"Staircase({len(self.stages)} stages, rank {first.rank} to {last.rank}, "
             f"loss {first.loss:.3g} to {last.loss:.3g}, time {first.start:.4g} to {last.end:.4g} in {self.time_unit!r})"
         )
+    def _table(self) -> Table:
+        extra = [name for name in ("support", "layer_ranks") if getattr(self.stages[0], name) is not None]
+        rows = (
+            (k, one.start, one.end, one.loss, one.rank, *(getattr(one, name) for name in extra))
+            for k, one in enumerate(self.stages)
+        )
+        return ("stage", "start", "end", "loss", "rank", *(name.replace("_", " ") for name in extra)), rows
+
 
 
 def find_stages(

@@ -25,7 +25,7 @@ import numpy as np
 from jaxtyping import Float
 from numpy.typing import ArrayLike
 
-from saddlescope.display import Shown
+from saddlescope.display import Shown, Table, html_table
 from saddlescope.models.separability import separability
 from saddlescope.models.token_losses import SelectionLoss
 from saddlescope.models.tokens import HeadWeights, TokenData
@@ -88,6 +88,14 @@ class TokenAssumptions(Shown):
             if answer is not None
         ]
         return "\n".join(["TokenAssumptions:", *lines])
+    def _table(self) -> Table:
+    def _repr_html_(self) -> str:
+        return html_table("TokenAssumptions", *self._table())
+
+
+@checked
+        answers = ((field.name.replace("_", " "), getattr(self, field.name)) for field in fields(self))
+        return ("assumption", "holds", ""), ((name, one.holds, one.says) for name, one in answers if one is not None)
 
 
 def check_assumptions(

@@ -11,12 +11,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from saddlescope import store
-from saddlescope.display import Shown
+from saddlescope.display import Shown, Table
 from saddlescope.errors import InputError, StorageError
 from saddlescope.papers import entry as entries
 from saddlescope.papers.claim import Verdict
 from saddlescope.papers.context import RunContext
-from saddlescope.papers.wording import record
+from saddlescope.papers.wording import record, summary, verdict_table
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -41,6 +41,21 @@ class Reproduction(Shown):
     entry: entries.Entry
     provenance: store.Provenance
     run: "xr.Dataset"
+    def __repr__(self) -> str:
+        return f"Reproduction({self.entry.name!r}, {self.provenance.label}: {self._verdicts_in_short()}; {self.file})"
+
+    def _verdicts_in_short(self) -> str:
+        try:
+            return summary(verdict.outcome for verdict in self.verdicts)
+        except InputError:
+            return "stored by another version, its claims cannot be judged"
+
+    def _table(self) -> Table:
+        try:
+            return verdict_table(self.verdicts)
+        except InputError as error:
+            return ("claims",), ((str(error),),)
+
 
     @classmethod
     def open(cls, file: str | os.PathLike[str]) -> "Reproduction":

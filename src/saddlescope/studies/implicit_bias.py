@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from jaxtyping import Float
 
-from saddlescope.display import Shown
+from saddlescope.display import Shown, html_table
 from saddlescope.errors import InputError
 from saddlescope.flow import (
     DiagonalMarginFlow,
@@ -75,6 +75,9 @@ class ImplicitBias(Shown):
                 for row in (columns, *rows)
             ]
         return "\n".join(lines)
+    def _repr_html_(self) -> str:
+        return html_table(repr(self).partition("\n")[0], *self.problems()) + html_table("", *self.outcomes())
+
 
     def record(self) -> dict[str, Any]:
         """Problems, assumptions and verdicts as JSON can tell them: a number that is NaN or infinite is None."""

@@ -33,7 +33,7 @@ from jaxtyping import Float
 from numpy.typing import ArrayLike
 from scipy.special import hyp2f1
 
-from saddlescope.display import Shown
+from saddlescope.display import Shown, Table
 from saddlescope.errors import InputError
 from saddlescope.theory.escape.speed import checked_depth, checked_saddle
 
@@ -88,6 +88,8 @@ class DeepLinearStages(Shown):
 
     def __repr__(self) -> str:
         return f"DeepLinearStages(rank 0 to {self.ranks[-1]}, loss {self.losses[0]:.6g} to {self.losses[-1]:.6g})"
+    def _table(self) -> Table:
+        return ("rank", "loss", "escape speed"), zip(self.ranks, self.losses, self.speeds, strict=True)
 
 
 def deep_linear_stages(inputs: ArrayLike, targets: ArrayLike, *, width: int | None = None) -> DeepLinearStages:

@@ -48,6 +48,11 @@ class History(Shown):
     test_steps: Int64[np.ndarray, " tests"]
     test_loss: Float[np.ndarray, " tests"]
     test_accuracy: Float[np.ndarray, " tests"]
+    def __repr__(self) -> str:
+        steps, tests = len(self.train_loss), len(self.test_steps)
+        trained = f", training loss {self.train_loss[0]:.3g} to {self.train_loss[-1]:.3g}" if steps else ""
+        tested = f", test accuracy {self.test_accuracy[-1]:.4g} at step {self.test_steps[-1]}" if tests else ""
+        return f"History({steps} steps, {self.steps_an_epoch} an epoch{trained}{tested})"
 
 
 def fit(

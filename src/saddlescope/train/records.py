@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from jaxtyping import Bool, Float, Int64
 
-from saddlescope.display import Shown
+from saddlescope.display import Shown, Table
 from saddlescope.errors import InputError, unknown
 from saddlescope.measure import effective_rank, stable_rank
 
@@ -97,6 +97,25 @@ class RankRecords(Shown):
     steps: Int64[np.ndarray, " records"]
     products: Updates
     matrices: Updates
+    def __repr__(self) -> str:
+        heads = self.products.initial.noise_floor.shape[1] if self.layers else 0
+        seen = f"{len(self.steps)} records, to step {self.steps[-1]}" if len(self.steps) else "no records yet"
+        return f"RankRecords({seen}: {len(self.layers)} layers of {heads} heads, {len(self.matrices.names)} matrices)"
+
+    def _table(self) -> Table:
+        """The last record."""
+        columns = ("update of", "stable rank", "effective rank", "norm")
+        if not len(self.steps):
+            return columns, ()
+        products, matrices = self.products.update, self.matrices.update
+        rows = [
+            (f"{self.layers[layer]}, head {head}, {PRODUCTS[product]}", *_last(products, (layer, head, product)))
+            for layer, head, product in np.ndindex(products.norm.shape[1:])
+            if np.isfinite(products.norm[-1, layer, head, product])
+        ]
+        rows += [(name, *_last(matrices, (k,))) for k, name in enumerate(self.matrices.names)]
+        return columns, rows
+
 
     @property
     def layers(self) -> tuple[str, ...]:
@@ -115,6 +134,11 @@ class RankRecords(Shown):
 
     @property
     def initial(self) -> Float[np.ndarray, "layers heads products values"]:
+def _last(spectra: Spectra, place: tuple[int, ...]) -> tuple[float, float, float]:
+    at = (-1, *place)
+    return float(spectra.stable_rank[at]), float(spectra.effective_rank[at]), float(spectra.norm[at])
+
+
         """Singular values of the products W_K(0) W_Q(0)^T and W_V(0) W_O(0)^T themselves."""
         return self.products.initial.values
 

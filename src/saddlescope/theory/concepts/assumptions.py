@@ -29,7 +29,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
-from saddlescope.display import Shown
+from saddlescope.display import Shown, in_line
 from saddlescope.errors import InputError
 from saddlescope.models import symmetric_factor
 from saddlescope.theory.concepts.terms import checked_strengths
@@ -54,6 +54,9 @@ class Condition(NamedTuple):
     def holds(self) -> bool:
         """Whether the value is at most the bound."""
         return bool(self.value <= self.bound)
+    def __repr__(self) -> str:
+        return in_line("Condition", self._asdict().items())
+
 
 
 @dataclass(frozen=True, repr=False)
@@ -87,6 +90,9 @@ class Assumptions(Shown):
 
 class LargestStart(NamedTuple):
     """The largest omega for which D.3, D.4 and D.5 hold together, and the P that it takes, as natural logarithms."""
+    def __repr__(self) -> str:
+        return in_line("LargestStart", self._asdict().items())
+
 
     log_omega: float
     log_P: float  # noqa: N815 - the paper's P

@@ -9,7 +9,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 from numpy.typing import ArrayLike
 
-from saddlescope.display import Shown
+from saddlescope.display import Shown, Table
 from saddlescope.errors import InputError
 from saddlescope.measure import nonlinearity, numerical_rank
 from saddlescope.models.layered import layered_weights
@@ -61,6 +61,21 @@ class EscapeDirections(Shown):
     def best(self) -> int:
         """The fastest start; among those that converged, if any has."""
         return int(np.argmax(np.where(self.converged | ~self.converged.any(), self.speeds, -np.inf)))
+    def __repr__(self) -> str:
+        return (
+            f"EscapeDirections({len(self.speeds)} starts of depth {len(self.weights)}, "
+            f"{int(np.sum(self.converged))} converged; the fastest: speed {self.speeds[self.best]:.6g}, ranks "
+            f"{tuple(self.ranks[self.best].tolist())})"
+        )
+
+    def _table(self) -> Table:
+        fastest = np.argsort(-self.speeds)
+        rows = (
+            (k, self.widths[k], self.speeds[k], self.residuals[k], bool(self.converged[k]), tuple(self.ranks[k]))
+            for k in fastest
+        )
+        return ("start", "width", "speed", "residual", "converged", "ranks"), rows
+
 
     def direction(self, start: int) -> Network:
         """W_1, ..., W_L of one start."""

@@ -19,6 +19,7 @@ import torch
 from jaxtyping import Float, Float32, Float64, UInt8
 from torch import Tensor, nn
 from torch.nn import functional
+from saddlescope.display import in_line
 
 from saddlescope.train.configuration import check
 from saddlescope.train.diffusion.circles import CLASSES, CONCEPTS, CircleProcess
@@ -120,6 +121,8 @@ class FittedClassifier(NamedTuple):
     """
 
     classifier: ConceptClassifier
+    def __repr__(self) -> str:
+        return in_line("FittedClassifier", self._asdict().items())
     accuracy: Float64[np.ndarray, " concept"]
 
 

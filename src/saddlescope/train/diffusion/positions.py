@@ -20,6 +20,7 @@ from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Bool, Float, Float64, UInt8
+from saddlescope.display import in_line
 
 from saddlescope.errors import InputError
 from saddlescope.train.diffusion.circles import CircleProcess
@@ -41,6 +42,9 @@ class Positions(NamedTuple):
     """
 
     position: Float64[np.ndarray, "... 2"]
+    def __repr__(self) -> str:
+        return in_line("Positions", self._asdict().items())
+
     blank: Bool[np.ndarray, "..."]
 
 

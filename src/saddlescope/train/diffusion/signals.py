@@ -20,6 +20,7 @@ from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Float64
+from saddlescope.display import in_line
 
 from saddlescope.errors import InputError
 from saddlescope.train.diffusion.circles import CLASSES, CONCEPTS, UNSEEN, CircleProcess
@@ -44,6 +45,9 @@ class PixelSignals(NamedTuple):
     @property
     def root_mean_square(self) -> Float64[np.ndarray, "concept 2"]:
         """`means` for a single pixel and channel: divided by the root of their number."""
+    def __repr__(self) -> str:
+        return in_line("PixelSignals", self._asdict().items())
+
         return self.means / math.sqrt(self.pixels)
 
 
@@ -60,6 +64,9 @@ class ConceptGeometry(NamedTuple):
             sigma without place and background, were images linear in the concept.
         overlap: cosine of the angle between the two directions; the SIM task has 0.
     """
+
+    def __repr__(self) -> str:
+        return in_line("ConceptGeometry", self._asdict().items())
 
     mu: Float64[np.ndarray, " concept"]
     sigma: Float64[np.ndarray, " concept"]
