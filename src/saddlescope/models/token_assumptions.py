@@ -88,14 +88,13 @@ class TokenAssumptions(Shown):
             if answer is not None
         ]
         return "\n".join(["TokenAssumptions:", *lines])
+
     def _table(self) -> Table:
-    def _repr_html_(self) -> str:
-        return html_table("TokenAssumptions", *self._table())
-
-
-@checked
         answers = ((field.name.replace("_", " "), getattr(self, field.name)) for field in fields(self))
         return ("assumption", "holds", ""), ((name, one.holds, one.says) for name, one in answers if one is not None)
+
+    def _repr_html_(self) -> str:
+        return html_table("TokenAssumptions", *self._table())
 
 
 def check_assumptions(

@@ -97,6 +97,7 @@ class RankRecords(Shown):
     steps: Int64[np.ndarray, " records"]
     products: Updates
     matrices: Updates
+
     def __repr__(self) -> str:
         heads = self.products.initial.noise_floor.shape[1] if self.layers else 0
         seen = f"{len(self.steps)} records, to step {self.steps[-1]}" if len(self.steps) else "no records yet"
@@ -116,7 +117,6 @@ class RankRecords(Shown):
         rows += [(name, *_last(matrices, (k,))) for k, name in enumerate(self.matrices.names)]
         return columns, rows
 
-
     @property
     def layers(self) -> tuple[str, ...]:
         """The names of the attention modules in the model."""
@@ -134,11 +134,6 @@ class RankRecords(Shown):
 
     @property
     def initial(self) -> Float[np.ndarray, "layers heads products values"]:
-def _last(spectra: Spectra, place: tuple[int, ...]) -> tuple[float, float, float]:
-    at = (-1, *place)
-    return float(spectra.stable_rank[at]), float(spectra.effective_rank[at]), float(spectra.norm[at])
-
-
         """Singular values of the products W_K(0) W_Q(0)^T and W_V(0) W_O(0)^T themselves."""
         return self.products.initial.values
 
@@ -157,6 +152,11 @@ def _last(spectra: Spectra, place: tuple[int, ...]) -> tuple[float, float, float
             products=self.products if self.layers else None,
             matrices=self.matrices if self.matrices.names else None,
         )
+
+
+def _last(spectra: Spectra, place: tuple[int, ...]) -> tuple[float, float, float]:
+    at = (-1, *place)
+    return float(spectra.stable_rank[at]), float(spectra.effective_rank[at]), float(spectra.norm[at])
 
 
 def product_index(product: str) -> int:
