@@ -2,6 +2,7 @@
 
 Exit status: 0 when every claim is reproduced, 1 when one is refuted, 3 when none is refuted but one is undecided,
 2 when the input cannot be used (one sentence on stderr), 130 when interrupted, 70 for a defect of saddlescope itself.
+For `sweep`: 0 when all points are finished, 1 when some are not, whatever their verdicts.
 """
 
 import os
@@ -18,6 +19,7 @@ from saddlescope.cli.data import data
 from saddlescope.cli.extract_lora import extract_lora
 from saddlescope.cli.reproductions import check, gallery, list_entries, run, show
 from saddlescope.cli.spectra import spectra
+from saddlescope.cli.sweep import sweep
 from saddlescope.cli.terminal import say
 from saddlescope.errors import InputError
 
@@ -26,11 +28,11 @@ _STATUS = (
     "Exit status: 0 all claims reproduced, 1 one refuted, 3 none refuted but one undecided, 2 input that cannot be"
     " used, 130 interrupted, 70 a defect of saddlescope."
 )
-_RESUMED = ("run", "data")  # the commands that keep what they finished
+_RESUMED = ("run", "sweep", "data")  # the commands that keep what they finished
 
 app = typer.Typer(help=_HELP, epilog=_STATUS, context_settings={"help_option_names": ["-h", "--help"]})
 app.command("list")(list_entries)
-for _command in (run, check, show, gallery, attention, spectra):
+for _command in (run, sweep, check, show, gallery, attention, spectra):
     app.command()(_command)
 app.command("extract-lora")(extract_lora)
 app.add_typer(data, name="data")

@@ -34,6 +34,12 @@ Settings = Annotated[
     ),
 ]
 OutFolder = Annotated[Path, typer.Option("--out", metavar="DIR", help="Folder of stored runs.")]
+DataFolder = Annotated[
+    Path | None,
+    typer.Option(
+        "--data", metavar="DIR", envvar="SADDLESCOPE_DATA", help="Folder of data sets in their official formats."
+    ),
+]
 RunsFolder = Annotated[Path, typer.Argument(metavar="DIR", help="Folder of stored runs: what was given to --out.")]
 
 
@@ -57,10 +63,7 @@ def run(
     size: Size = "default",
     settings: Settings = None,
     out: OutFolder = Path("results"),
-    data: Annotated[
-        Path | None,
-        typer.Option(metavar="DIR", envvar="SADDLESCOPE_DATA", help="Folder of data sets in their official formats."),
-    ] = None,
+    data: DataFolder = None,
     again: Annotated[bool, typer.Option("--again", help="Run although the result is stored already.")] = False,
     as_json: AsJson = False,
 ) -> int:
@@ -70,14 +73,13 @@ def run(
     from saddlescope.papers.wording import exit_status
 
     found = entries.find(entry)
-    if data is not None and not data.is_dir():
-        raise InputError(f"--data must be an existing folder; got '{data}'. Without one, the embedded data are used.")
+    check_data(data)
     with progress(f"{entry} ({size})") as (report, say):
         made = reproduce(
             found,
             out=out,
             size=size,
-            settings=_settings(settings or []),
+            settings=settings_of(settings or []),
             data=data,
             again=again,
             report=report,
@@ -170,7 +172,22 @@ def gallery(
     return 0
 
 
-def _settings(given: Iterable[str]) -> dict[str, str]:
+def check_data(data: Path | None) -> None:
+    """That the folder given to --data is there.
+
+    Raises:
+        InputError: it is not.
+    """
+    if data is not None and not data.is_dir():
+        raise InputError(f"--data must be an existing folder; got '{data}'. Without one, the embedded data are used.")
+
+
+def settings_of(given: Iterable[str]) -> dict[str, str]:
+    """The parameters set by hand, name to text, of the words given to --set.
+
+    Raises:
+        InputError: one is malformed, or a parameter is given twice.
+    """
     settings: dict[str, str] = {}
     for text in given:
         name, equals, value = text.partition("=")

@@ -41,6 +41,7 @@ class Reproduction(Shown):
     entry: entries.Entry
     provenance: store.Provenance
     run: "xr.Dataset"
+
     def __repr__(self) -> str:
         return f"Reproduction({self.entry.name!r}, {self.provenance.label}: {self._verdicts_in_short()}; {self.file})"
 
@@ -55,7 +56,6 @@ class Reproduction(Shown):
             return verdict_table(self.verdicts)
         except InputError as error:
             return ("claims",), ((str(error),),)
-
 
     @classmethod
     def open(cls, file: str | os.PathLike[str]) -> "Reproduction":
@@ -199,9 +199,21 @@ def stamped_run(
     stop = store.stopwatch()
     with _disk_named(context.scratch.parent):
         run = entry.run(params, context)
-    made = store.Provenance(
-        entry=entry.name, size=size, settings=settings, params=json_values(params), resumed=resumed, **stop()
-    )
+    return stamp(run, entry, params, size, settings, resumed, stop())
+
+
+def stamp(
+    run: "xr.Dataset",
+    entry: entries.Entry,
+    params: Any,
+    size: str,
+    settings: Mapping[str, str],
+    resumed: bool,
+    measured: Mapping[str, Any],
+) -> "xr.Dataset":
+    """The run with its provenance: what it is a run of, and what the stopwatch `measured` of it."""
+    values = json_values(params)
+    made = store.Provenance(entry=entry.name, size=size, settings=settings, params=values, resumed=resumed, **measured)
     return made.stamp(run)
 
 

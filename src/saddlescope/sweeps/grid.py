@@ -5,6 +5,7 @@ import hashlib
 import itertools
 import json
 import math
+import shlex
 import typing
 from collections.abc import Iterable, Mapping
 from functools import cached_property
@@ -151,6 +152,18 @@ class Grid:
     def label(self, index: tuple[int, ...]) -> str:
         """The point's own values in words, such as `dim=8 seed=3`."""
         return " ".join(f"{axis.name}={axis.values[k]}" for axis, k in zip(self.axes, index, strict=True))
+
+    @property
+    def command(self) -> str:
+        """The command that makes the sweep, without folders and workers, which do not change it."""
+        words = ["saddlescope", "sweep", self.entry.name]
+        for axis in self.axes:
+            words += ["--grid", axis.words]
+        if self.size != "default":
+            words += ["--size", self.size]
+        for name, text in self.settings.items():
+            words += ["--set", f"{name}={text}"]
+        return shlex.join(words)
 
     @cached_property
     def params(self) -> tuple[Any, ...]:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from enum import StrEnum
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from saddlescope import store
 from saddlescope.errors import BusyError, InputError, StorageError
@@ -17,7 +17,10 @@ from saddlescope.papers import entry as entries
 from saddlescope.papers.context import RunContext
 from saddlescope.papers.reproduction import json_values, stamped_run
 
-_BUSY_PAUSE = 0.2  # seconds between two looks at a point that another process is at
+if TYPE_CHECKING:
+    import xarray as xr
+
+BUSY_PAUSE = 0.2  # seconds between two looks at a point that another process is at
 _one_at_a_time = threading.Lock()  # entries may draw from generators that all threads of a process share
 
 
@@ -90,9 +93,17 @@ class Point:
         """Lets the next call try the point again."""
         self._failure.unlink(missing_ok=True)
 
-    def keep(self, content: bytes) -> None:
-        """Stores the run that another machine made and sent as the content of its file."""
-        store.write_bytes(content, self.file)
+    def keep(self, run: "xr.Dataset | bytes") -> None:
+        """Stores the point's run, with its provenance; or the content of its file, which another machine has sent."""
+        if isinstance(run, bytes):
+            store.write_bytes(run, self.file)
+        else:
+            store.write(run, self.file)
+        self.forget_failure()
+
+    def forget(self) -> None:
+        """Removes the stored run, so that it is made anew."""
+        self.file.unlink(missing_ok=True)
         self.forget_failure()
 
     def make(
@@ -114,7 +125,7 @@ class Point:
                         self.place.clear()
                     return
                 except BusyError:
-                    time.sleep(_BUSY_PAUSE)
+                    time.sleep(BUSY_PAUSE)
 
     def _make(self, context: RunContext) -> None:
         entry = entries.find(self.entry)
@@ -127,8 +138,7 @@ class Point:
         except Exception as error:
             self.fail(sentence(error), traceback.format_exc())
         else:
-            store.write(run, self.file)
-            self.forget_failure()
+            self.keep(run)
 
 
 def sentence(error: BaseException) -> str:

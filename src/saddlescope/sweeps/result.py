@@ -13,14 +13,12 @@ from saddlescope.errors import InputError, unknown
 from saddlescope.papers import entry as entries
 from saddlescope.papers.claim import Outcome
 from saddlescope.papers.reproduction import Reproduction
+from saddlescope.sweeps.assemble import KIND
 from saddlescope.sweeps.grid import Grid
 from saddlescope.sweeps.point import State
 
 if TYPE_CHECKING:
     import xarray as xr
-
-KIND = "sweep"
-"""The attribute `kind` of the data set of a sweep."""
 
 
 @dataclasses.dataclass(frozen=True, eq=False, repr=False)
@@ -38,7 +36,8 @@ class Sweep(Shown):
             - `state(axes)`: finished, failed or missing; `error(axes)`: why it failed, one sentence;
             - `value`, `uncertainty` `(axes, claim)` in the claim's unit, NaN where there is none;
               `outcome(axes, claim)`: reproduced, refuted, undecided, or empty where there is no run; `remark`;
-            - `quantities(axes, quantity)`: the numbers that the entry offers for maps, NaN where there is none;
+            - `quantities(axes, quantity)`: the numbers that the entry offers for maps, NaN where there is none, and
+              `quantity_remark`;
             - `cpu_seconds(axes)`; `point(axes)`: the file of the run, relative to the folder of the data set.
     """
 

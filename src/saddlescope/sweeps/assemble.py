@@ -1,0 +1,140 @@
+"""The data set of a sweep, put together from what its points have stored."""
+
+import json
+from collections.abc import Iterable, Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from saddlescope import store
+from saddlescope.errors import InputError
+from saddlescope.papers.claim import Measured, outcome
+from saddlescope.papers.entry import Entry
+from saddlescope.papers.reproduction import Reproduction
+from saddlescope.sweeps.grid import Grid
+from saddlescope.sweeps.point import Point, State, sentence
+
+if TYPE_CHECKING:
+    import numpy as np
+    import xarray as xr
+
+KIND = "sweep"
+"""The attribute `kind` of the data set of a sweep."""
+
+
+def assemble(grid: Grid, points: Iterable[Point], folder: Path, notes: Mapping[str, str]) -> "xr.Dataset":
+    """The data set that `Sweep` describes; each stored run is judged by the claims as they are now.
+
+    Args:
+        grid: of the sweep.
+        points: its points, in the order of the grid.
+        folder: of the data set; files are told relative to it.
+        notes: why points are missing, by their labels.
+    """
+    import numpy as np
+    import xarray as xr
+
+    entry, axes = grid.entry, grid.names
+    claims, quantities = entry.claims, entry.quantities
+    numbers = {
+        "value": np.full((*grid.shape, len(claims)), np.nan),
+        "uncertainty": np.full((*grid.shape, len(claims)), np.nan),
+        "quantities": np.full((*grid.shape, len(quantities)), np.nan),
+        "cpu_seconds": np.full(grid.shape, np.nan),
+    }
+    words = {name: np.full((*grid.shape, len(claims)), "", object) for name in ("outcome", "remark")}
+    words["quantity_remark"] = np.full((*grid.shape, len(quantities)), "", object)
+    words |= {name: np.full(grid.shape, "", object) for name in ("state", "error", "point")}
+    for index, point in zip(grid.indices, points, strict=True):
+        words["point"][index] = point.file.relative_to(folder).as_posix()
+        state, error = point.state, point.error or notes.get(point.label, "")
+        if state is State.FINISHED:
+            try:
+                stored = Reproduction.open(point.file)
+            except InputError as reason:  # damaged since it was made
+                state, error = State.MISSING, str(reason)
+            else:
+                _judge(entry, stored.run, index, numbers, words)
+                numbers["cpu_seconds"][index] = stored.provenance.cpu_seconds
+        words["state"][index], words["error"][index] = str(state), _storable(error)
+    last: dict[str, tuple[str, ...]] = dict.fromkeys(("value", "uncertainty", "outcome", "remark"), ("claim",))
+    last |= dict.fromkeys(("quantities", "quantity_remark"), ("quantity",))
+    return xr.Dataset(
+        {name: (axes + last.get(name, ()), values) for name, values in (numbers | words).items()},
+        {axis.name: (axis.name, list(axis.values)) for axis in grid.axes} | _described(entry),
+        _attributes(grid, float(np.nansum(numbers["cpu_seconds"]))),
+    )
+
+
+def _judge(
+    entry: Entry,
+    run: "xr.Dataset",
+    index: tuple[int, ...],
+    numbers: "Mapping[str, np.ndarray]",
+    words: "Mapping[str, np.ndarray]",
+) -> None:
+    """Writes what the claims and quantities of one run are into the arrays."""
+    for k, claim in enumerate(entry.claims):
+        try:
+            measured = claim.statistic(run)
+        except Exception as error:  # it may need more than a point of a sweep has, such as two scales
+            measured = Measured.unresolved(f"It cannot be judged at this point: {sentence(error)}.")
+        numbers["value"][(*index, k)] = measured.value
+        numbers["uncertainty"][(*index, k)] = measured.uncertainty
+        words["outcome"][(*index, k)] = str(outcome(measured, claim.low, claim.high))
+        words["remark"][(*index, k)] = _storable(measured.remark)
+    for k, quantity in enumerate(entry.quantities):
+        try:
+            numbers["quantities"][(*index, k)] = float(quantity.statistic(run))
+        except Exception as error:
+            words["quantity_remark"][(*index, k)] = _storable(f"It cannot be told at this point: {sentence(error)}.")
+
+
+def _described(entry: Entry) -> dict[str, tuple]:
+    """What the claims and quantities say, as coordinates."""
+    claims, quantities = entry.claims, entry.quantities
+    told = {
+        "claim": [claim.name for claim in claims],
+        "says": [claim.says for claim in claims],
+        "unit": [claim.unit for claim in claims],
+        "low": [claim.low for claim in claims],
+        "high": [claim.high for claim in claims],
+    }
+    named = {
+        "quantity": [quantity.name for quantity in quantities],
+        "quantity_says": [quantity.says for quantity in quantities],
+        "quantity_unit": [quantity.unit for quantity in quantities],
+        "quantity_scale": [quantity.scale for quantity in quantities],
+    }
+    return {name: ("claim", _texts(values)) for name, values in told.items()} | {
+        name: ("quantity", _texts(values)) for name, values in named.items()
+    }
+
+
+def _texts(values: list[Any]) -> Any:
+    import numpy as np
+
+    return np.array(values, object) if not values or isinstance(values[0], str) else np.array(values)
+
+
+def _attributes(grid: Grid, cpu_seconds: float) -> dict[str, str | float]:
+    """Where the sweep comes from, in the words of `store.Provenance` where they fit."""
+    measured = store.stopwatch()()
+    return {
+        "kind": KIND,
+        "entry": grid.entry.name,
+        "size": grid.size,
+        "settings": json.dumps(dict(grid.settings), ensure_ascii=False),
+        "grid": json.dumps([[axis.name, list(axis.texts)] for axis in grid.axes], ensure_ascii=False),
+        "command": grid.command,
+        "finished": datetime.now(UTC).isoformat(timespec="seconds"),
+        "cpu_seconds": round(cpu_seconds, 2),
+        "versions": json.dumps(measured["versions"]),
+        "platform": measured["platform"],
+        "commit": measured["commit"],
+    }
+
+
+def _storable(text: str) -> str:
+    """The text without what a netCDF string cannot hold."""
+    return text.encode(errors="replace").decode().replace("\0", "�")

@@ -1,0 +1,137 @@
+"""A tiny entry for sweeps, which draws from a seed, refuses, fails or is killed where its parameters say so.
+
+Whoever imports this module finds the entry, a process of a sweep as well: it imports the module with its parameters.
+Run as a script, it is the command line with the entry installed.
+"""
+
+import json
+import os
+import signal
+import sys
+import time
+from dataclasses import dataclass
+
+import numpy as np
+import xarray as xr
+
+from saddlescope.errors import InputError
+from saddlescope.papers import Claim, Entry, Measured, Quantity, RunContext
+from saddlescope.papers import entry as entries
+
+_HERE = os.environ.get("TINY_HERE", "")  # a folder where every run leaves a trace
+
+
+@dataclass(frozen=True, kw_only=True)
+class Params:
+    dim: int = 3  # of the walk
+    seed: int = 0  # of its steps
+    noise: float = 1.0  # standard deviation of a step
+    scales: tuple[float, ...] = (0.1, 0.01)  # one walk each
+    steps: int = 20  # of the walk; each is kept
+    pause: float = 0.0  # seconds a step
+    kind: str = "walk"  # walk, fails, refuses, killed or exits
+
+    def __post_init__(self) -> None:
+        if self.dim < 1:
+            raise InputError(f"dim must be at least 1; got {self.dim!r}.")
+
+    @classmethod
+    def quick(cls) -> "Params":
+        return cls(steps=4)
+
+    @classmethod
+    def paper(cls) -> "Params":
+        return cls(steps=40)
+
+
+def run(params: Params, context: RunContext) -> xr.Dataset:
+    """A walk, kept after every step; what breaks, breaks in the middle of it."""
+    if _HERE:
+        with open(os.path.join(_HERE, "begun"), "a") as file:  # noqa: PTH123, PTH118
+            file.write(f"{os.getpid()} {params.kind} {params.seed} {params.dim}\n")
+    kept = context.scratch / "walk.json"
+    places = json.loads(kept.read_text()) if kept.exists() else []
+    for step in range(len(places), params.steps):
+        time.sleep(params.pause)
+        if step == params.steps // 2:
+            _break(params)
+        rng = np.random.default_rng([params.seed, step])
+        move = params.noise * rng.standard_normal(params.dim)
+        places.append((np.array(places[-1]) + move if places else move).tolist())
+        part = kept.with_suffix(".part")
+        part.write_text(json.dumps(places))
+        part.replace(kept)
+        context.report((step + 1) / params.steps, f"step {step + 1}")
+    walk = np.array(params.scales)[:, None, None] * np.array(places)
+    return xr.Dataset(
+        {"walk": (("scale", "step", "dim"), walk), "end": ("scale", np.linalg.norm(walk[:, -1], axis=-1))},
+        coords={"scale": list(params.scales), "step": np.arange(params.steps)},
+    )
+
+
+def _break(params: Params) -> None:
+    match params.kind:
+        case "fails":
+            raise ZeroDivisionError("a defect\nin two lines")
+        case "refuses":
+            raise InputError("kind must be walk; got 'refuses'.")
+        case "killed":
+            os.kill(os.getpid(), signal.SIGKILL)
+        case "exits":
+            os._exit(3)
+
+
+claims = (
+    Claim(
+        name="walks",
+        says="It ends elsewhere",
+        source="nowhere",
+        statistic=lambda run: Measured(float(run.end[0])),
+        low=0.05,
+    ),
+    Claim(
+        name="two-scales",
+        says="The second walk is shorter",
+        source="nowhere",
+        statistic=lambda run: Measured(float(run.end[1] / run.end[0])),
+        high=0.5,
+    ),
+)
+
+quantities = (Quantity(name="end", says="where it ends", statistic=lambda run: float(run.end[0]), scale="log"),)
+
+ENTRY = Entry(
+    name="tiny/walk",
+    title="A walk",
+    source="Section 1",
+    paper="Nobody: A tiny paper, 2023",
+    params_type=Params,
+    run=run,
+    claims=claims,
+    traces=lambda run: [],
+    quantities=quantities,
+)
+
+
+def find(name: str) -> Entry:
+    """In place of `saddlescope.papers.entry.find`."""
+    if name != ENTRY.name:
+        raise entries.unknown("entry", name, [ENTRY.name])
+    return ENTRY
+
+
+def install() -> None:
+    """Has everybody in this process find the entry."""
+    entries.find, entries.names = find, lambda: (ENTRY.name,)  # type: ignore[assignment]
+
+
+if os.environ.get("TINY_HERE") is not None:
+    install()
+
+if __name__ == "__main__":
+    import tiny_sweep  # the module whose classes are pickled
+
+    tiny_sweep.install()
+    from saddlescope import cli
+
+    sys.exit(cli.main())
