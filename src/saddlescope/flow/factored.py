@@ -28,8 +28,8 @@ _LOCAL_SHARE = 0.02  # of the tolerance, for the error of one step
 TIME_UNIT = "t / log(1/alpha)"
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
-class Factors:
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
+class Factors(Shown):
     """Products of full factors: the loss is a function of the tuple of B_p = L_p R_p^T, with L_p(0) = alpha left_p.
 
     Time is told in units of log(1/alpha), in which stages stay where they are as alpha vanishes.

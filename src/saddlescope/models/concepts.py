@@ -53,8 +53,8 @@ class ConceptCube(Shown):
         return tuple((k, k + (1 << p)) for k, p in itertools.product(range(points), range(concepts)) if not k >> p & 1)
 
 
-@dataclass(frozen=True, eq=False)
-class StructuredIdentityTask:
+@dataclass(frozen=True, eq=False, repr=False)
+class StructuredIdentityTask(Shown):
     """The data law of the SIM task, with its exact moments, its samples and its test points.
 
     Attributes:

@@ -28,6 +28,7 @@ import numpy as np
 from jaxtyping import Array, Float, Int
 from numpy.typing import ArrayLike
 
+from saddlescope.display import in_line
 from saddlescope.errors import InputError
 
 
@@ -41,6 +42,9 @@ class PerceptronWeights(NamedTuple):
 
     weights: tuple[Float[Any, "..."], ...]
     biases: tuple[Float[Any, "..."], ...] = ()
+
+    def __repr__(self) -> str:
+        return in_line("PerceptronWeights", self._asdict().items())
 
 
 def perceptron_weights(

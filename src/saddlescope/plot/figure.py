@@ -121,8 +121,8 @@ class Kind:
     sign: str
 
 
-@dataclass(frozen=True, kw_only=True)
-class Kinds:
+@dataclass(frozen=True, repr=False, kw_only=True)
+class Kinds(Shown):
     """A matrix of cells that are of a few kinds, such as verdicts; the legend names those that occur.
 
     Attributes:

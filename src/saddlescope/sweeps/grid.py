@@ -11,13 +11,14 @@ from collections.abc import Iterable, Mapping
 from functools import cached_property
 from typing import Any
 
+from saddlescope.display import Shown
 from saddlescope.errors import InputError, unknown
 from saddlescope.papers import entry as entries
 from saddlescope.sweeps.spelling import MOST_POINTS, expand
 
 
-@dataclasses.dataclass(frozen=True)
-class SweptParameter:
+@dataclasses.dataclass(frozen=True, repr=False)
+class SweptParameter(Shown):
     """One axis of a grid.
 
     Attributes:
@@ -56,8 +57,8 @@ class SweptParameter:
         return f"{self.name}={','.join(text.replace(',', '/') for text in self.texts)}"
 
 
-@dataclasses.dataclass(frozen=True)
-class Grid:
+@dataclasses.dataclass(frozen=True, repr=False)
+class Grid(Shown):
     """All combinations of the values of one or more parameters of an entry, the last axis fastest.
 
     Attributes:

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from saddlescope import store
+from saddlescope.display import Shown
 from saddlescope.errors import BusyError, InputError, StorageError
 from saddlescope.papers import entry as entries
 from saddlescope.papers.context import RunContext
@@ -32,8 +33,8 @@ class State(StrEnum):
     MISSING = "missing"
 
 
-@dataclasses.dataclass(frozen=True)
-class Point:
+@dataclasses.dataclass(frozen=True, repr=False)
+class Point(Shown):
     """One point: the parameters of one run, and its place, which all sweeps with this point share.
 
     Attributes:

@@ -24,6 +24,7 @@ from typing import Any, NamedTuple
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from saddlescope.display import in_line
 from saddlescope.errors import InputError
 from saddlescope.train.shards import whole
 
@@ -39,6 +40,9 @@ class Factors(NamedTuple):
     query: Float[Tensor, "heads query_inputs width"]
     value: Float[Tensor, "heads key_inputs value_width"]
     output: Float[Tensor, "heads outputs value_width"]
+
+    def __repr__(self) -> str:
+        return in_line("Factors", self._asdict().items())
 
 
 class Layout(ABC):
