@@ -5,7 +5,7 @@ OUT ?= results
 SITE ?= gallery
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo reproduce test test-slow lint docs bench gallery readme clean
+.PHONY: help setup demo reproduce test test-slow lint docs bench wheel test-wheel gallery readme clean
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
@@ -55,8 +55,14 @@ docs: .venv/ready ## build the documentation into build/docs
 	@$(BIN)/python -m sphinx -W --keep-going -q docs build/docs
 	@echo "== Done: open build/docs/index.html"
 
-bench: .venv/ready ## every benchmark, side by side with what one would use instead
-	@for b in benchmarks/*.py; do echo "== $$b"; $(BIN)/python $$b || exit 1; done
+bench: .venv/ready ## every benchmark, side by side with what one would use instead (BENCH="--again flow" for some)
+	@$(BIN)/python benchmarks $(BENCH)
+
+wheel: .venv/ready ## build the wheel and the source distribution into dist/
+	@PIP_CONSTRAINT=$(CURDIR)/constraints.txt $(BIN)/python -m build
+
+test-wheel: .venv/ready ## install the wheel into empty environments, without extras and with each, and use it there
+	@$(BIN)/python -m pytest -m slow tests/packaging
 
 clean: ## remove what the targets made (results are kept: delete $(OUT) yourself)
 	rm -rf .venv $(SITE) build dist .pytest_cache .ruff_cache .hypothesis

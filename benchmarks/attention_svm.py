@@ -2,12 +2,12 @@
 
 Each problem is given to CVXPY as one would write it down, over a d x d matrix; "reduced" is fairer to it, over the span
 of the differences and queries, as ours solves it. "Default" is the solver that CVXPY takes when none is named: Clarabel
-or HiGHS, for the nuclear norm SCS. For every solver: CPU seconds on one thread, the least of some turns for ours; the
+or HiGHS, for the nuclear norm SCS. For every solver: CPU seconds on one thread, the median of some turns for ours; the
 relative duality gap that `certify_svm` leaves of its weights and multipliers, so that nobody is taken at his word; and
 the rank, read off its weights with a tolerance of 1e-7 as scripts do, against the certified one. At full size CVXPY has
 the reduced problem, in processes of their own (start-up included) with a time limit: the other lacks memory.
 
-    python benchmarks/attention_svm.py [seconds that CVXPY may take at full size, 0 to leave it out]
+    python benchmarks/attention_svm.py [--quick] [seconds that CVXPY may take at full size, 60 by default]
 """
 
 import os
@@ -16,7 +16,7 @@ os.environ["OMP_NUM_THREADS"] = "1"  # read when NumPy and Clarabel are loaded
 os.environ["RAYON_NUM_THREADS"] = "1"
 
 import multiprocessing
-import sys
+import statistics
 import time
 import warnings
 from collections.abc import Callable
@@ -24,12 +24,13 @@ from typing import Any
 
 import cvxpy as cp
 import numpy as np
+from board import Board, play
 
 from saddlescope.models.token_generators import aligned_tokens, gaussian_tokens
 from saddlescope.models.tokens import TokenData
 from saddlescope.theory.attention_svm import SvmCertificate, certify_svm, frobenius_svm, l1_svm, nuclear_svm
 
-TURNS = 3
+TURNS, LIMIT = 3, 60.0
 SMALL, MIDDLE, FULL, LARGE = (4, 5, 8), (10, 5, 50), (20, 10, 200), (80, 10, 200)
 PEERS = {  # whether over the span, and the solver named, if any
     "CVXPY, default": (False, None),
@@ -40,14 +41,14 @@ PEERS = {  # whether over the span, and the solver named, if any
 TOLERANCE = 1e-7  # of the scripts that read a rank off a solution, relative to its largest singular value
 
 
-def timed(solve: Callable[[], Any], turns: int = TURNS) -> tuple[float, Any]:
-    """The least CPU seconds of some turns, and the answer."""
-    least, answer = float("inf"), None
+def timed(solve: Callable[[], Any], turns: int = TURNS) -> tuple[list[float], Any]:
+    """The CPU seconds of each turn, and the answer."""
+    seconds, answer = [], None
     for _ in range(turns):
         start = time.process_time()
         answer = solve()
-        least = min(least, time.process_time() - start)
-    return least, answer
+        seconds.append(time.process_time() - start)
+    return seconds, answer
 
 
 def cvxpy_svm(
@@ -86,17 +87,19 @@ def read_rank(weights: np.ndarray) -> int:
     return int(np.sum(s > TOLERANCE * s.max()))
 
 
-def compared(size: tuple[int, int, int], *, peers: bool, seed: int = 0) -> None:
+def compared(board: Board, size: tuple[int, int, int], *, peers: bool, seed: int = 0) -> None:
     """A line for each problem and solver."""
     data = gaussian_tokens(*size, seed=seed)
     print(f"\n(n, L, d) = {size}")
     for norm, solver in (("l1", l1_svm), ("frobenius", frobenius_svm), ("nuclear", nuclear_svm)):
-        seconds, ours = timed(lambda solver=solver: solver(data))
-        c = ours.certificate
+        turns, ours = timed(lambda solver=solver: solver(data))
+        seconds, c = statistics.median(turns), ours.certificate
         print(
             f"  {norm:9s} {'ours':25s} {seconds:9.4f} s  gap {max(c.gap, 0.0):.0e}  rank {c.rank},"
             f" {'certified' if c.rank_certified else 'not certified'}"
         )
+        times: dict[str, list[float]] = {solver.__name__: turns}
+        notes = {solver.__name__: f"gap {max(c.gap, 0.0):.0e}"}
         for peer, (reduced, chosen) in PEERS.items() if peers else ():
             if (norm == "l1" and reduced) or (norm != "nuclear" and chosen):
                 continue
@@ -105,13 +108,15 @@ def compared(size: tuple[int, int, int], *, peers: bool, seed: int = 0) -> None:
                 1,
             )
             gap = certified(data, weights, multipliers, norm).gap
+            times[peer], notes[peer] = theirs, f"gap {max(gap, 0.0):.0e}"
             print(
-                f"  {'':9s} {peer:25s} {theirs:9.4f} s  gap {max(gap, 0.0):.0e}  rank {read_rank(weights)} read;"
-                f" {theirs / seconds:,.0f} times as long"
+                f"  {'':9s} {peer:25s} {theirs[0]:9.4f} s  gap {max(gap, 0.0):.0e}  rank {read_rank(weights)} read;"
+                f" {theirs[0] / seconds:,.0f} times as long"
             )
+        board.compare(f"{norm}, (n, L, d) = {size}", "CPU time", "s", times, notes)
 
 
-def ranks(name: str, draws: list[TokenData]) -> None:
+def ranks(board: Board, name: str, draws: list[TokenData]) -> None:
     """How often the rank read off a nuclear solution of CVXPY's is the certified one."""
     ours = [nuclear_svm(data).certificate for data in draws]
     assert all(certificate.rank_certified for certificate in ours)
@@ -121,6 +126,8 @@ def ranks(name: str, draws: list[TokenData]) -> None:
         read = [read_rank(weights) for weights, _ in answers]
         gaps = [certified(data, *answer, "nuclear").gap for data, answer in zip(draws, answers, strict=True)]
         right = sum(one == other for one, other in zip(read, true, strict=True))
+        problem = f"nuclear, {name}, rank read at {TOLERANCE:g}"
+        board.tell(problem, f"CVXPY, {solver}, reduced", "certified rank found", right / len(draws), "of the draws")
         print(
             f"  {name}, {solver:8s} right in {right} of {len(draws)} draws; read {min(read)} to {max(read)}, certified"
             f" {min(true)} to {max(true)}; largest gap {max(gaps):.0e}, ours {max(c.gap for c in ours):.0e}"
@@ -134,8 +141,9 @@ def _at_full_size(solver: str | None) -> None:
     print(f"  nuclear   gap {max(gap, 0.0):.0e}  rank {read_rank(weights)} read, of the next line:", flush=True)
 
 
-def limited(limit: float, ours: float) -> None:
+def limited(board: Board, limit: float, ours: list[float]) -> None:
     """CVXPY on the reduced nuclear problem at full size, for so many seconds at most."""
+    times, notes = {"nuclear_svm": ours}, {}
     for peer, (reduced, solver) in PEERS.items():
         if not reduced:
             continue
@@ -146,31 +154,38 @@ def limited(limit: float, ours: float) -> None:
         seconds = time.perf_counter() - start
         if process.is_alive():
             process.kill()
-            told = f"not done after {seconds:.0f} s: more than {seconds / ours:,.0f} times as long"
+            told = f"not done after {seconds:.0f} s: more than {seconds / statistics.median(ours):,.0f} times as long"
+            times[peer], notes[peer] = [seconds], "not done: a lower bound"
         elif process.exitcode:
             told = f"failed after {seconds:.0f} s"
         else:
-            told = f"{seconds:9.1f} s, {seconds / ours:,.0f} times as long"
+            told = f"{seconds:9.1f} s, {seconds / statistics.median(ours):,.0f} times as long"
+            times[peer] = [seconds]
         print(f"  nuclear   {peer:25s} {told}", flush=True)
+    board.compare(f"nuclear, (n, L, d) = {FULL}", "wall time", "s", times, notes)
 
 
-def main(limit: float) -> None:
+def main(board: Board) -> None:
     """Small and middle size side by side, then ranks, then full size."""
-    for size in (SMALL, MIDDLE):
-        compared(size, peers=True)
+    limit = float(board.words[0]) if board.words else LIMIT
+    for size in (SMALL,) if board.quick else (SMALL, MIDDLE):
+        compared(board, size, peers=True)
     print(f"\nRank of the nuclear solution, read off CVXPY's with a tolerance of {TOLERANCE:g}")
-    for size, draws in ((SMALL, 20), (MIDDLE, 10)):
-        ranks(f"Gaussian {size}", [gaussian_tokens(*size, seed=seed) for seed in range(draws)])
-    ranks("aligned (4, 5, 8)", [aligned_tokens(4, 5, 8, seed=seed) for seed in range(20)])
+    for size, draws in ((SMALL, 2),) if board.quick else ((SMALL, 20), (MIDDLE, 10)):
+        ranks(board, f"Gaussian {size}", [gaussian_tokens(*size, seed=seed) for seed in range(draws)])
+    if board.quick:
+        return
+    ranks(board, "aligned (4, 5, 8)", [aligned_tokens(4, 5, 8, seed=seed) for seed in range(20)])
     for size in (FULL, LARGE):
-        compared(size, peers=False)
-    if limit > 0:
-        data = gaussian_tokens(*FULL, seed=0)
-        print(f"\n(n, L, d) = {FULL}, wall seconds, CVXPY for at most {limit:g}")
+        compared(board, size, peers=False)
+    data, ours = gaussian_tokens(*FULL, seed=0), []
+    print(f"\n(n, L, d) = {FULL}, wall seconds, CVXPY for at most {limit:g}")
+    for _ in range(TURNS):
         start = time.perf_counter()
         nuclear_svm(data)
-        limited(limit, time.perf_counter() - start)
+        ours.append(time.perf_counter() - start)
+    limited(board, limit, ours)
 
 
 if __name__ == "__main__":
-    main(float(sys.argv[1]) if len(sys.argv) > 1 else 300.0)
+    play(main)

@@ -6,7 +6,7 @@ crossings of |beta| = 0.05. Two tables: 64 seeds (data, teacher, start) at alpha
 `gradient_flows` with one flow, timed on eight flows evenly spread over the batch; so is the loop over `gradient_flow`.
 Ratios compare the sample with what the same flows cost in the batch, by their share of its gradients.
 
-    python benchmarks/batch.py
+    python benchmarks/batch.py [--quick]
 """
 
 import os
@@ -24,11 +24,13 @@ import diffrax
 import jax
 import jax.numpy as jnp
 import numpy as np
+from board import Board, play
 
 from saddlescope.flow import Products, Trajectory, gradient_flow, gradient_flows
 from saddlescope.models import diagonal_linear_network
 
 FLOWS, SAMPLE = 64, 8
+TURNS = 3  # of a batch, which is cheap
 UNTIL, TOLERANCE, LEVEL = 10.0, 1e-4, 0.05
 RECORD = np.linspace(0, UNTIL, 101)
 SETTINGS: dict[str, Any] = {"until": UNTIL, "tolerance": TOLERANCE, "level": LEVEL, "record": RECORD}
@@ -46,6 +48,11 @@ def problem(seed: int, p: int, digits: float):
 def seconds(work: Callable[[], Any]) -> tuple[float, Any]:
     """CPU time of the second of two runs, so that nothing is compiled in it, and what it made."""
     work()
+    return timed(work)
+
+
+def timed(work: Callable[[], Any]) -> tuple[float, Any]:
+    """CPU time of one run, and what it made."""
     began = time.process_time()
     made = work()
     return time.process_time() - began, made
@@ -63,11 +70,14 @@ def largest_difference(ours: Trajectory, theirs: Trajectory) -> float:
     return max(abs(x / y - 1) for kind in b for x, y in zip(a[kind], b[kind], strict=True))
 
 
-def row(p: int, loss: Any, starts: Sequence[Products]) -> None:
+def row(board: Board, problem: str, p: int, loss: Any, starts: Sequence[Products]) -> None:
     """One line of a table, for one loss or one for each start."""
-    together, flows = seconds(lambda: gradient_flows(loss, starts, **SETTINGS))
-    losses = loss if isinstance(loss, Sequence) else [loss] * FLOWS
-    picked = np.linspace(0, FLOWS - 1, SAMPLE).astype(int)
+    work = lambda: gradient_flows(loss, starts, **SETTINGS)  # noqa: E731
+    first, flows = seconds(work)
+    batches = [first, *(timed(work)[0] for _ in range(TURNS - 1))]
+    together = float(np.median(batches))
+    losses = loss if isinstance(loss, Sequence) else [loss] * len(starts)
+    picked = np.linspace(0, len(starts) - 1, min(SAMPLE, len(starts))).astype(int)
 
     def alone(i: int) -> Any:
         return gradient_flows(losses[i], [starts[i]], **SETTINGS)
@@ -83,11 +93,24 @@ def row(p: int, loss: Any, starts: Sequence[Products]) -> None:
     others = [single(i) for i in picked]
     end = time.process_time()
     gradients = np.array([flow.evaluations.gradients for flow in flows])
-    share = gradients[picked].sum() / gradients.sum() * together
+    part = gradients[picked].sum() / gradients.sum()
+    share = part * together
+    of_sample = [1e3 * part * batch / len(picked) for batch in batches]
+    board.compare(
+        f"{problem}, p = {p}",
+        "CPU time of a flow",
+        "ms",
+        {
+            f"gradient_flows, {len(starts)} at once": of_sample,
+            "gradient_flows, one at a time": 1e3 * (middle - began) / len(picked),
+            "gradient_flow, one at a time": 1e3 * (end - middle) / len(picked),
+        },
+    )
     difference = max(largest_difference(flows[i], other) for i, other in zip(picked, others, strict=True))
     print(
-        f"{p:4}{1e3 * together / FLOWS:>12.1f}{1e3 * (middle - began) / SAMPLE:>16.0f}{(middle - began) / share:>8.1f}"
-        f"{1e3 * (end - middle) / SAMPLE:>16.0f}{(end - middle) / share:>8.1f}{difference:>14.1e}"
+        f"{p:4}{1e3 * together / len(starts):>12.1f}{1e3 * (middle - began) / len(picked):>16.0f}"
+        f"{(middle - began) / share:>8.1f}"
+        f"{1e3 * (end - middle) / len(picked):>16.0f}{(end - middle) / share:>8.1f}{difference:>14.1e}"
         f"{gradients.mean():>12.0f}",
         flush=True,
     )
@@ -132,26 +155,42 @@ def tsit5(p: int, digits: float, flows: int) -> tuple[float, float]:
     return taken, float(np.mean(steps))
 
 
-def main() -> None:
+def main(board: Board) -> None:
     """Prints the tables."""
+    flows, sizes = (4, (8,)) if board.quick else (FLOWS, (8, 16, 32, 64))
     heading = (
         f"{'p':>4}{'ms a flow':>12}{'one at a time':>16}{'ratio':>8}{'gradient_flow':>16}{'ratio':>8}"
         f"{'stage times':>14}{'gradients':>12}"
     )
-    print(f"{FLOWS} seeds at alpha = 1e-32\n{heading}")
-    for p in (8, 16, 32, 64):
-        losses, starts = zip(*(problem(seed, p, 32) for seed in range(FLOWS)), strict=True)
-        row(p, losses, starts)
-    print(f"\n{FLOWS} initial scales, 1e-1 to 1e-4096\n{heading}")
-    for p in (8, 16, 32, 64):
+    print(f"{flows} seeds at alpha = 1e-32\n{heading}")
+    for p in sizes:
+        losses, starts = zip(*(problem(seed, p, 32) for seed in range(flows)), strict=True)
+        row(board, f"{flows} seeds at alpha = 1e-32", p, losses, starts)
+    print(f"\n{flows} initial scales, 1e-1 to 1e-4096\n{heading}")
+    for p in sizes:
         loss, start = problem(0, p, 32)
-        scales = -LOG10 * np.geomspace(1, 4096, FLOWS)
-        row(p, loss, [Products(start.u, start.v, float(scale)) for scale in scales])
-    print(f"\nDiffrax Tsit5, vmapped over {FLOWS} seeds\n{'p':>4}{'alpha':>10}{'ms a flow':>12}{'steps':>10}")
-    for p, digits in ((16, 8), (16, 32), (16, 128), (64, 32)):
-        taken, steps = tsit5(p, digits, FLOWS)
-        print(f"{p:4}{f'1e-{digits}':>10}{1e3 * taken / FLOWS:>12.1f}{steps:>10.0f}", flush=True)
+        scales = -LOG10 * np.geomspace(1, 4096, flows)
+        row(
+            board,
+            f"{flows} scales, 1e-1 to 1e-4096",
+            p,
+            loss,
+            [Products(start.u, start.v, float(scale)) for scale in scales],
+        )
+    print(f"\nDiffrax Tsit5, vmapped over {flows} seeds\n{'p':>4}{'alpha':>10}{'ms a flow':>12}{'steps':>10}")
+    for p, digits in ((8, 8),) if board.quick else ((16, 8), (16, 32), (16, 128), (64, 32)):
+        losses, starts = zip(*(problem(seed, p, digits) for seed in range(flows)), strict=True)
+        ours, _ = seconds(lambda: gradient_flows(losses, starts, **SETTINGS))  # noqa: B023
+        taken, steps = tsit5(p, digits, flows)
+        board.compare(
+            f"{flows} seeds at alpha = 1e-{digits}, p = {p}",
+            "CPU time of a flow",
+            "ms",
+            {"gradient_flows": 1e3 * ours / flows, "Diffrax Tsit5, vmapped, no crossings": 1e3 * taken / flows},
+            {"Diffrax Tsit5, vmapped, no crossings": f"{steps:.0f} steps"},
+        )
+        print(f"{p:4}{f'1e-{digits}':>10}{1e3 * taken / flows:>12.1f}{steps:>10.0f}", flush=True)
 
 
 if __name__ == "__main__":
-    main()
+    play(main)

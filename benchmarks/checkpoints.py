@@ -5,7 +5,7 @@ bfloat16, a shard a layer, with an embedding of 32000 tokens; the tuned one diff
 weight. Each measurement is a process of its own, whose peak of resident memory (mapped files included) is told over
 what it has after its imports. Tensors that are not attention are read as well, to be hashed. CPU time on one thread.
 
-usage: benchmarks/checkpoints.py [layers [folder]]
+usage: benchmarks/checkpoints.py [--quick] [layers [folder]]
 """
 
 import json
@@ -21,22 +21,25 @@ os.environ["OPENBLAS_NUM_THREADS"] = "1"
 os.environ["MKL_NUM_THREADS"] = "1"
 
 import torch
+from board import Board, play
 from safetensors.torch import save_file
 
 from saddlescope.train.checkpoints import checkpoint_spectra
 
-D, MLP, VOCABULARY, HEADS, RANK, ALL_LAYERS = 4096, 11008, 32000, 32, 4, 32
-ATTENTION = {f"self_attn.{name}_proj": (D, D) for name in "qkvo"}
-SHAPES = ATTENTION | {"mlp.gate_proj": (MLP, D), "mlp.up_proj": (MLP, D), "mlp.down_proj": (D, MLP)}
+LLAMA, SMALL = (4096, 11008, 32000), (256, 512, 1000)  # d, width of the MLP, vocabulary
+HEADS, RANK, ALL_LAYERS = 32, 4, 32
 GIB = 2**30
 
 
-def make(folder: Path, layers: int, tuned: bool) -> None:
+def make(folder: Path, layers: int, sizes: tuple[int, int, int], tuned: bool) -> None:
     """Writes one of the two checkpoints."""
     folder.mkdir()
+    d, mlp, vocabulary = sizes
+    shapes = {f"self_attn.{name}_proj": (d, d) for name in "qkvo"}
+    shapes |= {"mlp.gate_proj": (mlp, d), "mlp.up_proj": (mlp, d), "mlp.down_proj": (d, mlp)}
     generator = torch.Generator().manual_seed(0)
     layer = {}
-    for name, (rows, columns) in SHAPES.items():
+    for name, (rows, columns) in shapes.items():
         weight = 0.02 * torch.randn(rows, columns, generator=generator)
         update = torch.randn(rows, RANK, generator=generator) @ torch.randn(RANK, columns, generator=generator)
         layer[name] = (weight + 1e-3 * update * tuned).to(torch.bfloat16)
@@ -44,7 +47,7 @@ def make(folder: Path, layers: int, tuned: bool) -> None:
         f"model-{k:05}.safetensors": {f"model.layers.{k}.{name}.weight": weight for name, weight in layer.items()}
         for k in range(layers)
     }
-    embedding = torch.randn(VOCABULARY, D, generator=generator).to(torch.bfloat16)
+    embedding = torch.randn(vocabulary, d, generator=generator).to(torch.bfloat16)
     shards["model-embedding.safetensors"] = {"model.embed_tokens.weight": embedding}
     weight_map = {}
     for file, tensors in shards.items():
@@ -69,26 +72,32 @@ def child(folder: str) -> None:
     print(json.dumps({"seconds": seconds, "imported": imported, "peak": peak(), "rank": rank}))
 
 
-def main(layers: int = 3, place: str | None = None) -> None:
+def main(board: Board) -> None:
     """Prints the table."""
+    sizes = SMALL if board.quick else LLAMA
+    layers, place = int((*board.words, "3")[0]), (*board.words[1:], None)[0]
     columns = ("layers", "GB on disk", "CPU s", "s a layer", "peak over imports, GiB", "stable rank")
     print(*(f"{column:>{len(column) + 2}}" for column in columns), sep="")
     told = []
     for count in sorted({1, layers}):
         with tempfile.TemporaryDirectory(dir=place) as folder:
             for name in ("base", "tuned"):
-                make(Path(folder, name), count, tuned=name == "tuned")
+                make(Path(folder, name), count, sizes, tuned=name == "tuned")
             size = sum(file.stat().st_size for file in Path(folder).rglob("*.safetensors"))
             command = [sys.executable, __file__, "--child", folder]
             done = subprocess.run(command, capture_output=True, text=True, check=True)
             found = json.loads(done.stdout)
         told.append((count, found["seconds"]))
         over = (found["peak"] - found["imported"]) / GIB
+        problem = f"{count} layers of d = {sizes[0]}, {size / 1e9:.2g} GB on disk"
+        board.tell(problem, "checkpoint_spectra", "CPU time", found["seconds"], "s")
+        board.tell(problem, "checkpoint_spectra", "memory over that of the imports", over, "GiB")
         row = (count, size / 1e9, found["seconds"], found["seconds"] / count, over, found["rank"])
         print(*(f"{value:{len(column) + 2}.3g}" for column, value in zip(columns, row, strict=True)), sep="")
     (few, short), (many, long) = told[0], told[-1]
     per_layer = (long - short) / (many - few) if many > few else long
     whole = short + (ALL_LAYERS - few) * per_layer
+    board.tell(f"d = {sizes[0]}", "checkpoint_spectra", "CPU time of a further layer", per_layer, "s")
     print(f"{per_layer:.1f} s for each further layer: {whole / 60:.1f} min for {ALL_LAYERS} layers on one thread")
 
 
@@ -96,4 +105,4 @@ if __name__ == "__main__":
     if sys.argv[1:2] == ["--child"]:
         child(sys.argv[2])
     else:
-        main(*(kind(text) for kind, text in zip((int, str), sys.argv[1:], strict=False)))
+        play(main)

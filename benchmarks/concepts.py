@@ -13,7 +13,7 @@ one thread and compiled beforehand. The others:
 .01). "turns" is the part of the starts with another number of extrema of the loss than the reference has, this
 package's run at tolerance 1e-12, which agrees with SciPy's DOP853 at rtol 3e-14 to 1e-11 (in the tests).
 
-    python benchmarks/concepts.py
+    python benchmarks/concepts.py [--quick]
 """
 
 import os
@@ -32,6 +32,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import torch
+from board import Board, play
 
 from saddlescope.flow import symmetric_flows
 
@@ -39,6 +40,7 @@ UNTIL, STEP, SCALE = 40.0, 0.01, 0.1
 MARKS = np.linspace(1, 10, 10)  # where W is compared
 GRID = np.linspace(0, UNTIL, 401)
 OURS, OTHERS, LOOPS = 8192, 256, 2  # starts
+TURNS = 3
 FIGURES = {
     "Figure 8, d = 3": (np.array([1.0, 1.5, 2.2]), np.full(3, 0.05)),
     "Figure 9, d = 4": (np.array([1.0, 1.5, 2.2, 2.7]), np.array([0.05, 0.05, 0.05, 0.5])),
@@ -114,11 +116,14 @@ def turns(losses: np.ndarray) -> np.ndarray:
     return np.array(counts)
 
 
-def main() -> None:
+def main(board: Board) -> None:
     """Prints a table for each figure."""
-    for name, (mu, sigma) in FIGURES.items():
+    many, others, turned = (64, 8, 1) if board.quick else (OURS, OTHERS, TURNS)
+    for name, (mu, sigma) in list(FIGURES.items())[: 1 if board.quick else None]:
         a, d = mu**2 / len(mu) + sigma**2, len(mu)
-        starts = SCALE * np.random.default_rng(0).standard_normal((OURS, d, d))
+        starts = SCALE * np.random.default_rng(0).standard_normal((many, d, d))
+        times: dict[str, list[float]] = {}
+        notes: dict[str, str] = {}
         settings: dict[str, Any] = {"test_point": mu, "until": UNTIL}
         reference = symmetric_flows(a, starts, **settings, tolerance=1e-12, record=MARKS)
         at = np.searchsorted(reference.times, MARKS)
@@ -126,30 +131,42 @@ def main() -> None:
         best = None
         print(f"\n{name}\n{'':32}{'starts':>8}{'ms a start':>12}{'ratio':>8}{'error':>10}{'turns':>8}")
 
-        def row(label: str, taken: float, W: np.ndarray, counts: np.ndarray, each: float = np.nan) -> None:
-            n = len(W)
+        def row(label: str, turns: list[float], W: np.ndarray, counts: np.ndarray, each: float = np.nan) -> None:
+            n, taken = len(W), float(np.median(turns))
             error, wrong = np.abs(W - exact[:n]).max(), np.mean(counts != exact_turns[:n])  # noqa: B023
+            times[label] = [1e3 * turn / n for turn in turns]  # noqa: B023
+            notes[label] = f"error in W {error:.0e}"  # noqa: B023
             print(f"{label:32}{n:8}{1e3 * taken / n:12.3f}{taken / n / each:8.0f}{error:10.1e}{wrong:8.3f}", flush=True)
 
         for tolerance in (1e-11, 1e-6):
             warm = lambda: symmetric_flows(a, starts[:64], **settings)  # noqa: B023, E731
             plain = lambda: symmetric_flows(a, starts, **settings, tolerance=tolerance)  # noqa: B023, E731
             taken, flows = seconds(plain, warm)
+            turns_taken = [taken, *(seconds(plain, lambda: None)[0] for _ in range(turned - 1))]
+            taken = float(np.median(turns_taken))
             again = symmetric_flows(a, starts, **settings, tolerance=tolerance, record=MARKS)
-            row(f"symmetric_flows {tolerance:.0e}", taken, again.W[:, at], flows.turns, best or taken / OURS)
-            best = best or taken / OURS
+            row(
+                f"symmetric_flows {tolerance:.0e}",
+                turns_taken,
+                again.W[:, at],
+                flows.turns,
+                best or taken / len(starts),
+            )
+            best = best or taken / len(starts)
         for label, solver, rtol in (("Tsit5", diffrax.Tsit5(), 1e-6), ("Dopri8", diffrax.Dopri8(), 1e-11)):
             run = diffrax_run(a, mu, solver, rtol)
-            taken, (W, losses) = seconds(lambda: run(starts[:OTHERS]))  # noqa: B023
-            row(f"Diffrax {label}, rtol {rtol:.0e}", taken, W, turns(losses), best)
-        taken, (W, losses) = seconds(lambda: numpy_loop(a, mu, starts[:OTHERS], UNTIL), lambda: None)  # noqa: B023
-        row("Euler, all at once, NumPy", taken, W, turns(losses), best)
+            taken, (W, losses) = seconds(lambda: run(starts[:others]))  # noqa: B023
+            turns_taken = [taken, *(seconds(lambda: run(starts[:others]), lambda: None)[0] for _ in range(turned - 1))]  # noqa: B023
+            row(f"Diffrax {label}, rtol {rtol:.0e}, vmapped", turns_taken, W, turns(losses), best)
+        taken, (W, losses) = seconds(lambda: numpy_loop(a, mu, starts[:others], UNTIL), lambda: None)  # noqa: B023
+        row("Euler, all at once, NumPy", [taken], W, turns(losses), best)
         for label, loop in (("NumPy", numpy_loop), ("PyTorch", torch_loop)):
             work = lambda: [loop(a, mu, start, UNTIL) for start in starts[:LOOPS]]  # noqa: B023, E731
             taken, made = seconds(work, lambda: loop(a, mu, starts[0], 12.0))  # noqa: B023
             W, losses = (np.stack(parts) for parts in zip(*made, strict=True))
-            row(f"Euler loop, {label}", taken, W, turns(losses), best)
+            row(f"Euler loop, {label}", [taken], W, turns(losses), best)
+        board.compare(f"{name}, to t = {UNTIL:g}", "CPU time of a start", "ms", times, notes)
 
 
 if __name__ == "__main__":
-    main()
+    play(main)

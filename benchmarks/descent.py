@@ -4,7 +4,7 @@ Depth 6 on the embedded digits, minibatches of 32, learning rate 10 / |theta|^4,
 microseconds a step, after compilation and a warm-up. Both take the same arithmetic; PyTorch draws its minibatches by
 index from a permutation, as ours does.
 
-    python benchmarks/descent.py [turns]
+    python benchmarks/descent.py [--quick]
 """
 
 import os
@@ -13,20 +13,20 @@ os.environ["OMP_NUM_THREADS"] = "1"  # read when NumPy, JAX and PyTorch are load
 os.environ["XLA_FLAGS"] = "--xla_cpu_multi_thread_eigen=false"
 
 import statistics
-import sys
 import time
 from collections.abc import Callable
 
 import jax.numpy as jnp
 import numpy as np
 import torch
+from board import Board, play
 
 from saddlescope.flow import homogeneous_rate, recorded_descent
 from saddlescope.models import LayeredLoss, cross_entropy, layered_weights
 from saddlescope.train import load
 
 BATCH, DEPTH, RATE = 32, 6, 10.0
-OURS, PEERS = 20_000, 500  # steps in a turn
+OURS, PEERS, TURNS = 20_000, 500, 3  # steps in a turn
 WIDTHS = (50, 100, 200)
 
 
@@ -77,25 +77,32 @@ def cost(steps: int, method: Callable[..., object], *arguments: object) -> float
     return 1e6 * (time.process_time() - start) / steps
 
 
-def main() -> None:
+def main(board: Board) -> None:
     """Prints the table."""
-    turns = int(sys.argv[1]) if len(sys.argv) > 1 else 3
+    ours_steps, peer_steps, turns, sizes = (500, 50, 1, WIDTHS[:1]) if board.quick else (OURS, PEERS, TURNS, WIDTHS)
     torch.set_num_threads(1)
     images, labels = digits()
     loss = LayeredLoss(jnp.asarray(images), jnp.asarray(np.eye(10, dtype=np.float32)[labels]), cross_entropy)
     tensors = torch.from_numpy(images), torch.from_numpy(labels)
     print(f"CPU microseconds a step of SGD, depth {DEPTH}, batch {BATCH}, median of {turns} turns")
     print(f"{'width':>5}{'ours':>10}{'PyTorch':>10}{'ratio':>8}")
-    for width in WIDTHS:
+    for width in sizes:
         widths = (images.shape[1], *[width] * (DEPTH - 1), 10)
         start = layered_weights(widths, seed=0, deviation=0.05, dtype=jnp.float32)
         weights = [torch.from_numpy(np.array(weight)).requires_grad_() for weight in start]
         ours(loss, start, 100)
         peer(*tensors, weights, 20)
-        both = [(cost(OURS, ours, loss, start), cost(PEERS, peer, *tensors, weights)) for _ in range(turns)]
-        mine, theirs = (statistics.median(values) for values in zip(*both, strict=True))
+        both = [(cost(ours_steps, ours, loss, start), cost(peer_steps, peer, *tensors, weights)) for _ in range(turns)]
+        our_turns, their_turns = map(list, zip(*both, strict=True))
+        board.compare(
+            f"depth {DEPTH}, width {width}, batch {BATCH}",
+            "CPU time of a step",
+            "µs",
+            {"recorded_descent": our_turns, "PyTorch loop": their_turns},
+        )
+        mine, theirs = statistics.median(our_turns), statistics.median(their_turns)
         print(f"{width:>5}{mine:>10.0f}{theirs:>10.0f}{theirs / mine:>8.1f}")
 
 
 if __name__ == "__main__":
-    main()
+    play(main)

@@ -6,7 +6,7 @@ schedule by automatic differentiation, noise drawn for the reconstruction term, 
 agree, which is checked first. Steps of both alternate; CPU milliseconds, the median of all. FLOP are PyTorch's
 own count.
 
-    python benchmarks/diffusion.py [small | paper [batch] [steps]]
+    python benchmarks/diffusion.py [--quick] [small | paper [batch] [steps]]
 
 small: 16 x 16 images, three levels, the default of the entries; paper: 32 x 32, the paper's widths, batch 128.
 """
@@ -18,11 +18,11 @@ os.environ["OMP_NUM_THREADS"] = "1"  # read when NumPy and PyTorch are loaded
 import itertools
 import math
 import statistics
-import sys
 import time
 from collections.abc import Callable
 
 import torch
+from board import Board, play
 from torch import Tensor, nn
 from torch.nn import functional
 from torch.utils.flop_counter import FlopCounterMode
@@ -183,8 +183,8 @@ def stepping(model: nn.Module, loss: Callable[[], Tensor], fused: bool) -> Calla
     return step
 
 
-def timed(calls: dict[str, Callable[[], object]], times: int) -> dict[str, float]:
-    """The median CPU milliseconds of each call, taken in turn."""
+def timed(calls: dict[str, Callable[[], object]], times: int) -> dict[str, list[float]]:
+    """The CPU milliseconds of each call, taken in turn."""
     found: dict[str, list[float]] = {name: [] for name in calls}
     for turn in range(times + 1):
         for name, call in calls.items():
@@ -192,15 +192,16 @@ def timed(calls: dict[str, Callable[[], object]], times: int) -> dict[str, float
             call()
             if turn:  # the first one warms up
                 found[name].append(1e3 * (time.process_time() - start))
-    return {name: statistics.median(values) for name, values in found.items()}
+    return found
 
 
-def main() -> None:
+def main(board: Board) -> None:
     """Prints milliseconds and ratios."""
     torch.set_num_threads(1)
-    size = sys.argv[1] if len(sys.argv) > 1 else "small"
+    size, *given = board.words or ("small",)
     config, batch, steps = SIZES[size]
-    batch, steps = (int(given) for given in (*sys.argv[2:4], *(batch, steps)[len(sys.argv[2:4]) :]))
+    batch, steps = (int(one) for one in (*given, *(batch, steps)[len(given) :]))
+    steps = 2 if board.quick else steps
     model, twin = (VariationalDiffusion(UNet(config)) for _ in range(2))
     for network in (model.network, twin.network):  # no weight is zero, so that all layers count in the comparison
         generator = torch.Generator().manual_seed(0)
@@ -238,12 +239,18 @@ def main() -> None:
             max(steps // 8, 1),
         ),
     }
+    for name, found in rows.items():
+        values = {"VariationalDiffusion": found["ours"], "the same written plainly in PyTorch": found["peer"]}
+        board.compare(
+            f"{size}, {name}, batch {batch if name == 'training step' else SAMPLED}", "CPU time", "ms", values
+        )
     print(f"{'CPU ms':<32}{'ours':>10}{'peer':>10}{'ratio':>8}")
     for name, found in rows.items():
-        print(f"{name:<32}{found['ours']:>10.1f}{found['peer']:>10.1f}{found['peer'] / found['ours']:>8.2f}")
-    speed = flop / rows["training step"]["ours"] * 1e3
+        mine, theirs = statistics.median(found["ours"]), statistics.median(found["peer"])
+        print(f"{name:<32}{mine:>10.1f}{theirs:>10.1f}{theirs / mine:>8.2f}")
+    speed = flop / statistics.median(rows["training step"]["ours"]) * 1e3
     print(f"ours: {speed:.0f} GFLOP a second in training")
 
 
 if __name__ == "__main__":
-    main()
+    play(main)

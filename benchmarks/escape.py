@@ -4,7 +4,7 @@ The peer runs the same update rule by automatic differentiation: one start at a 
 for fairness all starts at once with batched matrix products. Rates are in CPU seconds, after compilation and a warm-up;
 the peers run fewer steps (their cost is the same at every step), in turns with ours. Last, the cost of polishing.
 
-    python benchmarks/escape.py [steps of the peers [turns]]
+    python benchmarks/escape.py [--quick]
 """
 
 import os
@@ -13,17 +13,18 @@ os.environ["OMP_NUM_THREADS"] = "1"  # read when NumPy, JAX and PyTorch are load
 os.environ["XLA_FLAGS"] = "--xla_cpu_multi_thread_eigen=false"
 
 import statistics
-import sys
 import time
 from itertools import pairwise
 
 import numpy as np
 import torch
+from board import Board, play
 
 from saddlescope.theory.escape.descent import DECAY, MOMENTUM, sphere_descent
 from saddlescope.theory.escape.polish import polish
 
 DEPTH, STEPS, RATE, STARTS = 3, 4000, 0.03, 64
+PEER_STEPS, TURNS, WIDTHS = 200, 3, (4, 8, 16, 32, 64)
 ANGLES = 2 * np.pi * np.arange(1, 9) / 8
 X, G = np.stack([np.sin(ANGLES), np.cos(ANGLES)]), ((-1.0) ** np.arange(1, 9))[None]
 
@@ -71,12 +72,13 @@ def torch_descent(weights: tuple[np.ndarray, ...], steps: int, shown: int) -> to
     return -loss.detach()
 
 
-def main(peer_steps: int = 200, turns: int = 3) -> None:
+def main(board: Board) -> None:
     """Prints the table."""
+    peer_steps, turns, sizes = (20, 1, WIDTHS[:1]) if board.quick else (PEER_STEPS, TURNS, WIDTHS)
     torch.set_num_threads(1)
     print(f"starts a second of {STEPS} steps, CPU time on one thread, median of {turns} turns")
     print("width      ours   loop of one   ratio    batched   ratio   polish")
-    for width in (4, 8, 16, 32, 64):
+    for width in sizes:
         weights = drawn(width, STARTS)
         one = tuple(weight[0] for weight in weights)
         sphere_descent(weights, X, G, steps=STEPS, rate=RATE, marks=1)
@@ -98,6 +100,16 @@ def main(peer_steps: int = 200, turns: int = 3) -> None:
             polish([weight[n] for weight in found], X, G)
         polishing = 1e3 * (time.process_time() - start) / 16
         ours, loop, batched = (statistics.median(rates[name]) for name in ("ours", "loop", "batched"))
+        problem = f"Example 1, depth {DEPTH}, width {width}, {STEPS} steps"
+        names = {
+            "ours": f"sphere_descent, {STARTS} starts",
+            "loop": "PyTorch loop, one start",
+            "batched": f"PyTorch, {STARTS} starts in batched products",
+        }
+        board.compare(
+            problem, "CPU time of a start", "ms", {names[k]: [1e3 / rate for rate in rates[k]] for k in names}
+        )
+        board.tell(problem, "polish", "CPU time of a start", polishing, "ms")
         print(
             f"{width:5} {ours:9.1f} {loop:13.2f} {ours / loop:7.0f} {batched:10.1f} {ours / batched:7.1f} "
             f"{polishing:5.1f} ms",
@@ -109,6 +121,7 @@ def main(peer_steps: int = 200, turns: int = 3) -> None:
         for n in range(4)
     )
     print(f"speeds of both after 100 steps differ by {off:.1e}")
+    assert off < 1e-9
 
 
 def _speed(weights: tuple[np.ndarray, ...]) -> float:
@@ -119,4 +132,4 @@ def _speed(weights: tuple[np.ndarray, ...]) -> float:
 
 
 if __name__ == "__main__":
-    main(*map(int, sys.argv[1:]))
+    play(main)

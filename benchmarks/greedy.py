@@ -4,7 +4,7 @@ First all policies over the first stages of one seed, then the whole staircase o
 thread, compilation included in the first row of each table, and the distance of the last saddle from the teacher.
 Last, time and memory of fifty stages of a diagonal linear network of 2000 coordinates on 1000 samples.
 
-    python benchmarks/greedy.py
+    python benchmarks/greedy.py [--quick]
 """
 
 import os
@@ -19,6 +19,7 @@ import time
 
 import jax.numpy as jnp
 import numpy as np
+from board import Board, play
 
 from saddlescope.models import DiagonalNetwork, attention_teacher_task, diagonal_linear_network
 from saddlescope.theory import (
@@ -43,46 +44,76 @@ def timed(
     return learned, time.process_time() - start, task.teacher
 
 
-def main() -> None:
+def main(board: Board) -> None:
     """Prints both tables."""
+    stages, seeds = (2, ()) if board.quick else (STAGES, SEEDS)
     timed(1, FlowThenNewton(), 1)  # both policies use the same compiled loss
-    fast, cost, _ = timed(1, FlowThenNewton(), STAGES)
-    _, with_times, _ = timed(1, TimedFlow(), STAGES)
-    specified, its_cost, _ = timed(1, FlowToRest(), STAGES)
+    fast, cost, _ = timed(1, FlowThenNewton(), stages)
+    costs = [cost, *(timed(1, FlowThenNewton(), stages)[1] for _ in range(1 if board.quick else 4))]
+    cost = float(np.median(costs))
+    _, with_times, _ = timed(1, TimedFlow(), stages)
+    specified, its_cost, _ = timed(1, FlowToRest(), stages)
+    board.compare(
+        f"p = 100, 1000 samples, the first {stages} stages",
+        "CPU time",
+        "s",
+        {
+            "incremental_learning, FlowThenNewton": costs,
+            "incremental_learning, FlowToRest, its specification": its_cost,
+            "incremental_learning, TimedFlow, with corrections of order 1": with_times,
+        },
+    )
     off = max(
         float(np.max(np.abs(one.beta - other.beta))) for one, other in zip(fast.stages, specified.stages, strict=True)
     )
-    print(f"first {STAGES} stages of seed 1")
+    print(f"first {stages} stages of seed 1")
     print(f"  FlowThenNewton  {cost:6.1f} s")
     print(f"  FlowToRest      {its_cost:6.1f} s, {its_cost / cost:.1f} times as long; saddles differ by {off:.1e}")
     print(f"  TimedFlow       {with_times:6.1f} s, {with_times / cost:.1f} times as long, with corrections of order 1")
     print("whole staircases")
-    for seed in SEEDS:
+    for seed in seeds:
         learned, cost, teacher = timed(seed, FlowThenNewton())
         off = float(np.max(np.abs(learned.stages[-1].beta - teacher)))
         leaving = sum(len(stage.left) for stage in learned.stages)
         count = len(learned.stages) - 1
+        board.tell(
+            f"p = 100, 1000 samples, seed {seed}, all {count} stages",
+            "incremental_learning",
+            "CPU time",
+            cost,
+            "s",
+            f"off the teacher by {off:.0e}",
+        )
         print(f"  seed {seed}: {count} stages in {cost:.1f} s, {leaving} leave, off the teacher by {off:.1e}")
-    many_coordinates()
+    many_coordinates(board, *((100, 5) if board.quick else (2000, 50)))
 
 
-def many_coordinates() -> None:
+def many_coordinates(board: Board, p: int, stages: int) -> None:
     """Prints time and memory of fifty stages among 2000 coordinates."""
     rng = np.random.default_rng(0)
-    x, beta = rng.standard_normal((1000, 2000)), np.zeros(2000)
-    beta[rng.choice(2000, 100, replace=False)] = 3 * rng.standard_normal(100)
-    y = x @ beta + 0.1 * rng.standard_normal(1000)
+    x, beta = rng.standard_normal((p // 2, p)), np.zeros(p)
+    beta[rng.choice(p, p // 20, replace=False)] = 3 * rng.standard_normal(p // 20)
+    y = x @ beta + 0.1 * rng.standard_normal(p // 2)
     written = diagonal_linear_network(x, y)
     generic = DiagonalNetwork(h=lambda one, b: one @ b, inputs=jnp.asarray(x), targets=jnp.asarray(y))
-    print(
-        "fifty stages among 2000 coordinates, 1000 samples (the data are 16 MB, a 2000 x 2000 Hessian would be 32 MB)"
-    )
+    print(f"{stages} stages among {p} coordinates, {p // 2} samples (a Hessian would be {8 * p**2 / 1e6:.2g} MB)")
+    costs: dict[str, float] = {}
+    notes: dict[str, str] = {}
     for name, network in (("Hessian's columns by hand", written), ("by differentiation", generic)):
         before, start = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, time.process_time()
-        learned = incremental_learning(network, 2000, max_stages=50)
+        learned = incremental_learning(network, p, max_stages=stages)
         cost, grown = time.process_time() - start, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
+        costs[name], notes[name] = cost, f"peak memory grows by {grown / 1024:.0f} MB"
         print(f"  {name:26} {cost:6.1f} s, peak memory grows by {grown / 1024:.0f} MB, {learned.status.value}")
+    problem = f"p = {p}, {p // 2} samples, {stages} stages, with compilation"
+    board.compare(
+        problem,
+        "CPU time",
+        "s",
+        {f"incremental_learning, {name}": cost for name, cost in costs.items()},
+        {f"incremental_learning, {name}": note for name, note in notes.items()},
+    )
 
 
 if __name__ == "__main__":
-    main()
+    play(main)

@@ -6,7 +6,7 @@ of SGD, batch 128, learning rate 0.1, 5000 samples a cluster, the output at the 
 sides have their data in memory and single precision. CPU seconds of the whole, of ours all that a user waits for: the
 import of JAX and compilation are told apart. PyTorch takes a share of the epochs, and its time is scaled to 40.
 
-    python benchmarks/perceptrons.py [epochs of PyTorch, by default 2]
+    python benchmarks/perceptrons.py [--quick] [epochs of PyTorch, by default 2]
 """
 
 import os
@@ -14,7 +14,6 @@ import os
 os.environ["OMP_NUM_THREADS"] = "1"  # read when NumPy, JAX and PyTorch are loaded
 os.environ["XLA_FLAGS"] = "--xla_cpu_multi_thread_eigen=false"
 
-import sys
 import time
 from dataclasses import dataclass
 
@@ -22,6 +21,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import torch
+from board import Board, play
 
 from saddlescope.flow import recorded_descents
 from saddlescope.models import (
@@ -33,7 +33,7 @@ from saddlescope.models import (
     weights_in_span,
 )
 
-BATCH, RATE, EPOCHS, SAMPLES = 128, 0.1, 40, 5000
+BATCH, RATE, EPOCHS, SAMPLES, TURNS = 128, 0.1, 40, 5000, 3
 SIGNALS, DIVERSITIES = (1.0, 1.5, 2.5, 3.0), (0.05, 0.5, 1.5, 2.0)  # variances
 
 Concepts = tuple[tuple[float, ...], tuple[float, ...]]
@@ -131,31 +131,45 @@ def peer(group: Group, task: StructuredIdentityTask, samples: torch.Tensor, seed
     return torch.stack(outputs)
 
 
-def main() -> None:
+def main(board: Board) -> None:
     """Prints the table."""
-    epochs = int(sys.argv[1]) if len(sys.argv) > 1 else 2
+    epochs = int(board.words[0]) if board.words else 2
+    repeats, groups = (1, GROUPS[5:6]) if board.quick else (TURNS, GROUPS)
     torch.set_num_threads(1)
     warm = laws(GROUPS[0])[0]
     peer(GROUPS[0], warm, torch.tensor(warm.draw(0), dtype=torch.float32), 0, 1)
     print(f"CPU seconds a run of {EPOCHS} epochs, batch {BATCH}, output recorded at every step; PyTorch from {epochs}")
     print(f"{'':<40}{'runs':>5}{'compiling':>11}{'ours':>9}{'PyTorch':>9}{'ratio':>7}{'with':>7}")
     totals = np.zeros(4)
-    for group in GROUPS:
+    for group in groups:
         tasks = laws(group)
         data = [task.draw(n) for n, task in enumerate(tasks)]
         before = time.process_time()
         first = ours(group, tasks, data)
         both = time.process_time() - before
-        before = time.process_time()
-        again = ours(group, tasks, data)
-        mine = time.process_time() - before
-        np.testing.assert_array_equal(first, again)
+        turns = []
+        for _ in range(repeats):
+            before = time.process_time()
+            again = ours(group, tasks, data)
+            turns.append(time.process_time() - before)
+            np.testing.assert_array_equal(first, again)
+        mine = float(np.median(turns))
         tensors = [torch.tensor(samples, dtype=torch.float32) for samples in data]
         before = time.process_time()
         for n, (task, samples) in enumerate(zip(tasks, tensors, strict=True)):
             peer(group, task, samples, n, epochs)
         theirs = (time.process_time() - before) * EPOCHS / epochs
         runs = len(tasks)
+        board.compare(
+            f"{group.name}, {runs} run{'s' if runs > 1 else ''} of {EPOCHS} epochs",
+            "CPU time of a run",
+            "s",
+            {"recorded_descents": [turn / runs for turn in turns], "PyTorch loop": theirs / runs},
+            {
+                "recorded_descents": f"{both - mine:.1f} s of compiling not counted",
+                "PyTorch loop": f"scaled from {epochs} epochs",
+            },
+        )
         totals += (runs, both - mine, mine, theirs)
         print(
             f"{group.name:<40}{runs:>5}{(both - mine):>11.2f}{mine / runs:>9.3f}{theirs / runs:>9.2f}"
@@ -167,8 +181,14 @@ def main() -> None:
         f"{theirs / mine:>7.0f}{theirs / (mine + compiling):>7.1f}"
     )
     print(f"all {int(runs)} runs: ours {mine:.1f} s and {compiling:.1f} s of compiling; PyTorch {theirs:.1f} s")
+    board.compare(
+        f"all {int(runs)} runs, first call with compiling",
+        "CPU time",
+        "s",
+        {"recorded_descents": mine + compiling, "PyTorch loop": theirs},
+    )
     print("ratio: without compiling, whose total is beside; with: the whole first call")
 
 
 if __name__ == "__main__":
-    main()
+    play(main)

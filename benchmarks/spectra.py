@@ -5,13 +5,13 @@ turn, so that both sides of each ratio met the same machine. A dense SVD takes t
 on a few, and so is WeightWatcher 0.7, which is given the same 768 x 768 updates as linear layers: its spectra alone
 (`get_ESD`), and its whole analysis, which fits a power law besides.
 
-usage: benchmarks/spectra.py [threads]
+usage: benchmarks/spectra.py [--quick] [threads]
 """
 
 import os
 import sys
 
-os.environ["OMP_NUM_THREADS"] = (sys.argv[1:] or ["1"])[0]  # read when NumPy and PyTorch are loaded
+os.environ["OMP_NUM_THREADS"] = next((word for word in sys.argv[1:] if word.isdigit()), "1")  # read by what follows
 os.environ["OPENBLAS_NUM_THREADS"] = os.environ["OMP_NUM_THREADS"]
 os.environ["MKL_NUM_THREADS"] = os.environ["OMP_NUM_THREADS"]
 
@@ -23,12 +23,12 @@ from collections.abc import Callable
 
 import numpy as np
 import torch
+from board import Board, play
 
 from saddlescope.measure import product_update_spectrum
 
 THREADS = int(os.environ["OMP_NUM_THREADS"])
 LAYERS, HEADS, D, WIDTH = 12, 12, 768, 64
-PRODUCTS = 2 * LAYERS * HEADS
 ROUNDS, DENSE_HEADS = 5, 6
 Factors = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]
 
@@ -85,28 +85,36 @@ def seconds(call: Callable[[], object]) -> float:
     return clock() - start
 
 
-def times() -> None:
+def times(board: Board) -> None:
     """Prints the table of times and ratios: median, and range over rounds."""
-    attention = [factors(1e-3, (LAYERS, HEADS), seed) for seed in (0, 1)]  # key with query, value with output
+    layers, dense, turns = (1, 1, 1) if board.quick else (LAYERS, DENSE_HEADS, ROUNDS)
+    products = 2 * layers * HEADS
+    attention = [factors(1e-3, (layers, HEADS), seed) for seed in (0, 1)]  # key with query, value with output
     attention_torch = [tuple(map(torch.from_numpy, product)) for product in attention]
-    few = factors(1e-3, (DENSE_HEADS,))
+    few = factors(1e-3, (dense,))
     few_torch, few_double = tuple(map(torch.from_numpy, few)), tuple(X.astype(np.float64) for X in few)
     watcher = WeightWatcher(few[0] @ np.swapaxes(few[1], -1, -2) - few[2] @ np.swapaxes(few[3], -1, -2))
     calls = {
-        "saddlescope, NumPy arrays": (lambda: [product_update_spectrum(*x) for x in attention], PRODUCTS),
-        "saddlescope, PyTorch tensors": (lambda: [product_update_spectrum(*x) for x in attention_torch], PRODUCTS),
-        "numpy.linalg.svd, float32": (lambda: dense_numpy(*few), DENSE_HEADS),
-        "torch.linalg.svdvals, float32": (lambda: dense_torch(*few_torch), DENSE_HEADS),
-        "numpy.linalg.svd, float64": (lambda: dense_numpy(*few_double), DENSE_HEADS),
-        "WeightWatcher, get_ESD": (watcher.spectra, DENSE_HEADS),
-        "WeightWatcher, analyze": (watcher.analysis, DENSE_HEADS),
+        "saddlescope, NumPy arrays": (lambda: [product_update_spectrum(*x) for x in attention], products),
+        "saddlescope, PyTorch tensors": (lambda: [product_update_spectrum(*x) for x in attention_torch], products),
+        "numpy.linalg.svd, float32": (lambda: dense_numpy(*few), dense),
+        "torch.linalg.svdvals, float32": (lambda: dense_torch(*few_torch), dense),
+        "numpy.linalg.svd, float64": (lambda: dense_numpy(*few_double), dense),
+        "WeightWatcher, get_ESD": (watcher.spectra, dense),
+        "WeightWatcher, analyze": (watcher.analysis, dense),
     }
-    rounds = [{name: seconds(call) / count for name, (call, count) in calls.items()} for _ in range(ROUNDS + 1)][
+    rounds = [{name: seconds(call) / count for name, (call, count) in calls.items()} for _ in range(turns + 1)][
         1:
     ]  # the first warms up
+    board.compare(
+        f"{products} products of a GPT-2-small-sized model, float32, threads: {THREADS}",
+        "CPU time of a product" if THREADS == 1 else "wall time of a product",
+        "ms",
+        {name: [1e3 * one[name] for one in rounds] for name in calls},
+    )
     ours = {"NumPy": "saddlescope, NumPy arrays", "PyTorch": "saddlescope, PyTorch tensors"}
     print(
-        f"{'':32}{'ms a product':>14}{f's for all {PRODUCTS}':>16}", *(f"{'over ours, ' + name:>28}" for name in ours)
+        f"{'':32}{'ms a product':>14}{f's for all {products}':>16}", *(f"{'over ours, ' + name:>28}" for name in ours)
     )
     for name in calls:
         milliseconds = 1e3 * statistics.median(one[name] for one in rounds)
@@ -114,15 +122,15 @@ def times() -> None:
         for mine in ours.values():
             ratios = [one[name] / one[mine] for one in rounds]
             columns.append(f"{statistics.median(ratios):.1f} ({min(ratios):.1f} to {max(ratios):.1f})")
-        print(f"{name:32}{milliseconds:14.2f}{milliseconds * PRODUCTS / 1e3:16.2f}", *(f"{c:>28}" for c in columns))
+        print(f"{name:32}{milliseconds:14.2f}{milliseconds * products / 1e3:16.2f}", *(f"{c:>28}" for c in columns))
 
 
-def errors() -> None:
+def errors(board: Board) -> None:
     """Prints the table of errors against the difference of the products in long double."""
     print("\nlargest error of a singular value, in units of the largest one; noise floor likewise")
     columns = ("saddlescope", "its floor", "numpy, f32", "torch, f32", "WeightWatcher")
     print(f"{'relative update':32}", *(f"{column:>13}" for column in columns))
-    for relative in (1e-2, 1e-4, 1e-6):
+    for relative in (1e-4,) if board.quick else (1e-2, 1e-4, 1e-6):
         L, R, L0, R0 = single = factors(relative, ())
         wide = [X.astype(np.longdouble) for X in single]
         exact = np.linalg.svd((wide[0] @ wide[1].T - wide[2] @ wide[3].T).astype(np.float64), compute_uv=False)
@@ -131,9 +139,18 @@ def errors() -> None:
         found = (ours.values, dense_numpy(*single), dense_torch(*map(torch.from_numpy, single)).numpy(), watched)
         worst = [np.max(np.abs(values - exact[: len(values)])) / exact[0] for values in found]
         floor = ours.noise_floor / exact[0]
+        methods = ("saddlescope", "numpy.linalg.svd, float32", "torch.linalg.svdvals, float32", "WeightWatcher")
+        for method, off in zip(methods, worst, strict=True):
+            quantity = "largest error of a singular value over the largest one"
+            board.tell(f"one product, relative update {relative:.0e}", method, quantity, float(off))
         print(f"{relative:<32.0e}", *(f"{value:13.1e}" for value in (worst[0], floor, *worst[1:])))
 
 
+def main(board: Board) -> None:
+    """Prints both tables."""
+    times(board)
+    errors(board)
+
+
 if __name__ == "__main__":
-    times()
-    errors()
+    play(main)

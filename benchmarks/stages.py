@@ -7,7 +7,7 @@ are the best of a grid, chosen on these very staircases; `find_plateaus` has its
     threshold on the derivative   losses smoothed over a window, drops where -dy/dt exceeds a part of its largest value
     find_peaks                    SciPy's, on the logarithm of -dy/dt, by prominence
 
-    python benchmarks/stages.py
+    python benchmarks/stages.py [--quick]
 """
 
 import os
@@ -19,6 +19,7 @@ import time
 from collections.abc import Callable
 
 import numpy as np
+from board import Board, play
 from scipy.ndimage import label, uniform_filter1d
 from scipy.signal import find_peaks
 
@@ -75,23 +76,32 @@ def share(find: Finder, runs: list[SyntheticRun]) -> float:
     return sum(right(run, find(run)) for run in runs) / len(runs)
 
 
-def main() -> None:
+def main(board: Board) -> None:
     """Prints the table."""
+    count = 4 if board.quick else COUNT
     names = ("noise", "sampling", "find_plateaus", "threshold", "find_peaks", "with levels and ranks", "ms, ours")
     print(*(f"{name:>22}" for name in names))
     for noise, geometric in itertools.product(NOISES, (False, True)):
-        runs = [synthetic_run(seed, noise=noise, geometric=geometric) for seed in range(FIRST, FIRST + COUNT)]
+        runs = [synthetic_run(seed, noise=noise, geometric=geometric) for seed in range(FIRST, FIRST + count)]
         start = time.process_time()
         ours = share(by_plateaus, runs)
-        milliseconds = 1e3 * (time.process_time() - start) / COUNT
+        milliseconds = 1e3 * (time.process_time() - start) / count
         staircases = (find_plateaus(run.times, run.losses, run.singular_values, time_unit="t") for run in runs)
-        whole = sum(run.found_right(found) for run, found in zip(runs, staircases, strict=True)) / COUNT
+        whole = sum(run.found_right(found) for run, found in zip(runs, staircases, strict=True)) / count
         threshold = max(share(by_threshold(*grid), runs) for grid in itertools.product(WINDOWS, PARTS))
         peaks = max(share(by_peaks(*grid), runs) for grid in itertools.product(WINDOWS, PROMINENCES))
         sampling = "geometric" if geometric else "linear"
+        problem = f"noise {noise:g} of the range, {sampling} sampling, {count} staircases"
+        for method, value in (
+            ("find_plateaus", ours),
+            ("threshold on the smoothed derivative, best of a grid", threshold),
+            ("SciPy find_peaks, best of a grid", peaks),
+        ):
+            board.tell(problem, method, "found right", value, "of the staircases")
+        board.tell(problem, "find_plateaus", "CPU time of a staircase", milliseconds, "ms")
         cells = (f"{noise:g}", sampling, *(f"{value:.0%}" for value in (ours, threshold, peaks, whole)))
         print(*(f"{cell:>22}" for cell in cells), f"{milliseconds:>22.1f}")
 
 
 if __name__ == "__main__":
-    main()
+    play(main)

@@ -9,7 +9,7 @@ gpt2        GPT-2 small from scratch (12 layers of 12 heads of width 64, 124 mil
 The tracker's own share is what the bar is about; the ratio of whole runs says little on a busy machine. Trained weights
 must be the same to the last bit with and without it.
 
-usage: benchmarks/tracker.py digits [EPOCHS [PAIRS]] | gpt2 [STEPS [SEQUENCES [TOKENS]]]
+usage: benchmarks/tracker.py [--quick] [digits [EPOCHS [PAIRS]] | gpt2 [STEPS [SEQUENCES [TOKENS]]]], both by default
 """
 
 import os
@@ -22,6 +22,7 @@ import time
 from collections.abc import Callable, Iterable
 
 import torch
+from board import Board, play
 
 from saddlescope.train import Adam, Geometric, ImageData, RankTracker, TrainConfig, ViT, ViTConfig, fit, load
 
@@ -59,11 +60,12 @@ def run_digits(data: ImageData, epochs: int, tracked: bool) -> tuple[float, Time
     return time.process_time() - start, tracker, list(model.state_dict().values())
 
 
-def digits(epochs: int = 8, pairs: int = 3) -> None:
+def digits(board: Board, epochs: int = 8, pairs: int = 3) -> None:
     """Whole runs in pairs."""
     data = load("digits")
     run_digits(data, 1, tracked=True)  # warm up
     shares, ratios = [], []
+    totals: dict[str, list[float]] = {"training with RankTracker": [], "training without": []}
     for k in range(pairs):
         order = (False, True) if k % 2 else (True, False)
         runs = {tracked: run_digits(data, epochs, tracked) for tracked in order}
@@ -72,14 +74,19 @@ def digits(epochs: int = 8, pairs: int = 3) -> None:
         require_same(weights, tracked_weights)
         shares.append(tracker.seconds / (total - tracker.seconds))
         ratios.append(total / without)
+        for times, seconds in zip(totals.values(), (total, without), strict=True):
+            times.append(seconds)
         print(
             f"with {total:6.2f} s   without {without:6.2f} s   ratio {ratios[-1]:.3f}   tracker {tracker.seconds:.3f} s"
             f" ({shares[-1]:.1%} of the run) for {len(tracker.steps)} records   weights bit-identical"
         )
     steps = epochs * (len(data.train_images) // 128)
+    board.compare(f"ViT on digits, {steps} steps", "CPU time", "s", totals)
+    share = statistics.mean(shares)
+    board.tell(f"ViT on digits, {steps} steps", "RankTracker", "its own part of the run", share)
     spread = statistics.stdev(ratios) if pairs > 1 else float("nan")
     print(
-        f"{steps} steps: the tracker takes {statistics.mean(shares):.1%} of the run; "
+        f"{steps} steps: the tracker takes {share:.1%} of the run; "
         f"ratio {statistics.mean(ratios):.3f}, standard deviation {spread:.3f} over {pairs} pairs"
     )
 
@@ -109,7 +116,7 @@ def run_gpt2(
     return seconds, tracker, list(model.state_dict().values())
 
 
-def gpt2(steps: int = 3, sequences: int = 8, tokens: int = 256) -> None:
+def gpt2(board: Board, steps: int = 2, sequences: int = 8, tokens: int = 256) -> None:
     """Seconds of a step and of a record, and the share of the tracker in runs of several lengths."""
     shape = (sequences, tokens)
     without, _, weights = run_gpt2(steps, shape, lambda model: None)
@@ -126,9 +133,19 @@ def gpt2(steps: int = 3, sequences: int = 8, tokens: int = 256) -> None:
     for length in (100, 1000, 10_000):
         records = sum(map(Geometric(), range(1, length + 1)))
         share = (tracker.making + records * record) / (length * step)
+        problem = f"GPT-2 small, {sequences} x {tokens} tokens a step, {length} steps"
+        board.tell(problem, "RankTracker", "its part of the training time", share, note=f"{records} records")
         print(f"{length:6d} steps, {records} records: the tracker takes {share:.3%} of the training time")
 
 
+def main(board: Board) -> None:
+    """What was asked for, or both."""
+    name, *numbers = board.words or ("",)
+    sizes = {"digits": (1, 1), "gpt2": (1, 1, 8)} if board.quick else {}
+    for one, measure in {"digits": digits, "gpt2": gpt2}.items():
+        if name in ("", one):
+            measure(board, *(map(int, numbers) if numbers else sizes.get(one, ())))
+
+
 if __name__ == "__main__":
-    name, *numbers = sys.argv[1:] or ["digits"]
-    {"digits": digits, "gpt2": gpt2}[name](*map(int, numbers))
+    play(main)

@@ -1,0 +1,155 @@
+"""The board as a page: docs/benchmarks.json, and docs/board.md and docs/scaling.png made of it.
+
+python benchmarks/page.py            writes page and picture again from docs/benchmarks.json
+python benchmarks/page.py --check    fails when the page is not the one of docs/benchmarks.json
+"""
+
+import itertools
+import json
+import sys
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from saddlescope.papers.wording import number
+from saddlescope.plot import Axis, Figure, Line, Panel
+
+DOCS = Path(__file__).resolve().parents[1] / "docs"
+STORED, BOARD, PICTURE = DOCS / "benchmarks.json", DOCS / "board.md", DOCS / "scaling.png"
+HEAD = """# Benchmark board
+
+The last figures of every benchmark, written by `make bench`; [benchmarks](benchmarks.md) tells what they mean, and
+where others do better. A ratio is a figure over that of the first method of its problem, which is saddlescope's, in the
+same process: costs above 1 speak for saddlescope. Figures are medians over turns; the spread of a ratio is its least
+and greatest over turns, and is missing where each side ran once.
+"""
+
+
+def merged(records: Iterable[dict[str, Any]], known: Sequence[str], stored: Path = STORED) -> list[dict[str, Any]]:
+    """The new records, and the stored ones of the other benchmarks that still exist, in alphabetical order."""
+    before = json.loads(stored.read_text()) if stored.exists() else []
+    latest = {record["benchmark"]: record for record in [*before, *records]}
+    return [latest[name] for name in sorted(latest) if name in known]
+
+
+def write_page(records: Iterable[dict[str, Any]], known: Sequence[str]) -> None:
+    """Stores the records beside those of the other benchmarks, and makes page and picture."""
+    together = merged(records, known)
+    STORED.write_text(json.dumps(together, indent=1, ensure_ascii=False) + "\n")
+    BOARD.write_text(page(together))
+    draw(together)
+
+
+def page(records: Sequence[dict[str, Any]]) -> str:
+    """The page, in Markdown."""
+    parts = [HEAD]
+    if curves := [curve for record in records for curve in record["curves"]]:
+        parts.append(_scaling(curves))
+    parts += [_section(record) for record in records]
+    return "\n".join(parts)
+
+
+def _section(record: dict[str, Any]) -> str:
+    lines = [f"## {record['benchmark']}", "", _cell(record["title"]), "", _circumstances(record), ""]
+    for (problem, quantity), some in itertools.groupby(record["rows"], lambda row: (row["problem"], row["quantity"])):
+        rows = list(some)
+        spread = any(row["ratio"] is not None for row in rows)
+        noted = any(row["note"] for row in rows)
+        columns = ["method", quantity, *(["ratio"] if spread else []), *(["note"] if noted else [])]
+        lines += [f"{_cell(problem)}:", "", _line(columns), "|" + "---|" * len(columns)]
+        for row in rows:
+            cells = [row["method"], _value(row), *([_ratio(row)] if spread else []), *([row["note"]] if noted else [])]
+            lines.append(_line(cells))
+        lines.append("")
+    return "\n".join(lines)
+
+
+def _circumstances(record: dict[str, Any]) -> str:
+    versions = ", ".join(f"{name} {version}" for name, version in record["versions"].items())
+    return (
+        f"{record['finished'][:10]}, {record['processor']}, {record['platform']}; load before it began"
+        f" {record['load_before']:g}; {record['wall_seconds']:.0f} s in all. {versions}."
+    )
+
+
+def _scaling(curves: Sequence[dict[str, Any]]) -> str:
+    columns = ("method", "problem", "size", "from", "to", "exponent", "at the end")
+    lines = [
+        "## Cost against size",
+        "",
+        "CPU time as size to the exponent: the slope of log(time) against log(size) by least squares over all points,",
+        "with its standard error, and the slope between the last two. Fixed costs make small problems dearer than a",
+        "power law would, so that exponents over all points are lower than those at the end.",
+        "",
+        f"![Cost against size]({PICTURE.name})",
+        "",
+        _line(columns),
+        "|" + "---|" * len(columns),
+    ]
+    for curve in curves:
+        fit = f"{number(curve['exponent'], 3)} ± {number(curve['error'], 2)}"
+        ends = (number(curve["sizes"][0]), number(curve["sizes"][-1], 6))
+        lines.append(_line((curve["method"], curve["problem"], curve["size"], *ends, fit, number(curve["end"], 3))))
+    return "\n".join([*lines, ""])
+
+
+def _value(row: dict[str, Any]) -> str:
+    return "none" if row["value"] is None else f"{number(row['value'], 3)} {row['unit']}".strip()
+
+
+def _ratio(row: dict[str, Any]) -> str:
+    if row["ratio"] is None:
+        return "1"
+    spread = "" if row["low"] is None else f" ({number(row['low'], 2)} to {number(row['high'], 2)})"
+    return number(row["ratio"], 2) + spread
+
+
+def _line(cells: Iterable[str]) -> str:
+    return "| " + " | ".join(_cell(cell) for cell in cells) + " |"
+
+
+def _cell(text: str) -> str:
+    return text.replace("|", r"\|").replace("*", r"\*").replace("_", r"\_")
+
+
+def figure(records: Sequence[dict[str, Any]]) -> Figure:
+    """The curves, a panel for each kind of size."""
+    curves = [curve for record in records for curve in record["curves"]]
+    panels = []
+    for size in dict.fromkeys(curve["size"] for curve in curves):
+        lines = []
+        for curve in (one for one in curves if one["size"] == size):
+            told = f"{curve['method']}, {curve['problem'].partition(',')[0]}: {number(curve['exponent'], 2)}"
+            points = {"x": np.array(curve["sizes"]), "y": np.array(curve["values"]), "group": told}
+            lines += [Line(**points), Line(**points, style="points")]
+        panels.append(
+            Panel(x=Axis(size, scale="log"), y=Axis("CPU time", "s", scale="log"), marks=tuple(lines), title=size)
+        )
+    return Figure(name="scaling", title="Cost against size", caption="", panels=tuple(panels), columns=2)
+
+
+def draw(records: Sequence[dict[str, Any]]) -> None:
+    """The picture, where there are curves."""
+    if any(record["curves"] for record in records):
+        from saddlescope.plot import draw_matplotlib
+
+        draw_matplotlib(figure(records)).savefig(PICTURE, dpi=110)
+
+
+def main() -> int:
+    """Writes, or checks."""
+    records = json.loads(STORED.read_text())
+    if sys.argv[1:] == ["--check"]:
+        current = BOARD.exists() and BOARD.read_text() == page(records)
+        if not current:
+            print("docs/board.md is not made from docs/benchmarks.json: python benchmarks/page.py", file=sys.stderr)
+        return 0 if current else 1
+    BOARD.write_text(page(records))
+    draw(records)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
