@@ -1,0 +1,106 @@
+"""The tutorials: their cells run in order, and what their sentences say of the output holds."""
+
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from saddlescope.cli import main
+from saddlescope.papers import find
+
+TUTORIALS = Path(__file__).parents[2] / "docs" / "tutorials"
+CELLS = re.compile(r"```\{code-cell\} ipython3\n(.*?)```", re.S)
+
+
+@pytest.fixture
+def executed(types_unchecked):
+    """The names that all cells of a page leave behind; hidden ones only set up how outputs look."""
+
+    def run(name):
+        made: dict = {}
+        with types_unchecked():
+            for cell in CELLS.findall((TUTORIALS / f"{name}.md").read_text()):
+                if not cell.startswith(":tags:"):
+                    exec(cell, made)
+        return made
+
+    return run
+
+
+def test_every_tutorial_is_tested():
+    assert {page.stem for page in TUTORIALS.glob("*.md")} == {"theorist", "transformers", "reader"}
+
+
+def test_a_network_of_ones_own(executed, capsys):
+    made = executed("theorist")
+    told = capsys.readouterr().out
+    predicted = made["predicted"]
+    assert predicted.status == "converged"
+    assert [stage.entered for stage in predicted.stages[1:]] == [(0,), (1,), (7,), (2,)], "the gate enters third"
+    assert "alpha = 1e-32: every stage stands alone" in told
+    assert "alpha = 1e-4: the order at stage 2" in told
+    assert made["comparison"].exact_order_prefix == 4
+    assert 0.001 < max(map(abs, made["comparison"].time_errors)) < 0.03, "a percent or so"
+    pairs = re.findall(r"limit ([\d.]+)  next order ([\d.]+)  simulated ([\d.]+)", told)
+    limit, corrected, simulated = np.array(pairs, float).T
+    assert len(limit) == 4
+    assert np.all(np.abs(corrected - simulated) < np.abs(limit - simulated) / 5)
+    assert [stage.entered for stage in made["predicted_counts"].stages[1:]][:2] == [(0,), (1,)]
+
+
+def test_what_a_transformer_learned(executed, capsys):
+    made = executed("transformers")
+    assert dict(made["spectra"].sizes)["step"] == 13
+    np.testing.assert_array_equal(made["tracked"].values, made["read"].values)
+    ranks = made["between"].stable_rank.sel(product="VO").mean(("layer", "head")).values
+    assert 1 < ranks[0] < ranks[1] < 4, "low, and growing"
+    assert made["adapter"].kept >= 0.9
+    assert "rank 8 everywhere keeps" in capsys.readouterr().out
+
+
+@pytest.fixture
+def reader():
+    """The commands of the reader's page with the last line that it shows of each, and its Python."""
+    page = (TUTORIALS / "reader.md").read_text()
+    blocks = re.findall(r"```(console|text|python)\n(.*?)```", page, re.S)
+    steps: list[list[str]] = []
+    for kind, text in blocks:
+        if kind == "console":
+            steps += [[line.removeprefix("saddlescope "), ""] for line in text.splitlines()]
+        elif kind == "text":
+            steps[-1][1] = text.strip()
+    return steps, [text for kind, text in blocks if kind == "python"]
+
+
+def test_a_readers_commands_can_be_given(reader):
+    steps, _ = reader
+    for command, _ in steps:
+        words = command.split()
+        if words[0] == "run":
+            settings = dict(words[k + 1].split("=", 1) for k, word in enumerate(words) if word == "--set")
+            assert find(words[1]).params(words[words.index("--size") + 1], settings)
+
+
+@pytest.mark.slow
+def test_a_reader_sees_what_the_page_shows(reader, tmp_path, monkeypatch, capsys, types_unchecked):
+    monkeypatch.chdir(tmp_path)
+    steps, blocks = reader
+    with types_unchecked():
+        _followed(steps, blocks, capsys)
+    assert (tmp_path / "gallery" / "index.html").exists()
+
+
+def _followed(steps, blocks, capsys):
+    assert sum(bool(shown) for _, shown in steps) == 3
+    for command, shown in steps:
+        status = main(command.split())
+        told = capsys.readouterr().out
+        assert status in (0, 1, 3)
+        for line in shown.splitlines():
+            assert line in told
+    for block in blocks:
+        exec(block, {})
+    told = capsys.readouterr().out
+    assert "[49.79, 78.41, 78.51, 92.01]" in told
+    assert "-64 [(5, -0.43)" in told
