@@ -45,6 +45,7 @@ if TYPE_CHECKING:
         update_spectrum,
     )
     from saddlescope.models import DiagonalNetwork, LayeredLoss, TokenData, attention_teacher_task
+    from saddlescope.progress import show_progress
     from saddlescope.studies import implicit_bias
     from saddlescope.theory import (
         certified_escape_speed,
@@ -98,6 +99,7 @@ _HOME = {
     "recorded_descent": "saddlescope.flow",
     "recorded_descents": "saddlescope.flow",
     "richardson": "saddlescope.measure",
+    "show_progress": "saddlescope.progress",
     "spectrum": "saddlescope.measure",
     "stable_rank": "saddlescope.measure",
     "symmetric_flows": "saddlescope.flow",
@@ -146,6 +148,7 @@ __all__ = [
     "recorded_descent",
     "recorded_descents",
     "richardson",
+    "show_progress",
     "spectrum",
     "stable_rank",
     "symmetric_flows",

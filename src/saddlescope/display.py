@@ -101,6 +101,8 @@ def _cell(value: object) -> str:
 
 
 def _told(value: Any) -> str:
+    if hasattr(value, "data_vars"):  # an xarray data set, which is a mapping, too
+        return f"Dataset({', '.join(f'{dim}: {size}' for dim, size in value.sizes.items())})"
     match value:
         case Enum():
             return str(value.value)
@@ -116,8 +118,6 @@ def _told(value: Any) -> str:
             return f"{{{_first((f'{key}: {brief(one)}' for key, one in value.items()), len(value))}}}"
         case bytes() | bytearray() | range():
             return repr(value)
-    if hasattr(value, "data_vars"):  # an xarray data set
-        return f"Dataset({', '.join(f'{dim}: {size}' for dim, size in value.sizes.items())})"
     if hasattr(value, "shape") and hasattr(value, "dtype"):
         return _array(value)
     if isinstance(value, Collection) and not hasattr(value, "_fields"):

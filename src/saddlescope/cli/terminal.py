@@ -1,12 +1,13 @@
 """What the commands print with: sentences on stderr, tables and JSON on stdout, and the progress of a run."""
 
 import json
-import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import typer
+
+from saddlescope.progress import show_progress
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -41,42 +42,13 @@ def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]], title:
 
 @contextmanager
 def progress(title: str) -> Iterator[tuple[Callable[[float, str], None], Callable[[str], None]]]:
-    """How a run reports: a bar on a terminal, else a plain line at every tenth. All of it on stderr."""
-    if not sys.stderr.isatty():
-        yield _report_lines(title), say
-        return
-    from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
-
-    columns = (
-        TextColumn("{task.description}", markup=False),
-        BarColumn(),
-        TaskProgressColumn(),
-        TimeElapsedColumn(),
-        TextColumn("{task.fields[note]}", markup=False, style="dim"),
-    )
-    with Progress(*columns, console=_console(stderr=True), transient=True) as bar:
-        task = bar.add_task(title, total=1.0, note="")
-        yield (
-            lambda fraction, note: bar.update(task, completed=fraction, note=note),
-            lambda sentence: bar.console.print(sentence, markup=False, highlight=False),
-        )
+    """How a run reports, and what it says sentences with; all of it on stderr."""
+    with show_progress(title) as report:
+        yield report, say
 
 
-def _report_lines(title: str) -> Callable[[float, str], None]:
-    told = -1
-
-    def report(fraction: float, note: str) -> None:
-        nonlocal told
-        tenth = int(10 * fraction + 1e-9)
-        if tenth > told:
-            told = tenth
-            say(f"{title}: {fraction:4.0%}  {note}")
-
-    return report
-
-
-def _console(stderr: bool = False) -> "Console":
+def _console() -> "Console":
     from rich.console import Console
 
-    console = Console(stderr=stderr)
-    return console if console.is_terminal else Console(stderr=stderr, width=140)
+    console = Console()
+    return console if console.is_terminal else Console(width=140)

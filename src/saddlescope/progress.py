@@ -1,0 +1,110 @@
+"""How far a long call is: a bar in a notebook or on a terminal, elsewhere a plain line at every tenth."""
+
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from importlib.util import find_spec
+
+Report = Callable[[float, str], None]
+"""Called with the finished fraction, from 0 to 1, and a short note: what every long call takes as `report`."""
+
+_OFTEN = 0.1  # seconds between two messages to a notebook
+_NO_BAR = "A bar instead of lines needs ipywidgets: pip install 'saddlescope[notebook]'\n"
+
+
+@contextmanager
+def show_progress(title: str = "") -> Iterator[Report]:
+    """Shows how far a long call is, wherever it is called from; what it gives is for that call's `report`.
+
+    In a notebook that is a bar of ipywidgets (the extra `notebook`), on a terminal a bar of Rich, which goes away at
+    the end, and otherwise a line on stderr at every tenth. What is printed meanwhile stands above the bar.
+
+    Args:
+        title: what stands beside the bar.
+
+    >>> import sys
+    >>> from contextlib import redirect_stderr
+    >>> with redirect_stderr(sys.stdout), show_progress("half of it") as report:
+    ...     report(0.5, "step 50 of 100")
+    half of it:  50%  step 50 of 100
+    """
+    if _in_notebook():
+        shown = _widget(title) if find_spec("ipywidgets") else _lines(title, _NO_BAR)
+    elif sys.stderr.isatty():
+        shown = _bar(title)
+    else:
+        shown = _lines(title)
+    with shown as report:
+        yield report
+
+
+def _in_notebook() -> bool:
+    """Whether this runs in an IPython kernel, which shows what is displayed; not so in IPython on a terminal."""
+    ipython = sys.modules.get("IPython")
+    shell = ipython.get_ipython() if ipython is not None else None
+    return getattr(shell, "kernel", None) is not None
+
+
+@contextmanager
+def _lines(title: str, before: str = "") -> Iterator[Report]:
+    told = -1
+    sys.stderr.write(before)
+
+    def report(fraction: float, note: str) -> None:
+        nonlocal told
+        tenth = int(10 * fraction + 1e-9)
+        if tenth > told:
+            told = tenth
+            sys.stderr.write(f"{title}: {fraction:4.0%}  {note}\n")
+            sys.stderr.flush()
+
+    yield report
+
+
+@contextmanager
+def _bar(title: str) -> Iterator[Report]:
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
+
+    columns = (
+        TextColumn("{task.description}", markup=False),
+        BarColumn(),
+        TaskProgressColumn(),
+        TimeElapsedColumn(),
+        TextColumn("{task.fields[note]}", markup=False, style="dim"),
+    )
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task(title, total=1.0, note="")
+        yield lambda fraction, note: bar.update(task, completed=fraction, note=note)
+
+
+@contextmanager
+def _widget(title: str) -> Iterator[Report]:
+    from IPython.display import display
+    from ipywidgets import FloatProgress, HBox, Label
+
+    bar, told = FloatProgress(value=0.0, min=0.0, max=1.0), Label("")
+    display(HBox([Label(title), bar, told]))
+    began, last, latest = time.monotonic(), -_OFTEN, (0.0, "")
+
+    def tell() -> None:
+        fraction, note = latest
+        bar.value = fraction
+        told.value = f"{fraction:.0%}  {time.monotonic() - began:.0f} s  {note}"
+
+    def report(fraction: float, note: str) -> None:
+        nonlocal last, latest
+        latest = (fraction, note)
+        if time.monotonic() - last >= _OFTEN:
+            last = time.monotonic()
+            tell()
+
+    try:
+        yield report
+        latest, bar.bar_style = (1.0, latest[1]), "success"
+    except BaseException:
+        bar.bar_style = "danger"
+        raise
+    finally:
+        tell()
