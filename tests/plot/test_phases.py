@@ -17,9 +17,9 @@ HOSTILE = "<img src=x onerror=\"document.title='owned'\">"
 CLAIMS = ("falls", HOSTILE)
 COORDINATES = {
     "claim": list(CLAIMS),
-    "unit": ("claim", ["s", ""]),
-    "low": ("claim", [0.2, -np.inf]),
-    "high": ("claim", [0.6, np.inf]),
+    "claim_unit": ("claim", ["s", ""]),
+    "claim_low": ("claim", [0.2, -np.inf]),
+    "claim_high": ("claim", [0.6, np.inf]),
     "quantity": ["stages", "final_loss", "never"],
     "quantity_says": ("quantity", ["stages", "final loss", "never resolved"]),
     "quantity_unit": ("quantity", ["", "", ""]),

@@ -1,7 +1,7 @@
 """A tiny entry for sweeps, which draws from a seed, refuses, fails or is killed where its parameters say so.
 
-Whoever imports this module finds the entry, a process of a sweep as well: it imports the module with its parameters.
-Run as a script, it is the command line with the entry installed.
+Every run leaves a trace in the folder TINY_HERE. A process of a sweep that is given parameters of this module imports
+it, and finds the entry then. Run as a script, it is the command line with the entry installed.
 """
 
 import json
@@ -10,6 +10,7 @@ import signal
 import sys
 import time
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 import xarray as xr
@@ -17,8 +18,6 @@ import xarray as xr
 from saddlescope.errors import InputError
 from saddlescope.papers import Claim, Entry, Measured, Quantity, RunContext
 from saddlescope.papers import entry as entries
-
-_HERE = os.environ.get("TINY_HERE", "")  # a folder where every run leaves a trace
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,9 +45,8 @@ class Params:
 
 def run(params: Params, context: RunContext) -> xr.Dataset:
     """A walk, kept after every step; what breaks, breaks in the middle of it."""
-    if _HERE:
-        with open(os.path.join(_HERE, "begun"), "a") as file:  # noqa: PTH123, PTH118
-            file.write(f"{os.getpid()} {params.kind} {params.seed} {params.dim}\n")
+    with (Path(os.environ["TINY_HERE"]) / "begun").open("a") as file:
+        file.write(f"{os.getpid()} {params.kind} {params.seed} {params.dim}\n")
     kept = context.scratch / "walk.json"
     places = json.loads(kept.read_text()) if kept.exists() else []
     for step in range(len(places), params.steps):
@@ -125,7 +123,7 @@ def install() -> None:
     entries.find, entries.names = find, lambda: (ENTRY.name,)  # type: ignore[assignment]
 
 
-if os.environ.get("TINY_HERE") is not None:
+if "pytest" not in sys.modules:  # there the fixture `walk` does
     install()
 
 if __name__ == "__main__":

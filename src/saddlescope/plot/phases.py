@@ -62,7 +62,7 @@ def phase_figures(sweep: "xr.Dataset") -> tuple[Figure, ...]:
 
 
 def _claims(sweep: "xr.Dataset") -> tuple[_Reading, ...]:
-    told = (sweep[name].values.tolist() for name in ("claim", "unit", "low", "high"))
+    told = (sweep[name].values.tolist() for name in ("claim", "claim_unit", "claim_low", "claim_high"))
     return tuple(
         _Reading(place=place, label=label, unit=unit, low=low, high=high)
         for place, (label, unit, low, high) in enumerate(zip(*told, strict=True))

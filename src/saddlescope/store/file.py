@@ -6,7 +6,10 @@ compared before anything is interpreted: damage is an error and never a wrong nu
 
 import hashlib
 import os
-from contextlib import suppress
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from io import BytesIO
 from pathlib import Path
 from tempfile import NamedTemporaryFile
@@ -23,6 +26,7 @@ COPIES = ".saddlescope-gallery"
 SWEEPS = ".saddlescope-sweeps"
 """A folder with a file of this name holds sweeps, whose many runs are shown together; `find` passes it by."""
 
+_one_writer = threading.Lock()
 _SEAL = b"\nsaddlescope run 1, sha256 "
 
 
@@ -46,7 +50,8 @@ def write(dataset: "xr.Dataset", path: str | os.PathLike[str]) -> Path:
     }
     # Built in memory: a full disk is then one plain error of one plain write, and HDF5 never meets it.
     content = BytesIO()
-    dataset.to_netcdf(content, engine="h5netcdf", encoding=encoding)
+    with _unlocked():
+        dataset.to_netcdf(content, engine="h5netcdf", encoding=encoding)
     return write_bytes(content.getvalue() + _seal(content.getbuffer()), path)
 
 
@@ -63,6 +68,18 @@ def write_bytes(content: bytes, path: str | os.PathLike[str]) -> Path:
     except OSError as error:
         raise StorageError(f"Cannot write {path}: {_reason(error)}. Give another folder, or make room.") from error
     return path
+
+
+@contextmanager
+def _unlocked() -> Iterator[None]:
+    """At a worker of Dask, xarray would ask the scheduler for a lock on the file, which here is memory of our own."""
+    if "dask" not in sys.modules:
+        yield
+        return
+    import dask.config
+
+    with _one_writer, dask.config.set(scheduler="synchronous"):  # the setting holds for all threads
+        yield
 
 
 def _replace(path: Path, content: bytes) -> None:

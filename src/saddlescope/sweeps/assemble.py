@@ -95,10 +95,10 @@ def _described(entry: Entry) -> dict[str, tuple]:
     claims, quantities = entry.claims, entry.quantities
     told = {
         "claim": [claim.name for claim in claims],
-        "says": [claim.says for claim in claims],
-        "unit": [claim.unit for claim in claims],
-        "low": [claim.low for claim in claims],
-        "high": [claim.high for claim in claims],
+        "claim_says": [claim.says for claim in claims],
+        "claim_unit": [claim.unit for claim in claims],
+        "claim_low": [claim.low for claim in claims],
+        "claim_high": [claim.high for claim in claims],
     }
     named = {
         "quantity": [quantity.name for quantity in quantities],

@@ -111,7 +111,7 @@ def make_on_cluster(
             client.submit(task, key=f"saddlescope-{point.place.digest}-{token.text}", pure=False): point
             for task, point in zip(tasks, points, strict=True)
         }
-        for done, future in enumerate(as_completed(futures), 1):
+        for done, future in enumerate(as_completed(futures, loop=client.loop), 1):
             point = futures.pop(future)
             if note := _take(point, future):
                 notes[point.label] = note

@@ -40,6 +40,8 @@ class SweptParameter(Shown):
             InputError: there is no such parameter, or a value does not fit it, is no number, or is there twice.
         """
         texts = tuple(texts)
+        if not texts:
+            raise InputError(f"{name} must have one or more values; got none.")
         values = [entry.value(name, text) for text in texts]
         if any(value != value for value in values):
             raise InputError(f"{name} must be numbers; got nan.")

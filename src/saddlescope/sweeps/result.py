@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import os
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -21,6 +22,9 @@ if TYPE_CHECKING:
     import xarray as xr
 
 
+_POINT = re.compile(r"points/[0-9a-f]{12}\.nc")
+
+
 @dataclasses.dataclass(frozen=True, eq=False, repr=False)
 class Sweep(Shown):
     """One stored sweep of an entry.
@@ -30,8 +34,8 @@ class Sweep(Shown):
         grid: which points it has.
         data: the data set. Its dimensions are the swept parameters, in the order of the grid, with their values as
             coordinates (of a parameter that is a tuple the element, where every point has one), then `claim`, with the
-            coordinates `says`, `unit`, `low` and `high`, and `quantity`, with `quantity_says`, `quantity_unit` and
-            `quantity_scale`. Its variables:
+            coordinates `claim_says`, `claim_unit`, `claim_low` and `claim_high`, and `quantity`, with `quantity_says`,
+            `quantity_unit` and `quantity_scale`. Its variables:
 
             - `state(axes)`: finished, failed or missing; `error(axes)`: why it failed, one sentence;
             - `value`, `uncertainty` `(axes, claim)` in the claim's unit, NaN where there is none;
@@ -61,11 +65,16 @@ class Sweep(Shown):
         if data.attrs.get("kind") != KIND:
             raise InputError(f"{file} holds no sweep; give one below OUT/sweeps, as saddlescope sweep names it.")
         try:
-            given = {name: json.loads(data.attrs[name]) for name in ("grid", "settings")}
-            grid = Grid.of(entries.find(data.attrs["entry"]), given["grid"], data.attrs["size"], given["settings"])
+            axes = [(name, tuple(texts)) for name, texts in json.loads(data.attrs["grid"])]
+            settings = dict(json.loads(data.attrs["settings"]))
+            grid = Grid.of(entries.find(data.attrs["entry"]), axes, data.attrs["size"], settings)
+            if data.state.dims != grid.names or data.state.shape != grid.shape:
+                raise ValueError("its variables do not lie over its axes")
+            if outside := [name for name in data.point.values.ravel().tolist() if not _POINT.fullmatch(str(name))]:
+                raise ValueError(f"{outside[0]!r} lies outside its folder of points")
         except InputError as error:
             raise InputError(f"{file}: {error}") from error
-        except (KeyError, TypeError, ValueError) as error:
+        except (KeyError, AttributeError, TypeError, ValueError) as error:
             raise InputError(f"{file} is no complete sweep ({error}); run the sweep again.") from error
         return cls(Path(file), grid, data)
 
