@@ -1,0 +1,73 @@
+"""The entry that docs/contributing.md shows is found by being there, runs, is judged and drawn, and is in style."""
+
+import dataclasses
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import saddlescope.papers.gradual_rank as folder
+from saddlescope.errors import InputError
+from saddlescope.papers import Outcome, entry, field_comments, reproduce
+from saddlescope.plot import draw_matplotlib
+
+ROOT = Path(__file__).parents[2]
+(SHOWN,) = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "contributing.md").read_text(), re.S)
+NAME = "gradual-rank/independent-coordinates"
+
+
+@pytest.fixture
+def own(tmp_path, monkeypatch):
+    """The entry of the page, in a folder of its own that is looked into beside the paper's."""
+    (tmp_path / "independent_coordinates.py").write_text(SHOWN)
+    monkeypatch.setattr(folder, "__path__", [*folder.__path__, str(tmp_path)])
+    monkeypatch.setattr(entry, "names", lambda: (NAME,))
+    yield entry.find(NAME)
+    entry.find.cache_clear()
+    sys.modules.pop("saddlescope.papers.gradual_rank.independent_coordinates")
+
+
+def test_it_is_told_apart_by_title_place_and_comments(own):
+    assert own.title == "Independent coordinates: each is learned at its own time, 1 / (a_i |b_i|)"
+    assert own.source == "Section 4.1"
+    comments = field_comments(own.params_type)
+    assert all(comments[field.name] for field in dataclasses.fields(own.params_type))
+
+
+@pytest.mark.parametrize("size", ["quick", "default"])
+def test_it_runs_and_is_reproduced(own, tmp_path, size):
+    made = reproduce(own, out=tmp_path / "out", size=size)
+    (verdict,) = made.verdicts
+    assert verdict.outcome is Outcome.REPRODUCED
+    draw_matplotlib(made.figures[0])
+
+
+def test_its_claim_can_be_refuted(own, tmp_path):
+    made = reproduce(own, out=tmp_path / "out", size="quick", settings={"log10_scale": "-2"})
+    assert made.verdicts[0].outcome is Outcome.REFUTED
+
+
+@pytest.mark.parametrize("wrong", [{"minima": "1,1,1"}, {"curvatures": "0,0"}, {"log10_scale": "nan"}])
+def test_bad_parameters_are_refused(own, wrong):
+    with pytest.raises(InputError, match="must be"):
+        own.params("quick", wrong)
+
+
+def test_it_is_in_the_style_of_the_others(tmp_path):
+    file = tmp_path / "independent_coordinates.py"
+    file.write_text(SHOWN)
+    for command in (["check"], ["format", "--check"]):
+        ruff = [
+            sys.executable,
+            "-m",
+            "ruff",
+            *command,
+            "--no-cache",
+            "--config",
+            str(ROOT / "pyproject.toml"),
+            str(file),
+        ]
+        done = subprocess.run(ruff, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stdout + done.stderr
