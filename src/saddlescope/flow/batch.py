@@ -10,6 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Float
 
+from saddlescope.arguments import checked
 from saddlescope.display import Shown
 from saddlescope.errors import InputError
 from saddlescope.flow.batch_losses import LossBatch
@@ -102,6 +103,7 @@ class Trajectories(Shown):
         return Evaluations(*(sum(count) for count in zip(*counts, strict=True)))
 
 
+@checked
 def gradient_flows(
     loss: Loss | Sequence[Loss],
     starts: Sequence[AbstractStart],

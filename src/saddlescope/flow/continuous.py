@@ -7,6 +7,7 @@ import numpy as np
 from jaxtyping import Float
 from scipy.optimize import brentq
 
+from saddlescope.arguments import checked
 from saddlescope.flow.bdf import Piece, StepError
 from saddlescope.flow.charts import AbstractFlowChart, SlopeChart
 from saddlescope.flow.endings import LOCAL_SHARE, REACHED, diverged, exhausted, hidden_nan, require_run, silent, stuck
@@ -22,6 +23,7 @@ from saddlescope.flow.trajectory import Accuracy, Crossing, DensePath, FlowError
 from saddlescope.flow.windows import WindowStepper
 
 
+@checked
 def gradient_flow(
     loss: Loss,
     start: AbstractStart,

@@ -10,6 +10,7 @@ import numpy as np
 import optax
 from jaxtyping import Array, Int, PyTree
 
+from saddlescope.arguments import checked
 from saddlescope.errors import InputError
 from saddlescope.flow.charts import AbstractChart, Layout, PairChart
 from saddlescope.flow.losses import CompiledLoss, Evaluations, Loss, loss_and_gradient, require_finite, require_float64
@@ -21,6 +22,7 @@ from saddlescope.flow.trajectory import Crossing, FlowError, SampledPath, Status
 _RECORDS = 1000
 
 
+@checked
 def gradient_descent(
     loss: Loss,
     start: AbstractStart,

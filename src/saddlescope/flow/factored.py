@@ -14,6 +14,7 @@ import numpy as np
 from jaxtyping import Float
 from scipy.optimize import brentq
 
+from saddlescope.arguments import checked
 from saddlescope.display import Shown
 from saddlescope.errors import InputError
 from saddlescope.flow.charts import Layout
@@ -28,6 +29,7 @@ _LOCAL_SHARE = 0.02  # of the tolerance, for the error of one step
 TIME_UNIT = "t / log(1/alpha)"
 
 
+@checked
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class Factors(Shown):
     """Products of full factors: the loss is a function of the tuple of B_p = L_p R_p^T, with L_p(0) = alpha left_p.
@@ -212,6 +214,7 @@ def _silent(fraction: float, note: str) -> None:
     pass
 
 
+@checked
 def factored_flow(
     loss: Loss,
     start: Factors,

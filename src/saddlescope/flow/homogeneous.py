@@ -27,10 +27,12 @@ import numpy as np
 import optimistix
 from jaxtyping import Array, Float, PyTree
 
+from saddlescope.arguments import checked
 from saddlescope.display import Shown
 from saddlescope.errors import InputError
 from saddlescope.flow.charts import Layout
 from saddlescope.flow.endings import REACHED
+from saddlescope.flow.losses import require_numbers
 from saddlescope.flow.trajectory import FlowError, Status
 
 _RECORDS = 201
@@ -69,6 +71,7 @@ class EscapeFlow(Shown):
         )
 
 
+@checked
 def escape_flow(
     output: Callable[[PyTree], Array],
     cost: Callable[[Array], Array],
@@ -117,6 +120,7 @@ def escape_flow(
             "jax.enable_x64(True):` around the call, or set JAX_ENABLE_X64=1."
         )
     _check(degree, until, log_norm, record, tolerance, max_steps)
+    require_numbers("weights", weights)
     layout = Layout.of(weights)
     flat = jnp.asarray(layout.flatten(weights), float)
     largest = float(jnp.max(jnp.abs(flat)))

@@ -15,7 +15,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, PyTree
+from numpy.typing import ArrayLike
 
+from saddlescope.arguments import require, shown
 from saddlescope.errors import InputError
 from saddlescope.flow.charts import Layout
 
@@ -162,6 +164,19 @@ def require_float64(loss: Loss, argument: PyTree) -> None:
             f"loss must be a function that JAX can differentiate; got {reason!r}. Write it with jax.numpy, or give it "
             "the methods value_and_gradient and hessian."
         ) from error
+
+
+def require_numbers(name: str, tree: PyTree) -> None:
+    """Refuses a pytree that is not one of arrays of real numbers.
+
+    Raises:
+        InputError: it has no leaves, or one that is no such array.
+    """
+    leaves = jax.tree.leaves(tree)
+    if not leaves:
+        raise InputError(f"{name} must be a pytree with one array or more; got {shown(tree)}.")
+    for leaf in leaves:
+        require(name, leaf, ArrayLike)
 
 
 def require_finite(value: float, gradient: np.ndarray) -> None:

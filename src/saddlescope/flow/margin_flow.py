@@ -18,6 +18,7 @@ import numpy as np
 from jaxtyping import Float
 from numpy.typing import ArrayLike
 
+from saddlescope.arguments import checked
 from saddlescope.errors import InputError
 from saddlescope.flow.endings import silent
 from saddlescope.flow.key_query_system import KeyQuerySystem, Reduction
@@ -37,6 +38,7 @@ _LATEST = 1e9  # ln t: beyond it, one unit of rounding of the clock is a factor 
 _TINY = np.finfo(float).tiny
 
 
+@checked
 def diagonal_margin_flow(
     loss: MarginLoss,
     features: ArrayLike,
@@ -72,6 +74,7 @@ def diagonal_margin_flow(
     return trusted(DiagonalMarginFlow(**common, phi=path.states[:, 2:].reshape(-1, n, m), features=B, start=begin))
 
 
+@checked
 def matrix_margin_flow(
     loss: MarginLoss,
     differences: ArrayLike,
@@ -110,6 +113,7 @@ def matrix_margin_flow(
     return trusted(MatrixMarginFlow(**common, phi=phi, differences=D, queries=z, start=W))
 
 
+@checked
 def key_query_margin_flow(
     loss: MarginLoss,
     differences: ArrayLike,

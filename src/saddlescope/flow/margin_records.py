@@ -118,6 +118,8 @@ def checked_array(name: str, given: object, shape: tuple[int | None, ...]) -> Fl
         InputError: it is not.
     """
     try:
+        if np.iscomplexobj(given):
+            raise TypeError("complex")
         array = np.asarray(given, float)
     except (TypeError, ValueError) as error:
         raise InputError(f"{name} must be an array of numbers; got {given!r}.") from error

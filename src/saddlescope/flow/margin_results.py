@@ -7,11 +7,13 @@ import numpy as np
 from jaxtyping import Float
 from numpy.typing import ArrayLike
 
+from saddlescope.arguments import checked
 from saddlescope.display import Shown
 from saddlescope.flow.key_query_system import Reduction
 from saddlescope.flow.margin_records import MarginFlow
 
 
+@checked
 @dataclass(frozen=True, repr=False)
 class DiagonalStart(Shown):
     """A start of the flow of diagonal weights, beta = xi_k * xi_q = (w+^2 - w-^2) / 2 (Lemma 4.1).

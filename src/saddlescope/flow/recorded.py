@@ -18,11 +18,12 @@ import numpy as np
 from jaxtyping import Array, Float, Int, PyTree
 from threadpoolctl import threadpool_limits
 
+from saddlescope.arguments import checked
 from saddlescope.display import Shown
 from saddlescope.errors import InputError
 from saddlescope.flow import checkpoints
 from saddlescope.flow.endings import silent
-from saddlescope.flow.losses import Loss, loss_and_gradient
+from saddlescope.flow.losses import Loss, loss_and_gradient, require_numbers
 from saddlescope.flow.minibatches import Minibatches
 from saddlescope.flow.progress import Keeper, Progress, all_marks
 from saddlescope.flow.trajectory import Status
@@ -32,6 +33,7 @@ _KEEP = 20.0  # seconds between checkpoints
 _FIRST = 256  # steps of the first stretch, before it is known how long one takes
 
 
+@checked
 def homogeneous_rate(rate: float, degree: int) -> Callable[[PyTree], Array]:
     """The learning rate rate |theta|^(2 - degree), under which descent does not see the scale of small weights.
 
@@ -62,6 +64,7 @@ class _HomogeneousRate(eqx.Module):
         return self.rate * jnp.asarray(square) ** ((2 - self.degree) / 2)
 
 
+@checked
 def geometric_marks(steps: int, *, per_doubling: int = 8, every: int | None = None) -> Int[np.ndarray, "k"]:
     """Step numbers from 0 to `steps`, evenly spaced in their logarithm, so that no stage is too early to be seen.
 
@@ -102,6 +105,7 @@ class Recording(Shown):
         return f"Recording({len(self.steps)} marks to step {self.steps[-1]}; {self.status})"
 
 
+@checked
 def recorded_descent(
     loss: Loss,
     weights: PyTree,
@@ -140,6 +144,7 @@ def recorded_descent(
     Raises:
         InputError: an argument cannot be used, or the checkpoint is damaged or of another run.
     """
+    require_numbers("weights", weights)
     weights = jax.tree.map(jnp.asarray, weights)
     marks = all_marks(marks, steps)
     source = loss if batch is None else Minibatches.of(loss, batch, seed)

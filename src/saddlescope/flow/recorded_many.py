@@ -21,11 +21,12 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int, PyTree
 from threadpoolctl import threadpool_limits
 
+from saddlescope.arguments import checked
 from saddlescope.display import Shown
 from saddlescope.errors import InputError
 from saddlescope.flow import checkpoints
 from saddlescope.flow.endings import silent
-from saddlescope.flow.losses import Loss, loss_and_gradient
+from saddlescope.flow.losses import Loss, loss_and_gradient, require_numbers
 from saddlescope.flow.many import Many
 from saddlescope.flow.minibatches import Minibatches
 from saddlescope.flow.progress import Keeper, Progress, all_marks
@@ -64,6 +65,7 @@ class Recordings(Shown):
         return f"Recordings({len(self.statuses)} runs, {marks}; {len(self.failed) or 'none'} diverged)"
 
 
+@checked
 def recorded_descents(
     loss: Loss | Sequence[Loss],
     weights: PyTree,
@@ -101,6 +103,7 @@ def recorded_descents(
             settle with at any of its minima; a loss is not finite at the start; or the checkpoint is damaged or of
             another call.
     """
+    require_numbers("weights", weights)
     weights = jax.tree.map(jnp.asarray, weights)
     runs, kind = _runs(weights)
     marks = all_marks(marks, steps)

@@ -11,7 +11,9 @@ from typing import Any
 
 import numpy as np
 from jaxtyping import Float
+from numpy.typing import ArrayLike
 
+from saddlescope.arguments import checked, require
 from saddlescope.display import Shown
 from saddlescope.errors import InputError
 from saddlescope.flow.endings import silent
@@ -45,6 +47,7 @@ class FoundStart(Shown):
     followed: int
 
 
+@checked
 def find_start(
     moment: Any,
     *,
@@ -89,6 +92,9 @@ def find_start(
         raise InputError(f"bound must be positive and at most 10; got {bound!r}.")
     if pool < 1 or generations < 0:
         raise InputError(f"pool must be at least 1 and generations at least 0; got {pool!r} and {generations!r}.")
+    if seed < 0:
+        raise InputError(f"seed must be at least 0; got {seed!r}.")
+    require("moment", moment, ArrayLike)
     rng, d = np.random.default_rng(seed), len(np.atleast_1d(moment))
 
     def graded(starts: np.ndarray) -> np.ndarray:

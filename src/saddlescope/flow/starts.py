@@ -9,6 +9,7 @@ import jax
 import numpy as np
 from jaxtyping import Float, PyTree
 
+from saddlescope.arguments import checked
 from saddlescope.display import Shown
 from saddlescope.errors import InputError
 from saddlescope.flow.charts import AbstractChart, AbstractFlowChart, Layout, PairChart, PlainChart, SlopeChart
@@ -47,6 +48,7 @@ class AbstractStart(ABC):
         """A start of this kind at other parameters."""
 
 
+@checked
 @dataclass(frozen=True, eq=False, repr=False)
 class Products(AbstractStart, Shown):
     """A network with diagonal weights, theta(0) = alpha (u, v): the loss is a function of beta = u * v.

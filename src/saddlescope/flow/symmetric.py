@@ -18,7 +18,9 @@ from typing import Any
 
 import numpy as np
 from jaxtyping import Float, Int
+from numpy.typing import ArrayLike
 
+from saddlescope.arguments import checked, require
 from saddlescope.display import Shown
 from saddlescope.errors import InputError
 from saddlescope.flow.endings import silent
@@ -142,6 +144,7 @@ class SymmetricFlows(Shown):
                 )
 
 
+@checked
 def symmetric_flows(
     moment: Any,
     starts: Any,
@@ -205,10 +208,8 @@ def numbers(name: str, given: Any) -> np.ndarray:
     Raises:
         InputError: it is none.
     """
-    try:
-        return np.asarray(given, float)
-    except (TypeError, ValueError) as error:
-        raise InputError(f"{name} must be an array of numbers; got {given!r}.") from error
+    require(name, given, ArrayLike)
+    return np.asarray(given, float)
 
 
 def _spectrum(moment: Any) -> tuple[np.ndarray, np.ndarray]:

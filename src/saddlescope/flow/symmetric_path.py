@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
+from saddlescope.arguments import checked
 from saddlescope.display import Shown
 from saddlescope.errors import InputError
 from saddlescope.flow.symmetric import LOCAL_SHARE, checked_starts, numbers, reduced
@@ -82,6 +83,7 @@ class SymmetricPath(Shown):
         return np.sort(self.edges[step] + part * np.diff(self.edges)[step])
 
 
+@checked
 def symmetric_path(strengths: Any, start: Any, *, until: float, tolerance: float = 1e-11) -> SymmetricPath:
     """Follows gradient flow of |(U U^T - 1) A^{1/2}|^2 / 2 in U from one start.
 

@@ -22,8 +22,10 @@ from jaxtyping import Array, Float, PyTree
 from numpy.typing import ArrayLike
 from scipy.integrate import DOP853
 
+from saddlescope.arguments import checked
 from saddlescope.errors import InputError
 from saddlescope.flow.endings import REACHED, silent
+from saddlescope.flow.losses import require_numbers
 from saddlescope.flow.margin_records import MarginFlow, Record, as_tables, balanced, checked_log_times, trusted
 from saddlescope.flow.margin_systems import MarginLoss
 from saddlescope.flow.trajectory import Status
@@ -43,6 +45,7 @@ class WeightFlow(MarginFlow):
     weights: PyTree[Float[np.ndarray, "..."]]
 
 
+@checked
 def weight_flow(
     loss: MarginLoss,
     margins_of: Callable[[PyTree], Array],
@@ -70,8 +73,11 @@ def weight_flow(
     """
     if not 1e-13 <= rtol <= 1e-4:
         raise InputError(f"rtol must be between 1e-13 and 1e-4; got {rtol!r}.")
+    if max_evaluations < 1:
+        raise InputError(f"max_evaluations must be at least 1; got {max_evaluations!r}.")
     times = checked_log_times(log_times, _LATEST)
     with jax.enable_x64(True):
+        require_numbers("start", start)
         point, shaped = ravel_pytree(jax.tree.map(lambda leaf: jnp.asarray(leaf, float), start))
         if not np.all(np.isfinite(point)):
             raise InputError("start must be finite; got NaN or infinity in it.")

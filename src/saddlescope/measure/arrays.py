@@ -65,6 +65,8 @@ def take(*, axes: int, **arrays: Any) -> tuple[Library, list[Stored]]:
     given = " and ".join(arrays)
     kinds = ", ".join(type(array).__name__ for array in arrays.values())
     try:
+        if any(array is None for array in arrays.values()):  # which the array API takes for a library's default
+            raise TypeError("None")
         home = array_api_compat.array_namespace(*arrays.values())
     except TypeError as error:
         wanted = (
@@ -120,6 +122,8 @@ def as_numpy(name: str, given: Any) -> np.ndarray:
     """The numbers in NumPy's float64; lists and integers, such as step numbers, are welcome."""
     if isinstance(given, list | tuple | np.ndarray):
         try:
+            if np.iscomplexobj(given):
+                raise TypeError("complex")
             given = np.asarray(given, dtype=float)
         except (TypeError, ValueError) as error:
             raise InputError(f"{name} must hold numbers only, in rows of one length; got {given!r}.") from error

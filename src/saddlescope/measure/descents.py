@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float, Int
 
+from saddlescope.arguments import checked
 from saddlescope.display import Shown
 from saddlescope.errors import InputError
 from saddlescope.measure.arrays import as_numpy
@@ -34,6 +35,7 @@ class Descents(Shown):
     falls: Float[np.ndarray, "n most"]
 
 
+@checked
 def find_descents(losses: Any, *, hysteresis: float = 0.0) -> Descents:
     """The descents of losses.
 

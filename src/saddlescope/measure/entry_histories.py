@@ -19,6 +19,7 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 from jaxtyping import Float
 
+from saddlescope.arguments import checked
 from saddlescope.display import Shown
 from saddlescope.errors import InputError
 from saddlescope.measure.arrays import as_numpy
@@ -113,6 +114,7 @@ class EntryHistories(Shown):
         return tuple(one for one in self.entries if one.kind is kind)
 
 
+@checked
 def entry_kind(i: int, j: int, concepts: Any) -> EntryKind:
     """The kind of w_ij where `concepts` tells for each direction whether it is one, (d,)."""
     if not (concepts[i] or concepts[j]):
@@ -120,6 +122,7 @@ def entry_kind(i: int, j: int, concepts: Any) -> EntryKind:
     return EntryKind.MAJOR if i == j else EntryKind.MINOR
 
 
+@checked
 def entry_histories(path: EntryPath, strengths: Any, *, level: float = 0.1) -> EntryHistories:
     """The histories of all entries along a path, from its own roots: as exact as they are.
 

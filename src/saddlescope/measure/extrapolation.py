@@ -11,9 +11,11 @@ import numpy as np
 from jaxtyping import Float
 from numpy.typing import ArrayLike
 
+from saddlescope.arguments import checked
 from saddlescope.errors import InputError
 
 
+@checked
 def richardson(times: ArrayLike, log_alphas: ArrayLike) -> Float[np.ndarray, "..."]:
     """The limit, for alpha to 0, of times measured at several initial scales.
 

@@ -8,6 +8,7 @@ import math
 from collections import Counter
 from dataclasses import dataclass
 
+from saddlescope.arguments import checked
 from saddlescope.display import Shown, Table
 from saddlescope.errors import InputError
 from saddlescope.measure.stages import Stage, Staircase
@@ -93,6 +94,7 @@ class Comparison(Shown):
             f"Comparison({len(self.matches)} matched, {len(self.missed)} missed, {len(self.extra)} extra, "
             f"the first {self.exact_order_prefix} in exact order, largest relative time error {worst:.2g})"
         )
+
     def _table(self) -> Table:
         rows = [
             (one.predicted.component, one.predicted.time, one.found.time, f"{one.time_error:+.2%}", one.loss_error)
@@ -103,6 +105,7 @@ class Comparison(Shown):
         return ("component", "predicted", f"found, in {self.time_unit}", "time error", "loss error"), rows
 
 
+@checked
 def compare(predicted: Staircase, found: Staircase, *, until: float = math.inf) -> Comparison:
     """Matches the stages of two staircases by the component that arrives at the start of each.
 

@@ -23,6 +23,7 @@ from scipy.ndimage import median_filter
 from scipy.optimize import isotonic_regression
 from scipy.signal import find_peaks
 
+from saddlescope.arguments import checked
 from saddlescope.errors import InputError
 from saddlescope.measure.arrays import as_numpy
 from saddlescope.measure.bottleneck import bottleneck_rank
@@ -37,6 +38,7 @@ _TILT = 1e-12  # a sample: above rounding, below everything else
 _PARTS, _FEWEST = 8, 15  # of the record, in which noise is estimated; samples in one
 
 
+@checked
 def find_plateaus(
     times: Any,
     losses: Any,

@@ -11,6 +11,7 @@ from typing import Any
 
 from jaxtyping import Float, Int
 
+from saddlescope.arguments import checked
 from saddlescope.errors import InputError
 from saddlescope.measure.arrays import Library, Stored, take
 
@@ -98,6 +99,7 @@ def effective_rank(values: Any) -> Float[Any, "..."]:
     return library.give_back(xp.where(total[..., 0] > 0, xp.exp(entropy), xp.zeros_like(entropy)))
 
 
+@checked
 def energy_rank(values: Any, *, fraction: float) -> Int[Any, "..."]:
     """The least k such that the k largest singular values hold a fraction of the energy sum(s^2) = |W|_F^2.
 

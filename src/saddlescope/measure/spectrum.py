@@ -27,6 +27,7 @@ from typing import Any
 
 import array_api_compat
 
+from saddlescope.arguments import checked
 from saddlescope.display import Shown
 from saddlescope.errors import InputError
 from saddlescope.measure.arrays import UNIT_ROUNDOFF, Library, Stored, in_pieces, normalised, take, upcast
@@ -56,6 +57,7 @@ class Spectrum(Shown):
             raise InputError(f"noise_floor must have shape {batch!r}, one level for each spectrum; got {shape!r}.")
 
 
+@checked
 def spectrum(matrix: Any, *, top: int | None = None) -> Spectrum:
     """Singular values of W.
 
@@ -79,6 +81,7 @@ def spectrum(matrix: Any, *, top: int | None = None) -> Spectrum:
     return _one_matrix(library, upcast(library, W), [_rounding(library, W)], top)
 
 
+@checked
 def update_spectrum(after: Any, before: Any, *, top: int | None = None) -> Spectrum:
     """Singular values of W - W0, subtracted in float64.
 
@@ -131,6 +134,7 @@ def update_noise_floor(after: Any, before: Any) -> Any:
     return library.give_back(library.xp.hypot(_rounding(library, W), _rounding(library, W0)))
 
 
+@checked
 def product_spectrum(left: Any, right: Any, *, top: int | None = None) -> Spectrum:
     """Singular values of L R^T, never formed where it is larger than its factors.
 
@@ -155,6 +159,7 @@ def product_spectrum(left: Any, right: Any, *, top: int | None = None) -> Spectr
     return _spectrum_of(library, lambda L, R: _product(library, [L], [R]), [L, R], top)
 
 
+@checked
 def product_update_spectrum(left: Any, right: Any, left0: Any, right0: Any, *, top: int | None = None) -> Spectrum:
     """Singular values of L R^T - L0 R0^T, formed as [L - L0, L0] [R, R - R0]^T and never d x d2.
 

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
+from saddlescope.arguments import checked
 from saddlescope.display import Shown, Table
 from saddlescope.errors import InputError
 from saddlescope.measure.arrays import as_numpy
@@ -20,6 +21,7 @@ from saddlescope.measure.spectrum import Spectrum
 _Series = Float[np.ndarray, "n"]
 
 
+@checked
 @dataclass(frozen=True, repr=False)
 class Stage(Shown):
     """One stage of learning.
@@ -65,6 +67,7 @@ class Stage(Shown):
             raise InputError(f"rank must be the size of the support, {len(self.support)}; got {self.rank!r}.")
 
 
+@checked
 @dataclass(frozen=True, repr=False)
 class Staircase(Shown):
     """An ordered tuple of stages: each begins when the one before it ends.
@@ -124,6 +127,7 @@ class Staircase(Shown):
             f"Staircase({len(self.stages)} stages, rank {first.rank} to {last.rank}, "
             f"loss {first.loss:.3g} to {last.loss:.3g}, time {first.start:.4g} to {last.end:.4g} in {self.time_unit!r})"
         )
+
     def _table(self) -> Table:
         extra = [name for name in ("support", "layer_ranks") if getattr(self.stages[0], name) is not None]
         rows = (
@@ -133,7 +137,7 @@ class Staircase(Shown):
         return ("stage", "start", "end", "loss", "rank", *(name.replace("_", " ") for name in extra)), rows
 
 
-
+@checked
 def find_stages(
     times: Any, losses: Any, activity: Any, *, level: float, time_unit: str, min_duration: float = 0.0
 ) -> Staircase:

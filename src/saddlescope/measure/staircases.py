@@ -17,8 +17,10 @@ from typing import Any
 
 import numpy as np
 from jaxtyping import Float
+from numpy.typing import ArrayLike
 from scipy.optimize import isotonic_regression
 
+from saddlescope.arguments import checked, require
 from saddlescope.errors import InputError
 from saddlescope.measure.arrays import as_numpy
 from saddlescope.measure.plateaus import find_plateaus
@@ -41,6 +43,7 @@ class _Step:
     until: float  # and the higher one ends
 
 
+@checked
 def rank_stairs(
     times: Any, spectrum: Spectrum, *, time_unit: str, share: float = 0.1, contrast: float = 8.0, lead: float = 2.0
 ) -> Staircase:
@@ -108,6 +111,7 @@ def rank_stairs(
     return Staircase(tuple(stages), time_unit)
 
 
+@checked
 def rank_staircases(
     times: Any,
     values: Any,
@@ -135,6 +139,8 @@ def rank_staircases(
     Raises:
         InputError: as `rank_stairs`.
     """
+    for name, given in (("values", values), ("noise_floors", noise_floors)):
+        require(name, given, ArrayLike)
     values, floors = np.asarray(values, dtype=float), np.asarray(noise_floors, dtype=float)
     if floors.shape != values.shape[:-1]:
         raise InputError(f"noise_floors must have shape {values.shape[:-1]!r}, one a spectrum; got {floors.shape!r}.")

@@ -12,6 +12,7 @@ from typing import Any
 
 from jaxtyping import Float
 
+from saddlescope.arguments import checked
 from saddlescope.display import Shown
 from saddlescope.errors import InputError
 from saddlescope.measure.arrays import Library, Stored, in_pieces, normalised, take, upcast
@@ -34,6 +35,7 @@ class Subspaces(Shown):
     values: Any
 
 
+@checked
 def product_update_subspaces(left: Any, right: Any, left0: Any, right0: Any, *, k: int) -> Subspaces:
     """Leading singular subspaces of L R^T - L0 R0^T, from [L - L0, L0] [R, R - R0]^T, never d x d2.
 

@@ -21,13 +21,21 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
 
+from saddlescope.arguments import checked
 from saddlescope.display import Shown
 from saddlescope.errors import InputError
 from saddlescope.models.diagonal import DiagonalNetwork, squared_error
 
 
+@checked
 def attention_head(x: Float[Array, "n d"], beta: Float[Array, "p"]) -> Float[Array, "n d"]:
-    """softmax(x diag(a) x^T) x diag(b) with beta = [a, b], the softmax row by row (equation 1)."""
+    """softmax(x diag(a) x^T) x diag(b) with beta = [a, b], the softmax row by row (equation 1).
+
+    Raises:
+        InputError: beta has another length than 2 d.
+    """
+    if beta.shape != (2 * x.shape[1],):
+        raise InputError(f"beta must have two entries for each of the {x.shape[1]} dimensions; got {beta.shape!r}.")
     a, b = jnp.split(beta, 2)
     attention = jax.nn.softmax((x * a[None]) @ x.T, axis=-1)
     return (attention @ x) * b[None]
@@ -185,6 +193,7 @@ class AttentionTeacherTask(Shown):
     teacher: Float[np.ndarray, "p"]
 
 
+@checked
 def attention_teacher_task(
     seed: int = 0, *, samples: int = 1000, tokens: int = 10, dim: int = 50
 ) -> AttentionTeacherTask:

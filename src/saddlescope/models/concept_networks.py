@@ -27,22 +27,40 @@ import numpy as np
 from jaxtyping import Array, Float, Int
 from numpy.typing import ArrayLike
 
+from saddlescope.arguments import checked, require
 from saddlescope.errors import InputError
 from saddlescope.models.diagonal import squared_error
-from saddlescope.models.layered import LayeredLoss, Weights, half_squared_error
+from saddlescope.models.layered import LayeredLoss, Weights, half_squared_error, require_chain
 
 
+@checked
 def symmetric_map(weights: Float[Any, "*starts d width"]) -> Float[Any, "*starts d d"]:
     """W = U U^T of the symmetric two-layer network."""
     return weights @ weights.swapaxes(-1, -2)
 
 
+@checked
 def layered_map(weights: Weights) -> Float[Any, "out into"]:
-    """W = W_L ... W_1 of a linear network of any depth L >= 1."""
+    """W = W_L ... W_1 of a linear network of any depth L >= 1.
+
+    Raises:
+        InputError: weights that do not follow one another.
+    """
+    require_chain(weights)
     product = weights[0]
     for weight in weights[1:]:
         product = weight @ product
     return product
+
+
+def _array(name: str) -> Callable[[Any], Array]:
+    """What makes a field of that name an array of JAX, once it is found to be one of real numbers."""
+
+    def convert(given: Any) -> Array:
+        require(name, given, ArrayLike)
+        return jnp.asarray(given)
+
+    return convert
 
 
 class PopulationLoss(eqx.Module):
@@ -56,7 +74,7 @@ class PopulationLoss(eqx.Module):
         InputError: A is no finite, symmetric, positive semidefinite matrix.
     """
 
-    second_moment: Float[Any, "..."] = eqx.field(converter=jnp.asarray)
+    second_moment: Float[Any, "..."] = eqx.field(converter=_array("second_moment"))
     mean_over_dimensions: bool = eqx.field(static=True, default=False)
 
     def __check_init__(self) -> None:
@@ -93,7 +111,7 @@ class SymmetricSampleLoss(eqx.Module):
         InputError: inputs that are no finite matrix with at least one row.
     """
 
-    inputs: Float[Any, "..."] = eqx.field(converter=jnp.asarray)
+    inputs: Float[Any, "..."] = eqx.field(converter=_array("inputs"))
     cost: Callable[[Array, Array], Array] = eqx.field(static=True, default=half_squared_error)
 
     def __check_init__(self) -> None:
@@ -132,6 +150,7 @@ def _edge(second_moment: Float[Any, "d d"], mean_over_dimensions: bool, *, sharp
     return 2 / (sharpness * top * unit) if top > 0 else float("inf")
 
 
+@checked
 def identity_loss(
     inputs: Float[Any, "N d"],
     *,
@@ -152,6 +171,7 @@ def identity_loss(
     return LayeredLoss(samples, samples, cost, relu)
 
 
+@checked
 def symmetric_weights(
     dim: int,
     width: int,
@@ -189,6 +209,7 @@ def symmetric_weights(
     return scale * draw(jax.random.key(seed), shape, jnp.result_type(float) if dtype is None else dtype)
 
 
+@checked
 def symmetric_factor(W: ArrayLike, *, name: str = "W") -> Float[np.ndarray, "d d"]:
     """Some U, (d, d), with U U^T = W: the weights of a symmetric network whose map is W at the start.
 
@@ -202,6 +223,7 @@ def symmetric_factor(W: ArrayLike, *, name: str = "W") -> Float[np.ndarray, "d d
     Raises:
         InputError: W is no finite square matrix, not symmetric, or not positive semidefinite: then there is no such U.
     """
+    require(name, W, ArrayLike)
     given = np.asarray(W)
     if given.ndim != 2 or given.shape[0] != given.shape[1] or given.size == 0:
         raise InputError(f"{name} must have shape (d, d); got {given.shape!r}.")

@@ -24,6 +24,7 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 from numpy.typing import ArrayLike
 
+from saddlescope.arguments import checked
 from saddlescope.display import Shown
 from saddlescope.errors import InputError
 
@@ -53,6 +54,7 @@ class ConceptCube(Shown):
         return tuple((k, k + (1 << p)) for k, p in itertools.product(range(points), range(concepts)) if not k >> p & 1)
 
 
+@checked
 @dataclass(frozen=True, eq=False, repr=False)
 class StructuredIdentityTask(Shown):
     """The data law of the SIM task, with its exact moments, its samples and its test points.
@@ -151,6 +153,7 @@ class StructuredIdentityTask(Shown):
         return np.repeat(self.centers, self.samples_per_cluster, axis=0) + noise
 
 
+@checked
 def random_rotation(dim: int, *, seed: int) -> Float[np.ndarray, "d d"]:
     """An orthogonal matrix of the uniform (Haar) law, for the rotated tasks of appendix F.1.
 

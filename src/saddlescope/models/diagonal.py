@@ -18,6 +18,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int, PyTree, Shaped
 
+from saddlescope.arguments import require
 from saddlescope.errors import InputError
 
 
@@ -45,6 +46,7 @@ class DiagonalNetwork(eqx.Module):
     loss: Callable[[Array, Array], Array] = eqx.field(static=True, default=squared_error)
 
     def __check_init__(self) -> None:
+        require("h", self.h, Callable)
         _check_samples(self.inputs, self.targets)
 
     @property
@@ -119,6 +121,7 @@ def _check_samples(inputs: Any, targets: Any) -> None:
     for name, data in (("inputs", inputs), ("targets", targets)):
         if not isinstance(data, jax.Array | np.ndarray) or data.ndim == 0:
             raise InputError(f"{name} must be an array whose first axis is the sample; got {data!r}.")
+        require(name, data, Shaped[Any, "..."])
         bad = int(jnp.sum(~jnp.isfinite(data)))
         if bad:
             raise InputError(f"{name} must be finite; got {bad!r} entries that are NaN or infinite.")

@@ -21,12 +21,14 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
+from saddlescope.arguments import checked
 from saddlescope.display import Shown
 from saddlescope.errors import InputError
 
 Matrix = Float[Array, "d d"]
 
 
+@checked
 def full_attention_head(x: Float[Array, "n d"], A: Matrix, B: Matrix) -> Float[Array, "n d"]:
     """softmax(x A x^T) x B, the softmax row by row (equation 1)."""
     return jax.nn.softmax(x @ A @ x.T, axis=-1) @ x @ B
@@ -139,6 +141,7 @@ class FullAttentionTeacherTask(Shown):
     teacher: tuple[Float[np.ndarray, "d d"], Float[np.ndarray, "d d"]]
 
 
+@checked
 def full_attention_teacher_task(
     seed: int = 0,
     *,

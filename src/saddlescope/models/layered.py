@@ -20,12 +20,14 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
+from saddlescope.arguments import checked, require
 from saddlescope.errors import InputError
 
 Weights = tuple[Float[Any, "..."], ...]
 """W_1, ..., W_L, of JAX or NumPy."""
 
 
+@checked
 def preactivations(weights: Weights, inputs: Float[Any, "d n"], *, relu: bool = True) -> tuple[Array, ...]:
     """Z_1, ..., Z_L.
 
@@ -33,18 +35,46 @@ def preactivations(weights: Weights, inputs: Float[Any, "d n"], *, relu: bool = 
         weights: W_1, ..., W_L.
         inputs: X.
         relu: False for a deep linear network.
+
+    Raises:
+        InputError: weights or inputs that do not follow one another.
     """
+    require_chain(weights)
+    if weights[0].shape[-1] != inputs.shape[0]:
+        raise InputError(
+            f"inputs must have a row for each of the {weights[0].shape[-1]} columns of the first weight; "
+            f"got shape {inputs.shape!r}."
+        )
     found = [weights[0] @ inputs]
     for weight in weights[1:]:
         found.append(weight @ (jax.nn.relu(found[-1]) if relu else found[-1]))
     return tuple(found)
 
 
+def require_chain(weights: Weights, *, stacked: bool = True) -> None:
+    """Refuses layers of which one does not take what the one before it gives.
+
+    Args:
+        weights: W_1, ..., W_L.
+        stacked: whether they may have leading axes, as many networks have.
+
+    Raises:
+        InputError: there is none, one is no matrix, or they do not follow one another.
+    """
+    shapes = [tuple(weight.shape) for weight in weights]
+    alike = len({len(shape) for shape in shapes}) == 1 and len(shapes[0]) >= 2
+    alike = alike and (stacked or len(shapes[0]) == 2)
+    if not alike or any(lower[-2] != upper[-1] for lower, upper in itertools.pairwise(shapes)):
+        raise InputError(f"weights must be matrices (n_l, n_(l-1)), one layer's n_l the next one's; got {shapes!r}.")
+
+
+@checked
 def layered_output(weights: Weights, inputs: Float[Any, "d n"], *, relu: bool = True) -> Float[Array, "out n"]:
     """The output Y = Z_L, a column a sample."""
     return preactivations(weights, inputs, relu=relu)[-1]
 
 
+@checked
 def layered_weights(
     widths: Sequence[int], *, seed: int, deviation: float = 1.0, starts: int | None = None, dtype: Any = None
 ) -> Weights:
@@ -77,11 +107,13 @@ def layered_weights(
     )
 
 
+@checked
 def half_squared_error(outputs: Float[Array, "out n"], targets: Float[Array, "out n"]) -> Float[Array, ""]:
     """C(Y) = |Y - T|_F^2 / (2 N), so that G = -T / N."""
     return jnp.sum((outputs - targets) ** 2) / (2 * targets.shape[1])
 
 
+@checked
 def cross_entropy(outputs: Float[Array, "out n"], targets: Float[Array, "out n"]) -> Float[Array, ""]:
     """C(Y) = -sum(T log softmax(Y)) / N with targets of one column a sample that sum to 1, so G = (1/d_out - T) / N."""
     return -jnp.sum(targets * jax.nn.log_softmax(outputs, axis=0)) / targets.shape[1]
@@ -107,6 +139,7 @@ class LayeredLoss(eqx.Module):
 
     def __check_init__(self) -> None:
         for name, data in (("inputs", self.inputs), ("targets", self.targets)):
+            require(name, data, Float[Any, "..."])
             if data.ndim != 2 or 0 in data.shape:
                 raise InputError(f"{name} must have shape (samples, dimension); got {data.shape!r}.")
             bad = int(jnp.sum(~jnp.isfinite(data)))
@@ -144,17 +177,27 @@ class LayeredLoss(eqx.Module):
         return jax.grad(self.cost_of)(jnp.zeros(self.targets.T.shape, self.targets.dtype))
 
 
+@checked
 def balancedness(weights: Weights) -> tuple[Array, ...]:
     """W_{l+1}^T W_{l+1} - W_l W_l^T for l = 1..L-1, each (n_l, n_l): 0 where layers l and l+1 are balanced.
 
     Gradient flow of a deep linear network conserves them; with ReLU only their diagonals (section 5, hypothesis 3).
+
+    Raises:
+        InputError: weights that do not follow one another.
     """
+    require_chain(weights, stacked=False)
     return tuple(upper.T @ upper - lower @ lower.T for lower, upper in itertools.pairwise(weights))
 
 
+@checked
 def weak_balancedness(weights: Weights) -> tuple[Array, ...]:
     """The diagonals of `balancedness`, each (n_l,), conserved by gradient flow with ReLU, too.
 
     Entry i is the squared norm of what goes out of neuron i less that of what comes in.
+
+    Raises:
+        InputError: weights that do not follow one another.
     """
+    require_chain(weights, stacked=False)
     return tuple(jnp.sum(upper**2, axis=0) - jnp.sum(lower**2, axis=1) for lower, upper in itertools.pairwise(weights))

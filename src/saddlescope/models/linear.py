@@ -9,6 +9,7 @@ from typing import Any
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
+from saddlescope.arguments import checked
 from saddlescope.errors import InputError
 from saddlescope.models.diagonal import DiagonalNetwork, squared_error
 
@@ -30,6 +31,7 @@ class DiagonalLinearNetwork(DiagonalNetwork):
         return 2 / self.samples * self.inputs.T @ self.inputs[:, columns]
 
 
+@checked
 def diagonal_linear_network(features: Float[Any, "..."], targets: Float[Any, "..."]) -> DiagonalLinearNetwork:
     """The diagonal linear network with the squared error on these samples.
 

@@ -18,6 +18,7 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Float
 
+from saddlescope.arguments import checked
 from saddlescope.display import Shown
 from saddlescope.errors import InputError
 from saddlescope.models.tokens import TokenData
@@ -59,6 +60,7 @@ class Separability(Shown):
         return f"Separability({kind} weights: samples {list(self.conflict)!r} conflict)"
 
 
+@checked
 def separability(data: TokenData, *, diagonal: bool = False) -> Separability:
     """Weights that separate all optimal tokens from the others, or a Farkas certificate that there are none.
 
@@ -75,6 +77,7 @@ def separability(data: TokenData, *, diagonal: bool = False) -> Separability:
     return _decide(data, features, (tokens, queries))
 
 
+@checked
 def checked_separable(data: TokenData, *, diagonal: bool = False) -> Separability:
     """The same, for callers that need separable data.
 

@@ -25,6 +25,7 @@ import numpy as np
 from jaxtyping import Float
 from numpy.typing import ArrayLike
 
+from saddlescope.arguments import checked
 from saddlescope.display import Shown, Table, html_table
 from saddlescope.models.separability import separability
 from saddlescope.models.token_losses import SelectionLoss
@@ -97,6 +98,7 @@ class TokenAssumptions(Shown):
         return html_table("TokenAssumptions", *self._table())
 
 
+@checked
 def check_assumptions(
     data: TokenData, weights: HeadWeights | None = None, *, loss: str = "exponential"
 ) -> TokenAssumptions:
@@ -128,6 +130,7 @@ def check_assumptions(
     )
 
 
+@checked
 def alignment(data: TokenData, K: ArrayLike, Q: ArrayLike) -> float:
     """How far K and Q, (d, d_e), are from the alignment property: the largest relative residual of its conditions.
 

@@ -23,6 +23,7 @@ import numpy as np
 from jaxtyping import Float, Int
 from numpy.typing import ArrayLike
 
+from saddlescope.arguments import checked
 from saddlescope.display import Shown
 from saddlescope.errors import InputError
 
@@ -33,6 +34,7 @@ HeadWeights = ArrayLike | tuple[ArrayLike, ArrayLike]
 """Weights of a head: beta (d,) for W = diag(beta); W (d, d); or (K, Q), both (d, d_e), for W = K Q^T."""
 
 
+@checked
 @dataclass(frozen=True, eq=False, repr=False)
 class TokenData(Shown):
     """Sequences with queries and labels, and the head that scores their tokens.

@@ -25,6 +25,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
+from saddlescope.arguments import checked
 from saddlescope.display import Shown
 from saddlescope.errors import InputError
 from saddlescope.models.attention import attention_head
@@ -192,6 +193,7 @@ class TransformerTeacherTask(Shown):
     teacher: Float[np.ndarray, "p"]
 
 
+@checked
 def transformer_teacher_task(
     seed: int = 0,
     *,

@@ -13,6 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Shaped
 
+from saddlescope.arguments import checked
 from saddlescope.errors import InputError
 from saddlescope.models.diagonal import DiagonalNetwork, squared_error
 
@@ -20,6 +21,7 @@ _SAMPLES = 4  # that the network is tried on
 _SAME = 1e-9  # relative change of an output that counts as rounding
 
 
+@checked
 def network_of_weights(
     f: Callable[[Array, Array, Array], Array],
     size: int,

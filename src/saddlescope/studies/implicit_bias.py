@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from jaxtyping import Float
 
+from saddlescope.arguments import checked
 from saddlescope.display import Shown, html_table
 from saddlescope.errors import InputError
 from saddlescope.flow import (
@@ -75,9 +76,9 @@ class ImplicitBias(Shown):
                 for row in (columns, *rows)
             ]
         return "\n".join(lines)
+
     def _repr_html_(self) -> str:
         return html_table(repr(self).partition("\n")[0], *self.problems()) + html_table("", *self.outcomes())
-
 
     def record(self) -> dict[str, Any]:
         """Problems, assumptions and verdicts as JSON can tell them: a number that is NaN or infinite is None."""
@@ -119,6 +120,7 @@ class ImplicitBias(Shown):
         return ("flow", "minimises", "nuclear excess (share)", "Frobenius excess (share)", "because"), rows
 
 
+@checked
 def implicit_bias(
     data: TokenData | str | os.PathLike[str],
     *,

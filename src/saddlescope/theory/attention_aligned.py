@@ -22,6 +22,7 @@ import numpy as np
 from jaxtyping import Float
 from numpy.typing import ArrayLike
 
+from saddlescope.arguments import checked
 from saddlescope.display import Shown
 from saddlescope.errors import InputError, unknown
 from saddlescope.models.token_losses import LossKind
@@ -156,6 +157,7 @@ class AlignedFlow(Shown):
         return u - (here - log_time) / float(np.exp(log_slope))  # one step of Newton's method, in u itself
 
 
+@checked
 def aligned_product_flow(
     data: TokenData,
     keys: ArrayLike | float,
@@ -185,6 +187,7 @@ def aligned_product_flow(
     return AlignedFlow(data, _steepness(data), xi_k * xi_q, imbalance, _checked_loss(kind))
 
 
+@checked
 def aligned_matrix_flow(data: TokenData, start: ArrayLike | float = 0.0, *, kind: str = "exponential") -> AlignedFlow:
     """The flow of W = sum_i b_i p_i q_i^T, W alone.
 

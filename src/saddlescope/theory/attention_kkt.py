@@ -21,6 +21,7 @@ import numpy as np
 from jaxtyping import Bool, Float
 from numpy.typing import ArrayLike
 
+from saddlescope.arguments import checked, shown
 from saddlescope.errors import InputError
 
 
@@ -41,6 +42,7 @@ class KKTResiduals:
     least_margin: float
 
 
+@checked
 def averaged_multipliers(phi: ArrayLike, log_margin: float) -> Float[np.ndarray, "n m"]:
     """The multipliers of the paper's proof, phi / ln mu.
 
@@ -49,13 +51,17 @@ def averaged_multipliers(phi: ArrayLike, log_margin: float) -> Float[np.ndarray,
         log_margin: ln mu, positive: the proof speaks of margins above 1.
 
     Raises:
-        InputError: a margin that is not above 1.
+        InputError: a margin that is not above 1, or a phi that is not finite.
     """
     if not 0 < log_margin < np.inf:
         raise InputError(f"log_margin must be positive and finite; got {log_margin!r}.")
-    return np.asarray(phi, float) / log_margin
+    exponents = np.asarray(phi, float)
+    if not np.all(np.isfinite(exponents)):
+        raise InputError(f"phi must be finite; got {int(np.sum(~np.isfinite(exponents)))!r} entries that are not.")
+    return exponents / log_margin
 
 
+@checked
 def incremental_multipliers(
     features: ArrayLike, beta: ArrayLike, rates: ArrayLike, *, offsets: ArrayLike | float = 0.0
 ) -> Float[np.ndarray, "n m"]:
@@ -70,14 +76,17 @@ def incremental_multipliers(
         offsets: w0^2, (d,) or one number; 0 leaves it out, as it may be where beta is far larger.
 
     Raises:
-        InputError: shapes that do not fit, or rates that do not raise the smallest margin.
+        InputError: shapes that do not fit, negative offsets, or rates that do not raise the smallest margin.
     """
     B, weights = _checked(features, beta)
     r = np.asarray(rates, float)
     if r.shape != B.shape[:2]:
         raise InputError(f"rates must have shape {B.shape[:2]!r}; got {r.shape!r}.")
+    squares = np.asarray(offsets, float)
+    if squares.shape not in ((), weights.shape) or not np.all((squares >= 0) & (squares < np.inf)):
+        raise InputError(f"offsets must be finite, at least 0, one or {len(weights)}; got {shown(offsets)}.")
     margins = B @ weights
-    slope = np.hypot(weights, np.asarray(offsets, float)) * np.einsum("im,imd->d", r, B)
+    slope = np.hypot(weights, squares) * np.einsum("im,imd->d", r, B)
     lowest = np.unravel_index(np.argmin(margins), margins.shape)
     relative_rise = float(B[lowest] @ slope) / float(margins[lowest])
     if not 0 < relative_rise < np.inf:
@@ -85,6 +94,7 @@ def incremental_multipliers(
     return r / relative_rise
 
 
+@checked
 def kkt_residuals(features: ArrayLike, beta: ArrayLike, multipliers: ArrayLike, support: ArrayLike) -> KKTResiduals:
     """The residuals of (C1) to (C3) at a direction with multipliers.
 
@@ -99,8 +109,8 @@ def kkt_residuals(features: ArrayLike, beta: ArrayLike, multipliers: ArrayLike, 
     """
     B, weights = _checked(features, beta)
     lambdas, inside = np.asarray(multipliers, float), np.asarray(support)
-    if lambdas.shape != B.shape[:2] or not np.all(lambdas >= 0):
-        raise InputError(f"multipliers must be at least 0, of shape {B.shape[:2]!r}; got {lambdas!r}.")
+    if lambdas.shape != B.shape[:2] or not np.all((lambdas >= 0) & (lambdas < np.inf)):
+        raise InputError(f"multipliers must be finite and at least 0, of shape {B.shape[:2]!r}; got {lambdas!r}.")
     if inside.shape != weights.shape or inside.dtype != bool:
         raise InputError(f"support must be booleans of shape {weights.shape!r}; got {inside!r}.")
     margins = B @ weights

@@ -28,6 +28,7 @@ import numpy as np
 from jaxtyping import Float
 from numpy.typing import ArrayLike
 
+from saddlescope.arguments import checked
 from saddlescope.display import Shown
 from saddlescope.errors import InputError, unknown
 from saddlescope.models.token_losses import LossKind
@@ -37,6 +38,7 @@ _ITERATIONS = 200
 _NEGLIGIBLE = 1e-12  # multipliers below the largest by this factor are a solver's way to write 0
 
 
+@checked
 def log_rate_coefficients(data: TokenData, *, kind: str = "exponential") -> Float[np.ndarray, "n m"]:
     """The logarithms of c_k = (1/n) (-l'(gamma_i,opt)) delta_k, all that the laws need of scores and loss.
 
@@ -110,6 +112,7 @@ class ProductLaw(Shown):
         return float(np.log(self.norm / 2) - log_time - known)
 
 
+@checked
 def product_law(data: TokenData, multipliers: ArrayLike, *, kind: str = "exponential") -> ProductLaw:
     """The law of diagonal K and Q, or of full ones.
 
@@ -156,6 +159,7 @@ class MatrixLaw(Shown):
         return float(np.log(np.sum(self.limit**2)) - log_time)
 
 
+@checked
 def matrix_law(
     data: TokenData,
     multipliers: ArrayLike,

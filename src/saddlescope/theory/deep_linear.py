@@ -33,6 +33,7 @@ from jaxtyping import Float
 from numpy.typing import ArrayLike
 from scipy.special import hyp2f1
 
+from saddlescope.arguments import checked
 from saddlescope.display import Shown, Table
 from saddlescope.errors import InputError
 from saddlescope.theory.escape.speed import checked_depth, checked_saddle
@@ -88,10 +89,12 @@ class DeepLinearStages(Shown):
 
     def __repr__(self) -> str:
         return f"DeepLinearStages(rank 0 to {self.ranks[-1]}, loss {self.losses[0]:.6g} to {self.losses[-1]:.6g})"
+
     def _table(self) -> Table:
         return ("rank", "loss", "escape speed"), zip(self.ranks, self.losses, self.speeds, strict=True)
 
 
+@checked
 def deep_linear_stages(inputs: ArrayLike, targets: ArrayLike, *, width: int | None = None) -> DeepLinearStages:
     """The stages of deep linear networks of any depth, trained on half the mean squared error from small weights.
 
@@ -132,6 +135,7 @@ def deep_linear_stages(inputs: ArrayLike, targets: ArrayLike, *, width: int | No
     return DeepLinearStages(losses / (2 * samples), speeds, strengths[:rank], left[:, :rank], (M / S) @ U.T)
 
 
+@checked
 def aligned_time(speed: float, *, depth: int, initial: float, share: float, curvature: float = 1.0) -> float:
     """When gradient flow has learned a direction, where directions are learned one by one: time t, exactly.
 

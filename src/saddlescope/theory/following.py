@@ -14,6 +14,7 @@ import numpy as np
 from jaxtyping import Bool, Float
 from scipy.integrate import LSODA
 
+from saddlescope.arguments import checked
 from saddlescope.theory.fading import Fading
 from saddlescope.theory.landscape import NotFinite
 from saddlescope.theory.stationary import (
@@ -34,6 +35,7 @@ _SEGMENTS = 500  # paths take about ten, at ridges of the loss fifty
 _MODEL_STEPS = 1000  # of the integrator in one segment; it takes ten to fifty
 
 
+@checked
 @dataclass(frozen=True, kw_only=True)
 class FlowThenNewton:
     """Follows the flow segment by segment, on each the exact flow of a quadratic model of L; then Newton.

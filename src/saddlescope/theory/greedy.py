@@ -26,6 +26,7 @@ import numpy as np
 from jaxtyping import Array
 from numpy.typing import ArrayLike
 
+from saddlescope.arguments import checked
 from saddlescope.errors import InputError
 from saddlescope.theory.finite_scale import Correction, InitialWeights
 from saddlescope.theory.following import FlowThenNewton
@@ -36,6 +37,7 @@ from saddlescope.theory.stationary import Rest
 from saddlescope.theory.transition import Departure, Transition
 
 
+@checked
 def incremental_learning(
     loss: Callable[[Array], Array],
     size: int,

@@ -22,6 +22,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Array, Float
 
+from saddlescope.arguments import checked
 from saddlescope.display import Shown, Table
 from saddlescope.errors import InputError
 from saddlescope.measure.stages import Stage, Staircase
@@ -86,10 +87,10 @@ class LowRankLearning(Shown):
             f"LowRankLearning({len(self.stages)} stages to T = {last.time:.6g}, ranks {last.ranks}, loss "
             f"{self.stages[0].loss:.3g} to {last.loss:.3g}, {self.status.value})"
         )
+
     def _table(self) -> Table:
         rows = ((k, one.time, one.entered, one.ranks, one.loss) for k, one in enumerate(self.stages))
         return ("stage", "T", "product that rises", "ranks", "loss"), rows
-
 
     @property
     def ends(self) -> tuple[float, ...]:
@@ -108,6 +109,7 @@ class LowRankLearning(Shown):
         )
 
 
+@checked
 def low_rank_learning(
     loss: Callable[[Any], Array],
     shapes: Sequence[tuple[int, int]],

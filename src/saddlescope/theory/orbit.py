@@ -22,6 +22,7 @@ from scipy.integrate import BDF, DenseOutput
 from scipy.interpolate import make_interp_spline
 from scipy.optimize import brentq
 
+from saddlescope.arguments import checked
 from saddlescope.theory.fading import Fading
 from saddlescope.theory.landscape import NotFinite
 from saddlescope.theory.leaving import Beginning, leave, tied
@@ -49,6 +50,7 @@ class Passage(Rest):
     halfway: float
 
 
+@checked
 @dataclass(frozen=True, kw_only=True)
 class TimedFlow:
     """Integrates the orbit with its times, by SciPy's BDF in log|beta| and quadrature of g along it.

@@ -15,6 +15,7 @@ import numpy as np
 from jaxtyping import Float
 from scipy.integrate import BDF
 
+from saddlescope.arguments import checked
 from saddlescope.theory.fading import Fading
 from saddlescope.theory.landscape import NotFinite
 from saddlescope.theory.stationary import Face, NoRest, Rest, settle
@@ -23,6 +24,7 @@ from saddlescope.theory.transition import HORIZON, LARGEST_LOG, Departure, check
 _STEPS = 20_000  # paths take hundreds
 
 
+@checked
 @dataclass(frozen=True, kw_only=True)
 class FlowToRest:
     """Integrates gradient flow of the weights until nothing moves; the specification of `FlowThenNewton`.

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 import torch
 from torch import nn
 
+from saddlescope.arguments import checked
 from saddlescope.errors import InputError, unknown
 from saddlescope.train.numerics import PRECISIONS, Precision
 
@@ -24,6 +25,7 @@ def check(
         raise InputError(f"{name} must be {bounds}; got {value!r}.")
 
 
+@checked
 @dataclass(frozen=True, kw_only=True)
 class Adam:
     """Adam without weight decay; the default rate is the paper's for CIFAR-10 (appendix B.2)."""
@@ -43,6 +45,7 @@ class Adam:
         return torch.optim.Adam(known, lr=self.learning_rate, betas=self.betas, fused=fused)
 
 
+@checked
 @dataclass(frozen=True, kw_only=True)
 class SGD:
     """Stochastic gradient descent; the default rate is the paper's for CIFAR-10 (appendix B.1), without momentum."""
@@ -59,6 +62,7 @@ class SGD:
         return torch.optim.SGD(parameters, lr=self.learning_rate, momentum=self.momentum)
 
 
+@checked
 @dataclass(frozen=True, kw_only=True)
 class TrainConfig:
     """How to train; the defaults are the paper's for CIFAR-10 with Adam (appendix B.2).

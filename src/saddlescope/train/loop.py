@@ -20,6 +20,7 @@ from jaxtyping import Float, Float32, Int64
 from torch import Tensor, nn
 from torch.nn import functional
 
+from saddlescope.arguments import checked
 from saddlescope.display import Shown
 from saddlescope.errors import InputError
 from saddlescope.train.configuration import TrainConfig, check
@@ -48,6 +49,7 @@ class History(Shown):
     test_steps: Int64[np.ndarray, " tests"]
     test_loss: Float[np.ndarray, " tests"]
     test_accuracy: Float[np.ndarray, " tests"]
+
     def __repr__(self) -> str:
         steps, tests = len(self.train_loss), len(self.test_steps)
         trained = f", training loss {self.train_loss[0]:.3g} to {self.train_loss[-1]:.3g}" if steps else ""
@@ -55,6 +57,7 @@ class History(Shown):
         return f"History({steps} steps, {self.steps_an_epoch} an epoch{trained}{tested})"
 
 
+@checked
 def fit(
     model: nn.Module,
     data: ImageData,

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from jaxtyping import Bool, Float, Int64
 
+from saddlescope.arguments import checked
 from saddlescope.display import Shown, Table
 from saddlescope.errors import InputError, unknown
 from saddlescope.measure import effective_rank, stable_rank
@@ -191,6 +192,7 @@ LONG_NAMES = {
 """What the variables of a data set of spectra are."""
 
 
+@checked
 def spectra_dataset(
     steps: Sequence[int] | np.ndarray, *, products: Updates | None = None, matrices: Updates | None = None
 ) -> "xr.Dataset":

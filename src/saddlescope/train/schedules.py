@@ -5,11 +5,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TypeAlias
 
+from saddlescope.arguments import checked
 from saddlescope.errors import InputError
 
 Schedule: TypeAlias = Callable[[int], bool]
 
 
+@checked
 @dataclass(frozen=True)
 class Every:
     """After every `n` steps."""
@@ -25,6 +27,7 @@ class Every:
         return step > 0 and step % self.n == 0
 
 
+@checked
 @dataclass(frozen=True)
 class Geometric:
     """After steps that grow by a factor: evenly spaced in log time, at a cost that vanishes in long runs.
@@ -46,6 +49,7 @@ class Geometric:
         return at == step
 
 
+@checked
 @dataclass(frozen=True, init=False)
 class AtSteps:
     """After the steps with these numbers."""

@@ -25,9 +25,11 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn import functional
 
+from saddlescope.arguments import checked
 from saddlescope.errors import InputError
 
 
+@checked
 @dataclass(frozen=True, kw_only=True)
 class ViTConfig:
     """The sizes of a vision transformer; the defaults are the paper's for CIFAR-10 (appendix B.2)."""

@@ -19,6 +19,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike
 
+from saddlescope.arguments import checked
 from saddlescope.display import Shown
 from saddlescope.errors import InputError, unknown
 from saddlescope.models.tokens import TokenData
@@ -87,6 +88,7 @@ class SvmCertificate(Shown):
         return self.rank == self.largest_rank
 
 
+@checked
 def certify_svm(
     data: TokenData, weights: ArrayLike | tuple[ArrayLike, ArrayLike], multipliers: ArrayLike, *, norm: str
 ) -> SvmCertificate:

@@ -12,6 +12,7 @@ import itertools
 import numpy as np
 from jaxtyping import Float
 
+from saddlescope.arguments import checked
 from saddlescope.models.tokens import TokenData
 from saddlescope.theory.attention_svm.constraints import MatrixConstraints, not_solved
 from saddlescope.theory.attention_svm.nonnegative import proximal_minima
@@ -25,6 +26,7 @@ _HELD = 1e-12  # multipliers above it, over the largest, are of active constrain
 _MOST = 60  # proximal steps; one to three are enough unless constraints depend on each other
 
 
+@checked
 def frobenius_svm(data: TokenData, rank_bound: int | None = None, *, starts: int = 16, seed: int = 0) -> MatrixSvm:
     """The unique solution of the (W_F-SVM): min |W|_F over D_il^T W z_i >= 1; with a rank bound, maybe a local one.
 
@@ -40,7 +42,7 @@ def frobenius_svm(data: TokenData, rank_bound: int | None = None, *, starts: int
             has, or one below 1.
         ArithmeticError: the certificate was not reached.
     """
-    check_search(rank_bound, starts)
+    check_search(rank_bound, starts, seed)
     within = MatrixConstraints.of(data)
     scaled = frobenius_multipliers(data, within)
     U, s, Vt = np.linalg.svd(within.dual_matrix(scaled), full_matrices=False)

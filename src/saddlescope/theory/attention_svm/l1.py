@@ -8,6 +8,7 @@ import numpy as np
 from jaxtyping import Float
 from scipy.optimize import linprog
 
+from saddlescope.arguments import checked
 from saddlescope.models.tokens import TokenData
 from saddlescope.theory.attention_svm.constraints import not_solved
 from saddlescope.theory.attention_svm.solution import DiagonalSvm, diagonal_solution
@@ -16,6 +17,7 @@ _ZERO = 1e-9  # weights and multipliers of the scaled programme below it are HiG
 _REFINEMENTS = 3
 
 
+@checked
 def l1_svm(data: TokenData) -> DiagonalSvm:
     """A solution of the (l1-SVM): min |beta|_1 over B_il . beta >= 1; equation (Wdiag-SVM) for d_e >= d.
 

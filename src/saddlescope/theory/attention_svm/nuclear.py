@@ -18,6 +18,7 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Float
 
+from saddlescope.arguments import checked
 from saddlescope.models.tokens import TokenData
 from saddlescope.theory.attention_svm.constraints import MatrixConstraints
 from saddlescope.theory.attention_svm.frobenius import frobenius_multipliers
@@ -36,6 +37,7 @@ _SLOW, _ROUGH = 0.3, 1e-9  # a step that leaves more of a gap so large wants a l
 _RIDGE, _RIDGES = 1e-8, 4  # over the mean diagonal and the residual; how many, growing, are tried
 
 
+@checked
 def nuclear_svm(data: TokenData, rank_bound: int | None = None, *, starts: int = 16, seed: int = 0) -> MatrixSvm:
     """A solution of the (W_*-SVM): min |W|_* over D_il^T W z_i >= 1; with a rank bound, maybe a local one.
 
@@ -51,7 +53,7 @@ def nuclear_svm(data: TokenData, rank_bound: int | None = None, *, starts: int =
             has, or one below 1.
         ArithmeticError: the certificate was not reached.
     """
-    check_search(rank_bound, starts)
+    check_search(rank_bound, starts, seed)
     within = MatrixConstraints.of(data)
     left, right, scaled = _proximal_solution(data, within)
     convex = matrix_solution(data, within.lifted(left, right), within.multipliers(scaled), "nuclear")

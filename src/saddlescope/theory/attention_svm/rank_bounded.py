@@ -22,16 +22,18 @@ _SAME = 1e-5  # relative difference of values that count as one local solution
 _NODES = 4000  # linear programmes of the search over signs
 
 
-def check_search(rank_bound: int | None, starts: int) -> None:
-    """Refuses a rank bound and a number of starts that cannot be, before anything is solved.
+def check_search(rank_bound: int | None, starts: int, seed: int) -> None:
+    """Refuses a rank bound, a number of starts and a seed that cannot be, before anything is solved.
 
     Raises:
-        InputError: one is no integer of at least 1.
+        InputError: one of the first two is no integer of at least 1, or the seed is negative.
     """
     if rank_bound is not None and not (isinstance(rank_bound, int | np.integer) and rank_bound >= 1):
         raise InputError(f"rank_bound must be at least 1, an integer, or None; got {rank_bound!r}.")
     if starts < 1:
         raise InputError(f"starts must be at least 1; got {starts!r}.")
+    if seed < 0:
+        raise InputError(f"seed must be at least 0; got {seed!r}.")
 
 
 def rank_bounded_svm(

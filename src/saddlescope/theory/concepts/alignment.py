@@ -33,6 +33,7 @@ from jaxtyping import Float
 from numpy.typing import ArrayLike
 from scipy.integrate import solve_ivp
 
+from saddlescope.arguments import checked
 from saddlescope.display import Shown
 from saddlescope.errors import InputError
 
@@ -69,6 +70,7 @@ class EarlyAlignment(Shown):
         return products / np.sum(products)
 
 
+@checked
 def early_alignment(inputs: ArrayLike, weights: Sequence[ArrayLike], *, drop: float) -> EarlyAlignment:
     """Follows every neuron by the homogeneous flow until the loss has fallen by a part of L0, to leading order.
 

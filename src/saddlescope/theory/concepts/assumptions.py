@@ -29,6 +29,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
+from saddlescope.arguments import checked
 from saddlescope.display import Shown, in_line
 from saddlescope.errors import InputError
 from saddlescope.models import symmetric_factor
@@ -54,9 +55,9 @@ class Condition(NamedTuple):
     def holds(self) -> bool:
         """Whether the value is at most the bound."""
         return bool(self.value <= self.bound)
+
     def __repr__(self) -> str:
         return in_line("Condition", self._asdict().items())
-
 
 
 @dataclass(frozen=True, repr=False)
@@ -90,14 +91,15 @@ class Assumptions(Shown):
 
 class LargestStart(NamedTuple):
     """The largest omega for which D.3, D.4 and D.5 hold together, and the P that it takes, as natural logarithms."""
-    def __repr__(self) -> str:
-        return in_line("LargestStart", self._asdict().items())
-
 
     log_omega: float
     log_P: float  # noqa: N815 - the paper's P
 
+    def __repr__(self) -> str:
+        return in_line("LargestStart", self._asdict().items())
 
+
+@checked
 def check_assumptions(
     strengths: ArrayLike,
     start: ArrayLike,
@@ -181,6 +183,7 @@ def check_assumptions(
     return Assumptions(alpha, gamma, log_omega, math.exp(min(log_beta, 700.0)), tuple(conditions))
 
 
+@checked
 def largest_start(strengths: ArrayLike, *, beta: float, K: float = 20.0, kappa: float = 1.11) -> LargestStart:
     """The largest omega, and its P, with which D.3, D.4 and D.5 as printed hold together.
 

@@ -24,6 +24,7 @@ import numpy as np
 from jaxtyping import Float
 from numpy.typing import ArrayLike
 
+from saddlescope.arguments import checked
 from saddlescope.display import Shown
 from saddlescope.errors import InputError
 from saddlescope.models import symmetric_factor
@@ -44,6 +45,7 @@ class InitialGrowth(Shown):
     error: Float[np.ndarray, "times d d"]
 
 
+@checked
 def map_ceiling(strengths: ArrayLike, start: ArrayLike, times: ArrayLike) -> Float[np.ndarray, "times d d"]:
     """A bound of |w_ij(t)| at all later times: sqrt(L_i L_j).
 
@@ -60,6 +62,7 @@ def map_ceiling(strengths: ArrayLike, start: ArrayLike, times: ArrayLike) -> Flo
     return roots[:, :, None] * roots[:, None, :]
 
 
+@checked
 def initial_growth(strengths: ArrayLike, start: ArrayLike, times: ArrayLike) -> InitialGrowth:
     """The growth of every entry as long as W is small, with a bound of the error.
 

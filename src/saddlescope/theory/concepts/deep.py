@@ -46,6 +46,7 @@ from jaxtyping import Float
 from numpy.typing import ArrayLike
 from scipy.integrate import solve_ivp
 
+from saddlescope.arguments import checked
 from saddlescope.display import Shown
 from saddlescope.errors import InputError
 from saddlescope.measure.stages import Stage, Staircase
@@ -111,6 +112,7 @@ class DeepStages(Shown):
         )
 
 
+@checked
 def balanced_times(strengths: ArrayLike, start: ArrayLike, *, depth: int, share: float = 0.5) -> Float[np.ndarray, "d"]:
     """When each concept is learned from a balanced diagonal start, exactly, at any scale.
 
@@ -147,6 +149,7 @@ def balanced_times(strengths: ArrayLike, start: ArrayLike, *, depth: int, share:
     )
 
 
+@checked
 def deep_stages(strengths: ArrayLike, weights: Sequence[ArrayLike]) -> DeepStages:
     """The stages that follow from a small start of a deep linear network, by successive elimination.
 
@@ -185,6 +188,7 @@ def deep_stages(strengths: ArrayLike, weights: Sequence[ArrayLike]) -> DeepStage
     return DeepStages(a, times, tuple(order), np.array(alignments))
 
 
+@checked
 def turning_rate(learned: float, stronger: float) -> float:
     """The rate r at which a network that has learned a weaker concept alone turns over to a stronger one.
 

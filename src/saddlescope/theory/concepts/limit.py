@@ -24,6 +24,7 @@ from jaxtyping import Float
 from numpy.typing import ArrayLike
 from scipy.sparse.csgraph import connected_components
 
+from saddlescope.arguments import checked
 from saddlescope.display import Shown
 from saddlescope.errors import InputError
 from saddlescope.theory.concepts.terms import checked_rows, checked_strengths
@@ -73,6 +74,7 @@ class PredictedLimit(Shown):
         return float(np.sum((self.output(point) - np.array(point, float)) ** 2)) / 2
 
 
+@checked
 def predicted_limit(strengths: ArrayLike, factor: ArrayLike) -> PredictedLimit:
     """Where gradient flow ends from almost every start with the blocks and ranks of this one.
 

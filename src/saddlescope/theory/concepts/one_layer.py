@@ -21,6 +21,7 @@ import numpy as np
 from jaxtyping import Float
 from numpy.typing import ArrayLike
 
+from saddlescope.arguments import checked
 from saddlescope.display import Shown
 from saddlescope.errors import InputError
 from saddlescope.models import symmetric_factor
@@ -45,6 +46,7 @@ class OneLayerOutput(Shown):
         return self.growth + self.noise
 
 
+@checked
 def one_layer_output(
     second_moment: ArrayLike, start: ArrayLike, point: ArrayLike, times: ArrayLike, *, printed: int | None = None
 ) -> OneLayerOutput:
@@ -77,6 +79,7 @@ def one_layer_output(
     return OneLayerOutput(growth, left @ W0.T)
 
 
+@checked
 def one_layer_map(second_moment: ArrayLike, start: ArrayLike, times: ArrayLike) -> Float[np.ndarray, "times d d"]:
     """W(t), by Theorem 4.1.
 
@@ -94,6 +97,7 @@ def one_layer_map(second_moment: ArrayLike, start: ArrayLike, times: ArrayLike) 
     return (vectors * -np.expm1(-phases) + (W0 @ vectors) * np.exp(-phases)) @ vectors.T
 
 
+@checked
 def monotone_norm(strengths: ArrayLike) -> float:
     """The spectral norm of W0 up to which the loss at every point in the span of the concepts falls monotonically.
 

@@ -26,6 +26,7 @@ import numpy as np
 from jaxtyping import Float
 from numpy.typing import ArrayLike
 
+from saddlescope.arguments import checked
 from saddlescope.display import Shown
 from saddlescope.errors import InputError
 from saddlescope.measure.stages import Stage, Staircase
@@ -129,6 +130,7 @@ class ConceptStages(Shown):
         )
 
 
+@checked
 def concept_stages(strengths: ArrayLike, factor: ArrayLike) -> ConceptStages:
     """The stages that follow from a small start.
 

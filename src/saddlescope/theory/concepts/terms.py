@@ -22,6 +22,7 @@ import numpy as np
 from jaxtyping import Float
 from numpy.typing import ArrayLike
 
+from saddlescope.arguments import checked
 from saddlescope.display import Shown
 from saddlescope.errors import InputError
 from saddlescope.models import symmetric_factor
@@ -41,6 +42,7 @@ class UpdateTerms(Shown):
         return 2 * (self.growth - self.suppression - self.noise)
 
 
+@checked
 def update_terms(strengths: ArrayLike, W: ArrayLike) -> UpdateTerms:
     """The growth, suppression and noise terms of every entry of W.
 

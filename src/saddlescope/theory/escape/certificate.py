@@ -15,6 +15,7 @@ import itertools
 import numpy as np
 from numpy.typing import ArrayLike
 
+from saddlescope.arguments import checked
 from saddlescope.errors import InputError
 from saddlescope.theory.escape.plane import Arcs, PlaneSaddle
 from saddlescope.theory.escape.programme import IN, OUT, UNDECIDED, Answer, Programmes
@@ -26,6 +27,7 @@ _SETTLED = (
 )
 
 
+@checked
 def certified_escape_speed(
     inputs: ArrayLike, gradients: ArrayLike, *, tolerance: float = 1e-12, most: int = 20_000
 ) -> CertifiedSpeed:

@@ -15,6 +15,7 @@ from jaxtyping import Float
 from numpy.typing import ArrayLike
 from scipy.optimize import nnls
 
+from saddlescope.arguments import checked
 from saddlescope.errors import InputError
 from saddlescope.theory.escape.patterns import Pattern, opposite, pattern_of, rays
 from saddlescope.theory.escape.speed import Matrix, Network, checked_saddle, checked_weights, escape_speed, on_sphere
@@ -23,6 +24,7 @@ KINK = 1e-10  # default tolerance of kinks, see `clarke_residual`
 MOST_KINKS = 6  # of one sample above the first layer: each doubles the limits to be formed
 
 
+@checked
 def clarke_residual(
     weights: Sequence[ArrayLike], inputs: ArrayLike, gradients: ArrayLike, *, tolerance: float = KINK
 ) -> float:

@@ -9,6 +9,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 from numpy.typing import ArrayLike
 
+from saddlescope.arguments import checked
 from saddlescope.display import Shown, Table
 from saddlescope.errors import InputError
 from saddlescope.measure import nonlinearity, numerical_rank
@@ -61,6 +62,7 @@ class EscapeDirections(Shown):
     def best(self) -> int:
         """The fastest start; among those that converged, if any has."""
         return int(np.argmax(np.where(self.converged | ~self.converged.any(), self.speeds, -np.inf)))
+
     def __repr__(self) -> str:
         return (
             f"EscapeDirections({len(self.speeds)} starts of depth {len(self.weights)}, "
@@ -76,12 +78,12 @@ class EscapeDirections(Shown):
         )
         return ("start", "width", "speed", "residual", "converged", "ranks"), rows
 
-
     def direction(self, start: int) -> Network:
         """W_1, ..., W_L of one start."""
         return tuple(weight[start] for weight in self.weights)
 
 
+@checked
 def escape_directions(
     inputs: ArrayLike,
     gradients: ArrayLike,
@@ -136,6 +138,7 @@ def escape_directions(
     )
 
 
+@checked
 def gradient_at_zero(cost: Callable[[Array], Array], outputs: int, samples: int) -> Matrix:
     """G of any cost: its gradient at the zero output.
 
@@ -143,7 +146,12 @@ def gradient_at_zero(cost: Callable[[Array], Array], outputs: int, samples: int)
         cost: from the outputs Y (d_out, N) to a number, in JAX.
         outputs: d_out.
         samples: N.
+
+    Raises:
+        InputError: fewer than one output or sample.
     """
+    if outputs < 1 or samples < 1:
+        raise InputError(f"outputs and samples must be at least 1; got {outputs!r} and {samples!r}.")
     with jax.enable_x64(True):
         return np.asarray(jax.grad(cost)(jnp.zeros((outputs, samples))))
 

@@ -20,6 +20,7 @@ from jaxtyping import Float
 from numpy.typing import ArrayLike
 from scipy.optimize import linprog
 
+from saddlescope.arguments import checked
 from saddlescope.errors import InputError
 from saddlescope.theory.escape.directions import EscapeDirections, described
 from saddlescope.theory.escape.patterns import rays
@@ -36,6 +37,7 @@ SLACK = 0.5  # an exchange that loses more than this share of the speed is not f
 PRUNED = 1e-9  # share of sum |a_i| below which a neuron is left out
 
 
+@checked
 def improve_directions(found: EscapeDirections, inputs: ArrayLike, gradients: ArrayLike) -> EscapeDirections:
     """Each direction replaced by a faster one, where the convex steps lead to one that fits into its width.
 

@@ -18,6 +18,7 @@ import numpy as np
 from jaxtyping import Float
 from numpy.typing import ArrayLike
 
+from saddlescope.arguments import checked
 from saddlescope.display import Shown
 from saddlescope.theory.escape.clarke import KINK, limits
 from saddlescope.theory.escape.patterns import Pattern, pattern_of, rays
@@ -47,6 +48,7 @@ class Polished(Shown):
     converged: bool
 
 
+@checked
 def polish(weights: Sequence[ArrayLike], inputs: ArrayLike, gradients: ArrayLike) -> Polished:
     """The escape direction near the given weights, to machine precision.
 

@@ -10,8 +10,10 @@ import numpy as np
 from jaxtyping import Float
 from numpy.typing import ArrayLike
 
+from saddlescope.arguments import checked
 from saddlescope.display import Shown
 from saddlescope.errors import InputError
+from saddlescope.models.layered import require_chain
 
 Matrix = Float[np.ndarray, "_ _"]
 Network = tuple[Float[np.ndarray, "_ _"], ...]
@@ -37,6 +39,7 @@ class CertifiedSpeed(Shown):
     programmes: int = 0
 
 
+@checked
 def escape_speed(weights: Sequence[ArrayLike], inputs: ArrayLike, gradients: ArrayLike) -> float:
     """-L_0(theta) = -Tr[G^T Y_theta(X)] of a network, at its weights as they are.
 
@@ -59,6 +62,7 @@ def escape_speed(weights: Sequence[ArrayLike], inputs: ArrayLike, gradients: Arr
     return -float(np.sum(G * (last @ hidden)))
 
 
+@checked
 def on_sphere(weights: Sequence[ArrayLike]) -> Network:
     """The weights times the one factor that makes |theta|^2 = L, the norm of an escape direction (Definition 2.1).
 
@@ -66,9 +70,10 @@ def on_sphere(weights: Sequence[ArrayLike]) -> Network:
         weights: W_1, ..., W_L, not all 0.
 
     Raises:
-        InputError: they are all 0, or not finite.
+        InputError: they are no matrices that follow one another, all 0, or not finite.
     """
-    arrays = [np.asarray(weight, float) for weight in weights]
+    arrays = [_numbers("weights", weight) for weight in weights]
+    require_chain(tuple(arrays), stacked=False)
     largest = max((float(np.abs(array).max(initial=0.0)) for array in arrays), default=0.0)
     if not 0 < largest < np.inf:
         raise InputError(f"weights must be finite and not all 0; got {largest!r} as their largest entry.")

@@ -19,6 +19,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from saddlescope.arguments import checked
 from saddlescope.errors import InputError
 from saddlescope.train.blocks import AttentionBlock
 from saddlescope.train.checkpoints.files import Checkpoint, refuse, refuse_broken
@@ -35,6 +36,7 @@ Item = TypeVar("Item")
 Made = TypeVar("Made")
 
 
+@checked
 def checkpoint_spectra(
     base: str | Path,
     *tuned: str | Path,

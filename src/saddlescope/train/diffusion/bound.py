@@ -37,6 +37,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn import functional
 
+from saddlescope.arguments import checked
 from saddlescope.display import Shown
 from saddlescope.errors import InputError
 from saddlescope.train.configuration import check
@@ -56,6 +57,7 @@ class Bound(Shown):
         return self.diffusion + self.prior + self.reconstruction
 
 
+@checked
 class VariationalDiffusion(nn.Module):
     """A network that predicts noise, with the learned schedule of it.
 

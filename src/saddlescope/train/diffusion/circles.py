@@ -19,8 +19,9 @@ from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Bool, Float, Float32, Float64, Int, Int64, UInt64
-from saddlescope.display import in_line
 
+from saddlescope.arguments import checked
+from saddlescope.display import in_line
 from saddlescope.errors import InputError
 from saddlescope.train.configuration import check
 
@@ -47,11 +48,13 @@ class Circles(NamedTuple):
 
     images: Float32[np.ndarray, "n 3 side side"]
     conditions: Float32[np.ndarray, "n 4"]
-    def __repr__(self) -> str:
-        return in_line("Circles", self._asdict().items())
     classes: Int64[np.ndarray, " n"]
 
+    def __repr__(self) -> str:
+        return in_line("Circles", self._asdict().items())
 
+
+@checked
 @dataclass(frozen=True, kw_only=True)
 class CircleProcess:
     """How images of circles come about. Lengths are fractions of the image's side unless said otherwise.

@@ -19,8 +19,9 @@ import torch
 from jaxtyping import Float, Float32, Float64, UInt8
 from torch import Tensor, nn
 from torch.nn import functional
-from saddlescope.display import in_line
 
+from saddlescope.arguments import checked
+from saddlescope.display import in_line
 from saddlescope.train.configuration import check
 from saddlescope.train.diffusion.circles import CLASSES, CONCEPTS, CircleProcess
 from saddlescope.train.diffusion.unet import Backbone, Normalization, UNetConfig, initialise
@@ -32,6 +33,7 @@ _AT_ONCE = 256  # images classified together; bounds memory
 _REPORTS = 100  # in a run
 
 
+@checked
 @dataclass(frozen=True, kw_only=True)
 class ClassifierConfig:
     """The classifier and how it is trained: the paper's 10k steps, and where it is silent what the model itself has."""
@@ -121,11 +123,13 @@ class FittedClassifier(NamedTuple):
     """
 
     classifier: ConceptClassifier
-    def __repr__(self) -> str:
-        return in_line("FittedClassifier", self._asdict().items())
     accuracy: Float64[np.ndarray, " concept"]
 
+    def __repr__(self) -> str:
+        return in_line("FittedClassifier", self._asdict().items())
 
+
+@checked
 def fit_classifier(
     process: CircleProcess,
     config: ClassifierConfig,

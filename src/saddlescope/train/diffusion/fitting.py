@@ -24,6 +24,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from saddlescope.arguments import checked
 from saddlescope.errors import InputError, unknown
 from saddlescope.train.configuration import check
 from saddlescope.train.diffusion.averaging import WeightAverage
@@ -41,6 +42,7 @@ _NOISE, _SAMPLES, _ORDER = 1, 2, 3  # what random numbers are for, beside the im
 _REPORTS = 100  # in a run, beside those at records
 
 
+@checked
 @dataclass(frozen=True, kw_only=True)
 class DiffusionConfig:
     """How to train, and what to record meanwhile; the defaults are the paper's (appendix G), the records ours."""
@@ -84,6 +86,7 @@ class DiffusionConfig:
         return step == self.steps or (step >= self.first_record and Geometric(self.record_ratio)(step))
 
 
+@checked
 def fit_diffusion(
     process: CircleProcess,
     network: UNetConfig,

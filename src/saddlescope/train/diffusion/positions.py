@@ -20,8 +20,9 @@ from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Bool, Float, Float64, UInt8
-from saddlescope.display import in_line
 
+from saddlescope.arguments import checked
+from saddlescope.display import in_line
 from saddlescope.errors import InputError
 from saddlescope.train.diffusion.circles import CircleProcess
 
@@ -42,10 +43,10 @@ class Positions(NamedTuple):
     """
 
     position: Float64[np.ndarray, "... 2"]
+    blank: Bool[np.ndarray, "..."]
+
     def __repr__(self) -> str:
         return in_line("Positions", self._asdict().items())
-
-    blank: Bool[np.ndarray, "..."]
 
 
 class _Calibration(NamedTuple):
@@ -55,6 +56,7 @@ class _Calibration(NamedTuple):
     unit: Float64[np.ndarray, "2"]
 
 
+@checked
 def concept_positions(
     images: Float[np.ndarray, "... 3 side side"] | UInt8[np.ndarray, "... 3 side side"], process: CircleProcess
 ) -> Positions:
@@ -85,6 +87,7 @@ def concept_positions(
     return Positions(((raw - calibration.origin) / calibration.unit).reshape(*shape, 2), blank.reshape(shape))
 
 
+@checked
 def true_positions(conditions: Float[np.ndarray, "... 4"], process: CircleProcess) -> Float64[np.ndarray, "... 2"]:
     """The concept positions of conditions (size, R, G, B), exactly: what `concept_positions` estimates."""
     size, red, blue = (conditions[..., part].astype(np.float64) for part in (0, 1, 3))

@@ -20,8 +20,9 @@ from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Float64
-from saddlescope.display import in_line
 
+from saddlescope.arguments import checked
+from saddlescope.display import in_line
 from saddlescope.errors import InputError
 from saddlescope.train.diffusion.circles import CLASSES, CONCEPTS, UNSEEN, CircleProcess
 from saddlescope.train.diffusion.positions import true_positions
@@ -45,10 +46,10 @@ class PixelSignals(NamedTuple):
     @property
     def root_mean_square(self) -> Float64[np.ndarray, "concept 2"]:
         """`means` for a single pixel and channel: divided by the root of their number."""
+        return self.means / math.sqrt(self.pixels)
+
     def __repr__(self) -> str:
         return in_line("PixelSignals", self._asdict().items())
-
-        return self.means / math.sqrt(self.pixels)
 
 
 class ConceptGeometry(NamedTuple):
@@ -65,15 +66,16 @@ class ConceptGeometry(NamedTuple):
         overlap: cosine of the angle between the two directions; the SIM task has 0.
     """
 
-    def __repr__(self) -> str:
-        return in_line("ConceptGeometry", self._asdict().items())
-
     mu: Float64[np.ndarray, " concept"]
     sigma: Float64[np.ndarray, " concept"]
     jitter: Float64[np.ndarray, " concept"]
     overlap: float
 
+    def __repr__(self) -> str:
+        return in_line("ConceptGeometry", self._asdict().items())
 
+
+@checked
 def pixel_signals(process: CircleProcess, *, images: int = 2048, seed: int = 0) -> PixelSignals:
     """Measures both signals of both concepts on images of all four classes.
 
@@ -96,6 +98,7 @@ def pixel_signals(process: CircleProcess, *, images: int = 2048, seed: int = 0) 
     return PixelSignals(np.array(apart), np.sqrt(squares), means.shape[1])
 
 
+@checked
 def concept_geometry(process: CircleProcess, *, images: int = 2048, seed: int = 0) -> ConceptGeometry:
     """Measures (mu, sigma) of the matching SIM task on images of the three trained classes.
 

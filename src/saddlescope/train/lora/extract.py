@@ -13,6 +13,7 @@ import torch
 from jaxtyping import Float
 from torch import nn
 
+from saddlescope.arguments import checked
 from saddlescope.display import Shown
 from saddlescope.errors import InputError
 from saddlescope.measure import energy_rank, update_noise_floor
@@ -89,6 +90,7 @@ class Extraction(Shown):
         return sum(share * layer.energy for share, layer in zip(kept, self.layers, strict=True)) / total
 
 
+@checked
 def extract_lora(
     base: str | Path,
     tuned: str | Path,

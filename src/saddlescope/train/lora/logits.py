@@ -9,6 +9,7 @@ import torch
 from jaxtyping import Float, Int64
 from torch import Tensor
 
+from saddlescope.arguments import checked
 from saddlescope.errors import InputError, MissingExtraError
 from saddlescope.train.checkpoints.files import some
 from saddlescope.train.lora.pretrained import load_model
@@ -37,6 +38,7 @@ class LogitsError:
     base_agreement: float
 
 
+@checked
 def logits_error(base: Path, tuned: Path, adapter: Path, *, text: Path | None = None, seed: int = 0) -> LogitsError:
     """Loads the models one after the other and asks them the same; the adapter is loaded by PEFT.
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 from jaxtyping import Float
 
+from saddlescope.arguments import checked, require
 from saddlescope.errors import InputError
 from saddlescope.measure import energy_rank
 
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 Spectra: TypeAlias = Mapping[str, Float[np.ndarray, " values"]]
 
 
+@checked
 def matrix_spectra(spectra: "xr.Dataset", *, step: int | None = None) -> dict[str, np.ndarray]:
     """The spectra of the updates of single matrices at one record of a data set of `RankTracker` or of checkpoints.
 
@@ -48,6 +50,7 @@ def matrix_spectra(spectra: "xr.Dataset", *, step: int | None = None) -> dict[st
     return {str(name): kept.sel(matrix=name).values for name in kept.matrix.values}
 
 
+@checked
 def ranks_for_energy(spectra: "Spectra | xr.Dataset", energy: float) -> dict[str, int]:
     """For each matrix the least rank that keeps a fraction of the energy of its update.
 
@@ -67,6 +70,7 @@ def ranks_for_energy(spectra: "Spectra | xr.Dataset", energy: float) -> dict[str
     return {name: int(energy_rank(values, fraction=energy)) for name, values in _by_name(spectra).items()}
 
 
+@checked
 def allocate_ranks(
     spectra: "Spectra | xr.Dataset", shapes: Mapping[str, tuple[int, int]], *, parameters: int, least: int = 0
 ) -> dict[str, int]:
@@ -123,6 +127,8 @@ def allocate_ranks(
 
 
 def _by_name(spectra: Any) -> dict[str, np.ndarray]:
+    if not hasattr(spectra, "data_vars"):
+        require("spectra", spectra, Mapping[str, Any])
     by_name = matrix_spectra(spectra) if hasattr(spectra, "data_vars") else dict(spectra)
     if not by_name:
         raise InputError("spectra must have one matrix or more; got none.")

@@ -1,0 +1,516 @@
+"""One valid, cheap call of every public function that takes numbers, by room: what the generated bad inputs vary.
+
+Each builder is called once, when its room is first asked for; `Call.arguments` are those that may be made bad one by one.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import cache
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+
+
+@dataclass(frozen=True)
+class Call:
+    """A function and arguments with which it works, by name."""
+
+    function: Callable[..., Any]
+    arguments: dict[str, Any]
+    fixed: dict[str, Any] = field(default_factory=dict)  # what goes along unchanged
+
+    def __call__(self, **changed: Any) -> Any:
+        return self.function(**(self.fixed | self.arguments | changed))
+
+
+def _rng(seed: int = 0) -> np.random.Generator:
+    return np.random.default_rng(seed)
+
+
+def _measure() -> dict[str, Call]:
+    from saddlescope import measure as m
+    from saddlescope.measure.spectrum import Spectrum
+
+    draw = _rng().standard_normal
+    values, times, losses = np.array([3.0, 2.0, 0.5]), np.linspace(0.0, 1.0, 50), np.linspace(1.0, 0.1, 50)
+    activity = np.stack([np.linspace(0.0, 1.0, 50), np.linspace(0.0, 1.0, 50) ** 8], axis=1)
+    history = np.abs(draw((50, 4))).cumsum(0)
+    after, before = draw((5, 4)), draw((5, 4))
+    factors = {"left": draw((5, 2)), "right": draw((6, 2)), "left0": draw((5, 2)), "right0": draw((6, 2))}
+    calls = {
+        name: Call(getattr(m, name), {"values": values})
+        for name in ("stable_rank", "effective_rank", "second_ratio", "tail_energy")
+    }
+    return calls | {
+        "numerical_rank": Call(m.numerical_rank, {"values": values, "level": 0.1}),
+        "energy_rank": Call(m.energy_rank, {"values": values, "fraction": 0.9}),
+        "bulk_count": Call(m.bulk_count, {"values": values, "initial": values, "margin": 1.5}),
+        "nonlinearity": Call(m.nonlinearity, {"preactivations": draw((4, 7))}),
+        "bottleneck_rank": Call(m.bottleneck_rank, {"layer_ranks": (3, 2, 4)}),
+        "spectrum": Call(m.spectrum, {"matrix": after, "top": 2}),
+        "update_spectrum": Call(m.update_spectrum, {"after": after, "before": before, "top": 2}),
+        "update_noise_floor": Call(m.update_noise_floor, {"after": after, "before": before}),
+        "product_spectrum": Call(m.product_spectrum, {"left": factors["left"], "right": factors["right"], "top": 2}),
+        "product_update_spectrum": Call(m.product_update_spectrum, factors | {"top": 2}),
+        "product_update_subspaces": Call(m.product_update_subspaces, factors | {"k": 2}),
+        "principal_angles": Call(m.principal_angles, {"first": np.eye(5)[:, :2], "second": np.eye(5)[:, 1:3]}),
+        "find_stages": Call(
+            m.find_stages,
+            {"times": times, "losses": losses, "activity": activity, "level": 0.5, "min_duration": 0.0},
+            {"time_unit": "t"},
+        ),
+        "find_plateaus": Call(
+            m.find_plateaus,
+            {
+                "times": np.linspace(1.0, 50.0, 50),
+                "losses": losses,
+                "singular_values": [history],
+                "contrast": 8.0,
+                "min_drop": 0.02,
+                "share": 0.1,
+                "margin": 1.5,
+                "settled": 0.8,
+            },
+            {"time_unit": "t"},
+        ),
+        "find_descents": Call(m.find_descents, {"losses": losses, "hysteresis": 0.0}),
+        "rank_staircases": Call(
+            m.rank_staircases,
+            {
+                "times": times,
+                "values": np.sort(history)[:, ::-1].copy(),
+                "noise_floors": np.full(50, 1e-6),
+                "share": 0.1,
+                "contrast": 8.0,
+                "lead": 2.0,
+            },
+            {"time_unit": "t"},
+        ),
+        "rank_stairs": Call(
+            m.rank_stairs,
+            {"times": times, "share": 0.1, "contrast": 8.0, "lead": 2.0},
+            {"spectrum": Spectrum(np.sort(history)[:, ::-1].copy(), np.full(50, 1e-6)), "time_unit": "t"},
+        ),
+        "richardson": Call(
+            m.richardson, {"times": [[1.0, 2.0], [1.1, 2.1], [1.2, 2.2]], "log_alphas": [-10.0, -20.0, -30.0]}
+        ),
+        "Stage": Call(m.Stage, {"start": 0.0, "end": 1.0, "loss": 0.5, "rank": 1}),
+    }
+
+
+@cache
+def _tokens() -> Any:
+    from saddlescope.models import gaussian_tokens
+
+    return gaussian_tokens(3, 4, 6, seed=1)
+
+
+def _models() -> dict[str, Call]:
+    from saddlescope import models as m
+
+    draw = _rng(1).standard_normal
+    data = _tokens()
+    sizes = {"samples": 2, "tokens": 3, "dim": 6, "seed": 0}
+    layers = (draw((4, 3)), draw((2, 4)))
+    pair = {"outputs": jnp.asarray(draw((2, 5))), "targets": jnp.asarray(np.eye(2)[:, [0, 1, 0, 1, 0]])}
+    perceptron = m.perceptron_weights((3, 4, 2), seed=0, dtype=jnp.float64)
+    return {
+        "TokenData": Call(m.TokenData, {"X": data.X, "z": data.z, "y": data.y, "v": data.v}),
+        "gaussian_tokens": Call(m.gaussian_tokens, sizes | {"gap": 1.0, "spread": 0.1}),
+        "aligned_tokens": Call(m.aligned_tokens, sizes | {"gap": 1.0, "ratio": 0.1}),
+        "conditioned_tokens": Call(m.conditioned_tokens, sizes | {"gap": 1.0, "support": 2, "shrink": 0.02}),
+        "with_gaps": Call(m.with_gaps, {"data": data, "gaps": 1.0}),
+        "alignment": Call(m.alignment, {"data": data, "K": draw((6, 2)), "Q": draw((6, 2))}),
+        "check_assumptions": Call(m.check_assumptions, {"data": data, "weights": draw((6, 6)), "loss": "logistic"}),
+        "separability": Call(m.separability, {"data": data}),
+        "checked_separable": Call(m.checked_separable, {"data": data}),
+        "attention_loss": Call(m.attention_loss, {"data": data, "kind": "logistic"}),
+        "SelectionLoss": Call(
+            m.SelectionLoss, {"optimal_scores": data.optimal_scores, "gaps": data.gaps, "kind": "logistic"}
+        ),
+        "attention_teacher_task": Call(
+            m.attention_teacher_task, {"seed": 0, "samples": 3, "tokens": 2, "dim": 3}
+        ),
+        "full_attention_teacher_task": Call(
+            m.full_attention_teacher_task, {"seed": 0, "samples": 3, "tokens": 2, "dim": 3, "width": 3, "rank": 2}
+        ),
+        "transformer_teacher_task": Call(
+            m.transformer_teacher_task,
+            {"seed": 0, "layers": 1, "heads": 1, "samples": 3, "tokens": 2, "dim": 3, "hidden": 4},
+        ),
+        "StructuredIdentityTask": Call(
+            m.StructuredIdentityTask, {"mu": (1.0, 2.0), "sigma": (0.1, 0.1), "samples_per_cluster": 3, "dim": 4}
+        ),
+        "random_rotation": Call(m.random_rotation, {"dim": 3, "seed": 0}),
+        "diagonal_linear_network": Call(
+            m.diagonal_linear_network, {"features": draw((5, 3)), "targets": draw(5)}
+        ),
+        "layered_weights": Call(m.layered_weights, {"widths": (3, 4, 2), "seed": 0, "deviation": 1.0, "starts": 2}),
+        "perceptron_weights": Call(m.perceptron_weights, {"widths": (3, 4, 2), "seed": 0, "runs": 2}),
+        "symmetric_weights": Call(
+            m.symmetric_weights, {"dim": 3, "width": 4, "seed": 0, "scale": 0.1, "law": "normal", "starts": 2}
+        ),
+        "symmetric_factor": Call(m.symmetric_factor, {"W": np.diag([2.0, 1.0])}),
+        "LayeredLoss": Call(m.LayeredLoss, {"inputs": draw((5, 3)), "targets": draw((5, 2))}),
+        "identity_loss": Call(m.identity_loss, {"inputs": draw((5, 3))}),
+        "perceptron_loss": Call(m.perceptron_loss, {"samples": draw((5, 3)), "directions": np.eye(3)}),
+        "DiagonalNetwork": Call(
+            m.DiagonalNetwork,
+            {"inputs": jnp.asarray(draw((4, 2, 3))), "targets": jnp.asarray(draw((4, 2, 3))), "h": m.attention_head},
+        ),
+        "SymmetricSampleLoss": Call(m.SymmetricSampleLoss, {"inputs": draw((5, 3))}),
+        "PopulationLoss": Call(m.PopulationLoss, {"second_moment": np.diag([2.0, 1.0])}),
+        "preactivations": Call(m.preactivations, {"weights": layers, "inputs": draw((3, 5))}),
+        "layered_output": Call(m.layered_output, {"weights": layers, "inputs": draw((3, 5))}),
+        "layered_map": Call(m.layered_map, {"weights": layers}),
+        "balancedness": Call(m.balancedness, {"weights": layers}),
+        "weak_balancedness": Call(m.weak_balancedness, {"weights": layers}),
+        "perceptron_output": Call(m.perceptron_output, {"points": draw((5, 3))}, {"weights": perceptron}),
+        "half_squared_error": Call(m.half_squared_error, pair),
+        "cross_entropy": Call(m.cross_entropy, pair),
+        "attention_head": Call(m.attention_head, {"x": jnp.asarray(draw((4, 3))), "beta": jnp.asarray(draw(6))}),
+        "full_attention_head": Call(
+            m.full_attention_head,
+            {"x": jnp.asarray(draw((4, 3))), "A": jnp.asarray(draw((3, 3))), "B": jnp.asarray(draw((3, 3)))},
+        ),
+    }
+
+
+def _theory() -> dict[str, Call]:
+    from saddlescope import theory as t
+
+    draw = _rng(2).standard_normal
+    data = _tokens()
+    inputs, gradients = np.abs(draw((3, 4))), draw((2, 4))
+    weights = t.on_sphere([draw((3, 3)), draw((3, 3)), draw((2, 3))])
+    escaping = (*weights[:2], -weights[2])  # of positive speed
+    saddle = {"inputs": inputs, "gradients": gradients}
+    net = saddle | {"weights": weights}
+    multipliers = np.full(data.gaps.shape, 0.5)
+    growth = {"norm": 1e-3, "speed": 1.0, "depth": 3}
+    svm, matrix = t.l1_svm(data), t.frobenius_svm(data)
+    separating, rates = svm.beta, svm.multipliers / svm.multipliers.sum()
+    line = {"inputs": inputs[:2], "gradients": gradients[:1]}
+    return {
+        "incremental_learning": Call(
+            t.incremental_learning,
+            {"size": 2, "tolerance": 1e-11, "max_stages": 3, "loss": _quadratic},
+        ),
+        "low_rank_learning": Call(
+            t.low_rank_learning, {"shapes": [(2, 2)], "width": 2, "tolerance": 1e-9, "loss": _matrix_quadratic}
+        ),
+        "l1_svm": Call(t.l1_svm, {"data": data}),
+        "nuclear_svm": Call(t.nuclear_svm, {"data": data, "rank_bound": 2, "starts": 2, "seed": 0}),
+        "frobenius_svm": Call(t.frobenius_svm, {"data": data, "rank_bound": 2, "starts": 2, "seed": 0}),
+        "certify_svm": Call(
+            t.certify_svm,
+            {"data": data, "weights": (draw((6, 2)), draw((6, 2))), "multipliers": multipliers, "norm": "nuclear"},
+        ),
+        "kkt_residuals": Call(
+            t.kkt_residuals,
+            {
+                "features": data.features,
+                "beta": separating,
+                "multipliers": multipliers,
+                "support": np.array([True] * 6),
+            },
+        ),
+        "averaged_multipliers": Call(t.averaged_multipliers, {"phi": multipliers, "log_margin": 2.0}),
+        "incremental_multipliers": Call(
+            t.incremental_multipliers, {"features": data.features, "beta": separating, "rates": rates, "offsets": 0.0}
+        ),
+        "log_rate_coefficients": Call(t.log_rate_coefficients, {"data": data, "kind": "logistic"}),
+        "matrix_law": Call(t.matrix_law, {"data": data, "multipliers": matrix.multipliers, "start": draw((6, 6))}),
+        "product_law": Call(t.product_law, {"data": data, "multipliers": multipliers, "kind": "logistic"}),
+        "aligned_time": Call(t.aligned_time, {"speed": 1.0, "depth": 2, "initial": 0.1, "share": 0.5}),
+        "deep_linear_stages": Call(
+            t.deep_linear_stages, {"inputs": draw((3, 5)), "targets": draw((2, 5)), "width": 2}
+        ),
+        "escape_time": Call(t.escape_time, {"reached": 0.5} | growth),
+        "grown_norm": Call(t.grown_norm, {"times": [0.0, 1.0]} | growth),
+        "escape_speed": Call(t.escape_speed, net),
+        "escape_directions": Call(
+            t.escape_directions, saddle | {"depth": 3, "widths": (2, 3), "starts": 2, "steps": 20, "marks": 5, "seed": 0}
+        ),
+        "certified_escape_speed": Call(t.certified_escape_speed, line | {"tolerance": 1e-6, "most": 200}),
+        "rank_one_escape_speed": Call(t.rank_one_escape_speed, line | {"depth": 3}),
+        "clarke_residual": Call(t.clarke_residual, net | {"tolerance": 1e-10}),
+        "deepen": Call(t.deepen, saddle | {"weights": escaping} | {"depth": 4}),
+        "layer_ratios": Call(t.layer_ratios, net),
+        "spent_budget": Call(t.spent_budget, net),
+        "polish": Call(t.polish, net),
+        "on_sphere": Call(t.on_sphere, {"weights": weights}),
+        "budget": Call(t.budget, saddle | {"speed": 0.5}),
+        "first_layer_with_content": Call(t.first_layer_with_content, saddle | {"speed": 0.5}),
+        "low_rank_activations": Call(t.low_rank_activations, saddle | {"speed": 0.5, "depth": 4, "share": 0.5}),
+        "nearly_rank_one_bound": Call(
+            t.nearly_rank_one_bound, {"gradients": gradients, "speed": 0.5, "distance": 0.1}
+        ),
+        "optimal_layer_bound": Call(t.optimal_layer_bound, saddle | {"speed": 0.5, "layer": 2}),
+        "gradient_at_zero": Call(t.gradient_at_zero, {"cost": jnp.sum, "outputs": 2, "samples": 3}),
+    }
+
+
+def _quadratic(beta: Any) -> Any:
+    return jnp.sum((beta - jnp.array([2.0, 1.0])) ** 2) / 2
+
+
+def _matrix_quadratic(products: Any) -> Any:
+    return jnp.sum((products[0] - jnp.diag(jnp.array([2.0, 1.0]))) ** 2) / 2
+
+
+def _concepts() -> dict[str, Call]:
+    from saddlescope.theory import concepts as c
+
+    a, U = [1.0, 0.25], [[1e-3, 0.0], [1e-3, 1e-3]]
+    W, times = (np.array(U) @ np.array(U).T), [0.0, 1.0, 5.0]
+    constants = {"log_P": 10.0, "K": 20.0, "kappa": 1.11, "C": 2.0, "step": 0.0, "log_scale": 0.0}
+    lemma = {"log_start": -10.0, "strength": 1.0, "log_phase": 2.0, "kappa": 1.1}
+    envelope = {"start": 1e-3, "rate": 2.0, "times": times, "kappa": 1.1}
+    mapped = {"strengths": a, "start": W, "times": times}
+    return {
+        "update_terms": Call(c.update_terms, {"strengths": a, "W": W}),
+        "concept_stages": Call(c.concept_stages, {"strengths": a, "factor": U}),
+        "predicted_limit": Call(c.predicted_limit, {"strengths": a, "factor": U}),
+        "deep_stages": Call(c.deep_stages, {"strengths": a, "weights": [np.array(U), np.array(U)]}),
+        "balanced_times": Call(c.balanced_times, {"strengths": a, "start": [1e-6, 1e-5], "depth": 3, "share": 0.5}),
+        "check_concept_assumptions": Call(c.check_assumptions, {"strengths": a, "start": W} | constants),
+        "largest_start": Call(c.largest_start, {"strengths": a, "beta": 1.5, "K": 20.0, "kappa": 1.11}),
+        "diagonal_map": Call(c.diagonal_map, {"strengths": a, "start": [1e-3, 1e-3], "times": times}),
+        "proportional_map": Call(c.proportional_map, {"strength": 1.0, "start": W, "times": times}),
+        "rank_one_map": Call(c.rank_one_map, {"strengths": a, "start": [0.1, 0.2], "times": times}),
+        "initial_growth": Call(c.initial_growth, mapped),
+        "map_ceiling": Call(c.map_ceiling, mapped),
+        "early_alignment": Call(
+            c.early_alignment,
+            {"inputs": np.abs(_rng(3).standard_normal((6, 2))), "weights": [np.array(U), np.array(U).T], "drop": 0.1},
+        ),
+        "one_layer_map": Call(c.one_layer_map, {"second_moment": np.diag(a), "start": np.array(U), "times": times}),
+        "one_layer_output": Call(
+            c.one_layer_output,
+            {"second_moment": np.diag(a), "start": np.array(U), "point": [1.0, 2.0], "times": times, "printed": 1},
+        ),
+        "monotone_norm": Call(c.monotone_norm, {"strengths": a}),
+        "turning_rate": Call(c.turning_rate, {"learned": 1.0, "stronger": 2.0}),
+        "lemma_d1_ceiling": Call(c.lemma_d1_ceiling, envelope),
+        "lemma_d2_floor": Call(c.lemma_d2_floor, envelope),
+        "lemma_d2_time": Call(c.lemma_d2_time, {"strongest": 1.0, "log_P": 10.0, "kappa": 1.1}),
+        "lemma_d3_time": Call(c.lemma_d3_time, lemma),
+        "lemma_d8_time": Call(c.lemma_d8_time, lemma | {"log_phase": -1.0}),
+    }
+
+
+def _flow() -> dict[str, Call]:
+    from saddlescope import flow as f
+    from saddlescope.models import SelectionLoss
+
+    draw = _rng(4).standard_normal
+    data = _tokens()
+    loss = SelectionLoss(data.optimal_scores, data.gaps)
+    start = f.Products(np.array([1.0, 1.0]), np.array([0.1, 0.1]), -5.0)
+    factors = f.Factors(pairs=[(draw((2, 2)), draw((2, 2)))], log_scale=-10.0)
+    run = {"until": 0.5, "tolerance": 1e-3, "record": np.array([0.1, 0.2]), "max_gradients": 2000}
+    margins = {"log_times": [0.0, 1.0], "tolerance": 1e-5, "max_evaluations": 5000}
+    K, Q = 0.1 * draw((2, 6, 2))
+    symmetric = {"until": 1.0, "tolerance": 1e-8}
+    weights = (jnp.asarray(draw((2, 2))), jnp.asarray(draw((1, 2))))
+    descent = {"steps": 3, "marks": np.array([1, 2])}
+    return {
+        "Products": Call(f.Products, {"u": np.array([1.0, 1.0]), "v": np.array([0.1, 0.1]), "log_scale": -5.0}),
+        "Plain": Call(f.Plain, {"params": np.array([1.0, 2.0])}),
+        "Factors": Call(f.Factors, {"pairs": [(draw((2, 2)), draw((2, 2)))], "log_scale": -10.0}),
+        "DiagonalStart": Call(f.DiagonalStart, {"plus": np.ones(3), "minus": np.ones(3)}),
+        "gradient_flow": Call(f.gradient_flow, run | {"level": 0.1, "loss": _quadratic, "start": start}),
+        "gradient_flows": Call(
+            f.gradient_flows, run | {"level": 0.1, "loss": _quadratic, "starts": [start, start]}
+        ),
+        "factored_flow": Call(f.factored_flow, run | {"start": factors, "loss": _matrix_quadratic_of_pair}),
+        "gradient_descent": Call(
+            f.gradient_descent,
+            {
+                "steps": 3,
+                "learning_rate": 0.1,
+                "seed": 0,
+                "record": np.array([1, 2]),
+                "level": 0.1,
+                "loss": _quadratic,
+                "start": start,
+            },
+        ),
+        "escape_flow": Call(
+            f.escape_flow,
+            {
+                "weights": weights,
+                "degree": 2,
+                "until": 0.5,
+                "log_norm": -5.0,
+                "record": np.array([0.1, 0.2]),
+                "tolerance": 1e-4,
+                "max_steps": 1000,
+            },
+            {"output": _product, "cost": jnp.sum},
+        ),
+        "diagonal_margin_flow": Call(
+            f.diagonal_margin_flow, margins | {"features": data.features, "start": 0.1, "loss": loss}
+        ),
+        "matrix_margin_flow": Call(
+            f.matrix_margin_flow,
+            margins | {"differences": data.differences, "queries": data.z, "start": draw((6, 6)), "loss": loss},
+        ),
+        "key_query_margin_flow": Call(
+            f.key_query_margin_flow,
+            margins | {"differences": data.differences, "queries": data.z, "start": (K, Q), "loss": loss},
+        ),
+        "weight_flow": Call(
+            f.weight_flow,
+            {"log_times": [0.0, 1.0], "start": draw((6, 6)), "rtol": 1e-5, "max_evaluations": 5000, "loss": loss},
+            {"margins_of": _Margins(data.differences, data.z)},
+        ),
+        "symmetric_flows": Call(
+            f.symmetric_flows,
+            symmetric
+            | {
+                "moment": np.array([1.0, 0.5]),
+                "starts": 0.1 * draw((2, 2, 2)),
+                "test_point": np.array([1.0, 1.0]),
+                "record": np.array([0.5, 1.0]),
+                "level": 0.01,
+            },
+        ),
+        "symmetric_path": Call(
+            f.symmetric_path, symmetric | {"strengths": [1.0, 0.25], "start": [[0.1, 0.0], [0.1, 0.1]]}
+        ),
+        "find_start": Call(
+            f.find_start,
+            {
+                "moment": np.array([1.0, 0.5]),
+                "test_point": np.array([1.0, 1.0]),
+                "descents": 1,
+                "until": 5.0,
+                "seed": 0,
+                "pool": 64,
+                "generations": 1,
+                "bound": 0.3,
+                "least": 0.0,
+            },
+        ),
+        "geometric_marks": Call(f.geometric_marks, {"steps": 100, "per_doubling": 8, "every": 10}),
+        "homogeneous_rate": Call(f.homogeneous_rate, {"rate": 0.1, "degree": 2}),
+        "recorded_descent": Call(
+            f.recorded_descent,
+            descent | {"weights": weights, "seed": 0},
+            {"loss": _sum_of_squares, "learning_rate": f.homogeneous_rate(0.1, 2), "observe": _first},
+        ),
+        "recorded_descents": Call(
+            f.recorded_descents,
+            descent | {"weights": tuple(jnp.stack([w, w]) for w in weights), "learning_rate": 0.1},
+            {"loss": _sum_of_squares, "observe": _first},
+        ),
+    }
+
+
+def _matrix_quadratic_of_pair(products: Any) -> Any:
+    return jnp.sum((products[0] - jnp.diag(jnp.array([2.0, 1.0]))) ** 2) / 2
+
+
+def _product(weights: Any) -> Any:
+    return weights[1] @ weights[0]
+
+
+def _sum_of_squares(weights: Any) -> Any:
+    return sum(jnp.sum(weight**2) for weight in weights)
+
+
+def _first(weights: Any) -> Any:
+    return weights[0]
+
+
+@dataclass(frozen=True)
+class _Margins:
+    differences: np.ndarray
+    queries: np.ndarray
+
+    def __call__(self, W: Any) -> Any:
+        return jnp.einsum("imd,de,ie->im", self.differences, W, self.queries)
+
+
+def _train() -> dict[str, Call]:
+    from saddlescope import train as t
+    from saddlescope.train.diffusion import CircleProcess, UNetConfig
+
+    spectra = {"a": np.array([3.0, 2.0]), "b": np.array([1.0, 0.5])}
+    return {
+        "ViTConfig": Call(
+            t.ViTConfig,
+            {
+                "image_size": 8,
+                "channels": 1,
+                "patch": 2,
+                "embedding": 8,
+                "depth": 1,
+                "heads": 2,
+                "head_width": 4,
+                "mlp_width": 8,
+                "classes": 3,
+                "initial_scale": 1.0,
+            },
+        ),
+        "TrainConfig": Call(
+            t.TrainConfig,
+            {"epochs": 3, "warmup_epochs": 1, "batch": 4, "pieces": 1, "test_every": 1, "seed": 0, "threads": 1},
+        ),
+        "Adam": Call(t.Adam, {"learning_rate": 1e-3, "betas": (0.9, 0.999)}),
+        "SGD": Call(t.SGD, {"learning_rate": 0.1, "momentum": 0.9}),
+        "Every": Call(t.Every, {"n": 3}),
+        "Geometric": Call(t.Geometric, {"ratio": 1.5}),
+        "ranks_for_energy": Call(t.ranks_for_energy, {"spectra": spectra, "energy": 0.9}),
+        "allocate_ranks": Call(
+            t.allocate_ranks,
+            {"spectra": spectra, "shapes": {"a": (8, 8), "b": (8, 8)}, "parameters": 48, "least": 0},
+        ),
+        "CircleProcess": Call(
+            CircleProcess, {"pixels": 16, "color_signal": 0.4, "size_signal": 0.4, "diameter": 0.5, "noise": 0.001}
+        ),
+        "UNetConfig": Call(
+            UNetConfig, {"pixels": 8, "channels": (8, 16), "blocks": 1, "groups": 8, "dropout": 0.0, "heads": 4}
+        ),
+        "load": Call(t.load, {"name": "digits"}),
+    }
+
+
+def _studies() -> dict[str, Call]:
+    from saddlescope.studies import implicit_bias, norm_verdict
+
+    return {
+        "implicit_bias": Call(
+            implicit_bias,
+            {
+                "data": _tokens(),
+                "loss": "logistic",
+                "log_until": 5.0,
+                "times": 3,
+                "scale": 0.1,
+                "seed": 0,
+                "tolerance": 1e-5,
+            },
+        ),
+        "norm_verdict": Call(norm_verdict, {"excess": np.array([0.001, 0.2]), "contrast": np.array([0.1, 0.25])}),
+    }
+
+
+ROOMS = {
+    "measure": _measure,
+    "models": _models,
+    "theory": _theory,
+    "concepts": _concepts,
+    "flow": _flow,
+    "train": _train,
+    "studies": _studies,
+}
+
+
+@cache
+def calls(room: str) -> dict[str, Call]:
+    """The valid calls of a room."""
+    return ROOMS[room]()
