@@ -74,6 +74,18 @@ def test_every_claim_is_measured(entry, run):
     assert any(v.outcome is not Outcome.UNDECIDED for v in entry.judge(run))
 
 
+def test_quantities_have_names_and_are_numbers(entry, run):
+    assert len({quantity.name for quantity in entry.quantities}) == len(entry.quantities)
+    for quantity in entry.quantities:
+        assert quantity.name.isidentifier()
+        assert quantity.says
+        assert not quantity.says.endswith(".")
+        value = quantity.statistic(run)
+        assert type(value) is float
+        assert not np.isinf(value), quantity.name
+        assert quantity.scale == "linear" or not value < 0, quantity.name
+
+
 def test_progress_rises_to_the_end(entry, quick_run):
     reports = quick_run(entry.name).reports
     fractions = [fraction for fraction, _ in reports]

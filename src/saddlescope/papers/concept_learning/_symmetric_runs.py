@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from saddlescope.errors import InputError
 from saddlescope.papers import checks
 from saddlescope.papers.claim import Claim, Measured
+from saddlescope.papers.quantity import Quantity
 
 if TYPE_CHECKING:
     import numpy as np
@@ -244,3 +245,26 @@ EXACTNESS = (
     ),
 )
 """What every followed run is held to."""
+
+
+def _largest_rise(run: "xr.Dataset") -> float:
+    """The largest rise of the loss from one of its turns to the next, as part of its start; 0 when it only falls."""
+    steps = run.turning_loss.diff("turn")
+    return float(steps.max().clip(0.0) / run.turning_loss[0])
+
+
+QUANTITIES = (
+    Quantity(
+        name="descents",
+        says="descents of the loss out of distribution",
+        statistic=lambda run: float((run.turning_loss.diff("turn") < 0).sum()),
+    ),
+    Quantity(name="rise", says="largest rise of the loss, over its start", statistic=_largest_rise),
+    Quantity(
+        name="final_loss",
+        says="final loss out of distribution",
+        statistic=lambda run: float(run.loss.isel(time=-1)),
+        scale="log",
+    ),
+)
+"""What one followed start comes to."""

@@ -18,6 +18,7 @@ from saddlescope.papers import checks
 from saddlescope.papers.claim import Claim, Measured
 from saddlescope.papers.concept_learning._perceptrons import Training, train
 from saddlescope.papers.context import RunContext
+from saddlescope.papers.quantity import Quantity
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -253,6 +254,31 @@ claims = (
         source="Figure 14 and a_p of section 4.1, four times as large but for sigma; 3.1 in the pilot",
         statistic=_sooner,
         low=2.0,
+    ),
+)
+
+quantities = (
+    Quantity(
+        name="descents",
+        says="descents of the loss of three layers, mean over networks",
+        statistic=lambda run: float(run.descents.sel(kind=DEEP).mean()),
+    ),
+    Quantity(
+        name="transient",
+        says="share of networks of three layers whose loss rises between descents",
+        statistic=lambda run: float((run.descents.sel(kind=DEEP) > 1).mean()),
+    ),
+    Quantity(
+        name="steps",
+        says="steps until three layers have learned, median over networks",
+        statistic=lambda run: float(run.learned.sel(kind=DEEP).median()),
+        scale="log",
+    ),
+    Quantity(
+        name="final_loss",
+        says="final loss out of distribution of three layers, mean over networks",
+        statistic=lambda run: float(run.test_loss.isel(step=-1).mean()),
+        scale="log",
     ),
 )
 

@@ -16,6 +16,7 @@ from saddlescope.papers.claim import Claim, Measured
 from saddlescope.papers.concept_learning import _orders as orders
 from saddlescope.papers.concept_learning._perceptrons import Training, one_layer_prediction, train
 from saddlescope.papers.context import RunContext
+from saddlescope.papers.quantity import Quantity
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -168,6 +169,21 @@ claims = (
         high=0.0,
     ),
 )  # fmt: skip
+
+quantities = (
+    Quantity(
+        name="deviation",
+        says="largest deviation of a trajectory from Theorem 4.1, mean over networks",
+        statistic=lambda run: float(abs(run.output - run.prediction).max(("step", "concept")).mean()),
+        scale="log",
+    ),
+    Quantity(
+        name="final_loss",
+        says="final loss out of distribution, mean over networks",
+        statistic=lambda run: float(run.test_loss.isel(step=-1).mean()),
+        scale="log",
+    ),
+)
 
 
 def traces(run: "xr.Dataset") -> "list[Figure]":

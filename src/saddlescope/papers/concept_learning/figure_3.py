@@ -23,6 +23,7 @@ from saddlescope.papers import checks
 from saddlescope.papers.claim import Claim, Measured
 from saddlescope.papers.concept_learning._perceptrons import Training, train
 from saddlescope.papers.context import RunContext
+from saddlescope.papers.quantity import Quantity
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -295,6 +296,30 @@ claims = (
         source="the claim before it as it was first posed, before the noise of SGD was told apart; the same bound",
         statistic=_share(WIDE_SGD),
         high=0.1,
+    ),
+)
+
+quantities = (
+    Quantity(
+        name="descents",
+        says="descents of the loss in low dimension, mean over seeds",
+        statistic=lambda run: float(part_of(run, LOW, run.attrs["paper_depth"]).descents.mean()),
+    ),
+    Quantity(
+        name="transient",
+        says="share of networks in low dimension whose loss rises between descents",
+        statistic=lambda run: float((part_of(run, LOW, run.attrs["paper_depth"]).descents > 1).mean()),
+    ),
+    Quantity(
+        name="rise",
+        says="largest rise of the loss in low dimension over its start, mean over seeds",
+        statistic=lambda run: float(part_of(run, LOW, run.attrs["paper_depth"]).rise.mean()),
+    ),
+    Quantity(
+        name="final_loss",
+        says="final loss out of distribution in low dimension, mean over seeds",
+        statistic=lambda run: float(part_of(run, LOW, run.attrs["paper_depth"]).test_loss.isel(step=-1).mean()),
+        scale="log",
     ),
 )
 

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 from saddlescope.errors import InputError
 from saddlescope.papers import checks
 from saddlescope.papers.claim import Claim, Measured
-from saddlescope.papers.concept_learning._symmetric_runs import check_data, data, followed
+from saddlescope.papers.concept_learning._symmetric_runs import QUANTITIES, check_data, data, followed
 from saddlescope.papers.context import RunContext
 
 if TYPE_CHECKING:
@@ -316,6 +316,8 @@ claims = (
         for claim in _bars("peaks", "how high minor entries come", name, _peak_errors, scale, 0.01, share, "")
     ),
 )
+
+quantities = QUANTITIES
 
 
 def traces(run: "xr.Dataset") -> "list[Figure]":

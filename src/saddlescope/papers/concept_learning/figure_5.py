@@ -16,6 +16,7 @@ from saddlescope.papers import checks
 from saddlescope.papers.claim import Claim, Measured
 from saddlescope.papers.concept_learning._symmetric_runs import (
     EXACTNESS,
+    QUANTITIES,
     check_data,
     data,
     entry_of,
@@ -277,6 +278,8 @@ claims = (
     ),
     *EXACTNESS,
 )
+
+quantities = QUANTITIES
 
 
 def traces(run: "xr.Dataset") -> "list[Figure]":

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from saddlescope.papers import checks
 from saddlescope.papers.concept_learning._multiple_descents import claims_of, figures, searched
-from saddlescope.papers.concept_learning._symmetric_runs import check_data
+from saddlescope.papers.concept_learning._symmetric_runs import QUANTITIES, check_data
 from saddlescope.papers.context import RunContext
 
 if TYPE_CHECKING:
@@ -57,6 +57,8 @@ def run(params: Params, context: RunContext) -> "xr.Dataset":
 
 
 claims = claims_of(_DESCENTS, "triple", least_rise=0.08)
+
+quantities = QUANTITIES
 
 
 def traces(run: "xr.Dataset") -> "list[Figure]":

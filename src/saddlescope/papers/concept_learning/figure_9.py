@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from saddlescope.papers import checks
 from saddlescope.papers.claim import Claim, Measured
 from saddlescope.papers.concept_learning._multiple_descents import claims_of, figures, neighbours, searched
-from saddlescope.papers.concept_learning._symmetric_runs import check_data, entry_of
+from saddlescope.papers.concept_learning._symmetric_runs import QUANTITIES, check_data, entry_of
 from saddlescope.papers.context import RunContext
 
 if TYPE_CHECKING:
@@ -75,6 +75,8 @@ claims = (
         low=0.9,
     ),
 )
+
+quantities = QUANTITIES
 
 
 def traces(run: "xr.Dataset") -> "list[Figure]":

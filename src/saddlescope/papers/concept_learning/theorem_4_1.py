@@ -16,6 +16,7 @@ from saddlescope.papers import checks
 from saddlescope.papers.claim import Claim, Measured
 from saddlescope.papers.concept_learning._perceptrons import Training, one_layer_prediction, train
 from saddlescope.papers.context import RunContext
+from saddlescope.papers.quantity import Quantity
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -344,6 +345,26 @@ claims = (
         source="the contrary, by Theorem 4.1 itself",
         statistic=_example,
         low=0.025,
+    ),
+)
+
+quantities = (
+    Quantity(
+        name="sgd_error",
+        says="largest distance of SGD to the closed form, mean over networks",
+        statistic=lambda run: float(_sgd_error(run, "empirical", True).mean()),
+        scale="log",
+    ),
+    Quantity(
+        name="flow_error",
+        says="largest distance of gradient flow to the closed form",
+        statistic=lambda run: float(abs(run.corrected - run.exact).max()),
+        scale="log",
+    ),
+    Quantity(
+        name="rising",
+        says="share of starts whose loss rises, over dimensions and sizes",
+        statistic=lambda run: float(run.rising.mean()),
     ),
 )
 

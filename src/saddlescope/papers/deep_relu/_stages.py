@@ -2,6 +2,8 @@
 
 from typing import TYPE_CHECKING
 
+from saddlescope.papers.quantity import Quantity
+
 if TYPE_CHECKING:
     import xarray as xr
 
@@ -41,3 +43,37 @@ def together(networks: "list[xr.Dataset]") -> "xr.Dataset":
 
     ranks = {"stage_rank": -1, "stage_layer_rank": -1}
     return xr.concat(networks, dim="network", data_vars="all", join="outer", combine_attrs="drop", fill_value=ranks)
+
+
+def _final_loss(run: "xr.Dataset") -> float:
+    """The last loss that is stored of each network, their mean."""
+    along = "mark" if "mark" in run.loss.dims else "step"
+    place = run.loss.notnull() * (1 + run[along] if along in run.coords else 1)
+    return float(run.loss.isel({along: place.argmax(along)}).mean())
+
+
+QUANTITIES = (
+    Quantity(
+        name="stages",
+        says="stages found, mean over networks",
+        statistic=lambda run: float(run.stages_found.mean()),
+    ),
+    Quantity(
+        name="rank",
+        says="largest rank of a stage, mean over networks",
+        statistic=lambda run: float(run.stage_rank.max("stage").mean()),
+    ),
+    Quantity(
+        name="final_loss",
+        says="final loss, mean over networks",
+        statistic=_final_loss,
+        scale="log",
+    ),
+)
+"""What every run with stored staircases and losses comes to, of one network or of several."""
+
+ACCURACY = Quantity(
+    name="accuracy",
+    says="final accuracy, mean over networks",
+    statistic=lambda run: float(run.accuracy.isel(step=-1).mean()),
+)

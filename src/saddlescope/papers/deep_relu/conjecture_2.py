@@ -16,6 +16,7 @@ from saddlescope.papers import checks
 from saddlescope.papers.claim import Claim, Measured
 from saddlescope.papers.context import RunContext
 from saddlescope.papers.deep_relu._circle import alternating_circle
+from saddlescope.papers.quantity import Quantity
 
 if TYPE_CHECKING:
     import numpy as np
@@ -186,6 +187,24 @@ claims = (
         source="Definition 2.1; this project's bar",
         statistic=_residual,
         high=1e-11,
+    ),
+)
+
+quantities = (
+    Quantity(
+        name="success",
+        says="share of starts that reach the optimal escape speed",
+        statistic=lambda run: float((abs(run.speed / run.lower - 1) < 1e-6).mean()),
+    ),
+    Quantity(
+        name="speed",
+        says="fastest escape at the largest depth over the optimum, least of all data",
+        statistic=lambda run: float((run.best.isel(depth=-1) / run.lower).min()),
+    ),
+    Quantity(
+        name="layers_above_one",
+        says="layers of rank above one in the fastest direction, most of all data and depths",
+        statistic=lambda run: float((run["rank"] > 1).sum("layer").max()),
     ),
 )
 

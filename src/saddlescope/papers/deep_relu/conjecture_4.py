@@ -19,7 +19,7 @@ from saddlescope.errors import InputError
 from saddlescope.papers.checks import at_least
 from saddlescope.papers.claim import Claim, Measured
 from saddlescope.papers.context import RunContext
-from saddlescope.papers.deep_relu._stages import together
+from saddlescope.papers.deep_relu._stages import QUANTITIES, together
 from saddlescope.papers.deep_relu._whole_paths import Training, followed, teacher_loss
 
 if TYPE_CHECKING:
@@ -219,6 +219,8 @@ claims = (
         high=0.0,
     ),
 )
+
+quantities = QUANTITIES
 
 
 def traces(run: "xr.Dataset") -> "list[Figure]":

@@ -25,6 +25,7 @@ from saddlescope.errors import InputError
 from saddlescope.papers.checks import at_least, positive, within
 from saddlescope.papers.claim import Claim, Measured
 from saddlescope.papers.context import RunContext
+from saddlescope.papers.deep_relu._stages import QUANTITIES
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -302,6 +303,8 @@ claims = (
         for noise, bar in _BARS.items()
     ),
 )
+
+quantities = QUANTITIES
 
 
 def traces(run: "xr.Dataset") -> "list[Figure]":

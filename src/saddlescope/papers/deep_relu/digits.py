@@ -21,6 +21,7 @@ from saddlescope.papers.checks import at_least, positive
 from saddlescope.papers.claim import Claim, Measured
 from saddlescope.papers.context import RunContext
 from saddlescope.papers.deep_relu._paths import layer_panels, loss_panel, stage_rows
+from saddlescope.papers.deep_relu._stages import ACCURACY, QUANTITIES
 from saddlescope.papers.deep_relu._training import (
     Training,
     ended_early,
@@ -181,6 +182,8 @@ claims = (
         high=2.0,
     ),
 )
+
+quantities = (*QUANTITIES, ACCURACY)
 
 
 def traces(run: "xr.Dataset") -> "list[Figure]":

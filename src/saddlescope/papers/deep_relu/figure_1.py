@@ -17,6 +17,7 @@ from saddlescope.papers.checks import at_least, positive
 from saddlescope.papers.claim import Claim, Measured
 from saddlescope.papers.context import RunContext
 from saddlescope.papers.deep_relu._paths import layer_panels, loss_panel, spectra_panel, stage_table
+from saddlescope.papers.deep_relu._stages import ACCURACY, QUANTITIES
 from saddlescope.papers.deep_relu._training import (
     Data,
     Training,
@@ -178,6 +179,8 @@ claims = (
         low=0.95,
     ),
 )
+
+quantities = (*QUANTITIES, ACCURACY)
 
 
 def traces(run: "xr.Dataset") -> "list[Figure]":

@@ -21,6 +21,7 @@ from saddlescope.papers import checks
 from saddlescope.papers.claim import Claim, Measured, wilson_interval
 from saddlescope.papers.context import RunContext
 from saddlescope.papers.deep_relu._circle import alternating_circle, rank_one_optimum
+from saddlescope.papers.quantity import Quantity
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -298,6 +299,24 @@ claims = (
         source="beyond the paper; this project's bar",
         statistic=_beyond,
         high=OPTIMAL,
+    ),
+)
+
+quantities = (
+    Quantity(
+        name="success",
+        says="share of starts at the optimal speed, at the largest width",
+        statistic=lambda run: float((abs(run.speed - run.optimum) < OPTIMAL).isel(width=-1).mean()),
+    ),
+    Quantity(
+        name="above_rank_one",
+        says="share of starts faster than rank one, at the largest width",
+        statistic=lambda run: float((run.speed > run.rank_one + FASTER).isel(width=-1).mean()),
+    ),
+    Quantity(
+        name="speed",
+        says="fastest escape at the largest width over the optimum, least of all circles",
+        statistic=lambda run: float((run.speed.isel(width=-1).max("start") / run.optimum).min()),
     ),
 )
 

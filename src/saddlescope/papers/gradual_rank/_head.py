@@ -2,6 +2,8 @@
 
 from typing import TYPE_CHECKING
 
+from saddlescope.papers.quantity import Quantity
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -10,6 +12,17 @@ if TYPE_CHECKING:
 
     from saddlescope.flow import Trajectory
     from saddlescope.theory import IncrementalLearning
+
+STAGES = Quantity(
+    name="stages",
+    says="stages of the flow at the smallest α",
+    statistic=lambda run: float((run.found_time.isel(scale=-1) < float("inf")).sum()),
+)
+RESOLVED = Quantity(
+    name="resolved",
+    says="plateaus that the smallest α resolves",
+    statistic=lambda run: float(run.resolved.isel(scale=-1).sum()),
+)
 
 
 def predicted_stages(learned: "IncrementalLearning", *, until: float) -> "xr.Dataset":

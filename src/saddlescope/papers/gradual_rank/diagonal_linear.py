@@ -26,6 +26,7 @@ from saddlescope.errors import InputError
 from saddlescope.papers import checks
 from saddlescope.papers.claim import Claim, Measured
 from saddlescope.papers.context import RunContext
+from saddlescope.papers.quantity import Quantity
 
 if TYPE_CHECKING:
     import numpy as np
@@ -305,6 +306,31 @@ claims = (
         source="Berthier 2022; sparsity need not rise",
         statistic=_leaving,
         low=1.0,
+    ),
+)
+
+quantities = (
+    Quantity(
+        name="stages",
+        says="stages of Algorithm 1, mean over problems",
+        statistic=lambda run: float(run.stage_time.notnull().sum("stage").mean()),
+    ),
+    Quantity(
+        name="leaving",
+        says="coordinates that leave the support, mean over problems",
+        statistic=lambda run: float(run.left.sum("stage").mean()),
+    ),
+    Quantity(
+        name="excess",
+        says="relative excess of the flow's l1 norm, mean over problems",
+        statistic=lambda run: float(abs(run.flow_norm / run.least_norm - 1).mean()),
+        scale="log",
+    ),
+    Quantity(
+        name="final_loss",
+        says="final loss of the flow, mean over problems",
+        statistic=lambda run: float(run.flow_loss.mean()),
+        scale="log",
     ),
 )
 

@@ -26,6 +26,7 @@ from saddlescope.errors import InputError
 from saddlescope.papers.claim import Claim, Measured
 from saddlescope.papers.context import RunContext
 from saddlescope.papers.gradual_rank._transformer import ORDERS, stages_and_flows
+from saddlescope.papers.quantity import Quantity
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -279,6 +280,25 @@ claims = (
         source="Theorem 4.1; the teacher has loss 0",
         statistic=_loss_left,
         high=1e-12,
+    ),
+)
+
+quantities = (
+    Quantity(
+        name="stages",
+        says="stages that Algorithm 1 predicts, mean over networks",
+        statistic=lambda run: float(run.predicted_time.notnull().sum("stage").mean()),
+    ),
+    Quantity(
+        name="resolved",
+        says="plateaus that the smallest α resolves, mean over networks",
+        statistic=lambda run: float(run.resolved.isel(scale=-1).sum("stage").mean()),
+    ),
+    Quantity(
+        name="final_loss",
+        says="final loss at the smallest α, mean over networks",
+        statistic=lambda run: float(run.loss.isel(scale=-1, time=-1).mean()),
+        scale="log",
     ),
 )
 

@@ -23,7 +23,8 @@ from saddlescope.errors import InputError
 from saddlescope.papers.claim import Claim, Measured
 from saddlescope.papers.context import RunContext
 from saddlescope.papers.gradual_rank._entries import PRODUCTS, entry_panel, name_of
-from saddlescope.papers.gradual_rank._head import halfway_times, predicted_stages, resolved_stages
+from saddlescope.papers.gradual_rank._head import RESOLVED, STAGES, halfway_times, predicted_stages, resolved_stages
+from saddlescope.papers.quantity import Quantity
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -291,6 +292,17 @@ claims = (
         source="Figure 2, caption; a plateau falls at most half as fast as the drops beside it",
         statistic=_plateaus_at_one_percent,
         low=1.0,
+    ),
+)
+
+quantities = (
+    STAGES,
+    RESOLVED,
+    Quantity(
+        name="final_loss",
+        says="final loss at the smallest α",
+        statistic=lambda run: float(run.loss.isel(scale=-1, time=-1)),
+        scale="log",
     ),
 )
 

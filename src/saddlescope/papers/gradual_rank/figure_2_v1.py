@@ -23,6 +23,8 @@ from saddlescope.errors import InputError
 from saddlescope.papers.claim import Claim, Measured
 from saddlescope.papers.context import RunContext
 from saddlescope.papers.gradual_rank._entries import PRODUCTS
+from saddlescope.papers.gradual_rank._head import STAGES
+from saddlescope.papers.quantity import Quantity
 
 if TYPE_CHECKING:
     import numpy as np
@@ -475,6 +477,21 @@ claims = (
         statistic=_diagonal_times,
         high=_ALLOWED,
         unit="e-folds",
+    ),
+)
+
+quantities = (
+    STAGES,
+    Quantity(
+        name="in_transit",
+        says="singular values that rise at a time, at the smallest α",
+        statistic=lambda run: float(run.in_transit.isel(scale=-1)),
+    ),
+    Quantity(
+        name="final_loss",
+        says="final loss at the smallest α",
+        statistic=lambda run: float(run.loss.isel(scale=-1, time=-1)),
+        scale="log",
     ),
 )
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from saddlescope.papers.claim import Claim, Measured
 from saddlescope.papers.gradual_rank._entries import PRODUCTS, coordinates, entry_panel, staircase
-from saddlescope.papers.gradual_rank.figure_2 import Params, run
+from saddlescope.papers.gradual_rank.figure_2 import Params, quantities, run
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from saddlescope.plot.figure import Figure
 
-__all__ = ["Params", "claims", "run", "traces"]
+__all__ = ["Params", "claims", "quantities", "run", "traces"]
 
 
 def _distance(run: "xr.Dataset", product: str, one: "np.ndarray", other: "np.ndarray") -> float:

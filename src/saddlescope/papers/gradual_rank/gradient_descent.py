@@ -29,6 +29,7 @@ from saddlescope.papers.claim import Claim, Measured
 from saddlescope.papers.context import RunContext
 from saddlescope.papers.gradual_rank._head import halfway_times, predicted_stages
 from saddlescope.papers.gradual_rank._returning import SADDLE, TEACHER, draw_returning, end_from, follow_returning
+from saddlescope.papers.quantity import Quantity
 
 if TYPE_CHECKING:
     import numpy as np
@@ -328,6 +329,28 @@ claims = (
         source="Algorithm 1; the teacher is the one minimum",
         statistic=end_from(TEACHER, "returning_flow", -16.0),
         high=1e-3,
+    ),
+)
+
+quantities = (
+    Quantity(
+        name="stages",
+        says="stages of the flow at the smallest α",
+        statistic=lambda run: float((run.flow_time.isel(scale=-1) < float("inf")).sum()),
+    ),
+    Quantity(
+        name="time_error",
+        says="descent's stage times off the flow's, at the smallest rate and α, largest relative",
+        statistic=lambda run: float(
+            abs(run.descent_time.isel(scale=-1, rate=-1) / run.flow_time.isel(scale=-1) - 1).max()
+        ),
+        scale="log",
+    ),
+    Quantity(
+        name="noise",
+        says="spread of SGD's stage times at the smallest batch, largest relative",
+        statistic=lambda run: float((run.sgd_time.std("run") / run.sgd_time.mean("run")).isel(batch=0).max()),
+        scale="log",
     ),
 )
 

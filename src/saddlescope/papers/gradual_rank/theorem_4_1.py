@@ -28,7 +28,8 @@ from typing import TYPE_CHECKING
 from saddlescope.papers import checks
 from saddlescope.papers.claim import Claim, Measured
 from saddlescope.papers.context import RunContext
-from saddlescope.papers.gradual_rank._head import halfway_times, predicted_stages, resolved_stages
+from saddlescope.papers.gradual_rank._head import RESOLVED, STAGES, halfway_times, predicted_stages, resolved_stages
+from saddlescope.papers.quantity import Quantity
 
 if TYPE_CHECKING:
     import numpy as np
@@ -363,6 +364,17 @@ claims = (
         source="Theorem 4.1",
         statistic=_ratio_of_distances,
         high=1.0,
+    ),
+)
+
+quantities = (
+    STAGES,
+    RESOLVED,
+    Quantity(
+        name="distance",
+        says="distance to θ^k at the smallest α, median over plateaus",
+        statistic=lambda run: float(run.theta_distance.isel(scale=-1).median()),
+        scale="log",
     ),
 )
 

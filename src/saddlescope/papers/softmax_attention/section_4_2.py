@@ -21,6 +21,7 @@ from saddlescope.errors import InputError
 from saddlescope.papers import checks
 from saddlescope.papers.claim import Claim, Measured
 from saddlescope.papers.context import RunContext
+from saddlescope.papers.quantity import Quantity
 
 if TYPE_CHECKING:
     import numpy as np
@@ -231,6 +232,26 @@ claims = (
         "runs on other seeds",
         statistic=partial(_law, of=FACTORS, log10_time=None),
         high=0.03,
+    ),
+)
+
+quantities = (
+    Quantity(
+        name="nuclear",
+        says="excess of the nuclear norm in the end, keys and queries, mean over draws",
+        statistic=lambda run: float(run.nuclear.sel(flow="keys and queries").isel(time=-1).mean()),
+        scale="log",
+    ),
+    Quantity(
+        name="frobenius",
+        says="excess of the Frobenius norm in the end, W alone, mean over draws",
+        statistic=lambda run: float(run.frobenius.sel(flow="W alone").isel(time=-1).mean()),
+        scale="log",
+    ),
+    Quantity(
+        name="rank",
+        says="rank of W in the end, keys and queries, mean over draws",
+        statistic=lambda run: float(run.ranks.sel(flow="keys and queries").mean()),
     ),
 )
 

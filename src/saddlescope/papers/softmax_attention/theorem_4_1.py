@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING
 from saddlescope.papers import checks
 from saddlescope.papers.claim import Claim, Measured
 from saddlescope.papers.context import RunContext
+from saddlescope.papers.quantity import Quantity
 
 if TYPE_CHECKING:
     import numpy as np
@@ -266,6 +267,26 @@ claims = (
         source="Theorem 4.1, if the limit exists; counted over the raw flows of this run, exact",
         statistic=_raw_objective,
         low=1.0,
+    ),
+)
+
+quantities = (
+    Quantity(
+        name="error",
+        says="distance of the direction to the l1 solution in the end, median over instances",
+        statistic=lambda run: float(run.error.isel(time=-1).median()),
+        scale="log",
+    ),
+    Quantity(
+        name="excess",
+        says="excess of the l1 objective in the end, median over instances",
+        statistic=lambda run: float(run.objective.isel(time=-1).median()),
+        scale="log",
+    ),
+    Quantity(
+        name="support",
+        says="coordinates in the support, mean over instances",
+        statistic=lambda run: float(run.support.mean()),
     ),
 )
 

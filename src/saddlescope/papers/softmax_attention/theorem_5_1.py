@@ -23,6 +23,7 @@ from saddlescope.errors import InputError
 from saddlescope.papers import checks
 from saddlescope.papers.claim import Claim, Measured
 from saddlescope.papers.context import RunContext
+from saddlescope.papers.quantity import Quantity
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -273,6 +274,21 @@ claims = (
         source=f"this project's: (ii) is not needed; the bound is {_BAR}",
         statistic=partial(_error, _KINDS[1], FLOWS[0]),
         high=1e-8,
+    ),
+)
+
+quantities = (
+    Quantity(
+        name="error",
+        says="distance of the flow of keys and queries to the quadrature, largest",
+        statistic=lambda run: float(run.error.sel(flow="keys and queries").max()),
+        scale="log",
+    ),
+    Quantity(
+        name="excess",
+        says="excess of the nuclear norm in the end, keys and queries, mean over instances",
+        statistic=lambda run: float(run.excess.sel(flow="keys and queries").isel(log_time=-1).mean()),
+        scale="log",
     ),
 )
 
