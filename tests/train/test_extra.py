@@ -21,4 +21,7 @@ except InputError as error:
 def test_the_extra_is_named(statement):
     program = PROGRAM.format(statement=statement)
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
-    assert done.stdout == "saddlescope.train needs PyTorch: pip install 'saddlescope[train]'\n"
+    assert done.stdout == (
+        "saddlescope.train needs PyTorch: pip install 'saddlescope[train]'; without it there is no tracker, no spectra"
+        " of checkpoints, no LoRA and no entry that trains in PyTorch.\n"
+    )

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from saddlescope import store
 from saddlescope.display import Shown, Table
-from saddlescope.errors import InputError, StorageError
+from saddlescope.errors import InputError, MissingExtraError, StorageError
 from saddlescope.papers import entry as entries
 from saddlescope.papers.claim import Verdict
 from saddlescope.papers.context import RunContext
@@ -193,11 +193,12 @@ def stamped_run(
 
     Raises:
         InputError: the entry cannot be run so.
+        MissingExtraError: it needs an extra that is not installed.
         StorageError: the disk is full, or cannot be written.
     """
     resumed = any(context.scratch.iterdir())
     stop = store.stopwatch()
-    with _disk_named(context.scratch.parent):
+    with _disk_named(context.scratch.parent), _extra_named(entry):
         run = entry.run(params, context)
     return stamp(run, entry, params, size, settings, resumed, stop())
 
@@ -215,6 +216,16 @@ def stamp(
     values = json_values(params)
     made = store.Provenance(entry=entry.name, size=size, settings=settings, params=values, resumed=resumed, **measured)
     return made.stamp(run)
+
+
+@contextmanager
+def _extra_named(entry: entries.Entry) -> Iterator[None]:
+    try:
+        yield
+    except ImportError as error:
+        if (missing := MissingExtraError.of(entry.name, error)) is None:
+            raise
+        raise missing from error
 
 
 @contextmanager
