@@ -1,0 +1,171 @@
+"""The wheel as a stranger installs it: into an empty environment, without extras and with each, and used there."""
+
+import os
+import shutil
+import subprocess
+import sys
+import sysconfig
+import tarfile
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from saddlescope.papers import names
+
+ROOT = Path(__file__).parents[2]
+CONSTRAINTS = {"PIP_CONSTRAINT": str(ROOT / "constraints.txt"), "PIP_DISABLE_PIP_VERSION_CHECK": "1"}
+EXTRAS = ("", "train", "language", "sweep", "notebook", "docs", "all")
+IMPORTS = {  # what an extra brings, by the names it is imported by
+    "train": ("torch", "safetensors", "PIL"),
+    "language": ("transformers", "tokenizers", "accelerate", "peft"),
+    "sweep": ("distributed",),
+    "notebook": ("ipywidgets",),
+    "docs": ("sphinx", "myst_nb", "furo"),
+}
+BRINGS = {"": (), "language": ("train", "language"), "all": tuple(IMPORTS)}  # others bring themselves
+LIGHT, VISION, LANGUAGE = "gradual-rank/diagonal-linear", "gradual-rank/figure-4", "gradual-rank/figure-20"
+CONSUMER = """
+import saddlescope as ss
+
+predicted: ss.Staircase = ss.incremental_learning(ss.attention_teacher_task(0).network, 100).staircase()
+wrong: int = ss.stable_rank([[1.0]])
+reveal_type(predicted)
+"""
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory):
+    """The folder of the wheel and the source distribution."""
+    out = tmp_path_factory.mktemp("dist")
+    command = [sys.executable, "-m", "build", "--outdir", str(out), str(ROOT)]
+    subprocess.run(command, env=os.environ | CONSTRAINTS, check=True, capture_output=True)
+    return out
+
+
+@pytest.fixture(scope="module")
+def wheel(built):
+    """The wheel."""
+    (file,) = built.glob("*.whl")
+    return file
+
+
+@pytest.fixture(scope="module", params=EXTRAS, ids=lambda extra: extra or "bare")
+def environment(request, wheel, tmp_path_factory):
+    """An empty environment with the wheel and one extra in it: what it has, and a way to run commands in it."""
+    folder, extra = tmp_path_factory.mktemp("environment"), request.param
+    subprocess.run([sys.executable, "-m", "venv", str(folder)], check=True)
+    wanted = f"saddlescope[{extra}] @ {wheel.as_uri()}" if extra else str(wheel)
+    pip = [str(folder / "bin" / "python"), "-m", "pip"]
+    subprocess.run([*pip, "install", "--quiet", wanted], env=os.environ | CONSTRAINTS, check=True)
+
+    def call(command, *words):
+        given = {"PATH": os.environ["PATH"], "HOME": str(folder), "OMP_NUM_THREADS": "1"}
+        program = [str(folder / "bin" / command), *words]
+        return subprocess.run(program, cwd=folder, env=given, capture_output=True, text=True, check=False)
+
+    yield BRINGS.get(extra, (extra,)), call, folder
+    shutil.rmtree(folder)  # a gigabyte each
+
+
+def refused(done, told):
+    """That a command ended with one sentence and nothing else."""
+    assert (done.returncode, done.stdout) == (2, ""), done.stderr
+    sentence = done.stderr.splitlines()[-1]
+    assert told in sentence
+    assert "Traceback" not in done.stderr
+
+
+def test_it_has_what_the_extra_brings_and_no_more(environment):
+    brought, call, _ = environment
+    assert call("python", "-m", "pip", "check").returncode == 0
+    for extra, packages in IMPORTS.items():
+        for package in packages:
+            there = call("python", "-c", f"import {package}").returncode == 0
+            assert there == (extra in brought), package
+
+
+def test_version_and_list(environment):
+    _, call, _ = environment
+    assert call("saddlescope", "--version").stdout.startswith("saddlescope ")
+    listed = call("saddlescope", "list").stdout
+    assert all(name in listed for name in names())
+
+
+def test_an_entry_runs_is_checked_and_shown_in_a_gallery(environment):
+    _, call, folder = environment
+    done = call("saddlescope", "run", LIGHT, "--size", "quick")
+    assert done.returncode == 0, done.stderr
+    assert call("saddlescope", "check", "results").returncode == 0
+    assert call("saddlescope", "gallery", "results").returncode == 0
+    shown = {file.suffix for file in (folder / "gallery").rglob("*")}
+    assert shown >= {".html", ".css", ".js"}
+
+
+def test_many_points_run_on_this_machine(environment):
+    _, call, _ = environment
+    done = call("saddlescope", "sweep", LIGHT, "--grid", "seed=0:2", "--size", "quick")
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize(("entry", "extra"), [(VISION, "train"), (LANGUAGE, "language")])
+def test_an_entry_that_needs_an_extra_runs_or_says_what_brings_it(environment, entry, extra):
+    brought, call, folder = environment
+    done = call("saddlescope", "run", entry, "--size", "quick")
+    if extra in brought:
+        assert done.returncode in (0, 1, 3), done.stderr
+        assert f"Stored in results/{entry}/quick.nc." in done.stdout
+        return
+    first = "train" if "train" not in brought else extra  # PyTorch is missed before what stands on it
+    refused(done, f"pip install 'saddlescope[{first}]'; without it ")
+    assert f"{entry} needs " in done.stderr
+    assert not list((folder / "results" / entry).glob("*.nc"))
+
+
+def test_a_scheduler_needs_the_extra_sweep(environment):
+    brought, call, _ = environment
+    words = ("sweep", LIGHT, "--grid", "seed=0:2", "--size", "quick", "--again", "--scheduler", "tcp://127.0.0.1:9")
+    done = call("saddlescope", *words)
+    refused(done, "127.0.0.1:9" if "sweep" in brought else "pip install 'saddlescope[sweep]'; without it")
+
+
+def test_checkpoints_need_the_extra_train(environment):
+    brought, call, _ = environment
+    done = call("saddlescope", "spectra", "before.safetensors", "after.safetensors")
+    refused(done, "before.safetensors" if "train" in brought else "pip install 'saddlescope[train]'; without it")
+
+
+def test_a_type_checker_sees_the_types(environment):
+    _, _, folder = environment
+    (folder / "consumer.py").write_text(CONSUMER)
+    pyright = Path(sysconfig.get_path("scripts")) / "pyright"
+    command = [str(pyright), "--pythonpath", str(folder / "bin" / "python"), "consumer.py"]
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+    assert 'Type of "predicted" is "Staircase"' in done.stdout
+    assert "5:12 - error" in done.stdout.replace("consumer.py:", "")[-2000:] or "consumer.py:5" in done.stdout
+    assert "reportMissingTypeStubs" not in done.stdout
+    assert "1 error" in done.stdout
+
+
+def test_the_wheel_has_every_file_of_the_package(wheel):
+    source = ROOT / "src"
+    of_package = {
+        str(file.relative_to(source))
+        for file in (source / "saddlescope").rglob("*")
+        if file.is_file() and "__pycache__" not in file.parts
+    }
+    packed = {name for name in zipfile.ZipFile(wheel).namelist() if ".dist-info/" not in name}
+    assert packed == of_package
+    assert {Path(name).suffix for name in packed} >= {".py", ".html", ".css", ".js", ".typed"}
+
+
+def test_the_source_distribution_can_be_tested(built):
+    (file,) = built.glob("*.tar.gz")
+    with tarfile.open(file) as archive:
+        packed = {name.partition("/")[2] for name in archive.getnames()}
+    wanted = {"pyproject.toml", "constraints.txt", "Makefile", "CITATION.cff", "LICENSE", "README.md", "CHANGELOG.md"}
+    assert packed >= wanted
+    assert packed >= {"scripts/readme.py", "benchmarks/board.py", "tests/conftest.py", "docs/conf.py"}
+    assert not any(name.startswith(("results/", "build/", "gallery/")) for name in packed)
