@@ -6,6 +6,7 @@ content of the file back.
 """
 
 import dataclasses
+import logging
 import secrets
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -22,7 +23,7 @@ from saddlescope.sweeps.point import Point, sentence
 if TYPE_CHECKING:
     from distributed import Client
 
-_PATIENCE = 15  # seconds to wait for an answer of the scheduler
+_PATIENCE = 10  # seconds to wait for an answer of the scheduler
 
 
 @dataclasses.dataclass(frozen=True)
@@ -161,18 +162,34 @@ def _connected(scheduler: "str | Client") -> "Iterator[Client]":
     if isinstance(scheduler, Client):
         yield scheduler
         return
+    with _told_by_us("distributed.client"):
+        try:
+            client = Client(scheduler, timeout=_PATIENCE, set_as_default=False)
+        except (OSError, TimeoutError, ValueError) as error:
+            raise InputError(
+                "The scheduler must be the address of a Dask scheduler that answers, such as tcp://10.0.0.1:8786; got "
+                f"{scheduler!r}."
+            ) from error
+        try:
+            yield client
+        finally:
+            with suppress(OSError, TimeoutError):
+                client.close(timeout=_PATIENCE)
+
+
+@contextmanager
+def _told_by_us(name: str) -> Iterator[None]:
+    """Keeps a logger silent: that the scheduler ended is told by an error of ours, not by pages of its own."""
+    logger = logging.getLogger(name)
+
+    def silent(record: logging.LogRecord) -> bool:
+        return False
+
+    logger.addFilter(silent)
     try:
-        client = Client(scheduler, timeout=_PATIENCE, set_as_default=False)
-    except (OSError, TimeoutError, ValueError) as error:
-        raise InputError(
-            "The scheduler must be the address of a Dask scheduler that answers, such as tcp://10.0.0.1:8786; got "
-            f"{scheduler!r}."
-        ) from error
-    try:
-        yield client
+        yield
     finally:
-        with suppress(OSError, TimeoutError):
-            client.close(timeout=_PATIENCE)
+        logger.removeFilter(silent)
 
 
 @contextmanager

@@ -1,0 +1,146 @@
+"""SIGKILL at random moments: of the client, its processes, the workers and the scheduler. Nothing finished is lost."""
+
+import contextlib
+import hashlib
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import xarray as xr
+
+from saddlescope.sweeps import Sweep, stored_sweeps
+
+_SWEEP = ["sweep", "tiny/walk", "--seeds", "0:16", "--grid", "kind=walk,fails", "--set", "pause=0.02"]
+
+
+class Killed:
+    """A sweep that is killed again and again, watched from outside."""
+
+    def __init__(self, command, folder, begun, *options, seed):
+        self.command, self.folder, self.begun = [*command, *_SWEEP, "--out", "out", *options], folder, begun
+        self.random = random.Random(seed)
+        self.seen: dict[Path, str] = {}
+        self.killed: set[str] = set()
+        self.kills = 0
+
+    def start(self):
+        """The client, as soon as a run has begun under it, and a random moment later."""
+        before = len(self.begun())
+        client = subprocess.Popen(
+            self.command, cwd=self.folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        )
+        _until(lambda: len(self.begun()) > before or client.poll() is not None)
+        self.wait()
+        return client
+
+    def wait(self):
+        time.sleep(self.random.uniform(0.0, 0.5))
+
+    def kill(self, process):
+        """Kills it, and looks whether all that was finished before is there as it was."""
+        self.look()
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(process, signal.SIGKILL)
+            self.kills += 1
+        self.look()
+
+    def kill_worker(self):
+        """Kills the process whose run began last, as soon as there is one that was not killed yet."""
+        _until(lambda: self.begun()[-1][0] not in self.killed)
+        worker = self.begun()[-1][0]
+        self.killed.add(worker)
+        self.kill(int(worker))
+        self.wait()
+
+    def look(self):
+        now = {file: _digest(file) for file in self.folder.glob("out/sweeps/tiny/walk/points/[0-9a-f]*.nc")}
+        assert self.seen.items() <= now.items(), "a finished point is gone, or not what it was"
+        self.seen = now
+
+    def finish(self):
+        """Runs the sweep to its end; what it stored."""
+        before, done = len(self.begun()), len(self.seen)
+        ended = subprocess.run(self.command, cwd=self.folder, capture_output=True, text=True, timeout=300)
+        assert ended.returncode == 1, ended.stderr  # half the points fail
+        assert "Traceback" not in ended.stderr
+        self.look()
+        again = [(kind, seed) for _, kind, seed, _ in self.begun()[before:]]
+        assert len(again) <= 32 - done, "finished points are not made again"
+        (file,) = stored_sweeps(self.folder / "out")
+        return Sweep.open(file)
+
+
+@pytest.fixture
+def undisturbed(swept, tmp_path):
+    return swept("kind=walk,fails", seeds="0:16", size="default", settings={"pause": "0.0"}, out=tmp_path / "other")
+
+
+def same(made, undisturbed):
+    """Whether two sweeps have the same results, whatever the pauses."""
+    names = ["value", "uncertainty", "outcome", "quantities", "state", "error"]
+    one, other = (sweep.data[names].transpose("kind", "seed", ...).drop_attrs() for sweep in (made, undisturbed))
+    xr.testing.assert_identical(one, other)
+    return True
+
+
+def test_a_sweep_over_processes(walk, command, tmp_path, begun, undisturbed):
+    sweep = Killed(command, tmp_path, begun, "--processes", "2", seed=1)
+    for _ in range(3):
+        client = sweep.start()
+        sweep.kill_worker()
+        sweep.kill_worker()
+        sweep.kill(client.pid)
+        client.communicate()
+    assert sweep.kills == 9
+    assert same(sweep.finish(), undisturbed)
+
+
+@contextlib.contextmanager
+def _cluster(workers):
+    program = [sys.executable, str(Path(__file__).parent / "cluster_program.py"), str(workers)]
+    with subprocess.Popen(
+        program, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+    ) as process:
+        try:
+            yield process, process.stdout.readline().strip()
+        finally:
+            process.stdin.close()
+
+
+def test_a_sweep_on_a_cluster(walk, command, tmp_path, begun, undisturbed):
+    with _cluster(2) as (cluster, address):
+        first = Killed(command, tmp_path, begun, "--scheduler", address, seed=2)
+        client = first.start()
+        first.kill_worker()
+        first.kill(client.pid)
+        client.communicate()
+        client = first.start()
+        first.kill(cluster.pid)
+        told = client.communicate(timeout=120)[1]
+        assert client.returncode == 2, told
+        assert "The scheduler ended" in told
+        assert "Traceback" not in told, told
+    with _cluster(1) as (_, address):
+        second = Killed(command, tmp_path, begun, "--scheduler", address, seed=4)
+        second.seen = first.seen
+        client = second.start()
+        second.kill_worker()
+        client.communicate(timeout=120)
+        assert first.kills + second.kills == 4
+        assert same(second.finish(), undisturbed)
+
+
+def _digest(file):
+    return hashlib.sha256(file.read_bytes()).hexdigest()
+
+
+def _until(true):
+    deadline = time.monotonic() + 120
+    while not true():
+        assert time.monotonic() < deadline, "it never began"
+        time.sleep(0.02)
