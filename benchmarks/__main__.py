@@ -10,6 +10,7 @@ Exit status: 0, or 1 when a benchmark failed or took longer than the limit; what
 """
 
 import argparse
+import ast
 import hashlib
 import json
 import os
@@ -75,7 +76,8 @@ def run(name: str, out: Path, quick: bool, limit: float, here: Path = HERE) -> d
     """Runs one benchmark, its table on our own stdout, and keeps its record in a file.
 
     Raises:
-        subprocess.SubprocessError: it failed, or took longer than the limit.
+        subprocess.CalledProcessError: it failed.
+        subprocess.TimeoutExpired: it took longer than the limit.
     """
     rows = out / f"{name}.rows"
     rows.unlink(missing_ok=True)
@@ -103,8 +105,8 @@ def run(name: str, out: Path, quick: bool, limit: float, here: Path = HERE) -> d
 
 
 def _title(file: Path) -> str:
-    """The first sentence of a script."""
-    return file.read_text().partition('"""')[2].partition("\n")[0].strip()
+    """The first line of a script's docstring."""
+    return (ast.get_docstring(ast.parse(file.read_text())) or "").partition("\n")[0]
 
 
 def run_all(
@@ -123,8 +125,11 @@ def run_all(
         try:
             records.append(run(name, out, quick, limit, here))
             print(f"== {name}: {records[-1]['wall_seconds']:.0f} s", flush=True)
-        except subprocess.SubprocessError as error:
-            print(f"== {name} failed: {error}", file=sys.stderr, flush=True)
+        except subprocess.CalledProcessError as error:
+            print(f"== {name} failed with status {error.returncode}", file=sys.stderr, flush=True)
+            failed.append(name)
+        except subprocess.TimeoutExpired:
+            print(f"== {name} did not end within {limit:g} s", file=sys.stderr, flush=True)
             failed.append(name)
     return records, failed
 
