@@ -16,6 +16,7 @@ import xarray as xr
 from saddlescope.errors import InputError
 from saddlescope.papers import Claim, Entry, Measured, RunContext
 from saddlescope.papers import entry as entries
+from saddlescope.papers.quantity import Quantity
 from saddlescope.plot import Axis, Band, Figure, Heat, Line, Mark, Panel, Table
 
 HOSTILE = "<script>document.title='owned'</script><img src=x onerror=\"document.title='owned'\">"
@@ -100,6 +101,14 @@ claims = (
 )
 
 
+quantities = (
+    Quantity(name="stages", says=f"stages, {HOSTILE}", statistic=lambda run: float(run.sizes["stage"])),
+    Quantity(
+        name="final_loss", says="final loss", statistic=lambda run: float(run.loss[-1, -1]), unit="nats", scale="log"
+    ),
+)
+
+
 def traces(run: xr.Dataset) -> list[Figure]:
     t = run.t.values
     time, loss = Axis("rescaled time t", "log(1/α)"), Axis("loss", scale="log")
@@ -159,6 +168,7 @@ ENTRY = Entry(
     run=run,
     claims=claims,
     traces=traces,
+    quantities=quantities,
 )
 NAMES = (ENTRY.name,)
 

@@ -99,7 +99,7 @@ def kinds_by_hand(sweep, claim, **at):
 def test_each_cell_has_the_kind_of_its_point():
     axes = GRIDS["two axes"]
     sweep = made(axes)
-    (verdicts, *_) = phase_figures(sweep)
+    verdicts = phase_figures(sweep)[1]
     assert [panel.title for panel in verdicts.panels] == list(CLAIMS)
     for panel, claim in zip(verdicts.panels, CLAIMS, strict=True):
         (cells,) = panel.marks
@@ -113,7 +113,7 @@ def test_each_cell_has_the_kind_of_its_point():
 
 def test_over_one_axis_the_claims_are_the_rows_the_first_on_top():
     sweep = made(GRIDS["one axis"])
-    (verdicts, *_) = phase_figures(sweep)
+    verdicts = phase_figures(sweep)[1]
     (panel,) = verdicts.panels
     low, high = panel.y.range
     assert low > high
@@ -126,7 +126,7 @@ def test_over_one_axis_the_claims_are_the_rows_the_first_on_top():
 
 def test_over_seeds_each_cell_is_the_share_of_finished_ones():
     sweep = made(GRIDS["two axes and seeds"])
-    verdicts, quantities, _ = phase_figures(sweep)
+    quantities, verdicts, _ = phase_figures(sweep)
     heat = verdicts.panels[0].marks[0]
     assert heat.range == (0.0, 1.0)
     stages, loss = (panel.marks[0] for panel in quantities.panels)
@@ -172,7 +172,7 @@ def test_what_no_seed_resolves_stays_empty():
 
 def test_further_axes_have_panels_up_to_a_limit_which_is_told():
     sweep = made({"a": range(4), "b": range(5), "c": range(5), "d": range(4)})
-    one, two, *_ = phase_figures(sweep)
+    *_, one, two = phase_figures(sweep)
     assert (one.title, two.title) == ("Verdicts: falls", f"Verdicts: {HOSTILE}")
     assert len(one.panels) == MOST_PANELS
     assert f"{MOST_PANELS} of 16 panels are shown" in one.caption
@@ -187,7 +187,7 @@ def test_further_axes_have_panels_up_to_a_limit_which_is_told():
 
 def test_panels_of_one_number_share_their_colours():
     sweep = made(GRIDS["three axes"])
-    stages = phase_figures(sweep)[2]
+    stages = phase_figures(sweep)[0]
     assert stages.title == "What the runs come to: stages"
     ends = float(sweep.quantities[..., 0].min()), float(sweep.quantities[..., 0].max())
     assert [panel.marks[0].range for panel in stages.panels] == [ends, ends]
@@ -196,7 +196,7 @@ def test_panels_of_one_number_share_their_colours():
 def test_the_legend_names_the_kinds_that_occur_once():
     sweep = made(GRIDS["two axes"])
     sweep["outcome"] = sweep.outcome.where(sweep.outcome != "refuted", "undecided")
-    (verdicts, *_) = phase_figures(sweep)
+    verdicts = phase_figures(sweep)[1]
     assert [one.name for one in legend(verdicts)] == ["✓ reproduced", "? undecided", "! failed"]
     assert {one.shape for one in legend(verdicts)} == {"kind"}
 

@@ -3,68 +3,78 @@
 index.html                              one card an entry, by paper
 PAPER/ENTRY/RUN.html                    one page a run: figures, claims, how it was made
 PAPER/ENTRY/RUN/                        its data, pictures, films and thumbnails
+sweeps/PAPER/ENTRY/SWEEP.html           one page a sweep: phase diagrams, claims, points; beside it a folder as above
 assets/                                 style, script, Plotly; nothing comes from the network
 """
 
 import os
 import shutil
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from importlib.resources import files
 from pathlib import Path
 
 from saddlescope import store
 from saddlescope.errors import InputError
+from saddlescope.gallery.sweeps import SweepView
 from saddlescope.gallery.views import Card, FigureView, RunView, cards, environment
 from saddlescope.papers import Reproduction, stored_files
 from saddlescope.plot import DARK, LIGHT, Theme, draw_matplotlib, draw_thumbnail
 from saddlescope.plot.images import png, sprite
+from saddlescope.sweeps import Sweep, stored_sweeps
 
 
 def build(folder: str | os.PathLike[str], site: str | os.PathLike[str]) -> Path:
-    """Builds the gallery of all runs stored below a folder, from stored data alone.
+    """Builds the gallery of all runs and sweeps stored below a folder, from stored data alone.
 
     The site is replaced as a whole at the end: whoever looks at it while it is built sees the old one, and a build that
     is killed leaves the old one.
 
     Args:
-        folder: where runs are stored.
+        folder: where runs and sweeps are stored.
         site: folder of the site; it is made, or an earlier gallery there is replaced.
 
     Returns:
         The index page.
 
     Raises:
-        InputError: there are no runs, one of them is damaged, or the site's folder holds something else.
+        InputError: there is nothing to show, something is damaged, or the site's folder holds something else.
     """
     site = Path(site).absolute()
     refuse_foreign(site)
-    runs = [RunView(Reproduction.open(file)) for file in stored_files(folder)]
-    _refuse_doubles(runs)
+    sweeps = [SweepView(Sweep.open(file)) for file in stored_sweeps(folder)]
+    files = store.find(folder) if sweeps else stored_files(folder)
+    runs = [RunView(Reproduction.open(file)) for file in files]
+    _refuse_doubles([(run.page, run.made.file, run.made.entry.name) for run in runs])
+    _refuse_doubles([(view.page, view.sweep.file, view.sweep.entry.name) for view in sweeps])
     with swapped(site) as new:
-        _write_site(new, cards(runs))
+        _write_site(new, cards(runs), sweeps)
     return site / "index.html"
 
 
-def _write_site(site: Path, shown: list[Card]) -> None:
+def _write_site(site: Path, shown: list[Card], sweeps: list[SweepView]) -> None:
     pages = environment()
     write_assets(site / "assets")
-    write_page(site / "index.html", pages.get_template("index.html").render(cards=shown, root=""))
+    write_page(site / "index.html", pages.get_template("index.html").render(cards=shown, sweeps=sweeps, root=""))
     for card in shown:
         for run in card.runs:
-            _write_run(site, run)
+            _write_shown(site / run.folder, run.figures, run.made.file, run.data_name)
             others = [other for other in card.runs if other is not run]
             page = pages.get_template("run.html").render(run=run, others=others, root="../../")
             write_page(site / run.page, page)
+    for sweep in sweeps:
+        _write_shown(site / sweep.folder, sweep.figures, sweep.sweep.file, sweep.data_name)
+        page = pages.get_template("sweep.html").render(view=sweep, root="../../../")
+        write_page(site / sweep.page, page)
 
 
-def _write_run(site: Path, run: RunView) -> None:
-    folder = site / run.folder
+def _write_shown(folder: Path, figures: Sequence[FigureView], data: Path, data_name: str) -> None:
+    """The folder beside a page: its data, and its pictures, the first one also as a thumbnail."""
     folder.mkdir(parents=True)
-    shutil.copyfile(run.made.file, folder / run.data_name)
+    shutil.copyfile(data, folder / data_name)
     for theme, name in ((LIGHT, "light"), (DARK, "dark")):
-        draw_thumbnail(run.made.figures[0], theme=theme).savefig(folder / f"thumbnail-{name}.png")
-    drawn(run.figures, folder)
+        draw_thumbnail(figures[0].figure, theme=theme).savefig(folder / f"thumbnail-{name}.png")
+    drawn(figures, folder)
 
 
 def drawn(figures: Iterable[FigureView], folder: Path) -> None:
@@ -85,7 +95,7 @@ def write_assets(folder: Path) -> None:
 
     folder.mkdir()
     write_page(folder / "plotly.min.js", get_plotlyjs())
-    for name in ("style.css", "run.css", "page.js"):
+    for name in ("style.css", "run.css", "sweep.css", "page.js"):
         write_page(folder / name, files("saddlescope.gallery").joinpath("assets", name).read_text("utf-8"))
     dark = _variables(DARK)
     write_page(
@@ -117,14 +127,13 @@ def refuse_foreign(site: Path) -> None:
         raise InputError(f"{site} holds something that is not a gallery; name a new folder with --site.")
 
 
-def _refuse_doubles(runs: list[RunView]) -> None:
+def _refuse_doubles(stored: list[tuple[str, Path, str]]) -> None:
+    """Refuses two files of one page; what is given is the page, the file and the entry of each."""
     seen: dict[str, Path] = {}
-    for run in runs:
-        if run.page in seen:
-            raise InputError(
-                f"{seen[run.page]} and {run.made.file} are the same run of {run.made.entry.name}; move one elsewhere."
-            )
-        seen[run.page] = run.made.file
+    for page, file, entry in stored:
+        if page in seen:
+            raise InputError(f"{seen[page]} and {file} are the same run of {entry}; move one elsewhere.")
+        seen[page] = file
 
 
 @contextmanager

@@ -13,6 +13,7 @@ import numpy as np
 
 from saddlescope.plot.figure import AnyMark, Axis, Band, Figure, Heat, Kind, Kinds, Line, Mark, Panel
 from saddlescope.plot.phase_axes import Layout, cells_axis, line_axis, names_axis
+from saddlescope.plot.series import shortened
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -33,6 +34,7 @@ class _Reading:
     """A number of each point: a quantity, or what a claim measures; bounds that are infinite are not drawn."""
 
     place: int
+    name: str
     label: str
     unit: str = ""
     scale: Literal["linear", "log"] = "linear"
@@ -51,11 +53,11 @@ def phase_figures(sweep: "xr.Dataset") -> tuple[Figure, ...]:
         sweep: the data set of a sweep, with at least one swept axis.
 
     Returns:
-        The figures, the verdicts first.
+        The figures: quantities, verdicts, measured values.
     """
     layout, claims = Layout.of(sweep.state), _claims(sweep)
-    drawn = _verdicts(sweep, layout, claims)
-    drawn += _numbers(sweep.quantities, layout, _quantities(sweep), "What the runs come to")
+    drawn = _numbers(sweep.quantities, layout, _quantities(sweep), "What the runs come to")
+    drawn += _verdicts(sweep, layout, claims)
     if not layout.panels:
         drawn += _numbers(sweep["value"], layout, claims, "What the claims measure")
     return tuple(drawn)
@@ -64,16 +66,16 @@ def phase_figures(sweep: "xr.Dataset") -> tuple[Figure, ...]:
 def _claims(sweep: "xr.Dataset") -> tuple[_Reading, ...]:
     told = (sweep[name].values.tolist() for name in ("claim", "claim_unit", "claim_low", "claim_high"))
     return tuple(
-        _Reading(place=place, label=label, unit=unit, low=low, high=high)
+        _Reading(place=place, name=shortened(label), label=label, unit=unit, low=low, high=high)
         for place, (label, unit, low, high) in enumerate(zip(*told, strict=True))
     )
 
 
 def _quantities(sweep: "xr.Dataset") -> tuple[_Reading, ...]:
-    told = (sweep[name].values.tolist() for name in ("quantity_says", "quantity_unit", "quantity_scale"))
+    told = (sweep[f"quantity{told}"].values.tolist() for told in ("", "_says", "_unit", "_scale"))
     return tuple(
-        _Reading(place=place, label=label, unit=unit, scale=scale)
-        for place, (label, unit, scale) in enumerate(zip(*told, strict=True))
+        _Reading(place=place, name=shortened(name.replace("_", " ")), label=label, unit=unit, scale=scale)
+        for place, (name, label, unit, scale) in enumerate(zip(*told, strict=True))
     )
 
 
@@ -116,6 +118,8 @@ def _numbers(values: "xr.DataArray", layout: Layout, readings: Sequence[_Reading
         if line and any(np.isfinite((one.low, one.high)).any() for one in found)
         else ""
     )
+    if any(bool(values[..., one.place].isnull().any()) for one in found):
+        over += " Where nothing is drawn, no run resolved it."
     nowhere = f" Resolved by no point: {', '.join(absent)}." if absent else ""
     return _figures(
         f"{values.dims[-1]}-values",
@@ -180,7 +184,7 @@ def _of_one_scale(panels: tuple[Panel, ...]) -> tuple[Panel, ...]:
 
 def _axes(one: _Reading, array: "xr.DataArray", layout: Layout) -> tuple[Axis, Axis]:
     if len(layout.mapped) == 1:
-        return line_axis(array, layout.mapped[0])[0], Axis(one.label, one.unit, scale=one.scale)
+        return line_axis(array, layout.mapped[0])[0], Axis(one.name, one.unit, scale=one.scale)
     return cells_axis(array, layout.mapped[0]), cells_axis(array, layout.mapped[1])
 
 
@@ -218,7 +222,7 @@ def _map(one: _Reading, values: np.ndarray, layout: Layout) -> Heat:
         x=np.arange(z.shape[1]),
         y=np.arange(z.shape[0]),
         z=z,
-        label=Axis(one.label, one.unit).title,
+        label=Axis(one.name, one.unit).title,
         scale=one.scale,
         words=_written(z) if z.shape[1] <= _MOST_WRITTEN else None,
     )

@@ -88,8 +88,12 @@ _LONGEST = 22  # letters of a name along an axis
 def named_ticks(axis: Axis) -> tuple[list[int], list[str]]:
     """Where names stand along an axis that has some, and the names, shortened; evenly thinned where there are many."""
     places = list(range(0, len(axis.names), -(-len(axis.names) // MOST_NAMES)))
-    names = [axis.names[place] for place in places]
-    return places, [name if len(name) <= _LONGEST else f"{name[: _LONGEST - 1]}…" for name in names]
+    return places, [shortened(axis.names[place]) for place in places]
+
+
+def shortened(name: str) -> str:
+    """The name, or the beginning of a long one."""
+    return name if len(name) <= _LONGEST else f"{name[: _LONGEST - 1]}…"
 
 
 def thin(x: np.ndarray, *curves: np.ndarray, most: int = MOST_POINTS) -> np.ndarray:

@@ -1,0 +1,221 @@
+"""The page of a sweep: phase diagrams, claims, points and failures of hostile entries, told as they stand."""
+
+import dataclasses
+import html
+import json
+import re
+import shutil
+from html.parser import HTMLParser
+from urllib.parse import quote
+
+import numpy as np
+import pytest
+
+import tiny
+from saddlescope import store
+from saddlescope.errors import InputError
+from saddlescope.gallery import build, sweeps
+from saddlescope.gallery.sweeps import SweepView
+from saddlescope.plot import DARK, LIGHT
+from saddlescope.sweeps import Grid, Sweep, sweep
+
+FAILURE = f"no such thing as {tiny.HOSTILE}"
+
+
+def fails_at_three(params, context):
+    if params.stages == 3:
+        raise InputError(FAILURE)
+    return tiny.run(params, context)
+
+
+ENTRY = dataclasses.replace(tiny.ENTRY, run=fails_at_three)
+GRIDS = {
+    "words": (["stages=2,3,6", f"words=plain,{tiny.HOSTILE}"], ""),
+    "seeds": (["stages=2,4,6,8"], "0:3"),
+}
+
+
+def find(name):
+    assert name == ENTRY.name
+    return ENTRY
+
+
+@pytest.fixture
+def known(monkeypatch):
+    monkeypatch.setattr("saddlescope.papers.entry.find", find)
+
+
+@pytest.fixture(scope="module")
+def stored(tmp_path_factory):
+    """Two sweeps in one folder: one over two axes with failed points, one over an axis and seeds."""
+    out = tmp_path_factory.mktemp("swept")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("saddlescope.papers.entry.find", find)
+        grids = {
+            name: Grid.parse(ENTRY, words, seeds=seeds, settings={"scales": "0.1,0.01"})
+            for name, (words, seeds) in GRIDS.items()
+        }
+        return {name: sweep(ENTRY, grid, out=out, processes=1) for name, grid in grids.items()}
+
+
+@pytest.fixture(scope="module")
+def out(stored):
+    return stored["words"].file.parents[3]
+
+
+@pytest.fixture(scope="module")
+def swept_site(stored, out, tmp_path_factory):
+    site = tmp_path_factory.mktemp("swept gallery # 100%") / "site"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("saddlescope.papers.entry.find", find)
+        build(out, site)
+    return site
+
+
+@pytest.fixture
+def pages(swept_site, stored):
+    return {name: (swept_site / SweepView(made).page).read_text("utf-8") for name, made in stored.items()}
+
+
+def text_of(page):
+    """What a page says, without its markup."""
+    said = []
+    parser = HTMLParser()
+    parser.handle_data = said.append
+    parser.feed(page)
+    return " ".join(" ".join(said).split())
+
+
+def test_a_folder_of_sweeps_alone_is_a_gallery(swept_site, stored):
+    index = (swept_site / "index.html").read_text("utf-8")
+    for made in stored.values():
+        assert f'href="{SweepView(made).page}"' in index
+    assert "reproduction" not in text_of(index).partition("How to read")[0]
+    assert "8 of 12 points" not in index
+    assert "4 of 6 points finished, 2 failed" in index
+    assert "12 of 12 points finished" in index
+
+
+def test_runs_and_sweeps_stand_side_by_side(known, results, stored, tmp_path, monkeypatch):
+    class Blank:
+        def savefig(self, path):
+            path.write_text("blank")
+
+        def set_layout_engine(self, engine):
+            pass
+
+    for name in ("draw_matplotlib", "draw_thumbnail"):
+        monkeypatch.setattr(f"saddlescope.gallery.site.{name}", lambda *_, **__: Blank())
+    both = tmp_path / "both"
+    shutil.copytree(stored["seeds"].file.parents[3], both)
+    shutil.copytree(results / "tiny", both / "tiny")
+    build(both, tmp_path / "site")
+    index = text_of((tmp_path / "site/index.html").read_text("utf-8"))
+    assert "3 claims in 1 reproduction" in index
+    assert "12 of 12 points finished" in index
+
+
+def test_nothing_hostile_is_in_the_markup(pages, swept_site):
+    for name, page in [*pages.items(), ("index", (swept_site / "index.html").read_text("utf-8"))]:
+        assert tiny.HOSTILE not in page
+        assert "<img src=x" not in page
+        assert html.escape(tiny.HOSTILE, quote=True).replace("&quot;", "&#34;").replace("&#x27;", "&#39;") in page, name
+
+
+def test_what_failed_is_told_and_why(pages):
+    said = text_of(pages["words"])
+    assert "2 failed" in said
+    assert said.count(FAILURE) == 2
+    assert "stages=3 words=plain" in said
+    assert "--retry" in said
+    assert "Points without a run" not in text_of(pages["seeds"])
+
+
+def test_the_tables_are_those_of_the_data_set(pages, stored):
+    for name, made in stored.items():
+        view, data = SweepView(made), made.data
+        assert len(view.points) == data.state.size
+        for k, claim in enumerate(view.claims):
+            for outcome, count in claim["counts"].items():
+                assert count == int((data.outcome[..., k] == str(outcome)).sum())
+        falls = data["value"].sel(claim="falls").values
+        low, high = np.nanmin(falls), np.nanmax(falls)
+        assert view.claims[0]["measured"].count("to") == (low < high)
+        for row, index in zip(view.points, made.grid.indices, strict=True):
+            assert row["state"] == str(data.state.values[index])
+            assert [outcome for outcome, _ in row["claims"]] == list(data.outcome.values[index])
+        assert pages[name].count("<tr") == len(view.axes) + len(view.failures) + len(view.claims) + len(view.points) + (
+            4 if view.failures else 3
+        )
+
+
+def test_the_pictures_are_the_phase_diagrams(pages, stored):
+    embedded = pages["words"].split('<script type="application/json">')[1:]
+    figures = [json.loads(part.partition("</script>")[0]) for part in embedded]
+    assert [figure["title"] for figure in figures] == ["What the runs come to", "Verdicts", "What the claims measure"]
+    assert {one["name"] for one in figures[1]["legend"]} == {"✓ reproduced", "✗ refuted", "? undecided", "! failed"}
+    cells = figures[1]["panels"][0]["data"][0]
+    assert np.array(cells["z"]).shape == (2, 3)
+    assert [row[1] for row in cells["z"]] == [3, 3], "both points with three stages failed"
+
+
+def test_the_data_set_is_beside_the_page_and_nothing_is_stored_twice(swept_site, stored):
+    for made in stored.values():
+        view = SweepView(made)
+        assert (swept_site / view.folder / view.data_name).read_bytes() == made.file.read_bytes()
+        names = {path.name for path in (swept_site / view.folder).iterdir()}
+        assert {"figure-1.png", "figure-1.svg", "thumbnail-light.png", "thumbnail-dark.png"} <= names
+
+
+def test_every_link_of_the_page_resolves(swept_site, stored):
+    for made in stored.values():
+        page = swept_site / SweepView(made).page
+        for address in re.findall(r'(?:href|src|srcset)="([^"#]+)"', page.read_text("utf-8")):
+            assert address.startswith("data:") or (page.parent / address).is_file(), address
+
+
+def test_long_lists_are_cut_and_say_so(stored, monkeypatch):
+    monkeypatch.setattr(sweeps, "MOST_POINTS", 5)
+    view = SweepView(stored["seeds"])
+    assert (len(view.points), view.unlisted) == (5, 7)
+    assert sweeps._listed([str(k) for k in range(64)]).endswith("9, …, 63")
+    assert sweeps._listed(["1", "2"]) == "1, 2"
+
+
+def test_damaged_and_doubled_sweeps_are_named(known, stored, tmp_path):
+    file = tmp_path / "out" / stored["seeds"].file.relative_to(stored["seeds"].file.parents[3])
+    marker = next(stored["seeds"].file.parents[3].rglob(store.SWEEPS)).relative_to(stored["seeds"].file.parents[3])
+    store.write_bytes(b"", tmp_path / "out" / marker)
+    store.write_bytes(stored["seeds"].file.read_bytes()[:-1], file)
+    with pytest.raises(InputError, match="is damaged"):
+        build(tmp_path / "out", tmp_path / "site")
+    for name in ("one", "two"):
+        store.write_bytes(stored["seeds"].file.read_bytes(), file.with_name(f"{name}.nc"))
+    file.unlink()
+    with pytest.raises(InputError, match=r"one\.nc and .*two\.nc are the same"):
+        build(tmp_path / "out", tmp_path / "site")
+    assert not (tmp_path / "site").exists()
+
+
+@pytest.mark.browser
+def test_the_maps_are_drawn_in_a_browser_and_nothing_hostile_happens(visit, swept_site, stored):
+    for made in stored.values():
+        page = visit(f"file://{quote(str(swept_site / SweepView(made).page))}")
+        assert page.title().startswith("A staircase in no time <script>")
+        assert page.locator(".plot .hm, .plot .scatterlayer").count() > 0
+        assert page.locator(".legend > span.kind").count() == page.locator(".legend .swatch.kind").count()
+
+
+@pytest.mark.browser
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_the_colours_of_cells_follow_the_theme(visit, swept_site, stored, theme):
+    page = visit(f"file://{quote(str(swept_site / SweepView(stored['words']).page))}", color_scheme=theme)
+    colors = page.evaluate("document.querySelectorAll('.plot')[2].data[0].colorscale.map(pair => pair[1])")
+    palette = (DARK if theme == "dark" else LIGHT).palette
+    assert colors[0] == palette[2]
+    assert page.locator(".legend .swatch.kind").count() == 4
+
+
+def test_a_stored_sweep_opens_from_the_copy(known, swept_site, stored):
+    view = SweepView(stored["words"])
+    assert Sweep.open(swept_site / view.folder / view.data_name).grid.digest == view.sweep.grid.digest
