@@ -151,6 +151,8 @@ def _off_the_law(run: "xr.Dataset") -> Measured:
     law = law_of(run, _BASE)
     if law is None:
         return _NO_LAW
+    if run.sizes["width"] < 3:
+        return Measured.unresolved("Two widths fit any law; give three or more.")
     shares = hits(run.speed.sel(depth=_BASE), "faster").mean("start").values
     off = abs(shares - law.shares(run.width.values[:, None].astype(float)))
     return Measured(float(off.max()), remark=f"at width {int(run.width[int(off.argmax())])}")
