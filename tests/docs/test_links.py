@@ -1,0 +1,90 @@
+"""Every relative link and anchor of the README, the changelog and all pages leads somewhere; others are well-formed."""
+
+import json
+import re
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+PAGES = [
+    ROOT / "README.md",
+    ROOT / "CHANGELOG.md",
+    *sorted((ROOT / "docs").rglob("*.md")),
+    *sorted((ROOT / "docs").rglob("*.ipynb")),
+]
+CODE = re.compile(r"^(`{3,})[^\n]*\n.*?^\1|`[^`\n]*`", re.S | re.M)
+LINK = re.compile(r"!?\[(?:[^\[\]]|\[[^\[\]]*\])*\]\(([^()\s]+)\)")
+
+
+def _text(page):
+    """A page's Markdown without its code."""
+    text = page.read_text()
+    if page.suffix == ".ipynb":
+        cells = json.loads(text)["cells"]
+        text = "\n\n".join("".join(cell["source"]) for cell in cells if cell["cell_type"] == "markdown")
+    return CODE.sub("", text)
+
+
+def _anchors(page):
+    """What a page's headings are linked by, as GitHub and MyST name them; the first of two equal ones."""
+    headings = re.findall(r"^#{1,3} (.+)$", re.sub(r"^```.*?^```", "", page.read_text(), flags=re.S | re.M), re.M)
+    plain = (re.sub(r"[^\w\- ]", "", heading.lower()) for heading in headings)
+    return {heading.strip().replace(" ", "-") for heading in plain}
+
+
+def _fault(page, target):
+    """What is wrong with a link, or nothing."""
+    if "://" in target:
+        parts = urlsplit(target)
+        return "" if parts.scheme == "https" and re.fullmatch(r"[\w-]+(\.[\w-]+)+", parts.netloc) else "is malformed"
+    name, _, anchor = target.partition("#")
+    file = (page.parent / name).resolve() if name else page
+    if not file.is_relative_to(ROOT) or not file.exists():
+        return "is no file"
+    return "is no heading there" if anchor and anchor not in _anchors(file) else ""
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_links_lead_somewhere(page):
+    faults = [f"{target} {fault}" for target in LINK.findall(_text(page)) if (fault := _fault(page, target))]
+    assert not faults
+
+
+def test_there_are_links_and_faults_would_be_seen():
+    links = [target for page in PAGES for target in LINK.findall(_text(page))]
+    assert len(links) > 150
+    assert sum("#" in target for target in links) > 100
+    page = ROOT / "docs" / "index.md"
+    for wrong in ("absent.md", "usage.md#absent", "#absent", "http://example.org", "https://no host"):
+        assert _fault(page, wrong)
+    assert not _fault(page, "papers/gradual-rank.md#errata")
+
+
+def test_every_page_is_in_one_table_of_contents():
+    listed = []
+    for page in (ROOT / "docs").rglob("*.md"):
+        for tree in re.findall(r"^```\{toctree\}\n(.*?)^```", page.read_text(), re.S | re.M):
+            names = [line for line in tree.splitlines() if line and not line.startswith(":")]
+            listed += [str((page.parent / name).resolve().relative_to(ROOT / "docs")) for name in names]
+    pages = [
+        str(page.relative_to(ROOT / "docs").with_suffix("")) for page in PAGES if page.is_relative_to(ROOT / "docs")
+    ]
+    assert sorted(listed) == sorted(set(pages) - {"index"})
+
+
+def test_entries_that_pages_name_exist():
+    from saddlescope.papers import names
+
+    papers = {name.partition("/")[0] for name in names()}
+    whole = re.compile(rf"`((?:{'|'.join(papers)})/[\w-]+)`")
+    for page in PAGES:
+        assert set(whole.findall(page.read_text())) <= set(names()), page
+    for paper in papers:
+        text = (ROOT / "docs" / "papers" / f"{paper}.md").read_text()
+        where = text.partition("## Where to find what")[2].partition("\n## ")[0]
+        cells = [row.split(" | ")[2] for row in where.splitlines() if row.startswith("| ")][1:]
+        short = set(re.findall(r"`([\w-]+)`", " ".join(cells)))
+        assert len(short) > 10
+        assert {f"{paper}/{entry}" for entry in short} <= set(names())

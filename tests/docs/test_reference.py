@@ -1,0 +1,102 @@
+"""The reference has every public name, from `__all__` of every package, and every command of the command line."""
+
+import importlib.util
+import inspect
+import re
+import subprocess
+import sys
+from importlib import import_module
+from pathlib import Path
+
+import pytest
+
+DOCS = Path(__file__).parents[2] / "docs"
+PAGES = {page.stem: page.read_text() for page in (DOCS / "reference").glob("*.md")}
+
+
+def _extension(name):
+    spec = importlib.util.spec_from_file_location(name, DOCS / "extensions" / f"{name}.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.fixture(scope="module")
+def public():
+    return _extension("public_names")
+
+
+def _documented():
+    """The names that the pages' directives stand for: members of modules, as autodoc finds them, and single ones."""
+    names = []
+    for text in PAGES.values():
+        for module, options in re.findall(r"\.\. automodule:: (\S+)\n((?:   :.*\n)*)", text):
+            found = import_module(module)
+            left_out = re.findall(r"[\w]+", "".join(re.findall(r":exclude-members:(.*)", options)))
+            for name, member in vars(found).items():
+                told = name in getattr(found, "__all__", [name]) and not name.startswith("_") and name not in left_out
+                if callable(member):
+                    told &= ":imported-members:" in options or member.__module__ == module
+                else:  # a constant with its own words below it
+                    told &= bool(re.search(rf'^{name}\b.* = .*\n"""', inspect.getsource(found), re.M))
+                names += [f"{module}.{name}"] * told
+        names += re.findall(r"\.\. autofunction:: (\S+)", text)
+        names += [f"{m}.{name}" for name, m in re.findall(r"\.\. py:data:: (\w+)\n   :module: (\S+)", text)]
+    return names
+
+
+def test_every_public_name_is_in_the_reference(public):
+    assert len(public.public_names()) > 250
+    assert public.absent(_documented()) == []
+
+
+def test_a_name_that_is_absent_would_be_seen(public):
+    left = [name for name in _documented() if not name.endswith(".find_stages")]
+    assert public.absent(left) == ["saddlescope.find_stages", "saddlescope.measure.find_stages"]
+
+
+def test_every_public_function_and_class_has_a_docstring(public):
+    def told(owner, name):
+        member = inspect.getattr_static(owner, name)
+        member = member.fget if isinstance(member, property) else getattr(member, "__func__", member)
+        return not callable(member) or inspect.getdoc(member)
+
+    for name in public.public_names():
+        package, _, short = name.rpartition(".")
+        found = getattr(import_module(package), short)
+        if inspect.isfunction(found):
+            assert inspect.getdoc(found), name
+        elif inspect.isclass(found):
+            assert found.__doc__, name
+            fields = getattr(found, "__annotations__", {})
+            methods = [m for m in list(vars(found)) if not m.startswith("_") and m not in fields]
+            assert all(told(found, method) for method in methods), name
+
+
+def test_short_names_are_in_the_table_of_the_front_page():
+    import saddlescope
+
+    listed = re.findall(r"^   ~saddlescope\.[\w.]+\.(\w+)$", PAGES["index"], re.M)
+    assert sorted(listed) == sorted(saddlescope.__all__)
+
+
+def test_every_command_has_a_section():
+    from saddlescope.cli import app
+
+    commands = dict(_extension("commands").commands())
+    names = {command.name or command.callback.__name__ for command in app.registered_commands}
+    assert names <= {words.partition(" ")[2] for words in commands}
+    assert "saddlescope data get" in commands
+    assert all(command.help and all(p.help for p in command.params) for command in commands.values())
+    assert "```{commands}" in PAGES["commands"]
+
+
+@pytest.mark.slow
+def test_the_pages_are_built_without_a_warning(tmp_path):
+    command = [sys.executable, "-m", "sphinx", "-W", "--keep-going", "-q", str(DOCS), str(tmp_path / "site")]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    for page in DOCS.rglob("*.md"):
+        assert (tmp_path / "site" / page.relative_to(DOCS)).with_suffix(".html").exists()
