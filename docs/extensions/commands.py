@@ -33,7 +33,7 @@ class Commands(SphinxDirective):
         section = nodes.section(ids=[words.replace(" ", "-")], names=[words])
         section += nodes.title(text=words)
         for paragraph in (command.help or "").split("\n\n"):
-            section += nodes.paragraph(text=" ".join(paragraph.split()))
+            section += _paragraph(" ".join(paragraph.split()))
         told = [p for p in command.params if not getattr(p, "hidden", False)]
         called = [words, *(_called(p) for p in told)]
         section += nodes.literal_block(text=" ".join(called), language="console")
@@ -63,11 +63,19 @@ def _listed(parameters: list[Any]) -> nodes.definition_list:
         term = nodes.term("", "", nodes.literal(text=_called(parameter) if argument else _option(parameter)))
         told = parameter.help or ""
         default = parameter.default
-        if default not in (None, False, True, ()) and not argument:
+        if default not in (None, False, True, "") and not argument:
             told += f" Default: {default}."
         if parameter.envvar:
             told += f" Also taken from the environment variable {parameter.envvar}."
-        found += nodes.definition_list_item("", term, nodes.definition("", nodes.paragraph(text=told)))
+        found += nodes.definition_list_item("", term, nodes.definition("", _paragraph(told)))
+    return found
+
+
+def _paragraph(text: str) -> nodes.paragraph:
+    """A paragraph in which what stands between backticks is code."""
+    found = nodes.paragraph()
+    for k, part in enumerate(text.split("`")):
+        found += nodes.literal(text=part) if k % 2 else nodes.Text(part)
     return found
 
 
