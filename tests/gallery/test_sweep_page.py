@@ -207,6 +207,15 @@ def test_the_maps_are_drawn_in_a_browser_and_nothing_hostile_happens(visit, swep
 
 
 @pytest.mark.browser
+@pytest.mark.parametrize("width", [360, 1200])
+def test_the_page_never_scrolls_sideways(visit, swept_site, stored, width):
+    for made in stored.values():
+        address = f"file://{quote(str(swept_site / SweepView(made).page))}"
+        page = visit(address, viewport={"width": width, "height": 800})
+        assert page.evaluate("document.documentElement.scrollWidth") <= width
+
+
+@pytest.mark.browser
 @pytest.mark.parametrize("theme", ["light", "dark"])
 def test_the_colours_of_cells_follow_the_theme(visit, swept_site, stored, theme):
     page = visit(f"file://{quote(str(swept_site / SweepView(stored['words']).page))}", color_scheme=theme)

@@ -99,7 +99,7 @@ class SweepView:
     def columns(self) -> tuple[str, ...]:
         """The names of the numbers of a point: quantities, then claims."""
         data = self.sweep.data
-        return (*data.quantity_says.values.tolist(), *data.claim.values.tolist())
+        return (*(name.replace("_", " ") for name in data["quantity"].values.tolist()), *data.claim.values.tolist())
 
     @cached_property
     def points(self) -> tuple[dict[str, Any], ...]:
@@ -137,7 +137,7 @@ class SweepView:
         told, grid = self.sweep.data.attrs, self.sweep.grid
         versions = json.loads(str(told.get("versions", "{}")))
         pairs = (
-            ("Other parameters", " ".join([grid.size, *(f"{name}={value}" for name, value in grid.settings.items())])),
+            ("Size", " ".join([grid.size, *(f"{name}={value}" for name, value in grid.settings.items())])),
             ("CPU time", f"{number(float(told.get('cpu_seconds', math.nan)), 3)} s in all points"),
             ("Finished", str(told.get("finished", ""))),
             ("Versions", ", ".join(f"{name} {version}" for name, version in versions.items())),

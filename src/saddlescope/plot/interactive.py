@@ -208,6 +208,7 @@ def _heat(heat: Heat, panel: Panel) -> dict[str, Any]:
         "title": {"text": _shown(heat.label), "side": "right"},
         "thickness": 12,
         "outlinewidth": 0,
+        "exponentformat": "power",
     }
     drawn = z
     if heat.scale == "log":

@@ -229,7 +229,7 @@ def _map(one: _Reading, values: np.ndarray, layout: Layout) -> Heat:
 
 
 def _written(z: np.ndarray) -> np.ndarray:
-    return np.array([[f"{value:.3g}" if np.isfinite(value) else "" for value in row] for row in z])
+    return np.array([[f"{value:.3g}".replace("e-0", "e-") if np.isfinite(value) else "" for value in row] for row in z])
 
 
 def _curve(one: _Reading, array: "xr.DataArray", layout: Layout) -> tuple[AnyMark, ...]:
