@@ -1,5 +1,6 @@
 """The one error that means: the input is at fault, and this sentence says how to cure it."""
 
+import re
 from collections.abc import Iterable
 from difflib import get_close_matches
 
@@ -9,6 +10,9 @@ class InputError(ValueError):
 
     The command line prints the message alone, without a traceback, and leaves with exit status 2.
     """
+
+    def __init__(self, message: str = "") -> None:
+        super().__init__(re.sub(r"\s*\n\s*", " ", message))  # arrays and file names may bring lines of their own
 
 
 def unknown(kind: str, given: str, known: Iterable[str]) -> InputError:

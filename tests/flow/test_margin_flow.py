@@ -241,7 +241,7 @@ def test_progress_is_told():
         ({"start": np.ones(3)}, "omega_0; got shape"),
         ({"start": 1e200}, "start must give finite margins"),
         ({"start": np.nan}, r"start\.plus must be finite"),
-        ({"start": "small"}, "start must be omega_0 or a DiagonalStart"),
+        ({"start": "small"}, "start must be .* a DiagonalStart"),
         ({"features": np.ones((4, 4))}, r"features must have shape \(any, any, any\)"),
         ({"features": np.full((4, 4, 8), np.inf)}, r"features must be finite; got inf at \[0, 0, 0\]"),
         ({"features": np.ones((3, 4, 8))}, r"loss must be one of margins of shape \(3, 4\)"),

@@ -79,7 +79,7 @@ def test_what_is_learned_stays():
         ({"strengths": np.zeros(3)}, "not all 0"),
         ({"strengths": np.eye(3)}, "finite numbers"),
         ({"strengths": [1.0, np.nan, 1.0]}, "finite numbers"),
-        ({"strengths": ["a", "b", "c"]}, "strengths must be an array of numbers"),
+        ({"strengths": ["a", "b", "c"]}, "strengths must be an array of real numbers"),
         ({"start": np.ones((2, 2))}, "shape"),
         ({"start": np.ones((4, 3, 3))}, "one start only"),
         ({"start": np.full((3, 3), np.nan)}, "finite"),

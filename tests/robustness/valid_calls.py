@@ -129,9 +129,7 @@ def _models() -> dict[str, Call]:
         "SelectionLoss": Call(
             m.SelectionLoss, {"optimal_scores": data.optimal_scores, "gaps": data.gaps, "kind": "logistic"}
         ),
-        "attention_teacher_task": Call(
-            m.attention_teacher_task, {"seed": 0, "samples": 3, "tokens": 2, "dim": 3}
-        ),
+        "attention_teacher_task": Call(m.attention_teacher_task, {"seed": 0, "samples": 3, "tokens": 2, "dim": 3}),
         "full_attention_teacher_task": Call(
             m.full_attention_teacher_task, {"seed": 0, "samples": 3, "tokens": 2, "dim": 3, "width": 3, "rank": 2}
         ),
@@ -143,9 +141,7 @@ def _models() -> dict[str, Call]:
             m.StructuredIdentityTask, {"mu": (1.0, 2.0), "sigma": (0.1, 0.1), "samples_per_cluster": 3, "dim": 4}
         ),
         "random_rotation": Call(m.random_rotation, {"dim": 3, "seed": 0}),
-        "diagonal_linear_network": Call(
-            m.diagonal_linear_network, {"features": draw((5, 3)), "targets": draw(5)}
-        ),
+        "diagonal_linear_network": Call(m.diagonal_linear_network, {"features": draw((5, 3)), "targets": draw(5)}),
         "layered_weights": Call(m.layered_weights, {"widths": (3, 4, 2), "seed": 0, "deviation": 1.0, "starts": 2}),
         "perceptron_weights": Call(m.perceptron_weights, {"widths": (3, 4, 2), "seed": 0, "runs": 2}),
         "symmetric_weights": Call(
@@ -224,14 +220,13 @@ def _theory() -> dict[str, Call]:
         "matrix_law": Call(t.matrix_law, {"data": data, "multipliers": matrix.multipliers, "start": draw((6, 6))}),
         "product_law": Call(t.product_law, {"data": data, "multipliers": multipliers, "kind": "logistic"}),
         "aligned_time": Call(t.aligned_time, {"speed": 1.0, "depth": 2, "initial": 0.1, "share": 0.5}),
-        "deep_linear_stages": Call(
-            t.deep_linear_stages, {"inputs": draw((3, 5)), "targets": draw((2, 5)), "width": 2}
-        ),
+        "deep_linear_stages": Call(t.deep_linear_stages, {"inputs": draw((3, 5)), "targets": draw((2, 5)), "width": 2}),
         "escape_time": Call(t.escape_time, {"reached": 0.5} | growth),
         "grown_norm": Call(t.grown_norm, {"times": [0.0, 1.0]} | growth),
         "escape_speed": Call(t.escape_speed, net),
         "escape_directions": Call(
-            t.escape_directions, saddle | {"depth": 3, "widths": (2, 3), "starts": 2, "steps": 20, "marks": 5, "seed": 0}
+            t.escape_directions,
+            saddle | {"depth": 3, "widths": (2, 3), "starts": 2, "steps": 20, "marks": 5, "seed": 0},
         ),
         "certified_escape_speed": Call(t.certified_escape_speed, line | {"tolerance": 1e-6, "most": 200}),
         "rank_one_escape_speed": Call(t.rank_one_escape_speed, line | {"depth": 3}),
@@ -244,9 +239,7 @@ def _theory() -> dict[str, Call]:
         "budget": Call(t.budget, saddle | {"speed": 0.5}),
         "first_layer_with_content": Call(t.first_layer_with_content, saddle | {"speed": 0.5}),
         "low_rank_activations": Call(t.low_rank_activations, saddle | {"speed": 0.5, "depth": 4, "share": 0.5}),
-        "nearly_rank_one_bound": Call(
-            t.nearly_rank_one_bound, {"gradients": gradients, "speed": 0.5, "distance": 0.1}
-        ),
+        "nearly_rank_one_bound": Call(t.nearly_rank_one_bound, {"gradients": gradients, "speed": 0.5, "distance": 0.1}),
         "optimal_layer_bound": Call(t.optimal_layer_bound, saddle | {"speed": 0.5, "layer": 2}),
         "gradient_at_zero": Call(t.gradient_at_zero, {"cost": jnp.sum, "outputs": 2, "samples": 3}),
     }
@@ -322,9 +315,7 @@ def _flow() -> dict[str, Call]:
         "Factors": Call(f.Factors, {"pairs": [(draw((2, 2)), draw((2, 2)))], "log_scale": -10.0}),
         "DiagonalStart": Call(f.DiagonalStart, {"plus": np.ones(3), "minus": np.ones(3)}),
         "gradient_flow": Call(f.gradient_flow, run | {"level": 0.1, "loss": _quadratic, "start": start}),
-        "gradient_flows": Call(
-            f.gradient_flows, run | {"level": 0.1, "loss": _quadratic, "starts": [start, start]}
-        ),
+        "gradient_flows": Call(f.gradient_flows, run | {"level": 0.1, "loss": _quadratic, "starts": [start, start]}),
         "factored_flow": Call(f.factored_flow, run | {"start": factors, "loss": _matrix_quadratic_of_pair}),
         "gradient_descent": Call(
             f.gradient_descent,

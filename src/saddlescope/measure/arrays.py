@@ -122,7 +122,7 @@ def as_numpy(name: str, given: Any) -> np.ndarray:
     """The numbers in NumPy's float64; lists and integers, such as step numbers, are welcome."""
     if isinstance(given, list | tuple | np.ndarray):
         try:
-            if np.iscomplexobj(given):
+            if np.iscomplexobj(given):  # of which float would keep the real part
                 raise TypeError("complex")
             given = np.asarray(given, dtype=float)
         except (TypeError, ValueError) as error:

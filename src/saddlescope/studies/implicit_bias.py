@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from jaxtyping import Float
 
-from saddlescope.arguments import checked
+from saddlescope.arguments import checked, shown
 from saddlescope.display import Shown, html_table
 from saddlescope.errors import InputError
 from saddlescope.flow import (
@@ -155,6 +155,8 @@ def implicit_bias(
     Raises:
         InputError: data that cannot be used or that no W separates, or an argument out of its range.
     """
+    if not isinstance(data, TokenData | str | os.PathLike):
+        raise InputError(f"data must be TokenData or the path of an .npz file; got {shown(data)}.")
     if not 1 < log_until <= 1e9:
         raise InputError(f"log_until must be above 1, up to 1e9; got {log_until!r}.")
     if times < 2:

@@ -1,0 +1,127 @@
+"""SIGKILL at random moments over runs of entries and over training: nothing finished is lost, and the result is equal.
+
+The moments are told in lines of progress and a random wait, so that they fall all over a run on any machine.
+"""
+
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+import xarray as xr
+
+from saddlescope import store
+
+HERE = Path(__file__).parent
+TINY = [sys.executable, str(HERE.parent / "sweeps" / "tiny_sweep.py"), "run", "tiny/walk", "--set", "pause=0.01"]
+TRAINING = [sys.executable, str(HERE / "training_program.py")]
+
+
+def run(command, folder):
+    """Runs a program to its end."""
+    done = subprocess.run(
+        command, cwd=folder, env=environment(folder), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, check=False
+    )
+    assert done.returncode in {0, 1, 3}, done.stderr.decode()
+
+
+def killed(command, folder, moments, lines):
+    """Starts a program and kills it after up to so many lines of progress; whether it was alive then."""
+    with subprocess.Popen(
+        command, cwd=folder, env=environment(folder), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE
+    ) as process:
+        assert process.stderr is not None
+        for _ in range(moments.randint(1, lines)):
+            process.stderr.readline()
+        time.sleep(moments.uniform(0.0, 0.03))
+        process.send_signal(signal.SIGKILL)
+        process.stderr.read()
+    return process.returncode == -signal.SIGKILL
+
+
+def environment(folder):
+    return os.environ | {"TINY_HERE": str(folder), "OMP_NUM_THREADS": "1", "PYTHONWARNINGS": "ignore"}
+
+
+def kill_and_resume(command, folder, done, *, kills, lines, seed):
+    """Kills programs until so many were alive; what each leaves is gone on with, and again from nothing once done."""
+    moments, alive, rounds, ends = random.Random(seed), 0, 0, []
+    while alive < kills:
+        here = folder / f"round {rounds}"
+        here.mkdir()
+        while alive < kills and not done(here):
+            alive += killed(command(here), folder, moments, lines)
+        run(command(here), folder)
+        ends.append(here)
+        rounds += 1
+        assert rounds < kills, "runs end before they can be killed"
+    return ends
+
+
+def stored(folder):
+    """The one stored run, and that nothing else is left."""
+    (file,) = store.find(folder)
+    assert [path.name for path in file.parent.iterdir()] == [file.name]
+    return store.read(file)
+
+
+def same_runs(found, reference):
+    xr.testing.assert_identical(found.drop_attrs(deep=False), reference.drop_attrs(deep=False))
+    assert found.attrs["params"] == reference.attrs["params"]
+
+
+def test_a_run_of_an_entry_is_killed_ten_times(tmp_path):
+    def command(here):
+        return [*TINY, "--out", str(here)]
+
+    run(command(tmp_path / "whole"), tmp_path)
+    ends = kill_and_resume(command, tmp_path, lambda here: list(here.rglob("*.nc")), kills=10, lines=4, seed=0)
+    for here in ends:
+        same_runs(stored(here), stored(tmp_path / "whole"))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("entry", "seed"),
+    [("gradual-rank/figure-2", 1), ("concept-learning/width", 2), ("deep-relu/proposition-3-3", 3)],
+)
+def test_a_run_of_a_paper_is_killed_four_times(tmp_path, entry, seed):
+    def command(here):
+        return [sys.executable, "-m", "saddlescope.cli", "run", entry, "--size", "quick", "--out", str(here)]
+
+    run(command(tmp_path / "whole"), tmp_path)
+    ends = kill_and_resume(command, tmp_path, lambda here: list(here.rglob("quick.nc")), kills=4, lines=5, seed=seed)
+    for here in ends:
+        same_runs(stored(here), stored(tmp_path / "whole"))
+
+
+@pytest.mark.parametrize(
+    ("kind", "kills"),
+    [
+        ("fit", 2),
+        pytest.param("fit", 8, marks=pytest.mark.slow),
+        pytest.param("diffusion", 6, marks=pytest.mark.slow),
+        pytest.param("language", 6, marks=pytest.mark.slow),
+    ],
+)
+def test_training_is_killed_again_and_again(tmp_path, kind, kills):
+    """Bit for bit the result of a run that nothing disturbed: weights, losses, spectra and images."""
+
+    def command(here):
+        return [*TRAINING, kind, str(here)]
+
+    run(command(tmp_path / "whole"), tmp_path)
+    ends = kill_and_resume(
+        command, tmp_path, lambda here: (here / "result.npz").exists(), kills=kills, lines=8, seed=kills
+    )
+    with np.load(tmp_path / "whole" / "result.npz") as reference:
+        for here in ends:
+            with np.load(here / "result.npz") as found:
+                assert set(found.files) == set(reference.files)
+                for name in found.files:
+                    np.testing.assert_array_equal(found[name], reference[name], err_msg=name)

@@ -1,0 +1,95 @@
+"""A small training run as a program of its own, for tests that kill it: goes on from FOLDER and writes its result there.
+
+usage: training_program.py KIND FOLDER     KIND is fit, diffusion or language; its progress is told on standard error
+"""
+
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+_PAUSE = 0.01  # seconds a report, so that a kill can come between two
+
+
+def tell(fraction: float, note: str) -> None:
+    print(f"{fraction:.3f} {note}", file=sys.stderr, flush=True)
+    time.sleep(_PAUSE)
+
+
+def fit(folder: Path) -> dict[str, Any]:
+    """A vision transformer on the embedded digits, with the spectra of its updates."""
+    from saddlescope.train import Adam, Every, RankTracker, TrainConfig, ViT, ViTConfig, load
+    from saddlescope.train import fit as train
+
+    sizes = ViTConfig(image_size=8, channels=1, patch=4, embedding=16, depth=1, heads=2, head_width=4, mlp_width=8)
+    model = ViT(sizes)
+    tracker = RankTracker(model, schedule=Every(3))
+    config = TrainConfig(optimizer=Adam(learning_rate=3e-3), epochs=10, warmup_epochs=1, batch=32, test_every=5)
+    data = load("digits").subset(100, 30)
+    history = train(
+        model, data, config, checkpoint=folder / "run.checkpoint", checkpoint_every=1, tracker=tracker, report=tell
+    )
+    spectra = tracker.records.update
+    return {"loss": history.train_loss, "steps": tracker.records.steps, "spectra": spectra} | _weights(model)
+
+
+def diffusion(folder: Path) -> dict[str, Any]:
+    """A diffusion model of coloured circles."""
+    from saddlescope.train.diffusion import CircleProcess, DiffusionConfig, UNetConfig, fit_diffusion
+
+    process = CircleProcess(pixels=8, color_signal=0.7, size_signal=0.35, diameter=0.625)
+    config = DiffusionConfig(
+        steps=20,
+        batch=4,
+        images=10,
+        average=0.5,
+        record_ratio=1.2,
+        first_record=2,
+        record_images=2,
+        sampling_steps=2,
+        threads=1,
+    )
+    history = fit_diffusion(
+        process,
+        UNetConfig(pixels=8, channels=(8,), blocks=1, dropout=0.1),
+        config,
+        checkpoint=folder / "run.checkpoint",
+        checkpoint_every=1,
+        report=tell,
+    )
+    return {"loss": history.loss, "images": history.images, "steps": history.steps} | _weights(history.model)
+
+
+def language(folder: Path) -> dict[str, Any]:
+    """A GPT-2 on the start of Python's help texts."""
+    from saddlescope.train.gpt2 import GPT2Sizes, fresh_gpt2
+    from saddlescope.train.language import LanguageConfig, fit_language
+    from saddlescope.train.text import TextData, learn_vocabulary, load_text, tokenize
+
+    whole = load_text("python-topics")
+    text = TextData(whole.name, whole.train[:2], ("".join(whole.test),)).first(5000, 1500)
+    data = tokenize(text, learn_vocabulary(text, 300), block=16)
+    model = fresh_gpt2(GPT2Sizes(vocabulary=300, block=16, embedding=16, depth=1, heads=2), seed=0)
+    config = LanguageConfig(steps=24, batch=4, test_every=2, tests_a_checkpoint=1)
+    history = fit_language(model, data, config, checkpoint=folder / "kept", report=tell)
+    return {"loss": history.train_loss, "test": history.test_loss} | _weights(model)
+
+
+def _weights(model: torch.nn.Module) -> dict[str, Any]:
+    return {f"weight {name}": tensor.detach().cpu().numpy() for name, tensor in model.state_dict().items()}
+
+
+KINDS: dict[str, Callable[[Path], dict[str, Any]]] = {"fit": fit, "diffusion": diffusion, "language": language}
+
+if __name__ == "__main__":
+    torch.set_num_threads(1)
+    kind, where = sys.argv[1], Path(sys.argv[2])
+    where.mkdir(parents=True, exist_ok=True)
+    made = KINDS[kind](where)
+    part = where / "part.npz"
+    np.savez(part, **made)
+    part.replace(where / "result.npz")
