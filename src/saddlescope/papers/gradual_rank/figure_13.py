@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Literal
 from saddlescope.papers.context import RunContext
 from saddlescope.papers.gradual_rank import _vit
 from saddlescope.papers.gradual_rank import _vit_claims as said
+from saddlescope.papers.gradual_rank._trained import IMAGES
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -41,6 +42,8 @@ def run(params: Params, context: RunContext) -> "xr.Dataset":
 
 
 claims = said.growth_claims("Appendix B.1, Figure 13: 'similar gradual rank increase behavior' with SGD")
+
+quantities = IMAGES
 
 
 def traces(run: "xr.Dataset") -> "list[Figure]":

@@ -25,6 +25,7 @@ from saddlescope.papers.gradual_rank._gpt2 import (
     train,
     training_figure,
 )
+from saddlescope.papers.gradual_rank._trained import LANGUAGE
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -116,6 +117,8 @@ def _claims(product: str, name: str) -> tuple[Claim, ...]:
 
 
 claims = (*learning_claims(), *_claims("KQ", "W_K W_Q^T"), *_claims("VO", "W_V W_O^T"))
+
+quantities = LANGUAGE
 
 
 def traces(run: "xr.Dataset") -> "list[Figure]":

@@ -11,6 +11,7 @@ from saddlescope.papers.checks import within
 from saddlescope.papers.context import RunContext
 from saddlescope.papers.gradual_rank import _vit
 from saddlescope.papers.gradual_rank import _vit_claims as said
+from saddlescope.papers.gradual_rank._trained import IMAGES
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -53,6 +54,8 @@ claims = (
     *said.low_claims("Section 5: 'ultimately low-rank when compared to the initial spectrum'"),
     said.spectrum_claim("KQ", "Figure 5, caption"),
 )
+
+quantities = IMAGES
 
 
 def traces(run: "xr.Dataset") -> "list[Figure]":

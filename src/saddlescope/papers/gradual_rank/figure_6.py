@@ -13,6 +13,7 @@ from saddlescope.papers.claim import Claim, Measured
 from saddlescope.papers.context import RunContext
 from saddlescope.papers.gradual_rank import _vit
 from saddlescope.papers.gradual_rank import _vit_claims as said
+from saddlescope.papers.gradual_rank._trained import IMAGES
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -134,6 +135,8 @@ claims = (
         )
     ),
 )
+
+quantities = IMAGES
 
 
 def traces(run: "xr.Dataset") -> "list[Figure]":

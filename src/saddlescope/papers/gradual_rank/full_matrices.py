@@ -24,6 +24,7 @@ from saddlescope.papers.gradual_rank._gpt2 import (
     train,
     training_figure,
 )
+from saddlescope.papers.gradual_rank._trained import LANGUAGE
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -137,6 +138,8 @@ claims = (
         unit="bits",
     ),
 )
+
+quantities = LANGUAGE
 
 
 def traces(run: "xr.Dataset") -> "list[Figure]":

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 from saddlescope.papers.claim import Claim, Measured
 from saddlescope.papers.context import RunContext
 from saddlescope.papers.gradual_rank import _vit, figure_6
+from saddlescope.papers.gradual_rank._trained import IMAGES
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -146,6 +147,8 @@ claims = (
         high=1.0,
     ),
 )
+
+quantities = IMAGES
 
 
 def traces(run: "xr.Dataset") -> "list[Figure]":
