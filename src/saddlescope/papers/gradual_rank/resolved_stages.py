@@ -14,10 +14,9 @@ neighbours at a given alpha. The flow tells which of them it has.
 Figure 2 counts a plateau as resolved from log(1/level) e-folds on, which is enough. How many does it take?
 """
 
-from collections.abc import Callable
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
-from itertools import pairwise
 from math import log
 from typing import TYPE_CHECKING
 
@@ -25,6 +24,7 @@ from saddlescope.errors import InputError
 from saddlescope.papers import cells, checks
 from saddlescope.papers.claim import Claim, Measured
 from saddlescope.papers.context import RunContext
+from saddlescope.papers.gradual_rank._resolved_runs import Flow, Kind, followed
 from saddlescope.papers.quantity import Quantity
 
 if TYPE_CHECKING:
@@ -32,12 +32,9 @@ if TYPE_CHECKING:
     import xarray as xr
 
     from saddlescope.plot.figure import Figure
-    from saddlescope.theory import IncrementalLearning
 
 FEW = 2.0  # e-folds: the size of a correction to a stage time, on both sides of a plateau
-_STILL = 0.02  # of the largest |beta_i|
 _LATE = -3.9  # log10 of the scale from which on numbers are compared: before, hardly a plateau is there
-_SPACING = 0.003  # of the records, in log t
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,96 +72,49 @@ class Params:
 
 def run(params: Params, context: RunContext) -> "xr.Dataset":
     """Dimension by dimension; the flows of all seeds and scales at once."""
+    return run_many((params,), context)[0]
+
+
+def run_many(points: Sequence[Params], context: RunContext) -> "list[xr.Dataset]":
+    """The flows of all points at once that may be: of one dimension, on as large data, to one tolerance."""
     import jax
-
-    with jax.enable_x64(True):
-        made = cells.kept_rows({"dim": params.dims}, partial(_row, params), context, name="dim")
-    context.report(1.0, "done")
-    scales, seeds = list(params.log10_scales), list(range(params.seed, params.seed + params.seeds))
-    return made.assign_coords(scale=scales, seed=seeds).assign_attrs(level=params.level)
-
-
-def _row(params: Params, k: int, cell: tuple[int], report: Callable[[float, str], None]) -> "xr.Dataset":
-    """All seeds and scales at one dimension."""
-    import numpy as np
     import xarray as xr
 
-    from saddlescope.flow import Products, gradient_flows
-    from saddlescope.models import attention_teacher_task
-    from saddlescope.theory import incremental_learning
-
-    (dim,) = cell
-    tasks, learned = [], []
-    for n in range(params.seeds):
-        report(0.5 * n / params.seeds, f"dimension {dim}, seed {params.seed + n}: Algorithm 1")
-        tasks.append(attention_teacher_task(params.seed + n, samples=params.samples, tokens=params.tokens, dim=dim))
-        learned.append(incremental_learning(tasks[-1].network, 2 * dim, max_stages=3 * dim))
-    first = 0.5 * min(one.stages[1].time for one in learned)
-    last = 1.1 * max(one.stages[-1].time for one in learned)
-    scales = np.array(params.log10_scales) * log(10)
-    flows = gradient_flows(
-        [task.network for task in tasks for _ in scales],
-        [Products(task.u0, task.v0, log_scale=float(scale)) for task in tasks for scale in scales],
-        until=last,
-        tolerance=params.tolerance,
-        record=np.geomspace(first, last, 2 + int(np.log(last / first) / _SPACING)),
-        report=lambda done, note: report(0.5 + 0.5 * done, f"dimension {dim}: {note}"),
-    )
-    beta = flows.beta.reshape(params.seeds, len(scales), len(flows.times), -1)
-    stages = 3 * max(params.dims)
-    efolds, found = (np.full((params.seeds, len(scales), stages), np.nan) for _ in range(2))
-    held = np.zeros((params.seeds, len(scales)))
-    for n, one in enumerate(learned):
-        count = len(one.stages) - 2
-        middles, supports = _plateaus(one)
-        places = np.searchsorted(flows.times, middles)
-        for m, scale in enumerate(scales):
-            efolds[n, m, :count] = _efolds(one, float(scale))
-            at = np.abs(beta[n, m, places]) > params.level
-            found[n, m, :count] = (at == supports).all(axis=1)
-            held[n, m] = _held(flows.times, beta[n, m], params.level)
-    dims = ("seed", "scale", "plateau")
-    return xr.Dataset(
-        {
-            "efolds": (dims, efolds),
-            "found": (dims, found),
-            "held": (dims[:2], held),
-            "plateaus": ("seed", np.array([len(one.stages) - 2 for one in learned])),
-        },
-        coords={"plateau": np.arange(1, stages + 1)},
-    )
+    batches: dict[Kind, set[Flow]] = {}
+    for point in points:
+        for dim in point.dims:
+            batches.setdefault(_kind(point, dim), set()).update(_flows(point))
+    made: dict[Kind, dict[Flow, xr.Dataset]] = {}
+    with jax.enable_x64(True):
+        for k, (kind, several) in enumerate(batches.items()):
+            flows, report = sorted(several), context.part(k / len(batches), (k + 1) / len(batches))
+            batch = context.kept(f"batch-{k}", partial(followed, kind, flows, report))
+            made[kind] = {flow: batch.isel(flow=n) for n, flow in enumerate(flows)}
+    context.report(1.0, "done")
+    return [_together(point, [made[_kind(point, dim)] for dim in point.dims]) for point in points]
 
 
-def _plateaus(learned: "IncrementalLearning") -> "tuple[np.ndarray, np.ndarray]":
-    """The middles of all plateaus between two stages, (plateaus,), and what is learned on each, (plateaus, p)."""
-    import numpy as np
-
-    times = np.array([stage.time for stage in learned.stages[1:]])
-    return (times[1:] + times[:-1]) / 2, np.array([stage.beta != 0 for stage in learned.stages[1:-1]])
+def _kind(point: Params, dim: int) -> Kind:
+    return Kind(dim, point.samples, point.tokens, point.tolerance)
 
 
-def _efolds(learned: "IncrementalLearning", log_alpha: float) -> "np.ndarray":
-    """By how many e-folds each plateau between two stages is separated at alpha, (plateaus,)."""
-    import numpy as np
-
-    least = np.full(len(learned.stages), np.inf)
-    for tie in learned.near_ties(log_alpha, efolds=1e300):
-        least[tie.stage] = min(least[tie.stage], tie.efolds)
-    return least[1:-1]
+def _flows(point: Params) -> list[Flow]:
+    """All flows of a point at one dimension, the scale running fastest."""
+    seeds = range(point.seed, point.seed + point.seeds)
+    return [Flow(seed, scale, point.level) for seed in seeds for scale in point.log10_scales]
 
 
-def _held(times: "np.ndarray", beta: "np.ndarray", level: float) -> int:
-    """How many spans of one set of learned coordinates come to rest, the first and the last left out."""
-    import numpy as np
-
-    learned = np.abs(beta) > level
-    edges = np.flatnonzero((learned[1:] != learned[:-1]).any(axis=1)) + 1
-    count = 0
-    for first, after in pairwise(edges):
-        middle = np.searchsorted(times, (times[first] + times[after - 1]) / 2)
-        moved = np.abs(beta[after - 1] - beta[middle])[learned[first]]
-        count += bool(learned[first].any() and moved.max() <= _STILL * np.abs(beta[after - 1]).max())
-    return count
+def _together(point: Params, made: "list[dict[Flow, xr.Dataset]]") -> "xr.Dataset":
+    """The run of one point, from the flows of each of its dimensions."""
+    axes = {
+        "dim": point.dims,
+        "seed": range(point.seed, point.seed + point.seeds),
+        "scale": point.log10_scales,
+    }
+    stages = 3 * max(point.dims)
+    parts = [one[flow].reindex(plateau=range(1, stages + 1)) for one in made for flow in _flows(point)]
+    grid = cells.in_grid(parts, axes)
+    return grid.assign(plateaus=grid.plateaus.isel(scale=0)).assign_attrs(level=point.level)
 
 
 # The bounds: the e-folds that a plateau needs are of order one by the theory, no more is known; the rest from pilots on
