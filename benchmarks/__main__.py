@@ -91,9 +91,10 @@ def run(name: str, out: Path, quick: bool, limit: float, here: Path = HERE) -> d
         "fingerprint": fingerprint(name, here),
         "title": _title(here / f"{name}.py"),
         **json.loads(rows.read_text()),
-        **{key: made[key] for key in ("finished", "cpu_seconds", "platform", "commit")},
+        **{key: made[key] for key in ("finished", "cpu_seconds", "commit")},
         "wall_seconds": round(time.perf_counter() - began, 1),
         "processor": processor(),
+        "cores": os.cpu_count(),
         "load_before": round(load, 2),
         "versions": made["versions"] | versions(),
     }

@@ -127,7 +127,7 @@ def ranks(board: Board, name: str, draws: list[TokenData]) -> None:
         gaps = [certified(data, *answer, "nuclear").gap for data, answer in zip(draws, answers, strict=True)]
         right = sum(one == other for one, other in zip(read, true, strict=True))
         problem = f"nuclear, {name}, rank read at {TOLERANCE:g}"
-        board.tell(problem, f"CVXPY, {solver}, reduced", "certified rank found", right / len(draws), "of the draws")
+        board.tell(problem, f"CVXPY, {solver}, reduced", "certified rank found", 100 * right / len(draws), "%")
         print(
             f"  {name}, {solver:8s} right in {right} of {len(draws)} draws; read {min(read)} to {max(read)}, certified"
             f" {min(true)} to {max(true)}; largest gap {max(gaps):.0e}, ours {max(c.gap for c in ours):.0e}"

@@ -6,6 +6,7 @@ python benchmarks/page.py --check    fails when the page is not the one of docs/
 
 import itertools
 import json
+import statistics
 import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -45,31 +46,47 @@ def write_page(records: Iterable[dict[str, Any]], known: Sequence[str]) -> None:
 def page(records: Sequence[dict[str, Any]]) -> str:
     """The page, in Markdown."""
     parts = [HEAD]
+    if any(row["ratio"] is not None for record in records for row in record["rows"]):
+        parts.append(_glance(records))
     if curves := [curve for record in records for curve in record["curves"]]:
         parts.append(_scaling(curves))
     parts += [_section(record) for record in records]
     return "\n".join(parts)
 
 
+def _glance(records: Sequence[dict[str, Any]]) -> str:
+    """One table of all ratios: for each method the least and the greatest over the problems."""
+    found: dict[tuple[str, str, str], list[float]] = {}
+    for record in records:
+        for row in record["rows"]:
+            if row["ratio"] is not None:
+                found.setdefault((record["benchmark"], row["method"], row["quantity"]), []).append(row["ratio"])
+    columns = ("benchmark", "method", "quantity", "problems", "ratio", "least and greatest")
+    lines = ["## All ratios", "", "The median over the problems of a benchmark, and the range.", ""]
+    lines += [_line(columns), "|" + "---|" * len(columns)]
+    for (benchmark, method, quantity), ratios in found.items():
+        span = f"{number(min(ratios), 2)} to {number(max(ratios), 2)}" if len(ratios) > 1 else ""
+        lines.append(_line((benchmark, method, quantity, str(len(ratios)), number(statistics.median(ratios), 2), span)))
+    return "\n".join([*lines, ""])
+
+
 def _section(record: dict[str, Any]) -> str:
     lines = [f"## {record['benchmark']}", "", _cell(record["title"]), "", _circumstances(record), ""]
-    for (problem, quantity), some in itertools.groupby(record["rows"], lambda row: (row["problem"], row["quantity"])):
-        rows = list(some)
-        spread = any(row["ratio"] is not None for row in rows)
-        noted = any(row["note"] for row in rows)
-        columns = ["method", quantity, *(["ratio"] if spread else []), *(["note"] if noted else [])]
-        lines += [f"{_cell(problem)}:", "", _line(columns), "|" + "---|" * len(columns)]
-        for row in rows:
-            cells = [row["method"], _value(row), *([_ratio(row)] if spread else []), *([row["note"]] if noted else [])]
-            lines.append(_line(cells))
-        lines.append("")
-    return "\n".join(lines)
+    if not record["rows"]:
+        return "\n".join(lines)
+    columns = ("problem", "quantity", "method", "value", "ratio", "note")
+    lines += [_line(columns), "|" + "---|" * len(columns)]
+    for (problem, quantity), rows in itertools.groupby(record["rows"], lambda row: (row["problem"], row["quantity"])):
+        for k, row in enumerate(rows):
+            what = ("", "") if k else (problem, quantity)  # told once, in the first row of its group
+            lines.append(_line((*what, row["method"], _value(row), _ratio(row), row["note"])))
+    return "\n".join([*lines, ""])
 
 
 def _circumstances(record: dict[str, Any]) -> str:
     versions = ", ".join(f"{name} {version}" for name, version in record["versions"].items())
     return (
-        f"{record['finished'][:10]}, {record['processor']}, {record['platform']}; load before it began"
+        f"{record['finished'][:10]}, {record['processor']}, {record['cores']} cores; load before it began"
         f" {record['load_before']:g}; {record['wall_seconds']:.0f} s in all. {versions}."
     )
 
@@ -101,7 +118,7 @@ def _value(row: dict[str, Any]) -> str:
 
 def _ratio(row: dict[str, Any]) -> str:
     if row["ratio"] is None:
-        return "1"
+        return ""
     spread = "" if row["low"] is None else f" ({number(row['low'], 2)} to {number(row['high'], 2)})"
     return number(row["ratio"], 2) + spread
 

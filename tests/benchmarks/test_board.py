@@ -147,8 +147,9 @@ def test_the_page_shows_every_row_and_curve_as_it_stands(place, tmp_path):
     records, _ = runner.run_all(["tiny"], tmp_path / "out", quick=False, again=False, limit=60.0, here=place)
     shown = page.page(records)
     assert r"A tiny benchmark of \*stars\* and \|bars\|." in shown
-    assert "| ours | 1.5 s | 1 |  |" in shown
-    assert "| theirs | 6 s | 4 (3 to 6) | slow |" in shown
+    assert "| one problem | time | ours | 1.5 s |  |  |" in shown
+    assert "|  |  | theirs | 6 s | 4 (3 to 6) | slow |" in shown
+    assert "| tiny | theirs | time | 1 | 4 |  |" in shown
     assert "| ours | one problem | p | 1 | 4 | 2 ± 0 | 2 |" in shown
     (panel,) = page.figure(records).panels
     assert panel.x.label == "p"
