@@ -5,6 +5,7 @@ Exit status: 0 when every claim is reproduced, 1 when one is refuted, 3 when non
 For `sweep`: 0 when all points are finished, 1 when some are not, whatever their verdicts.
 """
 
+import errno
 import os
 import sys
 import traceback
@@ -29,6 +30,10 @@ _STATUS = (
     " used, 130 interrupted, 70 a defect of saddlescope."
 )
 _RESUMED = ("run", "sweep", "data")  # the commands that keep what they finished
+
+# What a system says of a path that no command can use, or of a disk; other errors of it are ours.
+_SYSTEM = {getattr(errno, name) for name in ("EACCES", "EDQUOT", "EIO", "EISDIR", "ELOOP", "ENAMETOOLONG", "ENOSPC")}
+_SYSTEM |= {errno.ENOTDIR, errno.EPERM, errno.EROFS}
 
 app = typer.Typer(help=_HELP, epilog=_STATUS, context_settings={"help_option_names": ["-h", "--help"]})
 app.command("list")(list_entries)
@@ -79,11 +84,21 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except BrokenPipeError:  # the reader of our output has left, as `head` does
         sys.stdout = None  # type: ignore[assignment]
         return 141
+    except OSError as error:
+        if error.errno not in _SYSTEM:
+            return _defect()
+        say(f"Cannot use {error.filename or 'a file'}: {error.strerror}. Name another, or make room.")
+        return 2
     except Exception:
-        traceback.print_exc()
-        say("This is a defect of saddlescope; nothing stored is lost. Please report the lines above.")
-        return 70
+        return _defect()
     return status if isinstance(status, int) else 0
+
+
+def _defect() -> int:
+    """Tells of an error that nobody expected."""
+    traceback.print_exc()
+    say("This is a defect of saddlescope; nothing stored is lost. Please report the lines above.")
+    return 70
 
 
 def _usage(error: Exception) -> str:

@@ -1,0 +1,131 @@
+"""Bad command lines of every command, generated: one sentence on standard error, status 2, no traceback, no trace."""
+
+import contextlib
+import io
+import shutil
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, example, given, settings
+from hypothesis import strategies as st
+
+from saddlescope import cli
+
+_EXAMPLES = 150
+
+NAMES = st.one_of(
+    st.sampled_from(
+        ["tiny", "tiny/", "/", "../../etc/passwd", "tiny/../tiny", "<script>x</script>", "{{7*7}}", "%s", ""]
+    ),
+    st.text(st.characters(exclude_categories=["Cs", "Cc"]), min_size=1, max_size=12),
+).filter(lambda name: not name.startswith("-"))
+MISSING = st.sampled_from(["missing", "missing/below", "file/below", "ünïcode ☃", "a" * 300, "~", "//"])
+NO_FOLDER = MISSING.filter(lambda name: name != "//") | st.just("file")
+NO_CHECKPOINT = MISSING | st.sampled_from(
+    ["file", "empty", "junk.bin", "junk.safetensors", "long.safetensors", "junk.pt", "folder", "index"]
+)
+NO_TOKENS = MISSING | st.sampled_from(["file", "empty", "junk.npz", "other.npz", "one.npy", "objects.npz", "folder"])
+SETTINGS = st.one_of(
+    st.sampled_from(
+        ["seed", "=", "=1", "seed=", "seed=x", "seed=1.5", "stages=0", "stages=-1", "scales=,", "scales=a,b"]
+    ),
+    st.tuples(NAMES, NAMES).map("=".join).filter(lambda text: text.partition("=")[0].strip() not in {"words"}),
+)
+GRIDS = st.one_of(
+    SETTINGS.filter(lambda text: "=" not in text or text.partition("=")[0].strip() != "seed"),
+    st.sampled_from(
+        ["seed=3:3", "seed=5:1", "seed=a:b", "seed=1:2:3:4", "stages=log:1:2", "scales=log:-1:1:3", "seed=:"]
+    ),
+)
+
+
+def line(*words):
+    """A command line of fixed and drawn words."""
+    return st.tuples(*(st.just(word) if isinstance(word, str) else word for word in words)).map(list)
+
+
+LINES = st.one_of(
+    line(NAMES),
+    line("run", NAMES),
+    line("run", "tiny/staircase", "--size", NAMES),
+    line("run", "tiny/staircase", "--set", SETTINGS),
+    line("run", "tiny/staircase", "--data", NO_FOLDER),
+    line("run", "tiny/staircase", "--out", st.sampled_from(["file", "file/below", "/proc/none", "/dev/null/x"])),
+    line("run", "tiny/staircase", NAMES),
+    line("show", NAMES),
+    line("check", NO_FOLDER | st.sampled_from(["damaged", "folder"])),
+    line("gallery", NO_FOLDER | st.sampled_from(["damaged", "folder"]), "--site", st.sampled_from(["site", "file"])),
+    line("sweep", NAMES),
+    line("sweep", "tiny/staircase", "--grid", GRIDS),
+    line("sweep", "tiny/staircase", "--seeds", st.sampled_from(["x", "3:3", "1:", ":", "1.5", "-1:-3", "0:4:0"])),
+    line("sweep", "tiny/staircase", "--seeds", "0:2", "--processes", st.sampled_from(["0", "-3", "many"])),
+    line("spectra", NO_CHECKPOINT, NO_CHECKPOINT),
+    line("spectra", NO_CHECKPOINT, "missing", "--top", st.sampled_from(["x", "1.5"])),
+    line("extract-lora", NO_CHECKPOINT, NO_CHECKPOINT, "--out", "adapter", "--energy", "0.9"),
+    line("extract-lora", "missing", "missing", "--out", "file", "--rank", st.sampled_from(["0", "-1", "x"])),
+    line("attention", NO_TOKENS),
+    line("attention", "tokens.npz", "--log-until", st.sampled_from(["0", "-1", "nan", "inf", "1e300", "soon"])),
+    line("attention", "tokens.npz", "--scale", st.sampled_from(["0", "-1", "nan", "inf", "big"])),
+    line("attention", "tokens.npz", "--seed", st.sampled_from(["-1", "1.5", "x"])),
+    line("data", "get", NAMES),
+    line("data", NAMES),
+    line(st.sampled_from(["run", "check", "gallery", "spectra", "sweep"]), NAMES.map("--".__add__)),
+)
+
+
+@pytest.fixture(scope="module")
+def shelf(tmp_path_factory):
+    """A folder of files and folders that are nothing of ours."""
+    here = tmp_path_factory.mktemp("shelf")
+    noise = np.random.default_rng(0).bytes(3000)
+    (here / "folder").mkdir()
+    (here / "index").mkdir()
+    (here / "index" / "model.safetensors.index.json").write_text('{"weight_map": {"w": "../../../etc/passwd"}}')
+    (here / "damaged").mkdir()
+    for name in ("damaged/quick.nc", "junk.bin", "junk.safetensors", "junk.pt", "junk.npz"):
+        (here / name).write_bytes(noise)
+    (here / "long.safetensors").write_bytes((2**60).to_bytes(8, "little") + b"{}")
+    (here / "file").write_text("words")
+    (here / "empty").write_bytes(b"")
+    np.save(here / "one.npy", np.zeros(3))
+    np.savez(here / "other.npz", a=np.zeros(3))
+    np.savez(here / "objects.npz", **{name: np.array([{}], object) for name in "XzyV"})
+    rng = np.random.default_rng(1)
+    np.savez(
+        here / "tokens.npz",
+        **{"X": rng.normal(size=(2, 3, 6)), "z": rng.normal(size=(2, 6)), "y": [1.0, -1.0], "v": rng.normal(size=6)},
+    )
+    return here
+
+
+def test_bad_lines_are_one_sentence_and_status_2(tiny, shelf, tmp_path, monkeypatch):
+    monkeypatch.delenv("SADDLESCOPE_DATA", raising=False)
+    shutil.copytree(shelf, tmp_path / "shelf")
+    monkeypatch.chdir(tmp_path / "shelf")
+    before = sorted(path for path in tmp_path.rglob("*"))
+
+    @settings(
+        max_examples=_EXAMPLES,
+        derandomize=True,
+        database=None,
+        deadline=None,
+        suppress_health_check=list(HealthCheck),
+    )
+    @given(LINES)
+    @example(["extract-lora", "junk.pt", "junk.safetensors", "--out", "adapter"])
+    @example(["spectra", "index", "index"])
+    @example(["sweep", "tiny/staircase", "--grid", "words=" + "x" * 5000, "--grid", "words=y"])
+    def examples(words: list[str]) -> None:
+        out, err = io.StringIO(), io.StringIO()
+        with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+            status = cli.main(words)
+        told = err.getvalue().strip()
+        assert status == 2, (words, status, told)
+        assert told, words
+        assert "Traceback" not in told, told
+        assert told.count("\n") <= told.count("progress"), told
+        assert len(told) < 1200, told
+        assert out.getvalue() == "", out.getvalue()
+
+    examples()
+    assert sorted(path for path in tmp_path.rglob("*")) == before
