@@ -8,6 +8,7 @@ from saddlescope.plot.theme import DARK, LIGHT, Theme
 
 if TYPE_CHECKING:
     from saddlescope.plot.interactive import draw_plotly
+    from saddlescope.plot.phases import phase_figures
     from saddlescope.plot.series import corners
     from saddlescope.plot.static import draw_matplotlib, draw_thumbnail
 
@@ -17,6 +18,7 @@ _HOME = {
     "draw_matplotlib": "saddlescope.plot.static",
     "draw_plotly": "saddlescope.plot.interactive",
     "draw_thumbnail": "saddlescope.plot.static",
+    "phase_figures": "saddlescope.plot.phases",
 }
 
 __all__ = [
@@ -39,6 +41,7 @@ __all__ = [
     "draw_matplotlib",
     "draw_plotly",
     "draw_thumbnail",
+    "phase_figures",
 ]
 
 
