@@ -155,12 +155,12 @@ def main(board: Board) -> None:
         "attention SVM, (n, L) = (10, 5)",
         "nuclear_svm",
         "d",
-        (25, 50, 100, 200, 400, 800),
+        (25, 50, 100, 200, 400, 800, 1600),
         lambda d: svm(nuclear_svm, 10, 5, int(d)),
     )
     for name, solver in solvers.items():
         at = partial(_svm_of_entries, solver)
-        measure(board, "attention SVMs, L = 5, n = d / 5", name, "n L d", (625, 2500, 10_000, 40_000), at)
+        measure(board, "attention SVMs, L = 5, n = d / 5", name, "n L d", (625, 2500, 10_000, 40_000, 160_000), at)
 
 
 def _svm_of_entries(solver: Callable[..., Any], entries: float) -> Callable[[], Any]:

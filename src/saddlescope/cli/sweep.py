@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from saddlescope.cli.completion import complete_parameter
 from saddlescope.cli.options import AsJson
 from saddlescope.cli.reproductions import DataFolder, EntryName, OutFolder, Settings, Size, check_data, settings_of
 from saddlescope.cli.terminal import print_json, print_table, progress, say
@@ -24,6 +25,7 @@ def sweep(
             "--grid",
             metavar="NAME=VALUES",
             help="Vary a parameter, such as dim=8,16 or seed=0:8 or noise=log:0.01:1:5; may be repeated.",
+            autocompletion=complete_parameter,
         ),
     ] = None,
     seeds: Annotated[str, typer.Option(metavar="VALUES", help="Vary the seed, such as 0:64.")] = "",
