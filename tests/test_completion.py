@@ -49,21 +49,6 @@ def test_sizes(offered):
     assert offered(f"saddlescope run {FIGURE_2} --size q") == ["quick"]
 
 
-@pytest.mark.parametrize(
-    "line", [f"saddlescope run {FIGURE_2} --size quick --set ", f"saddlescope run {FIGURE_2} --set "]
-)
-def test_parameters_of_the_entry_typed_before(offered, line):
-    fields = find(FIGURE_2).params_type.__dataclass_fields__
-    asked = f"saddlescope {line.format(FIGURE_2)}"
-    assert offered(asked) == [f"{name}=" for name in fields]
-    assert offered(asked + "se") == ["seed="]
-
-
-def test_parameters_are_shown_with_their_comments(offered):
-    (told,) = offered(f"saddlescope run {FIGURE_2} --set se", "zsh")
-    assert '"seed=":"of the data, the teacher and the initial weights"' in told
-
-
 @pytest.mark.parametrize("line", ["run {} --size quick --set ", "run {} --set ", "sweep {} --set ", "sweep {} --grid "])
 def test_parameters_of_the_entry_typed_before(offered, line):
     fields = find(FIGURE_2).params_type.__dataclass_fields__
