@@ -6,6 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import saddlescope.papers.gradual_rank as folder
@@ -14,7 +15,7 @@ from saddlescope.papers import Outcome, entry, field_comments, reproduce
 from saddlescope.plot import draw_matplotlib
 
 ROOT = Path(__file__).parents[2]
-(SHOWN,) = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "contributing.md").read_text(), re.S)
+SHOWN, MODEL = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "contributing.md").read_text(), re.S)
 NAME = "gradual-rank/independent-coordinates"
 
 
@@ -37,15 +38,17 @@ def test_it_is_told_apart_by_title_place_and_comments(own):
 
 
 @pytest.mark.parametrize("size", ["quick", "default"])
-def test_it_runs_and_is_reproduced(own, tmp_path, size):
-    made = reproduce(own, out=tmp_path / "out", size=size)
+def test_it_runs_and_is_reproduced(own, tmp_path, size, types_unchecked):
+    with types_unchecked():
+        made = reproduce(own, out=tmp_path / "out", size=size)
     (verdict,) = made.verdicts
     assert verdict.outcome is Outcome.REPRODUCED
     draw_matplotlib(made.figures[0])
 
 
-def test_its_claim_can_be_refuted(own, tmp_path):
-    made = reproduce(own, out=tmp_path / "out", size="quick", settings={"log10_scale": "-2"})
+def test_its_claim_can_be_refuted(own, tmp_path, types_unchecked):
+    with types_unchecked():
+        made = reproduce(own, out=tmp_path / "out", size="quick", settings={"log10_scale": "-2"})
     assert made.verdicts[0].outcome is Outcome.REFUTED
 
 
@@ -71,3 +74,13 @@ def test_it_is_in_the_style_of_the_others(tmp_path):
         ]
         done = subprocess.run(ruff, capture_output=True, text=True, check=False)
         assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_the_model_learns_in_stages(types_unchecked):
+    made: dict = {}
+    with types_unchecked():
+        exec(MODEL, made)
+    learned = made["learned"]
+    assert learned.status == "converged"
+    assert len(learned.stages) >= 3
+    np.testing.assert_allclose(learned.stages[-1].beta, made["teacher"], atol=1e-10)
