@@ -9,7 +9,7 @@ import xarray as xr
 
 from saddlescope.errors import InputError
 from saddlescope.plot import Axis, Band, Heat, Kind, Kinds, Line, Mark, draw_matplotlib, draw_plotly
-from saddlescope.plot.phase_axes import MOST_PANELS, Layout, line_axis
+from saddlescope.plot.phase_axes import MOST_PANELS, Layout, line_axis, values_of
 from saddlescope.plot.phases import OUTCOMES, phase_figures
 from saddlescope.plot.series import MOST_NAMES, legend, named_ticks
 
@@ -226,6 +226,20 @@ def test_many_names_are_thinned_and_long_ones_shortened():
     assert names == [str(place) for place in places]
     assert len(set(np.diff(places))) == 1
     assert named_ticks(Axis("n", names=("x" * 99,)))[1][0].endswith("x…")
+
+
+def test_values_are_named_as_shortly_as_tells_them_apart():
+    axes = {"a": [0.001, 1 / 3, 1000.0, 2e7], "b": [1.0001, 1.0002, 1.0, 2.0], "c": [True, False, True, False]}
+    array = xr.DataArray(np.zeros((4, 4, 4)), coords=axes, dims=tuple(axes))
+    assert values_of(array, "a") == ("0.001", "0.333", "1000", "2e+07")
+    assert values_of(array, "b") == ("1.0001", "1.0002", "1", "2")
+    assert values_of(array, "c")[0] == "True"
+
+
+def test_many_cells_touch():
+    few, many = (made({"a": range(n), "b": range(n)}) for n in (4, 40))
+    gaps = [draw_plotly(phase_figures(one)[1])["panels"][0]["data"][0]["xgap"] for one in (few, many)]
+    assert gaps == [2, 0]
 
 
 def test_only_wide_positive_axes_are_logarithmic():

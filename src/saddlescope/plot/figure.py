@@ -128,7 +128,7 @@ class Kinds(Shown):
     Attributes:
         x, y: the middles of the cells, rising.
         z: for each cell the place of its kind in `kinds`, or -1 where there is nothing, shape (len(y), len(x)).
-        kinds: the kinds; their signs stand in the cells, so that colour alone never tells.
+        kinds: the kinds; their signs stand in the cells where there is room, so that colour alone does not tell.
     """
 
     x: Array

@@ -13,7 +13,7 @@ import numpy as np
 
 from saddlescope.plot.figure import AnyMark, Axis, Band, Figure, Film, Heat, Kinds, Line, Mark, Panel, Picture
 from saddlescope.plot.images import can_stand, framed, png, ranges, sprite
-from saddlescope.plot.series import color_series, legend, lifted, name_of, named_ticks, positive, thin
+from saddlescope.plot.series import MOST_APART, color_series, legend, lifted, name_of, named_ticks, positive, thin
 from saddlescope.plot.theme import LIGHT
 
 _DASHES = {"solid": "solid", "dashed": "7px,4px", "dotted": "2px,3px", "steps": "solid", "points": "solid"}
@@ -243,7 +243,7 @@ def _heat(heat: Heat, panel: Panel) -> dict[str, Any]:
 
 def _kinds(kinds: Kinds, panel: Panel) -> dict[str, Any]:
     """Cells in the colours of their kinds, which the page changes with the theme."""
-    count = len(kinds.kinds)
+    count, gap = len(kinds.kinds), 2 if max(kinds.z.shape) <= MOST_APART else 0
     signs = np.array([kind.sign for kind in kinds.kinds] + [""])
     names = np.array([kind.name for kind in kinds.kinds] + [""])
     scale = [
@@ -258,8 +258,8 @@ def _kinds(kinds: Kinds, panel: Panel) -> dict[str, Any]:
         "zmax": count - 0.5,
         "colorscale": scale,
         "showscale": False,
-        "xgap": 2,
-        "ygap": 2,
+        "xgap": gap,
+        "ygap": gap,
         "text": [[_shown(sign) for sign in row] for row in signs[kinds.z].tolist()],
         "texttemplate": "%{text}",
         "textfont": {"color": LIGHT.paper},

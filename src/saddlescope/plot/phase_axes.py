@@ -80,7 +80,13 @@ class Layout:
 
 def values_of(array: "xr.DataArray", name: str) -> tuple[str, ...]:
     """The values of an axis, in words as short as tell them apart."""
-    return tuple(_word(value) for value in array[name].values.tolist())
+    values = array[name].values.tolist()
+    words: tuple[str, ...] = ()
+    for digits in (3, 6, 17):
+        words = tuple(_word(value, digits) for value in values)
+        if len(set(words)) == len(values):
+            break
+    return words
 
 
 def names_axis(label: str, names: tuple[str, ...], *, falling: bool = False) -> Axis:
@@ -104,5 +110,9 @@ def line_axis(array: "xr.DataArray", name: str) -> tuple[Axis, np.ndarray]:
     return Axis(name, scale="log" if spread else "linear"), values.astype(float)
 
 
-def _word(value: Any) -> str:
-    return f"{value:g}".replace("e-0", "e-") if isinstance(value, float) else str(value)
+def _word(value: Any, digits: int) -> str:
+    if not isinstance(value, float):
+        return str(value)
+    if value.is_integer() and abs(value) < 1e6:
+        return str(int(value))
+    return f"{value:.{digits}g}".replace("e-0", "e-")

@@ -82,6 +82,8 @@ def legend(figure: Figure) -> tuple[Series, ...]:
 
 MOST_NAMES = 14
 """Names along an axis beyond which some are left out: more would overlap."""
+MOST_APART = 16
+"""Cells along an axis beyond which they touch: gaps between more would be wider than the cells."""
 _LONGEST = 22  # letters of a name along an axis
 
 

@@ -7,7 +7,7 @@ import numpy as np
 
 from saddlescope.plot.figure import AnyMark, Axis, Band, Figure, Film, Heat, Kinds, Line, Mark, Panel, Picture
 from saddlescope.plot.images import Strip, can_stand, framed, grid, ranges, strip
-from saddlescope.plot.series import Series, color_series, legend, lifted, named_ticks, positive, thin
+from saddlescope.plot.series import MOST_APART, Series, color_series, legend, lifted, named_ticks, positive, thin
 from saddlescope.plot.theme import LIGHT, Theme
 
 if TYPE_CHECKING:
@@ -223,7 +223,7 @@ def _draw_kinds(ax: "Axes", kinds: Kinds, theme: Theme) -> None:
     z = np.ma.masked_less(kinds.z, 0)
     ax.pcolormesh(
         kinds.x, kinds.y, z, cmap=colors, vmin=-0.5, vmax=len(kinds.kinds) - 0.5, shading="nearest",
-        edgecolors=theme.paper, linewidth=1.5,
+        edgecolors=theme.paper, linewidth=1.5 if max(z.shape) <= MOST_APART else 0.0,
     )  # fmt: skip
     signs = np.array([kind.sign for kind in kinds.kinds])[np.maximum(kinds.z, 0)]
     _write_in(ax, kinds, signs, np.full(z.shape, theme.paper), kinds.z >= 0)
