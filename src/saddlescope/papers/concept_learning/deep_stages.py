@@ -18,6 +18,7 @@ from saddlescope.errors import InputError
 from saddlescope.papers import checks
 from saddlescope.papers.claim import Claim, Measured
 from saddlescope.papers.context import RunContext
+from saddlescope.papers.quantity import Quantity
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -397,6 +398,21 @@ claims = (
         source="this project's prediction: 0 to leading order",
         statistic=_forgotten,
         high=0.05,
+    ),
+)
+
+quantities = (
+    Quantity(
+        name="time_error",
+        says="stage times off the prediction at the smallest scale, largest relative",
+        statistic=lambda run: float(abs(run.found.isel(scale=-1) / run.predicted.isel(scale=-1) - 1).max()),
+        scale="log",
+    ),
+    Quantity(
+        name="last_time",
+        says="time of the last stage at the smallest scale, mean over depths and starts",
+        statistic=lambda run: float(run.found.isel(scale=-1).max("concept").mean()),
+        scale="log",
     ),
 )
 

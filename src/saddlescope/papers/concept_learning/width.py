@@ -16,6 +16,7 @@ from saddlescope.papers import cells, checks
 from saddlescope.papers.claim import Claim, Measured
 from saddlescope.papers.concept_learning._width_runs import BATCH, RATE, descended, sampled
 from saddlescope.papers.context import RunContext
+from saddlescope.papers.quantity import Quantity
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -196,6 +197,19 @@ claims = (
         source="section 4.2's flow against training; the bound this project's",
         statistic=_kept,
         low=0.99,
+    ),
+)
+
+quantities = (
+    Quantity(
+        name="several",
+        says="share of starts with two or more descents, over all widths and scales",
+        statistic=lambda run: float(run.several.sum() / run.starts.sum()),
+    ),
+    Quantity(
+        name="visible",
+        says="share of starts with two or more visible descents, over all widths and scales",
+        statistic=lambda run: float(run.visible.sum() / run.starts.sum()),
     ),
 )
 

@@ -21,6 +21,7 @@ from saddlescope.errors import InputError
 from saddlescope.papers import checks
 from saddlescope.papers.claim import Claim, Measured
 from saddlescope.papers.context import RunContext
+from saddlescope.papers.quantity import Quantity
 
 if TYPE_CHECKING:
     import numpy as np
@@ -221,6 +222,21 @@ claims = (
         "200 to 209 gave 0.64 from 1e-8, the bound asks for no gain",
         statistic=_smaller_is_not_better,
         low=0.0,
+    ),
+)
+
+quantities = (
+    Quantity(
+        name="conditioned_error",
+        says="final error of the direction at the smallest scale, conditioned data, mean over instances",
+        statistic=lambda run: float(run.conditioned_error.isel(scale=-1, time=-1).mean()),
+        scale="log",
+    ),
+    Quantity(
+        name="raw_error",
+        says="final error of the direction at the smallest scale, Gaussian data, median over instances",
+        statistic=lambda run: float(run.raw_error.isel(scale=-1, time=-1).median()),
+        scale="log",
     ),
 )
 

@@ -18,6 +18,7 @@ from saddlescope.errors import InputError
 from saddlescope.papers import checks
 from saddlescope.papers.claim import Claim, Measured
 from saddlescope.papers.context import RunContext
+from saddlescope.papers.quantity import Quantity
 
 if TYPE_CHECKING:
     import numpy as np
@@ -226,6 +227,20 @@ claims = (
         source="Definition, if the search found the best; the bound for rounding",
         statistic=_floor,
         low=-1e-6,
+    ),
+)
+
+quantities = (
+    Quantity(
+        name="rank",
+        says="rank of the nuclear-norm solution, mean over draws",
+        statistic=lambda run: float(run["rank"].mean()),
+    ),
+    Quantity(
+        name="residual",
+        says="largest residual of the stationarity of K and Q in the end",
+        statistic=lambda run: float(run.residual.max()),
+        scale="log",
     ),
 )
 

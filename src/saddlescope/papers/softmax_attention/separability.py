@@ -20,6 +20,7 @@ from saddlescope.errors import InputError
 from saddlescope.papers import checks
 from saddlescope.papers.claim import Claim, Measured
 from saddlescope.papers.context import RunContext
+from saddlescope.papers.quantity import Quantity
 
 if TYPE_CHECKING:
     import numpy as np
@@ -217,6 +218,19 @@ claims = (
         source="Farkas' lemma; the bound is rounding in sums of as many numbers",
         statistic=_worst_proof,
         high=1e-12,
+    ),
+)
+
+quantities = (
+    Quantity(
+        name="any_w",
+        says="draws that some W separates, mean over sizes",
+        statistic=lambda run: float(run.separable.sel(kind="any W").mean()),
+    ),
+    Quantity(
+        name="diagonal_w",
+        says="draws that a diagonal W separates, mean over sizes",
+        statistic=lambda run: float(run.separable.sel(kind="diagonal W").mean()),
     ),
 )
 
