@@ -164,7 +164,7 @@ def gallery(
         Path, typer.Option(metavar="DIR", help="Folder of the site; an earlier gallery is replaced.")
     ] = Path("gallery"),
 ) -> int:
-    """Build a static site of all stored runs; it works from the file system and from a server."""
+    """Build a static site of all stored runs and sweeps; it works from the file system and from a server."""
     from saddlescope.gallery import build
 
     index = build(folder, site)
