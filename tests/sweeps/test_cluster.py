@@ -11,7 +11,7 @@ import xarray as xr
 from saddlescope import store
 from saddlescope.errors import InputError, MissingExtraError, StorageError
 from saddlescope.sweeps import Grid, Point, State
-from saddlescope.sweeps.cluster import _Remote, _take, _Token, _Unfit
+from saddlescope.sweeps.cluster import _fit_workers, _Needs, _Remote, _take, _Token, _Unfit
 
 
 @pytest.fixture
@@ -36,14 +36,14 @@ class Future:
     def __init__(self, result):
         self._result = result
 
-    def result(self, timeout):
+    def result(self):
         if isinstance(self._result, Exception):
             raise self._result
         return self._result
 
 
 def remote(point, token, data=None):
-    return _Remote(point, data, token, version("saddlescope"))
+    return _Remote(point, _Needs(data, version("saddlescope")), token)
 
 
 def test_a_worker_that_sees_the_folder_stores_the_point_there(point, token):
@@ -75,7 +75,7 @@ def test_a_point_that_fails_far_away_fails_here(point, token, tmp_path):
 
 
 def test_a_worker_of_another_version_or_without_the_data_makes_nothing(point, token, tmp_path, begun):
-    other = replace(remote(point(), token), version="0.0.1")()
+    other = _Remote(point(), _Needs(None, "0.0.1"), token)()
     assert isinstance(other, _Unfit)
     assert "the client has 0.0.1: install the same" in other.sentence
     blind = remote(point(), token, tmp_path / "nowhere")()
@@ -86,6 +86,31 @@ def test_a_worker_of_another_version_or_without_the_data_makes_nothing(point, to
     assert point().state is State.MISSING, "another worker may make it"
 
 
+def test_unfit_workers_take_no_points(heard):
+    class Workers:
+        def __init__(self, *told):
+            self.told = {f"tcp://{k}": what for k, what in enumerate(told)}
+
+        def run(self, task, on_error):
+            assert on_error == "return"
+            return self.told
+
+    def fit(*told):
+        return _fit_workers(Workers(*told), _Needs(None, "1"), heard.append)
+
+    absent = ModuleNotFoundError("No module named 'saddlescope'", name="saddlescope")
+    assert fit("", "") is None
+    assert heard == []
+    assert fit() is None
+    assert heard.pop() == "The scheduler has no worker yet: waiting for one."
+    assert fit("", "old", "") == ["tcp://0", "tcp://2"]
+    assert heard.pop() == "1 of 3 workers are left out. old"
+    with pytest.raises(InputError, match="one lacks saddlescope"):
+        fit(absent, absent)
+    with pytest.raises(InputError, match="A worker cannot be used: RuntimeError: odd"):
+        fit(RuntimeError("odd"))
+
+
 def test_what_goes_wrong_on_the_way_is_told_in_a_sentence(point):
     from distributed import CancelledError, KilledWorker
 
@@ -93,7 +118,7 @@ def test_what_goes_wrong_on_the_way_is_told_in_a_sentence(point):
     for error in (CancelledError("x"), TimeoutError(), OSError("broken")):
         with pytest.raises(InputError, match="The scheduler ended, or does not answer any more"):
             _take(made, Future(error))
-    with pytest.raises(InputError, match="they lack saddlescope"):
+    with pytest.raises(InputError, match="one lacks saddlescope"):
         _take(made, Future(ModuleNotFoundError("No module named 'saddlescope'", name="saddlescope")))
     with pytest.raises(StorageError, match="no space"):
         _take(made, Future(StorageError("no space")))

@@ -67,6 +67,7 @@ def test_other_points_have_another_digest(walk):
         (["dim=1,1"], {}, "1 is there twice"),
         (["noise=1,1.0"], {}, "1.0 is there twice"),
         (["noise=nan"], {}, "must be numbers"),
+        (["scales=0.1,0.1/nan"], {}, "must be numbers"),
         (["dim=1", "dim=2"], {}, "dim must be given once"),
         (["seed=1"], {"seeds": "0:2"}, "seed must be given once"),
         (["dim=1,2"], {"settings": {"dim": "3"}}, "or in --set as well"),
@@ -82,6 +83,12 @@ def test_a_bad_grid_is_refused_in_a_sentence(walk, words, options, told):
         Grid.parse(walk, words, **options)
     assert told in str(refused.value)
     assert "\n" not in str(refused.value)
+
+
+@pytest.mark.parametrize(("words", "seeds"), [([3], ""), (["dim=1"], 3), (["dim=1"], range(3))])
+def test_words_that_are_no_text_are_refused(walk, words, seeds, types_unchecked):
+    with types_unchecked(), pytest.raises(InputError, match="must be text, such as 'seed=0:8'"):
+        Grid.parse(walk, words, seeds=seeds)
 
 
 @pytest.mark.parametrize("name", entries.names())

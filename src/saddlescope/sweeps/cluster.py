@@ -48,26 +48,40 @@ class _Unfit:
 
 
 @dataclasses.dataclass(frozen=True)
+class _Needs:
+    """What a worker must have."""
+
+    data: Path | None
+    version: str
+
+    def __call__(self) -> str:
+        """What this one lacks, in a sentence; empty when it is fit."""
+        if (here := version("saddlescope")) != self.version:
+            return f"A worker has saddlescope {here}, and the client has {self.version}: install the same."
+        if self.data is not None and not self.data.is_dir():
+            return f"A worker does not see the folder of data {self.data}: give one that all machines see."
+        return ""
+
+
+@dataclasses.dataclass(frozen=True)
 class _Remote:
     """What a worker is given: a point, and what it must know of the client."""
 
     point: Point
-    data: Path | None
+    needs: _Needs
     token: _Token
-    version: str
 
     def __call__(self) -> bytes | str | _Unfit | None:
         """Makes the point: None when it is stored, else its content, why it failed, or why this worker is unfit."""
-        if (here := version("saddlescope")) != self.version:
-            return _Unfit(f"A worker has saddlescope {here}, and the client has {self.version}: install the same.")
-        if self.data is not None and not self.data.is_dir():
-            return _Unfit(f"A worker does not see the folder of data {self.data}: give one that all machines see.")
+        if lacks := self.needs():
+            return _Unfit(lacks)
+        data = self.needs.data
         if self.token.seen():
-            self.point.make(self.data)
+            self.point.make(data)
             return None
         with TemporaryDirectory(prefix="saddlescope-") as folder:
             own = dataclasses.replace(self.point, out=Path(folder))
-            own.make(self.data)
+            own.make(data)
             return own.error or own.file.read_bytes()
 
 
@@ -102,14 +116,13 @@ def make_on_cluster(
 
     notes: dict[str, str] = {}
     with _connected(scheduler) as client, _token(points[0].file.parent) as token:
-        if not client.scheduler_info()["workers"]:
-            say("The scheduler has no worker yet: waiting for one.")
-        data = data.resolve() if data is not None else None
+        needs = _Needs(data.resolve() if data is not None else None, version("saddlescope"))
+        chosen = _fit_workers(client, needs, say)
         there = [dataclasses.replace(point, out=point.out.resolve()) for point in points]
-        tasks = [_Remote(point, data, token, version("saddlescope")) for point in there]
+        tasks = [_Remote(point, needs, token) for point in there]
         # A key of its own for every call, since a scheduler would answer an old one from memory.
         futures = {
-            client.submit(task, key=f"saddlescope-{point.place.digest}-{token.text}", pure=False): point
+            client.submit(task, key=f"saddlescope-{point.place.digest}-{token.text}", pure=False, workers=chosen): point
             for task, point in zip(tasks, points, strict=True)
         }
         for done, future in enumerate(as_completed(futures, loop=client.loop), 1):
@@ -121,12 +134,39 @@ def make_on_cluster(
     return notes
 
 
+def _fit_workers(client: "Client", needs: _Needs, say: Callable[[str], None]) -> list[str] | None:
+    """The workers to use; None for all, with those that join later.
+
+    One that is unfit must not take points: it is done with each in no time, and would take nearly all.
+
+    Raises:
+        InputError: there are workers, and all are unfit.
+    """
+    found: Any = client.run(needs, on_error="return")
+    if not found:
+        say("The scheduler has no worker yet: waiting for one.")
+    unfit = {address: _lack(told) for address, told in found.items() if told != ""}
+    if not unfit:
+        return None
+    if len(unfit) == len(found):
+        raise InputError(next(iter(unfit.values())))
+    say(f"{len(unfit)} of {len(found)} workers are left out. {next(iter(unfit.values()))}")
+    return [address for address in found if address not in unfit]
+
+
+def _lack(told: "str | Exception") -> str:
+    """What a worker lacks, in a sentence."""
+    if isinstance(told, ModuleNotFoundError):
+        return f"The workers must have what the client has; one lacks {told.name}."
+    return told if isinstance(told, str) else f"A worker cannot be used: {sentence(told)}."
+
+
 def _take(point: Point, future: Any) -> str:
     """Stores what a worker has sent; a sentence where the point was not made through no fault of its own."""
     from distributed import CancelledError, KilledWorker
 
     try:
-        made = future.result(timeout=_PATIENCE)
+        made = future.result()
     except KilledWorker as error:
         point.fail(
             f"The workers that made it ended in the middle, {error.allowed_failures + 1} times, as they do where "
@@ -141,7 +181,7 @@ def _take(point: Point, future: Any) -> str:
     except StorageError:
         raise
     except ModuleNotFoundError as error:
-        raise InputError(f"The workers must have what the client has; they lack {error.name}.") from error
+        raise InputError(_lack(error)) from error
     except Exception as error:
         return f"A worker could not make it: {sentence(error)}"
     match made:
@@ -165,7 +205,7 @@ def _connected(scheduler: "str | Client") -> "Iterator[Client]":
     with _told_by_us("distributed.client"):
         try:
             client = Client(scheduler, timeout=_PATIENCE, set_as_default=False)
-        except (OSError, TimeoutError, ValueError) as error:
+        except (OSError, TimeoutError, TypeError, ValueError) as error:
             raise InputError(
                 "The scheduler must be the address of a Dask scheduler that answers, such as tcp://10.0.0.1:8786; got "
                 f"{scheduler!r}."

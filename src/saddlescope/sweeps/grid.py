@@ -7,7 +7,7 @@ import json
 import math
 import shlex
 import typing
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
@@ -43,7 +43,7 @@ class SweptParameter(Shown):
         if not texts:
             raise InputError(f"{name} must have one or more values; got none.")
         values = [entry.value(name, text) for text in texts]
-        if any(value != value for value in values):
+        if any(math.isnan(part) for part in _parts(values) if isinstance(part, float)):
             raise InputError(f"{name} must be numbers; got nan.")
         if len(set(values)) < len(values):
             twice = next(value for value in values if values.count(value) > 1)
@@ -78,7 +78,7 @@ class Grid(Shown):
     @classmethod
     def parse(
         cls,
-        entry: entries.Entry,
+        entry: entries.Entry | str,
         words: Iterable[str] = (),
         *,
         seeds: str = "",
@@ -88,7 +88,7 @@ class Grid(Shown):
         """The grid of `NAME=VALUES` words, whose values are spelled as `saddlescope.sweeps.spelling` says.
 
         Args:
-            entry: what is to be run.
+            entry: what is to be run, or its name.
             words: one axis each, such as `log10_scales=-1,-2,-8`; `dim=8,16`; `seed=0:64`.
             seeds: values of the entry's `seed`, or of its `seeds`, one each point; the last axis.
             size: of all other parameters.
@@ -101,7 +101,11 @@ class Grid(Shown):
             InputError: there is no axis, a word is malformed, a parameter is unknown, given twice or set by hand as
                 well, a value does not fit or is given twice, or the entry refuses one of the points.
         """
-        settings = dict(settings or {})
+        entry = entries.find(entry) if isinstance(entry, str) else entry
+        settings, words = dict(settings or {}), list(words)
+        for word in (*words, seeds):
+            if not isinstance(word, str):
+                raise InputError(f"The words of a grid must be text, such as 'seed=0:8'; got {word!r}.")
         hints = typing.get_type_hints(entry.params_type)
         entry.params(size, settings)
         given = [_split(word) for word in words]
@@ -168,6 +172,18 @@ class Grid(Shown):
             words += ["--set", f"{name}={text}"]
         return shlex.join(words)
 
+    def __repr__(self) -> str:
+        return f"Grid({self.in_words})"
+
+    def _table(self) -> tuple[Sequence[str], list[tuple[object, ...]]]:
+        return ("parameter", "values"), [(axis.name, axis.values) for axis in self.axes]
+
+    @property
+    def in_words(self) -> str:
+        """The entry, the size and the lengths of the axes, in a line."""
+        lengths = " x ".join(f"{axis.name}[{len(axis.values)}]" for axis in self.axes)
+        return f"{self.entry.name}, {self.size}: {lengths}"
+
     @cached_property
     def params(self) -> tuple[Any, ...]:
         """The parameters of every point, in the order of `indices`.
@@ -189,6 +205,11 @@ class Grid(Shown):
         points = [dataclasses.asdict(params) for params in self.params]
         canonical = json.dumps([self.entry.name, self.names, self.shape, points], sort_keys=True, separators=(",", ":"))
         return hashlib.sha256(canonical.encode()).hexdigest()[:12]
+
+
+def _parts(values: Iterable[Any]) -> Iterable[Any]:
+    """The values, and the elements of those that are tuples."""
+    return itertools.chain.from_iterable(value if isinstance(value, tuple) else (value,) for value in values)
 
 
 def _split(word: str) -> tuple[str, str]:

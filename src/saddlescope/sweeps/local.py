@@ -4,6 +4,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
+from functools import partial
 from itertools import islice
 from pathlib import Path
 
@@ -32,7 +33,9 @@ def make_in_processes(points: Sequence[Point], processes: int, data: Path | None
     """
     if processes == 1:
         for k, point in enumerate(points):
-            point.make(data, lambda fraction, note, k=k: report((k + fraction) / len(points), note))
+            part = partial(_part, report, k, len(points), point.label)
+            point.make(data, part)
+            part(1.0, "done")
         return
     fractions = {point.label: 0.0 for point in points}
     tries, left = 0, list(points)
@@ -48,7 +51,7 @@ def make_in_processes(points: Sequence[Point], processes: int, data: Path | None
                         report(sum(fractions.values()) / len(points), f"{name}: {note}")
                     case Done(name):
                         fractions[name] = 1.0
-                        report(sum(fractions.values()) / len(points), f"{name} done")
+                        report(sum(fractions.values()) / len(points), f"{name}: done")
                     case Refused(_, told):  # the point itself never raises for its own sake
                         raise StorageError(told)
                     case Failed(name, error):
@@ -60,6 +63,11 @@ def make_in_processes(points: Sequence[Point], processes: int, data: Path | None
                         elif not point.file.exists():
                             point.fail(_killed(status))
         left = killed
+
+
+def _part(report: Report, k: int, count: int, label: str, fraction: float, note: str) -> None:
+    """The report of the k-th of so many points."""
+    report((k + fraction) / count, f"{label}: {note}")
 
 
 def _killed(status: int) -> str:

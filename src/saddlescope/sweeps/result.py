@@ -136,6 +136,8 @@ class Sweep(Shown):
 
     def _index(self, values: Mapping[str, Any]) -> tuple[int, ...]:
         """Where the point with these values lies on the axes."""
+        import numpy as np
+
         for name in values:
             if name not in self.grid.names:
                 raise unknown("axis", name, self.grid.names)
@@ -143,16 +145,16 @@ class Sweep(Shown):
         for axis in self.grid.axes:
             if axis.name not in values:
                 raise InputError(f"{axis.name} must be given, too: it is an axis of the sweep.")
-            if values[axis.name] not in axis.values:
+            places = [k for k, value in enumerate(axis.values) if np.array_equal(value, values[axis.name])]
+            if not places:
                 shown = ", ".join(map(str, axis.values[:8])) + (", ..." if len(axis.values) > 8 else "")
                 raise InputError(f"{axis.name} must be one of {shown}; got {values[axis.name]!r}.")
-            index.append(axis.values.index(values[axis.name]))
+            index.append(places[0])
         return tuple(index)
 
     def __repr__(self) -> str:
-        axes = " x ".join(f"{axis.name}[{len(axis.values)}]" for axis in self.grid.axes)
         told = ", ".join(f"{count} {state}" for state, count in self.counts.items() if count)
-        return f"Sweep({self.entry.name}, {self.grid.size}: {axes}; {told})"
+        return f"Sweep({self.grid.in_words}; {told})"
 
     def _table(self) -> tuple[Sequence[str], list[tuple[object, ...]]]:
         """For each claim, at how many points it has which outcome."""

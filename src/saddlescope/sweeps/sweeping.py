@@ -65,7 +65,7 @@ def sweep(
     grid = grid if isinstance(grid, Grid) else Grid.parse(entry, grid)
     if grid.entry is not entry:
         raise InputError(f"grid must be one of {entry.name}; got one of {grid.entry.name}.")
-    if processes is not None and (scheduler is not None or processes < 1):
+    if processes is not None and (scheduler is not None or not isinstance(processes, int) or processes < 1):
         raise InputError(f"processes must be at least 1, and left out where there is a scheduler; got {processes!r}.")
     if data is not None and not Path(data).is_dir():
         raise InputError(f"data must be an existing folder; got '{data}'. Without one, the embedded data are used.")

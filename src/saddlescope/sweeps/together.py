@@ -18,7 +18,8 @@ def together(grid: Grid, runs: "Mapping[tuple[int, ...], xr.Dataset]") -> "xr.Da
     dims = {dim: _free(str(dim), grid) for dim in first.dims}
     variables: dict[str, tuple] = {}
     coordinates: dict[str, tuple] = {axis.name: (axis.name, list(axis.values)) for axis in grid.axes}
-    left_out: list[str] = []
+    others_only = {name: None for run in others for name in run.variables if name not in first.variables}
+    left_out = [str(name) for name in others_only]
     for name in first.variables:
         variable = first.variables[name]
         here = [run.variables[name] for run in others if name in run.variables]
