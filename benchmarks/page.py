@@ -138,12 +138,10 @@ def figure(records: Sequence[dict[str, Any]]) -> Figure:
     for size in dict.fromkeys(curve["size"] for curve in curves):
         lines = []
         for curve in (one for one in curves if one["size"] == size):
-            told = f"{curve['method']}, {curve['problem'].partition(',')[0]}: {number(curve['exponent'], 2)}"
+            told = f"{size}: {curve['method']}, exponent {number(curve['exponent'], 2)}"
             points = {"x": np.array(curve["sizes"]), "y": np.array(curve["values"]), "group": told}
             lines += [Line(**points), Line(**points, style="points")]
-        panels.append(
-            Panel(x=Axis(size, scale="log"), y=Axis("CPU time", "s", scale="log"), marks=tuple(lines), title=size)
-        )
+        panels.append(Panel(x=Axis(size, scale="log"), y=Axis("CPU time", "s", scale="log"), marks=tuple(lines)))
     return Figure(name="scaling", title="Cost against size", caption="", panels=tuple(panels), columns=2)
 
 
