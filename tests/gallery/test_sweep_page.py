@@ -197,6 +197,25 @@ def test_damaged_and_doubled_sweeps_are_named(known, stored, tmp_path):
     assert not (tmp_path / "site").exists()
 
 
+@pytest.mark.parametrize(
+    ("change", "fault"),
+    [
+        (lambda data: data.drop_vars("outcome"), "outcome does not lie over stages, seed, claim"),
+        (lambda data: data.drop_vars("claim_says"), "claim_says does not lie over claim"),
+        (lambda data: data.assign(value=data.outcome), "value holds no numbers"),
+        (lambda data: data.assign(error=data.cpu_seconds), "error holds no words"),
+        (lambda data: data.assign(state=data.state.copy(data=np.full((4, 3), tiny.HOSTILE, object))), "is unknown"),
+        (lambda data: data.assign(outcome=data.outcome.where(data.outcome != "refuted", "owned")), "outcome 'owned'"),
+        (lambda data: data.assign_coords(quantity_scale=("quantity", ["cubic", "log"])), "quantity_scale 'cubic'"),
+    ],
+)
+def test_a_data_set_that_somebody_changed_is_refused_in_a_sentence(known, stored, tmp_path, change, fault):
+    file = tmp_path / "swept.nc"
+    store.write(change(stored["seeds"].data), file)
+    with pytest.raises(InputError, match=re.escape(str(file)) + " .*" + re.escape(fault)):
+        SweepView(Sweep.open(file))
+
+
 @pytest.mark.browser
 def test_the_maps_are_drawn_in_a_browser_and_nothing_hostile_happens(visit, swept_site, stored):
     for made in stored.values():

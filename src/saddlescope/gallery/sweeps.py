@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
+from saddlescope.errors import InputError
 from saddlescope.gallery.views import FigureView
 from saddlescope.papers import Outcome, field_comments
 from saddlescope.papers.wording import bounds, counts, measured, number
@@ -19,9 +20,17 @@ _MOST_VALUES = 12  # of an axis that are told one by one
 
 @dataclass(frozen=True, eq=False)
 class SweepView:
-    """A stored sweep and the addresses of everything about it, relative to the site."""
+    """A stored sweep and the addresses of everything about it, relative to the site.
+
+    Raises:
+        InputError: its data set lacks what the page shows, or has other words or numbers in its place.
+    """
 
     sweep: Sweep
+
+    def __post_init__(self) -> None:
+        if fault := _fault(self.sweep):
+            raise InputError(f"{self.sweep.file} is no complete sweep ({fault}); run the sweep again.")
 
     @property
     def folder(self) -> str:
@@ -150,6 +159,28 @@ class SweepView:
     def command(self) -> str:
         """The command that makes this sweep."""
         return self.sweep.grid.command
+
+
+def _fault(sweep: Sweep) -> str:
+    """What is wrong with the data set of a sweep, whoever wrote it; empty for one that can be shown."""
+    data, axes = sweep.data, sweep.grid.names
+    for dims, numbers, words in (
+        (axes, (), ("state", "error")),
+        ((*axes, "claim"), ("value", "uncertainty"), ("outcome",)),
+        ((*axes, "quantity"), ("quantities",), ()),
+        (("claim",), ("claim_low", "claim_high"), ("claim", "claim_says", "claim_unit")),
+        (("quantity",), (), ("quantity", "quantity_says", "quantity_unit", "quantity_scale")),
+    ):
+        for name in (*numbers, *words):
+            if name not in data.variables or data[name].dims != dims:
+                return f"{name} does not lie over {', '.join(dims)}"
+            found = data[name].values.ravel().tolist()
+            if not all(isinstance(value, str if name in words else float) for value in found):
+                return f"{name} holds no {'words' if name in words else 'numbers'}"
+    for name, allowed in (("state", State), ("outcome", ("", *Outcome)), ("quantity_scale", ("linear", "log"))):
+        if strange := set(data[name].values.ravel().tolist()) - set(map(str, allowed)):
+            return f"{name} {min(strange)!r} is unknown"
+    return ""
 
 
 def _listed(values: list[str]) -> str:
