@@ -142,7 +142,7 @@ def main() -> int:
     parser.add_argument("--quick", action="store_true", help="small versions: their timings mean nothing")
     parser.add_argument("--again", action="store_true", help="run what is finished, too")
     parser.add_argument("--out", type=Path, default=HERE.parent / "build" / "bench", metavar="DIR")
-    parser.add_argument("--limit", type=float, default=900.0, metavar="SECONDS", help="for one benchmark")
+    parser.add_argument("--limit", type=float, default=1200.0, metavar="SECONDS", help="for one benchmark")
     given = parser.parse_args()
     if wrong := sorted(set(given.names) - set(names())):
         parser.error(f"there is no benchmark {', '.join(wrong)}; known: {', '.join(names())}")
@@ -157,4 +157,7 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    try:
+        sys.exit(main())
+    except KeyboardInterrupt:
+        sys.exit("Interrupted; what is finished is kept, and the same command goes on.")
