@@ -1,5 +1,6 @@
 """The directive `commands`: every command of the command line, its arguments and options, as its `--help` has them."""
 
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -72,10 +73,10 @@ def _listed(parameters: list[Any]) -> nodes.definition_list:
 
 
 def _paragraph(text: str) -> nodes.paragraph:
-    """A paragraph in which what stands between backticks is code."""
+    """A paragraph in which options, and what stands between backticks, are code."""
     found = nodes.paragraph()
-    for k, part in enumerate(text.split("`")):
-        found += nodes.literal(text=part) if k % 2 else nodes.Text(part)
+    for k, part in enumerate(re.split(r"(`[^`]*`|(?<!\S)--[\w-]+)", text)):
+        found += nodes.literal(text=part.strip("`")) if k % 2 else nodes.Text(part)
     return found
 
 
