@@ -51,6 +51,7 @@ def write_adapter(folder: Path, factors: Mapping[str, Factors], *, base: str, tr
     Raises:
         InputError: the folder holds something else, or cannot be written.
     """
+    from safetensors import SafetensorError
     from safetensors.torch import save_file
 
     refuse_foreign(folder)
@@ -89,9 +90,9 @@ def write_adapter(folder: Path, factors: Mapping[str, Factors], *, base: str, tr
         if folder.exists():
             folder.rename(former)
         part.rename(folder)
-    except OSError as error:
+    except (OSError, SafetensorError) as error:  # safetensors has its own word for a full disk
         raise InputError(
-            f"Cannot write {folder}: {error.strerror or error}. Make room, or give another --out."
+            f"Cannot write {folder}: {getattr(error, 'strerror', None) or error}. Make room, or give another --out."
         ) from error
     finally:
         shutil.rmtree(part, ignore_errors=True)
