@@ -5,6 +5,7 @@ import signal
 import sys
 import time
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from saddlescope.errors import InputError
@@ -13,6 +14,7 @@ if TYPE_CHECKING:
     import xarray as xr
 
     from saddlescope.papers.context import RunContext
+    from saddlescope.papers.pool import Report
 
 
 @dataclass(frozen=True)
@@ -27,6 +29,19 @@ class Square:
         sys.stdout.write("a line that is no message\n")
         context.report(0.5, f"half of {self.n}")
         return xr.Dataset({"square": self.n**2, "process": os.getpid()})
+
+
+@dataclass(frozen=True)
+class Reports:
+    """A task that takes whatever its report raises for its own failure."""
+
+    failed: Path
+
+    def __call__(self, report: "Report") -> None:
+        try:
+            report(0.5, "half")
+        except Exception:
+            self.failed.touch()
 
 
 def refused(context: "RunContext") -> "xr.Dataset":

@@ -1,4 +1,5 @@
 import os
+import pickle
 import signal
 import subprocess
 import sys
@@ -85,6 +86,22 @@ def test_processes_end_with_their_parent_however_it_ends(tmp_path):
             time.sleep(0.05)
         parent.send_signal(signal.SIGKILL)
     assert _gone(tmp_path)
+
+
+def test_a_process_that_reports_to_nobody_ends_and_calls_it_no_failure(tmp_path):
+    """Its parent's end may be seen first by a report, within the task."""
+    task = parts_to_make.Reports(tmp_path / "failed")
+    frame = pickle.dumps(task)
+    read, write = os.pipe()
+    with subprocess.Popen(
+        [sys.executable, "-m", "saddlescope.papers.pool"], stdin=subprocess.PIPE, stdout=write
+    ) as process:
+        os.close(write)
+        os.close(read)
+        process.stdin.write(len(frame).to_bytes(8) + frame)
+        process.stdin.flush()
+        assert process.wait(60) == 1
+    assert not (tmp_path / "failed").exists()
 
 
 def _gone(folder: Path) -> bool:

@@ -182,7 +182,10 @@ def _work() -> None:
     threading.Thread(target=_receive, args=(given,), daemon=True).start()
 
     def tell(message: Any) -> None:
-        print(json.dumps(message), file=lines, flush=True)
+        try:
+            print(json.dumps(message), file=lines, flush=True)
+        except BrokenPipeError:  # the parent is gone, which is no failure of the task
+            os._exit(1)
 
     while frame := given.get():
         try:

@@ -110,7 +110,7 @@ class Point(Shown):
     def make(
         self, data: Path | None = None, report: Callable[[float, str], None] = lambda fraction, note: None
     ) -> None:
-        """Runs the point and stores the run, or why it failed; does nothing when it is stored.
+        """Runs the point and stores the run, or why it failed; does nothing when one of them is stored.
 
         A point that is killed goes on where it was. One that another process is at is waited for.
 
@@ -118,10 +118,10 @@ class Point(Shown):
             StorageError: the folder cannot be written or the disk is full; that is not the point's failure.
         """
         with _one_at_a_time:
-            while not self.file.exists():
+            while self.state is State.MISSING:
                 try:
                     with self.place.claimed() as scratch:
-                        if not self.file.exists():
+                        if self.state is State.MISSING:
                             self._make(RunContext(scratch, report, data))
                         self.place.clear()
                     return

@@ -67,7 +67,8 @@ def sweep(
         raise InputError(f"grid must be one of {entry.name}; got one of {grid.entry.name}.")
     if processes is not None and (scheduler is not None or not isinstance(processes, int) or processes < 1):
         raise InputError(f"processes must be at least 1, and left out where there is a scheduler; got {processes!r}.")
-    if data is not None and not Path(data).is_dir():
+    data = None if data is None else Path(data)
+    if data is not None and not data.is_dir():
         raise InputError(f"data must be an existing folder; got '{data}'. Without one, the embedded data are used.")
     folder = Path(out) / _FOLDER
     store.write_bytes(_README.encode(), folder / store.SWEEPS)
