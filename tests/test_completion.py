@@ -85,3 +85,20 @@ def test_bash_completes_a_line_with_the_script_it_is_shown(tmp_path):
         check=True,
     )
     assert done.stdout.split() == ["gradual-rank/figure-20"], done.stderr
+
+
+@pytest.mark.skipif(shutil.which("bash") is None, reason="no bash here")
+def test_a_home_that_cannot_be_written_is_one_sentence(tmp_path):
+    (tmp_path / "file").write_text("")
+    install = "import sys; from saddlescope.cli import main; sys.exit(main(['--install-completion']))"
+    home = {"PATH": os.environ["PATH"], "HOME": str(tmp_path / "file"), "SHELL": "/bin/bash"}
+    done = subprocess.run(
+        ["bash", "--norc", "-c", '"$1" -c "$2"; exit $?', "bash", sys.executable, install],
+        env=home,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 2, done.stderr
+    assert done.stderr.startswith("Cannot use ")
+    assert done.stderr.count("\n") == 1

@@ -85,7 +85,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         sys.stdout = None  # type: ignore[assignment]
         return 141
     except OSError as error:
-        if error.errno not in _SYSTEM:
+        if error.errno not in _SYSTEM and "--install-completion" not in words:  # which writes where the shell reads
             return _defect()
         say(f"Cannot use {error.filename or 'a file'}: {error.strerror}. Name another, or make room.")
         return 2
