@@ -183,12 +183,12 @@ def _lottery(run: "xr.Dataset") -> Measured:
     import numpy as np
 
     gains = []
-    for width in run.width.values:
+    for width in run.width.values.tolist():
         if 2 * width in run.width.values:
             once, twice = _share(run, "faster", _BASE, width), _share(run, "faster", _BASE, 2 * width)
             slope = 2 * (1 - once[0])
             error = np.hypot(twice[0] - twice[1], slope * (once[2] - once[0]))
-            gains.append((twice[0] - (1 - (1 - once[0]) ** 2), float(error), int(width)))
+            gains.append((twice[0] - (1 - (1 - once[0]) ** 2), float(error), width))
     if not gains:
         return Measured.unresolved("No width is twice another.")
     gain, error, width = max(gains)

@@ -8,7 +8,7 @@ neighbours at a given alpha. The flow tells which of them it has.
              slowest rate on it, and of how many the next coordinate to enter lacks when its stage begins
     found    a plateau in whose predicted middle just the predicted coordinates have |beta_i| > level
     held     plateaus counted without any theory: spans between two changes of the set of coordinates above the level
-             in whose second half none of these moves by more than 2 % of the largest
+             in whose second half none of these moves by more than 2 % of the largest; a leaving coordinate does
     L        log(1/alpha)
 
 Figure 2 counts a plateau as resolved from log(1/level) e-folds on, which is enough. How many does it take?

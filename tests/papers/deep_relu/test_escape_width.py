@@ -1,0 +1,104 @@
+"""Escape and width: the law of the odds against known ones, and the claims against wrong runs."""
+
+import numpy as np
+import pytest
+from scipy.optimize import minimize
+from scipy.special import expit
+
+from saddlescope.errors import InputError
+from saddlescope.papers import find
+from saddlescope.papers.deep_relu._success_law import OddsLaw, fitted_odds
+from saddlescope.papers.deep_relu.escape_width import hits
+
+NAME = "deep-relu/escape-width"
+ENTRY = find(NAME)
+WIDTHS = np.array([3.0, 4.0, 8.0, 16.0, 32.0])[:, None]
+
+
+@pytest.fixture
+def run(quick_run):
+    return quick_run(NAME).run.copy(deep=True)
+
+
+def law_of(widths, count, runs) -> OddsLaw:
+    law = fitted_odds(widths, count, runs)
+    assert law is not None
+    return law
+
+
+def test_a_law_that_shares_keep_to_is_found_exactly():
+    runs = np.full(5, 1_000_000)
+    law = law_of(WIDTHS, runs * expit(-6 + 2.5 * np.log(WIDTHS[:, 0])), runs)
+    assert law.constant == pytest.approx(-6, abs=1e-9)
+    np.testing.assert_allclose(law.powers, 2.5, atol=1e-9)
+    np.testing.assert_allclose(law.shares(WIDTHS), expit(-6 + 2.5 * np.log(WIDTHS[:, 0])), atol=1e-12)
+
+
+def test_the_likelihood_is_largest_there_and_as_curved_as_the_errors_say():
+    widths = np.array([[4.0, 4.0], [4.0, 16.0], [16.0, 4.0], [16.0, 16.0], [8.0, 32.0]])
+    count, runs = np.array([2, 9, 21, 33, 30]), np.array([40, 40, 40, 40, 50])
+
+    def minus_log_likelihood(beta):
+        p = expit(beta[0] + np.log(widths) @ beta[1:])
+        return -float(count @ np.log(p) + (runs - count) @ np.log1p(-p))
+
+    best = minimize(minus_log_likelihood, np.zeros(3), method="Nelder-Mead", options={"xatol": 1e-9, "fatol": 1e-12})
+    law = law_of(widths, count, runs)
+    np.testing.assert_allclose([law.constant, *law.powers], best.x, atol=1e-5)
+    # Samples of the fitted law scatter by the errors.
+    rng = np.random.default_rng(0)
+    again = np.array([law_of(widths, rng.binomial(runs, law.shares(widths)), runs).powers for _ in range(300)])
+    np.testing.assert_allclose(1.96 * again.std(axis=0), law.errors, rtol=0.2)
+
+
+@pytest.mark.parametrize("count", [[0, 0, 0, 0, 0], [9, 9, 9, 9, 9], [0, 0, 0, 9, 9]])
+def test_no_law_is_told_where_none_can_be(count):
+    assert fitted_odds(WIDTHS, np.array(count), np.full(5, 9)) is None
+
+
+def test_quick_run_and_wrong_ones(run, outcomes):
+    assert outcomes(ENTRY, run)["ceiling"] == "reproduced"
+    assert float(run.speed.max()) > 0.41  # rank one is found, at least
+    assert int(hits(run.speed, "faster").sum()) >= int(hits(run.speed, "optimal").sum())
+    assert outcomes(ENTRY, run.assign(speed=run.speed + 0.1))["ceiling"] == "refuted"
+    all_find = outcomes(ENTRY, run.assign(speed=0 * run.speed + 0.5))
+    assert all_find["depth-optimal"] == "refuted"
+    assert all_find["cube"] == "undecided"
+
+
+def shares_in(run, shares):
+    """A run of these shares of faster, optimal runs: by depth, width."""
+    starts = 400
+    speed = np.where(np.arange(starts) < np.round(starts * shares)[..., None], 0.5, 0.3)
+    whole = run.drop_vars(["speed", "width"]).drop_dims("start")
+    return whole.assign(
+        speed=(("depth", "width", "start"), speed),
+        unequal_speed=(("first", "second", "start"), np.full((run.sizes["first"], run.sizes["second"], starts), 0.3)),
+    ).assign_coords(width=WIDTHS[:, 0].astype(int))
+
+
+def test_laws_of_made_up_runs(run, outcomes):
+    odds = np.log(WIDTHS[:, 0])
+    cubes = shares_in(run, np.array([expit(-7 + 3 * odds), expit(-3.5 + odds)]))
+    verdicts = outcomes(ENTRY, cubes)
+    told = {"cube": "reproduced", "law": "reproduced", "no-lottery": "reproduced", "no-depth": "refuted"}
+    assert {name: verdicts[name] for name in told} == told
+    assert verdicts["depth-faster"] == verdicts["depth-optimal"] == "reproduced"
+    # As many narrow networks: 1 - (1 - q)^w.
+    lottery = shares_in(run, np.tile(1 - 0.95 ** WIDTHS[:, 0], (2, 1)))
+    assert outcomes(ENTRY, lottery)["no-lottery"] != "reproduced"
+    assert outcomes(ENTRY, lottery)["cube"] == "refuted"
+
+
+@pytest.mark.parametrize(
+    ("settings", "sentence"),
+    [
+        ({"widths": "8,4"}, "widths must be at least 1 and increasing"),
+        ({"depths": "4,5"}, "depths must begin with 3, whose optimum is certified"),
+        ({"unequal": "0"}, "unequal must be at least 1 and increasing"),
+        ({"steps": "10"}, "steps must be at least 100; got 10."),
+    ],
+)
+def test_bad_parameters_are_refused(settings, sentence):
+    with pytest.raises(InputError, match=sentence):
+        ENTRY.params("default", settings)
