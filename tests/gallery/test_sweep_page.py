@@ -113,6 +113,9 @@ def test_runs_and_sweeps_stand_side_by_side(known, results, stored, tmp_path, mo
     index = text_of((tmp_path / "site/index.html").read_text("utf-8"))
     assert "3 claims in 1 reproduction" in index
     assert "12 of 12 points finished" in index
+    page, run = SweepView(stored["seeds"]).page, tmp_path / "site/tiny/staircase/quick.html"
+    assert f'href="../../{page}"' in run.read_text("utf-8")
+    assert 'href="../../../tiny/staircase/quick.html"' in (tmp_path / "site" / page).read_text("utf-8")
 
 
 def test_nothing_hostile_is_in_the_markup(pages, swept_site):

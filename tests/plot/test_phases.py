@@ -170,6 +170,20 @@ def test_what_no_seed_resolves_stays_empty():
             assert np.isfinite(panel.marks[0].z).any()
 
 
+@pytest.mark.parametrize("axes", GRIDS.values(), ids=GRIDS)
+def test_a_sweep_of_which_nothing_finished_shows_that(axes):
+    sweep = made(axes)
+    nothing = {name: sweep[name] * np.nan for name in ("value", "quantities")}
+    sweep = sweep.assign(state=xr.full_like(sweep.state, "failed"), outcome=xr.full_like(sweep.outcome, ""), **nothing)
+    figures = phase_figures(sweep)
+    assert {figure.title.partition(":")[0] for figure in figures} == {"Verdicts"}
+    draw_matplotlib(figures[0])
+    json.dumps(draw_plotly(figures[0]), allow_nan=False)
+    for panel in (panel for figure in figures for panel in figure.panels):
+        (mark,) = panel.marks
+        assert (mark.z == 3).all() if isinstance(mark, Kinds) else np.isnan(mark.z).all()
+
+
 def test_further_axes_have_panels_up_to_a_limit_which_is_told():
     sweep = made({"a": range(4), "b": range(5), "c": range(5), "d": range(4)})
     *_, one, two = phase_figures(sweep)

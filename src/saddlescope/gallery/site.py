@@ -60,11 +60,13 @@ def _write_site(site: Path, shown: list[Card], sweeps: list[SweepView]) -> None:
         for run in card.runs:
             _write_shown(site / run.folder, run.figures, run.made.file, run.data_name)
             others = [other for other in card.runs if other is not run]
-            page = pages.get_template("run.html").render(run=run, others=others, root="../../")
+            same = [sweep for sweep in sweeps if sweep.sweep.entry.name == run.made.entry.name]
+            page = pages.get_template("run.html").render(run=run, others=others, sweeps=same, root="../../")
             write_page(site / run.page, page)
     for sweep in sweeps:
         _write_shown(site / sweep.folder, sweep.figures, sweep.sweep.file, sweep.data_name)
-        page = pages.get_template("sweep.html").render(view=sweep, root="../../../")
+        runs = [run for card in shown for run in card.runs if run.made.entry.name == sweep.sweep.entry.name]
+        page = pages.get_template("sweep.html").render(view=sweep, runs=runs, root="../../../")
         write_page(site / sweep.page, page)
 
 
