@@ -18,7 +18,7 @@ model = ViT(ViTConfig(**sizes, mlp_width=64))
 optimizer = torch.optim.AdamW(model.parameters(), lr=2e-3)
 
 # %% Train with a tracker: it measures after steps 1, 2, 3, 4, 6, 9, ... and changes nothing
-generator = torch.Generator().manual_seed(1)
+generator, losses = torch.Generator().manual_seed(1), []
 with ss.RankTracker(model).watch(optimizer) as tracker:
     for _ in range(150):
         batch = torch.randint(len(images), (64,), generator=generator)
@@ -26,7 +26,8 @@ with ss.RankTracker(model).watch(optimizer) as tracker:
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
-print(f"loss {loss.item():.2f}")
+        losses.append(loss.item())
+print(f"loss {losses[0]:.2f} at first, {losses[-1]:.2f} at the end")
 
 # %% What was learned
 for step, ranks in zip(tracker.steps, tracker.stable_rank("VO").mean(axis=2), strict=True):
