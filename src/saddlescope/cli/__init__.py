@@ -66,7 +66,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         command = typer.main.get_command(app)
         if VARIABLE in os.environ:
             command.main(words, prog_name="saddlescope", complete_var=VARIABLE)  # answers the shell, and leaves
-        with command.make_context("saddlescope", words) as context:  # its `main` would catch interrupts before us
+        with command.make_context("saddlescope", [*words]) as context:  # its `main` would catch interrupts before us
             status = command.invoke(context)
         sys.stdout.flush()
     except typer.Exit as leaving:
