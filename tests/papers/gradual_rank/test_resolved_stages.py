@@ -62,8 +62,9 @@ def test_rests_of_a_made_up_path_are_counted():
 def test_wrong_runs_refute(run, outcomes):
     assert "refuted" not in outcomes(ENTRY, run).values()
     assert outcomes(ENTRY, xr.concat(20 * [run], "seed"))["sufficient"] == "reproduced"
+    assert outcomes(ENTRY, run.assign(least=0 * run.least))["sufficient-visible"] == "undecided"
     none = outcomes(ENTRY, run.assign(found=0 * run.found))
-    assert {none[name] for name in ("sufficient", "number-two", "each-plateau")} == {"refuted"}
+    assert {none[name] for name in ("sufficient", "sufficient-visible", "number-two", "each-plateau")} == {"refuted"}
 
 
 @pytest.mark.parametrize(("power", "verdict"), [(-0.7, "refuted"), (-1.0, "reproduced")])
@@ -76,6 +77,7 @@ def test_the_power_of_a_made_up_law_is_measured(run, outcomes, power, verdict):
         {
             "found": (("dim", "seed", "scale", "plateau"), np.tile(there, (1, seeds, 1, 1))),
             "efolds": (("dim", "seed", "scale", "plateau"), np.full((1, seeds, 4, total), 10.0)),
+            "least": (("dim", "seed", "scale", "plateau"), np.ones((1, seeds, 4, total))),
             "held": (("dim", "seed", "scale"), np.zeros((1, seeds, 4))),
             "plateaus": (("dim", "seed"), np.full((1, seeds), total)),
         },

@@ -101,7 +101,7 @@ def _border(x: "np.ndarray", y: "np.ndarray", excess: "np.ndarray") -> "tuple[Li
     if not dots:
         return ()
     across, along = np.array(dots).T
-    return (Line(x=across, y=along, style="points", group=_BORDER, color=1, width=7.0),)
+    return (Line(x=across, y=along, style="points", group=_BORDER, color=1, width=4.0),)
 
 
 def _collapse(run: "xr.Dataset") -> "Figure":
@@ -131,7 +131,7 @@ def _collapse(run: "xr.Dataset") -> "Figure":
         ):
             x, y = (of.transpose("diverse", "ratio", "sigma").values.ravel() for of in (x, y))
             order = np.argsort(x)
-            lines.append(Line(x=x[order], y=y[order], group=_NAMES[str(model)], color=color, style="points", width=6.0))
+            lines.append(Line(x=x[order], y=y[order], group=_NAMES[str(model)], color=color, style="points", width=3.5))
     ends = (
         np.array([float(np.nanmin(line.y)) for line in times]),
         np.array([float(np.nanmax(line.y)) for line in times]),

@@ -48,7 +48,7 @@ def _shares(run: "xr.Dataset", success: "Success", title: str, *, law: bool = Fa
         intervals = np.array([wilson_interval(k, runs) for k in count])
         name = f"depth {depth}"
         marks.append(Band(x=widths, low=intervals[:, 0], high=intervals[:, 1], group=name, color=color))
-        marks.append(Line(x=widths, y=count / runs, group=name, color=color, style="points", width=6.0))
+        marks.append(Line(x=widths, y=count / runs, group=name, color=color, style="points", width=3.5))
         fitted = law_of(run, int(depth)) if law else None
         if fitted is None:
             marks.append(Line(x=widths, y=count / runs, group=name, color=color))

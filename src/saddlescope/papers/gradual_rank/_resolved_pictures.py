@@ -53,7 +53,7 @@ def _numbers(run: "xr.Dataset", dim: int) -> "Panel":
         error = t.ppf(0.975, n - 1) * found(one).std("seed", ddof=1).values / n**0.5
         marks.append(Band(x=x, low=mean - error, high=mean + error, group="found", color=0))
     marks.append(Line(x=x, y=mean, group="found", color=0, style="solid"))
-    marks.append(Line(x=x, y=one.held.mean("seed").values, group="held", color=1, style="points", width=6.0))
+    marks.append(Line(x=x, y=one.held.mean("seed").values, group="held", color=1, style="points", width=3.5))
     for color, (name, efolds) in enumerate(((f"{FEW:g} e-folds", FEW), ("log(1/level) e-folds", enough(run)))):
         count = predicted(one, efolds).mean("seed").values
         marks.append(Line(x=x, y=np.asarray(count, float), group=name, color=color + 2, style="dashed"))
@@ -76,7 +76,7 @@ def _calibration(run: "xr.Dataset") -> "Panel":
     low, high = np.array([wilson_interval(there[kept][part].sum(), len(part)) for part in bins]).T
     marks = (
         Band(x=x, low=low, high=high, group="found", color=0),
-        Line(x=x, y=y, group="found", color=0, style="points", width=6.0),
+        Line(x=x, y=y, group="found", color=0, style="points", width=3.5),
         Line(x=x, y=y, group="found", color=0),
         Mark(at=FEW, group=f"{FEW:g} e-folds", color=2),
         Mark(at=enough(run), group="log(1/level) e-folds", color=3),

@@ -73,13 +73,13 @@ def followed(kind: Kind, flows: list[Flow], report: Callable[[float, str], None]
             _look(learned[flow.seed], flow, paths.times, beta) for flow, beta in zip(some, paths.beta, strict=True)
         ]
     stages = 3 * dim
-    efolds, found = (np.full((len(flows), stages), np.nan) for _ in range(2))
+    told = {name: np.full((len(flows), stages), np.nan) for name in ("efolds", "found", "least")}
     for n, look in enumerate(looks):
-        efolds[n, : len(look.efolds)], found[n, : len(look.found)] = look.efolds, look.found
+        for name, values in told.items():
+            values[n, : len(look.found)] = getattr(look, name)
     return xr.Dataset(
         {
-            "efolds": (("flow", "plateau"), efolds),
-            "found": (("flow", "plateau"), found),
+            **{name: (("flow", "plateau"), values) for name, values in told.items()},
             "held": ("flow", np.array([look.held for look in looks], float)),
             "plateaus": ("flow", np.array([len(look.found) for look in looks])),
         },
@@ -105,28 +105,30 @@ class _Look(NamedTuple):
 
     efolds: "np.ndarray"
     found: "np.ndarray"
+    least: "np.ndarray"
     held: int
 
 
 def _look(learned: "IncrementalLearning", flow: Flow, times: "np.ndarray", beta: "np.ndarray") -> _Look:
     import numpy as np
 
-    middles, supports = _plateaus(learned)
+    middles, betas = _plateaus(learned)
     at = np.abs(beta[np.searchsorted(times, middles)]) > flow.level
     own = (times >= 0.5 * learned.stages[1].time) & (times <= _end(learned))
     return _Look(
         _efolds(learned, flow.log10_scale * log(10)),
-        (at == supports).all(axis=1),
+        (at == (betas != 0)).all(axis=1),
+        np.where(betas != 0, np.abs(betas), np.inf).min(axis=1),
         _held(times[own], beta[own], flow.level),
     )
 
 
 def _plateaus(learned: "IncrementalLearning") -> "tuple[np.ndarray, np.ndarray]":
-    """The middles of all plateaus between two stages, (plateaus,), and what is learned on each, (plateaus, p)."""
+    """The middles of all plateaus between two stages, (plateaus,), and theta^k on each as beta, (plateaus, p)."""
     import numpy as np
 
     times = np.array([stage.time for stage in learned.stages[1:]])
-    return (times[1:] + times[:-1]) / 2, np.array([stage.beta != 0 for stage in learned.stages[1:-1]])
+    return (times[1:] + times[:-1]) / 2, np.stack([stage.beta for stage in learned.stages[1:-1]])
 
 
 def _efolds(learned: "IncrementalLearning", log_alpha: float) -> "np.ndarray":
