@@ -93,8 +93,16 @@ class Reproduction(Shown):
         """The names of claims whose bounds or words are not those the run was stored with.
 
         Bounds are written down before a run and stay; a change afterwards should be seen.
+
+        Raises:
+            InputError: the stored verdicts cannot be read.
         """
-        stored = {told["claim"]: told for told in json.loads(self.run.attrs.get("verdicts", "[]"))}
+        try:
+            stored = {told["claim"]: dict(told) for told in json.loads(self.run.attrs.get("verdicts", "[]"))}
+        except (KeyError, TypeError, ValueError) as error:
+            raise InputError(
+                f"{self.file} must hold its verdicts as a list; got others. Run it with --again."
+            ) from error
         fixed = ("says", "low", "high", "unit")
         now = self.records()
         return tuple(
@@ -105,6 +113,14 @@ class Reproduction(Shown):
     def _reading(self, what: str) -> Iterator[None]:
         try:
             yield
+        except InputError:
+            raise
+        except (IndexError, TypeError, ValueError) as error:
+            raise InputError(
+                f"{self.file} holds other data than the {what} of {self.entry.name} read ({type(error).__name__}:"
+                f" {error}); saddlescope {self.provenance.versions.get('saddlescope', 'unknown')} stored it."
+                " Run it with --again."
+            ) from error
         except (KeyError, AttributeError) as error:
             # run.loss and run["loss"] tell an absent variable in different ways; other errors are ours
             if isinstance(error, AttributeError) and not str(error).startswith("'Dataset'"):
@@ -176,6 +192,7 @@ def reproduce(
         run = stamped_run(entry, params, RunContext(scratch, report, data), size, settings)
         store.write(run, place.file)
         made = Reproduction.open(place.file)  # judged as stored, so that `check` says the same
+        vars(made)["verdicts"] = entry.judge(made.run)  # what breaks a claim now is a defect, and no fault of a file
         store.write(run.assign_attrs(verdicts=json.dumps(made.records(), ensure_ascii=False)), place.file)
         place.clear()
     return made

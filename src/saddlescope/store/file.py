@@ -27,6 +27,8 @@ SWEEPS = ".saddlescope-sweeps"
 """A folder with a file of this name holds sweeps, whose many runs are shown together; `find` passes it by."""
 
 _one_writer = threading.Lock()
+_DENSEST, _ROOM = 1100, 2**26  # no deflated array is smaller by more, and small ones may be: bytes to bytes, and bytes
+
 _SEAL = b"\nsaddlescope run 1, sha256 "
 
 
@@ -117,7 +119,41 @@ def read(path: str | os.PathLike[str]) -> "xr.Dataset":
         raise InputError(
             f"{path} is damaged, or was not stored by this version of saddlescope: delete it and run the entry again."
         )
-    return xr.load_dataset(BytesIO(content), engine="h5netcdf", decode_times=False)
+    _refuse_traps(path, content)
+    try:
+        return xr.load_dataset(BytesIO(content), engine="h5netcdf", decode_times=False)
+    except Exception as error:  # of h5netcdf or xarray, whatever it is: what they cannot read is no run
+        raise InputError(f"{path} is no stored run ({type(error).__name__}: {error}); run the entry again.") from error
+
+
+def _refuse_traps(path: Path, content: bytes) -> None:
+    """Refuses what no run has, since anybody can seal a file: ways out of it, and arrays that would fill the memory.
+
+    Raises:
+        InputError: it has, or it is no HDF5 file.
+    """
+    import h5py
+
+    try:
+        with h5py.File(BytesIO(content), "r") as file:
+            links = [type(file.get(name, getlink=True)) for name in file]
+            arrays = [file[name] for name in file] if all(link is h5py.HardLink for link in links) else []
+            inside = len(arrays) == len(links)
+            size = 0
+            for array in arrays:
+                if not isinstance(array, h5py.Dataset) or array.external or array.is_virtual:
+                    inside = False
+                else:
+                    size += array.nbytes
+    except Exception as error:  # of h5py, whatever it is
+        raise InputError(f"{path} is no stored run ({type(error).__name__}: {error}); run the entry again.") from error
+    if not inside:
+        raise InputError(f"{path} must hold its arrays itself; got links or groups. Run the entry again.")
+    if size > _ROOM + _DENSEST * len(content):
+        raise InputError(
+            f"{path} must hold at most {_DENSEST} times what it takes on the disk; got {size / 2**30:.3g} GiB of arrays"
+            f" in {len(content) / 2**20:.3g} MiB. Run the entry again."
+        )
 
 
 def find(folder: str | os.PathLike[str]) -> tuple[Path, ...]:

@@ -94,7 +94,13 @@ class Provenance(Shown):
             raw = {field.name: run.attrs[field.name] for field in fields(cls)}
             raw |= {name: json.loads(raw[name]) for name in ("settings", "params", "versions")}
             raw |= {"resumed": bool(raw["resumed"]), "cpu_seconds": float(raw["cpu_seconds"])}
-        except (KeyError, TypeError, ValueError) as error:
+            for name in ("settings", "versions"):
+                raw[name] = {str(key): str(value) for key, value in raw[name].items()}
+            if not isinstance(raw["params"], dict):
+                raise TypeError("params is no mapping")
+            if odd := [f.name for f in fields(cls) if f.type is str and not isinstance(raw[f.name], str)]:
+                raise TypeError(f"{odd[0]} is no text")
+        except (AttributeError, KeyError, TypeError, ValueError) as error:
             raise InputError(f"The run has no complete provenance ({error}); run the entry again.") from error
         return cls(**raw)
 
