@@ -124,7 +124,7 @@ def test_over_one_axis_the_claims_are_the_rows_the_first_on_top():
             assert ("missing" if place < 0 else OUTCOMES[place].name) == told
 
 
-def test_over_seeds_each_cell_is_the_share_of_finished_ones():
+def test_over_seeds_each_cell_is_the_share_of_decided_ones():
     sweep = made(GRIDS["two axes and seeds"])
     quantities, verdicts, _ = phase_figures(sweep)
     heat = verdicts.panels[0].marks[0]
@@ -134,14 +134,23 @@ def test_over_seeds_each_cell_is_the_share_of_finished_ones():
         for i, width in enumerate(sweep.width.values):
             points = [sweep.sel(width=width, noise=noise, seeds=seed) for seed in sweep.seeds.values]
             finished = [point for point in points if point.state.item() == "finished"]
-            hits = sum(point.outcome.sel(claim="falls").item() == "reproduced" for point in finished)
-            assert heat.words[j, i] == f"{hits}/{len(finished)}"
-            assert heat.z[j, i] == pytest.approx(hits / len(finished))
+            outcomes = [point.outcome.sel(claim="falls").item() for point in finished]
+            hits, decided = outcomes.count("reproduced"), len(outcomes) - outcomes.count("undecided")
+            assert heat.words[j, i] == f"{hits}/{decided}"
+            assert heat.z[j, i] == pytest.approx(hits / decided if decided else np.nan, nan_ok=True)
             every = np.array([point.quantities.values for point in finished])
             assert stages.z[j, i] == pytest.approx(every[:, 0].mean())
             assert loss.z[j, i] == pytest.approx(np.exp(np.log(every[:, 1]).mean()))
     assert "geometric" in quantities.caption
     assert "Resolved by no point: never resolved." in quantities.caption
+
+
+def test_claims_that_no_seed_decides_are_named_and_not_drawn_like_refuted_ones():
+    sweep = made(GRIDS["two axes and seeds"])
+    sweep.outcome.loc[{"claim": "falls"}] = "undecided"
+    verdicts = phase_figures(sweep)[1]
+    assert [panel.title for panel in verdicts.panels] == [HOSTILE]
+    assert "Decided by no point: falls." in verdicts.caption
 
 
 def test_curves_are_means_with_a_band_of_all_seeds_and_bounds():

@@ -10,6 +10,7 @@ from saddlescope.errors import InputError
 from saddlescope.gallery.views import FigureView
 from saddlescope.papers import Outcome, field_comments
 from saddlescope.papers.wording import bounds, counts, measured, number
+from saddlescope.plot.phase_axes import values_of
 from saddlescope.plot.phases import phase_figures
 from saddlescope.sweeps import State, Sweep
 
@@ -76,11 +77,16 @@ class SweepView:
         return counts(Outcome(told) for told in self.sweep.data.outcome.values.ravel().tolist() if told)
 
     @cached_property
+    def _words(self) -> dict[str, list[str]]:
+        """The values of each swept parameter in words."""
+        return {name: list(values_of(self.sweep.data.state, name)) for name in self.sweep.grid.names}
+
+    @cached_property
     def axes(self) -> tuple[dict[str, str], ...]:
         """The rows of the table of swept parameters."""
         comments = field_comments(self.sweep.entry.params_type)
         return tuple(
-            {"name": axis.name, "values": _listed(list(map(str, axis.values))), "comment": comments.get(axis.name, "")}
+            {"name": axis.name, "values": _listed(self._words[axis.name]), "comment": comments.get(axis.name, "")}
             for axis in self.sweep.grid.axes
         )
 
@@ -119,7 +125,7 @@ class SweepView:
             outcomes, values, errors = (data[name].values[index] for name in ("outcome", "value", "uncertainty"))
             rows.append(
                 {
-                    "values": [str(axis.values[k]) for axis, k in zip(self.sweep.grid.axes, index, strict=True)],
+                    "values": [self._words[name][k] for name, k in zip(self.sweep.grid.names, index, strict=True)],
                     "state": str(data.state.values[index]),
                     "quantities": [number(float(value)) for value in data.quantities.values[index]],
                     "claims": [

@@ -83,9 +83,16 @@ def _verdicts(sweep: "xr.Dataset", layout: Layout, claims: Sequence[_Reading]) -
     """Maps of outcomes, or of the share of seeds that reproduce a claim."""
     kinds = _kinds(sweep)
     caption = "Whether each claim is reproduced." if not layout.seeds else (
-        "The share of finished seeds that reproduce each claim; an undecided one does not. The cells have the counts."
+        "The share of seeds that reproduce each claim, of those that decide it; the cells have the counts."
+        " Where nothing is drawn, none does."
     )  # fmt: skip
-    caption += _NOT_RUN if (kinds < 0).any() else ""
+    if layout.seeds and len(layout.mapped) > 1:
+        decided = [one for one in claims if ((kinds == 0) | (kinds == 1)).isel(claim=one.place).any()]
+        nowhere = [one.label for one in claims if one not in decided]
+        caption += f" Decided by no point: {', '.join(nowhere)}." if nowhere else ""
+        claims = decided or claims
+    elif not layout.seeds and (kinds < 0).any():
+        caption += _NOT_RUN
     if len(layout.mapped) == 1:
         ((_, shown),) = Layout((*layout.mapped, "claim"), (), layout.seeds).slices(kinds)
         rows = names_axis("claim", tuple(one.label for one in claims), falling=True)
@@ -199,16 +206,17 @@ def _kinds(sweep: "xr.Dataset") -> "xr.DataArray":
 
 
 def _outcomes(kinds: np.ndarray, layout: Layout) -> AnyMark:
-    """Cells of outcomes, shape ([seed,] y, x), or the share of seeds whose outcome is the first."""
+    """Cells of outcomes, shape ([seed,] y, x), or of those seeds that are decided the share that reproduce."""
     x, y = np.arange(kinds.shape[-1]), np.arange(kinds.shape[-2])
     if not layout.seeds:
         return Kinds(x=x, y=y, z=kinds, kinds=OUTCOMES)
-    finished, reproduced = ((kinds >= 0) & (kinds < 3)).sum(0), (kinds == 0).sum(0)
-    words = np.char.add(np.char.add(reproduced.astype(str), "/"), finished.astype(str))
+    reproduced = (kinds == 0).sum(0)
+    decided = reproduced + (kinds == 1).sum(0)
+    words = np.char.add(np.char.add(reproduced.astype(str), "/"), decided.astype(str))
     return Heat(
         x=x,
         y=y,
-        z=np.where(finished > 0, reproduced / np.maximum(finished, 1), np.nan),
+        z=np.where(decided > 0, reproduced / np.maximum(decided, 1), np.nan),
         label="share reproduced",
         range=(0.0, 1.0),
         words=words if len(x) <= _MOST_WRITTEN else None,
