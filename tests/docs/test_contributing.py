@@ -37,10 +37,9 @@ def test_it_is_told_apart_by_title_place_and_comments(own):
     assert all(comments[field.name] for field in dataclasses.fields(own.params_type))
 
 
-@pytest.mark.parametrize("size", ["quick", "default"])
-def test_it_runs_and_is_reproduced(own, tmp_path, size, types_unchecked):
+def test_it_runs_and_is_reproduced(own, tmp_path, types_unchecked):
     with types_unchecked():
-        made = reproduce(own, out=tmp_path / "out", size=size)
+        made = reproduce(own, out=tmp_path / "out")
     (verdict,) = made.verdicts
     assert verdict.outcome is Outcome.REPRODUCED
     draw_matplotlib(made.figures[0])
