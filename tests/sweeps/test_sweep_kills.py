@@ -76,8 +76,9 @@ class Killed:
 
 
 @pytest.fixture
-def undisturbed(swept, tmp_path):
-    return swept("kind=walk,fails", seeds="0:16", size="default", settings={"pause": "0.0"}, out=tmp_path / "other")
+def undisturbed(swept, tmp_path, types_unchecked):
+    with types_unchecked():
+        return swept("kind=walk,fails", seeds="0:16", size="default", settings={"pause": "0.0"}, out=tmp_path / "other")
 
 
 def same(made, undisturbed):
