@@ -95,8 +95,8 @@ def _followed(steps, blocks, capsys):
     assert sum(bool(shown) for _, shown in steps) == 3
     for command, shown in steps:
         status = main(command.split())
-        told = capsys.readouterr().out
-        assert status in (0, 1, 3)
+        told, faults = capsys.readouterr()
+        assert status in (0, 1, 3), f"{command}: {faults}"
         for line in shown.splitlines():
             assert line in told
     for block in blocks:
