@@ -97,7 +97,7 @@ def write_assets(folder: Path) -> None:
 
     folder.mkdir()
     write_page(folder / "plotly.min.js", get_plotlyjs())
-    for name in ("style.css", "run.css", "sweep.css", "page.js"):
+    for name in ("style.css", "run.css", "tables.css", "sweep.css", "page.js"):
         write_page(folder / name, files("saddlescope.gallery").joinpath("assets", name).read_text("utf-8"))
     dark = _variables(DARK)
     write_page(
