@@ -5,7 +5,7 @@ OUT ?= results
 SITE ?= gallery
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo reproduce test test-slow lint docs bench wheel test-wheel gallery readme clean
+.PHONY: help setup demo reproduce test test-slow lint docs bench wheel test-wheel gallery readme clean test-all coverage
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
@@ -37,6 +37,14 @@ gallery: .venv/ready ## build the gallery from the stored results
 
 test: .venv/ready ## the test suite (minutes)
 	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m "not slow" -n 2 --dist worksteal
+	@$(BIN)/python scripts/surface.py
+
+test-all: .venv/ready ## every test, the slow ones and the wheel in empty environments included (an hour)
+	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist worksteal
+	@$(BIN)/python scripts/surface.py
+
+coverage: .venv/ready ## the lines that the test suite runs (half as long again as the tests alone)
+	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m "not slow" -n 2 --dist worksteal --cov=saddlescope --cov-report=term:skip-covered
 
 test-slow: .venv/ready ## the tests that take many minutes
 	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m slow
