@@ -24,6 +24,7 @@ from jaxtyping import Array, Float, Int
 from saddlescope.arguments import checked
 from saddlescope.display import Shown
 from saddlescope.errors import InputError
+from saddlescope.models.blocks import sample_blocks
 from saddlescope.models.diagonal import DiagonalNetwork, squared_error
 
 
@@ -149,16 +150,7 @@ class AttentionNetwork(DiagonalNetwork):
         return jax.lax.map(column, directions).T
 
     def _blocks(self) -> tuple[Float[Array, "blocks s n d"], Float[Array, "blocks s n d"]]:
-        """Inputs and targets in blocks of samples. All-zero samples fill the last one; they add exactly 0."""
-        samples, tokens, dim = self.inputs.shape
-        size = min(samples, max(1, _BLOCK_ENTRIES // (tokens * dim)))
-        blocks = -(-samples // size)
-
-        def split(data: Array) -> Array:
-            padded = jnp.pad(data, ((0, blocks * size - samples), (0, 0), (0, 0)))
-            return padded.reshape(blocks, size, tokens, dim)
-
-        return split(self.inputs), split(self.targets)
+        return sample_blocks(self.inputs, self.targets, entries=_BLOCK_ENTRIES)
 
 
 _FEW_COLUMNS = 8  # one costs 1.6 gradients, so with more of them the whole Hessian is cheaper

@@ -24,6 +24,7 @@ from jaxtyping import Array, Float
 from saddlescope.arguments import checked
 from saddlescope.display import Shown
 from saddlescope.errors import InputError
+from saddlescope.models.blocks import sample_blocks
 
 Matrix = Float[Array, "d d"]
 
@@ -101,16 +102,7 @@ class FullAttention(eqx.Module):
         return square / entries, (2 / entries * d_A, 2 / entries * d_B)
 
     def _blocks(self) -> tuple[Float[Array, "blocks s n d"], Float[Array, "blocks s n d"]]:
-        """Inputs and targets in blocks of samples. All-zero samples fill the last one; they add exactly 0."""
-        samples, tokens, dim = self.inputs.shape
-        size = min(samples, max(1, _BLOCK_ENTRIES // (tokens * dim)))
-        blocks = -(-samples // size)
-
-        def split(data: Array) -> Array:
-            padded = jnp.pad(data, ((0, blocks * size - samples), (0, 0), (0, 0)))
-            return padded.reshape(blocks, size, tokens, dim)
-
-        return split(self.inputs), split(self.targets)
+        return sample_blocks(self.inputs, self.targets, entries=_BLOCK_ENTRIES)
 
 
 _BLOCK_ENTRIES = 20_000  # inputs of a block, 160 kB of float64

@@ -118,15 +118,8 @@ class KeyValue(Layout):
 
 
 @dataclass(frozen=True)
-class Fused(Layout):
-    """One linear layer for queries, keys and values, one after the other in this order, and one for the output.
-
-    Fewer key-value heads than heads are taken where the module or its configuration says how many.
-
-    Attributes:
-        qkv, output: dotted attribute paths from the attention module.
-        heads: the number of heads, or the path to it; None looks under the usual names.
-    """
+class _OneLinear(Layout):
+    """Queries, keys and values in one linear layer, in an order that subclasses know, and one for the output."""
 
     qkv: str
     output: str
@@ -139,7 +132,30 @@ class Fused(Layout):
             return None
         fused, output = found
         heads = _heads(module, self.qkv, self.heads)
-        queries, columns = output.shape[0], fused.shape[1]
+        query, key, value = self._parts(module, fused, output.shape[0], heads)
+        return _cut(key, query, value, output, heads, str(self))
+
+    @abstractmethod
+    def _parts(self, module: nn.Module, fused: Tensor, queries: int, heads: int) -> tuple[Tensor, ...]:
+        """Queries, keys and values, each (inputs, heads * width); the output takes queries of so great a width."""
+
+    def __str__(self) -> str:
+        return f"{self.qkv}, {self.output}"
+
+
+@dataclass(frozen=True)
+class Fused(_OneLinear):
+    """One linear layer for queries, keys and values, one after the other in this order, and one for the output.
+
+    Fewer key-value heads than heads are taken where the module or its configuration says how many.
+
+    Attributes:
+        qkv, output: dotted attribute paths from the attention module.
+        heads: the number of heads, or the path to it; None looks under the usual names.
+    """
+
+    def _parts(self, module: nn.Module, fused: Tensor, queries: int, heads: int) -> tuple[Tensor, ...]:
+        columns = fused.shape[1]
         if _told(module, self.qkv, ("multi_query",)) is False:
             raise InputError(
                 f"{self.qkv} must hold queries, keys and values one after the other; got {type(module).__name__} with "
@@ -156,15 +172,11 @@ class Fused(Layout):
                 f"fewer keys and values as the module says; got {columns} outputs. Name its parts by a layout of your "
                 "own."
             )
-        query, key, value = fused.split([queries, keys, keys], dim=1)
-        return _cut(key, query, value, output, heads, str(self))
-
-    def __str__(self) -> str:
-        return f"{self.qkv}, {self.output}"
+        return fused.split([queries, keys, keys], dim=1)
 
 
 @dataclass(frozen=True)
-class Interleaved(Layout):
+class Interleaved(_OneLinear):
     """One linear layer that holds, for one key-value head after the other, its queries, its key and its value.
 
     GPT-NeoX, Bloom and Persimmon have one query head for each; Falcon has several, or all of them on a single key.
@@ -174,18 +186,8 @@ class Interleaved(Layout):
         heads: the number of query heads, or the path to it; None looks under the usual names.
     """
 
-    qkv: str
-    output: str
-    heads: int | str | None = None
-
-    def factors(self, module: nn.Module) -> Factors | None:
-        """See `Layout`."""
-        found = _matrices(module, self.qkv, self.output)
-        if found is None:
-            return None
-        fused, output = found
-        heads = _heads(module, self.qkv, self.heads)
-        width = max(1, output.shape[0] // heads)
+    def _parts(self, module: nn.Module, fused: Tensor, queries: int, heads: int) -> tuple[Tensor, ...]:
+        width = max(1, queries // heads)
         groups = (fused.shape[1] // width - heads) // 2
         if groups < 1 or heads % groups or fused.shape[1] != (heads + 2 * groups) * width:
             raise InputError(
@@ -193,8 +195,7 @@ class Interleaved(Layout):
                 f"{fused.shape[1]} outputs."
             )
         parts = fused.unflatten(1, (groups, -1, width))
-        query, key, value = parts[:, :, :-2].flatten(1), parts[:, :, -2].flatten(1), parts[:, :, -1].flatten(1)
-        return _cut(key, query, value, output, heads, str(self))
+        return parts[:, :, :-2].flatten(1), parts[:, :, -2].flatten(1), parts[:, :, -1].flatten(1)
 
     def __str__(self) -> str:
         return f"{self.qkv}, {self.output} (head by head)"

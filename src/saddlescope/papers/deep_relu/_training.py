@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from saddlescope.papers.claim import Measured
 from saddlescope.papers.context import RunContext
+from saddlescope.papers.deep_relu import _recorded
 from saddlescope.papers.deep_relu._stages import stored_staircase
 
 if TYPE_CHECKING:
@@ -26,28 +27,14 @@ STAGES = 8  # that are stored
 
 
 @dataclass(frozen=True, kw_only=True)
-class Training:
+class Training(_recorded.Training):
     """One network and how it is trained.
 
     Attributes:
-        depth: L, the number of weight matrices.
-        width: of the hidden layers.
-        deviation: standard deviation of the initial weights.
-        rate: of the learning rate rate |theta|^(2 - L).
-        batch: samples in a minibatch.
-        steps: of stochastic gradient descent.
         marks: steps at which spectra are stored, for each doubling of the step.
-        seed: of the initial weights and of the minibatches.
     """
 
-    depth: int
-    width: int
-    deviation: float
-    rate: float
-    batch: int
-    steps: int
     marks: int
-    seed: int
 
 
 def image_loss(name: Data, context: RunContext) -> "LayeredLoss":
@@ -82,25 +69,17 @@ def train(
         Over `step`: the loss of all training samples, their accuracy, and |theta|; over (layer, value, step): the
         largest singular values of each layer; and the stages.
     """
-    import jax
-    import jax.numpy as jnp
     import numpy as np
     import xarray as xr
 
-    from saddlescope.flow import geometric_marks, homogeneous_rate, recorded_descent
+    from saddlescope.flow import geometric_marks
     from saddlescope.measure import find_plateaus
-    from saddlescope.models.layered import layered_weights
 
-    widths = (loss.inputs.shape[1], *(training.depth - 1) * (training.width,), loss.targets.shape[1])
-    run = recorded_descent(
+    run = _recorded.recorded(
         loss,
-        layered_weights(widths, seed=training.seed, deviation=training.deviation, dtype=jnp.float32),
-        steps=training.steps,
-        learning_rate=homogeneous_rate(training.rate, training.depth),
-        batch=training.batch,
-        seed=training.seed,
+        training,
+        _observe,
         marks=geometric_marks(training.steps, per_doubling=training.marks),
-        observe=jax.tree_util.Partial(_observe, loss),
         checkpoint=context.scratch / f"{name}.npz",
         report=report,
     )

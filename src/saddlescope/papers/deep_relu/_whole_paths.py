@@ -6,10 +6,10 @@ teacher   f = h o g with inner dimension k: g = sigma(V^T x) with k orthonormal 
 bulk      singular values up to 1.5 times the largest initial one of the same layer
 """
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from saddlescope.papers.context import RunContext
+from saddlescope.papers.deep_relu._recorded import Training, recorded
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -21,29 +21,6 @@ if TYPE_CHECKING:
 STAGES = 8  # that are stored
 TOP = 4  # singular values of each layer that are stored
 INPUTS, OUTPUTS = 8, 6  # dimensions of the teachers
-
-
-@dataclass(frozen=True, kw_only=True)
-class Training:
-    """One network and how it is trained.
-
-    Attributes:
-        depth: L.
-        width: of the hidden layers.
-        deviation: standard deviation of the initial weights.
-        rate: of the learning rate rate |theta|^(2 - L).
-        steps: of gradient descent.
-        batch: samples in a minibatch, or None: all.
-        seed: of initial weights and minibatches.
-    """
-
-    depth: int
-    width: int
-    deviation: float
-    rate: float
-    steps: int
-    batch: int | None
-    seed: int
 
 
 def teacher_loss(kind: str, strengths: tuple[float, ...], *, samples: int, seed: int) -> "LayeredLoss":
@@ -89,27 +66,19 @@ def followed(
         weights, the tail energies of weights and activations, |Zs - Z|/|Z|, the stable rank and the largest singular
         values. Over `stage`: the stages found.
     """
-    import jax
-    import jax.numpy as jnp
     import numpy as np
     import xarray as xr
 
-    from saddlescope.flow import geometric_marks, homogeneous_rate, recorded_descent
+    from saddlescope.flow import geometric_marks
     from saddlescope.measure import bulk_count, find_plateaus, second_ratio, stable_rank, tail_energy
-    from saddlescope.models.layered import layered_weights
     from saddlescope.papers.deep_relu._stages import stored_staircase
 
     loss = make()
-    widths = (loss.inputs.shape[1], *(training.depth - 1) * (training.width,), loss.targets.shape[1])
-    recording = recorded_descent(
+    recording = recorded(
         loss,
-        layered_weights(widths, seed=training.seed, deviation=training.deviation, dtype=jnp.float32),
-        steps=training.steps,
-        learning_rate=homogeneous_rate(training.rate, training.depth),
-        batch=training.batch,
-        seed=training.seed,
+        training,
+        _observe,
         marks=geometric_marks(training.steps, per_doubling=24, every=max(1, training.steps // 300)),
-        observe=jax.tree_util.Partial(_observe, loss),
         checkpoint=context.scratch / f"{name}.npz",
         report=lambda fraction, note: report(fraction, f"{name}: {note}"),
     )

@@ -22,8 +22,9 @@ from saddlescope.errors import InputError
 from saddlescope.papers.checks import at_least, positive
 from saddlescope.papers.claim import Claim, Measured
 from saddlescope.papers.context import RunContext
-from saddlescope.papers.deep_relu._stages import together
-from saddlescope.papers.deep_relu._whole_paths import Training, fallen, followed, teacher_loss
+from saddlescope.papers.deep_relu._recorded import Training
+from saddlescope.papers.deep_relu._stages import QUANTITIES, together
+from saddlescope.papers.deep_relu._whole_paths import fallen, followed, teacher_loss
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -223,6 +224,8 @@ claims = (
         low=0.15,
     ),
 )
+
+quantities = QUANTITIES
 
 
 def traces(run: "xr.Dataset") -> "list[Figure]":

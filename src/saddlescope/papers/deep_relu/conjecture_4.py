@@ -19,8 +19,9 @@ from saddlescope.errors import InputError
 from saddlescope.papers.checks import at_least
 from saddlescope.papers.claim import Claim, Measured
 from saddlescope.papers.context import RunContext
+from saddlescope.papers.deep_relu._recorded import Training
 from saddlescope.papers.deep_relu._stages import QUANTITIES, together
-from saddlescope.papers.deep_relu._whole_paths import Training, followed, teacher_loss
+from saddlescope.papers.deep_relu._whole_paths import followed, teacher_loss
 
 if TYPE_CHECKING:
     import numpy as np

@@ -15,6 +15,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from saddlescope.errors import InputError
+from saddlescope.papers import checks
 from saddlescope.papers.claim import Claim, Measured
 from saddlescope.papers.context import RunContext
 from saddlescope.papers.deep_relu._circle import alternating_circle, depth_three_optimum, rank_one_optimum
@@ -41,8 +42,7 @@ class Params:
             raise InputError(
                 f"samples must be even numbers of at least 4, increasing, 8 among them, such as 4,8,12; got {given!r}."
             )
-        if self.curve < 9:
-            raise InputError(f"curve must be at least 9; got {self.curve!r}.")
+        checks.at_least(9, self, "curve")
 
     @classmethod
     def quick(cls) -> "Params":
