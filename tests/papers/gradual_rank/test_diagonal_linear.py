@@ -26,6 +26,27 @@ def test_all_claims_hold_at_the_quick_size(run, outcomes):
     assert set(outcomes(ENTRY, run).values()) == {"reproduced"}
 
 
+def test_many_points_at_once_are_as_one_by_one(run, tmp_path):
+    quick = ENTRY.params("quick")
+    other = dataclasses.replace(quick, problems=2, coordinates=14, log10_scale=-512.0)
+    assert ENTRY.run_many is not None
+    first, second, third = ENTRY.run_many(
+        [quick, other, dataclasses.replace(quick, seed=1, problems=2)], RunContext(scratch=tmp_path / "many")
+    )
+    alone = ENTRY.run(other, RunContext(scratch=tmp_path / "one"))
+    # Problem k of seed 0 is problem k - 1 of seed 1; only the first has a path.
+    later = run.isel(problem=slice(1, None)).drop_dims("moment")
+    for many, one in ((first, run), (second, alone), (third.drop_dims("moment"), later)):
+        assert set(many.data_vars) == set(one.data_vars)
+        for name in many.data_vars:
+            if name == "flow_loss":  # of the order of rounding
+                assert float(abs(many[name] - one[name]).max()) < 1e-12
+            elif name != "flow_gradients":  # the steps are those of another implementation
+                stages = many[name].sizes.get("stage")
+                same = one[name] if stages is None else one[name].isel(stage=slice(stages))
+                np.testing.assert_allclose(many[name], same, rtol=quick.tolerance, atol=1e-9)
+
+
 @pytest.fixture(scope="module")
 def solved():
     """A problem that ends at an interpolator, and Algorithm 1's stages."""

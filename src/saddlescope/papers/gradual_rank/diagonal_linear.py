@@ -17,10 +17,10 @@ For h(x; beta) = x . beta and the squared error every step of Algorithm 1 is a p
 Both papers halve the loss, which doubles all times.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from saddlescope.errors import InputError
 from saddlescope.papers import checks
@@ -32,8 +32,12 @@ if TYPE_CHECKING:
     import numpy as np
     import xarray as xr
 
+    from saddlescope.flow import Products
+    from saddlescope.models.linear import DiagonalLinearNetwork
     from saddlescope.plot.figure import Figure
     from saddlescope.theory import IncrementalLearning
+
+_AT_ONCE = 64  # problems whose flows are followed together
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,7 +79,6 @@ class Params:
 def run(params: Params, context: RunContext) -> "xr.Dataset":
     """Algorithm 1 on each problem, its checks and the flow; each problem is kept as soon as it is done."""
     import jax
-    import xarray as xr
 
     with jax.enable_x64(True):
         parts: list[xr.Dataset] = []
@@ -84,7 +87,38 @@ def run(params: Params, context: RunContext) -> "xr.Dataset":
             part = context.part(k / count, (k + 1) / count)
             parts.append(context.kept(f"problem{k}", partial(_solve, params, k, part)))
             part(1.0, f"problem {k + 1} of {count} done")
-    # Problems with fewer stages are filled up with NaN.
+    return _together(parts)
+
+
+def run_many(points: Sequence[Params], context: RunContext) -> "list[xr.Dataset]":
+    """The flows of all problems of one size at once; each point's first, whose path is stored, and large ones alone."""
+    import jax
+
+    alone = [(point, k) for point in points for k in (0, *([point.problems] if point.large else []))]
+    sizes: dict[tuple[int, int, float], list[tuple[Params, int]]] = {}
+    for point in points:
+        size = point.samples, point.coordinates, point.tolerance
+        sizes.setdefault(size, []).extend((point, k) for k in range(1, point.problems))
+    batches = [some[n : n + _AT_ONCE] for some in sizes.values() for n in range(0, len(some), _AT_ONCE)]
+    count = len(alone) + sum(map(len, batches))
+    solved: dict[tuple[Params, int], xr.Dataset] = {}
+    with jax.enable_x64(True):
+        for n, one in enumerate(alone):
+            part = context.part(n / count, (n + 1) / count)
+            solved[one] = context.kept(f"alone{n}", partial(_solve, *one, part))
+        done = len(alone)
+        for n, batch in enumerate(batches):
+            part = context.part(done / count, (done + len(batch)) / count)
+            made = context.kept(f"batch{n}", partial(_solve_at_once, batch, part))
+            solved |= {one: made.isel(problem=m).dropna("stage", how="all") for m, one in enumerate(batch)}
+            done += len(batch)
+    return [_together([solved[point, k] for k in range(point.problems + bool(point.large))]) for point in points]
+
+
+def _together(parts: "list[xr.Dataset]") -> "xr.Dataset":
+    """A run from its problems; those with fewer stages are filled up with NaN."""
+    import xarray as xr
+
     each = [part.drop_dims("moment", errors="ignore") for part in parts]
     together = xr.concat(each, dim="problem", join="outer", combine_attrs="drop")
     return together.assign({name: parts[0][name] for name in parts[0].data_vars if name not in each[0]})
@@ -104,48 +138,103 @@ def _problem(params: Params, k: int) -> "tuple[np.ndarray, np.ndarray, np.random
     return features, features @ teacher, rng
 
 
-def _solve(params: Params, k: int, report: Callable[[float, str], None]) -> "xr.Dataset":
-    """One problem: the checks of every stage, the end against the linear programme, and the flow's end."""
-    import numpy as np
-    import xarray as xr
+class _Posed(NamedTuple):
+    """A problem, Algorithm 1's answer, and the flow to hold against it."""
 
-    from saddlescope.flow import Products, gradient_flow
+    features: "np.ndarray"
+    targets: "np.ndarray"
+    network: "DiagonalLinearNetwork"
+    learned: "IncrementalLearning"
+    start: "Products"
+    until: float
+
+
+def _posed(params: Params, k: int, report: Callable[[float, str], None]) -> _Posed:
+    import numpy as np
+
+    from saddlescope.flow import Products
     from saddlescope.models import diagonal_linear_network
     from saddlescope.theory import incremental_learning
 
     features, targets, rng = _problem(params, k)
     p = features.shape[1]
     network = diagonal_linear_network(features, targets)
-    learned = incremental_learning(network, p, report=lambda done, note: report(0.5 * done, f"Algorithm 1, {note}"))
-    shortest = _least_l1(features, targets)
-    report(0.6, f"problem {k + 1}: linear programme solved")
-
+    learned = incremental_learning(network, p, report=lambda done, note: report(done, f"Algorithm 1, {note}"))
     # The last plateau settles at the rate of its curvature; stage times are late by O(1 / log(1/alpha)).
     last, unit = learned.stages[-1], -params.log10_scale * np.log(10)
     until = 1.2 * last.time + 40 / (unit * last.curvature)
-    times = np.append(0.0, np.geomspace(learned.stages[1].time / 2, until, 600))  # stages span orders of magnitude
+    return _Posed(features, targets, network, learned, Products(*rng.standard_normal((2, p)), log_scale=-unit), until)
+
+
+def _solve(params: Params, k: int, report: Callable[[float, str], None]) -> "xr.Dataset":
+    """One problem: the checks of every stage, the end against the linear programme, and the flow's end."""
+    import numpy as np
+
+    from saddlescope.flow import gradient_flow
+
+    posed = _posed(params, k, lambda done, note: report(0.6 * done, note))
+    # Stages span orders of magnitude.
+    times = np.append(0.0, np.geomspace(posed.learned.stages[1].time / 2, posed.until, 600))
     flow = gradient_flow(
-        network,
-        Products(*rng.standard_normal((2, p)), log_scale=-unit),
-        until=until,
+        posed.network,
+        posed.start,
+        until=posed.until,
         tolerance=params.tolerance,
         record=times,
         report=lambda done, note: report(0.6 + 0.4 * done, f"flow, {note}"),
     )
-    solved = xr.Dataset(
+    solved = _solved(posed, flow.beta[-1], flow.losses[-1] / flow.losses[0], flow.evaluations.gradients)
+    return solved.assign(_path(posed.learned, times, flow(times))) if k == 0 else solved
+
+
+def _solve_at_once(problems: "list[tuple[Params, int]]", report: Callable[[float, str], None]) -> "xr.Dataset":
+    """Problems of one size without their paths, over `problem`."""
+    import numpy as np
+    import xarray as xr
+
+    from saddlescope.flow import gradient_flows
+
+    several = []
+    for n, (params, k) in enumerate(problems):
+        report(0.7 * n / len(problems), f"problem {n + 1} of {len(problems)}: Algorithm 1")
+        several.append(_posed(params, k, lambda done, note: None))
+    ends = np.unique([posed.until for posed in several])
+    flows = gradient_flows(
+        [posed.network for posed in several],
+        [posed.start for posed in several],
+        until=float(ends[-1]),
+        tolerance=problems[0][0].tolerance,
+        record=ends,
+        report=lambda done, note: report(0.7 + 0.3 * done, note),
+    )
+    places = np.searchsorted(flows.times, [posed.until for posed in several])
+    each = [
+        _solved(posed, flows.beta[n, at], flows.losses[n, at] / flows.losses[n, 0], flows[n].evaluations.gradients)
+        for n, (posed, at) in enumerate(zip(several, places, strict=True))
+    ]
+    return xr.concat(each, dim="problem", join="outer")
+
+
+def _solved(posed: _Posed, end: "np.ndarray", left: float, gradients: int) -> "xr.Dataset":
+    """What is asked of a problem, from the end of its flow and the part of the loss that is left there."""
+    import numpy as np
+    import xarray as xr
+
+    learned, last = posed.learned, posed.learned.stages[-1]
+    shortest = _least_l1(posed.features, posed.targets)
+    return xr.Dataset(
         {
-            **_checks(learned, features, targets),
+            **_checks(learned, posed.features, posed.targets),
             "converged": learned.status.value == "converged",
             "norm": np.abs(last.beta).sum(),
             "least_norm": np.abs(shortest).sum(),
             "difference": np.abs(last.beta - shortest).max(),
-            "flow_norm": np.abs(flow.beta[-1]).sum(),
-            "flow_loss": flow.losses[-1] / flow.losses[0],
-            "flow_gradients": flow.evaluations.gradients,
+            "flow_norm": np.abs(end).sum(),
+            "flow_loss": left,
+            "flow_gradients": gradients,
         },
         coords={"stage": np.arange(1, len(learned.stages))},
     )
-    return solved.assign(_path(learned, times, flow(times))) if k == 0 else solved
 
 
 def _path(learned: "IncrementalLearning", times: "np.ndarray", flow_beta: "np.ndarray") -> "dict[str, tuple]":
