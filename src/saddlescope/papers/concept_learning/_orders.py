@@ -11,6 +11,7 @@ The paper does not list its values but (.05, .05) and (2, .05): those of the ent
 """
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from saddlescope.errors import InputError
@@ -30,22 +31,37 @@ _APART = 1.1  # strengths whose ratio is below this are not told apart
 _BAR = "the paper has no number; this project's bar, from trial runs of another implementation"
 
 
-def check(params: Any) -> None:
-    """Refuses parameters that the three entries cannot use.
+@dataclass(frozen=True, kw_only=True)
+class OrderParams:
+    """The paper's training, for several seeds."""
 
-    Raises:
-        InputError: one is out of range.
-    """
-    checks.at_least(2, params, "dim")
-    checks.at_least(1, params, "seeds", "epochs", "samples", "every")
-    checks.at_least(0, params, "seed")
-    checks.positive(params, "sigma")
-    for name in ("varied_mu", "varied_sigma"):
-        values = getattr(params, name)
-        if len(values) < 2 or list(values) != sorted(set(values)) or not 0 < values[0] <= values[-1] < float("inf"):
-            raise InputError(f"{name} must be two or more, positive and increasing, such as 1,2; got {values!r}.")
-    if len(params.mu) != 2 or not all(0 < value < float("inf") for value in params.mu):
-        raise InputError(f"mu must be two positive numbers, such as 1,2; got {params.mu!r}.")
+    mu: tuple[float, ...] = (1.0, 2.0)  # signals of panel "diversity"; mu_2 is that of panel "signal", too
+    varied_mu: tuple[float, ...] = (1.0, 1.5, 2.5, 3.0)  # mu_1 in panel "signal"
+    sigma: float = 0.05  # of both concepts, in panel "diversity" of the second; as printed, used as a variance
+    varied_sigma: tuple[float, ...] = (0.05, 0.5, 1.5, 2.0)  # sigma_1 in panel "diversity"
+    seeds: int = 40  # networks for every task
+    seed: int = 0  # of samples, rotation, start and SGD of the first network; the others have the next ones
+    dim: int = 64  # d, also the width of the hidden layer where there is one
+    samples: int = 5000  # of each cluster
+    epochs: int = 40  # of SGD with batch 128 and learning rate 0.1
+    every: int = 5  # steps between two marks
+
+    def __post_init__(self) -> None:
+        checks.at_least(2, self, "dim")
+        checks.at_least(1, self, "seeds", "epochs", "samples", "every")
+        checks.at_least(0, self, "seed")
+        checks.positive(self, "sigma")
+        for name in ("varied_mu", "varied_sigma"):
+            values = getattr(self, name)
+            if len(values) < 2 or list(values) != sorted(set(values)) or not 0 < values[0] <= values[-1] < float("inf"):
+                raise InputError(f"{name} must be two or more, positive and increasing, such as 1,2; got {values!r}.")
+        if len(self.mu) != 2 or not all(0 < value < float("inf") for value in self.mu):
+            raise InputError(f"mu must be two positive numbers, such as 1,2; got {self.mu!r}.")
+
+    @classmethod
+    def paper(cls) -> "OrderParams":
+        """The default has the paper's sizes."""
+        return cls()
 
 
 def tasks(params: Any) -> list[Concepts]:

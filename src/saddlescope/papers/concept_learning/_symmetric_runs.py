@@ -220,14 +220,15 @@ def exactness(name: str) -> Any:
     return statistic
 
 
+EXACT_MAP = Claim(
+    name="map",
+    says="W(t) is that of an independent integration (DOP853 at its tightest): largest difference of an entry",
+    source="This project's bar",
+    statistic=exactness("W_error"),
+    high=EXACT_W,
+)
 EXACTNESS = (
-    Claim(
-        name="map",
-        says="W(t) is that of an independent integration (DOP853 at its tightest): largest difference of an entry",
-        source="This project's bar",
-        statistic=exactness("W_error"),
-        high=EXACT_W,
-    ),
+    EXACT_MAP,
     Claim(
         name="turns",
         says="The turns of the loss are at its times: largest difference",

@@ -29,32 +29,13 @@ _THEOREM = "Theorem 4.1 with A of equation 4.1, the samples' second moment; the 
 
 
 @dataclass(frozen=True, kw_only=True)
-class Params:
+class Params(orders.OrderParams):
     """The paper's training, for several seeds."""
-
-    mu: tuple[float, ...] = (1.0, 2.0)  # signals of panel (b); mu_2 is that of panel (a), too
-    varied_mu: tuple[float, ...] = (1.0, 1.5, 2.5, 3.0)  # mu_1 in panel (a)
-    sigma: float = 0.05  # of both concepts in panel (a), of the second in (b); as printed, used as a variance
-    varied_sigma: tuple[float, ...] = (0.05, 0.5, 1.5, 2.0)  # sigma_1 in panel (b)
-    seeds: int = 40  # networks for every task
-    seed: int = 0  # of samples, rotation, start and SGD of the first network; the others have the next ones
-    dim: int = 64  # d
-    samples: int = 5000  # of each cluster
-    epochs: int = 40  # of SGD with batch 128 and learning rate 0.1
-    every: int = 5  # steps between two marks
-
-    def __post_init__(self) -> None:
-        orders.check(self)
 
     @classmethod
     def quick(cls) -> "Params":
         """Seconds: fewer dimensions, which makes the steps longer, and fewer samples."""
         return cls(varied_mu=(1.0, 3.0), varied_sigma=(0.05, 2.0), seeds=2, dim=32, samples=2000, every=10)
-
-    @classmethod
-    def paper(cls) -> "Params":
-        """The default has the paper's sizes."""
-        return cls()
 
 
 def run(params: Params, context: RunContext) -> "xr.Dataset":

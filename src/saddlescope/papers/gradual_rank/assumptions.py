@@ -17,6 +17,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from saddlescope.errors import InputError
+from saddlescope.papers import checks
 from saddlescope.papers.claim import Claim, Measured
 from saddlescope.papers.context import RunContext
 
@@ -51,11 +52,8 @@ class Params:
     def __post_init__(self) -> None:
         if not self.seeds or len(set(self.seeds)) < len(self.seeds) or min(self.seeds) < 0:
             raise InputError(f"seeds must be distinct and at least 0, such as 0,1,2; got {self.seeds!r}.")
-        for name in ("samples", "tokens", "dim", "draws"):
-            if getattr(self, name) < 1:
-                raise InputError(f"{name} must be at least 1; got {getattr(self, name)!r}.")
-        if not 1e-11 <= self.tolerance <= 1e-2:
-            raise InputError(f"tolerance must be between 1e-11 and 1e-2; got {self.tolerance!r}.")
+        checks.at_least(1, self, "samples", "tokens", "dim", "draws")
+        checks.within(1e-11, 1e-2, self, "tolerance")
 
     @classmethod
     def quick(cls) -> "Params":

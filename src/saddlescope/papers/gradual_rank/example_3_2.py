@@ -19,10 +19,11 @@ Both predictions are judged: "limit", T_k alone, and "finite", with C_k. With tw
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from itertools import pairwise, product
+from itertools import product
 from typing import TYPE_CHECKING
 
 from saddlescope.errors import InputError
+from saddlescope.papers import checks
 from saddlescope.papers.claim import Claim, Measured
 from saddlescope.papers.context import RunContext
 from saddlescope.papers.gradual_rank._transformer import ORDERS, stages_and_flows
@@ -53,26 +54,19 @@ class Params:
     points: int = 501  # times at which the curves are stored
 
     def __post_init__(self) -> None:
-        scales = self.log10_scales
-        if not scales or max(scales) >= 0 or any(a <= b for a, b in pairwise(scales)):
-            raise InputError(f"log10_scales must be negative and decreasing, such as -32,-128; got {scales!r}.")
+        checks.log10_scales(self, "log10_scales")
         for name in ("layers", "heads"):
             counts = getattr(self, name)
             if not counts or min(counts) < 1 or len(set(counts)) < len(counts):
                 raise InputError(f"{name} must be different positive integers, such as 1,2; got {counts!r}.")
-        for name in ("samples", "tokens", "dim", "hidden", "stages"):
-            if getattr(self, name) < 1:
-                raise InputError(f"{name} must be at least 1; got {getattr(self, name)!r}.")
+        checks.at_least(1, self, "samples", "tokens", "dim", "hidden", "stages")
         if not 1 < self.horizon < float("inf"):
             raise InputError(f"horizon must be above 1 and finite; got {self.horizon!r}.")
-        if not 1e-12 <= self.tolerance <= 1e-2:
-            raise InputError(f"tolerance must be between 1e-12 and 1e-2; got {self.tolerance!r}.")
+        checks.within(1e-12, 1e-2, self, "tolerance")
         if not 0 < self.level < 1:
             raise InputError(f"level must be between 0 and 1; got {self.level!r}.")
-        if self.points < 2:
-            raise InputError(f"points must be at least 2; got {self.points!r}.")
-        if self.seed < 0:
-            raise InputError(f"seed must be at least 0; got {self.seed!r}.")
+        checks.at_least(2, self, "points")
+        checks.at_least(0, self, "seed")
 
     @classmethod
     def quick(cls) -> "Params":

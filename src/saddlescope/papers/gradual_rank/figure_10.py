@@ -18,6 +18,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from saddlescope.errors import InputError
+from saddlescope.papers import checks
 from saddlescope.papers.claim import Claim, Measured
 from saddlescope.papers.context import RunContext
 from saddlescope.papers.gradual_rank._head import predicted_stages
@@ -61,23 +62,15 @@ class Params:
     points: int = 151  # times after each noise at which weights are stored, evenly spaced in their logarithm
 
     def __post_init__(self) -> None:
-        for name in ("moments", "samples", "tokens", "dim"):
-            if getattr(self, name) < 1:
-                raise InputError(f"{name} must be at least 1; got {getattr(self, name)!r}.")
-        for name in ("until", "noise", "threshold"):
-            if not 0 < getattr(self, name) < float("inf"):
-                raise InputError(f"{name} must be positive and finite; got {getattr(self, name)!r}.")
+        checks.at_least(1, self, "moments", "samples", "tokens", "dim")
+        checks.positive(self, "until", "noise", "threshold")
         if not -float("inf") < self.log10_scale < 0:
             raise InputError(f"log10_scale must be finite and negative, such as -32; got {self.log10_scale!r}.")
         if not 1 <= self.epochs < float("inf"):
             raise InputError(f"epochs must be at least 1 and finite; got {self.epochs!r}.")
-        if not 1e-11 <= self.tolerance <= 1e-2:
-            raise InputError(f"tolerance must be between 1e-11 and 1e-2; got {self.tolerance!r}.")
-        if self.points < 3:
-            raise InputError(f"points must be at least 3; got {self.points!r}.")
-        for name in ("seed", "noise_seed"):
-            if getattr(self, name) < 0:
-                raise InputError(f"{name} must be at least 0; got {getattr(self, name)!r}.")
+        checks.within(1e-11, 1e-2, self, "tolerance")
+        checks.at_least(3, self, "points")
+        checks.at_least(0, self, "seed", "noise_seed")
 
     @classmethod
     def quick(cls) -> "Params":

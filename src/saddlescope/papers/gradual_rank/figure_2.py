@@ -16,10 +16,9 @@ a coordinate that enters at its end is below `level` in its middle: at least log
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
-from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from saddlescope.errors import InputError
+from saddlescope.papers import checks
 from saddlescope.papers.claim import Claim, Measured
 from saddlescope.papers.context import RunContext
 from saddlescope.papers.gradual_rank._entries import PRODUCTS, entry_panel, name_of
@@ -57,21 +56,12 @@ class Params:
     points: int = 701  # times at which the curves are stored, evenly spaced in their logarithm
 
     def __post_init__(self) -> None:
-        scales = self.log10_scales
-        if not scales or max(scales) >= 0 or any(a <= b for a, b in pairwise(scales)):
-            raise InputError(f"log10_scales must be negative and decreasing, such as -1,-8,-32; got {scales!r}.")
-        for name in ("samples", "tokens", "dim"):
-            if getattr(self, name) < 1:
-                raise InputError(f"{name} must be at least 1; got {getattr(self, name)!r}.")
-        for name in ("until", "level"):
-            if not 0 < getattr(self, name) < float("inf"):
-                raise InputError(f"{name} must be positive and finite; got {getattr(self, name)!r}.")
-        if not 1e-12 <= self.tolerance <= 1e-2:
-            raise InputError(f"tolerance must be between 1e-12 and 1e-2; got {self.tolerance!r}.")
-        if self.points < 2:
-            raise InputError(f"points must be at least 2; got {self.points!r}.")
-        if self.seed < 0:
-            raise InputError(f"seed must be at least 0; got {self.seed!r}.")
+        checks.log10_scales(self, "log10_scales")
+        checks.at_least(1, self, "samples", "tokens", "dim")
+        checks.positive(self, "until", "level")
+        checks.within(1e-12, 1e-2, self, "tolerance")
+        checks.at_least(2, self, "points")
+        checks.at_least(0, self, "seed")
 
     @classmethod
     def quick(cls) -> "Params":

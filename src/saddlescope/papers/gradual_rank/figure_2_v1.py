@@ -16,10 +16,10 @@ The teacher of (a) to (f) has few directions. With a teacher of full rank and al
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from saddlescope.errors import InputError
+from saddlescope.papers import checks
 from saddlescope.papers.claim import Claim, Measured
 from saddlescope.papers.context import RunContext
 from saddlescope.papers.gradual_rank._entries import PRODUCTS
@@ -54,25 +54,18 @@ class Params:
     points: int = 400  # times at which the curves are stored
 
     def __post_init__(self) -> None:
-        scales = self.log10_scales
-        if not scales or max(scales) >= 0 or any(a <= b for a, b in pairwise(scales)):
-            raise InputError(f"log10_scales must be negative and decreasing, such as -8,-32; got {scales!r}.")
+        checks.log10_scales(self, "log10_scales")
         for name in ("log10_diagonal", "log10_blurred"):
             if not -1e4 < getattr(self, name) < 0:
                 raise InputError(f"{name} must be negative, above -1e4; got {getattr(self, name)!r}.")
-        for name in ("samples", "tokens", "dim", "rank"):
-            if getattr(self, name) < 1:
-                raise InputError(f"{name} must be at least 1; got {getattr(self, name)!r}.")
+        checks.at_least(1, self, "samples", "tokens", "dim", "rank")
         if self.rank > self.dim:
             raise InputError(f"rank must be at most dim={self.dim}; got {self.rank!r}.")
-        if not 1e-11 <= self.tolerance <= 1e-2:
-            raise InputError(f"tolerance must be between 1e-11 and 1e-2; got {self.tolerance!r}.")
+        checks.within(1e-11, 1e-2, self, "tolerance")
         if not 0 < self.level < 1:
             raise InputError(f"level must be between 0 and 1; got {self.level!r}.")
-        if self.points < 2:
-            raise InputError(f"points must be at least 2; got {self.points!r}.")
-        if self.seed < 0:
-            raise InputError(f"seed must be at least 0; got {self.seed!r}.")
+        checks.at_least(2, self, "points")
+        checks.at_least(0, self, "seed")
 
     @classmethod
     def quick(cls) -> "Params":

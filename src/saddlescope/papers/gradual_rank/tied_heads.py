@@ -25,6 +25,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from saddlescope.errors import InputError
+from saddlescope.papers import checks
 from saddlescope.papers.claim import Claim, Measured
 from saddlescope.papers.context import RunContext
 from saddlescope.papers.gradual_rank._head import passings
@@ -61,17 +62,13 @@ class Params:
             raise InputError(f"log10_scales must be at most -4 and decreasing, such as -8,-32; got {scales!r}.")
         if not self.seeds or min(self.seeds) < 0 or len(set(self.seeds)) < len(self.seeds):
             raise InputError(f"seeds must be different integers of at least 0; got {self.seeds!r}.")
-        for name in ("samples", "tokens", "dim", "hidden"):
-            if getattr(self, name) < 1:
-                raise InputError(f"{name} must be at least 1; got {getattr(self, name)!r}.")
+        checks.at_least(1, self, "samples", "tokens", "dim", "hidden")
         if not 1.5 <= self.until < float("inf"):
             raise InputError(f"until must be at least 1.5 times T_1 and finite; got {self.until!r}.")
-        if not 1e-12 <= self.tolerance <= 1e-2:
-            raise InputError(f"tolerance must be between 1e-12 and 1e-2; got {self.tolerance!r}.")
+        checks.within(1e-12, 1e-2, self, "tolerance")
         if not 0 < self.level < 1e-2:
             raise InputError(f"level must be between 0 and 1e-2; got {self.level!r}.")
-        if self.points < 2:
-            raise InputError(f"points must be at least 2; got {self.points!r}.")
+        checks.at_least(2, self, "points")
 
     @classmethod
     def quick(cls) -> "Params":
