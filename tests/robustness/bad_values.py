@@ -1,4 +1,4 @@
-"""What is wrong with an argument, drawn for a valid one: another kind of thing, a hole in the numbers, another shape."""
+"""What is wrong with an argument, drawn for a valid one: another kind of thing, a hole in it, another shape."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""A small training run as a program of its own, for tests that kill it: goes on from FOLDER and writes its result there.
+"""A small training run as a program of its own, for tests that kill it: goes on from FOLDER, ends with a result there.
 
 usage: training_program.py KIND FOLDER     KIND is fit, diffusion or language; its progress is told on standard error
 """
@@ -16,7 +16,8 @@ _PAUSE = 0.01  # seconds a report, so that a kill can come between two
 
 
 def tell(fraction: float, note: str) -> None:
-    print(f"{fraction:.3f} {note}", file=sys.stderr, flush=True)
+    sys.stderr.write(f"{fraction:.3f} {note}\n")
+    sys.stderr.flush()
     time.sleep(_PAUSE)
 
 

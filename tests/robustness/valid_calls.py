@@ -1,6 +1,6 @@
 """One valid, cheap call of every public function that takes numbers, by room: what the generated bad inputs vary.
 
-Each builder is called once, when its room is first asked for; `Call.arguments` are those that may be made bad one by one.
+Each builder is called once, when its room is first asked for; `Call.arguments` are those made bad one by one.
 """
 
 from collections.abc import Callable

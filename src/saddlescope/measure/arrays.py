@@ -65,8 +65,8 @@ def take(*, axes: int, **arrays: Any) -> tuple[Library, list[Stored]]:
     given = " and ".join(arrays)
     kinds = ", ".join(type(array).__name__ for array in arrays.values())
     try:
-        if any(array is None for array in arrays.values()):  # which the array API takes for a library's default
-            raise TypeError("None")
+        if not all(hasattr(array, "dtype") for array in arrays.values()):  # None and numbers, which the API lets pass
+            raise TypeError("no array")
         home = array_api_compat.array_namespace(*arrays.values())
     except TypeError as error:
         wanted = (

@@ -4,6 +4,7 @@ A `Figure` holds panels side by side (wrapped on narrow screens), a `Panel` hold
 plain Unicode and shown as it stands: neither TeX nor HTML is interpreted.
 """
 
+import math
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Literal
@@ -156,6 +157,9 @@ class Mark:
         axis: the axis on which `at` is.
         group: as for `Line`.
         color: index into the palette, or None: a neutral grey.
+
+    Raises:
+        InputError: it stands nowhere.
     """
 
     at: float
@@ -163,6 +167,10 @@ class Mark:
     axis: Literal["x", "y"] = "x"
     group: str = ""
     color: int | None = None
+
+    def __post_init__(self) -> None:
+        if not math.isfinite(self.at):
+            raise InputError(f"at must be finite; got {self.at!r} for the mark {self.label!r}. Leave it out.")
 
 
 @dataclass(frozen=True, repr=False, kw_only=True)
