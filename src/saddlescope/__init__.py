@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     from saddlescope.models import DiagonalNetwork, LayeredLoss, TokenData, attention_teacher_task
     from saddlescope.progress import show_progress
     from saddlescope.studies import implicit_bias
+    from saddlescope.sweeps import Sweep, sweep
     from saddlescope.theory import (
         certified_escape_speed,
         escape_directions,
@@ -64,6 +65,7 @@ _HOME = {
     "RankTracker": "saddlescope.train",
     "Stage": "saddlescope.measure",
     "Staircase": "saddlescope.measure",
+    "Sweep": "saddlescope.sweeps",
     "TokenData": "saddlescope.models",
     "allocate_ranks": "saddlescope.train",
     "attention_teacher_task": "saddlescope.models",
@@ -102,6 +104,7 @@ _HOME = {
     "show_progress": "saddlescope.progress",
     "spectrum": "saddlescope.measure",
     "stable_rank": "saddlescope.measure",
+    "sweep": "saddlescope.sweeps",
     "symmetric_flows": "saddlescope.flow",
     "symmetric_path": "saddlescope.flow",
     "update_spectrum": "saddlescope.measure",
@@ -113,6 +116,7 @@ __all__ = [
     "RankTracker",
     "Stage",
     "Staircase",
+    "Sweep",
     "TokenData",
     "allocate_ranks",
     "attention_teacher_task",
@@ -151,6 +155,7 @@ __all__ = [
     "show_progress",
     "spectrum",
     "stable_rank",
+    "sweep",
     "symmetric_flows",
     "symmetric_path",
     "update_spectrum",
