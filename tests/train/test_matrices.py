@@ -92,6 +92,22 @@ def test_a_model_without_attention_is_tracked_by_its_matrices_alone():
     assert resumed.to_xarray().identical(dataset)
 
 
+class OwnAttention(nn.Module):
+    """Attention whose names nobody knows."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.mixing = nn.Linear(4, 12)
+
+
+def test_attention_under_unknown_names_is_told_where_matrices_are_chosen():
+    model = nn.Sequential(nn.Linear(4, 4), OwnAttention())
+    with pytest.warns(UserWarning, match=r"matrices alone.* 1 keeps .*layouts="):
+        assert RankTracker(model, matrices="0").layers == ()
+    RankTracker(model, matrices="0", attention=False)  # asked for: nothing to tell
+    RankTracker(nn.ModuleDict({"attn": ViT(SMALL)}), matrices="*.expand")  # found
+
+
 def test_heads_and_matrices_share_a_data_set():
     model = ViT(SMALL)
     tracker = RankTracker(model, matrices="*.expand")

@@ -10,6 +10,8 @@ from saddlescope.errors import InputError
 from saddlescope.train.layouts import LAYOUTS, Factors, Layout
 from saddlescope.train.matrices import plain_name, unwrapped
 
+_CALLED_ATTENTION = {"attention", "attn", "self_attention", "self_attn", "selfattention"}
+
 
 class AttentionBlock(NamedTuple):
     """An attention module of a model: its name there, itself, how it keeps its weights, and how many heads it has."""
@@ -91,3 +93,12 @@ def attention_blocks(
             "choose single matrices by matrices='*'."
         )
     return tuple(found)
+
+
+def unread_attention(model: nn.Module) -> tuple[str, ...]:
+    """The modules of a model that call themselves attention, by class or name: for a model without known blocks."""
+    return tuple(
+        plain_name(name) or type(module).__name__
+        for name, module in unwrapped(model).named_modules()
+        if "attention" in type(module).__name__.lower() or name.rpartition(".")[2].lower() in _CALLED_ATTENTION
+    )

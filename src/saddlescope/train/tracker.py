@@ -12,6 +12,7 @@ Single matrices, such as those of the MLPs, are followed by name. The products a
 `saddlescope.measure.product_update_spectrum`.
 """
 
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -24,7 +25,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from saddlescope.errors import InputError
-from saddlescope.train.blocks import attention_blocks
+from saddlescope.train.blocks import attention_blocks, unread_attention
 from saddlescope.train.layouts import LAYOUTS, Layout
 from saddlescope.train.matrices import Choice, chosen_matrices
 from saddlescope.train.records import PRODUCTS, RankRecords, Spectra, Updates, product_index, stacked
@@ -47,7 +48,8 @@ class RankTracker:
         schedule: after which optimiser steps to measure. The default grows geometrically and costs a fraction of the
             run's time that falls with its length.
         layouts: how the model may keep its attention weights; see `saddlescope.train.layouts`.
-        attention: whether to follow the attention heads.
+        attention: whether to follow the attention heads. Where matrices are chosen and the model has attention that no
+            layout knows, a warning says that the matrices alone are followed.
         matrices: single matrices to follow besides: patterns such as "*.mlp.*" on the names of parameters or of their
             modules, or a function of name and parameter; see `saddlescope.train.matrices`.
         top: how many singular values to keep of each spectrum; None keeps all. Norms and ranks are of all of them.
@@ -87,6 +89,12 @@ class RankTracker:
         refuse_shards(model)
         self._blocks = attention_blocks(model, layouts, required=matrices is None) if attention else ()
         self._matrices = {} if matrices is None else chosen_matrices(model, matrices)
+        if attention and not self._blocks and (unread := unread_attention(model)):
+            warnings.warn(
+                f"The chosen matrices alone are tracked: {unread[0]} keeps its weights under unknown names. Name them "
+                "by layouts=, or give attention=False.",
+                stacklevel=2,
+            )
         self._schedule = schedule
         self._hook: Any = None
         self._made = 0
