@@ -85,7 +85,7 @@ def test_short_names_are_in_the_table_of_the_front_page():
 def test_every_command_has_a_section():
     from saddlescope.cli import app
 
-    commands = dict(_extension("commands").commands())
+    commands = dict(_extension("command_list").commands())
     names = {command.name or command.callback.__name__ for command in app.registered_commands}
     assert names <= {words.partition(" ")[2] for words in commands}
     assert "saddlescope data get" in commands

@@ -112,7 +112,7 @@ def _models() -> dict[str, Call]:
     draw = _rng(1).standard_normal
     data = _tokens()
     sizes = {"samples": 2, "tokens": 3, "dim": 6, "seed": 0}
-    layers = (draw((4, 3)), draw((2, 4)))
+    layers = (jnp.asarray(draw((4, 3))), jnp.asarray(draw((2, 4))))
     pair = {"outputs": jnp.asarray(draw((2, 5))), "targets": jnp.asarray(np.eye(2)[:, [0, 1, 0, 1, 0]])}
     perceptron = m.perceptron_weights((3, 4, 2), seed=0, dtype=jnp.float64)
     return {

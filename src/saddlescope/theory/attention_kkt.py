@@ -110,7 +110,9 @@ def kkt_residuals(features: ArrayLike, beta: ArrayLike, multipliers: ArrayLike, 
     B, weights = _checked(features, beta)
     lambdas, inside = np.asarray(multipliers, float), np.asarray(support)
     if lambdas.shape != B.shape[:2] or not np.all((lambdas >= 0) & (lambdas < np.inf)):
-        raise InputError(f"multipliers must be finite, at least 0, of shape {B.shape[:2]!r}; got {lambdas.tolist()!r}.")
+        raise InputError(
+            f"multipliers must be at least 0 and finite, of shape {B.shape[:2]!r}; got {lambdas.tolist()!r}."
+        )
     if inside.shape != weights.shape or inside.dtype != bool:
         raise InputError(f"support must be booleans of shape {weights.shape!r}; got {inside!r}.")
     margins = B @ weights
