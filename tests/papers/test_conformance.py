@@ -13,6 +13,14 @@ from saddlescope import store
 from saddlescope.papers import SIZES, Outcome, RunContext, field_comments, find, names
 from saddlescope.plot import draw_matplotlib, draw_plotly
 
+# Everything is run twice by `make test-all` only: it takes minutes.
+ONE_A_PAPER = {
+    "concept-learning/figure-8",
+    "deep-relu/proposition-3-4",
+    "gradual-rank/diagonal-linear",
+    "softmax-attention/section-4-2",
+}
+
 
 @pytest.fixture(scope="module", params=names())
 def entry(request):
@@ -107,7 +115,9 @@ def test_figures_are_drawn_by_both(entry, run):
         json.dumps(draw_plotly(figure))
 
 
-def test_the_same_parameters_give_the_same_run(entry, run, tmp_path, types_unchecked):
+@pytest.mark.parametrize("name", [pytest.param(n, marks=[] if n in ONE_A_PAPER else pytest.mark.slow) for n in names()])
+def test_the_same_parameters_give_the_same_run(name, quick_run, tmp_path, types_unchecked):
+    entry = find(name)
     with types_unchecked():
         again = entry.run(entry.params("quick"), RunContext(scratch=tmp_path))
-    xr.testing.assert_identical(again.drop_attrs(), run.drop_attrs())
+    xr.testing.assert_identical(again.drop_attrs(), quick_run(name).run.drop_attrs())
