@@ -1,4 +1,4 @@
-"""Stage times of the toy attention task to rescaled time 300: ours beside what one would use instead.
+"""Stage times of the toy attention task to rescaled time 100: ours beside what one would use instead.
 
 Errors are those of the times at which |beta| first passes 0.05, relative: the largest, and the median. Explicit methods
 run in float64 weights (u, v), the absolute tolerance scaled with alpha, as a careful user would have it; each relative
@@ -39,7 +39,7 @@ from saddlescope.flow import Products, gradient_descent, gradient_flow
 from saddlescope.flow.losses import CompiledLoss
 from saddlescope.models import attention_teacher_task, diagonal_linear_network
 
-DIGITS, UNTIL, LEVEL, TURNS = (1, 2, 4, 8, 16, 32), 300.0, 0.05, 3
+DIGITS, UNTIL, LEVEL, TURNS = (1, 2, 4, 8, 16, 32), 100.0, 0.05, 3
 WARM = 60.0  # end of the run that compiles: the first coordinates have passed by then
 TASK = attention_teacher_task(1)
 P = len(TASK.u0)
