@@ -26,9 +26,9 @@ import cvxpy as cp
 import numpy as np
 from board import Board, play
 
-from saddlescope.models.token_generators import aligned_tokens, gaussian_tokens
-from saddlescope.models.tokens import TokenData
-from saddlescope.theory.attention_svm import SvmCertificate, certify_svm, frobenius_svm, l1_svm, nuclear_svm
+from saddlescope.models.tokens.data import TokenData
+from saddlescope.models.tokens.generators import aligned_tokens, gaussian_tokens
+from saddlescope.theory.attention.svm import SvmCertificate, certify_svm, frobenius_svm, l1_svm, nuclear_svm
 
 TURNS, LIMIT = 3, 60.0
 SMALL, MIDDLE, FULL, LARGE = (4, 5, 8), (10, 5, 50), (20, 10, 200), (80, 10, 200)

@@ -20,8 +20,8 @@ import numpy as np
 import torch
 from board import Board, play
 
-from saddlescope.theory.escape.descent import DECAY, MOMENTUM, sphere_descent
-from saddlescope.theory.escape.polish import polish
+from saddlescope.theory.escape.newton import polish
+from saddlescope.theory.escape.sphere_descent import DECAY, MOMENTUM, sphere_descent
 
 DEPTH, STEPS, RATE, STARTS = 3, 4000, 0.03, 64
 PEER_STEPS, TURNS, WIDTHS = 200, 3, (4, 8, 16, 32, 64)

@@ -14,8 +14,8 @@ from typing import Any
 
 import numpy as np
 
-from saddlescope.papers.wording import number
 from saddlescope.plot import Axis, Figure, Line, Panel
+from saddlescope.reproduction.formatting import number
 
 DOCS = Path(__file__).resolve().parents[1] / "docs"
 STORED, BOARD, PICTURE = DOCS / "benchmarks.json", DOCS / "board.md", DOCS / "scaling.png"

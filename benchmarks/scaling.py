@@ -35,9 +35,9 @@ from scipy.integrate import solve_ivp
 from saddlescope.flow import Products, gradient_flow
 from saddlescope.measure import product_update_spectrum
 from saddlescope.models import diagonal_linear_network
-from saddlescope.models.token_generators import gaussian_tokens
+from saddlescope.models.tokens.generators import gaussian_tokens
 from saddlescope.theory import incremental_learning
-from saddlescope.theory.attention_svm import frobenius_svm, l1_svm, nuclear_svm
+from saddlescope.theory.attention.svm import frobenius_svm, l1_svm, nuclear_svm
 
 TURNS, UNTIL, LOG10 = 3, 10.0, float(np.log(10))
 WIDTH = 64  # of a head

@@ -36,9 +36,9 @@ from board import Board, play
 from scipy.integrate import solve_ivp
 
 from saddlescope.flow import diagonal_margin_flow
-from saddlescope.models.token_generators import gaussian_tokens
-from saddlescope.models.token_losses import SelectionLoss, attention_loss
-from saddlescope.models.tokens import TokenData
+from saddlescope.models.tokens.data import TokenData
+from saddlescope.models.tokens.generators import gaussian_tokens
+from saddlescope.models.tokens.losses import SelectionLoss, attention_loss
 
 SIZES = ((4, 5, 8), (20, 10, 200))
 LOG10_TIMES = (10, 100, 300)

@@ -3,7 +3,7 @@
 # %% Run one entry at its quick size; what is stored already is read, not run again
 from pathlib import Path
 
-from saddlescope.papers import find, reproduce
+from saddlescope.reproduction import find, reproduce
 
 out = Path("results")
 entry = find("gradual-rank/diagonal-linear")

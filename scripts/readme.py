@@ -12,11 +12,11 @@ from pathlib import Path
 
 from tables import all_entries, every_claim, refuted, results
 
-from saddlescope.errors import InputError
-from saddlescope.papers import find, names
-from saddlescope.papers.reproduction import Reproduction, stored_files
-from saddlescope.papers.wording import finite
+from saddlescope._shared.errors import InputError
 from saddlescope.plot import draw_matplotlib
+from saddlescope.reproduction import find, names
+from saddlescope.reproduction.formatting import finite
+from saddlescope.reproduction.runner import Reproduction, stored_files
 
 ROOT = Path(__file__).resolve().parents[1]
 README, PAPERS = ROOT / "README.md", ROOT / "docs" / "papers"

@@ -4,8 +4,8 @@ import itertools
 import math
 from collections.abc import Iterable
 
-from saddlescope.papers import Entry, Outcome, find
-from saddlescope.papers.wording import bounds, measured, summary
+from saddlescope.reproduction import Entry, Outcome, find
+from saddlescope.reproduction.formatting import bounds, measured, summary
 
 
 def by_entry(verdicts: list[dict]) -> list[tuple[Entry, list[dict]]]:

@@ -34,8 +34,8 @@ def tiny(monkeypatch):
     """The tiny entry of tests/tiny.py, in place of all others."""
     import tiny
 
-    monkeypatch.setattr("saddlescope.papers.entry.find", tiny.find)
-    monkeypatch.setattr("saddlescope.papers.entry.names", lambda: tiny.NAMES)
+    monkeypatch.setattr("saddlescope.reproduction.entry.find", tiny.find)
+    monkeypatch.setattr("saddlescope.reproduction.entry.names", lambda: tiny.NAMES)
     return tiny.ENTRY
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from saddlescope import cli, store
-from saddlescope.papers import Reproduction
+from saddlescope.reproduction import Reproduction
 
 TINY = [sys.executable, str(Path(__file__).parent / "tiny.py")]
 
@@ -114,7 +114,7 @@ def test_the_status_is_the_worst_verdict(saddlescope, tiny, monkeypatch):
     def only(*names):
         chosen = tuple(claim for claim in tiny.claims if claim.name in names)
         entry = module.Entry(**(vars(tiny) | {"claims": chosen}))
-        monkeypatch.setattr("saddlescope.papers.entry.find", lambda name: entry)
+        monkeypatch.setattr("saddlescope.reproduction.entry.find", lambda name: entry)
 
     assert saddlescope("run tiny/staircase")[0] == 1
     only("falls")

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from saddlescope import cli, store
-from saddlescope.models.token_generators import conditioned_tokens
+from saddlescope.models.tokens.generators import conditioned_tokens
 
 SHORT = ["--log-until", "3"]
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from saddlescope import cli
-from saddlescope.papers import find, names
+from saddlescope.reproduction import find, names
 
 FIGURE_2 = "gradual-rank/figure-2"
 

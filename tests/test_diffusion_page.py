@@ -6,8 +6,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from saddlescope.papers import entry
 from saddlescope.plot import draw_plotly
+from saddlescope.reproduction import entry
 
 PAGE = (Path(__file__).parents[1] / "docs" / "diffusion.md").read_text()
 BLOCKS = re.findall(r"```python\n(.*?)```", PAGE, re.S)

@@ -18,10 +18,10 @@ import torch
 import xarray as xr
 
 import saddlescope as ss
-from saddlescope.display import Shown, brief, html_table, in_line
-from saddlescope.papers import find
-from saddlescope.papers.claim import Outcome, Verdict
-from saddlescope.papers.reproduction import Reproduction
+from saddlescope._shared.reprs import Shown, brief, html_table, in_line
+from saddlescope.reproduction import find
+from saddlescope.reproduction.claim import Outcome, Verdict
+from saddlescope.reproduction.runner import Reproduction
 
 PACKAGES = ["saddlescope", *(m.name for m in pkgutil.walk_packages(ss.__path__, "saddlescope.") if m.ispkg)]
 MARKUP = "<script>alert(1)</script>"
@@ -190,7 +190,7 @@ def _reproduction(measure):
 
 
 def test_a_reproduction_is_shown_with_its_verdicts(types_unchecked):
-    from saddlescope.papers.claim import Measured
+    from saddlescope.reproduction.claim import Measured
 
     with types_unchecked():
         shown = _reproduction(lambda run: Measured(math.nan, math.inf, "why"))

@@ -24,7 +24,7 @@ def test_the_package_itself_loads_nothing():
 
 
 def test_naming_figures_and_entries_loads_nothing():
-    assert loaded("import saddlescope.plot, saddlescope.store, saddlescope.papers") <= OURS
+    assert loaded("import saddlescope.plot, saddlescope.store, saddlescope.reproduction") <= OURS
 
 
 @pytest.mark.parametrize("words", [["list"], ["list", "--json"], ["--help"], ["run", "--help"], ["--version"], ["lst"]])
@@ -33,7 +33,7 @@ def test_the_light_commands_load_only_what_a_terminal_needs(words):
 
 
 def test_showing_an_entry_computes_nothing(tmp_path):
-    from saddlescope.papers import names
+    from saddlescope.reproduction import names
 
     words = ["show", names()[0], "--out", str(tmp_path)]
     assert loaded(f"from saddlescope.cli import main; main({words!r})") <= TERMINAL

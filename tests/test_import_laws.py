@@ -27,7 +27,7 @@ def test_a_broken_law_would_be_seen(tmp_path):
     config.write_text(
         '[tool.importlinter]\nroot_packages = ["saddlescope"]\n'
         '[[tool.importlinter.contracts]]\nname = "broken"\ntype = "forbidden"\n'
-        'source_modules = ["saddlescope.cli"]\nforbidden_modules = ["saddlescope.errors"]\n'
+        'source_modules = ["saddlescope.cli"]\nforbidden_modules = ["saddlescope._shared.errors"]\n'
     )
     done = lint("--config", str(config))
     assert done.returncode == 1

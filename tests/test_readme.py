@@ -10,7 +10,7 @@ import numpy as np
 import torch
 
 import saddlescope
-from saddlescope.papers import find, names
+from saddlescope.reproduction import find, names
 from saddlescope.train import ViT, ViTConfig
 
 ROOT = Path(__file__).parents[1]

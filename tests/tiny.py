@@ -1,4 +1,4 @@
-"""A tiny entry that keeps the contract of `saddlescope.papers.entry` and runs in no time.
+"""A tiny entry that keeps the contract of `saddlescope.reproduction.entry` and runs in no time.
 
 Tests install it by the `tiny` fixture; run as a script, this file is the command line with it installed, for tests that
 kill the process. Its names are hostile on purpose: whatever shows them must show them as they stand.
@@ -13,11 +13,11 @@ from dataclasses import dataclass
 import numpy as np
 import xarray as xr
 
-from saddlescope.errors import InputError
-from saddlescope.papers import Claim, Entry, Measured, RunContext
-from saddlescope.papers import entry as entries
-from saddlescope.papers.quantity import Quantity
+from saddlescope._shared.errors import InputError
 from saddlescope.plot import Axis, Band, Figure, Heat, Line, Mark, Panel, Table
+from saddlescope.reproduction import Claim, Entry, Measured, RunContext
+from saddlescope.reproduction import entry as entries
+from saddlescope.reproduction.metric import Quantity
 
 HOSTILE = "<script>document.title='owned'</script><img src=x onerror=\"document.title='owned'\">"
 
@@ -174,7 +174,7 @@ NAMES = (ENTRY.name,)
 
 
 def find(name: str) -> Entry:
-    """In place of `saddlescope.papers.entry.find`."""
+    """In place of `saddlescope.reproduction.entry.find`."""
     if name != ENTRY.name:
         raise entries.unknown("entry", name, NAMES)
     return ENTRY

@@ -11,6 +11,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from saddlescope._shared.progress import show_progress
     from saddlescope.flow import (
         diagonal_margin_flow,
         escape_flow,
@@ -45,7 +46,6 @@ if TYPE_CHECKING:
         update_spectrum,
     )
     from saddlescope.models import DiagonalNetwork, LayeredLoss, TokenData, attention_teacher_task
-    from saddlescope.progress import show_progress
     from saddlescope.studies import implicit_bias
     from saddlescope.sweeps import Sweep, sweep
     from saddlescope.theory import (
@@ -101,7 +101,7 @@ _HOME = {
     "recorded_descent": "saddlescope.flow",
     "recorded_descents": "saddlescope.flow",
     "richardson": "saddlescope.measure",
-    "show_progress": "saddlescope.progress",
+    "show_progress": "saddlescope._shared.progress",
     "spectrum": "saddlescope.measure",
     "stable_rank": "saddlescope.measure",
     "sweep": "saddlescope.sweeps",

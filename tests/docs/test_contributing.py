@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 import saddlescope.papers.gradual_rank as folder
-from saddlescope.errors import InputError
-from saddlescope.papers import Outcome, entry, field_comments, reproduce
+from saddlescope._shared.errors import InputError
 from saddlescope.plot import draw_matplotlib
+from saddlescope.reproduction import Outcome, entry, field_comments, reproduce
 
 ROOT = Path(__file__).parents[2]
 SHOWN, MODEL = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "contributing.md").read_text(), re.S)

@@ -75,7 +75,7 @@ def test_every_page_is_in_one_table_of_contents():
 
 
 def test_entries_that_pages_name_exist():
-    from saddlescope.papers import names
+    from saddlescope.reproduction import names
 
     papers = {name.partition("/")[0] for name in names()}
     whole = re.compile(rf"`((?:{'|'.join(papers)})/[\w-]+)`")

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from saddlescope.cli import main
-from saddlescope.papers import find
+from saddlescope.reproduction import find
 
 TUTORIALS = Path(__file__).parents[2] / "docs" / "tutorials"
 CELLS = re.compile(r"```\{code-cell\} ipython3\n(.*?)```", re.S)

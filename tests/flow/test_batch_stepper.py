@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from scipy.linalg import expm
 
-from saddlescope.flow import formulas
-from saddlescope.flow.batch_stepper import AbstractSystems, BatchStepper, Pieces
+from saddlescope.flow.solvers import ndf_coefficients
+from saddlescope.flow.solvers.ndf_batched import AbstractSystems, BatchStepper, Pieces
 
 STIFF = np.array([[[-1000.0, 999.0], [0.0, -1.0]], [[-5.0, 2.0], [1.0, -3.0]], [[-1e6, 0.0], [3.0, -0.1]]])
 START = np.array([[3.0, 1.0], [1.0, -1.0], [2.0, 1.0]])
@@ -108,7 +108,7 @@ def test_formulas_are_exact_on_polynomials_of_their_order(order):
     h, k = 0.1, np.array([order])
 
     def differences(h):
-        samples, rows = (1 - h * np.arange(formulas.ROWS)) ** order, np.zeros(formulas.ROWS)
+        samples, rows = (1 - h * np.arange(ndf_coefficients.ROWS)) ** order, np.zeros(ndf_coefficients.ROWS)
         for j in range(order + 1):
             rows[j] = samples[0]
             samples = samples[:-1] - samples[1:]
@@ -116,16 +116,18 @@ def test_formulas_are_exact_on_polynomials_of_their_order(order):
 
     d = differences(h)
     s = np.array([-0.7])
-    np.testing.assert_allclose(d[0] + formulas.basis(s, k) @ d[1:6], (1 - 0.07) ** order, rtol=1e-12)
-    np.testing.assert_allclose(formulas.slope_basis(s, k) @ d[1:6] / h, order * (1 - 0.07) ** (order - 1), rtol=1e-11)
-    predicted, past = formulas.PREDICT_AND_PAST[order] @ d
+    np.testing.assert_allclose(d[0] + ndf_coefficients.basis(s, k) @ d[1:6], (1 - 0.07) ** order, rtol=1e-12)
+    np.testing.assert_allclose(
+        ndf_coefficients.slope_basis(s, k) @ d[1:6] / h, order * (1 - 0.07) ** (order - 1), rtol=1e-11
+    )
+    predicted, past = ndf_coefficients.PREDICT_AND_PAST[order] @ d
     np.testing.assert_allclose(predicted, 1.1**order, rtol=1e-12)
     np.testing.assert_allclose(
-        formulas.respacing(np.array([1.7]), k)[0] @ d[:6], differences(1.7 * h)[:6], rtol=1e-9, atol=1e-14
+        ndf_coefficients.respacing(np.array([1.7]), k)[0] @ d[:6], differences(1.7 * h)[:6], rtol=1e-9, atol=1e-14
     )
     # the implicit equation h f(y) / ALPHA = past + (y - prediction), with y = 1.1^order exactly predicted
-    np.testing.assert_allclose(past, h / formulas.ALPHA[order] * order * 1.1 ** (order - 1), rtol=1e-11)
-    after = formulas.ADVANCE[order] @ np.append(d, 0.0)
+    np.testing.assert_allclose(past, h / ndf_coefficients.ALPHA[order] * order * 1.1 ** (order - 1), rtol=1e-11)
+    after = ndf_coefficients.ADVANCE[order] @ np.append(d, 0.0)
     shifted = [(1.1 - h * np.arange(3)) ** order, d[0]]
     np.testing.assert_allclose(after[0], shifted[0][0], rtol=1e-12)
     np.testing.assert_allclose(after[1], shifted[0][0] - shifted[0][1], rtol=1e-11)

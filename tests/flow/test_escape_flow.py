@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 from scipy.integrate import solve_ivp
 
-from saddlescope.errors import InputError
+from saddlescope._shared.errors import InputError
 from saddlescope.flow import FlowError, Plain, escape_flow, gradient_flow
-from saddlescope.models.layered import (
+from saddlescope.models.deep import (
     LayeredLoss,
     balancedness,
     half_squared_error,

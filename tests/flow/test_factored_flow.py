@@ -9,7 +9,7 @@ from scipy.integrate import solve_ivp
 from scipy.optimize import brentq
 from tests import problems, tolerances
 
-from saddlescope.errors import InputError
+from saddlescope._shared.errors import InputError
 from saddlescope.flow import Factors, FlowError, Products, factored_flow, gradient_flow
 from saddlescope.models import full_attention_teacher_task
 

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from scipy.linalg import expm
 
-from saddlescope.flow.graded import Graded, moved_factors
+from saddlescope.flow.factored.scaled_factors import Graded, moved_factors
 
 
 def generator(W):

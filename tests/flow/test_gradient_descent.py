@@ -7,9 +7,9 @@ import optax
 import pytest
 from tests import problems, references
 
-from saddlescope.errors import InputError
+from saddlescope._shared.errors import InputError
 from saddlescope.flow import FlowError, Plain, Products, gradient_descent, gradient_flow
-from saddlescope.flow.starts import checked_start
+from saddlescope.flow.diagonal.initial_conditions import checked_start
 from saddlescope.models import SymmetricSampleLoss, diagonal_linear_network, symmetric_weights
 
 LOG10 = float(np.log(10))

@@ -8,7 +8,7 @@ import pytest
 from scipy.integrate import quad, solve_ivp
 from tests import problems, tolerances
 
-from saddlescope.errors import InputError
+from saddlescope._shared.errors import InputError
 from saddlescope.flow import FlowError, Plain, Products, gradient_flow
 from saddlescope.models import DiagonalNetwork, attention_teacher_task, diagonal_linear_network
 

@@ -8,7 +8,7 @@ import pytest
 from scipy.integrate import quad
 from tests import problems, tolerances
 
-from saddlescope.errors import InputError
+from saddlescope._shared.errors import InputError
 from saddlescope.flow import FlowsError, Plain, Products, gradient_flow, gradient_flows
 from saddlescope.models import DiagonalNetwork, attention_teacher_task, diagonal_linear_network
 

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from tests import problems
 
-from saddlescope.errors import InputError
+from saddlescope._shared.errors import InputError
 from saddlescope.flow import Continued, LogProducts, Plain, Products, gradient_flow
 from saddlescope.models import diagonal_linear_network
 

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from scipy.stats import ortho_group
 
-from saddlescope.errors import InputError
+from saddlescope._shared.errors import InputError
 from saddlescope.flow import (
     DiagonalStart,
     MarginFlowError,
@@ -14,11 +14,11 @@ from saddlescope.flow import (
     matrix_margin_flow,
     weight_flow,
 )
-from saddlescope.flow.key_query_system import KeyQuerySystem, Reduction
-from saddlescope.flow.margin_systems import DiagonalSystem, MatrixSystem
-from saddlescope.models.token_generators import conditioned_tokens, gaussian_tokens
-from saddlescope.models.token_losses import SelectionLoss
-from saddlescope.theory.attention_svm import frobenius_svm, l1_svm
+from saddlescope.flow.margin.key_query_system import KeyQuerySystem, Reduction
+from saddlescope.flow.margin.systems import DiagonalSystem, MatrixSystem
+from saddlescope.models.tokens.generators import conditioned_tokens, gaussian_tokens
+from saddlescope.models.tokens.losses import SelectionLoss
+from saddlescope.theory.attention.svm import frobenius_svm, l1_svm
 
 LN10 = np.log(10)
 DATA = gaussian_tokens(4, 5, 8, seed=1)

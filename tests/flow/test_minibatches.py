@@ -8,7 +8,7 @@ import optax
 import pytest
 from tests import problems
 
-from saddlescope.errors import InputError
+from saddlescope._shared.errors import InputError
 from saddlescope.flow import Plain, Products, SampledLoss, gradient_descent
 from saddlescope.models import AttentionNetwork, DiagonalNetwork, attention_teacher_task, diagonal_linear_network
 

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from saddlescope.flow.model import GradientModel
+from saddlescope.flow.diagonal.gradient_surrogate import GradientModel
 
 RNG = np.random.default_rng(3)
 SIZE = 6

@@ -12,9 +12,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from saddlescope.errors import InputError
+from saddlescope._shared.errors import InputError
 from saddlescope.flow import geometric_marks, homogeneous_rate, recorded_descent
-from saddlescope.models.layered import LayeredLoss, cross_entropy, layered_weights
+from saddlescope.models.deep import LayeredLoss, cross_entropy, layered_weights
 
 
 def _problem(dtype=np.float32, samples=20, seed=0):
@@ -79,8 +79,8 @@ def test_neither_marks_nor_stretches_change_the_steps(monkeypatch):
     loss, start = _problem()
     plain = _run(loss, start, batch=6)
     marked = _run(loss, start, batch=6, marks=[2, 3, 4, 9, 16, 29])
-    monkeypatch.setattr("saddlescope.flow.recorded._FIRST", 1)
-    monkeypatch.setattr("saddlescope.flow.recorded._STRETCH", 0.0)
+    monkeypatch.setattr("saddlescope.flow.descent.sgd._FIRST", 1)
+    monkeypatch.setattr("saddlescope.flow.descent.sgd._STRETCH", 0.0)
     single = _run(loss, start, batch=6, marks=[16])
     for run in (marked, single):
         np.testing.assert_array_equal(run.weights[0], plain.weights[0])
@@ -119,9 +119,9 @@ def test_a_run_goes_on_to_the_same_result(tmp_path, monkeypatch, killed_after):
     loss, start = _problem()
     marks = np.arange(0, 30, 4)
     whole = _run(loss, start, batch=6, marks=marks)
-    monkeypatch.setattr("saddlescope.flow.recorded._KEEP", 0.0)
-    monkeypatch.setattr("saddlescope.flow.recorded._FIRST", 1)
-    monkeypatch.setattr("saddlescope.flow.recorded._STRETCH", 0.0)
+    monkeypatch.setattr("saddlescope.flow.descent.sgd._KEEP", 0.0)
+    monkeypatch.setattr("saddlescope.flow.descent.sgd._FIRST", 1)
+    monkeypatch.setattr("saddlescope.flow.descent.sgd._STRETCH", 0.0)
 
     class KilledError(Exception):
         pass
@@ -253,7 +253,7 @@ def test_a_killed_process_leaves_a_checkpoint_that_serves(tmp_path):
     """SIGKILL at any moment, even while the checkpoint is written: it is written all the time."""
     script = textwrap.dedent(
         f"""
-        import jax.numpy as jnp, numpy as np, saddlescope.flow.recorded as recorded
+        import jax.numpy as jnp, numpy as np, saddlescope.flow.descent.sgd as recorded
         recorded._KEEP = recorded._STRETCH = 0.0
         run = recorded.recorded_descent(
             lambda w: jnp.sum(jnp.cos(w)), jnp.arange(400.0, dtype=jnp.float32), steps=5000,

@@ -6,10 +6,10 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from saddlescope.errors import InputError
-from saddlescope.flow.recorded_many import recorded_descents
+from saddlescope._shared.errors import InputError
+from saddlescope.flow.descent.sgd_batched import recorded_descents
 from saddlescope.models import LayeredLoss, StructuredIdentityTask, random_rotation
-from saddlescope.models.perceptron import (
+from saddlescope.models.concepts.perceptron import (
     perceptron_loss,
     perceptron_output,
     perceptron_weights,
@@ -134,7 +134,7 @@ def test_a_call_goes_on_to_the_same_result(tmp_path, monkeypatch, killed_after):
     _, frames, losses, start = _problem(dtype=jnp.float32)
     reduced, marks, path = weights_in_span(start, frames), np.array([2, 3, 4, 9]), tmp_path / "runs.npz"
     whole = _run(losses, reduced, marks=marks)
-    monkeypatch.setattr("saddlescope.flow.recorded_many._KEEP", 0.0)
+    monkeypatch.setattr("saddlescope.flow.descent.sgd_batched._KEEP", 0.0)
 
     class KilledError(Exception):
         pass

@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from saddlescope.errors import InputError
+from saddlescope._shared.errors import InputError
 from saddlescope.flow import find_start, symmetric_flows
-from saddlescope.flow.start_search import SearchError
+from saddlescope.flow.two_layer.start_search import SearchError
 from saddlescope.measure import find_descents
 
 MU_3, MU_4 = np.array([1.0, 1.5, 2.2]), np.array([1.0, 1.5, 2.2, 2.7])  # Figures 8 and 9

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from references import symmetric_map_series
-from saddlescope.errors import InputError
+from saddlescope._shared.errors import InputError
 from saddlescope.flow import symmetric_flows, symmetric_path
 
 A = np.array([1.0, 2.25, 4.84]) / 3 + 0.05**2  # Figure 8

@@ -5,10 +5,10 @@ import numpy as np
 import pytest
 from scipy.integrate import solve_ivp
 
-from saddlescope.errors import InputError
+from saddlescope._shared.errors import InputError
 from saddlescope.flow import MarginFlowError, weight_flow
-from saddlescope.models.token_generators import gaussian_tokens
-from saddlescope.models.token_losses import SelectionLoss, attention_loss
+from saddlescope.models.tokens.generators import gaussian_tokens
+from saddlescope.models.tokens.losses import SelectionLoss, attention_loss
 
 DATA = gaussian_tokens(4, 5, 8, seed=1)
 LOSS = SelectionLoss(DATA.optimal_scores + 1.0, DATA.gaps)

@@ -12,10 +12,10 @@ import pytest
 
 import tiny as module
 from saddlescope import store
-from saddlescope.errors import InputError
+from saddlescope._shared.errors import InputError
 from saddlescope.gallery import build
-from saddlescope.gallery.bullet import bullet
-from saddlescope.papers import Outcome, Reproduction, Verdict
+from saddlescope.gallery.claim_bullet import bullet
+from saddlescope.reproduction import Outcome, Reproduction, Verdict
 
 
 class Page(HTMLParser):
@@ -99,7 +99,7 @@ def test_hostile_names_are_shown_and_not_executed(pages):
 def test_a_page_has_everything_about_its_run(pages, site, results):
     page = pages["tiny/staircase/default.html"]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("saddlescope.papers.entry.find", module.find)
+        patch.setattr("saddlescope.reproduction.entry.find", module.find)
         made = Reproduction.open(results / "tiny" / "staircase" / "default.nc")
     words = " ".join(page.text.split())
     for told in (

@@ -5,7 +5,7 @@ import pytest
 import xarray as xr
 
 from saddlescope import store
-from saddlescope.errors import InputError
+from saddlescope._shared.errors import InputError
 from saddlescope.gallery import build_spectra
 from tiny import HOSTILE
 

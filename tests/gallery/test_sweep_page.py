@@ -13,9 +13,9 @@ import pytest
 
 import tiny
 from saddlescope import store
-from saddlescope.errors import InputError
-from saddlescope.gallery import build, sweeps
-from saddlescope.gallery.sweeps import SweepView
+from saddlescope._shared.errors import InputError
+from saddlescope.gallery import build, sweep_page
+from saddlescope.gallery.sweep_page import SweepView
 from saddlescope.plot import DARK, LIGHT
 from saddlescope.sweeps import Grid, Sweep, sweep
 
@@ -42,7 +42,7 @@ def find(name):
 
 @pytest.fixture
 def known(monkeypatch):
-    monkeypatch.setattr("saddlescope.papers.entry.find", find)
+    monkeypatch.setattr("saddlescope.reproduction.entry.find", find)
 
 
 @pytest.fixture(scope="module")
@@ -50,7 +50,7 @@ def stored(tmp_path_factory):
     """Two sweeps in one folder: one over two axes with failed points, one over an axis and seeds."""
     out = tmp_path_factory.mktemp("swept")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("saddlescope.papers.entry.find", find)
+        patch.setattr("saddlescope.reproduction.entry.find", find)
         grids = {
             name: Grid.parse(ENTRY, words, seeds=seeds, settings={"scales": "0.1,0.01"})
             for name, (words, seeds) in GRIDS.items()
@@ -67,7 +67,7 @@ def out(stored):
 def swept_site(stored, out, tmp_path_factory):
     site = tmp_path_factory.mktemp("swept gallery # 100%") / "site"
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("saddlescope.papers.entry.find", find)
+        patch.setattr("saddlescope.reproduction.entry.find", find)
         build(out, site)
     return site
 
@@ -181,8 +181,8 @@ def test_long_lists_are_cut_and_say_so(stored, monkeypatch):
     monkeypatch.setattr(sweeps, "MOST_POINTS", 5)
     view = SweepView(stored["seeds"])
     assert (len(view.points), view.unlisted) == (5, 7)
-    assert sweeps._listed([str(k) for k in range(64)]).endswith("9, …, 63")
-    assert sweeps._listed(["1", "2"]) == "1, 2"
+    assert sweep_page._listed([str(k) for k in range(64)]).endswith("9, …, 63")
+    assert sweep_page._listed(["1", "2"]) == "1, 2"
 
 
 def test_damaged_and_doubled_sweeps_are_named(known, stored, tmp_path):

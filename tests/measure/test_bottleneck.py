@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import tolerances
-from saddlescope.errors import InputError
+from saddlescope._shared.errors import InputError
 from saddlescope.measure import bottleneck_rank, bulk_count, nonlinearity, second_ratio, tail_energy
 
 DRAW = np.random.default_rng(0)

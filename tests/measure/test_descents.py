@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from saddlescope.errors import InputError
+from saddlescope._shared.errors import InputError
 from saddlescope.measure import find_descents
 
 ZIGZAG = np.array([1.0, 0.4, 0.7, 0.2, 0.21, 0.0])

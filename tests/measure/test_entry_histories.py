@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from saddlescope.errors import InputError
+from saddlescope._shared.errors import InputError
 from saddlescope.flow import symmetric_path
 from saddlescope.measure import EntryKind, compare, entry_histories, entry_kind
 from saddlescope.theory.concepts import concept_stages

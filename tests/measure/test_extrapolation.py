@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from saddlescope.errors import InputError
+from saddlescope._shared.errors import InputError
 from saddlescope.measure import richardson
 
 LOG_ALPHAS = np.array([-32, -64, -1024]) * np.log(10)

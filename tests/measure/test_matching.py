@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from saddlescope.errors import InputError
+from saddlescope._shared.errors import InputError
 from saddlescope.measure import Stage, Staircase, compare
 
 

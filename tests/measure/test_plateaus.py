@@ -5,9 +5,9 @@ import numpy as np
 import pytest
 import torch
 
-from saddlescope.errors import InputError
+from saddlescope._shared.errors import InputError
 from saddlescope.measure import find_plateaus
-from saddlescope.papers.deep_relu._staircases import synthetic_run
+from saddlescope.papers.deep_relu.deep_linear.synthetic_staircases import synthetic_run
 
 SEEDS = range(50_000, 50_040)
 T = np.linspace(0.0, 10.0, 401)

@@ -8,7 +8,7 @@ from hypothesis.extra.numpy import arrays
 
 import references
 import tolerances
-from saddlescope.errors import InputError
+from saddlescope._shared.errors import InputError
 from saddlescope.measure import effective_rank, energy_rank, numerical_rank, stable_rank
 
 LIBRARIES = {"numpy": np.asarray, "jax": jnp.asarray, "torch": torch.asarray}

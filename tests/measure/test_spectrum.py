@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 import references
 import tolerances
 from problems import product_factors
-from saddlescope.errors import InputError
+from saddlescope._shared.errors import InputError
 from saddlescope.measure import Spectrum, product_spectrum, product_update_spectrum, spectrum, update_spectrum
 from saddlescope.measure import arrays as measure_arrays
 

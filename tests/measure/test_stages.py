@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import tolerances
-from saddlescope.errors import InputError
+from saddlescope._shared.errors import InputError
 from saddlescope.measure import Spectrum, Stage, Staircase, find_stages
 
 ALPHA, LEVEL = 1e-12, 1e-3

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from saddlescope.errors import InputError
+from saddlescope._shared.errors import InputError
 from saddlescope.measure import Spectrum, rank_staircases, rank_stairs
 
 LINEAR = np.linspace(1.0, 1000.0, 80)

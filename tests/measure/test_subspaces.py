@@ -7,7 +7,7 @@ import torch
 
 import references
 from problems import product_factors
-from saddlescope.errors import InputError
+from saddlescope._shared.errors import InputError
 from saddlescope.measure import principal_angles, product_update_subspaces
 
 LIBRARIES = {"numpy": np.asarray, "jax": jnp.asarray, "torch": torch.asarray}

@@ -7,7 +7,7 @@ import pytest
 from threadpoolctl import threadpool_info, threadpool_limits
 
 from saddlescope.measure import product_update_spectrum
-from saddlescope.measure.threads import each
+from saddlescope.measure.thread_pool import each
 
 
 def blas_threads():

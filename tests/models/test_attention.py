@@ -6,7 +6,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from saddlescope.errors import InputError
+from saddlescope._shared.errors import InputError
 from saddlescope.models import AttentionNetwork, DiagonalNetwork, attention_head, attention_teacher_task
 
 SIZES = [(7, 3, 4), (1, 1, 2), (700, 3, 5)]  # 700 samples of 3 x 5 need two blocks, the last one padded

@@ -5,13 +5,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from saddlescope.errors import InputError
-from saddlescope.models import (
-    FullAttention,
-    attention_teacher_task,
-    full_attention_head,
-    full_attention_teacher_task,
-)
+from saddlescope._shared.errors import InputError
+from saddlescope.models import FullAttention, attention_teacher_task, full_attention_head, full_attention_teacher_task
 
 
 def products(rng, dim):

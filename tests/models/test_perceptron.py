@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 from jax.flatten_util import ravel_pytree
 
-from saddlescope.errors import InputError
+from saddlescope._shared.errors import InputError
 from saddlescope.models import StructuredIdentityTask, random_rotation
-from saddlescope.models.perceptron import (
+from saddlescope.models.concepts.perceptron import (
     PerceptronWeights,
     perceptron_loss,
     perceptron_output,

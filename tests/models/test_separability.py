@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy.optimize import linprog
 
-from saddlescope.errors import InputError
+from saddlescope._shared.errors import InputError
 from saddlescope.models import TokenData, checked_separable, gaussian_tokens, separability
 
 SIZES = [(4, 5, 8), (4, 5, 2), (6, 4, 3), (20, 5, 8), (3, 8, 2)]

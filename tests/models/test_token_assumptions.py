@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy.stats import ortho_group
 
-from saddlescope.errors import InputError
+from saddlescope._shared.errors import InputError
 from saddlescope.models import TokenData, aligned_tokens, alignment, attention_loss, check_assumptions, gaussian_tokens
 
 

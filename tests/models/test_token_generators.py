@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy.optimize import linprog
 
-from saddlescope.errors import InputError
+from saddlescope._shared.errors import InputError
 from saddlescope.models import aligned_tokens, check_assumptions, conditioned_tokens, gaussian_tokens, with_gaps
 
 

@@ -5,7 +5,7 @@ import mpmath
 import numpy as np
 import pytest
 
-from saddlescope.errors import InputError
+from saddlescope._shared.errors import InputError
 from saddlescope.models import SelectionLoss, TokenData, attention_loss, gaussian_tokens
 
 KINDS = ("exponential", "logistic")

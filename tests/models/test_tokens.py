@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from saddlescope.errors import InputError
+from saddlescope._shared.errors import InputError
 from saddlescope.models import TokenData, gaussian_tokens, load_tokens
 
 SMALL = {

@@ -9,8 +9,8 @@ import pytest
 import yaml
 
 import saddlescope
-from saddlescope.errors import MissingExtraError
-from saddlescope.papers import names
+from saddlescope._shared.errors import MissingExtraError
+from saddlescope.reproduction import names
 
 ROOT = Path(__file__).parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]

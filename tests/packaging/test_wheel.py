@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from saddlescope.papers import names
+from saddlescope.reproduction import names
 
 ROOT = Path(__file__).parents[2]
 CONSTRAINTS = {"PIP_CONSTRAINT": str(ROOT / "constraints.txt"), "PIP_DISABLE_PIP_VERSION_CHECK": "1"}

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from saddlescope.papers import Entry, RunContext, find
+from saddlescope.reproduction import Entry, RunContext, find
 
 
 @dataclass

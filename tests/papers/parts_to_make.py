@@ -8,13 +8,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from saddlescope.errors import InputError
+from saddlescope._shared.errors import InputError
 
 if TYPE_CHECKING:
     import xarray as xr
 
-    from saddlescope.papers.context import RunContext
-    from saddlescope.papers.pool import Report
+    from saddlescope.reproduction.context import RunContext
+    from saddlescope.reproduction.process_pool import Report
 
 
 @dataclass(frozen=True)

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 import xarray as xr
 
-from saddlescope.papers import cells
-from saddlescope.papers.context import RunContext
+from saddlescope.reproduction.context import RunContext
+from saddlescope.reproduction.grid import in_grid, kept_rows, labelled
 
 AXES = {"law": ("normal", "uniform"), "scale": (0.1, 0.2, 0.4), "width": (2, 8)}
 
@@ -19,7 +19,7 @@ def in_each_cell() -> list[xr.Dataset]:
 
 
 def test_every_cell_is_found_under_its_values():
-    grid = cells.in_grid(in_each_cell(), AXES)
+    grid = in_grid(in_each_cell(), AXES)
     assert grid["path"].dims == ("law", "scale", "width", "time")
     for law, scale, width in itertools.product(*AXES.values()):
         one = grid.sel(law=law, scale=scale, width=width)
@@ -30,14 +30,14 @@ def test_every_cell_is_found_under_its_values():
 
 def test_a_cell_too_few_is_refused():
     with pytest.raises(ValueError, match="got 11 for"):
-        cells.in_grid(in_each_cell()[:-1], AXES)
+        in_grid(in_each_cell()[:-1], AXES)
     with pytest.raises(ValueError, match="at least one; got 0"):
-        cells.in_grid([], {"scale": ()})
+        in_grid([], {"scale": ()})
 
 
 def test_numbers_of_cells_and_data_sets_of_cells_make_the_same_grid():
     found = [{str(name): one[name].values for name in one} for one in in_each_cell()]
-    assert cells.labelled(found, AXES, {"path": ("time",)}).equals(cells.in_grid(in_each_cell(), AXES))
+    assert labelled(found, AXES, {"path": ("time",)}).equals(in_grid(in_each_cell(), AXES))
 
 
 def test_a_killed_grid_goes_on_after_its_last_whole_row(tmp_path):
@@ -53,13 +53,13 @@ def test_a_killed_grid_goes_on_after_its_last_whole_row(tmp_path):
     heard: list[float] = []
     context = RunContext(scratch=tmp_path, report=lambda fraction, _: heard.append(fraction))
     with pytest.raises(KeyboardInterrupt):
-        cells.kept_rows(AXES, row, context)
+        kept_rows(AXES, row, context)
     made[:] = []
     with pytest.raises(KeyboardInterrupt):
-        cells.kept_rows(AXES, row, context)
+        kept_rows(AXES, row, context)
     assert made == [4, 5, 6, 7]
     made[:] = []
-    whole = cells.kept_rows(AXES, lambda k, values, report: row(k - 8, values, report), context)
+    whole = kept_rows(AXES, lambda k, values, report: row(k - 8, values, report), context)
     assert made == [0, 1, 2, 3]
-    xr.testing.assert_identical(whole, cells.in_grid(in_each_cell(), AXES))
+    xr.testing.assert_identical(whole, in_grid(in_each_cell(), AXES))
     assert heard == sorted(heard) == [(k + 1) / 12 for k in range(12)]

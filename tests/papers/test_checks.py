@@ -2,8 +2,8 @@ from dataclasses import make_dataclass
 
 import pytest
 
-from saddlescope.errors import InputError
-from saddlescope.papers import checks
+from saddlescope._shared.errors import InputError
+from saddlescope.reproduction import parameter_checks
 
 Fields = make_dataclass("Fields", ["n", "x", "scales", "rates"])
 
@@ -13,11 +13,11 @@ def fields(**changed):
 
 
 def check(params):
-    checks.at_least(1, params, "n")
-    checks.positive(params, "x")
-    checks.within(-1.0, 1.0, params, "x")
-    checks.log10_scales(params, "scales", lowest=-100.0, least=2)
-    checks.learning_rates(params, "rates")
+    parameter_checks.at_least(1, params, "n")
+    parameter_checks.positive(params, "x")
+    parameter_checks.within(-1.0, 1.0, params, "x")
+    parameter_checks.log10_scales(params, "scales", lowest=-100.0, least=2)
+    parameter_checks.learning_rates(params, "rates")
 
 
 def test_what_is_in_range_passes():

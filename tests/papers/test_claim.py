@@ -5,8 +5,8 @@ import xarray as xr
 from hypothesis import given
 from hypothesis import strategies as st
 
-from saddlescope.papers import Claim, Measured, Outcome
-from saddlescope.papers.claim import outcome
+from saddlescope.reproduction import Claim, Measured, Outcome
+from saddlescope.reproduction.claim import outcome
 
 numbers = st.floats(-1e6, 1e6)
 

@@ -1,4 +1,4 @@
-"""Every entry keeps the contract of `saddlescope.papers.entry`: checked on a real run at the quick size."""
+"""Every entry keeps the contract of `saddlescope.reproduction.entry`: checked on a real run at the quick size."""
 
 import dataclasses
 import json
@@ -10,8 +10,8 @@ import pytest
 import xarray as xr
 
 from saddlescope import store
-from saddlescope.papers import SIZES, Outcome, RunContext, field_comments, find, names
 from saddlescope.plot import draw_matplotlib, draw_plotly
+from saddlescope.reproduction import SIZES, Outcome, RunContext, field_comments, find, names
 
 # Everything is run twice by `make test-all` only: it takes minutes.
 ONE_A_PAPER = {
@@ -64,7 +64,7 @@ def test_claims_have_names_bounds_and_sources(entry):
 
 
 def test_importing_an_entry_is_cheap(entry):
-    code = f"import sys, saddlescope.papers as p; p.find({entry.name!r}); print(*sys.modules)"
+    code = f"import sys, saddlescope.reproduction as p; p.find({entry.name!r}); print(*sys.modules)"
     loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
     assert not {"jax", "torch", "xarray", "numpy", "scipy", "matplotlib", "plotly"} & set(loaded)
 

@@ -3,8 +3,8 @@ from typing import Literal
 
 import pytest
 
-from saddlescope.errors import InputError
-from saddlescope.papers import Entry, field_comments, find, names
+from saddlescope._shared.errors import InputError
+from saddlescope.reproduction import Entry, field_comments, find, names
 
 
 @dataclass(frozen=True, kw_only=True)

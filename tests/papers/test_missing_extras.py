@@ -5,9 +5,9 @@ import importlib
 
 import pytest
 
-from saddlescope.errors import MissingExtraError
-from saddlescope.papers import entry as entries
-from saddlescope.papers import reproduce
+from saddlescope._shared.errors import MissingExtraError
+from saddlescope.reproduction import entry as entries
+from saddlescope.reproduction import reproduce
 
 
 def reproduced(tmp_path, run):
@@ -54,7 +54,7 @@ def test_a_package_of_no_extra_is_a_defect(tiny, tmp_path):
 
 
 def test_every_package_of_an_extra_is_known_by_the_name_it_is_imported_by():
-    from saddlescope.errors import _PACKAGES
+    from saddlescope._shared.errors import _PACKAGES
 
     for name in _PACKAGES:
         assert importlib.util.find_spec(name), name

@@ -9,9 +9,9 @@ from pathlib import Path
 import parts_to_make
 import pytest
 
-from saddlescope.errors import InputError
-from saddlescope.papers.context import RunContext
-from saddlescope.papers.processes import kept_side_by_side
+from saddlescope._shared.errors import InputError
+from saddlescope.reproduction.context import RunContext
+from saddlescope.reproduction.parallel_parts import kept_side_by_side
 
 _HERE = Path(__file__).parent
 _PARTS = {f"part-{n}": parts_to_make.Square(n) for n in (3, 1, 2)}
@@ -74,8 +74,8 @@ def test_a_part_that_fails_or_is_killed_is_no_result(tmp_path):
 def test_processes_end_with_their_parent_however_it_ends(tmp_path):
     program = (
         "import sys; from pathlib import Path; import parts_to_make\n"
-        "from saddlescope.papers.context import RunContext\n"
-        "from saddlescope.papers.processes import kept_side_by_side\n"
+        "from saddlescope.reproduction.context import RunContext\n"
+        "from saddlescope.reproduction.parallel_parts import kept_side_by_side\n"
         "parts = {'a': parts_to_make.endless, 'b': parts_to_make.endless}\n"
         "kept_side_by_side(RunContext(Path(sys.argv[1])), parts, processes=2)\n"
     )
@@ -94,7 +94,7 @@ def test_a_process_that_reports_to_nobody_ends_and_calls_it_no_failure(tmp_path)
     frame = pickle.dumps(task)
     read, write = os.pipe()
     with subprocess.Popen(
-        [sys.executable, "-m", "saddlescope.papers.pool"], stdin=subprocess.PIPE, stdout=write
+        [sys.executable, "-m", "saddlescope.reproduction.process_pool"], stdin=subprocess.PIPE, stdout=write
     ) as process:
         os.close(write)
         os.close(read)

@@ -6,8 +6,8 @@ import pytest
 import xarray as xr
 
 from saddlescope import store
-from saddlescope.errors import InputError
-from saddlescope.papers import Measured, Outcome, Reproduction, reproduce
+from saddlescope._shared.errors import InputError
+from saddlescope.reproduction import Measured, Outcome, Reproduction, reproduce
 
 
 @pytest.fixture

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from saddlescope.papers import Outcome, Verdict, wording
-from saddlescope.papers.wording import bounds, counts, exit_status, finite, measured, number, record, summary
+from saddlescope.reproduction import Outcome, Verdict
+from saddlescope.reproduction.formatting import bounds, counts, exit_status, finite, measured, number, record, summary
 
 R, F, U = Outcome.REPRODUCED, Outcome.REFUTED, Outcome.UNDECIDED
 PLAIN = str.maketrans("−⁻⁰¹²³⁴⁵⁶⁷⁸⁹", "--0123456789")

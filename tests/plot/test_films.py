@@ -10,7 +10,7 @@ import pytest
 from matplotlib.image import imread
 from matplotlib.offsetbox import AnnotationBbox
 
-from saddlescope.errors import InputError
+from saddlescope._shared.errors import InputError
 from saddlescope.plot import (
     LIGHT,
     Axis,

@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 import xarray as xr
 
-from saddlescope.errors import InputError
+from saddlescope._shared.errors import InputError
 from saddlescope.plot import Axis, Band, Heat, Kind, Kinds, Line, Mark, draw_matplotlib, draw_plotly
 from saddlescope.plot.phase_axes import MOST_PANELS, Layout, line_axis, values_of
-from saddlescope.plot.phases import OUTCOMES, phase_figures
+from saddlescope.plot.phase_diagram import OUTCOMES, phase_figures
 from saddlescope.plot.series import MOST_NAMES, legend, named_ticks
 
 HOSTILE = "<img src=x onerror=\"document.title='owned'\">"

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import xarray as xr
 
-from saddlescope.errors import InputError
+from saddlescope._shared.errors import InputError
 from saddlescope.plot import Band, Line, draw_matplotlib
 from saddlescope.plot.ranks import (
     MOST_LAYERS,

@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from valid_calls import ROOMS, calls
 
-from saddlescope.errors import InputError
+from saddlescope._shared.errors import InputError
 
 _EXAMPLES = 40  # a room
 

@@ -14,8 +14,8 @@ import torch
 import xarray as xr
 
 from saddlescope import cli
-from saddlescope.errors import InputError
-from saddlescope.papers import reproduce
+from saddlescope._shared.errors import InputError
+from saddlescope.reproduction import reproduce
 
 TINY = Path(__file__).parents[1] / "tiny.py"
 

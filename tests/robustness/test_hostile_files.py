@@ -14,8 +14,8 @@ import pytest
 import xarray as xr
 
 from saddlescope import cli, store
-from saddlescope.errors import InputError
-from saddlescope.papers import reproduce
+from saddlescope._shared.errors import InputError
+from saddlescope.reproduction import reproduce
 
 EVIL = "<script>document.title='owned'</script><img src=x onerror=\"document.title='owned'\">"
 TRAVERSING = "../../../../escaped"
@@ -40,8 +40,8 @@ def made(tmp_path_factory):
     import tiny
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("saddlescope.papers.entry.find", tiny.find)
-        patch.setattr("saddlescope.papers.entry.names", lambda: tiny.NAMES)
+        patch.setattr("saddlescope.reproduction.entry.find", tiny.find)
+        patch.setattr("saddlescope.reproduction.entry.names", lambda: tiny.NAMES)
         return reproduce(tiny.ENTRY, out=tmp_path_factory.mktemp("made"), size="quick").run
 
 
@@ -129,7 +129,7 @@ def test_data_of_another_shape_or_kind_are_refused_or_shown(call, tmp_path, made
 
 def test_a_few_bytes_that_claim_to_be_a_huge_array_are_refused(tmp_path):
     """Compressed zeros, or an array that was never written, would fill the memory when it is read."""
-    from saddlescope.store import file as module
+    from saddlescope.store import netcdf as module
 
     path = tmp_path / "bomb.nc"
     with h5py.File(path, "w") as file:
@@ -142,7 +142,7 @@ def test_a_few_bytes_that_claim_to_be_a_huge_array_are_refused(tmp_path):
 
 
 def test_links_out_of_the_file_are_not_followed(tmp_path):
-    from saddlescope.store import file as module
+    from saddlescope.store import netcdf as module
 
     with h5py.File(tmp_path / "secret.nc", "w") as file:
         file["secret"] = np.arange(3.0)
@@ -160,7 +160,7 @@ def test_links_out_of_the_file_are_not_followed(tmp_path):
 
 
 def test_garbage_with_a_seal_is_refused(tmp_path):
-    from saddlescope.store import file as module
+    from saddlescope.store import netcdf as module
 
     noise = np.random.default_rng(0)
     for content in (b"", b"\x89HDF\r\n\x1a\n", noise.bytes(5000), b"\x89HDF\r\n\x1a\n" + noise.bytes(5000), b"CDF\x01"):

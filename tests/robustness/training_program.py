@@ -67,9 +67,9 @@ def diffusion(folder: Path) -> dict[str, Any]:
 
 def language(folder: Path) -> dict[str, Any]:
     """A GPT-2 on the start of Python's help texts."""
-    from saddlescope.train.gpt2 import GPT2Sizes, fresh_gpt2
+    from saddlescope.train.architectures.gpt2 import GPT2Sizes, fresh_gpt2
+    from saddlescope.train.data.text import TextData, learn_vocabulary, load_text, tokenize
     from saddlescope.train.language import LanguageConfig, fit_language
-    from saddlescope.train.text import TextData, learn_vocabulary, load_text, tokenize
 
     whole = load_text("python-topics")
     text = TextData(whole.name, whole.train[:2], ("".join(whole.test),)).first(5000, 1500)

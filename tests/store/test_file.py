@@ -8,7 +8,7 @@ import pytest
 import xarray as xr
 
 from saddlescope import store
-from saddlescope.errors import InputError
+from saddlescope._shared.errors import InputError
 
 
 @pytest.fixture

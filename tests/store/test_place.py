@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from saddlescope.errors import InputError
+from saddlescope._shared.errors import InputError
 from saddlescope.store import Place
 
 

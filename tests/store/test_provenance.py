@@ -5,7 +5,7 @@ import pytest
 import xarray as xr
 
 from saddlescope import store
-from saddlescope.errors import InputError
+from saddlescope._shared.errors import InputError
 
 RUN = xr.Dataset({"loss": ("t", [1.0, 0.5])}, attrs={"status": "converged"})
 

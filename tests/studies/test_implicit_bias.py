@@ -7,12 +7,12 @@ import numpy as np
 import pytest
 from scipy.optimize import minimize
 
-from saddlescope.errors import InputError
+from saddlescope._shared.errors import InputError
 from saddlescope.flow import MarginFlowError, matrix_margin_flow
-from saddlescope.flow.trajectory import Status
-from saddlescope.models.token_generators import aligned_tokens, conditioned_tokens, gaussian_tokens
-from saddlescope.models.token_losses import SelectionLoss
-from saddlescope.models.tokens import TokenData
+from saddlescope.flow.diagonal.trajectory import Status
+from saddlescope.models.tokens.data import TokenData
+from saddlescope.models.tokens.generators import aligned_tokens, conditioned_tokens, gaussian_tokens
+from saddlescope.models.tokens.losses import SelectionLoss
 from saddlescope.studies import implicit_bias
 from saddlescope.studies.implicit_bias import FLOWS
 

@@ -6,9 +6,9 @@ import pytest
 import tiny_sweep
 import xarray as xr
 
-from saddlescope.errors import InputError, StorageError
-from saddlescope.papers import RunContext
-from saddlescope.sweeps import Grid, local, sweep
+from saddlescope._shared.errors import InputError, StorageError
+from saddlescope.reproduction import RunContext
+from saddlescope.sweeps import Grid, sweep
 
 
 @pytest.fixture
@@ -41,7 +41,7 @@ def together(walk, monkeypatch, batches):
         return run_many(points, context)
 
     entry = dataclasses.replace(walk, run=run, run_many=many)
-    monkeypatch.setattr("saddlescope.papers.entry.find", lambda name: entry)
+    monkeypatch.setattr("saddlescope.reproduction.entry.find", lambda name: entry)
     return entry
 
 

@@ -9,9 +9,9 @@ import pytest
 import xarray as xr
 
 from saddlescope import store
-from saddlescope.errors import InputError, MissingExtraError, StorageError
+from saddlescope._shared.errors import InputError, MissingExtraError, StorageError
 from saddlescope.sweeps import Grid, Point, State
-from saddlescope.sweeps.cluster import _fit_workers, _Needs, _Remote, _take, _Token, _Unfit
+from saddlescope.sweeps.dask_workers import _fit_workers, _Needs, _Remote, _take, _Token, _Unfit
 
 
 @pytest.fixture
@@ -136,7 +136,7 @@ def test_without_dask_the_extra_is_named(swept, monkeypatch):
 
 @pytest.mark.parametrize("address", ["tcp://127.0.0.1:9", "nonsense", "http://127.0.0.1", ""])
 def test_an_address_that_nobody_answers_is_refused(swept, monkeypatch, address):
-    monkeypatch.setattr("saddlescope.sweeps.cluster._PATIENCE", 0.5)
+    monkeypatch.setattr("saddlescope.sweeps.dask_workers._PATIENCE", 0.5)
     with pytest.raises(InputError, match="must be the address of a Dask scheduler that answers"):
         swept("dim=1,2", scheduler=address)
 

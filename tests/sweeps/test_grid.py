@@ -2,8 +2,8 @@ import typing
 
 import pytest
 
-from saddlescope.errors import InputError
-from saddlescope.papers import entry as entries
+from saddlescope._shared.errors import InputError
+from saddlescope.reproduction import entry as entries
 from saddlescope.sweeps import Grid
 
 

@@ -1,7 +1,7 @@
 import pytest
 
-from saddlescope.errors import InputError
-from saddlescope.sweeps.spelling import MOST_POINTS, expand
+from saddlescope._shared.errors import InputError
+from saddlescope.sweeps.parse import MOST_POINTS, expand
 
 
 @pytest.mark.parametrize(

@@ -5,8 +5,8 @@ import pytest
 import xarray as xr
 
 from saddlescope import store
-from saddlescope.errors import InputError, StorageError
-from saddlescope.papers import Reproduction
+from saddlescope._shared.errors import InputError, StorageError
+from saddlescope.reproduction import Reproduction
 from saddlescope.sweeps import Grid, Sweep, stored_sweeps, sweep
 
 
@@ -79,7 +79,7 @@ def test_a_quantity_that_a_point_does_not_have_is_nan_and_says_why(swept, walk, 
     import dataclasses
 
     quantity = dataclasses.replace(walk.quantities[0], statistic=lambda run: float(run.end[1]))
-    monkeypatch.setattr("saddlescope.papers.entry.find", lambda name: entry)
+    monkeypatch.setattr("saddlescope.reproduction.entry.find", lambda name: entry)
     entry = dataclasses.replace(walk, quantities=(quantity,))
     made = sweep(entry, Grid.parse(entry, ["scales=0.1/0.2,0.5"], size="quick"), out=swept("dim=1").folder, processes=1)
     assert np.isfinite(made.data.quantities[0]).all()

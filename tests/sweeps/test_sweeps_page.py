@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from saddlescope import cli
-from saddlescope.papers import find
+from saddlescope.reproduction import find
 from saddlescope.sweeps import Grid
 
 _PAGE = (Path(__file__).parents[2] / "docs" / "sweeps.md").read_text()
@@ -50,7 +50,7 @@ def test_the_grids_of_the_commands(line):
 
 @pytest.mark.parametrize("word", re.findall(r"^\| `([^|]*?=[^|]*?)` \|", _PAGE, re.M))
 def test_the_spellings_of_the_table(word, walk):
-    from saddlescope.sweeps.spelling import expand
+    from saddlescope.sweeps.parse import expand
 
     for spelled in word.split("`, `"):
         name, values = spelled.split("=")

@@ -15,9 +15,9 @@ from pathlib import Path
 import numpy as np
 import xarray as xr
 
-from saddlescope.errors import InputError
-from saddlescope.papers import Claim, Entry, Measured, Quantity, RunContext
-from saddlescope.papers import entry as entries
+from saddlescope._shared.errors import InputError
+from saddlescope.reproduction import Claim, Entry, Measured, Quantity, RunContext
+from saddlescope.reproduction import entry as entries
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -112,7 +112,7 @@ ENTRY = Entry(
 
 
 def find(name: str) -> Entry:
-    """In place of `saddlescope.papers.entry.find`."""
+    """In place of `saddlescope.reproduction.entry.find`."""
     if name != ENTRY.name:
         raise entries.unknown("entry", name, [ENTRY.name])
     return ENTRY

@@ -5,10 +5,10 @@ import numpy as np
 import pytest
 from scipy.integrate import solve_ivp
 
-from saddlescope.errors import InputError
-from saddlescope.models.token_losses import SelectionLoss
-from saddlescope.models.tokens import TokenData
-from saddlescope.theory.attention_aligned import aligned_matrix_flow, aligned_product_flow
+from saddlescope._shared.errors import InputError
+from saddlescope.models.tokens.data import TokenData
+from saddlescope.models.tokens.losses import SelectionLoss
+from saddlescope.theory.attention.aligned_flow import aligned_matrix_flow, aligned_product_flow
 
 
 def paired(n=3, pairs=2, d=8, seed=0, *, along=True, score=None):

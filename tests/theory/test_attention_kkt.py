@@ -5,10 +5,10 @@ import pytest
 from scipy.integrate import solve_ivp
 from scipy.optimize import linprog
 
-from saddlescope.errors import InputError
-from saddlescope.models.token_generators import conditioned_tokens
-from saddlescope.models.token_losses import SelectionLoss
-from saddlescope.theory.attention_kkt import averaged_multipliers, incremental_multipliers, kkt_residuals
+from saddlescope._shared.errors import InputError
+from saddlescope.models.tokens.generators import conditioned_tokens
+from saddlescope.models.tokens.losses import SelectionLoss
+from saddlescope.theory.attention.kkt_residuals import averaged_multipliers, incremental_multipliers, kkt_residuals
 
 OMEGA = 0.3
 

@@ -4,13 +4,13 @@ import numpy as np
 import pytest
 from scipy.integrate import solve_ivp
 
-from saddlescope.errors import InputError
+from saddlescope._shared.errors import InputError
 from saddlescope.flow import matrix_margin_flow
-from saddlescope.models.token_generators import gaussian_tokens
-from saddlescope.models.token_losses import SelectionLoss
-from saddlescope.models.tokens import TokenData
-from saddlescope.theory.attention_limits import ProductLaw, log_rate_coefficients, matrix_law, product_law
-from saddlescope.theory.attention_svm import frobenius_svm
+from saddlescope.models.tokens.data import TokenData
+from saddlescope.models.tokens.generators import gaussian_tokens
+from saddlescope.models.tokens.losses import SelectionLoss
+from saddlescope.theory.attention.asymptotics import ProductLaw, log_rate_coefficients, matrix_law, product_law
+from saddlescope.theory.attention.svm import frobenius_svm
 
 
 def drawn(seed, n=2, L=3, d=6):

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy.integrate import solve_ivp
 
-from saddlescope.errors import InputError
+from saddlescope._shared.errors import InputError
 from saddlescope.theory.deep_linear import aligned_time, deep_linear_stages
 
 DRAW = np.random.default_rng(0)

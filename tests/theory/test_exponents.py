@@ -4,7 +4,7 @@ import mpmath
 import numpy as np
 import pytest
 
-from saddlescope.theory.exponents import Frame, growth
+from saddlescope.theory.low_rank.growth_exponents import Frame, growth
 
 
 def rotation(rng, size):

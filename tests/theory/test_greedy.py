@@ -11,7 +11,7 @@ import pytest
 from tests import problems, tolerances
 from tests.references import greedy_exact
 
-from saddlescope.errors import InputError
+from saddlescope._shared.errors import InputError
 from saddlescope.models import attention_head, attention_teacher_task, diagonal_linear_network
 from saddlescope.theory import Status, incremental_learning
 

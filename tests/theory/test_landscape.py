@@ -5,10 +5,10 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from saddlescope.errors import InputError
+from saddlescope._shared.errors import InputError
 from saddlescope.models import DiagonalNetwork, attention_teacher_task, diagonal_linear_network
 from saddlescope.theory import Status, incremental_learning
-from saddlescope.theory.landscape import Landscape
+from saddlescope.theory.incremental.loss_oracle import Landscape
 
 
 def _losses():

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from tests import problems, tolerances
 
-from saddlescope.errors import InputError
+from saddlescope._shared.errors import InputError
 from saddlescope.flow import Factors, factored_flow
 from saddlescope.models import full_attention_teacher_task
 from saddlescope.theory import incremental_learning, low_rank_learning

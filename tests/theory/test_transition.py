@@ -6,10 +6,10 @@ import pytest
 from scipy.optimize import minimize
 from tests import problems, tolerances
 
-from saddlescope.errors import InputError
+from saddlescope._shared.errors import InputError
 from saddlescope.models import attention_teacher_task, diagonal_linear_network
 from saddlescope.theory import FlowThenNewton, FlowToRest, Status, TimedFlow, incremental_learning
-from saddlescope.theory.landscape import Landscape
+from saddlescope.theory.incremental.loss_oracle import Landscape
 
 SPECIFICATION = FlowToRest(tolerance=1e-6, rest=1e-6)  # looser than its default: Newton finds the last digits anyway
 POLICIES = pytest.mark.parametrize(

@@ -14,8 +14,8 @@ from transformers import TrainingArguments
 from transformers.trainer import Trainer
 
 from saddlescope.train import Every, RankScalars, RankTracker
-from saddlescope.train.gpt2 import GPT2Sizes, fresh_gpt2
-from saddlescope.train.hugging_face import RankTrackerCallback
+from saddlescope.train.architectures.gpt2 import GPT2Sizes, fresh_gpt2
+from saddlescope.train.tracker.hugging_face import RankTrackerCallback
 
 
 def run(rank: int, folder: Path, port: str) -> None:

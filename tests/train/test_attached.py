@@ -6,9 +6,9 @@ import pytest
 import torch
 from torch import nn
 
-from saddlescope.errors import InputError
+from saddlescope._shared.errors import InputError
 from saddlescope.train import Every, RankScalars, RankTracker
-from saddlescope.train.attached import AttachedTracker
+from saddlescope.train.tracker.trainer_hook import AttachedTracker
 
 
 @pytest.fixture
@@ -43,7 +43,7 @@ def test_other_processes_do_nothing(model):
 
 
 def test_other_processes_measure_shards_but_do_not_log(model, monkeypatch):
-    monkeypatch.setattr("saddlescope.train.attached.is_sharded", lambda model: True)
+    monkeypatch.setattr("saddlescope.train.tracker.trainer_hook.is_sharded", lambda model: True)
     logged = []
     one = attached(logged)
     one.start(model, first_process=False, state=None)

@@ -12,7 +12,7 @@ import torch
 from safetensors.torch import save_file
 from stored_models import sharded, stored
 
-from saddlescope.errors import InputError
+from saddlescope._shared.errors import InputError
 from saddlescope.train.checkpoints import Checkpoint
 
 

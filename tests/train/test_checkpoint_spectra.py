@@ -7,7 +7,7 @@ from attention_standins import all_kinds
 from safetensors.torch import save_file
 from stored_models import moved, sharded, stored
 
-from saddlescope.errors import InputError
+from saddlescope._shared.errors import InputError
 from saddlescope.train import RankTracker
 from saddlescope.train.checkpoints import checkpoint_spectra
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from scipy.ndimage import gaussian_filter
 
-from saddlescope.errors import InputError
+from saddlescope._shared.errors import InputError
 from saddlescope.train.diffusion.circles import CircleProcess
 
 STILL = CircleProcess(color_jitter=0.0, size_jitter=0.0, place=0.0, background=(0.9, 0.9), noise=0.0)

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 import torch
 
-from saddlescope.errors import InputError
-from saddlescope.train import snapshot
+from saddlescope._shared.errors import InputError
+from saddlescope.train import run_snapshot
 from saddlescope.train.diffusion.circles import CircleProcess
 from saddlescope.train.diffusion.classifier import ClassifierConfig, ConceptClassifier, fit_classifier
 from saddlescope.train.diffusion.unet import UNetConfig
@@ -91,7 +91,7 @@ def test_a_killed_run_goes_on_to_the_same_bits(fitted, tmp_path):
     for fraction in (0.2, 0.7):
         with pytest.raises(KilledError):
             fit_classifier(PROCESS, TINY, checkpoint=file, report=kill_at(fraction))
-    state = snapshot.read(file)
+    state = run_snapshot.read(file)
     assert state is not None
     assert 0 < state["step"] < TINY.steps
     again = fit_classifier(PROCESS, TINY, checkpoint=file)

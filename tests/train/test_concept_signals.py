@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from saddlescope.errors import InputError
+from saddlescope._shared.errors import InputError
 from saddlescope.train.diffusion.circles import CircleProcess
 from saddlescope.train.diffusion.signals import concept_geometry, pixel_signals
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from saddlescope.errors import InputError
+from saddlescope._shared.errors import InputError
 from saddlescope.train import load
 
 

@@ -9,9 +9,9 @@ import pytest
 import torch
 from torch import nn
 
-from saddlescope.errors import InputError
-from saddlescope.papers.concept_learning import _bound_by_hand as by_hand
-from saddlescope.papers.concept_learning import _gaussian_images as gaussian
+from saddlescope._shared.errors import InputError
+from saddlescope.papers.concept_learning.appendix_g import gaussian_images as gaussian
+from saddlescope.papers.concept_learning.appendix_g import reference_bound as by_hand
 from saddlescope.train.diffusion.bound import Bound, VariationalDiffusion, antithetic_times
 from saddlescope.train.diffusion.unet import UNet, UNetConfig
 

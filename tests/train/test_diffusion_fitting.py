@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 import torch
 
-from saddlescope.errors import InputError
-from saddlescope.train import keeping, numerics, snapshot
+from saddlescope._shared.errors import InputError
+from saddlescope.train import numerics, run_snapshot
 from saddlescope.train.diffusion import fitting, recording
 from saddlescope.train.diffusion.bound import VariationalDiffusion
 from saddlescope.train.diffusion.circles import CircleProcess
@@ -247,7 +247,7 @@ def test_a_diverging_run_stops_and_keeps_its_last_good_checkpoint(tmp_path):
     config = replace(CONFIG, learning_rate=1e30)
     with pytest.raises(InputError, match=r"learning_rate must be small enough for a finite loss; got 1e[+]30, and the"):
         fit_diffusion(PROCESS, NETWORK, config, checkpoint=tmp_path / "run", checkpoint_every=1)
-    state = snapshot.read(tmp_path / "run")
+    state = run_snapshot.read(tmp_path / "run")
     assert state is not None
     assert torch.isfinite(state["losses"]).all()
 

@@ -10,8 +10,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
+from saddlescope._shared.errors import InputError
 from saddlescope.cli import main
-from saddlescope.errors import InputError
 from saddlescope.train.data import download
 from saddlescope.train.data.download import get
 from saddlescope.train.data.sources import SOURCES, Source

@@ -8,7 +8,7 @@ import pytest
 PROGRAM = """
 import sys
 sys.modules["torch"] = None
-from saddlescope.errors import InputError
+from saddlescope._shared.errors import InputError
 try:
     {statement}
 except InputError as error:

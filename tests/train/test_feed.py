@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from saddlescope.train import load
-from saddlescope.train.feed import Feed
+from saddlescope.train.batches import Feed
 
 CPU = torch.device("cpu")
 

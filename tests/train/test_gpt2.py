@@ -6,8 +6,8 @@ import pytest
 import torch
 from tiny_language import SIZES, tiny_gpt2, tiny_tokens
 
-from saddlescope.errors import InputError
-from saddlescope.train.gpt2 import GPT2Sizes, fresh_gpt2
+from saddlescope._shared.errors import InputError
+from saddlescope.train.architectures.gpt2 import GPT2Sizes, fresh_gpt2
 from saddlescope.train.language import mean_loss
 
 

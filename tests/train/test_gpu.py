@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from saddlescope.train import Adam, Every, RankTracker, TrainConfig, ViT, ViTConfig, fit, load
-from saddlescope.train.feed import Feed
+from saddlescope.train.batches import Feed
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
 SMALL = ViTConfig(image_size=8, channels=1, patch=4, embedding=64, depth=2, heads=2, head_width=32, mlp_width=64)

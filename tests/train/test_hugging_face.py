@@ -14,10 +14,10 @@ import torch
 from transformers import TrainerCallback, TrainingArguments
 from transformers.trainer import Trainer
 
-from saddlescope.errors import InputError
+from saddlescope._shared.errors import InputError
 from saddlescope.train import AtSteps, Every, RankTracker
-from saddlescope.train.gpt2 import GPT2Sizes, fresh_gpt2
-from saddlescope.train.hugging_face import FILE, RankTrackerCallback, last_checkpoint
+from saddlescope.train.architectures.gpt2 import GPT2Sizes, fresh_gpt2
+from saddlescope.train.tracker.hugging_face import FILE, RankTrackerCallback, last_checkpoint
 
 SIZES = GPT2Sizes(vocabulary=17, block=6, embedding=8, depth=2, heads=2)
 TOKENS = torch.randint(0, 17, (24, 6), generator=torch.Generator().manual_seed(0))

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from saddlescope.errors import InputError
+from saddlescope._shared.errors import InputError
 from saddlescope.train import load
 from saddlescope.train.data import imagenet
 from saddlescope.train.data.imagenet import read_image_folder

@@ -9,7 +9,7 @@ from safetensors.torch import save_file
 from small_vit import SMALL, step_at_random
 from torch import nn
 
-from saddlescope.errors import InputError
+from saddlescope._shared.errors import InputError
 from saddlescope.train import RankTracker, ViT
 
 

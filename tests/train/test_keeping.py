@@ -4,8 +4,8 @@ import pytest
 import torch
 from torch import nn
 
-from saddlescope.errors import InputError
-from saddlescope.train.keeping import Keeper, fingerprint
+from saddlescope._shared.errors import InputError
+from saddlescope.train.run_checkpoint import Keeper, fingerprint
 
 
 def test_without_a_path_nothing_is_kept_found_or_due():

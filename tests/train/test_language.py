@@ -13,13 +13,13 @@ import torch
 from tiny_language import SIZES, tiny_gpt2, tiny_tokens
 from transformers.utils import logging as messages
 
-from saddlescope.errors import InputError
+from saddlescope._shared.errors import InputError
 from saddlescope.train import Every, RankTracker
 from saddlescope.train import language as language_module
-from saddlescope.train.gpt2 import GPT2Sizes
-from saddlescope.train.hugging_face import RankTrackerCallback
+from saddlescope.train.architectures.gpt2 import GPT2Sizes
 from saddlescope.train.language import SEAL, LanguageConfig, fit_language, mean_loss
 from saddlescope.train.lora import with_adapters
+from saddlescope.train.tracker.hugging_face import RankTrackerCallback
 
 CONFIG = LanguageConfig(steps=11, batch=32, learning_rate=1e-2, test_every=2, tests_a_checkpoint=1, threads=1)
 

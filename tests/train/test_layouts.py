@@ -8,9 +8,9 @@ from attention_standins import GPT2Attention, LlamaAttention, TimmAttention, all
 from torch import nn
 from torch.nn import functional
 
-from saddlescope.errors import InputError
+from saddlescope._shared.errors import InputError
 from saddlescope.train import Fused, Separate, TorchMultihead
-from saddlescope.train.blocks import attention_blocks
+from saddlescope.train.tracker.attention_blocks import attention_blocks
 
 KINDS = ("vit", "torch", "gpt2", "nanogpt", "timm", "vit-pytorch", "bert", "llama", "t5")
 

@@ -10,10 +10,10 @@ import pytest
 import torch
 from torch import nn
 
-from saddlescope.errors import InputError
+from saddlescope._shared.errors import InputError
 from saddlescope.train import RankTracker
-from saddlescope.train.blocks import attention_blocks
-from saddlescope.train.layouts import Fused, Interleaved, KeyValue, _resolve
+from saddlescope.train.tracker.attention_blocks import attention_blocks
+from saddlescope.train.tracker.layouts import Fused, Interleaved, KeyValue, _resolve
 
 transformers = pytest.importorskip("transformers")
 COMMON = {

@@ -11,14 +11,14 @@ from small_vit import SMALL, dense
 from torch.nn import functional
 from torch.utils.data import DataLoader
 
-from saddlescope.errors import InputError
+from saddlescope._shared.errors import InputError
 from saddlescope.train import AtSteps, Every, RankScalars, RankTracker, ViT
 
 with warnings.catch_warnings():  # deprecations of its own dependencies, as it is imported
     warnings.simplefilter("ignore")
     import lightning.pytorch as pl
 
-    from saddlescope.train.lightning import RankTrackerCallback
+    from saddlescope.train.tracker.lightning import RankTrackerCallback
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore:.*isinstance.treespec, LeafSpec.*:FutureWarning"),

@@ -12,10 +12,20 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from saddlescope.errors import InputError
-from saddlescope.train import SGD, Adam, Every, RankTracker, TrainConfig, ViT, ViTConfig, fit, keeping, load, snapshot
+from saddlescope._shared.errors import InputError
+from saddlescope.train import (
+    SGD,
+    Adam,
+    Every,
+    RankTracker,
+    TrainConfig,
+    ViT,
+    ViTConfig,
+    fit,
+    load,
+)
 from saddlescope.train import loop as loop_module
-from saddlescope.train.feed import shuffled
+from saddlescope.train.batches import shuffled
 
 SMALL = ViTConfig(image_size=8, channels=1, patch=4, embedding=16, depth=2, heads=2, head_width=4, mlp_width=16)
 CONFIG = TrainConfig(optimizer=Adam(learning_rate=3e-3), epochs=4, warmup_epochs=1, batch=32)

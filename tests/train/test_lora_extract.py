@@ -9,7 +9,7 @@ import torch
 from safetensors.torch import load_file
 from stored_models import moved, stored
 
-from saddlescope.errors import InputError
+from saddlescope._shared.errors import InputError
 from saddlescope.train.lora import extract_lora, logits_error
 from saddlescope.train.lora.best import BestFactors
 

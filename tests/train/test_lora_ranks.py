@@ -5,7 +5,7 @@ import itertools
 import numpy as np
 import pytest
 
-from saddlescope.errors import InputError
+from saddlescope._shared.errors import InputError
 from saddlescope.train.lora import allocate_ranks, matrix_spectra, ranks_for_energy
 
 

@@ -5,8 +5,8 @@ import torch
 from tiny_language import SIZES, tiny_gpt2
 from torch import nn
 
-from saddlescope.errors import InputError
-from saddlescope.train.gpt2 import GPT2Sizes
+from saddlescope._shared.errors import InputError
+from saddlescope.train.architectures.gpt2 import GPT2Sizes
 from saddlescope.train.lora import with_adapters
 
 RANKS = {

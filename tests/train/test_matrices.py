@@ -6,9 +6,9 @@ import torch
 from small_vit import SMALL
 from torch import nn
 
-from saddlescope.errors import InputError
+from saddlescope._shared.errors import InputError
 from saddlescope.train import Every, RankTracker, ViT
-from saddlescope.train.matrices import chosen_matrices, plain_name, unwrapped
+from saddlescope.train.tracker.weight_matrices import chosen_matrices, plain_name, unwrapped
 
 
 class Tied(nn.Module):

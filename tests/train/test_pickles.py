@@ -8,8 +8,8 @@ import pickletools
 import numpy as np
 import pytest
 
-from saddlescope.errors import InputError
-from saddlescope.train.pickles import unpickle
+from saddlescope._shared.errors import InputError
+from saddlescope.train.untrusted_pickle import unpickle
 
 
 class Calls:

@@ -13,7 +13,7 @@ import torch
 from attention_standins import GPT2Attention
 from small_vit import SMALL, step_at_random
 
-from saddlescope.errors import InputError
+from saddlescope._shared.errors import InputError
 from saddlescope.measure import effective_rank, product_update_spectrum, stable_rank
 from saddlescope.models import attention_head, attention_teacher_task
 from saddlescope.train import Every, RankTracker, ViT, ViTConfig

@@ -8,7 +8,7 @@ import pytest
 from small_vit import step_at_random
 from torch import nn
 
-from saddlescope.errors import InputError
+from saddlescope._shared.errors import InputError
 from saddlescope.train import AtSteps, Every, RankScalars, RankTracker, ViT, ViTConfig, to_tensorboard, to_wandb
 
 SIZES = ViTConfig(

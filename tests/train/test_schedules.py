@@ -2,7 +2,7 @@
 
 import pytest
 
-from saddlescope.errors import InputError
+from saddlescope._shared.errors import InputError
 from saddlescope.train import AtSteps, Every, Geometric
 
 

@@ -11,9 +11,9 @@ import torch
 from distributed_run import STEPS, fresh
 from torch import nn
 
-from saddlescope.errors import InputError
+from saddlescope._shared.errors import InputError
 from saddlescope.train import Every, RankTracker
-from saddlescope.train.shards import is_sharded, refuse_shards, whole
+from saddlescope.train.tracker.shards import is_sharded, refuse_shards, whole
 
 
 @pytest.fixture(scope="module")

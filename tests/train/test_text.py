@@ -6,9 +6,9 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from saddlescope.errors import InputError
-from saddlescope.train import text as text_module
-from saddlescope.train.text import TextData, learn_vocabulary, load_text, tokenize
+from saddlescope._shared.errors import InputError
+from saddlescope.train.data import text as text_module
+from saddlescope.train.data.text import TextData, learn_vocabulary, load_text, tokenize
 
 ODD = "naïve \t ütf–8 😀\r\n\n\n  if x == 3:\n\treturn 'Ġ'\n" * 40
 

@@ -7,7 +7,7 @@ import pytest
 import torch
 from small_vit import SMALL, step_at_random
 
-from saddlescope.errors import InputError
+from saddlescope._shared.errors import InputError
 from saddlescope.train import Every, RankTracker, ViT
 
 

@@ -10,7 +10,7 @@ from small_vit import SMALL, dense, step_at_random
 from torch import nn
 from torch.nn import functional
 
-from saddlescope.errors import InputError
+from saddlescope._shared.errors import InputError
 from saddlescope.train import AtSteps, Every, RankTracker, Separate, ViT
 
 

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 import torch
 
-from saddlescope.errors import InputError
-from saddlescope.papers.concept_learning import _bound_by_hand as by_hand
+from saddlescope._shared.errors import InputError
+from saddlescope.papers.concept_learning.appendix_g import reference_bound as by_hand
 from saddlescope.train.diffusion.unet import Backbone, UNet, UNetConfig
 
 VARIANTS = {

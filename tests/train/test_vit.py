@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch.nn import functional
 
-from saddlescope.errors import InputError
+from saddlescope._shared.errors import InputError
 from saddlescope.train import ViT, ViTConfig
 
 SMALL = ViTConfig(

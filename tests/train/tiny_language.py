@@ -1,7 +1,7 @@
 """A GPT-2 and a text small enough to train in a fraction of a second, shared by the tests of language models."""
 
-from saddlescope.train.gpt2 import GPT2Sizes, fresh_gpt2
-from saddlescope.train.text import TextData, learn_vocabulary, load_text, tokenize
+from saddlescope.train.architectures.gpt2 import GPT2Sizes, fresh_gpt2
+from saddlescope.train.data.text import TextData, learn_vocabulary, load_text, tokenize
 
 SIZES = GPT2Sizes(vocabulary=300, block=16, embedding=16, depth=2, heads=2)
 

@@ -14,6 +14,7 @@ from typing import Annotated
 
 import typer
 
+from saddlescope._shared.errors import InputError
 from saddlescope.cli.attention import attention
 from saddlescope.cli.completion import VARIABLE
 from saddlescope.cli.data import data
@@ -22,7 +23,6 @@ from saddlescope.cli.reproductions import check, gallery, list_entries, run, sho
 from saddlescope.cli.spectra import spectra
 from saddlescope.cli.sweep import sweep
 from saddlescope.cli.terminal import say
-from saddlescope.errors import InputError
 
 _HELP = "In which stages does a neural network learn? Predictions, simulations and measurements, held together."
 _STATUS = (

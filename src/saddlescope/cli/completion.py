@@ -11,22 +11,22 @@ VARIABLE = "_SADDLESCOPE_COMPLETE"
 
 def complete_entry(incomplete: str) -> list[str]:
     """The names of entries that begin so."""
-    from saddlescope.papers import entry as entries
+    from saddlescope.reproduction import entry as entries
 
     return [name for name in entries.names() if name.startswith(incomplete)]
 
 
 def complete_size(incomplete: str) -> list[str]:
     """The sizes that begin so."""
-    from saddlescope.papers import SIZES
+    from saddlescope.reproduction import SIZES
 
     return [size for size in SIZES if size.startswith(incomplete)]
 
 
 def complete_parameter(ctx: Any, incomplete: str) -> list[tuple[str, str]]:
     """The parameters of the entry typed before that begin so, as `NAME=`, each with its comment."""
-    from saddlescope.papers import entry as entries
-    from saddlescope.papers import field_comments
+    from saddlescope.reproduction import entry as entries
+    from saddlescope.reproduction import field_comments
 
     # Typer hands its context to what is called ctx; the type of it that it makes public is another one.
     typed = (ctx.params.get("entry"), *ctx.args)  # not yet assigned while an option lacks its value

@@ -5,9 +5,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from saddlescope._shared.errors import InputError
 from saddlescope.cli.options import AsJson, Base, Matrices
 from saddlescope.cli.terminal import print_json, print_table, progress, say
-from saddlescope.errors import InputError
 
 if TYPE_CHECKING:
     from saddlescope.train.lora import Extraction, LogitsError
@@ -62,7 +62,7 @@ def extract_lora(
 
 
 def _print(made: "Extraction", error: "LogitsError | None") -> None:
-    from saddlescope.papers.wording import number
+    from saddlescope.reproduction.formatting import number
 
     layers = [(one.name, one.rank, min(one.shape), number(one.kept(), 4)) for one in made.layers]
     print_table(("layer", "rank", "of", "energy kept"), layers)

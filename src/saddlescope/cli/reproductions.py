@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from saddlescope._shared.errors import InputError
 from saddlescope.cli.completion import complete_entry, complete_parameter, complete_size
 from saddlescope.cli.options import AsJson
 from saddlescope.cli.terminal import print_json, print_table, progress, say
-from saddlescope.errors import InputError
 
 if TYPE_CHECKING:
-    from saddlescope.papers import Reproduction, Verdict
+    from saddlescope.reproduction import Reproduction, Verdict
 
 _COLORS = {"reproduced": "green", "refuted": "red", "undecided": "yellow"}
 
@@ -45,7 +45,7 @@ RunsFolder = Annotated[Path, typer.Argument(metavar="DIR", help="Folder of store
 
 def list_entries(as_json: AsJson = False) -> int:
     """List the reproductions: one entry a figure or theorem."""
-    from saddlescope.papers import entry as entries
+    from saddlescope.reproduction import entry as entries
 
     found = [entries.find(name) for name in entries.names()]
     if as_json:
@@ -68,9 +68,9 @@ def run(
     as_json: AsJson = False,
 ) -> int:
     """Run an entry, judge its claims, and store data and verdicts. An interrupted run goes on where it was."""
-    from saddlescope.papers import entry as entries
-    from saddlescope.papers import reproduce
-    from saddlescope.papers.wording import exit_status
+    from saddlescope.reproduction import entry as entries
+    from saddlescope.reproduction import reproduce
+    from saddlescope.reproduction.formatting import exit_status
 
     found = entries.find(entry)
     check_data(data)
@@ -95,8 +95,8 @@ def run(
 
 def check(folder: RunsFolder, as_json: AsJson = False) -> int:
     """Judge all stored runs again, from their data alone."""
-    from saddlescope.papers import Reproduction, stored_files
-    from saddlescope.papers.wording import exit_status
+    from saddlescope.reproduction import Reproduction, stored_files
+    from saddlescope.reproduction.formatting import exit_status
 
     stored, unusable = [], False
     for file in stored_files(folder):
@@ -119,9 +119,9 @@ def show(entry: EntryName, out: OutFolder = Path("results"), as_json: AsJson = F
     """Show an entry: its parameters in three sizes, its claims with their bounds, and where runs of it are stored."""
     from dataclasses import asdict
 
-    from saddlescope.papers import SIZES, Reproduction, field_comments
-    from saddlescope.papers import entry as entries
-    from saddlescope.papers.wording import bounds, finite, summary
+    from saddlescope.reproduction import SIZES, Reproduction, field_comments
+    from saddlescope.reproduction import entry as entries
+    from saddlescope.reproduction.formatting import bounds, finite, summary
 
     found = entries.find(entry)
     sizes = {size: asdict(found.params(size)) for size in SIZES}
@@ -208,7 +208,7 @@ def _runs_of(entry: str, out: Path) -> tuple[Path, ...]:
 def _print_verdicts(stored: "Sequence[Reproduction]") -> None:
     from rich.text import Text
 
-    from saddlescope.papers.wording import SYMBOLS, bounds, measured, summary
+    from saddlescope.reproduction.formatting import SYMBOLS, bounds, measured, summary
 
     for reproduction in stored:
         rows = []

@@ -105,14 +105,14 @@ def _tables(ds: "xr.Dataset") -> "dict[str, Table]":
 
 
 def _cell(value: object) -> str:
-    from saddlescope.papers.wording import number
+    from saddlescope.reproduction.formatting import number
 
     return number(value, 3) if isinstance(value, float) else str(value)
 
 
 def _records(table: "Table") -> list[dict[str, object]]:
     """The rows as JSON values; what is not a number is null."""
-    from saddlescope.papers.wording import finite
+    from saddlescope.reproduction.formatting import finite
 
     return [
         {

@@ -48,7 +48,7 @@ def sweep(
     Exit status: 0 when all points are finished, whatever their verdicts; 1 when some failed or are missing.
     """
     from saddlescope import sweeps
-    from saddlescope.papers import entry as entries
+    from saddlescope.reproduction import entry as entries
 
     found = entries.find(entry)
     chosen = sweeps.Grid.parse(found, grid or [], seeds=seeds, size=size, settings=settings_of(settings or []))
@@ -75,7 +75,7 @@ def sweep(
 
 def _claims(made: "Sweep") -> list[tuple[str, dict[str, int]]]:
     """For each claim, at how many points it has which outcome."""
-    from saddlescope.papers import Outcome
+    from saddlescope.reproduction import Outcome
 
     found = [
         (str(name), list(made.data.outcome.values[..., k].ravel())) for k, name in enumerate(made.data.claim.values)

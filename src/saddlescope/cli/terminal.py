@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from saddlescope.progress import show_progress
+from saddlescope._shared.progress import show_progress
 
 if TYPE_CHECKING:
     from rich.console import Console

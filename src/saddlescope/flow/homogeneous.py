@@ -27,13 +27,13 @@ import numpy as np
 import optimistix
 from jaxtyping import Array, Float, PyTree
 
-from saddlescope.arguments import checked
-from saddlescope.display import Shown
-from saddlescope.errors import InputError
-from saddlescope.flow.charts import Layout
-from saddlescope.flow.endings import REACHED
-from saddlescope.flow.losses import require_numbers
-from saddlescope.flow.trajectory import FlowError, Status
+from saddlescope._shared.arguments import checked
+from saddlescope._shared.errors import InputError
+from saddlescope._shared.reprs import Shown
+from saddlescope.flow.diagonal.coordinates import Layout
+from saddlescope.flow.diagonal.trajectory import FlowError, Status
+from saddlescope.flow.losses.compiled import require_numbers
+from saddlescope.flow.status import REACHED
 
 _RECORDS = 201
 _HOMOGENEOUS = 1e-9  # relative difference between f(2 u) and 2^L f(u) that is rounding

@@ -15,12 +15,12 @@ from importlib.resources import files
 from pathlib import Path
 
 from saddlescope import store
-from saddlescope.errors import InputError
-from saddlescope.gallery.sweeps import SweepView
-from saddlescope.gallery.views import Card, FigureView, RunView, cards, environment
-from saddlescope.papers import Reproduction, stored_files
+from saddlescope._shared.errors import InputError
+from saddlescope.gallery.page_views import Card, FigureView, RunView, cards, environment
+from saddlescope.gallery.sweep_page import SweepView
 from saddlescope.plot import DARK, LIGHT, Theme, draw_matplotlib, draw_thumbnail
 from saddlescope.plot.images import png, sprite
+from saddlescope.reproduction import Reproduction, stored_files
 from saddlescope.sweeps import Sweep, stored_sweeps
 
 

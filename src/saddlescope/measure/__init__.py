@@ -1,12 +1,13 @@
 """Numbers from arrays: spectra, ranks and staircases, for NumPy, JAX and PyTorch through the array API."""
 
 from saddlescope.measure.bottleneck import bottleneck_rank, bulk_count, nonlinearity, second_ratio, tail_energy
+from saddlescope.measure.comparison import Comparison, compare
 from saddlescope.measure.descents import Descents, find_descents
 from saddlescope.measure.entry_histories import EntryHistories, EntryHistory, EntryKind, entry_histories, entry_kind
-from saddlescope.measure.extrapolation import richardson
-from saddlescope.measure.matching import Comparison, compare
 from saddlescope.measure.plateaus import find_plateaus
 from saddlescope.measure.rank import effective_rank, energy_rank, numerical_rank, stable_rank
+from saddlescope.measure.rank_staircase import rank_staircases, rank_stairs
+from saddlescope.measure.richardson_extrapolation import richardson
 from saddlescope.measure.spectrum import (
     Spectrum,
     product_spectrum,
@@ -16,7 +17,6 @@ from saddlescope.measure.spectrum import (
     update_spectrum,
 )
 from saddlescope.measure.stages import Stage, Staircase, find_stages
-from saddlescope.measure.staircases import rank_staircases, rank_stairs
 from saddlescope.measure.subspaces import Subspaces, principal_angles, product_update_subspaces
 
 __all__ = [

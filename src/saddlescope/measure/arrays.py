@@ -15,8 +15,8 @@ import array_api_compat
 import array_api_compat.numpy
 import numpy as np
 
-from saddlescope.errors import InputError
-from saddlescope.measure.threads import each
+from saddlescope._shared.errors import InputError
+from saddlescope.measure.thread_pool import each
 
 # Largest relative error of rounding a real number to the nearest stored one, by name of the stored type.
 UNIT_ROUNDOFF = {"float64": 2.0**-53, "float32": 2.0**-24, "float16": 2.0**-11, "bfloat16": 2.0**-8}
@@ -90,7 +90,7 @@ def take(*, axes: int, **arrays: Any) -> tuple[Library, list[Stored]]:
 def in_pieces(library: Library, compute: Callable[..., tuple[Any, ...]], matrices: Sequence[Stored]) -> tuple[Any, ...]:
     """Computes over one batch axis, piece by piece, and gives back the batch axes and the library of the input.
 
-    On the CPU pieces are worked on side by side; see `saddlescope.measure.threads`.
+    On the CPU pieces are worked on side by side; see `saddlescope.measure.thread_pool`.
     """
     xp, batch = library.xp, matrices[0].array.shape[:-2]
     count = math.prod(batch)

@@ -14,8 +14,8 @@ from typing import Any
 
 from jaxtyping import Float, Int
 
-from saddlescope.arguments import checked
-from saddlescope.errors import InputError
+from saddlescope._shared.arguments import checked
+from saddlescope._shared.errors import InputError
 from saddlescope.measure.arrays import take
 from saddlescope.measure.rank import descending_shares, numerical_rank
 

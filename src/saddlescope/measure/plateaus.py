@@ -23,8 +23,8 @@ from scipy.ndimage import median_filter
 from scipy.optimize import isotonic_regression
 from scipy.signal import find_peaks
 
-from saddlescope.arguments import checked
-from saddlescope.errors import InputError
+from saddlescope._shared.arguments import checked
+from saddlescope._shared.errors import InputError
 from saddlescope.measure.arrays import as_numpy
 from saddlescope.measure.bottleneck import bottleneck_rank
 from saddlescope.measure.stages import Stage, Staircase, recorded_losses

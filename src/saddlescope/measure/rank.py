@@ -11,8 +11,8 @@ from typing import Any
 
 from jaxtyping import Float, Int
 
-from saddlescope.arguments import checked
-from saddlescope.errors import InputError
+from saddlescope._shared.arguments import checked
+from saddlescope._shared.errors import InputError
 from saddlescope.measure.arrays import Library, Stored, take
 
 

@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
-from saddlescope.arguments import checked
-from saddlescope.display import Shown, Table
-from saddlescope.errors import InputError
+from saddlescope._shared.arguments import checked
+from saddlescope._shared.errors import InputError
+from saddlescope._shared.reprs import Shown, Table
 from saddlescope.measure.arrays import as_numpy
 from saddlescope.measure.spectrum import Spectrum
 

@@ -12,9 +12,9 @@ from typing import Any
 
 from jaxtyping import Float
 
-from saddlescope.arguments import checked
-from saddlescope.display import Shown
-from saddlescope.errors import InputError
+from saddlescope._shared.arguments import checked
+from saddlescope._shared.errors import InputError
+from saddlescope._shared.reprs import Shown
 from saddlescope.measure.arrays import Library, Stored, in_pieces, normalised, take, upcast
 from saddlescope.measure.spectrum import check_factors, check_same_shape
 

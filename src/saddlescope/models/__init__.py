@@ -1,7 +1,26 @@
 """What the theories speak of, in JAX: parameters, loss, and the data laws of the papers' toy tasks."""
 
-from saddlescope.models.attention import AttentionNetwork, AttentionTeacherTask, attention_head, attention_teacher_task
-from saddlescope.models.concept_networks import (
+from saddlescope.models.attention.diagonal_head import (
+    AttentionNetwork,
+    AttentionTeacherTask,
+    attention_head,
+    attention_teacher_task,
+)
+from saddlescope.models.attention.full_head import (
+    FullAttention,
+    FullAttentionTeacherTask,
+    full_attention_head,
+    full_attention_teacher_task,
+)
+from saddlescope.models.attention.transformer import (
+    Coordinate,
+    Transformer,
+    TransformerNetwork,
+    TransformerTeacherTask,
+    gelu,
+    transformer_teacher_task,
+)
+from saddlescope.models.concepts.networks import (
     PopulationLoss,
     SymmetricSampleLoss,
     identity_loss,
@@ -10,27 +29,7 @@ from saddlescope.models.concept_networks import (
     symmetric_map,
     symmetric_weights,
 )
-from saddlescope.models.concepts import ConceptCube, StructuredIdentityTask, random_rotation
-from saddlescope.models.diagonal import DiagonalNetwork, squared_error
-from saddlescope.models.full_attention import (
-    FullAttention,
-    FullAttentionTeacherTask,
-    full_attention_head,
-    full_attention_teacher_task,
-)
-from saddlescope.models.layered import (
-    LayeredLoss,
-    Weights,
-    balancedness,
-    cross_entropy,
-    half_squared_error,
-    layered_output,
-    layered_weights,
-    preactivations,
-    weak_balancedness,
-)
-from saddlescope.models.linear import DiagonalLinearNetwork, diagonal_linear_network
-from saddlescope.models.perceptron import (
+from saddlescope.models.concepts.perceptron import (
     LinearPerceptronLoss,
     MomentLoss,
     PerceptronLoss,
@@ -42,20 +41,26 @@ from saddlescope.models.perceptron import (
     weights_in_span,
     whole_weights,
 )
-from saddlescope.models.separability import Separability, checked_separable, separability
-from saddlescope.models.token_assumptions import TokenAssumptions, alignment, check_assumptions
-from saddlescope.models.token_generators import aligned_tokens, conditioned_tokens, gaussian_tokens, with_gaps
-from saddlescope.models.token_losses import SelectionLoss, attention_loss
-from saddlescope.models.tokens import TokenData, load_tokens
-from saddlescope.models.transformer import (
-    Coordinate,
-    Transformer,
-    TransformerNetwork,
-    TransformerTeacherTask,
-    gelu,
-    transformer_teacher_task,
+from saddlescope.models.concepts.task import ConceptCube, StructuredIdentityTask, random_rotation
+from saddlescope.models.deep import (
+    LayeredLoss,
+    Weights,
+    balancedness,
+    cross_entropy,
+    half_squared_error,
+    layered_output,
+    layered_weights,
+    preactivations,
+    weak_balancedness,
 )
-from saddlescope.models.weights import network_of_weights
+from saddlescope.models.diagonal.from_weights import network_of_weights
+from saddlescope.models.diagonal.linear import DiagonalLinearNetwork, diagonal_linear_network
+from saddlescope.models.diagonal.network import DiagonalNetwork, squared_error
+from saddlescope.models.tokens.assumptions import TokenAssumptions, alignment, check_assumptions
+from saddlescope.models.tokens.data import TokenData, load_tokens
+from saddlescope.models.tokens.generators import aligned_tokens, conditioned_tokens, gaussian_tokens, with_gaps
+from saddlescope.models.tokens.losses import SelectionLoss, attention_loss
+from saddlescope.models.tokens.separability import Separability, checked_separable, separability
 
 __all__ = [
     "AttentionNetwork",

@@ -7,18 +7,18 @@ from saddlescope.plot.figure import Axis, Band, Figure, Film, Heat, Kind, Kinds,
 from saddlescope.plot.theme import DARK, LIGHT, Theme
 
 if TYPE_CHECKING:
-    from saddlescope.plot.interactive import draw_plotly
-    from saddlescope.plot.phases import phase_figures
+    from saddlescope.plot.phase_diagram import phase_figures
+    from saddlescope.plot.render_matplotlib import draw_matplotlib, draw_thumbnail
+    from saddlescope.plot.render_plotly import draw_plotly
     from saddlescope.plot.series import corners
-    from saddlescope.plot.static import draw_matplotlib, draw_thumbnail
 
 # Entries name figures when they are listed; only drawing them needs NumPy.
 _HOME = {
     "corners": "saddlescope.plot.series",
-    "draw_matplotlib": "saddlescope.plot.static",
-    "draw_plotly": "saddlescope.plot.interactive",
-    "draw_thumbnail": "saddlescope.plot.static",
-    "phase_figures": "saddlescope.plot.phases",
+    "draw_matplotlib": "saddlescope.plot.render_matplotlib",
+    "draw_plotly": "saddlescope.plot.render_plotly",
+    "draw_thumbnail": "saddlescope.plot.render_matplotlib",
+    "phase_figures": "saddlescope.plot.phase_diagram",
 }
 
 __all__ = [

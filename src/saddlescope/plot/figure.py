@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Literal
 
-from saddlescope.display import Shown
-from saddlescope.errors import InputError
+from saddlescope._shared.errors import InputError
+from saddlescope._shared.reprs import Shown
 
 if TYPE_CHECKING:
     from numpy import ndarray as Array  # noqa: N812

@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Any
 
-from saddlescope.errors import InputError
+from saddlescope._shared.errors import InputError
 from saddlescope.plot.figure import Axis, Band, Figure, Line, Panel
 
 if TYPE_CHECKING:

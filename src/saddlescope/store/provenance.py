@@ -12,8 +12,8 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from saddlescope.display import Shown
-from saddlescope.errors import InputError
+from saddlescope._shared.errors import InputError
+from saddlescope._shared.reprs import Shown
 
 if TYPE_CHECKING:
     import xarray as xr

@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from jaxtyping import Float
 
-from saddlescope.arguments import checked, shown
-from saddlescope.display import Shown, html_table
-from saddlescope.errors import InputError
+from saddlescope._shared.arguments import checked, shown
+from saddlescope._shared.errors import InputError
+from saddlescope._shared.reprs import Shown, html_table
 from saddlescope.flow import (
     DiagonalMarginFlow,
     KeyQueryMarginFlow,
@@ -30,12 +30,12 @@ from saddlescope.flow import (
     key_query_margin_flow,
     matrix_margin_flow,
 )
-from saddlescope.flow.endings import silent
-from saddlescope.models.token_assumptions import TokenAssumptions, check_assumptions
-from saddlescope.models.token_losses import SelectionLoss
-from saddlescope.models.tokens import TokenData, load_tokens
+from saddlescope.flow.status import silent
+from saddlescope.models.tokens.assumptions import TokenAssumptions, check_assumptions
+from saddlescope.models.tokens.data import TokenData, load_tokens
+from saddlescope.models.tokens.losses import SelectionLoss
 from saddlescope.studies.norms import NormVerdict, norm_verdict, shares
-from saddlescope.theory.attention_svm import DiagonalSvm, MatrixSvm, frobenius_svm, l1_svm, nuclear_svm
+from saddlescope.theory.attention.svm import DiagonalSvm, MatrixSvm, frobenius_svm, l1_svm, nuclear_svm
 
 if TYPE_CHECKING:
     import xarray as xr

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Float
 
-from saddlescope.arguments import checked
+from saddlescope._shared.arguments import checked
 
 RESOLVED = 0.1  # the share up to which a direction counts as having arrived
 APART = 0.5  # the share from which it is seen not to go to the other problem's solution

@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from saddlescope import store
-from saddlescope.errors import InputError
-from saddlescope.papers.claim import Measured, outcome
-from saddlescope.papers.entry import Entry
-from saddlescope.papers.reproduction import Reproduction
+from saddlescope._shared.errors import InputError
+from saddlescope.reproduction.claim import Measured, outcome
+from saddlescope.reproduction.entry import Entry
+from saddlescope.reproduction.runner import Reproduction
 from saddlescope.sweeps.grid import Grid
 from saddlescope.sweeps.point import Point, State, sentence
 

@@ -11,10 +11,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
-from saddlescope.display import Shown
-from saddlescope.errors import InputError, unknown
-from saddlescope.papers import entry as entries
-from saddlescope.sweeps.spelling import MOST_POINTS, expand
+from saddlescope._shared.errors import InputError, unknown
+from saddlescope._shared.reprs import Shown
+from saddlescope.reproduction import entry as entries
+from saddlescope.sweeps.parse import MOST_POINTS, expand
 
 
 @dataclasses.dataclass(frozen=True, repr=False)
@@ -85,7 +85,7 @@ class Grid(Shown):
         size: str = "default",
         settings: Mapping[str, str] | None = None,
     ) -> "Grid":
-        """The grid of `NAME=VALUES` words, whose values are spelled as `saddlescope.sweeps.spelling` says.
+        """The grid of `NAME=VALUES` words, whose values are spelled as `saddlescope.sweeps.parse` says.
 
         Args:
             entry: what is to be run, or its name.

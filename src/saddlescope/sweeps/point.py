@@ -12,11 +12,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from saddlescope import store
-from saddlescope.display import Shown
-from saddlescope.errors import BusyError, InputError, StorageError
-from saddlescope.papers import entry as entries
-from saddlescope.papers.context import RunContext
-from saddlescope.papers.reproduction import json_values, stamped_run
+from saddlescope._shared.errors import BusyError, InputError, StorageError
+from saddlescope._shared.reprs import Shown
+from saddlescope.reproduction import entry as entries
+from saddlescope.reproduction.context import RunContext
+from saddlescope.reproduction.runner import json_values, stamped_run
 
 if TYPE_CHECKING:
     import xarray as xr

@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from saddlescope import store
-from saddlescope.display import Shown
-from saddlescope.errors import InputError, unknown
-from saddlescope.papers import entry as entries
-from saddlescope.papers.claim import Outcome
-from saddlescope.papers.reproduction import Reproduction
+from saddlescope._shared.errors import InputError, unknown
+from saddlescope._shared.reprs import Shown
+from saddlescope.reproduction import entry as entries
+from saddlescope.reproduction.claim import Outcome
+from saddlescope.reproduction.runner import Reproduction
 from saddlescope.sweeps.assemble import KIND
 from saddlescope.sweeps.grid import Grid
 from saddlescope.sweeps.point import State
@@ -118,7 +118,7 @@ class Sweep(Shown):
         Raises:
             InputError: no point has a run.
         """
-        from saddlescope.sweeps.together import together
+        from saddlescope.sweeps.merge import together
 
         finished = {
             index: store.read(self.folder / str(self.data.point.values[index]))

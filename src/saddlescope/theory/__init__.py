@@ -1,15 +1,20 @@
 """Predictions of the stages in which networks learn; never sees a simulation."""
 
-from saddlescope.theory.attention_aligned import AlignedFlow, aligned_matrix_flow, aligned_product_flow
-from saddlescope.theory.attention_kkt import KKTResiduals, averaged_multipliers, incremental_multipliers, kkt_residuals
-from saddlescope.theory.attention_limits import (
+from saddlescope.theory.attention.aligned_flow import AlignedFlow, aligned_matrix_flow, aligned_product_flow
+from saddlescope.theory.attention.asymptotics import (
     MatrixLaw,
     ProductLaw,
     log_rate_coefficients,
     matrix_law,
     product_law,
 )
-from saddlescope.theory.attention_svm import (
+from saddlescope.theory.attention.kkt_residuals import (
+    KKTResiduals,
+    averaged_multipliers,
+    incremental_multipliers,
+    kkt_residuals,
+)
+from saddlescope.theory.attention.svm import (
     DiagonalSvm,
     LocalSolution,
     MatrixSvm,
@@ -46,14 +51,14 @@ from saddlescope.theory.escape import (
     rank_one_escape_speed,
     spent_budget,
 )
-from saddlescope.theory.finite_scale import Correction, InitialWeights
-from saddlescope.theory.following import FlowThenNewton
-from saddlescope.theory.greedy import incremental_learning
-from saddlescope.theory.low_rank import LowRankLearning, LowRankStage, low_rank_learning
-from saddlescope.theory.orbit import TimedFlow
-from saddlescope.theory.prediction import GreedyStage, IncrementalLearning, NearTie, Status
-from saddlescope.theory.resting import FlowToRest
-from saddlescope.theory.transition import Transition
+from saddlescope.theory.incremental.finite_scale import Correction, InitialWeights
+from saddlescope.theory.incremental.greedy_algorithm import incremental_learning
+from saddlescope.theory.incremental.newton_transition import FlowThenNewton
+from saddlescope.theory.incremental.ode_transition import FlowToRest
+from saddlescope.theory.incremental.prediction import GreedyStage, IncrementalLearning, NearTie, Status
+from saddlescope.theory.incremental.timed_transition import TimedFlow
+from saddlescope.theory.incremental.transition import Transition
+from saddlescope.theory.low_rank.greedy_algorithm import LowRankLearning, LowRankStage, low_rank_learning
 
 __all__ = [
     "AlignedFlow",

@@ -33,9 +33,9 @@ from jaxtyping import Float
 from numpy.typing import ArrayLike
 from scipy.special import hyp2f1
 
-from saddlescope.arguments import checked
-from saddlescope.display import Shown, Table
-from saddlescope.errors import InputError
+from saddlescope._shared.arguments import checked
+from saddlescope._shared.errors import InputError
+from saddlescope._shared.reprs import Shown, Table
 from saddlescope.theory.escape.speed import checked_depth, checked_saddle
 
 

@@ -1,6 +1,6 @@
 """Networks people train, in PyTorch, and the tracker for anybody's model. Needs the extra `train`."""
 
-from saddlescope.errors import MissingExtraError
+from saddlescope._shared.errors import MissingExtraError
 
 try:
     import torch as _torch  # noqa: F401
@@ -9,17 +9,17 @@ except ModuleNotFoundError as error:
         raise
     raise MissingExtraError("saddlescope.train", "PyTorch", "train") from error
 
+from saddlescope.train.architectures.vit import ViT, ViTConfig
 from saddlescope.train.checkpoints import checkpoint_spectra
 from saddlescope.train.configuration import SGD, Adam, TrainConfig
 from saddlescope.train.data import ImageData, load
-from saddlescope.train.layouts import Fused, Interleaved, KeyValue, Layout, Separate, TorchMultihead
 from saddlescope.train.loop import History, fit
 from saddlescope.train.lora import allocate_ranks, extract_lora, ranks_for_energy
-from saddlescope.train.records import RankRecords, Spectra, Updates, spectra_dataset
-from saddlescope.train.scalars import RankScalars, to_tensorboard, to_wandb
-from saddlescope.train.schedules import AtSteps, Every, Geometric, Schedule
-from saddlescope.train.tracker import RankTracker
-from saddlescope.train.vit import ViT, ViTConfig
+from saddlescope.train.tracker.layouts import Fused, Interleaved, KeyValue, Layout, Separate, TorchMultihead
+from saddlescope.train.tracker.rank_tracker import RankTracker
+from saddlescope.train.tracker.records import RankRecords, Spectra, Updates, spectra_dataset
+from saddlescope.train.tracker.scalars import RankScalars, to_tensorboard, to_wandb
+from saddlescope.train.tracker.schedules import AtSteps, Every, Geometric, Schedule
 
 __all__ = [
     "SGD",

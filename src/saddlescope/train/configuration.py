@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 import torch
 from torch import nn
 
-from saddlescope.arguments import checked
-from saddlescope.errors import InputError, unknown
+from saddlescope._shared.arguments import checked
+from saddlescope._shared.errors import InputError, unknown
 from saddlescope.train.numerics import PRECISIONS, Precision
 
 

@@ -27,9 +27,9 @@ from jaxtyping import Float, Int32, Int64
 from torch import nn
 from torch.utils.data import Dataset
 
-from saddlescope.errors import InputError, MissingExtraError
-from saddlescope.train import snapshot
-from saddlescope.train.text import TokenData
+from saddlescope._shared.errors import InputError, MissingExtraError
+from saddlescope.train import run_snapshot
+from saddlescope.train.data.text import TokenData
 
 try:
     from transformers import PrinterCallback, Trainer, TrainerCallback, TrainingArguments
@@ -40,7 +40,7 @@ except ModuleNotFoundError as error:
     raise MissingExtraError("saddlescope.train.language", "Transformers", "language") from error
 
 if TYPE_CHECKING:
-    from saddlescope.train import hugging_face
+    from saddlescope.train.tracker import hugging_face
 
 SEAL = "saddlescope-run.pt"  # the last file written into a checkpoint folder
 _EVALUATION_TOKENS = 4096  # at once; bounds memory, and changes no weight
@@ -121,7 +121,7 @@ class _Keeper(TrainerCallback):
             control.should_save = False  # resumed from the very end, the Trainer would make one step too many
 
     def on_save(self, args: TrainingArguments, state: Any, control: Any, **kwargs: Any) -> None:
-        snapshot.write(Path(str(args.output_dir)) / f"checkpoint-{state.global_step}" / SEAL, self._identity)
+        run_snapshot.write(Path(str(args.output_dir)) / f"checkpoint-{state.global_step}" / SEAL, self._identity)
 
     def on_log(self, args: TrainingArguments, state: Any, control: Any, **kwargs: Any) -> None:
         loss = kwargs["logs"].get("loss")
@@ -276,7 +276,7 @@ def _last_checkpoint(folder: Path, identity: dict[str, str]) -> Path | None:
     if not steps:
         return None
     last = steps[max(steps)]
-    theirs = snapshot.read(last / SEAL) or {}
+    theirs = run_snapshot.read(last / SEAL) or {}
     if different := [part for part, ours in identity.items() if theirs.get(part) != ours]:
         raise InputError(
             f"checkpoint must belong to this very run; got {str(last)!r}, which differs in "

@@ -6,7 +6,7 @@ killed and called again makes the very steps an uninterrupted one would have mad
 
 To the last bit means: same machine, same PyTorch, same number of threads (`TrainConfig.threads`).
 
-On a GPU the images lie on it (see `saddlescope.train.feed`) and no step waits for it: losses stay there until the end
+On a GPU the images lie on it (see `saddlescope.train.batches`) and no step waits for it: losses stay there until the end
 of an epoch.
 """
 
@@ -20,15 +20,15 @@ from jaxtyping import Float, Float32, Int64
 from torch import Tensor, nn
 from torch.nn import functional
 
-from saddlescope.arguments import checked
-from saddlescope.display import Shown
-from saddlescope.errors import InputError
+from saddlescope._shared.arguments import checked
+from saddlescope._shared.errors import InputError
+from saddlescope._shared.reprs import Shown
+from saddlescope.train.batches import Feed, shuffled
 from saddlescope.train.configuration import TrainConfig, check
 from saddlescope.train.data import ImageData
-from saddlescope.train.feed import Feed, shuffled
-from saddlescope.train.keeping import Keeper, fingerprint
 from saddlescope.train.numerics import autocast, check_losses, reproducible
-from saddlescope.train.tracker import RankTracker
+from saddlescope.train.run_checkpoint import Keeper, fingerprint
+from saddlescope.train.tracker.rank_tracker import RankTracker
 
 _EVALUATION_BATCH = 500  # images; bounds memory, and changes no weight
 

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 import xarray as xr
 
-from saddlescope.errors import InputError
-from saddlescope.papers import RunContext, find
+from saddlescope._shared.errors import InputError
+from saddlescope.reproduction import RunContext, find
 
 NAME = "concept-learning/atlas"
 ENTRY = find(NAME)

@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 import xarray as xr
 
-from saddlescope.errors import InputError
-from saddlescope.papers.claim import Measured
-from saddlescope.papers.concept_learning import _appendix_g_parts as parts
+from saddlescope._shared.errors import InputError
 from saddlescope.papers.concept_learning import appendix_g
+from saddlescope.papers.concept_learning.appendix_g import parts as parts
+from saddlescope.reproduction.claim import Measured
 from saddlescope.train.diffusion.circles import CircleProcess
 from saddlescope.train.diffusion.positions import concept_positions
 

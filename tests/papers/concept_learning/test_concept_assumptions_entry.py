@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from saddlescope.errors import InputError
-from saddlescope.papers import find
+from saddlescope._shared.errors import InputError
 from saddlescope.papers.concept_learning.assumptions import _half_times
+from saddlescope.reproduction import find
 
 NAME = "concept-learning/assumptions"
 ENTRY = find(NAME)

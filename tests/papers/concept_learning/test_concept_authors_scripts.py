@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 
-from saddlescope.errors import InputError
+from saddlescope._shared.errors import InputError
 from saddlescope.flow import symmetric_flows
-from saddlescope.papers import find
-from saddlescope.papers.concept_learning._discrete_maps import euler_runs, printed_runs
+from saddlescope.papers.concept_learning.shared.discrete_maps import euler_runs, printed_runs
+from saddlescope.reproduction import find
 
 NAME = "concept-learning/authors-scripts"
 ENTRY = find(NAME)

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from scipy.integrate import solve_ivp
 
-from saddlescope.errors import InputError
-from saddlescope.papers import find
+from saddlescope._shared.errors import InputError
+from saddlescope.reproduction import find
 from saddlescope.theory.concepts import update_terms
 
 NAME = "concept-learning/equation-4-3"

@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from saddlescope.errors import InputError
-from saddlescope.papers import find
+from saddlescope._shared.errors import InputError
 from saddlescope.papers.concept_learning import figure_3
+from saddlescope.reproduction import find
 
 NAME = "concept-learning/figure-3"
 ENTRY = find(NAME)

@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from saddlescope.errors import InputError
-from saddlescope.papers import find
-from saddlescope.papers.concept_learning._symmetric_runs import entry_of
+from saddlescope._shared.errors import InputError
+from saddlescope.papers.concept_learning.shared.two_layer_runs import entry_of
+from saddlescope.reproduction import find
 
 NAME = "concept-learning/figure-5"
 ENTRY = find(NAME)

@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 import xarray as xr
 
-from saddlescope.errors import InputError
-from saddlescope.papers import RunContext, find
-from saddlescope.papers.concept_learning import _figure_6_statistics as reads
-from saddlescope.papers.concept_learning._figure_6_predictions import predictions
+from saddlescope._shared.errors import InputError
+from saddlescope.papers.concept_learning.figure_6 import statistics as reads
+from saddlescope.papers.concept_learning.figure_6.predictions import predictions
+from saddlescope.reproduction import RunContext, find
 
 NAME = "concept-learning/figure-6"
 ENTRY = find(NAME)

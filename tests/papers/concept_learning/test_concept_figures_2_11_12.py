@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 import xarray as xr
 
-from saddlescope.errors import InputError
-from saddlescope.papers import find
-from saddlescope.papers.concept_learning import _orders as orders
+from saddlescope._shared.errors import InputError
+from saddlescope.papers.concept_learning.shared import learning_order as orders
+from saddlescope.reproduction import find
 
 NAMES = {number: f"concept-learning/figure-{number}" for number in (2, 11, 12)}
 

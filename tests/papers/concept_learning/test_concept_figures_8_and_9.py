@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from saddlescope.errors import InputError
-from saddlescope.papers import find
-from saddlescope.papers.concept_learning._symmetric_runs import entry_of, phase_mask, pieces, push_share
+from saddlescope._shared.errors import InputError
+from saddlescope.papers.concept_learning.shared.two_layer_runs import entry_of, phase_mask, pieces, push_share
+from saddlescope.reproduction import find
 
 NAMES = ("concept-learning/figure-8", "concept-learning/figure-9")
 EXACT = ("descents", "falls", "rises", "learned-after-peak", "order", "outside-theorem", "map", "turns", "log-det")

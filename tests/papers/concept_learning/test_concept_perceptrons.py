@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from saddlescope.models import perceptron_output
-from saddlescope.papers.concept_learning._perceptrons import (
+from saddlescope.papers.concept_learning.shared.perceptron_training import (
     Training,
     label,
     one_layer_prediction,

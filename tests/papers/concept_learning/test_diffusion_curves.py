@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from saddlescope.papers.concept_learning import _figure_6_curves as curves
+from saddlescope.papers.concept_learning.figure_6 import curves as curves
 
 STEPS = np.geomspace(50, 5000, 60)
 

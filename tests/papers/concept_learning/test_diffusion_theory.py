@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy.integrate import solve_ivp
 
-from saddlescope.papers.concept_learning._figure_6_theory import ABSTRACTIONS, SCALES, Concepts, Fitted, family, fit
+from saddlescope.papers.concept_learning.figure_6.theory import ABSTRACTIONS, SCALES, Concepts, Fitted, family, fit
 from saddlescope.theory.concepts import one_layer_output
 
 STRONG_COLOUR = Concepts(mu=(8.4, 5.5), sigma=(0.7, 1.0), overlap=0.45)

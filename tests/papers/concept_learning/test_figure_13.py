@@ -2,8 +2,8 @@
 
 import pytest
 
-from saddlescope.errors import InputError
-from saddlescope.papers import find
+from saddlescope._shared.errors import InputError
+from saddlescope.reproduction import find
 
 NAME = "concept-learning/figure-13"
 ENTRY = find(NAME)

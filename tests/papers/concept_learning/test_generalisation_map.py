@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from scipy.optimize import brentq
 
-from saddlescope.errors import InputError
-from saddlescope.papers import find
-from saddlescope.papers.concept_learning import _map_runs as runs
+from saddlescope._shared.errors import InputError
+from saddlescope.papers.concept_learning.generalisation_map import simulations as runs
+from saddlescope.reproduction import find
 
 NAME = "concept-learning/generalisation-map"
 ENTRY = find(NAME)

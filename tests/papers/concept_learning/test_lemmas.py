@@ -5,10 +5,10 @@ import dataclasses
 import numpy as np
 import pytest
 
-from saddlescope.errors import InputError
-from saddlescope.papers import find
-from saddlescope.papers.concept_learning._lemma_checks import Runs, excesses
-from saddlescope.papers.concept_learning._lemma_runs import K, allowed_starts, flows, maps, ordinary_starts
+from saddlescope._shared.errors import InputError
+from saddlescope.papers.concept_learning.lemmas.simulations import K, allowed_starts, flows, maps, ordinary_starts
+from saddlescope.papers.concept_learning.lemmas.violations import Runs, excesses
+from saddlescope.reproduction import find
 from saddlescope.theory.concepts import update_terms
 
 NAME = "concept-learning/lemmas"

@@ -3,12 +3,12 @@
 import numpy as np
 import pytest
 
-from saddlescope.errors import InputError
+from saddlescope._shared.errors import InputError
 from saddlescope.flow import symmetric_flows
-from saddlescope.papers import find
-from saddlescope.papers.concept_learning._samples import FIGURES, descents, drawn
-from saddlescope.papers.concept_learning._symmetric_runs import data
-from saddlescope.papers.concept_learning._width_runs import sampled
+from saddlescope.papers.concept_learning.shared.random_starts import FIGURES, descents, drawn
+from saddlescope.papers.concept_learning.shared.two_layer_runs import data
+from saddlescope.papers.concept_learning.width.simulations import sampled
+from saddlescope.reproduction import find
 
 NAME = "concept-learning/width"
 ENTRY = find(NAME)

@@ -2,8 +2,8 @@
 
 import pytest
 
-from saddlescope.errors import InputError
-from saddlescope.papers import find
+from saddlescope._shared.errors import InputError
+from saddlescope.reproduction import find
 
 NAME = "deep-relu/conjecture-4"
 ENTRY = find(NAME)

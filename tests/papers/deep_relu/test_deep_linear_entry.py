@@ -2,8 +2,8 @@
 
 import pytest
 
-from saddlescope.errors import InputError
-from saddlescope.papers import find
+from saddlescope._shared.errors import InputError
+from saddlescope.reproduction import find
 
 NAME = "deep-relu/deep-linear"
 ENTRY = find(NAME)

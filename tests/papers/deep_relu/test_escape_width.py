@@ -5,10 +5,10 @@ import pytest
 from scipy.optimize import minimize
 from scipy.special import expit
 
-from saddlescope.errors import InputError
-from saddlescope.papers import find
-from saddlescope.papers.deep_relu._success_law import OddsLaw, fitted_odds
+from saddlescope._shared.errors import InputError
 from saddlescope.papers.deep_relu.escape_width import hits
+from saddlescope.papers.deep_relu.escape_width.odds_regression import OddsLaw, fitted_odds
+from saddlescope.reproduction import find
 
 NAME = "deep-relu/escape-width"
 ENTRY = find(NAME)

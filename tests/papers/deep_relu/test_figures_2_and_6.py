@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from saddlescope.errors import InputError
-from saddlescope.papers import find
+from saddlescope._shared.errors import InputError
+from saddlescope.reproduction import find
 
 NAME = "deep-relu/figure-2"
 ENTRY = find(NAME)

@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from saddlescope.errors import InputError
-from saddlescope.papers import find
-from saddlescope.papers.deep_relu._cases import KINDS, networks
+from saddlescope._shared.errors import InputError
+from saddlescope.papers.deep_relu.shared.trial_networks import KINDS, networks
+from saddlescope.reproduction import find
 from saddlescope.theory.escape.speed import escape_speed
 
 NAME = "deep-relu/proposition-3-4"

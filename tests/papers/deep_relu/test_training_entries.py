@@ -4,11 +4,17 @@ import numpy as np
 import pytest
 import xarray as xr
 
-from saddlescope.errors import InputError
+from saddlescope._shared.errors import InputError
 from saddlescope.measure import Stage, Staircase
-from saddlescope.papers import RunContext, find
-from saddlescope.papers.deep_relu._stages import stored_staircase
-from saddlescope.papers.deep_relu._training import distinctness, ended_early, on_first_plateau, rank_path, ratios
+from saddlescope.papers.deep_relu.shared.image_training import (
+    distinctness,
+    ended_early,
+    on_first_plateau,
+    rank_path,
+    ratios,
+)
+from saddlescope.papers.deep_relu.shared.stored_staircases import stored_staircase
+from saddlescope.reproduction import RunContext, find
 
 STEPS = np.arange(0, 1001, 5)
 

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 import xarray as xr
 
-from saddlescope.errors import InputError
+from saddlescope._shared.errors import InputError
 from saddlescope.models import attention_teacher_task
-from saddlescope.papers import RunContext, find
 from saddlescope.papers.gradual_rank.assumptions import NEAR, noisy_ends
+from saddlescope.reproduction import RunContext, find
 from saddlescope.theory import incremental_learning
 
 NAME = "gradual-rank/assumptions"

@@ -7,10 +7,10 @@ import pytest
 import xarray as xr
 
 import problems
-from saddlescope.errors import InputError
+from saddlescope._shared.errors import InputError
 from saddlescope.models import diagonal_linear_network
-from saddlescope.papers import RunContext, find
-from saddlescope.papers.gradual_rank import _returning
+from saddlescope.papers.gradual_rank.gradient_descent import returning_coordinate
+from saddlescope.reproduction import RunContext, find
 from saddlescope.theory import incremental_learning
 
 NAME = "gradual-rank/gradient-descent"
@@ -29,9 +29,9 @@ def ideal():
     noise = np.linspace(-1, 1, 20)
     late = times * (1 + 0.25 / 100)
     three = np.zeros((2, 2, 3))
-    three[:, -1] = _returning.TEACHER
+    three[:, -1] = returning_coordinate.TEACHER
     lost = three.copy()
-    lost[1, -1] = _returning.SADDLE
+    lost[1, -1] = returning_coordinate.SADDLE
     dims = ("returning_scale", "moment", "place")
     return xr.Dataset(
         {
@@ -69,8 +69,8 @@ def test_the_laws_hold_at_the_quick_size(run, outcomes):
 
 
 def test_the_three_coordinates_do_what_is_said_of_them():
-    features, teacher = np.array(_returning.FEATURES), np.array(_returning.TEACHER)
-    assert (_returning.FEATURES, _returning.TEACHER, _returning.SADDLE) == (
+    features, teacher = np.array(returning_coordinate.FEATURES), np.array(returning_coordinate.TEACHER)
+    assert (returning_coordinate.FEATURES, returning_coordinate.TEACHER, returning_coordinate.SADDLE) == (
         problems.RETURNING_FEATURES,
         problems.RETURNING_TEACHER,
         problems.RETURNING_LAST_SADDLE,
@@ -79,7 +79,7 @@ def test_the_three_coordinates_do_what_is_said_of_them():
     assert [stage.entered for stage in stages[1:]] == [(2,), (0,), (1,), (0,)]
     assert [stage.signs for stage in stages[1:]] == [(-1,), (1,), (-1,), (-1,)]
     assert stages[3].left == (0,)
-    np.testing.assert_allclose(stages[3].beta, _returning.SADDLE, atol=1e-12)
+    np.testing.assert_allclose(stages[3].beta, returning_coordinate.SADDLE, atol=1e-12)
     assert [round(stage.time, 2) for stage in stages[1:]] == [0.14, 0.32, 2.25, 20.25]
 
 

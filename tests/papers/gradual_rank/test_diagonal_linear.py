@@ -7,10 +7,10 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from saddlescope.errors import InputError
+from saddlescope._shared.errors import InputError
 from saddlescope.models import diagonal_linear_network
-from saddlescope.papers import RunContext, find
 from saddlescope.papers.gradual_rank import diagonal_linear
+from saddlescope.reproduction import RunContext, find
 from saddlescope.theory import incremental_learning
 
 NAME = "gradual-rank/diagonal-linear"

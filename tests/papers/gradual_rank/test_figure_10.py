@@ -6,11 +6,11 @@ import pytest
 import xarray as xr
 from scipy.integrate import solve_ivp
 
-from saddlescope.errors import InputError
+from saddlescope._shared.errors import InputError
 from saddlescope.models import attention_teacher_task
-from saddlescope.papers import RunContext, find
-from saddlescope.papers.gradual_rank._noise import at_moment, beta_of, displacement, make_noisy
 from saddlescope.papers.gradual_rank.figure_10 import conserved, remaining
+from saddlescope.papers.gradual_rank.shared.noisy_training import at_moment, beta_of, displacement, make_noisy
+from saddlescope.reproduction import RunContext, find
 
 NAME = "gradual-rank/figure-10"
 ENTRY = find(NAME)

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 import xarray as xr
 
-from saddlescope.errors import InputError
-from saddlescope.papers import RunContext, find
-from saddlescope.papers.gradual_rank._transitions import PROGRESS, transitions
+from saddlescope._shared.errors import InputError
+from saddlescope.papers.gradual_rank.figure_11.transitions import PROGRESS, transitions
+from saddlescope.reproduction import RunContext, find
 
 NAME = "gradual-rank/figure-11"
 ENTRY = find(NAME)

@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 
-from saddlescope.errors import InputError
-from saddlescope.papers import RunContext, find
-from saddlescope.papers.gradual_rank._gpt2 import frequency_loss
+from saddlescope._shared.errors import InputError
+from saddlescope.papers.gradual_rank.shared.gpt2_training import frequency_loss
 from saddlescope.plot.ranks import initial_stable_rank
+from saddlescope.reproduction import RunContext, find
 
 HEADS = find("gradual-rank/figure-20")
 MATRICES = find("gradual-rank/full-matrices")

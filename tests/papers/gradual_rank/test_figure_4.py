@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from saddlescope.errors import InputError
-from saddlescope.papers import RunContext, find
+from saddlescope._shared.errors import InputError
+from saddlescope.reproduction import RunContext, find
 
 NAME = "gradual-rank/figure-4"
 ENTRY = find(NAME)

@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from saddlescope.papers import find
-from saddlescope.papers.gradual_rank._entries import coordinates, name_of, staircase
 from saddlescope.papers.gradual_rank.figure_8 import distances_to_limit, distances_to_next
+from saddlescope.papers.gradual_rank.shared.entry_figures import coordinates, name_of, staircase
+from saddlescope.reproduction import find
 
 NAME = "gradual-rank/figure-8"
 ENTRY = find(NAME)

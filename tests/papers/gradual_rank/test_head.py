@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 import xarray as xr
 
-from saddlescope.papers import RunContext
-from saddlescope.papers.gradual_rank._head import halfway_times, passings
+from saddlescope.papers.gradual_rank.shared.head_stages import halfway_times, passings
+from saddlescope.reproduction import RunContext
 
 
 @dataclass

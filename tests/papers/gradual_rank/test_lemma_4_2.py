@@ -5,8 +5,8 @@ import dataclasses
 import numpy as np
 import pytest
 
-from saddlescope.errors import InputError
-from saddlescope.papers import RunContext, find
+from saddlescope._shared.errors import InputError
+from saddlescope.reproduction import RunContext, find
 
 NAME = "gradual-rank/lemma-4-2"
 ENTRY = find(NAME)

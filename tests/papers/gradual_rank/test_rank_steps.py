@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 import xarray as xr
 
-from saddlescope.papers import find
 from saddlescope.papers.gradual_rank import rank_steps
+from saddlescope.reproduction import find
 
 SCALES = np.array([1.0, 0.1, 0.01])
 

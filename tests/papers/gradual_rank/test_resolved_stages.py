@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 import xarray as xr
 
-from saddlescope.errors import InputError
-from saddlescope.papers import RunContext, find
-from saddlescope.papers.gradual_rank._resolved_runs import _held
+from saddlescope._shared.errors import InputError
 from saddlescope.papers.gradual_rank.resolved_stages import found, predicted
+from saddlescope.papers.gradual_rank.resolved_stages.simulations import _held
+from saddlescope.reproduction import RunContext, find
 
 NAME = "gradual-rank/resolved-stages"
 ENTRY = find(NAME)

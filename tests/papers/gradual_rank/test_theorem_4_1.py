@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 import xarray as xr
 
-from saddlescope.errors import InputError
-from saddlescope.papers import RunContext, find
+from saddlescope._shared.errors import InputError
+from saddlescope.reproduction import RunContext, find
 
 NAME = "gradual-rank/theorem-4-1"
 ENTRY = find(NAME)

@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from saddlescope.errors import InputError
+from saddlescope._shared.errors import InputError
 from saddlescope.models import transformer_teacher_task
-from saddlescope.papers import find
+from saddlescope.reproduction import find
 from saddlescope.theory import incremental_learning
 
 NAME = "gradual-rank/tied-heads"

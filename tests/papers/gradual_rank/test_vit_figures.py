@@ -6,8 +6,8 @@ import xarray as xr
 from PIL import Image
 
 from saddlescope import train
-from saddlescope.errors import InputError
-from saddlescope.papers import RunContext, find
+from saddlescope._shared.errors import InputError
+from saddlescope.reproduction import RunContext, find
 
 FIGURES = {name: find(f"gradual-rank/{name}") for name in ("figure-1", "figure-6", "figure-12", "figure-13")}
 FIGURES |= {name: find(f"gradual-rank/{name}") for name in ("figure-16", "figure-18")}

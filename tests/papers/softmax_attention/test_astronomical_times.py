@@ -3,11 +3,11 @@
 import numpy as np
 import pytest
 
-from saddlescope.errors import InputError
-from saddlescope.models.token_generators import gaussian_tokens
-from saddlescope.models.token_losses import SelectionLoss
-from saddlescope.papers import find
-from saddlescope.papers.softmax_attention._naive_flows import plain_run, shifted
+from saddlescope._shared.errors import InputError
+from saddlescope.models.tokens.generators import gaussian_tokens
+from saddlescope.models.tokens.losses import SelectionLoss
+from saddlescope.papers.softmax_attention.astronomical_times.naive_flow import plain_run, shifted
+from saddlescope.reproduction import find
 
 NAME = "softmax-attention/astronomical-times"
 ENTRY = find(NAME)

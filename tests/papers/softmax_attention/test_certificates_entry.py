@@ -4,10 +4,13 @@ import cvxpy as cp
 import numpy as np
 import pytest
 
-from saddlescope.errors import InputError
-from saddlescope.models.token_generators import gaussian_tokens
-from saddlescope.papers import find
-from saddlescope.papers.softmax_attention._cone_solvers import conic_frobenius_norm, semidefinite_nuclear_svm
+from saddlescope._shared.errors import InputError
+from saddlescope.models.tokens.generators import gaussian_tokens
+from saddlescope.papers.softmax_attention.certificates.cone_solvers import (
+    conic_frobenius_norm,
+    semidefinite_nuclear_svm,
+)
+from saddlescope.reproduction import find
 from saddlescope.theory import certify_svm
 
 NAME = "softmax-attention/certificates"

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 from sklearn.datasets import load_digits
 
-from saddlescope.errors import InputError
-from saddlescope.papers import find
-from saddlescope.papers.softmax_attention._digit_tokens import digit_tokens
+from saddlescope._shared.errors import InputError
+from saddlescope.papers.softmax_attention.digits.digit_tokens import digit_tokens
+from saddlescope.reproduction import find
 
 NAME = "softmax-attention/digits"
 ENTRY = find(NAME)

@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 from scipy.optimize import minimize
 
-from saddlescope.errors import InputError
+from saddlescope._shared.errors import InputError
 from saddlescope.models import SelectionLoss, TokenData, attention_loss, gaussian_tokens, separability
-from saddlescope.papers import find
-from saddlescope.papers.softmax_attention._finite_limits import strict_minimum
+from saddlescope.papers.softmax_attention.lemma_4_2.finite_limits import strict_minimum
+from saddlescope.reproduction import find
 
 NAME = "softmax-attention/lemma-4-2"
 ENTRY = find(NAME)

@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 from scipy.optimize import minimize_scalar
 
-from saddlescope.errors import InputError
-from saddlescope.papers import find
-from saddlescope.papers.softmax_attention._degenerate import degenerate_tokens, least_entropy
-from saddlescope.theory.attention_svm import l1_svm
+from saddlescope._shared.errors import InputError
+from saddlescope.papers.softmax_attention.initial_scale.degenerate_tokens import degenerate_tokens, least_entropy
+from saddlescope.reproduction import find
+from saddlescope.theory.attention.svm import l1_svm
 
 NAME = "softmax-attention/initial-scale"
 ENTRY = find(NAME)

@@ -3,12 +3,12 @@
 import numpy as np
 import pytest
 
-from saddlescope.errors import InputError
+from saddlescope._shared.errors import InputError
 from saddlescope.flow import MarginFlowError
-from saddlescope.models.token_generators import gaussian_tokens
-from saddlescope.papers import find
-from saddlescope.papers.softmax_attention._head_flows import drawn_head, followed
+from saddlescope.models.tokens.generators import gaussian_tokens
 from saddlescope.papers.softmax_attention.narrow_heads import _residual
+from saddlescope.papers.softmax_attention.shared.head_flows import drawn_head, followed
+from saddlescope.reproduction import find
 from saddlescope.theory import nuclear_svm
 
 NAME = "softmax-attention/narrow-heads"

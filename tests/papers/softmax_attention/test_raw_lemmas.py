@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 
-from saddlescope.errors import InputError
+from saddlescope._shared.errors import InputError
 from saddlescope.models import SelectionLoss, attention_loss, gaussian_tokens
-from saddlescope.papers import find
-from saddlescope.papers.softmax_attention._raw_flows import KEYS_AND_QUERIES, SQUARES, raw_flow
+from saddlescope.papers.softmax_attention.shared.raw_flows import KEYS_AND_QUERIES, SQUARES, raw_flow
+from saddlescope.reproduction import find
 
 EQUIVALENCE, CLOSED_FORM = find("softmax-attention/lemma-4-1"), find("softmax-attention/lemma-a-1")
 

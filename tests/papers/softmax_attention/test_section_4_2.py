@@ -3,12 +3,12 @@
 import numpy as np
 import pytest
 
-from saddlescope.errors import InputError
+from saddlescope._shared.errors import InputError
 from saddlescope.flow import key_query_margin_flow
-from saddlescope.models.token_generators import gaussian_tokens
-from saddlescope.models.token_losses import SelectionLoss
-from saddlescope.papers import find
+from saddlescope.models.tokens.generators import gaussian_tokens
+from saddlescope.models.tokens.losses import SelectionLoss
 from saddlescope.papers.softmax_attention.section_4_2 import FACTORS, WEIGHTS
+from saddlescope.reproduction import find
 from saddlescope.theory import frobenius_svm, nuclear_svm
 
 NAME = "softmax-attention/section-4-2"

@@ -2,9 +2,9 @@
 
 import pytest
 
-from saddlescope.errors import InputError
-from saddlescope.papers import find
+from saddlescope._shared.errors import InputError
 from saddlescope.papers.softmax_attention.separability import _cover
+from saddlescope.reproduction import find
 
 NAME = "softmax-attention/separability"
 ENTRY = find(NAME)

@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 
-from saddlescope.errors import InputError
-from saddlescope.models.token_assumptions import alignment, check_assumptions
-from saddlescope.papers import find
-from saddlescope.papers.softmax_attention._aligned import KINDS, aligned_start, instance
+from saddlescope._shared.errors import InputError
+from saddlescope.models.tokens.assumptions import alignment, check_assumptions
+from saddlescope.papers.softmax_attention.shared.aligned_instances import KINDS, aligned_start, instance
+from saddlescope.reproduction import find
 
 NAME = "softmax-attention/theorem-5-1"
 ENTRY = find(NAME)

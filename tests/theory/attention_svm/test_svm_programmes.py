@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 from scipy.optimize import nnls
 
-from saddlescope.models.token_generators import aligned_tokens, conditioned_tokens, gaussian_tokens
-from saddlescope.models.tokens import TokenData
-from saddlescope.theory.attention_svm import frobenius_svm, l1_svm, nuclear_svm
-from saddlescope.theory.attention_svm.nonnegative import nonnegative_minimum, proximal_minima
+from saddlescope.models.tokens.data import TokenData
+from saddlescope.models.tokens.generators import aligned_tokens, conditioned_tokens, gaussian_tokens
+from saddlescope.theory.attention.svm import frobenius_svm, l1_svm, nuclear_svm
+from saddlescope.theory.attention.svm.nonnegative_least_squares import nonnegative_minimum, proximal_minima
 
 
 @pytest.mark.parametrize("seed", range(8))

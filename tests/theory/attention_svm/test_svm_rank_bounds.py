@@ -5,10 +5,10 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from saddlescope.errors import InputError
-from saddlescope.models.token_generators import gaussian_tokens
-from saddlescope.models.tokens import TokenData
-from saddlescope.theory.attention_svm import MatrixSvm, frobenius_svm, nuclear_svm
+from saddlescope._shared.errors import InputError
+from saddlescope.models.tokens.data import TokenData
+from saddlescope.models.tokens.generators import gaussian_tokens
+from saddlescope.theory.attention.svm import MatrixSvm, frobenius_svm, nuclear_svm
 
 
 def test_a_bound_that_the_solution_meets_changes_nothing() -> None:

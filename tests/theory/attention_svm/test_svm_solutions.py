@@ -7,17 +7,10 @@ import numpy as np
 import pytest
 from scipy.optimize import linprog
 
-from saddlescope.errors import InputError
-from saddlescope.models.token_generators import gaussian_tokens
-from saddlescope.models.tokens import TokenData
-from saddlescope.theory.attention_svm import (
-    DiagonalSvm,
-    MatrixSvm,
-    certify_svm,
-    frobenius_svm,
-    l1_svm,
-    nuclear_svm,
-)
+from saddlescope._shared.errors import InputError
+from saddlescope.models.tokens.data import TokenData
+from saddlescope.models.tokens.generators import gaussian_tokens
+from saddlescope.theory.attention.svm import DiagonalSvm, MatrixSvm, certify_svm, frobenius_svm, l1_svm, nuclear_svm
 
 MATRIX = [frobenius_svm, nuclear_svm]
 Solver = Callable[[TokenData], MatrixSvm]

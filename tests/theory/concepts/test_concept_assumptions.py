@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from references import symmetric_network_flow
-from saddlescope.errors import InputError
+from saddlescope._shared.errors import InputError
 from saddlescope.models import StructuredIdentityTask, symmetric_factor
 from saddlescope.theory.concepts import (
     check_assumptions,

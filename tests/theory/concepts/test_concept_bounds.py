@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from references import symmetric_network_flow
-from saddlescope.errors import InputError
+from saddlescope._shared.errors import InputError
 from saddlescope.theory.concepts import initial_growth, map_ceiling
 
 TIMES = np.linspace(0.0, 6.0, 61)

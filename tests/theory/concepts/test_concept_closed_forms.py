@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from references import symmetric_network_flow
-from saddlescope.errors import InputError
+from saddlescope._shared.errors import InputError
 from saddlescope.theory.concepts import diagonal_map, proportional_map, rank_one_map, update_terms
 
 TIMES = np.array([0.0, 0.3, 1.0, 2.0, 5.0, 12.0])

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy.integrate import solve_ivp
 
-from saddlescope.errors import InputError
+from saddlescope._shared.errors import InputError
 from saddlescope.models import StructuredIdentityTask
 from saddlescope.theory.concepts import balanced_times, concept_stages, deep_stages, turning_rate
 

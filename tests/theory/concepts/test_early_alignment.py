@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy.integrate import solve_ivp
 
-from saddlescope.errors import InputError
+from saddlescope._shared.errors import InputError
 from saddlescope.models import StructuredIdentityTask, identity_loss, layered_weights
 from saddlescope.theory.concepts import early_alignment
 from saddlescope.theory.escape import rank_one_escape_speed

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from scipy.linalg import expm
 
-from saddlescope.errors import InputError
+from saddlescope._shared.errors import InputError
 from saddlescope.models import PopulationLoss, StructuredIdentityTask, random_rotation
 from saddlescope.theory.concepts import monotone_norm, one_layer_map, one_layer_output
 

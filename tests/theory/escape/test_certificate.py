@@ -9,9 +9,9 @@ from numpy.testing import assert_allclose
 from scipy.optimize import minimize
 
 from problems import alternating_circle
-from saddlescope.errors import InputError
+from saddlescope._shared.errors import InputError
 from saddlescope.theory.escape.certificate import certified_escape_speed
-from saddlescope.theory.escape.plane import Arcs
+from saddlescope.theory.escape.plane_inputs import Arcs
 from saddlescope.theory.escape.rank_one import rank_one_escape_speed
 from saddlescope.theory.escape.speed import escape_speed
 

@@ -8,9 +8,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from saddlescope.errors import InputError
-from saddlescope.models.layered import layered_output
-from saddlescope.theory.escape.clarke import clarke_residual
+from saddlescope._shared.errors import InputError
+from saddlescope.models.deep import layered_output
+from saddlescope.theory.escape.clarke_subgradient import clarke_residual
 from saddlescope.theory.escape.speed import on_sphere
 
 ANGLES = 2 * np.pi * np.arange(1, 9) / 8

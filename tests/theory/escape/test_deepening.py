@@ -7,9 +7,9 @@ import pytest
 from numpy.testing import assert_allclose
 
 from problems import alternating_circle
-from saddlescope.errors import InputError
+from saddlescope._shared.errors import InputError
 from saddlescope.theory.escape.certificate import certified_escape_speed
-from saddlescope.theory.escape.deepening import deepen
+from saddlescope.theory.escape.deeper_network import deepen
 from saddlescope.theory.escape.rank_one import rank_one_escape_speed
 from saddlescope.theory.escape.speed import escape_speed, on_sphere
 

@@ -7,15 +7,15 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from saddlescope.errors import InputError
-from saddlescope.models.layered import LayeredLoss, layered_output
-from saddlescope.theory.escape.clarke import clarke_residual
-from saddlescope.theory.escape.descent import DECAY, MOMENTUM, sphere_descent
+from saddlescope._shared.errors import InputError
+from saddlescope.models.deep import LayeredLoss, layered_output
+from saddlescope.theory.escape.clarke_subgradient import clarke_residual
+from saddlescope.theory.escape.column_generation import improve_directions
 from saddlescope.theory.escape.directions import escape_directions, gradient_at_zero
-from saddlescope.theory.escape.improve import improve_directions
-from saddlescope.theory.escape.polish import polish
-from saddlescope.theory.escape.reduced import collapse, expand, reduce
+from saddlescope.theory.escape.network_reduction import collapse, expand, reduce
+from saddlescope.theory.escape.newton import polish
 from saddlescope.theory.escape.speed import escape_speed, on_sphere
+from saddlescope.theory.escape.sphere_descent import DECAY, MOMENTUM, sphere_descent
 
 
 def circle(samples):

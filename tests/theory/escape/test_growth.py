@@ -5,8 +5,8 @@ import pytest
 from numpy.testing import assert_allclose
 from scipy.integrate import solve_ivp
 
-from saddlescope.errors import InputError
-from saddlescope.theory.escape.growth import escape_time, grown_norm
+from saddlescope._shared.errors import InputError
+from saddlescope.theory.escape.norm_growth import escape_time, grown_norm
 from saddlescope.theory.escape.rank_one import rank_one_escape_speed
 
 # Off the circle's symmetry the rank-one optimum lies inside an arc, where L_0 is differentiable.

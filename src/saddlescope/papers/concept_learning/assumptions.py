@@ -17,12 +17,13 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from saddlescope.errors import InputError
-from saddlescope.papers import cells, checks
-from saddlescope.papers.claim import Claim, Measured
-from saddlescope.papers.concept_learning._samples import FIGURES, drawn
-from saddlescope.papers.concept_learning._symmetric_runs import data
-from saddlescope.papers.context import RunContext
+from saddlescope._shared.errors import InputError
+from saddlescope.papers.concept_learning.shared.random_starts import FIGURES, drawn
+from saddlescope.papers.concept_learning.shared.two_layer_runs import data
+from saddlescope.reproduction import parameter_checks
+from saddlescope.reproduction.claim import Claim, Measured
+from saddlescope.reproduction.context import RunContext
+from saddlescope.reproduction.grid import kept_rows
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -50,8 +51,8 @@ class Params:
     seed: int = 0  # of everything
 
     def __post_init__(self) -> None:
-        checks.at_least(10, self, "ratios", "settings", "starts", "marks")
-        checks.at_least(0, self, "seed")
+        parameter_checks.at_least(10, self, "ratios", "settings", "starts", "marks")
+        parameter_checks.at_least(0, self, "seed")
         if not self.betas or not all(1 <= beta <= 1e6 for beta in self.betas):
             raise InputError(f"betas must be one or more numbers from 1 to 1e6; got {self.betas!r}.")
         if not self.scales or list(self.scales) != sorted(set(self.scales), reverse=True) or not self.scales[-1] > 0:
@@ -75,7 +76,7 @@ def run(params: Params, context: RunContext) -> "xr.Dataset":
     context.report(0.0, "the largest omega")
     theory = context.kept("theory", partial(_theory, params))
     axes = {"data": tuple(FIGURES), "scale": params.scales}
-    figures = cells.kept_rows(axes, partial(_followed, params), context.within(0.2, 1.0), name="runs")
+    figures = kept_rows(axes, partial(_followed, params), context.within(0.2, 1.0), name="runs")
     context.report(1.0, "done")
     return xr.merge([theory, figures], join="exact")
 

@@ -13,11 +13,11 @@ from functools import partial
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from saddlescope.errors import InputError
-from saddlescope.papers import checks
-from saddlescope.papers.claim import Claim, Measured
-from saddlescope.papers.concept_learning._symmetric_runs import EXACT_LAW, check_data, data, exactness
-from saddlescope.papers.context import RunContext
+from saddlescope._shared.errors import InputError
+from saddlescope.papers.concept_learning.shared.two_layer_runs import EXACT_LAW, check_data, data, exactness
+from saddlescope.reproduction import parameter_checks
+from saddlescope.reproduction.claim import Claim, Measured
+from saddlescope.reproduction.context import RunContext
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -48,8 +48,8 @@ class Params:
 
     def __post_init__(self) -> None:
         check_data(self)
-        checks.at_least(1, self, "weights", "starts")
-        checks.at_least(0, self, "seed")
+        parameter_checks.at_least(1, self, "weights", "starts")
+        parameter_checks.at_least(0, self, "seed")
         if len(self.scales) < 2 or not all(1e-7 <= b < a <= 0.1 for a, b in pairwise(self.scales)):
             raise InputError(f"scales must be two or more, decreasing, between 0.1 and 1e-7; got {self.scales!r}.")
 

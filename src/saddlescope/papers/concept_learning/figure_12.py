@@ -7,9 +7,9 @@ As Figure 2 with two layers and ReLU between them, at d = 64 with 64 hidden unit
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from saddlescope.papers.concept_learning import _orders as orders
-from saddlescope.papers.concept_learning._perceptrons import Training
-from saddlescope.papers.context import RunContext
+from saddlescope.papers.concept_learning.shared import learning_order as orders
+from saddlescope.papers.concept_learning.shared.perceptron_training import Training
+from saddlescope.reproduction.context import RunContext
 
 if TYPE_CHECKING:
     import xarray as xr

@@ -13,12 +13,12 @@ three dimensions, and two layers at d = 64, as in Figure 11.
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from saddlescope.errors import InputError
-from saddlescope.papers import checks
-from saddlescope.papers.claim import Claim, Measured
-from saddlescope.papers.concept_learning._perceptrons import Training, train
-from saddlescope.papers.context import RunContext
-from saddlescope.papers.quantity import Quantity
+from saddlescope._shared.errors import InputError
+from saddlescope.papers.concept_learning.shared.perceptron_training import Training, train
+from saddlescope.reproduction import parameter_checks
+from saddlescope.reproduction.claim import Claim, Measured
+from saddlescope.reproduction.context import RunContext
+from saddlescope.reproduction.metric import Quantity
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -47,8 +47,8 @@ class Params:
     per_doubling: int = 48  # marks for each doubling of the step
 
     def __post_init__(self) -> None:
-        checks.at_least(1, self, "seeds", "epochs", "samples", "per_doubling")
-        checks.at_least(0, self, "seed", "wide_seeds")
+        parameter_checks.at_least(1, self, "seeds", "epochs", "samples", "per_doubling")
+        parameter_checks.at_least(0, self, "seed", "wide_seeds")
         for name in ("mu", "sigma"):
             values = getattr(self, name)
             if len(values) != 2 or not all(0 < value < float("inf") for value in values):

@@ -12,11 +12,11 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from saddlescope.papers.claim import Claim, Measured
-from saddlescope.papers.concept_learning import _orders as orders
-from saddlescope.papers.concept_learning._perceptrons import Training, one_layer_prediction, train
-from saddlescope.papers.context import RunContext
-from saddlescope.papers.quantity import Quantity
+from saddlescope.papers.concept_learning.shared import learning_order as orders
+from saddlescope.papers.concept_learning.shared.perceptron_training import Training, one_layer_prediction, train
+from saddlescope.reproduction.claim import Claim, Measured
+from saddlescope.reproduction.context import RunContext
+from saddlescope.reproduction.metric import Quantity
 
 if TYPE_CHECKING:
     import xarray as xr

@@ -11,10 +11,8 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
-from saddlescope.errors import InputError
-from saddlescope.papers import checks
-from saddlescope.papers.claim import Claim, Measured
-from saddlescope.papers.concept_learning._symmetric_runs import (
+from saddlescope._shared.errors import InputError
+from saddlescope.papers.concept_learning.shared.two_layer_runs import (
     EXACTNESS,
     QUANTITIES,
     check_data,
@@ -25,7 +23,9 @@ from saddlescope.papers.concept_learning._symmetric_runs import (
     phase_mask,
     push_share,
 )
-from saddlescope.papers.context import RunContext
+from saddlescope.reproduction import parameter_checks
+from saddlescope.reproduction.claim import Claim, Measured
+from saddlescope.reproduction.context import RunContext
 
 if TYPE_CHECKING:
     import numpy as np
@@ -56,9 +56,9 @@ class Params:
 
     def __post_init__(self) -> None:
         check_data(self)
-        checks.at_least(1, self, "batch", "starts")
-        checks.at_least(0, self, "seed")
-        checks.positive(self, "bound")
+        parameter_checks.at_least(1, self, "batch", "starts")
+        parameter_checks.at_least(0, self, "seed")
+        parameter_checks.positive(self, "bound")
         if len(self.mu) != 2:
             raise InputError(f"mu must be two numbers; got {self.mu!r}.")
         if len(self.scales) < 2 or not all(0 < one <= 1 for one in self.scales):
@@ -284,7 +284,7 @@ quantities = QUANTITIES
 
 def traces(run: "xr.Dataset") -> "list[Figure]":
     """The paper's figure, with the predicted times; and how often."""
-    from saddlescope.papers.concept_learning._symmetric_pictures import (
+    from saddlescope.papers.concept_learning.shared.two_layer_figures import (
         entries_panel,
         entry_table,
         later_losses,

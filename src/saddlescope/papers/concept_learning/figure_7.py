@@ -14,11 +14,11 @@ Two-layer ReLU networks at d = 64, four concepts, mu = (1, 2, 3, 4), sigma = 1/2
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from saddlescope.errors import InputError
-from saddlescope.papers import checks
-from saddlescope.papers.claim import Claim, Measured
-from saddlescope.papers.concept_learning._perceptrons import Training, train
-from saddlescope.papers.context import RunContext
+from saddlescope._shared.errors import InputError
+from saddlescope.papers.concept_learning.shared.perceptron_training import Training, train
+from saddlescope.reproduction import parameter_checks
+from saddlescope.reproduction.claim import Claim, Measured
+from saddlescope.reproduction.context import RunContext
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -47,12 +47,12 @@ class Params:
     marks: int = 5  # in an epoch
 
     def __post_init__(self) -> None:
-        checks.at_least(1, self, "seeds", "samples", "epochs", "marks")
-        checks.at_least(0, self, "seed")
-        checks.positive(self, "sigma")
+        parameter_checks.at_least(1, self, "seeds", "samples", "epochs", "marks")
+        parameter_checks.at_least(0, self, "seed")
+        parameter_checks.positive(self, "sigma")
         if len(self.mu) < 2 or not all(0 < value < float("inf") for value in self.mu):
             raise InputError(f"mu must be two or more positive numbers; got {self.mu!r}.")
-        checks.at_least(len(self.mu), self, "dim")
+        parameter_checks.at_least(len(self.mu), self, "dim")
         if (len(self.mu) + 1) * self.samples // 128 < self.marks:
             raise InputError(
                 f"samples must make an epoch of at least marks={self.marks!r} steps; got {self.samples!r}."

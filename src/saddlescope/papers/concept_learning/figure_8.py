@@ -7,10 +7,10 @@ of equation 4.3; its axis is logarithmic, as the paper's.
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from saddlescope.papers import checks
-from saddlescope.papers.concept_learning._multiple_descents import claims_of, figures, searched
-from saddlescope.papers.concept_learning._symmetric_runs import QUANTITIES, check_data
-from saddlescope.papers.context import RunContext
+from saddlescope.papers.concept_learning.shared.multiple_descents import claims_of, figures, searched
+from saddlescope.papers.concept_learning.shared.two_layer_runs import QUANTITIES, check_data
+from saddlescope.reproduction import parameter_checks
+from saddlescope.reproduction.context import RunContext
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -35,10 +35,10 @@ class Params:
 
     def __post_init__(self) -> None:
         check_data(self)
-        checks.at_least(1, self, "pool")
-        checks.at_least(0, self, "generations", "seed")
-        checks.within(0.0, 0.5, self, "least")
-        checks.positive(self, "bound")
+        parameter_checks.at_least(1, self, "pool")
+        parameter_checks.at_least(0, self, "generations", "seed")
+        parameter_checks.within(0.0, 0.5, self, "least")
+        parameter_checks.positive(self, "bound")
 
     @classmethod
     def quick(cls) -> "Params":

@@ -11,12 +11,12 @@ from functools import partial
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from saddlescope.errors import InputError, unknown
-from saddlescope.papers import checks
-from saddlescope.papers.claim import Claim, Measured
-from saddlescope.papers.context import RunContext
-from saddlescope.papers.deep_relu._circle import alternating_circle
-from saddlescope.papers.quantity import Quantity
+from saddlescope._shared.errors import InputError, unknown
+from saddlescope.papers.deep_relu.shared.circle_data import alternating_circle
+from saddlescope.reproduction import parameter_checks
+from saddlescope.reproduction.claim import Claim, Measured
+from saddlescope.reproduction.context import RunContext
+from saddlescope.reproduction.metric import Quantity
 
 if TYPE_CHECKING:
     import numpy as np
@@ -40,10 +40,10 @@ class Params:
     seed: int = 0  # of the starts and the random data
 
     def __post_init__(self) -> None:
-        checks.at_least(1, self, "width", "starts")
-        checks.at_least(100, self, "steps")
-        checks.at_least(3, self, "samples")
-        checks.at_least(0, self, "seed")
+        parameter_checks.at_least(1, self, "width", "starts")
+        parameter_checks.at_least(100, self, "steps")
+        parameter_checks.at_least(3, self, "samples")
+        parameter_checks.at_least(0, self, "seed")
         for name in self.data:
             if name not in DATA:
                 raise unknown("data set", name, DATA)
@@ -104,8 +104,8 @@ def _searched(name: str, depth: int, params: Params) -> "xr.Dataset":
     import numpy as np
     import xarray as xr
 
+    from saddlescope.theory.escape.column_generation import improve_directions
     from saddlescope.theory.escape.directions import escape_directions
-    from saddlescope.theory.escape.improve import improve_directions
 
     X, G = _saddle(name, params)
     found = escape_directions(

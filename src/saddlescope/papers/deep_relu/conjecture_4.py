@@ -15,13 +15,13 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from saddlescope.errors import InputError
-from saddlescope.papers.checks import at_least
-from saddlescope.papers.claim import Claim, Measured
-from saddlescope.papers.context import RunContext
-from saddlescope.papers.deep_relu._recorded import Training
-from saddlescope.papers.deep_relu._stages import QUANTITIES, together
-from saddlescope.papers.deep_relu._whole_paths import followed, teacher_loss
+from saddlescope._shared.errors import InputError
+from saddlescope.papers.deep_relu.shared.recorded_training import Training
+from saddlescope.papers.deep_relu.shared.saddle_paths import followed, teacher_loss
+from saddlescope.papers.deep_relu.shared.stored_staircases import QUANTITIES, together
+from saddlescope.reproduction.claim import Claim, Measured
+from saddlescope.reproduction.context import RunContext
+from saddlescope.reproduction.parameter_checks import at_least
 
 if TYPE_CHECKING:
     import numpy as np
@@ -113,7 +113,7 @@ def _students(params: Params) -> list[_Job]:
 
 def _on_digits(params: Params, context: RunContext) -> list[_Job]:
     """The networks on digits."""
-    from saddlescope.papers.deep_relu._training import image_loss
+    from saddlescope.papers.deep_relu.shared.image_training import image_loss
 
     jobs: list[_Job] = []
     for seed in range(params.seed, params.seed + params.digits):

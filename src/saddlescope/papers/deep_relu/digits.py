@@ -16,13 +16,8 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
-from saddlescope.errors import InputError
-from saddlescope.papers.checks import at_least, positive
-from saddlescope.papers.claim import Claim, Measured
-from saddlescope.papers.context import RunContext
-from saddlescope.papers.deep_relu._paths import layer_panels, loss_panel, stage_rows
-from saddlescope.papers.deep_relu._stages import ACCURACY, QUANTITIES
-from saddlescope.papers.deep_relu._training import (
+from saddlescope._shared.errors import InputError
+from saddlescope.papers.deep_relu.shared.image_training import (
     Training,
     ended_early,
     image_loss,
@@ -31,13 +26,18 @@ from saddlescope.papers.deep_relu._training import (
     ratios,
     train,
 )
+from saddlescope.papers.deep_relu.shared.stored_staircases import ACCURACY, QUANTITIES
+from saddlescope.papers.deep_relu.shared.training_figures import layer_panels, loss_panel, stage_rows
+from saddlescope.reproduction.claim import Claim, Measured
+from saddlescope.reproduction.context import RunContext
+from saddlescope.reproduction.parameter_checks import at_least, positive
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     import xarray as xr
 
-    from saddlescope.models.layered import LayeredLoss
+    from saddlescope.models.deep import LayeredLoss
     from saddlescope.plot.figure import Figure, Table
 
 

@@ -14,11 +14,11 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
-from saddlescope.errors import InputError
-from saddlescope.papers import checks
-from saddlescope.papers.claim import Claim, Measured
-from saddlescope.papers.context import RunContext
-from saddlescope.papers.deep_relu._circle import alternating_circle, depth_three_optimum, rank_one_optimum
+from saddlescope._shared.errors import InputError
+from saddlescope.papers.deep_relu.shared.circle_data import alternating_circle, depth_three_optimum, rank_one_optimum
+from saddlescope.reproduction import parameter_checks
+from saddlescope.reproduction.claim import Claim, Measured
+from saddlescope.reproduction.context import RunContext
 
 if TYPE_CHECKING:
     import numpy as np
@@ -42,7 +42,7 @@ class Params:
             raise InputError(
                 f"samples must be even numbers of at least 4, increasing, 8 among them, such as 4,8,12; got {given!r}."
             )
-        checks.at_least(9, self, "curve")
+        parameter_checks.at_least(9, self, "curve")
 
     @classmethod
     def quick(cls) -> "Params":

@@ -13,12 +13,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
-from saddlescope.papers.checks import at_least, positive
-from saddlescope.papers.claim import Claim, Measured
-from saddlescope.papers.context import RunContext
-from saddlescope.papers.deep_relu._paths import layer_panels, loss_panel, spectra_panel, stage_table
-from saddlescope.papers.deep_relu._stages import ACCURACY, QUANTITIES
-from saddlescope.papers.deep_relu._training import (
+from saddlescope.papers.deep_relu.shared.image_training import (
     Data,
     Training,
     ended_early,
@@ -30,6 +25,11 @@ from saddlescope.papers.deep_relu._training import (
     ratios,
     train,
 )
+from saddlescope.papers.deep_relu.shared.stored_staircases import ACCURACY, QUANTITIES
+from saddlescope.papers.deep_relu.shared.training_figures import layer_panels, loss_panel, spectra_panel, stage_table
+from saddlescope.reproduction.claim import Claim, Measured
+from saddlescope.reproduction.context import RunContext
+from saddlescope.reproduction.parameter_checks import at_least, positive
 
 if TYPE_CHECKING:
     from collections.abc import Callable

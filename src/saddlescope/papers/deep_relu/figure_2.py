@@ -16,12 +16,12 @@ from functools import partial
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from saddlescope.errors import InputError
-from saddlescope.papers import checks
-from saddlescope.papers.claim import Claim, Measured, wilson_interval
-from saddlescope.papers.context import RunContext
-from saddlescope.papers.deep_relu._circle import alternating_circle, rank_one_optimum
-from saddlescope.papers.quantity import Quantity
+from saddlescope._shared.errors import InputError
+from saddlescope.papers.deep_relu.shared.circle_data import alternating_circle, rank_one_optimum
+from saddlescope.reproduction import parameter_checks
+from saddlescope.reproduction.claim import Claim, Measured, wilson_interval
+from saddlescope.reproduction.context import RunContext
+from saddlescope.reproduction.metric import Quantity
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -50,9 +50,9 @@ class Params:
     seed: int = 0  # of the starts
 
     def __post_init__(self) -> None:
-        checks.at_least(1, self, "starts", "drawn", "improved_width", "improved_starts")
-        checks.at_least(100, self, "steps")
-        checks.at_least(0, self, "seed")
+        parameter_checks.at_least(1, self, "starts", "drawn", "improved_width", "improved_starts")
+        parameter_checks.at_least(100, self, "steps")
+        parameter_checks.at_least(0, self, "seed")
         if (
             not self.circles
             or any(n < 4 or n % 4 for n in self.circles)
@@ -137,8 +137,8 @@ def _optimum(samples: int) -> "xr.Dataset":
 def _improved(params: Params) -> "xr.Dataset":
     import xarray as xr
 
+    from saddlescope.theory.escape.column_generation import improve_directions
     from saddlescope.theory.escape.directions import escape_directions
-    from saddlescope.theory.escape.improve import improve_directions
 
     X, G = alternating_circle(params.circles[-1])
     found = escape_directions(

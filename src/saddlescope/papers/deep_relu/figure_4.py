@@ -17,13 +17,8 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
-from saddlescope.errors import InputError
-from saddlescope.papers.checks import at_least, positive
-from saddlescope.papers.claim import Claim, Measured
-from saddlescope.papers.context import RunContext
-from saddlescope.papers.deep_relu._paths import layer_panels, loss_panel, stage_rows
-from saddlescope.papers.deep_relu._stages import ACCURACY, QUANTITIES
-from saddlescope.papers.deep_relu._training import (
+from saddlescope._shared.errors import InputError
+from saddlescope.papers.deep_relu.shared.image_training import (
     Data,
     Training,
     distinctness,
@@ -33,6 +28,11 @@ from saddlescope.papers.deep_relu._training import (
     rank_path,
     train,
 )
+from saddlescope.papers.deep_relu.shared.stored_staircases import ACCURACY, QUANTITIES
+from saddlescope.papers.deep_relu.shared.training_figures import layer_panels, loss_panel, stage_rows
+from saddlescope.reproduction.claim import Claim, Measured
+from saddlescope.reproduction.context import RunContext
+from saddlescope.reproduction.parameter_checks import at_least, positive
 
 if TYPE_CHECKING:
     from collections.abc import Callable

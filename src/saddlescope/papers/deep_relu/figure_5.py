@@ -8,10 +8,10 @@ one is faster, though not all of them are one neuron: W_1 = (v, -v)/sqrt 2 gives
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from saddlescope.papers import checks
-from saddlescope.papers.claim import Claim, Measured
-from saddlescope.papers.context import RunContext
-from saddlescope.papers.deep_relu._circle import alternating_circle
+from saddlescope.papers.deep_relu.shared.circle_data import alternating_circle
+from saddlescope.reproduction import parameter_checks
+from saddlescope.reproduction.claim import Claim, Measured
+from saddlescope.reproduction.context import RunContext
 
 if TYPE_CHECKING:
     import numpy as np
@@ -32,10 +32,10 @@ class Params:
     seed: int = 0  # of the random networks
 
     def __post_init__(self) -> None:
-        checks.at_least(17, self, "angles")
-        checks.at_least(1, self, "networks")
-        checks.at_least(2, self, "depth")
-        checks.at_least(0, self, "seed")
+        parameter_checks.at_least(17, self, "angles")
+        parameter_checks.at_least(1, self, "networks")
+        parameter_checks.at_least(2, self, "depth")
+        parameter_checks.at_least(0, self, "seed")
 
     @classmethod
     def quick(cls) -> "Params":

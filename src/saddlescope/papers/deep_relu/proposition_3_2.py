@@ -18,12 +18,12 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
-from saddlescope.errors import InputError
-from saddlescope.papers import checks
-from saddlescope.papers.claim import Claim, Measured
-from saddlescope.papers.context import RunContext
-from saddlescope.papers.deep_relu._cases import KINDS, descended, networks
-from saddlescope.papers.deep_relu._circle import alternating_circle
+from saddlescope._shared.errors import InputError
+from saddlescope.papers.deep_relu.shared.circle_data import alternating_circle
+from saddlescope.papers.deep_relu.shared.trial_networks import KINDS, descended, networks
+from saddlescope.reproduction import parameter_checks
+from saddlescope.reproduction.claim import Claim, Measured
+from saddlescope.reproduction.context import RunContext
 
 if TYPE_CHECKING:
     import numpy as np
@@ -53,9 +53,9 @@ class Params:
     def __post_init__(self) -> None:
         if not self.depths or min(self.depths) < 2 or len(set(self.depths)) < len(self.depths):
             raise InputError(f"depths must be different integers of at least 2, such as 2,4,16; got {self.depths!r}.")
-        checks.at_least(1, self, "count", "added", "starts", "width", "steps")
-        checks.at_least(4, self, "points", "deepest")
-        checks.at_least(0, self, "data", "seed")
+        parameter_checks.at_least(1, self, "count", "added", "starts", "width", "steps")
+        parameter_checks.at_least(4, self, "points", "deepest")
+        parameter_checks.at_least(0, self, "data", "seed")
 
     @classmethod
     def quick(cls) -> "Params":
@@ -90,7 +90,7 @@ def _deepened(depth: int, params: Params, report: Callable[[float, str], None]) 
     import xarray as xr
 
     from saddlescope.theory.escape.bounds import layer_ratios
-    from saddlescope.theory.escape.deepening import deepen
+    from saddlescope.theory.escape.deeper_network import deepen
     from saddlescope.theory.escape.speed import escape_speed
 
     rng = np.random.default_rng([params.seed, depth])
@@ -127,7 +127,7 @@ def _curve(number: int, params: Params, report: Callable[[float, str], None]) ->
     import xarray as xr
 
     from saddlescope.theory.escape.certificate import certified_escape_speed
-    from saddlescope.theory.escape.deepening import deepen
+    from saddlescope.theory.escape.deeper_network import deepen
     from saddlescope.theory.escape.rank_one import rank_one_escape_speed
     from saddlescope.theory.escape.speed import escape_speed
 

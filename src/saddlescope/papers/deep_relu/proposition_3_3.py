@@ -13,10 +13,10 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
-from saddlescope.errors import InputError
-from saddlescope.papers import checks
-from saddlescope.papers.claim import Claim, Measured
-from saddlescope.papers.context import RunContext
+from saddlescope._shared.errors import InputError
+from saddlescope.reproduction import parameter_checks
+from saddlescope.reproduction.claim import Claim, Measured
+from saddlescope.reproduction.context import RunContext
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -43,9 +43,9 @@ class Params:
             raise InputError(
                 f"log10_distances must be two or more between -7 and 0, increasing, such as -4,-2,-1; got {given!r}."
             )
-        checks.at_least(1, self, "count")
-        checks.at_least(2, self, "points")
-        checks.at_least(0, self, "seed")
+        parameter_checks.at_least(1, self, "count")
+        parameter_checks.at_least(2, self, "points")
+        parameter_checks.at_least(0, self, "seed")
 
     @classmethod
     def quick(cls) -> "Params":

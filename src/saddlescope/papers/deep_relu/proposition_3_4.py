@@ -18,11 +18,11 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
-from saddlescope.errors import InputError
-from saddlescope.papers import checks
-from saddlescope.papers.claim import Claim, Measured
-from saddlescope.papers.context import RunContext
-from saddlescope.papers.deep_relu._cases import KINDS, networks
+from saddlescope._shared.errors import InputError
+from saddlescope.papers.deep_relu.shared.trial_networks import KINDS, networks
+from saddlescope.reproduction import parameter_checks
+from saddlescope.reproduction.claim import Claim, Measured
+from saddlescope.reproduction.context import RunContext
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -46,8 +46,8 @@ class Params:
             raise InputError(f"depths must be different integers of at least 2, such as 2,4,16; got {self.depths!r}.")
         if not self.shares or not all(0 < share < 1 for share in self.shares):
             raise InputError(f"shares must be between 0 and 1, both excluded, such as 0.1,0.5; got {self.shares!r}.")
-        checks.at_least(1, self, "count")
-        checks.at_least(0, self, "seed")
+        parameter_checks.at_least(1, self, "count")
+        parameter_checks.at_least(0, self, "seed")
 
     @classmethod
     def quick(cls) -> "Params":

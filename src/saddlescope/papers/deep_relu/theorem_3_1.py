@@ -21,11 +21,11 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
-from saddlescope.errors import InputError
-from saddlescope.papers import checks
-from saddlescope.papers.claim import Claim, Measured
-from saddlescope.papers.context import RunContext
-from saddlescope.papers.deep_relu._circle import alternating_circle
+from saddlescope._shared.errors import InputError
+from saddlescope.papers.deep_relu.shared.circle_data import alternating_circle
+from saddlescope.reproduction import parameter_checks
+from saddlescope.reproduction.claim import Claim, Measured
+from saddlescope.reproduction.context import RunContext
 
 if TYPE_CHECKING:
     import numpy as np
@@ -62,10 +62,10 @@ class Params:
             raise InputError(
                 f"log10_distances must be two or more between 0 and -7, decreasing, such as -1,-2,-4; got {given!r}."
             )
-        checks.at_least(3, self, "depth")
-        checks.at_least(1, self, "count")
-        checks.at_least(2, self, "points")
-        checks.at_least(0, self, "seed")
+        parameter_checks.at_least(3, self, "depth")
+        parameter_checks.at_least(1, self, "count")
+        parameter_checks.at_least(2, self, "points")
+        parameter_checks.at_least(0, self, "seed")
 
     @classmethod
     def quick(cls) -> "Params":
@@ -132,7 +132,7 @@ def _measured(name: str, X: "np.ndarray", G: "np.ndarray", depth: int) -> "xr.Da
         spent_budget,
     )
     from saddlescope.theory.escape.certificate import certified_escape_speed
-    from saddlescope.theory.escape.deepening import deepen
+    from saddlescope.theory.escape.deeper_network import deepen
 
     best = certified_escape_speed(X, G)
     weights = deepen(best.weights, X, G, depth=depth)

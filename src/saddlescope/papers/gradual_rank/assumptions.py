@@ -16,10 +16,10 @@ from functools import cache, partial
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from saddlescope.errors import InputError
-from saddlescope.papers import checks
-from saddlescope.papers.claim import Claim, Measured
-from saddlescope.papers.context import RunContext
+from saddlescope._shared.errors import InputError
+from saddlescope.reproduction import parameter_checks
+from saddlescope.reproduction.claim import Claim, Measured
+from saddlescope.reproduction.context import RunContext
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -52,8 +52,8 @@ class Params:
     def __post_init__(self) -> None:
         if not self.seeds or len(set(self.seeds)) < len(self.seeds) or min(self.seeds) < 0:
             raise InputError(f"seeds must be distinct and at least 0, such as 0,1,2; got {self.seeds!r}.")
-        checks.at_least(1, self, "samples", "tokens", "dim", "draws")
-        checks.within(1e-11, 1e-2, self, "tolerance")
+        parameter_checks.at_least(1, self, "samples", "tokens", "dim", "draws")
+        parameter_checks.within(1e-11, 1e-2, self, "tolerance")
 
     @classmethod
     def quick(cls) -> "Params":

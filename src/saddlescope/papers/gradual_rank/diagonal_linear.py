@@ -22,18 +22,18 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from saddlescope.errors import InputError
-from saddlescope.papers import checks
-from saddlescope.papers.claim import Claim, Measured
-from saddlescope.papers.context import RunContext
-from saddlescope.papers.quantity import Quantity
+from saddlescope._shared.errors import InputError
+from saddlescope.reproduction import parameter_checks
+from saddlescope.reproduction.claim import Claim, Measured
+from saddlescope.reproduction.context import RunContext
+from saddlescope.reproduction.metric import Quantity
 
 if TYPE_CHECKING:
     import numpy as np
     import xarray as xr
 
     from saddlescope.flow import Products
-    from saddlescope.models.linear import DiagonalLinearNetwork
+    from saddlescope.models.diagonal.linear import DiagonalLinearNetwork
     from saddlescope.plot.figure import Figure
     from saddlescope.theory import IncrementalLearning
 
@@ -53,10 +53,10 @@ class Params:
     tolerance: float = 1e-4  # relative, of stage times; see `saddlescope.flow.gradient_flow`
 
     def __post_init__(self) -> None:
-        checks.at_least(1, self, "problems", "samples")
-        checks.at_least(0, self, "seed")
-        checks.within(-1e5, -0.1, self, "log10_scale")
-        checks.within(1e-10, 1e-2, self, "tolerance")
+        parameter_checks.at_least(1, self, "problems", "samples")
+        parameter_checks.at_least(0, self, "seed")
+        parameter_checks.within(-1e5, -0.1, self, "log10_scale")
+        parameter_checks.within(1e-10, 1e-2, self, "tolerance")
         if self.coordinates <= self.samples:
             raise InputError(
                 f"coordinates must be more than samples={self.samples!r}, so that there are many interpolators; "

@@ -7,11 +7,11 @@ W_V W_O^T is held against that of the initial product. Terms are those of `_vit`
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from saddlescope.papers.claim import Claim, Measured
-from saddlescope.papers.context import RunContext
-from saddlescope.papers.gradual_rank import _vit
-from saddlescope.papers.gradual_rank import _vit_claims as said
-from saddlescope.papers.gradual_rank._trained import IMAGES
+from saddlescope.papers.gradual_rank.shared import vit_claims as said
+from saddlescope.papers.gradual_rank.shared import vit_training
+from saddlescope.papers.gradual_rank.shared.training_metrics import IMAGES
+from saddlescope.reproduction.claim import Claim, Measured
+from saddlescope.reproduction.context import RunContext
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -23,23 +23,23 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Params(_vit.NarrowTraining):
+class Params(vit_training.NarrowTraining):
     """A narrow ViT on the digits embedded in scikit-learn, for CIFAR-10."""
 
     @classmethod
     def quick(cls) -> "Params":
         """Seconds: two blocks, two heads, a few epochs."""
-        return cls(**_vit.QUICK)
+        return cls(**vit_training.QUICK)
 
     @classmethod
     def paper(cls) -> "Params":
         """Appendix B.2: ViT with 6 blocks on CIFAR-10 for 500 epochs; for a GPU."""
-        return cls(dataset="cifar10", learning_rate=1e-4, **_vit.CIFAR)
+        return cls(dataset="cifar10", learning_rate=1e-4, **vit_training.CIFAR)
 
 
 def run(params: Params, context: RunContext) -> "xr.Dataset":
     """Trains one ViT a seed."""
-    return _vit.train(params, context)
+    return vit_training.train(params, context)
 
 
 # The bounds. The figures show spectra of updates that fall far faster than that of the initial product at all stages,

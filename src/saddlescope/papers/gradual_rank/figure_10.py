@@ -17,12 +17,9 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
-from saddlescope.errors import InputError
-from saddlescope.papers import checks
-from saddlescope.papers.claim import Claim, Measured
-from saddlescope.papers.context import RunContext
-from saddlescope.papers.gradual_rank._head import predicted_stages
-from saddlescope.papers.gradual_rank._noise import (
+from saddlescope._shared.errors import InputError
+from saddlescope.papers.gradual_rank.shared.head_stages import predicted_stages
+from saddlescope.papers.gradual_rank.shared.noisy_training import (
     at_moment,
     beta_of,
     cut,
@@ -31,6 +28,9 @@ from saddlescope.papers.gradual_rank._noise import (
     make_noisy,
     pair,
 )
+from saddlescope.reproduction import parameter_checks
+from saddlescope.reproduction.claim import Claim, Measured
+from saddlescope.reproduction.context import RunContext
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -62,15 +62,15 @@ class Params:
     points: int = 151  # times after each noise at which weights are stored, evenly spaced in their logarithm
 
     def __post_init__(self) -> None:
-        checks.at_least(1, self, "moments", "samples", "tokens", "dim")
-        checks.positive(self, "until", "noise", "threshold")
+        parameter_checks.at_least(1, self, "moments", "samples", "tokens", "dim")
+        parameter_checks.positive(self, "until", "noise", "threshold")
         if not -float("inf") < self.log10_scale < 0:
             raise InputError(f"log10_scale must be finite and negative, such as -32; got {self.log10_scale!r}.")
         if not 1 <= self.epochs < float("inf"):
             raise InputError(f"epochs must be at least 1 and finite; got {self.epochs!r}.")
-        checks.within(1e-11, 1e-2, self, "tolerance")
-        checks.at_least(3, self, "points")
-        checks.at_least(0, self, "seed", "noise_seed")
+        parameter_checks.within(1e-11, 1e-2, self, "tolerance")
+        parameter_checks.at_least(3, self, "points")
+        parameter_checks.at_least(0, self, "seed", "noise_seed")
 
     @classmethod
     def quick(cls) -> "Params":

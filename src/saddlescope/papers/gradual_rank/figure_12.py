@@ -6,10 +6,10 @@ As Figure 4 with stochastic gradient descent, without momentum, at the paper's l
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
-from saddlescope.papers.context import RunContext
-from saddlescope.papers.gradual_rank import _vit
-from saddlescope.papers.gradual_rank import _vit_claims as said
-from saddlescope.papers.gradual_rank._trained import IMAGES
+from saddlescope.papers.gradual_rank.shared import vit_claims as said
+from saddlescope.papers.gradual_rank.shared import vit_training
+from saddlescope.papers.gradual_rank.shared.training_metrics import IMAGES
+from saddlescope.reproduction.context import RunContext
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Params(_vit.NarrowTraining):
+class Params(vit_training.NarrowTraining):
     """A narrow ViT on the digits embedded in scikit-learn, for CIFAR-10."""
 
     optimizer: Literal["adam", "sgd"] = "sgd"  # sgd without momentum, or adam
@@ -27,17 +27,17 @@ class Params(_vit.NarrowTraining):
     @classmethod
     def quick(cls) -> "Params":
         """Seconds: two blocks, two heads, a few epochs."""
-        return replace(cls(**_vit.QUICK), learning_rate=0.3)
+        return replace(cls(**vit_training.QUICK), learning_rate=0.3)
 
     @classmethod
     def paper(cls) -> "Params":
         """Appendix B.1: ViT with 6 blocks on CIFAR-10 for 500 epochs; for a GPU."""
-        return cls(dataset="cifar10", **_vit.CIFAR)
+        return cls(dataset="cifar10", **vit_training.CIFAR)
 
 
 def run(params: Params, context: RunContext) -> "xr.Dataset":
     """Trains one ViT a seed."""
-    return _vit.train(params, context)
+    return vit_training.train(params, context)
 
 
 claims = said.growth_claims("Appendix B.1, Figure 12: 'similar gradual rank increase behavior' with SGD")

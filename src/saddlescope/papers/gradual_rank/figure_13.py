@@ -7,10 +7,10 @@ scikit-learn, side by side; `--data DIR --set dataset=cifar100` takes CIFAR-100.
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
-from saddlescope.papers.context import RunContext
-from saddlescope.papers.gradual_rank import _vit
-from saddlescope.papers.gradual_rank import _vit_claims as said
-from saddlescope.papers.gradual_rank._trained import IMAGES
+from saddlescope.papers.gradual_rank.shared import vit_claims as said
+from saddlescope.papers.gradual_rank.shared import vit_training
+from saddlescope.papers.gradual_rank.shared.training_metrics import IMAGES
+from saddlescope.reproduction.context import RunContext
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Params(_vit.PairsTraining):
+class Params(vit_training.PairsTraining):
     """A narrow ViT on pairs of embedded digits, for CIFAR-100."""
 
     optimizer: Literal["adam", "sgd"] = "sgd"  # sgd without momentum, or adam
@@ -28,17 +28,17 @@ class Params(_vit.PairsTraining):
     @classmethod
     def quick(cls) -> "Params":
         """Seconds: two blocks, two heads, a few epochs."""
-        return replace(cls(**_vit.QUICK_PAIRS), learning_rate=0.3)
+        return replace(cls(**vit_training.QUICK_PAIRS), learning_rate=0.3)
 
     @classmethod
     def paper(cls) -> "Params":
         """Appendix B.1: ViT with 6 blocks on CIFAR-100 for 500 epochs; for a GPU."""
-        return cls(dataset="cifar100", **_vit.CIFAR)
+        return cls(dataset="cifar100", **vit_training.CIFAR)
 
 
 def run(params: Params, context: RunContext) -> "xr.Dataset":
     """Trains one ViT a seed."""
-    return _vit.train(params, context)
+    return vit_training.train(params, context)
 
 
 claims = said.growth_claims("Appendix B.1, Figure 13: 'similar gradual rank increase behavior' with SGD")

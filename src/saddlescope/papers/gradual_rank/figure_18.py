@@ -8,10 +8,10 @@ folders of classes in the data folder. Terms are those of `_vit`.
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from saddlescope.papers.context import RunContext
-from saddlescope.papers.gradual_rank import _vit
-from saddlescope.papers.gradual_rank import _vit_claims as said
-from saddlescope.papers.gradual_rank._trained import IMAGES
+from saddlescope.papers.gradual_rank.shared import vit_claims as said
+from saddlescope.papers.gradual_rank.shared import vit_training
+from saddlescope.papers.gradual_rank.shared.training_metrics import IMAGES
+from saddlescope.reproduction.context import RunContext
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Params(_vit.Training):
+class Params(vit_training.Training):
     """A narrow ViT of 12 blocks on the embedded digits, for ViT-B/16 on ImageNet."""
 
     depth: int = 12  # transformer blocks
@@ -34,20 +34,20 @@ class Params(_vit.Training):
     @classmethod
     def quick(cls) -> "Params":
         """Seconds: two blocks, two heads, a few epochs."""
-        return replace(cls(**_vit.QUICK), depth=3)
+        return replace(cls(**vit_training.QUICK), depth=3)
 
     @classmethod
     def paper(cls) -> "Params":
         """Appendix B.2: ViT-B/16 on ImageNet for 360 epochs at batch 4096; days on a GPU."""
         return cls(
             dataset="imagenet", seeds=(0,), patch=16, depth=12, embedding=768, heads=12, head_width=64, mlp=3072,
-            epochs=360, batch=4096, pieces=8, learning_rate=3e-3, warmup_epochs=15, test_every=5, **_vit.GPU,
+            epochs=360, batch=4096, pieces=8, learning_rate=3e-3, warmup_epochs=15, test_every=5, **vit_training.GPU,
         )  # fmt: skip
 
 
 def run(params: Params, context: RunContext) -> "xr.Dataset":
     """Trains one ViT a seed."""
-    return _vit.train(params, context)
+    return vit_training.train(params, context)
 
 
 claims = said.growth_claims(

@@ -18,12 +18,18 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
-from saddlescope.papers import checks
-from saddlescope.papers.claim import Claim, Measured
-from saddlescope.papers.context import RunContext
-from saddlescope.papers.gradual_rank._entries import PRODUCTS, entry_panel, name_of
-from saddlescope.papers.gradual_rank._head import RESOLVED, STAGES, halfway_times, predicted_stages, resolved_stages
-from saddlescope.papers.quantity import Quantity
+from saddlescope.papers.gradual_rank.shared.entry_figures import PRODUCTS, entry_panel, name_of
+from saddlescope.papers.gradual_rank.shared.head_stages import (
+    RESOLVED,
+    STAGES,
+    halfway_times,
+    predicted_stages,
+    resolved_stages,
+)
+from saddlescope.reproduction import parameter_checks
+from saddlescope.reproduction.claim import Claim, Measured
+from saddlescope.reproduction.context import RunContext
+from saddlescope.reproduction.metric import Quantity
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -56,12 +62,12 @@ class Params:
     points: int = 701  # times at which the curves are stored, evenly spaced in their logarithm
 
     def __post_init__(self) -> None:
-        checks.log10_scales(self, "log10_scales")
-        checks.at_least(1, self, "samples", "tokens", "dim")
-        checks.positive(self, "until", "level")
-        checks.within(1e-12, 1e-2, self, "tolerance")
-        checks.at_least(2, self, "points")
-        checks.at_least(0, self, "seed")
+        parameter_checks.log10_scales(self, "log10_scales")
+        parameter_checks.at_least(1, self, "samples", "tokens", "dim")
+        parameter_checks.positive(self, "until", "level")
+        parameter_checks.within(1e-12, 1e-2, self, "tolerance")
+        parameter_checks.at_least(2, self, "points")
+        parameter_checks.at_least(0, self, "seed")
 
     @classmethod
     def quick(cls) -> "Params":

@@ -7,11 +7,11 @@ W_V W_O^T are recorded; the initial products are the comparison. Terms are those
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from saddlescope.papers.checks import within
-from saddlescope.papers.context import RunContext
-from saddlescope.papers.gradual_rank import _vit
-from saddlescope.papers.gradual_rank import _vit_claims as said
-from saddlescope.papers.gradual_rank._trained import IMAGES
+from saddlescope.papers.gradual_rank.shared import vit_claims as said
+from saddlescope.papers.gradual_rank.shared import vit_training
+from saddlescope.papers.gradual_rank.shared.training_metrics import IMAGES
+from saddlescope.reproduction.context import RunContext
+from saddlescope.reproduction.parameter_checks import within
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Params(_vit.Training):
+class Params(vit_training.Training):
     """A small ViT on the digits embedded in scikit-learn: real images, minutes on two cores."""
 
     seeds: tuple[int, ...] = (0, 1, 2)  # one training run each; few, since the demo waits for them
@@ -33,17 +33,17 @@ class Params(_vit.Training):
     @classmethod
     def quick(cls) -> "Params":
         """Seconds: two blocks, two heads, a few epochs."""
-        return cls(**_vit.QUICK)
+        return cls(**vit_training.QUICK)
 
     @classmethod
     def paper(cls) -> "Params":
         """Appendix B.2: ViT with 6 blocks on CIFAR-10 for 500 epochs; for a GPU."""
-        return cls(dataset="cifar10", learning_rate=1e-4, **_vit.CIFAR)
+        return cls(dataset="cifar10", learning_rate=1e-4, **vit_training.CIFAR)
 
 
 def run(params: Params, context: RunContext) -> "xr.Dataset":
     """Trains one ViT a seed."""
-    return _vit.train(params, context, initial_scale=params.initial_scale)
+    return vit_training.train(params, context, initial_scale=params.initial_scale)
 
 
 _RISES = "Section 5, Figures 4 and 15: 'gradually increases in stable rank'"

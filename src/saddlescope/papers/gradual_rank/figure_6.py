@@ -8,12 +8,12 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from saddlescope.errors import InputError
-from saddlescope.papers.claim import Claim, Measured
-from saddlescope.papers.context import RunContext
-from saddlescope.papers.gradual_rank import _vit
-from saddlescope.papers.gradual_rank import _vit_claims as said
-from saddlescope.papers.gradual_rank._trained import IMAGES
+from saddlescope._shared.errors import InputError
+from saddlescope.papers.gradual_rank.shared import vit_claims as said
+from saddlescope.papers.gradual_rank.shared import vit_training
+from saddlescope.papers.gradual_rank.shared.training_metrics import IMAGES
+from saddlescope.reproduction.claim import Claim, Measured
+from saddlescope.reproduction.context import RunContext
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Params(_vit.NarrowTraining):
+class Params(vit_training.NarrowTraining):
     """A narrow ViT of three blocks on the digits embedded in scikit-learn, for CIFAR-10."""
 
     scales: tuple[float, ...] = (1.0, 0.3, 0.1)  # initial scales, decreasing; 1 is the default of all layers
@@ -41,12 +41,12 @@ class Params(_vit.NarrowTraining):
     @classmethod
     def quick(cls) -> "Params":
         """Seconds: two scales, two blocks, two heads, a few epochs."""
-        return replace(cls(scales=(1.0, 0.3), **_vit.QUICK), epochs=6)
+        return replace(cls(scales=(1.0, 0.3), **vit_training.QUICK), epochs=6)
 
     @classmethod
     def paper(cls) -> "Params":
         """Section 5: ViT with 6 blocks on CIFAR-10; for a GPU. The paper does not give its scales."""
-        return cls(dataset="cifar10", learning_rate=1e-4, **_vit.CIFAR)
+        return cls(dataset="cifar10", learning_rate=1e-4, **vit_training.CIFAR)
 
 
 def run(params: Params, context: RunContext) -> "xr.Dataset":
@@ -56,7 +56,7 @@ def run(params: Params, context: RunContext) -> "xr.Dataset":
     parts = []
     for k, scale in enumerate(params.scales):
         share = context.within(k / len(params.scales), (k + 1) / len(params.scales))
-        parts.append(_vit.train(params, share, initial_scale=scale, name=f"scale-{scale:g}-"))
+        parts.append(vit_training.train(params, share, initial_scale=scale, name=f"scale-{scale:g}-"))
     return xr.concat(parts, dim="scale", combine_attrs="override").assign_coords(scale=list(params.scales))
 
 

@@ -14,9 +14,9 @@ any alpha, during a time that vanishes with alpha.
 
 from typing import TYPE_CHECKING
 
-from saddlescope.papers.claim import Claim, Measured
-from saddlescope.papers.gradual_rank._entries import PRODUCTS, coordinates, entry_panel, staircase
 from saddlescope.papers.gradual_rank.figure_2 import Params, quantities, run
+from saddlescope.papers.gradual_rank.shared.entry_figures import PRODUCTS, coordinates, entry_panel, staircase
+from saddlescope.reproduction.claim import Claim, Measured
 
 if TYPE_CHECKING:
     from collections.abc import Callable

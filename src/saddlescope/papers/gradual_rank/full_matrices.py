@@ -14,9 +14,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from saddlescope.papers.claim import Claim, Measured
-from saddlescope.papers.context import RunContext
-from saddlescope.papers.gradual_rank._gpt2 import (
+from saddlescope.papers.gradual_rank.shared.gpt2_training import (
     GPT2Params,
     early_and_late,
     learning_claims,
@@ -24,7 +22,9 @@ from saddlescope.papers.gradual_rank._gpt2 import (
     train,
     training_figure,
 )
-from saddlescope.papers.gradual_rank._trained import LANGUAGE
+from saddlescope.papers.gradual_rank.shared.training_metrics import LANGUAGE
+from saddlescope.reproduction.claim import Claim, Measured
+from saddlescope.reproduction.context import RunContext
 
 if TYPE_CHECKING:
     import xarray as xr

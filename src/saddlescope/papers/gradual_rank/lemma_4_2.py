@@ -20,9 +20,9 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
-from saddlescope.papers import checks
-from saddlescope.papers.claim import Claim, Measured
-from saddlescope.papers.context import RunContext
+from saddlescope.reproduction import parameter_checks
+from saddlescope.reproduction.claim import Claim, Measured
+from saddlescope.reproduction.context import RunContext
 
 if TYPE_CHECKING:
     import numpy as np
@@ -50,14 +50,14 @@ class Params:
     records: int = 211  # times at which weights are compared, evenly spaced
 
     def __post_init__(self) -> None:
-        checks.within(-4.0, -0.1, self, "log10_scale")  # where float64 weights still hold u^2 - v^2
-        checks.log10_scales(self, "log10_scales", lowest=-150.0)
-        checks.learning_rates(self, "learning_rates")
-        checks.at_least(1, self, "samples", "tokens", "dim")
-        checks.at_least(2, self, "records")
-        checks.at_least(0, self, "seed")
-        checks.positive(self, "until")
-        checks.within(1e-11, 1e-2, self, "tolerance")
+        parameter_checks.within(-4.0, -0.1, self, "log10_scale")  # where float64 weights still hold u^2 - v^2
+        parameter_checks.log10_scales(self, "log10_scales", lowest=-150.0)
+        parameter_checks.learning_rates(self, "learning_rates")
+        parameter_checks.at_least(1, self, "samples", "tokens", "dim")
+        parameter_checks.at_least(2, self, "records")
+        parameter_checks.at_least(0, self, "seed")
+        parameter_checks.positive(self, "until")
+        parameter_checks.within(1e-11, 1e-2, self, "tolerance")
 
     @classmethod
     def quick(cls) -> "Params":

@@ -15,10 +15,11 @@ vanishing scale, and heads of one layer that tie take theirs together.
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from saddlescope.papers.claim import Claim, Measured
-from saddlescope.papers.context import RunContext
-from saddlescope.papers.gradual_rank import _vit, figure_6
-from saddlescope.papers.gradual_rank._trained import IMAGES
+from saddlescope.papers.gradual_rank import figure_6
+from saddlescope.papers.gradual_rank.shared import vit_training
+from saddlescope.papers.gradual_rank.shared.training_metrics import IMAGES
+from saddlescope.reproduction.claim import Claim, Measured
+from saddlescope.reproduction.context import RunContext
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -39,12 +40,12 @@ class Params(figure_6.Params):
     def quick(cls) -> "Params":
         """Seconds: two scales, one block, two heads, a few epochs at a high learning rate."""
         small = {"seeds": (0, 1, 2), "depth": 1, "epochs": 8, "learning_rate": 1e-2}
-        return cls(scales=(1.0, 0.3), **{**_vit.QUICK, **small})
+        return cls(scales=(1.0, 0.3), **{**vit_training.QUICK, **small})
 
     @classmethod
     def paper(cls) -> "Params":
         """The sizes of Figures 6 and 7; for a GPU."""
-        return cls(**{**_vit.CIFAR, "dataset": "cifar10", "learning_rate": 1e-4, "seeds": (4, 5, 6, 7)})
+        return cls(**{**vit_training.CIFAR, "dataset": "cifar10", "learning_rate": 1e-4, "seeds": (4, 5, 6, 7)})
 
 
 def run(params: Params, context: RunContext) -> "xr.Dataset":

@@ -25,11 +25,17 @@ from functools import partial
 from math import log
 from typing import TYPE_CHECKING
 
-from saddlescope.papers import checks
-from saddlescope.papers.claim import Claim, Measured
-from saddlescope.papers.context import RunContext
-from saddlescope.papers.gradual_rank._head import RESOLVED, STAGES, halfway_times, predicted_stages, resolved_stages
-from saddlescope.papers.quantity import Quantity
+from saddlescope.papers.gradual_rank.shared.head_stages import (
+    RESOLVED,
+    STAGES,
+    halfway_times,
+    predicted_stages,
+    resolved_stages,
+)
+from saddlescope.reproduction import parameter_checks
+from saddlescope.reproduction.claim import Claim, Measured
+from saddlescope.reproduction.context import RunContext
+from saddlescope.reproduction.metric import Quantity
 
 if TYPE_CHECKING:
     import numpy as np
@@ -70,10 +76,10 @@ class Params:
     tolerance: float = 1e-7  # relative, of stage times; see `saddlescope.flow.gradient_flow`
 
     def __post_init__(self) -> None:
-        checks.log10_scales(self, "log10_scales", least=2)
-        checks.at_least(1, self, "samples", "tokens", "dim", "stages")
-        checks.at_least(0, self, "seed")
-        checks.within(1e-10, 1e-3, self, "tolerance")
+        parameter_checks.log10_scales(self, "log10_scales", least=2)
+        parameter_checks.at_least(1, self, "samples", "tokens", "dim", "stages")
+        parameter_checks.at_least(0, self, "seed")
+        parameter_checks.within(1e-10, 1e-3, self, "tolerance")
 
     @classmethod
     def quick(cls) -> "Params":

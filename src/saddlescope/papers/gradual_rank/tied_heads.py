@@ -24,11 +24,11 @@ from functools import partial
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from saddlescope.errors import InputError
-from saddlescope.papers import checks
-from saddlescope.papers.claim import Claim, Measured
-from saddlescope.papers.context import RunContext
-from saddlescope.papers.gradual_rank._head import passings
+from saddlescope._shared.errors import InputError
+from saddlescope.papers.gradual_rank.shared.head_stages import passings
+from saddlescope.reproduction import parameter_checks
+from saddlescope.reproduction.claim import Claim, Measured
+from saddlescope.reproduction.context import RunContext
 
 if TYPE_CHECKING:
     import numpy as np
@@ -62,13 +62,13 @@ class Params:
             raise InputError(f"log10_scales must be at most -4 and decreasing, such as -8,-32; got {scales!r}.")
         if not self.seeds or min(self.seeds) < 0 or len(set(self.seeds)) < len(self.seeds):
             raise InputError(f"seeds must be different integers of at least 0; got {self.seeds!r}.")
-        checks.at_least(1, self, "samples", "tokens", "dim", "hidden")
+        parameter_checks.at_least(1, self, "samples", "tokens", "dim", "hidden")
         if not 1.5 <= self.until < float("inf"):
             raise InputError(f"until must be at least 1.5 times T_1 and finite; got {self.until!r}.")
-        checks.within(1e-12, 1e-2, self, "tolerance")
+        parameter_checks.within(1e-12, 1e-2, self, "tolerance")
         if not 0 < self.level < 1e-2:
             raise InputError(f"level must be between 0 and 1e-2; got {self.level!r}.")
-        checks.at_least(2, self, "points")
+        parameter_checks.at_least(2, self, "points")
 
     @classmethod
     def quick(cls) -> "Params":

@@ -14,10 +14,10 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
-from saddlescope.errors import InputError
-from saddlescope.papers import checks
-from saddlescope.papers.claim import Claim, Measured
-from saddlescope.papers.context import RunContext
+from saddlescope._shared.errors import InputError
+from saddlescope.reproduction import parameter_checks
+from saddlescope.reproduction.claim import Claim, Measured
+from saddlescope.reproduction.context import RunContext
 
 if TYPE_CHECKING:
     import numpy as np
@@ -40,10 +40,10 @@ class Params:
     seed: int = 700  # of the data
 
     def __post_init__(self) -> None:
-        checks.at_least(2, self, "samples", "tokens")
-        checks.at_least(1, self, "dim", "instances")
-        checks.at_least(0, self, "seed")
-        checks.positive(self, "scale")
+        parameter_checks.at_least(2, self, "samples", "tokens")
+        parameter_checks.at_least(1, self, "dim", "instances")
+        parameter_checks.at_least(0, self, "seed")
+        parameter_checks.positive(self, "scale")
         for name, least in (("gaps", 0.0), ("log10_times", float("-inf"))):
             values = getattr(self, name)
             if not values or list(values) != sorted(set(values)) or not values[0] > least:
@@ -93,7 +93,7 @@ def _followed(gap: float, seeds: list[int], params: Params, report) -> "xr.Datas
     import xarray as xr
 
     from saddlescope.models import SelectionLoss, check_assumptions, gaussian_tokens
-    from saddlescope.papers.softmax_attention._lost_samples import FLOWS, log_lost
+    from saddlescope.papers.softmax_attention.shared.lost_samples import FLOWS, log_lost
 
     log_times = np.array(params.log10_times) * np.log(10)
     lost = np.empty((len(seeds), len(FLOWS), len(log_times)))
@@ -127,13 +127,13 @@ def _when(run: "xr.Dataset") -> str:
 
 
 def _lost_where_allowed(run: "xr.Dataset") -> Measured:
-    from saddlescope.papers.softmax_attention._lost_samples import losing
+    from saddlescope.papers.softmax_attention.shared.lost_samples import losing
 
     return losing(_ends("diagonal weights", run)[_allowed(run)], _when(run))
 
 
 def _lost(run: "xr.Dataset") -> Measured:
-    from saddlescope.papers.softmax_attention._lost_samples import losing
+    from saddlescope.papers.softmax_attention.shared.lost_samples import losing
 
     return losing(_ends("W alone", run), _when(run))
 
@@ -142,7 +142,7 @@ def _kept_without(run: "xr.Dataset") -> Measured:
     """The share of draws, which are independent, that lose nothing at any gap that Assumption 3 excludes."""
     import numpy as np
 
-    from saddlescope.papers.softmax_attention._lost_samples import LOST, share_of
+    from saddlescope.papers.softmax_attention.shared.lost_samples import LOST, share_of
 
     ends = np.where(_allowed(run), 0.0, _ends("diagonal weights", run))
     return share_of(np.all(ends < LOST, axis=0), ~np.any(np.isnan(ends), axis=0))
@@ -151,7 +151,7 @@ def _kept_without(run: "xr.Dataset") -> Measured:
 def _lost_when_smallest(run: "xr.Dataset") -> Measured:
     import numpy as np
 
-    from saddlescope.papers.softmax_attention._lost_samples import LOST, share_of
+    from saddlescope.papers.softmax_attention.shared.lost_samples import LOST, share_of
 
     ends = _ends("diagonal weights", run)[0]
     return share_of(ends > LOST, ~np.isnan(ends), f"gap {run.gap.values[0]:g}")
@@ -209,7 +209,7 @@ def traces(run: "xr.Dataset") -> "list[Figure]":
     """How many flows lose samples at each gap, and the loss of those at the smallest over time."""
     import numpy as np
 
-    from saddlescope.papers.softmax_attention._lost_samples import FLOWS, lost_marks
+    from saddlescope.papers.softmax_attention.shared.lost_samples import FLOWS, lost_marks
     from saddlescope.plot import Axis, Figure, Line, Mark, Panel
 
     shares = [

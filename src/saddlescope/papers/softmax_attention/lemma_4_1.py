@@ -15,14 +15,14 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
-from saddlescope.papers.claim import Claim, Measured
-from saddlescope.papers.context import RunContext
-from saddlescope.papers.softmax_attention._raw_claims import FROM, check_raw_params, largest
+from saddlescope.papers.softmax_attention.shared.raw_claims import FROM, check_raw_params, largest
+from saddlescope.reproduction.claim import Claim, Measured
+from saddlescope.reproduction.context import RunContext
 
 if TYPE_CHECKING:
     import xarray as xr
 
-    from saddlescope.papers.softmax_attention._raw_runs import Case
+    from saddlescope.papers.softmax_attention.shared.raw_runs import Case
     from saddlescope.plot.figure import Figure
 
 
@@ -72,7 +72,7 @@ def run(params: Params, context: RunContext) -> "xr.Dataset":
     import numpy as np
     import xarray as xr
 
-    from saddlescope.papers.softmax_attention._raw_runs import cases
+    from saddlescope.papers.softmax_attention.shared.raw_runs import cases
 
     sizes = list(zip(params.samples, params.tokens, params.dims, strict=True))
     every = list(cases(sizes, params.instances, params.scale, params.seed, from_zero=False))
@@ -91,7 +91,7 @@ def _compared(case: "Case", log_times, *, example: bool) -> "xr.Dataset":
     import numpy as np
     import xarray as xr
 
-    from saddlescope.papers.softmax_attention._raw_flows import KEYS_AND_QUERIES, SQUARES, raw_flow
+    from saddlescope.papers.softmax_attention.shared.raw_flows import KEYS_AND_QUERIES, SQUARES, raw_flow
 
     follow = partial(raw_flow, case.data, case.loss)
     keys = follow(KEYS_AND_QUERIES, case.keys, log_times=log_times)

@@ -17,10 +17,10 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
-from saddlescope.errors import InputError
-from saddlescope.papers import checks
-from saddlescope.papers.claim import Claim, Measured
-from saddlescope.papers.context import RunContext
+from saddlescope._shared.errors import InputError
+from saddlescope.reproduction import parameter_checks
+from saddlescope.reproduction.claim import Claim, Measured
+from saddlescope.reproduction.context import RunContext
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     import numpy as np
     import xarray as xr
 
-    from saddlescope.models.tokens import TokenData
-    from saddlescope.papers.softmax_attention._aligned import AlignedStart
+    from saddlescope.models.tokens.data import TokenData
+    from saddlescope.papers.softmax_attention.shared.aligned_instances import AlignedStart
     from saddlescope.plot.figure import Figure
 
 _START = float("-inf")  # ln t
@@ -52,12 +52,12 @@ class Params:
     seed: int = 0  # of the first instance
 
     def __post_init__(self) -> None:
-        checks.at_least(2, self, "samples", "times")
-        checks.at_least(1, self, "instances")
-        checks.at_least(3, self, "tokens")
-        checks.at_least(0, self, "seed")
-        checks.positive(self, "scale")
-        checks.within(1e-11, 1e-4, self, "tolerance")
+        parameter_checks.at_least(2, self, "samples", "times")
+        parameter_checks.at_least(1, self, "instances")
+        parameter_checks.at_least(3, self, "tokens")
+        parameter_checks.at_least(0, self, "seed")
+        parameter_checks.positive(self, "scale")
+        parameter_checks.within(1e-11, 1e-4, self, "tolerance")
         if self.tokens % 2 == 0:
             raise InputError(f"tokens must be odd; got {self.tokens!r}.")
         if not max(self.samples, 3) <= self.dim <= self.columns:
@@ -97,7 +97,7 @@ def _log_times(params: Params) -> "np.ndarray":
 
 
 def _drawn(kind: str, params: Params, seed: int) -> "tuple[TokenData, AlignedStart]":
-    from saddlescope.papers.softmax_attention._aligned import aligned_start, instance
+    from saddlescope.papers.softmax_attention.shared.aligned_instances import aligned_start, instance
 
     data = instance(kind, params.samples, params.tokens, params.dim, seed)
     return data, aligned_start(data, params.columns, (params.scale, params.scale), seed)
@@ -106,7 +106,7 @@ def _drawn(kind: str, params: Params, seed: int) -> "tuple[TokenData, AlignedSta
 def _followed(data: "TokenData", start: "tuple[np.ndarray, np.ndarray]", params: Params) -> "list":
     """K, Q and the smallest margin at the recorded times."""
     from saddlescope.flow import key_query_margin_flow
-    from saddlescope.models.token_losses import SelectionLoss
+    from saddlescope.models.tokens.losses import SelectionLoss
 
     loss, log_times = SelectionLoss(data.optimal_scores, data.gaps), _log_times(params)
     flow = key_query_margin_flow(loss, data.differences, data.z, start, log_times, tolerance=params.tolerance)
@@ -117,7 +117,7 @@ def _aligned(kind: str, params: Params, report: "Callable[[float, str], None]") 
     import numpy as np
     import xarray as xr
 
-    from saddlescope.models.token_assumptions import alignment
+    from saddlescope.models.tokens.assumptions import alignment
 
     residuals = np.zeros((params.instances, params.times + 1))
     across, resting = np.zeros_like(residuals), np.zeros_like(residuals)
@@ -146,8 +146,8 @@ def _perturbed(params: Params, report: "Callable[[float, str], None]") -> "xr.Da
     import numpy as np
     import xarray as xr
 
-    from saddlescope.models.token_assumptions import alignment
-    from saddlescope.theory.attention_svm import nuclear_svm
+    from saddlescope.models.tokens.assumptions import alignment
+    from saddlescope.theory.attention.svm import nuclear_svm
 
     shape = (params.instances, len(params.etas), params.times + 1)
     residuals, excess = np.zeros(shape), np.full(shape, np.nan)

@@ -16,15 +16,15 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
-from saddlescope.papers.claim import Claim, Measured
-from saddlescope.papers.context import RunContext
-from saddlescope.papers.softmax_attention._raw_claims import check_raw_params, largest
+from saddlescope.papers.softmax_attention.shared.raw_claims import check_raw_params, largest
+from saddlescope.reproduction.claim import Claim, Measured
+from saddlescope.reproduction.context import RunContext
 
 if TYPE_CHECKING:
     import numpy as np
     import xarray as xr
 
-    from saddlescope.papers.softmax_attention._raw_runs import Case
+    from saddlescope.papers.softmax_attention.shared.raw_runs import Case
     from saddlescope.plot.figure import Figure
 
 _VISIBLE = 1e-4  # fall of ln(L - L*) with ln t below which differences of times do not resolve it: a sample is lost
@@ -62,7 +62,7 @@ def run(params: Params, context: RunContext) -> "xr.Dataset":
     import numpy as np
     import xarray as xr
 
-    from saddlescope.papers.softmax_attention._raw_runs import cases
+    from saddlescope.papers.softmax_attention.shared.raw_runs import cases
 
     sizes = list(zip(params.samples, params.tokens, params.dims, strict=True))
     every = list(cases(sizes, params.instances, params.scale, params.seed, from_zero=True))
@@ -78,7 +78,7 @@ def _measured(case: "Case", log10_times: "np.ndarray") -> "xr.Dataset":
     import numpy as np
     import xarray as xr
 
-    from saddlescope.papers.softmax_attention._raw_flows import SQUARES, raw_flow
+    from saddlescope.papers.softmax_attention.shared.raw_flows import SQUARES, raw_flow
 
     log_times = log10_times * np.log(10)
     around = (log_times[:, None] + _APART * np.arange(-2, 3)).ravel()

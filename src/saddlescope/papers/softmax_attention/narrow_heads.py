@@ -14,17 +14,17 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
-from saddlescope.errors import InputError
-from saddlescope.papers import checks
-from saddlescope.papers.claim import Claim, Measured
-from saddlescope.papers.context import RunContext
-from saddlescope.papers.quantity import Quantity
+from saddlescope._shared.errors import InputError
+from saddlescope.reproduction import parameter_checks
+from saddlescope.reproduction.claim import Claim, Measured
+from saddlescope.reproduction.context import RunContext
+from saddlescope.reproduction.metric import Quantity
 
 if TYPE_CHECKING:
     import numpy as np
     import xarray as xr
 
-    from saddlescope.models.tokens import TokenData
+    from saddlescope.models.tokens.data import TokenData
     from saddlescope.plot.figure import Figure
 
 SAME = 0.01  # values this near each other, relatively, are of one solution
@@ -47,10 +47,10 @@ class Params:
     seed: int = 0  # of the first draw
 
     def __post_init__(self) -> None:
-        checks.at_least(2, self, "samples", "tokens", "dim")
-        checks.at_least(1, self, "draws", "starts", "search")
-        checks.at_least(0, self, "seed")
-        checks.positive(self, "scale")
+        parameter_checks.at_least(2, self, "samples", "tokens", "dim")
+        parameter_checks.at_least(1, self, "draws", "starts", "search")
+        parameter_checks.at_least(0, self, "seed")
+        parameter_checks.positive(self, "scale")
         columns, times = self.columns, self.log10_times
         if not columns or columns[0] != 1 or list(columns) != sorted(set(columns)) or columns[-1] >= self.dim:
             raise InputError(f"columns must ascend from 1 and stay below d = {self.dim}; got {columns!r}.")
@@ -88,9 +88,9 @@ def _of_draw(params: Params, seed: int) -> "xr.Dataset":
     import xarray as xr
 
     from saddlescope.flow import key_query_margin_flow
-    from saddlescope.models.token_generators import gaussian_tokens
-    from saddlescope.models.token_losses import SelectionLoss
-    from saddlescope.papers.softmax_attention._head_flows import drawn_head, followed
+    from saddlescope.models.tokens.generators import gaussian_tokens
+    from saddlescope.models.tokens.losses import SelectionLoss
+    from saddlescope.papers.softmax_attention.shared.head_flows import drawn_head, followed
     from saddlescope.theory import nuclear_svm
 
     data = gaussian_tokens(params.samples, params.tokens, params.dim, seed=seed)

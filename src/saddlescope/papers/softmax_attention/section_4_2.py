@@ -17,11 +17,11 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
-from saddlescope.errors import InputError
-from saddlescope.papers import checks
-from saddlescope.papers.claim import Claim, Measured
-from saddlescope.papers.context import RunContext
-from saddlescope.papers.quantity import Quantity
+from saddlescope._shared.errors import InputError
+from saddlescope.reproduction import parameter_checks
+from saddlescope.reproduction.claim import Claim, Measured
+from saddlescope.reproduction.context import RunContext
+from saddlescope.reproduction.metric import Quantity
 
 if TYPE_CHECKING:
     import numpy as np
@@ -45,10 +45,10 @@ class Params:
     seed: int = 0  # of the first draw
 
     def __post_init__(self) -> None:
-        checks.at_least(2, self, "samples", "tokens", "dim")
-        checks.at_least(1, self, "draws")
-        checks.at_least(0, self, "seed")
-        checks.positive(self, "scale")
+        parameter_checks.at_least(2, self, "samples", "tokens", "dim")
+        parameter_checks.at_least(1, self, "draws")
+        parameter_checks.at_least(0, self, "seed")
+        parameter_checks.positive(self, "scale")
         times = self.log10_times
         if len(times) < 2 or list(times) != sorted(set(times)) or times[0] < 5 or 100.0 not in times:
             raise InputError(f"log10_times must ascend from 5 or more and have 100 among them; got {times!r}.")
@@ -84,9 +84,9 @@ def _compared(params: Params, seed: int) -> "xr.Dataset":
     import xarray as xr
 
     from saddlescope.flow import key_query_margin_flow, matrix_margin_flow
-    from saddlescope.models.token_generators import gaussian_tokens
-    from saddlescope.models.token_losses import SelectionLoss
-    from saddlescope.papers.softmax_attention._head_flows import drawn_head, followed
+    from saddlescope.models.tokens.generators import gaussian_tokens
+    from saddlescope.models.tokens.losses import SelectionLoss
+    from saddlescope.papers.softmax_attention.shared.head_flows import drawn_head, followed
     from saddlescope.theory import frobenius_svm, nuclear_svm
 
     data = gaussian_tokens(params.samples, params.tokens, params.dim, seed=seed)

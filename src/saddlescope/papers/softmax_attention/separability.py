@@ -16,11 +16,11 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
-from saddlescope.errors import InputError
-from saddlescope.papers import checks
-from saddlescope.papers.claim import Claim, Measured
-from saddlescope.papers.context import RunContext
-from saddlescope.papers.quantity import Quantity
+from saddlescope._shared.errors import InputError
+from saddlescope.reproduction import parameter_checks
+from saddlescope.reproduction.claim import Claim, Measured
+from saddlescope.reproduction.context import RunContext
+from saddlescope.reproduction.metric import Quantity
 
 if TYPE_CHECKING:
     import numpy as np
@@ -44,9 +44,9 @@ class Params:
     seed: int = 0  # of the data
 
     def __post_init__(self) -> None:
-        checks.at_least(1, self, "samples", "trials")
-        checks.at_least(2, self, "tokens", "pairs")
-        checks.at_least(0, self, "seed")
+        parameter_checks.at_least(1, self, "samples", "trials")
+        parameter_checks.at_least(2, self, "tokens", "pairs")
+        parameter_checks.at_least(0, self, "seed")
         for name in ("dims", "pair_dims"):
             values = getattr(self, name)
             if not values or list(values) != sorted(set(values)) or values[0] < 1:
@@ -239,7 +239,7 @@ def traces(run: "xr.Dataset") -> "list[Figure]":
     """The shares against d, for many tokens and for two, where Cover's theorem gives them."""
     import numpy as np
 
-    from saddlescope.papers.softmax_attention._share_marks import share_marks
+    from saddlescope.papers.softmax_attention.shared.share_marks import share_marks
     from saddlescope.plot import Axis, Figure, Line, Mark, Panel
 
     many, trials = _many_tokens(run), run.attrs["trials"]

@@ -18,16 +18,16 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
-from saddlescope.papers import checks
-from saddlescope.papers.claim import Claim, Measured
-from saddlescope.papers.context import RunContext
-from saddlescope.papers.quantity import Quantity
+from saddlescope.reproduction import parameter_checks
+from saddlescope.reproduction.claim import Claim, Measured
+from saddlescope.reproduction.context import RunContext
+from saddlescope.reproduction.metric import Quantity
 
 if TYPE_CHECKING:
     import numpy as np
     import xarray as xr
 
-    from saddlescope.models.tokens import TokenData
+    from saddlescope.models.tokens.data import TokenData
     from saddlescope.plot.figure import Figure
 
 _LATE, _ASTRONOMICAL = 1e7, 690.7755278982137  # ln t; the second is t = 1e300
@@ -48,12 +48,12 @@ class Params:
     seed: int = 100  # of the first data set; the others follow
 
     def __post_init__(self) -> None:
-        checks.positive(self, "scale")
-        checks.at_least(1, self, "instances")
-        checks.at_least(2, self, "raw")
-        checks.at_least(9, self, "marks")
-        checks.at_least(0, self, "seed")
-        checks.token_sizes(self)
+        parameter_checks.positive(self, "scale")
+        parameter_checks.at_least(1, self, "instances")
+        parameter_checks.at_least(2, self, "raw")
+        parameter_checks.at_least(9, self, "marks")
+        parameter_checks.at_least(0, self, "seed")
+        parameter_checks.token_sizes(self)
 
     @classmethod
     def quick(cls) -> "Params":
@@ -71,8 +71,8 @@ def run(params: Params, context: RunContext) -> "xr.Dataset":
     import numpy as np
     import xarray as xr
 
-    from saddlescope.models.token_generators import conditioned_tokens
-    from saddlescope.papers.softmax_attention._gaussian import separable_gaussian
+    from saddlescope.models.tokens.generators import conditioned_tokens
+    from saddlescope.papers.softmax_attention.shared.gaussian_tokens import separable_gaussian
 
     times = np.unique([*np.geomspace(1, _LATE, params.marks), 1e3, 1e4, _ASTRONOMICAL])
     sizes = list(zip(params.samples, params.tokens, params.dims, strict=True))
@@ -103,9 +103,9 @@ def _followed(
     import xarray as xr
 
     from saddlescope.flow import diagonal_margin_flow
-    from saddlescope.models.token_assumptions import check_assumptions
-    from saddlescope.models.token_losses import SelectionLoss
-    from saddlescope.theory.attention_svm import l1_svm
+    from saddlescope.models.tokens.assumptions import check_assumptions
+    from saddlescope.models.tokens.losses import SelectionLoss
+    from saddlescope.theory.attention.svm import l1_svm
 
     data = make()
     svm = l1_svm(data)
@@ -144,10 +144,10 @@ def _example(size: tuple[int, int, int], params: Params, times: "np.ndarray") ->
     import xarray as xr
 
     from saddlescope.flow import diagonal_margin_flow
-    from saddlescope.models.token_generators import conditioned_tokens
-    from saddlescope.models.token_losses import SelectionLoss
-    from saddlescope.papers.softmax_attention._gaussian import separable_gaussian
-    from saddlescope.theory.attention_svm import l1_svm
+    from saddlescope.models.tokens.generators import conditioned_tokens
+    from saddlescope.models.tokens.losses import SelectionLoss
+    from saddlescope.papers.softmax_attention.shared.gaussian_tokens import separable_gaussian
+    from saddlescope.theory.attention.svm import l1_svm
 
     found = {}
     for name, make in (("conditioned", conditioned_tokens), ("raw", separable_gaussian)):

@@ -19,11 +19,11 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
-from saddlescope.errors import InputError
-from saddlescope.papers import checks
-from saddlescope.papers.claim import Claim, Measured
-from saddlescope.papers.context import RunContext
-from saddlescope.papers.quantity import Quantity
+from saddlescope._shared.errors import InputError
+from saddlescope.reproduction import parameter_checks
+from saddlescope.reproduction.claim import Claim, Measured
+from saddlescope.reproduction.context import RunContext
+from saddlescope.reproduction.metric import Quantity
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -31,9 +31,9 @@ if TYPE_CHECKING:
     import numpy as np
     import xarray as xr
 
-    from saddlescope.models.tokens import TokenData
+    from saddlescope.models.tokens.data import TokenData
     from saddlescope.plot.figure import Figure
-    from saddlescope.theory.attention_aligned import AlignedFlow
+    from saddlescope.theory.attention.aligned_flow import AlignedFlow
 
 FLOWS = ("keys and queries", "W alone")
 _KINDS = ("Assumption 4", "without (ii)")
@@ -56,12 +56,12 @@ class Params:
     seed: int = 0  # of the first instance
 
     def __post_init__(self) -> None:
-        checks.at_least(2, self, "samples", "times")
-        checks.at_least(1, self, "instances")
-        checks.at_least(3, self, "tokens")
-        checks.at_least(0, self, "seed")
-        checks.positive(self, "smallest", "largest")
-        checks.within(1e-11, 1e-4, self, "tolerance")
+        parameter_checks.at_least(2, self, "samples", "times")
+        parameter_checks.at_least(1, self, "instances")
+        parameter_checks.at_least(3, self, "tokens")
+        parameter_checks.at_least(0, self, "seed")
+        parameter_checks.positive(self, "smallest", "largest")
+        parameter_checks.within(1e-11, 1e-4, self, "tolerance")
         if self.tokens % 2 == 0:
             raise InputError(f"tokens must be odd; got {self.tokens!r}.")
         if not max(self.samples, 3) <= self.dim <= self.columns:
@@ -108,11 +108,11 @@ def _held(kind: str, params: Params, seed: int) -> "xr.Dataset":
     import xarray as xr
 
     from saddlescope.flow import key_query_margin_flow, matrix_margin_flow
-    from saddlescope.models.token_assumptions import check_assumptions
-    from saddlescope.models.token_losses import SelectionLoss
-    from saddlescope.papers.softmax_attention._aligned import aligned_start, instance
-    from saddlescope.theory.attention_aligned import aligned_matrix_flow, aligned_product_flow
-    from saddlescope.theory.attention_svm import frobenius_svm, nuclear_svm
+    from saddlescope.models.tokens.assumptions import check_assumptions
+    from saddlescope.models.tokens.losses import SelectionLoss
+    from saddlescope.papers.softmax_attention.shared.aligned_instances import aligned_start, instance
+    from saddlescope.theory.attention.aligned_flow import aligned_matrix_flow, aligned_product_flow
+    from saddlescope.theory.attention.svm import frobenius_svm, nuclear_svm
 
     data = instance(kind, params.samples, params.tokens, params.dim, seed)
     start = aligned_start(data, params.columns, (params.smallest, params.largest), seed)

@@ -15,10 +15,10 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
-from saddlescope.errors import InputError
-from saddlescope.papers import checks
-from saddlescope.papers.claim import Claim, Measured
-from saddlescope.papers.context import RunContext
+from saddlescope._shared.errors import InputError
+from saddlescope.reproduction import parameter_checks
+from saddlescope.reproduction.claim import Claim, Measured
+from saddlescope.reproduction.context import RunContext
 
 if TYPE_CHECKING:
     import numpy as np
@@ -42,9 +42,9 @@ class Params:
     seed: int = 300  # of everything
 
     def __post_init__(self) -> None:
-        checks.at_least(1, self, "conditioned", "gaussian")
-        checks.at_least(0, self, "seed")
-        checks.positive(self, "scale")
+        parameter_checks.at_least(1, self, "conditioned", "gaussian")
+        parameter_checks.at_least(0, self, "seed")
+        parameter_checks.positive(self, "scale")
         values = self.spreads
         if len(values) < 2 or list(values) != sorted(set(values)) or not 0 <= values[0] <= values[-1] < 1:
             raise InputError(f"spreads must be two or more, ascending, from 0 and below 1; got {values!r}.")
@@ -84,7 +84,7 @@ def _limits(params: Params, seed: int) -> "xr.Dataset":
 
     from saddlescope.flow import diagonal_margin_flow
     from saddlescope.models import SelectionLoss, conditioned_tokens, with_gaps
-    from saddlescope.theory.attention_svm import l1_svm
+    from saddlescope.theory.attention.svm import l1_svm
 
     base = conditioned_tokens(10, 5, 50, seed=seed)
     factors = np.random.default_rng(seed).uniform(-1, 1, base.gaps.shape)
@@ -139,7 +139,7 @@ def _losses(params: Params, seed: int) -> "xr.Dataset":
     import xarray as xr
 
     from saddlescope.models import SelectionLoss, check_assumptions
-    from saddlescope.papers.softmax_attention._lost_samples import FLOWS, log_lost
+    from saddlescope.papers.softmax_attention.shared.lost_samples import FLOWS, log_lost
 
     log_times = np.log(10) * np.array([3.0, _WHEN])
     shape = len(params.spreads), len(_GAPS)
@@ -184,7 +184,7 @@ def _ends(run: "xr.Dataset", flow: str) -> "np.ndarray":
 
 
 def _lost_where_allowed(run: "xr.Dataset") -> Measured:
-    from saddlescope.papers.softmax_attention._lost_samples import losing
+    from saddlescope.papers.softmax_attention.shared.lost_samples import losing
 
     unequal = run.isel(spread=run.spread.values > 0)
     allowed = unequal.allowed.transpose("spread", "gap", "draw").values.astype(bool)
@@ -192,7 +192,7 @@ def _lost_where_allowed(run: "xr.Dataset") -> Measured:
 
 
 def _lost_alone(run: "xr.Dataset") -> Measured:
-    from saddlescope.papers.softmax_attention._lost_samples import LOST, losing
+    from saddlescope.papers.softmax_attention.shared.lost_samples import LOST, losing
 
     ends = _ends(run, "W alone")
     at_spread = [f"{(row > LOST).sum()} at {spread:g}" for row, spread in zip(ends, run.spread.values, strict=True)]
@@ -254,7 +254,7 @@ claims = (
 
 def traces(run: "xr.Dataset") -> "list[Figure]":
     """The direction over time on conditioned data, and the share of flows that lose a sample."""
-    from saddlescope.papers.softmax_attention._lost_samples import FLOWS, lost_marks
+    from saddlescope.papers.softmax_attention.shared.lost_samples import FLOWS, lost_marks
     from saddlescope.plot import Axis, Figure, Line, Panel
 
     errors = tuple(

@@ -7,7 +7,6 @@ Yang, Park, Lubana, Okawa, Hu and Tanaka (2024), "Dynamics of concept learning a
 Theorem 4.1, equations, assumptions and lemmas are meant by those names throughout.
 """
 
-from saddlescope.theory.concepts.alignment import EarlyAlignment, early_alignment
 from saddlescope.theory.concepts.assumptions import (
     Assumptions,
     Condition,
@@ -17,7 +16,9 @@ from saddlescope.theory.concepts.assumptions import (
 )
 from saddlescope.theory.concepts.bounds import InitialGrowth, initial_growth, map_ceiling
 from saddlescope.theory.concepts.closed_forms import diagonal_map, proportional_map, rank_one_map
-from saddlescope.theory.concepts.deep import DeepStages, balanced_times, deep_stages, turning_rate
+from saddlescope.theory.concepts.deep_linear import DeepStages, balanced_times, deep_stages, turning_rate
+from saddlescope.theory.concepts.early_alignment import EarlyAlignment, early_alignment
+from saddlescope.theory.concepts.flow_limit import PredictedLimit, predicted_limit
 from saddlescope.theory.concepts.lemmas import (
     lemma_d1_ceiling,
     lemma_d2_floor,
@@ -25,10 +26,9 @@ from saddlescope.theory.concepts.lemmas import (
     lemma_d3_time,
     lemma_d8_time,
 )
-from saddlescope.theory.concepts.limit import PredictedLimit, predicted_limit
 from saddlescope.theory.concepts.one_layer import OneLayerOutput, monotone_norm, one_layer_map, one_layer_output
 from saddlescope.theory.concepts.stages import ConceptStages, concept_stages
-from saddlescope.theory.concepts.terms import UpdateTerms, update_terms
+from saddlescope.theory.concepts.update_terms import UpdateTerms, update_terms
 
 __all__ = [
     "Assumptions",

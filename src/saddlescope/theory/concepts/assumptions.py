@@ -29,11 +29,11 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
-from saddlescope.arguments import checked
-from saddlescope.display import Shown, in_line
-from saddlescope.errors import InputError
+from saddlescope._shared.arguments import checked
+from saddlescope._shared.errors import InputError
+from saddlescope._shared.reprs import Shown, in_line
 from saddlescope.models import symmetric_factor
-from saddlescope.theory.concepts.terms import checked_strengths
+from saddlescope.theory.concepts.update_terms import checked_strengths
 
 
 class Condition(NamedTuple):

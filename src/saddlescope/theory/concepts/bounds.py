@@ -24,12 +24,12 @@ import numpy as np
 from jaxtyping import Float
 from numpy.typing import ArrayLike
 
-from saddlescope.arguments import checked
-from saddlescope.display import Shown
-from saddlescope.errors import InputError
+from saddlescope._shared.arguments import checked
+from saddlescope._shared.errors import InputError
+from saddlescope._shared.reprs import Shown
 from saddlescope.models import symmetric_factor
 from saddlescope.theory.concepts.closed_forms import diagonal_map
-from saddlescope.theory.concepts.terms import checked_strengths
+from saddlescope.theory.concepts.update_terms import checked_strengths
 
 
 @dataclass(frozen=True, eq=False, repr=False)

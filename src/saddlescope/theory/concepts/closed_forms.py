@@ -18,10 +18,10 @@ import numpy as np
 from jaxtyping import Float
 from numpy.typing import ArrayLike
 
-from saddlescope.arguments import checked
-from saddlescope.errors import InputError
+from saddlescope._shared.arguments import checked
+from saddlescope._shared.errors import InputError
 from saddlescope.models import symmetric_factor
-from saddlescope.theory.concepts.terms import checked_strengths
+from saddlescope.theory.concepts.update_terms import checked_strengths
 
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(20)
 

@@ -18,8 +18,8 @@ import numpy as np
 from jaxtyping import Float
 from numpy.typing import ArrayLike
 
-from saddlescope.arguments import checked
-from saddlescope.errors import InputError
+from saddlescope._shared.arguments import checked
+from saddlescope._shared.errors import InputError
 
 Values = ArrayLike | float
 

@@ -21,12 +21,12 @@ from saddlescope.theory.escape.bounds import (
     spent_budget,
 )
 from saddlescope.theory.escape.certificate import certified_escape_speed
-from saddlescope.theory.escape.clarke import clarke_residual
-from saddlescope.theory.escape.deepening import deepen
+from saddlescope.theory.escape.clarke_subgradient import clarke_residual
+from saddlescope.theory.escape.column_generation import improve_directions
+from saddlescope.theory.escape.deeper_network import deepen
 from saddlescope.theory.escape.directions import EscapeDirections, escape_directions, gradient_at_zero
-from saddlescope.theory.escape.growth import escape_time, grown_norm
-from saddlescope.theory.escape.improve import improve_directions
-from saddlescope.theory.escape.polish import Polished, polish
+from saddlescope.theory.escape.newton import Polished, polish
+from saddlescope.theory.escape.norm_growth import escape_time, grown_norm
 from saddlescope.theory.escape.rank_one import rank_one_escape_speed
 from saddlescope.theory.escape.speed import CertifiedSpeed, escape_speed, on_sphere
 

@@ -15,10 +15,10 @@ import itertools
 import numpy as np
 from numpy.typing import ArrayLike
 
-from saddlescope.arguments import checked
-from saddlescope.errors import InputError
-from saddlescope.theory.escape.plane import Arcs, PlaneSaddle
-from saddlescope.theory.escape.programme import IN, OUT, UNDECIDED, Answer, Programmes
+from saddlescope._shared.arguments import checked
+from saddlescope._shared.errors import InputError
+from saddlescope.theory.escape.cone_program import IN, OUT, UNDECIDED, Answer, Programmes
+from saddlescope.theory.escape.plane_inputs import Arcs, PlaneSaddle
 from saddlescope.theory.escape.rank_one import rank_one_escape_speed
 from saddlescope.theory.escape.speed import CertifiedSpeed, Matrix, Network, checked_saddle, escape_speed, on_sphere
 

@@ -9,23 +9,16 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 from numpy.typing import ArrayLike
 
-from saddlescope.arguments import checked
-from saddlescope.display import Shown, Table
-from saddlescope.errors import InputError
+from saddlescope._shared.arguments import checked
+from saddlescope._shared.errors import InputError
+from saddlescope._shared.reprs import Shown, Table
 from saddlescope.measure import nonlinearity, numerical_rank
-from saddlescope.models.layered import layered_weights
-from saddlescope.theory.escape.clarke import clarke_residual
-from saddlescope.theory.escape.descent import Stacked, sphere_descent
-from saddlescope.theory.escape.polish import polish as polished
-from saddlescope.theory.escape.reduced import reduce
-from saddlescope.theory.escape.speed import (
-    Matrix,
-    Network,
-    checked_depth,
-    checked_saddle,
-    checked_widths,
-    escape_speed,
-)
+from saddlescope.models.deep import layered_weights
+from saddlescope.theory.escape.clarke_subgradient import clarke_residual
+from saddlescope.theory.escape.network_reduction import reduce
+from saddlescope.theory.escape.newton import polish as polished
+from saddlescope.theory.escape.speed import Matrix, Network, checked_depth, checked_saddle, checked_widths, escape_speed
+from saddlescope.theory.escape.sphere_descent import Stacked, sphere_descent
 
 ROUGH = 1e-4  # tolerance of kinks, copies and the dead where directions are not polished, and so not known better
 RANK = 1e-6  # singular values below this share of the largest do not count

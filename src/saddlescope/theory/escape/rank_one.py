@@ -22,8 +22,8 @@ the right side is a network of one layer less on its own sphere, at least as fas
 import numpy as np
 from numpy.typing import ArrayLike
 
-from saddlescope.arguments import checked
-from saddlescope.theory.escape.plane import Arcs, PlaneSaddle
+from saddlescope._shared.arguments import checked
+from saddlescope.theory.escape.plane_inputs import Arcs, PlaneSaddle
 from saddlescope.theory.escape.speed import CertifiedSpeed, checked_depth, checked_saddle, escape_speed, on_sphere
 
 

@@ -10,10 +10,10 @@ import numpy as np
 from jaxtyping import Float
 from numpy.typing import ArrayLike
 
-from saddlescope.arguments import checked
-from saddlescope.display import Shown
-from saddlescope.errors import InputError
-from saddlescope.models.layered import require_chain
+from saddlescope._shared.arguments import checked
+from saddlescope._shared.errors import InputError
+from saddlescope._shared.reprs import Shown
+from saddlescope.models.deep import require_chain
 
 Matrix = Float[np.ndarray, "_ _"]
 Network = tuple[Float[np.ndarray, "_ _"], ...]

@@ -19,8 +19,8 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor
 
-from saddlescope.display import Shown
-from saddlescope.errors import InputError
+from saddlescope._shared.errors import InputError
+from saddlescope._shared.reprs import Shown
 from saddlescope.measure.arrays import UNIT_ROUNDOFF
 
 _SAFE = (".safetensors",)

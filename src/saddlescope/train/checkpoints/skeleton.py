@@ -14,9 +14,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from saddlescope.errors import InputError
-from saddlescope.train.blocks import AttentionBlock, attention_blocks
-from saddlescope.train.layouts import LAYOUTS
+from saddlescope._shared.errors import InputError
+from saddlescope.train.tracker.attention_blocks import AttentionBlock, attention_blocks
+from saddlescope.train.tracker.layouts import LAYOUTS
 
 _DEEPEST = 64  # parts of a name: no model has as many, and a hostile file could have more than Python's stack
 _TRANSPOSED = ("c_attn", "c_proj", "c_fc", "q_attn")  # the layers of GPT-2 that are Conv1D

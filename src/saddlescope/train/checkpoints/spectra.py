@@ -19,15 +19,15 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from saddlescope.arguments import checked
-from saddlescope.errors import InputError
-from saddlescope.train.blocks import AttentionBlock
+from saddlescope._shared.arguments import checked
+from saddlescope._shared.errors import InputError
 from saddlescope.train.checkpoints.files import Checkpoint, refuse, refuse_broken
 from saddlescope.train.checkpoints.series import Matched, below_noise, duplicates, matched
 from saddlescope.train.checkpoints.skeleton import blocks_of, filled, skeleton
-from saddlescope.train.matrices import Choice, chosen_matrices
-from saddlescope.train.records import PRODUCTS, Spectra, Updates, lengthened, spectra_dataset
-from saddlescope.train.tracked import Tracked, Weights
+from saddlescope.train.tracker.attention_blocks import AttentionBlock
+from saddlescope.train.tracker.records import PRODUCTS, Spectra, Updates, lengthened, spectra_dataset
+from saddlescope.train.tracker.tracked_matrices import Tracked, Weights
+from saddlescope.train.tracker.weight_matrices import Choice, chosen_matrices
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -55,7 +55,7 @@ def checkpoint_spectra(
         *tuned: the checkpoints after training, in the order of training.
         heads: the number of heads of every attention block; None reads it from config.json beside the base.
         attention: whether to measure attention heads.
-        matrices: single matrices to measure besides; see `saddlescope.train.matrices`.
+        matrices: single matrices to measure besides; see `saddlescope.train.tracker.weight_matrices`.
         top: how many singular values to keep of each spectrum; None keeps all. Norms and ranks are of all of them.
         subspace: dimension of the leading singular subspaces whose principal angles from one checkpoint to the next
             are wanted; 0 for none.

@@ -20,8 +20,8 @@ are for training, the last 297 for testing.
 from collections.abc import Callable
 from pathlib import Path
 
-from saddlescope.arguments import checked
-from saddlescope.errors import InputError, unknown
+from saddlescope._shared.arguments import checked
+from saddlescope._shared.errors import InputError, unknown
 from saddlescope.train.data.cifar import read_cifar10, read_cifar100
 from saddlescope.train.data.digits import read_digit_pairs, read_digits
 from saddlescope.train.data.imagenet import read_image_folder

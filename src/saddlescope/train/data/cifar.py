@@ -4,10 +4,10 @@ from pathlib import Path
 
 import numpy as np
 
-from saddlescope.errors import InputError
+from saddlescope._shared.errors import InputError
 from saddlescope.train.data.images import ImageData, assemble
 from saddlescope.train.data.official import read_official
-from saddlescope.train.pickles import unpickle
+from saddlescope.train.untrusted_pickle import unpickle
 
 # MD5 of the unpacked official files, as the publisher's archive has them and torchvision checks them.
 _MD5_10 = {

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from saddlescope.errors import InputError, unknown
+from saddlescope._shared.errors import InputError, unknown
 from saddlescope.train.data.sources import NOT_FREE, SOURCES, Source
 
 _BLOCK = 2**20  # bytes read at once

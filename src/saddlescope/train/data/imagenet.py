@@ -19,7 +19,7 @@ from pathlib import Path
 import numpy as np
 from jaxtyping import Int64, UInt8
 
-from saddlescope.errors import InputError
+from saddlescope._shared.errors import InputError
 from saddlescope.train.data.images import ImageData, assemble
 
 _ENDINGS = {".jpeg", ".jpg", ".png"}

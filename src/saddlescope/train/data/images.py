@@ -6,8 +6,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 from jaxtyping import Float, Int, Int64, UInt8
 
-from saddlescope.display import Shown
-from saddlescope.errors import InputError
+from saddlescope._shared.errors import InputError
+from saddlescope._shared.reprs import Shown
 
 
 @dataclass(frozen=True, eq=False, repr=False)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
-from saddlescope.errors import InputError
+from saddlescope._shared.errors import InputError
 from saddlescope.train.data.images import ImageData, assemble
 from saddlescope.train.data.official import read_official
 

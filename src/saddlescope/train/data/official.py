@@ -6,7 +6,7 @@ import lzma
 import zlib
 from pathlib import Path
 
-from saddlescope.errors import InputError
+from saddlescope._shared.errors import InputError
 
 _LARGEST = 2**28  # bytes of one unpacked file; the largest official one, the training images of CIFAR-100, has 155 MB
 

@@ -6,12 +6,7 @@ images among the concepts, the classifier, the U-Net, the variational bound and 
 
 from saddlescope.train.diffusion.bound import Bound, VariationalDiffusion
 from saddlescope.train.diffusion.circles import CLASSES, CONCEPTS, UNSEEN, CircleProcess, Circles
-from saddlescope.train.diffusion.classifier import (
-    ClassifierConfig,
-    ConceptClassifier,
-    FittedClassifier,
-    fit_classifier,
-)
+from saddlescope.train.diffusion.classifier import ClassifierConfig, ConceptClassifier, FittedClassifier, fit_classifier
 from saddlescope.train.diffusion.fitting import DiffusionConfig, fit_diffusion
 from saddlescope.train.diffusion.positions import Positions, concept_positions, true_positions
 from saddlescope.train.diffusion.recording import DiffusionHistory

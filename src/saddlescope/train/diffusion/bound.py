@@ -37,9 +37,9 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn import functional
 
-from saddlescope.arguments import checked
-from saddlescope.display import Shown
-from saddlescope.errors import InputError
+from saddlescope._shared.arguments import checked
+from saddlescope._shared.errors import InputError
+from saddlescope._shared.reprs import Shown
 from saddlescope.train.configuration import check
 
 

@@ -20,9 +20,9 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Bool, Float, Float32, Float64, Int, Int64, UInt64
 
-from saddlescope.arguments import checked
-from saddlescope.display import in_line
-from saddlescope.errors import InputError
+from saddlescope._shared.arguments import checked
+from saddlescope._shared.errors import InputError
+from saddlescope._shared.reprs import in_line
 from saddlescope.train.configuration import check
 
 CONCEPTS = ("color", "size")

@@ -20,13 +20,13 @@ from jaxtyping import Float, Float32, Float64, UInt8
 from torch import Tensor, nn
 from torch.nn import functional
 
-from saddlescope.arguments import checked
-from saddlescope.display import in_line
+from saddlescope._shared.arguments import checked
+from saddlescope._shared.reprs import in_line
 from saddlescope.train.configuration import check
 from saddlescope.train.diffusion.circles import CLASSES, CONCEPTS, CircleProcess
 from saddlescope.train.diffusion.unet import Backbone, Normalization, UNetConfig, initialise
-from saddlescope.train.keeping import Keeper, fingerprint
 from saddlescope.train.numerics import available, check_losses, reproducible
+from saddlescope.train.run_checkpoint import Keeper, fingerprint
 
 _TRAINING, _HELD_OUT = 1, 2  # third number of the seeds of images: streams apart from each other and from all others
 _AT_ONCE = 256  # images classified together; bounds memory

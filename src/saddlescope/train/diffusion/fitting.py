@@ -24,8 +24,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from saddlescope.arguments import checked
-from saddlescope.errors import InputError, unknown
+from saddlescope._shared.arguments import checked
+from saddlescope._shared.errors import InputError, unknown
+from saddlescope.train.batches import shuffled
 from saddlescope.train.configuration import check
 from saddlescope.train.diffusion.averaging import WeightAverage
 from saddlescope.train.diffusion.bound import VariationalDiffusion
@@ -33,10 +34,9 @@ from saddlescope.train.diffusion.circles import CLASSES, CircleProcess
 from saddlescope.train.diffusion.classifier import ConceptClassifier
 from saddlescope.train.diffusion.recording import DiffusionHistory, Sampler, Samples, stream
 from saddlescope.train.diffusion.unet import UNet, UNetConfig
-from saddlescope.train.feed import shuffled
-from saddlescope.train.keeping import Keeper, fingerprint
 from saddlescope.train.numerics import PRECISIONS, Precision, autocast, available, check_losses, reproducible
-from saddlescope.train.schedules import Geometric
+from saddlescope.train.run_checkpoint import Keeper, fingerprint
+from saddlescope.train.tracker.schedules import Geometric
 
 _NOISE, _SAMPLES, _ORDER = 1, 2, 3  # what random numbers are for, beside the images: one stream each
 _REPORTS = 100  # in a run, beside those at records

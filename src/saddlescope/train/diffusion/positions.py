@@ -21,9 +21,9 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Bool, Float, Float64, UInt8
 
-from saddlescope.arguments import checked
-from saddlescope.display import in_line
-from saddlescope.errors import InputError
+from saddlescope._shared.arguments import checked
+from saddlescope._shared.errors import InputError
+from saddlescope._shared.reprs import in_line
 from saddlescope.train.diffusion.circles import CircleProcess
 
 _FAINT, _FULL = 0.25, 0.75  # depths at which the weight of a pixel is 0 and 1

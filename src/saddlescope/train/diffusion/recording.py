@@ -9,7 +9,7 @@ import torch
 from jaxtyping import Bool, Float, Float32, Int64, UInt8
 from torch import Tensor
 
-from saddlescope.display import Shown
+from saddlescope._shared.reprs import Shown
 from saddlescope.train.diffusion.bound import VariationalDiffusion
 from saddlescope.train.diffusion.circles import CLASSES, CONCEPTS, CircleProcess
 from saddlescope.train.diffusion.classifier import ConceptClassifier

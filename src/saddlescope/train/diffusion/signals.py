@@ -21,9 +21,9 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Float64
 
-from saddlescope.arguments import checked
-from saddlescope.display import in_line
-from saddlescope.errors import InputError
+from saddlescope._shared.arguments import checked
+from saddlescope._shared.errors import InputError
+from saddlescope._shared.reprs import in_line
 from saddlescope.train.diffusion.circles import CLASSES, CONCEPTS, UNSEEN, CircleProcess
 from saddlescope.train.diffusion.positions import true_positions
 

@@ -32,8 +32,8 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn import functional
 
-from saddlescope.arguments import checked
-from saddlescope.errors import InputError, unknown
+from saddlescope._shared.arguments import checked
+from saddlescope._shared.errors import InputError, unknown
 from saddlescope.train.configuration import check
 
 Normalization = Literal["layer", "pixel", "group"]

@@ -11,7 +11,7 @@ from pathlib import Path
 from jaxtyping import Float
 from torch import Tensor
 
-from saddlescope.errors import InputError
+from saddlescope._shared.errors import InputError
 
 _CONFIG, _WEIGHTS = "adapter_config.json", "adapter_model.safetensors"
 

@@ -13,9 +13,9 @@ import torch
 from jaxtyping import Float
 from torch import nn
 
-from saddlescope.arguments import checked
-from saddlescope.display import Shown
-from saddlescope.errors import InputError
+from saddlescope._shared.arguments import checked
+from saddlescope._shared.errors import InputError
+from saddlescope._shared.reprs import Shown
 from saddlescope.measure import energy_rank, update_noise_floor
 from saddlescope.train.checkpoints.files import Checkpoint, refuse, refuse_broken
 from saddlescope.train.checkpoints.series import Matched, below_noise, matched, may_change
@@ -23,7 +23,7 @@ from saddlescope.train.checkpoints.skeleton import skeleton, transposed_layers
 from saddlescope.train.lora.adapter import Factors, refuse_foreign, write_adapter
 from saddlescope.train.lora.best import BestFactors
 from saddlescope.train.lora.pretrained import names_in_model
-from saddlescope.train.matrices import Choice, chosen_matrices
+from saddlescope.train.tracker.weight_matrices import Choice, chosen_matrices
 
 _NOT_LINEAR = ("wte", "wpe", "shared", "relative_attention_bias", "lm_head", "embed_out")
 
@@ -110,7 +110,7 @@ def extract_lora(
         out: folder of the adapter; an earlier one there is replaced.
         energy: part of |W - W0|_F^2 that each layer keeps, greater than 0, at most 1: its rank is the least that does.
         rank: of every layer, in place of `energy`.
-        matrices: which weights; see `saddlescope.train.matrices`. None takes all matrices but embeddings and heads of
+        matrices: which weights; see `saddlescope.train.tracker.weight_matrices`. None takes all matrices but embeddings and heads of
             language models.
         report: called with the finished fraction and a note.
         fault: called with a sentence on a layer that cannot be used, which gets no adapter. The default raises.

@@ -9,8 +9,8 @@ import torch
 from jaxtyping import Float, Int64
 from torch import Tensor
 
-from saddlescope.arguments import checked
-from saddlescope.errors import InputError, MissingExtraError
+from saddlescope._shared.arguments import checked
+from saddlescope._shared.errors import InputError, MissingExtraError
 from saddlescope.train.checkpoints.files import some
 from saddlescope.train.lora.pretrained import load_model
 

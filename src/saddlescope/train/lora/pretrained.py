@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from saddlescope.errors import InputError, MissingExtraError
+from saddlescope._shared.errors import InputError, MissingExtraError
 from saddlescope.train.checkpoints.files import Checkpoint, some
 
 

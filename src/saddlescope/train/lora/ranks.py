@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 from jaxtyping import Float
 
-from saddlescope.arguments import checked, require
-from saddlescope.errors import InputError
+from saddlescope._shared.arguments import checked, require
+from saddlescope._shared.errors import InputError
 from saddlescope.measure import energy_rank
 
 if TYPE_CHECKING:

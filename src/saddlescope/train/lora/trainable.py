@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 import torch
 from torch import nn
 
-from saddlescope.arguments import checked
-from saddlescope.errors import InputError, MissingExtraError
+from saddlescope._shared.arguments import checked
+from saddlescope._shared.errors import InputError, MissingExtraError
 
 if TYPE_CHECKING:
     from peft import PeftModel

@@ -1,0 +1,273 @@
+"""The door of a public function: arguments of another kind than the annotated one are refused, in one sentence.
+
+What a value may be (positive, in order, finite) is checked where its meaning is known, by the function itself. Here
+only its kind is: a number where a number is annotated, an array of real numbers of as many axes, a function, one of our
+own objects. Python and the libraries below would find most of it too, but later, in their own words, and some of it
+never: NumPy drops the imaginary part of a complex array, reads None as NaN, and counts a text's letters as its entries.
+
+Shapes and types are looked at, never entries, so that a checked function can be traced, differentiated and mapped.
+"""
+
+import inspect
+import operator
+import sys
+import types
+import typing
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import wraps
+from numbers import Real
+from typing import Any, TypeVar
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from saddlescope._shared.errors import InputError
+
+_LARGEST = 2**63  # whole numbers from here on fit no array's size, no step count and no seed of JAX
+_NUMBERS = ("bool", "int", "uint", "float", "bfloat")  # names of stored types that hold real numbers begin so
+
+Sizes = dict[str, int]
+"""Axes of annotated arrays by name, such as "n", as the arguments before have bound them."""
+
+Check = Callable[[Any, Sizes], str | None]
+"""From a value to what it must be, where it is not that."""
+
+Checked = TypeVar("Checked", bound=Callable[..., Any])
+
+
+def checked(function: Checked) -> Checked:
+    """The function, or class, with a door: arguments must be of the kinds that its annotations name.
+
+    Checked are `int`, `float`, `str`, `bool`, functions, classes of this package, array-likes and arrays of jaxtyping
+    (axes by name too), sequences and mappings of these, and unions of all of them; other annotations are not looked at.
+
+    Raises:
+        InputError: (when called) an argument of another kind.
+    """
+    if isinstance(function, type):
+        function.__init__ = _with_door(function.__init__)  # type: ignore[method-assign]
+        return function  # type: ignore[return-value]
+    return typing.cast("Checked", _with_door(function))
+
+
+def _with_door(function: Callable[..., Any]) -> Callable[..., Any]:
+    parameters = inspect.signature(function).parameters.values()
+    checks = {each.name: check for each in parameters if (check := check_of(each.annotation)) is not None}
+    defaults = {each.name: each.default for each in parameters}
+    positional = [each.name for each in parameters if each.kind in (each.POSITIONAL_ONLY, each.POSITIONAL_OR_KEYWORD)]
+    rest = next((each.name for each in parameters if each.kind is each.VAR_POSITIONAL), "")
+
+    @wraps(function)
+    def door(*arguments: Any, **named: Any) -> Any:
+        sizes: Sizes = {}
+        given = [*zip(positional, arguments, strict=False), *named.items()]
+        given += [(rest, value) for value in arguments[len(positional) :]]
+        for name, value in given:
+            check = checks.get(name)
+            if check is None or value is defaults[name]:
+                continue
+            wanted = check(value, sizes)
+            if wanted is not None:
+                raise InputError(f"{name} must be {wanted}; got {shown(value)}.")
+        return function(*arguments, **named)
+
+    return door
+
+
+def require(name: str, value: Any, annotation: Any) -> None:
+    """Refuses a value of another kind than the annotation, for where no function of ours is called with it.
+
+    Raises:
+        InputError: it is of another kind.
+    """
+    check = check_of(annotation)
+    wanted = None if check is None else check(value, {})
+    if wanted is not None:
+        raise InputError(f"{name} must be {wanted}; got {shown(value)}.")
+
+
+def shown(value: Any) -> str:
+    """A value in a sentence: an array by shape and type, anything else as Python shows it, cut where it is long."""
+    if hasattr(value, "shape") and hasattr(value, "dtype"):
+        return f"an array of shape {tuple(value.shape)!r} and type {_stored_type(value)}"
+    try:
+        told = " ".join(repr(value).split())
+    except Exception:  # a foreign object's own fault, which must not hide ours
+        told = f"an object of type {type(value).__name__}"
+    return told if len(told) <= 80 else f"{told[:77]}..."
+
+
+def check_of(annotation: Any) -> Check | None:
+    """The check that belongs to an annotation; None where everything passes."""
+    for kind, check in _PLAIN.items():
+        if annotation is kind:
+            return check
+    if hasattr(annotation, "dim_str") and hasattr(annotation, "dtypes"):
+        return _of_shape(annotation.dim_str)
+    origin, inner = typing.get_origin(annotation), typing.get_args(annotation)
+    if origin in (typing.Union, types.UnionType):
+        return _one_of(_alternatives(inner))
+    if origin is Callable or annotation is Callable:
+        return _function
+    if origin in (tuple, list, Sequence, Iterable):
+        entries = [check_of(each) for each in inner if each is not Ellipsis]
+        same = origin is not tuple or Ellipsis in inner
+        return _row(entries[0] if same else entries)
+    if origin in (dict, Mapping):
+        return lambda value, _: None if isinstance(value, Mapping) else "a mapping"
+    if inspect.isclass(annotation) and annotation.__module__.partition(".")[0] == "saddlescope":
+        if getattr(annotation, "_is_protocol", False):
+            return _offering(sorted(name for name in vars(annotation) if not name.startswith("_")))
+        return None if inspect.isabstract(annotation) else _instance(annotation)
+    return None
+
+
+def _number(value: Any, _: Sizes) -> str | None:
+    fits = isinstance(value, Real) or (_is_real(value) and value.shape == ())
+    return None if fits else "a number"
+
+
+def _whole(value: Any, _: Sizes) -> str | None:
+    try:
+        return None if abs(operator.index(value)) < _LARGEST else "a whole number below 2^63 in size"
+    except TypeError:
+        traced = _is_real(value) and value.shape == () and "int" in _stored_type(value)  # has no value yet
+        return None if traced else "a whole number"
+
+
+def _text(value: Any, _: Sizes) -> str | None:
+    return None if isinstance(value, str) else "a text"
+
+
+def _switch(value: Any, _: Sizes) -> str | None:
+    fits = isinstance(value, bool | np.bool_) or (isinstance(value, int) and value in (0, 1))
+    return None if fits else "True or False"
+
+
+def _function(value: Any, _: Sizes) -> str | None:
+    return None if callable(value) else "a function"
+
+
+def _nothing(value: Any, _: Sizes) -> str | None:
+    return None if value is None else "None"
+
+
+def _array_like(value: Any, _: Sizes) -> str | None:
+    if hasattr(value, "dtype") and hasattr(value, "shape"):
+        return None if _is_real(value) else "an array of real numbers"
+    try:
+        kind = np.asarray(value).dtype.kind
+    except (TypeError, ValueError):  # rows of unequal length
+        kind = ""
+    return None if kind in {"b", "i", "u", "f"} else "an array of real numbers"
+
+
+_PLAIN: dict[Any, Check] = {int: _whole, float: _number, str: _text, bool: _switch}
+
+
+def _is_real(value: Any) -> bool:
+    return hasattr(value, "dtype") and hasattr(value, "shape") and _stored_type(value).startswith(_NUMBERS)
+
+
+def _stored_type(array: Any) -> str:
+    return str(array.dtype).rpartition(".")[2]
+
+
+def _instance(wanted: type) -> Check:
+    article = "an" if wanted.__name__[0] in "AEIOU" else "a"
+
+    def check(value: Any, _: Sizes) -> str | None:
+        return None if isinstance(value, wanted) else f"{article} {wanted.__name__}"
+
+    return check
+
+
+def _offering(members: Sequence[str]) -> Check | None:
+    """Passes what has all members of a protocol."""
+
+    def check(value: Any, _: Sizes) -> str | None:
+        fits = all(hasattr(value, name) for name in members)
+        return None if fits else f"an object with {', '.join(members)}"
+
+    return check if members else None
+
+
+def _one_of(checks: Sequence[Check | None]) -> Check | None:
+    """Passes what one of the checks passes."""
+    known = [check for check in checks if check is not None]
+    if len(known) < len(checks):
+        return None
+
+    def check(value: Any, sizes: Sizes) -> str | None:
+        wanted: list[str] = []
+        for each in known:
+            told = each(value, sizes)
+            if told is None:
+                return None
+            if told not in wanted:
+                wanted.append(told)
+        return " or ".join(wanted)
+
+    return check
+
+
+def _row(entry: Check | Sequence[Check | None] | None) -> Check:
+    """Passes sequences; of as many entries as there are checks, or all of them of one kind."""
+
+    def check(value: Any, sizes: Sizes) -> str | None:
+        if isinstance(value, str | bytes | Mapping) or not hasattr(value, "__iter__") or _is_scalar(value):
+            return "a sequence"
+        if not hasattr(value, "__len__"):  # an iterator, which looking would use up
+            return None
+        if isinstance(entry, Sequence) and len(value) != len(entry):
+            return f"a sequence of {len(entry)}"
+        for index, each in enumerate(value):
+            one = entry[index] if isinstance(entry, Sequence) else entry
+            wanted = None if one is None else one(each, sizes)
+            if wanted is not None:
+                return f"a sequence with {wanted} at {index}"
+        return None
+
+    return check
+
+
+def _is_scalar(value: Any) -> bool:
+    return getattr(value, "shape", None) == ()
+
+
+def _of_shape(axes: str) -> Check:
+    """Passes arrays of real numbers with these axes; a name stands for the same length wherever it stands."""
+    named = axes.split()
+    free = [place for place, axis in enumerate(named) if axis == "..." or axis.startswith("*")]
+    least = len(named) - len(free)
+    told = f"an array of {least or 'any number of'}{' or more' if free and least else ''} axes"
+
+    def check(value: Any, sizes: Sizes) -> str | None:
+        if not _is_real(value):
+            return "an array of real numbers"
+        shape = tuple(value.shape)
+        if len(shape) < least or (not free and len(shape) > least):
+            return f"{told.removesuffix('s') if told.endswith('of 1 axes') else told}, ({', '.join(named)})"
+        if len(free) > 1:
+            return None
+        middle = free[0] if free else len(named)
+        tail = named[middle + 1 :] if free else []
+        pairs = [*zip(named[:middle], shape, strict=False), *zip(tail, shape[len(shape) - len(tail) :], strict=True)]
+        for axis, length in pairs:
+            wanted = int(axis) if axis.isdigit() else sizes.get(axis, length)
+            if wanted != length:
+                return f"an array of shape ({', '.join(named)}) with {axis} = {wanted}"
+            if axis.isidentifier() and axis != "_":
+                sizes[axis] = length
+        return None
+
+    return check
+
+
+def _alternatives(members: Sequence[Any]) -> list[Check | None]:
+    """The checks of a union's members; those of an array-like, itself a union, are one member again."""
+    jax = getattr(sys.modules.get("jax"), "typing", None)  # with its own name for them, where it is loaded
+    for likes in (set(typing.get_args(ArrayLike)), set(typing.get_args(getattr(jax, "ArrayLike", None)))):
+        if likes and likes <= set(members):
+            return [_array_like, *_alternatives([each for each in members if each not in likes])]
+    return [_nothing if each is type(None) else check_of(each) for each in members]

@@ -1,0 +1,156 @@
+"""A start at products of weights of any size, told by logarithms: for going on from a run with changed weights.
+
+    u, v    weights; beta = u * v is the argument of the loss
+    sum     u + v, which grows as exp(y) with the integral y of the gradient
+    diff    u - v, which decays as exp(-y)
+
+After small initial weights, one of the two is often so small beside the other that (u, v) in float64 no longer holds
+it: at alpha = 1e-32 a learned coordinate has u - v = 1e-64. It says how long the coordinate takes to come back with the
+other sign, so it is kept apart here.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import numpy as np
+from jaxtyping import Bool, Float, PyTree
+
+from saddlescope._shared.errors import InputError
+from saddlescope._shared.reprs import Shown
+from saddlescope.flow.diagonal.coordinates import Layout, PairChart, SlopeChart
+from saddlescope.flow.diagonal.initial_conditions import AbstractStart, product
+
+_SMALLEST_LOG = float(np.log(np.finfo(float).tiny))
+
+
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
+class LogProducts(AbstractStart, Shown):
+    """A network with diagonal weights, each coordinate told by the logarithms of |u + v| and |u - v|.
+
+    Attributes:
+        log_sum: log |u + v|, shape (p,); -inf where u = -v.
+        log_difference: log |u - v|, shape (p,); -inf where u = v.
+        sum_sign: of u + v, +1 or -1, shape (p,); either where it is 0.
+        difference_sign: of u - v, +1 or -1, shape (p,); either where it is 0.
+        log_scale: log(alpha), negative: time is told in units of log(1/alpha), as for `Products`; -1 tells the time t
+            of the flow itself.
+
+    Raises:
+        InputError: shapes differ, a logarithm is NaN or +inf, a sign is not +1 or -1, or log_scale is not negative.
+    """
+
+    log_sum: Float[np.ndarray, "..."]
+    log_difference: Float[np.ndarray, "..."]
+    sum_sign: Float[np.ndarray, "..."]
+    difference_sign: Float[np.ndarray, "..."]
+    log_scale: float
+
+    def __post_init__(self) -> None:
+        shape = self.log_sum.shape
+        for name in ("log_sum", "log_difference", "sum_sign", "difference_sign"):
+            array = getattr(self, name)
+            if array.shape != shape or array.ndim != 1 or array.size == 0:
+                raise InputError(
+                    f"{name} must be a vector as long as log_sum, at least 1; got the shape {array.shape!r}."
+                )
+            allowed = np.abs(array) == 1 if name.endswith("sign") else array < np.inf
+            if not allowed.all():
+                wanted = "+1 or -1" if name.endswith("sign") else "finite or -inf"
+                raise InputError(f"{name} must be {wanted} everywhere; got {array[~allowed][0]!r}.")
+        if not -np.inf < self.log_scale < 0:
+            raise InputError(f"log_scale must be finite and negative; got {self.log_scale!r}. -1 tells plain time t.")
+
+    @classmethod
+    def of(cls, start: AbstractStart) -> "LogProducts":
+        """The same weights as those of `Products`, or of a flow from there that has ended or been cut (`Continued`).
+
+        Raises:
+            InputError: the start is not at products of weights.
+        """
+        chart, state = start.flow_chart(), start.origin()
+        if not isinstance(chart, SlopeChart):
+            raise InputError(f"start must be at products of weights, such as Products(u, v, log_scale); got {start!r}.")
+        return cls(
+            log_sum=chart.p / 2 + state + np.log(2),
+            log_difference=chart.q / 2 - state + np.log(2),
+            sum_sign=chart.sum_sign,
+            difference_sign=chart.difference_sign,
+            log_scale=-chart.rate,
+        )
+
+    @classmethod
+    def at_weights(cls, u: Float[np.ndarray, "p"], v: Float[np.ndarray, "p"], *, log_scale: float) -> "LogProducts":
+        """The weights u and v as they are, not scaled by alpha."""
+        with np.errstate(divide="ignore"):
+            return cls(
+                log_sum=np.log(np.abs(u + v)),
+                log_difference=np.log(np.abs(u - v)),
+                sum_sign=np.where(u + v < 0, -1.0, 1.0),
+                difference_sign=np.where(u - v < 0, -1.0, 1.0),
+                log_scale=log_scale,
+            )
+
+    def shifted(self, du: Float[np.ndarray, "p"], dv: Float[np.ndarray, "p"]) -> "LogProducts":
+        """The weights u + du and v + dv. Coordinates in which both are 0 keep their logarithms, to the last digit."""
+        moved = (du != 0) | (dv != 0)
+        near = self.at_weights(
+            (self.sum_sign * np.exp(self.log_sum) + self.difference_sign * np.exp(self.log_difference)) / 2 + du,
+            (self.sum_sign * np.exp(self.log_sum) - self.difference_sign * np.exp(self.log_difference)) / 2 + dv,
+            log_scale=self.log_scale,
+        )
+        return self._where(moved, near)
+
+    def only(self, kept: Bool[np.ndarray, "p"]) -> "LogProducts":
+        """The same weights with u = v = 0, for ever, outside the coordinates kept."""
+        gone = np.full(kept.shape, -np.inf)
+        return self._where(~kept, replace(self, log_sum=gone, log_difference=gone))
+
+    def _where(self, which: Bool[np.ndarray, "p"], other: "LogProducts") -> "LogProducts":
+        names = ("log_sum", "log_difference", "sum_sign", "difference_sign")
+        return replace(self, **{name: np.where(which, getattr(other, name), getattr(self, name)) for name in names})
+
+    def flow_chart(self) -> SlopeChart:
+        """The coordinates of `Products`."""
+        with np.errstate(invalid="ignore"):
+            gap = self.log_sum - self.log_difference
+        return SlopeChart(
+            p=2 * (self.log_sum - np.log(2)),
+            q=2 * (self.log_difference - np.log(2)),
+            gap=np.where(np.isnan(gap), 0.0, gap),
+            sum_sign=self.sum_sign,
+            difference_sign=self.difference_sign,
+            layout=Layout.of(self.log_sum),
+            rate=-self.log_scale,
+        )
+
+    def origin(self) -> np.ndarray:
+        """Zero."""
+        return np.zeros_like(self.log_sum)
+
+    def descent_chart(self) -> PairChart:
+        """The weights u and v, one after the other."""
+        return PairChart(layout=Layout.of(self.log_sum), rate=-self.log_scale, time_unit="t / log(1/alpha)")
+
+    def parameters(self) -> tuple[np.ndarray, np.ndarray]:
+        """The weights u and v in float64.
+
+        Raises:
+            InputError: a product is too small for float64.
+        """
+        log_beta = self.flow_chart().log_abs(self.origin())
+        if np.any(np.isfinite(log_beta) & (log_beta < _SMALLEST_LOG)):
+            raise InputError(
+                f"start must have products above 1e-307 for gradient descent in float64; got one of "
+                f"e^{log_beta[np.isfinite(log_beta)].min():.4g}. Use gradient_flow, which works at any scale."
+            )
+        return self.flow_chart().parameters(self.origin())
+
+    @property
+    def argument(self) -> Callable[[PyTree], PyTree]:
+        """From (u, v) to the products beta."""
+        return product
+
+    def at(self, parameters: PyTree) -> "LogProducts":
+        """Other weights u and v, not scaled by alpha."""
+        u, v = (np.asarray(w, np.float64) for w in parameters)
+        return self.at_weights(u, v, log_scale=self.log_scale)

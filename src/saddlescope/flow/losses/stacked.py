@@ -1,0 +1,66 @@
+"""Losses and observers of many runs: one for all, or one for each, stacked so that one compiled loop serves all."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array
+
+from saddlescope._shared.errors import InputError
+
+
+class Many(eqx.Module):
+    """Something that is called for each run.
+
+    Attributes:
+        value: one for all runs; or all of them in one, with the runs as leading axis of its arrays.
+        stacked: which of the two.
+    """
+
+    value: Any
+    stacked: bool = eqx.field(static=True)
+
+    @classmethod
+    def of(cls, name: str, given: Any, runs: int) -> "Many":
+        """One for all runs, or a sequence of one for each.
+
+        Raises:
+            InputError: a sequence of another length, or whose members differ in more than the values of their arrays.
+        """
+        given = jax.tree.map(lambda leaf: jnp.asarray(leaf) if isinstance(leaf, np.ndarray) else leaf, given)
+        if not isinstance(given, Sequence):
+            return cls(given, False)
+        kinds = [
+            [(leaf.shape, leaf.dtype) if eqx.is_array(leaf) else leaf for leaf in jax.tree.leaves(one)]
+            + [jax.tree.structure(one)]
+            for one in given
+        ]
+        if len(given) != runs or any(kind != kinds[0] for kind in kinds[1:]):
+            raise InputError(
+                f"{name} must be one for all runs or one for each of the {runs} runs, of one structure, functions and "
+                f"shapes; got {len(given)!r}."
+            )
+        return cls(
+            jax.tree.map(lambda *leaves: _stacked(leaves) if eqx.is_array(leaves[0]) else leaves[0], *given), True
+        )
+
+    @property
+    def arrays(self) -> Any:
+        """What differs from run to run, with the runs as leading axis."""
+        return eqx.filter(self.value, eqx.is_array) if self.stacked else None
+
+    def built(self, arrays: Any) -> Any:
+        """That of a single run, from its part of the arrays."""
+        return eqx.combine(arrays, eqx.filter(self.value, eqx.is_array, inverse=True)) if self.stacked else self.value
+
+    def one(self, run: int) -> Any:
+        """That of a run by its number."""
+        return self.built(jax.tree.map(lambda leaf: leaf[run], self.arrays))
+
+
+def _stacked(leaves: Sequence[Any]) -> Array:
+    """One array of many, which is not worth compiling anything."""
+    return jnp.asarray(np.stack([np.asarray(leaf) for leaf in leaves]))

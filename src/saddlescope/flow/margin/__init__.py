@@ -1,0 +1,1 @@
+"""Gradient flow of losses of attention margins, to ln t = 1e7."""

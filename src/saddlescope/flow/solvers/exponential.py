@@ -1,0 +1,329 @@
+"""Steps of the flow of factors: exponentials of the gradient's integral, which the group of `graded` applies exactly.
+
+    M' = S(G) M,  G = -dL/dB at the products B of M, one block for each pair of factors
+
+A step extrapolates G by a polynomial through its last values, predicts M, evaluates G there, replaces the polynomial
+by one through the new value, moves M and evaluates G again (PECE, an Adams pair of orders up to 4). M moves under a
+given polynomial by the commutator-free method of order 4 with two exponentials (Blanes and Moan 2006), so what grows by
+e-folds under constant G grows exactly.
+
+Where G is at rest, the step leaps: the active directions stay, and the others, too small to be seen in G, move under
+the constant G of the plateau until the first of them can be seen. This makes the cost of a plateau independent of its
+length.
+"""
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+
+import numpy as np
+
+from saddlescope.flow.diagonal.coordinates import Layout
+from saddlescope.flow.factored.scaled_factors import Graded, moved_factors
+from saddlescope.flow.losses.compiled import CompiledLoss
+
+_POINTS = 3  # values of G that an extrapolation goes through, at most
+_REACH = 8.0  # e-folds of one step
+_STABLE = 1.2  # step size in units of 1 / (rate at which G answers to its own integral): PECE is stable to 1.3 or more
+_VISIBLE = 0.02  # product of a direction that G can see, in units of the tolerance
+_NEAR = 100.0  # what G may still change before the last of it is taken for one decaying mode, in steps' errors
+_LEFT = 0.03  # what it may still change after that: slower modes may hide behind the one that is seen
+_DROPPED = 1e-3  # G left on active directions, in units of the rate: more of it, and one of them grows
+_PATIENCE = 10  # steps to the next try
+_NODES = 0.5 - np.sqrt(3) / 6, 0.5 + np.sqrt(3) / 6
+_WEIGHTS = 0.25 + np.sqrt(3) / 6, 0.25 - np.sqrt(3) / 6
+
+State = tuple[Graded, ...]
+
+
+class AbstractPiece(ABC):
+    """The solution over one step."""
+
+    start: float
+    end: float
+    state: State
+
+    @abstractmethod
+    def __call__(self, time: float) -> State:
+        """The factors at a time between start and end."""
+
+
+@dataclass(frozen=True, eq=False)
+class Curve(AbstractPiece):
+    """A step under the polynomial through some values of G.
+
+    Attributes:
+        start, end: the times it is valid between.
+        state: the factors at `start`.
+        times: where G is known, shape (k,).
+        forces: its values, flat, shape (k, n).
+        layout: of a flat G.
+    """
+
+    start: float
+    end: float
+    state: State
+    times: np.ndarray
+    forces: np.ndarray
+    layout: Layout
+
+    def integrals(self, time: float) -> tuple[np.ndarray, np.ndarray]:
+        """The two flat exponents that move the state from `start` to a time, in the order of their application."""
+        width = time - self.start
+        first, second = (_lagrange(self.times, self.start + node * width) @ self.forces for node in _NODES)
+        more, less = _WEIGHTS
+        return width * (more * first + less * second), width * (less * first + more * second)
+
+    def __call__(self, time: float) -> State:
+        """The factors at a time."""
+        state = self.state
+        for exponent in self.integrals(time) if time > self.start else ():
+            state = tuple(pair.moved(W) for pair, W in zip(state, self.layout.build(exponent), strict=True))
+        return state
+
+
+@dataclass(frozen=True, eq=False)
+class Leap(AbstractPiece):
+    """A plateau: G is constant, and acts on the inactive directions only.
+
+    Attributes:
+        start, end: the times it is valid between.
+        state: the factors at `start`.
+        active: how many leading directions of each pair stay.
+        forces: G between the other directions of the frame, one matrix a pair.
+    """
+
+    start: float
+    end: float
+    state: State
+    active: tuple[int, ...]
+    forces: tuple[np.ndarray, ...]
+
+    def __call__(self, time: float) -> State:
+        """The factors at a time."""
+        parts = zip(self.state, self.active, self.forces, strict=True)
+        return tuple(pair.moved_beyond(k, (time - self.start) * G) for pair, k, G in parts)
+
+
+def _lagrange(nodes: np.ndarray, time: float) -> np.ndarray:
+    """The values at a time of the polynomials that are 1 at one node and 0 at the others."""
+    gaps = nodes[:, None] - nodes + np.eye(len(nodes))
+    ratios = (time - nodes + np.zeros_like(gaps)) / gaps
+    np.fill_diagonal(ratios, 1.0)
+    return np.prod(ratios, axis=1)
+
+
+class FactoredStepError(Exception):
+    """No step can be taken from here.
+
+    Attributes:
+        finite: False when the gradient was NaN or infinite however short the step was.
+    """
+
+    def __init__(self, finite: bool) -> None:
+        super().__init__(finite)
+        self.finite = finite
+
+
+class FactoredStepper:
+    """Takes steps of the flow from time 0 to `until`, one at a time; times are those of the flow itself.
+
+    Attributes:
+        t: the time reached.
+        state: the factors there.
+    """
+
+    def __init__(self, loss: CompiledLoss, state: State, until: float, *, tolerance: float, local: float) -> None:
+        self.loss, self.t, self.state, self.until = loss, 0.0, state, until
+        self.tolerance, self.local = tolerance, local
+        force = self._force(tuple(pair.factors() for pair in state))
+        self._times, self._forces = np.zeros(1), force[None]  # where G is known, the last one at t
+        self._efolds = 0.0  # integral of the largest |G|, which errors are measured against
+        self._largest = size = self._size(force)
+        self._h = min(until, 0.01 / size) if size > 0 else until
+        self._rate = 0.0  # at which G answers to its own integral
+        self._wait = 0
+        self._calm: list[tuple[float, float]] = []  # times and log|dG/dt| since it has been falling
+
+    def step(self) -> AbstractPiece:
+        """Advances by a leap where there is a plateau, else by one step that passes the error test.
+
+        Raises:
+            FactoredStepError: the step size fell below rounding.
+        """
+        return self._leap() or self._curve()
+
+    @property
+    def _allowed(self) -> float:
+        return self.local * (1 + self._efolds)
+
+    def _end(self, h: float, finite: bool) -> float:
+        """Where a step of about h ends."""
+        size = self._size(self._forces[-1])
+        h = min(h, _REACH / size if size > 0 else np.inf)
+        if h <= 16 * np.finfo(float).eps * max(self.t, np.finfo(float).eps * self.until):
+            raise FactoredStepError(finite)
+        return self.until if self.t + h > self.until * (1 - 1e-12) else self.t + h
+
+    def _arrive(self, end: float, state: State, force: np.ndarray) -> None:
+        """Goes to the end of a step, and sees whether G is coming to rest."""
+        h, size = end - self.t, self._size(force)
+        change = self._size(force - self._forces[-1])
+        self._largest = max(self._largest, size)
+        log = np.log(change / h) if change > 1e-13 * self._largest else -np.inf
+        if self._calm and log > self._calm[-1][1] + 0.1:
+            self._calm = []
+        self._calm.append((end, log))
+        self._efolds += h * size
+        self.t, self.state = end, state
+
+    # steps under a polynomial
+
+    def _curve(self) -> Curve:
+        finite = True
+        while True:
+            stable = _STABLE / self._rate if self._rate > 0 else np.inf
+            end = self._end(min(self._h, stable), finite)
+            h = end - self.t
+            guess = Curve(self.t, end, self.state, self._times, self._forces, self.loss.layout)
+            expected = self._force(self._shifted(*guess.integrals(end)))
+            times, forces = np.append(self._times, end), np.concatenate([self._forces, expected[None]])
+            curve = Curve(self.t, end, self.state, times, forces, self.loss.layout)
+            coarse = Curve(self.t, end, self.state, times[1:], forces[1:], self.loss.layout)
+            whole, less, before = (np.add(*piece.integrals(end)) for piece in (curve, coarse, guess))
+            error = self._size(whole - less) / self._allowed
+            finite = bool(np.isfinite(error))
+            if not error <= 1:
+                self._h = h * (max(0.2, 0.9 * error ** (-1 / len(times))) if finite else 0.2)
+                continue
+            state = curve(end)
+            force = self._force(tuple(pair.factors() for pair in state))
+            finite = bool(np.all(np.isfinite(force)))
+            if not finite:
+                self._h = 0.2 * h
+                continue
+            moved = self._size(whole - before)
+            if moved > 1e-3 * self._allowed:
+                self._rate = max(self._size(force - expected) / moved, 0.98 * self._rate)
+            self._h = h * min(2.0, 0.9 * max(error, 1e-8) ** (-1 / len(times)))
+            self._arrive(end, state, force)
+            self._times, self._forces = times[-_POINTS:], np.concatenate([forces[:-1], force[None]])[-_POINTS:]
+            return curve
+
+    # leaps
+
+    def _leap(self) -> Leap | None:
+        if self._wait > 0:
+            self._wait -= 1
+            return None
+        visible = 0.5 * np.log(_VISIBLE * self.tolerance)
+        active = tuple(int(np.sum(pair.log_sizes > visible)) for pair in self.state)
+        settled = self._settled(active) if any(active) else (self.state, self._forces[-1])
+        if settled is None:
+            return None
+        state, G = settled
+        forces = tuple(g[k:, k:] for g, k in zip(self._in_frames(state, G), active, strict=True))
+        speeds = np.array([np.linalg.norm(force, 2) if force.size else 0.0 for force in forces])
+
+        def span(of: State) -> float:
+            """How long nothing can become visible."""
+            room = np.array(
+                [visible - np.max(p.log_sizes[k:], initial=-np.inf) for p, k in zip(of, active, strict=True)]
+            )
+            with np.errstate(divide="ignore"):
+                return float(np.min(np.where(room > 0.05, room, 0.0) / speeds, initial=np.inf, where=speeds > 0))
+
+        end, moving = self.t, state
+        if span(state) < 4 * self._h:
+            self._wait = _PATIENCE
+            return None
+        while end < self.until and span(moving) > 0:
+            end = min(self.until, end + span(moving))
+            moving = Leap(self.t, end, state, active, forces)(end)
+        self._efolds += (end - self.t) * float(speeds.max())
+        leap = Leap(self.t, end, state, active, forces)
+        self.t, self.state, self._calm = end, moving, []
+        self._times = np.array([end])
+        self._forces = self._force(tuple(pair.factors() for pair in moving))[None]
+        self._h = 1 / max(float(speeds.max()), self._rate, np.finfo(float).tiny)
+        return leap
+
+    def _settled(self, active: tuple[int, ...]) -> tuple[State, np.ndarray] | None:
+        """The state and G once the active directions have come to rest, if that is near; None if it is not.
+
+        What is left of G on active directions is taken to fall at one rate, the one that is seen: they move by
+        G / rate, the inactive ones by the change of G over rate. What is then still left must be negligible.
+        """
+        if len(self._calm) < _SEEN:
+            return None
+        (early, before), (late, now) = self._calm[-_SEEN], self._calm[-1]
+        rate = (before - now) / (late - early) if np.isfinite(now) else np.inf
+        if not (rate > 0 and np.exp(now) / rate**2 < _NEAR * self._allowed):
+            return None
+        force, build = self._forces[-1], self.loss.layout.build
+        whole = self._in_frames(self.state, force)
+        state = tuple(
+            pair.moved(_out_of_frame(pair, _on_active(g, k)) / rate)
+            for pair, g, k in zip(self.state, whole, active, strict=True)
+        )
+        rest = self._force(tuple(pair.factors() for pair in state))
+        left, right = (
+            max(float(np.linalg.norm(_on_active(g, k))) for g, k in zip(self._in_frames(*at), active, strict=True))
+            for at in ((state, rest), (self.state, force))
+        )
+        growing = left > max(_DROPPED * rate if np.isfinite(rate) else 0.0, 1e-12 * self._largest)
+        if growing or self._size(force - rest) / rate * left > _LEFT * self._allowed * right:
+            self._wait = _PATIENCE
+            return None
+        state = tuple(
+            pair.untilted(k).moved_beyond(k, _in_frame(pair, change)[k:, k:] / rate) if k else pair.moved(change / rate)
+            for pair, k, change in zip(state, active, build(force - rest), strict=True)
+        )
+        return state, rest
+
+    def _in_frames(self, state: State, force: np.ndarray) -> tuple[np.ndarray, ...]:
+        return tuple(_in_frame(pair, g) for pair, g in zip(state, self.loss.layout.build(force), strict=True))
+
+    # the loss
+
+    def _shifted(self, *exponents: np.ndarray) -> "tuple[tuple[np.ndarray, np.ndarray], ...]":
+        """The factors after some exponents, in float64."""
+        factors = tuple(pair.factors() for pair in self.state)
+        for exponent in exponents:
+            factors = _moved(factors, self.loss.layout.build(exponent))
+        return factors
+
+    def _force(self, factors: "tuple[tuple[np.ndarray, np.ndarray], ...]") -> np.ndarray:
+        """G at the products of some factors, flat."""
+        return -self.loss.value_and_gradient(np.concatenate([np.ravel(L @ R.T) for L, R in factors]))[1]
+
+    def _size(self, flat: np.ndarray) -> float:
+        """The largest Frobenius norm of a pair's part."""
+        return max(float(np.linalg.norm(part)) for part in self.loss.layout.build(flat))
+
+
+_SEEN = 12  # steps over which the fall of G's changes is measured
+
+
+def _moved(
+    factors: "tuple[tuple[np.ndarray, np.ndarray], ...]", exponents: "tuple[np.ndarray, ...]"
+) -> "tuple[tuple[np.ndarray, np.ndarray], ...]":
+    return tuple(moved_factors(L, R, W) for (L, R), W in zip(factors, exponents, strict=True))
+
+
+def _on_active(G: np.ndarray, active: int) -> np.ndarray:
+    """G, told in a frame, without its part between inactive directions."""
+    G = G.copy()
+    G[active:, active:] = 0.0
+    return G
+
+
+def _out_of_frame(pair: Graded, G: np.ndarray) -> np.ndarray:
+    """The inverse of `_in_frame`."""
+    m, n = pair.shape
+    return (pair.U @ G @ pair.V.T)[:m, :n]
+
+
+def _in_frame(pair: Graded, G: np.ndarray) -> np.ndarray:
+    """U^T G V, G filled with zeros to the frame's size."""
+    m, n = G.shape
+    return pair.U[:m].T @ G @ pair.V[:n]

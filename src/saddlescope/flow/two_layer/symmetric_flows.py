@@ -1,0 +1,308 @@
+"""Gradient flow of the symmetric two-layer model x -> U U^T x on the identity task, for thousands of starts at once.
+
+    loss    |(W - 1) A^{1/2}|^2 / 2 with W = U U^T, U (d, d'), A the second moment of the data; Yang et al. 2024, 4.2
+    flow    dU/dt = -(A E + E A) U, E = W - 1: its true gradient flow; the paper's time in 4.3 and appendix D is 2 t
+    test    the loss out of distribution, L(t) = |(W - 1) x|^2 / 2 at one point x
+
+Each start takes steps of its own, by Taylor series (`saddlescope.flow.two_layer.taylor_series`). When L turns is found from
+the series too, all roots of dL/dt, not from samples. From a start of full rank W goes to 1, if A is definite, since
+d/dt log det W = 4 tr(A (1 - W)); from another one it never does. `SymmetricFlows.endings` tells that apart from flows
+that were not given the time, and from faults of the arithmetic, by the same law.
+"""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float, Int
+from numpy.typing import ArrayLike
+
+from saddlescope._shared.arguments import checked, require
+from saddlescope._shared.errors import InputError
+from saddlescope._shared.reprs import Shown
+from saddlescope.flow.diagonal.trajectory import Status
+from saddlescope.flow.status import silent
+from saddlescope.flow.two_layer.integrator import Run, follow
+from saddlescope.flow.two_layer.taylor_series import order_for
+
+_CHUNK = 512  # starts followed together: their series stay in the second-level cache
+LOCAL_SHARE = 0.1  # of the tolerance, for the relative error of one step; then errors of W are a tenth of it or less
+_LARGEST = 1e3  # weight of a start; powers of its square up to the order of the series must not overflow
+_LEARNED = 0.01  # an entry of W - 1 below which all is learned
+_DRIFT = 0.01  # of log det W beyond which the run is an artefact: the last stage is off by a fourth of it over a
+
+
+class Ending(IntEnum):
+    """How a flow ended.
+
+    Attributes:
+        LEARNED: every entry of W is within 0.01 of the identity's.
+        PLATEAU: it is not, but will be, if A is definite: the start has full rank and was not given enough time.
+        RANK_DEFICIENT: it never will be, since the rank of W is below d for ever.
+        ARTEFACT: the run is not to be trusted: log det W is not what its law says.
+    """
+
+    LEARNED = 0
+    PLATEAU = 1
+    RANK_DEFICIENT = 2
+    ARTEFACT = 3
+
+
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
+class SymmetricFlows(Shown):
+    """Runs of many flows of the symmetric two-layer model, in the coordinates of the data.
+
+    Attributes:
+        strengths: eigenvalues of A, shape (d,); the diagonal, in its order, where A was given by it.
+        basis: its eigenvectors as columns, shape (d, d).
+        test_point: x, shape (d,).
+        tolerance: as asked for.
+        times: recorded times, ascending, the first 0 and the last `until`; true gradient flow, shape (k,).
+        W: U U^T at these, shape (n, k, d, d).
+        losses: out of distribution, |(W - 1) x|^2 / 2 at these, shape (n, k).
+        turning_times: 0, the times of all extrema of that loss, and `until`, shape (n, q). Rows with fewer extrema
+            than others repeat `until`. Rises and falls below `tolerance` |x|^2 / 2 are left out: errors can make them.
+        turning_losses: the losses at these, shape (n, q).
+        turns: the number of extrema, shape (n,).
+        generalized: from when on that loss stays at or below `level` |x|^2 / 2, shape (n,); infinite where it is above
+            that at `until`.
+        ends: factors U with which the runs may be continued, shape (n, d, r), r = min(d, d').
+        ranks: numerical ranks of the starts, which the flow keeps, shape (n,).
+        drifts: |log det W - its law| over the run, shape (n,), 0 where the rank is below d.
+        endings: how each ended, an `Ending`, shape (n,).
+    """
+
+    strengths: Float[np.ndarray, "d"]
+    basis: Float[np.ndarray, "d d"]
+    test_point: Float[np.ndarray, "d"]
+    tolerance: float
+    times: Float[np.ndarray, "k"]
+    W: Float[np.ndarray, "n k d d"]
+    losses: Float[np.ndarray, "n k"]
+    turning_times: Float[np.ndarray, "n q"]
+    turning_losses: Float[np.ndarray, "n q"]
+    turns: Int[np.ndarray, "n"]
+    generalized: Float[np.ndarray, "n"]
+    ends: Float[np.ndarray, "n d r"]
+    ranks: Int[np.ndarray, "n"]
+    drifts: Float[np.ndarray, "n"]
+    endings: Int[np.ndarray, "n"]
+
+    def __len__(self) -> int:
+        return len(self.turns)
+
+    def __repr__(self) -> str:
+        kinds = ", ".join(f"{int(np.sum(self.endings == kind))} {kind.name.lower()}" for kind in Ending)
+        return f"SymmetricFlows({len(self)} starts to t = {self.times[-1]:.6g}: {kinds.replace('_', ' ')})"
+
+    def learned_at(self, start: int) -> float:
+        """When the last diagonal entry of W passes 1/2, told from where the run ended; infinite where it never does.
+
+        In the order of decreasing strengths a_k, with s_k the Schur complements of W in the eigenbasis, w_kk = 1/2 at
+        log(1 / s_k - 1) / (4 a_k) from now. That is the leading order for small weights of what is not learned yet.
+        For a run that has learned, the time is not later than its end, and only the end says it.
+        """
+        if self.ranks[start] < len(self.strengths):
+            return math.inf
+        order = np.argsort(-self.strengths, kind="stable")
+        rows = (self.basis.T @ self.ends[start])[order]
+        s = np.diag(np.linalg.qr(rows.T, mode="r")) ** 2
+        small = s < 0.5
+        with np.errstate(divide="ignore"):  # a strength of 0 never learns
+            waits = np.log(1 / s[small] - 1) / (4 * self.strengths[order][small])
+        return float(self.times[-1] + max(waits, default=0.0))
+
+    def status(self, start: int) -> Status:
+        """How one flow ended, in words, with a cure where it has not learned."""
+        until, distance = self.times[-1], np.abs(self.W[start, -1] - np.eye(len(self.strengths))).max()
+        match Ending(int(self.endings[start])):
+            case Ending.LEARNED:
+                return Status(True, f"All is learned by t = {until:.6g}.")
+            case Ending.PLATEAU:
+                end = self.learned_at(start)
+                return Status(
+                    False,
+                    f"At t = {until:.6g} an entry of W is {distance:.2g} from the identity's: a plateau.",
+                    f"It ends at about t = {end:.4g}; set until beyond that."
+                    if end < math.inf
+                    else "It never ends: A has an eigenvalue of 0, so that nothing teaches its direction.",
+                )
+            case Ending.RANK_DEFICIENT:
+                return Status(
+                    False,
+                    f"The start has rank {self.ranks[start]}, below {len(self.strengths)}: some of W is never learned.",
+                    "Start from a matrix of full rank, at least as wide as the data.",
+                )
+            case Ending.ARTEFACT:
+                return Status(
+                    False,
+                    f"log det W is off its law by {self.drifts[start]:.2g}: rounding has replaced part of the start.",
+                    "Lower tolerance; if that does not help, the start is too close to one of lower rank for float64.",
+                )
+
+
+@checked
+def symmetric_flows(
+    moment: Any,
+    starts: Any,
+    *,
+    test_point: Any,
+    until: float,
+    tolerance: float = 1e-11,
+    record: Any = None,
+    level: float = 0.01,
+    report: Callable[[float, str], None] = silent,
+) -> SymmetricFlows:
+    """Follows gradient flow of |(U U^T - 1) A^{1/2}|^2 / 2 in U from many starts.
+
+    Where d' > d, the flow of W is followed in a square factor of U U^T; where U has lower rank than it could, in one
+    whose columns beyond the rank are exactly 0.
+
+    Args:
+        moment: the second moment A of the data, symmetric and positive semidefinite (d, d), or its diagonal (d,).
+        starts: U at time 0, (n, d, d'), of entries up to 1e3 in absolute value. One start: `U[None]`.
+        test_point: x, at which the loss out of distribution is told, (d,).
+        until: the last time, positive.
+        tolerance: the error allowed in an entry of W(t), about; 1e-12 to 1e-3. 1e-6 takes about 0.6 of the
+            time of 1e-11.
+        record: times to keep W at, besides 0 and `until`, (k,); none by default.
+        level: of the loss out of distribution, as a part of |x|^2 / 2, below which the network counts as generalizing;
+            positive.
+        report: called now and then with the finished fraction and a note.
+
+    Raises:
+        InputError: an argument cannot be used.
+    """
+    strengths, basis = _spectrum(moment)
+    d = len(strengths)
+    point = numbers("test_point", test_point)
+    starts = checked_starts(numbers("starts", starts), d, until, tolerance)
+    if point.shape != (d,) or not np.all(np.isfinite(point)) or not np.any(point):
+        raise InputError(f"test_point must be {d} finite numbers, not all 0; got {test_point!r}.")
+    marks = np.zeros(0) if record is None else numbers("record", record)
+    if not (marks.ndim == 1 and np.all((marks >= 0) & (marks <= until))):
+        raise InputError(f"record must be a vector of times between 0 and until={until!r}; got {record!r}.")
+    if not 0 < level < np.inf:
+        raise InputError(f"level must be positive and finite; got {level!r}.")
+    times = np.unique(np.concatenate([marks, [0.0, until]]))
+
+    rate = float(np.max(strengths))
+    local = tolerance * LOCAL_SHARE
+    x = basis.T @ point
+    least = level * float(x @ x) / 2
+    runs, ranks = [], []
+    for first in range(0, len(starts), _CHUNK):
+        report(first / len(starts), f"{first} of {len(starts)} starts followed")
+        factors, rank = reduced(basis.T @ starts[first : first + _CHUNK])
+        runs.append(follow(factors, strengths / rate, x, times * rate, local, order_for(local), least))
+        ranks.append(rank)
+    return _assemble(strengths, basis, point, tolerance, times, runs, np.concatenate(ranks))
+
+
+def numbers(name: str, given: Any) -> np.ndarray:
+    """An argument as an array of float64.
+
+    Raises:
+        InputError: it is none.
+    """
+    require(name, given, ArrayLike)
+    return np.asarray(given, float)
+
+
+def _spectrum(moment: Any) -> tuple[np.ndarray, np.ndarray]:
+    """Eigenvalues and eigenvectors of A, checked."""
+    a = numbers("moment", moment)
+    if a.size == 0 or a.ndim not in (1, 2) or a.shape[0] != a.shape[-1] or not np.all(np.isfinite(a)):
+        raise InputError(f"moment must be a finite square matrix or its diagonal; got {moment!r}.")
+    if a.ndim == 1:
+        strengths, basis = a, np.eye(len(a))
+    else:
+        if np.abs(a - a.T).max() > 1e-12 * np.abs(a).max():
+            raise InputError(f"moment must be symmetric; got {moment!r}. For a second moment take X X^T / n.")
+        strengths, basis = np.linalg.eigh(a)
+    if not np.max(strengths) > 0 or np.min(strengths) < -1e-12 * np.max(strengths):
+        raise InputError(f"moment must be positive semidefinite and not 0; got eigenvalues {strengths!r}.")
+    return np.maximum(strengths, 0.0), basis
+
+
+def checked_starts(starts: np.ndarray, d: int, until: float, tolerance: float) -> Float[np.ndarray, "n d width"]:
+    """The starts, once they and how they are to be followed are found usable.
+
+    Raises:
+        InputError: they are not.
+    """
+    shape = starts.shape
+    if len(shape) != 3 or shape[1] != d or 0 in shape:
+        raise InputError(f"starts must have shape (starts, {d}, width), at least one of each; got shape {shape!r}.")
+    if not np.all(np.isfinite(starts)) or np.abs(starts).max() > _LARGEST:
+        raise InputError(
+            f"starts must be finite and at most {_LARGEST:g} in absolute value; got {np.abs(starts).max()!r}."
+        )
+    if not 0 < until < np.inf:
+        raise InputError(f"until must be a positive finite time; got {until!r}.")
+    if not 1e-12 <= tolerance <= 1e-3:
+        raise InputError(f"tolerance must be between 1e-12 and 0.001; got {tolerance!r}.")
+    return starts
+
+
+def reduced(starts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Factors (n, d, r) of the same U U^T with r = min(d, d'), and their ranks; columns beyond the rank are 0."""
+    d, width = starts.shape[1:]
+    factors = np.asarray(np.linalg.qr(starts.mT, mode="r")).mT if width > d else starts.copy()
+    left, sizes, _ = np.linalg.svd(factors, full_matrices=False)
+    kept = sizes > max(d, width) * np.finfo(float).eps * sizes[:, :1]
+    ranks = kept.sum(axis=1)
+    short = ranks < kept.shape[1]
+    factors[short] = (left * (sizes * kept)[:, None, :])[short]
+    return factors, ranks
+
+
+def _assemble(
+    strengths: np.ndarray,
+    basis: np.ndarray,
+    test_point: np.ndarray,
+    tolerance: float,
+    times: np.ndarray,
+    runs: list[Run],
+    ranks: np.ndarray,
+) -> SymmetricFlows:
+    """Puts the chunks together, in the coordinates and the time of the data."""
+    rate, d = float(np.max(strengths)), len(strengths)
+    W = basis @ np.concatenate([run.W for run in runs]) @ basis.T
+    residual = W @ test_point - test_point
+    losses = np.sum(residual**2, axis=-1) / 2
+    turns = np.concatenate([np.bincount(run.owners, minlength=len(run.W)) for run in runs])
+    n, most = len(turns), int(np.max(turns))
+    turning_times, turning_losses = np.full((n, most + 2), times[-1]), np.repeat(losses[:, -1:], most + 2, axis=1)
+    turning_times[:, 0], turning_losses[:, 0] = 0.0, losses[:, 0]
+    first = 0
+    for run in runs:
+        begins = np.concatenate([[0], np.cumsum(turns[first : first + len(run.W)])])
+        place = 1 + np.arange(len(run.owners)) - begins[run.owners]
+        turning_times[first + run.owners, place] = run.turning_times / rate
+        turning_losses[first + run.owners, place] = run.turning_losses
+        first += len(run.W)
+    drifts = np.where(ranks == d, np.concatenate([run.drifts for run in runs]), 0.0)
+    endings = np.where(np.abs(W[:, -1] - np.eye(d)).max(axis=(1, 2)) <= _LEARNED, Ending.LEARNED, Ending.PLATEAU)
+    endings = np.where(ranks < d, Ending.RANK_DEFICIENT, endings)
+    endings = np.where(drifts > _DRIFT, Ending.ARTEFACT, endings)
+    return SymmetricFlows(
+        strengths=strengths,
+        basis=basis,
+        test_point=test_point,
+        tolerance=tolerance,
+        times=times,
+        W=W,
+        losses=losses,
+        turning_times=turning_times,
+        turning_losses=turning_losses,
+        turns=turns,
+        generalized=np.concatenate([run.below for run in runs]) / rate,
+        ends=basis @ np.concatenate([run.ends for run in runs]),
+        ranks=ranks,
+        drifts=drifts,
+        endings=endings,
+    )

@@ -1,0 +1,122 @@
+"""One flow of the symmetric two-layer model with all its Taylor series kept: W(t) at any t, and when its entries turn.
+
+    W = U U^T, (d, d), told in the eigenvectors of the second moment A = diag(a), where its entries have a meaning
+    dU/dt = -(A E + E A) U, E = W - 1
+
+`saddlescope.flow.symmetric_flows` follows thousands of starts and keeps what the loss out of distribution needs. Here
+one start is followed by the same steps, and every entry of W is a polynomial on each: so all times at which an entry
+turns, or passes a level, are roots of polynomials, found without sampling.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float
+
+from saddlescope._shared.arguments import checked
+from saddlescope._shared.errors import InputError
+from saddlescope._shared.reprs import Shown
+from saddlescope.flow.two_layer.symmetric_flows import LOCAL_SHARE, checked_starts, numbers, reduced
+from saddlescope.flow.two_layer.taylor_series import order_for, series
+from saddlescope.flow.two_layer.turning_points import persistent, turning_points
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class SymmetricPath(Shown):
+    """W(t) from one start. Call it with times to have W there.
+
+    Attributes:
+        strengths: a, (d,).
+        until: the last time.
+        tolerance: as asked for.
+        edges: where the steps begin, ascending from 0, and where the last one ends: at `until`, or where W is the
+            identity within a tenth of the tolerance, and taken to stay what it is, (m + 1,).
+        coefficients: of W in powers of the part of the step that has passed, 0 to 1, (q, m, d, d).
+    """
+
+    strengths: Float[np.ndarray, "d"]
+    until: float
+    tolerance: float
+    edges: Float[np.ndarray, "m1"]
+    coefficients: Float[np.ndarray, "q m d d"]
+
+    def __repr__(self) -> str:
+        return f"SymmetricPath({len(self.strengths)} strengths, {len(self.edges) - 1} steps to t = {self.until:.6g})"
+
+    def __call__(self, times: Any) -> Float[np.ndarray, "k d d"]:
+        """W at these times, between 0 and `until`, (k,).
+
+        Raises:
+            InputError: times out of that range.
+        """
+        t = np.atleast_1d(numbers("times", times))
+        if t.ndim != 1 or not np.all((t >= 0) & (t <= self.until)):
+            raise InputError(f"times must be numbers between 0 and {self.until!r}; got {times!r}.")
+        step = np.clip(np.searchsorted(self.edges, t, side="right") - 1, 0, len(self.edges) - 2)
+        part = np.minimum((t - self.edges[step]) / np.diff(self.edges)[step], 1.0)[:, None, None]
+        value = self.coefficients[-1, step]
+        for coefficient in self.coefficients[-2::-1]:
+            value = value * part + coefficient[step]
+        return value
+
+    def crossings(self, i: int, j: int, level: float) -> Float[np.ndarray, "n"]:
+        """All times at which w_ij passes the level, ascending."""
+        polynomials = self.coefficients[:, :, i, j].copy()
+        polynomials[0] -= level
+        return self._roots(polynomials)
+
+    def turns(self, i: int, j: int) -> Float[np.ndarray, "n"]:
+        """All times between 0 and `until` at which w_ij is largest or smallest locally, ascending.
+
+        Rises and falls below `tolerance` of its largest absolute value, or 1e-15, are left out: errors can make them.
+        """
+        polynomials = self.coefficients[:, :, i, j]
+        times = self._roots(polynomials[1:] * np.arange(1.0, len(polynomials))[:, None])
+        values = self(np.concatenate([[0.0], times, [self.until]]))[:, i, j]
+        least = max(1e-15, self.tolerance * float(np.abs(values).max()))
+        keep = persistent(np.zeros(len(times), int), values[1:-1], values[:1], values[-1:], least)
+        return times[keep]
+
+    def _roots(self, polynomials: Float[np.ndarray, "q m"]) -> Float[np.ndarray, "n"]:
+        step, part = turning_points(polynomials)
+        return np.sort(self.edges[step] + part * np.diff(self.edges)[step])
+
+
+@checked
+def symmetric_path(strengths: Any, start: Any, *, until: float, tolerance: float = 1e-11) -> SymmetricPath:
+    """Follows gradient flow of |(U U^T - 1) A^{1/2}|^2 / 2 in U from one start.
+
+    >>> path = symmetric_path([1.0, 0.25], [[1e-3, 0.0], [1e-3, 1e-3]], until=20.0)
+    >>> path.crossings(0, 0, 0.5).round(3), path.turns(0, 1).round(3)
+    (array([3.454]), array([3.755]))
+
+    Args:
+        strengths: a, the eigenvalues of A, (d,), at least 0 and not all 0.
+        start: U at time 0 in the eigenvectors of A, (d, d'), of entries up to 1e3 in absolute value.
+        until: the last time, positive.
+        tolerance: the error allowed in an entry of W(t), about; 1e-12 to 1e-3.
+
+    Raises:
+        InputError: an argument cannot be used.
+    """
+    a, U = numbers("strengths", strengths), numbers("start", start)
+    if a.ndim != 1 or not np.all((a >= 0) & (a < np.inf)) or not np.any(a > 0):
+        raise InputError(f"strengths must be finite numbers of at least 0, not all 0; got {strengths!r}.")
+    if U.ndim != 2 or len(U) != len(a):
+        raise InputError(f"start must have shape ({len(a)}, width), one start only; got shape {U.shape!r}.")
+    rate, local = float(a.max()), tolerance * LOCAL_SHARE
+    factors, _ = reduced(checked_starts(U[None], len(a), until, tolerance))
+    factors = np.ascontiguousarray(factors.transpose(1, 2, 0))
+    order, now, end = order_for(local), 0.0, until * rate
+    edges, pieces = [0.0], []
+    while now < end:
+        taylor = series(factors, a / rate, order)
+        h = min(float(taylor.step(local)[0]), end - now)
+        u = taylor.factors[..., 0] * h ** np.arange(order + 1.0)[:, None, None]
+        pieces.append([np.einsum("jim,jlm->il", u[: k + 1], u[k::-1]) for k in range(order + 1)])
+        factors, now = taylor.after(np.array([h])), end if h == end - now else now + h
+        edges.append(now)
+        if np.abs(taylor.errors[0]).max() <= local:
+            break
+    return SymmetricPath(a, until, tolerance, np.array(edges) / rate, np.array(pieces).swapaxes(0, 1))

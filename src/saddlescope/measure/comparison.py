@@ -1,0 +1,186 @@
+"""Holding a found staircase against a predicted one, arrival by arrival.
+
+An arrival is a component becoming active at the start of a stage. Components are coordinates where both staircases have
+supports, and singular values otherwise: the r-th (counted from 0) arrives when the rank rises above r.
+"""
+
+import math
+from collections import Counter
+from dataclasses import dataclass
+
+from saddlescope._shared.arguments import checked
+from saddlescope._shared.errors import InputError
+from saddlescope._shared.reprs import Shown, Table
+from saddlescope.measure.stages import Stage, Staircase
+
+
+@dataclass(frozen=True, repr=False)
+class Arrival(Shown):
+    """A component becomes active.
+
+    Attributes:
+        component: index of the coordinate; of the singular value where components have no identity.
+        occurrence: 0 when it arrives for the first time, 1 when it comes back after having left, and so on.
+        stage: the stage that it starts.
+    """
+
+    component: int
+    occurrence: int
+    stage: Stage
+
+    @property
+    def time(self) -> float:
+        """When, in the staircase's unit."""
+        return self.stage.start
+
+
+@dataclass(frozen=True, repr=False)
+class Match(Shown):
+    """The same arrival in both staircases.
+
+    Attributes:
+        predicted, found: the arrival in either.
+        found_loss: level of the longest found stage with the predicted stage's support (or rank, without supports); NaN
+            where the run was never in that state.
+    """
+
+    predicted: Arrival
+    found: Arrival
+    found_loss: float
+
+    @property
+    def time_error(self) -> float:
+        """(found - predicted) / predicted time; NaN for a prediction at time 0."""
+        predicted = self.predicted.time
+        return (self.found.time - predicted) / predicted if predicted != 0 else math.nan
+
+    @property
+    def loss_error(self) -> float:
+        """Found minus predicted level of the plateau that follows, in the unit of the loss."""
+        return self.found_loss - self.predicted.stage.loss
+
+
+@dataclass(frozen=True, repr=False)
+class Comparison(Shown):
+    """How a found staircase agrees with a predicted one.
+
+    Attributes:
+        matches: arrivals in both, in predicted order.
+        missed: predicted, not found though the record goes on past the predicted time.
+        extra: found, not predicted.
+        exact_order_prefix: how many arrivals, from the first, come in the predicted order; simultaneous ones in any.
+        time_unit: what times are told in.
+    """
+
+    matches: tuple[Match, ...]
+    missed: tuple[Arrival, ...]
+    extra: tuple[Arrival, ...]
+    exact_order_prefix: int
+    time_unit: str
+
+    @property
+    def time_errors(self) -> tuple[float, ...]:
+        """The relative time error of each match."""
+        return tuple(match.time_error for match in self.matches)
+
+    @property
+    def loss_errors(self) -> tuple[float, ...]:
+        """The level error of each match, in the unit of the loss."""
+        return tuple(match.loss_error for match in self.matches)
+
+    def __repr__(self) -> str:
+        worst = max((abs(error) for error in self.time_errors if not math.isnan(error)), default=math.nan)
+        return (
+            f"Comparison({len(self.matches)} matched, {len(self.missed)} missed, {len(self.extra)} extra, "
+            f"the first {self.exact_order_prefix} in exact order, largest relative time error {worst:.2g})"
+        )
+
+    def _table(self) -> Table:
+        rows = [
+            (one.predicted.component, one.predicted.time, one.found.time, f"{one.time_error:+.2%}", one.loss_error)
+            for one in self.matches
+        ]
+        rows += [(one.component, one.time, "missed", "", "") for one in self.missed]
+        rows += [(one.component, "not predicted", one.time, "", "") for one in self.extra]
+        return ("component", "predicted", f"found, in {self.time_unit}", "time error", "loss error"), rows
+
+
+@checked
+def compare(predicted: Staircase, found: Staircase, *, until: float = math.inf) -> Comparison:
+    """Matches the stages of two staircases by the component that arrives at the start of each.
+
+    Where both have supports, the n-th arrival of a coordinate in one is matched with its n-th in the other, in whatever
+    order coordinates come; otherwise the n-th rise of the rank above r with the same in the other. A stage that several
+    components start counts once for each, a stage that begins because a component leaves not at all.
+
+    Args:
+        predicted: what a theory says.
+        found: what a run did, in the same unit of time.
+        until: predictions later than this, or than the end of the found record, are not called missed, and what is
+            found later is not called extra.
+
+    Returns:
+        The matches with their errors, and what has no match.
+
+    Raises:
+        InputError: the units of time differ.
+
+    >>> one, two = (Staircase((Stage(0.0, t, 1.0, 0, ()), Stage(t, 9.0, 0.5, 1, (3,))), "t") for t in (4.0, 4.1))
+    >>> compare(one, two)
+    Comparison(1 matched, 0 missed, 0 extra, the first 1 in exact order, largest relative time error 0.025)
+    """
+    if predicted.time_unit != found.time_unit:
+        raise InputError(
+            f"found must be in the time unit of predicted, {predicted.time_unit!r}; got {found.time_unit!r}."
+        )
+    identified = None not in (*predicted.supports, *found.supports)
+    expected, seen = _arrivals(predicted, identified), _arrivals(found, identified)
+    last = min(until, found.stages[-1].end)
+    matches = tuple(
+        Match(arrival, seen[key], _loss_in_same_state(arrival.stage, found, identified))
+        for key, arrival in expected.items()
+        if key in seen
+    )
+    return Comparison(
+        matches=matches,
+        missed=tuple(arrival for key, arrival in expected.items() if key not in seen and arrival.time <= last),
+        extra=tuple(arrival for key, arrival in seen.items() if key not in expected and arrival.time <= last),
+        exact_order_prefix=_exact_order_prefix(expected, seen),
+        time_unit=predicted.time_unit,
+    )
+
+
+_Key = tuple[int, int]
+
+
+def _arrivals(staircase: Staircase, identified: bool) -> dict[_Key, Arrival]:
+    """The arrivals in order of time, by component and occurrence."""
+    arrivals: dict[_Key, Arrival] = {}
+    counts: Counter[int] = Counter()
+    before = _active(staircase.stages[0], identified)
+    for stage in staircase.stages[1:]:
+        active = _active(stage, identified)
+        for component in sorted(active - before):
+            arrivals[component, counts[component]] = Arrival(component, counts[component], stage)
+            counts[component] += 1
+        before = active
+    return arrivals
+
+
+def _active(stage: Stage, identified: bool) -> set[int]:
+    return set(stage.support or ()) if identified else set(range(stage.rank))
+
+
+def _loss_in_same_state(stage: Stage, found: Staircase, identified: bool) -> float:
+    same = [one for one in found.stages if _active(one, identified) == _active(stage, identified)]
+    return max(same, key=lambda one: one.end - one.start).loss if same else math.nan
+
+
+def _exact_order_prefix(expected: dict[_Key, Arrival], seen: dict[_Key, Arrival]) -> int:
+    """Simultaneous arrivals of one staircase are put into the order of the other first."""
+
+    def ordered(one: dict[_Key, Arrival], other: dict[_Key, Arrival]) -> list[_Key]:
+        return sorted(one, key=lambda key: (one[key].time, other[key].time if key in other else math.inf))
+
+    pairs = zip(ordered(expected, seen), ordered(seen, expected), strict=False)
+    return next((k for k, (a, b) in enumerate(pairs) if a != b), min(len(expected), len(seen)))

@@ -1,0 +1,1 @@
+"""Attention heads and transformers with diagonal or full weights, and their teacher tasks."""

@@ -1,0 +1,184 @@
+"""One attention head with full weights, and the task of learning a teacher of the same form.
+
+    x          tokens of one sample, shape (n, d)
+    A          W_K W_Q^T, shape (d, d)
+    B          W_V W_O^T, shape (d, d)
+    S          x A x^T, scores; not divided by sqrt(d)
+    P          row-wise softmax of S
+    F          P x, the mean token under each row of P
+    output     F B, equation 1
+
+The head depends on its weights through the two products alone, each of rank at most the head's width. Equations of
+Boix-Adsera, Littwin, Abbe, Bengio and Susskind (2023), "Transformers learn through gradual rank increase"; Figure 2
+(d) to (f) of its first version.
+"""
+
+from dataclasses import dataclass
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from saddlescope._shared.arguments import checked
+from saddlescope._shared.errors import InputError
+from saddlescope._shared.reprs import Shown
+from saddlescope.models.sample_blocks import sample_blocks
+
+Matrix = Float[Array, "d d"]
+
+
+@checked
+def full_attention_head(x: Float[Array, "n d"], A: Matrix, B: Matrix) -> Float[Array, "n d"]:
+    """softmax(x A x^T) x B, the softmax row by row (equation 1)."""
+    return jax.nn.softmax(x @ A @ x.T, axis=-1) @ x @ B
+
+
+class FullAttention(eqx.Module):
+    """The mean squared error of one attention head, as a function of the products (A, B) = (W_K W_Q^T, W_V W_O^T).
+
+    The mean is over samples, tokens and dimensions, without a factor 1/2. Derivatives are written out, over blocks of
+    samples that stay in the processor's cache.
+
+    Attributes:
+        inputs: x, shape (samples, n, d).
+        targets: y, of the same shape.
+
+    Raises:
+        InputError: inputs and targets are not of one shape (samples, tokens, dim), or have different types.
+    """
+
+    inputs: Float[Array, "..."]
+    targets: Float[Array, "..."]
+
+    def __check_init__(self) -> None:
+        if jnp.ndim(self.inputs) != 3 or jnp.shape(self.inputs) != jnp.shape(self.targets):
+            raise InputError(
+                "inputs and targets must have one shape (samples, tokens, dim); "
+                f"got {jnp.shape(self.inputs)!r} and {jnp.shape(self.targets)!r}."
+            )
+        if self.inputs.dtype != self.targets.dtype:
+            raise InputError(
+                f"targets must have the type of inputs, {self.inputs.dtype!s}; got {self.targets.dtype!s}."
+            )
+
+    @eqx.filter_jit
+    def __call__(self, products: tuple[Matrix, Matrix]) -> Float[Array, ""]:
+        """L(A, B)."""
+        A, B = products
+
+        def add(total, block):
+            x, y = block
+            return total + jnp.sum(_forward(x, y, A, B)[2] ** 2), None
+
+        square, _ = jax.lax.scan(add, jnp.zeros((), self.inputs.dtype), self._blocks())
+        return square / self.targets.size
+
+    @eqx.filter_jit
+    def value_and_gradient(
+        self, products: tuple[Matrix, Matrix]
+    ) -> tuple[Float[Array, ""], tuple[Float[Array, "d d"], Float[Array, "d d"]]]:
+        """L(A, B) and (dL/dA, dL/dB)."""
+        A, B = products
+
+        def add(sums, block):
+            x, y = block
+            attention, mean, residual = _forward(x, y, A, B)
+            d_attention = jnp.einsum("sid,sjd->sij", residual @ B.T, x)
+            inner = jnp.sum(attention * d_attention, -1, keepdims=True)
+            d_scores = attention * (d_attention - inner)
+            pulled = jnp.einsum("sij,sjd->sid", d_scores, x)
+            terms = (
+                jnp.sum(residual**2),
+                jnp.einsum("sid,sie->de", x, pulled),
+                jnp.einsum("sid,sie->de", mean, residual),
+            )
+            return jax.tree.map(jnp.add, sums, terms), None
+
+        zero = jnp.zeros((), self.inputs.dtype), jnp.zeros_like(B), jnp.zeros_like(B)
+        (square, d_A, d_B), _ = jax.lax.scan(add, zero, self._blocks())
+        entries = self.targets.size
+        return square / entries, (2 / entries * d_A, 2 / entries * d_B)
+
+    def _blocks(self) -> tuple[Float[Array, "blocks s n d"], Float[Array, "blocks s n d"]]:
+        return sample_blocks(self.inputs, self.targets, entries=_BLOCK_ENTRIES)
+
+
+_BLOCK_ENTRIES = 20_000  # inputs of a block, 160 kB of float64
+
+
+def _forward(x: Array, y: Array, A: Array, B: Array) -> tuple[Array, Array, Array]:
+    """P, F and the residual F B - y of a block of samples."""
+    attention = jax.nn.softmax(jnp.einsum("sid,sjd->sij", x @ A, x), axis=-1)
+    mean = jnp.einsum("sij,sjd->sid", attention, x)
+    return attention, mean, mean @ B - y
+
+
+@dataclass(frozen=True, repr=False, kw_only=True)
+class FullAttentionTeacherTask(Shown):
+    """Learning an attention head with full weights from the outputs of another one.
+
+    Attributes:
+        network: the loss L(A, B), mean squared error over all samples, tokens and dimensions.
+        pairs: initial ((W_K, W_Q), (W_V, W_O)) before they are scaled by alpha, each of shape (dim, width).
+        teacher: (A, B) of the head that made the targets, shape (dim, dim) each; L(teacher) = 0.
+    """
+
+    network: FullAttention
+    pairs: tuple[
+        tuple[Float[np.ndarray, "d h"], Float[np.ndarray, "d h"]],
+        tuple[Float[np.ndarray, "d h"], Float[np.ndarray, "d h"]],
+    ]
+    teacher: tuple[Float[np.ndarray, "d d"], Float[np.ndarray, "d d"]]
+
+
+@checked
+def full_attention_teacher_task(
+    seed: int = 0,
+    *,
+    samples: int = 1000,
+    tokens: int = 10,
+    dim: int = 50,
+    width: int | None = None,
+    rank: int | None = None,
+) -> FullAttentionTeacherTask:
+    """The toy task of the first version's Figure 2 (d) to (f): Gaussian tokens, teacher and start.
+
+    The paper states that tokens have 50 dimensions, not the scale or rank of the teacher. Here its products are
+    W_K W_Q^T / rank and W_V W_O^T / sqrt(rank) of standard normal d x rank weights.
+
+    Args:
+        seed: of the NumPy generator that draws tokens, teacher and start, in this order.
+        samples: number of samples.
+        tokens: tokens in a sample.
+        dim: dimension d of a token.
+        width: d_h, columns of the student's weights; d by default.
+        rank: of the teacher's products; d by default.
+
+    Raises:
+        InputError: a size is not a positive integer, rank exceeds width or dim, the seed is negative, or JAX is not in
+            float64 mode.
+    """
+    width, rank = (dim if size is None else size for size in (width, rank))
+    if not isinstance(seed, int | np.integer) or seed < 0:
+        raise InputError(f"seed must be an integer of at least 0; got {seed!r}.")
+    for name, size in (("samples", samples), ("tokens", tokens), ("dim", dim), ("width", width), ("rank", rank)):
+        if not isinstance(size, int | np.integer) or size < 1:
+            raise InputError(f"{name} must be a positive integer; got {size!r}.")
+    if rank > min(width, dim):
+        raise InputError(f"rank must be at most width={width} and dim={dim}, or no student learns it; got {rank!r}.")
+    if jnp.result_type(float) != jnp.float64:
+        raise InputError(
+            "full_attention_teacher_task must be called in JAX's float64 mode; got float32 mode. "
+            "Use `with jax.enable_x64(True):` or set JAX_ENABLE_X64=1."
+        )
+    rng = np.random.default_rng(seed)
+    inputs = jnp.asarray(rng.standard_normal((samples, tokens, dim)))
+    k, q, v, o = rng.standard_normal((4, dim, rank))
+    teacher = k @ q.T / rank, v @ o.T / np.sqrt(rank)
+    targets = jax.jit(jax.vmap(full_attention_head, in_axes=(0, None, None)))(inputs, *map(jnp.asarray, teacher))
+    k, q, v, o = rng.standard_normal((4, dim, width))
+    return FullAttentionTeacherTask(
+        network=FullAttention(inputs=inputs, targets=targets), pairs=((k, q), (v, o)), teacher=teacher
+    )

@@ -1,0 +1,1 @@
+"""The structured identity mapping task and the networks that learn it."""

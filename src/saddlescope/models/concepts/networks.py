@@ -1,0 +1,249 @@
+"""Networks that learn the identity map, on samples or on infinitely many: their maps, starts and losses.
+
+    W       the map, f(x) = W x in a linear network; E = W - I its error
+    U       weights (d, d') of the symmetric two-layer network f(x) = U U^T x, any width d'
+    A       second moment of the inputs; X samples, (N, d)
+
+Two conventions of the loss are in use, and the time of gradient flow depends on the choice:
+
+    sum over dimensions     |f(X) - X|_F^2 / (2 N), equation 2.1; its mean over infinitely many samples is
+                            tr(E A E^T) / 2 = |E A^(1/2)|_F^2 / 2, equation 4.1
+    mean over dimensions    |f(X) - X|_F^2 / (N d), what deep-learning libraries call the mean squared error and the
+                            paper's learning curves fit: 2/d times the first
+
+Gradient flow of equation 4.1 is dW/dt = -E A in one layer, and dU/dt = -(A E + E A) U in the symmetric network. There
+the paper's equations 4.3 and D.2 drop a factor 2: its time is 2 t.
+
+Yang, Park, Lubana, Okawa, Hu and Tanaka (2024), "Dynamics of concept learning and compositional generalization".
+"""
+
+from collections.abc import Callable
+from typing import Any, Literal
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, Int
+from numpy.typing import ArrayLike
+
+from saddlescope._shared.arguments import checked, require
+from saddlescope._shared.errors import InputError
+from saddlescope.models.deep import LayeredLoss, Weights, half_squared_error, require_chain
+from saddlescope.models.diagonal.network import squared_error
+
+
+@checked
+def symmetric_map(weights: Float[Any, "*starts d width"]) -> Float[Any, "*starts d d"]:
+    """W = U U^T of the symmetric two-layer network."""
+    return weights @ weights.swapaxes(-1, -2)
+
+
+@checked
+def layered_map(weights: Weights) -> Float[Any, "out into"]:
+    """W = W_L ... W_1 of a linear network of any depth L >= 1.
+
+    Raises:
+        InputError: weights that do not follow one another.
+    """
+    require_chain(weights)
+    product = weights[0]
+    for weight in weights[1:]:
+        product = weight @ product
+    return product
+
+
+def _array(name: str) -> Callable[[Any], Array]:
+    """What makes a field of that name an array of JAX, once it is found to be one of real numbers."""
+
+    def convert(given: Any) -> Array:
+        require(name, given, ArrayLike)
+        return jnp.asarray(given)
+
+    return convert
+
+
+class PopulationLoss(eqx.Module):
+    """The loss of linear networks on infinitely many samples, as a function of the map W, of U, or of W_1, ..., W_L.
+
+    Attributes:
+        second_moment: A, symmetric and positive semidefinite, (d, d).
+        mean_over_dimensions: False for equation 4.1; True for 2/d times it.
+
+    Raises:
+        InputError: A is no finite, symmetric, positive semidefinite matrix.
+    """
+
+    second_moment: Float[Any, "..."] = eqx.field(converter=_array("second_moment"))
+    mean_over_dimensions: bool = eqx.field(static=True, default=False)
+
+    def __check_init__(self) -> None:
+        symmetric_factor(np.asarray(self.second_moment), name="second_moment")
+
+    def __call__(self, W: Float[Any, "d d"]) -> Float[Array, ""]:
+        """The loss of the one-layer network f(x) = W x."""
+        E = W - jnp.eye(W.shape[-1], dtype=W.dtype)
+        loss = jnp.sum((E @ self.second_moment) * E) / 2
+        return loss * (2 / W.shape[-1]) if self.mean_over_dimensions else loss
+
+    def largest_learning_rate(self, W: Float[Any, "d d"]) -> float:
+        """2 / lambda_max(A), d/2 times that for the mean over dimensions: beyond it descent in W diverges."""
+        return _edge(self.second_moment, self.mean_over_dimensions, sharpness=1)
+
+    def symmetric(self, U: Float[Any, "d width"]) -> Float[Array, ""]:
+        """The loss of the symmetric two-layer network."""
+        return self(symmetric_map(U))
+
+    def layered(self, weights: Weights) -> Float[Array, ""]:
+        """The loss of the deep linear network."""
+        return self(layered_map(weights))
+
+
+class SymmetricSampleLoss(eqx.Module):
+    """The loss of the symmetric two-layer network on samples; a mean over them, for minibatches.
+
+    Attributes:
+        inputs: X, (N, d), a row a sample.
+        cost: outputs and targets, both (d, n), to the mean cost of n samples: `half_squared_error` is equation 2.1,
+            `squared_error` the mean over dimensions, too.
+
+    Raises:
+        InputError: inputs that are no finite matrix with at least one row.
+    """
+
+    inputs: Float[Any, "..."] = eqx.field(converter=_array("inputs"))
+    cost: Callable[[Array, Array], Array] = eqx.field(static=True, default=half_squared_error)
+
+    def __check_init__(self) -> None:
+        identity_loss(self.inputs)
+
+    @property
+    def samples(self) -> int:
+        """How many samples the loss is a mean over."""
+        return self.inputs.shape[0]
+
+    def batch(self, indices: Int[Array, "b"]) -> "SymmetricSampleLoss":
+        """The mean over these samples only, a minibatch; may be called in compiled code."""
+        return eqx.tree_at(lambda loss: loss.inputs, self, self.inputs[indices])
+
+    def largest_learning_rate(self, U: Float[Any, "d width"]) -> float:
+        """The learning rate above which descent settles at no global minimum, 1 / (2 lambda_max(A)) for equation 2.1.
+
+        With u the top unit eigenvector of A = X^T X / N, a global minimum has U U^T u = u. There the loss has the
+        second derivative |A^(1/2) (dU U^T + U dU^T)|^2 = 4 lambda_max(A) along dU = u (U^T u)^T, of length 1, so its
+        sharpness is at least that. It is d/2 times larger for the mean over dimensions; infinite for other costs.
+        """
+        if self.cost not in (half_squared_error, squared_error):
+            return float("inf")
+        moment = self.inputs.T @ self.inputs / self.samples
+        return _edge(moment, self.cost is squared_error, sharpness=4)
+
+    def __call__(self, U: Float[Any, "d width"]) -> Float[Array, ""]:
+        """The loss at U."""
+        return self.cost(U @ (U.T @ self.inputs.T), self.inputs.T)
+
+
+def _edge(second_moment: Float[Any, "d d"], mean_over_dimensions: bool, *, sharpness: int) -> float:
+    """2 over so many times the top eigenvalue of A, in the unit of the loss."""
+    top = float(np.linalg.eigvalsh(np.asarray(second_moment))[-1])
+    unit = 2 / len(second_moment) if mean_over_dimensions else 1.0
+    return 2 / (sharpness * top * unit) if top > 0 else float("inf")
+
+
+@checked
+def identity_loss(
+    inputs: Float[Any, "N d"],
+    *,
+    cost: Callable[[Array, Array], Array] = half_squared_error,
+    relu: bool = False,
+) -> LayeredLoss:
+    """The loss of a deep network that is to map samples to themselves; one weight, (W,), is the one-layer network.
+
+    Args:
+        inputs: X, (N, d), as `StructuredIdentityTask.draw` gives them.
+        cost: `half_squared_error` for equation 2.1, or `squared_error` for the mean over dimensions, too.
+        relu: True for a ReLU network.
+
+    Raises:
+        InputError: inputs that are no finite matrix with at least one row.
+    """
+    samples = jnp.asarray(inputs)
+    return LayeredLoss(samples, samples, cost, relu)
+
+
+@checked
+def symmetric_weights(
+    dim: int,
+    width: int,
+    *,
+    seed: int,
+    scale: float,
+    law: Literal["normal", "uniform"] = "normal",
+    starts: int | None = None,
+    dtype: Any = None,
+) -> Float[Array, "..."]:
+    """Independent random entries of U, (d, d').
+
+    Args:
+        dim: d, at least 1.
+        width: d', at least 1; below d, W = U U^T cannot become the identity.
+        seed: of the draw.
+        scale: positive: the standard deviation of the normal law, or the end of the uniform one.
+        law: "normal" with mean 0; or "uniform" between 0 and scale, the authors' own, which makes W positive.
+        starts: how many networks, along a leading axis; None: one, without that axis.
+        dtype: by default JAX's own, float64 under `jax.enable_x64`.
+
+    Raises:
+        InputError: a dimension, width or number of starts below 1, a scale that is not positive and finite, or another
+            law.
+    """
+    for name, value in (("dim", dim), ("width", width), ("starts", 1 if starts is None else starts)):
+        if value < 1:
+            raise InputError(f"{name} must be at least 1; got {value!r}.")
+    if not 0 < scale < float("inf"):
+        raise InputError(f"scale must be positive and finite; got {scale!r}.")
+    if law not in ("normal", "uniform"):
+        raise InputError(f"law must be 'normal' or 'uniform'; got {law!r}.")
+    shape = (dim, width) if starts is None else (starts, dim, width)
+    draw = jax.random.normal if law == "normal" else jax.random.uniform
+    return scale * draw(jax.random.key(seed), shape, jnp.result_type(float) if dtype is None else dtype)
+
+
+@checked
+def symmetric_factor(W: ArrayLike, *, name: str = "W") -> Float[np.ndarray, "d d"]:
+    """Some U, (d, d), with U U^T = W: the weights of a symmetric network whose map is W at the start.
+
+    Rows are scaled to one size first, so that entries of very different sizes keep their digits. Columns belong to the
+    eigenvalues of the scaled matrix, ascending; those that rounding can make of 0 are taken for 0, exactly.
+
+    Args:
+        W: symmetric and positive semidefinite, (d, d).
+        name: what the error message calls it.
+
+    Raises:
+        InputError: W is no finite square matrix, not symmetric, or not positive semidefinite: then there is no such U.
+    """
+    require(name, W, ArrayLike)
+    given = np.asarray(W)
+    if given.ndim != 2 or given.shape[0] != given.shape[1] or given.size == 0:
+        raise InputError(f"{name} must have shape (d, d); got {given.shape!r}.")
+    rounding = 4 * len(given) * float(np.finfo(given.dtype if given.dtype.kind == "f" else float).eps)
+    tolerance = max(1e-10, rounding)
+    W = given.astype(float)
+    if not np.all(np.isfinite(W)):
+        raise InputError(f"{name} must be finite; got {int(np.sum(~np.isfinite(W)))!r} entries that are not.")
+    sizes = np.sqrt(np.maximum(np.diag(W), 0.0))
+    units = np.where(sizes > 0, sizes, 1.0)
+    scaled = W / units[:, None] / units[None, :]
+    if not np.all(np.abs(scaled - scaled.T) <= tolerance):
+        raise InputError(
+            f"{name} must be symmetric, as U U^T is; got one that differs from its transpose by "
+            f"{float(np.max(np.abs(W - W.T)))!r}. Symmetrise it, or give U."
+        )
+    values, vectors = np.linalg.eigh((scaled + scaled.T) / 2)
+    if np.any(np.diag(W) < 0) or values[0] < -tolerance or np.any(scaled[sizes == 0] != 0):
+        raise InputError(
+            f"{name} must be positive semidefinite, since otherwise there is no U with U U^T = {name}; got one with "
+            f"the eigenvalue {float(np.linalg.eigvalsh((W + W.T) / 2)[0])!r}."
+        )
+    return sizes[:, None] * vectors * np.sqrt(np.where(values > rounding, values, 0.0))

@@ -1,0 +1,53 @@
+"""Diagonal linear networks, h(x; beta) = x . beta: the simplest networks with diagonal weights.
+
+Berthier (2022), "Incremental learning in diagonal linear networks"; Pesme and Flammarion (2023),
+"Saddle-to-saddle dynamics in diagonal linear networks". Both halve the loss, which doubles all times.
+"""
+
+from typing import Any
+
+import jax.numpy as jnp
+from jaxtyping import Array, Float, Int
+
+from saddlescope._shared.arguments import checked
+from saddlescope._shared.errors import InputError
+from saddlescope.models.diagonal.network import DiagonalNetwork, squared_error
+
+
+def linear_output(x: Float[Array, "p"], beta: Float[Array, "p"]) -> Float[Array, ""]:
+    """The output x . beta of a diagonal linear network."""
+    return jnp.dot(x, beta)
+
+
+class DiagonalLinearNetwork(DiagonalNetwork):
+    """L(beta) = |features beta - targets|^2 / n, whose Hessian is constant."""
+
+    def hessian(self, beta: Float[Array, "p"]) -> Float[Array, "p p"]:
+        """The matrix 2 features^T features / n."""
+        return self.hessian_columns(beta, jnp.arange(beta.size))
+
+    def hessian_columns(self, beta: Float[Array, "p"], columns: Int[Array, "m"]) -> Float[Array, "p m"]:
+        """The named columns of 2 features^T features / n."""
+        return 2 / self.samples * self.inputs.T @ self.inputs[:, columns]
+
+
+@checked
+def diagonal_linear_network(features: Float[Any, "..."], targets: Float[Any, "..."]) -> DiagonalLinearNetwork:
+    """The diagonal linear network with the squared error on these samples.
+
+    Args:
+        features: the samples' features x, shape (n, p).
+        targets: the samples' targets y, shape (n,).
+
+    Returns:
+        The loss L(beta) = (1/n) sum_i (x_i . beta - y_i)^2, without a factor 1/2.
+
+    Raises:
+        InputError: the shapes do not fit each other, or a value is not finite.
+    """
+    features, targets = jnp.asarray(features), jnp.asarray(targets)
+    if features.ndim != 2 or targets.ndim != 1:
+        raise InputError(
+            f"features must have shape (n, p) and targets shape (n,); got {features.shape!r} and {targets.shape!r}."
+        )
+    return DiagonalLinearNetwork(h=linear_output, inputs=features, targets=targets, loss=squared_error)

@@ -1,0 +1,132 @@
+"""Networks with diagonal weights: f(x; u, v) = h(x; u * v) for any twice-differentiable h (Definition 3.1).
+
+    u, v    the trained weights, each of shape (p,)
+    beta    their elementwise product u * v: all that the network's output depends on
+    L       mean loss over the samples
+    g       -dL/dbeta; u' = v * g, v' = u * g under gradient flow (equation 4)
+
+Equations of Boix-Adsera, Littwin, Abbe, Bengio and Susskind (2023), "Transformers learn through gradual rank
+increase".
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, Int, PyTree, Shaped
+
+from saddlescope._shared.arguments import require
+from saddlescope._shared.errors import InputError
+
+
+def squared_error(target: Array, prediction: Array) -> Array:
+    """Mean over the entries of the squared difference, without a factor 1/2."""
+    return jnp.mean((prediction - target) ** 2)
+
+
+class DiagonalNetwork(eqx.Module):
+    """The loss L(beta) of a network with diagonal weights on a data set.
+
+    Attributes:
+        h: one sample's input and beta to the network's output; twice continuously differentiable in beta.
+        inputs: the samples' inputs, first axis the sample.
+        targets: the samples' targets, first axis the sample.
+        loss: one sample's target and output to its loss; twice continuously differentiable.
+
+    Raises:
+        InputError: inputs and targets have no samples or not equally many, or hold NaN or infinity.
+    """
+
+    h: Callable[[Array, Array], Array] = eqx.field(static=True)
+    inputs: Shaped[Array, "..."]
+    targets: Shaped[Array, "..."]
+    loss: Callable[[Array, Array], Array] = eqx.field(static=True, default=squared_error)
+
+    def __check_init__(self) -> None:
+        require("h", self.h, Callable)
+        _check_samples(self.inputs, self.targets)
+
+    @property
+    def samples(self) -> int:
+        """How many samples the loss is a mean over."""
+        return self.inputs.shape[0]
+
+    def batch(self, indices: Int[Array, "b"]) -> "DiagonalNetwork":
+        """The same network's loss on these samples only, a minibatch; may be called in compiled code."""
+        samples = (self.inputs[indices], self.targets[indices])
+        return eqx.tree_at(lambda network: (network.inputs, network.targets), self, samples)
+
+    @eqx.filter_jit
+    def __call__(self, beta: Float[Array, "p"]) -> Float[Array, ""]:
+        """L(beta)."""
+        predictions = jax.vmap(self.h, in_axes=(0, None))(self.inputs, beta)
+        return jnp.mean(jax.vmap(self.loss)(self.targets, predictions))
+
+    @eqx.filter_jit
+    def value_and_gradient(self, beta: Float[Array, "p"]) -> tuple[Float[Array, ""], Float[Array, "p"]]:
+        """L(beta) and dL/dbeta = -g."""
+        return jax.value_and_grad(self.__call__)(beta)
+
+    def hessian(self, beta: Float[Array, "p"]) -> Float[Array, "p p"]:
+        """The second derivatives of L at beta."""
+        return self.hessian_columns(beta, jnp.arange(beta.size))
+
+    @eqx.filter_jit
+    def hessian_columns(self, beta: Float[Array, "p"], columns: Int[Array, "m"]) -> Float[Array, "p m"]:
+        """The named columns of the Hessian of L at beta: m products with it, and memory for p m numbers, not p^2.
+
+        They are summed over blocks of samples that fit into the processor's cache.
+        """
+        directions = jnp.zeros((columns.size, beta.size), beta.dtype).at[jnp.arange(columns.size), columns].set(1.0)
+
+        def times_directions(loss: Callable[[Array], Array]) -> Array:
+            return jax.vmap(jax.linearize(jax.grad(loss), beta)[1])(directions)
+
+        return self._mean_by_blocks(-(-self.samples // _MOST_BLOCKS), times_directions).T
+
+    def _mean_by_blocks(self, size: int, of: Callable[[Callable[[Array], Array]], PyTree]) -> PyTree:
+        """The mean over the samples of what is linear in the loss, such as its gradient, block by block.
+
+        Args:
+            size: samples in a block.
+            of: from a loss, a function of beta, to arrays; it is given each block's sum over its samples.
+        """
+        samples = self.samples
+        places = jnp.arange(-(-samples // size) * size).reshape(-1, size)
+        # The last block is filled up with the last sample, which counts for nothing there.
+        blocks = jnp.minimum(places, samples - 1), places < samples
+
+        def part(index: Array, counts: Array) -> PyTree:
+            def loss(beta: Array) -> Array:
+                predictions = jax.vmap(self.h, in_axes=(0, None))(self.inputs[index], beta)
+                return counts.astype(beta.dtype) @ jax.vmap(self.loss)(self.targets[index], predictions)
+
+            return of(loss)
+
+        def add(total: PyTree, block: tuple[Array, Array]) -> tuple[PyTree, None]:
+            return jax.tree.map(jnp.add, total, part(*block)), None
+
+        like = jax.eval_shape(part, places[0], places[0] < samples)
+        total, _ = jax.lax.scan(add, jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), like), blocks)
+        return jax.tree.map(lambda leaf: leaf / samples, total)
+
+
+_MOST_BLOCKS = 256  # at 1000 samples of the attention head, 5 times as fast as all samples at once
+
+
+def _check_samples(inputs: Any, targets: Any) -> None:
+    for name, data in (("inputs", inputs), ("targets", targets)):
+        if not isinstance(data, jax.Array | np.ndarray) or data.ndim == 0:
+            raise InputError(f"{name} must be an array whose first axis is the sample; got {data!r}.")
+        require(name, data, Shaped[Any, "..."])
+        bad = int(jnp.sum(~jnp.isfinite(data)))
+        if bad:
+            raise InputError(f"{name} must be finite; got {bad!r} entries that are NaN or infinite.")
+    if inputs.shape[0] != targets.shape[0] or inputs.shape[0] == 0:
+        raise InputError(
+            f"targets must have as many samples as inputs, at least one; got {targets.shape[0]!r} "
+            f"for {inputs.shape[0]!r} inputs."
+        )

@@ -1,0 +1,334 @@
+"""The statistics behind the claims of Figure 6, from a stored run to a number with its uncertainty.
+
+Terms are those of `_diffusion`, `_figure_6_curves` and `_figure_6_theory`. Means are over the models of all signals and
+seeds, or over the seeds at one signal, with Student's interval.
+"""
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from saddlescope.papers.concept_learning.figure_6 import curves as curves
+from saddlescope.papers.concept_learning.figure_6.predictions import RESCALED
+from saddlescope.reproduction.claim import Measured
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    import xarray as xr
+
+_STEP = ("signal", "seed", "step", "concept")
+STRONG, WEAK = 0, -1  # the strongest colour signal and the weakest
+_HALVES = slice(None, None, 2), slice(1, None, 2)  # of the images
+_CORNERS = np.array([[0, 0], [0, 1], [1, 0]])  # of the classes trained on
+_MIDDLE = 0.5
+_GRAINY = 3  # times the step of the first record: until then samples show more noise than circle
+
+
+def paths(run: "xr.Dataset", estimate: str = "position", images: slice = slice(None)) -> np.ndarray:
+    """C of the unseen class, (signal, seed, step, concept)."""
+    return curves.unseen(run, estimate, images).transpose(*_STEP).values
+
+
+def step_numbers(run: "xr.Dataset") -> np.ndarray:
+    """The steps of the records, (step,)."""
+    return run.step.values.astype(float)
+
+
+def learned(run: "xr.Dataset", estimate: str = "position") -> np.ndarray:
+    """The steps at which the concepts are learned, (signal, seed, concept); infinite if never."""
+    steps = step_numbers(run)
+    return np.array([[curves.learned_at(path, steps) for path in signal] for signal in paths(run, estimate)])
+
+
+def _first(run: "xr.Dataset", signal: int, concept: int, estimate: str = "position") -> np.ndarray:
+    """Whether a concept is learned first, and is learned, for each seed."""
+    times = learned(run, estimate)[signal]
+    return times[:, concept] < times[:, 1 - concept]
+
+
+def _resolved(values: "Iterable[float]", what: str, remark: str = "") -> Measured:
+    """The mean of what is resolved; unresolved where half or more is not."""
+    given = np.array(list(values), float)
+    known = given[np.isfinite(given)]
+    if 2 * len(known) <= len(given):
+        return Measured.unresolved(f"Only {len(known)} of {len(given)} {what}.")
+    told = f"{len(known)} of {len(given)} {what}" if len(known) < len(given) else ""
+    return Measured.mean(known, "; ".join(filter(None, (remark, told))))
+
+
+def _average(values: np.ndarray) -> str:
+    """The mean of what is known, in words."""
+    known = values[np.isfinite(values)]
+    return f"{known.mean():.2g}" if len(known) else "nothing"
+
+
+# Conditions: the models have learned, and the estimators can be believed.
+def blank(run: "xr.Dataset") -> Measured:
+    return Measured.mean(run.blank.isel(step=-1).mean(("class", "image")).values.ravel())
+
+
+def blank_unseen(run: "xr.Dataset") -> Measured:
+    """Of the unseen class, whose positions are what all else is about."""
+    shares = run.blank.isel({"step": -1, "class": -1}).mean("image")
+    return Measured.mean(shares.values.ravel(), f"the largest of a model {float(shares.max()):.2g}")
+
+
+def trained_classes(run: "xr.Dataset") -> Measured:
+    """Distance from their own corner, at the end, of the classes trained on."""
+    found = curves.mean_positions(run).isel({"step": -1, "class": slice(0, 3)}).transpose(..., "class", "concept")
+    distance = np.sqrt(((found.values - _CORNERS) ** 2).sum(axis=-1)).mean(axis=-1)
+    return _resolved(distance.ravel(), "models show all three classes")
+
+
+def classifier(run: "xr.Dataset") -> Measured:
+    return Measured(float(run.accuracy.min()), remark="the lowest of the signals and concepts, an exact count")
+
+
+def estimators(run: "xr.Dataset") -> Measured:
+    """The share of coordinates that both put on the same side of 1/2, in the second half of training.
+
+    Those between 1/4 and 3/4 are left out.
+    """
+    late = run.isel(step=run.step >= run.step[-1] / 2)
+    clear = (abs(late.position - _MIDDLE) > 0.25) & ~late.blank
+    same = ((late.position > _MIDDLE) == (late.probability > _MIDDLE)) & clear
+    axes = ("step", "class", "image", "concept")
+    shown = clear.sum(axes)
+    return _resolved((same.sum(axes) / shown.where(shown > 0)).values.ravel(), "models show clear images")
+
+
+# (a)
+def count_first(signal: int, concept: int) -> "Callable[[xr.Dataset], Measured]":
+    def statistic(run: "xr.Dataset") -> Measured:
+        first = _first(run, signal, concept)
+        return Measured(float(first.mean()), remark=f"{first.sum()} of {len(first)}, an exact count")
+
+    return statistic
+
+
+def reversal(run: "xr.Dataset") -> Measured:
+    both = _first(run, STRONG, 0) & _first(run, WEAK, 1)
+    return Measured.share(int(both.sum()), len(both))
+
+
+def classifier_order(run: "xr.Dataset") -> Measured:
+    both = np.concatenate([_first(run, STRONG, 0, "probability"), _first(run, WEAK, 1, "probability")])
+    return Measured(float(both.mean()), remark=f"{both.sum()} of {len(both)} models, an exact count")
+
+
+def speed(run: "xr.Dataset") -> Measured:
+    """Binary logarithm of the steps until colour is learned, the weakest signal over the strongest."""
+    times = np.minimum(learned(run)[..., 0], step_numbers(run)[-1])
+    told = "never learned counts as learned at the end"
+    return _resolved(np.log2(times[WEAK] / times[STRONG]), "seeds", told)
+
+
+# (b)
+def leads(run: "xr.Dataset") -> np.ndarray:
+    """The largest lead of colour over size, (signal, seed)."""
+    return np.array([[curves.lead(path) for path in signal] for signal in paths(run)])
+
+
+def lead(signal: int) -> "Callable[[xr.Dataset], Measured]":
+    return lambda run: _resolved(leads(run)[signal], "models learn a concept")
+
+
+def rise_by_seeds(signal: int) -> "Callable[[xr.Dataset], Measured]":
+    """The rise of each seed where the mean error of the other seeds rises most."""
+
+    def statistic(run: "xr.Dataset") -> Measured:
+        errors = curves.error(paths(run)[signal])
+        if len(errors) < 2 or not np.isfinite(errors).all(axis=0).any():
+            return Measured.unresolved("Two seeds or more are needed, with records that all of them tell.")
+        others = (errors.sum(axis=0) - errors) / (len(errors) - 1)
+        return _resolved([curves.largest_rise(o).height(e) for o, e in zip(others, errors, strict=True)], "seeds")
+
+    return statistic
+
+
+def rises(run: "xr.Dataset", start: float = 0.0) -> np.ndarray:
+    """The rise of the error of each model, (signal, seed): found on half of the images, read off the other half.
+
+    Records of steps before `start` are left out.
+    """
+    later = step_numbers(run) >= start
+    halves = [np.where(later, curves.error(paths(run, images=half)), np.nan) for half in _HALVES]
+    found = np.full(halves[0].shape[:2], np.nan)
+    for at in np.ndindex(found.shape):
+        if all(np.isfinite(half[at]).any() for half in halves):
+            both = zip(halves, halves[::-1], strict=True)
+            found[at] = np.mean([curves.largest_rise(chosen[at]).height(judged[at]) for chosen, judged in both])
+    return found
+
+
+def rise_by_images(run: "xr.Dataset") -> Measured:
+    return _resolved(rises(run).ravel(), "models")
+
+
+def rise_of_circles(run: "xr.Dataset") -> Measured:
+    """The same from three times the first record's step on: before, the samples are still grainy noise."""
+    return _resolved(rises(run, float(_GRAINY * run.attrs["first_record"])).ravel(), "models")
+
+
+def rise_raw(run: "xr.Dataset") -> Measured:
+    """The rise for weights as they are, from dip to peak of the averaged weights: their own would be mostly jitter."""
+    averaged, raw = (curves.error(paths(run, estimate)) for estimate in ("position", "raw_position"))
+    found = np.full(raw.shape[:2], np.nan)
+    for at in np.ndindex(found.shape):
+        if np.isfinite(averaged[at]).any():
+            found[at] = curves.largest_rise(averaged[at]).height(raw[at])
+    return _resolved(found.ravel(), "models")
+
+
+def memorizing(run: "xr.Dataset") -> Measured:
+    """Nearer to the class of one new value than to the unseen class, at the peak of the largest rise."""
+    nearer = []
+    for path in paths(run).reshape(-1, len(run.step), 2):
+        if np.isfinite(path).any():
+            there = path[curves.largest_rise(curves.error(path)).peak]
+            nearer.append(min(there) < _MIDDLE < max(there))
+    return Measured.share(sum(nearer), len(nearer))
+
+
+def transient(run: "xr.Dataset") -> Measured:
+    """The error at the end over that at the dip before the largest rise."""
+    ratios = []
+    for errors in curves.error(paths(run)).reshape(-1, len(run.step)):
+        told = np.isfinite(errors)
+        ratios.append(errors[told][-1] / errors[curves.largest_rise(errors).dip] if told.any() else np.nan)
+    return _resolved(np.array(ratios), "models")
+
+
+# (c)
+def slows(run: "xr.Dataset") -> Measured:
+    """The last speed over the largest."""
+    found = [curves.speeds(path, step_numbers(run))[1] for path in paths(run).reshape(-1, len(run.step), 2)]
+    ratios = [speed[-1] / speed.max() if len(speed) > 1 else np.nan for speed in found]
+    return _resolved(np.array(ratios), "models have speeds")
+
+
+def speed_law(run: "xr.Dataset") -> Measured:
+    """Log likelihood a speed, of log speed linear in the step over log speed linear in its logarithm, from the peak."""
+    gains = []
+    for path in paths(run).reshape(-1, len(run.step), 2):
+        steps, speed = curves.speeds(path, step_numbers(run))
+        start = int(np.argmax(speed)) if len(speed) else 0
+        at, logs = steps[start:], np.log(np.maximum(speed[start:], 1e-12))
+        gains.append(np.log(_left(np.log(at), logs) / _left(at, logs)) / 2 if len(at) >= 4 else np.nan)
+    return _resolved(np.array(gains), "models have four speeds or more")
+
+
+def _left(x: np.ndarray, y: np.ndarray) -> float:
+    """The sum of squares that a line leaves."""
+    line = np.polynomial.Polynomial.fit(x, y, 1)
+    return float(np.sum((line(x) - y) ** 2))
+
+
+def terminal_law(run: "xr.Dataset") -> Measured:
+    """Log likelihood a record of the exponential approach over that of the power.
+
+    Both are fitted to half of the images and held against the other half.
+    """
+    whole, halves = paths(run), [paths(run, images=half) for half in _HALVES]
+    gains = []
+    for k, m in np.ndindex(whole.shape[:2]):
+        part = curves.terminal(whole[k, m], step_numbers(run))
+        if part is None:
+            gains.append(np.nan)
+            continue
+        fits, held = [half[k, m, part.records, part.concept] for half in halves], []
+        at = step_numbers(run)[part.records]
+        for chosen, judged in (fits, fits[::-1]):
+            left = {law: np.sum((curves.approach(chosen, at, law).at(at) - judged) ** 2) for law in curves.LAWS}
+            held.append(np.log(left["power"] / left["exponential"]) / 2)
+        gains.append(np.mean(held))
+    return _resolved(np.array(gains), "models reach the terminal phase")
+
+
+def rates(run: "xr.Dataset") -> np.ndarray:
+    """Rates of the exponential approach in the terminal phase, (signal, seed), in 1/step; NaN if not resolved."""
+    whole, steps = paths(run), step_numbers(run)
+    found = np.full(whole.shape[:2], np.nan)
+    for k, m in np.ndindex(found.shape):
+        part = curves.terminal(whole[k, m], steps)
+        if part is not None:
+            fitted = curves.approach(whole[k, m, part.records, part.concept], steps[part.records], "exponential")
+            found[k, m] = fitted.rate if fitted.resolved else np.nan
+    return found
+
+
+# The comparison with the theory, fitted to the first signal: what it says of the others.
+def predicted_order(run: "xr.Dataset") -> Measured:
+    measured, theory = learned(run)[1:], run.theory_learned.transpose("signal", "seed", "concept").values[1:]
+    same = (measured[..., 0] < measured[..., 1]) == (theory[..., 0] < theory[..., 1])
+    known = np.isfinite(measured).any(axis=-1) & np.isfinite(theory).any(axis=-1)
+    if not known.any():
+        return Measured.unresolved("No model learns a concept.")
+    return Measured(float(same[known].mean()), remark=f"{same[known].sum()} of {known.sum()} models, an exact count")
+
+
+def predicted_ratio(run: "xr.Dataset") -> Measured:
+    """Binary logarithm of predicted over measured T_color / T_size."""
+    measured, theory = learned(run)[1:], run.theory_learned.transpose("signal", "seed", "concept").values[1:]
+    with np.errstate(invalid="ignore"):
+        log = np.log2(theory[..., 0] / theory[..., 1]) - np.log2(measured[..., 0] / measured[..., 1])
+    return _resolved(log.ravel(), "models learn both concepts")
+
+
+def predicted_lead(run: "xr.Dataset") -> Measured:
+    theory = run.theory_lead.transpose("signal", "seed").values[1:]
+    measured = leads(run)[1:]
+    return _resolved((theory - measured).ravel(), "models", f"measured {_average(measured)} in the mean")
+
+
+def predicted_rise(run: "xr.Dataset") -> Measured:
+    """Predicted minus measured rise, of every signal: the fit to the first one does not aim at it."""
+    theory, measured = run.theory_rise.transpose("signal", "seed").values, rises(run)
+    return _resolved((theory - measured).ravel(), "models", f"predicted {_average(theory)} in the mean")
+
+
+def predicted_rate(adam: bool) -> "Callable[[xr.Dataset], Measured]":
+    """Binary logarithm of predicted over measured terminal rate."""
+
+    def statistic(run: "xr.Dataset") -> Measured:
+        theory = run.theory_rate.transpose("signal", "seed").values / (_relative(run)[:, None] if adam else 1.0)
+        return _resolved(np.log2(theory / rates(run))[1:].ravel(), "models reach the terminal phase")
+
+    return statistic
+
+
+def _relative(run: "xr.Dataset") -> np.ndarray:
+    """a_1 + a_2 of each signal over that of the first."""
+    total = run.strength.sum("concept").values
+    return total / total[0]
+
+
+def pace(adam: bool) -> "Callable[[xr.Dataset], Measured]":
+    """Binary logarithm of the steps in a unit of time, by a signal's own fit over those expected from the first."""
+
+    def statistic(run: "xr.Dataset") -> Measured:
+        own = run.own_pace.transpose("signal", "seed").values
+        return _resolved(np.log2(own / own[0] / (_relative(run)[:, None] if adam else 1.0))[1:].ravel(), "models")
+
+    return statistic
+
+
+def matching(adam: bool) -> "Callable[[xr.Dataset], Measured]":
+    """Error with the signal's own mu and sigma over that with the first signal's."""
+
+    def statistic(run: "xr.Dataset") -> Measured:
+        ratio = run.theory_error.sel(abstraction=RESCALED if adam else "two layers") / run.unmatched_error
+        return _resolved(ratio.isel(signal=slice(1, None)).values.ravel(), "models")
+
+    return statistic
+
+
+def against(other: str) -> "Callable[[xr.Dataset], Measured]":
+    """Error of the two-layer model over that of another abstraction, both fitted to the first signal."""
+
+    def statistic(run: "xr.Dataset") -> Measured:
+        ratio = run.theory_error.sel(abstraction="two layers") / run.theory_error.sel(abstraction=other)
+        return _resolved(ratio.isel(signal=0).values.ravel(), "models")
+
+    return statistic

@@ -1,0 +1,170 @@
+"""Two concepts in two layers of linear weights, symmetric or not, from many small starts: where they are at the end.
+
+s       time in units of 1 / a_1, a_1 the larger strength: what a learning rate in proportion to the largest stable one
+        makes of steps
+output  f(x)_k / mu_k of both concepts at the test point x: 1 where the network generalizes
+stop    when the training loss has fallen to a part `done` of its start
+
+The symmetric network x -> U U^T x follows gradient flow. The other, x -> U V x, is trained by gradient descent on both
+weights. There P = (U + V^T) / 2 grows as e^(a t) while U - V^T fades, so that small starts go the way of the symmetric
+network from P, at half its speed. A step eta makes 1 + eta a of e^(eta a), so that the time of descent is longer than
+that of the flow by the factor eta a / log(1 + eta a).
+"""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Literal
+
+if TYPE_CHECKING:
+    import numpy as np
+    import xarray as xr
+
+Diverse = Literal["both", "strong", "weak"]
+DIVERSE: tuple[Diverse, ...] = ("both", "strong", "weak")
+MODELS = ("symmetric", "trained")
+RATE = 0.1  # of gradient descent, over 1 / a_1
+LEARNED = 0.5  # an output from which on a concept counts as learned
+_FIRST, _MARKS = 0.2, 500  # the first s > 0 that is recorded, and how many there are up to the last one
+_TOLERANCE = 1e-6
+
+
+def signal(diverse: Diverse, ratio: float, sigma: float, calm: float) -> "tuple[np.ndarray, np.ndarray]":
+    """Strengths and the test point of mu = (1, ratio), the diverse concepts with a deviation of their own.
+
+    Args:
+        diverse: whether both concepts have the deviation sigma, the one of the stronger signal, or of the weaker.
+        ratio: of the signals, mu_2 over mu_1.
+        sigma: deviation of the diverse concepts.
+        calm: of the others.
+    """
+    from saddlescope.papers.concept_learning.shared.two_layer_runs import data
+
+    deviations = {"both": (sigma, sigma), "strong": (calm, sigma), "weak": (sigma, calm)}[diverse]
+    return data((1.0, ratio), deviations)
+
+
+def seen_share(strengths: "np.ndarray") -> float:
+    """The part of the training loss at the start that is the weaker concept's."""
+    return float(strengths.min() / strengths.sum())
+
+
+def predicted_output(share: float, done: float) -> float:
+    """The weaker concept's output at the stop, where concepts are learned one after the other.
+
+    What is left of the training loss is then the weaker concept's, share (1 - w)^2 of the first loss.
+    """
+    return max(0.0, 1 - (done / share) ** 0.5)
+
+
+def symmetric_runs(a: "np.ndarray", x: "np.ndarray", starts: "np.ndarray", params: Any) -> "xr.Dataset":
+    """Gradient flow from starts U, (starts, d, d'), on one data law."""
+    import numpy as np
+
+    from saddlescope.flow import symmetric_flows
+
+    s, rate = _marks(params), float(np.max(a))
+    flows = symmetric_flows(
+        a, starts, test_point=x, until=s[-1] / rate, record=s / rate, tolerance=_TOLERANCE, level=params.done
+    )
+    E = flows.W - np.eye(len(a))
+    return _read_off(s, (E**2).sum(axis=-2) @ a / 2, flows.W @ x / x, params).assign(
+        predicted=("start", rate * _last_times(a, starts))
+    )
+
+
+def trained_runs(
+    laws: "Sequence[tuple[np.ndarray, np.ndarray]]", starts: "Sequence[np.ndarray]", params: Any
+) -> "list[xr.Dataset]":
+    """Gradient descent from starts (U, V^T), (starts, 2, d, d'), for each data law (strengths and test point)."""
+    import equinox as eqx
+    import jax
+    import jax.numpy as jnp
+    import numpy as np
+
+    from saddlescope.flow import recorded_descents
+    from saddlescope.models import PopulationLoss
+
+    class Seen(eqx.Module):
+        """The training loss, and the output over the target."""
+
+        loss: PopulationLoss
+        x: jax.Array
+
+        def __call__(self, weights: Any) -> tuple[jax.Array, jax.Array]:
+            return self.loss.layered(weights), weights[1] @ (weights[0] @ self.x) / self.x
+
+    steps = np.unique(np.round(_marks(params) / RATE).astype(int))
+    with jax.enable_x64(True):
+        kinds = [(PopulationLoss(np.diag(a)), jnp.asarray(x)) for a, x in laws]
+        runs = [kind for kind, some in zip(kinds, starts, strict=True) for _ in some]
+        both = np.concatenate(starts)
+        recorded = recorded_descents(
+            [loss.layered for loss, _ in runs],
+            (both[:, 1].mT, both[:, 0]),
+            steps=int(steps[-1]),
+            learning_rate=[RATE / float(np.max(a)) for (a, _), some in zip(laws, starts, strict=True) for _ in some],
+            marks=steps,
+            observe=[Seen(loss, x) for loss, x in runs],
+        )
+    losses, outputs = (np.asarray(leaf) for leaf in recorded.observed)
+    found, first = [], 0
+    for (a, _), some in zip(laws, starts, strict=True):
+        own = slice(first, first + len(some))
+        first += len(some)
+        growth = RATE * float(a.min() / a.max())  # of the concept that comes last, in a step
+        delay = 2 * float(a.max()) * growth / np.log1p(growth)
+        one = _read_off(RATE * recorded.steps, losses[own], outputs[own], params)
+        found.append(one.assign(predicted=("start", delay * _last_times(a, some.mean(axis=1)))))
+    return found
+
+
+def _marks(params: Any) -> "np.ndarray":
+    import numpy as np
+
+    return np.unique(np.append(np.geomspace(_FIRST, params.horizon, _MARKS), (0.0, params.budget)))
+
+
+def _last_times(a: "np.ndarray", starts: "np.ndarray") -> "np.ndarray":
+    """When the last concept is learned by the symmetric network, in t, for each start."""
+    import numpy as np
+
+    from saddlescope.theory.concepts import concept_stages
+
+    return np.array([concept_stages(a, start).times.max() for start in starts])
+
+
+def _read_off(s: "np.ndarray", losses: "np.ndarray", outputs: "np.ndarray", params: Any) -> "xr.Dataset":
+    """What is asked of runs, from their training losses (starts, times) and outputs (starts, times, 2).
+
+    Returns:
+        Over `start`: `stop`, in s, NaN where training is not done by the horizon; `at_stop` and `at_budget`, the
+        smaller of both outputs then; `learned`, from when on it stays above one half, NaN where it does not.
+    """
+    import numpy as np
+    import xarray as xr
+
+    least = outputs.min(axis=-1)
+    left = np.log(losses / (params.done * losses[:, :1]))
+    stop = _passed(s, left <= 0, left)
+    at_stop = np.array(
+        [np.interp(when, s, one) if np.isfinite(when) else np.nan for when, one in zip(stop, least, strict=True)]
+    )
+    stays = np.logical_and.accumulate((least >= LEARNED)[:, ::-1], axis=1)[:, ::-1]
+    return xr.Dataset(
+        {
+            "stop": ("start", stop),
+            "at_stop": ("start", at_stop),
+            "at_budget": ("start", least[:, np.searchsorted(s, params.budget)]),
+            "learned": ("start", _passed(s, stays, least - LEARNED)),
+        }
+    )
+
+
+def _passed(s: "np.ndarray", beyond: "np.ndarray", level: "np.ndarray") -> "np.ndarray":
+    """When each row is first beyond, interpolated where `level` is 0; NaN where it never is."""
+    import numpy as np
+
+    after = np.argmax(beyond, axis=1)
+    rows, before = np.arange(len(beyond)), np.maximum(after - 1, 0)
+    high, low = level[rows, after], level[rows, before]
+    part = np.where(high != low, low / np.where(high != low, low - high, 1.0), 1.0)
+    return np.where(beyond.any(axis=1), s[before] + part * (s[after] - s[before]), np.nan)

@@ -1,0 +1,271 @@
+"""One run of the symmetric two-layer model as the figures of section 4.2 and appendix E show it, and what is read off.
+
+piece   of the loss out of distribution between two of its turns: a fall or a rise
+push    what an entry w_ij does to the loss over a piece: the integral of dL/dw_ij dw_ij, w_ij and w_ji together, split
+        into the time in which |w_ij| grows and that in which it shrinks; all pushes add up to the change of the loss
+"""
+
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
+
+from saddlescope._shared.errors import InputError
+from saddlescope.reproduction import parameter_checks
+from saddlescope.reproduction.claim import Claim, Measured
+from saddlescope.reproduction.metric import Quantity
+
+if TYPE_CHECKING:
+    import numpy as np
+    import xarray as xr
+
+    from saddlescope.flow import SymmetricPath
+    from saddlescope.measure import EntryHistory
+
+EXACT_W, EXACT_LAW = 1e-10, 1e-10  # this project's bars
+_SAMPLES = 4001  # of a piece, for the integrals of its pushes
+_SHOWN = 500  # times at which W is stored, equally many in every factor of time
+_FIRST = 1e-3  # of the last time: the first one after 0 that is stored
+
+
+def check_data(params: Any) -> None:
+    """`mu` and `sigma` are data with a positive strength for every concept.
+
+    Raises:
+        InputError: they are not.
+    """
+    mu, sigma = params.mu, params.sigma
+    if not 2 <= len(mu) <= 6 or not all(0 < one < float("inf") for one in mu):
+        raise InputError(f"mu must be 2 to 6 positive numbers; got {mu!r}.")
+    if len(sigma) != len(mu) or not all(0 <= one < float("inf") for one in sigma):
+        raise InputError(f"sigma must be {len(mu)} numbers of at least 0, one for each mu; got {sigma!r}.")
+    parameter_checks.positive(params, "until")
+
+
+def data(mu: tuple[float, ...], sigma: tuple[float, ...]) -> "tuple[np.ndarray, np.ndarray]":
+    """The strengths a and the test point, on infinitely many samples without a cluster at the origin, d = s."""
+    from saddlescope.models import StructuredIdentityTask
+
+    task = StructuredIdentityTask(mu, sigma, samples_per_cluster=1, dim=len(mu))
+    return task.strengths, task.test_point
+
+
+def followed(a: "np.ndarray", x: "np.ndarray", start: "np.ndarray", until: float) -> "xr.Dataset":
+    """One start: W, loss and output against time, all turns of the loss, every entry's history and pushes."""
+    import numpy as np
+    import xarray as xr
+
+    from saddlescope.flow import symmetric_flows, symmetric_path
+    from saddlescope.measure import compare, entry_histories
+    from saddlescope.theory.concepts import concept_stages
+
+    path = symmetric_path(a, start, until=until)
+    flow = symmetric_flows(a, start[None], test_point=x, until=until)
+    histories, stages = entry_histories(path, a), concept_stages(a, start)
+    turning = flow.turning_times[0, : flow.turns[0] + 2]
+    times = np.concatenate([[0.0], np.geomspace(_FIRST * until, until, _SHOWN)])
+    W = path(times)
+    entries = histories.entries
+    told = {name: [getattr(one, name) for one in entries] for name in ("grows", "top", "height", "settles")}
+    order = compare(stages.staircase, histories.staircase).exact_order_prefix if stages.separated else -1
+    return xr.Dataset(
+        {
+            "W": (("time", "row", "column"), W),
+            "loss": ("time", np.sum((W @ x - x) ** 2, axis=1) / 2),
+            "output": (("time", "row"), W @ x),
+            "turning_time": ("turn", turning),
+            "turning_loss": ("turn", flow.turning_losses[0, : len(turning)]),
+            "turning_W": (("turn", "row", "column"), path(turning)),
+            "entry_row": ("entry", [one.row for one in entries]),
+            "entry_column": ("entry", [one.column for one in entries]),
+            **{name: ("entry", values) for name, values in told.items()},
+            "suppressor_at_top": ("entry", _suppressors(path, a, entries)),
+            "push": (("piece", "entry", "phase"), _pushes(path, x, turning)),
+            "predicted_time": ("row", stages.times),
+            "predicted_peak_time": (("row", "column"), stages.peak_times),
+            "predicted_peak": (("row", "column"), stages.peaks),
+            "order_prefix": order,
+            "drift": float(flow.drifts[0]),
+            "ending": int(flow.endings[0]),
+            "strength": ("row", a),
+            "test_point": ("row", x),
+            "start": (("row", "unit"), start),
+        },
+        coords={
+            "time": times,
+            "turn": np.arange(len(turning)),
+            "piece": np.arange(len(turning) - 1),
+            "phase": ["grows", "shrinks"],
+        },
+    )
+
+
+def _suppressors(path: "SymmetricPath", a: "np.ndarray", entries: "tuple[EntryHistory, ...]") -> "list[float]":
+    """The major entry of the stronger concept of each when |w_ij| is largest."""
+    strongest = [max((one.row, one.column), key=lambda p: a[p]) for one in entries]
+    at = [min(one.top, path.until) for one in entries]
+    return [float(W[k, k]) for W, k in zip(path(at), strongest, strict=True)]
+
+
+def _pushes(path: "SymmetricPath", x: "np.ndarray", edges: "np.ndarray") -> "np.ndarray":
+    """Of every piece, entry i <= j and phase, shape (pieces, entries, 2)."""
+    import numpy as np
+
+    rows, columns = np.triu_indices(len(x))
+    pushes = []
+    for first, last in pairwise(edges):
+        W = path(np.linspace(first, last, _SAMPLES))
+        slope = (W @ x - x)[:, :, None] * x  # dL/dW
+        slope = slope + slope.swapaxes(1, 2) * (1 - np.eye(len(x)))
+        change = np.diff(W, axis=0)
+        push = (slope[1:] + slope[:-1]) / 2 * change
+        grows = np.diff(np.abs(W), axis=0) > 0
+        both = np.stack([np.sum(push * grows, axis=0), np.sum(push * ~grows, axis=0)], axis=-1)
+        pushes.append(both[rows, columns])
+    return np.array(pushes)
+
+
+@dataclass(frozen=True)
+class Errors:
+    """How far a stored run is from an independent integration: W, and the times of the loss's turns."""
+
+    W: float
+    turns: float
+
+
+def errors_against_dop853(one: "xr.Dataset") -> Errors:
+    """The run held against SciPy's DOP853 at its tightest, in U, with the turns as roots of its own dense output."""
+    import numpy as np
+    from scipy.integrate import solve_ivp
+    from scipy.optimize import root_scalar
+
+    a, x, start = (one[name].values for name in ("strength", "test_point", "start"))
+    turns = one.turning_time.values[1:-1]
+    times = one.time.values[one.time.values <= turns.max(initial=1.0) + 1]
+
+    def velocity(_: float, flat: "np.ndarray") -> "np.ndarray":
+        U = flat.reshape(start.shape)
+        E = U @ U.T - np.eye(len(a))
+        return (-(a[:, None] * E + E * a) @ U).ravel()
+
+    reference = solve_ivp(
+        velocity, (0, times[-1]), start.ravel(), "DOP853", rtol=3e-14, atol=1e-20, t_eval=times, dense_output=True
+    )
+
+    def slope(t: float) -> float:
+        flat = reference.sol(t)
+        U, dU = flat.reshape(start.shape), velocity(t, flat).reshape(start.shape)
+        return float((U @ (U.T @ x) - x) @ (U @ (dU.T @ x) + dU @ (U.T @ x)))
+
+    def off(turn: float) -> float:
+        low, high = max(turn - 1e-3, 0.0), turn + 1e-3
+        if slope(low) * slope(high) > 0:  # no turn there
+            return 1e-3
+        return abs(float(root_scalar(slope, bracket=(low, high), xtol=1e-13).root) - turn)
+
+    U = reference.y.T.reshape(-1, *start.shape)
+    W = one.W.values[: len(times)]
+    return Errors(float(np.abs(W - U @ U.swapaxes(1, 2)).max()), max(map(off, turns), default=0.0))
+
+
+def pieces(one: "xr.Dataset") -> "np.ndarray":
+    """The change of the loss over each piece, (pieces,)."""
+    import numpy as np
+
+    return np.diff(one.turning_loss.values)
+
+
+def push_share(one: "xr.Dataset", *, rising: bool, of: "np.ndarray") -> "np.ndarray":
+    """Of what drives each rise (or fall) the share due to chosen entries and phases.
+
+    A piece's drivers are the pushes in its own direction. A rise before the first fall is left out.
+
+    Args:
+        one: a run.
+        rising: rises, or falls.
+        of: which pushes to count, (entries, 2).
+    """
+    import numpy as np
+
+    way = pieces(one)
+    chosen = (way > 0) if rising else (way < 0)
+    if rising and len(chosen):
+        chosen[0] = False
+    drive = np.maximum(one.push.values * np.sign(way)[:, None, None], 0.0)[chosen]
+    return np.sum(drive * of, axis=(1, 2)) / np.sum(drive, axis=(1, 2))
+
+
+def phase_mask(one: "xr.Dataset", *, minor: bool | None, phase: str) -> "np.ndarray":
+    """The pushes of minor, major or (None) all entries in one phase, (entries, 2)."""
+    import numpy as np
+
+    off_diagonal = one.entry_row.values != one.entry_column.values
+    kind = np.ones(len(off_diagonal), bool) if minor is None else off_diagonal == minor
+    return kind[:, None] & (one.phase.values == phase)[None, :]
+
+
+def entry_of(one: "xr.Dataset", i: int, j: int) -> int:
+    """The place of w_ij among the entries."""
+    import numpy as np
+
+    low, high = sorted((i, j))
+    return int(np.flatnonzero((one.entry_row.values == low) & (one.entry_column.values == high))[0])
+
+
+def exactness(name: str) -> Any:
+    """The statistic of a stored error."""
+
+    def statistic(run: "xr.Dataset") -> Measured:
+        return Measured(float(abs(run[name]).max()))
+
+    return statistic
+
+
+EXACT_MAP = Claim(
+    name="map",
+    says="W(t) is that of an independent integration (DOP853 at its tightest): largest difference of an entry",
+    source="This project's bar",
+    statistic=exactness("W_error"),
+    high=EXACT_W,
+)
+EXACTNESS = (
+    EXACT_MAP,
+    Claim(
+        name="turns",
+        says="The turns of the loss are at its times: largest difference",
+        source="This project's bar",
+        statistic=exactness("turn_error"),
+        high=1e-6,
+        unit="t",
+    ),
+    Claim(
+        name="log-det",
+        says="log det W grows by its law, d/dt log det W = 4 tr(A (1 - W)): difference over the run",
+        source="Jacobi's formula, exact; this project's bar",
+        statistic=exactness("drift"),
+        high=EXACT_LAW,
+    ),
+)
+"""What every followed run is held to."""
+
+
+def _largest_rise(run: "xr.Dataset") -> float:
+    """The largest rise of the loss from one of its turns to the next, as part of its start; 0 when it only falls."""
+    steps = run.turning_loss.diff("turn")
+    return float(steps.max().clip(0.0) / run.turning_loss[0])
+
+
+QUANTITIES = (
+    Quantity(
+        name="descents",
+        says="descents of the loss out of distribution",
+        statistic=lambda run: float((run.turning_loss.diff("turn") < 0).sum()),
+    ),
+    Quantity(name="rise", says="largest rise of the loss, over its start", statistic=_largest_rise),
+    Quantity(
+        name="final_loss",
+        says="final loss out of distribution",
+        statistic=lambda run: float(run.loss.isel(time=-1)),
+        scale="log",
+    ),
+)
+"""What one followed start comes to."""

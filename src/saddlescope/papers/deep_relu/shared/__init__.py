@@ -1,0 +1,1 @@
+"""Code that several entries of this paper share."""

@@ -1,0 +1,496 @@
+"""Figure 2 of the first version: diagonal and full weights learn one direction at a time   (section 5 of version 1)
+
+Panels (a) to (c) show an attention head with diagonal weights, (d) to (f) one with full weights: the diagonals, or the
+singular values, of W_V W_O^T and W_K W_Q^T, and the loss. The first version says that full weights fall beyond its
+theory. Here they have one (`saddlescope.theory.low_rank.greedy_algorithm`): the next direction is the top singular pair of -dL/dB, and
+it comes when its exponent reaches 1. It is held against the flow, which shares no dynamics code with it.
+
+    alpha   initial scale of all weights
+    t       time of the gradient flow divided by log(1/alpha)
+    T_k     predicted time at which the k-th singular value rises, in the limit of vanishing alpha
+    t_k     measured time at which it first passes half of its value on its predicted plateau
+
+The teacher of (a) to (f) has few directions. With a teacher of full rank and alpha = 1e-4 stages blur: panels (g), (h).
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING
+
+from saddlescope._shared.errors import InputError
+from saddlescope.papers.gradual_rank.shared.entry_figures import PRODUCTS
+from saddlescope.papers.gradual_rank.shared.head_stages import STAGES
+from saddlescope.reproduction import parameter_checks
+from saddlescope.reproduction.claim import Claim, Measured
+from saddlescope.reproduction.context import RunContext
+from saddlescope.reproduction.metric import Quantity
+
+if TYPE_CHECKING:
+    import numpy as np
+    import xarray as xr
+
+    from saddlescope.flow import FactoredTrajectory
+    from saddlescope.models import FullAttentionTeacherTask
+    from saddlescope.plot.figure import Figure
+
+FIRST = 5  # stages of the diagonal head on which a claim is made: at its scale later ones overlap
+
+
+@dataclass(frozen=True, kw_only=True)
+class Params:
+    """The first version gives Gaussian tokens of 50 dimensions and a teacher, but no scale, rank or learning rate."""
+
+    log10_scales: tuple[float, ...] = (-8.0, -32.0, -128.0)  # log10 of the initial scales of full weights, decreasing
+    log10_diagonal: float = -8.0  # log10 of the initial scale of diagonal weights
+    log10_blurred: float = -4.0  # log10 of the initial scale at which a teacher of full rank is learned
+    seed: int = 1  # of the data, the teachers and the initial weights
+    samples: int = 200  # sequences in the data set
+    tokens: int = 5  # tokens in a sequence
+    dim: int = 8  # dimension of a token, and of the head
+    rank: int = 3  # of the teacher's two products
+    tolerance: float = 1e-4  # relative, of stage times; see `saddlescope.flow.factored_flow`
+    level: float = 0.01  # singular value, as part of the largest its product ever has, above which it counts
+    points: int = 400  # times at which the curves are stored
+
+    def __post_init__(self) -> None:
+        parameter_checks.log10_scales(self, "log10_scales")
+        for name in ("log10_diagonal", "log10_blurred"):
+            if not -1e4 < getattr(self, name) < 0:
+                raise InputError(f"{name} must be negative, above -1e4; got {getattr(self, name)!r}.")
+        parameter_checks.at_least(1, self, "samples", "tokens", "dim", "rank")
+        if self.rank > self.dim:
+            raise InputError(f"rank must be at most dim={self.dim}; got {self.rank!r}.")
+        parameter_checks.within(1e-11, 1e-2, self, "tolerance")
+        if not 0 < self.level < 1:
+            raise InputError(f"level must be between 0 and 1; got {self.level!r}.")
+        parameter_checks.at_least(2, self, "points")
+        parameter_checks.at_least(0, self, "seed")
+
+    @classmethod
+    def quick(cls) -> "Params":
+        """Seconds: a head of three dimensions, two scales."""
+        sizes = {"samples": 40, "tokens": 4, "dim": 3, "rank": 2}
+        return cls(log10_scales=(-32.0, -128.0), log10_blurred=-1.0, seed=1, points=120, tolerance=1e-3, **sizes)
+
+    @classmethod
+    def paper(cls) -> "Params":
+        """Tokens of 50 dimensions, in sequences as in the later version."""
+        return cls(log10_scales=(-8.0,), samples=1000, tokens=10, dim=50, rank=4)
+
+
+def run(params: Params, context: RunContext) -> "xr.Dataset":
+    """The prediction, the flow of full weights from each scale, the blurred one, and the diagonal head."""
+    import jax
+    import xarray as xr
+
+    from saddlescope.models import full_attention_teacher_task
+
+    sizes = {"samples": params.samples, "tokens": params.tokens, "dim": params.dim}
+    with jax.enable_x64(True):
+        task = full_attention_teacher_task(params.seed, rank=params.rank, **sizes)
+        theory = context.kept("theory", partial(_predict, task, params, context.part(0.0, 0.2)))
+        until = 1.15 * float(theory.predicted_time[-1])
+        flows = []
+        for k, log10_scale in enumerate(params.log10_scales):
+            start, width = 0.2 + 0.6 * k / len(params.log10_scales), 0.6 / len(params.log10_scales)
+            flow = partial(_simulate, task, theory, params, log10_scale, until, context.part(start, start + width))
+            flows.append(context.kept(f"flow{log10_scale}", flow))
+        full = full_attention_teacher_task(params.seed, **sizes)
+        blurred = context.kept("blurred", partial(_blurred, full, params, until, context.part(0.8, 0.9)))
+        diagonal = context.kept("diagonal", partial(_diagonal, params, context.part(0.9, 1.0)))
+        context.report(1.0, "done")
+    together = xr.concat(flows, dim="scale", combine_attrs="drop").assign_coords(scale=list(params.log10_scales))
+    parts = [theory, together, blurred, diagonal]
+    return xr.merge(parts, combine_attrs="drop").assign_attrs(
+        theory.attrs,
+        log10_blurred=params.log10_blurred,
+        log10_diagonal=params.log10_diagonal,
+        diagonal_status=diagonal.attrs["theory_status"],
+    )
+
+
+def _predict(task: "FullAttentionTeacherTask", params: Params, report: "Callable[[float, str], None]") -> "xr.Dataset":
+    """The stages k = 1, 2, ..., which singular value of which product rises in each, and how long plateaus last."""
+    import numpy as np
+    import xarray as xr
+
+    from saddlescope.theory import low_rank_learning
+
+    d = params.dim
+    learned = low_rank_learning(
+        task.network, [(d, d)] * 2, width=d, report=lambda fraction, note: report(fraction, f"prediction, {note}")
+    )
+    stages = learned.stages[1:]
+    if not stages:
+        raise InputError(f"No direction is ever learned: {learned.message} Choose another seed.")
+    entered = np.array([stage.entered for stage in stages])
+    index = np.array([stage.ranks[p] - 1 for stage, p in zip(stages, entered, strict=True)])
+    values = np.zeros((len(stages), 2, d))
+    for k, stage in enumerate(stages):
+        for p, s in enumerate(stage.singular_values):
+            values[k, p, : len(s)] = s
+    begins = np.array([stage.time for stage in stages])
+    ends = np.append(begins[1:], 1.15 * begins[-1])
+    # What ends a plateau grows through its second half at sigma; at the end of the run nothing does.
+    fastest = np.array([max(rates[0] for rates in stage.rates) for stage in stages])
+    return xr.Dataset(
+        {
+            "predicted_time": ("stage", begins),
+            "predicted_product": ("stage", entered),
+            "predicted_index": ("stage", index),
+            "predicted_loss": ("stage", np.array([stage.loss for stage in stages])),
+            "predicted_values": (("stage", "product", "index"), values),
+            "predicted_ranks": (("stage", "product"), np.array([stage.ranks for stage in stages])),
+            "plateau_time": ("stage", (begins + ends) / 2),
+            "efolds_per_log": ("stage", fastest * (ends - begins)),
+        },
+        coords={"stage": np.arange(1, len(stages) + 1), "product": list(PRODUCTS.values()), "index": np.arange(d)},
+        attrs={
+            "theory_status": learned.status.value,
+            "theory_message": learned.message,
+            "initial_loss": learned.stages[0].loss,
+            "level": params.level,
+        },
+    )
+
+
+def _simulate(
+    task: "FullAttentionTeacherTask",
+    theory: "xr.Dataset",
+    params: Params,
+    log10_scale: float,
+    until: float,
+    report: "Callable[[float, str], None]",
+) -> "xr.Dataset":
+    """The flow of full weights from one scale: curves, stage times, and what is seen in the middle of plateaus."""
+    import numpy as np
+    import xarray as xr
+
+    from saddlescope.flow import Factors, factored_flow
+
+    start = Factors(pairs=task.pairs, log_scale=log10_scale * np.log(10))
+    time = np.linspace(0.0, until, params.points)
+    middle = theory.plateau_time.values
+    note = f"alpha = 1e{log10_scale:g}"
+    trajectory, companion = (
+        factored_flow(
+            task.network,
+            start,
+            until=until,
+            tolerance=tolerance,
+            record=np.union1d(time, middle),
+            report=lambda fraction, at, offset=offset: report((offset + fraction) / 2, f"{note}, {at}"),
+        )
+        for tolerance, offset in ((params.tolerance, 0), (10 * params.tolerance, 1))
+    )
+    found, other = _stage_times(trajectory, theory), _stage_times(companion, theory)
+    at, on = np.searchsorted(trajectory.times, time), np.searchsorted(trajectory.times, middle)
+    return xr.Dataset(
+        {
+            "loss": ("time", trajectory.losses[at]),
+            "values": (("time", "product", "index"), trajectory.singular_values[at]),
+            "plateau_values": (("stage", "product", "index"), trajectory.singular_values[on]),
+            "plateau_loss": ("stage", trajectory.losses[on]),
+            "found_time": ("stage", found),
+            "found_error": ("stage", np.abs(found - other)),
+            "in_transit": _in_transit(trajectory),
+            "conserved": trajectory.conserved,
+            "gradients": trajectory.evaluations.gradients,
+        },
+        coords={"time": ("time", time, {"units": trajectory.time_unit}), "index": theory.index.values},
+    )
+
+
+def _stage_times(trajectory: "FactoredTrajectory", theory: "xr.Dataset") -> "np.ndarray":
+    """t_k: when each stage's singular value first passes half of its value on the predicted plateau."""
+    import numpy as np
+
+    levels = np.full(trajectory.log_singular_values.shape[1:], np.inf)
+    where = theory.predicted_product.values, theory.predicted_index.values
+    levels[where] = theory.predicted_values.values[(np.arange(theory.sizes["stage"]), *where)] / 2
+    levels[np.isinf(levels)] = 1e6 * levels[where].max()  # never passed
+    return trajectory.rises(levels)[where]
+
+
+def _in_transit(trajectory: "FactoredTrajectory") -> float:
+    """How many singular values rise at a time: their times of rising, together, over the time in which any rises.
+
+    Rising is passing from 5 % to 50 % of the value at the end. What ends below a thousandth of the largest is no
+    direction of the teacher.
+    """
+    import numpy as np
+
+    last = trajectory.singular_values[-1]
+    large = last > 1e-3 * last.max()
+    levels = np.where(large, last, 1e6 * last.max())
+    begin, end = (trajectory.rises(part * levels)[large] for part in (0.05, 0.5))
+    begin, end = np.nan_to_num(begin), np.nan_to_num(end)  # what is that large at the start has begun at 0
+    order = np.argsort(begin)
+    begin, end = begin[order], end[order]
+    latest = np.maximum.accumulate(end)
+    covered = end[0] - begin[0] + np.sum(np.maximum(latest[1:] - np.maximum(begin[1:], latest[:-1]), 0.0))
+    return float(np.sum(end - begin) / covered)
+
+
+def _blurred(
+    task: "FullAttentionTeacherTask", params: Params, until: float, report: "Callable[[float, str], None]"
+) -> "xr.Dataset":
+    """A teacher of full rank at a larger scale."""
+    import numpy as np
+    import xarray as xr
+
+    from saddlescope.flow import Factors, factored_flow
+
+    time = np.linspace(0.0, until, params.points)
+    trajectory = factored_flow(
+        task.network,
+        Factors(pairs=task.pairs, log_scale=params.log10_blurred * np.log(10)),
+        until=until,
+        tolerance=params.tolerance,
+        record=time,
+        report=lambda fraction, at: report(fraction, f"teacher of full rank, {at}"),
+    )
+    return xr.Dataset(
+        {
+            "blurred_loss": ("time", trajectory.losses),
+            "blurred_values": (("time", "product", "index"), trajectory.singular_values),
+            "blurred_in_transit": _in_transit(trajectory),
+        }
+    )
+
+
+def _diagonal(params: Params, report: "Callable[[float, str], None]") -> "xr.Dataset":
+    """The head with diagonal weights: Algorithm 1, and the flow at one scale."""
+    import numpy as np
+
+    from saddlescope.flow import Products, gradient_flow
+    from saddlescope.models import attention_teacher_task
+    from saddlescope.papers.gradual_rank.shared.head_stages import halfway_times, predicted_stages
+    from saddlescope.theory import incremental_learning
+
+    task = attention_teacher_task(params.seed, samples=params.samples, tokens=params.tokens, dim=params.dim)
+    learned = incremental_learning(task.network, 2 * params.dim)
+    times = [stage.time for stage in learned.stages]
+    until = 1.5 * times[min(FIRST + 1, len(times) - 1)]
+    time = np.linspace(0.0, until, params.points)
+    stages = predicted_stages(learned, until=until)
+    trajectory = gradient_flow(
+        task.network,
+        Products(task.u0, task.v0, log_scale=params.log10_diagonal * np.log(10)),
+        until=until,
+        tolerance=params.tolerance,
+        record=time,
+        report=lambda fraction, at: report(fraction, f"diagonal weights, {at}"),
+    )
+    at = np.searchsorted(trajectory.times, time)
+    rename = {"stage": "diagonal_stage"}
+    kept = stages[["predicted_time", "predicted_loss"]].rename(
+        {"predicted_time": "diagonal_predicted_time", "predicted_loss": "diagonal_predicted_loss", **rename}
+    )
+    return kept.assign(
+        diagonal_time=("diagonal_time", time),
+        diagonal_loss=("diagonal_time", trajectory.losses[at]),
+        diagonal_beta=(("diagonal_time", "product", "index"), trajectory.beta[at].reshape(-1, 2, params.dim)),
+        diagonal_found_time=("diagonal_stage", halfway_times(trajectory, stages)),
+    ).assign_attrs(theory_status=learned.status.value)
+
+
+# The bounds. A direction arrives after log(1/alpha) e-folds of growth, up to what the limit forgets: overlaps of
+# Gaussian starts with singular directions, and one transition per stage, each O(1) e-folds. Three a stage are allowed.
+_ALLOWED = 3.0
+
+
+def _prediction_ends_at_teacher(run: "xr.Dataset") -> Measured:
+    if run.attrs["theory_status"] != "converged":
+        return Measured.unresolved(run.attrs["theory_message"])
+    return Measured(float(run.predicted_loss[-1]) / run.attrs["initial_loss"])
+
+
+_TOO_SHORT = "Not all predicted directions rose before the simulation ended."
+
+
+def _order(run: "xr.Dataset") -> Measured:
+    import numpy as np
+
+    times = run.found_time.isel(scale=-1).values
+    if np.isnan(times).any():
+        return Measured.unresolved(_TOO_SHORT)
+    return Measured(float(np.mean(np.argsort(times) == np.arange(len(times)))))
+
+
+def _times(run: "xr.Dataset") -> Measured:
+    import numpy as np
+
+    last = run.isel(scale=-1)
+    if last.found_time.isnull().any():
+        return Measured.unresolved(_TOO_SHORT)
+    log = -float(last.scale) * np.log(10)
+    unit = log / (last.predicted_time * last.stage)  # relative error in e-folds out of log(1/alpha), a stage
+    return Measured(
+        float((abs(last.found_time - last.predicted_time) * unit).max()), float((last.found_error * unit).max())
+    )
+
+
+def _law(run: "xr.Dataset") -> Measured:
+    """C_k = (t_k - T_k) log(1/alpha) at the two smallest scales: the largest change, where stages are separated."""
+    import numpy as np
+
+    if run.sizes["scale"] < 2:
+        return Measured.unresolved("One scale only: there is no sequence that could converge.")
+    two = run.isel(scale=slice(-2, None))
+    if two.found_time.isnull().any():
+        return Measured.unresolved(_TOO_SHORT)
+    log = -two.scale * np.log(10)
+    change = abs(((two.found_time - two.predicted_time) * log).diff("scale")).isel(scale=0).values
+    error = (two.found_error * log).sum("scale").values
+    after = _resolved(two.isel(scale=0))
+    separated = after & np.append(True, after[:-1])
+    if not separated.any():
+        return Measured.unresolved("No stage is separated from its neighbours at these scales.")
+    remark = f"{separated.sum()} of {len(separated)} stages are separated; over all of them it is {change.max():.2g}"
+    return Measured(float(change[separated].max()), float(error[separated].max()), remark)
+
+
+def _ranks(run: "xr.Dataset") -> Measured:
+    import numpy as np
+
+    last = run.isel(scale=-1)
+    resolved = _resolved(last)
+    largest = last.predicted_values.max(("stage", "index"))
+    ranks = (last.plateau_values > run.attrs["level"] * largest).sum("index")
+    right = (ranks == last.predicted_ranks).all("product").values
+    return Measured(float(np.mean(right[resolved])), remark=f"{resolved.sum()} of {len(resolved)} plateaus resolved")
+
+
+def _resolved(one: "xr.Dataset") -> "np.ndarray":
+    """Which plateaus one scale resolves, by the theory alone.
+
+    In the middle of one that lasts n e-folds of its fastest direction, what ends it is down to e^-n. It takes
+    n = -log(level) for that to count as inactive; four times as much leaves room for what came before to settle.
+    """
+    import numpy as np
+
+    efolds = one.efolds_per_log * -float(one.scale) * np.log(10)
+    resolved = (efolds >= -4 * np.log(one.attrs["level"])).values
+    resolved[-1] = True  # nothing ends the last one
+    return resolved
+
+
+def _one_at_a_time(run: "xr.Dataset") -> Measured:
+    return Measured(float(run.in_transit.isel(scale=-1)))
+
+
+def _blur(run: "xr.Dataset") -> Measured:
+    return Measured(float(run.blurred_in_transit))
+
+
+def _conservation(run: "xr.Dataset") -> Measured:
+    return Measured(float(run.conserved.max()))
+
+
+def _diagonal_times(run: "xr.Dataset") -> Measured:
+    import numpy as np
+
+    first = run.isel(diagonal_stage=slice(FIRST))
+    if first.diagonal_found_time.isnull().any():
+        return Measured.unresolved(_TOO_SHORT)
+    log = -run.attrs["log10_diagonal"] * np.log(10)
+    error = abs(first.diagonal_found_time / first.diagonal_predicted_time - 1) * log / first.diagonal_stage
+    return Measured(float(error.max()))
+
+
+claims = (
+    Claim(
+        name="end",
+        says="The prediction for full weights ends at the teacher: its last loss, relative to the first",
+        source="The teacher is the one global minimum; 1e-12 for sums of squares of rounding errors",
+        statistic=_prediction_ends_at_teacher,
+        high=1e-12,
+    ),
+    Claim(
+        name="order",
+        says="Singular values of full weights rise in the predicted order at the smallest scale: fraction that does",
+        source="docs: full weights; Figure 2 (d), (e) of version 1: learned incrementally",
+        statistic=_order,
+        low=1.0,
+    ),
+    Claim(
+        name="times",
+        says="They rise at the predicted times: largest relative error at the smallest scale, times log(1/alpha), "
+        "divided by the number of the stage",
+        source="docs: full weights; O(1) e-folds out of log(1/alpha) are forgotten by start and transitions, 3 a stage",
+        statistic=_times,
+        high=_ALLOWED,
+        unit="e-folds",
+    ),
+    Claim(
+        name="law",
+        says="Times of separated stages converge as C_k / log(1/alpha): largest change of C_k between the two smallest "
+        "scales",
+        source="docs: full weights; C_k is O(1), so a law of that form changes it by much less than 1",
+        statistic=_law,
+        high=0.5,
+        unit="e-folds / σ",
+    ),
+    Claim(
+        name="ranks",
+        says="In the middle of each plateau that the smallest scale resolves, both products have the predicted "
+        "numerical ranks: fraction that does",
+        source="Figure 2 (d), (e) of version 1: progressively increasing rank",
+        statistic=_ranks,
+        low=1.0,
+    ),
+    Claim(
+        name="one-by-one",
+        says="At the smallest scale singular values rise one at a time: how many rise at once, on average",
+        source="Figure 2 (d), (e) of version 1; 1 is one at a time, half of all would overlap pairwise at 1.5",
+        statistic=_one_at_a_time,
+        high=1.5,
+    ),
+    Claim(
+        name="blurred",
+        says="At a large scale with a teacher of full rank they do not: how many rise at once, on average",
+        source="Overlap of stages at O(1/log(1/alpha)); 1.5 as in one-by-one",
+        statistic=_blur,
+        low=1.5,
+    ),
+    Claim(
+        name="conserved",
+        says="W_K^T W_K - W_Q^T W_Q and W_V^T W_V - W_O^T W_O are conserved: largest drift in units of alpha^2",
+        source="Lemma 4.2 for matrices; equation 5",
+        statistic=_conservation,
+        high=1e-10,
+    ),
+    Claim(
+        name="diagonal",
+        says=f"Diagonal weights are learned at Algorithm 1's times: largest error of the first {FIRST}, relative, "
+        "times log(1/alpha), divided by the number of the stage",
+        source="Theorem 4.5 of version 1; 3 e-folds a stage, as for full weights",
+        statistic=_diagonal_times,
+        high=_ALLOWED,
+        unit="e-folds",
+    ),
+)
+
+quantities = (
+    STAGES,
+    Quantity(
+        name="in_transit",
+        says="singular values that rise at a time, at the smallest α",
+        statistic=lambda run: float(run.in_transit.isel(scale=-1)),
+    ),
+    Quantity(
+        name="final_loss",
+        says="final loss at the smallest α",
+        statistic=lambda run: float(run.loss.isel(scale=-1, time=-1)),
+        scale="log",
+    ),
+)
+
+
+def traces(run: "xr.Dataset") -> "list[Figure]":
+    """The six panels and the blurred case; the convergence of stage times."""
+    from saddlescope.papers.gradual_rank.figure_2_v1.figures import convergence, panels
+
+    return [panels(run), convergence(run)]

@@ -1,0 +1,281 @@
+"""GPT-2 trained from scratch on text, with spectra recorded by the tracker: what the entries on language share."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+from saddlescope._shared.errors import InputError
+from saddlescope.reproduction.claim import Claim, Measured
+from saddlescope.reproduction.context import RunContext
+from saddlescope.reproduction.parameter_checks import at_least, positive
+
+if TYPE_CHECKING:
+    import numpy as np
+    import xarray as xr
+    from transformers import GPT2LMHeadModel
+
+    from saddlescope.plot.figure import Figure
+    from saddlescope.train.data.text import TextData, TokenData
+    from saddlescope.train.language import LanguageConfig
+
+
+@dataclass(frozen=True, kw_only=True)
+class GPT2Params:
+    """A small GPT-2 on a text that comes with Python: minutes on two cores."""
+
+    text: Literal["python-topics", "python-library", "wikitext-2", "wikitext-103"] = "python-topics"  # WikiText: --data
+    characters: int = 0  # of the training text, from its start, and a quarter of them of the tests; 0 takes all
+    vocabulary: int = 1024  # tokens of the byte-pair encoding, learnt on the training text
+    seeds: tuple[int, ...] = (0, 1, 2)  # one training run each: initial weights and order of the blocks
+    block: int = 64  # tokens read at once
+    depth: int = 4  # transformer blocks
+    embedding: int = 128  # dimension of a token
+    heads: int = 4  # attention heads in a block
+    epochs: int = 3  # passes through the training text
+    batch: int = 16  # blocks in a step
+    learning_rate: float = 1e-3  # of Adam, at the start; it falls linearly to 0
+    tests: int = 9  # measurements of the losses, evenly spaced over training
+    precision: Literal["float32", "tf32", "bf16"] = "float32"  # of the steps; tf32 and bf16 for a GPU
+    compiled: bool = False  # whether torch.compile makes the steps faster, on a GPU
+    threads: int = 1  # of PyTorch on the processor; matrices this small gain little from more
+
+    def __post_init__(self) -> None:
+        at_least(1, self, "block", "depth", "embedding", "heads", "epochs", "batch", "tests", "threads")
+        at_least(2, self, "block")
+        at_least(256, self, "vocabulary")
+        at_least(0, self, "characters")
+        positive(self, "learning_rate")
+        if self.embedding % self.heads:
+            raise InputError(f"heads must divide embedding={self.embedding}; got {self.heads!r}.")
+        if not self.seeds or len(set(self.seeds)) < len(self.seeds) or min(self.seeds) < 0:
+            raise InputError(f"seeds must be distinct and at least 0, such as 0,1,2; got {self.seeds!r}.")
+
+    @classmethod
+    def quick(cls) -> "GPT2Params":
+        """Seconds: two blocks, two heads, the start of the text."""
+        return cls(
+            characters=6000, vocabulary=300, seeds=(0, 1), block=16, depth=2, embedding=32, heads=2,
+            epochs=2, learning_rate=1e-2, tests=2,
+        )  # fmt: skip
+
+    @classmethod
+    def paper(cls) -> "GPT2Params":
+        """Appendix B.2: GPT-2 small on WikiText-103, three epochs in blocks of 256; for a GPU."""
+        return cls(
+            text="wikitext-103", vocabulary=50257, seeds=(0,), block=256, depth=12, embedding=768, heads=12,
+            learning_rate=3e-4, tests=90, precision="bf16", compiled=True, threads=8,
+        )  # fmt: skip
+
+
+def read_text(name: str, context: RunContext, characters: int = 0) -> "TextData":
+    """The text of that name; where `characters` are not 0, so many of the training part and a quarter of the test."""
+    from saddlescope.train.data.text import load_text
+
+    if name.startswith("wikitext") and context.data is None:
+        raise InputError(
+            f"text {name!r} needs the folder of its official files: give --data or set SADDLESCOPE_DATA, or take "
+            "text=python-topics, which comes with Python."
+        )
+    text = load_text(name, context.data)
+    return text.first(characters, -(-characters // 4)) if characters else text
+
+
+def train(params: GPT2Params, context: RunContext, *, matrices: str | None = None) -> "xr.Dataset":
+    """Trains one GPT-2 a seed and joins their records along the dimension `seed`.
+
+    No weights are loaded anywhere: the models are `fresh_gpt2`, and the first test loss of each is in the record.
+
+    Args:
+        params: of the runs.
+        context: each run keeps its checkpoints in the scratch folder.
+        matrices: pattern of single matrices to record besides, as `RankTracker` takes it.
+
+    Returns:
+        The tracker's data set for each seed, with layers numbered from 1, and besides: `test_loss` and `train_loss`
+        (seed, test_step) in nats a token; in the attributes the digest of the text and the loss of a guess by the
+        tokens' frequencies.
+    """
+    from saddlescope.train.data.text import learn_vocabulary, tokenize
+
+    text = read_text(params.text, context, params.characters)
+    data = tokenize(text, learn_vocabulary(text, params.vocabulary), block=params.block)
+    together = each_seed(
+        params, context, lambda seed, report: _train_one(params, context, data, seed, matrices, report)
+    )
+    return together.assign_attrs(
+        text=text.name,
+        text_digest=text.digest(),
+        vocabulary=data.vocabulary,
+        guess_loss=frequency_loss(data.train, data.test, data.vocabulary),
+    )
+
+
+def each_seed(
+    params: GPT2Params,
+    context: RunContext,
+    make: "Callable[[int, Callable[[float, str], None]], xr.Dataset]",
+) -> "xr.Dataset":
+    """What `make` makes of each seed, joined along the dimension `seed`; finished seeds are kept.
+
+    Args:
+        params: has the seeds.
+        context: keeps the finished ones.
+        make: from a seed and a `report` for its part of the run.
+    """
+    import functools
+
+    import xarray as xr
+
+    def reporter(k: int, seed: int) -> "Callable[[float, str], None]":
+        part = context.part(k / len(params.seeds), (k + 1) / len(params.seeds))
+        return lambda fraction, note: part(fraction, f"seed {seed}, {note}")
+
+    runs = [
+        context.kept(f"seed-{seed}", functools.partial(make, seed, reporter(k, seed)))
+        for k, seed in enumerate(params.seeds)
+    ]
+    return xr.concat(runs, dim="seed", combine_attrs="override").assign_coords(seed=list(params.seeds))
+
+
+def _train_one(
+    params: GPT2Params,
+    context: RunContext,
+    data: "TokenData",
+    seed: int,
+    matrices: str | None,
+    report: "Callable[[float, str], None]",
+) -> "xr.Dataset":
+    import functools
+
+    import numpy as np
+
+    from saddlescope.train import Geometric, RankTracker
+    from saddlescope.train.language import fit_language
+    from saddlescope.train.tracker.hugging_face import RankTrackerCallback
+
+    tracker = RankTrackerCallback(functools.partial(RankTracker, schedule=Geometric(1.15), matrices=matrices))
+    history = fit_language(
+        fresh_model(params, data, seed),
+        data,
+        training(params, seed, steps=params.epochs * -(-len(data.train) // params.batch)),
+        tracker=tracker,
+        checkpoint=context.scratch / f"seed-{seed}",
+        report=report,
+    )
+    return (
+        tracker.tracker.to_xarray()
+        .assign(test_loss=("test_step", history.test_loss), train_loss=("test_step", history.train_loss))
+        .assign_coords(layer=np.arange(1, params.depth + 1), test_step=history.steps)
+    )
+
+
+def fresh_model(params: GPT2Params, data: "TokenData", seed: int) -> "GPT2LMHeadModel":
+    """A GPT-2 of the entry's sizes that has seen nothing."""
+    from saddlescope.train.architectures.gpt2 import GPT2Sizes, fresh_gpt2
+
+    sizes = GPT2Sizes(
+        vocabulary=data.vocabulary,
+        block=params.block,
+        embedding=params.embedding,
+        depth=params.depth,
+        heads=params.heads,
+    )
+    return fresh_gpt2(sizes, seed=seed)
+
+
+def training(params: GPT2Params, seed: int, *, steps: int, learning_rate: float | None = None) -> "LanguageConfig":
+    """How the entry trains; another learning rate than its own where one is given."""
+    from saddlescope.train.language import LanguageConfig
+
+    return LanguageConfig(
+        steps=steps,
+        batch=params.batch,
+        learning_rate=learning_rate or params.learning_rate,
+        test_every=-(-steps // params.tests),
+        tests_a_checkpoint=1,
+        seed=seed,
+        threads=params.threads,
+        precision=params.precision,
+        compiled=params.compiled,
+    )
+
+
+def frequency_loss(train: "np.ndarray", test: "np.ndarray", vocabulary: int) -> float:
+    """The cross-entropy, in nats a token, of guessing each test token by its frequency in training (one added each).
+
+    What a model reaches that knows how often tokens occur, and nothing of what stands before them.
+    """
+    import numpy as np
+
+    counts = np.bincount(train.ravel(), minlength=vocabulary) + 1
+    shares = counts / counts.sum()
+    return float(-np.log(shares[test.ravel()]).mean())
+
+
+def over_seeds(values: "xr.DataArray") -> Measured:
+    """The mean over seeds with its interval. Seeds, not heads, are the trials: heads of one model train together."""
+    return Measured.mean(values.values)
+
+
+def early_and_late(rank: "xr.DataArray") -> "tuple[xr.DataArray, xr.DataArray]":
+    """A rank at a tenth of the training and at its end. Before, Adam's first steps, of equal size in all directions."""
+    return rank.sel(step=rank.step[-1] / 10, method="nearest"), rank.isel(step=-1)
+
+
+def learning_claims() -> tuple[Claim, ...]:
+    """That the models start with nothing and learn, which the pictures need to mean something."""
+
+    def start(run: "xr.Dataset") -> Measured:
+        import numpy as np
+
+        return over_seeds(run.test_loss.isel(test_step=0) / np.log(run.attrs["vocabulary"]))
+
+    def learned(run: "xr.Dataset") -> Measured:
+        return over_seeds(run.test_loss.isel(test_step=-1) / run.attrs["guess_loss"])
+
+    return (
+        Claim(
+            name="from-scratch",
+            says="The models start from scratch: first test loss over that of a uniform guess, ln(vocabulary)",
+            source="Appendix B.2: 'We trained GPT-2'; a pretrained model starts far below 1",
+            statistic=start,
+            low=0.95,
+            high=1.05,
+        ),
+        Claim(
+            name="learned",
+            says="Training works: last test loss over that of a guess by the tokens' frequencies",
+            source="needed for the figures to mean something; 1 is what a model reaches that ignores the text before",
+            statistic=learned,
+            high=0.9,
+        ),
+    )
+
+
+def training_figure(run: "xr.Dataset") -> "Figure":
+    """The losses over training, a curve a seed."""
+    from saddlescope.plot import Axis, Figure, Line, Mark, Panel
+
+    def curves(values: "xr.DataArray") -> "Sequence[Line]":
+        return [
+            Line(
+                x=run.test_step.values,
+                y=values.sel(seed=seed).values,
+                label=f"seed {seed}",
+                group=f"seed {seed}",
+                color=k,
+            )
+            for k, seed in enumerate(run.seed.values)
+        ]
+
+    guess = Mark(at=run.attrs["guess_loss"], label="guess by frequency", axis="y")
+    return Figure(
+        name="training",
+        title="The training itself",
+        caption=f"Cross-entropy on {run.attrs['text']}, in nats a token, of {run.attrs['vocabulary']} tokens; training "
+        "loss: mean since the test before.",
+        panels=(
+            Panel(x=Axis("optimiser steps"), y=Axis("test loss", "nats"), marks=(*curves(run.test_loss), guess)),
+            Panel(x=Axis("optimiser steps"), y=Axis("training loss", "nats"), marks=tuple(curves(run.train_loss))),
+        ),
+    )

@@ -1,0 +1,124 @@
+"""What Algorithm 1 predicts, as stored variables, and the times at which a run does the same."""
+
+from typing import TYPE_CHECKING
+
+from saddlescope.reproduction.metric import Quantity
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    import numpy as np
+    import xarray as xr
+
+    from saddlescope.flow import Trajectory
+    from saddlescope.theory import IncrementalLearning
+
+STAGES = Quantity(
+    name="stages",
+    says="stages of the flow at the smallest α",
+    statistic=lambda run: float((run.found_time.isel(scale=-1) < float("inf")).sum()),
+)
+RESOLVED = Quantity(
+    name="resolved",
+    says="plateaus that the smallest α resolves",
+    statistic=lambda run: float(run.resolved.isel(scale=-1).sum()),
+)
+
+
+def predicted_stages(learned: "IncrementalLearning", *, until: float) -> "xr.Dataset":
+    """The stages k = 1, 2, ... after the origin, in each of which one coordinate enters.
+
+    Args:
+        learned: Algorithm 1's answer.
+        until: when the simulation ends, in the same unit: the last plateau has no end, so its middle is that of what
+            is simulated of it.
+
+    Returns:
+        Over `stage`: predicted_time T_k, predicted_coordinate i_k (the first of tied ones), its predicted_sign,
+        predicted_left (how many coordinates leave), predicted_loss on the plateau, and plateau_time, its middle;
+        predicted_beta over stage and coordinate. The attributes: the status, its message, the loss at the origin.
+    """
+    import numpy as np
+    import xarray as xr
+
+    origin, *stages = learned.stages
+    entered = np.array([stage.entered[0] for stage in stages], dtype=np.int64)
+    begins = np.array([stage.time for stage in stages])
+    ends = np.append(begins[1:], max(until, begins[-1]))
+    return xr.Dataset(
+        {
+            "predicted_time": ("stage", begins),
+            "predicted_coordinate": ("stage", entered),
+            "predicted_sign": ("stage", np.array([stage.signs[0] for stage in stages], dtype=np.int64)),
+            "predicted_left": ("stage", np.array([len(stage.left) for stage in stages], dtype=np.int64)),
+            "predicted_loss": ("stage", np.array([stage.loss for stage in stages])),
+            "predicted_beta": (("stage", "coordinate"), np.stack([stage.beta for stage in stages])),
+            "plateau_time": ("stage", (begins + ends) / 2),
+        },
+        coords={"stage": np.arange(1, len(stages) + 1), "coordinate": np.arange(origin.beta.size)},
+        attrs={
+            "theory_status": learned.status.value,
+            "theory_message": learned.message,
+            "initial_loss": origin.loss,
+        },
+    )
+
+
+def resolved_stages(learned: "IncrementalLearning", log_alpha: float, *, efolds: float) -> "np.ndarray":
+    """Which of the stages k = 1, 2, ... the theory calls separated by so many e-folds at alpha, shape (stages,)."""
+    import numpy as np
+
+    unresolved = {tie.stage for tie in learned.near_ties(log_alpha, efolds=efolds)}
+    return np.array([k not in unresolved for k in range(1, len(learned.stages))])
+
+
+def halfway_times(trajectory: "Trajectory", theory: "xr.Dataset") -> "np.ndarray":
+    """t_k for each predicted stage: when beta_(i_k) first passes half its value on its plateau, with that sign.
+
+    The theory fixes no level: it speaks of order 1. Half-way is where a logistic transition turns. A coordinate that
+    enters for a second time is looked for after it has fallen below the first time's half again.
+
+    Args:
+        trajectory: a run, recorded densely enough that between two records no coordinate rises and falls again.
+        theory: what `predicted_stages` returned.
+
+    Returns:
+        Shape (stages,), in the run's unit; NaN where it does not happen.
+    """
+    import numpy as np
+
+    found = np.full(theory.sizes["stage"], np.nan)
+    since: dict[int, float] = {}  # from when on a coordinate may enter again
+    for k, i in enumerate(theory.predicted_coordinate.values):
+        half = theory.predicted_beta.values[k, i] / 2
+        times = passings(trajectory, lambda beta, i=i, half=half: beta[:, i] / half)
+        later = times[times > since.get(i, 0.0)]
+        if later.size:
+            found[k] = later[0]
+            below = (trajectory.times > found[k]) & (trajectory.beta[:, i] / half < 1)
+            since[i] = float(trajectory.times[below.argmax()]) if below.any() else np.inf
+    return found
+
+
+def passings(trajectory: "Trajectory", share: "Callable[[np.ndarray], np.ndarray]") -> "np.ndarray":
+    """All times at which `share`, from beta of shape (times, coordinates) to shape (times,), passes 1 upwards.
+
+    Args:
+        trajectory: a run, recorded densely enough that between two records nothing rises and falls again.
+        share: such as the entry of one coordinate over half its value on a plateau.
+    """
+    import numpy as np
+    from scipy.optimize import brentq
+
+    beyond = share(trajectory.beta) >= 1
+    return np.array(
+        [
+            brentq(
+                lambda t: share(trajectory(np.array([t])))[0] - 1,
+                trajectory.times[after - 1],
+                trajectory.times[after],
+                xtol=1e-13,
+            )
+            for after in np.flatnonzero(beyond[1:] & ~beyond[:-1]) + 1
+        ]
+    )

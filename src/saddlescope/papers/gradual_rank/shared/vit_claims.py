@@ -1,0 +1,164 @@
+"""What the paper says of ViTs in words, as claims with numbers; and the picture of the training itself.
+
+The paper says "gradually increases", "ultimately low-rank when compared to the initial spectrum" and "extremely
+low-rank" without numbers. Read here as: the mean over heads rises from the end of the first epoch to the last, and half
+of the heads or more have a rising trend; at most half the initial product's stable rank; at most a third of the
+directions that the initial product needs for 90 % of its energy. All with the spread over seeds.
+"""
+
+from typing import TYPE_CHECKING
+
+from saddlescope.reproduction.claim import Claim, Measured
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    import xarray as xr
+
+    from saddlescope.plot.figure import Figure
+
+NAMES = {"KQ": "W_K W_Q^T", "VO": "W_V W_O^T"}
+
+
+def since_first_epoch(values: "xr.DataArray", run: "xr.Dataset") -> "xr.DataArray":
+    """What was recorded since the end of the first epoch: the very first steps are noise of the optimiser."""
+    first = int(abs(run.step.values - run.attrs["steps_per_epoch"]).argmin())
+    return values.isel(step=slice(first, None))
+
+
+def _rise(product: str) -> "Callable[[xr.Dataset], Measured]":
+    def statistic(run: "xr.Dataset") -> Measured:
+        rank = since_first_epoch(run.stable_rank.sel(product=product), run).mean(("layer", "head"))
+        return Measured.mean((rank.isel(step=-1) - rank.isel(step=0)).values)
+
+    return statistic
+
+
+def rising_share(run: "xr.Dataset", product: str) -> "xr.DataArray":
+    """The share of heads whose stable rank rises: Kendall's tau of rank and step is above 0; for each seed."""
+    import numpy as np
+    import xarray as xr
+
+    rank = since_first_epoch(run.stable_rank.sel(product=product), run).transpose("step", "seed", "layer", "head")
+    later, earlier = np.triu_indices(rank.sizes["step"], 1)[::-1]
+    agreeing = np.nan_to_num(np.sign(rank.values[later] - rank.values[earlier])).sum(axis=0)
+    return xr.DataArray((agreeing > 0).mean(axis=(1, 2)), dims="seed")
+
+
+def _heads_rise(product: str) -> "Callable[[xr.Dataset], Measured]":
+    return lambda run: Measured.mean(rising_share(run, product).values)
+
+
+def _against_initial(product: str) -> "Callable[[xr.Dataset], Measured]":
+    def statistic(run: "xr.Dataset") -> Measured:
+        last = run.stable_rank.sel(product=product).isel(step=-1).mean(("layer", "head"))
+        initial = run.initial_stable_rank.sel(product=product).mean(("layer", "head"))
+        return Measured.mean((last / initial).values)
+
+    return statistic
+
+
+def _energy_against_initial(product: str) -> "Callable[[xr.Dataset], Measured]":
+    def statistic(run: "xr.Dataset") -> Measured:
+        last = run.energy_rank.sel(product=product).mean(("layer", "head"))
+        initial = run.initial_energy_rank.sel(product=product).mean(("layer", "head"))
+        return Measured.mean((last / initial).values)
+
+    return statistic
+
+
+def _learned(run: "xr.Dataset") -> Measured:
+    loss = run.train_loss
+    return Measured.mean((loss.isel(epoch=-1) / loss.isel(epoch=0)).values)
+
+
+LEARNED = Claim(
+    name="learned",
+    says="Training works: loss in the last epoch over loss in the first",
+    source="needed for the figures to mean something",
+    statistic=_learned,
+    high=0.5,
+)
+
+
+def rise_claims(source: str) -> tuple[Claim, ...]:
+    """The stable rank of both updates rises, on average: last step minus end of the first epoch."""
+    return tuple(
+        Claim(
+            name=f"rise-{product}",
+            says=f"The stable rank of the update of {name} rises: last step minus end of the first epoch",
+            source=source,
+            statistic=_rise(product),
+            low=0.0,
+        )
+        for product, name in NAMES.items()
+    )
+
+
+def trend_claims(source: str) -> tuple[Claim, ...]:
+    """Half of the heads or more have a rising trend."""
+    return tuple(
+        Claim(
+            name=f"heads-rise-{product}",
+            says=f"In half of the heads or more the stable rank of the update of {name} rises: share with Kendall's tau"
+            " of rank and step above 0, from the end of the first epoch on",
+            source=f"{source}; half of the heads is this project's reading",
+            statistic=_heads_rise(product),
+            low=0.5,
+        )
+        for product, name in NAMES.items()
+    )
+
+
+def low_claims(source: str) -> tuple[Claim, ...]:
+    """Both updates end at no more than half the stable rank of the initial product."""
+    return tuple(
+        Claim(
+            name=f"low-{product}",
+            says=f"The update of {name} ends low-rank: its stable rank over that of the initial product",
+            source=source,
+            statistic=_against_initial(product),
+            high=0.5,
+        )
+        for product, name in NAMES.items()
+    )
+
+
+def growth_claims(rises: str) -> tuple[Claim, ...]:
+    """All of the above, with the source of the rise; of Figures 12 to 19."""
+    low = "Appendix B: 'gradual increase in stable rank, leading to a low rank bias'; half is this project's reading"
+    return LEARNED, *rise_claims(rises), *trend_claims(rises), *low_claims(low)
+
+
+def spectrum_claim(product: str, source: str) -> Claim:
+    """The last update needs no more than a third of the directions of the initial product."""
+    return Claim(
+        name=f"spectrum-{product}",
+        says=f"The learned perturbation of {NAMES[product]} is extremely low-rank: directions for 90 % of its energy"
+        " over those of the initial product",
+        source=source,
+        statistic=_energy_against_initial(product),
+        high=1 / 3,
+    )
+
+
+def training_figure(run: "xr.Dataset") -> "Figure":
+    """Loss and test accuracy over the epochs, a curve a seed."""
+    from saddlescope.plot import Axis, Figure, Line, Panel
+
+    def curves(values: "xr.DataArray", over: str) -> tuple[Line, ...]:
+        return tuple(
+            Line(x=run[over].values, y=values.sel(seed=seed).values, label=(s := f"seed {seed}"), group=s, color=k)
+            for k, seed in enumerate(run.seed.values)
+        )
+
+    accuracy = run.test_accuracy.isel(tested=-1)
+    return Figure(
+        name="training",
+        title="The training itself",
+        caption=f"Test accuracy at the end: {float(accuracy.mean()):.3f}, mean over seeds.",
+        panels=(
+            Panel(x=Axis("epoch"), y=Axis("training loss", "nats", scale="log"), marks=curves(run.train_loss, "epoch")),
+            Panel(x=Axis("epoch"), y=Axis("test accuracy"), marks=curves(run.test_accuracy, "tested")),
+        ),
+    )

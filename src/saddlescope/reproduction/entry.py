@@ -1,0 +1,182 @@
+"""Entries: one file a figure or theorem. Finding them, their parameters in three sizes, and the contract they keep.
+
+An entry is a module in a folder of `saddlescope.papers` with
+
+- a docstring whose first line is its title, ending in the place in the paper in brackets,
+- `Params`: a frozen dataclass with a default for every field, validated in `__post_init__` by `InputError`, a comment
+  a field, and class methods `quick()` (seconds) and `paper()` (the paper's own size),
+- `run(params, context) -> xr.Dataset`: the only place that simulates; imports what is heavy inside,
+- `claims`: a tuple of `Claim`,
+- `traces(run) -> list[Figure]`: the pictures, from the stored run alone,
+
+and, for sweeps, where they make sense,
+
+- `quantities`: a tuple of `Quantity`, the numbers of a run that are worth a map over its parameters,
+- `run_many(points, context) -> list[xr.Dataset]`: the runs of many Params at once, such as one batch of flows; each
+  equals the `run` of its point to the entry's tolerance.
+
+Importing an entry is cheap: `saddlescope list` imports them all.
+"""
+
+import ast
+import dataclasses
+import typing
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from saddlescope._shared.errors import InputError, unknown
+from saddlescope._shared.reprs import Shown, Table, brief
+from saddlescope.reproduction.claim import Claim, Verdict
+from saddlescope.reproduction.context import RunContext
+from saddlescope.reproduction.metric import Quantity
+
+if TYPE_CHECKING:
+    import xarray as xr
+
+    from saddlescope.plot.figure import Figure
+
+SIZES = ("quick", "default", "paper")
+
+
+@dataclasses.dataclass(frozen=True, repr=False)
+class Entry(Shown):
+    """One reproduction: a name, where it stands in which paper, and what its module offers."""
+
+    name: str
+    title: str
+    source: str
+    paper: str
+    params_type: type
+    run: "Callable[[Any, RunContext], xr.Dataset]"
+    claims: tuple[Claim, ...]
+    traces: "Callable[[xr.Dataset], list[Figure]]"
+    quantities: tuple[Quantity, ...] = ()
+    run_many: "Callable[[Sequence[Any], RunContext], list[xr.Dataset]] | None" = None
+
+    def __repr__(self) -> str:
+        return f"Entry({self.name!r}: {brief(self.title)}; {self.source}; {len(self.claims)} claims)"
+
+    def _table(self) -> Table:
+        from saddlescope.reproduction.formatting import bounds
+
+        rows = ((one.name, one.says, bounds(one.low, one.high, one.unit), one.source) for one in self.claims)
+        return ("claim", "says", "holds when", "source"), rows
+
+    def params(self, size: str = "default", settings: Mapping[str, str] | None = None) -> Any:
+        """The parameters of one size, with `settings` (field name to text, as typed) on top.
+
+        Raises:
+            InputError: unknown size or field (with the nearest names), or a value that does not fit the field.
+        """
+        if size not in SIZES:
+            raise unknown("size", size, SIZES)
+        base = self.params_type() if size == "default" else getattr(self.params_type, size)()
+        return dataclasses.replace(base, **{field: self.value(field, text) for field, text in (settings or {}).items()})
+
+    def value(self, field: str, text: str) -> Any:
+        """A parameter's value from its text, as typed after `--set`.
+
+        Raises:
+            InputError: unknown field (with the nearest names), or a value that does not fit it.
+        """
+        hints = _hints(self.params_type)
+        if field not in hints:
+            raise unknown(f"parameter of {self.name}", field, hints)
+        return _parse(field, text, hints[field])
+
+    def judge(self, run: "xr.Dataset") -> tuple[Verdict, ...]:
+        """The verdicts of all claims on a stored run."""
+        return tuple(claim.judge(run) for claim in self.claims)
+
+
+@cache
+def _hints(params_type: type) -> dict[str, Any]:
+    """The annotated types of the fields of a Params class."""
+    return typing.get_type_hints(params_type)
+
+
+def _parse(field: str, text: str, hint: Any) -> object:
+    """A field's value from the text typed on the command line, by the field's annotated type."""
+    try:
+        if hint is str or typing.get_origin(hint) is typing.Literal:
+            value: object = text
+        elif hint is bool:
+            value = {"true": True, "false": False}[text.lower()]
+        elif hint in (int, float):
+            value = hint(text)
+        elif typing.get_origin(hint) is tuple:
+            element = typing.get_args(hint)[0]
+            value = tuple(_parse(field, part.strip(), element) for part in text.strip("()[] ,").split(","))
+        else:
+            raise TypeError(f"Params field {field!r} has type {hint!r}, which the command line cannot set.")
+    except (ValueError, KeyError) as error:
+        wanted = getattr(hint, "__name__", str(hint))
+        example = {"int": "3", "float": "1e-8", "bool": "true", "tuple": "1e-2,1e-8"}.get(wanted, "a value")
+        raise InputError(f"{field} must be of type {wanted}, such as {field}={example}; got {text!r}.") from error
+    if typing.get_origin(hint) is typing.Literal and value not in typing.get_args(hint):
+        raise unknown(f"choice for {field}", text, typing.get_args(hint))
+    return value
+
+
+@cache
+def _files() -> dict[str, Path]:
+    """The file of every entry by its name, `paper/entry`: a module, or the `__init__` of a package."""
+    folder = Path(__file__).parents[1] / "papers"
+    modules = [file for file in folder.glob("*/*.py") if file.stem != "__init__"]
+    packages = [file for file in folder.glob("*/*/__init__.py") if file.parent.name != "shared"]
+    found = {f"{file.parent.name}/{file.stem}": file for file in modules}
+    found |= {f"{file.parent.parent.name}/{file.parent.name}": file for file in packages}
+    return {name.replace("_", "-"): found[name] for name in sorted(found)}
+
+
+@cache
+def names() -> tuple[str, ...]:
+    """Return the names of all entries, `paper/entry`, from the files alone."""
+    return tuple(sorted(_files()))
+
+
+@cache
+def find(name: str) -> Entry:
+    """The entry of that name.
+
+    Raises:
+        InputError: there is none; the message has the nearest names.
+    """
+    if name not in names():
+        raise unknown("entry", name, names())
+    paper, stem = name.replace("-", "_").split("/")
+    module = import_module(f"saddlescope.papers.{paper}.{stem}")
+    heading = (module.__doc__ or "").splitlines()[0]
+    title, _, source = heading.removesuffix(")").rpartition("   (")
+    return Entry(
+        name=name,
+        title=title,
+        source=source,
+        paper=import_module(f"saddlescope.papers.{paper}").CITATION,
+        params_type=module.Params,
+        run=module.run,
+        claims=module.claims,
+        traces=module.traces,
+        quantities=getattr(module, "quantities", ()),
+        run_many=getattr(module, "run_many", None),
+    )
+
+
+def field_comments(params_type: type) -> dict[str, str]:
+    """The comment beside each field of a Params class, inherited or not, for `saddlescope show` and the gallery."""
+    import inspect
+
+    comments: dict[str, str] = {}
+    for owner in reversed(params_type.__mro__):
+        if not dataclasses.is_dataclass(owner):
+            continue
+        source = inspect.getsource(owner)
+        lines = source.splitlines()
+        for node in ast.parse(source).body[0].body:  # type: ignore[attr-defined]
+            if isinstance(node, ast.AnnAssign):
+                _, _, comment = lines[node.end_lineno - 1][node.end_col_offset :].partition("#")  # type: ignore[operator]
+                comments[ast.unparse(node.target)] = comment.strip()
+    return comments

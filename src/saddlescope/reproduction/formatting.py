@@ -1,0 +1,141 @@
+"""How verdicts are told: one way for the terminal, the gallery and JSON."""
+
+import math
+from collections.abc import Iterable
+from typing import Any
+
+from saddlescope._shared.reprs import Table
+from saddlescope.reproduction.claim import Outcome, Verdict
+
+SYMBOLS = {Outcome.REPRODUCED: "✓", Outcome.REFUTED: "✗", Outcome.UNDECIDED: "?"}
+"""A sign beside each outcome, so that colour alone never tells."""
+
+_SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
+_MOST_DIGITS = 6
+
+
+def number(value: float, digits: int = 4) -> str:
+    """A number with at most so many significant digits.
+
+    >>> number(0.0000123), number(12.0), number(-0.5), number(123456.0), number(float("inf"))
+    ('1.23 × 10⁻⁵', '12', '−0.5', '1.235 × 10⁵', '∞')
+    """
+    if math.isnan(value):
+        return "–"
+    if math.isinf(value):
+        return "∞" if value > 0 else "−∞"
+    exponent = _exponent(value, digits)
+    if -4 <= exponent < 5:
+        decimals = max(0, digits - 1 - exponent)
+        return _trimmed(f"{value:.{decimals}f}")
+    return f"{_trimmed(f'{value / 10.0**exponent:.{digits - 1}f}')} × {_power(exponent)}"
+
+
+def measured(value: float, uncertainty: float, unit: str = "") -> str:
+    """A value with its uncertainty, both to the digits that the uncertainty allows.
+
+    The uncertainty has one significant digit, or two when it begins with 1; one of 0 is not shown.
+
+    >>> measured(0.43218, 0.0123, "s"), measured(3.21e-9, 4e-11), measured(1.0, 0.0)
+    ('0.432 ± 0.012 s', '(3.21 ± 0.04) × 10⁻⁹', '1')
+    """
+    tail = f" {unit}" if unit else ""
+    if math.isnan(value):
+        return "not resolved"
+    if math.isinf(uncertainty):
+        return f"{number(value)}{tail}, uncertainty unknown"
+    if uncertainty == 0 or math.isinf(value):
+        return f"{number(value)}{tail}"
+    last = _exponent(uncertainty, 1)  # the decimal place of the last digit shown
+    last -= uncertainty / 10.0**last < 2
+    exponent = _exponent(max(abs(value), uncertainty), 4)
+    if exponent - last >= _MOST_DIGITS:
+        return f"{number(value, _MOST_DIGITS)} ± {number(uncertainty, 1)}{tail}"
+    if -4 <= exponent < 5 and last <= 0:
+        return f"{_minus(f'{value:.{-last}f}')} ± {uncertainty:.{-last}f}{tail}"
+    decimals, unit_of_last = max(0, exponent - last), 10.0**exponent
+    shown = f"{_minus(f'{value / unit_of_last:.{decimals}f}')} ± {uncertainty / unit_of_last:.{decimals}f}"
+    return f"({shown}) × {_power(exponent)}{tail}"
+
+
+def bounds(low: float, high: float, unit: str = "") -> str:
+    """What a value must be for its claim to hold.
+
+    >>> bounds(float("-inf"), 1.0), bounds(0.5, 2.0), bounds(1.0, float("inf")), bounds(1.0, 1.0)
+    ('≤ 1', 'in [0.5, 2]', '≥ 1', '= 1')
+    """
+    tail = f" {unit}" if unit else ""
+    if low == high:
+        return f"= {number(low)}{tail}"
+    if math.isinf(low):
+        return f"≤ {number(high)}{tail}"
+    if math.isinf(high):
+        return f"≥ {number(low)}{tail}"
+    return f"in [{number(low)}, {number(high)}]{tail}"
+
+
+def record(verdict: Verdict) -> dict[str, Any]:
+    """A verdict as JSON values; what is infinite or NaN is null."""
+    fields = ("claim", "says", "source", "unit", "low", "high", "value", "uncertainty", "outcome", "remark")
+    values = {field: getattr(verdict, field) for field in fields}
+    return {name: finite(value) if isinstance(value, float) else value for name, value in values.items()}
+
+
+def finite(value: float) -> float | None:
+    """The value, or None, which JSON can tell, when it is infinite or NaN."""
+    return value if math.isfinite(value) else None
+
+
+def counts(outcomes: Iterable[Outcome]) -> dict[Outcome, int]:
+    """How many of each outcome, in the order of `Outcome`."""
+    given = list(outcomes)
+    return {outcome: given.count(outcome) for outcome in Outcome}
+
+
+def summary(outcomes: Iterable[Outcome]) -> str:
+    """The counts in words, without those that are zero.
+
+    >>> summary([Outcome.REPRODUCED, Outcome.REFUTED, Outcome.REPRODUCED])
+    '2 reproduced, 1 refuted'
+    """
+    return ", ".join(f"{n} {outcome}" for outcome, n in counts(outcomes).items() if n) or "no claims"
+
+
+def verdict_table(verdicts: Iterable[Verdict]) -> Table:
+    """What a reader is shown of verdicts: the columns, and a row each."""
+    rows = (
+        (
+            v.claim,
+            f"{v.says} ({v.remark})" if v.remark else v.says,
+            measured(v.value, v.uncertainty, v.unit),
+            bounds(v.low, v.high, v.unit),
+            f"{SYMBOLS[v.outcome]} {v.outcome}",
+        )
+        for v in verdicts
+    )
+    return ("claim", "says", "measured", "holds when", "verdict"), rows
+
+
+def exit_status(outcomes: Iterable[Outcome]) -> int:
+    """0 when all are reproduced, 1 when one is refuted, else 3: one is undecided."""
+    given = set(outcomes)
+    if Outcome.REFUTED in given:
+        return 1
+    return 3 if Outcome.UNDECIDED in given else 0
+
+
+def _exponent(value: float, digits: int) -> int:
+    """The decimal exponent of a number once it is rounded to so many digits; 0 for 0."""
+    return int(f"{value:.{digits - 1}e}".partition("e")[2]) if value else 0
+
+
+def _trimmed(text: str) -> str:
+    return _minus(text.rstrip("0").rstrip(".") if "." in text else text)
+
+
+def _minus(text: str) -> str:
+    return text.replace("-", "−")
+
+
+def _power(exponent: int) -> str:
+    return f"10{str(exponent).translate(_SUPERSCRIPTS)}"

@@ -1,0 +1,223 @@
+"""What a solution of an attention SVM proves about itself, from the data, the weights and the multipliers alone.
+
+For a norm |.| with the dual norm |.|_o, multipliers lambda >= 0 and Z(lambda) = sum_il lambda_il D_il z_i^T,
+
+    sum(lambda) / |Z(lambda)|_o  <=  optimum  <=  |W| / min margin.
+
+With lambda scaled to |Z|_o = 1 and W to a margin of 1, the difference splits into what the optimality conditions miss,
+|W| - sum(lambda) = (|W| - <Z, W>) + sum_il lambda_il (u_il - 1). The duals: l1 of beta and the largest |sum lambda B|;
+the nuclear and the spectral norm; the Frobenius norm and itself. Multipliers are those of the norm, not of its square.
+
+Uniqueness: every optimal W has <Z, W> = |W| for the same Z, which leaves it the face of diagonals supported on
+|Z_j| = 1, or W = U S V^T with S >= 0 and U, V the singular vectors of Z of the value 1; and a margin of 1 wherever
+lambda_il > 0. Where those equations determine beta, or the symmetric S, there is no other optimum. Frobenius norms are
+strictly convex.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from saddlescope._shared.arguments import checked
+from saddlescope._shared.errors import InputError, unknown
+from saddlescope._shared.reprs import Shown
+from saddlescope.models.tokens.data import TokenData
+from saddlescope.theory.attention.svm.constraints import MatrixConstraints
+
+NORMS = ("l1", "nuclear", "frobenius")
+
+FACE = 1e-6  # dual values this near 1 count as 1, multipliers this small against the largest as 0: errs to "not unique"
+INJECTIVE = 1e-7  # least singular value of the equations on the face, rows of length 1, that counts as nonzero
+
+
+@dataclass(frozen=True, repr=False)
+class SvmCertificate(Shown):
+    """Two bounds on the optimum, what the optimality conditions miss, and what follows for uniqueness and rank.
+
+    Attributes:
+        norm: which norm is minimised.
+        primal: |W| / min margin, an upper bound; infinite where a margin is not positive.
+        dual: sum(lambda) / |Z(lambda)|_o, a lower bound.
+        feasibility: how far the smallest margin of the weights as given is below 1.
+        stationarity: distance of Z(lambda), |Z|_o = 1, from the subdifferential of the norm at W: for the Frobenius
+            norm |Z - W/|W||_F, for the others the largest error on the support of W, in l1 and in spectral norm.
+        complementarity: max lambda_il |u_il - 1| / sum(lambda), with W scaled to a smallest margin of 1.
+        unique: True where the optimum is certified to be unique; False says only that it is not certified.
+        injectivity: least singular value of the active constraints on the optimal face, what `unique` was read from;
+            0 where they are too few, 1 for the Frobenius norm.
+        singular_values: of W at a margin of 1, descending, as many as weights and data allow; of a diagonal, |beta|.
+        dual_singular_values: of Z(lambda), |Z|_o = 1, descending.
+        rank: how many singular values are above `rank_threshold`.
+        rank_threshold: below it, a singular value may stand for 0 given the gap: gap * primal / (1 - s), s the first
+            dual singular value that is not 1; for the Frobenius norm primal * sqrt(2 gap); and beyond rounding.
+        largest_rank: how many dual singular values are 1: no optimum has a larger rank. For the Frobenius norm, whose
+            W is a multiple of Z, the same as `rank`.
+    """
+
+    norm: str
+    primal: float
+    dual: float
+    feasibility: float
+    stationarity: float
+    complementarity: float
+    unique: bool
+    injectivity: float
+    singular_values: tuple[float, ...]
+    dual_singular_values: tuple[float, ...]
+    rank: int
+    rank_threshold: float
+    largest_rank: int
+
+    def __str__(self) -> str:
+        most = "no optimum has a larger one" if self.rank_certified else f"an optimum has up to {self.largest_rank}"
+        return (
+            f"The least {self.norm} norm is between {self.dual:.12g} and {self.primal:.12g}, a relative gap of"
+            f" {max(self.gap, 0.0):.1e}; rank {self.rank}, of singular values above {self.rank_threshold:.1e}"
+            f" ({most}); {'the only optimum' if self.unique else 'not certified to be the only optimum'}."
+        )
+
+    @property
+    def gap(self) -> float:
+        """The relative duality gap, (primal - dual) / primal; rounding may take it below 0 by a few units of 1e-16."""
+        return 1.0 - self.dual / self.primal
+
+    @property
+    def rank_certified(self) -> bool:
+        """Whether the rank that was read is the largest that an optimum can have: strict complementarity."""
+        return self.rank == self.largest_rank
+
+
+@checked
+def certify_svm(
+    data: TokenData, weights: ArrayLike | tuple[ArrayLike, ArrayLike], multipliers: ArrayLike, *, norm: str
+) -> SvmCertificate:
+    """The certificate of any weights with any multipliers, such as the direction of a flow or another solver's.
+
+    Args:
+        data: n samples of L tokens.
+        weights: beta (d,) for the norm "l1"; a pair (K, Q) of (d, d_e) for the others.
+        multipliers: lambda (n, L - 1), not negative and not all 0.
+        norm: "l1", "nuclear" or "frobenius".
+
+    Raises:
+        InputError: another norm, weights that do not go with it or have no margins, or multipliers of another shape,
+            below 0 or all 0.
+    """
+    if norm not in NORMS:
+        raise unknown("norm", norm, NORMS)
+    if isinstance(weights, tuple) == (norm == "l1"):
+        wanted = "beta (d,)" if norm == "l1" else "a pair (K, Q)"
+        raise InputError(f"weights must be {wanted} for norm={norm!r}; got {type(weights).__name__}.")
+    lam = np.array(multipliers, float)
+    if lam.shape != data.gaps.shape:
+        raise InputError(f"multipliers must have shape {data.gaps.shape!r}; got {lam.shape!r}.")
+    if not (np.all(np.isfinite(lam)) and np.all(lam >= 0) and np.any(lam > 0)):
+        raise InputError(f"multipliers must be finite, at least 0 and not all 0; got a smallest of {lam.min()!r}.")
+    u = data.margins(weights)
+    if not u.any():
+        raise InputError("weights must have a margin that is not 0; all of theirs are.")
+    if isinstance(weights, tuple):
+        K, Q = weights
+        return _of_matrix(data, np.asarray(K, float), np.asarray(Q, float), lam, u, norm)
+    return _of_diagonal(data, np.asarray(weights, float), lam, u)
+
+
+def _of_diagonal(data: TokenData, beta: np.ndarray, lam: np.ndarray, u: np.ndarray) -> SvmCertificate:
+    Z = np.einsum("im,imd->d", lam, data.features)
+    dual_norm = float(np.abs(Z).max())
+    size = np.abs(beta)
+    at_one = np.abs(Z) > (1 - FACE) * dual_norm
+    rows = data.features[lam > FACE * lam.max()][:, at_one]
+    support = size > np.finfo(float).eps * size.max()
+    off = np.abs(Z / dual_norm - np.sign(beta))[support].max(initial=0.0) if dual_norm > 0 else np.inf
+    return _assembled("l1", lam, u, size, np.abs(Z), dual_norm, float(off), _least_singular_value(rows))
+
+
+def _of_matrix(
+    data: TokenData, K: np.ndarray, Q: np.ndarray, lam: np.ndarray, u: np.ndarray, norm: str
+) -> SvmCertificate:
+    within = MatrixConstraints.of(data)
+    Z = within.dual_matrix(lam.ravel() / (within.least * within.unit))
+    left, size, right_t = _factored_svd(K, Q)
+    E_z, E_x = within.right_basis, within.left_basis
+    U, s, Vt = np.linalg.svd(Z, full_matrices=False)
+    if norm == "frobenius":
+        dual_norm = float(np.linalg.norm(s))
+        off = _frobenius_distance(Z / dual_norm, E_x.T @ left, size / np.linalg.norm(size), right_t @ E_z)
+        return _assembled(norm, lam, u, size, s, dual_norm, off, 1.0)
+    dual_norm = float(s[0])
+    support = size > max(Z.shape) * np.finfo(float).eps * size[0]
+    left, right_t = left[:, support], right_t[support]
+    off_left = E_x @ (Z @ (E_z.T @ right_t.T)) / dual_norm - left
+    off_right = (left.T @ E_x @ Z) @ E_z.T / dual_norm - right_t
+    off = max(float(np.linalg.norm(each, 2)) for each in (off_left, off_right))
+    k = int(np.sum(s > (1 - FACE) * dual_norm))
+    held = (lam > FACE * lam.max()).ravel()
+    alpha, beta = within.left[held] @ U[:, :k], within.right[held] @ Vt[:k].T
+    first, second = np.triu_indices(k, 1)
+    rows = np.concatenate(
+        [alpha * beta, (alpha[:, first] * beta[:, second] + alpha[:, second] * beta[:, first]) / 2**0.5], axis=1
+    )
+    return _assembled(norm, lam, u, size, s, dual_norm, off, _least_singular_value(rows))
+
+
+def _frobenius_distance(Z: np.ndarray, left: np.ndarray, size: np.ndarray, right_t: np.ndarray) -> float:
+    inside = float(np.linalg.norm(Z - (left * size) @ right_t))
+    outside = 1 - float(np.linalg.norm((left * size) @ right_t)) ** 2  # what W has outside span(D) x span(z)
+    return (inside**2 + max(0.0, outside - 1e-14)) ** 0.5
+
+
+def _factored_svd(K: np.ndarray, Q: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """The singular value decomposition of K Q^T, from those of its factors."""
+    (left, R), (right, S) = np.linalg.qr(K), np.linalg.qr(Q)
+    U, size, Vt = np.linalg.svd(R @ S.T)
+    return left @ U, size, Vt @ right.T
+
+
+def _least_singular_value(rows: np.ndarray) -> float:
+    """Of rows scaled to length 1; 0 where there are fewer of them than columns."""
+    if rows.shape[0] < rows.shape[1]:
+        return 0.0
+    length = np.linalg.norm(rows, axis=1, keepdims=True)
+    return float(np.linalg.svd(rows / np.where(length > 0, length, 1.0), compute_uv=False)[-1])
+
+
+def _assembled(
+    norm: str,
+    lam: np.ndarray,
+    u: np.ndarray,
+    size: np.ndarray,
+    dual: np.ndarray,
+    dual_norm: float,
+    stationarity: float,
+    injectivity: float,
+) -> SvmCertificate:
+    margin, length = float(u.min()), float(np.linalg.norm(size) if norm == "frobenius" else size.sum())
+    upper = length / margin if margin > 0 else float("inf")
+    lower = float(lam.sum()) / dual_norm if dual_norm > 0 else float("inf")
+    size = np.sort(size)[::-1] / (margin if margin > 0 else 1.0)
+    dual = np.sort(dual)[::-1] / (dual_norm or 1.0)
+    gap = max(0.0, 1 - lower / upper)
+    rounding = np.finfo(float).eps * (float(size[0]) * len(dual) + (upper if np.isfinite(upper) else 0.0))
+    if norm == "frobenius":
+        threshold = upper * (2 * gap) ** 0.5 + rounding
+    else:
+        below = dual[dual <= 1 - FACE]
+        threshold = (gap * upper / (1 - float(below[0])) if len(below) else 0.0) + rounding
+    rank = int(np.sum(size > threshold))
+    return SvmCertificate(
+        norm=norm,
+        primal=upper,
+        dual=lower,
+        feasibility=max(0.0, 1 - margin),
+        stationarity=stationarity,
+        complementarity=float(np.max(lam * np.abs(u / margin - 1)) / lam.sum()) if margin > 0 else float("inf"),
+        unique=norm == "frobenius" or injectivity > INJECTIVE,
+        injectivity=injectivity,
+        singular_values=tuple(size.tolist()),
+        dual_singular_values=tuple(dual.tolist()),
+        rank=rank,
+        rank_threshold=float(threshold),
+        largest_rank=rank if norm == "frobenius" else int(np.sum(dual > 1 - FACE)),
+    )

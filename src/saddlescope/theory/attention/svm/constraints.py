@@ -1,0 +1,121 @@
+"""The constraints D_il^T W z_i >= 1 of the matrix SVMs, in coordinates of span(D) x span(z) and in units of their own.
+
+Every solution has its columns in span(D) and its rows in span(z): with orthonormal bases E_x (d, p), E_z (d, q) it is
+W = E_x M E_z^T with p <= nm, q <= n, and D_il = E_x a_il, z_i = E_z b_i. The vectors a_il and b_i are then scaled to
+length 1, and the right-hand sides to 1 in the mean, so that data in any units lead to the same problem:
+
+    a_il^T M' b_i >= h_il,    h_il = 1 / (unit |D_il| |z_i|),    M' = M / unit,    lambda_il = lambda'_il unit h_il.
+"""
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from jaxtyping import Float
+
+from saddlescope.models.tokens.data import TokenData
+from saddlescope.models.tokens.separability import checked_separable
+
+
+@dataclass(frozen=True, eq=False)
+class MatrixConstraints:
+    """The reduced constraints; a row for each non-optimal token, N = nm of them, sample by sample.
+
+    Attributes:
+        left_basis, right_basis: E_x (d, p), E_z (d, q).
+        left, right: unit vectors a_il (N, p), b_i (N, q).
+        least: h_il, (N,).
+        unit: what M' is M in units of.
+        shape: (n, m).
+    """
+
+    left_basis: Float[np.ndarray, "d p"]
+    right_basis: Float[np.ndarray, "d q"]
+    left: Float[np.ndarray, "N p"]
+    right: Float[np.ndarray, "N q"]
+    least: Float[np.ndarray, "N"]
+    unit: float
+    shape: tuple[int, int]
+
+    @classmethod
+    def of(cls, data: TokenData) -> "MatrixConstraints":
+        """The constraints of token data.
+
+        Raises:
+            InputError: a query z_i is zero, so that no W has positive margins in that sample.
+        """
+        n, m, d = data.differences.shape
+        left, right = _scaled(data.differences.reshape(n * m, d)), _scaled(data.z)
+        left_basis, left_factor = np.linalg.qr(left.array.T)
+        right_basis, right_factor = np.linalg.qr(right.array.T)
+        a, b = left_factor.T, np.repeat(right_factor.T, m, axis=0)
+        long, wide = np.linalg.norm(a, axis=1), np.linalg.norm(b, axis=1)
+        if not np.all(long * wide > 0):
+            raise not_solved(data)
+        least = 1 / (long * wide)
+        mean = float(least.mean())
+        return cls(
+            left_basis=left_basis,
+            right_basis=right_basis,
+            left=a / long[:, None],
+            right=b / wide[:, None],
+            least=least / mean,
+            unit=mean / left.unit / right.unit,
+            shape=(n, m),
+        )
+
+    @cached_property
+    def left_gram(self) -> Float[np.ndarray, "N N"]:
+        """a_il . a_jk."""
+        return self.left @ self.left.T
+
+    @cached_property
+    def right_gram(self) -> Float[np.ndarray, "N N"]:
+        """b_i . b_j."""
+        return self.right @ self.right.T
+
+    @cached_property
+    def gram(self) -> Float[np.ndarray, "N N"]:
+        """(a_il . a_jk) (b_i . b_j): the Gram matrix of the constraints, (N, N)."""
+        return self.left_gram * self.right_gram
+
+    def dual_matrix(self, multipliers: Float[np.ndarray, "N"]) -> Float[np.ndarray, "p q"]:
+        """Z = sum_il lambda'_il a_il b_i^T; Z of the data is E_x Z E_z^T, whatever the units."""
+        return (self.left * multipliers[:, None]).T @ self.right
+
+    def margins(self, M: Float[np.ndarray, "p q"]) -> Float[np.ndarray, "N"]:
+        """a_il^T M b_i."""
+        return np.einsum("kq,kq->k", self.left @ M, self.right)
+
+    def lifted(
+        self, M_left: Float[np.ndarray, "p r"], M_right: Float[np.ndarray, "q r"]
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """(K, Q), each (d, r), with K Q^T the matrix of the data for M' = M_left M_right^T."""
+        root = self.unit**0.5
+        return root * (self.left_basis @ M_left), root * (self.right_basis @ M_right)
+
+    def multipliers(self, scaled: Float[np.ndarray, "N"]) -> Float[np.ndarray, "n m"]:
+        """lambda_il of the constraints D_il^T W z_i >= 1."""
+        return (scaled * self.least * self.unit).reshape(self.shape)
+
+
+def not_solved(data: TokenData, *, diagonal: bool = False) -> ArithmeticError:
+    """What to raise where no separating weights were found; the search for a reason is left to the failure.
+
+    Raises:
+        InputError: the data are not separable; the message names the samples of a Farkas certificate.
+    """
+    checked_separable(data, diagonal=diagonal)
+    return ArithmeticError("The data are separable, but by so small a margin that the SVM was not solved in float64.")
+
+
+@dataclass(frozen=True)
+class _Scaled:
+    array: np.ndarray
+    unit: float  # a power of 2, so that dividing by it rounds nothing
+
+
+def _scaled(array: np.ndarray) -> _Scaled:
+    largest = float(np.abs(array).max())
+    unit = float(2.0 ** np.floor(np.log2(largest))) if largest > 0 else 1.0
+    return _Scaled(array / unit, unit)

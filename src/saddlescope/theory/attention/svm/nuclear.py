@@ -1,0 +1,199 @@
+"""The (W_*-SVM): the least nuclear norm that separates the tokens, by a proximal point method with Newton steps.
+
+With a step sigma, M_k+1 minimises |M|_* + |M - M_k|_F^2 / (2 sigma) over a_il^T M b_i >= h_il. Its dual is smooth,
+
+    minimise  |P(M_k + sigma Z(lambda))|_F^2 / (2 sigma) - h . lambda  over  lambda >= 0,      M_k+1 = P(M_k + sigma Z),
+
+P lowering singular values by sigma, not below 0: weights have an exact rank, and the gradient is margins - h. Newton
+steps with the generalised Hessian, each a quadratic programme over lambda >= 0 (`nonnegative`), solve it from the last
+lambda; the outer iteration converges linearly, the faster the larger sigma, and rounding grows with sigma.
+
+Jiang, Sun and Toh (2014), "A partial proximal point algorithm for nuclear norm regularized matrix least squares
+problems"; the generalised Hessian after Lewis and Sendov (2005).
+"""
+
+from contextlib import suppress
+from dataclasses import dataclass
+
+import numpy as np
+from jaxtyping import Float
+
+from saddlescope._shared.arguments import checked
+from saddlescope.models.tokens.data import TokenData
+from saddlescope.theory.attention.svm.constraints import MatrixConstraints
+from saddlescope.theory.attention.svm.frobenius import frobenius_multipliers
+from saddlescope.theory.attention.svm.nonnegative_least_squares import nonnegative_minimum
+from saddlescope.theory.attention.svm.rank_bounded import check_search, rank_bounded_svm
+from saddlescope.theory.attention.svm.solution import MatrixSvm, matrix_solution
+
+_GAP = 5e-12
+_MOVED = 1e-11  # |M_k+1 - M_k|_F / sigma, of the same order where the gap is linear in errors, not quadratic
+_GROWTH = 4.0  # of sigma, from one proximal step to the next
+_LARGEST = 1e3  # sigma, in units of the first; its rounding is below the gap aimed at
+_STEPS = 100  # proximal ones
+_NEWTON_STEPS = 60  # for each
+_STALLED = 8  # proximal steps without halving the gap
+_SLOW, _ROUGH = 0.3, 1e-9  # a step that leaves more of a gap so large wants a larger sigma, whatever its rounding
+_RIDGE, _RIDGES = 1e-8, 4  # over the mean diagonal and the residual; how many, growing, are tried
+
+
+@checked
+def nuclear_svm(data: TokenData, rank_bound: int | None = None, *, starts: int = 16, seed: int = 0) -> MatrixSvm:
+    """A solution of the (W_*-SVM): min |W|_* over D_il^T W z_i >= 1; with a rank bound, maybe a local one.
+
+    Args:
+        data: n samples of L tokens.
+        rank_bound: d_e, the largest rank; None for none. Below the rank of the solution without it, the problem is not
+            convex: `local` of the result then says what was found from how many starts.
+        starts: how many random ones the search for a local solution has.
+        seed: of the starts.
+
+    Raises:
+        InputError: data that no W separates, the message names samples of a Farkas certificate; a rank that no W found
+            has, or one below 1.
+        ArithmeticError: the certificate was not reached.
+    """
+    check_search(rank_bound, starts, seed)
+    within = MatrixConstraints.of(data)
+    left, right, scaled = _proximal_solution(data, within)
+    convex = matrix_solution(data, within.lifted(left, right), within.multipliers(scaled), "nuclear")
+    return rank_bounded_svm(data, convex, rank_bound, starts=starts, seed=seed)
+
+
+def _proximal_solution(
+    data: TokenData, within: MatrixConstraints
+) -> tuple[np.ndarray, np.ndarray, Float[np.ndarray, "N"]]:
+    """Balanced factors (p, r), (q, r) of the reduced solution M', and its multipliers lambda'.
+
+    Raises:
+        InputError: the constraints have no solution.
+    """
+    multipliers = frobenius_multipliers(data, within)
+    M = within.dual_matrix(multipliers)
+    sigma = largest = float(np.linalg.norm(M, 2))
+    multipliers = multipliers / sigma
+    best, found, since = np.inf, None, 0
+    for _ in range(_STEPS):
+        step = _ProximalStep(within, M, sigma)
+        multipliers, point = step.solve(multipliers, accuracy=min(1e-2, 1e-2 * best))
+        moved = float(np.linalg.norm(point.primal - M)) / sigma  # what Z misses of the subdifferential
+        M = point.primal
+        gap = _gap(within, point, multipliers)
+        slow = gap > _SLOW * best
+        since = 0 if gap < 0.5 * best else since + 1
+        if gap < max(best, _GAP) or found is None:  # below _GAP, the last is the best
+            best, found = min(gap, best), (point, multipliers)
+        if (gap < _GAP and moved < _MOVED) or since >= _STALLED:
+            break
+        if sigma < _LARGEST * largest or (slow and best > _ROUGH):
+            sigma *= _GROWTH
+    assert found is not None
+    point, multipliers = found
+    kept = point.lowered > 0
+    root = np.sqrt(point.lowered[kept])
+    return point.U[:, kept] * root, point.Vt[kept].T * root, multipliers
+
+
+@dataclass(frozen=True, eq=False)
+class _Point:
+    """The singular values and vectors of M_k + sigma Z(lambda), and what follows."""
+
+    U: np.ndarray
+    s: np.ndarray
+    Vt: np.ndarray
+    lowered: np.ndarray
+    value: float
+
+    @property
+    def primal(self) -> np.ndarray:
+        return (self.U * self.lowered) @ self.Vt
+
+
+@dataclass(frozen=True, eq=False)
+class _ProximalStep:
+    """The dual of one proximal step."""
+
+    within: MatrixConstraints
+    center: np.ndarray
+    sigma: float
+
+    def at(self, multipliers: np.ndarray) -> _Point:
+        U, s, Vt = np.linalg.svd(self.center + self.sigma * self.within.dual_matrix(multipliers), full_matrices=False)
+        lowered = np.maximum(s - self.sigma, 0.0)
+        value = float(lowered @ lowered) / (2 * self.sigma) - float(self.within.least @ multipliers)
+        return _Point(U, s, Vt, lowered, value)
+
+    def solve(self, multipliers: np.ndarray, *, accuracy: float) -> tuple[np.ndarray, _Point]:
+        """Newton steps until |min(lambda, gradient)| is below the accuracy, or rounding stops them."""
+        point, last = self.at(multipliers), np.inf
+        for _ in range(_NEWTON_STEPS):
+            gradient = self.within.margins(point.primal) - self.within.least
+            residual = float(np.linalg.norm(np.minimum(multipliers, gradient)))
+            rounding = 4 * np.finfo(float).eps * float(point.s[0]) * len(multipliers) ** 0.5
+            if last < np.inf and (residual < max(accuracy, rounding) or (residual > 0.5 * last and residual < 1e-9)):
+                break
+            last = residual
+            H = self.hessian(point)
+            ridge = (1e-14 + _RIDGE * min(1e-3, residual)) * float(np.trace(H)) / len(H)
+            aim = _newton_aim(H, multipliers, gradient, ridge)
+            multipliers, point = self._searched(multipliers, aim - multipliers, gradient, point.value)
+        return multipliers, point
+
+    def _searched(
+        self, start: np.ndarray, direction: np.ndarray, gradient: np.ndarray, value: float
+    ) -> tuple[np.ndarray, _Point]:
+        """Armijo's rule from the full step."""
+        slope, length = float(gradient @ direction), 1.0
+        while True:
+            trial = start + length * direction
+            point = self.at(trial)
+            if point.value <= value + 1e-4 * length * slope + 1e-14 * abs(value) or length < 1e-8:
+                return trial, point
+            length /= 2
+
+    def hessian(self, point: _Point) -> Float[np.ndarray, "N N"]:
+        """The matrix sigma <a_k b_k^T, P'(a_l b_l^T)>, from the factors: never an array of (N, p, q).
+
+        On the pairs i < j of singular vectors, P' multiplies symmetric parts by the divided difference
+        (g_i - g_j)/(s_i - s_j) and skew ones by (g_i + g_j)/(s_i + s_j), and what lies outside of U by g_j/s_j; all
+        vanish where both g do.
+        """
+        g, s = point.lowered, point.s
+        r = int(np.sum(g > 0))
+        alpha, beta = self.within.left @ point.U, self.within.right @ point.Vt.T
+        i, j = np.triu_indices(len(s), 1)
+        i, j = i[i < r], j[i < r]
+        spread = s[i] - s[j]
+        symmetric = np.where(j < r, 1.0, (g[i] - g[j]) / np.where(spread > 0, spread, 1.0))
+        skew = (g[i] + g[j]) / (s[i] + s[j])
+        one, other = alpha[:, i] * beta[:, j], alpha[:, j] * beta[:, i]
+        features = np.concatenate(
+            [alpha[:, :r] * beta[:, :r], (one + other) * np.sqrt(symmetric / 2), (one - other) * np.sqrt(skew / 2)],
+            axis=1,
+        )
+        outside = self.within.left_gram - alpha @ alpha.T
+        return self.sigma * (features @ features.T + outside * ((beta[:, :r] * (g[:r] / s[:r])) @ beta[:, :r].T))
+
+
+def _newton_aim(H: np.ndarray, multipliers: np.ndarray, gradient: np.ndarray, ridge: float) -> np.ndarray:
+    """The minimiser of the quadratic model with a ridge, larger ones where rounding has left H indefinite.
+
+    Raises:
+        ArithmeticError: none of them helps.
+    """
+    places = np.diag_indices_from(H)
+    for _ in range(_RIDGES):
+        H[places] += ridge
+        with suppress(ArithmeticError):
+            return nonnegative_minimum(H, H @ multipliers - gradient, multipliers > 0)[0]
+        ridge *= 100
+    raise ArithmeticError("The Newton system of the nuclear SVM is singular to rounding: its margins are too small.")
+
+
+def _gap(within: MatrixConstraints, point: _Point, multipliers: np.ndarray) -> float:
+    """The relative duality gap, 1 where a margin is not positive."""
+    margin = float((within.margins(point.primal) / within.least).min())
+    if margin <= 0:
+        return 1.0
+    spectral = float(np.linalg.norm(within.dual_matrix(multipliers), 2))
+    return max(0.0, 1 - float(within.least @ multipliers) / spectral * margin / float(point.lowered.sum()))

@@ -1,0 +1,138 @@
+"""The matrix SVMs with at most d_e columns of K and Q, where the convex problem's solution has a larger rank.
+
+The rank bound makes the problem nonconvex. What is computed is a local solution (`bilinear`), the best of several
+starts: a feasible point, so an upper bound, with the convex problem's dual as the lower one.
+
+Which ranks are feasible at all is decided for d_e = 1 alone: k q^T separates where the signs s_i of q.z_i leave all
+s_i D_il in an open half-space, which a search over signs with a linear programme a node decides, if it ends.
+"""
+
+import numpy as np
+from jaxtyping import Float
+from scipy.optimize import linprog
+
+from saddlescope._shared.errors import InputError
+from saddlescope.models.tokens.data import TokenData
+from saddlescope.theory.attention.svm.bilinear import BilinearProblem
+from saddlescope.theory.attention.svm.certificate import certify_svm
+from saddlescope.theory.attention.svm.constraints import MatrixConstraints
+from saddlescope.theory.attention.svm.solution import LocalSolution, MatrixSvm
+
+_SAME = 1e-5  # relative difference of values that count as one local solution
+_NODES = 4000  # linear programmes of the search over signs
+
+
+def check_search(rank_bound: int | None, starts: int, seed: int) -> None:
+    """Refuses a rank bound, a number of starts and a seed that cannot be, before anything is solved.
+
+    Raises:
+        InputError: one of the first two is no integer of at least 1, or the seed is negative.
+    """
+    if rank_bound is not None and not (isinstance(rank_bound, int | np.integer) and rank_bound >= 1):
+        raise InputError(f"rank_bound must be at least 1, an integer, or None; got {rank_bound!r}.")
+    if starts < 1:
+        raise InputError(f"starts must be at least 1; got {starts!r}.")
+    if seed < 0:
+        raise InputError(f"seed must be at least 0; got {seed!r}.")
+
+
+def rank_bounded_svm(
+    data: TokenData, convex: MatrixSvm, rank_bound: int | None, *, starts: int, seed: int
+) -> MatrixSvm:
+    """The convex solution, where its rank is within the bound, else the best local solution found.
+
+    Args:
+        data: what `convex` was computed from.
+        convex: the solution without a bound.
+        rank_bound: d_e; None for no bound.
+        starts: how many random starts there are, besides the truncated convex solution.
+        seed: of the starts.
+
+    Raises:
+        InputError: no weights of that rank separate the data, or none were found.
+    """
+    if rank_bound is None or convex.K.shape[1] <= rank_bound:
+        return convex
+    within = MatrixConstraints.of(data)
+    norm = convex.certificate.norm
+    rng = np.random.default_rng(seed)
+    first = [np.linalg.qr(within.right_basis.T @ convex.Q)[0][:, :rank_bound]]
+    if rank_bound == 1:
+        first += _separating_queries(data, within)
+    first += [rng.standard_normal((within.right.shape[1], rank_bound)) for _ in range(starts)]
+    scaled = convex.multipliers.ravel() / (within.least * within.unit)
+    size = convex.certificate.primal / within.unit
+    if norm == "frobenius":
+        scaled, size = scaled * size, size**2 / 2
+    problem = BilinearProblem(within, norm, size)
+    found = [problem.solve(right, scaled) for right in first]
+    values = np.array([problem.value(each) for each in found])
+    if not np.isfinite(values).any():
+        raise InputError(
+            f"rank_bound must leave the data separable; no W of rank {rank_bound} was found to separate them from"
+            f" {len(first)} starts, and whether there is one is undecided: the problem is not convex. A rank of"
+            f" {convex.K.shape[1]} is enough."
+        )
+    best = problem.polished(found[int(np.argmin(values))])
+    value = problem.value(best)
+    K, Q = within.lifted(best.left, best.right)
+    margins = data.margins((K, Q))
+    root = margins.min() ** 0.5
+    K, Q, margins = K / root, Q / root, margins / root**2
+    return MatrixSvm(
+        K=K,
+        Q=Q,
+        multipliers=convex.multipliers,
+        margins=margins,
+        certificate=certify_svm(data, (K, Q), convex.multipliers, norm=norm),
+        local=LocalSolution(
+            rank_bound=rank_bound,
+            multipliers=within.multipliers(best.multipliers) * (value / (within.least @ best.multipliers)),
+            stationarity=problem.stationarity(best),
+            starts=len(first),
+            feasible=int(np.isfinite(values).sum()),
+            alike=int(np.sum(values <= value * (1 + _SAME))),
+        ),
+    )
+
+
+def _separating_queries(data: TokenData, within: MatrixConstraints) -> list[Float[np.ndarray, "q 1"]]:
+    """The q of some separating k q^T, in reduced coordinates; none where the search did not end.
+
+    Raises:
+        InputError: no k q^T separates the data.
+    """
+    n, m = within.shape
+    tokens = within.left.reshape(n, m, -1)
+    queries = within.right.reshape(n, m, -1)[:, 0]
+    open_nodes, solved = [np.ones(1)], 0
+    while open_nodes:
+        signs = open_nodes.pop()
+        many = len(signs)
+        q = _inside(signs[:, None] * queries[:many])
+        k = None if q is None else _inside((signs[:, None, None] * tokens[:many]).reshape(many * m, -1))
+        solved += 2
+        if k is not None and many == n:
+            assert q is not None
+            return [q[:, None]]
+        if k is not None:
+            open_nodes += [np.append(signs, -1.0), np.append(signs, 1.0)]
+        if solved > _NODES:
+            return []
+    raise InputError(
+        "rank_bound must leave the data separable; no W = k q^T of rank 1 separates them: for no signs s_i that some q"
+        " gives to the queries do all s_i (x_opt - x_l) lie in one open half-space. Give rank_bound=2 or more."
+    )
+
+
+def _inside(rows: Float[np.ndarray, "k p"]) -> Float[np.ndarray, "p"] | None:
+    """A vector that all rows have a positive product with, if there is one to a margin of 1e-9."""
+    p = rows.shape[1]
+    answer = linprog(
+        np.append(np.zeros(p), -1.0),
+        A_ub=np.concatenate([-rows, np.ones((len(rows), 1))], axis=1),
+        b_ub=np.zeros(len(rows)),
+        bounds=[(-1, 1)] * p + [(None, 1)],
+        method="highs",
+    )
+    return answer.x[:p] if answer.status == 0 and answer.x[p] > 1e-9 else None

@@ -1,0 +1,139 @@
+"""Solutions of the attention SVMs, each with its multipliers and its certificate."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from jaxtyping import Bool, Float
+
+from saddlescope._shared.reprs import Shown
+from saddlescope.models.tokens.data import TokenData
+from saddlescope.theory.attention.svm.certificate import SvmCertificate, certify_svm
+from saddlescope.theory.attention.svm.constraints import not_solved
+
+_ACTIVE = 1e-7  # margins this near 1 are active
+_LARGEST_GAP = 1e-6  # beyond it, a solver has failed; solutions are mostly within 1e-11
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class DiagonalSvm(Shown):
+    """A solution of the (l1-SVM), W = diag(beta).
+
+    Attributes:
+        beta: (d,), with a smallest margin of 1.
+        multipliers: lambda (n, m), scaled to max_j |sum_il lambda_il B_il|_j = 1, so that their sum is the dual bound.
+        margins: u_il = B_il . beta (n, m).
+        certificate: the bounds on the optimum.
+    """
+
+    beta: Float[np.ndarray, "d"]
+    multipliers: Float[np.ndarray, "n m"]
+    margins: Float[np.ndarray, "n m"]
+    certificate: SvmCertificate
+
+    @property
+    def active(self) -> Bool[np.ndarray, "n m"]:
+        """The constraints that hold with equality, to 1e-7."""
+        return self.margins <= 1 + _ACTIVE
+
+    @property
+    def support(self) -> Bool[np.ndarray, "d"]:
+        """The coordinates of beta that are not 0, by the certificate's threshold."""
+        return np.abs(self.beta) > self.certificate.rank_threshold
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class LocalSolution(Shown):
+    """What is known of a solution under a rank bound that the convex problem's solution does not meet.
+
+    Attributes:
+        rank_bound: d_e.
+        multipliers: lambda (n, m) of the bounded problem; their sum is |W|.
+        stationarity: |grad f - J^T lambda| / |grad f| in the factors, f = (|K|_F^2 + |Q|_F^2) / 2 or |K Q^T|_F^2 / 2, J
+            the Jacobian of the margins: 0 at a stationary point.
+        starts: how many starts there were.
+        feasible: how many of them led to weights that separate the data.
+        alike: how many led to the value that was the least, to 1e-5.
+    """
+
+    rank_bound: int
+    multipliers: Float[np.ndarray, "n m"]
+    stationarity: float
+    starts: int
+    feasible: int
+    alike: int
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class MatrixSvm(Shown):
+    """A solution W = K Q^T of the (W_*-SVM) or the (W_F-SVM), as balanced factors, K^T K = Q^T Q diagonal.
+
+    Attributes:
+        K, Q: (d, r), with a smallest margin of 1; r is the rank.
+        multipliers: lambda (n, m), scaled to |sum_il lambda_il D_il z_i^T| = 1 in the dual norm (spectral or
+            Frobenius), so that their sum is the dual bound; for the Frobenius norm W = |W|_F sum lambda D z^T.
+        margins: u_il = D_il^T W z_i (n, m).
+        certificate: the bounds on the optimum.
+        local: None for the global optimum; else K and Q are a local solution under a rank bound, whose certificate has
+            its value as the upper bound and, with the multipliers of the problem without the bound, that one's optimum
+            as the lower; rank and uniqueness are then those that this gap tells, which is little.
+    """
+
+    K: Float[np.ndarray, "d r"]
+    Q: Float[np.ndarray, "d r"]
+    multipliers: Float[np.ndarray, "n m"]
+    margins: Float[np.ndarray, "n m"]
+    certificate: SvmCertificate
+    local: LocalSolution | None = None
+
+    @property
+    def weights(self) -> Float[np.ndarray, "d d"]:
+        """W = K Q^T (d, d), formed on demand."""
+        return self.K @ self.Q.T
+
+    @property
+    def active(self) -> Bool[np.ndarray, "n m"]:
+        """The constraints that hold with equality, to 1e-7."""
+        return self.margins <= 1 + _ACTIVE
+
+
+def diagonal_solution(
+    data: TokenData, beta: Float[np.ndarray, "d"], multipliers: Float[np.ndarray, "n m"]
+) -> DiagonalSvm:
+    """The solution with weights and multipliers scaled as its class says."""
+    lam = multipliers / np.abs(np.einsum("im,imd->d", multipliers, data.features)).max()
+    margins = data.margins(beta)
+    least = _positive(margins, data, diagonal=True)
+    beta, margins = beta / least, margins / least
+    return DiagonalSvm(beta, lam, margins, _checked(certify_svm(data, beta, lam, norm="l1")))
+
+
+def matrix_solution(
+    data: TokenData,
+    factors: tuple[Float[np.ndarray, "d r"], Float[np.ndarray, "d r"]],
+    multipliers: Float[np.ndarray, "n m"],
+    norm: str,
+) -> MatrixSvm:
+    """The solution with weights scaled to a margin of 1 and the multipliers to a dual norm of 1."""
+    margins = data.margins(factors)
+    least = _positive(margins, data, diagonal=False)
+    K, Q = (each / least**0.5 for each in factors)
+    certificate = _checked(certify_svm(data, (K, Q), multipliers, norm=norm))
+    lam = multipliers * (certificate.dual / multipliers.sum())
+    return MatrixSvm(K, Q, lam, margins / least, certificate)
+
+
+def _positive(margins: np.ndarray, data: TokenData, *, diagonal: bool) -> float:
+    """The least margin, of weights that are meant to separate."""
+    least = float(margins.min())
+    if least <= 0:
+        raise not_solved(data, diagonal=diagonal)
+    return least
+
+
+def _checked(certificate: SvmCertificate) -> SvmCertificate:
+    if not certificate.gap <= _LARGEST_GAP:
+        raise ArithmeticError(
+            f"The {certificate.norm} SVM was solved to a relative duality gap of {certificate.gap:.1e} only:"
+            f" its optimum lies between {certificate.dual:.9g} and {certificate.primal:.9g}."
+        )
+    return certificate

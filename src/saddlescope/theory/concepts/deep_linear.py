@@ -1,0 +1,307 @@
+"""When deeper linear networks learn each concept, from small weights.
+
+    L       depth, at least 2; the map is W = W_L ... W_1, the layers have weights of their own
+    a_k     strengths of the concepts, the eigenvalues of A, (d,); W in the eigenbasis of A
+    omega   scale of the weights at the start
+    t       time of gradient flow on the loss of equation 4.1, as for the symmetric network, whose two tied layers learn
+            twice as fast as two layers with weights of their own
+
+Balanced diagonal starts, W_l(0) = diag(u), decouple exactly: each w_kk = u_k^L follows w' = L a_k w^(2 - 2/L) (1 - w).
+At depth 2 its time to 1/2 grows as log(1/w) / (2 a_k), so that strengths rule the order of learning; beyond, as
+w^(2/L - 1) / ((L - 2) a_k), and the concept with the larger a_k w_kk^(1 - 2/L) comes first, be it the weaker one.
+
+From any other small start the concepts are learned by successive elimination:
+
+1. Far below 1, W follows the flow of the homogeneous part of the loss, -tr(A W), which has no scale and blows up, for
+   almost all starts along one concept k: W_l is about c x_l x_(l-1)^T, with unit vectors x_l, x_0 = x_L = e_k.
+2. That concept saturates, as in the aligned case: w_kk = 1/2 comes at the time when the homogeneous flow has w_kk = 1,
+   and a constant that depends on L over a_k.
+3. Then what the layers have along this path is fixed by the concept learned, to leading order. What is orthogonal goes
+   on in the homogeneous flow of the other concepts: back to 1, with x_l projected out of the outputs of every W_l, and
+   x_(l-1) out of its inputs.
+
+A weaker concept that is learned before a stronger one is not kept. Between the two, with strengths a < b, what the last
+layer has on the learned path towards the stronger concept's output and the first from its input follow
+
+    d/dt (p, q) = (-a p + b q, b p - b q),     which grows by e^(r t), r = (sqrt((b - a)^2 + 4 b^2) - a - b) / 2,
+
+so that the path of rank one turns over to the stronger concept, in a time of the order log(1/omega), and the weaker one
+is forgotten. What comes after such a stage is not predicted here.
+
+At depth 2 step 1 is linear, (W_2 + W_1^T) / 2 grows by e^(a_k t) in row k, and step 3 leaves the Schur complements of
+`saddlescope.theory.concepts.stages`. Beyond depth 2 all stage times are of the order omega^(2 - L), and there is no
+closed form. It is the leading order for small omega: minor entries are left out, of the size omega^(1 - a_i / a_k).
+
+An extension of section 4.2 and appendix E.4 of the paper, which leaves deeper networks to future work; for diagonal
+starts see Saxe, McClelland, Ganguli 2014, "Exact solutions to the nonlinear dynamics of learning in deep linear
+networks".
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from jaxtyping import Float
+from numpy.typing import ArrayLike
+from scipy.integrate import solve_ivp
+
+from saddlescope._shared.arguments import checked
+from saddlescope._shared.errors import InputError
+from saddlescope._shared.reprs import Shown
+from saddlescope.measure.stages import Stage, Staircase
+from saddlescope.theory.concepts.update_terms import checked_strengths
+from saddlescope.theory.deep_linear import aligned_time
+from saddlescope.theory.escape.speed import checked_depth
+
+_Layers = list[Float[np.ndarray, "_ _"]]
+
+_TOLERANCE = 1e-10  # of a step of the homogeneous flow, relative
+_ROUNDING = 1e-12  # of the start's norm: a layer that has less left has nothing left
+_PATIENCE = 200.0  # in times that a weak concept takes to grow by a factor e: after that there is no growth
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class DeepStages(Shown):
+    """The predicted stages of a start.
+
+    Attributes:
+        strengths: a, (d,).
+        times: when w_kk = 1/2, in the order of the strengths given, (d,); infinite for what is never learned.
+        order: the concepts in the order in which they are learned.
+        alignments: for each of these |w_kk| over |W|_F in the homogeneous flow where w_kk is 1: close to 1 where the
+            prediction holds. Lower where the start is too large, or two concepts are nearly equally strong.
+    """
+
+    strengths: Float[np.ndarray, "d"]
+    times: Float[np.ndarray, "d"]
+    order: tuple[int, ...]
+    alignments: Float[np.ndarray, "learned"]
+
+    @property
+    def kept(self) -> bool:
+        """Whether stronger concepts come before weaker ones; where one does not, do not trust the times after it."""
+        return bool(np.all(np.diff(self.strengths[list(self.order)]) < 0))
+
+    @property
+    def staircase(self) -> Staircase:
+        """The stages between the times, with the loss of equation 4.1 on each plateau and its concepts as support.
+
+        Raises:
+            InputError: a weaker concept comes before a stronger one, and is forgotten: there is no staircase.
+        """
+        if not self.kept:
+            raise InputError(
+                f"Concepts must be learned from the strongest on; got the order {self.order!r}: a weaker one that "
+                "comes first is forgotten, and there is no staircase. Start from smaller or other weights."
+            )
+        starts = [min(0.0, *self.times), *(float(self.times[k]) for k in self.order)]
+        total = float(np.sum(self.strengths))
+        return Staircase(
+            tuple(
+                Stage(
+                    start=start,
+                    end=end,
+                    loss=(total - float(np.sum(self.strengths[list(self.order[:rank])]))) / 2,
+                    rank=rank,
+                    support=tuple(sorted(self.order[:rank])),
+                )
+                for rank, (start, end) in enumerate(zip(starts, [*starts[1:], math.inf], strict=True))
+            ),
+            time_unit="t",
+        )
+
+
+@checked
+def balanced_times(strengths: ArrayLike, start: ArrayLike, *, depth: int, share: float = 0.5) -> Float[np.ndarray, "d"]:
+    """When each concept is learned from a balanced diagonal start, exactly, at any scale.
+
+    >>> balanced_times([1.0, 0.5], [1e-6, 1e-6], depth=2).round(2).tolist()  # log(1e6) / (2 a)
+    [6.91, 13.82]
+    >>> balanced_times([1.0, 0.5], [1e-6, 1e-5], depth=4).round().tolist()  # 1e3 / (2 a), and less by sqrt 10
+    [500.0, 316.0]
+
+    Args:
+        strengths: a, (d,), at least 0.
+        start: diagonal of W at time 0, (d,), positive and below `share`: W_l(0) = diag(start^(1/L)) in all layers.
+        depth: L, at least 2.
+        share: the value of w_kk asked for, below 1.
+
+    Returns:
+        (d,), infinite where the strength is 0.
+
+    Raises:
+        InputError: a number out of range, or shapes that do not fit.
+    """
+    a, w = checked_strengths(strengths), np.array(start, float)
+    checked_depth(depth)
+    if not 0 < share < 1:
+        raise InputError(f"share must be between 0 and 1; got {share!r}.")
+    if w.shape != a.shape or not np.all((w > 0) & (w < share)):
+        raise InputError(f"start must be {len(a)} positive numbers below share={share!r}; got {start!r}.")
+    return np.array(
+        [
+            aligned_time(speed, depth=depth, initial=size ** (1 / depth), share=share, curvature=speed)
+            if speed > 0
+            else math.inf
+            for speed, size in zip(a.tolist(), w.tolist(), strict=True)
+        ]
+    )
+
+
+@checked
+def deep_stages(strengths: ArrayLike, weights: Sequence[ArrayLike]) -> DeepStages:
+    """The stages that follow from a small start of a deep linear network, by successive elimination.
+
+    Args:
+        strengths: a, (d,), at least 0, no two positive ones equal.
+        weights: W_1, ..., W_L at time 0 in the eigenbasis of A, of any hidden widths; the first has d columns, the last
+            d rows. One narrower than the concepts learns only some of them.
+
+    Raises:
+        InputError: shapes that do not fit, values that are not finite, two equal strengths, a depth below 2, a layer of
+            zeros, or a start that is not small: an entry w_kk of 1/2 or above.
+    """
+    a = checked_strengths(strengths)
+    layers = _checked_layers(weights, a)
+    depth, positive = len(layers), a[a > 0]
+    if len(np.unique(positive)) < len(positive):
+        raise InputError(
+            f"strengths must differ from one another where positive, since equal ones are learned together; got "
+            f"{a.tolist()!r}."
+        )
+    least = _ROUNDING * _norm(layers)
+    times, order, alignments, now = np.full(len(a), math.inf), [], [], 0.0
+    left = a.copy()
+    while np.any(left > 0) and min(np.linalg.norm(layer) for layer in layers) > least:
+        grown = _grown(layers, left)
+        if grown is None:
+            break
+        layers, passed = grown
+        W = _product(layers)
+        k = int(np.argmax(np.where(left > 0, np.diag(W), -math.inf)))
+        now += passed
+        times[k] = now + _saturation(depth) / a[k]
+        order.append(k)
+        alignments.append(abs(W[k, k]) / np.linalg.norm(W))
+        layers, left[k] = _without(layers, k), 0.0
+    return DeepStages(a, times, tuple(order), np.array(alignments))
+
+
+@checked
+def turning_rate(learned: float, stronger: float) -> float:
+    """The rate r at which a network that has learned a weaker concept alone turns over to a stronger one.
+
+    Args:
+        learned: a, the strength of the concept learned, positive.
+        stronger: b, that of another one, at least a. For b = a the rate is 0: the weaker of two is kept.
+
+    Raises:
+        InputError: strengths out of range.
+
+    >>> round(turning_rate(1.0, 2.0), 4)
+    0.5616
+    """
+    if not 0 < learned <= stronger < math.inf:
+        raise InputError(f"learned must be positive and at most stronger={stronger!r}; got {learned!r}.")
+    a, b = learned, stronger
+    return 2 * b * (b - a) / (math.hypot(b - a, 2 * b) + a + b)  # the root, without cancellation
+
+
+def _grown(layers: _Layers, strengths: Float[np.ndarray, "d"]) -> tuple[_Layers, float] | None:
+    """The layers when the homogeneous flow brings an entry w_kk to 1, and the time that takes; None if it never does.
+
+    It is followed in the time s with dt = (|theta|^2 / L)^(1 - L/2) ds, in which it does not blow up, but grows
+    exponentially, by e^(a_k s) in each layer along concept k.
+    """
+    depth, shapes = len(layers), [layer.shape for layer in layers]
+    ends = np.cumsum([0, *(layer.size for layer in layers)])
+    kept = strengths > 0
+
+    def unpacked(state: np.ndarray) -> _Layers:
+        return [state[ends[n] : ends[n + 1]].reshape(shape) for n, shape in enumerate(shapes)]
+
+    def velocity(_: float, state: np.ndarray) -> np.ndarray:
+        now = unpacked(state)
+        below = [np.eye(shapes[0][1])]
+        for layer in now[:-1]:
+            below.append(layer @ below[-1])
+        above, slopes = np.diag(strengths), []
+        for layer, under in zip(reversed(now), reversed(below), strict=True):
+            slopes.append(above @ under.T)
+            above = layer.T @ above
+        pace = (float(state[:-1] @ state[:-1]) / depth) ** (1 - depth / 2)
+        return np.concatenate([pace * slope.ravel() for slope in reversed(slopes)] + [np.array([pace])])
+
+    def learned(_: float, state: np.ndarray) -> float:
+        return float(np.max(np.diag(_product(unpacked(state)))[kept])) - 1.0
+
+    learned.terminal = True  # type: ignore[attr-defined]
+    start, size = np.concatenate([layer.ravel() for layer in layers] + [np.zeros(1)]), _norm(layers)
+    if learned(0.0, start) >= 0:
+        return layers, 0.0
+    patience = _PATIENCE * (1 + max(0.0, -math.log(size))) / float(strengths[kept].min())
+    # Errors are to be small against the start, from which the weaker concepts grow, and against the time passed.
+    floors = np.full(start.size, _TOLERANCE * size)
+    floors[-1] = _TOLERANCE * size ** (2 - depth) / float(strengths.max())
+    flow = solve_ivp(velocity, (0.0, patience), start, method="DOP853", rtol=_TOLERANCE, atol=floors, events=learned)
+    if flow.status != 1:
+        return None
+    return unpacked(flow.y[:, -1]), float(flow.y[-1, -1])
+
+
+def _saturation(depth: int) -> float:
+    """From w = 1 of the homogeneous flow of one aligned concept of strength 1 to w = 1/2 of the whole one."""
+    small = 1e-3  # corrections are of the order small^2
+    homogeneous = -math.log(small) if depth == 2 else (small ** (2 - depth) - 1) / (depth - 2)
+    return aligned_time(1.0, depth=depth, initial=small, share=0.5) - homogeneous
+
+
+def _without(layers: _Layers, concept: int) -> _Layers:
+    """The layers less what they have along the path of rank one by which they learned a concept."""
+    forward = [np.eye(layers[0].shape[1])[concept]]
+    for layer in layers[:-1]:
+        forward.append(_unit(layer @ forward[-1]))
+    backward = [np.eye(layers[-1].shape[0])[concept]]
+    for layer in reversed(layers[1:]):
+        backward.append(_unit(layer.T @ backward[-1]))
+    # Both sides agree to leading order; their mean is that of W_1 and W_2^T at depth 2.
+    path = [forward[0], *(_unit(f + b) for f, b in zip(forward[1:], backward[:0:-1], strict=True)), backward[0]]
+    return [
+        (layer - np.outer(layer @ into, into)) - np.outer(out, out @ (layer - np.outer(layer @ into, into)))
+        for layer, into, out in zip(layers, path[:-1], path[1:], strict=True)
+    ]
+
+
+def _product(layers: _Layers) -> Float[np.ndarray, "d d"]:
+    W = layers[0]
+    for layer in layers[1:]:
+        W = layer @ W
+    return W
+
+
+def _norm(layers: _Layers) -> float:
+    return math.sqrt(sum(float(np.sum(layer**2)) for layer in layers))
+
+
+def _unit(vector: Float[np.ndarray, "n"]) -> Float[np.ndarray, "n"]:
+    return vector / np.linalg.norm(vector)
+
+
+def _checked_layers(weights: Sequence[ArrayLike], strengths: Float[np.ndarray, "d"]) -> _Layers:
+    checked_depth(len(weights))
+    layers = [np.array(weight, float) for weight in weights]
+    widths = [len(strengths), *(layer.shape[0] if layer.ndim == 2 else 0 for layer in layers)]
+    if widths[-1] != len(strengths) or any(
+        layer.shape != (out, into) for layer, into, out in zip(layers, widths[:-1], widths[1:], strict=True)
+    ):
+        raise InputError(
+            f"weights must be matrices W_1, ..., W_L that lead from {len(strengths)} inputs to as many outputs; got "
+            f"shapes {[layer.shape for layer in layers]!r}."
+        )
+    if not all(np.all(np.isfinite(layer)) and np.any(layer) for layer in layers):
+        raise InputError("weights must be finite, with no layer of zeros: from there nothing is learned.")
+    most = float(np.max(np.diag(_product(layers))[strengths > 0], initial=0.0))
+    if most >= 0.5:
+        raise InputError(f"weights must be small, with w_kk below 1/2 for stages to be told; got {most!r}.")
+    return layers

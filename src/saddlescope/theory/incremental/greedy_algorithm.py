@@ -1,0 +1,229 @@
+"""Incremental learning of networks with diagonal weights: the limit of vanishing initial scale (Algorithm 1).
+
+Boix-Adsera, Littwin, Abbe, Bengio and Susskind (2023), "Transformers learn through gradual rank increase", Section 4.
+
+    alpha   initial scale of the weights u and v
+    T       time / log(1/alpha), the rescaled time; T_k: when stage k begins
+    w       u + v; under gradient flow w' = w * g while |u(0)| > |v(0)| (equation 6; else swap u and v)
+    b       log_alpha w, at the start 1 (appendix C.5; line 1 of the algorithm has 0 by mistake)
+    xi      1 - b, the slope: log(w / w(0)) in units of log(1/alpha), so that dxi/dT = g (equation 12)
+    Delta   time until a coordinate is active (equation 10)
+
+By the conservation law w (u - v) = u(0)^2 - v(0)^2 ~ alpha^2, so beta = u v = (w^2 - (u - v)^2) / 4 is
+(alpha^{2 - 2 xi} - alpha^{2 + 2 xi}) / 4 up to constant factors. Hence:
+
+- |xi| < 1: beta vanishes with alpha. A coordinate that g pushes reaches xi = sgn(g) after (sgn(g) - xi) / g.
+- xi = +1 with beta > 0, xi = -1 with beta < 0: the coordinate is in the support. A transition lasts O(1) in time and
+  changes log w by O(1), which is nothing on the scale of log(1/alpha): xi = sgn(beta) as long as beta is not 0.
+- A coordinate that leaves the support starts from that same xi = +-1, with g of the opposite sign (Lemma D.4). It
+  moves inward, and arrives at the other end, with the other sign, after 2 / |g| if g stays as it is.
+"""
+
+import math
+from collections.abc import Callable
+
+import numpy as np
+from jaxtyping import Array
+from numpy.typing import ArrayLike
+
+from saddlescope._shared.arguments import checked
+from saddlescope._shared.errors import InputError
+from saddlescope.theory.incremental.finite_scale import Correction, InitialWeights
+from saddlescope.theory.incremental.loss_oracle import Landscape, NotFinite
+from saddlescope.theory.incremental.newton_transition import FlowThenNewton
+from saddlescope.theory.incremental.prediction import GreedyStage, IncrementalLearning, Status
+from saddlescope.theory.incremental.stationary_point import Rest
+from saddlescope.theory.incremental.timed_transition import Passage, TimedFlow
+from saddlescope.theory.incremental.transition import Departure, Transition
+
+
+@checked
+def incremental_learning(
+    loss: Callable[[Array], Array],
+    size: int,
+    *,
+    weights: tuple[ArrayLike, ArrayLike] | None = None,
+    transition: Transition | None = None,
+    tolerance: float = 1e-11,
+    max_stages: int | None = None,
+    report: Callable[[float, str], None] | None = None,
+) -> IncrementalLearning:
+    """The stages in which gradient flow learns as the initial scale alpha goes to 0 (Algorithm 1, Theorem 4.1).
+
+    At the saddle theta^k every coordinate outside the support grows, on the scale of log(1/alpha), at the rate g_i. The
+    first to arrive, after Delta, becomes active (equations 10 to 12), and gradient flow takes the active coordinates to
+    the next saddle (equation 13). The algorithm stops by itself when no coordinate will ever arrive. It starts from
+    b^0 = 1 (appendix C.5); the paper's line 1 has b^0 = 0 by mistake.
+
+    With the initial weights it also tells the next order: at the initial scale alpha stage k begins at
+    T_k + C_k / log(1/alpha), up to what is exponentially small, if stages are well separated. And it goes on through
+    ties: the tied coordinates enter together, in proportions that follow from their weights
+    (`saddlescope.theory.incremental.finite_scale`). Transitions then take a few times longer to compute.
+
+    The answer is returned with all stages found whatever the status:
+
+    - converged: outside the support every g_i is 0, so the last plateau lasts for ever on this time scale. That need
+      not be a minimum of the loss: where g(0) = 0 altogether, it is the origin.
+    - max_stages: as many stages were found as were asked for.
+    - tie: two or more coordinates arrive at the same time, up to rounding, and no weights are given. Assumption 4.3
+      fails, and where learning goes depends on the ratio of their initial weights. Heads of one layer tie at the
+      origin, always.
+    - no_minimum: a transition ends at no strict local minimum (Assumption 4.4 fails), as with exponential tails.
+    - not_finite: the loss or its derivatives become NaN or infinite on the path of a transition.
+
+    Args:
+        loss: L(beta), a twice continuously differentiable JAX function of an array of shape (size,), such as a
+            `DiagonalNetwork`. Its own `value_and_gradient(beta)` and `hessian(beta)` are used where it has them.
+        size: p, the length of beta; at least 1.
+        weights: (u0, v0), each of shape (p,): the initial weights before they are scaled by alpha.
+        transition: how a transition's end is found: `FlowThenNewton`, its specification `FlowToRest`, or `TimedFlow`,
+            which finds its times as well; None: `TimedFlow` with weights, and `FlowThenNewton` without.
+        tolerance: rounding error attributed to g, relative to the size of the terms that cancel in it, the larger of
+            max |g(0)| and max (|H| |beta|): smaller entries count as zero, and times closer than this error makes them
+            are a tie. The default is about a thousand roundings of a float64 sum over a data set.
+        max_stages: stop after so many transitions, at least 1; None: go on to the end.
+        report: called after each stage with the finished fraction and a note.
+
+    Returns:
+        The stages, from the origin on, with the reason for stopping.
+
+    Raises:
+        InputError: an argument out of range, JAX not in float64 mode, a loss that is not finite and smooth at 0,
+            |u0_i| = |v0_i| for some i, or weights with a transition policy that finds no times.
+
+    >>> import jax, jax.numpy as jnp
+    >>> with jax.enable_x64(True):  # two orthogonal features: T = 1 / |g_i(0)|
+    ...     learned = incremental_learning(lambda beta: jnp.sum((beta - jnp.array([2.0, -0.5])) ** 2), 2)
+    >>> [(stage.time, stage.entered, stage.signs) for stage in learned.stages]
+    [(0.0, (), ()), (0.25, (0,), (1,)), (1.0, (1,), (-1,))]
+    >>> learned.status.value, learned.staircase.ranks
+    ('converged', (0, 1, 2))
+    """
+    if not (isinstance(tolerance, float) and 0 < tolerance < 1e-3):
+        raise InputError(f"tolerance must be a number between 0 and 1e-3; got {tolerance!r}.")
+    if max_stages is not None and not (isinstance(max_stages, int | np.integer) and max_stages >= 1):
+        raise InputError(f"max_stages must be an integer of at least 1, or None; got {max_stages!r}.")
+    landscape = Landscape(loss, size)
+    start = None if weights is None else InitialWeights.of(weights, landscape.size)
+    transition = _policy(transition, timed=start is not None)
+    origin = np.zeros(landscape.size)
+    rest = Rest(origin, *landscape.value_and_gradient(origin), curvature=math.inf, settling=math.inf, scale=0.0)
+    scale = float(np.max(np.abs(rest.gradient)))
+    correction = None if start is None else Correction(0.0, 0.0, origin)
+    stages = [GreedyStage.at(rest, time=0.0, slope=origin, correction=correction)]
+    while True:
+        stage, noise = stages[-1], tolerance * max(scale, rest.scale)
+        arrivals = _Arrivals(stage, noise, start)
+        status, message = arrivals.obstacle()
+        if status is None and max_stages is not None and len(stages) > max_stages:
+            status, message = Status.MAX_STAGES, f"Stopped after max_stages={max_stages} transitions, as asked."
+        if status is None:
+            departure = Departure(landscape, rest, arrivals.tied, noise, arrivals.delays)
+            try:
+                found = transition(departure)
+            except NotFinite as error:
+                status, message = Status.NOT_FINITE, f"At T = {arrivals.time:.6g}: {departure.not_finite(error)}"
+            else:
+                if isinstance(found, Rest):
+                    rest = found
+                    stages.append(arrivals.next_stage(found))
+                    _tell(report, stages, max_stages)
+                    continue
+                status, message = Status.NO_MINIMUM, f"At T = {arrivals.time:.6g}: {found.reason}"
+        return IncrementalLearning(
+            tuple(stages), arrivals.time, arrivals.tied, status, message, weights=start, end_correction=arrivals.late
+        )
+
+
+def _policy(given: Transition | None, *, timed: bool) -> Transition:
+    if not timed:
+        return FlowThenNewton() if given is None else given
+    if given is not None and not isinstance(given, TimedFlow):
+        raise InputError(f"transition must be a TimedFlow, or left out, if weights are given; got {given!r}.")
+    return TimedFlow() if given is None else given
+
+
+class _Arrivals:
+    """Part (A) of Algorithm 1: which coordinates become active after a stage, and when (equations 10 to 12).
+
+    Attributes:
+        delta: time until each coordinate is active, shape (p,); infinite on the support and where g is 0.
+        order: the coordinates, earliest first.
+        time: T_{k+1}; infinite if none arrives.
+        tied: the coordinates that arrive then, ascending; more than one if their times agree up to rounding.
+        late: c_{k+1}, the part of order 1 of the time at which the first of them arrives; None without weights.
+        delays: how much later in t each of them arrives; all 0 without weights.
+    """
+
+    def __init__(self, stage: GreedyStage, noise: float, weights: InitialWeights | None) -> None:
+        self._stage, self._weights = stage, weights
+        g = stage.gradient
+        moving = (stage.beta == 0) & (np.abs(g) > noise)
+        self.delta = np.full(g.size, np.inf)
+        self.delta[moving] = (np.sign(g[moving]) - stage.slope[moving]) / g[moving]
+        self.order = np.argsort(self.delta, kind="stable").tolist()
+        first = self.order[0]
+        self.time = stage.time + float(self.delta[first])
+        self.tied: tuple[int, ...] = ()
+        if moving.any():
+            # noise in g moves xi by noise * T over all stages, and so the arrival by noise * T / |g|.
+            doubt = noise * self.time / np.where(moving, np.abs(g), np.inf)
+            late = np.where(moving, self.delta, np.inf) - self.delta[first]
+            self.tied = tuple(np.flatnonzero(late <= doubt + doubt[first]).tolist())
+        self.late: float | None = None
+        self.delays = (0.0,) * len(self.tied)
+        if weights is not None and stage.correction is not None and self.tied:
+            tied = list(self.tied)
+            lacking = weights.lacking(g, stage.correction.offset)[tied]
+            late = stage.correction.begins + lacking / np.abs(g[tied])
+            self.late = float(np.min(late))
+            self.delays = tuple((late - self.late).tolist())
+
+    def obstacle(self) -> tuple[Status | None, str]:
+        """Why no next stage can be told, if so."""
+        if not self.tied:
+            unlearned = "" if self._stage.support else " g(0) = 0: the origin is no saddle that small weights leave."
+            return Status.CONVERGED, f"No coordinate outside the support has a gradient.{unlearned}"
+        if len(self.tied) == 1 or self._weights is not None:
+            return None, ""
+        named = ", ".join(map(str, self.tied))
+        return Status.TIE, (
+            f"Coordinates {named} become active at the same time, T = {self.time:.6g} (Assumption 4.3 fails): where "
+            "learning goes next depends on the ratio of their initial weights. Give them: weights=(u0, v0)."
+        )
+
+    def next_stage(self, rest: Rest) -> GreedyStage:
+        """The stage that the first arrivals begin, given where their transition ends."""
+        stage, first, entered = self._stage, self.order[0], list(self.tied)
+        later = [i for i in self.order if i not in self.tied and math.isfinite(self.delta[i])]
+        second = later[0] if later else None
+        slope = np.where(stage.beta != 0, stage.slope, stage.slope + stage.gradient * self.delta[first])
+        slope[entered] = np.sign(stage.gradient[entered])
+        return GreedyStage.at(
+            rest,
+            time=self.time,
+            slope=slope,
+            entered=self.tied,
+            signs=tuple(slope[entered].astype(int).tolist()),
+            left=tuple(np.flatnonzero((stage.beta != 0) & (rest.beta == 0)).tolist()),
+            runner_up=second,
+            margin=math.inf if second is None else float(self.delta[second] - self.delta[first]),
+            correction=self._correction(rest),
+        )
+
+    def _correction(self, rest: Rest) -> Correction | None:
+        before = self._stage.correction
+        if before is None or self.late is None or not isinstance(rest, Passage):
+            return None
+        offset = before.offset + self._stage.gradient * (self.late - before.begins) + rest.shift
+        offset.setflags(write=False)
+        return Correction(self.late, self.late + rest.halfway, offset)
+
+
+def _tell(report: Callable[[float, str], None] | None, stages: list[GreedyStage], max_stages: int | None) -> None:
+    if report is None:
+        return
+    stage, k = stages[-1], len(stages) - 1
+    rank = len(stage.support)
+    done = rank / stage.beta.size if max_stages is None else k / max_stages
+    report(min(done, 1.0), f"stage {k}: rank {rank}, T = {stage.time:.4g}, loss {stage.loss:.3g}")

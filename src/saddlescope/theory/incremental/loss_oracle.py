@@ -1,0 +1,206 @@
+"""A loss as the theory sees it: L, its descent direction g and its curvature at any beta, compiled once.
+
+L       the loss, a function of beta in R^p
+g       -dL/dbeta (equation 4)
+H       d^2 L / dbeta^2
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, Int
+
+from saddlescope._shared.errors import InputError
+
+_PROBE_SIZES = (1e-5, 1e-7)  # far above rounding in g, far below the features of a loss in sensible units
+
+
+class NotFinite(Exception):  # noqa: N818 - it reports where the path left the loss's domain; it may be recovered
+    """The loss, its gradient or its Hessian is NaN or infinite at some beta.
+
+    Attributes:
+        size: the largest |beta_i| there.
+    """
+
+    def __init__(self, size: float) -> None:
+        super().__init__(f"not finite where the largest |beta| is {size:.3g}")
+        self.size = size
+
+
+@eqx.filter_jit
+def _value_and_gradient(loss: Any, beta: Float[Array, "p"]) -> tuple[Array, Array]:
+    if hasattr(loss, "value_and_gradient"):
+        return loss.value_and_gradient(beta)
+    return jax.value_and_grad(loss)(beta)
+
+
+@eqx.filter_jit
+def _hessian_columns(loss: Any, beta: Float[Array, "p"], columns: Int[Array, "m"]) -> Float[Array, "p m"]:
+    if hasattr(loss, "hessian_columns"):
+        return loss.hessian_columns(beta, columns)
+    if hasattr(loss, "hessian"):
+        return loss.hessian(beta)[:, columns]
+    times = jax.linearize(jax.grad(loss), beta)[1]
+    return jax.lax.map(lambda column: times(jnp.zeros_like(beta).at[column].set(1.0)), columns, batch_size=8).T
+
+
+@dataclass(frozen=True, eq=False)
+class _Known:
+    """Columns of H at a point that have been asked for."""
+
+    beta: Float[np.ndarray, "p"]
+    columns: Int[np.ndarray, "m"]
+    values: Float[np.ndarray, "p m"]
+
+
+class Landscape:
+    """L, g and H of a loss, as NumPy float64 arrays.
+
+    A loss that is an Equinox module (every `DiagonalNetwork`) compiles once for all data of the same shape. Its own
+    `value_and_gradient(beta)`, `hessian_columns(beta, columns)` of shape (p, m), or else `hessian(beta)` are used where
+    it has them, and differentiation otherwise. No p x p matrix is formed unless `hessian` is all it has.
+
+    Args:
+        loss: L(beta), a JAX function of an array of shape (size,).
+        size: the number p of coordinates of beta.
+
+    Raises:
+        InputError: JAX is not in float64 mode, the loss cannot be called on such an array or does not return one
+            float64 number, it or its gradient is not finite at 0, or its gradient jumps at 0.
+    """
+
+    def __init__(self, loss: Callable[[Array], Array], size: int) -> None:
+        if not isinstance(size, int | np.integer) or isinstance(size, bool) or size < 1:
+            raise InputError(f"size must be an integer of at least 1, the length of beta; got {size!r}.")
+        if not callable(loss):
+            raise InputError(f"loss must be a JAX function of beta, such as a DiagonalNetwork; got {loss!r}.")
+        if jnp.zeros(0).dtype != jnp.dtype("float64"):
+            raise InputError(
+                "incremental_learning must be called in JAX's float64 mode; got float32 mode. "
+                "Use `with jax.enable_x64(True):` or set JAX_ENABLE_X64=1."
+            )
+        self.loss = loss
+        self.size = int(size)
+        self._last = _Known(np.full(self.size, np.nan), np.zeros(0, np.int64), np.zeros((self.size, 0)))
+        self._check_signature()
+        self._check_differentiable()
+        self._check_smooth_at_zero()
+
+    def value_and_gradient(self, beta: Float[np.ndarray, "p"]) -> tuple[float, Float[np.ndarray, "p"]]:
+        """L(beta) and g(beta) = -dL/dbeta.
+
+        Raises:
+            NotFinite: one of them is NaN or infinite.
+        """
+        value, slope = self._value_and_slope(beta)
+        if not (np.isfinite(value) and np.all(np.isfinite(slope))):
+            raise NotFinite(float(np.max(np.abs(beta))))
+        return value, -slope
+
+    def hessian(self, beta: Float[np.ndarray, "p"], among: Int[np.ndarray, "m"]) -> Float[np.ndarray, "m m"]:
+        """The rows and columns `among` of H(beta).
+
+        Raises:
+            NotFinite: an entry is NaN or infinite.
+        """
+        return self._finite(self._columns(beta, among)[among], beta)
+
+    def hessian_columns(self, beta: Float[np.ndarray, "p"], among: Int[np.ndarray, "m"]) -> Float[np.ndarray, "p m"]:
+        """The columns `among` of H(beta), all rows.
+
+        Raises:
+            NotFinite: an entry is NaN or infinite.
+        """
+        return self._finite(self._columns(beta, among), beta)
+
+    def _finite(self, H: Float[np.ndarray, "n m"], beta: Float[np.ndarray, "p"]) -> Float[np.ndarray, "n m"]:
+        if not np.all(np.isfinite(H)):
+            raise NotFinite(float(np.max(np.abs(beta))))
+        return H
+
+    def _value_and_slope(self, beta: Float[np.ndarray, "p"]) -> tuple[float, Float[np.ndarray, "p"]]:
+        value, slope = _value_and_gradient(self.loss, jnp.asarray(beta))
+        return float(value), np.asarray(slope)
+
+    def _columns(self, beta: Float[np.ndarray, "p"], among: Int[np.ndarray, "m"]) -> Float[np.ndarray, "p m"]:
+        # A stage's end is the next one's start: the same point is asked for with one column more.
+        if not np.array_equal(self._last.beta, beta):
+            self._last = _Known(beta.copy(), np.zeros(0, np.int64), np.zeros((self.size, 0)))
+        known = self._last
+        missing = np.setdiff1d(among, known.columns)
+        if missing.size:
+            new = self._evaluate_columns(beta, missing)
+            known = _Known(known.beta, np.append(known.columns, missing), np.append(known.values, new, axis=1))
+            self._last = known
+        order = np.argsort(known.columns)
+        return known.values[:, order[np.searchsorted(known.columns, among, sorter=order)]]
+
+    def _evaluate_columns(
+        self, beta: Float[np.ndarray, "p"], columns: Int[np.ndarray, "m"]
+    ) -> Float[np.ndarray, "p m"]:
+        # Few shapes, since each is compiled: the next power of two, filled up with a column that is there already.
+        size = min(self.size, 1 << (columns.size - 1).bit_length())
+        padded = np.append(columns, np.full(size - columns.size, columns[0]))
+        return np.asarray(_hessian_columns(self.loss, jnp.asarray(beta), jnp.asarray(padded)))[:, : columns.size]
+
+    def _check_signature(self) -> None:
+        beta = jax.ShapeDtypeStruct((self.size,), jnp.dtype("float64"))
+        try:
+            value = eqx.filter_eval_shape(self.loss, beta)
+        except (TypeError, ValueError, IndexError) as error:
+            reason = str(error).strip().split("\n")[0]
+            raise InputError(
+                f"loss must accept a float64 array of shape ({self.size},) under jax.jit; got {reason!r}. "
+                "Check that size is the length of beta and that the loss is written with jax.numpy."
+            ) from error
+        shape, dtype = getattr(value, "shape", None), getattr(value, "dtype", None)
+        if shape != () or dtype != jnp.dtype("float64"):
+            raise InputError(
+                "loss must return one float64 number, an array of shape (); "
+                f"got {f'{dtype} of shape {shape}' if dtype is not None else value!r}. "
+                "Keep data and computation in float64 and average over the samples."
+            )
+
+    def _check_differentiable(self) -> None:
+        """Refuses what JAX cannot differentiate at all, such as a callback to NumPy or a loop of unknown length."""
+        beta = jax.ShapeDtypeStruct((self.size,), jnp.dtype("float64"))
+        column = jax.ShapeDtypeStruct((1,), jnp.dtype("int64"))
+        try:
+            eqx.filter_eval_shape(_value_and_gradient, self.loss, beta)
+            eqx.filter_eval_shape(_hessian_columns, self.loss, beta, column)
+        except (TypeError, ValueError) as error:
+            reason = str(error).strip().split("\n")[0]
+            raise InputError(
+                f"loss must be a function that JAX can differentiate twice; got {reason!r}. Write it with jax.numpy, "
+                "or give it the methods value_and_gradient(beta) and hessian_columns(beta, columns)."
+            ) from error
+
+    def _check_smooth_at_zero(self) -> None:
+        """A kink at 0 (ReLU of x . beta, |beta|) makes g jump; a smooth loss makes it move in proportion."""
+        zero = np.zeros(self.size)
+        value, slope = self._value_and_slope(zero)
+        if not (np.isfinite(value) and np.all(np.isfinite(slope))):
+            what = value if not np.isfinite(value) else float(slope[~np.isfinite(slope)][0])
+            raise InputError(
+                f"loss must be finite with a finite gradient at beta = 0, where learning starts; got {what!r}. "
+                "Look for a division, root or logarithm of beta, and for NaN in the data."
+            )
+        rng = np.random.default_rng(0)
+        direction = rng.choice([-1.0, 1.0], self.size) * rng.uniform(0.5, 1.0, self.size)
+        far, near = (
+            np.max(np.abs(self._value_and_slope(h * direction)[1] - self._value_and_slope(-h * direction)[1]))
+            for h in _PROBE_SIZES
+        )
+        noise = 1e-12 * float(np.max(np.abs(slope))) + 1e-13 * abs(value)  # what rounding alone may change
+        # C^2: near / far = 1e-2, the ratio of the sizes; a jump: 1; |beta|^(3/2): 0.1.
+        if not near <= 0.05 * far + noise:
+            raise InputError(
+                "loss must be twice continuously differentiable at beta = 0; got a gradient that changes by "
+                f"{float(near):.3g} within {_PROBE_SIZES[1]:.0e} of it. Replace ReLU or |beta| by something smooth, "
+                "such as GeLU."
+            )

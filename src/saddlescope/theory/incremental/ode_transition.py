@@ -1,0 +1,120 @@
+"""The specification of a transition: integrate gradient flow of the weights from the saddle until nothing moves.
+
+    u, v   the weights on the active coordinates; they start with |u| = |v|, and the conservation law keeps them so
+           (equation 5): v = s u, with s the signs of beta
+    x      u^2 = |beta|
+    r      the rates, s g: u' = v g = u r (equation 4)
+
+It is u that is integrated. With v beside it, rounding would break the law once a coordinate is tiny, and let beta
+change its sign in the midst of a transition, which it cannot do.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+from jaxtyping import Float
+from scipy.integrate import BDF
+
+from saddlescope._shared.arguments import checked
+from saddlescope.theory.incremental.divergence import Fading
+from saddlescope.theory.incremental.loss_oracle import NotFinite
+from saddlescope.theory.incremental.stationary_point import Face, NoRest, Rest, settle
+from saddlescope.theory.incremental.transition import HORIZON, LARGEST_LOG, Departure, check_between
+
+_STEPS = 20_000  # paths take hundreds
+
+
+@checked
+@dataclass(frozen=True, kw_only=True)
+class FlowToRest:
+    """Integrates gradient flow of the weights until nothing moves; the specification of `FlowThenNewton`.
+
+    This is equation 13 as it stands, with a small eps, by SciPy's BDF. Newton polishes the last digits only.
+
+    Attributes:
+        tolerance: relative error that a step of the integrator may make, between 1e-13 and 0.1; the absolute one is
+            this times eps.
+        rest: the flow is at rest when no entry of beta moves faster than this times the transition's peak speed; also
+            how far below its peak a coordinate must be to leave the support; between 0 and 1.
+
+    Raises:
+        InputError: an attribute out of range.
+    """
+
+    tolerance: float = 1e-8
+    rest: float = 1e-8
+
+    def __post_init__(self) -> None:
+        check_between(1e-13, 0.1, tolerance=self.tolerance)
+        check_between(0.0, 1.0, rest=self.rest)
+
+    def __call__(self, departure: Departure) -> Rest | NoRest:
+        """The end of the path that leaves the saddle along the new coordinate."""
+        face = departure.face()
+        x = peak = _start(face, departure)
+        fastest, outside, fading = 0.0, None, Fading(face, departure.pull)
+
+        # NaN makes BDF take a smaller step, and so does a poor Jacobian. The loss is to blame only if that ends at 0.
+        def slope(t: float, u: Float[np.ndarray, "m"]) -> Float[np.ndarray, "m"]:
+            nonlocal outside
+            try:
+                return u * face.rate(u**2)
+            except NotFinite as error:
+                outside = error
+                return np.full_like(u, np.nan)
+
+        def jacobian(t: float, u: Float[np.ndarray, "m"]) -> Float[np.ndarray, "m m"]:
+            nonlocal outside
+            try:
+                return np.diag(face.rate(u**2)) - 2 * u[:, None] * face.hessian(u**2) * u
+            except NotFinite as error:
+                outside = error
+                return np.zeros((u.size, u.size))
+
+        solver = BDF(
+            slope,
+            0.0,
+            np.sqrt(x),
+            HORIZON / departure.pull,
+            first_step=0.1 / departure.pull,
+            rtol=self.tolerance,
+            atol=self.tolerance * float(np.min(np.sqrt(x))),
+            jac=jacobian,
+        )
+        for _ in range(_STEPS):
+            with np.errstate(over="ignore", invalid="ignore"):  # on the way to infinity
+                solver.step()
+            if solver.status == "failed":
+                break
+            outside = None
+            x = solver.y**2
+            peak = np.maximum(peak, x)
+            r = face.rate(x)
+            speed = float(np.max(np.abs(x * r)))
+            fastest = max(fastest, speed)
+            if speed <= self.rest * fastest:
+                zero = (r < 0) & (x <= self.rest * peak)
+                end = settle(face, x, face.hessian(x), zero, reach=1e-2, noise=departure.noise)
+                if end is not None:
+                    return end
+            if fading.towards_infinity(x, r, (r < 0) & (x <= self.rest * peak)):
+                return departure.no_rest(float(np.max(x)), None, towards_infinity=True)
+            if solver.status == "finished" or np.log(np.max(x)) > LARGEST_LOG:
+                break
+        return departure.no_rest(float(np.max(x)), outside)
+
+
+def _start(face: Face, departure: Departure) -> Float[np.ndarray, "m"]:
+    """|beta| with the new coordinate so small that g is the saddle's own to a relative 1e-5 or so."""
+    x, new = face.sizes(departure.rest.beta), departure.new(face)
+    at_saddle = face.rates(departure.rest.gradient)
+    for size in np.logspace(0, -100, 51):
+        x[new] = size
+        try:
+            change = float(np.max(np.abs(face.rate(x) - at_saddle)))
+        except NotFinite:
+            continue
+        if change <= 1e-2 * departure.pull:
+            x[new] = 1e-3 * size
+            return x
+    raise departure.jump()

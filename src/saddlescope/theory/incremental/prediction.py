@@ -1,0 +1,279 @@
+"""What Algorithm 1 predicts: stages, why they end, and how far they can be trusted at a finite initial scale."""
+
+import math
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Literal
+
+import numpy as np
+from jaxtyping import Float
+
+from saddlescope._shared.errors import InputError
+from saddlescope._shared.reprs import Shown, Table
+from saddlescope.measure.stages import Stage, Staircase
+from saddlescope.theory.incremental.finite_scale import Correction, InitialWeights
+from saddlescope.theory.incremental.stationary_point import Rest
+
+TIME_UNIT = "t / log(1/alpha)"
+
+
+class Status(StrEnum):
+    """Why `incremental_learning` stopped."""
+
+    CONVERGED = "converged"
+    MAX_STAGES = "max_stages"
+    TIE = "tie"
+    NO_MINIMUM = "no_minimum"
+    NOT_FINITE = "not_finite"
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class GreedyStage(Shown):
+    """One stage k of incremental learning: a plateau at the saddle theta^k.
+
+    Attributes:
+        time: T_k, when the stage begins, in units of log(1/alpha).
+        entered: the coordinates whose activation began the stage, ascending: one, i_{k-1}, unless several are tied;
+            none for stage 0.
+        signs: the sign each of them took, +1 or -1.
+        left: coordinates that left the support in the transition, ascending.
+        beta: u * v at the saddle, shape (p,); exactly 0 outside the support.
+        loss: L(beta), the level of the plateau.
+        gradient: g(beta) = -dL/dbeta, shape (p,).
+        slope: xi when the stage begins, shape (p,); sgn(beta) on the support.
+        curvature: the largest constant c_k of Assumption 4.4 (half the smallest eigenvalue of the Hessian of L(u, s u)
+            on the support); infinite for stage 0, and 0 if tied coordinates leave the loss flat along their difference.
+        settling: the rate at which gradient flow, in time t, approaches the saddle: the same constant, but with tied
+            coordinates taken as one.
+        runner_up: the coordinate that would have been active next, had those not come first; None if there is none.
+        margin: how much later, in units of log(1/alpha); infinite if there is none.
+        correction: the parts of order 1 when the stage begins; None unless weights were given.
+    """
+
+    time: float
+    entered: tuple[int, ...]
+    signs: tuple[int, ...]
+    left: tuple[int, ...]
+    beta: Float[np.ndarray, "p"]
+    loss: float
+    gradient: Float[np.ndarray, "p"]
+    slope: Float[np.ndarray, "p"]
+    curvature: float
+    settling: float
+    runner_up: int | None
+    margin: float
+    correction: Correction | None
+
+    @classmethod
+    def at(
+        cls,
+        rest: Rest,
+        *,
+        time: float,
+        slope: Float[np.ndarray, "p"],
+        entered: tuple[int, ...] = (),
+        signs: tuple[int, ...] = (),
+        left: tuple[int, ...] = (),
+        runner_up: int | None = None,
+        margin: float = math.inf,
+        correction: Correction | None = None,
+    ) -> "GreedyStage":
+        """The stage at a stationary point; its arrays are made read-only."""
+        for array in (rest.beta, rest.gradient, slope):
+            array.setflags(write=False)
+        return cls(
+            time=time,
+            entered=entered,
+            signs=signs,
+            left=left,
+            beta=rest.beta,
+            loss=rest.loss,
+            gradient=rest.gradient,
+            slope=slope,
+            curvature=rest.curvature,
+            settling=rest.settling,
+            runner_up=runner_up,
+            margin=margin,
+            correction=correction,
+        )
+
+    @property
+    def support(self) -> tuple[int, ...]:
+        """The coordinates where beta is not 0, ascending."""
+        return tuple(np.flatnonzero(self.beta).tolist())
+
+    @property
+    def theta(self) -> Float[np.ndarray, " weights"]:
+        """The weights theta^k = (u, v) with u = sqrt|beta| and v = sgn(beta) u, shape (2p,)."""
+        u = np.sqrt(np.abs(self.beta))
+        return np.concatenate([u, np.sign(self.beta) * u])
+
+
+@dataclass(frozen=True)
+class NearTie:
+    """Something about a stage that a given initial scale does not resolve.
+
+    Attributes:
+        stage: the index k.
+        kind: "order" if another coordinate is active at the same time, so that which enters first is open; "plateau" if
+            the stage is over before its plateau is reached.
+        coordinate: the coordinate that is too close: the competitor, or the one that ends the plateau.
+        efolds: the separation, in factors of e of a weight.
+    """
+
+    stage: int
+    kind: Literal["order", "plateau"]
+    coordinate: int
+    efolds: float
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class IncrementalLearning(Shown):
+    """The stages that Algorithm 1 predicts, and why it stopped.
+
+    Attributes:
+        stages: stage 0, at the origin, and all that follow.
+        end: when the last stage ends, in units of log(1/alpha); infinite when learning has converged.
+        next: the coordinates that end it: none when converged, two or more for a tie.
+        status: why the algorithm stopped.
+        message: the same in a sentence, with the cure where something went wrong.
+        weights: what the corrections need of the initial weights; None if none were given.
+        end_correction: the part of order 1 of `end`, in time t; None without weights, or if learning has converged.
+    """
+
+    stages: tuple[GreedyStage, ...]
+    end: float
+    next: tuple[int, ...]
+    status: Status
+    message: str
+    weights: InitialWeights | None = None
+    end_correction: float | None = None
+
+    def __repr__(self) -> str:
+        last = self.stages[-1]
+        return (
+            f"IncrementalLearning({len(self.stages)} stages to T = {last.time:.6g}, loss {self.stages[0].loss:.3g} to "
+            f"{last.loss:.3g}, {self.status.value})"
+        )
+
+    def _table(self) -> Table:
+        rows = (
+            (k, stage.time, stage.entered, stage.left, len(stage.support), stage.loss)
+            for k, stage in enumerate(self.stages)
+        )
+        return ("stage", "T", "enter", "leave", "active", "loss"), rows
+
+    @property
+    def ends(self) -> tuple[float, ...]:
+        """When each stage ends."""
+        return (*(stage.time for stage in self.stages[1:]), self.end)
+
+    @property
+    def staircase(self) -> Staircase:
+        """The prediction as a `Staircase` in the unit t / log(1/alpha), to be compared with what a run shows."""
+        return Staircase(
+            tuple(
+                Stage(stage.time, end, stage.loss, len(stage.support), stage.support)
+                for stage, end in zip(self.stages, self.ends, strict=True)
+            ),
+            TIME_UNIT,
+        )
+
+    @property
+    def corrections(self) -> Float[np.ndarray, "stages"] | None:
+        """C_k for each stage, in time t: at a small initial scale alpha stage k begins at T_k + C_k / log(1/alpha).
+
+        A stage begins when the first of the coordinates that enter passes half its |beta| on the plateau. C_0 is 0.
+        What is left out is exponentially small in the separation of stages. None unless weights were given.
+        """
+        found = [stage.correction.halfway for stage in self.stages if stage.correction is not None]
+        return np.array(found) if found else None
+
+    def times_at(self, log_alpha: float) -> Float[np.ndarray, "stages"]:
+        """When each stage begins at the initial scale alpha, in units of log(1/alpha): T_k + C_k / log(1/alpha).
+
+        Args:
+            log_alpha: the natural logarithm of alpha, below 0.
+
+        Returns:
+            In the order of the stages. Where it does not ascend, alpha is too large for the limit's order.
+
+        Raises:
+            InputError: log_alpha is not below 0, or no weights were given.
+        """
+        _check_log_alpha(log_alpha)
+        if self.corrections is None:
+            raise InputError("weights must be given to incremental_learning for times at a finite alpha; got None.")
+        return np.array([stage.time for stage in self.stages]) + self.corrections / -log_alpha
+
+    def near_ties(self, log_alpha: float, *, efolds: float = 1.0) -> tuple[NearTie, ...]:
+        """What cannot be trusted at the initial scale alpha, because it is separated by fewer than `efolds` e-folds.
+
+        At a finite alpha each log w differs from xi log(1/alpha) by a correction of order 1: the initial weights, and
+        what g does during transitions. Two things must be large against it:
+
+        - order: when coordinate i enters at T_{k}, each other coordinate j still has to grow by
+          |g_j| (Delta_j - Delta_i) log(1/alpha) = (1 - sgn(g_j) xi_j) log(1/alpha) e-folds.
+        - plateau: stage k lasts (T_{k+1} - T_k) log(1/alpha) in time t. The weights settle at the rate of the curvature
+          c_k, and those that left the support decay at the rate |g_j|; the coordinate that ends the stage grows at the
+          rate |g_i|. The slowest of these rates, times the duration, is the number of e-folds.
+
+        With weights the corrections are known and are added to both, from the lines' meeting points. A number below 0
+        then says that at this alpha the order is another one than in the limit.
+
+        Args:
+            log_alpha: the natural logarithm of alpha, below 0; any size, such as -9431 for alpha = 1e-4096.
+            efolds: how many count as separated; 1, the size of the correction, finds what is lost for certain.
+
+        Returns:
+            Near-ties in the order of the stages. A final stage that never ends has none of kind "plateau".
+
+        Raises:
+            InputError: log_alpha is not below 0, or efolds is not positive.
+        """
+        _check_log_alpha(log_alpha)
+        if not efolds > 0:
+            raise InputError(f"efolds must be positive; got {efolds!r}.")
+        found = []
+        for k in range(len(self.stages)):
+            found.append(NearTie(k, "order", *self._order(k, -log_alpha)))
+            found.append(NearTie(k, "plateau", *self._plateau(k, -log_alpha)))
+        return tuple(tie for tie in found if tie.efolds < efolds)
+
+    def _order(self, k: int, log_time: float) -> tuple[int, float]:
+        """The competitor of the coordinates that entered at T_k, and how many e-folds it lacks."""
+        if k == 0:
+            return -1, math.inf
+        before, stage = self.stages[k - 1], self.stages[k]
+        slope = before.slope + before.gradient * (stage.time - before.time)
+        efolds = (1 - np.sign(before.gradient) * slope) * log_time
+        if self.weights is not None and before.correction is not None and stage.correction is not None:
+            passed = stage.correction.begins - before.correction.begins
+            efolds = efolds + self.weights.lacking(before.gradient, before.correction.offset, passed)
+        efolds[(before.beta != 0) | (before.gradient == 0)] = np.inf
+        efolds[list(stage.entered)] = np.inf
+        nearest = int(np.argmin(efolds))
+        return nearest, float(efolds[nearest])
+
+    def _plateau(self, k: int, log_time: float) -> tuple[int, float]:
+        """The coordinate that ends stage k, and the stage's duration in units of its slowest time."""
+        stage, end = self.stages[k], self.ends[k]
+        if math.isinf(end):
+            return -1, math.inf
+        last = k + 1 == len(self.stages)
+        following = (self.next if last else self.stages[k + 1].entered)[0]
+        duration = (end - stage.time) * log_time
+        after = None if last else self.stages[k + 1].correction
+        late = self.end_correction if after is None else after.begins
+        if late is not None and stage.correction is not None:
+            duration += late - stage.correction.begins
+        rates = [stage.settling, *np.abs(stage.gradient[[following, *stage.left]])]
+        return following, float(min(rates)) * duration
+
+
+def _check_log_alpha(log_alpha: float) -> None:
+    if not (log_alpha < 0 and math.isfinite(log_alpha)):
+        raise InputError(
+            f"log_alpha must be the natural logarithm of an initial scale below 1; got {log_alpha!r}. "
+            "Use math.log(alpha)."
+        )

@@ -1,0 +1,124 @@
+"""How an orbit leaves a saddle: the linear response of the support to coordinates that are still small.
+
+Near theta^k coordinate j outside the support grows as x_j = e^{2 |g_j| (t - d_j)}, with d_j its delay. The support
+answers with delta_x = Z_j x_j, where d delta_x / dt = -2 X (H_SS delta_x + H_Sj x_j) gives
+
+    (|g_j| + X H_SS) Z_j = -X H_Sj,    X = diag(x_S)
+
+and the gradient everywhere changes by the columns H_j + H_S Z_j. All of this is exact to first order in x_j.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+from jaxtyping import Bool, Float
+
+from saddlescope.theory.incremental.loss_oracle import NotFinite
+from saddlescope.theory.incremental.stationary_point import Face
+from saddlescope.theory.incremental.transition import Departure
+
+_SMALL = 1e-3  # the orbit starts where the new coordinates change the rates by this fraction of their own
+_SAME = 1e-9  # relative difference of two coordinates' second derivatives that are equal but for rounding
+_ATTEMPTS = 100
+
+
+@dataclass(frozen=True, eq=False)
+class Beginning:
+    """A point of the orbit shortly after the saddle, with all that happened before it.
+
+    Attributes:
+        face: where the orbit runs.
+        new: which of the face's coordinates enter.
+        time: t, 0 where the first of the new coordinates would have |beta| = 1 if g stayed what it is at the saddle.
+        x: the point.
+        gradient: g there, shape (p,).
+        before: for each coordinate of the face, what log x would be at t = 0 if g stayed what it is at the saddle.
+        shift: the integral of g - g(theta^k) from -infinity to `time`, shape (p,).
+    """
+
+    face: Face
+    new: Bool[np.ndarray, "m"]
+    time: float
+    x: Float[np.ndarray, "m"]
+    gradient: Float[np.ndarray, "p"]
+    before: Float[np.ndarray, "m"]
+    shift: Float[np.ndarray, "p"]
+
+
+def tied(departure: Departure) -> Face:
+    """The face on which coordinates that seem to be tied count as one.
+
+    They seem to be if at the saddle they have the same rate and the same second derivatives; whether they are is seen
+    on the orbit. Shares follow from the delays of those that enter, and from beta of those in the support.
+    """
+    face, g = departure.face(), departure.rest.gradient
+    H, new = face.hessian(face.sizes(departure.rest.beta)), departure.new(face)
+    r = np.where(new, face.rates(g), 0.0)
+    delays = np.zeros(departure.rest.beta.size)
+    delays[list(departure.entering)] = departure.delays
+    shares = np.where(new, -2 * r * delays[face.among], 0.0)  # logarithms, up to a constant
+    shares[~new] = np.log(np.abs(departure.rest.beta[face.among[~new]]))
+    size = np.max(np.abs(H), axis=1)
+    doubt = _SAME * size + 1e-14 * np.max(size)
+    columns, seen = [], np.zeros(r.size, dtype=bool)
+    for i in range(r.size):
+        if seen[i]:
+            continue
+        same = ~seen & (new == new[i]) & (np.abs(r - r[i]) <= departure.noise) & (np.abs(np.diag(H) - H[i, i]) <= doubt)
+        same[same] = np.all(np.abs(H[same] - H[i]) <= doubt[i], axis=1)
+        seen |= same
+        share = np.where(same, np.exp(shares - np.max(shares[same])), 0.0)
+        columns.append(face.directions @ (share / np.sum(share)))
+    return Face(face.landscape, face.among, np.stack(columns, axis=1))
+
+
+def leave(departure: Departure, face: Face) -> Beginning:
+    """The beginning of the orbit on a face; raises InputError if the gradient jumps as the new coordinates enter."""
+    saddle, new = departure.rest, departure.new(face)
+    at_rest, r = face.sizes(saddle.beta), face.rates(saddle.gradient)[new]
+    columns = face.landscape.hessian_columns(saddle.beta, face.among) @ face.directions
+    H = face.directions.T @ columns[face.among]
+    X = at_rest[~new, None]
+    moved = np.zeros((new.size, r.size))
+    moved[new] = np.eye(r.size)
+    for k, rate in enumerate(r):
+        response = rate * np.eye(X.size) + X * H[np.ix_(~new, ~new)]
+        moved[~new, k] = np.linalg.solve(response, -X[:, 0] * H[~new][:, np.flatnonzero(new)[k]])
+    change = -columns @ moved  # of g, for each unit of a new coordinate
+    delays = _delays(departure, face)[new]
+    effect = np.maximum(np.max(np.abs(face.directions.T @ change[face.among]), axis=0), _SMALL * r)
+    time = float(np.min(delays + np.log(_SMALL * r / effect) / (2 * r)))
+    for _ in range(_ATTEMPTS):
+        small = np.exp(2 * r * (time - delays))
+        x = at_rest + moved @ small
+        # What has slowed the new coordinates down already.
+        x[new] = np.exp(2 * r * (time - delays) + (face.directions.T @ change[face.among])[new] @ (small / r))
+        try:
+            gradient = face.landscape.value_and_gradient(face.beta(x))[1]
+        except NotFinite:
+            gradient = None
+        if gradient is not None:
+            first = change @ small
+            actual = gradient - saddle.gradient
+            if np.max(np.abs(face.rates(actual))) <= 3 * _SMALL * departure.pull:
+                before = np.where(new, 0.0, np.log(np.where(new, 1.0, at_rest)))
+                before[new] = -2 * r * delays
+                # The second-order rest of g is proportional to x^2, and so decays twice as fast into the past.
+                shift = change @ (small / (2 * r)) + (actual - first) / (4 * float(np.max(r)))
+                return Beginning(face, new, time, x, gradient, before, shift)
+        time -= float(np.log(100.0) / (2 * np.max(r)))
+    raise departure.jump()
+
+
+def _delays(departure: Departure, face: Face) -> Float[np.ndarray, "m"]:
+    """When each new coordinate of the face would have x = 1, if g stayed; 0 for the support.
+
+    Tied coordinates add up: sum_j e^{-2 |g| d_j} = e^{-2 |g| d}.
+    """
+    r = face.rates(departure.rest.gradient)
+    delays = np.zeros(r.size)
+    for k in np.flatnonzero(departure.new(face)):
+        members = np.isin(departure.entering, face.among[face.directions[:, k] != 0])
+        exponents = -2 * r[k] * np.array(departure.delays)[members]
+        delays[k] = -np.logaddexp.reduce(exponents) / (2 * r[k])
+    return delays

@@ -1,0 +1,239 @@
+"""Strict local minima within a face of an orthant: where a transition between two stages ends.
+
+A transition runs with some coordinates at zero and the signs of the others fixed. There, with |u| = |v|,
+
+    A         the coordinates that are not zero
+    D         their signs on the diagonal: beta_A = D x
+    x         |beta_A| > 0, the point
+    r         D^T g_A, the rate: (log x)' = 2 r under gradient flow (equation 4)
+    H         D^T (d^2 L / dbeta_A^2) D
+
+Coordinates that are tied, s_i g_i = s_j g_j on all of the face, keep their ratio for ever. They count as one
+coordinate x, their sum, and its column of D holds the shares: the same equations hold in fewer variables, and a minimum
+that is flat along x_i - x_j is strict in these.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+import scipy.linalg
+from jaxtyping import Bool, Float, Int
+
+from saddlescope.theory.incremental.loss_oracle import Landscape, NotFinite
+
+_NEWTON_STEPS = 60  # quadratic convergence needs 6; a step that does not shrink ends the search long before
+_RESTARTS = 2  # how often the Hessian may be taken anew where secants do not make steps shrink
+_SECANT = 1e-6  # relative steps below it teach the Hessian nothing: their differences of rates hold too much rounding
+_ROUNDING = 1e-12  # relative steps that do not shrink any more are rounding if they are at most this
+_ROUNDING_AT_MOST = 1e-8  # the same with a newly taken Hessian, where rounding is all that may stop them
+
+
+@dataclass(frozen=True, eq=False)
+class Rest:
+    """A stationary point theta^k = (u, s * u) that is a strict local minimum on its support (Assumption 4.4).
+
+    Attributes:
+        beta: s * u^2, shape (p,).
+        loss: L(beta).
+        gradient: g(beta) = -dL/dbeta, shape (p,); zero on the support up to rounding.
+        curvature: the constant c of Assumption 4.4, L(u~, s u~) - L(u, s u) >= c |u~ - u|^2 near u on the support: half
+            the smallest eigenvalue of the Hessian in u. Infinite where the support is empty, 0 where coordinates are
+            tied.
+        settling: gradient flow approaches the point as exp(-settling t). The same constant, but with tied coordinates
+            taken as one.
+        scale: the size of the terms that cancel in g, max_i sum_j |H_ij| |beta_j| on the support; 0 where it is empty.
+    """
+
+    beta: Float[np.ndarray, "p"]
+    loss: float
+    gradient: Float[np.ndarray, "p"]
+    curvature: float
+    settling: float
+    scale: float
+
+
+@dataclass(frozen=True)
+class NoRest:
+    """A transition found no strict local minimum.
+
+    Attributes:
+        reason: one sentence for the reader.
+    """
+
+    reason: str
+
+
+@dataclass(frozen=True, eq=False)
+class Face:
+    """The face of an orthant of R^p on which a transition runs.
+
+    Attributes:
+        landscape: the loss.
+        among: A, ascending.
+        directions: D, shape (|A|, m); in each row one entry is not zero, and those of a column add up to 1 in size.
+    """
+
+    landscape: Landscape
+    among: Int[np.ndarray, "a"]
+    directions: Float[np.ndarray, "a m"]
+
+    @classmethod
+    def of(cls, landscape: Landscape, beta: Float[np.ndarray, "p"]) -> "Face":
+        """The face with the signs of beta, in its interior."""
+        among = np.flatnonzero(beta)
+        return cls(landscape, among, np.diag(np.sign(beta[among])))
+
+    @property
+    def ties(self) -> bool:
+        """Whether several coordinates count as one."""
+        return self.among.size > self.directions.shape[1]
+
+    def beta(self, x: Float[np.ndarray, "m"]) -> Float[np.ndarray, "p"]:
+        """The point x as a vector of all p coordinates."""
+        beta = np.zeros(self.landscape.size)
+        beta[self.among] = self.directions @ x
+        return beta
+
+    def sizes(self, beta: Float[np.ndarray, "p"]) -> Float[np.ndarray, "m"]:
+        """X of a vector of all p coordinates."""
+        return (self.directions != 0).T @ np.abs(beta[self.among])
+
+    def rates(self, gradient: Float[np.ndarray, "p"]) -> Float[np.ndarray, "m"]:
+        """R where g is `gradient`."""
+        return gradient[self.among] @ self.directions
+
+    def rate(self, x: Float[np.ndarray, "m"]) -> Float[np.ndarray, "m"]:
+        """R at x; raises NotFinite where the loss is not."""
+        return self.rates(self.landscape.value_and_gradient(self.beta(x))[1])
+
+    def hessian(self, x: Float[np.ndarray, "m"]) -> Float[np.ndarray, "m m"]:
+        """H at x; raises NotFinite where the loss is not."""
+        return self.directions.T @ self.landscape.hessian(self.beta(x), self.among) @ self.directions
+
+    def restricted(self, keep: Bool[np.ndarray, "m"]) -> "Face":
+        """The smaller face on which the other coordinates are zero."""
+        rows = (self.directions[:, keep] != 0).any(axis=1)
+        return Face(self.landscape, self.among[rows], self.directions[np.ix_(rows, keep)])
+
+
+def vanishing(
+    x: Float[np.ndarray, "m"],
+    r: Float[np.ndarray, "m"],
+    H: Float[np.ndarray, "m m"],
+    peak: Float[np.ndarray, "m"],
+    fraction: float,
+) -> Bool[np.ndarray, "m"]:
+    """Which coordinates are on their way to zero: far below their peak, falling, and not about to stop before 0."""
+    falling = (r < 0) & (x <= fraction * peak)
+    return falling & (np.diag(H) * x + r <= 0)
+
+
+def newton_displacement(
+    x: Float[np.ndarray, "m"], r: Float[np.ndarray, "m"], H: Float[np.ndarray, "m m"]
+) -> Float[np.ndarray, "m"]:
+    """The Newton step relative to x, or infinity where H is not positive definite or an entry of x is 0.
+
+    It is taken in log-scaled form, sqrt(x) H sqrt(x), since the entries of x may differ by many orders.
+    """
+    if np.any(x <= 0):
+        return np.full_like(x, np.inf)
+    root = np.sqrt(x)
+    try:
+        factor = scipy.linalg.cho_factor(root[:, None] * H * root)
+    except np.linalg.LinAlgError:
+        return np.full_like(x, np.inf)
+    return scipy.linalg.cho_solve(factor, root * r) / root
+
+
+def secant(
+    H: Float[np.ndarray, "m m"], dx: Float[np.ndarray, "m"], fall: Float[np.ndarray, "m"]
+) -> Float[np.ndarray, "m m"]:
+    """H with the least change, as a symmetric matrix, after which H dx = fall, the observed fall of the rates.
+
+    This is Powell's symmetric form of Broyden's update. Unlike an update of rank one it cannot be large where the
+    observation is small.
+    """
+    size = float(np.linalg.norm(dx))
+    if size == 0.0:
+        return H
+    along, missing = dx / size, (fall - H @ dx) / size
+    half = np.outer(missing - 0.5 * (along @ missing) * along, along)
+    return H + half + half.T
+
+
+def settle(
+    face: Face,
+    x: Float[np.ndarray, "m"],
+    H: Float[np.ndarray, "m m"],
+    zero: Bool[np.ndarray, "m"],
+    *,
+    reach: float,
+    noise: float,
+) -> Rest | None:
+    """Newton's method to the strict local minimum that gradient flow from x ends in, or None if that is not certain.
+
+    Certain means: no coordinate moves by more than a factor 1 +- reach in the first step; every step is at most half
+    the one before, down to rounding, with a positive definite Hessian; the Hessian at the end is positive definite; and
+    the coordinates set to zero are pushed towards zero there (s_j g_j < 0: Karush, Kuhn and Tucker's condition with
+    strict complementarity). The Hessian is kept up by secants. Where they fail it is taken anew, and the search starts
+    again from where it is.
+
+    Args:
+        face: where to look.
+        x: the flow's present point.
+        H: the Hessian there, or a good approximation.
+        zero: coordinates that leave the support.
+        reach: largest relative displacement of the first step.
+        noise: rounding error of an entry of g.
+    """
+    kept = face.restricted(~zero)
+    try:
+        end = _newton(kept, x[~zero], H[np.ix_(~zero, ~zero)], reach)
+        if end is None:
+            return None
+        beta = kept.beta(end)
+        loss, gradient = face.landscape.value_and_gradient(beta)
+        H = kept.hessian(end)
+    except NotFinite:
+        return None
+    pushed_out = np.all(face.rates(gradient)[zero] < -noise)
+    c = curvature(end, H)
+    if not (pushed_out and c > 0):
+        return None
+    scale = float(np.max(np.abs(H) @ end, initial=0.0))
+    return Rest(beta, loss, gradient, curvature=0.0 if kept.ties else c, settling=c, scale=scale)
+
+
+def _newton(
+    face: Face, x: Float[np.ndarray, "m"], H: Float[np.ndarray, "m m"], reach: float
+) -> Float[np.ndarray, "m"] | None:
+    if not x.size:
+        return x
+    r, allowed, exact, restarts = face.rate(x), reach, False, 0
+    for _ in range(_NEWTON_STEPS):
+        displacement = newton_displacement(x, r, H)
+        step = float(np.max(np.abs(displacement)))
+        if step > allowed:
+            if step <= (_ROUNDING_AT_MOST if exact else _ROUNDING):
+                return x
+            if exact or restarts == _RESTARTS:
+                return None
+            H, exact, restarts, allowed = face.hessian(x), True, restarts + 1, reach
+            continue
+        dx = x * displacement
+        x = x + dx
+        if step <= np.finfo(x.dtype).eps:
+            return x
+        before, r = r, face.rate(x)
+        if step > _SECANT:
+            H, exact = secant(H, dx, before - r), False
+        allowed = 0.5 * step
+    return None
+
+
+def curvature(x: Float[np.ndarray, "m"], H: Float[np.ndarray, "m m"]) -> float:
+    """Half the smallest eigenvalue of 4 diag(u) H diag(u), the Hessian of L(u, s u) at a stationary point; u^2 = x."""
+    if not x.size:
+        return np.inf
+    root = np.sqrt(x)
+    return 2.0 * float(np.linalg.eigvalsh(root[:, None] * H * root)[0])

@@ -1,0 +1,261 @@
+"""A transition with its times: the heteroclinic orbit from one saddle to the next, and by how much it shifts the lines.
+
+On a plateau y_i, the integral of g_i over time t, moves on a straight line of slope g_i. A transition joins two such
+lines. Let t = 0 be when the entering coordinate would have |beta| = 1 if g stayed what it is at the saddle theta^k.
+Then, up to what is exponentially small, y_i jumps there by
+
+    J_i = int_{-inf}^0 (g_i - g_i(theta^k)) dt + int_0^inf (g_i - g_i(theta^{k+1})) dt
+
+The orbit knows no initial scale, so neither does J.
+
+    x      |beta| on the active coordinates, with tied ones as one; (log x)' = 2 r
+"""
+
+from dataclasses import dataclass
+from functools import partial
+from itertools import pairwise
+from typing import no_type_check
+
+import numpy as np
+from jaxtyping import Bool, Float
+from scipy.integrate import BDF, DenseOutput
+from scipy.interpolate import make_interp_spline
+from scipy.optimize import brentq
+
+from saddlescope._shared.arguments import checked
+from saddlescope.theory.incremental.divergence import Fading
+from saddlescope.theory.incremental.loss_oracle import NotFinite
+from saddlescope.theory.incremental.saddle_departure import Beginning, leave, tied
+from saddlescope.theory.incremental.stationary_point import NoRest, Rest, newton_displacement, secant, settle, vanishing
+from saddlescope.theory.incremental.transition import HORIZON, LARGEST_LOG, Departure, check_between
+
+_STEPS = 5000  # orbits take about fifty
+_RENEWED = 25  # steps after which the Hessian is taken anew
+_SHORTEST = 1e-10  # step, in units of 1 / |g_i|
+_SAME_RATE = 1e-8  # tied coordinates' rates may differ by this fraction of the largest
+
+
+@dataclass(frozen=True, eq=False)
+class Passage(Rest):
+    """The end of a transition, with its times.
+
+    Attributes:
+        shift: J, in units of log w, shape (p,). For a coordinate that is active on both sides it is half the change of
+            log|beta|; for one that enters, the line before has log|beta| = 2 |g| (t - delay).
+        halfway: the time t at which the first of the entering coordinates passes half its |beta| at the end (half its
+            peak, if it ends at 0).
+    """
+
+    shift: Float[np.ndarray, "p"]
+    halfway: float
+
+
+@checked
+@dataclass(frozen=True, kw_only=True)
+class TimedFlow:
+    """Integrates the orbit with its times, by SciPy's BDF in log|beta| and quadrature of g along it.
+
+    Both ends are cut off where the orbit is linear, and added in closed form. The end is found by Newton's method with
+    the certificate of `saddlescope.theory.incremental.stationary_point.settle`.
+
+    Attributes:
+        tolerance: error of log|beta| that a step of the integrator may make, between 1e-12 and 1e-2.
+        reach: relative distance from the end at which the orbit is cut off, between 1e-6 and 0.1.
+        fraction: a coordinate may leave the support once it is this far below its peak, between 1e-6 and 0.1.
+
+    Raises:
+        InputError: an attribute out of range.
+    """
+
+    tolerance: float = 1e-6
+    reach: float = 2e-3
+    fraction: float = 1e-3
+
+    def __post_init__(self) -> None:
+        check_between(1e-12, 1e-2, tolerance=self.tolerance)
+        check_between(1e-6, 0.1, reach=self.reach, fraction=self.fraction)
+
+    def __call__(self, departure: Departure) -> Passage | NoRest:
+        """The end of the orbit that leaves the saddle along the new coordinates."""
+        face = tied(departure)
+        if face.ties:
+            try:
+                return self._follow(departure, leave(departure, face))
+            except _NotTiedError:
+                face = departure.face()
+        return self._follow(departure, leave(departure, face))
+
+    def _follow(self, departure: Departure, begin: Beginning) -> Passage | NoRest:
+        face, flow = begin.face, _Flow(begin, departure.noise)
+        solver = BDF(
+            flow.slope,
+            begin.time,
+            np.zeros_like(begin.x),
+            begin.time + HORIZON / departure.pull,
+            first_step=0.01 / departure.pull,
+            rtol=self.tolerance,
+            atol=self.tolerance,
+            jac=flow.jacobian,
+        )
+        orbit, fading = _Orbit(begin), Fading(face, departure.pull)
+        x, r, peak = begin.x, face.rates(begin.gradient), begin.x
+        B, near = face.hessian(face.sizes(departure.rest.beta)), self.reach
+        for step in range(_STEPS):
+            flow.outside = None
+            with np.errstate(over="ignore", invalid="ignore"):  # a trial point may overshoot
+                solver.step()
+            # Next to where the loss is not finite steps shrink for ever, since |t| may be tiny there.
+            if solver.status == "failed" or (flow.outside is not None and solver.h_abs < _SHORTEST / departure.pull):
+                break
+            before, x, at = x, flow.x, flow.rates
+            # Secants alone can lose a direction in which the orbit no longer moves, and with it the end.
+            B = face.hessian(x) if step % _RENEWED == _RENEWED - 1 else secant(B, x - before, r - at)
+            r, peak = at, np.maximum(peak, x)
+            orbit.add(solver.t, flow.gradient, solver.dense_output())
+            zero = vanishing(x, r, B, peak, self.fraction)
+            away = float(np.max(np.abs(newton_displacement(x[~zero], r[~zero], B[np.ix_(~zero, ~zero)])), initial=0.0))
+            if away <= near:
+                end = settle(face, x, B, zero, reach=3 * self.reach, noise=departure.noise)
+                if end is not None and end.loss < departure.rest.loss:
+                    return orbit.finish(departure, end, x, peak)
+                near = 0.5 * away
+            if fading.towards_infinity(x, r, zero):
+                return departure.no_rest(float(np.max(x)), None, towards_infinity=True)
+            if solver.status == "finished" or np.log(np.max(x)) > LARGEST_LOG:
+                break
+        return departure.no_rest(float(np.max(x)), flow.outside)
+
+
+class _NotTiedError(Exception):
+    """Coordinates that seemed to be tied have different rates somewhere."""
+
+
+class _Flow:
+    """The right-hand side for z = log(x / x_begin), which remembers its last evaluation.
+
+    BDF's last evaluation in an accepted step is Newton's last iterate, which differs from the step's end by far less
+    than the tolerance: so to know g at the steps' ends costs nothing.
+    """
+
+    def __init__(self, begin: Beginning, noise: float) -> None:
+        self._begin, self._face, self._noise = begin, begin.face, noise
+        self._signs = np.sign(begin.face.directions.sum(axis=1))
+        members = (np.flatnonzero(column) for column in begin.face.directions.T)
+        self._tied = [several for several in members if several.size > 1]
+        self.x, self.gradient = begin.x, begin.gradient
+        self.rates = begin.face.rates(begin.gradient)
+        self.outside: NotFinite | None = None
+
+    @no_type_check  # as everything that the integrator calls: checking takes longer than the work
+    def at(self, z: Float[np.ndarray, "m"]) -> Float[np.ndarray, "m"]:
+        return self._begin.x * np.exp(np.minimum(z, 2 * LARGEST_LOG))
+
+    @no_type_check
+    def slope(self, t: float, z: Float[np.ndarray, "m"]) -> Float[np.ndarray, "m"]:
+        x = self.at(z)
+        try:
+            gradient = self._face.landscape.value_and_gradient(self._face.beta(x))[1]
+        except NotFinite as error:
+            self.outside = error
+            return np.full_like(z, np.nan)  # makes BDF take a smaller step
+        self.x, self.gradient, self.rates = x, gradient, self._face.rates(gradient)
+        self._check_ties()
+        return 2 * self.rates
+
+    @no_type_check
+    def jacobian(self, t: float, z: Float[np.ndarray, "m"]) -> Float[np.ndarray, "m m"]:
+        x = self.at(z)
+        try:
+            return -2 * self._face.hessian(x) * x
+        except NotFinite as error:
+            self.outside = error
+            return np.zeros((x.size, x.size))
+
+    def _check_ties(self) -> None:
+        rates = self._signs * self.gradient[self._face.among]
+        doubt = max(_SAME_RATE * float(np.max(np.abs(rates))), self._noise)
+        if any(np.ptp(rates[members]) > doubt for members in self._tied):
+            raise _NotTiedError
+
+
+class _Orbit:
+    """The orbit as far as it has been followed."""
+
+    def __init__(self, begin: Beginning) -> None:
+        self._begin = begin
+        self._times, self._gradients = [begin.time], [begin.gradient]
+        self._pieces: list[DenseOutput] = []
+
+    def add(self, time: float, gradient: Float[np.ndarray, "p"], piece: DenseOutput) -> None:
+        """One step more."""
+        self._times.append(time)
+        self._gradients.append(gradient)
+        self._pieces.append(piece)
+
+    def finish(
+        self, departure: Departure, end: Rest, x: Float[np.ndarray, "m"], peak: Float[np.ndarray, "m"]
+    ) -> Passage:
+        """J and the half-way time, given where the orbit ends and the last point before."""
+        begin, stop = self._begin, self._times[-1]
+        face = begin.face
+        at_end, r = face.sizes(end.beta), face.rates(end.gradient)
+        zero = at_end == 0
+        columns = face.landscape.hessian_columns(end.beta, face.among) @ face.directions
+        remaining = _remaining(face.directions.T @ columns[face.among], x, at_end, r, zero)
+        spline = make_interp_spline(self._times, np.stack(self._gradients), k=5 if len(self._times) > 5 else 1)
+        shift = (
+            begin.shift
+            + spline.integrate(begin.time, stop)
+            + departure.rest.gradient * begin.time
+            - end.gradient * stop
+            - columns @ remaining
+        )
+        # On the active coordinates the integral of g is known exactly: half the growth of log x.
+        log_after = np.log(np.where(zero, x, at_end))
+        log_after[zero] += -2 * r[zero] * stop - 2 * (face.directions.T @ (columns @ remaining)[face.among])[zero]
+        signs = np.sign(face.directions.sum(axis=1))
+        of = np.argmax(face.directions != 0, axis=1)
+        shift[face.among] = signs * ((log_after - begin.before) / 2)[of]
+        half = np.log(np.where(zero, peak, at_end) / 2 / begin.x)
+        return Passage(
+            end.beta,
+            end.loss,
+            end.gradient,
+            curvature=end.curvature,
+            settling=end.settling,
+            scale=end.scale,
+            shift=shift,
+            halfway=min(self._passing(k, half[k]) for k in np.flatnonzero(begin.new).tolist()),
+        )
+
+    def _passing(self, k: int, z: float) -> float:
+        """When coordinate k first has log(x / x_begin) = z."""
+
+        def above(piece: DenseOutput, t: float) -> float:
+            return float(piece(t)[k]) - z
+
+        for piece, (start, stop) in zip(self._pieces, pairwise(self._times), strict=True):
+            if above(piece, start) < 0 <= above(piece, stop):
+                return float(brentq(partial(above, piece), start, stop, xtol=1e-12))  # pyright: ignore[reportArgumentType]
+        return np.inf
+
+
+def _remaining(
+    H: Float[np.ndarray, "m m"],
+    x: Float[np.ndarray, "m"],
+    at_end: Float[np.ndarray, "m"],
+    r: Float[np.ndarray, "m"],
+    zero: Bool[np.ndarray, "m"],
+) -> Float[np.ndarray, "m"]:
+    """The integral of x - at_end from the last point on, where the flow is linear.
+
+    A coordinate that leaves decays as e^{2 r t}. On the others the integral of r, half of what log x has still to
+    grow, is known, and r = -H (x - at_end).
+    """
+    rest = np.zeros_like(x)
+    rest[zero] = x[zero] / (-2 * r[zero])
+    kept = ~zero
+    if kept.any():
+        growth = np.log(at_end[kept] / x[kept]) / 2 + H[np.ix_(kept, zero)] @ rest[zero]
+        rest[kept] = -at_end[kept] * newton_displacement(at_end[kept], growth, H[np.ix_(kept, kept)])
+    return rest

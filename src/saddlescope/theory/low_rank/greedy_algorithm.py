@@ -1,0 +1,279 @@
+"""Incremental learning with full weights: which singular direction comes next, and when, as alpha goes to 0.
+
+The loss is a function of products B_p = L_p R_p^T of full factors that start at alpha times generic matrices. This is
+Algorithm 1 of Boix-Adsera et al. (2023) with directions in place of coordinates; `docs/full_weights.md` derives it.
+
+    G_p     -dL/dB_p. At a saddle it annihilates the active directions.
+    sigma   singular values of G_p between the inactive directions: the rates at which these grow
+    xi      exponents of the inactive directions, of size alpha^(1 - xi); at the start 0
+    T       time / log(1/alpha), so that dxi/dT = sigma, each exponent paired with its rate (`theory.exponents`)
+
+The first exponent to reach 1 activates its singular pair, and gradient flow of factors of one rank more takes the
+active directions to the next saddle (`theory.landing`). For generic starts exponents and rates pair in sorted order,
+and the new direction is the top singular pair of G. For commuting problems (all G diagonal in one pair of bases) they
+pair by direction, and the predictions are those of Algorithm 1 for diagonal weights.
+"""
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from jaxtyping import Array, Float
+
+from saddlescope._shared.arguments import checked
+from saddlescope._shared.errors import InputError
+from saddlescope._shared.reprs import Shown, Table
+from saddlescope.measure.stages import Stage, Staircase
+from saddlescope.theory.incremental.prediction import TIME_UNIT, Status
+from saddlescope.theory.low_rank.growth_exponents import Frame, Growth, growth
+from saddlescope.theory.low_rank.loss_oracle import Matrices, ProductLandscape
+from saddlescope.theory.low_rank.transition import Landed, land
+
+
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
+class LowRankStage(Shown):
+    """One stage k of incremental learning with full weights: a plateau at a saddle.
+
+    Attributes:
+        time: T_k, when the stage begins, in units of log(1/alpha).
+        entered: which product's rank rose; None for stage 0.
+        fell: which products' ranks fell in the transition, by how much: as many entries as there are products.
+        products: B_p at the saddle.
+        singular_values: of each product, its active ones, descending.
+        loss: L at the saddle, the level of the plateau.
+        rates: of each product, sigma outside its active directions, descending: how fast they grow.
+        exponents: of each product, the xi that each rate is paired with when the stage begins.
+        margin: how much later, in units of log(1/alpha), the runner-up would have become active at T_k; infinite where
+            there is none.
+    """
+
+    time: float
+    entered: int | None
+    fell: tuple[int, ...]
+    products: Matrices
+    singular_values: tuple[Float[np.ndarray, "_"], ...]
+    loss: float
+    rates: tuple[Float[np.ndarray, "_"], ...]
+    exponents: tuple[Float[np.ndarray, "_"], ...]
+    margin: float
+
+    @property
+    def ranks(self) -> tuple[int, ...]:
+        """The rank of each product."""
+        return tuple(len(values) for values in self.singular_values)
+
+
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
+class LowRankLearning(Shown):
+    """The stages that are predicted, and why they end.
+
+    Attributes:
+        stages: stage 0, at the origin, and all that follow.
+        end: when the last stage ends, in units of log(1/alpha); infinite when learning has converged.
+        status: why the algorithm stopped.
+        message: the same in a sentence, with the cure where something went wrong.
+    """
+
+    stages: tuple[LowRankStage, ...]
+    end: float
+    status: Status
+    message: str
+
+    def __repr__(self) -> str:
+        last = self.stages[-1]
+        return (
+            f"LowRankLearning({len(self.stages)} stages to T = {last.time:.6g}, ranks {last.ranks}, loss "
+            f"{self.stages[0].loss:.3g} to {last.loss:.3g}, {self.status.value})"
+        )
+
+    def _table(self) -> Table:
+        rows = ((k, one.time, one.entered, one.ranks, one.loss) for k, one in enumerate(self.stages))
+        return ("stage", "T", "product that rises", "ranks", "loss"), rows
+
+    @property
+    def ends(self) -> tuple[float, ...]:
+        """When each stage ends."""
+        return (*(stage.time for stage in self.stages[1:]), self.end)
+
+    @property
+    def staircase(self) -> Staircase:
+        """The prediction as a `Staircase`; its ranks are the sums of the products' ranks."""
+        return Staircase(
+            tuple(
+                Stage(stage.time, end, stage.loss, sum(stage.ranks))
+                for stage, end in zip(self.stages, self.ends, strict=True)
+            ),
+            TIME_UNIT,
+        )
+
+
+@checked
+def low_rank_learning(
+    loss: Callable[[Any], Array],
+    shapes: Sequence[tuple[int, int]],
+    *,
+    width: int | None = None,
+    tolerance: float = 1e-9,
+    max_stages: int | None = None,
+    report: Callable[[float, str], None] | None = None,
+) -> LowRankLearning:
+    """The stages in which gradient flow of full factors learns as the initial scale alpha goes to 0.
+
+    Args:
+        loss: L(B), a twice continuously differentiable JAX function of a tuple of products, such as a `FullAttention`.
+            Its own `value_and_gradient(products)` is used where it has one.
+        shapes: (m, n) of each product.
+        width: columns of the factors, which bound the ranks; None: as many as needed.
+        tolerance: singular values of G smaller than this part of the largest at the origin count as zero, and times
+            closer than it, relative, are a tie.
+        max_stages: stop after so many transitions, at least 1; None: go on to the end.
+        report: called after each stage with the finished fraction and a note.
+
+    Returns:
+        The stages, from the origin on, with the reason for stopping, whatever it is:
+
+        - converged: no direction outside the active ones has a force, or none is left.
+        - max_stages: as many stages were found as were asked for.
+        - tie: two directions become active at the same time.
+        - no_minimum: a transition ends at no strict local minimum of its rank.
+        - not_finite: the loss is NaN or infinite on a transition.
+
+    Raises:
+        InputError: an argument out of range, JAX not in float64 mode, or a loss that is not finite at 0.
+
+    >>> import jax, jax.numpy as jnp
+    >>> target = jnp.diag(jnp.array([3.0, 1.0, 0.0]))
+    >>> with jax.enable_x64(True):  # whitened two-layer linear network: T = 1 / sigma_i
+    ...     learned = low_rank_learning(lambda B: 0.5 * jnp.sum((B[0] - target) ** 2), [(3, 3)])
+    >>> [(round(stage.time, 9), stage.ranks) for stage in learned.stages]
+    [(0.0, (0,)), (0.333333333, (1,)), (1.0, (2,))]
+    """
+    if width is not None and not (isinstance(width, int | np.integer) and width >= 1):
+        raise InputError(f"width must be an integer of at least 1, or None; got {width!r}.")
+    if not (isinstance(tolerance, float) and 0 < tolerance < 1e-3):
+        raise InputError(f"tolerance must be a number between 0 and 1e-3; got {tolerance!r}.")
+    if max_stages is not None and not (isinstance(max_stages, int | np.integer) and max_stages >= 1):
+        raise InputError(f"max_stages must be an integer of at least 1, or None; got {max_stages!r}.")
+    landscape = ProductLandscape(loss, shapes)
+    most = tuple(min(m, n, width or m) for m, n in landscape.shapes)
+    origin = tuple(np.zeros(shape) for shape in landscape.shapes)
+    spectra = tuple((np.zeros((m, 0)), np.zeros(0), np.zeros((0, n))) for m, n in landscape.shapes)
+    nothing = tuple((np.zeros((m, 0)), np.zeros((n, 0))) for m, n in landscape.shapes)
+    rest = Landed(origin, spectra, *landscape.value_and_force(origin), fallen=nothing)
+    noise = tolerance * max(float(np.linalg.norm(G, 2)) for G in rest.force)
+    frames = tuple(Frame(np.eye(d), np.eye(d), np.zeros(d)) for d in map(max, landscape.shapes))
+    stages: list[LowRankStage] = []
+    time, entered, margin = 0.0, None, math.inf
+    while True:
+        grown = tuple(growth(frame, _square(G)) for frame, G in zip(frames, rest.force, strict=True))
+        stages.append(_stage(rest, grown, time, entered, margin))
+        _tell(report, stages, most, max_stages)
+        arrivals = _Arrivals(grown, stages[-1].ranks, most, noise)
+        end, status, message = time + arrivals.duration, None, ""
+        if not math.isfinite(end):
+            status, message = Status.CONVERGED, "No direction outside the active ones has a force, or none is left."
+        elif arrivals.margin <= tolerance * max(end, arrivals.duration):
+            status, message = (
+                Status.TIE,
+                f"Two directions become active at the same time, T = {end:.6g}: where learning goes next depends on "
+                "their initial weights. Break the symmetry of the loss, or simulate with flow.factored_flow.",
+            )
+        elif max_stages is not None and len(stages) > max_stages:
+            status, message = Status.MAX_STAGES, f"Stopped after max_stages={max_stages} transitions, as asked."
+        if status is None:
+            number, j = arrivals.product, arrivals.direction
+            (m, n), of = landscape.shapes[number], grown[number]
+            found = land(landscape, rest.spectra, rest.force, (number, of.U[:m, j], of.V[:n, j], float(of.rate[j])))
+            if isinstance(found, Landed):
+                frames = tuple(
+                    _beyond(of.after(arrivals.duration), int(p == number), rest.spectra[p], found, p)
+                    for p, of in enumerate(grown)
+                )
+                rest, time, entered, margin = found, end, number, arrivals.margin
+                continue
+            status = Status.NO_MINIMUM if found.finite else Status.NOT_FINITE
+            message = f"At T = {end:.6g}: {found.reason}"
+        return LowRankLearning(stages=tuple(stages), end=end, status=status, message=message)
+
+
+class _Arrivals:
+    """Which direction of which product becomes active first.
+
+    Attributes:
+        duration: after what time; infinite if none does.
+        product, direction: which; the direction indexes the plateau's singular pairs.
+        margin: how much later the next one would.
+    """
+
+    def __init__(self, grown: Sequence[Growth], ranks: tuple[int, ...], most: tuple[int, ...], noise: float) -> None:
+        waits = [
+            (float(wait), p, j)
+            for p, of in enumerate(grown)
+            for j, wait in enumerate(of.arrivals(noise))
+            if ranks[p] < most[p]
+        ]
+        waits.sort()
+        self.duration, self.product, self.direction = waits[0] if waits else (math.inf, -1, -1)
+        self.margin = waits[1][0] - self.duration if len(waits) > 1 and math.isfinite(waits[1][0]) else math.inf
+
+
+def _stage(rest: Landed, grown: Sequence[Growth], time: float, entered: int | None, margin: float) -> LowRankStage:
+    return LowRankStage(
+        time=time,
+        entered=entered,
+        fell=tuple(U.shape[1] for U, _ in rest.fallen),
+        products=rest.products,
+        singular_values=tuple(s for _, s, _ in rest.spectra),
+        loss=rest.loss,
+        rates=tuple(of.rate for of in grown),
+        exponents=tuple(of.start for of in grown),
+        margin=margin,
+    )
+
+
+def _beyond(
+    frame: Frame, entered: int, before: tuple[np.ndarray, np.ndarray, np.ndarray], found: Landed, product: int
+) -> Frame:
+    """The frame outside the new active directions: what fell, with xi = 1, and the old one without what entered.
+
+    Active and inactive directions turn together, so that the orientation of all of them stays.
+    """
+    d = len(frame.U)
+    (U0, _, V0t), (U1, _, V1t), (Uf, Vf) = before, found.spectra[product], found.fallen[product]
+
+    def filled(columns: np.ndarray) -> np.ndarray:
+        return np.pad(columns, ((0, d - len(columns)), (0, 0)))
+
+    def outside(active: np.ndarray, fallen: np.ndarray, old: np.ndarray) -> np.ndarray:
+        candidates = np.concatenate([filled(fallen), old[:, entered:]], axis=1)
+        Q, R = np.linalg.qr(candidates - filled(active) @ (filled(active).T @ candidates))
+        return Q * np.where(np.diag(R) < 0, -1.0, 1.0)
+
+    def orientation(active: tuple[np.ndarray, np.ndarray], inactive: tuple[np.ndarray, np.ndarray]) -> float:
+        whole = (np.concatenate([filled(one), other], axis=1) for one, other in zip(active, inactive, strict=True))
+        return float(np.prod([np.sign(np.linalg.det(directions)) for directions in whole]))
+
+    U, V = outside(U1, Uf, frame.U), outside(V1t.T, Vf, frame.V)
+    if U.size and orientation((U1, V1t.T), (U, V)) != orientation((U0, V0t.T), (frame.U, frame.V)):
+        V[:, -1] *= -1
+    return Frame(U, V, np.concatenate([np.ones(Uf.shape[1]), frame.xi[entered:]]))
+
+
+def _square(G: Float[np.ndarray, "m n"]) -> Float[np.ndarray, "d d"]:
+    m, n = G.shape
+    return np.pad(G, ((0, max(m, n) - m), (0, max(m, n) - n)))
+
+
+def _tell(
+    report: Callable[[float, str], None] | None,
+    stages: list[LowRankStage],
+    most: tuple[int, ...],
+    max_stages: int | None,
+) -> None:
+    if report is None or len(stages) == 1:
+        return
+    stage, k = stages[-1], len(stages) - 1
+    done = sum(stage.ranks) / sum(most) if max_stages is None else k / max_stages
+    report(min(done, 1.0), f"stage {k}: ranks {stage.ranks}, T = {stage.time:.4g}, loss {stage.loss:.3g}")

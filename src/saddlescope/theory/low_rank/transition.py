@@ -1,0 +1,263 @@
+"""Where gradient flow takes factors of low rank once one more direction is active: equation 13 with matrices.
+
+    L, R     factors of one product, (m, r) and (n, r), balanced: L^T L = R^T R
+    theta    all factors, flat; theta' = -dL/dtheta, that is L' = G R and R' = G^T L
+
+Balanced factors stay balanced and keep their rank, so the flow from the saddle plus a vanishing new pair stays on the
+products of that rank. An explicit solver follows it (nothing here is stiffer than the ratio of the rates at which
+active directions settle); Newton's method with conjugate gradients takes the end to rounding.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+from jaxtyping import Float
+from scipy.integrate import RK45
+
+from saddlescope.theory.low_rank.loss_oracle import Matrices, NotFiniteProducts, ProductLandscape
+
+_TOLERANCE = 1e-6  # relative error of a step of the path: it has to end in the right basin
+_STEPS = 10_000  # paths take hundreds
+_HORIZON = 1e9  # in units of 1 / rate: a transition that lasts this long ends at no strict minimum
+_SEED = 1e-3  # change of G by the new pair at the start, relative to its rate
+_SLOW = 2e-2  # speed, relative to the fastest, at which Newton's method is tried
+_NEAR = 0.1  # how far Newton's method may move, relative to the factors
+_LARGEST = 1e13  # factors beyond it diverge
+_VANISHED = 1e-2  # singular values that fall below this part of their largest on the path may be leaving
+_LOOK = 5  # steps between looks at where the path is
+
+
+Spectra = tuple[tuple[np.ndarray, np.ndarray, np.ndarray], ...]
+"""U, s, V^T of each product, active directions only."""
+
+
+@dataclass(frozen=True, eq=False)
+class Landed:
+    """The stationary point at which a transition ends.
+
+    Attributes:
+        products: B, shape (m, n) each.
+        spectra: their U, s, V^T, cut to the active directions.
+        loss: L(B).
+        force: G(B).
+        fallen: for each product, the pairs (U, V) of active directions that left, shapes (m, f) and (n, f).
+    """
+
+    products: Matrices
+    spectra: Spectra
+    loss: float
+    force: Matrices
+    fallen: tuple[tuple[np.ndarray, np.ndarray], ...]
+
+
+@dataclass(frozen=True)
+class NotLanded:
+    """A transition found no rest.
+
+    Attributes:
+        reason: one sentence for the reader.
+        finite: whether the loss was finite all the way.
+    """
+
+    reason: str
+    finite: bool = True
+
+
+class _Factors:
+    """Factors of all products as one vector, with their gradient and its derivative."""
+
+    def __init__(self, landscape: ProductLandscape, ranks: tuple[int, ...]) -> None:
+        self.landscape, self.ranks = landscape, ranks
+        self.sizes = [(m, n, r) for (m, n), r in zip(landscape.shapes, ranks, strict=True)]
+        self._at: np.ndarray | None = None
+
+    def split(self, theta: Float[np.ndarray, "t"]) -> list[tuple[np.ndarray, np.ndarray]]:
+        pairs, start = [], 0
+        for m, n, r in self.sizes:
+            middle, stop = start + m * r, start + (m + n) * r
+            pairs.append((theta[start:middle].reshape(m, r), theta[middle:stop].reshape(n, r)))
+            start = stop
+        return pairs
+
+    def products(self, theta: Float[np.ndarray, "t"]) -> Matrices:
+        return tuple(L @ R.T for L, R in self.split(theta))
+
+    def velocity(self, theta: Float[np.ndarray, "t"]) -> Float[np.ndarray, "t"]:
+        force = self.landscape.value_and_force(self.products(theta))[1]
+        return _flat([(G @ R, G.T @ L) for G, (L, R) in zip(force, self.split(theta), strict=True)])
+
+    def linearised(self, theta: Float[np.ndarray, "t"], force: Matrices, change: Float[np.ndarray, "t"]) -> np.ndarray:
+        """-d velocity[change]: the Hessian of the loss of the factors, times a vector."""
+        pairs, moves = self.split(theta), self.split(change)
+        moved = tuple(dL @ R.T + L @ dR.T for (L, R), (dL, dR) in zip(pairs, moves, strict=True))
+        answer = self.landscape.answer(self.products(theta), moved)
+        return -_flat(
+            [
+                (G @ dR + dG @ R, G.T @ dL + dG.T @ L)
+                for G, dG, (L, R), (dL, dR) in zip(force, answer, pairs, moves, strict=True)
+            ]
+        )
+
+
+def land(
+    landscape: ProductLandscape,
+    spectra: Spectra,
+    force: Matrices,
+    entering: tuple[int, np.ndarray, np.ndarray, float],
+) -> Landed | NotLanded:
+    """The end of the path that leaves a saddle along a new pair of directions.
+
+    Args:
+        landscape: the loss.
+        spectra: the saddle: U, s, V^T of each product, active directions only.
+        force: G there.
+        entering: which product gains a direction, the pair u, v, and its rate u^T G v > 0.
+    """
+    number, u, v, rate = entering
+    pairs = [(U * np.sqrt(s), Vt.T * np.sqrt(s)) for U, s, Vt in spectra]
+    seed = _seed(landscape, tuple(L @ R.T for L, R in pairs), force, entering)
+    L, R = pairs[number]
+    pairs[number] = np.column_stack([L, np.sqrt(seed) * u]), np.column_stack([R, np.sqrt(seed) * v])
+    factors = _Factors(landscape, tuple(L.shape[1] for L, _ in pairs))
+    solver = RK45(
+        lambda t, theta: factors.velocity(theta),
+        0.0,
+        _flat(pairs),
+        np.inf,
+        first_step=0.1 / rate,
+        rtol=_TOLERANCE,
+        atol=_TOLERANCE * np.sqrt(seed),
+    )
+    fastest, wait = 0.0, 0
+    peak = [s for _, s, _ in _spectra(factors, solver.y)]
+    try:
+        for step in range(_STEPS):
+            solver.step()
+            if solver.status == "failed" or solver.t * rate > _HORIZON:
+                break
+            if float(np.max(np.abs(solver.y))) > _LARGEST:
+                return NotLanded(
+                    f"The transition that product {number} starts diverges (Assumption 4.4 fails; losses with "
+                    "exponential tails have no minimum). Add a small penalty on the products to the loss."
+                )
+            fastest = max(fastest, float(np.linalg.norm(solver.f)))
+            if step % _LOOK or step < wait:
+                continue
+            spectra = _spectra(factors, solver.y)
+            peak = [np.maximum(p, s) for p, (_, s, _) in zip(peak, spectra, strict=True)]
+            kept, start, fallen = _without_falling(factors, spectra, peak)
+            if not start.size or np.linalg.norm(kept.velocity(start)) <= _SLOW * fastest:
+                landed = _landed(kept, start, fallen)
+                if landed is not None:
+                    return landed
+                wait = step + step // 4  # a few looks for every doubling of the path
+    except NotFiniteProducts:
+        return NotLanded(
+            f"The loss is NaN or infinite on the path that product {number} starts. Look for a division, root or "
+            "logarithm of a product.",
+            finite=False,
+        )
+    return NotLanded(
+        f"The transition that product {number} starts finds no strict local minimum (Assumption 4.4 fails; more "
+        "weights than samples make it flat). Add a small penalty on the products to the loss."
+    )
+
+
+def _seed(landscape: ProductLandscape, products: Matrices, force: Matrices, entering: tuple) -> float:
+    """The size of the new pair that changes G by a thousandth of its rate."""
+    number, u, v, rate = entering
+    change = tuple(np.outer(u, v) if p == number else np.zeros_like(B) for p, B in enumerate(products))
+    answer = max(float(np.linalg.norm(dG, 2)) for dG in landscape.answer(products, change))
+    scale = max(1.0, *(float(np.linalg.norm(B, 2)) for B in products))
+    return min(_SEED * rate / answer if answer > 0 else 1.0, 1e-3 * scale)
+
+
+def _settled(factors: _Factors, theta: Float[np.ndarray, "t"]) -> Float[np.ndarray, "t"] | None:
+    """Newton's method to a minimum nearby, or None: too far, or not convex.
+
+    Rotating the columns of L and R alike changes nothing, so the Hessian has null directions; conjugate gradients never
+    enter them.
+    """
+    start, smallest = theta, np.inf
+    for _ in range(30):
+        force = factors.landscape.value_and_force(factors.products(theta))[1]
+        velocity = factors.velocity(theta)
+        size = float(np.linalg.norm(velocity))
+        scale = max(float(np.linalg.norm(G)) for G in force) + float(
+            np.linalg.norm(factors.linearised(theta, force, theta))
+        ) / max(float(np.linalg.norm(theta)), 1e-300)
+        if size <= 1e-14 * scale * np.linalg.norm(theta) or (size >= 0.5 * smallest and size <= 1e-11 * scale):
+            return theta
+        if size >= 0.5 * smallest and smallest < 1e-6 * scale:
+            return theta if size <= 1e-9 * scale * np.linalg.norm(theta) else None
+        smallest = min(smallest, size)
+        step = _conjugate_gradients(lambda d, at=theta, G=force: factors.linearised(at, G, d), velocity)
+        if step is None:
+            return None
+        theta = theta + step
+        if np.linalg.norm(theta - start) > _NEAR * np.linalg.norm(start):
+            return None
+    return None
+
+
+def _conjugate_gradients(apply, b: Float[np.ndarray, "t"]) -> Float[np.ndarray, "t"] | None:
+    """The solution x of H x = b to 1e-4, or None where a direction of negative curvature is met."""
+    x, residual = np.zeros_like(b), b.copy()
+    direction, square = residual.copy(), float(residual @ residual)
+    target, curved = 1e-8 * square, 0.0
+    for _ in range(2 * len(b) + 20):
+        if square <= target:
+            break
+        image = apply(direction)
+        curvature = float(direction @ image) / float(direction @ direction)
+        curved = max(curved, abs(curvature))
+        if curvature <= -1e-9 * curved:
+            return None
+        if curvature <= 1e-12 * curved:
+            break
+        step = square / float(direction @ image)
+        x, residual = x + step * direction, residual - step * image
+        before, square = square, float(residual @ residual)
+        direction = residual + square / before * direction
+    return x
+
+
+def _without_falling(
+    factors: _Factors, spectra: Spectra, peak: list[np.ndarray]
+) -> tuple[_Factors, Float[np.ndarray, "t"], tuple[tuple[np.ndarray, np.ndarray], ...]]:
+    """The factors without the directions that are on their way to zero, and those directions."""
+    force = factors.landscape.value_and_force(tuple((U * s) @ Vt for U, s, Vt in spectra))[1]
+    pairs, fallen = [], []
+    for (U, s, Vt), highest, G in zip(spectra, peak, force, strict=True):
+        falling = (s <= _VANISHED * highest) & (np.sum(U * (G @ Vt.T), axis=0) < 0)
+        keep = len(s) - int(np.sum(np.logical_and.accumulate(falling[::-1])))
+        pairs.append(((U * np.sqrt(s))[:, :keep], (Vt.T * np.sqrt(s))[:, :keep]))
+        fallen.append((U[:, keep:], Vt[keep:].T))
+    return _Factors(factors.landscape, tuple(L.shape[1] for L, _ in pairs)), _flat(pairs), tuple(fallen)
+
+
+def _landed(
+    factors: _Factors, start: Float[np.ndarray, "t"], fallen: tuple[tuple[np.ndarray, np.ndarray], ...]
+) -> Landed | None:
+    """The rest that is near, or None if there is none, or if G does not push what fell towards zero there."""
+    end = _settled(factors, start) if start.size else start
+    if end is None:
+        return None
+    products = factors.products(end)
+    loss, force = factors.landscape.value_and_force(products)
+    if any(np.any(np.sum(U * (G @ V), axis=0) >= 0) for G, (U, V) in zip(force, fallen, strict=True)):
+        return None  # no strict complementarity
+    return Landed(products, _spectra(factors, end), loss, force, fallen)
+
+
+def _spectra(factors: _Factors, theta: Float[np.ndarray, "t"]) -> Spectra:
+    """U, s, V^T of each product, cut to its rank."""
+    found = []
+    for B, r in zip(factors.products(theta), factors.ranks, strict=True):
+        U, s, Vt = np.linalg.svd(B, full_matrices=False)
+        found.append((U[:, :r], s[:r], Vt[:r]))
+    return tuple(found)
+
+
+def _flat(pairs: list[tuple[np.ndarray, np.ndarray]]) -> Float[np.ndarray, "t"]:
+    return np.concatenate([np.ravel(factor) for pair in pairs for factor in pair])

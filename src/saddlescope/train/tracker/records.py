@@ -1,0 +1,260 @@
+"""What is recorded of weight updates: their spectra and what follows from them, as arrays and as a labelled data set.
+
+update          weights now minus weights at the start, of a product (W_K W_Q^T, W_V W_O^T) or of a single matrix
+noise floor     the size below which a singular value of the update is rounding; see `saddlescope.measure.spectrum`
+measurable      the largest singular value is above the noise floor. Below it the update has no rank: NaN
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING
+
+import numpy as np
+from jaxtyping import Bool, Float, Int64
+
+from saddlescope._shared.arguments import checked
+from saddlescope._shared.errors import InputError, unknown
+from saddlescope._shared.reprs import Shown, Table
+from saddlescope.measure import effective_rank, stable_rank
+
+if TYPE_CHECKING:
+    import xarray as xr
+
+PRODUCTS = ("KQ", "VO")
+SIDES = ("left", "right")
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Spectra(Shown):
+    """Spectra of several matrices, and what is said of each. NaN where there is no such matrix.
+
+    Attributes:
+        values: singular values, descending; all, or the largest few. Spectra with fewer values end in zeros.
+        noise_floor: the size below which a singular value is rounding.
+        norm: Frobenius norm of the whole matrix, whatever the number of values kept.
+        stable_rank: |A|_F^2 / |A|_2^2 of the whole matrix; NaN where the largest singular value is below the floor.
+        effective_rank: exponential of the entropy of the singular values, all of them; NaN likewise.
+        angles: principal angles in radians between the leading singular subspaces of this and the previous record,
+            ascending, left and right; NaN at the first record and for directions below the noise floor.
+    """
+
+    values: Float[np.ndarray, "*labels index"]
+    noise_floor: Float[np.ndarray, "*labels"]
+    norm: Float[np.ndarray, "*labels"]
+    stable_rank: Float[np.ndarray, "*labels"]
+    effective_rank: Float[np.ndarray, "*labels"]
+    angles: Float[np.ndarray, "*labels 2 subspace"]
+
+    @classmethod
+    def of(cls, values: Float[np.ndarray, "*labels all"], noise_floor: Float[np.ndarray, "*labels"]) -> "Spectra":
+        """From all singular values of each matrix; without angles."""
+        measurable = values[..., 0] > noise_floor
+        seen = np.where(measurable[..., None], values, 0.0)
+        return cls(
+            values=values,
+            noise_floor=noise_floor,
+            norm=np.linalg.norm(values, axis=-1),
+            stable_rank=np.where(measurable, stable_rank(seen), np.nan),
+            effective_rank=np.where(measurable, effective_rank(seen), np.nan),
+            angles=np.full((*noise_floor.shape, len(SIDES), 0), np.nan),
+        )
+
+    @property
+    def measurable(self) -> Bool[np.ndarray, "*labels"]:
+        """Whether the largest singular value is above the noise floor; False where there is no such matrix."""
+        return self.values[..., 0] > self.noise_floor
+
+    def arrays(self) -> dict[str, np.ndarray]:
+        """The arrays by name."""
+        return {field.name: getattr(self, field.name) for field in fields(self)}
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Updates(Shown):
+    """Spectra of one kind of matrix at the start, and of their updates at each record.
+
+    Attributes:
+        names: of the layers, or of the single matrices; the first label of the arrays.
+        initial: of the matrices themselves at the start: labels (layer, head, product), or (matrix,).
+        update: of the updates: the same labels after a first axis of records.
+    """
+
+    names: tuple[str, ...]
+    initial: Spectra
+    update: Spectra
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class RankRecords(Shown):
+    """Spectra of updates, for every record.
+
+    Attributes:
+        steps: optimiser steps made at each record.
+        products: of W_K W_Q^T ("KQ") and W_V W_O^T ("VO"), with labels (layer, head, product). Layers with fewer heads
+            than others have NaN in their place.
+        matrices: of single matrices, with the label (matrix,).
+    """
+
+    steps: Int64[np.ndarray, " records"]
+    products: Updates
+    matrices: Updates
+
+    def __repr__(self) -> str:
+        heads = self.products.initial.noise_floor.shape[1] if self.layers else 0
+        seen = f"{len(self.steps)} records, to step {self.steps[-1]}" if len(self.steps) else "no records yet"
+        return f"RankRecords({seen}: {len(self.layers)} layers of {heads} heads, {len(self.matrices.names)} matrices)"
+
+    def _table(self) -> Table:
+        """The last record."""
+        columns = ("update of", "stable rank", "effective rank", "norm")
+        if not len(self.steps):
+            return columns, ()
+        products, matrices = self.products.update, self.matrices.update
+        rows = [
+            (f"{self.layers[layer]}, head {head}, {PRODUCTS[product]}", *_last(products, (layer, head, product)))
+            for layer, head, product in np.ndindex(products.norm.shape[1:])
+            if np.isfinite(products.norm[-1, layer, head, product])
+        ]
+        rows += [(name, *_last(matrices, (k,))) for k, name in enumerate(self.matrices.names)]
+        return columns, rows
+
+    @property
+    def layers(self) -> tuple[str, ...]:
+        """The names of the attention modules in the model."""
+        return self.products.names
+
+    @property
+    def update(self) -> Float[np.ndarray, "records layers heads products values"]:
+        """Singular values of the updates of the products, descending, in the order KQ, VO."""
+        return self.products.update.values
+
+    @property
+    def noise_floor(self) -> Float[np.ndarray, "records layers heads products"]:
+        """The size below which a singular value of an update is rounding."""
+        return self.products.update.noise_floor
+
+    @property
+    def initial(self) -> Float[np.ndarray, "layers heads products values"]:
+        """Singular values of the products W_K(0) W_Q(0)^T and W_V(0) W_O(0)^T themselves."""
+        return self.products.initial.values
+
+    def spectra(self, product: str) -> Float[np.ndarray, "records layers heads values"]:
+        """The singular values of one product's update.
+
+        Raises:
+            InputError: `product` is neither "KQ" nor "VO".
+        """
+        return self.update[..., product_index(product), :]
+
+    def to_xarray(self) -> "xr.Dataset":
+        """The records with named dimensions; see `spectra_dataset`."""
+        return spectra_dataset(
+            self.steps,
+            products=self.products if self.layers else None,
+            matrices=self.matrices if self.matrices.names else None,
+        )
+
+
+def _last(spectra: Spectra, place: tuple[int, ...]) -> tuple[float, float, float]:
+    at = (-1, *place)
+    return float(spectra.stable_rank[at]), float(spectra.effective_rank[at]), float(spectra.norm[at])
+
+
+def product_index(product: str) -> int:
+    """The place of a product along its axis.
+
+    Raises:
+        InputError: `product` is neither "KQ" nor "VO".
+    """
+    if product not in PRODUCTS:
+        raise unknown("product", product, PRODUCTS)
+    return PRODUCTS.index(product)
+
+
+def stacked(records: Sequence[Spectra], like: Spectra) -> Spectra:
+    """Spectra of successive records with a first axis of records; none of them gives arrays shaped after `like`."""
+    if not records:
+        return Spectra(**{name: np.empty((0, *array.shape), array.dtype) for name, array in like.arrays().items()})
+    return Spectra(**{name: np.stack([getattr(one, name) for one in records]) for name in like.arrays()})
+
+
+LONG_NAMES = {
+    "update_spectrum": "singular values of the update",
+    "noise_floor": "size below which a singular value is rounding",
+    "update_norm": "Frobenius norm of the update",
+    "stable_rank": "stable rank of the update",
+    "effective_rank": "effective rank of the update",
+    "initial_spectrum": "singular values at the start",
+    "initial_norm": "Frobenius norm at the start",
+    "angles": "principal angles to the leading subspace of the previous record",
+    "measurable": "update above the noise floor",
+}
+"""What the variables of a data set of spectra are."""
+
+
+@checked
+def spectra_dataset(
+    steps: Sequence[int] | np.ndarray, *, products: Updates | None = None, matrices: Updates | None = None
+) -> "xr.Dataset":
+    """Spectra of updates as one labelled data set, from a tracker or from checkpoints.
+
+    With dimensions step, layer, head, product ("KQ", "VO") and index (of the singular value, from 0):
+
+        update_spectrum     (step, layer, head, product, index)
+        noise_floor, update_norm, stable_rank, effective_rank, measurable    (step, layer, head, product)
+        initial_spectrum    (layer, head, product, index)
+        initial_norm        (layer, head, product)
+        angles              (step, layer, head, product, side, angle), in radians; only where subspaces were followed
+
+    Single matrices have the same variables, all but the angles, with the prefix `matrix_` and the dimension matrix
+    (names of parameters) in place of layer, head and product. Spectra with fewer values than others end in zeros.
+
+    Args:
+        steps: optimiser steps made at each record.
+        products: of attention heads, with labels (layer, head, product).
+        matrices: of single matrices, with the label (matrix,).
+
+    Raises:
+        InputError: neither products nor matrices.
+    """
+    import xarray as xr
+
+    if products is None and matrices is None:
+        raise InputError("products or matrices must be given; got neither, so there is nothing to tell.")
+    length = max(kind.initial.values.shape[-1] for kind in (products, matrices) if kind is not None)
+    dataset = xr.Dataset(coords={"step": ("step", np.asarray(steps, dtype=np.int64))})
+    dataset["step"].attrs["long_name"] = "optimiser steps"
+    if products is not None:
+        dataset = dataset.assign_coords(layer=list(products.names), product=list(PRODUCTS))
+        _add(dataset, products, "", ("layer", "head", "product"), length)
+        if products.update.angles.shape[-1]:
+            dims = ("step", "layer", "head", "product", "side", "angle")
+            dataset["angles"] = (dims, products.update.angles, {"long_name": LONG_NAMES["angles"], "units": "rad"})
+            dataset = dataset.assign_coords(side=list(SIDES))
+    if matrices is not None:
+        dataset = dataset.assign_coords(matrix=list(matrices.names))
+        _add(dataset, matrices, "matrix_", ("matrix",), length)
+    return dataset
+
+
+def _add(dataset: "xr.Dataset", updates: Updates, prefix: str, labels: tuple[str, ...], length: int) -> None:
+    """The variables of one kind of matrix, with spectra of this length."""
+    update, initial = updates.update, updates.initial
+    variables = {
+        "update_spectrum": (("step", *labels, "index"), lengthened(update.values, length)),
+        "noise_floor": (("step", *labels), update.noise_floor),
+        "update_norm": (("step", *labels), update.norm),
+        "stable_rank": (("step", *labels), update.stable_rank),
+        "effective_rank": (("step", *labels), update.effective_rank),
+        "measurable": (("step", *labels), update.measurable),
+        "initial_spectrum": ((*labels, "index"), lengthened(initial.values, length)),
+        "initial_norm": (labels, initial.norm),
+    }
+    for name, (dims, array) in variables.items():
+        dataset[prefix + name] = (dims, array, {"long_name": LONG_NAMES[name]})
+
+
+def lengthened(values: np.ndarray, length: int) -> np.ndarray:
+    """Spectra with zeros at their ends; those that are absent stay so."""
+    more = np.where(np.isnan(values[..., -1:]), np.nan, np.zeros(length - values.shape[-1]))
+    return np.concatenate([values, more], axis=-1)
