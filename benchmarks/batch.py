@@ -3,7 +3,7 @@
 Diagonal linear networks on 2 p samples of a realisable regression, followed to rescaled time 10 at tolerance 1e-4 with
 crossings of |beta| = 0.05. Two tables: 64 seeds (data, teacher, start) at alpha = 1e-32, and 64 initial scales from
 1e-1 to 1e-4096 of one of them. Everything is compiled beforehand and runs on one thread. "One at a time" is a loop over
-`gradient_flows` with one flow, timed on eight flows evenly spread over the batch; so is the loop over `gradient_flow`.
+`gradient_flow_batched` with one flow, timed on eight flows evenly spread over the batch; so is the loop over `gradient_flow`.
 Ratios compare the sample with what the same flows cost in the batch, by their share of its gradients.
 
     python benchmarks/batch.py [--quick]
@@ -26,7 +26,7 @@ import jax.numpy as jnp
 import numpy as np
 from board import Board, play
 
-from saddlescope.flow import Products, Trajectory, gradient_flow, gradient_flows
+from saddlescope.flow import DiagonalInit, Trajectory, gradient_flow, gradient_flow_batched
 from saddlescope.models import diagonal_linear_network
 
 FLOWS, SAMPLE = 64, 8
@@ -42,7 +42,7 @@ def problem(seed: int, p: int, digits: float):
     rng = np.random.default_rng(seed)
     features, teacher = rng.standard_normal((2 * p, p)), rng.standard_normal(p)
     u, v = rng.standard_normal((2, p))
-    return diagonal_linear_network(features, features @ teacher), Products(u, v, -digits * LOG10)
+    return diagonal_linear_network(features, features @ teacher), DiagonalInit(u, v, -digits * LOG10)
 
 
 def seconds(work: Callable[[], Any]) -> tuple[float, Any]:
@@ -70,9 +70,9 @@ def largest_difference(ours: Trajectory, theirs: Trajectory) -> float:
     return max(abs(x / y - 1) for kind in b for x, y in zip(a[kind], b[kind], strict=True))
 
 
-def row(board: Board, problem: str, p: int, loss: Any, starts: Sequence[Products]) -> None:
+def row(board: Board, problem: str, p: int, loss: Any, starts: Sequence[DiagonalInit]) -> None:
     """One line of a table, for one loss or one for each start."""
-    work = lambda: gradient_flows(loss, starts, **SETTINGS)  # noqa: E731
+    work = lambda: gradient_flow_batched(loss, starts, **SETTINGS)  # noqa: E731
     first, flows = seconds(work)
     batches = [first, *(timed(work)[0] for _ in range(TURNS - 1))]
     together = float(np.median(batches))
@@ -80,7 +80,7 @@ def row(board: Board, problem: str, p: int, loss: Any, starts: Sequence[Products
     picked = np.linspace(0, len(starts) - 1, min(SAMPLE, len(starts))).astype(int)
 
     def alone(i: int) -> Any:
-        return gradient_flows(losses[i], [starts[i]], **SETTINGS)
+        return gradient_flow_batched(losses[i], [starts[i]], **SETTINGS)
 
     def single(i: int) -> Trajectory:
         return gradient_flow(losses[i], starts[i], **SETTINGS)
@@ -101,8 +101,8 @@ def row(board: Board, problem: str, p: int, loss: Any, starts: Sequence[Products
         "CPU time of a flow",
         "ms",
         {
-            f"gradient_flows, {len(starts)} at once": of_sample,
-            "gradient_flows, one at a time": 1e3 * (middle - began) / len(picked),
+            f"gradient_flow_batched, {len(starts)} at once": of_sample,
+            "gradient_flow_batched, one at a time": 1e3 * (middle - began) / len(picked),
             "gradient_flow, one at a time": 1e3 * (end - middle) / len(picked),
         },
     )
@@ -119,7 +119,7 @@ def row(board: Board, problem: str, p: int, loss: Any, starts: Sequence[Products
 def tsit5(p: int, digits: float, flows: int) -> tuple[float, float]:
     """CPU time of Diffrax's Tsit5 in slope coordinates, vmapped, at the same error of a step; mean number of steps."""
     losses, starts = zip(*(problem(seed, p, digits) for seed in range(flows)), strict=True)
-    charts = [start.flow_chart() for start in starts]
+    charts = [start.flow_coordinates() for start in starts]
     data = [
         np.stack([loss.inputs for loss in losses]),
         np.stack([loss.targets for loss in losses]),
@@ -175,18 +175,18 @@ def main(board: Board) -> None:
             f"{flows} scales, 1e-1 to 1e-4096",
             p,
             loss,
-            [Products(start.u, start.v, float(scale)) for scale in scales],
+            [DiagonalInit(start.u, start.v, float(scale)) for scale in scales],
         )
     print(f"\nDiffrax Tsit5, vmapped over {flows} seeds\n{'p':>4}{'alpha':>10}{'ms a flow':>12}{'steps':>10}")
     for p, digits in ((8, 8),) if board.quick else ((16, 8), (16, 32), (16, 128), (64, 32)):
         losses, starts = zip(*(problem(seed, p, digits) for seed in range(flows)), strict=True)
-        ours, _ = seconds(lambda: gradient_flows(losses, starts, **SETTINGS))  # noqa: B023
+        ours, _ = seconds(lambda: gradient_flow_batched(losses, starts, **SETTINGS))  # noqa: B023
         taken, steps = tsit5(p, digits, flows)
         board.compare(
             f"{flows} seeds at alpha = 1e-{digits}, p = {p}",
             "CPU time of a flow",
             "ms",
-            {"gradient_flows": 1e3 * ours / flows, "Diffrax Tsit5, vmapped, no crossings": 1e3 * taken / flows},
+            {"gradient_flow_batched": 1e3 * ours / flows, "Diffrax Tsit5, vmapped, no crossings": 1e3 * taken / flows},
             {"Diffrax Tsit5, vmapped, no crossings": f"{steps:.0f} steps"},
         )
         print(f"{p:4}{f'1e-{digits}':>10}{1e3 * taken / flows:>12.1f}{steps:>10.0f}", flush=True)

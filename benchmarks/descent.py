@@ -21,7 +21,7 @@ import numpy as np
 import torch
 from board import Board, play
 
-from saddlescope.flow import homogeneous_rate, recorded_descent
+from saddlescope.flow import homogeneous_rate, sgd
 from saddlescope.models import LayeredLoss, cross_entropy, layered_weights
 from saddlescope.train import load
 
@@ -39,7 +39,7 @@ def digits() -> tuple[np.ndarray, np.ndarray]:
 
 def ours(loss: LayeredLoss, weights: tuple, steps: int) -> tuple[np.ndarray, ...]:
     """The weights after some steps."""
-    run = recorded_descent(
+    run = sgd(
         loss,
         weights,
         steps=steps,
@@ -98,7 +98,7 @@ def main(board: Board) -> None:
             f"depth {DEPTH}, width {width}, batch {BATCH}",
             "CPU time of a step",
             "µs",
-            {"recorded_descent": our_turns, "PyTorch loop": their_turns},
+            {"sgd": our_turns, "PyTorch loop": their_turns},
         )
         mine, theirs = statistics.median(our_turns), statistics.median(their_turns)
         print(f"{width:>5}{mine:>10.0f}{theirs:>10.0f}{theirs / mine:>8.1f}")

@@ -35,7 +35,7 @@ from board import Board, play
 from scipy.integrate import DOP853, LSODA, RK45, OdeSolver, solve_ivp
 from scipy.optimize import brentq
 
-from saddlescope.flow import Products, gradient_descent, gradient_flow
+from saddlescope.flow import DiagonalInit, gradient_descent, gradient_flow
 from saddlescope.flow.losses.compiled import CompiledLoss
 from saddlescope.models import attention_teacher_task, diagonal_linear_network
 
@@ -90,7 +90,7 @@ def passages(beta: Beta, grid: np.ndarray) -> Times:
 def ours(digits: int, until: float, tolerance: float) -> Run:
     """Slope coordinates, windows."""
     asked.clear()
-    start = Products(TASK.u0, TASK.v0, -unit(digits))
+    start = DiagonalInit(TASK.u0, TASK.v0, -unit(digits))
     flow = gradient_flow(TASK.network, start, until=until, tolerance=tolerance, level=LEVEL, record=np.zeros(1))
     times = {c.index: c.time for c in reversed(flow.crossings) if c.rising}
     return Run(times, flow.evaluations.gradients + sum(min(1.6 * columns, 20.0) for columns in asked))
@@ -99,7 +99,7 @@ def ours(digits: int, until: float, tolerance: float) -> Run:
 def descent(digits: int, until: float, rate: float) -> Run:
     """Fixed steps in float64 weights, compiled."""
     steps = int(np.ceil(until * unit(digits) / rate))
-    start = Products(TASK.u0, TASK.v0, -unit(digits))
+    start = DiagonalInit(TASK.u0, TASK.v0, -unit(digits))
     run = gradient_descent(TASK.network, start, steps=steps, learning_rate=rate, record=np.arange(steps))
     return Run(passages(lambda t: run(np.minimum(t, run.times[-1])), run.times), steps)
 
@@ -242,7 +242,7 @@ def returning(board: Board) -> None:
 
     print("\nThree coordinates, one returns with the other sign; alpha = 1e-16, time 60. Exact end: -1 -2 -2\n")
     network = diagonal_linear_network(features, features @ teacher)
-    flow = gradient_flow(network, Products(u, v, -unit(16)), until=60.0, tolerance=1e-4)
+    flow = gradient_flow(network, DiagonalInit(u, v, -unit(16)), until=60.0, tolerance=1e-4)
     print(f"{'saddlescope, tolerance 1e-4':44}{np.round(flow.beta[-1], 6)!s:>32}   {flow.status}")
 
     def told(method: str, end: np.ndarray, says: str) -> None:

@@ -23,10 +23,10 @@ from board import Board, play
 
 from saddlescope.models import DiagonalNetwork, attention_teacher_task, diagonal_linear_network
 from saddlescope.theory import (
-    FlowThenNewton,
-    FlowToRest,
+    NewtonTransition,
+    OdeTransition,
     IncrementalLearning,
-    TimedFlow,
+    TimedTransition,
     Transition,
     incremental_learning,
 )
@@ -47,32 +47,32 @@ def timed(
 def main(board: Board) -> None:
     """Prints both tables."""
     stages, seeds = (2, ()) if board.quick else (STAGES, SEEDS)
-    timed(1, FlowThenNewton(), 1)  # both policies use the same compiled loss
-    fast, cost, _ = timed(1, FlowThenNewton(), stages)
-    costs = [cost, *(timed(1, FlowThenNewton(), stages)[1] for _ in range(1 if board.quick else 4))]
+    timed(1, NewtonTransition(), 1)  # both policies use the same compiled loss
+    fast, cost, _ = timed(1, NewtonTransition(), stages)
+    costs = [cost, *(timed(1, NewtonTransition(), stages)[1] for _ in range(1 if board.quick else 4))]
     cost = float(np.median(costs))
-    _, with_times, _ = timed(1, TimedFlow(), stages)
-    specified, its_cost, _ = timed(1, FlowToRest(), stages)
+    _, with_times, _ = timed(1, TimedTransition(), stages)
+    specified, its_cost, _ = timed(1, OdeTransition(), stages)
     board.compare(
         f"p = 100, 1000 samples, the first {stages} stages",
         "CPU time",
         "s",
         {
-            "incremental_learning, FlowThenNewton": costs,
-            "incremental_learning, FlowToRest, its specification": its_cost,
-            "incremental_learning, TimedFlow, with corrections of order 1": with_times,
+            "incremental_learning, NewtonTransition": costs,
+            "incremental_learning, OdeTransition, its specification": its_cost,
+            "incremental_learning, TimedTransition, with corrections of order 1": with_times,
         },
     )
     off = max(
         float(np.max(np.abs(one.beta - other.beta))) for one, other in zip(fast.stages, specified.stages, strict=True)
     )
     print(f"first {stages} stages of seed 1")
-    print(f"  FlowThenNewton  {cost:6.1f} s")
-    print(f"  FlowToRest      {its_cost:6.1f} s, {its_cost / cost:.1f} times as long; saddles differ by {off:.1e}")
-    print(f"  TimedFlow       {with_times:6.1f} s, {with_times / cost:.1f} times as long, with corrections of order 1")
+    print(f"  NewtonTransition  {cost:6.1f} s")
+    print(f"  OdeTransition      {its_cost:6.1f} s, {its_cost / cost:.1f} times as long; saddles differ by {off:.1e}")
+    print(f"  TimedTransition       {with_times:6.1f} s, {with_times / cost:.1f} times as long, with corrections of order 1")
     print("whole staircases")
     for seed in seeds:
-        learned, cost, teacher = timed(seed, FlowThenNewton())
+        learned, cost, teacher = timed(seed, NewtonTransition())
         off = float(np.max(np.abs(learned.stages[-1].beta - teacher)))
         leaving = sum(len(stage.left) for stage in learned.stages)
         count = len(learned.stages) - 1

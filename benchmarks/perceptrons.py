@@ -23,7 +23,7 @@ import numpy as np
 import torch
 from board import Board, play
 
-from saddlescope.flow import recorded_descents
+from saddlescope.flow import sgd_batched
 from saddlescope.models import (
     StructuredIdentityTask,
     perceptron_loss,
@@ -94,7 +94,7 @@ def ours(group: Group, tasks: list[StructuredIdentityTask], data: list[np.ndarra
         start = perceptron_weights(group.widths, seed=n, dtype=jnp.float32)
         starts.append(weights_in_span(jax.tree.map(np.asarray, start), R))
     steps = EPOCHS * (len(data[0]) // BATCH)
-    run = recorded_descents(
+    run = sgd_batched(
         losses,
         jax.tree.map(lambda *leaves: np.stack(leaves), *starts),
         steps=steps,
@@ -164,9 +164,9 @@ def main(board: Board) -> None:
             f"{group.name}, {runs} run{'s' if runs > 1 else ''} of {EPOCHS} epochs",
             "CPU time of a run",
             "s",
-            {"recorded_descents": [turn / runs for turn in turns], "PyTorch loop": theirs / runs},
+            {"sgd_batched": [turn / runs for turn in turns], "PyTorch loop": theirs / runs},
             {
-                "recorded_descents": f"{both - mine:.1f} s of compiling not counted",
+                "sgd_batched": f"{both - mine:.1f} s of compiling not counted",
                 "PyTorch loop": f"scaled from {epochs} epochs",
             },
         )
@@ -185,7 +185,7 @@ def main(board: Board) -> None:
         f"all {int(runs)} runs, first call with compiling",
         "CPU time",
         "s",
-        {"recorded_descents": mine + compiling, "PyTorch loop": theirs},
+        {"sgd_batched": mine + compiling, "PyTorch loop": theirs},
     )
     print("ratio: without compiling, whose total is beside; with: the whole first call")
 

@@ -32,7 +32,7 @@ import numpy as np
 from board import Board, play
 from scipy.integrate import solve_ivp
 
-from saddlescope.flow import Products, gradient_flow
+from saddlescope.flow import DiagonalInit, gradient_flow
 from saddlescope.measure import product_update_spectrum
 from saddlescope.models import diagonal_linear_network
 from saddlescope.models.tokens.generators import gaussian_tokens
@@ -54,7 +54,7 @@ def data_of(p: int) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
 def flow(p: int, digits: float) -> Callable[[], Any]:
     """Gradient flow from alpha = 10^-digits."""
     features, targets, u, v = data_of(p)
-    network, start = diagonal_linear_network(features, targets), Products(u, v, -digits * LOG10)
+    network, start = diagonal_linear_network(features, targets), DiagonalInit(u, v, -digits * LOG10)
     until = UNTIL * 2 * p  # features of unit columns: a coordinate is learned in time proportional to the samples
     return lambda: gradient_flow(network, start, until=until, tolerance=1e-4, record=np.zeros(1))
 

@@ -5,7 +5,7 @@ import jax
 import numpy as np
 
 import saddlescope as ss
-from saddlescope.flow import Products
+from saddlescope.flow import DiagonalInit
 from saddlescope.models import diagonal_linear_network
 from saddlescope.plot import Axis, Figure, Line, Panel, draw_matplotlib
 
@@ -17,8 +17,8 @@ u0, v0 = rng.standard_normal((2, 6))
 
 # %% Five flows in one call; each keeps its own step size
 exponents = (-1, -2, -4, -16, -64)
-starts = [Products(u0, v0, log_scale=exponent * np.log(10)) for exponent in exponents]
-flows = ss.gradient_flows(network, starts, until=2.0, tolerance=1e-4, level=0.05)
+starts = [DiagonalInit(u0, v0, log_scale=exponent * np.log(10)) for exponent in exponents]
+flows = ss.gradient_flow_batched(network, starts, until=2.0, tolerance=1e-4, level=0.05)
 predicted = ss.incremental_learning(network, 6, weights=(u0, v0))
 
 # %% The distance to the staircase that Algorithm 1 predicts falls with the scale

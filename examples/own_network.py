@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 
 import saddlescope as ss
-from saddlescope.flow import Products
+from saddlescope.flow import DiagonalInit
 
 jax.config.update("jax_enable_x64", True)
 
@@ -29,7 +29,7 @@ predicted = ss.incremental_learning(network, 6, weights=(u0, v0))
 print(predicted)
 
 # %% Simulate from weights of size 1e-100
-start = Products(u0, v0, log_scale=-100 * np.log(10))
+start = DiagonalInit(u0, v0, log_scale=-100 * np.log(10))
 run = ss.gradient_flow(network, start, until=1.5 * predicted.stages[-1].time, tolerance=1e-6)
 found = ss.find_stages(run.times, run.losses, run.beta, level=0.01, time_unit=run.time_unit)
 

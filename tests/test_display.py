@@ -18,7 +18,7 @@ import torch
 import xarray as xr
 
 import saddlescope as ss
-from saddlescope._shared.reprs import Shown, brief, html_table, in_line
+from saddlescope._shared.reprs import ReprMixin, brief, html_table, in_line
 from saddlescope.reproduction import find
 from saddlescope.reproduction.claim import Outcome, Verdict
 from saddlescope.reproduction.runner import Reproduction
@@ -68,18 +68,18 @@ def test_there_are_many_public_classes():
 def test_no_class_that_holds_arrays_dumps_them(cls):
     """A dataclass that writes its own repr holds a few numbers and names only."""
     if not cls.__dataclass_params__.repr:
-        assert issubclass(cls, Shown) or "__repr__" in cls.__dict__
+        assert issubclass(cls, ReprMixin) or "__repr__" in cls.__dict__
         return
     told = [str(field.type) for field in dataclasses.fields(cls)]
     assert not [text for text in told if any(word in text for word in LONG)]
 
 
-@pytest.mark.parametrize("cls", [c for c in HELD if c.__repr__ is Shown.__repr__], ids=lambda cls: cls.__qualname__)
+@pytest.mark.parametrize("cls", [c for c in HELD if c.__repr__ is ReprMixin.__repr__], ids=lambda cls: cls.__qualname__)
 def test_a_class_that_is_full_of_arrays_is_short(cls):
     full = _filled(cls)
     assert len(repr(full)) <= ROOM
     assert "\n" not in repr(full)
-    if cls._table is Shown._table:
+    if cls._table is ReprMixin._table:
         page = full._repr_html_()
         assert MARKUP not in page
         assert "0.0001" not in page  # an element
@@ -190,10 +190,10 @@ def _reproduction(measure):
 
 
 def test_a_reproduction_is_shown_with_its_verdicts(types_unchecked):
-    from saddlescope.reproduction.claim import Measured
+    from saddlescope.reproduction.claim import Estimate
 
     with types_unchecked():
-        shown = _reproduction(lambda run: Measured(math.nan, math.inf, "why"))
+        shown = _reproduction(lambda run: Estimate(math.nan, math.inf, "why"))
         assert repr(shown) == "Reproduction('gradual-rank/figure-2', quick: 1 undecided; r.nc)"
         assert "? undecided" in shown._repr_html_()
         assert MARKUP not in shown._repr_html_()
@@ -247,7 +247,7 @@ def test_brief(value, told):
 
 def test_a_table_says_where_arrays_lie_and_what_is_missing():
     @dataclasses.dataclass(frozen=True, repr=False)
-    class Held(Shown):
+    class Held(ReprMixin):
         values: np.ndarray
         broken: np.ndarray
 

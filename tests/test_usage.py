@@ -60,7 +60,7 @@ def test_escape_from_1e_300():
 
 
 def test_stages_of_a_whole_run(capsys):
-    made = _run("ss.recorded_descent(")
+    made = _run("ss.sgd(")
     found = ss.find_plateaus(made["run"].steps, made["losses"], made["spectra"], time_unit="steps")
     assert found.ranks == (0, 1, 2, 3)
     np.testing.assert_allclose(found.losses, [7.0, 2.5, 0.5, 0.0], atol=5e-3)  # halves of the sums of 9, 4 and 1
@@ -87,7 +87,7 @@ def test_every_entry_of_a_map_has_a_history():
 
 
 def test_perceptrons_in_the_span_of_the_concepts():
-    made = _run("recorded_descents(")
+    made = _run("sgd_batched(")
     assert not made["run"].failed
     ends = made["losses"][:, -1]
     assert np.mean(ends < 1e-3) > 0.6  # most have learned both concepts; the others rest where one is missing, at 1/2

@@ -15,9 +15,9 @@ import xarray as xr
 
 from saddlescope._shared.errors import InputError
 from saddlescope.plot import Axis, Band, Figure, Heat, Line, Mark, Panel, Table
-from saddlescope.reproduction import Claim, Entry, Measured, RunContext
+from saddlescope.reproduction import Claim, Entry, Estimate, RunContext
 from saddlescope.reproduction import entry as entries
-from saddlescope.reproduction.metric import Quantity
+from saddlescope.reproduction.metric import Metric
 
 HOSTILE = "<script>document.title='owned'</script><img src=x onerror=\"document.title='owned'\">"
 
@@ -78,14 +78,14 @@ claims = (
         name="falls",
         says="The loss falls: last over first",
         source="Theorem 1",
-        statistic=lambda run: Measured(float(run.loss[-1, -1] / run.loss[-1, 0]), 0.001),
+        statistic=lambda run: Estimate(float(run.loss[-1, -1] / run.loss[-1, 0]), 0.001),
         high=0.5,
     ),
     Claim(
         name=HOSTILE,
         says=f"More than five stages, in {HOSTILE}",
         source=HOSTILE,
-        statistic=lambda run: Measured(float(run.sizes["stage"]), remark=HOSTILE),
+        statistic=lambda run: Estimate(float(run.sizes["stage"]), remark=HOSTILE),
         low=5.0,
         high=100.0,
         unit="stages",
@@ -94,7 +94,7 @@ claims = (
         name="unresolved",
         says="What the run did not resolve",
         source="Theorem 2",
-        statistic=lambda run: Measured.unresolved("The run ended too early."),
+        statistic=lambda run: Estimate.unresolved("The run ended too early."),
         low=0.5,
         high=2.0,
     ),
@@ -102,8 +102,8 @@ claims = (
 
 
 quantities = (
-    Quantity(name="stages", says=f"stages, {HOSTILE}", statistic=lambda run: float(run.sizes["stage"])),
-    Quantity(
+    Metric(name="stages", says=f"stages, {HOSTILE}", statistic=lambda run: float(run.sizes["stage"])),
+    Metric(
         name="final_loss", says="final loss", statistic=lambda run: float(run.loss[-1, -1]), unit="nats", scale="log"
     ),
 )

@@ -9,7 +9,7 @@ import pytest
 from scipy.integrate import solve_ivp
 
 from saddlescope._shared.errors import InputError
-from saddlescope.flow import FlowError, Plain, escape_flow, gradient_flow
+from saddlescope.flow import FlowError, ParameterInit, escape_flow, gradient_flow
 from saddlescope.models.deep import (
     LayeredLoss,
     balancedness,
@@ -147,7 +147,7 @@ def test_it_agrees_with_solvers_in_plain_time(relu):
     ours = [np.exp(flow.log_norms)[20::60, None, None] * path[20::60] for path in flow.directions]
     np.testing.assert_allclose(flow.log_norms[0], np.log(np.sqrt(sum(np.sum(w**2) for w in start))), rtol=1e-14)
     if not relu:
-        path = gradient_flow(loss, Plain(start), until=float(times[-1]), tolerance=1e-9)
+        path = gradient_flow(loss, ParameterInit(start), until=float(times[-1]), tolerance=1e-9)
         theirs = path.parameters(times)
     else:
         shapes = [w.shape for w in start]

@@ -10,7 +10,7 @@ from scipy.optimize import brentq
 from tests import problems, tolerances
 
 from saddlescope._shared.errors import InputError
-from saddlescope.flow import Factors, FlowError, Products, factored_flow, gradient_flow
+from saddlescope.flow import FactorInit, FlowError, DiagonalInit, factored_flow, gradient_flow
 from saddlescope.models import full_attention_teacher_task
 
 
@@ -46,7 +46,7 @@ def returning(bases, penalty):
 
 def embedded(loss, u, v, log_scale, third):
     pairs = ((np.asarray(loss.P) @ np.diag(u) @ third, np.asarray(loss.Q) @ np.diag(v) @ third),)
-    return Factors(pairs=pairs, log_scale=log_scale)
+    return FactorInit(pairs=pairs, log_scale=log_scale)
 
 
 def time_errors(trajectory, loss, reference):
@@ -70,7 +70,7 @@ def test_diagonal_weights_are_followed_as_by_the_diagonal_flow(power, tolerance)
     loss = Quadratic(X, teacher, jnp.eye(4), jnp.eye(4))
     u, v = np.random.default_rng(3).standard_normal((2, 4))
     log_scale = power * np.log(10)
-    reference = gradient_flow(loss.along, Products(u, v, log_scale), until=3.0, tolerance=1e-8, level=0.05)
+    reference = gradient_flow(loss.along, DiagonalInit(u, v, log_scale), until=3.0, tolerance=1e-8, level=0.05)
     assert len(reference.crossings) == 4
     trajectory = factored_flow(loss, embedded(loss, u, v, log_scale, np.eye(4)), until=3.0, tolerance=tolerance)
     assert np.max(np.abs(time_errors(trajectory, loss, reference))) < tolerances.FLOW_STAGE_TIME * tolerance
@@ -84,7 +84,7 @@ def test_a_direction_that_leaves_and_returns_with_the_other_sign_in_a_rotated_pr
     loss = returning([jnp.asarray(Q) for Q in bases], 2.0)
     u, v = np.random.default_rng(4).standard_normal((2, 3))
     log_scale = -12 * np.log(10)
-    reference = gradient_flow(loss.along, Products(u, v, log_scale), until=22.0, tolerance=1e-8, level=0.05)
+    reference = gradient_flow(loss.along, DiagonalInit(u, v, log_scale), until=22.0, tolerance=1e-8, level=0.05)
     passages = [(c.index, c.rising, c.sign) for c in reference.crossings]
     assert (0, True, 1) in passages
     assert (0, True, -1) in passages
@@ -105,7 +105,7 @@ def test_plain_float64_factors_are_silently_wrong_where_graded_ones_are_right():
     sizes = np.array([3.0, 1.0, 0.3])
     loss, (P, Q, S) = whitened(sizes)
     log = 32 * np.log(10)
-    start = Factors(pairs=((P @ S, Q @ S),), log_scale=-log)  # u = v = alpha: balanced
+    start = FactorInit(pairs=((P @ S, Q @ S),), log_scale=-log)  # u = v = alpha: balanced
     until, level = 4.5, sizes / 2
     exact = (np.log(level / (sizes - level)) + np.log(sizes) + 2 * log) / (2 * sizes) / log
     trajectory = factored_flow(loss, start, until=until, tolerance=1e-6)
@@ -146,7 +146,7 @@ def test_full_attention_against_an_explicit_solver():
     reference = solve_ivp(
         lambda t, y: np.asarray(slope(y)), (0, until * log), theta, "DOP853", rtol=1e-10, atol=1e-13, dense_output=True
     )
-    trajectory = factored_flow(task.network, Factors(pairs=task.pairs, log_scale=-log), until=until, tolerance=1e-6)
+    trajectory = factored_flow(task.network, FactorInit(pairs=task.pairs, log_scale=-log), until=until, tolerance=1e-6)
     times = np.linspace(0.3, until, 7)
     k, q, v, o = np.moveaxis(reference.sol(times * log).T.reshape(-1, 4, 4, 4), 1, 0)
     A, B = trajectory(times)
@@ -158,7 +158,7 @@ def test_full_attention_against_an_explicit_solver():
 def test_loss_falls_conservation_holds_and_loss_is_the_energy_that_was_lost():
     task = full_problem()
     log = 32 * np.log(10)
-    trajectory = factored_flow(task.network, Factors(pairs=task.pairs, log_scale=-log), until=2.0, tolerance=1e-4)
+    trajectory = factored_flow(task.network, FactorInit(pairs=task.pairs, log_scale=-log), until=2.0, tolerance=1e-4)
     assert trajectory.leaps
     assert np.diff(trajectory.losses).max() <= 1e-12 * trajectory.losses[0]
     assert trajectory.losses[-1] < 0.5 * trajectory.losses[0]
@@ -182,7 +182,7 @@ def test_cost_does_not_grow_with_log_alpha():
     task = full_problem()
     costs = []
     for power in (-32, -1024):
-        start = Factors(pairs=task.pairs, log_scale=power * np.log(10))
+        start = FactorInit(pairs=task.pairs, log_scale=power * np.log(10))
         costs.append(factored_flow(task.network, start, until=2.5, tolerance=1e-3).evaluations.gradients)
     assert costs[1] < 3 * costs[0]
 
@@ -193,7 +193,7 @@ def test_narrow_factors_of_a_product_that_is_not_square():
     left, right = rng.standard_normal((4, 2)), rng.standard_normal((3, 2))
     trajectory = factored_flow(
         lambda products: 0.5 * jnp.sum((products[0] - target) ** 2),
-        Factors(pairs=((left, right),), log_scale=-200.0),
+        FactorInit(pairs=((left, right),), log_scale=-200.0),
         until=3.0,
         tolerance=1e-5,
     )
@@ -205,7 +205,7 @@ def test_narrow_factors_of_a_product_that_is_not_square():
 
 def test_records_are_where_they_were_asked_for():
     loss, (P, Q, S) = whitened(np.array([2.0, 1.0]))
-    start = Factors(pairs=((P @ S, Q @ S),), log_scale=-40.0)
+    start = FactorInit(pairs=((P @ S, Q @ S),), log_scale=-40.0)
     whole = factored_flow(loss, start, until=2.0, tolerance=1e-6)
     some = factored_flow(loss, start, until=2.0, tolerance=1e-6, record=np.array([0.25, 0.8]))
     np.testing.assert_array_equal(some.times, [0.0, 0.25, 0.8, 2.0])
@@ -222,17 +222,17 @@ def test_records_are_where_they_were_asked_for():
 def test_runs_that_end_early_say_why_and_keep_what_they_have():
     pairs = ((np.eye(2), np.eye(2)),)
     with pytest.raises(FlowError, match="exceed 1e13") as failure:
-        factored_flow(lambda B: -jnp.trace(B[0]), Factors(pairs=pairs, log_scale=-1.0), until=90.0, tolerance=1e-4)
+        factored_flow(lambda B: -jnp.trace(B[0]), FactorInit(pairs=pairs, log_scale=-1.0), until=90.0, tolerance=1e-4)
     assert len(failure.value.trajectory.times) > 2
     loss, _ = whitened(np.array([2.0, 1.0]))
     short = factored_flow(
-        loss, Factors(pairs=pairs, log_scale=-9.0), until=2.0, tolerance=1e-4, max_gradients=9, throw=False
+        loss, FactorInit(pairs=pairs, log_scale=-9.0), until=2.0, tolerance=1e-4, max_gradients=9, throw=False
     )
     assert not short.status.ok
     assert "max_gradients=9" in str(short.status)
     broken = factored_flow(
         lambda B: jnp.sum(jnp.sqrt(0.3 - B[0])) + jnp.sum((B[0] - 1) ** 2),
-        Factors(pairs=pairs, log_scale=-9.0),
+        FactorInit(pairs=pairs, log_scale=-9.0),
         until=2.0,
         tolerance=1e-4,
         throw=False,
@@ -253,7 +253,7 @@ def test_runs_that_end_early_say_why_and_keep_what_they_have():
 )
 def test_starts_that_cannot_be_used_are_named(bad, sentence):
     with pytest.raises(InputError, match=sentence):
-        Factors(**({"pairs": ((np.eye(2), np.eye(2)),), "log_scale": -9.0} | bad))
+        FactorInit(**({"pairs": ((np.eye(2), np.eye(2)),), "log_scale": -9.0} | bad))
 
 
 @pytest.mark.parametrize(
@@ -267,6 +267,6 @@ def test_starts_that_cannot_be_used_are_named(bad, sentence):
 )
 def test_settings_out_of_range_are_named(bad, sentence):
     loss, _ = whitened(np.array([2.0, 1.0]))
-    start = Factors(pairs=((np.eye(2), np.eye(2)),), log_scale=-9.0)
+    start = FactorInit(pairs=((np.eye(2), np.eye(2)),), log_scale=-9.0)
     with pytest.raises(InputError, match=sentence):
         factored_flow(loss, start, **({"until": 1.0, "tolerance": 1e-4} | bad))

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from scipy.linalg import expm
 
-from saddlescope.flow.factored.scaled_factors import Graded, moved_factors
+from saddlescope.flow.factored.scaled_factors import ScaledFactors, moved_factors
 
 
 def generator(W):
@@ -21,7 +21,7 @@ def stacked(pair):
 def test_moves_are_matrix_exponentials(m, n, h):
     rng = np.random.default_rng(m + n + h)
     left, right = rng.standard_normal((m, h)), rng.standard_normal((n, h))
-    pair, M = Graded.of(left, right, -0.5), np.exp(-0.5) * np.concatenate([left, right])
+    pair, M = ScaledFactors.of(left, right, -0.5), np.exp(-0.5) * np.concatenate([left, right])
     np.testing.assert_allclose(stacked(pair), M, atol=1e-15)
     for _ in range(4):
         W = 0.7 * rng.standard_normal((m, n))
@@ -48,7 +48,7 @@ def test_directions_of_any_size_are_kept_while_others_grow_shrink_and_turn():
     rng = np.random.default_rng(0)
     left, right = rng.standard_normal((2, 2, 2))
     turn, back = np.linalg.qr(rng.standard_normal((2, 2, 2)))[0]
-    pair = Graded.of(left, right, -737.0)
+    pair = ScaledFactors.of(left, right, -737.0)
     with mpmath.workdps(1500):
         M = mpmath.exp(-737) * mpmath.matrix(np.concatenate([left, right]).tolist())
         for W in (
@@ -61,12 +61,12 @@ def test_directions_of_any_size_are_kept_while_others_grow_shrink_and_turn():
             M, pair = exact_exponential(W) * M, pair.moved(W)
             values = mpmath.svd_r(M[:2, :] * M[2:, :].T, compute_uv=False)
             np.testing.assert_allclose(pair.log_singular_values(), [float(mpmath.log(s)) for s in values], atol=1e-6)
-    assert pair.drift(Graded.of(left, right, -737.0), -737.0) < 1e-11
+    assert pair.drift(ScaledFactors.of(left, right, -737.0), -737.0) < 1e-11
 
 
 def test_diagonal_factors_stay_diagonal_to_the_last_bit():
     u, v = np.random.default_rng(3).standard_normal((2, 4))
-    pair = Graded.of(np.diag(u), np.diag(v), -20.0)
+    pair = ScaledFactors.of(np.diag(u), np.diag(v), -20.0)
     for efolds in ([30.0, -5.0, 0.1, 2.0], [-60.0, 8.0, 40.0, 0.3], [1.0, 25.0, -70.0, 0.2]):
         pair = pair.moved(np.diag(efolds))
     left, right = pair.factors()
@@ -79,7 +79,7 @@ def test_diagonal_factors_stay_diagonal_to_the_last_bit():
 
 def test_taking_tilt_away_keeps_what_is_conserved_and_what_is_new():
     rng = np.random.default_rng(7)
-    start = Graded.of(*rng.standard_normal((2, 3, 3)), -30.0)
+    start = ScaledFactors.of(*rng.standard_normal((2, 3, 3)), -30.0)
     pair = start.moved(np.linalg.qr(rng.standard_normal((3, 3)))[0] @ np.diag([30.0, 9.0, 1.0]))
     plain = pair.untilted(1)
     assert plain.drift(start, -30.0) < 1e-12

@@ -8,7 +8,7 @@ import pytest
 from tests import problems, references
 
 from saddlescope._shared.errors import InputError
-from saddlescope.flow import FlowError, Plain, Products, gradient_descent, gradient_flow
+from saddlescope.flow import FlowError, ParameterInit, DiagonalInit, gradient_descent, gradient_flow
 from saddlescope.flow.diagonal.initial_conditions import checked_start
 from saddlescope.models import SymmetricSampleLoss, diagonal_linear_network, symmetric_weights
 
@@ -20,7 +20,7 @@ CURVATURE = 2 * FEATURES.T @ FEATURES / 3
 
 def _start(digits):
     u, v = np.random.default_rng(0).standard_normal((2, 3))
-    return Products(u, v, -digits * LOG10)
+    return DiagonalInit(u, v, -digits * LOG10)
 
 
 def _gradient(beta):
@@ -85,7 +85,7 @@ def test_an_optimiser_takes_its_own_steps():
 def test_plain_parameters_of_any_shape():
     params = {"w": np.array([[1.0, 2.0], [3.0, 4.0]]), "b": np.array(0.5)}
     run = gradient_descent(
-        lambda p: 0.5 * jnp.sum(p["w"] ** 2) + 2 * p["b"] ** 2, Plain(params), steps=3, learning_rate=0.1
+        lambda p: 0.5 * jnp.sum(p["w"] ** 2) + 2 * p["b"] ** 2, ParameterInit(params), steps=3, learning_rate=0.1
     )
     end = run.parameters(run.times[-1:])
     np.testing.assert_allclose(end["w"][0], 0.9**3 * params["w"], rtol=1e-14)
@@ -158,7 +158,7 @@ def test_float32_mode_and_nan_are_refused():
 def test_a_learning_rate_past_the_edge_of_stability_is_refused():
     """Where the loss knows it: the symmetric network settles at no minimum beyond 1 / (2 a_1)."""
     inputs = np.random.default_rng(0).standard_normal((20, 3)) * np.array([2.0, 1.0, 0.5])
-    loss, start = SymmetricSampleLoss(inputs), Plain(symmetric_weights(3, 3, seed=0, scale=0.3))
+    loss, start = SymmetricSampleLoss(inputs), ParameterInit(symmetric_weights(3, 3, seed=0, scale=0.3))
     edge = 1 / (2 * np.linalg.eigvalsh(inputs.T @ inputs / 20)[-1])
     below = gradient_descent(loss, start, steps=2000, learning_rate=0.9 * edge)
     assert below.losses[-1] < 1e-12

@@ -9,7 +9,7 @@ from scipy.integrate import quad, solve_ivp
 from tests import problems, tolerances
 
 from saddlescope._shared.errors import InputError
-from saddlescope.flow import FlowError, Plain, Products, gradient_flow
+from saddlescope.flow import FlowError, ParameterInit, DiagonalInit, gradient_flow
 from saddlescope.models import DiagonalNetwork, attention_teacher_task, diagonal_linear_network
 
 LOG10 = float(np.log(10))
@@ -38,7 +38,7 @@ def _returning():
 @pytest.mark.parametrize("digits", [2, 8, 32, 256, 4096])
 def test_one_coordinate_is_logistic(digits):
     """With u = v, beta' = 2 beta (1 - beta): beta = s at the time log(s / (1 - s) (1 - beta0) / beta0) / 2."""
-    start = Products(np.ones(1), np.ones(1), -digits * LOG10)
+    start = DiagonalInit(np.ones(1), np.ones(1), -digits * LOG10)
     flow = gradient_flow(Separate(jnp.ones(1), jnp.ones(1)), start, until=3.0, tolerance=1e-6, level=0.5)
     beta0 = 10.0 ** (-2 * digits) if digits < 100 else 0.0
     exact = (2 * digits * LOG10 + np.log1p(-beta0)) / 2 / (digits * LOG10)
@@ -59,7 +59,7 @@ def test_independent_coordinates_cross_when_their_integrals_say(digits):
     a, b = np.array([1.0, 0.3, 2.0, 0.7]), np.array([1.0, -2.0, 0.4, -0.5])
     log_scale = -digits * LOG10
     flow = gradient_flow(
-        Separate(jnp.asarray(a), jnp.asarray(b)), Products(u, v, log_scale), until=8.0, tolerance=1e-6, level=0.3
+        Separate(jnp.asarray(a), jnp.asarray(b)), DiagonalInit(u, v, log_scale), until=8.0, tolerance=1e-6, level=0.3
     )
     assert {(c.index, c.sign) for c in flow.crossings if c.rising} == {(i, int(np.sign(b[i]))) for i in range(4)}
     for c in flow.crossings:
@@ -79,7 +79,7 @@ def test_independent_coordinates_cross_when_their_integrals_say(digits):
 def test_a_coordinate_returns_with_the_other_sign(digits):
     loss, teacher = _returning()
     u, v = _random_weights(3)
-    flow = gradient_flow(loss, Products(u, v, -digits * LOG10), until=60.0, tolerance=1e-6, level=0.05)
+    flow = gradient_flow(loss, DiagonalInit(u, v, -digits * LOG10), until=60.0, tolerance=1e-6, level=0.05)
     of_first = [(c.rising, c.sign) for c in flow.crossings if c.index == 0]
     assert of_first == [(True, 1), (False, 1), (True, -1)]
     np.testing.assert_allclose(flow.beta[-1], teacher, atol=1e-9)
@@ -103,7 +103,7 @@ def test_weights_in_float64_miss_the_return_without_a_word():
     plain = solve_ivp(slope, (0, 60), start, method="DOP853", rtol=1e-10, atol=1e-6 * alpha**2)
     assert plain.success
     np.testing.assert_allclose(plain.y[:3, -1] * plain.y[3:, -1], problems.RETURNING_LAST_SADDLE, atol=1e-6)
-    flow = gradient_flow(loss, Products(u, v, -unit), until=60.0, tolerance=1e-6)
+    flow = gradient_flow(loss, DiagonalInit(u, v, -unit), until=60.0, tolerance=1e-6)
     np.testing.assert_allclose(flow.beta[-1], teacher, atol=1e-9)
 
 
@@ -125,7 +125,7 @@ def test_tightening_the_tolerance_brings_the_flow_to_the_integral_of_dop853():
     errors = []
     for tolerance in (1e-3, 1e-5, 1e-7):
         flow = gradient_flow(
-            task.network, Products(task.u0, task.v0, np.log(alpha)), until=until, tolerance=tolerance, record=times
+            task.network, DiagonalInit(task.u0, task.v0, np.log(alpha)), until=until, tolerance=tolerance, record=times
         )
         errors.append(float(np.abs(flow(times) - foreign[:, :6] * foreign[:, 6:]).max()))
         u, v = flow.parameters(times)
@@ -161,7 +161,7 @@ def test_diffrax_agrees():
             max_steps=100_000,
         ).ys
     assert weights is not None
-    flow = gradient_flow(loss, Products(u, v, -unit), until=5.0, tolerance=1e-6)
+    flow = gradient_flow(loss, DiagonalInit(u, v, -unit), until=5.0, tolerance=1e-6)
     np.testing.assert_allclose(flow(np.asarray(saved)), weights[0] * weights[1], atol=2e-6)
 
 
@@ -170,7 +170,7 @@ def test_plain_parameters_and_products_are_the_same_flow():
     alpha = 0.1
     until = 5.0
     products = gradient_flow(
-        task.network, Products(task.u0, task.v0, np.log(alpha)), until=until, tolerance=1e-5, level=0.1
+        task.network, DiagonalInit(task.u0, task.v0, np.log(alpha)), until=until, tolerance=1e-5, level=0.1
     )
 
     class OfWeights(eqx.Module):
@@ -179,7 +179,7 @@ def test_plain_parameters_and_products_are_the_same_flow():
         def __call__(self, weights):
             return self.network(weights["u"] * weights["v"])  # pyright: ignore
 
-    start = Plain({"u": alpha * task.u0, "v": alpha * task.v0})
+    start = ParameterInit({"u": alpha * task.u0, "v": alpha * task.v0})
     plain = gradient_flow(OfWeights(task.network), start, until=until * -np.log(alpha), tolerance=1e-5)
     assert (products.time_unit, plain.time_unit) == ("t / log(1/alpha)", "t")
     times = np.linspace(0, until, 9)
@@ -199,7 +199,7 @@ def test_permuted_and_reflected_coordinates_take_permuted_and_reflected_paths():
     times = np.linspace(0, 20, 15)
 
     def run(x, left, right):
-        start = Products(left, right, -16 * LOG10)
+        start = DiagonalInit(left, right, -16 * LOG10)
         return gradient_flow(diagonal_linear_network(x, targets), start, until=20.0, tolerance=1e-6)(times)
 
     straight = run(features, u, v)
@@ -212,7 +212,7 @@ def test_permuted_and_reflected_coordinates_take_permuted_and_reflected_paths():
 def test_continuing_equals_going_straight_there():
     loss, _ = _returning()
     u, v = _random_weights(3)
-    start = Products(u, v, -1000 * LOG10)
+    start = DiagonalInit(u, v, -1000 * LOG10)
     straight = gradient_flow(loss, start, until=30.0, tolerance=1e-6, level=0.05)
     first = gradient_flow(loss, start, until=2.2, tolerance=1e-6, level=0.05)
     second = gradient_flow(loss, first.end, until=27.8, tolerance=1e-6, level=0.05)
@@ -226,7 +226,7 @@ def test_continuing_equals_going_straight_there():
 
 def test_nothing_happens_in_no_time():
     u, v = _random_weights(3)
-    flow = gradient_flow(_returning()[0], Products(u, v, -2.0), until=0.0, tolerance=1e-6)
+    flow = gradient_flow(_returning()[0], DiagonalInit(u, v, -2.0), until=0.0, tolerance=1e-6)
     np.testing.assert_array_equal(flow.times, [0.0])
     np.testing.assert_allclose(flow.beta, [np.exp(-4.0) * u * v], rtol=1e-12)
     assert flow.status.ok
@@ -235,7 +235,7 @@ def test_nothing_happens_in_no_time():
 
 def test_equal_weights_keep_their_sign_and_zeros_stay():
     loss = Separate(jnp.ones(5), jnp.array([1.0, -1.0, -1.0, 1.0, 1.0]))
-    start = Products(np.array([1.0, 1.0, 1.0, 0.0, 0.5]), np.array([1.0, 1.0, -1.0, 0.0, -0.4]), -32 * LOG10)
+    start = DiagonalInit(np.array([1.0, 1.0, 1.0, 0.0, 0.5]), np.array([1.0, 1.0, -1.0, 0.0, -0.4]), -32 * LOG10)
     flow = gradient_flow(loss, start, until=6.0, tolerance=1e-6)
     np.testing.assert_allclose(flow.beta[-1], [1, 0, -1, 0, 1], atol=1e-12)
     assert start.degenerate == (0, 1, 2, 3)
@@ -245,7 +245,7 @@ def test_the_record_holds_what_was_asked_for_and_every_crossing():
     loss, _ = _returning()
     u, v = _random_weights(3)
     asked = np.array([1.0, 7.0])
-    flow = gradient_flow(loss, Products(u, v, -8 * LOG10), until=40.0, tolerance=1e-6, record=asked, level=0.05)
+    flow = gradient_flow(loss, DiagonalInit(u, v, -8 * LOG10), until=40.0, tolerance=1e-6, record=asked, level=0.05)
     np.testing.assert_array_equal(flow.times, np.unique([0, 1, 7, 40, *(c.time for c in flow.crossings)]))
     np.testing.assert_array_equal(flow.beta, flow(flow.times))
     np.testing.assert_allclose(flow.losses, [float(loss(jnp.asarray(b))) for b in flow.beta], rtol=1e-13)
@@ -258,7 +258,7 @@ def test_the_record_holds_what_was_asked_for_and_every_crossing():
 
 def test_weights_are_told_below_what_their_product_can_hold():
     flow = gradient_flow(
-        Separate(jnp.ones(1), jnp.ones(1)), Products(np.ones(1), np.ones(1), -1e4), until=0.5, tolerance=1e-6
+        Separate(jnp.ones(1), jnp.ones(1)), DiagonalInit(np.ones(1), np.ones(1), -1e4), until=0.5, tolerance=1e-6
     )
     np.testing.assert_allclose(flow.log_abs(np.array([0.0, 0.5])), [[-2e4], [-1e4]], rtol=1e-9)
     assert flow.beta[-1] == 0
@@ -267,7 +267,7 @@ def test_weights_are_told_below_what_their_product_can_hold():
 def test_the_reported_accuracy_bounds_the_error_and_the_energy_is_balanced():
     loss, _ = _returning()
     u, v = _random_weights(3)
-    start = Products(u, v, -32 * LOG10)
+    start = DiagonalInit(u, v, -32 * LOG10)
     tight = gradient_flow(loss, start, until=40.0, tolerance=1e-7, level=0.05)
     for tolerance in (1e-3, 1e-5):
         flow = gradient_flow(loss, start, until=40.0, tolerance=tolerance, level=0.05, verify=True)
@@ -283,7 +283,7 @@ def test_the_reported_accuracy_bounds_the_error_and_the_energy_is_balanced():
 
 def test_a_loss_with_and_without_its_own_derivatives_gives_one_flow():
     task = attention_teacher_task(2, samples=40, tokens=3, dim=6)  # 12 columns: two compiled sizes
-    start = Products(task.u0, task.v0, -8 * LOG10)
+    start = DiagonalInit(task.u0, task.v0, -8 * LOG10)
     times = np.linspace(0, 20, 9)
 
     class Bare(eqx.Module):
@@ -304,7 +304,7 @@ def test_a_loss_with_and_without_its_own_derivatives_gives_one_flow():
 def test_three_scales_of_a_small_attention_head():
     task = attention_teacher_task(1, samples=60, tokens=4, dim=4)
     for digits in (1, 8, 32):
-        start = Products(task.u0, task.v0, -digits * LOG10)
+        start = DiagonalInit(task.u0, task.v0, -digits * LOG10)
         tight, flow = (
             gradient_flow(task.network, start, until=60.0, tolerance=tolerance, level=0.05)
             for tolerance in (1e-6, 1e-4)
@@ -321,7 +321,7 @@ def test_six_scales_of_the_paper_within_1e_5():
     task = attention_teacher_task(1)
     gradients = 0
     for digits in (1, 2, 4, 8, 16, 32):
-        start = Products(task.u0, task.v0, -digits * LOG10)
+        start = DiagonalInit(task.u0, task.v0, -digits * LOG10)
         tight, flow = (
             gradient_flow(
                 task.network, start, until=1000.0, tolerance=tolerance, level=0.05, record=np.linspace(0, 1000, 101)
@@ -341,7 +341,7 @@ def _wall(beta):
 
 
 def test_a_loss_that_turns_nan_ends_the_run_and_keeps_what_was_computed():
-    start = Products(np.ones(2), np.ones(2), -8 * LOG10)
+    start = DiagonalInit(np.ones(2), np.ones(2), -8 * LOG10)
     flow = gradient_flow(_wall, start, until=5.0, tolerance=1e-6, throw=False)
     assert not flow.status.ok
     assert "NaN or infinite just after" in flow.status.sentence
@@ -354,13 +354,13 @@ def test_a_loss_that_turns_nan_ends_the_run_and_keeps_what_was_computed():
 
 
 def test_an_unbounded_loss_and_a_used_up_budget_are_told():
-    start = Products(np.ones(1), np.zeros(1), -8 * LOG10)
+    start = DiagonalInit(np.ones(1), np.zeros(1), -8 * LOG10)
     unbounded = gradient_flow(lambda beta: -jnp.sum(beta), start, until=50.0, tolerance=1e-6, throw=False)
     assert not unbounded.status.ok
     assert "exceed" in unbounded.status.sentence
     assert np.all(np.isfinite(unbounded.beta))
     loss, _ = _returning()
-    start = Products(*_random_weights(3), -8 * LOG10)
+    start = DiagonalInit(*_random_weights(3), -8 * LOG10)
     short = gradient_flow(loss, start, until=40.0, tolerance=1e-6, max_gradients=15, throw=False)
     assert not short.status.ok
     assert "max_gradients=15" in short.status.sentence
@@ -374,7 +374,7 @@ def test_progress_is_reported_in_ascending_fractions():
     loss, _ = _returning()
     gradient_flow(
         loss,
-        Products(*_random_weights(3), -8 * LOG10),
+        DiagonalInit(*_random_weights(3), -8 * LOG10),
         until=10.0,
         tolerance=1e-5,
         report=lambda fraction, note: told.append(fraction),
@@ -388,7 +388,7 @@ def _quadratic(beta):
     return jnp.sum((beta - 1.0) ** 2)
 
 
-GOOD = Products(np.ones(2), np.ones(2), -1.0)
+GOOD = DiagonalInit(np.ones(2), np.ones(2), -1.0)
 
 
 @pytest.mark.parametrize(
@@ -432,14 +432,14 @@ def test_float32_mode_is_refused_with_its_cure():
 @pytest.mark.parametrize(
     ("make", "sentence"),
     [
-        (lambda: Products(np.ones(2), np.ones(3), -1.0), "one length"),
-        (lambda: Products(np.ones((2, 2)), np.ones((2, 2)), -1.0), "one length"),
-        (lambda: Products(np.ones(2, np.float32), np.ones(2), -1.0), "u must be float64"),
-        (lambda: Products(np.ones(2), np.array([1.0, np.nan]), -1.0), "v must be finite"),
-        (lambda: Products(np.ones(2), np.ones(2), 0.0), "log_scale must be"),
-        (lambda: Products(np.ones(2), np.ones(2), -np.inf), "log_scale must be"),
-        (lambda: Plain({}), "at least one entry"),
-        (lambda: Plain({"w": np.ones(2, np.float32)}), "params must be float64"),
+        (lambda: DiagonalInit(np.ones(2), np.ones(3), -1.0), "one length"),
+        (lambda: DiagonalInit(np.ones((2, 2)), np.ones((2, 2)), -1.0), "one length"),
+        (lambda: DiagonalInit(np.ones(2, np.float32), np.ones(2), -1.0), "u must be float64"),
+        (lambda: DiagonalInit(np.ones(2), np.array([1.0, np.nan]), -1.0), "v must be finite"),
+        (lambda: DiagonalInit(np.ones(2), np.ones(2), 0.0), "log_scale must be"),
+        (lambda: DiagonalInit(np.ones(2), np.ones(2), -np.inf), "log_scale must be"),
+        (lambda: ParameterInit({}), "at least one entry"),
+        (lambda: ParameterInit({"w": np.ones(2, np.float32)}), "params must be float64"),
     ],
 )
 def test_starts_that_make_no_sense_are_refused(make, sentence):
@@ -454,7 +454,7 @@ def test_times_outside_the_run_are_refused():
 
 
 def test_a_loss_that_turns_nan_behind_a_finite_gradient_is_not_called_a_success():
-    start = Products(np.array([1.0]), np.array([0.5]), log_scale=-20.0)
+    start = DiagonalInit(np.array([1.0]), np.array([0.5]), log_scale=-20.0)
 
     def loss(beta):
         return jnp.sum((beta - 1) ** 2) + jnp.where(beta[0] > 0.5, jnp.nan, 0.0)
@@ -466,14 +466,14 @@ def test_a_loss_that_turns_nan_behind_a_finite_gradient_is_not_called_a_success(
 
 
 def test_a_function_that_jax_cannot_trace_is_one_sentence():
-    start = Products(np.array([1.0]), np.array([0.5]), log_scale=-20.0)
+    start = DiagonalInit(np.array([1.0]), np.array([0.5]), log_scale=-20.0)
     with pytest.raises(InputError, match=r"jax\.numpy"):
         gradient_flow(lambda beta: float(np.asarray(beta).sum()), start, until=5.0, tolerance=1e-5)
 
 
 def test_progress_of_a_verified_run_rises_once_from_0_to_1():
     told = []
-    start = Products(np.array([1.0, 0.3]), np.array([0.5, 0.2]), log_scale=-200.0)
+    start = DiagonalInit(np.array([1.0, 0.3]), np.array([0.5, 0.2]), log_scale=-200.0)
     gradient_flow(
         lambda beta: jnp.sum((beta - 1) ** 2), start, until=5.0, tolerance=1e-9, verify=True,
         report=lambda fraction, note: told.append(fraction),

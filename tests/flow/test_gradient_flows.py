@@ -9,7 +9,7 @@ from scipy.integrate import quad
 from tests import problems, tolerances
 
 from saddlescope._shared.errors import InputError
-from saddlescope.flow import FlowsError, Plain, Products, gradient_flow, gradient_flows
+from saddlescope.flow import BatchedFlowError, ParameterInit, DiagonalInit, gradient_flow, gradient_flow_batched
 from saddlescope.models import DiagonalNetwork, attention_teacher_task, diagonal_linear_network
 
 LOG10 = float(np.log(10))
@@ -29,7 +29,7 @@ def _regression(seed, digits, p=4, samples=8):
     rng = np.random.default_rng(seed)
     features, teacher = rng.standard_normal((samples, p)), rng.standard_normal(p)
     u, v = rng.standard_normal((2, p))
-    return diagonal_linear_network(features, features @ teacher), Products(u, v, -digits * LOG10)
+    return diagonal_linear_network(features, features @ teacher), DiagonalInit(u, v, -digits * LOG10)
 
 
 def _regressions(seeds, digits):
@@ -54,9 +54,9 @@ def _assert_same_stages(found, expected, rtol):
 def test_one_coordinate_is_logistic_at_every_scale():
     """With u = v, beta' = 2 beta (1 - beta): beta = s at the time log(s / (1 - s) (1 - beta0) / beta0) / 2."""
     digits = [1, 2, 8, 32, 256, 4096]
-    flows = gradient_flows(
+    flows = gradient_flow_batched(
         Separate(jnp.ones(1), jnp.ones(1)),
-        [Products(np.ones(1), np.ones(1), -d * LOG10) for d in digits],
+        [DiagonalInit(np.ones(1), np.ones(1), -d * LOG10) for d in digits],
         until=3.0,
         tolerance=1e-6,
         level=0.5,
@@ -79,9 +79,9 @@ def test_independent_coordinates_cross_when_their_integrals_say():
     b = np.array([[1.0, -2.0, 0.4], [-1.0, 0.7, 1.2], [0.5, -0.6, -1.0]])
     digits = [1, 6, 40]
     weights = np.random.default_rng(0).standard_normal((3, 2, 3))
-    flows = gradient_flows(
+    flows = gradient_flow_batched(
         [Separate(jnp.asarray(row), jnp.asarray(to)) for row, to in zip(a, b, strict=True)],
-        [Products(u, v, -d * LOG10) for (u, v), d in zip(weights, digits, strict=True)],
+        [DiagonalInit(u, v, -d * LOG10) for (u, v), d in zip(weights, digits, strict=True)],
         until=8.0,
         tolerance=1e-6,
         level=0.3,
@@ -106,9 +106,9 @@ def test_independent_coordinates_cross_when_their_integrals_say():
 def test_coordinates_return_with_the_other_sign():
     features, teacher = np.array(problems.RETURNING_FEATURES), np.array(problems.RETURNING_TEACHER)
     u, v = np.random.default_rng(0).standard_normal((2, 3))
-    flows = gradient_flows(
+    flows = gradient_flow_batched(
         diagonal_linear_network(features, features @ teacher),
-        [Products(u, v, -digits * LOG10) for digits in (32, 1000, 4096)],
+        [DiagonalInit(u, v, -digits * LOG10) for digits in (32, 1000, 4096)],
         until=60.0,
         tolerance=1e-6,
         level=0.05,
@@ -125,7 +125,7 @@ def test_coordinates_return_with_the_other_sign():
 def test_each_flow_is_the_one_that_it_would_be_alone(digits):
     losses, starts = _regressions(range(3), digits)
     times = np.linspace(0, 10, 11)
-    flows = gradient_flows(losses, starts, until=10.0, tolerance=1e-5, level=0.05, record=times)
+    flows = gradient_flow_batched(losses, starts, until=10.0, tolerance=1e-5, level=0.05, record=times)
     for loss, start, flow, beta in zip(losses, starts, flows, flows.beta, strict=True):
         tight = gradient_flow(loss, start, until=10.0, tolerance=1e-8, level=0.05)
         _assert_same_stages(flow, tight, rtol=tolerances.FLOW_STAGE_TIME * 1e-5)
@@ -137,7 +137,7 @@ def test_each_flow_is_the_one_that_it_would_be_alone(digits):
 def test_tightening_the_tolerance_tightens_the_stage_times():
     losses, starts = _regressions(range(3), 32)
     runs = [
-        gradient_flows(losses, starts, until=10.0, tolerance=tolerance, level=0.05) for tolerance in (1e-3, 1e-5, 1e-8)
+        gradient_flow_batched(losses, starts, until=10.0, tolerance=tolerance, level=0.05) for tolerance in (1e-3, 1e-5, 1e-8)
     ]
     errors = [
         max(
@@ -156,15 +156,15 @@ def test_tightening_the_tolerance_tightens_the_stage_times():
 def test_order_and_company_change_nothing():
     """All kinds of steps are taken at once, and flows leave one after the other; none may see another's state."""
     losses, starts = _regressions(range(7), 8)
-    starts = [Products(s.u, s.v, s.log_scale * (1 + flow)) for flow, s in enumerate(starts)]
-    together = gradient_flows(losses, starts, until=6.0, tolerance=1e-5, level=0.05)
+    starts = [DiagonalInit(s.u, s.v, s.log_scale * (1 + flow)) for flow, s in enumerate(starts)]
+    together = gradient_flow_batched(losses, starts, until=6.0, tolerance=1e-5, level=0.05)
     order = np.random.default_rng(0).permutation(7)
-    shuffled = gradient_flows(
+    shuffled = gradient_flow_batched(
         [losses[i] for i in order], [starts[i] for i in order], until=6.0, tolerance=1e-5, level=0.05
     )
     np.testing.assert_allclose(shuffled.beta, together.beta[order], atol=1e-5)
     for flow in (0, 3, 6):
-        alone = gradient_flows([losses[flow]], [starts[flow]], until=6.0, tolerance=1e-5, level=0.05)
+        alone = gradient_flow_batched([losses[flow]], [starts[flow]], until=6.0, tolerance=1e-5, level=0.05)
         np.testing.assert_allclose(alone.beta[0], together.beta[flow], atol=1e-5)
         _assert_same_stages(together[flow], alone[0], rtol=1e-7)  # rounding may turn a decision of the solver
         np.testing.assert_allclose(alone[0].evaluations.gradients, together[flow].evaluations.gradients, rtol=0.05)
@@ -172,17 +172,17 @@ def test_order_and_company_change_nothing():
 
 def test_one_loss_for_all_is_that_loss_for_each():
     loss, start = _regression(1, 8)
-    starts = [Products(start.u, start.v, -digits * LOG10) for digits in (1, 8, 64)]
-    shared = gradient_flows(loss, starts, until=6.0, tolerance=1e-5, level=0.05)
-    each = gradient_flows([loss] * 3, starts, until=6.0, tolerance=1e-5, level=0.05)
+    starts = [DiagonalInit(start.u, start.v, -digits * LOG10) for digits in (1, 8, 64)]
+    shared = gradient_flow_batched(loss, starts, until=6.0, tolerance=1e-5, level=0.05)
+    each = gradient_flow_batched([loss] * 3, starts, until=6.0, tolerance=1e-5, level=0.05)
     np.testing.assert_allclose(shared.beta, each.beta, rtol=1e-6, atol=1e-9)
 
 
 def test_networks_with_and_without_derivatives_of_their_own():
     tasks = [attention_teacher_task(seed, samples=6, tokens=3, dim=2) for seed in range(2)]
-    starts = [Products(task.u0, task.v0, -20.0) for task in tasks]
-    own = gradient_flows([task.network for task in tasks], starts, until=20.0, tolerance=1e-6, level=0.05)
-    generic = gradient_flows(
+    starts = [DiagonalInit(task.u0, task.v0, -20.0) for task in tasks]
+    own = gradient_flow_batched([task.network for task in tasks], starts, until=20.0, tolerance=1e-6, level=0.05)
+    generic = gradient_flow_batched(
         [DiagonalNetwork(task.network.h, task.network.inputs, task.network.targets) for task in tasks],
         starts,
         until=20.0,
@@ -198,7 +198,7 @@ def test_networks_with_and_without_derivatives_of_their_own():
 
 def test_a_trajectory_of_many_keeps_what_a_trajectory_promises():
     losses, starts = _regressions(range(3), 4)
-    flows = gradient_flows(losses, starts, until=5.0, tolerance=1e-6, level=0.1)
+    flows = gradient_flow_batched(losses, starts, until=5.0, tolerance=1e-6, level=0.1)
     assert (len(flows), len(list(flows)), flows.failed) == (3, 3, ())
     assert flows.evaluations.gradients == sum(flow.evaluations.gradients for flow in flows)
     for loss, flow in zip(losses, flows, strict=True):
@@ -217,9 +217,9 @@ def test_a_trajectory_of_many_keeps_what_a_trajectory_promises():
 
 def test_flows_go_on_from_where_flows_ended():
     losses, starts = _regressions(range(3), 12)
-    whole = gradient_flows(losses, starts, until=6.0, tolerance=1e-6, record=np.array([6.0]))
-    first = gradient_flows(losses, starts, until=0.4, tolerance=1e-6)
-    second = gradient_flows(losses, [flow.end for flow in first], until=5.6, tolerance=1e-6, record=np.array([5.6]))
+    whole = gradient_flow_batched(losses, starts, until=6.0, tolerance=1e-6, record=np.array([6.0]))
+    first = gradient_flow_batched(losses, starts, until=0.4, tolerance=1e-6)
+    second = gradient_flow_batched(losses, [flow.end for flow in first], until=5.6, tolerance=1e-6, record=np.array([5.6]))
     np.testing.assert_array_equal(second.beta[:, 0], first.beta[:, -1])
     np.testing.assert_allclose(second.beta[:, -1], whole.beta[:, -1], atol=1e-6)
 
@@ -229,10 +229,10 @@ def test_frozen_coordinates_and_no_time_at_all():
     u, v = start.u.copy(), start.v.copy()
     u[1] = v[1] = 0.0
     v[2] = u[2]
-    flows = gradient_flows(loss, [Products(u, v, -14.0)] * 2, until=5.0, tolerance=1e-5)
+    flows = gradient_flow_batched(loss, [DiagonalInit(u, v, -14.0)] * 2, until=5.0, tolerance=1e-5)
     assert np.all(flows.beta[:, :, 1] == 0)
     assert np.all(flows.beta[:, :, 2] > 0)
-    still = gradient_flows(loss, [start], until=0.0, tolerance=1e-5)
+    still = gradient_flow_batched(loss, [start], until=0.0, tolerance=1e-5)
     np.testing.assert_allclose(still.beta[0], [gradient_flow(loss, start, until=0.0, tolerance=1e-5).beta[0]])
 
 
@@ -243,25 +243,25 @@ def test_flows_that_end_early_are_named_and_leave_the_others_alone():
         def __call__(self, beta):
             return jnp.sum(0.5 * (1 - beta) ** 2 + 0.0 * jnp.sqrt(self.edge - beta))
 
-    starts = [Products(np.ones(1), np.ones(1), -5.0)] * 3
+    starts = [DiagonalInit(np.ones(1), np.ones(1), -5.0)] * 3
     losses = [Cliff(jnp.array(edge)) for edge in (2.0, 0.4, 2.0)]
-    flows = gradient_flows(losses, starts, until=2.0, tolerance=1e-4, throw=False)
+    flows = gradient_flow_batched(losses, starts, until=2.0, tolerance=1e-4, throw=False)
     assert flows.failed == (1,)
     assert "NaN" in flows[1].status.sentence
     np.testing.assert_allclose(flows[1].beta[-1], 0.4, atol=1e-4)
     assert np.isnan(flows.beta[1, -1, 0])
     np.testing.assert_allclose(flows.beta[[0, 2], -1], 1, atol=1e-3)
-    with pytest.raises(FlowsError, match="1 of 3 flows ended early: 1") as error:
-        gradient_flows(losses, starts, until=2.0, tolerance=1e-4)
+    with pytest.raises(BatchedFlowError, match="1 of 3 flows ended early: 1") as error:
+        gradient_flow_batched(losses, starts, until=2.0, tolerance=1e-4)
     assert error.value.trajectories.failed == (1,)
 
 
 def test_a_loss_without_a_minimum_and_too_few_gradients():
-    starts = [Products(np.ones(1), np.ones(1), -5.0)]
-    flows = gradient_flows(lambda beta: -jnp.sum(beta), starts, until=20.0, tolerance=1e-4, throw=False)
+    starts = [DiagonalInit(np.ones(1), np.ones(1), -5.0)]
+    flows = gradient_flow_batched(lambda beta: -jnp.sum(beta), starts, until=20.0, tolerance=1e-4, throw=False)
     assert "exceed" in flows[0].status.sentence
     loss, start = _regression(0, 6)
-    flows = gradient_flows(loss, [start] * 2, until=10.0, tolerance=1e-4, max_gradients=40, throw=False)
+    flows = gradient_flow_batched(loss, [start] * 2, until=10.0, tolerance=1e-4, max_gradients=40, throw=False)
     assert flows.failed == (0, 1)
     assert 0 < flows[0].times[-1] < 10
     assert flows[0].evaluations.gradients <= 41
@@ -270,7 +270,7 @@ def test_a_loss_without_a_minimum_and_too_few_gradients():
 def test_progress_is_told():
     told = []
     losses, starts = _regressions(range(2), 4)
-    gradient_flows(losses, starts, until=5.0, tolerance=1e-4, report=lambda fraction, note: told.append(fraction))
+    gradient_flow_batched(losses, starts, until=5.0, tolerance=1e-4, report=lambda fraction, note: told.append(fraction))
     assert len(told) > 3
     assert told == sorted(told)
     assert 0 <= told[0] < 0.5 < told[-1] <= 1
@@ -284,8 +284,8 @@ LOSS, START = _regression(0, 4)
     ("loss", "starts", "given", "sentence"),
     [
         (LOSS, [], {}, "starts must be a sequence"),
-        (LOSS, [Plain(np.ones(4))], {}, "gradient_flow for each"),
-        (LOSS, [START, Products(np.ones(3), np.ones(3), -4.0)], {}, "equally many coordinates; got 3 for flow 1"),
+        (LOSS, [ParameterInit(np.ones(4))], {}, "gradient_flow for each"),
+        (LOSS, [START, DiagonalInit(np.ones(3), np.ones(3), -4.0)], {}, "equally many coordinates; got 3 for flow 1"),
         ([LOSS], [START, START], {}, "as many as the 2 starts; got 1"),
         ([LOSS, _regression(0, 4, samples=9)[0]], [START, START], {}, "one structure.*flow 1"),
         ([LOSS, lambda beta: jnp.sum(beta**2)], [START, START], {}, "one structure.*flow 1"),
@@ -300,9 +300,9 @@ LOSS, START = _regression(0, 4)
 )
 def test_what_cannot_be_used_is_refused(loss, starts, given, sentence):
     with pytest.raises(InputError, match=sentence):
-        gradient_flows(loss, starts, **(GIVEN | given))
+        gradient_flow_batched(loss, starts, **(GIVEN | given))
 
 
 def test_single_precision_is_refused():
     with jax.enable_x64(False), pytest.raises(InputError, match="float64"):
-        gradient_flows(LOSS, [START], **GIVEN)
+        gradient_flow_batched(LOSS, [START], **GIVEN)

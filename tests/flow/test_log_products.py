@@ -6,7 +6,7 @@ import pytest
 from tests import problems
 
 from saddlescope._shared.errors import InputError
-from saddlescope.flow import Continued, LogProducts, Plain, Products, gradient_flow
+from saddlescope.flow import ResumeFrom, LogDiagonalInit, ParameterInit, DiagonalInit, gradient_flow
 from saddlescope.models import diagonal_linear_network
 
 LOG_ALPHA = -32 * float(np.log(10))
@@ -22,7 +22,7 @@ def loss():
 @pytest.fixture(scope="module")
 def start():
     u, v = np.random.default_rng(0).standard_normal((2, 3))
-    return Products(u, v, LOG_ALPHA)
+    return DiagonalInit(u, v, LOG_ALPHA)
 
 
 @pytest.fixture(scope="module")
@@ -33,7 +33,7 @@ def whole(loss, start):
 @pytest.mark.parametrize("cut", [0.0, 1.0, 15.0])
 def test_a_run_goes_on_as_if_it_had_not_been_cut(loss, start, whole, cut):
     """Also where a coordinate that is learned now leaves later, and returns with the other sign."""
-    middle = LogProducts.of(Continued(start, whole.path(np.array([cut]))[0]))
+    middle = LogDiagonalInit.of(ResumeFrom(start, whole.path(np.array([cut]))[0]))
     rest = gradient_flow(loss, middle, until=UNTIL - cut, tolerance=1e-6, level=0.1)
     expected = [c for c in whole.crossings if c.time > cut]
     assert [(c.index, c.rising, c.sign) for c in rest.crossings] == [(c.index, c.rising, c.sign) for c in expected]
@@ -48,7 +48,7 @@ def test_the_cuts_above_are_before_and_after_the_coordinate_leaves(whole):
 
 
 def test_noise_adds_to_the_weights_it_names_and_leaves_the_others_alone(start, whole):
-    middle = LogProducts.of(Continued(start, whole.end.origin()))
+    middle = LogDiagonalInit.of(ResumeFrom(start, whole.end.origin()))
     u, v = middle.parameters()
     du, dv = np.array([0.1, 0.0, 0.0]), np.array([-0.2, 0.05, 0.0])
     noisy = middle.shifted(du, dv)
@@ -63,28 +63,28 @@ def test_noise_adds_to_the_weights_it_names_and_leaves_the_others_alone(start, w
 
 @pytest.mark.parametrize(("u", "v"), [(0.5, 0.25), (-0.5, 0.25), (0.25, -0.5), (-0.25, -0.5), (0.3, 0.3), (0.3, -0.3)])
 def test_all_signs_of_weights(u, v):
-    start = LogProducts.at_weights(np.array([u, 1.0]), np.array([v, 0.0]), log_scale=-1.0)
+    start = LogDiagonalInit.at_weights(np.array([u, 1.0]), np.array([v, 0.0]), log_scale=-1.0)
     np.testing.assert_allclose(start.parameters(), ([u, 1.0], [v, 0.0]), rtol=1e-14, atol=1e-16)
-    assert start.flow_chart().point(start.origin())[0] == pytest.approx(u * v, rel=1e-14)
+    assert start.flow_coordinates().point(start.origin())[0] == pytest.approx(u * v, rel=1e-14)
     assert start.at(start.parameters()).log_sum[0] == pytest.approx(start.log_sum[0], rel=1e-13)
 
 
 def test_plain_time_is_that_of_the_weights_own_flow(loss):
     u, v = np.array([0.5, -0.2, 0.1]), np.array([0.1, 0.3, -0.4])
-    logs = gradient_flow(loss, LogProducts.at_weights(u, v, log_scale=-1.0), until=0.5, tolerance=1e-7)
-    plain = gradient_flow(lambda w: loss(w[0] * w[1]), Plain((u, v)), until=0.5, tolerance=1e-7)
+    logs = gradient_flow(loss, LogDiagonalInit.at_weights(u, v, log_scale=-1.0), until=0.5, tolerance=1e-7)
+    plain = gradient_flow(lambda w: loss(w[0] * w[1]), ParameterInit((u, v)), until=0.5, tolerance=1e-7)
     np.testing.assert_allclose(logs.values[-1], np.prod(plain.values[-1].reshape(2, 3), axis=0), atol=1e-6)
 
 
 def test_what_is_not_kept_stays_zero(loss, start):
-    only = LogProducts.of(start).only(np.array([True, False, True]))
+    only = LogDiagonalInit.of(start).only(np.array([True, False, True]))
     run = gradient_flow(loss, only, until=3.0, tolerance=1e-4)
     assert (run.values[:, 1] == 0).all()
     assert np.abs(run.values[-1, [0, 2]]).max() > 0.1
 
 
 def test_weights_that_float64_cannot_hold_are_refused_for_descent():
-    tiny = LogProducts.at_weights(np.array([1e-200]), np.array([1e-201]), log_scale=-1.0)
+    tiny = LogDiagonalInit.at_weights(np.array([1e-200]), np.array([1e-201]), log_scale=-1.0)
     with pytest.raises(InputError, match="products above 1e-307"):
         tiny.parameters()
 
@@ -102,9 +102,9 @@ def test_weights_that_float64_cannot_hold_are_refused_for_descent():
 def test_bad_input_is_one_sentence(changes, sentence):
     fields = dict.fromkeys(("log_sum", "log_difference", "sum_sign", "difference_sign"), np.ones(2))
     with pytest.raises(InputError, match=sentence):
-        LogProducts(**{**fields, "log_scale": -1.0, **changes})
+        LogDiagonalInit(**{**fields, "log_scale": -1.0, **changes})
 
 
 def test_other_starts_are_refused():
     with pytest.raises(InputError, match="products of weights"):
-        LogProducts.of(Plain(jnp.ones(2)))
+        LogDiagonalInit.of(ParameterInit(jnp.ones(2)))

@@ -7,7 +7,7 @@ from scipy.stats import ortho_group
 
 from saddlescope._shared.errors import InputError
 from saddlescope.flow import (
-    DiagonalStart,
+    DiagonalMarginInit,
     MarginFlowError,
     diagonal_margin_flow,
     key_query_margin_flow,
@@ -57,7 +57,7 @@ def test_one_margin_follows_the_quadrature_of_its_rate(kind):
     pair = (np.full((1, 1), b), np.full((1, 1), b))
     factored = key_query_margin_flow(loss, np.ones((1, 1, 1)), np.ones((1, 1)), pair, [2.0, 50.0], tolerance=1e-9)
     diagonal = diagonal_margin_flow(
-        loss, np.ones((1, 1, 1)), DiagonalStart.of_keys_and_queries([b], [b]), [2.0, 50.0], tolerance=1e-9
+        loss, np.ones((1, 1, 1)), DiagonalMarginInit.of_keys_and_queries([b], [b]), [2.0, 50.0], tolerance=1e-9
     )
     np.testing.assert_allclose(factored.margins, diagonal.margins, rtol=1e-8)
     psi = np.log(diagonal.beta[:, 0] / b**2)  # beta = b^2 e^psi here, since w_- = 0
@@ -89,7 +89,7 @@ def test_all_follow_the_flow_in_the_weights_themselves():
     plus = np.linspace(0.2, 0.4, d)
     minus = plus[::-1].copy()
     twin = weight_flow(loss, lambda w: B @ ((w[0] ** 2 - w[1] ** 2) / 2), (plus, minus), times, rtol=1e-9)
-    flow = diagonal_margin_flow(loss, B, DiagonalStart(plus, minus), times, tolerance=1e-9)
+    flow = diagonal_margin_flow(loss, B, DiagonalMarginInit(plus, minus), times, tolerance=1e-9)
     for ours, other in zip(flow.weights, twin.weights, strict=True):
         np.testing.assert_allclose(ours, other, rtol=1e-6, atol=1e-9)
     np.testing.assert_allclose(flow.margins, twin.margins, rtol=1e-6)
@@ -135,7 +135,7 @@ def test_independent_formulations_agree_on_the_direction_at_astronomical_times()
 
 
 def test_the_parametrisations_of_diagonal_weights_are_one():
-    xi = DiagonalStart.of_keys_and_queries(np.full(8, 0.1 * 2**0.5), np.zeros(8))
+    xi = DiagonalMarginInit.of_keys_and_queries(np.full(8, 0.1 * 2**0.5), np.zeros(8))
     loss = _loss(DATA)
     flow = diagonal_margin_flow(loss, DATA.features, xi, [3.0, 300.0])
     np.testing.assert_allclose(diagonal_margin_flow(loss, DATA.features, 0.1, [3.0, 300.0]).beta, flow.beta, rtol=1e-10)
@@ -241,7 +241,7 @@ def test_progress_is_told():
         ({"start": np.ones(3)}, "omega_0; got shape"),
         ({"start": 1e200}, "start must give finite margins"),
         ({"start": np.nan}, r"start\.plus must be finite"),
-        ({"start": "small"}, "start must be .* a DiagonalStart"),
+        ({"start": "small"}, "start must be .* a DiagonalMarginInit"),
         ({"features": np.ones((4, 4))}, r"features must have shape \(any, any, any\)"),
         ({"features": np.full((4, 4, 8), np.inf)}, r"features must be finite; got inf at \[0, 0, 0\]"),
         ({"features": np.ones((3, 4, 8))}, r"loss must be one of margins of shape \(3, 4\)"),

@@ -9,7 +9,7 @@ import pytest
 from tests import problems
 
 from saddlescope._shared.errors import InputError
-from saddlescope.flow import Plain, Products, SampledLoss, gradient_descent
+from saddlescope.flow import ParameterInit, DiagonalInit, FiniteSumLoss, gradient_descent
 from saddlescope.models import AttentionNetwork, DiagonalNetwork, attention_teacher_task, diagonal_linear_network
 
 
@@ -33,7 +33,7 @@ def _seen(samples, batch, steps, seed=0):
     """How often each step saw each sample, shape (steps, samples)."""
     run = gradient_descent(
         Reveal(jnp.eye(samples)),
-        Plain(np.zeros(samples)),
+        ParameterInit(np.zeros(samples)),
         steps=steps,
         learning_rate=1.0,
         batch=batch,
@@ -63,7 +63,7 @@ def test_a_seed_names_a_run_and_records_change_nothing():
     np.testing.assert_array_equal(_seen(12, 3, 20, seed=5), _seen(12, 3, 20, seed=5))
     assert np.any(_seen(12, 3, 20, seed=5) != _seen(12, 3, 20, seed=6))
     dense, sparse = (
-        gradient_descent(Reveal(jnp.eye(12)), Plain(np.zeros(12)), steps=18, learning_rate=1.0, batch=3, record=record)
+        gradient_descent(Reveal(jnp.eye(12)), ParameterInit(np.zeros(12)), steps=18, learning_rate=1.0, batch=3, record=record)
         for record in (None, np.array([7]))
     )
     np.testing.assert_array_equal(dense.values[-1], sparse.values[-1])
@@ -80,7 +80,7 @@ def _noisy(samples=20, noise=1.0, seed=0):
 def test_steps_are_those_of_a_plain_loop():
     features, targets = _noisy()
     u, v = 0.1 * np.random.default_rng(1).standard_normal((2, 3))
-    start = Products(10 * u, 10 * v, float(np.log(0.1)))
+    start = DiagonalInit(10 * u, 10 * v, float(np.log(0.1)))
     run = gradient_descent(
         diagonal_linear_network(features, targets), start, steps=35, learning_rate=0.02, batch=6, seed=3
     )
@@ -102,7 +102,7 @@ def test_an_epoch_moves_along_the_gradient_of_all_samples():
     loss, theta = diagonal_linear_network(features, targets), np.array([0.3, -0.5, 1.0])
     errors = []
     for rate in (1e-4, 1e-5):
-        run = gradient_descent(loss, Plain(theta), steps=5, learning_rate=rate, batch=4)
+        run = gradient_descent(loss, ParameterInit(theta), steps=5, learning_rate=rate, batch=4)
         moved = (run.values[-1] - theta) / (5 * rate)
         errors.append(np.abs(moved + loss.value_and_gradient(jnp.asarray(theta))[1]).max())
     assert errors[0] > 1e-6
@@ -111,7 +111,7 @@ def test_an_epoch_moves_along_the_gradient_of_all_samples():
 
 def test_a_minibatch_of_all_samples_is_gradient_descent():
     features, targets = _noisy()
-    loss, start = diagonal_linear_network(features, targets), Products(np.ones(3), np.array([0.5, -1.5, 2]), -2.0)
+    loss, start = diagonal_linear_network(features, targets), DiagonalInit(np.ones(3), np.array([0.5, -1.5, 2]), -2.0)
     whole = gradient_descent(loss, start, steps=50, learning_rate=0.02)
     batches = gradient_descent(loss, start, steps=50, learning_rate=0.02, batch=20)
     np.testing.assert_allclose(batches.values, whole.values, rtol=1e-11)
@@ -120,7 +120,7 @@ def test_a_minibatch_of_all_samples_is_gradient_descent():
 def test_noise_dies_where_the_data_can_be_fitted():
     features, targets = _noisy(noise=0.0)
     run = gradient_descent(
-        diagonal_linear_network(features, targets), Plain(np.zeros(3)), steps=4000, learning_rate=0.02, batch=2
+        diagonal_linear_network(features, targets), ParameterInit(np.zeros(3)), steps=4000, learning_rate=0.02, batch=2
     )
     np.testing.assert_allclose(run.values[-1], problems.RETURNING_TEACHER, atol=1e-10)
 
@@ -133,7 +133,7 @@ def test_noise_is_that_of_permutations():
     for rate in (4e-3, 1e-3):
         run = gradient_descent(
             diagonal_linear_network(features, targets),
-            Plain(np.zeros(3)),
+            ParameterInit(np.zeros(3)),
             steps=30_000,
             learning_rate=rate,
             batch=1,
@@ -147,9 +147,9 @@ def test_noise_is_that_of_permutations():
 def test_every_network_with_samples_can_be_trained_on_minibatches():
     task = attention_teacher_task(2, samples=9, tokens=3, dim=2)
     generic = DiagonalNetwork(task.network.h, task.network.inputs, task.network.targets)
-    start = Products(task.u0, task.v0, -1.0)
+    start = DiagonalInit(task.u0, task.v0, -1.0)
     assert isinstance(task.network, AttentionNetwork)
-    assert isinstance(task.network, SampledLoss)
+    assert isinstance(task.network, FiniteSumLoss)
     runs = [
         gradient_descent(network, start, steps=20, learning_rate=0.1, batch=2) for network in (task.network, generic)
     ]
@@ -161,7 +161,7 @@ def test_an_optimiser_trains_on_minibatches():
     with jax.numpy_dtype_promotion("standard"):  # optax multiplies floats by integers
         run = gradient_descent(
             diagonal_linear_network(features, targets),
-            Plain(np.zeros(3)),
+            ParameterInit(np.zeros(3)),
             steps=1000,
             optimiser=optax.adam(0.05),
             batch=4,
@@ -180,9 +180,9 @@ def test_an_optimiser_trains_on_minibatches():
 )
 def test_what_cannot_be_used_is_refused(given, sentence):
     with pytest.raises(InputError, match=sentence):
-        gradient_descent(diagonal_linear_network(*_noisy()), Plain(np.zeros(3)), steps=1, learning_rate=0.1, **given)
+        gradient_descent(diagonal_linear_network(*_noisy()), ParameterInit(np.zeros(3)), steps=1, learning_rate=0.1, **given)
 
 
 def test_a_loss_without_samples_is_refused_with_the_cure():
     with pytest.raises(InputError, match="DiagonalNetwork"):
-        gradient_descent(jnp.sum, Plain(np.zeros(3)), steps=1, learning_rate=0.1, batch=2)
+        gradient_descent(jnp.sum, ParameterInit(np.zeros(3)), steps=1, learning_rate=0.1, batch=2)

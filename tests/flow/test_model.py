@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from saddlescope.flow.diagonal.gradient_surrogate import GradientModel
+from saddlescope.flow.diagonal.gradient_surrogate import GradientSurrogate
 
 RNG = np.random.default_rng(3)
 SIZE = 6
@@ -20,7 +20,7 @@ def hessian(x):
 
 
 def _model(points, *, columns=()):
-    model = GradientModel(points[0], gradient(points[0]), 1.0)
+    model = GradientSurrogate(points[0], gradient(points[0]), 1.0)
     model.add_columns(np.array(columns, int), hessian(points[0])[:, list(columns)])
     for point in points[1:]:
         model.learn(point, gradient(point))

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from saddlescope._shared.errors import InputError
-from saddlescope.flow import geometric_marks, homogeneous_rate, recorded_descent
+from saddlescope.flow import geometric_marks, homogeneous_rate, sgd
 from saddlescope.models.deep import LayeredLoss, cross_entropy, layered_weights
 
 
@@ -32,7 +32,7 @@ def _observe(weights):
 
 def _run(loss, weights, *, steps=30, marks=(), **given):
     options = {"learning_rate": homogeneous_rate(0.3, 3), "observe": _observe}
-    return recorded_descent(loss, weights, steps=steps, marks=np.array(marks, int), **options | given)
+    return sgd(loss, weights, steps=steps, marks=np.array(marks, int), **options | given)
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
@@ -255,7 +255,7 @@ def test_a_killed_process_leaves_a_checkpoint_that_serves(tmp_path):
         f"""
         import jax.numpy as jnp, numpy as np, saddlescope.flow.descent.sgd as recorded
         recorded._KEEP = recorded._STRETCH = 0.0
-        run = recorded.recorded_descent(
+        run = recorded.sgd(
             lambda w: jnp.sum(jnp.cos(w)), jnp.arange(400.0, dtype=jnp.float32), steps=5000,
             learning_rate=lambda w: jnp.asarray(1e-3, jnp.float32), marks=np.arange(0, 5000, 7),
             observe=lambda w: w[:3], checkpoint=recorded.Path({str(tmp_path / "run.npz")!r}),
@@ -284,7 +284,7 @@ def test_a_checkpoint_keeps_many_observables_in_their_order(tmp_path):
     """Of twelve, "record10" must not come before "record2"."""
 
     def run():
-        return recorded_descent(
+        return sgd(
             lambda w: jnp.sum(w**2),
             jnp.arange(1.0, 13.0),
             steps=3,

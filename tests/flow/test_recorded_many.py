@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from saddlescope._shared.errors import InputError
-from saddlescope.flow.descent.sgd_batched import recorded_descents
+from saddlescope.flow.descent.sgd_batched import sgd_batched
 from saddlescope.models import LayeredLoss, StructuredIdentityTask, random_rotation
 from saddlescope.models.concepts.perceptron import (
     perceptron_loss,
@@ -43,7 +43,7 @@ def _run(losses, start, *, steps=11, marks=(), relu=False, **given):
     options = {
         "learning_rate": 0.1, "batch": BATCH, "seeds": (3, 1, 3), "observe": jax.tree_util.Partial(_observe, relu),
     }  # fmt: skip
-    return recorded_descents(losses, start, steps=steps, marks=np.array(marks, int), **options | given)
+    return sgd_batched(losses, start, steps=steps, marks=np.array(marks, int), **options | given)
 
 
 @pytest.mark.parametrize("relu", [False, True])
@@ -117,11 +117,11 @@ def test_any_sampled_loss_will_do():
     loss = LayeredLoss(rng.standard_normal((12, 3)), rng.standard_normal((12, 2)))  # of NumPy's arrays
     jnp_loss = jax.tree.map(jnp.asarray, loss)
     start = (jnp.asarray(rng.standard_normal((2, 4, 3))), jnp.asarray(rng.standard_normal((2, 2, 4))))
-    run = recorded_descents(
+    run = sgd_batched(
         [loss, loss], start, steps=6, learning_rate=0.05, batch=12, seeds=(0, 1), marks=np.array([3]),
         observe=[jax.tree_util.Partial(_scaled, jnp.asarray(scale)) for scale in (1.0, 2.0)],
     )  # fmt: skip
-    whole = recorded_descents(
+    whole = sgd_batched(
         loss, start, steps=6, learning_rate=0.05, marks=np.arange(0), observe=lambda weights: jnp_loss(weights)
     )
     np.testing.assert_allclose(run.weights[0], whole.weights[0], atol=1e-12)
@@ -167,7 +167,7 @@ class _Quartic(eqx.Module):
 def test_a_run_that_diverges_spoils_no_other():
     start = jnp.ones((3, 2))
     losses = [_Quartic(jnp.asarray(scale)) for scale in (0.1, 5.0, 0.2)]
-    run = recorded_descents(
+    run = sgd_batched(
         losses, start, steps=30, learning_rate=0.2, marks=np.arange(30), observe=lambda weights: weights
     )
     assert run.failed == (1,)

@@ -5,7 +5,7 @@ import pytest
 import xarray as xr
 
 from saddlescope.reproduction.context import RunContext
-from saddlescope.reproduction.grid import in_grid, kept_rows, labelled
+from saddlescope.reproduction.grid import in_grid, cached_rows, labelled
 
 AXES = {"law": ("normal", "uniform"), "scale": (0.1, 0.2, 0.4), "width": (2, 8)}
 
@@ -53,13 +53,13 @@ def test_a_killed_grid_goes_on_after_its_last_whole_row(tmp_path):
     heard: list[float] = []
     context = RunContext(scratch=tmp_path, report=lambda fraction, _: heard.append(fraction))
     with pytest.raises(KeyboardInterrupt):
-        kept_rows(AXES, row, context)
+        cached_rows(AXES, row, context)
     made[:] = []
     with pytest.raises(KeyboardInterrupt):
-        kept_rows(AXES, row, context)
+        cached_rows(AXES, row, context)
     assert made == [4, 5, 6, 7]
     made[:] = []
-    whole = kept_rows(AXES, lambda k, values, report: row(k - 8, values, report), context)
+    whole = cached_rows(AXES, lambda k, values, report: row(k - 8, values, report), context)
     assert made == [0, 1, 2, 3]
     xr.testing.assert_identical(whole, in_grid(in_each_cell(), AXES))
     assert heard == sorted(heard) == [(k + 1) / 12 for k in range(12)]

@@ -15,7 +15,7 @@ def fields(**changed):
 def check(params):
     parameter_checks.at_least(1, params, "n")
     parameter_checks.positive(params, "x")
-    parameter_checks.within(-1.0, 1.0, params, "x")
+    parameter_checks.between(-1.0, 1.0, params, "x")
     parameter_checks.log10_scales(params, "scales", lowest=-100.0, least=2)
     parameter_checks.learning_rates(params, "rates")
 

@@ -5,7 +5,7 @@ import xarray as xr
 from hypothesis import given
 from hypothesis import strategies as st
 
-from saddlescope.reproduction import Claim, Measured, Outcome
+from saddlescope.reproduction import Claim, Estimate, Outcome
 from saddlescope.reproduction.claim import outcome
 
 numbers = st.floats(-1e6, 1e6)
@@ -30,24 +30,24 @@ numbers = st.floats(-1e6, 1e6)
     ],
 )
 def test_outcomes_between_zero_and_one(value, uncertainty, expected):
-    assert outcome(Measured(value, uncertainty), 0.0, 1.0) is expected
+    assert outcome(Estimate(value, uncertainty), 0.0, 1.0) is expected
 
 
 @given(numbers, st.floats(0, 1e3), numbers, numbers)
 def test_outcome_mirrors_when_everything_changes_sign(value, uncertainty, a, b):
     low, high = min(a, b), max(a, b)
-    assert outcome(Measured(value, uncertainty), low, high) is outcome(Measured(-value, uncertainty), -high, -low)
+    assert outcome(Estimate(value, uncertainty), low, high) is outcome(Estimate(-value, uncertainty), -high, -low)
 
 
 @given(numbers, st.floats(0, 1e3), st.floats(0, 1e3), numbers)
 def test_more_uncertainty_never_decides(value, uncertainty, more, high):
-    before = outcome(Measured(value, uncertainty), -math.inf, high)
-    after = outcome(Measured(value, uncertainty + more), -math.inf, high)
+    before = outcome(Estimate(value, uncertainty), -math.inf, high)
+    after = outcome(Estimate(value, uncertainty + more), -math.inf, high)
     assert after in (before, Outcome.UNDECIDED)
 
 
 def test_a_failed_run_is_undecided_with_its_reason():
-    claim = Claim(name="c", says="s", source="p", statistic=lambda run: Measured.unresolved("It stopped."), high=1.0)
+    claim = Claim(name="c", says="s", source="p", statistic=lambda run: Estimate.unresolved("It stopped."), high=1.0)
     verdict = claim.judge(xr.Dataset())
     assert verdict.outcome is Outcome.UNDECIDED
     assert verdict.remark == "It stopped."
@@ -56,29 +56,29 @@ def test_a_failed_run_is_undecided_with_its_reason():
 @pytest.mark.parametrize(("low", "high"), [(1.0, 0.0), (-math.inf, math.inf), (math.nan, 1.0)])
 def test_a_claim_that_nothing_could_refute_is_refused(low, high):
     with pytest.raises(ValueError, match="low <= high"):
-        Claim(name="c", says="s", source="p", statistic=lambda run: Measured(0.0), low=low, high=high)
+        Claim(name="c", says="s", source="p", statistic=lambda run: Estimate(0.0), low=low, high=high)
 
 
 def test_negative_uncertainty_is_refused():
     with pytest.raises(ValueError, match="uncertainty"):
-        Measured(1.0, -0.1)
+        Estimate(1.0, -0.1)
 
 
 def test_a_mean_has_students_interval():
-    measured = Measured.mean([1.0, 2.0, 4.0], "three")
+    measured = Estimate.mean([1.0, 2.0, 4.0], "three")
     # t of 2 degrees of freedom is 4.3027; the standard deviation is sqrt(7/3)
     assert measured.value == pytest.approx(7 / 3)
     assert measured.uncertainty == pytest.approx(4.30265 * (7 / 9) ** 0.5, rel=1e-5)
     assert measured.remark == "three"
-    assert math.isnan(Measured.mean([1.0]).value)
+    assert math.isnan(Estimate.mean([1.0]).value)
 
 
 def test_a_share_has_wilsons_interval():
-    one = Measured.share(10, 1000)
+    one = Estimate.share(10, 1000)
     assert one.value == 0.01
     assert one.remark == "10 of 1000"
     assert 1.96 * (0.01 * 0.99 / 1000) ** 0.5 < one.uncertainty < 0.0085
     # the lower end for all of n: n / (n + 1.96^2)
-    assert 1 - Measured.share(40, 40, "all").uncertainty == pytest.approx(40 / (40 + 1.96**2))
-    assert Measured.share(0, 40).uncertainty == pytest.approx(Measured.share(40, 40).uncertainty)
-    assert math.isnan(Measured.share(0, 0).value)
+    assert 1 - Estimate.share(40, 40, "all").uncertainty == pytest.approx(40 / (40 + 1.96**2))
+    assert Estimate.share(0, 40).uncertainty == pytest.approx(Estimate.share(40, 40).uncertainty)
+    assert math.isnan(Estimate.share(0, 0).value)

@@ -11,7 +11,7 @@ import pytest
 
 from saddlescope._shared.errors import InputError
 from saddlescope.reproduction.context import RunContext
-from saddlescope.reproduction.parallel_parts import kept_side_by_side
+from saddlescope.reproduction.parallel_parts import run_parallel_parts
 
 _HERE = Path(__file__).parent
 _PARTS = {f"part-{n}": parts_to_make.Square(n) for n in (3, 1, 2)}
@@ -27,7 +27,7 @@ def importable(monkeypatch):
 def test_parts_come_in_their_order_wherever_they_are_made(tmp_path, processes):
     told = []
     context = RunContext(tmp_path, lambda fraction, note: told.append((fraction, note)))
-    made = kept_side_by_side(context, _PARTS, processes=processes)
+    made = run_parallel_parts(context, _PARTS, processes=processes)
     assert [int(part.square) for part in made] == [9, 1, 4]
     assert all((int(part.process) == os.getpid()) == (processes == 1) for part in made)
     assert sorted(note for _, note in told) == ["half of 1", "half of 2", "half of 3"]
@@ -36,16 +36,16 @@ def test_parts_come_in_their_order_wherever_they_are_made(tmp_path, processes):
 
 def test_a_process_makes_one_part_after_another(tmp_path):
     parts = {f"part-{n}": parts_to_make.Square(n) for n in range(1, 13)}
-    made = kept_side_by_side(RunContext(tmp_path), parts, processes=2)
+    made = run_parallel_parts(RunContext(tmp_path), parts, processes=2)
     assert [int(part.square) for part in made] == [n**2 for n in range(1, 13)]
     assert len({int(part.process) for part in made}) <= 2
 
 
 def test_finished_parts_are_not_made_again(tmp_path):
     context = RunContext(tmp_path)
-    first = kept_side_by_side(context, {"part-3": _PARTS["part-3"]}, processes=2)[0]
+    first = run_parallel_parts(context, {"part-3": _PARTS["part-3"]}, processes=2)[0]
     told = []
-    again = kept_side_by_side(RunContext(tmp_path, lambda *news: told.append(news)), _PARTS, processes=2)
+    again = run_parallel_parts(RunContext(tmp_path, lambda *news: told.append(news)), _PARTS, processes=2)
     assert int(again[0].process) == int(first.process)
     assert [note for _, note in told if note == "half of 3"] == []
     assert min(fraction for fraction, _ in told) >= (1 + 0.5) / 3, "the finished part counts"
@@ -54,9 +54,9 @@ def test_finished_parts_are_not_made_again(tmp_path):
 def test_what_a_part_refuses_is_said_here_and_the_finished_ones_stay(tmp_path):
     context = RunContext(tmp_path)
     with pytest.raises(InputError, match=r"^n must be at least 1; got 0\.$"):
-        kept_side_by_side(context, {"part-2": _PARTS["part-2"], "other": parts_to_make.refused}, processes=1)
+        run_parallel_parts(context, {"part-2": _PARTS["part-2"], "other": parts_to_make.refused}, processes=1)
     with pytest.raises(InputError, match=r"^n must be at least 1; got 0\.$"):
-        kept_side_by_side(context, {"a": parts_to_make.refused, "b": parts_to_make.endless}, processes=2)
+        run_parallel_parts(context, {"a": parts_to_make.refused, "b": parts_to_make.endless}, processes=2)
     assert context.has("part-2")
     assert _gone(tmp_path), "the other process ends as well"
 
@@ -64,9 +64,9 @@ def test_what_a_part_refuses_is_said_here_and_the_finished_ones_stay(tmp_path):
 def test_a_part_that_fails_or_is_killed_is_no_result(tmp_path):
     context = RunContext(tmp_path)
     with pytest.raises(RuntimeError, match="The part a failed, ZeroDivisionError"):
-        kept_side_by_side(context, {"a": parts_to_make.failing, "b": parts_to_make.endless}, processes=2)
+        run_parallel_parts(context, {"a": parts_to_make.failing, "b": parts_to_make.endless}, processes=2)
     with pytest.raises(InputError, match=r"the one of a was killed by signal 9\. The same command goes on"):
-        kept_side_by_side(context, {"a": parts_to_make.killed, "b": parts_to_make.endless}, processes=2)
+        run_parallel_parts(context, {"a": parts_to_make.killed, "b": parts_to_make.endless}, processes=2)
     assert not any(context.has(name) for name in "ab")
     assert _gone(tmp_path)
 
@@ -75,9 +75,9 @@ def test_processes_end_with_their_parent_however_it_ends(tmp_path):
     program = (
         "import sys; from pathlib import Path; import parts_to_make\n"
         "from saddlescope.reproduction.context import RunContext\n"
-        "from saddlescope.reproduction.parallel_parts import kept_side_by_side\n"
+        "from saddlescope.reproduction.parallel_parts import run_parallel_parts\n"
         "parts = {'a': parts_to_make.endless, 'b': parts_to_make.endless}\n"
-        "kept_side_by_side(RunContext(Path(sys.argv[1])), parts, processes=2)\n"
+        "run_parallel_parts(RunContext(Path(sys.argv[1])), parts, processes=2)\n"
     )
     with subprocess.Popen([sys.executable, "-c", program, str(tmp_path)]) as parent:
         deadline = time.monotonic() + 60

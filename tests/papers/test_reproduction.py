@@ -7,7 +7,7 @@ import xarray as xr
 
 from saddlescope import store
 from saddlescope._shared.errors import InputError
-from saddlescope.reproduction import Measured, Outcome, Reproduction, reproduce
+from saddlescope.reproduction import Estimate, Outcome, Reproduction, reproduce
 
 
 @pytest.fixture
@@ -127,4 +127,4 @@ def test_bounds_that_were_moved_after_the_run_are_seen(run):
 def test_values_are_judged_as_they_are_stored(run, tiny):
     made = run()
     assert made.verdicts[0].value == pytest.approx(float(made.run.loss[-1, -1] / made.run.loss[-1, 0]))
-    assert made.verdicts[1].value == Measured(4.0).value
+    assert made.verdicts[1].value == Estimate(4.0).value

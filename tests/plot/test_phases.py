@@ -9,7 +9,7 @@ import xarray as xr
 
 from saddlescope._shared.errors import InputError
 from saddlescope.plot import Axis, Band, Heat, Kind, Kinds, Line, Mark, draw_matplotlib, draw_plotly
-from saddlescope.plot.phase_axes import MOST_PANELS, Layout, line_axis, values_of
+from saddlescope.plot.phase_axes import MOST_PANELS, PhaseLayout, line_axis, values_of
 from saddlescope.plot.phase_diagram import OUTCOMES, phase_figures
 from saddlescope.plot.series import MOST_NAMES, legend, named_ticks
 
@@ -78,14 +78,14 @@ def test_every_grid_is_drawn_by_both(sweep):
 
 
 def test_the_longest_axes_are_mapped_and_seeds_taken_together():
-    layouts = {name: Layout.of(made(axes).state) for name, axes in GRIDS.items()}
-    assert layouts["seeds alone"] == Layout(("seed",))
-    assert layouts["one axis and seeds"] == Layout(("alpha",), (), "seed")
-    assert layouts["two axes and seeds"] == Layout(("width", "noise"), (), "seeds")
-    assert layouts["three axes"] == Layout(("width", "alpha"), ("depth",))
-    assert layouts["four axes and seeds"] == Layout(("b", "c"), ("a", "d"), "seed")
-    assert layouts["one point"] == Layout(("width",))
-    assert layouts["a fixed axis"] == Layout(("width", "alpha"))
+    layouts = {name: PhaseLayout.of(made(axes).state) for name, axes in GRIDS.items()}
+    assert layouts["seeds alone"] == PhaseLayout(("seed",))
+    assert layouts["one axis and seeds"] == PhaseLayout(("alpha",), (), "seed")
+    assert layouts["two axes and seeds"] == PhaseLayout(("width", "noise"), (), "seeds")
+    assert layouts["three axes"] == PhaseLayout(("width", "alpha"), ("depth",))
+    assert layouts["four axes and seeds"] == PhaseLayout(("b", "c"), ("a", "d"), "seed")
+    assert layouts["one point"] == PhaseLayout(("width",))
+    assert layouts["a fixed axis"] == PhaseLayout(("width", "alpha"))
 
 
 def kinds_by_hand(sweep, claim, **at):

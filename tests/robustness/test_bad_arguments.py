@@ -23,7 +23,7 @@ _THE_USERS_OWN = {("escape_flow", "weights"), ("weight_flow", "start")}
 _LONG = {"flow", "studies"}  # rooms whose functions take long on what makes sense after all
 # NaN is an answer there, not a hole: a verdict is left open, a staircase is missing.
 _OPEN = {("norm_verdict", "excess"), ("norm_verdict", "contrast"), ("rank_staircases", "values")}
-_OPEN |= {("rank_staircases", "noise_floors"), ("DiagonalStart", "plus"), ("DiagonalStart", "minus")}
+_OPEN |= {("rank_staircases", "noise_floors"), ("DiagonalMarginInit", "plus"), ("DiagonalMarginInit", "minus")}
 
 
 def has_nan(result: Any) -> bool:

@@ -301,7 +301,7 @@ def _flow() -> dict[str, Call]:
     draw = _rng(4).standard_normal
     data = _tokens()
     loss = SelectionLoss(data.optimal_scores, data.gaps)
-    start = f.Products(np.array([1.0, 1.0]), np.array([0.1, 0.1]), -5.0)
+    start = f.DiagonalInit(np.array([1.0, 1.0]), np.array([0.1, 0.1]), -5.0)
     factors = f.Factors(pairs=[(draw((2, 2)), draw((2, 2)))], log_scale=-10.0)
     run = {"until": 0.5, "tolerance": 1e-3, "record": np.array([0.1, 0.2]), "max_gradients": 2000}
     margins = {"log_times": [0.0, 1.0], "tolerance": 1e-5, "max_evaluations": 5000}
@@ -310,12 +310,12 @@ def _flow() -> dict[str, Call]:
     weights = (jnp.asarray(draw((2, 2))), jnp.asarray(draw((1, 2))))
     descent = {"steps": 3, "marks": np.array([1, 2])}
     return {
-        "Products": Call(f.Products, {"u": np.array([1.0, 1.0]), "v": np.array([0.1, 0.1]), "log_scale": -5.0}),
-        "Plain": Call(f.Plain, {"params": np.array([1.0, 2.0])}),
+        "DiagonalInit": Call(f.DiagonalInit, {"u": np.array([1.0, 1.0]), "v": np.array([0.1, 0.1]), "log_scale": -5.0}),
+        "ParameterInit": Call(f.ParameterInit, {"params": np.array([1.0, 2.0])}),
         "Factors": Call(f.Factors, {"pairs": [(draw((2, 2)), draw((2, 2)))], "log_scale": -10.0}),
-        "DiagonalStart": Call(f.DiagonalStart, {"plus": np.ones(3), "minus": np.ones(3)}),
+        "DiagonalMarginInit": Call(f.DiagonalMarginInit, {"plus": np.ones(3), "minus": np.ones(3)}),
         "gradient_flow": Call(f.gradient_flow, run | {"level": 0.1, "loss": _quadratic, "start": start}),
-        "gradient_flows": Call(f.gradient_flows, run | {"level": 0.1, "loss": _quadratic, "starts": [start, start]}),
+        "gradient_flow_batched": Call(f.gradient_flow_batched, run | {"level": 0.1, "loss": _quadratic, "starts": [start, start]}),
         "factored_flow": Call(f.factored_flow, run | {"start": factors, "loss": _matrix_quadratic_of_pair}),
         "gradient_descent": Call(
             f.gradient_descent,
@@ -388,13 +388,13 @@ def _flow() -> dict[str, Call]:
         ),
         "geometric_marks": Call(f.geometric_marks, {"steps": 100, "per_doubling": 8, "every": 10}),
         "homogeneous_rate": Call(f.homogeneous_rate, {"rate": 0.1, "degree": 2}),
-        "recorded_descent": Call(
-            f.recorded_descent,
+        "sgd": Call(
+            f.sgd,
             descent | {"weights": weights, "seed": 0},
             {"loss": _sum_of_squares, "learning_rate": f.homogeneous_rate(0.1, 2), "observe": _first},
         ),
-        "recorded_descents": Call(
-            f.recorded_descents,
+        "sgd_batched": Call(
+            f.sgd_batched,
             descent | {"weights": tuple(jnp.stack([w, w]) for w in weights), "learning_rate": 0.1},
             {"loss": _sum_of_squares, "observe": _first},
         ),

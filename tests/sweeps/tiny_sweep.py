@@ -16,7 +16,7 @@ import numpy as np
 import xarray as xr
 
 from saddlescope._shared.errors import InputError
-from saddlescope.reproduction import Claim, Entry, Measured, Quantity, RunContext
+from saddlescope.reproduction import Claim, Entry, Estimate, Metric, RunContext
 from saddlescope.reproduction import entry as entries
 
 
@@ -84,19 +84,19 @@ claims = (
         name="walks",
         says="It ends elsewhere",
         source="nowhere",
-        statistic=lambda run: Measured(float(run.end[0])),
+        statistic=lambda run: Estimate(float(run.end[0])),
         low=0.05,
     ),
     Claim(
         name="two-scales",
         says="The second walk is shorter",
         source="nowhere",
-        statistic=lambda run: Measured(float(run.end[1] / run.end[0])),
+        statistic=lambda run: Estimate(float(run.end[1] / run.end[0])),
         high=0.5,
     ),
 )
 
-quantities = (Quantity(name="end", says="where it ends", statistic=lambda run: float(run.end[0]), scale="log"),)
+quantities = (Metric(name="end", says="where it ends", statistic=lambda run: float(run.end[0]), scale="log"),)
 
 ENTRY = Entry(
     name="tiny/walk",

@@ -9,10 +9,10 @@ import pytest
 from tests import problems
 
 from saddlescope._shared.errors import InputError
-from saddlescope.flow import Products, gradient_flow
+from saddlescope.flow import DiagonalInit, gradient_flow
 from saddlescope.models import attention_teacher_task, diagonal_linear_network
 from saddlescope.papers.gradual_rank.shared.head_stages import halfway_times, predicted_stages
-from saddlescope.theory import FlowToRest, InitialWeights, Status, TimedFlow, incremental_learning
+from saddlescope.theory import OdeTransition, FirstOrderInit, AlgorithmStatus, TimedTransition, incremental_learning
 
 LOG10 = math.log(10)
 
@@ -25,7 +25,7 @@ def _constants(weights, signs):
 
 def _found_times(loss, weights, learned, log_alpha, until, tolerance=1e-8):
     """When the flow passes half the plateau's value of the first coordinate that enters, for each stage after 0."""
-    start = Products(*weights, log_scale=log_alpha)
+    start = DiagonalInit(*weights, log_scale=log_alpha)
     flow = gradient_flow(loss, start, until=until, tolerance=tolerance, record=np.linspace(0.0, until, 20))
     times, since = [], np.zeros(learned.stages[0].beta.size)
     for stage, end in zip(learned.stages[1:], learned.ends[1:], strict=True):
@@ -142,7 +142,7 @@ def test_orbits_do_not_depend_on_where_they_begin_and_how_they_are_cut(monkeypat
     coarse = incremental_learning(task.network, 6, weights=weights)
     monkeypatch.setattr("saddlescope.theory.incremental.saddle_departure._SMALL", 1e-5)
     fine = incremental_learning(
-        task.network, 6, weights=weights, transition=TimedFlow(tolerance=1e-9, reach=1e-4, fraction=1e-5)
+        task.network, 6, weights=weights, transition=TimedTransition(tolerance=1e-9, reach=1e-4, fraction=1e-5)
     )
     for one, other in zip(coarse.stages, fine.stages, strict=True):
         np.testing.assert_allclose(one.correction.offset, other.correction.offset, atol=1e-4)
@@ -178,7 +178,7 @@ def test_stage_times_of_the_paper_s_head_are_five_times_nearer():
     assert learned.corrections[1] == pytest.approx(-1.868, abs=1e-3)
     flow = gradient_flow(
         task.network,
-        Products(*weights, log_scale=log_alpha),
+        DiagonalInit(*weights, log_scale=log_alpha),
         until=until,
         tolerance=1e-5,
         record=np.linspace(0, until, 4000),
@@ -215,7 +215,7 @@ def test_the_end_of_an_unfinished_staircase_is_corrected_too():
     weights = (task.u0, task.v0)
     part = incremental_learning(task.network, 6, weights=weights, max_stages=2)
     more = incremental_learning(task.network, 6, weights=weights, max_stages=3)
-    assert part.status == Status.MAX_STAGES
+    assert part.status == AlgorithmStatus.MAX_STAGES
     assert part.end_correction == more.stages[3].correction.begins
 
     def plateau(learned):
@@ -245,12 +245,12 @@ def test_bad_weights_are_named(weights, says):
 @pytest.mark.parametrize("weights", [3.0, ([1.0, 2.0],), ([1.0], ["one"])])
 def test_weights_are_a_pair(weights):
     with pytest.raises(InputError, match="weights must be a pair"):
-        InitialWeights.of(weights, 2)
+        FirstOrderInit.of(weights, 2)
 
 
 def test_a_transition_without_times_is_refused_with_weights():
-    with pytest.raises(InputError, match="transition must be a TimedFlow"):
-        incremental_learning(lambda beta: jnp.sum(beta - 1) ** 2, 1, weights=([1.0], [0.0]), transition=FlowToRest())
+    with pytest.raises(InputError, match="transition must be a TimedTransition"):
+        incremental_learning(lambda beta: jnp.sum(beta - 1) ** 2, 1, weights=([1.0], [0.0]), transition=OdeTransition())
 
 
 def test_times_at_a_scale_want_weights():
@@ -263,4 +263,4 @@ def test_times_at_a_scale_want_weights():
 @pytest.mark.parametrize("values", [{"tolerance": 0.1}, {"reach": 0.0}, {"fraction": 0.5}])
 def test_timed_flow_checks_its_ranges(values):
     with pytest.raises(InputError, match="must be a number between"):
-        TimedFlow(**values)
+        TimedTransition(**values)

@@ -13,7 +13,7 @@ from tests.references import greedy_exact
 
 from saddlescope._shared.errors import InputError
 from saddlescope.models import attention_head, attention_teacher_task, diagonal_linear_network
-from saddlescope.theory import Status, incremental_learning
+from saddlescope.theory import AlgorithmStatus, incremental_learning
 
 
 def _integer_problem(rng):
@@ -52,7 +52,7 @@ def test_agrees_with_rational_arithmetic(count, fewest_ties):
         learned = incremental_learning(diagonal_linear_network(X.astype(float), y.astype(float)), X.shape[1])
         _assert_agrees(learned, _exact(X, y))
         leaving += any(stage.left for stage in learned.stages)
-        ties += learned.status == Status.TIE
+        ties += learned.status == AlgorithmStatus.TIE
     assert leaving >= 0.1 * count
     assert fewest_ties <= ties <= 0.05 * count
 
@@ -95,7 +95,7 @@ def test_orthogonal_features_are_learned_at_the_inverse_of_their_gradients():
 
 def _stages(loss, size, **policies):
     learned = incremental_learning(loss, size, **policies)
-    assert learned.status == Status.CONVERGED
+    assert learned.status == AlgorithmStatus.CONVERGED
     return learned.stages
 
 
@@ -204,7 +204,7 @@ def test_fewer_stages_are_a_prefix():
     task = attention_teacher_task(2, samples=50, tokens=4, dim=3)
     whole = incremental_learning(task.network, 6)
     part = incremental_learning(task.network, 6, max_stages=3)
-    assert part.status == Status.MAX_STAGES
+    assert part.status == AlgorithmStatus.MAX_STAGES
     assert len(part.stages) == 4
     assert part.end == whole.stages[4].time
     assert part.next == whole.stages[4].entered
@@ -214,7 +214,7 @@ def test_fewer_stages_are_a_prefix():
 def _assert_learns_the_teacher(task):
     size = len(task.teacher)
     learned = incremental_learning(task.network, size)
-    assert learned.status == Status.CONVERGED
+    assert learned.status == AlgorithmStatus.CONVERGED
     assert size <= len(learned.stages) - 1 <= size + 2
     assert np.max(np.abs(learned.stages[-1].beta - task.teacher)) <= tolerances.TEACHER
 
@@ -240,7 +240,7 @@ def test_two_heads_of_a_layer_tie():
         return jnp.mean((outputs - task.network.targets) ** 2)
 
     learned = incremental_learning(two_heads, 12)
-    assert learned.status == Status.TIE
+    assert learned.status == AlgorithmStatus.TIE
     assert len(learned.stages) == 1
     one, other = learned.next
     assert other == one + 6
@@ -251,13 +251,13 @@ def test_two_heads_of_a_layer_tie():
 
 def test_an_unbounded_loss_has_no_next_saddle():
     learned = incremental_learning(lambda beta: -beta[0] - beta[0] ** 3, 1)
-    assert learned.status == Status.NO_MINIMUM
+    assert learned.status == AlgorithmStatus.NO_MINIMUM
     assert learned.end == 1.0
 
 
 def test_a_flat_origin_is_never_left():
     learned = incremental_learning(lambda beta: (beta[0] * beta[1] - 1) ** 2, 2)
-    assert learned.status == Status.CONVERGED
+    assert learned.status == AlgorithmStatus.CONVERGED
     assert len(learned.stages) == 1
     assert math.isinf(learned.end)
     assert "origin" in learned.message

@@ -7,8 +7,8 @@ import pytest
 
 from saddlescope._shared.errors import InputError
 from saddlescope.models import DiagonalNetwork, attention_teacher_task, diagonal_linear_network
-from saddlescope.theory import Status, incremental_learning
-from saddlescope.theory.incremental.loss_oracle import Landscape
+from saddlescope.theory import AlgorithmStatus, incremental_learning
+from saddlescope.theory.incremental.loss_oracle import LossOracle
 
 
 def _losses():
@@ -28,11 +28,11 @@ def _losses():
 @pytest.mark.parametrize("which", range(3))
 def test_a_block_of_the_hessian_is_the_one_asked_for_whatever_was_asked_before(which):
     network, rng = _losses()[0], np.random.default_rng(0)
-    landscape = Landscape(_losses()[which], 8)
+    oracle = LossOracle(_losses()[which], 8)
     for point in (rng.standard_normal(8), rng.standard_normal(8)):
         whole = np.asarray(jax.hessian(lambda beta: DiagonalNetwork.__call__(network, beta))(jnp.asarray(point)))
         for among in ([5], [2, 5, 7], [0, 2, 7], [], [7, 5, 2], list(range(8))):
-            block = landscape.hessian(point, np.array(among, dtype=np.int64))
+            block = oracle.hessian(point, np.array(among, dtype=np.int64))
             np.testing.assert_allclose(block, whole[np.ix_(among, among)], atol=1e-12)
 
 
@@ -45,7 +45,7 @@ def test_a_hundred_thousand_coordinates_need_no_matrix_of_their_square(generic):
     if generic:
         network = DiagonalNetwork(h=lambda one, b: one @ b, inputs=network.inputs, targets=network.targets)
     learned = incremental_learning(network, p)
-    assert learned.status is Status.CONVERGED
+    assert learned.status is AlgorithmStatus.CONVERGED
     assert np.max(np.abs(learned.stages[-1].beta - beta)) < 1e-10
     first = learned.stages[1]  # the largest correlation enters first, and learns its least-squares value
     (i,) = first.entered

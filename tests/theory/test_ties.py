@@ -7,9 +7,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from saddlescope.flow import Products, gradient_flow
+from saddlescope.flow import DiagonalInit, gradient_flow
 from saddlescope.models import attention_head, attention_teacher_task, transformer_teacher_task
-from saddlescope.theory import Status, incremental_learning
+from saddlescope.theory import AlgorithmStatus, incremental_learning
 
 LOG10 = math.log(10)
 
@@ -69,7 +69,7 @@ def test_a_tie_is_broken_when_a_key_enters(two_heads):
 @pytest.mark.parametrize(("digits", "within"), [(64, 0.05), (256, 1e-3)])
 def test_the_flow_of_two_heads_agrees(two_heads, digits, within):
     loss, weights, learned = two_heads
-    start, until = Products(*weights, log_scale=-digits * LOG10), 1.1 * learned.stages[-1].time
+    start, until = DiagonalInit(*weights, log_scale=-digits * LOG10), 1.1 * learned.stages[-1].time
     middles = np.array([(stage.time + min(end, until)) / 2 for stage, end in _plateaus(learned)])
     flow = gradient_flow(loss, start, until=until, tolerance=1e-7, record=middles)
     for stage, beta in zip(learned.stages, flow(middles), strict=True):
@@ -89,7 +89,7 @@ def test_three_heads_stay_tied_in_pairs():
     late = -2500.0
     flow = gradient_flow(
         loss,
-        Products(*weights, log_scale=late),
+        DiagonalInit(*weights, log_scale=late),
         until=learned.end,
         tolerance=1e-7,
         record=np.linspace(0, learned.end, 9),
@@ -120,7 +120,7 @@ def test_mirrored_coordinates_share_what_they_learn():
     """L depends on beta_0 - beta_1 alone: they enter with opposite signs and keep their ratio."""
     u, v = np.array([1.0, 0.5]), np.array([0.3, -0.9])
     learned = incremental_learning(lambda beta: (beta[0] - beta[1] - 3.0) ** 2, 2, weights=(u, v))
-    assert learned.status == Status.CONVERGED
+    assert learned.status == AlgorithmStatus.CONVERGED
     stage = learned.stages[1]
     assert stage.signs == (1, -1)
     shares = np.array([(u[0] + v[0]) ** 2, (u[1] - v[1]) ** 2])
@@ -157,14 +157,14 @@ def test_a_path_dependent_tie_follows_the_weights():
         # The loser's slope was at the end already; now it travels all the way back.
         assert learned.end - learned.stages[1].time == pytest.approx(2.0, rel=1e-9)
         flow = gradient_flow(
-            loss, Products(np.array(u), np.array([0.1, 0.1]), log_scale=-500.0), until=2.0, tolerance=1e-7
+            loss, DiagonalInit(np.array(u), np.array([0.1, 0.1]), log_scale=-500.0), until=2.0, tolerance=1e-7
         )
         np.testing.assert_allclose(flow.beta[-1], expected, atol=1e-6)
 
 
 def test_without_weights_the_message_asks_for_them():
     learned = incremental_learning(lambda beta: jnp.sum((beta - 1) ** 2), 2)
-    assert learned.status == Status.TIE
+    assert learned.status == AlgorithmStatus.TIE
     assert learned.next == (0, 1)
     assert "weights=(u0, v0)" in learned.message
 
@@ -175,5 +175,5 @@ def test_two_layers_of_two_heads_are_followed_past_the_stages_whose_minimum_is_s
     """Orbits end in valleys a hundred times shallower than steep; what secants know of them is not enough."""
     task = transformer_teacher_task(seed, layers=2, heads=2, samples=200, tokens=5, dim=6, hidden=12)
     learned = incremental_learning(task.network, 48, weights=(task.u0, task.v0), max_stages=20)
-    assert learned.status is Status.MAX_STAGES
+    assert learned.status is AlgorithmStatus.MAX_STAGES
     assert all(b.loss < a.loss for a, b in zip(learned.stages, learned.stages[1:], strict=False))

@@ -8,12 +8,12 @@ from tests import problems, tolerances
 
 from saddlescope._shared.errors import InputError
 from saddlescope.models import attention_teacher_task, diagonal_linear_network
-from saddlescope.theory import FlowThenNewton, FlowToRest, Status, TimedFlow, incremental_learning
-from saddlescope.theory.incremental.loss_oracle import Landscape
+from saddlescope.theory import NewtonTransition, OdeTransition, AlgorithmStatus, TimedTransition, incremental_learning
+from saddlescope.theory.incremental.loss_oracle import LossOracle
 
-SPECIFICATION = FlowToRest(tolerance=1e-6, rest=1e-6)  # looser than its default: Newton finds the last digits anyway
+SPECIFICATION = OdeTransition(tolerance=1e-6, rest=1e-6)  # looser than its default: Newton finds the last digits anyway
 POLICIES = pytest.mark.parametrize(
-    "transition", [FlowThenNewton(), SPECIFICATION, TimedFlow()], ids=["fast", "specification", "timed"]
+    "transition", [NewtonTransition(), SPECIFICATION, TimedTransition()], ids=["fast", "specification", "timed"]
 )
 
 
@@ -32,14 +32,14 @@ def _assert_same(loss, size, **limits):
 def _minimised(loss, size, learned, k):
     """What bounded L-BFGS finds from saddle k, with signs fixed: "the minimum over the active coordinates"."""
     before, stage = learned.stages[k], learned.stages[k + 1]
-    landscape = Landscape(loss, size)
+    oracle = LossOracle(loss, size)
     active = np.append(np.flatnonzero(before.beta), stage.entered)
     signs = np.append(np.sign(before.beta[active[:-1]]), stage.signs)
 
     def value_and_slope(x):
         beta = np.zeros(size)
         beta[active] = signs * x
-        value, g = landscape.value_and_gradient(beta)
+        value, g = oracle.value_and_gradient(beta)
         return value, -(signs * g[active])
 
     start = np.append(np.abs(before.beta[active[:-1]]), 1e-3)
@@ -86,7 +86,7 @@ def test_stops_at_the_first_minimum_on_the_path(transition):
         return jnp.sum(beta**4 / 4 - 7 * beta**3 / 3 + 7 * beta**2 - 8 * beta)
 
     learned = incremental_learning(loss, 1, transition=transition)
-    assert learned.status == Status.CONVERGED
+    assert learned.status == AlgorithmStatus.CONVERGED
     assert learned.stages[1].time == pytest.approx(1 / 8, rel=1e-14)
     assert learned.stages[1].beta[0] == pytest.approx(1.0, abs=1e-14)
     assert learned.stages[1].curvature == pytest.approx(6.0, rel=1e-12)  # 2 x L'' with x = 1, L'' = (1-2)(1-4)
@@ -114,7 +114,7 @@ def test_a_scale_of_its_own_is_found(transition):
 @POLICIES
 def test_no_minimum_is_said(transition):
     learned = incremental_learning(lambda beta: -beta[0] - beta[0] ** 3, 1, transition=transition)
-    assert learned.status == Status.NO_MINIMUM
+    assert learned.status == AlgorithmStatus.NO_MINIMUM
 
 
 @POLICIES
@@ -125,7 +125,7 @@ def test_a_minimiser_at_infinity_is_not_followed_for_ever(transition):
         return 2 * (beta[0] - 2) ** 2 + jnp.logaddexp(0.0, -beta[1])
 
     learned = incremental_learning(loss, 2, transition=transition)
-    assert learned.status == Status.NO_MINIMUM
+    assert learned.status == AlgorithmStatus.NO_MINIMUM
     assert [stage.entered for stage in learned.stages] == [(), (0,)]
     assert learned.end == pytest.approx(2.0)
     assert learned.next == (1,)
@@ -142,16 +142,16 @@ def test_separable_data_have_no_minimum(transition):
     X = jnp.asarray(rng.standard_normal((40, 3)))
     y = jnp.sign(X @ jnp.array([1.0, -0.5, 0.2]))
     learned = incremental_learning(lambda beta: jnp.mean(jnp.logaddexp(0.0, -y * (X @ beta))), 3, transition=transition)
-    assert learned.status == Status.NO_MINIMUM
+    assert learned.status == AlgorithmStatus.NO_MINIMUM
     assert "seems to be at infinity" in learned.message
     assert len(learned.stages) == 2  # one feature does not separate them, two do
 
 
-@pytest.mark.parametrize("transition", [SPECIFICATION, TimedFlow()], ids=["specification", "timed"])
+@pytest.mark.parametrize("transition", [SPECIFICATION, TimedTransition()], ids=["specification", "timed"])
 def test_a_flat_loss_is_not_taken_for_one_that_falls_for_ever(transition):
     """L = (beta - 1)^6 / 6: rates fade as t^(-5/4), and so do Newton steps, if slowly."""
     learned = incremental_learning(lambda beta: (beta[0] - 1) ** 6 / 6, 1, transition=transition)
-    assert learned.status == Status.NO_MINIMUM
+    assert learned.status == AlgorithmStatus.NO_MINIMUM
     assert "flat" in learned.message
     assert "infinity" not in learned.message
 
@@ -162,7 +162,7 @@ def test_a_loss_that_ends_in_nan_is_named(transition):
         return jnp.where(beta[0] > 0.5, jnp.nan, (beta[0] - 1) ** 2) + 2 * (beta[1] - 3) ** 2
 
     learned = incremental_learning(loss, 2, transition=transition)
-    assert learned.status == Status.NOT_FINITE
+    assert learned.status == AlgorithmStatus.NOT_FINITE
     assert [stage.entered for stage in learned.stages] == [(), (1,)]  # what was learned before is kept
     assert learned.next == (0,)
     assert learned.end == pytest.approx(0.5, rel=1e-14)
@@ -179,11 +179,11 @@ def test_a_barrier_is_no_obstacle(transition):
 @pytest.mark.parametrize(
     "policy",
     [
-        lambda: FlowThenNewton(tolerance=0.9),
-        lambda: FlowThenNewton(reach=1.0),
-        lambda: FlowThenNewton(fraction=0.0),
-        lambda: FlowToRest(tolerance=0.0),
-        lambda: FlowToRest(rest=2.0),
+        lambda: NewtonTransition(tolerance=0.9),
+        lambda: NewtonTransition(reach=1.0),
+        lambda: NewtonTransition(fraction=0.0),
+        lambda: OdeTransition(tolerance=0.0),
+        lambda: OdeTransition(rest=2.0),
     ],
 )
 def test_policies_check_their_ranges(policy):

@@ -5,14 +5,14 @@ import torch
 from torch import nn
 
 from saddlescope._shared.errors import InputError
-from saddlescope.train.run_checkpoint import Keeper, fingerprint
+from saddlescope.train.run_checkpoint import Checkpointer, fingerprint
 
 
 def test_without_a_path_nothing_is_kept_found_or_due():
     def never():
         raise AssertionError("the identity of a run that is not kept can be costly, and is not asked for")
 
-    keeper = Keeper(None, never, cure="")
+    keeper = Checkpointer(None, never, cure="")
     assert keeper.read() is None
     keeper.write({"step": 1})
     assert not keeper.rested()
@@ -20,13 +20,13 @@ def test_without_a_path_nothing_is_kept_found_or_due():
 
 def test_only_the_run_itself_reads_what_it_kept(tmp_path):
     identity = {"data": "digits", "seed": "0"}
-    keeper = Keeper(tmp_path / "run", lambda: identity, cure="Name another.")
+    keeper = Checkpointer(tmp_path / "run", lambda: identity, cure="Name another.")
     assert keeper.read() is None
     assert keeper.rested()
     keeper.write({"step": 1})
-    assert Keeper(tmp_path / "run", lambda: dict(identity), cure="").read() == {"step": 1}
+    assert Checkpointer(tmp_path / "run", lambda: dict(identity), cure="").read() == {"step": 1}
     for other, differs in (({"seed": "1"}, "seed"), ({"data": "", "seed": ""}, "data and seed"), ({"new": ""}, "new")):
-        another = Keeper(tmp_path / "run", lambda other=other: {**identity, **other}, cure="Name another.")
+        another = Checkpointer(tmp_path / "run", lambda other=other: {**identity, **other}, cure="Name another.")
         with pytest.raises(InputError, match=f"must belong to .*run', which differs in {differs}[.] Name another"):
             another.read()
 

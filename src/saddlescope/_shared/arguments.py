@@ -35,7 +35,7 @@ Check = Callable[[Any, Sizes], str | None]
 Checked = TypeVar("Checked", bound=Callable[..., Any])
 
 
-def checked(function: Checked) -> Checked:
+def validate_arguments(function: Checked) -> Checked:
     """The function, or class, with a door: arguments must be of the kinds that its annotations name.
 
     Checked are `int`, `float`, `str`, `bool`, functions, classes of this package, array-likes and arrays of jaxtyping

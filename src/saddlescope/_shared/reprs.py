@@ -16,7 +16,7 @@ Table = tuple[Sequence[str], Iterable[Sequence[object]]]
 """The names of its columns, and its rows."""
 
 
-class Shown:
+class ReprMixin:
     """Base of dataclasses that hold arrays, or much else: what they are stands in one line, or in a small table.
 
     They are made with `repr=False`, as a dataclass otherwise writes a `__repr__` of its own, which dumps all it holds.
@@ -40,7 +40,7 @@ class Shown:
 
     def _repr_html_(self) -> str:
         columns, rows = self._table()
-        line = type(self).__name__ if type(self).__repr__ is Shown.__repr__ else repr(self)
+        line = type(self).__name__ if type(self).__repr__ is ReprMixin.__repr__ else repr(self)
         return html_table(line, columns, rows)
 
 

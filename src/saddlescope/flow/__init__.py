@@ -1,19 +1,19 @@
 """Gradient flow and gradient descent: any loss on any parameters, at any initial scale. Knows no model."""
 
 from saddlescope.flow.descent.gradient_descent import gradient_descent
-from saddlescope.flow.descent.sgd import Recording, geometric_marks, homogeneous_rate, recorded_descent
-from saddlescope.flow.descent.sgd_batched import Recordings, recorded_descents
+from saddlescope.flow.descent.sgd import Recording, geometric_marks, homogeneous_rate, sgd
+from saddlescope.flow.descent.sgd_batched import BatchedRecording, sgd_batched
 from saddlescope.flow.diagonal.gradient_flow import gradient_flow
-from saddlescope.flow.diagonal.gradient_flows import FlowsError, Trajectories, gradient_flows
-from saddlescope.flow.diagonal.initial_conditions import Continued, Plain, Products
-from saddlescope.flow.diagonal.log_initial_condition import LogProducts
-from saddlescope.flow.diagonal.trajectory import Accuracy, Crossing, FlowError, Status, Trajectory
-from saddlescope.flow.factored.factored_flow import FactoredTrajectory, Factors, factored_flow
+from saddlescope.flow.diagonal.gradient_flow_batched import BatchedFlowError, BatchedTrajectory, gradient_flow_batched
+from saddlescope.flow.diagonal.initial_conditions import ResumeFrom, ParameterInit, DiagonalInit
+from saddlescope.flow.diagonal.log_initial_condition import LogDiagonalInit
+from saddlescope.flow.diagonal.trajectory import Accuracy, LevelEvent, FlowError, Status, Trajectory
+from saddlescope.flow.factored.factored_flow import FactoredTrajectory, FactorInit, factored_flow
 from saddlescope.flow.homogeneous import EscapeFlow, escape_flow
-from saddlescope.flow.losses.minibatches import SampledLoss
+from saddlescope.flow.losses.minibatches import FiniteSumLoss
 from saddlescope.flow.margin.margin_flow import diagonal_margin_flow, key_query_margin_flow, matrix_margin_flow
 from saddlescope.flow.margin.records import MarginFlow, MarginFlowError
-from saddlescope.flow.margin.results import DiagonalMarginFlow, DiagonalStart, KeyQueryMarginFlow, MatrixMarginFlow
+from saddlescope.flow.margin.results import DiagonalMarginFlow, DiagonalMarginInit, KeyQueryMarginFlow, MatrixMarginFlow
 from saddlescope.flow.margin.weight_flow import WeightFlow, weight_flow
 from saddlescope.flow.two_layer.start_search import FoundStart, SearchError, find_start
 from saddlescope.flow.two_layer.symmetric_flows import Ending, SymmetricFlows, symmetric_flows
@@ -21,32 +21,32 @@ from saddlescope.flow.two_layer.symmetric_path import SymmetricPath, symmetric_p
 
 __all__ = [
     "Accuracy",
-    "Continued",
-    "Crossing",
+    "ResumeFrom",
+    "LevelEvent",
     "DiagonalMarginFlow",
-    "DiagonalStart",
+    "DiagonalMarginInit",
     "Ending",
     "EscapeFlow",
     "FactoredTrajectory",
-    "Factors",
+    "FactorInit",
     "FlowError",
-    "FlowsError",
+    "BatchedFlowError",
     "FoundStart",
     "KeyQueryMarginFlow",
-    "LogProducts",
+    "LogDiagonalInit",
     "MarginFlow",
     "MarginFlowError",
     "MatrixMarginFlow",
-    "Plain",
-    "Products",
+    "ParameterInit",
+    "DiagonalInit",
     "Recording",
-    "Recordings",
-    "SampledLoss",
+    "BatchedRecording",
+    "FiniteSumLoss",
     "SearchError",
     "Status",
     "SymmetricFlows",
     "SymmetricPath",
-    "Trajectories",
+    "BatchedTrajectory",
     "Trajectory",
     "WeightFlow",
     "diagonal_margin_flow",
@@ -56,12 +56,12 @@ __all__ = [
     "geometric_marks",
     "gradient_descent",
     "gradient_flow",
-    "gradient_flows",
+    "gradient_flow_batched",
     "homogeneous_rate",
     "key_query_margin_flow",
     "matrix_margin_flow",
-    "recorded_descent",
-    "recorded_descents",
+    "sgd",
+    "sgd_batched",
     "symmetric_flows",
     "symmetric_path",
     "weight_flow",

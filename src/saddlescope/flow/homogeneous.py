@@ -27,10 +27,10 @@ import numpy as np
 import optimistix
 from jaxtyping import Array, Float, PyTree
 
-from saddlescope._shared.arguments import checked
+from saddlescope._shared.arguments import validate_arguments
 from saddlescope._shared.errors import InputError
-from saddlescope._shared.reprs import Shown
-from saddlescope.flow.diagonal.coordinates import Layout
+from saddlescope._shared.reprs import ReprMixin
+from saddlescope.flow.diagonal.coordinates import TreeLayout
 from saddlescope.flow.diagonal.trajectory import FlowError, Status
 from saddlescope.flow.losses.compiled import require_numbers
 from saddlescope.flow.status import REACHED
@@ -40,7 +40,7 @@ _HOMOGENEOUS = 1e-9  # relative difference between f(2 u) and 2^L f(u) that is r
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
-class EscapeFlow(Shown):
+class EscapeFlow(ReprMixin):
     """A path in the time s.
 
     Attributes:
@@ -71,7 +71,7 @@ class EscapeFlow(Shown):
         )
 
 
-@checked
+@validate_arguments
 def escape_flow(
     output: Callable[[PyTree], Array],
     cost: Callable[[Array], Array],
@@ -121,7 +121,7 @@ def escape_flow(
         )
     _check(degree, until, log_norm, record, tolerance, max_steps)
     require_numbers("weights", weights)
-    layout = Layout.of(weights)
+    layout = TreeLayout.of(weights)
     flat = jnp.asarray(layout.flatten(weights), float)
     largest = float(jnp.max(jnp.abs(flat)))
     if not 0 < largest < np.inf:
@@ -166,7 +166,7 @@ class _System(eqx.Module):
 
     output: Callable[[PyTree], Array]
     cost: Callable[[Array], Array]
-    layout: Layout = eqx.field(static=True)
+    layout: TreeLayout = eqx.field(static=True)
     degree: int = eqx.field(static=True)
     localised: bool = eqx.field(static=True)
 

@@ -45,7 +45,7 @@ class RunView:
         """Its size, or a digest of its parameters; never a name from outside."""
         told = self.made.provenance
         size = told.size if told.size in SIZES and not told.settings else ""
-        return size or store.Place(self.made.file.parent, self.made.entry.name, told.params).digest
+        return size or store.RunFolder(self.made.file.parent, self.made.entry.name, told.params).digest
 
     @property
     def page(self) -> str:

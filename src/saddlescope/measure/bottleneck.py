@@ -14,7 +14,7 @@ from typing import Any
 
 from jaxtyping import Float, Int
 
-from saddlescope._shared.arguments import checked
+from saddlescope._shared.arguments import validate_arguments
 from saddlescope._shared.errors import InputError
 from saddlescope.measure.arrays import take
 from saddlescope.measure.rank import descending_shares, numerical_rank
@@ -91,7 +91,7 @@ def nonlinearity(preactivations: Any) -> Float[Any, "..."]:
     return library.give_back(xp.sqrt(taken / xp.where(whole > 0, whole, xp.ones_like(whole))))
 
 
-@checked
+@validate_arguments
 def bulk_count(values: Any, initial: Any, *, margin: float = 1.5) -> Int[Any, "..."]:
     """How many singular values stand out of the initial bulk: those above `margin` times its edge.
 
@@ -123,7 +123,7 @@ def bulk_count(values: Any, initial: Any, *, margin: float = 1.5) -> Int[Any, ".
     return library.give_back(numerical_rank(now.array, level=edge))
 
 
-@checked
+@validate_arguments
 def bottleneck_rank(layer_ranks: Sequence[int]) -> int:
     """The rank of the bottleneck: of the longest run of consecutive middle layers that share one rank.
 

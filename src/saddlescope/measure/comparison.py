@@ -8,14 +8,14 @@ import math
 from collections import Counter
 from dataclasses import dataclass
 
-from saddlescope._shared.arguments import checked
+from saddlescope._shared.arguments import validate_arguments
 from saddlescope._shared.errors import InputError
-from saddlescope._shared.reprs import Shown, Table
+from saddlescope._shared.reprs import ReprMixin, Table
 from saddlescope.measure.stages import Stage, Staircase
 
 
 @dataclass(frozen=True, repr=False)
-class Arrival(Shown):
+class Arrival(ReprMixin):
     """A component becomes active.
 
     Attributes:
@@ -35,7 +35,7 @@ class Arrival(Shown):
 
 
 @dataclass(frozen=True, repr=False)
-class Match(Shown):
+class Match(ReprMixin):
     """The same arrival in both staircases.
 
     Attributes:
@@ -61,7 +61,7 @@ class Match(Shown):
 
 
 @dataclass(frozen=True, repr=False)
-class Comparison(Shown):
+class Comparison(ReprMixin):
     """How a found staircase agrees with a predicted one.
 
     Attributes:
@@ -105,7 +105,7 @@ class Comparison(Shown):
         return ("component", "predicted", f"found, in {self.time_unit}", "time error", "loss error"), rows
 
 
-@checked
+@validate_arguments
 def compare(predicted: Staircase, found: Staircase, *, until: float = math.inf) -> Comparison:
     """Matches the stages of two staircases by the component that arrives at the start of each.
 

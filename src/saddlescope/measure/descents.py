@@ -13,14 +13,14 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float, Int
 
-from saddlescope._shared.arguments import checked
+from saddlescope._shared.arguments import validate_arguments
 from saddlescope._shared.errors import InputError
-from saddlescope._shared.reprs import Shown
+from saddlescope._shared.reprs import ReprMixin
 from saddlescope.measure.arrays import as_numpy
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
-class Descents(Shown):
+class Descents(ReprMixin):
     """The descents of many losses.
 
     Attributes:
@@ -35,7 +35,7 @@ class Descents(Shown):
     falls: Float[np.ndarray, "n most"]
 
 
-@checked
+@validate_arguments
 def find_descents(losses: Any, *, hysteresis: float = 0.0) -> Descents:
     """The descents of losses.
 

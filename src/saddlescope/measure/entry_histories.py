@@ -19,9 +19,9 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 from jaxtyping import Float
 
-from saddlescope._shared.arguments import checked
+from saddlescope._shared.arguments import validate_arguments
 from saddlescope._shared.errors import InputError
-from saddlescope._shared.reprs import Shown
+from saddlescope._shared.reprs import ReprMixin
 from saddlescope.measure.arrays import as_numpy
 from saddlescope.measure.stages import Staircase, find_stages
 
@@ -60,7 +60,7 @@ class EntryKind(StrEnum):
 
 
 @dataclass(frozen=True, repr=False, kw_only=True)
-class EntryHistory(Shown):
+class EntryHistory(ReprMixin):
     """What one entry w_ij of W does.
 
     Attributes:
@@ -87,7 +87,7 @@ class EntryHistory(Shown):
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class EntryHistories(Shown):
+class EntryHistories(ReprMixin):
     """What all entries of W do.
 
     Attributes:
@@ -114,7 +114,7 @@ class EntryHistories(Shown):
         return tuple(one for one in self.entries if one.kind is kind)
 
 
-@checked
+@validate_arguments
 def entry_kind(i: int, j: int, concepts: Any) -> EntryKind:
     """The kind of w_ij where `concepts` tells for each direction whether it is one, (d,)."""
     if not (concepts[i] or concepts[j]):
@@ -122,7 +122,7 @@ def entry_kind(i: int, j: int, concepts: Any) -> EntryKind:
     return EntryKind.MAJOR if i == j else EntryKind.MINOR
 
 
-@checked
+@validate_arguments
 def entry_histories(path: EntryPath, strengths: Any, *, level: float = 0.1) -> EntryHistories:
     """The histories of all entries along a path, from its own roots: as exact as they are.
 

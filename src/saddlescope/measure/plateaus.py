@@ -23,7 +23,7 @@ from scipy.ndimage import median_filter
 from scipy.optimize import isotonic_regression
 from scipy.signal import find_peaks
 
-from saddlescope._shared.arguments import checked
+from saddlescope._shared.arguments import validate_arguments
 from saddlescope._shared.errors import InputError
 from saddlescope.measure.arrays import as_numpy
 from saddlescope.measure.bottleneck import bottleneck_rank
@@ -38,7 +38,7 @@ _TILT = 1e-12  # a sample: above rounding, below everything else
 _PARTS, _FEWEST = 8, 15  # of the record, in which noise is estimated; samples in one
 
 
-@checked
+@validate_arguments
 def find_plateaus(
     times: Any,
     losses: Any,

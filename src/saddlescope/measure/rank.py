@@ -11,7 +11,7 @@ from typing import Any
 
 from jaxtyping import Float, Int
 
-from saddlescope._shared.arguments import checked
+from saddlescope._shared.arguments import validate_arguments
 from saddlescope._shared.errors import InputError
 from saddlescope.measure.arrays import Library, Stored, take
 
@@ -99,7 +99,7 @@ def effective_rank(values: Any) -> Float[Any, "..."]:
     return library.give_back(xp.where(total[..., 0] > 0, xp.exp(entropy), xp.zeros_like(entropy)))
 
 
-@checked
+@validate_arguments
 def energy_rank(values: Any, *, fraction: float) -> Int[Any, "..."]:
     """The least k such that the k largest singular values hold a fraction of the energy sum(s^2) = |W|_F^2.
 

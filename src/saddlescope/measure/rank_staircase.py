@@ -20,7 +20,7 @@ from jaxtyping import Float
 from numpy.typing import ArrayLike
 from scipy.optimize import isotonic_regression
 
-from saddlescope._shared.arguments import checked, require
+from saddlescope._shared.arguments import validate_arguments, require
 from saddlescope._shared.errors import InputError
 from saddlescope.measure.arrays import as_numpy
 from saddlescope.measure.plateaus import find_plateaus
@@ -43,7 +43,7 @@ class _Step:
     until: float  # and the higher one ends
 
 
-@checked
+@validate_arguments
 def rank_stairs(
     times: Any, spectrum: Spectrum, *, time_unit: str, share: float = 0.1, contrast: float = 8.0, lead: float = 2.0
 ) -> Staircase:
@@ -111,7 +111,7 @@ def rank_stairs(
     return Staircase(tuple(stages), time_unit)
 
 
-@checked
+@validate_arguments
 def rank_staircases(
     times: Any,
     values: Any,

@@ -11,11 +11,11 @@ import numpy as np
 from jaxtyping import Float
 from numpy.typing import ArrayLike
 
-from saddlescope._shared.arguments import checked
+from saddlescope._shared.arguments import validate_arguments
 from saddlescope._shared.errors import InputError
 
 
-@checked
+@validate_arguments
 def richardson(times: ArrayLike, log_alphas: ArrayLike) -> Float[np.ndarray, "..."]:
     """The limit, for alpha to 0, of times measured at several initial scales.
 

@@ -27,16 +27,16 @@ from typing import Any
 
 import array_api_compat
 
-from saddlescope._shared.arguments import checked
+from saddlescope._shared.arguments import validate_arguments
 from saddlescope._shared.errors import InputError
-from saddlescope._shared.reprs import Shown
+from saddlescope._shared.reprs import ReprMixin
 from saddlescope.measure.arrays import UNIT_ROUNDOFF, Library, Stored, in_pieces, normalised, take, upcast
 
 _SHIFT = 8.0  # in eps |H_A|_F: over many singular matrices, Cholesky needed at most 1.1
 
 
 @dataclass(frozen=True, repr=False)
-class Spectrum(Shown):
+class Spectrum(ReprMixin):
     """Singular values, and the level under which they say nothing.
 
     Attributes:
@@ -57,7 +57,7 @@ class Spectrum(Shown):
             raise InputError(f"noise_floor must have shape {batch!r}, one level for each spectrum; got {shape!r}.")
 
 
-@checked
+@validate_arguments
 def spectrum(matrix: Any, *, top: int | None = None) -> Spectrum:
     """Singular values of W.
 
@@ -81,7 +81,7 @@ def spectrum(matrix: Any, *, top: int | None = None) -> Spectrum:
     return _one_matrix(library, upcast(library, W), [_rounding(library, W)], top)
 
 
-@checked
+@validate_arguments
 def update_spectrum(after: Any, before: Any, *, top: int | None = None) -> Spectrum:
     """Singular values of W - W0, subtracted in float64.
 
@@ -134,7 +134,7 @@ def update_noise_floor(after: Any, before: Any) -> Any:
     return library.give_back(library.xp.hypot(_rounding(library, W), _rounding(library, W0)))
 
 
-@checked
+@validate_arguments
 def product_spectrum(left: Any, right: Any, *, top: int | None = None) -> Spectrum:
     """Singular values of L R^T, never formed where it is larger than its factors.
 
@@ -159,7 +159,7 @@ def product_spectrum(left: Any, right: Any, *, top: int | None = None) -> Spectr
     return _spectrum_of(library, lambda L, R: _product(library, [L], [R]), [L, R], top)
 
 
-@checked
+@validate_arguments
 def product_update_spectrum(left: Any, right: Any, left0: Any, right0: Any, *, top: int | None = None) -> Spectrum:
     """Singular values of L R^T - L0 R0^T, formed as [L - L0, L0] [R, R - R0]^T and never d x d2.
 

@@ -12,18 +12,18 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
-from saddlescope._shared.arguments import checked
+from saddlescope._shared.arguments import validate_arguments
 from saddlescope._shared.errors import InputError
-from saddlescope._shared.reprs import Shown, Table
+from saddlescope._shared.reprs import ReprMixin, Table
 from saddlescope.measure.arrays import as_numpy
 from saddlescope.measure.spectrum import Spectrum
 
 _Series = Float[np.ndarray, "n"]
 
 
-@checked
+@validate_arguments
 @dataclass(frozen=True, repr=False)
-class Stage(Shown):
+class Stage(ReprMixin):
     """One stage of learning.
 
     Attributes:
@@ -67,9 +67,9 @@ class Stage(Shown):
             raise InputError(f"rank must be the size of the support, {len(self.support)}; got {self.rank!r}.")
 
 
-@checked
+@validate_arguments
 @dataclass(frozen=True, repr=False)
-class Staircase(Shown):
+class Staircase(ReprMixin):
     """An ordered tuple of stages: each begins when the one before it ends.
 
     Attributes:
@@ -137,7 +137,7 @@ class Staircase(Shown):
         return ("stage", "start", "end", "loss", "rank", *(name.replace("_", " ") for name in extra)), rows
 
 
-@checked
+@validate_arguments
 def find_stages(
     times: Any, losses: Any, activity: Any, *, level: float, time_unit: str, min_duration: float = 0.0
 ) -> Staircase:

@@ -12,15 +12,15 @@ from typing import Any
 
 from jaxtyping import Float
 
-from saddlescope._shared.arguments import checked
+from saddlescope._shared.arguments import validate_arguments
 from saddlescope._shared.errors import InputError
-from saddlescope._shared.reprs import Shown
+from saddlescope._shared.reprs import ReprMixin
 from saddlescope.measure.arrays import Library, Stored, in_pieces, normalised, take, upcast
 from saddlescope.measure.spectrum import check_factors, check_same_shape
 
 
 @dataclass(frozen=True, repr=False)
-class Subspaces(Shown):
+class Subspaces(ReprMixin):
     """Leading singular subspaces of a matrix.
 
     Attributes:
@@ -35,7 +35,7 @@ class Subspaces(Shown):
     values: Any
 
 
-@checked
+@validate_arguments
 def product_update_subspaces(left: Any, right: Any, left0: Any, right0: Any, *, k: int) -> Subspaces:
     """Leading singular subspaces of L R^T - L0 R0^T, from [L - L0, L0] [R, R - R0]^T, never d x d2.
 

@@ -20,14 +20,14 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
-from saddlescope._shared.arguments import checked, require
+from saddlescope._shared.arguments import validate_arguments, require
 from saddlescope._shared.errors import InputError
 
 Weights = tuple[Float[Any, "..."], ...]
 """W_1, ..., W_L, of JAX or NumPy."""
 
 
-@checked
+@validate_arguments
 def preactivations(weights: Weights, inputs: Float[Any, "d n"], *, relu: bool = True) -> tuple[Array, ...]:
     """Z_1, ..., Z_L.
 
@@ -68,13 +68,13 @@ def require_chain(weights: Weights, *, stacked: bool = True) -> None:
         raise InputError(f"weights must be matrices (n_l, n_(l-1)), one layer's n_l the next one's; got {shapes!r}.")
 
 
-@checked
+@validate_arguments
 def layered_output(weights: Weights, inputs: Float[Any, "d n"], *, relu: bool = True) -> Float[Array, "out n"]:
     """The output Y = Z_L, a column a sample."""
     return preactivations(weights, inputs, relu=relu)[-1]
 
 
-@checked
+@validate_arguments
 def layered_weights(
     widths: Sequence[int], *, seed: int, deviation: float = 1.0, starts: int | None = None, dtype: Any = None
 ) -> Weights:
@@ -107,13 +107,13 @@ def layered_weights(
     )
 
 
-@checked
+@validate_arguments
 def half_squared_error(outputs: Float[Array, "out n"], targets: Float[Array, "out n"]) -> Float[Array, ""]:
     """C(Y) = |Y - T|_F^2 / (2 N), so that G = -T / N."""
     return jnp.sum((outputs - targets) ** 2) / (2 * targets.shape[1])
 
 
-@checked
+@validate_arguments
 def cross_entropy(outputs: Float[Array, "out n"], targets: Float[Array, "out n"]) -> Float[Array, ""]:
     """C(Y) = -sum(T log softmax(Y)) / N with targets of one column a sample that sum to 1, so G = (1/d_out - T) / N."""
     return -jnp.sum(targets * jax.nn.log_softmax(outputs, axis=0)) / targets.shape[1]
@@ -177,7 +177,7 @@ class LayeredLoss(eqx.Module):
         return jax.grad(self.cost_of)(jnp.zeros(self.targets.T.shape, self.targets.dtype))
 
 
-@checked
+@validate_arguments
 def balancedness(weights: Weights) -> tuple[Array, ...]:
     """W_{l+1}^T W_{l+1} - W_l W_l^T for l = 1..L-1, each (n_l, n_l): 0 where layers l and l+1 are balanced.
 
@@ -190,7 +190,7 @@ def balancedness(weights: Weights) -> tuple[Array, ...]:
     return tuple(upper.T @ upper - lower @ lower.T for lower, upper in itertools.pairwise(weights))
 
 
-@checked
+@validate_arguments
 def weak_balancedness(weights: Weights) -> tuple[Array, ...]:
     """The diagonals of `balancedness`, each (n_l,), conserved by gradient flow with ReLU, too.
 

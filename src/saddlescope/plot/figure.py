@@ -10,7 +10,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Literal
 
 from saddlescope._shared.errors import InputError
-from saddlescope._shared.reprs import Shown
+from saddlescope._shared.reprs import ReprMixin
 
 if TYPE_CHECKING:
     from numpy import ndarray as Array  # noqa: N812
@@ -41,7 +41,7 @@ class Axis:
 
 
 @dataclass(frozen=True, repr=False, kw_only=True)
-class Line(Shown):
+class Line(ReprMixin):
     """A curve through (x, y). NaN in y breaks it.
 
     Attributes:
@@ -73,7 +73,7 @@ class Line(Shown):
 
 
 @dataclass(frozen=True, repr=False, kw_only=True)
-class Band(Shown):
+class Band(ReprMixin):
     """The area between two curves, such as mean minus and plus one standard deviation over heads.
 
     On a logarithmic axis, edges that are not positive are drawn at the band's smallest positive edge.
@@ -88,7 +88,7 @@ class Band(Shown):
 
 
 @dataclass(frozen=True, repr=False, kw_only=True)
-class Heat(Shown):
+class Heat(ReprMixin):
     """A coloured matrix z of shape (len(y), len(x)). Where z is NaN, nothing is drawn.
 
     Attributes:
@@ -123,7 +123,7 @@ class Kind:
 
 
 @dataclass(frozen=True, repr=False, kw_only=True)
-class Kinds(Shown):
+class Kinds(ReprMixin):
     """A matrix of cells that are of a few kinds, such as verdicts; the legend names those that occur.
 
     Attributes:
@@ -174,7 +174,7 @@ class Mark:
 
 
 @dataclass(frozen=True, repr=False, kw_only=True)
-class Picture(Shown):
+class Picture(ReprMixin):
     """A small image that stands on a dot at a data point, like a pin on a map, such as a sample along a trajectory.
 
     Attributes:
@@ -205,7 +205,7 @@ AnyMark = Line | Band | Heat | Kinds | Mark | Picture
 
 
 @dataclass(frozen=True, repr=False, kw_only=True)
-class Panel(Shown):
+class Panel(ReprMixin):
     """Marks over two axes."""
 
     x: Axis
@@ -215,7 +215,7 @@ class Panel(Shown):
 
 
 @dataclass(frozen=True, repr=False, kw_only=True)
-class Film(Shown):
+class Film(ReprMixin):
     """Grids of images by step: on a page one grid with a slider, on paper the grids of some steps side by side.
 
     Attributes:
@@ -247,7 +247,7 @@ class Film(Shown):
 
 
 @dataclass(frozen=True, repr=False, kw_only=True)
-class Table(Shown):
+class Table(ReprMixin):
     """Rows of text and numbers, shown below the panels on a page; numbers are formatted by whoever shows them."""
 
     columns: tuple[str, ...]
@@ -255,7 +255,7 @@ class Table(Shown):
 
 
 @dataclass(frozen=True, repr=False, kw_only=True)
-class Figure(Shown):
+class Figure(ReprMixin):
     """Panels with a title and a caption that says what is seen; optionally a film and a table below.
 
     Attributes:

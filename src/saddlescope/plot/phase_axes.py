@@ -22,7 +22,7 @@ _DECADE_STEP = 20.0  # ratio of the greatest value of an axis to the least from 
 
 
 @dataclass(frozen=True)
-class Layout:
+class PhaseLayout:
     """Where the axes of a sweep go.
 
     Attributes:

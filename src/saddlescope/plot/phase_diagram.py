@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 
 from saddlescope.plot.figure import AnyMark, Axis, Band, Figure, Heat, Kind, Kinds, Line, Mark, Panel
-from saddlescope.plot.phase_axes import Layout, cells_axis, line_axis, names_axis
+from saddlescope.plot.phase_axes import PhaseLayout, cells_axis, line_axis, names_axis
 from saddlescope.plot.series import shortened
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ def phase_figures(sweep: "xr.Dataset") -> tuple[Figure, ...]:
     Returns:
         The figures: quantities, verdicts, measured values.
     """
-    layout, claims = Layout.of(sweep.state), _claims(sweep)
+    layout, claims = PhaseLayout.of(sweep.state), _claims(sweep)
     drawn = _numbers(sweep.quantities, layout, _quantities(sweep), "What the runs come to")
     drawn += _verdicts(sweep, layout, claims)
     if not layout.panels:
@@ -79,7 +79,7 @@ def _quantities(sweep: "xr.Dataset") -> tuple[_Reading, ...]:
     )
 
 
-def _verdicts(sweep: "xr.Dataset", layout: Layout, claims: Sequence[_Reading]) -> list[Figure]:
+def _verdicts(sweep: "xr.Dataset", layout: PhaseLayout, claims: Sequence[_Reading]) -> list[Figure]:
     """Maps of outcomes, or of the share of seeds that reproduce a claim."""
     kinds = _kinds(sweep)
     caption = "Whether each claim is reproduced." if not layout.seeds else (
@@ -94,7 +94,7 @@ def _verdicts(sweep: "xr.Dataset", layout: Layout, claims: Sequence[_Reading]) -
     elif not layout.seeds and (kinds < 0).any():
         caption += _NOT_RUN
     if len(layout.mapped) == 1:
-        ((_, shown),) = Layout((*layout.mapped, "claim"), (), layout.seeds).slices(kinds)
+        ((_, shown),) = PhaseLayout((*layout.mapped, "claim"), (), layout.seeds).slices(kinds)
         rows = names_axis("claim", tuple(one.label for one in claims), falling=True)
         panel = Panel(x=cells_axis(shown, layout.mapped[0]), y=rows, marks=(_outcomes(shown.values, layout),))
         return [Figure(name="verdicts", title="Verdicts", caption=caption, panels=(panel,), columns=1)]
@@ -109,7 +109,7 @@ def _verdicts(sweep: "xr.Dataset", layout: Layout, claims: Sequence[_Reading]) -
     )
 
 
-def _numbers(values: "xr.DataArray", layout: Layout, readings: Sequence[_Reading], title: str) -> list[Figure]:
+def _numbers(values: "xr.DataArray", layout: PhaseLayout, readings: Sequence[_Reading], title: str) -> list[Figure]:
     """Curves or maps of numbers, those that are nowhere finite left out; the last dimension is that of the readings."""
     found = [one for one in readings if np.isfinite(values[..., one.place]).any()]
     absent = [one.label for one in readings if one not in found]
@@ -144,7 +144,7 @@ def _figures(
     title: str,
     caption: str,
     readings: Sequence[_Reading],
-    layout: Layout,
+    layout: PhaseLayout,
     select: "Callable[[_Reading], xr.DataArray]",
     marks: "Callable[[_Reading, xr.DataArray], tuple[AnyMark, ...]]",
 ) -> list[Figure]:
@@ -189,7 +189,7 @@ def _of_one_scale(panels: tuple[Panel, ...]) -> tuple[Panel, ...]:
     )
 
 
-def _axes(one: _Reading, array: "xr.DataArray", layout: Layout) -> tuple[Axis, Axis]:
+def _axes(one: _Reading, array: "xr.DataArray", layout: PhaseLayout) -> tuple[Axis, Axis]:
     if len(layout.mapped) == 1:
         return line_axis(array, layout.mapped[0])[0], Axis(one.name, one.unit, scale=one.scale)
     return cells_axis(array, layout.mapped[0]), cells_axis(array, layout.mapped[1])
@@ -205,7 +205,7 @@ def _kinds(sweep: "xr.Dataset") -> "xr.DataArray":
     return places.where(sweep.state != "failed", 3).where(sweep.state != "missing", -1)
 
 
-def _outcomes(kinds: np.ndarray, layout: Layout) -> AnyMark:
+def _outcomes(kinds: np.ndarray, layout: PhaseLayout) -> AnyMark:
     """Cells of outcomes, shape ([seed,] y, x), or of those seeds that are decided the share that reproduce."""
     x, y = np.arange(kinds.shape[-1]), np.arange(kinds.shape[-2])
     if not layout.seeds:
@@ -223,7 +223,7 @@ def _outcomes(kinds: np.ndarray, layout: Layout) -> AnyMark:
     )
 
 
-def _map(one: _Reading, values: np.ndarray, layout: Layout) -> Heat:
+def _map(one: _Reading, values: np.ndarray, layout: PhaseLayout) -> Heat:
     """The cells of a number, shape ([seed,] y, x), the mean over seeds."""
     z = _mean(values, one.scale) if layout.seeds else values
     return Heat(
@@ -240,7 +240,7 @@ def _written(z: np.ndarray) -> np.ndarray:
     return np.array([[f"{value:.3g}".replace("e-0", "e-") if np.isfinite(value) else "" for value in row] for row in z])
 
 
-def _curve(one: _Reading, array: "xr.DataArray", layout: Layout) -> tuple[AnyMark, ...]:
+def _curve(one: _Reading, array: "xr.DataArray", layout: PhaseLayout) -> tuple[AnyMark, ...]:
     """A number over one axis, shape ([seed,] x): its mean and range over seeds, and its bounds."""
     values, (_, x) = array.values, line_axis(array, layout.mapped[0])
     rising = np.argsort(x, kind="stable")

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, SupportsFloat
 
-from saddlescope._shared.reprs import Shown, brief
+from saddlescope._shared.reprs import ReprMixin, brief
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -25,7 +25,7 @@ class Outcome(StrEnum):
 
 
 @dataclass(frozen=True)
-class Measured:
+class Estimate:
     """A statistic's value with its own uncertainty, both in the claim's unit.
 
     Attributes:
@@ -44,12 +44,12 @@ class Measured:
             raise ValueError(f"uncertainty must be at least 0; got {self.uncertainty!r}.")
 
     @classmethod
-    def unresolved(cls, why: str) -> "Measured":
+    def unresolved(cls, why: str) -> "Estimate":
         """The run failed, or did not resolve the statistic: the claim stays undecided."""
         return cls(math.nan, math.inf, why)
 
     @classmethod
-    def mean(cls, values: "ArrayLike", remark: str = "") -> "Measured":
+    def mean(cls, values: "ArrayLike", remark: str = "") -> "Estimate":
         """The mean of independent values, with Student's 95 % interval; one value has none, so nothing is decided."""
         import numpy as np
         from scipy.stats import t
@@ -61,7 +61,7 @@ class Measured:
         return cls(float(found.mean()), float(t.ppf(0.975, found.size - 1)) * error, remark)
 
     @classmethod
-    def share(cls, count: SupportsFloat, of: SupportsFloat, remark: str = "") -> "Measured":
+    def share(cls, count: SupportsFloat, of: SupportsFloat, remark: str = "") -> "Estimate":
         """What part a count is of independent trials, with Wilson's 95 % interval, made symmetric about the share.
 
         For a population that the trials are a sample of. Where all or none of these trials are meant, the share is a
@@ -84,7 +84,7 @@ def wilson_interval(count: SupportsFloat, of: SupportsFloat) -> tuple[float, flo
 
 
 @dataclass(frozen=True, repr=False)
-class Verdict(Shown):
+class Verdict(ReprMixin):
     """A claim, what was measured, and the outcome."""
 
     claim: str
@@ -104,7 +104,7 @@ class Verdict(Shown):
 
 
 @dataclass(frozen=True, repr=False, kw_only=True)
-class Claim(Shown):
+class Claim(ReprMixin):
     """One checkable statement of a paper.
 
     Attributes:
@@ -145,12 +145,12 @@ class Claim(Shown):
         )
 
 
-def outcome(measured: Measured, low: float, high: float) -> Outcome:
+def outcome(measured: Estimate, low: float, high: float) -> Outcome:
     """Reproduced when inside the bounds by more than the uncertainty, refuted when outside by more, else undecided.
 
     With uncertainty 0 the bounds themselves count as inside. NaN, or an infinite uncertainty, is undecided.
 
-    >>> outcome(Measured(0.5, 0.1), 0.0, 1.0), outcome(Measured(0.95, 0.1), 0.0, 1.0), outcome(Measured(2.0), 0.0, 1.0)
+    >>> outcome(Estimate(0.5, 0.1), 0.0, 1.0), outcome(Estimate(0.95, 0.1), 0.0, 1.0), outcome(Estimate(2.0), 0.0, 1.0)
     (<Outcome.REPRODUCED: 'reproduced'>, <Outcome.UNDECIDED: 'undecided'>, <Outcome.REFUTED: 'refuted'>)
     """
     value, uncertainty = measured.value, measured.uncertainty

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from saddlescope._shared.reprs import Shown
+from saddlescope._shared.reprs import ReprMixin
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -16,7 +16,7 @@ def _silent(fraction: float, note: str) -> None:
 
 
 @dataclass(frozen=True, repr=False)
-class RunContext(Shown):
+class RunContext(ReprMixin):
     """The surroundings of a run. Nothing here may change its result.
 
     Attributes:
@@ -34,7 +34,7 @@ class RunContext(Shown):
         """A `report` for one part of the run: its 0 to 1 is the whole's `start` to `stop`."""
         return lambda fraction, note: self.report(start + (stop - start) * fraction, note)
 
-    def within(self, start: float, stop: float) -> "RunContext":
+    def subtask(self, start: float, stop: float) -> "RunContext":
         """The context of one part of the run, which reports as `part` says."""
         return replace(self, report=self.part(start, stop))
 
@@ -42,7 +42,7 @@ class RunContext(Shown):
         """Whether the part of the run of that name is finished already."""
         return self._file(name).exists()
 
-    def kept(self, name: str, make: "Callable[[], xr.Dataset]") -> "xr.Dataset":
+    def cached(self, name: str, make: "Callable[[], xr.Dataset]") -> "xr.Dataset":
         """The part of the run of that name: what a killed run has finished already, else what `make` makes."""
         from saddlescope import store
 

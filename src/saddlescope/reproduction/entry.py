@@ -11,7 +11,7 @@ An entry is a module in a folder of `saddlescope.papers` with
 
 and, for sweeps, where they make sense,
 
-- `quantities`: a tuple of `Quantity`, the numbers of a run that are worth a map over its parameters,
+- `quantities`: a tuple of `Metric`, the numbers of a run that are worth a map over its parameters,
 - `run_many(points, context) -> list[xr.Dataset]`: the runs of many Params at once, such as one batch of flows; each
   equals the `run` of its point to the entry's tolerance.
 
@@ -28,10 +28,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from saddlescope._shared.errors import InputError, unknown
-from saddlescope._shared.reprs import Shown, Table, brief
+from saddlescope._shared.reprs import ReprMixin, Table, brief
 from saddlescope.reproduction.claim import Claim, Verdict
 from saddlescope.reproduction.context import RunContext
-from saddlescope.reproduction.metric import Quantity
+from saddlescope.reproduction.metric import Metric
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -42,7 +42,7 @@ SIZES = ("quick", "default", "paper")
 
 
 @dataclasses.dataclass(frozen=True, repr=False)
-class Entry(Shown):
+class Entry(ReprMixin):
     """One reproduction: a name, where it stands in which paper, and what its module offers."""
 
     name: str
@@ -53,7 +53,7 @@ class Entry(Shown):
     run: "Callable[[Any, RunContext], xr.Dataset]"
     claims: tuple[Claim, ...]
     traces: "Callable[[xr.Dataset], list[Figure]]"
-    quantities: tuple[Quantity, ...] = ()
+    quantities: tuple[Metric, ...] = ()
     run_many: "Callable[[Sequence[Any], RunContext], list[xr.Dataset]] | None" = None
 
     def __repr__(self) -> str:

@@ -20,7 +20,7 @@ Axes = Mapping[str, Sequence[Any]]
 Report = Callable[[float, str], None]
 
 
-def kept_rows(
+def cached_rows(
     axes: Axes, make: "Callable[[int, tuple[Any, ...], Report], xr.Dataset]", context: RunContext, name: str = "row"
 ) -> "xr.Dataset":
     """Every row of a grid; a killed run goes on after its last whole one.
@@ -38,7 +38,7 @@ def kept_rows(
     made = []
     for k, values in enumerate(rows):
         report = context.part(k / len(rows), (k + 1) / len(rows))
-        made.append(context.kept(f"{name}-{k}", partial(make, k, values, report)))
+        made.append(context.cached(f"{name}-{k}", partial(make, k, values, report)))
     return in_grid(made, axes)
 
 

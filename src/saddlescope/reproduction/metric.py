@@ -7,14 +7,14 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
-from saddlescope._shared.reprs import Shown
+from saddlescope._shared.reprs import ReprMixin
 
 if TYPE_CHECKING:
     import xarray as xr
 
 
 @dataclass(frozen=True, repr=False, kw_only=True)
-class Quantity(Shown):
+class Metric(ReprMixin):
     """One number of a stored run.
 
     Attributes:

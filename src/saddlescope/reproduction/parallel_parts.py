@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING
 
 from saddlescope._shared.errors import InputError
 from saddlescope.reproduction.context import RunContext
-from saddlescope.reproduction.process_pool import Done, Ended, Failed, Progress, Refused, Report, side_by_side
+from saddlescope.reproduction.process_pool import TaskDone, TaskEnded, TaskFailed, TaskProgress, TaskRefused, Report, run_parallel
 
 if TYPE_CHECKING:
     import xarray as xr
 
 
-def kept_side_by_side(
+def run_parallel_parts(
     context: RunContext, parts: "Mapping[str, Callable[[RunContext], xr.Dataset]]", *, processes: int
 ) -> "list[xr.Dataset]":
     """The parts of the run of those names: what a killed run has finished already, else what the callables make.
@@ -42,9 +42,9 @@ def kept_side_by_side(
     if min(processes, len(missing)) > 1:
         _make(context, parts, missing, processes)
     share = 1 / len(parts)
-    here = [context.within(k * share, (k + 1) * share) for k in range(len(parts))]
+    here = [context.subtask(k * share, (k + 1) * share) for k in range(len(parts))]
     return [
-        context.kept(name, partial(part, own)) for (name, part), own in zip(parts.items(), here, strict=True)
+        context.cached(name, partial(part, own)) for (name, part), own in zip(parts.items(), here, strict=True)
     ]  # fmt: skip
 
 
@@ -59,7 +59,7 @@ class _Kept:
 
     def __call__(self, report: Report) -> None:
         context = RunContext(self.scratch, report, self.data)
-        context.kept(self.name, partial(self.part, context))
+        context.cached(self.name, partial(self.part, context))
 
 
 def _make(
@@ -70,22 +70,22 @@ def _make(
 ) -> None:
     fractions = {name: float(name not in missing) for name in parts}
     tasks = {name: _Kept(name, parts[name], context.scratch, context.data) for name in missing}
-    with closing(side_by_side(tasks, processes=processes)) as happened:
+    with closing(run_parallel(tasks, processes=processes)) as happened:
         for news in happened:
             match news:
-                case Progress(name, fraction, note):
+                case TaskProgress(name, fraction, note):
                     fractions[name] = fraction
                     context.report(sum(fractions.values()) / len(fractions), note)
-                case Done(name):
+                case TaskDone(name):
                     fractions[name] = 1.0
-                case Refused(_, sentence):
+                case TaskRefused(_, sentence):
                     raise InputError(sentence)
-                case Failed(name, error):
+                case TaskFailed(name, error):
                     raise RuntimeError(f"The part {name} failed, {error}; its traceback stands above.")
-                case Ended(name, status) if status < 0:
+                case TaskEnded(name, status) if status < 0:
                     raise InputError(
                         f"processes must be few enough for the memory there is; the one of {name} was killed by signal "
                         f"{-status}. The same command goes on; a smaller processes= takes less memory."
                     )
-                case Ended(name, status):
+                case TaskEnded(name, status):
                     raise RuntimeError(f"The process of {name} ended with status {status} in the middle of its work.")

@@ -28,7 +28,7 @@ def positive(params: Any, *names: str) -> None:
             raise InputError(f"{name} must be positive and finite; got {getattr(params, name)!r}.")
 
 
-def within(low: float, high: float, params: Any, *names: str) -> None:
+def between(low: float, high: float, params: Any, *names: str) -> None:
     """The fields lie between two bounds.
 
     Raises:

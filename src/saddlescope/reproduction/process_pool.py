@@ -32,7 +32,7 @@ _LENGTH = 8  # bytes of a frame's length
 
 
 @dataclass(frozen=True)
-class Progress:
+class TaskProgress:
     """A task has done a part of its work."""
 
     name: str
@@ -41,14 +41,14 @@ class Progress:
 
 
 @dataclass(frozen=True)
-class Done:
+class TaskDone:
     """A task is done."""
 
     name: str
 
 
 @dataclass(frozen=True)
-class Refused:
+class TaskRefused:
     """A task raised an InputError that says this."""
 
     name: str
@@ -56,7 +56,7 @@ class Refused:
 
 
 @dataclass(frozen=True)
-class Failed:
+class TaskFailed:
     """A task raised another error; standard error has its traceback."""
 
     name: str
@@ -64,19 +64,19 @@ class Failed:
 
 
 @dataclass(frozen=True)
-class Ended:
+class TaskEnded:
     """The process of a task ended in the middle of it, with this exit status: minus the signal that killed it."""
 
     name: str
     status: int
 
 
-News = Progress | Done | Refused | Failed | Ended
+TaskEvent = TaskProgress | TaskDone | TaskRefused | TaskFailed | TaskEnded
 
 
-def side_by_side(
+def run_parallel(
     tasks: Mapping[str, Task], *, processes: int, environment: Mapping[str, str] | None = None
-) -> Generator[News, None, None]:
+) -> Generator[TaskEvent, None, None]:
     """Makes tasks in processes of their own, and tells what happens to each as it happens.
 
     Args:
@@ -85,7 +85,7 @@ def side_by_side(
         environment: variables that the processes have where this one has none of the name.
 
     Yields:
-        For every task any number of `Progress`, then one of the others. Closing the iterator kills the processes.
+        For every task any number of `TaskProgress`, then one of the others. Closing the iterator kills the processes.
     """
     waiting = deque(tasks)
     told: queue.Queue[tuple[_Process, Any]] = queue.Queue()
@@ -105,18 +105,18 @@ def side_by_side(
             name = busy[process]
             match message:
                 case [fraction, note]:
-                    yield Progress(name, fraction, note)
+                    yield TaskProgress(name, fraction, note)
                     continue
                 case None:
                     del busy[process]
-                    yield Ended(name, process.close())
+                    yield TaskEnded(name, process.close())
                     continue
                 case {"refused": sentence}:
-                    news: News = Refused(name, sentence)
+                    news: TaskEvent = TaskRefused(name, sentence)
                 case {"failed": error}:
-                    news = Failed(name, error)
+                    news = TaskFailed(name, error)
                 case _:
-                    news = Done(name)
+                    news = TaskDone(name)
             del busy[process]
             idle.append(process)
             yield news

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from saddlescope import store
 from saddlescope._shared.errors import InputError, MissingExtraError, StorageError
-from saddlescope._shared.reprs import Shown, Table
+from saddlescope._shared.reprs import ReprMixin, Table
 from saddlescope.reproduction import entry as entries
 from saddlescope.reproduction.claim import Verdict
 from saddlescope.reproduction.context import RunContext
@@ -27,7 +27,7 @@ _DISK = {errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EFBIG}
 
 
 @dataclasses.dataclass(frozen=True, eq=False, repr=False)
-class Reproduction(Shown):
+class Reproduction(ReprMixin):
     """One stored run of an entry.
 
     Attributes:
@@ -179,14 +179,14 @@ def reproduce(
     if params == entry.params(size):
         settings = {}
     values = json_values(params)
-    place = store.Place(Path(out), entry.name, values, "" if settings else size)
+    place = store.RunFolder(Path(out), entry.name, values, "" if settings else size)
     if place.file.exists() and not again:
         stored = Reproduction.open(place.file)
         if stored.provenance.params == values:
             say(f"{place.file} is stored already: judging it again. --again runs it anew.")
             return stored
         say(f"{place.file} holds other parameters (its version's {size}): running anew.")
-    with place.claimed() as scratch:
+    with place.lock() as scratch:
         if any(scratch.iterdir()):
             say(f"Going on with what an interrupted run left in {scratch}.")
         run = stamped_run(entry, params, RunContext(scratch, report, data), size, settings)

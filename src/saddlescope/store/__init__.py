@@ -2,6 +2,6 @@
 
 from saddlescope.store.netcdf import COPIES, SWEEPS, find, read, write, write_bytes
 from saddlescope.store.provenance import Provenance, stopwatch
-from saddlescope.store.run_folder import Place
+from saddlescope.store.run_folder import RunFolder
 
 __all__ = ["COPIES", "SWEEPS", "Place", "Provenance", "find", "read", "stopwatch", "write", "write_bytes"]

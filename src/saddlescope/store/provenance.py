@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from saddlescope._shared.errors import InputError
-from saddlescope._shared.reprs import Shown
+from saddlescope._shared.reprs import ReprMixin
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -22,7 +22,7 @@ _PACKAGES = ("saddlescope", "numpy", "scipy", "xarray", "jax", "torch")
 
 
 @dataclass(frozen=True, repr=False, kw_only=True)
-class Provenance(Shown):
+class Provenance(ReprMixin):
     """Where a run comes from. Each field becomes one attribute of the file; mappings are stored as JSON.
 
     Attributes:

@@ -12,13 +12,13 @@ from pathlib import Path
 from typing import Any
 
 from saddlescope._shared.errors import BusyError, StorageError
-from saddlescope._shared.reprs import Shown
+from saddlescope._shared.reprs import ReprMixin
 
 _PROBE = bytes(1 << 20)  # what must fit before long work begins; stored runs are of this order
 
 
 @dataclass(frozen=True, repr=False)
-class Place(Shown):
+class RunFolder(ReprMixin):
     """The place of one run below an output folder: `OUT/<paper>/<entry>/<label>.nc`.
 
     Attributes:
@@ -52,7 +52,7 @@ class Place(Shown):
         return self.file.with_name(f"{self.digest}.partial")
 
     @contextmanager
-    def claimed(self) -> Iterator[Path]:
+    def lock(self) -> Iterator[Path]:
         """Holds the place for this process and yields its scratch folder, which is made when it is absent.
 
         That the folder can be written, and has room, is tried at once and not after hours of work. What is in

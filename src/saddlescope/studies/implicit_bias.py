@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from jaxtyping import Float
 
-from saddlescope._shared.arguments import checked, shown
+from saddlescope._shared.arguments import validate_arguments, shown
 from saddlescope._shared.errors import InputError
-from saddlescope._shared.reprs import Shown, html_table
+from saddlescope._shared.reprs import ReprMixin, html_table
 from saddlescope.flow import (
     DiagonalMarginFlow,
     KeyQueryMarginFlow,
@@ -45,7 +45,7 @@ FLOWS = ("keys and queries", "W alone", "diagonal")
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
-class ImplicitBias(Shown):
+class ImplicitBias(ReprMixin):
     """What was predicted for some token data, what the flows did, and the verdicts.
 
     Attributes:
@@ -120,7 +120,7 @@ class ImplicitBias(Shown):
         return ("flow", "minimises", "nuclear excess (share)", "Frobenius excess (share)", "because"), rows
 
 
-@checked
+@validate_arguments
 def implicit_bias(
     data: TokenData | str | os.PathLike[str],
     *,

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Float
 
-from saddlescope._shared.arguments import checked
+from saddlescope._shared.arguments import validate_arguments
 
 RESOLVED = 0.1  # the share up to which a direction counts as having arrived
 APART = 0.5  # the share from which it is seen not to go to the other problem's solution
@@ -50,7 +50,7 @@ def shares(
     return np.maximum(excess, 0.0) / contrast if seen else np.full_like(excess, np.nan)
 
 
-@checked
+@validate_arguments
 def norm_verdict(excess: Float[np.ndarray, "norm"], contrast: Float[np.ndarray, "norm"], run: str = "") -> NormVerdict:
     """The verdict on the last direction of a flow.
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from saddlescope import store
 from saddlescope._shared.errors import InputError
-from saddlescope.reproduction.claim import Measured, outcome
+from saddlescope.reproduction.claim import Estimate, outcome
 from saddlescope.reproduction.entry import Entry
 from saddlescope.reproduction.runner import Reproduction
 from saddlescope.sweeps.grid import Grid
@@ -78,7 +78,7 @@ def _judge(
         try:
             measured = claim.statistic(run)
         except Exception as error:  # it may need more than a point of a sweep has, such as two scales
-            measured = Measured.unresolved(f"It cannot be judged at this point: {sentence(error)}.")
+            measured = Estimate.unresolved(f"It cannot be judged at this point: {sentence(error)}.")
         numbers["value"][(*index, k)] = measured.value
         numbers["uncertainty"][(*index, k)] = measured.uncertainty
         words["outcome"][(*index, k)] = str(outcome(measured, claim.low, claim.high))

@@ -12,13 +12,13 @@ from functools import cached_property
 from typing import Any
 
 from saddlescope._shared.errors import InputError, unknown
-from saddlescope._shared.reprs import Shown
+from saddlescope._shared.reprs import ReprMixin
 from saddlescope.reproduction import entry as entries
 from saddlescope.sweeps.parse import MOST_POINTS, expand
 
 
 @dataclasses.dataclass(frozen=True, repr=False)
-class SweptParameter(Shown):
+class SweptParameter(ReprMixin):
     """One axis of a grid.
 
     Attributes:
@@ -60,7 +60,7 @@ class SweptParameter(Shown):
 
 
 @dataclasses.dataclass(frozen=True, repr=False)
-class Grid(Shown):
+class Grid(ReprMixin):
     """All combinations of the values of one or more parameters of an entry, the last axis fastest.
 
     Attributes:

@@ -12,7 +12,7 @@ from saddlescope import store
 from saddlescope._shared.errors import BusyError, InputError, StorageError
 from saddlescope.reproduction.context import RunContext
 from saddlescope.reproduction.entry import Entry
-from saddlescope.reproduction.process_pool import Done, Ended, Failed, Progress, Refused, Report, side_by_side
+from saddlescope.reproduction.process_pool import TaskDone, TaskEnded, TaskFailed, TaskProgress, TaskRefused, Report, run_parallel
 from saddlescope.reproduction.runner import json_values, stamp
 from saddlescope.sweeps.point import BUSY_PAUSE, Point, sentence
 
@@ -43,20 +43,20 @@ def make_in_processes(points: Sequence[Point], processes: int, data: Path | None
         tries += 1
         killed: list[Point] = []
         tasks = {point.label: _MakePoint(point, data) for point in left}
-        with closing(side_by_side(tasks, processes=min(processes, len(left)), environment=_ONE_THREAD)) as happened:
+        with closing(run_parallel(tasks, processes=min(processes, len(left)), environment=_ONE_THREAD)) as happened:
             for news in happened:
                 match news:
-                    case Progress(name, fraction, note):
+                    case TaskProgress(name, fraction, note):
                         fractions[name] = fraction
                         report(sum(fractions.values()) / len(points), f"{name}: {note}")
-                    case Done(name):
+                    case TaskDone(name):
                         fractions[name] = 1.0
                         report(sum(fractions.values()) / len(points), f"{name}: done")
-                    case Refused(_, told):  # the point itself never raises for its own sake
+                    case TaskRefused(_, told):  # the point itself never raises for its own sake
                         raise StorageError(told)
-                    case Failed(name, error):
+                    case TaskFailed(name, error):
                         raise RuntimeError(f"The point {name} could not be stored: {error}")
-                    case Ended(name, status):
+                    case TaskEnded(name, status):
                         point = tasks[name].point
                         if tries < _TRIES:
                             killed.append(point)
@@ -118,10 +118,10 @@ def _batches(points: Sequence[Point]) -> Iterator[list[Point]]:
 def _make_batch(entry: Entry, batch: Sequence[Point], data: Path | None, report: Report) -> None:
     """The points of one batch, which have a lock and a scratch folder together."""
     assert entry.run_many is not None
-    place = store.Place(batch[0].out, entry.name, {"points": [json_values(p.params) for p in batch]}, part="points")
+    place = store.RunFolder(batch[0].out, entry.name, {"points": [json_values(p.params) for p in batch]}, part="points")
     while missing := [point for point in batch if not point.file.exists()]:
         try:
-            with place.claimed() as scratch:
+            with place.lock() as scratch:
                 resumed, stop = any(scratch.iterdir()), store.stopwatch()
                 runs = entry.run_many([point.params for point in missing], RunContext(scratch, report, data))
                 if len(runs) != len(missing):

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from saddlescope import store
 from saddlescope._shared.errors import BusyError, InputError, StorageError
-from saddlescope._shared.reprs import Shown
+from saddlescope._shared.reprs import ReprMixin
 from saddlescope.reproduction import entry as entries
 from saddlescope.reproduction.context import RunContext
 from saddlescope.reproduction.runner import json_values, stamped_run
@@ -34,7 +34,7 @@ class State(StrEnum):
 
 
 @dataclasses.dataclass(frozen=True, repr=False)
-class Point(Shown):
+class Point(ReprMixin):
     """One point: the parameters of one run, and its place, which all sweeps with this point share.
 
     Attributes:
@@ -54,9 +54,9 @@ class Point(Shown):
     label: str
 
     @cached_property
-    def place(self) -> store.Place:
+    def place(self) -> store.RunFolder:
         """Where the run lies: `OUT/sweeps/<paper>/<entry>/points/<digest>.nc`."""
-        return store.Place(self.out, self.entry, json_values(self.params), part="points")
+        return store.RunFolder(self.out, self.entry, json_values(self.params), part="points")
 
     @property
     def file(self) -> Path:
@@ -120,7 +120,7 @@ class Point(Shown):
         with _one_at_a_time:
             while self.state is State.MISSING:
                 try:
-                    with self.place.claimed() as scratch:
+                    with self.place.lock() as scratch:
                         if self.state is State.MISSING:
                             self._make(RunContext(scratch, report, data))
                         self.place.clear()

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from saddlescope import store
 from saddlescope._shared.errors import InputError, unknown
-from saddlescope._shared.reprs import Shown
+from saddlescope._shared.reprs import ReprMixin
 from saddlescope.reproduction import entry as entries
 from saddlescope.reproduction.claim import Outcome
 from saddlescope.reproduction.runner import Reproduction
@@ -26,7 +26,7 @@ _POINT = re.compile(r"points/[0-9a-f]{12}\.nc")
 
 
 @dataclasses.dataclass(frozen=True, eq=False, repr=False)
-class Sweep(Shown):
+class Sweep(ReprMixin):
     """One stored sweep of an entry.
 
     Attributes:

@@ -41,7 +41,7 @@ from saddlescope.theory.escape import (
     first_layer_with_content,
     gradient_at_zero,
     grown_norm,
-    improve_directions,
+    column_generation,
     layer_ratios,
     low_rank_activations,
     nearly_rank_one_bound,
@@ -51,12 +51,12 @@ from saddlescope.theory.escape import (
     rank_one_escape_speed,
     spent_budget,
 )
-from saddlescope.theory.incremental.finite_scale import Correction, InitialWeights
+from saddlescope.theory.incremental.finite_scale import Correction, FirstOrderInit
 from saddlescope.theory.incremental.greedy_algorithm import incremental_learning
-from saddlescope.theory.incremental.newton_transition import FlowThenNewton
-from saddlescope.theory.incremental.ode_transition import FlowToRest
-from saddlescope.theory.incremental.prediction import GreedyStage, IncrementalLearning, NearTie, Status
-from saddlescope.theory.incremental.timed_transition import TimedFlow
+from saddlescope.theory.incremental.newton_transition import NewtonTransition
+from saddlescope.theory.incremental.ode_transition import OdeTransition
+from saddlescope.theory.incremental.prediction import GreedyStage, IncrementalLearning, NearTie, AlgorithmStatus
+from saddlescope.theory.incremental.timed_transition import TimedTransition
 from saddlescope.theory.incremental.transition import Transition
 from saddlescope.theory.low_rank.greedy_algorithm import LowRankLearning, LowRankStage, low_rank_learning
 
@@ -67,11 +67,11 @@ __all__ = [
     "DeepLinearStages",
     "DiagonalSvm",
     "EscapeDirections",
-    "FlowThenNewton",
-    "FlowToRest",
+    "NewtonTransition",
+    "OdeTransition",
     "GreedyStage",
     "IncrementalLearning",
-    "InitialWeights",
+    "FirstOrderInit",
     "KKTResiduals",
     "LayerRatios",
     "LocalSolution",
@@ -85,7 +85,7 @@ __all__ = [
     "SpentBudget",
     "Status",
     "SvmCertificate",
-    "TimedFlow",
+    "TimedTransition",
     "Transition",
     "aligned_matrix_flow",
     "aligned_product_flow",
@@ -104,7 +104,7 @@ __all__ = [
     "frobenius_svm",
     "gradient_at_zero",
     "grown_norm",
-    "improve_directions",
+    "column_generation",
     "incremental_learning",
     "incremental_multipliers",
     "kkt_residuals",

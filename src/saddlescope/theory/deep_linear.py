@@ -33,14 +33,14 @@ from jaxtyping import Float
 from numpy.typing import ArrayLike
 from scipy.special import hyp2f1
 
-from saddlescope._shared.arguments import checked
+from saddlescope._shared.arguments import validate_arguments
 from saddlescope._shared.errors import InputError
-from saddlescope._shared.reprs import Shown, Table
+from saddlescope._shared.reprs import ReprMixin, Table
 from saddlescope.theory.escape.speed import checked_depth, checked_saddle
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class DeepLinearStages(Shown):
+class DeepLinearStages(ReprMixin):
     """The saddles that a deep linear network visits, in order, and where it ends.
 
     Attributes:
@@ -94,7 +94,7 @@ class DeepLinearStages(Shown):
         return ("rank", "loss", "escape speed"), zip(self.ranks, self.losses, self.speeds, strict=True)
 
 
-@checked
+@validate_arguments
 def deep_linear_stages(inputs: ArrayLike, targets: ArrayLike, *, width: int | None = None) -> DeepLinearStages:
     """The stages of deep linear networks of any depth, trained on half the mean squared error from small weights.
 
@@ -135,7 +135,7 @@ def deep_linear_stages(inputs: ArrayLike, targets: ArrayLike, *, width: int | No
     return DeepLinearStages(losses / (2 * samples), speeds, strengths[:rank], left[:, :rank], (M / S) @ U.T)
 
 
-@checked
+@validate_arguments
 def aligned_time(speed: float, *, depth: int, initial: float, share: float, curvature: float = 1.0) -> float:
     """When gradient flow has learned a direction, where directions are learned one by one: time t, exactly.
 

@@ -15,7 +15,7 @@ from saddlescope.train.configuration import SGD, Adam, TrainConfig
 from saddlescope.train.data import ImageData, load
 from saddlescope.train.loop import History, fit
 from saddlescope.train.lora import allocate_ranks, extract_lora, ranks_for_energy
-from saddlescope.train.tracker.layouts import Fused, Interleaved, KeyValue, Layout, Separate, TorchMultihead
+from saddlescope.train.tracker.layouts import Fused, Interleaved, KeyValue, AttentionLayout, Separate, TorchMultihead
 from saddlescope.train.tracker.rank_tracker import RankTracker
 from saddlescope.train.tracker.records import RankRecords, Spectra, Updates, spectra_dataset
 from saddlescope.train.tracker.scalars import RankScalars, to_tensorboard, to_wandb

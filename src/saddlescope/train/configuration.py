@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 import torch
 from torch import nn
 
-from saddlescope._shared.arguments import checked
+from saddlescope._shared.arguments import validate_arguments
 from saddlescope._shared.errors import InputError, unknown
 from saddlescope.train.numerics import PRECISIONS, Precision
 
@@ -25,7 +25,7 @@ def check(
         raise InputError(f"{name} must be {bounds}; got {value!r}.")
 
 
-@checked
+@validate_arguments
 @dataclass(frozen=True, kw_only=True)
 class Adam:
     """Adam without weight decay; the default rate is the paper's for CIFAR-10 (appendix B.2)."""
@@ -45,7 +45,7 @@ class Adam:
         return torch.optim.Adam(known, lr=self.learning_rate, betas=self.betas, fused=fused)
 
 
-@checked
+@validate_arguments
 @dataclass(frozen=True, kw_only=True)
 class SGD:
     """Stochastic gradient descent; the default rate is the paper's for CIFAR-10 (appendix B.1), without momentum."""
@@ -62,7 +62,7 @@ class SGD:
         return torch.optim.SGD(parameters, lr=self.learning_rate, momentum=self.momentum)
 
 
-@checked
+@validate_arguments
 @dataclass(frozen=True, kw_only=True)
 class TrainConfig:
     """How to train; the defaults are the paper's for CIFAR-10 with Adam (appendix B.2).

@@ -29,7 +29,7 @@ from torch.utils.data import Dataset
 
 from saddlescope._shared.errors import InputError, MissingExtraError
 from saddlescope.train import run_snapshot
-from saddlescope.train.data.text import TokenData
+from saddlescope.train.data.text import TokenizedText
 
 try:
     from transformers import PrinterCallback, Trainer, TrainerCallback, TrainingArguments
@@ -139,7 +139,7 @@ class _Keeper(TrainerCallback):
 
 def fit_language(
     model: nn.Module,
-    data: TokenData,
+    data: TokenizedText,
     config: LanguageConfig,
     *,
     tracker: "hugging_face.RankTrackerCallback | None" = None,
@@ -207,7 +207,7 @@ def _evaluation_batch(block: int) -> int:
     return max(1, _EVALUATION_TOKENS // block)
 
 
-def _check_data(model: nn.Module, data: TokenData, config: LanguageConfig) -> None:
+def _check_data(model: nn.Module, data: TokenizedText, config: LanguageConfig) -> None:
     if len(data.train) < config.batch:
         raise InputError(f"batch must be at most the {len(data.train)} training blocks; got {config.batch!r}.")
     sizes: Any = model.config
@@ -259,7 +259,7 @@ def _arguments(config: LanguageConfig, folder: Path | None, block: int) -> Train
     )
 
 
-def _identity(model: nn.Module, data: TokenData, config: LanguageConfig) -> dict[str, str]:
+def _identity(model: nn.Module, data: TokenizedText, config: LanguageConfig) -> dict[str, str]:
     """What makes a run this run: a checkpoint of another one is never used."""
     weights = hashlib.sha256()
     for name, tensor in model.state_dict().items():

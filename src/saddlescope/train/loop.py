@@ -20,21 +20,21 @@ from jaxtyping import Float, Float32, Int64
 from torch import Tensor, nn
 from torch.nn import functional
 
-from saddlescope._shared.arguments import checked
+from saddlescope._shared.arguments import validate_arguments
 from saddlescope._shared.errors import InputError
-from saddlescope._shared.reprs import Shown
+from saddlescope._shared.reprs import ReprMixin
 from saddlescope.train.batches import Feed, shuffled
 from saddlescope.train.configuration import TrainConfig, check
 from saddlescope.train.data import ImageData
 from saddlescope.train.numerics import autocast, check_losses, reproducible
-from saddlescope.train.run_checkpoint import Keeper, fingerprint
+from saddlescope.train.run_checkpoint import Checkpointer, fingerprint
 from saddlescope.train.tracker.rank_tracker import RankTracker
 
 _EVALUATION_BATCH = 500  # images; bounds memory, and changes no weight
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class History(Shown):
+class History(ReprMixin):
     """What a run recorded.
 
     Attributes:
@@ -57,7 +57,7 @@ class History(Shown):
         return f"History({steps} steps, {self.steps_an_epoch} an epoch{trained}{tested})"
 
 
-@checked
+@validate_arguments
 def fit(
     model: nn.Module,
     data: ImageData,
@@ -148,7 +148,7 @@ class _Run:
         self.tests: list[tuple[int, float, float]] = []  # step, loss, accuracy
         self._arranged = -1  # the epoch whose order the training images are in
         self._checked = 0  # steps whose losses are known to be finite
-        self.keeper = Keeper(
+        self.keeper = Checkpointer(
             checkpoint,
             self.identity,
             cure="Call fit as before, with a freshly built model, or name another file, or delete this one.",

@@ -16,7 +16,7 @@ from saddlescope.train import run_snapshot
 _PAUSE = 50  # times as long as the last checkpoint took to write: writing takes at most 2 % of the time
 
 
-class Keeper:
+class Checkpointer:
     """Reads and writes the checkpoint of one run.
 
     Args:

@@ -7,12 +7,12 @@ import xarray as xr
 from saddlescope._shared.errors import InputError
 from saddlescope.papers.concept_learning import appendix_g
 from saddlescope.papers.concept_learning.appendix_g import parts as parts
-from saddlescope.reproduction.claim import Measured
+from saddlescope.reproduction.claim import Estimate
 from saddlescope.train.diffusion.circles import CircleProcess
 from saddlescope.train.diffusion.positions import concept_positions
 
 
-def measured(name: str, run: xr.Dataset) -> Measured:
+def measured(name: str, run: xr.Dataset) -> Estimate:
     return next(claim for claim in appendix_g.claims if claim.name == name).statistic(run)
 
 

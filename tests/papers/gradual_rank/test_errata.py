@@ -4,7 +4,7 @@ import jax
 import numpy as np
 import pytest
 
-from saddlescope.flow import Products, gradient_flow
+from saddlescope.flow import DiagonalInit, gradient_flow
 from saddlescope.models import attention_teacher_task
 from saddlescope.theory import incremental_learning
 
@@ -20,7 +20,7 @@ def test_b0_must_be_one():
     assert (time_until_active(0, g[g > 0]) == 0).all()  # as printed: at once, all of them
     corrected = time_until_active(1, g).min()
     assert corrected == pytest.approx((1 / abs(g)).min())
-    start = Products(task.u0, task.v0, log_scale=-1000 * np.log(10))
+    start = DiagonalInit(task.u0, task.v0, log_scale=-1000 * np.log(10))
     run = gradient_flow(task.network, start, until=2 * corrected, tolerance=1e-6, level=0.01)
     assert run.crossings[0].time == pytest.approx(corrected, rel=5e-3)
 

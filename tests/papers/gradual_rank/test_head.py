@@ -69,6 +69,6 @@ def test_a_part_that_is_kept_is_not_made_again(tmp_path):
         made.append(1)
         return xr.Dataset({"x": ("time", np.arange(3.0))})
 
-    first, second = context.kept("part", make), context.kept("part", make)
+    first, second = context.cached("part", make), context.cached("part", make)
     assert len(made) == 1
     xr.testing.assert_identical(second.drop_attrs(), first.drop_attrs())

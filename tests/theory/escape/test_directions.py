@@ -10,7 +10,7 @@ import pytest
 from saddlescope._shared.errors import InputError
 from saddlescope.models.deep import LayeredLoss, layered_output
 from saddlescope.theory.escape.clarke_subgradient import clarke_residual
-from saddlescope.theory.escape.column_generation import improve_directions
+from saddlescope.theory.escape.column_generation import column_generation
 from saddlescope.theory.escape.directions import escape_directions, gradient_at_zero
 from saddlescope.theory.escape.network_reduction import collapse, expand, reduce
 from saddlescope.theory.escape.newton import polish
@@ -160,7 +160,7 @@ def test_reducing_and_expanding_keep_the_function():
 def test_convex_steps_reach_the_certified_optimum_from_where_descent_is_stuck(samples):
     inputs, gradients = circle(samples)
     stuck = escape_directions(inputs, gradients, depth=3, widths=8, starts=4, steps=200, marks=4, seed=1)
-    better = improve_directions(stuck, inputs, gradients)
+    better = column_generation(stuck, inputs, gradients)
     assert (better.speeds >= stuck.speeds - 1e-12).all()
     assert better.speeds.max() == pytest.approx(1 / (1 + 1 / np.tan(2 * np.pi / samples)), abs=1e-12)
     assert better.residuals[better.best] < 1e-12
@@ -171,7 +171,7 @@ def test_convex_steps_work_in_three_dimensions_with_two_outputs_at_depth_four():
     rng = np.random.default_rng(4)
     inputs, gradients = rng.normal(size=(3, 6)), rng.normal(size=(2, 6))
     plain = escape_directions(inputs, gradients, depth=4, widths=6, starts=2, steps=400, marks=4)
-    better = improve_directions(plain, inputs, gradients)
+    better = column_generation(plain, inputs, gradients)
     assert (better.speeds >= plain.speeds * (1 - 1e-4)).all()
     for start in range(2):
         assert sum(np.sum(w**2) for w in better.direction(start)) == pytest.approx(4)
@@ -218,4 +218,4 @@ def test_bad_input_is_refused_in_a_sentence(changed, message):
 def test_depth_two_cannot_be_improved():
     found = escape_directions(X, G, depth=2, widths=2, starts=1, steps=10, marks=1, polish=False)
     with pytest.raises(InputError, match="depth of at least 3"):
-        improve_directions(found, X, G)
+        column_generation(found, X, G)

@@ -14,7 +14,7 @@ from saddlescope.flow.descent import checkpoint_file
 
 
 @dataclass
-class Progress:
+class RunState:
     """How far a run is: `seen` of its marks are observed, and the weights are those after `step` steps."""
 
     step: int
@@ -24,14 +24,14 @@ class Progress:
 
 
 @dataclass
-class Keeper:
+class Checkpointer:
     """The checkpoint of a run."""
 
     path: Path
     run: str
     _last: float = field(default_factory=time.monotonic, init=False)
 
-    def resume(self, start: Progress) -> Progress:
+    def resume(self, start: RunState) -> RunState:
         """Where the checkpoint is, or the start where there is none.
 
         Raises:
@@ -49,9 +49,9 @@ class Keeper:
                 f"checkpoint must be of a run with the same observables; got {str(self.path)!r}, of one with others. "
                 "Name another file, or delete it."
             )
-        return Progress(int(kept["step"]), int(kept["seen"]), jax.tree.unflatten(structure, weights), records)
+        return RunState(int(kept["step"]), int(kept["seen"]), jax.tree.unflatten(structure, weights), records)
 
-    def write(self, progress: Progress, *, every: float = 0.0) -> None:
+    def write(self, progress: RunState, *, every: float = 0.0) -> None:
         """Keeps the progress, unless that was done within so many seconds."""
         if time.monotonic() - self._last < every:
             return

@@ -10,11 +10,11 @@ import numpy as np
 import optax
 from jaxtyping import Array, Int, PyTree
 
-from saddlescope._shared.arguments import checked
+from saddlescope._shared.arguments import validate_arguments
 from saddlescope._shared.errors import InputError
-from saddlescope.flow.diagonal.coordinates import AbstractChart, Layout, PairChart
-from saddlescope.flow.diagonal.initial_conditions import AbstractStart, checked_start
-from saddlescope.flow.diagonal.trajectory import Crossing, FlowError, SampledPath, Status, Trajectory
+from saddlescope.flow.diagonal.coordinates import AbstractCoordinates, TreeLayout, WeightPairCoordinates
+from saddlescope.flow.diagonal.initial_conditions import AbstractInit, checked_start
+from saddlescope.flow.diagonal.trajectory import LevelEvent, FlowError, SampledPath, Status, Trajectory
 from saddlescope.flow.losses.compiled import (
     CompiledLoss,
     Evaluations,
@@ -29,10 +29,10 @@ from saddlescope.flow.losses.stability_limit import require_stable
 _RECORDS = 1000
 
 
-@checked
+@validate_arguments
 def gradient_descent(
     loss: Loss,
-    start: AbstractStart,
+    start: AbstractInit,
     *,
     steps: int,
     learning_rate: float | None = None,
@@ -52,7 +52,7 @@ def gradient_descent(
 
     Args:
         loss: as for `gradient_flow`.
-        start: `Products`, `Plain`, or another trajectory's `end` (an optimiser's own state begins anew).
+        start: `DiagonalInit`, `ParameterInit`, or another trajectory's `end` (an optimiser's own state begins anew).
         steps: number of steps, at least 0.
         learning_rate: step size in plain time t, positive; time is then told as for `gradient_flow`. Give either this
             or an optimiser.
@@ -60,7 +60,7 @@ def gradient_descent(
         batch: samples in a minibatch, for stochastic gradient descent (SGD); None: each step sees all samples. An epoch
             is samples // batch steps, the minibatches of one random permutation in turn; where batch does not divide
             the number of samples, those left over sit out the epoch, others in each. The loss must be a
-            `SampledLoss`. Recorded losses are always those of all samples; `Trajectory.evaluations` counts
+            `FiniteSumLoss`. Recorded losses are always those of all samples; `Trajectory.evaluations` counts
             the minibatches' gradients.
         seed: of the permutations, which depend on it and on the epoch's number alone. A run that goes on from another's
             `end` begins with epoch 0 again, so give it another seed.
@@ -82,13 +82,13 @@ def gradient_descent(
     if optimiser is not None and learning_rate is not None:
         raise InputError(f"learning_rate must not be given besides an optimiser; got {learning_rate!r}.")
     minibatches = None if batch is None else Minibatches.of(loss, batch, seed)
-    parameters, chart = checked_start(start).parameters(), start.descent_chart()
-    layout = Layout.of(parameters)
+    parameters, coordinates = checked_start(start).parameters(), start.descent_coordinates()
+    layout = TreeLayout.of(parameters)
     require_float64(loss, start.argument(parameters))
     if learning_rate is not None and start.argument(parameters) is parameters:
         require_stable(loss, parameters, learning_rate)
-    first = CompiledLoss(loss, chart.layout)
-    require_finite(*first.value_and_gradient(chart.point(layout.flatten(parameters))))
+    first = CompiledLoss(loss, coordinates.layout)
+    require_finite(*first.value_and_gradient(coordinates.point(layout.flatten(parameters))))
 
     marks = np.arange(0, steps, max(1, steps // _RECORDS)) if record is None else np.asarray(record)
     marks = np.unique(np.concatenate([[0], marks, [steps]]))
@@ -103,7 +103,7 @@ def gradient_descent(
             minibatches,
         ),
     )
-    losses = np.concatenate([[first.at(chart.point(layout.flatten(parameters))[None])[0]], losses])
+    losses = np.concatenate([[first.at(coordinates.point(layout.flatten(parameters))[None])[0]], losses])
     states = np.concatenate([layout.flatten(parameters)[None], states])
     finite = np.isfinite(losses) & np.all(np.isfinite(states), axis=1)
     kept = len(marks) if finite.all() else int(np.argmin(finite))
@@ -115,22 +115,22 @@ def gradient_descent(
             "Use a smaller learning rate.",
         )
     marks, losses, states = marks[:kept], losses[:kept], states[:kept]
-    times = marks.astype(float) if learning_rate is None else marks * (learning_rate / chart.rate)
-    values = chart.point(states)
+    times = marks.astype(float) if learning_rate is None else marks * (learning_rate / coordinates.rate)
+    values = coordinates.point(states)
     trajectory = Trajectory(
         times=times,
-        time_unit="steps" if learning_rate is None else chart.time_unit,
+        time_unit="steps" if learning_rate is None else coordinates.time_unit,
         losses=losses,
         values=values,
         crossings=() if level is None else _crossings(times, values, level),
         level=level,
-        conserved=_drift(chart, states),
+        conserved=_drift(coordinates, states),
         energy_error=None,
         accuracy=None,
         evaluations=Evaluations(gradients=steps + 1, values=len(marks)),
         status=status,
         end=start.at(layout.build(states[-1])),
-        chart=chart,
+        coordinates=coordinates,
         path=SampledPath(times, states),
     )
     if throw and not status.ok:
@@ -168,21 +168,21 @@ def _descend(
     return jax.lax.scan(block, (parameters, optimiser.init(parameters), order), (marks[:-1], marks[1:]))[1]
 
 
-def _crossings(times: np.ndarray, values: np.ndarray, level: float) -> tuple[Crossing, ...]:
+def _crossings(times: np.ndarray, values: np.ndarray, level: float) -> tuple[LevelEvent, ...]:
     found = []
     for sign in (1, -1):
         above = sign * values >= level
         for k, i in zip(*np.nonzero(above[1:] != above[:-1]), strict=True):
             share = (level - sign * values[k, i]) / (sign * (values[k + 1, i] - values[k, i]))
             time = times[k] + share * (times[k + 1] - times[k])
-            found.append(Crossing(float(time), int(i), bool(above[k + 1, i]), sign))
+            found.append(LevelEvent(float(time), int(i), bool(above[k + 1, i]), sign))
     return tuple(sorted(found))
 
 
-def _drift(chart: AbstractChart, states: np.ndarray) -> float | None:
-    if not isinstance(chart, PairChart):
+def _drift(coordinates: AbstractCoordinates, states: np.ndarray) -> float | None:
+    if not isinstance(coordinates, WeightPairCoordinates):
         return None
-    u, v = chart.parameters(states)
+    u, v = coordinates.parameters(states)
     invariant = (u - v) * (u + v)
     known = invariant[0] != 0
     return float(np.max(np.abs(invariant[:, known] / invariant[0, known] - 1), initial=0.0))

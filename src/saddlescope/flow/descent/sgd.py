@@ -18,11 +18,11 @@ import numpy as np
 from jaxtyping import Array, Float, Int, PyTree
 from threadpoolctl import threadpool_limits
 
-from saddlescope._shared.arguments import checked
+from saddlescope._shared.arguments import validate_arguments
 from saddlescope._shared.errors import InputError
-from saddlescope._shared.reprs import Shown
+from saddlescope._shared.reprs import ReprMixin
 from saddlescope.flow.descent import checkpoint_file
-from saddlescope.flow.descent.checkpointer import Keeper, Progress, all_marks
+from saddlescope.flow.descent.checkpointer import Checkpointer, RunState, all_marks
 from saddlescope.flow.diagonal.trajectory import Status
 from saddlescope.flow.losses.compiled import Loss, loss_and_gradient, require_numbers
 from saddlescope.flow.losses.minibatches import Minibatches
@@ -33,7 +33,7 @@ _KEEP = 20.0  # seconds between checkpoints
 _FIRST = 256  # steps of the first stretch, before it is known how long one takes
 
 
-@checked
+@validate_arguments
 def homogeneous_rate(rate: float, degree: int) -> Callable[[PyTree], Array]:
     """The learning rate rate |theta|^(2 - degree), under which descent does not see the scale of small weights.
 
@@ -64,7 +64,7 @@ class _HomogeneousRate(eqx.Module):
         return self.rate * jnp.asarray(square) ** ((2 - self.degree) / 2)
 
 
-@checked
+@validate_arguments
 def geometric_marks(steps: int, *, per_doubling: int = 8, every: int | None = None) -> Int[np.ndarray, "k"]:
     """Step numbers from 0 to `steps`, evenly spaced in their logarithm, so that no stage is too early to be seen.
 
@@ -86,7 +86,7 @@ def geometric_marks(steps: int, *, per_doubling: int = 8, every: int | None = No
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
-class Recording(Shown):
+class Recording(ReprMixin):
     """What was seen of a run.
 
     Attributes:
@@ -105,8 +105,8 @@ class Recording(Shown):
         return f"Recording({len(self.steps)} marks to step {self.steps[-1]}; {self.status})"
 
 
-@checked
-def recorded_descent(
+@validate_arguments
+def sgd(
     loss: Loss,
     weights: PyTree,
     *,
@@ -129,7 +129,7 @@ def recorded_descent(
         weights: where to start, arrays of one floating-point type, which is that of the run.
         steps: number of steps, at least 0.
         learning_rate: from the weights before a step to its learning rate, such as `homogeneous_rate(10.0, 6)`.
-        batch: samples in a minibatch; None: each step sees all. The loss must be a `SampledLoss`, and its permutations
+        batch: samples in a minibatch; None: each step sees all. The loss must be a `FiniteSumLoss`, and its permutations
             are those of `gradient_descent` for this seed.
         seed: of the permutations.
         marks: step numbers between 0 and `steps` at which to observe, besides these two; see `geometric_marks`.
@@ -151,11 +151,11 @@ def recorded_descent(
     rate = _check_start(loss, weights, learning_rate)
     shapes, structure = jax.tree.flatten(jax.eval_shape(observe, weights))
     records = [np.zeros((len(marks), *shape.shape), shape.dtype) for shape in shapes]
-    progress = Progress(step=0, seen=0, weights=weights, records=records)
+    progress = RunState(step=0, seen=0, weights=weights, records=records)
     keeper = None
     if checkpoint is not None:
         leaves = jax.tree.leaves((weights, eqx.filter(loss, eqx.is_array)))
-        keeper = Keeper(checkpoint, checkpoint_file.fingerprint(*leaves, marks, batch, seed, f"{rate:.4e}"))
+        keeper = Checkpointer(checkpoint, checkpoint_file.fingerprint(*leaves, marks, batch, seed, f"{rate:.4e}"))
         progress = keeper.resume(progress)
     # Decompositions of small matrices on several threads of BLAS take up to 300 times as long on a busy machine.
     with threadpool_limits(1, user_api="blas"):
@@ -174,9 +174,9 @@ def _run(
     source: Loss | Minibatches,
     learning_rate: Callable[[PyTree], Array],
     observe: Callable[[PyTree], PyTree],
-    progress: Progress,
+    progress: RunState,
     marks: Int[np.ndarray, "k"],
-    keeper: Keeper | None,
+    keeper: Checkpointer | None,
     report: Callable[[float, str], None],
 ) -> Status:
     """Takes all steps that are left, and enters what is seen."""

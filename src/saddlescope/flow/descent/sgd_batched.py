@@ -5,7 +5,7 @@ epoch, in which they are a leading axis of every array; an epoch's minibatches a
 observed is gathered inside the loop, so that marks at every step cost no more than the observing itself.
 
 Epoch e = 1, 2, ... of a run goes through the permutation `numpy.random.default_rng((seed, e)).permutation(samples)`, a
-minibatch at a time; samples left over sit it out. (JAX's permutations, as in `recorded_descent`, would take most of the
+minibatch at a time; samples left over sit it out. (JAX's permutations, as in `sgd`, would take most of the
 time.)
 """
 
@@ -21,16 +21,16 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int, PyTree
 from threadpoolctl import threadpool_limits
 
-from saddlescope._shared.arguments import checked
+from saddlescope._shared.arguments import validate_arguments
 from saddlescope._shared.errors import InputError
-from saddlescope._shared.reprs import Shown
+from saddlescope._shared.reprs import ReprMixin
 from saddlescope.flow.descent import checkpoint_file
-from saddlescope.flow.descent.checkpointer import Keeper, Progress, all_marks
+from saddlescope.flow.descent.checkpointer import Checkpointer, RunState, all_marks
 from saddlescope.flow.diagonal.trajectory import Status
 from saddlescope.flow.losses.compiled import Loss, loss_and_gradient, require_numbers
 from saddlescope.flow.losses.minibatches import Minibatches
 from saddlescope.flow.losses.stability_limit import require_stable
-from saddlescope.flow.losses.stacked import Many
+from saddlescope.flow.losses.stacked import StackedRuns
 from saddlescope.flow.status import silent
 
 _KEEP = 20.0  # seconds between checkpoints
@@ -39,7 +39,7 @@ _CACHE = 2**17  # bytes of weights that fit a core's cache with what a step comp
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
-class Recordings(Shown):
+class BatchedRecording(ReprMixin):
     """What was seen of many runs.
 
     Attributes:
@@ -62,11 +62,11 @@ class Recordings(Shown):
 
     def __repr__(self) -> str:
         marks = f"{len(self.steps)} marks to step {self.steps[-1]}"
-        return f"Recordings({len(self.statuses)} runs, {marks}; {len(self.failed) or 'none'} diverged)"
+        return f"BatchedRecording({len(self.statuses)} runs, {marks}; {len(self.failed) or 'none'} diverged)"
 
 
-@checked
-def recorded_descents(
+@validate_arguments
+def sgd_batched(
     loss: Loss | Sequence[Loss],
     weights: PyTree,
     *,
@@ -78,7 +78,7 @@ def recorded_descents(
     observe: Callable[[PyTree], PyTree] | Sequence[Callable[[PyTree], PyTree]],
     checkpoint: Path | None = None,
     report: Callable[[float, str], None] | None = None,
-) -> Recordings:
+) -> BatchedRecording:
     """Takes steps theta <- theta - learning_rate dL/dtheta in many runs at once, and observes them at marked steps.
 
     Runs do not depend on each other, and one that diverges spoils no other.
@@ -89,7 +89,7 @@ def recorded_descents(
         weights: where to start, arrays of one floating-point type with a leading axis (runs,).
         steps: number of steps, at least 0.
         learning_rate: positive; one for all runs, or one for each.
-        batch: samples in a minibatch; None: each step sees all. The loss must be a `SampledLoss`.
+        batch: samples in a minibatch; None: each step sees all. The loss must be a `FiniteSumLoss`.
         seeds: of the minibatches, one for each run, at least 0; required with `batch`, and only there.
         marks: step numbers between 0 and `steps` at which to observe, besides these two.
         observe: from the weights of one run to arrays to keep; one for all runs, or one for each, as for `loss`. Large
@@ -99,7 +99,7 @@ def recorded_descents(
         report: called with the finished fraction and a note.
 
     Raises:
-        InputError: an argument cannot be used; the learning rate is beyond what the loss, an `EdgeOfStability`, can
+        InputError: an argument cannot be used; the learning rate is beyond what the loss, an `HasStabilityLimit`, can
             settle with at any of its minima; a loss is not finite at the start; or the checkpoint is damaged or of
             another call.
     """
@@ -107,18 +107,18 @@ def recorded_descents(
     weights = jax.tree.map(jnp.asarray, weights)
     runs, kind = _runs(weights)
     marks = all_marks(marks, steps)
-    losses, observers = Many.of("loss", loss, runs), Many.of("observe", observe, runs)
+    losses, observers = StackedRuns.of("loss", loss, runs), StackedRuns.of("observe", observe, runs)
     rates = _rates(learning_rate, runs)
     plan = _plan(losses, runs, batch, seeds)
     _check_start(losses, weights, rates, kind)
 
     shapes = eqx.filter_eval_shape(_look, observers.one(0), jax.tree.map(lambda leaf: leaf[0], weights))
     records = [np.zeros((len(marks), runs, *leaf.shape), leaf.dtype) for leaf in jax.tree.leaves(shapes)]
-    progress = Progress(step=0, seen=0, weights=weights, records=records)
+    progress = RunState(step=0, seen=0, weights=weights, records=records)
     keeper = None
     if checkpoint is not None:
         leaves = jax.tree.leaves((weights, eqx.filter((losses, observers), eqx.is_array)))
-        keeper = Keeper(checkpoint, checkpoint_file.fingerprint(*leaves, rates, marks, batch, plan.seeds))
+        keeper = Checkpointer(checkpoint, checkpoint_file.fingerprint(*leaves, rates, marks, batch, plan.seeds))
         progress = keeper.resume(progress)
     with threadpool_limits(1, user_api="blas"):
         _run(losses, observers, jnp.asarray(rates, kind), plan, progress, marks, keeper, report or silent)
@@ -149,13 +149,13 @@ class _Plan:
 
 
 def _run(
-    losses: Many,
-    observers: Many,
+    losses: StackedRuns,
+    observers: StackedRuns,
     rates: Float[Array, "runs"],
     plan: _Plan,
-    progress: Progress,
+    progress: RunState,
     marks: Int[np.ndarray, "k"],
-    keeper: Keeper | None,
+    keeper: Checkpointer | None,
     report: Callable[[float, str], None],
 ) -> None:
     """Takes all steps that are left, an epoch at a time, and enters what is seen."""
@@ -178,7 +178,7 @@ def _run(
             keeper.write(progress, every=_KEEP)
 
 
-def _enter(progress: Progress, seen: list[np.ndarray]) -> None:
+def _enter(progress: RunState, seen: list[np.ndarray]) -> None:
     """Enters what all runs showed at the next marks, with leading axes (runs, marks)."""
     count = seen[0].shape[1]
     for record, values in zip(progress.records, seen, strict=True):
@@ -188,8 +188,8 @@ def _enter(progress: Progress, seen: list[np.ndarray]) -> None:
 
 @eqx.filter_jit
 def _epoch(
-    losses: Many,
-    observers: Many,
+    losses: StackedRuns,
+    observers: StackedRuns,
     rates: Float[Array, "runs"],
     weights: PyTree,
     orders: Int[Array, "runs steps batch"] | None,
@@ -245,12 +245,12 @@ def _look(observe: Callable[[PyTree], PyTree], weights: PyTree) -> tuple[Bool[Ar
 
 
 @eqx.filter_jit
-def _values(losses: Many, weights: PyTree) -> Float[Array, "runs"]:
+def _values(losses: StackedRuns, weights: PyTree) -> Float[Array, "runs"]:
     """The loss of each run."""
     return jax.lax.map(lambda given: losses.built(given[0])(given[1]), (losses.arrays, weights), batch_size=16)
 
 
-def _recordings(structure: Any, marks: Int[np.ndarray, "k"], progress: Progress) -> Recordings:
+def _recordings(structure: Any, marks: Int[np.ndarray, "k"], progress: RunState) -> BatchedRecording:
     finite, *records = (np.moveaxis(record, 0, 1) for record in progress.records)
     alive = np.logical_and.accumulate(finite, axis=1)
     for record in records:
@@ -266,7 +266,7 @@ def _recordings(structure: Any, marks: Int[np.ndarray, "k"], progress: Progress)
         statuses.append(
             Status(False, f"A weight became infinite or NaN between {between}.", "Use a smaller learning rate.")
         )
-    return Recordings(
+    return BatchedRecording(
         steps=marks,
         observed=jax.tree.unflatten(structure, records),
         weights=jax.tree.map(np.asarray, progress.weights),
@@ -297,7 +297,7 @@ def _rates(learning_rate: float | Sequence[float], runs: int) -> Float[np.ndarra
     return np.broadcast_to(rates, (runs,)).copy()
 
 
-def _plan(losses: Many, runs: int, batch: int | None, seeds: Sequence[int] | None) -> _Plan:
+def _plan(losses: StackedRuns, runs: int, batch: int | None, seeds: Sequence[int] | None) -> _Plan:
     if batch is None:
         if seeds is not None:
             raise InputError(f"seeds must not be given where every step sees all samples; got {seeds!r}. Give a batch.")
@@ -310,7 +310,7 @@ def _plan(losses: Many, runs: int, batch: int | None, seeds: Sequence[int] | Non
     return _Plan(samples, int(batch), samples // batch, tuple(int(seed) for seed in seeds))
 
 
-def _check_start(losses: Many, weights: PyTree, rates: Float[np.ndarray, "runs"], kind: Any) -> None:
+def _check_start(losses: StackedRuns, weights: PyTree, rates: Float[np.ndarray, "runs"], kind: Any) -> None:
     """Refuses what cannot be run.
 
     Raises:

@@ -9,8 +9,8 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from saddlescope.flow.diagonal.batched_system import part
-from saddlescope.flow.diagonal.coordinates import SlopeChart
-from saddlescope.flow.diagonal.trajectory import Crossing
+from saddlescope.flow.diagonal.coordinates import MirrorCoordinates
+from saddlescope.flow.diagonal.trajectory import LevelEvent
 from saddlescope.flow.solvers import ndf_coefficients
 from saddlescope.flow.solvers.ndf_batched import Pieces
 
@@ -32,11 +32,11 @@ class BatchRecords:
         dissipated: for each flow, the integral of sum_i dbeta_i/dy_i (y_i')^2, which is rate (L(0) - L(now)).
     """
 
-    charts: SlopeChart
+    charts: MirrorCoordinates
     times: Float[np.ndarray, "k"]
     states: Float[np.ndarray, "flows k p"]
     level: float | None
-    crossings: list[list[tuple[Crossing, np.ndarray]]]
+    crossings: list[list[tuple[LevelEvent, np.ndarray]]]
     last_time: Float[np.ndarray, "flows"]
     last_state: Float[np.ndarray, "flows p"]
     dissipated: Float[np.ndarray, "flows"]
@@ -45,7 +45,7 @@ class BatchRecords:
 
     @classmethod
     def begin(
-        cls, charts: SlopeChart, times: np.ndarray, origin: Float[np.ndarray, "flows p"], level: float | None
+        cls, charts: MirrorCoordinates, times: np.ndarray, origin: Float[np.ndarray, "flows p"], level: float | None
     ) -> "BatchRecords":
         """Nothing but the states at time 0."""
         flows, p = origin.shape
@@ -84,11 +84,11 @@ class BatchRecords:
         self.states[hit.system, mark] = hit.at((self.times[mark] - hit.end) / hit.step)
 
     def _dissipate(self, pieces: Pieces) -> None:
-        chart = part(self.charts, pieces.system)
+        coordinates = part(self.charts, pieces.system)
         nodes, weights = np.polynomial.legendre.leggauss(3)
         for node, weight in zip(nodes, weights, strict=True):
             s = np.full(len(pieces.end), (node - 1) / 2)
-            power = np.sum(chart.metric(pieces.at(s)) * pieces.slope(s) ** 2, axis=1)
+            power = np.sum(coordinates.metric(pieces.at(s)) * pieces.slope(s) ** 2, axis=1)
             np.add.at(self.dissipated, pieces.system, weight / 2 * (pieces.end - pieces.start) * power)
 
     def _cross(self, pieces: Pieces, edge: Float[np.ndarray, "m p"], sign: int) -> None:
@@ -101,7 +101,7 @@ class BatchRecords:
         s = _solve(hit.differences[each, :, index], hit.order, edge[which, index], after[which, index] == (sign == 1))
         times = np.clip(hit.end + s * hit.step, hit.start, hit.end)
         for flow, time, i, rising, state in zip(hit.system, times, index, after[which, index], hit.at(s), strict=True):
-            self.crossings[flow].append((Crossing(float(time), int(i), bool(rising), sign), state))
+            self.crossings[flow].append((LevelEvent(float(time), int(i), bool(rising), sign), state))
 
 
 def _solve(

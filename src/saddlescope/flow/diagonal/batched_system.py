@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 from jaxtyping import Float, Int
 
-from saddlescope.flow.diagonal.coordinates import SlopeChart
+from saddlescope.flow.diagonal.coordinates import MirrorCoordinates
 from saddlescope.flow.losses.batched import LossBatch
 from saddlescope.flow.solvers.ndf_batched import AbstractSystems
 
@@ -17,17 +17,17 @@ _DENSE = 0.6  # share of active columns above which an inverse of the whole is f
 _REACH = 0.003
 
 
-class SlopeSystems(AbstractSystems):
+class MirrorSystems(AbstractSystems):
     """Losses in charts: y' = -rate dL/dbeta(beta(y)), with the Jacobians -rate H(beta) diag(dbeta/dy).
 
     Attributes:
         gradients, hessians: evaluations for each flow since the beginning.
     """
 
-    def __init__(self, losses: LossBatch, charts: list[SlopeChart]) -> None:
+    def __init__(self, losses: LossBatch, charts: list[MirrorCoordinates]) -> None:
         self.losses = losses
         self._charts = stacked(charts)
-        self._rate = np.array([chart.rate for chart in charts])
+        self._rate = np.array([coordinates.rate for coordinates in charts])
         size = self._charts.p.shape
         self._hessian, self._pull = np.zeros((*size, size[1])), np.zeros(size)  # pull: largest entry of each column
         self._system = np.arange(size[0])
@@ -96,11 +96,11 @@ class SlopeSystems(AbstractSystems):
         if len(far) == 0:
             return fraction
         rows, y, moved = rows[far], y[far], moved[far]
-        chart, rate = self._part(rows), self._rate[rows]
+        coordinates, rate = self._part(rows), self._rate[rows]
         with np.errstate(divide="ignore", invalid="ignore"):
             allowed = np.log(_REACH * np.abs(slope[far]).max(axis=1) / rate)[:, None] - np.log(self._pull[rows])
             # e^(exponent + 2 f |moved|) - e^exponent = e^allowed, for the half of the product that grows
-            exponent = np.where(moved > 0, chart.p + 2 * y, chart.q - 2 * y)
+            exponent = np.where(moved > 0, coordinates.p + 2 * y, coordinates.q - 2 * y)
             reach = np.logaddexp(exponent, allowed) - exponent
             share = np.fmin.reduce(reach / (2 * np.abs(moved)), axis=1)
         fraction[far] = np.where(share > 0.9, 1.0, np.maximum(share, 1e-3))
@@ -112,7 +112,7 @@ class SlopeSystems(AbstractSystems):
         self._charts, self._rate = self._part(rows), self._rate[rows]
         self._hessian, self._pull, self._system = self._hessian[rows], self._pull[rows], self._system[rows]
 
-    def _part(self, rows: np.ndarray) -> SlopeChart:
+    def _part(self, rows: np.ndarray) -> MirrorCoordinates:
         return part(self._charts, rows)
 
 
@@ -133,13 +133,13 @@ def _or_nan(operation: Callable[..., np.ndarray], *stacks: np.ndarray) -> np.nda
         return np.concatenate([_or_nan(operation, *each) for each in zip(*(s[:, None] for s in stacks), strict=True)])
 
 
-def stacked(charts: list[SlopeChart]) -> SlopeChart:
-    """One chart for the points of states with the flow as the first axis; each flow has its own rate and its signs."""
+def stacked(charts: list[MirrorCoordinates]) -> MirrorCoordinates:
+    """One coordinates for the points of states with the flow as the first axis; each flow has its own rate and its signs."""
     return replace(
-        charts[0], p=np.stack([chart.p for chart in charts]), q=np.stack([chart.q for chart in charts]), rate=np.nan
+        charts[0], p=np.stack([coordinates.p for coordinates in charts]), q=np.stack([coordinates.q for coordinates in charts]), rate=np.nan
     )
 
 
-def part(charts: SlopeChart, rows: np.ndarray) -> SlopeChart:
-    """The chart of some of the flows, any of them any number of times."""
+def part(charts: MirrorCoordinates, rows: np.ndarray) -> MirrorCoordinates:
+    """The coordinates of some of the flows, any of them any number of times."""
     return replace(charts, p=charts.p[rows], q=charts.q[rows])

@@ -26,7 +26,7 @@ _LARGEST_EXPONENT = 60.0  # continued linearly beyond, so that a trial step that
 
 
 @dataclass(frozen=True)
-class Layout:
+class TreeLayout:
     """How a pytree of arrays is laid out in a flat vector. Hashable, so that compiled functions are found again."""
 
     structure: Any
@@ -52,7 +52,7 @@ class Layout:
         return jax.tree.unflatten(self.structure, leaves)
 
 
-class AbstractChart(ABC):
+class AbstractCoordinates(ABC):
     """Coordinates of a run. States have shape (..., n); methods work along the last axis.
 
     Attributes:
@@ -61,7 +61,7 @@ class AbstractChart(ABC):
         time_unit: what the run's time is, such as "t / log(1/alpha)".
     """
 
-    layout: Layout
+    layout: TreeLayout
     rate: float
     time_unit: str
 
@@ -78,7 +78,7 @@ class AbstractChart(ABC):
         """The natural logarithm of the absolute value of each entry of the point."""
 
 
-class AbstractFlowChart(AbstractChart):
+class AbstractFlowCoordinates(AbstractCoordinates):
     """Coordinates in which gradient flow is y' = rate * g(point(y)), with g = -dL/dpoint.
 
     Attributes:
@@ -103,7 +103,7 @@ class AbstractFlowChart(AbstractChart):
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class SlopeChart(AbstractFlowChart):
+class MirrorCoordinates(AbstractFlowCoordinates):
     """The coordinates y of a network with diagonal weights; see the opening of this module."""
 
     p: np.ndarray
@@ -111,7 +111,7 @@ class SlopeChart(AbstractFlowChart):
     gap: np.ndarray  # (p - q)/2, kept apart because the difference of p and q would have lost digits
     sum_sign: np.ndarray  # of u + v, never 0
     difference_sign: np.ndarray  # of u - v, never 0
-    layout: Layout
+    layout: TreeLayout
     rate: float
     time_unit: str = "t / log(1/alpha)"
     scale: float = 1.0  # one e-fold
@@ -166,10 +166,10 @@ def _capped_exp(exponent: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class PlainChart(AbstractFlowChart):
+class ParameterCoordinates(AbstractFlowCoordinates):
     """The parameters themselves, flattened."""
 
-    layout: Layout
+    layout: TreeLayout
     scale: float
     reach: float = math.inf
     rate: float = 1.0
@@ -203,10 +203,10 @@ class PlainChart(AbstractFlowChart):
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class PairChart(AbstractChart):
+class WeightPairCoordinates(AbstractCoordinates):
     """The weights u and v one after the other, in which gradient descent on a product runs."""
 
-    layout: Layout
+    layout: TreeLayout
     rate: float
     time_unit: str
 

@@ -7,20 +7,20 @@ import numpy as np
 from jaxtyping import Float
 from scipy.optimize import brentq
 
-from saddlescope._shared.arguments import checked
-from saddlescope.flow.diagonal.coordinates import AbstractFlowChart, SlopeChart
-from saddlescope.flow.diagonal.initial_conditions import AbstractStart, Continued, Products, checked_start
-from saddlescope.flow.diagonal.surrogate_stepper import WindowStepper
-from saddlescope.flow.diagonal.trajectory import Accuracy, Crossing, DensePath, FlowError, Status, Trajectory
+from saddlescope._shared.arguments import validate_arguments
+from saddlescope.flow.diagonal.coordinates import AbstractFlowCoordinates, MirrorCoordinates
+from saddlescope.flow.diagonal.initial_conditions import AbstractInit, ResumeFrom, DiagonalInit, checked_start
+from saddlescope.flow.diagonal.surrogate_stepper import SurrogateStepper
+from saddlescope.flow.diagonal.trajectory import Accuracy, LevelEvent, DensePath, FlowError, Status, Trajectory
 from saddlescope.flow.losses.compiled import CompiledLoss, Loss, require_finite, require_float64, require_smooth_at_zero
 from saddlescope.flow.solvers.ndf import Piece, StepError
 from saddlescope.flow.status import LOCAL_SHARE, REACHED, diverged, exhausted, hidden_nan, require_run, silent, stuck
 
 
-@checked
+@validate_arguments
 def gradient_flow(
     loss: Loss,
-    start: AbstractStart,
+    start: AbstractInit,
     *,
     until: float,
     tolerance: float,
@@ -33,7 +33,7 @@ def gradient_flow(
 ) -> Trajectory:
     """Follows gradient flow from a start to a time.
 
-    A start at `Products` is followed in the coordinates of `saddlescope.flow.diagonal.coordinates`, in which plateaus are straight
+    A start at `DiagonalInit` is followed in the coordinates of `saddlescope.flow.diagonal.coordinates`, in which plateaus are straight
     lines, u^2 - v^2 is conserved by construction, and any initial scale is possible. In float64 weights (u, v), by
     contrast, a coordinate that leaves the support and returns with the other sign is lost below alpha = 1e-8, silently
     and at any tolerance, because u^2 - v^2 drowns in rounding errors.
@@ -43,7 +43,7 @@ def gradient_flow(
             JAX. Its methods `value_and_gradient(argument)` and `hessian_columns(argument, columns)` are used where it
             has them. Give data as fields of an Equinox module, not in a closure: a closure is compiled anew each time
             it is made.
-        start: `Products`, `Plain`, or another trajectory's `end`.
+        start: `DiagonalInit`, `ParameterInit`, or another trajectory's `end`.
         until: the last time, in the start's unit: t / log(1/alpha) for Products, t for Plain. 0 is allowed.
         tolerance: the relative error of stage times to aim for. A model of the gradient is integrated, and replaced
             by a better one where the two integrations differ by more than about the tolerance, relative to 1 + |y|
@@ -68,12 +68,12 @@ def gradient_flow(
         FlowError: the run ended early and `throw` is true; the error holds what was computed.
     """
     require_run(until=until, tolerance=tolerance, record=record, level=level, max_gradients=max_gradients)
-    chart = checked_start(start).flow_chart()
-    require_float64(loss, chart.layout.build(chart.point(start.origin())))
-    compiled = CompiledLoss(loss, chart.layout)
-    first_loss, gradient = compiled.value_and_gradient(chart.point(start.origin()))
+    coordinates = checked_start(start).flow_coordinates()
+    require_float64(loss, coordinates.layout.build(coordinates.point(start.origin())))
+    compiled = CompiledLoss(loss, coordinates.layout)
+    first_loss, gradient = compiled.value_and_gradient(coordinates.point(start.origin()))
     require_finite(first_loss, gradient)
-    if isinstance(start, Products):
+    if isinstance(start, DiagonalInit):
         require_smooth_at_zero(lambda point: compiled.value_and_gradient(point)[1], len(gradient))
     share = _RUN_SHARE if verify else 1.0
 
@@ -83,32 +83,32 @@ def gradient_flow(
     def second_part(fraction: float, note: str) -> None:
         report(share + (1 - share) * fraction, f"{note}, again at ten times the tolerance")
 
-    run = _integrate(compiled, chart, start.origin(), until, tolerance, level, max_gradients, first_part)
+    run = _integrate(compiled, coordinates, start.origin(), until, tolerance, level, max_gradients, first_part)
     times = run.record(record)
     states = run.path(times)
-    losses = compiled.at(chart.point(states))
+    losses = compiled.at(coordinates.point(states))
     if run.status.ok and not np.isfinite(losses).all():
-        run.status = hidden_nan(times[~np.isfinite(losses)][0], chart.time_unit)
+        run.status = hidden_nan(times[~np.isfinite(losses)][0], coordinates.time_unit)
     accuracy = None
     if verify:
         companion = _integrate(
-            compiled, chart, start.origin(), run.last, 10 * tolerance, level, max_gradients, second_part
+            compiled, coordinates, start.origin(), run.last, 10 * tolerance, level, max_gradients, second_part
         )
-        accuracy = _accuracy(compiled, chart, run, companion, times, losses)
+        accuracy = _accuracy(compiled, coordinates, run, companion, times, losses)
     trajectory = Trajectory(
         times=times,
-        time_unit=chart.time_unit,
+        time_unit=coordinates.time_unit,
         losses=losses,
-        values=chart.point(states),
+        values=coordinates.point(states),
         crossings=run.crossings,
         level=level,
-        conserved=0.0 if isinstance(chart, SlopeChart) else None,
-        energy_error=_energy_error(chart, run.pieces, float(losses[0] - losses[-1])),
+        conserved=0.0 if isinstance(coordinates, MirrorCoordinates) else None,
+        energy_error=_energy_error(coordinates, run.pieces, float(losses[0] - losses[-1])),
         accuracy=accuracy,
         evaluations=compiled.evaluations,
         status=run.status,
-        end=Continued(start, states[-1]),
-        chart=chart,
+        end=ResumeFrom(start, states[-1]),
+        coordinates=coordinates,
         path=run.path,
     )
     if throw and not run.status.ok:
@@ -125,7 +125,7 @@ class _Run:
 
     origin: np.ndarray
     pieces: list[Piece] = field(default_factory=list)
-    crossings: tuple[Crossing, ...] = ()
+    crossings: tuple[LevelEvent, ...] = ()
     status: Status = REACHED
 
     @property
@@ -150,7 +150,7 @@ _RECORDS = 500  # at least so many steps are kept where there are more; each cos
 
 def _integrate(
     loss: CompiledLoss,
-    chart: AbstractFlowChart,
+    coordinates: AbstractFlowCoordinates,
     origin: np.ndarray,
     until: float,
     tolerance: float,
@@ -163,15 +163,15 @@ def _integrate(
         return run
     limit = loss.gradients + max_gradients
     local = tolerance * LOCAL_SHARE
-    stepper = WindowStepper(loss, chart, origin, until, tolerance=tolerance, local=local)
-    band = chart.band(level) if level is not None else None
-    crossings: list[Crossing] = []
+    stepper = SurrogateStepper(loss, coordinates, origin, until, tolerance=tolerance, local=local)
+    band = coordinates.band(level) if level is not None else None
+    crossings: list[LevelEvent] = []
     while stepper.t < until:
         before = stepper.y
         try:
             pieces = stepper.step()
         except StepError as failure:
-            run.status = stuck(stepper.t, chart.time_unit, finite=failure.finite)
+            run.status = stuck(stepper.t, coordinates.time_unit, finite=failure.finite)
             break
         for piece in pieces:
             after = piece.differences[0]
@@ -179,21 +179,21 @@ def _integrate(
                 crossings += _crossings(piece, before, after, *band)
             before = after
         run.pieces += pieces
-        if chart.diverged(stepper.y):
-            run.status = diverged(stepper.t, chart.time_unit)
+        if coordinates.diverged(stepper.y):
+            run.status = diverged(stepper.t, coordinates.time_unit)
             break
         if loss.gradients >= limit and stepper.t < until:
-            run.status = exhausted(max_gradients, stepper.t, chart.time_unit)
+            run.status = exhausted(max_gradients, stepper.t, coordinates.time_unit)
             break
         if len(run.pieces) // 16 > (len(run.pieces) - len(pieces)) // 16:
-            report(stepper.t / until, f"{chart.time_unit} = {stepper.t:.4g} of {until:.4g}")
+            report(stepper.t / until, f"{coordinates.time_unit} = {stepper.t:.4g} of {until:.4g}")
     run.crossings = tuple(sorted(crossings))
     return run
 
 
 def _crossings(
     piece: Piece, before: np.ndarray, after: np.ndarray, low: np.ndarray, high: np.ndarray
-) -> list[Crossing]:
+) -> list[LevelEvent]:
     """The crossings within one step. An entry of the point passes the level where its state leaves or enters a band."""
     found = []
     for edge, sign in ((high, 1), (low, -1)):
@@ -208,13 +208,13 @@ def _crossings(
                 time = float(brentq(offset, piece.start, piece.end, xtol=1e-300, rtol=1e-15))  # type: ignore[arg-type]
             else:  # rounding of the interpolation puts the edge just outside the step
                 time = piece.start if abs(ends[0]) < abs(ends[1]) else piece.end
-            found.append(Crossing(time, int(i), bool(sign * after[i] >= sign * threshold), sign))
+            found.append(LevelEvent(time, int(i), bool(sign * after[i] >= sign * threshold), sign))
     return found
 
 
 def _accuracy(
     loss: CompiledLoss,
-    chart: AbstractFlowChart,
+    coordinates: AbstractFlowCoordinates,
     run: _Run,
     companion: _Run,
     times: np.ndarray,
@@ -222,7 +222,7 @@ def _accuracy(
 ) -> Accuracy:
     if companion.last < run.last:
         return Accuracy(np.inf, np.inf, np.inf)
-    points, others = chart.point(run.path(times)), chart.point(companion.path(times))
+    points, others = coordinates.point(run.path(times)), coordinates.point(companion.path(times))
     ours, theirs = sorted(run.crossings, key=_kind), sorted(companion.crossings, key=_kind)
     crossing_times = np.inf
     if [_kind(c)[:3] for c in ours] == [_kind(c)[:3] for c in theirs]:
@@ -235,12 +235,12 @@ def _accuracy(
     )
 
 
-def _kind(crossing: Crossing) -> tuple[int, int, bool, float]:
+def _kind(crossing: LevelEvent) -> tuple[int, int, bool, float]:
     """What must agree for two crossings to be the same one, and the time that orders repeated ones."""
     return crossing.index, crossing.sign, crossing.rising, crossing.time
 
 
-def _energy_error(chart: AbstractFlowChart, pieces: list[Piece], lost: float) -> float | None:
+def _energy_error(coordinates: AbstractFlowCoordinates, pieces: list[Piece], lost: float) -> float | None:
     """Compares the loss that was lost with the integral of |dtheta/dt|^2 along the path, by Gauss quadrature."""
     if not lost > 0:
         return None
@@ -249,6 +249,6 @@ def _energy_error(chart: AbstractFlowChart, pieces: list[Piece], lost: float) ->
     for piece in pieces:
         half = (piece.end - piece.start) / 2
         times = piece.start + half * (1 + nodes)
-        squares = np.sum(chart.metric(piece.states(times)) * piece.slopes(times) ** 2, axis=1)
-        total += half * float(weights @ squares) / chart.rate
+        squares = np.sum(coordinates.metric(piece.states(times)) * piece.slopes(times) ** 2, axis=1)
+        total += half * float(weights @ squares) / coordinates.rate
     return abs(1 - total / lost)

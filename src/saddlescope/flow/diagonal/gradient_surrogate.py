@@ -26,7 +26,7 @@ _LARGEST = 30.0  # argument of the kernel: where it is cut off, far outside of w
 Known = tuple[np.ndarray, np.ndarray]  # a point and its gradient
 
 
-class GradientModel:
+class GradientSurrogate:
     """See the opening of this module.
 
     Args:

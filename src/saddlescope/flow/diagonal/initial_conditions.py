@@ -9,32 +9,32 @@ import jax
 import numpy as np
 from jaxtyping import Float, PyTree
 
-from saddlescope._shared.arguments import checked
+from saddlescope._shared.arguments import validate_arguments
 from saddlescope._shared.errors import InputError
-from saddlescope._shared.reprs import Shown
+from saddlescope._shared.reprs import ReprMixin
 from saddlescope.flow.diagonal.coordinates import (
-    AbstractChart,
-    AbstractFlowChart,
-    Layout,
-    PairChart,
-    PlainChart,
-    SlopeChart,
+    AbstractCoordinates,
+    AbstractFlowCoordinates,
+    TreeLayout,
+    WeightPairCoordinates,
+    ParameterCoordinates,
+    MirrorCoordinates,
 )
 
 
-class AbstractStart(ABC):
+class AbstractInit(ABC):
     """Initial parameters, and the coordinates in which they are followed."""
 
     @abstractmethod
-    def flow_chart(self) -> AbstractFlowChart:
+    def flow_coordinates(self) -> AbstractFlowCoordinates:
         """The coordinates for gradient flow."""
 
     @abstractmethod
     def origin(self) -> np.ndarray:
-        """The initial state in `flow_chart`."""
+        """The initial state in `flow_coordinates`."""
 
     @abstractmethod
-    def descent_chart(self) -> AbstractChart:
+    def descent_coordinates(self) -> AbstractCoordinates:
         """The coordinates for gradient descent: the parameters, flattened."""
 
     @abstractmethod
@@ -51,13 +51,13 @@ class AbstractStart(ABC):
         """From parameters to the argument of the loss. Always the same function, so that it is compiled once."""
 
     @abstractmethod
-    def at(self, parameters: PyTree) -> "AbstractStart":
+    def at(self, parameters: PyTree) -> "AbstractInit":
         """A start of this kind at other parameters."""
 
 
-@checked
+@validate_arguments
 @dataclass(frozen=True, eq=False, repr=False)
-class Products(AbstractStart, Shown):
+class DiagonalInit(AbstractInit, ReprMixin):
     """A network with diagonal weights, theta(0) = alpha (u, v): the loss is a function of beta = u * v.
 
     Time is told in units of log(1/alpha): the rescaled time t / log(1/alpha) of Theorem 4.1 of Boix-Adsera et al.
@@ -89,7 +89,7 @@ class Products(AbstractStart, Shown):
         if not -np.inf < self.log_scale < 0:
             raise InputError(
                 f"log_scale must be finite and negative, as log(alpha) is for alpha < 1; got {self.log_scale!r}. "
-                "Weights that are not small need no rescaled time: start a loss of (u, v) from Plain((u, v))."
+                "Weights that are not small need no rescaled time: start a loss of (u, v) from ParameterInit((u, v))."
             )
 
     @property
@@ -101,18 +101,18 @@ class Products(AbstractStart, Shown):
         """
         return tuple(int(i) for i in np.flatnonzero(np.abs(self.u) == np.abs(self.v)))
 
-    def flow_chart(self) -> SlopeChart:
+    def flow_coordinates(self) -> MirrorCoordinates:
         """Coordinates into which only log(alpha) enters."""
         u, v = self.u, self.v
         with np.errstate(divide="ignore", invalid="ignore"):
             ratio = np.where(np.abs(u) > np.abs(v), v / u, u / v)
-            return SlopeChart(
+            return MirrorCoordinates(
                 p=2 * (self.log_scale - np.log(2) + np.log(np.abs(u + v))),
                 q=2 * (self.log_scale - np.log(2) + np.log(np.abs(u - v))),
                 gap=np.where((u == 0) & (v == 0), 0.0, 2 * np.arctanh(ratio)),
                 sum_sign=np.where(u + v < 0, -1.0, 1.0),
                 difference_sign=np.where(u - v < 0, -1.0, 1.0),
-                layout=Layout.of(u),
+                layout=TreeLayout.of(u),
                 rate=-self.log_scale,
             )
 
@@ -120,9 +120,9 @@ class Products(AbstractStart, Shown):
         """Zero."""
         return np.zeros_like(self.u)
 
-    def descent_chart(self) -> PairChart:
+    def descent_coordinates(self) -> WeightPairCoordinates:
         """The weights u and v, one after the other."""
-        return PairChart(layout=Layout.of(self.u), rate=-self.log_scale, time_unit="t / log(1/alpha)")
+        return WeightPairCoordinates(layout=TreeLayout.of(self.u), rate=-self.log_scale, time_unit="t / log(1/alpha)")
 
     def parameters(self) -> tuple[np.ndarray, np.ndarray]:
         """The weights alpha u and alpha v."""
@@ -140,14 +140,14 @@ class Products(AbstractStart, Shown):
         """From (u, v) to the products beta."""
         return product
 
-    def at(self, parameters: PyTree) -> "Products":
+    def at(self, parameters: PyTree) -> "DiagonalInit":
         """The same initial scale with other weights (not divided by alpha)."""
         u, v = (np.asarray(w) / np.exp(self.log_scale) for w in parameters)
-        return Products(u, v, self.log_scale)
+        return DiagonalInit(u, v, self.log_scale)
 
 
 @dataclass(frozen=True, eq=False)
-class Plain(AbstractStart):
+class ParameterInit(AbstractInit):
     """Any parameters of any loss, in their own coordinates and in plain time t.
 
     Args:
@@ -164,18 +164,18 @@ class Plain(AbstractStart):
         if self.origin().size == 0:
             raise InputError(f"params must have at least one entry; got {self.params!r}.")
 
-    def flow_chart(self) -> PlainChart:
+    def flow_coordinates(self) -> ParameterCoordinates:
         """The parameters, flattened."""
         size = float(np.sqrt(np.mean(self.origin() ** 2)))
-        return PlainChart(layout=Layout.of(self.params), scale=size or 1.0)
+        return ParameterCoordinates(layout=TreeLayout.of(self.params), scale=size or 1.0)
 
     def origin(self) -> np.ndarray:
         """The parameters, flattened."""
-        return Layout.of(self.params).flatten(self.params)
+        return TreeLayout.of(self.params).flatten(self.params)
 
-    def descent_chart(self) -> PlainChart:
+    def descent_coordinates(self) -> ParameterCoordinates:
         """The parameters, flattened."""
-        return self.flow_chart()
+        return self.flow_coordinates()
 
     def parameters(self) -> PyTree:
         """The params given."""
@@ -186,59 +186,59 @@ class Plain(AbstractStart):
         """The identity."""
         return _identity
 
-    def at(self, parameters: PyTree) -> "Plain":
+    def at(self, parameters: PyTree) -> "ParameterInit":
         """Other parameters."""
-        return Plain(parameters)
+        return ParameterInit(parameters)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Continued(AbstractStart, Shown):
+class ResumeFrom(AbstractInit, ReprMixin):
     """Where a gradient flow ended (`Trajectory.end`), in that flow's own coordinates. Time begins again at 0.
 
     Args:
         start: where that flow started.
-        state: where it ended, in the coordinates `start.flow_chart()`.
+        state: where it ended, in the coordinates `start.flow_coordinates()`.
     """
 
-    start: AbstractStart
+    start: AbstractInit
     state: np.ndarray
 
-    def flow_chart(self) -> AbstractFlowChart:
+    def flow_coordinates(self) -> AbstractFlowCoordinates:
         """The coordinates of the flow that ended here."""
-        return self.start.flow_chart()
+        return self.start.flow_coordinates()
 
     def origin(self) -> np.ndarray:
         """The state given."""
         return self.state
 
-    def descent_chart(self) -> AbstractChart:
+    def descent_coordinates(self) -> AbstractCoordinates:
         """The parameters, flattened."""
-        return self.start.descent_chart()
+        return self.start.descent_coordinates()
 
     def parameters(self) -> PyTree:
         """The parameters of that state."""
-        return self.at(self.flow_chart().parameters(self.state)).parameters()
+        return self.at(self.flow_coordinates().parameters(self.state)).parameters()
 
     @property
     def argument(self) -> Callable[[PyTree], PyTree]:
         """The first start's."""
         return self.start.argument
 
-    def at(self, parameters: PyTree) -> AbstractStart:
+    def at(self, parameters: PyTree) -> AbstractInit:
         """A start of the first kind."""
         return self.start.at(parameters)
 
 
-def checked_start(start: Any) -> AbstractStart:
+def checked_start(start: Any) -> AbstractInit:
     """The start as it is.
 
     Raises:
         InputError: it is none, such as a bare array.
     """
-    if not isinstance(start, AbstractStart):
+    if not isinstance(start, AbstractInit):
         raise InputError(
             f"start must be Products, Plain or the end of another trajectory; got {type(start).__name__!r}. "
-            "For weights as they are write Plain(weights)."
+            "For weights as they are write ParameterInit(weights)."
         )
     return start
 

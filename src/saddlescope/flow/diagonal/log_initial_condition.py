@@ -16,15 +16,15 @@ import numpy as np
 from jaxtyping import Bool, Float, PyTree
 
 from saddlescope._shared.errors import InputError
-from saddlescope._shared.reprs import Shown
-from saddlescope.flow.diagonal.coordinates import Layout, PairChart, SlopeChart
-from saddlescope.flow.diagonal.initial_conditions import AbstractStart, product
+from saddlescope._shared.reprs import ReprMixin
+from saddlescope.flow.diagonal.coordinates import TreeLayout, WeightPairCoordinates, MirrorCoordinates
+from saddlescope.flow.diagonal.initial_conditions import AbstractInit, product
 
 _SMALLEST_LOG = float(np.log(np.finfo(float).tiny))
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
-class LogProducts(AbstractStart, Shown):
+class LogDiagonalInit(AbstractInit, ReprMixin):
     """A network with diagonal weights, each coordinate told by the logarithms of |u + v| and |u - v|.
 
     Attributes:
@@ -32,7 +32,7 @@ class LogProducts(AbstractStart, Shown):
         log_difference: log |u - v|, shape (p,); -inf where u = v.
         sum_sign: of u + v, +1 or -1, shape (p,); either where it is 0.
         difference_sign: of u - v, +1 or -1, shape (p,); either where it is 0.
-        log_scale: log(alpha), negative: time is told in units of log(1/alpha), as for `Products`; -1 tells the time t
+        log_scale: log(alpha), negative: time is told in units of log(1/alpha), as for `DiagonalInit`; -1 tells the time t
             of the flow itself.
 
     Raises:
@@ -61,25 +61,25 @@ class LogProducts(AbstractStart, Shown):
             raise InputError(f"log_scale must be finite and negative; got {self.log_scale!r}. -1 tells plain time t.")
 
     @classmethod
-    def of(cls, start: AbstractStart) -> "LogProducts":
-        """The same weights as those of `Products`, or of a flow from there that has ended or been cut (`Continued`).
+    def of(cls, start: AbstractInit) -> "LogDiagonalInit":
+        """The same weights as those of `DiagonalInit`, or of a flow from there that has ended or been cut (`ResumeFrom`).
 
         Raises:
             InputError: the start is not at products of weights.
         """
-        chart, state = start.flow_chart(), start.origin()
-        if not isinstance(chart, SlopeChart):
-            raise InputError(f"start must be at products of weights, such as Products(u, v, log_scale); got {start!r}.")
+        coordinates, state = start.flow_coordinates(), start.origin()
+        if not isinstance(coordinates, MirrorCoordinates):
+            raise InputError(f"start must be at products of weights, such as DiagonalInit(u, v, log_scale); got {start!r}.")
         return cls(
-            log_sum=chart.p / 2 + state + np.log(2),
-            log_difference=chart.q / 2 - state + np.log(2),
-            sum_sign=chart.sum_sign,
-            difference_sign=chart.difference_sign,
-            log_scale=-chart.rate,
+            log_sum=coordinates.p / 2 + state + np.log(2),
+            log_difference=coordinates.q / 2 - state + np.log(2),
+            sum_sign=coordinates.sum_sign,
+            difference_sign=coordinates.difference_sign,
+            log_scale=-coordinates.rate,
         )
 
     @classmethod
-    def at_weights(cls, u: Float[np.ndarray, "p"], v: Float[np.ndarray, "p"], *, log_scale: float) -> "LogProducts":
+    def at_weights(cls, u: Float[np.ndarray, "p"], v: Float[np.ndarray, "p"], *, log_scale: float) -> "LogDiagonalInit":
         """The weights u and v as they are, not scaled by alpha."""
         with np.errstate(divide="ignore"):
             return cls(
@@ -90,7 +90,7 @@ class LogProducts(AbstractStart, Shown):
                 log_scale=log_scale,
             )
 
-    def shifted(self, du: Float[np.ndarray, "p"], dv: Float[np.ndarray, "p"]) -> "LogProducts":
+    def shifted(self, du: Float[np.ndarray, "p"], dv: Float[np.ndarray, "p"]) -> "LogDiagonalInit":
         """The weights u + du and v + dv. Coordinates in which both are 0 keep their logarithms, to the last digit."""
         moved = (du != 0) | (dv != 0)
         near = self.at_weights(
@@ -100,26 +100,26 @@ class LogProducts(AbstractStart, Shown):
         )
         return self._where(moved, near)
 
-    def only(self, kept: Bool[np.ndarray, "p"]) -> "LogProducts":
+    def only(self, kept: Bool[np.ndarray, "p"]) -> "LogDiagonalInit":
         """The same weights with u = v = 0, for ever, outside the coordinates kept."""
         gone = np.full(kept.shape, -np.inf)
         return self._where(~kept, replace(self, log_sum=gone, log_difference=gone))
 
-    def _where(self, which: Bool[np.ndarray, "p"], other: "LogProducts") -> "LogProducts":
+    def _where(self, which: Bool[np.ndarray, "p"], other: "LogDiagonalInit") -> "LogDiagonalInit":
         names = ("log_sum", "log_difference", "sum_sign", "difference_sign")
         return replace(self, **{name: np.where(which, getattr(other, name), getattr(self, name)) for name in names})
 
-    def flow_chart(self) -> SlopeChart:
-        """The coordinates of `Products`."""
+    def flow_coordinates(self) -> MirrorCoordinates:
+        """The coordinates of `DiagonalInit`."""
         with np.errstate(invalid="ignore"):
             gap = self.log_sum - self.log_difference
-        return SlopeChart(
+        return MirrorCoordinates(
             p=2 * (self.log_sum - np.log(2)),
             q=2 * (self.log_difference - np.log(2)),
             gap=np.where(np.isnan(gap), 0.0, gap),
             sum_sign=self.sum_sign,
             difference_sign=self.difference_sign,
-            layout=Layout.of(self.log_sum),
+            layout=TreeLayout.of(self.log_sum),
             rate=-self.log_scale,
         )
 
@@ -127,9 +127,9 @@ class LogProducts(AbstractStart, Shown):
         """Zero."""
         return np.zeros_like(self.log_sum)
 
-    def descent_chart(self) -> PairChart:
+    def descent_coordinates(self) -> WeightPairCoordinates:
         """The weights u and v, one after the other."""
-        return PairChart(layout=Layout.of(self.log_sum), rate=-self.log_scale, time_unit="t / log(1/alpha)")
+        return WeightPairCoordinates(layout=TreeLayout.of(self.log_sum), rate=-self.log_scale, time_unit="t / log(1/alpha)")
 
     def parameters(self) -> tuple[np.ndarray, np.ndarray]:
         """The weights u and v in float64.
@@ -137,20 +137,20 @@ class LogProducts(AbstractStart, Shown):
         Raises:
             InputError: a product is too small for float64.
         """
-        log_beta = self.flow_chart().log_abs(self.origin())
+        log_beta = self.flow_coordinates().log_abs(self.origin())
         if np.any(np.isfinite(log_beta) & (log_beta < _SMALLEST_LOG)):
             raise InputError(
                 f"start must have products above 1e-307 for gradient descent in float64; got one of "
                 f"e^{log_beta[np.isfinite(log_beta)].min():.4g}. Use gradient_flow, which works at any scale."
             )
-        return self.flow_chart().parameters(self.origin())
+        return self.flow_coordinates().parameters(self.origin())
 
     @property
     def argument(self) -> Callable[[PyTree], PyTree]:
         """From (u, v) to the products beta."""
         return product
 
-    def at(self, parameters: PyTree) -> "LogProducts":
+    def at(self, parameters: PyTree) -> "LogDiagonalInit":
         """Other weights u and v, not scaled by alpha."""
         u, v = (np.asarray(w, np.float64) for w in parameters)
         return self.at_weights(u, v, log_scale=self.log_scale)

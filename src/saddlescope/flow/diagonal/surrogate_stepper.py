@@ -12,9 +12,9 @@ the model is evaluated in them: a transition takes a handful of gradients instea
 
 import numpy as np
 
-from saddlescope.flow.diagonal.coordinates import AbstractFlowChart
-from saddlescope.flow.diagonal.gradient_surrogate import GradientModel
-from saddlescope.flow.diagonal.surrogate_system import ModelSystem
+from saddlescope.flow.diagonal.coordinates import AbstractFlowCoordinates
+from saddlescope.flow.diagonal.gradient_surrogate import GradientSurrogate
+from saddlescope.flow.diagonal.surrogate_system import SurrogateSystem
 from saddlescope.flow.losses.compiled import CompiledLoss
 from saddlescope.flow.solvers.ndf import Mark, Piece, StepError, Stepper
 
@@ -27,37 +27,37 @@ _REFRESH = 40  # windows after which the Hessian is evaluated again; or as many 
 _LEAST_SPREAD = 1e-7  # below, rounding errors make the ratio of the model's error to its spread
 
 
-class WindowStepper:
+class SurrogateStepper:
     """Follows a flow from time 0 to `until`, one window at a time.
 
     Args:
         loss: what is minimised.
-        chart: the coordinates.
+        coordinates: the coordinates.
         y: the state at time 0.
         until: the last time.
-        tolerance: the size of errors, relative to the chart's scale and to |y|, that a window may make.
+        tolerance: the size of errors, relative to the coordinates's scale and to |y|, that a window may make.
         local: the same for the error of one step of the stiff solver.
     """
 
     def __init__(
         self,
         loss: CompiledLoss,
-        chart: AbstractFlowChart,
+        coordinates: AbstractFlowCoordinates,
         y: np.ndarray,
         until: float,
         *,
         tolerance: float,
         local: float,
     ) -> None:
-        self._loss, self._chart, self._tolerance = loss, chart, tolerance
-        point = chart.point(y)
+        self._loss, self._chart, self._tolerance = loss, coordinates, tolerance
+        point = coordinates.point(y)
         gradient = loss.value_and_gradient(point)[1]
-        self._model = GradientModel(point, gradient, _length(loss, point, gradient))
+        self._model = GradientSurrogate(point, gradient, _length(loss, point, gradient))
         self._error = float(np.max(np.abs(gradient))) / self._model.length  # the model's, in units of its spread
         self._limit = np.inf  # of a window's duration
         self._age = 0  # of the Hessian, in windows
         self._evaluate_columns(y)
-        self._solver = Stepper(ModelSystem(self._model, chart), y, until, rtol=local, atol=local * chart.scale)
+        self._solver = Stepper(SurrogateSystem(self._model, coordinates), y, until, rtol=local, atol=local * coordinates.scale)
 
     @property
     def t(self) -> float:
@@ -106,7 +106,7 @@ class WindowStepper:
 
     def _predict(self, mark: Mark) -> list[Piece]:
         """Integrates the model as far as it can be trusted, from the mark."""
-        solver, chart, pieces, expected = self._solver, self._chart, [], 0.0
+        solver, coordinates, pieces, expected = self._solver, self._chart, [], 0.0
         solver.go_back(mark)
         start, last = solver.t, min(solver.until, solver.t + self._limit)
         while not pieces or last - solver.t > 1e-3 * (last - start):
@@ -122,10 +122,10 @@ class WindowStepper:
                 pieces, expected = [], 0.0
                 continue
             pieces.append(piece)
-            spread = self._model.spread(chart.point(solver.y))
-            size = chart.scale + float(np.max(np.abs(solver.y)))
-            expected += chart.rate * (piece.end - piece.start) * self._error * spread / size
-            too_far = expected > _EXPECTED * self._tolerance or chart.diverged(solver.y)
+            spread = self._model.spread(coordinates.point(solver.y))
+            size = coordinates.scale + float(np.max(np.abs(solver.y)))
+            expected += coordinates.rate * (piece.end - piece.start) * self._error * spread / size
+            too_far = expected > _EXPECTED * self._tolerance or coordinates.diverged(solver.y)
             if too_far or len(pieces) == _LONGEST:
                 break
         return pieces

@@ -9,9 +9,9 @@ import numpy as np
 from jaxtyping import Float, PyTree
 
 from saddlescope._shared.errors import InputError
-from saddlescope._shared.reprs import Shown
-from saddlescope.flow.diagonal.coordinates import AbstractChart
-from saddlescope.flow.diagonal.initial_conditions import AbstractStart
+from saddlescope._shared.reprs import ReprMixin
+from saddlescope.flow.diagonal.coordinates import AbstractCoordinates
+from saddlescope.flow.diagonal.initial_conditions import AbstractInit
 from saddlescope.flow.losses.compiled import Evaluations
 from saddlescope.flow.solvers.ndf import Piece
 
@@ -47,7 +47,7 @@ class FlowError(RuntimeError):
 
 
 @dataclass(frozen=True, order=True)
-class Crossing:
+class LevelEvent:
     """One entry of beta (or of the parameters) passes a level in absolute value.
 
     Attributes:
@@ -125,7 +125,7 @@ class SampledPath(AbstractPath):
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
-class Trajectory(Shown):
+class Trajectory(ReprMixin):
     """A run of gradient flow or gradient descent. Call it with times to have beta (or the parameters) there.
 
     Attributes:
@@ -151,15 +151,15 @@ class Trajectory(Shown):
     time_unit: str
     losses: Float[np.ndarray, "k"]
     values: Float[np.ndarray, "k p"]
-    crossings: tuple[Crossing, ...]
+    crossings: tuple[LevelEvent, ...]
     level: float | None
     conserved: float | None
     energy_error: float | None
     accuracy: Accuracy | None
     evaluations: Evaluations
     status: Status
-    end: AbstractStart
-    chart: AbstractChart
+    end: AbstractInit
+    coordinates: AbstractCoordinates
     path: AbstractPath
 
     def __repr__(self) -> str:
@@ -176,15 +176,15 @@ class Trajectory(Shown):
 
     def __call__(self, times: Float[np.ndarray, "m"]) -> Float[np.ndarray, "m p"]:
         """Beta, or the flat parameters, at any times of the run."""
-        return self.chart.point(self._states(times))
+        return self.coordinates.point(self._states(times))
 
     def parameters(self, times: Float[np.ndarray, "m"]) -> PyTree:
         """The weights (u, v), or the pytree of parameters, at any times of the run; time is the first axis."""
-        return self.chart.parameters(self._states(times))
+        return self.coordinates.parameters(self._states(times))
 
     def log_abs(self, times: Float[np.ndarray, "m"]) -> Float[np.ndarray, "m p"]:
         """The natural logarithm of |beta|, or of the parameters, right where float64 underflows."""
-        return self.chart.log_abs(self._states(times))
+        return self.coordinates.log_abs(self._states(times))
 
     def _states(self, times: np.ndarray) -> np.ndarray:
         times = np.asarray(times, float)

@@ -14,24 +14,24 @@ import numpy as np
 from jaxtyping import Float
 from scipy.optimize import brentq
 
-from saddlescope._shared.arguments import checked
+from saddlescope._shared.arguments import validate_arguments
 from saddlescope._shared.errors import InputError
-from saddlescope._shared.reprs import Shown
-from saddlescope.flow.diagonal.coordinates import Layout
+from saddlescope._shared.reprs import ReprMixin
+from saddlescope.flow.diagonal.coordinates import TreeLayout
 from saddlescope.flow.diagonal.initial_conditions import as_float64
 from saddlescope.flow.diagonal.trajectory import FlowError, Status
-from saddlescope.flow.factored.scaled_factors import Graded
+from saddlescope.flow.factored.scaled_factors import ScaledFactors
 from saddlescope.flow.losses.compiled import CompiledLoss, Evaluations, Loss, require_finite, require_float64
-from saddlescope.flow.solvers.exponential import AbstractPiece, FactoredStepError, FactoredStepper, Leap, State
+from saddlescope.flow.solvers.exponential import AbstractPiece, FactoredStepError, FactoredStepper, PlateauStep, State
 
 _REACHED = Status(True, "The run reached its last time.")
 _LOCAL_SHARE = 0.02  # of the tolerance, for the error of one step
 TIME_UNIT = "t / log(1/alpha)"
 
 
-@checked
+@validate_arguments
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
-class Factors(Shown):
+class FactorInit(ReprMixin):
     """Products of full factors: the loss is a function of the tuple of B_p = L_p R_p^T, with L_p(0) = alpha left_p.
 
     Time is told in units of log(1/alpha), in which stages stay where they are as alpha vanishes.
@@ -67,11 +67,11 @@ class Factors(Shown):
 
     def state(self) -> State:
         """The factors in graded coordinates."""
-        return tuple(Graded.of(left, right, self.log_scale) for left, right in self.pairs)
+        return tuple(ScaledFactors.of(left, right, self.log_scale) for left, right in self.pairs)
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
-class FactoredTrajectory(Shown):
+class FactoredTrajectory(ReprMixin):
     """A run of the flow of factors. Call it with times to have the products there.
 
     Attributes:
@@ -214,10 +214,10 @@ def _silent(fraction: float, note: str) -> None:
     pass
 
 
-@checked
+@validate_arguments
 def factored_flow(
     loss: Loss,
-    start: Factors,
+    start: FactorInit,
     *,
     until: float,
     tolerance: float,
@@ -251,7 +251,7 @@ def factored_flow(
     _check(until=until, tolerance=tolerance, record=record, max_gradients=max_gradients)
     origin = start.state()
     products = tuple(left @ right.T for left, right in (pair.factors() for pair in origin))
-    layout, unit = Layout.of(products), -start.log_scale
+    layout, unit = TreeLayout.of(products), -start.log_scale
     require_float64(loss, products)
     compiled = CompiledLoss(loss, layout)
     require_finite(*compiled.value_and_gradient(layout.flatten(products)))
@@ -300,7 +300,7 @@ def factored_flow(
         losses=losses,
         log_singular_values=spectra(states) if record is not None else path.log_singular_values(),
         conserved=max(pair.drift(first, start.log_scale) for pair, first in zip(states[-1], origin, strict=True)),
-        leaps=tuple((p.start / unit, p.end / unit) for p in pieces if isinstance(p, Leap)),
+        leaps=tuple((p.start / unit, p.end / unit) for p in pieces if isinstance(p, PlateauStep)),
         evaluations=compiled.evaluations,
         status=status,
         path=path,

@@ -89,7 +89,7 @@ class Rows:
 
 
 @dataclass(frozen=True, eq=False)
-class Graded:
+class ScaledFactors:
     """A pair of factors in the coordinates above; rows are sorted, a's largest first, and a_i is at least b_i.
 
     Attributes:
@@ -105,7 +105,7 @@ class Graded:
     shape: tuple[int, int]
 
     @classmethod
-    def of(cls, left: Float[np.ndarray, "m h"], right: Float[np.ndarray, "n h"], log_scale: float) -> "Graded":
+    def of(cls, left: Float[np.ndarray, "m h"], right: Float[np.ndarray, "n h"], log_scale: float) -> "ScaledFactors":
         """The factors e^log_scale left and e^log_scale right."""
         d = max(len(left), len(right))
         L, R = (np.pad(factor, ((0, d - len(factor)), (0, 0))) for factor in (left, right))
@@ -119,7 +119,7 @@ class Graded:
         """The natural logarithm of the length of each direction's larger row."""
         return np.maximum(self.a.log, self.b.log)
 
-    def _sorted(self) -> "Graded":
+    def _sorted(self) -> "ScaledFactors":
         """The same factors with a_i at least b_i in size, by the sign of a column of V, and the largest a_i first."""
         swap = self.b.log > self.a.log
         order = np.argsort(-self.log_sizes, kind="stable")
@@ -128,7 +128,7 @@ class Graded:
             Rows(np.where(swap[:, None], y.part, x.part)[order], np.where(swap, y.exponent, x.exponent)[order])
             for x, y in ((self.a, self.b), (self.b, self.a))
         )
-        return Graded(self.U[:, order], V, a, b, self.shape)
+        return ScaledFactors(self.U[:, order], V, a, b, self.shape)
 
     def factors(self) -> tuple[Float[np.ndarray, "m h"], Float[np.ndarray, "n h"]]:
         """L and R in float64; what underflows is 0."""
@@ -136,7 +136,7 @@ class Graded:
         m, n = self.shape
         return (self.U[:m] @ (a + b)) / np.sqrt(2), (self.V[:n] @ (a - b)) / np.sqrt(2)
 
-    def moved(self, integral: Float[np.ndarray, "m n"]) -> "Graded":
+    def moved(self, integral: Float[np.ndarray, "m n"]) -> "ScaledFactors":
         """exp([[0, W], [W^T, 0]]) M, for W the integral of G over time, of any size."""
         m, n = self.shape
         d = len(self.U)
@@ -145,7 +145,7 @@ class Graded:
         pieces = max(1, int(np.ceil(w[0] / _PIECE)))
         Y, Z = left.T @ self.U, right @ self.V
         a, b = self.a, self.b
-        state = Graded(Y, Z, a, b, self.shape)
+        state = ScaledFactors(Y, Z, a, b, self.shape)
         grow = np.exp(w / pieces)
         for left_over in range(pieces, 0, -1):
             aligned = state._aligned(w * left_over / pieces)
@@ -153,7 +153,7 @@ class Graded:
                 state = aligned
                 break
             state = state._piece(grow)
-        return Graded(_orthogonal(left @ state.U), _orthogonal(right.T @ state.V), state.a, state.b, self.shape)
+        return ScaledFactors(_orthogonal(left @ state.U), _orthogonal(right.T @ state.V), state.a, state.b, self.shape)
 
     def _aligned(self, efolds: Float[np.ndarray, "d"]) -> "Graded | None":
         """exp(S) M where every direction of the frame grows at one rate of S; None where one does not."""
@@ -162,9 +162,9 @@ class Graded:
         most, least = np.where(stacked, growth, -np.inf).max(axis=0), np.where(stacked, growth, np.inf).min(axis=0)
         if np.any(most - least > 1e-12):
             return None
-        return Graded(self.U, self.V, self.a.grown(most), self.b.grown(-most), self.shape)._sorted()
+        return ScaledFactors(self.U, self.V, self.a.grown(most), self.b.grown(-most), self.shape)._sorted()
 
-    def _piece(self, grow: Float[np.ndarray, "d"]) -> "Graded":
+    def _piece(self, grow: Float[np.ndarray, "d"]) -> "ScaledFactors":
         """exp(S) M where the frame is told in S's own: G is diagonal there, of entries log(grow), descending."""
         plus, minus = (self.U + self.V) / 2, (self.U - self.V) / 2
         top, bottom = grow[:, None], 1 / grow[:, None]
@@ -180,22 +180,22 @@ class Graded:
         inverse = solve_triangular(P, np.eye(d), check_finite=False)
         a = (self.a + self.b.combined((K - K.T) / 2)).combined(P)
         U, V = _orthogonal(upper + lower), _orthogonal(upper - lower)
-        return Graded(U, V, a, self.b.combined(inverse.T), self.shape)._sorted()
+        return ScaledFactors(U, V, a, self.b.combined(inverse.T), self.shape)._sorted()
 
-    def moved_beyond(self, active: int, integral: Float[np.ndarray, "e e"]) -> "Graded":
+    def moved_beyond(self, active: int, integral: Float[np.ndarray, "e e"]) -> "ScaledFactors":
         """The same where W, told in the frame, acts on the directions after the first `active` ones only."""
         rest = slice(active, None)
         size = len(self.U) - active
         if size == 0:
             return self
-        moved = Graded(np.eye(size), np.eye(size), self.a[rest], self.b[rest], (size, size)).moved(integral)
+        moved = ScaledFactors(np.eye(size), np.eye(size), self.a[rest], self.b[rest], (size, size)).moved(integral)
         U, V = self.U.copy(), self.V.copy()
         U[:, rest], V[:, rest] = U[:, rest] @ moved.U, V[:, rest] @ moved.V
         stay = slice(active)
         a, b = self.a[stay].followed(moved.a), self.b[stay].followed(moved.b)
-        return Graded(_orthogonal(U), _orthogonal(V), a, b, self.shape)
+        return ScaledFactors(_orthogonal(U), _orthogonal(V), a, b, self.shape)
 
-    def untilted(self, active: int) -> "Graded":
+    def untilted(self, active: int) -> "ScaledFactors":
         """The factors with the rows after the first `active` ones orthogonal to those.
 
         What is taken away tilts the active directions, M -> M + [U; V]_rest X a_active, and would relax in the flow: it
@@ -213,13 +213,13 @@ class Graded:
             partner = self.b[rest] if name == "a" else parts["a"]
             pushed = Rows(partner.part, partner.exponent + rows.exponent).combined(X.T)
             below = below + Rows(pushed.part, pushed.exponent - fixed.exponent)
-        return Graded(self.U, self.V, fixed.followed(parts["a"]), below.followed(parts["b"]), self.shape)
+        return ScaledFactors(self.U, self.V, fixed.followed(parts["a"]), below.followed(parts["b"]), self.shape)
 
-    def drift(self, start: "Graded", log_scale: float) -> float:
+    def drift(self, start: "ScaledFactors", log_scale: float) -> float:
         """Largest change of an entry of L^T L - R^T R since `start`, in units of e^(2 log_scale)."""
         unit = round(2 * log_scale / np.log(2))
 
-        def conserved(pair: Graded) -> np.ndarray:
+        def conserved(pair: ScaledFactors) -> np.ndarray:
             half = (pair.a.part * _power(pair.a.exponent + pair.b.exponent - unit)[:, None]).T @ pair.b.part
             return half + half.T
 

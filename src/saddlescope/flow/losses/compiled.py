@@ -19,7 +19,7 @@ from numpy.typing import ArrayLike
 
 from saddlescope._shared.arguments import require, shown
 from saddlescope._shared.errors import InputError
-from saddlescope.flow.diagonal.coordinates import Layout
+from saddlescope.flow.diagonal.coordinates import TreeLayout
 
 Loss = Callable[[PyTree], Array]
 
@@ -48,7 +48,7 @@ class CompiledLoss:
     """Counts its own evaluations. Points are flat NumPy vectors, laid out by `layout`."""
 
     loss: Loss
-    layout: Layout
+    layout: TreeLayout
     gradients: int = field(default=0, init=False)
     hessians: int = field(default=0, init=False)
     columns: int = field(default=0, init=False)
@@ -102,23 +102,23 @@ def _flat(tree: PyTree) -> Array:
 
 
 @eqx.filter_jit
-def _value_and_gradient(loss: Loss, layout: Layout, point: Array) -> tuple[Array, Array]:
+def _value_and_gradient(loss: Loss, layout: TreeLayout, point: Array) -> tuple[Array, Array]:
     value, gradient = loss_and_gradient(loss, layout.build(point))
     return value, _flat(gradient)
 
 
 @eqx.filter_jit
-def _values(loss: Loss, layout: Layout, points: Array) -> Array:
+def _values(loss: Loss, layout: TreeLayout, points: Array) -> Array:
     return jax.lax.map(lambda point: loss(layout.build(point)), points)
 
 
 @eqx.filter_jit
-def _own_hessian_columns(loss: Any, layout: Layout, point: Array, columns: Array) -> Array:
+def _own_hessian_columns(loss: Any, layout: TreeLayout, point: Array, columns: Array) -> Array:
     return loss.hessian_columns(layout.build(point), columns)
 
 
 @eqx.filter_jit
-def _hessian_columns(loss: Loss, layout: Layout, point: Array, columns: Array) -> Array:
+def _hessian_columns(loss: Loss, layout: TreeLayout, point: Array, columns: Array) -> Array:
     def gradient(at: Array) -> Array:
         return _flat(jax.grad(loss)(layout.build(at)))
 

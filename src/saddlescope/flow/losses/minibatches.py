@@ -17,7 +17,7 @@ from saddlescope.flow.losses.compiled import Loss
 
 
 @runtime_checkable
-class SampledLoss(Protocol):
+class FiniteSumLoss(Protocol):
     """A loss that is a mean over samples, and can be restricted to some of them. `DiagonalNetwork` is one."""
 
     @property
@@ -34,7 +34,7 @@ class Minibatches(eqx.Module):
     """The minibatches of a loss, to be used in compiled code.
 
     Attributes:
-        loss: a `SampledLoss`.
+        loss: a `FiniteSumLoss`.
         size: samples in a minibatch.
         key: of the permutations.
     """
@@ -48,12 +48,12 @@ class Minibatches(eqx.Module):
         """The minibatches of a loss for a seed.
 
         Raises:
-            InputError: the loss is no `SampledLoss`, or has fewer samples than a minibatch; or the seed is negative.
+            InputError: the loss is no `FiniteSumLoss`, or has fewer samples than a minibatch; or the seed is negative.
         """
-        if not isinstance(loss, SampledLoss):
+        if not isinstance(loss, FiniteSumLoss):
             raise InputError(
                 "loss must have `samples` and `batch(indices)` to be trained on minibatches; got one of type "
-                f"{type(loss).__name__!r} without them. Use DiagonalNetwork, or see saddlescope.flow.SampledLoss."
+                f"{type(loss).__name__!r} without them. Use DiagonalNetwork, or see saddlescope.flow.FiniteSumLoss."
             )
         if not isinstance(size, int | np.integer) or not 1 <= size <= loss.samples:
             raise InputError(

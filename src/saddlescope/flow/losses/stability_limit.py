@@ -8,7 +8,7 @@ from saddlescope._shared.errors import InputError
 
 
 @runtime_checkable
-class EdgeOfStability(Protocol):
+class HasStabilityLimit(Protocol):
     """A loss that knows beyond which learning rate descent settles at none of its minima."""
 
     def largest_learning_rate(self, weights: Any) -> float:
@@ -22,7 +22,7 @@ def require_stable(loss: Any, weights: PyTree, rate: float) -> None:
     Raises:
         InputError: it is past it.
     """
-    if isinstance(loss, EdgeOfStability) and rate > (bound := loss.largest_learning_rate(weights)):
+    if isinstance(loss, HasStabilityLimit) and rate > (bound := loss.largest_learning_rate(weights)):
         raise InputError(
             f"learning_rate must be at most {bound:.6g}, 2 over the least sharpness of a minimum, since beyond it "
             f"descent can settle at none; got {rate!r}."

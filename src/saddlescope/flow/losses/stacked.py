@@ -12,7 +12,7 @@ from jaxtyping import Array
 from saddlescope._shared.errors import InputError
 
 
-class Many(eqx.Module):
+class StackedRuns(eqx.Module):
     """Something that is called for each run.
 
     Attributes:

@@ -114,14 +114,14 @@ class KeyQuerySystem(AbstractMarginSystem):
         pulled = np.einsum("im,imx->ix", rates, self.differences)
         return np.concatenate([pulled.T @ (self.queries @ Q), self.queries.T @ (pulled @ K)]).ravel()
 
-    def margins_moved(self, coordinates: np.ndarray, motion: np.ndarray) -> np.ndarray:
+    def margins_jvp(self, coordinates: np.ndarray, motion: np.ndarray) -> np.ndarray:
         """D^T (K' Q^T + K Q'^T) z, which is P^T (K', Q')."""
         (K, Q), (dK, dQ) = self.pair(coordinates), self.pair(motion)
         return np.einsum("imx,ix->im", self.differences, (self.queries @ Q) @ dK.T + (self.queries @ dQ) @ K.T)
 
-    def margins_bent(self, coordinates: np.ndarray, motion: np.ndarray, change: np.ndarray) -> np.ndarray:
+    def margins_second_jvp(self, coordinates: np.ndarray, motion: np.ndarray, change: np.ndarray) -> np.ndarray:
         """The margins are quadratic: the same form of motion and change."""
-        return self.margins_moved(change, motion)
+        return self.margins_jvp(change, motion)
 
     def coordinates_newton(
         self, coordinates: np.ndarray, rates: np.ndarray, rates_by_margins: np.ndarray, c: float
@@ -136,7 +136,7 @@ class KeyQuerySystem(AbstractMarginSystem):
 
         def solve(right: np.ndarray) -> np.ndarray:
             first = inverse @ right.reshape(-1, self._width)
-            pulled = np.einsum("ilk,ik->il", rates_by_margins, self.margins_moved(coordinates, first.ravel()))
+            pulled = np.einsum("ilk,ik->il", rates_by_margins, self.margins_jvp(coordinates, first.ravel()))
             weights = weigh(pulled.ravel()).reshape(n, m)
             return (first + c * (inverse @ self.moved(coordinates, weights).reshape(-1, self._width))).ravel()
 

@@ -18,12 +18,12 @@ import numpy as np
 from jaxtyping import Float
 from numpy.typing import ArrayLike
 
-from saddlescope._shared.arguments import checked
+from saddlescope._shared.arguments import validate_arguments
 from saddlescope._shared.errors import InputError
 from saddlescope.flow.margin.integrator import MarginPath, follow
 from saddlescope.flow.margin.key_query_system import KeyQuerySystem, Reduction
 from saddlescope.flow.margin.records import Record, as_tables, balanced, checked_array, checked_log_times, trusted
-from saddlescope.flow.margin.results import DiagonalMarginFlow, DiagonalStart, KeyQueryMarginFlow, MatrixMarginFlow
+from saddlescope.flow.margin.results import DiagonalMarginFlow, DiagonalMarginInit, KeyQueryMarginFlow, MatrixMarginFlow
 from saddlescope.flow.margin.systems import AbstractMarginSystem, DiagonalSystem, MarginLoss, MatrixSystem
 from saddlescope.flow.status import silent
 
@@ -33,11 +33,11 @@ _LATEST = 1e9  # ln t: beyond it, one unit of rounding of the clock is a factor 
 _TINY = np.finfo(float).tiny
 
 
-@checked
+@validate_arguments
 def diagonal_margin_flow(
     loss: MarginLoss,
     features: ArrayLike,
-    start: float | ArrayLike | DiagonalStart,
+    start: float | ArrayLike | DiagonalMarginInit,
     log_times: ArrayLike,
     *,
     tolerance: float = 1e-7,
@@ -49,7 +49,7 @@ def diagonal_margin_flow(
     Args:
         loss: of the margins.
         features: B, (n, m, d).
-        start: omega_0, one for all coordinates or (d,), or a `DiagonalStart`.
+        start: omega_0, one for all coordinates or (d,), or a `DiagonalMarginInit`.
         log_times: ln t to record at, ascending, up to 1e9; -inf is the start itself, (k,).
         tolerance: the error allowed in the direction beta / mu, about; 1e-11 to 1e-4.
         max_evaluations: of the right-hand side.
@@ -61,15 +61,15 @@ def diagonal_margin_flow(
     """
     B = checked_array("features", features, (None, None, None))
     n, m, d = B.shape
-    given = start if isinstance(start, DiagonalStart) else DiagonalStart.at_scale(_scale(start, d), d)
-    begin = DiagonalStart(*(checked_array(f"start.{side}", getattr(given, side), (d,)) for side in ("plus", "minus")))
+    given = start if isinstance(start, DiagonalMarginInit) else DiagonalMarginInit.at_scale(_scale(start, d), d)
+    begin = DiagonalMarginInit(*(checked_array(f"start.{side}", getattr(given, side), (d,)) for side in ("plus", "minus")))
     system = DiagonalSystem(loss, B, begin.plus, begin.minus)
     run = _Run(tolerance, max_evaluations, report)
     path, common = run(system, np.zeros(n * m), log_times, float(1 / max(np.abs(B).max(), _TINY)))
     return trusted(DiagonalMarginFlow(**common, phi=path.states[:, 2:].reshape(-1, n, m), features=B, start=begin))
 
 
-@checked
+@validate_arguments
 def matrix_margin_flow(
     loss: MarginLoss,
     differences: ArrayLike,
@@ -108,7 +108,7 @@ def matrix_margin_flow(
     return trusted(MatrixMarginFlow(**common, phi=phi, differences=D, queries=z, start=W))
 
 
-@checked
+@validate_arguments
 def key_query_margin_flow(
     loss: MarginLoss,
     differences: ArrayLike,
@@ -217,7 +217,7 @@ def _record(system: AbstractMarginSystem, coordinates: np.ndarray, log_time: flo
         margins=margins,
         log_rates=log_rates,
         rate_signs=signs,
-        margin_speeds=system.margins_moved(coordinates, motion),
+        margin_speeds=system.margins_jvp(coordinates, motion),
         log_excess=system.loss.log_excess(margins),
     )
 
@@ -232,7 +232,7 @@ def _scale(start: object, d: int) -> Float[np.ndarray, "..."]:
     try:
         scale = np.asarray(start, float)
     except (TypeError, ValueError) as error:
-        raise InputError(f"start must be omega_0 or a DiagonalStart; got {start!r}.") from error
+        raise InputError(f"start must be omega_0 or a DiagonalMarginInit; got {start!r}.") from error
     if scale.shape not in ((), (1,), (d,)):
         raise InputError(f"start must be a number or of shape ({d},), omega_0; got shape {scale.shape!r}.")
     return scale

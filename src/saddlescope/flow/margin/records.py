@@ -7,14 +7,14 @@ import numpy as np
 from jaxtyping import Float
 
 from saddlescope._shared.errors import InputError
-from saddlescope._shared.reprs import Shown
+from saddlescope._shared.reprs import ReprMixin
 from saddlescope.flow.diagonal.trajectory import Status
 
 _ROUNDING = 1e-6  # an energy defect that is allowed at any tolerance
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
-class MarginFlow(Shown):
+class MarginFlow(ReprMixin):
     """A flow at its recorded times t.
 
     Attributes:

@@ -7,15 +7,15 @@ import numpy as np
 from jaxtyping import Float
 from numpy.typing import ArrayLike
 
-from saddlescope._shared.arguments import checked
-from saddlescope._shared.reprs import Shown
+from saddlescope._shared.arguments import validate_arguments
+from saddlescope._shared.reprs import ReprMixin
 from saddlescope.flow.margin.key_query_system import Reduction
 from saddlescope.flow.margin.records import MarginFlow
 
 
-@checked
+@validate_arguments
 @dataclass(frozen=True, repr=False)
-class DiagonalStart(Shown):
+class DiagonalMarginInit(ReprMixin):
     """A start of the flow of diagonal weights, beta = xi_k * xi_q = (w+^2 - w-^2) / 2 (Lemma 4.1).
 
     Attributes:
@@ -27,13 +27,13 @@ class DiagonalStart(Shown):
     minus: Float[np.ndarray, "d"]
 
     @classmethod
-    def at_scale(cls, omega0: ArrayLike, dim: int) -> "DiagonalStart":
+    def at_scale(cls, omega0: ArrayLike, dim: int) -> "DiagonalMarginInit":
         """w+ = w- = omega_0, one for all coordinates or one for each: beta(0) = 0 (equation 5)."""
         scale = np.broadcast_to(np.asarray(omega0, float), (dim,)).copy()
         return cls(scale, scale)
 
     @classmethod
-    def of_keys_and_queries(cls, xi_k: ArrayLike, xi_q: ArrayLike) -> "DiagonalStart":
+    def of_keys_and_queries(cls, xi_k: ArrayLike, xi_q: ArrayLike) -> "DiagonalMarginInit":
         """w+- = (xi_k +- xi_q) / sqrt 2."""
         keys, queries = np.asarray(xi_k, float), np.asarray(xi_q, float)
         return cls((keys + queries) / 2**0.5, (keys - queries) / 2**0.5)
@@ -51,7 +51,7 @@ class DiagonalMarginFlow(MarginFlow):
 
     phi: Float[np.ndarray, "k n m"]
     features: Float[np.ndarray, "n m d"]
-    start: DiagonalStart
+    start: DiagonalMarginInit
 
     @cached_property
     def psi(self) -> Float[np.ndarray, "k d"]:

@@ -17,7 +17,7 @@ import numpy as np
 from jaxtyping import Float
 from scipy.linalg import get_lapack_funcs
 
-from saddlescope.flow.margin.time_coordinate import Clock
+from saddlescope.flow.margin.time_coordinate import LogLogTime
 from saddlescope.flow.solvers.ndf import AbstractStiffSystem
 
 Solver = Callable[[np.ndarray], np.ndarray]
@@ -58,7 +58,7 @@ class AbstractMarginSystem(AbstractStiffSystem):
     """
 
     def __init__(self, loss: MarginLoss) -> None:
-        self.loss, self.clock, self.evaluations = loss, Clock(0.0), 0
+        self.loss, self.clock, self.evaluations = loss, LogLogTime(0.0), 0
 
     @abstractmethod
     def margins(self, coordinates: Float[np.ndarray, "N"]) -> Float[np.ndarray, "n m"]:
@@ -69,16 +69,16 @@ class AbstractMarginSystem(AbstractStiffSystem):
         """How the coordinates move when the margins pull with these rates."""
 
     @abstractmethod
-    def margins_moved(
+    def margins_jvp(
         self, coordinates: Float[np.ndarray, "N"], motion: Float[np.ndarray, "N"]
     ) -> Float[np.ndarray, "n m"]:
         """How the margins move with the coordinates."""
 
     @abstractmethod
-    def margins_bent(
+    def margins_second_jvp(
         self, coordinates: Float[np.ndarray, "N"], motion: Float[np.ndarray, "N"], change: Float[np.ndarray, "N"]
     ) -> Float[np.ndarray, "n m"]:
-        """How `margins_moved` of this motion changes with the coordinates."""
+        """How `margins_jvp` of this motion changes with the coordinates."""
 
     @abstractmethod
     def coordinates_newton(
@@ -102,7 +102,7 @@ class AbstractMarginSystem(AbstractStiffSystem):
             return False
         pace = self.pace(coordinates, self.moved(coordinates, signs * np.exp(log_rates - largest)))
         if pace > 0:
-            self.clock = Clock(-largest - math.log(pace))
+            self.clock = LogLogTime(-largest - math.log(pace))
         return pace > 0
 
     def start(self, coordinates: Float[np.ndarray, "N"]) -> np.ndarray:
@@ -120,7 +120,7 @@ class AbstractMarginSystem(AbstractStiffSystem):
             log_rates, signs = self.loss.log_rates(margins)
             motion = self.moved(coordinates, signs * np.exp(log_rates + self.clock.log_speed(y[0])))
             pulls = signs * np.exp(log_rates - self.loss.log_excess(margins))
-            return np.concatenate([[1.0, -np.sum(pulls * self.margins_moved(coordinates, motion))], motion])
+            return np.concatenate([[1.0, -np.sum(pulls * self.margins_jvp(coordinates, motion))], motion])
 
     def newton(self, y: np.ndarray, c: float) -> Solver:
         """The coordinates' equations, and then that of E, whose row of the Jacobian follows from their solution.
@@ -133,16 +133,16 @@ class AbstractMarginSystem(AbstractStiffSystem):
             rates, rates_by_margins = self.loss.rate_jacobian(margins, self.clock.log_speed(y[0]))
             pulls, pulls_by_margins = self.loss.rate_jacobian(margins, -self.loss.log_excess(margins))
             motion = self.moved(coordinates, rates)
-            speeds = self.margins_moved(coordinates, motion)
+            speeds = self.margins_jvp(coordinates, motion)
             inner = self.coordinates_newton(coordinates, rates, rates_by_margins, c)
 
         def solve(right: np.ndarray) -> np.ndarray:
             with np.errstate(over="ignore", invalid="ignore"):
                 change = inner(right[2:])
-                moved = self.margins_moved(coordinates, change)
+                moved = self.margins_jvp(coordinates, change)
                 of_pulls = np.einsum("ilk,ik->il", pulls_by_margins, moved) + pulls * np.sum(pulls * moved)
-                of_speeds = self.margins_bent(coordinates, motion, change)
-                of_speeds = of_speeds + self.margins_moved(coordinates, (change - right[2:]) / c)
+                of_speeds = self.margins_second_jvp(coordinates, motion, change)
+                of_speeds = of_speeds + self.margins_jvp(coordinates, (change - right[2:]) / c)
                 energy = np.sum(of_pulls * speeds) + np.sum(pulls * of_speeds)
                 return np.concatenate([[right[0], right[1] - c * energy], change])
 
@@ -211,12 +211,12 @@ class DiagonalSystem(AbstractIntegralSystem):
         """B beta."""
         return (self.features @ self.weights(coordinates)).reshape(self.shape)
 
-    def margins_moved(self, coordinates: np.ndarray, motion: np.ndarray) -> np.ndarray:
+    def margins_jvp(self, coordinates: np.ndarray, motion: np.ndarray) -> np.ndarray:
         """B (dbeta/dpsi) B^T motion."""
         plus, minus = self._halves(coordinates)
         return (self.features @ ((plus + minus) * (self.features.T @ motion))).reshape(self.shape)
 
-    def margins_bent(self, coordinates: np.ndarray, motion: np.ndarray, change: np.ndarray) -> np.ndarray:
+    def margins_second_jvp(self, coordinates: np.ndarray, motion: np.ndarray, change: np.ndarray) -> np.ndarray:
         """B (d^2 beta/dpsi^2) (B^T motion) (B^T change), the second derivative being beta."""
         both = (self.features.T @ motion) * (self.features.T @ change)
         return (self.features @ (self.weights(coordinates) * both)).reshape(self.shape)
@@ -258,11 +258,11 @@ class MatrixSystem(AbstractIntegralSystem):
         """u(0) + G phi."""
         return self._first + (self.gram @ coordinates).reshape(self.shape)
 
-    def margins_moved(self, coordinates: np.ndarray, motion: np.ndarray) -> np.ndarray:
+    def margins_jvp(self, coordinates: np.ndarray, motion: np.ndarray) -> np.ndarray:
         """G motion."""
         return (self.gram @ motion).reshape(self.shape)
 
-    def margins_bent(self, coordinates: np.ndarray, motion: np.ndarray, change: np.ndarray) -> np.ndarray:
+    def margins_second_jvp(self, coordinates: np.ndarray, motion: np.ndarray, change: np.ndarray) -> np.ndarray:
         """Nothing: the margins are linear in phi."""
         return np.zeros(self.shape)
 

@@ -15,7 +15,7 @@ from jaxtyping import Float
 
 
 @dataclass(frozen=True)
-class Clock:
+class LogLogTime:
     """The two ways between t and x.
 
     Attributes:

@@ -22,7 +22,7 @@ from jaxtyping import Array, Float, PyTree
 from numpy.typing import ArrayLike
 from scipy.integrate import DOP853
 
-from saddlescope._shared.arguments import checked
+from saddlescope._shared.arguments import validate_arguments
 from saddlescope._shared.errors import InputError
 from saddlescope.flow.diagonal.trajectory import Status
 from saddlescope.flow.losses.compiled import require_numbers
@@ -45,7 +45,7 @@ class WeightFlow(MarginFlow):
     weights: PyTree[Float[np.ndarray, "..."]]
 
 
-@checked
+@validate_arguments
 def weight_flow(
     loss: MarginLoss,
     margins_of: Callable[[PyTree], Array],

@@ -17,8 +17,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from saddlescope.flow.diagonal.coordinates import Layout
-from saddlescope.flow.factored.scaled_factors import Graded, moved_factors
+from saddlescope.flow.diagonal.coordinates import TreeLayout
+from saddlescope.flow.factored.scaled_factors import ScaledFactors, moved_factors
 from saddlescope.flow.losses.compiled import CompiledLoss
 
 _POINTS = 3  # values of G that an extrapolation goes through, at most
@@ -32,7 +32,7 @@ _PATIENCE = 10  # steps to the next try
 _NODES = 0.5 - np.sqrt(3) / 6, 0.5 + np.sqrt(3) / 6
 _WEIGHTS = 0.25 + np.sqrt(3) / 6, 0.25 - np.sqrt(3) / 6
 
-State = tuple[Graded, ...]
+State = tuple[ScaledFactors, ...]
 
 
 class AbstractPiece(ABC):
@@ -64,7 +64,7 @@ class Curve(AbstractPiece):
     state: State
     times: np.ndarray
     forces: np.ndarray
-    layout: Layout
+    layout: TreeLayout
 
     def integrals(self, time: float) -> tuple[np.ndarray, np.ndarray]:
         """The two flat exponents that move the state from `start` to a time, in the order of their application."""
@@ -82,7 +82,7 @@ class Curve(AbstractPiece):
 
 
 @dataclass(frozen=True, eq=False)
-class Leap(AbstractPiece):
+class PlateauStep(AbstractPiece):
     """A plateau: G is constant, and acts on the inactive directions only.
 
     Attributes:
@@ -211,7 +211,7 @@ class FactoredStepper:
 
     # leaps
 
-    def _leap(self) -> Leap | None:
+    def _leap(self) -> PlateauStep | None:
         if self._wait > 0:
             self._wait -= 1
             return None
@@ -238,9 +238,9 @@ class FactoredStepper:
             return None
         while end < self.until and span(moving) > 0:
             end = min(self.until, end + span(moving))
-            moving = Leap(self.t, end, state, active, forces)(end)
+            moving = PlateauStep(self.t, end, state, active, forces)(end)
         self._efolds += (end - self.t) * float(speeds.max())
-        leap = Leap(self.t, end, state, active, forces)
+        leap = PlateauStep(self.t, end, state, active, forces)
         self.t, self.state, self._calm = end, moving, []
         self._times = np.array([end])
         self._forces = self._force(tuple(pair.factors() for pair in moving))[None]
@@ -317,13 +317,13 @@ def _on_active(G: np.ndarray, active: int) -> np.ndarray:
     return G
 
 
-def _out_of_frame(pair: Graded, G: np.ndarray) -> np.ndarray:
+def _out_of_frame(pair: ScaledFactors, G: np.ndarray) -> np.ndarray:
     """The inverse of `_in_frame`."""
     m, n = pair.shape
     return (pair.U @ G @ pair.V.T)[:m, :n]
 
 
-def _in_frame(pair: Graded, G: np.ndarray) -> np.ndarray:
+def _in_frame(pair: ScaledFactors, G: np.ndarray) -> np.ndarray:
     """U^T G V, G filled with zeros to the frame's size."""
     m, n = G.shape
     return pair.U[:m].T @ G @ pair.V[:n]

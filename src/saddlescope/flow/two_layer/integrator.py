@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from jaxtyping import Float, Int
 
-from saddlescope.flow.two_layer.taylor_series import Series, series
+from saddlescope.flow.two_layer.taylor_series import TaylorSeries, series
 from saddlescope.flow.two_layer.turning_points import bernstein, persistent, sign_changes, turning_points
 
 _SETTLED = 1e-3  # errors of a step: where no entry of W - 1 is larger, W is taken to stay what it is
@@ -130,7 +130,7 @@ class _Turns:
     falls: list[tuple[np.ndarray, ...]] = field(default_factory=list)
     between: list[tuple[np.ndarray, ...]] = field(default_factory=list)
 
-    def look(self, starts: Int[np.ndarray, "m"], now: np.ndarray, h: np.ndarray, taylor: Series) -> None:
+    def look(self, starts: Int[np.ndarray, "m"], now: np.ndarray, h: np.ndarray, taylor: TaylorSeries) -> None:
         """Looks at one step of these starts, from the times `now` on."""
         slope = taylor.loss_slope(self.x)
         slope *= h ** np.arange(1.0, len(slope) + 1)[:, None]  # the loss's slope in the part of the step, times 1

@@ -13,9 +13,9 @@ import numpy as np
 from jaxtyping import Float
 from numpy.typing import ArrayLike
 
-from saddlescope._shared.arguments import checked, require
+from saddlescope._shared.arguments import validate_arguments, require
 from saddlescope._shared.errors import InputError
-from saddlescope._shared.reprs import Shown
+from saddlescope._shared.reprs import ReprMixin
 from saddlescope.flow.status import silent
 from saddlescope.flow.two_layer.symmetric_flows import Ending, SymmetricFlows, symmetric_flows
 
@@ -31,7 +31,7 @@ class SearchError(RuntimeError):
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
-class FoundStart(Shown):
+class FoundStart(ReprMixin):
     """What a search has found.
 
     Attributes:
@@ -47,7 +47,7 @@ class FoundStart(Shown):
     followed: int
 
 
-@checked
+@validate_arguments
 def find_start(
     moment: Any,
     *,

@@ -20,9 +20,9 @@ import numpy as np
 from jaxtyping import Float, Int
 from numpy.typing import ArrayLike
 
-from saddlescope._shared.arguments import checked, require
+from saddlescope._shared.arguments import validate_arguments, require
 from saddlescope._shared.errors import InputError
-from saddlescope._shared.reprs import Shown
+from saddlescope._shared.reprs import ReprMixin
 from saddlescope.flow.diagonal.trajectory import Status
 from saddlescope.flow.status import silent
 from saddlescope.flow.two_layer.integrator import Run, follow
@@ -52,7 +52,7 @@ class Ending(IntEnum):
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
-class SymmetricFlows(Shown):
+class SymmetricFlows(ReprMixin):
     """Runs of many flows of the symmetric two-layer model, in the coordinates of the data.
 
     Attributes:
@@ -144,7 +144,7 @@ class SymmetricFlows(Shown):
                 )
 
 
-@checked
+@validate_arguments
 def symmetric_flows(
     moment: Any,
     starts: Any,

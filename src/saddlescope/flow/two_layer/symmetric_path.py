@@ -14,16 +14,16 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
-from saddlescope._shared.arguments import checked
+from saddlescope._shared.arguments import validate_arguments
 from saddlescope._shared.errors import InputError
-from saddlescope._shared.reprs import Shown
+from saddlescope._shared.reprs import ReprMixin
 from saddlescope.flow.two_layer.symmetric_flows import LOCAL_SHARE, checked_starts, numbers, reduced
 from saddlescope.flow.two_layer.taylor_series import order_for, series
 from saddlescope.flow.two_layer.turning_points import persistent, turning_points
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class SymmetricPath(Shown):
+class SymmetricPath(ReprMixin):
     """W(t) from one start. Call it with times to have W there.
 
     Attributes:
@@ -83,7 +83,7 @@ class SymmetricPath(Shown):
         return np.sort(self.edges[step] + part * np.diff(self.edges)[step])
 
 
-@checked
+@validate_arguments
 def symmetric_path(strengths: Any, start: Any, *, until: float, tolerance: float = 1e-11) -> SymmetricPath:
     """Follows gradient flow of |(U U^T - 1) A^{1/2}|^2 / 2 in U from one start.
 

@@ -35,7 +35,7 @@ def order_for(local: float) -> int:
 
 
 @dataclass(frozen=True, eq=False)
-class Series:
+class TaylorSeries:
     """The flows of n starts near their present times.
 
     Attributes:
@@ -75,7 +75,7 @@ class Series:
         return h
 
 
-def series(factors: Float[np.ndarray, "d r n"], a: Float[np.ndarray, "d"], order: int) -> Series:
+def series(factors: Float[np.ndarray, "d r n"], a: Float[np.ndarray, "d"], order: int) -> TaylorSeries:
     """The Taylor series of the flow from these factors, to this order."""
     d, r, n = factors.shape
     u, errors = np.empty((order + 1, d, r, n)), np.empty((order, d, d, n))
@@ -89,7 +89,7 @@ def series(factors: Float[np.ndarray, "d r n"], a: Float[np.ndarray, "d"], order
         np.multiply(pairs, errors[k], out=rates[k])
         np.einsum("jiln,jlmn->imn", rates[: k + 1], u[k::-1], out=u[k + 1])
         u[k + 1] *= -1 / (k + 1)
-    return Series(u, errors)
+    return TaylorSeries(u, errors)
 
 
 def _horner(coefficients: np.ndarray, h: np.ndarray) -> np.ndarray:

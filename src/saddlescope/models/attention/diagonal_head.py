@@ -21,14 +21,14 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
 
-from saddlescope._shared.arguments import checked
+from saddlescope._shared.arguments import validate_arguments
 from saddlescope._shared.errors import InputError
-from saddlescope._shared.reprs import Shown
+from saddlescope._shared.reprs import ReprMixin
 from saddlescope.models.diagonal.network import DiagonalNetwork, squared_error
 from saddlescope.models.sample_blocks import sample_blocks
 
 
-@checked
+@validate_arguments
 def attention_head(x: Float[Array, "n d"], beta: Float[Array, "p"]) -> Float[Array, "n d"]:
     """softmax(x diag(a) x^T) x diag(b) with beta = [a, b], the softmax row by row (equation 1).
 
@@ -169,7 +169,7 @@ def _row_mean(attention: Array, values: Array) -> Array:
 
 
 @dataclass(frozen=True, repr=False, kw_only=True)
-class AttentionTeacherTask(Shown):
+class AttentionTeacherTask(ReprMixin):
     """Learning a diagonal attention head from the outputs of another one.
 
     Attributes:
@@ -185,7 +185,7 @@ class AttentionTeacherTask(Shown):
     teacher: Float[np.ndarray, "p"]
 
 
-@checked
+@validate_arguments
 def attention_teacher_task(
     seed: int = 0, *, samples: int = 1000, tokens: int = 10, dim: int = 50
 ) -> AttentionTeacherTask:

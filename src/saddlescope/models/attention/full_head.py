@@ -21,15 +21,15 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from saddlescope._shared.arguments import checked
+from saddlescope._shared.arguments import validate_arguments
 from saddlescope._shared.errors import InputError
-from saddlescope._shared.reprs import Shown
+from saddlescope._shared.reprs import ReprMixin
 from saddlescope.models.sample_blocks import sample_blocks
 
 Matrix = Float[Array, "d d"]
 
 
-@checked
+@validate_arguments
 def full_attention_head(x: Float[Array, "n d"], A: Matrix, B: Matrix) -> Float[Array, "n d"]:
     """softmax(x A x^T) x B, the softmax row by row (equation 1)."""
     return jax.nn.softmax(x @ A @ x.T, axis=-1) @ x @ B
@@ -116,7 +116,7 @@ def _forward(x: Array, y: Array, A: Array, B: Array) -> tuple[Array, Array, Arra
 
 
 @dataclass(frozen=True, repr=False, kw_only=True)
-class FullAttentionTeacherTask(Shown):
+class FullAttentionTeacherTask(ReprMixin):
     """Learning an attention head with full weights from the outputs of another one.
 
     Attributes:
@@ -133,7 +133,7 @@ class FullAttentionTeacherTask(Shown):
     teacher: tuple[Float[np.ndarray, "d d"], Float[np.ndarray, "d d"]]
 
 
-@checked
+@validate_arguments
 def full_attention_teacher_task(
     seed: int = 0,
     *,

@@ -25,9 +25,9 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from saddlescope._shared.arguments import checked
+from saddlescope._shared.arguments import validate_arguments
 from saddlescope._shared.errors import InputError
-from saddlescope._shared.reprs import Shown
+from saddlescope._shared.reprs import ReprMixin
 from saddlescope.models.attention.diagonal_head import attention_head
 from saddlescope.models.diagonal.network import DiagonalNetwork
 
@@ -175,7 +175,7 @@ _BLOCK_ENTRIES = 16_000  # of the tokens; 2.4 times as fast as all at once at L 
 
 
 @dataclass(frozen=True, repr=False, kw_only=True)
-class TransformerTeacherTask(Shown):
+class TransformerTeacherTask(ReprMixin):
     """Learning a transformer with diagonal attention weights from the outputs of another one.
 
     Attributes:
@@ -193,7 +193,7 @@ class TransformerTeacherTask(Shown):
     teacher: Float[np.ndarray, "p"]
 
 
-@checked
+@validate_arguments
 def transformer_teacher_task(
     seed: int = 0,
     *,

@@ -27,19 +27,19 @@ import numpy as np
 from jaxtyping import Array, Float, Int
 from numpy.typing import ArrayLike
 
-from saddlescope._shared.arguments import checked, require
+from saddlescope._shared.arguments import validate_arguments, require
 from saddlescope._shared.errors import InputError
 from saddlescope.models.deep import LayeredLoss, Weights, half_squared_error, require_chain
 from saddlescope.models.diagonal.network import squared_error
 
 
-@checked
+@validate_arguments
 def symmetric_map(weights: Float[Any, "*starts d width"]) -> Float[Any, "*starts d d"]:
     """W = U U^T of the symmetric two-layer network."""
     return weights @ weights.swapaxes(-1, -2)
 
 
-@checked
+@validate_arguments
 def layered_map(weights: Weights) -> Float[Any, "out into"]:
     """W = W_L ... W_1 of a linear network of any depth L >= 1.
 
@@ -150,7 +150,7 @@ def _edge(second_moment: Float[Any, "d d"], mean_over_dimensions: bool, *, sharp
     return 2 / (sharpness * top * unit) if top > 0 else float("inf")
 
 
-@checked
+@validate_arguments
 def identity_loss(
     inputs: Float[Any, "N d"],
     *,
@@ -171,7 +171,7 @@ def identity_loss(
     return LayeredLoss(samples, samples, cost, relu)
 
 
-@checked
+@validate_arguments
 def symmetric_weights(
     dim: int,
     width: int,
@@ -209,7 +209,7 @@ def symmetric_weights(
     return scale * draw(jax.random.key(seed), shape, jnp.result_type(float) if dtype is None else dtype)
 
 
-@checked
+@validate_arguments
 def symmetric_factor(W: ArrayLike, *, name: str = "W") -> Float[np.ndarray, "d d"]:
     """Some U, (d, d), with U U^T = W: the weights of a symmetric network whose map is W at the start.
 

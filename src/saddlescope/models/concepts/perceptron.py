@@ -28,7 +28,7 @@ import numpy as np
 from jaxtyping import Array, Float, Int
 from numpy.typing import ArrayLike
 
-from saddlescope._shared.arguments import checked
+from saddlescope._shared.arguments import validate_arguments
 from saddlescope._shared.errors import InputError
 from saddlescope._shared.reprs import in_line
 
@@ -48,7 +48,7 @@ class PerceptronWeights(NamedTuple):
         return in_line("PerceptronWeights", self._asdict().items())
 
 
-@checked
+@validate_arguments
 def perceptron_weights(
     widths: Sequence[int], *, seed: int, runs: int | None = None, bias: bool = True, dtype: Any = None
 ) -> PerceptronWeights:
@@ -84,14 +84,14 @@ def perceptron_weights(
     return PerceptronWeights(tuple(weights), tuple(biases) if bias else ())
 
 
-@checked
+@validate_arguments
 def weights_in_span(weights: PerceptronWeights, directions: Float[Any, "*runs d s"]) -> PerceptronWeights:
     """The network on samples in the span of the directions: its first weight is V = W_1 R, (n_1, s)."""
     first = weights.weights[0]
     return weights._replace(weights=(first @ directions.astype(first.dtype), *weights.weights[1:]))
 
 
-@checked
+@validate_arguments
 def whole_weights(
     reduced: PerceptronWeights, start: PerceptronWeights, directions: Float[Any, "*runs d s"]
 ) -> PerceptronWeights:
@@ -108,7 +108,7 @@ def whole_weights(
     return reduced._replace(weights=(moved, *reduced.weights[1:]))
 
 
-@checked
+@validate_arguments
 def perceptron_output(
     weights: PerceptronWeights, points: Float[Any, "n into"], *, relu: bool = False
 ) -> Float[Array, "n out"]:
@@ -300,7 +300,7 @@ def perceptron_loss(
 ) -> PerceptronLoss: ...
 
 
-@checked
+@validate_arguments
 def perceptron_loss(
     samples: ArrayLike,
     directions: ArrayLike | None = None,

@@ -24,13 +24,13 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 from numpy.typing import ArrayLike
 
-from saddlescope._shared.arguments import checked
+from saddlescope._shared.arguments import validate_arguments
 from saddlescope._shared.errors import InputError
-from saddlescope._shared.reprs import Shown
+from saddlescope._shared.reprs import ReprMixin
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class ConceptCube(Shown):
+class ConceptCube(ReprMixin):
     """The hypercube of test points x^(v) of appendix B, with the partial order of their indices.
 
     Attributes:
@@ -54,9 +54,9 @@ class ConceptCube(Shown):
         return tuple((k, k + (1 << p)) for k, p in itertools.product(range(points), range(concepts)) if not k >> p & 1)
 
 
-@checked
+@validate_arguments
 @dataclass(frozen=True, eq=False, repr=False)
-class StructuredIdentityTask(Shown):
+class StructuredIdentityTask(ReprMixin):
     """The data law of the SIM task, with its exact moments, its samples and its test points.
 
     Attributes:
@@ -153,7 +153,7 @@ class StructuredIdentityTask(Shown):
         return np.repeat(self.centers, self.samples_per_cluster, axis=0) + noise
 
 
-@checked
+@validate_arguments
 def random_rotation(dim: int, *, seed: int) -> Float[np.ndarray, "d d"]:
     """An orthogonal matrix of the uniform (Haar) law, for the rotated tasks of appendix F.1.
 

@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Shaped
 
-from saddlescope._shared.arguments import checked
+from saddlescope._shared.arguments import validate_arguments
 from saddlescope._shared.errors import InputError
 from saddlescope.models.diagonal.network import DiagonalNetwork, squared_error
 
@@ -21,7 +21,7 @@ _SAMPLES = 4  # that the network is tried on
 _SAME = 1e-9  # relative change of an output that counts as rounding
 
 
-@checked
+@validate_arguments
 def network_of_weights(
     f: Callable[[Array, Array, Array], Array],
     size: int,
@@ -65,7 +65,7 @@ def network_of_weights(
         raise InputError(
             f"f must depend on u and v through u * v only; got an output that changes when u[i] is doubled and v[i] "
             f"halved, for i = {named}. Such a network is outside Definition 3.1: give its loss to gradient_flow with "
-            "a start at Plain((u, v))."
+            "a start at ParameterInit((u, v))."
         )
     return network
 

@@ -9,7 +9,7 @@ from typing import Any
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
-from saddlescope._shared.arguments import checked
+from saddlescope._shared.arguments import validate_arguments
 from saddlescope._shared.errors import InputError
 from saddlescope.models.diagonal.network import DiagonalNetwork, squared_error
 
@@ -31,7 +31,7 @@ class DiagonalLinearNetwork(DiagonalNetwork):
         return 2 / self.samples * self.inputs.T @ self.inputs[:, columns]
 
 
-@checked
+@validate_arguments
 def diagonal_linear_network(features: Float[Any, "..."], targets: Float[Any, "..."]) -> DiagonalLinearNetwork:
     """The diagonal linear network with the squared error on these samples.
 

@@ -25,8 +25,8 @@ import numpy as np
 from jaxtyping import Float
 from numpy.typing import ArrayLike
 
-from saddlescope._shared.arguments import checked
-from saddlescope._shared.reprs import Shown, Table, html_table
+from saddlescope._shared.arguments import validate_arguments
+from saddlescope._shared.reprs import ReprMixin, Table, html_table
 from saddlescope.models.tokens.data import HeadWeights, TokenData
 from saddlescope.models.tokens.losses import SelectionLoss
 from saddlescope.models.tokens.separability import separability
@@ -35,7 +35,7 @@ ROUNDING = 1e-9  # a deviation, relative to what it is one of, up to which an as
 
 
 @dataclass(frozen=True)
-class Answer:
+class AssumptionCheck:
     """Whether an assumption is met, and by how much.
 
     Attributes:
@@ -50,7 +50,7 @@ class Answer:
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
-class TokenAssumptions(Shown):
+class TokenAssumptions(ReprMixin):
     """The answers for one set of token data.
 
     Attributes:
@@ -67,14 +67,14 @@ class TokenAssumptions(Shown):
             was given.
     """
 
-    separable: Answer
-    separable_diagonal: Answer
-    equal_scores: Answer
-    small_initial_loss: Answer
-    orthogonal: Answer
-    parallel: Answer
-    paired: Answer
-    aligned: Answer | None
+    separable: AssumptionCheck
+    separable_diagonal: AssumptionCheck
+    equal_scores: AssumptionCheck
+    small_initial_loss: AssumptionCheck
+    orthogonal: AssumptionCheck
+    parallel: AssumptionCheck
+    paired: AssumptionCheck
+    aligned: AssumptionCheck | None
 
     @property
     def fourth(self) -> bool:
@@ -98,7 +98,7 @@ class TokenAssumptions(Shown):
         return html_table("TokenAssumptions", *self._table())
 
 
-@checked
+@validate_arguments
 def check_assumptions(
     data: TokenData, weights: HeadWeights | None = None, *, loss: str = "exponential"
 ) -> TokenAssumptions:
@@ -116,7 +116,7 @@ def check_assumptions(
     aligned = None
     if isinstance(weights, tuple):
         residual = alignment(data, *weights)
-        aligned = Answer(residual <= ROUNDING, residual, f"residual {residual:.2g} of the alignment of K and Q")
+        aligned = AssumptionCheck(residual <= ROUNDING, residual, f"residual {residual:.2g} of the alignment of K and Q")
     best = data.X[np.arange(data.samples), data.optimal]
     return TokenAssumptions(
         separable=_separable(data, False),
@@ -130,7 +130,7 @@ def check_assumptions(
     )
 
 
-@checked
+@validate_arguments
 def alignment(data: TokenData, K: ArrayLike, Q: ArrayLike) -> float:
     """How far K and Q, (d, d_e), are from the alignment property: the largest relative residual of its conditions.
 
@@ -148,49 +148,49 @@ def alignment(data: TokenData, K: ArrayLike, Q: ArrayLike) -> float:
     return float(max(each.max() for each in residuals))
 
 
-def _separable(data: TokenData, diagonal: bool) -> Answer:
+def _separable(data: TokenData, diagonal: bool) -> AssumptionCheck:
     answer = separability(data, diagonal=diagonal)
     if answer.weights is None:
-        return Answer(False, 0.0, f"samples {list(answer.conflict)!r} cannot be separated together")
+        return AssumptionCheck(False, 0.0, f"samples {list(answer.conflict)!r} cannot be separated together")
     margin = 1 / float(np.linalg.norm(answer.weights))
-    return Answer(True, margin, f"smallest margin {margin:.3g} with weights of norm 1")
+    return AssumptionCheck(True, margin, f"smallest margin {margin:.3g} with weights of norm 1")
 
 
-def _equal_scores(data: TokenData) -> Answer:
+def _equal_scores(data: TokenData) -> AssumptionCheck:
     spread = float(np.max(np.ptp(data.gaps, axis=1) / data.gaps.mean(axis=1)))
-    return Answer(spread <= ROUNDING, spread, f"gaps of a sample spread by {spread:.2g} of their mean")
+    return AssumptionCheck(spread <= ROUNDING, spread, f"gaps of a sample spread by {spread:.2g} of their mean")
 
 
-def _small_loss(data: TokenData, weights: HeadWeights, kind: str) -> Answer:
+def _small_loss(data: TokenData, weights: HeadWeights, kind: str) -> AssumptionCheck:
     loss = SelectionLoss(data.optimal_scores, data.gaps, kind)
     number = loss.log_excess(data.margins(weights)) - float(loss.log_excess_missing().min())
-    return Answer(number <= 0, number, f"ln of L - L* at the start over its bound {number:.3g}")
+    return AssumptionCheck(number <= 0, number, f"ln of L - L* at the start over its bound {number:.3g}")
 
 
-def _orthogonal(best: Float[np.ndarray, "n d"], queries: Float[np.ndarray, "n d"]) -> Answer:
+def _orthogonal(best: Float[np.ndarray, "n d"], queries: Float[np.ndarray, "n d"]) -> AssumptionCheck:
     units = [_directions(rows) for rows in (best, queries)]
     largest = max(float(np.max(np.abs(rows @ rows.T - np.diag(np.sum(rows**2, axis=1))))) for rows in units)
-    return Answer(largest <= ROUNDING, largest, f"largest |cosine| of two optimal tokens or queries {largest:.2g}")
+    return AssumptionCheck(largest <= ROUNDING, largest, f"largest |cosine| of two optimal tokens or queries {largest:.2g}")
 
 
-def _parallel(best: Float[np.ndarray, "n d"], queries: Float[np.ndarray, "n d"]) -> Answer:
+def _parallel(best: Float[np.ndarray, "n d"], queries: Float[np.ndarray, "n d"]) -> AssumptionCheck:
     cosines = np.abs(np.sum(_directions(best) * _directions(queries), axis=1))
     largest = float(np.max(1 - cosines))
-    return Answer(largest <= ROUNDING, largest, f"largest 1 - |cosine| of a query and its optimal token {largest:.2g}")
+    return AssumptionCheck(largest <= ROUNDING, largest, f"largest 1 - |cosine| of a query and its optimal token {largest:.2g}")
 
 
-def _paired(data: TokenData, best: Float[np.ndarray, "n d"]) -> Answer:
+def _paired(data: TokenData, best: Float[np.ndarray, "n d"]) -> AssumptionCheck:
     """Pairs by the nearest mirror image: right where the assumption holds, a bound from above elsewhere."""
     lengths = np.linalg.norm(best, axis=1)
     if data.tokens % 2 == 0 or not np.all(lengths > 0):
-        return Answer(
+        return AssumptionCheck(
             False, np.inf, "tokens do not pair: L is even" if data.tokens % 2 == 0 else "an optimal token is 0"
         )
     largest = 0.0
     for i, others in enumerate(np.take_along_axis(data.X, data.others[:, :, None], axis=1)):
         c = others @ best[i] / lengths[i] ** 2
         if not np.all((c >= -1 - ROUNDING) & (c < 1)):
-            return Answer(False, np.inf, f"sample {i} has c = {float(c[np.argmax(np.abs(c))]):.3g} outside [-1, 1)")
+            return AssumptionCheck(False, np.inf, f"sample {i} has c = {float(c[np.argmax(np.abs(c))]):.3g} outside [-1, 1)")
         apart = np.linalg.norm(others[:, None] - (2 * c[:, None] * best[i] - others)[None], axis=2) / lengths[i]
         left = list(range(len(others)))
         while left:
@@ -198,7 +198,7 @@ def _paired(data: TokenData, best: Float[np.ndarray, "n d"]) -> Answer:
             partner = left[int(np.argmin(apart[first, left]))]
             left.remove(partner)
             largest = max(largest, float(apart[first, partner]))
-    return Answer(largest <= ROUNDING, largest, f"largest distance of a token from its partner's image {largest:.2g}")
+    return AssumptionCheck(largest <= ROUNDING, largest, f"largest distance of a token from its partner's image {largest:.2g}")
 
 
 def _directions(rows: Float[np.ndarray, "n d"]) -> Float[np.ndarray, "n d"]:

@@ -23,9 +23,9 @@ import numpy as np
 from jaxtyping import Float, Int
 from numpy.typing import ArrayLike
 
-from saddlescope._shared.arguments import checked
+from saddlescope._shared.arguments import validate_arguments
 from saddlescope._shared.errors import InputError
-from saddlescope._shared.reprs import Shown
+from saddlescope._shared.reprs import ReprMixin
 
 _ROUNDING = 32 * np.finfo(float).eps  # error of a score, in units of sum_k |v_k x_k|
 _ARRAYS = ("X", "z", "y", "v")
@@ -34,9 +34,9 @@ HeadWeights = ArrayLike | tuple[ArrayLike, ArrayLike]
 """Weights of a head: beta (d,) for W = diag(beta); W (d, d); or (K, Q), both (d, d_e), for W = K Q^T."""
 
 
-@checked
+@validate_arguments
 @dataclass(frozen=True, eq=False, repr=False)
-class TokenData(Shown):
+class TokenData(ReprMixin):
     """Sequences with queries and labels, and the head that scores their tokens.
 
     Arrays of any real type are copied as float64; the copies cannot be written to.

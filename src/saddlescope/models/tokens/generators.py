@@ -11,7 +11,7 @@ import math
 import numpy as np
 from numpy.typing import ArrayLike
 
-from saddlescope._shared.arguments import checked
+from saddlescope._shared.arguments import validate_arguments
 from saddlescope._shared.errors import InputError
 from saddlescope.models.tokens.data import TokenData, real_array
 
@@ -22,7 +22,7 @@ _LEAST_SLACK = 0.05  # by which margins that are not active exceed the active on
 _LARGEST_CORRECTION = 0.5  # of the direction at ln t, in units of 1 / ln t
 
 
-@checked
+@validate_arguments
 def gaussian_tokens(
     samples: int, tokens: int, dim: int, *, seed: int, gap: float | None = None, spread: float = 0.0
 ) -> TokenData:
@@ -52,7 +52,7 @@ def gaussian_tokens(
     return TokenData(_with_scores(X, v, -y[:, None] * gaps), z, y, v)
 
 
-@checked
+@validate_arguments
 def conditioned_tokens(
     samples: int,
     tokens: int,
@@ -106,7 +106,7 @@ def conditioned_tokens(
     )
 
 
-@checked
+@validate_arguments
 def aligned_tokens(
     samples: int,
     tokens: int,
@@ -160,7 +160,7 @@ def aligned_tokens(
     return TokenData(X, (signs * query_lengths)[:, None] * axes, y, v)
 
 
-@checked
+@validate_arguments
 def with_gaps(data: TokenData, gaps: ArrayLike | float) -> TokenData:
     """The same data with other gaps: tokens that are not optimal are moved along v, no other.
 

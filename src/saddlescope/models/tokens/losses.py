@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Literal, get_args
 import numpy as np
 from jaxtyping import Float
 
-from saddlescope._shared.arguments import checked
+from saddlescope._shared.arguments import validate_arguments
 from saddlescope._shared.errors import InputError, unknown
 from saddlescope.models.tokens.data import TokenData, real_array
 
@@ -35,7 +35,7 @@ LossKind = Literal["exponential", "logistic"]
 _TINY = -37.0  # logarithm of q below which ln(log1p(q)) = ln(q) to rounding
 
 
-@checked
+@validate_arguments
 @dataclass(frozen=True, eq=False, repr=False)
 class SelectionLoss:
     """The loss as a function of the margins (n, m), with its rates and their derivatives, in logarithms.
@@ -197,7 +197,7 @@ def _relative_expm1(s: Float[np.ndarray, "n"]) -> Float[np.ndarray, "n"]:
     return np.where(s == 0, 1.0, -np.expm1(-s) / np.where(s == 0, 1.0, s))
 
 
-@checked
+@validate_arguments
 def attention_loss(data: TokenData, kind: str = "exponential") -> "Callable[[jax.typing.ArrayLike | tuple], jax.Array]":
     """The loss as the paper writes it, (1/n) sum_i l(y_i v^T X_i^T softmax(X_i W z_i)), in JAX.
 

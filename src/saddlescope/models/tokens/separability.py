@@ -18,9 +18,9 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Float
 
-from saddlescope._shared.arguments import checked
+from saddlescope._shared.arguments import validate_arguments
 from saddlescope._shared.errors import InputError
-from saddlescope._shared.reprs import Shown
+from saddlescope._shared.reprs import ReprMixin
 from saddlescope.models.tokens.data import TokenData
 
 _EPS = float(np.finfo(float).eps)
@@ -29,7 +29,7 @@ _FREE = 1e-8  # smallest eigenvalue of the features' Gram matrix, of its largest
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
-class Separability(Shown):
+class Separability(ReprMixin):
     """Whether token data are separable, with the proof of either answer.
 
     Attributes:
@@ -60,7 +60,7 @@ class Separability(Shown):
         return f"Separability({kind} weights: samples {list(self.conflict)!r} conflict)"
 
 
-@checked
+@validate_arguments
 def separability(data: TokenData, *, diagonal: bool = False) -> Separability:
     """Weights that separate all optimal tokens from the others, or a Farkas certificate that there are none.
 
@@ -77,7 +77,7 @@ def separability(data: TokenData, *, diagonal: bool = False) -> Separability:
     return _decide(data, features, (tokens, queries))
 
 
-@checked
+@validate_arguments
 def checked_separable(data: TokenData, *, diagonal: bool = False) -> Separability:
     """The same, for callers that need separable data.
 

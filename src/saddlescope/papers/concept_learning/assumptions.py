@@ -21,9 +21,9 @@ from saddlescope._shared.errors import InputError
 from saddlescope.papers.concept_learning.shared.random_starts import FIGURES, drawn
 from saddlescope.papers.concept_learning.shared.two_layer_runs import data
 from saddlescope.reproduction import parameter_checks
-from saddlescope.reproduction.claim import Claim, Measured
+from saddlescope.reproduction.claim import Claim, Estimate
 from saddlescope.reproduction.context import RunContext
-from saddlescope.reproduction.grid import kept_rows
+from saddlescope.reproduction.grid import cached_rows
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -74,9 +74,9 @@ def run(params: Params, context: RunContext) -> "xr.Dataset":
     import xarray as xr
 
     context.report(0.0, "the largest omega")
-    theory = context.kept("theory", partial(_theory, params))
+    theory = context.cached("theory", partial(_theory, params))
     axes = {"data": tuple(FIGURES), "scale": params.scales}
-    figures = kept_rows(axes, partial(_followed, params), context.within(0.2, 1.0), name="runs")
+    figures = cached_rows(axes, partial(_followed, params), context.subtask(0.2, 1.0), name="runs")
     context.report(1.0, "done")
     return xr.merge([theory, figures], join="exact")
 
@@ -188,20 +188,20 @@ def _half_times(times: "np.ndarray", values: "np.ndarray") -> "np.ndarray":
     return np.where(high > 0.5, when, np.nan)
 
 
-def _largest_omega(run: "xr.Dataset") -> Measured:
+def _largest_omega(run: "xr.Dataset") -> Estimate:
     best = run.log10_omega.where(run.log10_omega == run.log10_omega.max(), drop=True).ratio.values[0]
     told = f"at strengths in the ratio {best:.3g}; three concepts: {float(run.log10_omega_three.max()):.1f}"
-    return Measured(float(run.log10_omega.max()), remark=told)
+    return Estimate(float(run.log10_omega.max()), remark=told)
 
 
-def _allowed(run: "xr.Dataset") -> Measured:
+def _allowed(run: "xr.Dataset") -> Estimate:
     told = ", ".join(f"{name} {float(run.margin.sel(data=name)):.2f}" for name in run.data.values.tolist())
-    return Measured(float((run.margin > 0).mean()), remark=f"margins over alpha: {told}")
+    return Estimate(float((run.margin > 0).mean()), remark=f"margins over alpha: {told}")
 
 
 def _held(kind: str) -> "Callable[[xr.Dataset], Measured]":
-    def statistic(run: "xr.Dataset") -> Measured:
-        return Measured(float(run[f"{kind}_hold"]), remark=f"of {int(run.settings)} settings")
+    def statistic(run: "xr.Dataset") -> Estimate:
+        return Estimate(float(run[f"{kind}_hold"]), remark=f"of {int(run.settings)} settings")
 
     return statistic
 
@@ -209,15 +209,15 @@ def _held(kind: str) -> "Callable[[xr.Dataset], Measured]":
 def _least_share(of: str, *, at: "Callable[[xr.Dataset], xr.Dataset]") -> "Callable[[xr.Dataset], Measured]":
     """The share of runs on the data on which it is least, at some scales."""
 
-    def statistic(run: "xr.Dataset") -> Measured:
+    def statistic(run: "xr.Dataset") -> Estimate:
         one = at(run)
         shares = [
-            (Measured.share(float(cell[of]), float(cell.starts)), f"{name}, scale {scale:g}")
+            (Estimate.share(float(cell[of]), float(cell.starts)), f"{name}, scale {scale:g}")
             for name, scale in itertools.product(one.data.values.tolist(), one.scale.values.tolist())
             for cell in [one.sel(data=name, scale=scale)]
         ]
         least, where = min(shares, key=lambda found: found[0].value)
-        return Measured(least.value, least.uncertainty, f"{where}: {least.remark}")
+        return Estimate(least.value, least.uncertainty, f"{where}: {least.remark}")
 
     return statistic
 
@@ -287,7 +287,7 @@ claims = (
         name="learned",
         says="Every start generalizes in the end: least share at any scale",
         source="section 4.2.1, and d/dt log det W = 4 tr(A (1 - W)); exact",
-        statistic=lambda run: Measured(float((run.learned / run.starts).min())),
+        statistic=lambda run: Estimate(float((run.learned / run.starts).min())),
         low=1.0,
     ),
 )

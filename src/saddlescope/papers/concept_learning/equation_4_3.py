@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from saddlescope._shared.errors import InputError
 from saddlescope.papers.concept_learning.shared.two_layer_runs import EXACT_LAW, check_data, data, exactness
 from saddlescope.reproduction import parameter_checks
-from saddlescope.reproduction.claim import Claim, Measured
+from saddlescope.reproduction.claim import Claim, Estimate
 from saddlescope.reproduction.context import RunContext
 
 if TYPE_CHECKING:
@@ -204,43 +204,43 @@ def _terms(a: "np.ndarray", start: "np.ndarray", until: float) -> "xr.Dataset":
 
 
 def _largest(name: str) -> "Callable[[xr.Dataset], Measured]":
-    def statistic(run: "xr.Dataset") -> Measured:
-        return Measured(float(run[name].max()), remark=f"{run[name].size} cases" if run[name].size > 1 else "")
+    def statistic(run: "xr.Dataset") -> Estimate:
+        return Estimate(float(run[name].max()), remark=f"{run[name].size} cases" if run[name].size > 1 else "")
 
     return statistic
 
 
-def _printed(run: "xr.Dataset") -> Measured:
-    return Measured(float(run.printed_error.max()), remark=f"from {float(run.printed_error.min()):.15g} on")
+def _printed(run: "xr.Dataset") -> Estimate:
+    return Estimate(float(run.printed_error.max()), remark=f"from {float(run.printed_error.min()):.15g} on")
 
 
-def _law(run: "xr.Dataset") -> Measured:
+def _law(run: "xr.Dataset") -> Estimate:
     inner, gauss = float(run.drift.max()), float(run.log_det_error.max())
-    return Measured(max(inner, gauss), remark=f"by the flow's own series {inner:.2g}, by Gauss's formula {gauss:.2g}")
+    return Estimate(max(inner, gauss), remark=f"by the flow's own series {inner:.2g}, by Gauss's formula {gauss:.2g}")
 
 
-def _late(run: "xr.Dataset", *, predicted: str, scale: int) -> Measured:
+def _late(run: "xr.Dataset", *, predicted: str, scale: int) -> Estimate:
     """The median over starts of the largest error of a stage time."""
     import numpy as np
 
     one = run.isel(scale=scale)
     errors = abs(one.found_time - one[predicted]).max("concept").values
     remark = f"scale {float(one.scale):g}; mean {errors.mean():.3g}, largest {errors.max():.3g}"
-    return Measured(float(np.median(errors)), remark=remark)
+    return Estimate(float(np.median(errors)), remark=remark)
 
 
-def _lasting(run: "xr.Dataset") -> Measured:
+def _lasting(run: "xr.Dataset") -> Estimate:
     """The median error without noise at the smallest scale over that at the scale before."""
     late = [_late(run, predicted="bare_time", scale=n).value for n in (-2, -1)]
-    return Measured(late[1] / late[0], remark=f"{late[0]:.4f} and {late[1]:.4f}")
+    return Estimate(late[1] / late[0], remark=f"{late[0]:.4f} and {late[1]:.4f}")
 
 
-def _noise_share(run: "xr.Dataset") -> Measured:
+def _noise_share(run: "xr.Dataset") -> Estimate:
     import numpy as np
 
     weak = int(np.argmin(run.strength.values))
     shares = run.noise_share.isel(scale=-1, concept=weak).values
-    return Measured(float(np.median(shares)), remark=f"smallest {shares.min():.3f}, largest {shares.max():.3f}")
+    return Estimate(float(np.median(shares)), remark=f"smallest {shares.min():.3f}, largest {shares.max():.3f}")
 
 
 claims = (

@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING
 from saddlescope._shared.errors import InputError
 from saddlescope.papers.concept_learning.shared.perceptron_training import Training, train
 from saddlescope.reproduction import parameter_checks
-from saddlescope.reproduction.claim import Claim, Measured
+from saddlescope.reproduction.claim import Claim, Estimate
 from saddlescope.reproduction.context import RunContext
-from saddlescope.reproduction.metric import Quantity
+from saddlescope.reproduction.metric import Metric
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -74,7 +74,7 @@ def run(params: Params, context: RunContext) -> "xr.Dataset":
     edges = (0.0, 0.4, 0.6, 1.0)
     kinds = [(DEEP, 3, 3, params.seeds), (ONE, 1, 3, params.seeds), (WIDE, 2, 64, params.wide_seeds)]
     parts = [
-        context.kept(f"kind-{n}", _Trained(params, kind, depth, dim, seeds, context.part(edges[n], edges[n + 1])))
+        context.cached(f"kind-{n}", _Trained(params, kind, depth, dim, seeds, context.part(edges[n], edges[n + 1])))
         for n, (kind, depth, dim, seeds) in enumerate(kinds)
         if seeds
     ]
@@ -138,16 +138,16 @@ def _transient(run: "xr.Dataset", kind: str, task: str) -> "np.ndarray":
 def _share(task: str) -> "Callable[[xr.Dataset], Measured]":
     """Which part of the networks is transient."""
 
-    def statistic(run: "xr.Dataset") -> Measured:
+    def statistic(run: "xr.Dataset") -> Estimate:
         turns = _transient(run, DEEP, task)
         rise = float(run.rise.sel(kind=DEEP, task=task).max())
         told = f"{turns.sum()} of {len(turns)} networks; largest rise {rise:.2g} of the start"
-        return Measured.share(turns.sum(), len(turns), told)
+        return Estimate.share(turns.sum(), len(turns), told)
 
     return statistic
 
 
-def _memorizing(run: "xr.Dataset") -> Measured:
+def _memorizing(run: "xr.Dataset") -> Estimate:
     """Which part of the transient networks is nearer to the strongest cluster than to the test point at the peak."""
     import numpy as np
 
@@ -158,41 +158,41 @@ def _memorizing(run: "xr.Dataset") -> Measured:
         cluster, turns = np.array([0.0, mu[1]]), _transient(run, DEEP, task)
         near += list((np.linalg.norm(output - cluster, axis=1) < np.linalg.norm(output - mu, axis=1))[turns])
     if not near:
-        return Measured.unresolved("No network is transient; train more seeds.")
-    return Measured.share(sum(near), len(near), f"{sum(near)} of {len(near)} transient networks, both tasks")
+        return Estimate.unresolved("No network is transient; train more seeds.")
+    return Estimate.share(sum(near), len(near), f"{sum(near)} of {len(near)} transient networks, both tasks")
 
 
 def _against(kind: str) -> "Callable[[xr.Dataset], Measured]":
     """The share of transient networks of three layers, less that of the others, both tasks."""
 
-    def statistic(run: "xr.Dataset") -> Measured:
+    def statistic(run: "xr.Dataset") -> Estimate:
         import numpy as np
 
         if kind not in run.kind:
-            return Measured.unresolved(f"No networks of {kind} were trained.")
+            return Estimate.unresolved(f"No networks of {kind} were trained.")
         ours, theirs = (
             np.concatenate([_transient(run, one, task) for task in run.task.values]) for one in (DEEP, kind)
         )
         shares = ours.mean(), theirs.mean()
         error = 1.96 * float(sum(p * (1 - p) / len(x) for p, x in zip(shares, (ours, theirs), strict=True))) ** 0.5
-        return Measured(float(shares[0] - shares[1]), error, remark=f"{shares[0]:.2f} against {shares[1]:.2f}")
+        return Estimate(float(shares[0] - shares[1]), error, remark=f"{shares[0]:.2f} against {shares[1]:.2f}")
 
     return statistic
 
 
-def _generalising(run: "xr.Dataset") -> Measured:
+def _generalising(run: "xr.Dataset") -> Estimate:
     learned = run.learned.sel(kind=DEEP).notnull()
-    return Measured.share(float(learned.sum()), learned.size, f"{learned.size} networks")
+    return Estimate.share(float(learned.sum()), learned.size, f"{learned.size} networks")
 
 
-def _sooner(run: "xr.Dataset") -> Measured:
+def _sooner(run: "xr.Dataset") -> Estimate:
     """Steps to learn at the small signals over those at the large ones: the median over seeds."""
     import numpy as np
 
     ratio = (run.learned.sel(kind=DEEP, task="small") / run.learned.sel(kind=DEEP, task="large")).dropna("seed").values
     if not len(ratio):
-        return Measured.unresolved("No seed learned both tasks.")
-    return Measured(float(np.median(ratio)), remark=f"larger than 1 for {np.mean(ratio > 1):.0%} of the seeds")
+        return Estimate.unresolved("No seed learned both tasks.")
+    return Estimate(float(np.median(ratio)), remark=f"larger than 1 for {np.mean(ratio > 1):.0%} of the seeds")
 
 
 _BAR = "a pilot on other seeds had .33, and half of it leaves room"
@@ -258,23 +258,23 @@ claims = (
 )
 
 quantities = (
-    Quantity(
+    Metric(
         name="descents",
         says="descents of the loss of three layers, mean over networks",
         statistic=lambda run: float(run.descents.sel(kind=DEEP).mean()),
     ),
-    Quantity(
+    Metric(
         name="transient",
         says="share of networks of three layers whose loss rises between descents",
         statistic=lambda run: float((run.descents.sel(kind=DEEP) > 1).mean()),
     ),
-    Quantity(
+    Metric(
         name="steps",
         says="steps until three layers have learned, median over networks",
         statistic=lambda run: float(run.learned.sel(kind=DEEP).median()),
         scale="log",
     ),
-    Quantity(
+    Metric(
         name="final_loss",
         says="final loss out of distribution of three layers, mean over networks",
         statistic=lambda run: float(run.test_loss.isel(step=-1).mean()),

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING
 
 from saddlescope.papers.concept_learning.shared import learning_order as orders
 from saddlescope.papers.concept_learning.shared.perceptron_training import Training, one_layer_prediction, train
-from saddlescope.reproduction.claim import Claim, Measured
+from saddlescope.reproduction.claim import Claim, Estimate
 from saddlescope.reproduction.context import RunContext
-from saddlescope.reproduction.metric import Quantity
+from saddlescope.reproduction.metric import Metric
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -56,11 +56,11 @@ def run(params: Params, context: RunContext) -> "xr.Dataset":
 
 
 def _deviation(output: str) -> "Callable[[xr.Dataset], Measured]":
-    def statistic(run: "xr.Dataset") -> Measured:
+    def statistic(run: "xr.Dataset") -> Estimate:
         away = abs(run[output] - run.prediction).max(("step", "concept"))
         relative = float((away / _size(run)).max())
         told = f"{away.size} networks, mean {float(away.mean()):.4f}; largest part of |x^| {relative:.4f}"
-        return Measured(float(away.max()), remark=told)
+        return Estimate(float(away.max()), remark=told)
 
     return statistic
 
@@ -70,20 +70,20 @@ def _size(run: "xr.Dataset") -> "xr.DataArray":
     return (run.mu**2).sum("concept") ** 0.5
 
 
-def _slowing(run: "xr.Dataset") -> Measured:
+def _slowing(run: "xr.Dataset") -> Estimate:
     """The speed in the last twentieth over that in the first, for the network that slows down least."""
     import numpy as np
 
     if run.sizes["step"] <= _WINDOWS:
-        return Measured.unresolved("Too few marks for the speed; set a smaller every.")
+        return Estimate.unresolved("Too few marks for the speed; set a smaller every.")
     at = np.linspace(0, run.sizes["step"] - 1, _WINDOWS + 1).astype(int)
     moves = run.output.isel(step=at).diff("step")
     speed = ((moves**2).sum("concept") ** 0.5).transpose("step", "task", "seed").values
     ratio = speed[-1] / speed[0]
-    return Measured(float(ratio.max()), remark=f"median over networks {np.median(ratio):.2g}")
+    return Estimate(float(ratio.max()), remark=f"median over networks {np.median(ratio):.2g}")
 
 
-def _lateness(run: "xr.Dataset") -> Measured:
+def _lateness(run: "xr.Dataset") -> Estimate:
     """The arrival with the smallest sigma_1 over that with the largest, median over seeds."""
     import numpy as np
 
@@ -94,19 +94,19 @@ def _lateness(run: "xr.Dataset") -> Measured:
         far = far.transpose("task", "seed", "step").values
         last = far.shape[-1] - 1 - np.argmax(far[..., ::-1], axis=-1)
         if np.any(last == far.shape[-1] - 1):
-            return Measured.unresolved("A network has not arrived by the end; train for more epochs.")
+            return Estimate.unresolved("A network has not arrived by the end; train for more epochs.")
         times = run.time.values[last + 1]
         ratios.append(float(np.median(times[0] / times[1])))
-    return Measured(ratios[0], remark=f"Theorem 4.1 has {ratios[1]:.3g}")
+    return Estimate(ratios[0], remark=f"Theorem 4.1 has {ratios[1]:.3g}")
 
 
-def _turns(run: "xr.Dataset") -> Measured:
+def _turns(run: "xr.Dataset") -> Estimate:
     """How many networks have an out-of-distribution loss that rises again."""
     from saddlescope.measure import find_descents
 
     losses = run.test_loss.stack(network=("task", "seed")).transpose("network", "step")
     found = find_descents(losses.values.astype(float), hysteresis=_HYSTERESIS)
-    return Measured(float((found.counts > 1).sum()), remark=f"{len(found.counts)} networks")
+    return Estimate(float((found.counts > 1).sum()), remark=f"{len(found.counts)} networks")
 
 
 claims = (
@@ -152,13 +152,13 @@ claims = (
 )  # fmt: skip
 
 quantities = (
-    Quantity(
+    Metric(
         name="deviation",
         says="largest deviation of a trajectory from Theorem 4.1, mean over networks",
         statistic=lambda run: float(abs(run.output - run.prediction).max(("step", "concept")).mean()),
         scale="log",
     ),
-    Quantity(
+    Metric(
         name="final_loss",
         says="final loss out of distribution, mean over networks",
         statistic=lambda run: float(run.test_loss.isel(step=-1).mean()),

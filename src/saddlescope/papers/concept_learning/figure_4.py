@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 from saddlescope._shared.errors import InputError
 from saddlescope.papers.concept_learning.shared.two_layer_runs import QUANTITIES, check_data, data, followed
 from saddlescope.reproduction import parameter_checks
-from saddlescope.reproduction.claim import Claim, Measured
+from saddlescope.reproduction.claim import Claim, Estimate
 from saddlescope.reproduction.context import RunContext
 
 if TYPE_CHECKING:
@@ -83,7 +83,7 @@ def run(params: Params, context: RunContext) -> "xr.Dataset":
     for n, scale in enumerate(params.scales):
         report = context.part(0.1 + 0.45 * n, 0.1 + 0.45 * (n + 1))
         report(0.0, f"starts of scale {scale:g}")
-        lives.append(context.kept(f"lives-{n}", partial(_lives, a, scale * units, params.until)))
+        lives.append(context.cached(f"lives-{n}", partial(_lives, a, scale * units, params.until)))
     context.report(1.0, "done")
     many = xr.concat(lives, dim="scale").assign_coords(scale=list(params.scales))
     weak, strong = np.array(_pairs(a)).T
@@ -173,31 +173,31 @@ def _lives(a: "np.ndarray", starts: "np.ndarray", until: float) -> "xr.Dataset":
 
 
 def _value(name: str) -> "Callable[[xr.Dataset], Measured]":
-    return lambda run: Measured(float(run[name]))
+    return lambda run: Estimate(float(run[name]))
 
 
-def _growth(run: "xr.Dataset") -> Measured:
+def _growth(run: "xr.Dataset") -> Estimate:
     errors = run.growth_error.isel(scale=-1)
-    return Measured(float(errors.max()), remark=f"{errors.size} entries, scale {float(run.scale[-1]):g}")
+    return Estimate(float(errors.max()), remark=f"{errors.size} entries, scale {float(run.scale[-1]):g}")
 
 
-def _slower(run: "xr.Dataset") -> Measured:
+def _slower(run: "xr.Dataset") -> Estimate:
     """Entries that do not grow faster than the one below, or to the right, in the order of decreasing strength."""
     import numpy as np
 
     rates = run.rate.values
     wrong = sum(int(np.sum(np.diff(rates, axis=axis) >= 0)) for axis in (-2, -1))
-    return Measured(float(wrong), remark=f"of {2 * rates[..., 1:].size} pairs of neighbours")
+    return Estimate(float(wrong), remark=f"of {2 * rates[..., 1:].size} pairs of neighbours")
 
 
-def _at_the_peak(run: "xr.Dataset") -> Measured:
+def _at_the_peak(run: "xr.Dataset") -> Estimate:
     off = abs(run.suppressor - run.suppressor_predicted).isel(scale=-1)
     told = ", ".join(f"{value:.3f}" for value in run.suppressor_predicted.values)
     share = float((off < _TURN).mean())
-    return Measured(float(off.max()), remark=f"{share:.3f} within {_TURN}; w_kk at the peak, by the law: {told}")
+    return Estimate(float(off.max()), remark=f"{share:.3f} within {_TURN}; w_kk at the peak, by the law: {told}")
 
 
-def _out_of_order(run: "xr.Dataset") -> Measured:
+def _out_of_order(run: "xr.Dataset") -> Estimate:
     """Minor entries that peak before all of a group of a stronger concept have, or that are never suppressed."""
     import numpy as np
 
@@ -206,7 +206,7 @@ def _out_of_order(run: "xr.Dataset") -> Measured:
     earlier = when[..., :, None] < when[..., None, :]
     wrong = int(np.sum(earlier & (tops[..., :, None] >= tops[..., None, :])))
     never = int(np.sum(np.isinf(run.suppressed.values)))
-    return Measured(float(wrong + never), remark=f"{wrong} out of order, {never} never suppressed, of {tops.size}")
+    return Estimate(float(wrong + never), remark=f"{wrong} out of order, {never} never suppressed, of {tops.size}")
 
 
 def _stage_errors(run: "xr.Dataset", scale: int) -> "np.ndarray":
@@ -220,15 +220,15 @@ def _peak_errors(run: "xr.Dataset", scale: int) -> "np.ndarray":
     return abs(one.peak_height / one.height_predicted - 1).values
 
 
-def _worst(run: "xr.Dataset", *, errors: "_Errors", scale: int) -> Measured:
+def _worst(run: "xr.Dataset", *, errors: "_Errors", scale: int) -> Estimate:
     found = errors(run, scale)
-    return Measured(float(found.max()), remark=f"{found.size} in all; mean {found.mean():.2g}")
+    return Estimate(float(found.max()), remark=f"{found.size} in all; mean {found.mean():.2g}")
 
 
-def _most(run: "xr.Dataset", *, errors: "_Errors", scale: int, bar: float) -> Measured:
+def _most(run: "xr.Dataset", *, errors: "_Errors", scale: int, bar: float) -> Estimate:
     """The share of errors within the bar."""
     found = errors(run, scale)
-    return Measured.share(float((found <= bar).sum()), found.size)
+    return Estimate.share(float((found <= bar).sum()), found.size)
 
 
 _WHERE = "Section 4.2.1"

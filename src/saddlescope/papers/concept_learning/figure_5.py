@@ -24,7 +24,7 @@ from saddlescope.papers.concept_learning.shared.two_layer_runs import (
     push_share,
 )
 from saddlescope.reproduction import parameter_checks
-from saddlescope.reproduction.claim import Claim, Measured
+from saddlescope.reproduction.claim import Claim, Estimate
 from saddlescope.reproduction.context import RunContext
 
 if TYPE_CHECKING:
@@ -128,76 +128,76 @@ def _rises(params: Params, a: "np.ndarray", x: "np.ndarray", law: str, scale: fl
     return found.rises[:, 1:].sum(axis=1) / flows.losses[:, 0], flows.W[:, 0, 0, 1] > 0
 
 
-def _count(run: "xr.Dataset") -> Measured:
+def _count(run: "xr.Dataset") -> Estimate:
     from saddlescope.measure import find_descents
 
     found = find_descents(run.turning_loss.values, hysteresis=_SEEN)
     x = run.test_point.values
-    return Measured(float(found.counts[0]), remark=f"rise {found.rises.max() / (x @ x / 2):.3f} of |x|^2 / 2")
+    return Estimate(float(found.counts[0]), remark=f"rise {found.rises.max() / (x @ x / 2):.3f} of |x|^2 / 2")
 
 
-def _suppression(run: "xr.Dataset") -> Measured:
+def _suppression(run: "xr.Dataset") -> Estimate:
     shares = push_share(run, rising=True, of=phase_mask(run, minor=True, phase="shrinks"))
-    return Measured(float(shares[0])) if len(shares) else Measured.unresolved("The loss does not rise.")
+    return Estimate(float(shares[0])) if len(shares) else Estimate.unresolved("The loss does not rise.")
 
 
-def _shrinking(run: "xr.Dataset") -> Measured:
+def _shrinking(run: "xr.Dataset") -> Estimate:
     """The part of the rise's time that lies between the peak of |w_12| and its suppression."""
     import numpy as np
 
     rises = np.flatnonzero(np.diff(run.turning_loss.values) > 0)
     if not len(rises):
-        return Measured.unresolved("The loss does not rise.")
+        return Estimate.unresolved("The loss does not rise.")
     first, last = run.turning_time.values[rises[-1] : rises[-1] + 2]
     peak = float(run.top[entry_of(run, 0, 1)])
     remark = f"the loss rises from {first:.3f} to {last:.3f}, |w12| peaks at {peak:.3f}"
-    return Measured((last - max(first, peak)) / (last - first), remark=remark)
+    return Estimate((last - max(first, peak)) / (last - first), remark=remark)
 
 
-def _last_fall(run: "xr.Dataset") -> Measured:
+def _last_fall(run: "xr.Dataset") -> Estimate:
     """The share of the weak concept's major entry in what drives the last descent."""
     import numpy as np
 
     weak = int(np.argmin(run.strength.values))
     of = np.zeros((run.sizes["entry"], 2), bool)
     of[entry_of(run, weak, weak), 0] = True
-    return Measured(float(push_share(run, rising=False, of=of)[-1]))
+    return Estimate(float(push_share(run, rising=False, of=of)[-1]))
 
 
-def _reversal(run: "xr.Dataset") -> Measured:
+def _reversal(run: "xr.Dataset") -> Estimate:
     """How far the weak concept's output goes back, in units of its goal."""
     import numpy as np
 
     weak = int(np.argmin(run.strength.values))
     f = run.output.values[:, weak]
     back = np.maximum.accumulate(f) - f
-    return Measured(float(back.max() / run.test_point[weak]), remark=f"f_{weak + 1} goes back after it has risen")
+    return Estimate(float(back.max() / run.test_point[weak]), remark=f"f_{weak + 1} goes back after it has risen")
 
 
-def _stage_times(run: "xr.Dataset") -> Measured:
+def _stage_times(run: "xr.Dataset") -> Estimate:
     off = [float(abs(run.top[entry_of(run, k, k)] - run.predicted_time[k])) for k in range(run.sizes["row"])]
-    return Measured(max(off), remark=", ".join(f"{one:.4f}" for one in off))
+    return Estimate(max(off), remark=", ".join(f"{one:.4f}" for one in off))
 
 
-def _peak(run: "xr.Dataset") -> Measured:
+def _peak(run: "xr.Dataset") -> Estimate:
     n = entry_of(run, 0, 1)
     off = float(run.top[n] - run.predicted_peak_time[0, 1])
-    return Measured(abs(float(run.height[n] / run.predicted_peak[0, 1]) - 1), remark=f"its time is off by {off:.4f}")
+    return Estimate(abs(float(run.height[n] / run.predicted_peak[0, 1]) - 1), remark=f"its time is off by {off:.4f}")
 
 
-def _how_often(run: "xr.Dataset", *, law: str, scale: int, hysteresis: float) -> Measured:
+def _how_often(run: "xr.Dataset", *, law: str, scale: int, hysteresis: float) -> Estimate:
     rises = run.rise.sel(law=law).isel(scale=scale).values
     told = f"{len(rises)} starts of scale {float(run.scale[scale]):g}"
-    return Measured.share(float((rises > hysteresis).sum()), len(rises), told)
+    return Estimate.share(float((rises > hysteresis).sum()), len(rises), told)
 
 
-def _positive_among(run: "xr.Dataset") -> Measured:
+def _positive_among(run: "xr.Dataset") -> Estimate:
     one = run.sel(law="normal").isel(scale=0)
     two = one.rise.values > 0
     if not two.any():
-        return Measured.unresolved("No start has two descents.")
+        return Estimate.unresolved("No start has two descents.")
     of_all = float(one.positive.values.mean())
-    return Measured.share(float(one.positive.values[two].sum()), float(two.sum()), f"of all starts {of_all:.3f}")
+    return Estimate.share(float(one.positive.values[two].sum()), float(two.sum()), f"of all starts {of_all:.3f}")
 
 
 _FIGURE = "Section 4.2.2 and Figure 5"

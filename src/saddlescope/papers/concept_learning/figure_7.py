@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from saddlescope._shared.errors import InputError
 from saddlescope.papers.concept_learning.shared.perceptron_training import Training, train
 from saddlescope.reproduction import parameter_checks
-from saddlescope.reproduction.claim import Claim, Measured
+from saddlescope.reproduction.claim import Claim, Estimate
 from saddlescope.reproduction.context import RunContext
 
 if TYPE_CHECKING:
@@ -120,36 +120,36 @@ def _learned(run: "xr.Dataset") -> "np.ndarray":
 def _violated(tolerance: float, relative_to: str = "start") -> "Callable[[xr.Dataset], Measured]":
     """Which part of all pairs and marks violates B.2 by more than the tolerance."""
 
-    def statistic(run: "xr.Dataset") -> Measured:
+    def statistic(run: "xr.Dataset") -> Estimate:
         excess = _excess(run, relative_to=relative_to)
         broken = excess > tolerance
         marks = float(broken.any(axis=-1).mean())
-        return Measured(
+        return Estimate(
             float(broken.mean()), remark=f"largest excess {float(excess.max()):.3g}; {marks:.0%} of the marks have one"
         )
 
     return statistic
 
 
-def _out_of_order(run: "xr.Dataset") -> Measured:
+def _out_of_order(run: "xr.Dataset") -> Estimate:
     """Which part of all pairs is learned in the other order, by more than an epoch."""
     import numpy as np
 
     (u, v), learned = _pairs(run), _learned(run)
     if not np.isfinite(learned).all():
-        return Measured.unresolved("Not all points are learned; train for more epochs.")
+        return Estimate.unresolved("Not all points are learned; train for more epochs.")
     late = learned[:, u] - learned[:, v]
-    return Measured(float((late > 1).mean()), remark=f"largest {float(late.max()):.2g} epochs")
+    return Estimate(float((late > 1).mean()), remark=f"largest {float(late.max()):.2g} epochs")
 
 
-def _last(run: "xr.Dataset") -> Measured:
-    return Measured(float(run.loss.isel(step=-1).max()), remark=f"{run.sizes['seed']} networks, 16 points each")
+def _last(run: "xr.Dataset") -> Estimate:
+    return Estimate(float(run.loss.isel(step=-1).max()), remark=f"{run.sizes['seed']} networks, 16 points each")
 
 
-def _last_point(run: "xr.Dataset") -> Measured:
+def _last_point(run: "xr.Dataset") -> Estimate:
     """Whether the test point that combines all is the last to be learned, or as late as the last: share of networks."""
     learned = _learned(run)
-    return Measured(float((learned[:, -1] >= learned.max(axis=1)).mean()))
+    return Estimate(float((learned[:, -1] >= learned.max(axis=1)).mean()))
 
 
 claims = (

@@ -37,7 +37,7 @@ class Params:
         check_data(self)
         parameter_checks.at_least(1, self, "pool")
         parameter_checks.at_least(0, self, "generations", "seed")
-        parameter_checks.within(0.0, 0.5, self, "least")
+        parameter_checks.between(0.0, 0.5, self, "least")
         parameter_checks.positive(self, "bound")
 
     @classmethod

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from saddlescope.papers.concept_learning.shared.multiple_descents import claims_of, figures, neighbours, searched
 from saddlescope.papers.concept_learning.shared.two_layer_runs import QUANTITIES, check_data, entry_of
 from saddlescope.reproduction import parameter_checks
-from saddlescope.reproduction.claim import Claim, Measured
+from saddlescope.reproduction.claim import Claim, Estimate
 from saddlescope.reproduction.context import RunContext
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ class Params:
         check_data(self)
         parameter_checks.at_least(1, self, "pool")
         parameter_checks.at_least(0, self, "generations", "seed")
-        parameter_checks.within(0.0, 0.5, self, "least")
+        parameter_checks.between(0.0, 0.5, self, "least")
         parameter_checks.positive(self, "bound")
 
     @classmethod
@@ -57,12 +57,12 @@ def run(params: Params, context: RunContext) -> "xr.Dataset":
     return searched(params, _DESCENTS, context)
 
 
-def _learned_at_the_peak(run: "xr.Dataset") -> Measured:
+def _learned_at_the_peak(run: "xr.Dataset") -> Estimate:
     """w_22 when |w_12| is largest."""
     weak, strong = neighbours(run)[0]
     a = run.strength.values
     law = 2 * (a[weak] + a[strong]) / (3 * a[strong] + a[weak])
-    return Measured(float(run.suppressor_at_top[entry_of(run, weak, strong)]), remark=f"from small starts {law:.3f}")
+    return Estimate(float(run.suppressor_at_top[entry_of(run, weak, strong)]), remark=f"from small starts {law:.3f}")
 
 
 claims = (

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING
 from saddlescope._shared.errors import InputError, unknown
 from saddlescope.papers.deep_relu.shared.circle_data import alternating_circle
 from saddlescope.reproduction import parameter_checks
-from saddlescope.reproduction.claim import Claim, Measured
+from saddlescope.reproduction.claim import Claim, Estimate
 from saddlescope.reproduction.context import RunContext
-from saddlescope.reproduction.metric import Quantity
+from saddlescope.reproduction.metric import Metric
 
 if TYPE_CHECKING:
     import numpy as np
@@ -72,8 +72,8 @@ def run(params: Params, context: RunContext) -> "xr.Dataset":
         depths = []
         for n, depth in enumerate(params.depths):
             context.report((place + n / len(params.depths)) / len(params.data), f"{name}, depth {depth}")
-            depths.append(context.kept(f"search-{name}-{depth}", partial(_searched, name, depth, params)))
-        optimum = context.kept(f"optimum-{name}", partial(_optimum, name, params))
+            depths.append(context.cached(f"search-{name}-{depth}", partial(_searched, name, depth, params)))
+        optimum = context.cached(f"optimum-{name}", partial(_optimum, name, params))
         sets.append(xr.concat(depths, dim="depth", join="outer", fill_value={"rank": 0}).merge(optimum))
     context.report(1.0, "done")
     return xr.concat(sets, dim="data").assign_coords(data=list(params.data), depth=list(params.depths))
@@ -104,7 +104,7 @@ def _searched(name: str, depth: int, params: Params) -> "xr.Dataset":
     import numpy as np
     import xarray as xr
 
-    from saddlescope.theory.escape.column_generation import improve_directions
+    from saddlescope.theory.escape.column_generation import column_generation
     from saddlescope.theory.escape.directions import escape_directions
 
     X, G = _saddle(name, params)
@@ -112,7 +112,7 @@ def _searched(name: str, depth: int, params: Params) -> "xr.Dataset":
         X, G, depth=depth, widths=params.width, starts=params.starts, steps=params.steps, marks=10,
         seed=params.seed + 100 * DATA.index(name) + depth,
     )  # fmt: skip
-    better = improve_directions(found, X, G)
+    better = column_generation(found, X, G)
     best = better if better.speeds[better.best] > found.speeds[found.best] else found
     return xr.Dataset(
         {
@@ -129,34 +129,34 @@ def _searched(name: str, depth: int, params: Params) -> "xr.Dataset":
 
 
 # The bounds: a plateau is exact, and directions are known to machine precision; 1e-9 leaves room for the certificate.
-def _faster(run: "xr.Dataset") -> Measured:
+def _faster(run: "xr.Dataset") -> Estimate:
     excess = (run.speed.max("start") / run.upper - 1).max("depth")
     remark = "; ".join(f"{name}: {float(value):.1e}" for name, value in zip(run.data.values, excess, strict=True))
-    return Measured(float(excess.max()), remark=f"{run.speed.size} runs; {remark}")
+    return Estimate(float(excess.max()), remark=f"{run.speed.size} runs; {remark}")
 
 
-def _slower(run: "xr.Dataset") -> Measured:
+def _slower(run: "xr.Dataset") -> Estimate:
     lack = 1 - run.best / run.lower
     plain = 1 - run.descent_best / run.lower
-    return Measured(float(lack.max()), remark=f"by descent alone {float(plain.max()):.1e}")
+    return Estimate(float(lack.max()), remark=f"by descent alone {float(plain.max()):.1e}")
 
 
-def _higher_ranks(run: "xr.Dataset") -> Measured:
+def _higher_ranks(run: "xr.Dataset") -> Estimate:
     above = run["rank"].where(run.layer >= 3)
     where = "; ".join(
         f"{name}: layers {', '.join(map(str, _layers_above_one(run.sel(data=name))))}"
         for name in run.data.values
         if _layers_above_one(run.sel(data=name))
     )
-    return Measured(float(above.max()), remark=where or "rank one throughout")
+    return Estimate(float(above.max()), remark=where or "rank one throughout")
 
 
 def _layers_above_one(one: "xr.Dataset") -> list[int]:
     return [int(layer) for layer in one.layer if bool((one["rank"].sel(layer=layer) > 1).any())]
 
 
-def _residual(run: "xr.Dataset") -> Measured:
-    return Measured(float((run.residual / run.best).max()), remark=f"{run.best.size} directions")
+def _residual(run: "xr.Dataset") -> Estimate:
+    return Estimate(float((run.residual / run.best).max()), remark=f"{run.best.size} directions")
 
 
 claims = (
@@ -191,17 +191,17 @@ claims = (
 )
 
 quantities = (
-    Quantity(
+    Metric(
         name="success",
         says="share of starts that reach the optimal escape speed",
         statistic=lambda run: float((abs(run.speed / run.lower - 1) < 1e-6).mean()),
     ),
-    Quantity(
+    Metric(
         name="speed",
         says="fastest escape at the largest depth over the optimum, least of all data",
         statistic=lambda run: float((run.best.isel(depth=-1) / run.lower).min()),
     ),
-    Quantity(
+    Metric(
         name="layers_above_one",
         says="layers of rank above one in the fastest direction, most of all data and depths",
         statistic=lambda run: float((run["rank"] > 1).sum("layer").max()),

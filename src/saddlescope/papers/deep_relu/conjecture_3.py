@@ -22,7 +22,7 @@ from saddlescope._shared.errors import InputError
 from saddlescope.papers.deep_relu.shared.recorded_training import Training
 from saddlescope.papers.deep_relu.shared.saddle_paths import fallen, followed, teacher_loss
 from saddlescope.papers.deep_relu.shared.stored_staircases import QUANTITIES, together
-from saddlescope.reproduction.claim import Claim, Measured
+from saddlescope.reproduction.claim import Claim, Estimate
 from saddlescope.reproduction.context import RunContext
 from saddlescope.reproduction.parameter_checks import at_least, positive
 
@@ -94,7 +94,7 @@ def run(params: Params, context: RunContext) -> "xr.Dataset":
     paths = []
     for n, (name, make, training) in enumerate(jobs):
         report = context.part(n / len(jobs), (n + 1) / len(jobs))
-        paths.append(context.kept(f"path-{n}", partial(followed, make, training, context, report, name)))
+        paths.append(context.cached(f"path-{n}", partial(followed, make, training, context, report, name)))
     context.report(1.0, "done")
     return together(paths)
 
@@ -118,13 +118,13 @@ def _passages(run: "xr.Dataset") -> "list[xr.Dataset]":
 def _over_passages(statistic: "Callable[[xr.Dataset], float]") -> "Callable[[xr.Dataset], Measured]":
     """The largest of a statistic over all passages."""
 
-    def largest(run: "xr.Dataset") -> Measured:
+    def largest(run: "xr.Dataset") -> Estimate:
         passages = _passages(run)
         if not passages:
-            return Measured.unresolved("No network reaches the second saddle; take more steps.")
+            return Estimate.unresolved("No network reaches the second saddle; take more steps.")
         marks = min(one.sizes["mark"] for one in passages)
         found = f"{len(passages)} of {run.sizes['network']} networks, {marks} or more stored steps in a passage"
-        return Measured(float(max(statistic(one) for one in passages)), remark=found)
+        return Estimate(float(max(statistic(one) for one in passages)), remark=found)
 
     return largest
 
@@ -162,9 +162,9 @@ def _first_layer(one: "xr.Dataset") -> float:
     return -float(one.second_ratio.sel(layer=1).isel(mark=-1))
 
 
-def _least_of_first_layer(run: "xr.Dataset") -> Measured:
+def _least_of_first_layer(run: "xr.Dataset") -> Estimate:
     largest = _over_passages(_first_layer)(run)
-    return Measured(-largest.value, largest.uncertainty, largest.remark)
+    return Estimate(-largest.value, largest.uncertainty, largest.remark)
 
 
 _PILOT = "section 5, hypothesis 3; the bound from runs on other seeds"

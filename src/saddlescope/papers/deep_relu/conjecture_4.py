@@ -19,7 +19,7 @@ from saddlescope._shared.errors import InputError
 from saddlescope.papers.deep_relu.shared.recorded_training import Training
 from saddlescope.papers.deep_relu.shared.saddle_paths import followed, teacher_loss
 from saddlescope.papers.deep_relu.shared.stored_staircases import QUANTITIES, together
-from saddlescope.reproduction.claim import Claim, Measured
+from saddlescope.reproduction.claim import Claim, Estimate
 from saddlescope.reproduction.context import RunContext
 from saddlescope.reproduction.parameter_checks import at_least
 
@@ -84,7 +84,7 @@ def run(params: Params, context: RunContext) -> "xr.Dataset":
     paths = []
     for n, (task, name, make, training) in enumerate(jobs):
         report = context.part(n / len(jobs), (n + 1) / len(jobs))
-        path = context.kept(f"path-{n}", partial(followed, make, training, context, report, name))
+        path = context.cached(f"path-{n}", partial(followed, make, training, context, report, name))
         paths.append(path.assign(task=task))
     context.report(1.0, "done")
     return together(paths).assign_attrs(known_rank=len(params.strengths))
@@ -134,15 +134,15 @@ def _ranks(run: "xr.Dataset", task: str) -> "list[np.ndarray]":
 def _wrong_rises(task: str) -> "Callable[[xr.Dataset], Measured]":
     """How many rises are of another size than one."""
 
-    def statistic(run: "xr.Dataset") -> Measured:
+    def statistic(run: "xr.Dataset") -> Estimate:
         import numpy as np
 
         ranks = _ranks(run, task)
         rises = np.concatenate([np.diff(one) for one in ranks]) if ranks else np.zeros(0)
         if len(rises) == 0:
-            return Measured.unresolved(f"No network of the task {task!r} leaves the origin; take more steps.")
+            return Estimate.unresolved(f"No network of the task {task!r} leaves the origin; take more steps.")
         sizes = ", ".join(f"{int(np.sum(rises == size))} of {size:+d}" for size in np.unique(rises))
-        return Measured(float(np.sum(rises != 1)), remark=f"{len(ranks)} networks; rises: {sizes}")
+        return Estimate(float(np.sum(rises != 1)), remark=f"{len(ranks)} networks; rises: {sizes}")
 
     return statistic
 
@@ -150,27 +150,27 @@ def _wrong_rises(task: str) -> "Callable[[xr.Dataset], Measured]":
 def _wrong_ends(task: str) -> "Callable[[xr.Dataset], Measured]":
     """How many networks that fit the data do so at another rank than their teacher's bottleneck rank."""
 
-    def statistic(run: "xr.Dataset") -> Measured:
+    def statistic(run: "xr.Dataset") -> Estimate:
         of_task = run.isel(network=(run.task == task).values)
         fits = (of_task.loss.min("mark") < _FITS * of_task.loss.isel(mark=0)).values
         if not fits.any():
-            return Measured.unresolved(f"No network of the task {task!r} fits the data by its last step; take more.")
+            return Estimate.unresolved(f"No network of the task {task!r} fits the data by its last step; take more.")
         wrong = sum(ranks[-1] != run.known_rank for ranks in _ranks(of_task.isel(network=fits), task))
         found = f"{fits.sum()} of {len(fits)} networks fit the data by their last step"
-        return Measured(float(wrong), remark=f"{found}; teachers of rank {run.known_rank}")
+        return Estimate(float(wrong), remark=f"{found}; teachers of rank {run.known_rank}")
 
     return statistic
 
 
-def _agreement(run: "xr.Dataset") -> Measured:
+def _agreement(run: "xr.Dataset") -> Estimate:
     """In how many of the stages after the first all layers between first and last have the rank of the bottleneck."""
     of_task = run.isel(network=(run.task == _SEPARATED).values)
     middle = (of_task.layer > 1) & (of_task.layer < of_task.depth)
     agree = ((of_task.stage_layer_rank == of_task.stage_rank) | ~middle).all("layer")
     stages = (of_task.stage_rank >= 0) & (of_task.stage > 0)
     if not bool(stages.any()):
-        return Measured.unresolved("No student leaves the origin; take more steps.")
-    return Measured(float(agree.where(stages).mean()), remark=f"{int(stages.sum())} stages")
+        return Estimate.unresolved("No student leaves the origin; take more steps.")
+    return Estimate(float(agree.where(stages).mean()), remark=f"{int(stages.sum())} stages")
 
 
 _LITERAL = "section 5, hypothesis 4"

@@ -28,7 +28,7 @@ from saddlescope.papers.deep_relu.shared.image_training import (
 )
 from saddlescope.papers.deep_relu.shared.stored_staircases import ACCURACY, QUANTITIES
 from saddlescope.papers.deep_relu.shared.training_figures import layer_panels, loss_panel, stage_rows
-from saddlescope.reproduction.claim import Claim, Measured
+from saddlescope.reproduction.claim import Claim, Estimate
 from saddlescope.reproduction.context import RunContext
 from saddlescope.reproduction.parameter_checks import at_least, positive
 
@@ -80,7 +80,7 @@ def run(params: Params, context: RunContext) -> "xr.Dataset":
     seeds = []
     for n, seed in enumerate(params.seeds):
         part = context.part(n / len(params.seeds), (n + 1) / len(params.seeds))
-        seeds.append(context.kept(f"seed-{seed}", partial(_train, loss, params, seed, context, part)))
+        seeds.append(context.cached(f"seed-{seed}", partial(_train, loss, params, seed, context, part)))
     context.report(1.0, "done")
     together = xr.concat(seeds, dim="seed", join="outer", combine_attrs="drop_conflicts")
     return together.assign_coords(seed=list(params.seeds)).assign_attrs(width=params.width, deviation=params.deviation)
@@ -109,37 +109,37 @@ def _whole(run: "xr.Dataset") -> "Measured | None":
     """Undecided where a seed ended before its second escape."""
     early = [str(seed) for seed in run.seed.values if ended_early(run.sel(seed=seed), _deeper(run))]
     if early:
-        return Measured.unresolved(f"Seeds that ended before a rank of 2: {', '.join(early)}; take more steps.")
+        return Estimate.unresolved(f"Seeds that ended before a rank of 2: {', '.join(early)}; take more steps.")
     return None
 
 
-def _paths(run: "xr.Dataset") -> Measured:
+def _paths(run: "xr.Dataset") -> Estimate:
     if early := _whole(run):
         return early
     told = {int(seed): rank_path(run.sel(seed=seed), _deeper(run)) for seed in run.seed.values}
     remark = "; ".join(f"seed {seed}: {'-'.join(map(str, ranks))}" for seed, ranks in told.items())
-    return Measured(sum(ranks[:3] == [0, 1, 2] for ranks in told.values()) / len(told), remark=remark)
+    return Estimate(sum(ranks[:3] == [0, 1, 2] for ranks in told.values()) / len(told), remark=remark)
 
 
-def _first_ratio(run: "xr.Dataset") -> Measured:
+def _first_ratio(run: "xr.Dataset") -> Estimate:
     """The largest s_2 / s_1 of a deeper layer on the first plateau, over the seeds where its rank there is found 1."""
     first = run.stage_layer_rank.isel(stage=1).sel(layer=_deeper(run))
     seeds = run.seed.values[(first == 1).all("layer").values]
     if not len(seeds):
-        return Measured.unresolved("No seed has a plateau at rank 1.")
+        return Estimate.unresolved("No seed has a plateau at rank 1.")
     worst = max(float(ratios(on_first_plateau(run.sel(seed=seed)), 2).sel(layer=_deeper(run)).max()) for seed in seeds)
-    return Measured(worst, remark=f"{len(seeds)} of {run.sizes['seed']} seeds")
+    return Estimate(worst, remark=f"{len(seeds)} of {run.sizes['seed']} seeds")
 
 
-def _accuracy(run: "xr.Dataset") -> Measured:
-    return _whole(run) or Measured(float(run.accuracy.isel(step=-1).min()), remark="the worst seed")
+def _accuracy(run: "xr.Dataset") -> Estimate:
+    return _whole(run) or Estimate(float(run.accuracy.isel(step=-1).min()), remark="the worst seed")
 
 
-def _first_escape(run: "xr.Dataset") -> Measured:
+def _first_escape(run: "xr.Dataset") -> Estimate:
     starts = run.stage_start.isel(stage=1)
     if bool(starts.isnull().any()):
-        return Measured.unresolved("A seed did not escape from the origin; take more steps.")
-    return Measured(float(starts.max() / starts.min()), remark=", ".join(f"{start:.0f}" for start in starts.values))
+        return Estimate.unresolved("A seed did not escape from the origin; take more steps.")
+    return Estimate(float(starts.max() / starts.min()), remark=", ".join(f"{start:.0f}" for start in starts.values))
 
 
 claims = (

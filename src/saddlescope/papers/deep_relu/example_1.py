@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from saddlescope._shared.errors import InputError
 from saddlescope.papers.deep_relu.shared.circle_data import alternating_circle, depth_three_optimum, rank_one_optimum
 from saddlescope.reproduction import parameter_checks
-from saddlescope.reproduction.claim import Claim, Measured
+from saddlescope.reproduction.claim import Claim, Estimate
 from saddlescope.reproduction.context import RunContext
 
 if TYPE_CHECKING:
@@ -62,7 +62,7 @@ def run(params: Params, context: RunContext) -> "xr.Dataset":
     parts: list[xr.Dataset] = []
     for k, samples in enumerate(params.samples):
         context.report(k / len(params.samples), f"circle of {samples} points")
-        parts.append(context.kept(f"circle-{samples}", partial(_circle, samples)))
+        parts.append(context.cached(f"circle-{samples}", partial(_circle, samples)))
     context.report(1.0, "done")
     return xr.merge([xr.concat(parts, dim="samples"), _networks(params.curve)])
 
@@ -136,38 +136,38 @@ def _between(samples: int, lower: str = "lower", upper: str = "upper") -> "parti
     return partial(_middle, samples=samples, lower=lower, upper=upper)
 
 
-def _middle(run: "xr.Dataset", samples: int, lower: str, upper: str) -> Measured:
+def _middle(run: "xr.Dataset", samples: int, lower: str, upper: str) -> Estimate:
     """The middle of the bounds, with half their distance."""
     if samples not in run.samples.values:
-        return Measured.unresolved(f"The circle of {samples} points was not among the samples.")
+        return Estimate.unresolved(f"The circle of {samples} points was not among the samples.")
     low, high = (float(run[name].sel(samples=samples)) for name in (lower, upper))
-    return Measured((low + high) / 2, (high - low) / 2 + ROUNDING, remark=f"between {low!r} and {high!r}")
+    return Estimate((low + high) / 2, (high - low) / 2 + ROUNDING, remark=f"between {low!r} and {high!r}")
 
 
-def _gap(run: "xr.Dataset") -> Measured:
-    return Measured(float((run.upper - run.lower).max()), remark=f"N = {', '.join(map(str, run.samples.values))}")
+def _gap(run: "xr.Dataset") -> Estimate:
+    return Estimate(float((run.upper - run.lower).max()), remark=f"N = {', '.join(map(str, run.samples.values))}")
 
 
-def _worst_rank_one(run: "xr.Dataset") -> Measured:
+def _worst_rank_one(run: "xr.Dataset") -> Estimate:
     exact = [rank_one_optimum(int(n)) for n in run.samples.values]
     away = max(abs(run.rank_one.values - exact).max(), abs(run.rank_one_upper.values - exact).max())
-    return Measured(float(away), ROUNDING)
+    return Estimate(float(away), ROUNDING)
 
 
-def _closed_form(run: "xr.Dataset") -> Measured:
+def _closed_form(run: "xr.Dataset") -> Estimate:
     multiples = run.isel(samples=run.samples.values % 4 == 0)
     exact = [depth_three_optimum(int(n)) for n in multiples.samples.values]
     away = max(abs(multiples.lower.values - exact).max(), abs(multiples.upper.values - exact).max())
-    return Measured(float(away), ROUNDING, remark=f"N = {', '.join(map(str, multiples.samples.values))}")
+    return Estimate(float(away), ROUNDING, remark=f"N = {', '.join(map(str, multiples.samples.values))}")
 
 
 def _rank(name: str, layer: int) -> "partial[Measured]":
     return partial(_rank_of, name=name, layer=layer)
 
 
-def _rank_of(run: "xr.Dataset", name: str, layer: int) -> Measured:
+def _rank_of(run: "xr.Dataset", name: str, layer: int) -> Estimate:
     at = run[name] if name == "printed_ranks" else run[name].sel(samples=8)
-    return Measured(float(at.sel(layer=layer)), remark="ranks " + ", ".join(str(int(rank)) for rank in at.values))
+    return Estimate(float(at.sel(layer=layer)), remark="ranks " + ", ".join(str(int(rank)) for rank in at.values))
 
 
 claims = (
@@ -190,7 +190,7 @@ claims = (
         name="printed-weights",
         says="The weights (2) as printed have speed 1/2",
         source="Example 1, equation 2, the paper's own words; Tr[G^T Y] is +1/2 there",
-        statistic=lambda run: Measured(float(run.printed_speed), ROUNDING),
+        statistic=lambda run: Estimate(float(run.printed_speed), ROUNDING),
         low=0.5 - 1e-9,
         high=0.5 + 1e-9,
     ),
@@ -198,7 +198,7 @@ claims = (
         name="corrected-weights",
         says="With W_3 = -1 they have speed 1/2",
         source="Example 1, corrected: the speed is -Tr[G^T Y]",
-        statistic=lambda run: Measured(float(run.corrected_speed), ROUNDING),
+        statistic=lambda run: Estimate(float(run.corrected_speed), ROUNDING),
         low=0.5 - 1e-9,
         high=0.5 + 1e-9,
     ),

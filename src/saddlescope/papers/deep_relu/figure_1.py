@@ -27,7 +27,7 @@ from saddlescope.papers.deep_relu.shared.image_training import (
 )
 from saddlescope.papers.deep_relu.shared.stored_staircases import ACCURACY, QUANTITIES
 from saddlescope.papers.deep_relu.shared.training_figures import layer_panels, loss_panel, spectra_panel, stage_table
-from saddlescope.reproduction.claim import Claim, Measured
+from saddlescope.reproduction.claim import Claim, Estimate
 from saddlescope.reproduction.context import RunContext
 from saddlescope.reproduction.parameter_checks import at_least, positive
 
@@ -77,51 +77,51 @@ def run(params: Params, context: RunContext) -> "xr.Dataset":
         depth=6, width=params.width, deviation=params.deviation, rate=params.rate, batch=params.batch,
         steps=params.steps, marks=params.marks, seed=params.seed,
     )  # fmt: skip
-    found = context.kept("network", lambda: train(loss, training, context, context.part(0.0, 1.0), "network"))
+    found = context.cached("network", lambda: train(loss, training, context, context.part(0.0, 1.0), "network"))
     context.report(1.0, "done")
     return found
 
 
 # The bounds. "Dominant" is read as: at least twice the next one; a pilot on another seed had 4.8 times in the layers 2
 # to 6, and 2.2 times in the first. The first layer is judged with the others, since the paper says "in every layer".
-def _unseen(run: "xr.Dataset") -> Measured:
-    return Measured.unresolved(f"No plateau was found after the origin: {levels(run)}.")
+def _unseen(run: "xr.Dataset") -> Estimate:
+    return Estimate.unresolved(f"No plateau was found after the origin: {levels(run)}.")
 
 
-def _dominance(run: "xr.Dataset") -> Measured:
+def _dominance(run: "xr.Dataset") -> Estimate:
     """The largest s_2 / s_1 of any layer in the middle of the first plateau."""
     at = on_first_plateau(run)
     if at.step.isnull():
         return _unseen(run)
     found = ratios(at, 2)
     remark = f"at step {int(at.step)}: " + ", ".join(f"{float(ratio):.2f}" for ratio in found)
-    return Measured(float(found.max()), remark=remark)
+    return Estimate(float(found.max()), remark=remark)
 
 
-def _deeper_less(run: "xr.Dataset") -> Measured:
+def _deeper_less(run: "xr.Dataset") -> Estimate:
     """The mean s_2 / s_1 of the layers 4 to 6 over that of the layers 1 to 3 on the first plateau."""
     at = on_first_plateau(run)
     if at.step.isnull():
         return _unseen(run)
     found = ratios(at, 2)
-    return Measured(float(found.sel(layer=slice(4, 6)).mean() / found.sel(layer=slice(1, 3)).mean()))
+    return Estimate(float(found.sel(layer=slice(4, 6)).mean() / found.sel(layer=slice(1, 3)).mean()))
 
 
-def _rise(run: "xr.Dataset") -> Measured:
+def _rise(run: "xr.Dataset") -> Estimate:
     """Whether the ranks of the inner layers on the plateaus are 0, 1, 2, as often repeated as may be."""
-    return Measured(float(rank_path(run, INNER) == [0, 1, 2]), remark=levels(run))
+    return Estimate(float(rank_path(run, INNER) == [0, 1, 2]), remark=levels(run))
 
 
-def _second_value(run: "xr.Dataset") -> Measured:
+def _second_value(run: "xr.Dataset") -> Estimate:
     """In the end, s_3 / s_2 over s_2 / s_1 in the inner layers, at worst: below 1 where the gap is after two."""
     at = run.isel(step=-1)
     two, three = (ratios(at, value).sel(layer=INNER) for value in (2, 3))
     told = ", ".join(f"{float(a):.2f} and {float(b):.2f}" for a, b in zip(two, three, strict=True))
-    return Measured(float((three / two).max()), remark=f"s_2/s_1 and s_3/s_2 of the layers 3 to 5: {told}")
+    return Estimate(float((three / two).max()), remark=f"s_2/s_1 and s_3/s_2 of the layers 3 to 5: {told}")
 
 
-def _accuracy(run: "xr.Dataset") -> Measured:
-    return Measured(float(run.accuracy.isel(step=-1)))
+def _accuracy(run: "xr.Dataset") -> Estimate:
+    return Estimate(float(run.accuracy.isel(step=-1)))
 
 
 def _of_whole_path(statistic: "Callable[[xr.Dataset], Measured]") -> "Callable[[xr.Dataset], Measured]":
@@ -129,9 +129,9 @@ def _of_whole_path(statistic: "Callable[[xr.Dataset], Measured]") -> "Callable[[
     return partial(_if_whole, statistic=statistic)
 
 
-def _if_whole(run: "xr.Dataset", statistic: "Callable[[xr.Dataset], Measured]") -> Measured:
+def _if_whole(run: "xr.Dataset", statistic: "Callable[[xr.Dataset], Measured]") -> Estimate:
     if ended_early(run, INNER):
-        return Measured.unresolved(f"The run ended before the second escape; take more steps. {levels(run)}.")
+        return Estimate.unresolved(f"The run ended before the second escape; take more steps. {levels(run)}.")
     return statistic(run)
 
 

@@ -19,9 +19,9 @@ from typing import TYPE_CHECKING
 from saddlescope._shared.errors import InputError
 from saddlescope.papers.deep_relu.shared.circle_data import alternating_circle, rank_one_optimum
 from saddlescope.reproduction import parameter_checks
-from saddlescope.reproduction.claim import Claim, Measured, wilson_interval
+from saddlescope.reproduction.claim import Claim, Estimate, wilson_interval
 from saddlescope.reproduction.context import RunContext
-from saddlescope.reproduction.metric import Quantity
+from saddlescope.reproduction.metric import Metric
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -84,11 +84,11 @@ def run(params: Params, context: RunContext) -> "xr.Dataset":
             context.report(
                 0.8 * (place + n / len(params.widths)) / len(params.circles), f"N = {samples}, width {width}"
             )
-            widths.append(context.kept(f"circle-{samples}-{width}", partial(_searched, samples, width, params)))
-        optimum = context.kept(f"optimum-{samples}", partial(_optimum, samples))
+            widths.append(context.cached(f"circle-{samples}-{width}", partial(_searched, samples, width, params)))
+        optimum = context.cached(f"optimum-{samples}", partial(_optimum, samples))
         circles.append(xr.concat(widths, dim="width").merge(optimum))
     context.report(0.8, "convex steps")
-    improved = context.kept("improved", partial(_improved, params))
+    improved = context.cached("improved", partial(_improved, params))
     context.report(1.0, "done")
     X, G = alternating_circle(params.circles[0])
     together = xr.concat(circles, dim="circle").merge(improved)
@@ -137,7 +137,7 @@ def _optimum(samples: int) -> "xr.Dataset":
 def _improved(params: Params) -> "xr.Dataset":
     import xarray as xr
 
-    from saddlescope.theory.escape.column_generation import improve_directions
+    from saddlescope.theory.escape.column_generation import column_generation
     from saddlescope.theory.escape.directions import escape_directions
 
     X, G = alternating_circle(params.circles[-1])
@@ -145,7 +145,7 @@ def _improved(params: Params) -> "xr.Dataset":
         X, G, depth=3, widths=params.improved_width, starts=params.improved_starts, steps=params.steps, marks=50,
         seed=params.seed + 1,
     )  # fmt: skip
-    better = improve_directions(found, X, G)
+    better = column_generation(found, X, G)
     return xr.Dataset(
         {
             "plain_speed": ("trial", found.speeds),
@@ -173,66 +173,66 @@ def _optimal(one: "xr.Dataset") -> "np.ndarray":
 def _success(hits: "Callable[[xr.Dataset], np.ndarray]", width: int | None, circle: int = 8) -> "Callable":
     """The share of hits at one width, None: the largest."""
 
-    def statistic(run: "xr.Dataset") -> Measured:
+    def statistic(run: "xr.Dataset") -> Estimate:
         chosen = int(run.width.max()) if width is None else width
         if chosen not in run.width.values or (width is None and chosen < WIDE) or circle not in run.circle.values:
-            return Measured.unresolved(f"Width {width or WIDE} was not run on the circle of {circle}.")
+            return Estimate.unresolved(f"Width {width or WIDE} was not run on the circle of {circle}.")
         found = hits(run.sel(circle=circle, width=chosen))
-        return Measured.share(found.sum(), len(found), f"width {chosen}, {run.sizes['start']} starts")
+        return Estimate.share(found.sum(), len(found), f"width {chosen}, {run.sizes['start']} starts")
 
     return statistic
 
 
-def _narrow(run: "xr.Dataset") -> Measured:
+def _narrow(run: "xr.Dataset") -> Estimate:
     if 8 not in run.circle.values or run.width[0] > 2:
-        return Measured.unresolved("Widths 1 and 2 were not run on the circle of 8.")
+        return Estimate.unresolved("Widths 1 and 2 were not run on the circle of 8.")
     narrow = run.sel(circle=8, width=run.width <= 2)
-    return Measured(float(_faster(narrow).sum()), remark=f"{narrow.speed.size} starts")
+    return Estimate(float(_faster(narrow).sum()), remark=f"{narrow.speed.size} starts")
 
 
-def _above(run: "xr.Dataset") -> Measured:
-    return Measured(float((run.speed - run.optimum_upper).max()), remark=f"{run.speed.size} runs")
+def _above(run: "xr.Dataset") -> Estimate:
+    return Estimate(float((run.speed - run.optimum_upper).max()), remark=f"{run.speed.size} runs")
 
 
-def _rises(run: "xr.Dataset") -> Measured:
+def _rises(run: "xr.Dataset") -> Estimate:
     """The smallest gain from one width to the next; where both shares are 0 or 1 there is nothing to gain."""
     import numpy as np
 
     if 8 not in run.circle.values or run.width.max() < WIDE:
-        return Measured.unresolved(f"Width {WIDE} was not run on the circle of 8.")
+        return Estimate.unresolved(f"Width {WIDE} was not run on the circle of 8.")
     shares = [_share(_faster(run.sel(circle=8, width=width))) for width in run.width]
     gains = [
         (b[0] - a[0], np.hypot(a[0] - a[1], b[2] - b[0])) for a, b in pairwise(shares) if a[0] != b[0] or 0 < a[0] < 1
     ]
     if not gains:
-        return Measured.unresolved("No width succeeds more often than another.")
+        return Estimate.unresolved("No width succeeds more often than another.")
     gain, uncertainty = min(gains)
-    return Measured(float(gain), float(uncertainty))
+    return Estimate(float(gain), float(uncertainty))
 
 
-def _polished(run: "xr.Dataset") -> Measured:
+def _polished(run: "xr.Dataset") -> Estimate:
     """Of the runs at the optimum: share known to 1e-12."""
     import numpy as np
 
     if 8 not in run.circle.values:
-        return Measured.unresolved("The circle of 8 was not run.")
+        return Estimate.unresolved("The circle of 8 was not run.")
     some = run.sel(circle=8, width=(run.width >= 4) & (run.width <= 32))
     at = abs(some.descended - some.optimum) < 1e-5
     exact = at & (abs(some.speed - some.optimum) < 1e-12) & (some.residual < 1e-12)
     if not bool(at.any()):
-        return Measured.unresolved("No run came to the optimum.")
+        return Estimate.unresolved("No run came to the optimum.")
     shares = (exact.sum("start") / at.sum("start")).values[at.any("start").values]
-    return Measured(float(np.min(shares)), remark=f"{int(at.sum())} runs; the least of all widths")
+    return Estimate(float(np.min(shares)), remark=f"{int(at.sum())} runs; the least of all widths")
 
 
-def _beyond(run: "xr.Dataset") -> Measured:
+def _beyond(run: "xr.Dataset") -> Estimate:
     if run.circle[-1] != 16:
-        return Measured.unresolved("Convex steps were not tried on the circle of 16.")
+        return Estimate.unresolved("Convex steps were not tried on the circle of 16.")
     at = float(run.optimum.sel(circle=16))
     best = run.improved_speed.values
     count = int((abs(best - at) < OPTIMAL).sum())
     plain = int((abs(run.plain_speed.values - at) < OPTIMAL).sum())
-    return Measured(float(at - best.max()), remark=f"{count} of {len(best)} starts reach it; by descent alone {plain}")
+    return Estimate(float(at - best.max()), remark=f"{count} of {len(best)} starts reach it; by descent alone {plain}")
 
 
 _BAR = "Figure 2, which has no numbers; this project's bar, from trial runs of another implementation"
@@ -303,17 +303,17 @@ claims = (
 )
 
 quantities = (
-    Quantity(
+    Metric(
         name="success",
         says="share of starts at the optimal speed, at the largest width",
         statistic=lambda run: float((abs(run.speed - run.optimum) < OPTIMAL).isel(width=-1).mean()),
     ),
-    Quantity(
+    Metric(
         name="above_rank_one",
         says="share of starts faster than rank one, at the largest width",
         statistic=lambda run: float((run.speed > run.rank_one + FASTER).isel(width=-1).mean()),
     ),
-    Quantity(
+    Metric(
         name="speed",
         says="fastest escape at the largest width over the optimum, least of all circles",
         statistic=lambda run: float((run.speed.isel(width=-1).max("start") / run.optimum).min()),

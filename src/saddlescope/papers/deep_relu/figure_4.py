@@ -30,7 +30,7 @@ from saddlescope.papers.deep_relu.shared.image_training import (
 )
 from saddlescope.papers.deep_relu.shared.stored_staircases import ACCURACY, QUANTITIES
 from saddlescope.papers.deep_relu.shared.training_figures import layer_panels, loss_panel, stage_rows
-from saddlescope.reproduction.claim import Claim, Measured
+from saddlescope.reproduction.claim import Claim, Estimate
 from saddlescope.reproduction.context import RunContext
 from saddlescope.reproduction.parameter_checks import at_least, positive
 
@@ -104,7 +104,7 @@ def run(params: Params, context: RunContext) -> "xr.Dataset":
         )  # fmt: skip
         report = partial(_tell, context.part(edges[n], edges[n + 1]), NAMES[n])
         make = partial(train, loss, training, context, report, f"network-{n}")
-        found.append(context.kept(f"network-{n}", make))
+        found.append(context.cached(f"network-{n}", make))
     context.report(1.0, "done")
     fill = {"stage_rank": -1, "stage_layer_rank": -1}
     together = xr.concat(found, dim="network", join="outer", combine_attrs="drop_conflicts", fill_value=fill)
@@ -126,22 +126,22 @@ def _network(run: "xr.Dataset", name: str) -> "xr.Dataset":
 
 # The bounds. A pilot on another seed had the numbers 2.5 and 8.4 at depth 4 and 33 at depth 6, and on the first plateau
 # the inner layers' ranks 6 and 1 at depth 4. A factor 2 is asked for where the paper says "more".
-def _compare(run: "xr.Dataset", one: str, other: str) -> Measured:
+def _compare(run: "xr.Dataset", one: str, other: str) -> Estimate:
     told = {name: distinctness(_network(run, name)) for name in (one, other)}
-    return Measured(told[one] / told[other], remark=", ".join(f"{name}: {value:.3g}" for name, value in told.items()))
+    return Estimate(told[one] / told[other], remark=", ".join(f"{name}: {value:.3g}" for name, value in told.items()))
 
 
-def _by_depth(run: "xr.Dataset") -> Measured:
+def _by_depth(run: "xr.Dataset") -> Estimate:
     return _ended(run) or _compare(run, NAMES[2], NAMES[0])
 
 
-def _by_deviation(run: "xr.Dataset") -> Measured:
+def _by_deviation(run: "xr.Dataset") -> Estimate:
     return _compare(run, NAMES[1], NAMES[0])
 
 
-def _ended(run: "xr.Dataset") -> Measured | None:
+def _ended(run: "xr.Dataset") -> Estimate | None:
     if ended_early(_network(run, NAMES[2]), slice(3, 5)):
-        return Measured.unresolved("The network of depth 6 ended before its second escape; take more deep_steps.")
+        return Estimate.unresolved("The network of depth 6 ended before its second escape; take more deep_steps.")
     return None
 
 
@@ -149,20 +149,20 @@ def _first_rank(name: str) -> "Callable[[xr.Dataset], Measured]":
     return partial(_rank_of_first, name=name)
 
 
-def _rank_of_first(run: "xr.Dataset", name: str) -> Measured:
+def _rank_of_first(run: "xr.Dataset", name: str) -> Estimate:
     """The rank of the inner layers on the first plateau after the origin."""
     one = _network(run, name)
     ranks = rank_path(one, INNER)
     if len(ranks) < 2:
-        return Measured.unresolved(f"No plateau was found after the origin: {levels(one)}.")
+        return Estimate.unresolved(f"No plateau was found after the origin: {levels(one)}.")
     if ranks[1] < 0:
-        return Measured.unresolved(f"The inner layers differ in rank: {levels(one)}.")
-    return Measured(float(ranks[1]), remark=levels(one))
+        return Estimate.unresolved(f"The inner layers differ in rank: {levels(one)}.")
+    return Estimate(float(ranks[1]), remark=levels(one))
 
 
-def _accuracy(run: "xr.Dataset") -> Measured:
+def _accuracy(run: "xr.Dataset") -> Estimate:
     worst = min(float(_network(run, name).accuracy[-1]) for name in NAMES)
-    return _ended(run) or Measured(worst, remark="the worst of three")
+    return _ended(run) or Estimate(worst, remark="the worst of three")
 
 
 claims = (

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from saddlescope.papers.deep_relu.shared.circle_data import alternating_circle
 from saddlescope.reproduction import parameter_checks
-from saddlescope.reproduction.claim import Claim, Measured
+from saddlescope.reproduction.claim import Claim, Estimate
 from saddlescope.reproduction.context import RunContext
 
 if TYPE_CHECKING:
@@ -110,28 +110,28 @@ def _random_speeds(X: "np.ndarray", G: "np.ndarray", params: Params) -> "np.ndar
 
 
 # The bounds: what is exact is held to 1e-12. The maxima are looked for at the angles of the run.
-def _deviation(run: "xr.Dataset") -> Measured:
-    return Measured(float(abs(run.speed - run.equation_6).max()), remark=f"{run.sizes['angle']} angles")
+def _deviation(run: "xr.Dataset") -> Estimate:
+    return Estimate(float(abs(run.speed - run.equation_6).max()), remark=f"{run.sizes['angle']} angles")
 
 
-def _maximum(run: "xr.Dataset") -> Measured:
+def _maximum(run: "xr.Dataset") -> Estimate:
     low, high = float(run.best), float(run.best_upper)
-    return Measured((low + high) / 2, (high - low) / 2)
+    return Estimate((low + high) / 2, (high - low) / 2)
 
 
-def _at_multiples(run: "xr.Dataset") -> Measured:
+def _at_multiples(run: "xr.Dataset") -> Estimate:
     """How far from a multiple of pi/4 the angles lie whose speed is within 1e-9 of the largest."""
     import numpy as np
 
     at = run.angle.values[run.speed.values > float(run.best) - 1e-9]
     if not len(at):
-        return Measured.unresolved("No angle of the run comes near the maximum; 8 must divide angles - 1.")
-    return Measured(float(np.max(abs(at / (np.pi / 4) - np.rint(at / (np.pi / 4))))), remark=f"at {len(at)} angles")
+        return Estimate.unresolved("No angle of the run comes near the maximum; 8 must divide angles - 1.")
+    return Estimate(float(np.max(abs(at / (np.pi / 4) - np.rint(at / (np.pi / 4))))), remark=f"at {len(at)} angles")
 
 
-def _random_maximum(run: "xr.Dataset") -> Measured:
+def _random_maximum(run: "xr.Dataset") -> Estimate:
     most = float(run.random_speed.max())
-    return Measured(most / float(run.best_upper), remark=f"{run.sizes['network']} networks of depth {run.depth}")
+    return Estimate(most / float(run.best_upper), remark=f"{run.sizes['network']} networks of depth {run.depth}")
 
 
 claims = (

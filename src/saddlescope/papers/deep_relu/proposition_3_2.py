@@ -22,7 +22,7 @@ from saddlescope._shared.errors import InputError
 from saddlescope.papers.deep_relu.shared.circle_data import alternating_circle
 from saddlescope.papers.deep_relu.shared.trial_networks import KINDS, descended, networks
 from saddlescope.reproduction import parameter_checks
-from saddlescope.reproduction.claim import Claim, Measured
+from saddlescope.reproduction.claim import Claim, Estimate
 from saddlescope.reproduction.context import RunContext
 
 if TYPE_CHECKING:
@@ -75,11 +75,11 @@ def run(params: Params, context: RunContext) -> "xr.Dataset":
     parts: list[xr.Dataset] = []
     for k, depth in enumerate(params.depths):
         part = context.part(0.4 * k / len(params.depths), 0.4 * (k + 1) / len(params.depths))
-        parts.append(context.kept(f"depth-{depth}", partial(_deepened, depth, params, part)))
+        parts.append(context.cached(f"depth-{depth}", partial(_deepened, depth, params, part)))
     curves: list[xr.Dataset] = []
     for k in range(params.data + 1):
         part = context.part(0.4 + 0.6 * k / (params.data + 1), 0.4 + 0.6 * (k + 1) / (params.data + 1))
-        curves.append(context.kept(f"curve-{k}", partial(_curve, k, params, part)))
+        curves.append(context.cached(f"curve-{k}", partial(_curve, k, params, part)))
     context.report(1.0, "done")
     return xr.merge([xr.concat(parts, dim="depth"), xr.concat(curves, dim="data")])
 
@@ -165,37 +165,37 @@ def _networks(run: "xr.Dataset") -> str:
     return f"{run.gain.size} networks, depths {', '.join(str(int(depth)) for depth in run.depth.values)}"
 
 
-def _slower(run: "xr.Dataset") -> Measured:
-    return Measured(float((run.gain < -FALLS).sum()), remark=_networks(run))
+def _slower(run: "xr.Dataset") -> Estimate:
+    return Estimate(float((run.gain < -FALLS).sum()), remark=_networks(run))
 
 
 def _largest(name: str) -> "partial[Measured]":
     return partial(_most, name=name)
 
 
-def _most(run: "xr.Dataset", name: str) -> Measured:
-    return Measured(float(run[name].max()), remark=_networks(run))
+def _most(run: "xr.Dataset", name: str) -> Estimate:
+    return Estimate(float(run[name].max()), remark=_networks(run))
 
 
-def _typical_gain(run: "xr.Dataset") -> Measured:
+def _typical_gain(run: "xr.Dataset") -> Estimate:
     by_kind = ", ".join(f"{kind} {float(run.gain.sel(kind=kind).median()):.3g}" for kind in run.kind.values)
-    return Measured(float(run.gain.sel(kind=["random", "descended", "fast"]).median()), remark=f"by kind: {by_kind}")
+    return Estimate(float(run.gain.sel(kind=["random", "descended", "fast"]).median()), remark=f"by kind: {by_kind}")
 
 
-def _fall(run: "xr.Dataset") -> Measured:
+def _fall(run: "xr.Dataset") -> Estimate:
     """How far s*(3) lies below s*(2), at worst, in units of s*(3)."""
-    return Measured(float(((run.shallow_upper - run.lower) / run.lower).max()))
+    return Estimate(float(((run.shallow_upper - run.lower) / run.lower).max()))
 
 
-def _rise(run: "xr.Dataset") -> Measured:
+def _rise(run: "xr.Dataset") -> Estimate:
     """How far s*(3) lies above s*(2), at best, in units of s*(3)."""
-    return Measured(float(((run.lower - run.shallow_upper) / run.lower).max()))
+    return Estimate(float(((run.lower - run.shallow_upper) / run.lower).max()))
 
 
-def _beyond(run: "xr.Dataset") -> Measured:
+def _beyond(run: "xr.Dataset") -> Estimate:
     """The fastest search of any depth over s*(3), less 1."""
     over = run.searched.max("curve_depth") / run.upper - 1
-    return Measured(
+    return Estimate(
         float(over.max()),
         remark=", ".join(f"{name}: {v:.2g}" for name, v in zip(run.data.values, over.values, strict=True)),
     )

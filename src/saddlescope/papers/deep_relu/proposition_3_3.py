@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from saddlescope._shared.errors import InputError
 from saddlescope.reproduction import parameter_checks
-from saddlescope.reproduction.claim import Claim, Measured
+from saddlescope.reproduction.claim import Claim, Estimate
 from saddlescope.reproduction.context import RunContext
 
 if TYPE_CHECKING:
@@ -65,7 +65,7 @@ def run(params: Params, context: RunContext) -> "xr.Dataset":
     parts: list[xr.Dataset] = []
     for k, log10 in enumerate(params.log10_distances):
         part = context.part(k / len(params.log10_distances), (k + 1) / len(params.log10_distances))
-        parts.append(context.kept(f"distance-{k}", partial(_distance, k, log10, params, part)))
+        parts.append(context.cached(f"distance-{k}", partial(_distance, k, log10, params, part)))
     context.report(1.0, "done")
     return xr.concat(parts, dim="log10_distance")
 
@@ -103,34 +103,34 @@ def _with_content(run: "xr.Dataset", kind: str) -> "tuple[xr.DataArray, xr.DataA
     return one.ratio.max("name"), one.bound.where(one.bound < 1)
 
 
-def _violations(run: "xr.Dataset") -> Measured:
+def _violations(run: "xr.Dataset") -> Estimate:
     ratio, bound = _with_content(run, KINDS[0])
     seen = int(bound.notnull().sum())
     if not seen:
-        return Measured.unresolved("The bound was below 1 on no data set; lower the distances.")
-    return Measured(float((ratio > bound + NOTHING).sum()), remark=f"the bound is below 1 on {seen} data sets")
+        return Estimate.unresolved("The bound was below 1 on no data set; lower the distances.")
+    return Estimate(float((ratio > bound + NOTHING).sum()), remark=f"the bound is below 1 on {seen} data sets")
 
 
-def _sharpness(run: "xr.Dataset") -> Measured:
+def _sharpness(run: "xr.Dataset") -> Estimate:
     ratio, bound = _with_content(run, KINDS[0])
-    return Measured(float((ratio / bound).max()))
+    return Estimate(float((ratio / bound).max()))
 
 
-def _power(run: "xr.Dataset") -> Measured:
+def _power(run: "xr.Dataset") -> Estimate:
     """The slope of log max ratio against log eps."""
     import numpy as np
 
     most = run.ratio.sel(kind=KINDS[0]).max(["name", "case"]).values
     kept = most > NOTHING
     if kept.sum() < 2:
-        return Measured.unresolved("All ratios are rounding.")
-    return Measured(float(np.polyfit(run.log10_distance.values[kept], np.log10(most[kept]), 1)[0]))
+        return Estimate.unresolved("All ratios are rounding.")
+    return Estimate(float(np.polyfit(run.log10_distance.values[kept], np.log10(most[kept]), 1)[0]))
 
 
-def _necessary(run: "xr.Dataset") -> Measured:
+def _necessary(run: "xr.Dataset") -> Estimate:
     """At the smallest eps, the median over data sets with v of both signs of the largest ratio over the bound."""
     at = run.isel(log10_distance=0).sel(kind=KINDS[1])
-    return Measured(float((at.ratio.max("name") / at.bound).median()), remark=f"eps = 1e{float(at.log10_distance):g}")
+    return Estimate(float((at.ratio.max("name") / at.bound).median()), remark=f"eps = 1e{float(at.log10_distance):g}")
 
 
 claims = (

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 from saddlescope._shared.errors import InputError
 from saddlescope.papers.deep_relu.shared.trial_networks import KINDS, networks
 from saddlescope.reproduction import parameter_checks
-from saddlescope.reproduction.claim import Claim, Measured
+from saddlescope.reproduction.claim import Claim, Estimate
 from saddlescope.reproduction.context import RunContext
 
 if TYPE_CHECKING:
@@ -67,7 +67,7 @@ def run(params: Params, context: RunContext) -> "xr.Dataset":
     parts: list[xr.Dataset] = []
     for k, depth in enumerate(params.depths):
         part = context.part(k / len(params.depths), (k + 1) / len(params.depths))
-        parts.append(context.kept(f"depth-{depth}", partial(_depth, depth, params, part)))
+        parts.append(context.cached(f"depth-{depth}", partial(_depth, depth, params, part)))
     context.report(1.0, "done")
     return xr.concat(parts, dim="depth")
 
@@ -116,26 +116,26 @@ def _networks(run: "xr.Dataset") -> str:
     return f"{run.budget.size} networks, depths {', '.join(str(int(depth)) for depth in run.depth.values)}"
 
 
-def _violations(run: "xr.Dataset") -> Measured:
-    return Measured(float((_spent(run) > run.budget + ROUNDING).sum()), remark=_networks(run))
+def _violations(run: "xr.Dataset") -> Estimate:
+    return Estimate(float((_spent(run) > run.budget + ROUNDING).sum()), remark=_networks(run))
 
 
-def _tightest(run: "xr.Dataset") -> Measured:
+def _tightest(run: "xr.Dataset") -> Estimate:
     """The largest share spent of a budget that is not nothing, with parts of it for rank and for ReLU both."""
     both = (run["rank"] > 0.5) & (run.relu > 0.5)
     if not both.any():
-        return Measured.unresolved("No network spent on rank and ReLU both.")
-    return Measured(float((_spent(run) / run.budget).where(both).max()), remark=f"{int(both.sum())} networks")
+        return Estimate.unresolved("No network spent on rank and ReLU both.")
+    return Estimate(float((_spent(run) / run.budget).where(both).max()), remark=f"{int(both.sum())} networks")
 
 
 def _too_few(name: str) -> "partial[Measured]":
     return partial(_missing, name=name)
 
 
-def _missing(run: "xr.Dataset", name: str) -> Measured:
+def _missing(run: "xr.Dataset", name: str) -> Estimate:
     short = (run[name].where(run.share * run.depth >= 1) > 0).any("share")
     by_kind = ", ".join(f"{kind} {int(short.sel(kind=kind).sum())}" for kind in run.kind.values)
-    return Measured(float(short.sum()), remark=f"by kind: {by_kind}")
+    return Estimate(float(short.sum()), remark=f"by kind: {by_kind}")
 
 
 claims = (

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING
 from saddlescope._shared.errors import InputError
 from saddlescope.papers.deep_relu.shared.circle_data import alternating_circle
 from saddlescope.reproduction import parameter_checks
-from saddlescope.reproduction.claim import Claim, Measured
+from saddlescope.reproduction.claim import Claim, Estimate
 from saddlescope.reproduction.context import RunContext
 
 if TYPE_CHECKING:
@@ -83,11 +83,11 @@ def run(params: Params, context: RunContext) -> "xr.Dataset":
     import numpy as np
     import xarray as xr
 
-    parts = [context.kept("circles", partial(_circles, params))]
+    parts = [context.cached("circles", partial(_circles, params))]
     total = len(params.log10_distances)
     for k, log10 in enumerate(params.log10_distances):
         part = context.part((k + 1) / (total + 1), (k + 2) / (total + 1))
-        parts.append(context.kept(f"distance-{k}", partial(_near_rank_one, k, log10, params, part)))
+        parts.append(context.cached(f"distance-{k}", partial(_near_rank_one, k, log10, params, part)))
     context.report(1.0, "done")
     layers = np.unique(np.rint(np.geomspace(1, 1e6, 121)))
     together = xr.concat(parts, dim="data")
@@ -160,40 +160,40 @@ def _example(run: "xr.Dataset") -> "xr.Dataset":
     return run.sel(data=EXAMPLE)
 
 
-def _first_layer(run: "xr.Dataset") -> Measured:
-    return Measured(float(_example(run).first_layer))
+def _first_layer(run: "xr.Dataset") -> Estimate:
+    return Estimate(float(_example(run).first_layer))
 
 
-def _speaks(run: "xr.Dataset") -> Measured:
+def _speaks(run: "xr.Dataset") -> Estimate:
     """The smallest bound at the layers below PRACTICAL of circles; a bound with no value is infinite."""
     import numpy as np
 
     x = run.constant.isel(data=[str(name).startswith("circle") for name in run.data.values]) / np.sqrt(PRACTICAL)
-    return Measured(float((8 * x / (1 - x)).where(x < 1, np.inf).min()), remark=f"layer {PRACTICAL}")
+    return Estimate(float((8 * x / (1 - x)).where(x < 1, np.inf).min()), remark=f"layer {PRACTICAL}")
 
 
-def _violations(run: "xr.Dataset", later: int) -> Measured:
+def _violations(run: "xr.Dataset", later: int) -> Estimate:
     """Data sets where a ratio exceeds the bound below 1; weights and ReLUs `later` layers later than the bound's."""
     bound = run.bound.where((run.bound < 1) & run.one_sign)
     seen = int(bound.notnull().any("layer").sum())
     if not seen:
-        return Measured.unresolved("The bound was below 1 for no known optimum; lower the distances.")
+        return Estimate.unresolved("The bound was below 1 for no known optimum; lower the distances.")
     held = bound.shift(layer=later)
     over = (run.activations > bound) | (run.weights > held) | (run.relu > held)
-    return Measured(
+    return Estimate(
         float(over.any("layer").sum()), remark=f"the bound is below 1 on {seen} data sets with G of one sign"
     )
 
 
-def _spends_more(run: "xr.Dataset") -> Measured:
-    return Measured(float((run.spent > run.budget + ROUNDING).sum()), remark=f"{run.sizes['data']} data sets")
+def _spends_more(run: "xr.Dataset") -> Estimate:
+    return Estimate(float((run.spent > run.budget + ROUNDING).sum()), remark=f"{run.sizes['data']} data sets")
 
 
-def _half_rank(run: "xr.Dataset") -> Measured:
+def _half_rank(run: "xr.Dataset") -> Estimate:
     """At most so many layers of Example 1's optimum can have a tail above 1/2, at any depth."""
     import math
 
-    return Measured(float(math.floor(float(_example(run).budget) / math.log(2))))
+    return Estimate(float(math.floor(float(_example(run).budget) / math.log(2))))
 
 
 claims = (

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 from saddlescope._shared.errors import InputError
 from saddlescope.reproduction import parameter_checks
-from saddlescope.reproduction.claim import Claim, Measured
+from saddlescope.reproduction.claim import Claim, Estimate
 from saddlescope.reproduction.context import RunContext
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ class Params:
         if not self.seeds or len(set(self.seeds)) < len(self.seeds) or min(self.seeds) < 0:
             raise InputError(f"seeds must be distinct and at least 0, such as 0,1,2; got {self.seeds!r}.")
         parameter_checks.at_least(1, self, "samples", "tokens", "dim", "draws")
-        parameter_checks.within(1e-11, 1e-2, self, "tolerance")
+        parameter_checks.between(1e-11, 1e-2, self, "tolerance")
 
     @classmethod
     def quick(cls) -> "Params":
@@ -75,7 +75,7 @@ def run(params: Params, context: RunContext) -> "xr.Dataset":
         parts = []
         for n, seed in enumerate(params.seeds):
             part = context.part(n / len(params.seeds), (n + 1) / len(params.seeds))
-            parts.append(context.kept(f"seed{seed}", partial(_instance, params, seed, part)))
+            parts.append(context.cached(f"seed{seed}", partial(_instance, params, seed, part)))
             part(1.0, f"seed {seed} done")
     return xr.concat(parts, dim="seed", join="outer", combine_attrs="drop").assign_coords(seed=list(params.seeds))
 
@@ -220,7 +220,7 @@ def noisy_ends(
     """
     import numpy as np
 
-    from saddlescope.flow import LogProducts, gradient_flows
+    from saddlescope.flow import LogDiagonalInit, gradient_flow_batched
 
     starts = []
     for before, after in transitions:
@@ -233,8 +233,8 @@ def noisy_ends(
             u = np.abs(np.sqrt(abs(before.beta)) + noise * rng.standard_normal(s.size)) * (s != 0)
             growing = -np.log(u[entered]).min() / abs(before.gradient[entered]).min()
             tau = 3 * (growing + settling)
-            starts.append(LogProducts.at_weights(u, s * u, log_scale=-float(tau)))  # so that it ends at time 1
-    flows = gradient_flows(network, starts, until=1.0, tolerance=tolerance, record=np.ones(1), report=report)
+            starts.append(LogDiagonalInit.at_weights(u, s * u, log_scale=-float(tau)))  # so that it ends at time 1
+    flows = gradient_flow_batched(network, starts, until=1.0, tolerance=tolerance, record=np.ones(1), report=report)
     goals = np.repeat([after.beta for _, after in transitions], draws, axis=0)
     sizes = np.repeat([abs(after.beta - before.beta).max() for before, after in transitions], draws)
     distances = abs(flows.beta[:, -1] - goals).max(axis=1) / sizes
@@ -248,32 +248,32 @@ _FAILED = "Algorithm 1 did not come to its end on all seeds."
 
 
 def _smallest(name: str) -> "Callable[[xr.Dataset], Measured]":
-    def statistic(run: "xr.Dataset") -> Measured:
+    def statistic(run: "xr.Dataset") -> Estimate:
         if not run.converged.all():
-            return Measured.unresolved(_FAILED)
+            return Estimate.unresolved(_FAILED)
         values = run[name]
         if not values.notnull().any():
-            return Measured.unresolved("No coordinate left the support in any stage.")
-        return Measured(float(values.min()), remark=f"over {int(values.count())} values of {run.sizes['seed']} seeds")
+            return Estimate.unresolved("No coordinate left the support in any stage.")
+        return Estimate(float(values.min()), remark=f"over {int(values.count())} values of {run.sizes['seed']} seeds")
 
     return statistic
 
 
-def _seeds_with_leaving(run: "xr.Dataset") -> Measured:
+def _seeds_with_leaving(run: "xr.Dataset") -> Estimate:
     if not run.converged.all():
-        return Measured.unresolved(_FAILED)
+        return Estimate.unresolved(_FAILED)
     leaving = run.left.sum("stage") > 0
     named = ", ".join(map(str, run.seed.values[leaving.values])) or "none"
-    return Measured(float(leaving.sum()), remark=f"of {run.sizes['seed']} seeds: {named}")
+    return Estimate(float(leaving.sum()), remark=f"of {run.sizes['seed']} seeds: {named}")
 
 
 def _everywhere(condition: "Callable[[xr.Dataset], xr.DataArray]") -> "Callable[[xr.Dataset], Measured]":
-    def statistic(run: "xr.Dataset") -> Measured:
+    def statistic(run: "xr.Dataset") -> Estimate:
         if not run.converged.all():
-            return Measured.unresolved(_FAILED)
+            return Estimate.unresolved(_FAILED)
         stages = int(run.time.notnull().sum())
         holds = condition(run).where(run.time.notnull(), False)
-        return Measured(float(holds.sum()) / stages, remark=f"{stages} stages")
+        return Estimate(float(holds.sum()) / stages, remark=f"{stages} stages")
 
     return statistic
 

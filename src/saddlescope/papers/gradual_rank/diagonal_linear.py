@@ -24,15 +24,15 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from saddlescope._shared.errors import InputError
 from saddlescope.reproduction import parameter_checks
-from saddlescope.reproduction.claim import Claim, Measured
+from saddlescope.reproduction.claim import Claim, Estimate
 from saddlescope.reproduction.context import RunContext
-from saddlescope.reproduction.metric import Quantity
+from saddlescope.reproduction.metric import Metric
 
 if TYPE_CHECKING:
     import numpy as np
     import xarray as xr
 
-    from saddlescope.flow import Products
+    from saddlescope.flow import DiagonalInit
     from saddlescope.models.diagonal.linear import DiagonalLinearNetwork
     from saddlescope.plot.figure import Figure
     from saddlescope.theory import IncrementalLearning
@@ -55,8 +55,8 @@ class Params:
     def __post_init__(self) -> None:
         parameter_checks.at_least(1, self, "problems", "samples")
         parameter_checks.at_least(0, self, "seed")
-        parameter_checks.within(-1e5, -0.1, self, "log10_scale")
-        parameter_checks.within(1e-10, 1e-2, self, "tolerance")
+        parameter_checks.between(-1e5, -0.1, self, "log10_scale")
+        parameter_checks.between(1e-10, 1e-2, self, "tolerance")
         if self.coordinates <= self.samples:
             raise InputError(
                 f"coordinates must be more than samples={self.samples!r}, so that there are many interpolators; "
@@ -85,7 +85,7 @@ def run(params: Params, context: RunContext) -> "xr.Dataset":
         count = params.problems + bool(params.large)
         for k in range(count):
             part = context.part(k / count, (k + 1) / count)
-            parts.append(context.kept(f"problem{k}", partial(_solve, params, k, part)))
+            parts.append(context.cached(f"problem{k}", partial(_solve, params, k, part)))
             part(1.0, f"problem {k + 1} of {count} done")
     return _together(parts)
 
@@ -105,11 +105,11 @@ def run_many(points: Sequence[Params], context: RunContext) -> "list[xr.Dataset]
     with jax.enable_x64(True):
         for n, one in enumerate(alone):
             part = context.part(n / count, (n + 1) / count)
-            solved[one] = context.kept(f"alone{n}", partial(_solve, *one, part))
+            solved[one] = context.cached(f"alone{n}", partial(_solve, *one, part))
         done = len(alone)
         for n, batch in enumerate(batches):
             part = context.part(done / count, (done + len(batch)) / count)
-            made = context.kept(f"batch{n}", partial(_solve_at_once, batch, part))
+            made = context.cached(f"batch{n}", partial(_solve_at_once, batch, part))
             solved |= {one: made.isel(problem=m).dropna("stage", how="all") for m, one in enumerate(batch)}
             done += len(batch)
     return [_together([solved[point, k] for k in range(point.problems + bool(point.large))]) for point in points]
@@ -145,14 +145,14 @@ class _Posed(NamedTuple):
     targets: "np.ndarray"
     network: "DiagonalLinearNetwork"
     learned: "IncrementalLearning"
-    start: "Products"
+    start: "DiagonalInit"
     until: float
 
 
 def _posed(params: Params, k: int, report: Callable[[float, str], None]) -> _Posed:
     import numpy as np
 
-    from saddlescope.flow import Products
+    from saddlescope.flow import DiagonalInit
     from saddlescope.models import diagonal_linear_network
     from saddlescope.theory import incremental_learning
 
@@ -163,7 +163,7 @@ def _posed(params: Params, k: int, report: Callable[[float, str], None]) -> _Pos
     # The last plateau settles at the rate of its curvature; stage times are late by O(1 / log(1/alpha)).
     last, unit = learned.stages[-1], -params.log10_scale * np.log(10)
     until = 1.2 * last.time + 40 / (unit * last.curvature)
-    return _Posed(features, targets, network, learned, Products(*rng.standard_normal((2, p)), log_scale=-unit), until)
+    return _Posed(features, targets, network, learned, DiagonalInit(*rng.standard_normal((2, p)), log_scale=-unit), until)
 
 
 def _solve(params: Params, k: int, report: Callable[[float, str], None]) -> "xr.Dataset":
@@ -192,14 +192,14 @@ def _solve_at_once(problems: "list[tuple[Params, int]]", report: Callable[[float
     import numpy as np
     import xarray as xr
 
-    from saddlescope.flow import gradient_flows
+    from saddlescope.flow import gradient_flow_batched
 
     several = []
     for n, (params, k) in enumerate(problems):
         report(0.7 * n / len(problems), f"problem {n + 1} of {len(problems)}: Algorithm 1")
         several.append(_posed(params, k, lambda done, note: None))
     ends = np.unique([posed.until for posed in several])
-    flows = gradient_flows(
+    flows = gradient_flow_batched(
         [posed.network for posed in several],
         [posed.start for posed in several],
         until=float(ends[-1]),
@@ -319,29 +319,29 @@ def _least_l1(features: "np.ndarray", targets: "np.ndarray") -> "np.ndarray":
 def _largest(name: str) -> "Callable[[xr.Dataset], Measured]":
     """The largest value over problems, and over stages where there are any."""
 
-    def measure(run: "xr.Dataset") -> Measured:
+    def measure(run: "xr.Dataset") -> Estimate:
         if not run.converged.all():
-            return Measured.unresolved(f"Algorithm 1 did not converge in {int((~run.converged).sum())} problems.")
+            return Estimate.unresolved(f"Algorithm 1 did not converge in {int((~run.converged).sum())} problems.")
         stages = int(run.stage_time.notnull().sum())
-        return Measured(float(run[name].max()), remark=f"{run.sizes['problem']} problems, {stages} stages")
+        return Estimate(float(run[name].max()), remark=f"{run.sizes['problem']} problems, {stages} stages")
 
     return measure
 
 
 def _excess(norm: str) -> "Callable[[xr.Dataset], Measured]":
-    def measure(run: "xr.Dataset") -> Measured:
-        return Measured(float(abs(run[norm] - run.least_norm).max()))
+    def measure(run: "xr.Dataset") -> Estimate:
+        return Estimate(float(abs(run[norm] - run.least_norm).max()))
 
     return measure
 
 
-def _flow_excess(run: "xr.Dataset") -> Measured:
-    return Measured(float(abs(run.flow_norm / run.least_norm - 1).max()))
+def _flow_excess(run: "xr.Dataset") -> Estimate:
+    return Estimate(float(abs(run.flow_norm / run.least_norm - 1).max()))
 
 
-def _leaving(run: "xr.Dataset") -> Measured:
+def _leaving(run: "xr.Dataset") -> Estimate:
     problems = int((run.left.sum("stage") > 0).sum())
-    return Measured(float(run.left.sum()), remark=f"in {problems} of {run.sizes['problem']} problems")
+    return Estimate(float(run.left.sum()), remark=f"in {problems} of {run.sizes['problem']} problems")
 
 
 claims = (
@@ -399,23 +399,23 @@ claims = (
 )
 
 quantities = (
-    Quantity(
+    Metric(
         name="stages",
         says="stages of Algorithm 1, mean over problems",
         statistic=lambda run: float(run.stage_time.notnull().sum("stage").mean()),
     ),
-    Quantity(
+    Metric(
         name="leaving",
         says="coordinates that leave the support, mean over problems",
         statistic=lambda run: float(run.left.sum("stage").mean()),
     ),
-    Quantity(
+    Metric(
         name="excess",
         says="relative excess of the flow's l1 norm, mean over problems",
         statistic=lambda run: float(abs(run.flow_norm / run.least_norm - 1).mean()),
         scale="log",
     ),
-    Quantity(
+    Metric(
         name="final_loss",
         says="final loss of the flow, mean over problems",
         statistic=lambda run: float(run.flow_loss.mean()),

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from saddlescope.papers.gradual_rank.shared import vit_claims as said
 from saddlescope.papers.gradual_rank.shared import vit_training
 from saddlescope.papers.gradual_rank.shared.training_metrics import IMAGES
-from saddlescope.reproduction.claim import Claim, Measured
+from saddlescope.reproduction.claim import Claim, Estimate
 from saddlescope.reproduction.context import RunContext
 
 if TYPE_CHECKING:
@@ -56,17 +56,17 @@ def _directions(run: "xr.Dataset", product: str) -> "np.ndarray":
 
 
 def _widest(product: str) -> "Callable[[xr.Dataset], Measured]":
-    def statistic(run: "xr.Dataset") -> Measured:
+    def statistic(run: "xr.Dataset") -> Estimate:
         initial = run.initial_energy_rank.sel(product=product).mean(("layer", "head")).values
-        return Measured.mean(_directions(run, product).max(axis=1) / initial)
+        return Estimate.mean(_directions(run, product).max(axis=1) / initial)
 
     return statistic
 
 
 def _widening(product: str) -> "Callable[[xr.Dataset], Measured]":
-    def statistic(run: "xr.Dataset") -> Measured:
+    def statistic(run: "xr.Dataset") -> Estimate:
         directions = _directions(run, product)
-        return Measured.mean(directions[:, -1] - directions[:, 0])
+        return Estimate.mean(directions[:, -1] - directions[:, 0])
 
     return statistic
 

@@ -29,7 +29,7 @@ from saddlescope.papers.gradual_rank.shared.noisy_training import (
     pair,
 )
 from saddlescope.reproduction import parameter_checks
-from saddlescope.reproduction.claim import Claim, Measured
+from saddlescope.reproduction.claim import Claim, Estimate
 from saddlescope.reproduction.context import RunContext
 
 if TYPE_CHECKING:
@@ -68,7 +68,7 @@ class Params:
             raise InputError(f"log10_scale must be finite and negative, such as -32; got {self.log10_scale!r}.")
         if not 1 <= self.epochs < float("inf"):
             raise InputError(f"epochs must be at least 1 and finite; got {self.epochs!r}.")
-        parameter_checks.within(1e-11, 1e-2, self, "tolerance")
+        parameter_checks.between(1e-11, 1e-2, self, "tolerance")
         parameter_checks.at_least(3, self, "points")
         parameter_checks.at_least(0, self, "seed", "noise_seed")
 
@@ -92,11 +92,11 @@ def run(params: Params, context: RunContext) -> "xr.Dataset":
 
     with jax.enable_x64(True):
         task = attention_teacher_task(params.seed, samples=params.samples, tokens=params.tokens, dim=params.dim)
-        theory = context.kept("theory", partial(_predict, task, params, context.part(0.0, 0.5)))
-        undisturbed = context.kept("undisturbed", partial(_train, task, theory, params, context.part(0.5, 0.8)))
+        theory = context.cached("theory", partial(_predict, task, params, context.part(0.0, 0.5)))
+        undisturbed = context.cached("undisturbed", partial(_train, task, theory, params, context.part(0.5, 0.8)))
         noisy = []
         for moment in range(1, params.moments + 1):
-            noisy.append(context.kept(f"noisy{moment}", partial(_disturb, task, undisturbed, params, moment)))
+            noisy.append(context.cached(f"noisy{moment}", partial(_disturb, task, undisturbed, params, moment)))
             context.report(0.8 + 0.2 * moment / params.moments, f"noise {moment} of {params.moments} done")
     runs = xr.concat(noisy, dim="moment", combine_attrs="drop").assign_coords(moment=undisturbed.moment)
     return xr.merge([theory, undisturbed, runs], combine_attrs="drop").assign_attrs(theory.attrs | undisturbed.attrs)
@@ -120,14 +120,14 @@ def _train(
     """The training without noise, cut at random times."""
     import numpy as np
 
-    from saddlescope.flow import Products, gradient_flow
+    from saddlescope.flow import DiagonalInit, gradient_flow
 
     first = float(theory.predicted_time[0])
     if not first < params.until:
         raise InputError(f"until must be later than the first stage, at {first:.4g}; got {params.until!r}.")
     moments = np.sort(np.random.default_rng(params.noise_seed).uniform(first, params.until, params.moments))
     since = np.append(0.0, np.geomspace(0.1, params.epochs, params.points - 1))
-    start = Products(task.u0, task.v0, log_scale=params.log10_scale * np.log(10))
+    start = DiagonalInit(task.u0, task.v0, log_scale=params.log10_scale * np.log(10))
     trajectory = gradient_flow(
         task.network,
         start,
@@ -191,42 +191,42 @@ def conserved(run: "xr.Dataset") -> "xr.DataArray":
     return weights.assign_coords(factor=["u", "v"])
 
 
-def _closest(values: "xr.DataArray") -> Measured:
+def _closest(values: "xr.DataArray") -> Estimate:
     """The worst moment's smallest value over time."""
     if values.isnull().any():
-        return Measured.unresolved(_NOT_MOVED)
-    return Measured(float(values.min("step").max()))
+        return Estimate.unresolved(_NOT_MOVED)
+    return Estimate(float(values.min("step").max()))
 
 
-def _beta_returns(run: "xr.Dataset") -> Measured:
+def _beta_returns(run: "xr.Dataset") -> Estimate:
     return _closest(remaining(run, "beta"))
 
 
-def _beta_stays(run: "xr.Dataset") -> Measured:
+def _beta_stays(run: "xr.Dataset") -> Estimate:
     at_the_end = remaining(run, "beta").isel(step=slice(-1, None))
     return _closest(at_the_end)
 
 
-def _weights_return(run: "xr.Dataset") -> Measured:
+def _weights_return(run: "xr.Dataset") -> Estimate:
     return _closest(remaining(run, "weights"))
 
 
-def _weights_conserve(run: "xr.Dataset") -> Measured:
+def _weights_conserve(run: "xr.Dataset") -> Estimate:
     away = ((run.noisy - conserved(run)) ** 2).sum(("coordinate", "factor")) ** 0.5
     return _closest(away / displacement(run, "weights").isel(step=0))
 
 
-def _same_rest(run: "xr.Dataset") -> Measured:
+def _same_rest(run: "xr.Dataset") -> Estimate:
     away = ((beta_of(run.noisy_rest) - beta_of(run.rest)) ** 2).sum("coordinate") ** 0.5
     return _closest((away / displacement(run, "beta").isel(step=0)).expand_dims("step"))
 
 
-def _strict_minima(run: "xr.Dataset") -> Measured:
+def _strict_minima(run: "xr.Dataset") -> Estimate:
     if run.attrs["theory_status"] != "converged":
-        return Measured.unresolved(run.attrs["theory_message"])
+        return Estimate.unresolved(run.attrs["theory_message"])
     least = run.curvature.values.argmin()
     where = f"stage {int(run.stage[least])} of {run.sizes['stage']}"
-    return Measured(float(run.curvature[least]), 1e-12 * run.attrs["initial_loss"], remark=where)
+    return Estimate(float(run.curvature[least]), 1e-12 * run.attrs["initial_loss"], remark=where)
 
 
 claims = (

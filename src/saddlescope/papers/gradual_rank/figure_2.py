@@ -27,9 +27,9 @@ from saddlescope.papers.gradual_rank.shared.head_stages import (
     resolved_stages,
 )
 from saddlescope.reproduction import parameter_checks
-from saddlescope.reproduction.claim import Claim, Measured
+from saddlescope.reproduction.claim import Claim, Estimate
 from saddlescope.reproduction.context import RunContext
-from saddlescope.reproduction.metric import Quantity
+from saddlescope.reproduction.metric import Metric
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -65,7 +65,7 @@ class Params:
         parameter_checks.log10_scales(self, "log10_scales")
         parameter_checks.at_least(1, self, "samples", "tokens", "dim")
         parameter_checks.positive(self, "until", "level")
-        parameter_checks.within(1e-12, 1e-2, self, "tolerance")
+        parameter_checks.between(1e-12, 1e-2, self, "tolerance")
         parameter_checks.at_least(2, self, "points")
         parameter_checks.at_least(0, self, "seed")
 
@@ -89,13 +89,13 @@ def run(params: Params, context: RunContext) -> "xr.Dataset":
 
     with jax.enable_x64(True):
         task = attention_teacher_task(params.seed, samples=params.samples, tokens=params.tokens, dim=params.dim)
-        theory = context.kept("theory", partial(_predict, task, params, context.part(0.0, 0.3)))
+        theory = context.cached("theory", partial(_predict, task, params, context.part(0.0, 0.3)))
         flows = []
         for k, log10_scale in enumerate(params.log10_scales):
             start = 0.3 + 0.7 * k / len(params.log10_scales)
             part = context.part(start, start + 0.7 / len(params.log10_scales))
             flow = partial(_simulate, task, theory, params, log10_scale, part)
-            flows.append(context.kept(f"flow{log10_scale}", flow))
+            flows.append(context.cached(f"flow{log10_scale}", flow))
             part(1.0, f"alpha = 1e{log10_scale:g} done")
     together = xr.concat(flows, dim="scale", combine_attrs="drop").assign_coords(scale=list(params.log10_scales))
     return xr.merge([theory, together], combine_attrs="drop").assign_attrs(theory.attrs)
@@ -137,13 +137,13 @@ def _simulate(
     import numpy as np
     import xarray as xr
 
-    from saddlescope.flow import Products, gradient_flow
+    from saddlescope.flow import DiagonalInit, gradient_flow
 
     middle = theory.plateau_time.values
     seen = middle < params.until
     trajectory = gradient_flow(
         task.network,
-        Products(task.u0, task.v0, log_scale=log10_scale * np.log(10)),
+        DiagonalInit(task.u0, task.v0, log_scale=log10_scale * np.log(10)),
         until=params.until,
         tolerance=params.tolerance,
         record=np.union1d(theory.time.values, middle[seen]),
@@ -173,69 +173,69 @@ def _simulate(
 
 # The bounds. Theorem 4.1 promises convergence as alpha -> 0 and no rate; its proof moves each stage by O(1) e-folds of
 # unrescaled time, so by O(1/log(1/alpha)) in rescaled time: about 1 % at alpha = 1e-32, where log(1/alpha) = 74.
-def _algorithm_ends_at_teacher(run: "xr.Dataset") -> Measured:
+def _algorithm_ends_at_teacher(run: "xr.Dataset") -> Estimate:
     if run.attrs["theory_status"] != "converged":
-        return Measured.unresolved(run.attrs["theory_status"])
+        return Estimate.unresolved(run.attrs["theory_status"])
     last = run.predicted_beta.isel(stage=-1)
-    return Measured(float(abs(last - run.teacher).max()))
+    return Estimate(float(abs(last - run.teacher).max()))
 
 
 _TOO_SHORT = "Not all of the first stages happened before the simulation ended; raise `until`."
 
 
-def _order(run: "xr.Dataset") -> Measured:
+def _order(run: "xr.Dataset") -> Estimate:
     import numpy as np
 
     times = run.found_time.isel(scale=-1).values
     if np.isnan(times[:FIRST]).any():
-        return Measured.unresolved(_TOO_SHORT)
+        return Estimate.unresolved(_TOO_SHORT)
     found = np.argsort(times)[:FIRST]  # NaN, not learned yet, comes last
     agree = found == np.arange(len(found))
-    return Measured(float(len(agree) if agree.all() else agree.argmin()) / len(agree))
+    return Estimate(float(len(agree) if agree.all() else agree.argmin()) / len(agree))
 
 
-def _times(run: "xr.Dataset") -> Measured:
+def _times(run: "xr.Dataset") -> Estimate:
     error = (abs(run.found_time / run.predicted_time - 1)).isel(scale=-1, stage=slice(FIRST))
     if error.isnull().any():
-        return Measured.unresolved(_TOO_SHORT)
-    return Measured(float(error.max()), float(run.accuracy.isel(scale=-1)))
+        return Estimate.unresolved(_TOO_SHORT)
+    return Estimate(float(error.max()), float(run.accuracy.isel(scale=-1)))
 
 
-def _wrong_coordinates(run: "xr.Dataset") -> Measured:
+def _wrong_coordinates(run: "xr.Dataset") -> Estimate:
     first = run.isel(scale=-1, stage=slice(FIRST))
     seen = (first.resolved & first.plateau_loss.notnull()).values
     if not seen.any():
-        return Measured.unresolved("No plateau lasts long enough at this scale; take a smaller one.")
+        return Estimate.unresolved("No plateau lasts long enough at this scale; take a smaller one.")
     wrong = (abs(first.plateau_beta) > run.attrs["level"]) != (first.predicted_beta != 0)
-    return Measured(float(wrong.sum("coordinate").values[seen].max()), remark=f"{seen.sum()} plateaus resolved")
+    return Estimate(float(wrong.sum("coordinate").values[seen].max()), remark=f"{seen.sum()} plateaus resolved")
 
 
-def _ratio_of_errors(errors: "xr.DataArray") -> Measured:
+def _ratio_of_errors(errors: "xr.DataArray") -> Estimate:
     if errors.sizes["scale"] < 2:
-        return Measured.unresolved("One scale only: there is no sequence that could converge.")
+        return Estimate.unresolved("One scale only: there is no sequence that could converge.")
     values = errors.values
-    return Measured(float((values[1:] / values[:-1]).max()))
+    return Estimate(float((values[1:] / values[:-1]).max()))
 
 
-def _loss_converges(run: "xr.Dataset") -> Measured:
+def _loss_converges(run: "xr.Dataset") -> Estimate:
     return _ratio_of_errors(abs(run.loss - run.predicted_loss_curve).integrate("time"))
 
 
-def _weights_converge(run: "xr.Dataset") -> Measured:
+def _weights_converge(run: "xr.Dataset") -> Estimate:
     error = abs(run.plateau_beta - run.predicted_beta).max("coordinate").isel(stage=slice(FIRST))
     return _ratio_of_errors(error.median("stage"))
 
 
-def _plateaus_at_one_percent(run: "xr.Dataset") -> Measured:
+def _plateaus_at_one_percent(run: "xr.Dataset") -> Estimate:
     import numpy as np
     from scipy.signal import find_peaks
 
     if -2 not in run.scale.values:
-        return Measured.unresolved("alpha = 0.01 was not among the scales.")
+        return Estimate.unresolved("alpha = 0.01 was not among the scales.")
     loss = run.loss.sel(scale=-2).values
     rate = np.maximum(-np.diff(loss), 1e-12 * loss[0]) / np.diff(run.time.values)
     plateaus, _ = find_peaks(-np.log(rate), prominence=np.log(2))  # slower by 2 than the drops on both sides
-    return Measured(float(len(plateaus)))
+    return Estimate(float(len(plateaus)))
 
 
 claims = (
@@ -294,7 +294,7 @@ claims = (
 quantities = (
     STAGES,
     RESOLVED,
-    Quantity(
+    Metric(
         name="final_loss",
         says="final loss at the smallest α",
         statistic=lambda run: float(run.loss.isel(scale=-1, time=-1)),

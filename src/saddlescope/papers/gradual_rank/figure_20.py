@@ -24,7 +24,7 @@ from saddlescope.papers.gradual_rank.shared.gpt2_training import (
     training_figure,
 )
 from saddlescope.papers.gradual_rank.shared.training_metrics import LANGUAGE
-from saddlescope.reproduction.claim import Claim, Measured
+from saddlescope.reproduction.claim import Claim, Estimate
 from saddlescope.reproduction.context import RunContext
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ def run(params: Params, context: RunContext) -> "xr.Dataset":
 def _of_heads(product: str, of: "Callable[[xr.DataArray, xr.DataArray], xr.DataArray]") -> "Callable":
     """A statistic of the stable ranks of one product's updates and of its initial products, one value a seed."""
 
-    def statistic(run: "xr.Dataset") -> Measured:
+    def statistic(run: "xr.Dataset") -> Estimate:
         from saddlescope.plot.ranks import initial_stable_rank
 
         return over_seeds(of(run.stable_rank.sel(product=product), initial_stable_rank(run).sel(product=product)))

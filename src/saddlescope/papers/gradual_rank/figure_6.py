@@ -12,7 +12,7 @@ from saddlescope._shared.errors import InputError
 from saddlescope.papers.gradual_rank.shared import vit_claims as said
 from saddlescope.papers.gradual_rank.shared import vit_training
 from saddlescope.papers.gradual_rank.shared.training_metrics import IMAGES
-from saddlescope.reproduction.claim import Claim, Measured
+from saddlescope.reproduction.claim import Claim, Estimate
 from saddlescope.reproduction.context import RunContext
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ def run(params: Params, context: RunContext) -> "xr.Dataset":
 
     parts = []
     for k, scale in enumerate(params.scales):
-        share = context.within(k / len(params.scales), (k + 1) / len(params.scales))
+        share = context.subtask(k / len(params.scales), (k + 1) / len(params.scales))
         parts.append(vit_training.train(params, share, initial_scale=scale, name=f"scale-{scale:g}-"))
     return xr.concat(parts, dim="scale", combine_attrs="override").assign_coords(scale=list(params.scales))
 
@@ -69,31 +69,31 @@ def _last(run: "xr.Dataset", product: str) -> "xr.DataArray":
 
 
 def _slope(product: str) -> "Callable[[xr.Dataset], Measured]":
-    def statistic(run: "xr.Dataset") -> Measured:
+    def statistic(run: "xr.Dataset") -> Estimate:
         import numpy as np
 
         rank = _last(run, product).mean(("layer", "head")).transpose("scale", "seed").values
         slopes = np.polyfit(np.log10(run.scale.values), np.log10(rank), 1)[0]
-        return Measured.mean(slopes)
+        return Estimate.mean(slopes)
 
     return statistic
 
 
 def _lower(product: str) -> "Callable[[xr.Dataset], Measured]":
-    def statistic(run: "xr.Dataset") -> Measured:
+    def statistic(run: "xr.Dataset") -> Estimate:
         last = _last(run, product)
-        return Measured.mean((last.isel(scale=-1) < last.isel(scale=0)).mean(("layer", "head")).values)
+        return Estimate.mean((last.isel(scale=-1) < last.isel(scale=0)).mean(("layer", "head")).values)
 
     return statistic
 
 
 def _at_smallest(product: str) -> "Callable[[xr.Dataset], Measured]":
-    return lambda run: Measured.mean(_last(run, product).isel(scale=-1).mean(("layer", "head")).values)
+    return lambda run: Estimate.mean(_last(run, product).isel(scale=-1).mean(("layer", "head")).values)
 
 
-def _learned(run: "xr.Dataset") -> Measured:
+def _learned(run: "xr.Dataset") -> Estimate:
     ratio = run.train_loss.isel(epoch=-1) / run.train_loss.isel(epoch=0)
-    return Measured.mean(ratio.max("scale").values)
+    return Estimate.mean(ratio.max("scale").values)
 
 
 claims = (

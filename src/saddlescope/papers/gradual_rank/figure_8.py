@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from saddlescope.papers.gradual_rank.figure_2 import Params, quantities, run
 from saddlescope.papers.gradual_rank.shared.entry_figures import PRODUCTS, coordinates, entry_panel, staircase
-from saddlescope.reproduction.claim import Claim, Measured
+from saddlescope.reproduction.claim import Claim, Estimate
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -62,12 +62,12 @@ def distances_to_next(run: "xr.Dataset", product: str) -> "np.ndarray":
 def _largest_ratio(
     distances: "Callable[[xr.Dataset, str], np.ndarray]", product: str, needed: int
 ) -> "Callable[[xr.Dataset], Measured]":
-    def statistic(run: "xr.Dataset") -> Measured:
+    def statistic(run: "xr.Dataset") -> Estimate:
         if run.sizes["scale"] < needed:
-            return Measured.unresolved(f"{needed} scales are needed to see whether anything converges.")
+            return Estimate.unresolved(f"{needed} scales are needed to see whether anything converges.")
         found = distances(run, product)
         shown = ", ".join(f"{distance:.3g}" for distance in found)
-        return Measured(float((found[1:] / found[:-1]).max()), remark=f"distances {shown}")
+        return Estimate(float((found[1:] / found[:-1]).max()), remark=f"distances {shown}")
 
     return statistic
 

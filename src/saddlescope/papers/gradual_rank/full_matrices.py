@@ -23,7 +23,7 @@ from saddlescope.papers.gradual_rank.shared.gpt2_training import (
     training_figure,
 )
 from saddlescope.papers.gradual_rank.shared.training_metrics import LANGUAGE
-from saddlescope.reproduction.claim import Claim, Measured
+from saddlescope.reproduction.claim import Claim, Estimate
 from saddlescope.reproduction.context import RunContext
 
 if TYPE_CHECKING:
@@ -77,7 +77,7 @@ def _relative(run: "xr.Dataset", kinds: list[str]) -> "xr.DataArray":
 
 
 def _rise(kinds: list[str]) -> "Callable[[xr.Dataset], Measured]":
-    def statistic(run: "xr.Dataset") -> Measured:
+    def statistic(run: "xr.Dataset") -> Estimate:
         early, late = early_and_late(_rank(run, kinds))
         return over_seeds(late - early)
 
@@ -88,7 +88,7 @@ def _low(kinds: list[str]) -> "Callable[[xr.Dataset], Measured]":
     return lambda run: over_seeds(_relative(run, kinds))
 
 
-def _alike(run: "xr.Dataset") -> Measured:
+def _alike(run: "xr.Dataset") -> Estimate:
     import numpy as np
 
     from saddlescope.plot.ranks import initial_stable_rank

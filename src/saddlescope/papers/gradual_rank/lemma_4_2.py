@@ -21,7 +21,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from saddlescope.reproduction import parameter_checks
-from saddlescope.reproduction.claim import Claim, Measured
+from saddlescope.reproduction.claim import Claim, Estimate
 from saddlescope.reproduction.context import RunContext
 
 if TYPE_CHECKING:
@@ -50,14 +50,14 @@ class Params:
     records: int = 211  # times at which weights are compared, evenly spaced
 
     def __post_init__(self) -> None:
-        parameter_checks.within(-4.0, -0.1, self, "log10_scale")  # where float64 weights still hold u^2 - v^2
+        parameter_checks.between(-4.0, -0.1, self, "log10_scale")  # where float64 weights still hold u^2 - v^2
         parameter_checks.log10_scales(self, "log10_scales", lowest=-150.0)
         parameter_checks.learning_rates(self, "learning_rates")
         parameter_checks.at_least(1, self, "samples", "tokens", "dim")
         parameter_checks.at_least(2, self, "records")
         parameter_checks.at_least(0, self, "seed")
         parameter_checks.positive(self, "until")
-        parameter_checks.within(1e-11, 1e-2, self, "tolerance")
+        parameter_checks.between(1e-11, 1e-2, self, "tolerance")
 
     @classmethod
     def quick(cls) -> "Params":
@@ -88,10 +88,10 @@ def run(params: Params, context: RunContext) -> "xr.Dataset":
     with jax.enable_x64(True):
         task = attention_teacher_task(params.seed, samples=params.samples, tokens=params.tokens, dim=params.dim)
         parts = [
-            context.kept("explicit", partial(_explicit, task, params, context.part(0.0, 0.4))),
-            context.kept("flow", partial(_flow, task, params, context.part(0.4, 0.6))),
-            context.kept("descent", partial(_descent, task, params, context.part(0.6, 0.7))),
-            context.kept("rounded", partial(_rounded, task, params, context.part(0.7, 1.0))),
+            context.cached("explicit", partial(_explicit, task, params, context.part(0.0, 0.4))),
+            context.cached("flow", partial(_flow, task, params, context.part(0.4, 0.6))),
+            context.cached("descent", partial(_descent, task, params, context.part(0.6, 0.7))),
+            context.cached("rounded", partial(_rounded, task, params, context.part(0.7, 1.0))),
         ]
     return xr.merge(parts, combine_attrs="drop").assign_attrs(log10_scale=params.log10_scale)
 
@@ -147,9 +147,9 @@ def _flow(task: "AttentionTeacherTask", params: Params, report: Callable[[float,
     import numpy as np
     import xarray as xr
 
-    from saddlescope.flow import Products, gradient_flow
+    from saddlescope.flow import DiagonalInit, gradient_flow
 
-    start = Products(task.u0, task.v0, log_scale=params.log10_scale * np.log(10))
+    start = DiagonalInit(task.u0, task.v0, log_scale=params.log10_scale * np.log(10))
     trajectory = gradient_flow(
         task.network, start, until=params.until, tolerance=params.tolerance, record=_times(params), report=report
     )
@@ -166,9 +166,9 @@ def _descent(task: "AttentionTeacherTask", params: Params, report: Callable[[flo
     import numpy as np
     import xarray as xr
 
-    from saddlescope.flow import Products, gradient_descent
+    from saddlescope.flow import DiagonalInit, gradient_descent
 
-    start = Products(task.u0, task.v0, log_scale=params.log10_scale * np.log(10))
+    start = DiagonalInit(task.u0, task.v0, log_scale=params.log10_scale * np.log(10))
     kappas = []
     for k, rate in enumerate(params.learning_rates):
         steps = np.rint(_times(params) * -start.log_scale / rate).astype(int)
@@ -187,11 +187,11 @@ def _rounded(task: "AttentionTeacherTask", params: Params, report: Callable[[flo
     import numpy as np
     import xarray as xr
 
-    from saddlescope.flow import Products, gradient_flow
+    from saddlescope.flow import DiagonalInit, gradient_flow
 
     errors, betas = [], []
     for k, scale in enumerate(params.log10_scales):
-        start = Products(task.u0, task.v0, log_scale=scale * np.log(10))
+        start = DiagonalInit(task.u0, task.v0, log_scale=scale * np.log(10))
         trajectory = gradient_flow(task.network, start, until=params.until, tolerance=1e-4)
         last = trajectory.times[-1:]
         u, v = (weights[0] for weights in trajectory.parameters(last))
@@ -219,15 +219,15 @@ def _weight(run: "xr.Dataset") -> float:
 
 
 def _drift(u: str, v: str) -> "Callable[[xr.Dataset], Measured]":
-    def measure(run: "xr.Dataset") -> Measured:
+    def measure(run: "xr.Dataset") -> Estimate:
         kappa = _kappa(run, u, v)
-        return Measured(float(abs(kappa - _kappa(run).isel(time=0)).max()) / _weight(run) ** 2)
+        return Estimate(float(abs(kappa - _kappa(run).isel(time=0)).max()) / _weight(run) ** 2)
 
     return measure
 
 
-def _disagreement(run: "xr.Dataset") -> Measured:
-    return Measured(float(max(abs(run.flow_u - run.u).max(), abs(run.flow_v - run.v).max())))
+def _disagreement(run: "xr.Dataset") -> Estimate:
+    return Estimate(float(max(abs(run.flow_u - run.u).max(), abs(run.flow_v - run.v).max())))
 
 
 def _w(run: "xr.Dataset") -> "xr.DataArray":
@@ -237,14 +237,14 @@ def _w(run: "xr.Dataset") -> "xr.DataArray":
     return (run.u + run.v).isel(time=0) * np.exp(run.integral_of_g)
 
 
-def _equation_6(run: "xr.Dataset") -> Measured:
-    return Measured(float(abs(run.u + run.v - _w(run)).max()) / _weight(run))
+def _equation_6(run: "xr.Dataset") -> Estimate:
+    return Estimate(float(abs(run.u + run.v - _w(run)).max()) / _weight(run))
 
 
-def _equation_7(run: "xr.Dataset") -> Measured:
+def _equation_7(run: "xr.Dataset") -> Estimate:
     w, kappa = _w(run), _kappa(run).isel(time=0)
     u, v = (w + kappa / w) / 2, (w - kappa / w) / 2
-    return Measured(float(max(abs(u - run.u).max(), abs(v - run.v).max())) / _weight(run))
+    return Estimate(float(max(abs(u - run.u).max(), abs(v - run.v).max())) / _weight(run))
 
 
 def _decay(run: "xr.Dataset") -> "xr.DataArray":
@@ -258,35 +258,35 @@ def _decay(run: "xr.Dataset") -> "xr.DataArray":
 _SIGN_LOST = "Descent has changed the sign of u^2 - v^2; lower the learning rates."
 
 
-def _power(run: "xr.Dataset") -> Measured:
+def _power(run: "xr.Dataset") -> Estimate:
     import numpy as np
 
     decay = _decay(run).median("coordinate", skipna=False).values
     if not (decay > 0).all():
-        return Measured.unresolved(_SIGN_LOST)
-    return Measured(float(np.polyfit(np.log(run.rate.values), np.log(decay), 1)[0]))
+        return Estimate.unresolved(_SIGN_LOST)
+    return Estimate(float(np.polyfit(np.log(run.rate.values), np.log(decay), 1)[0]))
 
 
-def _law(run: "xr.Dataset") -> Measured:
+def _law(run: "xr.Dataset") -> Estimate:
     first_order = run.rate * run.integral_of_g2.isel(time=-1)
     deviation = abs(_decay(run) / first_order - 1).isel(rate=-1)
     if deviation.isnull().any():
-        return Measured.unresolved(_SIGN_LOST)
-    return Measured(float(deviation.max()))
+        return Estimate.unresolved(_SIGN_LOST)
+    return Estimate(float(deviation.max()))
 
 
 def _rounding(log10_scale: float, worst: str) -> "Callable[[xr.Dataset], Measured]":
     """The "max" or "min" over the learned coordinates of kappa's relative error at one scale."""
 
-    def measure(run: "xr.Dataset") -> Measured:
+    def measure(run: "xr.Dataset") -> Estimate:
         if log10_scale not in run.scale.values:
-            return Measured.unresolved(f"alpha = 1e{log10_scale:g} was not among the scales.")
+            return Estimate.unresolved(f"alpha = 1e{log10_scale:g} was not among the scales.")
         at = run.sel(scale=log10_scale)
         learned = abs(at.rounded_beta) >= LEARNED
         if not learned.any():
-            return Measured.unresolved("No coordinate was learned before the simulation ended; raise `until`.")
+            return Estimate.unresolved("No coordinate was learned before the simulation ended; raise `until`.")
         value = getattr(at.rounded_error.where(learned), worst)()
-        return Measured(float(value), remark=f"{int(learned.sum())} coordinates learned")
+        return Estimate(float(value), remark=f"{int(learned.sum())} coordinates learned")
 
     return measure
 

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 from saddlescope.papers.gradual_rank import figure_6
 from saddlescope.papers.gradual_rank.shared import vit_training
 from saddlescope.papers.gradual_rank.shared.training_metrics import IMAGES
-from saddlescope.reproduction.claim import Claim, Measured
+from saddlescope.reproduction.claim import Claim, Estimate
 from saddlescope.reproduction.context import RunContext
 
 if TYPE_CHECKING:
@@ -79,13 +79,13 @@ def _share(run: "xr.Dataset", clock: str) -> "xr.DataArray":
     return (run.rank_steps.sel(clock=clock) > 0).mean(("layer", "head", "product")).transpose("scale", "seed")
 
 
-def _falls(run: "xr.Dataset", clock: str) -> Measured:
+def _falls(run: "xr.Dataset", clock: str) -> Estimate:
     import numpy as np
 
-    return Measured.mean(np.polyfit(np.log10(run.scale.values), _share(run, clock).values, 1)[0])
+    return Estimate.mean(np.polyfit(np.log10(run.scale.values), _share(run, clock).values, 1)[0])
 
 
-def _together(run: "xr.Dataset") -> Measured:
+def _together(run: "xr.Dataset") -> Estimate:
     """Mean distance of the first steps of two heads, in log time: in a layer over that in different ones."""
     import numpy as np
 
@@ -97,9 +97,9 @@ def _together(run: "xr.Dataset") -> Measured:
         pairs, same = np.triu(np.ones(away.shape[1:], bool), 1), layers[:, None] == layers
         within, between = (away[:, pairs & one] for one in (same, ~same))
         if not (np.isfinite(within).any() and np.isfinite(between).any()):
-            return Measured.unresolved(f"With seed {seed} too few heads have steps to compare their times.")
+            return Estimate.unresolved(f"With seed {seed} too few heads have steps to compare their times.")
         ratios.append(np.nanmean(within) / np.nanmean(between))
-    return Measured.mean(ratios)
+    return Estimate.mean(ratios)
 
 
 # The bounds. Theory speaks of the limit of vanishing scale and has no number for a given one. Read here as: most heads
@@ -119,14 +119,14 @@ claims = (
                 name=f"ramps-{clock}",
                 says=f"At the usual initial scale most heads learn gradually: share of updates with a step, {over}",
                 source="Theorem 4.1, of small scales only; most: this project's reading, after pilots with other seeds",
-                statistic=lambda run, clock=clock: Measured.mean(_share(run, clock).values[0]),
+                statistic=lambda run, clock=clock: Estimate.mean(_share(run, clock).values[0]),
                 high=0.5,
             ),
             Claim(
                 name=f"stairs-{clock}",
                 says=f"At the smallest initial scale most heads learn by steps: share of updates with a step, {over}",
                 source="Theorem 4.1; most: this project's reading, after pilots with other seeds",
-                statistic=lambda run, clock=clock: Measured.mean(_share(run, clock).values[-1]),
+                statistic=lambda run, clock=clock: Estimate.mean(_share(run, clock).values[-1]),
                 low=0.5,
             ),
             Claim(

@@ -33,9 +33,9 @@ from saddlescope.papers.gradual_rank.shared.head_stages import (
     resolved_stages,
 )
 from saddlescope.reproduction import parameter_checks
-from saddlescope.reproduction.claim import Claim, Measured
+from saddlescope.reproduction.claim import Claim, Estimate
 from saddlescope.reproduction.context import RunContext
-from saddlescope.reproduction.metric import Quantity
+from saddlescope.reproduction.metric import Metric
 
 if TYPE_CHECKING:
     import numpy as np
@@ -79,7 +79,7 @@ class Params:
         parameter_checks.log10_scales(self, "log10_scales", least=2)
         parameter_checks.at_least(1, self, "samples", "tokens", "dim", "stages")
         parameter_checks.at_least(0, self, "seed")
-        parameter_checks.within(1e-10, 1e-3, self, "tolerance")
+        parameter_checks.between(1e-10, 1e-3, self, "tolerance")
 
     @classmethod
     def quick(cls) -> "Params":
@@ -101,13 +101,13 @@ def run(params: Params, context: RunContext) -> "xr.Dataset":
 
     with jax.enable_x64(True):
         task = attention_teacher_task(params.seed, samples=params.samples, tokens=params.tokens, dim=params.dim)
-        theory = context.kept("theory", partial(_predict, task, params, context.part(0.0, 0.1)))
+        theory = context.cached("theory", partial(_predict, task, params, context.part(0.0, 0.1)))
         flows = []
         for k, log10_scale in enumerate(params.log10_scales):
             start = 0.1 + 0.9 * k / len(params.log10_scales)
             part = context.part(start, start + 0.9 / len(params.log10_scales))
             flow = partial(_simulate, task, theory, params, log10_scale, part)
-            flows.append(context.kept(f"flow{log10_scale}", flow))
+            flows.append(context.cached(f"flow{log10_scale}", flow))
             part(1.0, f"alpha = 1e{log10_scale:g} done")
     together = xr.concat(flows, dim="scale", combine_attrs="drop").assign_coords(scale=list(params.log10_scales))
     return xr.merge([theory, together], combine_attrs="drop").assign_attrs(theory.attrs)
@@ -151,7 +151,7 @@ def _simulate(
     import numpy as np
     import xarray as xr
 
-    from saddlescope.flow import Products, gradient_flow
+    from saddlescope.flow import DiagonalInit, gradient_flow
 
     middle, until = theory.plateau_time.values, theory.attrs["until"]
     record = np.union1d(np.linspace(0, until, 1001), middle)
@@ -159,7 +159,7 @@ def _simulate(
     def follow(tolerance: float, start: float, stop: float) -> "Trajectory":
         return gradient_flow(
             task.network,
-            Products(task.u0, task.v0, log_scale=log10_scale * np.log(10)),
+            DiagonalInit(task.u0, task.v0, log_scale=log10_scale * np.log(10)),
             until=until,
             tolerance=tolerance,
             record=record,
@@ -197,19 +197,19 @@ def _of_times(
     It is of all stages, or of those where the variable that `only` names holds.
     """
 
-    def measure(run: "xr.Dataset") -> Measured:
+    def measure(run: "xr.Dataset") -> Estimate:
         scales = run.scale.values
         if not {largest, smallest} <= set(scales.tolist()):
-            return Measured.unresolved(f"It needs alpha = 1e{largest:g} and 1e{smallest:g} among the scales.")
+            return Estimate.unresolved(f"It needs alpha = 1e{largest:g} and 1e{smallest:g} among the scales.")
         judged = run.isel(scale=(scales <= largest) & (scales >= smallest))
         if only:
             judged = judged.isel(stage=run[only].values.astype(bool))
         if not judged.sizes["stage"]:
-            return Measured.unresolved(f"No stage is {only}.")
+            return Estimate.unresolved(f"No stage is {only}.")
         if judged.found_time.isnull().any() or judged.coarse_time.isnull().any():
-            return Measured.unresolved("Not all stages happened before the simulation ended.")
+            return Estimate.unresolved("Not all stages happened before the simulation ended.")
         value, coarse = compute(judged, judged.found_time), compute(judged, judged.coarse_time)
-        return Measured(value, abs(value - coarse), f"{judged.sizes['stage']} stages")
+        return Estimate(value, abs(value - coarse), f"{judged.sizes['stage']} stages")
 
     return measure
 
@@ -276,22 +276,22 @@ def _reached(run: "xr.Dataset") -> "xr.DataArray":
     return (run.beta_distance <= NEAR).mean("stage")
 
 
-def _smallest_rise(run: "xr.Dataset") -> Measured:
+def _smallest_rise(run: "xr.Dataset") -> Estimate:
     reached = _reached(run)
-    return Measured(float(reached.diff("scale").min()), remark=f"{float(reached[0]):.0%} to {float(reached[-1]):.0%}")
+    return Estimate(float(reached.diff("scale").min()), remark=f"{float(reached[0]):.0%} to {float(reached[-1]):.0%}")
 
 
-def _ratio_of_distances(run: "xr.Dataset") -> Measured:
+def _ratio_of_distances(run: "xr.Dataset") -> Estimate:
     distance = run.theta_distance.median("stage").values
-    return Measured(float((distance[1:] / distance[:-1]).max()))
+    return Estimate(float((distance[1:] / distance[:-1]).max()))
 
 
-def _distance_on_resolved(run: "xr.Dataset") -> Measured:
+def _distance_on_resolved(run: "xr.Dataset") -> Estimate:
     last = run.isel(scale=-1)
     seen = last.resolved.astype(bool)
     if not seen.any():
-        return Measured.unresolved("No plateau lasts long enough at this scale; take a smaller one.")
-    return Measured(float(last.beta_distance.where(seen).max()), remark=f"{int(seen.sum())} plateaus resolved")
+        return Estimate.unresolved("No plateau lasts long enough at this scale; take a smaller one.")
+    return Estimate(float(last.beta_distance.where(seen).max()), remark=f"{int(seen.sum())} plateaus resolved")
 
 
 _BAR = "Theorem 4.1; the bar is from trial runs of this instance"
@@ -376,7 +376,7 @@ claims = (
 quantities = (
     STAGES,
     RESOLVED,
-    Quantity(
+    Metric(
         name="distance",
         says="distance to θ^k at the smallest α, median over plateaus",
         statistic=lambda run: float(run.theta_distance.isel(scale=-1).median()),

@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING
 from saddlescope._shared.errors import InputError
 from saddlescope.papers.gradual_rank.shared.head_stages import passings
 from saddlescope.reproduction import parameter_checks
-from saddlescope.reproduction.claim import Claim, Measured
+from saddlescope.reproduction.claim import Claim, Estimate
 from saddlescope.reproduction.context import RunContext
 
 if TYPE_CHECKING:
@@ -65,7 +65,7 @@ class Params:
         parameter_checks.at_least(1, self, "samples", "tokens", "dim", "hidden")
         if not 1.5 <= self.until < float("inf"):
             raise InputError(f"until must be at least 1.5 times T_1 and finite; got {self.until!r}.")
-        parameter_checks.within(1e-12, 1e-2, self, "tolerance")
+        parameter_checks.between(1e-12, 1e-2, self, "tolerance")
         if not 0 < self.level < 1e-2:
             raise InputError(f"level must be between 0 and 1e-2; got {self.level!r}.")
         parameter_checks.at_least(2, self, "points")
@@ -95,14 +95,14 @@ def run(params: Params, context: RunContext) -> "xr.Dataset":
                 seed, layers=1, heads=HEADS, samples=params.samples, tokens=params.tokens, dim=params.dim,
                 hidden=params.hidden,
             )  # fmt: skip
-            theory = context.kept(f"theory-{seed}", partial(_predict, task))
+            theory = context.cached(f"theory-{seed}", partial(_predict, task))
             flows = []
             for n, log10_scale in enumerate(params.log10_scales):
                 done = k + n / len(params.log10_scales)
                 part = context.part(done / len(params.seeds), (done + 1 / len(params.log10_scales)) / len(params.seeds))
                 part(0.0, f"seed {seed}, alpha = 1e{log10_scale:g}")
                 flow = partial(_simulate, task, theory, params, log10_scale, part)
-                flows.append(context.kept(f"flow-{seed}-{log10_scale}", flow))
+                flows.append(context.cached(f"flow-{seed}-{log10_scale}", flow))
             flow = xr.concat(flows, dim="scale").assign_coords(scale=list(params.log10_scales))
             seeds.append(xr.merge([theory, flow]))
     context.report(1.0, "done")
@@ -168,13 +168,13 @@ def _simulate(
     import numpy as np
     import xarray as xr
 
-    from saddlescope.flow import Products, gradient_flow
+    from saddlescope.flow import DiagonalInit, gradient_flow
 
     first = float(theory.first_time)
     time = np.linspace(0, params.until, params.points)  # in units of T_1
     trajectory = gradient_flow(
         task.network,
-        Products(task.u0, task.v0, log_scale=log10_scale * np.log(10)),
+        DiagonalInit(task.u0, task.v0, log_scale=log10_scale * np.log(10)),
         until=params.until * first,
         tolerance=params.tolerance,
         level=params.level,
@@ -225,12 +225,12 @@ def _key_growth(trajectory: "Trajectory", pair: "np.ndarray", half: float) -> "n
 
 # The bounds. What the paper says must be told from 0 by more than rounding: 1e-9. What must happen instead is exact
 # until the first key is learned, so the flow's own error is all there is: 1e-5 of an e-fold on dozens of them.
-def _margin(run: "xr.Dataset") -> Measured:
-    return Measured(float((run.second_time / run.first_time - 1).max()), 1e-12, f"{run.sizes['seed']} seeds")
+def _margin(run: "xr.Dataset") -> Estimate:
+    return Estimate(float((run.second_time / run.first_time - 1).max()), 1e-12, f"{run.sizes['seed']} seeds")
 
 
-def _flat(run: "xr.Dataset") -> Measured:
-    return Measured(float(run.flatness.max()), 1e-12, f"{run.sizes['seed']} seeds")
+def _flat(run: "xr.Dataset") -> Estimate:
+    return Estimate(float(run.flatness.max()), 1e-12, f"{run.sizes['seed']} seeds")
 
 
 def _smallest(run: "xr.Dataset") -> "xr.Dataset":
@@ -240,11 +240,11 @@ def _smallest(run: "xr.Dataset") -> "xr.Dataset":
 _NOT_THERE = "In some seed the first stage was not reached; raise `until`."
 
 
-def _entering(run: "xr.Dataset") -> Measured:
+def _entering(run: "xr.Dataset") -> Estimate:
     last = _smallest(run)
     if last.found_time.isnull().any():
-        return Measured.unresolved(_NOT_THERE)
-    return Measured(float(last.learned.min()), remark="the fewest of all seeds")
+        return Estimate.unresolved(_NOT_THERE)
+    return Estimate(float(last.learned.min()), remark="the fewest of all seeds")
 
 
 def _ratios(run: "xr.Dataset", name: str) -> "tuple[xr.DataArray, xr.DataArray]":
@@ -253,20 +253,20 @@ def _ratios(run: "xr.Dataset", name: str) -> "tuple[xr.DataArray, xr.DataArray]"
     return measured, predicted
 
 
-def _ratio_error(run: "xr.Dataset") -> Measured:
+def _ratio_error(run: "xr.Dataset") -> Estimate:
     measured, predicted = _ratios(run, "found_pair")
     if measured.isnull().any():
-        return Measured.unresolved(_NOT_THERE)
-    return Measured(float(abs(measured / predicted - 1).max()), remark=f"{measured.size} runs")
+        return Estimate.unresolved(_NOT_THERE)
+    return Estimate(float(abs(measured / predicted - 1).max()), remark=f"{measured.size} runs")
 
 
-def _key_error(run: "xr.Dataset") -> Measured:
+def _key_error(run: "xr.Dataset") -> Estimate:
     measured, predicted = _ratios(_smallest(run), "key_growth")
     if measured.isnull().any():
-        return Measured.unresolved(
+        return Estimate.unresolved(
             "In some seed the first plateau does not end, or does not stand out; change `until`."
         )
-    return Measured(float(abs(measured / predicted - 1).max()), remark=f"{measured.size} seeds")
+    return Estimate(float(abs(measured / predicted - 1).max()), remark=f"{measured.size} seeds")
 
 
 claims = (

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from saddlescope._shared.errors import InputError
 from saddlescope.reproduction import parameter_checks
-from saddlescope.reproduction.claim import Claim, Measured
+from saddlescope.reproduction.claim import Claim, Estimate
 from saddlescope.reproduction.context import RunContext
 
 if TYPE_CHECKING:
@@ -69,7 +69,7 @@ def run(params: Params, context: RunContext) -> "xr.Dataset":
     parts = []
     for k, gap in enumerate(params.gaps):
         report = context.part(k / len(params.gaps), (k + 1) / len(params.gaps))
-        parts.append(context.kept(f"gap-{k}", partial(_followed, gap, seeds, params, report)))
+        parts.append(context.cached(f"gap-{k}", partial(_followed, gap, seeds, params, report)))
     context.report(1.0, "done")
     return xr.concat(parts, "gap").assign_coords(log10_time=("time", np.array(params.log10_times)))
 
@@ -126,19 +126,19 @@ def _when(run: "xr.Dataset") -> str:
     return f"t = 1e{run.log10_time.values[-1]:g}"
 
 
-def _lost_where_allowed(run: "xr.Dataset") -> Measured:
+def _lost_where_allowed(run: "xr.Dataset") -> Estimate:
     from saddlescope.papers.softmax_attention.shared.lost_samples import losing
 
     return losing(_ends("diagonal weights", run)[_allowed(run)], _when(run))
 
 
-def _lost(run: "xr.Dataset") -> Measured:
+def _lost(run: "xr.Dataset") -> Estimate:
     from saddlescope.papers.softmax_attention.shared.lost_samples import losing
 
     return losing(_ends("W alone", run), _when(run))
 
 
-def _kept_without(run: "xr.Dataset") -> Measured:
+def _kept_without(run: "xr.Dataset") -> Estimate:
     """The share of draws, which are independent, that lose nothing at any gap that Assumption 3 excludes."""
     import numpy as np
 
@@ -148,7 +148,7 @@ def _kept_without(run: "xr.Dataset") -> Measured:
     return share_of(np.all(ends < LOST, axis=0), ~np.any(np.isnan(ends), axis=0))
 
 
-def _lost_when_smallest(run: "xr.Dataset") -> Measured:
+def _lost_when_smallest(run: "xr.Dataset") -> Estimate:
     import numpy as np
 
     from saddlescope.papers.softmax_attention.shared.lost_samples import LOST, share_of
@@ -157,12 +157,12 @@ def _lost_when_smallest(run: "xr.Dataset") -> Measured:
     return share_of(ends > LOST, ~np.isnan(ends), f"gap {run.gap.values[0]:g}")
 
 
-def _fraction(run: "xr.Dataset") -> Measured:
+def _fraction(run: "xr.Dataset") -> Estimate:
     import numpy as np
 
     ends = np.array([_ends(flow, run) for flow in run.flow.values])
     apart = np.nanmax(np.abs(ends - np.rint(ends)))
-    return Measured(float(apart), remark=f"{np.isfinite(ends).sum()} flows, up to {np.nanmax(ends):.4g} lost")
+    return Estimate(float(apart), remark=f"{np.isfinite(ends).sum()} flows, up to {np.nanmax(ends):.4g} lost")
 
 
 claims = (

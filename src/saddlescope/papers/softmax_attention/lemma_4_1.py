@@ -16,7 +16,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from saddlescope.papers.softmax_attention.shared.raw_claims import FROM, check_raw_params, largest
-from saddlescope.reproduction.claim import Claim, Measured
+from saddlescope.reproduction.claim import Claim, Estimate
 from saddlescope.reproduction.context import RunContext
 
 if TYPE_CHECKING:
@@ -80,7 +80,7 @@ def run(params: Params, context: RunContext) -> "xr.Dataset":
     parts = []
     for k, case in enumerate(every):
         context.report(k / len(every), case.name)
-        parts.append(context.kept(f"case-{k}", partial(_compared, case, log_times, example=k == 0)))
+        parts.append(context.cached(f"case-{k}", partial(_compared, case, log_times, example=k == 0)))
     context.report(1.0, "done")
     example = parts[0][["beta", "w", "other_beta"]]
     compared = xr.concat([part.drop_dims("entry", errors="ignore") for part in parts], "case")
@@ -120,11 +120,11 @@ def _compared(case: "Case", log_times, *, example: bool) -> "xr.Dataset":
     return xr.Dataset(found, coords={"case": case.name})
 
 
-def _control(run: "xr.Dataset") -> Measured:
+def _control(run: "xr.Dataset") -> Estimate:
     last = int((run.log10_time <= FROM).sum()) - 1
     at = run.control.values[:, last]
     when = run.log10_time.values[last]
-    return Measured(float(at.min()), remark=f"the nearest of {run.sizes['case']} cases, at t = 1e{when:g}")
+    return Estimate(float(at.min()), remark=f"the nearest of {run.sizes['case']} cases, at t = 1e{when:g}")
 
 
 claims = (

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 
 from saddlescope._shared.errors import InputError
 from saddlescope.reproduction import parameter_checks
-from saddlescope.reproduction.claim import Claim, Measured
+from saddlescope.reproduction.claim import Claim, Estimate
 from saddlescope.reproduction.context import RunContext
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ class Params:
         parameter_checks.at_least(3, self, "tokens")
         parameter_checks.at_least(0, self, "seed")
         parameter_checks.positive(self, "scale")
-        parameter_checks.within(1e-11, 1e-4, self, "tolerance")
+        parameter_checks.between(1e-11, 1e-4, self, "tolerance")
         if self.tokens % 2 == 0:
             raise InputError(f"tokens must be odd; got {self.tokens!r}.")
         if not max(self.samples, 3) <= self.dim <= self.columns:
@@ -83,8 +83,8 @@ def run(params: Params, context: RunContext) -> "xr.Dataset":
     aligned: list[xr.Dataset] = []
     for k, kind in enumerate(_KINDS):
         report = context.part(k / 6, (k + 1) / 6)
-        aligned.append(context.kept(f"aligned-{k}", partial(_aligned, kind, params, report)))
-    perturbed = context.kept("perturbed", partial(_perturbed, params, context.part(0.5, 1.0)))
+        aligned.append(context.cached(f"aligned-{k}", partial(_aligned, kind, params, report)))
+    perturbed = context.cached("perturbed", partial(_perturbed, params, context.part(0.5, 1.0)))
     context.report(1.0, "done")
     return xr.merge([xr.concat(aligned, "kind"), perturbed], join="exact")
 
@@ -173,14 +173,14 @@ def _perturbed(params: Params, report: "Callable[[float, str], None]") -> "xr.Da
 
 
 # The bounds were written down before the run. Pilots: instances of seeds 100 and 101, with L = 3, 5 and 9.
-def _largest(name: str, kind: str, run: "xr.Dataset") -> Measured:
+def _largest(name: str, kind: str, run: "xr.Dataset") -> Estimate:
     of = run[name].sel(kind=kind)
-    return Measured(float(of.max()), remark=f"{of.sizes['instance']} flows to ln t = 1e6")
+    return Estimate(float(of.max()), remark=f"{of.sizes['instance']} flows to ln t = 1e6")
 
 
-def _control(run: "xr.Dataset") -> Measured:
+def _control(run: "xr.Dataset") -> Estimate:
     of = run.alignment.sel(kind=_KINDS[2]).isel(log_time=-1)
-    return Measured(float(of.min()), remark=f"{of.sizes['instance']} flows, up to {float(of.max()):.2g}")
+    return Estimate(float(of.min()), remark=f"{of.sizes['instance']} flows, up to {float(of.max()):.2g}")
 
 
 def _change(run: "xr.Dataset", since: float) -> "xr.DataArray":
@@ -190,21 +190,21 @@ def _change(run: "xr.Dataset", since: float) -> "xr.DataArray":
     return residual.isel(log_time=-1) / residual.isel(log_time=k)
 
 
-def _least_change(since: float, run: "xr.Dataset") -> Measured:
+def _least_change(since: float, run: "xr.Dataset") -> Estimate:
     change = _change(run, since)
-    return Measured(float(change.min()), remark=f"{change.size} flows; median {float(change.median()):.2g}")
+    return Estimate(float(change.min()), remark=f"{change.size} flows; median {float(change.median()):.2g}")
 
 
-def _most_change(run: "xr.Dataset") -> Measured:
+def _most_change(run: "xr.Dataset") -> Estimate:
     change = _change(run, _START)
-    return Measured(float(change.max()), remark=f"{change.size} flows; median {float(change.median()):.2g}")
+    return Estimate(float(change.max()), remark=f"{change.size} flows; median {float(change.median()):.2g}")
 
 
-def _excess(run: "xr.Dataset") -> Measured:
+def _excess(run: "xr.Dataset") -> Estimate:
     last = run.excess.isel(log_time=-1, eta=-1)
     if bool(last.isnull().any()):
-        return Measured.unresolved("A margin of a flow is not positive at its end.")
-    return Measured(float(last.max()), remark=f"{last.size} flows, perturbed by {float(last.eta):g}")
+        return Estimate.unresolved("A margin of a flow is not positive at its end.")
+    return Estimate(float(last.max()), remark=f"{last.size} flows, perturbed by {float(last.eta):g}")
 
 
 claims = (

@@ -17,7 +17,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from saddlescope.papers.softmax_attention.shared.raw_claims import check_raw_params, largest
-from saddlescope.reproduction.claim import Claim, Measured
+from saddlescope.reproduction.claim import Claim, Estimate
 from saddlescope.reproduction.context import RunContext
 
 if TYPE_CHECKING:
@@ -69,7 +69,7 @@ def run(params: Params, context: RunContext) -> "xr.Dataset":
     parts = []
     for k, case in enumerate(every):
         context.report(k / len(every), case.name)
-        parts.append(context.kept(f"case-{k}", partial(_measured, case, np.array(params.log10_times))))
+        parts.append(context.cached(f"case-{k}", partial(_measured, case, np.array(params.log10_times))))
     context.report(1.0, "done")
     return xr.concat(parts, "case").assign_coords(log10_time=("time", np.array(params.log10_times)))
 
@@ -109,15 +109,15 @@ def _measured(case: "Case", log10_times: "np.ndarray") -> "xr.Dataset":
     )
 
 
-def _fall(run: "xr.Dataset") -> Measured:
+def _fall(run: "xr.Dataset") -> Estimate:
     seen = int(run.fall.notnull().sum())
-    return Measured(float(abs(run.fall - 1).max()), remark=f"{seen} of {run.fall.size} times resolve the fall")
+    return Estimate(float(abs(run.fall - 1).max()), remark=f"{seen} of {run.fall.size} times resolve the fall")
 
 
-def _fall_as_printed(run: "xr.Dataset") -> Measured:
+def _fall_as_printed(run: "xr.Dataset") -> Estimate:
     """How far dL/dt is from equation 27 as printed where it is nearest."""
     ratio = run.fall * run.samples
-    return Measured(
+    return Estimate(
         float(abs(ratio - 1).min()), remark=f"dL/dt is {float(ratio.min()):.4g} to {float(ratio.max()):.4g} of it"
     )
 

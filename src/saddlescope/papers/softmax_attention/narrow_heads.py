@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING
 
 from saddlescope._shared.errors import InputError
 from saddlescope.reproduction import parameter_checks
-from saddlescope.reproduction.claim import Claim, Measured
+from saddlescope.reproduction.claim import Claim, Estimate
 from saddlescope.reproduction.context import RunContext
-from saddlescope.reproduction.metric import Quantity
+from saddlescope.reproduction.metric import Metric
 
 if TYPE_CHECKING:
     import numpy as np
@@ -75,7 +75,7 @@ def run(params: Params, context: RunContext) -> "xr.Dataset":
     made = []
     for k in range(params.draws):
         context.report(k / params.draws, f"draw {k + 1} of {params.draws}")
-        made.append(context.kept(f"draw-{k}", partial(_of_draw, params, params.seed + k)))
+        made.append(context.cached(f"draw-{k}", partial(_of_draw, params, params.seed + k)))
     context.report(1.0, "done")
     return xr.concat(made, "draw").assign_coords(
         columns=[*params.columns, params.dim], draw=range(params.draws), log10_time=("time", list(params.log10_times))
@@ -139,19 +139,19 @@ def _narrow(run: "xr.Dataset") -> "xr.Dataset":
     return run.isel(columns=slice(None, -1))
 
 
-def _separated(run: "xr.Dataset") -> Measured:
+def _separated(run: "xr.Dataset") -> Estimate:
     last = _last(_narrow(run))
-    return Measured.share(float(last.notnull().sum()), last.size)
+    return Estimate.share(float(last.notnull().sum()), last.size)
 
 
-def _enough(run: "xr.Dataset") -> Measured:
+def _enough(run: "xr.Dataset") -> Estimate:
     """Of heads with rank(W_*) <= d_e < d, those whose excess ends below NEAR."""
     some = _narrow(run)
     meant = (some.columns >= some["rank"]).broadcast_like(_last(some))
     if not bool(meant.any()):
-        return Measured.unresolved("No head has rank(W_*) <= d_e < d; give more columns.")
+        return Estimate.unresolved("No head has rank(W_*) <= d_e < d; give more columns.")
     found = (_last(some) / some.least - 1 < NEAR) & meant
-    return Measured.share(float(found.sum()), float(meant.sum()))
+    return Estimate.share(float(found.sum()), float(meant.sum()))
 
 
 def _one(run: "xr.Dataset") -> "xr.DataArray":
@@ -160,26 +160,26 @@ def _one(run: "xr.Dataset") -> "xr.DataArray":
     return _last(one) / one.bounded
 
 
-def _best(run: "xr.Dataset") -> Measured:
+def _best(run: "xr.Dataset") -> Estimate:
     ratio = _one(run)
     hits, told = (ratio < 1 + SAME).sum(), f"median {float(ratio.median()):.3f}, largest {float(ratio.max()):.3f}"
-    share = Measured.share(float(hits), ratio.size)
-    return Measured(share.value, share.uncertainty, f"{share.remark}; value over the best: {told}")
+    share = Estimate.share(float(hits), ratio.size)
+    return Estimate(share.value, share.uncertainty, f"{share.remark}; value over the best: {told}")
 
 
-def _stationary(run: "xr.Dataset") -> Measured:
+def _stationary(run: "xr.Dataset") -> Estimate:
     residual = run.residual.isel(columns=0)
-    return Measured(float(residual.max(skipna=False)), remark=f"median {float(residual.median()):.2g}")
+    return Estimate(float(residual.max(skipna=False)), remark=f"median {float(residual.median()):.2g}")
 
 
-def _floor(run: "xr.Dataset") -> Measured:
+def _floor(run: "xr.Dataset") -> Estimate:
     some = _narrow(run)
-    return Measured(float((_last(some) / some.bounded).min() - 1), remark=f"{_last(some).size} runs")
+    return Estimate(float((_last(some) / some.bounded).min() - 1), remark=f"{_last(some).size} runs")
 
 
-def _wide(run: "xr.Dataset") -> Measured:
+def _wide(run: "xr.Dataset") -> Estimate:
     excess = _last(run.isel(columns=-1)) / run.least - 1
-    return Measured.share(float((excess < NEAR).sum()), excess.size)
+    return Estimate.share(float((excess < NEAR).sum()), excess.size)
 
 
 claims = (
@@ -231,12 +231,12 @@ claims = (
 )
 
 quantities = (
-    Quantity(
+    Metric(
         name="rank",
         says="rank of the nuclear-norm solution, mean over draws",
         statistic=lambda run: float(run["rank"].mean()),
     ),
-    Quantity(
+    Metric(
         name="residual",
         says="largest residual of the stationarity of K and Q in the end",
         statistic=lambda run: float(run.residual.max()),

@@ -19,9 +19,9 @@ from typing import TYPE_CHECKING
 
 from saddlescope._shared.errors import InputError
 from saddlescope.reproduction import parameter_checks
-from saddlescope.reproduction.claim import Claim, Measured
+from saddlescope.reproduction.claim import Claim, Estimate
 from saddlescope.reproduction.context import RunContext
-from saddlescope.reproduction.metric import Quantity
+from saddlescope.reproduction.metric import Metric
 
 if TYPE_CHECKING:
     import numpy as np
@@ -71,7 +71,7 @@ def run(params: Params, context: RunContext) -> "xr.Dataset":
     made = []
     for k in range(params.draws):
         context.report(k / params.draws, f"draw {k + 1} of {params.draws}")
-        made.append(context.kept(f"draw-{k}", partial(_compared, params, params.seed + k)))
+        made.append(context.cached(f"draw-{k}", partial(_compared, params, params.seed + k)))
     context.report(1.0, "done")
     return xr.concat(made, "draw").assign_coords(
         flow=[WEIGHTS, FACTORS], draw=range(params.draws), log10_time=("time", list(params.log10_times))
@@ -130,40 +130,40 @@ def _both(run: "xr.Dataset", norm: str) -> "tuple[xr.DataArray, xr.DataArray]":
     return run[norm].sel(flow=WEIGHTS), run[norm].sel(flow=FACTORS)
 
 
-def _count(run: "xr.Dataset", holds: "xr.DataArray") -> Measured:
+def _count(run: "xr.Dataset", holds: "xr.DataArray") -> Estimate:
     hits = int(holds.sum())
-    return Measured(hits / run.sizes["draw"], remark=f"{hits} of {run.sizes['draw']} draws")
+    return Estimate(hits / run.sizes["draw"], remark=f"{hits} of {run.sizes['draw']} draws")
 
 
-def _below(run: "xr.Dataset", *, from_start: bool) -> Measured:
+def _below(run: "xr.Dataset", *, from_start: bool) -> Estimate:
     alone, pairs = _both(run, "nuclear")
     below = pairs < alone
     return _count(run, below.all("time") if from_start else below.isel(time=-1))
 
 
-def _falls(run: "xr.Dataset") -> Measured:
+def _falls(run: "xr.Dataset") -> Estimate:
     return _count(run, (_both(run, "nuclear")[1].diff("time") < 0).all("time"))
 
 
-def _fallen(run: "xr.Dataset") -> Measured:
+def _fallen(run: "xr.Dataset") -> Estimate:
     pairs = _both(run, "nuclear")[1]
     ratio = pairs.isel(time=-1) / pairs.isel(time=0)
-    return Measured(float(ratio.max(skipna=False)), remark=f"median {float(ratio.median()):.3g}")
+    return Estimate(float(ratio.max(skipna=False)), remark=f"median {float(ratio.median()):.3g}")
 
 
-def _last(run: "xr.Dataset", norm: str, of: str, *, largest: bool) -> Measured:
+def _last(run: "xr.Dataset", norm: str, of: str, *, largest: bool) -> Estimate:
     """The excess at the last time, its largest or smallest over the draws."""
     last = run[norm].sel(flow=of).isel(time=-1)
     value = last.max(skipna=False) if largest else last.min(skipna=False)
-    return Measured(float(value), remark=f"median {float(last.median()):.3g} of {run.sizes['draw']} draws")
+    return Estimate(float(value), remark=f"median {float(last.median()):.3g} of {run.sizes['draw']} draws")
 
 
-def _law(run: "xr.Dataset", of: str, log10_time: float | None) -> Measured:
+def _law(run: "xr.Dataset", of: str, log10_time: float | None) -> Estimate:
     ratio = run.loss_ratio.sel(flow=of).isel(
         time=-1 if log10_time is None else int((run.log10_time.values == log10_time).argmax())
     )
     off = abs(ratio - 1)
-    return Measured(float(off.max(skipna=False)), remark=f"median {float(off.median()):.2g}")
+    return Estimate(float(off.max(skipna=False)), remark=f"median {float(off.median()):.2g}")
 
 
 claims = (
@@ -236,19 +236,19 @@ claims = (
 )
 
 quantities = (
-    Quantity(
+    Metric(
         name="nuclear",
         says="excess of the nuclear norm in the end, keys and queries, mean over draws",
         statistic=lambda run: float(run.nuclear.sel(flow="keys and queries").isel(time=-1).mean()),
         scale="log",
     ),
-    Quantity(
+    Metric(
         name="frobenius",
         says="excess of the Frobenius norm in the end, W alone, mean over draws",
         statistic=lambda run: float(run.frobenius.sel(flow="W alone").isel(time=-1).mean()),
         scale="log",
     ),
-    Quantity(
+    Metric(
         name="rank",
         says="rank of W in the end, keys and queries, mean over draws",
         statistic=lambda run: float(run.ranks.sel(flow="keys and queries").mean()),

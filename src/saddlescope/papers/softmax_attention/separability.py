@@ -18,9 +18,9 @@ from typing import TYPE_CHECKING
 
 from saddlescope._shared.errors import InputError
 from saddlescope.reproduction import parameter_checks
-from saddlescope.reproduction.claim import Claim, Measured
+from saddlescope.reproduction.claim import Claim, Estimate
 from saddlescope.reproduction.context import RunContext
-from saddlescope.reproduction.metric import Quantity
+from saddlescope.reproduction.metric import Metric
 
 if TYPE_CHECKING:
     import numpy as np
@@ -72,7 +72,7 @@ def run(params: Params, context: RunContext) -> "xr.Dataset":
     parts = []
     for k, size in enumerate(jobs):
         context.report(k / len(jobs), f"(n, L, d) = {size}")
-        parts.append(context.kept(f"size-{k}", partial(_counted, size, params)))
+        parts.append(context.cached(f"size-{k}", partial(_counted, size, params)))
     context.report(1.0, "done")
     return xr.concat(parts, "size").assign_attrs(trials=params.trials)
 
@@ -129,31 +129,31 @@ def _many_tokens(run: "xr.Dataset") -> "xr.Dataset":
     return run.isel(size=run.L.values > 2)
 
 
-def _inseparable_where(kind: str, least_dim, run: "xr.Dataset") -> Measured:
+def _inseparable_where(kind: str, least_dim, run: "xr.Dataset") -> Estimate:
     """How many instances cannot be separated where d is at least what suffices."""
     chosen = run.isel(size=run.d.values >= least_dim(run)).sel(kind=kind)
     if not chosen.sizes["size"]:
-        return Measured.unresolved("No size of the run has d that large.")
+        return Estimate.unresolved("No size of the run has d that large.")
     count = chosen.sizes["size"] * run.attrs["trials"]
-    return Measured(
+    return Estimate(
         float(count - chosen.separable.sum()), remark=f"of {count} instances, d from {chosen.d.values.min()}"
     )
 
 
-def _just_above(run: "xr.Dataset") -> Measured:
+def _just_above(run: "xr.Dataset") -> Estimate:
     """The share that diagonal weights separate at the smallest d above n and L."""
     many = _many_tokens(run)
     enough = many.isel(size=many.d.values > max(many.n.values[0], many.L.values[0]))
     if not enough.sizes["size"]:
-        return Measured.unresolved("No size of the run has d above n and L.")
+        return Estimate.unresolved("No size of the run has d above n and L.")
     first = enough.isel(size=0)
-    share = Measured.share(first.separable.sel(kind="diagonal W"), run.attrs["trials"])
-    return Measured(
+    share = Estimate.share(first.separable.sel(kind="diagonal W"), run.attrs["trials"])
+    return Estimate(
         share.value, share.uncertainty, f"{share.remark}, (n, L, d) = ({first.n:d}, {first.L:d}, {first.d:d})"
     )
 
 
-def _against_cover(kind: str, run: "xr.Dataset") -> Measured:
+def _against_cover(kind: str, run: "xr.Dataset") -> Estimate:
     """The p-value of the counts against Cover's shares, by chi^2 over dimensions where either answer is expected."""
     import numpy as np
     from scipy.stats import chi2
@@ -162,18 +162,18 @@ def _against_cover(kind: str, run: "xr.Dataset") -> Measured:
     share = pairs.cover.values
     open_ones = np.minimum(share, 1 - share) * trials >= 1
     if not np.any(open_ones):
-        return Measured.unresolved("No dimension of the run has both answers.")
+        return Estimate.unresolved("No dimension of the run has both answers.")
     expected = share[open_ones] * trials
     deviation = (pairs.separable.values[open_ones] - expected) ** 2 / (expected * (1 - share[open_ones]))
     dims = ", ".join(str(d) for d in pairs.d.values[open_ones])
-    return Measured(
+    return Estimate(
         float(chi2.sf(deviation.sum(), len(deviation))), remark=f"d = {dims}; chi^2 = {deviation.sum():.3g}"
     )
 
 
-def _worst_proof(run: "xr.Dataset") -> Measured:
+def _worst_proof(run: "xr.Dataset") -> Estimate:
     count = run.sizes["size"] * run.attrs["trials"] * 2
-    return Measured(float(run.worst_proof.max()), remark=f"{count} answers")
+    return Estimate(float(run.worst_proof.max()), remark=f"{count} answers")
 
 
 claims = (
@@ -222,12 +222,12 @@ claims = (
 )
 
 quantities = (
-    Quantity(
+    Metric(
         name="any_w",
         says="draws that some W separates, mean over sizes",
         statistic=lambda run: float(run.separable.sel(kind="any W").mean()),
     ),
-    Quantity(
+    Metric(
         name="diagonal_w",
         says="draws that a diagonal W separates, mean over sizes",
         statistic=lambda run: float(run.separable.sel(kind="diagonal W").mean()),

@@ -19,9 +19,9 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from saddlescope.reproduction import parameter_checks
-from saddlescope.reproduction.claim import Claim, Measured
+from saddlescope.reproduction.claim import Claim, Estimate
 from saddlescope.reproduction.context import RunContext
-from saddlescope.reproduction.metric import Quantity
+from saddlescope.reproduction.metric import Metric
 
 if TYPE_CHECKING:
     import numpy as np
@@ -88,7 +88,7 @@ def run(params: Params, context: RunContext) -> "xr.Dataset":
     parts: list[xr.Dataset] = []
     for k, (name, group, make, kind) in enumerate(jobs):
         context.report(k / len(jobs), name)
-        parts.append(context.kept(f"flow-{k}", partial(_followed, name, group, make, kind, times, params.scale)))
+        parts.append(context.cached(f"flow-{k}", partial(_followed, name, group, make, kind, times, params.scale)))
     example = _example(sizes[0], params, times)
     context.report(1.0, "done")
     flows = xr.concat(parts, "case", data_vars="all", coords="minimal", compat="equals", join="exact")
@@ -170,33 +170,33 @@ def _at(run: "xr.Dataset", variable: str, log_time: float, group: str = "conditi
     return np.abs(cases[variable].values[:, int(np.argmin(np.abs(cases.log_time.values - log_time)))])
 
 
-def _largest_at(variable: str, log_time: float, run: "xr.Dataset") -> Measured:
+def _largest_at(variable: str, log_time: float, run: "xr.Dataset") -> Estimate:
     values = _at(run, variable, log_time)
     defect = float(_group(run, "conditioned").energy_defect.max())
-    return Measured(float(values.max()), remark=f"{len(values)} flows; their energy balances to {defect:.1e}")
+    return Estimate(float(values.max()), remark=f"{len(values)} flows; their energy balances to {defect:.1e}")
 
 
-def _evaluations(run: "xr.Dataset") -> Measured:
-    return Measured(float(_group(run, "conditioned").evaluations.max()), remark="to ln t = 1e7, the largest")
+def _evaluations(run: "xr.Dataset") -> Estimate:
+    return Estimate(float(_group(run, "conditioned").evaluations.max()), remark="to ln t = 1e7, the largest")
 
 
-def _same_support(run: "xr.Dataset") -> Measured:
+def _same_support(run: "xr.Dataset") -> Estimate:
     cases = _group(run, "conditioned")
     supports = f"{int(cases.support.min())} to {int(cases.support.max())} entries"
-    return Measured(float(cases.same_support.mean()), remark=f"{supports}, {cases.sizes['case']} flows")
+    return Estimate(float(cases.same_support.mean()), remark=f"{supports}, {cases.sizes['case']} flows")
 
 
-def _assumptions(run: "xr.Dataset") -> Measured:
-    return Measured(float(run.assumptions_hold.mean()), remark=f"{run.sizes['case']} flows, raw data included")
+def _assumptions(run: "xr.Dataset") -> Estimate:
+    return Estimate(float(run.assumptions_hold.mean()), remark=f"{run.sizes['case']} flows, raw data included")
 
 
-def _raw_error(run: "xr.Dataset") -> Measured:
-    return Measured.mean(_at(run, "error", _ASTRONOMICAL, "raw"))
+def _raw_error(run: "xr.Dataset") -> Estimate:
+    return Estimate.mean(_at(run, "error", _ASTRONOMICAL, "raw"))
 
 
-def _raw_objective(run: "xr.Dataset") -> Measured:
+def _raw_objective(run: "xr.Dataset") -> Estimate:
     early, late = (_at(run, "objective", log_time, "raw") for log_time in (_ASTRONOMICAL, _LATE))
-    return Measured(float((late < early).mean()), remark=f"{len(late)} flows; the largest {late.max():.2g} at the end")
+    return Estimate(float((late < early).mean()), remark=f"{len(late)} flows; the largest {late.max():.2g} at the end")
 
 
 _BAR = "Theorem 4.1, which is about the limit; the bound is this project's bar for conditioned instances"
@@ -271,19 +271,19 @@ claims = (
 )
 
 quantities = (
-    Quantity(
+    Metric(
         name="error",
         says="distance of the direction to the l1 solution in the end, median over instances",
         statistic=lambda run: float(run.error.isel(time=-1).median()),
         scale="log",
     ),
-    Quantity(
+    Metric(
         name="excess",
         says="excess of the l1 objective in the end, median over instances",
         statistic=lambda run: float(run.objective.isel(time=-1).median()),
         scale="log",
     ),
-    Quantity(
+    Metric(
         name="support",
         says="coordinates in the support, mean over instances",
         statistic=lambda run: float(run.support.mean()),

@@ -21,9 +21,9 @@ from typing import TYPE_CHECKING
 
 from saddlescope._shared.errors import InputError
 from saddlescope.reproduction import parameter_checks
-from saddlescope.reproduction.claim import Claim, Measured
+from saddlescope.reproduction.claim import Claim, Estimate
 from saddlescope.reproduction.context import RunContext
-from saddlescope.reproduction.metric import Quantity
+from saddlescope.reproduction.metric import Metric
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -61,7 +61,7 @@ class Params:
         parameter_checks.at_least(3, self, "tokens")
         parameter_checks.at_least(0, self, "seed")
         parameter_checks.positive(self, "smallest", "largest")
-        parameter_checks.within(1e-11, 1e-4, self, "tolerance")
+        parameter_checks.between(1e-11, 1e-4, self, "tolerance")
         if self.tokens % 2 == 0:
             raise InputError(f"tokens must be odd; got {self.tokens!r}.")
         if not max(self.samples, 3) <= self.dim <= self.columns:
@@ -87,7 +87,7 @@ def run(params: Params, context: RunContext) -> "xr.Dataset":
     made: list[xr.Dataset] = []
     for k, kind in enumerate(_KINDS):
         report = context.part(k / len(_KINDS), (k + 1) / len(_KINDS))
-        made.append(context.kept(f"kind-{k}", partial(_of_kind, kind, params, report)))
+        made.append(context.cached(f"kind-{k}", partial(_of_kind, kind, params, report)))
     context.report(1.0, "done")
     return xr.concat(made, "kind")
 
@@ -171,34 +171,34 @@ def _second(data: "TokenData", flow: "AlignedFlow") -> "tuple[np.ndarray, float]
 
 
 # The bounds were written down before the run. Pilots: instances of seeds 100 and 101.
-def _assumptions(run: "xr.Dataset") -> Measured:
+def _assumptions(run: "xr.Dataset") -> Estimate:
     of = run.sel(kind=_KINDS[0])
     told = f"{int(of.against.sum())} queries of {of.sizes['instance'] * of.sizes['sample']} point against their tokens"
-    return Measured(float(of.assumptions.mean()), remark=told)
+    return Estimate(float(of.assumptions.mean()), remark=told)
 
 
-def _error(kind: str, flow: str, run: "xr.Dataset") -> Measured:
+def _error(kind: str, flow: str, run: "xr.Dataset") -> Estimate:
     of = run.error.sel(kind=kind, flow=flow)
-    return Measured(float(of.max()), remark=f"{of.sizes['instance']} flows, {of.sizes['log_time']} times to ln t = 1e6")
+    return Estimate(float(of.max()), remark=f"{of.sizes['instance']} flows, {of.sizes['log_time']} times to ln t = 1e6")
 
 
-def _excess(flow: str, run: "xr.Dataset") -> Measured:
-    return Measured(float(run.excess.sel(kind=_KINDS[0], flow=flow).isel(log_time=-1).max()))
+def _excess(flow: str, run: "xr.Dataset") -> Estimate:
+    return Estimate(float(run.excess.sel(kind=_KINDS[0], flow=flow).isel(log_time=-1).max()))
 
 
-def _largest(name: str, run: "xr.Dataset") -> Measured:
-    return Measured(float(run[name].max()))
+def _largest(name: str, run: "xr.Dataset") -> Estimate:
+    return Estimate(float(run[name].max()))
 
 
-def _loss_law(run: "xr.Dataset") -> Measured:
-    return Measured(float(abs(run.loss_law.sel(log_time=_T100, method="nearest")).max()))
+def _loss_law(run: "xr.Dataset") -> Estimate:
+    return Estimate(float(abs(run.loss_law.sel(log_time=_T100, method="nearest")).max()))
 
 
-def _second_distance(run: "xr.Dataset") -> Measured:
+def _second_distance(run: "xr.Dataset") -> Estimate:
     worst = float(run.second_defect.max())
     if worst > 1e-9:
-        return Measured.unresolved(f"What was to be a second solution misses a margin or the optimum by {worst:.2g}.")
-    return Measured(float(run.second_distance.min()), remark=f"second solutions are solutions to {worst:.1g}")
+        return Estimate.unresolved(f"What was to be a second solution misses a margin or the optimum by {worst:.2g}.")
+    return Estimate(float(run.second_distance.min()), remark=f"second solutions are solutions to {worst:.1g}")
 
 
 _BAR = "this project's bar, of a quadrature that shares no code with the flow"
@@ -278,13 +278,13 @@ claims = (
 )
 
 quantities = (
-    Quantity(
+    Metric(
         name="error",
         says="distance of the flow of keys and queries to the quadrature, largest",
         statistic=lambda run: float(run.error.sel(flow="keys and queries").max()),
         scale="log",
     ),
-    Quantity(
+    Metric(
         name="excess",
         says="excess of the nuclear norm in the end, keys and queries, mean over instances",
         statistic=lambda run: float(run.excess.sel(flow="keys and queries").isel(log_time=-1).mean()),

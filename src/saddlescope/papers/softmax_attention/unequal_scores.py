@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 from saddlescope._shared.errors import InputError
 from saddlescope.reproduction import parameter_checks
-from saddlescope.reproduction.claim import Claim, Measured
+from saddlescope.reproduction.claim import Claim, Estimate
 from saddlescope.reproduction.context import RunContext
 
 if TYPE_CHECKING:
@@ -67,12 +67,12 @@ def run(params: Params, context: RunContext) -> "xr.Dataset":
     parts: list[xr.Dataset] = []
     for k in range(params.conditioned):
         context.report(0.4 * k / params.conditioned, f"conditioned instance {k}")
-        parts.append(context.kept(f"conditioned-{k}", partial(_limits, params, params.seed + k)))
+        parts.append(context.cached(f"conditioned-{k}", partial(_limits, params, params.seed + k)))
     seeds = _separable_seeds(params)
     draws: list[xr.Dataset] = []
     for k, seed in enumerate(seeds):
         context.report(0.4 + 0.6 * k / len(seeds), f"Gaussian draw {k}")
-        draws.append(context.kept(f"gaussian-{k}", partial(_losses, params, seed)))
+        draws.append(context.cached(f"gaussian-{k}", partial(_losses, params, seed)))
     context.report(1.0, "done")
     return xr.merge([xr.concat(parts, "instance"), xr.concat(draws, "draw")])
 
@@ -155,27 +155,27 @@ def _losses(params: Params, seed: int) -> "xr.Dataset":
     )
 
 
-def _direction(spread: float, log_time: float, run: "xr.Dataset") -> Measured:
+def _direction(spread: float, log_time: float, run: "xr.Dataset") -> Estimate:
     if spread not in run.spread.values:
-        return Measured.unresolved(f"The run has no spread of {spread:g}.")
+        return Estimate.unresolved(f"The run has no spread of {spread:g}.")
     errors = run.error.sel(spread=spread, log_time=log_time)
-    return Measured(float(errors.max()), remark=f"{errors.size} instances, spread {spread:g}, ln t = {log_time:g}")
+    return Estimate(float(errors.max()), remark=f"{errors.size} instances, spread {spread:g}, ln t = {log_time:g}")
 
 
-def _law(run: "xr.Dataset") -> Measured:
+def _law(run: "xr.Dataset") -> Estimate:
     values = run.law.isel(log_time=-1)
-    return Measured(float(values.max()), remark=f"{values.size} flows, spreads up to {run.spread.values[-1]:g}")
+    return Estimate(float(values.max()), remark=f"{values.size} flows, spreads up to {run.spread.values[-1]:g}")
 
 
-def _without_negative_rates(run: "xr.Dataset") -> Measured:
+def _without_negative_rates(run: "xr.Dataset") -> Estimate:
     """How many instances have no negative rate at zero weights, at the largest spread."""
     negative = run.negative_at_start.isel(spread=-1)
     counts = ", ".join(str(int(count)) for count in negative.values.ravel())
-    return Measured(float((negative == 0).sum()), remark=f"negative rates of 40: {counts}")
+    return Estimate(float((negative == 0).sum()), remark=f"negative rates of 40: {counts}")
 
 
-def _negative_late(run: "xr.Dataset") -> Measured:
-    return Measured(float(run.negative_at_end.sum()), remark=f"{run.negative_at_end.size} flows at ln t = 1e4")
+def _negative_late(run: "xr.Dataset") -> Estimate:
+    return Estimate(float(run.negative_at_end.sum()), remark=f"{run.negative_at_end.size} flows at ln t = 1e4")
 
 
 def _ends(run: "xr.Dataset", flow: str) -> "np.ndarray":
@@ -183,7 +183,7 @@ def _ends(run: "xr.Dataset", flow: str) -> "np.ndarray":
     return run.lost.sel(flow=flow).transpose("spread", "gap", "draw").values
 
 
-def _lost_where_allowed(run: "xr.Dataset") -> Measured:
+def _lost_where_allowed(run: "xr.Dataset") -> Estimate:
     from saddlescope.papers.softmax_attention.shared.lost_samples import losing
 
     unequal = run.isel(spread=run.spread.values > 0)
@@ -191,7 +191,7 @@ def _lost_where_allowed(run: "xr.Dataset") -> Measured:
     return losing(_ends(unequal, "diagonal weights")[allowed], f"t = 1e{_WHEN:g}")
 
 
-def _lost_alone(run: "xr.Dataset") -> Measured:
+def _lost_alone(run: "xr.Dataset") -> Estimate:
     from saddlescope.papers.softmax_attention.shared.lost_samples import LOST, losing
 
     ends = _ends(run, "W alone")

@@ -22,9 +22,9 @@ import numpy as np
 from jaxtyping import Float
 from numpy.typing import ArrayLike
 
-from saddlescope._shared.arguments import checked
+from saddlescope._shared.arguments import validate_arguments
 from saddlescope._shared.errors import InputError, unknown
-from saddlescope._shared.reprs import Shown
+from saddlescope._shared.reprs import ReprMixin
 from saddlescope.models.tokens.data import TokenData
 from saddlescope.models.tokens.losses import LossKind
 
@@ -35,7 +35,7 @@ _ALIKE = 1e-9  # relative difference up to which numbers that Assumptions 2 and 
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class AlignedFlow(Shown):
+class AlignedFlow(ReprMixin):
     """The flow of data that meet Assumptions 2 and 4, sample by sample, at any time.
 
     Attributes:
@@ -157,7 +157,7 @@ class AlignedFlow(Shown):
         return u - (here - log_time) / float(np.exp(log_slope))  # one step of Newton's method, in u itself
 
 
-@checked
+@validate_arguments
 def aligned_product_flow(
     data: TokenData,
     keys: ArrayLike | float,
@@ -187,7 +187,7 @@ def aligned_product_flow(
     return AlignedFlow(data, _steepness(data), xi_k * xi_q, imbalance, _checked_loss(kind))
 
 
-@checked
+@validate_arguments
 def aligned_matrix_flow(data: TokenData, start: ArrayLike | float = 0.0, *, kind: str = "exponential") -> AlignedFlow:
     """The flow of W = sum_i b_i p_i q_i^T, W alone.
 

@@ -28,9 +28,9 @@ import numpy as np
 from jaxtyping import Float
 from numpy.typing import ArrayLike
 
-from saddlescope._shared.arguments import checked
+from saddlescope._shared.arguments import validate_arguments
 from saddlescope._shared.errors import InputError, unknown
-from saddlescope._shared.reprs import Shown
+from saddlescope._shared.reprs import ReprMixin
 from saddlescope.models.tokens.data import TokenData
 from saddlescope.models.tokens.losses import LossKind
 
@@ -38,7 +38,7 @@ _ITERATIONS = 200
 _NEGLIGIBLE = 1e-12  # multipliers below the largest by this factor are a solver's way to write 0
 
 
-@checked
+@validate_arguments
 def log_rate_coefficients(data: TokenData, *, kind: str = "exponential") -> Float[np.ndarray, "n m"]:
     """The logarithms of c_k = (1/n) (-l'(gamma_i,opt)) delta_k, all that the laws need of scores and loss.
 
@@ -57,7 +57,7 @@ def log_rate_coefficients(data: TokenData, *, kind: str = "exponential") -> Floa
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class ProductLaw(Shown):
+class ProductLaw(ReprMixin):
     """The law of diagonal K and Q, with the l1 problem's multipliers, or of full ones, with those of the nuclear one.
 
     Attributes:
@@ -112,7 +112,7 @@ class ProductLaw(Shown):
         return float(np.log(self.norm / 2) - log_time - known)
 
 
-@checked
+@validate_arguments
 def product_law(data: TokenData, multipliers: ArrayLike, *, kind: str = "exponential") -> ProductLaw:
     """The law of diagonal K and Q, or of full ones.
 
@@ -128,7 +128,7 @@ def product_law(data: TokenData, multipliers: ArrayLike, *, kind: str = "exponen
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class MatrixLaw(Shown):
+class MatrixLaw(ReprMixin):
     """The law of W alone.
 
     Attributes:
@@ -159,7 +159,7 @@ class MatrixLaw(Shown):
         return float(np.log(np.sum(self.limit**2)) - log_time)
 
 
-@checked
+@validate_arguments
 def matrix_law(
     data: TokenData,
     multipliers: ArrayLike,

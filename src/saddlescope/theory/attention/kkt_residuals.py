@@ -21,7 +21,7 @@ import numpy as np
 from jaxtyping import Bool, Float
 from numpy.typing import ArrayLike
 
-from saddlescope._shared.arguments import checked, shown
+from saddlescope._shared.arguments import validate_arguments, shown
 from saddlescope._shared.errors import InputError
 
 
@@ -42,7 +42,7 @@ class KKTResiduals:
     least_margin: float
 
 
-@checked
+@validate_arguments
 def averaged_multipliers(phi: ArrayLike, log_margin: float) -> Float[np.ndarray, "n m"]:
     """The multipliers of the paper's proof, phi / ln mu.
 
@@ -61,7 +61,7 @@ def averaged_multipliers(phi: ArrayLike, log_margin: float) -> Float[np.ndarray,
     return exponents / log_margin
 
 
-@checked
+@validate_arguments
 def incremental_multipliers(
     features: ArrayLike, beta: ArrayLike, rates: ArrayLike, *, offsets: ArrayLike | float = 0.0
 ) -> Float[np.ndarray, "n m"]:
@@ -94,7 +94,7 @@ def incremental_multipliers(
     return r / relative_rise
 
 
-@checked
+@validate_arguments
 def kkt_residuals(features: ArrayLike, beta: ArrayLike, multipliers: ArrayLike, support: ArrayLike) -> KKTResiduals:
     """The residuals of (C1) to (C3) at a direction with multipliers.
 

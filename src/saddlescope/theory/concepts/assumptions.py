@@ -29,9 +29,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
-from saddlescope._shared.arguments import checked
+from saddlescope._shared.arguments import validate_arguments
 from saddlescope._shared.errors import InputError
-from saddlescope._shared.reprs import Shown, in_line
+from saddlescope._shared.reprs import ReprMixin, in_line
 from saddlescope.models import symmetric_factor
 from saddlescope.theory.concepts.update_terms import checked_strengths
 
@@ -61,7 +61,7 @@ class Condition(NamedTuple):
 
 
 @dataclass(frozen=True, repr=False)
-class Assumptions(Shown):
+class Assumptions(ReprMixin):
     """What `check_assumptions` found.
 
     Attributes:
@@ -99,7 +99,7 @@ class LargestStart(NamedTuple):
         return in_line("LargestStart", self._asdict().items())
 
 
-@checked
+@validate_arguments
 def check_assumptions(
     strengths: ArrayLike,
     start: ArrayLike,
@@ -183,7 +183,7 @@ def check_assumptions(
     return Assumptions(alpha, gamma, log_omega, math.exp(min(log_beta, 700.0)), tuple(conditions))
 
 
-@checked
+@validate_arguments
 def largest_start(strengths: ArrayLike, *, beta: float, K: float = 20.0, kappa: float = 1.11) -> LargestStart:
     """The largest omega, and its P, with which D.3, D.4 and D.5 as printed hold together.
 

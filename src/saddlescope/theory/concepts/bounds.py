@@ -24,16 +24,16 @@ import numpy as np
 from jaxtyping import Float
 from numpy.typing import ArrayLike
 
-from saddlescope._shared.arguments import checked
+from saddlescope._shared.arguments import validate_arguments
 from saddlescope._shared.errors import InputError
-from saddlescope._shared.reprs import Shown
+from saddlescope._shared.reprs import ReprMixin
 from saddlescope.models import symmetric_factor
 from saddlescope.theory.concepts.closed_forms import diagonal_map
 from saddlescope.theory.concepts.update_terms import checked_strengths
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class InitialGrowth(Shown):
+class InitialGrowth(ReprMixin):
     """Exponential growth of every entry, and how far W can be from it.
 
     Attributes:
@@ -45,7 +45,7 @@ class InitialGrowth(Shown):
     error: Float[np.ndarray, "times d d"]
 
 
-@checked
+@validate_arguments
 def map_ceiling(strengths: ArrayLike, start: ArrayLike, times: ArrayLike) -> Float[np.ndarray, "times d d"]:
     """A bound of |w_ij(t)| at all later times: sqrt(L_i L_j).
 
@@ -62,7 +62,7 @@ def map_ceiling(strengths: ArrayLike, start: ArrayLike, times: ArrayLike) -> Flo
     return roots[:, :, None] * roots[:, None, :]
 
 
-@checked
+@validate_arguments
 def initial_growth(strengths: ArrayLike, start: ArrayLike, times: ArrayLike) -> InitialGrowth:
     """The growth of every entry as long as W is small, with a bound of the error.
 

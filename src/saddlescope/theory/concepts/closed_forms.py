@@ -18,7 +18,7 @@ import numpy as np
 from jaxtyping import Float
 from numpy.typing import ArrayLike
 
-from saddlescope._shared.arguments import checked
+from saddlescope._shared.arguments import validate_arguments
 from saddlescope._shared.errors import InputError
 from saddlescope.models import symmetric_factor
 from saddlescope.theory.concepts.update_terms import checked_strengths
@@ -26,7 +26,7 @@ from saddlescope.theory.concepts.update_terms import checked_strengths
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(20)
 
 
-@checked
+@validate_arguments
 def proportional_map(strength: float, start: ArrayLike, times: ArrayLike) -> Float[np.ndarray, "times d d"]:
     """W(t) where all directions are equally strong, A = a I.
 
@@ -47,7 +47,7 @@ def proportional_map(strength: float, start: ArrayLike, times: ArrayLike) -> Flo
     return (vectors * grown[:, None, :]) @ vectors.T
 
 
-@checked
+@validate_arguments
 def diagonal_map(strengths: ArrayLike, start: ArrayLike, times: ArrayLike) -> Float[np.ndarray, "times d"]:
     """The diagonal of W(t) from a diagonal W0.
 
@@ -65,7 +65,7 @@ def diagonal_map(strengths: ArrayLike, start: ArrayLike, times: ArrayLike) -> Fl
     return logistic(w, 4 * t[:, None] * a)
 
 
-@checked
+@validate_arguments
 def rank_one_map(strengths: ArrayLike, start: ArrayLike, times: ArrayLike) -> Float[np.ndarray, "times d"]:
     """v(t), with W(t) = v v^T, from W0 = u u^T: by quadrature, to about 1e-13 of 1.
 

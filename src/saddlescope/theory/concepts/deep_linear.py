@@ -46,9 +46,9 @@ from jaxtyping import Float
 from numpy.typing import ArrayLike
 from scipy.integrate import solve_ivp
 
-from saddlescope._shared.arguments import checked
+from saddlescope._shared.arguments import validate_arguments
 from saddlescope._shared.errors import InputError
-from saddlescope._shared.reprs import Shown
+from saddlescope._shared.reprs import ReprMixin
 from saddlescope.measure.stages import Stage, Staircase
 from saddlescope.theory.concepts.update_terms import checked_strengths
 from saddlescope.theory.deep_linear import aligned_time
@@ -62,7 +62,7 @@ _PATIENCE = 200.0  # in times that a weak concept takes to grow by a factor e: a
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class DeepStages(Shown):
+class DeepStages(ReprMixin):
     """The predicted stages of a start.
 
     Attributes:
@@ -112,7 +112,7 @@ class DeepStages(Shown):
         )
 
 
-@checked
+@validate_arguments
 def balanced_times(strengths: ArrayLike, start: ArrayLike, *, depth: int, share: float = 0.5) -> Float[np.ndarray, "d"]:
     """When each concept is learned from a balanced diagonal start, exactly, at any scale.
 
@@ -149,7 +149,7 @@ def balanced_times(strengths: ArrayLike, start: ArrayLike, *, depth: int, share:
     )
 
 
-@checked
+@validate_arguments
 def deep_stages(strengths: ArrayLike, weights: Sequence[ArrayLike]) -> DeepStages:
     """The stages that follow from a small start of a deep linear network, by successive elimination.
 
@@ -188,7 +188,7 @@ def deep_stages(strengths: ArrayLike, weights: Sequence[ArrayLike]) -> DeepStage
     return DeepStages(a, times, tuple(order), np.array(alignments))
 
 
-@checked
+@validate_arguments
 def turning_rate(learned: float, stronger: float) -> float:
     """The rate r at which a network that has learned a weaker concept alone turns over to a stronger one.
 

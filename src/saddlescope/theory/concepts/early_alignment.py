@@ -33,16 +33,16 @@ from jaxtyping import Float
 from numpy.typing import ArrayLike
 from scipy.integrate import solve_ivp
 
-from saddlescope._shared.arguments import checked
+from saddlescope._shared.arguments import validate_arguments
 from saddlescope._shared.errors import InputError
-from saddlescope._shared.reprs import Shown
+from saddlescope._shared.reprs import ReprMixin
 
 _TOLERANCE = 1e-6  # of a step, relative: the flow has a kink wherever a neuron passes a sample, so more costs much
 _PATIENCE = 100.0  # in times that the strongest concept takes to grow by a factor e, besides what the scale takes
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class EarlyAlignment(Shown):
+class EarlyAlignment(ReprMixin):
     """The neurons when the network leaves the origin, to leading order in its weights.
 
     Attributes:
@@ -70,7 +70,7 @@ class EarlyAlignment(Shown):
         return products / np.sum(products)
 
 
-@checked
+@validate_arguments
 def early_alignment(inputs: ArrayLike, weights: Sequence[ArrayLike], *, drop: float) -> EarlyAlignment:
     """Follows every neuron by the homogeneous flow until the loss has fallen by a part of L0, to leading order.
 

@@ -24,14 +24,14 @@ from jaxtyping import Float
 from numpy.typing import ArrayLike
 from scipy.sparse.csgraph import connected_components
 
-from saddlescope._shared.arguments import checked
+from saddlescope._shared.arguments import validate_arguments
 from saddlescope._shared.errors import InputError
-from saddlescope._shared.reprs import Shown
+from saddlescope._shared.reprs import ReprMixin
 from saddlescope.theory.concepts.update_terms import checked_rows, checked_strengths
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class PredictedLimit(Shown):
+class PredictedLimit(ReprMixin):
     """Where gradient flow ends.
 
     Attributes:
@@ -74,7 +74,7 @@ class PredictedLimit(Shown):
         return float(np.sum((self.output(point) - np.array(point, float)) ** 2)) / 2
 
 
-@checked
+@validate_arguments
 def predicted_limit(strengths: ArrayLike, factor: ArrayLike) -> PredictedLimit:
     """Where gradient flow ends from almost every start with the blocks and ranks of this one.
 

@@ -18,13 +18,13 @@ import numpy as np
 from jaxtyping import Float
 from numpy.typing import ArrayLike
 
-from saddlescope._shared.arguments import checked
+from saddlescope._shared.arguments import validate_arguments
 from saddlescope._shared.errors import InputError
 
 Values = ArrayLike | float
 
 
-@checked
+@validate_arguments
 def lemma_d1_ceiling(start: Values, rate: Values, times: Values, *, kappa: float) -> Float[np.ndarray, "..."]:
     """|w_ij(0)| e^(2 (a_i + a_j) kappa t), below which Lemma D.1 has |w_ij(t)| stay; or infinity.
 
@@ -40,7 +40,7 @@ def lemma_d1_ceiling(start: Values, rate: Values, times: Values, *, kappa: float
     return _grown(start, rate, times, _checked_kappa(kappa))
 
 
-@checked
+@validate_arguments
 def lemma_d2_floor(start: Values, rate: Values, times: Values, *, kappa: float) -> Float[np.ndarray, "..."]:
     """|w_ij(0)| e^(2 (a_i + a_j) t / kappa): a lower bound of |w_ij(t)| until `lemma_d2_time`.
 
@@ -59,7 +59,7 @@ def lemma_d2_floor(start: Values, rate: Values, times: Values, *, kappa: float) 
     return _grown(start, rate, times, 1 / _checked_kappa(kappa))
 
 
-@checked
+@validate_arguments
 def lemma_d2_time(strongest: float, *, log_P: float, kappa: float) -> float:
     """T_1 = log P / (4 gamma alpha kappa), until when Lemma D.2 has every entry in the initial phase.
 
@@ -74,7 +74,7 @@ def lemma_d2_time(strongest: float, *, log_P: float, kappa: float) -> float:
     return log_P / (4 * _checked_strength(strongest) * _checked_kappa(kappa))
 
 
-@checked
+@validate_arguments
 def lemma_d3_time(log_start: float, strength: float, *, log_phase: float, kappa: float) -> float:
     """T_1^(i) = log(P beta omega / w_ii(0)) / (4 a_i kappa), until when Lemma D.3 has w_ii in the initial phase.
 
@@ -90,7 +90,7 @@ def lemma_d3_time(log_start: float, strength: float, *, log_phase: float, kappa:
     return (log_phase - log_start) / (4 * _checked_strength(strength) * _checked_kappa(kappa))
 
 
-@checked
+@validate_arguments
 def lemma_d8_time(log_start: float, strength: float, *, log_phase: float, kappa: float) -> float:
     """The t* by when, in the proof of Lemma D.8, w_ii has risen above 0.8: T_1^(i) and a growth from P beta omega.
 

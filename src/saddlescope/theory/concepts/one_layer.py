@@ -21,15 +21,15 @@ import numpy as np
 from jaxtyping import Float
 from numpy.typing import ArrayLike
 
-from saddlescope._shared.arguments import checked
+from saddlescope._shared.arguments import validate_arguments
 from saddlescope._shared.errors import InputError
-from saddlescope._shared.reprs import Shown
+from saddlescope._shared.reprs import ReprMixin
 from saddlescope.models import symmetric_factor
 from saddlescope.theory.concepts.update_terms import checked_strengths
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class OneLayerOutput(Shown):
+class OneLayerOutput(ReprMixin):
     """W(t) z and its two terms.
 
     Attributes:
@@ -46,7 +46,7 @@ class OneLayerOutput(Shown):
         return self.growth + self.noise
 
 
-@checked
+@validate_arguments
 def one_layer_output(
     second_moment: ArrayLike, start: ArrayLike, point: ArrayLike, times: ArrayLike, *, printed: int | None = None
 ) -> OneLayerOutput:
@@ -79,7 +79,7 @@ def one_layer_output(
     return OneLayerOutput(growth, left @ W0.T)
 
 
-@checked
+@validate_arguments
 def one_layer_map(second_moment: ArrayLike, start: ArrayLike, times: ArrayLike) -> Float[np.ndarray, "times d d"]:
     """W(t), by Theorem 4.1.
 
@@ -97,7 +97,7 @@ def one_layer_map(second_moment: ArrayLike, start: ArrayLike, times: ArrayLike) 
     return (vectors * -np.expm1(-phases) + (W0 @ vectors) * np.exp(-phases)) @ vectors.T
 
 
-@checked
+@validate_arguments
 def monotone_norm(strengths: ArrayLike) -> float:
     """The spectral norm of W0 up to which the loss at every point in the span of the concepts falls monotonically.
 

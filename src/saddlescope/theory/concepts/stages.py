@@ -26,16 +26,16 @@ import numpy as np
 from jaxtyping import Float
 from numpy.typing import ArrayLike
 
-from saddlescope._shared.arguments import checked
+from saddlescope._shared.arguments import validate_arguments
 from saddlescope._shared.errors import InputError
-from saddlescope._shared.reprs import Shown
+from saddlescope._shared.reprs import ReprMixin
 from saddlescope.measure.stages import Stage, Staircase
 from saddlescope.theory.concepts.closed_forms import logistic
 from saddlescope.theory.concepts.update_terms import checked_rows, checked_strengths
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class ConceptStages(Shown):
+class ConceptStages(ReprMixin):
     """The predicted stages of a start.
 
     Attributes:
@@ -130,7 +130,7 @@ class ConceptStages(Shown):
         )
 
 
-@checked
+@validate_arguments
 def concept_stages(strengths: ArrayLike, factor: ArrayLike) -> ConceptStages:
     """The stages that follow from a small start.
 

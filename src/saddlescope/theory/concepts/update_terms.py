@@ -22,14 +22,14 @@ import numpy as np
 from jaxtyping import Float
 from numpy.typing import ArrayLike
 
-from saddlescope._shared.arguments import checked
+from saddlescope._shared.arguments import validate_arguments
 from saddlescope._shared.errors import InputError
-from saddlescope._shared.reprs import Shown
+from saddlescope._shared.reprs import ReprMixin
 from saddlescope.models import symmetric_factor
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class UpdateTerms(Shown):
+class UpdateTerms(ReprMixin):
     """G, S and N of every entry of W, each (d, d) and symmetric."""
 
     growth: Float[np.ndarray, "d d"]
@@ -42,7 +42,7 @@ class UpdateTerms(Shown):
         return 2 * (self.growth - self.suppression - self.noise)
 
 
-@checked
+@validate_arguments
 def update_terms(strengths: ArrayLike, W: ArrayLike) -> UpdateTerms:
     """The growth, suppression and noise terms of every entry of W.
 

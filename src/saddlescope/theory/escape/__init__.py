@@ -22,7 +22,7 @@ from saddlescope.theory.escape.bounds import (
 )
 from saddlescope.theory.escape.certificate import certified_escape_speed
 from saddlescope.theory.escape.clarke_subgradient import clarke_residual
-from saddlescope.theory.escape.column_generation import improve_directions
+from saddlescope.theory.escape.column_generation import column_generation
 from saddlescope.theory.escape.deeper_network import deepen
 from saddlescope.theory.escape.directions import EscapeDirections, escape_directions, gradient_at_zero
 from saddlescope.theory.escape.newton import Polished, polish
@@ -46,7 +46,7 @@ __all__ = [
     "first_layer_with_content",
     "gradient_at_zero",
     "grown_norm",
-    "improve_directions",
+    "column_generation",
     "layer_ratios",
     "low_rank_activations",
     "nearly_rank_one_bound",

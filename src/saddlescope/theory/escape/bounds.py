@@ -28,14 +28,14 @@ import numpy as np
 from jaxtyping import Float
 from numpy.typing import ArrayLike
 
-from saddlescope._shared.arguments import checked
+from saddlescope._shared.arguments import validate_arguments
 from saddlescope._shared.errors import InputError
-from saddlescope._shared.reprs import Shown
+from saddlescope._shared.reprs import ReprMixin
 from saddlescope.theory.escape.speed import Network, checked_depth, checked_saddle, checked_weights, on_sphere
 
 
 @dataclass(frozen=True, repr=False)
-class SpentBudget(Shown):
+class SpentBudget(ReprMixin):
     """The left side of the inequality, term by term.
 
     Attributes:
@@ -53,7 +53,7 @@ class SpentBudget(Shown):
 
 
 @dataclass(frozen=True, repr=False)
-class LayerRatios(Shown):
+class LayerRatios(ReprMixin):
     """The three ratios that Theorem 3.1 and Proposition 3.3 bound, layer by layer; 0 for a matrix of zeros.
 
     Attributes:
@@ -67,7 +67,7 @@ class LayerRatios(Shown):
     relu: Float[np.ndarray, "hidden"]
 
 
-@checked
+@validate_arguments
 def budget(inputs: ArrayLike, gradients: ArrayLike, *, speed: float) -> float:
     """B = 2 log(|X|_F |G|_F / s), the right side of the inequality; at least 0.
 
@@ -85,7 +85,7 @@ def budget(inputs: ArrayLike, gradients: ArrayLike, *, speed: float) -> float:
     return max(0.0, 2 * float(np.log(largest / speed)))
 
 
-@checked
+@validate_arguments
 def spent_budget(weights: Sequence[ArrayLike], inputs: ArrayLike, gradients: ArrayLike) -> SpentBudget:
     """The left side of the inequality for a network; does not depend on the norm of its weights.
 
@@ -104,7 +104,7 @@ def spent_budget(weights: Sequence[ArrayLike], inputs: ArrayLike, gradients: Arr
     return SpentBudget(rank, relu)
 
 
-@checked
+@validate_arguments
 def layer_ratios(weights: Sequence[ArrayLike], inputs: ArrayLike, gradients: ArrayLike) -> LayerRatios:
     """What Theorem 3.1 and Proposition 3.3 speak of, for a network.
 
@@ -124,7 +124,7 @@ def layer_ratios(weights: Sequence[ArrayLike], inputs: ArrayLike, gradients: Arr
     )
 
 
-@checked
+@validate_arguments
 def low_rank_activations(
     inputs: ArrayLike, gradients: ArrayLike, *, speed: float, depth: int, share: float
 ) -> tuple[float, int]:
@@ -152,7 +152,7 @@ def low_rank_activations(
     return budget(inputs, gradients, speed=speed) / (share * L), int(np.ceil((1 - share) * L - 1e-9))
 
 
-@checked
+@validate_arguments
 def nearly_rank_one_bound(gradients: ArrayLike, *, speed: float, distance: float) -> float:
     """Proposition 3.3: 8 |G| eps / (s* - |G| eps) bounds every tail(W_l), tail(Zs_l) and |Zs_l - Z_l|^2 / |Z_l|^2.
 
@@ -180,7 +180,7 @@ def nearly_rank_one_bound(gradients: ArrayLike, *, speed: float, distance: float
     return _eightfold(float(np.linalg.norm(G)) * distance / speed)
 
 
-@checked
+@validate_arguments
 def optimal_layer_bound(inputs: ArrayLike, gradients: ArrayLike, *, speed: float, layer: int) -> float:
     """Theorem 3.1: 8 c l^(-1/2) / (1 - c l^(-1/2)) with c = (|X||G|/s*) sqrt(2 log(|X||G|/s*)).
 
@@ -206,7 +206,7 @@ def optimal_layer_bound(inputs: ArrayLike, gradients: ArrayLike, *, speed: float
     return _eightfold(_constant(inputs, gradients, speed) / float(np.sqrt(layer)))
 
 
-@checked
+@validate_arguments
 def first_layer_with_content(inputs: ArrayLike, gradients: ArrayLike, *, speed: float) -> float:
     """81 c^2: Theorem 3.1's bound is below 1 for l above this only, as 8 x / (1 - x) < 1 exactly for x < 1/9.
 

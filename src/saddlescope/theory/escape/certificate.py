@@ -15,9 +15,9 @@ import itertools
 import numpy as np
 from numpy.typing import ArrayLike
 
-from saddlescope._shared.arguments import checked
+from saddlescope._shared.arguments import validate_arguments
 from saddlescope._shared.errors import InputError
-from saddlescope.theory.escape.cone_program import IN, OUT, UNDECIDED, Answer, Programmes
+from saddlescope.theory.escape.cone_program import IN, OUT, UNDECIDED, ConeSolution, Programmes
 from saddlescope.theory.escape.plane_inputs import Arcs, PlaneSaddle
 from saddlescope.theory.escape.rank_one import rank_one_escape_speed
 from saddlescope.theory.escape.speed import CertifiedSpeed, Matrix, Network, checked_saddle, escape_speed, on_sphere
@@ -27,7 +27,7 @@ _SETTLED = (
 )
 
 
-@checked
+@validate_arguments
 def certified_escape_speed(
     inputs: ArrayLike, gradients: ArrayLike, *, tolerance: float = 1e-12, most: int = 20_000
 ) -> CertifiedSpeed:
@@ -73,7 +73,7 @@ class _Search:
         self.tolerance = tolerance
         self.closed = value  # the largest bound of what was left unexplored for being good enough
         self.solved = 0
-        self._open: list[tuple[float, int, int, np.ndarray, Answer, bool]] = []
+        self._open: list[tuple[float, int, int, np.ndarray, ConeSolution, bool]] = []
         self._count = itertools.count()
 
     def run(self, most: int) -> float:
@@ -106,14 +106,14 @@ class _Search:
         self.solved += 1
         self._consider(output, signs, self.programmes[output].solve(signs), False)
 
-    def _consider(self, output: int, signs: np.ndarray, answer: Answer, sharp: bool) -> None:
+    def _consider(self, output: int, signs: np.ndarray, answer: ConeSolution, sharp: bool) -> None:
         value = self.programmes[output].value(answer)
         if value > self.value:
             self.value, self.best = value, (answer, self.outputs[output])
         heapq.heappush(self._open, (-answer.bound, next(self._count), output, signs, answer, sharp))
 
 
-def _network(answer: Answer, output: float, basis: Matrix) -> Network:
+def _network(answer: ConeSolution, output: float, basis: Matrix) -> Network:
     """W_1, W_2, W_3 with |W_l| = 1 of +-relu(g): neuron i has incoming and outgoing weights of norm sqrt|a_i|."""
     roots = np.sqrt(answer.masses.sum(axis=0))
     signs = np.where(answer.masses[0] > answer.masses[1], 1.0, -1.0)

@@ -15,7 +15,7 @@ from jaxtyping import Float
 from numpy.typing import ArrayLike
 from scipy.optimize import nnls
 
-from saddlescope._shared.arguments import checked
+from saddlescope._shared.arguments import validate_arguments
 from saddlescope._shared.errors import InputError
 from saddlescope.theory.escape.activation_pattern import Pattern, opposite, pattern_of, rays
 from saddlescope.theory.escape.speed import Matrix, Network, checked_saddle, checked_weights, escape_speed, on_sphere
@@ -24,7 +24,7 @@ KINK = 1e-10  # default tolerance of kinks, see `clarke_residual`
 MOST_KINKS = 6  # of one sample above the first layer: each doubles the limits to be formed
 
 
-@checked
+@validate_arguments
 def clarke_residual(
     weights: Sequence[ArrayLike], inputs: ArrayLike, gradients: ArrayLike, *, tolerance: float = KINK
 ) -> float:

@@ -20,7 +20,7 @@ from jaxtyping import Float
 from numpy.typing import ArrayLike
 from scipy.optimize import linprog
 
-from saddlescope._shared.arguments import checked
+from saddlescope._shared.arguments import validate_arguments
 from saddlescope._shared.errors import InputError
 from saddlescope.theory.escape.activation_pattern import rays
 from saddlescope.theory.escape.directions import EscapeDirections, described
@@ -37,8 +37,8 @@ SLACK = 0.5  # an exchange that loses more than this share of the speed is not f
 PRUNED = 1e-9  # share of sum |a_i| below which a neuron is left out
 
 
-@checked
-def improve_directions(found: EscapeDirections, inputs: ArrayLike, gradients: ArrayLike) -> EscapeDirections:
+@validate_arguments
+def column_generation(found: EscapeDirections, inputs: ArrayLike, gradients: ArrayLike) -> EscapeDirections:
     """Each direction replaced by a faster one, where the convex steps lead to one that fits into its width.
 
     Works for any dimension of inputs and outputs. From depth 4 on, the layers above the second are made one neuron

@@ -39,7 +39,7 @@ _NEW = 1e-7  # radians: a sum at its maximum changes by the square of that
 
 
 @dataclass(frozen=True)
-class Answer:
+class ConeSolution:
     """What a programme found.
 
     Attributes:
@@ -74,17 +74,17 @@ class Programmes:
             self._cones[block, 1:, v] = -np.eye(2)
             self._reach[block, :, v] = -arcs.ends[self._ends[block % len(arc)]]
 
-    def value(self, answer: Answer) -> float:
+    def value(self, answer: ConeSolution) -> float:
         """F(g) of the answer's network."""
         p, q = answer.masses @ self.arcs.activations(answer.directions)
         return float(self.c @ np.maximum(p - q, 0.0))
 
-    def gaps(self, answer: Answer) -> Float[np.ndarray, "n"]:
+    def gaps(self, answer: ConeSolution) -> Float[np.ndarray, "n"]:
         """What the bound gives away where a sign is undecided: c_j (p_j - relu(p_j - q_j)), 0 where c_j < 0."""
         p, q = answer.masses @ self.arcs.activations(answer.directions)
         return np.maximum(self.c, 0.0) * np.minimum(p, q)
 
-    def solve(self, signs: Int[np.ndarray, "n"]) -> Answer:
+    def solve(self, signs: Int[np.ndarray, "n"]) -> ConeSolution:
         """The cone programme."""
         constant, slope = self._table(signs)
         free, bounded, arcs = slope.shape[2], len(self.negative), len(self._ends)
@@ -116,7 +116,7 @@ class Programmes:
         neurons = np.einsum("pae,aed->pad", pulls, self.arcs.ends[self._ends])
         return self._answer(signs, np.asarray(solution.x)[columns:], neurons)
 
-    def sharpen(self, signs: Int[np.ndarray, "n"], answer: Answer, rounds: int = 8) -> Answer:
+    def sharpen(self, signs: Int[np.ndarray, "n"], answer: ConeSolution, rounds: int = 8) -> ConeSolution:
         """The same programme as linear ones over the directions found so far, until no other direction matters.
 
         A vertex of a linear programme is exact to rounding, which an interior point is not. The first one has the
@@ -165,7 +165,7 @@ class Programmes:
         (over, u), (under, v) = self.arcs.maxima(multipliers[0]), self.arcs.maxima(-multipliers[1])
         return max(0.0, float(over.max()), float(under.max())), np.concatenate([u, v])
 
-    def _answer(self, signs: np.ndarray, free: Float[np.ndarray, "free"], neurons: np.ndarray) -> Answer:
+    def _answer(self, signs: np.ndarray, free: Float[np.ndarray, "free"], neurons: np.ndarray) -> ConeSolution:
         """From the values of (lambda, nu), and |a_i| u_i of the neurons of p and q, (2, m, 2)."""
         constant, slope = self._table(signs)
         bounded = len(self.negative)
@@ -178,7 +178,7 @@ class Programmes:
         masses[part, np.arange(len(part))] = lengths[part, which]
         directions = neurons[part, which] / lengths[part, which, None]
         masses /= max(masses.sum(), 1e-300)
-        return Answer(self._bound(multipliers)[0], free, multipliers, masses, directions)
+        return ConeSolution(self._bound(multipliers)[0], free, multipliers, masses, directions)
 
 
 def _both(h: Float[np.ndarray, "m n"], table: np.ndarray) -> np.ndarray:

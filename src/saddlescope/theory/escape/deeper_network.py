@@ -15,12 +15,12 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import ArrayLike
 
-from saddlescope._shared.arguments import checked
+from saddlescope._shared.arguments import validate_arguments
 from saddlescope._shared.errors import InputError
 from saddlescope.theory.escape.speed import Network, checked_depth, checked_saddle, checked_weights, on_sphere
 
 
-@checked
+@validate_arguments
 def deepen(weights: Sequence[ArrayLike], inputs: ArrayLike, gradients: ArrayLike, *, depth: int) -> Network:
     """The network of Proposition 3.2: of that depth, at least as fast, and of rank one from layer L - 1 on.
 

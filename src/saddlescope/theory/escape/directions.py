@@ -9,9 +9,9 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 from numpy.typing import ArrayLike
 
-from saddlescope._shared.arguments import checked
+from saddlescope._shared.arguments import validate_arguments
 from saddlescope._shared.errors import InputError
-from saddlescope._shared.reprs import Shown, Table
+from saddlescope._shared.reprs import ReprMixin, Table
 from saddlescope.measure import nonlinearity, numerical_rank
 from saddlescope.models.deep import layered_weights
 from saddlescope.theory.escape.clarke_subgradient import clarke_residual
@@ -25,7 +25,7 @@ RANK = 1e-6  # singular values below this share of the largest do not count
 
 
 @dataclass(frozen=True, repr=False)
-class EscapeDirections(Shown):
+class EscapeDirections(ReprMixin):
     """One direction a start, width after width.
 
     Attributes:
@@ -76,7 +76,7 @@ class EscapeDirections(Shown):
         return tuple(weight[start] for weight in self.weights)
 
 
-@checked
+@validate_arguments
 def escape_directions(
     inputs: ArrayLike,
     gradients: ArrayLike,
@@ -131,7 +131,7 @@ def escape_directions(
     )
 
 
-@checked
+@validate_arguments
 def gradient_at_zero(cost: Callable[[Array], Array], outputs: int, samples: int) -> Matrix:
     """G of any cost: its gradient at the zero output.
 

@@ -18,8 +18,8 @@ import numpy as np
 from jaxtyping import Float
 from numpy.typing import ArrayLike
 
-from saddlescope._shared.arguments import checked
-from saddlescope._shared.reprs import Shown
+from saddlescope._shared.arguments import validate_arguments
+from saddlescope._shared.reprs import ReprMixin
 from saddlescope.theory.escape.activation_pattern import Pattern, pattern_of, rays
 from saddlescope.theory.escape.clarke_subgradient import KINK, limits
 from saddlescope.theory.escape.network_reduction import collapse, expand, reduce
@@ -32,7 +32,7 @@ STEPS = 12  # of Newton's method, which converges quadratically or not at all
 
 
 @dataclass(frozen=True, repr=False)
-class Polished(Shown):
+class Polished(ReprMixin):
     """A direction after polishing.
 
     Attributes:
@@ -48,7 +48,7 @@ class Polished(Shown):
     converged: bool
 
 
-@checked
+@validate_arguments
 def polish(weights: Sequence[ArrayLike], inputs: ArrayLike, gradients: ArrayLike) -> Polished:
     """The escape direction near the given weights, to machine precision.
 

@@ -19,14 +19,14 @@ from collections.abc import Sequence
 import numpy as np
 from jaxtyping import Float
 
-from saddlescope._shared.arguments import checked
+from saddlescope._shared.arguments import validate_arguments
 from saddlescope._shared.errors import InputError
 from saddlescope.theory.escape.speed import checked_depth
 
 Times = Float[np.ndarray, "..."] | Sequence[float] | float
 
 
-@checked
+@validate_arguments
 def grown_norm(
     times: Times, *, norm: float, speed: float, depth: int, printed: bool = False
 ) -> Float[np.ndarray, "..."]:
@@ -56,7 +56,7 @@ def grown_norm(
         return np.asarray(norm * np.where(spent < 1, np.exp(-np.log1p(-spent) / power), np.inf))
 
 
-@checked
+@validate_arguments
 def escape_time(reached: float, *, norm: float, speed: float, depth: int, printed: bool = False) -> float:
     """The time t_1(r) - t_0 in which |theta| grows from `norm` to `reached`.
 

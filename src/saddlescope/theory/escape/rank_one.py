@@ -22,12 +22,12 @@ the right side is a network of one layer less on its own sphere, at least as fas
 import numpy as np
 from numpy.typing import ArrayLike
 
-from saddlescope._shared.arguments import checked
+from saddlescope._shared.arguments import validate_arguments
 from saddlescope.theory.escape.plane_inputs import Arcs, PlaneSaddle
 from saddlescope.theory.escape.speed import CertifiedSpeed, checked_depth, checked_saddle, escape_speed, on_sphere
 
 
-@checked
+@validate_arguments
 def rank_one_escape_speed(inputs: ArrayLike, gradients: ArrayLike, *, depth: int = 3) -> CertifiedSpeed:
     """The largest escape speed with every layer of rank one, in closed form; at depth 2 that of all networks.
 

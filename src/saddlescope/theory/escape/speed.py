@@ -10,9 +10,9 @@ import numpy as np
 from jaxtyping import Float
 from numpy.typing import ArrayLike
 
-from saddlescope._shared.arguments import checked
+from saddlescope._shared.arguments import validate_arguments
 from saddlescope._shared.errors import InputError
-from saddlescope._shared.reprs import Shown
+from saddlescope._shared.reprs import ReprMixin
 from saddlescope.models.deep import require_chain
 
 Matrix = Float[np.ndarray, "_ _"]
@@ -23,7 +23,7 @@ _LARGEST = 1e140
 
 
 @dataclass(frozen=True, repr=False)
-class CertifiedSpeed(Shown):
+class CertifiedSpeed(ReprMixin):
     """Bounds on the largest escape speed of a saddle, over networks of some depth and kind.
 
     Attributes:
@@ -39,7 +39,7 @@ class CertifiedSpeed(Shown):
     programmes: int = 0
 
 
-@checked
+@validate_arguments
 def escape_speed(weights: Sequence[ArrayLike], inputs: ArrayLike, gradients: ArrayLike) -> float:
     """-L_0(theta) = -Tr[G^T Y_theta(X)] of a network, at its weights as they are.
 
@@ -62,7 +62,7 @@ def escape_speed(weights: Sequence[ArrayLike], inputs: ArrayLike, gradients: Arr
     return -float(np.sum(G * (last @ hidden)))
 
 
-@checked
+@validate_arguments
 def on_sphere(weights: Sequence[ArrayLike]) -> Network:
     """The weights times the one factor that makes |theta|^2 = L, the norm of an escape direction (Definition 2.1).
 

@@ -8,7 +8,7 @@ of r (the cube root for a quartic minimum).
 import numpy as np
 from jaxtyping import Bool, Float
 
-from saddlescope.theory.incremental.loss_oracle import NotFinite
+from saddlescope.theory.incremental.loss_oracle import NonFiniteLossError
 from saddlescope.theory.incremental.stationary_point import Face, newton_displacement
 
 _FROM = 1e-3  # of the entering coordinate's rate: where rates begin to fade
@@ -16,7 +16,7 @@ _DECADES = 3  # over which the Newton step is watched
 _FELL = 0.5  # a step of relative size 1/x falls by 7/14 from r = e^-7 to e^-14; a quartic's by 1/10
 
 
-class Fading:
+class DivergenceTest:
     """Watches the rates of a path fade."""
 
     def __init__(self, face: Face, pull: float) -> None:
@@ -41,7 +41,7 @@ class Fading:
         kept = self._face.restricted(~zero)
         try:
             displacement = newton_displacement(x[~zero], r[~zero], kept.hessian(x[~zero]))
-        except NotFinite:
+        except NonFiniteLossError:
             return False
         self._steps.append(float(np.max(np.abs(displacement))))
         last = self._steps[-1 - _DECADES :]

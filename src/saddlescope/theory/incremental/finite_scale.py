@@ -23,11 +23,11 @@ import numpy as np
 from jaxtyping import Float
 
 from saddlescope._shared.errors import InputError
-from saddlescope._shared.reprs import Shown
+from saddlescope._shared.reprs import ReprMixin
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Correction(Shown):
+class Correction(ReprMixin):
     """The parts of order 1 when a stage begins.
 
     Attributes:
@@ -42,7 +42,7 @@ class Correction(Shown):
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class InitialWeights(Shown):
+class FirstOrderInit(ReprMixin):
     """P and M of the initial weights before they are scaled by alpha.
 
     Attributes:
@@ -54,7 +54,7 @@ class InitialWeights(Shown):
     minus: Float[np.ndarray, "p"]
 
     @classmethod
-    def of(cls, weights: Any, size: int) -> "InitialWeights":
+    def of(cls, weights: Any, size: int) -> "FirstOrderInit":
         """P and M of a pair (u0, v0).
 
         Raises:

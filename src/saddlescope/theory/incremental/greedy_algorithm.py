@@ -26,18 +26,18 @@ import numpy as np
 from jaxtyping import Array
 from numpy.typing import ArrayLike
 
-from saddlescope._shared.arguments import checked
+from saddlescope._shared.arguments import validate_arguments
 from saddlescope._shared.errors import InputError
-from saddlescope.theory.incremental.finite_scale import Correction, InitialWeights
-from saddlescope.theory.incremental.loss_oracle import Landscape, NotFinite
-from saddlescope.theory.incremental.newton_transition import FlowThenNewton
-from saddlescope.theory.incremental.prediction import GreedyStage, IncrementalLearning, Status
-from saddlescope.theory.incremental.stationary_point import Rest
-from saddlescope.theory.incremental.timed_transition import Passage, TimedFlow
+from saddlescope.theory.incremental.finite_scale import Correction, FirstOrderInit
+from saddlescope.theory.incremental.loss_oracle import LossOracle, NonFiniteLossError
+from saddlescope.theory.incremental.newton_transition import NewtonTransition
+from saddlescope.theory.incremental.prediction import GreedyStage, IncrementalLearning, AlgorithmStatus
+from saddlescope.theory.incremental.stationary_point import StationaryPoint
+from saddlescope.theory.incremental.timed_transition import Passage, TimedTransition
 from saddlescope.theory.incremental.transition import Departure, Transition
 
 
-@checked
+@validate_arguments
 def incremental_learning(
     loss: Callable[[Array], Array],
     size: int,
@@ -76,8 +76,8 @@ def incremental_learning(
             `DiagonalNetwork`. Its own `value_and_gradient(beta)` and `hessian(beta)` are used where it has them.
         size: p, the length of beta; at least 1.
         weights: (u0, v0), each of shape (p,): the initial weights before they are scaled by alpha.
-        transition: how a transition's end is found: `FlowThenNewton`, its specification `FlowToRest`, or `TimedFlow`,
-            which finds its times as well; None: `TimedFlow` with weights, and `FlowThenNewton` without.
+        transition: how a transition's end is found: `NewtonTransition`, its specification `OdeTransition`, or `TimedTransition`,
+            which finds its times as well; None: `TimedTransition` with weights, and `NewtonTransition` without.
         tolerance: rounding error attributed to g, relative to the size of the terms that cancel in it, the larger of
             max |g(0)| and max (|H| |beta|): smaller entries count as zero, and times closer than this error makes them
             are a tie. The default is about a thousand roundings of a float64 sum over a data set.
@@ -103,11 +103,11 @@ def incremental_learning(
         raise InputError(f"tolerance must be a number between 0 and 1e-3; got {tolerance!r}.")
     if max_stages is not None and not (isinstance(max_stages, int | np.integer) and max_stages >= 1):
         raise InputError(f"max_stages must be an integer of at least 1, or None; got {max_stages!r}.")
-    landscape = Landscape(loss, size)
-    start = None if weights is None else InitialWeights.of(weights, landscape.size)
+    oracle = LossOracle(loss, size)
+    start = None if weights is None else FirstOrderInit.of(weights, oracle.size)
     transition = _policy(transition, timed=start is not None)
-    origin = np.zeros(landscape.size)
-    rest = Rest(origin, *landscape.value_and_gradient(origin), curvature=math.inf, settling=math.inf, scale=0.0)
+    origin = np.zeros(oracle.size)
+    rest = StationaryPoint(origin, *oracle.value_and_gradient(origin), curvature=math.inf, settling=math.inf, scale=0.0)
     scale = float(np.max(np.abs(rest.gradient)))
     correction = None if start is None else Correction(0.0, 0.0, origin)
     stages = [GreedyStage.at(rest, time=0.0, slope=origin, correction=correction)]
@@ -116,20 +116,20 @@ def incremental_learning(
         arrivals = _Arrivals(stage, noise, start)
         status, message = arrivals.obstacle()
         if status is None and max_stages is not None and len(stages) > max_stages:
-            status, message = Status.MAX_STAGES, f"Stopped after max_stages={max_stages} transitions, as asked."
+            status, message = AlgorithmStatus.MAX_STAGES, f"Stopped after max_stages={max_stages} transitions, as asked."
         if status is None:
-            departure = Departure(landscape, rest, arrivals.tied, noise, arrivals.delays)
+            departure = Departure(oracle, rest, arrivals.tied, noise, arrivals.delays)
             try:
                 found = transition(departure)
-            except NotFinite as error:
-                status, message = Status.NOT_FINITE, f"At T = {arrivals.time:.6g}: {departure.not_finite(error)}"
+            except NonFiniteLossError as error:
+                status, message = AlgorithmStatus.NOT_FINITE, f"At T = {arrivals.time:.6g}: {departure.not_finite(error)}"
             else:
-                if isinstance(found, Rest):
+                if isinstance(found, StationaryPoint):
                     rest = found
                     stages.append(arrivals.next_stage(found))
                     _tell(report, stages, max_stages)
                     continue
-                status, message = Status.NO_MINIMUM, f"At T = {arrivals.time:.6g}: {found.reason}"
+                status, message = AlgorithmStatus.NO_MINIMUM, f"At T = {arrivals.time:.6g}: {found.reason}"
         return IncrementalLearning(
             tuple(stages), arrivals.time, arrivals.tied, status, message, weights=start, end_correction=arrivals.late
         )
@@ -137,10 +137,10 @@ def incremental_learning(
 
 def _policy(given: Transition | None, *, timed: bool) -> Transition:
     if not timed:
-        return FlowThenNewton() if given is None else given
-    if given is not None and not isinstance(given, TimedFlow):
-        raise InputError(f"transition must be a TimedFlow, or left out, if weights are given; got {given!r}.")
-    return TimedFlow() if given is None else given
+        return NewtonTransition() if given is None else given
+    if given is not None and not isinstance(given, TimedTransition):
+        raise InputError(f"transition must be a TimedTransition, or left out, if weights are given; got {given!r}.")
+    return TimedTransition() if given is None else given
 
 
 class _Arrivals:
@@ -155,7 +155,7 @@ class _Arrivals:
         delays: how much later in t each of them arrives; all 0 without weights.
     """
 
-    def __init__(self, stage: GreedyStage, noise: float, weights: InitialWeights | None) -> None:
+    def __init__(self, stage: GreedyStage, noise: float, weights: FirstOrderInit | None) -> None:
         self._stage, self._weights = stage, weights
         g = stage.gradient
         moving = (stage.beta == 0) & (np.abs(g) > noise)
@@ -179,20 +179,20 @@ class _Arrivals:
             self.late = float(np.min(late))
             self.delays = tuple((late - self.late).tolist())
 
-    def obstacle(self) -> tuple[Status | None, str]:
+    def obstacle(self) -> tuple[AlgorithmStatus | None, str]:
         """Why no next stage can be told, if so."""
         if not self.tied:
             unlearned = "" if self._stage.support else " g(0) = 0: the origin is no saddle that small weights leave."
-            return Status.CONVERGED, f"No coordinate outside the support has a gradient.{unlearned}"
+            return AlgorithmStatus.CONVERGED, f"No coordinate outside the support has a gradient.{unlearned}"
         if len(self.tied) == 1 or self._weights is not None:
             return None, ""
         named = ", ".join(map(str, self.tied))
-        return Status.TIE, (
+        return AlgorithmStatus.TIE, (
             f"Coordinates {named} become active at the same time, T = {self.time:.6g} (Assumption 4.3 fails): where "
             "learning goes next depends on the ratio of their initial weights. Give them: weights=(u0, v0)."
         )
 
-    def next_stage(self, rest: Rest) -> GreedyStage:
+    def next_stage(self, rest: StationaryPoint) -> GreedyStage:
         """The stage that the first arrivals begin, given where their transition ends."""
         stage, first, entered = self._stage, self.order[0], list(self.tied)
         later = [i for i in self.order if i not in self.tied and math.isfinite(self.delta[i])]
@@ -211,7 +211,7 @@ class _Arrivals:
             correction=self._correction(rest),
         )
 
-    def _correction(self, rest: Rest) -> Correction | None:
+    def _correction(self, rest: StationaryPoint) -> Correction | None:
         before = self._stage.correction
         if before is None or self.late is None or not isinstance(rest, Passage):
             return None

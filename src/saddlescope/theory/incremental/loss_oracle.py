@@ -20,7 +20,7 @@ from saddlescope._shared.errors import InputError
 _PROBE_SIZES = (1e-5, 1e-7)  # far above rounding in g, far below the features of a loss in sensible units
 
 
-class NotFinite(Exception):  # noqa: N818 - it reports where the path left the loss's domain; it may be recovered
+class NonFiniteLossError(Exception):  # noqa: N818 - it reports where the path left the loss's domain; it may be recovered
     """The loss, its gradient or its Hessian is NaN or infinite at some beta.
 
     Attributes:
@@ -58,7 +58,7 @@ class _Known:
     values: Float[np.ndarray, "p m"]
 
 
-class Landscape:
+class LossOracle:
     """L, g and H of a loss, as NumPy float64 arrays.
 
     A loss that is an Equinox module (every `DiagonalNetwork`) compiles once for all data of the same shape. Its own
@@ -95,18 +95,18 @@ class Landscape:
         """L(beta) and g(beta) = -dL/dbeta.
 
         Raises:
-            NotFinite: one of them is NaN or infinite.
+            NonFiniteLossError: one of them is NaN or infinite.
         """
         value, slope = self._value_and_slope(beta)
         if not (np.isfinite(value) and np.all(np.isfinite(slope))):
-            raise NotFinite(float(np.max(np.abs(beta))))
+            raise NonFiniteLossError(float(np.max(np.abs(beta))))
         return value, -slope
 
     def hessian(self, beta: Float[np.ndarray, "p"], among: Int[np.ndarray, "m"]) -> Float[np.ndarray, "m m"]:
         """The rows and columns `among` of H(beta).
 
         Raises:
-            NotFinite: an entry is NaN or infinite.
+            NonFiniteLossError: an entry is NaN or infinite.
         """
         return self._finite(self._columns(beta, among)[among], beta)
 
@@ -114,13 +114,13 @@ class Landscape:
         """The columns `among` of H(beta), all rows.
 
         Raises:
-            NotFinite: an entry is NaN or infinite.
+            NonFiniteLossError: an entry is NaN or infinite.
         """
         return self._finite(self._columns(beta, among), beta)
 
     def _finite(self, H: Float[np.ndarray, "n m"], beta: Float[np.ndarray, "p"]) -> Float[np.ndarray, "n m"]:
         if not np.all(np.isfinite(H)):
-            raise NotFinite(float(np.max(np.abs(beta))))
+            raise NonFiniteLossError(float(np.max(np.abs(beta))))
         return H
 
     def _value_and_slope(self, beta: Float[np.ndarray, "p"]) -> tuple[float, Float[np.ndarray, "p"]]:

@@ -14,16 +14,16 @@ import numpy as np
 from jaxtyping import Bool, Float
 from scipy.integrate import LSODA
 
-from saddlescope._shared.arguments import checked
-from saddlescope.theory.incremental.divergence import Fading
-from saddlescope.theory.incremental.loss_oracle import NotFinite
+from saddlescope._shared.arguments import validate_arguments
+from saddlescope.theory.incremental.divergence import DivergenceTest
+from saddlescope.theory.incremental.loss_oracle import NonFiniteLossError
 from saddlescope.theory.incremental.stationary_point import (
     Face,
-    NoRest,
-    Rest,
+    NoStationaryPoint,
+    StationaryPoint,
     newton_displacement,
     secant,
-    settle,
+    newton_polish,
     vanishing,
 )
 from saddlescope.theory.incremental.transition import HORIZON, LARGEST_LOG, Departure, check_between
@@ -35,9 +35,9 @@ _SEGMENTS = 500  # paths take about ten, at ridges of the loss fifty
 _MODEL_STEPS = 1000  # of the integrator in one segment; it takes ten to fifty
 
 
-@checked
+@validate_arguments
 @dataclass(frozen=True, kw_only=True)
-class FlowThenNewton:
+class NewtonTransition:
     """Follows the flow segment by segment, on each the exact flow of a quadratic model of L; then Newton.
 
     A segment is as long as the model tells the rates rightly: they are evaluated in its middle and at its end. What is
@@ -64,20 +64,20 @@ class FlowThenNewton:
         check_between(1e-6, 0.5, tolerance=self.tolerance)
         check_between(0.0, 1.0, reach=self.reach, fraction=self.fraction)
 
-    def __call__(self, departure: Departure) -> Rest | NoRest:
+    def __call__(self, departure: Departure) -> StationaryPoint | NoStationaryPoint:
         """The end of the path that leaves the saddle along the new coordinate."""
         face = departure.face()
         model = _start(face, departure)
         peak, limit, rejected = model.x, 0.3 * departure.pull, 0
-        outside: NotFinite | None = None
-        fading = Fading(face, departure.pull)
+        outside: NonFiniteLossError | None = None
+        fading = DivergenceTest(face, departure.pull)
         for _ in range(_SEGMENTS):
             x, middle, weight = self._follow(model, limit, peak, departure.pull)
             if np.log(np.max(x)) > LARGEST_LOG or limit < _SMALLEST_LIMIT * departure.pull:
                 break
             try:
                 r, between, outside = face.rate(x), face.rate(middle), None
-            except NotFinite as error:
+            except NonFiniteLossError as error:
                 limit, outside = 0.1 * limit, error
                 continue
             changed = float(np.max(np.abs(r - model.r)))
@@ -104,11 +104,11 @@ class FlowThenNewton:
 
     def _try_newton(
         self, departure: Departure, face: Face, model: "_Model", peak: Float[np.ndarray, "m"]
-    ) -> Rest | None:
+    ) -> StationaryPoint | None:
         if self._distance(model, peak) > self.reach:
             return None
         zero = vanishing(model.x, model.r, model.B, peak, self.fraction)
-        end = settle(face, model.x, model.B, zero, reach=self.reach, noise=departure.noise)
+        end = newton_polish(face, model.x, model.B, zero, reach=self.reach, noise=departure.noise)
         return end if end is not None and end.loss < departure.rest.loss else None
 
     def _follow(
@@ -213,7 +213,7 @@ def _start(face: Face, departure: Departure) -> _Model:
         x = np.where(new, size, x)
         try:
             r = face.rate(x)
-        except NotFinite:
+        except NonFiniteLossError:
             size *= 1e-2
             continue
         if np.max(np.abs(r - saddle.r)) <= 2 * _START * departure.pull:

@@ -15,19 +15,19 @@ import numpy as np
 from jaxtyping import Float
 from scipy.integrate import BDF
 
-from saddlescope._shared.arguments import checked
-from saddlescope.theory.incremental.divergence import Fading
-from saddlescope.theory.incremental.loss_oracle import NotFinite
-from saddlescope.theory.incremental.stationary_point import Face, NoRest, Rest, settle
+from saddlescope._shared.arguments import validate_arguments
+from saddlescope.theory.incremental.divergence import DivergenceTest
+from saddlescope.theory.incremental.loss_oracle import NonFiniteLossError
+from saddlescope.theory.incremental.stationary_point import Face, NoStationaryPoint, StationaryPoint, newton_polish
 from saddlescope.theory.incremental.transition import HORIZON, LARGEST_LOG, Departure, check_between
 
 _STEPS = 20_000  # paths take hundreds
 
 
-@checked
+@validate_arguments
 @dataclass(frozen=True, kw_only=True)
-class FlowToRest:
-    """Integrates gradient flow of the weights until nothing moves; the specification of `FlowThenNewton`.
+class OdeTransition:
+    """Integrates gradient flow of the weights until nothing moves; the specification of `NewtonTransition`.
 
     This is equation 13 as it stands, with a small eps, by SciPy's BDF. Newton polishes the last digits only.
 
@@ -48,18 +48,18 @@ class FlowToRest:
         check_between(1e-13, 0.1, tolerance=self.tolerance)
         check_between(0.0, 1.0, rest=self.rest)
 
-    def __call__(self, departure: Departure) -> Rest | NoRest:
+    def __call__(self, departure: Departure) -> StationaryPoint | NoStationaryPoint:
         """The end of the path that leaves the saddle along the new coordinate."""
         face = departure.face()
         x = peak = _start(face, departure)
-        fastest, outside, fading = 0.0, None, Fading(face, departure.pull)
+        fastest, outside, fading = 0.0, None, DivergenceTest(face, departure.pull)
 
         # NaN makes BDF take a smaller step, and so does a poor Jacobian. The loss is to blame only if that ends at 0.
         def slope(t: float, u: Float[np.ndarray, "m"]) -> Float[np.ndarray, "m"]:
             nonlocal outside
             try:
                 return u * face.rate(u**2)
-            except NotFinite as error:
+            except NonFiniteLossError as error:
                 outside = error
                 return np.full_like(u, np.nan)
 
@@ -67,7 +67,7 @@ class FlowToRest:
             nonlocal outside
             try:
                 return np.diag(face.rate(u**2)) - 2 * u[:, None] * face.hessian(u**2) * u
-            except NotFinite as error:
+            except NonFiniteLossError as error:
                 outside = error
                 return np.zeros((u.size, u.size))
 
@@ -94,7 +94,7 @@ class FlowToRest:
             fastest = max(fastest, speed)
             if speed <= self.rest * fastest:
                 zero = (r < 0) & (x <= self.rest * peak)
-                end = settle(face, x, face.hessian(x), zero, reach=1e-2, noise=departure.noise)
+                end = newton_polish(face, x, face.hessian(x), zero, reach=1e-2, noise=departure.noise)
                 if end is not None:
                     return end
             if fading.towards_infinity(x, r, (r < 0) & (x <= self.rest * peak)):
@@ -112,7 +112,7 @@ def _start(face: Face, departure: Departure) -> Float[np.ndarray, "m"]:
         x[new] = size
         try:
             change = float(np.max(np.abs(face.rate(x) - at_saddle)))
-        except NotFinite:
+        except NonFiniteLossError:
             continue
         if change <= 1e-2 * departure.pull:
             x[new] = 1e-3 * size

@@ -9,15 +9,15 @@ import numpy as np
 from jaxtyping import Float
 
 from saddlescope._shared.errors import InputError
-from saddlescope._shared.reprs import Shown, Table
+from saddlescope._shared.reprs import ReprMixin, Table
 from saddlescope.measure.stages import Stage, Staircase
-from saddlescope.theory.incremental.finite_scale import Correction, InitialWeights
-from saddlescope.theory.incremental.stationary_point import Rest
+from saddlescope.theory.incremental.finite_scale import Correction, FirstOrderInit
+from saddlescope.theory.incremental.stationary_point import StationaryPoint
 
 TIME_UNIT = "t / log(1/alpha)"
 
 
-class Status(StrEnum):
+class AlgorithmStatus(StrEnum):
     """Why `incremental_learning` stopped."""
 
     CONVERGED = "converged"
@@ -28,7 +28,7 @@ class Status(StrEnum):
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class GreedyStage(Shown):
+class GreedyStage(ReprMixin):
     """One stage k of incremental learning: a plateau at the saddle theta^k.
 
     Attributes:
@@ -67,7 +67,7 @@ class GreedyStage(Shown):
     @classmethod
     def at(
         cls,
-        rest: Rest,
+        rest: StationaryPoint,
         *,
         time: float,
         slope: Float[np.ndarray, "p"],
@@ -128,7 +128,7 @@ class NearTie:
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class IncrementalLearning(Shown):
+class IncrementalLearning(ReprMixin):
     """The stages that Algorithm 1 predicts, and why it stopped.
 
     Attributes:
@@ -144,9 +144,9 @@ class IncrementalLearning(Shown):
     stages: tuple[GreedyStage, ...]
     end: float
     next: tuple[int, ...]
-    status: Status
+    status: AlgorithmStatus
     message: str
-    weights: InitialWeights | None = None
+    weights: FirstOrderInit | None = None
     end_correction: float | None = None
 
     def __repr__(self) -> str:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Bool, Float
 
-from saddlescope.theory.incremental.loss_oracle import NotFinite
+from saddlescope.theory.incremental.loss_oracle import NonFiniteLossError
 from saddlescope.theory.incremental.stationary_point import Face
 from saddlescope.theory.incremental.transition import Departure
 
@@ -69,14 +69,14 @@ def tied(departure: Departure) -> Face:
         seen |= same
         share = np.where(same, np.exp(shares - np.max(shares[same])), 0.0)
         columns.append(face.directions @ (share / np.sum(share)))
-    return Face(face.landscape, face.among, np.stack(columns, axis=1))
+    return Face(face.oracle, face.among, np.stack(columns, axis=1))
 
 
 def leave(departure: Departure, face: Face) -> Beginning:
     """The beginning of the orbit on a face; raises InputError if the gradient jumps as the new coordinates enter."""
     saddle, new = departure.rest, departure.new(face)
     at_rest, r = face.sizes(saddle.beta), face.rates(saddle.gradient)[new]
-    columns = face.landscape.hessian_columns(saddle.beta, face.among) @ face.directions
+    columns = face.oracle.hessian_columns(saddle.beta, face.among) @ face.directions
     H = face.directions.T @ columns[face.among]
     X = at_rest[~new, None]
     moved = np.zeros((new.size, r.size))
@@ -94,8 +94,8 @@ def leave(departure: Departure, face: Face) -> Beginning:
         # What has slowed the new coordinates down already.
         x[new] = np.exp(2 * r * (time - delays) + (face.directions.T @ change[face.among])[new] @ (small / r))
         try:
-            gradient = face.landscape.value_and_gradient(face.beta(x))[1]
-        except NotFinite:
+            gradient = face.oracle.value_and_gradient(face.beta(x))[1]
+        except NonFiniteLossError:
             gradient = None
         if gradient is not None:
             first = change @ small

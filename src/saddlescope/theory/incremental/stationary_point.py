@@ -19,7 +19,7 @@ import numpy as np
 import scipy.linalg
 from jaxtyping import Bool, Float, Int
 
-from saddlescope.theory.incremental.loss_oracle import Landscape, NotFinite
+from saddlescope.theory.incremental.loss_oracle import LossOracle, NonFiniteLossError
 
 _NEWTON_STEPS = 60  # quadratic convergence needs 6; a step that does not shrink ends the search long before
 _RESTARTS = 2  # how often the Hessian may be taken anew where secants do not make steps shrink
@@ -29,7 +29,7 @@ _ROUNDING_AT_MOST = 1e-8  # the same with a newly taken Hessian, where rounding 
 
 
 @dataclass(frozen=True, eq=False)
-class Rest:
+class StationaryPoint:
     """A stationary point theta^k = (u, s * u) that is a strict local minimum on its support (Assumption 4.4).
 
     Attributes:
@@ -53,7 +53,7 @@ class Rest:
 
 
 @dataclass(frozen=True)
-class NoRest:
+class NoStationaryPoint:
     """A transition found no strict local minimum.
 
     Attributes:
@@ -73,15 +73,15 @@ class Face:
         directions: D, shape (|A|, m); in each row one entry is not zero, and those of a column add up to 1 in size.
     """
 
-    landscape: Landscape
+    oracle: LossOracle
     among: Int[np.ndarray, "a"]
     directions: Float[np.ndarray, "a m"]
 
     @classmethod
-    def of(cls, landscape: Landscape, beta: Float[np.ndarray, "p"]) -> "Face":
+    def of(cls, oracle: LossOracle, beta: Float[np.ndarray, "p"]) -> "Face":
         """The face with the signs of beta, in its interior."""
         among = np.flatnonzero(beta)
-        return cls(landscape, among, np.diag(np.sign(beta[among])))
+        return cls(oracle, among, np.diag(np.sign(beta[among])))
 
     @property
     def ties(self) -> bool:
@@ -90,7 +90,7 @@ class Face:
 
     def beta(self, x: Float[np.ndarray, "m"]) -> Float[np.ndarray, "p"]:
         """The point x as a vector of all p coordinates."""
-        beta = np.zeros(self.landscape.size)
+        beta = np.zeros(self.oracle.size)
         beta[self.among] = self.directions @ x
         return beta
 
@@ -103,17 +103,17 @@ class Face:
         return gradient[self.among] @ self.directions
 
     def rate(self, x: Float[np.ndarray, "m"]) -> Float[np.ndarray, "m"]:
-        """R at x; raises NotFinite where the loss is not."""
-        return self.rates(self.landscape.value_and_gradient(self.beta(x))[1])
+        """R at x; raises NonFiniteLossError where the loss is not."""
+        return self.rates(self.oracle.value_and_gradient(self.beta(x))[1])
 
     def hessian(self, x: Float[np.ndarray, "m"]) -> Float[np.ndarray, "m m"]:
-        """H at x; raises NotFinite where the loss is not."""
-        return self.directions.T @ self.landscape.hessian(self.beta(x), self.among) @ self.directions
+        """H at x; raises NonFiniteLossError where the loss is not."""
+        return self.directions.T @ self.oracle.hessian(self.beta(x), self.among) @ self.directions
 
     def restricted(self, keep: Bool[np.ndarray, "m"]) -> "Face":
         """The smaller face on which the other coordinates are zero."""
         rows = (self.directions[:, keep] != 0).any(axis=1)
-        return Face(self.landscape, self.among[rows], self.directions[np.ix_(rows, keep)])
+        return Face(self.oracle, self.among[rows], self.directions[np.ix_(rows, keep)])
 
 
 def vanishing(
@@ -161,7 +161,7 @@ def secant(
     return H + half + half.T
 
 
-def settle(
+def newton_polish(
     face: Face,
     x: Float[np.ndarray, "m"],
     H: Float[np.ndarray, "m m"],
@@ -169,7 +169,7 @@ def settle(
     *,
     reach: float,
     noise: float,
-) -> Rest | None:
+) -> StationaryPoint | None:
     """Newton's method to the strict local minimum that gradient flow from x ends in, or None if that is not certain.
 
     Certain means: no coordinate moves by more than a factor 1 +- reach in the first step; every step is at most half
@@ -192,16 +192,16 @@ def settle(
         if end is None:
             return None
         beta = kept.beta(end)
-        loss, gradient = face.landscape.value_and_gradient(beta)
+        loss, gradient = face.oracle.value_and_gradient(beta)
         H = kept.hessian(end)
-    except NotFinite:
+    except NonFiniteLossError:
         return None
     pushed_out = np.all(face.rates(gradient)[zero] < -noise)
     c = curvature(end, H)
     if not (pushed_out and c > 0):
         return None
     scale = float(np.max(np.abs(H) @ end, initial=0.0))
-    return Rest(beta, loss, gradient, curvature=0.0 if kept.ties else c, settling=c, scale=scale)
+    return StationaryPoint(beta, loss, gradient, curvature=0.0 if kept.ties else c, settling=c, scale=scale)
 
 
 def _newton(

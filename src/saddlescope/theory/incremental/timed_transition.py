@@ -22,11 +22,11 @@ from scipy.integrate import BDF, DenseOutput
 from scipy.interpolate import make_interp_spline
 from scipy.optimize import brentq
 
-from saddlescope._shared.arguments import checked
-from saddlescope.theory.incremental.divergence import Fading
-from saddlescope.theory.incremental.loss_oracle import NotFinite
+from saddlescope._shared.arguments import validate_arguments
+from saddlescope.theory.incremental.divergence import DivergenceTest
+from saddlescope.theory.incremental.loss_oracle import NonFiniteLossError
 from saddlescope.theory.incremental.saddle_departure import Beginning, leave, tied
-from saddlescope.theory.incremental.stationary_point import NoRest, Rest, newton_displacement, secant, settle, vanishing
+from saddlescope.theory.incremental.stationary_point import NoStationaryPoint, StationaryPoint, newton_displacement, secant, newton_polish, vanishing
 from saddlescope.theory.incremental.transition import HORIZON, LARGEST_LOG, Departure, check_between
 
 _STEPS = 5000  # orbits take about fifty
@@ -36,7 +36,7 @@ _SAME_RATE = 1e-8  # tied coordinates' rates may differ by this fraction of the 
 
 
 @dataclass(frozen=True, eq=False)
-class Passage(Rest):
+class Passage(StationaryPoint):
     """The end of a transition, with its times.
 
     Attributes:
@@ -50,9 +50,9 @@ class Passage(Rest):
     halfway: float
 
 
-@checked
+@validate_arguments
 @dataclass(frozen=True, kw_only=True)
-class TimedFlow:
+class TimedTransition:
     """Integrates the orbit with its times, by SciPy's BDF in log|beta| and quadrature of g along it.
 
     Both ends are cut off where the orbit is linear, and added in closed form. The end is found by Newton's method with
@@ -75,7 +75,7 @@ class TimedFlow:
         check_between(1e-12, 1e-2, tolerance=self.tolerance)
         check_between(1e-6, 0.1, reach=self.reach, fraction=self.fraction)
 
-    def __call__(self, departure: Departure) -> Passage | NoRest:
+    def __call__(self, departure: Departure) -> Passage | NoStationaryPoint:
         """The end of the orbit that leaves the saddle along the new coordinates."""
         face = tied(departure)
         if face.ties:
@@ -85,7 +85,7 @@ class TimedFlow:
                 face = departure.face()
         return self._follow(departure, leave(departure, face))
 
-    def _follow(self, departure: Departure, begin: Beginning) -> Passage | NoRest:
+    def _follow(self, departure: Departure, begin: Beginning) -> Passage | NoStationaryPoint:
         face, flow = begin.face, _Flow(begin, departure.noise)
         solver = BDF(
             flow.slope,
@@ -97,7 +97,7 @@ class TimedFlow:
             atol=self.tolerance,
             jac=flow.jacobian,
         )
-        orbit, fading = _Orbit(begin), Fading(face, departure.pull)
+        orbit, fading = _Orbit(begin), DivergenceTest(face, departure.pull)
         x, r, peak = begin.x, face.rates(begin.gradient), begin.x
         B, near = face.hessian(face.sizes(departure.rest.beta)), self.reach
         for step in range(_STEPS):
@@ -115,7 +115,7 @@ class TimedFlow:
             zero = vanishing(x, r, B, peak, self.fraction)
             away = float(np.max(np.abs(newton_displacement(x[~zero], r[~zero], B[np.ix_(~zero, ~zero)])), initial=0.0))
             if away <= near:
-                end = settle(face, x, B, zero, reach=3 * self.reach, noise=departure.noise)
+                end = newton_polish(face, x, B, zero, reach=3 * self.reach, noise=departure.noise)
                 if end is not None and end.loss < departure.rest.loss:
                     return orbit.finish(departure, end, x, peak)
                 near = 0.5 * away
@@ -144,7 +144,7 @@ class _Flow:
         self._tied = [several for several in members if several.size > 1]
         self.x, self.gradient = begin.x, begin.gradient
         self.rates = begin.face.rates(begin.gradient)
-        self.outside: NotFinite | None = None
+        self.outside: NonFiniteLossError | None = None
 
     @no_type_check  # as everything that the integrator calls: checking takes longer than the work
     def at(self, z: Float[np.ndarray, "m"]) -> Float[np.ndarray, "m"]:
@@ -154,8 +154,8 @@ class _Flow:
     def slope(self, t: float, z: Float[np.ndarray, "m"]) -> Float[np.ndarray, "m"]:
         x = self.at(z)
         try:
-            gradient = self._face.landscape.value_and_gradient(self._face.beta(x))[1]
-        except NotFinite as error:
+            gradient = self._face.oracle.value_and_gradient(self._face.beta(x))[1]
+        except NonFiniteLossError as error:
             self.outside = error
             return np.full_like(z, np.nan)  # makes BDF take a smaller step
         self.x, self.gradient, self.rates = x, gradient, self._face.rates(gradient)
@@ -167,7 +167,7 @@ class _Flow:
         x = self.at(z)
         try:
             return -2 * self._face.hessian(x) * x
-        except NotFinite as error:
+        except NonFiniteLossError as error:
             self.outside = error
             return np.zeros((x.size, x.size))
 
@@ -193,14 +193,14 @@ class _Orbit:
         self._pieces.append(piece)
 
     def finish(
-        self, departure: Departure, end: Rest, x: Float[np.ndarray, "m"], peak: Float[np.ndarray, "m"]
+        self, departure: Departure, end: StationaryPoint, x: Float[np.ndarray, "m"], peak: Float[np.ndarray, "m"]
     ) -> Passage:
         """J and the half-way time, given where the orbit ends and the last point before."""
         begin, stop = self._begin, self._times[-1]
         face = begin.face
         at_end, r = face.sizes(end.beta), face.rates(end.gradient)
         zero = at_end == 0
-        columns = face.landscape.hessian_columns(end.beta, face.among) @ face.directions
+        columns = face.oracle.hessian_columns(end.beta, face.among) @ face.directions
         remaining = _remaining(face.directions.T @ columns[face.among], x, at_end, r, zero)
         spline = make_interp_spline(self._times, np.stack(self._gradients), k=5 if len(self._times) > 5 else 1)
         shift = (

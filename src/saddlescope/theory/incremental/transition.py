@@ -3,8 +3,8 @@
     theta^{k+1} = lim_{eps -> 0} lim_{t -> infinity} psi(t, eps),  psi(0, eps) = theta^k + eps (e_i, sgn(g_i) e_i)
 
 The loss need not be convex, so the limit is not "the minimum" over the active coordinates: it is the end of one path.
-Two policies find it, and both follow that path from the saddle: `saddlescope.theory.incremental.newton_transition.FlowThenNewton`, the
-default, and its specification, `saddlescope.theory.incremental.ode_transition.FlowToRest`.
+Two policies find it, and both follow that path from the saddle: `saddlescope.theory.incremental.newton_transition.NewtonTransition`, the
+default, and its specification, `saddlescope.theory.incremental.ode_transition.OdeTransition`.
 """
 
 from collections.abc import Callable
@@ -15,8 +15,8 @@ import numpy as np
 from jaxtyping import Bool
 
 from saddlescope._shared.errors import InputError
-from saddlescope.theory.incremental.loss_oracle import Landscape, NotFinite
-from saddlescope.theory.incremental.stationary_point import Face, NoRest, Rest
+from saddlescope.theory.incremental.loss_oracle import LossOracle, NonFiniteLossError
+from saddlescope.theory.incremental.stationary_point import Face, NoStationaryPoint, StationaryPoint
 
 LARGEST_LOG = 300.0  # log|beta| beyond it is divergence; e^300 and its square are still finite
 HORIZON = 1e12  # in units of 1 / |g_i|: a transition that lasts this long ends at no strict minimum
@@ -35,8 +35,8 @@ class Departure:
             |beta_i| = e^{2 |g_i| (t - delay_i)}.
     """
 
-    landscape: Landscape
-    rest: Rest
+    oracle: LossOracle
+    rest: StationaryPoint
     entering: tuple[int, ...]
     noise: float
     delays: tuple[float, ...] = (0.0,)
@@ -51,7 +51,7 @@ class Departure:
         new = list(self.entering)
         signs = self.rest.beta.copy()
         signs[new] = self.rest.gradient[new]
-        return Face.of(self.landscape, signs)
+        return Face.of(self.oracle, signs)
 
     def new(self, face: Face) -> Bool[np.ndarray, "m"]:
         """Which of the face's coordinates enter."""
@@ -62,7 +62,7 @@ class Departure:
         """The entering coordinates, for a sentence."""
         return ("coordinate " if len(self.entering) == 1 else "coordinates ") + ", ".join(map(str, self.entering))
 
-    def no_rest(self, largest: float, outside: NotFinite | None, *, towards_infinity: bool = False) -> NoRest:
+    def no_rest(self, largest: float, outside: NonFiniteLossError | None, *, towards_infinity: bool = False) -> NoStationaryPoint:
         """Why the path was left without an end.
 
         Args:
@@ -71,7 +71,7 @@ class Departure:
             towards_infinity: whether the path was seen to go to infinity.
 
         Raises:
-            NotFinite: that one, unless |beta| is so large there that the path diverges.
+            NonFiniteLossError: that one, unless |beta| is so large there that the path diverges.
         """
         if outside is not None and largest < np.exp(LARGEST_LOG / 2):
             raise outside
@@ -80,12 +80,12 @@ class Departure:
             if towards_infinity or np.log(largest) > LARGEST_LOG
             else "there the loss is flat, as with more weights than samples, or it has no minimum"
         )
-        return NoRest(
+        return NoStationaryPoint(
             f"The transition that starts with {self.named} finds no strict local minimum (Assumption 4.4 fails): it "
             f"was followed to max |beta| = {largest:.3g}, and {why}. Add a small penalty on beta to the loss."
         )
 
-    def not_finite(self, error: NotFinite) -> str:
+    def not_finite(self, error: NonFiniteLossError) -> str:
         """What to say if the loss was not finite on the path."""
         return (
             "The loss must be finite, with finite derivatives, wherever learning takes beta; it is NaN or infinite "
@@ -101,8 +101,8 @@ class Departure:
         )
 
 
-Transition: TypeAlias = Callable[[Departure], Rest | NoRest]
-"""Finds theta^{k+1} of equation 13, or says why there is none; raises NotFinite where the loss is not finite."""
+Transition: TypeAlias = Callable[[Departure], StationaryPoint | NoStationaryPoint]
+"""Finds theta^{k+1} of equation 13, or says why there is none; raises NonFiniteLossError where the loss is not finite."""
 
 
 def check_between(low: float, high: float, **values: float) -> None:

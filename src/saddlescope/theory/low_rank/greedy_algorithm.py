@@ -22,18 +22,18 @@ from typing import Any
 import numpy as np
 from jaxtyping import Array, Float
 
-from saddlescope._shared.arguments import checked
+from saddlescope._shared.arguments import validate_arguments
 from saddlescope._shared.errors import InputError
-from saddlescope._shared.reprs import Shown, Table
+from saddlescope._shared.reprs import ReprMixin, Table
 from saddlescope.measure.stages import Stage, Staircase
-from saddlescope.theory.incremental.prediction import TIME_UNIT, Status
+from saddlescope.theory.incremental.prediction import TIME_UNIT, AlgorithmStatus
 from saddlescope.theory.low_rank.growth_exponents import Frame, Growth, growth
-from saddlescope.theory.low_rank.loss_oracle import Matrices, ProductLandscape
-from saddlescope.theory.low_rank.transition import Landed, land
+from saddlescope.theory.low_rank.loss_oracle import Matrices, ProductLossOracle
+from saddlescope.theory.low_rank.transition import Saddle, follow_to_saddle
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
-class LowRankStage(Shown):
+class LowRankStage(ReprMixin):
     """One stage k of incremental learning with full weights: a plateau at a saddle.
 
     Attributes:
@@ -66,7 +66,7 @@ class LowRankStage(Shown):
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
-class LowRankLearning(Shown):
+class LowRankLearning(ReprMixin):
     """The stages that are predicted, and why they end.
 
     Attributes:
@@ -78,7 +78,7 @@ class LowRankLearning(Shown):
 
     stages: tuple[LowRankStage, ...]
     end: float
-    status: Status
+    status: AlgorithmStatus
     message: str
 
     def __repr__(self) -> str:
@@ -109,7 +109,7 @@ class LowRankLearning(Shown):
         )
 
 
-@checked
+@validate_arguments
 def low_rank_learning(
     loss: Callable[[Any], Array],
     shapes: Sequence[tuple[int, int]],
@@ -156,14 +156,14 @@ def low_rank_learning(
         raise InputError(f"tolerance must be a number between 0 and 1e-3; got {tolerance!r}.")
     if max_stages is not None and not (isinstance(max_stages, int | np.integer) and max_stages >= 1):
         raise InputError(f"max_stages must be an integer of at least 1, or None; got {max_stages!r}.")
-    landscape = ProductLandscape(loss, shapes)
-    most = tuple(min(m, n, width or m) for m, n in landscape.shapes)
-    origin = tuple(np.zeros(shape) for shape in landscape.shapes)
-    spectra = tuple((np.zeros((m, 0)), np.zeros(0), np.zeros((0, n))) for m, n in landscape.shapes)
-    nothing = tuple((np.zeros((m, 0)), np.zeros((n, 0))) for m, n in landscape.shapes)
-    rest = Landed(origin, spectra, *landscape.value_and_force(origin), fallen=nothing)
+    oracle = ProductLossOracle(loss, shapes)
+    most = tuple(min(m, n, width or m) for m, n in oracle.shapes)
+    origin = tuple(np.zeros(shape) for shape in oracle.shapes)
+    spectra = tuple((np.zeros((m, 0)), np.zeros(0), np.zeros((0, n))) for m, n in oracle.shapes)
+    nothing = tuple((np.zeros((m, 0)), np.zeros((n, 0))) for m, n in oracle.shapes)
+    rest = Saddle(origin, spectra, *oracle.value_and_force(origin), fallen=nothing)
     noise = tolerance * max(float(np.linalg.norm(G, 2)) for G in rest.force)
-    frames = tuple(Frame(np.eye(d), np.eye(d), np.zeros(d)) for d in map(max, landscape.shapes))
+    frames = tuple(Frame(np.eye(d), np.eye(d), np.zeros(d)) for d in map(max, oracle.shapes))
     stages: list[LowRankStage] = []
     time, entered, margin = 0.0, None, math.inf
     while True:
@@ -173,27 +173,27 @@ def low_rank_learning(
         arrivals = _Arrivals(grown, stages[-1].ranks, most, noise)
         end, status, message = time + arrivals.duration, None, ""
         if not math.isfinite(end):
-            status, message = Status.CONVERGED, "No direction outside the active ones has a force, or none is left."
+            status, message = AlgorithmStatus.CONVERGED, "No direction outside the active ones has a force, or none is left."
         elif arrivals.margin <= tolerance * max(end, arrivals.duration):
             status, message = (
-                Status.TIE,
+                AlgorithmStatus.TIE,
                 f"Two directions become active at the same time, T = {end:.6g}: where learning goes next depends on "
                 "their initial weights. Break the symmetry of the loss, or simulate with flow.factored_flow.",
             )
         elif max_stages is not None and len(stages) > max_stages:
-            status, message = Status.MAX_STAGES, f"Stopped after max_stages={max_stages} transitions, as asked."
+            status, message = AlgorithmStatus.MAX_STAGES, f"Stopped after max_stages={max_stages} transitions, as asked."
         if status is None:
             number, j = arrivals.product, arrivals.direction
-            (m, n), of = landscape.shapes[number], grown[number]
-            found = land(landscape, rest.spectra, rest.force, (number, of.U[:m, j], of.V[:n, j], float(of.rate[j])))
-            if isinstance(found, Landed):
+            (m, n), of = oracle.shapes[number], grown[number]
+            found = follow_to_saddle(oracle, rest.spectra, rest.force, (number, of.U[:m, j], of.V[:n, j], float(of.rate[j])))
+            if isinstance(found, Saddle):
                 frames = tuple(
                     _beyond(of.after(arrivals.duration), int(p == number), rest.spectra[p], found, p)
                     for p, of in enumerate(grown)
                 )
                 rest, time, entered, margin = found, end, number, arrivals.margin
                 continue
-            status = Status.NO_MINIMUM if found.finite else Status.NOT_FINITE
+            status = AlgorithmStatus.NO_MINIMUM if found.finite else AlgorithmStatus.NOT_FINITE
             message = f"At T = {end:.6g}: {found.reason}"
         return LowRankLearning(stages=tuple(stages), end=end, status=status, message=message)
 
@@ -219,7 +219,7 @@ class _Arrivals:
         self.margin = waits[1][0] - self.duration if len(waits) > 1 and math.isfinite(waits[1][0]) else math.inf
 
 
-def _stage(rest: Landed, grown: Sequence[Growth], time: float, entered: int | None, margin: float) -> LowRankStage:
+def _stage(rest: Saddle, grown: Sequence[Growth], time: float, entered: int | None, margin: float) -> LowRankStage:
     return LowRankStage(
         time=time,
         entered=entered,
@@ -234,7 +234,7 @@ def _stage(rest: Landed, grown: Sequence[Growth], time: float, entered: int | No
 
 
 def _beyond(
-    frame: Frame, entered: int, before: tuple[np.ndarray, np.ndarray, np.ndarray], found: Landed, product: int
+    frame: Frame, entered: int, before: tuple[np.ndarray, np.ndarray, np.ndarray], found: Saddle, product: int
 ) -> Frame:
     """The frame outside the new active directions: what fell, with xi = 1, and the old one without what entered.
 

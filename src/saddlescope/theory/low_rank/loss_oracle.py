@@ -18,7 +18,7 @@ from saddlescope._shared.errors import InputError
 Matrices = tuple[Float[np.ndarray, "_ _"], ...]
 
 
-class NotFiniteProducts(Exception):  # noqa: N818 - it reports where the path left the loss's domain
+class NonFiniteProductLossError(Exception):  # noqa: N818 - it reports where the path left the loss's domain
     """The loss, its gradient or its second derivative is NaN or infinite at some products."""
 
 
@@ -34,7 +34,7 @@ def _answer(loss: Any, products: tuple[Array, ...], change: tuple[Array, ...]) -
     return jax.jvp(lambda at: _value_and_slope(loss, at)[1], (products,), (change,))[1]
 
 
-class ProductLandscape:
+class ProductLossOracle:
     """L, G and its derivative, as NumPy float64 arrays.
 
     Args:
@@ -71,7 +71,7 @@ class ProductLandscape:
             raise InputError(f"loss must return one float64 number; got {out!r}.")
         try:
             self.value_and_force(tuple(np.zeros(shape) for shape in self.shapes))
-        except NotFiniteProducts as error:
+        except NonFiniteProductLossError as error:
             raise InputError(
                 "loss must be finite with a finite gradient where all products are 0, where learning starts; got NaN "
                 "or infinity. Look for a division, root or logarithm of a product, and for NaN in the data."
@@ -81,22 +81,22 @@ class ProductLandscape:
         """L(B) and G(B).
 
         Raises:
-            NotFiniteProducts: one of them is NaN or infinite.
+            NonFiniteProductLossError: one of them is NaN or infinite.
         """
         value, slopes = _value_and_slope(self.loss, tuple(map(jnp.asarray, products)))
         force = tuple(-np.asarray(slope) for slope in slopes)
         if not (np.isfinite(value) and all(np.isfinite(g).all() for g in force)):
-            raise NotFiniteProducts
+            raise NonFiniteProductLossError
         return float(value), force
 
-    def answer(self, products: Matrices, change: Matrices) -> Matrices:
+    def hvp(self, products: Matrices, change: Matrices) -> Matrices:
         """dG(B)[change], the derivative of G in a direction.
 
         Raises:
-            NotFiniteProducts: an entry is NaN or infinite.
+            NonFiniteProductLossError: an entry is NaN or infinite.
         """
         slopes = _answer(self.loss, tuple(map(jnp.asarray, products)), tuple(map(jnp.asarray, change)))
         answer = tuple(-np.asarray(slope) for slope in slopes)
         if not all(np.isfinite(g).all() for g in answer):
-            raise NotFiniteProducts
+            raise NonFiniteProductLossError
         return answer

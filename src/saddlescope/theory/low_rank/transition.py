@@ -14,7 +14,7 @@ import numpy as np
 from jaxtyping import Float
 from scipy.integrate import RK45
 
-from saddlescope.theory.low_rank.loss_oracle import Matrices, NotFiniteProducts, ProductLandscape
+from saddlescope.theory.low_rank.loss_oracle import Matrices, NonFiniteProductLossError, ProductLossOracle
 
 _TOLERANCE = 1e-6  # relative error of a step of the path: it has to end in the right basin
 _STEPS = 10_000  # paths take hundreds
@@ -32,7 +32,7 @@ Spectra = tuple[tuple[np.ndarray, np.ndarray, np.ndarray], ...]
 
 
 @dataclass(frozen=True, eq=False)
-class Landed:
+class Saddle:
     """The stationary point at which a transition ends.
 
     Attributes:
@@ -51,7 +51,7 @@ class Landed:
 
 
 @dataclass(frozen=True)
-class NotLanded:
+class SaddleNotReached:
     """A transition found no rest.
 
     Attributes:
@@ -66,9 +66,9 @@ class NotLanded:
 class _Factors:
     """Factors of all products as one vector, with their gradient and its derivative."""
 
-    def __init__(self, landscape: ProductLandscape, ranks: tuple[int, ...]) -> None:
-        self.landscape, self.ranks = landscape, ranks
-        self.sizes = [(m, n, r) for (m, n), r in zip(landscape.shapes, ranks, strict=True)]
+    def __init__(self, oracle: ProductLossOracle, ranks: tuple[int, ...]) -> None:
+        self.oracle, self.ranks = oracle, ranks
+        self.sizes = [(m, n, r) for (m, n), r in zip(oracle.shapes, ranks, strict=True)]
         self._at: np.ndarray | None = None
 
     def split(self, theta: Float[np.ndarray, "t"]) -> list[tuple[np.ndarray, np.ndarray]]:
@@ -83,14 +83,14 @@ class _Factors:
         return tuple(L @ R.T for L, R in self.split(theta))
 
     def velocity(self, theta: Float[np.ndarray, "t"]) -> Float[np.ndarray, "t"]:
-        force = self.landscape.value_and_force(self.products(theta))[1]
+        force = self.oracle.value_and_force(self.products(theta))[1]
         return _flat([(G @ R, G.T @ L) for G, (L, R) in zip(force, self.split(theta), strict=True)])
 
     def linearised(self, theta: Float[np.ndarray, "t"], force: Matrices, change: Float[np.ndarray, "t"]) -> np.ndarray:
         """-d velocity[change]: the Hessian of the loss of the factors, times a vector."""
         pairs, moves = self.split(theta), self.split(change)
         moved = tuple(dL @ R.T + L @ dR.T for (L, R), (dL, dR) in zip(pairs, moves, strict=True))
-        answer = self.landscape.answer(self.products(theta), moved)
+        answer = self.oracle.hvp(self.products(theta), moved)
         return -_flat(
             [
                 (G @ dR + dG @ R, G.T @ dL + dG.T @ L)
@@ -99,12 +99,12 @@ class _Factors:
         )
 
 
-def land(
-    landscape: ProductLandscape,
+def follow_to_saddle(
+    oracle: ProductLossOracle,
     spectra: Spectra,
     force: Matrices,
     entering: tuple[int, np.ndarray, np.ndarray, float],
-) -> Landed | NotLanded:
+) -> Saddle | SaddleNotReached:
     """The end of the path that leaves a saddle along a new pair of directions.
 
     Args:
@@ -115,10 +115,10 @@ def land(
     """
     number, u, v, rate = entering
     pairs = [(U * np.sqrt(s), Vt.T * np.sqrt(s)) for U, s, Vt in spectra]
-    seed = _seed(landscape, tuple(L @ R.T for L, R in pairs), force, entering)
+    seed = _seed(oracle, tuple(L @ R.T for L, R in pairs), force, entering)
     L, R = pairs[number]
     pairs[number] = np.column_stack([L, np.sqrt(seed) * u]), np.column_stack([R, np.sqrt(seed) * v])
-    factors = _Factors(landscape, tuple(L.shape[1] for L, _ in pairs))
+    factors = _Factors(oracle, tuple(L.shape[1] for L, _ in pairs))
     solver = RK45(
         lambda t, theta: factors.velocity(theta),
         0.0,
@@ -136,7 +136,7 @@ def land(
             if solver.status == "failed" or solver.t * rate > _HORIZON:
                 break
             if float(np.max(np.abs(solver.y))) > _LARGEST:
-                return NotLanded(
+                return SaddleNotReached(
                     f"The transition that product {number} starts diverges (Assumption 4.4 fails; losses with "
                     "exponential tails have no minimum). Add a small penalty on the products to the loss."
                 )
@@ -151,23 +151,23 @@ def land(
                 if landed is not None:
                     return landed
                 wait = step + step // 4  # a few looks for every doubling of the path
-    except NotFiniteProducts:
-        return NotLanded(
+    except NonFiniteProductLossError:
+        return SaddleNotReached(
             f"The loss is NaN or infinite on the path that product {number} starts. Look for a division, root or "
             "logarithm of a product.",
             finite=False,
         )
-    return NotLanded(
+    return SaddleNotReached(
         f"The transition that product {number} starts finds no strict local minimum (Assumption 4.4 fails; more "
         "weights than samples make it flat). Add a small penalty on the products to the loss."
     )
 
 
-def _seed(landscape: ProductLandscape, products: Matrices, force: Matrices, entering: tuple) -> float:
+def _seed(oracle: ProductLossOracle, products: Matrices, force: Matrices, entering: tuple) -> float:
     """The size of the new pair that changes G by a thousandth of its rate."""
     number, u, v, rate = entering
     change = tuple(np.outer(u, v) if p == number else np.zeros_like(B) for p, B in enumerate(products))
-    answer = max(float(np.linalg.norm(dG, 2)) for dG in landscape.answer(products, change))
+    answer = max(float(np.linalg.norm(dG, 2)) for dG in oracle.hvp(products, change))
     scale = max(1.0, *(float(np.linalg.norm(B, 2)) for B in products))
     return min(_SEED * rate / answer if answer > 0 else 1.0, 1e-3 * scale)
 
@@ -180,7 +180,7 @@ def _settled(factors: _Factors, theta: Float[np.ndarray, "t"]) -> Float[np.ndarr
     """
     start, smallest = theta, np.inf
     for _ in range(30):
-        force = factors.landscape.value_and_force(factors.products(theta))[1]
+        force = factors.oracle.value_and_force(factors.products(theta))[1]
         velocity = factors.velocity(theta)
         size = float(np.linalg.norm(velocity))
         scale = max(float(np.linalg.norm(G)) for G in force) + float(
@@ -226,28 +226,28 @@ def _without_falling(
     factors: _Factors, spectra: Spectra, peak: list[np.ndarray]
 ) -> tuple[_Factors, Float[np.ndarray, "t"], tuple[tuple[np.ndarray, np.ndarray], ...]]:
     """The factors without the directions that are on their way to zero, and those directions."""
-    force = factors.landscape.value_and_force(tuple((U * s) @ Vt for U, s, Vt in spectra))[1]
+    force = factors.oracle.value_and_force(tuple((U * s) @ Vt for U, s, Vt in spectra))[1]
     pairs, fallen = [], []
     for (U, s, Vt), highest, G in zip(spectra, peak, force, strict=True):
         falling = (s <= _VANISHED * highest) & (np.sum(U * (G @ Vt.T), axis=0) < 0)
         keep = len(s) - int(np.sum(np.logical_and.accumulate(falling[::-1])))
         pairs.append(((U * np.sqrt(s))[:, :keep], (Vt.T * np.sqrt(s))[:, :keep]))
         fallen.append((U[:, keep:], Vt[keep:].T))
-    return _Factors(factors.landscape, tuple(L.shape[1] for L, _ in pairs)), _flat(pairs), tuple(fallen)
+    return _Factors(factors.oracle, tuple(L.shape[1] for L, _ in pairs)), _flat(pairs), tuple(fallen)
 
 
 def _landed(
     factors: _Factors, start: Float[np.ndarray, "t"], fallen: tuple[tuple[np.ndarray, np.ndarray], ...]
-) -> Landed | None:
+) -> Saddle | None:
     """The rest that is near, or None if there is none, or if G does not push what fell towards zero there."""
     end = _settled(factors, start) if start.size else start
     if end is None:
         return None
     products = factors.products(end)
-    loss, force = factors.landscape.value_and_force(products)
+    loss, force = factors.oracle.value_and_force(products)
     if any(np.any(np.sum(U * (G @ V), axis=0) >= 0) for G, (U, V) in zip(force, fallen, strict=True)):
         return None  # no strict complementarity
-    return Landed(products, _spectra(factors, end), loss, force, fallen)
+    return Saddle(products, _spectra(factors, end), loss, force, fallen)
 
 
 def _spectra(factors: _Factors, theta: Float[np.ndarray, "t"]) -> Spectra:

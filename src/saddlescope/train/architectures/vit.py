@@ -25,11 +25,11 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn import functional
 
-from saddlescope._shared.arguments import checked
+from saddlescope._shared.arguments import validate_arguments
 from saddlescope._shared.errors import InputError
 
 
-@checked
+@validate_arguments
 @dataclass(frozen=True, kw_only=True)
 class ViTConfig:
     """The sizes of a vision transformer; the defaults are the paper's for CIFAR-10 (appendix B.2)."""

@@ -20,7 +20,7 @@ import torch
 from torch import Tensor
 
 from saddlescope._shared.errors import InputError
-from saddlescope._shared.reprs import Shown
+from saddlescope._shared.reprs import ReprMixin
 from saddlescope.measure.arrays import UNIT_ROUNDOFF
 
 _SAFE = (".safetensors",)
@@ -53,7 +53,7 @@ class StoredTensor:
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Checkpoint(Shown):
+class Checkpoint(ReprMixin):
     """The weights of a model on disk.
 
     Names are those of the model: what `torch.compile` and `DistributedDataParallel` put before them is left away.

@@ -19,7 +19,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from saddlescope._shared.arguments import checked
+from saddlescope._shared.arguments import validate_arguments
 from saddlescope._shared.errors import InputError
 from saddlescope.train.checkpoints.files import Checkpoint, refuse, refuse_broken
 from saddlescope.train.checkpoints.series import Matched, below_noise, duplicates, matched
@@ -36,7 +36,7 @@ Item = TypeVar("Item")
 Made = TypeVar("Made")
 
 
-@checked
+@validate_arguments
 def checkpoint_spectra(
     base: str | Path,
     *tuned: str | Path,

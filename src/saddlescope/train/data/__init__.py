@@ -20,7 +20,7 @@ are for training, the last 297 for testing.
 from collections.abc import Callable
 from pathlib import Path
 
-from saddlescope._shared.arguments import checked
+from saddlescope._shared.arguments import validate_arguments
 from saddlescope._shared.errors import InputError, unknown
 from saddlescope.train.data.cifar import read_cifar10, read_cifar100
 from saddlescope.train.data.digits import read_digit_pairs, read_digits
@@ -42,7 +42,7 @@ _READERS: dict[str, Callable[[Path, bool], ImageData]] = {
 }
 
 
-@checked
+@validate_arguments
 def load(
     name: str,
     folder: Path | str | None = None,

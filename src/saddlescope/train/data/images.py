@@ -7,11 +7,11 @@ import numpy as np
 from jaxtyping import Float, Int, Int64, UInt8
 
 from saddlescope._shared.errors import InputError
-from saddlescope._shared.reprs import Shown
+from saddlescope._shared.reprs import ReprMixin
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class ImageData(Shown):
+class ImageData(ReprMixin):
     """Labelled images for training and testing.
 
     Attributes:

@@ -89,7 +89,7 @@ def _first(name: str, documents: tuple[str, ...], characters: int | None) -> tup
 
 
 @dataclass(frozen=True, eq=False)
-class TokenData:
+class TokenizedText:
     """Text as blocks of tokens, the form in which a language model takes it.
 
     Attributes:
@@ -238,7 +238,7 @@ def learn_vocabulary(text: TextData, size: int) -> "Tokenizer":
     return tokenizer
 
 
-def tokenize(text: TextData, vocabulary: "Tokenizer", *, block: int) -> TokenData:
+def tokenize(text: TextData, vocabulary: "Tokenizer", *, block: int) -> TokenizedText:
     """The text in blocks of tokens, document after document without a mark between them.
 
     Args:
@@ -260,7 +260,7 @@ def tokenize(text: TextData, vocabulary: "Tokenizer", *, block: int) -> TokenDat
             raise InputError(f"block must be at most the {len(tokens)} tokens of the {split} text; got {block!r}.")
         return tokens[: len(tokens) // block * block].reshape(-1, block)
 
-    return TokenData(
+    return TokenizedText(
         name=text.name,
         vocabulary=vocabulary.get_vocab_size(),
         train=blocks("training", text.train),

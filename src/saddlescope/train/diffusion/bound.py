@@ -37,14 +37,14 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn import functional
 
-from saddlescope._shared.arguments import checked
+from saddlescope._shared.arguments import validate_arguments
 from saddlescope._shared.errors import InputError
-from saddlescope._shared.reprs import Shown
+from saddlescope._shared.reprs import ReprMixin
 from saddlescope.train.configuration import check
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Bound(Shown):
+class Bound(ReprMixin):
     """The terms of the variational bound of each image, in bits per dimension; shape (batch,)."""
 
     diffusion: Float[Tensor, " batch"]
@@ -57,7 +57,7 @@ class Bound(Shown):
         return self.diffusion + self.prior + self.reconstruction
 
 
-@checked
+@validate_arguments
 class VariationalDiffusion(nn.Module):
     """A network that predicts noise, with the learned schedule of it.
 

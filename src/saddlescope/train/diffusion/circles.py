@@ -20,7 +20,7 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Bool, Float, Float32, Float64, Int, Int64, UInt64
 
-from saddlescope._shared.arguments import checked
+from saddlescope._shared.arguments import validate_arguments
 from saddlescope._shared.errors import InputError
 from saddlescope._shared.reprs import in_line
 from saddlescope.train.configuration import check
@@ -54,7 +54,7 @@ class Circles(NamedTuple):
         return in_line("Circles", self._asdict().items())
 
 
-@checked
+@validate_arguments
 @dataclass(frozen=True, kw_only=True)
 class CircleProcess:
     """How images of circles come about. Lengths are fractions of the image's side unless said otherwise.

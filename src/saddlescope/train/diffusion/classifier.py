@@ -20,20 +20,20 @@ from jaxtyping import Float, Float32, Float64, UInt8
 from torch import Tensor, nn
 from torch.nn import functional
 
-from saddlescope._shared.arguments import checked
+from saddlescope._shared.arguments import validate_arguments
 from saddlescope._shared.reprs import in_line
 from saddlescope.train.configuration import check
 from saddlescope.train.diffusion.circles import CLASSES, CONCEPTS, CircleProcess
 from saddlescope.train.diffusion.unet import Backbone, Normalization, UNetConfig, initialise
 from saddlescope.train.numerics import available, check_losses, reproducible
-from saddlescope.train.run_checkpoint import Keeper, fingerprint
+from saddlescope.train.run_checkpoint import Checkpointer, fingerprint
 
 _TRAINING, _HELD_OUT = 1, 2  # third number of the seeds of images: streams apart from each other and from all others
 _AT_ONCE = 256  # images classified together; bounds memory
 _REPORTS = 100  # in a run
 
 
-@checked
+@validate_arguments
 @dataclass(frozen=True, kw_only=True)
 class ClassifierConfig:
     """The classifier and how it is trained: the paper's 10k steps, and where it is silent what the model itself has."""
@@ -129,7 +129,7 @@ class FittedClassifier(NamedTuple):
         return in_line("FittedClassifier", self._asdict().items())
 
 
-@checked
+@validate_arguments
 def fit_classifier(
     process: CircleProcess,
     config: ClassifierConfig,
@@ -185,7 +185,7 @@ class _Run:
         self.step = self._checked = 0  # steps made, and those whose losses are known to be finite
         self.losses = torch.zeros(config.steps, device=device)  # cross-entropy in nats, summed over the concepts
         self.accuracy = np.full(len(CONCEPTS), np.nan)
-        self.keeper = Keeper(
+        self.keeper = Checkpointer(
             checkpoint,
             self.identity,
             cure="Call fit_classifier as before, or name another file, or delete this one.",

@@ -24,7 +24,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from saddlescope._shared.arguments import checked
+from saddlescope._shared.arguments import validate_arguments
 from saddlescope._shared.errors import InputError, unknown
 from saddlescope.train.batches import shuffled
 from saddlescope.train.configuration import check
@@ -35,14 +35,14 @@ from saddlescope.train.diffusion.classifier import ConceptClassifier
 from saddlescope.train.diffusion.recording import DiffusionHistory, Sampler, Samples, stream
 from saddlescope.train.diffusion.unet import UNet, UNetConfig
 from saddlescope.train.numerics import PRECISIONS, Precision, autocast, available, check_losses, reproducible
-from saddlescope.train.run_checkpoint import Keeper, fingerprint
+from saddlescope.train.run_checkpoint import Checkpointer, fingerprint
 from saddlescope.train.tracker.schedules import Geometric
 
 _NOISE, _SAMPLES, _ORDER = 1, 2, 3  # what random numbers are for, beside the images: one stream each
 _REPORTS = 100  # in a run, beside those at records
 
 
-@checked
+@validate_arguments
 @dataclass(frozen=True, kw_only=True)
 class DiffusionConfig:
     """How to train, and what to record meanwhile; the defaults are the paper's (appendix G), the records ours."""
@@ -86,7 +86,7 @@ class DiffusionConfig:
         return step == self.steps or (step >= self.first_record and Geometric(self.record_ratio)(step))
 
 
-@checked
+@validate_arguments
 def fit_diffusion(
     process: CircleProcess,
     network: UNetConfig,
@@ -185,7 +185,7 @@ class _Run:
         self._order, self._arranged = torch.zeros(0), -1  # of the images, and the pass it is for
         self._checked = 0  # steps whose losses are known to be finite
         self._began = 0, time.monotonic()  # step and moment from which steps are timed
-        self.keeper = Keeper(
+        self.keeper = Checkpointer(
             checkpoint,
             self.identity,
             cure="Call fit_diffusion as before, or name another file, or delete this one.",

@@ -21,7 +21,7 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Bool, Float, Float64, UInt8
 
-from saddlescope._shared.arguments import checked
+from saddlescope._shared.arguments import validate_arguments
 from saddlescope._shared.errors import InputError
 from saddlescope._shared.reprs import in_line
 from saddlescope.train.diffusion.circles import CircleProcess
@@ -56,7 +56,7 @@ class _Calibration(NamedTuple):
     unit: Float64[np.ndarray, "2"]
 
 
-@checked
+@validate_arguments
 def concept_positions(
     images: Float[np.ndarray, "... 3 side side"] | UInt8[np.ndarray, "... 3 side side"], process: CircleProcess
 ) -> Positions:
@@ -87,7 +87,7 @@ def concept_positions(
     return Positions(((raw - calibration.origin) / calibration.unit).reshape(*shape, 2), blank.reshape(shape))
 
 
-@checked
+@validate_arguments
 def true_positions(conditions: Float[np.ndarray, "... 4"], process: CircleProcess) -> Float64[np.ndarray, "... 2"]:
     """The concept positions of conditions (size, R, G, B), exactly: what `concept_positions` estimates."""
     size, red, blue = (conditions[..., part].astype(np.float64) for part in (0, 1, 3))

@@ -9,7 +9,7 @@ import torch
 from jaxtyping import Bool, Float, Float32, Int64, UInt8
 from torch import Tensor
 
-from saddlescope._shared.reprs import Shown
+from saddlescope._shared.reprs import ReprMixin
 from saddlescope.train.diffusion.bound import VariationalDiffusion
 from saddlescope.train.diffusion.circles import CLASSES, CONCEPTS, CircleProcess
 from saddlescope.train.diffusion.classifier import ConceptClassifier
@@ -89,7 +89,7 @@ def stream(*numbers: int) -> int:
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class DiffusionHistory(Shown):
+class DiffusionHistory(ReprMixin):
     """What a training run recorded. Concepts are (color, size), classes those of `CLASSES`, four.
 
     Attributes:

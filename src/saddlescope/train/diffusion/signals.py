@@ -21,7 +21,7 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Float64
 
-from saddlescope._shared.arguments import checked
+from saddlescope._shared.arguments import validate_arguments
 from saddlescope._shared.errors import InputError
 from saddlescope._shared.reprs import in_line
 from saddlescope.train.diffusion.circles import CLASSES, CONCEPTS, UNSEEN, CircleProcess
@@ -75,7 +75,7 @@ class ConceptGeometry(NamedTuple):
         return in_line("ConceptGeometry", self._asdict().items())
 
 
-@checked
+@validate_arguments
 def pixel_signals(process: CircleProcess, *, images: int = 2048, seed: int = 0) -> PixelSignals:
     """Measures both signals of both concepts on images of all four classes.
 
@@ -98,7 +98,7 @@ def pixel_signals(process: CircleProcess, *, images: int = 2048, seed: int = 0) 
     return PixelSignals(np.array(apart), np.sqrt(squares), means.shape[1])
 
 
-@checked
+@validate_arguments
 def concept_geometry(process: CircleProcess, *, images: int = 2048, seed: int = 0) -> ConceptGeometry:
     """Measures (mu, sigma) of the matching SIM task on images of the three trained classes.
 

@@ -32,7 +32,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn import functional
 
-from saddlescope._shared.arguments import checked
+from saddlescope._shared.arguments import validate_arguments
 from saddlescope._shared.errors import InputError, unknown
 from saddlescope.train.configuration import check
 
@@ -46,7 +46,7 @@ _TICKS = 1000.0  # radians of the highest frequency from time 0 to 1
 _TIME_WIDTH = 256  # of the embedding of time that the blocks see
 
 
-@checked
+@validate_arguments
 @dataclass(frozen=True, kw_only=True)
 class UNetConfig:
     """The sizes of the U-Net; the defaults are the paper's (appendix G.2)."""

@@ -17,7 +17,7 @@ _CONFIG, _WEIGHTS = "adapter_config.json", "adapter_model.safetensors"
 
 
 @dataclass(frozen=True, eq=False)
-class Factors:
+class LoraFactors:
     """The adapter of one linear layer: x goes to x W^T + x A^T B^T.
 
     Attributes:
@@ -39,7 +39,7 @@ def refuse_foreign(folder: Path) -> None:
         raise InputError(f"{folder} holds something that is not an adapter; name a new folder with --out.")
 
 
-def write_adapter(folder: Path, factors: Mapping[str, Factors], *, base: str, transposed: bool) -> None:
+def write_adapter(folder: Path, factors: Mapping[str, LoraFactors], *, base: str, transposed: bool) -> None:
     """Writes an adapter; one that is there already is replaced at the end.
 
     Args:

@@ -13,14 +13,14 @@ import torch
 from jaxtyping import Float
 from torch import nn
 
-from saddlescope._shared.arguments import checked
+from saddlescope._shared.arguments import validate_arguments
 from saddlescope._shared.errors import InputError
-from saddlescope._shared.reprs import Shown
+from saddlescope._shared.reprs import ReprMixin
 from saddlescope.measure import energy_rank, update_noise_floor
 from saddlescope.train.checkpoints.files import Checkpoint, refuse, refuse_broken
 from saddlescope.train.checkpoints.series import Matched, below_noise, matched, may_change
 from saddlescope.train.checkpoints.skeleton import skeleton, transposed_layers
-from saddlescope.train.lora.adapter import Factors, refuse_foreign, write_adapter
+from saddlescope.train.lora.adapter import LoraFactors, refuse_foreign, write_adapter
 from saddlescope.train.lora.best import BestFactors
 from saddlescope.train.lora.pretrained import names_in_model
 from saddlescope.train.tracker.weight_matrices import Choice, chosen_matrices
@@ -29,7 +29,7 @@ _NOT_LINEAR = ("wte", "wpe", "shared", "relative_attention_bias", "lm_head", "em
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class CutLayer(Shown):
+class CutLayer(ReprMixin):
     """The update of one linear layer, and where it was cut.
 
     Attributes:
@@ -56,7 +56,7 @@ class CutLayer(Shown):
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Extraction(Shown):
+class Extraction(ReprMixin):
     """An adapter that was extracted.
 
     Attributes:
@@ -90,7 +90,7 @@ class Extraction(Shown):
         return sum(share * layer.energy for share, layer in zip(kept, self.layers, strict=True)) / total
 
 
-@checked
+@validate_arguments
 def extract_lora(
     base: str | Path,
     tuned: str | Path,
@@ -136,7 +136,7 @@ def extract_lora(
     modules = names_in_model(start, [name.removesuffix(".weight") for name in chosen])
     transposed = transposed_layers(shapes)
     layers: list[CutLayer] = []
-    factors: dict[str, Factors] = {}
+    factors: dict[str, LoraFactors] = {}
     for number, name in enumerate(chosen):
         report(number / (len(chosen) + 1), name)
         if name not in match.names:
@@ -150,7 +150,7 @@ def extract_lora(
         layers.append(CutLayer(module, (B.shape[0], A.shape[1]), values, B.shape[1]))
         if B.shape[1]:
             flip = name.removesuffix(".weight") in transposed
-            factors[module] = Factors(B.T.contiguous(), A.T.contiguous()) if flip else Factors(A, B)
+            factors[module] = LoraFactors(B.T.contiguous(), A.T.contiguous()) if flip else LoraFactors(A, B)
     if not factors:
         raise InputError(f"{tuned} must differ from {base} in a linear layer; got no update that can be measured.")
     report(len(chosen) / (len(chosen) + 1), "comparing all other tensors")

@@ -9,7 +9,7 @@ import torch
 from jaxtyping import Float, Int64
 from torch import Tensor
 
-from saddlescope._shared.arguments import checked
+from saddlescope._shared.arguments import validate_arguments
 from saddlescope._shared.errors import InputError, MissingExtraError
 from saddlescope.train.checkpoints.files import some
 from saddlescope.train.lora.pretrained import load_model
@@ -38,7 +38,7 @@ class LogitsError:
     base_agreement: float
 
 
-@checked
+@validate_arguments
 def logits_error(base: Path, tuned: Path, adapter: Path, *, text: Path | None = None, seed: int = 0) -> LogitsError:
     """Loads the models one after the other and asks them the same; the adapter is loaded by PEFT.
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 from jaxtyping import Float
 
-from saddlescope._shared.arguments import checked, require
+from saddlescope._shared.arguments import validate_arguments, require
 from saddlescope._shared.errors import InputError
 from saddlescope.measure import energy_rank
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 Spectra: TypeAlias = Mapping[str, Float[np.ndarray, " values"]]
 
 
-@checked
+@validate_arguments
 def matrix_spectra(spectra: "xr.Dataset", *, step: int | None = None) -> dict[str, np.ndarray]:
     """The spectra of the updates of single matrices at one record of a data set of `RankTracker` or of checkpoints.
 
@@ -50,7 +50,7 @@ def matrix_spectra(spectra: "xr.Dataset", *, step: int | None = None) -> dict[st
     return {str(name): kept.sel(matrix=name).values for name in kept.matrix.values}
 
 
-@checked
+@validate_arguments
 def ranks_for_energy(spectra: "Spectra | xr.Dataset", energy: float) -> dict[str, int]:
     """For each matrix the least rank that keeps a fraction of the energy of its update.
 
@@ -70,7 +70,7 @@ def ranks_for_energy(spectra: "Spectra | xr.Dataset", energy: float) -> dict[str
     return {name: int(energy_rank(values, fraction=energy)) for name, values in _by_name(spectra).items()}
 
 
-@checked
+@validate_arguments
 def allocate_ranks(
     spectra: "Spectra | xr.Dataset", shapes: Mapping[str, tuple[int, int]], *, parameters: int, least: int = 0
 ) -> dict[str, int]:

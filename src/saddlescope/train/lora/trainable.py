@@ -13,14 +13,14 @@ from typing import TYPE_CHECKING
 import torch
 from torch import nn
 
-from saddlescope._shared.arguments import checked
+from saddlescope._shared.arguments import validate_arguments
 from saddlescope._shared.errors import InputError, MissingExtraError
 
 if TYPE_CHECKING:
     from peft import PeftModel
 
 
-@checked
+@validate_arguments
 def with_adapters(model: nn.Module, ranks: Mapping[str, int], *, scale: float = 1.0, seed: int = 0) -> "PeftModel":
     """A copy of the model in which adapters of these ranks are all that trains.
 

@@ -7,7 +7,7 @@ from torch import Tensor, nn
 from torch.func import functional_call
 
 from saddlescope._shared.errors import InputError
-from saddlescope.train.tracker.layouts import LAYOUTS, Factors, Layout
+from saddlescope.train.tracker.layouts import LAYOUTS, HeadFactors, AttentionLayout
 from saddlescope.train.tracker.weight_matrices import plain_name, unwrapped
 
 _CALLED_ATTENTION = {"attention", "attn", "self_attention", "self_attn", "selfattention"}
@@ -18,7 +18,7 @@ class AttentionBlock(NamedTuple):
 
     name: str
     module: nn.Module
-    layout: Layout
+    layout: AttentionLayout
     heads: int
 
     @property
@@ -31,7 +31,7 @@ class AttentionBlock(NamedTuple):
         """Its weight matrices, by their names within the module."""
         return {name: parameter for name, parameter in self.module.named_parameters() if parameter.ndim == 2}
 
-    def factors(self, weights: Mapping[str, Tensor] | None = None) -> Factors:
+    def factors(self, weights: Mapping[str, Tensor] | None = None) -> HeadFactors:
         """Its factors.
 
         Args:
@@ -49,16 +49,16 @@ class AttentionBlock(NamedTuple):
 class _Reading(nn.Module):
     """What a layout sees in a module, as a call: so that `functional_call` can put other weights in place meanwhile."""
 
-    def __init__(self, module: nn.Module, layout: Layout) -> None:
+    def __init__(self, module: nn.Module, layout: AttentionLayout) -> None:
         super().__init__()
         self.module, self.layout = module, layout
 
-    def forward(self) -> Factors | None:
+    def forward(self) -> HeadFactors | None:
         return self.layout.factors(self.module)
 
 
 def attention_blocks(
-    model: nn.Module, layouts: Sequence[Layout] = LAYOUTS, *, required: bool = True
+    model: nn.Module, layouts: Sequence[AttentionLayout] = LAYOUTS, *, required: bool = True
 ) -> tuple[AttentionBlock, ...]:
     """All attention blocks of a model, in the model's own order; each set of weights once.
 

@@ -33,7 +33,7 @@ _HEADS = ("num_heads", "n_heads", "n_head", "heads", "num_attention_heads")
 _KEY_HEADS = ("num_key_value_heads", "num_kv_heads", "kv_heads", "n_kv_heads", "n_kv_head")
 
 
-class Factors(NamedTuple):
+class HeadFactors(NamedTuple):
     """The factors of all heads of one attention block: X W_K are the keys, and so on. Views where possible."""
 
     key: Float[Tensor, "heads key_inputs width"]
@@ -42,14 +42,14 @@ class Factors(NamedTuple):
     output: Float[Tensor, "heads outputs value_width"]
 
     def __repr__(self) -> str:
-        return in_line("Factors", self._asdict().items())
+        return in_line("HeadFactors", self._asdict().items())
 
 
-class Layout(ABC):
+class AttentionLayout(ABC):
     """A way to keep the weights of attention."""
 
     @abstractmethod
-    def factors(self, module: nn.Module) -> Factors | None:
+    def factors(self, module: nn.Module) -> HeadFactors | None:
         """The factors that `module` holds, or None where it is not of this layout.
 
         Raises:
@@ -62,7 +62,7 @@ class Layout(ABC):
 
 
 @dataclass(frozen=True)
-class Separate(Layout):
+class Separate(AttentionLayout):
     """Four linear layers, named by dotted attribute paths from the attention module.
 
     Attributes:
@@ -76,8 +76,8 @@ class Separate(Layout):
     output: str
     heads: int | str | None = None
 
-    def factors(self, module: nn.Module) -> Factors | None:
-        """See `Layout`."""
+    def factors(self, module: nn.Module) -> HeadFactors | None:
+        """See `AttentionLayout`."""
         found = _matrices(module, self.key, self.query, self.value, self.output)
         if found is None:
             return None
@@ -89,7 +89,7 @@ class Separate(Layout):
 
 
 @dataclass(frozen=True)
-class KeyValue(Layout):
+class KeyValue(AttentionLayout):
     """One linear layer for keys and values in this order, one for the queries, one for the output: cross-attention.
 
     Attributes:
@@ -102,8 +102,8 @@ class KeyValue(Layout):
     output: str
     heads: int | str | None = None
 
-    def factors(self, module: nn.Module) -> Factors | None:
-        """See `Layout`."""
+    def factors(self, module: nn.Module) -> HeadFactors | None:
+        """See `AttentionLayout`."""
         found = _matrices(module, self.kv, self.query, self.output)
         if found is None:
             return None
@@ -118,15 +118,15 @@ class KeyValue(Layout):
 
 
 @dataclass(frozen=True)
-class _OneLinear(Layout):
+class _OneLinear(AttentionLayout):
     """Queries, keys and values in one linear layer, in an order that subclasses know, and one for the output."""
 
     qkv: str
     output: str
     heads: int | str | None = None
 
-    def factors(self, module: nn.Module) -> Factors | None:
-        """See `Layout`."""
+    def factors(self, module: nn.Module) -> HeadFactors | None:
+        """See `AttentionLayout`."""
         found = _matrices(module, self.qkv, self.output)
         if found is None:
             return None
@@ -202,11 +202,11 @@ class Interleaved(_OneLinear):
 
 
 @dataclass(frozen=True)
-class TorchMultihead(Layout):
+class TorchMultihead(AttentionLayout):
     """`torch.nn.MultiheadAttention`, with one `in_proj_weight` or, where inputs differ in width, three."""
 
-    def factors(self, module: nn.Module) -> Factors | None:
-        """See `Layout`."""
+    def factors(self, module: nn.Module) -> HeadFactors | None:
+        """See `AttentionLayout`."""
         if not isinstance(module, nn.MultiheadAttention):
             return None
         if module.in_proj_weight is not None:
@@ -222,7 +222,7 @@ class TorchMultihead(Layout):
         return "torch.nn.MultiheadAttention"
 
 
-LAYOUTS: tuple[Layout, ...] = (
+LAYOUTS: tuple[AttentionLayout, ...] = (
     TorchMultihead(),
     Separate("key", "query", "value", "output"),  # saddlescope's ViT
     Separate("self.key", "self.query", "self.value", "output.dense"),  # BERT and its kin
@@ -319,7 +319,7 @@ def _heads(module: nn.Module, path: str, given: int | str | None) -> int:
     )
 
 
-def _cut(key: Tensor, query: Tensor, value: Tensor, output: Tensor, heads: int, names: str) -> Factors:
+def _cut(key: Tensor, query: Tensor, value: Tensor, output: Tensor, heads: int, names: str) -> HeadFactors:
     """Cuts (in, out) matrices into heads."""
     width, unfit = divmod(query.shape[1], heads)
     value_width, unfit_output = divmod(output.shape[0], heads)
@@ -337,7 +337,7 @@ def _cut(key: Tensor, query: Tensor, value: Tensor, output: Tensor, heads: int, 
         present = matrix.unflatten(1, (-1, width)).permute(1, 0, 2)
         return present.repeat_interleave(heads // present.shape[0], dim=0) if present.shape[0] < heads else present
 
-    return Factors(
+    return HeadFactors(
         key=part(key, width),
         query=part(query, width),
         value=part(value, value_width),

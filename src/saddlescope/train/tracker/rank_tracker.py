@@ -26,7 +26,7 @@ from torch import Tensor, nn
 
 from saddlescope._shared.errors import InputError
 from saddlescope.train.tracker.attention_blocks import attention_blocks, unread_attention
-from saddlescope.train.tracker.layouts import LAYOUTS, Layout
+from saddlescope.train.tracker.layouts import LAYOUTS, AttentionLayout
 from saddlescope.train.tracker.records import PRODUCTS, RankRecords, Spectra, Updates, product_index, stacked
 from saddlescope.train.tracker.schedules import Geometric, Schedule
 from saddlescope.train.tracker.shards import refuse_shards, whole
@@ -68,7 +68,7 @@ class RankTracker:
         model: nn.Module,
         *,
         schedule: Schedule = Geometric(),  # noqa: B008  (frozen)
-        layouts: Sequence[Layout] = LAYOUTS,
+        layouts: Sequence[AttentionLayout] = LAYOUTS,
         attention: bool = True,
         matrices: Choice | None = None,
         top: int | None = None,
@@ -110,10 +110,10 @@ class RankTracker:
             factors, matrix = self._factors, self._matrix
         else:
             from saddlescope.train.tracker.reference_weights import (
-                InitialWeights,  # reads checkpoints, which few runs need
+                ReferenceWeights,  # reads checkpoints, which few runs need
             )
 
-            stored = InitialWeights(initial, model)
+            stored = ReferenceWeights(initial, model)
 
             def factors(member: int) -> Weights:
                 return self._factors(member, stored.of(self._blocks[member // len(PRODUCTS)].matrices))

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 from jaxtyping import Bool, Float, Int64
 
-from saddlescope._shared.arguments import checked
+from saddlescope._shared.arguments import validate_arguments
 from saddlescope._shared.errors import InputError, unknown
-from saddlescope._shared.reprs import Shown, Table
+from saddlescope._shared.reprs import ReprMixin, Table
 from saddlescope.measure import effective_rank, stable_rank
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ SIDES = ("left", "right")
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Spectra(Shown):
+class Spectra(ReprMixin):
     """Spectra of several matrices, and what is said of each. NaN where there is no such matrix.
 
     Attributes:
@@ -70,7 +70,7 @@ class Spectra(Shown):
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Updates(Shown):
+class Updates(ReprMixin):
     """Spectra of one kind of matrix at the start, and of their updates at each record.
 
     Attributes:
@@ -85,7 +85,7 @@ class Updates(Shown):
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class RankRecords(Shown):
+class RankRecords(ReprMixin):
     """Spectra of updates, for every record.
 
     Attributes:
@@ -192,7 +192,7 @@ LONG_NAMES = {
 """What the variables of a data set of spectra are."""
 
 
-@checked
+@validate_arguments
 def spectra_dataset(
     steps: Sequence[int] | np.ndarray, *, products: Updates | None = None, matrices: Updates | None = None
 ) -> "xr.Dataset":

@@ -11,7 +11,7 @@ from saddlescope.train.checkpoints.series import aligned
 from saddlescope.train.tracker.weight_matrices import plain_name, unwrapped
 
 
-class InitialWeights:
+class ReferenceWeights:
     """The matrices of a checkpoint by the parameters of a model; read when asked for, a few at a time.
 
     A leading part of the names, such as "transformer.", may be there in one of the two only.

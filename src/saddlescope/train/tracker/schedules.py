@@ -5,13 +5,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from saddlescope._shared.arguments import checked
+from saddlescope._shared.arguments import validate_arguments
 from saddlescope._shared.errors import InputError
 
 Schedule: TypeAlias = Callable[[int], bool]
 
 
-@checked
+@validate_arguments
 @dataclass(frozen=True)
 class Every:
     """After every `n` steps."""
@@ -27,7 +27,7 @@ class Every:
         return step > 0 and step % self.n == 0
 
 
-@checked
+@validate_arguments
 @dataclass(frozen=True)
 class Geometric:
     """After steps that grow by a factor: evenly spaced in log time, at a cost that vanishes in long runs.
@@ -49,7 +49,7 @@ class Geometric:
         return at == step
 
 
-@checked
+@validate_arguments
 @dataclass(frozen=True, init=False)
 class AtSteps:
     """After the steps with these numbers."""

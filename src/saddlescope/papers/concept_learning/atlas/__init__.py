@@ -21,9 +21,9 @@ from saddlescope._shared.errors import InputError
 from saddlescope.papers.concept_learning.shared.random_starts import VISIBLE, counted, drawn, largest_rises
 from saddlescope.papers.concept_learning.shared.two_layer_runs import data
 from saddlescope.reproduction import parameter_checks
-from saddlescope.reproduction.claim import Claim, Measured
+from saddlescope.reproduction.claim import Claim, Estimate
 from saddlescope.reproduction.context import RunContext
-from saddlescope.reproduction.grid import kept_rows, labelled
+from saddlescope.reproduction.grid import cached_rows, labelled
 
 if TYPE_CHECKING:
     import numpy as np
@@ -72,7 +72,7 @@ class Params:
 def run(params: Params, context: RunContext) -> "xr.Dataset":
     """Row by row of the grid; a killed run goes on after its last whole row."""
     axes = {"concepts": _CONCEPTS, "ratio": params.ratios, "sigma": params.sigmas}
-    made = kept_rows(axes, partial(_row, params), context)
+    made = cached_rows(axes, partial(_row, params), context)
     context.report(1.0, "done")
     return made
 
@@ -125,60 +125,60 @@ def _cell(
     }
 
 
-def _several(counts: "xr.DataArray") -> Measured:
+def _several(counts: "xr.DataArray") -> Estimate:
     """The share of starts with two or more descents, of all that are counted."""
-    return Measured.share(float(counts.sel(descents=slice(2, None)).sum()), float(counts.sum()))
+    return Estimate.share(float(counts.sel(descents=slice(2, None)).sum()), float(counts.sum()))
 
 
-def _exceptions(run: "xr.Dataset") -> Measured:
-    return Measured(
+def _exceptions(run: "xr.Dataset") -> Estimate:
+    return Estimate(
         float(run.exceptions.sum()), remark=f"of {int(run.small.sum())} starts, each counted twice if above s"
     )
 
 
-def _failures(run: "xr.Dataset") -> Measured:
-    return Measured(float(run.failures.sum()), remark=f"of {int(run.counts.sum())} starts")
+def _failures(run: "xr.Dataset") -> Estimate:
+    return Estimate(float(run.failures.sum()), remark=f"of {int(run.counts.sum())} starts")
 
 
-def _equal(run: "xr.Dataset") -> Measured:
+def _equal(run: "xr.Dataset") -> Estimate:
     """Starts with several descents where all strengths are equal, and no eigenvalue of W(0) can be above 1."""
     if 1.0 not in run.ratio:
-        return Measured.unresolved("The run has no ratio of 1.")
+        return Estimate.unresolved("The run has no ratio of 1.")
     equal = run.sel(ratio=1.0).where(run.small.sel(ratio=1.0) == run.counts.sum("descents").sel(ratio=1.0))
     seen = float(equal.counts.sel(descents=slice(2, None)).sum())
-    return Measured(seen, remark=f"of {int(equal.counts.sum())} starts")
+    return Estimate(seen, remark=f"of {int(equal.counts.sum())} starts")
 
 
-def _wide(run: "xr.Dataset") -> Measured:
+def _wide(run: "xr.Dataset") -> Estimate:
     """P(two or more visible) at the largest width over that at the smallest, over all starts of scales up to 0.1."""
     one = run.sel(scale=slice(None, 0.1))
     wide, narrow = (_several(one.visible.isel(factor=k)) for k in (-1, 0))
     ripples = [_several(one.counts.isel(factor=k)).value for k in (-1, 0)]
     told = f"{wide.value:.4f} against {narrow.value:.4f}; with the invisible {ripples[0]:.4f} against {ripples[1]:.4f}"
-    return Measured(wide.value / narrow.value, wide.uncertainty / narrow.value, told)
+    return Estimate(wide.value / narrow.value, wide.uncertainty / narrow.value, told)
 
 
-def _apart(run: "xr.Dataset") -> Measured:
+def _apart(run: "xr.Dataset") -> Estimate:
     """P(two or more visible) at the largest ratio less that at the smallest above 1; square start matrices."""
     one = run.isel(factor=0).sel(scale=slice(None, 0.1)).sel(ratio=run.ratio[run.ratio > 1])
     if one.sizes["ratio"] < 2:
-        return Measured.unresolved("The run has no two ratios above 1.")
+        return Estimate.unresolved("The run has no two ratios above 1.")
     far, near = (_several(one.visible.isel(ratio=k)) for k in (-1, 0))
     told = f"{far.value:.3f} against {near.value:.3f}"
-    return Measured(far.value - near.value, (far.uncertainty**2 + near.uncertainty**2) ** 0.5, told)
+    return Estimate(far.value - near.value, (far.uncertainty**2 + near.uncertainty**2) ** 0.5, told)
 
 
-def _slope(run: "xr.Dataset") -> Measured:
+def _slope(run: "xr.Dataset") -> Estimate:
     """What smaller scales add to the median time, over twice their logarithm: the mean over all cells."""
     import numpy as np
 
     one = run.time.sel(quantile=0.5, scale=slice(None, 0.011))
     if one.sizes["scale"] < 2:
-        return Measured.unresolved("The run has no two scales up to 0.01.")
+        return Estimate.unresolved("The run has no two scales up to 0.01.")
     ends = one.isel(scale=0) - one.isel(scale=-1)
     slopes = (ends / (2 * np.log(one.scale[-1] / one.scale[0]))).values.ravel()
     told = f"{len(slopes)} cells from {slopes.min():.3f} to {slopes.max():.3f}"
-    return Measured.mean(slopes, told)
+    return Estimate.mean(slopes, told)
 
 
 claims = (

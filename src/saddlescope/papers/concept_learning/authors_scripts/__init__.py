@@ -27,7 +27,7 @@ from saddlescope.papers.concept_learning.authors_scripts.simulations import (
     padded_strengths,
 )
 from saddlescope.reproduction import parameter_checks
-from saddlescope.reproduction.claim import Claim, Measured
+from saddlescope.reproduction.claim import Claim, Estimate
 from saddlescope.reproduction.context import RunContext
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ class Params:
     def __post_init__(self) -> None:
         parameter_checks.at_least(1, self, "starts", "map_starts")
         parameter_checks.at_least(0, self, "seed")
-        parameter_checks.within(1e-4, 0.05, self, "step")
+        parameter_checks.between(1e-4, 0.05, self, "step")
         if not self.divisors or not all(1 <= one < float("inf") for one in self.divisors):
             raise InputError(f"divisors must be one or more numbers of at least 1; got {self.divisors!r}.")
         if len(self.steps) != 2 or not 1 <= self.steps[0] < self.steps[1]:
@@ -79,11 +79,11 @@ def run(params: Params, context: RunContext) -> "xr.Dataset":
     for n, (name, convention) in enumerate(cases):
         report = context.part(0.7 * n / len(cases), 0.7 * (n + 1) / len(cases))
         report(0.0, f"{name}, {convention}")
-        flows.append(context.kept(f"flows-{n}", partial(flows_by_law, params, name, convention)))
+        flows.append(context.cached(f"flows-{n}", partial(flows_by_law, params, name, convention)))
     maps = []
     for n, convention in enumerate(CONVENTIONS[:2]):
         context.report(0.7 + 0.15 * n, f"Euler's steps and D.2, {convention}")
-        maps.append(context.kept(f"maps-{n}", partial(maps_beside_flow, params, convention)))
+        maps.append(context.cached(f"maps-{n}", partial(maps_beside_flow, params, convention)))
     context.report(1.0, "done")
     per_data = [
         xr.concat(flows[n : n + len(CONVENTIONS)], dim="convention") for n in range(0, len(cases), len(CONVENTIONS))
@@ -108,54 +108,54 @@ def _with(run: "xr.Dataset", figure: str, convention: str, descents: int, hyster
     return float(one.isel(divisor=0))
 
 
-def _more(run: "xr.Dataset", *, figure: str, descents: int) -> Measured:
+def _more(run: "xr.Dataset", *, figure: str, descents: int) -> Estimate:
     """The share with so many descents with A^2, over that with A."""
     plain, squared = (_with(run, figure, convention, descents) for convention in CONVENTIONS[:2])
     seen = [_with(run, figure, convention, descents, HYSTERESES[1]) for convention in CONVENTIONS[:2]]
     if plain == 0:
-        return Measured.unresolved("No start has so many descents with A; take more starts.")
+        return Estimate.unresolved("No start has so many descents with A; take more starts.")
     spread = squared / plain * 1.96 * sum((1 - one) / (one * run.starts) for one in (plain, squared)) ** 0.5
-    return Measured(
+    return Estimate(
         squared / plain,
         spread,
         remark=f"{squared:.4f} and {plain:.4f}; at a hysteresis of .003 {seen[1]:.4f} and {seen[0]:.4f}",
     )
 
 
-def _commonest(run: "xr.Dataset", *, convention: str) -> Measured:
+def _commonest(run: "xr.Dataset", *, convention: str) -> Estimate:
     """The commonest number of descents on the data of Figure 8."""
     shares = run.share.sel(data="Figure 8", convention=convention, hysteresis=0.0).isel(divisor=0).values
     told = ", ".join(f"{k}: {share:.3f}" for k, share in enumerate(shares) if share > 0)
-    return Measured(float(shares.argmax()), remark=told)
+    return Estimate(float(shares.argmax()), remark=told)
 
 
-def _beyond(run: "xr.Dataset") -> Measured:
+def _beyond(run: "xr.Dataset") -> Estimate:
     """The share of starts with more descents than concepts, all data and conventions together."""
     more = run.share.where(run.descents > run.concepts, 0.0).sel(hysteresis=0.0).sum("descents")
-    return Measured(float(more.max()), remark=f"{more.size} batches of {run.starts}")
+    return Estimate(float(more.max()), remark=f"{more.size} batches of {run.starts}")
 
 
-def _learned(run: "xr.Dataset", *, convention: str) -> Measured:
+def _learned(run: "xr.Dataset", *, convention: str) -> Estimate:
     one = run.learned.sel(data="Figure 8", convention=convention).isel(divisor=0)
-    return Measured(float(one[0]), remark=f"after {int(run.steps[1])} steps {float(one[1]):.3f}")
+    return Estimate(float(one[0]), remark=f"after {int(run.steps[1])} steps {float(one[1]):.3f}")
 
 
 def _of_maps(name: str, pick: str) -> "Callable[[xr.Dataset], Measured]":
     """The largest or smallest of a number over both conventions and all laws."""
 
-    def statistic(run: "xr.Dataset") -> Measured:
+    def statistic(run: "xr.Dataset") -> Estimate:
         values = run[name].values
         told = ", ".join(f"{value:.3g}" for value in values.ravel())
-        return Measured(float(getattr(values, pick)()), remark=f"{told}; {run.map_starts} starts each")
+        return Estimate(float(getattr(values, pick)()), remark=f"{told}; {run.map_starts} starts each")
 
     return statistic
 
 
-def _indefinite(run: "xr.Dataset", *, law: str) -> Measured:
+def _indefinite(run: "xr.Dataset", *, law: str) -> Estimate:
     lost, blown = (run[name].sel(map_convention="A", law=law) for name in ("printed_lost", "printed_blown"))
     squared = float(run.printed_lost.sel(map_convention="A^2", law=law))
     told = f"{float(blown):.3f} blow up; with A^2 {squared:.3f} lose it"
-    return Measured.share(float(lost * run.map_starts), float(run.map_starts), told)
+    return Estimate.share(float(lost * run.map_starts), float(run.map_starts), told)
 
 
 _NOTE = "Reported of the authors' programs, which are not part of the paper; the bound from a pilot on other seeds"

@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, Any
 
 from saddlescope._shared.errors import InputError
 from saddlescope.reproduction import parameter_checks
-from saddlescope.reproduction.claim import Claim, Measured
+from saddlescope.reproduction.claim import Claim, Estimate
 from saddlescope.reproduction.context import RunContext
-from saddlescope.reproduction.metric import Quantity
+from saddlescope.reproduction.metric import Metric
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -83,9 +83,9 @@ def run(params: Params, context: RunContext) -> "xr.Dataset":
     share = 0.8 / len(params.depths)
     for n, depth in enumerate(params.depths):
         make = partial(_random, params, depth, context.part(n * share, (n + 1) * share))
-        parts.append(context.kept(f"random-{depth}", make))
-    diagonal = context.kept("diagonal", lambda: _diagonal(params, context.part(0.8, 0.95)))
-    noisy = context.kept("noisy", lambda: _noisy(params, context.part(0.95, 1.0)))
+        parts.append(context.cached(f"random-{depth}", make))
+    diagonal = context.cached("diagonal", lambda: _diagonal(params, context.part(0.8, 0.95)))
+    noisy = context.cached("noisy", lambda: _noisy(params, context.part(0.95, 1.0)))
     context.report(1.0, "done")
     random = xr.concat(parts, dim="depth")
     return xr.merge([random, diagonal, noisy]).assign_attrs(noisy_depth=params.noisy_depth, tolerance=params.tolerance)
@@ -102,11 +102,11 @@ def _flow(strengths: "np.ndarray", weights: Any, until: float, tolerance: float)
     import jax.numpy as jnp
     import numpy as np
 
-    from saddlescope.flow import Plain, gradient_flow
+    from saddlescope.flow import ParameterInit, gradient_flow
     from saddlescope.models import PopulationLoss
 
     loss = PopulationLoss(jnp.diag(jnp.asarray(strengths)))
-    start = Plain(tuple(jnp.asarray(weight) for weight in weights))
+    start = ParameterInit(tuple(jnp.asarray(weight) for weight in weights))
     path = gradient_flow(loss.layered, start, until=until, tolerance=tolerance)
 
     def diagonal(times: "np.ndarray") -> "np.ndarray":
@@ -244,43 +244,43 @@ def _worst(run: "xr.Dataset", scale: float) -> "np.ndarray":
     return abs(run.predicted / run.found - 1).sel(scale=scale).max("concept", skipna=False).values
 
 
-def _median(run: "xr.Dataset") -> Measured:
+def _median(run: "xr.Dataset") -> Estimate:
     import numpy as np
 
     scale = float(run.scale.min())
     medians = np.median(_worst(run, scale), axis=1)
-    return Measured(float(np.max(medians)), remark=f"scale {scale:g}; depths: {_told(run, medians)}")
+    return Estimate(float(np.max(medians)), remark=f"scale {scale:g}; depths: {_told(run, medians)}")
 
 
-def _largest(run: "xr.Dataset") -> Measured:
+def _largest(run: "xr.Dataset") -> Estimate:
     import numpy as np
 
     scale = float(run.scale.min())
-    return Measured(float(np.max(_worst(run, scale))), remark=f"scale {scale:g}, {run.sizes['start']} starts a depth")
+    return Estimate(float(np.max(_worst(run, scale))), remark=f"scale {scale:g}, {run.sizes['start']} starts a depth")
 
 
-def _falling(run: "xr.Dataset") -> Measured:
+def _falling(run: "xr.Dataset") -> Estimate:
     """By what factor the median error falls from the largest scale to the smallest, over the ratio of the scales."""
     import numpy as np
 
     ends = float(run.scale.max()), float(run.scale.min())
     large, small = (np.median(_worst(run, scale), axis=1) for scale in ends)
-    return Measured(float(np.min(large / small)) / (ends[0] / ends[1]), remark=f"depths: {_told(run, large / small)}")
+    return Estimate(float(np.min(large / small)) / (ends[0] / ends[1]), remark=f"depths: {_told(run, large / small)}")
 
 
 def _told(run: "xr.Dataset", values: "np.ndarray") -> str:
     return ", ".join(f"{int(depth)}: {value:.2g}" for depth, value in zip(run.depth.values, values, strict=True))
 
 
-def _order(run: "xr.Dataset") -> Measured:
+def _order(run: "xr.Dataset") -> Estimate:
     import numpy as np
 
     scale = float(run.scale.min())
     orders = [np.argsort(run[name].sel(scale=scale).values, axis=-1) for name in ("predicted", "found")]
-    return Measured(float(np.mean(np.all(orders[0] == orders[1], axis=-1))), remark=f"scale {scale:g}")
+    return Estimate(float(np.mean(np.all(orders[0] == orders[1], axis=-1))), remark=f"scale {scale:g}")
 
 
-def _exponent(run: "xr.Dataset") -> Measured:
+def _exponent(run: "xr.Dataset") -> Estimate:
     """The largest distance of d log T / d log(1/omega) from L - 2, of the first and the last stage, beyond depth 2."""
     import numpy as np
 
@@ -291,14 +291,14 @@ def _exponent(run: "xr.Dataset") -> Measured:
         -np.polyfit(scales[-2:], np.log(end.transpose("scale", ...).values[-2:]).reshape(2, -1), 1)[0] for end in ends
     ]
     wanted = np.repeat(deep.depth.values - 2, run.sizes["start"])
-    return Measured(float(np.median(abs(np.array(slopes) - wanted), axis=1).max()), remark="median over starts")
+    return Estimate(float(np.median(abs(np.array(slopes) - wanted), axis=1).max()), remark="median over starts")
 
 
-def _exact(run: "xr.Dataset") -> Measured:
-    return Measured(float(abs(run.diagonal_found / run.diagonal_predicted - 1).max()) / run.tolerance)
+def _exact(run: "xr.Dataset") -> Estimate:
+    return Estimate(float(abs(run.diagonal_found / run.diagonal_predicted - 1).max()) / run.tolerance)
 
 
-def _flips(run: "xr.Dataset") -> Measured:
+def _flips(run: "xr.Dataset") -> Estimate:
     """The share of the diagonal starts beyond depth 2 whose order is that of a_k r_k^(L - 2)."""
     import numpy as np
 
@@ -308,24 +308,24 @@ def _flips(run: "xr.Dataset") -> Measured:
         weaker_first = (gap.sel(pair="weaker") < gap.sel(pair="stronger")).values
         a = run.pair_strength.values
         right.append(weaker_first == (a[0] * run.ratio.values ** (depth - 2) > a[1]))
-    return Measured(float(np.mean(right)), remark=f"{np.size(right)} starts")
+    return Estimate(float(np.mean(right)), remark=f"{np.size(right)} starts")
 
 
-def _turning(run: "xr.Dataset") -> Measured:
+def _turning(run: "xr.Dataset") -> Estimate:
     import numpy as np
 
     waits = (run.noisy_found.sel(pair="stronger") - run.noisy_found.sel(pair="weaker")).values
     rate = np.log(run.noise.values[0] / run.noise.values[-1]) / (waits[-1] - waits[0])
-    return Measured(float(rate / run.turning_rate), remark=f"predicted {float(run.turning_rate):.4g}")
+    return Estimate(float(rate / run.turning_rate), remark=f"predicted {float(run.turning_rate):.4g}")
 
 
-def _forgotten(run: "xr.Dataset") -> Measured:
+def _forgotten(run: "xr.Dataset") -> Estimate:
     """What is left of the weaker concept, learned before, after the stronger one's stage: the largest over noises."""
     found, left = run.noisy_found, []
     for noise in run.noise.values:
         after = run.noisy_time > float(found.sel(noise=noise, pair="stronger"))
         left.append(float(run.noisy_w.sel(noise=noise, pair="weaker").where(after).min()))
-    return Measured(
+    return Estimate(
         max(left), remark=f"after it was at least {float(run.noisy_w.sel(pair='weaker').max('noisy_mark').min()):.3f}"
     )
 
@@ -402,13 +402,13 @@ claims = (
 )
 
 quantities = (
-    Quantity(
+    Metric(
         name="time_error",
         says="stage times off the prediction at the smallest scale, largest relative",
         statistic=lambda run: float(abs(run.found.isel(scale=-1) / run.predicted.isel(scale=-1) - 1).max()),
         scale="log",
     ),
-    Quantity(
+    Metric(
         name="last_time",
         says="time of the last stage at the smallest scale, mean over depths and starts",
         statistic=lambda run: float(run.found.isel(scale=-1).max("concept").mean()),

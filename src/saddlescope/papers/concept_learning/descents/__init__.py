@@ -18,7 +18,7 @@ from saddlescope.papers.concept_learning.descents.figures import pictures
 from saddlescope.papers.concept_learning.descents.simulations import CONJECTURE, LARGE, elsewhere, sampled, searched
 from saddlescope.papers.concept_learning.shared.random_starts import LAWS
 from saddlescope.reproduction import parameter_checks
-from saddlescope.reproduction.claim import Claim, Measured
+from saddlescope.reproduction.claim import Claim, Estimate
 from saddlescope.reproduction.context import RunContext
 
 if TYPE_CHECKING:
@@ -73,11 +73,11 @@ def run(params: Params, context: RunContext) -> "xr.Dataset":
     shares = (0.0, 0.06, 0.12, 0.22, 0.32, 0.5, 0.7)  # of the time, about
     for k, (name, law) in enumerate(itertools.product(_DATA, LAWS)):
         make = partial(sampled, name, law, params, (params.seed, k), context.part(*shares[k : k + 2]))
-        sample = context.kept(f"sample-{k}", make)
+        sample = context.cached(f"sample-{k}", make)
         seen.append(sample[list(CONJECTURE)])
         samples.append(sample.drop_vars(CONJECTURE))
-    seen.append(context.kept("elsewhere", partial(elsewhere, _DATA, params, context.part(0.7, 0.85))))
-    found = context.kept("search", partial(searched, params, context.part(0.85, 1.0)))
+    seen.append(context.cached("elsewhere", partial(elsewhere, _DATA, params, context.part(0.7, 0.85))))
+    found = context.cached("search", partial(searched, params, context.part(0.85, 1.0)))
     context.report(1.0, "done")
     laws = [xr.concat(samples[k : k + len(LAWS)], "law") for k in range(0, len(samples), len(LAWS))]
     together = xr.concat(laws, "data").assign_coords(data=list(_DATA), law=list(LAWS))
@@ -85,50 +85,50 @@ def run(params: Params, context: RunContext) -> "xr.Dataset":
 
 
 def _probability(name: str, law: str, least: int, most: int = 9) -> "Callable[[xr.Dataset], Measured]":
-    def statistic(run: "xr.Dataset") -> Measured:
+    def statistic(run: "xr.Dataset") -> Estimate:
         counts = run.counts.sel(data=name, law=law)
-        return Measured.share(float(counts.sel(descents=slice(least, most)).sum()), float(counts.sum()))
+        return Estimate.share(float(counts.sel(descents=slice(least, most)).sum()), float(counts.sum()))
 
     return statistic
 
 
-def _count(run: "xr.Dataset", *, name: str, law: str, least: int) -> Measured:
+def _count(run: "xr.Dataset", *, name: str, law: str, least: int) -> Estimate:
     counts = run.counts.sel(data=name, law=law)
-    return Measured(float(counts.sel(descents=slice(least, None)).sum()), remark=f"of {int(counts.sum())} starts")
+    return Estimate(float(counts.sel(descents=slice(least, None)).sum()), remark=f"of {int(counts.sum())} starts")
 
 
-def _gain(run: "xr.Dataset") -> Measured:
+def _gain(run: "xr.Dataset") -> Estimate:
     """P(two or more) of positive W less that of random signs, on Figure 5's data."""
     one, other = (_probability("Figure 5", law, 2)(run) for law in ("uniform", "normal"))
-    return Measured(one.value - other.value, (one.uncertainty**2 + other.uncertainty**2) ** 0.5)
+    return Estimate(one.value - other.value, (one.uncertainty**2 + other.uncertainty**2) ** 0.5)
 
 
 def _exceptions(*, small: bool) -> "Callable[[xr.Dataset], Measured]":
-    def statistic(run: "xr.Dataset") -> Measured:
+    def statistic(run: "xr.Dataset") -> Estimate:
         sample = run.isel(small=[1] if small else [0, 1])
         seen, starts = int(sample.exceptions.sum()), int(sample.followed.sum())
         clear = float(sample.exception_rise.max())
         told = f"; in the clearest one every rise is at least {clear:.2g} |x|^2 / 2" if seen else ""
         if not small and float(run.rise.sel(kind=LARGE)) > 0:
             seen, told = seen + 1, f"{told}; a search finds one more, among starts of entries up to 4"
-        return Measured(float(seen), remark=f"{starts} starts{told}")
+        return Estimate(float(seen), remark=f"{starts} starts{told}")
 
     return statistic
 
 
 def _rise(kind: str) -> "Callable[[xr.Dataset], Measured]":
-    def statistic(run: "xr.Dataset") -> Measured:
+    def statistic(run: "xr.Dataset") -> Estimate:
         rise = float(run.rise.sel(kind=kind))
         if not rise > 0:
-            return Measured.unresolved("The search found no such start; raise pool or generations.")
-        return Measured(rise, remark=f"{int(run.search_followed)} starts followed")
+            return Estimate.unresolved("The search found no such start; raise pool or generations.")
+        return Estimate(rise, remark=f"{int(run.search_followed)} starts followed")
 
     return statistic
 
 
-def _one_more(run: "xr.Dataset") -> Measured:
+def _one_more(run: "xr.Dataset") -> Estimate:
     found = run.rise.sel(kind=["2 concepts, three", "3 concepts, four"])
-    return Measured(float((found > 0).sum()), remark=f"{2 * int(run.search_followed)} starts followed")
+    return Estimate(float((found > 0).sum()), remark=f"{2 * int(run.search_followed)} starts followed")
 
 
 _BAR = "this project's bar, written before the run; from pilots on other seeds"

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from saddlescope._shared.errors import InputError
 from saddlescope.reproduction import parameter_checks
-from saddlescope.reproduction.claim import Claim, Measured
+from saddlescope.reproduction.claim import Claim, Estimate
 from saddlescope.reproduction.context import RunContext
 
 if TYPE_CHECKING:
@@ -85,7 +85,7 @@ def run(params: Params, context: RunContext) -> "xr.Dataset":
     parts = []
     for n, scale in enumerate(params.scales):
         report = context.part(n / len(params.scales), (n + 1) / len(params.scales))
-        parts.append(context.kept(f"scale-{n}", _Trained(params, task, X, scale, report)))
+        parts.append(context.cached(f"scale-{n}", _Trained(params, task, X, scale, report)))
     fastest = rank_one_escape_speed(X.T, -X.T / len(X), depth=2)
     direction = fastest.weights[0][0] / (fastest.weights[0][0] @ fastest.weights[0][0]) ** 0.5
     context.report(1.0, "done")
@@ -110,7 +110,7 @@ class _Trained:
         import numpy as np
         import xarray as xr
 
-        from saddlescope.flow import recorded_descents
+        from saddlescope.flow import sgd_batched
         from saddlescope.models import identity_loss, layered_weights
         from saddlescope.theory.concepts import early_alignment
 
@@ -124,7 +124,7 @@ class _Trained:
                 layered_weights((2, params.neurons, 2), seed=params.seed + run, deviation=deviation)
                 for run in range(params.runs)
             ]
-            recorded = recorded_descents(
+            recorded = sgd_batched(
                 loss, jax.tree.map(lambda *leaves: jnp.stack(leaves), *starts), steps=steps, learning_rate=params.rate,
                 marks=np.arange(steps), observe=jax.tree_util.Partial(_observe, loss), report=self.report,
             )  # fmt: skip
@@ -210,33 +210,33 @@ def _smallest(run: "xr.Dataset") -> "xr.Dataset":
     return run.isel(scale=-1)
 
 
-def _fastest(run: "xr.Dataset") -> Measured:
+def _fastest(run: "xr.Dataset") -> Estimate:
     import numpy as np
 
     x, y = run.fastest.values
     gap = float(run.speed_bound - run.speed)
-    return Measured(
+    return Estimate(
         float(np.degrees(np.arctan2(abs(x), y))), remark=f"speed {float(run.speed):.4f}, certified to {gap:.0e}"
     )
 
 
-def _every_neuron(run: "xr.Dataset") -> Measured:
+def _every_neuron(run: "xr.Dataset") -> Estimate:
     import numpy as np
 
     one = _smallest(run)
     within = _cosine(one.first, one.predicted_first) > np.cos(np.radians(5))
-    return Measured(float(within.mean()), remark=f"scale {float(one.scale):g}, {within.size} neurons")
+    return Estimate(float(within.mean()), remark=f"scale {float(one.scale):g}, {within.size} neurons")
 
 
-def _predicted(run: "xr.Dataset") -> Measured:
+def _predicted(run: "xr.Dataset") -> Estimate:
     one = _smallest(run)
     found = _weighted(_cosine(one.first, one.predicted_first), one.first, one.second)
-    return Measured(float(found.min()), remark=f"scale {float(one.scale):g}, the worst of {found.size} networks")
+    return Estimate(float(found.min()), remark=f"scale {float(one.scale):g}, the worst of {found.size} networks")
 
 
-def _in_and_out(run: "xr.Dataset") -> Measured:
+def _in_and_out(run: "xr.Dataset") -> Estimate:
     one = _smallest(run)
-    return Measured(float(_weighted(_cosine(one.first, one.second), one.first, one.second).min()))
+    return Estimate(float(_weighted(_cosine(one.first, one.second), one.first, one.second).min()))
 
 
 def _alignment(run: "xr.Dataset") -> "xr.DataArray":
@@ -249,35 +249,35 @@ def _expected(run: "xr.Dataset") -> "xr.DataArray":
     return _weighted(_cosine(run.predicted_first, run.fastest), run.predicted_first, run.predicted_second)
 
 
-def _aligned(run: "xr.Dataset") -> Measured:
-    return Measured(float(_alignment(run).isel(scale=-1).min()), remark=f"scale {float(run.scale[-1]):g}")
+def _aligned(run: "xr.Dataset") -> Estimate:
+    return Estimate(float(_alignment(run).isel(scale=-1).min()), remark=f"scale {float(run.scale[-1]):g}")
 
 
-def _not_yet(run: "xr.Dataset") -> Measured:
-    return Measured(float(_alignment(run).isel(scale=0).max()), remark=f"scale {float(run.scale[0]):g}")
+def _not_yet(run: "xr.Dataset") -> Estimate:
+    return Estimate(float(_alignment(run).isel(scale=0).max()), remark=f"scale {float(run.scale[0]):g}")
 
 
-def _left(run: "xr.Dataset") -> Measured:
+def _left(run: "xr.Dataset") -> Estimate:
     """What is missing of the alignment, over what is predicted to be: the median over networks."""
     import numpy as np
 
     ratio = ((1 - _alignment(run)) / (1 - _expected(run))).isel(scale=-1).values
-    return Measured(float(np.median(ratio)), remark=f"{ratio.min():.3f} to {ratio.max():.3f}")
+    return Estimate(float(np.median(ratio)), remark=f"{ratio.min():.3f} to {ratio.max():.3f}")
 
 
-def _late(run: "xr.Dataset") -> Measured:
+def _late(run: "xr.Dataset") -> Estimate:
     one = _smallest(run)
-    return Measured(float(abs(one.leaving / one.predicted_leaving - 1).max()), remark=f"scale {float(one.scale):g}")
+    return Estimate(float(abs(one.leaving / one.predicted_leaving - 1).max()), remark=f"scale {float(one.scale):g}")
 
 
-def _linear_inside(run: "xr.Dataset") -> Measured:
-    return Measured(float(_smallest(run).r_squared.min()), remark="the worst network and moment")
+def _linear_inside(run: "xr.Dataset") -> Estimate:
+    return Estimate(float(_smallest(run).r_squared.min()), remark="the worst network and moment")
 
 
-def _linear_outside(run: "xr.Dataset") -> Measured:
+def _linear_outside(run: "xr.Dataset") -> Estimate:
     one = _smallest(run).outside.max("run")
     told = ", ".join(f"{float(one.sel(moment=moment)):.3f} {moment}" for moment in _MOMENTS)
-    return Measured(float(one.max()), remark=told)
+    return Estimate(float(one.max()), remark=told)
 
 
 _PILOT = "this project's prediction; bound from a pilot on other seeds"

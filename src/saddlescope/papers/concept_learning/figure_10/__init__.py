@@ -29,7 +29,7 @@ from saddlescope.papers.concept_learning.shared.two_layer_runs import (
     followed,
 )
 from saddlescope.reproduction import parameter_checks
-from saddlescope.reproduction.claim import Claim, Measured
+from saddlescope.reproduction.claim import Claim, Estimate
 from saddlescope.reproduction.context import RunContext
 
 if TYPE_CHECKING:
@@ -62,7 +62,7 @@ class Params:
         check_data(self)
         parameter_checks.at_least(1, self, "starts", "map_starts")
         parameter_checks.at_least(0, self, "seed")
-        parameter_checks.within(1e-6, 0.3, self, "scale")
+        parameter_checks.between(1e-6, 0.3, self, "scale")
         if list(self.mu) != sorted(self.mu) or len(self.mu) < 3:
             raise InputError(f"mu must be three or more numbers, ascending; got {self.mu!r}.")
         if not 0 < self.horizon < self.until:
@@ -88,14 +88,14 @@ def run(params: Params, context: RunContext) -> "xr.Dataset":
     rng = np.random.default_rng(params.seed)
     starts = params.scale * rng.standard_normal((params.starts, len(a), len(a)))
     low = params.scale * rng.standard_normal((len(a), len(a) - 1))
-    batch = context.kept("batch", partial(_batch, a, x, starts, params, context))
+    batch = context.cached("batch", partial(_batch, a, x, starts, params, context))
     context.report(0.6, "the longest plateau, and a start of lower rank")
     longest = starts[int(np.argmax(batch.learned_at.values))]
     cases = xr.concat(
         [_case(a, x, start, params) for start in (longest, np.pad(low, ((0, 0), (0, 1))))], dim="case", join="outer"
     ).assign_coords(case=list(CASES))
     context.report(0.7, "the printed map")
-    printed = context.kept("printed", partial(_printed, a, x, starts[: params.map_starts], params))
+    printed = context.cached("printed", partial(_printed, a, x, starts[: params.map_starts], params))
     context.report(1.0, "done")
     return xr.merge([cases, batch, printed]).assign(horizon=params.horizon, lost_loss=float(x[0] ** 2 / 2))
 
@@ -183,29 +183,29 @@ def _of(case: str, name: str) -> "Callable[[xr.Dataset], float]":
     return lambda run: float(run[name].sel(case=case))
 
 
-def _never(run: "xr.Dataset") -> Measured:
+def _never(run: "xr.Dataset") -> Estimate:
     faults = int(run.faults.sel(moment="A"))
-    return Measured(float(run.never.sel(moment="A")), remark=f"of {run.sizes['start_of']}; {faults} not to be trusted")
+    return Estimate(float(run.never.sel(moment="A")), remark=f"of {run.sizes['start_of']}; {faults} not to be trusted")
 
 
-def _learned(run: "xr.Dataset") -> Measured:
+def _learned(run: "xr.Dataset") -> Estimate:
     share = run.learned_share.sel(moment="A").values
     full = run.batch_time.values[share == 1.0]
-    return Measured(float(share[-1]), remark=f"all by t = {full[0]:.3g}" if len(full) else "not all by the last time")
+    return Estimate(float(share[-1]), remark=f"all by t = {full[0]:.3g}" if len(full) else "not all by the last time")
 
 
-def _looks(run: "xr.Dataset", *, case: str) -> Measured:
+def _looks(run: "xr.Dataset", *, case: str) -> Estimate:
     """How far the loss at the horizon is from that of a network that lacks the weakest concept, relatively."""
     loss, lost = float(run.horizon_loss.sel(case=case)), float(run.lost_loss)
     weakest = run.W.sel(case=case)[:, 0, 0].values
     remark = f"loss {loss:.4f}; w_11 {weakest[0]:.2g} at the start, {weakest.min():.2g} at the lowest"
-    return Measured(abs(loss / lost - 1), remark=remark)
+    return Estimate(abs(loss / lost - 1), remark=remark)
 
 
-def _first_falls(run: "xr.Dataset") -> Measured:
+def _first_falls(run: "xr.Dataset") -> Estimate:
     """The lowest w_11 of the plateau over the first one."""
     weakest = run.W.sel(case="plateau")[:, 0, 0].values
-    return Measured(float(weakest.min() / weakest[0]))
+    return Estimate(float(weakest.min() / weakest[0]))
 
 
 def _half(run: "xr.Dataset") -> float:
@@ -213,13 +213,13 @@ def _half(run: "xr.Dataset") -> float:
     return float(one.top[entry_of(one, 0, 0)])
 
 
-def _said(run: "xr.Dataset", *, name: str) -> Measured:
+def _said(run: "xr.Dataset", *, name: str) -> Estimate:
     one = run.sel(case="plateau")
     said = float(one[name] if one[name].ndim == 0 else one[name][0])
-    return Measured(abs(_half(run) - said), remark=f"w_11 = 1/2 at {_half(run):.6f}, said to be at {said:.6f}")
+    return Estimate(abs(_half(run) - said), remark=f"w_11 = 1/2 at {_half(run):.6f}, said to be at {said:.6f}")
 
 
-def _endings(run: "xr.Dataset") -> Measured:
+def _endings(run: "xr.Dataset") -> Estimate:
     """How many of the three endings that the flows tell are wrong."""
     told = (
         run.horizon_ending.sel(case="plateau"),
@@ -227,23 +227,23 @@ def _endings(run: "xr.Dataset") -> Measured:
         run.ending.sel(case="deficient"),
     )
     wanted = (1, 0, 2)  # `Ending`: a plateau, learned, rank deficient
-    return Measured(float(sum(int(one) != want for one, want in zip(told, wanted, strict=True))))
+    return Estimate(float(sum(int(one) != want for one, want in zip(told, wanted, strict=True))))
 
 
-def _indefinite(run: "xr.Dataset") -> Measured:
+def _indefinite(run: "xr.Dataset") -> Estimate:
     told = f"{float(run.blown_up.mean()):.3f} blow up"
-    return Measured.share(float(run.indefinite.sum()), run.sizes["map_start"], told)
+    return Estimate.share(float(run.indefinite.sum()), run.sizes["map_start"], told)
 
 
-def _map_rests(run: "xr.Dataset") -> Measured:
+def _map_rests(run: "xr.Dataset") -> Estimate:
     like = abs(run.map_end_loss / run.lost_loss - 1) < _LIKE
-    return Measured(float(like.sum()), remark=f"of {run.sizes['map_start']}, at twice the horizon")
+    return Estimate(float(like.sum()), remark=f"of {run.sizes['map_start']}, at twice the horizon")
 
 
-def _share(run: "xr.Dataset", *, moment: str, name: str) -> Measured:
+def _share(run: "xr.Dataset", *, moment: str, name: str) -> Estimate:
     starts = run.sizes["start_of"]
     told = f"loss within 2 % of {float(run.lost_loss):.3f}: {float(run.like.sel(moment=moment)):.3f}"
-    return Measured.share(float(run[name].sel(moment=moment)) * starts, starts, told)
+    return Estimate.share(float(run[name].sel(moment=moment)) * starts, starts, told)
 
 
 _WHERE = "Appendix E.3 and Figure 10"
@@ -298,14 +298,14 @@ claims = (
         name="plateau-learns",
         says="Continued, the run learns: loss at its end",
         source="The law of log det W",
-        statistic=lambda run: Measured(_of("plateau", "end_loss")(run)),
+        statistic=lambda run: Estimate(_of("plateau", "end_loss")(run)),
         high=1e-6,
     ),
     Claim(
         name="deficient",
         says="A start of rank 2 ends at the loss mu_1^2 / 2 for ever: distance at the end",
         source="theory.concepts.predicted_limit; this project's bar",
-        statistic=lambda run: Measured(
+        statistic=lambda run: Estimate(
             abs(_of("deficient", "end_loss")(run) - float(run.lost_loss)),
             remark=f"predicted {_of('deficient', 'limit_loss')(run):.6f}",
         ),
@@ -352,7 +352,7 @@ claims = (
         name="log-det",
         says="log det W grows by its law from the start of the plateau: difference over the run",
         source="Jacobi's formula, exact; this project's bar",
-        statistic=lambda run: Measured(_of("plateau", "drift")(run)),
+        statistic=lambda run: Estimate(_of("plateau", "drift")(run)),
         high=EXACT_LAW,
     ),
 )

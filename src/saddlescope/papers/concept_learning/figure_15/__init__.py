@@ -87,7 +87,7 @@ def run(params: Params, context: RunContext) -> "xr.Dataset":
     of_seeds: list[xr.Dataset] = []
     for k, seed in enumerate(params.seeds):
         report = context.part(0.9 * k / len(params.seeds), 0.9 * (k + 1) / len(params.seeds))
-        of_seeds.append(context.kept(f"seed-{seed}", _Signals(params, seed, report)))
+        of_seeds.append(context.cached(f"seed-{seed}", _Signals(params, seed, report)))
     context.report(0.9, "images")
     signals = xr.concat(of_seeds, xr.DataArray(list(params.seeds), dims="seed", name="seed"))
     merged = xr.merge([signals, _shown(params), _read(params)]).assign_attrs(compared=params.compared)

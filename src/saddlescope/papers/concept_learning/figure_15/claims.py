@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from saddlescope.reproduction.claim import Claim, Measured
+from saddlescope.reproduction.claim import Claim, Estimate
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -19,10 +19,10 @@ def _at(run: "xr.Dataset", side: int) -> "xr.Dataset":
 def _ratio(side: int) -> "Callable[[xr.Dataset], Measured]":
     """The ratio of mu of colour to mu of size."""
 
-    def statistic(run: "xr.Dataset") -> Measured:
+    def statistic(run: "xr.Dataset") -> Estimate:
         mu = _at(run, side).mu
         ratio = mu.sel(concept="color") / mu.sel(concept="size")
-        return Measured.mean(ratio, f"mu {_means(mu.sel(concept='color'))} and {_means(mu.sel(concept='size'))}")
+        return Estimate.mean(ratio, f"mu {_means(mu.sel(concept='color'))} and {_means(mu.sel(concept='size'))}")
 
     return statistic
 
@@ -31,81 +31,81 @@ def _means(values: "xr.DataArray") -> str:
     return f"{float(values.mean()):.3g}"
 
 
-def _small_ratio(run: "xr.Dataset") -> Measured:
+def _small_ratio(run: "xr.Dataset") -> Estimate:
     """Colour's signal among small circles over size's, on the left."""
     signal = _at(run, 0).signal
     color = signal.sel(concept="color").isel(other=1)
     size = signal.sel(concept="size").mean("other")
-    return Measured.mean(color / size, f"{_means(color)} and {_means(size)}")
+    return Estimate.mean(color / size, f"{_means(color)} and {_means(size)}")
 
 
-def _image_ratio(run: "xr.Dataset") -> Measured:
+def _image_ratio(run: "xr.Dataset") -> Estimate:
     """Colour's image signal among big circles over size's among red ones, on the left: those of mu."""
     signal = _at(run, 0).image_signal.isel(other=0)
-    return Measured.mean(signal.sel(concept="color") / signal.sel(concept="size"))
+    return Estimate.mean(signal.sel(concept="color") / signal.sel(concept="size"))
 
 
-def _crossing(run: "xr.Dataset") -> Measured:
+def _crossing(run: "xr.Dataset") -> Estimate:
     """The colour setting at which the two mu are equal, by linear interpolation of their log ratio; for each seed."""
     import numpy as np
 
     mu = run.mu.transpose("seed", "color_setting", "concept").values
     excess = np.log(mu[..., 0] / mu[..., 1])
     if np.any(excess[:, 0] >= 0) or np.any(excess[:, -1] <= 0) or np.any(np.diff(excess, axis=1) <= 0):
-        return Measured.unresolved("The signals do not cross once between the settings; set more color_settings.")
-    return Measured.mean([np.interp(0.0, of_seed, run.color_setting.values) for of_seed in excess])
+        return Estimate.unresolved("The signals do not cross once between the settings; set more color_settings.")
+    return Estimate.mean([np.interp(0.0, of_seed, run.color_setting.values) for of_seed in excess])
 
 
-def _slope(run: "xr.Dataset") -> Measured:
+def _slope(run: "xr.Dataset") -> Estimate:
     """The exponent of colour's signal among big circles in its setting, as far as colours stay within 0 and 1."""
     import numpy as np
 
     linear = run.isel(color_setting=(run.color_setting <= _LINEAR).values)
     if linear.sizes["color_setting"] < 2:
-        return Measured.unresolved(f"Two colour settings up to {_LINEAR:g} are needed.")
+        return Estimate.unresolved(f"Two colour settings up to {_LINEAR:g} are needed.")
     signal = linear.signal.sel(concept="color").isel(other=0).transpose("color_setting", "seed")
-    return Measured.mean(np.polyfit(np.log(linear.color_setting.values), np.log(signal.values), 1)[0])
+    return Estimate.mean(np.polyfit(np.log(linear.color_setting.values), np.log(signal.values), 1)[0])
 
 
-def _big_over_small(run: "xr.Dataset") -> Measured:
+def _big_over_small(run: "xr.Dataset") -> Estimate:
     signal = _at(run, 0).signal.sel(concept="color")
-    return Measured.mean(signal.isel(other=0) / signal.isel(other=1))
+    return Estimate.mean(signal.isel(other=0) / signal.isel(other=1))
 
 
-def _red_over_blue(run: "xr.Dataset") -> Measured:
+def _red_over_blue(run: "xr.Dataset") -> Estimate:
     signal = _at(run, 0).signal.sel(concept="size")
-    return Measured.mean(signal.isel(other=0) / signal.isel(other=1))
+    return Estimate.mean(signal.isel(other=0) / signal.isel(other=1))
 
 
-def _size_by_color(run: "xr.Dataset") -> Measured:
+def _size_by_color(run: "xr.Dataset") -> Estimate:
     """Size's mu on the left over that on the right: nothing but the colours' setting is changed."""
     left, right = (_at(run, side).mu.sel(concept="size") for side in (0, 1))
-    return Measured.mean(left / right, f"{_means(right)} becomes {_means(left)}")
+    return Estimate.mean(left / right, f"{_means(right)} becomes {_means(left)}")
 
 
-def _color_by_size(run: "xr.Dataset") -> Measured:
+def _color_by_size(run: "xr.Dataset") -> Estimate:
     """Colour's signal among big circles at the largest size setting over that at the least."""
     signal = run.signal_by_size.sel(concept="color").isel(other=0)
     least, largest = signal.isel(size_setting=0), signal.isel(size_setting=-1)
     told = f"{_means(least)} becomes {_means(largest)} between size settings"
-    return Measured.mean(largest / least, f"{told} {float(run.size_setting[0]):g} and {float(run.size_setting[-1]):g}")
+    return Estimate.mean(largest / least, f"{told} {float(run.size_setting[0]):g} and {float(run.size_setting[-1]):g}")
 
 
 def _error(concept: str) -> "Callable[[xr.Dataset], Measured]":
     """Root mean square error of the estimator over true images, on the side where it is larger."""
 
-    def statistic(run: "xr.Dataset") -> Measured:
+    def statistic(run: "xr.Dataset") -> Estimate:
         squares = ((run.position - run.true_position) ** 2).sel(concept=concept)
         mean, count = squares.mean("image"), run.sizes["image"]
         side = int(mean.values.argmax())
         value = float(mean[side]) ** 0.5
         error = 1.96 * float(squares[side].std()) / count**0.5 / (2 * value)
-        return Measured(value, error, remark=f"{count} images, {run.side.values[side]}")
+        return Estimate(value, error, remark=f"{count} images, {run.side.values[side]}")
 
     return statistic
 
 
-def _bias(run: "xr.Dataset") -> Measured:
+def _bias(run: "xr.Dataset") -> Estimate:
     """The largest mean error of a class and concept, of either sign."""
     import numpy as np
 
@@ -113,11 +113,11 @@ def _bias(run: "xr.Dataset") -> Measured:
     mean, spread = error.mean("image"), error.std("image")
     worst = np.unravel_index(int(np.abs(mean.values).argmax()), mean.shape)
     count = int((run.image_class == mean.image_class.values[worst[mean.dims.index("image_class")]]).sum())
-    return Measured(abs(float(mean.values[worst])), 1.96 * float(spread.values[worst]) / count**0.5)
+    return Estimate(abs(float(mean.values[worst])), 1.96 * float(spread.values[worst]) / count**0.5)
 
 
-def _blank(run: "xr.Dataset") -> Measured:
-    return Measured(float(run.blank.mean()), remark=f"{run.blank.size} images")
+def _blank(run: "xr.Dataset") -> Estimate:
+    return Estimate(float(run.blank.mean()), remark=f"{run.blank.size} images")
 
 
 _PLACE = "appendix G.1"
@@ -207,7 +207,7 @@ CLAIMS = (
         says="The two concepts are orthogonal in pixels, as in the SIM task: cosine of the angle between the means of "
         "the trained classes, on the left",
         source=f"section 2, whose clusters lie on coordinate axes; {_BAR}",
-        statistic=lambda run: Measured.mean(_at(run, 0).overlap),
+        statistic=lambda run: Estimate.mean(_at(run, 0).overlap),
         low=-0.1,
         high=0.1,
     ),

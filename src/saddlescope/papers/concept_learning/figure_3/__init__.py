@@ -21,9 +21,9 @@ from typing import TYPE_CHECKING
 from saddlescope._shared.errors import InputError
 from saddlescope.papers.concept_learning.shared.perceptron_training import Training, train
 from saddlescope.reproduction import parameter_checks
-from saddlescope.reproduction.claim import Claim, Measured
+from saddlescope.reproduction.claim import Claim, Estimate
 from saddlescope.reproduction.context import RunContext
-from saddlescope.reproduction.metric import Quantity
+from saddlescope.reproduction.metric import Metric
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -84,7 +84,7 @@ def run(params: Params, context: RunContext) -> "xr.Dataset":
     for n, (kind, training) in enumerate(kinds):
         report = context.part(n / len(kinds), (n + 1) / len(kinds))
         make = _Trained(params, kind, training, report)
-        parts.append(context.kept(f"kind-{n}", make))
+        parts.append(context.cached(f"kind-{n}", make))
     context.report(1.0, "done")
     paper = [part for part in parts if int(part.depth) == params.depth and part.kind.item() in (LOW, HIGH)]
     shown = xr.concat([part[["output", "train_loss"]] for part in paper], "dimension")
@@ -161,15 +161,15 @@ def part_of(run: "xr.Dataset", kind: str, depth: int) -> "xr.Dataset":
 def _share(kind: str, depth: int | None = None, *, none: bool = False) -> "Callable[[xr.Dataset], Measured]":
     """Which part of the networks of a kind is transient, by default at the paper's depth; where none is, exactly."""
 
-    def statistic(run: "xr.Dataset") -> Measured:
+    def statistic(run: "xr.Dataset") -> Estimate:
         if kind not in run.kind:
-            return Measured.unresolved(f"No networks of the kind {kind!r} were trained.")
+            return Estimate.unresolved(f"No networks of the kind {kind!r} were trained.")
         one = part_of(run, kind, depth or run.attrs["paper_depth"])
         turns = (one.descents > 1).values
         large = (one.rise.values[turns] > LARGE).sum()
         told = f"{turns.sum()} of {len(turns)} networks, {large} with a rise above {LARGE:.0%}"
         told = f"{told}; largest rise {float(one.rise.max()):.2g}"
-        return Measured(float(turns.mean()), remark=told) if none else Measured.share(turns.sum(), len(turns), told)
+        return Estimate(float(turns.mean()), remark=told) if none else Estimate.share(turns.sum(), len(turns), told)
 
     return statistic
 
@@ -180,41 +180,41 @@ def _transient(run: "xr.Dataset") -> "xr.Dataset":
     return one.isel(seed=(one.descents > 1).values)
 
 
-def _memorizing(run: "xr.Dataset") -> Measured:
+def _memorizing(run: "xr.Dataset") -> Estimate:
     """Which part of the transient networks is nearer to the strongest cluster than to the test point at the peak."""
     import numpy as np
 
     one = _transient(run)
     if one.sizes["seed"] == 0:
-        return Measured.unresolved("No network in low dimension is transient; train more seeds.")
+        return Estimate.unresolved("No network in low dimension is transient; train more seeds.")
     mu = np.array(run.attrs["mu"])
     cluster = np.where(mu == mu.max(), mu, 0.0)
     output = one.peak_output.transpose("seed", "concept").values
     near = np.linalg.norm(output - cluster, axis=1) < np.linalg.norm(output - mu, axis=1)
-    return Measured.share(near.sum(), len(near), f"{near.sum()} of {len(near)} transient networks")
+    return Estimate.share(near.sum(), len(near), f"{near.sum()} of {len(near)} transient networks")
 
 
-def _generalising(run: "xr.Dataset") -> Measured:
+def _generalising(run: "xr.Dataset") -> Estimate:
     """Which part of the transient networks ends with a loss below 1 % of its start."""
     one = _transient(run)
     if one.sizes["seed"] == 0:
-        return Measured.unresolved("No network in low dimension is transient; train more seeds.")
+        return Estimate.unresolved("No network in low dimension is transient; train more seeds.")
     left = one.test_loss.isel(step=-1) / one.test_loss.isel(step=0)
-    return Measured.share(float((left < 0.01).sum()), left.size, f"{left.size} transient networks")
+    return Estimate.share(float((left < 0.01).sum()), left.size, f"{left.size} transient networks")
 
 
-def _deeper(run: "xr.Dataset") -> Measured:
+def _deeper(run: "xr.Dataset") -> Estimate:
     """The transient part at the largest depth less that at the least above 1, in low dimension."""
     depths = sorted({int(depth) for depth in run.depth.values} - {1})
     if len(depths) < 2:
-        return Measured.unresolved("Only one depth above 1 was trained; set depths=1,2,3,4,5.")
+        return Estimate.unresolved("Only one depth above 1 was trained; set depths=1,2,3,4,5.")
     (few, many), (calm_few, calm_many) = (
         [float((part_of(run, kind, depth).descents > 1).mean()) for depth in (depths[0], depths[-1])]
         for kind in (LOW, WHOLE)
     )
     error = 1.96 * ((few * (1 - few) + many * (1 - many)) / run.sizes["seed"]) ** 0.5
     told = f"{few:.2f} at depth {depths[0]}, {many:.2f} at depth {depths[-1]}"
-    return Measured(many - few, error, remark=f"{told}; without minibatches {calm_few:.2f} and {calm_many:.2f}")
+    return Estimate(many - few, error, remark=f"{told}; without minibatches {calm_few:.2f} and {calm_many:.2f}")
 
 
 _FIGURE = "Figure 3, section 3.3"
@@ -300,22 +300,22 @@ claims = (
 )
 
 quantities = (
-    Quantity(
+    Metric(
         name="descents",
         says="descents of the loss in low dimension, mean over seeds",
         statistic=lambda run: float(part_of(run, LOW, run.attrs["paper_depth"]).descents.mean()),
     ),
-    Quantity(
+    Metric(
         name="transient",
         says="share of networks in low dimension whose loss rises between descents",
         statistic=lambda run: float((part_of(run, LOW, run.attrs["paper_depth"]).descents > 1).mean()),
     ),
-    Quantity(
+    Metric(
         name="rise",
         says="largest rise of the loss in low dimension over its start, mean over seeds",
         statistic=lambda run: float(part_of(run, LOW, run.attrs["paper_depth"]).rise.mean()),
     ),
-    Quantity(
+    Metric(
         name="final_loss",
         says="final loss out of distribution in low dimension, mean over seeds",
         statistic=lambda run: float(part_of(run, LOW, run.attrs["paper_depth"]).test_loss.isel(step=-1).mean()),

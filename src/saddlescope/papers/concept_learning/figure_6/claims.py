@@ -7,7 +7,7 @@ a little smaller (diameter .625) and 2000 steps of 32 images.
 
 from typing import TYPE_CHECKING, Any
 
-from saddlescope.reproduction.claim import Claim, Measured
+from saddlescope.reproduction.claim import Claim, Estimate
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -22,7 +22,7 @@ _PILOT = "models of other seeds (110 and 111) had"
 def _of(choose: "Callable[[Any], Callable[[xr.Dataset], Measured]]") -> "Callable[[xr.Dataset], Measured]":
     """A statistic of `_figure_6_statistics`, which is imported when it is asked for: listing claims costs nothing."""
 
-    def statistic(run: "xr.Dataset") -> Measured:
+    def statistic(run: "xr.Dataset") -> Estimate:
 
         return choose(_figure_6_statistics)(run)
 

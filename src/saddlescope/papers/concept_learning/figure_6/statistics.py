@@ -10,7 +10,7 @@ import numpy as np
 
 from saddlescope.papers.concept_learning.figure_6 import curves as curves
 from saddlescope.papers.concept_learning.figure_6.predictions import RESCALED
-from saddlescope.reproduction.claim import Measured
+from saddlescope.reproduction.claim import Estimate
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -47,14 +47,14 @@ def _first(run: "xr.Dataset", signal: int, concept: int, estimate: str = "positi
     return times[:, concept] < times[:, 1 - concept]
 
 
-def _resolved(values: "Iterable[float]", what: str, remark: str = "") -> Measured:
+def _resolved(values: "Iterable[float]", what: str, remark: str = "") -> Estimate:
     """The mean of what is resolved; unresolved where half or more is not."""
     given = np.array(list(values), float)
     known = given[np.isfinite(given)]
     if 2 * len(known) <= len(given):
-        return Measured.unresolved(f"Only {len(known)} of {len(given)} {what}.")
+        return Estimate.unresolved(f"Only {len(known)} of {len(given)} {what}.")
     told = f"{len(known)} of {len(given)} {what}" if len(known) < len(given) else ""
-    return Measured.mean(known, "; ".join(filter(None, (remark, told))))
+    return Estimate.mean(known, "; ".join(filter(None, (remark, told))))
 
 
 def _average(values: np.ndarray) -> str:
@@ -64,28 +64,28 @@ def _average(values: np.ndarray) -> str:
 
 
 # Conditions: the models have learned, and the estimators can be believed.
-def blank(run: "xr.Dataset") -> Measured:
-    return Measured.mean(run.blank.isel(step=-1).mean(("class", "image")).values.ravel())
+def blank(run: "xr.Dataset") -> Estimate:
+    return Estimate.mean(run.blank.isel(step=-1).mean(("class", "image")).values.ravel())
 
 
-def blank_unseen(run: "xr.Dataset") -> Measured:
+def blank_unseen(run: "xr.Dataset") -> Estimate:
     """Of the unseen class, whose positions are what all else is about."""
     shares = run.blank.isel({"step": -1, "class": -1}).mean("image")
-    return Measured.mean(shares.values.ravel(), f"the largest of a model {float(shares.max()):.2g}")
+    return Estimate.mean(shares.values.ravel(), f"the largest of a model {float(shares.max()):.2g}")
 
 
-def trained_classes(run: "xr.Dataset") -> Measured:
+def trained_classes(run: "xr.Dataset") -> Estimate:
     """Distance from their own corner, at the end, of the classes trained on."""
     found = curves.mean_positions(run).isel({"step": -1, "class": slice(0, 3)}).transpose(..., "class", "concept")
     distance = np.sqrt(((found.values - _CORNERS) ** 2).sum(axis=-1)).mean(axis=-1)
     return _resolved(distance.ravel(), "models show all three classes")
 
 
-def classifier(run: "xr.Dataset") -> Measured:
-    return Measured(float(run.accuracy.min()), remark="the lowest of the signals and concepts, an exact count")
+def classifier(run: "xr.Dataset") -> Estimate:
+    return Estimate(float(run.accuracy.min()), remark="the lowest of the signals and concepts, an exact count")
 
 
-def estimators(run: "xr.Dataset") -> Measured:
+def estimators(run: "xr.Dataset") -> Estimate:
     """The share of coordinates that both put on the same side of 1/2, in the second half of training.
 
     Those between 1/4 and 3/4 are left out.
@@ -100,24 +100,24 @@ def estimators(run: "xr.Dataset") -> Measured:
 
 # (a)
 def count_first(signal: int, concept: int) -> "Callable[[xr.Dataset], Measured]":
-    def statistic(run: "xr.Dataset") -> Measured:
+    def statistic(run: "xr.Dataset") -> Estimate:
         first = _first(run, signal, concept)
-        return Measured(float(first.mean()), remark=f"{first.sum()} of {len(first)}, an exact count")
+        return Estimate(float(first.mean()), remark=f"{first.sum()} of {len(first)}, an exact count")
 
     return statistic
 
 
-def reversal(run: "xr.Dataset") -> Measured:
+def reversal(run: "xr.Dataset") -> Estimate:
     both = _first(run, STRONG, 0) & _first(run, WEAK, 1)
-    return Measured.share(int(both.sum()), len(both))
+    return Estimate.share(int(both.sum()), len(both))
 
 
-def classifier_order(run: "xr.Dataset") -> Measured:
+def classifier_order(run: "xr.Dataset") -> Estimate:
     both = np.concatenate([_first(run, STRONG, 0, "probability"), _first(run, WEAK, 1, "probability")])
-    return Measured(float(both.mean()), remark=f"{both.sum()} of {len(both)} models, an exact count")
+    return Estimate(float(both.mean()), remark=f"{both.sum()} of {len(both)} models, an exact count")
 
 
-def speed(run: "xr.Dataset") -> Measured:
+def speed(run: "xr.Dataset") -> Estimate:
     """Binary logarithm of the steps until colour is learned, the weakest signal over the strongest."""
     times = np.minimum(learned(run)[..., 0], step_numbers(run)[-1])
     told = "never learned counts as learned at the end"
@@ -137,10 +137,10 @@ def lead(signal: int) -> "Callable[[xr.Dataset], Measured]":
 def rise_by_seeds(signal: int) -> "Callable[[xr.Dataset], Measured]":
     """The rise of each seed where the mean error of the other seeds rises most."""
 
-    def statistic(run: "xr.Dataset") -> Measured:
+    def statistic(run: "xr.Dataset") -> Estimate:
         errors = curves.error(paths(run)[signal])
         if len(errors) < 2 or not np.isfinite(errors).all(axis=0).any():
-            return Measured.unresolved("Two seeds or more are needed, with records that all of them tell.")
+            return Estimate.unresolved("Two seeds or more are needed, with records that all of them tell.")
         others = (errors.sum(axis=0) - errors) / (len(errors) - 1)
         return _resolved([curves.largest_rise(o).height(e) for o, e in zip(others, errors, strict=True)], "seeds")
 
@@ -162,16 +162,16 @@ def rises(run: "xr.Dataset", start: float = 0.0) -> np.ndarray:
     return found
 
 
-def rise_by_images(run: "xr.Dataset") -> Measured:
+def rise_by_images(run: "xr.Dataset") -> Estimate:
     return _resolved(rises(run).ravel(), "models")
 
 
-def rise_of_circles(run: "xr.Dataset") -> Measured:
+def rise_of_circles(run: "xr.Dataset") -> Estimate:
     """The same from three times the first record's step on: before, the samples are still grainy noise."""
     return _resolved(rises(run, float(_GRAINY * run.attrs["first_record"])).ravel(), "models")
 
 
-def rise_raw(run: "xr.Dataset") -> Measured:
+def rise_raw(run: "xr.Dataset") -> Estimate:
     """The rise for weights as they are, from dip to peak of the averaged weights: their own would be mostly jitter."""
     averaged, raw = (curves.error(paths(run, estimate)) for estimate in ("position", "raw_position"))
     found = np.full(raw.shape[:2], np.nan)
@@ -181,17 +181,17 @@ def rise_raw(run: "xr.Dataset") -> Measured:
     return _resolved(found.ravel(), "models")
 
 
-def memorizing(run: "xr.Dataset") -> Measured:
+def memorizing(run: "xr.Dataset") -> Estimate:
     """Nearer to the class of one new value than to the unseen class, at the peak of the largest rise."""
     nearer = []
     for path in paths(run).reshape(-1, len(run.step), 2):
         if np.isfinite(path).any():
             there = path[curves.largest_rise(curves.error(path)).peak]
             nearer.append(min(there) < _MIDDLE < max(there))
-    return Measured.share(sum(nearer), len(nearer))
+    return Estimate.share(sum(nearer), len(nearer))
 
 
-def transient(run: "xr.Dataset") -> Measured:
+def transient(run: "xr.Dataset") -> Estimate:
     """The error at the end over that at the dip before the largest rise."""
     ratios = []
     for errors in curves.error(paths(run)).reshape(-1, len(run.step)):
@@ -201,14 +201,14 @@ def transient(run: "xr.Dataset") -> Measured:
 
 
 # (c)
-def slows(run: "xr.Dataset") -> Measured:
+def slows(run: "xr.Dataset") -> Estimate:
     """The last speed over the largest."""
     found = [curves.speeds(path, step_numbers(run))[1] for path in paths(run).reshape(-1, len(run.step), 2)]
     ratios = [speed[-1] / speed.max() if len(speed) > 1 else np.nan for speed in found]
     return _resolved(np.array(ratios), "models have speeds")
 
 
-def speed_law(run: "xr.Dataset") -> Measured:
+def speed_law(run: "xr.Dataset") -> Estimate:
     """Log likelihood a speed, of log speed linear in the step over log speed linear in its logarithm, from the peak."""
     gains = []
     for path in paths(run).reshape(-1, len(run.step), 2):
@@ -225,7 +225,7 @@ def _left(x: np.ndarray, y: np.ndarray) -> float:
     return float(np.sum((line(x) - y) ** 2))
 
 
-def terminal_law(run: "xr.Dataset") -> Measured:
+def terminal_law(run: "xr.Dataset") -> Estimate:
     """Log likelihood a record of the exponential approach over that of the power.
 
     Both are fitted to half of the images and held against the other half.
@@ -259,16 +259,16 @@ def rates(run: "xr.Dataset") -> np.ndarray:
 
 
 # The comparison with the theory, fitted to the first signal: what it says of the others.
-def predicted_order(run: "xr.Dataset") -> Measured:
+def predicted_order(run: "xr.Dataset") -> Estimate:
     measured, theory = learned(run)[1:], run.theory_learned.transpose("signal", "seed", "concept").values[1:]
     same = (measured[..., 0] < measured[..., 1]) == (theory[..., 0] < theory[..., 1])
     known = np.isfinite(measured).any(axis=-1) & np.isfinite(theory).any(axis=-1)
     if not known.any():
-        return Measured.unresolved("No model learns a concept.")
-    return Measured(float(same[known].mean()), remark=f"{same[known].sum()} of {known.sum()} models, an exact count")
+        return Estimate.unresolved("No model learns a concept.")
+    return Estimate(float(same[known].mean()), remark=f"{same[known].sum()} of {known.sum()} models, an exact count")
 
 
-def predicted_ratio(run: "xr.Dataset") -> Measured:
+def predicted_ratio(run: "xr.Dataset") -> Estimate:
     """Binary logarithm of predicted over measured T_color / T_size."""
     measured, theory = learned(run)[1:], run.theory_learned.transpose("signal", "seed", "concept").values[1:]
     with np.errstate(invalid="ignore"):
@@ -276,13 +276,13 @@ def predicted_ratio(run: "xr.Dataset") -> Measured:
     return _resolved(log.ravel(), "models learn both concepts")
 
 
-def predicted_lead(run: "xr.Dataset") -> Measured:
+def predicted_lead(run: "xr.Dataset") -> Estimate:
     theory = run.theory_lead.transpose("signal", "seed").values[1:]
     measured = leads(run)[1:]
     return _resolved((theory - measured).ravel(), "models", f"measured {_average(measured)} in the mean")
 
 
-def predicted_rise(run: "xr.Dataset") -> Measured:
+def predicted_rise(run: "xr.Dataset") -> Estimate:
     """Predicted minus measured rise, of every signal: the fit to the first one does not aim at it."""
     theory, measured = run.theory_rise.transpose("signal", "seed").values, rises(run)
     return _resolved((theory - measured).ravel(), "models", f"predicted {_average(theory)} in the mean")
@@ -291,7 +291,7 @@ def predicted_rise(run: "xr.Dataset") -> Measured:
 def predicted_rate(adam: bool) -> "Callable[[xr.Dataset], Measured]":
     """Binary logarithm of predicted over measured terminal rate."""
 
-    def statistic(run: "xr.Dataset") -> Measured:
+    def statistic(run: "xr.Dataset") -> Estimate:
         theory = run.theory_rate.transpose("signal", "seed").values / (_relative(run)[:, None] if adam else 1.0)
         return _resolved(np.log2(theory / rates(run))[1:].ravel(), "models reach the terminal phase")
 
@@ -307,7 +307,7 @@ def _relative(run: "xr.Dataset") -> np.ndarray:
 def pace(adam: bool) -> "Callable[[xr.Dataset], Measured]":
     """Binary logarithm of the steps in a unit of time, by a signal's own fit over those expected from the first."""
 
-    def statistic(run: "xr.Dataset") -> Measured:
+    def statistic(run: "xr.Dataset") -> Estimate:
         own = run.own_pace.transpose("signal", "seed").values
         return _resolved(np.log2(own / own[0] / (_relative(run)[:, None] if adam else 1.0))[1:].ravel(), "models")
 
@@ -317,7 +317,7 @@ def pace(adam: bool) -> "Callable[[xr.Dataset], Measured]":
 def matching(adam: bool) -> "Callable[[xr.Dataset], Measured]":
     """Error with the signal's own mu and sigma over that with the first signal's."""
 
-    def statistic(run: "xr.Dataset") -> Measured:
+    def statistic(run: "xr.Dataset") -> Estimate:
         ratio = run.theory_error.sel(abstraction=RESCALED if adam else "two layers") / run.unmatched_error
         return _resolved(ratio.isel(signal=slice(1, None)).values.ravel(), "models")
 
@@ -327,7 +327,7 @@ def matching(adam: bool) -> "Callable[[xr.Dataset], Measured]":
 def against(other: str) -> "Callable[[xr.Dataset], Measured]":
     """Error of the two-layer model over that of another abstraction, both fitted to the first signal."""
 
-    def statistic(run: "xr.Dataset") -> Measured:
+    def statistic(run: "xr.Dataset") -> Estimate:
         ratio = run.theory_error.sel(abstraction="two layers") / run.theory_error.sel(abstraction=other)
         return _resolved(ratio.isel(signal=0).values.ravel(), "models")
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from saddlescope._shared.errors import InputError
 from saddlescope.reproduction.context import RunContext
 from saddlescope.reproduction.device import prepare_device
-from saddlescope.reproduction.parallel_parts import kept_side_by_side
+from saddlescope.reproduction.parallel_parts import run_parallel_parts
 from saddlescope.reproduction.parameter_checks import at_least, positive, within
 
 if TYPE_CHECKING:
@@ -123,7 +123,7 @@ def train(params: Training, context: RunContext) -> "xr.Dataset":
     start = _CLASSIFIER / (_CLASSIFIER + len(params.seeds))
     accuracy = {
         signal: _classifier(
-            params, signal, context.within(k * start / count, (k + 1) * start / count)
+            params, signal, context.subtask(k * start / count, (k + 1) * start / count)
         ).accuracy.tolist()
         for k, signal in enumerate(params.signals)
     }
@@ -132,7 +132,7 @@ def train(params: Training, context: RunContext) -> "xr.Dataset":
         for signal in params.signals
     }
     every = {name: model for of in models.values() for name, model in of.items()}
-    made = kept_side_by_side(context.within(start, 1.0), every, processes=params.processes)
+    made = run_parallel_parts(context.subtask(start, 1.0), every, processes=params.processes)
     runs = dict(zip(every, made, strict=True))
     parts = [_together(params, signal, [runs[name] for name in models[signal]], accuracy[signal]) for signal in models]
     return (

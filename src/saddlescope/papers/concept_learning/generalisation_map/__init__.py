@@ -31,10 +31,10 @@ from saddlescope.papers.concept_learning.generalisation_map.simulations import (
     trained_runs,
 )
 from saddlescope.reproduction import parameter_checks
-from saddlescope.reproduction.claim import Claim, Measured
+from saddlescope.reproduction.claim import Claim, Estimate
 from saddlescope.reproduction.context import RunContext
-from saddlescope.reproduction.grid import in_grid, kept_rows
-from saddlescope.reproduction.metric import Quantity
+from saddlescope.reproduction.grid import in_grid, cached_rows
+from saddlescope.reproduction.metric import Metric
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -66,8 +66,8 @@ class Params:
         parameter_checks.at_least(1, self, "starts")
         parameter_checks.at_least(0, self, "seed")
         parameter_checks.positive(self, "budget", "calm")
-        parameter_checks.within(1e-6, 0.2, self, "done")
-        parameter_checks.within(self.budget, 1e4, self, "horizon")
+        parameter_checks.between(1e-6, 0.2, self, "done")
+        parameter_checks.between(self.budget, 1e4, self, "horizon")
         for name, least, most in (("ratios", 1.01, 100.0), ("sigmas", 0.001, 100.0), ("scales", 1e-7, 0.2)):
             values = getattr(self, name)
             if not values or list(values) != sorted(set(values)) or not least <= values[0] <= values[-1] <= most:
@@ -87,7 +87,7 @@ class Params:
 def run(params: Params, context: RunContext) -> "xr.Dataset":
     """Row by row of the grid; a killed run goes on after its last whole row."""
     axes = {"diverse": DIVERSE, "ratio": params.ratios}
-    made = kept_rows(axes, partial(_row, params), context)
+    made = cached_rows(axes, partial(_row, params), context)
     context.report(1.0, "done")
     return made.assign_attrs(done=params.done, budget=params.budget, horizon=params.horizon)
 
@@ -118,40 +118,40 @@ def _row(params: Params, k: int, law: "tuple[Diverse, float]", report: Callable[
 
 # The bounds: the theory is that of small starts and well separated stages, with no rate; how near the runs come to it
 # was seen in pilots on other seeds.
-def _right_side(run: "xr.Dataset", *, model: str) -> Measured:
+def _right_side(run: "xr.Dataset", *, model: str) -> Estimate:
     """The share of starts that fail at the stop just where they should, away from the border."""
     one = run.sel(model=model)
     judged = one.at_stop.where(abs(one.output - LEARNED) > _CLEAR)
     right = ((judged < LEARNED) == (one.output < LEARNED)) & judged.notnull()
-    return Measured.share(
+    return Estimate.share(
         float(right.sum()), float(judged.count()), f"{int(right.sum())} of {int(judged.count())} starts"
     )
 
 
-def _largest(off: "xr.DataArray") -> Measured:
+def _largest(off: "xr.DataArray") -> Estimate:
     if not int(off.count()):
-        return Measured.unresolved(f"No start of a scale up to {_SMALL:g} came so far by the horizon.")
-    return Measured(float(off.max()), remark=f"{int(off.count())} starts; mean {float(off.mean()):.2g}")
+        return Estimate.unresolved(f"No start of a scale up to {_SMALL:g} came so far by the horizon.")
+    return Estimate(float(off.max()), remark=f"{int(off.count())} starts; mean {float(off.mean()):.2g}")
 
 
-def _output_error(run: "xr.Dataset", *, model: str, apart: bool = True) -> Measured:
+def _output_error(run: "xr.Dataset", *, model: str, apart: bool = True) -> Estimate:
     """The largest error of the predicted output at the stop, of small starts."""
     one = run.sel(model=model, scale=slice(None, _SMALL))
     off = abs(one.at_stop - one.output)
     return _largest(off.where(one.share <= _APART) if apart else off)
 
 
-def _time_error(run: "xr.Dataset", *, model: str) -> Measured:
+def _time_error(run: "xr.Dataset", *, model: str) -> Estimate:
     """The largest relative error of the time at which the last concept is learned, of small starts."""
     one = run.sel(model=model, scale=slice(None, _SMALL))
     return _largest(abs(one.learned / one.predicted - 1).where(one.share <= _APART))
 
 
-def _in_budget(run: "xr.Dataset", *, model: str) -> Measured:
+def _in_budget(run: "xr.Dataset", *, model: str) -> Estimate:
     """The share of starts of which the predicted last stage tells whether they generalize within the budget."""
     one = run.sel(model=model)
     right = (one.at_budget >= LEARNED) == (one.predicted <= run.attrs["budget"])
-    return Measured.share(float(right.sum()), right.size, f"{int(right.sum())} of {right.size} starts")
+    return Estimate.share(float(right.sum()), right.size, f"{int(right.sum())} of {right.size} starts")
 
 
 def _failed(run: "xr.Dataset") -> "xr.DataArray":
@@ -159,22 +159,22 @@ def _failed(run: "xr.Dataset") -> "xr.DataArray":
     return (run.at_stop < LEARNED).where(run.at_stop.notnull()).mean("start", skipna=False)
 
 
-def _scale_matters(run: "xr.Dataset") -> Measured:
+def _scale_matters(run: "xr.Dataset") -> Estimate:
     """The share of starts that fail at the stop, at the smallest scale against the largest: by how much they differ."""
     if run.sizes["scale"] < 2:
-        return Measured.unresolved("There are no two scales.")
+        return Estimate.unresolved("There are no two scales.")
     shares = _failed(run)
     shares = shares.where(shares.notnull().all("scale")).mean(["model", "diverse", "ratio", "sigma"])
-    return Measured(float(abs(shares[0] - shares[-1])), remark=_told(shares))
+    return Estimate(float(abs(shares[0] - shares[-1])), remark=_told(shares))
 
 
-def _diversity(run: "xr.Dataset", *, diverse: str, least: bool = False) -> Measured:
+def _diversity(run: "xr.Dataset", *, diverse: str, least: bool = False) -> Estimate:
     """The share of starts that fail at the stop, at the largest sigma less that at the smallest, or the least."""
     if run.sizes["sigma"] < 2:
-        return Measured.unresolved("There are no two diversities.")
+        return Estimate.unresolved("There are no two diversities.")
     shares = _failed(run).sel(diverse=diverse)
     shares = shares.where(shares.notnull().all("sigma")).mean(["model", "ratio", "scale"])
-    return Measured(float(shares[-1] - (shares.min() if least else shares[0])), remark=_told(shares))
+    return Estimate(float(shares[-1] - (shares.min() if least else shares[0])), remark=_told(shares))
 
 
 def _told(shares: "xr.DataArray") -> str:
@@ -274,12 +274,12 @@ claims = (
 )
 
 quantities = (
-    Quantity(
+    Metric(
         name="failed_at_stop",
         says="share of starts that have not generalized when training stops",
         statistic=lambda run: float(_failed(run).mean()),
     ),
-    Quantity(
+    Metric(
         name="failed_in_budget",
         says="share of starts that have not generalized within the budget",
         statistic=lambda run: float((run.at_budget < LEARNED).mean()),

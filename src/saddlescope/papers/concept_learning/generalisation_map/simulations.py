@@ -80,7 +80,7 @@ def trained_runs(
     import jax.numpy as jnp
     import numpy as np
 
-    from saddlescope.flow import recorded_descents
+    from saddlescope.flow import sgd_batched
     from saddlescope.models import PopulationLoss
 
     class Seen(eqx.Module):
@@ -97,7 +97,7 @@ def trained_runs(
         kinds = [(PopulationLoss(np.diag(a)), jnp.asarray(x)) for a, x in laws]
         runs = [kind for kind, some in zip(kinds, starts, strict=True) for _ in some]
         both = np.concatenate(starts)
-        recorded = recorded_descents(
+        recorded = sgd_batched(
             [loss.layered for loss, _ in runs],
             (both[:, 1].mT, both[:, 0]),
             steps=int(steps[-1]),

@@ -18,7 +18,7 @@ from saddlescope._shared.errors import InputError
 from saddlescope.papers.concept_learning.shared.random_starts import FIGURES, drawn
 from saddlescope.papers.concept_learning.shared.two_layer_runs import data
 from saddlescope.reproduction import parameter_checks
-from saddlescope.reproduction.claim import Claim, Measured
+from saddlescope.reproduction.claim import Claim, Estimate
 from saddlescope.reproduction.context import RunContext
 
 if TYPE_CHECKING:
@@ -89,8 +89,8 @@ def run(params: Params, context: RunContext) -> "xr.Dataset":
         kinds = {"flow": partial(flows, of, until, params.marks),
                  "map": partial(maps, of, until, params.marks, partial(_told, report, f"{name}, map"))}  # fmt: skip
         for kind, follow in kinds.items():
-            made.append(context.kept(f"{kind}-{n}", partial(_held, f"{name}, {kind}", of, follow)))
-    example = context.kept("example", partial(_examples, starts, params))
+            made.append(context.cached(f"{kind}-{n}", partial(_held, f"{name}, {kind}", of, follow)))
+    example = context.cached("example", partial(_examples, starts, params))
     context.report(1.0, "done")
     return xr.merge([xr.concat(made, "group"), example], join="exact", combine_attrs="drop_conflicts")
 
@@ -145,18 +145,18 @@ def _examples(starts: "Starts", params: Params) -> "xr.Dataset":
     )
 
 
-def _violations(lemma: str, groups: "Callable[[str], bool]", run: "xr.Dataset") -> Measured:
+def _violations(lemma: str, groups: "Callable[[str], bool]", run: "xr.Dataset") -> Estimate:
     """How many runs of some groups violate a lemma."""
     chosen = run.isel(group=[groups(name) for name in run.group.values.tolist()]).sel(lemma=lemma)
     violations, runs, names = (chosen[of].values.tolist() for of in ("violations", "runs", "group"))
     each = [f"{k} of {n} ({name})" for k, n, name in zip(violations, runs, names, strict=True)]
     told = ", ".join(each) if len(each) <= 2 else f"{sum(runs)} runs of {len(each)} kinds"
-    return Measured(float(sum(violations)), remark=f"{told}; largest excess {float(chosen.largest.max()):.3g}")
+    return Estimate(float(sum(violations)), remark=f"{told}; largest excess {float(chosen.largest.max()):.3g}")
 
 
-def _hold(run: "xr.Dataset") -> Measured:
+def _hold(run: "xr.Dataset") -> Estimate:
     allowed = run.sel(group=list(_ALLOWED))
-    return Measured(float((allowed.hold / allowed.runs).min()), remark=f"{int(allowed.runs.max())} starts")
+    return Estimate(float((allowed.hold / allowed.runs).min()), remark=f"{int(allowed.runs.max())} starts")
 
 
 def _allowed(name: str) -> bool:

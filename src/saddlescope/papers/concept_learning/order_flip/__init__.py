@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 from saddlescope._shared.errors import InputError
 from saddlescope.papers.concept_learning.shared.perceptron_training import Training, one_layer_prediction, train
 from saddlescope.reproduction import parameter_checks
-from saddlescope.reproduction.claim import Claim, Measured
+from saddlescope.reproduction.claim import Claim, Estimate
 from saddlescope.reproduction.context import RunContext
 
 if TYPE_CHECKING:
@@ -84,9 +84,9 @@ def run(params: Params, context: RunContext) -> "xr.Dataset":
     """The symmetric network's flows, then SGD of one layer."""
     import xarray as xr
 
-    flows = context.kept("flows", lambda: _flows(params, context.part(0.0, 0.5)))
+    flows = context.cached("flows", lambda: _flows(params, context.part(0.0, 0.5)))
     sgd = [
-        context.kept(
+        context.cached(
             f"sgd-{clusters}",
             lambda clusters=clusters: _sgd(params, clusters, context.part(clusters / 4, clusters / 4 + 0.25)),
         )
@@ -216,74 +216,74 @@ def _flip(half: "xr.DataArray") -> "xr.DataArray":
     )
 
 
-def _mean(values: "np.ndarray") -> Measured:
+def _mean(values: "np.ndarray") -> Estimate:
     """The mean of those that are resolved; unresolved if a tenth is not."""
     import numpy as np
 
     resolved = values[np.isfinite(values)]
     if len(resolved) < 0.9 * values.size:
-        return Measured.unresolved(f"Only {len(resolved)} of {values.size} flip within the sweep.")
-    return Measured.mean(resolved, f"{len(resolved)} of {values.size} flip within the sweep")
+        return Estimate.unresolved(f"Only {len(resolved)} of {values.size} flip within the sweep.")
+    return Estimate.mean(resolved, f"{len(resolved)} of {values.size} flip within the sweep")
 
 
 # The bounds. A pilot on starts of seed 1000 and runs of seeds 100 to 107 had: flips of single starts off their
 # prediction by .0013 in the median at scales .01 and .0001 (interpolation over the sweep included), quartiles .16 apart
 # at scale .01 and half of that at .0001; SGD off the theorem by .012 at most, and means of 1.036 and 1.042 over runs.
-def _two_layers(run: "xr.Dataset") -> Measured:
+def _two_layers(run: "xr.Dataset") -> Estimate:
     """sigma_1 at the flip over sigma_1*, smallest scale, without the cluster at the origin."""
     expected = float(_diversity(1.0, run.mu, run.sigma, 2) ** 0.5)
     found = _mean(_diversity(_flip(run.half.isel(scale=-1)).values, run.mu, run.sigma, 2) ** 0.5 / expected)
     told = f"sigma_1* = {expected:.4f}, found {found.value * expected:.3f}; {found.remark}"
-    return Measured(found.value, found.uncertainty, remark=told)
+    return Estimate(found.value, found.uncertainty, remark=told)
 
 
-def _single_starts(run: "xr.Dataset") -> Measured:
+def _single_starts(run: "xr.Dataset") -> Estimate:
     import numpy as np
 
     errors = abs(_flip(run.half) - run.expected).isel(scale=-1).values
     resolved = errors[np.isfinite(errors)]
     if not len(resolved):
-        return Measured.unresolved("No start flips within the sweep.")
-    return Measured(float(np.median(resolved)), remark=f"largest {float(resolved.max()):.2g}, {len(resolved)} starts")
+        return Estimate.unresolved("No start flips within the sweep.")
+    return Estimate(float(np.median(resolved)), remark=f"largest {float(resolved.max()):.2g}, {len(resolved)} starts")
 
 
-def _narrowing(run: "xr.Dataset") -> Measured:
+def _narrowing(run: "xr.Dataset") -> Estimate:
     """The interquartile range at the smallest scale over that at the one before, over the ratio of 1 / log(1/scale)."""
     import numpy as np
 
     flips, scales = _flip(run.half), run.scale.values[-2:]
     widths = np.nanquantile(flips.values[-2:], 0.75, axis=1) - np.nanquantile(flips.values[-2:], 0.25, axis=1)
     expected = np.log(scales[0]) / np.log(scales[1])
-    return Measured(
+    return Estimate(
         float(widths[1] / widths[0] / expected), remark=f"quartiles {widths[0]:.3f}, then {widths[1]:.3f} apart"
     )
 
 
-def _one_layer(run: "xr.Dataset", clusters: int) -> Measured:
+def _one_layer(run: "xr.Dataset", clusters: int) -> Estimate:
     if clusters not in run.clusters:
-        return Measured.unresolved(f"There was no run with {clusters} clusters.")
+        return Estimate.unresolved(f"There was no run with {clusters} clusters.")
     return _mean(_flip(run.sgd_half.sel(clusters=clusters)).values)
 
 
-def _by_theorem(run: "xr.Dataset") -> Measured:
+def _by_theorem(run: "xr.Dataset") -> Estimate:
     return _mean(abs(_flip(run.sgd_half) - _flip(run.theorem_half)).values.ravel())
 
 
-def _every_run(run: "xr.Dataset") -> Measured:
+def _every_run(run: "xr.Dataset") -> Estimate:
     import numpy as np
 
     errors = abs(_flip(run.sgd_half) - _flip(run.theorem_half)).values
     resolved = errors[np.isfinite(errors)]
     if not len(resolved):
-        return Measured.unresolved("No run flips within the sweep.")
-    return Measured(float(resolved.max()), remark=f"{len(resolved)} runs, {int((resolved > 0.04).sum())} beyond .04")
+        return Estimate.unresolved("No run flips within the sweep.")
+    return Estimate(float(resolved.max()), remark=f"{len(resolved)} runs, {int((resolved > 0.04).sum())} beyond .04")
 
 
-def _without_origin(run: "xr.Dataset") -> Measured:
+def _without_origin(run: "xr.Dataset") -> Estimate:
     return _one_layer(run, 2)
 
 
-def _with_origin(run: "xr.Dataset") -> Measured:
+def _with_origin(run: "xr.Dataset") -> Estimate:
     return _one_layer(run, 3)
 
 

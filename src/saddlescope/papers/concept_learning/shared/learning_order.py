@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from saddlescope._shared.errors import InputError
 from saddlescope.papers.concept_learning.shared.perceptron_training import Concepts, Training, train
 from saddlescope.reproduction import parameter_checks
-from saddlescope.reproduction.claim import Claim, Measured
+from saddlescope.reproduction.claim import Claim, Estimate
 from saddlescope.reproduction.context import RunContext
 
 if TYPE_CHECKING:
@@ -161,34 +161,34 @@ def of_panel(run: "xr.Dataset", panel: str) -> "xr.Dataset":
 
 
 def _ordered(panel: str) -> "Callable[[xr.Dataset], Measured]":
-    def statistic(run: "xr.Dataset") -> Measured:
+    def statistic(run: "xr.Dataset") -> Estimate:
         import numpy as np
 
         told = in_order(of_panel(run, panel))
         known = ~np.isnan(told)
         if not known.any():
-            return Measured.unresolved("No task has two strengths that differ by a tenth; vary more.")
-        return Measured.share(told[known].sum(), known.sum())
+            return Estimate.unresolved("No task has two strengths that differ by a tenth; vary more.")
+        return Estimate.share(told[known].sum(), known.sum())
 
     return statistic
 
 
 def _shifted(panel: str) -> "Callable[[xr.Dataset], Measured]":
-    def statistic(run: "xr.Dataset") -> Measured:
+    def statistic(run: "xr.Dataset") -> Estimate:
         import numpy as np
 
         lead = leads(of_panel(run, panel)).values
         rises = np.all(np.diff(lead, axis=0) > 0, axis=0)
         means = ", ".join(f"{value:+.2f}" for value in lead.mean(axis=1))
-        return Measured.share(rises.sum(), len(rises), f"{rises.sum()} of {len(rises)} seeds; mean leads {means}")
+        return Estimate.share(rises.sum(), len(rises), f"{rises.sum()} of {len(rises)} seeds; mean leads {means}")
 
     return statistic
 
 
-def _arrived(run: "xr.Dataset") -> Measured:
+def _arrived(run: "xr.Dataset") -> Estimate:
     left = run.test_loss.isel(step=-1) / run.test_loss.isel(step=0)
     told = f"{left.size} networks; median left {float(left.median()):.2g}"
-    return Measured.share(float((left < 0.1).sum()), left.size, told)
+    return Estimate.share(float((left < 0.1).sum()), left.size, told)
 
 
 def trajectory_panels(run: "xr.Dataset") -> tuple["Panel", ...]:

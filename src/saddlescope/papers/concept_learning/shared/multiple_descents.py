@@ -19,7 +19,7 @@ from saddlescope.papers.concept_learning.shared.two_layer_runs import (
     pieces,
     push_share,
 )
-from saddlescope.reproduction.claim import Claim, Measured
+from saddlescope.reproduction.claim import Claim, Estimate
 from saddlescope.reproduction.context import RunContext
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ _HYSTERESIS = 0.002  # of the first loss: what a descent of the claims exceeds
 def searched(params: Any, descents: int, context: RunContext) -> "xr.Dataset":
     """Finds a start, and follows it."""
     a, x = data(params.mu, params.sigma)
-    found = context.kept("start", partial(_start, params, descents, a, x, context.part(0.0, 0.9)))
+    found = context.cached("start", partial(_start, params, descents, a, x, context.part(0.0, 0.9)))
     context.report(0.9, "the run, and the same by another solver")
     one = followed(a, x, found.start.values, params.until)
     errors = errors_against_dop853(one)
@@ -56,30 +56,30 @@ def _start(
     return xr.Dataset({"start": (("row", "unit"), found.start), "followed": found.followed})
 
 
-def _count(run: "xr.Dataset") -> Measured:
+def _count(run: "xr.Dataset") -> Estimate:
     from saddlescope.measure import find_descents
 
     counts = {h: int(find_descents(run.turning_loss.values, hysteresis=h).counts[0]) for h in (0.0, _HYSTERESIS)}
-    return Measured(float(counts[_HYSTERESIS]), remark=f"{counts[0.0]} without hysteresis")
+    return Estimate(float(counts[_HYSTERESIS]), remark=f"{counts[0.0]} without hysteresis")
 
 
-def _last_rise(run: "xr.Dataset") -> Measured:
+def _last_rise(run: "xr.Dataset") -> Estimate:
     x = run.test_point.values
     rises = [change for change in pieces(run) if change > 0]
     if not rises:
-        return Measured.unresolved("The loss never rises.")
+        return Estimate.unresolved("The loss never rises.")
     told = ", ".join(f"{rise / (x @ x / 2):.3f}" for rise in rises)
-    return Measured(rises[-1] / float(x @ x / 2), remark=f"all rises: {told}; {int(run.followed)} starts followed")
+    return Estimate(rises[-1] / float(x @ x / 2), remark=f"all rises: {told}; {int(run.followed)} starts followed")
 
 
-def _shares(run: "xr.Dataset", *, rising: bool, minor: bool | None, phase: str) -> Measured:
+def _shares(run: "xr.Dataset", *, rising: bool, minor: bool | None, phase: str) -> Estimate:
     shares = push_share(run, rising=rising, of=phase_mask(run, minor=minor, phase=phase))
     if not len(shares):
-        return Measured.unresolved("The loss has no such piece.")
-    return Measured(float(shares.min()), remark="each: " + ", ".join(f"{share:.3f}" for share in shares))
+        return Estimate.unresolved("The loss has no such piece.")
+    return Estimate(float(shares.min()), remark="each: " + ", ".join(f"{share:.3f}" for share in shares))
 
 
-def _misalignment(run: "xr.Dataset") -> Measured:
+def _misalignment(run: "xr.Dataset") -> Estimate:
     """How far from the beginning of a rise the minor entry peaks that drives it most, over the length of the rise."""
     import numpy as np
 
@@ -90,8 +90,8 @@ def _misalignment(run: "xr.Dataset") -> Measured:
             first, last = run.turning_time.values[n : n + 2]
             off.append(abs(float(run.top[int(np.argmax(shrinking[n]))]) - first) / (last - first))
     if not off:
-        return Measured.unresolved("The loss never rises between descents.")
-    return Measured(max(off), remark="each: " + ", ".join(f"{one:.3f}" for one in off))
+        return Estimate.unresolved("The loss never rises between descents.")
+    return Estimate(max(off), remark="each: " + ", ".join(f"{one:.3f}" for one in off))
 
 
 def neighbours(run: "xr.Dataset") -> list[tuple[int, int]]:
@@ -102,23 +102,23 @@ def neighbours(run: "xr.Dataset") -> list[tuple[int, int]]:
     return list(pairwise(order))
 
 
-def _waits(run: "xr.Dataset", *, major: str, minor: str) -> Measured:
+def _waits(run: "xr.Dataset", *, major: str, minor: str) -> Estimate:
     """The least time from an event of a minor entry, between neighbours, to one of the weaker one's major entry."""
     waits = []
     for weak, strong in neighbours(run):
         waits.append(float(run[major][entry_of(run, weak, weak)] - run[minor][entry_of(run, weak, strong)]))
-    return Measured(min(waits), remark="from the weakest concept on: " + ", ".join(f"{wait:.3f}" for wait in waits))
+    return Estimate(min(waits), remark="from the weakest concept on: " + ", ".join(f"{wait:.3f}" for wait in waits))
 
 
-def _outside_theorem(run: "xr.Dataset") -> Measured:
+def _outside_theorem(run: "xr.Dataset") -> Estimate:
     import numpy as np
 
     a = np.sort(run.strength.values)
-    return Measured(float(min(a[i] - 3 * a[j] for i in range(len(a)) for j in range(i))), remark=f"a = {a.round(3)}")
+    return Estimate(float(min(a[i] - 3 * a[j] for i in range(len(a)) for j in range(i))), remark=f"a = {a.round(3)}")
 
 
-def _order(run: "xr.Dataset") -> Measured:
-    return Measured(float(run.order_prefix), remark="-1 where the predicted stages are not separated")
+def _order(run: "xr.Dataset") -> Estimate:
+    return Estimate(float(run.order_prefix), remark="-1 where the predicted stages are not separated")
 
 
 def claims_of(descents: int, word: str, least_rise: float) -> tuple[Claim, ...]:

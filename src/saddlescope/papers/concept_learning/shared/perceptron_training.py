@@ -127,7 +127,7 @@ def train(
     import numpy as np
     import xarray as xr
 
-    from saddlescope.flow import geometric_marks, recorded_descents
+    from saddlescope.flow import geometric_marks, sgd_batched
     from saddlescope.models import LinearPerceptronLoss, perceptron_loss, weights_in_span
 
     pairs = [(task, seed) for task in tasks for seed in seeds]
@@ -148,7 +148,7 @@ def train(
     marks = np.arange(0, steps, training.every)
     if training.per_doubling:
         marks = geometric_marks(steps, per_doubling=training.per_doubling)
-    run = recorded_descents(
+    run = sgd_batched(
         losses,
         jax.tree.map(lambda *leaves: np.stack(leaves), *starts),
         steps=steps,

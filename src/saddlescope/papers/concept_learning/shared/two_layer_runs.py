@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 from saddlescope._shared.errors import InputError
 from saddlescope.reproduction import parameter_checks
-from saddlescope.reproduction.claim import Claim, Measured
-from saddlescope.reproduction.metric import Quantity
+from saddlescope.reproduction.claim import Claim, Estimate
+from saddlescope.reproduction.metric import Metric
 
 if TYPE_CHECKING:
     import numpy as np
@@ -214,8 +214,8 @@ def entry_of(one: "xr.Dataset", i: int, j: int) -> int:
 def exactness(name: str) -> Any:
     """The statistic of a stored error."""
 
-    def statistic(run: "xr.Dataset") -> Measured:
-        return Measured(float(abs(run[name]).max()))
+    def statistic(run: "xr.Dataset") -> Estimate:
+        return Estimate(float(abs(run[name]).max()))
 
     return statistic
 
@@ -255,13 +255,13 @@ def _largest_rise(run: "xr.Dataset") -> float:
 
 
 QUANTITIES = (
-    Quantity(
+    Metric(
         name="descents",
         says="descents of the loss out of distribution",
         statistic=lambda run: float((run.turning_loss.diff("turn") < 0).sum()),
     ),
-    Quantity(name="rise", says="largest rise of the loss, over its start", statistic=_largest_rise),
-    Quantity(
+    Metric(name="rise", says="largest rise of the loss, over its start", statistic=_largest_rise),
+    Metric(
         name="final_loss",
         says="final loss out of distribution",
         statistic=lambda run: float(run.loss.isel(time=-1)),

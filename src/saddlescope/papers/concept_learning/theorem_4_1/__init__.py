@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING
 
 from saddlescope.papers.concept_learning.shared.perceptron_training import Training, one_layer_prediction, train
 from saddlescope.reproduction import parameter_checks
-from saddlescope.reproduction.claim import Claim, Measured
+from saddlescope.reproduction.claim import Claim, Estimate
 from saddlescope.reproduction.context import RunContext
-from saddlescope.reproduction.metric import Quantity
+from saddlescope.reproduction.metric import Metric
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -65,12 +65,12 @@ def run(params: Params, context: RunContext) -> "xr.Dataset":
     """Exact flows, SGD with biases and without, and starts whose loss may rise."""
     import xarray as xr
 
-    flows = context.kept("flows", lambda: _flows(params, context.part(0.0, 0.3)))
+    flows = context.cached("flows", lambda: _flows(params, context.part(0.0, 0.3)))
     sgd = [
-        context.kept(f"sgd-{bias}", lambda bias=bias, n=n: _sgd(params, bias, context.part(0.3 + n / 4, 0.55 + n / 4)))
+        context.cached(f"sgd-{bias}", lambda bias=bias, n=n: _sgd(params, bias, context.part(0.3 + n / 4, 0.55 + n / 4)))
         for n, bias in enumerate((True, False))
     ]
-    rises = context.kept("rises", lambda: _rises(params, context.part(0.8, 1.0)))
+    rises = context.cached("rises", lambda: _rises(params, context.part(0.8, 1.0)))
     context.report(1.0, "done")
     return xr.merge([flows, xr.concat(sgd, dim="bias"), rises])
 
@@ -191,24 +191,24 @@ def _test_losses(columns: "np.ndarray", a: "np.ndarray", mu: "np.ndarray", times
 
 
 # The bounds: closed form against DOP853 at 1e-13 has 1e-11 to spare; .02 is this project's bar for SGD.
-def _closed_form(run: "xr.Dataset") -> Measured:
-    return Measured(float(abs(run.corrected - run.exact).max()), remark=f"{run.sizes['flow']} starts and points")
+def _closed_form(run: "xr.Dataset") -> Estimate:
+    return Estimate(float(abs(run.corrected - run.exact).max()), remark=f"{run.sizes['flow']} starts and points")
 
 
-def _printed_sum(run: "xr.Dataset") -> Measured:
-    return Measured(float(abs(run.printed - run.exact).max()))
+def _printed_sum(run: "xr.Dataset") -> Estimate:
+    return Estimate(float(abs(run.printed - run.exact).max()))
 
 
-def _at_test_point(run: "xr.Dataset") -> Measured:
-    return Measured(float(abs(run.at_test_point).max()))
+def _at_test_point(run: "xr.Dataset") -> Estimate:
+    return Estimate(float(abs(run.at_test_point).max()))
 
 
-def _printed_bound(run: "xr.Dataset") -> Measured:
-    return Measured(float((run.noise - run.start_part.sum("part")).max()))
+def _printed_bound(run: "xr.Dataset") -> Estimate:
+    return Estimate(float((run.noise - run.start_part.sum("part")).max()))
 
 
-def _absolute_bound(run: "xr.Dataset") -> Measured:
-    return Measured(float((abs(run.noise) - abs(run.start_part).sum("part")).max()))
+def _absolute_bound(run: "xr.Dataset") -> Estimate:
+    return Estimate(float((abs(run.noise) - abs(run.start_part).sum("part")).max()))
 
 
 def _sgd_error(run: "xr.Dataset", prediction: str, bias: bool) -> "xr.DataArray":
@@ -216,49 +216,49 @@ def _sgd_error(run: "xr.Dataset", prediction: str, bias: bool) -> "xr.DataArray"
     return abs(one.output - one[prediction]).max(("step", "concept"))
 
 
-def _mean_error(run: "xr.Dataset", prediction: str, bias: bool) -> Measured:
+def _mean_error(run: "xr.Dataset", prediction: str, bias: bool) -> Estimate:
     """The largest error of a run, its mean over runs, on the task where that is largest."""
     if bool(run.diverged.any()):
-        return Measured.unresolved("A run diverged.")
+        return Estimate.unresolved("A run diverged.")
     errors = _sgd_error(run, prediction, bias)
     one = errors.isel(task=errors.mean("seed").argmax("task"))
-    return Measured.mean(one.values, f"{one.task.item()}; smallest task {float(errors.mean('seed').min()):.3f}")
+    return Estimate.mean(one.values, f"{one.task.item()}; smallest task {float(errors.mean('seed').min()):.3f}")
 
 
-def _with_bias(run: "xr.Dataset") -> Measured:
+def _with_bias(run: "xr.Dataset") -> Estimate:
     return _mean_error(run, "empirical", True)
 
 
-def _without_bias(run: "xr.Dataset") -> Measured:
+def _without_bias(run: "xr.Dataset") -> Estimate:
     return _mean_error(run, "empirical", False)
 
 
-def _in_the_limit(run: "xr.Dataset") -> Measured:
+def _in_the_limit(run: "xr.Dataset") -> Estimate:
     return _mean_error(run, "limit", True)
 
 
-def _largest(run: "xr.Dataset") -> Measured:
+def _largest(run: "xr.Dataset") -> Estimate:
     if bool(run.diverged.any()):
-        return Measured.unresolved("A run diverged.")
+        return Estimate.unresolved("A run diverged.")
     errors = _sgd_error(run, "empirical", True)
     by_task = ", ".join(
         f"{float(error):.3f} at {task}" for task, error in zip(errors.task.values, errors.max("seed"), strict=True)
     )
-    return Measured(float(errors.max()), remark=f"{errors.size} runs: {by_task}")
+    return Estimate(float(errors.max()), remark=f"{errors.size} runs: {by_task}")
 
 
-def _broken(run: "xr.Dataset") -> Measured:
-    return Measured(float(run.broken.sum()), remark=f"{float(run.within.mean()):.0%} of all starts are within it")
+def _broken(run: "xr.Dataset") -> Estimate:
+    return Estimate(float(run.broken.sum()), remark=f"{float(run.within.mean()):.0%} of all starts are within it")
 
 
-def _rising(run: "xr.Dataset") -> Measured:
+def _rising(run: "xr.Dataset") -> Estimate:
     one = run.rising.sel(start_dim=2, size=1.0)
-    return Measured(float(one), remark=f"d = 64: {float(run.rising.sel(start_dim=64, size=1.0)):.3g}")
+    return Estimate(float(one), remark=f"d = 64: {float(run.rising.sel(start_dim=64, size=1.0)):.3g}")
 
 
-def _example(run: "xr.Dataset") -> Measured:
+def _example(run: "xr.Dataset") -> Estimate:
     first = run.example.isel(example_start=0)
-    return Measured(float(first.max() - first[0]), remark=f"from {float(first[0]):.1g}; |x^|^2/2 is 2.5")
+    return Estimate(float(first.max() - first[0]), remark=f"from {float(first[0]):.1g}; |x^|^2/2 is 2.5")
 
 
 claims = (
@@ -349,19 +349,19 @@ claims = (
 )
 
 quantities = (
-    Quantity(
+    Metric(
         name="sgd_error",
         says="largest distance of SGD to the closed form, mean over networks",
         statistic=lambda run: float(_sgd_error(run, "empirical", True).mean()),
         scale="log",
     ),
-    Quantity(
+    Metric(
         name="flow_error",
         says="largest distance of gradient flow to the closed form",
         statistic=lambda run: float(abs(run.corrected - run.exact).max()),
         scale="log",
     ),
-    Quantity(
+    Metric(
         name="rising",
         says="share of starts whose loss rises, over dimensions and sizes",
         statistic=lambda run: float(run.rising.mean()),

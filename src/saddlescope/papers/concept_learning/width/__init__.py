@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING
 from saddlescope._shared.errors import InputError
 from saddlescope.papers.concept_learning.width.simulations import BATCH, RATE, descended, sampled
 from saddlescope.reproduction import parameter_checks
-from saddlescope.reproduction.claim import Claim, Measured
+from saddlescope.reproduction.claim import Claim, Estimate
 from saddlescope.reproduction.context import RunContext
 from saddlescope.reproduction.grid import in_grid
-from saddlescope.reproduction.metric import Quantity
+from saddlescope.reproduction.metric import Metric
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -78,61 +78,61 @@ def run(params: Params, context: RunContext) -> "xr.Dataset":
         context.report(shares[k], f"dimension {d}, scale {scale:g}, width {width}")
         starts = params.starts if d == 2 else params.high_starts
         make = partial(sampled, d, width, scale, starts, (params.seed, k))
-        made.append(context.kept(f"sample-{k}", make))
-    descent = context.kept("sgd", partial(descended, params, context.part(0.8, 1.0)))
+        made.append(context.cached(f"sample-{k}", make))
+    descent = context.cached("sgd", partial(descended, params, context.part(0.8, 1.0)))
     context.report(1.0, "done")
     return xr.merge([in_grid(made, axes), descent], join="exact")
 
 
-def _several(run: "xr.Dataset", width: int, scale: int, *, dim: int = 0, of: str = "several") -> Measured:
+def _several(run: "xr.Dataset", width: int, scale: int, *, dim: int = 0, of: str = "several") -> Estimate:
     """P(two or more descents); width, scale and dim are places in the run's lists."""
     one = run.isel(width=width, scale=scale, dim=dim)
-    return Measured.share(float(one[of]), float(one.starts))
+    return Estimate.share(float(one[of]), float(one.starts))
 
 
-def _wide(run: "xr.Dataset") -> Measured:
+def _wide(run: "xr.Dataset") -> Estimate:
     narrow, wide = (_several(run, k, 1) for k in (0, -1))
     told = f"d' = {int(run.width[0])}: {narrow.value:.4f}, {int(run.width[-1])}: {wide.value:.4f}"
-    return Measured(wide.value, wide.uncertainty, f"{told}, tau = {float(run.scale[1]):g}")
+    return Estimate(wide.value, wide.uncertainty, f"{told}, tau = {float(run.scale[1]):g}")
 
 
-def _dimension(run: "xr.Dataset") -> Measured:
+def _dimension(run: "xr.Dataset") -> Estimate:
     """P(two or more) at d = 2 less that at the high dimension, mean over all widths, at the smallest scale."""
     pairs = [(_several(run, k, 0), _several(run, k, 0, dim=1)) for k in range(run.sizes["width"])]
     told = ", ".join(f"{one.value:.3f} and {other.value:.3f}" for one, other in pairs)
     errors = [one.uncertainty**2 + other.uncertainty**2 for one, other in pairs]
     mean = sum(one.value - other.value for one, other in pairs) / len(pairs)
-    return Measured(mean, sum(errors) ** 0.5 / len(pairs), f"d = {int(run.dim[0])} and {int(run.dim[1])}: {told}")
+    return Estimate(mean, sum(errors) ** 0.5 / len(pairs), f"d = {int(run.dim[0])} and {int(run.dim[1])}: {told}")
 
 
-def _small_scale(run: "xr.Dataset") -> Measured:
+def _small_scale(run: "xr.Dataset") -> Estimate:
     """P(two or more) at width 16, or the nearest, and the smallest scale."""
     place = int(abs(run.width.values - 16).argmin())
     told = f"with rises above 0.1 %: {_several(run, place, 0, of='visible').value:.4f}"
     one = _several(run, place, 0)
-    return Measured(one.value, one.uncertainty, f"d' = {int(run.width[place])}, tau = {float(run.scale[0]):g}; {told}")
+    return Estimate(one.value, one.uncertainty, f"d' = {int(run.width[place])}, tau = {float(run.scale[0]):g}; {told}")
 
 
 def _expectation(kind: str) -> "Callable[[xr.Dataset], Measured]":
-    def statistic(run: "xr.Dataset") -> Measured:
+    def statistic(run: "xr.Dataset") -> Estimate:
         one = run.isel(dim=0)
         cells = one.starts.size
         if kind == "major":
-            return Measured(float(one.major_mean.mean()), 1.96 * float((one.major_error**2).mean() / cells) ** 0.5)
+            return Estimate(float(one.major_mean.mean()), 1.96 * float((one.major_error**2).mean() / cells) ** 0.5)
         error = 1.96 * float((1 / one.starts).mean() / cells) ** 0.5
         if kind == "minor":
-            return Measured(float(one.minor_mean.mean()), error)
-        return Measured(float(one.minor_size.mean()), 1.5 * error)  # the fourth moment of w_ij is at most 9 squares
+            return Estimate(float(one.minor_mean.mean()), error)
+        return Estimate(float(one.minor_size.mean()), 1.5 * error)  # the fourth moment of w_ij is at most 9 squares
 
     return statistic
 
 
-def _kept(run: "xr.Dataset") -> Measured:
+def _kept(run: "xr.Dataset") -> Estimate:
     if int(run.flow_descents) != 3:
-        return Measured.unresolved("No start with three clear descents was drawn; raise pool.")
+        return Estimate.unresolved("No start with three clear descents was drawn; raise pool.")
     counts = run.sgd_descents.values
     off = float(abs(run.sgd_loss - run.flow_loss).max())
-    return Measured(float((counts == 3).mean()), remark=f"{len(counts)} runs, up to {off:.2g} |x|^2 / 2 off the flow")
+    return Estimate(float((counts == 3).mean()), remark=f"{len(counts)} runs, up to {off:.2g} |x|^2 / 2 off the flow")
 
 
 claims = (
@@ -202,12 +202,12 @@ claims = (
 )
 
 quantities = (
-    Quantity(
+    Metric(
         name="several",
         says="share of starts with two or more descents, over all widths and scales",
         statistic=lambda run: float(run.several.sum() / run.starts.sum()),
     ),
-    Quantity(
+    Metric(
         name="visible",
         says="share of starts with two or more visible descents, over all widths and scales",
         statistic=lambda run: float(run.visible.sum() / run.starts.sum()),

@@ -55,7 +55,7 @@ def descended(params: Any, report: Callable[[float, str], None]) -> "xr.Dataset"
     import numpy as np
     import xarray as xr
 
-    from saddlescope.flow import recorded_descent, symmetric_flows
+    from saddlescope.flow import sgd, symmetric_flows
     from saddlescope.measure import find_descents
     from saddlescope.models import StructuredIdentityTask, SymmetricSampleLoss
 
@@ -69,7 +69,7 @@ def descended(params: Any, report: Callable[[float, str], None]) -> "xr.Dataset"
         for n in range(params.runs):
             report(n / params.runs, f"SGD, run {n + 1} of {params.runs}")
             task = StructuredIdentityTask(*FIGURES["Figure 8"], samples_per_cluster=params.samples, dim=len(a))
-            recording = recorded_descent(
+            recording = sgd(
                 SymmetricSampleLoss(task.draw(params.seed + n)),
                 jnp.asarray(start),
                 steps=steps,

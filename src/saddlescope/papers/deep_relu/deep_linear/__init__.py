@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 
 from saddlescope._shared.errors import InputError
 from saddlescope.papers.deep_relu.shared.stored_staircases import QUANTITIES
-from saddlescope.reproduction.claim import Claim, Measured
+from saddlescope.reproduction.claim import Claim, Estimate
 from saddlescope.reproduction.context import RunContext
 from saddlescope.reproduction.parameter_checks import at_least, positive, within
 
@@ -103,8 +103,8 @@ def run(params: Params, context: RunContext) -> "xr.Dataset":
         for n, ((depth, deviation), seed) in enumerate(networks):
             report = context.part(0.8 * n / len(networks), 0.8 * (n + 1) / len(networks))
             make = partial(_network, params, depth, deviation, seed, report)
-            found.append(context.kept(f"network-{depth}-{seed}", make))
-    table = context.kept("synthetic", partial(_synthetic, params, context.part(0.8, 1.0)))
+            found.append(context.cached(f"network-{depth}-{seed}", make))
+    table = context.cached("synthetic", partial(_synthetic, params, context.part(0.8, 1.0)))
     context.report(1.0, "done")
     return together(found).merge(table).assign_attrs(rate=params.rate)
 
@@ -131,7 +131,7 @@ def _network(
     import numpy as np
     import xarray as xr
 
-    from saddlescope.flow import geometric_marks, recorded_descent
+    from saddlescope.flow import geometric_marks, sgd
     from saddlescope.measure import find_plateaus
     from saddlescope.models.deep import LayeredLoss, half_squared_error, layered_weights
     from saddlescope.papers.deep_relu.shared.stored_staircases import stored_staircase
@@ -142,7 +142,7 @@ def _network(
     loss = LayeredLoss(jnp.asarray(X.T), jnp.asarray(T.T), half_squared_error, relu=False)
     widths = (params.inputs, *(depth - 1) * (params.width,), params.outputs)
     every = max(1, params.steps // 500)
-    recording = recorded_descent(
+    recording = sgd(
         loss,
         layered_weights(widths, seed=seed, deviation=deviation),
         steps=params.steps,
@@ -222,38 +222,38 @@ def _synthetic(params: Params, report: "Callable[[float, str], None]") -> "xr.Da
     )
 
 
-def _wrong(run: "xr.Dataset") -> Measured:
+def _wrong(run: "xr.Dataset") -> Estimate:
     """Networks in which another number of stages is found, or a layer of another rank in one."""
     expected = run.stage.where(run.stage < run.visible, -1)
     ranks = (run.stage_layer_rank == expected) | (run.layer > run.depth)
     wrong = (run.stages_found != run.visible) | ~ranks.all(["stage", "layer"])
-    return Measured(float(wrong.sum()), remark=f"{run.sizes['network']} networks, {int(run.visible.sum())} stages")
+    return Estimate(float(wrong.sum()), remark=f"{run.sizes['network']} networks, {int(run.visible.sum())} stages")
 
 
-def _level_error(run: "xr.Dataset") -> Measured:
+def _level_error(run: "xr.Dataset") -> Estimate:
     span = run.level.isel(stage=0) - run.level.min("stage")
     error = abs(run.stage_loss - run.level) / span
-    return Measured(float(error.max()), remark=f"median {float(error.median()):.2g}")
+    return Estimate(float(error.max()), remark=f"median {float(error.median()):.2g}")
 
 
-def _off_saddles(run: "xr.Dataset") -> Measured:
-    return Measured(float(run.fitted.max()))
+def _off_saddles(run: "xr.Dataset") -> Estimate:
+    return Estimate(float(run.fitted.max()))
 
 
-def _speed(run: "xr.Dataset") -> Measured:
-    return Measured(float(run.speed_share.min()), remark=f"largest {float(run.speed_share.max()):.6f}")
+def _speed(run: "xr.Dataset") -> Estimate:
+    return Estimate(float(run.speed_share.min()), remark=f"largest {float(run.speed_share.max()):.6f}")
 
 
 def _success(noise: float) -> "Callable[[xr.Dataset], Measured]":
-    def statistic(run: "xr.Dataset") -> Measured:
+    def statistic(run: "xr.Dataset") -> Estimate:
         if noise not in run.loss_noise.values:
-            return Measured.unresolved(f"The noise {noise:g} was not among those tried.")
+            return Estimate.unresolved(f"The noise {noise:g} was not among those tried.")
         tried = 2 * int(run.staircases)
         share = float(run.right.sel(loss_noise=noise).sum()) / tried
         # Agresti and Coull's interval, of 95 %; without noise every staircase counts.
         centre = (share * tried + 2) / (tried + 4)
         uncertainty = abs(share - centre) + 2 * (centre * (1 - centre) / (tried + 4)) ** 0.5 if noise else 0.0
-        return Measured(share, uncertainty, f"{tried} staircases")
+        return Estimate(share, uncertainty, f"{tried} staircases")
 
     return statistic
 

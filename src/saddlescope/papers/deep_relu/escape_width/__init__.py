@@ -18,10 +18,10 @@ from typing import TYPE_CHECKING, Literal
 from saddlescope._shared.errors import InputError
 from saddlescope.papers.deep_relu.shared.circle_data import alternating_circle, depth_three_optimum, rank_one_optimum
 from saddlescope.reproduction import parameter_checks
-from saddlescope.reproduction.claim import Claim, Measured, wilson_interval
+from saddlescope.reproduction.claim import Claim, Estimate, wilson_interval
 from saddlescope.reproduction.context import RunContext
-from saddlescope.reproduction.grid import kept_rows
-from saddlescope.reproduction.metric import Quantity
+from saddlescope.reproduction.grid import cached_rows
+from saddlescope.reproduction.metric import Metric
 
 if TYPE_CHECKING:
     import numpy as np
@@ -75,11 +75,11 @@ def run(params: Params, context: RunContext) -> "xr.Dataset":
     """Network by network; a killed run goes on after the last whole one."""
     import xarray as xr
 
-    equal, unequal = context.within(0.0, 0.8), context.within(0.8, 1.0)
+    equal, unequal = context.subtask(0.0, 0.8), context.subtask(0.8, 1.0)
     axes = {"depth": params.depths, "width": params.widths}
-    square = kept_rows(axes, partial(_equal, params), equal, name="equal")
+    square = cached_rows(axes, partial(_equal, params), equal, name="equal")
     pairs = {"first": params.unequal, "second": params.unequal}
-    oblong = kept_rows(pairs, partial(_unequal, params), unequal, name="unequal")
+    oblong = cached_rows(pairs, partial(_unequal, params), unequal, name="unequal")
     context.report(1.0, "done")
     return xr.merge([square, oblong])
 
@@ -139,24 +139,24 @@ def unequal_law(run: "xr.Dataset") -> "OddsLaw | None":
     return fitted_odds(widths, found, np.full(len(found), run.sizes["start"]))
 
 
-_NO_LAW = Measured.unresolved("The runs fix no law: they all succeed, or none does.")
+_NO_LAW = Estimate.unresolved("The runs fix no law: they all succeed, or none does.")
 
 
-def _power(run: "xr.Dataset") -> Measured:
+def _power(run: "xr.Dataset") -> Estimate:
     law = law_of(run, _BASE)
-    return _NO_LAW if law is None else Measured(float(law.powers[0]), float(law.errors[0]))
+    return _NO_LAW if law is None else Estimate(float(law.powers[0]), float(law.errors[0]))
 
 
-def _off_the_law(run: "xr.Dataset") -> Measured:
+def _off_the_law(run: "xr.Dataset") -> Estimate:
     """The largest distance of a share from the law, L = 3."""
     law = law_of(run, _BASE)
     if law is None:
         return _NO_LAW
     if run.sizes["width"] < 3:
-        return Measured.unresolved("Two widths fit any law; give three or more.")
+        return Estimate.unresolved("Two widths fit any law; give three or more.")
     shares = hits(run.speed.sel(depth=_BASE), "faster").mean("start").values
     off = abs(shares - law.shares(run.width.values[:, None].astype(float)))
-    return Measured(float(off.max()), remark=f"at width {int(run.width[int(off.argmax())])}")
+    return Estimate(float(off.max()), remark=f"at width {int(run.width[int(off.argmax())])}")
 
 
 def _share(run: "xr.Dataset", success: "Success", depth: int, width: int) -> tuple[float, float, float]:
@@ -165,21 +165,21 @@ def _share(run: "xr.Dataset", success: "Success", depth: int, width: int) -> tup
     return float(found.mean()), *wilson_interval(found.sum(), len(found))
 
 
-def _depth_matters(run: "xr.Dataset", *, success: "Success") -> Measured:
+def _depth_matters(run: "xr.Dataset", *, success: "Success") -> Estimate:
     """The share of successes at L = 3 less that at the largest depth, at the largest width."""
     width, deepest = int(run.width[-1]), int(run.depth[-1])
     low, high = (_share(run, success, depth, width) for depth in (_BASE, deepest))
     error = ((low[0] - low[1]) ** 2 + (high[2] - high[0]) ** 2) ** 0.5
-    return Measured(low[0] - high[0], error, f"{low[0]:.3f} at depth {_BASE}, {high[0]:.3f} at {deepest}")
+    return Estimate(low[0] - high[0], error, f"{low[0]:.3f} at depth {_BASE}, {high[0]:.3f} at {deepest}")
 
 
-def _deep_power(run: "xr.Dataset") -> Measured:
+def _deep_power(run: "xr.Dataset") -> Estimate:
     """The power of the law at the largest depth."""
     law = law_of(run, int(run.depth[-1]))
-    return _NO_LAW if law is None else Measured(float(law.powers[0]), float(law.errors[0]))
+    return _NO_LAW if law is None else Estimate(float(law.powers[0]), float(law.errors[0]))
 
 
-def _lottery(run: "xr.Dataset") -> Measured:
+def _lottery(run: "xr.Dataset") -> Estimate:
     """What twice the width gains over two independent tries, at the width where they differ most, L = 3."""
     from statistics import NormalDist
 
@@ -193,32 +193,32 @@ def _lottery(run: "xr.Dataset") -> Measured:
             error = np.hypot(twice[0] - twice[1], slope * (once[2] - once[0]))
             gains.append((twice[0] - (1 - (1 - once[0]) ** 2), float(error), width))
     if not gains:
-        return Measured.unresolved("No width is twice another.")
+        return Estimate.unresolved("No width is twice another.")
     gain, error, width = max(gains)
     # The largest of several differences: each gets the interval that holds for all of them together (Bonferroni).
     wider = NormalDist().inv_cdf(1 - 0.025 / len(gains)) / NormalDist().inv_cdf(0.975)
-    return Measured(gain, error * wider, f"from width {width} to {2 * width}, of {len(gains)} such pairs")
+    return Estimate(gain, error * wider, f"from width {width} to {2 * width}, of {len(gains)} such pairs")
 
 
-def _first_layer(run: "xr.Dataset") -> Measured:
+def _first_layer(run: "xr.Dataset") -> Estimate:
     """The power of the first hidden layer's width less that of the second's."""
     law = unequal_law(run)
     if law is None:
         return _NO_LAW
     told = " and ".join(f"{power:.2f} ± {error:.2f}" for power, error in zip(law.powers, law.errors, strict=True))
-    return Measured(float(law.powers[0] - law.powers[1]), float((law.errors**2).sum() ** 0.5), told)
+    return Estimate(float(law.powers[0] - law.powers[1]), float((law.errors**2).sum() ** 0.5), told)
 
 
-def _widest(run: "xr.Dataset") -> Measured:
+def _widest(run: "xr.Dataset") -> Estimate:
     """The share of optimal runs of the widest network at the largest depth."""
     found = hits(run.speed.isel(depth=-1, width=-1), "optimal").values
     told = f"{found.sum()} of {len(found)}, depth {int(run.depth[-1])}, width {int(run.width[-1])}"
-    return Measured.share(found.sum(), len(found), told)
+    return Estimate.share(found.sum(), len(found), told)
 
 
-def _beyond(run: "xr.Dataset") -> Measured:
+def _beyond(run: "xr.Dataset") -> Estimate:
     most = max(float(run.speed.max()), float(run.unequal_speed.max()))
-    return Measured(most - depth_three_optimum(_SAMPLES), remark=f"{run.speed.size + run.unequal_speed.size} runs")
+    return Estimate(most - depth_three_optimum(_SAMPLES), remark=f"{run.speed.size + run.unequal_speed.size} runs")
 
 
 _PILOT = "the bound from a pilot on another seed"
@@ -296,12 +296,12 @@ claims = (
 )
 
 quantities = (
-    Quantity(
+    Metric(
         name="faster_share",
         says="share of faster runs at the largest width, L = 3",
         statistic=lambda run: _share(run, "faster", _BASE, int(run.width[-1]))[0],
     ),
-    Quantity(
+    Metric(
         name="optimal_share",
         says="share of optimal runs at the largest width, L = 3",
         statistic=lambda run: _share(run, "optimal", _BASE, int(run.width[-1]))[0],

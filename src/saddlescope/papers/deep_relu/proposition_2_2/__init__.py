@@ -23,7 +23,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from saddlescope._shared.errors import InputError
-from saddlescope.reproduction.claim import Claim, Measured
+from saddlescope.reproduction.claim import Claim, Estimate
 from saddlescope.reproduction.context import RunContext
 from saddlescope.reproduction.parameter_checks import at_least, log10_scales, positive
 
@@ -92,12 +92,12 @@ def run(params: Params, context: RunContext) -> "xr.Dataset":
 
     with jax.enable_x64(True):
         parts = [
-            context.kept("growth", partial(_growth, params, context.part(0.0, 0.3))),
-            context.kept("paths", partial(_paths, params, context.part(0.3, 0.5))),
+            context.cached("growth", partial(_growth, params, context.part(0.0, 0.3))),
+            context.cached("paths", partial(_paths, params, context.part(0.3, 0.5))),
         ]
     for n, deviation in enumerate(params.deviations):
         share = context.part(0.5 + 0.5 * n / len(params.deviations), 0.5 + 0.5 * (n + 1) / len(params.deviations))
-        parts.append(context.kept(f"digits-{n}", partial(_digits, params, n, context, share)))
+        parts.append(context.cached(f"digits-{n}", partial(_digits, params, n, context, share)))
         share(1.0, f"deviation {deviation:g}")
     return xr.merge([*parts[:2], xr.concat(parts[2:], dim="deviation")], combine_attrs="drop_conflicts")
 
@@ -255,57 +255,57 @@ def _worst(name: str) -> "Callable[[xr.Dataset], Measured]":
     return partial(_largest, name=name)
 
 
-def _largest(run: "xr.Dataset", name: str) -> Measured:
+def _largest(run: "xr.Dataset", name: str) -> Estimate:
     values = run[name]
-    return Measured(float(values.max()), remark=f"worst at depth {int(run.depth.values[int(values.values.argmax())])}")
+    return Estimate(float(values.max()), remark=f"worst at depth {int(run.depth.values[int(values.values.argmax())])}")
 
 
-def _escape_error(run: "xr.Dataset") -> Measured:
-    return Measured(float(abs(run.corrected_time / run.measured_time - 1).max()))
+def _escape_error(run: "xr.Dataset") -> Estimate:
+    return Estimate(float(abs(run.corrected_time / run.measured_time - 1).max()))
 
 
-def _printed_escape(run: "xr.Dataset") -> Measured:
+def _printed_escape(run: "xr.Dataset") -> Estimate:
     """The printed escape time over the measured one where that is farthest from 1."""
     ratio = run.printed_time / run.measured_time
     k = int(abs(ratio - 1).values.argmax())
     told = ", ".join(f"{float(r):.3g} at L = {int(d)}" for d, r in zip(run.depth, ratio, strict=True))
-    return Measured(float(ratio[k]), remark=told)
+    return Estimate(float(ratio[k]), remark=told)
 
 
 def _ratio(name: str, to: str) -> "Callable[[xr.Dataset], Measured]":
     return partial(_quotient, name=name, to=to)
 
 
-def _quotient(run: "xr.Dataset", name: str, to: str) -> Measured:
-    return Measured(float(run[name] / run[to]), remark=f"depth {int(run.attrs['path_depth'])}, random weights")
+def _quotient(run: "xr.Dataset", name: str, to: str) -> Estimate:
+    return Estimate(float(run[name] / run[to]), remark=f"depth {int(run.attrs['path_depth'])}, random weights")
 
 
-def _alignment(run: "xr.Dataset") -> Measured:
+def _alignment(run: "xr.Dataset") -> Estimate:
     if bool(run.aligned_time.isnull().any()):
-        return Measured.unresolved("At one of the scales the norm was reached before the direction had aligned.")
+        return Estimate.unresolved("At one of the scales the norm was reached before the direction had aligned.")
     spread = float(run.aligned_time.max() - run.aligned_time.min()) / run.attrs["interval"]
-    return Measured(spread, remark=f"at s = {float(run.aligned_time.min()):.4g}")
+    return Estimate(spread, remark=f"at s = {float(run.aligned_time.min()):.4g}")
 
 
-def _delay(run: "xr.Dataset") -> Measured:
+def _delay(run: "xr.Dataset") -> Estimate:
     """The largest relative error of log(ratio of scales) / rate as the delay between two escapes."""
     import numpy as np
 
     delay = run.radius_time.values[1:] - run.radius_time.values[0]
     told = np.log(10) * (run.scale.values[0] - run.scale.values[1:]) / run.path_rate.values[-1]
-    return Measured(float(np.max(np.abs(delay / told - 1))), remark=f"delays up to s = {delay[-1]:.4g}")
+    return Estimate(float(np.max(np.abs(delay / told - 1))), remark=f"delays up to s = {delay[-1]:.4g}")
 
 
-def _norm_independence(run: "xr.Dataset") -> Measured:
+def _norm_independence(run: "xr.Dataset") -> Estimate:
     """The same, read as: the time of reaching a norm does not depend on the scale; in intervals."""
-    return Measured(float(run.radius_time.max() - run.radius_time.min()) / run.attrs["interval"])
+    return Estimate(float(run.radius_time.max() - run.radius_time.min()) / run.attrs["interval"])
 
 
-def _digits_spread(run: "xr.Dataset") -> Measured:
+def _digits_spread(run: "xr.Dataset") -> Estimate:
     if bool(run.escape_step.isnull().any()):
-        return Measured.unresolved("From one of the deviations the loss did not fall; take more steps.")
+        return Estimate.unresolved("From one of the deviations the loss did not fall; take more steps.")
     spread = float((run.escape_step.max() - run.escape_step.min()) / run.escape_interval.max())
-    return Measured(spread, remark=", ".join(f"step {float(step):.0f}" for step in run.escape_step))
+    return Estimate(spread, remark=", ".join(f"step {float(step):.0f}" for step in run.escape_step))
 
 
 claims = (

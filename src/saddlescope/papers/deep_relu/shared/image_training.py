@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from saddlescope.papers.deep_relu.shared import recorded_training
 from saddlescope.papers.deep_relu.shared.stored_staircases import stored_staircase
-from saddlescope.reproduction.claim import Measured
+from saddlescope.reproduction.claim import Estimate
 from saddlescope.reproduction.context import RunContext
 
 if TYPE_CHECKING:
@@ -137,9 +137,9 @@ def ended_early(run: "xr.Dataset", layers: slice) -> bool:
     return rank_path(run, layers) in ([0], [0, 1])
 
 
-def escapes(run: "xr.Dataset") -> Measured:
+def escapes(run: "xr.Dataset") -> Estimate:
     """How many saddles were escaped from."""
-    return Measured(float(run.stages_found) - 1, remark=levels(run))
+    return Estimate(float(run.stages_found) - 1, remark=levels(run))
 
 
 def levels(run: "xr.Dataset") -> str:

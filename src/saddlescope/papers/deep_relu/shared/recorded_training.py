@@ -49,11 +49,11 @@ def recorded(
     import jax
     import jax.numpy as jnp
 
-    from saddlescope.flow import homogeneous_rate, recorded_descent
+    from saddlescope.flow import homogeneous_rate, sgd
     from saddlescope.models.deep import layered_weights
 
     widths = (loss.inputs.shape[1], *(training.depth - 1) * (training.width,), loss.targets.shape[1])
-    return recorded_descent(
+    return sgd(
         loss,
         layered_weights(widths, seed=training.seed, deviation=training.deviation, dtype=jnp.float32),
         steps=training.steps,

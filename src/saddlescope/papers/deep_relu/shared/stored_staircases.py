@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from saddlescope.reproduction.metric import Quantity
+from saddlescope.reproduction.metric import Metric
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -53,17 +53,17 @@ def _final_loss(run: "xr.Dataset") -> float:
 
 
 QUANTITIES = (
-    Quantity(
+    Metric(
         name="stages",
         says="stages found, mean over networks",
         statistic=lambda run: float(run.stages_found.mean()),
     ),
-    Quantity(
+    Metric(
         name="rank",
         says="largest rank of a stage, mean over networks",
         statistic=lambda run: float(run.stage_rank.max("stage").mean()),
     ),
-    Quantity(
+    Metric(
         name="final_loss",
         says="final loss, mean over networks",
         statistic=_final_loss,
@@ -72,7 +72,7 @@ QUANTITIES = (
 )
 """What every run with stored staircases and losses comes to, of one network or of several."""
 
-ACCURACY = Quantity(
+ACCURACY = Metric(
     name="accuracy",
     says="final accuracy, mean over networks",
     statistic=lambda run: float(run.accuracy.isel(step=-1).mean()),

@@ -25,9 +25,9 @@ from typing import TYPE_CHECKING
 from saddlescope._shared.errors import InputError
 from saddlescope.papers.gradual_rank.example_3_2.simulations import ORDERS, stages_and_flows
 from saddlescope.reproduction import parameter_checks
-from saddlescope.reproduction.claim import Claim, Measured
+from saddlescope.reproduction.claim import Claim, Estimate
 from saddlescope.reproduction.context import RunContext
-from saddlescope.reproduction.metric import Quantity
+from saddlescope.reproduction.metric import Metric
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -62,7 +62,7 @@ class Params:
         parameter_checks.at_least(1, self, "samples", "tokens", "dim", "hidden", "stages")
         if not 1 < self.horizon < float("inf"):
             raise InputError(f"horizon must be above 1 and finite; got {self.horizon!r}.")
-        parameter_checks.within(1e-12, 1e-2, self, "tolerance")
+        parameter_checks.between(1e-12, 1e-2, self, "tolerance")
         if not 0 < self.level < 1:
             raise InputError(f"level must be between 0 and 1; got {self.level!r}.")
         parameter_checks.at_least(2, self, "points")
@@ -97,7 +97,7 @@ def run(params: Params, context: RunContext) -> "xr.Dataset":
             )  # fmt: skip
             part = context.part(n / len(shapes), (n + 1) / len(shapes))
             part(0.0, _name(layers, heads))
-            networks.append(context.kept(f"network-{layers}-{heads}", partial(stages_and_flows, task, params, part)))
+            networks.append(context.cached(f"network-{layers}-{heads}", partial(stages_and_flows, task, params, part)))
     context.report(1.0, "done")
     missing = {"held": False, "resolved": False, "entering": 0, "predicted_coordinate": -1, "predicted_sign": 0}
     fill = {name: missing.get(str(name), np.nan) for name in networks[0].data_vars}
@@ -138,29 +138,29 @@ def _deepest(run: "xr.Dataset") -> "xr.Dataset":
 
 
 def _missed(order: str) -> "Callable[[xr.Dataset], Measured]":
-    def statistic(run: "xr.Dataset") -> Measured:
+    def statistic(run: "xr.Dataset") -> Estimate:
         network = _deepest(run)
         missed = network.held & network.found_time.sel(order=order).isnull()
-        return Measured(float(missed.sum()), remark=f"{network.network.item()}: {int(network.held.sum())} stages")
+        return Estimate(float(missed.sum()), remark=f"{network.network.item()}: {int(network.held.sum())} stages")
 
     return statistic
 
 
 def _median(order: str) -> "Callable[[xr.Dataset], Measured]":
-    def statistic(run: "xr.Dataset") -> Measured:
+    def statistic(run: "xr.Dataset") -> Estimate:
         network = _deepest(run)
         error = float(_relative_errors(network, order).median())
         remark = f"{network.network.item()}: {int(network.held.sum())} stages"
-        return Measured(error, 3 * run.attrs["tolerance"], remark)
+        return Estimate(error, 3 * run.attrs["tolerance"], remark)
 
     return statistic
 
 
-def _products(run: "xr.Dataset") -> Measured:
-    return Measured(float(run.product_error.max()))
+def _products(run: "xr.Dataset") -> Estimate:
+    return Estimate(float(run.product_error.max()))
 
 
-def _rank_rises(run: "xr.Dataset") -> Measured:
+def _rank_rises(run: "xr.Dataset") -> Estimate:
     """Newcomers to the support between consecutive plateaus of one head a layer, where both are resolved."""
     import numpy as np
 
@@ -173,39 +173,39 @@ def _rank_rises(run: "xr.Dataset") -> Measured:
         newcomers = (learned[1:] & ~learned[:-1]).sum(1)
         rises.extend(newcomers[resolved[1:] & resolved[:-1]])
     if not rises:
-        return Measured.unresolved("No network of one head has consecutive plateaus that the smallest scale resolves.")
-    return Measured(float(max(rises)), remark=f"{len(rises)} stages")
+        return Estimate.unresolved("No network of one head has consecutive plateaus that the smallest scale resolves.")
+    return Estimate(float(max(rises)), remark=f"{len(rises)} stages")
 
 
-def _wrong_coordinates(run: "xr.Dataset") -> Measured:
+def _wrong_coordinates(run: "xr.Dataset") -> Estimate:
     last = _smallest(run)
     if not bool(last.resolved.any()):
-        return Measured.unresolved("No plateau lasts long enough at this scale; take a smaller one.")
+        return Estimate.unresolved("No plateau lasts long enough at this scale; take a smaller one.")
     level = run.attrs["level"]  # a plateau may hold coordinates that have entered, but are predicted below it
     wrong = (abs(last.plateau_beta) > level) != (abs(last.predicted_beta.fillna(0)) > level)
     found = wrong.sum("coordinate").where(last.resolved)
-    return Measured(float(found.max()), remark=f"{int(last.resolved.sum())} plateaus resolved")
+    return Estimate(float(found.max()), remark=f"{int(last.resolved.sum())} plateaus resolved")
 
 
-def _convergence(run: "xr.Dataset") -> Measured:
+def _convergence(run: "xr.Dataset") -> Estimate:
     if run.sizes["scale"] < 2:
-        return Measured.unresolved("One scale only: there is no sequence that could converge.")
+        return Estimate.unresolved("One scale only: there is no sequence that could converge.")
     errors = _relative_errors(run, "limit").median("stage").transpose("network", "scale").values
-    return Measured(float((errors[:, 1:] / errors[:, :-1]).max()), remark=f"{len(errors)} networks")
+    return Estimate(float((errors[:, 1:] / errors[:, :-1]).max()), remark=f"{len(errors)} networks")
 
 
-def _improvement(run: "xr.Dataset") -> Measured:
+def _improvement(run: "xr.Dataset") -> Estimate:
     if -32 not in run.scale.values:
-        return Measured.unresolved("alpha = 1e-32 was not among the scales.")
+        return Estimate.unresolved("alpha = 1e-32 was not among the scales.")
     limit, finite = (_relative_errors(run.sel(scale=-32), order).median("stage") for order in ORDERS)
-    return Measured(float((limit / finite).min()), remark=f"{run.sizes['network']} networks")
+    return Estimate(float((limit / finite).min()), remark=f"{run.sizes['network']} networks")
 
 
-def _loss_left(run: "xr.Dataset") -> Measured:
+def _loss_left(run: "xr.Dataset") -> Estimate:
     if not bool(run.converged.all()):
         stuck = run.isel(network=int(run.converged.values.argmin()))
-        return Measured.unresolved(f"{stuck.network.item()}: {stuck.theory_message.item()}")
-    return Measured(float((run.predicted_loss.min("stage") / run.predicted_loss_curve.isel(time=0)).max()))
+        return Estimate.unresolved(f"{stuck.network.item()}: {stuck.theory_message.item()}")
+    return Estimate(float((run.predicted_loss.min("stage") / run.predicted_loss_curve.isel(time=0)).max()))
 
 
 claims = (
@@ -278,17 +278,17 @@ claims = (
 )
 
 quantities = (
-    Quantity(
+    Metric(
         name="stages",
         says="stages that Algorithm 1 predicts, mean over networks",
         statistic=lambda run: float(run.predicted_time.notnull().sum("stage").mean()),
     ),
-    Quantity(
+    Metric(
         name="resolved",
         says="plateaus that the smallest α resolves, mean over networks",
         statistic=lambda run: float(run.resolved.isel(scale=-1).sum("stage").mean()),
     ),
-    Quantity(
+    Metric(
         name="final_loss",
         says="final loss at the smallest α, mean over networks",
         statistic=lambda run: float(run.loss.isel(scale=-1, time=-1).mean()),

@@ -73,12 +73,12 @@ def _simulate(
     import numpy as np
     import xarray as xr
 
-    from saddlescope.flow import Products, gradient_flow
+    from saddlescope.flow import DiagonalInit, gradient_flow
 
     log_alpha = log10_scale * np.log(10)
     trajectory = gradient_flow(
         task.network,
-        Products(task.u0, task.v0, log_scale=log_alpha),
+        DiagonalInit(task.u0, task.v0, log_scale=log_alpha),
         until=float(times[-1]),
         tolerance=params.tolerance,
     )

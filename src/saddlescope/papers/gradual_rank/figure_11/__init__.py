@@ -25,7 +25,7 @@ from saddlescope.papers.gradual_rank.shared.entry_figures import name_of
 from saddlescope.papers.gradual_rank.shared.head_stages import predicted_stages, resolved_stages
 from saddlescope.papers.gradual_rank.shared.noisy_training import at_moment, cut, follow, make_noisy, pair
 from saddlescope.reproduction import parameter_checks
-from saddlescope.reproduction.claim import Claim, Measured
+from saddlescope.reproduction.claim import Claim, Estimate
 from saddlescope.reproduction.context import RunContext
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     import numpy as np
     import xarray as xr
 
-    from saddlescope.flow import Products, Trajectory
+    from saddlescope.flow import DiagonalInit, Trajectory
     from saddlescope.models import AttentionTeacherTask
     from saddlescope.plot.figure import Figure
 
@@ -65,7 +65,7 @@ class Params:
                 raise InputError(f"{name} must be between 1e-100 and 1; got {getattr(self, name)!r}.")
         if not -float("inf") < self.log10_scale < 0:
             raise InputError(f"log10_scale must be finite and negative, such as -32; got {self.log10_scale!r}.")
-        parameter_checks.within(1e-11, 1e-2, self, "tolerance")
+        parameter_checks.between(1e-11, 1e-2, self, "tolerance")
         parameter_checks.at_least(20, self, "points")
         parameter_checks.at_least(0, self, "seed", "noise_seed")
 
@@ -91,12 +91,12 @@ def run(params: Params, context: RunContext) -> "xr.Dataset":
 
     with jax.enable_x64(True):
         task = attention_teacher_task(params.seed, samples=params.samples, tokens=params.tokens, dim=params.dim)
-        theory = context.kept("theory", partial(_predict, task, params, context.part(0.0, 0.5)))
-        undisturbed = context.kept("undisturbed", partial(_train, task, theory, params, context.part(0.5, 0.8)))
+        theory = context.cached("theory", partial(_predict, task, params, context.part(0.0, 0.5)))
+        undisturbed = context.cached("undisturbed", partial(_train, task, theory, params, context.part(0.5, 0.8)))
         noisy = []
         moments = undisturbed.moment.values
         for moment in moments:
-            noisy.append(context.kept(f"noisy{moment}", partial(_disturb, task, undisturbed, params, int(moment))))
+            noisy.append(context.cached(f"noisy{moment}", partial(_disturb, task, undisturbed, params, int(moment))))
             context.report(0.8 + 0.2 * moment / len(moments), f"noise {moment} of {len(moments)} done")
     runs = xr.concat(noisy, dim="moment", combine_attrs="drop").assign_coords(moment=undisturbed.moment)
     return xr.merge([theory, undisturbed, runs], combine_attrs="drop").assign_attrs(theory.attrs | undisturbed.attrs)
@@ -125,7 +125,7 @@ def _train(
     """The training without noise, cut where the coordinates that begin resolved plateaus become nonnegligible."""
     import numpy as np
 
-    from saddlescope.flow import Products, gradient_flow
+    from saddlescope.flow import DiagonalInit, gradient_flow
 
     wanted = theory.where(theory.resolved & (theory.plateau_time < params.until), drop=True)
     wanted = wanted.isel(stage=slice(params.transitions))
@@ -134,7 +134,7 @@ def _train(
             f"log10_scale must be so small that alpha resolves a plateau before until={params.until!r}; "
             f"got {params.log10_scale!r}. Take -128."
         )
-    start = Products(task.u0, task.v0, log_scale=params.log10_scale * np.log(10))
+    start = DiagonalInit(task.u0, task.v0, log_scale=params.log10_scale * np.log(10))
     trajectory = gradient_flow(
         task.network,
         start,
@@ -156,7 +156,7 @@ def _train(
     return cut(trajectory, start, moments[found], since).assign(begins=("moment", wanted.stage.values[found]))
 
 
-def _newly_nonnegligible(trajectory: "Trajectory", stage: "xr.Dataset", start: "Products") -> float:
+def _newly_nonnegligible(trajectory: "Trajectory", stage: "xr.Dataset", start: "DiagonalInit") -> float:
     """The first epoch in which the stage's coordinate is above the threshold, in rescaled time; NaN if it always is."""
     import math
 
@@ -184,29 +184,29 @@ def _disturb(task: "AttentionTeacherTask", undisturbed: "xr.Dataset", params: Pa
 
 # The bounds. "Tend to the limiting endpoint", "track the original dynamics" have no number. Read here as: at most 5 %
 # of the transition's size from the endpoint, as in Figure 10; at most 10 % of it, what an eye sees, from the curve.
-def _endpoint(run: "xr.Dataset") -> Measured:
+def _endpoint(run: "xr.Dataset") -> Estimate:
     found = transitions(run)
-    return Measured(
+    return Estimate(
         max(one.endpoint() for one in found),
         remark=f"{len(found)} transitions; {max(one.endpoint(noisy=False) for one in found):.2g} without noise",
     )
 
 
-def _tracks(run: "xr.Dataset") -> Measured:
-    return Measured(max(one.farthest() for one in transitions(run)))
+def _tracks(run: "xr.Dataset") -> Estimate:
+    return Estimate(max(one.farthest() for one in transitions(run)))
 
 
-def _same_path(run: "xr.Dataset") -> Measured:
+def _same_path(run: "xr.Dataset") -> Estimate:
     apart, after_a_plateau = [], []
     for one in transitions(run):
         noisy, without = one.path(True), one.path(False)
         if noisy is None or without is None:
-            return Measured.unresolved(f"The transition to stage {one.stage} does not rise through 10 % to 90 %.")
+            return Estimate.unresolved(f"The transition to stage {one.stage} does not rise through 10 % to 90 %.")
         apart.append(float(abs(noisy[1] - without[1]).max() / one.size))
         if one.stage == 1 or bool(run.resolved.sel(stage=one.stage - 1)):
             after_a_plateau.append(apart[-1])
     others = f"{max(after_a_plateau):.2g} after resolved plateaus, which are {len(after_a_plateau)}"
-    return Measured(max(apart), remark=others if after_a_plateau else "none after a resolved plateau")
+    return Estimate(max(apart), remark=others if after_a_plateau else "none after a resolved plateau")
 
 
 claims = (

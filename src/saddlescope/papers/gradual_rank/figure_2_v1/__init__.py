@@ -22,9 +22,9 @@ from saddlescope._shared.errors import InputError
 from saddlescope.papers.gradual_rank.shared.entry_figures import PRODUCTS
 from saddlescope.papers.gradual_rank.shared.head_stages import STAGES
 from saddlescope.reproduction import parameter_checks
-from saddlescope.reproduction.claim import Claim, Measured
+from saddlescope.reproduction.claim import Claim, Estimate
 from saddlescope.reproduction.context import RunContext
-from saddlescope.reproduction.metric import Quantity
+from saddlescope.reproduction.metric import Metric
 
 if TYPE_CHECKING:
     import numpy as np
@@ -61,7 +61,7 @@ class Params:
         parameter_checks.at_least(1, self, "samples", "tokens", "dim", "rank")
         if self.rank > self.dim:
             raise InputError(f"rank must be at most dim={self.dim}; got {self.rank!r}.")
-        parameter_checks.within(1e-11, 1e-2, self, "tolerance")
+        parameter_checks.between(1e-11, 1e-2, self, "tolerance")
         if not 0 < self.level < 1:
             raise InputError(f"level must be between 0 and 1; got {self.level!r}.")
         parameter_checks.at_least(2, self, "points")
@@ -89,16 +89,16 @@ def run(params: Params, context: RunContext) -> "xr.Dataset":
     sizes = {"samples": params.samples, "tokens": params.tokens, "dim": params.dim}
     with jax.enable_x64(True):
         task = full_attention_teacher_task(params.seed, rank=params.rank, **sizes)
-        theory = context.kept("theory", partial(_predict, task, params, context.part(0.0, 0.2)))
+        theory = context.cached("theory", partial(_predict, task, params, context.part(0.0, 0.2)))
         until = 1.15 * float(theory.predicted_time[-1])
         flows = []
         for k, log10_scale in enumerate(params.log10_scales):
             start, width = 0.2 + 0.6 * k / len(params.log10_scales), 0.6 / len(params.log10_scales)
             flow = partial(_simulate, task, theory, params, log10_scale, until, context.part(start, start + width))
-            flows.append(context.kept(f"flow{log10_scale}", flow))
+            flows.append(context.cached(f"flow{log10_scale}", flow))
         full = full_attention_teacher_task(params.seed, **sizes)
-        blurred = context.kept("blurred", partial(_blurred, full, params, until, context.part(0.8, 0.9)))
-        diagonal = context.kept("diagonal", partial(_diagonal, params, context.part(0.9, 1.0)))
+        blurred = context.cached("blurred", partial(_blurred, full, params, until, context.part(0.8, 0.9)))
+        diagonal = context.cached("diagonal", partial(_diagonal, params, context.part(0.9, 1.0)))
         context.report(1.0, "done")
     together = xr.concat(flows, dim="scale", combine_attrs="drop").assign_coords(scale=list(params.log10_scales))
     parts = [theory, together, blurred, diagonal]
@@ -264,7 +264,7 @@ def _diagonal(params: Params, report: "Callable[[float, str], None]") -> "xr.Dat
     """The head with diagonal weights: Algorithm 1, and the flow at one scale."""
     import numpy as np
 
-    from saddlescope.flow import Products, gradient_flow
+    from saddlescope.flow import DiagonalInit, gradient_flow
     from saddlescope.models import attention_teacher_task
     from saddlescope.papers.gradual_rank.shared.head_stages import halfway_times, predicted_stages
     from saddlescope.theory import incremental_learning
@@ -277,7 +277,7 @@ def _diagonal(params: Params, report: "Callable[[float, str], None]") -> "xr.Dat
     stages = predicted_stages(learned, until=until)
     trajectory = gradient_flow(
         task.network,
-        Products(task.u0, task.v0, log_scale=params.log10_diagonal * np.log(10)),
+        DiagonalInit(task.u0, task.v0, log_scale=params.log10_diagonal * np.log(10)),
         until=until,
         tolerance=params.tolerance,
         record=time,
@@ -301,58 +301,58 @@ def _diagonal(params: Params, report: "Callable[[float, str], None]") -> "xr.Dat
 _ALLOWED = 3.0
 
 
-def _prediction_ends_at_teacher(run: "xr.Dataset") -> Measured:
+def _prediction_ends_at_teacher(run: "xr.Dataset") -> Estimate:
     if run.attrs["theory_status"] != "converged":
-        return Measured.unresolved(run.attrs["theory_message"])
-    return Measured(float(run.predicted_loss[-1]) / run.attrs["initial_loss"])
+        return Estimate.unresolved(run.attrs["theory_message"])
+    return Estimate(float(run.predicted_loss[-1]) / run.attrs["initial_loss"])
 
 
 _TOO_SHORT = "Not all predicted directions rose before the simulation ended."
 
 
-def _order(run: "xr.Dataset") -> Measured:
+def _order(run: "xr.Dataset") -> Estimate:
     import numpy as np
 
     times = run.found_time.isel(scale=-1).values
     if np.isnan(times).any():
-        return Measured.unresolved(_TOO_SHORT)
-    return Measured(float(np.mean(np.argsort(times) == np.arange(len(times)))))
+        return Estimate.unresolved(_TOO_SHORT)
+    return Estimate(float(np.mean(np.argsort(times) == np.arange(len(times)))))
 
 
-def _times(run: "xr.Dataset") -> Measured:
+def _times(run: "xr.Dataset") -> Estimate:
     import numpy as np
 
     last = run.isel(scale=-1)
     if last.found_time.isnull().any():
-        return Measured.unresolved(_TOO_SHORT)
+        return Estimate.unresolved(_TOO_SHORT)
     log = -float(last.scale) * np.log(10)
     unit = log / (last.predicted_time * last.stage)  # relative error in e-folds out of log(1/alpha), a stage
-    return Measured(
+    return Estimate(
         float((abs(last.found_time - last.predicted_time) * unit).max()), float((last.found_error * unit).max())
     )
 
 
-def _law(run: "xr.Dataset") -> Measured:
+def _law(run: "xr.Dataset") -> Estimate:
     """C_k = (t_k - T_k) log(1/alpha) at the two smallest scales: the largest change, where stages are separated."""
     import numpy as np
 
     if run.sizes["scale"] < 2:
-        return Measured.unresolved("One scale only: there is no sequence that could converge.")
+        return Estimate.unresolved("One scale only: there is no sequence that could converge.")
     two = run.isel(scale=slice(-2, None))
     if two.found_time.isnull().any():
-        return Measured.unresolved(_TOO_SHORT)
+        return Estimate.unresolved(_TOO_SHORT)
     log = -two.scale * np.log(10)
     change = abs(((two.found_time - two.predicted_time) * log).diff("scale")).isel(scale=0).values
     error = (two.found_error * log).sum("scale").values
     after = _resolved(two.isel(scale=0))
     separated = after & np.append(True, after[:-1])
     if not separated.any():
-        return Measured.unresolved("No stage is separated from its neighbours at these scales.")
+        return Estimate.unresolved("No stage is separated from its neighbours at these scales.")
     remark = f"{separated.sum()} of {len(separated)} stages are separated; over all of them it is {change.max():.2g}"
-    return Measured(float(change[separated].max()), float(error[separated].max()), remark)
+    return Estimate(float(change[separated].max()), float(error[separated].max()), remark)
 
 
-def _ranks(run: "xr.Dataset") -> Measured:
+def _ranks(run: "xr.Dataset") -> Estimate:
     import numpy as np
 
     last = run.isel(scale=-1)
@@ -360,7 +360,7 @@ def _ranks(run: "xr.Dataset") -> Measured:
     largest = last.predicted_values.max(("stage", "index"))
     ranks = (last.plateau_values > run.attrs["level"] * largest).sum("index")
     right = (ranks == last.predicted_ranks).all("product").values
-    return Measured(float(np.mean(right[resolved])), remark=f"{resolved.sum()} of {len(resolved)} plateaus resolved")
+    return Estimate(float(np.mean(right[resolved])), remark=f"{resolved.sum()} of {len(resolved)} plateaus resolved")
 
 
 def _resolved(one: "xr.Dataset") -> "np.ndarray":
@@ -377,27 +377,27 @@ def _resolved(one: "xr.Dataset") -> "np.ndarray":
     return resolved
 
 
-def _one_at_a_time(run: "xr.Dataset") -> Measured:
-    return Measured(float(run.in_transit.isel(scale=-1)))
+def _one_at_a_time(run: "xr.Dataset") -> Estimate:
+    return Estimate(float(run.in_transit.isel(scale=-1)))
 
 
-def _blur(run: "xr.Dataset") -> Measured:
-    return Measured(float(run.blurred_in_transit))
+def _blur(run: "xr.Dataset") -> Estimate:
+    return Estimate(float(run.blurred_in_transit))
 
 
-def _conservation(run: "xr.Dataset") -> Measured:
-    return Measured(float(run.conserved.max()))
+def _conservation(run: "xr.Dataset") -> Estimate:
+    return Estimate(float(run.conserved.max()))
 
 
-def _diagonal_times(run: "xr.Dataset") -> Measured:
+def _diagonal_times(run: "xr.Dataset") -> Estimate:
     import numpy as np
 
     first = run.isel(diagonal_stage=slice(FIRST))
     if first.diagonal_found_time.isnull().any():
-        return Measured.unresolved(_TOO_SHORT)
+        return Estimate.unresolved(_TOO_SHORT)
     log = -run.attrs["log10_diagonal"] * np.log(10)
     error = abs(first.diagonal_found_time / first.diagonal_predicted_time - 1) * log / first.diagonal_stage
-    return Measured(float(error.max()))
+    return Estimate(float(error.max()))
 
 
 claims = (
@@ -475,12 +475,12 @@ claims = (
 
 quantities = (
     STAGES,
-    Quantity(
+    Metric(
         name="in_transit",
         says="singular values that rise at a time, at the smallest α",
         statistic=lambda run: float(run.in_transit.isel(scale=-1)),
     ),
-    Quantity(
+    Metric(
         name="final_loss",
         says="final loss at the smallest α",
         statistic=lambda run: float(run.loss.isel(scale=-1, time=-1)),

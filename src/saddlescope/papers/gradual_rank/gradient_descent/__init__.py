@@ -33,9 +33,9 @@ from saddlescope.papers.gradual_rank.gradient_descent.returning_coordinate impor
 )
 from saddlescope.papers.gradual_rank.shared.head_stages import halfway_times, predicted_stages
 from saddlescope.reproduction import parameter_checks
-from saddlescope.reproduction.claim import Claim, Measured
+from saddlescope.reproduction.claim import Claim, Estimate
 from saddlescope.reproduction.context import RunContext
-from saddlescope.reproduction.metric import Quantity
+from saddlescope.reproduction.metric import Metric
 
 if TYPE_CHECKING:
     import numpy as np
@@ -71,7 +71,7 @@ class Params:
         parameter_checks.at_least(1, self, "samples", "tokens", "dim", "stages")
         parameter_checks.at_least(2, self, "runs")  # to have a spread
         parameter_checks.at_least(0, self, "seed")
-        parameter_checks.within(1e-10, 1e-3, self, "tolerance")
+        parameter_checks.between(1e-10, 1e-3, self, "tolerance")
         batches = self.batches
         if len(batches) < 2 or not all(a < b for a, b in pairwise((0, *batches, self.samples + 1))):
             raise InputError(
@@ -109,7 +109,7 @@ def run(params: Params, context: RunContext) -> "xr.Dataset":
 
     with jax.enable_x64(True):
         task = attention_teacher_task(params.seed, samples=params.samples, tokens=params.tokens, dim=params.dim)
-        theory = context.kept("theory", partial(_predict, task, params, context.part(0.0, 0.1)))
+        theory = context.cached("theory", partial(_predict, task, params, context.part(0.0, 0.1)))
         returning = partial(
             follow_returning,
             params.returning_scales,
@@ -119,9 +119,9 @@ def run(params: Params, context: RunContext) -> "xr.Dataset":
         )
         parts = [
             theory,
-            context.kept("full", partial(_full_batch, task, theory, params, context.part(0.1, 0.4))),
-            context.kept("minibatches", partial(_minibatches, task, theory, params, context.part(0.4, 0.9))),
-            context.kept("returning", returning),
+            context.cached("full", partial(_full_batch, task, theory, params, context.part(0.1, 0.4))),
+            context.cached("minibatches", partial(_minibatches, task, theory, params, context.part(0.4, 0.9))),
+            context.cached("returning", returning),
         ]
     return xr.merge(parts, combine_attrs="drop").assign_attrs(theory.attrs)
 
@@ -151,9 +151,9 @@ def _descent_times(
     """The half-way times of one run of descent."""
     import numpy as np
 
-    from saddlescope.flow import Products, gradient_descent
+    from saddlescope.flow import DiagonalInit, gradient_descent
 
-    start = Products(task.u0, task.v0, log_scale=log10_scale * np.log(10))
+    start = DiagonalInit(task.u0, task.v0, log_scale=log10_scale * np.log(10))
     duration = theory.attrs["until"] * -start.log_scale
     steps = int(duration / rate)
     # Equally many records in all runs at a scale, so that the loop is compiled once; between them the path is straight.
@@ -177,11 +177,11 @@ def _full_batch(
     import numpy as np
     import xarray as xr
 
-    from saddlescope.flow import Products, gradient_flow
+    from saddlescope.flow import DiagonalInit, gradient_flow
 
     flows, descents = [], []
     for k, scale in enumerate(params.log10_scales):
-        start = Products(task.u0, task.v0, log_scale=scale * np.log(10))
+        start = DiagonalInit(task.u0, task.v0, log_scale=scale * np.log(10))
         until = theory.attrs["until"]
         flow = gradient_flow(
             task.network,
@@ -237,32 +237,32 @@ def _errors(run: "xr.Dataset") -> "xr.DataArray":
     return (run.descent_time - run.flow_time) / run.predicted_time
 
 
-def _power(run: "xr.Dataset") -> Measured:
+def _power(run: "xr.Dataset") -> Estimate:
     import numpy as np
 
     errors = abs(_errors(run)).isel(scale=-1)
     if errors.isnull().any():
-        return Measured.unresolved(_TOO_SHORT)
+        return Estimate.unresolved(_TOO_SHORT)
     slopes = np.polyfit(np.log(run.rate.values), np.log(errors.transpose("rate", "stage").values), 1)[0]
     worst = slopes[np.argmax(np.abs(slopes - 1))]
-    return Measured(float(worst), remark=f"{len(slopes)} stages")
+    return Estimate(float(worst), remark=f"{len(slopes)} stages")
 
 
-def _first_delay(run: "xr.Dataset") -> Measured:
+def _first_delay(run: "xr.Dataset") -> Estimate:
     error = _errors(run).isel(scale=-1, rate=-1, stage=0)
     if error.isnull():
-        return Measured.unresolved(_TOO_SHORT)
-    return Measured(float(error / (run.rate[-1] / (2 * run.predicted_time[0]))))
+        return Estimate.unresolved(_TOO_SHORT)
+    return Estimate(float(error / (run.rate[-1] / (2 * run.predicted_time[0]))))
 
 
-def _same_order(run: "xr.Dataset") -> Measured:
+def _same_order(run: "xr.Dataset") -> Estimate:
     """NaN, not learned yet, comes last."""
     import numpy as np
 
     flow = np.argsort(run.flow_time.isel(scale=-1).values)
     orders = np.argsort(run.sgd_time.isel(batch=-1).transpose("run", "stage").values, axis=1)
     learned = run.sgd_time.isel(batch=-1).notnull().all("stage").values
-    return Measured(float(((orders == flow).all(1) & learned).mean()))
+    return Estimate(float(((orders == flow).all(1) & learned).mean()))
 
 
 def _spread(run: "xr.Dataset") -> "xr.DataArray":
@@ -270,16 +270,16 @@ def _spread(run: "xr.Dataset") -> "xr.DataArray":
     return run.sgd_time.std("run", ddof=1, skipna=False) / run.predicted_time
 
 
-def _spread_power(run: "xr.Dataset") -> Measured:
+def _spread_power(run: "xr.Dataset") -> Estimate:
     import numpy as np
 
     spread = _spread(run).isel(stage=0).values
     if not np.isfinite(spread).all():
-        return Measured.unresolved(_TOO_SHORT)
+        return Estimate.unresolved(_TOO_SHORT)
     x = np.log(run.batch.values)
     # The logarithm of a standard deviation over n runs is known to 1 / sqrt(2 (n - 1)).
     doubt = 2 / np.sqrt(2 * (run.sizes["run"] - 1)) / np.sqrt(np.sum((x - x.mean()) ** 2))
-    return Measured(float(np.polyfit(x, np.log(spread), 1)[0]), float(doubt))
+    return Estimate(float(np.polyfit(x, np.log(spread), 1)[0]), float(doubt))
 
 
 claims = (
@@ -339,12 +339,12 @@ claims = (
 )
 
 quantities = (
-    Quantity(
+    Metric(
         name="stages",
         says="stages of the flow at the smallest α",
         statistic=lambda run: float((run.flow_time.isel(scale=-1) < float("inf")).sum()),
     ),
-    Quantity(
+    Metric(
         name="time_error",
         says="descent's stage times off the flow's, at the smallest rate and α, largest relative",
         statistic=lambda run: float(
@@ -352,7 +352,7 @@ quantities = (
         ),
         scale="log",
     ),
-    Quantity(
+    Metric(
         name="noise",
         says="spread of SGD's stage times at the smallest batch, largest relative",
         statistic=lambda run: float((run.sgd_time.std("run") / run.sgd_time.mean("run")).isel(batch=0).max()),

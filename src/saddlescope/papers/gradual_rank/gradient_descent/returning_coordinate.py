@@ -7,7 +7,7 @@ coordinate 1 at 2.25, where 0 leaves, and 0 again, with sign -, at 20.25. The te
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from saddlescope.reproduction.claim import Measured
+from saddlescope.reproduction.claim import Estimate
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -33,7 +33,7 @@ def follow_returning(
     import numpy as np
     import xarray as xr
 
-    from saddlescope.flow import Products, gradient_descent, gradient_flow
+    from saddlescope.flow import DiagonalInit, gradient_descent, gradient_flow
     from saddlescope.models import diagonal_linear_network
 
     features, teacher = np.array(FEATURES), np.array(TEACHER)
@@ -42,7 +42,7 @@ def follow_returning(
     moments = np.append(np.linspace(0, SHOWN, 801), END)
     descents, flows, drifts = [], [], []
     for k, scale in enumerate(log10_scales):
-        start = Products(u, v, log_scale=scale * np.log(10))
+        start = DiagonalInit(u, v, log_scale=scale * np.log(10))
         steps = int(END * -start.log_scale / learning_rate) + 1
         rate = END * -start.log_scale / steps  # so that the last step is at the end
         marks = np.unique(np.rint(moments / END * steps).astype(int))
@@ -66,13 +66,13 @@ def follow_returning(
 def end_from(point: tuple[float, ...], path: str, log10_scale: float) -> "Callable[[xr.Dataset], Measured]":
     """A statistic: the distance of the path's end from a point, at one scale."""
 
-    def measure(run: "xr.Dataset") -> Measured:
+    def measure(run: "xr.Dataset") -> Estimate:
         import numpy as np
 
         if log10_scale not in run.returning_scale.values:
-            return Measured.unresolved(f"alpha = 1e{log10_scale:g} was not among the returning_scales.")
+            return Estimate.unresolved(f"alpha = 1e{log10_scale:g} was not among the returning_scales.")
         last = run[path].sel(returning_scale=log10_scale).isel(moment=-1).values
-        return Measured(float(np.abs(last - np.array(point)).max()))
+        return Estimate(float(np.abs(last - np.array(point)).max()))
 
     return measure
 

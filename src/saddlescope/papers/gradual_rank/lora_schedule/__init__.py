@@ -30,7 +30,7 @@ from saddlescope.papers.gradual_rank.shared.gpt2_training import (
     read_text,
     training,
 )
-from saddlescope.reproduction.claim import Claim, Measured
+from saddlescope.reproduction.claim import Claim, Estimate
 from saddlescope.reproduction.context import RunContext
 from saddlescope.reproduction.parameter_checks import at_least, positive
 
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     import xarray as xr
 
     from saddlescope.plot.figure import Figure
-    from saddlescope.train.data.text import TokenData
+    from saddlescope.train.data.text import TokenizedText
     from saddlescope.train.language import LanguageHistory
 
 MATRICES = "transformer.h.*"  # the four weight matrices of each block
@@ -106,7 +106,7 @@ def run(params: Params, context: RunContext) -> "xr.Dataset":
 def _one(
     params: Params,
     context: RunContext,
-    data: "list[TokenData]",
+    data: "list[TokenizedText]",
     seed: int,
     report: "Callable[[float, str], None]",
 ) -> "xr.Dataset":
@@ -199,15 +199,15 @@ def _alike(run: "xr.Dataset", one: str, other: str) -> "xr.DataArray":
 SMALL, LARGE = 0, -1
 
 
-def _rank_matters(run: "xr.Dataset") -> Measured:
+def _rank_matters(run: "xr.Dataset") -> Estimate:
     gain = _gain(run, "constant")
     return over_seeds(gain.isel(budget=LARGE) / gain.isel(budget=SMALL))
 
 
-def _budget_is_used(run: "xr.Dataset") -> Measured:
+def _budget_is_used(run: "xr.Dataset") -> Estimate:
     share = (parameters(run, "schedule") / parameters(run, "constant")).values.ravel()
     worst = max(share.tolist(), key=lambda each: abs(each - 1))
-    return Measured(worst, remark=f"all {share.size} schedules, the one that misses it most")
+    return Estimate(worst, remark=f"all {share.size} schedules, the one that misses it most")
 
 
 def _of(budget: int, statistic: "Callable[[xr.Dataset], xr.DataArray]") -> "Callable[[xr.Dataset], Measured]":

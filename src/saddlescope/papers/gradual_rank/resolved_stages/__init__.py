@@ -24,10 +24,10 @@ from typing import TYPE_CHECKING
 from saddlescope._shared.errors import InputError
 from saddlescope.papers.gradual_rank.resolved_stages.simulations import Flow, Kind, followed
 from saddlescope.reproduction import parameter_checks
-from saddlescope.reproduction.claim import Claim, Measured
+from saddlescope.reproduction.claim import Claim, Estimate
 from saddlescope.reproduction.context import RunContext
 from saddlescope.reproduction.grid import in_grid
-from saddlescope.reproduction.metric import Quantity
+from saddlescope.reproduction.metric import Metric
 
 if TYPE_CHECKING:
     import numpy as np
@@ -56,8 +56,8 @@ class Params:
         parameter_checks.log10_scales(self, "log10_scales", lowest=-300.0)
         parameter_checks.at_least(1, self, "seeds", "samples", "tokens")
         parameter_checks.at_least(0, self, "seed")
-        parameter_checks.within(1e-6, 0.1, self, "level")
-        parameter_checks.within(1e-10, 1e-2, self, "tolerance")
+        parameter_checks.between(1e-6, 0.1, self, "level")
+        parameter_checks.between(1e-10, 1e-2, self, "tolerance")
         if not self.dims or list(self.dims) != sorted(set(self.dims)) or not 2 <= self.dims[0] <= self.dims[-1] <= 64:
             raise InputError(f"dims must be increasing, between 2 and 64, such as 4,8; got {self.dims!r}.")
 
@@ -90,7 +90,7 @@ def run_many(points: Sequence[Params], context: RunContext) -> "list[xr.Dataset]
     with jax.enable_x64(True):
         for k, (kind, several) in enumerate(batches.items()):
             flows, report = sorted(several), context.part(k / len(batches), (k + 1) / len(batches))
-            batch = context.kept(f"batch-{k}", partial(followed, kind, flows, report))
+            batch = context.cached(f"batch-{k}", partial(followed, kind, flows, report))
             made[kind] = {flow: batch.isel(flow=n) for n, flow in enumerate(flows)}
     context.report(1.0, "done")
     return [_together(point, [made[_kind(point, dim)] for dim in point.dims]) for point in points]
@@ -140,53 +140,53 @@ def _late(run: "xr.Dataset", at: float = _LATE) -> "xr.Dataset":
     return run.sel(scale=run.scale <= at)
 
 
-def _sufficient(run: "xr.Dataset", *, visible: bool = False) -> Measured:
+def _sufficient(run: "xr.Dataset", *, visible: bool = False) -> Estimate:
     """Of the plateaus with log(1/level) e-folds, all or the visible ones, the share that is found, at all scales."""
     there = (run.efolds >= enough(run)) & ((run.least > run.attrs["level"]) if visible else True)
     hits = int((there & (run.found == 1)).sum())
-    return Measured.share(hits, int(there.sum()), f"{hits} of {int(there.sum())} plateaus")
+    return Estimate.share(hits, int(there.sum()), f"{hits} of {int(there.sum())} plateaus")
 
 
-def _ratio(over: "xr.DataArray", under: "xr.DataArray") -> Measured:
+def _ratio(over: "xr.DataArray", under: "xr.DataArray") -> Estimate:
     """The ratio of two numbers of plateaus, summed over scales: its mean over dimensions and seeds."""
     import numpy as np
 
     top, bottom = over.sum("scale").values.ravel(), under.sum("scale").values.ravel()
     some = bottom > 0
     told = f"{int(top.sum())} against {int(bottom.sum())}"
-    return Measured.mean((top[some] / bottom[some]).astype(np.float64), told)
+    return Estimate.mean((top[some] / bottom[some]).astype(np.float64), told)
 
 
-def _number(run: "xr.Dataset", *, efolds: float | None = None) -> Measured:
+def _number(run: "xr.Dataset", *, efolds: float | None = None) -> Estimate:
     """Plateaus found over those predicted, from alpha = 1e-4 on."""
     late = _late(run)
     return _ratio(found(late), predicted(late, enough(run) if efolds is None else efolds))
 
 
-def _told_right(run: "xr.Dataset") -> Measured:
+def _told_right(run: "xr.Dataset") -> Estimate:
     """The share of plateaus of which FEW e-folds tell whether they are found, from alpha = 1e-4 on."""
     late = _late(run)
     there = late.efolds.notnull()
     right = int((((late.efolds >= FEW) == (late.found == 1)) & there).sum())
-    return Measured.share(right, int(there.sum()), f"{right} of {int(there.sum())} plateaus")
+    return Estimate.share(right, int(there.sum()), f"{right} of {int(there.sum())} plateaus")
 
 
-def _without_theory(run: "xr.Dataset") -> Measured:
+def _without_theory(run: "xr.Dataset") -> Estimate:
     """Plateaus that are held over those found in the predicted middles, at the two smallest scales."""
     smallest = run.isel(scale=slice(-2, None))
     return _ratio(smallest.held, found(smallest))
 
 
-def _unresolved(run: "xr.Dataset") -> Measured:
+def _unresolved(run: "xr.Dataset") -> Estimate:
     """The power of L with which the share that is not found falls, between alpha = 1e-8 and the smallest."""
     import numpy as np
 
     late = _late(run, -7.9)
     if late.sizes["scale"] < 2 or run.sizes["seed"] < 2:
-        return Measured.unresolved("It takes two scales up to 1e-8, and two seeds.")
+        return Estimate.unresolved("It takes two scales up to 1e-8, and two seeds.")
     lost = (late.plateaus - found(late)).sum("dim").transpose("seed", "scale").values.astype(float)
     if not lost.sum(0).all():
-        return Measured.unresolved("At one of these scales all plateaus are found.")
+        return Estimate.unresolved("At one of these scales all plateaus are found.")
     times = -late.scale.values * log(10)
 
     def slope(counts: "np.ndarray") -> float:
@@ -195,17 +195,17 @@ def _unresolved(run: "xr.Dataset") -> Measured:
     # The jackknife over seeds: the sum over all but one.
     slopes = np.array([slope(lost.sum(0) - one) for one in lost])
     error = 1.96 * (len(lost) - 1) ** 0.5 * float(slopes.std())
-    return Measured(slope(lost.sum(0)), error, f"{lost.sum(0).astype(int).tolist()} of {int(run.plateaus.sum())}")
+    return Estimate(slope(lost.sum(0)), error, f"{lost.sum(0).astype(int).tolist()} of {int(run.plateaus.sum())}")
 
 
-def _dimension(run: "xr.Dataset") -> Measured:
+def _dimension(run: "xr.Dataset") -> Estimate:
     """The share of plateaus found at alpha = 1e-8 at the smallest dimension less that at the largest."""
     if run.sizes["dim"] < 2 or -8.0 not in run.scale.values:
-        return Measured.unresolved("It takes two dimensions, and alpha = 1e-8.")
+        return Estimate.unresolved("It takes two dimensions, and alpha = 1e-8.")
     shares = found(run).sel(scale=-8.0) / run.plateaus
-    low, high = (Measured.mean(shares.isel(dim=k).values) for k in (0, -1))
+    low, high = (Estimate.mean(shares.isel(dim=k).values) for k in (0, -1))
     told = f"{low.value:.2f} at dimension {int(run.dim[0])}, {high.value:.2f} at {int(run.dim[-1])}"
-    return Measured(low.value - high.value, (low.uncertainty**2 + high.uncertainty**2) ** 0.5, told)
+    return Estimate(low.value - high.value, (low.uncertainty**2 + high.uncertainty**2) ** 0.5, told)
 
 
 claims = (
@@ -282,12 +282,12 @@ claims = (
 )
 
 quantities = (
-    Quantity(
+    Metric(
         name="found_share",
         says="share of all plateaus found at the smallest scale",
         statistic=lambda run: float(found(run).isel(scale=-1).sum() / run.plateaus.sum()),
     ),
-    Quantity(
+    Metric(
         name="found_over_predicted",
         says="plateaus found over those with two e-folds, at the smallest scale",
         statistic=lambda run: float(

@@ -41,7 +41,7 @@ def followed(kind: Kind, flows: list[Flow], report: Callable[[float, str], None]
     import numpy as np
     import xarray as xr
 
-    from saddlescope.flow import Products, gradient_flows
+    from saddlescope.flow import DiagonalInit, gradient_flow_batched
     from saddlescope.models import attention_teacher_task
     from saddlescope.theory import incremental_learning
 
@@ -56,10 +56,10 @@ def followed(kind: Kind, flows: list[Flow], report: Callable[[float, str], None]
         some = flows[first : first + _AT_ONCE]
         times = _records([learned[flow.seed] for flow in some])
         start, stop = (0.5 + 0.5 * at / len(flows) for at in (first, first + len(some)))
-        paths = gradient_flows(
+        paths = gradient_flow_batched(
             [tasks[flow.seed].network for flow in some],
             [
-                Products(task.u0, task.v0, log_scale=flow.log10_scale * log(10))
+                DiagonalInit(task.u0, task.v0, log_scale=flow.log10_scale * log(10))
                 for flow, task in ((flow, tasks[flow.seed]) for flow in some)
             ],
             until=float(times[-1]),

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 from saddlescope._shared.errors import InputError
-from saddlescope.reproduction.claim import Claim, Measured
+from saddlescope.reproduction.claim import Claim, Estimate
 from saddlescope.reproduction.context import RunContext
 from saddlescope.reproduction.parameter_checks import at_least, positive
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from transformers import GPT2LMHeadModel
 
     from saddlescope.plot.figure import Figure
-    from saddlescope.train.data.text import TextData, TokenData
+    from saddlescope.train.data.text import TextData, TokenizedText
     from saddlescope.train.language import LanguageConfig
 
 
@@ -131,7 +131,7 @@ def each_seed(
         return lambda fraction, note: part(fraction, f"seed {seed}, {note}")
 
     runs = [
-        context.kept(f"seed-{seed}", functools.partial(make, seed, reporter(k, seed)))
+        context.cached(f"seed-{seed}", functools.partial(make, seed, reporter(k, seed)))
         for k, seed in enumerate(params.seeds)
     ]
     return xr.concat(runs, dim="seed", combine_attrs="override").assign_coords(seed=list(params.seeds))
@@ -140,7 +140,7 @@ def each_seed(
 def _train_one(
     params: GPT2Params,
     context: RunContext,
-    data: "TokenData",
+    data: "TokenizedText",
     seed: int,
     matrices: str | None,
     report: "Callable[[float, str], None]",
@@ -169,7 +169,7 @@ def _train_one(
     )
 
 
-def fresh_model(params: GPT2Params, data: "TokenData", seed: int) -> "GPT2LMHeadModel":
+def fresh_model(params: GPT2Params, data: "TokenizedText", seed: int) -> "GPT2LMHeadModel":
     """A GPT-2 of the entry's sizes that has seen nothing."""
     from saddlescope.train.architectures.gpt2 import GPT2Sizes, fresh_gpt2
 
@@ -212,9 +212,9 @@ def frequency_loss(train: "np.ndarray", test: "np.ndarray", vocabulary: int) -> 
     return float(-np.log(shares[test.ravel()]).mean())
 
 
-def over_seeds(values: "xr.DataArray") -> Measured:
+def over_seeds(values: "xr.DataArray") -> Estimate:
     """The mean over seeds with its interval. Seeds, not heads, are the trials: heads of one model train together."""
-    return Measured.mean(values.values)
+    return Estimate.mean(values.values)
 
 
 def early_and_late(rank: "xr.DataArray") -> "tuple[xr.DataArray, xr.DataArray]":
@@ -225,12 +225,12 @@ def early_and_late(rank: "xr.DataArray") -> "tuple[xr.DataArray, xr.DataArray]":
 def learning_claims() -> tuple[Claim, ...]:
     """That the models start with nothing and learn, which the pictures need to mean something."""
 
-    def start(run: "xr.Dataset") -> Measured:
+    def start(run: "xr.Dataset") -> Estimate:
         import numpy as np
 
         return over_seeds(run.test_loss.isel(test_step=0) / np.log(run.attrs["vocabulary"]))
 
-    def learned(run: "xr.Dataset") -> Measured:
+    def learned(run: "xr.Dataset") -> Estimate:
         return over_seeds(run.test_loss.isel(test_step=-1) / run.attrs["guess_loss"])
 
     return (

@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from saddlescope.reproduction.metric import Quantity
+from saddlescope.reproduction.metric import Metric
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -13,12 +13,12 @@ if TYPE_CHECKING:
     from saddlescope.flow import Trajectory
     from saddlescope.theory import IncrementalLearning
 
-STAGES = Quantity(
+STAGES = Metric(
     name="stages",
     says="stages of the flow at the smallest α",
     statistic=lambda run: float((run.found_time.isel(scale=-1) < float("inf")).sum()),
 )
-RESOLVED = Quantity(
+RESOLVED = Metric(
     name="resolved",
     says="plateaus that the smallest α resolves",
     statistic=lambda run: float(run.resolved.isel(scale=-1).sum()),

@@ -6,7 +6,7 @@
     noisy       the same after noise on every weight that is not negligible then
 
 Small weights get no noise, and what they will do later stands in their logarithms (u - v is 1e-64 at alpha = 1e-32):
-the runs go on from `LogProducts`, which keeps these to the last digit.
+the runs go on from `LogDiagonalInit`, which keeps these to the last digit.
 """
 
 from typing import TYPE_CHECKING
@@ -15,14 +15,14 @@ if TYPE_CHECKING:
     import numpy as np
     import xarray as xr
 
-    from saddlescope.flow import LogProducts, Products, Trajectory
+    from saddlescope.flow import LogDiagonalInit, DiagonalInit, Trajectory
     from saddlescope.models import DiagonalNetwork
     from saddlescope.plot.figure import Line
 
 _LOGARITHMS = ("log_sum", "log_difference", "sum_sign", "difference_sign")
 
 
-def cut(trajectory: "Trajectory", start: "Products", moments: "np.ndarray", since: "np.ndarray") -> "xr.Dataset":
+def cut(trajectory: "Trajectory", start: "DiagonalInit", moments: "np.ndarray", since: "np.ndarray") -> "xr.Dataset":
     """The training without noise: its weights since each moment, and what is needed to go on from there.
 
     Args:
@@ -34,11 +34,11 @@ def cut(trajectory: "Trajectory", start: "Products", moments: "np.ndarray", sinc
     import numpy as np
     import xarray as xr
 
-    from saddlescope.flow import Continued, LogProducts
+    from saddlescope.flow import ResumeFrom, LogDiagonalInit
 
     rate = -start.log_scale
     weights = [np.stack(trajectory.parameters(m + s / rate), axis=1) for m, s in zip(moments, since, strict=True)]
-    logs = [LogProducts.of(Continued(start, state)) for state in trajectory.path(moments)]
+    logs = [LogDiagonalInit.of(ResumeFrom(start, state)) for state in trajectory.path(moments)]
     return xr.Dataset(
         {
             "weights": (("moment", "step", "factor", "coordinate"), np.stack(weights)),
@@ -53,26 +53,26 @@ def cut(trajectory: "Trajectory", start: "Products", moments: "np.ndarray", sinc
     )
 
 
-def at_moment(undisturbed: "xr.Dataset", moment: int) -> "LogProducts":
+def at_moment(undisturbed: "xr.Dataset", moment: int) -> "LogDiagonalInit":
     """The weights at one moment of `cut`, as a start."""
-    from saddlescope.flow import LogProducts
+    from saddlescope.flow import LogDiagonalInit
 
     here = undisturbed.sel(moment=moment)
-    return LogProducts(
+    return LogDiagonalInit(
         **{name: here[name].values for name in _LOGARITHMS}, log_scale=float(undisturbed.attrs["log_scale"])
     )
 
 
-def make_noisy(start: "LogProducts", *, noise: float, threshold: float, seed: tuple[int, ...]) -> "LogProducts":
+def make_noisy(start: "LogDiagonalInit", *, noise: float, threshold: float, seed: tuple[int, ...]) -> "LogDiagonalInit":
     """Adds Gaussian noise of that standard deviation to each weight above the threshold in absolute value."""
     import numpy as np
 
-    weights = np.stack(start.flow_chart().parameters(start.origin()))
+    weights = np.stack(start.flow_coordinates().parameters(start.origin()))
     normal = np.random.default_rng(seed).standard_normal(weights.shape)
     return start.shifted(*np.where(np.abs(weights) > threshold, noise * normal, 0.0))
 
 
-def follow(loss: "DiagonalNetwork", start: "LogProducts", since: "np.ndarray", tolerance: float) -> "np.ndarray":
+def follow(loss: "DiagonalNetwork", start: "LogDiagonalInit", since: "np.ndarray", tolerance: float) -> "np.ndarray":
     """The weights of gradient flow from there, shape (steps, 2, coordinates)."""
     import numpy as np
 

@@ -1,8 +1,8 @@
 """What runs of trained transformers come to, for maps over their parameters: of images and of language."""
 
-from saddlescope.reproduction.metric import Quantity
+from saddlescope.reproduction.metric import Metric
 
-_STABLE_RANK = Quantity(
+_STABLE_RANK = Metric(
     name="stable_rank",
     says="stable rank of the updates in the end, mean over measurable heads",
     statistic=lambda run: float(run.stable_rank.where(run.measurable).isel(step=-1).mean()),
@@ -10,13 +10,13 @@ _STABLE_RANK = Quantity(
 
 IMAGES = (
     _STABLE_RANK,
-    Quantity(
+    Metric(
         name="train_loss",
         says="training loss of the last epoch, mean over seeds",
         statistic=lambda run: float(run.train_loss.isel(epoch=-1).mean()),
         scale="log",
     ),
-    Quantity(
+    Metric(
         name="accuracy",
         says="final test accuracy, mean over seeds",
         statistic=lambda run: float(run.test_accuracy.isel(tested=-1).mean()),
@@ -24,13 +24,13 @@ IMAGES = (
 )
 LANGUAGE = (
     _STABLE_RANK,
-    Quantity(
+    Metric(
         name="train_loss",
         says="final training loss, mean over seeds",
         statistic=lambda run: float(run.train_loss.isel(test_step=-1).mean()),
         unit="nats",
     ),
-    Quantity(
+    Metric(
         name="test_loss",
         says="final test loss, mean over seeds",
         statistic=lambda run: float(run.test_loss.isel(test_step=-1).mean()),

@@ -8,7 +8,7 @@ directions that the initial product needs for 90 % of its energy. All with the s
 
 from typing import TYPE_CHECKING
 
-from saddlescope.reproduction.claim import Claim, Measured
+from saddlescope.reproduction.claim import Claim, Estimate
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -27,9 +27,9 @@ def since_first_epoch(values: "xr.DataArray", run: "xr.Dataset") -> "xr.DataArra
 
 
 def _rise(product: str) -> "Callable[[xr.Dataset], Measured]":
-    def statistic(run: "xr.Dataset") -> Measured:
+    def statistic(run: "xr.Dataset") -> Estimate:
         rank = since_first_epoch(run.stable_rank.sel(product=product), run).mean(("layer", "head"))
-        return Measured.mean((rank.isel(step=-1) - rank.isel(step=0)).values)
+        return Estimate.mean((rank.isel(step=-1) - rank.isel(step=0)).values)
 
     return statistic
 
@@ -46,30 +46,30 @@ def rising_share(run: "xr.Dataset", product: str) -> "xr.DataArray":
 
 
 def _heads_rise(product: str) -> "Callable[[xr.Dataset], Measured]":
-    return lambda run: Measured.mean(rising_share(run, product).values)
+    return lambda run: Estimate.mean(rising_share(run, product).values)
 
 
 def _against_initial(product: str) -> "Callable[[xr.Dataset], Measured]":
-    def statistic(run: "xr.Dataset") -> Measured:
+    def statistic(run: "xr.Dataset") -> Estimate:
         last = run.stable_rank.sel(product=product).isel(step=-1).mean(("layer", "head"))
         initial = run.initial_stable_rank.sel(product=product).mean(("layer", "head"))
-        return Measured.mean((last / initial).values)
+        return Estimate.mean((last / initial).values)
 
     return statistic
 
 
 def _energy_against_initial(product: str) -> "Callable[[xr.Dataset], Measured]":
-    def statistic(run: "xr.Dataset") -> Measured:
+    def statistic(run: "xr.Dataset") -> Estimate:
         last = run.energy_rank.sel(product=product).mean(("layer", "head"))
         initial = run.initial_energy_rank.sel(product=product).mean(("layer", "head"))
-        return Measured.mean((last / initial).values)
+        return Estimate.mean((last / initial).values)
 
     return statistic
 
 
-def _learned(run: "xr.Dataset") -> Measured:
+def _learned(run: "xr.Dataset") -> Estimate:
     loss = run.train_loss
-    return Measured.mean((loss.isel(epoch=-1) / loss.isel(epoch=0)).values)
+    return Estimate.mean((loss.isel(epoch=-1) / loss.isel(epoch=0)).values)
 
 
 LEARNED = Claim(

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 from saddlescope._shared.errors import InputError
 from saddlescope.reproduction import parameter_checks
-from saddlescope.reproduction.claim import Claim, Measured
+from saddlescope.reproduction.claim import Claim, Estimate
 from saddlescope.reproduction.context import RunContext
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ class Params:
         parameter_checks.at_least(2, self, "tokens", "dim")
         parameter_checks.at_least(1000, self, "most")
         parameter_checks.positive(self, "scale")
-        parameter_checks.within(1.0, 300.0, self, "naive_log10_time")
+        parameter_checks.between(1.0, 300.0, self, "naive_log10_time")
         times, known = self.log10_times, ("RK45", "DOP853", "LSODA", "BDF", "Radau")
         if not times or not all(1 <= a < b for a, b in zip(times, (*times[1:], 301.0), strict=True)):
             raise InputError(f"log10_times must ascend, from 1 to 300; got {times!r}.")
@@ -94,7 +94,7 @@ def run(params: Params, context: RunContext) -> "xr.Dataset":
     parts: list[xr.Dataset] = []
     for k, (name, make) in enumerate(jobs):
         context.report(k / len(jobs), name)
-        parts.append(context.kept(name, make))
+        parts.append(context.cached(name, make))
     context.report(1.0, "done")
     join = partial(xr.concat, data_vars="all", coords="minimal", compat="equals", join="exact")
     split = params.instances * len(_PAIRS)
@@ -192,13 +192,13 @@ def _direction_error(data: "TokenData", beta: "np.ndarray", true: "np.ndarray") 
     return float(np.abs(beta / margin - true).max() / np.abs(true).max())
 
 
-def _apart(pair: str, run: "xr.Dataset") -> Measured:
+def _apart(pair: str, run: "xr.Dataset") -> Estimate:
     cases = run.isel(case=[name == pair for name in run.pair.values.tolist()])
     each = ", ".join(
         f"{float(row.max()):.1e} at 1e{row.log10_time.item():g}" for row in cases.apart.transpose("time", ...)
     )
     ours, theirs = int(cases.evaluations.max()), int(cases.twin_evaluations.max())
-    return Measured(float(cases.apart.max()), remark=f"{each}; {ours} evaluations against {theirs}")
+    return Estimate(float(cases.apart.max()), remark=f"{each}; {ours} evaluations against {theirs}")
 
 
 def _wrong(run: "xr.Dataset") -> "np.ndarray":
@@ -206,32 +206,32 @@ def _wrong(run: "xr.Dataset") -> "np.ndarray":
     return (run.says_success.values == 1) & (run.error.values > _WRONG)
 
 
-def _silent(kind: str, run: "xr.Dataset") -> Measured:
+def _silent(kind: str, run: "xr.Dataset") -> Estimate:
     import numpy as np
 
     of_kind = run.sel(kind=kind)
     wrong = _wrong(of_kind)
     called = int(np.sum(of_kind.says_success.values == 1))
     worst = float(np.max(of_kind.error.values[wrong], initial=0.0))
-    return Measured(float(wrong.sum()), remark=f"of {wrong.size} runs, {called} called a success; worst {worst:.2g}")
+    return Estimate(float(wrong.sum()), remark=f"of {wrong.size} runs, {called} called a success; worst {worst:.2g}")
 
 
-def _caught(run: "xr.Dataset") -> Measured:
+def _caught(run: "xr.Dataset") -> Estimate:
     wrong = _wrong(run)
     if not wrong.any():
-        return Measured.unresolved("No run of this size was called a success and wrong.")
+        return Estimate.unresolved("No run of this size was called a success and wrong.")
     defects = run.defect.values[wrong]
-    return Measured(
+    return Estimate(
         float((~(defects <= _ALARM)).mean()), remark=f"{len(defects)} runs; least defect {defects.min():.2g}"
     )
 
 
-def _false_alarms(run: "xr.Dataset") -> Measured:
+def _false_alarms(run: "xr.Dataset") -> Estimate:
     right = (run.says_success.values == 1) & (run.error.values <= _WRONG)
     if not right.any():
-        return Measured.unresolved("No run of this size was right.")
+        return Estimate.unresolved("No run of this size was right.")
     defects = run.defect.values[right]
-    return Measured(float((defects > _ALARM).sum()), remark=f"{len(defects)} runs; largest defect {defects.max():.2g}")
+    return Estimate(float((defects > _ALARM).sum()), remark=f"{len(defects)} runs; largest defect {defects.max():.2g}")
 
 
 claims = (

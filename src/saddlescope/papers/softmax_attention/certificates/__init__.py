@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from saddlescope._shared.errors import InputError
 from saddlescope.reproduction import parameter_checks
-from saddlescope.reproduction.claim import Claim, Measured
+from saddlescope.reproduction.claim import Claim, Estimate
 from saddlescope.reproduction.context import RunContext
 
 if TYPE_CHECKING:
@@ -70,10 +70,10 @@ def run(params: Params, context: RunContext) -> "xr.Dataset":
     made, compared = [], []
     for k in range(params.draws):
         context.report(0.5 * k / params.draws, f"draw {k + 1} of {params.draws}")
-        made.append(context.kept(f"draw-{k}", partial(_certified, params, params.seed + k)))
+        made.append(context.cached(f"draw-{k}", partial(_certified, params, params.seed + k)))
     for k in range(params.small_draws):
         context.report(0.5 + 0.5 * k / params.small_draws, f"beside other solvers, draw {k + 1}")
-        compared.append(context.kept(f"small-{k}", partial(_compared, params, params.seed + k)))
+        compared.append(context.cached(f"small-{k}", partial(_compared, params, params.seed + k)))
     context.report(1.0, "done")
     joined = xr.merge([xr.concat(made, "draw"), xr.concat(compared, "small_draw")])
     return joined.assign_coords(norm=list(NORMS), accuracy=list(ACCURACIES))
@@ -139,41 +139,41 @@ def _compared(params: Params, seed: int) -> "xr.Dataset":
     )
 
 
-def _largest_gap(run: "xr.Dataset", norm: str) -> Measured:
+def _largest_gap(run: "xr.Dataset", norm: str) -> Estimate:
     gaps = run.gap.sel(norm=norm)
-    return Measured(max(float(gaps.max(skipna=False)), 0.0), remark=f"{gaps.size} draws")
+    return Estimate(max(float(gaps.max(skipna=False)), 0.0), remark=f"{gaps.size} draws")
 
 
-def _difference(run: "xr.Dataset") -> Measured:
+def _difference(run: "xr.Dataset") -> Estimate:
     worst = run.difference.max("small_draw")
     told = ", ".join(f"{norm} {float(worst.sel(norm=norm)):.1g}" for norm in NORMS)
-    return Measured(float(worst.max(skipna=False)), remark=f"{told}; {run.sizes['small_draw']} draws")
+    return Estimate(float(worst.max(skipna=False)), remark=f"{told}; {run.sizes['small_draw']} draws")
 
 
-def _every(run: "xr.Dataset", of: str) -> Measured:
+def _every(run: "xr.Dataset", of: str) -> Estimate:
     """Part of all draws, l1 and nuclear norms, in which something is certified; Frobenius norms need no proof."""
     found = run[of].sel(norm=["l1", "nuclear"])
-    return Measured(float(found.mean()), remark=f"{int(found.sum())} of {found.size}, {run.sizes['draw']} draws")
+    return Estimate(float(found.mean()), remark=f"{int(found.sum())} of {found.size}, {run.sizes['draw']} draws")
 
 
-def _read(run: "xr.Dataset", accuracy: str) -> Measured:
+def _read(run: "xr.Dataset", accuracy: str) -> Estimate:
     one = run.sel(accuracy=accuracy)
-    right = Measured.share(float((one.read_rank == one.true_rank).sum()), run.sizes["small_draw"])
+    right = Estimate.share(float((one.read_rank == one.true_rank).sum()), run.sizes["small_draw"])
     low, high, true = int(one.read_rank.min()), int(one.read_rank.max()), one.true_rank
     told = f"read {low} to {high}, certified {int(true.min())} to {int(true.max())}"
-    return Measured(right.value, right.uncertainty, f"{right.remark}; {told}")
+    return Estimate(right.value, right.uncertainty, f"{right.remark}; {told}")
 
 
-def _fooled(run: "xr.Dataset") -> Measured:
+def _fooled(run: "xr.Dataset") -> Estimate:
     """How often the certificate of another solver's answer vouches for a rank that is not the true one."""
     wrong = run.vouched & (run.told_rank != run.true_rank)
     none = int((~run.vouched).sum())
-    return Measured(float(wrong.sum()), remark=f"of {wrong.size} answers, {none} of which it certifies no rank of")
+    return Estimate(float(wrong.sum()), remark=f"of {wrong.size} answers, {none} of which it certifies no rank of")
 
 
-def _low_rank(run: "xr.Dataset") -> Measured:
+def _low_rank(run: "xr.Dataset") -> Estimate:
     ranks = run["rank"]
-    return Measured.mean((ranks.sel(norm="nuclear") / ranks.sel(norm="frobenius")).values)
+    return Estimate.mean((ranks.sel(norm="nuclear") / ranks.sel(norm="frobenius")).values)
 
 
 claims = (

@@ -16,7 +16,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from saddlescope.reproduction import parameter_checks
-from saddlescope.reproduction.claim import Claim, Measured
+from saddlescope.reproduction.claim import Claim, Estimate
 from saddlescope.reproduction.context import RunContext
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ class Params:
     seed: int = 0  # of the starts
 
     def __post_init__(self) -> None:
-        parameter_checks.within(2.0, 10.0, self, "digits")
+        parameter_checks.between(2.0, 10.0, self, "digits")
         parameter_checks.at_least(1, self, "images")
         parameter_checks.at_least(0, self, "skip", "seed")
         parameter_checks.at_least(2, self, "times")
@@ -72,7 +72,7 @@ def run(params: Params, context: RunContext) -> "xr.Dataset":
     made: list[xr.Dataset] = []
     for k, pair in enumerate(pairs):
         report = context.part(k / len(pairs), (k + 1) / len(pairs))
-        made.append(context.kept("{}-{}".format(*pair), partial(_studied, pair, params, report)))
+        made.append(context.cached("{}-{}".format(*pair), partial(_studied, pair, params, report)))
     context.report(1.0, "done")
     return xr.concat(made, "pair").merge(_example(params))
 
@@ -136,45 +136,45 @@ def _example(params: Params) -> "xr.Dataset":
 
 
 # The bounds were written down before the run. Pilot: the first ten images of every sixth pair, with the same head.
-def _count(name: str, run: "xr.Dataset") -> Measured:
-    return Measured(float(run[name].sum()), remark=f"of {run.sizes['pair']} pairs")
+def _count(name: str, run: "xr.Dataset") -> Estimate:
+    return Estimate(float(run[name].sum()), remark=f"of {run.sizes['pair']} pairs")
 
 
-def _exceptions(flow: int, run: "xr.Dataset") -> Measured:
+def _exceptions(flow: int, run: "xr.Dataset") -> Estimate:
     """Directions of a flow that were decided, and not for its own norm."""
     outcomes = run.outcome.isel(flow=flow).values.tolist()
     told = ", ".join(f"{outcomes.count(name)} {name}" for name in dict.fromkeys(sorted(outcomes)))
     other = "Frobenius" if OWN[flow] == "nuclear" else "nuclear"
     if not {"nuclear", "Frobenius"} & set(outcomes):
-        return Measured.unresolved(f"No direction was decided: {told}.")
-    return Measured(float(outcomes.count(other)), remark=told)
+        return Estimate.unresolved(f"No direction was decided: {told}.")
+    return Estimate(float(outcomes.count(other)), remark=told)
 
 
-def _decided(flow: int, run: "xr.Dataset") -> Measured:
+def _decided(flow: int, run: "xr.Dataset") -> Estimate:
     """Of the flows that choose every optimal patch, the part that was decided for the flow's norm."""
     outcomes = run.outcome.isel(flow=flow).values.tolist()
     chosen = [name for name in outcomes if name in ("nuclear", "Frobenius", "undecided")]
     if not chosen:
-        return Measured.unresolved("Every flow was lost or not followed.")
-    return Measured(chosen.count(OWN[flow]) / len(chosen), remark=f"{chosen.count(OWN[flow])} of {len(chosen)} pairs")
+        return Estimate.unresolved("Every flow was lost or not followed.")
+    return Estimate(chosen.count(OWN[flow]) / len(chosen), remark=f"{chosen.count(OWN[flow])} of {len(chosen)} pairs")
 
 
-def _lost(flow: int, run: "xr.Dataset") -> Measured:
+def _lost(flow: int, run: "xr.Dataset") -> Estimate:
     outcomes = run.outcome.isel(flow=flow).values.tolist()
     if len(outcomes) < _MANY and "lost" not in outcomes:
-        return Measured.unresolved(f"None of {len(outcomes)} pairs, too few to say that there is none.")
-    return Measured(
+        return Estimate.unresolved(f"None of {len(outcomes)} pairs, too few to say that there is none.")
+    return Estimate(
         float(outcomes.count("lost")), remark=f"of {len(outcomes)}; {outcomes.count('unfollowed')} unfollowed"
     )
 
 
-def _ranks(run: "xr.Dataset") -> Measured:
+def _ranks(run: "xr.Dataset") -> Estimate:
     import numpy as np
 
     of = run.isel(pair=run.separable.values)
     nuclear, frobenius = (of["rank"].sel(norm=name).values for name in ("nuclear", "Frobenius"))
     told = f"of {len(nuclear)}; medians {np.median(nuclear):g} and {np.median(frobenius):g}"
-    return Measured(float(np.sum(nuclear >= frobenius)), remark=told)
+    return Estimate(float(np.sum(nuclear >= frobenius)), remark=told)
 
 
 _PILOT = "from the pilot on other images"

@@ -19,9 +19,9 @@ from typing import TYPE_CHECKING
 
 from saddlescope._shared.errors import InputError
 from saddlescope.reproduction import parameter_checks
-from saddlescope.reproduction.claim import Claim, Measured
+from saddlescope.reproduction.claim import Claim, Estimate
 from saddlescope.reproduction.context import RunContext
-from saddlescope.reproduction.metric import Quantity
+from saddlescope.reproduction.metric import Metric
 
 if TYPE_CHECKING:
     import numpy as np
@@ -81,7 +81,7 @@ def run(params: Params, context: RunContext) -> "xr.Dataset":
     for k, (kind, seed) in enumerate(jobs):
         context.report(k / len(jobs), f"{kind} data, seed {seed}")
         follow = _mixed if kind == "degenerate" else _scaled
-        parts[kind].append(context.kept(f"{kind}-{seed}", partial(follow, kind, seed, times, params)))
+        parts[kind].append(context.cached(f"{kind}-{seed}", partial(follow, kind, seed, times, params)))
     context.report(1.0, "done")
     joined = [
         xr.concat(of, f"{kind}_seed", data_vars="all", coords="minimal", compat="equals", join="exact")
@@ -153,30 +153,30 @@ def _late(run: "xr.Dataset", name: str, log_time: float = _LATE) -> "np.ndarray"
     return run[name].isel(time=int(np.argmin(np.abs(run.log_time.values - log_time)))).values
 
 
-def _largest(name: str, run: "xr.Dataset") -> Measured:
+def _largest(name: str, run: "xr.Dataset") -> Estimate:
     values = abs(_late(run, name))
-    return Measured(float(values.max()), remark=f"{values.size} values, at ln t = {_LATE:g}")
+    return Estimate(float(values.max()), remark=f"{values.size} values, at ln t = {_LATE:g}")
 
 
-def _independent(run: "xr.Dataset") -> Measured:
+def _independent(run: "xr.Dataset") -> Estimate:
     moderate = run.scale.values >= _MODERATE
     values = _late(run, "conditioned_apart")[:, moderate][:, :, moderate]
     told = ", ".join(f"{scale:g}" for scale in run.scale.values[moderate])
-    return Measured(float(values.max()), remark=f"omega_0 = {told}; {len(values)} data sets")
+    return Estimate(float(values.max()), remark=f"omega_0 = {told}; {len(values)} data sets")
 
 
-def _smallest_spread(run: "xr.Dataset") -> Measured:
+def _smallest_spread(run: "xr.Dataset") -> Estimate:
     values = _late(run, "spread")
-    return Measured(float(values.min()), remark=f"the least of {values.size} data sets")
+    return Estimate(float(values.min()), remark=f"the least of {values.size} data sets")
 
 
-def _smaller_is_not_better(run: "xr.Dataset") -> Measured:
+def _smaller_is_not_better(run: "xr.Dataset") -> Estimate:
     import numpy as np
 
     errors = _late(run, "raw_error", _ASTRONOMICAL)
     first, last = int(np.argmin(np.abs(run.scale.values - 0.3))), len(run.scale) - 1
     told = f"omega_0 = {run.scale.values[last]:g} over {run.scale.values[first]:g}"
-    return Measured.mean(np.log10(errors[:, last] / errors[:, first]), told)
+    return Estimate.mean(np.log10(errors[:, last] / errors[:, first]), told)
 
 
 claims = (
@@ -226,13 +226,13 @@ claims = (
 )
 
 quantities = (
-    Quantity(
+    Metric(
         name="conditioned_error",
         says="final error of the direction at the smallest scale, conditioned data, mean over instances",
         statistic=lambda run: float(run.conditioned_error.isel(scale=-1, time=-1).mean()),
         scale="log",
     ),
-    Quantity(
+    Metric(
         name="raw_error",
         says="final error of the direction at the smallest scale, Gaussian data, median over instances",
         statistic=lambda run: float(run.raw_error.isel(scale=-1, time=-1).median()),

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING
 
 from saddlescope._shared.errors import InputError
 from saddlescope.reproduction import parameter_checks
-from saddlescope.reproduction.claim import Claim, Measured
+from saddlescope.reproduction.claim import Claim, Estimate
 from saddlescope.reproduction.context import RunContext
 
 if TYPE_CHECKING:
@@ -78,7 +78,7 @@ def run(params: Params, context: RunContext) -> "xr.Dataset":
     made: list[xr.Dataset] = []
     for k, kind in enumerate(KINDS):
         report = context.part(k / len(KINDS), (k + 1) / len(KINDS))
-        made.append(context.kept(kind, partial(_of_kind, kind, params, report)))
+        made.append(context.cached(kind, partial(_of_kind, kind, params, report)))
     context.report(1.0, "done")
     return xr.concat(made, "kind")
 
@@ -161,7 +161,7 @@ def _at(run: "xr.Dataset", kind: str, log_time: float, multiplier: str) -> "np.n
     return chosen.values.ravel()
 
 
-def _largest(log_time: float, well: bool, run: "xr.Dataset") -> Measured:
+def _largest(log_time: float, well: bool, run: "xr.Dataset") -> Estimate:
     """The incremental multiplier's largest epsilon, of all conditioned instances or those of a constant up to 1."""
     import numpy as np
 
@@ -169,52 +169,52 @@ def _largest(log_time: float, well: bool, run: "xr.Dataset") -> Measured:
     constants = run.incremental_constant.sel(kind=KINDS[0]).values.ravel()
     chosen = values[constants <= 1] if well else values
     if not len(chosen):
-        return Measured.unresolved("No instance of the run has a constant of at most 1.")
+        return Estimate.unresolved("No instance of the run has a constant of at most 1.")
     told = f"{len(chosen)} of {len(values)} flows; median {np.median(chosen):.2g}"
-    return Measured(float(chosen.max()), remark=f"{told}; the largest constant is {float(constants.max()):.3g}")
+    return Estimate(float(chosen.max()), remark=f"{told}; the largest constant is {float(constants.max()):.3g}")
 
 
-def _smallest(run: "xr.Dataset") -> Measured:
+def _smallest(run: "xr.Dataset") -> Estimate:
     values = _at(run, KINDS[0], 1e6, MULTIPLIERS[0])
-    return Measured(float(values.min()), remark=f"{len(values)} flows, up to {float(values.max()):.2g}")
+    return Estimate(float(values.min()), remark=f"{len(values)} flows, up to {float(values.max()):.2g}")
 
 
-def _paper_law(kind: str, since: float, run: "xr.Dataset") -> Measured:
+def _paper_law(kind: str, since: float, run: "xr.Dataset") -> Estimate:
     import numpy as np
 
     of = run.sel(kind=kind, multiplier=MULTIPLIERS[0])
     of = of.isel(log_time=of.log_time.values > 0.999 * since)
     ratio = of.stationarity * np.log(of.margin) / of.paper_constant
-    return Measured(float(abs(ratio - 1).max()))
+    return Estimate(float(abs(ratio - 1).max()))
 
 
-def _incremental_law(run: "xr.Dataset") -> Measured:
+def _incremental_law(run: "xr.Dataset") -> Estimate:
     of = run.sel(kind=KINDS[0], multiplier=MULTIPLIERS[1]).sel(log_time=1e4, method="nearest")
-    return Measured(float(abs(of.stationarity * of.margin / of.incremental_constant - 1).max()))
+    return Estimate(float(abs(of.stationarity * of.margin / of.incremental_constant - 1).max()))
 
 
-def _slackness_law(since: float, run: "xr.Dataset") -> Measured:
+def _slackness_law(since: float, run: "xr.Dataset") -> Estimate:
     of = run.sel(kind=KINDS[0], multiplier=MULTIPLIERS[1])
     of = of.isel(log_time=of.log_time.values > 0.999 * since)
-    return Measured(float(abs(of.slackness * of.margin / of.slackness_constant - 1).max()))
+    return Estimate(float(abs(of.slackness * of.margin / of.slackness_constant - 1).max()))
 
 
-def _distance(run: "xr.Dataset") -> Measured:
-    return Measured(float(run.distance.sel(kind=KINDS[0]).sel(log_time=1e3, method="nearest").max()))
+def _distance(run: "xr.Dataset") -> Estimate:
+    return Estimate(float(run.distance.sel(kind=KINDS[0]).sel(log_time=1e3, method="nearest").max()))
 
 
-def _raw_certified(run: "xr.Dataset") -> Measured:
+def _raw_certified(run: "xr.Dataset") -> Estimate:
     """From the first scale alone, so that the flows are independent."""
     values = _at(run.isel(scale=[0]), KINDS[1], T100, MULTIPLIERS[1])
-    return Measured.share((values <= 1e-2).sum(), len(values))
+    return Estimate.share((values <= 1e-2).sum(), len(values))
 
 
-def _raw_exceptions(run: "xr.Dataset") -> Measured:
+def _raw_exceptions(run: "xr.Dataset") -> Estimate:
     import numpy as np
 
     early, late = (_at(run, KINDS[1], log_time, MULTIPLIERS[1]) for log_time in (_T10, 1e6))
     told = f"of {len(early)} flows; medians {np.nanmedian(early):.2g} and {np.nanmedian(late):.2g}"
-    return Measured(float(np.sum(~(late < early))), remark=told)
+    return Estimate(float(np.sum(~(late < early))), remark=told)
 
 
 _THEIRS = "The paper's multiplier"

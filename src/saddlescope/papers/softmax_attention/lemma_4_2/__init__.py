@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING
 
 from saddlescope._shared.errors import InputError
 from saddlescope.reproduction import parameter_checks
-from saddlescope.reproduction.claim import Claim, Measured
+from saddlescope.reproduction.claim import Claim, Estimate
 from saddlescope.reproduction.context import RunContext
 
 if TYPE_CHECKING:
@@ -85,7 +85,7 @@ def run(params: Params, context: RunContext) -> "xr.Dataset":
         every = _instances(params, number)
         for k, data in enumerate(every):
             context.report((number + k / params.instances) / len(kinds), f"{kind}, instance {k}")
-            parts.append(context.kept(f"{number}-{k}", partial(_followed, data, params, kind)))
+            parts.append(context.cached(f"{number}-{k}", partial(_followed, data, params, kind)))
     context.report(1.0, "done")
     return xr.concat(parts, "instance").assign_coords(log10_time=("time", np.array(params.log10_times)))
 
@@ -165,46 +165,46 @@ def _at(values: "xr.DataArray", log10_time: float) -> "np.ndarray":
     return values.values[:, values.log10_time.values.tolist().index(log10_time)]
 
 
-def _finite(run: "xr.Dataset") -> Measured:
+def _finite(run: "xr.Dataset") -> Estimate:
     chosen = _of(run, diagonal=False)
     finite = int(chosen.limit.notnull().sum())
     open_ends = int((chosen.limit.isnull() & chosen.size.isel(time=-1).isnull()).sum())
-    return Measured(
+    return Estimate(
         float(finite),
         remark=f"{finite} of {chosen.sizes['instance']} end at a strict minimum; {open_ends} were not decided",
     )
 
 
-def _returned(run: "xr.Dataset") -> Measured:
+def _returned(run: "xr.Dataset") -> Estimate:
     chosen = _of(run, diagonal=True)
     late, later = _at(chosen["size"], 30.0), _at(chosen["size"], 300.0)
     if not all(value == value for value in later):
-        return Measured.unresolved("A flow did not come to t = 1e300.")
+        return Estimate.unresolved("A flow did not come to t = 1e300.")
     lost = int((chosen.log_excess > -10).sum())
-    return Measured(
+    return Estimate(
         float(sum(later < 2 * late)),
         remark=f"of {len(late)}, {lost} of which have lost samples; least ratio {min(later / late):.3g}",
     )
 
 
-def _slowness(run: "xr.Dataset") -> Measured:
+def _slowness(run: "xr.Dataset") -> Estimate:
     values = _at(_of(run, diagonal=True).slowness, 300.0)
     if not all(value == value for value in values):
-        return Measured.unresolved("A flow did not come to t = 1e300.")
-    return Measured(float(max(abs(values - 1))), remark=f"2 t ln t |grad L| is {min(values):.4g} to {max(values):.4g}")
+        return Estimate.unresolved("A flow did not come to t = 1e300.")
+    return Estimate(float(max(abs(values - 1))), remark=f"2 t ln t |grad L| is {min(values):.4g} to {max(values):.4g}")
 
 
-def _not_falling(run: "xr.Dataset") -> Measured:
+def _not_falling(run: "xr.Dataset") -> Estimate:
     slowness = _of(run, diagonal=True).slowness
     late, later = _at(slowness, 30.0) / 30, _at(slowness, 300.0) / 300
     if not all(value == value for value in later):
-        return Measured.unresolved("A flow did not come to t = 1e300.")
-    return Measured(float(sum(later >= late)), remark=f"of {len(late)}; largest ratio {max(later / late):.3g}")
+        return Estimate.unresolved("A flow did not come to t = 1e300.")
+    return Estimate(float(sum(later >= late)), remark=f"of {len(late)}; largest ratio {max(later / late):.3g}")
 
 
-def _broken(run: "xr.Dataset") -> Measured:
+def _broken(run: "xr.Dataset") -> Estimate:
     chosen = _of(run, diagonal=True)
-    return Measured(
+    return Estimate(
         float(chosen.violations.sum()), remark=f"of {_WEIGHTS * chosen.sizes['instance']} weights, up to 1e6"
     )
 

@@ -14,7 +14,7 @@ import numpy as np
 from saddlescope.flow import MarginFlowError, diagonal_margin_flow, matrix_margin_flow
 from saddlescope.papers.softmax_attention.shared.share_marks import share_marks
 from saddlescope.plot import Band, Line
-from saddlescope.reproduction.claim import Measured
+from saddlescope.reproduction.claim import Estimate
 
 if TYPE_CHECKING:
     from saddlescope.models import SelectionLoss, TokenData
@@ -38,22 +38,22 @@ def log_lost(data: "TokenData", loss: "SelectionLoss", scale: float, log_times: 
     return lost
 
 
-def losing(ends: np.ndarray, when: str) -> Measured:
+def losing(ends: np.ndarray, when: str) -> Estimate:
     """How many flows lose a sample; not decided where one did not come to its last time."""
     unknown = int(np.isnan(ends).sum())
     if not ends.size or unknown:
-        return Measured.unresolved(
+        return Estimate.unresolved(
             f"{unknown} of {ends.size} flows did not come to {when}." if ends.size else "No such data."
         )
-    return Measured(float((ends > LOST).sum()), remark=f"of {ends.size} flows, at {when}")
+    return Estimate(float((ends > LOST).sum()), remark=f"of {ends.size} flows, at {when}")
 
 
-def share_of(condition: np.ndarray, known: np.ndarray, remark: str = "") -> Measured:
+def share_of(condition: np.ndarray, known: np.ndarray, remark: str = "") -> Estimate:
     """The share of independent draws that meet a condition, of those that are known."""
-    share = Measured.share(int(condition[known].sum()), int(known.sum()))
+    share = Estimate.share(int(condition[known].sum()), int(known.sum()))
     unknown = int((~known).sum())
     notes = [share.remark, remark, f"{unknown} more did not end" if unknown else ""]
-    return Measured(share.value, share.uncertainty, ", ".join(note for note in notes if note))
+    return Estimate(share.value, share.uncertainty, ", ".join(note for note in notes if note))
 
 
 def lost_marks(x: np.ndarray, ends: np.ndarray, label: str, color: int) -> list[Line | Band]:

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 from saddlescope._shared.errors import InputError
 from saddlescope.reproduction import parameter_checks
-from saddlescope.reproduction.claim import Measured
+from saddlescope.reproduction.claim import Estimate
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -28,9 +28,9 @@ def check_raw_params(params: Any) -> None:
         raise InputError(f"log10_times must ascend by 0.1 or more, to {FROM:g} or beyond; got {times!r}.")
 
 
-def largest(name: str, run: "xr.Dataset") -> Measured:
+def largest(name: str, run: "xr.Dataset") -> Estimate:
     """The largest value from the time on from which the bars hold, over all cases."""
     late = run[name].isel(time=run.log10_time.values >= FROM)
     where = run.case.values[late.max("time").values.argmax()]
     last = run.log10_time.values[-1]
-    return Measured(float(late.max()), remark=f"{run.sizes['case']} cases to t = 1e{last:g}; {where}")
+    return Estimate(float(late.max()), remark=f"{run.sizes['case']} cases to t = 1e{last:g}; {where}")

@@ -19,9 +19,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike
 
-from saddlescope._shared.arguments import checked
+from saddlescope._shared.arguments import validate_arguments
 from saddlescope._shared.errors import InputError, unknown
-from saddlescope._shared.reprs import Shown
+from saddlescope._shared.reprs import ReprMixin
 from saddlescope.models.tokens.data import TokenData
 from saddlescope.theory.attention.svm.constraints import MatrixConstraints
 
@@ -32,7 +32,7 @@ INJECTIVE = 1e-7  # least singular value of the equations on the face, rows of l
 
 
 @dataclass(frozen=True, repr=False)
-class SvmCertificate(Shown):
+class SvmCertificate(ReprMixin):
     """Two bounds on the optimum, what the optimality conditions miss, and what follows for uniqueness and rank.
 
     Attributes:
@@ -88,7 +88,7 @@ class SvmCertificate(Shown):
         return self.rank == self.largest_rank
 
 
-@checked
+@validate_arguments
 def certify_svm(
     data: TokenData, weights: ArrayLike | tuple[ArrayLike, ArrayLike], multipliers: ArrayLike, *, norm: str
 ) -> SvmCertificate:

@@ -12,7 +12,7 @@ import itertools
 import numpy as np
 from jaxtyping import Float
 
-from saddlescope._shared.arguments import checked
+from saddlescope._shared.arguments import validate_arguments
 from saddlescope.models.tokens.data import TokenData
 from saddlescope.theory.attention.svm.constraints import MatrixConstraints, not_solved
 from saddlescope.theory.attention.svm.nonnegative_least_squares import proximal_minima
@@ -26,7 +26,7 @@ _HELD = 1e-12  # multipliers above it, over the largest, are of active constrain
 _MOST = 60  # proximal steps; one to three are enough unless constraints depend on each other
 
 
-@checked
+@validate_arguments
 def frobenius_svm(data: TokenData, rank_bound: int | None = None, *, starts: int = 16, seed: int = 0) -> MatrixSvm:
     """The unique solution of the (W_F-SVM): min |W|_F over D_il^T W z_i >= 1; with a rank bound, maybe a local one.
 

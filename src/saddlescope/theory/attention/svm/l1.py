@@ -8,7 +8,7 @@ import numpy as np
 from jaxtyping import Float
 from scipy.optimize import linprog
 
-from saddlescope._shared.arguments import checked
+from saddlescope._shared.arguments import validate_arguments
 from saddlescope.models.tokens.data import TokenData
 from saddlescope.theory.attention.svm.constraints import not_solved
 from saddlescope.theory.attention.svm.solution import DiagonalSvm, diagonal_solution
@@ -17,7 +17,7 @@ _ZERO = 1e-9  # weights and multipliers of the scaled programme below it are HiG
 _REFINEMENTS = 3
 
 
-@checked
+@validate_arguments
 def l1_svm(data: TokenData) -> DiagonalSvm:
     """A solution of the (l1-SVM): min |beta|_1 over B_il . beta >= 1; equation (Wdiag-SVM) for d_e >= d.
 

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Float
 
-from saddlescope._shared.arguments import checked
+from saddlescope._shared.arguments import validate_arguments
 from saddlescope.models.tokens.data import TokenData
 from saddlescope.theory.attention.svm.constraints import MatrixConstraints
 from saddlescope.theory.attention.svm.frobenius import frobenius_multipliers
@@ -37,7 +37,7 @@ _SLOW, _ROUGH = 0.3, 1e-9  # a step that leaves more of a gap so large wants a l
 _RIDGE, _RIDGES = 1e-8, 4  # over the mean diagonal and the residual; how many, growing, are tried
 
 
-@checked
+@validate_arguments
 def nuclear_svm(data: TokenData, rank_bound: int | None = None, *, starts: int = 16, seed: int = 0) -> MatrixSvm:
     """A solution of the (W_*-SVM): min |W|_* over D_il^T W z_i >= 1; with a rank bound, maybe a local one.
 

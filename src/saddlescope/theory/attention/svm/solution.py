@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Bool, Float
 
-from saddlescope._shared.reprs import Shown
+from saddlescope._shared.reprs import ReprMixin
 from saddlescope.models.tokens.data import TokenData
 from saddlescope.theory.attention.svm.certificate import SvmCertificate, certify_svm
 from saddlescope.theory.attention.svm.constraints import not_solved
@@ -15,7 +15,7 @@ _LARGEST_GAP = 1e-6  # beyond it, a solver has failed; solutions are mostly with
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class DiagonalSvm(Shown):
+class DiagonalSvm(ReprMixin):
     """A solution of the (l1-SVM), W = diag(beta).
 
     Attributes:
@@ -42,7 +42,7 @@ class DiagonalSvm(Shown):
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class LocalSolution(Shown):
+class LocalSolution(ReprMixin):
     """What is known of a solution under a rank bound that the convex problem's solution does not meet.
 
     Attributes:
@@ -64,7 +64,7 @@ class LocalSolution(Shown):
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class MatrixSvm(Shown):
+class MatrixSvm(ReprMixin):
     """A solution W = K Q^T of the (W_*-SVM) or the (W_F-SVM), as balanced factors, K^T K = Q^T Q diagonal.
 
     Attributes:

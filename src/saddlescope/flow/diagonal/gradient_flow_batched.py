@@ -10,14 +10,14 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Float
 
-from saddlescope._shared.arguments import checked
+from saddlescope._shared.arguments import validate_arguments
 from saddlescope._shared.errors import InputError
-from saddlescope._shared.reprs import Shown
+from saddlescope._shared.reprs import ReprMixin
 from saddlescope.flow.diagonal.batched_records import BatchRecords
-from saddlescope.flow.diagonal.batched_system import SlopeSystems, stacked
-from saddlescope.flow.diagonal.coordinates import SlopeChart
-from saddlescope.flow.diagonal.initial_conditions import AbstractStart, Continued
-from saddlescope.flow.diagonal.trajectory import Crossing, SampledPath, Status, Trajectory
+from saddlescope.flow.diagonal.batched_system import MirrorSystems, stacked
+from saddlescope.flow.diagonal.coordinates import MirrorCoordinates
+from saddlescope.flow.diagonal.initial_conditions import AbstractInit, ResumeFrom
+from saddlescope.flow.diagonal.trajectory import LevelEvent, SampledPath, Status, Trajectory
 from saddlescope.flow.losses.batched import LossBatch
 from saddlescope.flow.losses.compiled import Evaluations, Loss, require_finite, require_float64, require_smooth_at_zero
 from saddlescope.flow.solvers.ndf_batched import BatchStepper
@@ -27,14 +27,14 @@ _RECORDS = 201
 _LOOK = 16  # evaluations between two looks at what diverges, and at progress
 
 
-class FlowsError(RuntimeError):
+class BatchedFlowError(RuntimeError):
     """Some of many flows did not reach the time asked for.
 
     Attributes:
         trajectories: all of them, as far as they came.
     """
 
-    def __init__(self, trajectories: "Trajectories") -> None:
+    def __init__(self, trajectories: "BatchedTrajectory") -> None:
         failed = list(trajectories.failed)
         named = ", ".join(map(str, failed[:10])) + (", ..." if len(failed) > 10 else "")
         super().__init__(
@@ -45,7 +45,7 @@ class FlowsError(RuntimeError):
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
-class Trajectories(Shown):
+class BatchedTrajectory(ReprMixin):
     """Runs of many gradient flows. `trajectories[i]` is the `Trajectory` of one; iterating gives all.
 
     Between its records and crossings, one of these is a straight line in the integral of the gradient, so it is exact
@@ -76,13 +76,13 @@ class Trajectories(Shown):
 
     def __repr__(self) -> str:
         return (
-            f"Trajectories({len(self)} flows to {self.times[-1]:.6g} in {self.time_unit!r}, "
+            f"BatchedTrajectory({len(self)} flows to {self.times[-1]:.6g} in {self.time_unit!r}, "
             f"{sum(map(len, self.crossings))} crossings, {self.evaluations.gradients} gradients; "
             f"{len(self.failed) or 'none'} ended early)"
         )
 
     @property
-    def crossings(self) -> tuple[tuple[Crossing, ...], ...]:
+    def crossings(self) -> tuple[tuple[LevelEvent, ...], ...]:
         """For each flow, passages of |beta| through the level, in the order of time."""
         return tuple(trajectory.crossings for trajectory in self.each)
 
@@ -103,10 +103,10 @@ class Trajectories(Shown):
         return Evaluations(*(sum(count) for count in zip(*counts, strict=True)))
 
 
-@checked
-def gradient_flows(
+@validate_arguments
+def gradient_flow_batched(
     loss: Loss | Sequence[Loss],
-    starts: Sequence[AbstractStart],
+    starts: Sequence[AbstractInit],
     *,
     until: float,
     tolerance: float,
@@ -115,7 +115,7 @@ def gradient_flows(
     throw: bool = True,
     max_gradients: int = 1_000_000,
     report: Callable[[float, str], None] = silent,
-) -> Trajectories:
+) -> BatchedTrajectory:
     """Follows many gradient flows from small weights at once, each as `gradient_flow` does and to its accuracy.
 
     For problems of up to about a hundred coordinates; on larger ones arithmetic takes the time, and little is gained.
@@ -124,20 +124,20 @@ def gradient_flows(
     Args:
         loss: one loss for all flows, or a sequence with one for each: modules of one class with the same functions and
             shapes, and different numbers in their arrays. Otherwise as for `gradient_flow`.
-        starts: where the flows start: `Products`, or the ends of such flows, of equally many coordinates. Initial
+        starts: where the flows start: `DiagonalInit`, or the ends of such flows, of equally many coordinates. Initial
             scales may differ.
         until: the last time of all flows, in units of each one's log(1/alpha). 0 is allowed.
         tolerance: as for `gradient_flow`.
         record: times at which losses and values are kept, besides 0; by default 201 evenly spaced ones to `until`.
         level: where to look for crossings of |beta|, positive; None: nowhere.
-        throw: whether to raise when a flow ends early; otherwise look at `Trajectories.failed`.
+        throw: whether to raise when a flow ends early; otherwise look at `BatchedTrajectory.failed`.
         max_gradients: end a flow early after so many evaluations of its gradient.
         report: called now and then with the finished fraction and a note.
 
     Raises:
         InputError: an argument cannot be used; JAX is not in float64 mode; a loss is not finite at its start, or has a
             kink at 0.
-        FlowsError: a flow ended early and `throw` is true; the error holds what was computed.
+        BatchedFlowError: a flow ended early and `throw` is true; the error holds what was computed.
     """
     require_run(until=until, tolerance=tolerance, record=record, level=level, max_gradients=max_gradients)
     charts = _charts(starts)
@@ -150,32 +150,32 @@ def gradient_flows(
         origin,
         level,
     )
-    systems = SlopeSystems(losses, charts)
+    systems = MirrorSystems(losses, charts)
     _check_losses(losses, records.charts.point(origin))
     statuses = [REACHED] * len(starts)
     if until > 0:
         _run(systems, records, statuses, until, tolerance, max_gradients, report)
     trajectories = _assemble(starts, charts, records, systems, statuses)
     if throw and trajectories.failed:
-        raise FlowsError(trajectories)
+        raise BatchedFlowError(trajectories)
     return trajectories
 
 
-def _charts(starts: Sequence[AbstractStart]) -> list[SlopeChart]:
+def _charts(starts: Sequence[AbstractInit]) -> list[MirrorCoordinates]:
     if not isinstance(starts, Sequence) or len(starts) == 0:
         raise InputError(f"starts must be a sequence of at least one start; got {starts!r}.")
     charts = []
     for flow, start in enumerate(starts):
-        chart = start.flow_chart() if isinstance(start, AbstractStart) else None
-        if not isinstance(chart, SlopeChart):
+        coordinates = start.flow_coordinates() if isinstance(start, AbstractInit) else None
+        if not isinstance(coordinates, MirrorCoordinates):
             raise InputError(
-                f"starts must be at products of weights, such as Products(u, v, log_scale); got {start!r} "
+                f"starts must be at products of weights, such as DiagonalInit(u, v, log_scale); got {start!r} "
                 f"for flow {flow}. Call gradient_flow for each of others."
             )
-        charts.append(chart)
-        if chart.layout != charts[0].layout:
+        charts.append(coordinates)
+        if coordinates.layout != charts[0].layout:
             raise InputError(
-                f"starts must have equally many coordinates; got {chart.p.size} for flow {flow} and "
+                f"starts must have equally many coordinates; got {coordinates.p.size} for flow {flow} and "
                 f"{charts[0].p.size} for flow 0."
             )
     return charts
@@ -193,7 +193,7 @@ def _check_losses(losses: LossBatch, points: np.ndarray) -> None:
 
 
 def _run(
-    systems: SlopeSystems,
+    systems: MirrorSystems,
     records: BatchRecords,
     statuses: list[Status],
     until: float,
@@ -222,12 +222,12 @@ def _run(
 
 
 def _assemble(
-    starts: Sequence[AbstractStart],
-    charts: list[SlopeChart],
+    starts: Sequence[AbstractInit],
+    charts: list[MirrorCoordinates],
     records: BatchRecords,
-    systems: SlopeSystems,
+    systems: MirrorSystems,
     statuses: list[Status],
-) -> Trajectories:
+) -> BatchedTrajectory:
     """Evaluates the losses at all records and crossings, and hands each flow its own."""
     flows, count, _ = records.states.shape
     crossings = [sorted(found, key=lambda pair: pair[0]) for found in records.crossings]
@@ -241,35 +241,35 @@ def _assemble(
             more_times[flow, j], more[flow, j] = crossing.time, state
     times = np.concatenate([np.tile(records.times, (flows, 1)), more_times], axis=1)
     states = np.concatenate([records.states, more], axis=1)
-    points = np.stack([chart.point(state) for chart, state in zip(charts, states, strict=True)])
+    points = np.stack([coordinates.point(state) for coordinates, state in zip(charts, states, strict=True)])
     losses = systems.losses.values(points)
     each = []
-    for flow, chart in enumerate(charts):
+    for flow, coordinates in enumerate(charts):
         ours, first = np.unique(times[flow], return_index=True)
         first = first[ours <= records.last_time[flow]]
         ours, status, own = times[flow, first], statuses[flow], losses[flow, first]
         if status.ok and not np.isfinite(own).all():
-            status = hidden_nan(float(ours[~np.isfinite(own)][0]), chart.time_unit)
+            status = hidden_nan(float(ours[~np.isfinite(own)][0]), coordinates.time_unit)
         lost = float(own[0] - own[-1])
         each.append(
             Trajectory(
                 times=ours,
-                time_unit=chart.time_unit,
+                time_unit=coordinates.time_unit,
                 losses=own,
                 values=points[flow, first],
                 crossings=tuple(crossing for crossing, _ in crossings[flow]),
                 level=records.level,
                 conserved=0.0,
-                energy_error=abs(1 - records.dissipated[flow] / chart.rate / lost) if lost > 0 else None,
+                energy_error=abs(1 - records.dissipated[flow] / coordinates.rate / lost) if lost > 0 else None,
                 accuracy=None,
                 evaluations=Evaluations(int(systems.gradients[flow]), int(systems.hessians[flow]), len(first)),
                 status=status,
-                end=Continued(starts[flow], records.last_state[flow]),
-                chart=chart,
+                end=ResumeFrom(starts[flow], records.last_state[flow]),
+                coordinates=coordinates,
                 path=SampledPath(ours, states[flow, first]),
             )
         )
-    return Trajectories(
+    return BatchedTrajectory(
         times=records.times,
         time_unit=charts[0].time_unit,
         losses=losses[:, :count],
