@@ -101,7 +101,7 @@ claims = (
 )
 
 
-quantities = (
+metrics = (
     Metric(name="stages", says=f"stages, {HOSTILE}", statistic=lambda run: float(run.sizes["stage"])),
     Metric(
         name="final_loss", says="final loss", statistic=lambda run: float(run.loss[-1, -1]), unit="nats", scale="log"
@@ -167,8 +167,8 @@ ENTRY = Entry(
     params_type=Params,
     run=run,
     claims=claims,
-    traces=traces,
-    quantities=quantities,
+    figures=traces,
+    metrics=metrics,
 )
 NAMES = (ENTRY.name,)
 

@@ -44,7 +44,10 @@ def test_the_band_ends_where_the_product_has_the_level(level):
     coordinates = _chart()
     low, high = coordinates.band(level)
     with np.errstate(over="ignore"):
-        ends = coordinates.point(np.where(np.isfinite(low), low, 0)), coordinates.point(np.where(np.isfinite(high), high, 0))
+        ends = (
+            coordinates.point(np.where(np.isfinite(low), low, 0)),
+            coordinates.point(np.where(np.isfinite(high), high, 0)),
+        )
     np.testing.assert_allclose(ends[0][np.isfinite(low)], -level, rtol=1e-12)
     np.testing.assert_allclose(ends[1][np.isfinite(high)], level, rtol=1e-12)
     np.testing.assert_array_equal(np.isfinite(low), U != V)  # u = v: the product stays positive

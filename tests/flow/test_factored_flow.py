@@ -10,7 +10,7 @@ from scipy.optimize import brentq
 from tests import problems, tolerances
 
 from saddlescope._shared.errors import InputError
-from saddlescope.flow import FactorInit, FlowError, DiagonalInit, factored_flow, gradient_flow
+from saddlescope.flow import DiagonalInit, FactorInit, FlowError, factored_flow, gradient_flow
 from saddlescope.models import full_attention_teacher_task
 
 

@@ -8,7 +8,7 @@ import pytest
 from tests import problems, references
 
 from saddlescope._shared.errors import InputError
-from saddlescope.flow import FlowError, ParameterInit, DiagonalInit, gradient_descent, gradient_flow
+from saddlescope.flow import DiagonalInit, FlowError, ParameterInit, gradient_descent, gradient_flow
 from saddlescope.flow.diagonal.initial_conditions import checked_start
 from saddlescope.models import SymmetricSampleLoss, diagonal_linear_network, symmetric_weights
 

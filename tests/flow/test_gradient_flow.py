@@ -9,7 +9,7 @@ from scipy.integrate import quad, solve_ivp
 from tests import problems, tolerances
 
 from saddlescope._shared.errors import InputError
-from saddlescope.flow import FlowError, ParameterInit, DiagonalInit, gradient_flow
+from saddlescope.flow import DiagonalInit, FlowError, ParameterInit, gradient_flow
 from saddlescope.models import DiagonalNetwork, attention_teacher_task, diagonal_linear_network
 
 LOG10 = float(np.log(10))

@@ -9,7 +9,7 @@ from scipy.integrate import quad
 from tests import problems, tolerances
 
 from saddlescope._shared.errors import InputError
-from saddlescope.flow import BatchedFlowError, ParameterInit, DiagonalInit, gradient_flow, gradient_flow_batched
+from saddlescope.flow import BatchedFlowError, DiagonalInit, ParameterInit, gradient_flow, gradient_flow_batched
 from saddlescope.models import DiagonalNetwork, attention_teacher_task, diagonal_linear_network
 
 LOG10 = float(np.log(10))
@@ -137,7 +137,8 @@ def test_each_flow_is_the_one_that_it_would_be_alone(digits):
 def test_tightening_the_tolerance_tightens_the_stage_times():
     losses, starts = _regressions(range(3), 32)
     runs = [
-        gradient_flow_batched(losses, starts, until=10.0, tolerance=tolerance, level=0.05) for tolerance in (1e-3, 1e-5, 1e-8)
+        gradient_flow_batched(losses, starts, until=10.0, tolerance=tolerance, level=0.05)
+        for tolerance in (1e-3, 1e-5, 1e-8)
     ]
     errors = [
         max(
@@ -219,7 +220,9 @@ def test_flows_go_on_from_where_flows_ended():
     losses, starts = _regressions(range(3), 12)
     whole = gradient_flow_batched(losses, starts, until=6.0, tolerance=1e-6, record=np.array([6.0]))
     first = gradient_flow_batched(losses, starts, until=0.4, tolerance=1e-6)
-    second = gradient_flow_batched(losses, [flow.end for flow in first], until=5.6, tolerance=1e-6, record=np.array([5.6]))
+    second = gradient_flow_batched(
+        losses, [flow.end for flow in first], until=5.6, tolerance=1e-6, record=np.array([5.6])
+    )
     np.testing.assert_array_equal(second.beta[:, 0], first.beta[:, -1])
     np.testing.assert_allclose(second.beta[:, -1], whole.beta[:, -1], atol=1e-6)
 
@@ -270,7 +273,9 @@ def test_a_loss_without_a_minimum_and_too_few_gradients():
 def test_progress_is_told():
     told = []
     losses, starts = _regressions(range(2), 4)
-    gradient_flow_batched(losses, starts, until=5.0, tolerance=1e-4, report=lambda fraction, note: told.append(fraction))
+    gradient_flow_batched(
+        losses, starts, until=5.0, tolerance=1e-4, report=lambda fraction, note: told.append(fraction)
+    )
     assert len(told) > 3
     assert told == sorted(told)
     assert 0 <= told[0] < 0.5 < told[-1] <= 1

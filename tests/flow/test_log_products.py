@@ -6,7 +6,7 @@ import pytest
 from tests import problems
 
 from saddlescope._shared.errors import InputError
-from saddlescope.flow import ResumeFrom, LogDiagonalInit, ParameterInit, DiagonalInit, gradient_flow
+from saddlescope.flow import DiagonalInit, LogDiagonalInit, ParameterInit, ResumeFrom, gradient_flow
 from saddlescope.models import diagonal_linear_network
 
 LOG_ALPHA = -32 * float(np.log(10))

@@ -9,7 +9,7 @@ import pytest
 from tests import problems
 
 from saddlescope._shared.errors import InputError
-from saddlescope.flow import ParameterInit, DiagonalInit, FiniteSumLoss, gradient_descent
+from saddlescope.flow import DiagonalInit, FiniteSumLoss, ParameterInit, gradient_descent
 from saddlescope.models import AttentionNetwork, DiagonalNetwork, attention_teacher_task, diagonal_linear_network
 
 
@@ -63,7 +63,9 @@ def test_a_seed_names_a_run_and_records_change_nothing():
     np.testing.assert_array_equal(_seen(12, 3, 20, seed=5), _seen(12, 3, 20, seed=5))
     assert np.any(_seen(12, 3, 20, seed=5) != _seen(12, 3, 20, seed=6))
     dense, sparse = (
-        gradient_descent(Reveal(jnp.eye(12)), ParameterInit(np.zeros(12)), steps=18, learning_rate=1.0, batch=3, record=record)
+        gradient_descent(
+            Reveal(jnp.eye(12)), ParameterInit(np.zeros(12)), steps=18, learning_rate=1.0, batch=3, record=record
+        )
         for record in (None, np.array([7]))
     )
     np.testing.assert_array_equal(dense.values[-1], sparse.values[-1])
@@ -180,7 +182,9 @@ def test_an_optimiser_trains_on_minibatches():
 )
 def test_what_cannot_be_used_is_refused(given, sentence):
     with pytest.raises(InputError, match=sentence):
-        gradient_descent(diagonal_linear_network(*_noisy()), ParameterInit(np.zeros(3)), steps=1, learning_rate=0.1, **given)
+        gradient_descent(
+            diagonal_linear_network(*_noisy()), ParameterInit(np.zeros(3)), steps=1, learning_rate=0.1, **given
+        )
 
 
 def test_a_loss_without_samples_is_refused_with_the_cure():

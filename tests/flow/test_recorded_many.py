@@ -167,9 +167,7 @@ class _Quartic(eqx.Module):
 def test_a_run_that_diverges_spoils_no_other():
     start = jnp.ones((3, 2))
     losses = [_Quartic(jnp.asarray(scale)) for scale in (0.1, 5.0, 0.2)]
-    run = sgd_batched(
-        losses, start, steps=30, learning_rate=0.2, marks=np.arange(30), observe=lambda weights: weights
-    )
+    run = sgd_batched(losses, start, steps=30, learning_rate=0.2, marks=np.arange(30), observe=lambda weights: weights)
     assert run.failed == (1,)
     assert [status.ok for status in run.statuses] == [True, False, True]
     assert "infinite or NaN between steps" in run.statuses[1].sentence

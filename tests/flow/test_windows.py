@@ -6,7 +6,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from saddlescope.flow import ParameterInit, DiagonalInit, gradient_flow
+from saddlescope.flow import DiagonalInit, ParameterInit, gradient_flow
 from saddlescope.models import DiagonalNetwork, attention_teacher_task, diagonal_linear_network
 
 
@@ -72,7 +72,9 @@ def test_each_tolerance_brings_the_error_down_with_it():
 def test_a_tiny_scale_costs_no_more(digits):
     task = attention_teacher_task(1, samples=40, tokens=4, dim=5)
     counts = [
-        gradient_flow(task.network, DiagonalInit(task.u0, task.v0, -d * np.log(10)), until=30.0, tolerance=1e-5).evaluations
+        gradient_flow(
+            task.network, DiagonalInit(task.u0, task.v0, -d * np.log(10)), until=30.0, tolerance=1e-5
+        ).evaluations
         for d in (8, digits)
     ]
     assert counts[1].gradients < 1.5 * counts[0].gradients

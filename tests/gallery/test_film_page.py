@@ -47,7 +47,7 @@ def films(results, tmp_path_factory):
     """The address of a page with a film, below which everything lies."""
     folder = tmp_path_factory.mktemp("films # 100%")
     shutil.copy(results / "tiny/staircase/quick.nc", folder)
-    entry = replace(tiny.ENTRY, traces=figures)
+    entry = replace(tiny.ENTRY, figures=figures)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("saddlescope.reproduction.entry.find", lambda _: entry)
         build(folder, folder / "site")

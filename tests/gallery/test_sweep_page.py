@@ -209,7 +209,7 @@ def test_damaged_and_doubled_sweeps_are_named(known, stored, tmp_path):
         (lambda data: data.assign(error=data.cpu_seconds), "error holds no words"),
         (lambda data: data.assign(state=data.state.copy(data=np.full((4, 3), tiny.HOSTILE, object))), "is unknown"),
         (lambda data: data.assign(outcome=data.outcome.where(data.outcome != "refuted", "owned")), "outcome 'owned'"),
-        (lambda data: data.assign_coords(quantity_scale=("quantity", ["cubic", "log"])), "quantity_scale 'cubic'"),
+        (lambda data: data.assign_coords(metric_scale=("metric", ["cubic", "log"])), "metric_scale 'cubic'"),
     ],
 )
 def test_a_data_set_that_somebody_changed_is_refused_in_a_sentence(known, stored, tmp_path, change, fault):

@@ -5,7 +5,7 @@ import pytest
 import xarray as xr
 
 from saddlescope.reproduction.context import RunContext
-from saddlescope.reproduction.grid import in_grid, cached_rows, labelled
+from saddlescope.reproduction.grid import cached_rows, in_grid, labelled
 
 AXES = {"law": ("normal", "uniform"), "scale": (0.1, 0.2, 0.4), "width": (2, 8)}
 

@@ -83,8 +83,8 @@ def test_every_claim_is_measured(entry, run):
 
 
 def test_quantities_have_names_and_are_numbers(entry, run):
-    assert len({quantity.name for quantity in entry.quantities}) == len(entry.quantities)
-    for quantity in entry.quantities:
+    assert len({quantity.name for quantity in entry.metrics}) == len(entry.metrics)
+    for quantity in entry.metrics:
         assert quantity.name.isidentifier()
         assert quantity.says
         assert not quantity.says.endswith(".")
@@ -104,7 +104,7 @@ def test_progress_rises_to_the_end(entry, quick_run):
 
 
 def test_figures_are_drawn_by_both(entry, run):
-    figures = entry.traces(run)
+    figures = entry.figures(run)
     assert figures
     assert len({figure.name for figure in figures}) == len(figures)
     for figure in figures:

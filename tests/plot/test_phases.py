@@ -20,10 +20,10 @@ COORDINATES = {
     "claim_unit": ("claim", ["s", ""]),
     "claim_low": ("claim", [0.2, -np.inf]),
     "claim_high": ("claim", [0.6, np.inf]),
-    "quantity": ["stages", "final_loss", "never"],
-    "quantity_says": ("quantity", ["stages", "final loss", "never resolved"]),
-    "quantity_unit": ("quantity", ["", "", ""]),
-    "quantity_scale": ("quantity", ["linear", "log", "linear"]),
+    "metric": ["stages", "final_loss", "never"],
+    "metric_says": ("metric", ["stages", "final loss", "never resolved"]),
+    "metric_unit": ("metric", ["", "", ""]),
+    "metric_scale": ("metric", ["linear", "log", "linear"]),
 }
 
 
@@ -34,15 +34,15 @@ def made(axes: dict, seed=0) -> xr.Dataset:
     state = rng.choice(["finished", "failed", "missing"], p=[0.7, 0.2, 0.1], size=shape)
     done = (state == "finished")[..., None]
     outcome = np.where(done, rng.choice([kind.name for kind in OUTCOMES[:3]], size=(*shape, 2)), "")
-    quantity = np.where(done, rng.uniform(0.1, 9.0, (*shape, 3)), np.nan)
-    quantity[..., 2] = np.nan
+    metric = np.where(done, rng.uniform(0.1, 9.0, (*shape, 3)), np.nan)
+    metric[..., 2] = np.nan
     dims = tuple(axes)
     return xr.Dataset(
         {
             "state": (dims, state),
             "outcome": ((*dims, "claim"), outcome),
             "value": ((*dims, "claim"), np.where(done, rng.uniform(0, 1, (*shape, 2)), np.nan)),
-            "quantities": ((*dims, "quantity"), quantity),
+            "metrics": ((*dims, "metric"), metric),
         },
         coords=axes | COORDINATES,
     )
@@ -126,10 +126,10 @@ def test_over_one_axis_the_claims_are_the_rows_the_first_on_top():
 
 def test_over_seeds_each_cell_is_the_share_of_decided_ones():
     sweep = made(GRIDS["two axes and seeds"])
-    quantities, verdicts, _ = phase_figures(sweep)
+    metrics, verdicts, _ = phase_figures(sweep)
     heat = verdicts.panels[0].marks[0]
     assert heat.range == (0.0, 1.0)
-    stages, loss = (panel.marks[0] for panel in quantities.panels)
+    stages, loss = (panel.marks[0] for panel in metrics.panels)
     for j, noise in enumerate([True, False]):
         for i, width in enumerate(sweep.width.values):
             points = [sweep.sel(width=width, noise=noise, seeds=seed) for seed in sweep.seeds.values]
@@ -138,11 +138,11 @@ def test_over_seeds_each_cell_is_the_share_of_decided_ones():
             hits, decided = outcomes.count("reproduced"), len(outcomes) - outcomes.count("undecided")
             assert heat.words[j, i] == f"{hits}/{decided}"
             assert heat.z[j, i] == pytest.approx(hits / decided if decided else np.nan, nan_ok=True)
-            every = np.array([point.quantities.values for point in finished])
+            every = np.array([point.metrics.values for point in finished])
             assert stages.z[j, i] == pytest.approx(every[:, 0].mean())
             assert loss.z[j, i] == pytest.approx(np.exp(np.log(every[:, 1]).mean()))
-    assert "geometric" in quantities.caption
-    assert "Resolved by no point: never resolved." in quantities.caption
+    assert "geometric" in metrics.caption
+    assert "Resolved by no point: never resolved." in metrics.caption
 
 
 def test_claims_that_no_seed_decides_are_named_and_not_drawn_like_refuted_ones():
@@ -171,7 +171,7 @@ def test_curves_are_means_with_a_band_of_all_seeds_and_bounds():
 def test_what_no_seed_resolves_stays_empty():
     sweep = made(GRIDS["two axes and seeds"])
     sweep.state.loc[{"width": 4, "noise": True}] = "failed"
-    for name in ("quantities", "value"):
+    for name in ("metrics", "value"):
         sweep[name].loc[{"width": 4, "noise": True}] = np.nan
     for figure in phase_figures(sweep):
         for panel in figure.panels:
@@ -182,7 +182,7 @@ def test_what_no_seed_resolves_stays_empty():
 @pytest.mark.parametrize("axes", GRIDS.values(), ids=GRIDS)
 def test_a_sweep_of_which_nothing_finished_shows_that(axes):
     sweep = made(axes)
-    nothing = {name: sweep[name] * np.nan for name in ("value", "quantities")}
+    nothing = {name: sweep[name] * np.nan for name in ("value", "metrics")}
     sweep = sweep.assign(state=xr.full_like(sweep.state, "failed"), outcome=xr.full_like(sweep.outcome, ""), **nothing)
     figures = phase_figures(sweep)
     assert {figure.title.partition(":")[0] for figure in figures} == {"Verdicts"}
@@ -212,7 +212,7 @@ def test_panels_of_one_number_share_their_colours():
     sweep = made(GRIDS["three axes"])
     stages = phase_figures(sweep)[0]
     assert stages.title == "What the runs come to: stages"
-    ends = float(sweep.quantities[..., 0].min()), float(sweep.quantities[..., 0].max())
+    ends = float(sweep.metrics[..., 0].min()), float(sweep.metrics[..., 0].max())
     assert [panel.marks[0].range for panel in stages.panels] == [ends, ends]
 
 

@@ -315,7 +315,9 @@ def _flow() -> dict[str, Call]:
         "Factors": Call(f.Factors, {"pairs": [(draw((2, 2)), draw((2, 2)))], "log_scale": -10.0}),
         "DiagonalMarginInit": Call(f.DiagonalMarginInit, {"plus": np.ones(3), "minus": np.ones(3)}),
         "gradient_flow": Call(f.gradient_flow, run | {"level": 0.1, "loss": _quadratic, "start": start}),
-        "gradient_flow_batched": Call(f.gradient_flow_batched, run | {"level": 0.1, "loss": _quadratic, "starts": [start, start]}),
+        "gradient_flow_batched": Call(
+            f.gradient_flow_batched, run | {"level": 0.1, "loss": _quadratic, "starts": [start, start]}
+        ),
         "factored_flow": Call(f.factored_flow, run | {"start": factors, "loss": _matrix_quadratic_of_pair}),
         "gradient_descent": Call(
             f.gradient_descent,

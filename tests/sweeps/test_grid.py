@@ -108,6 +108,6 @@ def test_seeds_go_over_the_seed_of_every_entry_that_draws(name):
 
 @pytest.mark.parametrize("name", entries.names())
 def test_no_parameter_has_the_name_of_a_variable_of_the_data_set(name):
-    taken = {"value", "uncertainty", "outcome", "remark", "quantities", "quantity_remark", "cpu_seconds", "state"}
-    taken |= {"error", "point", "claim", "quantity"}
+    taken = {"value", "uncertainty", "outcome", "remark", "metrics", "metric_remark", "cpu_seconds", "state"}
+    taken |= {"error", "point", "claim", "metric"}
     assert not taken & set(typing.get_type_hints(entries.find(name).params_type))

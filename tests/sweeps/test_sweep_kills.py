@@ -83,7 +83,7 @@ def undisturbed(swept, tmp_path, types_unchecked):
 
 def same(made, undisturbed):
     """Whether two sweeps have the same results, whatever the pauses."""
-    names = ["value", "uncertainty", "outcome", "quantities", "state", "error"]
+    names = ["value", "uncertainty", "outcome", "metrics", "state", "error"]
     one, other = (sweep.data[names].transpose("kind", "seed", ...).drop_attrs() for sweep in (made, undisturbed))
     xr.testing.assert_identical(one, other)
     return True

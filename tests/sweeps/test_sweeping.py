@@ -28,7 +28,7 @@ def test_every_point_is_the_run_of_its_parameters(swept, walk, tmp_path):
         cell = made.data.sel(here | {"claim": verdict.claim})
         assert (float(cell.value), float(cell.uncertainty)) == (verdict.value, verdict.uncertainty)
         assert str(cell.outcome.item()) == verdict.outcome
-    assert float(made.data.quantities.sel(here).sel(quantity="end")) == float(stored.run.end[0])
+    assert float(made.data.metrics.sel(here).sel(metric="end")) == float(stored.run.end[0])
     assert made.data.claim_low.values.tolist() == [0.05, -np.inf]
     assert (made.data.cpu_seconds >= 0).all()
     assert {str(state) for state in made.data.state.values.ravel()} == {"finished"}
@@ -75,16 +75,16 @@ def test_a_claim_that_needs_more_than_a_point_has_is_undecided_there(swept):
     assert set(made.data.outcome.sel(claim="walks").values.tolist()) <= {"reproduced", "refuted"}
 
 
-def test_a_quantity_that_a_point_does_not_have_is_nan_and_says_why(swept, walk, monkeypatch):
+def test_a_metric_that_a_point_does_not_have_is_nan_and_says_why(swept, walk, monkeypatch):
     import dataclasses
 
-    quantity = dataclasses.replace(walk.quantities[0], statistic=lambda run: float(run.end[1]))
+    metric = dataclasses.replace(walk.metrics[0], statistic=lambda run: float(run.end[1]))
     monkeypatch.setattr("saddlescope.reproduction.entry.find", lambda name: entry)
-    entry = dataclasses.replace(walk, quantities=(quantity,))
+    entry = dataclasses.replace(walk, metrics=(metric,))
     made = sweep(entry, Grid.parse(entry, ["scales=0.1/0.2,0.5"], size="quick"), out=swept("dim=1").folder, processes=1)
-    assert np.isfinite(made.data.quantities[0]).all()
-    assert np.isnan(made.data.quantities[1]).all()
-    assert "IndexError" in str(made.data.quantity_remark[1, 0].item())
+    assert np.isfinite(made.data.metrics[0]).all()
+    assert np.isnan(made.data.metrics[1]).all()
+    assert "IndexError" in str(made.data.metric_remark[1, 0].item())
 
 
 def test_finished_points_are_passed_by_and_shared_between_sweeps(swept, begun, heard):

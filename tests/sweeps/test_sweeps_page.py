@@ -37,7 +37,7 @@ def test_a_sweep_in_python(tmp_path, monkeypatch, types_unchecked):
     assert made["one"].provenance.params["seed"] == 1
     assert made["runs"].flow_norm.dims == ("log10_scale", "seed", "problem")
     assert "stage_time" in made["runs"].left_out, "problems differ in their number of stages"
-    assert np.isfinite(made["again"].data.quantities).any()
+    assert np.isfinite(made["again"].data.metrics).any()
 
 
 @pytest.mark.parametrize("line", re.findall(r"^saddlescope sweep .*$", _PAGE, re.M))

@@ -96,7 +96,7 @@ claims = (
     ),
 )
 
-quantities = (Metric(name="end", says="where it ends", statistic=lambda run: float(run.end[0]), scale="log"),)
+metrics = (Metric(name="end", says="where it ends", statistic=lambda run: float(run.end[0]), scale="log"),)
 
 ENTRY = Entry(
     name="tiny/walk",
@@ -106,8 +106,8 @@ ENTRY = Entry(
     params_type=Params,
     run=run,
     claims=claims,
-    traces=lambda run: [],
-    quantities=quantities,
+    figures=lambda run: [],
+    metrics=metrics,
 )
 
 

@@ -12,7 +12,7 @@ from saddlescope._shared.errors import InputError
 from saddlescope.flow import DiagonalInit, gradient_flow
 from saddlescope.models import attention_teacher_task, diagonal_linear_network
 from saddlescope.papers.gradual_rank.shared.head_stages import halfway_times, predicted_stages
-from saddlescope.theory import OdeTransition, FirstOrderInit, AlgorithmStatus, TimedTransition, incremental_learning
+from saddlescope.theory import AlgorithmStatus, FirstOrderInit, OdeTransition, TimedTransition, incremental_learning
 
 LOG10 = math.log(10)
 

@@ -8,7 +8,7 @@ from tests import problems, tolerances
 
 from saddlescope._shared.errors import InputError
 from saddlescope.models import attention_teacher_task, diagonal_linear_network
-from saddlescope.theory import NewtonTransition, OdeTransition, AlgorithmStatus, TimedTransition, incremental_learning
+from saddlescope.theory import AlgorithmStatus, NewtonTransition, OdeTransition, TimedTransition, incremental_learning
 from saddlescope.theory.incremental.loss_oracle import LossOracle
 
 SPECIFICATION = OdeTransition(tolerance=1e-6, rest=1e-6)  # looser than its default: Newton finds the last digits anyway

@@ -51,7 +51,7 @@ def test_filters(tracker):
         tracker,
         layers="blocks.[13].*",
         groups=5,
-        quantities=("update_norm", "measurable"),
+        metrics=("update_norm", "measurable"),
         statistics=("mean",),
         matrices=("*.0.*", "*.1.expand"),
     )
@@ -70,7 +70,7 @@ def test_what_is_not_measurable_has_no_rank():
     tracker = RankTracker(model, schedule=Every(1))
     step_at_random(nn.ModuleList([model.blocks[1].attention.value, model.blocks[1].attention.output]))
     tracker.step()
-    ((_, scalars),) = written(tracker, groups=5, quantities=("stable_rank", "measurable"), statistics=("min", "max"))
+    ((_, scalars),) = written(tracker, groups=5, metrics=("stable_rank", "measurable"), statistics=("min", "max"))
     assert not any(name.startswith("stable_rank/KQ/layer-0") for name in scalars)
     assert not any(name.startswith("stable_rank/KQ/layer-1") for name in scalars)
     assert scalars["stable_rank/VO/layer-1/min"] >= 1

@@ -5,9 +5,9 @@ from saddlescope.flow.descent.sgd import Recording, geometric_marks, homogeneous
 from saddlescope.flow.descent.sgd_batched import BatchedRecording, sgd_batched
 from saddlescope.flow.diagonal.gradient_flow import gradient_flow
 from saddlescope.flow.diagonal.gradient_flow_batched import BatchedFlowError, BatchedTrajectory, gradient_flow_batched
-from saddlescope.flow.diagonal.initial_conditions import ResumeFrom, ParameterInit, DiagonalInit
+from saddlescope.flow.diagonal.initial_conditions import DiagonalInit, ParameterInit, ResumeFrom
 from saddlescope.flow.diagonal.log_initial_condition import LogDiagonalInit
-from saddlescope.flow.diagonal.trajectory import Accuracy, LevelEvent, FlowError, Status, Trajectory
+from saddlescope.flow.diagonal.trajectory import Accuracy, FlowError, LevelEvent, Status, Trajectory
 from saddlescope.flow.factored.factored_flow import FactoredTrajectory, FactorInit, factored_flow
 from saddlescope.flow.homogeneous import EscapeFlow, escape_flow
 from saddlescope.flow.losses.minibatches import FiniteSumLoss
@@ -21,32 +21,32 @@ from saddlescope.flow.two_layer.symmetric_path import SymmetricPath, symmetric_p
 
 __all__ = [
     "Accuracy",
-    "ResumeFrom",
-    "LevelEvent",
+    "BatchedFlowError",
+    "BatchedRecording",
+    "BatchedTrajectory",
+    "DiagonalInit",
     "DiagonalMarginFlow",
     "DiagonalMarginInit",
     "Ending",
     "EscapeFlow",
-    "FactoredTrajectory",
     "FactorInit",
+    "FactoredTrajectory",
+    "FiniteSumLoss",
     "FlowError",
-    "BatchedFlowError",
     "FoundStart",
     "KeyQueryMarginFlow",
+    "LevelEvent",
     "LogDiagonalInit",
     "MarginFlow",
     "MarginFlowError",
     "MatrixMarginFlow",
     "ParameterInit",
-    "DiagonalInit",
     "Recording",
-    "BatchedRecording",
-    "FiniteSumLoss",
+    "ResumeFrom",
     "SearchError",
     "Status",
     "SymmetricFlows",
     "SymmetricPath",
-    "BatchedTrajectory",
     "Trajectory",
     "WeightFlow",
     "diagonal_margin_flow",

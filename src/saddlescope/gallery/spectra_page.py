@@ -5,7 +5,8 @@ import os
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING
+
+import xarray as xr
 
 from saddlescope import store
 from saddlescope._shared.errors import InputError
@@ -17,9 +18,6 @@ from saddlescope.plot.rank_stairs import LEAST_RECORDS, staircase_figure
 from saddlescope.plot.rank_tables import layer_table
 from saddlescope.plot.ranks import layer_rank_figure, spectrum_figure, spectrum_stages_figure, stable_rank_figure
 from saddlescope.reproduction.formatting import number
-
-if TYPE_CHECKING:
-    import xarray as xr
 
 
 def build_spectra(file: str | os.PathLike[str], site: str | os.PathLike[str]) -> Path:
@@ -55,7 +53,7 @@ class SpectraView:
     """A data set of spectra and what its page shows of it."""
 
     file: Path
-    spectra: "xr.Dataset"
+    spectra: xr.Dataset
 
     @property
     def data_name(self) -> str:
@@ -103,7 +101,7 @@ class SpectraView:
         return tuple(FigureView(figure, f"figure-{k}") for k, figure in enumerate(_figures(self.spectra), 1))
 
 
-def _figures(ds: "xr.Dataset") -> list[Figure]:
+def _figures(ds: xr.Dataset) -> list[Figure]:
     """What the data can show: ranks over steps where there are several, over depth where there is one."""
     figures = []
     if "update_spectrum" in ds:

@@ -112,9 +112,9 @@ class SweepView:
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """The names of the numbers of a point: quantities, then claims."""
+        """The names of the numbers of a point: metrics, then claims."""
         data = self.sweep.data
-        return (*(name.replace("_", " ") for name in data["quantity"].values.tolist()), *data.claim.values.tolist())
+        return (*(name.replace("_", " ") for name in data["metric"].values.tolist()), *data.claim.values.tolist())
 
     @cached_property
     def points(self) -> tuple[dict[str, Any], ...]:
@@ -127,7 +127,7 @@ class SweepView:
                 {
                     "values": [self._words[name][k] for name, k in zip(self.sweep.grid.names, index, strict=True)],
                     "state": str(data.state.values[index]),
-                    "quantities": [number(float(value)) for value in data.quantities.values[index]],
+                    "metrics": [number(float(value)) for value in data.metrics.values[index]],
                     "claims": [
                         (str(told), measured(float(value), float(error), unit))
                         for told, value, error, unit in zip(outcomes, values, errors, units, strict=True)
@@ -173,9 +173,9 @@ def _fault(sweep: Sweep) -> str:
     for dims, numbers, words in (
         (axes, (), ("state", "error")),
         ((*axes, "claim"), ("value", "uncertainty"), ("outcome",)),
-        ((*axes, "quantity"), ("quantities",), ()),
+        ((*axes, "metric"), ("metrics",), ()),
         (("claim",), ("claim_low", "claim_high"), ("claim", "claim_says", "claim_unit")),
-        (("quantity",), (), ("quantity", "quantity_says", "quantity_unit", "quantity_scale")),
+        (("metric",), (), ("metric", "metric_says", "metric_unit", "metric_scale")),
     ):
         for name in (*numbers, *words):
             if name not in data.variables or data[name].dims != dims:
@@ -183,7 +183,7 @@ def _fault(sweep: Sweep) -> str:
             found = data[name].values.ravel().tolist()
             if not all(isinstance(value, str if name in words else float) for value in found):
                 return f"{name} holds no {'words' if name in words else 'numbers'}"
-    for name, allowed in (("state", State), ("outcome", ("", *Outcome)), ("quantity_scale", ("linear", "log"))):
+    for name, allowed in (("state", State), ("outcome", ("", *Outcome)), ("metric_scale", ("linear", "log"))):
         if strange := set(data[name].values.ravel().tolist()) - set(map(str, allowed)):
             return f"{name} {min(strange)!r} is unknown"
     return ""

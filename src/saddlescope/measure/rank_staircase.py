@@ -20,7 +20,7 @@ from jaxtyping import Float
 from numpy.typing import ArrayLike
 from scipy.optimize import isotonic_regression
 
-from saddlescope._shared.arguments import validate_arguments, require
+from saddlescope._shared.arguments import require, validate_arguments
 from saddlescope._shared.errors import InputError
 from saddlescope.measure.arrays import as_numpy
 from saddlescope.measure.plateaus import find_plateaus

@@ -20,7 +20,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
-from saddlescope._shared.arguments import validate_arguments, require
+from saddlescope._shared.arguments import require, validate_arguments
 from saddlescope._shared.errors import InputError
 
 Weights = tuple[Float[Any, "..."], ...]

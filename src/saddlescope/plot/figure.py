@@ -7,15 +7,10 @@ plain Unicode and shown as it stands: neither TeX nor HTML is interpreted.
 import math
 from dataclasses import dataclass, field
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Literal
 
 from saddlescope._shared.errors import InputError
 from saddlescope._shared.reprs import ReprMixin
-
-if TYPE_CHECKING:
-    from numpy import ndarray as Array  # noqa: N812
-else:
-    Array = Any  # naming a figure's parts costs no import of NumPy
 
 MOST_FILM_BYTES = 12_000_000
 """Bytes of a film's images beyond which it is refused: a page with it would load slowly."""
@@ -57,15 +52,15 @@ class Line(ReprMixin):
             page, a dot stands on the last point that is not after the step shown. None: no dot.
     """
 
-    x: Array
-    y: Array
+    x: np.ndarray
+    y: np.ndarray
     label: str = ""
     group: str = ""
     color: int | None = None
     style: Literal["solid", "dashed", "dotted", "steps", "points"] = "solid"
     width: float = 1.6
     opacity: float = 1.0
-    at: Array | None = None
+    at: np.ndarray | None = None
 
     def __post_init__(self) -> None:
         if self.at is not None and len(self.at) != len(self.x):
@@ -79,9 +74,9 @@ class Band(ReprMixin):
     On a logarithmic axis, edges that are not positive are drawn at the band's smallest positive edge.
     """
 
-    x: Array
-    low: Array
-    high: Array
+    x: np.ndarray
+    low: np.ndarray
+    high: np.ndarray
     label: str = ""
     group: str = ""
     color: int | None = None
@@ -100,13 +95,13 @@ class Heat(ReprMixin):
         words: what is written in the cells, as short as can be, and said of them on a page; of the shape of z, or None.
     """
 
-    x: Array
-    y: Array
-    z: Array
+    x: np.ndarray
+    y: np.ndarray
+    z: np.ndarray
     label: str = ""
     scale: Literal["linear", "log"] = "linear"
     range: tuple[float, float] | None = None
-    words: Array | None = None
+    words: np.ndarray | None = None
 
     def __post_init__(self) -> None:
         if self.words is not None and self.words.shape != self.z.shape:
@@ -132,9 +127,9 @@ class Kinds(ReprMixin):
         kinds: the kinds; their signs stand in the cells where there is room, so that colour alone does not tell.
     """
 
-    x: Array
-    y: Array
-    z: Array
+    x: np.ndarray
+    y: np.ndarray
+    z: np.ndarray
     kinds: tuple[Kind, ...]
 
     def __post_init__(self) -> None:
@@ -188,7 +183,7 @@ class Picture(ReprMixin):
 
     x: float
     y: float
-    image: Array
+    image: np.ndarray
     size: float = 0.12
     label: str = ""
     group: str = ""
@@ -226,8 +221,8 @@ class Film(ReprMixin):
         unit: what a step is, written before its number: "step 1200".
     """
 
-    steps: Array
-    images: Array
+    steps: np.ndarray
+    images: np.ndarray
     rows: tuple[str, ...] = ()
     columns: tuple[str, ...] = ()
     unit: str = "step"
@@ -278,7 +273,7 @@ class Figure(ReprMixin):
             raise InputError("panels must hold a panel where there is no film; got ().")
 
 
-def _refuse_other_pixels(name: str, given: Array, shape: str, dimensions: int) -> None:
+def _refuse_other_pixels(name: str, given: np.ndarray, shape: str, dimensions: int) -> None:
     """Refuses what is not red, green and blue in whole numbers from 0 to 255, and what holds no pixel."""
     if len(given.shape) != dimensions or given.shape[-1] != 3 or 0 in given.shape or str(given.dtype) != "uint8":
         raise InputError(f"{name} must be {shape} of uint8, none of them empty; got {given.shape} of {given.dtype}.")

@@ -7,23 +7,20 @@ Matrices of one kind, whose names differ in numbers alone, are drawn as one curv
 """
 
 import re
-from typing import TYPE_CHECKING
+
+import numpy as np
+import xarray as xr
 
 from saddlescope.plot.figure import Axis, Figure, Line, Panel
 from saddlescope.plot.rank_tables import matrix_table
 
-if TYPE_CHECKING:
-    import xarray as xr
 
-
-def matrix_rank_figure(ds: "xr.Dataset") -> Figure:
+def matrix_rank_figure(ds: xr.Dataset) -> Figure:
     """Stable ranks of the updates of single matrices over depth, one curve a kind, and of the matrices at the start.
 
     Args:
         ds: spectra, with the dimension matrix; the last record is shown.
     """
-    import numpy as np
-
     last = ds.isel(step=-1)
     top = ds.matrix_initial_spectrum.isel(index=0)
     initial = ds.matrix_initial_norm**2 / (top**2).where(top > 0)

@@ -5,14 +5,12 @@ Cells of a map are as wide as each other and named by their values: whoever chos
 
 from dataclasses import dataclass
 from itertools import product
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+import xarray as xr
 
 from saddlescope.plot.figure import Axis
-
-if TYPE_CHECKING:
-    import xarray as xr
 
 SEEDS = ("seed", "seeds")
 """Axes over which runs are repetitions of each other."""
@@ -36,7 +34,7 @@ class PhaseLayout:
     seeds: str = ""
 
     @classmethod
-    def of(cls, array: "xr.DataArray") -> "Layout":
+    def of(cls, array: xr.DataArray) -> "PhaseLayout":
         """The layout of an array whose dimensions are all axes of a sweep, at least one.
 
         The two longest axes are mapped. Seeds are an axis to be drawn only where nothing else varies.
@@ -54,7 +52,7 @@ class PhaseLayout:
             seeds=seeds,
         )
 
-    def slices(self, array: "xr.DataArray") -> "list[tuple[str, xr.DataArray]]":
+    def slices(self, array: xr.DataArray) -> list[tuple[str, xr.DataArray]]:
         """What each panel is drawn from, with its title: an array over seeds, if there are any, and the mapped axes.
 
         At most `MOST_PANELS` are taken, evenly among all values of the further axes. The dimensions are the seeds, then
@@ -72,13 +70,13 @@ class PhaseLayout:
             found.append((title, kept.isel(at).transpose(*order)))
         return found
 
-    def left_out(self, array: "xr.DataArray") -> str:
+    def left_out(self, array: xr.DataArray) -> str:
         """A sentence on the panels that are not shown; empty where all are."""
         whole = int(np.prod([array.sizes[name] for name in self.panels]))
         return f" {MOST_PANELS} of {whole} panels are shown; the data set has all." if whole > MOST_PANELS else ""
 
 
-def values_of(array: "xr.DataArray", name: str) -> tuple[str, ...]:
+def values_of(array: xr.DataArray, name: str) -> tuple[str, ...]:
     """The values of an axis, in words as short as tell them apart."""
     values = array[name].values.tolist()
     words: tuple[str, ...] = ()
@@ -95,12 +93,12 @@ def names_axis(label: str, names: tuple[str, ...], *, falling: bool = False) -> 
     return Axis(label, range=(high, low) if falling else (low, high), names=names)
 
 
-def cells_axis(array: "xr.DataArray", name: str) -> Axis:
+def cells_axis(array: xr.DataArray, name: str) -> Axis:
     """An axis of cells, one a value."""
     return names_axis(name, values_of(array, name))
 
 
-def line_axis(array: "xr.DataArray", name: str) -> tuple[Axis, np.ndarray]:
+def line_axis(array: xr.DataArray, name: str) -> tuple[Axis, np.ndarray]:
     """An axis for curves and where its values stand on it: by number where they are numbers, else in their order."""
     values = array[name].values
     if values.dtype.kind not in "iuf" or not np.isfinite(values).all():

@@ -1,22 +1,20 @@
-"""Phase diagrams of a sweep: verdicts, quantities and measured values over the axes of its grid.
+"""Phase diagrams of a sweep: verdicts, metrics and measured values over the axes of its grid.
 
 What is given is the labelled data set of a sweep, as `saddlescope.sweeps.Sweep` says: `state` over the swept axes,
-`outcome` and `value` over axes and claims, `quantities` over axes and quantities, with units, scales and bounds as
+`outcome` and `value` over axes and claims, `metrics` over axes and metrics, with units, scales and bounds as
 coordinates. Over seeds, means, ranges and shares are shown; points that failed or are missing never enter them.
 """
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 import numpy as np
+import xarray as xr
 
 from saddlescope.plot.figure import AnyMark, Axis, Band, Figure, Heat, Kind, Kinds, Line, Mark, Panel
 from saddlescope.plot.phase_axes import PhaseLayout, cells_axis, line_axis, names_axis
 from saddlescope.plot.series import shortened
-
-if TYPE_CHECKING:
-    import xarray as xr
 
 OUTCOMES = (
     Kind("reproduced", 2, "✓"),
@@ -31,7 +29,7 @@ _NOT_RUN = " Empty cells: the point has not been run."
 
 @dataclass(frozen=True, kw_only=True)
 class _Reading:
-    """A number of each point: a quantity, or what a claim measures; bounds that are infinite are not drawn."""
+    """A number of each point: a metric, or what a claim measures; bounds that are infinite are not drawn."""
 
     place: int
     name: str
@@ -42,28 +40,28 @@ class _Reading:
     high: float = np.inf
 
 
-def phase_figures(sweep: "xr.Dataset") -> tuple[Figure, ...]:
-    """The phase diagrams of a sweep: of verdicts, of quantities, and of what the claims measure.
+def phase_figures(sweep: xr.Dataset) -> tuple[Figure, ...]:
+    """The phase diagrams of a sweep: of verdicts, of metrics, and of what the claims measure.
 
     Over one axis: curves, with the range over seeds as a band, and verdicts as a table of cells. Over two: maps, one
-    a claim or quantity. Over more: a figure a claim or quantity, with a panel for each value of the further axes; what
+    a claim or metric. Over more: a figure a claim or metric, with a panel for each value of the further axes; what
     the claims measure is then left to the data set.
 
     Args:
         sweep: the data set of a sweep, with at least one swept axis.
 
     Returns:
-        The figures: quantities, verdicts, measured values.
+        The figures: metrics, verdicts, measured values.
     """
     layout, claims = PhaseLayout.of(sweep.state), _claims(sweep)
-    drawn = _numbers(sweep.quantities, layout, _quantities(sweep), "What the runs come to")
+    drawn = _numbers(sweep.metrics, layout, _metrics(sweep), "What the runs come to")
     drawn += _verdicts(sweep, layout, claims)
     if not layout.panels:
         drawn += _numbers(sweep["value"], layout, claims, "What the claims measure")
     return tuple(drawn)
 
 
-def _claims(sweep: "xr.Dataset") -> tuple[_Reading, ...]:
+def _claims(sweep: xr.Dataset) -> tuple[_Reading, ...]:
     told = (sweep[name].values.tolist() for name in ("claim", "claim_unit", "claim_low", "claim_high"))
     return tuple(
         _Reading(place=place, name=shortened(label), label=label, unit=unit, low=low, high=high)
@@ -71,15 +69,15 @@ def _claims(sweep: "xr.Dataset") -> tuple[_Reading, ...]:
     )
 
 
-def _quantities(sweep: "xr.Dataset") -> tuple[_Reading, ...]:
-    told = (sweep[f"quantity{told}"].values.tolist() for told in ("", "_says", "_unit", "_scale"))
+def _metrics(sweep: xr.Dataset) -> tuple[_Reading, ...]:
+    told = (sweep[f"metric{told}"].values.tolist() for told in ("", "_says", "_unit", "_scale"))
     return tuple(
         _Reading(place=place, name=shortened(name.replace("_", " ")), label=label, unit=unit, scale=scale)
         for place, (name, label, unit, scale) in enumerate(zip(*told, strict=True))
     )
 
 
-def _verdicts(sweep: "xr.Dataset", layout: PhaseLayout, claims: Sequence[_Reading]) -> list[Figure]:
+def _verdicts(sweep: xr.Dataset, layout: PhaseLayout, claims: Sequence[_Reading]) -> list[Figure]:
     """Maps of outcomes, or of the share of seeds that reproduce a claim."""
     kinds = _kinds(sweep)
     caption = "Whether each claim is reproduced." if not layout.seeds else (
@@ -109,7 +107,7 @@ def _verdicts(sweep: "xr.Dataset", layout: PhaseLayout, claims: Sequence[_Readin
     )
 
 
-def _numbers(values: "xr.DataArray", layout: PhaseLayout, readings: Sequence[_Reading], title: str) -> list[Figure]:
+def _numbers(values: xr.DataArray, layout: PhaseLayout, readings: Sequence[_Reading], title: str) -> list[Figure]:
     """Curves or maps of numbers, those that are nowhere finite left out; the last dimension is that of the readings."""
     found = [one for one in readings if np.isfinite(values[..., one.place]).any()]
     absent = [one.label for one in readings if one not in found]
@@ -189,16 +187,14 @@ def _of_one_scale(panels: tuple[Panel, ...]) -> tuple[Panel, ...]:
     )
 
 
-def _axes(one: _Reading, array: "xr.DataArray", layout: PhaseLayout) -> tuple[Axis, Axis]:
+def _axes(one: _Reading, array: xr.DataArray, layout: PhaseLayout) -> tuple[Axis, Axis]:
     if len(layout.mapped) == 1:
         return line_axis(array, layout.mapped[0])[0], Axis(one.name, one.unit, scale=one.scale)
     return cells_axis(array, layout.mapped[0]), cells_axis(array, layout.mapped[1])
 
 
-def _kinds(sweep: "xr.Dataset") -> "xr.DataArray":
+def _kinds(sweep: xr.Dataset) -> xr.DataArray:
     """The place of each point's outcome in `OUTCOMES`, for each claim; -1 where it is missing."""
-    import xarray as xr
-
     places = xr.full_like(sweep.outcome, -1, dtype=int)
     for place, kind in enumerate(OUTCOMES[:3]):
         places = places.where(sweep.outcome != kind.name, place)
@@ -240,7 +236,7 @@ def _written(z: np.ndarray) -> np.ndarray:
     return np.array([[f"{value:.3g}".replace("e-0", "e-") if np.isfinite(value) else "" for value in row] for row in z])
 
 
-def _curve(one: _Reading, array: "xr.DataArray", layout: PhaseLayout) -> tuple[AnyMark, ...]:
+def _curve(one: _Reading, array: xr.DataArray, layout: PhaseLayout) -> tuple[AnyMark, ...]:
     """A number over one axis, shape ([seed,] x): its mean and range over seeds, and its bounds."""
     values, (_, x) = array.values, line_axis(array, layout.mapped[0])
     rising = np.argsort(x, kind="stable")

@@ -1,14 +1,12 @@
 """When the rank of each head's update went up by a step, from a data set of spectra; see `saddlescope.plot.ranks`."""
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
+
+import numpy as np
+import xarray as xr
 
 from saddlescope.plot.figure import Axis, Figure, Line, Mark, Panel, Table
 from saddlescope.plot.ranks import PRODUCTS, layer_title, step_axis
-
-if TYPE_CHECKING:
-    import numpy as np
-    import xarray as xr
 
 LEAST_RECORDS = 5
 """Fewer show no stairs."""
@@ -18,7 +16,7 @@ _ORDER = ("first step", "second step", "later steps")
 _COLUMNS = ("layer", "product", "heads", "with steps", "most steps", "median time of the first")
 
 
-def staircase_figure(ds: "xr.Dataset", *, clock: "np.ndarray | None" = None) -> Figure:
+def staircase_figure(ds: xr.Dataset, *, clock: np.ndarray | None = None) -> Figure:
     """The steps of every head, as `saddlescope.measure.rank_stairs` finds them, and the head with most of them.
 
     A head has a row of its own, layer by layer, with a point at the time of each step; points above each other say that
@@ -33,8 +31,6 @@ def staircase_figure(ds: "xr.Dataset", *, clock: "np.ndarray | None" = None) -> 
     Raises:
         InputError: fewer records, or a clock that does not fit them.
     """
-    import numpy as np
-
     one = ds.isel(seed=0) if "seed" in ds.dims else ds
     first, last = (float(one.step.values[k]) for k in (0, -1))
     x = replace(step_axis(ds), range=(first, last))
@@ -76,10 +72,8 @@ def staircase_figure(ds: "xr.Dataset", *, clock: "np.ndarray | None" = None) -> 
     )
 
 
-def _times(values: "np.ndarray", floors: "np.ndarray", steps: "np.ndarray", clock: "np.ndarray") -> "np.ndarray":
+def _times(values: np.ndarray, floors: np.ndarray, steps: np.ndarray, clock: np.ndarray) -> np.ndarray:
     """For each (layer, head) the times of its steps, in steps of the optimiser; None where there is no such head."""
-    import numpy as np
-
     from saddlescope.measure import rank_staircases
 
     found = rank_staircases(clock, values, floors, time_unit="clock")
@@ -89,10 +83,8 @@ def _times(values: "np.ndarray", floors: "np.ndarray", steps: "np.ndarray", cloc
     return found
 
 
-def _raster(found: "np.ndarray") -> tuple[Line, ...]:
+def _raster(found: np.ndarray) -> tuple[Line, ...]:
     """A point for each step of each head, of times (layers, heads); heads fill the unit around their layer."""
-    import numpy as np
-
     points: dict[str, list[tuple[float, float]]] = {kind: [] for kind in _ORDER}
     for (layer, head), times in np.ndenumerate(found):
         height = layer + 0.5 + (head + 0.5) / found.shape[1]
@@ -106,20 +98,16 @@ def _raster(found: "np.ndarray") -> tuple[Line, ...]:
 
 
 def _example(
-    steps: "np.ndarray", values: "np.ndarray", floors: "np.ndarray", times: "tuple[float, ...] | None"
+    steps: np.ndarray, values: np.ndarray, floors: np.ndarray, times: tuple[float, ...] | None
 ) -> tuple[Line | Mark, ...]:
     """The largest singular values of one head above the noise, and its steps."""
-    import numpy as np
-
     shown = np.where(values > floors[:, None], values, np.nan)[:, :_LARGEST].T
     lines = tuple(Line(x=steps, y=row, group=_VALUES, color=5, width=1.2) for row in shown)
     return lines + tuple(Mark(at=time, group=_MARKS, color=3) for time in times or ())
 
 
-def _counts(heads: "list[tuple[float, ...]]") -> "tuple[int | float | str, ...]":
+def _counts(heads: list[tuple[float, ...]]) -> tuple[int | float | str, ...]:
     """How many heads, how many with steps, the most steps of one, and the median time of the first."""
-    import numpy as np
-
     firsts = [times[0] for times in heads if times]
     most = max(map(len, heads), default=0)
     return (len(heads), len(firsts), most, float(np.median(firsts)) if firsts else "none")

@@ -3,19 +3,16 @@
 An update whose largest singular value is below its noise floor has no rank, and says so in place of a number.
 """
 
-from typing import TYPE_CHECKING
+import xarray as xr
 
 from saddlescope.plot.figure import Table
 from saddlescope.plot.ranks import PRODUCTS, checkpoint_name, initial_stable_rank
-
-if TYPE_CHECKING:
-    import xarray as xr
 
 UNMEASURABLE = "not measurable in this precision"
 ABSENT = "not measured"
 
 
-def layer_table(ds: "xr.Dataset") -> Table:
+def layer_table(ds: xr.Dataset) -> Table:
     """The updates of all attention blocks at the last record: how many heads are measurable, and means over those.
 
     Args:
@@ -44,7 +41,7 @@ def layer_table(ds: "xr.Dataset") -> Table:
     return Table(columns=(*columns, "initial stable rank", "update / initial"), rows=tuple(rows))
 
 
-def step_table(ds: "xr.Dataset") -> Table:
+def step_table(ds: xr.Dataset) -> Table:
     """The updates of all attention blocks at every record: means over layers and heads.
 
     Args:
@@ -62,7 +59,7 @@ def step_table(ds: "xr.Dataset") -> Table:
     return Table(columns=(first, *ranks, *(f"update / initial, {n}" for n in PRODUCTS.values())), rows=tuple(rows))
 
 
-def matrix_table(ds: "xr.Dataset") -> Table:
+def matrix_table(ds: xr.Dataset) -> Table:
     """The updates of single matrices at the last record.
 
     Args:

@@ -15,13 +15,13 @@ number, or by module.
 
 from collections.abc import Sequence
 from pathlib import PurePath
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import numpy as np
+import xarray as xr
 
 from saddlescope._shared.errors import InputError
 from saddlescope.plot.figure import Axis, Band, Figure, Line, Panel
-
-if TYPE_CHECKING:
-    import xarray as xr
 
 PRODUCTS = {"KQ": "W_K W_Qᵀ", "VO": "W_V W_Oᵀ"}
 MOST_LAYERS = 12
@@ -29,7 +29,7 @@ MOST_LAYERS = 12
 _LEVELS = Axis("singular value / largest", scale="log", range=(1e-3, 1.3))
 
 
-def stable_rank_figure(ds: "xr.Dataset", *, layers: Sequence[Any] | None = None) -> Figure:
+def stable_rank_figure(ds: xr.Dataset, *, layers: Sequence[Any] | None = None) -> Figure:
     """The stable rank of both updates over training, a panel a layer: mean and standard deviation over the heads.
 
     The paper's Figures 4, 12, 13, 15, 17, 19 and 20 (Boix-Adserà et al. 2023).
@@ -58,7 +58,7 @@ def stable_rank_figure(ds: "xr.Dataset", *, layers: Sequence[Any] | None = None)
     )
 
 
-def layer_rank_figure(ds: "xr.Dataset", *, step: int | None = None) -> Figure:
+def layer_rank_figure(ds: xr.Dataset, *, step: int | None = None) -> Figure:
     """The stable rank of both updates and of the initial products over depth, at one record.
 
     Args:
@@ -87,7 +87,7 @@ def layer_rank_figure(ds: "xr.Dataset", *, step: int | None = None) -> Figure:
     )
 
 
-def spectrum_figure(ds: "xr.Dataset", *, layers: Sequence[Any] | None = None) -> Figure:
+def spectrum_figure(ds: xr.Dataset, *, layers: Sequence[Any] | None = None) -> Figure:
     """The spectrum of the last update against that of the initial product, normalized: mean and range over heads.
 
     The paper's Figure 5, over all heads rather than at random ones.
@@ -126,7 +126,7 @@ def spectrum_figure(ds: "xr.Dataset", *, layers: Sequence[Any] | None = None) ->
 
 
 def spectrum_stages_figure(
-    ds: "xr.Dataset",
+    ds: xr.Dataset,
     *,
     steps: Sequence[int] | None = None,
     layers: Sequence[Any] | None = None,
@@ -145,8 +145,6 @@ def spectrum_stages_figure(
     Raises:
         InputError: a record, layer or head that is not there, or more than five steps.
     """
-    import numpy as np
-
     if steps is None:
         spaced = np.geomspace(max(float(ds.step[0]), float(ds.step[-1]) / 1000), float(ds.step[-1]), 4)
         nearest = {int(np.abs(ds.step.values - at).argmin()) for at in spaced}
@@ -185,7 +183,7 @@ def spectrum_stages_figure(
     )
 
 
-def evolution_figure(ds: "xr.Dataset", *, layer: Any, head: int = 0, largest: int = 16) -> Figure:
+def evolution_figure(ds: xr.Dataset, *, layer: Any, head: int = 0, largest: int = 16) -> Figure:
     """The largest singular values of one head's updates over training, as they are: the staircase of the paper.
 
     The paper's Figure 6 (which calls them eigenvalues). With seeds, the first one is shown.
@@ -222,7 +220,7 @@ def evolution_figure(ds: "xr.Dataset", *, layer: Any, head: int = 0, largest: in
     )
 
 
-def scale_rank_figure(ds: "xr.Dataset", *, layers: Sequence[Any] | None = None) -> Figure:
+def scale_rank_figure(ds: xr.Dataset, *, layers: Sequence[Any] | None = None) -> Figure:
     """The stable rank of the last updates over the initial scale, a panel a layer: mean and deviation over the heads.
 
     The paper's Figure 7.
@@ -257,31 +255,31 @@ def scale_rank_figure(ds: "xr.Dataset", *, layers: Sequence[Any] | None = None) 
     )
 
 
-def normalized(spectrum: "xr.DataArray", floor: "xr.DataArray | None" = None) -> "xr.DataArray":
+def normalized(spectrum: xr.DataArray, floor: xr.DataArray | None = None) -> xr.DataArray:
     """Each spectrum divided by its largest value: 0 below the noise floor, NaN where nothing is above it."""
     measured = spectrum if floor is None else spectrum.where(spectrum > floor, 0.0)
     top = measured.isel(index=0)
     return measured / top.where(top > 0)
 
 
-def initial_stable_rank(ds: "xr.Dataset") -> "xr.DataArray":
+def initial_stable_rank(ds: xr.Dataset) -> xr.DataArray:
     """The stable rank of every initial product; NaN where it is zero, since nothing is then to be compared with."""
     top = ds.initial_spectrum.isel(index=0)
     squares = ds.initial_norm**2 if "initial_norm" in ds else (ds.initial_spectrum**2).sum("index")
     return squares / (top**2).where(top > 0)
 
 
-def _last(ds: "xr.Dataset") -> "xr.DataArray":
+def _last(ds: xr.Dataset) -> xr.DataArray:
     return normalized(ds.update_spectrum.isel(step=-1), ds.noise_floor.isel(step=-1))
 
 
-def _over(ds: "xr.Dataset", *without: str) -> tuple[str, ...]:
+def _over(ds: xr.Dataset, *without: str) -> tuple[str, ...]:
     """The dimensions that means are over."""
     return tuple(name for name in ("seed", "head") if name in ds.dims and name not in without)
 
 
 def _mean_and_deviation(
-    x: Any, values: "xr.DataArray", over: tuple[str, ...], group: str, color: int
+    x: Any, values: xr.DataArray, over: tuple[str, ...], group: str, color: int
 ) -> list[Band | Line]:
     mean, spread = values.mean(over).values, values.std(over).values
     return [
@@ -290,8 +288,7 @@ def _mean_and_deviation(
     ]
 
 
-def _layers(ds: "xr.Dataset", wanted: Sequence[Any] | None) -> "list[Any]":
-    import numpy as np
+def _layers(ds: xr.Dataset, wanted: Sequence[Any] | None) -> list[Any]:
 
     names = ds.layer.values.tolist()
     if wanted is None:
@@ -302,7 +299,7 @@ def _layers(ds: "xr.Dataset", wanted: Sequence[Any] | None) -> "list[Any]":
     return list(wanted)
 
 
-def _records(ds: "xr.Dataset", wanted: Sequence[Any]) -> "list[Any]":
+def _records(ds: xr.Dataset, wanted: Sequence[Any]) -> list[Any]:
     recorded = ds.step.values.tolist()
     if absent := [step for step in wanted if step not in recorded]:
         raise InputError(
@@ -311,18 +308,18 @@ def _records(ds: "xr.Dataset", wanted: Sequence[Any]) -> "list[Any]":
     return list(wanted)
 
 
-def _check_head(ds: "xr.Dataset", head: int) -> None:
+def _check_head(ds: xr.Dataset, head: int) -> None:
     if not 0 <= head < ds.sizes["head"]:
         raise InputError(f"head must be one of the {ds.sizes['head']} heads, from 0; got {head!r}.")
 
 
-def step_axis(ds: "xr.Dataset") -> Axis:
+def step_axis(ds: xr.Dataset) -> Axis:
     """Steps on a logarithmic axis where they span more than a factor of ten."""
     first, last = float(ds.step.values[0]), float(ds.step.values[-1])
     return Axis(ds.step.attrs.get("long_name", "optimiser steps"), scale="log" if 0 < 10 * first < last else "linear")
 
 
-def _width(ds: "xr.Dataset") -> int:
+def _width(ds: xr.Dataset) -> int:
     """How many values an initial product has at most: its rank; all where it is zero or cut short."""
     positive = int((ds.initial_spectrum > 0).any([d for d in ds.initial_spectrum.dims if d != "index"]).sum())
     return positive or ds.sizes["index"]
@@ -333,26 +330,26 @@ def layer_title(layer: Any) -> str:
     return f"layer {layer}" if isinstance(layer, int) else str(layer)
 
 
-def checkpoint_name(ds: "xr.Dataset", step: Any) -> str | None:
+def checkpoint_name(ds: xr.Dataset, step: Any) -> str | None:
     """The name of the checkpoint of a record whose step is not known; None where it is."""
     if ds.step.attrs.get("long_name") != "checkpoint":
         return None
     return PurePath(str(ds.checkpoint.sel(step=step).item())).name
 
 
-def _moment(ds: "xr.Dataset", step: Any) -> str:
+def _moment(ds: xr.Dataset, step: Any) -> str:
     """When a record was made."""
     if name := checkpoint_name(ds, step):
         return f"in {name}"
     return f"after {int(step):,} step{'s' * (int(step) != 1)}".replace(",", "\u2009")
 
 
-def _crowd(ds: "xr.Dataset") -> str:
+def _crowd(ds: xr.Dataset) -> str:
     seeds = ds.sizes.get("seed", 1)
     return f"the heads of all {seeds} seeds" if seeds > 1 else "the heads"
 
 
-def _initial_ranks(ds: "xr.Dataset") -> str:
+def _initial_ranks(ds: xr.Dataset) -> str:
     ranks = initial_stable_rank(ds).mean([d for d in ds.initial_spectrum.dims if d not in ("index", "product")])
     return (
         f"The initial products have {float(ranks.sel(product='KQ')):.1f} ({PRODUCTS['KQ']}) and "
@@ -360,6 +357,6 @@ def _initial_ranks(ds: "xr.Dataset") -> str:
     )
 
 
-def _left_out(ds: "xr.Dataset", shown: Sequence[Any]) -> str:
+def _left_out(ds: xr.Dataset, shown: Sequence[Any]) -> str:
     missing = ds.sizes["layer"] - len(shown)
     return f" {len(shown)} of the {ds.sizes['layer']} layers are shown." if missing else ""

@@ -310,7 +310,7 @@ def _draw_pixels(ax: "Axes", pixels: np.ndarray) -> None:
     ax.spines[:].set_visible(False)
 
 
-def _swatch(shape: str, color: str) -> "object":
+def _swatch(shape: str, color: str) -> object:
     from matplotlib.lines import Line2D
     from matplotlib.patches import Patch
 

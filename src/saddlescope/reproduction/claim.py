@@ -7,13 +7,13 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import TYPE_CHECKING, SupportsFloat
+from typing import SupportsFloat
+
+import numpy as np
+import xarray as xr
+from numpy.typing import ArrayLike
 
 from saddlescope._shared.reprs import ReprMixin, brief
-
-if TYPE_CHECKING:
-    import xarray as xr
-    from numpy.typing import ArrayLike
 
 
 class Outcome(StrEnum):
@@ -49,9 +49,8 @@ class Estimate:
         return cls(math.nan, math.inf, why)
 
     @classmethod
-    def mean(cls, values: "ArrayLike", remark: str = "") -> "Estimate":
+    def mean(cls, values: ArrayLike, remark: str = "") -> "Estimate":
         """The mean of independent values, with Student's 95 % interval; one value has none, so nothing is decided."""
-        import numpy as np
         from scipy.stats import t
 
         found = np.asarray(values, float)
@@ -119,7 +118,7 @@ class Claim(ReprMixin):
     name: str
     says: str
     source: str
-    statistic: "Callable[[xr.Dataset], Measured]"
+    statistic: "Callable[[xr.Dataset], Estimate]"
     low: float = -math.inf
     high: float = math.inf
     unit: str = ""
@@ -128,7 +127,7 @@ class Claim(ReprMixin):
         if not self.low <= self.high or (math.isinf(self.low) and math.isinf(self.high)):
             raise ValueError(f"Claim {self.name!r} must have low <= high, one of them finite.")
 
-    def judge(self, run: "xr.Dataset") -> Verdict:
+    def judge(self, run: xr.Dataset) -> Verdict:
         """Holds the stored run against the bounds."""
         measured = self.statistic(run)
         return Verdict(

@@ -3,12 +3,10 @@
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+
+import xarray as xr
 
 from saddlescope._shared.reprs import ReprMixin
-
-if TYPE_CHECKING:
-    import xarray as xr
 
 
 def _silent(fraction: float, note: str) -> None:
@@ -42,7 +40,7 @@ class RunContext(ReprMixin):
         """Whether the part of the run of that name is finished already."""
         return self._file(name).exists()
 
-    def cached(self, name: str, make: "Callable[[], xr.Dataset]") -> "xr.Dataset":
+    def cached(self, name: str, make: Callable[[], xr.Dataset]) -> xr.Dataset:
         """The part of the run of that name: what a killed run has finished already, else what `make` makes."""
         from saddlescope import store
 

@@ -1,5 +1,7 @@
 """The device that an entry trains on."""
 
+import os
+
 from saddlescope._shared.errors import InputError
 
 
@@ -9,8 +11,6 @@ def prepare_device(name: str) -> str:
     Raises:
         InputError: a GPU is asked for, and there is none.
     """
-    import os
-
     import torch
 
     if name == "cuda":

@@ -7,11 +7,11 @@ An entry is a module in a folder of `saddlescope.papers` with
   a field, and class methods `quick()` (seconds) and `paper()` (the paper's own size),
 - `run(params, context) -> xr.Dataset`: the only place that simulates; imports what is heavy inside,
 - `claims`: a tuple of `Claim`,
-- `traces(run) -> list[Figure]`: the pictures, from the stored run alone,
+- `figures(run) -> list[Figure]`: the pictures, from the stored run alone,
 
 and, for sweeps, where they make sense,
 
-- `quantities`: a tuple of `Metric`, the numbers of a run that are worth a map over its parameters,
+- `metrics`: a tuple of `Metric`, the numbers of a run that are worth a map over its parameters,
 - `run_many(points, context) -> list[xr.Dataset]`: the runs of many Params at once, such as one batch of flows; each
   equals the `run` of its point to the entry's tolerance.
 
@@ -25,18 +25,16 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import xarray as xr
 
 from saddlescope._shared.errors import InputError, unknown
 from saddlescope._shared.reprs import ReprMixin, Table, brief
+from saddlescope.plot.figure import Figure
 from saddlescope.reproduction.claim import Claim, Verdict
 from saddlescope.reproduction.context import RunContext
 from saddlescope.reproduction.metric import Metric
-
-if TYPE_CHECKING:
-    import xarray as xr
-
-    from saddlescope.plot.figure import Figure
 
 SIZES = ("quick", "default", "paper")
 
@@ -50,11 +48,11 @@ class Entry(ReprMixin):
     source: str
     paper: str
     params_type: type
-    run: "Callable[[Any, RunContext], xr.Dataset]"
+    run: Callable[[Any, RunContext], xr.Dataset]
     claims: tuple[Claim, ...]
-    traces: "Callable[[xr.Dataset], list[Figure]]"
-    quantities: tuple[Metric, ...] = ()
-    run_many: "Callable[[Sequence[Any], RunContext], list[xr.Dataset]] | None" = None
+    figures: Callable[[xr.Dataset], list[Figure]]
+    metrics: tuple[Metric, ...] = ()
+    run_many: Callable[[Sequence[Any], RunContext], list[xr.Dataset]] | None = None
 
     def __repr__(self) -> str:
         return f"Entry({self.name!r}: {brief(self.title)}; {self.source}; {len(self.claims)} claims)"
@@ -87,7 +85,7 @@ class Entry(ReprMixin):
             raise unknown(f"parameter of {self.name}", field, hints)
         return _parse(field, text, hints[field])
 
-    def judge(self, run: "xr.Dataset") -> tuple[Verdict, ...]:
+    def judge(self, run: xr.Dataset) -> tuple[Verdict, ...]:
         """The verdicts of all claims on a stored run."""
         return tuple(claim.judge(run) for claim in self.claims)
 
@@ -159,8 +157,8 @@ def find(name: str) -> Entry:
         params_type=module.Params,
         run=module.run,
         claims=module.claims,
-        traces=module.traces,
-        quantities=getattr(module, "quantities", ()),
+        figures=module.figures,
+        metrics=getattr(module, "metrics", ()),
         run_many=getattr(module, "run_many", None),
     )
 

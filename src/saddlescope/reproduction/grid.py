@@ -8,13 +8,13 @@ import itertools
 import math
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import numpy as np
+import xarray as xr
+from numpy.typing import ArrayLike
 
 from saddlescope.reproduction.context import RunContext
-
-if TYPE_CHECKING:
-    import xarray as xr
-    from numpy.typing import ArrayLike
 
 Axes = Mapping[str, Sequence[Any]]
 Report = Callable[[float, str], None]
@@ -22,7 +22,7 @@ Report = Callable[[float, str], None]
 
 def cached_rows(
     axes: Axes, make: "Callable[[int, tuple[Any, ...], Report], xr.Dataset]", context: RunContext, name: str = "row"
-) -> "xr.Dataset":
+) -> xr.Dataset:
     """Every row of a grid; a killed run goes on after its last whole one.
 
     Args:
@@ -42,14 +42,12 @@ def cached_rows(
     return in_grid(made, axes)
 
 
-def in_grid(parts: "Sequence[xr.Dataset]", axes: Axes) -> "xr.Dataset":
+def in_grid(parts: Sequence[xr.Dataset], axes: Axes) -> xr.Dataset:
     """Data sets of all cells of a grid, the last axis fastest, as one with the axes before the dimensions of each.
 
     Raises:
         ValueError: there are not as many as cells, or their own dimensions differ.
     """
-    import xarray as xr
-
     made = list(parts)
     if not made or len(made) != math.prod(map(len, axes.values())):
         raise ValueError(f"parts must be one for each cell, at least one; got {len(made)} for {dict(axes)!r}.")
@@ -60,8 +58,8 @@ def in_grid(parts: "Sequence[xr.Dataset]", axes: Axes) -> "xr.Dataset":
 
 
 def labelled(
-    found: "Sequence[Mapping[str, ArrayLike]]", axes: Axes, tails: Mapping[str, tuple[str, ...]] | None = None
-) -> "xr.Dataset":
+    found: Sequence[Mapping[str, ArrayLike]], axes: Axes, tails: Mapping[str, tuple[str, ...]] | None = None
+) -> xr.Dataset:
     """Numbers found in every cell of a grid, the last axis fastest, as one data set.
 
     Args:
@@ -69,9 +67,6 @@ def labelled(
         axes: of the grid.
         tails: the dimensions of the quantities that are arrays.
     """
-    import numpy as np
-    import xarray as xr
-
     shape, tails = tuple(map(len, axes.values())), tails or {}
     values = {name: np.array([cell[name] for cell in found]) for name in found[0]}
     return xr.Dataset(

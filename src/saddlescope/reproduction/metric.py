@@ -1,16 +1,15 @@
-"""Quantities of a run: numbers worth a map over parameters, such as the number of stages or the final loss.
+"""Metrics of a run: numbers worth a map over parameters, such as the number of stages or the final loss.
 
-A quantity has no bounds and no verdict; what is claimed of a run is told by its claims.
+A metric has no bounds and no verdict; what is claimed of a run is told by its claims.
 """
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
+
+import xarray as xr
 
 from saddlescope._shared.reprs import ReprMixin
-
-if TYPE_CHECKING:
-    import xarray as xr
 
 
 @dataclass(frozen=True, repr=False, kw_only=True)
@@ -27,6 +26,6 @@ class Metric(ReprMixin):
 
     name: str
     says: str
-    statistic: "Callable[[xr.Dataset], float]"
+    statistic: Callable[[xr.Dataset], float]
     unit: str = ""
     scale: Literal["linear", "log"] = "linear"

@@ -10,19 +10,25 @@ from contextlib import closing
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+
+import xarray as xr
 
 from saddlescope._shared.errors import InputError
 from saddlescope.reproduction.context import RunContext
-from saddlescope.reproduction.process_pool import TaskDone, TaskEnded, TaskFailed, TaskProgress, TaskRefused, Report, run_parallel
-
-if TYPE_CHECKING:
-    import xarray as xr
+from saddlescope.reproduction.process_pool import (
+    Report,
+    TaskDone,
+    TaskEnded,
+    TaskFailed,
+    TaskProgress,
+    TaskRefused,
+    run_parallel,
+)
 
 
 def run_parallel_parts(
-    context: RunContext, parts: "Mapping[str, Callable[[RunContext], xr.Dataset]]", *, processes: int
-) -> "list[xr.Dataset]":
+    context: RunContext, parts: Mapping[str, Callable[[RunContext], xr.Dataset]], *, processes: int
+) -> list[xr.Dataset]:
     """The parts of the run of those names: what a killed run has finished already, else what the callables make.
 
     Args:
@@ -53,7 +59,7 @@ class _Kept:
     """The task of a process: one part, kept in the scratch folder of the run."""
 
     name: str
-    part: "Callable[[RunContext], xr.Dataset]"
+    part: Callable[[RunContext], xr.Dataset]
     scratch: Path
     data: Path | None
 
@@ -64,7 +70,7 @@ class _Kept:
 
 def _make(
     context: RunContext,
-    parts: "Mapping[str, Callable[[RunContext], xr.Dataset]]",
+    parts: Mapping[str, Callable[[RunContext], xr.Dataset]],
     missing: list[str],
     processes: int,
 ) -> None:

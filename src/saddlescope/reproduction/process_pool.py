@@ -200,7 +200,7 @@ def _work() -> None:
             tell({"done": True})
 
 
-def _receive(given: "queue.Queue[bytes]") -> None:
+def _receive(given: queue.Queue[bytes]) -> None:
     """Puts the frames into the queue; ends this process at once when nobody can write to it any more."""
 
     def read(count: int) -> bytes:

@@ -8,20 +8,18 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import xarray as xr
 
 from saddlescope import store
 from saddlescope._shared.errors import InputError, MissingExtraError, StorageError
 from saddlescope._shared.reprs import ReprMixin, Table
+from saddlescope.plot.figure import Figure
 from saddlescope.reproduction import entry as entries
 from saddlescope.reproduction.claim import Verdict
 from saddlescope.reproduction.context import RunContext
 from saddlescope.reproduction.formatting import record, summary, verdict_table
-
-if TYPE_CHECKING:
-    import xarray as xr
-
-    from saddlescope.plot.figure import Figure
 
 _DISK = {errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EFBIG}
 
@@ -40,7 +38,7 @@ class Reproduction(ReprMixin):
     file: Path
     entry: entries.Entry
     provenance: store.Provenance
-    run: "xr.Dataset"
+    run: xr.Dataset
 
     def __repr__(self) -> str:
         return f"Reproduction({self.entry.name!r}, {self.provenance.label}: {self._verdicts_in_short()}; {self.file})"
@@ -79,10 +77,10 @@ class Reproduction(ReprMixin):
             return self.entry.judge(self.run)
 
     @cached_property
-    def figures(self) -> "tuple[Figure, ...]":
+    def figures(self) -> tuple[Figure, ...]:
         """The entry's pictures of the stored data."""
         with self._reading("pictures"):
-            return tuple(self.entry.traces(self.run))
+            return tuple(self.entry.figures(self.run))
 
     def records(self) -> list[dict[str, Any]]:
         """The verdicts as JSON values, each with the entry and the size."""
@@ -205,7 +203,7 @@ def json_values(params: Any) -> dict[str, Any]:
 
 def stamped_run(
     entry: entries.Entry, params: Any, context: RunContext, size: str, settings: Mapping[str, str]
-) -> "xr.Dataset":
+) -> xr.Dataset:
     """Runs an entry, going on with what an interrupted run left in the scratch folder; the run has its provenance.
 
     Raises:
@@ -221,14 +219,14 @@ def stamped_run(
 
 
 def stamp(
-    run: "xr.Dataset",
+    run: xr.Dataset,
     entry: entries.Entry,
     params: Any,
     size: str,
     settings: Mapping[str, str],
     resumed: bool,
     measured: Mapping[str, Any],
-) -> "xr.Dataset":
+) -> xr.Dataset:
     """The run with its provenance: what it is a run of, and what the stopwatch `measured` of it."""
     values = json_values(params)
     made = store.Provenance(entry=entry.name, size=size, settings=settings, params=values, resumed=resumed, **measured)

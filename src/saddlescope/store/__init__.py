@@ -4,4 +4,4 @@ from saddlescope.store.netcdf import COPIES, SWEEPS, find, read, write, write_by
 from saddlescope.store.provenance import Provenance, stopwatch
 from saddlescope.store.run_folder import RunFolder
 
-__all__ = ["COPIES", "SWEEPS", "Place", "Provenance", "find", "read", "stopwatch", "write", "write_bytes"]
+__all__ = ["COPIES", "SWEEPS", "Provenance", "RunFolder", "find", "read", "stopwatch", "write", "write_bytes"]

@@ -13,12 +13,10 @@ from contextlib import contextmanager, suppress
 from io import BytesIO
 from pathlib import Path
 from tempfile import NamedTemporaryFile
-from typing import TYPE_CHECKING
+
+import xarray as xr
 
 from saddlescope._shared.errors import InputError, StorageError
-
-if TYPE_CHECKING:
-    import xarray as xr
 
 COPIES = ".saddlescope-gallery"
 """A folder with a file of this name holds copies of runs, for readers of a page; `find` passes it by."""
@@ -32,7 +30,7 @@ _DENSEST, _ROOM = 1100, 2**26  # no deflated array is smaller by more, and small
 _SEAL = b"\nsaddlescope run 1, sha256 "
 
 
-def write(dataset: "xr.Dataset", path: str | os.PathLike[str]) -> Path:
+def write(dataset: xr.Dataset, path: str | os.PathLike[str]) -> Path:
     """Writes a run whole or not at all: readers see the old file or the new one, even if this is killed.
 
     Args:
@@ -99,14 +97,12 @@ def _replace(path: Path, content: bytes) -> None:
     _sync_folder(path.parent)
 
 
-def read(path: str | os.PathLike[str]) -> "xr.Dataset":
+def read(path: str | os.PathLike[str]) -> xr.Dataset:
     """A stored run, loaded into memory.
 
     Raises:
         InputError: there is no such file, it is damaged, or it is not a run of saddlescope.
     """
-    import xarray as xr
-
     path = Path(path)
     if not path.is_file():
         raise InputError(f"There is no stored run {path}.")

@@ -9,14 +9,14 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
 from datetime import UTC, datetime
 from functools import cache
+from importlib import metadata
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import xarray as xr
 
 from saddlescope._shared.errors import InputError
 from saddlescope._shared.reprs import ReprMixin
-
-if TYPE_CHECKING:
-    import xarray as xr
 
 _PACKAGES = ("saddlescope", "numpy", "scipy", "xarray", "jax", "torch")
 
@@ -71,7 +71,7 @@ class Provenance(ReprMixin):
         given = [value for name, value in self.params.items() if name in ("seed", "seeds")]
         return ", ".join(", ".join(map(str, v)) if isinstance(v, list | tuple) else str(v) for v in given)
 
-    def stamp(self, run: "xr.Dataset") -> "xr.Dataset":
+    def stamp(self, run: xr.Dataset) -> xr.Dataset:
         """The run with this provenance among its attributes.
 
         Raises:
@@ -84,7 +84,7 @@ class Provenance(ReprMixin):
         return run.assign_attrs(attributes)
 
     @classmethod
-    def of(cls, run: "xr.Dataset") -> "Provenance":
+    def of(cls, run: xr.Dataset) -> "Provenance":
         """What was stamped into a stored run.
 
         Raises:
@@ -146,7 +146,6 @@ def _platform() -> str:
 def _versions() -> dict[str, str]:
     """Read from the installed packages' metadata: asking for a version must not import a framework."""
     import platform
-    from importlib import metadata
 
     found = {"python": platform.python_version()}
     for package in _PACKAGES:

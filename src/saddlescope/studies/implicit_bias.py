@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from jaxtyping import Float
 
-from saddlescope._shared.arguments import validate_arguments, shown
+from saddlescope._shared.arguments import shown, validate_arguments
 from saddlescope._shared.errors import InputError
 from saddlescope._shared.reprs import ReprMixin, html_table
 from saddlescope.flow import (

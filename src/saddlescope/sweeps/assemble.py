@@ -4,7 +4,10 @@ import json
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import numpy as np
+import xarray as xr
 
 from saddlescope import store
 from saddlescope._shared.errors import InputError
@@ -14,15 +17,11 @@ from saddlescope.reproduction.runner import Reproduction
 from saddlescope.sweeps.grid import Grid
 from saddlescope.sweeps.point import Point, State, sentence
 
-if TYPE_CHECKING:
-    import numpy as np
-    import xarray as xr
-
 KIND = "sweep"
 """The attribute `kind` of the data set of a sweep."""
 
 
-def assemble(grid: Grid, points: Iterable[Point], folder: Path, notes: Mapping[str, str]) -> "xr.Dataset":
+def assemble(grid: Grid, points: Iterable[Point], folder: Path, notes: Mapping[str, str]) -> xr.Dataset:
     """The data set that `Sweep` describes; each stored run is judged by the claims as they are now.
 
     Args:
@@ -31,19 +30,16 @@ def assemble(grid: Grid, points: Iterable[Point], folder: Path, notes: Mapping[s
         folder: of the data set; files are told relative to it.
         notes: why points are missing, by their labels.
     """
-    import numpy as np
-    import xarray as xr
-
     entry, axes = grid.entry, grid.names
-    claims, quantities = entry.claims, entry.quantities
+    claims, metrics = entry.claims, entry.metrics
     numbers = {
         "value": np.full((*grid.shape, len(claims)), np.nan),
         "uncertainty": np.full((*grid.shape, len(claims)), np.nan),
-        "quantities": np.full((*grid.shape, len(quantities)), np.nan),
+        "metrics": np.full((*grid.shape, len(metrics)), np.nan),
         "cpu_seconds": np.full(grid.shape, np.nan),
     }
     words = {name: np.full((*grid.shape, len(claims)), "", object) for name in ("outcome", "remark")}
-    words["quantity_remark"] = np.full((*grid.shape, len(quantities)), "", object)
+    words["metric_remark"] = np.full((*grid.shape, len(metrics)), "", object)
     words |= {name: np.full(grid.shape, "", object) for name in ("state", "error", "point")}
     for index, point in zip(grid.indices, points, strict=True):
         words["point"][index] = point.file.relative_to(folder).as_posix()
@@ -58,7 +54,7 @@ def assemble(grid: Grid, points: Iterable[Point], folder: Path, notes: Mapping[s
                 numbers["cpu_seconds"][index] = stored.provenance.cpu_seconds
         words["state"][index], words["error"][index] = str(state), _storable(error)
     last: dict[str, tuple[str, ...]] = dict.fromkeys(("value", "uncertainty", "outcome", "remark"), ("claim",))
-    last |= dict.fromkeys(("quantities", "quantity_remark"), ("quantity",))
+    last |= dict.fromkeys(("metrics", "metric_remark"), ("metric",))
     return xr.Dataset(
         {name: (axes + last.get(name, ()), values) for name, values in (numbers | words).items()},
         {axis.name: (axis.name, list(axis.values)) for axis in grid.axes} | _described(entry),
@@ -68,12 +64,12 @@ def assemble(grid: Grid, points: Iterable[Point], folder: Path, notes: Mapping[s
 
 def _judge(
     entry: Entry,
-    run: "xr.Dataset",
+    run: xr.Dataset,
     index: tuple[int, ...],
-    numbers: "Mapping[str, np.ndarray]",
-    words: "Mapping[str, np.ndarray]",
+    numbers: Mapping[str, np.ndarray],
+    words: Mapping[str, np.ndarray],
 ) -> None:
-    """Writes what the claims and quantities of one run are into the arrays."""
+    """Writes what the claims and metrics of one run are into the arrays."""
     for k, claim in enumerate(entry.claims):
         try:
             measured = claim.statistic(run)
@@ -83,16 +79,16 @@ def _judge(
         numbers["uncertainty"][(*index, k)] = measured.uncertainty
         words["outcome"][(*index, k)] = str(outcome(measured, claim.low, claim.high))
         words["remark"][(*index, k)] = _storable(measured.remark)
-    for k, quantity in enumerate(entry.quantities):
+    for k, metric in enumerate(entry.metrics):
         try:
-            numbers["quantities"][(*index, k)] = float(quantity.statistic(run))
+            numbers["metrics"][(*index, k)] = float(metric.statistic(run))
         except Exception as error:
-            words["quantity_remark"][(*index, k)] = _storable(f"It cannot be told at this point: {sentence(error)}.")
+            words["metric_remark"][(*index, k)] = _storable(f"It cannot be told at this point: {sentence(error)}.")
 
 
 def _described(entry: Entry) -> dict[str, tuple]:
-    """What the claims and quantities say, as coordinates."""
-    claims, quantities = entry.claims, entry.quantities
+    """What the claims and metrics say, as coordinates."""
+    claims, metrics = entry.claims, entry.metrics
     told = {
         "claim": [claim.name for claim in claims],
         "claim_says": [claim.says for claim in claims],
@@ -101,18 +97,17 @@ def _described(entry: Entry) -> dict[str, tuple]:
         "claim_high": [claim.high for claim in claims],
     }
     named = {
-        "quantity": [quantity.name for quantity in quantities],
-        "quantity_says": [quantity.says for quantity in quantities],
-        "quantity_unit": [quantity.unit for quantity in quantities],
-        "quantity_scale": [quantity.scale for quantity in quantities],
+        "metric": [metric.name for metric in metrics],
+        "metric_says": [metric.says for metric in metrics],
+        "metric_unit": [metric.unit for metric in metrics],
+        "metric_scale": [metric.scale for metric in metrics],
     }
     return {name: ("claim", _texts(values)) for name, values in told.items()} | {
-        name: ("quantity", _texts(values)) for name, values in named.items()
+        name: ("metric", _texts(values)) for name, values in named.items()
     }
 
 
 def _texts(values: list[Any]) -> Any:
-    import numpy as np
 
     return np.array(values, object) if not values or isinstance(values[0], str) else np.array(values)
 

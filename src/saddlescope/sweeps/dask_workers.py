@@ -77,11 +77,11 @@ class _Remote:
             return _Unfit(lacks)
         data = self.needs.data
         if self.token.seen():
-            self.point.make(data)
+            self.point.run(data)
             return None
         with TemporaryDirectory(prefix="saddlescope-") as folder:
             own = dataclasses.replace(self.point, out=Path(folder))
-            own.make(data)
+            own.run(data)
             return own.error or own.file.read_bytes()
 
 
@@ -154,7 +154,7 @@ def _fit_workers(client: "Client", needs: _Needs, say: Callable[[str], None]) ->
     return [address for address in found if address not in unfit]
 
 
-def _lack(told: "str | Exception") -> str:
+def _lack(told: str | Exception) -> str:
     """What a worker lacks, in a sentence."""
     if isinstance(told, ModuleNotFoundError):
         return f"The workers must have what the client has; one lacks {told.name}."

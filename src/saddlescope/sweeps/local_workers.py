@@ -12,7 +12,15 @@ from saddlescope import store
 from saddlescope._shared.errors import BusyError, InputError, StorageError
 from saddlescope.reproduction.context import RunContext
 from saddlescope.reproduction.entry import Entry
-from saddlescope.reproduction.process_pool import TaskDone, TaskEnded, TaskFailed, TaskProgress, TaskRefused, Report, run_parallel
+from saddlescope.reproduction.process_pool import (
+    Report,
+    TaskDone,
+    TaskEnded,
+    TaskFailed,
+    TaskProgress,
+    TaskRefused,
+    run_parallel,
+)
 from saddlescope.reproduction.runner import json_values, stamp
 from saddlescope.sweeps.point import BUSY_PAUSE, Point, sentence
 
@@ -34,7 +42,7 @@ def make_in_processes(points: Sequence[Point], processes: int, data: Path | None
     if processes == 1:
         for k, point in enumerate(points):
             part = partial(_part, report, k, len(points), point.label)
-            point.make(data, part)
+            point.run(data, part)
             part(1.0, "done")
         return
     fractions = {point.label: 0.0 for point in points}
@@ -83,7 +91,7 @@ class _MakePoint:
     data: Path | None
 
     def __call__(self, report: Report) -> None:
-        self.point.make(self.data, report)
+        self.point.run(self.data, report)
 
 
 def make_at_once(

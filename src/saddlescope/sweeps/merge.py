@@ -1,19 +1,15 @@
 """The runs of the points of a sweep as one data set over the swept parameters."""
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
+
+import numpy as np
+import xarray as xr
 
 from saddlescope.sweeps.grid import Grid
 
-if TYPE_CHECKING:
-    import numpy as np
-    import xarray as xr
 
-
-def together(grid: Grid, runs: "Mapping[tuple[int, ...], xr.Dataset]") -> "xr.Dataset":
+def together(grid: Grid, runs: Mapping[tuple[int, ...], xr.Dataset]) -> xr.Dataset:
     """The runs, by where they lie on the axes, with the axes in front of each variable; see `Sweep.runs`."""
-    import xarray as xr
-
     first, *others = runs.values()
     dims = {dim: _free(str(dim), grid) for dim in first.dims}
     variables: dict[str, tuple] = {}
@@ -41,10 +37,8 @@ def _free(name: str, grid: Grid) -> str:
     return f"{name}_of_run" if name in grid.names else name
 
 
-def _stacked(grid: Grid, values: "Mapping[tuple[int, ...], np.ndarray]") -> "np.ndarray":
+def _stacked(grid: Grid, values: Mapping[tuple[int, ...], np.ndarray]) -> np.ndarray:
     """One array with the axes in front; points without a run are NaN, which makes floats of integers, or empty."""
-    import numpy as np
-
     first = next(iter(values.values()))
     complete = len(values) == len(grid.indices)
     kind = np.result_type(*{value.dtype for value in values.values()}) if first.dtype.kind not in "OUS" else object

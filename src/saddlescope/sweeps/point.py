@@ -9,7 +9,9 @@ from collections.abc import Callable, Mapping
 from enum import StrEnum
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import xarray as xr
 
 from saddlescope import store
 from saddlescope._shared.errors import BusyError, InputError, StorageError
@@ -17,9 +19,6 @@ from saddlescope._shared.reprs import ReprMixin
 from saddlescope.reproduction import entry as entries
 from saddlescope.reproduction.context import RunContext
 from saddlescope.reproduction.runner import json_values, stamped_run
-
-if TYPE_CHECKING:
-    import xarray as xr
 
 BUSY_PAUSE = 0.2  # seconds between two looks at a point that another process is at
 _one_at_a_time = threading.Lock()  # entries may draw from generators that all threads of a process share
@@ -94,7 +93,7 @@ class Point(ReprMixin):
         """Lets the next call try the point again."""
         self._failure.unlink(missing_ok=True)
 
-    def keep(self, run: "xr.Dataset | bytes") -> None:
+    def keep(self, run: xr.Dataset | bytes) -> None:
         """Stores the point's run, with its provenance; or the content of its file, which another machine has sent."""
         if isinstance(run, bytes):
             store.write_bytes(run, self.file)
@@ -107,9 +106,7 @@ class Point(ReprMixin):
         self.file.unlink(missing_ok=True)
         self.forget_failure()
 
-    def make(
-        self, data: Path | None = None, report: Callable[[float, str], None] = lambda fraction, note: None
-    ) -> None:
+    def run(self, data: Path | None = None, report: Callable[[float, str], None] = lambda fraction, note: None) -> None:
         """Runs the point and stores the run, or why it failed; does nothing when one of them is stored.
 
         A point that is killed goes on where it was. One that another process is at is waited for.
@@ -122,13 +119,13 @@ class Point(ReprMixin):
                 try:
                     with self.place.lock() as scratch:
                         if self.state is State.MISSING:
-                            self._make(RunContext(scratch, report, data))
+                            self._run(RunContext(scratch, report, data))
                         self.place.clear()
                     return
                 except BusyError:
                     time.sleep(BUSY_PAUSE)
 
-    def _make(self, context: RunContext) -> None:
+    def _run(self, context: RunContext) -> None:
         entry = entries.find(self.entry)
         try:
             run = stamped_run(entry, self.params, context, self.size, self.settings)

@@ -6,7 +6,10 @@ import os
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import numpy as np
+import xarray as xr
 
 from saddlescope import store
 from saddlescope._shared.errors import InputError, unknown
@@ -17,10 +20,6 @@ from saddlescope.reproduction.runner import Reproduction
 from saddlescope.sweeps.assemble import KIND
 from saddlescope.sweeps.grid import Grid
 from saddlescope.sweeps.point import State
-
-if TYPE_CHECKING:
-    import xarray as xr
-
 
 _POINT = re.compile(r"points/[0-9a-f]{12}\.nc")
 
@@ -34,20 +33,20 @@ class Sweep(ReprMixin):
         grid: which points it has.
         data: the data set. Its dimensions are the swept parameters, in the order of the grid, with their values as
             coordinates (of a parameter that is a tuple the element, where every point has one), then `claim`, with the
-            coordinates `claim_says`, `claim_unit`, `claim_low` and `claim_high`, and `quantity`, with `quantity_says`,
-            `quantity_unit` and `quantity_scale`. Its variables:
+            coordinates `claim_says`, `claim_unit`, `claim_low` and `claim_high`, and `metric`, with `metric_says`,
+            `metric_unit` and `metric_scale`. Its variables:
 
             - `state(axes)`: finished, failed or missing; `error(axes)`: why it failed, one sentence;
             - `value`, `uncertainty` `(axes, claim)` in the claim's unit, NaN where there is none;
               `outcome(axes, claim)`: reproduced, refuted, undecided, or empty where there is no run; `remark`;
-            - `quantities(axes, quantity)`: the numbers that the entry offers for maps, NaN where there is none, and
-              `quantity_remark`;
+            - `metrics(axes, metric)`: the numbers that the entry offers for maps, NaN where there is none, and
+              `metric_remark`;
             - `cpu_seconds(axes)`; `point(axes)`: the file of the run, relative to the folder of the data set.
     """
 
     file: Path
     grid: Grid
-    data: "xr.Dataset"
+    data: xr.Dataset
 
     @property
     def entry(self) -> entries.Entry:
@@ -108,7 +107,7 @@ class Sweep(ReprMixin):
             raise InputError(f"There is no run at {self.grid.label(index)}: {error or 'it is missing'}")
         return Reproduction.open(self.folder / str(self.data.point.values[index]))
 
-    def runs(self) -> "xr.Dataset":
+    def runs(self) -> xr.Dataset:
         """The data of all points together, over the swept parameters.
 
         Each variable of the runs becomes one with the axes in front. Points without a run are NaN, or empty. A variable
@@ -136,8 +135,6 @@ class Sweep(ReprMixin):
 
     def _index(self, values: Mapping[str, Any]) -> tuple[int, ...]:
         """Where the point with these values lies on the axes."""
-        import numpy as np
-
         for name in values:
             if name not in self.grid.names:
                 raise unknown("axis", name, self.grid.names)

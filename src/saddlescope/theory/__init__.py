@@ -34,6 +34,7 @@ from saddlescope.theory.escape import (
     budget,
     certified_escape_speed,
     clarke_residual,
+    column_generation,
     deepen,
     escape_directions,
     escape_speed,
@@ -41,7 +42,6 @@ from saddlescope.theory.escape import (
     first_layer_with_content,
     gradient_at_zero,
     grown_norm,
-    column_generation,
     layer_ratios,
     low_rank_activations,
     nearly_rank_one_bound,
@@ -55,23 +55,22 @@ from saddlescope.theory.incremental.finite_scale import Correction, FirstOrderIn
 from saddlescope.theory.incremental.greedy_algorithm import incremental_learning
 from saddlescope.theory.incremental.newton_transition import NewtonTransition
 from saddlescope.theory.incremental.ode_transition import OdeTransition
-from saddlescope.theory.incremental.prediction import GreedyStage, IncrementalLearning, NearTie, AlgorithmStatus
+from saddlescope.theory.incremental.prediction import AlgorithmStatus, GreedyStage, IncrementalLearning, NearTie
 from saddlescope.theory.incremental.timed_transition import TimedTransition
 from saddlescope.theory.incremental.transition import Transition
 from saddlescope.theory.low_rank.greedy_algorithm import LowRankLearning, LowRankStage, low_rank_learning
 
 __all__ = [
+    "AlgorithmStatus",
     "AlignedFlow",
     "CertifiedSpeed",
     "Correction",
     "DeepLinearStages",
     "DiagonalSvm",
     "EscapeDirections",
-    "NewtonTransition",
-    "OdeTransition",
+    "FirstOrderInit",
     "GreedyStage",
     "IncrementalLearning",
-    "FirstOrderInit",
     "KKTResiduals",
     "LayerRatios",
     "LocalSolution",
@@ -80,10 +79,11 @@ __all__ = [
     "MatrixLaw",
     "MatrixSvm",
     "NearTie",
+    "NewtonTransition",
+    "OdeTransition",
     "Polished",
     "ProductLaw",
     "SpentBudget",
-    "Status",
     "SvmCertificate",
     "TimedTransition",
     "Transition",
@@ -95,6 +95,7 @@ __all__ = [
     "certified_escape_speed",
     "certify_svm",
     "clarke_residual",
+    "column_generation",
     "deep_linear_stages",
     "deepen",
     "escape_directions",
@@ -104,7 +105,6 @@ __all__ = [
     "frobenius_svm",
     "gradient_at_zero",
     "grown_norm",
-    "column_generation",
     "incremental_learning",
     "incremental_multipliers",
     "kkt_residuals",

@@ -15,7 +15,7 @@ from saddlescope.train.configuration import SGD, Adam, TrainConfig
 from saddlescope.train.data import ImageData, load
 from saddlescope.train.loop import History, fit
 from saddlescope.train.lora import allocate_ranks, extract_lora, ranks_for_energy
-from saddlescope.train.tracker.layouts import Fused, Interleaved, KeyValue, AttentionLayout, Separate, TorchMultihead
+from saddlescope.train.tracker.layouts import AttentionLayout, Fused, Interleaved, KeyValue, Separate, TorchMultihead
 from saddlescope.train.tracker.rank_tracker import RankTracker
 from saddlescope.train.tracker.records import RankRecords, Spectra, Updates, spectra_dataset
 from saddlescope.train.tracker.scalars import RankScalars, to_tensorboard, to_wandb
@@ -25,6 +25,7 @@ __all__ = [
     "SGD",
     "Adam",
     "AtSteps",
+    "AttentionLayout",
     "Every",
     "Fused",
     "Geometric",
@@ -32,7 +33,6 @@ __all__ = [
     "ImageData",
     "Interleaved",
     "KeyValue",
-    "Layout",
     "RankRecords",
     "RankScalars",
     "RankTracker",

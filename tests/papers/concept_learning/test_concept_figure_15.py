@@ -101,7 +101,7 @@ def test_the_crossing_is_where_the_signals_are_equal(run):
 
 
 def test_films_show_the_images_by_class_and_setting(run):
-    films = [figure.film for figure in ENTRY.traces(run)]
+    films = [figure.film for figure in ENTRY.figures(run)]
     distributions, color, size = (film for film in films if film is not None)
     shown = run.shown_by_color.transpose("color_setting", "class", "example", "row", "column", "channel").values
     np.testing.assert_array_equal(color.images, shown)

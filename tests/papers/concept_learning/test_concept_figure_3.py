@@ -89,7 +89,7 @@ def test_without_transients_what_they_do_is_undecided(run, outcomes):
     no_transients(run)
     found = outcomes(ENTRY, run)
     assert found["memorizing"] == found["generalising"] == "undecided"
-    assert ENTRY.traces(run)
+    assert ENTRY.figures(run)
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from saddlescope._shared.arguments import validate_arguments
 from saddlescope._shared.errors import InputError
 from saddlescope.flow.diagonal.coordinates import AbstractCoordinates, TreeLayout, WeightPairCoordinates
 from saddlescope.flow.diagonal.initial_conditions import AbstractInit, checked_start
-from saddlescope.flow.diagonal.trajectory import LevelEvent, FlowError, SampledPath, Status, Trajectory
+from saddlescope.flow.diagonal.trajectory import FlowError, LevelEvent, SampledPath, Status, Trajectory
 from saddlescope.flow.losses.compiled import (
     CompiledLoss,
     Evaluations,

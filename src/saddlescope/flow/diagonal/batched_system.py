@@ -136,7 +136,10 @@ def _or_nan(operation: Callable[..., np.ndarray], *stacks: np.ndarray) -> np.nda
 def stacked(charts: list[MirrorCoordinates]) -> MirrorCoordinates:
     """One coordinates for the points of states with the flow as the first axis; each flow has its own rate and its signs."""
     return replace(
-        charts[0], p=np.stack([coordinates.p for coordinates in charts]), q=np.stack([coordinates.q for coordinates in charts]), rate=np.nan
+        charts[0],
+        p=np.stack([coordinates.p for coordinates in charts]),
+        q=np.stack([coordinates.q for coordinates in charts]),
+        rate=np.nan,
     )
 
 

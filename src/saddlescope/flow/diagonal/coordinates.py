@@ -33,7 +33,7 @@ class TreeLayout:
     shapes: tuple[tuple[int, ...], ...]
 
     @classmethod
-    def of(cls, tree: PyTree) -> "Layout":
+    def of(cls, tree: PyTree) -> "TreeLayout":
         """The layout of a pytree whose leaves are arrays."""
         leaves, structure = jax.tree.flatten(tree)
         return cls(structure, tuple(np.shape(leaf) for leaf in leaves))

@@ -9,9 +9,9 @@ from scipy.optimize import brentq
 
 from saddlescope._shared.arguments import validate_arguments
 from saddlescope.flow.diagonal.coordinates import AbstractFlowCoordinates, MirrorCoordinates
-from saddlescope.flow.diagonal.initial_conditions import AbstractInit, ResumeFrom, DiagonalInit, checked_start
+from saddlescope.flow.diagonal.initial_conditions import AbstractInit, DiagonalInit, ResumeFrom, checked_start
 from saddlescope.flow.diagonal.surrogate_stepper import SurrogateStepper
-from saddlescope.flow.diagonal.trajectory import Accuracy, LevelEvent, DensePath, FlowError, Status, Trajectory
+from saddlescope.flow.diagonal.trajectory import Accuracy, DensePath, FlowError, LevelEvent, Status, Trajectory
 from saddlescope.flow.losses.compiled import CompiledLoss, Loss, require_finite, require_float64, require_smooth_at_zero
 from saddlescope.flow.solvers.ndf import Piece, StepError
 from saddlescope.flow.status import LOCAL_SHARE, REACHED, diverged, exhausted, hidden_nan, require_run, silent, stuck

@@ -15,10 +15,10 @@ from saddlescope._shared.reprs import ReprMixin
 from saddlescope.flow.diagonal.coordinates import (
     AbstractCoordinates,
     AbstractFlowCoordinates,
+    MirrorCoordinates,
+    ParameterCoordinates,
     TreeLayout,
     WeightPairCoordinates,
-    ParameterCoordinates,
-    MirrorCoordinates,
 )
 
 

@@ -17,7 +17,7 @@ from jaxtyping import Bool, Float, PyTree
 
 from saddlescope._shared.errors import InputError
 from saddlescope._shared.reprs import ReprMixin
-from saddlescope.flow.diagonal.coordinates import TreeLayout, WeightPairCoordinates, MirrorCoordinates
+from saddlescope.flow.diagonal.coordinates import MirrorCoordinates, TreeLayout, WeightPairCoordinates
 from saddlescope.flow.diagonal.initial_conditions import AbstractInit, product
 
 _SMALLEST_LOG = float(np.log(np.finfo(float).tiny))
@@ -69,7 +69,9 @@ class LogDiagonalInit(AbstractInit, ReprMixin):
         """
         coordinates, state = start.flow_coordinates(), start.origin()
         if not isinstance(coordinates, MirrorCoordinates):
-            raise InputError(f"start must be at products of weights, such as DiagonalInit(u, v, log_scale); got {start!r}.")
+            raise InputError(
+                f"start must be at products of weights, such as DiagonalInit(u, v, log_scale); got {start!r}."
+            )
         return cls(
             log_sum=coordinates.p / 2 + state + np.log(2),
             log_difference=coordinates.q / 2 - state + np.log(2),
@@ -129,7 +131,9 @@ class LogDiagonalInit(AbstractInit, ReprMixin):
 
     def descent_coordinates(self) -> WeightPairCoordinates:
         """The weights u and v, one after the other."""
-        return WeightPairCoordinates(layout=TreeLayout.of(self.log_sum), rate=-self.log_scale, time_unit="t / log(1/alpha)")
+        return WeightPairCoordinates(
+            layout=TreeLayout.of(self.log_sum), rate=-self.log_scale, time_unit="t / log(1/alpha)"
+        )
 
     def parameters(self) -> tuple[np.ndarray, np.ndarray]:
         """The weights u and v in float64.

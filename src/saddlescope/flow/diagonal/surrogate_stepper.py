@@ -57,7 +57,9 @@ class SurrogateStepper:
         self._limit = np.inf  # of a window's duration
         self._age = 0  # of the Hessian, in windows
         self._evaluate_columns(y)
-        self._solver = Stepper(SurrogateSystem(self._model, coordinates), y, until, rtol=local, atol=local * coordinates.scale)
+        self._solver = Stepper(
+            SurrogateSystem(self._model, coordinates), y, until, rtol=local, atol=local * coordinates.scale
+        )
 
     @property
     def t(self) -> float:

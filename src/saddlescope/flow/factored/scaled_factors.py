@@ -155,7 +155,7 @@ class ScaledFactors:
             state = state._piece(grow)
         return ScaledFactors(_orthogonal(left @ state.U), _orthogonal(right.T @ state.V), state.a, state.b, self.shape)
 
-    def _aligned(self, efolds: Float[np.ndarray, "d"]) -> "Graded | None":
+    def _aligned(self, efolds: Float[np.ndarray, "d"]) -> "ScaledFactors | None":
         """exp(S) M where every direction of the frame grows at one rate of S; None where one does not."""
         stacked = np.abs(np.concatenate([self.U + self.V, self.U - self.V])) > _CLEARED
         growth = np.concatenate([efolds, -efolds])[:, None]

@@ -24,7 +24,7 @@ class StackedRuns(eqx.Module):
     stacked: bool = eqx.field(static=True)
 
     @classmethod
-    def of(cls, name: str, given: Any, runs: int) -> "Many":
+    def of(cls, name: str, given: Any, runs: int) -> "StackedRuns":
         """One for all runs, or a sequence of one for each.
 
         Raises:

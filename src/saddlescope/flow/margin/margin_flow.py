@@ -62,7 +62,9 @@ def diagonal_margin_flow(
     B = checked_array("features", features, (None, None, None))
     n, m, d = B.shape
     given = start if isinstance(start, DiagonalMarginInit) else DiagonalMarginInit.at_scale(_scale(start, d), d)
-    begin = DiagonalMarginInit(*(checked_array(f"start.{side}", getattr(given, side), (d,)) for side in ("plus", "minus")))
+    begin = DiagonalMarginInit(
+        *(checked_array(f"start.{side}", getattr(given, side), (d,)) for side in ("plus", "minus"))
+    )
     system = DiagonalSystem(loss, B, begin.plus, begin.minus)
     run = _Run(tolerance, max_evaluations, report)
     path, common = run(system, np.zeros(n * m), log_times, float(1 / max(np.abs(B).max(), _TINY)))

@@ -13,7 +13,7 @@ import numpy as np
 from jaxtyping import Float
 from numpy.typing import ArrayLike
 
-from saddlescope._shared.arguments import validate_arguments, require
+from saddlescope._shared.arguments import require, validate_arguments
 from saddlescope._shared.errors import InputError
 from saddlescope._shared.reprs import ReprMixin
 from saddlescope.flow.status import silent

@@ -27,7 +27,7 @@ import numpy as np
 from jaxtyping import Array, Float, Int
 from numpy.typing import ArrayLike
 
-from saddlescope._shared.arguments import validate_arguments, require
+from saddlescope._shared.arguments import require, validate_arguments
 from saddlescope._shared.errors import InputError
 from saddlescope.models.deep import LayeredLoss, Weights, half_squared_error, require_chain
 from saddlescope.models.diagonal.network import squared_error

@@ -116,7 +116,9 @@ def check_assumptions(
     aligned = None
     if isinstance(weights, tuple):
         residual = alignment(data, *weights)
-        aligned = AssumptionCheck(residual <= ROUNDING, residual, f"residual {residual:.2g} of the alignment of K and Q")
+        aligned = AssumptionCheck(
+            residual <= ROUNDING, residual, f"residual {residual:.2g} of the alignment of K and Q"
+        )
     best = data.X[np.arange(data.samples), data.optimal]
     return TokenAssumptions(
         separable=_separable(data, False),
@@ -170,13 +172,17 @@ def _small_loss(data: TokenData, weights: HeadWeights, kind: str) -> AssumptionC
 def _orthogonal(best: Float[np.ndarray, "n d"], queries: Float[np.ndarray, "n d"]) -> AssumptionCheck:
     units = [_directions(rows) for rows in (best, queries)]
     largest = max(float(np.max(np.abs(rows @ rows.T - np.diag(np.sum(rows**2, axis=1))))) for rows in units)
-    return AssumptionCheck(largest <= ROUNDING, largest, f"largest |cosine| of two optimal tokens or queries {largest:.2g}")
+    return AssumptionCheck(
+        largest <= ROUNDING, largest, f"largest |cosine| of two optimal tokens or queries {largest:.2g}"
+    )
 
 
 def _parallel(best: Float[np.ndarray, "n d"], queries: Float[np.ndarray, "n d"]) -> AssumptionCheck:
     cosines = np.abs(np.sum(_directions(best) * _directions(queries), axis=1))
     largest = float(np.max(1 - cosines))
-    return AssumptionCheck(largest <= ROUNDING, largest, f"largest 1 - |cosine| of a query and its optimal token {largest:.2g}")
+    return AssumptionCheck(
+        largest <= ROUNDING, largest, f"largest 1 - |cosine| of a query and its optimal token {largest:.2g}"
+    )
 
 
 def _paired(data: TokenData, best: Float[np.ndarray, "n d"]) -> AssumptionCheck:
@@ -190,7 +196,9 @@ def _paired(data: TokenData, best: Float[np.ndarray, "n d"]) -> AssumptionCheck:
     for i, others in enumerate(np.take_along_axis(data.X, data.others[:, :, None], axis=1)):
         c = others @ best[i] / lengths[i] ** 2
         if not np.all((c >= -1 - ROUNDING) & (c < 1)):
-            return AssumptionCheck(False, np.inf, f"sample {i} has c = {float(c[np.argmax(np.abs(c))]):.3g} outside [-1, 1)")
+            return AssumptionCheck(
+                False, np.inf, f"sample {i} has c = {float(c[np.argmax(np.abs(c))]):.3g} outside [-1, 1)"
+            )
         apart = np.linalg.norm(others[:, None] - (2 * c[:, None] * best[i] - others)[None], axis=2) / lengths[i]
         left = list(range(len(others)))
         while left:
@@ -198,7 +206,9 @@ def _paired(data: TokenData, best: Float[np.ndarray, "n d"]) -> AssumptionCheck:
             partner = left[int(np.argmin(apart[first, left]))]
             left.remove(partner)
             largest = max(largest, float(apart[first, partner]))
-    return AssumptionCheck(largest <= ROUNDING, largest, f"largest distance of a token from its partner's image {largest:.2g}")
+    return AssumptionCheck(
+        largest <= ROUNDING, largest, f"largest distance of a token from its partner's image {largest:.2g}"
+    )
 
 
 def _directions(rows: Float[np.ndarray, "n d"]) -> Float[np.ndarray, "n d"]:

@@ -13,25 +13,22 @@ as large as omega is small.
 
 import itertools
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import numpy as np
+import xarray as xr
 
 from saddlescope._shared.errors import InputError
 from saddlescope.papers.concept_learning.shared.random_starts import FIGURES, drawn
 from saddlescope.papers.concept_learning.shared.two_layer_runs import data
+from saddlescope.plot import Axis, Figure, Line, Mark, Panel, Table
 from saddlescope.reproduction import parameter_checks
 from saddlescope.reproduction.claim import Claim, Estimate
 from saddlescope.reproduction.context import RunContext
 from saddlescope.reproduction.grid import cached_rows
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    import numpy as np
-    import xarray as xr
-
-    from saddlescope.plot.figure import Figure
 
 _KAPPAS = (1.1001, 1.11, 1.13, 1.16, 1.2, 1.3, 1.5, 2.0)  # over which the largest omega is looked for
 _SMALL = 0.4  # P beta omega in D.3
@@ -69,10 +66,8 @@ class Params:
         return cls(ratios=2000, settings=100_000, starts=16_384)
 
 
-def run(params: Params, context: RunContext) -> "xr.Dataset":
+def run(params: Params, context: RunContext) -> xr.Dataset:
     """The largest omega, random settings, the figures' data, and runs on them."""
-    import xarray as xr
-
     context.report(0.0, "the largest omega")
     theory = context.cached("theory", partial(_theory, params))
     axes = {"data": tuple(FIGURES), "scale": params.scales}
@@ -81,9 +76,7 @@ def run(params: Params, context: RunContext) -> "xr.Dataset":
     return xr.merge([theory, figures], join="exact")
 
 
-def _theory(params: Params) -> "xr.Dataset":
-    import numpy as np
-    import xarray as xr
+def _theory(params: Params) -> xr.Dataset:
 
     ratios = np.geomspace(3.05, 1e5, params.ratios)
     largest = [[_largest([1.0, ratio], beta) for beta in params.betas] for ratio in ratios.tolist()]
@@ -118,8 +111,6 @@ def _largest(strengths: list[float], beta: float) -> float:
 
 def _settings(params: Params) -> tuple[int, int, int]:
     """At how many random settings the assumptions hold as printed, corrected, and with a direction without data."""
-    import numpy as np
-
     from saddlescope.theory.concepts import check_assumptions, largest_start
 
     rng = np.random.default_rng((params.seed, 1000))
@@ -142,11 +133,8 @@ def _settings(params: Params) -> tuple[int, int, int]:
     return int(held[0]), int(held[1]), int(held[2])
 
 
-def _followed(params: Params, k: int, cell: tuple[str, float], report: "Callable[[float, str], None]") -> "xr.Dataset":
+def _followed(params: Params, k: int, cell: tuple[str, float], report: Callable[[float, str], None]) -> xr.Dataset:
     """Runs on one figure's data: the order of the major entries, the size of the minor ones, the end."""
-    import numpy as np
-    import xarray as xr
-
     from saddlescope.flow import Ending, symmetric_flows
 
     name, scale = cell
@@ -175,10 +163,8 @@ def _followed(params: Params, k: int, cell: tuple[str, float], report: "Callable
     )
 
 
-def _half_times(times: "np.ndarray", values: "np.ndarray") -> "np.ndarray":
+def _half_times(times: np.ndarray, values: np.ndarray) -> np.ndarray:
     """When values (starts, times, d) first pass 1/2, interpolated between marks, (starts, d); NaN where they do not."""
-    import numpy as np
-
     after = np.argmax(values > 0.5, axis=1)
     high = np.take_along_axis(values, after[:, None], axis=1)[:, 0]
     low = np.take_along_axis(values, np.maximum(after - 1, 0)[:, None], axis=1)[:, 0]
@@ -188,28 +174,28 @@ def _half_times(times: "np.ndarray", values: "np.ndarray") -> "np.ndarray":
     return np.where(high > 0.5, when, np.nan)
 
 
-def _largest_omega(run: "xr.Dataset") -> Estimate:
+def _largest_omega(run: xr.Dataset) -> Estimate:
     best = run.log10_omega.where(run.log10_omega == run.log10_omega.max(), drop=True).ratio.values[0]
     told = f"at strengths in the ratio {best:.3g}; three concepts: {float(run.log10_omega_three.max()):.1f}"
     return Estimate(float(run.log10_omega.max()), remark=told)
 
 
-def _allowed(run: "xr.Dataset") -> Estimate:
+def _allowed(run: xr.Dataset) -> Estimate:
     told = ", ".join(f"{name} {float(run.margin.sel(data=name)):.2f}" for name in run.data.values.tolist())
     return Estimate(float((run.margin > 0).mean()), remark=f"margins over alpha: {told}")
 
 
-def _held(kind: str) -> "Callable[[xr.Dataset], Measured]":
-    def statistic(run: "xr.Dataset") -> Estimate:
+def _held(kind: str) -> Callable[[xr.Dataset], Estimate]:
+    def statistic(run: xr.Dataset) -> Estimate:
         return Estimate(float(run[f"{kind}_hold"]), remark=f"of {int(run.settings)} settings")
 
     return statistic
 
 
-def _least_share(of: str, *, at: "Callable[[xr.Dataset], xr.Dataset]") -> "Callable[[xr.Dataset], Measured]":
+def _least_share(of: str, *, at: Callable[[xr.Dataset], xr.Dataset]) -> Callable[[xr.Dataset], Estimate]:
     """The share of runs on the data on which it is least, at some scales."""
 
-    def statistic(run: "xr.Dataset") -> Estimate:
+    def statistic(run: xr.Dataset) -> Estimate:
         one = at(run)
         shares = [
             (Estimate.share(float(cell[of]), float(cell.starts)), f"{name}, scale {scale:g}")
@@ -293,10 +279,8 @@ claims = (
 )
 
 
-def traces(run: "xr.Dataset") -> "list[Figure]":
+def figures(run: xr.Dataset) -> list[Figure]:
     """The largest omega against the ratio of strengths; what is left of the story against the scale."""
-    from saddlescope.plot import Axis, Figure, Line, Mark, Panel, Table
-
     scale = Axis("scale of U's entries", scale="log")
     omegas: list[Line | Mark] = [
         Line(x=run.ratio.values, y=run.log10_omega.sel(beta=beta).values, label=f"two concepts, β = {beta:g}", color=k)

@@ -8,25 +8,24 @@ gradient of the same loss in D.1, and half of it in D.2. Then what the text says
 section 4.2 leaves N out as "never too large". Without it the diagonal is logistic, w_kk' = 4 a_k w_kk (1 - w_kk).
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
+import numpy as np
+import xarray as xr
+
 from saddlescope._shared.errors import InputError
 from saddlescope.papers.concept_learning.shared.two_layer_runs import EXACT_LAW, check_data, data, exactness
+from saddlescope.plot import Axis, Figure, Line, Panel
 from saddlescope.reproduction import parameter_checks
 from saddlescope.reproduction.claim import Claim, Estimate
 from saddlescope.reproduction.context import RunContext
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    import numpy as np
-    import xarray as xr
-
     from saddlescope.flow import SymmetricPath
-    from saddlescope.plot.figure import Figure
 
 _SHAPES = ((2, 2), (3, 1), (3, 3), (4, 8), (6, 4))  # d, d' of the random weights
 _NODES = 12  # of Gauss's formula in each of _PANELS pieces of time
@@ -64,11 +63,8 @@ class Params:
         return cls()
 
 
-def run(params: Params, context: RunContext) -> "xr.Dataset":
+def run(params: Params, context: RunContext) -> xr.Dataset:
     """Autodiff, laws and closed forms, then small starts with noise and without."""
-    import numpy as np
-    import xarray as xr
-
     a, x = data(params.mu, params.sigma)
     rng = np.random.default_rng(params.seed)
     context.report(0.0, "autodiff")
@@ -88,10 +84,9 @@ def run(params: Params, context: RunContext) -> "xr.Dataset":
     )  # fmt: skip
 
 
-def _against_autodiff(weights: int, rng: "np.random.Generator") -> "tuple[np.ndarray, np.ndarray]":
+def _against_autodiff(weights: int, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
     """Relative distances of dW/dt from 2 (G - S - N) and from G - S - N, over all shapes, (weights,)."""
     import jax
-    import numpy as np
 
     from saddlescope.models import PopulationLoss
     from saddlescope.theory.concepts import update_terms
@@ -112,17 +107,15 @@ def _against_autodiff(weights: int, rng: "np.random.Generator") -> "tuple[np.nda
     return np.array(twice), np.array(once)
 
 
-def _closed_forms(a: "np.ndarray", x: "np.ndarray", rng: "np.random.Generator") -> dict[str, float]:
+def _closed_forms(a: np.ndarray, x: np.ndarray, rng: np.random.Generator) -> dict[str, float]:
     """Largest difference of an entry of W(t) from each closed form."""
-    import numpy as np
-
     from saddlescope.flow import symmetric_flows
     from saddlescope.theory.concepts import diagonal_map, proportional_map, rank_one_map
 
     d, times = len(a), np.linspace(0.0, 20.0, 41)
     vector, sizes, square = 0.2 * rng.standard_normal(d), rng.uniform(0.01, 0.5, d), 0.2 * rng.standard_normal((d, d))
 
-    def flow(strengths: "np.ndarray", start: "np.ndarray") -> "np.ndarray":
+    def flow(strengths: np.ndarray, start: np.ndarray) -> np.ndarray:
         return symmetric_flows(strengths, start[None], test_point=x, until=20.0, record=times).W[0]
 
     v = rank_one_map(a, vector, times)
@@ -135,11 +128,8 @@ def _closed_forms(a: "np.ndarray", x: "np.ndarray", rng: "np.random.Generator") 
     }
 
 
-def _stages(a: "np.ndarray", x: "np.ndarray", starts: "np.ndarray", until: float) -> "xr.Dataset":
+def _stages(a: np.ndarray, x: np.ndarray, starts: np.ndarray, until: float) -> xr.Dataset:
     """Of each start when every concept is learned, in flow and prediction, with N and without; and the law's errors."""
-    import numpy as np
-    import xarray as xr
-
     from saddlescope.flow import symmetric_flows, symmetric_path
     from saddlescope.theory.concepts import concept_stages
 
@@ -167,13 +157,11 @@ def _stages(a: "np.ndarray", x: "np.ndarray", starts: "np.ndarray", until: float
     )
 
 
-def _log_det_error(a: "np.ndarray", path: "SymmetricPath", start: "np.ndarray", until: float) -> float:
+def _log_det_error(a: np.ndarray, path: "SymmetricPath", start: np.ndarray, until: float) -> float:
     """How far log det W has grown by another amount than the integral of 4 tr(A (1 - W)), by Gauss's formula.
 
     Between the start, whose determinant its factor tells, and the end, where all is learned and W is well conditioned.
     """
-    import numpy as np
-
     nodes, weights = np.polynomial.legendre.leggauss(_NODES)
     edges = np.linspace(0.0, until, _PANELS + 1)
     half = np.diff(edges)[:, None] / 2
@@ -184,11 +172,8 @@ def _log_det_error(a: "np.ndarray", path: "SymmetricPath", start: "np.ndarray", 
     return float(abs(end - begin - np.sum(rates * half * weights)))
 
 
-def _terms(a: "np.ndarray", start: "np.ndarray", until: float) -> "xr.Dataset":
+def _terms(a: np.ndarray, start: np.ndarray, until: float) -> xr.Dataset:
     """The three terms of the weakest concept's major entry against time, from one start."""
-    import numpy as np
-    import xarray as xr
-
     from saddlescope.flow import symmetric_path
     from saddlescope.theory.concepts import update_terms
 
@@ -203,40 +188,37 @@ def _terms(a: "np.ndarray", start: "np.ndarray", until: float) -> "xr.Dataset":
     return xr.Dataset({**told, "weakest": ("time", path(times)[:, weak, weak])}, coords={"time": times})
 
 
-def _largest(name: str) -> "Callable[[xr.Dataset], Measured]":
-    def statistic(run: "xr.Dataset") -> Estimate:
+def _largest(name: str) -> Callable[[xr.Dataset], Estimate]:
+    def statistic(run: xr.Dataset) -> Estimate:
         return Estimate(float(run[name].max()), remark=f"{run[name].size} cases" if run[name].size > 1 else "")
 
     return statistic
 
 
-def _printed(run: "xr.Dataset") -> Estimate:
+def _printed(run: xr.Dataset) -> Estimate:
     return Estimate(float(run.printed_error.max()), remark=f"from {float(run.printed_error.min()):.15g} on")
 
 
-def _law(run: "xr.Dataset") -> Estimate:
+def _law(run: xr.Dataset) -> Estimate:
     inner, gauss = float(run.drift.max()), float(run.log_det_error.max())
     return Estimate(max(inner, gauss), remark=f"by the flow's own series {inner:.2g}, by Gauss's formula {gauss:.2g}")
 
 
-def _late(run: "xr.Dataset", *, predicted: str, scale: int) -> Estimate:
+def _late(run: xr.Dataset, *, predicted: str, scale: int) -> Estimate:
     """The median over starts of the largest error of a stage time."""
-    import numpy as np
-
     one = run.isel(scale=scale)
     errors = abs(one.found_time - one[predicted]).max("concept").values
     remark = f"scale {float(one.scale):g}; mean {errors.mean():.3g}, largest {errors.max():.3g}"
     return Estimate(float(np.median(errors)), remark=remark)
 
 
-def _lasting(run: "xr.Dataset") -> Estimate:
+def _lasting(run: xr.Dataset) -> Estimate:
     """The median error without noise at the smallest scale over that at the scale before."""
     late = [_late(run, predicted="bare_time", scale=n).value for n in (-2, -1)]
     return Estimate(late[1] / late[0], remark=f"{late[0]:.4f} and {late[1]:.4f}")
 
 
-def _noise_share(run: "xr.Dataset") -> Estimate:
-    import numpy as np
+def _noise_share(run: xr.Dataset) -> Estimate:
 
     weak = int(np.argmin(run.strength.values))
     shares = run.noise_share.isel(scale=-1, concept=weak).values
@@ -317,12 +299,8 @@ claims = (
 )
 
 
-def traces(run: "xr.Dataset") -> "list[Figure]":
+def figures(run: xr.Dataset) -> list[Figure]:
     """The three terms from one start; errors of stage times with noise and without."""
-    import numpy as np
-
-    from saddlescope.plot import Axis, Figure, Line, Panel
-
     time, smallest = run.time.values, float(run.growth.max()) * 1e-16
     terms = tuple(
         Line(x=time, y=np.where(run[name].values > smallest, run[name].values, np.nan), group=name, color=n)

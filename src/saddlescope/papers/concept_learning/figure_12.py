@@ -1,20 +1,17 @@
 """Figure 12: two-layer ReLU networks learn the stronger and the more diverse concept first   (Appendix F, Figure 12)
 
 As Figure 2 with two layers and ReLU between them, at d = 64 with 64 hidden units, trained by SGD in the conventions of
-`_perceptrons`.
+`shared.perceptron_training`.
 """
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+
+import xarray as xr
 
 from saddlescope.papers.concept_learning.shared import learning_order as orders
 from saddlescope.papers.concept_learning.shared.perceptron_training import Training
+from saddlescope.plot import Figure
 from saddlescope.reproduction.context import RunContext
-
-if TYPE_CHECKING:
-    import xarray as xr
-
-    from saddlescope.plot.figure import Figure
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,7 +26,7 @@ class Params(orders.OrderParams):
         return cls(varied_mu=(1.0, 3.0), varied_sigma=(0.05, 2.0), seeds=20, dim=24, samples=1500, every=20)
 
 
-def run(params: Params, context: RunContext) -> "xr.Dataset":
+def run(params: Params, context: RunContext) -> xr.Dataset:
     """All networks at once."""
     training = Training(
         depth=2, dim=params.dim, relu=True, samples=params.samples, epochs=params.epochs, every=params.every
@@ -42,10 +39,8 @@ def run(params: Params, context: RunContext) -> "xr.Dataset":
 claims = (*orders.order_claims("Figure 12"), orders.arrival_claim("Figure 12"))
 
 
-def traces(run: "xr.Dataset") -> "list[Figure]":
+def figures(run: xr.Dataset) -> list[Figure]:
     """The paper's two panels."""
-    from saddlescope.plot import Figure
-
     return [
         Figure(
             name="trajectories",

@@ -1,7 +1,7 @@
 """Figures 13 and 14: three-layer linear networks in three dimensions memorize for a while   (Figures 13, 14, F.2)
 
 d = 3, hidden layers of width 3, two concepts, sigma = (.05, .05), mu = (1, 2) and (2, 4), without a rotation, by SGD in
-the conventions of `_perceptrons`, for many seeds, of which the figures show one each. Beside them one layer in the same
+the conventions of `shared.perceptron_training`, for many seeds, of which the figures show one each. Beside them one layer in the same
 three dimensions, and two layers at d = 64, as in Figure 11.
 
     descents    of the out-of-distribution loss, counted with a hysteresis of 1 % of its start
@@ -10,23 +10,19 @@ three dimensions, and two layers at d = 64, as in Figure 11.
     learned     the step at which the loss is first below 1 % of its start
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+
+import numpy as np
+import xarray as xr
 
 from saddlescope._shared.errors import InputError
 from saddlescope.papers.concept_learning.shared.perceptron_training import Training, train
+from saddlescope.plot import Axis, Figure, Line, Panel
 from saddlescope.reproduction import parameter_checks
 from saddlescope.reproduction.claim import Claim, Estimate
 from saddlescope.reproduction.context import RunContext
 from saddlescope.reproduction.metric import Metric
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    import numpy as np
-    import xarray as xr
-
-    from saddlescope.plot.figure import Figure, Line
 
 _HYSTERESIS = 0.01
 _DRAWN = 12  # loss curves and trajectories in a picture, those of the figures first
@@ -67,10 +63,8 @@ class Params:
         return cls()
 
 
-def run(params: Params, context: RunContext) -> "xr.Dataset":
+def run(params: Params, context: RunContext) -> xr.Dataset:
     """The networks of three layers, then those beside them."""
-    import xarray as xr
-
     edges = (0.0, 0.4, 0.6, 1.0)
     kinds = [(DEEP, 3, 3, params.seeds), (ONE, 1, 3, params.seeds), (WIDE, 2, 64, params.wide_seeds)]
     parts = [
@@ -97,11 +91,9 @@ class _Trained:
     depth: int
     dim: int
     seeds: int
-    report: "Callable[[float, str], None]"
+    report: Callable[[float, str], None]
 
-    def __call__(self) -> "xr.Dataset":
-        import numpy as np
-        import xarray as xr
+    def __call__(self) -> xr.Dataset:
 
         from saddlescope.measure import find_descents
 
@@ -130,15 +122,15 @@ class _Trained:
 
 # The bounds: a pilot on seeds 100 to 163 had .33 transient networks of three layers on either task, all of them nearer
 # to the strongest cluster at the peak; .03 and .02 of one layer; none at d = 64; medians of 192 and 62 steps to learn.
-def _transient(run: "xr.Dataset", kind: str, task: str) -> "np.ndarray":
+def _transient(run: xr.Dataset, kind: str, task: str) -> np.ndarray:
     descents = run.descents.sel(kind=kind, task=task)
     return (descents[descents.notnull()] > 1).values
 
 
-def _share(task: str) -> "Callable[[xr.Dataset], Measured]":
+def _share(task: str) -> Callable[[xr.Dataset], Estimate]:
     """Which part of the networks is transient."""
 
-    def statistic(run: "xr.Dataset") -> Estimate:
+    def statistic(run: xr.Dataset) -> Estimate:
         turns = _transient(run, DEEP, task)
         rise = float(run.rise.sel(kind=DEEP, task=task).max())
         told = f"{turns.sum()} of {len(turns)} networks; largest rise {rise:.2g} of the start"
@@ -147,10 +139,8 @@ def _share(task: str) -> "Callable[[xr.Dataset], Measured]":
     return statistic
 
 
-def _memorizing(run: "xr.Dataset") -> Estimate:
+def _memorizing(run: xr.Dataset) -> Estimate:
     """Which part of the transient networks is nearer to the strongest cluster than to the test point at the peak."""
-    import numpy as np
-
     near = []
     for task in run.task.values:
         mu = run.mu.sel(task=task).values
@@ -162,11 +152,10 @@ def _memorizing(run: "xr.Dataset") -> Estimate:
     return Estimate.share(sum(near), len(near), f"{sum(near)} of {len(near)} transient networks, both tasks")
 
 
-def _against(kind: str) -> "Callable[[xr.Dataset], Measured]":
+def _against(kind: str) -> Callable[[xr.Dataset], Estimate]:
     """The share of transient networks of three layers, less that of the others, both tasks."""
 
-    def statistic(run: "xr.Dataset") -> Estimate:
-        import numpy as np
+    def statistic(run: xr.Dataset) -> Estimate:
 
         if kind not in run.kind:
             return Estimate.unresolved(f"No networks of {kind} were trained.")
@@ -180,15 +169,13 @@ def _against(kind: str) -> "Callable[[xr.Dataset], Measured]":
     return statistic
 
 
-def _generalising(run: "xr.Dataset") -> Estimate:
+def _generalising(run: xr.Dataset) -> Estimate:
     learned = run.learned.sel(kind=DEEP).notnull()
     return Estimate.share(float(learned.sum()), learned.size, f"{learned.size} networks")
 
 
-def _sooner(run: "xr.Dataset") -> Estimate:
+def _sooner(run: xr.Dataset) -> Estimate:
     """Steps to learn at the small signals over those at the large ones: the median over seeds."""
-    import numpy as np
-
     ratio = (run.learned.sel(kind=DEEP, task="small") / run.learned.sel(kind=DEEP, task="large")).dropna("seed").values
     if not len(ratio):
         return Estimate.unresolved("No seed learned both tasks.")
@@ -257,7 +244,7 @@ claims = (
     ),
 )
 
-quantities = (
+metrics = (
     Metric(
         name="descents",
         says="descents of the loss of three layers, mean over networks",
@@ -283,12 +270,12 @@ quantities = (
 )
 
 
-def traces(run: "xr.Dataset") -> "list[Figure]":
+def figures(run: xr.Dataset) -> list[Figure]:
     """Output trajectories, as in Figure 13; loss curves, as in Figure 14."""
     return [_trajectories(run), _losses(run)]
 
 
-def _drawn(run: "xr.Dataset", task: str) -> list[int]:
+def _drawn(run: xr.Dataset, task: str) -> list[int]:
     """Seeds to draw: the one with the largest rise first."""
     rises = run.rise.sel(kind=DEEP, task=task)
     rises = rises[rises.notnull()]
@@ -296,10 +283,7 @@ def _drawn(run: "xr.Dataset", task: str) -> list[int]:
     return [int(first), *(int(seed) for seed in rises.seed.values[:_DRAWN] if seed != first)]
 
 
-def _trajectories(run: "xr.Dataset") -> "Figure":
-    import numpy as np
-
-    from saddlescope.plot import Axis, Figure, Line, Panel
+def _trajectories(run: xr.Dataset) -> Figure:
 
     panels = []
     for task in run.task.values:
@@ -326,9 +310,7 @@ def _trajectories(run: "xr.Dataset") -> "Figure":
     )
 
 
-def _losses(run: "xr.Dataset") -> "Figure":
-    from saddlescope.plot import Axis, Figure, Panel
-
+def _losses(run: xr.Dataset) -> Figure:
     panels = [
         Panel(
             title=f"{task} μ", x=Axis("step", scale="log"), y=Axis("test loss over its start"),
@@ -344,8 +326,7 @@ def _losses(run: "xr.Dataset") -> "Figure":
     )
 
 
-def _curves(run: "xr.Dataset", task: str) -> "list[Line]":
-    from saddlescope.plot import Line
+def _curves(run: xr.Dataset, task: str) -> list[Line]:
 
     lines = []
     for n, seed in reversed(list(enumerate(_drawn(run, task)))):

@@ -1,6 +1,6 @@
 """Figure 2 (a, b): one-layer networks learn the stronger and the more diverse concept first   (Figure 2, section 3.1)
 
-One-layer linear networks at d = 64, trained by SGD in the conventions of `_perceptrons`: (a) balanced sigma, varied
+One-layer linear networks at d = 64, trained by SGD in the conventions of `shared.perceptron_training`: (a) balanced sigma, varied
 mu_1; (b) mu = (1, 2), varied sigma_1. Beside the order of learning: the slowing down of section 3.2, and Theorem 4.1
 from the network's actual start, biases included. Panel (c) is in `figure_3`.
 
@@ -10,18 +10,16 @@ from the network's actual start, biases included. Panel (c) is in `figure_3`.
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+
+import numpy as np
+import xarray as xr
 
 from saddlescope.papers.concept_learning.shared import learning_order as orders
 from saddlescope.papers.concept_learning.shared.perceptron_training import Training, one_layer_prediction, train
+from saddlescope.plot import Figure
 from saddlescope.reproduction.claim import Claim, Estimate
 from saddlescope.reproduction.context import RunContext
 from saddlescope.reproduction.metric import Metric
-
-if TYPE_CHECKING:
-    import xarray as xr
-
-    from saddlescope.plot.figure import Figure
 
 _HYSTERESIS = 0.01  # of the loss at the start: a rise below it is none
 _WINDOWS = 20
@@ -38,10 +36,8 @@ class Params(orders.OrderParams):
         return cls(varied_mu=(1.0, 3.0), varied_sigma=(0.05, 2.0), seeds=2, dim=32, samples=2000, every=10)
 
 
-def run(params: Params, context: RunContext) -> "xr.Dataset":
+def run(params: Params, context: RunContext) -> xr.Dataset:
     """All networks at once, the same without minibatches, and Theorem 4.1 for each."""
-    import numpy as np
-
     training = Training(dim=params.dim, samples=params.samples, epochs=params.epochs, every=params.every)
     found = orders.run_panels(training, params, context)
     concepts, seeds = orders.tasks(params), found.seed.values.tolist()
@@ -55,8 +51,8 @@ def run(params: Params, context: RunContext) -> "xr.Dataset":
     return found.assign(prediction=(axes, np.array(predicted, np.float32)), whole_output=(axes, whole.output.values))
 
 
-def _deviation(output: str) -> "Callable[[xr.Dataset], Measured]":
-    def statistic(run: "xr.Dataset") -> Estimate:
+def _deviation(output: str) -> Callable[[xr.Dataset], Estimate]:
+    def statistic(run: xr.Dataset) -> Estimate:
         away = abs(run[output] - run.prediction).max(("step", "concept"))
         relative = float((away / _size(run)).max())
         told = f"{away.size} networks, mean {float(away.mean()):.4f}; largest part of |x^| {relative:.4f}"
@@ -65,15 +61,13 @@ def _deviation(output: str) -> "Callable[[xr.Dataset], Measured]":
     return statistic
 
 
-def _size(run: "xr.Dataset") -> "xr.DataArray":
+def _size(run: xr.Dataset) -> xr.DataArray:
     """|x^| of every task."""
     return (run.mu**2).sum("concept") ** 0.5
 
 
-def _slowing(run: "xr.Dataset") -> Estimate:
+def _slowing(run: xr.Dataset) -> Estimate:
     """The speed in the last twentieth over that in the first, for the network that slows down least."""
-    import numpy as np
-
     if run.sizes["step"] <= _WINDOWS:
         return Estimate.unresolved("Too few marks for the speed; set a smaller every.")
     at = np.linspace(0, run.sizes["step"] - 1, _WINDOWS + 1).astype(int)
@@ -83,10 +77,8 @@ def _slowing(run: "xr.Dataset") -> Estimate:
     return Estimate(float(ratio.max()), remark=f"median over networks {np.median(ratio):.2g}")
 
 
-def _lateness(run: "xr.Dataset") -> Estimate:
+def _lateness(run: xr.Dataset) -> Estimate:
     """The arrival with the smallest sigma_1 over that with the largest, median over seeds."""
-    import numpy as np
-
     panel = orders.of_panel(run, orders.DIVERSITY).isel(task=[0, -1])
     ratios = []
     for values in (panel.output, panel.prediction):
@@ -100,7 +92,7 @@ def _lateness(run: "xr.Dataset") -> Estimate:
     return Estimate(ratios[0], remark=f"Theorem 4.1 has {ratios[1]:.3g}")
 
 
-def _turns(run: "xr.Dataset") -> Estimate:
+def _turns(run: xr.Dataset) -> Estimate:
     """How many networks have an out-of-distribution loss that rises again."""
     from saddlescope.measure import find_descents
 
@@ -151,7 +143,7 @@ claims = (
     ),
 )  # fmt: skip
 
-quantities = (
+metrics = (
     Metric(
         name="deviation",
         says="largest deviation of a trajectory from Theorem 4.1, mean over networks",
@@ -167,10 +159,8 @@ quantities = (
 )
 
 
-def traces(run: "xr.Dataset") -> "list[Figure]":
+def figures(run: xr.Dataset) -> list[Figure]:
     """The paper's two panels, with Theorem 4.1."""
-    from saddlescope.plot import Figure
-
     return [
         Figure(
             name="trajectories",

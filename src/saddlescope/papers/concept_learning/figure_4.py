@@ -11,25 +11,24 @@ concepts; then major entries are learned one by one, and each suppresses its gro
 come, is held against the Schur complements of the start (`theory.concepts.concept_stages`).
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
+import numpy as np
+import xarray as xr
+
 from saddlescope._shared.errors import InputError
+from saddlescope.papers.concept_learning.shared.two_layer_figures import entry_table, lives_panel, stage_heats
 from saddlescope.papers.concept_learning.shared.two_layer_runs import QUANTITIES, check_data, data, followed
+from saddlescope.plot import Figure
 from saddlescope.reproduction import parameter_checks
 from saddlescope.reproduction.claim import Claim, Estimate
 from saddlescope.reproduction.context import RunContext
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    import numpy as np
-    import xarray as xr
-
-    from saddlescope.plot.figure import Figure
-
     _Errors = Callable[[xr.Dataset, int], np.ndarray]
 
 _PHASE = 1e-3  # the largest entry of W at the end of the initial phase
@@ -67,11 +66,8 @@ class Params:
         return cls()
 
 
-def run(params: Params, context: RunContext) -> "xr.Dataset":
+def run(params: Params, context: RunContext) -> xr.Dataset:
     """The run that is shown, what irrelevant entries do, and many starts."""
-    import numpy as np
-    import xarray as xr
-
     a, x = data(params.mu, params.sigma)
     rng = np.random.default_rng(params.seed)
     wide, point = (np.append(values, np.zeros(params.empty)) for values in (a, x))
@@ -95,19 +91,17 @@ def run(params: Params, context: RunContext) -> "xr.Dataset":
     )
 
 
-def _pairs(a: "np.ndarray") -> list[tuple[int, int]]:
+def _pairs(a: np.ndarray) -> list[tuple[int, int]]:
     """The minor entries, the weaker concept first."""
     return [(i, k) for i in range(len(a)) for k in range(len(a)) if a[i] < a[k]]
 
 
-def _irrelevant(a: "np.ndarray", x: "np.ndarray", until: float, rng: "np.random.Generator") -> tuple[float, float]:
+def _irrelevant(a: np.ndarray, x: np.ndarray, until: float, rng: np.random.Generator) -> tuple[float, float]:
     """How far other irrelevant entries change the output: at the same time, and later along the flow.
 
     The second start has the same major and minor entries: what is added to the rows without a concept is orthogonal
     to all rows with one.
     """
-    import numpy as np
-
     from saddlescope.flow import symmetric_path
 
     concepts = a > 0
@@ -123,11 +117,8 @@ def _irrelevant(a: "np.ndarray", x: "np.ndarray", until: float, rng: "np.random.
     return float(np.abs(W @ x - other @ x).max()), float(np.abs(one - two).max())
 
 
-def _lives(a: "np.ndarray", starts: "np.ndarray", until: float) -> "xr.Dataset":
+def _lives(a: np.ndarray, starts: np.ndarray, until: float) -> xr.Dataset:
     """What becomes of the entries from each start, beside what its Schur complements say."""
-    import numpy as np
-    import xarray as xr
-
     from saddlescope.flow import symmetric_path
     from saddlescope.measure import entry_histories
     from saddlescope.theory.concepts import concept_stages
@@ -172,35 +163,31 @@ def _lives(a: "np.ndarray", starts: "np.ndarray", until: float) -> "xr.Dataset":
     )
 
 
-def _value(name: str) -> "Callable[[xr.Dataset], Measured]":
+def _value(name: str) -> Callable[[xr.Dataset], Estimate]:
     return lambda run: Estimate(float(run[name]))
 
 
-def _growth(run: "xr.Dataset") -> Estimate:
+def _growth(run: xr.Dataset) -> Estimate:
     errors = run.growth_error.isel(scale=-1)
     return Estimate(float(errors.max()), remark=f"{errors.size} entries, scale {float(run.scale[-1]):g}")
 
 
-def _slower(run: "xr.Dataset") -> Estimate:
+def _slower(run: xr.Dataset) -> Estimate:
     """Entries that do not grow faster than the one below, or to the right, in the order of decreasing strength."""
-    import numpy as np
-
     rates = run.rate.values
     wrong = sum(int(np.sum(np.diff(rates, axis=axis) >= 0)) for axis in (-2, -1))
     return Estimate(float(wrong), remark=f"of {2 * rates[..., 1:].size} pairs of neighbours")
 
 
-def _at_the_peak(run: "xr.Dataset") -> Estimate:
+def _at_the_peak(run: xr.Dataset) -> Estimate:
     off = abs(run.suppressor - run.suppressor_predicted).isel(scale=-1)
     told = ", ".join(f"{value:.3f}" for value in run.suppressor_predicted.values)
     share = float((off < _TURN).mean())
     return Estimate(float(off.max()), remark=f"{share:.3f} within {_TURN}; w_kk at the peak, by the law: {told}")
 
 
-def _out_of_order(run: "xr.Dataset") -> Estimate:
+def _out_of_order(run: xr.Dataset) -> Estimate:
     """Minor entries that peak before all of a group of a stronger concept have, or that are never suppressed."""
-    import numpy as np
-
     when = run.major_time.values[..., run.strong.values]
     tops = run.peak_time.values
     earlier = when[..., :, None] < when[..., None, :]
@@ -209,23 +196,23 @@ def _out_of_order(run: "xr.Dataset") -> Estimate:
     return Estimate(float(wrong + never), remark=f"{wrong} out of order, {never} never suppressed, of {tops.size}")
 
 
-def _stage_errors(run: "xr.Dataset", scale: int) -> "np.ndarray":
+def _stage_errors(run: xr.Dataset, scale: int) -> np.ndarray:
     """The largest error of a stage time from each start."""
     return abs(run.major_time - run.major_predicted).isel(scale=scale).max("concept").values
 
 
-def _peak_errors(run: "xr.Dataset", scale: int) -> "np.ndarray":
+def _peak_errors(run: xr.Dataset, scale: int) -> np.ndarray:
     """The relative error of every minor entry's height from every start."""
     one = run.isel(scale=scale)
     return abs(one.peak_height / one.height_predicted - 1).values
 
 
-def _worst(run: "xr.Dataset", *, errors: "_Errors", scale: int) -> Estimate:
+def _worst(run: xr.Dataset, *, errors: "_Errors", scale: int) -> Estimate:
     found = errors(run, scale)
     return Estimate(float(found.max()), remark=f"{found.size} in all; mean {found.mean():.2g}")
 
 
-def _most(run: "xr.Dataset", *, errors: "_Errors", scale: int, bar: float) -> Estimate:
+def _most(run: xr.Dataset, *, errors: "_Errors", scale: int, bar: float) -> Estimate:
     """The share of errors within the bar."""
     found = errors(run, scale)
     return Estimate.share(float((found <= bar).sum()), found.size)
@@ -317,14 +304,11 @@ claims = (
     ),
 )
 
-quantities = QUANTITIES
+metrics = QUANTITIES
 
 
-def traces(run: "xr.Dataset") -> "list[Figure]":
+def figures(run: xr.Dataset) -> list[Figure]:
     """Every entry against time, and heat maps of |W| between the stages."""
-    from saddlescope.papers.concept_learning.shared.two_layer_figures import entry_table, lives_panel, stage_heats
-    from saddlescope.plot import Figure
-
     empty = int((run.strength == 0).sum())
     return [
         Figure(

@@ -9,9 +9,18 @@ both laws of the start, at several scales, by the height of the rise in parts of
 
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING
+
+import numpy as np
+import xarray as xr
 
 from saddlescope._shared.errors import InputError
+from saddlescope.papers.concept_learning.shared.two_layer_figures import (
+    entries_panel,
+    entry_table,
+    later_losses,
+    loss_panel,
+    output_panels,
+)
 from saddlescope.papers.concept_learning.shared.two_layer_runs import (
     EXACTNESS,
     QUANTITIES,
@@ -23,15 +32,10 @@ from saddlescope.papers.concept_learning.shared.two_layer_runs import (
     phase_mask,
     push_share,
 )
+from saddlescope.plot import Axis, Figure, Line, Panel
 from saddlescope.reproduction import parameter_checks
 from saddlescope.reproduction.claim import Claim, Estimate
 from saddlescope.reproduction.context import RunContext
-
-if TYPE_CHECKING:
-    import numpy as np
-    import xarray as xr
-
-    from saddlescope.plot.figure import Figure, Panel
 
 _LAWS = ("normal", "positive")
 _SEEN = 0.01  # of the first loss: a rise that can be seen
@@ -75,11 +79,8 @@ class Params:
         return cls()
 
 
-def run(params: Params, context: RunContext) -> "xr.Dataset":
+def run(params: Params, context: RunContext) -> xr.Dataset:
     """The start with the largest rise, and how many descents random starts have."""
-    import numpy as np
-    import xarray as xr
-
     a, x = data(params.mu, params.sigma)
     context.report(0.0, "small positive starts")
     one = followed(a, x, _largest_rise(params, a, x), params.until)
@@ -102,8 +103,7 @@ def run(params: Params, context: RunContext) -> "xr.Dataset":
     return one.assign(W_error=errors.W, turn_error=errors.turns).merge(statistics)
 
 
-def _largest_rise(params: Params, a: "np.ndarray", x: "np.ndarray") -> "np.ndarray":
-    import numpy as np
+def _largest_rise(params: Params, a: np.ndarray, x: np.ndarray) -> np.ndarray:
 
     from saddlescope.flow import symmetric_flows
     from saddlescope.measure import find_descents
@@ -113,10 +113,8 @@ def _largest_rise(params: Params, a: "np.ndarray", x: "np.ndarray") -> "np.ndarr
     return starts[int(np.argmax(find_descents(flows.turning_losses).rises[:, 1:].sum(axis=1)))]
 
 
-def _rises(params: Params, a: "np.ndarray", x: "np.ndarray", law: str, scale: float) -> "tuple[np.ndarray, np.ndarray]":
+def _rises(params: Params, a: np.ndarray, x: np.ndarray, law: str, scale: float) -> tuple[np.ndarray, np.ndarray]:
     """The rise between two descents in parts of each first loss, and whether w_12(0) is positive, (starts,) each."""
-    import numpy as np
-
     from saddlescope.flow import symmetric_flows
     from saddlescope.measure import find_descents
 
@@ -128,7 +126,7 @@ def _rises(params: Params, a: "np.ndarray", x: "np.ndarray", law: str, scale: fl
     return found.rises[:, 1:].sum(axis=1) / flows.losses[:, 0], flows.W[:, 0, 0, 1] > 0
 
 
-def _count(run: "xr.Dataset") -> Estimate:
+def _count(run: xr.Dataset) -> Estimate:
     from saddlescope.measure import find_descents
 
     found = find_descents(run.turning_loss.values, hysteresis=_SEEN)
@@ -136,15 +134,13 @@ def _count(run: "xr.Dataset") -> Estimate:
     return Estimate(float(found.counts[0]), remark=f"rise {found.rises.max() / (x @ x / 2):.3f} of |x|^2 / 2")
 
 
-def _suppression(run: "xr.Dataset") -> Estimate:
+def _suppression(run: xr.Dataset) -> Estimate:
     shares = push_share(run, rising=True, of=phase_mask(run, minor=True, phase="shrinks"))
     return Estimate(float(shares[0])) if len(shares) else Estimate.unresolved("The loss does not rise.")
 
 
-def _shrinking(run: "xr.Dataset") -> Estimate:
+def _shrinking(run: xr.Dataset) -> Estimate:
     """The part of the rise's time that lies between the peak of |w_12| and its suppression."""
-    import numpy as np
-
     rises = np.flatnonzero(np.diff(run.turning_loss.values) > 0)
     if not len(rises):
         return Estimate.unresolved("The loss does not rise.")
@@ -154,44 +150,40 @@ def _shrinking(run: "xr.Dataset") -> Estimate:
     return Estimate((last - max(first, peak)) / (last - first), remark=remark)
 
 
-def _last_fall(run: "xr.Dataset") -> Estimate:
+def _last_fall(run: xr.Dataset) -> Estimate:
     """The share of the weak concept's major entry in what drives the last descent."""
-    import numpy as np
-
     weak = int(np.argmin(run.strength.values))
     of = np.zeros((run.sizes["entry"], 2), bool)
     of[entry_of(run, weak, weak), 0] = True
     return Estimate(float(push_share(run, rising=False, of=of)[-1]))
 
 
-def _reversal(run: "xr.Dataset") -> Estimate:
+def _reversal(run: xr.Dataset) -> Estimate:
     """How far the weak concept's output goes back, in units of its goal."""
-    import numpy as np
-
     weak = int(np.argmin(run.strength.values))
     f = run.output.values[:, weak]
     back = np.maximum.accumulate(f) - f
     return Estimate(float(back.max() / run.test_point[weak]), remark=f"f_{weak + 1} goes back after it has risen")
 
 
-def _stage_times(run: "xr.Dataset") -> Estimate:
+def _stage_times(run: xr.Dataset) -> Estimate:
     off = [float(abs(run.top[entry_of(run, k, k)] - run.predicted_time[k])) for k in range(run.sizes["row"])]
     return Estimate(max(off), remark=", ".join(f"{one:.4f}" for one in off))
 
 
-def _peak(run: "xr.Dataset") -> Estimate:
+def _peak(run: xr.Dataset) -> Estimate:
     n = entry_of(run, 0, 1)
     off = float(run.top[n] - run.predicted_peak_time[0, 1])
     return Estimate(abs(float(run.height[n] / run.predicted_peak[0, 1]) - 1), remark=f"its time is off by {off:.4f}")
 
 
-def _how_often(run: "xr.Dataset", *, law: str, scale: int, hysteresis: float) -> Estimate:
+def _how_often(run: xr.Dataset, *, law: str, scale: int, hysteresis: float) -> Estimate:
     rises = run.rise.sel(law=law).isel(scale=scale).values
     told = f"{len(rises)} starts of scale {float(run.scale[scale]):g}"
     return Estimate.share(float((rises > hysteresis).sum()), len(rises), told)
 
 
-def _positive_among(run: "xr.Dataset") -> Estimate:
+def _positive_among(run: xr.Dataset) -> Estimate:
     one = run.sel(law="normal").isel(scale=0)
     two = one.rise.values > 0
     if not two.any():
@@ -279,20 +271,11 @@ claims = (
     *EXACTNESS,
 )
 
-quantities = QUANTITIES
+metrics = QUANTITIES
 
 
-def traces(run: "xr.Dataset") -> "list[Figure]":
+def figures(run: xr.Dataset) -> list[Figure]:
     """The paper's figure, with the predicted times; and how often."""
-    from saddlescope.papers.concept_learning.shared.two_layer_figures import (
-        entries_panel,
-        entry_table,
-        later_losses,
-        loss_panel,
-        output_panels,
-    )
-    from saddlescope.plot import Figure
-
     return [
         Figure(
             name="two-descents",
@@ -318,10 +301,7 @@ def traces(run: "xr.Dataset") -> "list[Figure]":
     ]
 
 
-def _share_panel(run: "xr.Dataset", law: str) -> "Panel":
-    import numpy as np
-
-    from saddlescope.plot import Axis, Line, Panel
+def _share_panel(run: xr.Dataset, law: str) -> Panel:
 
     heights = np.geomspace(1e-5, 0.3, 200)
     lines = tuple(

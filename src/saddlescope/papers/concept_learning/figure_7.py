@@ -1,7 +1,7 @@
 """Figure 7: in which order a ReLU network learns the points of a cube of concepts   (Appendix B, equation B.2)
 
 Two-layer ReLU networks at d = 64, four concepts, mu = (1, 2, 3, 4), sigma = 1/2, by SGD in the conventions of
-`_perceptrons`; the loss at all 16 test points that combine some of the clusters' means.
+`shared.perceptron_training`; the loss at all 16 test points that combine some of the clusters' means.
 
     point v    in {0, 1}^4, the sum of the means with v_p = 1; u <= v where that holds for every component
     loss(v)    |f(x^(v)) - x^(v)|^2, at one point
@@ -11,22 +11,18 @@ Two-layer ReLU networks at d = 64, four concepts, mu = (1, 2, 3, 4), sigma = 1/2
     learned    the epoch from which on loss(v) stays below 1, at which the paper's colours are truncated
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+
+import numpy as np
+import xarray as xr
 
 from saddlescope._shared.errors import InputError
 from saddlescope.papers.concept_learning.shared.perceptron_training import Training, train
+from saddlescope.plot import Axis, Figure, Line, Panel
 from saddlescope.reproduction import parameter_checks
 from saddlescope.reproduction.claim import Claim, Estimate
 from saddlescope.reproduction.context import RunContext
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    import numpy as np
-    import xarray as xr
-
-    from saddlescope.plot.figure import Figure
 
 _TRUNCATED = 1.0  # losses in the paper's picture
 _LEVELS = ((0.0, 0.1, "loss below .1"), (0.1, 0.4, ".1 to .4"), (0.4, 1.0, ".4 to 1"), (1.0, float("inf"), "1 or more"))
@@ -69,10 +65,8 @@ class Params:
         return cls(seeds=32)
 
 
-def run(params: Params, context: RunContext) -> "xr.Dataset":
+def run(params: Params, context: RunContext) -> xr.Dataset:
     """All networks at once."""
-    import xarray as xr
-
     per_epoch = (len(params.mu) + 1) * params.samples // 128
     training = Training(
         depth=2, dim=params.dim, relu=True, cube=True, samples=params.samples, epochs=params.epochs,
@@ -88,17 +82,15 @@ def run(params: Params, context: RunContext) -> "xr.Dataset":
     )
 
 
-def _pairs(run: "xr.Dataset") -> "tuple[np.ndarray, np.ndarray]":
+def _pairs(run: xr.Dataset) -> tuple[np.ndarray, np.ndarray]:
     """Points u and v of all pairs with u <= v, u not v."""
-    import numpy as np
-
     index = run["index"].transpose("point", "concept").values
     below = np.all(index[:, None] <= index[None], axis=-1) & ~np.eye(len(index), dtype=bool)
     u, v = np.nonzero(below)
     return u, v
 
 
-def _excess(run: "xr.Dataset", *, relative_to: str = "start") -> "np.ndarray":
+def _excess(run: xr.Dataset, *, relative_to: str = "start") -> np.ndarray:
     """loss(u) - loss(v) over loss(v) or the largest loss at the start, or loss(v) at the mark: (seed, step, pair)."""
     u, v = _pairs(run)
     loss = run.loss.values
@@ -106,10 +98,8 @@ def _excess(run: "xr.Dataset", *, relative_to: str = "start") -> "np.ndarray":
     return (loss[..., u] - loss[..., v]) / units[relative_to]
 
 
-def _learned(run: "xr.Dataset") -> "np.ndarray":
+def _learned(run: xr.Dataset) -> np.ndarray:
     """The epoch from which on each loss stays below 1, (seed, point); infinite if it does not."""
-    import numpy as np
-
     above = run.loss.values >= _TRUNCATED
     last = above.shape[1] - np.argmax(above[:, ::-1], axis=1)  # the mark after the last one above
     return np.append(run.epoch.values, np.inf)[np.where(above.any(axis=1), last, 0)]
@@ -117,10 +107,10 @@ def _learned(run: "xr.Dataset") -> "np.ndarray":
 
 # The bounds. A pilot on seeds 100 to 103 had .09 of pairs and marks violated at tolerance 0, .0045 at 1 %, none at 5 %;
 # no pair learned out of order by more than an epoch; a largest loss of .12 in the end.
-def _violated(tolerance: float, relative_to: str = "start") -> "Callable[[xr.Dataset], Measured]":
+def _violated(tolerance: float, relative_to: str = "start") -> Callable[[xr.Dataset], Estimate]:
     """Which part of all pairs and marks violates B.2 by more than the tolerance."""
 
-    def statistic(run: "xr.Dataset") -> Estimate:
+    def statistic(run: xr.Dataset) -> Estimate:
         excess = _excess(run, relative_to=relative_to)
         broken = excess > tolerance
         marks = float(broken.any(axis=-1).mean())
@@ -131,10 +121,8 @@ def _violated(tolerance: float, relative_to: str = "start") -> "Callable[[xr.Dat
     return statistic
 
 
-def _out_of_order(run: "xr.Dataset") -> Estimate:
+def _out_of_order(run: xr.Dataset) -> Estimate:
     """Which part of all pairs is learned in the other order, by more than an epoch."""
-    import numpy as np
-
     (u, v), learned = _pairs(run), _learned(run)
     if not np.isfinite(learned).all():
         return Estimate.unresolved("Not all points are learned; train for more epochs.")
@@ -142,11 +130,11 @@ def _out_of_order(run: "xr.Dataset") -> Estimate:
     return Estimate(float((late > 1).mean()), remark=f"largest {float(late.max()):.2g} epochs")
 
 
-def _last(run: "xr.Dataset") -> Estimate:
+def _last(run: xr.Dataset) -> Estimate:
     return Estimate(float(run.loss.isel(step=-1).max()), remark=f"{run.sizes['seed']} networks, 16 points each")
 
 
-def _last_point(run: "xr.Dataset") -> Estimate:
+def _last_point(run: xr.Dataset) -> Estimate:
     """Whether the test point that combines all is the last to be learned, or as late as the last: share of networks."""
     learned = _learned(run)
     return Estimate(float((learned[:, -1] >= learned.max(axis=1)).mean()))
@@ -212,15 +200,13 @@ claims = (
 )
 
 
-def traces(run: "xr.Dataset") -> "list[Figure]":
+def figures(run: xr.Dataset) -> list[Figure]:
     """The graphs of Figure 7; the losses of all points; violations over training."""
     return [_graphs(run), _losses(run)]
 
 
-def _layout(index: "np.ndarray") -> "np.ndarray":
+def _layout(index: np.ndarray) -> np.ndarray:
     """Columns by the number of concepts; rows centred around 0, two apart: (point, 2)."""
-    import numpy as np
-
     column = index.sum(axis=1)
     row = np.zeros(len(index))
     for number in np.unique(column):
@@ -229,10 +215,7 @@ def _layout(index: "np.ndarray") -> "np.ndarray":
     return np.stack([column, row], axis=1).astype(float)
 
 
-def _graphs(run: "xr.Dataset") -> "Figure":
-    import numpy as np
-
-    from saddlescope.plot import Axis, Figure, Line, Panel
+def _graphs(run: xr.Dataset) -> Figure:
 
     index = run["index"].transpose("point", "concept").values
     place, loss = _layout(index), run.loss.mean("seed")
@@ -258,10 +241,7 @@ def _graphs(run: "xr.Dataset") -> "Figure":
     )
 
 
-def _losses(run: "xr.Dataset") -> "Figure":
-    import numpy as np
-
-    from saddlescope.plot import Axis, Figure, Line, Panel
+def _losses(run: xr.Dataset) -> Figure:
 
     index = run["index"].transpose("point", "concept").values
     loss, number, epochs = run.loss.mean("seed").values, index.sum(axis=1), run.epoch.values

@@ -5,17 +5,14 @@ of equation 4.3; its axis is logarithmic, as the paper's.
 """
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
-from saddlescope.papers.concept_learning.shared.multiple_descents import claims_of, figures, searched
+import xarray as xr
+
+from saddlescope.papers.concept_learning.shared.multiple_descents import claims_of, descent_figures, searched
 from saddlescope.papers.concept_learning.shared.two_layer_runs import QUANTITIES, check_data
+from saddlescope.plot import Figure
 from saddlescope.reproduction import parameter_checks
 from saddlescope.reproduction.context import RunContext
-
-if TYPE_CHECKING:
-    import xarray as xr
-
-    from saddlescope.plot.figure import Figure
 
 _DESCENTS = 3
 
@@ -51,16 +48,16 @@ class Params:
         return cls()
 
 
-def run(params: Params, context: RunContext) -> "xr.Dataset":
+def run(params: Params, context: RunContext) -> xr.Dataset:
     """Finds a start with three descents, and follows it."""
     return searched(params, _DESCENTS, context)
 
 
 claims = claims_of(_DESCENTS, "triple", least_rise=0.08)
 
-quantities = QUANTITIES
+metrics = QUANTITIES
 
 
-def traces(run: "xr.Dataset") -> "list[Figure]":
+def figures(run: xr.Dataset) -> list[Figure]:
     """The paper's figure, with what drives each piece."""
-    return figures(run, "triple")
+    return descent_figures(run, "triple")

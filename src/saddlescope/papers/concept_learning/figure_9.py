@@ -5,18 +5,20 @@ of equation 4.3; its axis is logarithmic, as the paper's.
 """
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
-from saddlescope.papers.concept_learning.shared.multiple_descents import claims_of, figures, neighbours, searched
+import xarray as xr
+
+from saddlescope.papers.concept_learning.shared.multiple_descents import (
+    claims_of,
+    descent_figures,
+    neighbours,
+    searched,
+)
 from saddlescope.papers.concept_learning.shared.two_layer_runs import QUANTITIES, check_data, entry_of
+from saddlescope.plot import Figure
 from saddlescope.reproduction import parameter_checks
 from saddlescope.reproduction.claim import Claim, Estimate
 from saddlescope.reproduction.context import RunContext
-
-if TYPE_CHECKING:
-    import xarray as xr
-
-    from saddlescope.plot.figure import Figure
 
 _DESCENTS = 4
 
@@ -52,12 +54,12 @@ class Params:
         return cls()
 
 
-def run(params: Params, context: RunContext) -> "xr.Dataset":
+def run(params: Params, context: RunContext) -> xr.Dataset:
     """Finds a start with four descents, and follows it."""
     return searched(params, _DESCENTS, context)
 
 
-def _learned_at_the_peak(run: "xr.Dataset") -> Estimate:
+def _learned_at_the_peak(run: xr.Dataset) -> Estimate:
     """w_22 when |w_12| is largest."""
     weak, strong = neighbours(run)[0]
     a = run.strength.values
@@ -76,9 +78,9 @@ claims = (
     ),
 )
 
-quantities = QUANTITIES
+metrics = QUANTITIES
 
 
-def traces(run: "xr.Dataset") -> "list[Figure]":
+def figures(run: xr.Dataset) -> list[Figure]:
     """The paper's figure, with what drives each piece."""
-    return figures(run, "quadruple")
+    return descent_figures(run, "quadruple")

@@ -9,20 +9,17 @@ plateau, by one faster direction, and not prove it.
 from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise
-from typing import TYPE_CHECKING
+
+import numpy as np
+import xarray as xr
 
 from saddlescope._shared.errors import InputError, unknown
 from saddlescope.papers.deep_relu.shared.circle_data import alternating_circle
+from saddlescope.plot import Axis, Figure, Line, Mark, Panel
 from saddlescope.reproduction import parameter_checks
 from saddlescope.reproduction.claim import Claim, Estimate
 from saddlescope.reproduction.context import RunContext
 from saddlescope.reproduction.metric import Metric
-
-if TYPE_CHECKING:
-    import numpy as np
-    import xarray as xr
-
-    from saddlescope.plot.figure import Figure
 
 DATA = ("circle-8", "circle-12", "random")  # the latter in the plane
 
@@ -63,10 +60,8 @@ class Params:
         return cls(width=32, starts=400, steps=8000)
 
 
-def run(params: Params, context: RunContext) -> "xr.Dataset":
+def run(params: Params, context: RunContext) -> xr.Dataset:
     """Data set by data set and depth by depth."""
-    import xarray as xr
-
     sets = []
     for place, name in enumerate(params.data):
         depths = []
@@ -79,8 +74,7 @@ def run(params: Params, context: RunContext) -> "xr.Dataset":
     return xr.concat(sets, dim="data").assign_coords(data=list(params.data), depth=list(params.depths))
 
 
-def _saddle(name: str, params: Params) -> "tuple[np.ndarray, np.ndarray]":
-    import numpy as np
+def _saddle(name: str, params: Params) -> tuple[np.ndarray, np.ndarray]:
 
     if name != "random":
         return alternating_circle(int(name.removeprefix("circle-")))
@@ -88,8 +82,7 @@ def _saddle(name: str, params: Params) -> "tuple[np.ndarray, np.ndarray]":
     return rng.normal(size=(2, params.samples)), rng.normal(size=(1, params.samples))
 
 
-def _optimum(name: str, params: Params) -> "xr.Dataset":
-    import xarray as xr
+def _optimum(name: str, params: Params) -> xr.Dataset:
 
     from saddlescope.theory.escape.certificate import certified_escape_speed
     from saddlescope.theory.escape.rank_one import rank_one_escape_speed
@@ -99,11 +92,8 @@ def _optimum(name: str, params: Params) -> "xr.Dataset":
     return xr.Dataset({"lower": best.lower, "upper": best.upper, "rank_one": one.lower})
 
 
-def _searched(name: str, depth: int, params: Params) -> "xr.Dataset":
+def _searched(name: str, depth: int, params: Params) -> xr.Dataset:
     """Speeds of all starts, and the ranks of the best direction; convex steps stand in for more starts."""
-    import numpy as np
-    import xarray as xr
-
     from saddlescope.theory.escape.column_generation import column_generation
     from saddlescope.theory.escape.directions import escape_directions
 
@@ -129,19 +119,19 @@ def _searched(name: str, depth: int, params: Params) -> "xr.Dataset":
 
 
 # The bounds: a plateau is exact, and directions are known to machine precision; 1e-9 leaves room for the certificate.
-def _faster(run: "xr.Dataset") -> Estimate:
+def _faster(run: xr.Dataset) -> Estimate:
     excess = (run.speed.max("start") / run.upper - 1).max("depth")
     remark = "; ".join(f"{name}: {float(value):.1e}" for name, value in zip(run.data.values, excess, strict=True))
     return Estimate(float(excess.max()), remark=f"{run.speed.size} runs; {remark}")
 
 
-def _slower(run: "xr.Dataset") -> Estimate:
+def _slower(run: xr.Dataset) -> Estimate:
     lack = 1 - run.best / run.lower
     plain = 1 - run.descent_best / run.lower
     return Estimate(float(lack.max()), remark=f"by descent alone {float(plain.max()):.1e}")
 
 
-def _higher_ranks(run: "xr.Dataset") -> Estimate:
+def _higher_ranks(run: xr.Dataset) -> Estimate:
     above = run["rank"].where(run.layer >= 3)
     where = "; ".join(
         f"{name}: layers {', '.join(map(str, _layers_above_one(run.sel(data=name))))}"
@@ -151,11 +141,11 @@ def _higher_ranks(run: "xr.Dataset") -> Estimate:
     return Estimate(float(above.max()), remark=where or "rank one throughout")
 
 
-def _layers_above_one(one: "xr.Dataset") -> list[int]:
+def _layers_above_one(one: xr.Dataset) -> list[int]:
     return [int(layer) for layer in one.layer if bool((one["rank"].sel(layer=layer) > 1).any())]
 
 
-def _residual(run: "xr.Dataset") -> Estimate:
+def _residual(run: xr.Dataset) -> Estimate:
     return Estimate(float((run.residual / run.best).max()), remark=f"{run.best.size} directions")
 
 
@@ -190,7 +180,7 @@ claims = (
     ),
 )
 
-quantities = (
+metrics = (
     Metric(
         name="success",
         says="share of starts that reach the optimal escape speed",
@@ -209,12 +199,8 @@ quantities = (
 )
 
 
-def traces(run: "xr.Dataset") -> "list[Figure]":
+def figures(run: xr.Dataset) -> list[Figure]:
     """Speeds against depth, and the ranks and the linearity of the best directions."""
-    import numpy as np
-
-    from saddlescope.plot import Axis, Figure, Line, Mark, Panel
-
     rng, panels = np.random.default_rng(0), []
     for name in run.data.values:
         one = run.sel(data=name)

@@ -16,20 +16,19 @@ one read 1.2 to 1.5 (the table shows it); so rank is told by s_2/s_1 and by coun
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import numpy as np
+import xarray as xr
 
 from saddlescope._shared.errors import InputError
 from saddlescope.papers.deep_relu.shared.recorded_training import Training
 from saddlescope.papers.deep_relu.shared.saddle_paths import fallen, followed, teacher_loss
 from saddlescope.papers.deep_relu.shared.stored_staircases import QUANTITIES, together
+from saddlescope.plot import Axis, Figure, Line, Mark, Panel, Table
 from saddlescope.reproduction.claim import Claim, Estimate
 from saddlescope.reproduction.context import RunContext
 from saddlescope.reproduction.parameter_checks import at_least, positive
-
-if TYPE_CHECKING:
-    import xarray as xr
-
-    from saddlescope.plot.figure import Figure, Panel, Table
 
 _ESCAPE, _ARRIVAL = 0.10, 0.95
 _DEEP = 3  # layers from here on count as deep
@@ -72,7 +71,7 @@ class Params:
         return cls(digits=5, digits_width=300, digits_steps=600_000, teachers=10)
 
 
-def run(params: Params, context: RunContext) -> "xr.Dataset":
+def run(params: Params, context: RunContext) -> xr.Dataset:
     """Network by network."""
     from saddlescope.papers.deep_relu.shared.image_training import image_loss
 
@@ -99,10 +98,8 @@ def run(params: Params, context: RunContext) -> "xr.Dataset":
     return together(paths)
 
 
-def _passages(run: "xr.Dataset") -> "list[xr.Dataset]":
+def _passages(run: xr.Dataset) -> list[xr.Dataset]:
     """For each network that reaches the second saddle: its own layers, from escape to arrival."""
-    import numpy as np
-
     passages = []
     for n in range(run.sizes["network"]):
         one = run.isel(network=n)
@@ -115,10 +112,10 @@ def _passages(run: "xr.Dataset") -> "list[xr.Dataset]":
     return passages
 
 
-def _over_passages(statistic: "Callable[[xr.Dataset], float]") -> "Callable[[xr.Dataset], Measured]":
+def _over_passages(statistic: Callable[[xr.Dataset], float]) -> Callable[[xr.Dataset], Estimate]:
     """The largest of a statistic over all passages."""
 
-    def largest(run: "xr.Dataset") -> Estimate:
+    def largest(run: xr.Dataset) -> Estimate:
         passages = _passages(run)
         if not passages:
             return Estimate.unresolved("No network reaches the second saddle; take more steps.")
@@ -129,40 +126,40 @@ def _over_passages(statistic: "Callable[[xr.Dataset], float]") -> "Callable[[xr.
     return largest
 
 
-def _deep(one: "xr.Dataset") -> "xr.Dataset":
+def _deep(one: xr.Dataset) -> xr.Dataset:
     return one.sel(layer=slice(_DEEP, None))
 
 
-def _most_above_bulk(one: "xr.Dataset") -> float:
+def _most_above_bulk(one: xr.Dataset) -> float:
     return float(_deep(one).above_bulk.max())
 
 
-def _below_deep(one: "xr.Dataset") -> float:
+def _below_deep(one: xr.Dataset) -> float:
     return float(one.above_bulk.sel(layer=slice(2, _DEEP - 1)).max())
 
 
-def _plateau_rank(one: "xr.Dataset") -> float:
+def _plateau_rank(one: xr.Dataset) -> float:
     return float(abs(_deep(one).stage_layer_rank.sel(stage=1) - 1).max())
 
 
-def _growth(one: "xr.Dataset") -> float:
+def _growth(one: xr.Dataset) -> float:
     ratio = _deep(one).second_ratio
     return float((ratio.isel(mark=-1) / ratio.isel(mark=0)).max())
 
 
-def _tail(one: "xr.Dataset") -> float:
+def _tail(one: xr.Dataset) -> float:
     return float(_deep(one).tail_activations.max())
 
 
-def _nonlinear(one: "xr.Dataset") -> float:
+def _nonlinear(one: xr.Dataset) -> float:
     return float(_deep(one).nonlinearity.isel(mark=-1).max())
 
 
-def _first_layer(one: "xr.Dataset") -> float:
+def _first_layer(one: xr.Dataset) -> float:
     return -float(one.second_ratio.sel(layer=1).isel(mark=-1))
 
 
-def _least_of_first_layer(run: "xr.Dataset") -> Estimate:
+def _least_of_first_layer(run: xr.Dataset) -> Estimate:
     largest = _over_passages(_first_layer)(run)
     return Estimate(-largest.value, largest.uncertainty, largest.remark)
 
@@ -225,16 +222,16 @@ claims = (
     ),
 )
 
-quantities = QUANTITIES
+metrics = QUANTITIES
 
 
-def traces(run: "xr.Dataset") -> "list[Figure]":
+def figures(run: xr.Dataset) -> list[Figure]:
     """How near to rank one the layers are along the way, and what the activations do."""
     shown = _shown(run)
     return [_ratios(run, shown), _activations(run, shown)]
 
 
-def _shown(run: "xr.Dataset") -> list[int]:
+def _shown(run: xr.Dataset) -> list[int]:
     """The first network of every task that reaches the second saddle."""
     tasks: dict[str, int] = {}
     for n, name in enumerate(run.network.values.tolist()):
@@ -243,10 +240,7 @@ def _shown(run: "xr.Dataset") -> list[int]:
     return list(tasks.values()) or [0]
 
 
-def _panel(run: "xr.Dataset", n: int, key: str, label: str, least: float) -> "Panel":
-    import numpy as np
-
-    from saddlescope.plot import Axis, Line, Mark, Panel
+def _panel(run: xr.Dataset, n: int, key: str, label: str, least: float) -> Panel:
 
     one = run.isel(network=n)
     starts = one.stage_start.dropna("stage").values[1:]
@@ -267,8 +261,7 @@ def _panel(run: "xr.Dataset", n: int, key: str, label: str, least: float) -> "Pa
     )
 
 
-def _ratios(run: "xr.Dataset", shown: list[int]) -> "Figure":
-    from saddlescope.plot import Figure
+def _ratios(run: xr.Dataset, shown: list[int]) -> Figure:
 
     return Figure(
         name="ratios",
@@ -282,8 +275,7 @@ def _ratios(run: "xr.Dataset", shown: list[int]) -> "Figure":
     )
 
 
-def _activations(run: "xr.Dataset", shown: list[int]) -> "Figure":
-    from saddlescope.plot import Figure
+def _activations(run: xr.Dataset, shown: list[int]) -> Figure:
 
     panels = []
     for n in shown:
@@ -298,8 +290,7 @@ def _activations(run: "xr.Dataset", shown: list[int]) -> "Figure":
     )
 
 
-def _table(run: "xr.Dataset") -> "Table":
-    from saddlescope.plot import Table
+def _table(run: xr.Dataset) -> Table:
 
     rows = []
     for one in _passages(run):

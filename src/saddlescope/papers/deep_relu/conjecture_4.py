@@ -13,21 +13,19 @@ known are followed to the end, and the first stages of networks on digits. Stage
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import numpy as np
+import xarray as xr
 
 from saddlescope._shared.errors import InputError
 from saddlescope.papers.deep_relu.shared.recorded_training import Training
 from saddlescope.papers.deep_relu.shared.saddle_paths import followed, teacher_loss
 from saddlescope.papers.deep_relu.shared.stored_staircases import QUANTITIES, together
+from saddlescope.plot import Axis, Figure, Line, Mark, Panel, Table
 from saddlescope.reproduction.claim import Claim, Estimate
 from saddlescope.reproduction.context import RunContext
 from saddlescope.reproduction.parameter_checks import at_least
-
-if TYPE_CHECKING:
-    import numpy as np
-    import xarray as xr
-
-    from saddlescope.plot.figure import Figure, Panel, Table
 
 _SEPARATED, _EQUAL, _DIGITS = "separated", "equal", "digits"
 _FITS = 0.01  # of the loss at the origin: a student with less left fits the data
@@ -78,7 +76,7 @@ class Params:
         return cls(teachers=10, equal=10, width=100, digits=5, digits_width=300, digits_steps=10**6)
 
 
-def run(params: Params, context: RunContext) -> "xr.Dataset":
+def run(params: Params, context: RunContext) -> xr.Dataset:
     """Network by network."""
     jobs = [*_students(params), *_on_digits(params, context)]
     paths = []
@@ -125,17 +123,16 @@ def _on_digits(params: Params, context: RunContext) -> list[_Job]:
     return jobs
 
 
-def _ranks(run: "xr.Dataset", task: str) -> "list[np.ndarray]":
+def _ranks(run: xr.Dataset, task: str) -> list[np.ndarray]:
     """The ranks of all stages of every network of a task."""
     of_task = run.isel(network=(run.task == task).values)
     return [ranks[ranks >= 0] for ranks in of_task.stage_rank.transpose("network", "stage").values]
 
 
-def _wrong_rises(task: str) -> "Callable[[xr.Dataset], Measured]":
+def _wrong_rises(task: str) -> Callable[[xr.Dataset], Estimate]:
     """How many rises are of another size than one."""
 
-    def statistic(run: "xr.Dataset") -> Estimate:
-        import numpy as np
+    def statistic(run: xr.Dataset) -> Estimate:
 
         ranks = _ranks(run, task)
         rises = np.concatenate([np.diff(one) for one in ranks]) if ranks else np.zeros(0)
@@ -147,10 +144,10 @@ def _wrong_rises(task: str) -> "Callable[[xr.Dataset], Measured]":
     return statistic
 
 
-def _wrong_ends(task: str) -> "Callable[[xr.Dataset], Measured]":
+def _wrong_ends(task: str) -> Callable[[xr.Dataset], Estimate]:
     """How many networks that fit the data do so at another rank than their teacher's bottleneck rank."""
 
-    def statistic(run: "xr.Dataset") -> Estimate:
+    def statistic(run: xr.Dataset) -> Estimate:
         of_task = run.isel(network=(run.task == task).values)
         fits = (of_task.loss.min("mark") < _FITS * of_task.loss.isel(mark=0)).values
         if not fits.any():
@@ -162,7 +159,7 @@ def _wrong_ends(task: str) -> "Callable[[xr.Dataset], Measured]":
     return statistic
 
 
-def _agreement(run: "xr.Dataset") -> Estimate:
+def _agreement(run: xr.Dataset) -> Estimate:
     """In how many of the stages after the first all layers between first and last have the rank of the bottleneck."""
     of_task = run.isel(network=(run.task == _SEPARATED).values)
     middle = (of_task.layer > 1) & (of_task.layer < of_task.depth)
@@ -221,13 +218,11 @@ claims = (
     ),
 )
 
-quantities = QUANTITIES
+metrics = QUANTITIES
 
 
-def traces(run: "xr.Dataset") -> "list[Figure]":
+def figures(run: xr.Dataset) -> list[Figure]:
     """The loss with the rank of each stage, for the first networks of every task."""
-    from saddlescope.plot import Figure
-
     first: dict[str, int] = {}
     for n, name in enumerate(run.network.values.tolist()):
         first.setdefault(name.partition(", seed")[0], n)
@@ -244,8 +239,7 @@ def traces(run: "xr.Dataset") -> "list[Figure]":
     ]
 
 
-def _panels(one: "xr.Dataset") -> "list[Panel]":
-    from saddlescope.plot import Axis, Line, Mark, Panel
+def _panels(one: xr.Dataset) -> list[Panel]:
 
     starts, ranks = one.stage_start.dropna("stage").values, one.stage_rank.values
     step = one.step.values
@@ -271,8 +265,7 @@ def _panels(one: "xr.Dataset") -> "list[Panel]":
     ]
 
 
-def _table(run: "xr.Dataset") -> "Table":
-    from saddlescope.plot import Table
+def _table(run: xr.Dataset) -> Table:
 
     rows = []
     for n in range(run.sizes["network"]):

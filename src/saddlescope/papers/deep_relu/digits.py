@@ -12,9 +12,12 @@ In pilots on other seeds about one in four skipped the plateau of rank one, and 
     eta     learning rate, rate |theta|^(2 - L): steps of the paper's time s
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
+
+import xarray as xr
 
 from saddlescope._shared.errors import InputError
 from saddlescope.papers.deep_relu.shared.image_training import (
@@ -28,17 +31,13 @@ from saddlescope.papers.deep_relu.shared.image_training import (
 )
 from saddlescope.papers.deep_relu.shared.stored_staircases import ACCURACY, QUANTITIES
 from saddlescope.papers.deep_relu.shared.training_figures import layer_panels, loss_panel, stage_rows
+from saddlescope.plot import Figure, Table
 from saddlescope.reproduction.claim import Claim, Estimate
 from saddlescope.reproduction.context import RunContext
 from saddlescope.reproduction.parameter_checks import at_least, positive
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    import xarray as xr
-
     from saddlescope.models.deep import LayeredLoss
-    from saddlescope.plot.figure import Figure, Table
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,10 +71,8 @@ class Params:
         return cls(seeds=tuple(range(20)))
 
 
-def run(params: Params, context: RunContext) -> "xr.Dataset":
+def run(params: Params, context: RunContext) -> xr.Dataset:
     """Seed by seed."""
-    import xarray as xr
-
     loss = image_loss("digits", context)
     seeds = []
     for n, seed in enumerate(params.seeds):
@@ -87,8 +84,8 @@ def run(params: Params, context: RunContext) -> "xr.Dataset":
 
 
 def _train(
-    loss: "LayeredLoss", params: Params, seed: int, context: RunContext, report: "Callable[[float, str], None]"
-) -> "xr.Dataset":
+    loss: "LayeredLoss", params: Params, seed: int, context: RunContext, report: Callable[[float, str], None]
+) -> xr.Dataset:
     training = Training(
         depth=params.depth, width=params.width, deviation=params.deviation, rate=params.rate, batch=params.batch,
         steps=params.steps, marks=params.marks, seed=seed,
@@ -101,11 +98,11 @@ def _train(
 # at steps 40,143 and 42,281, s_2 / s_1 of up to 0.16 in the deeper layers on the first one); the third goes to rank 2
 # at step 54,140 without a plateau at rank 1 that would be told from its drop. So a second, weaker claim stands beside
 # the bar: most seeds. All three have accuracy 1.
-def _deeper(run: "xr.Dataset") -> slice:
+def _deeper(run: xr.Dataset) -> slice:
     return slice(3, run.sizes["layer"] - 1)
 
 
-def _whole(run: "xr.Dataset") -> "Measured | None":
+def _whole(run: xr.Dataset) -> Estimate | None:
     """Undecided where a seed ended before its second escape."""
     early = [str(seed) for seed in run.seed.values if ended_early(run.sel(seed=seed), _deeper(run))]
     if early:
@@ -113,7 +110,7 @@ def _whole(run: "xr.Dataset") -> "Measured | None":
     return None
 
 
-def _paths(run: "xr.Dataset") -> Estimate:
+def _paths(run: xr.Dataset) -> Estimate:
     if early := _whole(run):
         return early
     told = {int(seed): rank_path(run.sel(seed=seed), _deeper(run)) for seed in run.seed.values}
@@ -121,7 +118,7 @@ def _paths(run: "xr.Dataset") -> Estimate:
     return Estimate(sum(ranks[:3] == [0, 1, 2] for ranks in told.values()) / len(told), remark=remark)
 
 
-def _first_ratio(run: "xr.Dataset") -> Estimate:
+def _first_ratio(run: xr.Dataset) -> Estimate:
     """The largest s_2 / s_1 of a deeper layer on the first plateau, over the seeds where its rank there is found 1."""
     first = run.stage_layer_rank.isel(stage=1).sel(layer=_deeper(run))
     seeds = run.seed.values[(first == 1).all("layer").values]
@@ -131,11 +128,11 @@ def _first_ratio(run: "xr.Dataset") -> Estimate:
     return Estimate(worst, remark=f"{len(seeds)} of {run.sizes['seed']} seeds")
 
 
-def _accuracy(run: "xr.Dataset") -> Estimate:
+def _accuracy(run: xr.Dataset) -> Estimate:
     return _whole(run) or Estimate(float(run.accuracy.isel(step=-1).min()), remark="the worst seed")
 
 
-def _first_escape(run: "xr.Dataset") -> Estimate:
+def _first_escape(run: xr.Dataset) -> Estimate:
     starts = run.stage_start.isel(stage=1)
     if bool(starts.isnull().any()):
         return Estimate.unresolved("A seed did not escape from the origin; take more steps.")
@@ -183,13 +180,11 @@ claims = (
     ),
 )
 
-quantities = (*QUANTITIES, ACCURACY)
+metrics = (*QUANTITIES, ACCURACY)
 
 
-def traces(run: "xr.Dataset") -> "list[Figure]":
+def figures(run: xr.Dataset) -> list[Figure]:
     """The loss for every seed with a table of the stages; the spectra of the first seed over time."""
-    from saddlescope.plot import Figure
-
     by_seed = {f"seed {seed}": run.sel(seed=seed) for seed in run.seed.values}
     first = run.isel(seed=0)
     return [
@@ -213,8 +208,7 @@ def traces(run: "xr.Dataset") -> "list[Figure]":
     ]
 
 
-def _table(run: "xr.Dataset") -> "Table":
-    from saddlescope.plot import Table
+def _table(run: xr.Dataset) -> Table:
 
     rows = tuple(row for seed in run.seed.values.tolist() for row in stage_rows(run.sel(seed=seed), seed))
     return Table(columns=("seed", "stage", "begins at step", "loss", "ranks of the layers"), rows=rows)

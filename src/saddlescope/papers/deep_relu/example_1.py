@@ -12,19 +12,16 @@ speed of all networks of depth 3 lies between two bounds that meet.
 
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING
+
+import numpy as np
+import xarray as xr
 
 from saddlescope._shared.errors import InputError
 from saddlescope.papers.deep_relu.shared.circle_data import alternating_circle, depth_three_optimum, rank_one_optimum
+from saddlescope.plot import Axis, Figure, Line, Panel, Table
 from saddlescope.reproduction import parameter_checks
 from saddlescope.reproduction.claim import Claim, Estimate
 from saddlescope.reproduction.context import RunContext
-
-if TYPE_CHECKING:
-    import numpy as np
-    import xarray as xr
-
-    from saddlescope.plot.figure import Figure, Table
 
 ROUNDING = 1e-12
 
@@ -55,10 +52,8 @@ class Params:
         return cls()
 
 
-def run(params: Params, context: RunContext) -> "xr.Dataset":
+def run(params: Params, context: RunContext) -> xr.Dataset:
     """The circles, one after the other, and the two networks of the example."""
-    import xarray as xr
-
     parts: list[xr.Dataset] = []
     for k, samples in enumerate(params.samples):
         context.report(k / len(params.samples), f"circle of {samples} points")
@@ -67,9 +62,7 @@ def run(params: Params, context: RunContext) -> "xr.Dataset":
     return xr.merge([xr.concat(parts, dim="samples"), _networks(params.curve)])
 
 
-def _circle(samples: int) -> "xr.Dataset":
-    import numpy as np
-    import xarray as xr
+def _circle(samples: int) -> xr.Dataset:
 
     from saddlescope.theory.escape.certificate import certified_escape_speed
     from saddlescope.theory.escape.rank_one import rank_one_escape_speed
@@ -90,19 +83,14 @@ def _circle(samples: int) -> "xr.Dataset":
     )
 
 
-def _printed() -> "tuple[np.ndarray, ...]":
+def _printed() -> tuple[np.ndarray, ...]:
     """The weights (2) of the paper."""
-    import numpy as np
-
     W1 = np.array([[1.0, 0.0], [0.0, 1.0], [-1.0, 0.0], [0.0, -1.0]]) / 2
     return W1, np.array([[1.0, -1.0, 1.0, -1.0]]) / 2, np.array([[1.0]])
 
 
-def _networks(angles: int) -> "xr.Dataset":
+def _networks(angles: int) -> xr.Dataset:
     """The network (2), its speed with either sign of W_3, its ranks, and its output and the certified one's."""
-    import numpy as np
-    import xarray as xr
-
     from saddlescope.theory.escape.certificate import certified_escape_speed
     from saddlescope.theory.escape.rank_one import rank_one_escape_speed
     from saddlescope.theory.escape.speed import escape_speed
@@ -132,11 +120,11 @@ def _networks(angles: int) -> "xr.Dataset":
 
 # The bounds. Known values are held to 1e-8, the agreement of the bounds that this project set itself; where the paper's
 # statement is wrong, it is held against its own words, and the corrected one beside it.
-def _between(samples: int, lower: str = "lower", upper: str = "upper") -> "partial[Measured]":
+def _between(samples: int, lower: str = "lower", upper: str = "upper") -> partial[Estimate]:
     return partial(_middle, samples=samples, lower=lower, upper=upper)
 
 
-def _middle(run: "xr.Dataset", samples: int, lower: str, upper: str) -> Estimate:
+def _middle(run: xr.Dataset, samples: int, lower: str, upper: str) -> Estimate:
     """The middle of the bounds, with half their distance."""
     if samples not in run.samples.values:
         return Estimate.unresolved(f"The circle of {samples} points was not among the samples.")
@@ -144,28 +132,28 @@ def _middle(run: "xr.Dataset", samples: int, lower: str, upper: str) -> Estimate
     return Estimate((low + high) / 2, (high - low) / 2 + ROUNDING, remark=f"between {low!r} and {high!r}")
 
 
-def _gap(run: "xr.Dataset") -> Estimate:
+def _gap(run: xr.Dataset) -> Estimate:
     return Estimate(float((run.upper - run.lower).max()), remark=f"N = {', '.join(map(str, run.samples.values))}")
 
 
-def _worst_rank_one(run: "xr.Dataset") -> Estimate:
+def _worst_rank_one(run: xr.Dataset) -> Estimate:
     exact = [rank_one_optimum(int(n)) for n in run.samples.values]
     away = max(abs(run.rank_one.values - exact).max(), abs(run.rank_one_upper.values - exact).max())
     return Estimate(float(away), ROUNDING)
 
 
-def _closed_form(run: "xr.Dataset") -> Estimate:
+def _closed_form(run: xr.Dataset) -> Estimate:
     multiples = run.isel(samples=run.samples.values % 4 == 0)
     exact = [depth_three_optimum(int(n)) for n in multiples.samples.values]
     away = max(abs(multiples.lower.values - exact).max(), abs(multiples.upper.values - exact).max())
     return Estimate(float(away), ROUNDING, remark=f"N = {', '.join(map(str, multiples.samples.values))}")
 
 
-def _rank(name: str, layer: int) -> "partial[Measured]":
+def _rank(name: str, layer: int) -> partial[Estimate]:
     return partial(_rank_of, name=name, layer=layer)
 
 
-def _rank_of(run: "xr.Dataset", name: str, layer: int) -> Estimate:
+def _rank_of(run: xr.Dataset, name: str, layer: int) -> Estimate:
     at = run[name] if name == "printed_ranks" else run[name].sel(samples=8)
     return Estimate(float(at.sel(layer=layer)), remark="ranks " + ", ".join(str(int(rank)) for rank in at.values))
 
@@ -251,12 +239,8 @@ claims = (
 )
 
 
-def traces(run: "xr.Dataset") -> "list[Figure]":
+def figures(run: xr.Dataset) -> list[Figure]:
     """The three networks' outputs around the circle, and the optima against N."""
-    import numpy as np
-
-    from saddlescope.plot import Axis, Figure, Line, Panel
-
     angle, output = run.angle.values, run.output.values
     paper, certified, rank_one = (str(name) for name in run.network.values)
     outputs = (
@@ -300,8 +284,7 @@ def traces(run: "xr.Dataset") -> "list[Figure]":
     ]
 
 
-def _table(run: "xr.Dataset") -> "Table":
-    from saddlescope.plot import Table
+def _table(run: xr.Dataset) -> Table:
 
     rows = []
     for samples in run.samples.values:

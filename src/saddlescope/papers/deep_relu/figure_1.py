@@ -9,9 +9,11 @@ folder, the embedded digits stand for MNIST.
     deeper  layers: 4 to 6, as the paper has it; inner layers: 3 to 5, of which both sides are wide
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING
+
+import xarray as xr
 
 from saddlescope.papers.deep_relu.shared.image_training import (
     Data,
@@ -27,16 +29,10 @@ from saddlescope.papers.deep_relu.shared.image_training import (
 )
 from saddlescope.papers.deep_relu.shared.stored_staircases import ACCURACY, QUANTITIES
 from saddlescope.papers.deep_relu.shared.training_figures import layer_panels, loss_panel, spectra_panel, stage_table
+from saddlescope.plot import Figure, Mark
 from saddlescope.reproduction.claim import Claim, Estimate
 from saddlescope.reproduction.context import RunContext
 from saddlescope.reproduction.parameter_checks import at_least, positive
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    import xarray as xr
-
-    from saddlescope.plot.figure import Figure
 
 INNER = slice(3, 5)  # layers
 
@@ -70,7 +66,7 @@ class Params:
         return cls(width=1000, deviation=1e-3, steps=1_875_000, marks=6)
 
 
-def run(params: Params, context: RunContext) -> "xr.Dataset":
+def run(params: Params, context: RunContext) -> xr.Dataset:
     """One network."""
     loss = image_loss(params.dataset, context)
     training = Training(
@@ -84,11 +80,11 @@ def run(params: Params, context: RunContext) -> "xr.Dataset":
 
 # The bounds. "Dominant" is read as: at least twice the next one; a pilot on another seed had 4.8 times in the layers 2
 # to 6, and 2.2 times in the first. The first layer is judged with the others, since the paper says "in every layer".
-def _unseen(run: "xr.Dataset") -> Estimate:
+def _unseen(run: xr.Dataset) -> Estimate:
     return Estimate.unresolved(f"No plateau was found after the origin: {levels(run)}.")
 
 
-def _dominance(run: "xr.Dataset") -> Estimate:
+def _dominance(run: xr.Dataset) -> Estimate:
     """The largest s_2 / s_1 of any layer in the middle of the first plateau."""
     at = on_first_plateau(run)
     if at.step.isnull():
@@ -98,7 +94,7 @@ def _dominance(run: "xr.Dataset") -> Estimate:
     return Estimate(float(found.max()), remark=remark)
 
 
-def _deeper_less(run: "xr.Dataset") -> Estimate:
+def _deeper_less(run: xr.Dataset) -> Estimate:
     """The mean s_2 / s_1 of the layers 4 to 6 over that of the layers 1 to 3 on the first plateau."""
     at = on_first_plateau(run)
     if at.step.isnull():
@@ -107,12 +103,12 @@ def _deeper_less(run: "xr.Dataset") -> Estimate:
     return Estimate(float(found.sel(layer=slice(4, 6)).mean() / found.sel(layer=slice(1, 3)).mean()))
 
 
-def _rise(run: "xr.Dataset") -> Estimate:
+def _rise(run: xr.Dataset) -> Estimate:
     """Whether the ranks of the inner layers on the plateaus are 0, 1, 2, as often repeated as may be."""
     return Estimate(float(rank_path(run, INNER) == [0, 1, 2]), remark=levels(run))
 
 
-def _second_value(run: "xr.Dataset") -> Estimate:
+def _second_value(run: xr.Dataset) -> Estimate:
     """In the end, s_3 / s_2 over s_2 / s_1 in the inner layers, at worst: below 1 where the gap is after two."""
     at = run.isel(step=-1)
     two, three = (ratios(at, value).sel(layer=INNER) for value in (2, 3))
@@ -120,16 +116,16 @@ def _second_value(run: "xr.Dataset") -> Estimate:
     return Estimate(float((three / two).max()), remark=f"s_2/s_1 and s_3/s_2 of the layers 3 to 5: {told}")
 
 
-def _accuracy(run: "xr.Dataset") -> Estimate:
+def _accuracy(run: xr.Dataset) -> Estimate:
     return Estimate(float(run.accuracy.isel(step=-1)))
 
 
-def _of_whole_path(statistic: "Callable[[xr.Dataset], Measured]") -> "Callable[[xr.Dataset], Measured]":
+def _of_whole_path(statistic: Callable[[xr.Dataset], Estimate]) -> Callable[[xr.Dataset], Estimate]:
     """Undecided where the run ended on the first plateau."""
     return partial(_if_whole, statistic=statistic)
 
 
-def _if_whole(run: "xr.Dataset", statistic: "Callable[[xr.Dataset], Measured]") -> Estimate:
+def _if_whole(run: xr.Dataset, statistic: Callable[[xr.Dataset], Estimate]) -> Estimate:
     if ended_early(run, INNER):
         return Estimate.unresolved(f"The run ended before the second escape; take more steps. {levels(run)}.")
     return statistic(run)
@@ -180,13 +176,11 @@ claims = (
     ),
 )
 
-quantities = (*QUANTITIES, ACCURACY)
+metrics = (*QUANTITIES, ACCURACY)
 
 
-def traces(run: "xr.Dataset") -> "list[Figure]":
+def figures(run: xr.Dataset) -> list[Figure]:
     """The paper's Figure 1: loss, and spectra at two steps; and its Figure 3: spectra over time."""
-    from saddlescope.plot import Figure, Mark
-
     at, end = on_first_plateau(run), run.isel(step=-1)
     seen = [] if at.step.isnull() else [(at, f"after the first escape, step {int(at.step)}")]
     marks = tuple(Mark(at=float(one.step) / 1000) for one, _ in seen)

@@ -11,25 +11,21 @@ Descent is not all that can be done: convex steps, which insert neurons where th
 on the larger circle.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise
-from typing import TYPE_CHECKING
+
+import numpy as np
+import xarray as xr
 
 from saddlescope._shared.errors import InputError
 from saddlescope.papers.deep_relu.shared.circle_data import alternating_circle, rank_one_optimum
+from saddlescope.plot import Axis, Band, Figure, Line, Mark, Panel
 from saddlescope.reproduction import parameter_checks
 from saddlescope.reproduction.claim import Claim, Estimate, wilson_interval
 from saddlescope.reproduction.context import RunContext
 from saddlescope.reproduction.metric import Metric
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    import numpy as np
-    import xarray as xr
-
-    from saddlescope.plot.figure import Figure, Line, Panel
 
 WIDE = 64  # the least width at which conjecture 1 is held against the runs
 FASTER = 1e-9  # above the best speed of rank one, where many runs end
@@ -73,10 +69,8 @@ class Params:
         return cls(widths=(1, 2, 4, 8, 16, 32, 64, 128), starts=1000)
 
 
-def run(params: Params, context: RunContext) -> "xr.Dataset":
+def run(params: Params, context: RunContext) -> xr.Dataset:
     """Circle by circle and width by width; then the convex steps."""
-    import xarray as xr
-
     circles = []
     for place, samples in enumerate(params.circles):
         widths = []
@@ -98,8 +92,7 @@ def run(params: Params, context: RunContext) -> "xr.Dataset":
     )
 
 
-def _searched(samples: int, width: int, params: Params) -> "xr.Dataset":
-    import xarray as xr
+def _searched(samples: int, width: int, params: Params) -> xr.Dataset:
 
     from saddlescope.theory.escape.directions import escape_directions
 
@@ -125,8 +118,7 @@ def _searched(samples: int, width: int, params: Params) -> "xr.Dataset":
     )
 
 
-def _optimum(samples: int) -> "xr.Dataset":
-    import xarray as xr
+def _optimum(samples: int) -> xr.Dataset:
 
     from saddlescope.theory.escape.certificate import certified_escape_speed
 
@@ -134,8 +126,7 @@ def _optimum(samples: int) -> "xr.Dataset":
     return xr.Dataset({"optimum": best.lower, "optimum_upper": best.upper, "rank_one": rank_one_optimum(samples)})
 
 
-def _improved(params: Params) -> "xr.Dataset":
-    import xarray as xr
+def _improved(params: Params) -> xr.Dataset:
 
     from saddlescope.theory.escape.column_generation import column_generation
     from saddlescope.theory.escape.directions import escape_directions
@@ -157,23 +148,23 @@ def _improved(params: Params) -> "xr.Dataset":
 
 # The bounds: those of the paper's measure were this project's bar before any run, from trial runs of another
 # implementation; the paper gives a figure without numbers. Error bars are 95 % intervals of binomial shares (Wilson).
-def _share(hits: "np.ndarray") -> tuple[float, float, float]:
+def _share(hits: np.ndarray) -> tuple[float, float, float]:
     """The share of hits and its interval."""
     return float(hits.mean()), *wilson_interval(hits.sum(), len(hits))
 
 
-def _faster(one: "xr.Dataset") -> "np.ndarray":
+def _faster(one: xr.Dataset) -> np.ndarray:
     return (one.speed > one.rank_one + FASTER).values
 
 
-def _optimal(one: "xr.Dataset") -> "np.ndarray":
+def _optimal(one: xr.Dataset) -> np.ndarray:
     return (abs(one.speed - one.optimum) < OPTIMAL).values
 
 
-def _success(hits: "Callable[[xr.Dataset], np.ndarray]", width: int | None, circle: int = 8) -> "Callable":
+def _success(hits: Callable[[xr.Dataset], np.ndarray], width: int | None, circle: int = 8) -> Callable:
     """The share of hits at one width, None: the largest."""
 
-    def statistic(run: "xr.Dataset") -> Estimate:
+    def statistic(run: xr.Dataset) -> Estimate:
         chosen = int(run.width.max()) if width is None else width
         if chosen not in run.width.values or (width is None and chosen < WIDE) or circle not in run.circle.values:
             return Estimate.unresolved(f"Width {width or WIDE} was not run on the circle of {circle}.")
@@ -183,21 +174,19 @@ def _success(hits: "Callable[[xr.Dataset], np.ndarray]", width: int | None, circ
     return statistic
 
 
-def _narrow(run: "xr.Dataset") -> Estimate:
+def _narrow(run: xr.Dataset) -> Estimate:
     if 8 not in run.circle.values or run.width[0] > 2:
         return Estimate.unresolved("Widths 1 and 2 were not run on the circle of 8.")
     narrow = run.sel(circle=8, width=run.width <= 2)
     return Estimate(float(_faster(narrow).sum()), remark=f"{narrow.speed.size} starts")
 
 
-def _above(run: "xr.Dataset") -> Estimate:
+def _above(run: xr.Dataset) -> Estimate:
     return Estimate(float((run.speed - run.optimum_upper).max()), remark=f"{run.speed.size} runs")
 
 
-def _rises(run: "xr.Dataset") -> Estimate:
+def _rises(run: xr.Dataset) -> Estimate:
     """The smallest gain from one width to the next; where both shares are 0 or 1 there is nothing to gain."""
-    import numpy as np
-
     if 8 not in run.circle.values or run.width.max() < WIDE:
         return Estimate.unresolved(f"Width {WIDE} was not run on the circle of 8.")
     shares = [_share(_faster(run.sel(circle=8, width=width))) for width in run.width]
@@ -210,10 +199,8 @@ def _rises(run: "xr.Dataset") -> Estimate:
     return Estimate(float(gain), float(uncertainty))
 
 
-def _polished(run: "xr.Dataset") -> Estimate:
+def _polished(run: xr.Dataset) -> Estimate:
     """Of the runs at the optimum: share known to 1e-12."""
-    import numpy as np
-
     if 8 not in run.circle.values:
         return Estimate.unresolved("The circle of 8 was not run.")
     some = run.sel(circle=8, width=(run.width >= 4) & (run.width <= 32))
@@ -225,7 +212,7 @@ def _polished(run: "xr.Dataset") -> Estimate:
     return Estimate(float(np.min(shares)), remark=f"{int(at.sum())} runs; the least of all widths")
 
 
-def _beyond(run: "xr.Dataset") -> Estimate:
+def _beyond(run: xr.Dataset) -> Estimate:
     if run.circle[-1] != 16:
         return Estimate.unresolved("Convex steps were not tried on the circle of 16.")
     at = float(run.optimum.sel(circle=16))
@@ -302,7 +289,7 @@ claims = (
     ),
 )
 
-quantities = (
+metrics = (
     Metric(
         name="success",
         says="share of starts at the optimal speed, at the largest width",
@@ -321,15 +308,12 @@ quantities = (
 )
 
 
-def traces(run: "xr.Dataset") -> "list[Figure]":
+def figures(run: xr.Dataset) -> list[Figure]:
     """The data and the shares, the paper's Figure 2; the runs at all widths, its Figure 6; convex steps."""
     return [_figure_2(run), _figure_6(run), _gains(run)]
 
 
-def _figure_2(run: "xr.Dataset") -> "Figure":
-    import numpy as np
-
-    from saddlescope.plot import Axis, Band, Figure, Line, Panel
+def _figure_2(run: xr.Dataset) -> Figure:
 
     x, G = run.inputs.values, run.gradient.values
     full = np.linspace(0, 2 * np.pi, 201)
@@ -369,13 +353,12 @@ def _figure_2(run: "xr.Dataset") -> "Figure":
     )
 
 
-def _runs(run: "xr.Dataset", width: int) -> "Panel":
-    from saddlescope.plot import Axis, Line, Mark, Panel
+def _runs(run: xr.Dataset, width: int) -> Panel:
 
     one = run.isel(circle=0).sel(width=width)
     threshold, optimum = float(one.rank_one), float(one.optimum)
 
-    def curve(n: int) -> "Line":
+    def curve(n: int) -> Line:
         faster = bool(one.speed[n] > threshold + FASTER)
         name = "beats rank one" if faster else "does not"
         return Line(x=one.step.values, y=one.curve[n].values, group=name, color=0 if faster else 5, width=0.8)
@@ -390,8 +373,7 @@ def _runs(run: "xr.Dataset", width: int) -> "Panel":
     )
 
 
-def _figure_6(run: "xr.Dataset") -> "Figure":
-    from saddlescope.plot import Figure
+def _figure_6(run: xr.Dataset) -> Figure:
 
     return Figure(
         name="runs",
@@ -401,10 +383,7 @@ def _figure_6(run: "xr.Dataset") -> "Figure":
     )
 
 
-def _gains(run: "xr.Dataset") -> "Figure":
-    import numpy as np
-
-    from saddlescope.plot import Axis, Figure, Line, Mark, Panel
+def _gains(run: xr.Dataset) -> Figure:
 
     share = np.arange(run.sizes["trial"]) / run.sizes["trial"]
     marks = (

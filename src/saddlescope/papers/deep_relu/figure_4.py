@@ -13,9 +13,11 @@ which weights from a small start are thrown far off in one step as they escape: 
 goes from 0.6 to 78 within the first 523 steps. So the rate at depth 4 is a parameter of its own, and smaller.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING
+
+import xarray as xr
 
 from saddlescope._shared.errors import InputError
 from saddlescope.papers.deep_relu.shared.image_training import (
@@ -30,16 +32,10 @@ from saddlescope.papers.deep_relu.shared.image_training import (
 )
 from saddlescope.papers.deep_relu.shared.stored_staircases import ACCURACY, QUANTITIES
 from saddlescope.papers.deep_relu.shared.training_figures import layer_panels, loss_panel, stage_rows
+from saddlescope.plot import Figure, Table
 from saddlescope.reproduction.claim import Claim, Estimate
 from saddlescope.reproduction.context import RunContext
 from saddlescope.reproduction.parameter_checks import at_least, positive
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    import xarray as xr
-
-    from saddlescope.plot.figure import Figure
 
 INNER = slice(2, 3)  # layers at depth 4
 NAMES = ("depth 4, larger", "depth 4, smaller", "depth 6")
@@ -84,10 +80,8 @@ class Params:
         )  # fmt: skip
 
 
-def run(params: Params, context: RunContext) -> "xr.Dataset":
+def run(params: Params, context: RunContext) -> xr.Dataset:
     """The three networks; what one lacks beside a longer or deeper one is NaN."""
-    import xarray as xr
-
     loss = image_loss(params.dataset, context)
     larger, smaller = params.deviations
     settings = (
@@ -114,11 +108,11 @@ def run(params: Params, context: RunContext) -> "xr.Dataset":
     )  # fmt: skip
 
 
-def _tell(report: "Callable[[float, str], None]", name: str, fraction: float, note: str) -> None:
+def _tell(report: Callable[[float, str], None], name: str, fraction: float, note: str) -> None:
     report(fraction, f"{name}, {note}")
 
 
-def _network(run: "xr.Dataset", name: str) -> "xr.Dataset":
+def _network(run: xr.Dataset, name: str) -> xr.Dataset:
     """One network, at its own steps and layers."""
     one = run.sel(network=name)
     return one.isel(step=one.loss.notnull().values, layer=slice(int(one.depth)))
@@ -126,30 +120,30 @@ def _network(run: "xr.Dataset", name: str) -> "xr.Dataset":
 
 # The bounds. A pilot on another seed had the numbers 2.5 and 8.4 at depth 4 and 33 at depth 6, and on the first plateau
 # the inner layers' ranks 6 and 1 at depth 4. A factor 2 is asked for where the paper says "more".
-def _compare(run: "xr.Dataset", one: str, other: str) -> Estimate:
+def _compare(run: xr.Dataset, one: str, other: str) -> Estimate:
     told = {name: distinctness(_network(run, name)) for name in (one, other)}
     return Estimate(told[one] / told[other], remark=", ".join(f"{name}: {value:.3g}" for name, value in told.items()))
 
 
-def _by_depth(run: "xr.Dataset") -> Estimate:
+def _by_depth(run: xr.Dataset) -> Estimate:
     return _ended(run) or _compare(run, NAMES[2], NAMES[0])
 
 
-def _by_deviation(run: "xr.Dataset") -> Estimate:
+def _by_deviation(run: xr.Dataset) -> Estimate:
     return _compare(run, NAMES[1], NAMES[0])
 
 
-def _ended(run: "xr.Dataset") -> Estimate | None:
+def _ended(run: xr.Dataset) -> Estimate | None:
     if ended_early(_network(run, NAMES[2]), slice(3, 5)):
         return Estimate.unresolved("The network of depth 6 ended before its second escape; take more deep_steps.")
     return None
 
 
-def _first_rank(name: str) -> "Callable[[xr.Dataset], Measured]":
+def _first_rank(name: str) -> Callable[[xr.Dataset], Estimate]:
     return partial(_rank_of_first, name=name)
 
 
-def _rank_of_first(run: "xr.Dataset", name: str) -> Estimate:
+def _rank_of_first(run: xr.Dataset, name: str) -> Estimate:
     """The rank of the inner layers on the first plateau after the origin."""
     one = _network(run, name)
     ranks = rank_path(one, INNER)
@@ -160,7 +154,7 @@ def _rank_of_first(run: "xr.Dataset", name: str) -> Estimate:
     return Estimate(float(ranks[1]), remark=levels(one))
 
 
-def _accuracy(run: "xr.Dataset") -> Estimate:
+def _accuracy(run: xr.Dataset) -> Estimate:
     worst = min(float(_network(run, name).accuracy[-1]) for name in NAMES)
     return _ended(run) or Estimate(worst, remark="the worst of three")
 
@@ -211,13 +205,11 @@ claims = (
     ),
 )
 
-quantities = (*QUANTITIES, ACCURACY)
+metrics = (*QUANTITIES, ACCURACY)
 
 
-def traces(run: "xr.Dataset") -> "list[Figure]":
+def figures(run: xr.Dataset) -> list[Figure]:
     """The three losses with a table of their stages; the spectra at depth 4 from either deviation."""
-    from saddlescope.plot import Figure, Table
-
     networks = {name: _network(run, name) for name in NAMES}
     titles = {name: f"{name} ({float(one.deviation):g})" for name, one in networks.items()}
     losses = tuple(

@@ -6,18 +6,15 @@ one is faster, though not all of them are one neuron: W_1 = (v, -v)/sqrt 2 gives
 """
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+
+import numpy as np
+import xarray as xr
 
 from saddlescope.papers.deep_relu.shared.circle_data import alternating_circle
+from saddlescope.plot import Axis, Figure, Line, Mark, Panel
 from saddlescope.reproduction import parameter_checks
 from saddlescope.reproduction.claim import Claim, Estimate
 from saddlescope.reproduction.context import RunContext
-
-if TYPE_CHECKING:
-    import numpy as np
-    import xarray as xr
-
-    from saddlescope.plot.figure import Figure
 
 BEST = 2**0.5 - 1
 
@@ -48,11 +45,8 @@ class Params:
         return cls()
 
 
-def run(params: Params, context: RunContext) -> "xr.Dataset":
+def run(params: Params, context: RunContext) -> xr.Dataset:
     """Equation 6, the speeds of the networks themselves, and of random ones of rank one."""
-    import numpy as np
-    import xarray as xr
-
     from saddlescope.theory.escape.rank_one import rank_one_escape_speed
     from saddlescope.theory.escape.speed import escape_speed
 
@@ -81,20 +75,17 @@ def run(params: Params, context: RunContext) -> "xr.Dataset":
     )
 
 
-def _equation_6(angle: "np.ndarray") -> "np.ndarray":
-    import numpy as np
+def _equation_6(angle: np.ndarray) -> np.ndarray:
 
     xi, eighth = np.mod(angle, np.pi / 4), np.pi / 4
     return np.abs(np.cos(xi + eighth) - np.cos(xi) + np.cos(xi - eighth) - np.cos(xi - 2 * eighth))
 
 
-def _random_speeds(X: "np.ndarray", G: "np.ndarray", params: Params) -> "np.ndarray":
+def _random_speeds(X: np.ndarray, G: np.ndarray, params: Params) -> np.ndarray:
     """|Tr[G^T Y]| of networks W_l = p q^T with unit vectors, of width 2, half of them near W_1 = (v, -v)/sqrt 2."""
-    import numpy as np
-
     rng = np.random.default_rng(params.seed)
 
-    def units(size: int) -> "np.ndarray":
+    def units(size: int) -> np.ndarray:
         vectors = rng.normal(size=(params.networks, size))
         return vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
 
@@ -110,26 +101,24 @@ def _random_speeds(X: "np.ndarray", G: "np.ndarray", params: Params) -> "np.ndar
 
 
 # The bounds: what is exact is held to 1e-12. The maxima are looked for at the angles of the run.
-def _deviation(run: "xr.Dataset") -> Estimate:
+def _deviation(run: xr.Dataset) -> Estimate:
     return Estimate(float(abs(run.speed - run.equation_6).max()), remark=f"{run.sizes['angle']} angles")
 
 
-def _maximum(run: "xr.Dataset") -> Estimate:
+def _maximum(run: xr.Dataset) -> Estimate:
     low, high = float(run.best), float(run.best_upper)
     return Estimate((low + high) / 2, (high - low) / 2)
 
 
-def _at_multiples(run: "xr.Dataset") -> Estimate:
+def _at_multiples(run: xr.Dataset) -> Estimate:
     """How far from a multiple of pi/4 the angles lie whose speed is within 1e-9 of the largest."""
-    import numpy as np
-
     at = run.angle.values[run.speed.values > float(run.best) - 1e-9]
     if not len(at):
         return Estimate.unresolved("No angle of the run comes near the maximum; 8 must divide angles - 1.")
     return Estimate(float(np.max(abs(at / (np.pi / 4) - np.rint(at / (np.pi / 4))))), remark=f"at {len(at)} angles")
 
 
-def _random_maximum(run: "xr.Dataset") -> Estimate:
+def _random_maximum(run: xr.Dataset) -> Estimate:
     most = float(run.random_speed.max())
     return Estimate(most / float(run.best_upper), remark=f"{run.sizes['network']} networks of depth {run.depth}")
 
@@ -167,12 +156,8 @@ claims = (
 )
 
 
-def traces(run: "xr.Dataset") -> "list[Figure]":
+def figures(run: xr.Dataset) -> list[Figure]:
     """The paper's figure."""
-    import numpy as np
-
-    from saddlescope.plot import Axis, Figure, Line, Mark, Panel
-
     angle = run.angle.values / np.pi
     counts, edges = np.histogram(run.random_speed.values, bins=60, range=(0, float(run.best)))
     curves = (

@@ -16,20 +16,17 @@ At depth 1 the proposition fails: for X = (1, -1), G = (-1, 1) the linear networ
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING
+
+import numpy as np
+import xarray as xr
 
 from saddlescope._shared.errors import InputError
 from saddlescope.papers.deep_relu.shared.circle_data import alternating_circle
 from saddlescope.papers.deep_relu.shared.trial_networks import KINDS, descended, networks
+from saddlescope.plot import Axis, Figure, Line, Panel
 from saddlescope.reproduction import parameter_checks
 from saddlescope.reproduction.claim import Claim, Estimate
 from saddlescope.reproduction.context import RunContext
-
-if TYPE_CHECKING:
-    import numpy as np
-    import xarray as xr
-
-    from saddlescope.plot.figure import Figure
 
 FALLS = 1e-12  # relative: what rounding may take from a speed
 CIRCLE = "circle of Example 1"
@@ -68,10 +65,8 @@ class Params:
         return cls(count=2500, data=8, deepest=12, starts=256)
 
 
-def run(params: Params, context: RunContext) -> "xr.Dataset":
+def run(params: Params, context: RunContext) -> xr.Dataset:
     """The networks, depth by depth, then the curve, data set by data set."""
-    import xarray as xr
-
     parts: list[xr.Dataset] = []
     for k, depth in enumerate(params.depths):
         part = context.part(0.4 * k / len(params.depths), 0.4 * (k + 1) / len(params.depths))
@@ -84,11 +79,8 @@ def run(params: Params, context: RunContext) -> "xr.Dataset":
     return xr.merge([xr.concat(parts, dim="depth"), xr.concat(curves, dim="data")])
 
 
-def _deepened(depth: int, params: Params, report: Callable[[float, str], None]) -> "xr.Dataset":
+def _deepened(depth: int, params: Params, report: Callable[[float, str], None]) -> xr.Dataset:
     """What the construction does to networks of one depth."""
-    import numpy as np
-    import xarray as xr
-
     from saddlescope.theory.escape.bounds import layer_ratios
     from saddlescope.theory.escape.deeper_network import deepen
     from saddlescope.theory.escape.speed import escape_speed
@@ -110,10 +102,8 @@ def _deepened(depth: int, params: Params, report: Callable[[float, str], None]) 
     )
 
 
-def _plane_data(number: int, params: Params) -> "tuple[str, np.ndarray, np.ndarray]":
+def _plane_data(number: int, params: Params) -> tuple[str, np.ndarray, np.ndarray]:
     """The circle of Example 1, or one like it whose points and gradients are moved at random."""
-    import numpy as np
-
     if number == 0:
         return CIRCLE, *alternating_circle(8)
     rng = np.random.default_rng([params.seed, number])
@@ -121,11 +111,8 @@ def _plane_data(number: int, params: Params) -> "tuple[str, np.ndarray, np.ndarr
     return f"moved circle {number}", X + rng.normal(0, 0.05, X.shape), G * rng.uniform(0.9, 1.1, G.shape)
 
 
-def _curve(number: int, params: Params, report: Callable[[float, str], None]) -> "xr.Dataset":
+def _curve(number: int, params: Params, report: Callable[[float, str], None]) -> xr.Dataset:
     """s*(2) and s*(3), and at larger depths what the construction makes of the latter and what searches find."""
-    import numpy as np
-    import xarray as xr
-
     from saddlescope.theory.escape.certificate import certified_escape_speed
     from saddlescope.theory.escape.deeper_network import deepen
     from saddlescope.theory.escape.rank_one import rank_one_escape_speed
@@ -161,38 +148,38 @@ def _curve(number: int, params: Params, report: Callable[[float, str], None]) ->
 
 # The bounds. A construction is exact: what it promises is held to rounding. The curve beyond depth 3 is a search, which
 # can refute a plateau and not prove it.
-def _networks(run: "xr.Dataset") -> str:
+def _networks(run: xr.Dataset) -> str:
     return f"{run.gain.size} networks, depths {', '.join(str(int(depth)) for depth in run.depth.values)}"
 
 
-def _slower(run: "xr.Dataset") -> Estimate:
+def _slower(run: xr.Dataset) -> Estimate:
     return Estimate(float((run.gain < -FALLS).sum()), remark=_networks(run))
 
 
-def _largest(name: str) -> "partial[Measured]":
+def _largest(name: str) -> partial[Estimate]:
     return partial(_most, name=name)
 
 
-def _most(run: "xr.Dataset", name: str) -> Estimate:
+def _most(run: xr.Dataset, name: str) -> Estimate:
     return Estimate(float(run[name].max()), remark=_networks(run))
 
 
-def _typical_gain(run: "xr.Dataset") -> Estimate:
+def _typical_gain(run: xr.Dataset) -> Estimate:
     by_kind = ", ".join(f"{kind} {float(run.gain.sel(kind=kind).median()):.3g}" for kind in run.kind.values)
     return Estimate(float(run.gain.sel(kind=["random", "descended", "fast"]).median()), remark=f"by kind: {by_kind}")
 
 
-def _fall(run: "xr.Dataset") -> Estimate:
+def _fall(run: xr.Dataset) -> Estimate:
     """How far s*(3) lies below s*(2), at worst, in units of s*(3)."""
     return Estimate(float(((run.shallow_upper - run.lower) / run.lower).max()))
 
 
-def _rise(run: "xr.Dataset") -> Estimate:
+def _rise(run: xr.Dataset) -> Estimate:
     """How far s*(3) lies above s*(2), at best, in units of s*(3)."""
     return Estimate(float(((run.lower - run.shallow_upper) / run.lower).max()))
 
 
-def _beyond(run: "xr.Dataset") -> Estimate:
+def _beyond(run: xr.Dataset) -> Estimate:
     """The fastest search of any depth over s*(3), less 1."""
     over = run.searched.max("curve_depth") / run.upper - 1
     return Estimate(
@@ -261,12 +248,8 @@ claims = (
 )
 
 
-def traces(run: "xr.Dataset") -> "list[Figure]":
+def figures(run: xr.Dataset) -> list[Figure]:
     """Gains by depth, and the curves."""
-    import numpy as np
-
-    from saddlescope.plot import Axis, Figure, Line, Panel
-
     gains = [
         Line(
             x=np.repeat(run.depth.values + 0.12 * (color - 1.5), run.sizes["case"]),

@@ -11,17 +11,15 @@ not be one neuron. It is necessary that v >= 0: with v of both signs ReLU must c
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING
+
+import numpy as np
+import xarray as xr
 
 from saddlescope._shared.errors import InputError
+from saddlescope.plot import Axis, Figure, Line, Panel
 from saddlescope.reproduction import parameter_checks
 from saddlescope.reproduction.claim import Claim, Estimate
 from saddlescope.reproduction.context import RunContext
-
-if TYPE_CHECKING:
-    import xarray as xr
-
-    from saddlescope.plot.figure import Figure
 
 KINDS = ("v ≥ 0", "v of both signs")
 RATIOS = ("weights", "activations", "relu")
@@ -58,10 +56,8 @@ class Params:
         return cls(count=400)
 
 
-def run(params: Params, context: RunContext) -> "xr.Dataset":
+def run(params: Params, context: RunContext) -> xr.Dataset:
     """Distance by distance."""
-    import xarray as xr
-
     parts: list[xr.Dataset] = []
     for k, log10 in enumerate(params.log10_distances):
         part = context.part(k / len(params.log10_distances), (k + 1) / len(params.log10_distances))
@@ -70,9 +66,7 @@ def run(params: Params, context: RunContext) -> "xr.Dataset":
     return xr.concat(parts, dim="log10_distance")
 
 
-def _distance(number: int, log10: float, params: Params, report: Callable[[float, str], None]) -> "xr.Dataset":
-    import numpy as np
-    import xarray as xr
+def _distance(number: int, log10: float, params: Params, report: Callable[[float, str], None]) -> xr.Dataset:
 
     from saddlescope.theory.escape.bounds import layer_ratios, nearly_rank_one_bound
     from saddlescope.theory.escape.certificate import certified_escape_speed
@@ -97,13 +91,13 @@ def _distance(number: int, log10: float, params: Params, report: Callable[[float
 
 
 # The bounds: a theorem is not to be violated. How sharp it is, a pilot on other seeds has told: ratios fall as eps^2.
-def _with_content(run: "xr.Dataset", kind: str) -> "tuple[xr.DataArray, xr.DataArray]":
+def _with_content(run: xr.Dataset, kind: str) -> tuple[xr.DataArray, xr.DataArray]:
     """The largest of the three ratios, and the bound where it is below 1, else NaN."""
     one = run.sel(kind=kind)
     return one.ratio.max("name"), one.bound.where(one.bound < 1)
 
 
-def _violations(run: "xr.Dataset") -> Estimate:
+def _violations(run: xr.Dataset) -> Estimate:
     ratio, bound = _with_content(run, KINDS[0])
     seen = int(bound.notnull().sum())
     if not seen:
@@ -111,15 +105,13 @@ def _violations(run: "xr.Dataset") -> Estimate:
     return Estimate(float((ratio > bound + NOTHING).sum()), remark=f"the bound is below 1 on {seen} data sets")
 
 
-def _sharpness(run: "xr.Dataset") -> Estimate:
+def _sharpness(run: xr.Dataset) -> Estimate:
     ratio, bound = _with_content(run, KINDS[0])
     return Estimate(float((ratio / bound).max()))
 
 
-def _power(run: "xr.Dataset") -> Estimate:
+def _power(run: xr.Dataset) -> Estimate:
     """The slope of log max ratio against log eps."""
-    import numpy as np
-
     most = run.ratio.sel(kind=KINDS[0]).max(["name", "case"]).values
     kept = most > NOTHING
     if kept.sum() < 2:
@@ -127,7 +119,7 @@ def _power(run: "xr.Dataset") -> Estimate:
     return Estimate(float(np.polyfit(run.log10_distance.values[kept], np.log10(most[kept]), 1)[0]))
 
 
-def _necessary(run: "xr.Dataset") -> Estimate:
+def _necessary(run: xr.Dataset) -> Estimate:
     """At the smallest eps, the median over data sets with v of both signs of the largest ratio over the bound."""
     at = run.isel(log10_distance=0).sel(kind=KINDS[1])
     return Estimate(float((at.ratio.max("name") / at.bound).median()), remark=f"eps = 1e{float(at.log10_distance):g}")
@@ -166,12 +158,8 @@ claims = (
 )
 
 
-def traces(run: "xr.Dataset") -> "list[Figure]":
+def figures(run: xr.Dataset) -> list[Figure]:
     """Ratios and bounds against eps, for both kinds of v."""
-    import numpy as np
-
-    from saddlescope.plot import Axis, Figure, Line, Panel
-
     eps = 10.0**run.log10_distance.values
     panels = []
     for kind in run.kind.values:

@@ -16,18 +16,16 @@ one of its layers; its proof counts it. For the hidden layers alone the proof gi
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING
+
+import numpy as np
+import xarray as xr
 
 from saddlescope._shared.errors import InputError
 from saddlescope.papers.deep_relu.shared.trial_networks import KINDS, networks
+from saddlescope.plot import Axis, Figure, Line, Panel, Table
 from saddlescope.reproduction import parameter_checks
 from saddlescope.reproduction.claim import Claim, Estimate
 from saddlescope.reproduction.context import RunContext
-
-if TYPE_CHECKING:
-    import xarray as xr
-
-    from saddlescope.plot.figure import Figure, Table
 
 ROUNDING = 1e-9  # of the logarithms: speeds down to 1e-12 of |X||G| lose digits
 
@@ -60,10 +58,8 @@ class Params:
         return cls(count=2500)
 
 
-def run(params: Params, context: RunContext) -> "xr.Dataset":
+def run(params: Params, context: RunContext) -> xr.Dataset:
     """Depth by depth, kind by kind."""
-    import xarray as xr
-
     parts: list[xr.Dataset] = []
     for k, depth in enumerate(params.depths):
         part = context.part(k / len(params.depths), (k + 1) / len(params.depths))
@@ -72,9 +68,7 @@ def run(params: Params, context: RunContext) -> "xr.Dataset":
     return xr.concat(parts, dim="depth")
 
 
-def _depth(depth: int, params: Params, report: Callable[[float, str], None]) -> "xr.Dataset":
-    import numpy as np
-    import xarray as xr
+def _depth(depth: int, params: Params, report: Callable[[float, str], None]) -> xr.Dataset:
 
     from saddlescope.theory.escape.bounds import budget, layer_ratios, low_rank_activations, spent_budget
     from saddlescope.theory.escape.speed import escape_speed
@@ -108,19 +102,19 @@ def _depth(depth: int, params: Params, report: Callable[[float, str], None]) -> 
 
 # The bounds: theorems are not to be violated, not once. That the trial could have told, were they false by a few per
 # cent, is a claim of its own.
-def _spent(run: "xr.Dataset") -> "xr.DataArray":
+def _spent(run: xr.Dataset) -> xr.DataArray:
     return run["rank"] + run.relu
 
 
-def _networks(run: "xr.Dataset") -> str:
+def _networks(run: xr.Dataset) -> str:
     return f"{run.budget.size} networks, depths {', '.join(str(int(depth)) for depth in run.depth.values)}"
 
 
-def _violations(run: "xr.Dataset") -> Estimate:
+def _violations(run: xr.Dataset) -> Estimate:
     return Estimate(float((_spent(run) > run.budget + ROUNDING).sum()), remark=_networks(run))
 
 
-def _tightest(run: "xr.Dataset") -> Estimate:
+def _tightest(run: xr.Dataset) -> Estimate:
     """The largest share spent of a budget that is not nothing, with parts of it for rank and for ReLU both."""
     both = (run["rank"] > 0.5) & (run.relu > 0.5)
     if not both.any():
@@ -128,11 +122,11 @@ def _tightest(run: "xr.Dataset") -> Estimate:
     return Estimate(float((_spent(run) / run.budget).where(both).max()), remark=f"{int(both.sum())} networks")
 
 
-def _too_few(name: str) -> "partial[Measured]":
+def _too_few(name: str) -> partial[Estimate]:
     return partial(_missing, name=name)
 
 
-def _missing(run: "xr.Dataset", name: str) -> Estimate:
+def _missing(run: xr.Dataset, name: str) -> Estimate:
     short = (run[name].where(run.share * run.depth >= 1) > 0).any("share")
     by_kind = ", ".join(f"{kind} {int(short.sel(kind=kind).sum())}" for kind in run.kind.values)
     return Estimate(float(short.sum()), remark=f"by kind: {by_kind}")
@@ -171,12 +165,8 @@ claims = (
 )
 
 
-def traces(run: "xr.Dataset") -> "list[Figure]":
+def figures(run: xr.Dataset) -> list[Figure]:
     """Spent against budget, and the share spent by depth."""
-    import numpy as np
-
-    from saddlescope.plot import Axis, Figure, Line, Panel
-
     spent = _spent(run)
     points = [
         Line(
@@ -228,8 +218,7 @@ def traces(run: "xr.Dataset") -> "list[Figure]":
     ]
 
 
-def _table(run: "xr.Dataset") -> "Table":
-    from saddlescope.plot import Table
+def _table(run: xr.Dataset) -> Table:
 
     used = _spent(run) / run.budget
     rows = tuple(

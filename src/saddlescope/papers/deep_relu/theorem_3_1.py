@@ -16,22 +16,20 @@ known exactly: there the theorem is tried. Elsewhere s* is taken from depth 3, w
 made deeper at no loss.
 """
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING
+
+import numpy as np
+import xarray as xr
 
 from saddlescope._shared.errors import InputError
 from saddlescope.papers.deep_relu.shared.circle_data import alternating_circle
+from saddlescope.plot import Axis, Figure, Line, Mark, Panel, Table
 from saddlescope.reproduction import parameter_checks
 from saddlescope.reproduction.claim import Claim, Estimate
 from saddlescope.reproduction.context import RunContext
-
-if TYPE_CHECKING:
-    import numpy as np
-    import xarray as xr
-
-    from saddlescope.plot.figure import Figure, Table
 
 EXAMPLE = "circle, N = 8"
 PRACTICAL = 100  # layers: a depth that networks in use do not exceed by much
@@ -78,11 +76,8 @@ class Params:
         return cls(depth=256, count=250)
 
 
-def run(params: Params, context: RunContext) -> "xr.Dataset":
+def run(params: Params, context: RunContext) -> xr.Dataset:
     """The circles, then the data near rank one, distance by distance; data sets along one dimension."""
-    import numpy as np
-    import xarray as xr
-
     parts = [context.cached("circles", partial(_circles, params))]
     total = len(params.log10_distances)
     for k, log10 in enumerate(params.log10_distances):
@@ -95,16 +90,13 @@ def run(params: Params, context: RunContext) -> "xr.Dataset":
     return together.assign(curve=(8 * x / (1 - x)).where(x < 1))
 
 
-def _circles(params: Params) -> "xr.Dataset":
-    import xarray as xr
+def _circles(params: Params) -> xr.Dataset:
 
     sets = [_measured(f"circle, N = {n}", *alternating_circle(n), params.depth) for n in params.circles]
     return xr.concat(sets, dim="data")
 
 
-def _near_rank_one(number: int, log10: float, params: Params, report: Callable[[float, str], None]) -> "xr.Dataset":
-    import numpy as np
-    import xarray as xr
+def _near_rank_one(number: int, log10: float, params: Params, report: Callable[[float, str], None]) -> xr.Dataset:
 
     rng = np.random.default_rng([params.seed, number])
     sets: list[xr.Dataset] = []
@@ -119,11 +111,8 @@ def _near_rank_one(number: int, log10: float, params: Params, report: Callable[[
     return xr.concat(sets, dim="data")
 
 
-def _measured(name: str, X: "np.ndarray", G: "np.ndarray", depth: int) -> "xr.Dataset":
+def _measured(name: str, X: np.ndarray, G: np.ndarray, depth: int) -> xr.Dataset:
     """The optimum of one data set, as deep as asked, against the bounds, layer by layer."""
-    import numpy as np
-    import xarray as xr
-
     from saddlescope.theory.escape.bounds import (
         budget,
         first_layer_with_content,
@@ -156,23 +145,21 @@ def _measured(name: str, X: "np.ndarray", G: "np.ndarray", depth: int) -> "xr.Da
 
 
 # The bounds. A theorem is not to be violated; where it begins to speak follows from its own formula.
-def _example(run: "xr.Dataset") -> "xr.Dataset":
+def _example(run: xr.Dataset) -> xr.Dataset:
     return run.sel(data=EXAMPLE)
 
 
-def _first_layer(run: "xr.Dataset") -> Estimate:
+def _first_layer(run: xr.Dataset) -> Estimate:
     return Estimate(float(_example(run).first_layer))
 
 
-def _speaks(run: "xr.Dataset") -> Estimate:
+def _speaks(run: xr.Dataset) -> Estimate:
     """The smallest bound at the layers below PRACTICAL of circles; a bound with no value is infinite."""
-    import numpy as np
-
     x = run.constant.isel(data=[str(name).startswith("circle") for name in run.data.values]) / np.sqrt(PRACTICAL)
     return Estimate(float((8 * x / (1 - x)).where(x < 1, np.inf).min()), remark=f"layer {PRACTICAL}")
 
 
-def _violations(run: "xr.Dataset", later: int) -> Estimate:
+def _violations(run: xr.Dataset, later: int) -> Estimate:
     """Data sets where a ratio exceeds the bound below 1; weights and ReLUs `later` layers later than the bound's."""
     bound = run.bound.where((run.bound < 1) & run.one_sign)
     seen = int(bound.notnull().any("layer").sum())
@@ -185,14 +172,12 @@ def _violations(run: "xr.Dataset", later: int) -> Estimate:
     )
 
 
-def _spends_more(run: "xr.Dataset") -> Estimate:
+def _spends_more(run: xr.Dataset) -> Estimate:
     return Estimate(float((run.spent > run.budget + ROUNDING).sum()), remark=f"{run.sizes['data']} data sets")
 
 
-def _half_rank(run: "xr.Dataset") -> Estimate:
+def _half_rank(run: xr.Dataset) -> Estimate:
     """At most so many layers of Example 1's optimum can have a tail above 1/2, at any depth."""
-    import math
-
     return Estimate(float(math.floor(float(_example(run).budget) / math.log(2))))
 
 
@@ -244,12 +229,8 @@ claims = (
 )
 
 
-def traces(run: "xr.Dataset") -> "list[Figure]":
+def figures(run: xr.Dataset) -> list[Figure]:
     """Where the bound begins to speak, and the optimum beside it."""
-    import numpy as np
-
-    from saddlescope.plot import Axis, Figure, Line, Mark, Panel
-
     names = list(dict.fromkeys(str(name) for name in run.data.values))
     curves, firsts, actual = [], [], []
     for color, name in enumerate(names):
@@ -305,10 +286,7 @@ def traces(run: "xr.Dataset") -> "list[Figure]":
     ]
 
 
-def _table(run: "xr.Dataset", names: list[str]) -> "Table":
-    import math
-
-    from saddlescope.plot import Table
+def _table(run: xr.Dataset, names: list[str]) -> Table:
 
     rows = []
     for name in names:

@@ -11,25 +11,25 @@ Assumption 4.4 is printed without - L(theta^k). As long as L(theta^k) > 0 that h
 not, with a small enough ball. Assumption 4.5 asks for small enough noise: where it fails it is tried again with less.
 """
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache, partial
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
+import numpy as np
+import xarray as xr
+
 from saddlescope._shared.errors import InputError
+from saddlescope.plot import Axis, Figure, Line, Mark, Panel, Table
 from saddlescope.reproduction import parameter_checks
 from saddlescope.reproduction.claim import Claim, Estimate
 from saddlescope.reproduction.context import RunContext
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    import numpy as np
-    import xarray as xr
     from jax import Array
 
     from saddlescope.models import DiagonalNetwork
-    from saddlescope.plot.figure import Axis, Figure, Panel
     from saddlescope.theory import GreedyStage
 
 BALL = 1e-3  # radius of the ball around u in which growth is measured
@@ -66,10 +66,9 @@ class Params:
         return cls(samples=1000, tokens=10, dim=50)
 
 
-def run(params: Params, context: RunContext) -> "xr.Dataset":
+def run(params: Params, context: RunContext) -> xr.Dataset:
     """One seed after the other; each is kept as soon as it is there."""
     import jax
-    import xarray as xr
 
     with jax.enable_x64(True):
         parts = []
@@ -80,11 +79,8 @@ def run(params: Params, context: RunContext) -> "xr.Dataset":
     return xr.concat(parts, dim="seed", join="outer", combine_attrs="drop").assign_coords(seed=list(params.seeds))
 
 
-def _instance(params: Params, seed: int, report: "Callable[[float, str], None]") -> "xr.Dataset":
+def _instance(params: Params, seed: int, report: Callable[[float, str], None]) -> xr.Dataset:
     """Algorithm 1 on one instance, and every stage of it looked at; over `stage`, NaN where there is nothing to see."""
-    import numpy as np
-    import xarray as xr
-
     from saddlescope.models import attention_teacher_task
     from saddlescope.theory import incremental_learning
 
@@ -133,16 +129,15 @@ def _margin(stage: "GreedyStage") -> float:
     return float("nan") if stage.runner_up is None else stage.margin / stage.time
 
 
-def _growth(network: "DiagonalNetwork", stage: "GreedyStage", rng: "np.random.Generator") -> float:
+def _growth(network: "DiagonalNetwork", stage: "GreedyStage", rng: np.random.Generator) -> float:
     """The least growth of the loss at points of the ball around theta^k on its support, in units of c_k."""
     rise, squared = _around(network, stage.beta, rng)
     return float((rise / squared).min() / stage.curvature)
 
 
-def _printed_holds_elsewhere(network: "DiagonalNetwork", stage: "GreedyStage", rng: "np.random.Generator") -> float:
+def _printed_holds_elsewhere(network: "DiagonalNetwork", stage: "GreedyStage", rng: np.random.Generator) -> float:
     """1 if a point that is no minimum fulfils Assumption 4.4 as printed: for a c > 0, L >= c |u~ - u|^2 in the ball."""
     import jax.numpy as jnp
-    import numpy as np
 
     elsewhere = stage.beta * np.exp(0.3 * rng.standard_normal(stage.beta.size))
     rise, squared = _around(network, elsewhere, rng)
@@ -151,12 +146,9 @@ def _printed_holds_elsewhere(network: "DiagonalNetwork", stage: "GreedyStage", r
     return float((rise < 0).any() and (loss + rise >= c * squared).all())
 
 
-def _around(
-    network: "DiagonalNetwork", beta: "np.ndarray", rng: "np.random.Generator"
-) -> "tuple[np.ndarray, np.ndarray]":
+def _around(network: "DiagonalNetwork", beta: np.ndarray, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
     """L(u~, s u~) - L(u, s u) and |u~ - u|^2 at random points u~ of the ball around u = sqrt|beta|, on its support."""
     import jax.numpy as jnp
-    import numpy as np
 
     u, s = np.sqrt(abs(beta)), np.sign(beta)
     away = rng.standard_normal((POINTS, u.size)) * (u > 0)
@@ -181,17 +173,15 @@ def _noisy_ends(
     network: "DiagonalNetwork",
     transitions: "Sequence[tuple[GreedyStage, GreedyStage]]",
     params: Params,
-    rng: "np.random.Generator",
-    report: "Callable[[float, str], None]",
-) -> "tuple[np.ndarray, np.ndarray]":
+    rng: np.random.Generator,
+    report: Callable[[float, str], None],
+) -> tuple[np.ndarray, np.ndarray]:
     """Where gradient flow ends that starts near the saddle before each transition, with noise.
 
     Returns:
         The noise delta, shape (transitions,), and the distance of each draw to the saddle after it in units of the
         transition's size, shape (transitions, draws).
     """
-    import numpy as np
-
     delta, ends = np.full(len(transitions), np.nan), np.full((len(transitions), params.draws), np.inf)
     for noise in NOISES:
         open_ones = np.flatnonzero((ends > NEAR).any(axis=1))
@@ -210,16 +200,14 @@ def noisy_ends(
     noise: float,
     draws: int,
     tolerance: float,
-    rng: "np.random.Generator",
-    report: "Callable[[float, str], None]",
-) -> "np.ndarray":
+    rng: np.random.Generator,
+    report: Callable[[float, str], None],
+) -> np.ndarray:
     """The distances of `_noisy_ends` at one noise, by all flows at once.
 
     Each start is u = |u^k + noise|, on the support of theta^k and on what enters, with v = s u: nonnegative and
     balanced, as Assumption 4.5 has it.
     """
-    import numpy as np
-
     from saddlescope.flow import LogDiagonalInit, gradient_flow_batched
 
     starts = []
@@ -247,8 +235,8 @@ def noisy_ends(
 _FAILED = "Algorithm 1 did not come to its end on all seeds."
 
 
-def _smallest(name: str) -> "Callable[[xr.Dataset], Measured]":
-    def statistic(run: "xr.Dataset") -> Estimate:
+def _smallest(name: str) -> Callable[[xr.Dataset], Estimate]:
+    def statistic(run: xr.Dataset) -> Estimate:
         if not run.converged.all():
             return Estimate.unresolved(_FAILED)
         values = run[name]
@@ -259,7 +247,7 @@ def _smallest(name: str) -> "Callable[[xr.Dataset], Measured]":
     return statistic
 
 
-def _seeds_with_leaving(run: "xr.Dataset") -> Estimate:
+def _seeds_with_leaving(run: xr.Dataset) -> Estimate:
     if not run.converged.all():
         return Estimate.unresolved(_FAILED)
     leaving = run.left.sum("stage") > 0
@@ -267,8 +255,8 @@ def _seeds_with_leaving(run: "xr.Dataset") -> Estimate:
     return Estimate(float(leaving.sum()), remark=f"of {run.sizes['seed']} seeds: {named}")
 
 
-def _everywhere(condition: "Callable[[xr.Dataset], xr.DataArray]") -> "Callable[[xr.Dataset], Measured]":
-    def statistic(run: "xr.Dataset") -> Estimate:
+def _everywhere(condition: Callable[[xr.Dataset], xr.DataArray]) -> Callable[[xr.Dataset], Estimate]:
+    def statistic(run: xr.Dataset) -> Estimate:
         if not run.converged.all():
             return Estimate.unresolved(_FAILED)
         stages = int(run.time.notnull().sum())
@@ -278,7 +266,7 @@ def _everywhere(condition: "Callable[[xr.Dataset], xr.DataArray]") -> "Callable[
     return statistic
 
 
-def _robust(run: "xr.Dataset") -> "xr.DataArray":
+def _robust(run: xr.Dataset) -> xr.DataArray:
     return (run.end_distance <= NEAR).all("draw")
 
 
@@ -344,10 +332,8 @@ claims = (
 )
 
 
-def traces(run: "xr.Dataset") -> "list[Figure]":
+def figures(run: xr.Dataset) -> list[Figure]:
     """Each assumption's number in every stage of every seed, with a table of the seeds."""
-    from saddlescope.plot import Axis, Figure, Table
-
     panels = (
         _panel(run, "margin", Axis("margin over time", scale="log"), "4.3: the next coordinate comes later"),
         _panel(run, "curvature", Axis("c_k", scale="log"), "4.4: each saddle is a strict minimum on its support"),
@@ -373,8 +359,7 @@ def traces(run: "xr.Dataset") -> "list[Figure]":
     ]  # fmt: skip
 
 
-def _panel(run: "xr.Dataset", name: str, y: "Axis", title: str) -> "Panel":
-    from saddlescope.plot import Axis, Line, Mark, Panel
+def _panel(run: xr.Dataset, name: str, y: Axis, title: str) -> Panel:
 
     values = run.end_distance.max("draw") if name == "end" else run[name]
     marks: list[Line | Mark] = [
@@ -393,7 +378,7 @@ def _panel(run: "xr.Dataset", name: str, y: "Axis", title: str) -> "Panel":
     return Panel(title=title, x=Axis("stage k"), y=y, marks=tuple(marks))
 
 
-def _row(here: "xr.Dataset") -> tuple[str | float | int, ...]:
+def _row(here: xr.Dataset) -> tuple[str | float | int, ...]:
     return (
         int(here.seed),
         int(here.time.notnull().sum()),

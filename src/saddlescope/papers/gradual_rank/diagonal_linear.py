@@ -22,19 +22,19 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import numpy as np
+import xarray as xr
+
 from saddlescope._shared.errors import InputError
+from saddlescope.plot import Axis, Figure, Line, Panel, Table, corners
 from saddlescope.reproduction import parameter_checks
 from saddlescope.reproduction.claim import Claim, Estimate
 from saddlescope.reproduction.context import RunContext
 from saddlescope.reproduction.metric import Metric
 
 if TYPE_CHECKING:
-    import numpy as np
-    import xarray as xr
-
     from saddlescope.flow import DiagonalInit
     from saddlescope.models.diagonal.linear import DiagonalLinearNetwork
-    from saddlescope.plot.figure import Figure
     from saddlescope.theory import IncrementalLearning
 
 _AT_ONCE = 64  # problems whose flows are followed together
@@ -76,7 +76,7 @@ class Params:
         return cls(large=2000)
 
 
-def run(params: Params, context: RunContext) -> "xr.Dataset":
+def run(params: Params, context: RunContext) -> xr.Dataset:
     """Algorithm 1 on each problem, its checks and the flow; each problem is kept as soon as it is done."""
     import jax
 
@@ -90,7 +90,7 @@ def run(params: Params, context: RunContext) -> "xr.Dataset":
     return _together(parts)
 
 
-def run_many(points: Sequence[Params], context: RunContext) -> "list[xr.Dataset]":
+def run_many(points: Sequence[Params], context: RunContext) -> list[xr.Dataset]:
     """The flows of all problems of one size at once; each point's first, whose path is stored, and large ones alone."""
     import jax
 
@@ -115,19 +115,15 @@ def run_many(points: Sequence[Params], context: RunContext) -> "list[xr.Dataset]
     return [_together([solved[point, k] for k in range(point.problems + bool(point.large))]) for point in points]
 
 
-def _together(parts: "list[xr.Dataset]") -> "xr.Dataset":
+def _together(parts: list[xr.Dataset]) -> xr.Dataset:
     """A run from its problems; those with fewer stages are filled up with NaN."""
-    import xarray as xr
-
     each = [part.drop_dims("moment", errors="ignore") for part in parts]
     together = xr.concat(each, dim="problem", join="outer", combine_attrs="drop")
     return together.assign({name: parts[0][name] for name in parts[0].data_vars if name not in each[0]})
 
 
-def _problem(params: Params, k: int) -> "tuple[np.ndarray, np.ndarray, np.random.Generator]":
+def _problem(params: Params, k: int) -> tuple[np.ndarray, np.ndarray, np.random.Generator]:
     """Gaussian features and the targets of a Gaussian teacher: dense; on p / 40 coordinates in the large problem."""
-    import numpy as np
-
     rng = np.random.default_rng(params.seed + k)
     n, p, active = params.samples, params.coordinates, params.coordinates
     if k == params.problems:
@@ -141,8 +137,8 @@ def _problem(params: Params, k: int) -> "tuple[np.ndarray, np.ndarray, np.random
 class _Posed(NamedTuple):
     """A problem, Algorithm 1's answer, and the flow to hold against it."""
 
-    features: "np.ndarray"
-    targets: "np.ndarray"
+    features: np.ndarray
+    targets: np.ndarray
     network: "DiagonalLinearNetwork"
     learned: "IncrementalLearning"
     start: "DiagonalInit"
@@ -150,7 +146,6 @@ class _Posed(NamedTuple):
 
 
 def _posed(params: Params, k: int, report: Callable[[float, str], None]) -> _Posed:
-    import numpy as np
 
     from saddlescope.flow import DiagonalInit
     from saddlescope.models import diagonal_linear_network
@@ -163,13 +158,13 @@ def _posed(params: Params, k: int, report: Callable[[float, str], None]) -> _Pos
     # The last plateau settles at the rate of its curvature; stage times are late by O(1 / log(1/alpha)).
     last, unit = learned.stages[-1], -params.log10_scale * np.log(10)
     until = 1.2 * last.time + 40 / (unit * last.curvature)
-    return _Posed(features, targets, network, learned, DiagonalInit(*rng.standard_normal((2, p)), log_scale=-unit), until)
+    return _Posed(
+        features, targets, network, learned, DiagonalInit(*rng.standard_normal((2, p)), log_scale=-unit), until
+    )
 
 
-def _solve(params: Params, k: int, report: Callable[[float, str], None]) -> "xr.Dataset":
+def _solve(params: Params, k: int, report: Callable[[float, str], None]) -> xr.Dataset:
     """One problem: the checks of every stage, the end against the linear programme, and the flow's end."""
-    import numpy as np
-
     from saddlescope.flow import gradient_flow
 
     posed = _posed(params, k, lambda done, note: report(0.6 * done, note))
@@ -187,11 +182,8 @@ def _solve(params: Params, k: int, report: Callable[[float, str], None]) -> "xr.
     return solved.assign(_path(posed.learned, times, flow(times))) if k == 0 else solved
 
 
-def _solve_at_once(problems: "list[tuple[Params, int]]", report: Callable[[float, str], None]) -> "xr.Dataset":
+def _solve_at_once(problems: "list[tuple[Params, int]]", report: Callable[[float, str], None]) -> xr.Dataset:
     """Problems of one size without their paths, over `problem`."""
-    import numpy as np
-    import xarray as xr
-
     from saddlescope.flow import gradient_flow_batched
 
     several = []
@@ -215,11 +207,8 @@ def _solve_at_once(problems: "list[tuple[Params, int]]", report: Callable[[float
     return xr.concat(each, dim="problem", join="outer")
 
 
-def _solved(posed: _Posed, end: "np.ndarray", left: float, gradients: int) -> "xr.Dataset":
+def _solved(posed: _Posed, end: np.ndarray, left: float, gradients: int) -> xr.Dataset:
     """What is asked of a problem, from the end of its flow and the part of the loss that is left there."""
-    import numpy as np
-    import xarray as xr
-
     learned, last = posed.learned, posed.learned.stages[-1]
     shortest = _least_l1(posed.features, posed.targets)
     return xr.Dataset(
@@ -237,10 +226,8 @@ def _solved(posed: _Posed, end: "np.ndarray", left: float, gradients: int) -> "x
     )
 
 
-def _path(learned: "IncrementalLearning", times: "np.ndarray", flow_beta: "np.ndarray") -> "dict[str, tuple]":
+def _path(learned: "IncrementalLearning", times: np.ndarray, flow_beta: np.ndarray) -> dict[str, tuple]:
     """The coordinates of one problem over time: of the flow, of Algorithm 1, and its slopes xi."""
-    import numpy as np
-
     begun = np.searchsorted([stage.time for stage in learned.stages], times, side="right") - 1
     stages = [learned.stages[k] for k in begun]
     slope = [
@@ -255,13 +242,12 @@ def _path(learned: "IncrementalLearning", times: "np.ndarray", flow_beta: "np.nd
     }
 
 
-def _checks(learned: "IncrementalLearning", features: "np.ndarray", targets: "np.ndarray") -> "dict[str, tuple]":
+def _checks(learned: "IncrementalLearning", features: np.ndarray, targets: np.ndarray) -> dict[str, tuple]:
     """Over `stage` 1, 2, ...: how far Algorithm 1 is from what defines each stage, with g, xi and nu made anew.
 
     - least_squares: difference of theta^k from non-negative least squares on the active coordinates;
     - subgradient: how far xi(T_k) is from the subgradients of the l1 norm at theta^k, and from +-1 where one enters.
     """
-    import numpy as np
     from scipy.optimize import nnls
 
     n = len(targets)
@@ -295,9 +281,8 @@ def _checks(learned: "IncrementalLearning", features: "np.ndarray", targets: "np
     }
 
 
-def _least_l1(features: "np.ndarray", targets: "np.ndarray") -> "np.ndarray":
+def _least_l1(features: np.ndarray, targets: np.ndarray) -> np.ndarray:
     """The beta of least l1 norm with X beta = y, by HiGHS."""
-    import numpy as np
     from scipy.optimize import linprog
 
     p = features.shape[1]
@@ -316,10 +301,10 @@ def _least_l1(features: "np.ndarray", targets: "np.ndarray") -> "np.ndarray":
 # The bounds. What Algorithm 1 does here is exact, up to rounding through matrices whose condition numbers reach 1e4 to
 # 1e6 as the support nears n: 1e-8 leaves room for that. The flow's excess at finite alpha is bounded by Woodworth et
 # al. (2020, "Kernel and rich regimes in overparametrized models", Theorem 2): by 0.4 % at 1e-1024 for weights of 1.
-def _largest(name: str) -> "Callable[[xr.Dataset], Measured]":
+def _largest(name: str) -> Callable[[xr.Dataset], Estimate]:
     """The largest value over problems, and over stages where there are any."""
 
-    def measure(run: "xr.Dataset") -> Estimate:
+    def measure(run: xr.Dataset) -> Estimate:
         if not run.converged.all():
             return Estimate.unresolved(f"Algorithm 1 did not converge in {int((~run.converged).sum())} problems.")
         stages = int(run.stage_time.notnull().sum())
@@ -328,18 +313,18 @@ def _largest(name: str) -> "Callable[[xr.Dataset], Measured]":
     return measure
 
 
-def _excess(norm: str) -> "Callable[[xr.Dataset], Measured]":
-    def measure(run: "xr.Dataset") -> Estimate:
+def _excess(norm: str) -> Callable[[xr.Dataset], Estimate]:
+    def measure(run: xr.Dataset) -> Estimate:
         return Estimate(float(abs(run[norm] - run.least_norm).max()))
 
     return measure
 
 
-def _flow_excess(run: "xr.Dataset") -> Estimate:
+def _flow_excess(run: xr.Dataset) -> Estimate:
     return Estimate(float(abs(run.flow_norm / run.least_norm - 1).max()))
 
 
-def _leaving(run: "xr.Dataset") -> Estimate:
+def _leaving(run: xr.Dataset) -> Estimate:
     problems = int((run.left.sum("stage") > 0).sum())
     return Estimate(float(run.left.sum()), remark=f"in {problems} of {run.sizes['problem']} problems")
 
@@ -398,7 +383,7 @@ claims = (
     ),
 )
 
-quantities = (
+metrics = (
     Metric(
         name="stages",
         says="stages of Algorithm 1, mean over problems",
@@ -424,18 +409,14 @@ quantities = (
 )
 
 
-def traces(run: "xr.Dataset") -> "list[Figure]":
+def figures(run: xr.Dataset) -> list[Figure]:
     """The first problem's path, and the slopes that certify it."""
-    import numpy as np
-
-    from saddlescope.plot import Axis, Figure, Line, Panel, Table, corners
-
     later = slice(1, None)  # a logarithmic axis has no time 0
     time, flow, predicted, slope = (
         run[name].values[later] for name in ("time", "flow_beta", "predicted_beta", "predicted_slope")
     )
 
-    def line(y: "np.ndarray", group: str, color: int, width: float, style: "Any" = "solid") -> Line:
+    def line(y: np.ndarray, group: str, color: int, width: float, style: Any = "solid") -> Line:
         kept = corners(np.log(time), y, 1e-3 * float(np.abs(y).max() or 1))
         return Line(x=time[kept], y=y[kept], group=group, color=color, width=width, style=style)
 

@@ -1,25 +1,22 @@
 """Figures 1 and 14: spectra of what attention learned, at stages of training   (Section 1 and appendix B.2)
 
 A ViT is trained with Adam on real images. At every record the spectrum of what training added to W_K W_Q^T and
-W_V W_O^T is held against that of the initial product. Terms are those of `_vit`.
+W_V W_O^T is held against that of the initial product. Terms are those of `shared.vit_training`.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+
+import numpy as np
+import xarray as xr
 
 from saddlescope.papers.gradual_rank.shared import vit_claims as said
 from saddlescope.papers.gradual_rank.shared import vit_training
 from saddlescope.papers.gradual_rank.shared.training_metrics import IMAGES
+from saddlescope.plot import Figure
+from saddlescope.plot.ranks import spectrum_stages_figure
 from saddlescope.reproduction.claim import Claim, Estimate
 from saddlescope.reproduction.context import RunContext
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    import numpy as np
-    import xarray as xr
-
-    from saddlescope.plot.figure import Figure
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,7 +34,7 @@ class Params(vit_training.NarrowTraining):
         return cls(dataset="cifar10", learning_rate=1e-4, **vit_training.CIFAR)
 
 
-def run(params: Params, context: RunContext) -> "xr.Dataset":
+def run(params: Params, context: RunContext) -> xr.Dataset:
     """Trains one ViT a seed."""
     return vit_training.train(params, context)
 
@@ -46,7 +43,7 @@ def run(params: Params, context: RunContext) -> "xr.Dataset":
 # and later ones that fall slower than earlier ones, without numbers. Read here as: at every record since the end of the
 # first epoch the update needs at most half the directions of the initial product for 90 % of its energy; and the last
 # one needs more of them than the one at the end of the first epoch.
-def _directions(run: "xr.Dataset", product: str) -> "np.ndarray":
+def _directions(run: xr.Dataset, product: str) -> np.ndarray:
     """Directions for 90 % of the energy, mean over heads, at each record since the first epoch: (seeds, records)."""
     from saddlescope.measure import energy_rank
 
@@ -55,16 +52,16 @@ def _directions(run: "xr.Dataset", product: str) -> "np.ndarray":
     return ranks.mean(axis=(-2, -1))
 
 
-def _widest(product: str) -> "Callable[[xr.Dataset], Measured]":
-    def statistic(run: "xr.Dataset") -> Estimate:
+def _widest(product: str) -> Callable[[xr.Dataset], Estimate]:
+    def statistic(run: xr.Dataset) -> Estimate:
         initial = run.initial_energy_rank.sel(product=product).mean(("layer", "head")).values
         return Estimate.mean(_directions(run, product).max(axis=1) / initial)
 
     return statistic
 
 
-def _widening(product: str) -> "Callable[[xr.Dataset], Measured]":
-    def statistic(run: "xr.Dataset") -> Estimate:
+def _widening(product: str) -> Callable[[xr.Dataset], Estimate]:
+    def statistic(run: xr.Dataset) -> Estimate:
         directions = _directions(run, product)
         return Estimate.mean(directions[:, -1] - directions[:, 0])
 
@@ -97,11 +94,9 @@ claims = (
     ),
 )
 
-quantities = IMAGES
+metrics = IMAGES
 
 
-def traces(run: "xr.Dataset") -> "list[Figure]":
+def figures(run: xr.Dataset) -> list[Figure]:
     """Spectra at stages of training: the mean over heads, and the first head alone, as in the paper; the training."""
-    from saddlescope.plot.ranks import spectrum_stages_figure
-
     return [spectrum_stages_figure(run), spectrum_stages_figure(run, head=0), said.training_figure(run)]

@@ -13,9 +13,13 @@ changes u^2 - v^2 is kept, so about 1/sqrt(2) of it remains. Noise also shifts t
 coordinate grows out of its tiny value, so that beta, once back, leaves the undisturbed beta again for a while.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
+
+import numpy as np
+import xarray as xr
 
 from saddlescope._shared.errors import InputError
 from saddlescope.papers.gradual_rank.shared.head_stages import predicted_stages
@@ -28,17 +32,13 @@ from saddlescope.papers.gradual_rank.shared.noisy_training import (
     make_noisy,
     pair,
 )
+from saddlescope.plot import Axis, Figure, Line, Mark, Panel, Table
 from saddlescope.reproduction import parameter_checks
 from saddlescope.reproduction.claim import Claim, Estimate
 from saddlescope.reproduction.context import RunContext
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    import xarray as xr
-
     from saddlescope.models import AttentionTeacherTask
-    from saddlescope.plot.figure import Figure
 
 REST = 1e7  # time t after which the learned coordinates alone are at rest: the slowest of c_k is some 1e-5
 
@@ -83,10 +83,9 @@ class Params:
         return cls()
 
 
-def run(params: Params, context: RunContext) -> "xr.Dataset":
+def run(params: Params, context: RunContext) -> xr.Dataset:
     """Algorithm 1, the training without noise, and from each moment the training after it."""
     import jax
-    import xarray as xr
 
     from saddlescope.models import attention_teacher_task
 
@@ -102,7 +101,7 @@ def run(params: Params, context: RunContext) -> "xr.Dataset":
     return xr.merge([theory, undisturbed, runs], combine_attrs="drop").assign_attrs(theory.attrs | undisturbed.attrs)
 
 
-def _predict(task: "AttentionTeacherTask", params: Params, report: "Callable[[float, str], None]") -> "xr.Dataset":
+def _predict(task: "AttentionTeacherTask", params: Params, report: Callable[[float, str], None]) -> xr.Dataset:
     from saddlescope.theory import incremental_learning
 
     learned = incremental_learning(
@@ -115,11 +114,9 @@ def _predict(task: "AttentionTeacherTask", params: Params, report: "Callable[[fl
 
 
 def _train(
-    task: "AttentionTeacherTask", theory: "xr.Dataset", params: Params, report: "Callable[[float, str], None]"
-) -> "xr.Dataset":
+    task: "AttentionTeacherTask", theory: xr.Dataset, params: Params, report: Callable[[float, str], None]
+) -> xr.Dataset:
     """The training without noise, cut at random times."""
-    import numpy as np
-
     from saddlescope.flow import DiagonalInit, gradient_flow
 
     first = float(theory.predicted_time[0])
@@ -139,11 +136,8 @@ def _train(
     return cut(trajectory, start, moments, np.tile(since, (params.moments, 1)))
 
 
-def _disturb(task: "AttentionTeacherTask", undisturbed: "xr.Dataset", params: Params, moment: int) -> "xr.Dataset":
+def _disturb(task: "AttentionTeacherTask", undisturbed: xr.Dataset, params: Params, moment: int) -> xr.Dataset:
     """The training after the noise; and where the learned coordinates alone, with and without noise, come to rest."""
-    import numpy as np
-    import xarray as xr
-
     before = at_moment(undisturbed, moment)
     after = make_noisy(before, noise=params.noise, threshold=params.threshold, seed=(params.noise_seed, moment))
     since = undisturbed.since.sel(moment=moment).values
@@ -168,20 +162,17 @@ LEFT = 0.05
 _NOT_MOVED = "At one of the times no weight was above the threshold, so there was no noise; take later times."
 
 
-def remaining(run: "xr.Dataset", of: str) -> "xr.DataArray":
+def remaining(run: xr.Dataset, of: str) -> xr.DataArray:
     """What is left of the displacement of "beta" or "weights", as a fraction of that just after the noise."""
     away = displacement(run, of)
     return away / away.isel(step=0)
 
 
-def conserved(run: "xr.Dataset") -> "xr.DataArray":
+def conserved(run: xr.Dataset) -> xr.DataArray:
     """The weights with the undisturbed beta, and with the u^2 - v^2 that the noise has left behind.
 
     The larger of |u| and |v| never crosses 0 on the way there, so its sign is that just after the noise.
     """
-    import numpy as np
-    import xarray as xr
-
     u, v = (run.noisy.isel(step=0).sel(factor=factor) for factor in ("u", "v"))
     beta, difference = beta_of(run.weights), u**2 - v**2
     larger = ((abs(difference) + (difference**2 + 4 * beta**2) ** 0.5) / 2) ** 0.5
@@ -191,37 +182,37 @@ def conserved(run: "xr.Dataset") -> "xr.DataArray":
     return weights.assign_coords(factor=["u", "v"])
 
 
-def _closest(values: "xr.DataArray") -> Estimate:
+def _closest(values: xr.DataArray) -> Estimate:
     """The worst moment's smallest value over time."""
     if values.isnull().any():
         return Estimate.unresolved(_NOT_MOVED)
     return Estimate(float(values.min("step").max()))
 
 
-def _beta_returns(run: "xr.Dataset") -> Estimate:
+def _beta_returns(run: xr.Dataset) -> Estimate:
     return _closest(remaining(run, "beta"))
 
 
-def _beta_stays(run: "xr.Dataset") -> Estimate:
+def _beta_stays(run: xr.Dataset) -> Estimate:
     at_the_end = remaining(run, "beta").isel(step=slice(-1, None))
     return _closest(at_the_end)
 
 
-def _weights_return(run: "xr.Dataset") -> Estimate:
+def _weights_return(run: xr.Dataset) -> Estimate:
     return _closest(remaining(run, "weights"))
 
 
-def _weights_conserve(run: "xr.Dataset") -> Estimate:
+def _weights_conserve(run: xr.Dataset) -> Estimate:
     away = ((run.noisy - conserved(run)) ** 2).sum(("coordinate", "factor")) ** 0.5
     return _closest(away / displacement(run, "weights").isel(step=0))
 
 
-def _same_rest(run: "xr.Dataset") -> Estimate:
+def _same_rest(run: xr.Dataset) -> Estimate:
     away = ((beta_of(run.noisy_rest) - beta_of(run.rest)) ** 2).sum("coordinate") ** 0.5
     return _closest((away / displacement(run, "beta").isel(step=0)).expand_dims("step"))
 
 
-def _strict_minima(run: "xr.Dataset") -> Estimate:
+def _strict_minima(run: xr.Dataset) -> Estimate:
     if run.attrs["theory_status"] != "converged":
         return Estimate.unresolved(run.attrs["theory_message"])
     least = run.curvature.values.argmin()
@@ -279,13 +270,12 @@ claims = (
 )
 
 
-def traces(run: "xr.Dataset") -> "list[Figure]":
+def figures(run: xr.Dataset) -> list[Figure]:
     """What is left of the noise over time, with a table of the moments; and the entries and weights themselves."""
     return [_remaining(run), _entries(run)]
 
 
-def _remaining(run: "xr.Dataset") -> "Figure":
-    from saddlescope.plot import Axis, Figure, Line, Mark, Panel, Table
+def _remaining(run: xr.Dataset) -> Figure:
 
     panels = []
     for of, title in (("beta", "of the products, beta = u v"), ("weights", "of the weights, u and v")):
@@ -324,7 +314,7 @@ def _remaining(run: "xr.Dataset") -> "Figure":
     )  # fmt: skip
 
 
-def _row(here: "xr.Dataset") -> tuple[str | float | int, ...]:
+def _row(here: xr.Dataset) -> tuple[str | float | int, ...]:
     begun = int(here.predicted_time.searchsorted(here.moment_time))
     beta, weights = remaining(here, "beta"), remaining(here, "weights")
     rest = ((beta_of(here.noisy_rest) - beta_of(here.rest)) ** 2).sum("coordinate") ** 0.5
@@ -343,8 +333,7 @@ def _row(here: "xr.Dataset") -> tuple[str | float | int, ...]:
     )
 
 
-def _entries(run: "xr.Dataset") -> "Figure":
-    from saddlescope.plot import Axis, Figure, Panel
+def _entries(run: xr.Dataset) -> Figure:
 
     panels = []
     for moment in run.moment.values:

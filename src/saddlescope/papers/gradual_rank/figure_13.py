@@ -1,21 +1,20 @@
 """Figure 13: gradual rank increase with SGD on 100 classes   (Appendix B.1, Figure 13)
 
 As Figure 12 on data with 100 classes. The default's stand-in for CIFAR-100 are pairs of the digits embedded in
-scikit-learn, side by side; `--data DIR --set dataset=cifar100` takes CIFAR-100. Terms are those of `_vit`.
+scikit-learn, side by side; `--data DIR --set dataset=cifar100` takes CIFAR-100. Terms are those of `shared.vit_training`.
 """
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
+
+import xarray as xr
 
 from saddlescope.papers.gradual_rank.shared import vit_claims as said
 from saddlescope.papers.gradual_rank.shared import vit_training
 from saddlescope.papers.gradual_rank.shared.training_metrics import IMAGES
+from saddlescope.plot import Figure
+from saddlescope.plot.ranks import spectrum_figure, stable_rank_figure
 from saddlescope.reproduction.context import RunContext
-
-if TYPE_CHECKING:
-    import xarray as xr
-
-    from saddlescope.plot.figure import Figure
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,18 +35,16 @@ class Params(vit_training.PairsTraining):
         return cls(dataset="cifar100", **vit_training.CIFAR)
 
 
-def run(params: Params, context: RunContext) -> "xr.Dataset":
+def run(params: Params, context: RunContext) -> xr.Dataset:
     """Trains one ViT a seed."""
     return vit_training.train(params, context)
 
 
 claims = said.growth_claims("Appendix B.1, Figure 13: 'similar gradual rank increase behavior' with SGD")
 
-quantities = IMAGES
+metrics = IMAGES
 
 
-def traces(run: "xr.Dataset") -> "list[Figure]":
+def figures(run: xr.Dataset) -> list[Figure]:
     """Stable ranks over training, as the figure; spectra; the training itself."""
-    from saddlescope.plot.ranks import spectrum_figure, stable_rank_figure
-
     return [stable_rank_figure(run), spectrum_figure(run), said.training_figure(run)]

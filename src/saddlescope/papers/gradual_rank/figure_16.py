@@ -1,21 +1,19 @@
 """Figures 16 and 17: updates of low and growing rank on 100 classes   (Appendix B.2, Figures 16 and 17)
 
 As Figures 14 and 15 on data with 100 classes. The default's stand-in for CIFAR-100 are pairs of the digits embedded in
-scikit-learn, side by side; `--data DIR --set dataset=cifar100` takes CIFAR-100. Terms are those of `_vit`.
+scikit-learn, side by side; `--data DIR --set dataset=cifar100` takes CIFAR-100. Terms are those of `shared.vit_training`.
 """
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+
+import xarray as xr
 
 from saddlescope.papers.gradual_rank.shared import vit_claims as said
 from saddlescope.papers.gradual_rank.shared import vit_training
 from saddlescope.papers.gradual_rank.shared.training_metrics import IMAGES
+from saddlescope.plot import Figure
+from saddlescope.plot.ranks import spectrum_stages_figure, stable_rank_figure
 from saddlescope.reproduction.context import RunContext
-
-if TYPE_CHECKING:
-    import xarray as xr
-
-    from saddlescope.plot.figure import Figure
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,18 +31,16 @@ class Params(vit_training.PairsTraining):
         return cls(dataset="cifar100", learning_rate=1e-4, **vit_training.CIFAR)
 
 
-def run(params: Params, context: RunContext) -> "xr.Dataset":
+def run(params: Params, context: RunContext) -> xr.Dataset:
     """Trains one ViT a seed."""
     return vit_training.train(params, context)
 
 
 claims = said.growth_claims("Appendix B.2, Figure 17: 'gradual increase in stable rank'")
 
-quantities = IMAGES
+metrics = IMAGES
 
 
-def traces(run: "xr.Dataset") -> "list[Figure]":
+def figures(run: xr.Dataset) -> list[Figure]:
     """Spectra at stages of training (Figure 16), stable ranks (Figure 17), the training itself."""
-    from saddlescope.plot.ranks import spectrum_stages_figure, stable_rank_figure
-
     return [stable_rank_figure(run), spectrum_stages_figure(run), said.training_figure(run)]

@@ -2,21 +2,19 @@
 
 The paper trains ViT-B/16 on ImageNet. The default's stand-in has its 12 blocks, 12 heads and a feedforward layer four
 times as wide as a token, but narrow ones, and the digits embedded in scikit-learn; the paper's size reads ImageNet from
-folders of classes in the data folder. Terms are those of `_vit`.
+folders of classes in the data folder. Terms are those of `shared.vit_training`.
 """
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+
+import xarray as xr
 
 from saddlescope.papers.gradual_rank.shared import vit_claims as said
 from saddlescope.papers.gradual_rank.shared import vit_training
 from saddlescope.papers.gradual_rank.shared.training_metrics import IMAGES
+from saddlescope.plot import Figure
+from saddlescope.plot.ranks import spectrum_stages_figure, stable_rank_figure
 from saddlescope.reproduction.context import RunContext
-
-if TYPE_CHECKING:
-    import xarray as xr
-
-    from saddlescope.plot.figure import Figure
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,7 +43,7 @@ class Params(vit_training.Training):
         )  # fmt: skip
 
 
-def run(params: Params, context: RunContext) -> "xr.Dataset":
+def run(params: Params, context: RunContext) -> xr.Dataset:
     """Trains one ViT a seed."""
     return vit_training.train(params, context)
 
@@ -54,11 +52,9 @@ claims = said.growth_claims(
     "Appendix B.2, Figure 19: 'gradual increase in stable rank'; Section 1: 'easier to see for ImageNet'"
 )
 
-quantities = IMAGES
+metrics = IMAGES
 
 
-def traces(run: "xr.Dataset") -> "list[Figure]":
+def figures(run: xr.Dataset) -> list[Figure]:
     """Spectra at stages of training (Figure 18), stable ranks (Figure 19), the training itself."""
-    from saddlescope.plot.ranks import spectrum_stages_figure, stable_rank_figure
-
     return [stable_rank_figure(run), spectrum_stages_figure(run), said.training_figure(run)]

@@ -18,6 +18,9 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
+import numpy as np
+import xarray as xr
+
 from saddlescope.papers.gradual_rank.shared.entry_figures import PRODUCTS, entry_panel, name_of
 from saddlescope.papers.gradual_rank.shared.head_stages import (
     RESOLVED,
@@ -26,16 +29,14 @@ from saddlescope.papers.gradual_rank.shared.head_stages import (
     predicted_stages,
     resolved_stages,
 )
+from saddlescope.plot import Axis, Figure, Line, Panel, Table
 from saddlescope.reproduction import parameter_checks
 from saddlescope.reproduction.claim import Claim, Estimate
 from saddlescope.reproduction.context import RunContext
 from saddlescope.reproduction.metric import Metric
 
 if TYPE_CHECKING:
-    import xarray as xr
-
     from saddlescope.models import AttentionTeacherTask
-    from saddlescope.plot.figure import Figure
 
 FIRST = 10  # stages on which the claims are made: later ones lie closer together than the paper's scales can tell apart
 
@@ -80,10 +81,9 @@ class Params:
         return cls()
 
 
-def run(params: Params, context: RunContext) -> "xr.Dataset":
+def run(params: Params, context: RunContext) -> xr.Dataset:
     """Algorithm 1, then the flow from each scale; each part is kept in the scratch folder as soon as it is there."""
     import jax
-    import xarray as xr
 
     from saddlescope.models import attention_teacher_task
 
@@ -101,10 +101,8 @@ def run(params: Params, context: RunContext) -> "xr.Dataset":
     return xr.merge([theory, together], combine_attrs="drop").assign_attrs(theory.attrs)
 
 
-def _predict(task: "AttentionTeacherTask", params: Params, report: "Callable[[float, str], None]") -> "xr.Dataset":
+def _predict(task: "AttentionTeacherTask", params: Params, report: Callable[[float, str], None]) -> xr.Dataset:
     """Algorithm 1: the stages k = 1, 2, ... and the loss they predict on the stored times."""
-    import numpy as np
-
     from saddlescope.theory import incremental_learning
 
     learned = incremental_learning(
@@ -128,15 +126,12 @@ def _predict(task: "AttentionTeacherTask", params: Params, report: "Callable[[fl
 
 def _simulate(
     task: "AttentionTeacherTask",
-    theory: "xr.Dataset",
+    theory: xr.Dataset,
     params: Params,
     log10_scale: float,
-    report: "Callable[[float, str], None]",
-) -> "xr.Dataset":
+    report: Callable[[float, str], None],
+) -> xr.Dataset:
     """Gradient flow from one scale: curves, plateaus, the order in which coordinates are learned, and stage times."""
-    import numpy as np
-    import xarray as xr
-
     from saddlescope.flow import DiagonalInit, gradient_flow
 
     middle = theory.plateau_time.values
@@ -173,7 +168,7 @@ def _simulate(
 
 # The bounds. Theorem 4.1 promises convergence as alpha -> 0 and no rate; its proof moves each stage by O(1) e-folds of
 # unrescaled time, so by O(1/log(1/alpha)) in rescaled time: about 1 % at alpha = 1e-32, where log(1/alpha) = 74.
-def _algorithm_ends_at_teacher(run: "xr.Dataset") -> Estimate:
+def _algorithm_ends_at_teacher(run: xr.Dataset) -> Estimate:
     if run.attrs["theory_status"] != "converged":
         return Estimate.unresolved(run.attrs["theory_status"])
     last = run.predicted_beta.isel(stage=-1)
@@ -183,8 +178,7 @@ def _algorithm_ends_at_teacher(run: "xr.Dataset") -> Estimate:
 _TOO_SHORT = "Not all of the first stages happened before the simulation ended; raise `until`."
 
 
-def _order(run: "xr.Dataset") -> Estimate:
-    import numpy as np
+def _order(run: xr.Dataset) -> Estimate:
 
     times = run.found_time.isel(scale=-1).values
     if np.isnan(times[:FIRST]).any():
@@ -194,14 +188,14 @@ def _order(run: "xr.Dataset") -> Estimate:
     return Estimate(float(len(agree) if agree.all() else agree.argmin()) / len(agree))
 
 
-def _times(run: "xr.Dataset") -> Estimate:
+def _times(run: xr.Dataset) -> Estimate:
     error = (abs(run.found_time / run.predicted_time - 1)).isel(scale=-1, stage=slice(FIRST))
     if error.isnull().any():
         return Estimate.unresolved(_TOO_SHORT)
     return Estimate(float(error.max()), float(run.accuracy.isel(scale=-1)))
 
 
-def _wrong_coordinates(run: "xr.Dataset") -> Estimate:
+def _wrong_coordinates(run: xr.Dataset) -> Estimate:
     first = run.isel(scale=-1, stage=slice(FIRST))
     seen = (first.resolved & first.plateau_loss.notnull()).values
     if not seen.any():
@@ -210,24 +204,23 @@ def _wrong_coordinates(run: "xr.Dataset") -> Estimate:
     return Estimate(float(wrong.sum("coordinate").values[seen].max()), remark=f"{seen.sum()} plateaus resolved")
 
 
-def _ratio_of_errors(errors: "xr.DataArray") -> Estimate:
+def _ratio_of_errors(errors: xr.DataArray) -> Estimate:
     if errors.sizes["scale"] < 2:
         return Estimate.unresolved("One scale only: there is no sequence that could converge.")
     values = errors.values
     return Estimate(float((values[1:] / values[:-1]).max()))
 
 
-def _loss_converges(run: "xr.Dataset") -> Estimate:
+def _loss_converges(run: xr.Dataset) -> Estimate:
     return _ratio_of_errors(abs(run.loss - run.predicted_loss_curve).integrate("time"))
 
 
-def _weights_converge(run: "xr.Dataset") -> Estimate:
+def _weights_converge(run: xr.Dataset) -> Estimate:
     error = abs(run.plateau_beta - run.predicted_beta).max("coordinate").isel(stage=slice(FIRST))
     return _ratio_of_errors(error.median("stage"))
 
 
-def _plateaus_at_one_percent(run: "xr.Dataset") -> Estimate:
-    import numpy as np
+def _plateaus_at_one_percent(run: xr.Dataset) -> Estimate:
     from scipy.signal import find_peaks
 
     if -2 not in run.scale.values:
@@ -291,7 +284,7 @@ claims = (
     ),
 )
 
-quantities = (
+metrics = (
     STAGES,
     RESOLVED,
     Metric(
@@ -303,7 +296,7 @@ quantities = (
 )
 
 
-def traces(run: "xr.Dataset") -> "list[Figure]":
+def figures(run: xr.Dataset) -> list[Figure]:
     """The loss (Figure 2a) with the stages in a table, and the entries of both products (Figure 2b)."""
     return [_loss(run), _entries(run)]
 
@@ -312,8 +305,7 @@ def _alpha(log10_scale: float) -> str:
     return f"alpha = 1e{log10_scale:g}"
 
 
-def _loss(run: "xr.Dataset") -> "Figure":
-    from saddlescope.plot import Axis, Figure, Line, Panel, Table
+def _loss(run: xr.Dataset) -> Figure:
 
     time = run.time.values
     curves = [
@@ -344,12 +336,12 @@ def _loss(run: "xr.Dataset") -> "Figure":
     )
 
 
-def _columns(run: "xr.Dataset") -> tuple[str, ...]:
+def _columns(run: xr.Dataset) -> tuple[str, ...]:
     measured = (f"t_k at {_alpha(scale)}" for scale in run.scale.values)
     return ("k", "coordinate", "sign", "T_k", *measured, "error", "loss", "measured loss", "resolved")
 
 
-def _rows(run: "xr.Dataset") -> "Iterator[tuple[str | float | int, ...]]":
+def _rows(run: xr.Dataset) -> Iterator[tuple[str | float | int, ...]]:
     for k in run.stage.values:
         stage = run.sel(stage=k)
         if stage.predicted_time > run.attrs["until"]:
@@ -368,8 +360,7 @@ def _rows(run: "xr.Dataset") -> "Iterator[tuple[str | float | int, ...]]":
         )
 
 
-def _entries(run: "xr.Dataset") -> "Figure":
-    from saddlescope.plot import Figure
+def _entries(run: xr.Dataset) -> Figure:
 
     smallest = float(run.scale.values[-1])
     return Figure(

@@ -13,7 +13,8 @@ The paper trains GPT-2 small on WikiText-103 with a pretrained vocabulary; here 
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+
+import xarray as xr
 
 from saddlescope.papers.gradual_rank.shared.gpt2_training import (
     GPT2Params,
@@ -24,13 +25,10 @@ from saddlescope.papers.gradual_rank.shared.gpt2_training import (
     training_figure,
 )
 from saddlescope.papers.gradual_rank.shared.training_metrics import LANGUAGE
+from saddlescope.plot import Figure
+from saddlescope.plot.ranks import evolution_figure, initial_stable_rank, spectrum_stages_figure, stable_rank_figure
 from saddlescope.reproduction.claim import Claim, Estimate
 from saddlescope.reproduction.context import RunContext
-
-if TYPE_CHECKING:
-    import xarray as xr
-
-    from saddlescope.plot.figure import Figure
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,7 +38,7 @@ class Params(GPT2Params):
     seeds: tuple[int, ...] = (0, 1, 2, 3, 4)  # one training run each; three left the rise of W_V W_O^T undecided
 
 
-def run(params: Params, context: RunContext) -> "xr.Dataset":
+def run(params: Params, context: RunContext) -> xr.Dataset:
     """Trains one GPT-2 a seed; each keeps its own checkpoints in the scratch folder."""
     return train(params, context)
 
@@ -48,36 +46,35 @@ def run(params: Params, context: RunContext) -> "xr.Dataset":
 # The bounds. The paper's caption says "increases gradually, but remains small throughout training" without numbers.
 # Read here as: rises from a tenth of the training to its end; at most half the initial product's stable rank, at the
 # end and at every record. A pilot on seed 1000 led to the tenth: before it, Adam's first steps dominate.
-def _of_heads(product: str, of: "Callable[[xr.DataArray, xr.DataArray], xr.DataArray]") -> "Callable":
+def _of_heads(product: str, of: Callable[[xr.DataArray, xr.DataArray], xr.DataArray]) -> Callable:
     """A statistic of the stable ranks of one product's updates and of its initial products, one value a seed."""
 
-    def statistic(run: "xr.Dataset") -> Estimate:
-        from saddlescope.plot.ranks import initial_stable_rank
+    def statistic(run: xr.Dataset) -> Estimate:
 
         return over_seeds(of(run.stable_rank.sel(product=product), initial_stable_rank(run).sel(product=product)))
 
     return statistic
 
 
-def _mean(rank: "xr.DataArray") -> "xr.DataArray":
+def _mean(rank: xr.DataArray) -> xr.DataArray:
     return rank.mean(("layer", "head"))
 
 
-def _rise(rank: "xr.DataArray", initial: "xr.DataArray") -> "xr.DataArray":
+def _rise(rank: xr.DataArray, initial: xr.DataArray) -> xr.DataArray:
     early, late = early_and_late(_mean(rank))
     return late - early
 
 
-def _rising_heads(rank: "xr.DataArray", initial: "xr.DataArray") -> "xr.DataArray":
+def _rising_heads(rank: xr.DataArray, initial: xr.DataArray) -> xr.DataArray:
     early, late = early_and_late(rank)
     return _mean((late > early).astype(float))
 
 
-def _at_the_end(rank: "xr.DataArray", initial: "xr.DataArray") -> "xr.DataArray":
+def _at_the_end(rank: xr.DataArray, initial: xr.DataArray) -> xr.DataArray:
     return _mean(rank.isel(step=-1)) / _mean(initial)
 
 
-def _at_its_largest(rank: "xr.DataArray", initial: "xr.DataArray") -> "xr.DataArray":
+def _at_its_largest(rank: xr.DataArray, initial: xr.DataArray) -> xr.DataArray:
     return _mean(rank).max("step") / _mean(initial)
 
 
@@ -118,13 +115,11 @@ def _claims(product: str, name: str) -> tuple[Claim, ...]:
 
 claims = (*learning_claims(), *_claims("KQ", "W_K W_Q^T"), *_claims("VO", "W_V W_O^T"))
 
-quantities = LANGUAGE
+metrics = LANGUAGE
 
 
-def traces(run: "xr.Dataset") -> "list[Figure]":
+def figures(run: xr.Dataset) -> list[Figure]:
     """Stable ranks over training (Figure 20), spectra at stages of training, one head's staircase, the losses."""
-    from saddlescope.plot.ranks import evolution_figure, spectrum_stages_figure, stable_rank_figure
-
     return [
         stable_rank_figure(run),
         spectrum_stages_figure(run),

@@ -1,22 +1,20 @@
 """Figures 4, 5 and 15: a vision transformer learns by updates of low and growing rank   (Section 5 and appendix B.2)
 
 A ViT is trained with Adam on real images. For every head the spectra of what training added to W_K W_Q^T and
-W_V W_O^T are recorded; the initial products are the comparison. Terms are those of `_vit`.
+W_V W_O^T are recorded; the initial products are the comparison. Terms are those of `shared.vit_training`.
 """
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+
+import xarray as xr
 
 from saddlescope.papers.gradual_rank.shared import vit_claims as said
 from saddlescope.papers.gradual_rank.shared import vit_training
 from saddlescope.papers.gradual_rank.shared.training_metrics import IMAGES
+from saddlescope.plot import Figure
+from saddlescope.plot.ranks import spectrum_figure, stable_rank_figure
 from saddlescope.reproduction.context import RunContext
-from saddlescope.reproduction.parameter_checks import within
-
-if TYPE_CHECKING:
-    import xarray as xr
-
-    from saddlescope.plot.figure import Figure
+from saddlescope.reproduction.parameter_checks import between
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,7 +26,7 @@ class Params(vit_training.Training):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        within(1e-6, 1e6, self, "initial_scale")  # below, float32 gradients of keys and queries vanish
+        between(1e-6, 1e6, self, "initial_scale")  # below, float32 gradients of keys and queries vanish
 
     @classmethod
     def quick(cls) -> "Params":
@@ -41,7 +39,7 @@ class Params(vit_training.Training):
         return cls(dataset="cifar10", learning_rate=1e-4, **vit_training.CIFAR)
 
 
-def run(params: Params, context: RunContext) -> "xr.Dataset":
+def run(params: Params, context: RunContext) -> xr.Dataset:
     """Trains one ViT a seed."""
     return vit_training.train(params, context, initial_scale=params.initial_scale)
 
@@ -55,11 +53,9 @@ claims = (
     said.spectrum_claim("KQ", "Figure 5, caption"),
 )
 
-quantities = IMAGES
+metrics = IMAGES
 
 
-def traces(run: "xr.Dataset") -> "list[Figure]":
+def figures(run: xr.Dataset) -> list[Figure]:
     """Stable ranks over training (Figures 4 and 15), spectra against initialization (Figure 5), the training itself."""
-    from saddlescope.plot.ranks import spectrum_figure, stable_rank_figure
-
     return [stable_rank_figure(run), spectrum_figure(run), said.training_figure(run)]

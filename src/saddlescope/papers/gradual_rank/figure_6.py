@@ -1,26 +1,24 @@
 """Figures 6 and 7: smaller initial weights, updates of lower rank   (Section 5, effect of initialization scale)
 
 A ViT is trained with Adam at several initial scales: a factor on the default initial weights of all layers but the
-patch embedding, never a standard deviation. Seeds give the same draws at every scale. Terms are those of `_vit`.
+patch embedding, never a standard deviation. Seeds give the same draws at every scale. Terms are those of `shared.vit_training`.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import TYPE_CHECKING
+
+import numpy as np
+import xarray as xr
 
 from saddlescope._shared.errors import InputError
 from saddlescope.papers.gradual_rank.shared import vit_claims as said
 from saddlescope.papers.gradual_rank.shared import vit_training
 from saddlescope.papers.gradual_rank.shared.training_metrics import IMAGES
+from saddlescope.plot import Figure
+from saddlescope.plot.ranks import evolution_figure, scale_rank_figure
 from saddlescope.reproduction.claim import Claim, Estimate
 from saddlescope.reproduction.context import RunContext
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    import xarray as xr
-
-    from saddlescope.plot.figure import Figure
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,10 +47,8 @@ class Params(vit_training.NarrowTraining):
         return cls(dataset="cifar10", learning_rate=1e-4, **vit_training.CIFAR)
 
 
-def run(params: Params, context: RunContext) -> "xr.Dataset":
+def run(params: Params, context: RunContext) -> xr.Dataset:
     """Trains one ViT a scale and seed."""
-    import xarray as xr
-
     parts = []
     for k, scale in enumerate(params.scales):
         share = context.subtask(k / len(params.scales), (k + 1) / len(params.scales))
@@ -64,13 +60,12 @@ def run(params: Params, context: RunContext) -> "xr.Dataset":
 # Read here as: the logarithm of the mean stable rank at the end falls with that of the scale; half of the heads or more
 # end lower at the smallest scale than at the largest; and at the smallest the updates are nearly of rank one, at most
 # 1.5 (1.0 to 1.4 in a pilot with seed 100).
-def _last(run: "xr.Dataset", product: str) -> "xr.DataArray":
+def _last(run: xr.Dataset, product: str) -> xr.DataArray:
     return run.stable_rank.sel(product=product).isel(step=-1)
 
 
-def _slope(product: str) -> "Callable[[xr.Dataset], Measured]":
-    def statistic(run: "xr.Dataset") -> Estimate:
-        import numpy as np
+def _slope(product: str) -> Callable[[xr.Dataset], Estimate]:
+    def statistic(run: xr.Dataset) -> Estimate:
 
         rank = _last(run, product).mean(("layer", "head")).transpose("scale", "seed").values
         slopes = np.polyfit(np.log10(run.scale.values), np.log10(rank), 1)[0]
@@ -79,19 +74,19 @@ def _slope(product: str) -> "Callable[[xr.Dataset], Measured]":
     return statistic
 
 
-def _lower(product: str) -> "Callable[[xr.Dataset], Measured]":
-    def statistic(run: "xr.Dataset") -> Estimate:
+def _lower(product: str) -> Callable[[xr.Dataset], Estimate]:
+    def statistic(run: xr.Dataset) -> Estimate:
         last = _last(run, product)
         return Estimate.mean((last.isel(scale=-1) < last.isel(scale=0)).mean(("layer", "head")).values)
 
     return statistic
 
 
-def _at_smallest(product: str) -> "Callable[[xr.Dataset], Measured]":
+def _at_smallest(product: str) -> Callable[[xr.Dataset], Estimate]:
     return lambda run: Estimate.mean(_last(run, product).isel(scale=-1).mean(("layer", "head")).values)
 
 
-def _learned(run: "xr.Dataset") -> Estimate:
+def _learned(run: xr.Dataset) -> Estimate:
     ratio = run.train_loss.isel(epoch=-1) / run.train_loss.isel(epoch=0)
     return Estimate.mean(ratio.max("scale").values)
 
@@ -136,14 +131,11 @@ claims = (
     ),
 )
 
-quantities = IMAGES
+metrics = IMAGES
 
 
-def traces(run: "xr.Dataset") -> "list[Figure]":
+def figures(run: xr.Dataset) -> list[Figure]:
     """Singular values of one head over training (Figure 6), stable rank over scale (Figure 7), the training itself."""
-    from saddlescope.plot import Figure
-    from saddlescope.plot.ranks import evolution_figure, scale_rank_figure
-
     layer = run.layer.values.tolist()[1]
     each = [evolution_figure(run.sel(scale=scale), layer=layer) for scale in run.scale.values]
     panels = [

@@ -12,46 +12,35 @@ Pointwise distances would not do: near a jump of the limit the trajectories are 
 any alpha, during a time that vanishes with alpha.
 """
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from itertools import pairwise
 
-from saddlescope.papers.gradual_rank.figure_2 import Params, quantities, run
+import numpy as np
+import xarray as xr
+
+from saddlescope.papers.gradual_rank.figure_2 import Params, metrics, run
 from saddlescope.papers.gradual_rank.shared.entry_figures import PRODUCTS, coordinates, entry_panel, staircase
+from saddlescope.plot import Axis, Figure, Line, Panel, Table
 from saddlescope.reproduction.claim import Claim, Estimate
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    import numpy as np
-    import xarray as xr
-
-    from saddlescope.plot.figure import Figure
-
-__all__ = ["Params", "claims", "quantities", "run", "traces"]
+__all__ = ["Params", "claims", "figures", "metrics", "run"]
 
 
-def _distance(run: "xr.Dataset", product: str, one: "np.ndarray", other: "np.ndarray") -> float:
+def _distance(run: xr.Dataset, product: str, one: np.ndarray, other: np.ndarray) -> float:
     """The d of the heading, of two trajectories of shape (times, coordinates)."""
-    import numpy as np
-
     time = run.time.values
     apart = np.abs(one - other)[:, list(coordinates(run, product))].sum(axis=1)
     return float(np.trapezoid(apart, time) / time[-1])
 
 
-def distances_to_limit(run: "xr.Dataset", product: str) -> "np.ndarray":
+def distances_to_limit(run: xr.Dataset, product: str) -> np.ndarray:
     """The distance of each scale's trajectory to the predicted limit, shape (scales,)."""
-    import numpy as np
-
     limit = staircase(run)
     return np.array([_distance(run, product, run.beta.sel(scale=scale).values, limit) for scale in run.scale.values])
 
 
-def distances_to_next(run: "xr.Dataset", product: str) -> "np.ndarray":
+def distances_to_next(run: xr.Dataset, product: str) -> np.ndarray:
     """The distance of each scale's trajectory to that of the next smaller scale, shape (scales - 1,)."""
-    from itertools import pairwise
-
-    import numpy as np
-
     trajectories = [run.beta.sel(scale=scale).values for scale in run.scale.values]
     return np.array([_distance(run, product, *pair) for pair in pairwise(trajectories)])
 
@@ -60,9 +49,9 @@ def distances_to_next(run: "xr.Dataset", product: str) -> "np.ndarray":
 # is nearer to the limit that the theory predicts; and, without any theory, each step to a smaller alpha moves the
 # trajectory by less than the step before (Cauchy's criterion).
 def _largest_ratio(
-    distances: "Callable[[xr.Dataset, str], np.ndarray]", product: str, needed: int
-) -> "Callable[[xr.Dataset], Measured]":
-    def statistic(run: "xr.Dataset") -> Estimate:
+    distances: Callable[[xr.Dataset, str], np.ndarray], product: str, needed: int
+) -> Callable[[xr.Dataset], Estimate]:
+    def statistic(run: xr.Dataset) -> Estimate:
         if run.sizes["scale"] < needed:
             return Estimate.unresolved(f"{needed} scales are needed to see whether anything converges.")
         found = distances(run, product)
@@ -97,13 +86,12 @@ claims = tuple(
 )
 
 
-def traces(run: "xr.Dataset") -> "list[Figure]":
+def figures(run: xr.Dataset) -> list[Figure]:
     """Figure 8, Figure 9, and how the distance to the limit falls."""
     return [_diagonals(run, "KQ", "figure-8"), _diagonals(run, "VO", "figure-9"), _convergence(run)]
 
 
-def _diagonals(run: "xr.Dataset", product: str, name: str) -> "Figure":
-    from saddlescope.plot import Figure
+def _diagonals(run: xr.Dataset, product: str, name: str) -> Figure:
 
     begin = float(run.time.values[1])
     return Figure(
@@ -117,8 +105,7 @@ def _diagonals(run: "xr.Dataset", product: str, name: str) -> "Figure":
     )
 
 
-def _convergence(run: "xr.Dataset") -> "Figure":
-    from saddlescope.plot import Axis, Figure, Line, Panel, Table
+def _convergence(run: xr.Dataset) -> Figure:
 
     digits = -run.scale.values
     measures = (

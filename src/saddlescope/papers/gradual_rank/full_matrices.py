@@ -12,7 +12,10 @@ products.
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import numpy as np
+import xarray as xr
 
 from saddlescope.papers.gradual_rank.shared.gpt2_training import (
     GPT2Params,
@@ -23,13 +26,10 @@ from saddlescope.papers.gradual_rank.shared.gpt2_training import (
     training_figure,
 )
 from saddlescope.papers.gradual_rank.shared.training_metrics import LANGUAGE
+from saddlescope.plot import Axis, Band, Figure, Line, Panel
+from saddlescope.plot.ranks import initial_stable_rank, stable_rank_figure
 from saddlescope.reproduction.claim import Claim, Estimate
 from saddlescope.reproduction.context import RunContext
-
-if TYPE_CHECKING:
-    import xarray as xr
-
-    from saddlescope.plot.figure import Figure, Panel
 
 KINDS = {
     "attn.c_attn": "attention, W_Q W_K W_V",
@@ -46,7 +46,7 @@ class Params(GPT2Params):
     """The training of Figure 20 at its default size."""
 
 
-def run(params: Params, context: RunContext) -> "xr.Dataset":
+def run(params: Params, context: RunContext) -> xr.Dataset:
     """Trains one GPT-2 a seed and lays the matrices out by layer and kind."""
     run = train(params, context, matrices="transformer.h.*")
     kinds = []
@@ -54,7 +54,6 @@ def run(params: Params, context: RunContext) -> "xr.Dataset":
         names = [f"transformer.h.{layer}.{kind}.weight" for layer in range(params.depth)]
         one = run[[name for name in run.data_vars if "matrix" in run[name].dims]].sel(matrix=names)
         kinds.append(one.rename(matrix="layer").assign_coords(layer=run.layer.values))
-    import xarray as xr
 
     matrices = xr.concat(kinds, dim="kind").assign_coords(kind=list(KINDS))
     return run.drop_dims(["matrix"]).merge(matrices).assign_attrs(run.attrs)
@@ -62,36 +61,33 @@ def run(params: Params, context: RunContext) -> "xr.Dataset":
 
 # The bounds are those of Figures 4 and 20, set before any run of this entry: rises from a tenth of the training to its
 # end; at most half the initial matrix's stable rank. "Alike" is read as within a factor of two.
-def _rank(run: "xr.Dataset", kinds: list[str]) -> "xr.DataArray":
+def _rank(run: xr.Dataset, kinds: list[str]) -> xr.DataArray:
     """The stable rank of updates, mean over layers and kinds of matrices."""
     return run.matrix_stable_rank.sel(kind=kinds).mean(("layer", "kind"))
 
 
-def _initial(run: "xr.Dataset") -> "xr.DataArray":
+def _initial(run: xr.Dataset) -> xr.DataArray:
     """The stable rank of each initial matrix."""
     return (run.matrix_initial_norm / run.matrix_initial_spectrum.isel(index=0)) ** 2
 
 
-def _relative(run: "xr.Dataset", kinds: list[str]) -> "xr.DataArray":
+def _relative(run: xr.Dataset, kinds: list[str]) -> xr.DataArray:
     return _rank(run, kinds).isel(step=-1) / _initial(run).sel(kind=kinds).mean(("layer", "kind"))
 
 
-def _rise(kinds: list[str]) -> "Callable[[xr.Dataset], Measured]":
-    def statistic(run: "xr.Dataset") -> Estimate:
+def _rise(kinds: list[str]) -> Callable[[xr.Dataset], Estimate]:
+    def statistic(run: xr.Dataset) -> Estimate:
         early, late = early_and_late(_rank(run, kinds))
         return over_seeds(late - early)
 
     return statistic
 
 
-def _low(kinds: list[str]) -> "Callable[[xr.Dataset], Measured]":
+def _low(kinds: list[str]) -> Callable[[xr.Dataset], Estimate]:
     return lambda run: over_seeds(_relative(run, kinds))
 
 
-def _alike(run: "xr.Dataset") -> Estimate:
-    import numpy as np
-
-    from saddlescope.plot.ranks import initial_stable_rank
+def _alike(run: xr.Dataset) -> Estimate:
 
     heads = ("layer", "head", "product")
     products = run.stable_rank.isel(step=-1).mean(heads) / initial_stable_rank(run).mean(heads)
@@ -139,26 +135,22 @@ claims = (
     ),
 )
 
-quantities = LANGUAGE
+metrics = LANGUAGE
 
 
-def traces(run: "xr.Dataset") -> "list[Figure]":
+def figures(run: xr.Dataset) -> list[Figure]:
     """Stable ranks of the matrices over training, their spectra at the end, the heads' products, the losses."""
-    from saddlescope.plot.ranks import stable_rank_figure
-
     return [_ranks(run), _spectra(run), stable_rank_figure(run), training_figure(run)]
 
 
-def _panels(run: "xr.Dataset", curves: "Callable[[str], list[Any]]", x: Any, y: Any) -> "tuple[Panel, ...]":
-    from saddlescope.plot import Panel
+def _panels(run: xr.Dataset, curves: Callable[[str], list[Any]], x: Any, y: Any) -> tuple[Panel, ...]:
 
     return tuple(Panel(title=name, x=x, y=y, marks=tuple(curves(kind))) for kind, name in KINDS.items())
 
 
-def _ranks(run: "xr.Dataset") -> "Figure":
-    from saddlescope.plot import Axis, Band, Figure, Line
+def _ranks(run: xr.Dataset) -> Figure:
 
-    def curves(kind: str) -> "list[Band | Line]":
+    def curves(kind: str) -> list[Band | Line]:
         rank = run.matrix_stable_rank.sel(kind=kind)
         marks: list[Band | Line] = []
         for color, layer in enumerate(run.layer.values):
@@ -179,10 +171,9 @@ def _ranks(run: "xr.Dataset") -> "Figure":
     )
 
 
-def _spectra(run: "xr.Dataset") -> "Figure":
-    from saddlescope.plot import Axis, Band, Figure, Line
+def _spectra(run: xr.Dataset) -> Figure:
 
-    def curves(kind: str) -> "list[Band | Line]":
+    def curves(kind: str) -> list[Band | Line]:
         marks: list[Band | Line] = []
         last = run.matrix_update_spectrum.isel(step=-1)
         pair = {"at initialization": run.matrix_initial_spectrum, "learned update": last}

@@ -20,16 +20,16 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
+import numpy as np
+import xarray as xr
+
+from saddlescope.plot import Axis, Figure, Line, Panel
 from saddlescope.reproduction import parameter_checks
 from saddlescope.reproduction.claim import Claim, Estimate
 from saddlescope.reproduction.context import RunContext
 
 if TYPE_CHECKING:
-    import numpy as np
-    import xarray as xr
-
     from saddlescope.models import AttentionTeacherTask
-    from saddlescope.plot.figure import Figure
 
 LEARNED = 0.1  # |beta_i| from which on a coordinate counts as learned: of order 1
 
@@ -78,10 +78,9 @@ class Params:
         return cls()
 
 
-def run(params: Params, context: RunContext) -> "xr.Dataset":
+def run(params: Params, context: RunContext) -> xr.Dataset:
     """The explicit solver, the flow and gradient descent from one scale, and the flow from all, rounded to float64."""
     import jax
-    import xarray as xr
 
     from saddlescope.models import attention_teacher_task
 
@@ -96,29 +95,26 @@ def run(params: Params, context: RunContext) -> "xr.Dataset":
     return xr.merge(parts, combine_attrs="drop").assign_attrs(log10_scale=params.log10_scale)
 
 
-def _times(params: Params) -> "np.ndarray":
-    import numpy as np
+def _times(params: Params) -> np.ndarray:
 
     return np.linspace(0, params.until, params.records)
 
 
-def _over_time(weights: "tuple[np.ndarray, np.ndarray]", names: tuple[str, str]) -> "dict[str, tuple]":
+def _over_time(weights: tuple[np.ndarray, np.ndarray], names: tuple[str, str]) -> dict[str, tuple]:
     return {name: (("time", "coordinate"), array) for name, array in zip(names, weights, strict=True)}
 
 
-def _explicit(task: "AttentionTeacherTask", params: Params, report: Callable[[float, str], None]) -> "xr.Dataset":
+def _explicit(task: "AttentionTeacherTask", params: Params, report: Callable[[float, str], None]) -> xr.Dataset:
     """Equation 4 in (u, v) by DOP853, with G and the integral of g^2 beside it."""
     import equinox as eqx
     import jax.numpy as jnp
-    import numpy as np
-    import xarray as xr
     from scipy.integrate import solve_ivp
 
     p, alpha = 2 * params.dim, 10.0**params.log10_scale
     unit, furthest = -np.log(alpha), 0.0
     gradient = eqx.filter_jit(lambda network, beta: network.value_and_gradient(beta)[1])
 
-    def slope(t: float, state: "np.ndarray") -> "np.ndarray":
+    def slope(t: float, state: np.ndarray) -> np.ndarray:
         u, v = state[:p], state[p : 2 * p]
         g = -np.asarray(gradient(task.network, jnp.asarray(u * v)))
         nonlocal furthest
@@ -142,11 +138,8 @@ def _explicit(task: "AttentionTeacherTask", params: Params, report: Callable[[fl
     )
 
 
-def _flow(task: "AttentionTeacherTask", params: Params, report: Callable[[float, str], None]) -> "xr.Dataset":
+def _flow(task: "AttentionTeacherTask", params: Params, report: Callable[[float, str], None]) -> xr.Dataset:
     """The weights that the flow of this package reconstructs."""
-    import numpy as np
-    import xarray as xr
-
     from saddlescope.flow import DiagonalInit, gradient_flow
 
     start = DiagonalInit(task.u0, task.v0, log_scale=params.log10_scale * np.log(10))
@@ -161,11 +154,8 @@ def _flow(task: "AttentionTeacherTask", params: Params, report: Callable[[float,
     )
 
 
-def _descent(task: "AttentionTeacherTask", params: Params, report: Callable[[float, str], None]) -> "xr.Dataset":
+def _descent(task: "AttentionTeacherTask", params: Params, report: Callable[[float, str], None]) -> xr.Dataset:
     """The kappa of gradient descent, at each learning rate."""
-    import numpy as np
-    import xarray as xr
-
     from saddlescope.flow import DiagonalInit, gradient_descent
 
     start = DiagonalInit(task.u0, task.v0, log_scale=params.log10_scale * np.log(10))
@@ -182,11 +172,8 @@ def _descent(task: "AttentionTeacherTask", params: Params, report: Callable[[flo
     )
 
 
-def _rounded(task: "AttentionTeacherTask", params: Params, report: Callable[[float, str], None]) -> "xr.Dataset":
+def _rounded(task: "AttentionTeacherTask", params: Params, report: Callable[[float, str], None]) -> xr.Dataset:
     """At each scale, what float64 weights at the end of the run say of kappa, relative to what it is."""
-    import numpy as np
-    import xarray as xr
-
     from saddlescope.flow import DiagonalInit, gradient_flow
 
     errors, betas = [], []
@@ -209,48 +196,44 @@ def _rounded(task: "AttentionTeacherTask", params: Params, report: Callable[[flo
 
 
 # The bounds. What is exact is held to 1e-10, a thousand times what thousands of steps of DOP853 at rtol 1e-13 leave.
-def _kappa(run: "xr.Dataset", u: str = "u", v: str = "v") -> "xr.DataArray":
+def _kappa(run: xr.Dataset, u: str = "u", v: str = "v") -> xr.DataArray:
     return (run[u] - run[v]) * (run[u] + run[v])
 
 
-def _weight(run: "xr.Dataset") -> float:
+def _weight(run: xr.Dataset) -> float:
     """The largest weight of the run."""
     return float(max(abs(run.u).max(), abs(run.v).max()))
 
 
-def _drift(u: str, v: str) -> "Callable[[xr.Dataset], Measured]":
-    def measure(run: "xr.Dataset") -> Estimate:
+def _drift(u: str, v: str) -> Callable[[xr.Dataset], Estimate]:
+    def measure(run: xr.Dataset) -> Estimate:
         kappa = _kappa(run, u, v)
         return Estimate(float(abs(kappa - _kappa(run).isel(time=0)).max()) / _weight(run) ** 2)
 
     return measure
 
 
-def _disagreement(run: "xr.Dataset") -> Estimate:
+def _disagreement(run: xr.Dataset) -> Estimate:
     return Estimate(float(max(abs(run.flow_u - run.u).max(), abs(run.flow_v - run.v).max())))
 
 
-def _w(run: "xr.Dataset") -> "xr.DataArray":
+def _w(run: xr.Dataset) -> xr.DataArray:
     """Equation 6: w from w(0) and G alone."""
-    import numpy as np
-
     return (run.u + run.v).isel(time=0) * np.exp(run.integral_of_g)
 
 
-def _equation_6(run: "xr.Dataset") -> Estimate:
+def _equation_6(run: xr.Dataset) -> Estimate:
     return Estimate(float(abs(run.u + run.v - _w(run)).max()) / _weight(run))
 
 
-def _equation_7(run: "xr.Dataset") -> Estimate:
+def _equation_7(run: xr.Dataset) -> Estimate:
     w, kappa = _w(run), _kappa(run).isel(time=0)
     u, v = (w + kappa / w) / 2, (w - kappa / w) / 2
     return Estimate(float(max(abs(u - run.u).max(), abs(v - run.v).max())) / _weight(run))
 
 
-def _decay(run: "xr.Dataset") -> "xr.DataArray":
+def _decay(run: xr.Dataset) -> xr.DataArray:
     """How far gradient descent has let kappa decay at the end, in its logarithm, by learning rate and coordinate."""
-    import numpy as np
-
     with np.errstate(invalid="ignore"):
         return -np.log(run.descent_kappa.isel(time=-1) / _kappa(run).isel(time=0))
 
@@ -258,8 +241,7 @@ def _decay(run: "xr.Dataset") -> "xr.DataArray":
 _SIGN_LOST = "Descent has changed the sign of u^2 - v^2; lower the learning rates."
 
 
-def _power(run: "xr.Dataset") -> Estimate:
-    import numpy as np
+def _power(run: xr.Dataset) -> Estimate:
 
     decay = _decay(run).median("coordinate", skipna=False).values
     if not (decay > 0).all():
@@ -267,7 +249,7 @@ def _power(run: "xr.Dataset") -> Estimate:
     return Estimate(float(np.polyfit(np.log(run.rate.values), np.log(decay), 1)[0]))
 
 
-def _law(run: "xr.Dataset") -> Estimate:
+def _law(run: xr.Dataset) -> Estimate:
     first_order = run.rate * run.integral_of_g2.isel(time=-1)
     deviation = abs(_decay(run) / first_order - 1).isel(rate=-1)
     if deviation.isnull().any():
@@ -275,10 +257,10 @@ def _law(run: "xr.Dataset") -> Estimate:
     return Estimate(float(deviation.max()))
 
 
-def _rounding(log10_scale: float, worst: str) -> "Callable[[xr.Dataset], Measured]":
+def _rounding(log10_scale: float, worst: str) -> Callable[[xr.Dataset], Estimate]:
     """The "max" or "min" over the learned coordinates of kappa's relative error at one scale."""
 
-    def measure(run: "xr.Dataset") -> Estimate:
+    def measure(run: xr.Dataset) -> Estimate:
         if log10_scale not in run.scale.values:
             return Estimate.unresolved(f"alpha = 1e{log10_scale:g} was not among the scales.")
         at = run.sel(scale=log10_scale)
@@ -361,17 +343,13 @@ claims = (
 )
 
 
-def traces(run: "xr.Dataset") -> "list[Figure]":
+def figures(run: xr.Dataset) -> list[Figure]:
     """The drift over time, by learning rate, and what float64 holds at each scale."""
-    import numpy as np
-
-    from saddlescope.plot import Axis, Figure, Line, Panel
-
     kappa, first = _kappa(run), _kappa(run).isel(time=0)
     start = slice(1, None)  # at time 0 nothing is lost, which a logarithmic axis cannot show
     time = run.time.values[start]
 
-    def lost(of: "xr.DataArray") -> "np.ndarray":
+    def lost(of: xr.DataArray) -> np.ndarray:
         relative = abs(of / first - 1).median("coordinate").isel(time=start)
         return np.maximum(relative.values, 1e-16)
 

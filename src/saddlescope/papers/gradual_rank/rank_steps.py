@@ -12,19 +12,19 @@ vanishing scale, and heads of one layer that tie take theirs together.
                     step, whatever it does, since nothing grows beside it
 """
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, replace
+
+import numpy as np
+import xarray as xr
 
 from saddlescope.papers.gradual_rank import figure_6
 from saddlescope.papers.gradual_rank.shared import vit_training
 from saddlescope.papers.gradual_rank.shared.training_metrics import IMAGES
+from saddlescope.plot import Axis, Band, Figure, Line, Panel
+from saddlescope.plot.rank_stairs import staircase_figure
+from saddlescope.plot.ranks import PRODUCTS
 from saddlescope.reproduction.claim import Claim, Estimate
 from saddlescope.reproduction.context import RunContext
-
-if TYPE_CHECKING:
-    import xarray as xr
-
-    from saddlescope.plot.figure import Figure
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,10 +48,8 @@ class Params(figure_6.Params):
         return cls(**{**vit_training.CIFAR, "dataset": "cifar10", "learning_rate": 1e-4, "seeds": (4, 5, 6, 7)})
 
 
-def run(params: Params, context: RunContext) -> "xr.Dataset":
+def run(params: Params, context: RunContext) -> xr.Dataset:
     """Trains one ViT a scale and seed, then finds the staircase of every head, in both clocks."""
-    import numpy as np
-
     from saddlescope.measure import rank_staircases
     from saddlescope.train import TrainConfig
 
@@ -74,21 +72,18 @@ def run(params: Params, context: RunContext) -> "xr.Dataset":
     )
 
 
-def _share(run: "xr.Dataset", clock: str) -> "xr.DataArray":
+def _share(run: xr.Dataset, clock: str) -> xr.DataArray:
     """What part of all updates has a step, (scale, seed)."""
     return (run.rank_steps.sel(clock=clock) > 0).mean(("layer", "head", "product")).transpose("scale", "seed")
 
 
-def _falls(run: "xr.Dataset", clock: str) -> Estimate:
-    import numpy as np
+def _falls(run: xr.Dataset, clock: str) -> Estimate:
 
     return Estimate.mean(np.polyfit(np.log10(run.scale.values), _share(run, clock).values, 1)[0])
 
 
-def _together(run: "xr.Dataset") -> Estimate:
+def _together(run: xr.Dataset) -> Estimate:
     """Mean distance of the first steps of two heads, in log time: in a layer over that in different ones."""
-    import numpy as np
-
     ratios = []
     for seed in run.seed.values:
         one = run.first_step.isel(scale=-1).sel(seed=seed).transpose("product", "layer", "head")
@@ -149,15 +144,11 @@ claims = (
     ),
 )
 
-quantities = IMAGES
+metrics = IMAGES
 
 
-def traces(run: "xr.Dataset") -> "list[Figure]":
+def figures(run: xr.Dataset) -> list[Figure]:
     """How many heads learn by steps, over the initial scale; the steps of all heads at the ends of the range."""
-    from dataclasses import replace
-
-    from saddlescope.plot.rank_stairs import staircase_figure
-
     clock, pictures = run.clocks.sel(clock="rates").values, []
     for name, scale in (("small", run.scale.values[-1]), ("large", run.scale.values[0])):
         figure = staircase_figure(run.sel(scale=scale), clock=clock)
@@ -167,9 +158,7 @@ def traces(run: "xr.Dataset") -> "list[Figure]":
     return [_shares(run), *pictures]
 
 
-def _shares(run: "xr.Dataset") -> "Figure":
-    from saddlescope.plot import Axis, Band, Figure, Line, Panel
-    from saddlescope.plot.ranks import PRODUCTS
+def _shares(run: xr.Dataset) -> Figure:
 
     panels = []
     for clock, over in CLOCKS.items():

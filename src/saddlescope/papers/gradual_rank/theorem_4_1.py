@@ -25,6 +25,9 @@ from functools import partial
 from math import log
 from typing import TYPE_CHECKING
 
+import numpy as np
+import xarray as xr
+
 from saddlescope.papers.gradual_rank.shared.head_stages import (
     RESOLVED,
     STAGES,
@@ -32,18 +35,15 @@ from saddlescope.papers.gradual_rank.shared.head_stages import (
     predicted_stages,
     resolved_stages,
 )
+from saddlescope.plot import Axis, Figure, Heat, Line, Mark, Panel, Table
 from saddlescope.reproduction import parameter_checks
 from saddlescope.reproduction.claim import Claim, Estimate
 from saddlescope.reproduction.context import RunContext
 from saddlescope.reproduction.metric import Metric
 
 if TYPE_CHECKING:
-    import numpy as np
-    import xarray as xr
-
     from saddlescope.flow import Trajectory
     from saddlescope.models import AttentionTeacherTask
-    from saddlescope.plot.figure import Figure, Table
 
 NEAR = 0.05  # a plateau is reached if every weight is that close to theta^k in its middle
 CONSTANT = 0.005  # how constant C_k should be
@@ -92,10 +92,9 @@ class Params:
         return cls()
 
 
-def run(params: Params, context: RunContext) -> "xr.Dataset":
+def run(params: Params, context: RunContext) -> xr.Dataset:
     """Algorithm 1, then the flow from each scale; each part is kept in the scratch folder as soon as it is there."""
     import jax
-    import xarray as xr
 
     from saddlescope.models import attention_teacher_task
 
@@ -113,10 +112,8 @@ def run(params: Params, context: RunContext) -> "xr.Dataset":
     return xr.merge([theory, together], combine_attrs="drop").assign_attrs(theory.attrs)
 
 
-def _predict(task: "AttentionTeacherTask", params: Params, report: Callable[[float, str], None]) -> "xr.Dataset":
+def _predict(task: "AttentionTeacherTask", params: Params, report: Callable[[float, str], None]) -> xr.Dataset:
     """Algorithm 1: the stages k = 1, 2, ..., their C_k, and which of them each scale tells apart."""
-    import numpy as np
-
     from saddlescope.theory import incremental_learning
 
     learned = incremental_learning(
@@ -142,15 +139,12 @@ def _predict(task: "AttentionTeacherTask", params: Params, report: Callable[[flo
 
 def _simulate(
     task: "AttentionTeacherTask",
-    theory: "xr.Dataset",
+    theory: xr.Dataset,
     params: Params,
     log10_scale: float,
     report: Callable[[float, str], None],
-) -> "xr.Dataset":
+) -> xr.Dataset:
     """Gradient flow from one scale, and once more at a coarser tolerance: stage times and distances on plateaus."""
-    import numpy as np
-    import xarray as xr
-
     from saddlescope.flow import DiagonalInit, gradient_flow
 
     middle, until = theory.plateau_time.values, theory.attrs["until"]
@@ -188,16 +182,16 @@ def _simulate(
 def _of_times(
     largest: float,
     smallest: float,
-    compute: "Callable[[xr.Dataset, xr.DataArray], float]",
+    compute: Callable[[xr.Dataset, xr.DataArray], float],
     *,
     only: str = "",
-) -> "Callable[[xr.Dataset], Measured]":
+) -> Callable[[xr.Dataset], Estimate]:
     """A statistic of stage times at the scales from the largest to the smallest, given as log10.
 
     It is of all stages, or of those where the variable that `only` names holds.
     """
 
-    def measure(run: "xr.Dataset") -> Estimate:
+    def measure(run: xr.Dataset) -> Estimate:
         scales = run.scale.values
         if not {largest, smallest} <= set(scales.tolist()):
             return Estimate.unresolved(f"It needs alpha = 1e{largest:g} and 1e{smallest:g} among the scales.")
@@ -214,46 +208,42 @@ def _of_times(
     return measure
 
 
-def _errors(run: "xr.Dataset", times: "xr.DataArray") -> "np.ndarray":
+def _errors(run: xr.Dataset, times: xr.DataArray) -> np.ndarray:
     """Relative errors of stage times against Algorithm 1, shape (scales, stages)."""
     return abs(times / run.predicted_time - 1).transpose("scale", "stage").values
 
 
-def _median(run: "xr.Dataset", times: "xr.DataArray") -> float:
-    import numpy as np
+def _median(run: xr.Dataset, times: xr.DataArray) -> float:
 
     return float(np.median(_errors(run, times)[-1]))
 
 
-def _largest(run: "xr.Dataset", times: "xr.DataArray") -> float:
+def _largest(run: xr.Dataset, times: xr.DataArray) -> float:
     return float(_errors(run, times)[-1].max())
 
 
-def _in_order(run: "xr.Dataset", times: "xr.DataArray") -> float:
-    import numpy as np
+def _in_order(run: xr.Dataset, times: xr.DataArray) -> float:
 
     agree = np.argsort(times.isel(scale=-1).values) == np.arange(run.sizes["stage"])
     return float(len(agree) if agree.all() else agree.argmin()) / len(agree)
 
 
-def _rate(run: "xr.Dataset", times: "xr.DataArray") -> float:
-    import numpy as np
+def _rate(run: xr.Dataset, times: xr.DataArray) -> float:
 
     medians = np.median(_errors(run, times), axis=1)
     return float(np.polyfit(np.log(-run.scale.values), np.log(medians), 1)[0])
 
 
-def _constants(run: "xr.Dataset", times: "xr.DataArray") -> "xr.DataArray":
+def _constants(run: xr.Dataset, times: xr.DataArray) -> xr.DataArray:
     return (times - run.predicted_time) * (-run.scale * log(10))
 
 
-def _variation(run: "xr.Dataset", times: "xr.DataArray") -> float:
+def _variation(run: xr.Dataset, times: xr.DataArray) -> float:
     constants = _constants(run, times)
     return float(((constants.max("scale") - constants.min("scale")) / abs(constants.mean("scale"))).max())
 
 
-def _extrapolated(run: "xr.Dataset", times: "xr.DataArray") -> float:
-    import numpy as np
+def _extrapolated(run: xr.Dataset, times: xr.DataArray) -> float:
 
     from saddlescope.measure import richardson
 
@@ -261,32 +251,32 @@ def _extrapolated(run: "xr.Dataset", times: "xr.DataArray") -> float:
     return float(np.median(np.abs(limits / run.predicted_time.values - 1)))
 
 
-def _corrected(run: "xr.Dataset") -> "xr.DataArray":
+def _corrected(run: xr.Dataset) -> xr.DataArray:
     """Algorithm 1's stage times at each scale, with C_k from the theory."""
     return run.predicted_time + run.predicted_constant / (-run.scale * log(10))
 
 
-def _gain(run: "xr.Dataset", times: "xr.DataArray") -> float:
+def _gain(run: xr.Dataset, times: xr.DataArray) -> float:
     left = abs(times - _corrected(run)) / run.predicted_time
     return _median(run, times) / float(left.isel(scale=-1).median())
 
 
-def _reached(run: "xr.Dataset") -> "xr.DataArray":
+def _reached(run: xr.Dataset) -> xr.DataArray:
     """The fraction of the plateaus in whose middle beta is near theta^k, for each scale."""
     return (run.beta_distance <= NEAR).mean("stage")
 
 
-def _smallest_rise(run: "xr.Dataset") -> Estimate:
+def _smallest_rise(run: xr.Dataset) -> Estimate:
     reached = _reached(run)
     return Estimate(float(reached.diff("scale").min()), remark=f"{float(reached[0]):.0%} to {float(reached[-1]):.0%}")
 
 
-def _ratio_of_distances(run: "xr.Dataset") -> Estimate:
+def _ratio_of_distances(run: xr.Dataset) -> Estimate:
     distance = run.theta_distance.median("stage").values
     return Estimate(float((distance[1:] / distance[:-1]).max()))
 
 
-def _distance_on_resolved(run: "xr.Dataset") -> Estimate:
+def _distance_on_resolved(run: xr.Dataset) -> Estimate:
     last = run.isel(scale=-1)
     seen = last.resolved.astype(bool)
     if not seen.any():
@@ -373,7 +363,7 @@ claims = (
     ),
 )
 
-quantities = (
+metrics = (
     STAGES,
     RESOLVED,
     Metric(
@@ -385,19 +375,16 @@ quantities = (
 )
 
 
-def traces(run: "xr.Dataset") -> "list[Figure]":
+def figures(run: xr.Dataset) -> list[Figure]:
     """Errors against alpha with their law, and what each scale resolves."""
     return [_convergence(run), _resolution(run)]
 
 
-def _e_folds(run: "xr.Dataset") -> "np.ndarray":
+def _e_folds(run: xr.Dataset) -> np.ndarray:
     return -run.scale.values * log(10)
 
 
-def _convergence(run: "xr.Dataset") -> "Figure":
-    import numpy as np
-
-    from saddlescope.plot import Axis, Figure, Line, Mark, Panel
+def _convergence(run: xr.Dataset) -> Figure:
 
     unit = _e_folds(run)
     errors = _errors(run, run.found_time)  # NaN where a stage did not happen
@@ -449,8 +436,7 @@ def _convergence(run: "xr.Dataset") -> "Figure":
     )
 
 
-def _table(run: "xr.Dataset") -> "Table":
-    from saddlescope.plot import Table
+def _table(run: xr.Dataset) -> Table:
 
     measured = (f"t_k at 1e{scale:g}" for scale in run.scale.values)
     constants = _constants(run, run.found_time).isel(scale=-1)
@@ -471,10 +457,7 @@ def _table(run: "xr.Dataset") -> "Table":
     )
 
 
-def _resolution(run: "xr.Dataset") -> "Figure":
-    import numpy as np
-
-    from saddlescope.plot import Axis, Figure, Heat, Line, Panel
+def _resolution(run: xr.Dataset) -> Figure:
 
     unit = _e_folds(run)
     resolved = run.resolved.transpose("scale", "stage").values.mean(1)

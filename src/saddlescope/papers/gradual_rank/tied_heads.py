@@ -24,19 +24,19 @@ from functools import partial
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
+import numpy as np
+import xarray as xr
+
 from saddlescope._shared.errors import InputError
 from saddlescope.papers.gradual_rank.shared.head_stages import passings
+from saddlescope.plot import Axis, Figure, Line, Mark, Panel, Table, corners
 from saddlescope.reproduction import parameter_checks
 from saddlescope.reproduction.claim import Claim, Estimate
 from saddlescope.reproduction.context import RunContext
 
 if TYPE_CHECKING:
-    import numpy as np
-    import xarray as xr
-
     from saddlescope.flow import Trajectory
     from saddlescope.models import TransformerNetwork, TransformerTeacherTask
-    from saddlescope.plot.figure import Figure
 
 HEADS = 2
 
@@ -81,10 +81,9 @@ class Params:
         return cls(samples=1000, tokens=10, dim=50, hidden=100)
 
 
-def run(params: Params, context: RunContext) -> "xr.Dataset":
+def run(params: Params, context: RunContext) -> xr.Dataset:
     """The tie at the origin and what follows from it, then the flow from each scale, seed by seed."""
     import jax
-    import xarray as xr
 
     from saddlescope.models import transformer_teacher_task
 
@@ -109,11 +108,9 @@ def run(params: Params, context: RunContext) -> "xr.Dataset":
     return xr.concat(seeds, dim="seed").assign_coords(seed=list(params.seeds), head=[1, 2])
 
 
-def _predict(task: "TransformerTeacherTask") -> "xr.Dataset":
+def _predict(task: "TransformerTeacherTask") -> xr.Dataset:
     """Who ties, when, and how the sum is divided: from the loss at the origin and the initial weights."""
     import jax.numpy as jnp
-    import numpy as np
-    import xarray as xr
 
     from saddlescope.models import Coordinate
     from saddlescope.theory import incremental_learning
@@ -144,11 +141,10 @@ def _predict(task: "TransformerTeacherTask") -> "xr.Dataset":
     )
 
 
-def _flatness(network: "TransformerNetwork", pair: "np.ndarray", shares: "np.ndarray") -> float:
+def _flatness(network: "TransformerNetwork", pair: np.ndarray, shares: np.ndarray) -> float:
     """Smallest eigenvalue of the Hessian of L(u, s u) at the stationary point, relative to the largest (Ass. 4.4)."""
     import jax
     import jax.numpy as jnp
-    import numpy as np
 
     def loss(u: "jax.Array") -> "jax.Array":
         return network(jnp.zeros(network.h.size).at[jnp.asarray(pair)].set(jnp.asarray(np.sign(shares)) * u**2))
@@ -159,15 +155,12 @@ def _flatness(network: "TransformerNetwork", pair: "np.ndarray", shares: "np.nda
 
 def _simulate(
     task: "TransformerTeacherTask",
-    theory: "xr.Dataset",
+    theory: xr.Dataset,
     params: Params,
     log10_scale: float,
-    report: "Callable[[float, str], None]",
-) -> "xr.Dataset":
+    report: Callable[[float, str], None],
+) -> xr.Dataset:
     """Gradient flow from one scale: the pair when it is learned, how many others are then, and how keys grow after."""
-    import numpy as np
-    import xarray as xr
-
     from saddlescope.flow import DiagonalInit, gradient_flow
 
     first = float(theory.first_time)
@@ -202,19 +195,17 @@ def _simulate(
     )
 
 
-def _first(trajectory: "Trajectory", share: "Callable[[np.ndarray], np.ndarray]") -> float:
+def _first(trajectory: "Trajectory", share: Callable[[np.ndarray], np.ndarray]) -> float:
     """The first time at which `share` of beta, shape (times, coordinates), passes 1; NaN if it never does."""
     times = passings(trajectory, share)
     return float(times[0]) if times.size else float("nan")
 
 
-def _key_growth(trajectory: "Trajectory", pair: "np.ndarray", half: float) -> "np.ndarray":
+def _key_growth(trajectory: "Trajectory", pair: np.ndarray, half: float) -> np.ndarray:
     """How many e-folds each head's fastest key has grown half-way between t_1 and the next coordinate to be learned.
 
     It is the same entry in both heads, the one that grows fastest in either. NaN where there is no first plateau.
     """
-    import numpy as np
-
     following = min((cross.time for cross in trajectory.crossings if cross.index not in pair), default=np.nan)
     if not half < following:
         return np.full(HEADS, np.nan)
@@ -225,42 +216,42 @@ def _key_growth(trajectory: "Trajectory", pair: "np.ndarray", half: float) -> "n
 
 # The bounds. What the paper says must be told from 0 by more than rounding: 1e-9. What must happen instead is exact
 # until the first key is learned, so the flow's own error is all there is: 1e-5 of an e-fold on dozens of them.
-def _margin(run: "xr.Dataset") -> Estimate:
+def _margin(run: xr.Dataset) -> Estimate:
     return Estimate(float((run.second_time / run.first_time - 1).max()), 1e-12, f"{run.sizes['seed']} seeds")
 
 
-def _flat(run: "xr.Dataset") -> Estimate:
+def _flat(run: xr.Dataset) -> Estimate:
     return Estimate(float(run.flatness.max()), 1e-12, f"{run.sizes['seed']} seeds")
 
 
-def _smallest(run: "xr.Dataset") -> "xr.Dataset":
+def _smallest(run: xr.Dataset) -> xr.Dataset:
     return run.isel(scale=-1)
 
 
 _NOT_THERE = "In some seed the first stage was not reached; raise `until`."
 
 
-def _entering(run: "xr.Dataset") -> Estimate:
+def _entering(run: xr.Dataset) -> Estimate:
     last = _smallest(run)
     if last.found_time.isnull().any():
         return Estimate.unresolved(_NOT_THERE)
     return Estimate(float(last.learned.min()), remark="the fewest of all seeds")
 
 
-def _ratios(run: "xr.Dataset", name: str) -> "tuple[xr.DataArray, xr.DataArray]":
+def _ratios(run: xr.Dataset, name: str) -> tuple[xr.DataArray, xr.DataArray]:
     """Measured and predicted ratio of head 1 to head 2."""
     measured, predicted = (run[part].sel(head=1) / run[part].sel(head=2) for part in (name, "predicted_share"))
     return measured, predicted
 
 
-def _ratio_error(run: "xr.Dataset") -> Estimate:
+def _ratio_error(run: xr.Dataset) -> Estimate:
     measured, predicted = _ratios(run, "found_pair")
     if measured.isnull().any():
         return Estimate.unresolved(_NOT_THERE)
     return Estimate(float(abs(measured / predicted - 1).max()), remark=f"{measured.size} runs")
 
 
-def _key_error(run: "xr.Dataset") -> Estimate:
+def _key_error(run: xr.Dataset) -> Estimate:
     measured, predicted = _ratios(_smallest(run), "key_growth")
     if measured.isnull().any():
         return Estimate.unresolved(
@@ -313,7 +304,7 @@ claims = (
 )
 
 
-def traces(run: "xr.Dataset") -> "list[Figure]":
+def figures(run: xr.Dataset) -> list[Figure]:
     """The pair over time, its ratio, and the keys that end the tie."""
     return [_pair(run), _ratio(run), _keys(run)]
 
@@ -322,12 +313,11 @@ def _alpha(log10_scale: float) -> str:
     return f"alpha = 1e{log10_scale:g}"
 
 
-def _predicted(run: "xr.Dataset") -> "xr.DataArray":
+def _predicted(run: xr.Dataset) -> xr.DataArray:
     return run.total * run.predicted_share
 
 
-def _pair(run: "xr.Dataset") -> "Figure":
-    from saddlescope.plot import Axis, Figure, Line, Mark, Panel
+def _pair(run: xr.Dataset) -> Figure:
 
     one = run.isel(seed=0)
     panels = []
@@ -361,10 +351,7 @@ def _pair(run: "xr.Dataset") -> "Figure":
     )
 
 
-def _ratio(run: "xr.Dataset") -> "Figure":
-    import numpy as np
-
-    from saddlescope.plot import Axis, Figure, Line, Mark, Panel, Table
+def _ratio(run: xr.Dataset) -> Figure:
 
     one = run.isel(seed=0)
     logs = one.log_abs_pair.sel(head=1) - one.log_abs_pair.sel(head=2)
@@ -409,14 +396,13 @@ def _ratio(run: "xr.Dataset") -> "Figure":
     )
 
 
-def _row(one: "xr.Dataset") -> tuple[str | float | int, ...]:
+def _row(one: xr.Dataset) -> tuple[str | float | int, ...]:
     measured, predicted = _ratios(one, "found_pair")
     keys, _ = _ratios(_smallest(one), "key_growth")
     return int(one.seed), float(one.first_time), float(predicted), *(float(value) for value in measured), float(keys)
 
 
-def _keys(run: "xr.Dataset") -> "Figure":
-    from saddlescope.plot import Axis, Figure, Line, Mark, Panel, corners
+def _keys(run: xr.Dataset) -> Figure:
 
     one = _smallest(run.isel(seed=0))
     head_size = run.sizes["coordinate"] // HEADS

@@ -12,18 +12,15 @@ So a lost sample costs (e^gap - 1)/n for ever: with a gap of 1 and n = 4, two of
 
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING
+
+import numpy as np
+import xarray as xr
 
 from saddlescope._shared.errors import InputError
+from saddlescope.plot import Axis, Figure, Line, Mark, Panel
 from saddlescope.reproduction import parameter_checks
 from saddlescope.reproduction.claim import Claim, Estimate
 from saddlescope.reproduction.context import RunContext
-
-if TYPE_CHECKING:
-    import numpy as np
-    import xarray as xr
-
-    from saddlescope.plot.figure import Figure
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,11 +57,8 @@ class Params:
         return cls(instances=300)
 
 
-def run(params: Params, context: RunContext) -> "xr.Dataset":
+def run(params: Params, context: RunContext) -> xr.Dataset:
     """Both flows of every instance at every gap."""
-    import numpy as np
-    import xarray as xr
-
     seeds = _separable_seeds(params)
     parts = []
     for k, gap in enumerate(params.gaps):
@@ -88,9 +82,7 @@ def _separable_seeds(params: Params) -> list[int]:
     return found
 
 
-def _followed(gap: float, seeds: list[int], params: Params, report) -> "xr.Dataset":
-    import numpy as np
-    import xarray as xr
+def _followed(gap: float, seeds: list[int], params: Params, report) -> xr.Dataset:
 
     from saddlescope.models import SelectionLoss, check_assumptions, gaussian_tokens
     from saddlescope.papers.softmax_attention.shared.lost_samples import FLOWS, log_lost
@@ -110,46 +102,41 @@ def _followed(gap: float, seeds: list[int], params: Params, report) -> "xr.Datas
     )
 
 
-def _allowed(run: "xr.Dataset") -> "np.ndarray":
+def _allowed(run: xr.Dataset) -> np.ndarray:
     """Where Assumption 3 holds, (gaps, instances)."""
     return run.log_start.transpose("gap", "instance").values <= 0
 
 
-def _ends(flow: str, run: "xr.Dataset") -> "np.ndarray":
+def _ends(flow: str, run: xr.Dataset) -> np.ndarray:
     """How many samples each flow has lost, (gaps, instances)."""
-    import numpy as np
-
     return np.exp(run.log_lost.sel(flow=flow).isel(time=-1).transpose("gap", "instance").values)
 
 
-def _when(run: "xr.Dataset") -> str:
+def _when(run: xr.Dataset) -> str:
     return f"t = 1e{run.log10_time.values[-1]:g}"
 
 
-def _lost_where_allowed(run: "xr.Dataset") -> Estimate:
+def _lost_where_allowed(run: xr.Dataset) -> Estimate:
     from saddlescope.papers.softmax_attention.shared.lost_samples import losing
 
     return losing(_ends("diagonal weights", run)[_allowed(run)], _when(run))
 
 
-def _lost(run: "xr.Dataset") -> Estimate:
+def _lost(run: xr.Dataset) -> Estimate:
     from saddlescope.papers.softmax_attention.shared.lost_samples import losing
 
     return losing(_ends("W alone", run), _when(run))
 
 
-def _kept_without(run: "xr.Dataset") -> Estimate:
+def _kept_without(run: xr.Dataset) -> Estimate:
     """The share of draws, which are independent, that lose nothing at any gap that Assumption 3 excludes."""
-    import numpy as np
-
     from saddlescope.papers.softmax_attention.shared.lost_samples import LOST, share_of
 
     ends = np.where(_allowed(run), 0.0, _ends("diagonal weights", run))
     return share_of(np.all(ends < LOST, axis=0), ~np.any(np.isnan(ends), axis=0))
 
 
-def _lost_when_smallest(run: "xr.Dataset") -> Estimate:
-    import numpy as np
+def _lost_when_smallest(run: xr.Dataset) -> Estimate:
 
     from saddlescope.papers.softmax_attention.shared.lost_samples import LOST, share_of
 
@@ -157,8 +144,7 @@ def _lost_when_smallest(run: "xr.Dataset") -> Estimate:
     return share_of(ends > LOST, ~np.isnan(ends), f"gap {run.gap.values[0]:g}")
 
 
-def _fraction(run: "xr.Dataset") -> Estimate:
-    import numpy as np
+def _fraction(run: xr.Dataset) -> Estimate:
 
     ends = np.array([_ends(flow, run) for flow in run.flow.values])
     apart = np.nanmax(np.abs(ends - np.rint(ends)))
@@ -205,12 +191,9 @@ claims = (
 )
 
 
-def traces(run: "xr.Dataset") -> "list[Figure]":
+def figures(run: xr.Dataset) -> list[Figure]:
     """How many flows lose samples at each gap, and the loss of those at the smallest over time."""
-    import numpy as np
-
     from saddlescope.papers.softmax_attention.shared.lost_samples import FLOWS, lost_marks
-    from saddlescope.plot import Axis, Figure, Line, Mark, Panel
 
     shares = [
         mark for color, flow in enumerate(FLOWS) for mark in lost_marks(run.gap.values, _ends(flow, run), flow, color)

@@ -15,15 +15,16 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
+import numpy as np
+import xarray as xr
+
 from saddlescope.papers.softmax_attention.shared.raw_claims import FROM, check_raw_params, largest
+from saddlescope.plot import Axis, Figure, Line, Mark, Panel
 from saddlescope.reproduction.claim import Claim, Estimate
 from saddlescope.reproduction.context import RunContext
 
 if TYPE_CHECKING:
-    import xarray as xr
-
     from saddlescope.papers.softmax_attention.shared.raw_runs import Case
-    from saddlescope.plot.figure import Figure
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,11 +68,8 @@ class Params:
         return cls(instances=20)
 
 
-def run(params: Params, context: RunContext) -> "xr.Dataset":
+def run(params: Params, context: RunContext) -> xr.Dataset:
     """Every case in both parametrisations, and once from a start against equation 4."""
-    import numpy as np
-    import xarray as xr
-
     from saddlescope.papers.softmax_attention.shared.raw_runs import cases
 
     sizes = list(zip(params.samples, params.tokens, params.dims, strict=True))
@@ -87,9 +85,7 @@ def run(params: Params, context: RunContext) -> "xr.Dataset":
     return xr.merge([compared, example]).assign_coords(log10_time=("time", np.array(params.log10_times)))
 
 
-def _compared(case: "Case", log_times, *, example: bool) -> "xr.Dataset":
-    import numpy as np
-    import xarray as xr
+def _compared(case: "Case", log_times, *, example: bool) -> xr.Dataset:
 
     from saddlescope.papers.softmax_attention.shared.raw_flows import KEYS_AND_QUERIES, SQUARES, raw_flow
 
@@ -120,7 +116,7 @@ def _compared(case: "Case", log_times, *, example: bool) -> "xr.Dataset":
     return xr.Dataset(found, coords={"case": case.name})
 
 
-def _control(run: "xr.Dataset") -> Estimate:
+def _control(run: xr.Dataset) -> Estimate:
     last = int((run.log10_time <= FROM).sum()) - 1
     at = run.control.values[:, last]
     when = run.log10_time.values[last]
@@ -159,12 +155,8 @@ claims = (
 )
 
 
-def traces(run: "xr.Dataset") -> "list[Figure]":
+def figures(run: xr.Dataset) -> list[Figure]:
     """The entries of beta in both parametrisations, and how far they are apart."""
-    import numpy as np
-
-    from saddlescope.plot import Axis, Figure, Line, Mark, Panel
-
     time = run.log10_time.values
     entries = np.argsort(-np.abs(run.w.values[-1]))[:4]
     curves, early = [], time <= 10

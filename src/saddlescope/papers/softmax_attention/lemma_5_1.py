@@ -13,24 +13,23 @@ some directions of misalignment the solution of the nuclear-norm problem is not 
 there. And yet the direction tends to a solution: another one.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
+import numpy as np
+import xarray as xr
+
 from saddlescope._shared.errors import InputError
+from saddlescope.plot import Axis, Figure, Line, Panel
 from saddlescope.reproduction import parameter_checks
 from saddlescope.reproduction.claim import Claim, Estimate
 from saddlescope.reproduction.context import RunContext
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    import numpy as np
-    import xarray as xr
-
     from saddlescope.models.tokens.data import TokenData
     from saddlescope.papers.softmax_attention.shared.aligned_instances import AlignedStart
-    from saddlescope.plot.figure import Figure
 
 _START = float("-inf")  # ln t
 _KINDS = ("Assumption 4", "without (ii)", "without (iii)")
@@ -76,10 +75,8 @@ class Params:
         return cls(samples=8, tokens=9, dim=16, columns=16, instances=30)
 
 
-def run(params: Params, context: RunContext) -> "xr.Dataset":
+def run(params: Params, context: RunContext) -> xr.Dataset:
     """Aligned flows of all kinds, then the perturbed ones."""
-    import xarray as xr
-
     aligned: list[xr.Dataset] = []
     for k, kind in enumerate(_KINDS):
         report = context.part(k / 6, (k + 1) / 6)
@@ -89,10 +86,8 @@ def run(params: Params, context: RunContext) -> "xr.Dataset":
     return xr.merge([xr.concat(aligned, "kind"), perturbed], join="exact")
 
 
-def _log_times(params: Params) -> "np.ndarray":
+def _log_times(params: Params) -> np.ndarray:
     """The start, and the recorded times."""
-    import numpy as np
-
     return np.concatenate([[-np.inf], np.geomspace(1.0, 1e6, params.times)])
 
 
@@ -103,7 +98,7 @@ def _drawn(kind: str, params: Params, seed: int) -> "tuple[TokenData, AlignedSta
     return data, aligned_start(data, params.columns, (params.scale, params.scale), seed)
 
 
-def _followed(data: "TokenData", start: "tuple[np.ndarray, np.ndarray]", params: Params) -> "list":
+def _followed(data: "TokenData", start: tuple[np.ndarray, np.ndarray], params: Params) -> list:
     """K, Q and the smallest margin at the recorded times."""
     from saddlescope.flow import key_query_margin_flow
     from saddlescope.models.tokens.losses import SelectionLoss
@@ -113,9 +108,7 @@ def _followed(data: "TokenData", start: "tuple[np.ndarray, np.ndarray]", params:
     return [(flow.keys(k), flow.queries(k), float(mu)) for k, mu in enumerate(flow.margin)]
 
 
-def _aligned(kind: str, params: Params, report: "Callable[[float, str], None]") -> "xr.Dataset":
-    import numpy as np
-    import xarray as xr
+def _aligned(kind: str, params: Params, report: Callable[[float, str], None]) -> xr.Dataset:
 
     from saddlescope.models.tokens.assumptions import alignment
 
@@ -142,9 +135,7 @@ def _aligned(kind: str, params: Params, report: "Callable[[float, str], None]") 
     )
 
 
-def _perturbed(params: Params, report: "Callable[[float, str], None]") -> "xr.Dataset":
-    import numpy as np
-    import xarray as xr
+def _perturbed(params: Params, report: Callable[[float, str], None]) -> xr.Dataset:
 
     from saddlescope.models.tokens.assumptions import alignment
     from saddlescope.theory.attention.svm import nuclear_svm
@@ -173,34 +164,34 @@ def _perturbed(params: Params, report: "Callable[[float, str], None]") -> "xr.Da
 
 
 # The bounds were written down before the run. Pilots: instances of seeds 100 and 101, with L = 3, 5 and 9.
-def _largest(name: str, kind: str, run: "xr.Dataset") -> Estimate:
+def _largest(name: str, kind: str, run: xr.Dataset) -> Estimate:
     of = run[name].sel(kind=kind)
     return Estimate(float(of.max()), remark=f"{of.sizes['instance']} flows to ln t = 1e6")
 
 
-def _control(run: "xr.Dataset") -> Estimate:
+def _control(run: xr.Dataset) -> Estimate:
     of = run.alignment.sel(kind=_KINDS[2]).isel(log_time=-1)
     return Estimate(float(of.min()), remark=f"{of.sizes['instance']} flows, up to {float(of.max()):.2g}")
 
 
-def _change(run: "xr.Dataset", since: float) -> "xr.DataArray":
+def _change(run: xr.Dataset, since: float) -> xr.DataArray:
     """The residual at the end over that at an earlier time."""
     residual = run.perturbed_alignment
     k = 0 if since < 0 else int(abs(run.log_time.values - since).argmin())
     return residual.isel(log_time=-1) / residual.isel(log_time=k)
 
 
-def _least_change(since: float, run: "xr.Dataset") -> Estimate:
+def _least_change(since: float, run: xr.Dataset) -> Estimate:
     change = _change(run, since)
     return Estimate(float(change.min()), remark=f"{change.size} flows; median {float(change.median()):.2g}")
 
 
-def _most_change(run: "xr.Dataset") -> Estimate:
+def _most_change(run: xr.Dataset) -> Estimate:
     change = _change(run, _START)
     return Estimate(float(change.max()), remark=f"{change.size} flows; median {float(change.median()):.2g}")
 
 
-def _excess(run: "xr.Dataset") -> Estimate:
+def _excess(run: xr.Dataset) -> Estimate:
     last = run.excess.isel(log_time=-1, eta=-1)
     if bool(last.isnull().any()):
         return Estimate.unresolved("A margin of a flow is not positive at its end.")
@@ -275,12 +266,8 @@ claims = (
 )
 
 
-def traces(run: "xr.Dataset") -> "list[Figure]":
+def figures(run: xr.Dataset) -> list[Figure]:
     """The residual of alignment over time, and the nuclear-norm excess."""
-    import numpy as np
-
-    from saddlescope.plot import Axis, Figure, Line, Panel
-
     x = run.log_time.values
     later = np.isfinite(x)
 

@@ -16,16 +16,16 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
+import numpy as np
+import xarray as xr
+
 from saddlescope.papers.softmax_attention.shared.raw_claims import check_raw_params, largest
+from saddlescope.plot import Axis, Figure, Line, Mark, Panel
 from saddlescope.reproduction.claim import Claim, Estimate
 from saddlescope.reproduction.context import RunContext
 
 if TYPE_CHECKING:
-    import numpy as np
-    import xarray as xr
-
     from saddlescope.papers.softmax_attention.shared.raw_runs import Case
-    from saddlescope.plot.figure import Figure
 
 _VISIBLE = 1e-4  # fall of ln(L - L*) with ln t below which differences of times do not resolve it: a sample is lost
 _APART = 0.01  # in ln t, between the five times that dL/dt and d beta/dt are taken from
@@ -57,11 +57,8 @@ class Params:
         return cls(instances=20)
 
 
-def run(params: Params, context: RunContext) -> "xr.Dataset":
+def run(params: Params, context: RunContext) -> xr.Dataset:
     """Every case: beta and phi, and the loss at times around each recorded one."""
-    import numpy as np
-    import xarray as xr
-
     from saddlescope.papers.softmax_attention.shared.raw_runs import cases
 
     sizes = list(zip(params.samples, params.tokens, params.dims, strict=True))
@@ -74,9 +71,7 @@ def run(params: Params, context: RunContext) -> "xr.Dataset":
     return xr.concat(parts, "case").assign_coords(log10_time=("time", np.array(params.log10_times)))
 
 
-def _measured(case: "Case", log10_times: "np.ndarray") -> "xr.Dataset":
-    import numpy as np
-    import xarray as xr
+def _measured(case: "Case", log10_times: np.ndarray) -> xr.Dataset:
 
     from saddlescope.papers.softmax_attention.shared.raw_flows import SQUARES, raw_flow
 
@@ -109,12 +104,12 @@ def _measured(case: "Case", log10_times: "np.ndarray") -> "xr.Dataset":
     )
 
 
-def _fall(run: "xr.Dataset") -> Estimate:
+def _fall(run: xr.Dataset) -> Estimate:
     seen = int(run.fall.notnull().sum())
     return Estimate(float(abs(run.fall - 1).max()), remark=f"{seen} of {run.fall.size} times resolve the fall")
 
 
-def _fall_as_printed(run: "xr.Dataset") -> Estimate:
+def _fall_as_printed(run: xr.Dataset) -> Estimate:
     """How far dL/dt is from equation 27 as printed where it is nearest."""
     ratio = run.fall * run.samples
     return Estimate(
@@ -154,12 +149,8 @@ claims = (
 )
 
 
-def traces(run: "xr.Dataset") -> "list[Figure]":
+def figures(run: xr.Dataset) -> list[Figure]:
     """How far the closed form is from the flow, and the measured fall over equation 27's."""
-    import numpy as np
-
-    from saddlescope.plot import Axis, Figure, Line, Mark, Panel
-
     time = run.log10_time.values
     kinds = {"closed_form": "closed form", "speed": "speed"}
     errors = [

@@ -14,18 +14,19 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
+import numpy as np
+import xarray as xr
+
 from saddlescope._shared.errors import InputError
+from saddlescope.papers.softmax_attention.shared.head_flows import drawn_head, followed
+from saddlescope.plot import Axis, Figure, Line, Mark, Panel
 from saddlescope.reproduction import parameter_checks
 from saddlescope.reproduction.claim import Claim, Estimate
 from saddlescope.reproduction.context import RunContext
 from saddlescope.reproduction.metric import Metric
 
 if TYPE_CHECKING:
-    import numpy as np
-    import xarray as xr
-
     from saddlescope.models.tokens.data import TokenData
-    from saddlescope.plot.figure import Figure
 
 SAME = 0.01  # values this near each other, relatively, are of one solution
 NEAR = 0.05  # excess over |W_*|_* below which a run counts as having found W_*: it falls like a small power of ln t
@@ -68,10 +69,8 @@ class Params:
         return cls(samples=10, dim=50, columns=(1, 2, 3, 5), starts=5)
 
 
-def run(params: Params, context: RunContext) -> "xr.Dataset":
+def run(params: Params, context: RunContext) -> xr.Dataset:
     """All heads on every draw."""
-    import xarray as xr
-
     made = []
     for k in range(params.draws):
         context.report(k / params.draws, f"draw {k + 1} of {params.draws}")
@@ -82,15 +81,11 @@ def run(params: Params, context: RunContext) -> "xr.Dataset":
     )
 
 
-def _of_draw(params: Params, seed: int) -> "xr.Dataset":
+def _of_draw(params: Params, seed: int) -> xr.Dataset:
     """Values and last residuals of every head and start, (columns, start, time), and of the SVMs."""
-    import numpy as np
-    import xarray as xr
-
     from saddlescope.flow import key_query_margin_flow
     from saddlescope.models.tokens.generators import gaussian_tokens
     from saddlescope.models.tokens.losses import SelectionLoss
-    from saddlescope.papers.softmax_attention.shared.head_flows import drawn_head, followed
     from saddlescope.theory import nuclear_svm
 
     data = gaussian_tokens(params.samples, params.tokens, params.dim, seed=seed)
@@ -119,10 +114,8 @@ def _of_draw(params: Params, seed: int) -> "xr.Dataset":
     )
 
 
-def _residual(data: "TokenData", rates: "np.ndarray", K: "np.ndarray", Q: "np.ndarray") -> float:
+def _residual(data: "TokenData", rates: np.ndarray, K: np.ndarray, Q: np.ndarray) -> float:
     """How far the factors are from parallel to what pulls them."""
-    import numpy as np
-
     Z = np.einsum("nm,nmd,ne->de", rates, data.differences, data.z)
 
     def off(of: np.ndarray, pull: np.ndarray) -> float:
@@ -131,20 +124,20 @@ def _residual(data: "TokenData", rates: "np.ndarray", K: "np.ndarray", Q: "np.nd
     return max(off(K, Z @ Q), off(Q, Z.T @ K))
 
 
-def _last(run: "xr.Dataset") -> "xr.DataArray":
+def _last(run: xr.Dataset) -> xr.DataArray:
     return run.value.isel(time=-1)
 
 
-def _narrow(run: "xr.Dataset") -> "xr.Dataset":
+def _narrow(run: xr.Dataset) -> xr.Dataset:
     return run.isel(columns=slice(None, -1))
 
 
-def _separated(run: "xr.Dataset") -> Estimate:
+def _separated(run: xr.Dataset) -> Estimate:
     last = _last(_narrow(run))
     return Estimate.share(float(last.notnull().sum()), last.size)
 
 
-def _enough(run: "xr.Dataset") -> Estimate:
+def _enough(run: xr.Dataset) -> Estimate:
     """Of heads with rank(W_*) <= d_e < d, those whose excess ends below NEAR."""
     some = _narrow(run)
     meant = (some.columns >= some["rank"]).broadcast_like(_last(some))
@@ -154,30 +147,30 @@ def _enough(run: "xr.Dataset") -> Estimate:
     return Estimate.share(float(found.sum()), float(meant.sum()))
 
 
-def _one(run: "xr.Dataset") -> "xr.DataArray":
+def _one(run: xr.Dataset) -> xr.DataArray:
     """Values of one column over the best that was found under that bound."""
     one = run.isel(columns=0)
     return _last(one) / one.bounded
 
 
-def _best(run: "xr.Dataset") -> Estimate:
+def _best(run: xr.Dataset) -> Estimate:
     ratio = _one(run)
     hits, told = (ratio < 1 + SAME).sum(), f"median {float(ratio.median()):.3f}, largest {float(ratio.max()):.3f}"
     share = Estimate.share(float(hits), ratio.size)
     return Estimate(share.value, share.uncertainty, f"{share.remark}; value over the best: {told}")
 
 
-def _stationary(run: "xr.Dataset") -> Estimate:
+def _stationary(run: xr.Dataset) -> Estimate:
     residual = run.residual.isel(columns=0)
     return Estimate(float(residual.max(skipna=False)), remark=f"median {float(residual.median()):.2g}")
 
 
-def _floor(run: "xr.Dataset") -> Estimate:
+def _floor(run: xr.Dataset) -> Estimate:
     some = _narrow(run)
     return Estimate(float((_last(some) / some.bounded).min() - 1), remark=f"{_last(some).size} runs")
 
 
-def _wide(run: "xr.Dataset") -> Estimate:
+def _wide(run: xr.Dataset) -> Estimate:
     excess = _last(run.isel(columns=-1)) / run.least - 1
     return Estimate.share(float((excess < NEAR).sum()), excess.size)
 
@@ -230,7 +223,7 @@ claims = (
     ),
 )
 
-quantities = (
+metrics = (
     Metric(
         name="rank",
         says="rank of the nuclear-norm solution, mean over draws",
@@ -245,12 +238,8 @@ quantities = (
 )
 
 
-def traces(run: "xr.Dataset") -> "list[Figure]":
+def figures(run: xr.Dataset) -> list[Figure]:
     """Excess over the least nuclear norm by d_e, and one column against the best of rank one."""
-    import numpy as np
-
-    from saddlescope.plot import Axis, Figure, Line, Mark, Panel
-
     time = run.log10_time.values
     x = Axis("log₁₀ t", scale="log")
     curves = []

@@ -15,19 +15,17 @@ The paper proves the second statement under Assumption 4 and aligned starts alon
 
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING
+
+import numpy as np
+import xarray as xr
 
 from saddlescope._shared.errors import InputError
+from saddlescope.papers.softmax_attention.shared.head_flows import drawn_head, followed
+from saddlescope.plot import Axis, Figure, Line, Mark, Panel
 from saddlescope.reproduction import parameter_checks
 from saddlescope.reproduction.claim import Claim, Estimate
 from saddlescope.reproduction.context import RunContext
 from saddlescope.reproduction.metric import Metric
-
-if TYPE_CHECKING:
-    import numpy as np
-    import xarray as xr
-
-    from saddlescope.plot.figure import Figure
 
 WEIGHTS, FACTORS = "W alone", "keys and queries"
 
@@ -64,10 +62,8 @@ class Params:
         return cls(samples=20, tokens=10, dim=200)
 
 
-def run(params: Params, context: RunContext) -> "xr.Dataset":
+def run(params: Params, context: RunContext) -> xr.Dataset:
     """Both flows and both SVMs of every draw."""
-    import xarray as xr
-
     made = []
     for k in range(params.draws):
         context.report(k / params.draws, f"draw {k + 1} of {params.draws}")
@@ -78,15 +74,11 @@ def run(params: Params, context: RunContext) -> "xr.Dataset":
     )
 
 
-def _compared(params: Params, seed: int) -> "xr.Dataset":
+def _compared(params: Params, seed: int) -> xr.Dataset:
     """One draw: excesses and loss ratios of both flows, (flow, time)."""
-    import numpy as np
-    import xarray as xr
-
     from saddlescope.flow import key_query_margin_flow, matrix_margin_flow
     from saddlescope.models.tokens.generators import gaussian_tokens
     from saddlescope.models.tokens.losses import SelectionLoss
-    from saddlescope.papers.softmax_attention.shared.head_flows import drawn_head, followed
     from saddlescope.theory import frobenius_svm, nuclear_svm
 
     data = gaussian_tokens(params.samples, params.tokens, params.dim, seed=seed)
@@ -103,7 +95,7 @@ def _compared(params: Params, seed: int) -> "xr.Dataset":
     margins = {WEIGHTS: alone.margin, FACTORS: pairs.margin}
     W_F, W_N = frobenius.certificate.dual, nuclear.certificate.dual  # lower bounds: no excess is understated by them
 
-    def excess(of: "np.ndarray", margin: "np.ndarray", least: float) -> "np.ndarray":
+    def excess(of: np.ndarray, margin: np.ndarray, least: float) -> np.ndarray:
         return np.where(margin > 0, of / np.where(margin > 0, margin, 1.0), np.nan) / least - 1
 
     ratios = [
@@ -125,40 +117,40 @@ def _compared(params: Params, seed: int) -> "xr.Dataset":
     )
 
 
-def _both(run: "xr.Dataset", norm: str) -> "tuple[xr.DataArray, xr.DataArray]":
+def _both(run: xr.Dataset, norm: str) -> tuple[xr.DataArray, xr.DataArray]:
     """The excess of a norm along W alone and along keys and queries."""
     return run[norm].sel(flow=WEIGHTS), run[norm].sel(flow=FACTORS)
 
 
-def _count(run: "xr.Dataset", holds: "xr.DataArray") -> Estimate:
+def _count(run: xr.Dataset, holds: xr.DataArray) -> Estimate:
     hits = int(holds.sum())
     return Estimate(hits / run.sizes["draw"], remark=f"{hits} of {run.sizes['draw']} draws")
 
 
-def _below(run: "xr.Dataset", *, from_start: bool) -> Estimate:
+def _below(run: xr.Dataset, *, from_start: bool) -> Estimate:
     alone, pairs = _both(run, "nuclear")
     below = pairs < alone
     return _count(run, below.all("time") if from_start else below.isel(time=-1))
 
 
-def _falls(run: "xr.Dataset") -> Estimate:
+def _falls(run: xr.Dataset) -> Estimate:
     return _count(run, (_both(run, "nuclear")[1].diff("time") < 0).all("time"))
 
 
-def _fallen(run: "xr.Dataset") -> Estimate:
+def _fallen(run: xr.Dataset) -> Estimate:
     pairs = _both(run, "nuclear")[1]
     ratio = pairs.isel(time=-1) / pairs.isel(time=0)
     return Estimate(float(ratio.max(skipna=False)), remark=f"median {float(ratio.median()):.3g}")
 
 
-def _last(run: "xr.Dataset", norm: str, of: str, *, largest: bool) -> Estimate:
+def _last(run: xr.Dataset, norm: str, of: str, *, largest: bool) -> Estimate:
     """The excess at the last time, its largest or smallest over the draws."""
     last = run[norm].sel(flow=of).isel(time=-1)
     value = last.max(skipna=False) if largest else last.min(skipna=False)
     return Estimate(float(value), remark=f"median {float(last.median()):.3g} of {run.sizes['draw']} draws")
 
 
-def _law(run: "xr.Dataset", of: str, log10_time: float | None) -> Estimate:
+def _law(run: xr.Dataset, of: str, log10_time: float | None) -> Estimate:
     ratio = run.loss_ratio.sel(flow=of).isel(
         time=-1 if log10_time is None else int((run.log10_time.values == log10_time).argmax())
     )
@@ -235,7 +227,7 @@ claims = (
     ),
 )
 
-quantities = (
+metrics = (
     Metric(
         name="nuclear",
         says="excess of the nuclear norm in the end, keys and queries, mean over draws",
@@ -256,12 +248,8 @@ quantities = (
 )
 
 
-def traces(run: "xr.Dataset") -> "list[Figure]":
+def figures(run: xr.Dataset) -> list[Figure]:
     """Excesses of both norms over time, all draws; and the loss ratios."""
-    import numpy as np
-
-    from saddlescope.plot import Axis, Figure, Line, Mark, Panel
-
     time = run.log10_time.values
     x = Axis("log₁₀ t", scale="log")
 

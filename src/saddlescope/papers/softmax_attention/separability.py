@@ -14,19 +14,17 @@ diagonal weights and d^2 for W in full.
 
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING
+from math import comb
+
+import numpy as np
+import xarray as xr
 
 from saddlescope._shared.errors import InputError
+from saddlescope.plot import Axis, Figure, Line, Mark, Panel
 from saddlescope.reproduction import parameter_checks
 from saddlescope.reproduction.claim import Claim, Estimate
 from saddlescope.reproduction.context import RunContext
 from saddlescope.reproduction.metric import Metric
-
-if TYPE_CHECKING:
-    import numpy as np
-    import xarray as xr
-
-    from saddlescope.plot.figure import Figure
 
 _KINDS = ("any W", "diagonal W")
 
@@ -63,10 +61,8 @@ class Params:
         return cls(trials=2000)
 
 
-def run(params: Params, context: RunContext) -> "xr.Dataset":
+def run(params: Params, context: RunContext) -> xr.Dataset:
     """Counts of separable instances of every size."""
-    import xarray as xr
-
     jobs = [(params.samples, params.tokens, d) for d in params.dims]
     jobs += [(params.pairs, 2, d) for d in params.pair_dims]
     parts = []
@@ -77,9 +73,7 @@ def run(params: Params, context: RunContext) -> "xr.Dataset":
     return xr.concat(parts, "size").assign_attrs(trials=params.trials)
 
 
-def _counted(size: tuple[int, int, int], params: Params) -> "xr.Dataset":
-    import numpy as np
-    import xarray as xr
+def _counted(size: tuple[int, int, int], params: Params) -> xr.Dataset:
 
     from saddlescope.models import gaussian_tokens, separability
 
@@ -109,10 +103,8 @@ def _counted(size: tuple[int, int, int], params: Params) -> "xr.Dataset":
     )
 
 
-def _farkas_residual(data, multipliers: "np.ndarray", diagonal: bool) -> float:
+def _farkas_residual(data, multipliers: np.ndarray, diagonal: bool) -> float:
     """|sum lambda F| over sum lambda |F|, of the features in full."""
-    import numpy as np
-
     F = data.features if diagonal else np.einsum("imd,ie->imde", data.differences, data.z)
     total, sizes = np.tensordot(multipliers, F, 2), np.sqrt(np.sum(F**2, axis=tuple(range(2, F.ndim))))
     return float(np.linalg.norm(total) / np.sum(multipliers * sizes))
@@ -120,16 +112,14 @@ def _farkas_residual(data, multipliers: "np.ndarray", diagonal: bool) -> float:
 
 def _cover(n: int, numbers: int) -> float:
     """The share of sign patterns of n points in general position that `numbers` weights can separate."""
-    from math import comb
-
     return sum(comb(n - 1, k) for k in range(min(numbers, n))) / 2 ** (n - 1)
 
 
-def _many_tokens(run: "xr.Dataset") -> "xr.Dataset":
+def _many_tokens(run: xr.Dataset) -> xr.Dataset:
     return run.isel(size=run.L.values > 2)
 
 
-def _inseparable_where(kind: str, least_dim, run: "xr.Dataset") -> Estimate:
+def _inseparable_where(kind: str, least_dim, run: xr.Dataset) -> Estimate:
     """How many instances cannot be separated where d is at least what suffices."""
     chosen = run.isel(size=run.d.values >= least_dim(run)).sel(kind=kind)
     if not chosen.sizes["size"]:
@@ -140,7 +130,7 @@ def _inseparable_where(kind: str, least_dim, run: "xr.Dataset") -> Estimate:
     )
 
 
-def _just_above(run: "xr.Dataset") -> Estimate:
+def _just_above(run: xr.Dataset) -> Estimate:
     """The share that diagonal weights separate at the smallest d above n and L."""
     many = _many_tokens(run)
     enough = many.isel(size=many.d.values > max(many.n.values[0], many.L.values[0]))
@@ -153,9 +143,8 @@ def _just_above(run: "xr.Dataset") -> Estimate:
     )
 
 
-def _against_cover(kind: str, run: "xr.Dataset") -> Estimate:
+def _against_cover(kind: str, run: xr.Dataset) -> Estimate:
     """The p-value of the counts against Cover's shares, by chi^2 over dimensions where either answer is expected."""
-    import numpy as np
     from scipy.stats import chi2
 
     pairs, trials = run.isel(size=run.L.values == 2).sel(kind=kind), run.attrs["trials"]
@@ -171,7 +160,7 @@ def _against_cover(kind: str, run: "xr.Dataset") -> Estimate:
     )
 
 
-def _worst_proof(run: "xr.Dataset") -> Estimate:
+def _worst_proof(run: xr.Dataset) -> Estimate:
     count = run.sizes["size"] * run.attrs["trials"] * 2
     return Estimate(float(run.worst_proof.max()), remark=f"{count} answers")
 
@@ -221,7 +210,7 @@ claims = (
     ),
 )
 
-quantities = (
+metrics = (
     Metric(
         name="any_w",
         says="draws that some W separates, mean over sizes",
@@ -235,17 +224,14 @@ quantities = (
 )
 
 
-def traces(run: "xr.Dataset") -> "list[Figure]":
+def figures(run: xr.Dataset) -> list[Figure]:
     """The shares against d, for many tokens and for two, where Cover's theorem gives them."""
-    import numpy as np
-
     from saddlescope.papers.softmax_attention.shared.share_marks import share_marks
-    from saddlescope.plot import Axis, Figure, Line, Mark, Panel
 
     many, trials = _many_tokens(run), run.attrs["trials"]
     pairs = run.isel(size=run.L.values == 2)
 
-    def shares(part: "xr.Dataset") -> list:
+    def shares(part: xr.Dataset) -> list:
         counts, of = (part.separable.sel(kind=kind).values for kind in _KINDS), np.full(part.sizes["size"], trials)
         return [
             mark

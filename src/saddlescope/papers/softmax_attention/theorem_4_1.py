@@ -18,17 +18,17 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
+import numpy as np
+import xarray as xr
+
+from saddlescope.plot import Axis, Figure, Line, Mark, Panel
 from saddlescope.reproduction import parameter_checks
 from saddlescope.reproduction.claim import Claim, Estimate
 from saddlescope.reproduction.context import RunContext
 from saddlescope.reproduction.metric import Metric
 
 if TYPE_CHECKING:
-    import numpy as np
-    import xarray as xr
-
     from saddlescope.models.tokens.data import TokenData
-    from saddlescope.plot.figure import Figure
 
 _LATE, _ASTRONOMICAL = 1e7, 690.7755278982137  # ln t; the second is t = 1e300
 _KINDS = ("exponential", "logistic")
@@ -66,11 +66,8 @@ class Params:
         return cls(instances=20, raw=50)
 
 
-def run(params: Params, context: RunContext) -> "xr.Dataset":
+def run(params: Params, context: RunContext) -> xr.Dataset:
     """All flows, beside the solutions of their l1 problems."""
-    import numpy as np
-    import xarray as xr
-
     from saddlescope.models.tokens.generators import conditioned_tokens
     from saddlescope.papers.softmax_attention.shared.gaussian_tokens import separable_gaussian
 
@@ -96,12 +93,9 @@ def run(params: Params, context: RunContext) -> "xr.Dataset":
 
 
 def _followed(
-    name: str, group: str, make: "Callable[[], TokenData]", kind: str, times: "np.ndarray", scale: float
-) -> "xr.Dataset":
+    name: str, group: str, make: "Callable[[], TokenData]", kind: str, times: np.ndarray, scale: float
+) -> xr.Dataset:
     """One flow held against its l1 solution."""
-    import numpy as np
-    import xarray as xr
-
     from saddlescope.flow import diagonal_margin_flow
     from saddlescope.models.tokens.assumptions import check_assumptions
     from saddlescope.models.tokens.losses import SelectionLoss
@@ -139,10 +133,8 @@ def _followed(
     )
 
 
-def _example(size: tuple[int, int, int], params: Params, times: "np.ndarray") -> "xr.Dataset":
+def _example(size: tuple[int, int, int], params: Params, times: np.ndarray) -> xr.Dataset:
     """The direction of one conditioned and one raw instance, for the picture."""
-    import xarray as xr
-
     from saddlescope.flow import diagonal_margin_flow
     from saddlescope.models.tokens.generators import conditioned_tokens
     from saddlescope.models.tokens.losses import SelectionLoss
@@ -159,42 +151,41 @@ def _example(size: tuple[int, int, int], params: Params, times: "np.ndarray") ->
     return xr.Dataset(found)
 
 
-def _group(run: "xr.Dataset", name: str) -> "xr.Dataset":
+def _group(run: xr.Dataset, name: str) -> xr.Dataset:
     return run.isel(case=[group == name for group in run.group.values.tolist()])
 
 
-def _at(run: "xr.Dataset", variable: str, log_time: float, group: str = "conditioned") -> "np.ndarray":
-    import numpy as np
+def _at(run: xr.Dataset, variable: str, log_time: float, group: str = "conditioned") -> np.ndarray:
 
     cases = _group(run, group)
     return np.abs(cases[variable].values[:, int(np.argmin(np.abs(cases.log_time.values - log_time)))])
 
 
-def _largest_at(variable: str, log_time: float, run: "xr.Dataset") -> Estimate:
+def _largest_at(variable: str, log_time: float, run: xr.Dataset) -> Estimate:
     values = _at(run, variable, log_time)
     defect = float(_group(run, "conditioned").energy_defect.max())
     return Estimate(float(values.max()), remark=f"{len(values)} flows; their energy balances to {defect:.1e}")
 
 
-def _evaluations(run: "xr.Dataset") -> Estimate:
+def _evaluations(run: xr.Dataset) -> Estimate:
     return Estimate(float(_group(run, "conditioned").evaluations.max()), remark="to ln t = 1e7, the largest")
 
 
-def _same_support(run: "xr.Dataset") -> Estimate:
+def _same_support(run: xr.Dataset) -> Estimate:
     cases = _group(run, "conditioned")
     supports = f"{int(cases.support.min())} to {int(cases.support.max())} entries"
     return Estimate(float(cases.same_support.mean()), remark=f"{supports}, {cases.sizes['case']} flows")
 
 
-def _assumptions(run: "xr.Dataset") -> Estimate:
+def _assumptions(run: xr.Dataset) -> Estimate:
     return Estimate(float(run.assumptions_hold.mean()), remark=f"{run.sizes['case']} flows, raw data included")
 
 
-def _raw_error(run: "xr.Dataset") -> Estimate:
+def _raw_error(run: xr.Dataset) -> Estimate:
     return Estimate.mean(_at(run, "error", _ASTRONOMICAL, "raw"))
 
 
-def _raw_objective(run: "xr.Dataset") -> Estimate:
+def _raw_objective(run: xr.Dataset) -> Estimate:
     early, late = (_at(run, "objective", log_time, "raw") for log_time in (_ASTRONOMICAL, _LATE))
     return Estimate(float((late < early).mean()), remark=f"{len(late)} flows; the largest {late.max():.2g} at the end")
 
@@ -270,7 +261,7 @@ claims = (
     ),
 )
 
-quantities = (
+metrics = (
     Metric(
         name="error",
         says="distance of the direction to the l1 solution in the end, median over instances",
@@ -291,12 +282,8 @@ quantities = (
 )
 
 
-def traces(run: "xr.Dataset") -> "list[Figure]":
+def figures(run: xr.Dataset) -> list[Figure]:
     """Errors over time, the laws, and the entries of two directions."""
-    import numpy as np
-
-    from saddlescope.plot import Axis, Figure, Line, Mark, Panel
-
     time = run.log_time.values[0] if run.log_time.ndim > 1 else run.log_time.values
     groups = {"conditioned": ("conditioned data", 0, 1.2), "raw": ("raw Gaussian data", 1, 1.0)}
     errors = [

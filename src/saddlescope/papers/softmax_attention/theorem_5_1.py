@@ -15,24 +15,23 @@ the sign that (ii) allows: U_K and U_Q are two bases, and half of the queries he
 """
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
+import numpy as np
+import xarray as xr
+
 from saddlescope._shared.errors import InputError
+from saddlescope.plot import Axis, Figure, Line, Panel
 from saddlescope.reproduction import parameter_checks
 from saddlescope.reproduction.claim import Claim, Estimate
 from saddlescope.reproduction.context import RunContext
 from saddlescope.reproduction.metric import Metric
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    import numpy as np
-    import xarray as xr
-
     from saddlescope.models.tokens.data import TokenData
-    from saddlescope.plot.figure import Figure
     from saddlescope.theory.attention.aligned_flow import AlignedFlow
 
 FLOWS = ("keys and queries", "W alone")
@@ -80,10 +79,8 @@ class Params:
         return cls(samples=8, tokens=9, dim=24, columns=24, instances=30)
 
 
-def run(params: Params, context: RunContext) -> "xr.Dataset":
+def run(params: Params, context: RunContext) -> xr.Dataset:
     """Flows, quadratures and solutions of all instances."""
-    import xarray as xr
-
     made: list[xr.Dataset] = []
     for k, kind in enumerate(_KINDS):
         report = context.part(k / len(_KINDS), (k + 1) / len(_KINDS))
@@ -92,8 +89,7 @@ def run(params: Params, context: RunContext) -> "xr.Dataset":
     return xr.concat(made, "kind")
 
 
-def _of_kind(kind: str, params: Params, report: "Callable[[float, str], None]") -> "xr.Dataset":
-    import xarray as xr
+def _of_kind(kind: str, params: Params, report: Callable[[float, str], None]) -> xr.Dataset:
 
     held: list[xr.Dataset] = []
     for n in range(params.instances):
@@ -102,11 +98,8 @@ def _of_kind(kind: str, params: Params, report: "Callable[[float, str], None]") 
     return xr.concat(held, "instance").assign_coords(kind=kind)
 
 
-def _held(kind: str, params: Params, seed: int) -> "xr.Dataset":
+def _held(kind: str, params: Params, seed: int) -> xr.Dataset:
     """One instance: both flows against their quadratures, and the solutions."""
-    import numpy as np
-    import xarray as xr
-
     from saddlescope.flow import key_query_margin_flow, matrix_margin_flow
     from saddlescope.models.tokens.assumptions import check_assumptions
     from saddlescope.models.tokens.losses import SelectionLoss
@@ -157,10 +150,8 @@ def _held(kind: str, params: Params, seed: int) -> "xr.Dataset":
     )
 
 
-def _second(data: "TokenData", flow: "AlignedFlow") -> "tuple[np.ndarray, float]":
+def _second(data: "TokenData", flow: "AlignedFlow") -> tuple[np.ndarray, float]:
     """Another solution of the nuclear-norm problem, and how far its smallest margin is below 1."""
-    import numpy as np
-
     p, q = flow.directions
     across = np.outer(p @ data.v, p @ data.v)
     np.fill_diagonal(across, 0.0)
@@ -171,30 +162,30 @@ def _second(data: "TokenData", flow: "AlignedFlow") -> "tuple[np.ndarray, float]
 
 
 # The bounds were written down before the run. Pilots: instances of seeds 100 and 101.
-def _assumptions(run: "xr.Dataset") -> Estimate:
+def _assumptions(run: xr.Dataset) -> Estimate:
     of = run.sel(kind=_KINDS[0])
     told = f"{int(of.against.sum())} queries of {of.sizes['instance'] * of.sizes['sample']} point against their tokens"
     return Estimate(float(of.assumptions.mean()), remark=told)
 
 
-def _error(kind: str, flow: str, run: "xr.Dataset") -> Estimate:
+def _error(kind: str, flow: str, run: xr.Dataset) -> Estimate:
     of = run.error.sel(kind=kind, flow=flow)
     return Estimate(float(of.max()), remark=f"{of.sizes['instance']} flows, {of.sizes['log_time']} times to ln t = 1e6")
 
 
-def _excess(flow: str, run: "xr.Dataset") -> Estimate:
+def _excess(flow: str, run: xr.Dataset) -> Estimate:
     return Estimate(float(run.excess.sel(kind=_KINDS[0], flow=flow).isel(log_time=-1).max()))
 
 
-def _largest(name: str, run: "xr.Dataset") -> Estimate:
+def _largest(name: str, run: xr.Dataset) -> Estimate:
     return Estimate(float(run[name].max()))
 
 
-def _loss_law(run: "xr.Dataset") -> Estimate:
+def _loss_law(run: xr.Dataset) -> Estimate:
     return Estimate(float(abs(run.loss_law.sel(log_time=_T100, method="nearest")).max()))
 
 
-def _second_distance(run: "xr.Dataset") -> Estimate:
+def _second_distance(run: xr.Dataset) -> Estimate:
     worst = float(run.second_defect.max())
     if worst > 1e-9:
         return Estimate.unresolved(f"What was to be a second solution misses a margin or the optimum by {worst:.2g}.")
@@ -277,7 +268,7 @@ claims = (
     ),
 )
 
-quantities = (
+metrics = (
     Metric(
         name="error",
         says="distance of the flow of keys and queries to the quadrature, largest",
@@ -293,12 +284,8 @@ quantities = (
 )
 
 
-def traces(run: "xr.Dataset") -> "list[Figure]":
+def figures(run: xr.Dataset) -> list[Figure]:
     """Margins against the quadrature, and the nuclear-norm excess of both flows."""
-    import numpy as np
-
-    from saddlescope.plot import Axis, Figure, Line, Panel
-
     of = run.sel(kind=_KINDS[0])
     x = run.log_time.values
     later = x > 0

@@ -13,18 +13,15 @@ attention is elsewhere: the flow prefers a good token to a bad one, though neith
 
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING
+
+import numpy as np
+import xarray as xr
 
 from saddlescope._shared.errors import InputError
+from saddlescope.plot import Axis, Figure, Line, Panel
 from saddlescope.reproduction import parameter_checks
 from saddlescope.reproduction.claim import Claim, Estimate
 from saddlescope.reproduction.context import RunContext
-
-if TYPE_CHECKING:
-    import numpy as np
-    import xarray as xr
-
-    from saddlescope.plot.figure import Figure
 
 _GAPS = (1.0, 20.0)  # of the Gaussian data, means
 _LOG_TIMES = (10.0, 30.0, 100.0, 300.0, 1e3, 3e3, 1e4)  # ln t of the conditioned data
@@ -60,10 +57,8 @@ class Params:
         return cls(conditioned=20, gaussian=300)
 
 
-def run(params: Params, context: RunContext) -> "xr.Dataset":
+def run(params: Params, context: RunContext) -> xr.Dataset:
     """The conditioned and the Gaussian instances, each at all spreads."""
-    import xarray as xr
-
     parts: list[xr.Dataset] = []
     for k in range(params.conditioned):
         context.report(0.4 * k / params.conditioned, f"conditioned instance {k}")
@@ -77,11 +72,8 @@ def run(params: Params, context: RunContext) -> "xr.Dataset":
     return xr.merge([xr.concat(parts, "instance"), xr.concat(draws, "draw")])
 
 
-def _limits(params: Params, seed: int) -> "xr.Dataset":
+def _limits(params: Params, seed: int) -> xr.Dataset:
     """One conditioned instance at all spreads, against the l1 solution of its data."""
-    import numpy as np
-    import xarray as xr
-
     from saddlescope.flow import diagonal_margin_flow
     from saddlescope.models import SelectionLoss, conditioned_tokens, with_gaps
     from saddlescope.theory.attention.svm import l1_svm
@@ -133,11 +125,8 @@ def _gaussian(seed: int, gap: float, spread: float):
     return gaussian_tokens(4, 5, 8, seed=seed, gap=gap, spread=spread)
 
 
-def _losses(params: Params, seed: int) -> "xr.Dataset":
+def _losses(params: Params, seed: int) -> xr.Dataset:
     """One Gaussian draw at all spreads and gaps: which flows end with a sample lost."""
-    import numpy as np
-    import xarray as xr
-
     from saddlescope.models import SelectionLoss, check_assumptions
     from saddlescope.papers.softmax_attention.shared.lost_samples import FLOWS, log_lost
 
@@ -155,35 +144,35 @@ def _losses(params: Params, seed: int) -> "xr.Dataset":
     )
 
 
-def _direction(spread: float, log_time: float, run: "xr.Dataset") -> Estimate:
+def _direction(spread: float, log_time: float, run: xr.Dataset) -> Estimate:
     if spread not in run.spread.values:
         return Estimate.unresolved(f"The run has no spread of {spread:g}.")
     errors = run.error.sel(spread=spread, log_time=log_time)
     return Estimate(float(errors.max()), remark=f"{errors.size} instances, spread {spread:g}, ln t = {log_time:g}")
 
 
-def _law(run: "xr.Dataset") -> Estimate:
+def _law(run: xr.Dataset) -> Estimate:
     values = run.law.isel(log_time=-1)
     return Estimate(float(values.max()), remark=f"{values.size} flows, spreads up to {run.spread.values[-1]:g}")
 
 
-def _without_negative_rates(run: "xr.Dataset") -> Estimate:
+def _without_negative_rates(run: xr.Dataset) -> Estimate:
     """How many instances have no negative rate at zero weights, at the largest spread."""
     negative = run.negative_at_start.isel(spread=-1)
     counts = ", ".join(str(int(count)) for count in negative.values.ravel())
     return Estimate(float((negative == 0).sum()), remark=f"negative rates of 40: {counts}")
 
 
-def _negative_late(run: "xr.Dataset") -> Estimate:
+def _negative_late(run: xr.Dataset) -> Estimate:
     return Estimate(float(run.negative_at_end.sum()), remark=f"{run.negative_at_end.size} flows at ln t = 1e4")
 
 
-def _ends(run: "xr.Dataset", flow: str) -> "np.ndarray":
+def _ends(run: xr.Dataset, flow: str) -> np.ndarray:
     """What each flow has lost at the end, (spreads, gaps, draws)."""
     return run.lost.sel(flow=flow).transpose("spread", "gap", "draw").values
 
 
-def _lost_where_allowed(run: "xr.Dataset") -> Estimate:
+def _lost_where_allowed(run: xr.Dataset) -> Estimate:
     from saddlescope.papers.softmax_attention.shared.lost_samples import losing
 
     unequal = run.isel(spread=run.spread.values > 0)
@@ -191,7 +180,7 @@ def _lost_where_allowed(run: "xr.Dataset") -> Estimate:
     return losing(_ends(unequal, "diagonal weights")[allowed], f"t = 1e{_WHEN:g}")
 
 
-def _lost_alone(run: "xr.Dataset") -> Estimate:
+def _lost_alone(run: xr.Dataset) -> Estimate:
     from saddlescope.papers.softmax_attention.shared.lost_samples import LOST, losing
 
     ends = _ends(run, "W alone")
@@ -252,10 +241,9 @@ claims = (
 )
 
 
-def traces(run: "xr.Dataset") -> "list[Figure]":
+def figures(run: xr.Dataset) -> list[Figure]:
     """The direction over time on conditioned data, and the share of flows that lose a sample."""
     from saddlescope.papers.softmax_attention.shared.lost_samples import FLOWS, lost_marks
-    from saddlescope.plot import Axis, Figure, Line, Panel
 
     errors = tuple(
         Line(x=run.log_time.values, y=row, group=f"spread {spread:g}", color=color, width=1.2, opacity=0.7)

@@ -21,7 +21,7 @@ import numpy as np
 from jaxtyping import Bool, Float
 from numpy.typing import ArrayLike
 
-from saddlescope._shared.arguments import validate_arguments, shown
+from saddlescope._shared.arguments import shown, validate_arguments
 from saddlescope._shared.errors import InputError
 
 

@@ -31,7 +31,7 @@ from saddlescope._shared.errors import InputError
 from saddlescope.theory.incremental.finite_scale import Correction, FirstOrderInit
 from saddlescope.theory.incremental.loss_oracle import LossOracle, NonFiniteLossError
 from saddlescope.theory.incremental.newton_transition import NewtonTransition
-from saddlescope.theory.incremental.prediction import GreedyStage, IncrementalLearning, AlgorithmStatus
+from saddlescope.theory.incremental.prediction import AlgorithmStatus, GreedyStage, IncrementalLearning
 from saddlescope.theory.incremental.stationary_point import StationaryPoint
 from saddlescope.theory.incremental.timed_transition import Passage, TimedTransition
 from saddlescope.theory.incremental.transition import Departure, Transition
@@ -116,13 +116,19 @@ def incremental_learning(
         arrivals = _Arrivals(stage, noise, start)
         status, message = arrivals.obstacle()
         if status is None and max_stages is not None and len(stages) > max_stages:
-            status, message = AlgorithmStatus.MAX_STAGES, f"Stopped after max_stages={max_stages} transitions, as asked."
+            status, message = (
+                AlgorithmStatus.MAX_STAGES,
+                f"Stopped after max_stages={max_stages} transitions, as asked.",
+            )
         if status is None:
             departure = Departure(oracle, rest, arrivals.tied, noise, arrivals.delays)
             try:
                 found = transition(departure)
             except NonFiniteLossError as error:
-                status, message = AlgorithmStatus.NOT_FINITE, f"At T = {arrivals.time:.6g}: {departure.not_finite(error)}"
+                status, message = (
+                    AlgorithmStatus.NOT_FINITE,
+                    f"At T = {arrivals.time:.6g}: {departure.not_finite(error)}",
+                )
             else:
                 if isinstance(found, StationaryPoint):
                     rest = found

@@ -20,7 +20,7 @@ from saddlescope._shared.errors import InputError
 _PROBE_SIZES = (1e-5, 1e-7)  # far above rounding in g, far below the features of a loss in sensible units
 
 
-class NonFiniteLossError(Exception):  # noqa: N818 - it reports where the path left the loss's domain; it may be recovered
+class NonFiniteLossError(Exception):
     """The loss, its gradient or its Hessian is NaN or infinite at some beta.
 
     Attributes:

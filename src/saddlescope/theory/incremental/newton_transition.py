@@ -22,8 +22,8 @@ from saddlescope.theory.incremental.stationary_point import (
     NoStationaryPoint,
     StationaryPoint,
     newton_displacement,
-    secant,
     newton_polish,
+    secant,
     vanishing,
 )
 from saddlescope.theory.incremental.transition import HORIZON, LARGEST_LOG, Departure, check_between

@@ -26,7 +26,14 @@ from saddlescope._shared.arguments import validate_arguments
 from saddlescope.theory.incremental.divergence import DivergenceTest
 from saddlescope.theory.incremental.loss_oracle import NonFiniteLossError
 from saddlescope.theory.incremental.saddle_departure import Beginning, leave, tied
-from saddlescope.theory.incremental.stationary_point import NoStationaryPoint, StationaryPoint, newton_displacement, secant, newton_polish, vanishing
+from saddlescope.theory.incremental.stationary_point import (
+    NoStationaryPoint,
+    StationaryPoint,
+    newton_displacement,
+    newton_polish,
+    secant,
+    vanishing,
+)
 from saddlescope.theory.incremental.transition import HORIZON, LARGEST_LOG, Departure, check_between
 
 _STEPS = 5000  # orbits take about fifty

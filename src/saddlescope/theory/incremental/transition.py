@@ -62,7 +62,9 @@ class Departure:
         """The entering coordinates, for a sentence."""
         return ("coordinate " if len(self.entering) == 1 else "coordinates ") + ", ".join(map(str, self.entering))
 
-    def no_rest(self, largest: float, outside: NonFiniteLossError | None, *, towards_infinity: bool = False) -> NoStationaryPoint:
+    def no_rest(
+        self, largest: float, outside: NonFiniteLossError | None, *, towards_infinity: bool = False
+    ) -> NoStationaryPoint:
         """Why the path was left without an end.
 
         Args:

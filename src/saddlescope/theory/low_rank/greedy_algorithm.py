@@ -173,7 +173,10 @@ def low_rank_learning(
         arrivals = _Arrivals(grown, stages[-1].ranks, most, noise)
         end, status, message = time + arrivals.duration, None, ""
         if not math.isfinite(end):
-            status, message = AlgorithmStatus.CONVERGED, "No direction outside the active ones has a force, or none is left."
+            status, message = (
+                AlgorithmStatus.CONVERGED,
+                "No direction outside the active ones has a force, or none is left.",
+            )
         elif arrivals.margin <= tolerance * max(end, arrivals.duration):
             status, message = (
                 AlgorithmStatus.TIE,
@@ -181,11 +184,16 @@ def low_rank_learning(
                 "their initial weights. Break the symmetry of the loss, or simulate with flow.factored_flow.",
             )
         elif max_stages is not None and len(stages) > max_stages:
-            status, message = AlgorithmStatus.MAX_STAGES, f"Stopped after max_stages={max_stages} transitions, as asked."
+            status, message = (
+                AlgorithmStatus.MAX_STAGES,
+                f"Stopped after max_stages={max_stages} transitions, as asked.",
+            )
         if status is None:
             number, j = arrivals.product, arrivals.direction
             (m, n), of = oracle.shapes[number], grown[number]
-            found = follow_to_saddle(oracle, rest.spectra, rest.force, (number, of.U[:m, j], of.V[:n, j], float(of.rate[j])))
+            found = follow_to_saddle(
+                oracle, rest.spectra, rest.force, (number, of.U[:m, j], of.V[:n, j], float(of.rate[j]))
+            )
             if isinstance(found, Saddle):
                 frames = tuple(
                     _beyond(of.after(arrivals.duration), int(p == number), rest.spectra[p], found, p)

@@ -18,7 +18,7 @@ from saddlescope._shared.errors import InputError
 Matrices = tuple[Float[np.ndarray, "_ _"], ...]
 
 
-class NonFiniteProductLossError(Exception):  # noqa: N818 - it reports where the path left the loss's domain
+class NonFiniteProductLossError(Exception):
     """The loss, its gradient or its second derivative is NaN or infinite at some products."""
 
 

@@ -108,7 +108,7 @@ def follow_to_saddle(
     """The end of the path that leaves a saddle along a new pair of directions.
 
     Args:
-        landscape: the loss.
+        oracle: the loss.
         spectra: the saddle: U, s, V^T of each product, active directions only.
         force: G there.
         entering: which product gains a direction, the pair u, v, and its rate u^T G v > 0.

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 from jaxtyping import Float
 
-from saddlescope._shared.arguments import validate_arguments, require
+from saddlescope._shared.arguments import require, validate_arguments
 from saddlescope._shared.errors import InputError
 from saddlescope.measure import energy_rank
 

@@ -7,7 +7,7 @@ from torch import Tensor, nn
 from torch.func import functional_call
 
 from saddlescope._shared.errors import InputError
-from saddlescope.train.tracker.layouts import LAYOUTS, HeadFactors, AttentionLayout
+from saddlescope.train.tracker.layouts import LAYOUTS, AttentionLayout, HeadFactors
 from saddlescope.train.tracker.weight_matrices import plain_name, unwrapped
 
 _CALLED_ATTENTION = {"attention", "attn", "self_attention", "self_attn", "selfattention"}

@@ -15,17 +15,17 @@ The full model has 10.6 million parameters. Appendix G does not say how many it 
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
+
+import numpy as np
+import xarray as xr
 
 from saddlescope._shared.errors import InputError
+from saddlescope.papers.concept_learning.appendix_g.figures import bound_figure, estimators_figure, law_figure
+from saddlescope.plot import Figure
 from saddlescope.reproduction.claim import Claim, Estimate
 from saddlescope.reproduction.context import RunContext
 from saddlescope.reproduction.parameter_checks import at_least
-
-if TYPE_CHECKING:
-    import xarray as xr
-
-    from saddlescope.plot.figure import Figure
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -79,10 +79,8 @@ class Params:
         )  # fmt: skip
 
 
-def run(params: Params, context: RunContext) -> "xr.Dataset":
+def run(params: Params, context: RunContext) -> xr.Dataset:
     """The bound by hand, the normal law, then a classifier a signal."""
-    import xarray as xr
-
     from saddlescope.papers.concept_learning.appendix_g import parts as parts
     from saddlescope.reproduction.device import prepare_device
 
@@ -112,32 +110,32 @@ def run(params: Params, context: RunContext) -> "xr.Dataset":
 # mean squared deviation of a covariance, in units of its own chance, is 1 +- 2 / sqrt(D (D + 1)); 5 % of the variance
 # is this project's bar at 500 steps, and 15 % at the paper's 100, whose exact law is 11 % short in a pilot with seed
 # 100. The paper has 100 % on held-out images; all but one in a thousand is what so many images can show.
-def _apart(term: str) -> "Callable[[xr.Dataset], Measured]":
+def _apart(term: str) -> Callable[[xr.Dataset], Estimate]:
     return lambda run: Estimate(float(abs(run.ours / run.by_hand - 1).sel(term=term).max()))
 
 
-def _gradient(run: "xr.Dataset") -> Estimate:
+def _gradient(run: xr.Dataset) -> Estimate:
     return Estimate(float((abs(run.gradient - run.gradient_by_hand) / run.gradient_norm).max()))
 
 
-def _information(run: "xr.Dataset") -> Estimate:
+def _information(run: xr.Dataset) -> Estimate:
     return Estimate(
         float(run.information_found / run.information), 1.96 * float(run.information_error / run.information)
     )
 
 
-def _chain(run: "xr.Dataset") -> Estimate:
+def _chain(run: xr.Dataset) -> Estimate:
     dims = run.sizes["direction"]
     chance = 1.96 * 2 / (dims * (dims + 1)) ** 0.5
     return Estimate(float(run.covariance_deviation.sel(against="chain")), chance)
 
 
-def _mean(run: "xr.Dataset") -> Estimate:
+def _mean(run: xr.Dataset) -> Estimate:
     deviations = run.mean_deviation.values
     return Estimate(float((deviations**2).mean()), 1.96 * (2 / deviations.size) ** 0.5)
 
 
-def _covariance(run: "xr.Dataset") -> Estimate:
+def _covariance(run: xr.Dataset) -> Estimate:
     # What is beyond chance, a direction: chance has a mean square of (D + 1)/n there, and adds 2 (D + 1)^.5 / (n D^.5).
     dims, n = run.sizes["direction"], int(run.attrs["law_samples"])
     deviation = float(run.covariance_deviation.sel(against="law"))
@@ -146,23 +144,22 @@ def _covariance(run: "xr.Dataset") -> Estimate:
     return Estimate(beyond**0.5, most**0.5 - beyond**0.5)
 
 
-def _hundred(run: "xr.Dataset") -> Estimate:
+def _hundred(run: xr.Dataset) -> Estimate:
     return Estimate(float(run.shortfall.sel(steps=100, schedule="learned").max()))
 
 
-def _accuracy(run: "xr.Dataset") -> Estimate:
+def _accuracy(run: xr.Dataset) -> Estimate:
     images = int(run.attrs["held_out"])
     return Estimate.share(float(run.accuracy.min()) * images, images)
 
 
-def _agreement(run: "xr.Dataset") -> Estimate:
+def _agreement(run: xr.Dataset) -> Estimate:
     images = int(run.attrs["held_out"])
     return Estimate.share(float(run.agreement.min()) * images, images)
 
 
-def _rise(concept: str) -> "Callable[[xr.Dataset], Measured]":
-    def statistic(run: "xr.Dataset") -> Estimate:
-        import numpy as np
+def _rise(concept: str) -> Callable[[xr.Dataset], Estimate]:
+    def statistic(run: xr.Dataset) -> Estimate:
 
         widths = []
         for signal in run.signal.values:
@@ -265,8 +262,6 @@ claims = (
 )
 
 
-def traces(run: "xr.Dataset") -> "list[Figure]":
+def figures(run: xr.Dataset) -> list[Figure]:
     """The bound beside its definition, the sampler's law, and both readings of concept space between class means."""
-    from saddlescope.papers.concept_learning.appendix_g import figures as pictures
-
-    return [pictures.bound(run), pictures.law(run), pictures.estimators(run)]
+    return [bound_figure(run), law_figure(run), estimators_figure(run)]

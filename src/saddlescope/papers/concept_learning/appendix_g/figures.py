@@ -1,19 +1,13 @@
 """The pictures of the entry `appendix_g`."""
 
-from typing import TYPE_CHECKING
+import numpy as np
+import xarray as xr
 
-if TYPE_CHECKING:
-    import xarray as xr
-
-    from saddlescope.plot.figure import Figure
+from saddlescope.plot import Axis, Figure, Line, Mark, Panel, Table
 
 
-def bound(run: "xr.Dataset") -> "Figure":
+def bound_figure(run: xr.Dataset) -> Figure:
     """Differences of the terms and of the gradients from their definition, below the bar."""
-    import numpy as np
-
-    from saddlescope.plot import Axis, Figure, Line, Mark, Panel, Table
-
     apart = abs(run.ours / run.by_hand - 1)
     order = np.argsort(run.time.values)
     rounding = 1e-9  # what is below is drawn there: single precision ends at 6e-8
@@ -63,12 +57,8 @@ def bound(run: "xr.Dataset") -> "Figure":
     )
 
 
-def law(run: "xr.Dataset") -> "Figure":
+def law_figure(run: xr.Dataset) -> Figure:
     """Variances of the samples along each direction, and what is lost of them by how many steps."""
-    import numpy as np
-
-    from saddlescope.plot import Axis, Figure, Line, Mark, Panel
-
     x = np.arange(1, run.sizes["direction"] + 1)
     parts = (
         Mark(at=1.0, label="the law's own", axis="y"),
@@ -100,10 +90,8 @@ def law(run: "xr.Dataset") -> "Figure":
     )
 
 
-def estimators(run: "xr.Dataset") -> "Figure":
+def estimators_figure(run: xr.Dataset) -> Figure:
     """Classifier and direct estimator on the way between two class means."""
-    from saddlescope.plot import Axis, Figure, Line, Panel
-
     panels = []
     for concept in run.concept.values.tolist():
         part = run.sel(concept=concept)

@@ -15,9 +15,13 @@ import itertools
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import numpy as np
+import xarray as xr
 
 from saddlescope._shared.errors import InputError
+from saddlescope.papers.concept_learning.atlas.figures import figures
 from saddlescope.papers.concept_learning.shared.random_starts import VISIBLE, counted, drawn, largest_rises
 from saddlescope.papers.concept_learning.shared.two_layer_runs import data
 from saddlescope.reproduction import parameter_checks
@@ -25,11 +29,7 @@ from saddlescope.reproduction.claim import Claim, Estimate
 from saddlescope.reproduction.context import RunContext
 from saddlescope.reproduction.grid import cached_rows, labelled
 
-if TYPE_CHECKING:
-    import numpy as np
-    import xarray as xr
-
-    from saddlescope.plot.figure import Figure
+__all__ = ["Params", "claims", "figures", "run"]
 
 _CONCEPTS = (2, 3)
 _MOST = 4  # descents told apart; the last count has those above, too
@@ -69,7 +69,7 @@ class Params:
         return cls(starts=4200)
 
 
-def run(params: Params, context: RunContext) -> "xr.Dataset":
+def run(params: Params, context: RunContext) -> xr.Dataset:
     """Row by row of the grid; a killed run goes on after its last whole row."""
     axes = {"concepts": _CONCEPTS, "ratio": params.ratios, "sigma": params.sigmas}
     made = cached_rows(axes, partial(_row, params), context)
@@ -77,10 +77,8 @@ def run(params: Params, context: RunContext) -> "xr.Dataset":
     return made
 
 
-def _row(params: Params, k: int, laws: tuple[int, float, float], report: Callable[[float, str], None]) -> "xr.Dataset":
+def _row(params: Params, k: int, laws: tuple[int, float, float], report: Callable[[float, str], None]) -> xr.Dataset:
     """All scales and widths of one data law."""
-    import numpy as np
-
     concepts, ratio, sigma = laws
     axes = {"scale": params.scales, "factor": params.factors}
     grid = list(itertools.product(*axes.values()))
@@ -96,11 +94,9 @@ def _row(params: Params, k: int, laws: tuple[int, float, float], report: Callabl
 
 
 def _cell(
-    rng: "np.random.Generator", concepts: int, ratio: float, sigma: float, scale: float, factor: int, starts: int
+    rng: np.random.Generator, concepts: int, ratio: float, sigma: float, scale: float, factor: int, starts: int
 ) -> dict[str, Any]:
     """The starts of one cell, in numbers."""
-    import numpy as np
-
     from saddlescope.flow import Ending, symmetric_flows
     from saddlescope.measure import find_descents
 
@@ -125,22 +121,22 @@ def _cell(
     }
 
 
-def _several(counts: "xr.DataArray") -> Estimate:
+def _several(counts: xr.DataArray) -> Estimate:
     """The share of starts with two or more descents, of all that are counted."""
     return Estimate.share(float(counts.sel(descents=slice(2, None)).sum()), float(counts.sum()))
 
 
-def _exceptions(run: "xr.Dataset") -> Estimate:
+def _exceptions(run: xr.Dataset) -> Estimate:
     return Estimate(
         float(run.exceptions.sum()), remark=f"of {int(run.small.sum())} starts, each counted twice if above s"
     )
 
 
-def _failures(run: "xr.Dataset") -> Estimate:
+def _failures(run: xr.Dataset) -> Estimate:
     return Estimate(float(run.failures.sum()), remark=f"of {int(run.counts.sum())} starts")
 
 
-def _equal(run: "xr.Dataset") -> Estimate:
+def _equal(run: xr.Dataset) -> Estimate:
     """Starts with several descents where all strengths are equal, and no eigenvalue of W(0) can be above 1."""
     if 1.0 not in run.ratio:
         return Estimate.unresolved("The run has no ratio of 1.")
@@ -149,7 +145,7 @@ def _equal(run: "xr.Dataset") -> Estimate:
     return Estimate(seen, remark=f"of {int(equal.counts.sum())} starts")
 
 
-def _wide(run: "xr.Dataset") -> Estimate:
+def _wide(run: xr.Dataset) -> Estimate:
     """P(two or more visible) at the largest width over that at the smallest, over all starts of scales up to 0.1."""
     one = run.sel(scale=slice(None, 0.1))
     wide, narrow = (_several(one.visible.isel(factor=k)) for k in (-1, 0))
@@ -158,7 +154,7 @@ def _wide(run: "xr.Dataset") -> Estimate:
     return Estimate(wide.value / narrow.value, wide.uncertainty / narrow.value, told)
 
 
-def _apart(run: "xr.Dataset") -> Estimate:
+def _apart(run: xr.Dataset) -> Estimate:
     """P(two or more visible) at the largest ratio less that at the smallest above 1; square start matrices."""
     one = run.isel(factor=0).sel(scale=slice(None, 0.1)).sel(ratio=run.ratio[run.ratio > 1])
     if one.sizes["ratio"] < 2:
@@ -168,10 +164,8 @@ def _apart(run: "xr.Dataset") -> Estimate:
     return Estimate(far.value - near.value, (far.uncertainty**2 + near.uncertainty**2) ** 0.5, told)
 
 
-def _slope(run: "xr.Dataset") -> Estimate:
+def _slope(run: xr.Dataset) -> Estimate:
     """What smaller scales add to the median time, over twice their logarithm: the mean over all cells."""
-    import numpy as np
-
     one = run.time.sel(quantile=0.5, scale=slice(None, 0.011))
     if one.sizes["scale"] < 2:
         return Estimate.unresolved("The run has no two scales up to 0.01.")
@@ -228,10 +222,3 @@ claims = (
         high=1.02,
     ),
 )
-
-
-def traces(run: "xr.Dataset") -> "list[Figure]":
-    """Maps of the share with several descents, of rises, and of times."""
-    from saddlescope.papers.concept_learning.atlas.figures import pictures
-
-    return pictures(run)

@@ -1,11 +1,9 @@
 """The maps of the entry `atlas`."""
 
-from typing import TYPE_CHECKING
+import numpy as np
+import xarray as xr
 
-if TYPE_CHECKING:
-    import xarray as xr
-
-    from saddlescope.plot.figure import Figure, Panel
+from saddlescope.plot import Axis, Figure, Heat, Panel
 
 _AT = {"sigma": 0.05, "scale": 0.1, "factor": 1, "ratio": 2.0}  # what a map does not show; the nearest there is
 _LABELS = {
@@ -16,10 +14,8 @@ _LABELS = {
 }
 
 
-def pictures(run: "xr.Dataset") -> "list[Figure]":
+def figures(run: xr.Dataset) -> list[Figure]:
     """Maps of the share with several visible descents, of rises, and of times."""
-    from saddlescope.plot import Figure
-
     share, total = "share of starts", run.visible.sum("descents")
     several = run.visible.sel(descents=slice(2, None)).sum("descents") / total
     two, both = several.sel(concepts=2), several.sel(concepts=3)
@@ -61,12 +57,8 @@ def pictures(run: "xr.Dataset") -> "list[Figure]":
     ]
 
 
-def _map(title: str, values: "xr.DataArray", x: str, y: str, label: str) -> "Panel":
+def _map(title: str, values: xr.DataArray, x: str, y: str, label: str) -> Panel:
     """A map over two coordinates, the others at their usual values."""
-    import numpy as np
-
-    from saddlescope.plot import Axis, Heat, Panel
-
     others = {name: at for name, at in _AT.items() if name in values.dims and name not in (x, y)}
     shown = values.sel(others, method="nearest").transpose(y, x)
     (x_label, x_base), (y_label, y_base) = _LABELS[x], _LABELS[y]

@@ -12,9 +12,12 @@ positive.
 Here all of it stands side by side, from the same starts, on the data of Figures 8 and 9.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING
+
+import numpy as np
+import xarray as xr
 
 from saddlescope._shared.errors import InputError
 from saddlescope.papers.concept_learning.authors_scripts.simulations import (
@@ -26,16 +29,10 @@ from saddlescope.papers.concept_learning.authors_scripts.simulations import (
     one_start,
     padded_strengths,
 )
+from saddlescope.plot import Axis, Figure, Line, Mark, Panel, Table
 from saddlescope.reproduction import parameter_checks
 from saddlescope.reproduction.claim import Claim, Estimate
 from saddlescope.reproduction.context import RunContext
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    import xarray as xr
-
-    from saddlescope.plot.figure import Figure, Panel
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,11 +66,8 @@ class Params:
         return cls()
 
 
-def run(params: Params, context: RunContext) -> "xr.Dataset":
+def run(params: Params, context: RunContext) -> xr.Dataset:
     """Flows with every convention, then both discrete maps."""
-    import numpy as np
-    import xarray as xr
-
     cases = [(name, convention) for name in DATA for convention in CONVENTIONS]
     flows = []
     for n, (name, convention) in enumerate(cases):
@@ -103,12 +97,12 @@ def run(params: Params, context: RunContext) -> "xr.Dataset":
     )
 
 
-def _with(run: "xr.Dataset", figure: str, convention: str, descents: int, hysteresis: float = 0.0) -> float:
+def _with(run: xr.Dataset, figure: str, convention: str, descents: int, hysteresis: float = 0.0) -> float:
     one = run.share.sel(data=figure, convention=convention, descents=descents, hysteresis=hysteresis)
     return float(one.isel(divisor=0))
 
 
-def _more(run: "xr.Dataset", *, figure: str, descents: int) -> Estimate:
+def _more(run: xr.Dataset, *, figure: str, descents: int) -> Estimate:
     """The share with so many descents with A^2, over that with A."""
     plain, squared = (_with(run, figure, convention, descents) for convention in CONVENTIONS[:2])
     seen = [_with(run, figure, convention, descents, HYSTERESES[1]) for convention in CONVENTIONS[:2]]
@@ -122,28 +116,28 @@ def _more(run: "xr.Dataset", *, figure: str, descents: int) -> Estimate:
     )
 
 
-def _commonest(run: "xr.Dataset", *, convention: str) -> Estimate:
+def _commonest(run: xr.Dataset, *, convention: str) -> Estimate:
     """The commonest number of descents on the data of Figure 8."""
     shares = run.share.sel(data="Figure 8", convention=convention, hysteresis=0.0).isel(divisor=0).values
     told = ", ".join(f"{k}: {share:.3f}" for k, share in enumerate(shares) if share > 0)
     return Estimate(float(shares.argmax()), remark=told)
 
 
-def _beyond(run: "xr.Dataset") -> Estimate:
+def _beyond(run: xr.Dataset) -> Estimate:
     """The share of starts with more descents than concepts, all data and conventions together."""
     more = run.share.where(run.descents > run.concepts, 0.0).sel(hysteresis=0.0).sum("descents")
     return Estimate(float(more.max()), remark=f"{more.size} batches of {run.starts}")
 
 
-def _learned(run: "xr.Dataset", *, convention: str) -> Estimate:
+def _learned(run: xr.Dataset, *, convention: str) -> Estimate:
     one = run.learned.sel(data="Figure 8", convention=convention).isel(divisor=0)
     return Estimate(float(one[0]), remark=f"after {int(run.steps[1])} steps {float(one[1]):.3f}")
 
 
-def _of_maps(name: str, pick: str) -> "Callable[[xr.Dataset], Measured]":
+def _of_maps(name: str, pick: str) -> Callable[[xr.Dataset], Estimate]:
     """The largest or smallest of a number over both conventions and all laws."""
 
-    def statistic(run: "xr.Dataset") -> Estimate:
+    def statistic(run: xr.Dataset) -> Estimate:
         values = run[name].values
         told = ", ".join(f"{value:.3g}" for value in values.ravel())
         return Estimate(float(getattr(values, pick)()), remark=f"{told}; {run.map_starts} starts each")
@@ -151,7 +145,7 @@ def _of_maps(name: str, pick: str) -> "Callable[[xr.Dataset], Measured]":
     return statistic
 
 
-def _indefinite(run: "xr.Dataset", *, law: str) -> Estimate:
+def _indefinite(run: xr.Dataset, *, law: str) -> Estimate:
     lost, blown = (run[name].sel(map_convention="A", law=law) for name in ("printed_lost", "printed_blown"))
     squared = float(run.printed_lost.sel(map_convention="A^2", law=law))
     told = f"{float(blown):.3f} blow up; with A^2 {squared:.3f} lose it"
@@ -248,10 +242,8 @@ claims = (
 )
 
 
-def traces(run: "xr.Dataset") -> "list[Figure]":
+def figures(run: xr.Dataset) -> list[Figure]:
     """Shares of starts by their number of descents, and all numbers; one start with both matrices."""
-    from saddlescope.plot import Axis, Figure, Line, Mark, Panel, Table
-
     rows = []
     for name in run.data.values.tolist():
         for divisor in run.divisor.values.tolist():
@@ -299,8 +291,7 @@ def traces(run: "xr.Dataset") -> "list[Figure]":
     ]
 
 
-def _panel(run: "xr.Dataset", name: str) -> "Panel":
-    from saddlescope.plot import Axis, Line, Panel
+def _panel(run: xr.Dataset, name: str) -> Panel:
 
     most = int(run.concepts.sel(data=name)) + 1
     lines = []

@@ -4,13 +4,13 @@ The conventions are those of `authors_scripts`. The parameters are that entry's:
 map_starts, step, steps and seed.
 """
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import numpy as np
+import xarray as xr
+
+from saddlescope.papers.concept_learning.shared.discrete_maps import LOST, euler_runs, printed_runs
 from saddlescope.papers.concept_learning.shared.two_layer_runs import data
-
-if TYPE_CHECKING:
-    import numpy as np
-    import xarray as xr
 
 DATA = {
     "Figure 8": ((1.0, 1.5, 2.2), (0.05, 0.05, 0.05)),
@@ -22,31 +22,26 @@ MOST = 6  # descents told apart
 _KEPT = 500  # times at which Euler's steps are held against the flow
 
 
-def _strengths(name: str, convention: str) -> "np.ndarray":
+def _strengths(name: str, convention: str) -> np.ndarray:
     mu, sigma = DATA[name]
     a, _ = data(mu, tuple(one**0.5 for one in sigma) if convention == "var" else sigma)
     return a if convention == "A" else a**2
 
 
-def padded_strengths(name: str, convention: str) -> "np.ndarray":
-    import numpy as np
+def padded_strengths(name: str, convention: str) -> np.ndarray:
 
     a = _strengths(name, convention)
     return np.pad(a, (0, MOST - len(a)), constant_values=np.nan)
 
 
-def _starts(params: Any, d: int, law: int) -> "np.ndarray":
-    import numpy as np
+def _starts(params: Any, d: int, law: int) -> np.ndarray:
 
     rng = np.random.default_rng([params.seed, d, law])
     return rng.random((params.starts, d, d)) / params.divisors[law]
 
 
-def flows_by_law(params: Any, name: str, convention: str) -> "xr.Dataset":
+def flows_by_law(params: Any, name: str, convention: str) -> xr.Dataset:
     """How many descents exact flow has by the last step, and from which starts all is learned by either."""
-    import numpy as np
-    import xarray as xr
-
     from saddlescope.flow import symmetric_flows
     from saddlescope.measure import find_descents
 
@@ -76,14 +71,10 @@ def flows_by_law(params: Any, name: str, convention: str) -> "xr.Dataset":
     )
 
 
-def maps_beside_flow(params: Any, convention: str) -> "xr.Dataset":
+def maps_beside_flow(params: Any, convention: str) -> xr.Dataset:
     """Euler's steps in U and D.2 in W on the data of Figure 8, held against exact flow."""
-    import numpy as np
-    import xarray as xr
-
     from saddlescope.flow import symmetric_flows
     from saddlescope.measure import find_descents
-    from saddlescope.papers.concept_learning.shared.discrete_maps import LOST, euler_runs, printed_runs
 
     name = "Figure 8"
     a, x = _strengths(name, convention), np.array(DATA[name][0])
@@ -107,11 +98,8 @@ def maps_beside_flow(params: Any, convention: str) -> "xr.Dataset":
     )
 
 
-def one_start(params: Any) -> "xr.Dataset":
+def one_start(params: Any) -> xr.Dataset:
     """The loss with A and with A^2 from one start: the first with one descent more with A^2, on Figure 8's data."""
-    import numpy as np
-    import xarray as xr
-
     from saddlescope.flow import symmetric_flows
 
     until = params.step * params.steps[1]

@@ -10,23 +10,21 @@ for random starts and by `balanced_times` for balanced diagonal ones, and held a
     noisy    the same with noise: the weaker concept is learned first, and then given up for the stronger one
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import numpy as np
+import xarray as xr
 
 from saddlescope._shared.errors import InputError
+from saddlescope.papers.concept_learning.deep_stages.figures import pictures
+from saddlescope.plot import Figure
 from saddlescope.reproduction import parameter_checks
 from saddlescope.reproduction.claim import Claim, Estimate
 from saddlescope.reproduction.context import RunContext
 from saddlescope.reproduction.metric import Metric
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    import numpy as np
-    import xarray as xr
-
-    from saddlescope.plot.figure import Figure
 
 _MARKS = 400  # times at which one run a depth is kept for the picture
 
@@ -75,10 +73,8 @@ class Params:
         return cls(depths=(2, 3, 4, 5), scales=(0.1, 0.03, 0.01, 0.003), starts=30)
 
 
-def run(params: Params, context: RunContext) -> "xr.Dataset":
+def run(params: Params, context: RunContext) -> xr.Dataset:
     """Random starts, diagonal ones, and noisy ones, depth by depth."""
-    import xarray as xr
-
     parts: list[xr.Dataset] = []
     share = 0.8 / len(params.depths)
     for n, depth in enumerate(params.depths):
@@ -91,16 +87,15 @@ def run(params: Params, context: RunContext) -> "xr.Dataset":
     return xr.merge([random, diagonal, noisy]).assign_attrs(noisy_depth=params.noisy_depth, tolerance=params.tolerance)
 
 
-def _strengths(params: Params) -> "np.ndarray":
+def _strengths(params: Params) -> np.ndarray:
     from saddlescope.models import StructuredIdentityTask
 
     return StructuredIdentityTask(params.mu, (params.sigma,) * len(params.mu), 1, len(params.mu)).strengths
 
 
-def _flow(strengths: "np.ndarray", weights: Any, until: float, tolerance: float) -> "Callable[..., np.ndarray]":
+def _flow(strengths: np.ndarray, weights: Any, until: float, tolerance: float) -> Callable[..., np.ndarray]:
     """The diagonal of W at any times, (times, d), by gradient flow of equation 4.1; `flow.times` are its own."""
     import jax.numpy as jnp
-    import numpy as np
 
     from saddlescope.flow import ParameterInit, gradient_flow
     from saddlescope.models import PopulationLoss
@@ -109,7 +104,7 @@ def _flow(strengths: "np.ndarray", weights: Any, until: float, tolerance: float)
     start = ParameterInit(tuple(jnp.asarray(weight) for weight in weights))
     path = gradient_flow(loss.layered, start, until=until, tolerance=tolerance)
 
-    def diagonal(times: "np.ndarray") -> "np.ndarray":
+    def diagonal(times: np.ndarray) -> np.ndarray:
         layers = path.parameters(times)
         W = np.asarray(layers[0])
         for layer in layers[1:]:
@@ -120,9 +115,8 @@ def _flow(strengths: "np.ndarray", weights: Any, until: float, tolerance: float)
     return diagonal
 
 
-def _half(diagonal: "Callable[..., np.ndarray]", k: int) -> float:
+def _half(diagonal: Callable[..., np.ndarray], k: int) -> float:
     """When w_kk first passes 1/2, by bisection between the solver's steps; NaN where it never does."""
-    import numpy as np
     from scipy.optimize import brentq
 
     times = diagonal.times  # type: ignore[attr-defined]
@@ -133,11 +127,9 @@ def _half(diagonal: "Callable[..., np.ndarray]", k: int) -> float:
     return float(brentq(lambda t: diagonal(np.array([t]))[0, k] - 0.5, times[first - 1], times[first], rtol=1e-12))  # type: ignore[arg-type]
 
 
-def _random(params: Params, depth: int, report: "Callable[[float, str], None]") -> "xr.Dataset":
+def _random(params: Params, depth: int, report: Callable[[float, str], None]) -> xr.Dataset:
     """Random starts of one depth; of the first one at the smallest scale, w_kk over time."""
     import jax
-    import numpy as np
-    import xarray as xr
 
     from saddlescope.models import layered_weights
     from saddlescope.theory.concepts import deep_stages
@@ -175,11 +167,9 @@ def _random(params: Params, depth: int, report: "Callable[[float, str], None]") 
     )
 
 
-def _diagonal(params: Params, report: "Callable[[float, str], None]") -> "xr.Dataset":
+def _diagonal(params: Params, report: Callable[[float, str], None]) -> xr.Dataset:
     """Two concepts from balanced diagonal starts: both times against the ratio r by which the weaker is ahead."""
     import jax
-    import numpy as np
-    import xarray as xr
 
     from saddlescope.theory.concepts import balanced_times
 
@@ -202,11 +192,9 @@ def _diagonal(params: Params, report: "Callable[[float, str], None]") -> "xr.Dat
     )
 
 
-def _noisy(params: Params, report: "Callable[[float, str], None]") -> "xr.Dataset":
+def _noisy(params: Params, report: Callable[[float, str], None]) -> xr.Dataset:
     """The weaker concept four times ahead, beyond depth 2: the time from its stage to the stronger one's."""
     import jax
-    import numpy as np
-    import xarray as xr
 
     from saddlescope.theory.concepts import balanced_times, turning_rate
 
@@ -239,51 +227,44 @@ def _noisy(params: Params, report: "Callable[[float, str], None]") -> "xr.Datase
 # The bounds come from a pilot on seeds 200 to 215, by another integrator, at depths 2, 3 and 4: of the stage that is
 # worst in each run, the median error was 8e-4, 4e-4 and 6e-4 at scale .01, the largest .013; at scale .1 the medians
 # were .022, .019 and .029. With five starts they may come out a few times as large.
-def _worst(run: "xr.Dataset", scale: float) -> "np.ndarray":
+def _worst(run: xr.Dataset, scale: float) -> np.ndarray:
     """The error of the worst stage, relative to its time, (depth, start)."""
     return abs(run.predicted / run.found - 1).sel(scale=scale).max("concept", skipna=False).values
 
 
-def _median(run: "xr.Dataset") -> Estimate:
-    import numpy as np
+def _median(run: xr.Dataset) -> Estimate:
 
     scale = float(run.scale.min())
     medians = np.median(_worst(run, scale), axis=1)
     return Estimate(float(np.max(medians)), remark=f"scale {scale:g}; depths: {_told(run, medians)}")
 
 
-def _largest(run: "xr.Dataset") -> Estimate:
-    import numpy as np
+def _largest(run: xr.Dataset) -> Estimate:
 
     scale = float(run.scale.min())
     return Estimate(float(np.max(_worst(run, scale))), remark=f"scale {scale:g}, {run.sizes['start']} starts a depth")
 
 
-def _falling(run: "xr.Dataset") -> Estimate:
+def _falling(run: xr.Dataset) -> Estimate:
     """By what factor the median error falls from the largest scale to the smallest, over the ratio of the scales."""
-    import numpy as np
-
     ends = float(run.scale.max()), float(run.scale.min())
     large, small = (np.median(_worst(run, scale), axis=1) for scale in ends)
     return Estimate(float(np.min(large / small)) / (ends[0] / ends[1]), remark=f"depths: {_told(run, large / small)}")
 
 
-def _told(run: "xr.Dataset", values: "np.ndarray") -> str:
+def _told(run: xr.Dataset, values: np.ndarray) -> str:
     return ", ".join(f"{int(depth)}: {value:.2g}" for depth, value in zip(run.depth.values, values, strict=True))
 
 
-def _order(run: "xr.Dataset") -> Estimate:
-    import numpy as np
+def _order(run: xr.Dataset) -> Estimate:
 
     scale = float(run.scale.min())
     orders = [np.argsort(run[name].sel(scale=scale).values, axis=-1) for name in ("predicted", "found")]
     return Estimate(float(np.mean(np.all(orders[0] == orders[1], axis=-1))), remark=f"scale {scale:g}")
 
 
-def _exponent(run: "xr.Dataset") -> Estimate:
+def _exponent(run: xr.Dataset) -> Estimate:
     """The largest distance of d log T / d log(1/omega) from L - 2, of the first and the last stage, beyond depth 2."""
-    import numpy as np
-
     deep = run.found.sel(depth=run.depth > 2)
     scales = np.log(run.scale.values)
     ends = deep.min("concept"), deep.max("concept")
@@ -294,14 +275,12 @@ def _exponent(run: "xr.Dataset") -> Estimate:
     return Estimate(float(np.median(abs(np.array(slopes) - wanted), axis=1).max()), remark="median over starts")
 
 
-def _exact(run: "xr.Dataset") -> Estimate:
+def _exact(run: xr.Dataset) -> Estimate:
     return Estimate(float(abs(run.diagonal_found / run.diagonal_predicted - 1).max()) / run.tolerance)
 
 
-def _flips(run: "xr.Dataset") -> Estimate:
+def _flips(run: xr.Dataset) -> Estimate:
     """The share of the diagonal starts beyond depth 2 whose order is that of a_k r_k^(L - 2)."""
-    import numpy as np
-
     right = []
     for depth in run.depth.values[run.depth.values > 2]:
         gap = run.diagonal_found.sel(depth=depth)
@@ -311,15 +290,14 @@ def _flips(run: "xr.Dataset") -> Estimate:
     return Estimate(float(np.mean(right)), remark=f"{np.size(right)} starts")
 
 
-def _turning(run: "xr.Dataset") -> Estimate:
-    import numpy as np
+def _turning(run: xr.Dataset) -> Estimate:
 
     waits = (run.noisy_found.sel(pair="stronger") - run.noisy_found.sel(pair="weaker")).values
     rate = np.log(run.noise.values[0] / run.noise.values[-1]) / (waits[-1] - waits[0])
     return Estimate(float(rate / run.turning_rate), remark=f"predicted {float(run.turning_rate):.4g}")
 
 
-def _forgotten(run: "xr.Dataset") -> Estimate:
+def _forgotten(run: xr.Dataset) -> Estimate:
     """What is left of the weaker concept, learned before, after the stronger one's stage: the largest over noises."""
     found, left = run.noisy_found, []
     for noise in run.noise.values:
@@ -401,7 +379,7 @@ claims = (
     ),
 )
 
-quantities = (
+metrics = (
     Metric(
         name="time_error",
         says="stage times off the prediction at the smallest scale, largest relative",
@@ -417,10 +395,6 @@ quantities = (
 )
 
 
-def traces(run: "xr.Dataset") -> "list[Figure]":
+def figures(run: xr.Dataset) -> list[Figure]:
     """Staircases; predicted against found; the flip of the order; what happens after a weaker concept."""
-    import numpy as np
-
-    from saddlescope.papers.concept_learning.deep_stages.figures import pictures
-
     return pictures(run, np.array([_worst(run, float(scale)) for scale in run.scale.values]))

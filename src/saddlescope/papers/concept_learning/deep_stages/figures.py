@@ -1,15 +1,12 @@
 """The pictures of the entry `deep_stages`."""
 
-from typing import TYPE_CHECKING
+import numpy as np
+import xarray as xr
 
-if TYPE_CHECKING:
-    import numpy as np
-    import xarray as xr
-
-    from saddlescope.plot.figure import Figure
+from saddlescope.plot import Axis, Figure, Line, Mark, Panel
 
 
-def pictures(run: "xr.Dataset", errors: "np.ndarray") -> "list[Figure]":
+def pictures(run: xr.Dataset, errors: np.ndarray) -> list[Figure]:
     """Staircases; predicted against found; the flip of the order; what happens after a weaker concept.
 
     Args:
@@ -19,8 +16,7 @@ def pictures(run: "xr.Dataset", errors: "np.ndarray") -> "list[Figure]":
     return [_staircases(run), _errors(run, errors), _order(run)]
 
 
-def _staircases(run: "xr.Dataset") -> "Figure":
-    from saddlescope.plot import Axis, Figure, Line, Mark, Panel
+def _staircases(run: xr.Dataset) -> Figure:
 
     smallest, panels = float(run.scale.min()), []
     for depth in run.depth.values:
@@ -43,10 +39,7 @@ def _staircases(run: "xr.Dataset") -> "Figure":
     )
 
 
-def _errors(run: "xr.Dataset", worst: "np.ndarray") -> "Figure":
-    import numpy as np
-
-    from saddlescope.plot import Axis, Figure, Line, Panel
+def _errors(run: xr.Dataset, worst: np.ndarray) -> Figure:
 
     parity: list[Line] = []
     errors: list[Line] = []
@@ -78,8 +71,7 @@ def _errors(run: "xr.Dataset", worst: "np.ndarray") -> "Figure":
     )
 
 
-def _order(run: "xr.Dataset") -> "Figure":
-    from saddlescope.plot import Axis, Figure, Line, Mark, Panel
+def _order(run: xr.Dataset) -> Figure:
 
     a, panels = run.pair_strength.values, []
     for depth in run.depth.values:

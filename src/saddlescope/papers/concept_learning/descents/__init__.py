@@ -9,24 +9,21 @@ A count above s, made at a tolerance of 1e-7, stands only if it is the same at 1
 """
 
 import itertools
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING
+
+import xarray as xr
 
 from saddlescope._shared.errors import InputError
-from saddlescope.papers.concept_learning.descents.figures import pictures
+from saddlescope.papers.concept_learning.descents.figures import figures
 from saddlescope.papers.concept_learning.descents.simulations import CONJECTURE, LARGE, elsewhere, sampled, searched
 from saddlescope.papers.concept_learning.shared.random_starts import LAWS
 from saddlescope.reproduction import parameter_checks
 from saddlescope.reproduction.claim import Claim, Estimate
 from saddlescope.reproduction.context import RunContext
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    import xarray as xr
-
-    from saddlescope.plot.figure import Figure
+__all__ = ["Params", "claims", "figures", "run"]
 
 _DATA = ("Figure 5", "Figure 8", "Figure 9")
 
@@ -64,10 +61,8 @@ class Params:
         return cls(starts=150_000, more=8192, tasks=256, pool=32_768, generations=60)
 
 
-def run(params: Params, context: RunContext) -> "xr.Dataset":
+def run(params: Params, context: RunContext) -> xr.Dataset:
     """Samples of every figure's data and law; the conjecture elsewhere; searches."""
-    import xarray as xr
-
     samples: list[xr.Dataset] = []
     seen: list[xr.Dataset] = []
     shares = (0.0, 0.06, 0.12, 0.22, 0.32, 0.5, 0.7)  # of the time, about
@@ -84,27 +79,27 @@ def run(params: Params, context: RunContext) -> "xr.Dataset":
     return xr.merge([together, xr.concat(seen, "sample"), found], join="exact")
 
 
-def _probability(name: str, law: str, least: int, most: int = 9) -> "Callable[[xr.Dataset], Measured]":
-    def statistic(run: "xr.Dataset") -> Estimate:
+def _probability(name: str, law: str, least: int, most: int = 9) -> Callable[[xr.Dataset], Estimate]:
+    def statistic(run: xr.Dataset) -> Estimate:
         counts = run.counts.sel(data=name, law=law)
         return Estimate.share(float(counts.sel(descents=slice(least, most)).sum()), float(counts.sum()))
 
     return statistic
 
 
-def _count(run: "xr.Dataset", *, name: str, law: str, least: int) -> Estimate:
+def _count(run: xr.Dataset, *, name: str, law: str, least: int) -> Estimate:
     counts = run.counts.sel(data=name, law=law)
     return Estimate(float(counts.sel(descents=slice(least, None)).sum()), remark=f"of {int(counts.sum())} starts")
 
 
-def _gain(run: "xr.Dataset") -> Estimate:
+def _gain(run: xr.Dataset) -> Estimate:
     """P(two or more) of positive W less that of random signs, on Figure 5's data."""
     one, other = (_probability("Figure 5", law, 2)(run) for law in ("uniform", "normal"))
     return Estimate(one.value - other.value, (one.uncertainty**2 + other.uncertainty**2) ** 0.5)
 
 
-def _exceptions(*, small: bool) -> "Callable[[xr.Dataset], Measured]":
-    def statistic(run: "xr.Dataset") -> Estimate:
+def _exceptions(*, small: bool) -> Callable[[xr.Dataset], Estimate]:
+    def statistic(run: xr.Dataset) -> Estimate:
         sample = run.isel(small=[1] if small else [0, 1])
         seen, starts = int(sample.exceptions.sum()), int(sample.followed.sum())
         clear = float(sample.exception_rise.max())
@@ -116,8 +111,8 @@ def _exceptions(*, small: bool) -> "Callable[[xr.Dataset], Measured]":
     return statistic
 
 
-def _rise(kind: str) -> "Callable[[xr.Dataset], Measured]":
-    def statistic(run: "xr.Dataset") -> Estimate:
+def _rise(kind: str) -> Callable[[xr.Dataset], Estimate]:
+    def statistic(run: xr.Dataset) -> Estimate:
         rise = float(run.rise.sel(kind=kind))
         if not rise > 0:
             return Estimate.unresolved("The search found no such start; raise pool or generations.")
@@ -126,7 +121,7 @@ def _rise(kind: str) -> "Callable[[xr.Dataset], Measured]":
     return statistic
 
 
-def _one_more(run: "xr.Dataset") -> Estimate:
+def _one_more(run: xr.Dataset) -> Estimate:
     found = run.rise.sel(kind=["2 concepts, three", "3 concepts, four"])
     return Estimate(float((found > 0).sum()), remark=f"{2 * int(run.search_followed)} starts followed")
 
@@ -201,8 +196,3 @@ claims = (
         low=0.03,
     ),
 )
-
-
-def traces(run: "xr.Dataset") -> "list[Figure]":
-    """How many descents, how far the loss rises, the count against hysteresis, and the best curves found."""
-    return pictures(run)

@@ -1,25 +1,21 @@
 """The pictures of the entry `descents`."""
 
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
-if TYPE_CHECKING:
-    import xarray as xr
+import numpy as np
+import xarray as xr
 
-    from saddlescope.plot.figure import Figure
-
+from saddlescope.plot import Axis, Figure, Line, Panel, Table
 
 _STYLES: "dict[str, Literal['solid', 'dashed']]" = {"normal": "solid", "uniform": "dashed"}
 
 
-def pictures(run: "xr.Dataset") -> "list[Figure]":
+def figures(run: xr.Dataset) -> list[Figure]:
     """How many descents, how far the loss rises, the count against hysteresis, and the best curves found."""
     return [_statistics(run), *([_found(run)] if bool((run.rise > 0).any()) else [])]
 
 
-def _statistics(run: "xr.Dataset") -> "Figure":
-    import numpy as np
-
-    from saddlescope.plot import Axis, Figure, Line, Panel, Table
+def _statistics(run: xr.Dataset) -> Figure:
 
     how_many, how_far, seen = [], [], []
     for k, name in enumerate(run.data.values.tolist()):
@@ -70,8 +66,7 @@ def _statistics(run: "xr.Dataset") -> "Figure":
     )
 
 
-def _found(run: "xr.Dataset") -> "Figure":
-    from saddlescope.plot import Axis, Figure, Line, Panel
+def _found(run: xr.Dataset) -> Figure:
 
     titles = {
         "three": "three descents, Figure 8's data",

@@ -4,13 +4,13 @@ import itertools
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+import xarray as xr
+
 from saddlescope.papers.concept_learning.shared.random_starts import FIGURES, LAWS, Law, counted, drawn, largest_rises
 from saddlescope.papers.concept_learning.shared.two_layer_runs import data
 
 if TYPE_CHECKING:
-    import numpy as np
-    import xarray as xr
-
     from saddlescope.flow import SymmetricFlows
 
 CONJECTURE = ("exceptions", "followed", "exception_rise")  # what every sample says of "at most s descents"
@@ -34,10 +34,8 @@ _SHOWN = 400  # times of a curve
 
 def sampled(
     name: str, law: Law, params: Any, seed: tuple[int, ...], report: Callable[[float, str], None]
-) -> "xr.Dataset":
+) -> xr.Dataset:
     """Starts of one law at one scale: counts, counts against hysteresis, rises, and what the conjecture says."""
-    import numpy as np
-
     from saddlescope.measure import find_descents
 
     a, x = data(*FIGURES[name])
@@ -57,11 +55,8 @@ def sampled(
     ).assign_coords(descents=np.arange(_MOST + 1), hysteresis=list(_HYSTERESES), log_rise=edges[:-1])
 
 
-def elsewhere(names: tuple[str, ...], params: Any, report: Callable[[float, str], None]) -> "xr.Dataset":
+def elsewhere(names: tuple[str, ...], params: Any, report: Callable[[float, str], None]) -> xr.Dataset:
     """What the conjecture says at other scales, and on random data."""
-    import numpy as np
-    import xarray as xr
-
     cells: list[tuple[str, Law, float]] = list(itertools.product(names, LAWS, params.scales))
     rng = np.random.default_rng((params.seed, 1000))
     found = []
@@ -84,12 +79,9 @@ def elsewhere(names: tuple[str, ...], params: Any, report: Callable[[float, str]
 
 
 def _judged(
-    a: "np.ndarray", x: "np.ndarray", starts: "np.ndarray", report: Callable[[float, str], None] | None = None
+    a: np.ndarray, x: np.ndarray, starts: np.ndarray, report: Callable[[float, str], None] | None = None
 ) -> "tuple[SymmetricFlows, np.ndarray, xr.Dataset]":
     """The flows, their counts, and what the conjecture says of them."""
-    import numpy as np
-    import xarray as xr
-
     from saddlescope.flow import symmetric_flows
 
     watch: dict[str, Any] = {} if report is None else {"report": report}
@@ -106,11 +98,8 @@ def _judged(
     return flows, counts, seen
 
 
-def searched(params: Any, report: Callable[[float, str], None]) -> "xr.Dataset":
+def searched(params: Any, report: Callable[[float, str], None]) -> xr.Dataset:
     """The best start of every kind of search: its loss against time, and its rise; 0 where none was found."""
-    import numpy as np
-    import xarray as xr
-
     from saddlescope.flow import find_start, symmetric_flows
     from saddlescope.flow.two_layer.start_search import SearchError
 

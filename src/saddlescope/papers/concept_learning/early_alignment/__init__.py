@@ -13,21 +13,19 @@ trained by gradient descent on equation 2.1 from small normal weights of several
 Time is that of gradient flow, steps times the learning rate. The weight of a neuron is its part of sum_i |v_i| |w_i|.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import numpy as np
+import xarray as xr
 
 from saddlescope._shared.errors import InputError
+from saddlescope.papers.concept_learning.early_alignment.figures import pictures
+from saddlescope.plot import Figure
 from saddlescope.reproduction import parameter_checks
 from saddlescope.reproduction.claim import Claim, Estimate
 from saddlescope.reproduction.context import RunContext
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    import numpy as np
-    import xarray as xr
-
-    from saddlescope.plot.figure import Figure
 
 _DROP = 0.02  # of the loss at the start: leaving
 _DRAWN = 300  # marks of a curve in the pictures
@@ -73,10 +71,8 @@ class Params:
         return cls(neurons=200, samples=1000, runs=10)
 
 
-def run(params: Params, context: RunContext) -> "xr.Dataset":
+def run(params: Params, context: RunContext) -> xr.Dataset:
     """All networks of a scale at once, scale by scale."""
-    import xarray as xr
-
     from saddlescope.models import StructuredIdentityTask
     from saddlescope.theory.escape import rank_one_escape_speed
 
@@ -100,15 +96,13 @@ class _Trained:
 
     params: Params
     task: Any
-    X: "np.ndarray"
+    X: np.ndarray
     scale: float
-    report: "Callable[[float, str], None]"
+    report: Callable[[float, str], None]
 
-    def __call__(self) -> "xr.Dataset":
+    def __call__(self) -> xr.Dataset:
         import jax
         import jax.numpy as jnp
-        import numpy as np
-        import xarray as xr
 
         from saddlescope.flow import sgd_batched
         from saddlescope.models import identity_loss, layered_weights
@@ -167,10 +161,8 @@ def _observe(loss: Any, weights: Any) -> dict[str, Any]:
     return {"loss": loss(weights), "W": weights[0], "V": weights[1]}
 
 
-def _between(seen: "dict[str, np.ndarray]", task: Any) -> "np.ndarray":
+def _between(seen: dict[str, np.ndarray], task: Any) -> np.ndarray:
     """The mark half-way between those at which each concept's cluster mean is mapped half-way to itself, (runs,)."""
-    import numpy as np
-
     passed = []
     for concept, mean in enumerate(task.centers[:2]):
         hidden = np.maximum(seen["W"] @ mean, 0.0)
@@ -179,10 +171,8 @@ def _between(seen: "dict[str, np.ndarray]", task: Any) -> "np.ndarray":
     return (passed[0] + passed[1]) // 2
 
 
-def _linear(X: "np.ndarray", point: "np.ndarray", W: "np.ndarray", V: "np.ndarray") -> tuple[float, float]:
+def _linear(X: np.ndarray, point: np.ndarray, W: np.ndarray, V: np.ndarray) -> tuple[float, float]:
     """R^2 of the best linear map as an account of the outputs, and its relative error at a point."""
-    import numpy as np
-
     outputs = np.maximum(X @ W.T, 0.0) @ V.T
     B, *_ = np.linalg.lstsq(X, outputs, rcond=None)
     unexplained = float(np.sum((outputs - X @ B) ** 2) / np.sum(outputs**2))
@@ -190,13 +180,13 @@ def _linear(X: "np.ndarray", point: "np.ndarray", W: "np.ndarray", V: "np.ndarra
     return 1 - unexplained, float(np.linalg.norm(off) / np.linalg.norm(point @ B))
 
 
-def _cosine(one: "xr.DataArray", other: "xr.DataArray") -> "xr.DataArray":
+def _cosine(one: xr.DataArray, other: xr.DataArray) -> xr.DataArray:
     """Of the angles between vectors along the axis `coordinate`."""
     lengths = (one**2).sum("coordinate") ** 0.5 * (other**2).sum("coordinate") ** 0.5
     return (one * other).sum("coordinate") / lengths
 
 
-def _weighted(cosines: "xr.DataArray", first: "xr.DataArray", second: "xr.DataArray") -> "xr.DataArray":
+def _weighted(cosines: xr.DataArray, first: xr.DataArray, second: xr.DataArray) -> xr.DataArray:
     """The mean over neurons by their weights."""
     weights = (first**2).sum("coordinate") ** 0.5 * (second**2).sum("coordinate") ** 0.5
     return (cosines * weights).sum("neuron") / weights.sum("neuron")
@@ -206,12 +196,11 @@ def _weighted(cosines: "xr.DataArray", first: "xr.DataArray", second: "xr.DataAr
 # concept. At scale 1e-4 neurons within 5 degrees of the prediction were .98 or more, weighted cosines .99999, what is
 # left of the alignment 1.00 to 1.02 of the prediction, the time 1.3 % late, 1 % of it by the finite learning rate,
 # R^2 .9929 and the error at the test point .036. At scale .1 the weighted cosine to the fastest direction was about .5.
-def _smallest(run: "xr.Dataset") -> "xr.Dataset":
+def _smallest(run: xr.Dataset) -> xr.Dataset:
     return run.isel(scale=-1)
 
 
-def _fastest(run: "xr.Dataset") -> Estimate:
-    import numpy as np
+def _fastest(run: xr.Dataset) -> Estimate:
 
     x, y = run.fastest.values
     gap = float(run.speed_bound - run.speed)
@@ -220,61 +209,58 @@ def _fastest(run: "xr.Dataset") -> Estimate:
     )
 
 
-def _every_neuron(run: "xr.Dataset") -> Estimate:
-    import numpy as np
+def _every_neuron(run: xr.Dataset) -> Estimate:
 
     one = _smallest(run)
     within = _cosine(one.first, one.predicted_first) > np.cos(np.radians(5))
     return Estimate(float(within.mean()), remark=f"scale {float(one.scale):g}, {within.size} neurons")
 
 
-def _predicted(run: "xr.Dataset") -> Estimate:
+def _predicted(run: xr.Dataset) -> Estimate:
     one = _smallest(run)
     found = _weighted(_cosine(one.first, one.predicted_first), one.first, one.second)
     return Estimate(float(found.min()), remark=f"scale {float(one.scale):g}, the worst of {found.size} networks")
 
 
-def _in_and_out(run: "xr.Dataset") -> Estimate:
+def _in_and_out(run: xr.Dataset) -> Estimate:
     one = _smallest(run)
     return Estimate(float(_weighted(_cosine(one.first, one.second), one.first, one.second).min()))
 
 
-def _alignment(run: "xr.Dataset") -> "xr.DataArray":
+def _alignment(run: xr.Dataset) -> xr.DataArray:
     """Weighted cosine to the fastest direction, (scale, run)."""
     return _weighted(_cosine(run.first, run.fastest), run.first, run.second)
 
 
-def _expected(run: "xr.Dataset") -> "xr.DataArray":
+def _expected(run: xr.Dataset) -> xr.DataArray:
     """The same of the prediction."""
     return _weighted(_cosine(run.predicted_first, run.fastest), run.predicted_first, run.predicted_second)
 
 
-def _aligned(run: "xr.Dataset") -> Estimate:
+def _aligned(run: xr.Dataset) -> Estimate:
     return Estimate(float(_alignment(run).isel(scale=-1).min()), remark=f"scale {float(run.scale[-1]):g}")
 
 
-def _not_yet(run: "xr.Dataset") -> Estimate:
+def _not_yet(run: xr.Dataset) -> Estimate:
     return Estimate(float(_alignment(run).isel(scale=0).max()), remark=f"scale {float(run.scale[0]):g}")
 
 
-def _left(run: "xr.Dataset") -> Estimate:
+def _left(run: xr.Dataset) -> Estimate:
     """What is missing of the alignment, over what is predicted to be: the median over networks."""
-    import numpy as np
-
     ratio = ((1 - _alignment(run)) / (1 - _expected(run))).isel(scale=-1).values
     return Estimate(float(np.median(ratio)), remark=f"{ratio.min():.3f} to {ratio.max():.3f}")
 
 
-def _late(run: "xr.Dataset") -> Estimate:
+def _late(run: xr.Dataset) -> Estimate:
     one = _smallest(run)
     return Estimate(float(abs(one.leaving / one.predicted_leaving - 1).max()), remark=f"scale {float(one.scale):g}")
 
 
-def _linear_inside(run: "xr.Dataset") -> Estimate:
+def _linear_inside(run: xr.Dataset) -> Estimate:
     return Estimate(float(_smallest(run).r_squared.min()), remark="the worst network and moment")
 
 
-def _linear_outside(run: "xr.Dataset") -> Estimate:
+def _linear_outside(run: xr.Dataset) -> Estimate:
     one = _smallest(run).outside.max("run")
     told = ", ".join(f"{float(one.sel(moment=moment)):.3f} {moment}" for moment in _MOMENTS)
     return Estimate(float(one.max()), remark=told)
@@ -358,8 +344,6 @@ claims = (
 )
 
 
-def traces(run: "xr.Dataset") -> "list[Figure]":
+def figures(run: xr.Dataset) -> list[Figure]:
     """Neurons turning; alignment against scale; losses."""
-    from saddlescope.papers.concept_learning.early_alignment.figures import pictures
-
     return pictures(run, _alignment(run), _expected(run))

@@ -1,14 +1,12 @@
 """The pictures of the entry `early_alignment`."""
 
-from typing import TYPE_CHECKING
+import numpy as np
+import xarray as xr
 
-if TYPE_CHECKING:
-    import xarray as xr
-
-    from saddlescope.plot.figure import Figure
+from saddlescope.plot import Axis, Figure, Line, Mark, Panel
 
 
-def pictures(run: "xr.Dataset", found: "xr.DataArray", expected: "xr.DataArray") -> "list[Figure]":
+def pictures(run: xr.Dataset, found: xr.DataArray, expected: xr.DataArray) -> list[Figure]:
     """Neurons turning; alignment against scale; losses.
 
     Args:
@@ -19,10 +17,7 @@ def pictures(run: "xr.Dataset", found: "xr.DataArray", expected: "xr.DataArray")
     return [_turning(run), _scales(run, 1 - found, 1 - expected)]
 
 
-def _turning(run: "xr.Dataset") -> "Figure":
-    import numpy as np
-
-    from saddlescope.plot import Axis, Figure, Line, Mark, Panel
+def _turning(run: xr.Dataset) -> Figure:
 
     panels = []
     for place in (0, run.sizes["scale"] - 1):
@@ -54,9 +49,7 @@ def _turning(run: "xr.Dataset") -> "Figure":
     )
 
 
-def _scales(run: "xr.Dataset", found: "xr.DataArray", expected: "xr.DataArray") -> "Figure":
-    from saddlescope.plot import Axis, Figure, Line, Panel
-
+def _scales(run: xr.Dataset, found: xr.DataArray, expected: xr.DataArray) -> Figure:
     missing = (
         Line(x=run.scale.values, y=expected.mean("run").values, label="predicted", color=1),
         Line(

@@ -13,12 +13,16 @@ And the authors' programs, as reported, square A (see `concept-learning/authors-
 concept takes several times as long, and their 2000 steps of .01 end before it is learned from almost every start.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING
+
+import numpy as np
+import xarray as xr
 
 from saddlescope._shared.errors import InputError
-from saddlescope.papers.concept_learning.figure_10.figures import CASES
+from saddlescope.papers.concept_learning.figure_10.figures import CASES, failure_figures
+from saddlescope.papers.concept_learning.shared.discrete_maps import printed_runs
 from saddlescope.papers.concept_learning.shared.two_layer_runs import (
     EXACT_LAW,
     EXACT_MAP,
@@ -28,17 +32,10 @@ from saddlescope.papers.concept_learning.shared.two_layer_runs import (
     errors_against_dop853,
     followed,
 )
+from saddlescope.plot import Figure
 from saddlescope.reproduction import parameter_checks
 from saddlescope.reproduction.claim import Claim, Estimate
 from saddlescope.reproduction.context import RunContext
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    import numpy as np
-    import xarray as xr
-
-    from saddlescope.plot.figure import Figure
 
 _STEP = 0.01  # of the printed map, as in the authors' programs
 _LIKE = 0.02  # of mu_1^2 / 2: a loss that looks like Figure 10's
@@ -79,11 +76,8 @@ class Params:
         return cls()
 
 
-def run(params: Params, context: RunContext) -> "xr.Dataset":
+def run(params: Params, context: RunContext) -> xr.Dataset:
     """The batch, the two runs that end like the paper's, and the printed map."""
-    import numpy as np
-    import xarray as xr
-
     a, x = data(params.mu, params.sigma)
     rng = np.random.default_rng(params.seed)
     starts = params.scale * rng.standard_normal((params.starts, len(a), len(a)))
@@ -100,11 +94,8 @@ def run(params: Params, context: RunContext) -> "xr.Dataset":
     return xr.merge([cases, batch, printed]).assign(horizon=params.horizon, lost_loss=float(x[0] ** 2 / 2))
 
 
-def _batch(a: "np.ndarray", x: "np.ndarray", starts: "np.ndarray", params: Params, context: RunContext) -> "xr.Dataset":
+def _batch(a: np.ndarray, x: np.ndarray, starts: np.ndarray, params: Params, context: RunContext) -> xr.Dataset:
     """When random starts of full rank have learned, with A and with A^2."""
-    import numpy as np
-    import xarray as xr
-
     from saddlescope.flow import symmetric_flows
 
     times = np.linspace(0.0, params.until, _TIMES)
@@ -136,7 +127,7 @@ def _batch(a: "np.ndarray", x: "np.ndarray", starts: "np.ndarray", params: Param
     )
 
 
-def _case(a: "np.ndarray", x: "np.ndarray", start: "np.ndarray", params: Params) -> "xr.Dataset":
+def _case(a: np.ndarray, x: np.ndarray, start: np.ndarray, params: Params) -> xr.Dataset:
     """One run, the loss where it would have ended, and what is said there of its future."""
     from saddlescope.flow import symmetric_flows
     from saddlescope.theory.concepts import predicted_limit
@@ -154,13 +145,8 @@ def _case(a: "np.ndarray", x: "np.ndarray", start: "np.ndarray", params: Params)
     )
 
 
-def _printed(a: "np.ndarray", x: "np.ndarray", starts: "np.ndarray", params: Params) -> "xr.Dataset":
+def _printed(a: np.ndarray, x: np.ndarray, starts: np.ndarray, params: Params) -> xr.Dataset:
     """Equation D.2 from random starts, to the horizon and to twice as far."""
-    import numpy as np
-    import xarray as xr
-
-    from saddlescope.papers.concept_learning.shared.discrete_maps import printed_runs
-
     steps, keep = round(2 * params.horizon / _STEP), 100  # n steps are the time eta n / 2
     runs = printed_runs(a, starts, step=_STEP, steps=2 * steps, keep=2 * keep)
     losses = runs.losses(x)
@@ -179,22 +165,22 @@ def _printed(a: "np.ndarray", x: "np.ndarray", starts: "np.ndarray", params: Par
     )
 
 
-def _of(case: str, name: str) -> "Callable[[xr.Dataset], float]":
+def _of(case: str, name: str) -> Callable[[xr.Dataset], float]:
     return lambda run: float(run[name].sel(case=case))
 
 
-def _never(run: "xr.Dataset") -> Estimate:
+def _never(run: xr.Dataset) -> Estimate:
     faults = int(run.faults.sel(moment="A"))
     return Estimate(float(run.never.sel(moment="A")), remark=f"of {run.sizes['start_of']}; {faults} not to be trusted")
 
 
-def _learned(run: "xr.Dataset") -> Estimate:
+def _learned(run: xr.Dataset) -> Estimate:
     share = run.learned_share.sel(moment="A").values
     full = run.batch_time.values[share == 1.0]
     return Estimate(float(share[-1]), remark=f"all by t = {full[0]:.3g}" if len(full) else "not all by the last time")
 
 
-def _looks(run: "xr.Dataset", *, case: str) -> Estimate:
+def _looks(run: xr.Dataset, *, case: str) -> Estimate:
     """How far the loss at the horizon is from that of a network that lacks the weakest concept, relatively."""
     loss, lost = float(run.horizon_loss.sel(case=case)), float(run.lost_loss)
     weakest = run.W.sel(case=case)[:, 0, 0].values
@@ -202,24 +188,24 @@ def _looks(run: "xr.Dataset", *, case: str) -> Estimate:
     return Estimate(abs(loss / lost - 1), remark=remark)
 
 
-def _first_falls(run: "xr.Dataset") -> Estimate:
+def _first_falls(run: xr.Dataset) -> Estimate:
     """The lowest w_11 of the plateau over the first one."""
     weakest = run.W.sel(case="plateau")[:, 0, 0].values
     return Estimate(float(weakest.min() / weakest[0]))
 
 
-def _half(run: "xr.Dataset") -> float:
+def _half(run: xr.Dataset) -> float:
     one = run.sel(case="plateau")
     return float(one.top[entry_of(one, 0, 0)])
 
 
-def _said(run: "xr.Dataset", *, name: str) -> Estimate:
+def _said(run: xr.Dataset, *, name: str) -> Estimate:
     one = run.sel(case="plateau")
     said = float(one[name] if one[name].ndim == 0 else one[name][0])
     return Estimate(abs(_half(run) - said), remark=f"w_11 = 1/2 at {_half(run):.6f}, said to be at {said:.6f}")
 
 
-def _endings(run: "xr.Dataset") -> Estimate:
+def _endings(run: xr.Dataset) -> Estimate:
     """How many of the three endings that the flows tell are wrong."""
     told = (
         run.horizon_ending.sel(case="plateau"),
@@ -230,17 +216,17 @@ def _endings(run: "xr.Dataset") -> Estimate:
     return Estimate(float(sum(int(one) != want for one, want in zip(told, wanted, strict=True))))
 
 
-def _indefinite(run: "xr.Dataset") -> Estimate:
+def _indefinite(run: xr.Dataset) -> Estimate:
     told = f"{float(run.blown_up.mean()):.3f} blow up"
     return Estimate.share(float(run.indefinite.sum()), run.sizes["map_start"], told)
 
 
-def _map_rests(run: "xr.Dataset") -> Estimate:
+def _map_rests(run: xr.Dataset) -> Estimate:
     like = abs(run.map_end_loss / run.lost_loss - 1) < _LIKE
     return Estimate(float(like.sum()), remark=f"of {run.sizes['map_start']}, at twice the horizon")
 
 
-def _share(run: "xr.Dataset", *, moment: str, name: str) -> Estimate:
+def _share(run: xr.Dataset, *, moment: str, name: str) -> Estimate:
     starts = run.sizes["start_of"]
     told = f"loss within 2 % of {float(run.lost_loss):.3f}: {float(run.like.sel(moment=moment)):.3f}"
     return Estimate.share(float(run[name].sel(moment=moment)) * starts, starts, told)
@@ -358,8 +344,6 @@ claims = (
 )
 
 
-def traces(run: "xr.Dataset") -> "list[Figure]":
+def figures(run: xr.Dataset) -> list[Figure]:
     """The plateau and the deficient start side by side, the output, the printed map, and how long starts take."""
-    from saddlescope.papers.concept_learning.figure_10.figures import failure_figures
-
     return failure_figures(run)

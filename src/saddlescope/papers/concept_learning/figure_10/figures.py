@@ -1,25 +1,20 @@
 """Pictures of Figure 10: a plateau and a start of lower rank side by side, the output, how long starts take."""
 
-from typing import TYPE_CHECKING
+import xarray as xr
 
-if TYPE_CHECKING:
-    import xarray as xr
-
-    from saddlescope.plot.figure import Figure
+from saddlescope.papers.concept_learning.shared.two_layer_figures import entries_panel, loss_panel, output_panels
+from saddlescope.plot import Axis, Figure, Line, Mark, Panel
 
 CASES = ("plateau", "deficient")
 
 
-def _one(run: "xr.Dataset", case: str) -> "xr.Dataset":
+def _one(run: xr.Dataset, case: str) -> xr.Dataset:
     """One of the two runs, without the places of turns that only the other has."""
     return run.sel(case=case).dropna("turn", subset=["turning_time"])
 
 
-def failure_figures(run: "xr.Dataset") -> "list[Figure]":
+def failure_figures(run: xr.Dataset) -> list[Figure]:
     """The plateau and the deficient start side by side, the output, the printed map, and how long starts take."""
-    from saddlescope.papers.concept_learning.shared.two_layer_figures import entries_panel, loss_panel, output_panels
-    from saddlescope.plot import Axis, Figure, Line, Mark, Panel
-
     horizon = Mark(at=float(run.horizon), label="horizon")
     panels = []
     for case, title in zip(CASES, ("full rank: a plateau", "rank 2: for ever"), strict=True):

@@ -17,15 +17,17 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import numpy as np
+import xarray as xr
+
 from saddlescope._shared.errors import InputError
 from saddlescope.papers.concept_learning.figure_15.claims import CLAIMS
+from saddlescope.papers.concept_learning.figure_15.figures import by_color, by_size, distributions, geometry
+from saddlescope.plot import Figure
 from saddlescope.reproduction.context import RunContext
 from saddlescope.reproduction.parameter_checks import at_least
 
 if TYPE_CHECKING:
-    import xarray as xr
-
-    from saddlescope.plot.figure import Figure
     from saddlescope.train.diffusion.circles import CircleProcess
 
 _EXAMPLES_SEED, _READ_SEED = 15, 16  # of the images shown, and of those read by the estimator
@@ -76,10 +78,8 @@ class Params:
         return cls(images=2048)
 
 
-def run(params: Params, context: RunContext) -> "xr.Dataset":
+def run(params: Params, context: RunContext) -> xr.Dataset:
     """Signals seed by seed, then the images that are shown and read."""
-    import xarray as xr
-
     for color in params.color_settings:  # refuses what cannot be drawn, before anything is
         _process(params, color=color)
     for size in params.size_settings:
@@ -109,9 +109,7 @@ class _Signals:
     seed: int
     report: Callable[[float, str], None]
 
-    def __call__(self) -> "xr.Dataset":
-        import numpy as np
-        import xarray as xr
+    def __call__(self) -> xr.Dataset:
 
         from saddlescope.train.diffusion.circles import CONCEPTS
         from saddlescope.train.diffusion.signals import concept_geometry, pixel_signals
@@ -149,14 +147,11 @@ class _Signals:
         )
 
 
-def _shown(params: Params) -> "xr.Dataset":
+def _shown(params: Params) -> xr.Dataset:
     """Images of every class at every setting, of the same places and backgrounds."""
-    import numpy as np
-    import xarray as xr
-
     from saddlescope.train.diffusion.circles import CLASSES
 
-    def drawn(process: "CircleProcess") -> "np.ndarray":
+    def drawn(process: "CircleProcess") -> np.ndarray:
         rows = [process.draw(np.full(params.shown, k), seed=_EXAMPLES_SEED).images for k in range(len(CLASSES))]
         return np.round(255 * np.stack(rows)).astype(np.uint8)
 
@@ -169,11 +164,8 @@ def _shown(params: Params) -> "xr.Dataset":
     )
 
 
-def _read(params: Params) -> "xr.Dataset":
+def _read(params: Params) -> xr.Dataset:
     """What the direct estimator reads off true images of the two distributions, and what is true."""
-    import numpy as np
-    import xarray as xr
-
     from saddlescope.train.diffusion.circles import CLASSES
     from saddlescope.train.diffusion.positions import concept_positions, true_positions
 
@@ -201,8 +193,6 @@ def _read(params: Params) -> "xr.Dataset":
 claims = CLAIMS
 
 
-def traces(run: "xr.Dataset") -> "list[Figure]":
+def figures(run: xr.Dataset) -> list[Figure]:
     """The two distributions, images and signals by either setting, and the matching SIM task."""
-    from saddlescope.papers.concept_learning.figure_15.figures import by_color, by_size, distributions, geometry
-
     return [distributions(run), by_color(run), by_size(run), geometry(run)]

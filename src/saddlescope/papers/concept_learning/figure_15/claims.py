@@ -1,25 +1,24 @@
 """What the entry `figure_15` holds the measured signals and the direct estimator against."""
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+
+import numpy as np
+import xarray as xr
 
 from saddlescope.reproduction.claim import Claim, Estimate
-
-if TYPE_CHECKING:
-    import xarray as xr
 
 _LINEAR = 0.8  # colour setting beyond which jittered colours stop at 0 and 1
 
 
-def _at(run: "xr.Dataset", side: int) -> "xr.Dataset":
+def _at(run: xr.Dataset, side: int) -> xr.Dataset:
     """The measurements of one of the two distributions: 0 is left, 1 is right."""
     return run.sel(color_setting=run.attrs["compared"][side])
 
 
-def _ratio(side: int) -> "Callable[[xr.Dataset], Measured]":
+def _ratio(side: int) -> Callable[[xr.Dataset], Estimate]:
     """The ratio of mu of colour to mu of size."""
 
-    def statistic(run: "xr.Dataset") -> Estimate:
+    def statistic(run: xr.Dataset) -> Estimate:
         mu = _at(run, side).mu
         ratio = mu.sel(concept="color") / mu.sel(concept="size")
         return Estimate.mean(ratio, f"mu {_means(mu.sel(concept='color'))} and {_means(mu.sel(concept='size'))}")
@@ -27,11 +26,11 @@ def _ratio(side: int) -> "Callable[[xr.Dataset], Measured]":
     return statistic
 
 
-def _means(values: "xr.DataArray") -> str:
+def _means(values: xr.DataArray) -> str:
     return f"{float(values.mean()):.3g}"
 
 
-def _small_ratio(run: "xr.Dataset") -> Estimate:
+def _small_ratio(run: xr.Dataset) -> Estimate:
     """Colour's signal among small circles over size's, on the left."""
     signal = _at(run, 0).signal
     color = signal.sel(concept="color").isel(other=1)
@@ -39,16 +38,14 @@ def _small_ratio(run: "xr.Dataset") -> Estimate:
     return Estimate.mean(color / size, f"{_means(color)} and {_means(size)}")
 
 
-def _image_ratio(run: "xr.Dataset") -> Estimate:
+def _image_ratio(run: xr.Dataset) -> Estimate:
     """Colour's image signal among big circles over size's among red ones, on the left: those of mu."""
     signal = _at(run, 0).image_signal.isel(other=0)
     return Estimate.mean(signal.sel(concept="color") / signal.sel(concept="size"))
 
 
-def _crossing(run: "xr.Dataset") -> Estimate:
+def _crossing(run: xr.Dataset) -> Estimate:
     """The colour setting at which the two mu are equal, by linear interpolation of their log ratio; for each seed."""
-    import numpy as np
-
     mu = run.mu.transpose("seed", "color_setting", "concept").values
     excess = np.log(mu[..., 0] / mu[..., 1])
     if np.any(excess[:, 0] >= 0) or np.any(excess[:, -1] <= 0) or np.any(np.diff(excess, axis=1) <= 0):
@@ -56,10 +53,8 @@ def _crossing(run: "xr.Dataset") -> Estimate:
     return Estimate.mean([np.interp(0.0, of_seed, run.color_setting.values) for of_seed in excess])
 
 
-def _slope(run: "xr.Dataset") -> Estimate:
+def _slope(run: xr.Dataset) -> Estimate:
     """The exponent of colour's signal among big circles in its setting, as far as colours stay within 0 and 1."""
-    import numpy as np
-
     linear = run.isel(color_setting=(run.color_setting <= _LINEAR).values)
     if linear.sizes["color_setting"] < 2:
         return Estimate.unresolved(f"Two colour settings up to {_LINEAR:g} are needed.")
@@ -67,23 +62,23 @@ def _slope(run: "xr.Dataset") -> Estimate:
     return Estimate.mean(np.polyfit(np.log(linear.color_setting.values), np.log(signal.values), 1)[0])
 
 
-def _big_over_small(run: "xr.Dataset") -> Estimate:
+def _big_over_small(run: xr.Dataset) -> Estimate:
     signal = _at(run, 0).signal.sel(concept="color")
     return Estimate.mean(signal.isel(other=0) / signal.isel(other=1))
 
 
-def _red_over_blue(run: "xr.Dataset") -> Estimate:
+def _red_over_blue(run: xr.Dataset) -> Estimate:
     signal = _at(run, 0).signal.sel(concept="size")
     return Estimate.mean(signal.isel(other=0) / signal.isel(other=1))
 
 
-def _size_by_color(run: "xr.Dataset") -> Estimate:
+def _size_by_color(run: xr.Dataset) -> Estimate:
     """Size's mu on the left over that on the right: nothing but the colours' setting is changed."""
     left, right = (_at(run, side).mu.sel(concept="size") for side in (0, 1))
     return Estimate.mean(left / right, f"{_means(right)} becomes {_means(left)}")
 
 
-def _color_by_size(run: "xr.Dataset") -> Estimate:
+def _color_by_size(run: xr.Dataset) -> Estimate:
     """Colour's signal among big circles at the largest size setting over that at the least."""
     signal = run.signal_by_size.sel(concept="color").isel(other=0)
     least, largest = signal.isel(size_setting=0), signal.isel(size_setting=-1)
@@ -91,10 +86,10 @@ def _color_by_size(run: "xr.Dataset") -> Estimate:
     return Estimate.mean(largest / least, f"{told} {float(run.size_setting[0]):g} and {float(run.size_setting[-1]):g}")
 
 
-def _error(concept: str) -> "Callable[[xr.Dataset], Measured]":
+def _error(concept: str) -> Callable[[xr.Dataset], Estimate]:
     """Root mean square error of the estimator over true images, on the side where it is larger."""
 
-    def statistic(run: "xr.Dataset") -> Estimate:
+    def statistic(run: xr.Dataset) -> Estimate:
         squares = ((run.position - run.true_position) ** 2).sel(concept=concept)
         mean, count = squares.mean("image"), run.sizes["image"]
         side = int(mean.values.argmax())
@@ -105,10 +100,8 @@ def _error(concept: str) -> "Callable[[xr.Dataset], Measured]":
     return statistic
 
 
-def _bias(run: "xr.Dataset") -> Estimate:
+def _bias(run: xr.Dataset) -> Estimate:
     """The largest mean error of a class and concept, of either sign."""
-    import numpy as np
-
     error = (run.position - run.true_position).groupby(run.image_class)
     mean, spread = error.mean("image"), error.std("image")
     worst = np.unravel_index(int(np.abs(mean.values).argmax()), mean.shape)
@@ -116,7 +109,7 @@ def _bias(run: "xr.Dataset") -> Estimate:
     return Estimate(abs(float(mean.values[worst])), 1.96 * float(spread.values[worst]) / count**0.5)
 
 
-def _blank(run: "xr.Dataset") -> Estimate:
+def _blank(run: xr.Dataset) -> Estimate:
     return Estimate(float(run.blank.mean()), remark=f"{run.blank.size} images")
 
 

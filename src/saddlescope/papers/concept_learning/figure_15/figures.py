@@ -1,13 +1,9 @@
 """The pictures of the entry `figure_15`: images and their signals by setting, and what the direct estimator reads."""
 
-from typing import TYPE_CHECKING
-
 import numpy as np
+import xarray as xr
 
 from saddlescope.plot import Axis, Band, Figure, Film, Line, Mark, Panel, Table
-
-if TYPE_CHECKING:
-    import xarray as xr
 
 _COLORS = {"color": 0, "size": 1}  # indices into the palette
 _NAMES = {"color": "colour", "size": "size"}
@@ -16,7 +12,7 @@ _OTHERS = {"color": ("big circles", "small circles"), "size": ("red circles", "b
 _SIGNAL = Axis("distance of class means in pixels", range=(0.0, 25.0))
 
 
-def distributions(run: "xr.Dataset") -> Figure:
+def distributions(run: xr.Dataset) -> Figure:
     """The two distributions side by side: images, and positions that the direct estimator reads off others."""
     left, right = run.attrs["compared"]
     return Figure(
@@ -33,7 +29,7 @@ def distributions(run: "xr.Dataset") -> Figure:
     )
 
 
-def _side_by_side(run: "xr.Dataset") -> Film:
+def _side_by_side(run: xr.Dataset) -> Film:
     """Images of the two distributions in one frame, with an empty column between them."""
     sides = [_frames(run.shown_by_color.sel(color_setting=[setting])) for setting in run.attrs["compared"]]
     count = sides[0].shape[2]
@@ -48,7 +44,7 @@ def _side_by_side(run: "xr.Dataset") -> Film:
     )
 
 
-def _plane(run: "xr.Dataset", side: int) -> Panel:
+def _plane(run: xr.Dataset, side: int) -> Panel:
     """Positions that the direct estimator reads off the images of one distribution."""
     marks: list[Line] = []
     position = run.position.isel(side=side).transpose("image", "concept").values
@@ -63,7 +59,7 @@ def _plane(run: "xr.Dataset", side: int) -> Panel:
     )
 
 
-def by_color(run: "xr.Dataset") -> Figure:
+def by_color(run: xr.Dataset) -> Figure:
     """Images and signals against colour's setting."""
     left, right = run.attrs["compared"]
     marks = (Mark(at=right, label="right"), Mark(at=left, label="left"))
@@ -80,7 +76,7 @@ def by_color(run: "xr.Dataset") -> Figure:
     )
 
 
-def by_size(run: "xr.Dataset") -> Figure:
+def by_size(run: xr.Dataset) -> Figure:
     """Images and signals against size's setting."""
     return Figure(
         name="size",
@@ -93,10 +89,10 @@ def by_size(run: "xr.Dataset") -> Figure:
 
 
 def _signals(
-    signal: "xr.DataArray",
+    signal: xr.DataArray,
     setting: str,
     label: str,
-    images: "xr.DataArray | None" = None,
+    images: xr.DataArray | None = None,
     marks: tuple[Mark, ...] = (),
 ) -> Panel:
     """Signals of both concepts by the other's value, with dots that follow the film."""
@@ -116,17 +112,17 @@ def _signals(
     return Panel(title="signals", x=Axis(label), y=_SIGNAL, marks=(*lines, *marks))
 
 
-def _film(shown: "xr.DataArray", setting: str, unit: str) -> Film:
+def _film(shown: xr.DataArray, setting: str, unit: str) -> Film:
     rows = tuple(map(str, shown["class"].values))
     return Film(steps=shown[setting].values, images=_frames(shown), rows=rows, unit=unit)
 
 
-def _frames(shown: "xr.DataArray") -> np.ndarray:
+def _frames(shown: xr.DataArray) -> np.ndarray:
     """Images by setting, as a film has them."""
     return shown.transpose(..., "class", "example", "row", "column", "channel").values
 
 
-def geometry(run: "xr.Dataset") -> Figure:
+def geometry(run: xr.Dataset) -> Figure:
     """(mu, sigma) of the matching SIM task, and how far from orthogonal the concepts are."""
     x = run.color_setting.values
     marks: list[Line | Band | Mark] = []

@@ -1,7 +1,7 @@
 """Figures 2 (c) and 3: deep networks memorize for a while before they generalise   (Figures 2 (c) and 3, section 3.3)
 
 Four-layer linear networks at d = 64 and d = 2, mu = (1, 2), sigma = (.05, .05), trained by SGD in the conventions of
-`_perceptrons`, for many seeds; then depths 1 to 5, and at d = 2 descent without minibatches, the same with wide hidden
+`shared.perceptron_training`, for many seeds; then depths 1 to 5, and at d = 2 descent without minibatches, the same with wide hidden
 layers, and one layer from a small start. One layer at d = 64 is in `figure_2`.
 
     descents    of the out-of-distribution loss, counted with a hysteresis of 1 % of its start
@@ -16,19 +16,17 @@ monotonically, which equation 4.2 gives for a small start; PyTorch's start is no
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+
+import numpy as np
+import xarray as xr
 
 from saddlescope._shared.errors import InputError
 from saddlescope.papers.concept_learning.shared.perceptron_training import Training, train
+from saddlescope.plot import Figure
 from saddlescope.reproduction import parameter_checks
 from saddlescope.reproduction.claim import Claim, Estimate
 from saddlescope.reproduction.context import RunContext
 from saddlescope.reproduction.metric import Metric
-
-if TYPE_CHECKING:
-    import xarray as xr
-
-    from saddlescope.plot.figure import Figure
 
 _HYSTERESIS = 0.01
 LARGE = 0.05  # few ripples of SGD rise above this part of the first loss
@@ -75,10 +73,8 @@ class Params:
         return cls()
 
 
-def run(params: Params, context: RunContext) -> "xr.Dataset":
+def run(params: Params, context: RunContext) -> xr.Dataset:
     """Kind by kind of network, all seeds at once."""
-    import xarray as xr
-
     kinds = _kinds(params)
     parts = []
     for n, (kind, training) in enumerate(kinds):
@@ -119,9 +115,7 @@ class _Trained:
     training: Training
     report: Callable[[float, str], None]
 
-    def __call__(self) -> "xr.Dataset":
-        import numpy as np
-        import xarray as xr
+    def __call__(self) -> xr.Dataset:
 
         from saddlescope.measure import find_descents
 
@@ -153,15 +147,15 @@ class _Trained:
         ).assign_coords(kind=self.kind, depth=self.training.depth)
 
 
-def part_of(run: "xr.Dataset", kind: str, depth: int) -> "xr.Dataset":
+def part_of(run: xr.Dataset, kind: str, depth: int) -> xr.Dataset:
     """The networks of one kind and depth."""
     return run.isel(network=((run.kind == kind) & (run.depth == depth)).values).isel(network=0)
 
 
-def _share(kind: str, depth: int | None = None, *, none: bool = False) -> "Callable[[xr.Dataset], Measured]":
+def _share(kind: str, depth: int | None = None, *, none: bool = False) -> Callable[[xr.Dataset], Estimate]:
     """Which part of the networks of a kind is transient, by default at the paper's depth; where none is, exactly."""
 
-    def statistic(run: "xr.Dataset") -> Estimate:
+    def statistic(run: xr.Dataset) -> Estimate:
         if kind not in run.kind:
             return Estimate.unresolved(f"No networks of the kind {kind!r} were trained.")
         one = part_of(run, kind, depth or run.attrs["paper_depth"])
@@ -174,16 +168,14 @@ def _share(kind: str, depth: int | None = None, *, none: bool = False) -> "Calla
     return statistic
 
 
-def _transient(run: "xr.Dataset") -> "xr.Dataset":
+def _transient(run: xr.Dataset) -> xr.Dataset:
     """The transient networks of the paper's depth in low dimension."""
     one = part_of(run, LOW, run.attrs["paper_depth"])
     return one.isel(seed=(one.descents > 1).values)
 
 
-def _memorizing(run: "xr.Dataset") -> Estimate:
+def _memorizing(run: xr.Dataset) -> Estimate:
     """Which part of the transient networks is nearer to the strongest cluster than to the test point at the peak."""
-    import numpy as np
-
     one = _transient(run)
     if one.sizes["seed"] == 0:
         return Estimate.unresolved("No network in low dimension is transient; train more seeds.")
@@ -194,7 +186,7 @@ def _memorizing(run: "xr.Dataset") -> Estimate:
     return Estimate.share(near.sum(), len(near), f"{near.sum()} of {len(near)} transient networks")
 
 
-def _generalising(run: "xr.Dataset") -> Estimate:
+def _generalising(run: xr.Dataset) -> Estimate:
     """Which part of the transient networks ends with a loss below 1 % of its start."""
     one = _transient(run)
     if one.sizes["seed"] == 0:
@@ -203,7 +195,7 @@ def _generalising(run: "xr.Dataset") -> Estimate:
     return Estimate.share(float((left < 0.01).sum()), left.size, f"{left.size} transient networks")
 
 
-def _deeper(run: "xr.Dataset") -> Estimate:
+def _deeper(run: xr.Dataset) -> Estimate:
     """The transient part at the largest depth less that at the least above 1, in low dimension."""
     depths = sorted({int(depth) for depth in run.depth.values} - {1})
     if len(depths) < 2:
@@ -299,7 +291,7 @@ claims = (
     ),
 )
 
-quantities = (
+metrics = (
     Metric(
         name="descents",
         says="descents of the loss in low dimension, mean over seeds",
@@ -324,7 +316,7 @@ quantities = (
 )
 
 
-def traces(run: "xr.Dataset") -> "list[Figure]":
+def figures(run: xr.Dataset) -> list[Figure]:
     """The paper's two pictures, and the role of depth."""
     from saddlescope.papers.concept_learning.figure_3.figures import figure
 

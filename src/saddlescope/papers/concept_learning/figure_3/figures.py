@@ -1,17 +1,13 @@
 """The pictures of the entry `figure_3`: an output, losses, and the role of depth."""
 
-from typing import TYPE_CHECKING
-
 import numpy as np
+import xarray as xr
 
 from saddlescope.papers.concept_learning.figure_3 import HIGH, LARGE, LOW, WHOLE, WIDE, part_of
 from saddlescope.plot import Axis, Figure, Line, Panel, Table
 
-if TYPE_CHECKING:
-    import xarray as xr
 
-
-def figure(run: "xr.Dataset") -> Figure:
+def figure(run: xr.Dataset) -> Figure:
     """The three panels and the table of all networks."""
     return Figure(
         name="transient",
@@ -26,7 +22,7 @@ def figure(run: "xr.Dataset") -> Figure:
     )
 
 
-def _example(run: "xr.Dataset") -> int:
+def _example(run: xr.Dataset) -> int:
     """The transient network of median rise in low dimension, else that of the largest rise."""
     one = part_of(run, LOW, run.attrs["paper_depth"])
     rise = np.where(one.descents > 1, one.rise, np.nan)
@@ -35,11 +31,11 @@ def _example(run: "xr.Dataset") -> int:
     return int(np.nanargmin(abs(rise - np.nanmedian(rise))))
 
 
-def _name(run: "xr.Dataset", kind: str) -> str:
+def _name(run: xr.Dataset, kind: str) -> str:
     return f"d = {run.attrs['low' if kind == LOW else 'high']}"
 
 
-def _plane(run: "xr.Dataset") -> Panel:
+def _plane(run: xr.Dataset) -> Panel:
     mu = np.array(run.attrs["mu"])
     lines: list[Line] = []
     for k, kind in enumerate((LOW, HIGH)):
@@ -53,7 +49,7 @@ def _plane(run: "xr.Dataset") -> Panel:
     return Panel(title="output", x=Axis("concept 1"), y=Axis("concept 2"), marks=tuple(lines))
 
 
-def _losses(run: "xr.Dataset") -> Panel:
+def _losses(run: xr.Dataset) -> Panel:
     lines: list[Line] = []
     for k, kind in enumerate((LOW, HIGH)):
         losses = part_of(run, kind, run.attrs["paper_depth"]).test_loss.transpose("seed", "step").values
@@ -67,7 +63,7 @@ def _losses(run: "xr.Dataset") -> Panel:
     )  # fmt: skip
 
 
-def _depths(run: "xr.Dataset") -> Panel:
+def _depths(run: xr.Dataset) -> Panel:
     lines: list[Line] = []
     low, high = _name(run, LOW), _name(run, HIGH)
     for kind, group, color in ((LOW, low, 0), (HIGH, high, 1), (WHOLE, f"{low}, no minibatches", 4)):
@@ -84,7 +80,7 @@ def _depths(run: "xr.Dataset") -> Panel:
     )
 
 
-def _table(run: "xr.Dataset") -> Table:
+def _table(run: xr.Dataset) -> Table:
     rows = []
     for n in range(run.sizes["network"]):
         one = run.isel(network=n)

@@ -3,22 +3,19 @@
 Models are trained on circles that are red or blue, big or small, all but (blue, small), and asked for that one while
 they train, at several strengths of the colour signal. Parts (a) to (c) are read off the same runs, and beside them
 stands what the paper does not have: the trajectory that the SIM theory predicts from the images' mu and sigma.
-Terms are those of `_diffusion`, `_figure_6_curves` and `_figure_6_theory`.
+Terms are those of `training`, `curves` and `theory`.
 """
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+
+import xarray as xr
 
 from saddlescope.papers.concept_learning.figure_6 import training
 from saddlescope.papers.concept_learning.figure_6.claims import claims
+from saddlescope.papers.concept_learning.figure_6.figures import figures
 from saddlescope.reproduction.context import RunContext
 
-if TYPE_CHECKING:
-    import xarray as xr
-
-    from saddlescope.plot.figure import Figure
-
-__all__ = ["Params", "claims", "run", "traces"]
+__all__ = ["Params", "claims", "figures", "run"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,7 +33,7 @@ class Params(training.Training):
         return cls(**training.PAPER)
 
 
-def run(params: Params, context: RunContext) -> "xr.Dataset":
+def run(params: Params, context: RunContext) -> xr.Dataset:
     """Trains a model for each signal and seed, then fits and applies the theory."""
     from saddlescope.papers.concept_learning.figure_6.predictions import predictions
 
@@ -44,10 +41,3 @@ def run(params: Params, context: RunContext) -> "xr.Dataset":
     theory = predictions(trained, starts=params.starts)
     context.report(1.0, "done")
     return trained.merge(theory)
-
-
-def traces(run: "xr.Dataset") -> "list[Figure]":
-    """Trajectories with samples and films; coordinates; errors; speeds; the theory against the measurement."""
-    from saddlescope.papers.concept_learning.figure_6.figures import pictures
-
-    return pictures(run)

@@ -5,26 +5,24 @@ with an eye on models of seeds from 100 on, which no run judged here trains. Tho
 a little smaller (diameter .625) and 2000 steps of 32 images.
 """
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
+
+import xarray as xr
 
 from saddlescope.reproduction.claim import Claim, Estimate
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    import xarray as xr
 
 _BAR = "this project's bar"
 _READING = "this project's reading"
 _PILOT = "models of other seeds (110 and 111) had"
 
 
-def _of(choose: "Callable[[Any], Callable[[xr.Dataset], Measured]]") -> "Callable[[xr.Dataset], Measured]":
-    """A statistic of `_figure_6_statistics`, which is imported when it is asked for: listing claims costs nothing."""
+def _of(choose: Callable[[Any], Callable[[xr.Dataset], Estimate]]) -> Callable[[xr.Dataset], Estimate]:
+    """A statistic of `statistics`, which is imported when it is asked for: listing claims costs nothing."""
 
-    def statistic(run: "xr.Dataset") -> Estimate:
+    def statistic(run: xr.Dataset) -> Estimate:
 
-        return choose(_figure_6_statistics)(run)
+        return choose(statistics)(run)
 
     return statistic
 

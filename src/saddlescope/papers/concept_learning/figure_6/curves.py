@@ -14,13 +14,11 @@ before the first record at which samples are more than noise.
 """
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal, NamedTuple, get_args
+from typing import Literal, NamedTuple, get_args
 
 import numpy as np
+import xarray as xr
 from jaxtyping import Float
-
-if TYPE_CHECKING:
-    import xarray as xr
 
 LEVEL = 0.75
 """A third is the mean of the classes trained on, one the goal."""
@@ -35,7 +33,7 @@ Curve = Float[np.ndarray, " record"]
 Path = Float[np.ndarray, "record concept"]
 
 
-def unseen(run: "xr.Dataset", estimate: str = "position", images: slice = slice(None)) -> "xr.DataArray":
+def unseen(run: xr.Dataset, estimate: str = "position", images: slice = slice(None)) -> xr.DataArray:
     """C of the unseen class, (signal, seed, step, concept), over some of the images.
 
     Args:
@@ -48,7 +46,7 @@ def unseen(run: "xr.Dataset", estimate: str = "position", images: slice = slice(
     return found.isel(unseen=0) if estimate == "raw_position" else found.isel({"class": -1})
 
 
-def mean_positions(run: "xr.Dataset", estimate: str = "position", images: slice = slice(None)) -> "xr.DataArray":
+def mean_positions(run: xr.Dataset, estimate: str = "position", images: slice = slice(None)) -> xr.DataArray:
     """C of all classes, (signal, seed, step, class, concept)."""
     found = run[estimate].isel(image=images)
     shown = found.notnull().all("concept") if estimate == "raw_position" else ~run.blank.isel(image=images)

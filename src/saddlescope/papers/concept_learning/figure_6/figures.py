@@ -1,20 +1,15 @@
 """The pictures of Figure 6: trajectories with samples, coordinates, errors, speeds, and the theory beside them."""
 
-from typing import TYPE_CHECKING, Literal
+from collections.abc import Callable, Iterable, Iterator
+from typing import Literal
 
 import numpy as np
+import xarray as xr
 
 from saddlescope.papers.concept_learning.figure_6 import curves as curves
 from saddlescope.papers.concept_learning.figure_6 import statistics as reads
 from saddlescope.papers.concept_learning.figure_6.predictions import RESCALED
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
-
-    import xarray as xr
-
-    from saddlescope.plot import Axis, Figure, Film, Panel, Picture
-    from saddlescope.plot.figure import AnyMark
+from saddlescope.plot import AnyMark, Axis, Band, Figure, Film, Line, Mark, Panel, Picture, Table
 
 _NAMES = ("colour", "size")
 _PINS = 6  # samples along a trajectory
@@ -22,7 +17,7 @@ _MOST = 100  # frames of a film
 _RANGE = (-0.15, 1.3)  # of the plane of concepts
 
 
-def pictures(run: "xr.Dataset") -> "list[Figure]":
+def figures(run: xr.Dataset) -> list[Figure]:
     """All figures."""
     return [
         *(_trajectory(run, k) for k in range(run.sizes["signal"])),
@@ -33,7 +28,7 @@ def pictures(run: "xr.Dataset") -> "list[Figure]":
     ]
 
 
-def _theory(run: "xr.Dataset", abstraction: str) -> np.ndarray:
+def _theory(run: xr.Dataset, abstraction: str) -> np.ndarray:
     return run.theory.sel(abstraction=abstraction).transpose("signal", "seed", "step", "concept").values
 
 
@@ -42,16 +37,13 @@ def _mean(values: np.ndarray) -> np.ndarray:
     return values.mean(axis=0)
 
 
-def _log_step(run: "xr.Dataset") -> "Axis":
-    from saddlescope.plot import Axis
+def _log_step(run: xr.Dataset) -> Axis:
 
     return Axis("step", scale="log", range=(float(run.attrs["first_record"]), float(run.step[-1])))
 
 
-def _trajectory(run: "xr.Dataset", signal: int) -> "Figure":
+def _trajectory(run: xr.Dataset, signal: int) -> Figure:
     """The plane of concepts with samples, and all classes over training as a film."""
-    from saddlescope.plot import Axis, Figure, Line, Panel
-
     steps, paths = reads.step_numbers(run), reads.paths(run)[signal]
     told = np.isfinite(paths[0]).all(axis=1)
     first = paths[0][told]
@@ -89,7 +81,7 @@ def _trajectory(run: "xr.Dataset", signal: int) -> "Figure":
     )
 
 
-def _predicted(run: "xr.Dataset", signal: int) -> "list[tuple[np.ndarray, str, int, Literal['dashed', 'dotted']]]":
+def _predicted(run: xr.Dataset, signal: int) -> "list[tuple[np.ndarray, str, int, Literal['dashed', 'dotted']]]":
     """The theory's paths at both paces, which are one at the first signal, with label, colour and style."""
     found: list[tuple[np.ndarray, str, int, Literal["dashed", "dotted"]]] = []
     found.append((_mean(_theory(run, "two layers")[signal]), "theory", 4, "dashed"))
@@ -98,10 +90,8 @@ def _predicted(run: "xr.Dataset", signal: int) -> "list[tuple[np.ndarray, str, i
     return found
 
 
-def _pins(run: "xr.Dataset", signal: int, path: np.ndarray) -> "list[Picture]":
+def _pins(run: xr.Dataset, signal: int, path: np.ndarray) -> list[Picture]:
     """Samples of the unseen class at records that lie evenly along the trajectory."""
-    from saddlescope.plot import Picture
-
     told = np.flatnonzero(np.isfinite(path).all(axis=1))
     if len(told) < 2:
         return []
@@ -119,14 +109,13 @@ def _pins(run: "xr.Dataset", signal: int, path: np.ndarray) -> "list[Picture]":
     return found
 
 
-def _images(run: "xr.Dataset", signal: int) -> np.ndarray:
+def _images(run: xr.Dataset, signal: int) -> np.ndarray:
     """Kept images, (step, class, shown, height, width, 3)."""
     order = ("step", "class", "shown", "row", "column", "channel")
     return np.ascontiguousarray(run.images.isel(signal=signal).transpose(*order).values)
 
 
-def _film(run: "xr.Dataset", signal: int) -> "Film":
-    from saddlescope.plot import Film
+def _film(run: xr.Dataset, signal: int) -> Film:
 
     frames = np.flatnonzero(run.step.values >= run.attrs["first_record"])[-_MOST:]
     names = [str(name) for name in run["class"].values]
@@ -134,23 +123,19 @@ def _film(run: "xr.Dataset", signal: int) -> "Film":
     return Film(steps=run.step.values[frames], images=_images(run, signal)[frames], rows=tuple(names))
 
 
-def _by_signal(run: "xr.Dataset", x: "Axis", y: "Axis", marks: "Callable[[int], Iterable[AnyMark]]") -> "list[Panel]":
+def _by_signal(run: xr.Dataset, x: Axis, y: Axis, marks: Callable[[int], Iterable[AnyMark]]) -> list[Panel]:
     """A panel for each signal."""
-    from saddlescope.plot import Panel
-
     return [
         Panel(x=x, y=y, marks=tuple(marks(k)), title=f"colour signal {signal:g}")
         for k, signal in enumerate(run.signal.values)
     ]
 
 
-def _coordinates(run: "xr.Dataset") -> "Figure":
+def _coordinates(run: xr.Dataset) -> Figure:
     """Both coordinates over training."""
-    from saddlescope.plot import Axis, Band, Figure, Line, Mark
-
     steps = reads.step_numbers(run)
 
-    def marks(signal: int) -> "Iterator[AnyMark]":
+    def marks(signal: int) -> Iterator[AnyMark]:
         yield Mark(at=curves.LEVEL, axis="y", label="learned")
         for concept, name in enumerate(_NAMES):
             values = reads.paths(run)[signal, :, :, concept]
@@ -171,13 +156,11 @@ def _coordinates(run: "xr.Dataset") -> "Figure":
     )
 
 
-def _errors(run: "xr.Dataset") -> "Figure":
+def _errors(run: xr.Dataset) -> Figure:
     """The concept space MSE over training."""
-    from saddlescope.plot import Axis, Figure, Line
-
     steps = reads.step_numbers(run)
 
-    def marks(signal: int) -> "Iterator[AnyMark]":
+    def marks(signal: int) -> Iterator[AnyMark]:
         paths, raw = reads.paths(run)[signal], reads.paths(run, "raw_position")[signal]
         for path in paths:
             yield Line(x=steps, y=curves.error(path), group="each seed", color=0, width=0.8, opacity=0.5)
@@ -196,13 +179,11 @@ def _errors(run: "xr.Dataset") -> "Figure":
     )
 
 
-def _speeds(run: "xr.Dataset") -> "Figure":
+def _speeds(run: xr.Dataset) -> Figure:
     """The speed in concept space over training, on a logarithmic axis."""
-    from saddlescope.plot import Axis, Figure, Line
-
     steps = reads.step_numbers(run)
 
-    def marks(signal: int) -> "Iterator[AnyMark]":
+    def marks(signal: int) -> Iterator[AnyMark]:
         for m, path in enumerate(reads.paths(run)[signal]):
             at, speed = curves.speeds(path, steps)
             seed = f"seed {run.seed.values[m]}"
@@ -226,10 +207,8 @@ def _speeds(run: "xr.Dataset") -> "Figure":
     )
 
 
-def _comparison(run: "xr.Dataset") -> "Figure":
+def _comparison(run: xr.Dataset) -> Figure:
     """What the theory predicts against what is measured."""
-    from saddlescope.plot import Axis, Figure, Line, Panel, Table
-
     order, signals = ("signal", "seed"), run.signal.values.astype(float)
     measured, theory = reads.learned(run), run.theory_learned.transpose(*order, "concept").values
     leads, rises, rates, own = (

@@ -1,7 +1,7 @@
 """The SIM theory fitted to the diffusion model at the first signal, and what it then predicts at every signal.
 
 A fit for each seed, of the trajectory of the unseen class over all records that are told. Terms are those of
-`_figure_6_theory` and `_figure_6_curves`. Two paces are told for the other signals:
+`theory` and `curves`. Two paces are told for the other signals:
 
     gradient flow   a unit of time has as many steps as at the first signal
     AdamW           steps are in proportion to a_1 + a_2: AdamW does not see how large gradients are, so that the a_k,
@@ -9,9 +9,9 @@ A fit for each seed, of the trajectory of the unseen class over all records that
 """
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import numpy as np
+import xarray as xr
 
 from saddlescope.papers.concept_learning.figure_6 import curves as curves
 from saddlescope.papers.concept_learning.figure_6.theory import (
@@ -24,16 +24,13 @@ from saddlescope.papers.concept_learning.figure_6.theory import (
     fit,
 )
 
-if TYPE_CHECKING:
-    import xarray as xr
-
 _SEED = 0  # of the random starts
 _STEP = ("signal", "seed", "step", "concept")
 RESCALED = "two layers, AdamW's pace"
 """Label of the two-layer model at that pace, beside the abstractions."""
 
 
-def predictions(run: "xr.Dataset", *, starts: int) -> "xr.Dataset":
+def predictions(run: xr.Dataset, *, starts: int) -> xr.Dataset:
     """The theory's trajectories beside the measured ones.
 
     Args:
@@ -51,8 +48,6 @@ def predictions(run: "xr.Dataset", *, starts: int) -> "xr.Dataset":
         `theory_rate`, of the terminal approach; these at the pace of gradient flow. Over (signal, concept): `strength`.
         NaN for a seed of which nothing is told.
     """
-    import xarray as xr
-
     measured, steps = curves.unseen(run).transpose(*_STEP).values, run.step.values.astype(float)
     concepts = [
         Concepts(mu=tuple(mu), sigma=tuple(sigma), overlap=float(overlap))

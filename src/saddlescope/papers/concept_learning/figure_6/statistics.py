@@ -1,21 +1,17 @@
 """The statistics behind the claims of Figure 6, from a stored run to a number with its uncertainty.
 
-Terms are those of `_diffusion`, `_figure_6_curves` and `_figure_6_theory`. Means are over the models of all signals and
+Terms are those of `training`, `curves` and `theory`. Means are over the models of all signals and
 seeds, or over the seeds at one signal, with Student's interval.
 """
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterable
 
 import numpy as np
+import xarray as xr
 
 from saddlescope.papers.concept_learning.figure_6 import curves as curves
 from saddlescope.papers.concept_learning.figure_6.predictions import RESCALED
 from saddlescope.reproduction.claim import Estimate
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
-
-    import xarray as xr
 
 _STEP = ("signal", "seed", "step", "concept")
 STRONG, WEAK = 0, -1  # the strongest colour signal and the weakest
@@ -25,29 +21,29 @@ _MIDDLE = 0.5
 _GRAINY = 3  # times the step of the first record: until then samples show more noise than circle
 
 
-def paths(run: "xr.Dataset", estimate: str = "position", images: slice = slice(None)) -> np.ndarray:
+def paths(run: xr.Dataset, estimate: str = "position", images: slice = slice(None)) -> np.ndarray:
     """C of the unseen class, (signal, seed, step, concept)."""
     return curves.unseen(run, estimate, images).transpose(*_STEP).values
 
 
-def step_numbers(run: "xr.Dataset") -> np.ndarray:
+def step_numbers(run: xr.Dataset) -> np.ndarray:
     """The steps of the records, (step,)."""
     return run.step.values.astype(float)
 
 
-def learned(run: "xr.Dataset", estimate: str = "position") -> np.ndarray:
+def learned(run: xr.Dataset, estimate: str = "position") -> np.ndarray:
     """The steps at which the concepts are learned, (signal, seed, concept); infinite if never."""
     steps = step_numbers(run)
     return np.array([[curves.learned_at(path, steps) for path in signal] for signal in paths(run, estimate)])
 
 
-def _first(run: "xr.Dataset", signal: int, concept: int, estimate: str = "position") -> np.ndarray:
+def _first(run: xr.Dataset, signal: int, concept: int, estimate: str = "position") -> np.ndarray:
     """Whether a concept is learned first, and is learned, for each seed."""
     times = learned(run, estimate)[signal]
     return times[:, concept] < times[:, 1 - concept]
 
 
-def _resolved(values: "Iterable[float]", what: str, remark: str = "") -> Estimate:
+def _resolved(values: Iterable[float], what: str, remark: str = "") -> Estimate:
     """The mean of what is resolved; unresolved where half or more is not."""
     given = np.array(list(values), float)
     known = given[np.isfinite(given)]
@@ -64,28 +60,28 @@ def _average(values: np.ndarray) -> str:
 
 
 # Conditions: the models have learned, and the estimators can be believed.
-def blank(run: "xr.Dataset") -> Estimate:
+def blank(run: xr.Dataset) -> Estimate:
     return Estimate.mean(run.blank.isel(step=-1).mean(("class", "image")).values.ravel())
 
 
-def blank_unseen(run: "xr.Dataset") -> Estimate:
+def blank_unseen(run: xr.Dataset) -> Estimate:
     """Of the unseen class, whose positions are what all else is about."""
     shares = run.blank.isel({"step": -1, "class": -1}).mean("image")
     return Estimate.mean(shares.values.ravel(), f"the largest of a model {float(shares.max()):.2g}")
 
 
-def trained_classes(run: "xr.Dataset") -> Estimate:
+def trained_classes(run: xr.Dataset) -> Estimate:
     """Distance from their own corner, at the end, of the classes trained on."""
     found = curves.mean_positions(run).isel({"step": -1, "class": slice(0, 3)}).transpose(..., "class", "concept")
     distance = np.sqrt(((found.values - _CORNERS) ** 2).sum(axis=-1)).mean(axis=-1)
     return _resolved(distance.ravel(), "models show all three classes")
 
 
-def classifier(run: "xr.Dataset") -> Estimate:
+def classifier(run: xr.Dataset) -> Estimate:
     return Estimate(float(run.accuracy.min()), remark="the lowest of the signals and concepts, an exact count")
 
 
-def estimators(run: "xr.Dataset") -> Estimate:
+def estimators(run: xr.Dataset) -> Estimate:
     """The share of coordinates that both put on the same side of 1/2, in the second half of training.
 
     Those between 1/4 and 3/4 are left out.
@@ -99,25 +95,25 @@ def estimators(run: "xr.Dataset") -> Estimate:
 
 
 # (a)
-def count_first(signal: int, concept: int) -> "Callable[[xr.Dataset], Measured]":
-    def statistic(run: "xr.Dataset") -> Estimate:
+def count_first(signal: int, concept: int) -> Callable[[xr.Dataset], Estimate]:
+    def statistic(run: xr.Dataset) -> Estimate:
         first = _first(run, signal, concept)
         return Estimate(float(first.mean()), remark=f"{first.sum()} of {len(first)}, an exact count")
 
     return statistic
 
 
-def reversal(run: "xr.Dataset") -> Estimate:
+def reversal(run: xr.Dataset) -> Estimate:
     both = _first(run, STRONG, 0) & _first(run, WEAK, 1)
     return Estimate.share(int(both.sum()), len(both))
 
 
-def classifier_order(run: "xr.Dataset") -> Estimate:
+def classifier_order(run: xr.Dataset) -> Estimate:
     both = np.concatenate([_first(run, STRONG, 0, "probability"), _first(run, WEAK, 1, "probability")])
     return Estimate(float(both.mean()), remark=f"{both.sum()} of {len(both)} models, an exact count")
 
 
-def speed(run: "xr.Dataset") -> Estimate:
+def speed(run: xr.Dataset) -> Estimate:
     """Binary logarithm of the steps until colour is learned, the weakest signal over the strongest."""
     times = np.minimum(learned(run)[..., 0], step_numbers(run)[-1])
     told = "never learned counts as learned at the end"
@@ -125,19 +121,19 @@ def speed(run: "xr.Dataset") -> Estimate:
 
 
 # (b)
-def leads(run: "xr.Dataset") -> np.ndarray:
+def leads(run: xr.Dataset) -> np.ndarray:
     """The largest lead of colour over size, (signal, seed)."""
     return np.array([[curves.lead(path) for path in signal] for signal in paths(run)])
 
 
-def lead(signal: int) -> "Callable[[xr.Dataset], Measured]":
+def lead(signal: int) -> Callable[[xr.Dataset], Estimate]:
     return lambda run: _resolved(leads(run)[signal], "models learn a concept")
 
 
-def rise_by_seeds(signal: int) -> "Callable[[xr.Dataset], Measured]":
+def rise_by_seeds(signal: int) -> Callable[[xr.Dataset], Estimate]:
     """The rise of each seed where the mean error of the other seeds rises most."""
 
-    def statistic(run: "xr.Dataset") -> Estimate:
+    def statistic(run: xr.Dataset) -> Estimate:
         errors = curves.error(paths(run)[signal])
         if len(errors) < 2 or not np.isfinite(errors).all(axis=0).any():
             return Estimate.unresolved("Two seeds or more are needed, with records that all of them tell.")
@@ -147,7 +143,7 @@ def rise_by_seeds(signal: int) -> "Callable[[xr.Dataset], Measured]":
     return statistic
 
 
-def rises(run: "xr.Dataset", start: float = 0.0) -> np.ndarray:
+def rises(run: xr.Dataset, start: float = 0.0) -> np.ndarray:
     """The rise of the error of each model, (signal, seed): found on half of the images, read off the other half.
 
     Records of steps before `start` are left out.
@@ -162,16 +158,16 @@ def rises(run: "xr.Dataset", start: float = 0.0) -> np.ndarray:
     return found
 
 
-def rise_by_images(run: "xr.Dataset") -> Estimate:
+def rise_by_images(run: xr.Dataset) -> Estimate:
     return _resolved(rises(run).ravel(), "models")
 
 
-def rise_of_circles(run: "xr.Dataset") -> Estimate:
+def rise_of_circles(run: xr.Dataset) -> Estimate:
     """The same from three times the first record's step on: before, the samples are still grainy noise."""
     return _resolved(rises(run, float(_GRAINY * run.attrs["first_record"])).ravel(), "models")
 
 
-def rise_raw(run: "xr.Dataset") -> Estimate:
+def rise_raw(run: xr.Dataset) -> Estimate:
     """The rise for weights as they are, from dip to peak of the averaged weights: their own would be mostly jitter."""
     averaged, raw = (curves.error(paths(run, estimate)) for estimate in ("position", "raw_position"))
     found = np.full(raw.shape[:2], np.nan)
@@ -181,7 +177,7 @@ def rise_raw(run: "xr.Dataset") -> Estimate:
     return _resolved(found.ravel(), "models")
 
 
-def memorizing(run: "xr.Dataset") -> Estimate:
+def memorizing(run: xr.Dataset) -> Estimate:
     """Nearer to the class of one new value than to the unseen class, at the peak of the largest rise."""
     nearer = []
     for path in paths(run).reshape(-1, len(run.step), 2):
@@ -191,7 +187,7 @@ def memorizing(run: "xr.Dataset") -> Estimate:
     return Estimate.share(sum(nearer), len(nearer))
 
 
-def transient(run: "xr.Dataset") -> Estimate:
+def transient(run: xr.Dataset) -> Estimate:
     """The error at the end over that at the dip before the largest rise."""
     ratios = []
     for errors in curves.error(paths(run)).reshape(-1, len(run.step)):
@@ -201,14 +197,14 @@ def transient(run: "xr.Dataset") -> Estimate:
 
 
 # (c)
-def slows(run: "xr.Dataset") -> Estimate:
+def slows(run: xr.Dataset) -> Estimate:
     """The last speed over the largest."""
     found = [curves.speeds(path, step_numbers(run))[1] for path in paths(run).reshape(-1, len(run.step), 2)]
     ratios = [speed[-1] / speed.max() if len(speed) > 1 else np.nan for speed in found]
     return _resolved(np.array(ratios), "models have speeds")
 
 
-def speed_law(run: "xr.Dataset") -> Estimate:
+def speed_law(run: xr.Dataset) -> Estimate:
     """Log likelihood a speed, of log speed linear in the step over log speed linear in its logarithm, from the peak."""
     gains = []
     for path in paths(run).reshape(-1, len(run.step), 2):
@@ -225,7 +221,7 @@ def _left(x: np.ndarray, y: np.ndarray) -> float:
     return float(np.sum((line(x) - y) ** 2))
 
 
-def terminal_law(run: "xr.Dataset") -> Estimate:
+def terminal_law(run: xr.Dataset) -> Estimate:
     """Log likelihood a record of the exponential approach over that of the power.
 
     Both are fitted to half of the images and held against the other half.
@@ -246,7 +242,7 @@ def terminal_law(run: "xr.Dataset") -> Estimate:
     return _resolved(np.array(gains), "models reach the terminal phase")
 
 
-def rates(run: "xr.Dataset") -> np.ndarray:
+def rates(run: xr.Dataset) -> np.ndarray:
     """Rates of the exponential approach in the terminal phase, (signal, seed), in 1/step; NaN if not resolved."""
     whole, steps = paths(run), step_numbers(run)
     found = np.full(whole.shape[:2], np.nan)
@@ -259,7 +255,7 @@ def rates(run: "xr.Dataset") -> np.ndarray:
 
 
 # The comparison with the theory, fitted to the first signal: what it says of the others.
-def predicted_order(run: "xr.Dataset") -> Estimate:
+def predicted_order(run: xr.Dataset) -> Estimate:
     measured, theory = learned(run)[1:], run.theory_learned.transpose("signal", "seed", "concept").values[1:]
     same = (measured[..., 0] < measured[..., 1]) == (theory[..., 0] < theory[..., 1])
     known = np.isfinite(measured).any(axis=-1) & np.isfinite(theory).any(axis=-1)
@@ -268,7 +264,7 @@ def predicted_order(run: "xr.Dataset") -> Estimate:
     return Estimate(float(same[known].mean()), remark=f"{same[known].sum()} of {known.sum()} models, an exact count")
 
 
-def predicted_ratio(run: "xr.Dataset") -> Estimate:
+def predicted_ratio(run: xr.Dataset) -> Estimate:
     """Binary logarithm of predicted over measured T_color / T_size."""
     measured, theory = learned(run)[1:], run.theory_learned.transpose("signal", "seed", "concept").values[1:]
     with np.errstate(invalid="ignore"):
@@ -276,58 +272,58 @@ def predicted_ratio(run: "xr.Dataset") -> Estimate:
     return _resolved(log.ravel(), "models learn both concepts")
 
 
-def predicted_lead(run: "xr.Dataset") -> Estimate:
+def predicted_lead(run: xr.Dataset) -> Estimate:
     theory = run.theory_lead.transpose("signal", "seed").values[1:]
     measured = leads(run)[1:]
     return _resolved((theory - measured).ravel(), "models", f"measured {_average(measured)} in the mean")
 
 
-def predicted_rise(run: "xr.Dataset") -> Estimate:
+def predicted_rise(run: xr.Dataset) -> Estimate:
     """Predicted minus measured rise, of every signal: the fit to the first one does not aim at it."""
     theory, measured = run.theory_rise.transpose("signal", "seed").values, rises(run)
     return _resolved((theory - measured).ravel(), "models", f"predicted {_average(theory)} in the mean")
 
 
-def predicted_rate(adam: bool) -> "Callable[[xr.Dataset], Measured]":
+def predicted_rate(adam: bool) -> Callable[[xr.Dataset], Estimate]:
     """Binary logarithm of predicted over measured terminal rate."""
 
-    def statistic(run: "xr.Dataset") -> Estimate:
+    def statistic(run: xr.Dataset) -> Estimate:
         theory = run.theory_rate.transpose("signal", "seed").values / (_relative(run)[:, None] if adam else 1.0)
         return _resolved(np.log2(theory / rates(run))[1:].ravel(), "models reach the terminal phase")
 
     return statistic
 
 
-def _relative(run: "xr.Dataset") -> np.ndarray:
+def _relative(run: xr.Dataset) -> np.ndarray:
     """a_1 + a_2 of each signal over that of the first."""
     total = run.strength.sum("concept").values
     return total / total[0]
 
 
-def pace(adam: bool) -> "Callable[[xr.Dataset], Measured]":
+def pace(adam: bool) -> Callable[[xr.Dataset], Estimate]:
     """Binary logarithm of the steps in a unit of time, by a signal's own fit over those expected from the first."""
 
-    def statistic(run: "xr.Dataset") -> Estimate:
+    def statistic(run: xr.Dataset) -> Estimate:
         own = run.own_pace.transpose("signal", "seed").values
         return _resolved(np.log2(own / own[0] / (_relative(run)[:, None] if adam else 1.0))[1:].ravel(), "models")
 
     return statistic
 
 
-def matching(adam: bool) -> "Callable[[xr.Dataset], Measured]":
+def matching(adam: bool) -> Callable[[xr.Dataset], Estimate]:
     """Error with the signal's own mu and sigma over that with the first signal's."""
 
-    def statistic(run: "xr.Dataset") -> Estimate:
+    def statistic(run: xr.Dataset) -> Estimate:
         ratio = run.theory_error.sel(abstraction=RESCALED if adam else "two layers") / run.unmatched_error
         return _resolved(ratio.isel(signal=slice(1, None)).values.ravel(), "models")
 
     return statistic
 
 
-def against(other: str) -> "Callable[[xr.Dataset], Measured]":
+def against(other: str) -> Callable[[xr.Dataset], Estimate]:
     """Error of the two-layer model over that of another abstraction, both fitted to the first signal."""
 
-    def statistic(run: "xr.Dataset") -> Estimate:
+    def statistic(run: xr.Dataset) -> Estimate:
         ratio = run.theory_error.sel(abstraction="two layers") / run.theory_error.sel(abstraction=other)
         return _resolved(ratio.isel(signal=0).values.ravel(), "models")
 

@@ -12,15 +12,15 @@ is told by the direct estimator and by a classifier trained on the signal's own 
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
 
+import xarray as xr
+
 from saddlescope._shared.errors import InputError
 from saddlescope.reproduction.context import RunContext
 from saddlescope.reproduction.device import prepare_device
 from saddlescope.reproduction.parallel_parts import run_parallel_parts
-from saddlescope.reproduction.parameter_checks import at_least, positive, within
+from saddlescope.reproduction.parameter_checks import at_least, between, positive
 
 if TYPE_CHECKING:
-    import xarray as xr
-
     from saddlescope.train.diffusion.circles import CircleProcess
     from saddlescope.train.diffusion.classifier import FittedClassifier
 
@@ -72,7 +72,7 @@ class Training:
         at_least(4, self, "held_out")
         at_least(0, self, "weight_decay")
         positive(self, "learning_rate", "size_signal", "diameter")
-        within(0.0, 1.0, self, "size_signal", "average", "dropout")
+        between(0.0, 1.0, self, "size_signal", "average", "dropout")
         decreasing = sorted(set(self.signals), reverse=True) == list(self.signals)
         if len(self.signals) < 2 or not decreasing or not 0 < min(self.signals) <= max(self.signals) <= 1:
             raise InputError(
@@ -103,7 +103,7 @@ PAPER: dict[str, Any] = {
 """Appendix G: 32 x 32 pixels, 20k steps of batch 128, 32 images and 5 seeds; diameters .7 and .3; for a GPU."""
 
 
-def train(params: Training, context: RunContext) -> "xr.Dataset":
+def train(params: Training, context: RunContext) -> xr.Dataset:
     """Trains a model for each signal and seed; each keeps its own checkpoint in the scratch folder.
 
     Returns:
@@ -116,8 +116,6 @@ def train(params: Training, context: RunContext) -> "xr.Dataset":
     Raises:
         InputError: the device is not there, or training diverges.
     """
-    import xarray as xr
-
     prepare_device(params.device)
     count = len(params.signals)
     start = _CLASSIFIER / (_CLASSIFIER + len(params.seeds))
@@ -179,10 +177,8 @@ def _classifier(params: Training, signal: float, context: RunContext) -> "Fitted
     )
 
 
-def _together(params: Training, signal: float, runs: "list[xr.Dataset]", accuracy: "list[float]") -> "xr.Dataset":
+def _together(params: Training, signal: float, runs: list[xr.Dataset], accuracy: list[float]) -> xr.Dataset:
     """The models of one signal, and what there is to know of its images."""
-    import xarray as xr
-
     from saddlescope.train.diffusion.signals import concept_geometry
 
     geometry = concept_geometry(process(params, signal), images=params.images)
@@ -204,7 +200,7 @@ class _Model:
     signal: float
     seed: int
 
-    def __call__(self, context: RunContext) -> "xr.Dataset":
+    def __call__(self, context: RunContext) -> xr.Dataset:
         from saddlescope.train.diffusion.fitting import DiffusionConfig, fit_diffusion
         from saddlescope.train.diffusion.unet import UNetConfig
 

@@ -16,9 +16,12 @@ import itertools
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING
+
+import numpy as np
+import xarray as xr
 
 from saddlescope._shared.errors import InputError
+from saddlescope.papers.concept_learning.generalisation_map.figures import figures
 from saddlescope.papers.concept_learning.generalisation_map.simulations import (
     DIVERSE,
     LEARNED,
@@ -33,13 +36,10 @@ from saddlescope.papers.concept_learning.generalisation_map.simulations import (
 from saddlescope.reproduction import parameter_checks
 from saddlescope.reproduction.claim import Claim, Estimate
 from saddlescope.reproduction.context import RunContext
-from saddlescope.reproduction.grid import in_grid, cached_rows
+from saddlescope.reproduction.grid import cached_rows, in_grid
 from saddlescope.reproduction.metric import Metric
 
-if TYPE_CHECKING:
-    import xarray as xr
-
-    from saddlescope.plot.figure import Figure
+__all__ = ["Params", "claims", "figures", "metrics", "run"]
 
 _SMALL = 0.0011  # scales up to here are small starts
 _CLEAR = 0.05  # predicted outputs nearer to one half than this are on the border
@@ -84,7 +84,7 @@ class Params:
         return cls(starts=200)
 
 
-def run(params: Params, context: RunContext) -> "xr.Dataset":
+def run(params: Params, context: RunContext) -> xr.Dataset:
     """Row by row of the grid; a killed run goes on after its last whole row."""
     axes = {"diverse": DIVERSE, "ratio": params.ratios}
     made = cached_rows(axes, partial(_row, params), context)
@@ -92,10 +92,8 @@ def run(params: Params, context: RunContext) -> "xr.Dataset":
     return made.assign_attrs(done=params.done, budget=params.budget, horizon=params.horizon)
 
 
-def _row(params: Params, k: int, law: "tuple[Diverse, float]", report: Callable[[float, str], None]) -> "xr.Dataset":
+def _row(params: Params, k: int, law: tuple[Diverse, float], report: Callable[[float, str], None]) -> xr.Dataset:
     """All diversities and scales at one ratio of the signals, with both models."""
-    import numpy as np
-
     diverse, ratio = law
     rng = np.random.default_rng((params.seed, k))
     grid = list(itertools.product(params.sigmas, params.scales))
@@ -118,7 +116,7 @@ def _row(params: Params, k: int, law: "tuple[Diverse, float]", report: Callable[
 
 # The bounds: the theory is that of small starts and well separated stages, with no rate; how near the runs come to it
 # was seen in pilots on other seeds.
-def _right_side(run: "xr.Dataset", *, model: str) -> Estimate:
+def _right_side(run: xr.Dataset, *, model: str) -> Estimate:
     """The share of starts that fail at the stop just where they should, away from the border."""
     one = run.sel(model=model)
     judged = one.at_stop.where(abs(one.output - LEARNED) > _CLEAR)
@@ -128,38 +126,38 @@ def _right_side(run: "xr.Dataset", *, model: str) -> Estimate:
     )
 
 
-def _largest(off: "xr.DataArray") -> Estimate:
+def _largest(off: xr.DataArray) -> Estimate:
     if not int(off.count()):
         return Estimate.unresolved(f"No start of a scale up to {_SMALL:g} came so far by the horizon.")
     return Estimate(float(off.max()), remark=f"{int(off.count())} starts; mean {float(off.mean()):.2g}")
 
 
-def _output_error(run: "xr.Dataset", *, model: str, apart: bool = True) -> Estimate:
+def _output_error(run: xr.Dataset, *, model: str, apart: bool = True) -> Estimate:
     """The largest error of the predicted output at the stop, of small starts."""
     one = run.sel(model=model, scale=slice(None, _SMALL))
     off = abs(one.at_stop - one.output)
     return _largest(off.where(one.share <= _APART) if apart else off)
 
 
-def _time_error(run: "xr.Dataset", *, model: str) -> Estimate:
+def _time_error(run: xr.Dataset, *, model: str) -> Estimate:
     """The largest relative error of the time at which the last concept is learned, of small starts."""
     one = run.sel(model=model, scale=slice(None, _SMALL))
     return _largest(abs(one.learned / one.predicted - 1).where(one.share <= _APART))
 
 
-def _in_budget(run: "xr.Dataset", *, model: str) -> Estimate:
+def _in_budget(run: xr.Dataset, *, model: str) -> Estimate:
     """The share of starts of which the predicted last stage tells whether they generalize within the budget."""
     one = run.sel(model=model)
     right = (one.at_budget >= LEARNED) == (one.predicted <= run.attrs["budget"])
     return Estimate.share(float(right.sum()), right.size, f"{int(right.sum())} of {right.size} starts")
 
 
-def _failed(run: "xr.Dataset") -> "xr.DataArray":
+def _failed(run: xr.Dataset) -> xr.DataArray:
     """The share of starts in each cell that have not generalized at the stop; NaN where not all have come to it."""
     return (run.at_stop < LEARNED).where(run.at_stop.notnull()).mean("start", skipna=False)
 
 
-def _scale_matters(run: "xr.Dataset") -> Estimate:
+def _scale_matters(run: xr.Dataset) -> Estimate:
     """The share of starts that fail at the stop, at the smallest scale against the largest: by how much they differ."""
     if run.sizes["scale"] < 2:
         return Estimate.unresolved("There are no two scales.")
@@ -168,7 +166,7 @@ def _scale_matters(run: "xr.Dataset") -> Estimate:
     return Estimate(float(abs(shares[0] - shares[-1])), remark=_told(shares))
 
 
-def _diversity(run: "xr.Dataset", *, diverse: str, least: bool = False) -> Estimate:
+def _diversity(run: xr.Dataset, *, diverse: str, least: bool = False) -> Estimate:
     """The share of starts that fail at the stop, at the largest sigma less that at the smallest, or the least."""
     if run.sizes["sigma"] < 2:
         return Estimate.unresolved("There are no two diversities.")
@@ -177,7 +175,7 @@ def _diversity(run: "xr.Dataset", *, diverse: str, least: bool = False) -> Estim
     return Estimate(float(shares[-1] - (shares.min() if least else shares[0])), remark=_told(shares))
 
 
-def _told(shares: "xr.DataArray") -> str:
+def _told(shares: xr.DataArray) -> str:
     """The values over one axis, in words."""
     along = shares[shares.dims[0]].values
     return ", ".join(f"{value:.3f} at {at:g}" for value, at in zip(shares.values, along, strict=True))
@@ -273,7 +271,7 @@ claims = (
     ),
 )
 
-quantities = (
+metrics = (
     Metric(
         name="failed_at_stop",
         says="share of starts that have not generalized when training stops",
@@ -285,10 +283,3 @@ quantities = (
         statistic=lambda run: float((run.at_budget < LEARNED).mean()),
     ),
 )
-
-
-def traces(run: "xr.Dataset") -> "list[Figure]":
-    """Maps of the share of starts that fail, at the stop and within the budget, with the predicted borders."""
-    from saddlescope.papers.concept_learning.generalisation_map.figures import pictures
-
-    return pictures(run)

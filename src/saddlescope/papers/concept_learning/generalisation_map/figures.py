@@ -1,12 +1,9 @@
 """The maps of the entry `generalisation_map`."""
 
-from typing import TYPE_CHECKING
+import numpy as np
+import xarray as xr
 
-if TYPE_CHECKING:
-    import numpy as np
-    import xarray as xr
-
-    from saddlescope.plot.figure import Figure, Line, Panel
+from saddlescope.plot import Axis, Figure, Heat, Line, Panel
 
 _SIGMA, _SCALE = 0.05, 1e-3  # what a map does not show; the nearest there is
 _AXES = {"sigma": "log₁₀ σ", "scale": "log₁₀ initial scale τ"}
@@ -16,10 +13,8 @@ LEARNED = 0.5
 _BORDER = "predicted border"
 
 
-def pictures(run: "xr.Dataset") -> "list[Figure]":
+def figures(run: xr.Dataset) -> list[Figure]:
     """Failures at the stop and within the budget, and what tells them."""
-    from saddlescope.plot import Figure
-
     done, budget = run.attrs["done"], run.attrs["budget"]
     starts = run.sizes["start"]
     stopped = (run.at_stop < LEARNED).where(run.at_stop.notnull()).mean("start")
@@ -60,16 +55,12 @@ def pictures(run: "xr.Dataset") -> "list[Figure]":
     ]
 
 
-def _near(run: "xr.Dataset", axis: str) -> float:
+def _near(run: xr.Dataset, axis: str) -> float:
     return float(run[axis].sel({axis: {"sigma": _SIGMA, "scale": _SCALE}[axis]}, method="nearest"))
 
 
-def _map(title: str, failed: "xr.DataArray", excess: "xr.DataArray", x: str) -> "Panel":
+def _map(title: str, failed: xr.DataArray, excess: xr.DataArray, x: str) -> Panel:
     """The share that fails over x and the ratio, with the border where the predicted excess is 1."""
-    import numpy as np
-
-    from saddlescope.plot import Axis, Heat, Panel
-
     left_out = "sigma" if x == "scale" else "scale"
     at = {left_out: {"sigma": _SIGMA, "scale": _SCALE}[left_out]}
     shown = failed.sel(at, method="nearest").transpose("ratio", x)
@@ -85,12 +76,8 @@ def _map(title: str, failed: "xr.DataArray", excess: "xr.DataArray", x: str) -> 
     )
 
 
-def _border(x: "np.ndarray", y: "np.ndarray", excess: "np.ndarray") -> "tuple[Line, ...]":
+def _border(x: np.ndarray, y: np.ndarray, excess: np.ndarray) -> tuple[Line, ...]:
     """Where values on a grid, (len(y), len(x)), pass 0 along its lines, as dots."""
-    import numpy as np
-
-    from saddlescope.plot import Line
-
     dots = []
     for places, others, values, turned in ((y, x, excess.T, False), (x, y, excess, True)):
         for other, row in zip(others, values, strict=True):
@@ -104,12 +91,8 @@ def _border(x: "np.ndarray", y: "np.ndarray", excess: "np.ndarray") -> "tuple[Li
     return (Line(x=across, y=along, style="points", group=_BORDER, color=1, width=4.0),)
 
 
-def _collapse(run: "xr.Dataset") -> "Figure":
+def _collapse(run: xr.Dataset) -> Figure:
     """Every cell at the smallest scale on one curve, and times against their prediction."""
-    import numpy as np
-
-    from saddlescope.plot import Axis, Figure, Line, Panel
-
     done = run.attrs["done"]
     small = run.isel(scale=0)
     shares = np.geomspace(float(run.share.min()), 0.5, 300)

@@ -12,11 +12,10 @@ that of the flow by the factor eta a / log(1 + eta a).
 """
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
-if TYPE_CHECKING:
-    import numpy as np
-    import xarray as xr
+import numpy as np
+import xarray as xr
 
 Diverse = Literal["both", "strong", "weak"]
 DIVERSE: tuple[Diverse, ...] = ("both", "strong", "weak")
@@ -27,7 +26,7 @@ _FIRST, _MARKS = 0.2, 500  # the first s > 0 that is recorded, and how many ther
 _TOLERANCE = 1e-6
 
 
-def signal(diverse: Diverse, ratio: float, sigma: float, calm: float) -> "tuple[np.ndarray, np.ndarray]":
+def signal(diverse: Diverse, ratio: float, sigma: float, calm: float) -> tuple[np.ndarray, np.ndarray]:
     """Strengths and the test point of mu = (1, ratio), the diverse concepts with a deviation of their own.
 
     Args:
@@ -42,7 +41,7 @@ def signal(diverse: Diverse, ratio: float, sigma: float, calm: float) -> "tuple[
     return data((1.0, ratio), deviations)
 
 
-def seen_share(strengths: "np.ndarray") -> float:
+def seen_share(strengths: np.ndarray) -> float:
     """The part of the training loss at the start that is the weaker concept's."""
     return float(strengths.min() / strengths.sum())
 
@@ -55,10 +54,8 @@ def predicted_output(share: float, done: float) -> float:
     return max(0.0, 1 - (done / share) ** 0.5)
 
 
-def symmetric_runs(a: "np.ndarray", x: "np.ndarray", starts: "np.ndarray", params: Any) -> "xr.Dataset":
+def symmetric_runs(a: np.ndarray, x: np.ndarray, starts: np.ndarray, params: Any) -> xr.Dataset:
     """Gradient flow from starts U, (starts, d, d'), on one data law."""
-    import numpy as np
-
     from saddlescope.flow import symmetric_flows
 
     s, rate = _marks(params), float(np.max(a))
@@ -72,13 +69,12 @@ def symmetric_runs(a: "np.ndarray", x: "np.ndarray", starts: "np.ndarray", param
 
 
 def trained_runs(
-    laws: "Sequence[tuple[np.ndarray, np.ndarray]]", starts: "Sequence[np.ndarray]", params: Any
-) -> "list[xr.Dataset]":
+    laws: Sequence[tuple[np.ndarray, np.ndarray]], starts: Sequence[np.ndarray], params: Any
+) -> list[xr.Dataset]:
     """Gradient descent from starts (U, V^T), (starts, 2, d, d'), for each data law (strengths and test point)."""
     import equinox as eqx
     import jax
     import jax.numpy as jnp
-    import numpy as np
 
     from saddlescope.flow import sgd_batched
     from saddlescope.models import PopulationLoss
@@ -117,31 +113,25 @@ def trained_runs(
     return found
 
 
-def _marks(params: Any) -> "np.ndarray":
-    import numpy as np
+def _marks(params: Any) -> np.ndarray:
 
     return np.unique(np.append(np.geomspace(_FIRST, params.horizon, _MARKS), (0.0, params.budget)))
 
 
-def _last_times(a: "np.ndarray", starts: "np.ndarray") -> "np.ndarray":
+def _last_times(a: np.ndarray, starts: np.ndarray) -> np.ndarray:
     """When the last concept is learned by the symmetric network, in t, for each start."""
-    import numpy as np
-
     from saddlescope.theory.concepts import concept_stages
 
     return np.array([concept_stages(a, start).times.max() for start in starts])
 
 
-def _read_off(s: "np.ndarray", losses: "np.ndarray", outputs: "np.ndarray", params: Any) -> "xr.Dataset":
+def _read_off(s: np.ndarray, losses: np.ndarray, outputs: np.ndarray, params: Any) -> xr.Dataset:
     """What is asked of runs, from their training losses (starts, times) and outputs (starts, times, 2).
 
     Returns:
         Over `start`: `stop`, in s, NaN where training is not done by the horizon; `at_stop` and `at_budget`, the
         smaller of both outputs then; `learned`, from when on it stays above one half, NaN where it does not.
     """
-    import numpy as np
-    import xarray as xr
-
     least = outputs.min(axis=-1)
     left = np.log(losses / (params.done * losses[:, :1]))
     stop = _passed(s, left <= 0, left)
@@ -159,10 +149,8 @@ def _read_off(s: "np.ndarray", losses: "np.ndarray", outputs: "np.ndarray", para
     )
 
 
-def _passed(s: "np.ndarray", beyond: "np.ndarray", level: "np.ndarray") -> "np.ndarray":
+def _passed(s: np.ndarray, beyond: np.ndarray, level: np.ndarray) -> np.ndarray:
     """When each row is first beyond, interpolated where `level` is 0; NaN where it never is."""
-    import numpy as np
-
     after = np.argmax(beyond, axis=1)
     rows, before = np.arange(len(beyond)), np.maximum(after - 1, 0)
     high, low = level[rows, after], level[rows, before]

@@ -10,11 +10,16 @@ D.3 has it. Gradient flow is followed, and the map D.2 that the lemmas are about
 """
 
 import itertools
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
+import numpy as np
+import xarray as xr
+
 from saddlescope._shared.errors import InputError
+from saddlescope.papers.concept_learning.lemmas.figures import figures
 from saddlescope.papers.concept_learning.shared.random_starts import FIGURES, drawn
 from saddlescope.papers.concept_learning.shared.two_layer_runs import data
 from saddlescope.reproduction import parameter_checks
@@ -22,13 +27,10 @@ from saddlescope.reproduction.claim import Claim, Estimate
 from saddlescope.reproduction.context import RunContext
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    import xarray as xr
-
     from saddlescope.papers.concept_learning.lemmas.simulations import Starts
     from saddlescope.papers.concept_learning.lemmas.violations import Runs
-    from saddlescope.plot.figure import Figure
+
+__all__ = ["Params", "claims", "figures", "run"]
 
 _DATA = ("Figure 5", "Figure 8", "Figure 10")
 _ALLOWED = ("allowed, flow", "allowed, map")
@@ -69,11 +71,8 @@ class Params:
         return cls(allowed=60, near=20, ordinary=1024)
 
 
-def run(params: Params, context: RunContext) -> "xr.Dataset":
+def run(params: Params, context: RunContext) -> xr.Dataset:
     """Runs of every kind, held against all lemmas."""
-    import numpy as np
-    import xarray as xr
-
     from saddlescope.papers.concept_learning.lemmas.simulations import allowed_starts, flows, maps, ordinary_starts
 
     starts = allowed_starts(params.allowed, params.near, np.random.default_rng((params.seed, 0)))
@@ -95,15 +94,12 @@ def run(params: Params, context: RunContext) -> "xr.Dataset":
     return xr.merge([xr.concat(made, "group"), example], join="exact", combine_attrs="drop_conflicts")
 
 
-def _told(report: "Callable[[float, str], None]", name: str, fraction: float) -> None:
+def _told(report: Callable[[float, str], None], name: str, fraction: float) -> None:
     report(0.3 + 0.7 * fraction, name)
 
 
-def _held(name: str, starts: "Starts", follow: "Callable[[], list[Runs]]") -> "xr.Dataset":
+def _held(name: str, starts: "Starts", follow: "Callable[[], list[Runs]]") -> xr.Dataset:
     """How many runs violate each lemma, and by how much at most."""
-    import numpy as np
-    import xarray as xr
-
     from saddlescope.papers.concept_learning.lemmas.violations import excesses
 
     pieces = [excesses(runs) for runs in follow()]
@@ -121,11 +117,8 @@ def _held(name: str, starts: "Starts", follow: "Callable[[], list[Runs]]") -> "x
     )
 
 
-def _examples(starts: "Starts", params: Params) -> "xr.Dataset":
+def _examples(starts: "Starts", params: Params) -> xr.Dataset:
     """One allowed run of each kind, the first and the last start, for the picture."""
-    import numpy as np
-    import xarray as xr
-
     from saddlescope.papers.concept_learning.lemmas.simulations import KAPPA, Starts, flows
 
     a, *of_starts = starts
@@ -145,7 +138,7 @@ def _examples(starts: "Starts", params: Params) -> "xr.Dataset":
     )
 
 
-def _violations(lemma: str, groups: "Callable[[str], bool]", run: "xr.Dataset") -> Estimate:
+def _violations(lemma: str, groups: Callable[[str], bool], run: xr.Dataset) -> Estimate:
     """How many runs of some groups violate a lemma."""
     chosen = run.isel(group=[groups(name) for name in run.group.values.tolist()]).sel(lemma=lemma)
     violations, runs, names = (chosen[of].values.tolist() for of in ("violations", "runs", "group"))
@@ -154,7 +147,7 @@ def _violations(lemma: str, groups: "Callable[[str], bool]", run: "xr.Dataset") 
     return Estimate(float(sum(violations)), remark=f"{told}; largest excess {float(chosen.largest.max()):.3g}")
 
 
-def _hold(run: "xr.Dataset") -> Estimate:
+def _hold(run: xr.Dataset) -> Estimate:
     allowed = run.sel(group=list(_ALLOWED))
     return Estimate(float((allowed.hold / allowed.runs).min()), remark=f"{int(allowed.runs.max())} starts")
 
@@ -183,7 +176,7 @@ class _Lemma(NamedTuple):
     lemma: str
     says: str
     source: str
-    groups: "Callable[[str], bool]" = _allowed
+    groups: Callable[[str], bool] = _allowed
 
 
 _LEMMAS = (
@@ -279,10 +272,3 @@ claims = (
         for one in _LEMMAS
     ),
 )
-
-
-def traces(run: "xr.Dataset") -> "list[Figure]":
-    """Two allowed runs with the bounds, and a table of all violations."""
-    from saddlescope.papers.concept_learning.lemmas.figures import pictures
-
-    return pictures(run)

@@ -1,17 +1,13 @@
 """The picture and the table of the entry `lemmas`."""
 
-from typing import TYPE_CHECKING
+import numpy as np
+import xarray as xr
 
-if TYPE_CHECKING:
-    import xarray as xr
-
-    from saddlescope.plot.figure import Figure, Panel
+from saddlescope.plot import Axis, Figure, Line, Mark, Panel, Table
 
 
-def pictures(run: "xr.Dataset") -> "list[Figure]":
+def figures(run: xr.Dataset) -> list[Figure]:
     """Two allowed runs with the bounds, and a table of all violations."""
-    from saddlescope.plot import Figure, Table
-
     groups = run.group.values.tolist()
     rows = tuple(
         (lemma, *(_cell(run.sel(lemma=lemma, group=group)) for group in groups)) for lemma in run.lemma.values.tolist()
@@ -30,14 +26,11 @@ def pictures(run: "xr.Dataset") -> "list[Figure]":
     ]
 
 
-def _cell(one: "xr.Dataset") -> str:
+def _cell(one: xr.Dataset) -> str:
     return f"{int(one.violations)}/{int(one.runs)} ({float(one.largest):.2g})"
 
 
-def _panel(one: "xr.Dataset") -> "Panel":
-    import numpy as np
-
-    from saddlescope.plot import Axis, Line, Mark, Panel
+def _panel(one: xr.Dataset) -> Panel:
 
     t, W, a = one.example_time.values, np.abs(one.example.values), one.example_strength.values
     tenth = np.log(10)

@@ -6,12 +6,11 @@ Its time is twice that of the flow, t = eta k / 2 after k steps.
 """
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
+
+import numpy as np
 
 from saddlescope.papers.concept_learning.lemmas.violations import Runs
-
-if TYPE_CHECKING:
-    import numpy as np
 
 K, KAPPA = 20.0, 1.11  # of D.2 and D.4: the least that they allow, about
 _LOST = 2.0  # |w_ij| beyond which a run of the map has left all that the lemmas speak of, and is stopped
@@ -21,21 +20,19 @@ _PIECE = 64  # starts whose recorded W are kept at a time
 class Starts(NamedTuple):
     """Starts with the constants of the assumptions; C of D.5 is free."""
 
-    strengths: "np.ndarray"
-    factors: "np.ndarray"
-    log_P: "np.ndarray"  # noqa: N815 - the paper's P
-    log_omega: "np.ndarray"
-    log_beta: "np.ndarray"
-    hold: "np.ndarray"
+    strengths: np.ndarray
+    factors: np.ndarray
+    log_P: np.ndarray  # noqa: N815 - the paper's P
+    log_omega: np.ndarray
+    log_beta: np.ndarray
+    hold: np.ndarray
 
 
-def allowed_starts(count: int, near: int, rng: "np.random.Generator") -> Starts:
+def allowed_starts(count: int, near: int, rng: np.random.Generator) -> Starts:
     """Starts for two concepts at which D.1 to D.5 hold as printed; the last `near` of them nearly singular.
 
     Strengths are 0.1 and 1, and omega is as large as it can be: 1e-61 to 1e-70.
     """
-    import numpy as np
-
     from saddlescope.models import symmetric_factor
     from saddlescope.theory.concepts import check_assumptions, largest_start
 
@@ -56,10 +53,8 @@ def allowed_starts(count: int, near: int, rng: "np.random.Generator") -> Starts:
     return Starts(a, np.array(factors), log_P, log_omega, log_beta, np.array(hold))
 
 
-def ordinary_starts(a: "np.ndarray", factors: "np.ndarray") -> Starts:
+def ordinary_starts(a: np.ndarray, factors: np.ndarray) -> Starts:
     """Starts of any size, which the assumptions do not allow, with P as large as D.3 has it: P beta omega = 0.4."""
-    import numpy as np
-
     W = np.abs(factors @ factors.mT)
     top, least = np.log(W.max(axis=(1, 2))), np.log(W.min(axis=(1, 2)))
     return Starts(a, factors, np.log(0.4) - top, least, top - least, np.zeros(len(W), bool))
@@ -67,8 +62,6 @@ def ordinary_starts(a: "np.ndarray", factors: "np.ndarray") -> Starts:
 
 def flows(starts: Starts, until: float, marks: int) -> list[Runs]:
     """Gradient flow, to `until`."""
-    import numpy as np
-
     from saddlescope.flow import symmetric_flows
 
     times, made = np.linspace(0.0, until, marks), []
@@ -84,8 +77,6 @@ def flows(starts: Starts, until: float, marks: int) -> list[Runs]:
 
 def maps(starts: Starts, until: float, marks: int, report: Callable[[float], None]) -> list[Runs]:
     """The printed map, to the time `until` of the flow; a run that is lost stays where it was."""
-    import numpy as np
-
     a = starts.strengths
     eta = 1 / (9 * K * float(a.max()))
     steps = round(2 * until / eta)
@@ -121,7 +112,7 @@ def _pieces(starts: Starts) -> list[Starts]:
     ]
 
 
-def _runs(starts: Starts, times: "np.ndarray", W: "np.ndarray", *extremes: Any) -> Runs:
+def _runs(starts: Starts, times: np.ndarray, W: np.ndarray, *extremes: Any) -> Runs:
     lowest, highest, fastest = extremes
     return Runs(
         strengths=starts.strengths, times=times, W=W, lowest=lowest, highest=highest, fastest=fastest,

@@ -9,10 +9,8 @@ The statements are those of `saddlescope.theory.concepts`, in the time of gradie
 """
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    import numpy as np
+import numpy as np
 
 _ROUNDING = 1e-14  # of sqrt(w_ii w_jj): what rounding can make of w_ij, in runs in U and in W
 _ACCURACY = 1e-8  # of sqrt(w_ii w_jj): what the tolerance of the flows can make of w_ij
@@ -33,28 +31,26 @@ class Runs:
         kappa, K: the same for all.
     """
 
-    strengths: "np.ndarray"
-    times: "np.ndarray"
-    W: "np.ndarray"
-    lowest: "np.ndarray"
-    highest: "np.ndarray"
-    fastest: "np.ndarray"
-    log_P: "np.ndarray"  # noqa: N815 - the paper's P
-    log_omega: "np.ndarray"
-    log_beta: "np.ndarray"
+    strengths: np.ndarray
+    times: np.ndarray
+    W: np.ndarray
+    lowest: np.ndarray
+    highest: np.ndarray
+    fastest: np.ndarray
+    log_P: np.ndarray  # noqa: N815 - the paper's P
+    log_omega: np.ndarray
+    log_beta: np.ndarray
     kappa: float
     K: float
 
     @property
-    def log_phase(self) -> "np.ndarray":
+    def log_phase(self) -> np.ndarray:
         """Log(P beta omega), (n,)."""
         return self.log_P + self.log_beta + self.log_omega
 
 
-def excesses(runs: Runs) -> "dict[str, np.ndarray]":
+def excesses(runs: Runs) -> dict[str, np.ndarray]:
     """The excess of every lemma on every run, (n,); -infinity where it says nothing of the run."""
-    import numpy as np
-
     from saddlescope.theory.concepts import lemma_d2_time, lemma_d3_time, lemma_d8_time
 
     a, t, W = runs.strengths, runs.times[:, None, None], runs.W
@@ -104,10 +100,8 @@ def excesses(runs: Runs) -> "dict[str, np.ndarray]":
     } | _corrected(runs, above)
 
 
-def _corrected(runs: Runs, above: "np.ndarray") -> "dict[str, np.ndarray]":
+def _corrected(runs: Runs, above: np.ndarray) -> dict[str, np.ndarray]:
     """Of the bounds that hold for gradient flow from any start."""
-    import numpy as np
-
     from saddlescope.theory.concepts import initial_growth, map_ceiling
 
     ceiling, growth = np.full((2, len(runs.W)), -np.inf)
@@ -122,17 +116,13 @@ def _corrected(runs: Runs, above: "np.ndarray") -> "dict[str, np.ndarray]":
     return {"ceiling": ceiling, "growth": growth}
 
 
-def _most(values: "np.ndarray") -> "np.ndarray":
+def _most(values: np.ndarray) -> np.ndarray:
     """The largest of every run; NaN, as of 0 against 0, says nothing."""
-    import numpy as np
-
     return np.max(np.where(np.isnan(values), -np.inf, values).reshape(len(values), -1), axis=1)
 
 
-def _largest_noise(a: "np.ndarray", W: "np.ndarray") -> "np.ndarray":
+def _largest_noise(a: np.ndarray, W: np.ndarray) -> np.ndarray:
     """The largest |N_ij| of every run, (n,)."""
-    import numpy as np
-
     d = len(a)
     largest = np.zeros(len(W))
     for i in range(d):
@@ -144,10 +134,8 @@ def _largest_noise(a: "np.ndarray", W: "np.ndarray") -> "np.ndarray":
     return largest
 
 
-def _growth(runs: Runs, major: "np.ndarray", log_major: "np.ndarray") -> "np.ndarray":
+def _growth(runs: Runs, major: np.ndarray, log_major: np.ndarray) -> np.ndarray:
     """Lemma D.4, from the first mark at which w_ii is above the phase to the last before it reaches lambda."""
-    import numpy as np
-
     worst = np.full(len(major), -np.inf)
     for n, i in np.ndindex(len(major), major.shape[2]):
         begun = np.flatnonzero(log_major[n, :, i] >= runs.log_phase[n])
@@ -160,18 +148,14 @@ def _growth(runs: Runs, major: "np.ndarray", log_major: "np.ndarray") -> "np.nda
     return worst
 
 
-def _fall(major: "np.ndarray", level: float) -> "np.ndarray":
+def _fall(major: np.ndarray, level: float) -> np.ndarray:
     """How far w_ii falls below the level once it was there."""
-    import numpy as np
-
     reached = np.maximum.accumulate(major, axis=1) >= level
     return _most(np.where(reached, level - major, -np.inf))
 
 
-def _suppressed(runs: Runs, major: "np.ndarray", log_entries: "np.ndarray") -> "np.ndarray":
+def _suppressed(runs: Runs, major: np.ndarray, log_entries: np.ndarray) -> np.ndarray:
     """Lemma D.7, from the first mark at which the stronger major entry is above 0.8."""
-    import numpy as np
-
     worst = np.full(len(major), -np.inf)
     for n, i, j in np.ndindex(len(major), *log_entries.shape[2:]):
         begun = np.flatnonzero(major[n, :, i] > 0.8)
@@ -182,10 +166,8 @@ def _suppressed(runs: Runs, major: "np.ndarray", log_entries: "np.ndarray") -> "
     return worst
 
 
-def _at(times: "np.ndarray", values: "np.ndarray", when: "np.ndarray") -> "np.ndarray":
+def _at(times: np.ndarray, values: np.ndarray, when: np.ndarray) -> np.ndarray:
     """Values (n, k, d) interpolated at a time of each, (n, d); NaN beyond the last mark or before the first."""
-    import numpy as np
-
     found = np.full(when.shape, np.nan)
     for n, i in np.ndindex(*when.shape):
         if 0 <= when[n, i] <= times[-1]:
@@ -193,10 +175,8 @@ def _at(times: "np.ndarray", values: "np.ndarray", when: "np.ndarray") -> "np.nd
     return found
 
 
-def _after(times: "np.ndarray", values: "np.ndarray", when: "np.ndarray") -> "np.ndarray":
+def _after(times: np.ndarray, values: np.ndarray, when: np.ndarray) -> np.ndarray:
     """The largest of values (n, k, d) up to a time of each, (n, d); NaN where that is beyond the last mark."""
-    import numpy as np
-
     found = np.full(when.shape, np.nan)
     for n, i in np.ndindex(*when.shape):
         if when[n, i] <= times[-1]:

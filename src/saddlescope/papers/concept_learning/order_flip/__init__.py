@@ -13,22 +13,20 @@ on. Here sigma_1 is swept across it, told by the ratio a_1 / a_2, and it is meas
                (c = 3) and without; flip predicted by Theorem 4.1 from the actual start and the samples' A
 """
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import numpy as np
+import xarray as xr
 
 from saddlescope._shared.errors import InputError
+from saddlescope.papers.concept_learning.order_flip.figures import pictures
 from saddlescope.papers.concept_learning.shared.perceptron_training import Training, one_layer_prediction, train
+from saddlescope.plot import Figure
 from saddlescope.reproduction import parameter_checks
 from saddlescope.reproduction.claim import Claim, Estimate
 from saddlescope.reproduction.context import RunContext
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    import numpy as np
-    import xarray as xr
-
-    from saddlescope.plot.figure import Figure
 
 _PICTURED = 7  # values of sigma_1 whose trajectories are drawn
 _SGD_RATIOS = 9  # values of the sweep of SGD
@@ -80,10 +78,8 @@ class Params:
         return cls(starts=500, runs=64)
 
 
-def run(params: Params, context: RunContext) -> "xr.Dataset":
+def run(params: Params, context: RunContext) -> xr.Dataset:
     """The symmetric network's flows, then SGD of one layer."""
-    import xarray as xr
-
     flows = context.cached("flows", lambda: _flows(params, context.part(0.0, 0.5)))
     sgd = [
         context.cached(
@@ -97,22 +93,19 @@ def run(params: Params, context: RunContext) -> "xr.Dataset":
     return xr.merge([flows, together]).assign_attrs(mu=list(params.mu), sigma=params.sigma)
 
 
-def _ratios(count: int) -> "np.ndarray":
-    import numpy as np
+def _ratios(count: int) -> np.ndarray:
 
     return np.linspace(0.35, 2.2, count)
 
 
-def _diversity(ratio: Any, mu: "Sequence[float]", sigma: float, clusters: int) -> Any:
+def _diversity(ratio: Any, mu: Sequence[float], sigma: float, clusters: int) -> Any:
     """sigma_1^2 at these ratios a_1 / a_2."""
     return ratio * (sigma**2 + mu[1] ** 2 / clusters) - mu[0] ** 2 / clusters
 
 
-def _flows(params: Params, report: "Callable[[float, str], None]") -> "xr.Dataset":
+def _flows(params: Params, report: Callable[[float, str], None]) -> xr.Dataset:
     """Both times of every start and ratio; trajectories of one start."""
     import jax
-    import numpy as np
-    import xarray as xr
 
     from saddlescope.flow import symmetric_flows
     from saddlescope.models import StructuredIdentityTask, symmetric_weights
@@ -149,10 +142,8 @@ def _flows(params: Params, report: "Callable[[float, str], None]") -> "xr.Datase
     )
 
 
-def _first_half(times: "np.ndarray", values: "np.ndarray") -> "np.ndarray":
+def _first_half(times: np.ndarray, values: np.ndarray) -> np.ndarray:
     """When values (..., times, concepts) first pass 1/2, by interpolation; NaN where they do not."""
-    import numpy as np
-
     above = values > 0.5
     place = np.argmax(above, axis=-2)[..., None, :]
     after, before = np.maximum(place, 1), np.maximum(place, 1) - 1
@@ -163,11 +154,8 @@ def _first_half(times: "np.ndarray", values: "np.ndarray") -> "np.ndarray":
     return np.where(above.any(axis=-2) & ~above[..., 0, :], found, np.nan)
 
 
-def _sgd(params: Params, clusters: int, report: "Callable[[float, str], None]") -> "xr.Dataset":
+def _sgd(params: Params, clusters: int, report: Callable[[float, str], None]) -> xr.Dataset:
     """Both times of every run and ratio by SGD and by Theorem 4.1."""
-    import numpy as np
-    import xarray as xr
-
     ratios = _ratios(_SGD_RATIOS)
     training = Training(origin=clusters == 3, samples=params.samples, epochs=_EPOCHS * 5000 // params.samples, every=5)
     variances = _diversity(ratios, params.mu, params.sigma, clusters)
@@ -189,18 +177,15 @@ def _sgd(params: Params, clusters: int, report: "Callable[[float, str], None]") 
     )
 
 
-def _flip(half: "xr.DataArray") -> "xr.DataArray":
+def _flip(half: xr.DataArray) -> xr.DataArray:
     """The ratio at which T_1 - T_2 passes from above 0 to below; NaN where it does not.
 
     By interpolation in 1 / ratio, in which T_1 is linear where the concepts are learned on their own.
     """
-    import numpy as np
-    import xarray as xr
-
     swept = "ratio" if "ratio" in half.dims else "sgd_ratio"
     inverse = 1 / half[swept].values
 
-    def one(late: "np.ndarray") -> float:
+    def one(late: np.ndarray) -> float:
         falls = np.flatnonzero((late[:-1] > 0) & (late[1:] <= 0))
         if not len(falls):
             return float("nan")
@@ -216,10 +201,8 @@ def _flip(half: "xr.DataArray") -> "xr.DataArray":
     )
 
 
-def _mean(values: "np.ndarray") -> Estimate:
+def _mean(values: np.ndarray) -> Estimate:
     """The mean of those that are resolved; unresolved if a tenth is not."""
-    import numpy as np
-
     resolved = values[np.isfinite(values)]
     if len(resolved) < 0.9 * values.size:
         return Estimate.unresolved(f"Only {len(resolved)} of {values.size} flip within the sweep.")
@@ -229,7 +212,7 @@ def _mean(values: "np.ndarray") -> Estimate:
 # The bounds. A pilot on starts of seed 1000 and runs of seeds 100 to 107 had: flips of single starts off their
 # prediction by .0013 in the median at scales .01 and .0001 (interpolation over the sweep included), quartiles .16 apart
 # at scale .01 and half of that at .0001; SGD off the theorem by .012 at most, and means of 1.036 and 1.042 over runs.
-def _two_layers(run: "xr.Dataset") -> Estimate:
+def _two_layers(run: xr.Dataset) -> Estimate:
     """sigma_1 at the flip over sigma_1*, smallest scale, without the cluster at the origin."""
     expected = float(_diversity(1.0, run.mu, run.sigma, 2) ** 0.5)
     found = _mean(_diversity(_flip(run.half.isel(scale=-1)).values, run.mu, run.sigma, 2) ** 0.5 / expected)
@@ -237,8 +220,7 @@ def _two_layers(run: "xr.Dataset") -> Estimate:
     return Estimate(found.value, found.uncertainty, remark=told)
 
 
-def _single_starts(run: "xr.Dataset") -> Estimate:
-    import numpy as np
+def _single_starts(run: xr.Dataset) -> Estimate:
 
     errors = abs(_flip(run.half) - run.expected).isel(scale=-1).values
     resolved = errors[np.isfinite(errors)]
@@ -247,10 +229,8 @@ def _single_starts(run: "xr.Dataset") -> Estimate:
     return Estimate(float(np.median(resolved)), remark=f"largest {float(resolved.max()):.2g}, {len(resolved)} starts")
 
 
-def _narrowing(run: "xr.Dataset") -> Estimate:
+def _narrowing(run: xr.Dataset) -> Estimate:
     """The interquartile range at the smallest scale over that at the one before, over the ratio of 1 / log(1/scale)."""
-    import numpy as np
-
     flips, scales = _flip(run.half), run.scale.values[-2:]
     widths = np.nanquantile(flips.values[-2:], 0.75, axis=1) - np.nanquantile(flips.values[-2:], 0.25, axis=1)
     expected = np.log(scales[0]) / np.log(scales[1])
@@ -259,18 +239,17 @@ def _narrowing(run: "xr.Dataset") -> Estimate:
     )
 
 
-def _one_layer(run: "xr.Dataset", clusters: int) -> Estimate:
+def _one_layer(run: xr.Dataset, clusters: int) -> Estimate:
     if clusters not in run.clusters:
         return Estimate.unresolved(f"There was no run with {clusters} clusters.")
     return _mean(_flip(run.sgd_half.sel(clusters=clusters)).values)
 
 
-def _by_theorem(run: "xr.Dataset") -> Estimate:
+def _by_theorem(run: xr.Dataset) -> Estimate:
     return _mean(abs(_flip(run.sgd_half) - _flip(run.theorem_half)).values.ravel())
 
 
-def _every_run(run: "xr.Dataset") -> Estimate:
-    import numpy as np
+def _every_run(run: xr.Dataset) -> Estimate:
 
     errors = abs(_flip(run.sgd_half) - _flip(run.theorem_half)).values
     resolved = errors[np.isfinite(errors)]
@@ -279,11 +258,11 @@ def _every_run(run: "xr.Dataset") -> Estimate:
     return Estimate(float(resolved.max()), remark=f"{len(resolved)} runs, {int((resolved > 0.04).sum())} beyond .04")
 
 
-def _without_origin(run: "xr.Dataset") -> Estimate:
+def _without_origin(run: xr.Dataset) -> Estimate:
     return _one_layer(run, 2)
 
 
-def _with_origin(run: "xr.Dataset") -> Estimate:
+def _with_origin(run: xr.Dataset) -> Estimate:
     return _one_layer(run, 3)
 
 
@@ -344,9 +323,7 @@ claims = (
 )
 
 
-def traces(run: "xr.Dataset") -> "list[Figure]":
+def figures(run: xr.Dataset) -> list[Figure]:
     """Output trajectories across the flip; both times; where starts and runs flip."""
-    from saddlescope.papers.concept_learning.order_flip.figures import pictures
-
     sigmas = _diversity(run.pictured.values, run.mu, run.sigma, 2) ** 0.5
     return pictures(run, sigmas, _flip(run.half), _flip(run.sgd_half), _flip(run.theorem_half))

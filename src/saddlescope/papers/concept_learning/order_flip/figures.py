@@ -1,17 +1,16 @@
 """The pictures of the entry `order_flip`."""
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    import numpy as np
-    import xarray as xr
+import numpy as np
+import xarray as xr
 
-    from saddlescope.plot.figure import Figure
+from saddlescope.plot import Axis, Figure, Line, Mark, Panel
 
 
 def pictures(
-    run: "xr.Dataset", sigmas: "np.ndarray", two: "xr.DataArray", sgd: "xr.DataArray", theorem: "xr.DataArray"
-) -> "list[Figure]":
+    run: xr.Dataset, sigmas: np.ndarray, two: xr.DataArray, sgd: xr.DataArray, theorem: xr.DataArray
+) -> list[Figure]:
     """Output trajectories across the flip; both times; where starts and runs flip.
 
     Args:
@@ -24,11 +23,7 @@ def pictures(
     return [_trajectories(run, sigmas), _flips(run, two, sgd, theorem)]
 
 
-def _trajectories(run: "xr.Dataset", sigmas: "np.ndarray") -> "Figure":
-    import numpy as np
-
-    from saddlescope.plot import Axis, Figure, Line, Panel
-
+def _trajectories(run: xr.Dataset, sigmas: np.ndarray) -> Figure:
     curves = tuple(
         Line(
             x=run.path.sel(pictured=ratio).values[:, 0], y=run.path.sel(pictured=ratio).values[:, 1], color=n,
@@ -55,12 +50,9 @@ def _trajectories(run: "xr.Dataset", sigmas: "np.ndarray") -> "Figure":
     )
 
 
-def _flips(run: "xr.Dataset", two: "xr.DataArray", sgd: "xr.DataArray", theorem: "xr.DataArray") -> "Figure":
-    import numpy as np
+def _flips(run: xr.Dataset, two: xr.DataArray, sgd: xr.DataArray, theorem: xr.DataArray) -> Figure:
 
-    from saddlescope.plot import Axis, Figure, Line, Mark, Panel
-
-    def steps(values: "np.ndarray", **look: Any) -> Line:
+    def steps(values: np.ndarray, **look: Any) -> Line:
         resolved = np.sort(values[np.isfinite(values)])
         return Line(x=resolved, y=(np.arange(len(resolved)) + 0.5) / values.size, style="steps", **look)
 

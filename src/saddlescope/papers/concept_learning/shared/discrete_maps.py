@@ -8,10 +8,8 @@ equation D.2    W <- W + eta [W A + A W - (A W^2 + W^2 A + 2 W A W) / 2]: half o
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    import numpy as np
+import numpy as np
 
 LOST = -1e-12  # an eigenvalue of W below which it is not positive semidefinite any more, not by rounding alone
 _BLOWN = 1e3  # an entry of W beyond which nothing brings it back
@@ -27,43 +25,39 @@ class MapRuns:
         lowest: the smallest eigenvalue of W there, (n, k).
     """
 
-    times: "np.ndarray"
-    W: "np.ndarray"
-    lowest: "np.ndarray"
+    times: np.ndarray
+    W: np.ndarray
+    lowest: np.ndarray
 
     @property
-    def blown_up(self) -> "np.ndarray":
+    def blown_up(self) -> np.ndarray:
         """Whether each run has left all bounds by its end, (n,)."""
-        import numpy as np
-
         return np.isnan(self.W[:, -1, 0, 0])
 
     @property
-    def indefinite(self) -> "np.ndarray":
+    def indefinite(self) -> np.ndarray:
         """Whether W was not positive semidefinite at some kept time, or has blown up, (n,)."""
-        import numpy as np
-
         return np.any(self.lowest < LOST, axis=1) | self.blown_up
 
-    def losses(self, x: "np.ndarray") -> "np.ndarray":
+    def losses(self, x: np.ndarray) -> np.ndarray:
         """The loss out of distribution at the kept times, (n, k)."""
         return ((self.W @ x - x) ** 2).sum(axis=-1) / 2
 
 
-def euler_runs(a: "np.ndarray", starts: "np.ndarray", *, step: float, steps: int, keep: int) -> MapRuns:
+def euler_runs(a: np.ndarray, starts: np.ndarray, *, step: float, steps: int, keep: int) -> MapRuns:
     """Euler's steps in U from starts (n, d, d'), kept `keep` times at equal distances besides the start."""
 
-    def once(U: "np.ndarray") -> "np.ndarray":
+    def once(U: np.ndarray) -> np.ndarray:
         E = _minus_one(U @ U.mT)
         return U - step * ((a[:, None] * E + E * a) @ U)
 
     return _iterated(once, lambda U: U @ U.mT, starts, step, steps, keep)
 
 
-def printed_runs(a: "np.ndarray", starts: "np.ndarray", *, step: float, steps: int, keep: int) -> MapRuns:
+def printed_runs(a: np.ndarray, starts: np.ndarray, *, step: float, steps: int, keep: int) -> MapRuns:
     """Equation D.2 from W = U U^T of starts (n, d, d'), kept `keep` times at equal distances besides the start."""
 
-    def once(W: "np.ndarray") -> "np.ndarray":
+    def once(W: np.ndarray) -> np.ndarray:
         square, left = W @ W, a[:, None] * W
         half = left - (a[:, None] * square + W @ left) / 2
         return W + step * (half + half.mT)
@@ -71,21 +65,19 @@ def printed_runs(a: "np.ndarray", starts: "np.ndarray", *, step: float, steps: i
     return _iterated(once, lambda W: W, starts @ starts.mT, step / 2, steps, keep)
 
 
-def _minus_one(W: "np.ndarray") -> "np.ndarray":
-    import numpy as np
+def _minus_one(W: np.ndarray) -> np.ndarray:
 
     return W - np.eye(W.shape[-1])
 
 
 def _iterated(
-    once: "Callable[[np.ndarray], np.ndarray]",
-    map_of: "Callable[[np.ndarray], np.ndarray]",
-    states: "np.ndarray",
+    once: Callable[[np.ndarray], np.ndarray],
+    map_of: Callable[[np.ndarray], np.ndarray],
+    states: np.ndarray,
     time: float,
     steps: int,
     keep: int,
 ) -> MapRuns:
-    import numpy as np
 
     kept = np.unique(np.linspace(0, steps, keep + 1).astype(int))
     first = map_of(states)

@@ -12,19 +12,17 @@ The paper does not list its values but (.05, .05) and (2, .05): those of the ent
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import numpy as np
+import xarray as xr
 
 from saddlescope._shared.errors import InputError
 from saddlescope.papers.concept_learning.shared.perceptron_training import Concepts, Training, train
+from saddlescope.plot import Axis, Line, Panel, Table
 from saddlescope.reproduction import parameter_checks
 from saddlescope.reproduction.claim import Claim, Estimate
 from saddlescope.reproduction.context import RunContext
-
-if TYPE_CHECKING:
-    import numpy as np
-    import xarray as xr
-
-    from saddlescope.plot.figure import Line, Panel, Table
 
 SIGNAL, DIVERSITY = "signal", "diversity"
 _APART = 1.1  # strengths whose ratio is below this are not told apart
@@ -71,7 +69,7 @@ def tasks(params: Any) -> list[Concepts]:
     return signal + [((one, two), (value, params.sigma)) for value in params.varied_sigma]
 
 
-def run_panels(training: Training, params: Any, context: RunContext) -> "xr.Dataset":
+def run_panels(training: Training, params: Any, context: RunContext) -> xr.Dataset:
     """Both panels for all seeds, in one call."""
     seeds = range(params.seed, params.seed + params.seeds)
     found = train(
@@ -83,30 +81,26 @@ def run_panels(training: Training, params: Any, context: RunContext) -> "xr.Data
     ).assign_attrs(sigma=params.sigma, mu=params.mu)
 
 
-def progress(run: "xr.Dataset") -> "xr.DataArray":
+def progress(run: xr.Dataset) -> xr.DataArray:
     """Of every concept."""
     return run.output / run.mu
 
 
-def half_times(run: "xr.Dataset") -> "np.ndarray":
+def half_times(run: xr.Dataset) -> np.ndarray:
     """(task, seed, concept), in the time t of equation 4.1."""
-    import numpy as np
-
     below = (~(progress(run) > 0.5)).transpose("task", "seed", "concept", "step").values
     last = below.shape[-1] - 1 - np.argmax(below[..., ::-1], axis=-1)  # the last mark at which it is not above
     return np.append(run.time.values, np.inf)[np.where(below.any(axis=-1), last + 1, 0)]
 
 
-def leads(run: "xr.Dataset") -> "xr.DataArray":
+def leads(run: xr.Dataset) -> xr.DataArray:
     """(task, seed)."""
     made = progress(run)
     return (made.sel(concept=1) - made.sel(concept=2)).mean("step").transpose("task", "seed")
 
 
-def in_order(run: "xr.Dataset") -> "np.ndarray":
+def in_order(run: xr.Dataset) -> np.ndarray:
     """(task, seed): 1 where the stronger concept has its half-time first, 0 where not, NaN where a_1 is about a_2."""
-    import numpy as np
-
     first, second = np.moveaxis(half_times(run), -1, 0)
     strengths = run.strength.transpose("task", "concept").values
     told = np.where(strengths[:, :1] > strengths[:, 1:], first < second, second < first).astype(float)
@@ -155,14 +149,13 @@ def arrival_claim(place: str) -> Claim:
     )
 
 
-def of_panel(run: "xr.Dataset", panel: str) -> "xr.Dataset":
+def of_panel(run: xr.Dataset, panel: str) -> xr.Dataset:
     """The tasks of a panel."""
     return run.isel(task=(run.panel == panel).values)
 
 
-def _ordered(panel: str) -> "Callable[[xr.Dataset], Measured]":
-    def statistic(run: "xr.Dataset") -> Estimate:
-        import numpy as np
+def _ordered(panel: str) -> Callable[[xr.Dataset], Estimate]:
+    def statistic(run: xr.Dataset) -> Estimate:
 
         told = in_order(of_panel(run, panel))
         known = ~np.isnan(told)
@@ -173,9 +166,8 @@ def _ordered(panel: str) -> "Callable[[xr.Dataset], Measured]":
     return statistic
 
 
-def _shifted(panel: str) -> "Callable[[xr.Dataset], Measured]":
-    def statistic(run: "xr.Dataset") -> Estimate:
-        import numpy as np
+def _shifted(panel: str) -> Callable[[xr.Dataset], Estimate]:
+    def statistic(run: xr.Dataset) -> Estimate:
 
         lead = leads(of_panel(run, panel)).values
         rises = np.all(np.diff(lead, axis=0) > 0, axis=0)
@@ -185,19 +177,17 @@ def _shifted(panel: str) -> "Callable[[xr.Dataset], Measured]":
     return statistic
 
 
-def _arrived(run: "xr.Dataset") -> Estimate:
+def _arrived(run: xr.Dataset) -> Estimate:
     left = run.test_loss.isel(step=-1) / run.test_loss.isel(step=0)
     told = f"{left.size} networks; median left {float(left.median()):.2g}"
     return Estimate.share(float((left < 0.1).sum()), left.size, told)
 
 
-def trajectory_panels(run: "xr.Dataset") -> tuple["Panel", ...]:
+def trajectory_panels(run: xr.Dataset) -> tuple[Panel, ...]:
     """The outputs of the first seed in the plane of the concepts, with points at equal times.
 
     Where the run has a `prediction`, it is drawn dashed.
     """
-    from saddlescope.plot import Axis, Panel
-
     panels = []
     for panel, sign in ((SIGNAL, "μ₁"), (DIVERSITY, "σ₁")):
         one = of_panel(run, panel).isel(seed=0)
@@ -212,12 +202,8 @@ def trajectory_panels(run: "xr.Dataset") -> tuple["Panel", ...]:
     return tuple(panels)
 
 
-def _trajectory(one: "xr.Dataset", label: str, color: int) -> "list[Line]":
+def _trajectory(one: xr.Dataset, label: str, color: int) -> list[Line]:
     """One network's output, points at 40 equal times, and the test point."""
-    import numpy as np
-
-    from saddlescope.plot import Line
-
     x, y = one.output.transpose("concept", "step").values
     points = slice(None, None, max(1, len(x) // 40))
     goal = np.atleast_2d(one.mu.values).T
@@ -232,12 +218,8 @@ def _trajectory(one: "xr.Dataset", label: str, color: int) -> "list[Line]":
     return lines
 
 
-def order_table(run: "xr.Dataset") -> "Table":
+def order_table(run: xr.Dataset) -> Table:
     """A row for each task: what is predicted, and what was found."""
-    import numpy as np
-
-    from saddlescope.plot import Table
-
     half, lead, told = half_times(run), leads(run).values, in_order(run)
     rows = []
     for k, task in enumerate(run.task.values.tolist()):

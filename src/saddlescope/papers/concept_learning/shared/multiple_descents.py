@@ -7,8 +7,19 @@ rises far in between, so that there is something to explain; `concept-learning/d
 from collections.abc import Callable
 from functools import partial
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import numpy as np
+import xarray as xr
+
+from saddlescope.papers.concept_learning.shared.two_layer_figures import (
+    entries_panel,
+    entry_table,
+    later_losses,
+    loss_panel,
+    output_panels,
+    piece_table,
+)
 from saddlescope.papers.concept_learning.shared.two_layer_runs import (
     EXACTNESS,
     data,
@@ -19,19 +30,14 @@ from saddlescope.papers.concept_learning.shared.two_layer_runs import (
     pieces,
     push_share,
 )
+from saddlescope.plot import Figure
 from saddlescope.reproduction.claim import Claim, Estimate
 from saddlescope.reproduction.context import RunContext
-
-if TYPE_CHECKING:
-    import numpy as np
-    import xarray as xr
-
-    from saddlescope.plot.figure import Figure
 
 _HYSTERESIS = 0.002  # of the first loss: what a descent of the claims exceeds
 
 
-def searched(params: Any, descents: int, context: RunContext) -> "xr.Dataset":
+def searched(params: Any, descents: int, context: RunContext) -> xr.Dataset:
     """Finds a start, and follows it."""
     a, x = data(params.mu, params.sigma)
     found = context.cached("start", partial(_start, params, descents, a, x, context.part(0.0, 0.9)))
@@ -43,9 +49,8 @@ def searched(params: Any, descents: int, context: RunContext) -> "xr.Dataset":
 
 
 def _start(
-    params: Any, descents: int, a: "np.ndarray", x: "np.ndarray", report: Callable[[float, str], None]
-) -> "xr.Dataset":
-    import xarray as xr
+    params: Any, descents: int, a: np.ndarray, x: np.ndarray, report: Callable[[float, str], None]
+) -> xr.Dataset:
 
     from saddlescope.flow import find_start
 
@@ -56,14 +61,14 @@ def _start(
     return xr.Dataset({"start": (("row", "unit"), found.start), "followed": found.followed})
 
 
-def _count(run: "xr.Dataset") -> Estimate:
+def _count(run: xr.Dataset) -> Estimate:
     from saddlescope.measure import find_descents
 
     counts = {h: int(find_descents(run.turning_loss.values, hysteresis=h).counts[0]) for h in (0.0, _HYSTERESIS)}
     return Estimate(float(counts[_HYSTERESIS]), remark=f"{counts[0.0]} without hysteresis")
 
 
-def _last_rise(run: "xr.Dataset") -> Estimate:
+def _last_rise(run: xr.Dataset) -> Estimate:
     x = run.test_point.values
     rises = [change for change in pieces(run) if change > 0]
     if not rises:
@@ -72,17 +77,15 @@ def _last_rise(run: "xr.Dataset") -> Estimate:
     return Estimate(rises[-1] / float(x @ x / 2), remark=f"all rises: {told}; {int(run.followed)} starts followed")
 
 
-def _shares(run: "xr.Dataset", *, rising: bool, minor: bool | None, phase: str) -> Estimate:
+def _shares(run: xr.Dataset, *, rising: bool, minor: bool | None, phase: str) -> Estimate:
     shares = push_share(run, rising=rising, of=phase_mask(run, minor=minor, phase=phase))
     if not len(shares):
         return Estimate.unresolved("The loss has no such piece.")
     return Estimate(float(shares.min()), remark="each: " + ", ".join(f"{share:.3f}" for share in shares))
 
 
-def _misalignment(run: "xr.Dataset") -> Estimate:
+def _misalignment(run: xr.Dataset) -> Estimate:
     """How far from the beginning of a rise the minor entry peaks that drives it most, over the length of the rise."""
-    import numpy as np
-
     shrinking = np.maximum(run.push.values * phase_mask(run, minor=True, phase="shrinks"), 0.0).sum(axis=2)
     off = []
     for n in np.flatnonzero(pieces(run) > 0):
@@ -94,15 +97,13 @@ def _misalignment(run: "xr.Dataset") -> Estimate:
     return Estimate(max(off), remark="each: " + ", ".join(f"{one:.3f}" for one in off))
 
 
-def neighbours(run: "xr.Dataset") -> list[tuple[int, int]]:
+def neighbours(run: xr.Dataset) -> list[tuple[int, int]]:
     """Every concept but the strongest, with the next stronger one."""
-    import numpy as np
-
     order = np.argsort(run.strength.values).tolist()
     return list(pairwise(order))
 
 
-def _waits(run: "xr.Dataset", *, major: str, minor: str) -> Estimate:
+def _waits(run: xr.Dataset, *, major: str, minor: str) -> Estimate:
     """The least time from an event of a minor entry, between neighbours, to one of the weaker one's major entry."""
     waits = []
     for weak, strong in neighbours(run):
@@ -110,14 +111,13 @@ def _waits(run: "xr.Dataset", *, major: str, minor: str) -> Estimate:
     return Estimate(min(waits), remark="from the weakest concept on: " + ", ".join(f"{wait:.3f}" for wait in waits))
 
 
-def _outside_theorem(run: "xr.Dataset") -> Estimate:
-    import numpy as np
+def _outside_theorem(run: xr.Dataset) -> Estimate:
 
     a = np.sort(run.strength.values)
     return Estimate(float(min(a[i] - 3 * a[j] for i in range(len(a)) for j in range(i))), remark=f"a = {a.round(3)}")
 
 
-def _order(run: "xr.Dataset") -> Estimate:
+def _order(run: xr.Dataset) -> Estimate:
     return Estimate(float(run.order_prefix), remark="-1 where the predicted stages are not separated")
 
 
@@ -215,18 +215,8 @@ def claims_of(descents: int, word: str, least_rise: float) -> tuple[Claim, ...]:
     )
 
 
-def figures(run: "xr.Dataset", word: str) -> "list[Figure]":
+def descent_figures(run: xr.Dataset, word: str) -> list[Figure]:
     """Loss and entries against the logarithm of time, with the turns; what drives each piece; the output's path."""
-    from saddlescope.papers.concept_learning.shared.two_layer_figures import (
-        entries_panel,
-        entry_table,
-        later_losses,
-        loss_panel,
-        output_panels,
-        piece_table,
-    )
-    from saddlescope.plot import Figure
-
     return [
         Figure(
             name="descents",

@@ -17,10 +17,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-if TYPE_CHECKING:
-    import numpy as np
-    import xarray as xr
+import numpy as np
+import xarray as xr
 
+if TYPE_CHECKING:
     from saddlescope.models import PerceptronWeights, StructuredIdentityTask
 
 Concepts = tuple[tuple[float, ...], tuple[float, ...]]
@@ -105,7 +105,7 @@ def train(
     *,
     checkpoint: Path | None = None,
     report: Callable[[float, str], None] | None = None,
-) -> "xr.Dataset":
+) -> xr.Dataset:
     """Trains a network for every task and seed, all at once. The seed is that of samples, rotation, start and SGD.
 
     Args:
@@ -124,8 +124,6 @@ def train(
     """
     import jax
     import jax.numpy as jnp
-    import numpy as np
-    import xarray as xr
 
     from saddlescope.flow import geometric_marks, sgd_batched
     from saddlescope.models import LinearPerceptronLoss, perceptron_loss, weights_in_span
@@ -210,8 +208,8 @@ def label(concepts: Concepts) -> str:
 
 
 def one_layer_prediction(
-    training: Training, concepts: Concepts, seed: int, steps: "np.ndarray", *, empirical: bool = False
-) -> "np.ndarray":
+    training: Training, concepts: Concepts, seed: int, steps: np.ndarray, *, empirical: bool = False
+) -> np.ndarray:
     """Theorem 4.1 for the one-layer network of a seed, from its actual start: R^T f(x^) after some steps, (k, s).
 
     With biases the theorem holds for (x, 1) in place of x and the second moment of that: a bias is a weight of the
@@ -224,8 +222,6 @@ def one_layer_prediction(
         steps: numbers of steps, (k,).
         empirical: whether to take the second moment of the samples rather than that of their law.
     """
-    import numpy as np
-
     from saddlescope.theory.concepts import one_layer_output
 
     task, start, d = sim_task(training, concepts, seed), start_weights(training, seed), training.dim

@@ -8,9 +8,9 @@ rise    how far the loss out of distribution rises between two descents, in unit
 
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
-if TYPE_CHECKING:
-    import numpy as np
+import numpy as np
 
+if TYPE_CHECKING:
     from saddlescope.flow import SymmetricFlows
 
 VISIBLE = 1e-3  # hysteresis, over the first loss, of descents that can be seen in a picture
@@ -36,26 +36,22 @@ FIGURES = {
 }
 
 
-def drawn(rng: "np.random.Generator", law: Law, scale: float, shape: tuple[int, int, int]) -> "np.ndarray":
+def drawn(rng: np.random.Generator, law: Law, scale: float, shape: tuple[int, int, int]) -> np.ndarray:
     """Starts U, (starts, d, d'), of that law."""
     return scale * (rng.standard_normal(shape) if law == "normal" else rng.random(shape))
 
 
-def descents(flows: "SymmetricFlows") -> "np.ndarray":
+def descents(flows: "SymmetricFlows") -> np.ndarray:
     """The number of descents of every start at hysteresis 0, (starts,): falls between exact extrema."""
-    import numpy as np
-
     return np.sum(np.diff(flows.turning_losses, axis=1) < 0, axis=1)
 
 
-def counted(flows: "SymmetricFlows", starts: "np.ndarray") -> "tuple[np.ndarray, np.ndarray]":
+def counted(flows: "SymmetricFlows", starts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """The number of descents, where it is above s, the number of concepts, made again at the lowest tolerance.
 
     Returns:
         The counts, (starts,), and for those that are above s still the smallest rise, otherwise 0.
     """
-    import numpy as np
-
     from saddlescope.flow import symmetric_flows
 
     s, x = len(flows.strengths), flows.test_point
@@ -71,10 +67,8 @@ def counted(flows: "SymmetricFlows", starts: "np.ndarray") -> "tuple[np.ndarray,
     return counts, clear
 
 
-def largest_rises(flows: "SymmetricFlows") -> "np.ndarray":
+def largest_rises(flows: "SymmetricFlows") -> np.ndarray:
     """The largest rise between two descents of every start, (starts,); 0 with one descent."""
-    import numpy as np
-
     steps = np.diff(flows.turning_losses, axis=1)
     before = np.cumsum(steps < 0, axis=1) > 0
     after = np.cumsum(steps[:, ::-1] < 0, axis=1)[:, ::-1] > 0

@@ -1,11 +1,9 @@
 """Pictures and tables of one run of the symmetric two-layer model: loss, entries of W, output, and what drives what."""
 
-from typing import TYPE_CHECKING
+import numpy as np
+import xarray as xr
 
-if TYPE_CHECKING:
-    import xarray as xr
-
-    from saddlescope.plot import Axis, Panel, Table
+from saddlescope.plot import Axis, Heat, Line, Mark, Panel, Table
 
 _DRIVERS = 2  # entries told of each piece
 
@@ -15,10 +13,8 @@ def entry_name(i: int, j: int) -> str:
     return f"w{min(i, j) + 1}{max(i, j) + 1}"
 
 
-def loss_panel(one: "xr.Dataset", title: str = "", *, top: float | None = None) -> "Panel":
+def loss_panel(one: xr.Dataset, title: str = "", *, top: float | None = None) -> Panel:
     """The loss out of distribution against the logarithm of time, with its turns; `top` cuts its axis off."""
-    from saddlescope.plot import Axis, Line, Panel
-
     turns = slice(1, -1)
     marks = (
         Line(x=one.time.values, y=one.loss.values, group="loss out of distribution", color=0, width=2.0),
@@ -31,15 +27,13 @@ def loss_panel(one: "xr.Dataset", title: str = "", *, top: float | None = None) 
     return Panel(title=title, x=_time_axis(one), y=y, marks=marks)
 
 
-def later_losses(one: "xr.Dataset") -> float:
+def later_losses(one: xr.Dataset) -> float:
     """Where to cut the loss's axis so that the turns after the first descent are seen."""
     return 1.15 * float(one.turning_loss[1:].max())
 
 
-def entries_panel(one: "xr.Dataset", title: str = "", *, predicted: bool = False) -> "Panel":
+def entries_panel(one: xr.Dataset, title: str = "", *, predicted: bool = False) -> Panel:
     """Every entry against time: major ones solid, minor ones dashed or dotted in the colour of what suppresses them."""
-    from saddlescope.plot import Axis, Line, Mark, Panel
-
     strength = one.strength.values
     marks: list[Line | Mark] = []
     for i, j in zip(one.entry_row.values.tolist(), one.entry_column.values.tolist(), strict=True):
@@ -58,12 +52,8 @@ def entries_panel(one: "xr.Dataset", title: str = "", *, predicted: bool = False
     return Panel(title=title, x=_time_axis(one), y=Axis("entry of W"), marks=tuple(marks))
 
 
-def lives_panel(one: "xr.Dataset") -> "Panel":
+def lives_panel(one: xr.Dataset) -> Panel:
     """|w_ij| of all entries on a logarithmic scale, with the predicted times of the major ones."""
-    import numpy as np
-
-    from saddlescope.plot import Axis, Line, Mark, Panel
-
     strength = one.strength.values
     lines = []
     for i, j in zip(one.entry_row.values.tolist(), one.entry_column.values.tolist(), strict=True):
@@ -84,12 +74,8 @@ def lives_panel(one: "xr.Dataset") -> "Panel":
     )
 
 
-def stage_heats(one: "xr.Dataset") -> "tuple[Panel, ...]":
+def stage_heats(one: xr.Dataset) -> tuple[Panel, ...]:
     """|W| at the start, half-way between the predicted stages, and half as long again after the last."""
-    import numpy as np
-
-    from saddlescope.plot import Axis, Heat, Panel
-
     learned = np.sort(one.predicted_time.values[np.isfinite(one.predicted_time.values)])
     place = np.arange(1.0, one.sizes["row"] + 1)
     heats = []
@@ -107,17 +93,13 @@ def stage_heats(one: "xr.Dataset") -> "tuple[Panel, ...]":
     return tuple(heats)
 
 
-def _floor(one: "xr.Dataset") -> float:
+def _floor(one: xr.Dataset) -> float:
     """A tenth of the smallest entry at the start, where pictures on a logarithmic scale end."""
     return float(abs(one.W[0]).min()) / 10
 
 
-def output_panels(one: "xr.Dataset") -> "tuple[Panel, ...]":
+def output_panels(one: xr.Dataset) -> tuple[Panel, ...]:
     """The output W x as a path, each component against the next one."""
-    import numpy as np
-
-    from saddlescope.plot import Axis, Line, Panel
-
     x, f = one.test_point.values, one.output.values
     panels = []
     for i in range(len(x) - 1):
@@ -137,12 +119,8 @@ def output_panels(one: "xr.Dataset") -> "tuple[Panel, ...]":
     return tuple(panels)
 
 
-def piece_table(one: "xr.Dataset") -> "Table":
+def piece_table(one: xr.Dataset) -> Table:
     """Every rise and fall of the loss, with the entries that drive it most."""
-    import numpy as np
-
-    from saddlescope.plot import Table
-
     names = [
         entry_name(i, j) for i, j in zip(one.entry_row.values.tolist(), one.entry_column.values.tolist(), strict=True)
     ]
@@ -158,10 +136,8 @@ def piece_table(one: "xr.Dataset") -> "Table":
     return Table(columns=("piece", "from t", "to t", "change of the loss", "driven most by"), rows=tuple(rows))
 
 
-def entry_table(one: "xr.Dataset") -> "Table":
+def entry_table(one: xr.Dataset) -> Table:
     """Every entry with its kind, groups, times found and predicted."""
-    from saddlescope.plot import Table
-
     strength = one.strength.values
     rows = []
     for n, (i, j) in enumerate(zip(one.entry_row.values.tolist(), one.entry_column.values.tolist(), strict=True)):
@@ -185,7 +161,6 @@ def entry_table(one: "xr.Dataset") -> "Table":
     return Table(columns=columns, rows=tuple(rows))
 
 
-def _time_axis(one: "xr.Dataset") -> "Axis":
-    from saddlescope.plot import Axis
+def _time_axis(one: xr.Dataset) -> Axis:
 
     return Axis("time t of gradient flow", scale="log", range=(float(one.time[1]), float(one.time[-1])))

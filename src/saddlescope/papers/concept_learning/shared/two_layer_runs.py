@@ -9,15 +9,15 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+import xarray as xr
+
 from saddlescope._shared.errors import InputError
 from saddlescope.reproduction import parameter_checks
 from saddlescope.reproduction.claim import Claim, Estimate
 from saddlescope.reproduction.metric import Metric
 
 if TYPE_CHECKING:
-    import numpy as np
-    import xarray as xr
-
     from saddlescope.flow import SymmetricPath
     from saddlescope.measure import EntryHistory
 
@@ -41,7 +41,7 @@ def check_data(params: Any) -> None:
     parameter_checks.positive(params, "until")
 
 
-def data(mu: tuple[float, ...], sigma: tuple[float, ...]) -> "tuple[np.ndarray, np.ndarray]":
+def data(mu: tuple[float, ...], sigma: tuple[float, ...]) -> tuple[np.ndarray, np.ndarray]:
     """The strengths a and the test point, on infinitely many samples without a cluster at the origin, d = s."""
     from saddlescope.models import StructuredIdentityTask
 
@@ -49,11 +49,8 @@ def data(mu: tuple[float, ...], sigma: tuple[float, ...]) -> "tuple[np.ndarray, 
     return task.strengths, task.test_point
 
 
-def followed(a: "np.ndarray", x: "np.ndarray", start: "np.ndarray", until: float) -> "xr.Dataset":
+def followed(a: np.ndarray, x: np.ndarray, start: np.ndarray, until: float) -> xr.Dataset:
     """One start: W, loss and output against time, all turns of the loss, every entry's history and pushes."""
-    import numpy as np
-    import xarray as xr
-
     from saddlescope.flow import symmetric_flows, symmetric_path
     from saddlescope.measure import compare, entry_histories
     from saddlescope.theory.concepts import concept_stages
@@ -99,17 +96,15 @@ def followed(a: "np.ndarray", x: "np.ndarray", start: "np.ndarray", until: float
     )
 
 
-def _suppressors(path: "SymmetricPath", a: "np.ndarray", entries: "tuple[EntryHistory, ...]") -> "list[float]":
+def _suppressors(path: "SymmetricPath", a: np.ndarray, entries: "tuple[EntryHistory, ...]") -> list[float]:
     """The major entry of the stronger concept of each when |w_ij| is largest."""
     strongest = [max((one.row, one.column), key=lambda p: a[p]) for one in entries]
     at = [min(one.top, path.until) for one in entries]
     return [float(W[k, k]) for W, k in zip(path(at), strongest, strict=True)]
 
 
-def _pushes(path: "SymmetricPath", x: "np.ndarray", edges: "np.ndarray") -> "np.ndarray":
+def _pushes(path: "SymmetricPath", x: np.ndarray, edges: np.ndarray) -> np.ndarray:
     """Of every piece, entry i <= j and phase, shape (pieces, entries, 2)."""
-    import numpy as np
-
     rows, columns = np.triu_indices(len(x))
     pushes = []
     for first, last in pairwise(edges):
@@ -132,9 +127,8 @@ class Errors:
     turns: float
 
 
-def errors_against_dop853(one: "xr.Dataset") -> Errors:
+def errors_against_dop853(one: xr.Dataset) -> Errors:
     """The run held against SciPy's DOP853 at its tightest, in U, with the turns as roots of its own dense output."""
-    import numpy as np
     from scipy.integrate import solve_ivp
     from scipy.optimize import root_scalar
 
@@ -142,7 +136,7 @@ def errors_against_dop853(one: "xr.Dataset") -> Errors:
     turns = one.turning_time.values[1:-1]
     times = one.time.values[one.time.values <= turns.max(initial=1.0) + 1]
 
-    def velocity(_: float, flat: "np.ndarray") -> "np.ndarray":
+    def velocity(_: float, flat: np.ndarray) -> np.ndarray:
         U = flat.reshape(start.shape)
         E = U @ U.T - np.eye(len(a))
         return (-(a[:, None] * E + E * a) @ U).ravel()
@@ -167,14 +161,12 @@ def errors_against_dop853(one: "xr.Dataset") -> Errors:
     return Errors(float(np.abs(W - U @ U.swapaxes(1, 2)).max()), max(map(off, turns), default=0.0))
 
 
-def pieces(one: "xr.Dataset") -> "np.ndarray":
+def pieces(one: xr.Dataset) -> np.ndarray:
     """The change of the loss over each piece, (pieces,)."""
-    import numpy as np
-
     return np.diff(one.turning_loss.values)
 
 
-def push_share(one: "xr.Dataset", *, rising: bool, of: "np.ndarray") -> "np.ndarray":
+def push_share(one: xr.Dataset, *, rising: bool, of: np.ndarray) -> np.ndarray:
     """Of what drives each rise (or fall) the share due to chosen entries and phases.
 
     A piece's drivers are the pushes in its own direction. A rise before the first fall is left out.
@@ -184,8 +176,6 @@ def push_share(one: "xr.Dataset", *, rising: bool, of: "np.ndarray") -> "np.ndar
         rising: rises, or falls.
         of: which pushes to count, (entries, 2).
     """
-    import numpy as np
-
     way = pieces(one)
     chosen = (way > 0) if rising else (way < 0)
     if rising and len(chosen):
@@ -194,19 +184,15 @@ def push_share(one: "xr.Dataset", *, rising: bool, of: "np.ndarray") -> "np.ndar
     return np.sum(drive * of, axis=(1, 2)) / np.sum(drive, axis=(1, 2))
 
 
-def phase_mask(one: "xr.Dataset", *, minor: bool | None, phase: str) -> "np.ndarray":
+def phase_mask(one: xr.Dataset, *, minor: bool | None, phase: str) -> np.ndarray:
     """The pushes of minor, major or (None) all entries in one phase, (entries, 2)."""
-    import numpy as np
-
     off_diagonal = one.entry_row.values != one.entry_column.values
     kind = np.ones(len(off_diagonal), bool) if minor is None else off_diagonal == minor
     return kind[:, None] & (one.phase.values == phase)[None, :]
 
 
-def entry_of(one: "xr.Dataset", i: int, j: int) -> int:
+def entry_of(one: xr.Dataset, i: int, j: int) -> int:
     """The place of w_ij among the entries."""
-    import numpy as np
-
     low, high = sorted((i, j))
     return int(np.flatnonzero((one.entry_row.values == low) & (one.entry_column.values == high))[0])
 
@@ -214,7 +200,7 @@ def entry_of(one: "xr.Dataset", i: int, j: int) -> int:
 def exactness(name: str) -> Any:
     """The statistic of a stored error."""
 
-    def statistic(run: "xr.Dataset") -> Estimate:
+    def statistic(run: xr.Dataset) -> Estimate:
         return Estimate(float(abs(run[name]).max()))
 
     return statistic
@@ -248,7 +234,7 @@ EXACTNESS = (
 """What every followed run is held to."""
 
 
-def _largest_rise(run: "xr.Dataset") -> float:
+def _largest_rise(run: xr.Dataset) -> float:
     """The largest rise of the loss from one of its turns to the next, as part of its start; 0 when it only falls."""
     steps = run.turning_loss.diff("turn")
     return float(steps.max().clip(0.0) / run.turning_loss[0])

@@ -9,22 +9,20 @@ from the actual start. Three statements of the text that hold only in part are h
     monotone  one layer learns "monotonically": so from small starts only
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+
+import numpy as np
+import xarray as xr
 
 from saddlescope.papers.concept_learning.shared.perceptron_training import Training, one_layer_prediction, train
+from saddlescope.papers.concept_learning.theorem_4_1.figures import figures
 from saddlescope.reproduction import parameter_checks
 from saddlescope.reproduction.claim import Claim, Estimate
 from saddlescope.reproduction.context import RunContext
 from saddlescope.reproduction.metric import Metric
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    import numpy as np
-    import xarray as xr
-
-    from saddlescope.plot.figure import Figure
+__all__ = ["Params", "claims", "figures", "metrics", "run"]
 
 _TASKS = (((1.0, 2.0), (0.05, 0.05)), ((1.5, 2.0), (0.05, 0.05)), ((1.0, 2.0), (2.0, 0.05)))  # of Figure 2
 _SIZES = (0.1, 0.2, 0.3, 0.5, 0.7, 1.0, 1.5, 2.0, 3.0, 4.0)  # of starts, in units of PyTorch's default
@@ -61,13 +59,13 @@ class Params:
         return cls(runs=40, flows=50, starts=50_000)
 
 
-def run(params: Params, context: RunContext) -> "xr.Dataset":
+def run(params: Params, context: RunContext) -> xr.Dataset:
     """Exact flows, SGD with biases and without, and starts whose loss may rise."""
-    import xarray as xr
-
     flows = context.cached("flows", lambda: _flows(params, context.part(0.0, 0.3)))
     sgd = [
-        context.cached(f"sgd-{bias}", lambda bias=bias, n=n: _sgd(params, bias, context.part(0.3 + n / 4, 0.55 + n / 4)))
+        context.cached(
+            f"sgd-{bias}", lambda bias=bias, n=n: _sgd(params, bias, context.part(0.3 + n / 4, 0.55 + n / 4))
+        )
         for n, bias in enumerate((True, False))
     ]
     rises = context.cached("rises", lambda: _rises(params, context.part(0.8, 1.0)))
@@ -75,12 +73,10 @@ def run(params: Params, context: RunContext) -> "xr.Dataset":
     return xr.merge([flows, xr.concat(sgd, dim="bias"), rises])
 
 
-def _flows(params: Params, report: "Callable[[float, str], None]") -> "xr.Dataset":
+def _flows(params: Params, report: Callable[[float, str], None]) -> xr.Dataset:
     """Outputs at random points by the closed form, as printed and as corrected, and by integration."""
     import jax
     import jax.numpy as jnp
-    import numpy as np
-    import xarray as xr
     from scipy.integrate import solve_ivp
 
     from saddlescope.models import PopulationLoss, StructuredIdentityTask
@@ -120,10 +116,8 @@ def _flows(params: Params, report: "Callable[[float, str], None]") -> "xr.Datase
     )
 
 
-def _sgd(params: Params, bias: bool, report: "Callable[[float, str], None]") -> "xr.Dataset":
+def _sgd(params: Params, bias: bool, report: Callable[[float, str], None]) -> xr.Dataset:
     """Outputs at the test point by SGD; by the theorem from the actual start, with the limit A and the samples' A."""
-    import numpy as np
-
     training = Training(bias=bias, samples=params.samples, epochs=params.epochs, every=25)
     seeds = range(params.seed, params.seed + params.runs)
     trained = train(training, _TASKS, seeds, report=report)[["output", "diverged"]]
@@ -140,11 +134,8 @@ def _sgd(params: Params, bias: bool, report: "Callable[[float, str], None]") -> 
     return trained.assign({name: (dims, value) for name, value in predictions.items()}).assign_coords(bias=bias)
 
 
-def _rises(params: Params, report: "Callable[[float, str], None]") -> "xr.Dataset":
+def _rises(params: Params, report: Callable[[float, str], None]) -> xr.Dataset:
     """How often the loss at the test point rises, by size of the start and dimension, from the closed form."""
-    import numpy as np
-    import xarray as xr
-
     from saddlescope.models import StructuredIdentityTask
     from saddlescope.theory.concepts import monotone_norm
 
@@ -181,42 +172,40 @@ def _rises(params: Params, report: "Callable[[float, str], None]") -> "xr.Datase
     )  # fmt: skip
 
 
-def _test_losses(columns: "np.ndarray", a: "np.ndarray", mu: "np.ndarray", times: "np.ndarray") -> "np.ndarray":
+def _test_losses(columns: np.ndarray, a: np.ndarray, mu: np.ndarray, times: np.ndarray) -> np.ndarray:
     """|W(t) x^ - x^|^2 / 2 from starts with these first columns, (starts, times), where the others have no effect."""
-    import numpy as np
-
     C = (columns - np.eye(*columns.shape[1:])) * mu
     decay = np.exp(-np.outer(times, a))
     return np.einsum("tp,npq,tq->nt", decay, C.swapaxes(1, 2) @ C, decay) / 2
 
 
 # The bounds: closed form against DOP853 at 1e-13 has 1e-11 to spare; .02 is this project's bar for SGD.
-def _closed_form(run: "xr.Dataset") -> Estimate:
+def _closed_form(run: xr.Dataset) -> Estimate:
     return Estimate(float(abs(run.corrected - run.exact).max()), remark=f"{run.sizes['flow']} starts and points")
 
 
-def _printed_sum(run: "xr.Dataset") -> Estimate:
+def _printed_sum(run: xr.Dataset) -> Estimate:
     return Estimate(float(abs(run.printed - run.exact).max()))
 
 
-def _at_test_point(run: "xr.Dataset") -> Estimate:
+def _at_test_point(run: xr.Dataset) -> Estimate:
     return Estimate(float(abs(run.at_test_point).max()))
 
 
-def _printed_bound(run: "xr.Dataset") -> Estimate:
+def _printed_bound(run: xr.Dataset) -> Estimate:
     return Estimate(float((run.noise - run.start_part.sum("part")).max()))
 
 
-def _absolute_bound(run: "xr.Dataset") -> Estimate:
+def _absolute_bound(run: xr.Dataset) -> Estimate:
     return Estimate(float((abs(run.noise) - abs(run.start_part).sum("part")).max()))
 
 
-def _sgd_error(run: "xr.Dataset", prediction: str, bias: bool) -> "xr.DataArray":
+def _sgd_error(run: xr.Dataset, prediction: str, bias: bool) -> xr.DataArray:
     one = run.sel(bias=bias)
     return abs(one.output - one[prediction]).max(("step", "concept"))
 
 
-def _mean_error(run: "xr.Dataset", prediction: str, bias: bool) -> Estimate:
+def _mean_error(run: xr.Dataset, prediction: str, bias: bool) -> Estimate:
     """The largest error of a run, its mean over runs, on the task where that is largest."""
     if bool(run.diverged.any()):
         return Estimate.unresolved("A run diverged.")
@@ -225,19 +214,19 @@ def _mean_error(run: "xr.Dataset", prediction: str, bias: bool) -> Estimate:
     return Estimate.mean(one.values, f"{one.task.item()}; smallest task {float(errors.mean('seed').min()):.3f}")
 
 
-def _with_bias(run: "xr.Dataset") -> Estimate:
+def _with_bias(run: xr.Dataset) -> Estimate:
     return _mean_error(run, "empirical", True)
 
 
-def _without_bias(run: "xr.Dataset") -> Estimate:
+def _without_bias(run: xr.Dataset) -> Estimate:
     return _mean_error(run, "empirical", False)
 
 
-def _in_the_limit(run: "xr.Dataset") -> Estimate:
+def _in_the_limit(run: xr.Dataset) -> Estimate:
     return _mean_error(run, "limit", True)
 
 
-def _largest(run: "xr.Dataset") -> Estimate:
+def _largest(run: xr.Dataset) -> Estimate:
     if bool(run.diverged.any()):
         return Estimate.unresolved("A run diverged.")
     errors = _sgd_error(run, "empirical", True)
@@ -247,16 +236,16 @@ def _largest(run: "xr.Dataset") -> Estimate:
     return Estimate(float(errors.max()), remark=f"{errors.size} runs: {by_task}")
 
 
-def _broken(run: "xr.Dataset") -> Estimate:
+def _broken(run: xr.Dataset) -> Estimate:
     return Estimate(float(run.broken.sum()), remark=f"{float(run.within.mean()):.0%} of all starts are within it")
 
 
-def _rising(run: "xr.Dataset") -> Estimate:
+def _rising(run: xr.Dataset) -> Estimate:
     one = run.rising.sel(start_dim=2, size=1.0)
     return Estimate(float(one), remark=f"d = 64: {float(run.rising.sel(start_dim=64, size=1.0)):.3g}")
 
 
-def _example(run: "xr.Dataset") -> Estimate:
+def _example(run: xr.Dataset) -> Estimate:
     first = run.example.isel(example_start=0)
     return Estimate(float(first.max() - first[0]), remark=f"from {float(first[0]):.1g}; |x^|^2/2 is 2.5")
 
@@ -348,7 +337,7 @@ claims = (
     ),
 )
 
-quantities = (
+metrics = (
     Metric(
         name="sgd_error",
         says="largest distance of SGD to the closed form, mean over networks",
@@ -367,10 +356,3 @@ quantities = (
         statistic=lambda run: float(run.rising.mean()),
     ),
 )
-
-
-def traces(run: "xr.Dataset") -> "list[Figure]":
-    """SGD and the theorem; starts whose loss rises; the terms of one flow."""
-    from saddlescope.papers.concept_learning.theorem_4_1.figures import pictures
-
-    return pictures(run)

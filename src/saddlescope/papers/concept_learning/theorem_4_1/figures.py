@@ -1,20 +1,16 @@
 """The pictures of the entry `theorem_4_1`."""
 
-from typing import TYPE_CHECKING
+import xarray as xr
 
-if TYPE_CHECKING:
-    import xarray as xr
-
-    from saddlescope.plot.figure import Figure
+from saddlescope.plot import Axis, Figure, Line, Mark, Panel
 
 
-def pictures(run: "xr.Dataset") -> "list[Figure]":
+def figures(run: xr.Dataset) -> list[Figure]:
     """SGD and the theorem; starts whose loss rises; the terms of one flow."""
     return [_sgd(run), _rises(run), _sum(run)]
 
 
-def _sgd(run: "xr.Dataset") -> "Figure":
-    from saddlescope.plot import Axis, Figure, Line, Panel
+def _sgd(run: xr.Dataset) -> Figure:
 
     one, steps = run.sel(bias=True).isel(seed=0), run.step.values
     panels = []
@@ -46,8 +42,7 @@ def _sgd(run: "xr.Dataset") -> "Figure":
     )
 
 
-def _rises(run: "xr.Dataset") -> "Figure":
-    from saddlescope.plot import Axis, Figure, Line, Mark, Panel
+def _rises(run: xr.Dataset) -> Figure:
 
     shares = [
         Line(x=run["size"].values, y=run.rising.sel(start_dim=d).values, label=f"d = {d}", color=n)
@@ -73,8 +68,7 @@ def _rises(run: "xr.Dataset") -> "Figure":
     )  # fmt: skip
 
 
-def _sum(run: "xr.Dataset") -> "Figure":
-    from saddlescope.plot import Axis, Figure, Line, Panel
+def _sum(run: xr.Dataset) -> Figure:
 
     one, times = run.isel(flow=0), run.flow_time.values
     panels = tuple(

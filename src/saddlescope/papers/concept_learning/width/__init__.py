@@ -7,24 +7,21 @@ three descents found by gradient flow are there in minibatch SGD on U, too.
 """
 
 import itertools
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING
+
+import numpy as np
+import xarray as xr
 
 from saddlescope._shared.errors import InputError
 from saddlescope.papers.concept_learning.width.simulations import BATCH, RATE, descended, sampled
+from saddlescope.plot import Axis, Figure, Line, Panel
 from saddlescope.reproduction import parameter_checks
 from saddlescope.reproduction.claim import Claim, Estimate
 from saddlescope.reproduction.context import RunContext
 from saddlescope.reproduction.grid import in_grid
 from saddlescope.reproduction.metric import Metric
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    import xarray as xr
-
-    from saddlescope.plot.figure import Figure
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,11 +61,8 @@ class Params:
         return cls(high=64, high_starts=100, runs=32)
 
 
-def run(params: Params, context: RunContext) -> "xr.Dataset":
+def run(params: Params, context: RunContext) -> xr.Dataset:
     """A sample for every dimension, scale and width, then SGD."""
-    import numpy as np
-    import xarray as xr
-
     axes = {"dim": (2, params.high), "scale": params.scales, "width": params.widths}
     grid = list(itertools.product(*axes.values()))
     shares = np.cumsum([0.0, *(1.0 if d == 2 else 2.0 for d, _, _ in grid)])
@@ -84,19 +78,19 @@ def run(params: Params, context: RunContext) -> "xr.Dataset":
     return xr.merge([in_grid(made, axes), descent], join="exact")
 
 
-def _several(run: "xr.Dataset", width: int, scale: int, *, dim: int = 0, of: str = "several") -> Estimate:
+def _several(run: xr.Dataset, width: int, scale: int, *, dim: int = 0, of: str = "several") -> Estimate:
     """P(two or more descents); width, scale and dim are places in the run's lists."""
     one = run.isel(width=width, scale=scale, dim=dim)
     return Estimate.share(float(one[of]), float(one.starts))
 
 
-def _wide(run: "xr.Dataset") -> Estimate:
+def _wide(run: xr.Dataset) -> Estimate:
     narrow, wide = (_several(run, k, 1) for k in (0, -1))
     told = f"d' = {int(run.width[0])}: {narrow.value:.4f}, {int(run.width[-1])}: {wide.value:.4f}"
     return Estimate(wide.value, wide.uncertainty, f"{told}, tau = {float(run.scale[1]):g}")
 
 
-def _dimension(run: "xr.Dataset") -> Estimate:
+def _dimension(run: xr.Dataset) -> Estimate:
     """P(two or more) at d = 2 less that at the high dimension, mean over all widths, at the smallest scale."""
     pairs = [(_several(run, k, 0), _several(run, k, 0, dim=1)) for k in range(run.sizes["width"])]
     told = ", ".join(f"{one.value:.3f} and {other.value:.3f}" for one, other in pairs)
@@ -105,7 +99,7 @@ def _dimension(run: "xr.Dataset") -> Estimate:
     return Estimate(mean, sum(errors) ** 0.5 / len(pairs), f"d = {int(run.dim[0])} and {int(run.dim[1])}: {told}")
 
 
-def _small_scale(run: "xr.Dataset") -> Estimate:
+def _small_scale(run: xr.Dataset) -> Estimate:
     """P(two or more) at width 16, or the nearest, and the smallest scale."""
     place = int(abs(run.width.values - 16).argmin())
     told = f"with rises above 0.1 %: {_several(run, place, 0, of='visible').value:.4f}"
@@ -113,8 +107,8 @@ def _small_scale(run: "xr.Dataset") -> Estimate:
     return Estimate(one.value, one.uncertainty, f"d' = {int(run.width[place])}, tau = {float(run.scale[0]):g}; {told}")
 
 
-def _expectation(kind: str) -> "Callable[[xr.Dataset], Measured]":
-    def statistic(run: "xr.Dataset") -> Estimate:
+def _expectation(kind: str) -> Callable[[xr.Dataset], Estimate]:
+    def statistic(run: xr.Dataset) -> Estimate:
         one = run.isel(dim=0)
         cells = one.starts.size
         if kind == "major":
@@ -127,7 +121,7 @@ def _expectation(kind: str) -> "Callable[[xr.Dataset], Measured]":
     return statistic
 
 
-def _kept(run: "xr.Dataset") -> Estimate:
+def _kept(run: xr.Dataset) -> Estimate:
     if int(run.flow_descents) != 3:
         return Estimate.unresolved("No start with three clear descents was drawn; raise pool.")
     counts = run.sgd_descents.values
@@ -201,7 +195,7 @@ claims = (
     ),
 )
 
-quantities = (
+metrics = (
     Metric(
         name="several",
         says="share of starts with two or more descents, over all widths and scales",
@@ -215,12 +209,8 @@ quantities = (
 )
 
 
-def traces(run: "xr.Dataset") -> "list[Figure]":
+def figures(run: xr.Dataset) -> list[Figure]:
     """P(two or more) against the width, and the loss of SGD beside the flow's."""
-    import numpy as np
-
-    from saddlescope.plot import Axis, Figure, Line, Panel
-
     curves: dict[str, list[Line]] = {"several": [], "visible": []}
     for (k, scale), dim in itertools.product(enumerate(run.scale.values), (0, 1)):
         one = run.isel(dim=dim, scale=k)

@@ -3,12 +3,13 @@
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+import xarray as xr
+
 from saddlescope.papers.concept_learning.shared.random_starts import FIGURES, VISIBLE, descents, drawn
 from saddlescope.papers.concept_learning.shared.two_layer_runs import data
 
 if TYPE_CHECKING:
-    import numpy as np
-    import xarray as xr
     from jax import Array
 
 BATCH, RATE = 128, 0.01  # of SGD
@@ -19,11 +20,8 @@ _SEEN = 0.005  # hysteresis of SGD's descents
 _CLEAR = 0.01  # of the first loss: every rise and fall of the start that SGD follows is larger
 
 
-def sampled(d: int, width: int, scale: float, starts: int, seed: tuple[int, int]) -> "xr.Dataset":
+def sampled(d: int, width: int, scale: float, starts: int, seed: tuple[int, int]) -> xr.Dataset:
     """How many of the starts have several descents, and the moments of W(0)."""
-    import numpy as np
-    import xarray as xr
-
     from saddlescope.flow import symmetric_flows
     from saddlescope.measure import find_descents
 
@@ -48,12 +46,10 @@ def sampled(d: int, width: int, scale: float, starts: int, seed: tuple[int, int]
     )
 
 
-def descended(params: Any, report: Callable[[float, str], None]) -> "xr.Dataset":
+def descended(params: Any, report: Callable[[float, str], None]) -> xr.Dataset:
     """Minibatch SGD on U from a start with three descents, on Figure 8's data; and the flow from there."""
     import jax
     import jax.numpy as jnp
-    import numpy as np
-    import xarray as xr
 
     from saddlescope.flow import sgd, symmetric_flows
     from saddlescope.measure import find_descents
@@ -92,10 +88,8 @@ def descended(params: Any, report: Callable[[float, str], None]) -> "xr.Dataset"
     )
 
 
-def _clear_start(a: "np.ndarray", x: "np.ndarray", params: Any) -> "np.ndarray":
+def _clear_start(a: np.ndarray, x: np.ndarray, params: Any) -> np.ndarray:
     """Of positive random starts with three descents the one whose smallest rise or fall is largest."""
-    import numpy as np
-
     from saddlescope.flow import symmetric_flows
 
     starts = drawn(np.random.default_rng((params.seed, 1000)), "uniform", 0.1, (params.pool, len(a), len(a)))

@@ -16,25 +16,24 @@ That the escape is along the optimal direction needs small initial weights, the 
 of the deviation brings the slowest network from 0.56 to 0.80 of s*. Levels and ranks do not depend on it.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from itertools import product
+from itertools import combinations, product
 from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import xarray as xr
 
 from saddlescope._shared.errors import InputError
 from saddlescope.papers.deep_relu.shared.stored_staircases import QUANTITIES
+from saddlescope.plot import Axis, Figure, Line, Mark, Panel, Table
 from saddlescope.reproduction.claim import Claim, Estimate
 from saddlescope.reproduction.context import RunContext
-from saddlescope.reproduction.parameter_checks import at_least, positive, within
+from saddlescope.reproduction.parameter_checks import at_least, between, positive
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    import numpy as np
-    import xarray as xr
-
     from saddlescope.measure import Staircase
-    from saddlescope.plot.figure import Figure, Panel, Table
     from saddlescope.theory.deep_linear import DeepLinearStages
 
 _MOST = 12  # stages that are stored
@@ -65,7 +64,7 @@ class Params:
     def __post_init__(self) -> None:
         at_least(1, self, "inputs", "outputs", "samples", "width", "steps", "marks", "staircases")
         positive(self, "rate")
-        within(0.0, 10.0, self, "noise")
+        between(0.0, 10.0, self, "noise")
         if not self.depths or min(self.depths) < 2 or len(set(self.depths)) < len(self.depths):
             raise InputError(f"depths must be different integers of at least 2, such as 3,4; got {self.depths!r}.")
         if len(self.deviations) != len(self.depths) or not all(0 < one < 1 for one in self.deviations):
@@ -91,7 +90,7 @@ class Params:
         return cls(seeds=tuple(range(20)), staircases=2000)
 
 
-def run(params: Params, context: RunContext) -> "xr.Dataset":
+def run(params: Params, context: RunContext) -> xr.Dataset:
     """Network by network, then the synthetic staircases."""
     import jax
 
@@ -109,10 +108,8 @@ def run(params: Params, context: RunContext) -> "xr.Dataset":
     return together(found).merge(table).assign_attrs(rate=params.rate)
 
 
-def _data(params: Params, seed: int) -> "tuple[np.ndarray, np.ndarray]":
+def _data(params: Params, seed: int) -> tuple[np.ndarray, np.ndarray]:
     """X (inputs, samples), not white, and T (outputs, samples)."""
-    import numpy as np
-
     draw = np.random.default_rng(seed)
     scales = np.exp(draw.uniform(-0.5, 0.5, params.inputs))
     X = scales[:, None] * draw.standard_normal((params.inputs, params.samples))
@@ -123,13 +120,11 @@ def _data(params: Params, seed: int) -> "tuple[np.ndarray, np.ndarray]":
 
 
 def _network(
-    params: Params, depth: int, deviation: float, seed: int, report: "Callable[[float, str], None]"
-) -> "xr.Dataset":
+    params: Params, depth: int, deviation: float, seed: int, report: Callable[[float, str], None]
+) -> xr.Dataset:
     """Theory, and one run with the stages found in it."""
     import jax
     import jax.numpy as jnp
-    import numpy as np
-    import xarray as xr
 
     from saddlescope.flow import geometric_marks, sgd
     from saddlescope.measure import find_plateaus
@@ -192,8 +187,6 @@ def _observe(loss: Any, weights: Any) -> dict[str, Any]:
 
 def _on_a_saddle(staircase: "Staircase", told: "DeepLinearStages") -> float:
     """The largest distance of a level from that of the nearest saddle of its rank, in units of the range."""
-    from itertools import combinations
-
     worst = 0.0
     for stage in staircase.stages:
         saddles = [told.saddle_loss(S) for S in combinations(range(len(told.strengths)), stage.rank)]
@@ -201,11 +194,8 @@ def _on_a_saddle(staircase: "Staircase", told: "DeepLinearStages") -> float:
     return worst / float(told.losses[0] - told.losses[-1])
 
 
-def _synthetic(params: Params, report: "Callable[[float, str], None]") -> "xr.Dataset":
+def _synthetic(params: Params, report: Callable[[float, str], None]) -> xr.Dataset:
     """How many synthetic staircases are found right, at each noise and sampling."""
-    import numpy as np
-    import xarray as xr
-
     from saddlescope.measure import find_plateaus
     from saddlescope.papers.deep_relu.deep_linear.synthetic_staircases import synthetic_run
 
@@ -222,7 +212,7 @@ def _synthetic(params: Params, report: "Callable[[float, str], None]") -> "xr.Da
     )
 
 
-def _wrong(run: "xr.Dataset") -> Estimate:
+def _wrong(run: xr.Dataset) -> Estimate:
     """Networks in which another number of stages is found, or a layer of another rank in one."""
     expected = run.stage.where(run.stage < run.visible, -1)
     ranks = (run.stage_layer_rank == expected) | (run.layer > run.depth)
@@ -230,22 +220,22 @@ def _wrong(run: "xr.Dataset") -> Estimate:
     return Estimate(float(wrong.sum()), remark=f"{run.sizes['network']} networks, {int(run.visible.sum())} stages")
 
 
-def _level_error(run: "xr.Dataset") -> Estimate:
+def _level_error(run: xr.Dataset) -> Estimate:
     span = run.level.isel(stage=0) - run.level.min("stage")
     error = abs(run.stage_loss - run.level) / span
     return Estimate(float(error.max()), remark=f"median {float(error.median()):.2g}")
 
 
-def _off_saddles(run: "xr.Dataset") -> Estimate:
+def _off_saddles(run: xr.Dataset) -> Estimate:
     return Estimate(float(run.fitted.max()))
 
 
-def _speed(run: "xr.Dataset") -> Estimate:
+def _speed(run: xr.Dataset) -> Estimate:
     return Estimate(float(run.speed_share.min()), remark=f"largest {float(run.speed_share.max()):.6f}")
 
 
-def _success(noise: float) -> "Callable[[xr.Dataset], Measured]":
-    def statistic(run: "xr.Dataset") -> Estimate:
+def _success(noise: float) -> Callable[[xr.Dataset], Estimate]:
+    def statistic(run: xr.Dataset) -> Estimate:
         if noise not in run.loss_noise.values:
             return Estimate.unresolved(f"The noise {noise:g} was not among those tried.")
         tried = 2 * int(run.staircases)
@@ -304,16 +294,15 @@ claims = (
     ),
 )
 
-quantities = QUANTITIES
+metrics = QUANTITIES
 
 
-def traces(run: "xr.Dataset") -> "list[Figure]":
+def figures(run: xr.Dataset) -> list[Figure]:
     """The loss and the spectrum of a middle layer of one network a depth, and the finder's success."""
     return [_runs(run), _finder(run)]
 
 
-def _runs(run: "xr.Dataset") -> "Figure":
-    from saddlescope.plot import Figure
+def _runs(run: xr.Dataset) -> Figure:
 
     seed = int(run.seed[0])
     first = run.isel(network=(run.seed == seed).values)
@@ -329,10 +318,7 @@ def _runs(run: "xr.Dataset") -> "Figure":
     )
 
 
-def _panels(one: "xr.Dataset") -> "list[Panel]":
-    import numpy as np
-
-    from saddlescope.plot import Axis, Line, Mark, Panel
+def _panels(one: xr.Dataset) -> list[Panel]:
 
     step, starts = one.step.values, one.stage_start.dropna("stage").values[1:]
     shown = slice(int(np.searchsorted(step, starts[0] / 4)) if len(starts) else 1, None)
@@ -358,8 +344,7 @@ def _panels(one: "xr.Dataset") -> "list[Panel]":
     ]
 
 
-def _table(run: "xr.Dataset") -> "Table":
-    from saddlescope.plot import Table
+def _table(run: xr.Dataset) -> Table:
 
     rows = []
     for n in range(run.sizes["network"]):
@@ -376,9 +361,7 @@ def _table(run: "xr.Dataset") -> "Table":
     return Table(columns=("depth", "seed", "begins at step", "ranks of layers", "loss", "best fit"), rows=tuple(rows))
 
 
-def _finder(run: "xr.Dataset") -> "Figure":
-    from saddlescope.plot import Axis, Figure, Mark, Panel, Table
-    from saddlescope.plot.figure import Line
+def _finder(run: xr.Dataset) -> Figure:
 
     share = run.right / run.staircases
     noisy = run.loss_noise.values > 0

@@ -17,9 +17,9 @@ that are not learned stay in a bulk, at 0.1 to 10 % of those that are.
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    import numpy as np
+import numpy as np
 
+if TYPE_CHECKING:
     from saddlescope.measure import Staircase
 
 
@@ -38,13 +38,13 @@ class SyntheticRun:
         range: of the loss, without noise.
     """
 
-    times: "np.ndarray"
-    losses: "np.ndarray"
-    singular_values: "tuple[np.ndarray, ...]"
-    drops: "np.ndarray"
-    early: "np.ndarray"
-    late: "np.ndarray"
-    levels: "np.ndarray"
+    times: np.ndarray
+    losses: np.ndarray
+    singular_values: tuple[np.ndarray, ...]
+    drops: np.ndarray
+    early: np.ndarray
+    late: np.ndarray
+    levels: np.ndarray
     layer_ranks: tuple[tuple[int, ...], ...]
     range: float
 
@@ -54,8 +54,6 @@ class SyntheticRun:
         As many stages, each drop's time within its middle 80 % or a sample beside them, each level to 1 % of the range,
         and every layer's rank in every stage.
         """
-        import numpy as np
-
         if len(staircase) != len(self.levels):
             return False
         times, levels = np.array(staircase.times), np.array(staircase.losses)
@@ -72,8 +70,6 @@ def synthetic_run(seed: int, *, noise: float, geometric: bool) -> SyntheticRun:
         noise: standard deviation of a loss in units of the range.
         geometric: whether samples are evenly spaced in log t rather than in t.
     """
-    import numpy as np
-
     draw = np.random.default_rng(seed)
     count = int(draw.integers(2, 7))
     lengths = np.exp(draw.uniform(-1, 1, count))
@@ -88,12 +84,12 @@ def synthetic_run(seed: int, *, noise: float, geometric: bool) -> SyntheticRun:
     drift, scale = draw.uniform(0, 0.01), np.exp(draw.uniform(-3, 3))
     samples = int(np.exp(draw.uniform(np.log(150), np.log(1000))))
 
-    def steepness(share: float) -> "np.ndarray":
+    def steepness(share: float) -> np.ndarray:
         return np.asarray(-np.log(share ** (-1 / shapes) - 1))
 
     rate = (steepness(0.9) - steepness(0.1)) / widths
 
-    def fallen(u: "np.ndarray") -> "np.ndarray":
+    def fallen(u: np.ndarray) -> np.ndarray:
         return (1 + np.exp(-np.clip(rate * (u[:, None] - middle) + steepness(0.5), -500, 500))) ** -shapes
 
     u = np.linspace(0, 1, samples)
@@ -101,10 +97,10 @@ def synthetic_run(seed: int, *, noise: float, geometric: bool) -> SyntheticRun:
     plateaus = (plateaus[:-1] + plateaus[1:]) / 2
     early, late = (middle + (steepness(share) - steepness(0.5)) / rate for share in (0.1, 0.9))
 
-    def loss(u: "np.ndarray") -> "np.ndarray":
+    def loss(u: np.ndarray) -> np.ndarray:
         return scale * (1.0 - (fallen(u) @ heights + drift * u) / (1 + drift))
 
-    def time(u: "np.ndarray") -> "np.ndarray":
+    def time(u: np.ndarray) -> np.ndarray:
         return 1000.0**u if geometric else u
 
     depth = int(draw.integers(3, 7))

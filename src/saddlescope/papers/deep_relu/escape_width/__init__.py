@@ -13,10 +13,15 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise
+from statistics import NormalDist
 from typing import TYPE_CHECKING, Literal
+
+import numpy as np
+import xarray as xr
 
 from saddlescope._shared.errors import InputError
 from saddlescope.papers.deep_relu.shared.circle_data import alternating_circle, depth_three_optimum, rank_one_optimum
+from saddlescope.plot import Figure
 from saddlescope.reproduction import parameter_checks
 from saddlescope.reproduction.claim import Claim, Estimate, wilson_interval
 from saddlescope.reproduction.context import RunContext
@@ -24,11 +29,7 @@ from saddlescope.reproduction.grid import cached_rows
 from saddlescope.reproduction.metric import Metric
 
 if TYPE_CHECKING:
-    import numpy as np
-    import xarray as xr
-
     from saddlescope.papers.deep_relu.escape_width.odds_regression import OddsLaw
-    from saddlescope.plot.figure import Figure
 
     Success = Literal["faster", "optimal"]
 
@@ -71,10 +72,8 @@ class Params:
         return cls(widths=(3, 4, 6, 8, 12, 16, 24, 32, 64, 128), depths=(3, 4, 5, 6, 8), starts=1000)
 
 
-def run(params: Params, context: RunContext) -> "xr.Dataset":
+def run(params: Params, context: RunContext) -> xr.Dataset:
     """Network by network; a killed run goes on after the last whole one."""
-    import xarray as xr
-
     equal, unequal = context.subtask(0.0, 0.8), context.subtask(0.8, 1.0)
     axes = {"depth": params.depths, "width": params.widths}
     square = cached_rows(axes, partial(_equal, params), equal, name="equal")
@@ -84,25 +83,21 @@ def run(params: Params, context: RunContext) -> "xr.Dataset":
     return xr.merge([square, oblong])
 
 
-def _equal(params: Params, k: int, cell: tuple[int, int], report: Callable[[float, str], None]) -> "xr.Dataset":
-    import xarray as xr
+def _equal(params: Params, k: int, cell: tuple[int, int], report: Callable[[float, str], None]) -> xr.Dataset:
 
     depth, width = cell
     report(0.0, f"depth {depth}, width {width}")
     return xr.Dataset({"speed": ("start", _speeds((width,) * (depth - 1), params, (0, k)))})
 
 
-def _unequal(params: Params, k: int, cell: tuple[int, int], report: Callable[[float, str], None]) -> "xr.Dataset":
-    import xarray as xr
+def _unequal(params: Params, k: int, cell: tuple[int, int], report: Callable[[float, str], None]) -> xr.Dataset:
 
     report(0.0, f"widths {cell[0]} and {cell[1]}")
     return xr.Dataset({"unequal_speed": ("start", _speeds(cell, params, (1, k)))})
 
 
-def _speeds(hidden: tuple[int, ...], params: Params, place: tuple[int, int]) -> "np.ndarray":
+def _speeds(hidden: tuple[int, ...], params: Params, place: tuple[int, int]) -> np.ndarray:
     """The speeds at which descents of networks with these hidden widths end, (starts,)."""
-    import numpy as np
-
     from saddlescope.theory.escape.sphere_descent import sphere_descent
 
     X, G = alternating_circle(_SAMPLES)
@@ -111,27 +106,23 @@ def _speeds(hidden: tuple[int, ...], params: Params, place: tuple[int, int]) -> 
     return sphere_descent(weights, X, G, steps=params.steps, rate=_RATE, marks=1)[1][:, -1]
 
 
-def hits(speeds: "xr.DataArray", success: "Success") -> "xr.DataArray":
+def hits(speeds: xr.DataArray, success: "Success") -> xr.DataArray:
     """Which runs succeed."""
     if success == "faster":
         return speeds > rank_one_optimum(_SAMPLES) + _FASTER
     return speeds > depth_three_optimum(_SAMPLES) - _OPTIMAL
 
 
-def law_of(run: "xr.Dataset", depth: int, success: "Success" = "faster") -> "OddsLaw | None":
+def law_of(run: xr.Dataset, depth: int, success: "Success" = "faster") -> "OddsLaw | None":
     """The law of the odds against the width of all hidden layers."""
-    import numpy as np
-
     from saddlescope.papers.deep_relu.escape_width.odds_regression import fitted_odds
 
     found = hits(run.speed.sel(depth=depth), success).sum("start").values
     return fitted_odds(run.width.values[:, None].astype(float), found, np.full(len(found), run.sizes["start"]))
 
 
-def unequal_law(run: "xr.Dataset") -> "OddsLaw | None":
+def unequal_law(run: xr.Dataset) -> "OddsLaw | None":
     """The law of the odds of a faster run against the widths of the first and the second hidden layer."""
-    import numpy as np
-
     from saddlescope.papers.deep_relu.escape_width.odds_regression import fitted_odds
 
     found = hits(run.unequal_speed, "faster").sum("start").transpose("first", "second").values.ravel()
@@ -142,12 +133,12 @@ def unequal_law(run: "xr.Dataset") -> "OddsLaw | None":
 _NO_LAW = Estimate.unresolved("The runs fix no law: they all succeed, or none does.")
 
 
-def _power(run: "xr.Dataset") -> Estimate:
+def _power(run: xr.Dataset) -> Estimate:
     law = law_of(run, _BASE)
     return _NO_LAW if law is None else Estimate(float(law.powers[0]), float(law.errors[0]))
 
 
-def _off_the_law(run: "xr.Dataset") -> Estimate:
+def _off_the_law(run: xr.Dataset) -> Estimate:
     """The largest distance of a share from the law, L = 3."""
     law = law_of(run, _BASE)
     if law is None:
@@ -159,13 +150,13 @@ def _off_the_law(run: "xr.Dataset") -> Estimate:
     return Estimate(float(off.max()), remark=f"at width {int(run.width[int(off.argmax())])}")
 
 
-def _share(run: "xr.Dataset", success: "Success", depth: int, width: int) -> tuple[float, float, float]:
+def _share(run: xr.Dataset, success: "Success", depth: int, width: int) -> tuple[float, float, float]:
     """The share of runs that succeed, and its 95 % interval."""
     found = hits(run.speed.sel(depth=depth, width=width), success).values
     return float(found.mean()), *wilson_interval(found.sum(), len(found))
 
 
-def _depth_matters(run: "xr.Dataset", *, success: "Success") -> Estimate:
+def _depth_matters(run: xr.Dataset, *, success: "Success") -> Estimate:
     """The share of successes at L = 3 less that at the largest depth, at the largest width."""
     width, deepest = int(run.width[-1]), int(run.depth[-1])
     low, high = (_share(run, success, depth, width) for depth in (_BASE, deepest))
@@ -173,18 +164,14 @@ def _depth_matters(run: "xr.Dataset", *, success: "Success") -> Estimate:
     return Estimate(low[0] - high[0], error, f"{low[0]:.3f} at depth {_BASE}, {high[0]:.3f} at {deepest}")
 
 
-def _deep_power(run: "xr.Dataset") -> Estimate:
+def _deep_power(run: xr.Dataset) -> Estimate:
     """The power of the law at the largest depth."""
     law = law_of(run, int(run.depth[-1]))
     return _NO_LAW if law is None else Estimate(float(law.powers[0]), float(law.errors[0]))
 
 
-def _lottery(run: "xr.Dataset") -> Estimate:
+def _lottery(run: xr.Dataset) -> Estimate:
     """What twice the width gains over two independent tries, at the width where they differ most, L = 3."""
-    from statistics import NormalDist
-
-    import numpy as np
-
     gains = []
     for width in run.width.values.tolist():
         if 2 * width in run.width.values:
@@ -200,7 +187,7 @@ def _lottery(run: "xr.Dataset") -> Estimate:
     return Estimate(gain, error * wider, f"from width {width} to {2 * width}, of {len(gains)} such pairs")
 
 
-def _first_layer(run: "xr.Dataset") -> Estimate:
+def _first_layer(run: xr.Dataset) -> Estimate:
     """The power of the first hidden layer's width less that of the second's."""
     law = unequal_law(run)
     if law is None:
@@ -209,14 +196,14 @@ def _first_layer(run: "xr.Dataset") -> Estimate:
     return Estimate(float(law.powers[0] - law.powers[1]), float((law.errors**2).sum() ** 0.5), told)
 
 
-def _widest(run: "xr.Dataset") -> Estimate:
+def _widest(run: xr.Dataset) -> Estimate:
     """The share of optimal runs of the widest network at the largest depth."""
     found = hits(run.speed.isel(depth=-1, width=-1), "optimal").values
     told = f"{found.sum()} of {len(found)}, depth {int(run.depth[-1])}, width {int(run.width[-1])}"
     return Estimate.share(found.sum(), len(found), told)
 
 
-def _beyond(run: "xr.Dataset") -> Estimate:
+def _beyond(run: xr.Dataset) -> Estimate:
     most = max(float(run.speed.max()), float(run.unequal_speed.max()))
     return Estimate(most - depth_three_optimum(_SAMPLES), remark=f"{run.speed.size + run.unequal_speed.size} runs")
 
@@ -295,7 +282,7 @@ claims = (
     ),
 )
 
-quantities = (
+metrics = (
     Metric(
         name="faster_share",
         says="share of faster runs at the largest width, L = 3",
@@ -309,7 +296,7 @@ quantities = (
 )
 
 
-def traces(run: "xr.Dataset") -> "list[Figure]":
+def figures(run: xr.Dataset) -> list[Figure]:
     """Success against width at every depth, and against the widths of both hidden layers."""
     from saddlescope.papers.deep_relu.escape_width.figures import pictures
 

@@ -2,20 +2,19 @@
 
 from typing import TYPE_CHECKING
 
+import numpy as np
+import xarray as xr
+
 from saddlescope.papers.deep_relu.escape_width import hits, law_of
+from saddlescope.plot import Axis, Band, Figure, Heat, Line, Panel
 from saddlescope.reproduction.claim import wilson_interval
 
 if TYPE_CHECKING:
-    import xarray as xr
-
     from saddlescope.papers.deep_relu.escape_width import Success
-    from saddlescope.plot.figure import Figure, Panel
 
 
-def pictures(run: "xr.Dataset") -> "list[Figure]":
+def pictures(run: xr.Dataset) -> list[Figure]:
     """Success against width at every depth, and against the widths of both hidden layers."""
-    from saddlescope.plot import Figure
-
     starts = run.sizes["start"]
     return [
         Figure(
@@ -35,10 +34,7 @@ def pictures(run: "xr.Dataset") -> "list[Figure]":
     ]
 
 
-def _shares(run: "xr.Dataset", success: "Success", title: str, *, law: bool = False) -> "Panel":
-    import numpy as np
-
-    from saddlescope.plot import Axis, Band, Line, Panel
+def _shares(run: xr.Dataset, success: "Success", title: str, *, law: bool = False) -> Panel:
 
     widths, marks = run.width.values.astype(float), []
     fine = np.geomspace(widths[0], widths[-1], 100)
@@ -58,10 +54,7 @@ def _shares(run: "xr.Dataset", success: "Success", title: str, *, law: bool = Fa
     return Panel(title=title, x=x, y=y, marks=tuple(marks))
 
 
-def _over_both(run: "xr.Dataset", success: "Success", title: str) -> "Panel":
-    import numpy as np
-
-    from saddlescope.plot import Axis, Heat, Panel
+def _over_both(run: xr.Dataset, success: "Success", title: str) -> Panel:
 
     shares = hits(run.unequal_speed, success).mean("start").transpose("second", "first").values
     first, second = (tuple(str(width) for width in run[name].values) for name in ("first", "second"))

@@ -5,10 +5,8 @@ law     log odds = c + sum_i k_i log w_i, so that the odds grow as the power k_i
 """
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    import numpy as np
+import numpy as np
 
 _STEPS = 60  # of Newton's method, which takes about six
 
@@ -24,18 +22,17 @@ class OddsLaw:
     """
 
     constant: float
-    powers: "np.ndarray"
-    errors: "np.ndarray"
+    powers: np.ndarray
+    errors: np.ndarray
 
-    def shares(self, widths: "np.ndarray") -> "np.ndarray":
+    def shares(self, widths: np.ndarray) -> np.ndarray:
         """The shares at widths (cells, widths), (cells,)."""
-        import numpy as np
         from scipy.special import expit
 
         return expit(self.constant + np.log(widths) @ self.powers)
 
 
-def fitted_odds(widths: "np.ndarray", hits: "np.ndarray", runs: "np.ndarray") -> OddsLaw | None:
+def fitted_odds(widths: np.ndarray, hits: np.ndarray, runs: np.ndarray) -> OddsLaw | None:
     """The law of largest likelihood for so many hits among so many runs.
 
     Args:
@@ -46,7 +43,6 @@ def fitted_odds(widths: "np.ndarray", hits: "np.ndarray", runs: "np.ndarray") ->
     Returns:
         The law; None where the data fix none, as where success is never seen, or always.
     """
-    import numpy as np
     from scipy.special import expit
 
     design = np.column_stack([np.ones(len(widths)), np.log(widths)])

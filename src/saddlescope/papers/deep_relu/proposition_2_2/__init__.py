@@ -18,23 +18,23 @@ which it has aligned with an escape direction: this the paper says. From then on
 s* L^(1-L/2), so a given norm is reached later by log(1/scale) over that rate.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
+import numpy as np
+import xarray as xr
+
 from saddlescope._shared.errors import InputError
+from saddlescope.papers.deep_relu.proposition_2_2.figures import digits_figure, growth_figure, scales_figure
+from saddlescope.plot import Figure
 from saddlescope.reproduction.claim import Claim, Estimate
 from saddlescope.reproduction.context import RunContext
 from saddlescope.reproduction.parameter_checks import at_least, log10_scales, positive
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    import numpy as np
-    import xarray as xr
-
     from saddlescope.flow import EscapeFlow
-    from saddlescope.plot.figure import Figure
 
 TOLERANCE = 1e-13  # of the flow along escape directions, where the growth law is held to 1e-9
 RADIUS = 0.1  # |theta| at which an escape from the origin is timed: outputs are of order RADIUS^L
@@ -85,10 +85,9 @@ class Params:
         return cls(digits_width=100, steps=80_000)
 
 
-def run(params: Params, context: RunContext) -> "xr.Dataset":
+def run(params: Params, context: RunContext) -> xr.Dataset:
     """The flows along escape directions, from random weights, and the digits."""
     import jax
-    import xarray as xr
 
     with jax.enable_x64(True):
         parts = [
@@ -102,20 +101,16 @@ def run(params: Params, context: RunContext) -> "xr.Dataset":
     return xr.merge([*parts[:2], xr.concat(parts[2:], dim="deviation")], combine_attrs="drop_conflicts")
 
 
-def _positive_data(params: Params, samples: int, outputs: int) -> "tuple[np.ndarray, np.ndarray]":
+def _positive_data(params: Params, samples: int, outputs: int) -> tuple[np.ndarray, np.ndarray]:
     """Positive inputs (4, N) and targets (outputs, N)."""
-    import numpy as np
-
     draw = np.random.default_rng(params.seed)
     return np.abs(draw.standard_normal((4, samples))), np.abs(draw.standard_normal((outputs, samples)))
 
 
-def _growth(params: Params, report: "Callable[[float, str], None]") -> "xr.Dataset":
+def _growth(params: Params, report: Callable[[float, str], None]) -> xr.Dataset:
     """Along an escape direction of each depth, until |theta| has grown by the factor."""
     import jax
     import jax.numpy as jnp
-    import numpy as np
-    import xarray as xr
 
     from saddlescope.flow import escape_flow
     from saddlescope.models.deep import LayeredLoss
@@ -157,11 +152,9 @@ def _growth(params: Params, report: "Callable[[float, str], None]") -> "xr.Datas
     return xr.concat(rows, dim="depth").assign_coords(depth=list(params.depths)).assign_attrs(speed=speed)
 
 
-def _paths(params: Params, report: "Callable[[float, str], None]") -> "xr.Dataset":
+def _paths(params: Params, report: Callable[[float, str], None]) -> xr.Dataset:
     """From one random direction at each initial norm, on the loss itself; and once on the localised loss."""
     import jax.numpy as jnp
-    import numpy as np
-    import xarray as xr
     from scipy.integrate import cumulative_simpson
 
     from saddlescope.flow import escape_flow
@@ -217,17 +210,13 @@ def _paths(params: Params, report: "Callable[[float, str], None]") -> "xr.Datase
     )
 
 
-def _unit(flow: "EscapeFlow") -> "np.ndarray":
+def _unit(flow: "EscapeFlow") -> np.ndarray:
     """The directions as vectors, (records, P)."""
-    import numpy as np
-
     return np.concatenate([path.reshape(len(path), -1) for path in flow.directions], axis=1)
 
 
-def _digits(params: Params, number: int, context: RunContext, report: "Callable[[float, str], None]") -> "xr.Dataset":
+def _digits(params: Params, number: int, context: RunContext, report: Callable[[float, str], None]) -> xr.Dataset:
     """SGD on digits from one initial standard deviation."""
-    import numpy as np
-
     from saddlescope.papers.deep_relu.shared.image_training import Training, image_loss, train
 
     training = Training(
@@ -251,20 +240,20 @@ def _digits(params: Params, number: int, context: RunContext, report: "Callable[
 # The bounds. The growth law is a theorem; 1e-9 is this project's bar. What is printed is held against the same
 # measurement: it would have to be right to a per cent, and is off by factors. "Independent of the scale" is held to one
 # interval between two records, on the loss itself.
-def _worst(name: str) -> "Callable[[xr.Dataset], Measured]":
+def _worst(name: str) -> Callable[[xr.Dataset], Estimate]:
     return partial(_largest, name=name)
 
 
-def _largest(run: "xr.Dataset", name: str) -> Estimate:
+def _largest(run: xr.Dataset, name: str) -> Estimate:
     values = run[name]
     return Estimate(float(values.max()), remark=f"worst at depth {int(run.depth.values[int(values.values.argmax())])}")
 
 
-def _escape_error(run: "xr.Dataset") -> Estimate:
+def _escape_error(run: xr.Dataset) -> Estimate:
     return Estimate(float(abs(run.corrected_time / run.measured_time - 1).max()))
 
 
-def _printed_escape(run: "xr.Dataset") -> Estimate:
+def _printed_escape(run: xr.Dataset) -> Estimate:
     """The printed escape time over the measured one where that is farthest from 1."""
     ratio = run.printed_time / run.measured_time
     k = int(abs(ratio - 1).values.argmax())
@@ -272,36 +261,34 @@ def _printed_escape(run: "xr.Dataset") -> Estimate:
     return Estimate(float(ratio[k]), remark=told)
 
 
-def _ratio(name: str, to: str) -> "Callable[[xr.Dataset], Measured]":
+def _ratio(name: str, to: str) -> Callable[[xr.Dataset], Estimate]:
     return partial(_quotient, name=name, to=to)
 
 
-def _quotient(run: "xr.Dataset", name: str, to: str) -> Estimate:
+def _quotient(run: xr.Dataset, name: str, to: str) -> Estimate:
     return Estimate(float(run[name] / run[to]), remark=f"depth {int(run.attrs['path_depth'])}, random weights")
 
 
-def _alignment(run: "xr.Dataset") -> Estimate:
+def _alignment(run: xr.Dataset) -> Estimate:
     if bool(run.aligned_time.isnull().any()):
         return Estimate.unresolved("At one of the scales the norm was reached before the direction had aligned.")
     spread = float(run.aligned_time.max() - run.aligned_time.min()) / run.attrs["interval"]
     return Estimate(spread, remark=f"at s = {float(run.aligned_time.min()):.4g}")
 
 
-def _delay(run: "xr.Dataset") -> Estimate:
+def _delay(run: xr.Dataset) -> Estimate:
     """The largest relative error of log(ratio of scales) / rate as the delay between two escapes."""
-    import numpy as np
-
     delay = run.radius_time.values[1:] - run.radius_time.values[0]
     told = np.log(10) * (run.scale.values[0] - run.scale.values[1:]) / run.path_rate.values[-1]
     return Estimate(float(np.max(np.abs(delay / told - 1))), remark=f"delays up to s = {delay[-1]:.4g}")
 
 
-def _norm_independence(run: "xr.Dataset") -> Estimate:
+def _norm_independence(run: xr.Dataset) -> Estimate:
     """The same, read as: the time of reaching a norm does not depend on the scale; in intervals."""
     return Estimate(float(run.radius_time.max() - run.radius_time.min()) / run.attrs["interval"])
 
 
-def _digits_spread(run: "xr.Dataset") -> Estimate:
+def _digits_spread(run: xr.Dataset) -> Estimate:
     if bool(run.escape_step.isnull().any()):
         return Estimate.unresolved("From one of the deviations the loss did not fall; take more steps.")
     spread = float((run.escape_step.max() - run.escape_step.min()) / run.escape_interval.max())
@@ -410,8 +397,6 @@ claims = (
 )
 
 
-def traces(run: "xr.Dataset") -> "list[Figure]":
+def figures(run: xr.Dataset) -> list[Figure]:
     """The growth along escape directions; alignment at every scale; and the loss on digits from every deviation."""
-    from saddlescope.papers.deep_relu.proposition_2_2.figures import digits_figure, growth_figure, scales_figure
-
     return [growth_figure(run), scales_figure(run, ALIGNED), digits_figure(run)]

@@ -1,17 +1,12 @@
 """Pictures of Proposition 2.2: growth along an escape direction, alignment at every scale, escapes on digits."""
 
-from typing import TYPE_CHECKING
+import xarray as xr
 
-if TYPE_CHECKING:
-    import xarray as xr
-
-    from saddlescope.plot.figure import Figure
+from saddlescope.plot import Axis, Figure, Line, Mark, Panel, Table
 
 
-def growth_figure(run: "xr.Dataset") -> "Figure":
+def growth_figure(run: xr.Dataset) -> Figure:
     """The norm along an escape direction at each depth, beside both laws."""
-    from saddlescope.plot import Axis, Figure, Line, Panel, Table
-
     laws = {"gradient flow": "measured_norm", "corrected": "corrected_norm", "printed": "printed_norm"}
     panels = []
     for depth in run.depth.values.tolist():
@@ -48,10 +43,8 @@ def growth_figure(run: "xr.Dataset") -> "Figure":
     )
 
 
-def scales_figure(run: "xr.Dataset", aligned: float) -> "Figure":
+def scales_figure(run: xr.Dataset, aligned: float) -> Figure:
     """Alignment in the time s from every initial norm, and the times of escape; `aligned` counts as such."""
-    from saddlescope.plot import Axis, Figure, Line, Mark, Panel
-
     scales = run.scale.values.tolist()
     away = tuple(
         Line(
@@ -92,10 +85,8 @@ def scales_figure(run: "xr.Dataset", aligned: float) -> "Figure":
     )
 
 
-def digits_figure(run: "xr.Dataset") -> "Figure":
+def digits_figure(run: xr.Dataset) -> Figure:
     """The loss on digits from every initial deviation."""
-    from saddlescope.plot import Axis, Figure, Line, Panel
-
     deviations = run.deviation.values.tolist()
     digits = tuple(
         Line(

@@ -1,16 +1,12 @@
 """The data of Example 1: points on the unit circle with loss gradients of alternating sign."""
 
 import math
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    import numpy as np
+import numpy as np
 
 
-def alternating_circle(samples: int) -> "tuple[np.ndarray, np.ndarray]":
+def alternating_circle(samples: int) -> tuple[np.ndarray, np.ndarray]:
     """X (2, N) with x_j = (sin, cos)(2 pi j / N), and G (1, N) with G_j = (-1)^j, j = 1..N; Example 1 has N = 8."""
-    import numpy as np
-
     j = np.arange(1, samples + 1)
     angle = 2 * np.pi * j / samples
     return np.stack([np.sin(angle), np.cos(angle)]), ((-1.0) ** j)[None]

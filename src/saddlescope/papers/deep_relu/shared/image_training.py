@@ -5,8 +5,12 @@ stages  plateaus of the loss, found by `saddlescope.measure.find_plateaus`; stag
 first   plateau: the stage after the first escape
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+import xarray as xr
 
 from saddlescope.papers.deep_relu.shared import recorded_training
 from saddlescope.papers.deep_relu.shared.stored_staircases import stored_staircase
@@ -14,10 +18,6 @@ from saddlescope.reproduction.claim import Estimate
 from saddlescope.reproduction.context import RunContext
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    import xarray as xr
-
     from saddlescope.models.deep import LayeredLoss
 
 Data = Literal["mnist", "mnist-small", "digits"]
@@ -48,7 +48,6 @@ def image_loss(name: Data, context: RunContext) -> "LayeredLoss":
         InputError: the data folder lacks the data set, or its files are damaged.
     """
     import jax.numpy as jnp
-    import numpy as np
 
     from saddlescope.models.deep import LayeredLoss, cross_entropy
     from saddlescope.train.data import load
@@ -61,17 +60,14 @@ def image_loss(name: Data, context: RunContext) -> "LayeredLoss":
 
 
 def train(
-    loss: "LayeredLoss", training: Training, context: RunContext, report: "Callable[[float, str], None]", name: str
-) -> "xr.Dataset":
+    loss: "LayeredLoss", training: Training, context: RunContext, report: Callable[[float, str], None], name: str
+) -> xr.Dataset:
     """Trains the network; a killed run goes on from its checkpoint in the run's scratch folder.
 
     Returns:
         Over `step`: the loss of all training samples, their accuracy, and |theta|; over (layer, value, step): the
         largest singular values of each layer; and the stages.
     """
-    import numpy as np
-    import xarray as xr
-
     from saddlescope.flow import geometric_marks
     from saddlescope.measure import find_plateaus
 
@@ -109,10 +105,8 @@ def _observe(loss: "LayeredLoss", weights: Any) -> dict[str, Any]:
     }
 
 
-def on_first_plateau(run: "xr.Dataset") -> "xr.Dataset":
+def on_first_plateau(run: xr.Dataset) -> xr.Dataset:
     """What was recorded half-way through the first plateau; the step is NaN where none was found."""
-    import numpy as np
-
     start, end = float(run.stage_start.isel(stage=1)), float(run.stage_start.isel(stage=2))
     if np.isnan(start):
         return run.isel(step=-1).assign_coords(step=np.nan)
@@ -120,29 +114,29 @@ def on_first_plateau(run: "xr.Dataset") -> "xr.Dataset":
     return run.sel(step=middle, method="nearest")
 
 
-def ratios(at: "xr.Dataset", value: int) -> "xr.DataArray":
+def ratios(at: xr.Dataset, value: int) -> xr.DataArray:
     """s_value / s_(value - 1) of every layer."""
     return at.singular_values.sel(value=value) / at.singular_values.sel(value=value - 1)
 
 
-def rank_path(run: "xr.Dataset", layers: slice) -> list[int]:
+def rank_path(run: xr.Dataset, layers: slice) -> list[int]:
     """The common rank of some layers on each plateau, without repetition; -1 where they differ."""
     ranks = run.stage_layer_rank.sel(layer=layers).transpose("stage", "layer").values[: int(run.stages_found)]
     common = [int(of[0]) if (of == of[0]).all() else -1 for of in ranks]
     return [rank for k, rank in enumerate(common) if k == 0 or rank != common[k - 1]]
 
 
-def ended_early(run: "xr.Dataset", layers: slice) -> bool:
+def ended_early(run: xr.Dataset, layers: slice) -> bool:
     """Whether the run ended at the origin or on a plateau at rank 1, so that it says nothing of what follows."""
     return rank_path(run, layers) in ([0], [0, 1])
 
 
-def escapes(run: "xr.Dataset") -> Estimate:
+def escapes(run: xr.Dataset) -> Estimate:
     """How many saddles were escaped from."""
     return Estimate(float(run.stages_found) - 1, remark=levels(run))
 
 
-def levels(run: "xr.Dataset") -> str:
+def levels(run: xr.Dataset) -> str:
     """The stages in words: where each begins, its level, and the ranks of the layers."""
     told = []
     for stage in run.stage.values[: int(run.stages_found)]:
@@ -152,13 +146,12 @@ def levels(run: "xr.Dataset") -> str:
     return "; ".join(told)
 
 
-def distinctness(run: "xr.Dataset") -> float:
+def distinctness(run: xr.Dataset) -> float:
     """How much longer the loss stays on its clearest plateau than is usual, in the first half of its fall.
 
     The fall, from 2 to 50 % of the loss's range, is cut into 24 equal bands. The longest time that the loss (its
     decreasing fit) stays in a band over the median of these times: 1 on a straight way down.
     """
-    import numpy as np
     from scipy.optimize import isotonic_regression
 
     fit = isotonic_regression(run.loss.values.astype(float), increasing=False).x

@@ -1,14 +1,13 @@
 """Training a network of layers from small weights in float32, as the entries on whole trainings do it."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
-    import numpy as np
-
     from saddlescope.flow import Recording
     from saddlescope.models.deep import LayeredLoss
 
@@ -41,9 +40,9 @@ def recorded(
     training: Training,
     observe: "Callable[[LayeredLoss, Any], dict[str, Any]]",
     *,
-    marks: "np.ndarray",
-    checkpoint: "Path",
-    report: "Callable[[float, str], None]",
+    marks: np.ndarray,
+    checkpoint: Path,
+    report: Callable[[float, str], None],
 ) -> "Recording":
     """Trains the network and observes loss and weights at the marks; a killed run goes on from its checkpoint."""
     import jax

@@ -6,16 +6,16 @@ teacher   f = h o g with inner dimension k: g = sigma(V^T x) with k orthonormal 
 bulk      singular values up to 1.5 times the largest initial one of the same layer
 """
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import xarray as xr
 
 from saddlescope.papers.deep_relu.shared.recorded_training import Training, recorded
 from saddlescope.reproduction.context import RunContext
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    import xarray as xr
-
     from saddlescope.models.deep import LayeredLoss
 
 STAGES = 8  # that are stored
@@ -33,7 +33,6 @@ def teacher_loss(kind: str, strengths: tuple[float, ...], *, samples: int, seed:
         seed: of the teacher and the inputs.
     """
     import jax.numpy as jnp
-    import numpy as np
 
     from saddlescope.models.deep import LayeredLoss
 
@@ -49,9 +48,9 @@ def followed(
     make: "Callable[[], LayeredLoss]",
     training: Training,
     context: RunContext,
-    report: "Callable[[float, str], None]",
+    report: Callable[[float, str], None],
     name: str,
-) -> "xr.Dataset":
+) -> xr.Dataset:
     """Trains a network, finds its stages, and measures its layers; a killed run goes on from its checkpoint.
 
     Args:
@@ -66,9 +65,6 @@ def followed(
         weights, the tail energies of weights and activations, |Zs - Z|/|Z|, the stable rank and the largest singular
         values. Over `stage`: the stages found.
     """
-    import numpy as np
-    import xarray as xr
-
     from saddlescope.flow import geometric_marks
     from saddlescope.measure import bulk_count, find_plateaus, second_ratio, stable_rank, tail_energy
     from saddlescope.papers.deep_relu.shared.stored_staircases import stored_staircase
@@ -111,7 +107,7 @@ def followed(
     )
 
 
-def fallen(run: "xr.Dataset", stage: int) -> "xr.DataArray":
+def fallen(run: xr.Dataset, stage: int) -> xr.DataArray:
     """Of one network: which part of the drop to a stage from the one before the loss has made, at every mark."""
     high, low = (run.stage_loss.sel(stage=k) for k in (stage - 1, stage))
     return (high - run.loss) / (high - low)

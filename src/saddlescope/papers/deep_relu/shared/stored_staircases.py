@@ -2,15 +2,16 @@
 
 from typing import TYPE_CHECKING
 
+import numpy as np
+import xarray as xr
+
 from saddlescope.reproduction.metric import Metric
 
 if TYPE_CHECKING:
-    import xarray as xr
-
     from saddlescope.measure import Staircase
 
 
-def stored_staircase(staircase: "Staircase", *, layers: int, most: int) -> "xr.Dataset":
+def stored_staircase(staircase: "Staircase", *, layers: int, most: int) -> xr.Dataset:
     """The first stages of a staircase over `stage`; NaN, and rank -1, where it has fewer than `most`.
 
     Args:
@@ -18,9 +19,6 @@ def stored_staircase(staircase: "Staircase", *, layers: int, most: int) -> "xr.D
         layers: how many there are.
         most: length of the axis `stage`.
     """
-    import numpy as np
-    import xarray as xr
-
     start, level = np.full(most, np.nan), np.full(most, np.nan)
     rank, layer_rank = np.full(most, -1), np.full((most, layers), -1)
     for k, stage in enumerate(staircase.stages[:most]):
@@ -37,15 +35,13 @@ def stored_staircase(staircase: "Staircase", *, layers: int, most: int) -> "xr.D
     )
 
 
-def together(networks: "list[xr.Dataset]") -> "xr.Dataset":
+def together(networks: list[xr.Dataset]) -> xr.Dataset:
     """All networks over `network`; layers, stages and the like that one does not have are NaN, its ranks there -1."""
-    import xarray as xr
-
     ranks = {"stage_rank": -1, "stage_layer_rank": -1}
     return xr.concat(networks, dim="network", data_vars="all", join="outer", combine_attrs="drop", fill_value=ranks)
 
 
-def _final_loss(run: "xr.Dataset") -> float:
+def _final_loss(run: xr.Dataset) -> float:
     """The last loss that is stored of each network, their mean."""
     along = "mark" if "mark" in run.loss.dims else "step"
     place = run.loss.notnull() * (1 + run[along] if along in run.coords else 1)

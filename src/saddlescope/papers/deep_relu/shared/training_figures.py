@@ -1,21 +1,16 @@
 """Pictures of a network that was trained on images: loss, spectra over time, spectra at a step."""
 
-from typing import TYPE_CHECKING
+import xarray as xr
 
-if TYPE_CHECKING:
-    import xarray as xr
-
-    from saddlescope.plot.figure import Mark, Panel, Table
+from saddlescope.plot import Axis, Line, Mark, Panel, Table
 
 STEP = "step / 1000"
 
 
 def loss_panel(
-    runs: "dict[str, xr.Dataset]", marks: "tuple[Mark, ...]" = (), *, title: str = "training loss", color: int = 0
-) -> "Panel":
+    runs: dict[str, xr.Dataset], marks: tuple[Mark, ...] = (), *, title: str = "training loss", color: int = 0
+) -> Panel:
     """The loss of all training images, a curve a run; `color` is the first one's."""
-    from saddlescope.plot import Axis, Line, Panel
-
     curves = [
         Line(x=run.step.values / 1000, y=run.loss.values, group=name, color=color)
         for color, (name, run) in enumerate(runs.items(), color)
@@ -23,10 +18,8 @@ def loss_panel(
     return Panel(title=title, x=Axis(STEP), y=Axis("loss"), marks=(*curves, *marks))
 
 
-def layer_panels(run: "xr.Dataset") -> "tuple[Panel, ...]":
+def layer_panels(run: xr.Dataset) -> tuple[Panel, ...]:
     """The largest singular values of each layer over time."""
-    from saddlescope.plot import Axis, Line, Panel
-
     names = {1: "s_1", 2: "s_2", 3: "s_3"}
     return tuple(
         Panel(
@@ -48,10 +41,8 @@ def layer_panels(run: "xr.Dataset") -> "tuple[Panel, ...]":
     )
 
 
-def spectra_panel(at: "xr.Dataset", title: str) -> "Panel":
+def spectra_panel(at: xr.Dataset, title: str) -> Panel:
     """The largest singular values of all layers at one step."""
-    from saddlescope.plot import Axis, Line, Panel
-
     return Panel(
         title=title,
         x=Axis("i"),
@@ -65,14 +56,12 @@ def spectra_panel(at: "xr.Dataset", title: str) -> "Panel":
     )
 
 
-def stage_table(run: "xr.Dataset") -> "Table":
+def stage_table(run: xr.Dataset) -> Table:
     """The stages that were found: where each begins, its level, and the rank of every layer."""
-    from saddlescope.plot import Table
-
     return Table(columns=("stage", "begins at step", "loss", "ranks of the layers"), rows=stage_rows(run))
 
 
-def stage_rows(run: "xr.Dataset", *first: str | int) -> "tuple[tuple[str | float | int, ...], ...]":
+def stage_rows(run: xr.Dataset, *first: str | int) -> tuple[tuple[str | float | int, ...], ...]:
     """The rows of such a table, each with the same first cells."""
     rows = []
     for stage in run.stage.values[: int(run.stages_found)].tolist():

@@ -11,9 +11,9 @@ from collections.abc import Iterator
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    import numpy as np
+import numpy as np
 
+if TYPE_CHECKING:
     Case = tuple[tuple[np.ndarray, ...], np.ndarray, np.ndarray]
 
 KINDS = ("random", "descended", "fast", "extreme")
@@ -31,8 +31,6 @@ def networks(kind: str, *, depth: int, count: int, seed: int) -> "Iterator[Case]
         count: how many.
         seed: of all draws, together with the kind and the depth.
     """
-    import numpy as np
-
     from saddlescope.theory.escape.speed import escape_speed, on_sphere
 
     rng = np.random.default_rng([seed, depth, KINDS.index(kind)])
@@ -46,8 +44,7 @@ def networks(kind: str, *, depth: int, count: int, seed: int) -> "Iterator[Case]
                 yield weights, X, G
 
 
-def _random(rng: "np.random.Generator", depth: int) -> "Case":
-    import numpy as np
+def _random(rng: np.random.Generator, depth: int) -> "Case":
 
     widths, samples = rng.integers(1, 9, depth + 1), int(rng.integers(1, 12))
     weights = [rng.normal(size=(out, into)) for into, out in pairwise(widths)]
@@ -57,8 +54,7 @@ def _random(rng: "np.random.Generator", depth: int) -> "Case":
     return tuple(weights), rng.normal(size=(widths[0], samples)), rng.normal(size=(widths[-1], samples))
 
 
-def _extreme(rng: "np.random.Generator", depth: int) -> "Case":
-    import numpy as np
+def _extreme(rng: np.random.Generator, depth: int) -> "Case":
 
     size = into = int(rng.integers(1, 5))
     noise, weights = 10 ** rng.uniform(-8, 0), []
@@ -73,7 +69,7 @@ def _extreme(rng: "np.random.Generator", depth: int) -> "Case":
     return tuple(weights), X, -output
 
 
-def _descended(rng: "np.random.Generator", depth: int, steps: int) -> "list[Case]":
+def _descended(rng: np.random.Generator, depth: int, steps: int) -> "list[Case]":
     """Networks that descend on the sphere on one random data set."""
     d_in, samples, d_out = _DATA
     X, G = rng.normal(size=(d_in, samples)), rng.normal(size=(d_out, samples))
@@ -82,8 +78,8 @@ def _descended(rng: "np.random.Generator", depth: int, steps: int) -> "list[Case
 
 
 def descended(
-    rng: "np.random.Generator", X: "np.ndarray", G: "np.ndarray", *, depth: int, width: int, starts: int, steps: int
-) -> "tuple[tuple[np.ndarray, ...], np.ndarray]":
+    rng: np.random.Generator, X: np.ndarray, G: np.ndarray, *, depth: int, width: int, starts: int, steps: int
+) -> tuple[tuple[np.ndarray, ...], np.ndarray]:
     """W_1, ..., W_L with a leading axis of starts, and the speeds, after descent from random networks.
 
     No polish: for speeds that need no more than six digits, and for weights that are no optima.

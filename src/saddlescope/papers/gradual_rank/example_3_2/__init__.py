@@ -20,19 +20,17 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from itertools import product
-from typing import TYPE_CHECKING
+
+import numpy as np
+import xarray as xr
 
 from saddlescope._shared.errors import InputError
 from saddlescope.papers.gradual_rank.example_3_2.simulations import ORDERS, stages_and_flows
+from saddlescope.plot import Axis, Figure, Line, Panel, Table, corners
 from saddlescope.reproduction import parameter_checks
 from saddlescope.reproduction.claim import Claim, Estimate
 from saddlescope.reproduction.context import RunContext
 from saddlescope.reproduction.metric import Metric
-
-if TYPE_CHECKING:
-    import xarray as xr
-
-    from saddlescope.plot.figure import Figure, Table
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -79,11 +77,9 @@ class Params:
         return cls(samples=1000, tokens=10, dim=12, hidden=24, stages=100)
 
 
-def run(params: Params, context: RunContext) -> "xr.Dataset":
+def run(params: Params, context: RunContext) -> xr.Dataset:
     """Network by network: Algorithm 1, then the flow from each scale."""
     import jax
-    import numpy as np
-    import xarray as xr
 
     from saddlescope.models import transformer_teacher_task
 
@@ -117,19 +113,17 @@ def _name(layers: int, heads: int) -> str:
 # in its window at 1e-128, median error under 0.2 %; and the finite-alpha correction to make the error at 1e-32 at least
 # five times smaller. Both predictions are held against the first bar, so that it is seen which of them meets it. Where
 # the run has no two layers of one head (the quick size), the deepest network with the fewest heads stands for it.
-def _smallest(run: "xr.Dataset") -> "xr.Dataset":
+def _smallest(run: xr.Dataset) -> xr.Dataset:
     return run.isel(scale=-1)
 
 
-def _relative_errors(run: "xr.Dataset", order: str) -> "xr.DataArray":
+def _relative_errors(run: xr.Dataset, order: str) -> xr.DataArray:
     """|t_k / prediction - 1| of the stages that are held against the flow; infinite where one was missed."""
-    import numpy as np
-
     told, found = run.told_time.sel(order=order), run.found_time.sel(order=order)
     return abs(found / told - 1).fillna(np.inf).where(run.held)
 
 
-def _deepest(run: "xr.Dataset") -> "xr.Dataset":
+def _deepest(run: xr.Dataset) -> xr.Dataset:
     """The deepest of the networks with the fewest heads, at the smallest scale, without the others' empty places."""
     fewest = run.isel(network=(run.heads == run.heads.min()).values)
     one = _smallest(fewest.isel(network=int(fewest.layers.values.argmax())))
@@ -137,8 +131,8 @@ def _deepest(run: "xr.Dataset") -> "xr.Dataset":
     return one.isel(coordinate=slice(size), stage=one.predicted_time.notnull().values)
 
 
-def _missed(order: str) -> "Callable[[xr.Dataset], Measured]":
-    def statistic(run: "xr.Dataset") -> Estimate:
+def _missed(order: str) -> Callable[[xr.Dataset], Estimate]:
+    def statistic(run: xr.Dataset) -> Estimate:
         network = _deepest(run)
         missed = network.held & network.found_time.sel(order=order).isnull()
         return Estimate(float(missed.sum()), remark=f"{network.network.item()}: {int(network.held.sum())} stages")
@@ -146,8 +140,8 @@ def _missed(order: str) -> "Callable[[xr.Dataset], Measured]":
     return statistic
 
 
-def _median(order: str) -> "Callable[[xr.Dataset], Measured]":
-    def statistic(run: "xr.Dataset") -> Estimate:
+def _median(order: str) -> Callable[[xr.Dataset], Estimate]:
+    def statistic(run: xr.Dataset) -> Estimate:
         network = _deepest(run)
         error = float(_relative_errors(network, order).median())
         remark = f"{network.network.item()}: {int(network.held.sum())} stages"
@@ -156,14 +150,12 @@ def _median(order: str) -> "Callable[[xr.Dataset], Measured]":
     return statistic
 
 
-def _products(run: "xr.Dataset") -> Estimate:
+def _products(run: xr.Dataset) -> Estimate:
     return Estimate(float(run.product_error.max()))
 
 
-def _rank_rises(run: "xr.Dataset") -> Estimate:
+def _rank_rises(run: xr.Dataset) -> Estimate:
     """Newcomers to the support between consecutive plateaus of one head a layer, where both are resolved."""
-    import numpy as np
-
     rises = []
     for network in run.network.values[(run.heads == 1).values]:
         one = _smallest(run).sel(network=network).transpose("stage", ...)
@@ -177,7 +169,7 @@ def _rank_rises(run: "xr.Dataset") -> Estimate:
     return Estimate(float(max(rises)), remark=f"{len(rises)} stages")
 
 
-def _wrong_coordinates(run: "xr.Dataset") -> Estimate:
+def _wrong_coordinates(run: xr.Dataset) -> Estimate:
     last = _smallest(run)
     if not bool(last.resolved.any()):
         return Estimate.unresolved("No plateau lasts long enough at this scale; take a smaller one.")
@@ -187,21 +179,21 @@ def _wrong_coordinates(run: "xr.Dataset") -> Estimate:
     return Estimate(float(found.max()), remark=f"{int(last.resolved.sum())} plateaus resolved")
 
 
-def _convergence(run: "xr.Dataset") -> Estimate:
+def _convergence(run: xr.Dataset) -> Estimate:
     if run.sizes["scale"] < 2:
         return Estimate.unresolved("One scale only: there is no sequence that could converge.")
     errors = _relative_errors(run, "limit").median("stage").transpose("network", "scale").values
     return Estimate(float((errors[:, 1:] / errors[:, :-1]).max()), remark=f"{len(errors)} networks")
 
 
-def _improvement(run: "xr.Dataset") -> Estimate:
+def _improvement(run: xr.Dataset) -> Estimate:
     if -32 not in run.scale.values:
         return Estimate.unresolved("alpha = 1e-32 was not among the scales.")
     limit, finite = (_relative_errors(run.sel(scale=-32), order).median("stage") for order in ORDERS)
     return Estimate(float((limit / finite).min()), remark=f"{run.sizes['network']} networks")
 
 
-def _loss_left(run: "xr.Dataset") -> Estimate:
+def _loss_left(run: xr.Dataset) -> Estimate:
     if not bool(run.converged.all()):
         stuck = run.isel(network=int(run.converged.values.argmin()))
         return Estimate.unresolved(f"{stuck.network.item()}: {stuck.theory_message.item()}")
@@ -277,7 +269,7 @@ claims = (
     ),
 )
 
-quantities = (
+metrics = (
     Metric(
         name="stages",
         says="stages that Algorithm 1 predicts, mean over networks",
@@ -297,7 +289,7 @@ quantities = (
 )
 
 
-def traces(run: "xr.Dataset") -> "list[Figure]":
+def figures(run: xr.Dataset) -> list[Figure]:
     """The loss of every network, the entries of the deepest one, and how good either prediction is."""
     return [_loss(run), _entries(run), _errors(run)]
 
@@ -309,8 +301,7 @@ def _alpha(log10_scale: float) -> str:
     return f"alpha = 1e{log10_scale:g}"
 
 
-def _loss(run: "xr.Dataset") -> "Figure":
-    from saddlescope.plot import Axis, Figure, Line, Panel
+def _loss(run: xr.Dataset) -> Figure:
 
     panels = []
     for name in run.network.values:
@@ -332,10 +323,7 @@ def _loss(run: "xr.Dataset") -> "Figure":
     )
 
 
-def _entries(run: "xr.Dataset") -> "Figure":
-    import numpy as np
-
-    from saddlescope.plot import Axis, Figure, Line, Panel, corners
+def _entries(run: xr.Dataset) -> Figure:
 
     one = _deepest(run)
     time, span = run.time.values, float(abs(one.beta).max())
@@ -374,8 +362,7 @@ def _entries(run: "xr.Dataset") -> "Figure":
     )
 
 
-def _table(one: "xr.Dataset", dim: int) -> "Table":
-    from saddlescope.plot import Table
+def _table(one: xr.Dataset, dim: int) -> Table:
 
     rows = []
     for k in one.stage.values[one.held.values.astype(bool)]:
@@ -394,8 +381,7 @@ def _table(one: "xr.Dataset", dim: int) -> "Table":
     return Table(columns=columns, rows=tuple(rows))
 
 
-def _errors(run: "xr.Dataset") -> "Figure":
-    from saddlescope.plot import Axis, Figure, Line, Panel
+def _errors(run: xr.Dataset) -> Figure:
 
     last = _smallest(run)
     names = {"limit": "T_k", "finite": "T_k + C_k / log(1/alpha)"}

@@ -3,16 +3,15 @@
 window   of stage k: between the points half-way to the predicted times of the stages before and after it
 """
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
+
+import numpy as np
+import xarray as xr
 
 from saddlescope.papers.gradual_rank.shared.head_stages import passings, predicted_stages, resolved_stages
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    import numpy as np
-    import xarray as xr
-
     from saddlescope.flow import Trajectory
     from saddlescope.models import TransformerTeacherTask
     from saddlescope.papers.gradual_rank.example_3_2 import Params
@@ -23,12 +22,9 @@ ORDERS = ("limit", "finite")
 
 
 def stages_and_flows(
-    task: "TransformerTeacherTask", params: "Params", report: "Callable[[float, str], None]"
-) -> "xr.Dataset":
+    task: "TransformerTeacherTask", params: "Params", report: Callable[[float, str], None]
+) -> xr.Dataset:
     """Algorithm 1's stages with both predictions of their times, and the flow from each scale held against them."""
-    import numpy as np
-    import xarray as xr
-
     from saddlescope.theory import incremental_learning
 
     learned = incremental_learning(
@@ -66,13 +62,10 @@ def _simulate(
     task: "TransformerTeacherTask",
     learned: "IncrementalLearning",
     params: "Params",
-    times: "np.ndarray",
+    times: np.ndarray,
     log10_scale: float,
-) -> "xr.Dataset":
+) -> xr.Dataset:
     """Gradient flow from one scale: curves, stage times in the windows of both predictions, and plateaus."""
-    import numpy as np
-    import xarray as xr
-
     from saddlescope.flow import DiagonalInit, gradient_flow
 
     log_alpha = log10_scale * np.log(10)
@@ -101,10 +94,8 @@ def _simulate(
     )
 
 
-def _in_windows(trajectory: "Trajectory", learned: "IncrementalLearning", predicted: "np.ndarray") -> "np.ndarray":
+def _in_windows(trajectory: "Trajectory", learned: "IncrementalLearning", predicted: np.ndarray) -> np.ndarray:
     """t_k of each stage k = 1, 2, ..., if it lies in the window around predicted[k]; else NaN."""
-    import numpy as np
-
     found = np.full(len(learned.stages) - 1, np.nan)
     windows = (predicted[1:] + predicted[:-1]) / 2
     for k, stage in enumerate(learned.stages[1:]):
@@ -123,14 +114,13 @@ def product_error(task: "TransformerTeacherTask") -> float:
     largest distance from h(X; u * v), are taken relative to its largest entry.
     """
     import jax.numpy as jnp
-    import numpy as np
 
     h, rng = task.network.h, np.random.default_rng(0)
     x = np.asarray(task.network.inputs[0])
     u, v = rng.standard_normal((2, h.size))
     c = np.exp(rng.standard_normal(h.size)) * rng.choice([-1.0, 1.0], h.size)
 
-    def output(u: "np.ndarray", v: "np.ndarray") -> "np.ndarray":
+    def output(u: np.ndarray, v: np.ndarray) -> np.ndarray:
         z = x
         shape = (h.layers, h.heads, 2, h.dim)
         for layer, heads in enumerate(zip(u.reshape(shape), v.reshape(shape), strict=True)):

@@ -15,28 +15,29 @@ if nothing else is under way, which is certain only where the plateau before is 
 coordinates enter together, noise changes their order.
 """
 
+import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
+from itertools import pairwise
 from typing import TYPE_CHECKING
+
+import numpy as np
+import xarray as xr
 
 from saddlescope._shared.errors import InputError
 from saddlescope.papers.gradual_rank.figure_11.transitions import PROGRESS, Transition, transitions
 from saddlescope.papers.gradual_rank.shared.entry_figures import name_of
 from saddlescope.papers.gradual_rank.shared.head_stages import predicted_stages, resolved_stages
 from saddlescope.papers.gradual_rank.shared.noisy_training import at_moment, cut, follow, make_noisy, pair
+from saddlescope.plot import Axis, Figure, Panel, Table
 from saddlescope.reproduction import parameter_checks
 from saddlescope.reproduction.claim import Claim, Estimate
 from saddlescope.reproduction.context import RunContext
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    import numpy as np
-    import xarray as xr
-
     from saddlescope.flow import DiagonalInit, Trajectory
     from saddlescope.models import AttentionTeacherTask
-    from saddlescope.plot.figure import Figure
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -82,10 +83,9 @@ class Params:
         return cls()
 
 
-def run(params: Params, context: RunContext) -> "xr.Dataset":
+def run(params: Params, context: RunContext) -> xr.Dataset:
     """Algorithm 1, the training without noise, and from the beginning of each transition the training after noise."""
     import jax
-    import xarray as xr
 
     from saddlescope.models import attention_teacher_task
 
@@ -102,12 +102,8 @@ def run(params: Params, context: RunContext) -> "xr.Dataset":
     return xr.merge([theory, undisturbed, runs], combine_attrs="drop").assign_attrs(theory.attrs | undisturbed.attrs)
 
 
-def _predict(task: "AttentionTeacherTask", params: Params, report: "Callable[[float, str], None]") -> "xr.Dataset":
+def _predict(task: "AttentionTeacherTask", params: Params, report: Callable[[float, str], None]) -> xr.Dataset:
     """The stages, the pull |g_(i_k)| at the saddle before each, and which plateaus alpha resolves."""
-    from itertools import pairwise
-
-    import numpy as np
-
     from saddlescope.theory import incremental_learning
 
     learned = incremental_learning(
@@ -120,11 +116,9 @@ def _predict(task: "AttentionTeacherTask", params: Params, report: "Callable[[fl
 
 
 def _train(
-    task: "AttentionTeacherTask", theory: "xr.Dataset", params: Params, report: "Callable[[float, str], None]"
-) -> "xr.Dataset":
+    task: "AttentionTeacherTask", theory: xr.Dataset, params: Params, report: Callable[[float, str], None]
+) -> xr.Dataset:
     """The training without noise, cut where the coordinates that begin resolved plateaus become nonnegligible."""
-    import numpy as np
-
     from saddlescope.flow import DiagonalInit, gradient_flow
 
     wanted = theory.where(theory.resolved & (theory.plateau_time < params.until), drop=True)
@@ -156,10 +150,8 @@ def _train(
     return cut(trajectory, start, moments[found], since).assign(begins=("moment", wanted.stage.values[found]))
 
 
-def _newly_nonnegligible(trajectory: "Trajectory", stage: "xr.Dataset", start: "DiagonalInit") -> float:
+def _newly_nonnegligible(trajectory: "Trajectory", stage: xr.Dataset, start: "DiagonalInit") -> float:
     """The first epoch in which the stage's coordinate is above the threshold, in rescaled time; NaN if it always is."""
-    import math
-
     of_stage = (int(stage.predicted_coordinate), int(stage.predicted_sign))
     passed = [c.time for c in trajectory.crossings if c.rising and (c.index, c.sign) == of_stage]
     if not passed:
@@ -167,10 +159,8 @@ def _newly_nonnegligible(trajectory: "Trajectory", stage: "xr.Dataset", start: "
     return math.ceil(passed[-1] * -start.log_scale) / -start.log_scale
 
 
-def _disturb(task: "AttentionTeacherTask", undisturbed: "xr.Dataset", params: Params, moment: int) -> "xr.Dataset":
+def _disturb(task: "AttentionTeacherTask", undisturbed: xr.Dataset, params: Params, moment: int) -> xr.Dataset:
     """The training after the noise."""
-    import xarray as xr
-
     after = make_noisy(
         at_moment(undisturbed, moment),
         noise=params.noise,
@@ -184,7 +174,7 @@ def _disturb(task: "AttentionTeacherTask", undisturbed: "xr.Dataset", params: Pa
 
 # The bounds. "Tend to the limiting endpoint", "track the original dynamics" have no number. Read here as: at most 5 %
 # of the transition's size from the endpoint, as in Figure 10; at most 10 % of it, what an eye sees, from the curve.
-def _endpoint(run: "xr.Dataset") -> Estimate:
+def _endpoint(run: xr.Dataset) -> Estimate:
     found = transitions(run)
     return Estimate(
         max(one.endpoint() for one in found),
@@ -192,11 +182,11 @@ def _endpoint(run: "xr.Dataset") -> Estimate:
     )
 
 
-def _tracks(run: "xr.Dataset") -> Estimate:
+def _tracks(run: xr.Dataset) -> Estimate:
     return Estimate(max(one.farthest() for one in transitions(run)))
 
 
-def _same_path(run: "xr.Dataset") -> Estimate:
+def _same_path(run: xr.Dataset) -> Estimate:
     apart, after_a_plateau = [], []
     for one in transitions(run):
         noisy, without = one.path(True), one.path(False)
@@ -237,7 +227,7 @@ claims = (
 )
 
 
-def traces(run: "xr.Dataset") -> "list[Figure]":
+def figures(run: xr.Dataset) -> list[Figure]:
     """The transitions over time, with a table, and over their progress."""
     found = transitions(run)
     return [_over_time(run, found), _over_progress(run, found)]
@@ -246,15 +236,13 @@ def traces(run: "xr.Dataset") -> "list[Figure]":
 MOST = 7  # coordinates that a panel shows: those that move most, and by a hundredth of the size at least
 
 
-def _moving(one: Transition) -> "np.ndarray":
-    import numpy as np
+def _moving(one: Transition) -> np.ndarray:
 
     moved = abs(one.noisy - one.noisy[0]).max(axis=0)
     return np.argsort(-moved, kind="stable")[: min(MOST, int((moved > 0.01 * one.size).sum()))]
 
 
-def _over_time(run: "xr.Dataset", found: tuple[Transition, ...]) -> "Figure":
-    from saddlescope.plot import Axis, Figure, Panel, Table
+def _over_time(run: xr.Dataset, found: tuple[Transition, ...]) -> Figure:
 
     panels = tuple(
         Panel(
@@ -288,7 +276,7 @@ def _over_time(run: "xr.Dataset", found: tuple[Transition, ...]) -> "Figure":
     )  # fmt: skip
 
 
-def _row(run: "xr.Dataset", one: Transition) -> tuple[str | float | int, ...]:
+def _row(run: xr.Dataset, one: Transition) -> tuple[str | float | int, ...]:
     noisy, without = one.path(True), one.path(False)
     same, sooner = "–", "–"
     if noisy is not None and without is not None:
@@ -308,10 +296,7 @@ def _row(run: "xr.Dataset", one: Transition) -> tuple[str | float | int, ...]:
     )
 
 
-def _over_progress(run: "xr.Dataset", found: tuple[Transition, ...]) -> "Figure":
-    import numpy as np
-
-    from saddlescope.plot import Axis, Figure, Panel
+def _over_progress(run: xr.Dataset, found: tuple[Transition, ...]) -> Figure:
 
     grid = np.linspace(*PROGRESS)
     panels = []

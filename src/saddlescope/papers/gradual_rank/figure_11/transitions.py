@@ -1,13 +1,11 @@
 """Transitions of a run with noise and without: their ends, and their paths over progress instead of time."""
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+
+import numpy as np
+import xarray as xr
 
 from saddlescope.papers.gradual_rank.shared.noisy_training import beta_of
-
-if TYPE_CHECKING:
-    import numpy as np
-    import xarray as xr
 
 PROGRESS = (0.1, 0.9, 81)
 """A transition is under way between these, and is looked at in so many steps."""
@@ -33,11 +31,11 @@ class Transition:
     time: float
     entering: int
     pull: float
-    since: "np.ndarray"
-    goal: "np.ndarray"
+    since: np.ndarray
+    goal: np.ndarray
     size: float
-    beta: "np.ndarray"
-    noisy: "np.ndarray"
+    beta: np.ndarray
+    noisy: np.ndarray
     growth: float
 
     def endpoint(self, noisy: bool = True) -> float:
@@ -49,14 +47,12 @@ class Transition:
         """The largest distance between the two trainings at the same time, in units of the size."""
         return float(abs(self.noisy - self.beta).max() / self.size)
 
-    def path(self, noisy: bool) -> "tuple[np.ndarray, np.ndarray] | None":
+    def path(self, noisy: bool) -> tuple[np.ndarray, np.ndarray] | None:
         """Time and beta as functions of progress, at 81 steps of 1 % of it; None if it does not rise through them.
 
         Returns:
             Shapes (81,) and (81, coordinates).
         """
-        import numpy as np
-
         beta = self.noisy if noisy else self.beta
         progress = beta[:, self.entering] / self.goal[self.entering]
         grid = np.linspace(*PROGRESS)
@@ -72,10 +68,8 @@ class Transition:
         return at[:, 0], at[:, 1:]
 
 
-def transitions(run: "xr.Dataset") -> tuple[Transition, ...]:
+def transitions(run: xr.Dataset) -> tuple[Transition, ...]:
     """The transitions of a stored run."""
-    import numpy as np
-
     found = []
     for moment in run.moment.values:
         here = run.sel(moment=moment)
@@ -85,7 +79,7 @@ def transitions(run: "xr.Dataset") -> tuple[Transition, ...]:
         before = run.predicted_beta.sel(stage=k - 1).values if k > 1 else np.zeros_like(goal)
         i, sign = int(stage.predicted_coordinate), int(stage.predicted_sign)
 
-        def grown(weights: "xr.DataArray", i: int = i, sign: int = sign) -> float:
+        def grown(weights: xr.DataArray, i: int = i, sign: int = sign) -> float:
             u, v = weights.isel(step=0, coordinate=i).values
             return float(np.log(abs(u + sign * v)))  # what grows with g of that sign
 

@@ -18,21 +18,22 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
+import numpy as np
+import xarray as xr
+
 from saddlescope._shared.errors import InputError
+from saddlescope.papers.gradual_rank.figure_2_v1.figures import convergence, panels
 from saddlescope.papers.gradual_rank.shared.entry_figures import PRODUCTS
 from saddlescope.papers.gradual_rank.shared.head_stages import STAGES
+from saddlescope.plot import Figure
 from saddlescope.reproduction import parameter_checks
 from saddlescope.reproduction.claim import Claim, Estimate
 from saddlescope.reproduction.context import RunContext
 from saddlescope.reproduction.metric import Metric
 
 if TYPE_CHECKING:
-    import numpy as np
-    import xarray as xr
-
     from saddlescope.flow import FactoredTrajectory
     from saddlescope.models import FullAttentionTeacherTask
-    from saddlescope.plot.figure import Figure
 
 FIRST = 5  # stages of the diagonal head on which a claim is made: at its scale later ones overlap
 
@@ -79,10 +80,9 @@ class Params:
         return cls(log10_scales=(-8.0,), samples=1000, tokens=10, dim=50, rank=4)
 
 
-def run(params: Params, context: RunContext) -> "xr.Dataset":
+def run(params: Params, context: RunContext) -> xr.Dataset:
     """The prediction, the flow of full weights from each scale, the blurred one, and the diagonal head."""
     import jax
-    import xarray as xr
 
     from saddlescope.models import full_attention_teacher_task
 
@@ -110,11 +110,8 @@ def run(params: Params, context: RunContext) -> "xr.Dataset":
     )
 
 
-def _predict(task: "FullAttentionTeacherTask", params: Params, report: "Callable[[float, str], None]") -> "xr.Dataset":
+def _predict(task: "FullAttentionTeacherTask", params: Params, report: Callable[[float, str], None]) -> xr.Dataset:
     """The stages k = 1, 2, ..., which singular value of which product rises in each, and how long plateaus last."""
-    import numpy as np
-    import xarray as xr
-
     from saddlescope.theory import low_rank_learning
 
     d = params.dim
@@ -157,16 +154,13 @@ def _predict(task: "FullAttentionTeacherTask", params: Params, report: "Callable
 
 def _simulate(
     task: "FullAttentionTeacherTask",
-    theory: "xr.Dataset",
+    theory: xr.Dataset,
     params: Params,
     log10_scale: float,
     until: float,
-    report: "Callable[[float, str], None]",
-) -> "xr.Dataset":
+    report: Callable[[float, str], None],
+) -> xr.Dataset:
     """The flow of full weights from one scale: curves, stage times, and what is seen in the middle of plateaus."""
-    import numpy as np
-    import xarray as xr
-
     from saddlescope.flow import Factors, factored_flow
 
     start = Factors(pairs=task.pairs, log_scale=log10_scale * np.log(10))
@@ -202,10 +196,8 @@ def _simulate(
     )
 
 
-def _stage_times(trajectory: "FactoredTrajectory", theory: "xr.Dataset") -> "np.ndarray":
+def _stage_times(trajectory: "FactoredTrajectory", theory: xr.Dataset) -> np.ndarray:
     """t_k: when each stage's singular value first passes half of its value on the predicted plateau."""
-    import numpy as np
-
     levels = np.full(trajectory.log_singular_values.shape[1:], np.inf)
     where = theory.predicted_product.values, theory.predicted_index.values
     levels[where] = theory.predicted_values.values[(np.arange(theory.sizes["stage"]), *where)] / 2
@@ -219,8 +211,6 @@ def _in_transit(trajectory: "FactoredTrajectory") -> float:
     Rising is passing from 5 % to 50 % of the value at the end. What ends below a thousandth of the largest is no
     direction of the teacher.
     """
-    import numpy as np
-
     last = trajectory.singular_values[-1]
     large = last > 1e-3 * last.max()
     levels = np.where(large, last, 1e6 * last.max())
@@ -234,12 +224,9 @@ def _in_transit(trajectory: "FactoredTrajectory") -> float:
 
 
 def _blurred(
-    task: "FullAttentionTeacherTask", params: Params, until: float, report: "Callable[[float, str], None]"
-) -> "xr.Dataset":
+    task: "FullAttentionTeacherTask", params: Params, until: float, report: Callable[[float, str], None]
+) -> xr.Dataset:
     """A teacher of full rank at a larger scale."""
-    import numpy as np
-    import xarray as xr
-
     from saddlescope.flow import Factors, factored_flow
 
     time = np.linspace(0.0, until, params.points)
@@ -260,10 +247,8 @@ def _blurred(
     )
 
 
-def _diagonal(params: Params, report: "Callable[[float, str], None]") -> "xr.Dataset":
+def _diagonal(params: Params, report: Callable[[float, str], None]) -> xr.Dataset:
     """The head with diagonal weights: Algorithm 1, and the flow at one scale."""
-    import numpy as np
-
     from saddlescope.flow import DiagonalInit, gradient_flow
     from saddlescope.models import attention_teacher_task
     from saddlescope.papers.gradual_rank.shared.head_stages import halfway_times, predicted_stages
@@ -301,7 +286,7 @@ def _diagonal(params: Params, report: "Callable[[float, str], None]") -> "xr.Dat
 _ALLOWED = 3.0
 
 
-def _prediction_ends_at_teacher(run: "xr.Dataset") -> Estimate:
+def _prediction_ends_at_teacher(run: xr.Dataset) -> Estimate:
     if run.attrs["theory_status"] != "converged":
         return Estimate.unresolved(run.attrs["theory_message"])
     return Estimate(float(run.predicted_loss[-1]) / run.attrs["initial_loss"])
@@ -310,8 +295,7 @@ def _prediction_ends_at_teacher(run: "xr.Dataset") -> Estimate:
 _TOO_SHORT = "Not all predicted directions rose before the simulation ended."
 
 
-def _order(run: "xr.Dataset") -> Estimate:
-    import numpy as np
+def _order(run: xr.Dataset) -> Estimate:
 
     times = run.found_time.isel(scale=-1).values
     if np.isnan(times).any():
@@ -319,8 +303,7 @@ def _order(run: "xr.Dataset") -> Estimate:
     return Estimate(float(np.mean(np.argsort(times) == np.arange(len(times)))))
 
 
-def _times(run: "xr.Dataset") -> Estimate:
-    import numpy as np
+def _times(run: xr.Dataset) -> Estimate:
 
     last = run.isel(scale=-1)
     if last.found_time.isnull().any():
@@ -332,10 +315,8 @@ def _times(run: "xr.Dataset") -> Estimate:
     )
 
 
-def _law(run: "xr.Dataset") -> Estimate:
+def _law(run: xr.Dataset) -> Estimate:
     """C_k = (t_k - T_k) log(1/alpha) at the two smallest scales: the largest change, where stages are separated."""
-    import numpy as np
-
     if run.sizes["scale"] < 2:
         return Estimate.unresolved("One scale only: there is no sequence that could converge.")
     two = run.isel(scale=slice(-2, None))
@@ -352,8 +333,7 @@ def _law(run: "xr.Dataset") -> Estimate:
     return Estimate(float(change[separated].max()), float(error[separated].max()), remark)
 
 
-def _ranks(run: "xr.Dataset") -> Estimate:
-    import numpy as np
+def _ranks(run: xr.Dataset) -> Estimate:
 
     last = run.isel(scale=-1)
     resolved = _resolved(last)
@@ -363,34 +343,31 @@ def _ranks(run: "xr.Dataset") -> Estimate:
     return Estimate(float(np.mean(right[resolved])), remark=f"{resolved.sum()} of {len(resolved)} plateaus resolved")
 
 
-def _resolved(one: "xr.Dataset") -> "np.ndarray":
+def _resolved(one: xr.Dataset) -> np.ndarray:
     """Which plateaus one scale resolves, by the theory alone.
 
     In the middle of one that lasts n e-folds of its fastest direction, what ends it is down to e^-n. It takes
     n = -log(level) for that to count as inactive; four times as much leaves room for what came before to settle.
     """
-    import numpy as np
-
     efolds = one.efolds_per_log * -float(one.scale) * np.log(10)
     resolved = (efolds >= -4 * np.log(one.attrs["level"])).values
     resolved[-1] = True  # nothing ends the last one
     return resolved
 
 
-def _one_at_a_time(run: "xr.Dataset") -> Estimate:
+def _one_at_a_time(run: xr.Dataset) -> Estimate:
     return Estimate(float(run.in_transit.isel(scale=-1)))
 
 
-def _blur(run: "xr.Dataset") -> Estimate:
+def _blur(run: xr.Dataset) -> Estimate:
     return Estimate(float(run.blurred_in_transit))
 
 
-def _conservation(run: "xr.Dataset") -> Estimate:
+def _conservation(run: xr.Dataset) -> Estimate:
     return Estimate(float(run.conserved.max()))
 
 
-def _diagonal_times(run: "xr.Dataset") -> Estimate:
-    import numpy as np
+def _diagonal_times(run: xr.Dataset) -> Estimate:
 
     first = run.isel(diagonal_stage=slice(FIRST))
     if first.diagonal_found_time.isnull().any():
@@ -473,7 +450,7 @@ claims = (
     ),
 )
 
-quantities = (
+metrics = (
     STAGES,
     Metric(
         name="in_transit",
@@ -489,8 +466,6 @@ quantities = (
 )
 
 
-def traces(run: "xr.Dataset") -> "list[Figure]":
+def figures(run: xr.Dataset) -> list[Figure]:
     """The six panels and the blurred case; the convergence of stage times."""
-    from saddlescope.papers.gradual_rank.figure_2_v1.figures import convergence, panels
-
     return [panels(run), convergence(run)]

@@ -1,23 +1,16 @@
 """Pictures of Figure 2 of the first version."""
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+
+import numpy as np
+import xarray as xr
 
 from saddlescope.papers.gradual_rank.shared.entry_figures import PRODUCTS
-
-if TYPE_CHECKING:
-    import numpy as np
-    import xarray as xr
-
-    from saddlescope.plot.figure import Figure, Line, Panel
+from saddlescope.plot import Axis, Figure, Line, Panel, Table
 
 
-def panels(run: "xr.Dataset") -> "Figure":
+def panels(run: xr.Dataset) -> Figure:
     """Diagonal weights, full weights with their prediction, and a teacher of full rank: both products and the loss."""
-    import numpy as np
-
-    from saddlescope.plot import Figure, Line
-
     last = run.isel(scale=-1)
     time, blur = run.time.values, run.blurred_values
     staircase = np.append(run.attrs["initial_loss"], run.predicted_loss)
@@ -27,7 +20,7 @@ def panels(run: "xr.Dataset") -> "Figure":
     at, full = f"alpha = 1e{run.attrs['log10_diagonal']:g}", f"alpha = 1e{float(last.scale):g}"
     blurred = f"rank {run.sizes['index']}, alpha = 1e{run.attrs['log10_blurred']:g}"
 
-    def values(product: int) -> "list[Line]":
+    def values(product: int) -> list[Line]:
         flow = _curves(time, last["values"].isel(product=product).values)
         before = np.concatenate([np.zeros((1, run.sizes["index"])), run.predicted_values.isel(product=product)])
         rising = before.max(axis=0) > 0
@@ -62,20 +55,17 @@ def panels(run: "xr.Dataset") -> "Figure":
     )
 
 
-def _curves(time: "np.ndarray", values: "np.ndarray") -> "list[Line]":
-    from saddlescope.plot import Line
+def _curves(time: np.ndarray, values: np.ndarray) -> list[Line]:
 
     return [Line(x=time, y=values[:, i], group="gradient flow", color=i, width=1.3) for i in range(values.shape[1])]
 
 
-def _loss(time: "np.ndarray", loss: "np.ndarray") -> "Line":
-    from saddlescope.plot import Line
+def _loss(time: np.ndarray, loss: np.ndarray) -> Line:
 
     return Line(x=time, y=loss, group="gradient flow", color=0, width=1.3)
 
 
-def _panel(title: str, y: str, marks: "list[Line]", since: float = 0.0) -> "Panel":
-    from saddlescope.plot import Axis, Panel
+def _panel(title: str, y: str, marks: list[Line], since: float = 0.0) -> Panel:
 
     until = float(marks[0].x[-1])
     return Panel(
@@ -83,12 +73,8 @@ def _panel(title: str, y: str, marks: "list[Line]", since: float = 0.0) -> "Pane
     )
 
 
-def convergence(run: "xr.Dataset") -> "Figure":
+def convergence(run: xr.Dataset) -> Figure:
     """Errors of stage times against log(1/alpha), and a table of them."""
-    import numpy as np
-
-    from saddlescope.plot import Axis, Figure, Line, Panel, Table
-
     logs = -run.scale.values * np.log(10)
     marks = tuple(
         Line(x=logs, y=abs(run.found_time - run.predicted_time).sel(stage=k).values, label=_direction(run, k))
@@ -109,12 +95,12 @@ def convergence(run: "xr.Dataset") -> "Figure":
     )
 
 
-def _direction(run: "xr.Dataset", k: int) -> str:
+def _direction(run: xr.Dataset, k: int) -> str:
     stage = run.sel(stage=k)
     return f"σ{int(stage.predicted_index) + 1} of {list(PRODUCTS.values())[int(stage.predicted_product)]}"
 
 
-def _rows(run: "xr.Dataset") -> "Iterator[tuple[str | float | int, ...]]":
+def _rows(run: xr.Dataset) -> Iterator[tuple[str | float | int, ...]]:
     for k in run.stage.values.tolist():
         stage = run.sel(stage=k)
         yield (

@@ -23,6 +23,9 @@ from functools import partial
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
+import numpy as np
+import xarray as xr
+
 from saddlescope._shared.errors import InputError
 from saddlescope.papers.gradual_rank.gradient_descent.returning_coordinate import (
     SADDLE,
@@ -32,17 +35,14 @@ from saddlescope.papers.gradual_rank.gradient_descent.returning_coordinate impor
     follow_returning,
 )
 from saddlescope.papers.gradual_rank.shared.head_stages import halfway_times, predicted_stages
+from saddlescope.plot import Axis, Figure, Line, Panel, Table
 from saddlescope.reproduction import parameter_checks
 from saddlescope.reproduction.claim import Claim, Estimate
 from saddlescope.reproduction.context import RunContext
 from saddlescope.reproduction.metric import Metric
 
 if TYPE_CHECKING:
-    import numpy as np
-    import xarray as xr
-
     from saddlescope.models import AttentionTeacherTask
-    from saddlescope.plot.figure import Figure
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -100,10 +100,9 @@ class Params:
         return cls(samples=1000, dim=50, batches=(10, 30, 100, 300))
 
 
-def run(params: Params, context: RunContext) -> "xr.Dataset":
+def run(params: Params, context: RunContext) -> xr.Dataset:
     """Algorithm 1, the flow, descent at each learning rate and batch size, and the three coordinates."""
     import jax
-    import xarray as xr
 
     from saddlescope.models import attention_teacher_task
 
@@ -126,7 +125,7 @@ def run(params: Params, context: RunContext) -> "xr.Dataset":
     return xr.merge(parts, combine_attrs="drop").assign_attrs(theory.attrs)
 
 
-def _predict(task: "AttentionTeacherTask", params: Params, report: Callable[[float, str], None]) -> "xr.Dataset":
+def _predict(task: "AttentionTeacherTask", params: Params, report: Callable[[float, str], None]) -> xr.Dataset:
     from saddlescope.theory import incremental_learning
 
     learned = incremental_learning(
@@ -141,16 +140,14 @@ def _predict(task: "AttentionTeacherTask", params: Params, report: Callable[[flo
 
 def _descent_times(
     task: "AttentionTeacherTask",
-    theory: "xr.Dataset",
+    theory: xr.Dataset,
     params: Params,
     log10_scale: float,
     rate: float,
     batch: int | None = None,
     seed: int = 0,
-) -> "np.ndarray":
+) -> np.ndarray:
     """The half-way times of one run of descent."""
-    import numpy as np
-
     from saddlescope.flow import DiagonalInit, gradient_descent
 
     start = DiagonalInit(task.u0, task.v0, log_scale=log10_scale * np.log(10))
@@ -171,12 +168,9 @@ def _descent_times(
 
 
 def _full_batch(
-    task: "AttentionTeacherTask", theory: "xr.Dataset", params: Params, report: Callable[[float, str], None]
-) -> "xr.Dataset":
+    task: "AttentionTeacherTask", theory: xr.Dataset, params: Params, report: Callable[[float, str], None]
+) -> xr.Dataset:
     """Stage times of the flow and of full-batch descent."""
-    import numpy as np
-    import xarray as xr
-
     from saddlescope.flow import DiagonalInit, gradient_flow
 
     flows, descents = [], []
@@ -206,12 +200,9 @@ def _full_batch(
 
 
 def _minibatches(
-    task: "AttentionTeacherTask", theory: "xr.Dataset", params: Params, report: Callable[[float, str], None]
-) -> "xr.Dataset":
+    task: "AttentionTeacherTask", theory: xr.Dataset, params: Params, report: Callable[[float, str], None]
+) -> xr.Dataset:
     """Stage times of SGD at the smallest scale, and of full-batch descent at its learning rate."""
-    import numpy as np
-    import xarray as xr
-
     scale = params.log10_scales[-1]
     times = np.full((len(params.batches), params.runs, theory.sizes["stage"]), np.nan)
     for b, batch in enumerate(params.batches):
@@ -232,13 +223,12 @@ def _minibatches(
 _TOO_SHORT = "Not all of the judged stages happened in every run; lower the learning rates."
 
 
-def _errors(run: "xr.Dataset") -> "xr.DataArray":
+def _errors(run: xr.Dataset) -> xr.DataArray:
     """How much later descent is than the flow, relative to T_k, by scale, learning rate and stage."""
     return (run.descent_time - run.flow_time) / run.predicted_time
 
 
-def _power(run: "xr.Dataset") -> Estimate:
-    import numpy as np
+def _power(run: xr.Dataset) -> Estimate:
 
     errors = abs(_errors(run)).isel(scale=-1)
     if errors.isnull().any():
@@ -248,30 +238,27 @@ def _power(run: "xr.Dataset") -> Estimate:
     return Estimate(float(worst), remark=f"{len(slopes)} stages")
 
 
-def _first_delay(run: "xr.Dataset") -> Estimate:
+def _first_delay(run: xr.Dataset) -> Estimate:
     error = _errors(run).isel(scale=-1, rate=-1, stage=0)
     if error.isnull():
         return Estimate.unresolved(_TOO_SHORT)
     return Estimate(float(error / (run.rate[-1] / (2 * run.predicted_time[0]))))
 
 
-def _same_order(run: "xr.Dataset") -> Estimate:
+def _same_order(run: xr.Dataset) -> Estimate:
     """NaN, not learned yet, comes last."""
-    import numpy as np
-
     flow = np.argsort(run.flow_time.isel(scale=-1).values)
     orders = np.argsort(run.sgd_time.isel(batch=-1).transpose("run", "stage").values, axis=1)
     learned = run.sgd_time.isel(batch=-1).notnull().all("stage").values
     return Estimate(float(((orders == flow).all(1) & learned).mean()))
 
 
-def _spread(run: "xr.Dataset") -> "xr.DataArray":
+def _spread(run: xr.Dataset) -> xr.DataArray:
     """The standard deviation over runs of stage times, relative to T_k, by batch size and stage."""
     return run.sgd_time.std("run", ddof=1, skipna=False) / run.predicted_time
 
 
-def _spread_power(run: "xr.Dataset") -> Estimate:
-    import numpy as np
+def _spread_power(run: xr.Dataset) -> Estimate:
 
     spread = _spread(run).isel(stage=0).values
     if not np.isfinite(spread).all():
@@ -338,7 +325,7 @@ claims = (
     ),
 )
 
-quantities = (
+metrics = (
     Metric(
         name="stages",
         says="stages of the flow at the smallest α",
@@ -361,15 +348,12 @@ quantities = (
 )
 
 
-def traces(run: "xr.Dataset") -> "list[Figure]":
+def figures(run: xr.Dataset) -> list[Figure]:
     """How late descent is, the spread of SGD, and the saddle at which float64 descent stops."""
     return [_delays(run), draw_returning(run)]
 
 
-def _delays(run: "xr.Dataset") -> "Figure":
-    import numpy as np
-
-    from saddlescope.plot import Axis, Figure, Line, Panel, Table
+def _delays(run: xr.Dataset) -> Figure:
 
     rates, errors = run.rate.values, _errors(run)
     first = float(run.predicted_time[0])

@@ -5,14 +5,12 @@ coordinate 1 at 2.25, where 0 leaves, and 0 again, with sign -, at 20.25. The te
 """
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
+import numpy as np
+import xarray as xr
+
+from saddlescope.plot import Axis, Figure, Line, Panel
 from saddlescope.reproduction.claim import Estimate
-
-if TYPE_CHECKING:
-    import xarray as xr
-
-    from saddlescope.plot.figure import Figure
 
 FEATURES = ((3.0, -2.0, 0.0), (0.0, 0.0, 2.0), (-1.0, 1.0, 1.0))
 TEACHER = (-1.0, -2.0, -2.0)
@@ -23,16 +21,13 @@ SHOWN = 40.0  # rescaled time up to which it is drawn
 
 def follow_returning(
     log10_scales: tuple[float, ...], learning_rate: float, tolerance: float, report: Callable[[float, str], None]
-) -> "xr.Dataset":
+) -> xr.Dataset:
     """The three coordinates by full-batch descent and by the flow, at each scale.
 
     Returns:
         Over returning_scale, moment (rescaled time) and place: returning_descent and returning_flow, both beta; over
         returning_scale: returning_drift, how far descent has lost u^2 - v^2.
     """
-    import numpy as np
-    import xarray as xr
-
     from saddlescope.flow import DiagonalInit, gradient_descent, gradient_flow
     from saddlescope.models import diagonal_linear_network
 
@@ -63,11 +58,10 @@ def follow_returning(
     )
 
 
-def end_from(point: tuple[float, ...], path: str, log10_scale: float) -> "Callable[[xr.Dataset], Measured]":
+def end_from(point: tuple[float, ...], path: str, log10_scale: float) -> Callable[[xr.Dataset], Estimate]:
     """A statistic: the distance of the path's end from a point, at one scale."""
 
-    def measure(run: "xr.Dataset") -> Estimate:
-        import numpy as np
+    def measure(run: xr.Dataset) -> Estimate:
 
         if log10_scale not in run.returning_scale.values:
             return Estimate.unresolved(f"alpha = 1e{log10_scale:g} was not among the returning_scales.")
@@ -77,10 +71,8 @@ def end_from(point: tuple[float, ...], path: str, log10_scale: float) -> "Callab
     return measure
 
 
-def draw_returning(run: "xr.Dataset") -> "Figure":
+def draw_returning(run: xr.Dataset) -> Figure:
     """The coordinates at the largest and the smallest scale."""
-    from saddlescope.plot import Axis, Figure, Line, Panel
-
     early = run.isel(moment=run.moment.values <= SHOWN)
     panels = []
     for scale in (run.returning_scale.values[0], run.returning_scale.values[-1]):

@@ -16,9 +16,14 @@ only, so that no schedule can win much there, while a quarter of it loses 25 %; 
 of adapters is the one at which, in a pilot on another seed, the constant rank does best.
 """
 
+import copy
+import functools
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+import xarray as xr
 
 from saddlescope._shared.errors import InputError
 from saddlescope.papers.gradual_rank.lora_schedule.figures import ARMS, TABLES, losses, parameters, ranks, spectra
@@ -30,14 +35,12 @@ from saddlescope.papers.gradual_rank.shared.gpt2_training import (
     read_text,
     training,
 )
+from saddlescope.plot import Figure
 from saddlescope.reproduction.claim import Claim, Estimate
 from saddlescope.reproduction.context import RunContext
 from saddlescope.reproduction.parameter_checks import at_least, positive
 
 if TYPE_CHECKING:
-    import xarray as xr
-
-    from saddlescope.plot.figure import Figure
     from saddlescope.train.data.text import TokenizedText
     from saddlescope.train.language import LanguageHistory
 
@@ -89,7 +92,7 @@ class Params(GPT2Params):
         )  # fmt: skip
 
 
-def run(params: Params, context: RunContext) -> "xr.Dataset":
+def run(params: Params, context: RunContext) -> xr.Dataset:
     """Six trainings a seed; each keeps its own checkpoints in the scratch folder."""
     from saddlescope.train.data.text import learn_vocabulary, tokenize
 
@@ -108,15 +111,9 @@ def _one(
     context: RunContext,
     data: "list[TokenizedText]",
     seed: int,
-    report: "Callable[[float, str], None]",
-) -> "xr.Dataset":
+    report: Callable[[float, str], None],
+) -> xr.Dataset:
     """All trainings of one seed."""
-    import copy
-    import functools
-
-    import numpy as np
-    import xarray as xr
-
     from saddlescope.train import AtSteps, RankTracker
     from saddlescope.train.language import fit_language
     from saddlescope.train.lora import allocate_ranks, matrix_spectra, with_adapters
@@ -184,13 +181,13 @@ def _one(
     )
 
 
-def _gain(run: "xr.Dataset", arm: str) -> "xr.DataArray":
+def _gain(run: xr.Dataset, arm: str) -> xr.DataArray:
     """By how much the test loss fell, in nats a token."""
     loss = run.test_loss.sel(arm=arm)
     return loss.isel(test=0) - loss.isel(test=-1)
 
 
-def _alike(run: "xr.Dataset", one: str, other: str) -> "xr.DataArray":
+def _alike(run: xr.Dataset, one: str, other: str) -> xr.DataArray:
     """The share of the constant arm's parameters that two tables of ranks place in the same matrices."""
     common = run["rank"].sel(table=[one, other]).min("table")
     return (common * run.parameters_a_rank).sum("matrix") / parameters(run, "constant")
@@ -199,30 +196,30 @@ def _alike(run: "xr.Dataset", one: str, other: str) -> "xr.DataArray":
 SMALL, LARGE = 0, -1
 
 
-def _rank_matters(run: "xr.Dataset") -> Estimate:
+def _rank_matters(run: xr.Dataset) -> Estimate:
     gain = _gain(run, "constant")
     return over_seeds(gain.isel(budget=LARGE) / gain.isel(budget=SMALL))
 
 
-def _budget_is_used(run: "xr.Dataset") -> Estimate:
+def _budget_is_used(run: xr.Dataset) -> Estimate:
     share = (parameters(run, "schedule") / parameters(run, "constant")).values.ravel()
     worst = max(share.tolist(), key=lambda each: abs(each - 1))
     return Estimate(worst, remark=f"all {share.size} schedules, the one that misses it most")
 
 
-def _of(budget: int, statistic: "Callable[[xr.Dataset], xr.DataArray]") -> "Callable[[xr.Dataset], Measured]":
+def _of(budget: int, statistic: Callable[[xr.Dataset], xr.DataArray]) -> Callable[[xr.Dataset], Estimate]:
     return lambda run: over_seeds(statistic(run.isel(budget=budget)))
 
 
-def _early_tells(run: "xr.Dataset") -> "xr.DataArray":
+def _early_tells(run: xr.Dataset) -> xr.DataArray:
     return _alike(run, "schedule", "hindsight") - _alike(run, "constant", "hindsight")
 
 
-def _better(run: "xr.Dataset") -> "xr.DataArray":
+def _better(run: xr.Dataset) -> xr.DataArray:
     return _gain(run, "schedule") - _gain(run, "constant")
 
 
-def _worth_it(run: "xr.Dataset") -> "xr.DataArray":
+def _worth_it(run: xr.Dataset) -> xr.DataArray:
     return _gain(run, "schedule") / _gain(run, "constant")
 
 
@@ -286,6 +283,6 @@ claims = (
 )
 
 
-def traces(run: "xr.Dataset") -> "list[Figure]":
+def figures(run: xr.Dataset) -> list[Figure]:
     """The losses of the arms with a table of the outcome, the ranks that were allotted, the spectra behind them."""
     return [losses(run), ranks(run), spectra(run)]

@@ -1,11 +1,9 @@
 """The comparison of LoRAs with constant and with allotted ranks, drawn; what its tables of ranks are called."""
 
-from typing import TYPE_CHECKING
+import numpy as np
+import xarray as xr
 
-if TYPE_CHECKING:
-    import xarray as xr
-
-    from saddlescope.plot.figure import Figure
+from saddlescope.plot import Axis, Band, Figure, Line, Panel, Table
 
 ARMS = ("constant", "schedule")
 TABLES = ("constant", "schedule", "hindsight")
@@ -18,16 +16,15 @@ NAMES = {
 COLORS = {"full": 2, "constant": 1, "schedule": 0, "hindsight": 3}
 
 
-def parameters(run: "xr.Dataset", table: str) -> "xr.DataArray":
+def parameters(run: xr.Dataset, table: str) -> xr.DataArray:
     """How many parameters adapters of the ranks in this table have."""
     return (run["rank"].sel(table=table) * run.parameters_a_rank).sum("matrix")
 
 
-def losses(run: "xr.Dataset") -> "Figure":
+def losses(run: xr.Dataset) -> Figure:
     """The losses of all arms, with a table of where they ended."""
-    from saddlescope.plot import Axis, Figure, Line, Panel, Table
 
-    def curves(arm: str, steps: "xr.DataArray", values: "xr.DataArray") -> list[Line]:
+    def curves(arm: str, steps: xr.DataArray, values: xr.DataArray) -> list[Line]:
         x, name, color = steps.isel(seed=0).values, NAMES[arm], COLORS[arm]
         each = [
             Line(x=x, y=values.sel(seed=seed).values, group=name, color=color, opacity=0.35, width=1.0)
@@ -35,7 +32,7 @@ def losses(run: "xr.Dataset") -> "Figure":
         ]
         return [*each, Line(x=x, y=values.mean("seed").values, label=name, group=name, color=color)]
 
-    def last(values: "xr.DataArray", seed: int) -> float:
+    def last(values: xr.DataArray, seed: int) -> float:
         return float(values.sel(seed=seed).isel(test=-1))
 
     x, y = Axis("optimiser steps"), Axis("test loss", "nats")
@@ -73,7 +70,7 @@ def losses(run: "xr.Dataset") -> "Figure":
     )
 
 
-def _kinds(run: "xr.Dataset") -> "dict[str, list[str]]":
+def _kinds(run: xr.Dataset) -> dict[str, list[str]]:
     """The matrices by kind, in the order of their layers."""
     found: dict[str, list[str]] = {}
     for name in run.matrix.values.tolist():
@@ -81,12 +78,8 @@ def _kinds(run: "xr.Dataset") -> "dict[str, list[str]]":
     return found
 
 
-def ranks(run: "xr.Dataset") -> "Figure":
+def ranks(run: xr.Dataset) -> Figure:
     """The ranks allotted to each matrix."""
-    import numpy as np
-
-    from saddlescope.plot import Axis, Band, Figure, Line, Panel
-
     panels = []
     for kind, names in _kinds(run).items():
         layers, marks = np.arange(1, len(names) + 1), []
@@ -106,10 +99,8 @@ def ranks(run: "xr.Dataset") -> "Figure":
     )
 
 
-def spectra(run: "xr.Dataset") -> "Figure":
+def spectra(run: xr.Dataset) -> Figure:
     """The spectra they were allotted from."""
-    from saddlescope.plot import Axis, Figure, Line, Panel
-
     index = Axis("index of the singular value", scale="log")
     size = Axis("singular value / largest", scale="log", range=(1e-2, 1.3))
     panels = []

@@ -19,21 +19,18 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from math import log
-from typing import TYPE_CHECKING
+
+import numpy as np
+import xarray as xr
 
 from saddlescope._shared.errors import InputError
 from saddlescope.papers.gradual_rank.resolved_stages.simulations import Flow, Kind, followed
+from saddlescope.plot import Figure
 from saddlescope.reproduction import parameter_checks
 from saddlescope.reproduction.claim import Claim, Estimate
 from saddlescope.reproduction.context import RunContext
 from saddlescope.reproduction.grid import in_grid
 from saddlescope.reproduction.metric import Metric
-
-if TYPE_CHECKING:
-    import numpy as np
-    import xarray as xr
-
-    from saddlescope.plot.figure import Figure
 
 FEW = 2.0  # e-folds: the size of a correction to a stage time, on both sides of a plateau
 _LATE = -3.9  # log10 of the scale from which on numbers are compared: before, hardly a plateau is there
@@ -72,15 +69,14 @@ class Params:
         return cls(dims=(4, 8, 16, 32), seeds=50)
 
 
-def run(params: Params, context: RunContext) -> "xr.Dataset":
+def run(params: Params, context: RunContext) -> xr.Dataset:
     """Dimension by dimension; the flows of all seeds and scales at once."""
     return run_many((params,), context)[0]
 
 
-def run_many(points: Sequence[Params], context: RunContext) -> "list[xr.Dataset]":
+def run_many(points: Sequence[Params], context: RunContext) -> list[xr.Dataset]:
     """The flows of all points at once that may be: of one dimension, on as large data, to one tolerance."""
     import jax
-    import xarray as xr
 
     batches: dict[Kind, set[Flow]] = {}
     for point in points:
@@ -106,7 +102,7 @@ def _flows(point: Params) -> list[Flow]:
     return [Flow(seed, scale, point.level) for seed in seeds for scale in point.log10_scales]
 
 
-def _together(point: Params, made: "list[dict[Flow, xr.Dataset]]") -> "xr.Dataset":
+def _together(point: Params, made: list[dict[Flow, xr.Dataset]]) -> xr.Dataset:
     """The run of one point, from the flows of each of its dimensions."""
     axes = {
         "dim": point.dims,
@@ -121,49 +117,47 @@ def _together(point: Params, made: "list[dict[Flow, xr.Dataset]]") -> "xr.Datase
 
 # The bounds: the e-folds that a plateau needs are of order one by the theory, no more is known; the rest from pilots on
 # seeds 101 to 106 at dimensions 4 and 8.
-def predicted(run: "xr.Dataset", efolds: float) -> "xr.DataArray":
+def predicted(run: xr.Dataset, efolds: float) -> xr.DataArray:
     """The number of plateaus with so many e-folds, over dim, seed and scale."""
     return (run.efolds >= efolds).sum("plateau")
 
 
-def found(run: "xr.Dataset") -> "xr.DataArray":
+def found(run: xr.Dataset) -> xr.DataArray:
     """The number of plateaus found, over dim, seed and scale."""
     return run.found.sum("plateau")
 
 
-def enough(run: "xr.Dataset") -> float:
+def enough(run: xr.Dataset) -> float:
     """log(1/level): the e-folds from which on Figure 2 counts a plateau as resolved."""
     return log(1 / run.attrs["level"])
 
 
-def _late(run: "xr.Dataset", at: float = _LATE) -> "xr.Dataset":
+def _late(run: xr.Dataset, at: float = _LATE) -> xr.Dataset:
     return run.sel(scale=run.scale <= at)
 
 
-def _sufficient(run: "xr.Dataset", *, visible: bool = False) -> Estimate:
+def _sufficient(run: xr.Dataset, *, visible: bool = False) -> Estimate:
     """Of the plateaus with log(1/level) e-folds, all or the visible ones, the share that is found, at all scales."""
     there = (run.efolds >= enough(run)) & ((run.least > run.attrs["level"]) if visible else True)
     hits = int((there & (run.found == 1)).sum())
     return Estimate.share(hits, int(there.sum()), f"{hits} of {int(there.sum())} plateaus")
 
 
-def _ratio(over: "xr.DataArray", under: "xr.DataArray") -> Estimate:
+def _ratio(over: xr.DataArray, under: xr.DataArray) -> Estimate:
     """The ratio of two numbers of plateaus, summed over scales: its mean over dimensions and seeds."""
-    import numpy as np
-
     top, bottom = over.sum("scale").values.ravel(), under.sum("scale").values.ravel()
     some = bottom > 0
     told = f"{int(top.sum())} against {int(bottom.sum())}"
     return Estimate.mean((top[some] / bottom[some]).astype(np.float64), told)
 
 
-def _number(run: "xr.Dataset", *, efolds: float | None = None) -> Estimate:
+def _number(run: xr.Dataset, *, efolds: float | None = None) -> Estimate:
     """Plateaus found over those predicted, from alpha = 1e-4 on."""
     late = _late(run)
     return _ratio(found(late), predicted(late, enough(run) if efolds is None else efolds))
 
 
-def _told_right(run: "xr.Dataset") -> Estimate:
+def _told_right(run: xr.Dataset) -> Estimate:
     """The share of plateaus of which FEW e-folds tell whether they are found, from alpha = 1e-4 on."""
     late = _late(run)
     there = late.efolds.notnull()
@@ -171,16 +165,14 @@ def _told_right(run: "xr.Dataset") -> Estimate:
     return Estimate.share(right, int(there.sum()), f"{right} of {int(there.sum())} plateaus")
 
 
-def _without_theory(run: "xr.Dataset") -> Estimate:
+def _without_theory(run: xr.Dataset) -> Estimate:
     """Plateaus that are held over those found in the predicted middles, at the two smallest scales."""
     smallest = run.isel(scale=slice(-2, None))
     return _ratio(smallest.held, found(smallest))
 
 
-def _unresolved(run: "xr.Dataset") -> Estimate:
+def _unresolved(run: xr.Dataset) -> Estimate:
     """The power of L with which the share that is not found falls, between alpha = 1e-8 and the smallest."""
-    import numpy as np
-
     late = _late(run, -7.9)
     if late.sizes["scale"] < 2 or run.sizes["seed"] < 2:
         return Estimate.unresolved("It takes two scales up to 1e-8, and two seeds.")
@@ -189,7 +181,7 @@ def _unresolved(run: "xr.Dataset") -> Estimate:
         return Estimate.unresolved("At one of these scales all plateaus are found.")
     times = -late.scale.values * log(10)
 
-    def slope(counts: "np.ndarray") -> float:
+    def slope(counts: np.ndarray) -> float:
         return float(np.polyfit(np.log(times), np.log(np.maximum(counts, 0.5)), 1)[0])
 
     # The jackknife over seeds: the sum over all but one.
@@ -198,7 +190,7 @@ def _unresolved(run: "xr.Dataset") -> Estimate:
     return Estimate(slope(lost.sum(0)), error, f"{lost.sum(0).astype(int).tolist()} of {int(run.plateaus.sum())}")
 
 
-def _dimension(run: "xr.Dataset") -> Estimate:
+def _dimension(run: xr.Dataset) -> Estimate:
     """The share of plateaus found at alpha = 1e-8 at the smallest dimension less that at the largest."""
     if run.sizes["dim"] < 2 or -8.0 not in run.scale.values:
         return Estimate.unresolved("It takes two dimensions, and alpha = 1e-8.")
@@ -281,7 +273,7 @@ claims = (
     ),
 )
 
-quantities = (
+metrics = (
     Metric(
         name="found_share",
         says="share of all plateaus found at the smallest scale",
@@ -297,7 +289,7 @@ quantities = (
 )
 
 
-def traces(run: "xr.Dataset") -> "list[Figure]":
+def figures(run: xr.Dataset) -> list[Figure]:
     """Numbers against the scale, the share found against e-folds, and what is left."""
     from saddlescope.papers.gradual_rank.resolved_stages.figures import pictures
 

@@ -1,23 +1,19 @@
 """The pictures of the entry `resolved_stages`."""
 
 from math import log
-from typing import TYPE_CHECKING
+
+import numpy as np
+import xarray as xr
 
 from saddlescope.papers.gradual_rank.resolved_stages import FEW, enough, found, predicted
+from saddlescope.plot import Axis, Band, Figure, Line, Mark, Panel
 from saddlescope.reproduction.claim import wilson_interval
-
-if TYPE_CHECKING:
-    import xarray as xr
-
-    from saddlescope.plot.figure import Figure, Panel
 
 _BINS = 16  # of e-folds, equally many plateaus in each
 
 
-def pictures(run: "xr.Dataset") -> "list[Figure]":
+def pictures(run: xr.Dataset) -> list[Figure]:
     """Numbers against the scale, the share found against e-folds, and what is left."""
-    from saddlescope.plot import Figure
-
     seeds = run.sizes["seed"]
     return [
         Figure(
@@ -40,11 +36,8 @@ def pictures(run: "xr.Dataset") -> "list[Figure]":
     ]
 
 
-def _numbers(run: "xr.Dataset", dim: int) -> "Panel":
-    import numpy as np
+def _numbers(run: xr.Dataset, dim: int) -> Panel:
     from scipy.stats import t
-
-    from saddlescope.plot import Axis, Band, Line, Mark, Panel
 
     one = run.sel(dim=dim)
     x, n = -one.scale.values * log(10), one.sizes["seed"]
@@ -62,10 +55,7 @@ def _numbers(run: "xr.Dataset", dim: int) -> "Panel":
     return Panel(title=f"dimension {dim}", x=x_axis, y=y_axis, marks=tuple(marks))
 
 
-def _calibration(run: "xr.Dataset") -> "Panel":
-    import numpy as np
-
-    from saddlescope.plot import Axis, Band, Line, Mark, Panel
+def _calibration(run: xr.Dataset) -> Panel:
 
     efolds, there = run.efolds.values.ravel(), run.found.values.ravel()
     kept = (efolds > 0) & np.isfinite(efolds)
@@ -89,10 +79,7 @@ def _calibration(run: "xr.Dataset") -> "Panel":
     )
 
 
-def _left(run: "xr.Dataset") -> "Panel":
-    import numpy as np
-
-    from saddlescope.plot import Axis, Line, Panel
+def _left(run: xr.Dataset) -> Panel:
 
     x, marks = -run.scale.values * log(10), []
     for color, dim in enumerate(run.dim.values):

@@ -8,10 +8,10 @@ from itertools import pairwise
 from math import log
 from typing import TYPE_CHECKING, NamedTuple
 
-if TYPE_CHECKING:
-    import numpy as np
-    import xarray as xr
+import numpy as np
+import xarray as xr
 
+if TYPE_CHECKING:
     from saddlescope.theory import IncrementalLearning
 
 _STILL = 0.02  # of the largest |beta_i|
@@ -36,11 +36,8 @@ class Flow(NamedTuple):
     level: float
 
 
-def followed(kind: Kind, flows: list[Flow], report: Callable[[float, str], None]) -> "xr.Dataset":
+def followed(kind: Kind, flows: list[Flow], report: Callable[[float, str], None]) -> xr.Dataset:
     """Algorithm 1 for every seed, and all flows, over `flow`."""
-    import numpy as np
-    import xarray as xr
-
     from saddlescope.flow import DiagonalInit, gradient_flow_batched
     from saddlescope.models import attention_teacher_task
     from saddlescope.theory import incremental_learning
@@ -91,10 +88,8 @@ def _end(learned: "IncrementalLearning") -> float:
     return 1.1 * learned.stages[-1].time
 
 
-def _records(learned: "list[IncrementalLearning]") -> "np.ndarray":
+def _records(learned: "list[IncrementalLearning]") -> np.ndarray:
     """Times to record at, on one grid for all runs, whatever flows are followed together."""
-    import numpy as np
-
     first = log(0.5 * min(one.stages[1].time for one in learned)) // _SPACING
     last = log(max(_end(one) for one in learned)) // _SPACING + 1
     return np.exp(_SPACING * np.arange(first, last + 1))
@@ -103,14 +98,13 @@ def _records(learned: "list[IncrementalLearning]") -> "np.ndarray":
 class _Look(NamedTuple):
     """What is told of the plateaus of a flow."""
 
-    efolds: "np.ndarray"
-    found: "np.ndarray"
-    least: "np.ndarray"
+    efolds: np.ndarray
+    found: np.ndarray
+    least: np.ndarray
     held: int
 
 
-def _look(learned: "IncrementalLearning", flow: Flow, times: "np.ndarray", beta: "np.ndarray") -> _Look:
-    import numpy as np
+def _look(learned: "IncrementalLearning", flow: Flow, times: np.ndarray, beta: np.ndarray) -> _Look:
 
     middles, betas = _plateaus(learned)
     at = np.abs(beta[np.searchsorted(times, middles)]) > flow.level
@@ -123,28 +117,22 @@ def _look(learned: "IncrementalLearning", flow: Flow, times: "np.ndarray", beta:
     )
 
 
-def _plateaus(learned: "IncrementalLearning") -> "tuple[np.ndarray, np.ndarray]":
+def _plateaus(learned: "IncrementalLearning") -> tuple[np.ndarray, np.ndarray]:
     """The middles of all plateaus between two stages, (plateaus,), and theta^k on each as beta, (plateaus, p)."""
-    import numpy as np
-
     times = np.array([stage.time for stage in learned.stages[1:]])
     return (times[1:] + times[:-1]) / 2, np.stack([stage.beta for stage in learned.stages[1:-1]])
 
 
-def _efolds(learned: "IncrementalLearning", log_alpha: float) -> "np.ndarray":
+def _efolds(learned: "IncrementalLearning", log_alpha: float) -> np.ndarray:
     """By how many e-folds each plateau between two stages is separated at alpha, (plateaus,)."""
-    import numpy as np
-
     least = np.full(len(learned.stages), np.inf)
     for tie in learned.near_ties(log_alpha, efolds=1e300):
         least[tie.stage] = min(least[tie.stage], tie.efolds)
     return least[1:-1]
 
 
-def _held(times: "np.ndarray", beta: "np.ndarray", level: float) -> int:
+def _held(times: np.ndarray, beta: np.ndarray, level: float) -> int:
     """How many spans of one set of learned coordinates come to rest, the first and the last left out."""
-    import numpy as np
-
     learned = np.abs(beta) > level
     edges = np.flatnonzero((learned[1:] != learned[:-1]).any(axis=1)) + 1
     count = 0

@@ -1,39 +1,36 @@
 """The diagonal entries of a head's two products over time, drawn."""
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    import numpy as np
-    import xarray as xr
+import numpy as np
+import xarray as xr
 
-    from saddlescope.plot.figure import Line, Panel
+from saddlescope.plot import Axis, Line, Panel, corners
 
 PRODUCTS = {"KQ": "W_K W_Qᵀ", "VO": "W_V W_Oᵀ"}
 """The products, in the order in which beta holds their diagonals, each one half of it."""
 
 
-def coordinates(run: "xr.Dataset", product: str) -> range:
+def coordinates(run: xr.Dataset, product: str) -> range:
     """The coordinates of beta that are the diagonal of this product."""
     half = run.sizes["coordinate"] // 2
     first = half * list(PRODUCTS).index(product)
     return range(first, first + half)
 
 
-def name_of(run: "xr.Dataset", coordinate: int) -> str:
+def name_of(run: xr.Dataset, coordinate: int) -> str:
     """A coordinate's name, such as VO 3: entry 3 of the diagonal of W_V W_O^T."""
     product, index = divmod(coordinate, run.sizes["coordinate"] // 2)
     return f"{list(PRODUCTS)[product]} {index}"
 
 
-def staircase(run: "xr.Dataset") -> "np.ndarray":
+def staircase(run: xr.Dataset) -> np.ndarray:
     """Beta on Algorithm 1's plateaus at the run's times, shape (times, coordinates): 0 before the first stage."""
-    import numpy as np
-
     levels = np.vstack([np.zeros(run.sizes["coordinate"]), run.predicted_beta.values])
     return levels[np.searchsorted(run.predicted_time.values, run.time.values, side="right")]
 
 
-def entry_panel(run: "xr.Dataset", product: str, scale: float, *, begin: float = 0.0) -> "Panel":
+def entry_panel(run: xr.Dataset, product: str, scale: float, *, begin: float = 0.0) -> Panel:
     """One product's entries at one initial scale over rescaled time, with Algorithm 1's staircase dashed over them.
 
     Args:
@@ -42,12 +39,10 @@ def entry_panel(run: "xr.Dataset", product: str, scale: float, *, begin: float =
         scale: log10 of alpha, one of the run's.
         begin: the first time shown; a positive one makes the axis logarithmic.
     """
-    from saddlescope.plot import Axis, Line, Panel, corners
-
     late = run.time.values >= begin
     time, span = run.time.values[late], float(abs(run.teacher).max())
 
-    def line(y: "np.ndarray", i: int, group: str, **look: "Any") -> "Line":
+    def line(y: np.ndarray, i: int, group: str, **look: Any) -> Line:
         kept = corners(time, y, 2e-3 * span)
         return Line(x=time[kept], y=y[kept], group=group, color=i, **look)
 

@@ -1,20 +1,22 @@
 """GPT-2 trained from scratch on text, with spectra recorded by the tracker: what the entries on language share."""
 
+import functools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
+import numpy as np
+import xarray as xr
+
 from saddlescope._shared.errors import InputError
+from saddlescope.plot import Axis, Figure, Line, Mark, Panel
 from saddlescope.reproduction.claim import Claim, Estimate
 from saddlescope.reproduction.context import RunContext
 from saddlescope.reproduction.parameter_checks import at_least, positive
 
 if TYPE_CHECKING:
-    import numpy as np
-    import xarray as xr
     from transformers import GPT2LMHeadModel
 
-    from saddlescope.plot.figure import Figure
     from saddlescope.train.data.text import TextData, TokenizedText
     from saddlescope.train.language import LanguageConfig
 
@@ -80,7 +82,7 @@ def read_text(name: str, context: RunContext, characters: int = 0) -> "TextData"
     return text.first(characters, -(-characters // 4)) if characters else text
 
 
-def train(params: GPT2Params, context: RunContext, *, matrices: str | None = None) -> "xr.Dataset":
+def train(params: GPT2Params, context: RunContext, *, matrices: str | None = None) -> xr.Dataset:
     """Trains one GPT-2 a seed and joins their records along the dimension `seed`.
 
     No weights are loaded anywhere: the models are `fresh_gpt2`, and the first test loss of each is in the record.
@@ -113,8 +115,8 @@ def train(params: GPT2Params, context: RunContext, *, matrices: str | None = Non
 def each_seed(
     params: GPT2Params,
     context: RunContext,
-    make: "Callable[[int, Callable[[float, str], None]], xr.Dataset]",
-) -> "xr.Dataset":
+    make: Callable[[int, Callable[[float, str], None]], xr.Dataset],
+) -> xr.Dataset:
     """What `make` makes of each seed, joined along the dimension `seed`; finished seeds are kept.
 
     Args:
@@ -122,11 +124,8 @@ def each_seed(
         context: keeps the finished ones.
         make: from a seed and a `report` for its part of the run.
     """
-    import functools
 
-    import xarray as xr
-
-    def reporter(k: int, seed: int) -> "Callable[[float, str], None]":
+    def reporter(k: int, seed: int) -> Callable[[float, str], None]:
         part = context.part(k / len(params.seeds), (k + 1) / len(params.seeds))
         return lambda fraction, note: part(fraction, f"seed {seed}, {note}")
 
@@ -143,11 +142,8 @@ def _train_one(
     data: "TokenizedText",
     seed: int,
     matrices: str | None,
-    report: "Callable[[float, str], None]",
-) -> "xr.Dataset":
-    import functools
-
-    import numpy as np
+    report: Callable[[float, str], None],
+) -> xr.Dataset:
 
     from saddlescope.train import Geometric, RankTracker
     from saddlescope.train.language import fit_language
@@ -200,24 +196,22 @@ def training(params: GPT2Params, seed: int, *, steps: int, learning_rate: float 
     )
 
 
-def frequency_loss(train: "np.ndarray", test: "np.ndarray", vocabulary: int) -> float:
+def frequency_loss(train: np.ndarray, test: np.ndarray, vocabulary: int) -> float:
     """The cross-entropy, in nats a token, of guessing each test token by its frequency in training (one added each).
 
     What a model reaches that knows how often tokens occur, and nothing of what stands before them.
     """
-    import numpy as np
-
     counts = np.bincount(train.ravel(), minlength=vocabulary) + 1
     shares = counts / counts.sum()
     return float(-np.log(shares[test.ravel()]).mean())
 
 
-def over_seeds(values: "xr.DataArray") -> Estimate:
+def over_seeds(values: xr.DataArray) -> Estimate:
     """The mean over seeds with its interval. Seeds, not heads, are the trials: heads of one model train together."""
     return Estimate.mean(values.values)
 
 
-def early_and_late(rank: "xr.DataArray") -> "tuple[xr.DataArray, xr.DataArray]":
+def early_and_late(rank: xr.DataArray) -> tuple[xr.DataArray, xr.DataArray]:
     """A rank at a tenth of the training and at its end. Before, Adam's first steps, of equal size in all directions."""
     return rank.sel(step=rank.step[-1] / 10, method="nearest"), rank.isel(step=-1)
 
@@ -225,12 +219,11 @@ def early_and_late(rank: "xr.DataArray") -> "tuple[xr.DataArray, xr.DataArray]":
 def learning_claims() -> tuple[Claim, ...]:
     """That the models start with nothing and learn, which the pictures need to mean something."""
 
-    def start(run: "xr.Dataset") -> Estimate:
-        import numpy as np
+    def start(run: xr.Dataset) -> Estimate:
 
         return over_seeds(run.test_loss.isel(test_step=0) / np.log(run.attrs["vocabulary"]))
 
-    def learned(run: "xr.Dataset") -> Estimate:
+    def learned(run: xr.Dataset) -> Estimate:
         return over_seeds(run.test_loss.isel(test_step=-1) / run.attrs["guess_loss"])
 
     return (
@@ -252,11 +245,10 @@ def learning_claims() -> tuple[Claim, ...]:
     )
 
 
-def training_figure(run: "xr.Dataset") -> "Figure":
+def training_figure(run: xr.Dataset) -> Figure:
     """The losses over training, a curve a seed."""
-    from saddlescope.plot import Axis, Figure, Line, Mark, Panel
 
-    def curves(values: "xr.DataArray") -> "Sequence[Line]":
+    def curves(values: xr.DataArray) -> Sequence[Line]:
         return [
             Line(
                 x=run.test_step.values,

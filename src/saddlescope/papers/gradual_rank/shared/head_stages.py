@@ -1,15 +1,14 @@
 """What Algorithm 1 predicts, as stored variables, and the times at which a run does the same."""
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
+
+import numpy as np
+import xarray as xr
 
 from saddlescope.reproduction.metric import Metric
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    import numpy as np
-    import xarray as xr
-
     from saddlescope.flow import Trajectory
     from saddlescope.theory import IncrementalLearning
 
@@ -25,7 +24,7 @@ RESOLVED = Metric(
 )
 
 
-def predicted_stages(learned: "IncrementalLearning", *, until: float) -> "xr.Dataset":
+def predicted_stages(learned: "IncrementalLearning", *, until: float) -> xr.Dataset:
     """The stages k = 1, 2, ... after the origin, in each of which one coordinate enters.
 
     Args:
@@ -38,9 +37,6 @@ def predicted_stages(learned: "IncrementalLearning", *, until: float) -> "xr.Dat
         predicted_left (how many coordinates leave), predicted_loss on the plateau, and plateau_time, its middle;
         predicted_beta over stage and coordinate. The attributes: the status, its message, the loss at the origin.
     """
-    import numpy as np
-    import xarray as xr
-
     origin, *stages = learned.stages
     entered = np.array([stage.entered[0] for stage in stages], dtype=np.int64)
     begins = np.array([stage.time for stage in stages])
@@ -64,15 +60,13 @@ def predicted_stages(learned: "IncrementalLearning", *, until: float) -> "xr.Dat
     )
 
 
-def resolved_stages(learned: "IncrementalLearning", log_alpha: float, *, efolds: float) -> "np.ndarray":
+def resolved_stages(learned: "IncrementalLearning", log_alpha: float, *, efolds: float) -> np.ndarray:
     """Which of the stages k = 1, 2, ... the theory calls separated by so many e-folds at alpha, shape (stages,)."""
-    import numpy as np
-
     unresolved = {tie.stage for tie in learned.near_ties(log_alpha, efolds=efolds)}
     return np.array([k not in unresolved for k in range(1, len(learned.stages))])
 
 
-def halfway_times(trajectory: "Trajectory", theory: "xr.Dataset") -> "np.ndarray":
+def halfway_times(trajectory: "Trajectory", theory: xr.Dataset) -> np.ndarray:
     """t_k for each predicted stage: when beta_(i_k) first passes half its value on its plateau, with that sign.
 
     The theory fixes no level: it speaks of order 1. Half-way is where a logistic transition turns. A coordinate that
@@ -85,8 +79,6 @@ def halfway_times(trajectory: "Trajectory", theory: "xr.Dataset") -> "np.ndarray
     Returns:
         Shape (stages,), in the run's unit; NaN where it does not happen.
     """
-    import numpy as np
-
     found = np.full(theory.sizes["stage"], np.nan)
     since: dict[int, float] = {}  # from when on a coordinate may enter again
     for k, i in enumerate(theory.predicted_coordinate.values):
@@ -100,14 +92,13 @@ def halfway_times(trajectory: "Trajectory", theory: "xr.Dataset") -> "np.ndarray
     return found
 
 
-def passings(trajectory: "Trajectory", share: "Callable[[np.ndarray], np.ndarray]") -> "np.ndarray":
+def passings(trajectory: "Trajectory", share: Callable[[np.ndarray], np.ndarray]) -> np.ndarray:
     """All times at which `share`, from beta of shape (times, coordinates) to shape (times,), passes 1 upwards.
 
     Args:
         trajectory: a run, recorded densely enough that between two records nothing rises and falls again.
         share: such as the entry of one coordinate over half its value on a plateau.
     """
-    import numpy as np
     from scipy.optimize import brentq
 
     beyond = share(trajectory.beta) >= 1

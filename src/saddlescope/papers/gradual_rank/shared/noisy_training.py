@@ -11,18 +11,19 @@ the runs go on from `LogDiagonalInit`, which keeps these to the last digit.
 
 from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    import numpy as np
-    import xarray as xr
+import numpy as np
+import xarray as xr
 
-    from saddlescope.flow import LogDiagonalInit, DiagonalInit, Trajectory
+from saddlescope.plot import Line, corners
+
+if TYPE_CHECKING:
+    from saddlescope.flow import DiagonalInit, LogDiagonalInit, Trajectory
     from saddlescope.models import DiagonalNetwork
-    from saddlescope.plot.figure import Line
 
 _LOGARITHMS = ("log_sum", "log_difference", "sum_sign", "difference_sign")
 
 
-def cut(trajectory: "Trajectory", start: "DiagonalInit", moments: "np.ndarray", since: "np.ndarray") -> "xr.Dataset":
+def cut(trajectory: "Trajectory", start: "DiagonalInit", moments: np.ndarray, since: np.ndarray) -> xr.Dataset:
     """The training without noise: its weights since each moment, and what is needed to go on from there.
 
     Args:
@@ -31,10 +32,7 @@ def cut(trajectory: "Trajectory", start: "DiagonalInit", moments: "np.ndarray", 
         moments: shape (moments,).
         since: shape (moments, steps); 0 comes first.
     """
-    import numpy as np
-    import xarray as xr
-
-    from saddlescope.flow import ResumeFrom, LogDiagonalInit
+    from saddlescope.flow import LogDiagonalInit, ResumeFrom
 
     rate = -start.log_scale
     weights = [np.stack(trajectory.parameters(m + s / rate), axis=1) for m, s in zip(moments, since, strict=True)]
@@ -53,7 +51,7 @@ def cut(trajectory: "Trajectory", start: "DiagonalInit", moments: "np.ndarray", 
     )
 
 
-def at_moment(undisturbed: "xr.Dataset", moment: int) -> "LogDiagonalInit":
+def at_moment(undisturbed: xr.Dataset, moment: int) -> "LogDiagonalInit":
     """The weights at one moment of `cut`, as a start."""
     from saddlescope.flow import LogDiagonalInit
 
@@ -65,17 +63,13 @@ def at_moment(undisturbed: "xr.Dataset", moment: int) -> "LogDiagonalInit":
 
 def make_noisy(start: "LogDiagonalInit", *, noise: float, threshold: float, seed: tuple[int, ...]) -> "LogDiagonalInit":
     """Adds Gaussian noise of that standard deviation to each weight above the threshold in absolute value."""
-    import numpy as np
-
     weights = np.stack(start.flow_coordinates().parameters(start.origin()))
     normal = np.random.default_rng(seed).standard_normal(weights.shape)
     return start.shifted(*np.where(np.abs(weights) > threshold, noise * normal, 0.0))
 
 
-def follow(loss: "DiagonalNetwork", start: "LogDiagonalInit", since: "np.ndarray", tolerance: float) -> "np.ndarray":
+def follow(loss: "DiagonalNetwork", start: "LogDiagonalInit", since: np.ndarray, tolerance: float) -> np.ndarray:
     """The weights of gradient flow from there, shape (steps, 2, coordinates)."""
-    import numpy as np
-
     from saddlescope.flow import gradient_flow
 
     times = since / -start.log_scale
@@ -83,12 +77,12 @@ def follow(loss: "DiagonalNetwork", start: "LogDiagonalInit", since: "np.ndarray
     return np.stack(run.parameters(times), axis=1)
 
 
-def beta_of(weights: "xr.DataArray") -> "xr.DataArray":
+def beta_of(weights: xr.DataArray) -> xr.DataArray:
     """The products of the factors."""
     return weights.prod("factor")
 
 
-def displacement(run: "xr.Dataset", of: "str") -> "xr.DataArray":
+def displacement(run: xr.Dataset, of: str) -> xr.DataArray:
     """How far the noisy training is from the other one: Euclidean norm over all entries of "beta" or "weights"."""
     one, other = run.noisy, run.weights
     if of == "beta":
@@ -96,13 +90,10 @@ def displacement(run: "xr.Dataset", of: "str") -> "xr.DataArray":
     return ((one - other) ** 2).sum(("coordinate", "factor")) ** 0.5
 
 
-def pair(x: "np.ndarray", noisy: "np.ndarray", without: "np.ndarray", *, color: int, width: float) -> "list[Line]":
+def pair(x: np.ndarray, noisy: np.ndarray, without: np.ndarray, *, color: int, width: float) -> list[Line]:
     """One entry's curve after the noise, solid, and without it, dashed; only the points that are worth drawing."""
-    import numpy as np
 
-    from saddlescope.plot import Line, corners
-
-    def kept(y: "np.ndarray") -> "np.ndarray":
+    def kept(y: np.ndarray) -> np.ndarray:
         return corners(np.arange(len(x), dtype=float), y, 4e-3)  # even steps, whatever the axis is
 
     a, b = kept(noisy), kept(without)

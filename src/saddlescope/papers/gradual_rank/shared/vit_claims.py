@@ -6,51 +6,45 @@ of the heads or more have a rising trend; at most half the initial product's sta
 directions that the initial product needs for 90 % of its energy. All with the spread over seeds.
 """
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
+import numpy as np
+import xarray as xr
+
+from saddlescope.plot import Axis, Figure, Line, Panel
 from saddlescope.reproduction.claim import Claim, Estimate
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    import xarray as xr
-
-    from saddlescope.plot.figure import Figure
 
 NAMES = {"KQ": "W_K W_Q^T", "VO": "W_V W_O^T"}
 
 
-def since_first_epoch(values: "xr.DataArray", run: "xr.Dataset") -> "xr.DataArray":
+def since_first_epoch(values: xr.DataArray, run: xr.Dataset) -> xr.DataArray:
     """What was recorded since the end of the first epoch: the very first steps are noise of the optimiser."""
     first = int(abs(run.step.values - run.attrs["steps_per_epoch"]).argmin())
     return values.isel(step=slice(first, None))
 
 
-def _rise(product: str) -> "Callable[[xr.Dataset], Measured]":
-    def statistic(run: "xr.Dataset") -> Estimate:
+def _rise(product: str) -> Callable[[xr.Dataset], Estimate]:
+    def statistic(run: xr.Dataset) -> Estimate:
         rank = since_first_epoch(run.stable_rank.sel(product=product), run).mean(("layer", "head"))
         return Estimate.mean((rank.isel(step=-1) - rank.isel(step=0)).values)
 
     return statistic
 
 
-def rising_share(run: "xr.Dataset", product: str) -> "xr.DataArray":
+def rising_share(run: xr.Dataset, product: str) -> xr.DataArray:
     """The share of heads whose stable rank rises: Kendall's tau of rank and step is above 0; for each seed."""
-    import numpy as np
-    import xarray as xr
-
     rank = since_first_epoch(run.stable_rank.sel(product=product), run).transpose("step", "seed", "layer", "head")
     later, earlier = np.triu_indices(rank.sizes["step"], 1)[::-1]
     agreeing = np.nan_to_num(np.sign(rank.values[later] - rank.values[earlier])).sum(axis=0)
     return xr.DataArray((agreeing > 0).mean(axis=(1, 2)), dims="seed")
 
 
-def _heads_rise(product: str) -> "Callable[[xr.Dataset], Measured]":
+def _heads_rise(product: str) -> Callable[[xr.Dataset], Estimate]:
     return lambda run: Estimate.mean(rising_share(run, product).values)
 
 
-def _against_initial(product: str) -> "Callable[[xr.Dataset], Measured]":
-    def statistic(run: "xr.Dataset") -> Estimate:
+def _against_initial(product: str) -> Callable[[xr.Dataset], Estimate]:
+    def statistic(run: xr.Dataset) -> Estimate:
         last = run.stable_rank.sel(product=product).isel(step=-1).mean(("layer", "head"))
         initial = run.initial_stable_rank.sel(product=product).mean(("layer", "head"))
         return Estimate.mean((last / initial).values)
@@ -58,8 +52,8 @@ def _against_initial(product: str) -> "Callable[[xr.Dataset], Measured]":
     return statistic
 
 
-def _energy_against_initial(product: str) -> "Callable[[xr.Dataset], Measured]":
-    def statistic(run: "xr.Dataset") -> Estimate:
+def _energy_against_initial(product: str) -> Callable[[xr.Dataset], Estimate]:
+    def statistic(run: xr.Dataset) -> Estimate:
         last = run.energy_rank.sel(product=product).mean(("layer", "head"))
         initial = run.initial_energy_rank.sel(product=product).mean(("layer", "head"))
         return Estimate.mean((last / initial).values)
@@ -67,7 +61,7 @@ def _energy_against_initial(product: str) -> "Callable[[xr.Dataset], Measured]":
     return statistic
 
 
-def _learned(run: "xr.Dataset") -> Estimate:
+def _learned(run: xr.Dataset) -> Estimate:
     loss = run.train_loss
     return Estimate.mean((loss.isel(epoch=-1) / loss.isel(epoch=0)).values)
 
@@ -142,11 +136,10 @@ def spectrum_claim(product: str, source: str) -> Claim:
     )
 
 
-def training_figure(run: "xr.Dataset") -> "Figure":
+def training_figure(run: xr.Dataset) -> Figure:
     """Loss and test accuracy over the epochs, a curve a seed."""
-    from saddlescope.plot import Axis, Figure, Line, Panel
 
-    def curves(values: "xr.DataArray", over: str) -> tuple[Line, ...]:
+    def curves(values: xr.DataArray, over: str) -> tuple[Line, ...]:
         return tuple(
             Line(x=run[over].values, y=values.sel(seed=seed).values, label=(s := f"seed {seed}"), group=s, color=k)
             for k, seed in enumerate(run.seed.values)

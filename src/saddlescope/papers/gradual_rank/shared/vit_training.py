@@ -8,8 +8,13 @@
 Shared by the entries on Figures 1, 4 to 7 and 12 to 19, which differ in data, sizes, optimiser and initial scale.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+import xarray as xr
 
 from saddlescope._shared.errors import InputError
 from saddlescope.reproduction.context import RunContext
@@ -17,11 +22,6 @@ from saddlescope.reproduction.device import prepare_device
 from saddlescope.reproduction.parameter_checks import at_least, positive
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
-    import xarray as xr
-
     from saddlescope.train import ImageData
 
 Images = Literal["digits", "digit-pairs", "mnist", "cifar10", "cifar100", "imagenet"]
@@ -100,7 +100,7 @@ CIFAR: dict[str, Any] = {
 """Appendix B: the ViT for CIFAR-10 and CIFAR-100, 500 epochs; the learning rate differs."""
 
 
-def train(params: Training, context: RunContext, *, initial_scale: float = 1.0, name: str = "") -> "xr.Dataset":
+def train(params: Training, context: RunContext, *, initial_scale: float = 1.0, name: str = "") -> xr.Dataset:
     """Trains one ViT a seed; each keeps its own checkpoint in the scratch folder.
 
     Args:
@@ -121,8 +121,6 @@ def train(params: Training, context: RunContext, *, initial_scale: float = 1.0, 
     Raises:
         InputError: the device or the data are not there, or training diverges.
     """
-    import xarray as xr
-
     device, data = prepare_device(params.device), _images(params, context)
     runs = []
     for k, seed in enumerate(params.seeds):
@@ -153,12 +151,10 @@ def _one(
     seed: int,
     scale: float,
     device: str,
-    checkpoint: "Path",
-    report: "Callable[[float, str], None]",
-) -> "xr.Dataset":
+    checkpoint: Path,
+    report: Callable[[float, str], None],
+) -> xr.Dataset:
     """One run, with what `train` says of it."""
-    import numpy as np
-
     from saddlescope.measure import energy_rank, stable_rank
     from saddlescope.train import SGD, Adam, Geometric, RankTracker, TrainConfig, ViT, ViTConfig, fit
 

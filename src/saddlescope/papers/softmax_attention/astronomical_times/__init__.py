@@ -12,23 +12,22 @@ automatic differentiation, and by the formula of appendix A.1, in SciPy's solver
 return as a success is held against the true direction, and against the energy balance, which needs no truth.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
+import numpy as np
+import xarray as xr
+
 from saddlescope._shared.errors import InputError
+from saddlescope.plot import Axis, Figure, Line, Mark, Panel, Table
 from saddlescope.reproduction import parameter_checks
 from saddlescope.reproduction.claim import Claim, Estimate
 from saddlescope.reproduction.context import RunContext
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    import numpy as np
-    import xarray as xr
-
     from saddlescope.models.tokens.data import TokenData
-    from saddlescope.plot.figure import Figure
 
 _PAIRS = ("diagonal, ξ", "diagonal, w", "W alone", "K, Q")
 _KINDS = ("autodiff", "formula", "stable")
@@ -81,10 +80,8 @@ class Params:
         return cls(instances=5, naive_instances=20)
 
 
-def run(params: Params, context: RunContext) -> "xr.Dataset":
+def run(params: Params, context: RunContext) -> xr.Dataset:
     """Both ways of each parametrisation, and the naive gradients."""
-    import xarray as xr
-
     jobs: list[tuple[str, Callable[[], xr.Dataset]]] = [
         (f"agreement-{k}-{name}", partial(_agreement, name, params.seed + k, params))
         for k in range(params.instances)
@@ -101,11 +98,9 @@ def run(params: Params, context: RunContext) -> "xr.Dataset":
     return xr.merge([join(parts[:split], "case"), join(parts[split:], "data_set")], compat="equals", join="exact")
 
 
-def _agreement(pair: int, seed: int, params: Params) -> "xr.Dataset":
+def _agreement(pair: int, seed: int, params: Params) -> xr.Dataset:
     """One parametrisation both ways: how far the directions are apart, relative to the largest entry."""
     import jax.numpy as jnp
-    import numpy as np
-    import xarray as xr
 
     from saddlescope.flow import diagonal_margin_flow, key_query_margin_flow, matrix_margin_flow, weight_flow
     from saddlescope.models.tokens.losses import SelectionLoss
@@ -149,11 +144,8 @@ def _agreement(pair: int, seed: int, params: Params) -> "xr.Dataset":
     )
 
 
-def _naive(seed: int, params: Params) -> "xr.Dataset":
+def _naive(seed: int, params: Params) -> xr.Dataset:
     """SciPy's solvers with naive and with stable rates, beside the true direction."""
-    import numpy as np
-    import xarray as xr
-
     from saddlescope.flow import diagonal_margin_flow
     from saddlescope.models.tokens.losses import SelectionLoss
     from saddlescope.papers.softmax_attention.astronomical_times.naive_flow import plain_run, shifted
@@ -182,17 +174,15 @@ def _naive(seed: int, params: Params) -> "xr.Dataset":
     )
 
 
-def _direction_error(data: "TokenData", beta: "np.ndarray", true: "np.ndarray") -> float:
+def _direction_error(data: "TokenData", beta: np.ndarray, true: np.ndarray) -> float:
     """Relative to the largest entry; 1 where no margin is positive, so that there is no direction."""
-    import numpy as np
-
     margin = float(data.margins(beta).min()) if np.all(np.isfinite(beta)) else np.nan
     if not margin > 0:
         return 1.0 if margin <= 0 else np.nan
     return float(np.abs(beta / margin - true).max() / np.abs(true).max())
 
 
-def _apart(pair: str, run: "xr.Dataset") -> Estimate:
+def _apart(pair: str, run: xr.Dataset) -> Estimate:
     cases = run.isel(case=[name == pair for name in run.pair.values.tolist()])
     each = ", ".join(
         f"{float(row.max()):.1e} at 1e{row.log10_time.item():g}" for row in cases.apart.transpose("time", ...)
@@ -201,13 +191,12 @@ def _apart(pair: str, run: "xr.Dataset") -> Estimate:
     return Estimate(float(cases.apart.max()), remark=f"{each}; {ours} evaluations against {theirs}")
 
 
-def _wrong(run: "xr.Dataset") -> "np.ndarray":
+def _wrong(run: xr.Dataset) -> np.ndarray:
     """Which runs were called a success and are wrong."""
     return (run.says_success.values == 1) & (run.error.values > _WRONG)
 
 
-def _silent(kind: str, run: "xr.Dataset") -> Estimate:
-    import numpy as np
+def _silent(kind: str, run: xr.Dataset) -> Estimate:
 
     of_kind = run.sel(kind=kind)
     wrong = _wrong(of_kind)
@@ -216,7 +205,7 @@ def _silent(kind: str, run: "xr.Dataset") -> Estimate:
     return Estimate(float(wrong.sum()), remark=f"of {wrong.size} runs, {called} called a success; worst {worst:.2g}")
 
 
-def _caught(run: "xr.Dataset") -> Estimate:
+def _caught(run: xr.Dataset) -> Estimate:
     wrong = _wrong(run)
     if not wrong.any():
         return Estimate.unresolved("No run of this size was called a success and wrong.")
@@ -226,7 +215,7 @@ def _caught(run: "xr.Dataset") -> Estimate:
     )
 
 
-def _false_alarms(run: "xr.Dataset") -> Estimate:
+def _false_alarms(run: xr.Dataset) -> Estimate:
     right = (run.says_success.values == 1) & (run.error.values <= _WRONG)
     if not right.any():
         return Estimate.unresolved("No run of this size was right.")
@@ -281,12 +270,8 @@ claims = (
 )
 
 
-def traces(run: "xr.Dataset") -> "list[Figure]":
+def figures(run: xr.Dataset) -> list[Figure]:
     """How far the ways are apart over time, and errors against energy defects."""
-    import numpy as np
-
-    from saddlescope.plot import Axis, Figure, Line, Mark, Panel, Table
-
     apart = [
         Line(
             x=run.log10_time.values,

@@ -9,17 +9,15 @@ accuracy of 1e-8, and at 1e-4, that of the first-order solver that CVXPY takes b
 
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING
+
+import numpy as np
+import xarray as xr
 
 from saddlescope._shared.errors import InputError
+from saddlescope.plot import Axis, Figure, Line, Mark, Panel
 from saddlescope.reproduction import parameter_checks
 from saddlescope.reproduction.claim import Claim, Estimate
 from saddlescope.reproduction.context import RunContext
-
-if TYPE_CHECKING:
-    import xarray as xr
-
-    from saddlescope.plot.figure import Figure
 
 NORMS = ("l1", "frobenius", "nuclear")
 ACCURACIES = {"1e-8": None, "1e-4": 1e-4}  # of Clarabel; its own is 1e-8
@@ -63,10 +61,8 @@ class Params:
         return cls(samples=80, dim=720)
 
 
-def run(params: Params, context: RunContext) -> "xr.Dataset":
+def run(params: Params, context: RunContext) -> xr.Dataset:
     """Certificates at full size, then the comparison."""
-    import xarray as xr
-
     made, compared = [], []
     for k in range(params.draws):
         context.report(0.5 * k / params.draws, f"draw {k + 1} of {params.draws}")
@@ -79,8 +75,7 @@ def run(params: Params, context: RunContext) -> "xr.Dataset":
     return joined.assign_coords(norm=list(NORMS), accuracy=list(ACCURACIES))
 
 
-def _certified(params: Params, seed: int) -> "xr.Dataset":
-    import xarray as xr
+def _certified(params: Params, seed: int) -> xr.Dataset:
 
     from saddlescope.models.tokens.generators import gaussian_tokens
     from saddlescope.theory import frobenius_svm, l1_svm, nuclear_svm
@@ -99,9 +94,7 @@ def _certified(params: Params, seed: int) -> "xr.Dataset":
     )
 
 
-def _compared(params: Params, seed: int) -> "xr.Dataset":
-    import numpy as np
-    import xarray as xr
+def _compared(params: Params, seed: int) -> xr.Dataset:
     from scipy.optimize import linprog
 
     from saddlescope.models.tokens.generators import gaussian_tokens
@@ -139,24 +132,24 @@ def _compared(params: Params, seed: int) -> "xr.Dataset":
     )
 
 
-def _largest_gap(run: "xr.Dataset", norm: str) -> Estimate:
+def _largest_gap(run: xr.Dataset, norm: str) -> Estimate:
     gaps = run.gap.sel(norm=norm)
     return Estimate(max(float(gaps.max(skipna=False)), 0.0), remark=f"{gaps.size} draws")
 
 
-def _difference(run: "xr.Dataset") -> Estimate:
+def _difference(run: xr.Dataset) -> Estimate:
     worst = run.difference.max("small_draw")
     told = ", ".join(f"{norm} {float(worst.sel(norm=norm)):.1g}" for norm in NORMS)
     return Estimate(float(worst.max(skipna=False)), remark=f"{told}; {run.sizes['small_draw']} draws")
 
 
-def _every(run: "xr.Dataset", of: str) -> Estimate:
+def _every(run: xr.Dataset, of: str) -> Estimate:
     """Part of all draws, l1 and nuclear norms, in which something is certified; Frobenius norms need no proof."""
     found = run[of].sel(norm=["l1", "nuclear"])
     return Estimate(float(found.mean()), remark=f"{int(found.sum())} of {found.size}, {run.sizes['draw']} draws")
 
 
-def _read(run: "xr.Dataset", accuracy: str) -> Estimate:
+def _read(run: xr.Dataset, accuracy: str) -> Estimate:
     one = run.sel(accuracy=accuracy)
     right = Estimate.share(float((one.read_rank == one.true_rank).sum()), run.sizes["small_draw"])
     low, high, true = int(one.read_rank.min()), int(one.read_rank.max()), one.true_rank
@@ -164,14 +157,14 @@ def _read(run: "xr.Dataset", accuracy: str) -> Estimate:
     return Estimate(right.value, right.uncertainty, f"{right.remark}; {told}")
 
 
-def _fooled(run: "xr.Dataset") -> Estimate:
+def _fooled(run: xr.Dataset) -> Estimate:
     """How often the certificate of another solver's answer vouches for a rank that is not the true one."""
     wrong = run.vouched & (run.told_rank != run.true_rank)
     none = int((~run.vouched).sum())
     return Estimate(float(wrong.sum()), remark=f"of {wrong.size} answers, {none} of which it certifies no rank of")
 
 
-def _low_rank(run: "xr.Dataset") -> Estimate:
+def _low_rank(run: xr.Dataset) -> Estimate:
     ranks = run["rank"]
     return Estimate.mean((ranks.sel(norm="nuclear") / ranks.sel(norm="frobenius")).values)
 
@@ -243,12 +236,8 @@ claims = (
 )
 
 
-def traces(run: "xr.Dataset") -> "list[Figure]":
+def figures(run: xr.Dataset) -> list[Figure]:
     """Ranks as read against certified ones, and gaps."""
-    import numpy as np
-
-    from saddlescope.plot import Axis, Figure, Line, Mark, Panel
-
     true = run.true_rank.values
     order = np.argsort(true, kind="stable")
     draw = np.arange(1, len(true) + 1)

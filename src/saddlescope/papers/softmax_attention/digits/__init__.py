@@ -11,20 +11,18 @@ the least nuclear and the least Frobenius norm at ln t = 1e6. A flow is
     undecided   with a direction that has not come near either solution, or nearly has both norms
 """
 
+import itertools
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING
 
+import numpy as np
+import xarray as xr
+
+from saddlescope.plot import Figure
 from saddlescope.reproduction import parameter_checks
 from saddlescope.reproduction.claim import Claim, Estimate
 from saddlescope.reproduction.context import RunContext
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    import xarray as xr
-
-    from saddlescope.plot.figure import Figure
 
 FLOWS = ("keys and queries", "W alone", "diagonal")
 OWN = ("nuclear", "Frobenius", "nuclear")  # the norm that section 4.2 has each of them minimise
@@ -62,12 +60,8 @@ class Params:
         return cls(images=25)
 
 
-def run(params: Params, context: RunContext) -> "xr.Dataset":
+def run(params: Params, context: RunContext) -> xr.Dataset:
     """The study of every pair."""
-    import itertools
-
-    import xarray as xr
-
     pairs = list(itertools.combinations(range(params.digits), 2))
     made: list[xr.Dataset] = []
     for k, pair in enumerate(pairs):
@@ -77,11 +71,8 @@ def run(params: Params, context: RunContext) -> "xr.Dataset":
     return xr.concat(made, "pair").merge(_example(params))
 
 
-def _studied(pair: tuple[int, int], params: Params, report: "Callable[[float, str], None]") -> "xr.Dataset":
+def _studied(pair: tuple[int, int], params: Params, report: Callable[[float, str], None]) -> xr.Dataset:
     """The verdicts on one pair of digits."""
-    import numpy as np
-    import xarray as xr
-
     from saddlescope.models.tokens.separability import separability
     from saddlescope.papers.softmax_attention.digits.digit_tokens import digit_tokens
     from saddlescope.studies import implicit_bias
@@ -123,11 +114,8 @@ def _studied(pair: tuple[int, int], params: Params, report: "Callable[[float, st
     return told
 
 
-def _example(params: Params) -> "xr.Dataset":
+def _example(params: Params) -> xr.Dataset:
     """Some images of the first pair, and which patch has the highest score."""
-    import numpy as np
-    import xarray as xr
-
     from saddlescope.papers.softmax_attention.digits.digit_tokens import digit_tokens
 
     data, images = digit_tokens(0, 1, images=params.images, skip=params.skip, head=params.head)
@@ -136,11 +124,11 @@ def _example(params: Params) -> "xr.Dataset":
 
 
 # The bounds were written down before the run. Pilot: the first ten images of every sixth pair, with the same head.
-def _count(name: str, run: "xr.Dataset") -> Estimate:
+def _count(name: str, run: xr.Dataset) -> Estimate:
     return Estimate(float(run[name].sum()), remark=f"of {run.sizes['pair']} pairs")
 
 
-def _exceptions(flow: int, run: "xr.Dataset") -> Estimate:
+def _exceptions(flow: int, run: xr.Dataset) -> Estimate:
     """Directions of a flow that were decided, and not for its own norm."""
     outcomes = run.outcome.isel(flow=flow).values.tolist()
     told = ", ".join(f"{outcomes.count(name)} {name}" for name in dict.fromkeys(sorted(outcomes)))
@@ -150,7 +138,7 @@ def _exceptions(flow: int, run: "xr.Dataset") -> Estimate:
     return Estimate(float(outcomes.count(other)), remark=told)
 
 
-def _decided(flow: int, run: "xr.Dataset") -> Estimate:
+def _decided(flow: int, run: xr.Dataset) -> Estimate:
     """Of the flows that choose every optimal patch, the part that was decided for the flow's norm."""
     outcomes = run.outcome.isel(flow=flow).values.tolist()
     chosen = [name for name in outcomes if name in ("nuclear", "Frobenius", "undecided")]
@@ -159,7 +147,7 @@ def _decided(flow: int, run: "xr.Dataset") -> Estimate:
     return Estimate(chosen.count(OWN[flow]) / len(chosen), remark=f"{chosen.count(OWN[flow])} of {len(chosen)} pairs")
 
 
-def _lost(flow: int, run: "xr.Dataset") -> Estimate:
+def _lost(flow: int, run: xr.Dataset) -> Estimate:
     outcomes = run.outcome.isel(flow=flow).values.tolist()
     if len(outcomes) < _MANY and "lost" not in outcomes:
         return Estimate.unresolved(f"None of {len(outcomes)} pairs, too few to say that there is none.")
@@ -168,8 +156,7 @@ def _lost(flow: int, run: "xr.Dataset") -> Estimate:
     )
 
 
-def _ranks(run: "xr.Dataset") -> Estimate:
-    import numpy as np
+def _ranks(run: xr.Dataset) -> Estimate:
 
     of = run.isel(pair=run.separable.values)
     nuclear, frobenius = (of["rank"].sel(norm=name).values for name in ("nuclear", "Frobenius"))
@@ -239,7 +226,7 @@ claims = (
 )
 
 
-def traces(run: "xr.Dataset") -> "list[Figure]":
+def figures(run: xr.Dataset) -> list[Figure]:
     """Shares over time, outcomes by pair, and what the tokens are."""
     from saddlescope.papers.softmax_attention.digits.figures import pictures
 

@@ -15,19 +15,16 @@ A smaller scale makes the flow learn coordinates one after the other: late ones 
 from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise
-from typing import TYPE_CHECKING
+
+import numpy as np
+import xarray as xr
 
 from saddlescope._shared.errors import InputError
+from saddlescope.plot import Axis, Figure, Line, Mark, Panel
 from saddlescope.reproduction import parameter_checks
 from saddlescope.reproduction.claim import Claim, Estimate
 from saddlescope.reproduction.context import RunContext
 from saddlescope.reproduction.metric import Metric
-
-if TYPE_CHECKING:
-    import numpy as np
-    import xarray as xr
-
-    from saddlescope.plot.figure import Figure
 
 _ASTRONOMICAL = 690.7755278982137  # ln t of t = 1e300
 _LATE = 1e6  # ln t
@@ -69,11 +66,8 @@ class Params:
         return cls(conditioned=20, degenerate=20, raw=100)
 
 
-def run(params: Params, context: RunContext) -> "xr.Dataset":
+def run(params: Params, context: RunContext) -> xr.Dataset:
     """All flows of the three kinds."""
-    import numpy as np
-    import xarray as xr
-
     times = np.unique([*np.geomspace(3, _LATE, params.marks), _ASTRONOMICAL])
     kinds = {"conditioned": params.conditioned, "degenerate": params.degenerate, "raw": params.raw}
     jobs = [(kind, params.seed + k) for kind, count in kinds.items() for k in range(count)]
@@ -90,11 +84,8 @@ def run(params: Params, context: RunContext) -> "xr.Dataset":
     return xr.merge(joined, compat="equals", join="exact")
 
 
-def _scaled(kind: str, seed: int, times: "np.ndarray", params: Params) -> "xr.Dataset":
+def _scaled(kind: str, seed: int, times: np.ndarray, params: Params) -> xr.Dataset:
     """One data set from every scale, the same for all coordinates."""
-    import numpy as np
-    import xarray as xr
-
     from saddlescope.flow import diagonal_margin_flow
     from saddlescope.models.tokens.generators import conditioned_tokens
     from saddlescope.models.tokens.losses import SelectionLoss
@@ -117,11 +108,8 @@ def _scaled(kind: str, seed: int, times: "np.ndarray", params: Params) -> "xr.Da
     return xr.Dataset(found, coords={"scale": list(params.scales), "log_time": ("time", times), f"{kind}_seed": seed})
 
 
-def _mixed(kind: str, seed: int, times: "np.ndarray", params: Params) -> "xr.Dataset":
+def _mixed(kind: str, seed: int, times: np.ndarray, params: Params) -> xr.Dataset:
     """One degenerate data set from several omega_0, the last a multiple of the first."""
-    import numpy as np
-    import xarray as xr
-
     from saddlescope.flow import diagonal_margin_flow
     from saddlescope.models.tokens.losses import SelectionLoss
     from saddlescope.papers.softmax_attention.initial_scale.degenerate_tokens import degenerate_tokens, least_entropy
@@ -147,31 +135,29 @@ def _mixed(kind: str, seed: int, times: "np.ndarray", params: Params) -> "xr.Dat
     )
 
 
-def _late(run: "xr.Dataset", name: str, log_time: float = _LATE) -> "np.ndarray":
-    import numpy as np
+def _late(run: xr.Dataset, name: str, log_time: float = _LATE) -> np.ndarray:
 
     return run[name].isel(time=int(np.argmin(np.abs(run.log_time.values - log_time)))).values
 
 
-def _largest(name: str, run: "xr.Dataset") -> Estimate:
+def _largest(name: str, run: xr.Dataset) -> Estimate:
     values = abs(_late(run, name))
     return Estimate(float(values.max()), remark=f"{values.size} values, at ln t = {_LATE:g}")
 
 
-def _independent(run: "xr.Dataset") -> Estimate:
+def _independent(run: xr.Dataset) -> Estimate:
     moderate = run.scale.values >= _MODERATE
     values = _late(run, "conditioned_apart")[:, moderate][:, :, moderate]
     told = ", ".join(f"{scale:g}" for scale in run.scale.values[moderate])
     return Estimate(float(values.max()), remark=f"omega_0 = {told}; {len(values)} data sets")
 
 
-def _smallest_spread(run: "xr.Dataset") -> Estimate:
+def _smallest_spread(run: xr.Dataset) -> Estimate:
     values = _late(run, "spread")
     return Estimate(float(values.min()), remark=f"the least of {values.size} data sets")
 
 
-def _smaller_is_not_better(run: "xr.Dataset") -> Estimate:
-    import numpy as np
+def _smaller_is_not_better(run: xr.Dataset) -> Estimate:
 
     errors = _late(run, "raw_error", _ASTRONOMICAL)
     first, last = int(np.argmin(np.abs(run.scale.values - 0.3))), len(run.scale) - 1
@@ -225,7 +211,7 @@ claims = (
     ),
 )
 
-quantities = (
+metrics = (
     Metric(
         name="conditioned_error",
         says="final error of the direction at the smallest scale, conditioned data, mean over instances",
@@ -241,12 +227,8 @@ quantities = (
 )
 
 
-def traces(run: "xr.Dataset") -> "list[Figure]":
+def figures(run: xr.Dataset) -> list[Figure]:
     """Errors by scale, and the segment of solutions with what each start picks of it."""
-    import numpy as np
-
-    from saddlescope.plot import Axis, Figure, Line, Mark, Panel
-
     time, scales = run.log_time.values, run.scale.values.tolist()
     late = Axis("ln t", scale="log")
 

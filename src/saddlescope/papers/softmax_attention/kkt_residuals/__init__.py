@@ -16,24 +16,23 @@ the paper's multiplier, epsilon ln mu tends to the length of ln(2 |beta*_j| / w0
 """
 
 import math
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
+import numpy as np
+import xarray as xr
+
 from saddlescope._shared.errors import InputError
+from saddlescope.plot import Figure
 from saddlescope.reproduction import parameter_checks
 from saddlescope.reproduction.claim import Claim, Estimate
 from saddlescope.reproduction.context import RunContext
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    import numpy as np
-    import xarray as xr
-
     from saddlescope.models.tokens.data import TokenData
-    from saddlescope.plot.figure import Figure
 
 KINDS = ("conditioned", "Gaussian")
 MULTIPLIERS = ("paper's", "incremental")
@@ -71,10 +70,8 @@ class Params:
         return cls(samples=10, dim=50, instances=50)
 
 
-def run(params: Params, context: RunContext) -> "xr.Dataset":
+def run(params: Params, context: RunContext) -> xr.Dataset:
     """All flows, and the residuals at the recorded times."""
-    import xarray as xr
-
     made: list[xr.Dataset] = []
     for k, kind in enumerate(KINDS):
         report = context.part(k / len(KINDS), (k + 1) / len(KINDS))
@@ -83,9 +80,7 @@ def run(params: Params, context: RunContext) -> "xr.Dataset":
     return xr.concat(made, "kind")
 
 
-def _of_kind(kind: str, params: Params, report: "Callable[[float, str], None]") -> "xr.Dataset":
-    import numpy as np
-    import xarray as xr
+def _of_kind(kind: str, params: Params, report: Callable[[float, str], None]) -> xr.Dataset:
 
     log_times = np.union1d(np.geomspace(10.0, 1e6, params.times), _MARKS)
     histories = []
@@ -112,11 +107,8 @@ def _instances(kind: str, params: Params) -> "list[TokenData]":
     return found
 
 
-def _history(data: "TokenData", scale: float, log_times: "np.ndarray") -> "xr.Dataset":
+def _history(data: "TokenData", scale: float, log_times: np.ndarray) -> xr.Dataset:
     """The residuals of one flow, and what they tend to."""
-    import numpy as np
-    import xarray as xr
-
     from saddlescope.flow import diagonal_margin_flow
     from saddlescope.models.tokens.losses import SelectionLoss
     from saddlescope.theory.attention.asymptotics import product_law
@@ -155,16 +147,14 @@ def _history(data: "TokenData", scale: float, log_times: "np.ndarray") -> "xr.Da
 
 
 # The bounds were written down before the run. Pilots: instances of seeds 1000 to 1007, from omega_0 = 0.3 and 0.03.
-def _at(run: "xr.Dataset", kind: str, log_time: float, multiplier: str) -> "np.ndarray":
+def _at(run: xr.Dataset, kind: str, log_time: float, multiplier: str) -> np.ndarray:
     """Epsilon of all flows of a kind at one time."""
     chosen = run.stationarity.sel(kind=kind, multiplier=multiplier).sel(log_time=log_time, method="nearest")
     return chosen.values.ravel()
 
 
-def _largest(log_time: float, well: bool, run: "xr.Dataset") -> Estimate:
+def _largest(log_time: float, well: bool, run: xr.Dataset) -> Estimate:
     """The incremental multiplier's largest epsilon, of all conditioned instances or those of a constant up to 1."""
-    import numpy as np
-
     values = _at(run, KINDS[0], log_time, MULTIPLIERS[1])
     constants = run.incremental_constant.sel(kind=KINDS[0]).values.ravel()
     chosen = values[constants <= 1] if well else values
@@ -174,13 +164,12 @@ def _largest(log_time: float, well: bool, run: "xr.Dataset") -> Estimate:
     return Estimate(float(chosen.max()), remark=f"{told}; the largest constant is {float(constants.max()):.3g}")
 
 
-def _smallest(run: "xr.Dataset") -> Estimate:
+def _smallest(run: xr.Dataset) -> Estimate:
     values = _at(run, KINDS[0], 1e6, MULTIPLIERS[0])
     return Estimate(float(values.min()), remark=f"{len(values)} flows, up to {float(values.max()):.2g}")
 
 
-def _paper_law(kind: str, since: float, run: "xr.Dataset") -> Estimate:
-    import numpy as np
+def _paper_law(kind: str, since: float, run: xr.Dataset) -> Estimate:
 
     of = run.sel(kind=kind, multiplier=MULTIPLIERS[0])
     of = of.isel(log_time=of.log_time.values > 0.999 * since)
@@ -188,29 +177,28 @@ def _paper_law(kind: str, since: float, run: "xr.Dataset") -> Estimate:
     return Estimate(float(abs(ratio - 1).max()))
 
 
-def _incremental_law(run: "xr.Dataset") -> Estimate:
+def _incremental_law(run: xr.Dataset) -> Estimate:
     of = run.sel(kind=KINDS[0], multiplier=MULTIPLIERS[1]).sel(log_time=1e4, method="nearest")
     return Estimate(float(abs(of.stationarity * of.margin / of.incremental_constant - 1).max()))
 
 
-def _slackness_law(since: float, run: "xr.Dataset") -> Estimate:
+def _slackness_law(since: float, run: xr.Dataset) -> Estimate:
     of = run.sel(kind=KINDS[0], multiplier=MULTIPLIERS[1])
     of = of.isel(log_time=of.log_time.values > 0.999 * since)
     return Estimate(float(abs(of.slackness * of.margin / of.slackness_constant - 1).max()))
 
 
-def _distance(run: "xr.Dataset") -> Estimate:
+def _distance(run: xr.Dataset) -> Estimate:
     return Estimate(float(run.distance.sel(kind=KINDS[0]).sel(log_time=1e3, method="nearest").max()))
 
 
-def _raw_certified(run: "xr.Dataset") -> Estimate:
+def _raw_certified(run: xr.Dataset) -> Estimate:
     """From the first scale alone, so that the flows are independent."""
     values = _at(run.isel(scale=[0]), KINDS[1], T100, MULTIPLIERS[1])
     return Estimate.share((values <= 1e-2).sum(), len(values))
 
 
-def _raw_exceptions(run: "xr.Dataset") -> Estimate:
-    import numpy as np
+def _raw_exceptions(run: xr.Dataset) -> Estimate:
 
     early, late = (_at(run, KINDS[1], log_time, MULTIPLIERS[1]) for log_time in (_T10, 1e6))
     told = f"of {len(early)} flows; medians {np.nanmedian(early):.2g} and {np.nanmedian(late):.2g}"
@@ -327,7 +315,7 @@ claims = (
 )
 
 
-def traces(run: "xr.Dataset") -> "list[Figure]":
+def figures(run: xr.Dataset) -> list[Figure]:
     """Residuals over time, of both kinds."""
     from saddlescope.papers.softmax_attention.kkt_residuals.figures import pictures
 

@@ -20,17 +20,17 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
+import numpy as np
+import xarray as xr
+
 from saddlescope._shared.errors import InputError
+from saddlescope.plot import Axis, Figure, Line, Panel
 from saddlescope.reproduction import parameter_checks
 from saddlescope.reproduction.claim import Claim, Estimate
 from saddlescope.reproduction.context import RunContext
 
 if TYPE_CHECKING:
-    import numpy as np
-    import xarray as xr
-
     from saddlescope.models import TokenData
-    from saddlescope.plot.figure import Figure
 
 _SETTLED = 2.0  # log10 t until when a flow that stays finite is followed; its minimum is then found by Newton's method
 _WEIGHTS = 100  # random weights of each instance at which the inequality of the proof is tried
@@ -74,11 +74,8 @@ class Params:
         return cls(instances=100)
 
 
-def run(params: Params, context: RunContext) -> "xr.Dataset":
+def run(params: Params, context: RunContext) -> xr.Dataset:
     """The flows of all three kinds of instances."""
-    import numpy as np
-    import xarray as xr
-
     parts = []
     kinds = ("some W separates, no diagonal one", "diagonal weights separate", "the same, with a small gap")
     for number, kind in enumerate(kinds):
@@ -104,9 +101,7 @@ def _instances(params: Params, kind: int) -> "list[TokenData]":
     return found
 
 
-def _followed(data: "TokenData", params: Params, kind: str) -> "xr.Dataset":
-    import numpy as np
-    import xarray as xr
+def _followed(data: "TokenData", params: Params, kind: str) -> xr.Dataset:
 
     from saddlescope.flow import MarginFlowError, diagonal_margin_flow
     from saddlescope.models import SelectionLoss
@@ -141,8 +136,6 @@ def _followed(data: "TokenData", params: Params, kind: str) -> "xr.Dataset":
 
 def _violations(data: "TokenData", loss, seed: int) -> int:
     """At how many random weights <-grad L, beta_f> < sum r, with beta_f feasible: the inequality of the proof."""
-    import numpy as np
-
     from saddlescope.models import separability
 
     feasible = separability(data, diagonal=True).weights
@@ -157,15 +150,15 @@ def _violations(data: "TokenData", loss, seed: int) -> int:
     return count
 
 
-def _of(run: "xr.Dataset", diagonal: bool) -> "xr.Dataset":
+def _of(run: xr.Dataset, diagonal: bool) -> xr.Dataset:
     return run.isel(instance=[("no diagonal" not in kind) == diagonal for kind in run.kind.values.tolist()])
 
 
-def _at(values: "xr.DataArray", log10_time: float) -> "np.ndarray":
+def _at(values: xr.DataArray, log10_time: float) -> np.ndarray:
     return values.values[:, values.log10_time.values.tolist().index(log10_time)]
 
 
-def _finite(run: "xr.Dataset") -> Estimate:
+def _finite(run: xr.Dataset) -> Estimate:
     chosen = _of(run, diagonal=False)
     finite = int(chosen.limit.notnull().sum())
     open_ends = int((chosen.limit.isnull() & chosen.size.isel(time=-1).isnull()).sum())
@@ -175,7 +168,7 @@ def _finite(run: "xr.Dataset") -> Estimate:
     )
 
 
-def _returned(run: "xr.Dataset") -> Estimate:
+def _returned(run: xr.Dataset) -> Estimate:
     chosen = _of(run, diagonal=True)
     late, later = _at(chosen["size"], 30.0), _at(chosen["size"], 300.0)
     if not all(value == value for value in later):
@@ -187,14 +180,14 @@ def _returned(run: "xr.Dataset") -> Estimate:
     )
 
 
-def _slowness(run: "xr.Dataset") -> Estimate:
+def _slowness(run: xr.Dataset) -> Estimate:
     values = _at(_of(run, diagonal=True).slowness, 300.0)
     if not all(value == value for value in values):
         return Estimate.unresolved("A flow did not come to t = 1e300.")
     return Estimate(float(max(abs(values - 1))), remark=f"2 t ln t |grad L| is {min(values):.4g} to {max(values):.4g}")
 
 
-def _not_falling(run: "xr.Dataset") -> Estimate:
+def _not_falling(run: xr.Dataset) -> Estimate:
     slowness = _of(run, diagonal=True).slowness
     late, later = _at(slowness, 30.0) / 30, _at(slowness, 300.0) / 300
     if not all(value == value for value in later):
@@ -202,7 +195,7 @@ def _not_falling(run: "xr.Dataset") -> Estimate:
     return Estimate(float(sum(later >= late)), remark=f"of {len(late)}; largest ratio {max(later / late):.3g}")
 
 
-def _broken(run: "xr.Dataset") -> Estimate:
+def _broken(run: xr.Dataset) -> Estimate:
     chosen = _of(run, diagonal=True)
     return Estimate(
         float(chosen.violations.sum()), remark=f"of {_WEIGHTS * chosen.sizes['instance']} weights, up to 1e6"
@@ -248,11 +241,10 @@ claims = (
 )
 
 
-def traces(run: "xr.Dataset") -> "list[Figure]":
+def figures(run: xr.Dataset) -> list[Figure]:
     """The size of beta over time, for the three kinds of instances."""
-    from saddlescope.plot import Axis, Figure, Line, Panel
 
-    def curves(part: "xr.Dataset", until: float) -> tuple[Line, ...]:
+    def curves(part: xr.Dataset, until: float) -> tuple[Line, ...]:
         time = part.log10_time.values
         kinds = sorted(set(run.kind.values.tolist()))
         return tuple(

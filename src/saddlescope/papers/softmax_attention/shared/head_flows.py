@@ -1,10 +1,9 @@
 """Margin flows of heads drawn at random, followed as closely as their own check of the energy asks for."""
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
-if TYPE_CHECKING:
-    import numpy as np
+import numpy as np
 
 _TOLERANCES = (1e-7, 1e-8, 1e-9)
 _Flow = TypeVar("_Flow")
@@ -30,9 +29,7 @@ def followed(flow: "Callable[..., _Flow]", *of: object) -> "_Flow":
     return flow(*of, tolerance=_TOLERANCES[-1])
 
 
-def drawn_head(seed: tuple[int, ...], dim: int, columns: int, scale: float) -> "tuple[np.ndarray, np.ndarray]":
+def drawn_head(seed: tuple[int, ...], dim: int, columns: int, scale: float) -> tuple[np.ndarray, np.ndarray]:
     """K and Q (dim, columns) of normal entries of deviation scale / sqrt(dim)."""
-    import numpy as np
-
     K, Q = scale / dim**0.5 * np.random.default_rng(seed).normal(size=(2, dim, columns))
     return K, Q

@@ -1,14 +1,13 @@
 """What the entries on raw parametrisations share: the checks of their sizes, and the largest of a deviation."""
 
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import xarray as xr
 
 from saddlescope._shared.errors import InputError
 from saddlescope.reproduction import parameter_checks
 from saddlescope.reproduction.claim import Estimate
-
-if TYPE_CHECKING:
-    import xarray as xr
 
 FROM = 3.0  # log10 t from which the bars hold
 
@@ -28,7 +27,7 @@ def check_raw_params(params: Any) -> None:
         raise InputError(f"log10_times must ascend by 0.1 or more, to {FROM:g} or beyond; got {times!r}.")
 
 
-def largest(name: str, run: "xr.Dataset") -> Estimate:
+def largest(name: str, run: xr.Dataset) -> Estimate:
     """The largest value from the time on from which the bars hold, over all cases."""
     late = run[name].isel(time=run.log10_time.values >= FROM)
     where = run.case.values[late.max("time").values.argmax()]
