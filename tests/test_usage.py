@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 
 import saddlescope as ss
-from saddlescope.theory import Status
+from saddlescope.theory import AlgorithmStatus
 
 BLOCKS = re.findall(r"```python\n(.*?)```", (Path(__file__).parents[1] / "docs" / "usage.md").read_text(), re.S)
 
@@ -21,7 +21,7 @@ def _run(words):
 
 def test_own_network():
     made = _run("def h(x, beta)")
-    assert made["predicted"].status is Status.CONVERGED
+    assert made["predicted"].status is AlgorithmStatus.CONVERGED
     assert made["run"].status.ok
 
 

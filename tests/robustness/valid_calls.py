@@ -302,7 +302,7 @@ def _flow() -> dict[str, Call]:
     data = _tokens()
     loss = SelectionLoss(data.optimal_scores, data.gaps)
     start = f.DiagonalInit(np.array([1.0, 1.0]), np.array([0.1, 0.1]), -5.0)
-    factors = f.Factors(pairs=[(draw((2, 2)), draw((2, 2)))], log_scale=-10.0)
+    factors = f.FactorInit(pairs=[(draw((2, 2)), draw((2, 2)))], log_scale=-10.0)
     run = {"until": 0.5, "tolerance": 1e-3, "record": np.array([0.1, 0.2]), "max_gradients": 2000}
     margins = {"log_times": [0.0, 1.0], "tolerance": 1e-5, "max_evaluations": 5000}
     K, Q = 0.1 * draw((2, 6, 2))

@@ -7,7 +7,7 @@ import pytest
 from tests import problems, tolerances
 
 from saddlescope._shared.errors import InputError
-from saddlescope.flow import Factors, factored_flow
+from saddlescope.flow import FactorInit, factored_flow
 from saddlescope.models import full_attention_teacher_task
 from saddlescope.theory import incremental_learning, low_rank_learning
 
@@ -107,7 +107,7 @@ def test_the_flow_of_full_weights_converges_to_it_as_one_over_log_alpha(attentio
     for power in (-64, -256):
         log = -power * np.log(10)
         trajectory = factored_flow(
-            task.network, Factors(pairs=task.pairs, log_scale=-log), until=1.1 * predicted[-1], tolerance=1e-5
+            task.network, FactorInit(pairs=task.pairs, log_scale=-log), until=1.1 * predicted[-1], tolerance=1e-5
         )
         constants.append((trajectory.rises(levels)[where] - predicted) * log)
     np.testing.assert_allclose(constants[0], constants[1], atol=0.15)

@@ -9,6 +9,8 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Literal
 
+import numpy as np
+
 from saddlescope._shared.errors import InputError
 from saddlescope._shared.reprs import ReprMixin
 

@@ -10,6 +10,7 @@ from typing import Any
 
 import xarray as xr
 
+from saddlescope.papers.concept_learning.figure_6 import statistics
 from saddlescope.reproduction.claim import Claim, Estimate
 
 _BAR = "this project's bar"

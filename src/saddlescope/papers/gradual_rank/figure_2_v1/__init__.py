@@ -161,9 +161,9 @@ def _simulate(
     report: Callable[[float, str], None],
 ) -> xr.Dataset:
     """The flow of full weights from one scale: curves, stage times, and what is seen in the middle of plateaus."""
-    from saddlescope.flow import Factors, factored_flow
+    from saddlescope.flow import FactorInit, factored_flow
 
-    start = Factors(pairs=task.pairs, log_scale=log10_scale * np.log(10))
+    start = FactorInit(pairs=task.pairs, log_scale=log10_scale * np.log(10))
     time = np.linspace(0.0, until, params.points)
     middle = theory.plateau_time.values
     note = f"alpha = 1e{log10_scale:g}"
@@ -227,12 +227,12 @@ def _blurred(
     task: "FullAttentionTeacherTask", params: Params, until: float, report: Callable[[float, str], None]
 ) -> xr.Dataset:
     """A teacher of full rank at a larger scale."""
-    from saddlescope.flow import Factors, factored_flow
+    from saddlescope.flow import FactorInit, factored_flow
 
     time = np.linspace(0.0, until, params.points)
     trajectory = factored_flow(
         task.network,
-        Factors(pairs=task.pairs, log_scale=params.log10_blurred * np.log(10)),
+        FactorInit(pairs=task.pairs, log_scale=params.log10_blurred * np.log(10)),
         until=until,
         tolerance=params.tolerance,
         record=time,
