@@ -9,7 +9,8 @@ import xarray as xr
 from saddlescope.papers.concept_learning.figure_6 import curves as curves
 from saddlescope.papers.concept_learning.figure_6 import statistics as reads
 from saddlescope.papers.concept_learning.figure_6.predictions import RESCALED
-from saddlescope.plot import AnyMark, Axis, Band, Figure, Film, Line, Mark, Panel, Picture, Table
+from saddlescope.plot import Axis, Band, Figure, Film, Line, Mark, Panel, Picture, Table
+from saddlescope.plot.figure import AnyMark
 
 _NAMES = ("colour", "size")
 _PINS = 6  # samples along a trajectory
