@@ -9,6 +9,11 @@ from importlib.util import find_spec
 Report = Callable[[float, str], None]
 """Called with the finished fraction, from 0 to 1, and a short note: what every long call takes as `report`."""
 
+
+def silent(fraction: float, note: str) -> None:
+    """Report nothing: the default of `report`."""
+
+
 _OFTEN = 0.1  # seconds between two messages to a notebook
 _NO_BAR = "A bar instead of lines needs ipywidgets: pip install 'saddlescope[notebook]'\n"
 
