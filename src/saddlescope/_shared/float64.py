@@ -6,8 +6,7 @@ from saddlescope._shared.errors import InputError
 def require_float64(what: str) -> None:
     """Raise unless JAX computes in float64.
 
-    Plateaus near saddles last log(1/alpha) units of time because weights of size alpha grow by rounding-free factors;
-    float32 ends them early, without a sign.
+    Near a saddle, rounding seeds directions that should still be tiny: float32 would silently end plateaus early.
 
     Args:
         what: name of the function or quantity that needs float64, as the subject of the error.
@@ -15,9 +14,9 @@ def require_float64(what: str) -> None:
     Raises:
         InputError: JAX is in its default single precision.
     """
-    import jax
+    import jax.numpy as jnp
 
-    if not jax.config.jax_enable_x64:
+    if jnp.result_type(float) != jnp.float64:
         raise InputError(
             f"{what} must be computed in float64; JAX is set to float32. Put `with jax.enable_x64(True):` around the "
             'call, or run `jax.config.update("jax_enable_x64", True)` first.'
