@@ -29,7 +29,7 @@ demo: .venv/ready ## run the two reproductions of the front door and build their
 	@echo "== Done: open $(SITE)/index.html in a browser"
 
 reproduce: .venv/ready ## run every reproduction at its default size, and build the gallery
-	@for e in $$($(BIN)/python -c 'from saddlescope.reproduction import names; print(*names())'); do echo "== $$e"; $(BIN)/saddlescope run $$e --out $(OUT); s=$$?; test $$s -ne 2 -a $$s -le 3 || exit 1; done
+	@for e in $$($(BIN)/python -c 'from saddlescope.reproduction import entry_names; print(*entry_names())'); do echo "== $$e"; $(BIN)/saddlescope run $$e --out $(OUT); s=$$?; test $$s -ne 2 -a $$s -le 3 || exit 1; done
 	@$(BIN)/saddlescope gallery $(OUT) --site $(SITE)
 
 gallery: .venv/ready ## build the gallery from the stored results

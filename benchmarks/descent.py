@@ -45,7 +45,7 @@ def ours(loss: LayeredLoss, weights: tuple, steps: int) -> tuple[np.ndarray, ...
         steps=steps,
         learning_rate=homogeneous_rate(RATE, DEPTH),
         batch=BATCH,
-        marks=np.array([0, steps]),
+        record=np.array([0, steps]),
         observe=lambda weights: weights[0][0, 0],
     )
     return run.weights

@@ -27,7 +27,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 from torch.utils.flop_counter import FlopCounterMode
 
-from saddlescope.train.diffusion.bound import VariationalDiffusion
+from saddlescope.train.diffusion.variational_diffusion import VariationalDiffusion
 from saddlescope.train.diffusion.unet import ResidualBlock, SelfAttention, UNet, UNetConfig
 
 SIZES = {

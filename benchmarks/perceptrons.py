@@ -101,7 +101,7 @@ def ours(group: Group, tasks: list[StructuredIdentityTask], data: list[np.ndarra
         learning_rate=RATE,
         batch=BATCH,
         seeds=range(len(tasks)),
-        marks=np.arange(steps),
+        record=np.arange(steps),
         observe=observers,
     )
     return run.observed

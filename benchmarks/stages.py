@@ -87,7 +87,7 @@ def main(board: Board) -> None:
         ours = share(by_plateaus, runs)
         milliseconds = 1e3 * (time.process_time() - start) / count
         staircases = (find_plateaus(run.times, run.losses, run.singular_values, time_unit="t") for run in runs)
-        whole = sum(run.found_right(found) for run, found in zip(runs, staircases, strict=True)) / count
+        whole = sum(run.matches(found) for run, found in zip(runs, staircases, strict=True)) / count
         threshold = max(share(by_threshold(*grid), runs) for grid in itertools.product(WINDOWS, PARTS))
         peaks = max(share(by_peaks(*grid), runs) for grid in itertools.product(WINDOWS, PROMINENCES))
         sampling = "geometric" if geometric else "linear"

@@ -141,11 +141,15 @@ def compare(board: Board, data: TokenData, power: int, turns: int) -> None:
     loss, start = SelectionLoss(data.optimal_scores, data.gaps), np.zeros((2, data.dim))
     start[0] = SCALE * 2**0.5
     log_time, until = [power * np.log(10)], 10.0**power
-    wanted = diagonal_margin_flow(loss, data.features, SCALE, log_time, tolerance=1e-10).direction[0]
+    wanted = diagonal_margin_flow(
+        loss, data.features, SCALE, log_until=log_time[-1], record=log_time, tolerance=1e-10
+    ).direction[0]
     taken, found_by_ours = [], []
     for _ in range(turns):
         began = time.process_time()
-        found_by_ours.append(diagonal_margin_flow(loss, data.features, SCALE, log_time, tolerance=1e-6))
+        found_by_ours.append(
+            diagonal_margin_flow(loss, data.features, SCALE, log_until=log_time[-1], record=log_time, tolerance=1e-6)
+        )
         taken.append(time.process_time() - began)
     ours, seconds = found_by_ours[0], float(np.median(taken))
     off = np.abs(ours.direction[0] - wanted).max() / np.abs(wanted).max()

@@ -10,7 +10,7 @@ from saddlescope.theory.concepts import concept_stages
 
 task = StructuredIdentityTask(mu=(1.0, 1.5, 2.2), sigma=(0.1, 0.3, 0.1), samples_per_cluster=1000, dim=3)
 with jax.enable_x64(True):
-    starts = np.asarray(symmetric_weights(3, 3, seed=0, scale=0.1, starts=1000))
+    starts = np.asarray(symmetric_weights(3, 3, seed=0, log_scale=np.log(0.1), num_starts=1000))
 
 # %% When each is learned, from the start alone
 times = concept_stages(task.strengths, starts[0]).times
@@ -18,7 +18,7 @@ for strength, time in zip(task.strengths, times, strict=True):
     print(f"strength {strength:.3f}: learned at t = {time:.2f}")
 
 # %% A thousand runs at once, with every extremum of the loss at the combination that was never seen
-flows = ss.symmetric_flows(task.strengths, starts, test_point=task.test_point, until=60.0)
+flows = ss.symmetric_flows(task.strengths, starts, test_point=task.test_point, until=60.0, tolerance=1e-11)
 descents = ss.find_descents(flows.turning_losses).counts
 for count, runs in enumerate(np.bincount(descents)):
     if runs:

@@ -3,10 +3,10 @@
 # %% Run one entry at its quick size; what is stored already is read, not run again
 from pathlib import Path
 
-from saddlescope.reproduction import find, reproduce
+from saddlescope.reproduction import find_entry, reproduce
 
 out = Path("results")
-entry = find("gradual-rank/diagonal-linear")
+entry = find_entry("gradual-rank/diagonal-linear")
 made = reproduce(entry, out=out, size="quick")
 for verdict in made.verdicts:
     print(f"{verdict.claim}: {verdict.value:.3g} +- {verdict.uncertainty:.1g}, {verdict.outcome}")

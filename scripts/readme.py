@@ -14,7 +14,7 @@ from tables import all_entries, every_claim, refuted, results
 
 from saddlescope._shared.errors import InputError
 from saddlescope.plot import draw_matplotlib
-from saddlescope.reproduction import find, names
+from saddlescope.reproduction import find_entry, entry_names
 from saddlescope.reproduction.formatting import finite
 from saddlescope.reproduction.runner import Reproduction, stored_files
 
@@ -59,8 +59,8 @@ def disagreements(verdicts: list[dict]) -> list[str]:
     """What the stored verdicts and the claims in the source say differently."""
     stored = {(v["entry"], v["claim"]): v for v in verdicts}
     found = []
-    for name in names():
-        for claim in find(name).claims:
+    for name in entry_names():
+        for claim in find_entry(name).claims:
             v = stored.pop((name, claim.name), None)
             if v is None:
                 found.append(f"{name}: there is no verdict on {claim.name!r}")

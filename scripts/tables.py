@@ -4,13 +4,13 @@ import itertools
 import math
 from collections.abc import Iterable
 
-from saddlescope.reproduction import Entry, Outcome, find
+from saddlescope.reproduction import Entry, Outcome, find_entry
 from saddlescope.reproduction.formatting import bounds, measured, summary
 
 
 def by_entry(verdicts: list[dict]) -> list[tuple[Entry, list[dict]]]:
     """The verdicts of each entry, in the order they are stored in."""
-    return [(find(name), list(some)) for name, some in itertools.groupby(verdicts, lambda v: v["entry"])]
+    return [(find_entry(name), list(some)) for name, some in itertools.groupby(verdicts, lambda v: v["entry"])]
 
 
 def all_entries(verdicts: list[dict]) -> str:

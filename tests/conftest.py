@@ -1,8 +1,11 @@
-"""What all tests share: float64 in JAX, strict promotion, and the data folder."""
+"""Fixtures of all tests: float64 in JAX, strict promotion, the data folder, and quick runs of entries."""
 
+import hashlib
 import os
+import pickle
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import jax
@@ -16,7 +19,7 @@ jax.config.update("jax_numpy_rank_promotion", "raise")
 
 @pytest.fixture(scope="session")
 def types_unchecked() -> Callable[[], AbstractContextManager[None]]:
-    """Types are not checked at run time within it, as in the hands of users: small right-hand sides are much faster."""
+    """Return a context without run-time checks of types, as for users: small right-hand sides are much faster."""
 
     @contextmanager
     def context() -> Iterator[None]:
@@ -31,17 +34,18 @@ def types_unchecked() -> Callable[[], AbstractContextManager[None]]:
 
 @pytest.fixture
 def tiny(monkeypatch):
-    """The tiny entry of tests/tiny.py, in place of all others."""
+    """Replace all entries by the tiny entry of tests/tiny.py."""
     import tiny
 
-    monkeypatch.setattr("saddlescope.reproduction.entry.find", tiny.find)
-    monkeypatch.setattr("saddlescope.reproduction.entry.names", lambda: tiny.NAMES)
+    monkeypatch.setattr("saddlescope.reproduction.entry.find_entry", tiny.find_entry)
+    monkeypatch.setattr("saddlescope.reproduction.catalogue.entry_names", lambda: tiny.NAMES)
+    monkeypatch.setattr("saddlescope.reproduction.catalogue.entry_heading", lambda name: tiny.HEADING)
     return tiny.ENTRY
 
 
 @pytest.fixture(scope="session")
 def data_folder() -> Path:
-    """The folder of official data sets; tests that want it skip where it is absent, except in CI."""
+    """Return the folder of official data sets; tests that need it skip if it is absent, except in CI."""
     given = os.environ.get("SADDLESCOPE_DATA", str(Path(__file__).parents[2] / "shared" / "data"))
     folder = Path(given)
     if not folder.is_dir():
@@ -49,3 +53,58 @@ def data_folder() -> Path:
             pytest.fail(f"CI needs the official data; there is no folder {folder}. Set SADDLESCOPE_DATA.")
         pytest.skip("official data absent: set SADDLESCOPE_DATA")
     return folder
+
+
+@dataclass
+class QuickRun:
+    entry: object
+    run: object
+    reports: list = field(default_factory=list)
+
+
+@pytest.fixture(scope="session")
+def quick_run(tmp_path_factory, types_unchecked):
+    """Run each entry once at its quick size, as users run it, for all tests and all workers of xdist."""
+    from saddlescope.reproduction import RunContext, find_entry  # not above: types are checked in later imports alone
+
+    done: dict[tuple, tuple] = {}  # by function and parameters, since two entries may share a run
+    own = tmp_path_factory.getbasetemp()
+    among_workers = own.parent if "PYTEST_XDIST_WORKER" in os.environ else own
+
+    def make(entry) -> tuple:
+        reports: list = []
+        context = RunContext(scratch=tmp_path_factory.mktemp("scratch"), report=lambda *report: reports.append(report))
+        with types_unchecked():
+            return entry.run(entry.params("quick"), context), reports
+
+    def shared(entry, file: Path) -> tuple:
+        """Return the run of another worker; two that start at once both compute it, and the last one stays."""
+        if file.exists():
+            return pickle.loads(file.read_bytes())
+        made = make(entry)
+        part = own / file.name
+        part.write_bytes(pickle.dumps(made))
+        part.replace(file)
+        return made
+
+    def get(name: str) -> QuickRun:
+        entry = find_entry(name)
+        key = entry.run, entry.params("quick")
+        if key not in done:
+            told = repr((entry.run.__module__, entry.run.__qualname__, entry.params("quick")))
+            done[key] = shared(entry, among_workers / f"quick-run-{hashlib.sha256(told.encode()).hexdigest()}")
+        return QuickRun(entry, *done[key])
+
+    return get
+
+
+@pytest.fixture
+def outcomes():
+    """Return the outcomes of an entry on a data set by claim."""
+    return lambda entry, run: {verdict.claim: str(verdict.outcome) for verdict in entry.judge(run)}
+
+
+@pytest.fixture
+def inside():
+    """Return the claims of an entry whose values are within their bounds, even if the trials are too few to decide."""
+    return lambda entry, run: {v.claim for v in entry.judge(run) if v.low <= v.value <= v.high}

@@ -42,7 +42,7 @@ def bumpy(seed, size=3, bumps=4):
 # theory: the data of Example 1 of Bantzis, Simon and Jacot (2025), which has 8 samples
 def alternating_circle(samples):
     angle = 2 * np.pi * np.arange(1, samples + 1) / samples
-    return np.stack([np.sin(angle), np.cos(angle)]), np.where(np.arange(samples) % 2, 1.0, -1.0)[None]
+    return np.stack([np.sin(angle), np.cos(angle)]).T, np.where(np.arange(samples) % 2, 1.0, -1.0)[:, None]
 
 
 # measure: factors of products, as of attention heads

@@ -15,7 +15,7 @@ import xarray as xr
 
 from saddlescope._shared.errors import InputError
 from saddlescope.plot import Axis, Band, Figure, Heat, Line, Mark, Panel, Table
-from saddlescope.reproduction import Claim, Entry, Estimate, RunContext
+from saddlescope.reproduction import Claim, Entry, Estimate, RunContext, catalogue
 from saddlescope.reproduction import entry as entries
 from saddlescope.reproduction.metric import Metric
 
@@ -171,17 +171,19 @@ ENTRY = Entry(
     metrics=metrics,
 )
 NAMES = (ENTRY.name,)
+HEADING = catalogue.Heading(ENTRY.title, ENTRY.source, ENTRY.paper)
 
 
-def find(name: str) -> Entry:
-    """In place of `saddlescope.reproduction.entry.find`."""
+def find_entry(name: str) -> Entry:
+    """In place of `saddlescope.reproduction.entry.find_entry`."""
     if name != ENTRY.name:
         raise entries.unknown("entry", name, NAMES)
     return ENTRY
 
 
 if __name__ == "__main__":
-    entries.find, entries.names = find, lambda: NAMES  # type: ignore[assignment]
+    entries.find_entry, catalogue.entry_names = find_entry, lambda: NAMES  # type: ignore[assignment]
+    catalogue.entry_heading = lambda name: HEADING  # type: ignore[assignment]
     from saddlescope import cli
 
     sys.exit(cli.main())

@@ -12,7 +12,7 @@ import pytest
 import saddlescope.papers.gradual_rank as folder
 from saddlescope._shared.errors import InputError
 from saddlescope.plot import draw_matplotlib
-from saddlescope.reproduction import Outcome, entry, field_comments, reproduce
+from saddlescope.reproduction import Outcome, catalogue, entry, field_comments, reproduce
 
 ROOT = Path(__file__).parents[2]
 SHOWN, MODEL = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "contributing.md").read_text(), re.S)
@@ -24,9 +24,9 @@ def own(tmp_path, monkeypatch):
     """The entry of the page, in a folder of its own that is looked into beside the paper's."""
     (tmp_path / "independent_coordinates.py").write_text(SHOWN)
     monkeypatch.setattr(folder, "__path__", [*folder.__path__, str(tmp_path)])
-    monkeypatch.setattr(entry, "names", lambda: (NAME,))
-    yield entry.find(NAME)
-    entry.find.cache_clear()
+    monkeypatch.setattr(catalogue, "entry_names", lambda: (NAME,))
+    yield entry.find_entry(NAME)
+    entry.find_entry.cache_clear()
     sys.modules.pop("saddlescope.papers.gradual_rank.independent_coordinates")
 
 

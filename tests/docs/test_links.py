@@ -75,16 +75,16 @@ def test_every_page_is_in_one_table_of_contents():
 
 
 def test_entries_that_pages_name_exist():
-    from saddlescope.reproduction import names
+    from saddlescope.reproduction import entry_names
 
-    papers = {name.partition("/")[0] for name in names()}
+    papers = {name.partition("/")[0] for name in entry_names()}
     whole = re.compile(rf"`((?:{'|'.join(papers)})/[\w-]+)`")
     for page in PAGES:
-        assert set(whole.findall(page.read_text())) <= set(names()), page
+        assert set(whole.findall(page.read_text())) <= set(entry_names()), page
     for paper in papers:
         text = (ROOT / "docs" / "papers" / f"{paper}.md").read_text()
         where = text.partition("## Where to find what")[2].partition("\n## ")[0]
         cells = [row.split(" | ")[2] for row in where.splitlines() if row.startswith("| ")][1:]
         short = set(re.findall(r"`([\w-]+)`", " ".join(cells)))
         assert len(short) > 10
-        assert {f"{paper}/{entry}" for entry in short} <= set(names())
+        assert {f"{paper}/{entry}" for entry in short} <= set(entry_names())

@@ -35,14 +35,14 @@ def _documented():
         for module, options in re.findall(r"\.\. automodule:: (\S+)\n((?:   :.*\n)*)", text):
             found = import_module(module)
             left_out = re.findall(r"[\w]+", "".join(re.findall(r":exclude-members:(.*)", options)))
-            for name, member in vars(found).items():
+            for name, member in ((name, getattr(found, name)) for name in dir(found)):
                 told = name in getattr(found, "__all__", [name]) and not name.startswith("_") and name not in left_out
                 if callable(member):
                     told &= ":imported-members:" in options or member.__module__ == module
                 else:  # a constant with its own words below it
                     told &= bool(re.search(rf'^{name}\b.* = .*\n"""', inspect.getsource(found), re.M))
                 names += [f"{module}.{name}"] * told
-        names += re.findall(r"\.\. autofunction:: (\S+)", text)
+        names += re.findall(r"\.\. auto(?:function|exception|data):: (\S+)", text)
         names += [f"{m}.{name}" for name, m in re.findall(r"\.\. py:data:: (\w+)\n   :module: (\S+)", text)]
     return names
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from saddlescope.cli import main
-from saddlescope.reproduction import find
+from saddlescope.reproduction import find_entry
 
 TUTORIALS = Path(__file__).parents[2] / "docs" / "tutorials"
 CELLS = re.compile(r"```\{code-cell\} ipython3\n(.*?)```", re.S)
@@ -55,7 +55,7 @@ def test_what_a_transformer_learned(executed, capsys):
     np.testing.assert_array_equal(made["tracked"].values, made["read"].values)
     ranks = made["between"].stable_rank.sel(product="VO").mean(("layer", "head")).values
     assert 1 < ranks[0] < ranks[1] < 4, "low, and growing"
-    assert made["adapter"].kept >= 0.9
+    assert made["adapter"].captured_energy >= 0.9
     assert "rank 8 everywhere keeps" in capsys.readouterr().out
 
 
@@ -79,7 +79,7 @@ def test_a_readers_commands_can_be_given(reader):
         words = command.split()
         if words[0] == "run":
             settings = dict(words[k + 1].split("=", 1) for k, word in enumerate(words) if word == "--set")
-            assert find(words[1]).params(words[words.index("--size") + 1], settings)
+            assert find_entry(words[1]).params(words[words.index("--size") + 1], settings)
 
 
 @pytest.mark.slow

@@ -21,7 +21,7 @@ def results(tmp_path_factory):
     out = tmp_path_factory.mktemp("results")
     for size, settings in (("quick", {}), ("default", {}), ("default", {"stages": "6"})):
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr("saddlescope.reproduction.entry.find", tiny.find)
+            patch.setattr("saddlescope.reproduction.entry.find_entry", tiny.find_entry)
             papers.reproduce(tiny.ENTRY, out=out, size=size, settings=settings)
     return out
 
@@ -31,7 +31,7 @@ def site(results, tmp_path_factory):
     """A gallery, in a folder whose name must be quoted in addresses."""
     folder = tmp_path_factory.mktemp("a gallery # 100%") / "site"
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("saddlescope.reproduction.entry.find", tiny.find)
+        patch.setattr("saddlescope.reproduction.entry.find_entry", tiny.find_entry)
         build(results, folder)
     return folder
 

@@ -49,7 +49,7 @@ def films(results, tmp_path_factory):
     shutil.copy(results / "tiny/staircase/quick.nc", folder)
     entry = replace(tiny.ENTRY, figures=figures)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("saddlescope.reproduction.entry.find", lambda _: entry)
+        patch.setattr("saddlescope.reproduction.entry.find_entry", lambda _: entry)
         build(folder, folder / "site")
     return f"file://{quote(str(folder))}/site/tiny/staircase/quick.html"
 

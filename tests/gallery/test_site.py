@@ -67,7 +67,7 @@ def undrawn(monkeypatch):
 
 
 def test_there_is_an_index_and_a_page_for_each_run(pages, results):
-    slugs = {path.stem for path in store.find(results)}
+    slugs = {path.stem for path in store.find_runs(results)}
     assert set(pages) == {"index.html"} | {f"tiny/staircase/{slug}.html" for slug in slugs}
 
 
@@ -99,7 +99,7 @@ def test_hostile_names_are_shown_and_not_executed(pages):
 def test_a_page_has_everything_about_its_run(pages, site, results):
     page = pages["tiny/staircase/default.html"]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("saddlescope.reproduction.entry.find", module.find)
+        patch.setattr("saddlescope.reproduction.entry.find_entry", module.find_entry)
         made = Reproduction.open(results / "tiny" / "staircase" / "default.nc")
     words = " ".join(page.text.split())
     for told in (
@@ -166,8 +166,8 @@ def test_a_gallery_is_replaced_whole(tiny, undrawn, one_run, tmp_path):
 
 
 def test_the_copies_in_a_gallery_are_not_runs(tiny, undrawn, one_run, site, tmp_path):
-    assert store.find(site) == ()
-    assert store.find(site.parent) == ()
+    assert store.find_runs(site) == ()
+    assert store.find_runs(site.parent) == ()
 
 
 @pytest.mark.parametrize("foreign", ["a folder", "a file"])

@@ -42,7 +42,7 @@ def find(name):
 
 @pytest.fixture
 def known(monkeypatch):
-    monkeypatch.setattr("saddlescope.reproduction.entry.find", find)
+    monkeypatch.setattr("saddlescope.reproduction.entry.find_entry", find)
 
 
 @pytest.fixture(scope="module")
@@ -50,7 +50,7 @@ def stored(tmp_path_factory):
     """Two sweeps in one folder: one over two axes with failed points, one over an axis and seeds."""
     out = tmp_path_factory.mktemp("swept")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("saddlescope.reproduction.entry.find", find)
+        patch.setattr("saddlescope.reproduction.entry.find_entry", find)
         grids = {
             name: Grid.parse(ENTRY, words, seeds=seeds, settings={"scales": "0.1,0.01"})
             for name, (words, seeds) in GRIDS.items()
@@ -67,7 +67,7 @@ def out(stored):
 def swept_site(stored, out, tmp_path_factory):
     site = tmp_path_factory.mktemp("swept gallery # 100%") / "site"
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("saddlescope.reproduction.entry.find", find)
+        patch.setattr("saddlescope.reproduction.entry.find_entry", find)
         build(out, site)
     return site
 

@@ -25,14 +25,14 @@ def test_ratios_are_those_of_a_matrix():
         assert tail == pytest.approx(energy / (first**2 + energy), rel=tolerances.RANK)
 
 
-def test_tail_energy_is_what_the_best_approximation_of_rank_one_leaves():
+def test_tail_energy_is_the_error_of_the_best_rank_one_approximation():
     W = DRAW.standard_normal((4, 6))
     U, s, Vt = np.linalg.svd(W)
     left = W - s[0] * np.outer(U[:, 0], Vt[0])
     assert tail_energy(s) == pytest.approx(np.sum(left**2) / np.sum(W**2), rel=tolerances.RANK)
 
 
-def test_nonlinearity_is_what_the_relu_takes_away():
+def test_nonlinearity_is_the_part_removed_by_the_relu():
     taken = np.linalg.norm(np.maximum(Z, 0) - Z, axis=(1, 2)) / np.linalg.norm(Z, axis=(1, 2))
     np.testing.assert_allclose(nonlinearity(Z), taken, rtol=tolerances.RANK)
     assert nonlinearity(np.abs(Z[0])) == 0.0
@@ -54,7 +54,7 @@ def test_rank_one_and_zero():
     assert bulk_count(np.zeros(3), np.zeros(3)) == 0
 
 
-def test_small_tails_keep_their_digits():
+def test_small_tails_are_accurate():
     assert tail_energy(np.array([1.0, 1e-9])) == pytest.approx(1e-18, rel=tolerances.RANK)
 
 
@@ -107,6 +107,6 @@ def test_the_bottleneck_is_the_longest_run_of_middle_layers(ranks, rank):
         (lambda: bottleneck_rank((1, -1)), "layer_ranks must be"),
     ],
 )
-def test_bad_input_is_named(call, says):
+def test_invalid_input_raises(call, says):
     with pytest.raises(InputError, match=says):
         call()

@@ -26,7 +26,7 @@ def test_hysteresis_is_a_part_of_the_first_loss():
 
 
 def test_sampling_does_not_matter():
-    """A curve through the same extrema counts the same however densely it is sampled."""
+    """Curves through the same extrema have equal counts at any sampling density."""
     t = np.linspace(0, 1, 1001)
     dense = np.interp(t, np.linspace(0, 1, len(ZIGZAG)), ZIGZAG)
     one, other = find_descents(ZIGZAG, hysteresis=0.015), find_descents(dense, hysteresis=0.015)
@@ -38,7 +38,7 @@ def test_sampling_does_not_matter():
 @settings(deadline=None, max_examples=200)
 @given(st.lists(st.integers(0, 50), min_size=1, max_size=30), st.integers(0, 30))
 def test_laws(values, least):
-    """Rises and falls between descents exceed the hysteresis, more of it never means more descents, and all adds up."""
+    """Rises and falls between descents exceed the hysteresis, a larger one gives no more descents, and all sum up."""
     losses = np.array([50.0, *values])
     found = find_descents(losses, hysteresis=least / 50)
     k = int(found.counts[0])
@@ -63,6 +63,6 @@ def test_laws(values, least):
         ([1.0], 1.0, "below 1"),
     ],
 )
-def test_bad_input_is_refused(losses, hysteresis, said):
+def test_invalid_input_raises(losses, hysteresis, said):
     with pytest.raises(InputError, match=said):
         find_descents(losses, hysteresis=hysteresis)

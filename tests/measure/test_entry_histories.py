@@ -1,4 +1,4 @@
-"""Histories of entries: on paths in closed form, and on flows against the theory that never saw one."""
+"""Histories of entries: on paths in closed form, and on flows against the independent theory."""
 
 import math
 
@@ -14,7 +14,7 @@ FIGURE_8 = np.array([1.0, 2.25, 4.84]) / 3 + 0.05**2
 
 
 class Parabola:
-    """W(t) = [[t/10, m], [m, 0]] with m = -t (4 - t) / 10, on [0, 10]: all roots by hand."""
+    """Path W(t) = [[t/10, m], [m, 0]] with m = -t (4 - t) / 10, on [0, 10]: all roots by hand."""
 
     until = 10.0
 
@@ -49,7 +49,7 @@ def test_the_roots_of_a_parabola():
 
 def test_a_minor_entry_from_rise_to_suppression():
     a, U = [1.0, 0.25], np.array([[1e-3, 0.0], [-1e-3, 1e-3]])
-    path = symmetric_path(a, U, until=25.0)
+    path = symmetric_path(a, U, until=25.0, tolerance=1e-11)
     entry = entry_histories(path, a, level=0.2)[0, 1]
     assert entry.groups == (0, 1)
     assert entry.height < 0
@@ -66,7 +66,7 @@ def test_a_minor_entry_from_rise_to_suppression():
 def test_the_staircase_is_the_predicted_one(scale, within):
     U = scale * np.random.default_rng(4).standard_normal((3, 3))
     predicted = concept_stages(FIGURE_8, U)
-    found = entry_histories(symmetric_path(FIGURE_8, U, until=40.0), FIGURE_8)
+    found = entry_histories(symmetric_path(FIGURE_8, U, until=40.0, tolerance=1e-11), FIGURE_8)
     result = compare(predicted.staircase, found.staircase)
     assert (len(result.matches), result.missed, result.extra) == (3, (), ())
     for k in range(3):
@@ -77,9 +77,9 @@ def test_the_staircase_is_the_predicted_one(scale, within):
     )  # plateaus are short; their levels differ by .17 or more
 
 
-def test_the_staircase_of_entries_has_every_life_in_it():
+def test_the_staircase_of_entries_contains_every_history():
     U = 1e-3 * np.random.default_rng(4).standard_normal((3, 3))
-    found = entry_histories(symmetric_path(FIGURE_8, U, until=40.0), FIGURE_8)
+    found = entry_histories(symmetric_path(FIGURE_8, U, until=40.0, tolerance=1e-11), FIGURE_8)
     stages = found.entry_staircase.stages
     for n, one in enumerate(found.entries):
         active = [(stage.start, stage.end) for stage in stages if n in (stage.support or ())]
@@ -87,14 +87,14 @@ def test_the_staircase_of_entries_has_every_life_in_it():
         inside = [period for period in active if first - 1e-9 <= period[0] and period[1] <= last + 1e-9]
         np.testing.assert_allclose([inside[0][0], inside[-1][1]], [first, last], rtol=1e-10)
     assert stages[0].support == ()
-    assert [found.entries[n].row for n in stages[-1].support or ()] == [0, 1, 2]  # major entries alone are left
+    assert [found.entries[n].row for n in stages[-1].support or ()] == [0, 1, 2]  # only major entries remain
     concepts = [stage.start for stage in stages if stage.start in found.staircase.times]
     np.testing.assert_allclose(concepts, found.staircase.times, rtol=1e-12)
 
 
 def test_a_lower_rank_never_learns_the_weakest():
     U = 1e-2 * np.random.default_rng(0).standard_normal((3, 2))
-    found = entry_histories(symmetric_path(FIGURE_8, U, until=60.0), FIGURE_8)
+    found = entry_histories(symmetric_path(FIGURE_8, U, until=60.0, tolerance=1e-11), FIGURE_8)
     assert found[0, 0].top == math.inf
     assert found[0, 0].settles == math.inf
     assert found.staircase.supports[-1] == (1, 2)
@@ -111,7 +111,7 @@ def test_kinds_in_five_dimensions():
     ]
 
 
-def test_bad_input_is_refused():
+def test_invalid_input_raises():
     with pytest.raises(InputError, match="strengths must be 2 finite"):
         entry_histories(Parabola(), [1.0])
     with pytest.raises(InputError, match="not all 0"):

@@ -1,4 +1,4 @@
-"""Plateaus: on staircases whose stages are known, by what must not change them, and by what is no stage."""
+"""Plateaus: on staircases with known stages, by invariances, and on curves without stages."""
 
 import jax.numpy as jnp
 import numpy as np
@@ -18,7 +18,7 @@ def found(run, losses=None):
 
 
 def steps(t, *at, rate=40.0):
-    """(len(t), len(at)): logistic steps from 0 to 1."""
+    """Return logistic steps from 0 to 1, (len(t), len(at))."""
     return 1 / (1 + np.exp(-np.clip(rate * (np.asarray(t)[:, None] - np.array(at)), -500, 500)))
 
 
@@ -31,16 +31,16 @@ def of_losses(losses, t=None):
 @pytest.mark.parametrize(("noise", "bar"), [(0.0, 1.0), (1e-4, 0.97), (1e-3, 0.9)])
 def test_synthetic_staircases_are_found(noise, bar, geometric):
     runs = [synthetic_run(seed, noise=noise, geometric=geometric) for seed in SEEDS]
-    assert sum(run.found_right(found(run)) for run in runs) >= bar * len(runs)
+    assert sum(run.matches(found(run)) for run in runs) >= bar * len(runs)
 
 
 def test_a_wrong_staircase_is_not_called_right():
     run, other = (synthetic_run(seed, noise=0.0, geometric=False) for seed in (50_000, 50_001))
-    assert run.found_right(found(run))
-    assert not run.found_right(found(other))
-    assert not run.found_right(found(run, run.losses + 0.02 * run.range))
+    assert run.matches(found(run))
+    assert not run.matches(found(other))
+    assert not run.matches(found(run, run.losses + 0.02 * run.range))
     wider = [np.hstack([s, s[:, -1:] + 1.0]) for s in run.singular_values]
-    assert not run.found_right(find_plateaus(run.times, run.losses, wider, time_unit="t"))
+    assert not run.matches(find_plateaus(run.times, run.losses, wider, time_unit="t"))
 
 
 @pytest.mark.parametrize("seed", [50_002, 50_003, 50_004])
@@ -50,7 +50,7 @@ def test_units_of_loss_time_and_weights_do_not_matter(seed):
     other = find_plateaus(
         4.0 * run.times - 3.0,
         8.0 * run.losses + 2.0,
-        [s[:, ::-1] * 2.0**k for k, s in enumerate(run.singular_values)],  # in any order, too
+        [s[:, ::-1] * 2.0**k for k, s in enumerate(run.singular_values)],  # in any order
         time_unit="t",
     )
     assert other.layer_ranks == one.layer_ranks
@@ -58,7 +58,7 @@ def test_units_of_loss_time_and_weights_do_not_matter(seed):
     assert other.losses == pytest.approx([8 * loss + 2 for loss in one.losses], rel=1e-9)
 
 
-def test_stages_are_told_in_full():
+def test_stages_have_all_attributes():
     learned = steps(T, 3.0, 6.0)
     staircase = find_plateaus(
         T, 2.0 - learned @ [1.5, 0.5], [np.hstack([learned, learned]), learned, learned], time_unit="s"
@@ -88,7 +88,7 @@ def test_a_drop_between_two_samples_is_found():
         np.random.default_rng(0).standard_normal(200),
     ],
 )
-def test_what_has_no_plateaus_has_one_stage(losses):
+def test_losses_without_plateaus_have_one_stage(losses):
     assert len(of_losses(losses)) == 1
 
 
@@ -131,12 +131,12 @@ def test_a_drop_under_way_at_the_end_belongs_to_its_stage():
 
 
 def ranks(values):
-    """On the two plateaus of a loss that drops at 5."""
+    """Return the ranks on the two plateaus of a loss that drops at 5."""
     staircase = find_plateaus(T, 1.0 - steps(T, 5.0)[:, 0], [values], time_unit="t")
     return tuple(rank for (rank,) in staircase.layer_ranks)
 
 
-def test_what_grows_on_a_plateau_has_not_been_learned_there():
+def test_growing_directions_are_not_learned_on_the_plateau():
     learned = steps(T, 5.0)[:, 0]
     growing = np.minimum(1e-3 * np.exp(0.8 * T), 1.0)  # a tenth at 5.8, a half at 7.8
     assert ranks(np.stack([learned, growing], axis=1)) == (0, 1)
@@ -145,7 +145,7 @@ def test_what_grows_on_a_plateau_has_not_been_learned_there():
     assert ranks(np.stack([norm * learned, 0.5 * norm * learned], axis=1)) == (0, 2)
 
 
-def test_neither_the_bulk_nor_what_is_relatively_small_counts():
+def test_neither_the_bulk_nor_small_values_count():
     learned = steps(T, 5.0)[:, 0]
     bulk = np.full_like(T, 0.3)
     assert ranks(np.stack([0.3 + learned, bulk, bulk], axis=1)) == (0, 1)
@@ -170,7 +170,7 @@ t, s = np.arange(6.0), np.ones((6, 2))
         (lambda: find_plateaus(t[:4], t[:4], [s[:4]], time_unit="t"), r"at least 5 .* got shape \(4,\)"),
         (lambda: find_plateaus(t, t[:5], [s], time_unit="t"), r"losses must have the shape of times, \(6,\)"),
         (lambda: find_plateaus(t, t * np.nan, [s], time_unit="t"), "losses must be finite"),
-        (lambda: find_plateaus(t, t, [], time_unit="t"), "singular_values must hold an array for each layer; got none"),
+        (lambda: find_plateaus(t, t, [], time_unit="t"), "singular_values must have one array per layer; got none"),
         (lambda: find_plateaus(t, t, [s, s[:5]], time_unit="t"), r"singular_values\[1\] must have shape \(6, r\)"),
         (lambda: find_plateaus(t, t, [s[:, 0]], time_unit="t"), r"singular_values\[0\] must have shape \(6, r\)"),
         (lambda: find_plateaus(t, t, [-s], time_unit="t"), r"singular_values\[0\] must be at least 0; got -1.0"),
@@ -182,6 +182,6 @@ t, s = np.arange(6.0), np.ones((6, 2))
         (lambda: find_plateaus(t, t, [s], time_unit="t", margin=0.5), "margin must be at least 1"),
     ],
 )
-def test_bad_input_is_named(call, says):
+def test_invalid_input_raises(call, says):
     with pytest.raises(InputError, match=says):
         call()

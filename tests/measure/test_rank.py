@@ -107,6 +107,6 @@ def test_level_may_be_given_for_each_matrix():
         (lambda: numerical_rank(np.ones((1, 2)), level=np.array([-1.0])), "level must be at least 0"),
     ],
 )
-def test_bad_input_is_named(call, says):
+def test_invalid_input_raises(call, says):
     with pytest.raises(InputError, match=says):
         call()

@@ -21,7 +21,7 @@ TOLERANCE = {"float32": tolerances.SPECTRUM_FROM_SINGLE, "float64": tolerances.S
 
 
 def error(found, reference):
-    """The largest error of a singular value, relative to the largest of its matrix."""
+    """Return the largest error of a singular value, relative to the largest of its matrix."""
     values = np.asarray(found.values if isinstance(found, Spectrum) else found)
     reference = reference[..., : values.shape[-1]]
     return np.max(np.abs(values - reference) / reference[..., :1])
@@ -35,7 +35,7 @@ def rotation(size, seed):
 @pytest.mark.parametrize("dtype", TOLERANCE)
 @pytest.mark.parametrize("relative", RELATIVE_UPDATES)
 @pytest.mark.parametrize("rank", [None, 2])
-def test_update_of_a_product_agrees_with_the_dense_twin(library, dtype, relative, rank):
+def test_update_of_a_product_agrees_with_the_dense_reference(library, dtype, relative, rank):
     given_factors = product_factors(relative, dtype, rank=rank)
     reference = references.singular_values(references.product_update(*given_factors))
     found = product_update_spectrum(*map(LIBRARIES[library], given_factors))
@@ -45,7 +45,7 @@ def test_update_of_a_product_agrees_with_the_dense_twin(library, dtype, relative
 
 @pytest.mark.parametrize("shape", [{"h": 18}, {"d": 5}, {"d2": 5}, {"h": 50}])
 @pytest.mark.parametrize("dtype", TOLERANCE)
-def test_update_of_a_small_product_agrees_with_the_dense_twin(shape, dtype):
+def test_update_of_a_small_product_agrees_with_the_dense_reference(shape, dtype):
     given_factors = product_factors(1e-5, dtype, **shape)
     reference = references.singular_values(references.product_update(*given_factors))
     found = product_update_spectrum(*given_factors)
@@ -66,7 +66,7 @@ def test_a_frozen_factor_costs_no_accuracy(frozen, dtype):
 
 @pytest.mark.parametrize("dtype", TOLERANCE)
 @pytest.mark.parametrize("h", [6, 50])
-def test_product_agrees_with_the_dense_twin(dtype, h):
+def test_product_agrees_with_the_dense_reference(dtype, h):
     L, R, *_ = product_factors(1.0, dtype, h=h)
     reference = references.singular_values(L.astype(float) @ np.swapaxes(R.astype(float), -1, -2))
     found = product_spectrum(L, R)
@@ -84,7 +84,7 @@ def test_the_obvious_formula_loses_a_small_update_and_ours_does_not():
 
 @pytest.mark.parametrize("library", LIBRARIES)
 @pytest.mark.parametrize("dtype", TOLERANCE)
-def test_matrix_and_its_update_agree_with_the_dense_twin(library, dtype):
+def test_matrix_and_its_update_agree_with_the_dense_reference(library, dtype):
     W, W0 = (np.random.default_rng(seed).standard_normal((3, 2, 7, 5)).astype(dtype) for seed in (0, 1))
     W = (W0 + 1e-5 * W).astype(dtype)
     found, update = spectrum(LIBRARIES[library](W)), update_spectrum(LIBRARIES[library](W), LIBRARIES[library](W0))
@@ -95,7 +95,7 @@ def test_matrix_and_its_update_agree_with_the_dense_twin(library, dtype):
 
 
 def test_zeros_of_a_low_rank_update_in_single_precision_are_below_the_floor():
-    """Squares leave about 1e-8 of the largest singular value where there is none; the floor says so."""
+    """Squares leave about 1e-8 of the largest singular value in place of zeros, below the noise floor."""
     draw = np.random.default_rng(0).standard_normal
     update = draw((60, 2)).astype(np.float32) @ draw((2, 90)).astype(np.float32)
     found = update_spectrum(update, np.zeros_like(update))
@@ -200,7 +200,7 @@ def test_without_float64_jax_gets_float32_of_the_same_accuracy():
 @pytest.mark.parametrize("library", ["jax", "torch"])
 @pytest.mark.parametrize("dtype", TOLERANCE)
 @pytest.mark.parametrize("h", [6, 18])
-def test_the_way_for_accelerators_gives_the_same(library, dtype, h, monkeypatch):
+def test_the_accelerator_path_gives_equal_results(library, dtype, h, monkeypatch):
     given_factors = product_factors(1e-4, dtype, h=h, rank=2)
     here = product_update_spectrum(*given_factors)
     matrix = spectrum(given_factors[0])
@@ -244,7 +244,7 @@ def test_half_precision_is_upcast_before_anything_else(half):
 
 @pytest.mark.parametrize("stored", ["float32", "float16"])
 @pytest.mark.parametrize("relative", [1.0, 1e-2])
-def test_the_noise_floor_is_what_rounding_of_the_weights_does(stored, relative):
+def test_the_noise_floor_is_the_effect_of_rounding_the_weights(stored, relative):
     exact = product_factors(relative, batch=(4,), d=120, d2=90, h=10)
     rounded = [X.astype(stored) for X in exact]
     noise = references.product_update(*rounded) - references.product_update(*exact)
@@ -262,7 +262,7 @@ def test_the_noise_floor_is_what_rounding_of_the_weights_does(stored, relative):
 
 @pytest.mark.parametrize("dtype", TOLERANCE)
 @pytest.mark.parametrize("h", [6, 30])
-def test_what_exactly_low_rank_leaves_is_below_the_floor(dtype, h):
+def test_zeros_of_an_exactly_low_rank_update_are_below_the_floor(dtype, h):
     small = np.random.default_rng(0).integers(-3, 4, (2, 4, 50, 2)) @ np.eye(2, h)  # integers: no rounding
     L, R = small.astype(dtype)
     found = product_update_spectrum(L, R, np.zeros_like(L), np.zeros_like(R))
@@ -287,7 +287,7 @@ def singular_factors():
 
 
 @pytest.mark.parametrize("pair", list(singular_factors()))
-def test_dependent_columns_neither_break_nor_bend_the_spectrum(pair):
+def test_dependent_columns_do_not_change_the_spectrum(pair):
     step, L0 = (X.astype("float32") for X in pair)
     R0 = np.random.default_rng(2).standard_normal(L0.shape).astype("float32")
     arrays = [L0 + step, 2 * R0, L0, R0]
@@ -353,6 +353,6 @@ ones = np.ones((2, 3))
         (lambda: product_update_spectrum(ones, ones, ones, ones * np.inf), "right0 must be finite"),
     ],
 )
-def test_bad_input_is_named(call, says):
+def test_invalid_input_raises(call, says):
     with pytest.raises(InputError, match=says):
         call()

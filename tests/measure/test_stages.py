@@ -29,7 +29,7 @@ def logistic_crossings(level):
     return np.sort(np.log(level / ALPHA / (1 - level / FINAL)) / RATES)
 
 
-def test_a_staircase_tells_its_stages():
+def test_attributes_of_a_staircase():
     stages = (Stage(0.0, 2.0, 1.0, 0, ()), Stage(2.0, 5.0, 0.5, 1, (4,)), Stage(5.0, math.inf, 0.0, 3, (1, 3, 4)))
     staircase = Staircase(stages, "steps")
     assert staircase.times == (2.0, 5.0)
@@ -62,7 +62,7 @@ def test_a_staircase_tells_its_stages():
         ),
     ],
 )
-def test_stages_that_cannot_be_are_named(make, says):
+def test_invalid_stages_raise(make, says):
     with pytest.raises(InputError, match=says):
         make()
 
@@ -94,7 +94,7 @@ def test_components_entering_within_one_sample_are_ordered_by_their_crossings():
 def test_exact_ties_make_one_stage():
     activity = np.array([[0.0, 0.0], [0.0, 0.0], [1.0, 2.0]])
     found = find_stages([0, 1, 2], [1, 1, 0], [*activity, activity[-1]][:3], level=0.5, time_unit="steps")
-    assert len(found) == 1  # 0 reaches to the last sample
+    assert len(found) == 1  # 0 extends to the last sample
     found = find_stages([0, 1, 2, 3], [1, 1, 0, 0], np.vstack([activity, activity[-1]]), level=0.5, time_unit="steps")
     assert found.times == (2.0,)
     assert found.ranks == (0, 2)
@@ -124,16 +124,16 @@ def test_time_signs_and_columns_may_be_relabelled(scale, shift, seed):
     np.testing.assert_allclose(other.losses, one.losses, atol=1e-3)
 
 
-def test_a_component_that_leaves_and_returns_makes_stages_of_its_own():
+def test_a_component_that_leaves_and_returns_starts_stages():
     t = np.linspace(0, 40, 401)
     dip = np.where(np.abs(t - 20) < 5, 1e-9, 1.0)
     found = find_stages(t, t, np.stack([np.ones_like(t), dip], axis=1), level=LEVEL, time_unit="t")
     assert found.supports == ((0, 1), (0,), (0, 1))
-    # Down 9 decades within a sample, a third of the way to the level; back likewise.
+    # Down 9 decades within a sample, a third of the way to the level; and back up.
     np.testing.assert_allclose(found.times, [15.0 + 0.1 / 3, 25.0 - 0.1 / 3], atol=1e-9)
 
 
-def test_what_does_not_last_is_ignored():
+def test_short_activity_is_ignored():
     t = np.arange(100.0)
     activity = np.full((100, 2), 1e-9)
     activity[30:, 0] = 1.0
@@ -183,7 +183,7 @@ def test_noise_does_not_hide_the_staircase(seed):
 
 
 def test_the_level_is_that_of_the_plateau_not_of_the_drop():
-    """The new component is above the level long before the loss drops, and stays a while after."""
+    """Let the new component exceed the level long before the loss drops, and remain for a while after."""
     t = np.linspace(0, 30, 301)
     activity, loss = np.exp(t - 20)[:, None], 1 / (1 + np.exp(3 * (t - 22)))
     found = find_stages(t, loss, activity, level=1e-4, time_unit="t")
@@ -227,15 +227,15 @@ t, a = np.arange(4.0), np.ones((4, 2))
         (lambda: find_stages(t[:1], t[:1], a[:1], level=1.0, time_unit="t"), "times must be at least 2 strictly"),
         (lambda: find_stages(t, t[:2], a, level=1.0, time_unit="t"), r"losses must have .* \(4,\); got \(2,\)"),
         (lambda: find_stages(t, t * np.nan, a, level=1.0, time_unit="t"), "losses must be finite"),
-        (lambda: find_stages(t, t, a[:2], level=1.0, time_unit="t"), r"activity must have shape \(4, p\).* \(2, 2\)"),
-        (lambda: find_stages(t, t, a[:, 0], level=1.0, time_unit="t"), r"activity must have shape \(4, p\)"),
+        (lambda: find_stages(t, t, a[:2], level=1.0, time_unit="t"), r"activity must have shape \(4, r\).* \(2, 2\)"),
+        (lambda: find_stages(t, t, a[:, 0], level=1.0, time_unit="t"), r"activity must have shape \(4, r\)"),
         (lambda: find_stages(t, t, a * np.inf, level=1.0, time_unit="t"), "activity must be finite"),
-        (lambda: find_stages(t, t, [[1.0], [1.0, 2.0]], level=1.0, time_unit="t"), "activity must hold numbers only"),
+        (lambda: find_stages(t, t, [[1.0], [1.0, 2.0]], level=1.0, time_unit="t"), "activity must be real numbers"),
         (lambda: find_stages(t, t, a, level=0.0, time_unit="t"), "level must be greater than 0"),
         (lambda: find_stages(t, t, a, level=math.nan, time_unit="t"), "level must be"),
         (lambda: find_stages(t, t, a, level=1.0, time_unit="t", min_duration=-1.0), "min_duration must be at least 0"),
     ],
 )
-def test_bad_input_is_named(call, says):
+def test_invalid_input_raises(call, says):
     with pytest.raises(InputError, match=says):
         call()

@@ -1,4 +1,4 @@
-"""Leading singular subspaces against dense SVDs, and principal angles against what they are by construction."""
+"""Leading singular subspaces against dense SVDs, and principal angles against their values by construction."""
 
 import jax.numpy as jnp
 import numpy as np
@@ -69,7 +69,7 @@ def test_angles_of_subspaces_of_different_dimension():
     assert principal_angles(plane, tilted) == pytest.approx([0.4])
 
 
-def test_bad_input():
+def test_invalid_input_raises():
     with pytest.raises(InputError, match="k must be from 1 to 12, the largest rank the update can have; got 13"):
         product_update_subspaces(*product_factors(1.0), k=13)
     with pytest.raises(InputError, match="k must be from 1"):

@@ -10,13 +10,13 @@ import yaml
 
 import saddlescope
 from saddlescope._shared.errors import MissingExtraError
-from saddlescope.reproduction import names
+from saddlescope.reproduction import entry_names
 
 ROOT = Path(__file__).parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 CITATION = yaml.safe_load((ROOT / "CITATION.cff").read_text())
 INSTALLATION = (ROOT / "docs" / "installation.md").read_text()
-PAPERS = sorted({name.partition("/")[0].replace("-", "_") for name in names()})
+PAPERS = sorted({name.partition("/")[0].replace("-", "_") for name in entry_names()})
 
 # Of the Citation File Format 1.2.0: what must be there, and everything that may be.
 REQUIRED = {"authors", "cff-version", "message", "title"}

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from saddlescope.reproduction import names
+from saddlescope.reproduction import entry_names
 
 ROOT = Path(__file__).parents[2]
 CONSTRAINTS = {"PIP_CONSTRAINT": str(ROOT / "constraints.txt"), "PIP_DISABLE_PIP_VERSION_CHECK": "1"}
@@ -91,7 +91,7 @@ def test_version_and_list(environment):
     _, call, _ = environment
     assert call("saddlescope", "--version").stdout.startswith("saddlescope ")
     listed = call("saddlescope", "list").stdout
-    assert all(name in listed for name in names())
+    assert all(name in listed for name in entry_names())
 
 
 def test_an_entry_runs_is_checked_and_shown_in_a_gallery(environment):

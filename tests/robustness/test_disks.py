@@ -110,7 +110,7 @@ def test_a_run_in_the_middle_of_its_work_keeps_what_is_finished(disk, tiny, tmp_
         if fraction == 0.5:
             disk.fill()
 
-    with pytest.raises(InputError, match=r"No space left on device\. Make room; the same command goes on"):
+    with pytest.raises(InputError, match=r"No space left on device\. Free some space, then rerun the same command"):
         reproduce(tiny, out=disk.folder / "out", report=half)
     disk.empty()
     fractions = []
@@ -199,5 +199,5 @@ def test_a_folder_of_somebody_else_is_told():
             [*nobody, "run", "tiny/staircase", "--out", "out"], capture_output=True, text=True, check=False, cwd=folder
         )
         assert done.returncode == 2, done.stderr
-        assert done.stderr == "Cannot write in out: Permission denied. Give another folder with --out, or make room.\n"
+        assert done.stderr == "Cannot write in out: Permission denied. Give another folder with --out, or free some space.\n"
         assert not any((folder / "out").iterdir())

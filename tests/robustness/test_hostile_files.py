@@ -40,8 +40,8 @@ def made(tmp_path_factory):
     import tiny
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("saddlescope.reproduction.entry.find", tiny.find)
-        patch.setattr("saddlescope.reproduction.entry.names", lambda: tiny.NAMES)
+        patch.setattr("saddlescope.reproduction.entry.find_entry", tiny.find_entry)
+        patch.setattr("saddlescope.reproduction.catalogue.entry_names", lambda: tiny.NAMES)
         return reproduce(tiny.ENTRY, out=tmp_path_factory.mktemp("made"), size="quick").run
 
 
@@ -137,7 +137,7 @@ def test_a_few_bytes_that_claim_to_be_a_huge_array_are_refused(tmp_path):
     content = path.read_bytes()
     assert len(content) < 10**6
     path.write_bytes(content + module._seal(content))
-    with pytest.raises(InputError, match=r"bomb\.nc must hold at most .* times what it takes on the disk"):
+    with pytest.raises(InputError, match=r"bomb\.nc must have at most .* times its size in arrays"):
         store.read(path)
 
 

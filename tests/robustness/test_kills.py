@@ -65,7 +65,7 @@ def kill_and_resume(command, folder, done, *, kills, lines, seed):
 
 def stored(folder):
     """The one stored run, and that nothing else is left."""
-    (file,) = store.find(folder)
+    (file,) = store.find_runs(folder)
     assert [path.name for path in file.parent.iterdir()] == [file.name]
     return store.read(file)
 

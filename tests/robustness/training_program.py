@@ -69,13 +69,13 @@ def language(folder: Path) -> dict[str, Any]:
     """A GPT-2 on the start of Python's help texts."""
     from saddlescope.train.architectures.gpt2 import GPT2Sizes, fresh_gpt2
     from saddlescope.train.data.text import TextData, learn_vocabulary, load_text, tokenize
-    from saddlescope.train.language import LanguageConfig, fit_language
+    from saddlescope.train.language_training import LanguageConfig, fit_language
 
     whole = load_text("python-topics")
     text = TextData(whole.name, whole.train[:2], ("".join(whole.test),)).first(5000, 1500)
     data = tokenize(text, learn_vocabulary(text, 300), block=16)
     model = fresh_gpt2(GPT2Sizes(vocabulary=300, block=16, embedding=16, depth=1, heads=2), seed=0)
-    config = LanguageConfig(steps=24, batch=4, test_every=2, tests_a_checkpoint=1)
+    config = LanguageConfig(steps=24, batch=4, test_every=2, tests_per_checkpoint=1)
     history = fit_language(model, data, config, checkpoint=folder / "kept", report=tell)
     return {"loss": history.train_loss, "test": history.test_loss} | _weights(model)
 

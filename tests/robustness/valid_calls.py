@@ -121,10 +121,13 @@ def _models() -> dict[str, Call]:
         "aligned_tokens": Call(m.aligned_tokens, sizes | {"gap": 1.0, "ratio": 0.1}),
         "conditioned_tokens": Call(m.conditioned_tokens, sizes | {"gap": 1.0, "support": 2, "shrink": 0.02}),
         "with_gaps": Call(m.with_gaps, {"data": data, "gaps": 1.0}),
-        "alignment": Call(m.alignment, {"data": data, "K": draw((6, 2)), "Q": draw((6, 2))}),
-        "check_assumptions": Call(m.check_assumptions, {"data": data, "weights": draw((6, 6)), "loss": "logistic"}),
+        "alignment_residual": Call(m.alignment_residual, {"data": data, "K": draw((6, 2)), "Q": draw((6, 2))}),
+        "check_token_assumptions": Call(
+            m.check_token_assumptions, {"data": data, "weights": draw((6, 6)), "loss": "logistic"}
+        ),
         "separability": Call(m.separability, {"data": data}),
-        "checked_separable": Call(m.checked_separable, {"data": data}),
+        "require_separable": Call(m.require_separable, {"data": data}),
+        "least_loss": Call(m.least_loss, {"data": data, "kind": "logistic"}),
         "attention_loss": Call(m.attention_loss, {"data": data, "kind": "logistic"}),
         "SelectionLoss": Call(
             m.SelectionLoss, {"optimal_scores": data.optimal_scores, "gaps": data.gaps, "kind": "logistic"}
@@ -143,9 +146,9 @@ def _models() -> dict[str, Call]:
         "random_rotation": Call(m.random_rotation, {"dim": 3, "seed": 0}),
         "diagonal_linear_network": Call(m.diagonal_linear_network, {"features": draw((5, 3)), "targets": draw(5)}),
         "layered_weights": Call(m.layered_weights, {"widths": (3, 4, 2), "seed": 0, "deviation": 1.0, "starts": 2}),
-        "perceptron_weights": Call(m.perceptron_weights, {"widths": (3, 4, 2), "seed": 0, "runs": 2}),
+        "perceptron_weights": Call(m.perceptron_weights, {"widths": (3, 4, 2), "seed": 0, "num_starts": 2}),
         "symmetric_weights": Call(
-            m.symmetric_weights, {"dim": 3, "width": 4, "seed": 0, "scale": 0.1, "law": "normal", "starts": 2}
+            m.symmetric_weights, {"dim": 3, "width": 4, "seed": 0, "log_scale": -2.0, "law": "normal", "num_starts": 2}
         ),
         "symmetric_factor": Call(m.symmetric_factor, {"W": np.diag([2.0, 1.0])}),
         "LayeredLoss": Call(m.LayeredLoss, {"inputs": draw((5, 3)), "targets": draw((5, 2))}),
@@ -303,16 +306,16 @@ def _flow() -> dict[str, Call]:
     loss = SelectionLoss(data.optimal_scores, data.gaps)
     start = f.DiagonalInit(np.array([1.0, 1.0]), np.array([0.1, 0.1]), -5.0)
     factors = f.FactorInit(pairs=[(draw((2, 2)), draw((2, 2)))], log_scale=-10.0)
-    run = {"until": 0.5, "tolerance": 1e-3, "record": np.array([0.1, 0.2]), "max_gradients": 2000}
-    margins = {"log_times": [0.0, 1.0], "tolerance": 1e-5, "max_evaluations": 5000}
+    run = {"until": 0.5, "tolerance": 1e-3, "record": np.array([0.1, 0.2]), "max_evaluations": 2000}
+    margins = {"log_until": 1.0, "record": [0.0, 1.0], "tolerance": 1e-5, "max_evaluations": 5000}
     K, Q = 0.1 * draw((2, 6, 2))
     symmetric = {"until": 1.0, "tolerance": 1e-8}
     weights = (jnp.asarray(draw((2, 2))), jnp.asarray(draw((1, 2))))
-    descent = {"steps": 3, "marks": np.array([1, 2])}
+    descent = {"steps": 3, "record": np.array([1, 2])}
     return {
         "DiagonalInit": Call(f.DiagonalInit, {"u": np.array([1.0, 1.0]), "v": np.array([0.1, 0.1]), "log_scale": -5.0}),
         "ParameterInit": Call(f.ParameterInit, {"params": np.array([1.0, 2.0])}),
-        "Factors": Call(f.Factors, {"pairs": [(draw((2, 2)), draw((2, 2)))], "log_scale": -10.0}),
+        "FactorInit": Call(f.FactorInit, {"pairs": [(draw((2, 2)), draw((2, 2)))], "log_scale": -10.0}),
         "DiagonalMarginInit": Call(f.DiagonalMarginInit, {"plus": np.ones(3), "minus": np.ones(3)}),
         "gradient_flow": Call(f.gradient_flow, run | {"level": 0.1, "loss": _quadratic, "start": start}),
         "gradient_flow_batched": Call(
@@ -340,7 +343,7 @@ def _flow() -> dict[str, Call]:
                 "log_norm": -5.0,
                 "record": np.array([0.1, 0.2]),
                 "tolerance": 1e-4,
-                "max_steps": 1000,
+                "max_evaluations": 6000,
             },
             {"output": _product, "cost": jnp.sum},
         ),
@@ -357,7 +360,7 @@ def _flow() -> dict[str, Call]:
         ),
         "weight_flow": Call(
             f.weight_flow,
-            {"log_times": [0.0, 1.0], "start": draw((6, 6)), "rtol": 1e-5, "max_evaluations": 5000, "loss": loss},
+            margins | {"start": draw((6, 6)), "loss": loss},
             {"margins_of": _Margins(data.differences, data.z)},
         ),
         "symmetric_flows": Call(
@@ -382,13 +385,13 @@ def _flow() -> dict[str, Call]:
                 "descents": 1,
                 "until": 5.0,
                 "seed": 0,
-                "pool": 64,
+                "num_starts": 64,
                 "generations": 1,
                 "bound": 0.3,
                 "least": 0.0,
             },
         ),
-        "geometric_marks": Call(f.geometric_marks, {"steps": 100, "per_doubling": 8, "every": 10}),
+        "geometric_steps": Call(f.geometric_steps, {"steps": 100, "per_doubling": 8, "every": 10}),
         "homogeneous_rate": Call(f.homogeneous_rate, {"rate": 0.1, "degree": 2}),
         "sgd": Call(
             f.sgd,
@@ -482,8 +485,8 @@ def _studies() -> dict[str, Call]:
                 "data": _tokens(),
                 "loss": "logistic",
                 "log_until": 5.0,
-                "times": 3,
-                "scale": 0.1,
+                "record": np.array([1.0, 3.0]),
+                "log_scale": -2.0,
                 "seed": 0,
                 "tolerance": 1e-5,
             },

@@ -1,4 +1,4 @@
-"""The study of a user's own data: against the solutions, the flows, and data of which the answer is known."""
+"""Study of your own data against the solutions, the flows, and data with a known answer."""
 
 import sys
 from dataclasses import replace
@@ -8,8 +8,8 @@ import pytest
 from scipy.optimize import minimize
 
 from saddlescope._shared.errors import InputError
-from saddlescope.flow import MarginFlowError, matrix_margin_flow
-from saddlescope.flow.diagonal.trajectory import Status
+from saddlescope.flow import matrix_margin_flow
+from saddlescope.flow.status import Status
 from saddlescope.models.tokens.data import TokenData
 from saddlescope.models.tokens.generators import aligned_tokens, conditioned_tokens, gaussian_tokens
 from saddlescope.models.tokens.losses import SelectionLoss
@@ -19,7 +19,9 @@ from saddlescope.studies.implicit_bias import FLOWS
 
 @pytest.fixture(scope="module")
 def study():
-    return implicit_bias(conditioned_tokens(3, 4, 8, seed=2), log_until=1e5, times=8, tolerance=1e-5)
+    return implicit_bias(
+        conditioned_tokens(3, 4, 8, seed=2), log_until=1e5, record=np.geomspace(1.0, 1e5, 8), tolerance=1e-5
+    )
 
 
 def test_each_flow_minimises_its_own_norm(study):
@@ -30,10 +32,11 @@ def test_each_flow_minimises_its_own_norm(study):
     assert np.all(last.distance.sel(norm="Frobenius", flow=["keys and queries", "diagonal"]) > 0.01)
 
 
-def test_the_dataset_says_what_the_flow_and_the_solutions_say(study):
+def test_the_dataset_agrees_with_the_flow_and_the_solutions(study):
     data, ds = study.data, study.dataset.sel(flow="W alone")
     loss = SelectionLoss(data.optimal_scores, data.gaps)
-    flow = matrix_margin_flow(loss, data.differences, data.z, study.dataset.log_time.values, tolerance=1e-5)
+    times = study.dataset.log_time.values
+    flow = matrix_margin_flow(loss, data.differences, data.z, log_until=times[-1], record=times, tolerance=1e-5)
     W = flow.weights(3)
     mu = data.margins(W).min()
     assert float(ds.margin[3]) == pytest.approx(mu, rel=1e-12)
@@ -51,7 +54,7 @@ def test_the_dataset_says_what_the_flow_and_the_solutions_say(study):
     assert np.linalg.norm(ds.direction.values - WF) / np.linalg.norm(WF) == pytest.approx(float(ds.distance[-1, 1]))
 
 
-def test_diagonal_weights_are_held_against_diagonal_solutions(study):
+def test_diagonal_weights_are_compared_with_diagonal_solutions(study):
     data, ds = study.data, study.dataset.sel(flow="diagonal")
     B = data.features.reshape(-1, data.dim)
     least = minimize(
@@ -66,39 +69,43 @@ def test_diagonal_weights_are_held_against_diagonal_solutions(study):
     assert np.all(direction == np.diag(np.diag(direction)))
 
 
-def test_aligned_data_cannot_tell_the_norms_apart():
-    study = implicit_bias(aligned_tokens(2, 3, 4, seed=0), log_until=300.0, times=3, tolerance=1e-5)
+def test_aligned_data_cannot_distinguish_the_norms():
+    study = implicit_bias(
+        aligned_tokens(2, 3, 4, seed=0), log_until=300.0, record=np.geomspace(1.0, 300.0, 3), tolerance=1e-5
+    )
     for name in FLOWS[:2]:
         assert study.verdicts[name].norm == "undecided"
         assert "The two solutions coincide" in study.verdicts[name].says
         assert np.isnan(study.verdicts[name].nuclear_share)
-    assert (
-        float(study.dataset.excess.sel(flow="W alone", norm="nuclear")[-1]) < 1e-2
-    )  # and yet both problems are solved
+    assert float(study.dataset.excess.sel(flow="W alone", norm="nuclear")[-1]) < 1e-2  # both problems are solved
 
 
-def test_what_was_not_given_the_time_is_undecided():
-    study = implicit_bias(gaussian_tokens(4, 5, 12, seed=3), log_until=3.0, times=3, tolerance=1e-4)
+def test_short_runs_are_undecided():
+    study = implicit_bias(
+        gaussian_tokens(4, 5, 12, seed=3), log_until=3.0, record=np.geomspace(1.0, 3.0, 3), tolerance=1e-4
+    )
     assert study.verdicts["keys and queries"].norm == "undecided"
     assert "not resolved" in study.verdicts["keys and queries"].says
 
 
 def test_data_that_diagonal_weights_do_not_separate_leave_out_the_diagonal_flow():
-    study = implicit_bias(gaussian_tokens(3, 4, 3, seed=2), log_until=5.0, times=2, tolerance=1e-4)
+    study = implicit_bias(gaussian_tokens(3, 4, 3, seed=2), log_until=5.0, record=[1.0], tolerance=1e-4)
     assert study.l1 is None
     assert list(study.verdicts) == list(FLOWS[:2])
     assert study.dataset.sizes["flow"] == 2
     assert "diagonal" not in str(study).split("flow", 1)[1]
 
 
-def test_data_of_which_diagonal_weights_see_nothing():
+def test_data_with_zero_features():
     tokens = TokenData(np.array([[[0.0, 1.0], [0.0, 0.0]]]), np.array([[1.0, 0.0]]), np.ones(1), np.array([0.0, 1.0]))
-    study = implicit_bias(tokens, log_until=3.0, times=2, tolerance=1e-4)
+    study = implicit_bias(tokens, log_until=3.0, record=[1.0], tolerance=1e-4)
     assert list(study.verdicts) == list(FLOWS[:2])
 
 
 def test_a_flow_without_a_direction_says_so():
-    study = implicit_bias(gaussian_tokens(2, 3, 4, seed=1, gap=1e-3), log_until=1.0001, times=2, scale=1e-3)
+    study = implicit_bias(
+        gaussian_tokens(2, 3, 4, seed=1, gap=1e-3), log_until=1.0001, record=[1.0], log_scale=np.log(1e-3)
+    )
     verdict = study.verdicts["keys and queries"]
     assert verdict.norm == "undecided"
     assert "There is no direction" in verdict.says
@@ -106,26 +113,28 @@ def test_a_flow_without_a_direction_says_so():
 
 
 def broken(flow, log_times, status):
-    """A run that ended before its last time, or out of balance, as the flows hand it on."""
+    """Return a run that ended before its last time, or out of balance."""
     tables = ("margins", "log_excess", "log_rates", "rate_signs", "margin_speeds", "energy_defects", "phi")
     cut = {name: getattr(flow, name)[: len(log_times)] for name in tables}
-    return MarginFlowError(replace(flow, **cut, log_times=np.asarray(log_times), status=status))
+    return replace(flow, **cut, log_times=np.asarray(log_times), status=status)
 
 
 @pytest.mark.parametrize("early", [True, False])
-def test_a_flow_that_broke_gives_no_verdict_and_no_number_of_another_time(monkeypatch, early):
+def test_a_flow_that_ended_early_gives_no_verdict_and_nan(monkeypatch, early):
     def follow(*arguments, **policies):
         flow = matrix_margin_flow(*arguments, **policies)
         times = flow.log_times
-        raise broken(flow, [*times[:-2], times[-2] * 0.9] if early else times, Status(False, "It broke.", "Mend it."))
+        return broken(flow, [*times[:-2], times[-2] * 0.9] if early else times, Status(False, "It broke.", "Mend it."))
 
     monkeypatch.setattr(sys.modules["saddlescope.studies.implicit_bias"], "matrix_margin_flow", follow)
-    study = implicit_bias(conditioned_tokens(3, 4, 8, seed=2), log_until=1e5, times=5, tolerance=1e-5)
-    verdict, told = study.verdicts["W alone"], study.dataset.sel(flow="W alone")
+    study = implicit_bias(
+        conditioned_tokens(3, 4, 8, seed=2), log_until=1e5, record=np.geomspace(1.0, 1e5, 5), tolerance=1e-5
+    )
+    verdict, found = study.verdicts["W alone"], study.dataset.sel(flow="W alone")
     assert verdict.norm == "undecided"
     assert "It broke." in verdict.says
-    assert np.isnan(told.margin.values).tolist() == [False] * 3 + [early] * 2
-    assert np.isnan(told.share.values[3:]).all() == early
+    assert np.isnan(found.margin.values).tolist() == [False] * 3 + [early] * 2
+    assert np.isnan(found.share.values[3:]).all() == early
     assert study.verdicts["keys and queries"].norm == "nuclear"
 
 
@@ -133,11 +142,9 @@ def test_a_lost_sample_is_named():
     rng = np.random.default_rng(0)
     X, z = rng.standard_normal((5, 4, 10)), rng.standard_normal((5, 10))
     data = TokenData(X, z, np.sign(rng.standard_normal(5)), rng.standard_normal(10))
-    study = implicit_bias(data, log_until=100.0, times=3, tolerance=1e-5)
+    study = implicit_bias(data, log_until=100.0, record=np.geomspace(1.0, 100.0, 3), tolerance=1e-5)
     loss = SelectionLoss(data.optimal_scores, data.gaps)
-    gap = (
-        data.gaps[1].min() / data.samples * np.exp(-data.optimal_scores[1])
-    )  # what the loss of sample 1 costs, or more
+    gap = data.gaps[1].min() / data.samples * np.exp(-data.optimal_scores[1])  # at least the loss of sample 1
     assert float(study.dataset.log_loss_excess.sel(flow="diagonal")[-1]) > np.log(gap) > np.log(loss.least) - 10
     assert "Sample 1 attends to a wrong token then." in study.verdicts["diagonal"].says
 
@@ -147,7 +154,7 @@ def test_the_start_is_one_in_units_of_margins():
 
     def first_margin(size, scale):  # so small that nothing has moved yet
         shrunk = TokenData(size * data.X, size * data.z, data.y, data.v / size)
-        study = implicit_bias(shrunk, log_until=1.01, times=2, scale=scale, tolerance=1e-5)
+        study = implicit_bias(shrunk, log_until=1.01, record=[1.0], log_scale=np.log(scale), tolerance=1e-5)
         return float(study.dataset.margin.sel(flow="keys and queries")[0])
 
     margin = first_margin(1e-5, 0.1)
@@ -158,20 +165,20 @@ def test_the_start_is_one_in_units_of_margins():
     assert margin == pytest.approx(0.1 * margins.min() / np.sqrt(np.mean(margins**2)), rel=1e-6)
 
 
-def test_it_reads_well(study):
-    told = str(study)
-    assert "3 samples of 4 tokens in dimension 8" in told
-    assert "keys and queries  nuclear" in told
-    assert "l1, diagonal" in told
-    assert max(len(line) for line in told.splitlines()) < 200
-    record = study.record()
-    assert record["flows"]["W alone"]["norm"] == "Frobenius"
-    assert record["problems"]["l1"]["value"] == pytest.approx(np.abs(study.l1.beta).sum())
-    assert record["assumptions"]["paired"]["number"] is None  # infinite, for three tokens do not pair
+def test_the_repr_and_the_summary(study):
+    found = str(study)
+    assert "3 samples of 4 tokens in dimension 8" in found
+    assert "keys and queries  nuclear" in found
+    assert "l1, diagonal" in found
+    assert max(len(line) for line in found.splitlines()) < 200
+    summary = study.summary()
+    assert summary["flows"]["W alone"]["norm"] == "Frobenius"
+    assert summary["problems"]["l1"]["value"] == pytest.approx(np.abs(study.l1.beta).sum())
+    assert summary["assumptions"]["paired"]["number"] is None  # infinite: an even number of tokens does not pair
 
 
-def test_a_file_is_as_good_as_its_arrays_and_a_seed_as_a_run(study, tmp_path):
-    data, short = study.data, {"log_until": 5.0, "times": 2, "tolerance": 1e-4}
+def test_files_equal_arrays_and_seeds_differ(study, tmp_path):
+    data, short = study.data, {"log_until": 5.0, "record": [1.0], "tolerance": 1e-4}
     np.savez(tmp_path / "data.npz", X=data.X, z=data.z, y=data.y, v=data.v)
     of_file = implicit_bias(tmp_path / "data.npz", **short).dataset
     assert of_file.identical(implicit_bias(data, **short).dataset)
@@ -179,19 +186,19 @@ def test_a_file_is_as_good_as_its_arrays_and_a_seed_as_a_run(study, tmp_path):
     assert not np.array_equal(other.direction.sel(flow=FLOWS[0]), of_file.direction.sel(flow=FLOWS[0]))
 
 
-def test_what_cannot_be_used_is_refused_at_once(study, tmp_path):
+def test_invalid_arguments_raise(study, tmp_path):
     data = study.data
     two = np.concatenate([data.X, data.X[:, ::-1]]), np.concatenate([data.z, -data.z])
     against = TokenData(two[0], two[1], np.concatenate([data.y, data.y]), data.v)
-    for call, told in (
+    for call, found in (
         (lambda: implicit_bias(data, log_until=0.5), "log_until must be above 1"),
-        (lambda: implicit_bias(data, times=1), "times must be at least 2"),
-        (lambda: implicit_bias(data, scale=0.0), "scale must be positive"),
+        (lambda: implicit_bias(data, record=[2e6]), "record must be a vector of ln t, at most log_until"),
+        (lambda: implicit_bias(data, log_scale=-np.inf), "log_scale must be between"),
         (lambda: implicit_bias(data, seed=-1), "seed must be at least 0"),
         (lambda: implicit_bias(data, loss="hinge"), "There is no loss 'hinge'"),
         (lambda: implicit_bias(data, tolerance=1.0), "tolerance must be between"),
-        (lambda: implicit_bias(tmp_path / "none.npz"), "there is no file"),
+        (lambda: implicit_bias(tmp_path / "none.npz"), "path must be an existing .npz file"),
         (lambda: implicit_bias(against), "separable"),
     ):
-        with pytest.raises(InputError, match=told):
+        with pytest.raises(InputError, match=found):
             call()

@@ -16,8 +16,8 @@ def walk(tmp_path, monkeypatch):
     """The entry; its runs leave a trace in tmp_path."""
     import tiny_sweep
 
-    monkeypatch.setattr("saddlescope.reproduction.entry.find", tiny_sweep.find)
-    monkeypatch.setattr("saddlescope.reproduction.entry.names", lambda: (tiny_sweep.ENTRY.name,))
+    monkeypatch.setattr("saddlescope.reproduction.entry.find_entry", tiny_sweep.find_entry)
+    monkeypatch.setattr("saddlescope.reproduction.catalogue.entry_names", lambda: (tiny_sweep.ENTRY.name,))
     monkeypatch.setenv("TINY_HERE", str(tmp_path))
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(_HERE), *filter(None, [os.environ.get("PYTHONPATH")])]))
     return tiny_sweep.ENTRY

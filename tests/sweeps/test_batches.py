@@ -18,7 +18,7 @@ def batches():
 
 
 @pytest.fixture
-def together(walk, monkeypatch, batches):
+def merge_runs(walk, monkeypatch, batches):
     """The walk with a `run_many`; its points of dimension 9 cannot be made together with others."""
 
     def run_many(points, context):
@@ -41,7 +41,7 @@ def together(walk, monkeypatch, batches):
         return run_many(points, context)
 
     entry = dataclasses.replace(walk, run=run, run_many=many)
-    monkeypatch.setattr("saddlescope.reproduction.entry.find", lambda name: entry)
+    monkeypatch.setattr("saddlescope.reproduction.entry.find_entry", lambda name: entry)
     return entry
 
 

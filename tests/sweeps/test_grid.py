@@ -3,7 +3,7 @@ import typing
 import pytest
 
 from saddlescope._shared.errors import InputError
-from saddlescope.reproduction import entry as entries
+from saddlescope.reproduction import entry_names, find_entry
 from saddlescope.sweeps import Grid
 
 
@@ -91,9 +91,9 @@ def test_words_that_are_no_text_are_refused(walk, words, seeds, types_unchecked)
         Grid.parse(walk, words, seeds=seeds)
 
 
-@pytest.mark.parametrize("name", entries.names())
+@pytest.mark.parametrize("name", entry_names())
 def test_seeds_go_over_the_seed_of_every_entry_that_draws(name):
-    entry = entries.find(name)
+    entry = find_entry(name)
     fields = typing.get_type_hints(entry.params_type)
     listed = typing.get_origin(fields.get("seeds")) is tuple
     if "seed" not in fields and not listed:
@@ -106,8 +106,8 @@ def test_seeds_go_over_the_seed_of_every_entry_that_draws(name):
     assert [getattr(p, axis.name) for p in grid.params] == ([3, 4] if axis.name == "seed" else [(3,), (4,)])
 
 
-@pytest.mark.parametrize("name", entries.names())
+@pytest.mark.parametrize("name", entry_names())
 def test_no_parameter_has_the_name_of_a_variable_of_the_data_set(name):
     taken = {"value", "uncertainty", "outcome", "remark", "metrics", "metric_remark", "cpu_seconds", "state"}
     taken |= {"error", "point", "claim", "metric"}
-    assert not taken & set(typing.get_type_hints(entries.find(name).params_type))
+    assert not taken & set(typing.get_type_hints(find_entry(name).params_type))

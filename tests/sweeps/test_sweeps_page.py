@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from saddlescope import cli
-from saddlescope.reproduction import find
+from saddlescope.reproduction import find_entry
 from saddlescope.sweeps import Grid
 
 _PAGE = (Path(__file__).parents[2] / "docs" / "sweeps.md").read_text()
@@ -43,7 +43,7 @@ def test_a_sweep_in_python(tmp_path, monkeypatch, types_unchecked):
 @pytest.mark.parametrize("line", re.findall(r"^saddlescope sweep .*$", _PAGE, re.M))
 def test_the_grids_of_the_commands(line):
     words = shlex.split(line.partition(" #")[0])[2:]
-    entry, axes = find(words[0]), [axis for option, axis in pairwise(words) if option == "--grid"]
+    entry, axes = find_entry(words[0]), [axis for option, axis in pairwise(words) if option == "--grid"]
     grid = Grid.parse(entry, axes, seeds=words[words.index("--seeds") + 1])
     assert len(grid.params) >= 64
 

@@ -17,6 +17,7 @@ import xarray as xr
 
 from saddlescope._shared.errors import InputError
 from saddlescope.reproduction import Claim, Entry, Estimate, Metric, RunContext
+from saddlescope.reproduction import catalogue
 from saddlescope.reproduction import entry as entries
 
 
@@ -111,8 +112,8 @@ ENTRY = Entry(
 )
 
 
-def find(name: str) -> Entry:
-    """In place of `saddlescope.reproduction.entry.find`."""
+def find_entry(name: str) -> Entry:
+    """In place of `saddlescope.reproduction.entry.find_entry`."""
     if name != ENTRY.name:
         raise entries.unknown("entry", name, [ENTRY.name])
     return ENTRY
@@ -120,7 +121,7 @@ def find(name: str) -> Entry:
 
 def install() -> None:
     """Has everybody in this process find the entry."""
-    entries.find, entries.names = find, lambda: (ENTRY.name,)  # type: ignore[assignment]
+    entries.find_entry, catalogue.entry_names = find_entry, lambda: (ENTRY.name,)  # type: ignore[assignment]
 
 
 if "pytest" not in sys.modules:  # there the fixture `walk` does

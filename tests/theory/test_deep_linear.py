@@ -12,7 +12,7 @@ from saddlescope.theory.deep_linear import aligned_time, deep_linear_stages
 DRAW = np.random.default_rng(0)
 X = np.diag([2.0, 1.0, 0.5, 1.5]) @ DRAW.standard_normal((4, 30))
 T = DRAW.standard_normal((3, 4)) @ X + 0.3 * DRAW.standard_normal((3, 30))
-STAGES = deep_linear_stages(X, T)
+STAGES = deep_linear_stages(X.T, T.T)
 
 
 def loss(W):
@@ -75,28 +75,29 @@ def _random(*sizes):
 
 
 def test_narrow_networks_stop_at_their_width():
-    narrow = deep_linear_stages(X, T, width=2)
+    narrow = deep_linear_stages(X.T, T.T, width=2)
     np.testing.assert_allclose(narrow.losses, STAGES.losses[:3], rtol=1e-12)
     np.testing.assert_allclose(narrow.speeds[:2], STAGES.speeds[:2], rtol=1e-12)
     assert narrow.speeds[2] == 0.0
-    np.testing.assert_array_equal(deep_linear_stages(X, T, width=9).losses, STAGES.losses)
+    np.testing.assert_array_equal(deep_linear_stages(X.T, T.T, width=9).losses, STAGES.losses)
 
 
 def test_bases_and_copies_of_the_data_do_not_matter():
     Q, R = (np.linalg.qr(DRAW.standard_normal((n, n)))[0] for n in (4, 3))
-    for other in (deep_linear_stages(Q @ X, R @ T), deep_linear_stages(np.hstack([X, X]), np.hstack([T, T]))):
+    for inputs, targets in ((Q @ X, R @ T), (np.hstack([X, X]), np.hstack([T, T]))):
+        other = deep_linear_stages(inputs.T, targets.T)
         np.testing.assert_allclose(other.losses, STAGES.losses, rtol=1e-12)
         np.testing.assert_allclose(other.speeds, STAGES.speeds, rtol=1e-9, atol=1e-12)
-    scaled = deep_linear_stages(3.0 * X, 2.0 * T)
+    scaled = deep_linear_stages(3.0 * X.T, 2.0 * T.T)
     np.testing.assert_allclose(scaled.losses, 4.0 * STAGES.losses, rtol=1e-12)
     np.testing.assert_allclose(scaled.speeds, 6.0 * STAGES.speeds, rtol=1e-12, atol=1e-12)
 
 
 def test_few_samples_and_dependent_inputs():
-    few = deep_linear_stages(X[:, :2], T[:, :2])
+    few = deep_linear_stages(X[:, :2].T, T[:, :2].T)
     assert few.ranks == (0, 1, 2)
     assert few.losses[-1] == pytest.approx(0.0, abs=1e-20)
-    doubled = deep_linear_stages(np.vstack([X, X[:1] + X[1:2]]), T)
+    doubled = deep_linear_stages(np.vstack([X, X[:1] + X[1:2]]).T, T.T)
     np.testing.assert_allclose(doubled.losses, STAGES.losses, rtol=1e-10)
 
 
@@ -125,7 +126,7 @@ def test_aligned_networks_drop_half_way_at_the_times_told(depth):
     white = 2.0 * np.linalg.qr(np.random.default_rng(1).standard_normal((4, 4)))[0][:3]  # X X^T / N = 1
     U, V = (np.linalg.qr(np.random.default_rng(seed).standard_normal((3, 3)))[0] for seed in (2, 3))
     targets = U @ np.diag([4.0, 1.5, 0.0]) @ V.T @ white
-    told = deep_linear_stages(white, targets)
+    told = deep_linear_stages(white.T, targets.T)
     inner = [np.linalg.qr(np.random.default_rng(10 + layer).standard_normal((3, 3)))[0] for layer in range(1, depth)]
     frames = [V, *inner, U]
     start = np.array([initial * left @ right.T for right, left in itertools.pairwise(frames)])
@@ -173,12 +174,12 @@ def _share(speed, depth, initial, time):
 @pytest.mark.parametrize(
     ("call", "says"),
     [
-        (lambda: deep_linear_stages(X, T[:, :5]), "targets must have a column for each of the 30 inputs; got 5"),
+        (lambda: deep_linear_stages(X.T, T.T[:, :5]), "targets must have a column for each of the 30 inputs; got 5"),
         (lambda: deep_linear_stages(X[0], T), "inputs must have shape"),
-        (lambda: deep_linear_stages(X, T * np.nan), "targets must be finite"),
+        (lambda: deep_linear_stages(X.T, T.T * np.nan), "targets must be finite"),
         (lambda: deep_linear_stages(X, 0 * T), "targets must not all be 0.* no saddle"),
         (lambda: deep_linear_stages([[1.0, 0.0]], [[0.0, 1.0]]), "targets must not be orthogonal.* no saddle"),
-        (lambda: deep_linear_stages(X, T, width=0), "width must be at least 1; got 0"),
+        (lambda: deep_linear_stages(X.T, T.T, width=0), "width must be at least 1; got 0"),
         (lambda: STAGES.product(4), "rank must be between 0 and 3; got 4"),
         (lambda: STAGES.saddle_loss((0, 0)), "learned must be different integers from 0 to 2"),
         (lambda: STAGES.saddle_loss((3,)), "learned must be"),

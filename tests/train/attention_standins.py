@@ -168,7 +168,7 @@ class TorchSelfAttention(nn.Module):
 
 
 def all_kinds() -> dict[str, nn.Module]:
-    """One of each on inputs of width 12, with 4 heads."""
+    """Return one of each on inputs of width 12, with 4 heads."""
     from saddlescope.train import ViT, ViTConfig
 
     torch.manual_seed(1)

@@ -1,4 +1,4 @@
-"""Two processes that train one model, for tests: what each way to share it leaves behind goes to a folder of its name.
+"""Program of two processes that train one model, for tests: the results of each method go to a folder of its name.
 
 usage: distributed_run.py FOLDER
 """
@@ -30,7 +30,7 @@ def fresh() -> ViT:
 
 
 def shared(way: str) -> nn.Module:
-    """A freshly built model, shared between the processes."""
+    """Return a freshly built model, shared between the processes."""
     model = fresh()
     if way == "ddp":
         return nn.parallel.DistributedDataParallel(model)
@@ -44,14 +44,14 @@ def shared(way: str) -> nn.Module:
 
 
 def full_weights(model: nn.Module) -> dict[str, torch.Tensor]:
-    """All weights of a model, gathered by PyTorch's own means."""
+    """Return all weights of a model, gathered by PyTorch."""
     state = copy.deepcopy(model.state_dict())
     whole = {name: getattr(tensor, "full_tensor", lambda tensor=tensor: tensor)() for name, tensor in state.items()}
     return {name.removeprefix("module."): tensor.detach() for name, tensor in whole.items()}
 
 
 def train(way: str, rank: int, tracked: bool) -> dict:
-    """A few steps, each process on images of its own; weights after each step, and the tracker's records."""
+    """Make a few steps, each process on its own images; return weights after each step, and the tracker's records."""
     model = shared(way)
     optimizer = torch.optim.Adam(model.parameters(), lr=1e-2)
     generator = torch.Generator().manual_seed(rank)

@@ -1,4 +1,4 @@
-"""Two processes under one transformers.Trainer, for a test: each leaves its weights, the first its records, in FOLDER.
+"""Program of two processes under one transformers.Trainer: each writes its weights, the first its records, to FOLDER.
 
 usage: distributed_trainer.py FOLDER PORT
 """

@@ -1,6 +1,6 @@
-"""Trains the test's diffusion model again and again and kills it by SIGKILL; a program of its own, since it forks.
+"""Program that repeatedly trains a tiny diffusion model and kills it by SIGKILL; separate, since it forks.
 
-usage: killed_diffusion_run.py FILE     keeps its checkpoint in FILE; fails unless some of the runs made progress
+usage: killed_diffusion_run.py FILE     writes its checkpoint to FILE; fails unless some of the runs made progress
 """
 
 import os
@@ -12,15 +12,15 @@ from pathlib import Path
 import numpy as np
 import torch
 from resumable_run import die_at
-from test_diffusion_fitting import CONFIG, NETWORK, PROCESS
+from tiny_diffusion import CONFIG, NETWORK, PROCESS
 
-from saddlescope.train.diffusion import fitting
+from saddlescope.train.diffusion import training
 
-_MOMENTS = [(os, "fsync", 3), (Path, "replace", 3), (fitting.Sampler, "draw", 4), (torch, "save", 2), None, None]
+_MOMENTS = [(os, "fsync", 3), (Path, "replace", 3), (training.ClassSampler, "draw", 4), (torch, "save", 2), None, None]
 
 
 def kill_again_and_again(path: Path) -> int:
-    """Kills runs while writing, just before the move, at a record, at random moments; how many made progress."""
+    """Kill runs while writing, before the rename, at a record, at random moments; return the number with progress."""
     progressed = 0
     for moment in _MOMENTS:
         before = path.read_bytes() if path.exists() else b""
@@ -28,7 +28,7 @@ def kill_again_and_again(path: Path) -> int:
         if child == 0:
             if moment is not None:
                 die_at(*moment)
-            fitting.fit_diffusion(PROCESS, NETWORK, CONFIG, checkpoint=path, checkpoint_every=1)
+            training.fit_diffusion(PROCESS, NETWORK, CONFIG, checkpoint=path, checkpoint_every=1)
             os._exit(0)
         if moment is None:
             time.sleep(np.random.default_rng(len(before)).uniform(0.02, 0.1))

@@ -1,7 +1,7 @@
-"""A small run as a program of its own, for tests that kill it: resumes from FOLDER, writes its results there.
+"""Program of a small training run, for tests that kill it: resumes from FOLDER, and writes its results there.
 
-usage: resumable_run.py FOLDER           run, or go on, to the end
-       resumable_run.py FOLDER SEED      start it again and again and kill it by SIGKILL, in the end at random moments
+usage: resumable_run.py FOLDER           run, or resume, to the end
+       resumable_run.py FOLDER SEED      start it repeatedly and kill it by SIGKILL, finally at random moments
 """
 
 import os
@@ -34,7 +34,7 @@ def run(folder: Path, data: ImageData) -> None:
 
 
 def die_at(owner: object, name: str, count: int) -> None:
-    """From the `count`-th call of a function on, this process is dead."""
+    """Kill this process at the `count`-th call of a function."""
     original, calls = getattr(owner, name), 0
 
     def fatal(*arguments, **named):
@@ -48,7 +48,7 @@ def die_at(owner: object, name: str, count: int) -> None:
 
 
 def kill_again_and_again(folder: Path, data: ImageData, seed: int) -> int:
-    """Kills runs in the middle of writing, just before the move, and at random moments; how many made progress."""
+    """Kill runs during writing, just before the rename, and at random moments; return the number that made progress."""
     moments, progressed = random.Random(seed), 0
     worst = [(os, "fsync", 1), (os, "fsync", 7), (Path, "replace", 4), (torch, "save", 3)]
     for attempt in range(len(worst) + 8):

@@ -1,4 +1,4 @@
-"""A vision transformer small enough for every test, a stand-in for a step of an optimiser, and dense updates."""
+"""Small vision transformer for tests, a stand-in for a step of an optimiser, and dense updates."""
 
 import torch
 
@@ -10,7 +10,7 @@ SMALL = ViTConfig(
 
 
 def step_at_random(model, seed=0, size=0.1):
-    """Moves every weight a little, in place, as an optimiser does."""
+    """Move every weight a little, in place, like an optimiser."""
     generator = torch.Generator().manual_seed(seed)
     with torch.no_grad():
         for parameter in model.parameters():
@@ -18,7 +18,7 @@ def step_at_random(model, seed=0, size=0.1):
 
 
 def dense(before, after, layer, head, width):
-    """The twin: both updates of one head of our ViT, as d x d matrices in float64, straight from the paper."""
+    """Return both updates of one head of our ViT as d x d matrices in float64: the reference implementation."""
     rows = slice(width * head, width * (head + 1))
 
     def products(model):

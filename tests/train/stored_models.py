@@ -1,4 +1,4 @@
-"""Checkpoints of small models for tests: written in each way that people store weights."""
+"""Checkpoints of small models for tests, in each common format."""
 
 import json
 from pathlib import Path
@@ -8,7 +8,7 @@ from safetensors.torch import save_file
 
 
 def moved(tensors, seed, size=0.1):
-    """Every floating tensor moved a little, as training does."""
+    """Return tensors with every floating-point one moved a little, as by training."""
     generator = torch.Generator().manual_seed(seed)
     return {
         name: tensor + size * torch.randn(tensor.shape, generator=generator).to(tensor.dtype)
@@ -19,7 +19,7 @@ def moved(tensors, seed, size=0.1):
 
 
 def stored(path: Path, tensors, config=None):
-    """Tensors in model.safetensors of a folder, with config.json when there is one."""
+    """Write tensors to model.safetensors in a folder, with config.json if given."""
     path.mkdir(parents=True, exist_ok=True)
     save_file({name: tensor.contiguous() for name, tensor in tensors.items()}, path / "model.safetensors")
     if config is not None:
@@ -28,7 +28,7 @@ def stored(path: Path, tensors, config=None):
 
 
 def sharded(path: Path, tensors, shards=2, kind="safetensors"):
-    """The same in shards with an index."""
+    """Write tensors to shards with an index."""
     path.mkdir(parents=True, exist_ok=True)
     stem = "model" if kind == "safetensors" else "pytorch_model"
     names, weight_map = list(tensors), {}

@@ -7,7 +7,7 @@ SIZES = GPT2Sizes(vocabulary=300, block=16, embedding=16, depth=2, heads=2)
 
 
 def tiny_tokens():
-    """The start of Python's help texts, in blocks of 16 tokens."""
+    """Return the start of Python's help texts, in blocks of 16 tokens."""
     whole = load_text("python-topics")
     text = TextData(whole.name, whole.train[:2], ("".join(whole.test),)).first(5000, 1500)
     return tokenize(text, learn_vocabulary(text, SIZES.vocabulary), block=SIZES.block)

@@ -1,1 +1,1 @@
-"""What every part of the package may import: errors, argument validation, files, progress and reprs."""
+"""Shared layer, which every part may import: errors, argument validation, atomic files, progress and reprs."""

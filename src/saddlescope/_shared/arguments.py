@@ -1,11 +1,12 @@
-"""The door of a public function: arguments of another kind than the annotated one are refused, in one sentence.
+"""Validation of the arguments of public functions against their annotations, with one-sentence errors.
 
-What a value may be (positive, in order, finite) is checked where its meaning is known, by the function itself. Here
-only its kind is: a number where a number is annotated, an array of real numbers of as many axes, a function, one of our
-own objects. Python and the libraries below would find most of it too, but later, in their own words, and some of it
-never: NumPy drops the imaginary part of a complex array, reads None as NaN, and counts a text's letters as its entries.
+A function itself checks the values of its arguments (positive, in order, finite), since it knows their meaning. Here
+only their kinds are checked: a number where a number is annotated, an array of real numbers with as many axes, a
+function, an object of this package. Python and the libraries below would detect most mistakes too, but later, in their
+own words, and some never: NumPy drops the imaginary part of a complex array, reads None as NaN, and takes the letters
+of a string as entries.
 
-Shapes and types are looked at, never entries, so that a checked function can be traced, differentiated and mapped.
+Shapes and types are checked, never entries, so that a checked function can be traced, differentiated and mapped.
 """
 
 import inspect
@@ -30,38 +31,38 @@ Sizes = dict[str, int]
 """Axes of annotated arrays by name, such as "n", as the arguments before have bound them."""
 
 Check = Callable[[Any, Sizes], str | None]
-"""From a value to what it must be, where it is not that."""
+"""Function from a value to the kind that it must be of, or to None if it is."""
 
 Checked = TypeVar("Checked", bound=Callable[..., Any])
 
 
 def validate_arguments(function: Checked) -> Checked:
-    """The function, or class, with a door: arguments must be of the kinds that its annotations name.
+    """Decorate a function or class so that its arguments must be of the kinds that its annotations name.
 
     Checked are `int`, `float`, `str`, `bool`, functions, classes of this package, array-likes and arrays of jaxtyping
-    (axes by name too), sequences and mappings of these, and unions of all of them; other annotations are not looked at.
+    (axes by name too), sequences and mappings of these, and unions of all of them; other annotations are ignored.
 
     Raises:
         InputError: (when called) an argument of another kind.
     """
     if isinstance(function, type):
-        function.__init__ = _with_door(function.__init__)  # type: ignore[method-assign]
+        function.__init__ = _with_checks(function.__init__)  # type: ignore[method-assign]
         return function  # type: ignore[return-value]
-    return typing.cast("Checked", _with_door(function))
+    return typing.cast("Checked", _with_checks(function))
 
 
-def _with_door(function: Callable[..., Any]) -> Callable[..., Any]:
+def _with_checks(function: Callable[..., Any]) -> Callable[..., Any]:
     parameters = inspect.signature(function).parameters.values()
     checks = {each.name: check for each in parameters if (check := check_of(each.annotation)) is not None}
     defaults = {each.name: each.default for each in parameters}
     positional = [each.name for each in parameters if each.kind in (each.POSITIONAL_ONLY, each.POSITIONAL_OR_KEYWORD)]
-    rest = next((each.name for each in parameters if each.kind is each.VAR_POSITIONAL), "")
+    variadic = next((each.name for each in parameters if each.kind is each.VAR_POSITIONAL), "")
 
     @wraps(function)
-    def door(*arguments: Any, **named: Any) -> Any:
+    def checked(*arguments: Any, **named: Any) -> Any:
         sizes: Sizes = {}
         given = [*zip(positional, arguments, strict=False), *named.items()]
-        given += [(rest, value) for value in arguments[len(positional) :]]
+        given += [(variadic, value) for value in arguments[len(positional) :]]
         for name, value in given:
             check = checks.get(name)
             if check is None or value is defaults[name]:
@@ -71,11 +72,11 @@ def _with_door(function: Callable[..., Any]) -> Callable[..., Any]:
                 raise InputError(f"{name} must be {wanted}; got {shown(value)}.")
         return function(*arguments, **named)
 
-    return door
+    return checked
 
 
 def require(name: str, value: Any, annotation: Any) -> None:
-    """Refuses a value of another kind than the annotation, for where no function of ours is called with it.
+    """Raise InputError unless a value is of the kind of an annotation, where no checked function receives it.
 
     Raises:
         InputError: it is of another kind.
@@ -86,19 +87,46 @@ def require(name: str, value: Any, annotation: Any) -> None:
         raise InputError(f"{name} must be {wanted}; got {shown(value)}.")
 
 
+def require_samples_as_rows(name: str, data: Any, other: str, more: Any) -> None:
+    """Raise unless two matrices have equally many rows, one per sample.
+
+    Args:
+        name: of the first matrix in the error.
+        data: the first matrix.
+        other: of the second matrix in the error.
+        more: the second matrix.
+
+    Raises:
+        InputError: their numbers of rows differ; the error names the transpose that would match.
+    """
+    rows, columns = data.shape
+    if len(more) == rows:
+        return
+    cure = ""
+    if more.shape[1] == columns:
+        cure = f" Pass `{name}.T` and `{other}.T`."
+    elif len(more) == columns:
+        cure = f" Pass `{name}.T`."
+    elif more.shape[1] == rows:
+        cure = f" Pass `{other}.T`."
+    raise InputError(
+        f"{other} must have a row per sample, as many as {name}; got shapes {more.shape!r} and {data.shape!r}.{cure}"
+    )
+
+
 def shown(value: Any) -> str:
-    """A value in a sentence: an array by shape and type, anything else as Python shows it, cut where it is long."""
+    """Return a value for a sentence: an array by shape and type, anything else by its repr, cut to 80 characters."""
     if hasattr(value, "shape") and hasattr(value, "dtype"):
         return f"an array of shape {tuple(value.shape)!r} and type {_stored_type(value)}"
     try:
-        told = " ".join(repr(value).split())
+        text = " ".join(repr(value).split())
     except Exception:  # a foreign object's own fault, which must not hide ours
-        told = f"an object of type {type(value).__name__}"
-    return told if len(told) <= 80 else f"{told[:77]}..."
+        text = f"an object of type {type(value).__name__}"
+    return text if len(text) <= 80 else f"{text[:77]}..."
 
 
 def check_of(annotation: Any) -> Check | None:
-    """The check that belongs to an annotation; None where everything passes."""
+    """Return the check of an annotation; None where everything passes."""
     for kind, check in _PLAIN.items():
         if annotation is kind:
             return check
@@ -136,7 +164,7 @@ def _whole(value: Any, _: Sizes) -> str | None:
 
 
 def _text(value: Any, _: Sizes) -> str | None:
-    return None if isinstance(value, str) else "a text"
+    return None if isinstance(value, str) else "a string"
 
 
 def _switch(value: Any, _: Sizes) -> str | None:
@@ -183,7 +211,7 @@ def _instance(wanted: type) -> Check:
 
 
 def _offering(members: Sequence[str]) -> Check | None:
-    """Passes what has all members of a protocol."""
+    """Return a check that passes objects with all members of a protocol."""
 
     def check(value: Any, _: Sizes) -> str | None:
         fits = all(hasattr(value, name) for name in members)
@@ -193,7 +221,7 @@ def _offering(members: Sequence[str]) -> Check | None:
 
 
 def _one_of(checks: Sequence[Check | None]) -> Check | None:
-    """Passes what one of the checks passes."""
+    """Return a check that passes what one of the checks passes."""
     known = [check for check in checks if check is not None]
     if len(known) < len(checks):
         return None
@@ -201,23 +229,23 @@ def _one_of(checks: Sequence[Check | None]) -> Check | None:
     def check(value: Any, sizes: Sizes) -> str | None:
         wanted: list[str] = []
         for each in known:
-            told = each(value, sizes)
-            if told is None:
+            kind = each(value, sizes)
+            if kind is None:
                 return None
-            if told not in wanted:
-                wanted.append(told)
+            if kind not in wanted:
+                wanted.append(kind)
         return " or ".join(wanted)
 
     return check
 
 
 def _row(entry: Check | Sequence[Check | None] | None) -> Check:
-    """Passes sequences; of as many entries as there are checks, or all of them of one kind."""
+    """Return a check that passes sequences: of as many entries as there are checks, or of entries of one kind."""
 
     def check(value: Any, sizes: Sizes) -> str | None:
         if isinstance(value, str | bytes | Mapping) or not hasattr(value, "__iter__") or _is_scalar(value):
             return "a sequence"
-        if not hasattr(value, "__len__"):  # an iterator, which looking would use up
+        if not hasattr(value, "__len__"):  # an iterator, which a check would use up
             return None
         if isinstance(entry, Sequence) and len(value) != len(entry):
             return f"a sequence of {len(entry)}"
@@ -236,27 +264,27 @@ def _is_scalar(value: Any) -> bool:
 
 
 def _of_shape(axes: str) -> Check:
-    """Passes arrays of real numbers with these axes; a name stands for the same length wherever it stands."""
+    """Return a check that passes arrays of real numbers with these axes; equal names mean equal lengths."""
     named = axes.split()
     free = [place for place, axis in enumerate(named) if axis == "..." or axis.startswith("*")]
     least = len(named) - len(free)
-    told = f"an array of {least or 'any number of'}{' or more' if free and least else ''} axes"
+    wanted = f"an array of {least or 'any number of'}{' or more' if free and least else ''} axes"
 
     def check(value: Any, sizes: Sizes) -> str | None:
         if not _is_real(value):
             return "an array of real numbers"
         shape = tuple(value.shape)
         if len(shape) < least or (not free and len(shape) > least):
-            return f"{told.removesuffix('s') if told.endswith('of 1 axes') else told}, ({', '.join(named)})"
+            return f"{wanted.removesuffix('s') if wanted.endswith('of 1 axes') else wanted}, ({', '.join(named)})"
         if len(free) > 1:
             return None
         middle = free[0] if free else len(named)
         tail = named[middle + 1 :] if free else []
         pairs = [*zip(named[:middle], shape, strict=False), *zip(tail, shape[len(shape) - len(tail) :], strict=True)]
         for axis, length in pairs:
-            wanted = int(axis) if axis.isdigit() else sizes.get(axis, length)
-            if wanted != length:
-                return f"an array of shape ({', '.join(named)}) with {axis} = {wanted}"
+            expected = int(axis) if axis.isdigit() else sizes.get(axis, length)
+            if expected != length:
+                return f"an array of shape ({', '.join(named)}) with {axis} = {expected}"
             if axis.isidentifier() and axis != "_":
                 sizes[axis] = length
         return None
@@ -265,7 +293,7 @@ def _of_shape(axes: str) -> Check:
 
 
 def _alternatives(members: Sequence[Any]) -> list[Check | None]:
-    """The checks of a union's members; those of an array-like, itself a union, are one member again."""
+    """Return the checks of a union's members; an array-like, itself a union, counts as one member."""
     jax = getattr(sys.modules.get("jax"), "typing", None)  # with its own name for them, where it is loaded
     for likes in (set(typing.get_args(ArrayLike)), set(typing.get_args(getattr(jax, "ArrayLike", None)))):
         if likes and likes <= set(members):

@@ -1,4 +1,4 @@
-"""The one error that means: the input is at fault, and this sentence says how to cure it."""
+"""Errors for input that cannot be used; each message is one sentence that names the cure."""
 
 import re
 from collections.abc import Iterable
@@ -6,17 +6,17 @@ from difflib import get_close_matches
 
 
 class InputError(ValueError):
-    """Something the user gave cannot be used. The message names what was given and the cure, in one sentence.
+    """Input that cannot be used; the message names it and the cure in one sentence.
 
-    The command line prints the message alone, without a traceback, and leaves with exit status 2.
+    The command line prints the message alone, without a traceback, and exits with status 2.
     """
 
     def __init__(self, message: str = "") -> None:
-        super().__init__(re.sub(r"\s*\n\s*", " ", message))  # arrays and file names may bring lines of their own
+        super().__init__(re.sub(r"\s*\n\s*", " ", message))  # arrays and file names may contain line breaks
 
 
 def unknown(kind: str, given: str, known: Iterable[str]) -> InputError:
-    """An `InputError` for a name that does not exist, with the nearest names that do.
+    """Return an `InputError` for a name that does not exist, with the nearest names that do.
 
     >>> str(unknown("size", "quik", ["quick", "default", "paper"]))
     "There is no size 'quik'; did you mean quick? Known: default, paper, quick."
@@ -28,12 +28,12 @@ def unknown(kind: str, given: str, known: Iterable[str]) -> InputError:
 
 
 _WITHOUT = {
-    "train": "there is no tracker, no spectra of checkpoints, no LoRA and no entry that trains in PyTorch",
-    "language": "there is no GPT-2, no tokenizer, no callback of Transformers' Trainer and no entry on language",
-    "sweep": "sweeps stay on this machine",
-    "notebook": "progress is told in plain lines in a notebook",
+    "train": "the tracker, spectra of checkpoints, LoRA and entries that train in PyTorch cannot be used",
+    "language": "GPT-2, tokenizers, the callback of Transformers' Trainer and entries on language cannot be used",
+    "sweep": "sweeps run on this machine only",
+    "notebook": "a notebook shows progress as plain lines",
 }
-_PACKAGES = {  # of the extras, by the names they are imported by
+_PACKAGES = {  # of the extras, by their import names
     "torch": ("PyTorch", "train"),
     "safetensors": ("Safetensors", "train"),
     "PIL": ("Pillow", "train"),
@@ -49,11 +49,11 @@ _PACKAGES = {  # of the extras, by the names they are imported by
 class MissingExtraError(InputError, ImportError):
     """A part of the package needs an extra that is not installed.
 
-    The message has the command that cures it, and what the extra takes away while it is missing.
+    The message has the command that installs it, and names the parts that cannot be used without it.
 
     Attributes:
-        package: what is missing.
-        extra: what brings it.
+        package: the missing package.
+        extra: the extra that installs it.
     """
 
     def __init__(self, part: str, package: str, extra: str) -> None:
@@ -62,7 +62,7 @@ class MissingExtraError(InputError, ImportError):
 
     @classmethod
     def of(cls, part: str, error: ImportError) -> "MissingExtraError | None":
-        """The same for a part that failed with an error of an import, or None: another package is missing."""
+        """Return this error for a failed import of a package of an extra; None for any other package."""
         if isinstance(error, cls):
             return cls(part, error.package, error.extra)
         found = _PACKAGES.get((error.name or "").partition(".")[0])
@@ -70,8 +70,8 @@ class MissingExtraError(InputError, ImportError):
 
 
 class StorageError(InputError):
-    """A folder cannot be written or its disk is full: no fault of what was to be stored there."""
+    """A folder cannot be written, or its disk is full."""
 
 
 class BusyError(InputError):
-    """Another process is at the same run."""
+    """Another process is working on the same run."""

@@ -1,4 +1,4 @@
-"""How far a long call is: a bar in a notebook or on a terminal, elsewhere a plain line at every tenth."""
+"""Progress of long calls: a bar in a notebook or on a terminal, elsewhere a plain line at every tenth."""
 
 import sys
 import time
@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from importlib.util import find_spec
 
 Report = Callable[[float, str], None]
-"""Called with the finished fraction, from 0 to 1, and a short note: what every long call takes as `report`."""
+"""Progress callback of every long call: receives the finished fraction, from 0 to 1, and a short note."""
 
 
 def silent(fraction: float, note: str) -> None:
@@ -20,13 +20,13 @@ _NO_BAR = "A bar instead of lines needs ipywidgets: pip install 'saddlescope[not
 
 @contextmanager
 def show_progress(title: str = "") -> Iterator[Report]:
-    """Shows how far a long call is, wherever it is called from; what it gives is for that call's `report`.
+    """Show the progress of a long call; pass the yielded callback as its `report`.
 
-    In a notebook that is a bar of ipywidgets (the extra `notebook`), on a terminal a bar of Rich, which goes away at
-    the end, and otherwise a line on stderr at every tenth. What is printed meanwhile stands above the bar.
+    In a notebook this is a bar of ipywidgets (the extra `notebook`), on a terminal a bar of Rich that disappears at
+    the end, and otherwise a line on stderr at every tenth. Output printed meanwhile appears above the bar.
 
     Args:
-        title: what stands beside the bar.
+        title: text beside the bar.
 
     >>> import sys
     >>> from contextlib import redirect_stderr
@@ -45,7 +45,7 @@ def show_progress(title: str = "") -> Iterator[Report]:
 
 
 def _in_notebook() -> bool:
-    """Whether this runs in an IPython kernel, which shows what is displayed; not so in IPython on a terminal."""
+    """Return True in an IPython kernel, which displays widgets; IPython on a terminal does not."""
     ipython = sys.modules.get("IPython")
     shell = ipython.get_ipython() if ipython is not None else None
     return getattr(shell, "kernel", None) is not None
@@ -53,14 +53,14 @@ def _in_notebook() -> bool:
 
 @contextmanager
 def _lines(title: str, before: str = "") -> Iterator[Report]:
-    told = -1
+    reported = -1
     sys.stderr.write(before)
 
     def report(fraction: float, note: str) -> None:
-        nonlocal told
+        nonlocal reported
         tenth = int(10 * fraction + 1e-9)
-        if tenth > told:
-            told = tenth
+        if tenth > reported:
+            reported = tenth
             sys.stderr.write(f"{title}: {fraction:4.0%}  {note}\n")
             sys.stderr.flush()
 
@@ -89,21 +89,21 @@ def _widget(title: str) -> Iterator[Report]:
     from IPython.display import display
     from ipywidgets import FloatProgress, HBox, Label
 
-    bar, told = FloatProgress(value=0.0, min=0.0, max=1.0), Label("")
-    display(HBox([Label(title), bar, told]))
+    bar, label = FloatProgress(value=0.0, min=0.0, max=1.0), Label("")
+    display(HBox([Label(title), bar, label]))
     began, last, latest = time.monotonic(), -_OFTEN, (0.0, "")
 
-    def tell() -> None:
+    def draw() -> None:
         fraction, note = latest
         bar.value = fraction
-        told.value = f"{fraction:.0%}  {time.monotonic() - began:.0f} s  {note}"
+        label.value = f"{fraction:.0%}  {time.monotonic() - began:.0f} s  {note}"
 
     def report(fraction: float, note: str) -> None:
         nonlocal last, latest
         latest = (fraction, note)
         if time.monotonic() - last >= _OFTEN:
             last = time.monotonic()
-            tell()
+            draw()
 
     try:
         yield report
@@ -112,4 +112,4 @@ def _widget(title: str) -> Iterator[Report]:
         bar.bar_style = "danger"
         raise
     finally:
-        tell()
+        draw()

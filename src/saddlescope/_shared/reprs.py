@@ -1,4 +1,4 @@
-"""How results show themselves: one short line of text, and in a notebook a small table. No array is ever dumped."""
+"""Reprs of results: one short line, and in a notebook a small table. Arrays are shown by type and shape."""
 
 import dataclasses
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -7,23 +7,23 @@ from html import escape
 from pathlib import PurePath
 from typing import Any
 
-_ROOM = 80  # characters of one value; what is longer is told by its type
-_LINE = 400  # characters of a whole line
-_FEW = 6  # elements of a collection that are told one by one
+_VALUE = 80  # characters of one value; a longer one is shown by its type
+_LINE = 400  # characters of a repr
+_FEW = 6  # elements of a collection that are shown
 _ROWS = 24  # rows of a table in a notebook
 
 Table = tuple[Sequence[str], Iterable[Sequence[object]]]
-"""The names of its columns, and its rows."""
+"""Names of the columns, and rows."""
 
 
 class ReprMixin:
-    """Base of dataclasses that hold arrays, or much else: what they are stands in one line, or in a small table.
+    """Base of dataclasses that hold arrays or many values: a repr of one line, and a small table in notebooks.
 
-    They are made with `repr=False`, as a dataclass otherwise writes a `__repr__` of its own, which dumps all it holds.
-    One with more to say than its fields overrides `__repr__` and, for notebooks, `_table`.
+    Declare them with `repr=False`; otherwise the dataclass writes its own `__repr__`, which prints every array.
+    Subclasses with more to show than their fields override `__repr__` and, for notebooks, `_table`.
 
     >>> @dataclasses.dataclass(frozen=True, repr=False)
-    ... class Fit(Shown):
+    ... class Fit(ReprMixin):
     ...     slope: float
     ...     residuals: Any
     >>> import numpy as np
@@ -35,7 +35,7 @@ class ReprMixin:
         return in_line(type(self).__name__, _fields(self))
 
     def _table(self) -> Table:
-        """The columns and rows that a notebook shows below the line."""
+        """Return the columns and rows that a notebook shows below the line."""
         return ("attribute", "value"), ((name, _with_range(value)) for name, value in _fields(self))
 
     def _repr_html_(self) -> str:
@@ -45,32 +45,32 @@ class ReprMixin:
 
 
 def in_line(name: str, fields: Iterable[tuple[str, object]]) -> str:
-    """`name(field=value, ...)` in at most 400 characters; fields beyond them are counted."""
+    """Return `name(field=value, ...)` in at most 400 characters; further fields are counted."""
     line, left = "", list(fields)
-    while left and len(line) < _LINE - 2 * _ROOM:
+    while left and len(line) < _LINE - 2 * _VALUE:
         field, value = left.pop(0)
         line += f"{', ' if line else ''}{field}={brief(value)}"
     return f"{name}({line}{f', … {len(left)} more' if left else ''})"
 
 
 def brief(value: object) -> str:
-    """A value in at most 80 characters: numbers to six digits, arrays by type and shape, collections by their first.
+    """Return a value in at most 80 characters: numbers to six digits, arrays by type and shape, first elements.
 
     >>> import numpy as np
     >>> brief(2 / 3), brief(np.zeros((4, 5))), brief(tuple(range(40))), brief(None)
     ('0.666667', 'float64[4, 5]', '(0, 1, 2, 3, 4, 5, … 40 in all)', 'None')
     """
-    told = _told(value)
-    return told if len(told) <= _ROOM else f"{type(value).__name__}(…)"
+    text = _full(value)
+    return text if len(text) <= _VALUE else f"{type(value).__name__}(…)"
 
 
 def html_table(caption: str, columns: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
-    """A small table for a notebook, in the colours of its theme; everything shown is escaped.
+    """Return a small HTML table for a notebook, in the colours of its theme; everything shown is escaped.
 
     Args:
         caption: one or more lines above it.
         columns: their names.
-        rows: a cell a column; numbers are told to six digits. Beyond 24 rows only their number is told.
+        rows: one cell per column; numbers have six digits. Beyond 24 rows only their number is shown.
 
     >>> html_table("<b>", ["loss"], [[0.5]]).count("&lt;b&gt;")
     1
@@ -100,7 +100,7 @@ def _cell(value: object) -> str:
     return value if isinstance(value, str) else brief(value)
 
 
-def _told(value: Any) -> str:
+def _full(value: Any) -> str:
     if hasattr(value, "data_vars"):  # an xarray data set, which is a mapping, too
         return f"Dataset({', '.join(f'{dim}: {size}' for dim, size in value.sizes.items())})"
     match value:
@@ -111,9 +111,9 @@ def _told(value: Any) -> str:
         case float():
             return f"{value:.6g}"
         case str():
-            return repr(value if len(value) <= _ROOM - 2 else f"{value[: _ROOM - 3]}…")
+            return repr(value if len(value) <= _VALUE - 2 else f"{value[: _VALUE - 3]}…")
         case PurePath():
-            return str(value) if len(str(value)) <= _ROOM else f"…{str(value)[1 - _ROOM :]}"
+            return str(value) if len(str(value)) <= _VALUE else f"…{str(value)[1 - _VALUE :]}"
         case Mapping():
             return f"{{{_first((f'{key}: {brief(one)}' for key, one in value.items()), len(value))}}}"
         case bytes() | bytearray() | range():
@@ -131,36 +131,36 @@ def _told(value: Any) -> str:
 
 
 def _first(values: Iterable[str], count: int) -> str:
-    """The first of a collection, as many as there is room for."""
-    told: list[str] = []
+    """Return the first of a collection, as many as fit."""
+    shown: list[str] = []
     for one in values:
-        if len(told) == _FEW or sum(map(len, told)) + 2 * len(told) + len(one) > _ROOM - 20:
+        if len(shown) == _FEW or sum(map(len, shown)) + 2 * len(shown) + len(one) > _VALUE - 20:
             break
-        told.append(one)
-    rest = [f"… {count} in all"] if count > len(told) else []
-    return ", ".join([*told, *rest])
+        shown.append(one)
+    more = [f"… {count} in all"] if count > len(shown) else []
+    return ", ".join([*shown, *more])
 
 
 def _array(value: Any) -> str:
     shape = tuple(value.shape)
     if not shape:
-        return _told(value.item())
+        return _full(value.item())
     if len(shape) == 1 and shape[0] <= 4:
-        return f"[{', '.join(_told(one) for one in value.tolist())}]"
+        return f"[{', '.join(_full(one) for one in value.tolist())}]"
     return f"{str(value.dtype).removeprefix('torch.')}[{', '.join(map(str, shape))}]"
 
 
 def _with_range(value: Any) -> str:
-    """For an array of real numbers in NumPy, also where its values lie, and how many are no numbers."""
+    """Return a value in short; for a NumPy array of real numbers also its range, and the number of NaN."""
     if isinstance(value, str):
         return str(value)
-    told = brief(value)
+    text = brief(value)
     if type(value).__module__ != "numpy" or not getattr(value, "size", 0) or value.dtype.kind not in "iuf":
-        return told
+        return text
     if value.ndim == 0 or (value.ndim == 1 and value.size <= 4):
-        return told
+        return text
     missing = int((value != value).sum())
     if missing == value.size:
-        return f"{told}, all NaN"
+        return f"{text}, all NaN"
     finite = value[value == value]
-    return f"{told}, {finite.min():.4g} to {finite.max():.4g}{f', {missing} NaN' if missing else ''}"
+    return f"{text}, {finite.min():.4g} to {finite.max():.4g}{f', {missing} NaN' if missing else ''}"

@@ -1,8 +1,8 @@
-"""The command line: parses, calls, prints.
+"""Command line: parses arguments, calls the package, prints results.
 
-Exit status: 0 when every claim is reproduced, 1 when one is refuted, 3 when none is refuted but one is undecided,
-2 when the input cannot be used (one sentence on stderr), 130 when interrupted, 70 for a defect of saddlescope itself.
-For `sweep`: 0 when all points are finished, 1 when some are not, whatever their verdicts.
+Exit status: 0 if every claim is reproduced, 1 if one is refuted, 3 if none is refuted but one is undecided, 2 if the
+input cannot be used (one sentence on stderr), 130 if interrupted, 70 for a defect of saddlescope itself.
+For `sweep`: 0 if all points are finished, 1 if some are not, whatever their verdicts.
 """
 
 import errno
@@ -24,14 +24,14 @@ from saddlescope.cli.spectra import spectra
 from saddlescope.cli.sweep import sweep
 from saddlescope.cli.terminal import say
 
-_HELP = "In which stages does a neural network learn? Predictions, simulations and measurements, held together."
+_HELP = "In which stages does a neural network learn? Predictions, simulations and measurements, compared."
 _STATUS = (
     "Exit status: 0 all claims reproduced, 1 one refuted, 3 none refuted but one undecided, 2 input that cannot be"
     " used, 130 interrupted, 70 a defect of saddlescope."
 )
-_RESUMED = ("run", "sweep", "data")  # the commands that keep what they finished
+_RESUMED = ("run", "sweep", "data")  # commands that resume
 
-# What a system says of a path that no command can use, or of a disk; other errors of it are ours.
+# Errors of the system about a path that no command can use, or a disk; any other is a defect.
 _SYSTEM = {getattr(errno, name) for name in ("EACCES", "EDQUOT", "EIO", "EISDIR", "ELOOP", "ENAMETOOLONG", "ENOSPC")}
 _SYSTEM |= {errno.ENOTDIR, errno.EPERM, errno.EROFS}
 
@@ -44,7 +44,7 @@ app.add_typer(data, name="data")
 
 
 @app.callback(invoke_without_command=True)
-def _root(version: Annotated[bool, typer.Option("--version", help="Print the version and leave.")] = False) -> None:
+def _root(version: Annotated[bool, typer.Option("--version", help="Print the version and exit.")] = False) -> None:
     if version:
         from saddlescope import __version__
 
@@ -53,10 +53,10 @@ def _root(version: Annotated[bool, typer.Option("--version", help="Print the ver
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """The command `saddlescope`.
+    """Run the command `saddlescope`.
 
     Args:
-        arguments: the words after the command's name; those of the process when they are not given.
+        arguments: the words after the command's name; by default those of the process.
 
     Returns:
         The exit status.
@@ -65,8 +65,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         command = typer.main.get_command(app)
         if VARIABLE in os.environ:
-            command.main(words, prog_name="saddlescope", complete_var=VARIABLE)  # answers the shell, and leaves
-        with command.make_context("saddlescope", [*words]) as context:  # its `main` would catch interrupts before us
+            command.main(words, prog_name="saddlescope", complete_var=VARIABLE)  # answers the shell, and exits
+        with command.make_context("saddlescope", [*words]) as context:  # its `main` would catch interrupts first
             status = command.invoke(context)
         sys.stdout.flush()
     except typer.Exit as leaving:
@@ -78,16 +78,20 @@ def main(arguments: Sequence[str] | None = None) -> int:
         say(_usage(error))
         return 2
     except (KeyboardInterrupt, typer.Abort):
-        resumed = "goes on where it was" if words[0] in _RESUMED else "starts again: nothing of this one was written"
-        say(f"Interrupted; the same command {resumed}.")
+        resumed = words[0] in _RESUMED
+        say(
+            "Interrupted; rerun the same command to resume."
+            if resumed
+            else "Interrupted; nothing was written. Rerun the same command to start again."
+        )
         return 130
-    except BrokenPipeError:  # the reader of our output has left, as `head` does
+    except BrokenPipeError:  # the reader has closed the pipe, as `head` does
         sys.stdout = None  # type: ignore[assignment]
         return 141
     except OSError as error:
-        if error.errno not in _SYSTEM and "--install-completion" not in words:  # which writes where the shell reads
+        if error.errno not in _SYSTEM and "--install-completion" not in words:  # which writes the shell's own files
             return _defect()
-        say(f"Cannot use {error.filename or 'a file'}: {error.strerror}. Name another, or make room.")
+        say(f"Cannot use {error.filename or 'a file'}: {error.strerror}. Give another path, or free some space.")
         return 2
     except Exception:
         return _defect()
@@ -95,15 +99,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _defect() -> int:
-    """Tells of an error that nobody expected."""
+    """Report an unexpected error, and return its exit status."""
     traceback.print_exc()
     say("This is a defect of saddlescope; nothing stored is lost. Please report the lines above.")
     return 70
 
 
 def _usage(error: Exception) -> str:
-    """A usage error as one sentence with the nearest names and the place to read on."""
-    told = str(getattr(error, "format_message", error.__str__)()).strip()
+    """Return a usage error as one sentence with the nearest names and the help command."""
+    sentence = str(getattr(error, "format_message", error.__str__)()).strip()
     context = getattr(error, "ctx", None)
     path = context.command_path if context is not None else "saddlescope"
-    return f"{told}{'' if told.endswith(('.', '?', ')')) else '.'} Try: {path} --help"
+    return f"{sentence}{'' if sentence.endswith(('.', '?', ')')) else '.'} Try: {path} --help"

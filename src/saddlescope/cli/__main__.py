@@ -1,4 +1,4 @@
-"""`python -m saddlescope.cli`, the same as the command `saddlescope`."""
+"""Module form of the command `saddlescope`: `python -m saddlescope.cli`."""
 
 import sys
 

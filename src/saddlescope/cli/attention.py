@@ -1,12 +1,14 @@
-"""The command `attention`: the implicit bias of softmax attention on token data of one's own."""
+"""Command `attention`: the implicit bias of softmax attention on your token data."""
 
+import math
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from saddlescope._shared.progress import show_progress
 from saddlescope.cli.options import AsJson
-from saddlescope.cli.terminal import print_json, print_table, progress
+from saddlescope.cli.terminal import print_json, print_table
 
 
 def attention(
@@ -15,20 +17,25 @@ def attention(
     ],
     loss: Annotated[str, typer.Option(help="exponential or logistic.")] = "exponential",
     log_until: Annotated[float, typer.Option(metavar="LN_T", help="ln t at the end of the flows.")] = 1e6,
-    scale: Annotated[float, typer.Option(help="Size of the start, as the margins of K and Q.")] = 0.1,
-    seed: Annotated[int, typer.Option(help="Of the initial keys and queries.")] = 0,
+    log_scale: Annotated[
+        float,
+        typer.Option(
+            metavar="LN", help="ln of the initial scale, the size of the margins of K and Q.", show_default="ln 0.1"
+        ),
+    ] = math.log(0.1),
+    seed: Annotated[int, typer.Option(help="Seed of the initial keys and queries.")] = 0,
     out: Annotated[
         Path | None, typer.Option("--out", metavar="FILE.nc", help="Store the flows over time in this file.")
     ] = None,
     as_json: AsJson = False,
 ) -> int:
-    """Which norm does gradient flow on softmax attention minimise on these token data?"""
+    """Find the norm that gradient flow on softmax attention minimises on these token data."""
     from saddlescope.studies import implicit_bias
 
-    with progress(str(file)) as (report, _):
-        found = implicit_bias(file, loss=loss, log_until=log_until, scale=scale, seed=seed, report=report)
+    with show_progress(str(file)) as report:
+        found = implicit_bias(file, loss=loss, log_until=log_until, log_scale=log_scale, seed=seed, report=report)
     if as_json:
-        print_json(found.record())
+        print_json(found.summary())
     else:
         typer.echo(f"{found.data!r}\n{found.assumptions!r}\n")
         print_table(*found.problems(), title="Support vector machines")

@@ -1,37 +1,38 @@
-"""What the shell completes: names of entries, sizes and parameters, from files and dataclasses alone.
+"""Shell completion: names of entries, sizes and parameters.
 
-A shell starts the command at each press of the tab key, so that nothing here may load an array library.
+A shell starts the command at each press of the tab key: names and sizes are read without loading an array library, and
+parameters import one entry.
 """
 
 from typing import Any
 
 VARIABLE = "_SADDLESCOPE_COMPLETE"
-"""The environment variable by which a shell asks for completions instead of a command."""
+"""Environment variable by which a shell asks for completions instead of running a command."""
 
 
 def complete_entry(incomplete: str) -> list[str]:
-    """The names of entries that begin so."""
-    from saddlescope.reproduction import entry as entries
+    """Return the names of entries with this beginning."""
+    from saddlescope.reproduction import catalogue
 
-    return [name for name in entries.names() if name.startswith(incomplete)]
+    return [name for name in catalogue.entry_names() if name.startswith(incomplete)]
 
 
 def complete_size(incomplete: str) -> list[str]:
-    """The sizes that begin so."""
+    """Return the sizes with this beginning."""
     from saddlescope.reproduction import SIZES
 
     return [size for size in SIZES if size.startswith(incomplete)]
 
 
 def complete_parameter(ctx: Any, incomplete: str) -> list[tuple[str, str]]:
-    """The parameters of the entry typed before that begin so, as `NAME=`, each with its comment."""
+    """Return the parameters with this beginning of the entry typed before, as `NAME=`, each with its comment."""
+    from saddlescope.reproduction import catalogue, field_comments
     from saddlescope.reproduction import entry as entries
-    from saddlescope.reproduction import field_comments
 
-    # Typer hands its context to what is called ctx; the type of it that it makes public is another one.
+    # Typer passes its context to the argument called ctx; its public context type is another one.
     typed = (ctx.params.get("entry"), *ctx.args)  # not yet assigned while an option lacks its value
-    entry = next((word for word in typed if word in entries.names()), None)
-    comments = field_comments(entries.find(entry).params_type) if entry else {}
+    entry = next((word for word in typed if word in catalogue.entry_names()), None)
+    comments = field_comments(entries.find_entry(entry).params_type) if entry else {}
     return [
         (f"{name}=", comment.replace("[", r"\["))  # Typer reads brackets as markup
         for name, comment in comments.items()

@@ -1,20 +1,21 @@
-"""The commands `data get` and `data list`: official data sets, from their publishers."""
+"""Commands `data get` and `data list`: official data sets, from their publishers."""
 
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from saddlescope._shared.progress import show_progress
 from saddlescope.cli.options import AsJson
-from saddlescope.cli.terminal import print_json, print_table, progress
+from saddlescope.cli.terminal import print_json, print_table
 
 data = typer.Typer(help="Official data sets, from their publishers.")
 
 
 @data.command("list")
 def list_sources(as_json: AsJson = False) -> int:
-    """List what can be downloaded: its files, where they come from and the checksum they are known by."""
-    from saddlescope.train.data.sources import SOURCES
+    """List the data sets that can be downloaded: their files, origins and checksums."""
+    from saddlescope.train.data.download_sources import SOURCES
 
     if as_json:
         print_json(
@@ -31,15 +32,17 @@ def get_source(
     name: Annotated[str, typer.Argument(metavar="NAME", help="A name from `saddlescope data list`.")],
     folder: Annotated[
         Path,
-        typer.Option("--data", metavar="DIR", envvar="SADDLESCOPE_DATA", help="Folder of data sets; made when absent."),
+        typer.Option(
+            "--data", metavar="DIR", envvar="SADDLESCOPE_DATA", help="Folder of data sets, created if absent."
+        ),
     ],
     as_json: AsJson = False,
 ) -> int:
-    """Download a data set, with checksum; a broken download goes on where it was."""
-    from saddlescope.train.data.download import get
+    """Download a data set and verify its checksum. Rerun the command to resume a broken download."""
+    from saddlescope.train.data.download import download
 
-    with progress(f"data {name}") as (report, _):
-        files = get(name, folder, report=report)
+    with show_progress(f"data {name}") as report:
+        files = download(name, folder, report=report)
     if as_json:
         print_json([str(file) for file in files])
     else:

@@ -1,4 +1,4 @@
-"""The command `extract-lora`: an adapter from two checkpoints."""
+"""Command `extract-lora`: an adapter from two checkpoints."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from saddlescope._shared.errors import InputError
+from saddlescope._shared.progress import show_progress
 from saddlescope.cli.options import AsJson, Base, Matrices
-from saddlescope.cli.terminal import print_json, print_table, progress, say
+from saddlescope.cli.terminal import print_json, print_table, say
 
 if TYPE_CHECKING:
     from saddlescope.train.lora import Extraction, LogitsError
@@ -20,19 +21,19 @@ def extract_lora(
     tuned: Annotated[Path, typer.Argument(metavar="TUNED", help="The checkpoint after training.")],
     out: Annotated[Path, typer.Option("--out", metavar="DIR", help="Folder of the adapter.")],
     energy: Annotated[
-        float | None, typer.Option(metavar="E", help="Part of |W - W0|² that each layer keeps, such as 0.95.")
+        float | None, typer.Option(metavar="E", help="Share of |W - W0|² that each layer keeps, such as 0.95.")
     ] = None,
-    rank: Annotated[int | None, typer.Option(metavar="R", help="Rank of every layer, in place of --energy.")] = None,
+    rank: Annotated[int | None, typer.Option(metavar="R", help="Rank of every layer, instead of --energy.")] = None,
     matrices: Matrices = None,
     data: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Text to compare the logits on; random tokens without it.")
+        Path | None, typer.Option(metavar="FILE", help="Text to compare the logits on; random tokens by default.")
     ] = None,
     logits: Annotated[bool, typer.Option(help="Load the models and compare their logits.")] = True,
     as_json: AsJson = False,
 ) -> int:
-    """The best low-rank adapter (LoRA) from one checkpoint to another, as PEFT loads it.
+    """Compute the best low-rank adapter (LoRA) from one checkpoint to another, as PEFT loads it.
 
-    Exit status 2 tells that a layer could not be used; the adapter of all others is written.
+    Exit status 2: a layer could not be used; the adapter of all others is written.
     """
     from saddlescope.train.lora import extract_lora as extract
     from saddlescope.train.lora import logits_error
@@ -43,11 +44,13 @@ def extract_lora(
         faults.append(sentence)
         say(sentence)
 
-    with progress("extract-lora") as (report, _):
-        made = extract(base, tuned, out, energy=energy, rank=rank, matrices=matrices, report=report, fault=fault)
-    if made.left_out:
-        some = ", ".join(made.left_out[:3]) + (" and others" if len(made.left_out) > 3 else "")
-        say(f"{len(made.left_out)} tensors changed and are not in the adapter, such as {some}.")
+    with show_progress("extract-lora") as report:
+        extraction = extract(
+            base, tuned, out, energy=energy, rank=rank, matrices=matrices, report=report, on_error=fault
+        )
+    if extraction.left_out:
+        some = ", ".join(extraction.left_out[:3]) + (" and others" if len(extraction.left_out) > 3 else "")
+        say(f"{len(extraction.left_out)} tensors changed and are not in the adapter, such as {some}.")
     error = None
     if logits:
         try:
@@ -55,23 +58,25 @@ def extract_lora(
         except InputError as reason:
             fault(f"The logits were not compared: {reason}")
     if as_json:
-        print_json(_record(made, error) | {"faults": faults})
+        print_json(_record(extraction, error) | {"faults": faults})
     else:
-        _print(made, error)
+        _print(extraction, error)
     return 2 if faults else 0
 
 
 def _print(made: "Extraction", error: "LogitsError | None") -> None:
     from saddlescope.reproduction.formatting import number
 
-    layers = [(one.name, one.rank, min(one.shape), number(one.kept(), 4)) for one in made.layers]
+    layers = [(one.name, one.rank, min(one.shape), number(one.captured_energy(), 4)) for one in made.layers]
     print_table(("layer", "rank", "of", "energy kept"), layers)
     rows = [
         (rank, number(kept, 4), number(least, 4), f"{parameters:,}")
         for rank, (kept, least, parameters) in _by_rank(made).items()
     ]
     print_table(("rank", "energy kept", "least of a layer", "parameters"), rows, title="One rank for all layers")
-    typer.echo(f"This adapter keeps {number(made.kept, 4)} of the energy with {made.parameters:,} parameters.")
+    typer.echo(
+        f"This adapter keeps {number(made.captured_energy, 4)} of the energy with {made.parameters:,} parameters."
+    )
     if error is not None:
         typer.echo(
             f"Logits on {error.tokens} tokens: error {number(error.relative, 3)} of that of the base model; divergence "
@@ -82,7 +87,7 @@ def _print(made: "Extraction", error: "LogitsError | None") -> None:
 
 
 def _by_rank(made: "Extraction") -> dict[int, tuple[float, float, int]]:
-    """What one rank for all layers would keep, up to the first that keeps all."""
+    """Return the energy kept by one rank for all layers, up to the first rank that keeps all of it."""
     full = max(min(layer.shape) for layer in made.layers)
     found = {}
     for rank in (*(r for r in _RANKS if r < full), full):
@@ -95,11 +100,13 @@ def _by_rank(made: "Extraction") -> dict[int, tuple[float, float, int]]:
 def _record(made: "Extraction", error: "LogitsError | None") -> dict[str, object]:
     return {
         "stored": str(made.folder),
-        "kept": made.kept,
+        "captured_energy": made.captured_energy,
         "parameters": made.parameters,
-        "layers": [{"layer": one.name, "rank": one.rank, "kept": one.kept()} for one in made.layers],
+        "layers": [
+            {"layer": one.name, "rank": one.rank, "captured_energy": one.captured_energy()} for one in made.layers
+        ],
         "ranks": [
-            {"rank": rank, "kept": kept, "least": least, "parameters": parameters}
+            {"rank": rank, "captured_energy": kept, "least": least, "parameters": parameters}
             for rank, (kept, least, parameters) in _by_rank(made).items()
         ],
         "left_out": list(made.left_out),

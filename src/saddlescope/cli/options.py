@@ -1,4 +1,4 @@
-"""Options that several commands share."""
+"""Options shared by several commands."""
 
 from pathlib import Path
 from typing import Annotated
@@ -18,6 +18,4 @@ Matrices = Annotated[
         help='Single matrices by name, such as "*mlp*"; may be repeated.',
     ),
 ]
-Heads = Annotated[
-    int | None, typer.Option(metavar="N", help="Number of attention heads, where there is no config.json.")
-]
+Heads = Annotated[int | None, typer.Option(metavar="N", help="Number of attention heads, if config.json is absent.")]

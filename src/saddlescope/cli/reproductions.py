@@ -1,4 +1,4 @@
-"""Commands on the reproductions: list, run, check, show, gallery."""
+"""Commands for reproductions: list, run, check, show, gallery."""
 
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from saddlescope._shared.errors import InputError
+from saddlescope._shared.progress import show_progress
 from saddlescope.cli.completion import complete_entry, complete_parameter, complete_size
 from saddlescope.cli.options import AsJson
-from saddlescope.cli.terminal import print_json, print_table, progress, say
+from saddlescope.cli.terminal import print_json, print_table, say
 
 if TYPE_CHECKING:
     from saddlescope.reproduction import Reproduction, Verdict
@@ -40,21 +41,20 @@ DataFolder = Annotated[
         "--data", metavar="DIR", envvar="SADDLESCOPE_DATA", help="Folder of data sets in their official formats."
     ),
 ]
-RunsFolder = Annotated[Path, typer.Argument(metavar="DIR", help="Folder of stored runs: what was given to --out.")]
+RunsFolder = Annotated[Path, typer.Argument(metavar="DIR", help="Folder of stored runs: the one given to --out.")]
 
 
 def list_entries(as_json: AsJson = False) -> int:
-    """List the reproductions: one entry a figure or theorem."""
-    from saddlescope.reproduction import entry as entries
+    """List the reproductions: one entry per figure or theorem."""
+    from saddlescope.reproduction import catalogue
 
-    found = [entries.find(name) for name in entries.names()]
+    found = [{"name": name} | catalogue.entry_heading(name)._asdict() for name in catalogue.entry_names()]
     if as_json:
-        keys = ("name", "title", "source", "paper")
-        print_json([{key: getattr(e, key) for key in keys} | {"claims": len(e.claims)} for e in found])
+        print_json(found)
         return 0
-    for paper in dict.fromkeys(entry.paper for entry in found):
-        rows = [(e.name, e.title, e.source, f"{len(e.claims)}") for e in found if e.paper == paper]
-        print_table(("entry", "title", "source", "claims"), rows, title=paper)
+    for paper in dict.fromkeys(entry["paper"] for entry in found):
+        rows = [(entry["name"], entry["title"], entry["source"]) for entry in found if entry["paper"] == paper]
+        print_table(("entry", "title", "source"), rows, title=paper)
     return 0
 
 
@@ -64,18 +64,18 @@ def run(
     settings: Settings = None,
     out: OutFolder = Path("results"),
     data: DataFolder = None,
-    again: Annotated[bool, typer.Option("--again", help="Run although the result is stored already.")] = False,
+    again: Annotated[bool, typer.Option("--again", help="Rerun although the result is stored.")] = False,
     as_json: AsJson = False,
 ) -> int:
-    """Run an entry, judge its claims, and store data and verdicts. An interrupted run goes on where it was."""
+    """Run an entry, judge its claims, and store data and verdicts. Rerun the command to resume an interrupted run."""
     from saddlescope.reproduction import entry as entries
     from saddlescope.reproduction import reproduce
     from saddlescope.reproduction.formatting import exit_status
 
-    found = entries.find(entry)
+    found = entries.find_entry(entry)
     check_data(data)
-    with progress(f"{entry} ({size})") as (report, say):
-        made = reproduce(
+    with show_progress(f"{entry} ({size})") as report:
+        reproduction = reproduce(
             found,
             out=out,
             size=size,
@@ -86,11 +86,11 @@ def run(
             say=say,
         )
     if as_json:
-        print_json(made.records())
+        print_json(reproduction.records())
     else:
-        _print_verdicts([made])
-        typer.echo(f"Stored in {made.file}.")
-    return exit_status(verdict.outcome for verdict in made.verdicts)
+        _print_verdicts([reproduction])
+        typer.echo(f"Stored in {reproduction.file}.")
+    return exit_status(verdict.outcome for verdict in reproduction.verdicts)
 
 
 def check(folder: RunsFolder, as_json: AsJson = False) -> int:
@@ -109,21 +109,21 @@ def check(folder: RunsFolder, as_json: AsJson = False) -> int:
             say(str(error))
             unusable = True
     if as_json:
-        print_json([told for reproduction in stored for told in reproduction.records()])
+        print_json([record for reproduction in stored for record in reproduction.records()])
     elif stored:
         _print_verdicts(stored)
     return 2 if unusable else exit_status(verdict.outcome for r in stored for verdict in r.verdicts)
 
 
 def show(entry: EntryName, out: OutFolder = Path("results"), as_json: AsJson = False) -> int:
-    """Show an entry: its parameters in three sizes, its claims with their bounds, and where runs of it are stored."""
+    """Show an entry: its parameters in three sizes, its claims with their bounds, and its stored runs."""
     from dataclasses import asdict
 
     from saddlescope.reproduction import SIZES, Reproduction, field_comments
     from saddlescope.reproduction import entry as entries
     from saddlescope.reproduction.formatting import bounds, finite, summary
 
-    found = entries.find(entry)
+    found = entries.find_entry(entry)
     sizes = {size: asdict(found.params(size)) for size in SIZES}
     comments = field_comments(found.params_type)
     files = _runs_of(found.name, out)
@@ -154,7 +154,7 @@ def show(entry: EntryName, out: OutFolder = Path("results"), as_json: AsJson = F
     for file in files:
         typer.echo(f"{file}: {summary(verdict.outcome for verdict in Reproduction.open(file).verdicts)}")
     if not files:
-        typer.echo(f"No run of it is stored in {out}: saddlescope run {found.name}")
+        typer.echo(f"No run is stored in {out}; run it with: saddlescope run {found.name}")
     return 0
 
 
@@ -164,7 +164,7 @@ def gallery(
         Path, typer.Option(metavar="DIR", help="Folder of the site; an earlier gallery is replaced.")
     ] = Path("gallery"),
 ) -> int:
-    """Build a static site of all stored runs and sweeps; it works from the file system and from a server."""
+    """Build a static site of all stored runs and sweeps; it opens from the file system or a server."""
     from saddlescope.gallery import build
 
     index = build(folder, site)
@@ -173,17 +173,15 @@ def gallery(
 
 
 def check_data(data: Path | None) -> None:
-    """That the folder given to --data is there.
-
-    Raises:
-        InputError: it is not.
-    """
+    """Raise InputError unless the folder given to --data exists."""
     if data is not None and not data.is_dir():
-        raise InputError(f"--data must be an existing folder; got '{data}'. Without one, the embedded data are used.")
+        raise InputError(
+            f"--data must be an existing folder; got '{data}'. Without --data, the embedded data are used."
+        )
 
 
 def settings_of(given: Iterable[str]) -> dict[str, str]:
-    """The parameters set by hand, name to text, of the words given to --set.
+    """Return the parameters given to --set, name to text.
 
     Raises:
         InputError: one is malformed, or a parameter is given twice.
@@ -202,7 +200,7 @@ def settings_of(given: Iterable[str]) -> dict[str, str]:
 def _runs_of(entry: str, out: Path) -> tuple[Path, ...]:
     from saddlescope import store
 
-    return store.find(out / entry) if (out / entry).is_dir() else ()
+    return store.find_runs(out / entry) if (out / entry).is_dir() else ()
 
 
 def _print_verdicts(stored: "Sequence[Reproduction]") -> None:
@@ -213,10 +211,10 @@ def _print_verdicts(stored: "Sequence[Reproduction]") -> None:
     for reproduction in stored:
         rows = []
         for v in reproduction.verdicts:
-            told = Text.assemble(v.says, *([("\n" + v.remark, "dim")] if v.remark else []))
+            statement = Text.assemble(v.says, *([("\n" + v.remark, "dim")] if v.remark else []))
             verdict = Text(f"{SYMBOLS[v.outcome]} {v.outcome}", style=_COLORS[v.outcome])
             rows.append(
-                (v.claim, told, measured(v.value, v.uncertainty, v.unit), bounds(v.low, v.high, v.unit), verdict)
+                (v.claim, statement, measured(v.value, v.uncertainty, v.unit), bounds(v.low, v.high, v.unit), verdict)
             )
         title = f"{reproduction.entry.name} ({reproduction.provenance.label}): {reproduction.entry.title}"
         print_table(("claim", "says", "measured", "holds when", "verdict"), rows, title=title)
@@ -225,5 +223,5 @@ def _print_verdicts(stored: "Sequence[Reproduction]") -> None:
 
 
 def _plain(value: Any) -> str:
-    """A parameter as it is typed after --set."""
+    """Return a parameter as typed after --set."""
     return ",".join(map(str, value)) if isinstance(value, tuple | list) else str(value)

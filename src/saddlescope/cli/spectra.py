@@ -1,4 +1,4 @@
-"""The command `spectra`: what training added to the weights, from checkpoints."""
+"""Command `spectra`: spectra of weight updates between checkpoints."""
 
 import json
 import shlex
@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from saddlescope._shared.progress import show_progress
 from saddlescope.cli.options import AsJson, Base, Heads, Matrices
-from saddlescope.cli.terminal import print_json, print_table, progress, say
+from saddlescope.cli.terminal import print_json, print_table, say
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -22,15 +23,13 @@ def spectra(
         list[Path],
         typer.Argument(metavar="TUNED [STEP...]", help="Checkpoints after training, in the order of training."),
     ],
-    out: Annotated[Path, typer.Option("--out", metavar="FILE.nc", help="Where to store the spectra.")] = Path(
-        "spectra.nc"
-    ),
+    out: Annotated[Path, typer.Option("--out", metavar="FILE.nc", help="File for the spectra.")] = Path("spectra.nc"),
     site: Annotated[
         Path | None,
         typer.Option(metavar="DIR", help="Build a page of pictures in this folder; an earlier one is replaced."),
     ] = None,
     matrices: Matrices = None,
-    attention: Annotated[bool, typer.Option(help="Measure attention heads, or single matrices alone.")] = True,
+    attention: Annotated[bool, typer.Option(help="Measure attention heads, not only single matrices.")] = True,
     top: Annotated[int | None, typer.Option(metavar="K", help="Keep the K largest singular values.")] = None,
     heads: Heads = None,
     subspace: Annotated[
@@ -38,9 +37,9 @@ def spectra(
     ] = 0,
     as_json: AsJson = False,
 ) -> int:
-    """Spectra of weight updates between checkpoints, head by head, with memory for one layer at a time.
+    """Measure spectra of weight updates between checkpoints, head by head, with memory for one layer at a time.
 
-    Exit status 2 tells that something could not be measured; all the rest is stored and shown.
+    Exit status 2: something could not be measured; all other results are stored and shown.
     """
     from saddlescope import store
     from saddlescope.gallery import build_spectra
@@ -57,7 +56,7 @@ def spectra(
         faults.append(sentence)
         say(sentence)
 
-    with progress("spectra") as (report, _):
+    with show_progress("spectra") as report:
         found = checkpoint_spectra(
             base,
             *tuned,
@@ -67,13 +66,13 @@ def spectra(
             top=top,
             subspace=subspace,
             report=report,
-            fault=fault,
+            on_error=fault,
         )
     for remark in found.attrs["remarks"].splitlines():
         say(remark)
     command = shlex.join(["saddlescope", "spectra", str(base), *map(str, tuned)])
-    made = {name: json.dumps(value) if isinstance(value, dict) else value for name, value in stop().items()}
-    found = found.assign_attrs(made, command=command, faults="\n".join(faults))
+    provenance = {name: json.dumps(value) if isinstance(value, dict) else value for name, value in stop().items()}
+    found = found.assign_attrs(provenance, command=command, faults="\n".join(faults))
     stored = store.write(found, out)
     page = build_spectra(stored, site) if site is not None else None
     tables = _tables(found)
@@ -91,7 +90,7 @@ def spectra(
 
 
 def _tables(ds: "xr.Dataset") -> "dict[str, Table]":
-    """What was measured, as tables by the name of their rows."""
+    """Return the measurements as tables by the name of their rows."""
     from saddlescope.plot.rank_tables import layer_table, matrix_table, step_table
 
     tables = {}
@@ -111,7 +110,7 @@ def _cell(value: object) -> str:
 
 
 def _records(table: "Table") -> list[dict[str, object]]:
-    """The rows as JSON values; what is not a number is null."""
+    """Return the rows as JSON values; NaN and infinity are null."""
     from saddlescope.reproduction.formatting import finite
 
     return [

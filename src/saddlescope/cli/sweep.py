@@ -1,4 +1,4 @@
-"""The command `sweep`: one entry at many points of its parameters."""
+"""Command `sweep`: one entry at many points of its parameters."""
 
 import math
 from pathlib import Path
@@ -6,15 +6,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from saddlescope._shared.progress import show_progress
 from saddlescope.cli.completion import complete_parameter
 from saddlescope.cli.options import AsJson
 from saddlescope.cli.reproductions import DataFolder, EntryName, OutFolder, Settings, Size, check_data, settings_of
-from saddlescope.cli.terminal import print_json, print_table, progress, say
+from saddlescope.cli.terminal import print_json, print_table, say
 
 if TYPE_CHECKING:
     from saddlescope.sweeps import Sweep
 
-_SHOWN = 20  # failed points that are told one by one
+_SHOWN = 20  # failed points that are listed
 
 
 def sweep(
@@ -31,30 +32,28 @@ def sweep(
     seeds: Annotated[str, typer.Option(metavar="VALUES", help="Vary the seed, such as 0:64.")] = "",
     size: Size = "default",
     settings: Settings = None,
-    processes: Annotated[
-        int | None, typer.Option(min=1, metavar="N", help="Points made at a time, each in a process of its own.")
-    ] = None,
+    processes: Annotated[int | None, typer.Option(min=1, metavar="N", help="Number of worker processes.")] = None,
     scheduler: Annotated[
-        str | None, typer.Option(metavar="ADDRESS", help="Make the points on the workers of a Dask scheduler.")
+        str | None, typer.Option(metavar="ADDRESS", help="Run the points on the workers of a Dask scheduler.")
     ] = None,
-    retry: Annotated[bool, typer.Option("--retry", help="Try points again that failed.")] = False,
-    again: Annotated[bool, typer.Option("--again", help="Make all points anew.")] = False,
+    retry: Annotated[bool, typer.Option("--retry", help="Retry failed points.")] = False,
+    again: Annotated[bool, typer.Option("--again", help="Rerun all points.")] = False,
     out: OutFolder = Path("results"),
     data: DataFolder = None,
     as_json: AsJson = False,
 ) -> int:
-    """Run an entry at every point of a grid. Finished points are kept and passed by; an interrupted sweep goes on.
+    """Run an entry at every point of a grid. Finished points are skipped; rerun the command to resume.
 
-    Exit status: 0 when all points are finished, whatever their verdicts; 1 when some failed or are missing.
+    Exit status: 0 if all points are finished, whatever their verdicts; 1 if some failed or are missing.
     """
     from saddlescope import sweeps
     from saddlescope.reproduction import entry as entries
 
-    found = entries.find(entry)
+    found = entries.find_entry(entry)
     chosen = sweeps.Grid.parse(found, grid or [], seeds=seeds, size=size, settings=settings_of(settings or []))
     check_data(data)
-    with progress(f"{entry}, {math.prod(chosen.shape)} points") as (report, tell):
-        made = sweeps.sweep(
+    with show_progress(f"{entry}, {math.prod(chosen.shape)} points") as report:
+        result = sweeps.sweep(
             found,
             chosen,
             out=out,
@@ -64,44 +63,44 @@ def sweep(
             retry=retry,
             again=again,
             report=report,
-            say=tell,
+            say=say,
         )
     if as_json:
-        print_json(_record(made))
+        print_json(_record(result))
     else:
-        _print(made)
-    return 1 if made.failures else 0
+        _print(result)
+    return 1 if result.failures else 0
 
 
-def _claims(made: "Sweep") -> list[tuple[str, dict[str, int]]]:
-    """For each claim, at how many points it has which outcome."""
+def _claims(result: "Sweep") -> list[tuple[str, dict[str, int]]]:
+    """Return the number of points of each outcome, for each claim."""
     from saddlescope.reproduction import Outcome
 
     found = [
-        (str(name), list(made.data.outcome.values[..., k].ravel())) for k, name in enumerate(made.data.claim.values)
+        (str(name), list(result.data.outcome.values[..., k].ravel())) for k, name in enumerate(result.data.claim.values)
     ]
     return [(name, {str(outcome): outcomes.count(str(outcome)) for outcome in Outcome}) for name, outcomes in found]
 
 
-def _record(made: "Sweep") -> dict[str, Any]:
+def _record(result: "Sweep") -> dict[str, Any]:
     return {
-        "entry": made.entry.name,
-        "size": made.grid.size,
-        "file": str(made.file),
-        "axes": {axis.name: list(axis.values) for axis in made.grid.axes},
-        "points": {str(state): count for state, count in made.counts.items()},
-        "claims": [{"claim": name} | outcomes for name, outcomes in _claims(made)],
-        "unfinished": [{"point": point, "error": error} for point, error in made.failures.items()],
+        "entry": result.entry.name,
+        "size": result.grid.size,
+        "file": str(result.file),
+        "axes": {axis.name: list(axis.values) for axis in result.grid.axes},
+        "points": {str(state): count for state, count in result.counts.items()},
+        "claims": [{"claim": name} | outcomes for name, outcomes in _claims(result)],
+        "unfinished": [{"point": point, "error": error} for point, error in result.failures.items()],
     }
 
 
-def _print(made: "Sweep") -> None:
-    rows = [(name, *outcomes.values()) for name, outcomes in _claims(made)]
+def _print(result: "Sweep") -> None:
+    rows = [(name, *outcomes.values()) for name, outcomes in _claims(result)]
     columns = ("claim", "reproduced", "refuted", "undecided")
-    print_table(columns, rows, title=f"{made.entry.name} ({made.grid.size}): points by verdict")
-    for point, error in list(made.failures.items())[:_SHOWN]:
-        say(f"{point}: {error or 'not made'}")
-    if (rest := len(made.failures) - _SHOWN) > 0:
-        say(f"... and {rest} more; the data set has them all.")
-    told = ", ".join(f"{count} {state}" for state, count in made.counts.items() if count)
-    typer.echo(f"{math.prod(made.grid.shape)} points: {told}.\nStored in {made.file}.")
+    print_table(columns, rows, title=f"{result.entry.name} ({result.grid.size}): points by verdict")
+    for point, error in list(result.failures.items())[:_SHOWN]:
+        say(f"{point}: {error or 'not run'}")
+    if (more := len(result.failures) - _SHOWN) > 0:
+        say(f"... and {more} more; the data set has them all.")
+    counts = ", ".join(f"{count} {state}" for state, count in result.counts.items() if count)
+    typer.echo(f"{math.prod(result.grid.shape)} points: {counts}.\nStored in {result.file}.")

@@ -1,30 +1,27 @@
-"""What the commands print with: sentences on stderr, tables and JSON on stdout, and the progress of a run."""
+"""Output of the commands: sentences on stderr, tables and JSON on stdout."""
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 import typer
-
-from saddlescope._shared.progress import show_progress
 
 if TYPE_CHECKING:
     from rich.console import Console
 
 
 def say(sentence: str) -> None:
-    """Prints a sentence on stderr."""
+    """Print a sentence on stderr."""
     typer.echo(sentence, err=True)
 
 
 def print_json(value: object) -> None:
-    """Prints a value as strict JSON."""
+    """Print a value as strict JSON."""
     typer.echo(json.dumps(value, indent=1, ensure_ascii=False, allow_nan=False))
 
 
 def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]], title: str = "") -> None:
-    """Prints rows under the names of their columns; cells are shown as they stand, without markup."""
+    """Print rows under the names of their columns; cells are shown verbatim, without markup."""
     from rich.box import SIMPLE_HEAD
     from rich.table import Table
     from rich.text import Text
@@ -38,13 +35,6 @@ def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]], title:
     with console.capture() as drawn:
         console.print(table)
     typer.echo("\n".join(line.rstrip() for line in drawn.get().splitlines()))
-
-
-@contextmanager
-def progress(title: str) -> Iterator[tuple[Callable[[float, str], None], Callable[[str], None]]]:
-    """How a run reports, and what it says sentences with; all of it on stderr."""
-    with show_progress(title) as report:
-        yield report, say
 
 
 def _console() -> "Console":

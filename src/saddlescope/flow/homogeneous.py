@@ -1,4 +1,4 @@
-"""Gradient flow of losses of a homogeneous output, in the time in which its escape from the origin has no scale.
+"""Gradient flow of losses of a homogeneous output, in the time in which the escape from the origin is scale-free.
 
     theta   parameters, theta = exp(l) u with the direction u, |u| = 1, and the log norm l
     f       the output, homogeneous of degree L: f(theta) = exp(L l) f(u) = Y
@@ -11,7 +11,7 @@ With g = grad_u <grad C(Y), f(u)>, Y held fixed in the bracket,
     du/ds = -(g - <u, g> u)      dl/ds = -<u, g>      dt/ds = exp((2 - L) l)
 
 in which nothing under- or overflows at any initial norm: where Y vanishes, grad C(Y) is G. On the localised loss u does
-not see l at all, so c theta_0 takes the same path at the same times s, and its log norm is shifted by log c for ever.
+not depend on l, so c theta_0 takes the same path at the same times s, and its log norm is shifted by log c for ever.
 Section 2.1 of Bantzis, Simon and Jacot (2025).
 """
 
@@ -29,13 +29,16 @@ from jaxtyping import Array, Float, PyTree
 
 from saddlescope._shared.arguments import validate_arguments
 from saddlescope._shared.errors import InputError
+from saddlescope._shared.float64 import require_float64
+from saddlescope._shared.progress import Report, silent
 from saddlescope._shared.reprs import ReprMixin
-from saddlescope.flow.diagonal.coordinates import TreeLayout
-from saddlescope.flow.diagonal.trajectory import FlowError, Status
-from saddlescope.flow.losses.compiled import require_numbers
-from saddlescope.flow.status import REACHED
+from saddlescope.flow.losses.checks import require_numbers
+from saddlescope.flow.losses.tree_layout import TreeLayout
+from saddlescope.flow.status import REACHED, FlowError, Status, exhausted, require_run
 
 _RECORDS = 201
+_PER_STEP = 6  # evaluations of the right-hand side in a step of Tsitouras' method
+_REPORTS = 100  # progress reports in a run, at most
 _HOMOGENEOUS = 1e-9  # relative difference between f(2 u) and 2^L f(u) that is rounding
 
 
@@ -46,13 +49,13 @@ class EscapeFlow(ReprMixin):
     Attributes:
         times: s, ascending from 0, shape (k,); the last is where the flow ended.
         log_norms: log |theta|, shape (k,).
-        directions: theta / |theta|, a pytree as the weights were, with a leading axis of length k.
+        directions: theta / |theta|, a pytree like the weights, with a leading axis of length k.
         rates: d log|theta| / ds, shape (k,). At an escape direction of speed s* it is s* L^(1 - L/2) as long as the
             output is small.
         losses: C(Y), or the localised loss, shape (k,).
         log_times: log t, -inf at the start, shape (k,): t itself is beyond float64 for small starts.
-        steps: how many the solver took.
-        status: how the flow ended.
+        steps: number of steps of the solver.
+        status: termination status.
     """
 
     times: Float[np.ndarray, "k"]
@@ -83,14 +86,15 @@ def escape_flow(
     localised: bool = False,
     stop: float = float("inf"),
     record: Float[np.ndarray, "k"] | None = None,
-    tolerance: float = 1e-6,
-    max_steps: int = 100_000,
+    tolerance: float,
+    max_evaluations: int = 600_000,
     throw: bool = True,
+    report: Report = silent,
 ) -> EscapeFlow:
-    """Follows the gradient flow of cost(output(theta)) in the time s, from any initial norm, 1e-300 and far below.
+    """Follow the gradient flow of cost(output(theta)) in the time s, from any initial norm, 1e-300 and far below.
 
-    The solver is Tsitouras' explicit method of order 5 with adaptive steps. To cross a kink of ReLU costs it some short
-    steps. A flow that slides along one, because both sides push towards it, is followed in a zigzag about as wide as
+    The solver is Tsitouras' explicit method of order 5 with adaptive steps. Crossing a kink of ReLU takes some short
+    steps. A flow that slides along a kink, because both sides push towards it, is followed in a zigzag about as wide as
     the tolerance, and the steps are as short: on a few samples this is common, and a tolerance of 1e-4 may then take
     a thousandth of the steps that 1e-7 takes.
 
@@ -100,26 +104,31 @@ def escape_flow(
         weights: the initial direction, arrays not all 0; their norm counts only where `log_norm` is None.
         degree: L, at least 2: the depth of a network without biases.
         until: the last time s.
-        log_norm: log |theta| at the start; None: of the weights as given.
-        localised: whether to follow the localised loss, of which the neighbourhood of the origin consists.
+        log_norm: log |theta| at the start; None: of the weights given.
+        localised: True: follow the localised loss, to which the loss reduces near the origin.
         stop: log |theta| at which to end, when it is reached from below: the escape from a ball.
-        record: times s at which the path is kept, besides its ends; by default 201 evenly spaced ones.
+        record: times s at which the path is recorded, besides its ends; by default 201 evenly spaced ones.
         tolerance: error of a step, of the direction as a vector, of the log norm, and of t in units of
             |theta_0|^(2-L); errors of the path are of this order times the number of steps, at most.
-        max_steps: end the flow early after so many steps.
-        throw: whether to raise when the flow ends early; otherwise look at `EscapeFlow.status`.
+        max_evaluations: end the flow early after so many evaluations of the right-hand side, 6 per step.
+        throw: True: raise if the flow ends early. False: return it; check `EscapeFlow.status`.
+        report: called from time to time with the finished fraction and a note. A new function is a new compilation.
 
     Raises:
         InputError: an argument cannot be used; JAX is not in float64 mode; the output is not homogeneous of that
             degree; or the cost has no gradient at output 0, where the origin is then no saddle to escape from.
-        FlowError: the flow ended early and `throw` is true; the error holds what was computed.
+        FlowError: the flow ended early and `throw` is true; `FlowError.result` is the flow until then.
     """
-    if jnp.result_type(float) != jnp.float64:
-        raise InputError(
-            "JAX must be in float64 mode for a flow from small weights; got float32 mode. Use `with "
-            "jax.enable_x64(True):` around the call, or set JAX_ENABLE_X64=1."
-        )
-    _check(degree, until, log_norm, record, tolerance, max_steps)
+    require_float64("A flow from small weights")
+    if degree < 2:
+        raise InputError(f"degree must be at least 2; got {degree!r}.")
+    if until == 0:
+        raise InputError(f"until must be positive and finite; got {until!r}.")
+    if log_norm is not None and not np.isfinite(log_norm):
+        raise InputError(f"log_norm must be finite; got {log_norm!r}.")
+    require_run(
+        until=until, tolerance=tolerance, record=record, max_evaluations=max_evaluations, smallest_tolerance=1e-13
+    )
     require_numbers("weights", weights)
     layout = TreeLayout.of(weights)
     flat = jnp.asarray(layout.flatten(weights), float)
@@ -138,23 +147,30 @@ def escape_flow(
     times = np.unique(np.concatenate([[0.0], times, [until]]))
     bounds = jnp.asarray([start, stop, tolerance])
     saved, (last, after), steps, result = _solve(
-        system, direction, bounds, jnp.asarray(times), max_steps, bool(stop < np.inf)
+        system,
+        direction,
+        bounds,
+        jnp.asarray(times),
+        max(1, max_evaluations // _PER_STEP),
+        bool(stop < np.inf),
+        diffrax.NoProgressMeter() if report is silent else _Meter(report, until),
     )
     reached = float(last)
-    kept = int(np.searchsorted(times, reached, side="left"))  # records before the end; the end itself follows
-    states = jax.tree.map(lambda path, end: np.concatenate([np.asarray(path)[:kept], np.asarray(end)]), saved, after)
+    jax.effects_barrier()  # the last report
+    count = int(np.searchsorted(times, reached, side="left"))  # records before the end; the end itself follows
+    states = jax.tree.map(lambda path, end: np.concatenate([np.asarray(path)[:count], np.asarray(end)]), saved, after)
     shift, point, scaled, rates, losses = states
     with np.errstate(divide="ignore"):
         log_times = np.log(scaled) + (2 - degree) * start
     flow = EscapeFlow(
-        times=np.append(times[:kept], reached),
+        times=np.append(times[:count], reached),
         log_norms=start + shift,
         directions=layout.build(point),
         rates=rates,
         losses=losses,
         log_times=log_times,
         steps=int(steps),
-        status=_status(result, reached, max_steps, bool(np.isfinite(rates).all())),
+        status=_status(result, reached, max_evaluations, bool(np.isfinite(rates).all())),
     )
     if throw and not flow.status.ok:
         raise FlowError(flow)
@@ -162,7 +178,7 @@ def escape_flow(
 
 
 class _System(eqx.Module):
-    """The right-hand side. A state is (log |theta| less its start, u, t / |theta_0|^(2-L))."""
+    """Right-hand side of the flow. A state is (log |theta| less its start, u, t / |theta_0|^(2-L))."""
 
     output: Callable[[PyTree], Array]
     cost: Callable[[Array], Array]
@@ -171,14 +187,14 @@ class _System(eqx.Module):
     localised: bool = eqx.field(static=True)
 
     def pull(self, log_norm: Array, direction: Array) -> tuple[Array, Array]:
-        """<u, g> and g, at a direction of norm 1."""
+        """Return <u, g> and g, at a direction of norm 1."""
         image, back = jax.vjp(lambda flat: self.output(self.layout.build(flat)), direction)
         at = jnp.zeros_like(image) if self.localised else jnp.exp(self.degree * log_norm) * image
         (gradient,) = back(jax.grad(self.cost)(at))
         return direction @ gradient, gradient
 
     def loss(self, log_norm: Array, direction: Array) -> Array:
-        """The loss, or the localised loss."""
+        """Return the loss, or the localised loss."""
         scaled = jnp.exp(self.degree * log_norm) * self.output(self.layout.build(direction))
         if not self.localised:
             return self.cost(scaled)
@@ -186,17 +202,40 @@ class _System(eqx.Module):
         return self.cost(zero) + jnp.sum(jax.grad(self.cost)(zero) * scaled)
 
     def slope(self, time: Any, state: tuple[Array, Array, Array], start: Array) -> tuple[Array, Array, Array]:
-        """The derivatives by s."""
+        """Return the derivatives by s."""
         shift, point, _ = state
         unit = point / jnp.linalg.norm(point)  # the flow conserves |u|, the solver nearly so
         along, gradient = self.pull(start + shift, unit)
         return -along, along * unit - gradient, jnp.exp((2 - self.degree) * shift)
 
     def record(self, time: Any, state: tuple[Array, Array, Array], start: Array) -> tuple[Array, ...]:
-        """What is kept: the shift, the direction, the scaled t, the rate and the loss."""
+        """Return the shift, the direction, the scaled t, the rate and the loss, as recorded."""
         shift, point, scaled = state
         unit = point / jnp.linalg.norm(point)
         return shift, unit, scaled, -self.pull(start + shift, unit)[0], self.loss(start + shift, unit)
+
+
+class _Meter(diffrax.AbstractProgressMeter):
+    """Progress meter that calls `report`."""
+
+    report: Report = eqx.field(static=True)
+    until: float = eqx.field(static=True)
+
+    def init(self) -> Array:
+        """Return the fraction of the next report."""
+        return jnp.zeros(())
+
+    def step(self, state: Array, progress: Any) -> Array:
+        """Report the progress if the next report is due."""
+        due = progress >= state
+        jax.lax.cond(due, lambda fraction: jax.debug.callback(self._call, fraction), lambda fraction: None, progress)
+        return jnp.where(due, progress + 1 / _REPORTS, state)
+
+    def close(self, state: Array) -> None:
+        """Do nothing at the end."""
+
+    def _call(self, fraction: Any) -> None:
+        self.report(float(fraction), f"s = {float(fraction) * self.until:.4g} of {self.until:.4g}")
 
 
 def _largest(error: tuple[Array, Array, Array]) -> Array:
@@ -206,9 +245,15 @@ def _largest(error: tuple[Array, Array, Array]) -> Array:
 
 @eqx.filter_jit
 def _solve(
-    system: _System, direction: Array, bounds: Array, times: Array, max_steps: int, stopping: bool
+    system: _System,
+    direction: Array,
+    bounds: Array,
+    times: Array,
+    max_steps: int,
+    stopping: bool,
+    meter: diffrax.AbstractProgressMeter,
 ) -> tuple[PyTree, tuple[Array, PyTree], Array, diffrax.RESULTS]:
-    """What is kept at the times and at the end, with the end's time; the number of steps; how it ended."""
+    """Return the records at the times and at the end, with the end's time; the number of steps; the result."""
     start, stop, tolerance = bounds
     event = None  # finding its time takes a third of the compilation
     if stopping:
@@ -228,8 +273,9 @@ def _solve(
         # Errors are absolute: |u| is 1, and the log norm may be -1e5 while it must be known to the tolerance.
         stepsize_controller=diffrax.PIDController(rtol=0.0, atol=tolerance, norm=_largest),
         event=event,
-        adjoint=diffrax.ForwardMode(),  # nothing is differentiated: the plainest loop compiles fastest
+        adjoint=diffrax.ForwardMode(),  # nothing is differentiated: the simplest loop compiles fastest
         max_steps=max_steps,
+        progress_meter=meter,
         throw=False,
     )
     assert solution.ts is not None
@@ -237,7 +283,7 @@ def _solve(
     return solution.ys[0], (solution.ts[1][0], solution.ys[1]), solution.stats["num_steps"], solution.result
 
 
-def _status(result: diffrax.RESULTS, reached: float, max_steps: int, finite: bool) -> Status:
+def _status(result: diffrax.RESULTS, reached: float, max_evaluations: int, finite: bool) -> Status:
     if not finite:
         return Status(
             False,
@@ -249,39 +295,19 @@ def _status(result: diffrax.RESULTS, reached: float, max_steps: int, finite: boo
     if result == diffrax.RESULTS.event_occurred:
         return Status(True, f"The log norm at which to stop was reached at s = {reached:.6g}.")
     if result == diffrax.RESULTS.max_steps_reached:
-        return Status(
-            False,
-            f"max_steps={max_steps} steps were used up at s = {reached:.6g}.",
-            "Raise tolerance, since the flow may slide along a kink of ReLU; or max_steps.",
-        )
+        cure = "Raise tolerance, since the flow may slide along a kink of ReLU; or max_evaluations."
+        return exhausted(max_evaluations, reached, "s", cure)
     return Status(False, f"No step could be taken at s = {reached:.6g}.", "Raise tolerance.")
 
 
-def _check(
-    degree: int, until: float, log_norm: float | None, record: np.ndarray | None, tolerance: float, max_steps: int
-) -> None:
-    if degree < 2:
-        raise InputError(f"degree must be at least 2; got {degree!r}.")
-    if not 0 < until < np.inf:
-        raise InputError(f"until must be positive and finite; got {until!r}.")
-    if log_norm is not None and not np.isfinite(log_norm):
-        raise InputError(f"log_norm must be finite; got {log_norm!r}.")
-    if not 1e-13 <= tolerance <= 1e-1:
-        raise InputError(f"tolerance must be between 1e-13 and 0.1; got {tolerance!r}.")
-    if max_steps < 1:
-        raise InputError(f"max_steps must be at least 1; got {max_steps!r}.")
-    if record is not None and not (np.ndim(record) == 1 and np.all((record >= 0) & (record <= until))):
-        raise InputError(f"record must be a vector of times between 0 and until={until!r}; got {record!r}.")
-
-
 @eqx.filter_jit
-def _look(system: _System, direction: Array) -> tuple[Array, Array, Array]:
+def _output_twice(system: _System, direction: Array) -> tuple[Array, Array, Array]:
     once, twice = (system.output(system.layout.build(scale * direction)) for scale in (1.0, 2.0))
     return once, twice, jax.grad(system.cost)(jnp.zeros_like(once))
 
 
 def _check_output(system: _System, direction: Array) -> None:
-    once, twice, gradient = map(np.asarray, _look(system, direction))
+    once, twice, gradient = map(np.asarray, _output_twice(system, direction))
     if not (np.isfinite(once).all() and np.isfinite(gradient).all()):
         raise InputError("output and the gradient of cost at output 0 must be finite; got NaN or infinite entries.")
     if np.max(np.abs(twice - 2.0**system.degree * once)) > _HOMOGENEOUS * max(np.max(np.abs(twice)), 1e-300):
@@ -291,6 +317,6 @@ def _check_output(system: _System, direction: Array) -> None:
         )
     if not gradient.any():
         raise InputError(
-            "cost must have a gradient at output 0; got 0 there: the origin is then no saddle that the output's "
-            "linear order decides, and no time s belongs to it. Use gradient_flow."
+            "cost must have a gradient at output 0; got 0 there: the origin is then no saddle of the output's linear "
+            "order, and has no time s. Use gradient_flow."
         )

@@ -1,16 +1,72 @@
-"""What all flows have in common: what they may be asked for, the share of the tolerance for a step, how they end."""
+"""Termination of a run: its status, the errors that carry a partial result, and checks of common arguments."""
+
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from saddlescope._shared.errors import InputError
-from saddlescope.flow.diagonal.trajectory import Status
 
 LOCAL_SHARE = 0.02  # of the tolerance, for the error of one step
+
+
+@dataclass(frozen=True)
+class Status:
+    """Termination status of a run.
+
+    Attributes:
+        ok: True if the run reached its end.
+        sentence: what happened.
+        cure: what to do about it; empty where nothing need be done.
+    """
+
+    ok: bool
+    sentence: str
+    cure: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.sentence} {self.cure}".strip()
+
+
 REACHED = Status(True, "The run reached its last time.")
+ALL_STEPS = Status(True, "All steps were taken.")
+
+
+class FlowError(RuntimeError):
+    """A run that ended early, or whose result cannot be trusted.
+
+    Attributes:
+        result: what was computed until then; `result.status` says what happened.
+    """
+
+    def __init__(self, result: Any) -> None:
+        super().__init__(self._message(result))
+        self.result = result
+
+    @staticmethod
+    def _message(result: Any) -> str:
+        return str(result.status)
+
+
+class BatchedFlowError(FlowError):
+    """Some runs of a batch ended early.
+
+    Attributes:
+        result: all runs, as far as they came; `result.failed` holds the numbers of those that ended early.
+    """
+
+    @staticmethod
+    def _message(result: Any) -> str:
+        failed = list(result.failed)
+        named = ", ".join(map(str, failed[:10])) + (", ..." if len(failed) > 10 else "")
+        return (
+            f"{len(failed)} of {len(result.statuses)} runs ended early: {named}. "
+            f"Run {failed[0]}: {result.statuses[failed[0]]}"
+        )
 
 
 def stuck(time: float, unit: str, *, finite: bool) -> Status:
-    """No step could be taken; `finite` is whether the right-hand side was, just after the time."""
+    """Return the status of a run that could take no step; `finite`: the right-hand side was finite after the time."""
     if finite:
         return Status(
             False,
@@ -20,39 +76,63 @@ def stuck(time: float, unit: str, *, finite: bool) -> Status:
     return Status(
         False,
         f"The gradient is NaN or infinite just after {unit} = {time:.6g}.",
-        "Evaluate the loss and its gradient at the last of the trajectory's values to see where they come from.",
+        "Evaluate the loss and its gradient at the last recorded values to see where they come from.",
     )
 
 
-def diverged(time: float, unit: str) -> Status:
-    """The parameters are beyond what can be followed."""
+def diverged(time: float, unit: str, bound: str = "The parameters exceed 1e26") -> Status:
+    """Return the status of a run whose parameters are beyond what can be followed."""
     return Status(
         False,
-        f"The parameters exceed 1e26 at {unit} = {time:.6g}.",
+        f"{bound} at {unit} = {time:.6g}.",
         "The loss seems to be unbounded below along the flow, or to have its minimum at infinity.",
     )
 
 
-def exhausted(max_gradients: int, time: float, unit: str) -> Status:
-    """All gradients that were allowed are used up."""
-    return Status(
-        False,
-        f"max_gradients={max_gradients} gradients were used up at {unit} = {time:.6g}.",
-        "Raise max_gradients or tolerance, or go on from the trajectory's end.",
-    )
+def exhausted(
+    max_evaluations: int,
+    time: float,
+    unit: str,
+    cure: str = "Raise max_evaluations or tolerance, or continue from the end.",
+) -> Status:
+    """Return the status of a run that has used up its evaluations."""
+    return Status(False, f"max_evaluations={max_evaluations} were used up at {unit} = {time:.6g}.", cure)
 
 
 def hidden_nan(time: float, unit: str) -> Status:
-    """The loss is not finite where its gradient is."""
+    """Return the status of a run whose loss is not finite where its gradient is."""
     return Status(
         False,
         f"The loss is NaN or infinite at {unit} = {time:.6g}, though its gradient is finite.",
-        "Evaluate it at the trajectory's values there; a jnp.where that hides NaN from the gradient does this.",
+        "Evaluate it at the recorded values there; a jnp.where that hides NaN from the gradient does this.",
     )
 
 
-def silent(fraction: float, note: str) -> None:
-    """Reports no progress."""
+def not_finite_between(first: int, last: int, what: str = "A weight") -> Status:
+    """Return the status of a descent that diverged between two steps."""
+    return Status(
+        False, f"{what} became infinite or NaN between steps {first} and {last}.", "Use a smaller learning rate."
+    )
+
+
+def require_tolerance(tolerance: float, smallest: float, largest: float) -> None:
+    """Raise unless the tolerance is in the range of its solver.
+
+    Raises:
+        InputError: it is out of range.
+    """
+    if not smallest <= tolerance <= largest:
+        raise InputError(f"tolerance must be between {smallest:g} and {largest:g}; got {tolerance!r}.")
+
+
+def require_evaluations(max_evaluations: int) -> None:
+    """Raise unless a run may evaluate its right-hand side at least once.
+
+    Raises:
+        InputError: the limit is below 1.
+    """
+    if max_evaluations < 1:
+        raise InputError(f"max_evaluations must be at least 1; got {max_evaluations!r}.")
 
 
 def require_run(
@@ -60,22 +140,21 @@ def require_run(
     until: float,
     tolerance: float,
     record: np.ndarray | None,
-    level: float | None,
-    max_gradients: int,
+    max_evaluations: int,
+    level: float | None = None,
+    smallest_tolerance: float = 1e-11,
 ) -> None:
-    """Refuses what no flow can be asked for.
+    """Raise unless a flow can run with these arguments.
 
     Raises:
         InputError: an argument is out of its range.
     """
     if not 0 <= until < np.inf:
         raise InputError(f"until must be a finite time of at least 0; got {until!r}.")
-    if not 1e-11 <= tolerance <= 1e-1:
-        raise InputError(f"tolerance must be between 1e-11 and 0.1; got {tolerance!r}.")
+    require_tolerance(tolerance, smallest_tolerance, 1e-1)
     if level is not None and not 0 < level < np.inf:
         raise InputError(f"level must be positive and finite; got {level!r}.")
-    if max_gradients < 1:
-        raise InputError(f"max_gradients must be at least 1; got {max_gradients!r}.")
-    marks = np.zeros(1) if record is None else np.asarray(record)
-    if not (marks.ndim == 1 and np.all((marks >= 0) & (marks <= until))):
+    require_evaluations(max_evaluations)
+    times = np.zeros(1) if record is None else np.asarray(record)
+    if not (times.ndim == 1 and np.all((times >= 0) & (times <= until))):
         raise InputError(f"record must be a vector of times between 0 and until={until!r}; got {record!r}.")

@@ -43,7 +43,7 @@ def build(folder: str | os.PathLike[str], site: str | os.PathLike[str]) -> Path:
     site = Path(site).absolute()
     refuse_foreign(site)
     sweeps = [SweepView(Sweep.open(file)) for file in stored_sweeps(folder)]
-    files = store.find(folder) if sweeps else stored_files(folder)
+    files = store.find_runs(folder) if sweeps else stored_files(folder)
     runs = [RunView(Reproduction.open(file)) for file in files]
     _refuse_doubles([(run.page, run.made.file, run.made.entry.name) for run in runs])
     _refuse_doubles([(view.page, view.sweep.file, view.sweep.entry.name) for view in sweeps])

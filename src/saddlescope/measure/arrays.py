@@ -1,8 +1,8 @@
-"""What the measure room takes: floating-point arrays of NumPy, JAX or PyTorch, of one library a call, finite.
+"""Input arrays of `measure`: finite, floating-point, of NumPy, JAX or PyTorch, one library per call.
 
-Results come back in the library and on the device of the input. Work on the CPU is done by NumPy whatever the library:
-its loops over small matrices are the fastest, JAX need not compile, and float64 is there even where JAX has it switched
-off. On an accelerator the array's own library works, in float64 where it has it.
+Results have the library and device of the input. On the CPU all work is done by NumPy: its loops over small matrices
+are the fastest, JAX need not compile, and float64 is available even if JAX has it switched off. On an accelerator the
+array's own library does the work, in float64 if it has it.
 """
 
 import math
@@ -16,21 +16,22 @@ import array_api_compat.numpy
 import numpy as np
 
 from saddlescope._shared.errors import InputError
-from saddlescope.measure.thread_pool import each
+from saddlescope._shared.progress import Report, silent
+from saddlescope.measure.thread_pool import collect, threaded_map
 
 # Largest relative error of rounding a real number to the nearest stored one, by name of the stored type.
 UNIT_ROUNDOFF = {"float64": 2.0**-53, "float32": 2.0**-24, "float16": 2.0**-11, "bfloat16": 2.0**-8}
 
-_PIECE = 2**19  # entries worked on at once: they stay in cache, and memory stays bounded
+_PIECE = 2**19  # entries processed at once: they fit into the cache, and memory is bounded
 
 
 @dataclass(frozen=True)
 class Stored:
-    """An array as it was given, with what is known of its precision.
+    """Input array with the precision in which it was stored.
 
     Attributes:
-        array: the entries, in float32 or float64, of the library that does the work.
-        roundoff: unit roundoff of the type in which the entries were given.
+        array: the entries, in float32 or float64, in the library that does the work.
+        roundoff: unit roundoff of the type in which the entries were stored.
     """
 
     array: Any
@@ -39,12 +40,12 @@ class Stored:
 
 @dataclass(frozen=True)
 class Library:
-    """Which library works, in which type, and the way back to the one the arrays came from.
+    """Library that does the work, its type, and the conversion of results to the library of the input.
 
     Attributes:
         xp: the array-API namespace that does the work.
-        wide: the type to work in: float64 where `xp` offers it on this device, else float32.
-        give_back: from an array of `xp` to one of the library and device of the input.
+        wide: the type to work in: float64 if `xp` offers it on this device, else float32.
+        give_back: function of an array of `xp` to one of the library and device of the input.
     """
 
     xp: ModuleType
@@ -53,11 +54,11 @@ class Library:
 
 
 def take(*, axes: int, **arrays: Any) -> tuple[Library, list[Stored]]:
-    """The named arrays, checked and at least float32, and the library to work with; gradients are not followed.
+    """Return the named arrays, checked and at least float32, and the library to work with; gradients are dropped.
 
     Args:
-        axes: how many trailing axes must be there and not empty: 1 for vectors, 2 for matrices.
-        **arrays: what the user gave, by the name the user knows it by.
+        axes: number of trailing axes that must exist and not be empty: 1 for vectors, 2 for matrices.
+        **arrays: input arrays by argument name.
 
     Raises:
         InputError: no array, arrays of two libraries, a type that is not floating-point, too few axes, NaN or infinity.
@@ -65,7 +66,7 @@ def take(*, axes: int, **arrays: Any) -> tuple[Library, list[Stored]]:
     given = " and ".join(arrays)
     kinds = ", ".join(type(array).__name__ for array in arrays.values())
     try:
-        if not all(hasattr(array, "dtype") for array in arrays.values()):  # None and numbers, which the API lets pass
+        if not all(hasattr(array, "dtype") for array in arrays.values()):  # None and numbers
             raise TypeError("no array")
         home = array_api_compat.array_namespace(*arrays.values())
     except TypeError as error:
@@ -87,10 +88,16 @@ def take(*, axes: int, **arrays: Any) -> tuple[Library, list[Stored]]:
     return library, stored
 
 
-def in_pieces(library: Library, compute: Callable[..., tuple[Any, ...]], matrices: Sequence[Stored]) -> tuple[Any, ...]:
-    """Computes over one batch axis, piece by piece, and gives back the batch axes and the library of the input.
+def in_pieces(
+    library: Library,
+    compute: Callable[..., tuple[Any, ...]],
+    matrices: Sequence[Stored],
+    *,
+    report: Report = silent,
+) -> tuple[Any, ...]:
+    """Compute over one batch axis, piece by piece, and restore the batch axes and the library of the input.
 
-    On the CPU pieces are worked on side by side; see `saddlescope.measure.thread_pool`.
+    On the CPU pieces are computed in parallel; see `saddlescope.measure.thread_pool`.
     """
     xp, batch = library.xp, matrices[0].array.shape[:-2]
     count = math.prod(batch)
@@ -101,38 +108,39 @@ def in_pieces(library: Library, compute: Callable[..., tuple[Any, ...]], matrice
         return compute(*(Stored(X[i : i + step], one.roundoff) for X, one in zip(flat, matrices, strict=True)))
 
     starts = range(0, max(1, count), step)
-    pieces = each(piece, starts) if xp is array_api_compat.numpy else [piece(i) for i in starts]
-    whole = (xp.concat(parts) for parts in zip(*pieces, strict=True))
-    return tuple(library.give_back(xp.reshape(one, (*batch, *one.shape[1:]))) for one in whole)
+    on_cpu = xp is array_api_compat.numpy
+    pieces = threaded_map(piece, starts, report) if on_cpu else collect(map(piece, starts), len(starts), report)
+    joined = (xp.concat(parts) for parts in zip(*pieces, strict=True))
+    return tuple(library.give_back(xp.reshape(one, (*batch, *one.shape[1:]))) for one in joined)
 
 
 def upcast(library: Library, one: Stored) -> Any:
-    """The array in the type that the library works in."""
+    """Return the array in the type in which the library works."""
     return library.xp.astype(one.array, library.wide, copy=False)
 
 
 def normalised(xp: ModuleType, X: Any) -> tuple[Any, Any]:
-    """X over its largest entry (1 for the zero matrix), and that entry."""
+    """Return X divided by its largest entry (1 for the zero matrix), and that entry."""
     largest = xp.max(xp.abs(X), axis=(-2, -1), keepdims=True)
     largest = xp.where(largest > 0, largest, xp.ones_like(largest))
     return X / largest, largest
 
 
 def as_numpy(name: str, given: Any) -> np.ndarray:
-    """The numbers in NumPy's float64; lists and integers, such as step numbers, are welcome."""
+    """Return the numbers in NumPy's float64; lists and integers, such as step numbers, are accepted."""
     if isinstance(given, list | tuple | np.ndarray):
         try:
-            if np.iscomplexobj(given):  # of which float would keep the real part
+            if np.iscomplexobj(given):  # of which float would drop the imaginary part
                 raise TypeError("complex")
             given = np.asarray(given, dtype=float)
         except (TypeError, ValueError) as error:
-            raise InputError(f"{name} must hold numbers only, in rows of one length; got {given!r}.") from error
+            raise InputError(f"{name} must be real numbers, in rows of one length; got {given!r}.") from error
     _, (stored,) = take(axes=1, **{name: given})
     return np.asarray(stored.array, dtype=float)
 
 
 def is_cpu(device: Any) -> bool:
-    """Whether NumPy can read arrays on this device without a transfer."""
+    """Return True if NumPy can read arrays on this device without a transfer."""
     return getattr(device, "type", getattr(device, "platform", device)) == "cpu"
 
 

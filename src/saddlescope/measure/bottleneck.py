@@ -1,11 +1,11 @@
-"""Observables of the bottleneck that deep networks form: how near to rank one, how near to linear, and which rank.
+"""Observables of the bottleneck of deep networks: distance from rank one, distance from linear, and rank.
 
     s       singular values (..., r) of one layer's weights or activations, at least 0, in any order
     Z       preactivations (..., n, N) of a layer of n neurons on N samples
     Zs      activations max(Z, 0)
 
-Where the initial weights are not negligible beside the learned ones, their frozen bulk makes the stable rank of a layer
-of rank one read 1.2 to 1.5. Look at `second_ratio`, or at `bulk_count`, there.
+If the initial weights are not negligible beside the learned ones, their frozen bulk raises the stable rank of a layer
+of rank one to 1.2 to 1.5. Use `second_ratio` or `bulk_count` there.
 """
 
 import itertools
@@ -21,16 +21,16 @@ from saddlescope.measure.rank import descending_shares, numerical_rank
 
 
 def second_ratio(values: Any) -> Float[Any, "..."]:
-    """s_2 / s_1, the second largest singular value over the largest: 0 at rank one; 0 for the zero matrix, too.
+    """Return s_2 / s_1, the second largest singular value over the largest: 0 at rank one and for the zero matrix.
 
     Args:
         values: s, (..., r), of NumPy, JAX or PyTorch.
 
     Returns:
-        (...), in float64 (float32 where the library has no float64).
+        (...), in float64 (float32 if the library has no float64).
 
     Raises:
-        InputError: no floating-point array, no singular value, a negative, infinite or NaN one.
+        InputError: not a floating-point array, no singular value, or a negative, infinite or NaN one.
 
     >>> import numpy as np
     >>> second_ratio(np.array([2.0, 1.0, 0.5])).item()
@@ -41,7 +41,7 @@ def second_ratio(values: Any) -> Float[Any, "..."]:
 
 
 def tail_energy(values: Any) -> Float[Any, "..."]:
-    """sum_{i >= 2} s_i^2 / sum_i s_i^2, what the best approximation of rank one leaves out.
+    """Return sum_{i >= 2} s_i^2 / sum_i s_i^2, the relative error of the best approximation of rank one.
 
     Theorem 3.1 of Bantzis, Simon and Jacot (2025) bounds it, for weights and for activations. 0 for the zero matrix.
 
@@ -49,7 +49,7 @@ def tail_energy(values: Any) -> Float[Any, "..."]:
         values: s, (..., r).
 
     Returns:
-        (...), in float64 (float32 where the library has no float64).
+        (...), in float64 (float32 if the library has no float64).
 
     Raises:
         InputError: as `second_ratio`.
@@ -65,18 +65,18 @@ def tail_energy(values: Any) -> Float[Any, "..."]:
 
 
 def nonlinearity(preactivations: Any) -> Float[Any, "..."]:
-    """|Zs - Z|_F / |Z|_F, the part of the preactivations that the ReLU takes away; its square is in Theorem 3.1.
+    """Return |Zs - Z|_F / |Z|_F, the part of the preactivations that the ReLU removes; its square is in Theorem 3.1.
 
-    0 where no preactivation is negative, so that the layer acts linearly on these samples, and for Z = 0.
+    0 if no preactivation is negative, so that the layer acts linearly on these samples, and for Z = 0.
 
     Args:
         preactivations: Z, (..., n, N).
 
     Returns:
-        (...), between 0 and 1, in float64 (float32 where the library has no float64).
+        (...), between 0 and 1, in float64 (float32 if the library has no float64).
 
     Raises:
-        InputError: no floating-point array, fewer than two axes, or an infinite or NaN entry.
+        InputError: not a floating-point array, fewer than two axes, or an infinite or NaN entry.
 
     >>> import numpy as np
     >>> nonlinearity(np.array([[4.0, -3.0]])).item()
@@ -87,27 +87,27 @@ def nonlinearity(preactivations: Any) -> Float[Any, "..."]:
     Z = xp.astype(given.array, library.wide, copy=False)
     largest = xp.max(xp.abs(Z), axis=(-2, -1), keepdims=True)
     Z = Z / xp.where(largest > 0, largest, xp.ones_like(largest))  # no square overflows or vanishes
-    taken, whole = (xp.sum(part**2, axis=(-2, -1)) for part in (xp.where(Z < 0, Z, xp.zeros_like(Z)), Z))
-    return library.give_back(xp.sqrt(taken / xp.where(whole > 0, whole, xp.ones_like(whole))))
+    removed, total = (xp.sum(part**2, axis=(-2, -1)) for part in (xp.where(Z < 0, Z, xp.zeros_like(Z)), Z))
+    return library.give_back(xp.sqrt(removed / xp.where(total > 0, total, xp.ones_like(total))))
 
 
 @validate_arguments
 def bulk_count(values: Any, initial: Any, *, margin: float = 1.5) -> Int[Any, "..."]:
-    """How many singular values stand out of the initial bulk: those above `margin` times its edge.
+    """Count the singular values outside the initial bulk: those above `margin` times its edge.
 
-    What training has not touched stays at most as large as the initial weights, whose largest singular value is the
-    edge of the bulk.
+    Directions that training has not changed remain at most as large as the initial weights, whose largest singular
+    value is the edge of the bulk.
 
     Args:
         values: s now, (..., r).
         initial: s of the same matrices at initialisation, (..., r), of the same library.
-        margin: at least 1; above 1, so that the bulk may move a little.
+        margin: at least 1; above 1 it allows the bulk to move a little.
 
     Returns:
         (...), integers.
 
     Raises:
-        InputError: as `second_ratio`, other shapes, or a margin below 1.
+        InputError: as `second_ratio`, shapes that differ, or a margin below 1.
 
     >>> import numpy as np
     >>> bulk_count(np.array([3.0, 0.2, 0.1]), np.array([0.2, 0.15, 0.1])).item()
@@ -125,17 +125,17 @@ def bulk_count(values: Any, initial: Any, *, margin: float = 1.5) -> Int[Any, ".
 
 @validate_arguments
 def bottleneck_rank(layer_ranks: Sequence[int]) -> int:
-    """The rank of the bottleneck: of the longest run of consecutive middle layers that share one rank.
+    """Return the rank of the bottleneck: of the longest run of consecutive middle layers that share one rank.
 
-    Middle layers are all but the first and the last, where there are others. Of several runs of the greatest length the
-    one of the smallest rank counts: a network with a layer of rank k is a composition h o g of inner dimension k, so
+    Middle layers are all but the first and the last, if there are others. Of several longest runs the one of smallest
+    rank counts: a network with a layer of rank k is a composition h o g of inner dimension k, so
     that its bottleneck rank is at most k (Jacot 2023, "Implicit bias of large depth networks").
 
     Args:
         layer_ranks: the rank of W_1, ..., W_L, at least one.
 
     Raises:
-        InputError: no rank, or one that is no integer of at least 0.
+        InputError: no rank, or one that is not an integer of at least 0.
 
     >>> bottleneck_rank([8, 3, 2, 2, 2, 4]), bottleneck_rank([5, 2, 2, 1, 1, 1])
     (2, 1)

@@ -1,7 +1,7 @@
-"""Holding a found staircase against a predicted one, arrival by arrival.
+"""Comparison of a found staircase with a predicted one, arrival by arrival.
 
-An arrival is a component becoming active at the start of a stage. Components are coordinates where both staircases have
-supports, and singular values otherwise: the r-th (counted from 0) arrives when the rank rises above r.
+An arrival is a component becoming active at the start of a stage. Components are coordinates if both staircases have
+supports, otherwise singular values: the r-th (counted from 0) arrives when the rank rises above r.
 """
 
 import math
@@ -16,11 +16,11 @@ from saddlescope.measure.stages import Stage, Staircase
 
 @dataclass(frozen=True, repr=False)
 class Arrival(ReprMixin):
-    """A component becomes active.
+    """Component becoming active.
 
     Attributes:
-        component: index of the coordinate; of the singular value where components have no identity.
-        occurrence: 0 when it arrives for the first time, 1 when it comes back after having left, and so on.
+        component: index of the coordinate, or of the singular value if components have no identity.
+        occurrence: 0 for its first arrival, 1 for the first return after it left, and so on.
         stage: the stage that it starts.
     """
 
@@ -30,18 +30,18 @@ class Arrival(ReprMixin):
 
     @property
     def time(self) -> float:
-        """When, in the staircase's unit."""
+        """Time of the arrival, in the staircase's unit."""
         return self.stage.start
 
 
 @dataclass(frozen=True, repr=False)
 class Match(ReprMixin):
-    """The same arrival in both staircases.
+    """Arrival that occurs in both staircases.
 
     Attributes:
-        predicted, found: the arrival in either.
+        predicted, found: the arrival in each.
         found_loss: level of the longest found stage with the predicted stage's support (or rank, without supports); NaN
-            where the run was never in that state.
+            if the run was never in that state.
     """
 
     predicted: Arrival
@@ -50,26 +50,26 @@ class Match(ReprMixin):
 
     @property
     def time_error(self) -> float:
-        """(found - predicted) / predicted time; NaN for a prediction at time 0."""
+        """Relative time error (found - predicted) / predicted; NaN for a prediction at time 0."""
         predicted = self.predicted.time
         return (self.found.time - predicted) / predicted if predicted != 0 else math.nan
 
     @property
     def loss_error(self) -> float:
-        """Found minus predicted level of the plateau that follows, in the unit of the loss."""
+        """Level error of the plateau that follows, found minus predicted, in the unit of the loss."""
         return self.found_loss - self.predicted.stage.loss
 
 
 @dataclass(frozen=True, repr=False)
 class Comparison(ReprMixin):
-    """How a found staircase agrees with a predicted one.
+    """Agreement of a found staircase with a predicted one.
 
     Attributes:
         matches: arrivals in both, in predicted order.
-        missed: predicted, not found though the record goes on past the predicted time.
-        extra: found, not predicted.
-        exact_order_prefix: how many arrivals, from the first, come in the predicted order; simultaneous ones in any.
-        time_unit: what times are told in.
+        missed: arrivals predicted but not found, although the record extends beyond the predicted time.
+        extra: arrivals found but not predicted.
+        exact_order_prefix: number of arrivals, from the first, in the predicted order; simultaneous ones in any.
+        time_unit: unit of the times.
     """
 
     matches: tuple[Match, ...]
@@ -80,12 +80,12 @@ class Comparison(ReprMixin):
 
     @property
     def time_errors(self) -> tuple[float, ...]:
-        """The relative time error of each match."""
+        """Relative time error of each match."""
         return tuple(match.time_error for match in self.matches)
 
     @property
     def loss_errors(self) -> tuple[float, ...]:
-        """The level error of each match, in the unit of the loss."""
+        """Level error of each match, in the unit of the loss."""
         return tuple(match.loss_error for match in self.matches)
 
     def __repr__(self) -> str:
@@ -107,20 +107,20 @@ class Comparison(ReprMixin):
 
 @validate_arguments
 def compare(predicted: Staircase, found: Staircase, *, until: float = math.inf) -> Comparison:
-    """Matches the stages of two staircases by the component that arrives at the start of each.
+    """Match the stages of two staircases by the component that arrives at the start of each.
 
-    Where both have supports, the n-th arrival of a coordinate in one is matched with its n-th in the other, in whatever
-    order coordinates come; otherwise the n-th rise of the rank above r with the same in the other. A stage that several
-    components start counts once for each, a stage that begins because a component leaves not at all.
+    If both have supports, the n-th arrival of a coordinate in one is matched with its n-th arrival in the other, in any
+    order of coordinates; otherwise the n-th rise of the rank above r with the same rise in the other. A stage that
+    several components start counts once for each; a stage that begins because a component leaves does not count.
 
     Args:
-        predicted: what a theory says.
-        found: what a run did, in the same unit of time.
-        until: predictions later than this, or than the end of the found record, are not called missed, and what is
-            found later is not called extra.
+        predicted: the staircase of a theory.
+        found: the staircase of a run, in the same unit of time.
+        until: later predictions, or those after the end of the found record, do not count as missed, and later
+            arrivals do not count as extra.
 
     Returns:
-        The matches with their errors, and what has no match.
+        The matches with their errors, and the arrivals without a match.
 
     Raises:
         InputError: the units of time differ.
@@ -154,7 +154,7 @@ _Key = tuple[int, int]
 
 
 def _arrivals(staircase: Staircase, identified: bool) -> dict[_Key, Arrival]:
-    """The arrivals in order of time, by component and occurrence."""
+    """Return the arrivals in order of time, by component and occurrence."""
     arrivals: dict[_Key, Arrival] = {}
     counts: Counter[int] = Counter()
     before = _active(staircase.stages[0], identified)
@@ -177,7 +177,7 @@ def _loss_in_same_state(stage: Stage, found: Staircase, identified: bool) -> flo
 
 
 def _exact_order_prefix(expected: dict[_Key, Arrival], seen: dict[_Key, Arrival]) -> int:
-    """Simultaneous arrivals of one staircase are put into the order of the other first."""
+    """Count the arrivals in the same order; simultaneous ones first take the order of the other staircase."""
 
     def ordered(one: dict[_Key, Arrival], other: dict[_Key, Arrival]) -> list[_Key]:
         return sorted(one, key=lambda key: (one[key].time, other[key].time if key in other else math.inf))

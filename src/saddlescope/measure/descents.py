@@ -1,10 +1,10 @@
-"""How often a loss falls: descents told from ripples by hysteresis, with the rises between them.
+"""Count of the descents of a loss, separated from ripples by hysteresis, with the rises between them.
 
     rise, fall, rise, fall, ...    the loss from its first value on; the first rise may be 0
-    hysteresis                     a rise or fall must be greater than this part of the first loss, else it is none
+    hysteresis                     a rise or fall counts if it is greater than this part of the first loss
 
 So the count does not depend on how finely a curve is sampled, nor on noise below the hysteresis. At hysteresis 0 every
-rise counts, rounding too; give the losses at the exact extrema then.
+rise counts, including rounding; then pass the losses at the exact extrema.
 """
 
 from dataclasses import dataclass
@@ -21,13 +21,13 @@ from saddlescope.measure.arrays import as_numpy
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class Descents(ReprMixin):
-    """The descents of many losses.
+    """Descents of many losses.
 
     Attributes:
-        counts: how many descents each has, shape (n,).
-        rises: the rise just before each descent, in the unit of the loss, shape (n, most); 0 where there is none. The
-            first is above the first loss. For a loss that falls, rises and falls: (0, its rise).
-        falls: how far each descent goes, shape (n, most); 0 where there is none.
+        counts: number of descents of each loss, shape (n,).
+        rises: the rise just before each descent, in the unit of the loss, shape (n, most), padded with 0. The first is
+            above the first loss. For a loss that falls, rises and falls: (0, its rise).
+        falls: the size of each descent, shape (n, most), padded with 0.
     """
 
     counts: Int[np.ndarray, "n"]
@@ -37,14 +37,14 @@ class Descents(ReprMixin):
 
 @validate_arguments
 def find_descents(losses: Any, *, hysteresis: float = 0.0) -> Descents:
-    """The descents of losses.
+    """Find the descents of losses.
 
-    A descent begins at the highest point since the last one when the loss is more than `hysteresis` of the first loss
-    below it, and ends at the lowest point when the loss is as far above that, or with the record.
+    A descent begins at the highest point since the previous one, once the loss is more than `hysteresis` of the first
+    loss below it. It ends at the lowest point, once the loss is as far above that, or with the record.
 
     Args:
-        losses: (n, q), a loss a row, in the order of time; or (q,), one loss. Values may repeat.
-        hysteresis: as a part of each first loss, at least 0.
+        losses: (n, q), one loss per row, in the order of time; or (q,), one loss. Values may repeat.
+        hysteresis: part of each first loss, at least 0, below 1.
 
     Raises:
         InputError: losses that are not finite, or a hysteresis out of range.
@@ -62,7 +62,11 @@ def find_descents(losses: Any, *, hysteresis: float = 0.0) -> Descents:
     rows, start = np.arange(n), series[:, 0]
     least = hysteresis * np.abs(start)
     counts, rises, falls = np.zeros(n, int), np.zeros((n, q)), np.zeros((n, q))
-    falling, high, low = np.zeros(n, bool), start.copy(), start.copy()  # high, low: the last turns, the present one too
+    falling, high, low = (
+        np.zeros(n, bool),
+        start.copy(),
+        start.copy(),
+    )  # high, low: the last turns
     for loss in series.T:
         high = np.where(falling, high, np.maximum(high, loss))
         low = np.where(falling, np.minimum(low, loss), low)

@@ -1,15 +1,16 @@
-"""The life of every entry of a linear network's map W: when it begins to grow, when it is learned or suppressed.
+"""Histories of the entries of a linear network's map W: times of growth, learning and suppression.
 
     concepts     the directions of positive strength; the eigenvectors of the data's second moment are the coordinates
     major        a diagonal entry w_kk of a concept: it grows to 1
     minor        an entry off the diagonal in the row or column of a concept: it rises, peaks and is suppressed
-    irrelevant   an entry in neither, which the output at no point made of concepts depends on
+    irrelevant   an entry in neither, which does not affect the output at any point composed of concepts
     group p      the minor entries in row or column p: those that w_pp suppresses as it is learned
 
 These kinds are those of section 4.2.1 of Yang, Park, Lubana, Okawa, Hu and Tanaka (2024), "Dynamics of concept learning
 and compositional generalization".
 """
 
+import itertools
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -21,38 +22,39 @@ from jaxtyping import Float
 
 from saddlescope._shared.arguments import validate_arguments
 from saddlescope._shared.errors import InputError
+from saddlescope._shared.progress import Report, silent
 from saddlescope._shared.reprs import ReprMixin
 from saddlescope.measure.arrays import as_numpy
 from saddlescope.measure.stages import Staircase, find_stages
 
-_SAMPLES = 1000  # of the loss, besides the crossings, to find out where a plateau is flattest
+_SAMPLES = 1000  # of the loss, besides the crossings, to find where a plateau is flattest
 _HALF = 0.5
 
 
 @runtime_checkable
 class EntryPath(Protocol):
-    """W(t) with the times at which entries pass a level or turn, such as `saddlescope.flow.SymmetricPath`."""
+    """Path W(t) with the times at which entries pass a level or turn, such as `saddlescope.flow.SymmetricPath`."""
 
     @property
     def until(self) -> float:
-        """The last time."""
+        """Last time of the path."""
         ...
 
     def __call__(self, times: Any) -> Float[np.ndarray, "k d d"]:
-        """W at these times."""
+        """Return W at these times."""
         ...
 
     def crossings(self, i: int, j: int, level: float) -> Float[np.ndarray, "n"]:
-        """All times at which w_ij passes the level."""
+        """Return all times at which w_ij passes the level."""
         ...
 
     def turns(self, i: int, j: int) -> Float[np.ndarray, "n"]:
-        """All times at which w_ij is largest or smallest locally."""
+        """Return all times at which w_ij is largest or smallest locally."""
         ...
 
 
 class EntryKind(StrEnum):
-    """What an entry of W is, by the concepts in its row and column."""
+    """Kind of an entry of W, by the concepts in its row and column."""
 
     MAJOR = "major"
     MINOR = "minor"
@@ -61,19 +63,19 @@ class EntryKind(StrEnum):
 
 @dataclass(frozen=True, repr=False, kw_only=True)
 class EntryHistory(ReprMixin):
-    """What one entry w_ij of W does.
+    """History of one entry w_ij of W.
 
     Attributes:
         row, column: i and j, i <= j.
         kind: see `EntryKind`.
-        groups: the concepts in whose groups a minor entry is, the strongest, which suppresses it, first.
-        grows: when |w_ij| leaves the initial phase: it passes `level` of its height for the last time before `top`;
-            0 where it begins above, infinity where it never does.
-        top: for a major entry when it passes 1/2 for the last time; for others when |w_ij| is largest. 0 where it is
-            there from the beginning; infinity where it never is, or only as the run ends.
-        height: w_ij at the top, with its sign; the largest so far where the top is not reached. For a major entry 1.
-        settles: when w_ij is within `level` of its height of where it goes, for good: 1 for a major entry, 0 for
-            others, which are suppressed then. Infinity where it is not by the end of the run.
+        groups: the concepts whose groups contain a minor entry; the strongest, which suppresses it, first.
+        grows: end of the initial phase: |w_ij| passes `level` of its height for the last time before `top`; 0 if it
+            begins above, infinity if it never does.
+        top: for a major entry, the time it passes 1/2 for the last time; for others, the time of the largest |w_ij|.
+            0 if reached at the beginning; infinity if never, or only as the run ends.
+        height: w_ij at the top, with its sign; the largest value so far if the top is not reached. For a major entry 1.
+        settles: time from which w_ij stays within `level` of its height of its limit: 1 for a major entry, 0 for
+            others, which are then suppressed. Infinity if this is not so by the end of the run.
     """
 
     row: int
@@ -88,14 +90,14 @@ class EntryHistory(ReprMixin):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class EntryHistories(ReprMixin):
-    """What all entries of W do.
+    """Histories of all entries of W.
 
     Attributes:
         entries: for all i <= j, row by row.
         staircase: the concepts learned, w_kk > 1/2, against time, in "t"; losses are those of equation 4.1,
-            |(W - 1) A^{1/2}|^2 / 2, where they change slowest. Of the form that `theory.concepts` predicts.
-        entry_staircase: the same of single entries: its components are places in `entries`. A major entry is active
-            where w_kk > 1/2, a minor one where |w_ij| is above `level` of its height; irrelevant ones never are.
+            |(W - 1) A^{1/2}|^2 / 2, where they change slowest. Comparable with the predictions of `theory.concepts`.
+        entry_staircase: staircase of single entries: its components are indices of `entries`. A major entry is active
+            while w_kk > 1/2, a minor one while |w_ij| is above `level` of its height; irrelevant ones never are.
     """
 
     entries: tuple[EntryHistory, ...]
@@ -103,37 +105,38 @@ class EntryHistories(ReprMixin):
     entry_staircase: Staircase
 
     def __getitem__(self, entry: tuple[int, int]) -> EntryHistory:
-        """The history of w_ij, by (i, j) or (j, i)."""
+        """Return the history of w_ij, by (i, j) or (j, i)."""
         return next(one for one in self.entries if (one.row, one.column) == (min(entry), max(entry)))
 
     def __repr__(self) -> str:
         return f"EntryHistories({len(self.entries)} entries; {self.staircase!r})"
 
     def of_kind(self, kind: EntryKind) -> tuple[EntryHistory, ...]:
-        """The entries of one kind."""
+        """Return the entries of one kind."""
         return tuple(one for one in self.entries if one.kind is kind)
 
 
 @validate_arguments
 def entry_kind(i: int, j: int, concepts: Any) -> EntryKind:
-    """The kind of w_ij where `concepts` tells for each direction whether it is one, (d,)."""
+    """Return the kind of w_ij; `concepts`, (d,), is True for each direction that is a concept."""
     if not (concepts[i] or concepts[j]):
         return EntryKind.IRRELEVANT
     return EntryKind.MAJOR if i == j else EntryKind.MINOR
 
 
 @validate_arguments
-def entry_histories(path: EntryPath, strengths: Any, *, level: float = 0.1) -> EntryHistories:
-    """The histories of all entries along a path, from its own roots: as exact as they are.
+def entry_histories(path: EntryPath, strengths: Any, *, level: float = 0.1, report: Report = silent) -> EntryHistories:
+    """Return the histories of all entries along a path, from the path's own roots and as exact as those.
 
     Args:
         path: W(t) in the eigenvectors of A.
-        strengths: a, the eigenvalues of A, (d,); those that are positive belong to concepts.
+        strengths: a, the eigenvalues of A, (d,); positive ones belong to concepts.
         level: the part of its height below which an entry is in its initial phase, or suppressed, and the distance
             from 1 below which a major one is learned; between 0 and 1/2.
+        report: called after each entry with the fraction done and a note.
 
     Raises:
-        InputError: strengths or a level that cannot be used, or no concept.
+        InputError: strengths or a level out of range, or no concept.
     """
     a = as_numpy("strengths", strengths)
     d = path(0.0).shape[-1]
@@ -141,14 +144,18 @@ def entry_histories(path: EntryPath, strengths: Any, *, level: float = 0.1) -> E
         raise InputError(f"strengths must be {d} finite numbers of at least 0, not all 0; got {strengths!r}.")
     if not 0 < level < _HALF:
         raise InputError(f"level must be between 0 and 1/2; got {level!r}.")
-    entries = tuple(_history(path, a, i, j, level) for i in range(d) for j in range(i, d))
+    entries = []
+    pairs = list(itertools.combinations_with_replacement(range(d), 2))
+    for i, j in pairs:
+        entries.append(_history(path, a, i, j, level))
+        report(len(entries) / len(pairs), f"entry {i}, {j}")
     concepts = {k: (k, k, _HALF) for k in np.flatnonzero(a > 0).tolist()}
     active = {
         n: (one.row, one.column, _HALF if one.kind is EntryKind.MAJOR else level * abs(one.height))
         for n, one in enumerate(entries)
         if one.kind is not EntryKind.IRRELEVANT and one.height != 0
     }
-    return EntryHistories(entries, _staircase(path, a, concepts), _staircase(path, a, active))
+    return EntryHistories(tuple(entries), _staircase(path, a, concepts), _staircase(path, a, active))
 
 
 def _history(path: EntryPath, a: np.ndarray, i: int, j: int, level: float) -> EntryHistory:
@@ -183,16 +190,16 @@ def _history(path: EntryPath, a: np.ndarray, i: int, j: int, level: float) -> En
 
 
 def _passed_for_good(path: EntryPath, k: int, level: float) -> float:
-    """When w_kk is above the level from then on."""
+    """Return the time from which w_kk is above the level."""
     if path(path.until)[0, k, k] <= level:
         return math.inf
     return float(max(path.crossings(k, k, level), default=0.0))
 
 
 def _staircase(path: EntryPath, a: np.ndarray, levels: Mapping[int, tuple[int, int, float]]) -> Staircase:
-    """The stages in which |w_ij| is above a level, for the components that have one: i, j and the level."""
+    """Find the stages in which |w_ij| is above a level, for the components that have one: i, j and the level."""
     crossings = [path.crossings(i, j, sign * level) for i, j, level in levels.values() for sign in (1, -1)]
-    # find_stages takes a sample that lies on its level as the crossing itself, so that the path's own roots stay.
+    # find_stages takes a sample on its level as the crossing itself, so that the path's own roots are preserved.
     times = np.unique(np.concatenate([np.linspace(0.0, path.until, _SAMPLES), *crossings]))
     W = path(times)
     losses = np.sum((W - np.eye(len(a))) ** 2 * a, axis=(1, 2)) / 2

@@ -1,15 +1,15 @@
-"""Stages of a run in which components have no identity: plateaus of the loss, and the rank of every layer on them.
+"""Stages of a run whose components have no identity: plateaus of the loss, and the rank of every layer on them.
 
     y        the decreasing function nearest to the recorded losses (isotonic regression)
-    range    y at the start less y at the end
+    range    y at the start minus y at the end
     fall     d, a small part of the range, above the noise
-    dwell    tau(t), how long y takes to fall from y(t) + d/2 to y(t) - d/2
+    dwell    tau(t), the time y takes to fall from y(t) + d/2 to y(t) - d/2
 
 A plateau is a maximum of the dwell time, a drop a minimum. As d is fixed, tau needs no floor and no smoothing: where
 the loss is flat to within the noise, tau is the length of the plateau.
 
-Use `find_plateaus` where the loss shows the stages, as with singular values of the layers of a deep network; use
-`find_stages` where components are identified, or where stages shall be told by what becomes active.
+Use `find_plateaus` where the loss shows the stages, as for the layers of a deep network; use `find_stages` where
+components are identified, or where stages are defined by the components that become active.
 """
 
 import itertools
@@ -25,17 +25,16 @@ from scipy.signal import find_peaks
 
 from saddlescope._shared.arguments import validate_arguments
 from saddlescope._shared.errors import InputError
-from saddlescope.measure.arrays import as_numpy
 from saddlescope.measure.bottleneck import bottleneck_rank
-from saddlescope.measure.stages import Stage, Staircase, recorded_losses
+from saddlescope.measure.records import Series, recorded_losses, recorded_rows, recorded_times
+from saddlescope.measure.stages import Stage, Staircase
 
-_Series = Float[np.ndarray, "n"]
-
+LEAST_RECORDS = 5  # fewer cannot show two plateaus
 _NOISES = 3.0  # the fall in standard deviations of the noise: flat parts of y stray by about one from end to end
 _PART = 0.1  # the fall without noise, as a part of the smallest drop
 _NORMAL_MEDIAN = 0.6745  # of |z|, z a normal variable
-_TILT = 1e-12  # a sample: above rounding, below everything else
-_PARTS, _FEWEST = 8, 15  # of the record, in which noise is estimated; samples in one
+_TILT = 1e-12  # per sample: above rounding, below everything else
+_PARTS, _FEWEST = 8, 15  # parts of the record in which noise is estimated; fewest samples in one
 
 
 @validate_arguments
@@ -51,35 +50,35 @@ def find_plateaus(
     margin: float = 1.5,
     settled: float = 0.8,
 ) -> Staircase:
-    """The staircase in a recorded run of a deep network, from its loss and the singular values of its layers.
+    """Find the staircase in a recorded run of a deep network, from its loss and the singular values of its layers.
 
-    Two plateaus are told apart if between them the loss falls at least `contrast` times as fast as on either, and by at
-    least `min_drop` of its range. A plateau that the record does not show has no stage: the first stage begins with the
-    record, and the last ends with it, whether or not a drop is under way. A stage begins when the fitted loss is
-    half-way from the plateau before to its own.
+    Two plateaus are distinguished if between them the loss falls at least `contrast` times as fast as on either, and by
+    at least `min_drop` of its range. The first stage begins with the record, and the last ends with it, even during a
+    drop: a plateau outside the record has no stage. A stage begins when the fitted loss is half-way from the previous
+    plateau to its own.
 
-    Noise is estimated from differences of neighbours, and from what is left of the losses beside the decreasing fit,
-    where that is most; single outliers are ignored. Drops below three standard deviations of it are no drops.
+    Noise is estimated from differences of neighbours, and from the residuals of the decreasing fit, where these are
+    largest; single outliers are ignored. Drops below three standard deviations of the noise do not count.
 
     The rank of a layer on a plateau is the number of its singular values that, as the plateau begins, are greater than
 
-    - `share` of the largest that the layer has until the next plateau begins, and
+    - `share` of the layer's largest until the next plateau begins, and
     - `margin` times the largest at the first sample, so that the initial bulk does not count, and
-    - `settled` times what they are as it ends, both relative to the largest.
+    - `settled` times their values as it ends, both relative to the largest.
 
-    For what will leave a plateau grows on it, long before the loss shows it: at depth 3, from a tenth of its final size
-    on, it takes a large part of the plateau. As a plateau begins, or ends: medians over its first and last quarter. The
-    record should begin with the initial weights, and be dense (geometric) near escapes: a plateau between two samples
-    is not found.
+    The last condition excludes the direction that will leave the plateau. It grows long before the loss shows it: at
+    depth 3, from a tenth of its final size on, for a large part of the plateau. Values as a plateau begins or ends are
+    medians over its first or last quarter. Start the record with the initial weights, and record densely (geometric)
+    near escapes: a plateau between two samples is not found.
 
     A stage's loss is the mean over the middle half of its plateau.
 
     Args:
         times: (n,), strictly increasing, in `time_unit`; at least 5.
-        losses: (n,), of the full data set, so that they decrease but for noise.
+        losses: (n,), of the full data set, so that they decrease up to noise.
         singular_values: for each layer, from the input on, (n, r) in any order.
-        time_unit: what `times` are told in.
-        contrast: how many times faster a drop is than the plateaus beside it; greater than 1.
+        time_unit: unit of `times`.
+        contrast: least ratio of the speed of a drop to that of the plateaus beside it; greater than 1.
         min_drop: the smallest drop, as a part of the range of the loss; between 0 and 1.
         share: between 0 and 1.
         margin: at least 1.
@@ -89,7 +88,7 @@ def find_plateaus(
         Stages from the first sample to the last, with `layer_ranks`; `rank` is the `bottleneck_rank` of these.
 
     Raises:
-        InputError: arrays that do not fit each other, are not finite or not increasing; a policy out of range.
+        InputError: arrays whose shapes do not match, or that are not finite or not increasing; a policy out of range.
 
     >>> import numpy as np
     >>> t = np.linspace(0.0, 10.0, 201)
@@ -105,14 +104,14 @@ def find_plateaus(
             raise InputError(f"{name} must be between 0 and 1; got {value!r}.")
     if not 1 <= margin < math.inf:
         raise InputError(f"margin must be at least 1 and finite; got {margin!r}.")
-    t, loss = recorded_losses(times, losses, least=5)
-    spectra = _spectra(singular_values, len(t))
+    t = recorded_times(times, least=LEAST_RECORDS)
+    loss, spectra = recorded_losses(losses, t), _spectra(singular_values, t)
 
     typical = median_filter(loss, size=3, mode="nearest")
     fit = isotonic_regression(typical, increasing=False).x
     least = min_drop * float(fit[0] - fit[-1])
     fall = max(_PART * least, _NOISES * _noise(loss, fit))
-    finer, finer_fit = _with_midpoints(t), _with_midpoints(fit)  # a drop may lie between two samples
+    finer, finer_fit = _with_midpoints(t), _with_midpoints(fit)  # a drop may be between two samples
     enter, leave = _enter_and_leave(finer, finer_fit, fall)
     plateaus = _plateaus(finer_fit, leave - enter, contrast, max(least, fall))
     levels = [float(np.mean(typical[_between(t, enter[i], leave[i], 0.25, 0.75)])) for i in plateaus]
@@ -126,26 +125,22 @@ def find_plateaus(
     return Staircase(tuple(stages), time_unit)
 
 
-def _spectra(singular_values: Sequence[Any], count: int) -> list[np.ndarray]:
-    """The singular values of each layer, checked, ascending."""
-    spectra = [as_numpy(f"singular_values[{layer}]", values) for layer, values in enumerate(singular_values)]
+def _spectra(singular_values: Sequence[Any], times: Series) -> list[np.ndarray]:
+    """Return the singular values of each layer, checked, ascending."""
+    spectra = [recorded_rows(f"singular_values[{layer}]", s, times) for layer, s in enumerate(singular_values)]
     if not spectra:
-        raise InputError("singular_values must hold an array for each layer; got none.")
+        raise InputError("singular_values must have one array per layer; got none.")
     for layer, s in enumerate(spectra):
-        if s.ndim != 2 or len(s) != count:
-            raise InputError(
-                f"singular_values[{layer}] must have shape ({count}, r), a row for each time; got {s.shape!r}."
-            )
         if np.any(s < 0):
             raise InputError(f"singular_values[{layer}] must be at least 0; got {float(np.min(s))!r}.")
     return [np.sort(s, axis=1) for s in spectra]
 
 
-def _noise(loss: _Series, fit: _Series) -> float:
-    """Standard deviation of the losses about a decreasing function, where it is largest.
+def _noise(loss: Series, fit: Series) -> float:
+    """Estimate the standard deviation of the losses about a decreasing function, where it is largest.
 
-    By medians, of second differences, which no slope hides, over the whole record; and of what the fit leaves over,
-    which has slow fluctuations, too, over parts of it: training is often quiet on the first plateau, and noisy later.
+    Medians of second differences, which do not depend on the slope, over the full record; and of the residuals of the
+    fit, which include slow fluctuations, over parts of it: training is often quiet on the first plateau, noisy later.
     """
     size = max(_FEWEST, len(loss) // _PARTS)
     starts = range(0, max(len(loss) - size, 0) + 1, max(size // 2, 1))
@@ -154,17 +149,17 @@ def _noise(loss: _Series, fit: _Series) -> float:
     return max(float(np.median(part)) for part in parts) / _NORMAL_MEDIAN
 
 
-def _with_midpoints(x: _Series) -> Float[np.ndarray, " 2*n-1"]:
-    """The numbers with the mean of every two neighbours between them."""
+def _with_midpoints(x: Series) -> Float[np.ndarray, " 2*n-1"]:
+    """Return the numbers with the mean of every two neighbours between them."""
     finer = np.empty(2 * len(x) - 1)
     finer[::2], finer[1::2] = x, (x[1:] + x[:-1]) / 2
     return finer
 
 
-def _enter_and_leave(t: _Series, fit: _Series, fall: float) -> tuple[_Series, _Series]:
-    """When the fit, linear between samples, was last `fall` / 2 above its value at each sample, and first as far below.
+def _enter_and_leave(t: Series, fit: Series, fall: float) -> tuple[Series, Series]:
+    """Return the last time at which the fit was `fall` / 2 above its value at each sample, and the first as far below.
 
-    The ends of the record where it never was.
+    The fit is linear between samples. Where it never was so high or low, return the end of the record.
     """
     if not fall > 0:
         return np.full_like(t, t[0]), np.full_like(t, t[-1])
@@ -177,18 +172,18 @@ def _enter_and_leave(t: _Series, fit: _Series, fall: float) -> tuple[_Series, _S
 
 
 def _crossing(
-    t: _Series, fit: _Series, before: Int[np.ndarray, "k"], level: Float[np.ndarray, "k"]
+    t: Series, fit: Series, before: Int[np.ndarray, "k"], level: Float[np.ndarray, "k"]
 ) -> Float[np.ndarray, "k"]:
-    """When the fit passes a level between a sample and the next."""
+    """Return the time at which the fit passes a level between a sample and the next."""
     drop = fit[before] - fit[before + 1]
     part = np.clip((fit[before] - level) / np.where(drop > 0, drop, 1.0), 0.0, 1.0)
     return t[before] + part * (t[before + 1] - t[before])
 
 
-def _plateaus(fit: _Series, dwell: _Series, contrast: float, least: float) -> list[int]:
-    """The samples of longest dwell on each plateau, in order."""
-    height = np.log(dwell) - _TILT * np.arange(len(dwell))  # of equal maxima, each would be taken for the highest
-    ends = np.full(1, np.min(height) - 2 * math.log(contrast))  # so that a plateau may lie at an end of the record
+def _plateaus(fit: Series, dwell: Series, contrast: float, least: float) -> list[int]:
+    """Return the sample of longest dwell on each plateau, in order."""
+    height = np.log(dwell) - _TILT * np.arange(len(dwell))  # breaks ties: find_peaks would return every equal maximum
+    ends = np.full(1, np.min(height) - 2 * math.log(contrast))  # so that a plateau may be at an end of the record
     peaks, _ = find_peaks(np.concatenate([ends, height, ends]), prominence=math.log(contrast))
     found = [int(i) for i in peaks - 1]
     while len(found) > 1:
@@ -200,15 +195,15 @@ def _plateaus(fit: _Series, dwell: _Series, contrast: float, least: float) -> li
     return found
 
 
-def _between(t: _Series, enter: float, leave: float, first: float, last: float) -> np.ndarray:
-    """Indices of the samples in a part of the time from enter to leave, or of the one nearest to its middle."""
+def _between(t: Series, enter: float, leave: float, first: float, last: float) -> np.ndarray:
+    """Return the samples in a part of the time from enter to leave, or the one nearest to its middle."""
     start, stop = enter + first * (leave - enter), enter + last * (leave - enter)
     inside = np.flatnonzero((t >= start) & (t <= stop))
     return inside if len(inside) else np.argmin(np.abs(t - (start + stop) / 2), keepdims=True)
 
 
-def _half_way(t: _Series, fit: _Series, plateaus: list[int], levels: list[float]) -> list[float]:
-    """When the fit is half-way between the levels of consecutive plateaus."""
+def _half_way(t: Series, fit: Series, plateaus: list[int], levels: list[float]) -> list[float]:
+    """Return the times at which the fit is half-way between the levels of consecutive plateaus."""
     found = []
     for (one, following), (high, low) in zip(itertools.pairwise(plateaus), itertools.pairwise(levels), strict=True):
         level = (high + low) / 2
@@ -226,7 +221,7 @@ def _ranks(
     margin: float,
     settled: float,
 ) -> list[int]:
-    """The rank of a layer on each plateau, given the samples with which they begin and end."""
+    """Return the rank of a layer on each plateau, given the samples with which they begin and end."""
     ranks = []
     untils = [int(onset[-1]) for onset in onsets[1:]] + [len(s) - 1]
     for onset, end, until in zip(onsets, ends, untils, strict=True):

@@ -1,10 +1,10 @@
-"""How many directions a matrix uses, from its singular values: four definitions, all of them 0 for the zero matrix.
+"""Four definitions of the rank of a matrix from its singular values, all of them 0 for the zero matrix.
 
     s       singular values (..., r), at least 0, in any order
     p       s / sum(s), the distribution of the entropy rank
 
-Each is unchanged when all singular values are multiplied by one number (the level of `numerical_rank` with them), and
-at most the true rank; all but the numerical rank are at least 1 for a matrix that is not zero.
+Each is invariant under multiplication of all singular values by one number (and of the level of `numerical_rank`), and
+is at most the true rank; all but the numerical rank are at least 1 for a nonzero matrix.
 """
 
 from typing import Any
@@ -17,18 +17,18 @@ from saddlescope.measure.arrays import Library, Stored, take
 
 
 def stable_rank(values: Any) -> Float[Any, "..."]:
-    """|W|_F^2 / |W|_2^2 = sum(s^2) / max(s)^2; Boix-Adserà et al. 2023, Figure 4.
+    """Return the stable rank |W|_F^2 / |W|_2^2 = sum(s^2) / max(s)^2; Boix-Adserà et al. 2023, Figure 4.
 
-    A smooth stand-in for the rank: it hardly sees small singular values. 1 for one direction, r for r equal ones.
+    A smooth proxy of the rank that hardly depends on small singular values. 1 for one direction, r for r equal ones.
 
     Args:
         values: s, (..., r), of NumPy, JAX or PyTorch, such as `Spectrum.values`.
 
     Returns:
-        (...), in float64 (float32 where the library has no float64).
+        (...), in float64 (float32 if the library has no float64).
 
     Raises:
-        InputError: no floating-point array, no singular value, a negative, infinite or NaN one.
+        InputError: not a floating-point array, no singular value, or a negative, infinite or NaN one.
 
     >>> import numpy as np
     >>> stable_rank(np.array([2.0, 1.0, 1.0])).item()
@@ -39,7 +39,7 @@ def stable_rank(values: Any) -> Float[Any, "..."]:
 
 
 def numerical_rank(values: Any, *, level: Any) -> Int[Any, "..."]:
-    """How many singular values are greater than a level.
+    """Count the singular values greater than a level.
 
     Args:
         values: s, (..., r).
@@ -73,7 +73,7 @@ def numerical_rank(values: Any, *, level: Any) -> Int[Any, "..."]:
 
 
 def effective_rank(values: Any) -> Float[Any, "..."]:
-    """exp(-sum(p log p)) with p = s / sum(s); Roy and Vetterli 2007, "The effective rank".
+    """Return exp(-sum(p log p)) with p = s / sum(s); Roy and Vetterli 2007, "The effective rank".
 
     The singular values themselves are normalised, not their squares. More sensitive to small singular values than the
     stable rank: r for r equal ones, 1 for one direction.
@@ -82,7 +82,7 @@ def effective_rank(values: Any) -> Float[Any, "..."]:
         values: s, (..., r).
 
     Returns:
-        (...), in float64 (float32 where the library has no float64).
+        (...), in float64 (float32 if the library has no float64).
 
     Raises:
         InputError: as `stable_rank`.
@@ -101,7 +101,7 @@ def effective_rank(values: Any) -> Float[Any, "..."]:
 
 @validate_arguments
 def energy_rank(values: Any, *, fraction: float) -> Int[Any, "..."]:
-    """The least k such that the k largest singular values hold a fraction of the energy sum(s^2) = |W|_F^2.
+    """Return the least k such that the k largest singular values have a fraction of the energy sum(s^2) = |W|_F^2.
 
     The rank of the best low-rank approximation with relative squared error at most 1 - fraction (Eckart and Young).
 
@@ -132,13 +132,13 @@ def energy_rank(values: Any, *, fraction: float) -> Int[Any, "..."]:
 
 
 def descending_shares(values: Any) -> tuple[Library, Any]:
-    """The singular values over the largest, which comes first; zeros stay."""
+    """Return the singular values over the largest, in descending order; zeros stay."""
     library, shares = _shares(values)
     return library, library.xp.sort(shares, axis=-1, descending=True)
 
 
 def _shares(values: Any) -> tuple[Library, Any]:
-    """The singular values over the largest (zeros stay), so that no square overflows or vanishes."""
+    """Return the singular values over the largest (zeros stay), so that no square overflows or vanishes."""
     library, (s,) = take(axes=1, values=values)
     _check_not_negative(library, "values", s)
     wide = library.xp.astype(s.array, library.wide, copy=False)

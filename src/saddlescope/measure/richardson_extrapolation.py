@@ -1,8 +1,8 @@
-"""Stage times in the limit of vanishing initial scale, from runs at two or more scales (Richardson extrapolation).
+"""Richardson extrapolation of stage times to vanishing initial scale, from runs at two or more scales.
 
 At the initial scale alpha a stage begins at T(alpha) = T + C h with h = 1 / log(1/alpha), in units of log(1/alpha): the
-initial weights and the transitions before it cost O(1) of time, whatever alpha. What is left out is exponentially small
-in the length of the plateaus.
+initial weights and the transitions before it cost O(1) of time, for any alpha. The neglected terms are exponentially
+small in the length of the plateaus.
 """
 
 import math
@@ -17,22 +17,22 @@ from saddlescope._shared.errors import InputError
 
 @validate_arguments
 def richardson(times: ArrayLike, log_alphas: ArrayLike) -> Float[np.ndarray, "..."]:
-    """The limit, for alpha to 0, of times measured at several initial scales.
+    """Return the limit, for alpha to 0, of times measured at several initial scales.
 
     It is the value at h = 0 of the polynomial in h = 1 / log(1/alpha) through all the times: of the straight line
     T + C h for two scales. Each further scale removes one more power of h and amplifies the errors of the times; two
     scales at which the stages are well separated are usually best.
 
     Args:
-        times: in units of log(1/alpha), shape (scales, ...), such as (scales, stages). Where a stage was not found at
-            some scale, NaN.
+        times: in units of log(1/alpha), shape (scales, ...), such as (scales, stages). NaN where a stage was not
+            found.
         log_alphas: the natural logarithm of each alpha, below 0 and of any size, shape (scales,), at least two.
 
     Returns:
         The limits, of the shape of one scale's times; NaN where any time is NaN.
 
     Raises:
-        InputError: fewer than two scales, equal ones, one that is not below 1, or times that do not fit them.
+        InputError: fewer than two scales, equal scales, one that is not below 1, or times of another shape.
 
     >>> import math
     >>> alphas = [-32 * math.log(10), -64 * math.log(10)]
@@ -41,15 +41,13 @@ def richardson(times: ArrayLike, log_alphas: ArrayLike) -> Float[np.ndarray, "..
     """
     found, logs = np.asarray(times, dtype=np.float64), np.asarray(log_alphas, dtype=np.float64)
     if logs.ndim != 1 or logs.size < 2 or len(set(logs.tolist())) < logs.size:
-        raise InputError(f"log_alphas must hold two or more different numbers; got {log_alphas!r}.")
+        raise InputError(f"log_alphas must be two or more different numbers; got {log_alphas!r}.")
     if not (np.isfinite(logs).all() and (logs < 0).all()):
         raise InputError(
             f"log_alphas must be natural logarithms of initial scales below 1; got {log_alphas!r}. Use math.log(alpha)."
         )
     if found.ndim == 0 or found.shape[0] != logs.size:
-        raise InputError(
-            f"times must have one row for each of the {logs.size} log_alphas; got the shape {found.shape!r}."
-        )
+        raise InputError(f"times must have shape ({logs.size}, ...), one row per log_alpha; got {found.shape!r}.")
     h = -1 / logs
     weights = [math.prod(h[j] / (h[j] - h[i]) for j in range(h.size) if j != i) for i in range(h.size)]
     return np.tensordot(np.asarray(weights), found, axes=1)

@@ -3,19 +3,19 @@
     W, W0       a matrix (..., m, n) now and before
     L, R        factors (..., d, h) and (..., d2, h) of a product L R^T, such as a head's W_K W_Q^T; before: L0, R0
     A, B        [L - L0, L0] and [R, R - R0], 2h columns each: A B^T = L R^T - L0 R0^T, with nothing cancelled
-    eps         spacing of the arithmetic's numbers at 1 (float64 where there is any)
+    eps         spacing of the arithmetic's numbers at 1 (float64 if the library has it)
     e(X)        u |X|_F / sqrt(3 m n), u the unit roundoff of the given type: the root mean square of the rounding
                 errors of the entries of a stored m x n matrix X
 
 **Why not [L, -L0] [R, R0]^T.** At a relative update of 1e-6 of float32 weights its two halves agree in six of seven
-digits, and the difference keeps one. Differences of the *factors* are exact in float64; nothing is left to cancel.
+digits, and the difference retains one. Differences of the *factors* are exact in float64; nothing is left to cancel.
 
 **Noise floor.** Stored weights are rounded. The rounding errors of different entries are nearly independent, so they
 form a random matrix E, whose norm is about e(X) (sqrt(m) + sqrt(n)), and that of E Y^T about
 e(X) (sqrt(m) |Y|_2 + |Y|_F) (Chevet's inequality). The noise floor is the root sum of squares of these over all given
 matrices, and of the rounding of the arithmetic. A singular value above it is in the data; one below it may be due to
-rounding alone. It is an estimate for entries that differ, no bound: where all entries of X are one and the same number,
-so are their errors, and these can exceed it sqrt(min(m, n)) times.
+rounding alone. It is an estimate for entries that differ, not a bound: if all entries of X are equal, so are their
+errors, and these can exceed it sqrt(min(m, n)) times.
 """
 
 import math
@@ -29,6 +29,7 @@ import array_api_compat
 
 from saddlescope._shared.arguments import validate_arguments
 from saddlescope._shared.errors import InputError
+from saddlescope._shared.progress import Report, silent
 from saddlescope._shared.reprs import ReprMixin
 from saddlescope.measure.arrays import UNIT_ROUNDOFF, Library, Stored, in_pieces, normalised, take, upcast
 
@@ -37,11 +38,11 @@ _SHIFT = 8.0  # in eps |H_A|_F: over many singular matrices, Cholesky needed at 
 
 @dataclass(frozen=True, repr=False)
 class Spectrum(ReprMixin):
-    """Singular values, and the level under which they say nothing.
+    """Singular values with their noise floor.
 
     Attributes:
         values: the singular values (..., r), descending, in the unit of the matrix.
-        noise_floor: (...), absolute level under which a singular value is rounding noise of the given data; same unit.
+        noise_floor: (...), absolute level below which a singular value is rounding noise of the input; same unit.
 
     Raises:
         InputError: a noise floor of another shape than the batch.
@@ -54,23 +55,23 @@ class Spectrum(ReprMixin):
         shape = tuple(getattr(self.noise_floor, "shape", ()))
         batch = tuple(self.values.shape[:-1])
         if shape != batch:
-            raise InputError(f"noise_floor must have shape {batch!r}, one level for each spectrum; got {shape!r}.")
+            raise InputError(f"noise_floor must have shape {batch!r}, one level per spectrum; got {shape!r}.")
 
 
 @validate_arguments
 def spectrum(matrix: Any, *, top: int | None = None) -> Spectrum:
-    """Singular values of W.
+    """Return the singular values of W.
 
     Args:
         matrix: W, (..., m, n), of NumPy, JAX or PyTorch; half precision is upcast.
-        top: how many of the largest to keep; None keeps all min(m, n).
+        top: number of the largest values to return; None returns all min(m, n).
 
     Returns:
-        Values (..., min(m, n)) in float64 (float32 where the library has no float64), zeros for the zero matrix. Noise
+        Values (..., min(m, n)) in float64 (float32 if the library has no float64), zeros for the zero matrix. Noise
         floor e(W) (sqrt(m) + sqrt(n)), combined with the rounding of the SVD.
 
     Raises:
-        InputError: no floating-point array, no matrix, NaN or infinite entries, or top below 1.
+        InputError: not a floating-point array, not a matrix, NaN or infinite entries, or top below 1.
 
     >>> import numpy as np
     >>> spectrum(np.diag([3.0, 0.0, 4.0])).values
@@ -83,7 +84,7 @@ def spectrum(matrix: Any, *, top: int | None = None) -> Spectrum:
 
 @validate_arguments
 def update_spectrum(after: Any, before: Any, *, top: int | None = None) -> Spectrum:
-    """Singular values of W - W0, subtracted in float64.
+    """Return the singular values of W - W0, subtracted in float64.
 
     Data of single or half precision go through squares, as in `product_update_spectrum` and with the same accuracy:
     about three times faster than an SVD.
@@ -91,10 +92,10 @@ def update_spectrum(after: Any, before: Any, *, top: int | None = None) -> Spect
     Args:
         after: W, (..., m, n).
         before: W0, of the same shape and library; its type may differ, such as float32 beside bfloat16.
-        top: how many of the largest to keep; None keeps all min(m, n).
+        top: number of the largest values to return; None returns all min(m, n).
 
     Returns:
-        As `spectrum`; the noise floor combines e(W) (sqrt(m) + sqrt(n)) and e(W0) (sqrt(m) + sqrt(n)). All zeros where
+        As `spectrum`; the noise floor combines e(W) (sqrt(m) + sqrt(n)) and e(W0) (sqrt(m) + sqrt(n)). All zeros if
         nothing changed.
 
     Raises:
@@ -113,7 +114,7 @@ def update_spectrum(after: Any, before: Any, *, top: int | None = None) -> Spect
 
 
 def update_noise_floor(after: Any, before: Any) -> Any:
-    """The level under which singular values of W - W0 are rounding of the given data, without computing any.
+    """Return the level below which singular values of W - W0 are rounding of the input, without computing any.
 
     Args:
         after: W, (..., m, n).
@@ -135,19 +136,20 @@ def update_noise_floor(after: Any, before: Any) -> Any:
 
 
 @validate_arguments
-def product_spectrum(left: Any, right: Any, *, top: int | None = None) -> Spectrum:
-    """Singular values of L R^T, never formed where it is larger than its factors.
+def product_spectrum(left: Any, right: Any, *, top: int | None = None, report: Report = silent) -> Spectrum:
+    """Return the singular values of L R^T, which is not formed if it is larger than its factors.
 
     Args:
         left: L, (..., d, h), such as W_K of each head.
         right: R, (..., d2, h), such as W_Q of each head, in the same library.
-        top: how many of the largest to keep; None keeps all min(d, d2, h).
+        top: number of the largest values to return; None returns all min(d, d2, h).
+        report: called after each block of matrices with the fraction done and a note.
 
     Returns:
         Values (..., min(d, d2, h)) and a noise floor as in `product_update_spectrum` with L0 = R0 = 0.
 
     Raises:
-        InputError: as `spectrum`, or factors that do not fit each other.
+        InputError: as `spectrum`, or factors whose shapes do not match.
 
     >>> import numpy as np
     >>> product_spectrum(np.array([[3.0], [4.0]]), np.array([[2.0], [0.0], [0.0]])).values.round(12)
@@ -156,33 +158,36 @@ def product_spectrum(left: Any, right: Any, *, top: int | None = None) -> Spectr
     _check_top(top)
     library, (L, R) = take(axes=2, left=left, right=right)
     check_factors(L, R)
-    return _spectrum_of(library, lambda L, R: _product(library, [L], [R]), [L, R], top)
+    return _spectrum_of(library, lambda L, R: _product(library, [L], [R]), [L, R], top, report)
 
 
 @validate_arguments
-def product_update_spectrum(left: Any, right: Any, left0: Any, right0: Any, *, top: int | None = None) -> Spectrum:
-    """Singular values of L R^T - L0 R0^T, formed as [L - L0, L0] [R, R - R0]^T and never d x d2.
+def product_update_spectrum(
+    left: Any, right: Any, left0: Any, right0: Any, *, top: int | None = None, report: Report = silent
+) -> Spectrum:
+    """Return the singular values of L R^T - L0 R0^T, as [L - L0, L0] [R, R - R0]^T and never formed as d x d2.
 
     Data of single or half precision go through the squares A^T A and B^T B in float64. Squares of single precision fit
     into double precision: a value far below the largest is off by about 1e-7 of the largest at worst, the others by far
     less, and the rounding of such data weighs more. Data of double precision take QR of A and an SVD of B times the
-    triangle: slower, and exact to rounding. Where 2h >= min(d, d2) the product itself is the smaller matrix and is
+    triangle: slower, and exact to rounding. If 2h >= min(d, d2) the product itself is the smaller matrix and is
     formed, from the same A and B.
 
     Args:
         left: L, (..., d, h), such as W_K of each head after training.
         right: R, (..., d2, h), such as W_Q of each head.
-        left0: L0, of the shape of `left`, before training; keep it in float32 even for half-precision training.
+        left0: L0, of the shape of `left`, before training; store it in float32 even for half-precision training.
         right0: R0, of the shape of `right`.
-        top: how many of the largest to keep; None keeps all min(d, d2, 2h).
+        top: number of the largest values to return; None returns all min(d, d2, 2h).
+        report: called after each block of matrices with the fraction done and a note.
 
     Returns:
-        Values (..., min(d, d2, 2h)) in float64 (float32 where the library has no float64), zeros where nothing changed.
+        Values (..., min(d, d2, 2h)) in float64 (float32 if the library has no float64), zeros if nothing changed.
         The noise floor combines the rounding of L (e(L) (sqrt(d) |R|_2 + |R|_F)), of R, L0 and R0 likewise, and of the
         arithmetic.
 
     Raises:
-        InputError: as `spectrum`, or factors that do not fit each other.
+        InputError: as `spectrum`, or factors whose shapes do not match.
 
     >>> import numpy as np
     >>> zero, one = np.zeros((3, 1)), np.ones((3, 1))
@@ -194,11 +199,12 @@ def product_update_spectrum(left: Any, right: Any, left0: Any, right0: Any, *, t
     check_factors(L, R)
     check_same_shape("left0", L0, "left", L)
     check_same_shape("right0", R0, "right", R)
-    return _spectrum_of(library, lambda L, R, L0, R0: _product(library, [L, L0], [R, R0]), [L, R, L0, R0], top)
+    factors = [L, R, L0, R0]
+    return _spectrum_of(library, lambda L, R, L0, R0: _product(library, [L, L0], [R, R0]), factors, top, report)
 
 
 def _product(library: Library, lefts: Sequence[Stored], rights: Sequence[Stored]) -> tuple[Any, Any]:
-    """Values and noise floor for [L], [R], or for [L, L0], [R, R0]; one batch axis."""
+    """Return values and noise floor for [L], [R], or for [L, L0], [R, R0]; one batch axis."""
     xp, h = library.xp, lefts[0].array.shape[-1]
     A, B = [upcast(library, one) for one in lefts], [upcast(library, one) for one in rights]
     if len(A) == 2:
@@ -233,7 +239,7 @@ def _product(library: Library, lefts: Sequence[Stored], rights: Sequence[Stored]
 
 
 def _squares(xp: ModuleType, blocks: Sequence[Any]) -> Any:
-    """X^T X for X given as one block or as two side by side, which are not joined: copies of them would cost more."""
+    """Return X^T X for X given as one block or two adjacent ones, which are not joined: copies would cost more."""
     own = [xp.matrix_transpose(block) @ block for block in blocks]
     if len(blocks) == 1:
         return own[0]
@@ -243,10 +249,12 @@ def _squares(xp: ModuleType, blocks: Sequence[Any]) -> Any:
 
 
 def _values_from_squares(xp: ModuleType, H_A: Any, H_B: Any) -> Any:
-    """Singular values of A B^T from H_A = A^T A, H_B = B^T B: roots of the eigenvalues of C^T H_B C with C C^T = H_A.
+    """Return the singular values of A B^T from H_A = A^T A and H_B = B^T B.
 
-    A low-rank update makes H_A singular, and rounding may make it indefinite. A shift of a few eps |H_A|_F keeps the
-    Cholesky factorisation going; it moves squares of singular values by at most `_SHIFT` eps |H_A|_F |H_B|_F.
+    They are the roots of the eigenvalues of C^T H_B C with C C^T = H_A.
+
+    A low-rank update makes H_A singular, and rounding may make it indefinite. A shift of a few eps |H_A|_F makes the
+    Cholesky factorisation succeed; it moves squares of singular values by at most `_SHIFT` eps |H_A|_F |H_B|_F.
     """
     norm = _frobenius(xp, H_A)
     norm = xp.where(norm > 0, norm, xp.ones_like(norm))
@@ -258,7 +266,7 @@ def _values_from_squares(xp: ModuleType, H_A: Any, H_B: Any) -> Any:
 
 
 def _propagated(xp: ModuleType, lefts: Sequence[Stored], rights: Sequence[Stored], G_A: Any, G_B: Any) -> list[Any]:
-    """For each stored factor X with companion Y the norm of E Y^T, E the rounding errors of X."""
+    """Return the norm of E Y^T for each stored factor X with companion Y, E the rounding errors of X."""
     h = lefts[0].array.shape[-1]
     if len(lefts) == 1:
         squares = [(G_A, G_B)]
@@ -278,14 +286,14 @@ def _propagated(xp: ModuleType, lefts: Sequence[Stored], rights: Sequence[Stored
 
 
 def _norms(xp: ModuleType, squares: Any) -> tuple[Any, Any]:
-    """|Y|_F and a bound on |Y|_2 from Y^T Y: the Schatten-8 norm, at most h^(1/8) times too large."""
+    """Return |Y|_F and a bound on |Y|_2 from Y^T Y: the Schatten-8 norm, at most h^(1/8) times too large."""
     trace = _positive_part(xp, xp.linalg.trace(squares))
     shares = squares / xp.where(trace > 0, trace, xp.ones_like(trace))[..., None, None]
     return xp.sqrt(trace), xp.sqrt(trace * xp.sqrt(_frobenius(xp, shares @ shares)))
 
 
 def _rounding(library: Library, W: Stored) -> Any:
-    """The norm of the rounding errors of a stored matrix: e(W) (sqrt(m) + sqrt(n))."""
+    """Return the norm of the rounding errors of a stored matrix: e(W) (sqrt(m) + sqrt(n))."""
     m, n = W.array.shape[-2:]
     scaled, unit = normalised(library.xp, upcast(library, W))
     entry = W.roundoff * _frobenius(library.xp, scaled) * unit[..., 0, 0] / math.sqrt(3 * m * n)
@@ -293,14 +301,14 @@ def _rounding(library: Library, W: Stored) -> Any:
 
 
 def _squares_fit(xp: ModuleType, wide: Any, given: Sequence[Stored]) -> bool:
-    """Whether squares neither overflow nor vanish, nor lose digits of the data: they are float64 of a shorter type."""
+    """Return True if squares neither overflow, vanish, nor lose digits: float64 arithmetic on a shorter type."""
     return wide.dtype == xp.float64 and all(one.roundoff > UNIT_ROUNDOFF["float64"] for one in given)
 
 
 def _one_matrix(
     library: Library, W: Any, noise: Sequence[Any], top: int | None, *, squares_fit: bool = False
 ) -> Spectrum:
-    """The spectrum of a matrix in wide type, whose data carry the given noise."""
+    """Return the spectrum of a matrix in wide type, whose entries have the given noise."""
     xp = library.xp
     eps = float(xp.finfo(W.dtype).eps)
     if squares_fit:
@@ -315,10 +323,10 @@ def _one_matrix(
 
 
 def _spectrum_of(
-    library: Library, compute: Callable[..., tuple[Any, Any]], factors: list[Stored], top: int | None
+    library: Library, compute: Callable[..., tuple[Any, Any]], factors: list[Stored], top: int | None, report: Report
 ) -> Spectrum:
-    """The spectrum that `compute` gives as values and noise floor, worked out piece by piece."""
-    values, noise = in_pieces(library, compute, factors)
+    """Return the spectrum that `compute` returns as values and noise floor, piece by piece."""
+    values, noise = in_pieces(library, compute, factors, report=report)
     return Spectrum(values[..., :top], noise)
 
 
@@ -336,14 +344,14 @@ def _check_top(top: int | None) -> None:
 
 
 def check_same_shape(name: str, one: Stored, other: str, reference: Stored) -> None:
-    """Refuses an array of another shape than its companion."""
+    """Raise InputError for an array of another shape than its companion."""
     shape, wanted = tuple(one.array.shape), tuple(reference.array.shape)
     if shape != wanted:
         raise InputError(f"{name} must have the shape of {other}, {wanted!r}; got {shape!r}.")
 
 
 def check_factors(L: Stored, R: Stored) -> None:
-    """Refuses factors that no product L R^T can be made of."""
+    """Raise InputError for factors without a product L R^T."""
     left, right = tuple(L.array.shape), tuple(R.array.shape)
     if left[:-2] != right[:-2] or left[-1] != right[-1]:
         raise InputError(

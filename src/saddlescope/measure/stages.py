@@ -1,7 +1,7 @@
-"""Staircases: the stages in which a network learns, whether a theory predicted them or a measurement found them.
+"""Staircases: the stages in which a network learns, predicted by a theory or found by a measurement.
 
-A stage is a plateau together with the short drop that leads to the next one; while it lasts the rank (or the
-support, or the number of active concepts) of the weights does not change.
+A stage is a plateau together with the short drop that leads to the next one; during a stage the rank (or the
+support, or the number of active concepts) of the weights is constant.
 """
 
 import itertools
@@ -10,15 +10,13 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from jaxtyping import Float
 
 from saddlescope._shared.arguments import validate_arguments
 from saddlescope._shared.errors import InputError
 from saddlescope._shared.reprs import ReprMixin, Table
 from saddlescope.measure.arrays import as_numpy
+from saddlescope.measure.records import Series, recorded_losses, recorded_rows, recorded_times
 from saddlescope.measure.spectrum import Spectrum
-
-_Series = Float[np.ndarray, "n"]
 
 
 @validate_arguments
@@ -27,15 +25,15 @@ class Stage(ReprMixin):
     """One stage of learning.
 
     Attributes:
-        start: when the stage begins, in the time unit of its `Staircase`; finite.
-        end: when the next one begins; of the last stage, when the record ends, or infinity where a theory says that
+        start: start of the stage, in the time unit of its `Staircase`; finite.
+        end: start of the next stage; for the last stage, the end of the record, or infinity if a theory predicts that
             no other follows.
         loss: the level of the plateau.
-        rank: how many components (coordinates, singular values, concepts) are active; at least 0.
-        support: which components are active, ascending, so that `rank` is their number; None where components have no
+        rank: number of active components (coordinates, singular values, concepts); at least 0.
+        support: the active components, ascending, so that `rank` is their number; None if components have no
             identity, as with singular values.
-        layer_ranks: the rank of every layer's weights, from the input on, where `rank` is the rank of the bottleneck
-            that they form (see `bottleneck_rank`); None where the stage is not told layer by layer.
+        layer_ranks: the rank of every layer's weights, from the input on, if `rank` is the rank of the bottleneck
+            that they form (see `bottleneck_rank`); None if the layers are not known separately.
 
     Raises:
         InputError: an attribute out of range, or a support that does not agree with the rank.
@@ -70,14 +68,14 @@ class Stage(ReprMixin):
 @validate_arguments
 @dataclass(frozen=True, repr=False)
 class Staircase(ReprMixin):
-    """An ordered tuple of stages: each begins when the one before it ends.
+    """Ordered tuple of stages: each begins when the previous one ends.
 
     Attributes:
         stages: at least one.
-        time_unit: what times are told in, such as "t / log(1/alpha)", "steps" or "epochs".
+        time_unit: unit of the times, such as "t / log(1/alpha)", "steps" or "epochs".
 
     Raises:
-        InputError: no stages, or a stage that does not begin where the one before it ends.
+        InputError: no stages, or a stage that does not begin where the previous one ends.
     """
 
     stages: tuple[Stage, ...]
@@ -95,27 +93,27 @@ class Staircase(ReprMixin):
 
     @property
     def times(self) -> tuple[float, ...]:
-        """The activation times: the starts of all stages but the first, in `time_unit`."""
+        """Activation times: the starts of all stages but the first, in `time_unit`."""
         return tuple(stage.start for stage in self.stages[1:])
 
     @property
     def losses(self) -> tuple[float, ...]:
-        """The level of each plateau, the first stage's included."""
+        """Level of each plateau, including the first."""
         return tuple(stage.loss for stage in self.stages)
 
     @property
     def ranks(self) -> tuple[int, ...]:
-        """The rank of each stage, the first included."""
+        """Rank of each stage, including the first."""
         return tuple(stage.rank for stage in self.stages)
 
     @property
     def supports(self) -> tuple[tuple[int, ...] | None, ...]:
-        """The support of each stage, the first included."""
+        """Support of each stage, including the first."""
         return tuple(stage.support for stage in self.stages)
 
     @property
     def layer_ranks(self) -> tuple[tuple[int, ...] | None, ...]:
-        """The rank of every layer in each stage, the first included."""
+        """Rank of every layer in each stage, including the first."""
         return tuple(stage.layer_ranks for stage in self.stages)
 
     def __len__(self) -> int:
@@ -141,42 +139,42 @@ class Staircase(ReprMixin):
 def find_stages(
     times: Any, losses: Any, activity: Any, *, level: float, time_unit: str, min_duration: float = 0.0
 ) -> Staircase:
-    """The staircase in a recorded run: a new stage begins where a component becomes active, or stops being so.
+    """Find the staircase in a recorded run: a new stage begins where a component becomes active or inactive.
 
-    A component is active while its magnitude exceeds `level`. Between two samples the magnitude is taken to grow or
-    decay exponentially, as it does near a saddle, so the crossing is exact there whatever the sampling; a magnitude
-    of exactly 0 is taken to reach to the sample beside it. Components that cross between the same two samples are
+    A component is active while its magnitude exceeds `level`. Between two samples the magnitude is assumed to grow or
+    decay exponentially, as it does near a saddle, so the crossing is exact there for any sampling; a magnitude of
+    exactly 0 is assumed to extend to the neighbouring sample. Components that cross between the same two samples are
     ordered by their crossings.
 
-    With noise a component flickers about the level. What it does for `min_duration` without interruption counts; where
-    it does the same before and after a flicker, the flicker is ignored, and where it changes, the change is put at that
-    crossing which leaves the least time on the wrong side. What comes before the first or after the last such piece is
-    taken to be like it, so that a change needs `min_duration` to the end of the record.
+    With noise a component flickers about the level. A state counts if it lasts `min_duration` without interruption. If
+    the states before and after a flicker are equal, the flicker is ignored; if they differ, the change is placed at the
+    crossing that leaves the least time on the wrong side. The time before the first and after the last such state is
+    assigned to it, so a change needs `min_duration` to the end of the record.
 
-    A stage's loss is the level of its plateau: the mean over that piece, of two samples and `min_duration` at least,
-    over which the loss changes slowest (least |slope| of the line through the piece by least squares). The piece lies
-    in the second half of the stage, since the first may still show the drop. A stage without samples has the loss
+    A stage's loss is the level of its plateau: the mean over the interval, of at least two samples and `min_duration`,
+    over which the loss changes slowest (least |slope| of the line through the interval by least squares). The interval
+    is in the second half of the stage, since the first may still show the drop. A stage without samples has the loss
     interpolated at its middle.
 
-    Of the layers of a deep network, whose stages the loss shows, `find_plateaus` finds them without a level.
+    For the layers of a deep network, whose stages the loss shows, use `find_plateaus`, which needs no level.
 
     Args:
         times: (n,), strictly increasing, in `time_unit`.
         losses: (n,).
-        activity: (n, p), what each of p components weighs at each time, such as entries of W_K W_Q^T of a diagonal head
-            (only magnitudes count); its supports name columns. Or a `Spectrum` with values (n, r): singular values have
-            no identity, so supports are None, and below the noise floor nothing counts as active.
-        level: magnitude from which a component is active; greater than 0. Well above the initial scale, well below the
-            final values: between two stages the result hardly depends on it.
-        time_unit: what `times` are told in.
-        min_duration: how long a component must be active, or not, to count as such; 0 takes every crossing for real.
+        activity: (n, r), the weight of each of r components at each time, such as entries of W_K W_Q^T of a diagonal
+            head (only magnitudes count); supports are column indices. Or a `Spectrum` with values (n, r): singular
+            values have no identity, so supports are None, and below the noise floor nothing counts as active.
+        level: magnitude above which a component is active; greater than 0. Choose it well above the initial scale and
+            well below the final values: between them the result hardly depends on it.
+        time_unit: unit of `times`.
+        min_duration: time for which a component must stay active, or inactive, to count; 0 counts every crossing.
 
     Returns:
         Stages from the first sample to the last.
 
     Raises:
-        InputError: arrays that do not fit each other, are not finite or not increasing; level or min_duration out of
-            range.
+        InputError: arrays whose shapes do not match, or that are not finite or not increasing; level or min_duration
+            out of range.
 
     >>> import numpy as np
     >>> t = np.linspace(0.0, 10.0, 101)
@@ -186,10 +184,8 @@ def find_stages(
     """
     identified = not isinstance(activity, Spectrum)
     values = activity if identified else activity.values
-    t, loss = recorded_losses(times, losses, least=2)
-    weight = as_numpy("activity", values)
-    if weight.ndim != 2 or len(weight) != len(t):
-        raise InputError(f"activity must have shape ({len(t)}, p), a row for each time; got {weight.shape!r}.")
+    t = recorded_times(times, least=2)
+    loss, weight = recorded_losses(losses, t), recorded_rows("activity", values, t)
     if not 0 < level < math.inf:
         raise InputError(f"level must be greater than 0 and finite; got {level!r}.")
     if not 0 <= min_duration < math.inf:
@@ -208,28 +204,14 @@ def find_stages(
     return Staircase(tuple(stages), time_unit)
 
 
-def recorded_losses(times: Any, losses: Any, *, least: int) -> tuple[_Series, _Series]:
-    """Times and losses of a record in float64.
-
-    Raises:
-        InputError: fewer than `least` times, not increasing ones, or not as many losses.
-    """
-    t, loss = as_numpy("times", times), as_numpy("losses", losses)
-    if t.ndim != 1 or len(t) < least or not np.all(np.diff(t) > 0):
-        raise InputError(f"times must be at least {least} strictly increasing numbers; got shape {t.shape!r}.")
-    if loss.shape != t.shape:
-        raise InputError(f"losses must have the shape of times, {t.shape!r}; got {loss.shape!r}.")
-    return t, loss
-
-
-def _active_periods(t: _Series, magnitude: _Series, levels: _Series, min_duration: float) -> list[tuple[float, float]]:
-    """When a component is above the levels: from the first sample or a change, to a change or infinity."""
+def _active_periods(t: Series, magnitude: Series, levels: Series, min_duration: float) -> list[tuple[float, float]]:
+    """Return the periods above the levels: from the first sample or a change, to a change or infinity."""
     with np.errstate(divide="ignore"):
         height = np.log(magnitude) - np.log(levels)
     active = height > 0
     before = np.flatnonzero(active[1:] != active[:-1])
     low, high = np.minimum(height[before], height[before + 1]), np.maximum(height[before], height[before + 1])
-    # The part of the interval on the low side of the crossing: all of it where the low end is log 0.
+    # Part of the interval on the low side of the crossing: all of it if the low end is log 0.
     part = np.where(np.isinf(low), 1.0, -low / np.where(np.isinf(low), 1.0, high - low))
     crossings = t[before] + np.where(active[before + 1], part, 1.0 - part) * (t[before + 1] - t[before])
     bounds = np.concatenate([t[:1], crossings, t[-1:]])
@@ -239,7 +221,7 @@ def _active_periods(t: _Series, magnitude: _Series, levels: _Series, min_duratio
 
 
 def _settled(bounds: np.ndarray, min_duration: float) -> tuple[int, list[float]]:
-    """Of pieces that alternate between two states: the first that counts, and the changes of state that count."""
+    """Return the first piece that counts and the changes that count, of pieces that alternate between two states."""
     lengths = np.diff(bounds)
     counting = np.flatnonzero(lengths >= min_duration)
     if len(counting) == 0:
@@ -248,14 +230,14 @@ def _settled(bounds: np.ndarray, min_duration: float) -> tuple[int, list[float]]
     for one, following in itertools.pairwise(counting.tolist()):
         if (following - one) % 2 == 0:
             continue
-        crossings = range(one + 1, following + 1, 2)  # where the old state turns into the new one
+        crossings = range(one + 1, following + 1, 2)  # from the old state to the new one
         wrong = [np.sum(lengths[one + 1 : k : 2]) + np.sum(lengths[k + 1 : following : 2]) for k in crossings]
         changes.append(float(bounds[crossings[int(np.argmin(wrong))]]))
     return int(counting[0]), changes
 
 
-def _plateau(t: _Series, loss: _Series, start: float, end: float, min_duration: float) -> float:
-    """The loss where it changes slowest between start and end, in the second half if there are samples."""
+def _plateau(t: Series, loss: Series, start: float, end: float, min_duration: float) -> float:
+    """Return the loss where it changes slowest between start and end, in the second half if it has samples."""
     for since in ((start + end) / 2, start):
         inside = (t >= since) & ((t < end) | (t == t[-1]) & (end == t[-1]))
         if np.any(inside):
@@ -271,7 +253,7 @@ def _plateau(t: _Series, loss: _Series, start: float, end: float, min_duration: 
     return float(np.mean(loss[min(pieces, key=lambda piece: _steepness(t[piece], loss[piece]))]))
 
 
-def _steepness(t: _Series, loss: _Series) -> float:
-    """|Slope| of the line by least squares."""
+def _steepness(t: Series, loss: Series) -> float:
+    """Return |slope| of the line by least squares."""
     x = t - np.mean(t)
     return abs(float(x @ loss) / float(x @ x))

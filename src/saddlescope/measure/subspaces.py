@@ -1,4 +1,4 @@
-"""The directions behind the largest singular values, and how far they turn: leading subspaces and principal angles.
+"""Leading singular subspaces of a matrix, and principal angles between subspaces.
 
 L, R, L0, R0    factors of a product L R^T now and before, as in `saddlescope.measure.spectrum`
 U, V            (..., d, k) and (..., d2, k), orthonormal columns: leading left and right singular vectors of
@@ -14,6 +14,7 @@ from jaxtyping import Float
 
 from saddlescope._shared.arguments import validate_arguments
 from saddlescope._shared.errors import InputError
+from saddlescope._shared.progress import Report, silent
 from saddlescope._shared.reprs import ReprMixin
 from saddlescope.measure.arrays import Library, Stored, in_pieces, normalised, take, upcast
 from saddlescope.measure.spectrum import check_factors, check_same_shape
@@ -25,7 +26,7 @@ class Subspaces(ReprMixin):
 
     Attributes:
         left: U, (..., d, k); column i belongs to the i-th largest singular value. Signs are arbitrary, and so is the
-            basis within equal singular values and of what belongs to singular values that are zero.
+            basis for equal and for zero singular values.
         right: V, (..., d2, k), so that the best approximation of rank k is U diag(values) V^T.
         values: the k largest singular values (..., k), descending.
     """
@@ -36,8 +37,10 @@ class Subspaces(ReprMixin):
 
 
 @validate_arguments
-def product_update_subspaces(left: Any, right: Any, left0: Any, right0: Any, *, k: int) -> Subspaces:
-    """Leading singular subspaces of L R^T - L0 R0^T, from [L - L0, L0] [R, R - R0]^T, never d x d2.
+def product_update_subspaces(
+    left: Any, right: Any, left0: Any, right0: Any, *, k: int, report: Report = silent
+) -> Subspaces:
+    """Return the leading singular subspaces of L R^T - L0 R0^T, from [L - L0, L0] [R, R - R0]^T, never d x d2.
 
     Args:
         left: L, (..., d, h), such as W_K of each head after training.
@@ -45,12 +48,13 @@ def product_update_subspaces(left: Any, right: Any, left0: Any, right0: Any, *, 
         left0: L0, of the shape of `left`, before training.
         right0: R0, of the shape of `right`.
         k: dimension of the subspaces, at most min(d, d2, 2h).
+        report: called after each block of matrices with the fraction done and a note.
 
     Returns:
-        Bases and values in float64 (float32 where the library has no float64).
+        Bases and values in float64 (float32 if the library has no float64).
 
     Raises:
-        InputError: as `product_update_spectrum`, or k out of its range.
+        InputError: as `product_update_spectrum`, or k out of range.
 
     >>> import numpy as np
     >>> zero, one = np.zeros((4, 1)), np.ones((4, 1))
@@ -68,15 +72,15 @@ def product_update_subspaces(left: Any, right: Any, left0: Any, right0: Any, *, 
     def compute(L: Stored, R: Stored, L0: Stored, R0: Stored) -> tuple[Any, ...]:
         return _leading(library, *(upcast(library, one) for one in (L, R, L0, R0)), k=k)
 
-    return Subspaces(*in_pieces(library, compute, [L, R, L0, R0]))
+    return Subspaces(*in_pieces(library, compute, [L, R, L0, R0], report=report))
 
 
 def _leading(library: Library, L: Any, R: Any, L0: Any, R0: Any, *, k: int) -> tuple[Any, Any, Any]:
-    """U, V and values by two QR factorisations and an SVD of at most 2h x 2h; one batch axis."""
+    """Return U, V and values by two QR factorisations and an SVD of at most 2h x 2h; one batch axis."""
     xp = library.xp
     A, a = normalised(xp, xp.concat([L - L0, L0], axis=-1))
     B, b = normalised(xp, xp.concat([R, R - R0], axis=-1))
-    A, B = A * xp.sqrt(a), B * xp.sqrt(b)  # of like size
+    A, B = A * xp.sqrt(a), B * xp.sqrt(b)  # of similar size
     basis_A, triangle_A = xp.linalg.qr(A)
     basis_M, triangle_M = xp.linalg.qr(B @ xp.matrix_transpose(triangle_A))  # A B^T = basis_A M^T
     right, values, left = xp.linalg.svd(triangle_M, full_matrices=False)
@@ -85,9 +89,10 @@ def _leading(library: Library, L: Any, R: Any, L0: Any, R0: Any, *, k: int) -> t
 
 
 def principal_angles(first: Any, second: Any) -> Float[Any, "..."]:
-    """The angles between two subspaces, 0 for a direction they share, pi/2 for one they do not; Björck and Golub 1973.
+    """Return the principal angles between two subspaces; Björck and Golub 1973.
 
-    Small angles come from their sines, large ones from their cosines: cosines alone would not tell 1e-8 from 0.
+    An angle is 0 for a shared direction and pi/2 for an orthogonal one. Small angles are computed from their sines,
+    large ones from their cosines: cosines alone cannot distinguish 1e-8 from 0.
 
     Args:
         first: an orthonormal basis in columns, (..., d, k), such as `Subspaces.left`.
@@ -97,7 +102,7 @@ def principal_angles(first: Any, second: Any) -> Float[Any, "..."]:
         (..., min(k, l)) in radians, ascending.
 
     Raises:
-        InputError: no floating-point arrays, shapes that do not fit each other, or columns that are not orthonormal.
+        InputError: not floating-point arrays, shapes that do not match, or columns that are not orthonormal.
 
     >>> import numpy as np
     >>> np.degrees(principal_angles(np.eye(3)[:, :2], np.eye(3)[:, 1:])).round(12)
@@ -112,7 +117,7 @@ def principal_angles(first: Any, second: Any) -> Float[Any, "..."]:
     for name, basis in (("first", X), ("second", Y)):
         _check_orthonormal(xp, name, basis)
     if X.shape[-1] < Y.shape[-1]:
-        X, Y = Y, X  # the residual must be of the smaller basis: each of its directions has an angle
+        X, Y = Y, X  # the residual is that of the smaller basis: each of its directions has an angle
     across = xp.matrix_transpose(X) @ Y
     cosines = xp.linalg.svdvals(across)
     sines = xp.flip(xp.linalg.svdvals(Y - X @ across), axis=-1)

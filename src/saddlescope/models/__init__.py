@@ -1,4 +1,4 @@
-"""What the theories speak of, in JAX: parameters, loss, and the data laws of the papers' toy tasks."""
+"""Models in JAX: networks with their losses, and the data laws of the papers' toy tasks."""
 
 from saddlescope.models.attention.diagonal_head import (
     AttentionNetwork,
@@ -38,8 +38,8 @@ from saddlescope.models.concepts.perceptron import (
     perceptron_loss,
     perceptron_output,
     perceptron_weights,
+    weights_from_span,
     weights_in_span,
-    whole_weights,
 )
 from saddlescope.models.concepts.task import ConceptCube, StructuredIdentityTask, random_rotation
 from saddlescope.models.deep import (
@@ -56,11 +56,11 @@ from saddlescope.models.deep import (
 from saddlescope.models.diagonal.from_weights import network_of_weights
 from saddlescope.models.diagonal.linear import DiagonalLinearNetwork, diagonal_linear_network
 from saddlescope.models.diagonal.network import DiagonalNetwork, squared_error
-from saddlescope.models.tokens.assumptions import TokenAssumptions, alignment, check_assumptions
+from saddlescope.models.tokens.assumptions import TokenAssumptions, alignment_residual, check_token_assumptions
 from saddlescope.models.tokens.data import TokenData, load_tokens
 from saddlescope.models.tokens.generators import aligned_tokens, conditioned_tokens, gaussian_tokens, with_gaps
-from saddlescope.models.tokens.losses import SelectionLoss, attention_loss
-from saddlescope.models.tokens.separability import Separability, checked_separable, separability
+from saddlescope.models.tokens.losses import SelectionLoss, attention_loss, least_loss
+from saddlescope.models.tokens.separability import Separability, require_separable, separability
 
 __all__ = [
     "AttentionNetwork",
@@ -89,13 +89,12 @@ __all__ = [
     "TransformerTeacherTask",
     "Weights",
     "aligned_tokens",
-    "alignment",
+    "alignment_residual",
     "attention_head",
     "attention_loss",
     "attention_teacher_task",
     "balancedness",
-    "check_assumptions",
-    "checked_separable",
+    "check_token_assumptions",
     "conditioned_tokens",
     "cross_entropy",
     "diagonal_linear_network",
@@ -108,6 +107,7 @@ __all__ = [
     "layered_map",
     "layered_output",
     "layered_weights",
+    "least_loss",
     "load_tokens",
     "network_of_weights",
     "perceptron_loss",
@@ -115,6 +115,7 @@ __all__ = [
     "perceptron_weights",
     "preactivations",
     "random_rotation",
+    "require_separable",
     "separability",
     "squared_error",
     "symmetric_factor",
@@ -122,7 +123,7 @@ __all__ = [
     "symmetric_weights",
     "transformer_teacher_task",
     "weak_balancedness",
+    "weights_from_span",
     "weights_in_span",
-    "whole_weights",
     "with_gaps",
 ]

@@ -1,12 +1,15 @@
 """Deep networks without biases, with ReLU or linear: the networks of the saddle at the origin.
 
-    X       inputs (d_in, N), a column a sample; Zs_0 = X
+    X       inputs (d_in, N); Zs_0 = X
     W_l     weights of layer l = 1..L, (n_l, n_{l-1}), with n_0 = d_in and n_L = d_out
     Z_l     preactivations W_l Zs_{l-1}, (n_l, N)
     Zs_l    activations sigma(Z_l); sigma(z) = max(z, 0), or z in a deep linear network
     Y       the output Z_L, without a nonlinearity: homogeneous of degree L in the weights
     C       a cost of the outputs, so that the loss is C(Y)
-    G       its gradient at Y = 0, (d_out, N): all that the neighbourhood of the origin knows of the data's targets
+    G       its gradient at Y = 0, (d_out, N): near the origin the loss depends on the targets only through G
+
+The formulas have a column per sample, as in the paper. Functions take and return samples as rows: `inputs` (N, d_in) is
+X^T, and outputs (N, d_out) are Y^T.
 
 Section 2 of Bantzis, Simon and Jacot (2025), "Saddle-to-saddle dynamics in deep ReLU networks".
 """
@@ -20,7 +23,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
-from saddlescope._shared.arguments import require, validate_arguments
+from saddlescope._shared.arguments import require, require_samples_as_rows, validate_arguments
 from saddlescope._shared.errors import InputError
 
 Weights = tuple[Float[Any, "..."], ...]
@@ -28,38 +31,40 @@ Weights = tuple[Float[Any, "..."], ...]
 
 
 @validate_arguments
-def preactivations(weights: Weights, inputs: Float[Any, "d n"], *, relu: bool = True) -> tuple[Array, ...]:
-    """Z_1, ..., Z_L.
+def preactivations(weights: Weights, inputs: Float[Any, "n d"], *, relu: bool = True) -> tuple[Array, ...]:
+    """Return Z_1, ..., Z_L, each (N, n_l).
 
     Args:
         weights: W_1, ..., W_L.
-        inputs: X.
+        inputs: (N, d_in), a row per sample.
         relu: False for a deep linear network.
 
     Raises:
-        InputError: weights or inputs that do not follow one another.
+        InputError: the shapes of weights and inputs do not chain.
     """
     require_chain(weights)
-    if weights[0].shape[-1] != inputs.shape[0]:
+    into = weights[0].shape[-1]
+    if into != inputs.shape[1]:
+        cure = " Pass `inputs.T`." if into == inputs.shape[0] else ""
         raise InputError(
-            f"inputs must have a row for each of the {weights[0].shape[-1]} columns of the first weight; "
-            f"got shape {inputs.shape!r}."
+            f"inputs must have a row per sample and a column for each of the {into} columns of W_1; got shapes "
+            f"{tuple(inputs.shape)!r} and {tuple(weights[0].shape)!r}.{cure}"
         )
-    found = [weights[0] @ inputs]
+    found = [weights[0] @ inputs.T]
     for weight in weights[1:]:
         found.append(weight @ (jax.nn.relu(found[-1]) if relu else found[-1]))
-    return tuple(found)
+    return tuple(jnp.swapaxes(layer, -1, -2) for layer in found)
 
 
 def require_chain(weights: Weights, *, stacked: bool = True) -> None:
-    """Refuses layers of which one does not take what the one before it gives.
+    """Raise unless the number of rows of each layer is the number of columns of the next.
 
     Args:
         weights: W_1, ..., W_L.
-        stacked: whether they may have leading axes, as many networks have.
+        stacked: whether they may have leading axes, over several networks.
 
     Raises:
-        InputError: there is none, one is no matrix, or they do not follow one another.
+        InputError: there is no layer, one is no matrix, or the shapes do not chain.
     """
     shapes = [tuple(weight.shape) for weight in weights]
     alike = len({len(shape) for shape in shapes}) == 1 and len(shapes[0]) >= 2
@@ -69,22 +74,22 @@ def require_chain(weights: Weights, *, stacked: bool = True) -> None:
 
 
 @validate_arguments
-def layered_output(weights: Weights, inputs: Float[Any, "d n"], *, relu: bool = True) -> Float[Array, "out n"]:
-    """The output Y = Z_L, a column a sample."""
+def layered_output(weights: Weights, inputs: Float[Any, "n d"], *, relu: bool = True) -> Float[Array, "n out"]:
+    """Return the output Z_L, (N, d_out), a row per sample."""
     return preactivations(weights, inputs, relu=relu)[-1]
 
 
 @validate_arguments
 def layered_weights(
-    widths: Sequence[int], *, seed: int, deviation: float = 1.0, starts: int | None = None, dtype: Any = None
+    widths: Sequence[int], *, seed: int, deviation: float = 1.0, num_starts: int | None = None, dtype: Any = None
 ) -> Weights:
-    """Independent normal weights of mean 0.
+    """Draw independent normal weights of mean 0.
 
     Args:
         widths: n_0, ..., n_L: a depth of at least 2 has at least three.
         seed: of the draw.
         deviation: standard deviation of every weight, positive.
-        starts: how many networks, along a leading axis of every W_l; None: one, without that axis.
+        num_starts: number of networks, along a leading axis of every W_l; None: one, without that axis.
         dtype: of the weights; by default JAX's own, float64 under `jax.enable_x64`.
 
     Raises:
@@ -96,9 +101,9 @@ def layered_weights(
         raise InputError(f"widths must be at least 1; got {tuple(widths)!r}.")
     if not 0 < deviation < float("inf"):
         raise InputError(f"deviation must be positive and finite; got {deviation!r}.")
-    if starts is not None and starts < 1:
-        raise InputError(f"starts must be at least 1; got {starts!r}.")
-    batch = () if starts is None else (starts,)
+    if num_starts is not None and num_starts < 1:
+        raise InputError(f"num_starts must be at least 1; got {num_starts!r}.")
+    batch = () if num_starts is None else (num_starts,)
     keys = jax.random.split(jax.random.key(seed), len(widths) - 1)
     kind = jnp.result_type(float) if dtype is None else dtype
     return tuple(
@@ -108,24 +113,24 @@ def layered_weights(
 
 
 @validate_arguments
-def half_squared_error(outputs: Float[Array, "out n"], targets: Float[Array, "out n"]) -> Float[Array, ""]:
-    """C(Y) = |Y - T|_F^2 / (2 N), so that G = -T / N."""
-    return jnp.sum((outputs - targets) ** 2) / (2 * targets.shape[1])
+def half_squared_error(outputs: Float[Array, "n out"], targets: Float[Array, "n out"]) -> Float[Array, ""]:
+    """Return C(Y) = |Y - T|_F^2 / (2 N), so that G = -T / N."""
+    return jnp.sum((outputs.T - targets.T) ** 2) / (2 * len(targets))  # transposed as the network computes them
 
 
 @validate_arguments
-def cross_entropy(outputs: Float[Array, "out n"], targets: Float[Array, "out n"]) -> Float[Array, ""]:
-    """C(Y) = -sum(T log softmax(Y)) / N with targets of one column a sample that sum to 1, so G = (1/d_out - T) / N."""
-    return -jnp.sum(targets * jax.nn.log_softmax(outputs, axis=0)) / targets.shape[1]
+def cross_entropy(outputs: Float[Array, "n out"], targets: Float[Array, "n out"]) -> Float[Array, ""]:
+    """Return C(Y) = -sum(T log softmax(Y)) / N with targets of row sums 1, so that G = (1/d_out - T) / N."""
+    return -jnp.sum(targets.T * jax.nn.log_softmax(outputs.T, axis=0)) / len(targets)
 
 
 class LayeredLoss(eqx.Module):
-    """The loss of a deep network on a data set; a mean over samples, which can be restricted to minibatches.
+    """Loss of a deep network on a data set; a mean over samples, which can be restricted to minibatches.
 
     Attributes:
-        inputs: (N, d_in), first axis the sample, as data sets are stored: X is its transpose.
+        inputs: (N, d_in), a row per sample.
         targets: (N, d_out).
-        cost: outputs and targets, both (d_out, n), to the mean cost of n samples.
+        cost: function of outputs and targets, both (n, d_out), to the mean cost of n samples.
         relu: False for a deep linear network.
 
     Raises:
@@ -145,46 +150,43 @@ class LayeredLoss(eqx.Module):
             bad = int(jnp.sum(~jnp.isfinite(data)))
             if bad:
                 raise InputError(f"{name} must be finite; got {bad!r} entries that are NaN or infinite.")
-        if len(self.inputs) != len(self.targets):
-            raise InputError(
-                f"targets must have a row for each of the {len(self.inputs)} inputs; got {len(self.targets)!r}."
-            )
+        require_samples_as_rows("inputs", self.inputs, "targets", self.targets)
 
     @property
     def samples(self) -> int:
-        """How many samples the loss is a mean over."""
+        """Number of samples of which the loss is a mean."""
         return self.inputs.shape[0]
 
     def batch(self, indices: Int[Array, "b"]) -> "LayeredLoss":
-        """The mean over these samples only, a minibatch; may be called in compiled code."""
+        """Return the mean over these samples only, a minibatch; may be called in compiled code."""
         samples = (self.inputs[indices], self.targets[indices])
         return eqx.tree_at(lambda loss: (loss.inputs, loss.targets), self, samples)
 
-    def output(self, weights: Weights) -> Float[Array, "out n"]:
-        """Y on all samples."""
-        return layered_output(weights, self.inputs.T, relu=self.relu)
+    def output(self, weights: Weights) -> Float[Array, "n out"]:
+        """Return the outputs on all samples."""
+        return layered_output(weights, self.inputs, relu=self.relu)
 
-    def cost_of(self, outputs: Float[Array, "out n"]) -> Float[Array, ""]:
-        """C(Y)."""
-        return self.cost(outputs, self.targets.T)
+    def cost_of(self, outputs: Float[Array, "n out"]) -> Float[Array, ""]:
+        """Return C(Y) for outputs on all samples."""
+        return self.cost(outputs, self.targets)
 
     def __call__(self, weights: Weights) -> Float[Array, ""]:
-        """The loss C(Y)."""
+        """Return the loss C(Y)."""
         return self.cost_of(self.output(weights))
 
-    def gradient_at_origin(self) -> Float[Array, "out n"]:
-        """G = the gradient of C at Y = 0: with X, what the escape from the origin depends on (equation 1)."""
-        return jax.grad(self.cost_of)(jnp.zeros(self.targets.T.shape, self.targets.dtype))
+    def gradient_at_origin(self) -> Float[Array, "n out"]:
+        """Return the gradient of C at Y = 0; with the inputs, it determines the escape from the origin (equation 1)."""
+        return jax.grad(self.cost_of)(jnp.zeros(self.targets.shape, self.targets.dtype))
 
 
 @validate_arguments
 def balancedness(weights: Weights) -> tuple[Array, ...]:
-    """W_{l+1}^T W_{l+1} - W_l W_l^T for l = 1..L-1, each (n_l, n_l): 0 where layers l and l+1 are balanced.
+    """Return W_{l+1}^T W_{l+1} - W_l W_l^T for l = 1..L-1, each (n_l, n_l): 0 where layers l and l+1 are balanced.
 
     Gradient flow of a deep linear network conserves them; with ReLU only their diagonals (section 5, hypothesis 3).
 
     Raises:
-        InputError: weights that do not follow one another.
+        InputError: the shapes of the weights do not chain.
     """
     require_chain(weights, stacked=False)
     return tuple(upper.T @ upper - lower @ lower.T for lower, upper in itertools.pairwise(weights))
@@ -192,12 +194,12 @@ def balancedness(weights: Weights) -> tuple[Array, ...]:
 
 @validate_arguments
 def weak_balancedness(weights: Weights) -> tuple[Array, ...]:
-    """The diagonals of `balancedness`, each (n_l,), conserved by gradient flow with ReLU, too.
+    """Return the diagonals of `balancedness`, each (n_l,), conserved by gradient flow with ReLU, too.
 
-    Entry i is the squared norm of what goes out of neuron i less that of what comes in.
+    Entry i is the squared norm of the outgoing weights of neuron i less that of its incoming weights.
 
     Raises:
-        InputError: weights that do not follow one another.
+        InputError: the shapes of the weights do not chain.
     """
     require_chain(weights, stacked=False)
     return tuple(jnp.sum(upper**2, axis=0) - jnp.sum(lower**2, axis=1) for lower, upper in itertools.pairwise(weights))

@@ -1,4 +1,4 @@
-"""Samples in blocks that stay in the processor's cache, for losses that go over them one block at a time."""
+"""Samples in blocks that fit the processor's cache, for losses that sum over them one block at a time."""
 
 import jax.numpy as jnp
 from jaxtyping import Array, Float
@@ -7,11 +7,11 @@ from jaxtyping import Array, Float
 def sample_blocks(
     inputs: Float[Array, "samples n d"], targets: Float[Array, "samples n d"], *, entries: int
 ) -> tuple[Float[Array, "blocks s n d"], Float[Array, "blocks s n d"]]:
-    """Inputs and targets in blocks of about so many entries. All-zero samples fill the last one; they add exactly 0.
+    """Split inputs and targets into blocks of about `entries` entries; samples of zeros, which add 0, fill the last.
 
     Args:
-        inputs: a sequence of n tokens each sample.
-        targets: likewise.
+        inputs: a sequence of n tokens per sample.
+        targets: the same.
         entries: of the inputs of a block, at most, unless one sample has more.
     """
     samples, tokens, dim = inputs.shape

@@ -1,6 +1,6 @@
 """Claims of the papers and the verdicts on them.
 
-A claim is a statistic of a stored run with bounds that were written down, with their source, before the run was made.
+A claim is a statistic of a stored run with bounds that were written down, with their source, before the run.
 """
 
 import math
@@ -17,7 +17,7 @@ from saddlescope._shared.reprs import ReprMixin, brief
 
 
 class Outcome(StrEnum):
-    """What a measurement says about a claim."""
+    """Outcome of comparing an estimate with the bounds of a claim."""
 
     REPRODUCED = "reproduced"
     REFUTED = "refuted"
@@ -26,11 +26,11 @@ class Outcome(StrEnum):
 
 @dataclass(frozen=True)
 class Estimate:
-    """A statistic's value with its own uncertainty, both in the claim's unit.
+    """Value of a statistic with its uncertainty, both in the claim's unit.
 
     Attributes:
         value: the measured value; NaN when the run did not resolve it.
-        uncertainty: half-width of the interval in which the value lies (Student's 95 % interval over seeds, or an
+        uncertainty: half-width of the interval that contains the value (Student's 95 % interval over seeds, or an
             estimate of the numerical error); at least 0. Counts and exact comparisons have uncertainty 0.
         remark: one sentence for the reader, such as why the value is NaN.
     """
@@ -45,26 +45,25 @@ class Estimate:
 
     @classmethod
     def unresolved(cls, why: str) -> "Estimate":
-        """The run failed, or did not resolve the statistic: the claim stays undecided."""
+        """Return an estimate that leaves the claim undecided: the run failed, or did not resolve the statistic."""
         return cls(math.nan, math.inf, why)
 
     @classmethod
     def mean(cls, values: ArrayLike, remark: str = "") -> "Estimate":
-        """The mean of independent values, with Student's 95 % interval; one value has none, so nothing is decided."""
+        """Return the mean of independent values with Student's 95 % interval; one value leaves the claim undecided."""
         from scipy.stats import t
 
         found = np.asarray(values, float)
         if found.size < 2:
-            return cls.unresolved("One value has no spread to hold it against; give two or more, such as seeds.")
+            return cls.unresolved("One value has no spread; give two or more, such as seeds.")
         error = float(found.std(ddof=1)) / found.size**0.5
         return cls(float(found.mean()), float(t.ppf(0.975, found.size - 1)) * error, remark)
 
     @classmethod
     def share(cls, count: SupportsFloat, of: SupportsFloat, remark: str = "") -> "Estimate":
-        """What part a count is of independent trials, with Wilson's 95 % interval, made symmetric about the share.
+        """Return the share of a count in independent trials, with Wilson's 95 % interval made symmetric about it.
 
-        For a population that the trials are a sample of. Where all or none of these trials are meant, the share is a
-        count, and exact.
+        For a population of which the trials are a sample. A share of the trials themselves is exact; use `Estimate`.
         """
         hits, n = float(count), float(of)
         if n < 1:
@@ -74,7 +73,10 @@ class Estimate:
 
 
 def wilson_interval(count: SupportsFloat, of: SupportsFloat) -> tuple[float, float]:
-    """Wilson's 95 % interval of the share that a count is of independent trials, at least one."""
+    """Return Wilson's 95 % interval of the share of a count in independent trials, at least one.
+
+    Unlike in `scipy.stats.binomtest`, z is 1.96, and a count may be a share times its trials, or NaN.
+    """
     n, z = float(of), 1.96
     share = float(count) / n
     middle = (share + z**2 / (2 * n)) / (1 + z**2 / n)
@@ -84,7 +86,7 @@ def wilson_interval(count: SupportsFloat, of: SupportsFloat) -> tuple[float, flo
 
 @dataclass(frozen=True, repr=False)
 class Verdict(ReprMixin):
-    """A claim, what was measured, and the outcome."""
+    """A claim, its estimate, and the outcome."""
 
     claim: str
     says: str
@@ -109,16 +111,16 @@ class Claim(ReprMixin):
     Attributes:
         name: short and stable, unique in its entry; used in tables and on the command line.
         says: the statement, one sentence.
-        source: where the paper makes it and where the bounds come from.
-        statistic: from the stored run to what was measured.
-        low, high: the bounds, written before the run; the claim holds when the value lies between them.
+        source: place of the statement in the paper, and origin of the bounds.
+        statistic: function from the stored run to its estimate.
+        low, high: the bounds, written before the run; the claim holds when the value is between them.
         unit: unit of value, uncertainty and bounds; empty for pure numbers.
     """
 
     name: str
     says: str
     source: str
-    statistic: "Callable[[xr.Dataset], Estimate]"
+    statistic: Callable[[xr.Dataset], Estimate]
     low: float = -math.inf
     high: float = math.inf
     unit: str = ""
@@ -128,7 +130,7 @@ class Claim(ReprMixin):
             raise ValueError(f"Claim {self.name!r} must have low <= high, one of them finite.")
 
     def judge(self, run: xr.Dataset) -> Verdict:
-        """Holds the stored run against the bounds."""
+        """Compare the statistic of a stored run with the bounds."""
         measured = self.statistic(run)
         return Verdict(
             claim=self.name,
@@ -145,7 +147,7 @@ class Claim(ReprMixin):
 
 
 def outcome(measured: Estimate, low: float, high: float) -> Outcome:
-    """Reproduced when inside the bounds by more than the uncertainty, refuted when outside by more, else undecided.
+    """Return reproduced if inside the bounds by more than the uncertainty, refuted if outside by more, else undecided.
 
     With uncertainty 0 the bounds themselves count as inside. NaN, or an infinite uncertainty, is undecided.
 

@@ -1,4 +1,4 @@
-"""The device that an entry trains on."""
+"""Device that an entry trains on."""
 
 import os
 
@@ -6,18 +6,18 @@ from saddlescope._shared.errors import InputError
 
 
 def prepare_device(name: str) -> str:
-    """A device by name, made ready for reproducible training; to be called before PyTorch computes anything there.
+    """Return a device by name, set up for reproducible training; call it before PyTorch computes anything there.
 
     Raises:
-        InputError: a GPU is asked for, and there is none.
+        InputError: a GPU is requested, but PyTorch found none.
     """
     import torch
 
     if name == "cuda":
         if not torch.cuda.is_available():
             raise InputError(
-                "device must be there; got 'cuda', and PyTorch sees no GPU. Take device=cpu, or a machine with a GPU "
-                "and the PyTorch made for it."
+                "device='cuda' was requested, but PyTorch found no GPU. Take device=cpu, or a machine with a GPU and a "
+                "build of PyTorch for it."
             )
         os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # before the first product on the GPU
     return name

@@ -1,21 +1,21 @@
-"""Entries: one file a figure or theorem. Finding them, their parameters in three sizes, and the contract they keep.
+"""Entries: one module or package per figure or theorem, their parameters in three sizes, and their contract.
 
-An entry is a module in a folder of `saddlescope.papers` with
+An entry is a module or package in a folder of `saddlescope.papers` with
 
 - a docstring whose first line is its title, ending in the place in the paper in brackets,
-- `Params`: a frozen dataclass with a default for every field, validated in `__post_init__` by `InputError`, a comment
-  a field, and class methods `quick()` (seconds) and `paper()` (the paper's own size),
-- `run(params, context) -> xr.Dataset`: the only place that simulates; imports what is heavy inside,
+- `Params`: a frozen dataclass with a default for every field, validated in `__post_init__` by `InputError`, one comment
+  per field, and class methods `quick()` (seconds) and `paper()` (the paper's own size),
+- `run(params, context) -> xr.Dataset`: the only function that simulates; imports JAX and PyTorch inside,
 - `claims`: a tuple of `Claim`,
 - `figures(run) -> list[Figure]`: the pictures, from the stored run alone,
 
-and, for sweeps, where they make sense,
+and, optionally, for sweeps,
 
-- `metrics`: a tuple of `Metric`, the numbers of a run that are worth a map over its parameters,
+- `metrics`: a tuple of `Metric`, numbers of a run worth a map over its parameters,
 - `run_many(points, context) -> list[xr.Dataset]`: the runs of many Params at once, such as one batch of flows; each
   equals the `run` of its point to the entry's tolerance.
 
-Importing an entry is cheap: `saddlescope list` imports them all.
+Importing an entry loads NumPy and xarray, but no JAX and no PyTorch.
 """
 
 import ast
@@ -24,7 +24,6 @@ import typing
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from importlib import import_module
-from pathlib import Path
 from typing import Any
 
 import xarray as xr
@@ -32,16 +31,16 @@ import xarray as xr
 from saddlescope._shared.errors import InputError, unknown
 from saddlescope._shared.reprs import ReprMixin, Table, brief
 from saddlescope.plot.figure import Figure
+from saddlescope.reproduction import catalogue
+from saddlescope.reproduction.catalogue import SIZES
 from saddlescope.reproduction.claim import Claim, Verdict
 from saddlescope.reproduction.context import RunContext
 from saddlescope.reproduction.metric import Metric
 
-SIZES = ("quick", "default", "paper")
-
 
 @dataclasses.dataclass(frozen=True, repr=False)
 class Entry(ReprMixin):
-    """One reproduction: a name, where it stands in which paper, and what its module offers."""
+    """One reproduction: its name, its place in the paper, and the contents of its module."""
 
     name: str
     title: str
@@ -64,7 +63,7 @@ class Entry(ReprMixin):
         return ("claim", "says", "holds when", "source"), rows
 
     def params(self, size: str = "default", settings: Mapping[str, str] | None = None) -> Any:
-        """The parameters of one size, with `settings` (field name to text, as typed) on top.
+        """Return the parameters of one size, changed by `settings` (field name to text, as typed).
 
         Raises:
             InputError: unknown size or field (with the nearest names), or a value that does not fit the field.
@@ -75,7 +74,7 @@ class Entry(ReprMixin):
         return dataclasses.replace(base, **{field: self.value(field, text) for field, text in (settings or {}).items()})
 
     def value(self, field: str, text: str) -> Any:
-        """A parameter's value from its text, as typed after `--set`.
+        """Return a parameter's value from its text, as typed after `--set`.
 
         Raises:
             InputError: unknown field (with the nearest names), or a value that does not fit it.
@@ -86,18 +85,18 @@ class Entry(ReprMixin):
         return _parse(field, text, hints[field])
 
     def judge(self, run: xr.Dataset) -> tuple[Verdict, ...]:
-        """The verdicts of all claims on a stored run."""
+        """Return the verdicts of all claims on a stored run."""
         return tuple(claim.judge(run) for claim in self.claims)
 
 
 @cache
 def _hints(params_type: type) -> dict[str, Any]:
-    """The annotated types of the fields of a Params class."""
+    """Return the annotated types of the fields of a Params class."""
     return typing.get_type_hints(params_type)
 
 
 def _parse(field: str, text: str, hint: Any) -> object:
-    """A field's value from the text typed on the command line, by the field's annotated type."""
+    """Return a field's value from the text typed on the command line, by the field's annotated type."""
     try:
         if hint is str or typing.get_origin(hint) is typing.Literal:
             value: object = text
@@ -120,40 +119,18 @@ def _parse(field: str, text: str, hint: Any) -> object:
 
 
 @cache
-def _files() -> dict[str, Path]:
-    """The file of every entry by its name, `paper/entry`: a module, or the `__init__` of a package."""
-    folder = Path(__file__).parents[1] / "papers"
-    modules = [file for file in folder.glob("*/*.py") if file.stem != "__init__"]
-    packages = [file for file in folder.glob("*/*/__init__.py") if file.parent.name != "shared"]
-    found = {f"{file.parent.name}/{file.stem}": file for file in modules}
-    found |= {f"{file.parent.parent.name}/{file.parent.name}": file for file in packages}
-    return {name.replace("_", "-"): found[name] for name in sorted(found)}
-
-
-@cache
-def names() -> tuple[str, ...]:
-    """Return the names of all entries, `paper/entry`, from the files alone."""
-    return tuple(sorted(_files()))
-
-
-@cache
-def find(name: str) -> Entry:
-    """The entry of that name.
+def find_entry(name: str) -> Entry:
+    """Return the entry of that name.
 
     Raises:
         InputError: there is none; the message has the nearest names.
     """
-    if name not in names():
-        raise unknown("entry", name, names())
-    paper, stem = name.replace("-", "_").split("/")
-    module = import_module(f"saddlescope.papers.{paper}.{stem}")
-    heading = (module.__doc__ or "").splitlines()[0]
-    title, _, source = heading.removesuffix(")").rpartition("   (")
+    if name not in catalogue.entry_names():
+        raise unknown("entry", name, catalogue.entry_names())
+    module = import_module(f"saddlescope.papers.{name.replace('-', '_').replace('/', '.')}")
     return Entry(
         name=name,
-        title=title,
-        source=source,
-        paper=import_module(f"saddlescope.papers.{paper}").CITATION,
+        **catalogue.parse_heading(name, (module.__doc__ or "").partition("\n")[0])._asdict(),
         params_type=module.Params,
         run=module.run,
         claims=module.claims,
@@ -164,7 +141,7 @@ def find(name: str) -> Entry:
 
 
 def field_comments(params_type: type) -> dict[str, str]:
-    """The comment beside each field of a Params class, inherited or not, for `saddlescope show` and the gallery."""
+    """Return the comment beside each field of a Params class, inherited or not."""
     import inspect
 
     comments: dict[str, str] = {}

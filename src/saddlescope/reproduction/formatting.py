@@ -1,4 +1,4 @@
-"""How verdicts are told: one way for the terminal, the gallery and JSON."""
+"""Formatting of verdicts and numbers, the same for the terminal, the gallery and JSON."""
 
 import math
 from collections.abc import Iterable
@@ -8,14 +8,14 @@ from saddlescope._shared.reprs import Table
 from saddlescope.reproduction.claim import Outcome, Verdict
 
 SYMBOLS = {Outcome.REPRODUCED: "✓", Outcome.REFUTED: "✗", Outcome.UNDECIDED: "?"}
-"""A sign beside each outcome, so that colour alone never tells."""
+"""Sign beside each outcome, so that colour is never the only mark."""
 
 _SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 _MOST_DIGITS = 6
 
 
 def number(value: float, digits: int = 4) -> str:
-    """A number with at most so many significant digits.
+    """Return a number with at most `digits` significant digits.
 
     >>> number(0.0000123), number(12.0), number(-0.5), number(123456.0), number(float("inf"))
     ('1.23 × 10⁻⁵', '12', '−0.5', '1.235 × 10⁵', '∞')
@@ -32,7 +32,7 @@ def number(value: float, digits: int = 4) -> str:
 
 
 def measured(value: float, uncertainty: float, unit: str = "") -> str:
-    """A value with its uncertainty, both to the digits that the uncertainty allows.
+    """Return a value with its uncertainty, both to the digits that the uncertainty allows.
 
     The uncertainty has one significant digit, or two when it begins with 1; one of 0 is not shown.
 
@@ -59,7 +59,7 @@ def measured(value: float, uncertainty: float, unit: str = "") -> str:
 
 
 def bounds(low: float, high: float, unit: str = "") -> str:
-    """What a value must be for its claim to hold.
+    """Return the condition on a value for its claim to hold.
 
     >>> bounds(float("-inf"), 1.0), bounds(0.5, 2.0), bounds(1.0, float("inf")), bounds(1.0, 1.0)
     ('≤ 1', 'in [0.5, 2]', '≥ 1', '= 1')
@@ -75,25 +75,25 @@ def bounds(low: float, high: float, unit: str = "") -> str:
 
 
 def record(verdict: Verdict) -> dict[str, Any]:
-    """A verdict as JSON values; what is infinite or NaN is null."""
+    """Return a verdict as JSON values; infinity and NaN are null."""
     fields = ("claim", "says", "source", "unit", "low", "high", "value", "uncertainty", "outcome", "remark")
     values = {field: getattr(verdict, field) for field in fields}
     return {name: finite(value) if isinstance(value, float) else value for name, value in values.items()}
 
 
 def finite(value: float) -> float | None:
-    """The value, or None, which JSON can tell, when it is infinite or NaN."""
+    """Return the value, or None, which JSON can represent, if it is infinite or NaN."""
     return value if math.isfinite(value) else None
 
 
 def counts(outcomes: Iterable[Outcome]) -> dict[Outcome, int]:
-    """How many of each outcome, in the order of `Outcome`."""
-    given = list(outcomes)
-    return {outcome: given.count(outcome) for outcome in Outcome}
+    """Return the number of each outcome, in the order of `Outcome`."""
+    listed = list(outcomes)
+    return {outcome: listed.count(outcome) for outcome in Outcome}
 
 
 def summary(outcomes: Iterable[Outcome]) -> str:
-    """The counts in words, without those that are zero.
+    """Return the counts in words, without zeros.
 
     >>> summary([Outcome.REPRODUCED, Outcome.REFUTED, Outcome.REPRODUCED])
     '2 reproduced, 1 refuted'
@@ -102,7 +102,7 @@ def summary(outcomes: Iterable[Outcome]) -> str:
 
 
 def verdict_table(verdicts: Iterable[Verdict]) -> Table:
-    """What a reader is shown of verdicts: the columns, and a row each."""
+    """Return the columns and rows of a table of verdicts."""
     rows = (
         (
             v.claim,
@@ -117,15 +117,15 @@ def verdict_table(verdicts: Iterable[Verdict]) -> Table:
 
 
 def exit_status(outcomes: Iterable[Outcome]) -> int:
-    """0 when all are reproduced, 1 when one is refuted, else 3: one is undecided."""
-    given = set(outcomes)
-    if Outcome.REFUTED in given:
+    """Return 0 if all are reproduced, 1 if one is refuted, else 3: one is undecided."""
+    found = set(outcomes)
+    if Outcome.REFUTED in found:
         return 1
-    return 3 if Outcome.UNDECIDED in given else 0
+    return 3 if Outcome.UNDECIDED in found else 0
 
 
 def _exponent(value: float, digits: int) -> int:
-    """The decimal exponent of a number once it is rounded to so many digits; 0 for 0."""
+    """Return the decimal exponent of a number after rounding to `digits` digits; 0 for 0."""
     return int(f"{value:.{digits - 1}e}".partition("e")[2]) if value else 0
 
 

@@ -1,7 +1,7 @@
-"""Cells of a grid: made row by row, kept as soon as they are there, and put together into one labelled data set.
+"""Cells of a grid: computed row by row, cached at once, and joined into one labelled data set.
 
-Axes are told by name, the slowest first. The cells that share their values on the axes given make a row; what varies
-inside it is the row's own affair.
+Axes are given by name, the slowest first. The cells that share their values on the given axes form a row; axes that
+vary inside a row are dimensions of its data set.
 """
 
 import itertools
@@ -14,58 +14,58 @@ import numpy as np
 import xarray as xr
 from numpy.typing import ArrayLike
 
+from saddlescope._shared.progress import Report
 from saddlescope.reproduction.context import RunContext
 
 Axes = Mapping[str, Sequence[Any]]
-Report = Callable[[float, str], None]
 
 
 def cached_rows(
-    axes: Axes, make: "Callable[[int, tuple[Any, ...], Report], xr.Dataset]", context: RunContext, name: str = "row"
+    axes: Axes, compute: Callable[[int, tuple[Any, ...], Report], xr.Dataset], context: RunContext, name: str = "row"
 ) -> xr.Dataset:
-    """Every row of a grid; a killed run goes on after its last whole one.
+    """Return all rows of a grid, computing absent ones; a killed run resumes after its last complete row.
 
     Args:
         axes: of the rows, none of them empty.
-        make: from a row's number, its values and its own `report` (0 to 1 over the row) to its data set.
-        context: keeps the rows, as `{name}-{number}`, and hears how far the grid is.
-        name: tells the rows of one grid of a run from those of another.
+        compute: function from a row's number, its values and its own `report` (0 to 1 over the row) to its data set.
+        context: caches the rows, as `{name}-{number}`, and receives the progress of the grid.
+        name: distinguishes the rows of several grids of one run.
 
     Returns:
-        `in_grid` of all rows.
+        `join_cells` of all rows.
     """
     rows = list(itertools.product(*axes.values()))
-    made = []
+    computed = []
     for k, values in enumerate(rows):
         report = context.part(k / len(rows), (k + 1) / len(rows))
-        made.append(context.cached(f"{name}-{k}", partial(make, k, values, report)))
-    return in_grid(made, axes)
+        computed.append(context.cached(f"{name}-{k}", partial(compute, k, values, report)))
+    return join_cells(computed, axes)
 
 
-def in_grid(parts: Sequence[xr.Dataset], axes: Axes) -> xr.Dataset:
-    """Data sets of all cells of a grid, the last axis fastest, as one with the axes before the dimensions of each.
+def join_cells(parts: Sequence[xr.Dataset], axes: Axes) -> xr.Dataset:
+    """Join the data sets of all cells of a grid, the last axis fastest; the axes come before the other dimensions.
 
     Raises:
-        ValueError: there are not as many as cells, or their own dimensions differ.
+        ValueError: their number is not that of the cells, or their own dimensions differ.
     """
-    made = list(parts)
-    if not made or len(made) != math.prod(map(len, axes.values())):
-        raise ValueError(f"parts must be one for each cell, at least one; got {len(made)} for {dict(axes)!r}.")
+    joined = list(parts)
+    if not joined or len(joined) != math.prod(map(len, axes.values())):
+        raise ValueError(f"parts must be one for each cell, at least one; got {len(joined)} for {dict(axes)!r}.")
     for name in reversed(list(axes)):
         size = len(axes[name])
-        made = [xr.concat(made[k : k + size], name, join="exact") for k in range(0, len(made), size)]
-    return made[0].assign_coords({name: list(values) for name, values in axes.items()})
+        joined = [xr.concat(joined[k : k + size], name, join="exact") for k in range(0, len(joined), size)]
+    return joined[0].assign_coords({name: list(values) for name, values in axes.items()})
 
 
-def labelled(
+def grid_dataset(
     found: Sequence[Mapping[str, ArrayLike]], axes: Axes, tails: Mapping[str, tuple[str, ...]] | None = None
 ) -> xr.Dataset:
-    """Numbers found in every cell of a grid, the last axis fastest, as one data set.
+    """Return the values of all cells of a grid, the last axis fastest, as one data set.
 
     Args:
-        found: for every cell its quantities by name: numbers, or arrays of one shape over the grid.
+        found: for every cell its values by name: numbers, or arrays of one shape over the grid.
         axes: of the grid.
-        tails: the dimensions of the quantities that are arrays.
+        tails: dimensions of the values that are arrays.
     """
     shape, tails = tuple(map(len, axes.values())), tails or {}
     values = {name: np.array([cell[name] for cell in found]) for name in found[0]}

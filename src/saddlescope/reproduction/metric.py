@@ -1,6 +1,6 @@
 """Metrics of a run: numbers worth a map over parameters, such as the number of stages or the final loss.
 
-A metric has no bounds and no verdict; what is claimed of a run is told by its claims.
+A metric has no bounds and no verdict; claims have those.
 """
 
 from collections.abc import Callable
@@ -18,10 +18,10 @@ class Metric(ReprMixin):
 
     Attributes:
         name: short and stable, unique in its entry, such as `stages` or `final_loss`.
-        says: what it is, in a few words that can stand beside an axis.
-        statistic: from the stored run to its value; NaN where the run did not resolve it.
+        says: description in a few words, fit for the label of an axis.
+        statistic: function from the stored run to its value; NaN where the run did not resolve it.
         unit: unit of the value; empty for pure numbers.
-        scale: how its values are best shown: `linear`, or `log` for positive ones over many orders of magnitude.
+        scale: axis for its values: `linear`, or `log` for positive ones over many orders of magnitude.
     """
 
     name: str

@@ -1,8 +1,8 @@
-"""Parts of a run that are made side by side, in processes of their own.
+"""Parts of a run that are computed in parallel, in worker processes.
 
-For parts that keep one processor busy whatever they are given: small networks in PyTorch, whose threads wait for each
-other longer than they work. A part is made as `RunContext.kept` makes it, so that a killed run goes on with what is
-finished, and each part with its own checkpoint; the number of processes changes no result.
+For parts that cannot use more than one processor: small networks in PyTorch, whose threads wait for each other longer
+than they work. Parts are cached by `RunContext.cached`, so that a killed run resumes from its finished parts, and each
+part from its own checkpoint; the number of processes changes no result.
 """
 
 from collections.abc import Callable, Mapping
@@ -14,9 +14,9 @@ from pathlib import Path
 import xarray as xr
 
 from saddlescope._shared.errors import InputError
+from saddlescope._shared.progress import Report
 from saddlescope.reproduction.context import RunContext
 from saddlescope.reproduction.process_pool import (
-    Report,
     TaskDone,
     TaskEnded,
     TaskFailed,
@@ -29,24 +29,24 @@ from saddlescope.reproduction.process_pool import (
 def run_parallel_parts(
     context: RunContext, parts: Mapping[str, Callable[[RunContext], xr.Dataset]], *, processes: int
 ) -> list[xr.Dataset]:
-    """The parts of the run of those names: what a killed run has finished already, else what the callables make.
+    """Return the cached parts of those names, computing absent ones in parallel.
 
     Args:
         context: of the run; its progress is the mean of that of the parts.
-        parts: what makes each, given a context of its own; with more than one process it is pickled, so it must be a
-            function of a module, or an instance of its class.
-        processes: how many parts are made at a time; 1 makes them here, one after the other.
+        parts: functions that compute each part, given its own context; with more than one process they are pickled, so
+            each must be a function, or an instance of a class, of a module.
+        processes: number of worker processes; 1 computes the parts here, one after the other.
 
     Returns:
         The parts in their order.
 
     Raises:
-        InputError: what a part raised, or its process was killed; finished parts stay.
+        InputError: a part raised it, or its process was killed; finished parts stay cached.
         RuntimeError: a part failed; standard error has its traceback.
     """
     missing = [name for name in parts if not context.has(name)]
     if min(processes, len(missing)) > 1:
-        _make(context, parts, missing, processes)
+        _compute(context, parts, missing, processes)
     share = 1 / len(parts)
     here = [context.subtask(k * share, (k + 1) * share) for k in range(len(parts))]
     return [
@@ -55,8 +55,8 @@ def run_parallel_parts(
 
 
 @dataclass(frozen=True)
-class _Kept:
-    """The task of a process: one part, kept in the scratch folder of the run."""
+class _CachedPart:
+    """Task of a process: one part, cached in the scratch folder of the run."""
 
     name: str
     part: Callable[[RunContext], xr.Dataset]
@@ -68,17 +68,17 @@ class _Kept:
         context.cached(self.name, partial(self.part, context))
 
 
-def _make(
+def _compute(
     context: RunContext,
     parts: Mapping[str, Callable[[RunContext], xr.Dataset]],
     missing: list[str],
     processes: int,
 ) -> None:
     fractions = {name: float(name not in missing) for name in parts}
-    tasks = {name: _Kept(name, parts[name], context.scratch, context.data) for name in missing}
-    with closing(run_parallel(tasks, processes=processes)) as happened:
-        for news in happened:
-            match news:
+    tasks = {name: _CachedPart(name, parts[name], context.scratch, context.data) for name in missing}
+    with closing(run_parallel(tasks, processes=processes)) as events:
+        for event in events:
+            match event:
                 case TaskProgress(name, fraction, note):
                     fractions[name] = fraction
                     context.report(sum(fractions.values()) / len(fractions), note)
@@ -87,11 +87,11 @@ def _make(
                 case TaskRefused(_, sentence):
                     raise InputError(sentence)
                 case TaskFailed(name, error):
-                    raise RuntimeError(f"The part {name} failed, {error}; its traceback stands above.")
+                    raise RuntimeError(f"The part {name} failed, {error}; see its traceback above.")
                 case TaskEnded(name, status) if status < 0:
                     raise InputError(
-                        f"processes must be few enough for the memory there is; the one of {name} was killed by signal "
-                        f"{-status}. The same command goes on; a smaller processes= takes less memory."
+                        f"processes must be few enough for the memory; the process of {name} was killed by signal "
+                        f"{-status}. Rerun the same command to resume, with a smaller processes= to use less memory."
                     )
                 case TaskEnded(name, status):
                     raise RuntimeError(f"The process of {name} ended with status {status} in the middle of its work.")

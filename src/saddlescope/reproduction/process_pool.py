@@ -1,11 +1,11 @@
-"""Processes that make one task after another, side by side, and end with their parent, however it ends.
+"""Pool of worker processes that end with their parent, however it ends.
 
-They are started afresh, not forked, since JAX and PyTorch do not survive that; and not by `multiprocessing`, which
-would run the main program of whoever calls once more. A process is started once and given many tasks, since what a
-task imports takes longer than many a task.
+Workers are started afresh, not forked, since JAX and PyTorch do not survive a fork; and not by `multiprocessing`, which
+would run the caller's main program once more. A worker is started once and runs many tasks, since the imports of a
+task can take longer than the task.
 
-A process is given frames, a length of eight bytes and a pickle of that length; one of length 0 is the last. It answers
-in lines of JSON.
+A worker receives frames, a length of eight bytes and a pickle of that length; a frame of length 0 is the last. It
+answers in lines of JSON.
 """
 
 import contextlib
@@ -23,17 +23,17 @@ from dataclasses import dataclass
 from typing import IO, Any
 
 from saddlescope._shared.errors import InputError
+from saddlescope._shared.progress import Report
 
-Report = Callable[[float, str], None]
 Task = Callable[[Report], None]
-"""What a process makes, given where to report; pickled, so an instance of a module's class, or a module's function."""
+"""Work of one process, given a progress callback; pickled, so a function or an instance of a class of a module."""
 
 _LENGTH = 8  # bytes of a frame's length
 
 
 @dataclass(frozen=True)
 class TaskProgress:
-    """A task has done a part of its work."""
+    """Progress of a task."""
 
     name: str
     fraction: float
@@ -42,14 +42,14 @@ class TaskProgress:
 
 @dataclass(frozen=True)
 class TaskDone:
-    """A task is done."""
+    """Completion of a task."""
 
     name: str
 
 
 @dataclass(frozen=True)
 class TaskRefused:
-    """A task raised an InputError that says this."""
+    """InputError of a task, with its sentence."""
 
     name: str
     sentence: str
@@ -57,7 +57,7 @@ class TaskRefused:
 
 @dataclass(frozen=True)
 class TaskFailed:
-    """A task raised another error; standard error has its traceback."""
+    """Any other error of a task; standard error has its traceback."""
 
     name: str
     error: str
@@ -65,7 +65,7 @@ class TaskFailed:
 
 @dataclass(frozen=True)
 class TaskEnded:
-    """The process of a task ended in the middle of it, with this exit status: minus the signal that killed it."""
+    """Early end of the process of a task, with its exit status: minus the signal that killed it."""
 
     name: str
     status: int
@@ -77,28 +77,28 @@ TaskEvent = TaskProgress | TaskDone | TaskRefused | TaskFailed | TaskEnded
 def run_parallel(
     tasks: Mapping[str, Task], *, processes: int, environment: Mapping[str, str] | None = None
 ) -> Generator[TaskEvent, None, None]:
-    """Makes tasks in processes of their own, and tells what happens to each as it happens.
+    """Run tasks in worker processes and yield the events of each as they happen.
 
     Args:
-        tasks: by their names, begun in this order.
-        processes: how many there are at a time, at least 1.
-        environment: variables that the processes have where this one has none of the name.
+        tasks: by their names, started in this order.
+        processes: number of worker processes, at least 1.
+        environment: variables that the workers get unless this process sets them.
 
     Yields:
         For every task any number of `TaskProgress`, then one of the others. Closing the iterator kills the processes.
     """
     waiting = deque(tasks)
-    told: queue.Queue[tuple[_Process, Any]] = queue.Queue()
+    messages: queue.Queue[tuple[_Process, Any]] = queue.Queue()
     idle: list[_Process] = []
     busy: dict[_Process, str] = {}
     try:
         while waiting or busy:
             while waiting and len(busy) < processes:
-                process = idle.pop() if idle else _Process(told, environment or {})
+                process = idle.pop() if idle else _Process(messages, environment or {})
                 busy[process] = waiting.popleft()
                 process.give(tasks[busy[process]])
-            process, message = told.get()
-            if process not in busy:  # an idle one that somebody has killed
+            process, message = messages.get()
+            if process not in busy:  # an idle one that was killed from outside
                 idle = [other for other in idle if other is not process]
                 process.close()
                 continue
@@ -112,109 +112,109 @@ def run_parallel(
                     yield TaskEnded(name, process.close())
                     continue
                 case {"refused": sentence}:
-                    news: TaskEvent = TaskRefused(name, sentence)
+                    event: TaskEvent = TaskRefused(name, sentence)
                 case {"failed": error}:
-                    news = TaskFailed(name, error)
+                    event = TaskFailed(name, error)
                 case _:
-                    news = TaskDone(name)
+                    event = TaskDone(name)
             del busy[process]
             idle.append(process)
-            yield news
+            yield event
         for process in idle:
-            process.send_away()
+            process.finish()
     finally:
         for process in (*busy, *idle):
             process.close()
 
 
 class _Process:
-    """A process, and a thread that listens to it; what it says goes into the queue, None at its end."""
+    """A worker process, and a thread that puts its messages into the queue, and None at its end."""
 
-    def __init__(self, told: "queue.Queue[tuple[_Process, Any]]", environment: Mapping[str, str]) -> None:
+    def __init__(self, messages: "queue.Queue[tuple[_Process, Any]]", environment: Mapping[str, str]) -> None:
         self._popen = subprocess.Popen(  # noqa: S603 (this very Python and module)
             [sys.executable, "-m", __name__],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            start_new_session=True,  # an interrupt from the keyboard is the parent's matter
+            start_new_session=True,  # the parent alone handles an interrupt from the keyboard
             env={**environment, **os.environ},
         )
         assert self._popen.stdout is not None
-        threading.Thread(target=self._listen, args=(self._popen.stdout, told), daemon=True).start()
+        threading.Thread(target=self._listen, args=(self._popen.stdout, messages), daemon=True).start()
 
-    def _listen(self, said: IO[bytes], told: "queue.Queue[tuple[_Process, Any]]") -> None:
-        with said:
-            for line in said:
+    def _listen(self, output: IO[bytes], messages: "queue.Queue[tuple[_Process, Any]]") -> None:
+        with output:
+            for line in output:
                 with contextlib.suppress(json.JSONDecodeError):  # half a line, of a process killed in the middle of it
-                    told.put((self, json.loads(line)))
-        told.put((self, None))
+                    messages.put((self, json.loads(line)))
+        messages.put((self, None))
 
     def give(self, task: Task) -> None:
-        """Its next task."""
+        """Send the next task."""
         self._write(pickle.dumps(task))
 
-    def send_away(self) -> None:
-        """There are no more tasks: it ends by itself."""
+    def finish(self) -> None:
+        """Announce that no task follows, and wait for the end of the process."""
         self._write(b"")
         self._popen.wait()
 
     def close(self) -> int:
-        """Kills it if it runs; its exit status."""
+        """Kill the process if it runs, and return its exit status."""
         self._popen.kill()
         status = self._popen.wait()
         assert self._popen.stdin is not None
-        with contextlib.suppress(BrokenPipeError):  # what it never read
+        with contextlib.suppress(BrokenPipeError):  # content that it never read
             self._popen.stdin.close()
         return status
 
     def _write(self, content: bytes) -> None:
-        given = self._popen.stdin
-        assert given is not None
-        with contextlib.suppress(BrokenPipeError):  # it has ended already, and its status will say how
-            given.write(len(content).to_bytes(_LENGTH) + content)
-            given.flush()  # and stays open: its end is the parent's end
+        pipe = self._popen.stdin
+        assert pipe is not None
+        with contextlib.suppress(BrokenPipeError):  # the process has ended; its status says how
+            pipe.write(len(content).to_bytes(_LENGTH) + content)
+            pipe.flush()  # and stays open: its end is the parent's end
 
 
 def _work() -> None:
-    """What a process does: makes the tasks it is given, and tells what becomes of them."""
+    """Run the tasks that arrive on standard input, and report their events on standard output."""
     lines = os.fdopen(os.dup(1), "w")
-    os.dup2(2, 1)  # what others print is no message
-    given: queue.Queue[bytes] = queue.Queue()
-    threading.Thread(target=_receive, args=(given,), daemon=True).start()
+    os.dup2(2, 1)  # other output is no message
+    frames: queue.Queue[bytes] = queue.Queue()
+    threading.Thread(target=_receive, args=(frames,), daemon=True).start()
 
-    def tell(message: Any) -> None:
+    def send(message: Any) -> None:
         try:
             print(json.dumps(message), file=lines, flush=True)
         except BrokenPipeError:  # the parent is gone, which is no failure of the task
             os._exit(1)
 
-    while frame := given.get():
+    while frame := frames.get():
         try:
             task = pickle.loads(frame)  # noqa: S301 (written by `_Process.give`)
-            task(lambda fraction, note: tell([fraction, note]))
+            task(lambda fraction, note: send([fraction, note]))
         except InputError as error:
-            tell({"refused": str(error)})
+            send({"refused": str(error)})
         except Exception as error:
             traceback.print_exc()
-            tell({"failed": f"{type(error).__name__}: {error}"})
+            send({"failed": f"{type(error).__name__}: {error}"})
         else:
-            tell({"done": True})
+            send({"done": True})
 
 
-def _receive(given: queue.Queue[bytes]) -> None:
-    """Puts the frames into the queue; ends this process at once when nobody can write to it any more."""
+def _receive(frames: queue.Queue[bytes]) -> None:
+    """Put the frames into the queue; end this process at once when the parent has closed the pipe."""
 
     def read(count: int) -> bytes:
         content = b""
         while len(content) < count:
-            # not through the buffered reader, whose lock would break a usual end
+            # not through the buffered reader, whose lock would break a normal exit
             if not (part := os.read(0, count - len(content))):
                 os._exit(1)
             content += part
         return content
 
     while length := int.from_bytes(read(_LENGTH)):
-        given.put(read(length))
-    given.put(b"")
+        frames.put(read(length))
+    frames.put(b"")
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""A reproduction: one stored run of an entry, with its verdicts and figures. Making one, and opening one."""
+"""Reproductions: run an entry, store the run, and judge it; open a stored run."""
 
 import dataclasses
 import errno
@@ -14,6 +14,7 @@ import xarray as xr
 
 from saddlescope import store
 from saddlescope._shared.errors import InputError, MissingExtraError, StorageError
+from saddlescope._shared.progress import Report, silent
 from saddlescope._shared.reprs import ReprMixin, Table
 from saddlescope.plot.figure import Figure
 from saddlescope.reproduction import entry as entries
@@ -29,9 +30,9 @@ class Reproduction(ReprMixin):
     """One stored run of an entry.
 
     Attributes:
-        file: where it is stored.
-        entry: what it is a run of.
-        provenance: where it comes from.
+        file: the stored file.
+        entry: the entry.
+        provenance: the provenance stored with it.
         run: the data.
     """
 
@@ -47,7 +48,7 @@ class Reproduction(ReprMixin):
         try:
             return summary(verdict.outcome for verdict in self.verdicts)
         except InputError:
-            return "stored by another version, its claims cannot be judged"
+            return "stored by another version; its claims cannot be judged"
 
     def _table(self) -> Table:
         try:
@@ -57,55 +58,54 @@ class Reproduction(ReprMixin):
 
     @classmethod
     def open(cls, file: str | os.PathLike[str]) -> "Reproduction":
-        """Reads a stored run; nothing is run.
+        """Read a stored run; nothing is simulated.
 
         Raises:
-            InputError: the file is damaged or foreign, or its entry does not exist any more.
+            InputError: the file is damaged or foreign, or its entry no longer exists.
         """
         run = store.read(file)
         try:
             provenance = store.Provenance.of(run)
-            entry = entries.find(provenance.entry)
+            entry = entries.find_entry(provenance.entry)
         except InputError as error:
             raise InputError(f"{file}: {error}") from error
         return cls(Path(file), entry, provenance, run)
 
     @cached_property
     def verdicts(self) -> tuple[Verdict, ...]:
-        """The claims held against the stored data, now."""
+        """Verdicts of the current claims on the stored data."""
         with self._reading("claims"):
             return self.entry.judge(self.run)
 
     @cached_property
     def figures(self) -> tuple[Figure, ...]:
-        """The entry's pictures of the stored data."""
+        """Figures of the stored data."""
         with self._reading("pictures"):
             return tuple(self.entry.figures(self.run))
 
     def records(self) -> list[dict[str, Any]]:
-        """The verdicts as JSON values, each with the entry and the size."""
+        """Return the verdicts as JSON values, each with the entry and the size."""
         where = {"entry": self.entry.name, "size": self.provenance.label}
         return [where | record(verdict) for verdict in self.verdicts]
 
     def changed_claims(self) -> tuple[str, ...]:
-        """The names of claims whose bounds or words are not those the run was stored with.
+        """Return the names of claims whose bounds or words changed after the run was stored.
 
-        Bounds are written down before a run and stay; a change afterwards should be seen.
+        Bounds are fixed before a run; a later change must be visible.
 
         Raises:
             InputError: the stored verdicts cannot be read.
         """
         try:
-            stored = {told["claim"]: dict(told) for told in json.loads(self.run.attrs.get("verdicts", "[]"))}
+            stored = {one["claim"]: dict(one) for one in json.loads(self.run.attrs.get("verdicts", "[]"))}
         except (KeyError, TypeError, ValueError) as error:
             raise InputError(
-                f"{self.file} must hold its verdicts as a list; got others. Run it with --again."
+                f"{self.file} must hold its verdicts as a list of records; got {self.run.attrs['verdicts']!r:.40}."
+                " Rerun it with --again."
             ) from error
         fixed = ("says", "low", "high", "unit")
         now = self.records()
-        return tuple(
-            told["claim"] for told in now if any(told[f] != stored.get(told["claim"], told).get(f) for f in fixed)
-        )
+        return tuple(one["claim"] for one in now if any(one[f] != stored.get(one["claim"], one).get(f) for f in fixed))
 
     @contextmanager
     def _reading(self, what: str) -> Iterator[None]:
@@ -117,27 +117,27 @@ class Reproduction(ReprMixin):
             raise InputError(
                 f"{self.file} holds other data than the {what} of {self.entry.name} read ({type(error).__name__}:"
                 f" {error}); saddlescope {self.provenance.versions.get('saddlescope', 'unknown')} stored it."
-                " Run it with --again."
+                " Rerun it with --again."
             ) from error
         except (KeyError, AttributeError) as error:
-            # run.loss and run["loss"] tell an absent variable in different ways; other errors are ours
+            # run.loss and run["loss"] raise different errors for an absent variable; other errors are defects
             if isinstance(error, AttributeError) and not str(error).startswith("'Dataset'"):
                 raise
             raise InputError(
                 f"{self.file} lacks {str(error).split()[-1]}, which the {what} of {self.entry.name} need: saddlescope"
-                f" {self.provenance.versions.get('saddlescope', 'unknown')} stored it. Run it with --again."
+                f" {self.provenance.versions.get('saddlescope', 'unknown')} stored it. Rerun it with --again."
             ) from error
 
 
 def stored_files(folder: str | os.PathLike[str]) -> tuple[Path, ...]:
-    """The files of all runs stored below a folder.
+    """Return the files of all runs stored below a folder.
 
     Raises:
-        InputError: there is no such folder, or no run in it.
+        InputError: the folder does not exist or contains no run.
     """
-    if files := store.find(folder):
+    if files := store.find_runs(folder):
         return files
-    raise InputError(f"There are no stored runs in {folder}; make one with: saddlescope run ENTRY --out {folder}")
+    raise InputError(f"There are no stored runs in {folder}; store one with: saddlescope run ENTRY --out {folder}")
 
 
 def reproduce(
@@ -148,66 +148,66 @@ def reproduce(
     settings: Mapping[str, str] | None = None,
     data: Path | None = None,
     again: bool = False,
-    report: Callable[[float, str], None] = lambda fraction, note: None,
+    report: Report = silent,
     say: Callable[[str], None] = lambda sentence: None,
 ) -> Reproduction:
-    """Runs an entry, judges it, and stores both; a run that is stored already is judged again, not run again.
+    """Run an entry, judge it, and store both; a stored run is judged again, not simulated again.
 
-    A run that is killed, at any moment, leaves no result and goes on where it was when it is called again.
+    A run that is killed, at any moment, leaves no result; call this again to resume it.
 
     Args:
-        entry: what to run.
-        out: the output folder; the result lies in `OUT/<paper>/<entry>/<size>.nc`, or under a digest when
-            parameters were set by hand.
+        entry: the entry to run.
+        out: the output folder; the result is `OUT/<paper>/<entry>/<size>.nc`, or named by a digest if parameters were
+            set by hand.
         size: of the parameters: quick, default or paper.
-        settings: parameters set by hand on top of it, as for `Entry.params`.
-        data: folder with data sets in their official formats, if there is one.
+        settings: parameters set by hand, as for `Entry.params`.
+        data: folder with data sets in their official formats, if any.
         again: run although a result is stored; it is replaced at the end.
         report: called with the finished fraction and a note while the entry runs.
-        say: called with a sentence on what is found: a stored result, the leftover of an interrupted run.
+        say: called with a sentence about a stored result or an interrupted run that it found.
 
     Returns:
         The stored run.
 
     Raises:
-        InputError: parameters, output folder or data cannot be used, or another process is at the same run.
+        InputError: parameters, output folder or data cannot be used, or another process is working on the same run.
     """
     settings = dict(settings or {})
     params = entry.params(size, settings)
     if params == entry.params(size):
         settings = {}
     values = json_values(params)
-    place = store.RunFolder(Path(out), entry.name, values, "" if settings else size)
-    if place.file.exists() and not again:
-        stored = Reproduction.open(place.file)
+    folder = store.RunFolder(Path(out), entry.name, values, "" if settings else size)
+    if folder.file.exists() and not again:
+        stored = Reproduction.open(folder.file)
         if stored.provenance.params == values:
-            say(f"{place.file} is stored already: judging it again. --again runs it anew.")
+            say(f"{folder.file} is stored already: judging it again. Pass --again to rerun it.")
             return stored
-        say(f"{place.file} holds other parameters (its version's {size}): running anew.")
-    with place.lock() as scratch:
+        say(f"{folder.file} holds other parameters (its version's {size}): rerunning.")
+    with folder.lock() as scratch:
         if any(scratch.iterdir()):
-            say(f"Going on with what an interrupted run left in {scratch}.")
+            say(f"Resuming the interrupted run in {scratch}.")
         run = stamped_run(entry, params, RunContext(scratch, report, data), size, settings)
-        store.write(run, place.file)
-        made = Reproduction.open(place.file)  # judged as stored, so that `check` says the same
-        vars(made)["verdicts"] = entry.judge(made.run)  # what breaks a claim now is a defect, and no fault of a file
-        store.write(run.assign_attrs(verdicts=json.dumps(made.records(), ensure_ascii=False)), place.file)
-        place.clear()
-    return made
+        store.write(run, folder.file)
+        reproduction = Reproduction.open(folder.file)  # judged as stored, so that `check` agrees
+        vars(reproduction)["verdicts"] = entry.judge(reproduction.run)  # an error of a claim here is a defect
+        store.write(run.assign_attrs(verdicts=json.dumps(reproduction.records(), ensure_ascii=False)), folder.file)
+        folder.clear()
+    return reproduction
 
 
 def json_values(params: Any) -> dict[str, Any]:
-    """Parameters as JSON values, as they are stored and hashed."""
+    """Return parameters as JSON values, as they are stored and hashed."""
     return json.loads(json.dumps(dataclasses.asdict(params)))
 
 
 def stamped_run(
     entry: entries.Entry, params: Any, context: RunContext, size: str, settings: Mapping[str, str]
 ) -> xr.Dataset:
-    """Runs an entry, going on with what an interrupted run left in the scratch folder; the run has its provenance.
+    """Run an entry, resuming from its scratch folder, and return the run with its provenance.
 
     Raises:
-        InputError: the entry cannot be run so.
+        InputError: the entry cannot be run with these parameters.
         MissingExtraError: it needs an extra that is not installed.
         StorageError: the disk is full, or cannot be written.
     """
@@ -227,10 +227,11 @@ def stamp(
     resumed: bool,
     measured: Mapping[str, Any],
 ) -> xr.Dataset:
-    """The run with its provenance: what it is a run of, and what the stopwatch `measured` of it."""
+    """Return the run with its provenance, which includes what the stopwatch `measured`."""
     values = json_values(params)
-    made = store.Provenance(entry=entry.name, size=size, settings=settings, params=values, resumed=resumed, **measured)
-    return made.stamp(run)
+    return store.Provenance(
+        entry=entry.name, size=size, settings=settings, params=values, resumed=resumed, **measured
+    ).stamp(run)
 
 
 @contextmanager
@@ -252,5 +253,5 @@ def _disk_named(out: Path) -> Iterator[None]:
             raise
         raise StorageError(
             f"The run stopped while it wrote in {out}: {error.strerror}."
-            " Make room; the same command goes on where it was."
+            " Free some space, then rerun the same command to resume."
         ) from error

@@ -1,7 +1,5 @@
-"""Stored runs: one labelled netCDF file a run, written whole or not at all, with its provenance."""
+"""Stored runs: one labelled netCDF file per run, written atomically, with its provenance."""
 
-from saddlescope.store.netcdf import COPIES, SWEEPS, find, read, write, write_bytes
-from saddlescope.store.provenance import Provenance, stopwatch
-from saddlescope.store.run_folder import RunFolder
+import lazy_loader
 
-__all__ = ["COPIES", "SWEEPS", "Provenance", "RunFolder", "find", "read", "stopwatch", "write", "write_bytes"]
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

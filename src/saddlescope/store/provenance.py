@@ -1,4 +1,4 @@
-"""Where a stored run comes from: what is stamped into every file, and read back from it."""
+"""Provenance of stored runs: attributes stamped into every file, and read back from it."""
 
 import json
 import os
@@ -23,17 +23,17 @@ _PACKAGES = ("saddlescope", "numpy", "scipy", "xarray", "jax", "torch")
 
 @dataclass(frozen=True, repr=False, kw_only=True)
 class Provenance(ReprMixin):
-    """Where a run comes from. Each field becomes one attribute of the file; mappings are stored as JSON.
+    """Provenance of a run. Each field becomes one attribute of the file; mappings are stored as JSON.
 
     Attributes:
         entry: name of the entry.
-        size: the size that was asked for.
-        settings: parameters set by hand on top of that size, as typed.
+        size: the requested size.
+        settings: parameters set by hand, as typed.
         params: all parameters.
         started, finished: ISO 8601, UTC.
         cpu_seconds: CPU time of this process and its children in between; after a resume, of the last part.
-        resumed: whether it went on from what an interrupted run had left.
-        versions: of Python and of the packages that are installed.
+        resumed: True if it resumed an interrupted run.
+        versions: of Python and of the installed packages.
         platform: operating system, processor and number of cores.
         commit: git commit of the source, with "-dirty" when files differ from it; empty outside a checkout.
     """
@@ -52,12 +52,12 @@ class Provenance(ReprMixin):
 
     @property
     def label(self) -> str:
-        """The size, with what was set by hand."""
+        """Size and parameters set by hand."""
         return " ".join([self.size, *(f"{name}={value}" for name, value in self.settings.items())])
 
     @property
     def command(self) -> str:
-        """The command that makes this run, without folders, which do not change it."""
+        """Command that repeats this run, without folders, which do not change it."""
         words = ["saddlescope", "run", self.entry]
         if self.size != "default":
             words += ["--size", self.size]
@@ -67,25 +67,25 @@ class Provenance(ReprMixin):
 
     @property
     def seeds(self) -> str:
-        """The seed or seeds among the parameters, for display; empty when the run draws nothing."""
+        """Seed or seeds among the parameters, for display; empty if the run draws nothing."""
         given = [value for name, value in self.params.items() if name in ("seed", "seeds")]
         return ", ".join(", ".join(map(str, v)) if isinstance(v, list | tuple) else str(v) for v in given)
 
     def stamp(self, run: xr.Dataset) -> xr.Dataset:
-        """The run with this provenance among its attributes.
+        """Return the run with this provenance among its attributes.
 
         Raises:
-            ValueError: the run has an attribute of the same name already.
+            ValueError: the run already has an attribute of the same name.
         """
         attributes = {field.name: _encode(getattr(self, field.name)) for field in fields(self)}
         attributes |= {"command": self.command, "seed": self.seeds}
         if taken := [name for name in attributes if name in run.attrs]:
-            raise ValueError(f"The attributes {', '.join(taken)} are kept for provenance; rename the run's own.")
+            raise ValueError(f"The attributes {', '.join(taken)} are reserved for provenance; rename the run's own.")
         return run.assign_attrs(attributes)
 
     @classmethod
     def of(cls, run: xr.Dataset) -> "Provenance":
-        """What was stamped into a stored run.
+        """Return the provenance stamped into a stored run.
 
         Raises:
             InputError: the run has no complete provenance.
@@ -97,11 +97,11 @@ class Provenance(ReprMixin):
             for name in ("settings", "versions"):
                 raw[name] = {str(key): str(value) for key, value in raw[name].items()}
             if not isinstance(raw["params"], dict):
-                raise TypeError("params is no mapping")
+                raise TypeError("params is not a mapping")
             if odd := [f.name for f in fields(cls) if f.type is str and not isinstance(raw[f.name], str)]:
-                raise TypeError(f"{odd[0]} is no text")
+                raise TypeError(f"{odd[0]} is not a string")
         except (AttributeError, KeyError, TypeError, ValueError) as error:
-            raise InputError(f"The run has no complete provenance ({error}); run the entry again.") from error
+            raise InputError(f"The run has no complete provenance ({error}); rerun the entry.") from error
         return cls(**raw)
 
 
@@ -115,7 +115,7 @@ def _encode(value: object) -> str | float | int:
 
 
 def stopwatch() -> Callable[[], dict[str, Any]]:
-    """Starts now; what it returns gives the fields of `Provenance` from `started` on, but for `resumed`."""
+    """Start a stopwatch; the returned function gives the fields of `Provenance` from `started` on, except `resumed`."""
     started, before, commit = _now(), _cpu_seconds(), _commit()
     return lambda: {
         "started": started,
@@ -144,7 +144,7 @@ def _platform() -> str:
 
 @cache
 def _versions() -> dict[str, str]:
-    """Read from the installed packages' metadata: asking for a version must not import a framework."""
+    """Return versions from the metadata of the installed packages, which imports no framework."""
     import platform
 
     found = {"python": platform.python_version()}
@@ -160,7 +160,7 @@ def _commit() -> str:
     return _commit_of(Path(__file__).resolve())
 
 
-@cache  # the code that a process has loaded is that of its first run, and asking git takes longer than many a run
+@cache  # loaded code is that of the first run, and git takes longer than many runs
 def _commit_of(here: Path) -> str:
     def git(*words: str) -> str:
         command = ["git", "-C", str(here.parent), *words]
@@ -168,7 +168,7 @@ def _commit_of(here: Path) -> str:
         return done.stdout.strip()
 
     try:
-        git("ls-files", "--error-unmatch", here.name)  # a checkout of something else around us is not ours
+        git("ls-files", "--error-unmatch", here.name)  # an enclosing checkout of another project does not count
         return git("describe", "--always", "--dirty", "--abbrev=40", "--exclude=*")
     except (OSError, subprocess.SubprocessError):
         return ""

@@ -1,4 +1,4 @@
-"""Where a run lives: its file, its scratch folder that survives a kill, its lock against a second process."""
+"""Folder of a run: its file, its scratch folder that survives a kill, its lock against a second process."""
 
 import hashlib
 import json
@@ -11,22 +11,25 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from filelock import FileLock, Timeout
+
 from saddlescope._shared.errors import BusyError, StorageError
 from saddlescope._shared.reprs import ReprMixin
 
-_PROBE = bytes(1 << 20)  # what must fit before long work begins; stored runs are of this order
+_PROBE = bytes(1 << 20)  # content that must fit before long work begins; stored runs are of this order
+_PATIENCE = 0.2  # seconds to wait for a lock, such as one whose holder is just removing it
 
 
 @dataclass(frozen=True, repr=False)
 class RunFolder(ReprMixin):
-    """The place of one run below an output folder: `OUT/<paper>/<entry>/<label>.nc`.
+    """Files of one run below an output folder: `OUT/<paper>/<entry>/<label>.nc`.
 
     Attributes:
         out: the output folder.
         entry: the name of the entry, `paper/entry`.
-        params: the run's parameters as JSON values; runs with equal parameters share their scratch.
+        params: the run's parameters as JSON values; runs with equal parameters share their scratch folder.
         size: the name of a size whose parameters these are, or empty: the file is then named by their digest.
-        part: a folder below that of the entry, in which the file lies, such as that of the points of sweeps.
+        part: a folder below that of the entry that holds the file, such as that of the points of sweeps.
     """
 
     out: Path
@@ -43,20 +46,20 @@ class RunFolder(ReprMixin):
 
     @property
     def file(self) -> Path:
-        """The result."""
+        """File of the result."""
         return self.out / self.entry / self.part / f"{self.size or self.digest}.nc"
 
     @property
     def scratch(self) -> Path:
-        """What the run keeps to resume, named by the digest: other parameters never resume from it."""
+        """Folder of checkpoints, named by the digest: other parameters never resume from it."""
         return self.file.with_name(f"{self.digest}.partial")
 
     @contextmanager
     def lock(self) -> Iterator[Path]:
-        """Holds the place for this process and yields its scratch folder, which is made when it is absent.
+        """Lock the run for this process and yield its scratch folder, which is created if absent.
 
-        That the folder can be written, and has room, is tried at once and not after hours of work. What is in
-        the scratch folder stays for the next try; `clear` removes it.
+        Fails at once, not after hours of work, if the folder cannot be written or the disk is full. The content of the
+        scratch folder stays for the next try; `clear` removes it.
 
         Raises:
             BusyError: another process is at this run.
@@ -65,7 +68,7 @@ class RunFolder(ReprMixin):
         with ExitStack() as undo:
             try:
                 for folder in _missing(self.file.parent):
-                    undo.callback(_remove_empty, folder)  # a try that fails leaves no empty folders
+                    undo.callback(_remove_empty, folder)  # a failed try leaves no empty folders
                 self.file.parent.mkdir(parents=True, exist_ok=True)
                 undo.enter_context(_lock(self.file.with_name(f"{self.digest}.lock"), self.entry))
                 _probe(self.file.parent)
@@ -74,17 +77,17 @@ class RunFolder(ReprMixin):
             except OSError as error:
                 reason = error.strerror or str(error)
                 raise StorageError(
-                    f"Cannot write in {self.out}: {reason}. Give another folder with --out, or make room."
+                    f"Cannot write in {self.out}: {reason}. Give another folder with --out, or free some space."
                 ) from error
             yield self.scratch
 
     def clear(self) -> None:
-        """Removes the scratch folder, once the result is stored."""
+        """Remove the scratch folder, once the result is stored."""
         shutil.rmtree(self.scratch, ignore_errors=True)
 
 
 def _missing(folder: Path) -> list[Path]:
-    """The folders that would have to be made for `folder`, outermost first."""
+    """Return the absent parents of `folder` and itself if absent, outermost first."""
     missing = []
     while not folder.exists() and folder != folder.parent:
         missing.append(folder)
@@ -111,34 +114,21 @@ def _probe(folder: Path) -> None:
 
 @contextmanager
 def _lock(path: Path, entry: str) -> Iterator[None]:
-    """An exclusive lock that the system itself releases when its holder dies, however it dies.
+    """Hold an exclusive lock that the system itself releases when its holder dies, however it dies.
 
-    A lock file left by a killed process is therefore never in the way; its text only serves the message.
+    A lock file left by a killed process therefore never blocks a run; its content only serves the message.
     """
-    import fcntl
-
-    while True:
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            holder = os.read(descriptor, 32).decode(errors="replace").strip() or "unknown"
-            os.close(descriptor)
-            raise BusyError(
-                f"Process {holder} is at this run of {entry} already; wait for it, or give another --out."
-            ) from None
-        except BaseException:
-            os.close(descriptor)
-            raise
-        with suppress(FileNotFoundError):
-            if path.stat().st_ino == os.fstat(descriptor).st_ino:
-                break
-        os.close(descriptor)  # its holder removed the file between our opening and locking it: once more
+    lock = FileLock(path, timeout=_PATIENCE)
     try:
-        os.truncate(descriptor, 0)
-        os.write(descriptor, str(os.getpid()).encode())
+        lock.acquire()
+    except Timeout:
+        holder = path.read_text(errors="replace").strip() if path.exists() else ""
+        raise BusyError(
+            f"Process {holder or 'unknown'} is at this run of {entry} already; wait for it, or give another --out."
+        ) from None
+    try:
+        path.write_text(str(os.getpid()))
         yield
     finally:
-        with suppress(OSError):
-            path.unlink()
-        os.close(descriptor)
+        path.unlink(missing_ok=True)
+        lock.release()

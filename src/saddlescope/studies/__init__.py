@@ -1,4 +1,4 @@
-"""Questions asked of a user's own data, where theory and flow meet: what it predicts, what it does, and the verdict."""
+"""Studies of your own data that combine theory and simulation: prediction, flow and verdict."""
 
 from saddlescope.studies.implicit_bias import ImplicitBias, implicit_bias
 from saddlescope.studies.norms import NormVerdict, norm_verdict

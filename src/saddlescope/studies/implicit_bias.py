@@ -1,61 +1,60 @@
-"""Which norm does gradient flow minimise on a user's own token data?
+"""Implicit bias of gradient flow on your own token data: the norm that it minimises.
 
-Three ways to hold the weights of one softmax attention head: keys and queries, W = K Q^T; W alone; diagonal weights,
-W = diag(xi_k xi_q). For each, the two problems that it could solve, of least nuclear and of least Frobenius norm among
-the weights it can have, with their certificates; the flow to astronomical times; and the verdict (`norms`). Of diagonal
-weights the nuclear norm is |beta|_1 and the Frobenius norm |beta|_2.
+One softmax attention head has three parametrisations: keys and queries, W = K Q^T; W alone; diagonal weights,
+W = diag(xi_k xi_q). For each, this study solves the two candidate problems, least nuclear and least Frobenius norm
+among the weights that it can represent, with certificates. It follows the flow to astronomical times and states the
+verdict (`norms`). For diagonal weights the nuclear norm is |beta|_1 and the Frobenius norm |beta|_2.
 
-Theory knows nothing of the flows and flows nothing of the solutions: that they agree means something.
+Theory and flows are computed independently of each other, so that their agreement is evidence.
 """
 
 import math
 import os
-from collections.abc import Callable
 from dataclasses import asdict, dataclass, fields
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+import xarray as xr
 from jaxtyping import Float
+from numpy.typing import ArrayLike
 
 from saddlescope._shared.arguments import shown, validate_arguments
 from saddlescope._shared.errors import InputError
+from saddlescope._shared.progress import Report, silent
 from saddlescope._shared.reprs import ReprMixin, html_table
 from saddlescope.flow import (
     DiagonalMarginFlow,
     KeyQueryMarginFlow,
     MarginFlow,
-    MarginFlowError,
     MatrixMarginFlow,
     diagonal_margin_flow,
     key_query_margin_flow,
     matrix_margin_flow,
 )
-from saddlescope.flow.status import silent
-from saddlescope.models.tokens.assumptions import TokenAssumptions, check_assumptions
-from saddlescope.models.tokens.data import TokenData, load_tokens
+from saddlescope.models.tokens.assumptions import TokenAssumptions, check_token_assumptions
+from saddlescope.models.tokens.data import TokenData, load_tokens, real_array
 from saddlescope.models.tokens.losses import SelectionLoss
 from saddlescope.studies.norms import NormVerdict, norm_verdict, shares
 from saddlescope.theory.attention.svm import DiagonalSvm, MatrixSvm, frobenius_svm, l1_svm, nuclear_svm
 
-if TYPE_CHECKING:
-    import xarray as xr
-
 NORMS = ("nuclear", "Frobenius")
 FLOWS = ("keys and queries", "W alone", "diagonal")
+_RECORDS = 60
+_LARGEST_LOG_SCALE = 700.0  # e^700 and e^-700 are float64 numbers
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class ImplicitBias(ReprMixin):
-    """What was predicted for some token data, what the flows did, and the verdicts.
+    """Predictions, flows and verdicts for some token data.
 
     Attributes:
         data: the tokens.
-        assumptions: which of the paper's assumptions they meet at zero weights.
+        assumptions: check of the paper's assumptions at zero weights.
         nuclear: the solution of least nuclear norm.
         frobenius: the solution of least Frobenius norm.
-        l1: the diagonal solution of least l1 norm; None where diagonal weights do not separate the data.
-        verdicts: by flow, in the order of `FLOWS`; the diagonal one is left out where there is no solution.
-        dataset: everything over time, as `implicit_bias` says.
+        l1: the diagonal solution of least l1 norm; None if diagonal weights do not separate the data.
+        verdicts: by flow, in the order of `FLOWS`, without the diagonal one if it has no solution.
+        dataset: the flows over time, described in `implicit_bias`.
     """
 
     data: TokenData
@@ -64,7 +63,7 @@ class ImplicitBias(ReprMixin):
     frobenius: MatrixSvm
     l1: DiagonalSvm | None
     verdicts: dict[str, NormVerdict]
-    dataset: "xr.Dataset"
+    dataset: xr.Dataset
 
     def __repr__(self) -> str:
         until = float(self.dataset.log_time[-1])
@@ -80,24 +79,24 @@ class ImplicitBias(ReprMixin):
     def _repr_html_(self) -> str:
         return html_table(repr(self).partition("\n")[0], *self.problems()) + html_table("", *self.outcomes())
 
-    def record(self) -> dict[str, Any]:
-        """Problems, assumptions and verdicts as JSON can tell them: a number that is NaN or infinite is None."""
+    def summary(self) -> dict[str, Any]:
+        """Return problems, assumptions and verdicts as JSON values; NaN and infinity become None."""
         solved = (("nuclear", self.nuclear), ("Frobenius", self.frobenius), ("l1", self.l1))
         answers = {field.name: getattr(self.assumptions, field.name) for field in fields(self.assumptions)}
         return {
             "samples": self.data.samples,
             "tokens": self.data.tokens,
             "dim": self.data.dim,
-            "assumptions": {name: _told(asdict(answer)) for name, answer in answers.items() if answer is not None},
+            "assumptions": {name: _json(asdict(answer)) for name, answer in answers.items() if answer is not None},
             "problems": {
-                name: _told({"value": of.primal, "gap": of.gap, "rank": of.rank, "unique": of.unique})
+                name: _json({"value": of.primal, "gap": of.gap, "rank": of.rank, "unique": of.unique})
                 for name, of in ((name, each.certificate) for name, each in solved if each is not None)
             },
-            "flows": {name: _told(asdict(verdict)) for name, verdict in self.verdicts.items()},
+            "flows": {name: _json(asdict(verdict)) for name, verdict in self.verdicts.items()},
         }
 
     def problems(self) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
-        """The columns and rows of a table of the problems and their certificates."""
+        """Return the columns and rows of a table of the problems and their certificates."""
         solved = (("nuclear", self.nuclear), ("Frobenius", self.frobenius), ("l1, diagonal", self.l1))
         rows = [
             (name, f"{of.primal:.9g}", f"{max(of.gap, 0.0):.1e}", f"{of.rank}", "yes" if of.unique else "not certified")
@@ -106,7 +105,7 @@ class ImplicitBias(ReprMixin):
         return ("least norm", "value", "relative gap", "rank", "unique"), rows
 
     def outcomes(self) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
-        """The columns and rows of a table of the flows and their verdicts."""
+        """Return the columns and rows of a table of the flows and their verdicts."""
         rows = [
             (
                 name,
@@ -126,87 +125,83 @@ def implicit_bias(
     *,
     loss: str = "exponential",
     log_until: float = 1e6,
-    times: int = 60,
-    scale: float = 0.1,
+    record: ArrayLike | None = None,
+    log_scale: float = math.log(0.1),
     seed: int = 0,
     tolerance: float = 1e-7,
-    report: Callable[[float, str], None] = silent,
+    report: Report = silent,
 ) -> ImplicitBias:
-    """The solutions, the flows and the verdicts for some token data.
+    """Compute the solutions, the flows and the verdicts for some token data.
 
     Args:
         data: the tokens, or the path of an .npz file with the arrays X, z, y and v.
         loss: "exponential", l(x) = e^-x, or "logistic", l(x) = ln(1 + e^-x).
         log_until: ln t at the end, above 1.
-        times: how many times are recorded from ln t = 1 on, spaced evenly in ln ln t, at least 2.
-        scale: of the start, in units of margins: W(0) = 0; K and Q (d, d) are independent normal, of a size that makes
-            the root mean square of their margins this; and omega_0^2 is this over the root mean square of |B_il|.
+        record: ln t to record besides `log_until`, (k,), finite; by default 60 times from ln t = 1 to `log_until`,
+            evenly spaced in ln ln t.
+        log_scale: natural logarithm of the initial scale, in units of margins. W(0) = 0. K and Q (d, d) are independent
+            normal, with the scale as the root mean square of their margins. omega_0^2 is the scale over the root mean
+            square of |B_il|.
         seed: of K and Q.
-        tolerance: the error allowed in the directions, about.
-        report: called now and then with the finished fraction and a note.
+        tolerance: approximate error allowed in the directions, 1e-11 to 1e-4.
+        report: called from time to time with the finished fraction and a note.
 
     Returns:
-        The result; its dataset has, over (flow, log_time): `excess` and `share` (also over norm), `log_loss_excess`,
-        `margin` mu, `singular_values` of W / mu and `distance` (also over norm), that of W / mu to the solution found,
-        relative to its size; and `optimum` and `contrast` over (flow, norm), `direction` at the last time over (flow,
-        row, column), and `status`, whether it is `trusted`, and the `verdict` of each flow. NaN where there is nothing,
-        such as W / mu before all margins are positive.
+        The result. Its dataset has, over (flow, log_time): `excess` and `share` (also over norm), `log_loss_excess`,
+        `margin` mu, `singular_values` of W / mu, and `distance` (also over norm) of W / mu from the solution, relative
+        to its size. It has `optimum` and `contrast` over (flow, norm), `direction` at the last time over (flow, row,
+        column), and `status`, `trusted` and `verdict` over flow. Undefined values are NaN, such as W / mu before all
+        margins are positive.
 
     Raises:
-        InputError: data that cannot be used or that no W separates, or an argument out of its range.
+        InputError: invalid data, data that no W separates, or an argument out of range.
     """
     if not isinstance(data, TokenData | str | os.PathLike):
         raise InputError(f"data must be TokenData or the path of an .npz file; got {shown(data)}.")
     if not 1 < log_until <= 1e9:
         raise InputError(f"log_until must be above 1, up to 1e9; got {log_until!r}.")
-    if times < 2:
-        raise InputError(f"times must be at least 2; got {times!r}.")
-    if not 0 < scale < np.inf:
-        raise InputError(f"scale must be positive and finite; got {scale!r}.")
+    recorded = np.geomspace(1.0, log_until, _RECORDS) if record is None else real_array("record", record)
+    if recorded.ndim != 1 or not np.all(recorded <= log_until):
+        raise InputError(f"record must be a vector of ln t, at most log_until={log_until!r}; got {record!r}.")
+    if not abs(log_scale) <= _LARGEST_LOG_SCALE:
+        raise InputError(f"log_scale must be between +-{_LARGEST_LOG_SCALE:g}; got {log_scale!r}. Use math.log(scale).")
     if seed < 0:
         raise InputError(f"seed must be at least 0; got {seed!r}.")
     tokens = data if isinstance(data, TokenData) else load_tokens(os.fspath(data))
     selection = SelectionLoss(tokens.optimal_scores, tokens.gaps, loss)
     report(0.0, "support vector machines")
     nuclear, frobenius = nuclear_svm(tokens), frobenius_svm(tokens)
-    assumptions = check_assumptions(tokens, loss=loss)
+    assumptions = check_token_assumptions(tokens, loss=loss)
     l1 = l1_svm(tokens) if assumptions.separable_diagonal.holds else None
-    log_times = np.geomspace(1.0, log_until, times)
+    log_times, scale = np.unique(np.append(recorded, log_until)), math.exp(log_scale)
     D, z, d = tokens.differences, tokens.z, tokens.dim
     K, Q = np.random.default_rng(seed).standard_normal((2, d, d))
     size = (scale / _root_mean_square(tokens.margins((K, Q)))) ** 0.5
     start = (size * K, size * Q)
     full = (nuclear.weights, frobenius.weights)
 
-    def follow(name: str, k: int) -> "xr.Dataset":
-        def told(fraction: float, note: str) -> None:
-            report((k + fraction) / len(FLOWS), f"{name}: {note}")
+    def policies(k: int) -> dict[str, Any]:
+        def report_part(fraction: float, note: str) -> None:
+            report((k + fraction) / len(FLOWS), f"{FLOWS[k]}: {note}")
 
-        def of_keys_and_queries() -> MarginFlow:
-            return key_query_margin_flow(selection, D, z, start, log_times, tolerance=tolerance, report=told)
+        run = {"log_until": log_until, "record": recorded, "tolerance": tolerance}
+        return run | {"throw": False, "report": report_part}
 
-        def of_matrix() -> MarginFlow:
-            return matrix_margin_flow(selection, D, z, log_times, tolerance=tolerance, report=told)
-
-        def of_diagonal() -> MarginFlow:
-            B = tokens.features
-            omega0 = (scale / _root_mean_square(np.linalg.norm(B, axis=2))) ** 0.5
-            return diagonal_margin_flow(selection, B, omega0, log_times, tolerance=tolerance, report=told)
-
-        run = {FLOWS[0]: of_keys_and_queries, FLOWS[1]: of_matrix, FLOWS[2]: of_diagonal}[name]
-        solutions = full
-        if name == FLOWS[2]:
-            assert l1 is not None
-            solutions = (np.diag(l1.beta), np.diag(_least_square(tokens, l1)))
-        return _held(name, _finished(run), solutions, log_times)
-
-    import xarray as xr
-
-    names = FLOWS if l1 is not None else FLOWS[:2]
-    told = xr.concat([follow(name, k) for k, name in enumerate(names)], "flow", combine_attrs="drop")
-    verdicts = {name: _verdict(told.sel(flow=name)) for name in names}
-    told["verdict"] = ("flow", [verdicts[name].norm for name in names])
-    told.attrs |= {"loss": loss, "scale": scale, "seed": seed, "tolerance": tolerance}
+    flows: list[tuple[MarginFlow, tuple[np.ndarray, np.ndarray]]] = [
+        (key_query_margin_flow(selection, D, z, start, **policies(0)), full),
+        (matrix_margin_flow(selection, D, z, **policies(1)), full),
+    ]
+    if l1 is not None:
+        B = tokens.features
+        omega0 = (scale / _root_mean_square(np.linalg.norm(B, axis=2))) ** 0.5
+        solutions = np.diag(l1.beta), np.diag(_least_square(tokens, l1))
+        flows.append((diagonal_margin_flow(selection, B, omega0, **policies(2)), solutions))
+    names = FLOWS[: len(flows)]
+    compared = [_compared(name, *flow, log_times) for name, flow in zip(names, flows, strict=True)]
+    dataset = xr.concat(compared, "flow", combine_attrs="drop")
+    verdicts = {name: _verdict(dataset.sel(flow=name)) for name in names}
+    dataset["verdict"] = ("flow", [verdicts[name].norm for name in names])
+    dataset.attrs |= {"loss": loss, "scale": scale, "seed": seed, "tolerance": tolerance}
     report(1.0, "done")
     return ImplicitBias(
         data=tokens,
@@ -215,7 +210,7 @@ def implicit_bias(
         frobenius=frobenius,
         l1=l1,
         verdicts=verdicts,
-        dataset=told,
+        dataset=dataset,
     )
 
 
@@ -223,15 +218,15 @@ def _root_mean_square(values: np.ndarray) -> float:
     return float(np.mean(values**2)) ** 0.5
 
 
-def _told(numbers: dict[str, Any]) -> dict[str, Any]:
+def _json(numbers: dict[str, Any]) -> dict[str, Any]:
     return {name: None if isinstance(of, float) and not math.isfinite(of) else of for name, of in numbers.items()}
 
 
 def _least_square(data: TokenData, l1: DiagonalSvm) -> Float[np.ndarray, "d"]:
-    """The beta of least |beta|_2 with all margins 1 or more.
+    """Return the beta of least |beta|_2 with all margins 1 or more.
 
     B_il.beta >= 1 are the constraints of a full W on tokens of differences B_il with one query e_1, and beta is its
-    first column; the l1 solution serves as the head, which gives the tokens scores in the right order.
+    first column; the l1 solution serves as the head, which orders the scores of the tokens correctly.
     """
     X = np.concatenate([np.zeros((data.samples, 1, data.dim)), -data.features], axis=1)
     queries = np.zeros((data.samples, data.dim))
@@ -239,16 +234,8 @@ def _least_square(data: TokenData, l1: DiagonalSvm) -> Float[np.ndarray, "d"]:
     return frobenius_svm(TokenData(X, queries, np.ones(data.samples), l1.beta)).weights[:, 0]
 
 
-def _finished(run: Callable[[], MarginFlow]) -> MarginFlow:
-    """The flow; where it did not come to its end, as far as it came."""
-    try:
-        return run()
-    except MarginFlowError as error:
-        return error.flow
-
-
 def _direction(flow: MarginFlow, record: int) -> Float[np.ndarray, "d d"]:
-    """W / mu at one recorded time."""
+    """Return W / mu at one recorded time."""
     if isinstance(flow, KeyQueryMarginFlow):
         K, Q = flow.direction(record)
         return K @ Q.T
@@ -258,14 +245,12 @@ def _direction(flow: MarginFlow, record: int) -> Float[np.ndarray, "d d"]:
     return np.diag(flow.direction[record])
 
 
-def _held(
+def _compared(
     name: str, flow: MarginFlow, solutions: tuple[np.ndarray, np.ndarray], log_times: Float[np.ndarray, "k"]
-) -> "xr.Dataset":
-    """One flow held against the solutions of least nuclear and Frobenius norm."""
-    import xarray as xr
-
+) -> xr.Dataset:
+    """Compare one flow with the solutions of least nuclear and Frobenius norm."""
     d = len(solutions[0])
-    reached = int(np.sum(flow.log_times == log_times[: len(flow.log_times)]))  # a broken run ends between two times
+    reached = int(np.sum(flow.log_times == log_times[: len(flow.log_times)]))  # an early end is between two times
     spectra, distances = np.full((len(log_times), d), np.nan), np.full((len(log_times), 2), np.nan)
     direction = np.full((d, d), np.nan)
     for k in np.flatnonzero(flow.margin[:reached] > 0):
@@ -299,7 +284,7 @@ def _held(
 
 
 def _lost(flow: MarginFlow) -> str:
-    """A sentence on the samples whose attention is with a wrong token at the last time, if there are any."""
+    """Return a sentence that names the samples which attend to a wrong token at the last time, or nothing."""
     lost = np.flatnonzero(flow.margins[-1].min(axis=1) <= 0).tolist() if len(flow.margins) else []
     if not lost:
         return ""
@@ -307,10 +292,10 @@ def _lost(flow: MarginFlow) -> str:
     return f" {who} to a wrong token then."
 
 
-def _verdict(flow: "xr.Dataset") -> NormVerdict:
-    told, recorded = flow.status.item(), flow[["margin", "log_loss_excess"]].dropna("log_time")
+def _verdict(flow: xr.Dataset) -> NormVerdict:
+    status, recorded = flow.status.item(), flow[["margin", "log_loss_excess"]].dropna("log_time")
     if recorded.sizes["log_time"]:
         margin, log_excess, log_time = (float(recorded[of][-1]) for of in ("margin", "log_loss_excess", "log_time"))
-        told += f" At ln t = {log_time:.4g} the smallest margin is {margin:.3g}, and ln(L - L*) {log_excess:.3g}."
+        status += f" At ln t = {log_time:.4g} the smallest margin is {margin:.3g}, and ln(L - L*) {log_excess:.3g}."
     excess = flow.excess.values[-1] if flow.trusted.item() else np.full(len(NORMS), np.nan)
-    return norm_verdict(excess, flow.contrast.values, told)
+    return norm_verdict(excess, flow.contrast.values, status)

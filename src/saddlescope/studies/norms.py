@@ -1,10 +1,10 @@
-"""Which norm does a flow minimise? Read from how much more of each norm its direction has than it needs.
+"""Verdict on the norm that a flow minimises, from the excess of each norm of its direction.
 
-    excess    |W / mu| over its least value, less 1, mu the smallest margin: of a direction, in the nuclear or the
+    excess    |W / mu| over its least value, minus 1, mu the smallest margin: of a direction, in the nuclear or the
               Frobenius norm
-    contrast  the same of the other norm's solution: what there is to see
-    share     excess over contrast: 0 where the direction solves the problem of that norm, 1 where it is no nearer to
-              it than the other solution is
+    contrast  excess of the other norm's solution: the largest difference to detect
+    share     excess over contrast: 0 if the direction solves the problem of that norm, 1 if it is no nearer to it than
+              the other solution
 
 Objectives are compared and not directions, since a problem may have many solutions.
 """
@@ -16,19 +16,19 @@ from jaxtyping import Float
 
 from saddlescope._shared.arguments import validate_arguments
 
-RESOLVED = 0.1  # the share up to which a direction counts as having arrived
-APART = 0.5  # the share from which it is seen not to go to the other problem's solution
-COINCIDE = 1e-4  # a contrast below which the two problems have one solution for all that a flow can tell
+RESOLVED = 0.1  # largest share at which a direction counts as converged
+APART = 0.5  # least share of the other norm at which the other problem's solution is excluded
+COINCIDE = 1e-4  # contrast below which a flow cannot distinguish the two solutions
 
 
 @dataclass(frozen=True)
 class NormVerdict:
-    """The verdict on one flow, with the numbers behind it.
+    """Verdict on one flow, with the numbers behind it.
 
     Attributes:
         norm: "nuclear", "Frobenius" or "undecided".
-        nuclear_excess: of the last direction; NaN where there is none.
-        frobenius_excess: of the last direction; NaN where there is none.
+        nuclear_excess: of the last direction; NaN without a direction.
+        frobenius_excess: of the last direction; NaN without a direction.
         nuclear_share: the nuclear excess over that of the Frobenius solution.
         frobenius_share: the Frobenius excess over that of the nuclear solution.
         says: one sentence.
@@ -45,21 +45,21 @@ class NormVerdict:
 def shares(
     excess: Float[np.ndarray, "*times norm"], contrast: Float[np.ndarray, "norm"]
 ) -> Float[np.ndarray, "*times norm"]:
-    """The excesses in units of the contrasts; NaN where the solutions coincide."""
-    seen = bool(np.all(contrast >= COINCIDE))
-    return np.maximum(excess, 0.0) / contrast if seen else np.full_like(excess, np.nan)
+    """Return the excesses in units of the contrasts; NaN if the solutions coincide."""
+    distinct = bool(np.all(contrast >= COINCIDE))
+    return np.maximum(excess, 0.0) / contrast if distinct else np.full_like(excess, np.nan)
 
 
 @validate_arguments
 def norm_verdict(excess: Float[np.ndarray, "norm"], contrast: Float[np.ndarray, "norm"], run: str = "") -> NormVerdict:
-    """The verdict on the last direction of a flow.
+    """Return the verdict on the last direction of a flow.
 
-    It minimises the norm in which its share is at most 0.1, if its share of the other norm is 0.5 or more.
+    The flow minimises the norm in which its share is at most 0.1, if its share of the other norm is 0.5 or more.
 
     Args:
-        excess: nuclear and Frobenius; NaN where there is no direction.
+        excess: nuclear and Frobenius; NaN without a direction.
         contrast: nuclear and Frobenius.
-        run: what is to be said of a run without a direction.
+        run: sentence on the run, for a verdict without a direction.
 
     >>> norm_verdict(np.array([0.001, 0.2]), np.array([0.1, 0.25])).norm
     'nuclear'
@@ -72,7 +72,7 @@ def norm_verdict(excess: Float[np.ndarray, "norm"], contrast: Float[np.ndarray, 
         says = f"There is no direction: {run}"
     elif np.any(contrast < COINCIDE):
         says = (
-            f"The two solutions coincide, to {max(float(contrast.min()), 0.0):.1g}: these data cannot tell them apart."
+            f"The two solutions coincide, to {max(float(contrast.min()), 0.0):.1g}: these data cannot distinguish them."
         )
     elif nuclear <= RESOLVED and frobenius >= APART:
         norm, says = "nuclear", "It nearly has the least nuclear norm, and clearly more than the least Frobenius norm."

@@ -1,8 +1,5 @@
-"""Sweeps: one entry at many points of its parameters, over processes or machines; one labelled data set comes out."""
+"""Sweeps: one entry at many points of its parameters, over processes or machines, with one labelled data set."""
 
-from saddlescope.sweeps.grid import Grid, SweptParameter
-from saddlescope.sweeps.point import Point, State
-from saddlescope.sweeps.result import Sweep, stored_sweeps
-from saddlescope.sweeps.run import sweep
+import lazy_loader
 
-__all__ = ["Grid", "Point", "State", "Sweep", "SweptParameter", "stored_sweeps", "sweep"]
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

@@ -1,4 +1,4 @@
-"""The data set of a sweep, put together from what its points have stored."""
+"""Data set of a sweep, assembled from the stored runs of its points."""
 
 import json
 from collections.abc import Iterable, Mapping
@@ -15,20 +15,20 @@ from saddlescope.reproduction.claim import Estimate, outcome
 from saddlescope.reproduction.entry import Entry
 from saddlescope.reproduction.runner import Reproduction
 from saddlescope.sweeps.grid import Grid
-from saddlescope.sweeps.point import Point, State, sentence
+from saddlescope.sweeps.point import Point, State, describe_error
 
 KIND = "sweep"
-"""The attribute `kind` of the data set of a sweep."""
+"""Value of the attribute `kind` in the data set of a sweep."""
 
 
 def assemble(grid: Grid, points: Iterable[Point], folder: Path, notes: Mapping[str, str]) -> xr.Dataset:
-    """The data set that `Sweep` describes; each stored run is judged by the claims as they are now.
+    """Return the data set that `Sweep` describes; each stored run is judged by the current claims.
 
     Args:
         grid: of the sweep.
         points: its points, in the order of the grid.
-        folder: of the data set; files are told relative to it.
-        notes: why points are missing, by their labels.
+        folder: of the data set; files are given relative to it.
+        notes: reasons for missing points, by their labels.
     """
     entry, axes = grid.entry, grid.names
     claims, metrics = entry.claims, entry.metrics
@@ -47,7 +47,7 @@ def assemble(grid: Grid, points: Iterable[Point], folder: Path, notes: Mapping[s
         if state is State.FINISHED:
             try:
                 stored = Reproduction.open(point.file)
-            except InputError as reason:  # damaged since it was made
+            except InputError as reason:  # damaged since it was stored
                 state, error = State.MISSING, str(reason)
             else:
                 _judge(entry, stored.run, index, numbers, words)
@@ -69,12 +69,12 @@ def _judge(
     numbers: Mapping[str, np.ndarray],
     words: Mapping[str, np.ndarray],
 ) -> None:
-    """Writes what the claims and metrics of one run are into the arrays."""
+    """Write the claims and metrics of one run into the arrays."""
     for k, claim in enumerate(entry.claims):
         try:
             measured = claim.statistic(run)
-        except Exception as error:  # it may need more than a point of a sweep has, such as two scales
-            measured = Estimate.unresolved(f"It cannot be judged at this point: {sentence(error)}.")
+        except Exception as error:  # it may need more than one point has, such as two scales
+            measured = Estimate.unresolved(f"It cannot be judged at this point: {describe_error(error)}.")
         numbers["value"][(*index, k)] = measured.value
         numbers["uncertainty"][(*index, k)] = measured.uncertainty
         words["outcome"][(*index, k)] = str(outcome(measured, claim.low, claim.high))
@@ -83,13 +83,15 @@ def _judge(
         try:
             numbers["metrics"][(*index, k)] = float(metric.statistic(run))
         except Exception as error:
-            words["metric_remark"][(*index, k)] = _storable(f"It cannot be told at this point: {sentence(error)}.")
+            words["metric_remark"][(*index, k)] = _storable(
+                f"It cannot be computed at this point: {describe_error(error)}."
+            )
 
 
 def _described(entry: Entry) -> dict[str, tuple]:
-    """What the claims and metrics say, as coordinates."""
+    """Return the descriptions of claims and metrics, as coordinates."""
     claims, metrics = entry.claims, entry.metrics
-    told = {
+    described = {
         "claim": [claim.name for claim in claims],
         "claim_says": [claim.says for claim in claims],
         "claim_unit": [claim.unit for claim in claims],
@@ -102,18 +104,17 @@ def _described(entry: Entry) -> dict[str, tuple]:
         "metric_unit": [metric.unit for metric in metrics],
         "metric_scale": [metric.scale for metric in metrics],
     }
-    return {name: ("claim", _texts(values)) for name, values in told.items()} | {
+    return {name: ("claim", _texts(values)) for name, values in described.items()} | {
         name: ("metric", _texts(values)) for name, values in named.items()
     }
 
 
 def _texts(values: list[Any]) -> Any:
-
     return np.array(values, object) if not values or isinstance(values[0], str) else np.array(values)
 
 
 def _attributes(grid: Grid, cpu_seconds: float) -> dict[str, str | float]:
-    """Where the sweep comes from, in the words of `store.Provenance` where they fit."""
+    """Return the provenance of the sweep, under the names of `store.Provenance` where they apply."""
     measured = store.stopwatch()()
     return {
         "kind": KIND,
@@ -131,5 +132,5 @@ def _attributes(grid: Grid, cpu_seconds: float) -> dict[str, str | float]:
 
 
 def _storable(text: str) -> str:
-    """The text without what a netCDF string cannot hold."""
+    """Return the text without characters that a netCDF string cannot hold."""
     return text.encode(errors="replace").decode().replace("\0", "�")

@@ -1,8 +1,7 @@
-"""Making points on many machines, through a Dask scheduler.
+"""Points of a sweep on many machines, through a Dask scheduler.
 
-A worker that sees the client's folder, which a token in it proves, stores its points there itself: what it has finished
-stays, whoever is killed, and a point that was interrupted goes on where it was. One that does not see it sends the
-content of the file back.
+A worker that sees the client's folder, which a token in it proves, stores its points there itself: completed points
+survive any crash, and interrupted points resume. A worker that does not see it sends the content of the file back.
 """
 
 import dataclasses
@@ -17,8 +16,8 @@ from typing import TYPE_CHECKING, Any
 
 from saddlescope import store
 from saddlescope._shared.errors import InputError, MissingExtraError, StorageError
-from saddlescope.reproduction.process_pool import Report
-from saddlescope.sweeps.point import Point, sentence
+from saddlescope._shared.progress import Report
+from saddlescope.sweeps.point import Point, describe_error
 
 if TYPE_CHECKING:
     from distributed import Client
@@ -28,13 +27,13 @@ _PATIENCE = 10  # seconds to wait for an answer of the scheduler
 
 @dataclasses.dataclass(frozen=True)
 class _Token:
-    """A file of the client's folder and what stands in it."""
+    """A file of the client's folder and its content."""
 
     file: Path
     text: str
 
     def seen(self) -> bool:
-        """Whether this machine sees the folder."""
+        """Return True if this machine sees the folder."""
         with suppress(OSError, UnicodeDecodeError):
             return self.file.read_text() == self.text
         return False
@@ -42,37 +41,37 @@ class _Token:
 
 @dataclasses.dataclass(frozen=True)
 class _Unfit:
-    """Why a worker cannot make a point, whatever the point."""
+    """Reason why a worker cannot run any point."""
 
     sentence: str
 
 
 @dataclasses.dataclass(frozen=True)
 class _Needs:
-    """What a worker must have."""
+    """Requirements of a worker."""
 
     data: Path | None
     version: str
 
     def __call__(self) -> str:
-        """What this one lacks, in a sentence; empty when it is fit."""
+        """Return what this worker lacks, in a sentence; empty if it is fit."""
         if (here := version("saddlescope")) != self.version:
-            return f"A worker has saddlescope {here}, and the client has {self.version}: install the same."
+            return f"A worker has saddlescope {here}, and the client has {self.version}: install the same version."
         if self.data is not None and not self.data.is_dir():
-            return f"A worker does not see the folder of data {self.data}: give one that all machines see."
+            return f"A worker does not see the folder of data {self.data}: give a folder that all machines see."
         return ""
 
 
 @dataclasses.dataclass(frozen=True)
 class _Remote:
-    """What a worker is given: a point, and what it must know of the client."""
+    """Task of a worker: a point, and the requirements of the client."""
 
     point: Point
     needs: _Needs
     token: _Token
 
     def __call__(self) -> bytes | str | _Unfit | None:
-        """Makes the point: None when it is stored, else its content, why it failed, or why this worker is unfit."""
+        """Run the point; return None if it is stored, else its content, its error, or why this worker is unfit."""
         if lacks := self.needs():
             return _Unfit(lacks)
         data = self.needs.data
@@ -85,28 +84,28 @@ class _Remote:
             return own.error or own.file.read_bytes()
 
 
-def make_on_cluster(
+def run_on_cluster(
     points: Sequence[Point],
     scheduler: "str | Client",
     data: Path | None,
     report: Report,
     say: Callable[[str], None],
 ) -> Mapping[str, str]:
-    """Makes the points on the workers of a scheduler.
+    """Run the points on the workers of a scheduler.
 
     Args:
-        points: what is missing, at least one.
+        points: the missing points, at least one.
         scheduler: its address, such as `tcp://10.0.0.1:8786`, or a client of it.
         data: folder of data sets, which the workers must see.
-        report: called with the share of points that are done.
-        say: called with a sentence on what is going on.
+        report: called with the share of finished points.
+        say: called with sentences about the workers.
 
     Returns:
-        Why points were not made, by their labels, where it is no failure of theirs.
+        Reasons why points were not run, by their labels, other than their own failures.
 
     Raises:
         MissingExtraError: Dask is not installed.
-        InputError: the scheduler does not answer, or ends; the workers have no saddlescope.
+        InputError: the scheduler does not answer, or ends; the workers lack saddlescope.
         StorageError: the folder cannot be written or the disk is full, here or at a worker.
     """
     try:
@@ -120,9 +119,11 @@ def make_on_cluster(
         chosen = _fit_workers(client, needs, say)
         there = [dataclasses.replace(point, out=point.out.resolve()) for point in points]
         tasks = [_Remote(point, needs, token) for point in there]
-        # A key of its own for every call, since a scheduler would answer an old one from memory.
+        # One key per call, since a scheduler would answer an old key from memory.
         futures = {
-            client.submit(task, key=f"saddlescope-{point.place.digest}-{token.text}", pure=False, workers=chosen): point
+            client.submit(
+                task, key=f"saddlescope-{point.run_folder.digest}-{token.text}", pure=False, workers=chosen
+            ): point
             for task, point in zip(tasks, points, strict=True)
         }
         for done, future in enumerate(as_completed(futures, loop=client.loop), 1):
@@ -135,17 +136,17 @@ def make_on_cluster(
 
 
 def _fit_workers(client: "Client", needs: _Needs, say: Callable[[str], None]) -> list[str] | None:
-    """The workers to use; None for all, with those that join later.
+    """Return the workers to use; None for all, with those that join later.
 
-    One that is unfit must not take points: it is done with each in no time, and would take nearly all.
+    An unfit worker must not take points: it would return each at once, and take nearly all.
 
     Raises:
-        InputError: there are workers, and all are unfit.
+        InputError: all workers are unfit.
     """
     found: Any = client.run(needs, on_error="return")
     if not found:
-        say("The scheduler has no worker yet: waiting for one.")
-    unfit = {address: _lack(told) for address, told in found.items() if told != ""}
+        say("The scheduler has no worker yet. Waiting for one.")
+    unfit = {address: _lack(answer) for address, answer in found.items() if answer != ""}
     if not unfit:
         return None
     if len(unfit) == len(found):
@@ -154,60 +155,59 @@ def _fit_workers(client: "Client", needs: _Needs, say: Callable[[str], None]) ->
     return [address for address in found if address not in unfit]
 
 
-def _lack(told: str | Exception) -> str:
-    """What a worker lacks, in a sentence."""
-    if isinstance(told, ModuleNotFoundError):
-        return f"The workers must have what the client has; one lacks {told.name}."
-    return told if isinstance(told, str) else f"A worker cannot be used: {sentence(told)}."
+def _lack(answer: str | Exception) -> str:
+    """Return what a worker lacks, in a sentence."""
+    if isinstance(answer, ModuleNotFoundError):
+        return f"The workers must have the packages of the client; one lacks {answer.name}."
+    return answer if isinstance(answer, str) else f"A worker cannot be used: {describe_error(answer)}."
 
 
 def _take(point: Point, future: Any) -> str:
-    """Stores what a worker has sent; a sentence where the point was not made through no fault of its own."""
+    """Store the result of a worker; return a sentence if the point was not run, though it did not fail."""
     from distributed import CancelledError, KilledWorker
 
     try:
-        made = future.result()
+        result = future.result()
     except KilledWorker as error:
         point.fail(
-            f"The workers that made it ended in the middle, {error.allowed_failures + 1} times, as they do where "
-            "memory is short."
+            f"The workers that ran it ended early, {error.allowed_failures + 1} times, as they do if memory is short."
         )
         return ""
     except (CancelledError, TimeoutError, OSError) as error:
         raise InputError(
-            "The scheduler ended, or does not answer any more. What is finished is stored: the same command, with a "
-            "scheduler that runs, goes on."
+            "The scheduler ended, or no longer answers. Finished points are stored: rerun the same command, with a "
+            "running scheduler, to resume."
         ) from error
     except StorageError:
         raise
     except ModuleNotFoundError as error:
         raise InputError(_lack(error)) from error
     except Exception as error:
-        return f"A worker could not make it: {sentence(error)}"
-    match made:
+        return f"A worker could not run it: {describe_error(error)}"
+    match result:
         case bytes():
-            point.keep(made)
+            point.store_run(result)
         case str():
-            point.fail(made)
-        case _Unfit(told):
-            return told
+            point.fail(result)
+        case _Unfit(reason):
+            return reason
     return ""
 
 
 @contextmanager
 def _connected(scheduler: "str | Client") -> "Iterator[Client]":
-    """A client of the scheduler; closed at the end unless it was given."""
+    """Yield a client of the scheduler; close it at the end unless it was passed."""
     from distributed import Client
 
     if isinstance(scheduler, Client):
         yield scheduler
         return
-    with _told_by_us("distributed.client"):
+    with _logger_muted("distributed.client"):
         try:
             client = Client(scheduler, timeout=_PATIENCE, set_as_default=False)
         except (OSError, TimeoutError, TypeError, ValueError) as error:
             raise InputError(
-                "The scheduler must be the address of a Dask scheduler that answers, such as tcp://10.0.0.1:8786; got "
+                "scheduler must be the address of a running Dask scheduler, such as tcp://10.0.0.1:8786; got "
                 f"{scheduler!r}."
             ) from error
         try:
@@ -218,23 +218,23 @@ def _connected(scheduler: "str | Client") -> "Iterator[Client]":
 
 
 @contextmanager
-def _told_by_us(name: str) -> Iterator[None]:
-    """Keeps a logger silent: that the scheduler ended is told by an error of ours, not by pages of its own."""
+def _logger_muted(name: str) -> Iterator[None]:
+    """Mute a logger: our own error reports the end of the scheduler, in one sentence instead of pages."""
     logger = logging.getLogger(name)
 
-    def silent(record: logging.LogRecord) -> bool:
+    def never(record: logging.LogRecord) -> bool:
         return False
 
-    logger.addFilter(silent)
+    logger.addFilter(never)
     try:
         yield
     finally:
-        logger.removeFilter(silent)
+        logger.removeFilter(never)
 
 
 @contextmanager
 def _token(folder: Path) -> Iterator[_Token]:
-    """A token in the folder, while the sweep lasts."""
+    """Keep a token in the folder while the sweep lasts."""
     text = secrets.token_hex(8)
     token = _Token(folder.resolve() / f".seen-by-{text}", text)
     store.write_bytes(text.encode(), token.file)

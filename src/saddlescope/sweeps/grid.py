@@ -1,4 +1,4 @@
-"""The grid of a sweep: which parameters of an entry vary over which values, and the points that come of it."""
+"""Grid of a sweep: the swept parameters of an entry, their values, and the points."""
 
 import dataclasses
 import hashlib
@@ -23,9 +23,9 @@ class SweptParameter(ReprMixin):
 
     Attributes:
         name: of the parameter.
-        texts: its values as typed after `--set`, one each point of the axis.
-        values: its coordinates: numbers, booleans or words; of a parameter that is a tuple the element where every
-            value has one, else the elements joined by `/`.
+        texts: its values as typed after `--set`, one for each point of the axis.
+        values: its coordinates: numbers, booleans or words; for a tuple parameter the element if every value has one,
+            else the elements joined by `/`.
     """
 
     name: str
@@ -34,10 +34,10 @@ class SweptParameter(ReprMixin):
 
     @classmethod
     def of(cls, entry: entries.Entry, name: str, texts: Iterable[str]) -> "SweptParameter":
-        """The axis of a parameter of an entry.
+        """Return the axis of a parameter of an entry.
 
         Raises:
-            InputError: there is no such parameter, or a value does not fit it, is no number, or is there twice.
+            InputError: the parameter does not exist, or a value does not fit it, is NaN, or occurs twice.
         """
         texts = tuple(texts)
         if not texts:
@@ -47,7 +47,7 @@ class SweptParameter(ReprMixin):
             raise InputError(f"{name} must be numbers; got nan.")
         if len(set(values)) < len(values):
             twice = next(value for value in values if values.count(value) > 1)
-            raise InputError(f"{name} must have each value once; {twice!r} is there twice.")
+            raise InputError(f"{name} must have each value once; got {twice!r} twice.")
         if isinstance(values[0], tuple):
             single = all(len(value) == 1 for value in values)
             values = [value[0] if single else "/".join(map(str, value)) for value in values]
@@ -55,7 +55,7 @@ class SweptParameter(ReprMixin):
 
     @property
     def words(self) -> str:
-        """The axis as it is typed after `--grid`."""
+        """Axis as typed after `--grid`."""
         return f"{self.name}={','.join(text.replace(',', '/') for text in self.texts)}"
 
 
@@ -64,10 +64,10 @@ class Grid(ReprMixin):
     """All combinations of the values of one or more parameters of an entry, the last axis fastest.
 
     Attributes:
-        entry: what is run.
-        axes: the parameters that vary.
-        size: of the parameters that do not: quick, default or paper.
-        settings: parameters set by hand on top of it, the same in all points.
+        entry: the entry to run.
+        axes: the swept parameters.
+        size: of the other parameters: quick, default or paper.
+        settings: parameters set by hand, the same at all points.
     """
 
     entry: entries.Entry
@@ -85,27 +85,27 @@ class Grid(ReprMixin):
         size: str = "default",
         settings: Mapping[str, str] | None = None,
     ) -> "Grid":
-        """The grid of `NAME=VALUES` words, whose values are spelled as `saddlescope.sweeps.parse` says.
+        """Return the grid of `NAME=VALUES` words, in the grid syntax of `saddlescope.sweeps.parse`.
 
         Args:
-            entry: what is to be run, or its name.
+            entry: the entry to run, or its name.
             words: one axis each, such as `log10_scales=-1,-2,-8`; `dim=8,16`; `seed=0:64`.
-            seeds: values of the entry's `seed`, or of its `seeds`, one each point; the last axis.
+            seeds: values of the entry's `seed`, or of its `seeds`, one for each point; the last axis.
             size: of all other parameters.
-            settings: parameters set by hand, the same in all points.
+            settings: parameters set by hand, the same at all points.
 
         Returns:
             The grid; all its points are valid parameters of the entry.
 
         Raises:
-            InputError: there is no axis, a word is malformed, a parameter is unknown, given twice or set by hand as
-                well, a value does not fit or is given twice, or the entry refuses one of the points.
+            InputError: no axis is given, a word is malformed, a parameter is unknown, given twice or also set by hand,
+                a value does not fit or is given twice, or a point is invalid for the entry.
         """
-        entry = entries.find(entry) if isinstance(entry, str) else entry
+        entry = entries.find_entry(entry) if isinstance(entry, str) else entry
         settings, words = dict(settings or {}), list(words)
         for word in (*words, seeds):
             if not isinstance(word, str):
-                raise InputError(f"The words of a grid must be text, such as 'seed=0:8'; got {word!r}.")
+                raise InputError(f"words must be strings, such as 'seed=0:8'; got {word!r}.")
         hints = typing.get_type_hints(entry.params_type)
         entry.params(size, settings)
         given = [_split(word) for word in words]
@@ -121,11 +121,11 @@ class Grid(ReprMixin):
             if name not in hints:
                 raise unknown(f"parameter of {entry.name}", name, hints)
             if name in settings or name in [axis.name for axis in axes]:
-                raise InputError(f"{name} must be given once; it stands on two axes of the sweep, or in --set as well.")
+                raise InputError(f"{name} must be given once; got it on two axes of the sweep, or also in --set.")
             axes.append(SweptParameter.of(entry, name, expand(name, text, hints[name])))
         grid = cls(entry, tuple(axes), size, settings)
         if (count := math.prod(grid.shape)) > MOST_POINTS:
-            raise InputError(f"A sweep must have at most {MOST_POINTS} points, since each makes a file; got {count}.")
+            raise InputError(f"A sweep must have at most {MOST_POINTS} points, since each is a file; got {count}.")
         _ = grid.params
         return grid
 
@@ -133,7 +133,7 @@ class Grid(ReprMixin):
     def of(
         cls, entry: entries.Entry, axes: Iterable[tuple[str, Iterable[str]]], size: str, settings: Mapping[str, str]
     ) -> "Grid":
-        """The grid of the names and texts of its axes, as they are stored."""
+        """Return the grid of the stored names and texts of its axes."""
         return cls(entry, tuple(SweptParameter.of(entry, name, texts) for name, texts in axes), size, dict(settings))
 
     @property
@@ -143,26 +143,26 @@ class Grid(ReprMixin):
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The swept parameters, in the order of the axes."""
+        """Swept parameters, in the order of the axes."""
         return tuple(axis.name for axis in self.axes)
 
     @property
     def indices(self) -> tuple[tuple[int, ...], ...]:
-        """Where the points lie on the axes, the last axis fastest."""
+        """Indices of the points on the axes, the last axis fastest."""
         return tuple(itertools.product(*(range(length) for length in self.shape)))
 
     def at(self, index: tuple[int, ...]) -> dict[str, str]:
-        """What is set by hand at one point, as typed: the settings of all points and the point's own values."""
+        """Return the parameters set by hand at one point, as typed: the settings of all points and its swept values."""
         own = {axis.name: axis.texts[k] for axis, k in zip(self.axes, index, strict=True)}
         return {**self.settings, **own}
 
     def label(self, index: tuple[int, ...]) -> str:
-        """The point's own values in words, such as `dim=8 seed=3`."""
+        """Return the swept values of a point in words, such as `dim=8 seed=3`."""
         return " ".join(f"{axis.name}={axis.values[k]}" for axis, k in zip(self.axes, index, strict=True))
 
     @property
     def command(self) -> str:
-        """The command that makes the sweep, without folders and workers, which do not change it."""
+        """Command that repeats the sweep, without folders and workers, which do not change it."""
         words = ["saddlescope", "sweep", self.entry.name]
         for axis in self.axes:
             words += ["--grid", axis.words]
@@ -180,24 +180,24 @@ class Grid(ReprMixin):
 
     @property
     def in_words(self) -> str:
-        """The entry, the size and the lengths of the axes, in a line."""
+        """Entry, size and lengths of the axes in one line."""
         lengths = " x ".join(f"{axis.name}[{len(axis.values)}]" for axis in self.axes)
         return f"{self.entry.name}, {self.size}: {lengths}"
 
     @cached_property
     def params(self) -> tuple[Any, ...]:
-        """The parameters of every point, in the order of `indices`.
+        """Parameters of every point, in the order of `indices`.
 
         Raises:
-            InputError: the entry refuses those of one.
+            InputError: those of a point are invalid.
         """
-        made = []
+        params = []
         for index in self.indices:
             try:
-                made.append(self.entry.params(self.size, self.at(index)))
+                params.append(self.entry.params(self.size, self.at(index)))
             except InputError as error:
                 raise InputError(f"At {self.label(index)}: {error}") from error
-        return tuple(made)
+        return tuple(params)
 
     @cached_property
     def digest(self) -> str:
@@ -208,7 +208,7 @@ class Grid(ReprMixin):
 
 
 def _parts(values: Iterable[Any]) -> Iterable[Any]:
-    """The values, and the elements of those that are tuples."""
+    """Return the values, with tuples replaced by their elements."""
     return itertools.chain.from_iterable(value if isinstance(value, tuple) else (value,) for value in values)
 
 
@@ -220,9 +220,9 @@ def _split(word: str) -> tuple[str, str]:
 
 
 def _seed_parameter(entry: entries.Entry, hints: Mapping[str, Any]) -> str:
-    """The parameter that `--seeds` goes over: `seed`, or `seeds` where it lists them."""
+    """Return the parameter that `--seeds` varies: `seed`, or `seeds` if the entry takes several."""
     if "seed" in hints:
         return "seed"
     if typing.get_origin(hints.get("seeds")) is tuple:
         return "seeds"
-    raise InputError(f"--seeds must be left out: {entry.name} draws nothing, it has no parameter seed.")
+    raise InputError(f"--seeds must be left out; {entry.name} draws nothing and has no parameter seed.")

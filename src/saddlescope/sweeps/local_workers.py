@@ -1,4 +1,4 @@
-"""Making points on this machine: all at once where the entry can, else side by side in processes of their own."""
+"""Points of a sweep on this machine: in batches if the entry supports it, else in parallel processes."""
 
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -10,10 +10,10 @@ from pathlib import Path
 
 from saddlescope import store
 from saddlescope._shared.errors import BusyError, InputError, StorageError
+from saddlescope._shared.progress import Report
 from saddlescope.reproduction.context import RunContext
 from saddlescope.reproduction.entry import Entry
 from saddlescope.reproduction.process_pool import (
-    Report,
     TaskDone,
     TaskEnded,
     TaskFailed,
@@ -22,19 +22,19 @@ from saddlescope.reproduction.process_pool import (
     run_parallel,
 )
 from saddlescope.reproduction.runner import json_values, stamp
-from saddlescope.sweeps.point import BUSY_PAUSE, Point, sentence
+from saddlescope.sweeps.point import BUSY_PAUSE, Point, describe_error
 
 BATCH = 64
-"""Points that an entry makes at once: a kill costs no more than these."""
+"""Points of one batch of an entry: a kill loses no more than these."""
 
-_TRIES = 3  # of a point whose process is killed, before it counts as failed
+_TRIES = 3  # of a point whose process is killed, until it counts as failed
 _ONE_THREAD: dict[str, str] = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1")
 
 
-def make_in_processes(points: Sequence[Point], processes: int, data: Path | None, report: Report) -> None:
-    """Makes the points side by side; with one process here, one after the other.
+def run_in_processes(points: Sequence[Point], processes: int, data: Path | None, report: Report) -> None:
+    """Run the points in parallel processes; with one process here, one after the other.
 
-    A point whose process is killed is tried again, three times in all, and counts as failed then.
+    A point whose process is killed is retried, three times in all, and then counts as failed.
 
     Raises:
         StorageError: the folder cannot be written or the disk is full.
@@ -50,18 +50,18 @@ def make_in_processes(points: Sequence[Point], processes: int, data: Path | None
     while left:
         tries += 1
         killed: list[Point] = []
-        tasks = {point.label: _MakePoint(point, data) for point in left}
-        with closing(run_parallel(tasks, processes=min(processes, len(left)), environment=_ONE_THREAD)) as happened:
-            for news in happened:
-                match news:
+        tasks = {point.label: _RunPoint(point, data) for point in left}
+        with closing(run_parallel(tasks, processes=min(processes, len(left)), environment=_ONE_THREAD)) as events:
+            for event in events:
+                match event:
                     case TaskProgress(name, fraction, note):
                         fractions[name] = fraction
                         report(sum(fractions.values()) / len(points), f"{name}: {note}")
                     case TaskDone(name):
                         fractions[name] = 1.0
                         report(sum(fractions.values()) / len(points), f"{name}: done")
-                    case TaskRefused(_, told):  # the point itself never raises for its own sake
-                        raise StorageError(told)
+                    case TaskRefused(_, sentence):  # only of storage: a point records its own errors
+                        raise StorageError(sentence)
                     case TaskFailed(name, error):
                         raise RuntimeError(f"The point {name} could not be stored: {error}")
                     case TaskEnded(name, status):
@@ -74,18 +74,18 @@ def make_in_processes(points: Sequence[Point], processes: int, data: Path | None
 
 
 def _part(report: Report, k: int, count: int, label: str, fraction: float, note: str) -> None:
-    """The report of the k-th of so many points."""
+    """Report the progress of the k-th of `count` points."""
     report((k + fraction) / count, f"{label}: {note}")
 
 
 def _killed(status: int) -> str:
     how = f"was killed by signal {-status}" if status < 0 else f"ended with status {status}"
-    return f"Its process {how}, {_TRIES} times; where memory is short, fewer --processes take less."
+    return f"Its process {how}, {_TRIES} times. Pass a smaller --processes to use less memory."
 
 
 @dataclass(frozen=True)
-class _MakePoint:
-    """The task of a process: one point."""
+class _RunPoint:
+    """Task of a process: one point."""
 
     point: Point
     data: Path | None
@@ -94,10 +94,10 @@ class _MakePoint:
         self.point.run(self.data, report)
 
 
-def make_at_once(
+def run_in_batches(
     entry: Entry, points: Sequence[Point], data: Path | None, report: Report, say: Callable[[str], None]
 ) -> None:
-    """Makes the points by the entry's `run_many`, so many at a time; those of a batch that fails, one after the other.
+    """Run the points in batches by the entry's `run_many`; those of a failed batch one after the other.
 
     Raises:
         StorageError: the folder cannot be written or the disk is full.
@@ -109,12 +109,12 @@ def make_at_once(
             report((k + fraction) / len(batches), note)
 
         try:
-            _make_batch(entry, batch, data, part)
+            _run_batch(entry, batch, data, part)
         except StorageError:
             raise
         except Exception as error:
-            say(f"{len(batch)} points at once failed ({sentence(error)}): making them one after the other.")
-            make_in_processes(batch, 1, data, part)
+            say(f"{len(batch)} points at once failed ({describe_error(error)}). Running them one after the other.")
+            run_in_processes(batch, 1, data, part)
 
 
 def _batches(points: Sequence[Point]) -> Iterator[list[Point]]:
@@ -123,21 +123,23 @@ def _batches(points: Sequence[Point]) -> Iterator[list[Point]]:
         yield batch
 
 
-def _make_batch(entry: Entry, batch: Sequence[Point], data: Path | None, report: Report) -> None:
-    """The points of one batch, which have a lock and a scratch folder together."""
+def _run_batch(entry: Entry, batch: Sequence[Point], data: Path | None, report: Report) -> None:
+    """Run the points of one batch, which share a lock and a scratch folder."""
     assert entry.run_many is not None
-    place = store.RunFolder(batch[0].out, entry.name, {"points": [json_values(p.params) for p in batch]}, part="points")
+    folder = store.RunFolder(
+        batch[0].out, entry.name, {"points": [json_values(p.params) for p in batch]}, part="points"
+    )
     while missing := [point for point in batch if not point.file.exists()]:
         try:
-            with place.lock() as scratch:
+            with folder.lock() as scratch:
                 resumed, stop = any(scratch.iterdir()), store.stopwatch()
                 runs = entry.run_many([point.params for point in missing], RunContext(scratch, report, data))
                 if len(runs) != len(missing):
-                    raise InputError(f"run_many must make a run for each of {len(missing)} points; got {len(runs)}.")
+                    raise InputError(f"run_many must return a run for each of {len(missing)} points; got {len(runs)}.")
                 measured = stop()
                 measured["cpu_seconds"] = round(measured["cpu_seconds"] / len(runs), 4)
                 for point, run in zip(missing, runs, strict=True):
-                    point.keep(stamp(run, entry, point.params, point.size, point.settings, resumed, measured))
-                place.clear()
+                    point.store_run(stamp(run, entry, point.params, point.size, point.settings, resumed, measured))
+                folder.clear()
         except BusyError:
             time.sleep(BUSY_PAUSE)

@@ -1,4 +1,4 @@
-"""The runs of the points of a sweep as one data set over the swept parameters."""
+"""Runs of the points of a sweep, merged into one data set over the swept parameters."""
 
 from collections.abc import Mapping
 
@@ -8,8 +8,8 @@ import xarray as xr
 from saddlescope.sweeps.grid import Grid
 
 
-def together(grid: Grid, runs: Mapping[tuple[int, ...], xr.Dataset]) -> xr.Dataset:
-    """The runs, by where they lie on the axes, with the axes in front of each variable; see `Sweep.runs`."""
+def merge_runs(grid: Grid, runs: Mapping[tuple[int, ...], xr.Dataset]) -> xr.Dataset:
+    """Merge the runs, given by their indices on the axes; the axes come first (see `Sweep.runs`)."""
     first, *others = runs.values()
     dims = {dim: _free(str(dim), grid) for dim in first.dims}
     variables: dict[str, tuple] = {}
@@ -27,18 +27,18 @@ def together(grid: Grid, runs: Mapping[tuple[int, ...], xr.Dataset]) -> xr.Datas
             coordinates[_free(str(name), grid)] = (own, variable.values, variable.attrs)
             continue
         values = {index: run.variables[name].values for index, run in runs.items()}
-        told = f"{name}_of_run" if name in first.coords else _free(str(name), grid)
-        variables[told] = (grid.names + own, _stacked(grid, values), variable.attrs)
+        merged = f"{name}_of_run" if name in first.coords else _free(str(name), grid)
+        variables[merged] = (grid.names + own, _stacked(grid, values), variable.attrs)
     return xr.Dataset(variables, coordinates, {"left_out": ", ".join(left_out)})
 
 
 def _free(name: str, grid: Grid) -> str:
-    """A name of the runs that is no axis of the sweep."""
+    """Return the name, or another one if an axis of the sweep has it."""
     return f"{name}_of_run" if name in grid.names else name
 
 
 def _stacked(grid: Grid, values: Mapping[tuple[int, ...], np.ndarray]) -> np.ndarray:
-    """One array with the axes in front; points without a run are NaN, which makes floats of integers, or empty."""
+    """Return one array with the axes in front; points without a run are NaN (integers become floats) or empty."""
     first = next(iter(values.values()))
     complete = len(values) == len(grid.indices)
     kind = np.result_type(*{value.dtype for value in values.values()}) if first.dtype.kind not in "OUS" else object

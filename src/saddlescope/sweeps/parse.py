@@ -1,4 +1,4 @@
-"""How the values of a swept parameter are spelled: lists, ranges of whole numbers, evenly and geometrically spaced.
+"""Grid syntax of the values of a swept parameter: lists, ranges of whole numbers, linear and geometric spacing.
 
 dim=8,16,32              these values
 seed=0:64                whole numbers, the stop excluded; seed=0:64:8 takes every eighth
@@ -14,24 +14,24 @@ from typing import Any
 from saddlescope._shared.errors import InputError
 
 MOST_POINTS = 100_000
-"""The most points of one sweep: each is a file."""
+"""Largest number of points of one sweep: each is a file."""
 
 _SPACED = ("linear", "log")
 
 
 def expand(name: str, text: str, hint: Any) -> tuple[str, ...]:
-    """The values of a parameter, each as it is typed after `--set`.
+    """Return the values of a parameter, each as typed after `--set`.
 
     Args:
         name: of the parameter.
-        text: its values, as spelled above.
+        text: its values, in the syntax above.
         hint: the annotated type of the parameter.
 
     Returns:
-        One text a value; a tuple of several elements is joined by commas.
+        One string per value; a tuple of several elements is joined by commas.
 
     Raises:
-        InputError: the spelling is none of the above, or a value is given twice.
+        InputError: the syntax is none of the above, or a value is given twice.
     """
     is_tuple = typing.get_origin(hint) is tuple
     kind = typing.get_args(hint)[0] if is_tuple else hint
@@ -53,7 +53,7 @@ def expand(name: str, text: str, hint: Any) -> tuple[str, ...]:
 
 
 def _spread(name: str, word: str, kind: type) -> list[str]:
-    """The values of a word with colons."""
+    """Return the values of a word with colons."""
     head, *parts = word.split(":")
     if head in _SPACED:
         return _spaced(name, word, head, parts, kind)
@@ -68,14 +68,14 @@ def _spread(name: str, word: str, kind: type) -> list[str]:
         ) from error
     if not wanted:
         raise InputError(
-            f"{name} must be a range with a whole number in it, the stop excluded, such as 0:8; got {word!r}."
+            f"{name} must be a range that contains a whole number, the stop excluded, such as 0:8; got {word!r}."
         )
     _bounded(name, word, len(wanted))
     return [repr(kind(number)) for number in wanted]
 
 
 def _spaced(name: str, word: str, how: str, parts: list[str], kind: type) -> list[str]:
-    """COUNT numbers from START to STOP, at equal distances or ratios; whole parameters take whole numbers only."""
+    """Return COUNT numbers from START to STOP, at equal distances or ratios; integer parameters take integers only."""
     try:
         start, stop, count = float(parts[0]), float(parts[1]), int(parts[2])
     except (ValueError, IndexError) as error:
@@ -86,7 +86,7 @@ def _spaced(name: str, word: str, how: str, parts: list[str], kind: type) -> lis
         )
     _bounded(name, word, count)
     if how == "log" and not (start > 0 and stop > 0):
-        raise InputError(f"{name} must have two positive ends for equal ratios; got {word!r}. linear: takes any.")
+        raise InputError(f"{name} must have two positive ends for equal ratios; got {word!r}. Take linear: for others.")
     steps = [k / (count - 1) for k in range(count)]
     if how == "linear":
         values = [(1 - t) * start + t * stop for t in steps]
@@ -96,7 +96,7 @@ def _spaced(name: str, word: str, how: str, parts: list[str], kind: type) -> lis
     values[0], values[-1] = start, stop
     if kind is int:
         if any(value != int(value) for value in values):
-            raise InputError(f"{name} must be whole numbers, and {word!r} has others; list them, such as 1,10,100.")
+            raise InputError(f"{name} must be whole numbers; got others in {word!r}. List them, such as 1,10,100.")
         return [repr(int(value)) for value in values]
     return [repr(value) for value in values]
 
@@ -104,7 +104,7 @@ def _spaced(name: str, word: str, how: str, parts: list[str], kind: type) -> lis
 def _bounded(name: str, word: str, count: int) -> None:
     if count > MOST_POINTS:
         raise InputError(
-            f"{name} must have at most {MOST_POINTS} values, since each makes a file; {word!r} has {count}."
+            f"{name} must have at most {MOST_POINTS} values, since each is a file; got {count} in {word!r}."
         )
 
 

@@ -1,4 +1,4 @@
-"""What comes out of a sweep: one labelled data set over the swept parameters, and the runs of its points."""
+"""Result of a sweep: one labelled data set over the swept parameters, and the runs of its points."""
 
 import dataclasses
 import json
@@ -29,17 +29,17 @@ class Sweep(ReprMixin):
     """One stored sweep of an entry.
 
     Attributes:
-        file: where its data set is stored; the runs of its points lie in `points` beside it.
-        grid: which points it has.
+        file: file of its data set; the runs of its points are in the folder `points` beside it.
+        grid: its points.
         data: the data set. Its dimensions are the swept parameters, in the order of the grid, with their values as
-            coordinates (of a parameter that is a tuple the element, where every point has one), then `claim`, with the
+            coordinates (for a tuple parameter the element, if every point has one), then `claim`, with the
             coordinates `claim_says`, `claim_unit`, `claim_low` and `claim_high`, and `metric`, with `metric_says`,
             `metric_unit` and `metric_scale`. Its variables:
 
-            - `state(axes)`: finished, failed or missing; `error(axes)`: why it failed, one sentence;
-            - `value`, `uncertainty` `(axes, claim)` in the claim's unit, NaN where there is none;
-              `outcome(axes, claim)`: reproduced, refuted, undecided, or empty where there is no run; `remark`;
-            - `metrics(axes, metric)`: the numbers that the entry offers for maps, NaN where there is none, and
+            - `state(axes)`: finished, failed or missing; `error(axes)`: the reason, one sentence;
+            - `value`, `uncertainty` `(axes, claim)` in the claim's unit, NaN where absent;
+              `outcome(axes, claim)`: reproduced, refuted, undecided, or empty without a run; `remark`;
+            - `metrics(axes, metric)`: the metrics of the entry, NaN where absent, and
               `metric_remark`;
             - `cpu_seconds(axes)`; `point(axes)`: the file of the run, relative to the folder of the data set.
     """
@@ -50,42 +50,42 @@ class Sweep(ReprMixin):
 
     @property
     def entry(self) -> entries.Entry:
-        """What was run."""
+        """Entry of the sweep."""
         return self.grid.entry
 
     @classmethod
     def open(cls, file: str | os.PathLike[str]) -> "Sweep":
-        """Reads a stored sweep; nothing is run or judged.
+        """Read a stored sweep; nothing is run or judged.
 
         Raises:
-            InputError: the file is damaged or foreign, or its entry or a swept parameter does not exist any more.
+            InputError: the file is damaged or foreign, or its entry or a swept parameter no longer exists.
         """
         data = store.read(file)
         if data.attrs.get("kind") != KIND:
-            raise InputError(f"{file} holds no sweep; give one below OUT/sweeps, as saddlescope sweep names it.")
+            raise InputError(f"{file} must be a stored sweep, such as one below OUT/sweeps; got another kind of file.")
         try:
             axes = [(name, tuple(texts)) for name, texts in json.loads(data.attrs["grid"])]
             settings = dict(json.loads(data.attrs["settings"]))
-            grid = Grid.of(entries.find(data.attrs["entry"]), axes, data.attrs["size"], settings)
+            grid = Grid.of(entries.find_entry(data.attrs["entry"]), axes, data.attrs["size"], settings)
             if data.state.dims != grid.names or data.state.shape != grid.shape:
-                raise ValueError("its variables do not lie over its axes")
+                raise ValueError("its variables are not over its axes")
             if outside := [name for name in data.point.values.ravel().tolist() if not _POINT.fullmatch(str(name))]:
-                raise ValueError(f"{outside[0]!r} lies outside its folder of points")
+                raise ValueError(f"{outside[0]!r} is outside its folder of points")
         except InputError as error:
             raise InputError(f"{file}: {error}") from error
         except (KeyError, AttributeError, TypeError, ValueError) as error:
-            raise InputError(f"{file} is no complete sweep ({error}); run the sweep again.") from error
+            raise InputError(f"{file} is no complete sweep ({error}); rerun the sweep.") from error
         return cls(Path(file), grid, data)
 
     @property
     def counts(self) -> Mapping[State, int]:
-        """How many points there are of each state."""
+        """Number of points of each state."""
         states = [str(state) for state in self.data.state.values.ravel()]
         return {state: states.count(state) for state in State}
 
     @property
     def failures(self) -> Mapping[str, str]:
-        """The points without a run, by their swept values in words, and why, one sentence each."""
+        """Points without a run, by their swept values in words, and the reasons, one sentence each."""
         without = {}
         for index in self.grid.indices:
             if str(self.data.state.values[index]) != State.FINISHED:
@@ -93,7 +93,7 @@ class Sweep(ReprMixin):
         return without
 
     def at(self, **values: Any) -> Reproduction:
-        """The run of one point, with its verdicts and figures.
+        """Return the run of one point, with its verdicts and figures.
 
         Args:
             **values: a coordinate on each axis.
@@ -104,7 +104,7 @@ class Sweep(ReprMixin):
         index = self._index(values)
         if str(self.data.state.values[index]) != State.FINISHED:
             error = str(self.data.error.values[index])
-            raise InputError(f"There is no run at {self.grid.label(index)}: {error or 'it is missing'}")
+            raise InputError(f"No run is stored at {self.grid.label(index)}: {error or 'it is missing'}")
         return Reproduction.open(self.folder / str(self.data.point.values[index]))
 
     def runs(self) -> xr.Dataset:
@@ -117,7 +117,7 @@ class Sweep(ReprMixin):
         Raises:
             InputError: no point has a run.
         """
-        from saddlescope.sweeps.merge import together
+        from saddlescope.sweeps.merge import merge_runs
 
         finished = {
             index: store.read(self.folder / str(self.data.point.values[index]))
@@ -125,23 +125,23 @@ class Sweep(ReprMixin):
             if str(self.data.state.values[index]) == State.FINISHED
         }
         if not finished:
-            raise InputError(f"No point of {self.file} has a run; --retry tries those that failed again.")
-        return together(self.grid, finished)
+            raise InputError(f"No point of {self.file} has a run; Pass --retry to retry failed points.")
+        return merge_runs(self.grid, finished)
 
     @property
     def folder(self) -> Path:
-        """The folder of the data set, to which the files of the points are relative."""
+        """Folder of the data set, to which the files of the points are relative."""
         return self.file.parent
 
     def _index(self, values: Mapping[str, Any]) -> tuple[int, ...]:
-        """Where the point with these values lies on the axes."""
+        """Return the indices on the axes of the point with these values."""
         for name in values:
             if name not in self.grid.names:
                 raise unknown("axis", name, self.grid.names)
         index = []
         for axis in self.grid.axes:
             if axis.name not in values:
-                raise InputError(f"{axis.name} must be given, too: it is an axis of the sweep.")
+                raise InputError(f"{axis.name} must be given; it is an axis of the sweep.")
             places = [k for k, value in enumerate(axis.values) if np.array_equal(value, values[axis.name])]
             if not places:
                 shown = ", ".join(map(str, axis.values[:8])) + (", ..." if len(axis.values) > 8 else "")
@@ -150,11 +150,11 @@ class Sweep(ReprMixin):
         return tuple(index)
 
     def __repr__(self) -> str:
-        told = ", ".join(f"{count} {state}" for state, count in self.counts.items() if count)
-        return f"Sweep({self.grid.in_words}; {told})"
+        counts = ", ".join(f"{count} {state}" for state, count in self.counts.items() if count)
+        return f"Sweep({self.grid.in_words}; {counts})"
 
     def _table(self) -> tuple[Sequence[str], list[tuple[object, ...]]]:
-        """For each claim, at how many points it has which outcome."""
+        """Return the number of points of each outcome, for each claim."""
         rows: list[tuple[object, ...]] = []
         for k, claim in enumerate(self.data.claim.values):
             found = [str(outcome) for outcome in self.data.outcome.values[..., k].ravel()]
@@ -163,10 +163,10 @@ class Sweep(ReprMixin):
 
 
 def stored_sweeps(folder: str | os.PathLike[str]) -> tuple[Path, ...]:
-    """The files of the data sets of all sweeps stored below a folder, in the order of their names.
+    """Return the data set files of all sweeps stored below a folder, in the order of their names.
 
     Raises:
-        InputError: there is no such folder.
+        InputError: the folder does not exist.
     """
     folder = Path(folder)
     if not folder.is_dir():

@@ -1,6 +1,6 @@
-"""The stages of deep linear networks from small weights: their levels, ranks and speeds, exactly, for any data.
+"""Exact stages of deep linear networks from small weights: losses, ranks and escape speeds, for any data.
 
-    X, T    inputs (d_in, N) and targets (d_out, N), a column a sample
+    X, T    inputs (d_in, N) and targets (d_out, N); functions take them as rows, (N, d_in) and (N, d_out)
     W       W_L ... W_1, the network; the loss is |W X - T|_F^2 / (2 N)
     M       T V, with X = U S V^T: the targets within the span of the inputs' rows
     m_i     singular values of M, descending, with left vectors u_i
@@ -11,14 +11,14 @@ local minimum only, up to ties, the best fit of that rank (reduced-rank regressi
 
     W_k = P_k T X^+ ,   loss_k = (|T|^2 - sum_{i <= k} m_i^2) / (2 N)
 
-Every saddle has a set S of directions u_i in place of the first k, which is best. Rank k + 1 is reached along the top
-singular pair of G_k X^T, and where the inputs are not white that is no pair of M: a run may come by a saddle with
-another S, if m_i of nearly the same size compete, and stay there for some time before it turns to the best one.
+Other saddles have a set S of directions u_i other than the first k, which are best. Rank k + 1 is reached along the top
+singular pair of G_k X^T, and where the inputs are not white that is no pair of M: a run may pass a saddle with another
+S, if m_i of nearly the same size compete, and stay near it for some time before it turns to the best one.
 
 So the levels depend on the data alone: neither on depth, nor on widths that are at least k, nor on the start. At the
-saddle W_k what is learned next grows as at the origin, with the gradient G_k = (W_k X - T) / N in place of G: G_k X^T
+saddle W_k the next direction grows as at the origin, with the gradient G_k = (W_k X - T) / N in place of G: G_k X^T
 vanishes on the range of W_k, on either side. A network of depth L with linear layers, |theta|^2 = L, escapes fastest
-along the top singular pair of G_k X^T, all layers of rank one, with its norm as speed, whatever L.
+along the top singular pair of G_k X^T, all layers of rank one, with its norm as speed, at every L.
 
 Jacot, Ged, Simsek, Hongler, Gabriel 2021, "Saddle-to-saddle dynamics in deep linear networks"; for the times of aligned
 starts Saxe, McClelland, Ganguli 2014, "Exact solutions to the nonlinear dynamics of learning in deep linear networks".
@@ -36,16 +36,16 @@ from scipy.special import hyp2f1
 from saddlescope._shared.arguments import validate_arguments
 from saddlescope._shared.errors import InputError
 from saddlescope._shared.reprs import ReprMixin, Table
-from saddlescope.theory.escape.speed import checked_depth, checked_saddle
+from saddlescope.theory.escape.speed import validate_depth, validate_saddle
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class DeepLinearStages(ReprMixin):
-    """The saddles that a deep linear network visits, in order, and where it ends.
+    """Saddles that a deep linear network visits, in order, and its final fit.
 
     Attributes:
         losses: (stages,), loss_k of the best fit of rank k = 0, 1, ...: the levels of the plateaus.
-        speeds: (stages,), the optimal escape speed |G_k X^T|_op at each; 0 where the rank cannot rise any more.
+        speeds: (stages,), the optimal escape speed |G_k X^T|_op at each; 0 where the rank cannot rise further.
         strengths: (stages - 1,), m_k, descending: the drop from rank k - 1 to k is m_k^2 / (2 N). Where two agree, the
             stages merge, since both directions are learned at once.
         directions: (d_out, stages - 1), the u_k.
@@ -60,14 +60,14 @@ class DeepLinearStages(ReprMixin):
 
     @property
     def ranks(self) -> tuple[int, ...]:
-        """The rank of every layer in each stage: 0, 1, ..."""
+        """Rank of every layer in each stage: 0, 1, ..."""
         return tuple(range(len(self.losses)))
 
     def product(self, rank: int) -> Float[np.ndarray, "out into"]:
-        """W_k, (d_out, d_in), the network's product at the saddle of this rank.
+        """Return W_k, (d_out, d_in), the network's product at the saddle of this rank.
 
         Raises:
-            InputError: there is no such stage.
+            InputError: no stage has this rank.
         """
         if not 0 <= rank < len(self.losses):
             raise InputError(f"rank must be between 0 and {len(self.losses) - 1}; got {rank!r}.")
@@ -75,10 +75,10 @@ class DeepLinearStages(ReprMixin):
         return U @ (U.T @ self.regression)
 
     def saddle_loss(self, learned: Sequence[int]) -> float:
-        """The loss at the saddle with the directions S instead of the best ones, such as (0, 2): those of m_1 and m_3.
+        """Return the loss at the saddle with other directions S than the best, such as (0, 2): those of m_1 and m_3.
 
         Raises:
-            InputError: a direction that there is not, or one twice.
+            InputError: a direction out of range, or one twice.
         """
         if len(set(learned)) < len(learned) or not set(learned) <= set(range(len(self.strengths))):
             raise InputError(
@@ -96,21 +96,21 @@ class DeepLinearStages(ReprMixin):
 
 @validate_arguments
 def deep_linear_stages(inputs: ArrayLike, targets: ArrayLike, *, width: int | None = None) -> DeepLinearStages:
-    """The stages of deep linear networks of any depth, trained on half the mean squared error from small weights.
+    """Predict the stages of deep linear networks of any depth, for half the mean squared error and small weights.
 
     Args:
-        inputs: X (d_in, N), a column a sample.
-        targets: T (d_out, N).
+        inputs: (N, d_in), a row per sample.
+        targets: (N, d_out).
         width: the smallest hidden width, which bounds the rank; None: wide enough for every rank.
 
     Raises:
-        InputError: they are no matrices of equally many columns, are not finite, or T X^T is 0: then the origin is no
+        InputError: they are no matrices with equally many rows, are not finite, or T X^T is 0: then the origin is no
             saddle of this kind, but a minimum; or a width below 1.
 
     >>> deep_linear_stages([[1.0, 0.0], [0.0, 1.0]], [[2.0, 0.0], [0.0, 1.0]]).losses.tolist()
     [1.25, 0.25, 0.0]
     """
-    X, T = checked_saddle(inputs, targets, name="targets")
+    X, T = validate_saddle(inputs, targets, name="targets")
     if width is not None and width < 1:
         raise InputError(f"width must be at least 1; got {width!r}.")
     samples, roundoff = X.shape[1], max(X.shape) * np.finfo(float).eps
@@ -126,10 +126,10 @@ def deep_linear_stages(inputs: ArrayLike, targets: ArrayLike, *, width: int | No
         )
     left, strengths, right = left[:, nonzero], strengths[nonzero], right[nonzero]
     rank = len(strengths) if width is None else min(len(strengths), width)
-    # Drops are added from the smallest on: |T|^2 - sum m_i^2 would cancel where the fit is good.
+    # Drops are added from the smallest up: |T|^2 - sum m_i^2 would cancel where the fit is good.
     missed = float(np.sum((T - M @ Vt) ** 2))
     losses = missed + np.append(np.cumsum(strengths[::-1] ** 2)[::-1], 0.0)[: rank + 1]
-    speeds = np.zeros(rank + 1)  # at the last stage no direction is left, or no neuron
+    speeds = np.zeros(rank + 1)  # 0 at the last stage: no direction remains, or no neuron
     for k in range(rank):
         speeds[k] = np.linalg.norm(strengths[k:, None] * right[k:] * S, 2) / samples
     return DeepLinearStages(losses / (2 * samples), speeds, strengths[:rank], left[:, :rank], (M / S) @ U.T)
@@ -137,14 +137,14 @@ def deep_linear_stages(inputs: ArrayLike, targets: ArrayLike, *, width: int | No
 
 @validate_arguments
 def aligned_time(speed: float, *, depth: int, initial: float, share: float, curvature: float = 1.0) -> float:
-    """When gradient flow has learned a direction, where directions are learned one by one: time t, exactly.
+    """Return the exact time t at which gradient flow has learned a direction, where directions evolve separately.
 
-    That is so if X X^T / N = c I and the start is balanced and aligned: W_l = R_l D R_{l-1}^T with R_0 and R_L the
+    They do if X X^T / N = c I and the start is balanced and aligned: W_l = R_l D R_{l-1}^T with R_0 and R_L the
     singular vectors of T X^T, D of equal diagonals in all layers. Each entry a of D then follows
 
         da/dt = a^(L-1) (s - c a^L) ,   a^L -> s / c ,
 
-    and with x = a (c/s)^(1/L) the time passes as the antiderivative of x^(1-L) / (1 - x^L), which is
+    and with x = a (c/s)^(1/L) the time is given by the antiderivative of x^(1-L) / (1 - x^L), which is
     x^(2-L) F(1, (2-L)/L; 2/L; x^L) / (2-L) with Gauss's F, or log(x^2 / (1 - x^2)) / 2 for L = 2.
 
     Args:
@@ -161,7 +161,7 @@ def aligned_time(speed: float, *, depth: int, initial: float, share: float, curv
     >>> round(aligned_time(2.0, depth=2, initial=1e-3, share=0.5), 6)
     3.627164
     """
-    depth = checked_depth(depth)
+    depth = validate_depth(depth)
     for name, value in (("speed", speed), ("initial", initial), ("curvature", curvature)):
         if not 0 < value < math.inf:
             raise InputError(f"{name} must be positive and finite; got {value!r}.")
@@ -171,9 +171,9 @@ def aligned_time(speed: float, *, depth: int, initial: float, share: float, curv
             f"share must be between the initial one, {(initial / final) ** depth!r}, and 1; got {share!r}."
         )
 
-    def passed(x: float) -> float:
+    def antiderivative(x: float) -> float:
         if depth == 2:
             return math.log(x) - math.log1p(-(x**2)) / 2
         return float(x ** (2 - depth) * hyp2f1(1.0, (2 - depth) / depth, 2 / depth, x**depth)) / (2 - depth)
 
-    return final ** (2 - depth) / speed * (passed(share ** (1 / depth)) - passed(initial / final))
+    return final ** (2 - depth) / speed * (antiderivative(share ** (1 / depth)) - antiderivative(initial / final))

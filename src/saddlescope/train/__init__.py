@@ -1,4 +1,4 @@
-"""Networks people train, in PyTorch, and the tracker for anybody's model. Needs the extra `train`."""
+"""Training in PyTorch, and a tracker for any PyTorch model. Needs the extra `train`."""
 
 from saddlescope._shared.errors import MissingExtraError
 
@@ -13,7 +13,7 @@ from saddlescope.train.architectures.vit import ViT, ViTConfig
 from saddlescope.train.checkpoints import checkpoint_spectra
 from saddlescope.train.configuration import SGD, Adam, TrainConfig
 from saddlescope.train.data import ImageData, load
-from saddlescope.train.loop import History, fit
+from saddlescope.train.image_training import History, fit
 from saddlescope.train.lora import allocate_ranks, extract_lora, ranks_for_energy
 from saddlescope.train.tracker.layouts import AttentionLayout, Fused, Interleaved, KeyValue, Separate, TorchMultihead
 from saddlescope.train.tracker.rank_tracker import RankTracker

@@ -1,4 +1,4 @@
-"""What the entry on appendix G computes from a run, on runs whose answer is known."""
+"""Statistics of the entry on appendix G, on runs whose answer is known."""
 
 import numpy as np
 import pytest
@@ -6,7 +6,7 @@ import xarray as xr
 
 from saddlescope._shared.errors import InputError
 from saddlescope.papers.concept_learning import appendix_g
-from saddlescope.papers.concept_learning.appendix_g import parts as parts
+from saddlescope.papers.concept_learning.appendix_g import simulations
 from saddlescope.reproduction.claim import Estimate
 from saddlescope.train.diffusion.circles import CircleProcess
 from saddlescope.train.diffusion.positions import concept_positions
@@ -20,7 +20,7 @@ def measured(name: str, run: xr.Dataset) -> Estimate:
 @pytest.mark.parametrize("concept", ["color", "size"])
 def test_images_on_the_way_are_where_they_should_be(concept: str, position: float) -> None:
     process = CircleProcess(pixels=32, place=0.05)
-    images = parts.on_the_way(process, concept, position, 64, seed=(0, 1, 2))
+    images = simulations.interpolated_images(process, concept, position, 64, seed=(0, 1, 2))
     read = concept_positions(images, process).position
     along = ["color", "size"].index(concept)
     assert read[:, along].mean() == pytest.approx(position, abs=0.03)
@@ -48,7 +48,7 @@ def test_covariance_beyond_chance() -> None:
     variances = np.geomspace(1, 1e-4, dims)
     for factor, wanted in ((1.0, 0.0), (0.9, 0.1)):
         draws = rng.normal(size=(n, dims)) * np.sqrt(factor * variances)
-        deviation = parts.deviation(draws.T @ draws / n, variances, n)
+        deviation = simulations.covariance_deviation(draws.T @ draws / n, variances, n)
         run = xr.Dataset(
             {"covariance_deviation": ("against", [deviation]), "law_variance": ("direction", variances)},
             coords={"against": ["law"]},

@@ -3,23 +3,17 @@
 import numpy as np
 import pytest
 
-from saddlescope._shared.errors import InputError
-from saddlescope.papers.concept_learning.assumptions import _half_times
-from saddlescope.reproduction import find
+from saddlescope.papers.concept_learning.assumptions.simulations import half_times
+from saddlescope.reproduction import find_entry
 
 NAME = "concept-learning/assumptions"
-ENTRY = find(NAME)
-
-
-@pytest.fixture
-def run(quick_run):
-    return quick_run(NAME).run.copy(deep=True)
+ENTRY = find_entry(NAME)
 
 
 def test_when_a_half_is_passed():
     times = np.array([0.0, 1.0, 3.0])
     values = np.array([[0.0, 0.25, 0.75], [0.6, 0.7, 1.0], [0.0, 0.1, 0.2]]).T[None]
-    np.testing.assert_array_equal(_half_times(times, values), [[2.0, 0.0, np.nan]])
+    np.testing.assert_array_equal(half_times(times, values), [[2.0, 0.0, np.nan]])
 
 
 def test_margins_of_the_figures(run):
@@ -94,11 +88,9 @@ def test_a_wrong_run_refutes(run, outcomes, spoil, claim):
     assert outcomes(ENTRY, run)[claim] == "refuted"
 
 
-def test_values_out_of_range_are_refused_at_once():
-    for settings, sentence in (
+def test_values_out_of_range_are_refused_at_once(refused):
+    refused(
         ({"betas": "0.5"}, "betas must be one or more numbers from 1"),
         ({"scales": "0.001,0.1"}, "scales must be positive and descending"),
         ({"starts": "2"}, "starts must be at least 10"),
-    ):
-        with pytest.raises(InputError, match=sentence):
-            ENTRY.params("quick", settings)
+    )

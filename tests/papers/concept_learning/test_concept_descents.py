@@ -1,22 +1,16 @@
-"""The descent statistics: counts that agree with themselves, claims that a wrong run refutes, and what is random."""
+"""The descent statistics: counts that agree with themselves, claims that a wrong run refutes, and random data."""
 
 import numpy as np
 import pytest
 
-from saddlescope._shared.errors import InputError
 from saddlescope.flow import symmetric_flows
 from saddlescope.measure import find_descents
-from saddlescope.papers.concept_learning.shared.random_starts import FIGURES, descents, drawn, largest_rises
-from saddlescope.papers.concept_learning.shared.two_layer_runs import data
-from saddlescope.reproduction import find
+from saddlescope.papers.concept_learning.shared.random_starts import FIGURES, descent_counts, draw_starts, largest_rises
+from saddlescope.papers.concept_learning.shared.two_layer_runs import strengths_and_test_point
+from saddlescope.reproduction import find_entry
 
 NAME = "concept-learning/descents"
-ENTRY = find(NAME)
-
-
-@pytest.fixture
-def run(quick_run):
-    return quick_run(NAME).run.copy(deep=True)
+ENTRY = find_entry(NAME)
 
 
 def test_counts_agree(run):
@@ -30,11 +24,11 @@ def test_counts_agree(run):
 
 
 def test_the_largest_rise_is_that_between_descents():
-    a, x = data(*FIGURES["Figure 8"])
-    starts = drawn(np.random.default_rng(3), "uniform", 0.1, (200, 3, 3))
+    a, x = strengths_and_test_point(*FIGURES["Figure 8"])
+    starts = draw_starts(np.random.default_rng(3), "uniform", 0.1, (200, 3, 3))
     flows = symmetric_flows(a, starts, test_point=x, until=40.0, tolerance=1e-7)
     found = find_descents(flows.turning_losses)
-    np.testing.assert_array_equal(descents(flows), found.counts)
+    np.testing.assert_array_equal(descent_counts(flows), found.counts)
     np.testing.assert_allclose(largest_rises(flows), found.rises[:, 1:].max(axis=1) / (x @ x / 2), rtol=1e-12)
 
 
@@ -87,22 +81,20 @@ def test_a_wrong_run(run, outcomes, spoil, claims, outcome):
 
 
 def test_large_starts_can_have_more_descents_than_concepts():
-    """Why the conjecture needs small starts: this one, confirmed at two tolerances, has four with three concepts."""
-    a, x = data(*FIGURES["Figure 8"])
+    """A counterexample from large weights: this one, confirmed at two tolerances, has four with three concepts."""
+    a, x = strengths_and_test_point(*FIGURES["Figure 8"])
     start = np.array([[-2.343, 0.703, 0.416], [0.3, 0.479, 0.452], [4.0, 0.08, 0.427]])
     for tolerance in (1e-9, 1e-12):
         flows = symmetric_flows(a, start[None], test_point=x, until=100.0, tolerance=tolerance)
-        assert descents(flows) == 4
+        assert descent_counts(flows) == 4
         steps = np.diff(flows.turning_losses[0]) / (x @ x / 2)
         assert np.all(np.abs(steps[steps != 0]) > 1e-3)
 
 
-def test_values_out_of_range_are_refused_at_once():
-    for settings, sentence in (
+def test_values_out_of_range_are_refused_at_once(refused):
+    refused(
         ({"starts": "3"}, "starts must be at least 16"),
         ({"scales": "0.1,-1"}, "scales must be one or more positive"),
         ({"scale": "0"}, "scale must be positive"),
         ({"generations": "-1"}, "generations must be at least 0"),
-    ):
-        with pytest.raises(InputError, match=sentence):
-            ENTRY.params("quick", settings)
+    )

@@ -4,18 +4,12 @@ import numpy as np
 import pytest
 from scipy.integrate import solve_ivp
 
-from saddlescope._shared.errors import InputError
-from saddlescope.reproduction import find
+from saddlescope.reproduction import find_entry
 from saddlescope.theory.concepts import update_terms
 
 NAME = "concept-learning/equation-4-3"
-ENTRY = find(NAME)
+ENTRY = find_entry(NAME)
 PRINTED = {"printed", "noise-omitted"}
-
-
-@pytest.fixture
-def run(quick_run):
-    return quick_run(NAME).run.copy(deep=True)
 
 
 def test_corrected_statements_hold_and_printed_ones_do_not(run, outcomes):
@@ -90,11 +84,9 @@ def test_a_spoilt_run_refutes_the_claim(run, outcomes, spoil, claim):
     assert outcomes(ENTRY, run)[claim] == "refuted"
 
 
-def test_values_out_of_range_are_refused_at_once():
-    for settings, sentence in (
+def test_values_out_of_range_are_refused_at_once(refused):
+    refused(
         ({"scales": "1e-5,1e-3"}, "scales must be two or more, decreasing"),
         ({"weights": "0"}, "weights must be at least 1"),
         ({"mu": "1"}, "mu must be 2 to 6"),
-    ):
-        with pytest.raises(InputError, match=sentence):
-            ENTRY.params("quick", settings)
+    )

@@ -1,13 +1,13 @@
-"""Figure 15: claims at the quick size, spoilt runs that refute them, and pictures that show what was drawn."""
+"""Figure 15: claims at the quick size, spoilt runs that refute them, and figures that show the stored images."""
 
 import numpy as np
 import pytest
 
 from saddlescope._shared.errors import InputError
-from saddlescope.reproduction import RunContext, find
+from saddlescope.reproduction import RunContext, find_entry
 
 NAME = "concept-learning/figure-15"
-ENTRY = find(NAME)
+ENTRY = find_entry(NAME)
 
 
 @pytest.fixture

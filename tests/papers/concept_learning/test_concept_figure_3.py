@@ -1,19 +1,15 @@
-"""Figure 3: its claims at the quick size, what refutes them, and parameters that make no sense."""
+"""Figure 3: its claims at the quick size, spoilt runs that refute them, and invalid parameters."""
 
 import numpy as np
 import pytest
 
 from saddlescope._shared.errors import InputError
-from saddlescope.papers.concept_learning import figure_3
-from saddlescope.reproduction import find
+from saddlescope.papers.concept_learning.figure_3 import simulations
+from saddlescope.papers.concept_learning.figure_3.statistics import select_networks
+from saddlescope.reproduction import find_entry
 
 NAME = "concept-learning/figure-3"
-ENTRY = find(NAME)
-
-
-@pytest.fixture
-def run(quick_run):
-    return quick_run(NAME).run.copy(deep=True)
+ENTRY = find_entry(NAME)
 
 
 def test_transient_memorization_is_seen_at_the_quick_size(run, inside, outcomes):
@@ -25,7 +21,7 @@ def test_transient_memorization_is_seen_at_the_quick_size(run, inside, outcomes)
 
 def test_rises_and_descents_are_those_of_the_stored_losses(run):
     """By a plain search for a fall, a rise and a fall of more than 1 % of the start."""
-    one = figure_3.part_of(run, figure_3.LOW, 4)
+    one = select_networks(run, simulations.LOW, 4)
     for seed in range(one.sizes["seed"]):
         loss = one.test_loss.isel(seed=seed).values.astype(float) / float(one.test_loss.isel(seed=seed)[0])
         turns = any(
@@ -44,11 +40,11 @@ def of(run, kind, depth):
 
 
 def no_transients(run):
-    run.descents.values[of(run, figure_3.LOW, 4)] = 1
+    run.descents.values[of(run, simulations.LOW, 4)] = 1
 
 
 def one_rise(run):
-    run.descents.values[of(run, figure_3.HIGH, 4), 0] = 2
+    run.descents.values[of(run, simulations.HIGH, 4), 0] = 2
 
 
 def at_the_test_point(run):
@@ -60,11 +56,11 @@ def still_memorizing(run):
 
 
 def small_start_rises(run):
-    run.descents.values[of(run, figure_3.SMALL, 1), 1] = 3
+    run.descents.values[of(run, simulations.SMALL, 1), 1] = 3
 
 
 def wide_ones_rise(run):
-    for kind in (figure_3.WIDE, figure_3.WIDE_SGD):
+    for kind in (simulations.WIDE, simulations.WIDE_SGD):
         run.descents.values[of(run, kind, 4)] = 2
 
 

@@ -3,18 +3,12 @@
 import numpy as np
 import pytest
 
-from saddlescope._shared.errors import InputError
-from saddlescope.reproduction import find
+from saddlescope.reproduction import find_entry
 
 NAME = "concept-learning/figure-4"
-ENTRY = find(NAME)
+ENTRY = find_entry(NAME)
 # At the larger scale only most of the peaks are within 1 %, and a dozen starts do not resolve how many.
 COARSE = {"peaks-larger", "peaks-larger-most"}
-
-
-@pytest.fixture
-def run(quick_run):
-    return quick_run(NAME).run.copy(deep=True)
 
 
 def test_all_claims_hold_but_for_peaks_at_the_larger_scale(run, inside, outcomes):
@@ -91,11 +85,9 @@ def test_a_spoilt_run_refutes_the_claim(run, outcomes, spoil, claims):
     assert {found[claim] for claim in claims} == {"refuted"}
 
 
-def test_values_out_of_range_are_refused_at_once():
-    for settings, sentence in (
+def test_values_out_of_range_are_refused_at_once(refused):
+    refused(
         ({"scales": "1e-5,1e-3"}, "scales must be two, decreasing"),
         ({"empty": "0"}, "empty must be at least 1"),
         ({"sigma": "0.1,-0.1,0.1"}, "sigma must be 3 numbers"),
-    ):
-        with pytest.raises(InputError, match=sentence):
-            ENTRY.params("quick", settings)
+    )

@@ -3,17 +3,11 @@
 import numpy as np
 import pytest
 
-from saddlescope._shared.errors import InputError
-from saddlescope.papers.concept_learning.shared.two_layer_runs import entry_of
-from saddlescope.reproduction import find
+from saddlescope.papers.concept_learning.shared.two_layer_runs import entry_index
+from saddlescope.reproduction import find_entry
 
 NAME = "concept-learning/figure-5"
-ENTRY = find(NAME)
-
-
-@pytest.fixture
-def run(quick_run):
-    return quick_run(NAME).run.copy(deep=True)
+ENTRY = find_entry(NAME)
 
 
 def test_all_claims_hold_at_the_quick_size(run, outcomes):
@@ -32,11 +26,11 @@ def one_descent(run):
 
 def rise_by_a_major_entry(run):
     rise = int(np.argmax(np.diff(run.turning_loss.values)))
-    run.push[rise, entry_of(run, 1, 1), 0] = 10.0
+    run.push[rise, entry_index(run, 1, 1), 0] = 10.0
 
 
 def peak_after_the_rise(run):
-    run.top[entry_of(run, 0, 1)] = 30.0
+    run.top[entry_index(run, 0, 1)] = 30.0
 
 
 def output_without_return(run):
@@ -44,11 +38,11 @@ def output_without_return(run):
 
 
 def other_stage(run):
-    run.top[entry_of(run, 0, 0)] += 0.03
+    run.top[entry_index(run, 0, 0)] += 0.03
 
 
 def other_peak(run):
-    run.height[entry_of(run, 0, 1)] *= -1
+    run.height[entry_index(run, 0, 1)] *= -1
 
 
 def seldom(run):
@@ -64,7 +58,7 @@ def large_rises(run):
 
 
 def other_fall(run):
-    run.push[-1, entry_of(run, 1, 1), 0] = -1.0
+    run.push[-1, entry_index(run, 1, 1), 0] = -1.0
 
 
 @pytest.mark.parametrize(
@@ -87,11 +81,9 @@ def test_a_spoilt_run_refutes_the_claim(run, outcomes, spoil, claim):
     assert outcomes(ENTRY, run)[claim] == "refuted"
 
 
-def test_values_out_of_range_are_refused_at_once():
-    for settings, sentence in (
+def test_values_out_of_range_are_refused_at_once(refused):
+    refused(
         ({"mu": "1,2,3", "sigma": "0,0,0"}, "mu must be two numbers"),
         ({"scales": "0.1"}, "scales must be two or more"),
         ({"bound": "0"}, "bound must be positive"),
-    ):
-        with pytest.raises(InputError, match=sentence):
-            ENTRY.params("quick", settings)
+    )

@@ -1,4 +1,4 @@
-"""Figure 6: what its quick run can tell, its statistics on runs made up with known answers, bad input."""
+"""Figure 6: claims on its quick run, statistics on synthetic runs with known answers, invalid input."""
 
 import numpy as np
 import pytest
@@ -6,11 +6,11 @@ import xarray as xr
 
 from saddlescope._shared.errors import InputError
 from saddlescope.papers.concept_learning.figure_6 import statistics as reads
-from saddlescope.papers.concept_learning.figure_6.predictions import predictions
-from saddlescope.reproduction import RunContext, find
+from saddlescope.papers.concept_learning.figure_6.predictions import predict_trajectories
+from saddlescope.reproduction import RunContext, find_entry
 
 NAME = "concept-learning/figure-6"
-ENTRY = find(NAME)
+ENTRY = find_entry(NAME)
 STEPS = np.unique(np.geomspace(20, 4000, 60).round())
 CLASSES = ["red, big", "red, small", "blue, big", "blue, small"]
 CONCEPTS = ["color", "size"]
@@ -56,7 +56,7 @@ def run():
     """Colour first at the first signal, size first at the second, with a dip of the slower one each time."""
     early, late = grown(200), grown(1500, 4.0) - 0.25 * np.exp(-(np.log(STEPS / 500) ** 2) * 4)
     made = told([np.stack([early, late], axis=1), np.stack([late, early], axis=1)])
-    return made.merge(predictions(made, starts=4))
+    return made.merge(predict_trajectories(made, starts=4))
 
 
 def judged(run, names):
@@ -156,7 +156,7 @@ def test_seeds_and_signals_of_which_nothing_is_told_stay_undecided(spoilt):
     for name in ("position", "raw_position"):
         spoilt[name].values[1, 1:] = np.nan
     bare = spoilt.drop_vars([name for name in spoilt if name not in told([grown(200)[:, None] * [1, 1]] * 2)])
-    again = bare.merge(predictions(bare, starts=2))
+    again = bare.merge(predict_trajectories(bare, starts=2))
     assert np.isfinite(again.theory_error.isel(signal=1, seed=0)).all()
     assert np.isnan(again.theory_error.isel(signal=1, seed=slice(1, None))).all()
     assert judged(again, ("predicted-bend", "bend-weak", "rise-weak")) == {

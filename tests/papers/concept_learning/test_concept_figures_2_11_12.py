@@ -1,4 +1,4 @@
-"""Figures 2, 11 and 12: their claims at the quick size, what they measure on made-up runs, and what refutes them."""
+"""Figures 2, 11 and 12: their claims at the quick size, statistics of synthetic runs, and what refutes them."""
 
 import numpy as np
 import pytest
@@ -6,14 +6,14 @@ import xarray as xr
 
 from saddlescope._shared.errors import InputError
 from saddlescope.papers.concept_learning.shared import learning_order as orders
-from saddlescope.reproduction import find
+from saddlescope.reproduction import find_entry
 
 NAMES = {number: f"concept-learning/figure-{number}" for number in (2, 11, 12)}
 
 
 @pytest.mark.parametrize("number", NAMES)
 def test_orders_and_shifts_hold_at_the_quick_size(number, quick_run, inside):
-    entry = find(NAMES[number])
+    entry = find_entry(NAMES[number])
     assert {claim.name for claim in entry.claims} - inside(entry, quick_run(entry.name).run) <= {"theorem-4-1-sgd"}
 
 
@@ -42,9 +42,9 @@ def test_half_times_leads_and_orders_on_exponentials():
     assert np.all(half[:3] >= np.log(2) / run.strength.values[:3])
     assert half[3, 0] == np.inf
     np.testing.assert_allclose(orders.leads(run).values[2, 0], (1 / 1.0 - 1 / 2.0) / 20, atol=2e-3)
-    np.testing.assert_array_equal(orders.in_order(run)[:, 0], [1, np.nan, 1, 1])
+    np.testing.assert_array_equal(orders.stronger_first(run)[:, 0], [1, np.nan, 1, 1])
     run["strength"] = run.strength * 0 + np.array([1.0, 0.5])
-    np.testing.assert_array_equal(orders.in_order(run)[:, 0], [0, 0, 1, 0])
+    np.testing.assert_array_equal(orders.stronger_first(run)[:, 0], [0, 0, 1, 0])
 
 
 def test_a_late_fall_below_one_half_counts():
@@ -89,7 +89,7 @@ def missed(run):
     ],
 )
 def test_a_spoilt_run_refutes_the_claim(number, spoil, claims, quick_run, outcomes):
-    entry = find(NAMES[number])
+    entry = find_entry(NAMES[number])
     run = quick_run(entry.name).run.copy(deep=True)
     spoil(run)
     found = outcomes(entry, run)
@@ -97,7 +97,7 @@ def test_a_spoilt_run_refutes_the_claim(number, spoil, claims, quick_run, outcom
 
 
 def test_runs_too_short_leave_claims_undecided(quick_run, outcomes):
-    entry = find(NAMES[2])
+    entry = find_entry(NAMES[2])
     run = quick_run(entry.name).run
     assert outcomes(entry, run.isel(step=slice(0, 30)))["late"] == "undecided"
     assert outcomes(entry, run.isel(step=slice(0, 20)))["slowing"] == "undecided"
@@ -116,4 +116,4 @@ def test_runs_too_short_leave_claims_undecided(quick_run, outcomes):
 )
 def test_values_out_of_range_are_refused_at_once(settings, sentence):
     with pytest.raises(InputError, match=sentence):
-        find(NAMES[2]).params("quick", settings)
+        find_entry(NAMES[2]).params("quick", settings)

@@ -1,11 +1,11 @@
-"""Figures 8 and 9: what is exact holds at the quick size, the printed statements fall, and spoilt runs refute."""
+"""Figures 8 and 9: exact statements hold at the quick size, printed ones fail, and spoilt runs refute."""
 
 import numpy as np
 import pytest
 
 from saddlescope._shared.errors import InputError
-from saddlescope.papers.concept_learning.shared.two_layer_runs import entry_of, phase_mask, pieces, push_share
-from saddlescope.reproduction import find
+from saddlescope.papers.concept_learning.shared.two_layer_runs import entry_index, loss_changes, phase_mask, push_share
+from saddlescope.reproduction import find_entry
 
 NAMES = ("concept-learning/figure-8", "concept-learning/figure-9")
 EXACT = ("descents", "falls", "rises", "learned-after-peak", "order", "outside-theorem", "map", "turns", "log-det")
@@ -18,14 +18,14 @@ def name(request):
 
 
 def test_what_holds_and_what_does_not(name, quick_run, outcomes):
-    found = outcomes(find(name), quick_run(name).run)
+    found = outcomes(find_entry(name), quick_run(name).run)
     assert {claim: found[claim] for claim in EXACT} == dict.fromkeys(EXACT, "reproduced")
     assert {claim: found[claim] for claim in PRINTED} == dict.fromkeys(PRINTED, "refuted")
 
 
 def test_the_pushes_add_up_to_the_change_of_the_loss(name, quick_run):
     run = quick_run(name).run
-    np.testing.assert_allclose(run.push.sum(("entry", "phase")), pieces(run), atol=1e-9)
+    np.testing.assert_allclose(run.push.sum(("entry", "phase")), loss_changes(run), atol=1e-9)
     everything = np.ones((run.sizes["entry"], 2), bool)
     for rising in (True, False):
         np.testing.assert_allclose(push_share(run, rising=rising, of=everything), 1.0)
@@ -39,7 +39,7 @@ def test_the_pushes_add_up_to_the_change_of_the_loss(name, quick_run):
 
 def test_what_suppresses_an_entry_is_the_major_entry_of_its_stronger_concept(quick_run):
     run = quick_run(NAMES[1]).run
-    n = entry_of(run, 1, 0)
+    n = entry_index(run, 1, 0)
     assert (int(run.entry_row[n]), int(run.entry_column[n])) == (0, 1)
     w22 = np.interp(float(run.top[n]), run.time.values, run.W.values[:, 1, 1])
     np.testing.assert_allclose(float(run.suppressor_at_top[n]), w22, atol=1e-3)
@@ -70,7 +70,7 @@ def separated(run):
 
 
 def suppressed_late(run):
-    run.top[entry_of(run, 0, 1)] = 100.0
+    run.top[entry_index(run, 0, 1)] = 100.0
 
 
 @pytest.mark.parametrize(
@@ -88,13 +88,13 @@ def suppressed_late(run):
 def test_a_spoilt_run_refutes_the_claim(quick_run, outcomes, spoil, claim):
     run = quick_run(NAMES[0]).run.copy(deep=True)
     spoil(run)
-    assert outcomes(find(NAMES[0]), run)[claim] == "refuted"
+    assert outcomes(find_entry(NAMES[0]), run)[claim] == "refuted"
 
 
 def test_a_loss_that_only_falls_leaves_its_rises_undecided(quick_run, outcomes):
     run = quick_run(NAMES[0]).run.copy(deep=True)
     one_descent_less(run)
-    found = outcomes(find(NAMES[0]), run)
+    found = outcomes(find_entry(NAMES[0]), run)
     assert {found[claim] for claim in ("rise", "rises", "alignment")} == {"undecided"}
 
 
@@ -107,4 +107,4 @@ def test_values_out_of_range_are_refused_at_once():
         ({"until": "-1"}, "until must be positive"),
     ):
         with pytest.raises(InputError, match=sentence):
-            find(NAMES[0]).params("quick", settings)
+            find_entry(NAMES[0]).params("quick", settings)

@@ -1,4 +1,4 @@
-"""What the entries on SGD share: the authors' conventions, the outputs that are told, and Theorem 4.1 with biases."""
+"""Training of the entries on SGD: the authors' conventions, the outputs, and Theorem 4.1 with biases."""
 
 import jax
 import jax.numpy as jnp
@@ -8,10 +8,10 @@ import pytest
 from saddlescope.models import perceptron_output
 from saddlescope.papers.concept_learning.shared.perceptron_training import (
     Training,
-    label,
     one_layer_prediction,
     sim_task,
     start_weights,
+    task_label,
     train,
 )
 
@@ -56,7 +56,7 @@ def test_a_network_does_not_depend_on_its_company():
     np.testing.assert_array_equal(both.step, [0, 2, 4, 6, 8, 10, 12])
     np.testing.assert_allclose(both.time, both.step * 0.1 * 2 / 5)
     assert both.task.values.tolist() == ["mu 1, 2; sigma 0.05, 0.25", "mu 2, 1; sigma 0.5, 0.01"]
-    assert label(TASKS[0]) == both.task.values[0]
+    assert task_label(TASKS[0]) == both.task.values[0]
 
 
 @pytest.mark.parametrize("bias", [False, True])

@@ -2,16 +2,10 @@
 
 import pytest
 
-from saddlescope._shared.errors import InputError
-from saddlescope.reproduction import find
+from saddlescope.reproduction import find_entry
 
 NAME = "concept-learning/deep-stages"
-ENTRY = find(NAME)
-
-
-@pytest.fixture
-def run(quick_run):
-    return quick_run(NAME).run.copy(deep=True)
+ENTRY = find_entry(NAME)
 
 
 def test_all_claims_hold_at_the_quick_size(run, outcomes):
@@ -74,12 +68,10 @@ def test_a_stage_that_never_came_leaves_the_error_undecided(run, outcomes):
     assert outcomes(ENTRY, run)["median"] == "undecided"
 
 
-def test_values_out_of_range_are_refused_at_once():
-    for settings, sentence in (
+def test_values_out_of_range_are_refused_at_once(refused):
+    refused(
         ({"depths": "1,2"}, "depths must be at least 2 and ascending"),
         ({"depths": "2"}, "the last at least 3"),
         ({"scales": "0.01,0.1"}, "scales must be two or more, positive, below 1 and decreasing"),
         ({"noisy_depth": "2"}, "noisy_depth must be at least 3"),
-    ):
-        with pytest.raises(InputError, match=sentence):
-            ENTRY.params("quick", settings)
+    )

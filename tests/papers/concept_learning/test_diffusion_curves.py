@@ -1,4 +1,4 @@
-"""What is read off the trajectories of Figure 6: exact curves, and twins by brute force."""
+"""Numbers of the trajectories of Figure 6: exact curves, and reference implementations by brute force."""
 
 import numpy as np
 import pytest
@@ -64,7 +64,7 @@ def test_approach_finds_its_own_law(law: curves.Law, rate):
     decay = np.exp(-rate * (steps - 500)) if law == "exponential" else (steps / 500) ** -rate
     curve = 0.97 - 0.4 * decay
     other: curves.Law = "power" if law == "exponential" else "exponential"
-    found, wrong = curves.approach(curve, steps, law), curves.approach(curve, steps, other)
+    found, wrong = curves.fit_approach(curve, steps, law), curves.fit_approach(curve, steps, other)
     assert found.resolved
     assert found.rate == pytest.approx(rate, rel=0.02)
     assert (found.end, found.gap) == (pytest.approx(0.97, abs=2e-3), pytest.approx(0.4, rel=0.01))
@@ -73,17 +73,17 @@ def test_approach_finds_its_own_law(law: curves.Law, rate):
 
 def test_straight_line_and_fall_resolve_no_rate():
     steps = np.linspace(500, 4000, 30)
-    assert not curves.approach(1e-4 * steps, steps, "exponential").resolved
-    assert not curves.approach(np.exp(-2e-3 * steps), steps, "exponential").resolved
+    assert not curves.fit_approach(1e-4 * steps, steps, "exponential").resolved
+    assert not curves.fit_approach(np.exp(-2e-3 * steps), steps, "exponential").resolved
 
 
 def test_terminal_phase_is_the_slower_concepts():
     path = np.stack([np.minimum(STEPS / 200, 1), np.minimum(STEPS / 2000, 1)], axis=1)
-    found = curves.terminal(path, STEPS)
-    mirrored = curves.terminal(path[:, ::-1], STEPS)
+    found = curves.terminal_phase(path, STEPS)
+    mirrored = curves.terminal_phase(path[:, ::-1], STEPS)
     assert found is not None and mirrored is not None  # noqa: PT018
     assert (found.concept, mirrored.concept) == (1, 0)
     assert STEPS[found.records][0] >= 1000 > STEPS[found.records.start - 1]
     assert found.records.stop == len(STEPS)
-    assert curves.terminal(0.3 * path, STEPS) is None  # never half-way
-    assert curves.terminal(path[:42], STEPS[:42]) is None  # too few records are left
+    assert curves.terminal_phase(0.3 * path, STEPS) is None  # never half-way
+    assert curves.terminal_phase(path[:42], STEPS[:42]) is None  # too few records are left

@@ -4,7 +4,14 @@ import numpy as np
 import pytest
 from scipy.integrate import solve_ivp
 
-from saddlescope.papers.concept_learning.figure_6.theory import ABSTRACTIONS, SCALES, Concepts, Fitted, family, fit
+from saddlescope.papers.concept_learning.figure_6.theory import (
+    ABSTRACTIONS,
+    SCALES,
+    Concepts,
+    Fitted,
+    fit,
+    predict_family,
+)
 from saddlescope.theory.concepts import one_layer_output
 
 STRONG_COLOUR = Concepts(mu=(8.4, 5.5), sigma=(0.7, 1.0), overlap=0.45)
@@ -24,8 +31,8 @@ def test_strengths_are_those_of_three_clusters_with_one_at_the_origin():
 @pytest.mark.parametrize("abstraction", ["two layers", "overlapping"])
 @pytest.mark.parametrize("scale", [5, 20])
 def test_two_layers_follow_gradient_flow_in_the_plane_of_the_means(abstraction, scale):
-    """Against the flow of |(U U^T - 1) A^(1/2)|^2 / 2 by SciPy, told in the basis of the means."""
-    found = family(STRONG_COLOUR, abstraction, starts=2, seed=3)
+    """Against the flow of |(U U^T - 1) A^(1/2)|^2 / 2 by SciPy, in the basis of the means."""
+    found = predict_family(STRONG_COLOUR, abstraction, starts=2, seed=3)
     cosine = 0.45 if abstraction == "overlapping" else 0.0
     D = np.array([[1.0, cosine], [0.0, np.sqrt(1 - cosine**2)]])
     A = D @ np.diag([0.49 + 8.4**2 / 3, 1.0 + 5.5**2 / 3]) @ D.T
@@ -54,7 +61,7 @@ def test_two_layers_follow_gradient_flow_in_the_plane_of_the_means(abstraction, 
 
 
 def test_one_layer_is_theorem_4_1():
-    found = family(STRONG_SIZE, "one layer", starts=1, seed=0)
+    found = predict_family(STRONG_SIZE, "one layer", starts=1, seed=0)
     mu = np.array(STRONG_SIZE.mu)
     for scale in (0, 12, 24):
         theorem = one_layer_output(np.diag(STRONG_SIZE.strengths), SCALES[scale] * np.eye(2), mu, found.times).total
@@ -63,7 +70,7 @@ def test_one_layer_is_theorem_4_1():
 
 @pytest.mark.parametrize("abstraction", ABSTRACTIONS)
 def test_terminal_rate_is_the_slope_of_the_distance(abstraction):
-    found = family(STRONG_SIZE, abstraction, starts=3, seed=1)
+    found = predict_family(STRONG_SIZE, abstraction, starts=3, seed=1)
     distance = np.linalg.norm(found.paths[15].mean(axis=0) - 1, axis=1)
     late = (distance < 1e-2) & (distance > 1e-4)
     slope = np.polyfit(found.times[late], np.log(distance[late]), 1)[0]
@@ -72,14 +79,14 @@ def test_terminal_rate_is_the_slope_of_the_distance(abstraction):
 
 def test_stronger_concept_leads():
     for concepts, ahead in ((STRONG_COLOUR, 1), (STRONG_SIZE, -1)):
-        path = family(concepts, "two layers", starts=16, seed=0).paths[10].mean(axis=0)
+        path = predict_family(concepts, "two layers", starts=16, seed=0).paths[10].mean(axis=0)
         lead = path[:, 0] - path[:, 1]
         assert ahead * lead[np.argmax(abs(lead))] > 0.3
 
 
 @pytest.mark.parametrize("abstraction", ABSTRACTIONS)
 def test_fit_finds_what_was_planted(abstraction):
-    predicted = family(STRONG_COLOUR, abstraction, starts=8, seed=0)
+    predicted = predict_family(STRONG_COLOUR, abstraction, starts=8, seed=0)
     planted = Fitted(20, 9000.0, 0.0)
     measured = predicted.at(planted, STEPS).mean(axis=0)
     measured[:3] = np.nan  # records of which nothing is told
@@ -90,14 +97,14 @@ def test_fit_finds_what_was_planted(abstraction):
 
 
 def test_error_of_a_fit_is_the_root_of_the_mean_square():
-    predicted = family(STRONG_COLOUR, "two layers", starts=8, seed=0)
+    predicted = predict_family(STRONG_COLOUR, "two layers", starts=8, seed=0)
     noise = 0.05 * np.random.default_rng(1).standard_normal((len(STEPS), 2))
     found = fit(predicted.at(Fitted(18, 9000.0, 0.0), STEPS).mean(axis=0) + noise, STEPS, predicted)
     assert found.error == pytest.approx(np.sqrt(np.mean(noise**2)), rel=0.05)
 
 
 def test_path_stays_at_its_end_beyond_the_flow():
-    predicted = family(STRONG_SIZE, "two layers", starts=2, seed=0)
+    predicted = predict_family(STRONG_SIZE, "two layers", starts=2, seed=0)
     late = predicted.at(Fitted(10, 1.0, 0.0), np.array([0.0, 1e9]))
     np.testing.assert_array_equal(late[:, 0], predicted.paths[10][:, 0])
     np.testing.assert_array_equal(late[:, 1], predicted.paths[10][:, -1])

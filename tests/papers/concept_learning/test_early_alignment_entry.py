@@ -3,16 +3,10 @@
 import numpy as np
 import pytest
 
-from saddlescope._shared.errors import InputError
-from saddlescope.reproduction import find
+from saddlescope.reproduction import find_entry
 
 NAME = "concept-learning/early-alignment"
-ENTRY = find(NAME)
-
-
-@pytest.fixture
-def run(quick_run):
-    return quick_run(NAME).run.copy(deep=True)
+ENTRY = find_entry(NAME)
 
 
 def test_all_claims_hold_at_the_quick_size(run, outcomes):
@@ -65,12 +59,10 @@ def test_a_spoilt_run_refutes_the_claim(run, outcomes, spoil, claims):
     assert {found[claim] for claim in claims} == {"refuted"}
 
 
-def test_values_out_of_range_are_refused_at_once():
-    for settings, sentence in (
+def test_values_out_of_range_are_refused_at_once(refused):
+    refused(
         ({"mu": "2,1"}, "mu must be two positive numbers, increasing"),
         ({"scales": "0.5,0.1"}, "scales must be two or more, positive, below 0.3"),
         ({"neurons": "1"}, "neurons must be at least 2"),
         ({"rate": "0"}, "rate must be positive"),
-    ):
-        with pytest.raises(InputError, match=sentence):
-            ENTRY.params("quick", settings)
+    )

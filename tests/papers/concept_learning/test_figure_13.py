@@ -2,18 +2,12 @@
 
 import pytest
 
-from saddlescope._shared.errors import InputError
-from saddlescope.reproduction import find
+from saddlescope.reproduction import find_entry
 
 NAME = "concept-learning/figure-13"
-ENTRY = find(NAME)
+ENTRY = find_entry(NAME)
 DEEP = "three layers, d = 3"
 ONE = "one layer, d = 3"
-
-
-@pytest.fixture
-def run(quick_run):
-    return quick_run(NAME).run.copy(deep=True)
 
 
 def test_what_the_quick_size_can_tell_holds(run, inside, outcomes):
@@ -66,11 +60,9 @@ def test_without_transient_networks_nothing_is_said_of_them(run, outcomes):
     assert outcomes(ENTRY, run)["memorizing"] == "undecided"
 
 
-def test_values_out_of_range_are_refused_at_once():
-    for settings, sentence in (
+def test_values_out_of_range_are_refused_at_once(refused):
+    refused(
         ({"mu": "2,1"}, "mu must be increasing"),
         ({"sigma": "1"}, "sigma must be two positive numbers"),
         ({"seeds": "0"}, "seeds must be at least 1"),
-    ):
-        with pytest.raises(InputError, match=sentence):
-            ENTRY.params("quick", settings)
+    )

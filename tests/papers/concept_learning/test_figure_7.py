@@ -2,17 +2,11 @@
 
 import pytest
 
-from saddlescope._shared.errors import InputError
-from saddlescope.reproduction import find
+from saddlescope.reproduction import find_entry
 
 NAME = "concept-learning/figure-7"
-ENTRY = find(NAME)
+ENTRY = find_entry(NAME)
 WHOLE = ("tolerance-5", "tolerance-5-of-largest", "order", "last", "generalising")
-
-
-@pytest.fixture
-def run(quick_run):
-    return quick_run(NAME).run.copy(deep=True)
 
 
 def test_the_order_holds_within_a_tolerance_but_not_strictly(run, outcomes):
@@ -58,12 +52,10 @@ def test_a_point_that_is_not_learned_leaves_the_order_undecided(run, outcomes):
     assert outcomes(ENTRY, run)["order"] == "undecided"
 
 
-def test_values_out_of_range_are_refused_at_once():
-    for settings, sentence in (
+def test_values_out_of_range_are_refused_at_once(refused):
+    refused(
         ({"mu": "1"}, "mu must be two or more positive numbers"),
         ({"dim": "3"}, "dim must be at least 4"),
         ({"samples": "50"}, "samples must make an epoch"),
         ({"sigma": "0"}, "sigma must be positive"),
-    ):
-        with pytest.raises(InputError, match=sentence):
-            ENTRY.params("quick", settings)
+    )

@@ -8,16 +8,11 @@ from scipy.optimize import brentq
 
 from saddlescope._shared.errors import InputError
 from saddlescope.papers.concept_learning.generalisation_map import simulations as runs
-from saddlescope.reproduction import find
+from saddlescope.reproduction import find_entry
 
 NAME = "concept-learning/generalisation-map"
-ENTRY = find(NAME)
+ENTRY = find_entry(NAME)
 ASKED = SimpleNamespace(done=0.01, budget=20.0, horizon=150.0)
-
-
-@pytest.fixture
-def run(quick_run):
-    return quick_run(NAME).run.copy(deep=True)
 
 
 def logistic(start: float, rate: float, t: float) -> float:
@@ -27,7 +22,7 @@ def logistic(start: float, rate: float, t: float) -> float:
 @pytest.mark.parametrize("ratio", [2.0, 6.0])
 def test_aligned_symmetric_networks_do_as_the_logistic_says(ratio):
     """With orthogonal rows W stays diagonal, and every w_kk is logistic at the rate 4 a_k."""
-    a, x = runs.signal("both", ratio, 0.05, 0.05)
+    a, x = runs.data_law("both", ratio, 0.05, 0.05)
     start = 1e-3 * np.eye(2, 4)[None]
     found = runs.symmetric_runs(a, x, start, ASKED).isel(start=0)
     weak, strong = a
@@ -45,7 +40,7 @@ def test_aligned_symmetric_networks_do_as_the_logistic_says(ratio):
 
 
 def test_descent_is_that_of_a_plain_loop():
-    a, x = runs.signal("strong", 2.0, 0.5, 0.05)
+    a, x = runs.data_law("strong", 2.0, 0.5, 0.05)
     start = 0.03 * np.random.default_rng(3).standard_normal((2, 2, 2, 4))
     found = runs.trained_runs([(a, x)], [start], ASKED)[0]
     U, V, rate = start[:, 0], start[:, 1].mT, runs.RATE / a.max()
@@ -63,7 +58,7 @@ def test_descent_is_that_of_a_plain_loop():
 
 
 def test_small_weights_that_are_not_symmetric_take_twice_the_time():
-    a, x = runs.signal("both", 3.0, 0.5, 0.05)
+    a, x = runs.data_law("both", 3.0, 0.5, 0.05)
     start = 1e-5 * np.random.default_rng(4).standard_normal((3, 2, 2, 4))
     slow = runs.trained_runs([(a, x)], [start], ASKED)[0]
     fast = runs.symmetric_runs(a, x, start.mean(axis=1), ASKED)
@@ -77,7 +72,7 @@ def test_the_output_at_the_stop_is_0_below_the_share_and_one_half_at_four_times_
 
 
 def test_what_training_never_comes_to_is_no_number():
-    a, x = runs.signal("both", 2.0, 0.05, 0.05)
+    a, x = runs.data_law("both", 2.0, 0.05, 0.05)
     short = SimpleNamespace(done=0.01, budget=0.5, horizon=1.0)
     found = runs.symmetric_runs(a, x, 1e-3 * np.eye(2)[None], short)
     assert np.isnan([found.stop, found.at_stop, found.learned]).all()

@@ -2,16 +2,10 @@
 
 import pytest
 
-from saddlescope._shared.errors import InputError
-from saddlescope.reproduction import find
+from saddlescope.reproduction import find_entry
 
 NAME = "concept-learning/order-flip"
-ENTRY = find(NAME)
-
-
-@pytest.fixture
-def run(quick_run):
-    return quick_run(NAME).run.copy(deep=True)
+ENTRY = find_entry(NAME)
 
 
 def test_what_few_runs_can_tell_holds(run, outcomes):
@@ -68,13 +62,11 @@ def test_starts_that_do_not_flip_leave_it_undecided(run, outcomes):
     assert outcomes(ENTRY, run)["two-layers"] == "undecided"
 
 
-def test_values_out_of_range_are_refused_at_once():
-    for settings, sentence in (
+def test_values_out_of_range_are_refused_at_once(refused):
+    refused(
         ({"mu": "2,1"}, "mu must be two positive numbers, the first below"),
         ({"mu": "1.9,2"}, "mu must be two positive numbers, the first below"),
         ({"clusters": "4"}, "clusters must be 2, 3 or both"),
         ({"scales": "0.1"}, "scales must be two or more"),
         ({"starts": "1"}, "starts must be at least 2"),
-    ):
-        with pytest.raises(InputError, match=sentence):
-            ENTRY.params("quick", settings)
+    )

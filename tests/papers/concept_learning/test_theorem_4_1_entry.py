@@ -2,17 +2,11 @@
 
 import pytest
 
-from saddlescope._shared.errors import InputError
-from saddlescope.reproduction import find
+from saddlescope.reproduction import find_entry
 
 NAME = "concept-learning/theorem-4-1"
-ENTRY = find(NAME)
+ENTRY = find_entry(NAME)
 PRINTED = {"printed-sum", "noise-bound-printed", "monotone-printed"}
-
-
-@pytest.fixture
-def run(quick_run):
-    return quick_run(NAME).run.copy(deep=True)
 
 
 def test_the_corrected_statements_hold_and_the_printed_ones_fail(run, outcomes):
@@ -76,7 +70,5 @@ def test_a_run_that_diverged_decides_nothing(run, outcomes):
     assert found["sgd"] == found["sgd-in-the-limit"] == "undecided"
 
 
-def test_values_out_of_range_are_refused_at_once():
-    for settings, sentence in (({"dim": "3"}, "dim must be at least 4"), ({"runs": "1"}, "runs must be at least 2")):
-        with pytest.raises(InputError, match=sentence):
-            ENTRY.params("quick", settings)
+def test_values_out_of_range_are_refused_at_once(refused):
+    refused(({"dim": "3"}, "dim must be at least 4"), ({"runs": "1"}, "runs must be at least 2"))

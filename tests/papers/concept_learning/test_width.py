@@ -3,29 +3,23 @@
 import numpy as np
 import pytest
 
-from saddlescope._shared.errors import InputError
 from saddlescope.flow import symmetric_flows
-from saddlescope.papers.concept_learning.shared.random_starts import FIGURES, descents, drawn
-from saddlescope.papers.concept_learning.shared.two_layer_runs import data
-from saddlescope.papers.concept_learning.width.simulations import sampled
-from saddlescope.reproduction import find
+from saddlescope.papers.concept_learning.shared.random_starts import FIGURES, descent_counts, draw_starts
+from saddlescope.papers.concept_learning.shared.two_layer_runs import strengths_and_test_point
+from saddlescope.papers.concept_learning.width.simulations import sample_starts
+from saddlescope.reproduction import find_entry
 
 NAME = "concept-learning/width"
-ENTRY = find(NAME)
-
-
-@pytest.fixture
-def run(quick_run):
-    return quick_run(NAME).run.copy(deep=True)
+ENTRY = find_entry(NAME)
 
 
 def test_directions_without_data_may_be_put_together():
     """The entry replaces their rows V by R of V = Q R; here all five dimensions are followed."""
-    starts = drawn(np.random.default_rng((1, 2)), "normal", 0.1, (60, 5, 2))
-    a, x = (np.pad(of, (0, 3)) for of in data(*FIGURES["Figure 5"]))
+    starts = draw_starts(np.random.default_rng((1, 2)), "normal", 0.1, (60, 5, 2))
+    a, x = (np.pad(of, (0, 3)) for of in strengths_and_test_point(*FIGURES["Figure 5"]))
     flows = symmetric_flows(a, starts, test_point=x, until=40.0, tolerance=1e-7)
-    one = sampled(5, 2, 0.1, 60, (1, 2))
-    assert int(one.several) == np.sum(descents(flows) >= 2) > 8
+    one = sample_starts(5, 2, 0.1, 60, (1, 2))
+    assert int(one.several) == np.sum(descent_counts(flows) >= 2) > 8
     assert int(one.visible) <= int(one.several)
 
 
@@ -87,12 +81,10 @@ def test_a_start_without_three_descents_says_nothing_of_sgd(run, outcomes):
     assert outcomes(ENTRY, run)["sgd"] == "undecided"
 
 
-def test_values_out_of_range_are_refused_at_once():
-    for settings, sentence in (
+def test_values_out_of_range_are_refused_at_once(refused):
+    refused(
         ({"widths": "4,2"}, "widths must be two or more, positive and ascending"),
         ({"scales": "0.1"}, "scales must be two or more"),
         ({"high": "2"}, "high must be at least 3"),
         ({"runs": "0"}, "runs must be at least 1"),
-    ):
-        with pytest.raises(InputError, match=sentence):
-            ENTRY.params("quick", settings)
+    )

@@ -3,10 +3,10 @@
 import pytest
 
 from saddlescope._shared.errors import InputError
-from saddlescope.reproduction import find
+from saddlescope.reproduction import find_entry
 
 NAME = "deep-relu/conjecture-4"
-ENTRY = find(NAME)
+ENTRY = find_entry(NAME)
 OTHERS = {"equal", "equal-stops", "digits"}  # tasks that the quick size leaves out
 
 

@@ -3,10 +3,10 @@
 import pytest
 
 from saddlescope._shared.errors import InputError
-from saddlescope.reproduction import find
+from saddlescope.reproduction import find_entry
 
 NAME = "deep-relu/deep-linear"
-ENTRY = find(NAME)
+ENTRY = find_entry(NAME)
 
 
 @pytest.fixture

@@ -6,12 +6,12 @@ from scipy.optimize import minimize
 from scipy.special import expit
 
 from saddlescope._shared.errors import InputError
-from saddlescope.papers.deep_relu.escape_width import hits
-from saddlescope.papers.deep_relu.escape_width.odds_regression import OddsLaw, fitted_odds
-from saddlescope.reproduction import find
+from saddlescope.papers.deep_relu.escape_width.odds_regression import OddsLaw, fit_odds
+from saddlescope.papers.deep_relu.escape_width.statistics import succeeds
+from saddlescope.reproduction import find_entry
 
 NAME = "deep-relu/escape-width"
-ENTRY = find(NAME)
+ENTRY = find_entry(NAME)
 WIDTHS = np.array([3.0, 4.0, 8.0, 16.0, 32.0])[:, None]
 
 
@@ -21,7 +21,7 @@ def run(quick_run):
 
 
 def law_of(widths, count, runs) -> OddsLaw:
-    law = fitted_odds(widths, count, runs)
+    law = fit_odds(widths, count, runs)
     assert law is not None
     return law
 
@@ -53,13 +53,13 @@ def test_the_likelihood_is_largest_there_and_as_curved_as_the_errors_say():
 
 @pytest.mark.parametrize("count", [[0, 0, 0, 0, 0], [9, 9, 9, 9, 9], [0, 0, 0, 9, 9]])
 def test_no_law_is_told_where_none_can_be(count):
-    assert fitted_odds(WIDTHS, np.array(count), np.full(5, 9)) is None
+    assert fit_odds(WIDTHS, np.array(count), np.full(5, 9)) is None
 
 
 def test_quick_run_and_wrong_ones(run, outcomes):
     assert outcomes(ENTRY, run)["ceiling"] == "reproduced"
     assert float(run.speed.max()) > 0.41  # rank one is found, at least
-    assert int(hits(run.speed, "faster").sum()) >= int(hits(run.speed, "optimal").sum())
+    assert int(succeeds(run.speed, "faster").sum()) >= int(succeeds(run.speed, "optimal").sum())
     assert outcomes(ENTRY, run.assign(speed=run.speed + 0.1))["ceiling"] == "refuted"
     all_find = outcomes(ENTRY, run.assign(speed=0 * run.speed + 0.5))
     assert all_find["depth-optimal"] == "refuted"

@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 
 from saddlescope._shared.errors import InputError
-from saddlescope.reproduction import find
+from saddlescope.reproduction import find_entry
 
 NAME = "deep-relu/proposition-3-2"
-ENTRY = find(NAME)
+ENTRY = find_entry(NAME)
 
 
 @pytest.fixture

@@ -4,12 +4,12 @@ import numpy as np
 import pytest
 
 from saddlescope._shared.errors import InputError
-from saddlescope.papers.deep_relu.shared.trial_networks import KINDS, networks
-from saddlescope.reproduction import find
+from saddlescope.papers.deep_relu.shared.network_ensembles import KINDS, draw_networks
+from saddlescope.reproduction import find_entry
 from saddlescope.theory.escape.speed import escape_speed
 
 NAME = "deep-relu/proposition-3-4"
-ENTRY = find(NAME)
+ENTRY = find_entry(NAME)
 
 
 @pytest.fixture
@@ -53,7 +53,7 @@ def test_a_spoilt_run_refutes_the_claim(run, outcomes, spoil, claim):
 
 @pytest.mark.parametrize("kind", ["random", "extreme"])
 def test_networks_are_on_the_sphere_with_a_positive_speed_and_repeatable(kind):
-    first, again = (list(networks(kind, depth=3, count=20, seed=5)) for _ in range(2))
+    first, again = (list(draw_networks(kind, depth=3, count=20, seed=5)) for _ in range(2))
     assert len(first) == 20
     for (weights, X, G), (same, _, _) in zip(first, again, strict=True):
         assert len(weights) == 3

@@ -6,15 +6,15 @@ import xarray as xr
 
 from saddlescope._shared.errors import InputError
 from saddlescope.measure import Stage, Staircase
-from saddlescope.papers.deep_relu.shared.image_training import (
-    distinctness,
-    ended_early,
-    on_first_plateau,
+from saddlescope.papers.deep_relu.shared.plateau_statistics import (
+    ends_early,
+    plateau_distinctness,
     rank_path,
-    ratios,
+    select_first_plateau,
+    singular_value_ratios,
 )
-from saddlescope.papers.deep_relu.shared.stored_staircases import stored_staircase
-from saddlescope.reproduction import RunContext, find
+from saddlescope.papers.deep_relu.shared.staircase_dataset import staircase_dataset
+from saddlescope.reproduction import RunContext, find_entry
 
 STEPS = np.arange(0, 1001, 5)
 
@@ -40,11 +40,11 @@ def _run(ranks, *, layers=6, levels=None, edges=(0, 200, 600)):
             "singular_values": (("layer", "value", "step"), values),
         },
         coords={"step": STEPS, "value": 1 + np.arange(10), "layer": 1 + np.arange(layers)},
-    ).merge(stored_staircase(Staircase(stages, "steps"), layers=layers, most=8))
+    ).merge(staircase_dataset(Staircase(stages, "steps"), layers=layers, most=8))
 
 
 def _outcomes(name, run):
-    return {verdict.claim: str(verdict.outcome) for verdict in find(name).judge(run)}
+    return {verdict.claim: str(verdict.outcome) for verdict in find_entry(name).judge(run)}
 
 
 def test_a_path_through_ranks_one_and_two_reproduces_figure_1():
@@ -92,30 +92,30 @@ def test_digits_tell_most_seeds_from_every_seed():
 def test_ranks_are_told_without_repetition():
     run = _run((0, 1, 1))
     assert rank_path(run, slice(3, 5)) == [0, 1]
-    assert ended_early(run, slice(3, 5))
+    assert ends_early(run, slice(3, 5))
     run.stage_layer_rank.loc[{"stage": 2, "layer": 4}] = 2
     assert rank_path(run, slice(3, 5)) == [0, 1, -1]
     assert rank_path(run, slice(1, 3)) == [0, 1]
-    assert not ended_early(run, slice(3, 5))
+    assert not ends_early(run, slice(3, 5))
 
 
 def test_the_first_plateau_is_looked_at_in_its_middle():
-    at = on_first_plateau(_run((0, 1, 2)))
+    at = select_first_plateau(_run((0, 1, 2)))
     assert int(at.step) == 400
-    np.testing.assert_allclose(ratios(at, 2), [0.125, *[0.025] * 5])
-    assert int(on_first_plateau(_run((0, 1))).step) == 600
-    assert np.isnan(float(on_first_plateau(_run((0,))).step))
+    np.testing.assert_allclose(singular_value_ratios(at, 2), [0.125, *[0.025] * 5])
+    assert int(select_first_plateau(_run((0, 1))).step) == 600
+    assert np.isnan(float(select_first_plateau(_run((0,))).step))
 
 
 def test_a_straight_way_down_has_no_distinct_plateau():
     """And a plateau of a quarter of the time, among bands of a fiftieth of the rest each, stands out 18 times."""
     steps = np.linspace(0, 1000, 4001)
     straight = xr.Dataset({"loss": ("step", 2.0 - 2 * steps / 1000)}, coords={"step": steps})
-    np.testing.assert_allclose(distinctness(straight), 1.0, rtol=1e-9)
+    np.testing.assert_allclose(plateau_distinctness(straight), 1.0, rtol=1e-9)
     fall = np.where(steps < 250, steps / 750, np.where(steps < 500, 1 / 3, (steps - 250) / 750))
     plateau = xr.Dataset({"loss": ("step", 5 - 3 * fall)}, coords={"step": steps})
     band = 0.02 * 750  # steps that the fall takes through a band
-    np.testing.assert_allclose(distinctness(plateau), (250 + band) / band, rtol=0.02)
+    np.testing.assert_allclose(plateau_distinctness(plateau), (250 + band) / band, rtol=0.02)
 
 
 def _figure_4(large, small, deep):
@@ -146,9 +146,9 @@ def test_figure_4_can_fail_both_ways():
 @pytest.mark.parametrize("name", ["deep-relu/figure-1", "deep-relu/figure-4"])
 def test_a_data_folder_without_mnist_is_one_sentence(name, tmp_path):
     with pytest.raises(InputError, match="folder must hold mnist/train-images"):
-        find(name).run(find(name).params(), RunContext(scratch=tmp_path, data=tmp_path))
+        find_entry(name).run(find_entry(name).params(), RunContext(scratch=tmp_path, data=tmp_path))
     with pytest.raises(InputError, match="existing folder"):
-        find(name).run(find(name).params(), RunContext(scratch=tmp_path, data=tmp_path / "none"))
+        find_entry(name).run(find_entry(name).params(), RunContext(scratch=tmp_path, data=tmp_path / "none"))
 
 
 def test_damaged_mnist_is_one_sentence(tmp_path):
@@ -156,7 +156,9 @@ def test_damaged_mnist_is_one_sentence(tmp_path):
     for part in ("train-images-idx3", "train-labels-idx1", "t10k-images-idx3", "t10k-labels-idx1"):
         (tmp_path / "mnist" / f"{part}-ubyte").write_bytes(b"\0\0\x08\x03 no images")
     with pytest.raises(InputError, match="official file"):
-        find("deep-relu/figure-1").run(find("deep-relu/figure-1").params(), RunContext(tmp_path, data=tmp_path))
+        find_entry("deep-relu/figure-1").run(
+            find_entry("deep-relu/figure-1").params(), RunContext(tmp_path, data=tmp_path)
+        )
 
 
 @pytest.mark.parametrize(
@@ -176,11 +178,11 @@ def test_damaged_mnist_is_one_sentence(tmp_path):
 )
 def test_parameters_that_make_no_sense_are_refused(name, given, sentence):
     with pytest.raises(InputError, match=sentence):
-        find(f"deep-relu/{name}").params("quick", given)
+        find_entry(f"deep-relu/{name}").params("quick", given)
 
 
 def test_proposition_2_2_tells_the_corrected_law_from_the_printed(quick_run, outcomes):
-    entry, run = find("deep-relu/proposition-2-2"), quick_run("deep-relu/proposition-2-2").run
+    entry, run = find_entry("deep-relu/proposition-2-2"), quick_run("deep-relu/proposition-2-2").run
     found = outcomes(entry, run)
     printed = {name for name in found if name.endswith("printed")} | {"norm-independence"}
     assert len(printed) == 5
@@ -199,13 +201,13 @@ def test_proposition_2_2_tells_the_corrected_law_from_the_printed(quick_run, out
     ],
 )
 def test_proposition_2_2_can_fail(quick_run, outcomes, variable, factor, claim):
-    entry, run = find("deep-relu/proposition-2-2"), quick_run("deep-relu/proposition-2-2").run.copy(deep=True)
+    entry, run = find_entry("deep-relu/proposition-2-2"), quick_run("deep-relu/proposition-2-2").run.copy(deep=True)
     run[variable] = run[variable] * factor
     assert outcomes(entry, run)[claim] == "refuted"
 
 
 def test_the_digits_of_proposition_2_2_can_fail(quick_run, outcomes):
-    entry, run = find("deep-relu/proposition-2-2"), quick_run("deep-relu/proposition-2-2").run.copy(deep=True)
+    entry, run = find_entry("deep-relu/proposition-2-2"), quick_run("deep-relu/proposition-2-2").run.copy(deep=True)
     run["escape_interval"] = ("deviation", [10.0, 10.0])
     for steps, outcome in (([500.0, 505.0], "reproduced"), ([500.0, 530.0], "refuted"), ([500.0, np.nan], "undecided")):
         run["escape_step"] = ("deviation", steps)

@@ -8,12 +8,13 @@ import xarray as xr
 
 from saddlescope._shared.errors import InputError
 from saddlescope.models import attention_teacher_task
-from saddlescope.papers.gradual_rank.assumptions import NEAR, noisy_ends
-from saddlescope.reproduction import RunContext, find
+from saddlescope.papers.gradual_rank.assumptions import noisy_ends
+from saddlescope.papers.gradual_rank.assumptions.statistics import NEAR
+from saddlescope.reproduction import RunContext, find_entry
 from saddlescope.theory import incremental_learning
 
 NAME = "gradual-rank/assumptions"
-ENTRY = find(NAME)
+ENTRY = find_entry(NAME)
 
 
 @pytest.fixture

@@ -10,11 +10,11 @@ import problems
 from saddlescope._shared.errors import InputError
 from saddlescope.models import diagonal_linear_network
 from saddlescope.papers.gradual_rank.gradient_descent import returning_coordinate
-from saddlescope.reproduction import RunContext, find
+from saddlescope.reproduction import RunContext, find_entry
 from saddlescope.theory import incremental_learning
 
 NAME = "gradual-rank/gradient-descent"
-ENTRY = find(NAME)
+ENTRY = find_entry(NAME)
 
 
 @pytest.fixture

@@ -10,11 +10,12 @@ import pytest
 from saddlescope._shared.errors import InputError
 from saddlescope.models import diagonal_linear_network
 from saddlescope.papers.gradual_rank import diagonal_linear
-from saddlescope.reproduction import RunContext, find
+from saddlescope.papers.gradual_rank.diagonal_linear.optimality import least_l1_interpolator, stage_checks
+from saddlescope.reproduction import RunContext, find_entry
 from saddlescope.theory import incremental_learning
 
 NAME = "gradual-rank/diagonal-linear"
-ENTRY = find(NAME)
+ENTRY = find_entry(NAME)
 
 
 @pytest.fixture
@@ -69,7 +70,7 @@ def worst(checks, name):
 
 
 def test_right_stages_pass_the_checks(solved):
-    checks = diagonal_linear._checks(*solved)
+    checks = stage_checks(*solved)
     for name in ("least_squares", "subgradient", "residual", "duality_gap"):
         assert worst(checks, name) < 1e-12, name
 
@@ -78,20 +79,20 @@ def test_a_wrong_saddle_is_seen(solved):
     learned, features, targets = solved
     beta = learned.stages[2].beta.copy()
     beta[np.flatnonzero(beta)[0]] *= 1 + 1e-5
-    assert worst(diagonal_linear._checks(spoilt(learned, 2, beta=beta), features, targets), "least_squares") > 1e-7
+    assert worst(stage_checks(spoilt(learned, 2, beta=beta), features, targets), "least_squares") > 1e-7
 
 
 def test_a_wrong_time_is_seen(solved):
     learned, features, targets = solved
     moved = spoilt(learned, 2, time=learned.stages[2].time * (1 + 1e-5))
-    assert worst(diagonal_linear._checks(moved, features, targets), "subgradient") > 1e-7
+    assert worst(stage_checks(moved, features, targets), "subgradient") > 1e-7
 
 
 def test_a_stage_left_out_is_seen(solved):
     """Without stage 2 its coordinate passes slope 1, or enters where it has none."""
     learned, features, targets = solved
     short = dataclasses.replace(learned, stages=(*learned.stages[:2], *learned.stages[3:]))
-    checks = diagonal_linear._checks(short, features, targets)
+    checks = stage_checks(short, features, targets)
     assert worst(checks, "subgradient") > 1e-3
     assert worst(checks, "duality_gap") > 1e-3
 
@@ -99,7 +100,7 @@ def test_a_stage_left_out_is_seen(solved):
 def test_the_end_is_not_any_interpolator(solved):
     """The least squares solution of least l2 norm interpolates too, and has a larger l1 norm than the programme's."""
     _, features, targets = solved
-    shortest = diagonal_linear._least_l1(features, targets)
+    shortest = least_l1_interpolator(features, targets)
     np.testing.assert_allclose(features @ shortest, targets, atol=1e-12)
     assert np.abs(shortest).sum() < 0.99 * np.abs(np.linalg.pinv(features) @ targets).sum()
 

@@ -8,12 +8,12 @@ from scipy.integrate import solve_ivp
 
 from saddlescope._shared.errors import InputError
 from saddlescope.models import attention_teacher_task
-from saddlescope.papers.gradual_rank.figure_10 import conserved, remaining
-from saddlescope.papers.gradual_rank.shared.noisy_training import at_moment, beta_of, displacement, make_noisy
-from saddlescope.reproduction import RunContext, find
+from saddlescope.papers.gradual_rank.figure_10.statistics import conserved, remaining
+from saddlescope.papers.gradual_rank.shared.noisy_training import add_noise, beta_of, displacement, state_at
+from saddlescope.reproduction import RunContext, find_entry
 
 NAME = "gradual-rank/figure-10"
-ENTRY = find(NAME)
+ENTRY = find_entry(NAME)
 
 
 @pytest.fixture
@@ -39,8 +39,8 @@ def test_noise_reaches_exactly_what_is_not_negligible(run):
 
 def test_what_is_negligible_keeps_its_logarithms(run):
     params = ENTRY.params("quick")
-    before = at_moment(run, 1)
-    after = make_noisy(before, noise=params.noise, threshold=params.threshold, seed=(0, 1))
+    before = state_at(run, 1)
+    after = add_noise(before, noise=params.noise, threshold=params.threshold, seed=(0, 1))
     tiny = ~run.learned.sel(moment=1).values
     assert tiny.any()
     assert (after.log_sum[tiny] == before.log_sum[tiny]).all()

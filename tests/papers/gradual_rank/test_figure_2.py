@@ -5,10 +5,10 @@ import pytest
 import xarray as xr
 
 from saddlescope._shared.errors import InputError
-from saddlescope.reproduction import RunContext, find
+from saddlescope.reproduction import RunContext, find_entry
 
 NAME = "gradual-rank/figure-2"
-ENTRY = find(NAME)
+ENTRY = find_entry(NAME)
 
 
 @pytest.fixture

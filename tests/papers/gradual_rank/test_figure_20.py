@@ -6,10 +6,10 @@ import pytest
 from saddlescope._shared.errors import InputError
 from saddlescope.papers.gradual_rank.shared.gpt2_training import frequency_loss
 from saddlescope.plot.ranks import initial_stable_rank
-from saddlescope.reproduction import RunContext, find
+from saddlescope.reproduction import RunContext, find_entry
 
-HEADS = find("gradual-rank/figure-20")
-MATRICES = find("gradual-rank/full-matrices")
+HEADS = find_entry("gradual-rank/figure-20")
+MATRICES = find_entry("gradual-rank/full-matrices")
 
 
 @pytest.fixture

@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 
 from saddlescope._shared.errors import InputError
-from saddlescope.reproduction import RunContext, find
+from saddlescope.reproduction import RunContext, find_entry
 
 NAME = "gradual-rank/figure-4"
-ENTRY = find(NAME)
+ENTRY = find_entry(NAME)
 
 
 @pytest.fixture

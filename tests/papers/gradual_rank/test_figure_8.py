@@ -4,11 +4,11 @@ import numpy as np
 import pytest
 
 from saddlescope.papers.gradual_rank.figure_8 import distances_to_limit, distances_to_next
-from saddlescope.papers.gradual_rank.shared.entry_figures import coordinates, name_of, staircase
-from saddlescope.reproduction import find
+from saddlescope.papers.gradual_rank.shared.diagonal_entries import coordinate_name, coordinates, staircase
+from saddlescope.reproduction import find_entry
 
 NAME = "gradual-rank/figure-8"
-ENTRY = find(NAME)
+ENTRY = find_entry(NAME)
 
 
 @pytest.fixture
@@ -25,8 +25,8 @@ def away_by(run, product, sizes):
 
 
 def test_it_is_the_run_of_figure_2():
-    assert ENTRY.run is find("gradual-rank/figure-2").run
-    assert ENTRY.params("quick") == find("gradual-rank/figure-2").params("quick")
+    assert ENTRY.run is find_entry("gradual-rank/figure-2").run
+    assert ENTRY.params("quick") == find_entry("gradual-rank/figure-2").params("quick")
 
 
 def test_all_claims_hold_at_the_quick_size(run, outcomes):
@@ -70,4 +70,4 @@ def test_too_few_scales_decide_nothing(run, outcomes):
 
 def test_names_of_coordinates(run):
     half = run.sizes["coordinate"] // 2
-    assert [name_of(run, i) for i in (0, half - 1, half)] == ["KQ 0", f"KQ {half - 1}", "VO 0"]
+    assert [coordinate_name(run, i) for i in (0, half - 1, half)] == ["KQ 0", f"KQ {half - 1}", "VO 0"]

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import xarray as xr
 
-from saddlescope.papers.gradual_rank.shared.head_stages import halfway_times, passings
+from saddlescope.papers.gradual_rank.shared.stage_times import halfway_times, passings
 from saddlescope.reproduction import RunContext
 
 

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from saddlescope._shared.errors import InputError
-from saddlescope.reproduction import RunContext, find
+from saddlescope.reproduction import RunContext, find_entry
 
 NAME = "gradual-rank/lemma-4-2"
-ENTRY = find(NAME)
+ENTRY = find_entry(NAME)
 
 
 @pytest.fixture

@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 
 from saddlescope._shared.errors import InputError
-from saddlescope.reproduction import find
+from saddlescope.reproduction import find_entry
 from saddlescope.train.lora import allocate_ranks
 
-ENTRY = find("gradual-rank/lora-schedule")
+ENTRY = find_entry("gradual-rank/lora-schedule")
 
 
 @pytest.fixture

@@ -5,7 +5,7 @@ import pytest
 import xarray as xr
 
 from saddlescope.papers.gradual_rank import rank_steps
-from saddlescope.reproduction import find
+from saddlescope.reproduction import find_entry
 
 SCALES = np.array([1.0, 0.1, 0.01])
 
@@ -31,7 +31,7 @@ def both(*names):
 
 
 def outcomes(run):
-    return {verdict.claim: str(verdict.outcome) for verdict in find("gradual-rank/rank-steps").judge(run)}
+    return {verdict.claim: str(verdict.outcome) for verdict in find_entry("gradual-rank/rank-steps").judge(run)}
 
 
 def test_what_theory_expects_is_reproduced():

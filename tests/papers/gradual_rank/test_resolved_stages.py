@@ -7,12 +7,12 @@ import pytest
 import xarray as xr
 
 from saddlescope._shared.errors import InputError
-from saddlescope.papers.gradual_rank.resolved_stages import found, predicted
 from saddlescope.papers.gradual_rank.resolved_stages.simulations import _held
-from saddlescope.reproduction import RunContext, find
+from saddlescope.papers.gradual_rank.resolved_stages.statistics import found, predicted
+from saddlescope.reproduction import RunContext, find_entry
 
 NAME = "gradual-rank/resolved-stages"
-ENTRY = find(NAME)
+ENTRY = find_entry(NAME)
 
 
 @pytest.fixture

@@ -7,10 +7,10 @@ import pytest
 import xarray as xr
 
 from saddlescope._shared.errors import InputError
-from saddlescope.reproduction import RunContext, find
+from saddlescope.reproduction import RunContext, find_entry
 
 NAME = "gradual-rank/theorem-4-1"
-ENTRY = find(NAME)
+ENTRY = find_entry(NAME)
 SCALES = (-32.0, -64.0, -1024.0, -4096.0)
 
 

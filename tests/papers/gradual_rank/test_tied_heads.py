@@ -5,11 +5,11 @@ import pytest
 
 from saddlescope._shared.errors import InputError
 from saddlescope.models import transformer_teacher_task
-from saddlescope.reproduction import find
+from saddlescope.reproduction import find_entry
 from saddlescope.theory import incremental_learning
 
 NAME = "gradual-rank/tied-heads"
-ENTRY = find(NAME)
+ENTRY = find_entry(NAME)
 
 
 @pytest.fixture

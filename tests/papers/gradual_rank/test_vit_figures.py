@@ -7,10 +7,10 @@ from PIL import Image
 
 from saddlescope import train
 from saddlescope._shared.errors import InputError
-from saddlescope.reproduction import RunContext, find
+from saddlescope.reproduction import RunContext, find_entry
 
-FIGURES = {name: find(f"gradual-rank/{name}") for name in ("figure-1", "figure-6", "figure-12", "figure-13")}
-FIGURES |= {name: find(f"gradual-rank/{name}") for name in ("figure-16", "figure-18")}
+FIGURES = {name: find_entry(f"gradual-rank/{name}") for name in ("figure-1", "figure-6", "figure-12", "figure-13")}
+FIGURES |= {name: find_entry(f"gradual-rank/{name}") for name in ("figure-16", "figure-18")}
 TINY = {"images": "100", "seeds": "0", "depth": "1", "epochs": "2", "batch": "20", "embedding": "8", "mlp": "8"}
 
 
@@ -156,7 +156,7 @@ def test_imagenet_from_its_folders_in_pieces_and_bfloat16(tmp_path, monkeypatch)
     ("name", "settings", "sentence"),
     [
         ("figure-16", {"dataset": "cifar100"}, "dataset 'cifar100' needs the folder of its official files"),
-        ("figure-12", {"device": "cuda"}, "device must be there; got 'cuda', and PyTorch sees no GPU"),
+        ("figure-12", {"device": "cuda"}, "device='cuda' was requested, but PyTorch found no GPU"),
     ],
 )
 def test_what_is_not_there_is_one_sentence(tmp_path, monkeypatch, name, settings, sentence):

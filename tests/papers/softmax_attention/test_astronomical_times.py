@@ -6,11 +6,11 @@ import pytest
 from saddlescope._shared.errors import InputError
 from saddlescope.models.tokens.generators import gaussian_tokens
 from saddlescope.models.tokens.losses import SelectionLoss
-from saddlescope.papers.softmax_attention.astronomical_times.naive_flow import plain_run, shifted
-from saddlescope.reproduction import find
+from saddlescope.papers.softmax_attention.astronomical_times.naive_flow import run_naive_solver, shift_scores
+from saddlescope.reproduction import find_entry
 
 NAME = "softmax-attention/astronomical-times"
-ENTRY = find(NAME)
+ENTRY = find_entry(NAME)
 AGREE = {"agree-xi", "agree-w", "agree-matrix", "agree-keys-queries"}
 
 
@@ -48,19 +48,19 @@ def test_what_is_silent_is_counted_and_held_against_the_balance(run, outcomes):
 
 
 def test_all_gradients_are_one_while_margins_are_small():
-    data = shifted(gaussian_tokens(3, 4, 6, seed=1, gap=2.0), 0.7)
+    data = shift_scores(gaussian_tokens(3, 4, 6, seed=1, gap=2.0), 0.7)
     made = [
-        plain_run(data, kind, "RK45", scale=0.2, log_time=2.0, rtol=1e-8, most=5000)
+        run_naive_solver(data, kind, "RK45", scale=0.2, log_time=2.0, tolerance=1e-8, max_evaluations=5000)
         for kind in ("autodiff", "formula", "stable")
     ]
-    assert all(run.says and run.defect < 1e-5 for run in made)
+    assert all(run.reported_success and run.defect < 1e-5 for run in made)
     for other in made[1:]:
         np.testing.assert_allclose(other.beta, made[0].beta, rtol=1e-9)
 
 
 def test_a_shift_of_the_scores_keeps_the_gaps():
     data = gaussian_tokens(3, 4, 6, seed=1)
-    moved = shifted(data, 0.7)
+    moved = shift_scores(data, 0.7)
     np.testing.assert_allclose(moved.scores, data.scores + 0.7, atol=1e-12)
     np.testing.assert_allclose(moved.differences, data.differences, atol=1e-12)
     assert SelectionLoss(moved.optimal_scores, moved.gaps).equal_gaps

@@ -10,11 +10,11 @@ from saddlescope.papers.softmax_attention.certificates.cone_solvers import (
     conic_frobenius_norm,
     semidefinite_nuclear_svm,
 )
-from saddlescope.reproduction import find
+from saddlescope.reproduction import find_entry
 from saddlescope.theory import certify_svm
 
 NAME = "softmax-attention/certificates"
-ENTRY = find(NAME)
+ENTRY = find_entry(NAME)
 
 
 @pytest.fixture

@@ -6,10 +6,10 @@ from sklearn.datasets import load_digits
 
 from saddlescope._shared.errors import InputError
 from saddlescope.papers.softmax_attention.digits.digit_tokens import digit_tokens
-from saddlescope.reproduction import find
+from saddlescope.reproduction import find_entry
 
 NAME = "softmax-attention/digits"
-ENTRY = find(NAME)
+ENTRY = find_entry(NAME)
 
 
 @pytest.fixture

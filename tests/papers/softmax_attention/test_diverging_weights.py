@@ -7,10 +7,10 @@ from scipy.optimize import minimize
 from saddlescope._shared.errors import InputError
 from saddlescope.models import SelectionLoss, TokenData, attention_loss, gaussian_tokens, separability
 from saddlescope.papers.softmax_attention.lemma_4_2.finite_limits import strict_minimum
-from saddlescope.reproduction import find
+from saddlescope.reproduction import find_entry
 
 NAME = "softmax-attention/lemma-4-2"
-ENTRY = find(NAME)
+ENTRY = find_entry(NAME)
 
 
 @pytest.fixture

@@ -6,11 +6,11 @@ from scipy.optimize import minimize_scalar
 
 from saddlescope._shared.errors import InputError
 from saddlescope.papers.softmax_attention.initial_scale.degenerate_tokens import degenerate_tokens, least_entropy
-from saddlescope.reproduction import find
+from saddlescope.reproduction import find_entry
 from saddlescope.theory.attention.svm import l1_svm
 
 NAME = "softmax-attention/initial-scale"
-ENTRY = find(NAME)
+ENTRY = find_entry(NAME)
 
 
 @pytest.fixture

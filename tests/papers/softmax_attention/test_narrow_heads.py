@@ -4,15 +4,15 @@ import numpy as np
 import pytest
 
 from saddlescope._shared.errors import InputError
-from saddlescope.flow import MarginFlowError
+from saddlescope.flow import FlowError
 from saddlescope.models.tokens.generators import gaussian_tokens
 from saddlescope.papers.softmax_attention.narrow_heads import _residual
-from saddlescope.papers.softmax_attention.shared.head_flows import drawn_head, followed
-from saddlescope.reproduction import find
+from saddlescope.papers.softmax_attention.shared.head_flows import draw_head, follow_in_balance
+from saddlescope.reproduction import find_entry
 from saddlescope.theory import nuclear_svm
 
 NAME = "softmax-attention/narrow-heads"
-ENTRY = find(NAME)
+ENTRY = find_entry(NAME)
 
 
 @pytest.fixture
@@ -93,7 +93,7 @@ def test_best_heads_reproduce_and_no_wide_enough_head_says_nothing(run, outcomes
 
 
 def test_heads_have_the_scale_asked_for_and_flows_are_tightened_once_refused():
-    K, Q = drawn_head((1, 2), 400, 30, 0.1)
+    K, Q = draw_head((1, 2), 400, 30, 0.1)
     assert K.shape == Q.shape == (400, 30)
     assert np.std(K) == pytest.approx(0.1 / 20, rel=0.03)
     asked = []
@@ -101,10 +101,10 @@ def test_heads_have_the_scale_asked_for_and_flows_are_tightened_once_refused():
     def flow(word, *, tolerance):
         asked.append(tolerance)
         if tolerance > 5e-9:
-            raise MarginFlowError.__new__(MarginFlowError)
+            raise FlowError.__new__(FlowError)
         return word
 
-    assert followed(flow, "done") == "done"
+    assert follow_in_balance(flow, "done") == "done"
     assert asked == [1e-7, 1e-8, 1e-9]
 
 

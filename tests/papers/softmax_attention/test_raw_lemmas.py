@@ -5,10 +5,10 @@ import pytest
 
 from saddlescope._shared.errors import InputError
 from saddlescope.models import SelectionLoss, attention_loss, gaussian_tokens
-from saddlescope.papers.softmax_attention.shared.raw_flows import KEYS_AND_QUERIES, SQUARES, raw_flow
-from saddlescope.reproduction import find
+from saddlescope.papers.softmax_attention.shared.parameter_flow import KEYS_AND_QUERIES, SQUARES, parameter_flow
+from saddlescope.reproduction import find_entry
 
-EQUIVALENCE, CLOSED_FORM = find("softmax-attention/lemma-4-1"), find("softmax-attention/lemma-a-1")
+EQUIVALENCE, CLOSED_FORM = find_entry("softmax-attention/lemma-4-1"), find_entry("softmax-attention/lemma-a-1")
 
 
 def test_lemma_4_1_holds_at_the_quick_size(quick_run, outcomes):
@@ -46,8 +46,8 @@ def test_equation_27_as_printed_would_hold_for_one_sample(quick_run, outcomes):
     assert outcomes(CLOSED_FORM, run)["equation-27-as-printed"] == "reproduced"
 
 
-@pytest.mark.parametrize("how", [KEYS_AND_QUERIES, SQUARES])
-def test_the_raw_flow_is_that_of_the_softmax_in_plain_time(how):
+@pytest.mark.parametrize("parametrisation", [KEYS_AND_QUERIES, SQUARES])
+def test_the_parameter_flow_is_that_of_the_softmax_in_plain_time(parametrisation):
     """Small steps of Euler in raw time with the softmax's own gradient, extrapolated: no code is shared."""
     import jax
 
@@ -55,15 +55,15 @@ def test_the_raw_flow_is_that_of_the_softmax_in_plain_time(how):
     loss = SelectionLoss(data.optimal_scores, data.gaps)
     rng = np.random.default_rng(0)
     start = rng.normal(size=4), rng.normal(size=4)
-    gradient = jax.jit(jax.grad(lambda parts: attention_loss(data)(how.beta(*parts)), allow_int=False))
+    gradient = jax.jit(jax.grad(lambda parts: attention_loss(data)(parametrisation.beta(*parts)), allow_int=False))
 
     def euler(steps, until=0.5):
         parts = start
         for _ in range(steps):
             parts = tuple(part - until / steps * g for part, g in zip(parts, gradient(parts), strict=True))
-        return np.array(how.beta(*parts))
+        return np.array(parametrisation.beta(*parts))
 
-    flow = raw_flow(data, loss, how, start, np.log([0.5]))
+    flow = parameter_flow(data, loss, parametrisation, start, np.log([0.5]))
     coarse, fine, finest = (euler(steps) for steps in (64, 128, 256))
     twice = 2 * fine - coarse
     extrapolated = (4 * (2 * finest - fine) - twice) / 3

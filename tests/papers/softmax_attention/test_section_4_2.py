@@ -7,12 +7,12 @@ from saddlescope._shared.errors import InputError
 from saddlescope.flow import key_query_margin_flow
 from saddlescope.models.tokens.generators import gaussian_tokens
 from saddlescope.models.tokens.losses import SelectionLoss
-from saddlescope.papers.softmax_attention.section_4_2 import FACTORS, WEIGHTS
-from saddlescope.reproduction import find
+from saddlescope.papers.softmax_attention.section_4_2.statistics import FACTORS, WEIGHTS
+from saddlescope.reproduction import find_entry
 from saddlescope.theory import frobenius_svm, nuclear_svm
 
 NAME = "softmax-attention/section-4-2"
-ENTRY = find(NAME)
+ENTRY = find_entry(NAME)
 
 
 @pytest.fixture
@@ -24,8 +24,9 @@ def test_excesses_are_those_of_the_matrix_and_never_below_zero(run):
     data = gaussian_tokens(4, 5, 8, seed=1)
     start = 0.1 / 8**0.5 * np.random.default_rng((1, 1)).normal(size=(2, 8, 8))
     loss = SelectionLoss(data.optimal_scores, data.gaps)
+    log_times = run.log10_time.values * np.log(10)
     flow = key_query_margin_flow(
-        loss, data.differences, data.z, (start[0], start[1]), run.log10_time.values * np.log(10)
+        loss, data.differences, data.z, (start[0], start[1]), log_until=log_times[-1], record=log_times, tolerance=1e-7
     )
     W = flow.keys(2) @ flow.queries(2).T
     W /= data.margins(W).min()

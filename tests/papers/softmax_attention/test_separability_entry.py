@@ -3,11 +3,11 @@
 import pytest
 
 from saddlescope._shared.errors import InputError
-from saddlescope.papers.softmax_attention.separability import _cover
-from saddlescope.reproduction import find
+from saddlescope.papers.softmax_attention.separability import _cover_share
+from saddlescope.reproduction import find_entry
 
 NAME = "softmax-attention/separability"
-ENTRY = find(NAME)
+ENTRY = find_entry(NAME)
 
 
 @pytest.fixture
@@ -20,9 +20,9 @@ def test_all_claims_hold_at_the_quick_size(run, outcomes):
 
 
 def test_covers_counts_in_the_plane():
-    assert _cover(3, 1) == 0.25  # both orders of a line, of 8 sign patterns
-    assert _cover(3, 2) == 0.75  # 6 of 8: three directions cut the circle of w into six arcs
-    assert _cover(3, 3) == _cover(3, 9) == 1.0
+    assert _cover_share(3, 1) == 0.25  # both orders of a line, of 8 sign patterns
+    assert _cover_share(3, 2) == 0.75  # 6 of 8: three directions cut the circle of w into six arcs
+    assert _cover_share(3, 3) == _cover_share(3, 9) == 1.0
 
 
 @pytest.mark.parametrize(

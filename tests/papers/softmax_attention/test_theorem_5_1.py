@@ -4,12 +4,13 @@ import numpy as np
 import pytest
 
 from saddlescope._shared.errors import InputError
-from saddlescope.models.tokens.assumptions import alignment, check_assumptions
-from saddlescope.papers.softmax_attention.shared.aligned_instances import KINDS, aligned_start, instance
-from saddlescope.reproduction import find
+from saddlescope.models.tokens.assumptions import alignment, check_token_assumptions
+from saddlescope.papers.softmax_attention.shared.aligned_instances import draw_aligned_start, draw_instance
+from saddlescope.papers.softmax_attention.shared.aligned_params import KINDS
+from saddlescope.reproduction import find_entry
 
 NAME = "softmax-attention/theorem-5-1"
-ENTRY = find(NAME)
+ENTRY = find_entry(NAME)
 
 
 @pytest.fixture
@@ -46,9 +47,9 @@ def test_a_second_solution_that_is_none_decides_nothing(run, outcomes):
 
 @pytest.mark.parametrize(("kind", "broken"), list(zip(KINDS, (None, "parallel", "paired"), strict=True)))
 def test_each_kind_breaks_what_it_says_and_no_more(kind, broken):
-    data = instance(kind, 3, 5, 6, seed=4)
-    start = aligned_start(data, 7, (0.1, 0.2), seed=4)
-    found = check_assumptions(data, start.weights)
+    data = draw_instance(kind, 3, 5, 6, seed=4)
+    start = draw_aligned_start(data, 7, (0.1, 0.2), seed=4)
+    found = check_token_assumptions(data, start.weights)
     for name in ("equal_scores", "small_initial_loss", "orthogonal", "parallel", "paired", "aligned"):
         assert getattr(found, name).holds == (name != broken), name
     K, Q = start.weights

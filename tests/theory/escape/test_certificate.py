@@ -66,7 +66,7 @@ def test_it_is_the_best_of_all_sign_patterns(case, samples):
     angle = np.sort(rng.uniform(0, 2 * np.pi, samples))
     X = np.stack([np.cos(angle), np.sin(angle)]) * rng.uniform(0.5, 2, samples)
     G = (np.arange(samples) % 2 * 2 - 1) * rng.uniform(0.5, 2, (1, samples))  # alternating: hard
-    found = certified_escape_speed(X, G)
+    found = certified_escape_speed(X.T, G.T)
     assert found.upper - found.lower < 1e-9
     expected = by_all_signs(X, G)
     assert expected <= found.upper + 1e-7
@@ -78,14 +78,14 @@ def test_gradients_of_one_sign_have_a_neuron_as_optimum(sign):
     rng = np.random.default_rng(8)
     for _ in range(5):
         X, G = rng.normal(size=(2, 9)), sign * rng.uniform(0.1, 2, (1, 9))
-        assert_allclose(certified_escape_speed(X, G).upper, rank_one_escape_speed(X, G).lower, rtol=1e-10)
+        assert_allclose(certified_escape_speed(X.T, G.T).upper, rank_one_escape_speed(X.T, G.T).lower, rtol=1e-10)
 
 
 @pytest.mark.parametrize("case", range(6))
 def test_no_network_of_depth_3_exceeds_it(case):
     rng = np.random.default_rng(100 + case)
     X, G = rng.normal(size=(2, 6)), rng.normal(size=(1, 6))
-    found = certified_escape_speed(X, G)
+    found = certified_escape_speed(X.T, G.T)
 
     def minus_speed(flat):
         W1, W2, W3 = flat[:8].reshape(4, 2), flat[8:20].reshape(3, 4), flat[20:].reshape(1, 3)
@@ -115,13 +115,13 @@ DEGENERATE = {
 @pytest.mark.parametrize("name", DEGENERATE)
 def test_degenerate_data_are_certified_too(name):
     X, G = (np.array(a, float) for a in DEGENERATE[name])
-    found = certified_escape_speed(X, G)
+    found = certified_escape_speed(X.T, G.T)
     assert 0 <= found.upper - found.lower < 1e-9
     assert by_all_signs(X[:, X.any(axis=0)], G[:, X.any(axis=0)]) == pytest.approx(found.upper, rel=2e-4, abs=1e-7)
 
 
 def test_gradients_that_cancel_leave_speed_zero():
-    found = certified_escape_speed([[1.0, 1.0], [2.0, 2.0]], [[1.0, -1.0]])
+    found = certified_escape_speed([[1.0, 2.0], [1.0, 2.0]], [[1.0], [-1.0]])
     assert found.lower == pytest.approx(0, abs=1e-14)
     assert 0 <= found.upper < 1e-13
 
@@ -129,15 +129,15 @@ def test_gradients_that_cancel_leave_speed_zero():
 def test_rotations_scales_the_sign_of_g_and_higher_dimensions_change_nothing():
     rng = np.random.default_rng(5)
     X, G = alternating_circle(8)
-    X = X * rng.uniform(0.7, 1.5, 8)
+    X = X * rng.uniform(0.7, 1.5, 8)[:, None]
     base = certified_escape_speed(X, G)
     turn = np.linalg.qr(rng.normal(size=(2, 2)))[0]
     for inputs, gradients, factor in (
-        (turn @ X, G, 1),
+        (X @ turn.T, G, 1),
         (1e8 * X, 1e-3 * G, 1e5),
         (X, -G, 1),
-        (X[:, ::-1], G[:, ::-1], 1),
-        (np.linalg.qr(rng.normal(size=(4, 2)))[0] @ X, G, 1),
+        (X[::-1], G[::-1], 1),
+        (X @ np.linalg.qr(rng.normal(size=(4, 2)))[0].T, G, 1),
     ):
         found = certified_escape_speed(inputs, gradients)
         assert_allclose([found.lower, found.upper], factor * np.array([base.lower, base.upper]), rtol=1e-9)
@@ -145,19 +145,22 @@ def test_rotations_scales_the_sign_of_g_and_higher_dimensions_change_nothing():
 
 def test_bounds_hold_when_it_is_stopped_early():
     X, G = alternating_circle(12)
-    found = certified_escape_speed(X, G, most=20)
-    assert 20 <= found.programmes <= 22
+    parts = []
+    found = certified_escape_speed(X, G, max_programs=20, report=lambda fraction, note: parts.append(fraction))
+    assert 20 <= found.programs <= 22
+    assert parts == sorted(parts)
+    assert parts[-1] == 1.0
     assert found.lower <= CIRCLES[12] <= found.upper
     assert found.upper - found.lower > 0.1
 
 
 def test_bad_input_is_refused():
     X, G = alternating_circle(8)
-    with pytest.raises(InputError, match="gradients must have one row, one output"):
-        certified_escape_speed(X, np.concatenate([G, G]))
+    with pytest.raises(InputError, match="gradients must have one column, one output"):
+        certified_escape_speed(X, np.concatenate([G, G], axis=1))
     with pytest.raises(InputError, match="inputs must span at most a plane"):
-        certified_escape_speed(np.eye(3), np.ones((1, 3)))
+        certified_escape_speed(np.eye(3), np.ones((3, 1)))
     with pytest.raises(InputError, match="tolerance must be between 0 and 1; got 0"):
         certified_escape_speed(X, G, tolerance=0.0)
-    with pytest.raises(InputError, match="most must be at least 1"):
-        certified_escape_speed(X, G, most=0)
+    with pytest.raises(InputError, match="max_programs must be at least 1"):
+        certified_escape_speed(X, G, max_programs=0)

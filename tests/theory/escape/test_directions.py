@@ -13,7 +13,7 @@ from saddlescope.theory.escape.clarke_subgradient import clarke_residual
 from saddlescope.theory.escape.column_generation import column_generation
 from saddlescope.theory.escape.directions import escape_directions, gradient_at_zero
 from saddlescope.theory.escape.network_reduction import collapse, expand, reduce
-from saddlescope.theory.escape.newton import polish
+from saddlescope.theory.escape.newton import refine_direction
 from saddlescope.theory.escape.speed import escape_speed, on_sphere
 from saddlescope.theory.escape.sphere_descent import DECAY, MOMENTUM, sphere_descent
 
@@ -35,7 +35,7 @@ def slow_descent(weights, X, G, steps, rate):
     depth = len(weights)
     theta = [jnp.asarray(w) for w in on_sphere(weights)]
     velocity = [jnp.zeros_like(w) for w in theta]
-    slope = jax.jit(jax.grad(lambda w: jnp.sum(G * layered_output(tuple(w), X))))
+    slope = jax.jit(jax.grad(lambda w: jnp.sum(G * layered_output(tuple(w), X.T).T)))
 
     def dot(a, b):
         return sum(float(jnp.sum(x * y)) for x, y in zip(a, b, strict=True))
@@ -57,12 +57,14 @@ def test_descent_is_the_rule_written_down(depth):
     rng = np.random.default_rng(depth)
     inputs, gradients = rng.normal(size=(3, 7)), rng.normal(size=(2, 7))
     weights = normal(rng, [3, *[5] * (depth - 1), 2], 3)
-    found, speeds = sphere_descent(weights, inputs, gradients, steps=40, rate=0.03, marks=2)
+    found, speeds = sphere_descent(
+        weights, inputs.T, gradients.T, steps=40, learning_rate=0.03, record=np.array([20, 40])
+    )
     for start in range(3):
         slow = slow_descent([w[start] for w in weights], inputs, gradients, 40, 0.03)
         for one, other in zip(found, slow, strict=True):
             np.testing.assert_allclose(one[start], other, atol=1e-12)
-        assert speeds[start, -1] == pytest.approx(escape_speed(slow, inputs, gradients), rel=1e-10)
+        assert speeds[start, -1] == pytest.approx(escape_speed(slow, inputs.T, gradients.T), rel=1e-10)
 
 
 def test_padding_and_scale_change_nothing_and_padding_stays_zero():
@@ -71,8 +73,9 @@ def test_padding_and_scale_change_nothing_and_padding_stays_zero():
     padded = tuple(np.zeros((4, *shape)) for shape in ((7, 2), (7, 7), (1, 7)))
     for place, weight in zip(padded, weights, strict=True):
         place[:, : weight.shape[1], : weight.shape[2]] = weight
-    plain, speeds = sphere_descent(weights, X, G, steps=100, rate=0.03, marks=1)
-    wide, same = sphere_descent(padded, 1e-30 * X, 1e20 * G, steps=100, rate=0.03, marks=1)
+    descent = {"steps": 100, "learning_rate": 0.03, "record": np.array([100])}
+    plain, speeds = sphere_descent(weights, X.T, G.T, **descent)
+    wide, same = sphere_descent(padded, 1e-30 * X.T, 1e20 * G.T, **descent)
     np.testing.assert_allclose(same, 1e-10 * speeds, rtol=1e-9)
     for one, other in zip(plain, wide, strict=True):
         np.testing.assert_allclose(other[:, : one.shape[1], : one.shape[2]], one, atol=1e-10)
@@ -84,7 +87,7 @@ def test_padding_and_scale_change_nothing_and_padding_stays_zero():
 
 @pytest.fixture(scope="module")
 def found():
-    return escape_directions(X, G, depth=3, widths=(1, 8), starts=24, steps=2000, seed=3)
+    return escape_directions(X.T, G.T, depth=3, widths=(1, 8), num_starts=24, steps=2000, seed=3)
 
 
 def test_polished_directions_of_example_1_are_exact(found):
@@ -97,7 +100,7 @@ def test_polished_directions_of_example_1_are_exact(found):
     assert found.speeds[found.widths == 1].max() == pytest.approx(2**0.5 - 1, abs=1e-13)
     best = found.direction(found.best)
     assert sum(np.sum(w**2) for w in best) == pytest.approx(3, abs=1e-12)
-    assert clarke_residual(best, X, G) < 1e-12
+    assert clarke_residual(best, X.T, G.T) < 1e-12
     assert found.ranks[found.best].tolist() == [2, 1, 1]
     assert not any(w[found.widths == 1][:, 1:].any() for w in found.weights[:2])
 
@@ -113,10 +116,10 @@ def test_deeper_directions_are_collapsed_polished_and_expanded(depth):
     rng = np.random.default_rng(0)
     (first, second, last), middle = circle_optimum(), [np.eye(1)] * (depth - 3)
     shaken = [w + 1e-5 * rng.normal(size=w.shape) for w in (first, second, *middle, last)]
-    done = polish(shaken, X, G)
+    done = refine_direction(shaken, X.T, G.T)
     assert done.converged
     assert done.speed == pytest.approx(0.5, abs=1e-13)
-    assert clarke_residual(done.weights, X, G) < 1e-12
+    assert clarke_residual(done.weights, X.T, G.T) < 1e-12
 
 
 def circle_optimum():
@@ -130,9 +133,11 @@ def circle_optimum():
 def test_polish_rejects_what_is_near_no_escape_direction():
     rng = np.random.default_rng(1)
     weights = [rng.normal(size=shape) for shape in ((4, 2), (4, 4), (1, 4))]
-    done = polish(weights, X, G)
-    assert done.converged == (clarke_residual(done.weights, X, G) < 1e-12)
-    assert not polish([-w if n == 2 else w for n, w in enumerate(circle_optimum())], X, G).converged  # speed -1/2
+    done = refine_direction(weights, X.T, G.T)
+    assert done.converged == (clarke_residual(done.weights, X.T, G.T) < 1e-12)
+    assert not refine_direction(
+        [-w if n == 2 else w for n, w in enumerate(circle_optimum())], X.T, G.T
+    ).converged  # speed -1/2
 
 
 def test_reducing_and_expanding_keep_the_function():
@@ -146,7 +151,7 @@ def test_reducing_and_expanding_keep_the_function():
     small = reduce(doubled, X, 1e-3)
     assert [w.shape for w in small] == [(4, 2), (1, 4), (1, 1)]
     before, after = (
-        np.asarray(layered_output(tuple(jnp.asarray(w) for w in net), jnp.asarray(X))) for net in (doubled, small)
+        np.asarray(layered_output(tuple(jnp.asarray(w) for w in net), jnp.asarray(X.T))) for net in (doubled, small)
     )
     np.testing.assert_allclose(after / np.linalg.norm(after), before / np.linalg.norm(before), atol=1e-14)
     deep = (small[0], small[1], np.eye(1), small[2])
@@ -156,11 +161,17 @@ def test_reducing_and_expanding_keep_the_function():
         np.testing.assert_array_equal(one, other)
 
 
+def _four(steps):
+    return np.arange(1, 5) * (steps // 4)
+
+
 @pytest.mark.parametrize("samples", [8, pytest.param(12, marks=pytest.mark.slow)])
 def test_convex_steps_reach_the_certified_optimum_from_where_descent_is_stuck(samples):
     inputs, gradients = circle(samples)
-    stuck = escape_directions(inputs, gradients, depth=3, widths=8, starts=4, steps=200, marks=4, seed=1)
-    better = column_generation(stuck, inputs, gradients)
+    stuck = escape_directions(
+        inputs.T, gradients.T, depth=3, widths=8, num_starts=4, steps=200, record=_four(200), seed=1
+    )
+    better = column_generation(stuck, inputs.T, gradients.T)
     assert (better.speeds >= stuck.speeds - 1e-12).all()
     assert better.speeds.max() == pytest.approx(1 / (1 + 1 / np.tan(2 * np.pi / samples)), abs=1e-12)
     assert better.residuals[better.best] < 1e-12
@@ -170,24 +181,24 @@ def test_convex_steps_reach_the_certified_optimum_from_where_descent_is_stuck(sa
 def test_convex_steps_work_in_three_dimensions_with_two_outputs_at_depth_four():
     rng = np.random.default_rng(4)
     inputs, gradients = rng.normal(size=(3, 6)), rng.normal(size=(2, 6))
-    plain = escape_directions(inputs, gradients, depth=4, widths=6, starts=2, steps=400, marks=4)
-    better = column_generation(plain, inputs, gradients)
+    plain = escape_directions(inputs.T, gradients.T, depth=4, widths=6, num_starts=2, steps=400, record=_four(400))
+    better = column_generation(plain, inputs.T, gradients.T)
     assert (better.speeds >= plain.speeds * (1 - 1e-4)).all()
     for start in range(2):
         assert sum(np.sum(w**2) for w in better.direction(start)) == pytest.approx(4)
 
 
 def test_the_gradient_comes_from_any_cost():
-    targets = np.random.default_rng(5).normal(size=(2, 6))
-    loss = LayeredLoss(jnp.ones((6, 3)), jnp.asarray(targets.T))
-    found = gradient_at_zero(lambda outputs: jnp.sum((outputs - targets) ** 2) / 12, 2, 6)
+    targets = np.random.default_rng(5).normal(size=(6, 2))
+    loss = LayeredLoss(jnp.ones((6, 3)), jnp.asarray(targets))
+    found = gradient_at_zero(lambda outputs: jnp.sum((outputs - targets) ** 2) / 12, samples=6, outputs=2)
     np.testing.assert_allclose(found, -targets / 6, rtol=1e-14)
     np.testing.assert_allclose(loss.gradient_at_origin(), found, rtol=1e-14)
 
 
 def test_two_runs_are_the_same_and_two_seeds_are_not():
     one, same, other = (
-        escape_directions(X, G, depth=2, widths=3, starts=2, steps=20, marks=2, polish=False, seed=seed)
+        escape_directions(X.T, G.T, depth=2, widths=3, num_starts=2, steps=20, refine=False, seed=seed)
         for seed in (0, 0, 1)
     )
     np.testing.assert_array_equal(one.speeds, same.speeds)
@@ -200,22 +211,43 @@ def test_two_runs_are_the_same_and_two_seeds_are_not():
         ({"depth": 1}, "depth must be"),
         ({"widths": 0}, "widths must be"),
         ({"widths": ()}, "widths must be"),
-        ({"starts": 0}, "starts must be at least 1"),
-        ({"marks": 0}, "marks must be at least 1"),
-        ({"steps": 3}, "steps must be at least 80"),
-        ({"rate": float("nan")}, "rate must be positive"),
-        ({"gradients": 0 * G}, "no saddle of this kind"),
-        ({"inputs": X * np.nan}, "inputs must be finite"),
-        ({"gradients": G[:, :7]}, "gradients must have a column"),
+        ({"num_starts": 0}, "num_starts must be at least 1"),
+        ({"steps": 0}, "steps must be at least 1"),
+        ({"record": np.array([0, 1])}, "record must be increasing numbers of steps from 1 to steps=4000"),
+        ({"record": np.array([4001])}, "record must be increasing"),
+        ({"record": np.array([2, 2])}, "record must be increasing"),
+        ({"learning_rate": float("nan")}, "learning_rate must be positive"),
+        ({"gradients": 0 * G.T}, "no saddle of this kind"),
+        ({"inputs": X.T * np.nan}, "inputs must be finite"),
+        ({"gradients": G[:, :7].T}, "gradients must have a row per sample"),
+        ({"inputs": X, "gradients": G}, "Pass `inputs.T` and `gradients.T`"),
     ],
 )
 def test_bad_input_is_refused_in_a_sentence(changed, message):
-    given = {"inputs": X, "gradients": G, "depth": 3, "widths": 4, "starts": 2} | changed
+    given = {"inputs": X.T, "gradients": G.T, "depth": 3, "widths": 4, "num_starts": 2} | changed
     with pytest.raises(InputError, match=message):
         escape_directions(given.pop("inputs"), given.pop("gradients"), **given)
 
 
+def test_a_schedule_records_at_any_steps_and_reports():
+    parts = []
+    given = {"depth": 2, "widths": 3, "num_starts": 2, "steps": 20, "refine": False}
+    number = escape_directions(X.T, G.T, **given, learning_rate=0.01, record=np.array([3, 20]))
+    schedule = escape_directions(
+        X.T, G.T, **given, learning_rate=lambda step: 0.01 * DECAY ** (step / 20), record=np.array([3]),
+        report=lambda fraction, note: parts.append(fraction),
+    )  # fmt: skip
+    np.testing.assert_allclose(schedule.speeds, number.speeds, rtol=1e-12)
+    np.testing.assert_allclose(schedule.curves[:, 0], number.curves[:, 0], rtol=1e-12)
+    assert schedule.curves.shape == (2, 1)
+    assert schedule.steps.tolist() == [3]
+    assert parts == sorted(parts)
+    assert parts[-1] == 1.0
+    few = escape_directions(X.T, G.T, **given)
+    assert few.steps.tolist() == list(range(1, 21))
+
+
 def test_depth_two_cannot_be_improved():
-    found = escape_directions(X, G, depth=2, widths=2, starts=1, steps=10, marks=1, polish=False)
+    found = escape_directions(X.T, G.T, depth=2, widths=2, num_starts=1, steps=10, refine=False)
     with pytest.raises(InputError, match="depth of at least 3"):
-        column_generation(found, X, G)
+        column_generation(found, X.T, G.T)

@@ -30,20 +30,20 @@ def test_it_is_the_best_neuron_of_a_fine_circle(case):
     X, G = rng.normal(size=(2, samples)), rng.normal(size=(outputs, samples))
     X[:, rng.random(samples) < 0.3] = X[:, [0]]  # repeated, antipodal and collinear inputs
     X[:, rng.random(samples) < 0.3] *= -1
-    found = rank_one_escape_speed(X, G, depth=2 + case % 4)
+    found = rank_one_escape_speed(X.T, G.T, depth=2 + case % 4)
     angle = np.linspace(0, 2 * np.pi, 20001)
     fine = np.linalg.norm(np.maximum(np.stack([np.cos(angle), np.sin(angle)], 1) @ X, 0) @ G.T, axis=1).max()
     assert fine <= found.upper
     assert_allclose(found.lower, found.upper, rtol=1e-12, atol=1e-12)
     assert_allclose(fine, found.upper, rtol=1e-3)
-    assert_allclose(escape_speed(found.weights, X, G), found.lower, rtol=1e-15)
+    assert_allclose(escape_speed(found.weights, X.T, G.T), found.lower, rtol=1e-15)
     assert_allclose(sum(np.sum(w**2) for w in found.weights), 2 + case % 4)
 
 
 def test_more_dimensions_and_one_are_reduced_to_the_plane():
     rng = np.random.default_rng(7)
     X, G = rng.normal(size=(2, 6)), rng.normal(size=(3, 6))
-    flat = rank_one_escape_speed(X, G)
+    flat = rank_one_escape_speed(X.T, G.T)
     tall = rank_one_escape_speed(np.linalg.qr(rng.normal(size=(5, 2)))[0] @ X, G)
     assert_allclose([tall.lower, tall.upper], [flat.lower, flat.upper], rtol=1e-12)
     assert tall.weights[0].shape == (1, 5)
@@ -56,7 +56,7 @@ def test_more_dimensions_and_one_are_reduced_to_the_plane():
 def test_networks_of_rank_one_layers_never_exceed_it_though_they_are_not_one_neuron(depth):
     rng = np.random.default_rng(depth)
     X, G = rng.normal(size=(2, 9)), rng.normal(size=(1, 9))
-    best = rank_one_escape_speed(X, G)
+    best = rank_one_escape_speed(X.T, G.T)
     W1 = np.array([[0.6, 0.8], [-0.6, -0.8]]) / np.sqrt(2)
     seen = np.maximum(W1 @ X, 0).sum(0) / np.sqrt(2)
     assert_allclose(seen, np.abs(X.T @ [0.6, 0.8]) / 2)  # not u relu(v.x), as the proof of Example 1 has it
@@ -81,7 +81,7 @@ def test_networks_of_rank_one_layers_never_exceed_it_though_they_are_not_one_neu
 def test_bad_input_is_refused():
     X, G = np.eye(3), np.ones((1, 3))
     with pytest.raises(InputError, match="inputs must span at most a plane"):
-        rank_one_escape_speed(X, G)
+        rank_one_escape_speed(X.T, G.T)
     with pytest.raises(InputError, match="depth must be an integer of at least 2; got 1"):
         rank_one_escape_speed(X[:2], G, depth=1)
     with pytest.raises(InputError, match="gradients must not all be 0"):

@@ -1,9 +1,9 @@
-"""Long runs of (stochastic) gradient descent, compiled, of which little is kept: observables at marked steps.
+"""Long compiled runs of (stochastic) gradient descent that record only observables at some steps.
 
-    theta   <- theta - eta(theta) dL/dtheta, on all samples or on a minibatch; eta is asked anew at every step
+    theta   <- theta - eta(step, theta) dL/dtheta, on all samples or on a minibatch
 
 Everything stays on JAX's device and in the type of the weights, float32 or float64. One compiled loop with open bounds
-serves all stretches between marks, so neither what is recorded nor where a run was interrupted changes its steps.
+serves all stretches between records, so neither the records nor an interruption changes the steps of a run.
 """
 
 import time
@@ -15,85 +15,36 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, Int, PyTree
+from jaxtyping import Array, Int, PyTree
 from threadpoolctl import threadpool_limits
 
 from saddlescope._shared.arguments import validate_arguments
 from saddlescope._shared.errors import InputError
+from saddlescope._shared.progress import Report, silent
 from saddlescope._shared.reprs import ReprMixin
 from saddlescope.flow.descent import checkpoint_file
-from saddlescope.flow.descent.checkpointer import Checkpointer, RunState, all_marks
-from saddlescope.flow.diagonal.trajectory import Status
-from saddlescope.flow.losses.compiled import Loss, loss_and_gradient, require_numbers
+from saddlescope.flow.descent.checkpointer import Checkpointer, RunState
+from saddlescope.flow.descent.learning_rates import AbstractLearningRate, Schedule, as_learning_rate, schedule_values
+from saddlescope.flow.descent.recorded_steps import recorded_steps
+from saddlescope.flow.losses.checks import require_numbers
+from saddlescope.flow.losses.compiled import Loss, loss_and_gradient
 from saddlescope.flow.losses.minibatches import Minibatches
-from saddlescope.flow.status import silent
+from saddlescope.flow.status import ALL_STEPS, FlowError, Status, not_finite_between
 
-_STRETCH = 2.0  # seconds that one call of the compiled loop should take: how soon progress is told
-_KEEP = 20.0  # seconds between checkpoints
-_FIRST = 256  # steps of the first stretch, before it is known how long one takes
-
-
-@validate_arguments
-def homogeneous_rate(rate: float, degree: int) -> Callable[[PyTree], Array]:
-    """The learning rate rate |theta|^(2 - degree), under which descent does not see the scale of small weights.
-
-    Near the origin of a loss that is homogeneous of that degree, the gradient of c theta is c^(degree - 1) that of
-    theta: the step scales with theta. It is the paper's time s in steps of `rate`. Section 2.1 and appendix B of
-    Bantzis, Simon and Jacot (2025), which takes 10 / |theta|^4 at depth 6.
-
-    Args:
-        rate: learning rate where |theta| = 1, positive.
-        degree: of homogeneity, the depth of a network without biases.
-
-    Raises:
-        InputError: a rate that is not positive and finite, or a degree below 2.
-    """
-    if not 0 < rate < float("inf"):
-        raise InputError(f"rate must be positive and finite; got {rate!r}.")
-    if degree < 2:
-        raise InputError(f"degree must be at least 2; got {degree!r}.")
-    return _HomogeneousRate(rate, degree)
-
-
-class _HomogeneousRate(eqx.Module):
-    rate: float
-    degree: int
-
-    def __call__(self, weights: PyTree) -> Float[Array, ""]:
-        square = sum(jnp.sum(jnp.square(leaf)) for leaf in jax.tree.leaves(weights))
-        return self.rate * jnp.asarray(square) ** ((2 - self.degree) / 2)
-
-
-@validate_arguments
-def geometric_marks(steps: int, *, per_doubling: int = 8, every: int | None = None) -> Int[np.ndarray, "k"]:
-    """Step numbers from 0 to `steps`, evenly spaced in their logarithm, so that no stage is too early to be seen.
-
-    Args:
-        steps: the last one, at least 0.
-        per_doubling: marks from n to 2n, where there are so many integers.
-        every: marks at least so dense, evenly; None: only the geometric ones, which thin out towards the end.
-
-    Raises:
-        InputError: an argument is out of its range.
-    """
-    for name, value, least in (("steps", steps, 0), ("per_doubling", per_doubling, 1), ("every", every, 1)):
-        if value is not None and value < least:
-            raise InputError(f"{name} must be at least {least}; got {value!r}.")
-    geometric = 2.0 ** (np.arange(per_doubling * int(np.ceil(np.log2(max(steps, 1)))) + 1) / per_doubling)
-    even = np.zeros(0) if every is None else np.arange(0, steps, every)
-    marks = np.unique(np.concatenate([[0], np.round(geometric), even, [steps]]).astype(np.int64))
-    return marks[marks <= steps]
+_STRETCH = 2.0  # seconds that one call of the compiled loop should take: the time between two reports
+_CHECKPOINT_EVERY = 20.0  # seconds between checkpoints
+_FIRST = 256  # steps of the first stretch, before the time of a step is known
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class Recording(ReprMixin):
-    """What was seen of a run.
+    """Records of a run.
 
     Attributes:
-        steps: step numbers at which it was observed, ascending from 0, shape (k,).
-        observed: what `observe` gave there, NumPy arrays with a leading axis of length k.
+        steps: step numbers of the records, ascending from 0, shape (k,).
+        observed: values of `observe` there, NumPy arrays with a leading axis of length k.
         weights: at the end of the run, NumPy arrays.
-        status: how the run ended.
+        status: termination status.
     """
 
     steps: Int[np.ndarray, "k"]
@@ -102,7 +53,7 @@ class Recording(ReprMixin):
     status: Status
 
     def __repr__(self) -> str:
-        return f"Recording({len(self.steps)} marks to step {self.steps[-1]}; {self.status})"
+        return f"Recording({len(self.steps)} records to step {self.steps[-1]}; {self.status})"
 
 
 @validate_arguments
@@ -111,153 +62,155 @@ def sgd(
     weights: PyTree,
     *,
     steps: int,
-    learning_rate: Callable[[PyTree], Array],
+    learning_rate: float | Schedule | AbstractLearningRate,
+    observe: Callable[[PyTree], PyTree],
     batch: int | None = None,
     seed: int = 0,
-    marks: Int[np.ndarray, "k"],
-    observe: Callable[[PyTree], PyTree],
+    record: Int[np.ndarray, "k"] | None = None,
     checkpoint: Path | None = None,
-    report: Callable[[float, str], None] | None = None,
+    throw: bool = True,
+    report: Report = silent,
 ) -> Recording:
-    """Takes steps theta <- theta - learning_rate(theta) dL/dtheta, and observes the weights at marked steps.
+    """Take steps theta <- theta - learning_rate dL/dtheta, and observe the weights at some of them.
 
-    Functions given here are compiled. Large arrays belong in Equinox modules (as `LayeredLoss`) or in
-    `jax.tree_util.Partial`, whose arrays travel as arguments; those of a closure would be compiled in.
+    Functions given here are compiled. Put large arrays in Equinox modules (such as `LayeredLoss`) or in
+    `jax.tree_util.Partial`, whose arrays are arguments of the compiled code; those of a closure become constants in it.
 
     Args:
         loss: from the weights to a number of their type.
-        weights: where to start, arrays of one floating-point type, which is that of the run.
+        weights: initial weights, arrays of one floating-point type, which is that of the run.
         steps: number of steps, at least 0.
-        learning_rate: from the weights before a step to its learning rate, such as `homogeneous_rate(10.0, 6)`.
-        batch: samples in a minibatch; None: each step sees all. The loss must be a `FiniteSumLoss`, and its permutations
+        learning_rate: a positive number; a schedule from the step, counted from 0, to the rate, such as those of Optax;
+            or a rate that depends on the weights, such as `homogeneous_rate(10.0, 6)`.
+        observe: from the weights to the arrays to record, such as the loss of all samples and singular values.
+        batch: samples in a minibatch; None: each step sees all. The loss must be a `FiniteSumLoss`; the permutations
             are those of `gradient_descent` for this seed.
         seed: of the permutations.
-        marks: step numbers between 0 and `steps` at which to observe, besides these two; see `geometric_marks`.
-        observe: from the weights to arrays to keep, such as the loss of all samples and singular values.
-        checkpoint: a file from which a killed run goes on, to the same result; written every 20 s, and at the end,
-            after which calling again returns at once. None: nothing is kept.
-        report: called with the finished fraction and a note.
-
-    Returns:
-        The observations; where the weights diverged, those until then, and a `status` that says so.
+        record: step numbers to record besides 0 and `steps`; by default `geometric_steps(steps)`.
+        checkpoint: a file from which a killed run resumes, to the same result; written every 20 s, and at the end,
+            after which calling again returns at once. None: write none.
+        throw: True: raise if the weights diverge. False: return the records until then; check `Recording.status`.
+        report: called from time to time with the finished fraction and a note.
 
     Raises:
         InputError: an argument cannot be used, or the checkpoint is damaged or of another run.
+        FlowError: the weights became infinite or NaN and `throw` is true; `FlowError.result` is the recording.
     """
     require_numbers("weights", weights)
     weights = jax.tree.map(jnp.asarray, weights)
-    marks = all_marks(marks, steps)
+    recorded, rates = recorded_steps(record, steps), as_learning_rate(learning_rate)
     source = loss if batch is None else Minibatches.of(loss, batch, seed)
-    rate = _check_start(loss, weights, learning_rate)
+    rate = _check_start(loss, weights, rates)
     shapes, structure = jax.tree.flatten(jax.eval_shape(observe, weights))
-    records = [np.zeros((len(marks), *shape.shape), shape.dtype) for shape in shapes]
+    records = [np.zeros((len(recorded), *shape.shape), shape.dtype) for shape in shapes]
     progress = RunState(step=0, seen=0, weights=weights, records=records)
-    keeper = None
+    checkpointer = None
     if checkpoint is not None:
-        leaves = jax.tree.leaves((weights, eqx.filter(loss, eqx.is_array)))
-        keeper = Checkpointer(checkpoint, checkpoint_file.fingerprint(*leaves, marks, batch, seed, f"{rate:.4e}"))
-        progress = keeper.resume(progress)
+        parts = [*jax.tree.leaves((weights, eqx.filter(loss, eqx.is_array))), recorded, batch, seed, f"{rate:.4e}"]
+        parts += schedule_values(rates, steps)
+        checkpointer = Checkpointer(checkpoint, checkpoint_file.fingerprint(*parts))
+        progress = checkpointer.resume(progress)
     # Decompositions of small matrices on several threads of BLAS take up to 300 times as long on a busy machine.
     with threadpool_limits(1, user_api="blas"):
-        status = _run(source, learning_rate, observe, progress, marks, keeper, report or silent)
-    if keeper is not None:
-        keeper.write(progress)
-    return Recording(
-        steps=marks[: progress.seen],
+        status = _run(source, rates, observe, progress, recorded, checkpointer, report)
+    if checkpointer is not None:
+        checkpointer.write(progress)
+    recording = Recording(
+        steps=recorded[: progress.seen],
         observed=jax.tree.unflatten(structure, [record[: progress.seen] for record in progress.records]),
         weights=jax.tree.map(np.asarray, progress.weights),
         status=status,
     )
+    if throw and not status.ok:
+        raise FlowError(recording)
+    return recording
 
 
 def _run(
     source: Loss | Minibatches,
-    learning_rate: Callable[[PyTree], Array],
+    rates: AbstractLearningRate,
     observe: Callable[[PyTree], PyTree],
     progress: RunState,
-    marks: Int[np.ndarray, "k"],
-    keeper: Checkpointer | None,
-    report: Callable[[float, str], None],
+    recorded: Int[np.ndarray, "k"],
+    checkpointer: Checkpointer | None,
+    report: Report,
 ) -> Status:
-    """Takes all steps that are left, and enters what is seen."""
-    steps, stretch = int(marks[-1]), _FIRST
-    while progress.seen < len(marks):
-        mark = int(marks[progress.seen])
-        if progress.step < mark:
-            stop, before = min(mark, progress.step + stretch), time.perf_counter()
+    """Take all remaining steps, and enter the observations."""
+    steps, stretch = int(recorded[-1]), _FIRST
+    while progress.seen < len(recorded):
+        due = int(recorded[progress.seen])
+        if progress.step < due:
+            stop, before = min(due, progress.step + stretch), time.perf_counter()
             bounds = jnp.asarray(progress.step, jnp.int32), jnp.asarray(stop, jnp.int32)
-            progress.weights = jax.block_until_ready(_advance(source, learning_rate, progress.weights, *bounds))
+            progress.weights = jax.block_until_ready(_advance(source, rates, progress.weights, *bounds))
             stretch = max(1, int(_STRETCH * (stop - progress.step) / (time.perf_counter() - before)))
             progress.step = stop
-        if progress.step == mark:
-            finite, *seen = _look(observe, progress.weights)
+        if progress.step == due:
+            finite, *seen = _observed(observe, progress.weights)
             if not finite:
-                last = marks[progress.seen - 1] if progress.seen else 0
-                return Status(
-                    False,
-                    f"A weight became infinite or NaN between steps {last} and {mark}.",
-                    "Use a smaller learning rate.",
-                )
+                return not_finite_between(int(recorded[progress.seen - 1]) if progress.seen else 0, due)
             for record, value in zip(progress.records, seen, strict=True):
                 record[progress.seen] = value
             progress.seen += 1
         report(progress.step / max(steps, 1), f"step {progress.step} of {steps}")
-        if keeper is not None:
-            keeper.write(progress, every=_KEEP)
-    return Status(True, "All steps were taken.")
+        if checkpointer is not None:
+            checkpointer.write(progress, every=_CHECKPOINT_EVERY)
+    return ALL_STEPS
 
 
 @eqx.filter_jit
 def _advance(
     source: Loss | Minibatches,
-    learning_rate: Callable[[PyTree], Array],
+    rates: AbstractLearningRate,
     weights: PyTree,
     start: Int[Array, ""],
     stop: Int[Array, ""],
 ) -> PyTree:
-    """The weights after the steps from `start` until before `stop`."""
+    """Return the weights after the steps from `start` until before `stop`."""
 
-    def descend(loss: Loss, weights: PyTree) -> PyTree:
-        rate = learning_rate(weights)
+    def descend(loss: Loss, step: Array, weights: PyTree) -> PyTree:
+        rate = rates.at(step, weights)
         _, gradient = loss_and_gradient(loss, weights)
         return jax.tree.map(lambda leaf, slope: leaf - rate * slope, weights, gradient)
 
     if not isinstance(source, Minibatches):
-        return jax.lax.fori_loop(start, stop, lambda _, weights: descend(source, weights), weights)
+        return jax.lax.fori_loop(start, stop, lambda step, weights: descend(source, step, weights), weights)
 
-    # A loop over epochs around one over their steps, so that no step has to ask whether a permutation is due.
+    # A loop over epochs around one over their steps, so that no step needs to check if a permutation is due.
     def epoch(number: Array, weights: PyTree) -> PyTree:
         order, first = source.order(number), number * source.per_epoch
         steps = jnp.maximum(start - first, 0), jnp.minimum(stop - first, source.per_epoch)
-        return jax.lax.fori_loop(*steps, lambda place, now: descend(source.at(place, order), now), weights)
+        return jax.lax.fori_loop(
+            *steps, lambda place, now: descend(source.at(place, order), first + place, now), weights
+        )
 
     return jax.lax.fori_loop(start // source.per_epoch, -(-stop // source.per_epoch), epoch, weights)
 
 
 @eqx.filter_jit
-def _look(observe: Callable[[PyTree], PyTree], weights: PyTree) -> list[Array]:
-    """Whether the weights are finite, and the leaves of what is observed."""
+def _observed(observe: Callable[[PyTree], PyTree], weights: PyTree) -> list[Array]:
+    """Return True if the weights are finite, and the leaves of the observations."""
     finite = jnp.asarray([jnp.all(jnp.isfinite(leaf)) for leaf in jax.tree.leaves(weights)]).all()
     return [finite, *jax.tree.leaves(observe(weights))]
 
 
-def _check_start(loss: Loss, weights: PyTree, learning_rate: Callable[[PyTree], Array]) -> float:
-    """The learning rate at the start.
+def _check_start(loss: Loss, weights: PyTree, rates: AbstractLearningRate) -> float:
+    """Return the learning rate at the start.
 
     Raises:
-        InputError: the weights are of no one floating-point type, or loss or learning rate are no finite number of it.
+        InputError: the weights have no common floating-point type, or loss or rate is no finite number of it.
     """
     kinds = {leaf.dtype for leaf in jax.tree.leaves(weights)}
     if len(kinds) != 1 or not jnp.issubdtype(kind := kinds.pop(), jnp.floating):
         found = sorted({str(leaf.dtype) for leaf in jax.tree.leaves(weights)})
         raise InputError(f"weights must be arrays of one floating-point type; got {found!r}.")
     values = []
-    for name, function in (("loss", loss), ("learning_rate", learning_rate)):
+    for name, function in (("loss", loss), ("learning_rate", lambda weights: rates.at(0, weights))):
         shape = eqx.filter_eval_shape(function, weights)
         if getattr(shape, "shape", None) != () or shape.dtype != kind:
             raise InputError(
-                f"{name} must give one {kind!s} number, the type of the weights; got {shape!r}. Make its arrays in "
-                "that type."
+                f"{name} must give one {kind!s} number, the type of the weights; got {shape!r}. Create its arrays "
+                "in that type."
             )
         values.append(float(eqx.filter_jit(function)(weights)))
         if not np.isfinite(values[-1]):

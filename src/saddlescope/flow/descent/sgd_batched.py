@@ -1,11 +1,11 @@
-"""Many recorded descents in one call: seeds, starts, learning rates, or data sets of one small problem.
+"""Many runs of (stochastic) gradient descent in one call: seeds, starts, learning rates, or data sets.
 
-A step of a small network costs less than what surrounds it. Here all runs share one compiled loop over the steps of an
-epoch, in which they are a leading axis of every array; an epoch's minibatches are made at its beginning, and what is
-observed is gathered inside the loop, so that marks at every step cost no more than the observing itself.
+A step of a small network costs less than its overhead. Here all runs share one compiled loop over the steps of an
+epoch, in which they are a leading axis of every array; an epoch's minibatches are drawn at its beginning, and
+observations are collected inside the loop, so that records at every step cost no more than the observations.
 
 Epoch e = 1, 2, ... of a run goes through the permutation `numpy.random.default_rng((seed, e)).permutation(samples)`, a
-minibatch at a time; samples left over sit it out. (JAX's permutations, as in `sgd`, would take most of the
+minibatch at a time, and leaves out the samples that fill none. (JAX's permutations, as in `sgd`, would take most of the
 time.)
 """
 
@@ -21,33 +21,41 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int, PyTree
 from threadpoolctl import threadpool_limits
 
-from saddlescope._shared.arguments import validate_arguments
+from saddlescope._shared.arguments import require, validate_arguments
 from saddlescope._shared.errors import InputError
+from saddlescope._shared.progress import Report, silent
 from saddlescope._shared.reprs import ReprMixin
 from saddlescope.flow.descent import checkpoint_file
-from saddlescope.flow.descent.checkpointer import Checkpointer, RunState, all_marks
-from saddlescope.flow.diagonal.trajectory import Status
-from saddlescope.flow.losses.compiled import Loss, loss_and_gradient, require_numbers
+from saddlescope.flow.descent.checkpointer import Checkpointer, RunState
+from saddlescope.flow.descent.learning_rates import (
+    AbstractLearningRate,
+    Schedule,
+    ScheduledRate,
+    as_learning_rate,
+    schedule_values,
+)
+from saddlescope.flow.descent.recorded_steps import recorded_steps
+from saddlescope.flow.losses.checks import require_numbers
+from saddlescope.flow.losses.compiled import Loss, loss_and_gradient
 from saddlescope.flow.losses.minibatches import Minibatches
 from saddlescope.flow.losses.stability_limit import require_stable
 from saddlescope.flow.losses.stacked import StackedRuns
-from saddlescope.flow.status import silent
+from saddlescope.flow.status import ALL_STEPS, BatchedFlowError, Status, not_finite_between
 
-_KEEP = 20.0  # seconds between checkpoints
+_CHECKPOINT_EVERY = 20.0  # seconds between checkpoints
 _STRETCH = 512  # steps between two reports where there are no epochs
-_CACHE = 2**17  # bytes of weights that fit a core's cache with what a step computes from them
+_CACHE = 2**17  # bytes of weights that fit a core's cache with the temporaries of a step
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class BatchedRecording(ReprMixin):
-    """What was seen of many runs.
+    """Records of many runs.
 
     Attributes:
-        steps: step numbers at which they were observed, ascending from 0, shape (k,).
-        observed: what `observe` gave there, NumPy arrays with leading axes (runs, k); numbers are NaN from where a run
-            diverged.
+        steps: step numbers of the records, ascending from 0, shape (k,).
+        observed: values of `observe` there, NumPy arrays with leading axes (runs, k); NaN after a run diverged.
         weights: at the end of the runs, NumPy arrays with a leading axis (runs,).
-        statuses: how each run ended.
+        statuses: termination status of each run.
     """
 
     steps: Int[np.ndarray, "k"]
@@ -57,12 +65,12 @@ class BatchedRecording(ReprMixin):
 
     @property
     def failed(self) -> tuple[int, ...]:
-        """The numbers of the runs that diverged."""
+        """Numbers of the runs that diverged."""
         return tuple(run for run, status in enumerate(self.statuses) if not status.ok)
 
     def __repr__(self) -> str:
-        marks = f"{len(self.steps)} marks to step {self.steps[-1]}"
-        return f"BatchedRecording({len(self.statuses)} runs, {marks}; {len(self.failed) or 'none'} diverged)"
+        records = f"{len(self.steps)} records to step {self.steps[-1]}"
+        return f"BatchedRecording({len(self.statuses)} runs, {records}; {len(self.failed) or 'none'} diverged)"
 
 
 @validate_arguments
@@ -71,65 +79,82 @@ def sgd_batched(
     weights: PyTree,
     *,
     steps: int,
-    learning_rate: float | Sequence[float],
+    learning_rate: float | Sequence[float] | Schedule | AbstractLearningRate,
+    observe: Callable[[PyTree], PyTree] | Sequence[Callable[[PyTree], PyTree]],
     batch: int | None = None,
     seeds: Sequence[int] | None = None,
-    marks: Int[np.ndarray, "k"],
-    observe: Callable[[PyTree], PyTree] | Sequence[Callable[[PyTree], PyTree]],
+    record: Int[np.ndarray, "k"] | None = None,
     checkpoint: Path | None = None,
-    report: Callable[[float, str], None] | None = None,
+    throw: bool = True,
+    report: Report = silent,
 ) -> BatchedRecording:
-    """Takes steps theta <- theta - learning_rate dL/dtheta in many runs at once, and observes them at marked steps.
+    """Take steps theta <- theta - learning_rate dL/dtheta in many runs at once, and observe them at some steps.
 
-    Runs do not depend on each other, and one that diverges spoils no other.
+    Runs are independent; one that diverges does not affect the others.
 
     Args:
         loss: from the weights of one run to a number of their type; one for all runs, or one for each: Equinox modules
             of one structure whose arrays have the same shapes.
-        weights: where to start, arrays of one floating-point type with a leading axis (runs,).
+        weights: initial weights, arrays of one floating-point type with a leading axis (runs,).
         steps: number of steps, at least 0.
-        learning_rate: positive; one for all runs, or one for each.
+        learning_rate: a positive number for all runs, or one for each; a schedule from the step, counted from 0, to the
+            rate; or a rate that depends on the weights, such as `homogeneous_rate(10.0, 6)`.
+        observe: from the weights of one run to the arrays to record; one for all runs, or one for each, as for `loss`.
+            Put large arrays in Equinox modules or in `jax.tree_util.Partial`.
         batch: samples in a minibatch; None: each step sees all. The loss must be a `FiniteSumLoss`.
         seeds: of the minibatches, one for each run, at least 0; required with `batch`, and only there.
-        marks: step numbers between 0 and `steps` at which to observe, besides these two.
-        observe: from the weights of one run to arrays to keep; one for all runs, or one for each, as for `loss`. Large
-            arrays belong in Equinox modules or in `jax.tree_util.Partial`.
-        checkpoint: a file from which a killed call goes on, to the same result; written between epochs, every 20 s at
-            most, and at the end, after which calling again returns at once. None: nothing is kept.
-        report: called with the finished fraction and a note.
+        record: step numbers to record besides 0 and `steps`; by default `geometric_steps(steps)`.
+        checkpoint: a file from which a killed call resumes, to the same result; written between epochs, every 20 s at
+            most, and at the end, after which calling again returns at once. None: write none.
+        throw: True: raise if a run diverges. False: return all; check `BatchedRecording.statuses`.
+        report: called from time to time with the finished fraction and a note.
 
     Raises:
-        InputError: an argument cannot be used; the learning rate is beyond what the loss, an `HasStabilityLimit`, can
-            settle with at any of its minima; a loss is not finite at the start; or the checkpoint is damaged or of
-            another call.
+        InputError: an argument cannot be used; the learning rate (of a schedule the last one) is beyond the stability
+            limit of all minima of the loss, where it has one; a loss is not finite at the start; or the checkpoint is
+            damaged or of another call.
+        BatchedFlowError: a run diverged and `throw` is true; its `result` is the recording.
     """
     require_numbers("weights", weights)
     weights = jax.tree.map(jnp.asarray, weights)
     runs, kind = _runs(weights)
-    marks = all_marks(marks, steps)
+    recorded = recorded_steps(record, steps)
     losses, observers = StackedRuns.of("loss", loss, runs), StackedRuns.of("observe", observe, runs)
-    rates = _rates(learning_rate, runs)
+    shared, rates = None, np.zeros(0)
+    if callable(learning_rate) or isinstance(learning_rate, AbstractLearningRate):
+        shared = as_learning_rate(learning_rate)
+        if isinstance(shared, ScheduledRate):
+            rates = np.array([float(shared.schedule(max(steps - 1, 0)))])  # the last one
+    else:
+        rates = _rates(learning_rate, runs)
     plan = _plan(losses, runs, batch, seeds)
     _check_start(losses, weights, rates, kind)
 
-    shapes = eqx.filter_eval_shape(_look, observers.one(0), jax.tree.map(lambda leaf: leaf[0], weights))
-    records = [np.zeros((len(marks), runs, *leaf.shape), leaf.dtype) for leaf in jax.tree.leaves(shapes)]
+    shapes = eqx.filter_eval_shape(_observed, observers.one(0), jax.tree.map(lambda leaf: leaf[0], weights))
+    records = [np.zeros((len(recorded), runs, *leaf.shape), leaf.dtype) for leaf in jax.tree.leaves(shapes)]
     progress = RunState(step=0, seen=0, weights=weights, records=records)
-    keeper = None
+    checkpointer = None
     if checkpoint is not None:
-        leaves = jax.tree.leaves((weights, eqx.filter((losses, observers), eqx.is_array)))
-        keeper = Checkpointer(checkpoint, checkpoint_file.fingerprint(*leaves, rates, marks, batch, plan.seeds))
-        progress = keeper.resume(progress)
+        parts = [*jax.tree.leaves((weights, eqx.filter((losses, observers), eqx.is_array))), rates, recorded]
+        parts += [batch, plan.seeds, *schedule_values(shared, steps)]
+        if shared is not None and not isinstance(shared, ScheduledRate):
+            parts.append(shared)
+        checkpointer = Checkpointer(checkpoint, checkpoint_file.fingerprint(*parts))
+        progress = checkpointer.resume(progress)
     with threadpool_limits(1, user_api="blas"):
-        _run(losses, observers, jnp.asarray(rates, kind), plan, progress, marks, keeper, report or silent)
-    if keeper is not None:
-        keeper.write(progress)
-    return _recordings(jax.tree.structure(shapes[1]), marks, progress)
+        eta = jnp.asarray(rates, kind) if shared is None else shared
+        _run(losses, observers, eta, plan, progress, recorded, checkpointer, report)
+    if checkpointer is not None:
+        checkpointer.write(progress)
+    recording = _recording(jax.tree.structure(shapes[1]), recorded, progress)
+    if throw and recording.failed:
+        raise BatchedFlowError(recording)
+    return recording
 
 
 @dataclass(frozen=True)
 class _Plan:
-    """In which order the runs see their samples; without minibatches, `seeds` is empty."""
+    """Order in which the runs see their samples; without minibatches, `seeds` is empty."""
 
     samples: int
     batch: int
@@ -137,7 +162,7 @@ class _Plan:
     seeds: tuple[int, ...] = ()
 
     def orders(self, epoch: int) -> Int[np.ndarray, "runs steps batch"] | None:
-        """The samples of the minibatches of an epoch, counted from 0 here."""
+        """Return the samples of the minibatches of an epoch, counted from 0 here."""
         if not self.seeds:
             return None
         used = self.stretch * self.batch
@@ -151,35 +176,35 @@ class _Plan:
 def _run(
     losses: StackedRuns,
     observers: StackedRuns,
-    rates: Float[Array, "runs"],
+    rates: Float[Array, "runs"] | AbstractLearningRate,
     plan: _Plan,
     progress: RunState,
-    marks: Int[np.ndarray, "k"],
-    keeper: Checkpointer | None,
-    report: Callable[[float, str], None],
+    recorded: Int[np.ndarray, "k"],
+    checkpointer: Checkpointer | None,
+    report: Report,
 ) -> None:
-    """Takes all steps that are left, an epoch at a time, and enters what is seen."""
-    steps, stretch = int(marks[-1]), plan.stretch
-    epochs = np.maximum(marks - 1, 0) // stretch  # that in which each mark is reached
+    """Take all remaining steps, one epoch at a time, and enter the observations."""
+    steps, stretch = int(recorded[-1]), plan.stretch
+    epochs = np.maximum(recorded - 1, 0) // stretch  # of each record
     most = int(np.max(np.bincount(epochs)))
-    while progress.seen < len(marks):
+    while progress.seen < len(recorded):
         first, stop = progress.step, min(progress.step + stretch, steps)
-        here = marks[epochs == first // stretch] - first
+        here = recorded[epochs == first // stretch] - first
         edges = np.zeros(most + 1, np.int32)
         edges[1 : len(here) + 1] = here
         orders = plan.orders(first // stretch)
-        bounds = jnp.asarray(edges), jnp.asarray(len(here), jnp.int32), jnp.asarray(stop - first, jnp.int32)
+        bounds = (jnp.asarray(edges), *(jnp.asarray(n, jnp.int32) for n in (len(here), stop - first, first)))
         batches = None if orders is None else jnp.asarray(orders)
         progress.weights, seen = _epoch(losses, observers, rates, progress.weights, batches, *bounds)
         _enter(progress, [np.asarray(leaf)[:, : len(here)] for leaf in jax.tree.leaves(seen)])
         progress.step = stop
         report(stop / max(steps, 1), f"step {stop} of {steps}")
-        if keeper is not None:
-            keeper.write(progress, every=_KEEP)
+        if checkpointer is not None:
+            checkpointer.write(progress, every=_CHECKPOINT_EVERY)
 
 
 def _enter(progress: RunState, seen: list[np.ndarray]) -> None:
-    """Enters what all runs showed at the next marks, with leading axes (runs, marks)."""
+    """Enter the observations of all runs at the next records, with leading axes (runs, records)."""
     count = seen[0].shape[1]
     for record, values in zip(progress.records, seen, strict=True):
         record[progress.seen : progress.seen + count] = np.moveaxis(values, 1, 0)
@@ -190,14 +215,15 @@ def _enter(progress: RunState, seen: list[np.ndarray]) -> None:
 def _epoch(
     losses: StackedRuns,
     observers: StackedRuns,
-    rates: Float[Array, "runs"],
+    rates: Float[Array, "runs"] | AbstractLearningRate,
     weights: PyTree,
     orders: Int[Array, "runs steps batch"] | None,
-    edges: Int[Array, "marks"],
+    edges: Int[Array, "records"],
     count: Int[Array, ""],
     stop: Int[Array, ""],
+    first: Int[Array, ""],
 ) -> tuple[PyTree, PyTree]:
-    """The weights at the end of an epoch, and what is observed at edges[1], ..., edges[count] of its steps."""
+    """Return the weights at the end of an epoch, and the observations at edges[1], ..., edges[count] of its steps."""
 
     def one(given: PyTree) -> tuple[PyTree, PyTree]:
         loss, observe = losses.built(given[0]), observers.built(given[1])
@@ -207,50 +233,53 @@ def _epoch(
         def step(place: Array, weights: PyTree) -> PyTree:
             here = loss if batches is None else _at(batches, place)
             _, gradient = loss_and_gradient(here, weights)
-            return jax.tree.map(lambda leaf, slope: leaf - rate * slope, weights, gradient)
+            eta = rates.at(first + place, weights) if isinstance(rates, AbstractLearningRate) else rate
+            return jax.tree.map(lambda leaf, slope: leaf - eta * slope, weights, gradient)
 
-        def to_mark(mark: Array, carry: tuple[PyTree, PyTree]) -> tuple[PyTree, PyTree]:
+        def to_record(record: Array, carry: tuple[PyTree, PyTree]) -> tuple[PyTree, PyTree]:
             weights, seen = carry
-            weights = jax.lax.fori_loop(edges[mark], edges[mark + 1], step, weights)
-            found = _look(observe, weights)
+            weights = jax.lax.fori_loop(edges[record], edges[record + 1], step, weights)
+            found = _observed(observe, weights)
             return weights, jax.tree.map(
-                lambda kept, leaf: jax.lax.dynamic_update_index_in_dim(kept, leaf, mark, 0), seen, found
+                lambda values, leaf: jax.lax.dynamic_update_index_in_dim(values, leaf, record, 0), seen, found
             )
 
-        shapes = jax.eval_shape(lambda weights: _look(observe, weights), weights)
+        shapes = jax.eval_shape(lambda weights: _observed(observe, weights), weights)
         seen = jax.tree.map(lambda leaf: jnp.zeros((len(edges) - 1, *leaf.shape), leaf.dtype), shapes)
-        weights, seen = jax.lax.fori_loop(0, count, to_mark, (weights, seen))
+        weights, seen = jax.lax.fori_loop(0, count, to_record, (weights, seen))
         return jax.lax.fori_loop(edges[count], stop, step, weights), seen
 
     # As many runs side by side as the cache holds, the others after them.
-    leaves, runs = jax.tree.leaves(weights), len(rates)
+    leaves = jax.tree.leaves(weights)
+    runs = len(leaves[0])
     groups = -(-sum(leaf.nbytes for leaf in leaves) // _CACHE)
-    arrays = losses.arrays, observers.arrays, rates, weights, orders
+    each = None if isinstance(rates, AbstractLearningRate) else rates
+    arrays = losses.arrays, observers.arrays, each, weights, orders
     return jax.lax.map(one, arrays, batch_size=-(-runs // min(runs, groups)))
 
 
 def _at(batches: Any, place: Array) -> Any:
-    """One of an epoch's minibatches."""
+    """Return one of an epoch's minibatches."""
     return jax.tree.map(
         lambda leaf: jax.lax.dynamic_index_in_dim(leaf, place, 0, keepdims=False) if eqx.is_array(leaf) else leaf,
         batches,
     )
 
 
-def _look(observe: Callable[[PyTree], PyTree], weights: PyTree) -> tuple[Bool[Array, ""], PyTree]:
-    """Whether the weights of a run are finite, and what is observed."""
-    # Sums over an axis are finite where all terms are, and faster to come by than a look at each.
+def _observed(observe: Callable[[PyTree], PyTree], weights: PyTree) -> tuple[Bool[Array, ""], PyTree]:
+    """Return True if the weights of a run are finite, and its observations."""
+    # Sums over an axis are finite where all terms are, and faster than a check of each.
     sums = [leaf @ jnp.ones(leaf.shape[-1], leaf.dtype) if leaf.ndim else leaf for leaf in jax.tree.leaves(weights)]
     return jnp.all(jnp.stack([jnp.all(jnp.isfinite(one)) for one in sums])), observe(weights)
 
 
 @eqx.filter_jit
 def _values(losses: StackedRuns, weights: PyTree) -> Float[Array, "runs"]:
-    """The loss of each run."""
+    """Return the loss of each run."""
     return jax.lax.map(lambda given: losses.built(given[0])(given[1]), (losses.arrays, weights), batch_size=16)
 
 
-def _recordings(structure: Any, marks: Int[np.ndarray, "k"], progress: RunState) -> BatchedRecording:
+def _recording(structure: Any, recorded: Int[np.ndarray, "k"], progress: RunState) -> BatchedRecording:
     finite, *records = (np.moveaxis(record, 0, 1) for record in progress.records)
     alive = np.logical_and.accumulate(finite, axis=1)
     for record in records:
@@ -259,15 +288,12 @@ def _recordings(structure: Any, marks: Int[np.ndarray, "k"], progress: RunState)
     statuses = []
     for run in alive:
         if run.all():
-            statuses.append(Status(True, "All steps were taken."))
+            statuses.append(ALL_STEPS)
             continue
         at = int(np.argmin(run))
-        between = f"steps {marks[max(at - 1, 0)]} and {marks[at]}"
-        statuses.append(
-            Status(False, f"A weight became infinite or NaN between {between}.", "Use a smaller learning rate.")
-        )
+        statuses.append(not_finite_between(int(recorded[max(at - 1, 0)]), int(recorded[at])))
     return BatchedRecording(
-        steps=marks,
+        steps=recorded,
         observed=jax.tree.unflatten(structure, records),
         weights=jax.tree.map(np.asarray, progress.weights),
         statuses=tuple(statuses),
@@ -275,7 +301,7 @@ def _recordings(structure: Any, marks: Int[np.ndarray, "k"], progress: RunState)
 
 
 def _runs(weights: PyTree) -> tuple[int, Any]:
-    """How many runs there are, and the type of their weights."""
+    """Return the number of runs, and the type of their weights."""
     leaves = jax.tree.leaves(weights)
     kinds = {leaf.dtype for leaf in leaves}
     if len(kinds) != 1 or not jnp.issubdtype(kind := kinds.pop(), jnp.floating):
@@ -288,7 +314,8 @@ def _runs(weights: PyTree) -> tuple[int, Any]:
     return lengths.pop(), kind
 
 
-def _rates(learning_rate: float | Sequence[float], runs: int) -> Float[np.ndarray, "runs"]:
+def _rates(learning_rate: Any, runs: int) -> Float[np.ndarray, "runs"]:
+    require("learning_rate", learning_rate, float | Sequence[float] | Schedule)
     rates = np.asarray(learning_rate, float)
     if rates.shape not in ((), (runs,)) or not np.all((rates > 0) & (rates < np.inf)):
         raise InputError(
@@ -300,7 +327,7 @@ def _rates(learning_rate: float | Sequence[float], runs: int) -> Float[np.ndarra
 def _plan(losses: StackedRuns, runs: int, batch: int | None, seeds: Sequence[int] | None) -> _Plan:
     if batch is None:
         if seeds is not None:
-            raise InputError(f"seeds must not be given where every step sees all samples; got {seeds!r}. Give a batch.")
+            raise InputError(f"seeds must not be given where every step sees all samples; got {seeds!r}. Pass a batch.")
         return _Plan(0, 0, _STRETCH)
     if seeds is None or len(seeds) != runs:
         raise InputError(f"seeds must be given with a batch, one for each of the {runs} runs; got {seeds!r}.")
@@ -311,20 +338,21 @@ def _plan(losses: StackedRuns, runs: int, batch: int | None, seeds: Sequence[int
 
 
 def _check_start(losses: StackedRuns, weights: PyTree, rates: Float[np.ndarray, "runs"], kind: Any) -> None:
-    """Refuses what cannot be run.
+    """Raise unless the losses can be minimised from these weights.
 
     Raises:
-        InputError: a loss is no finite number of the weights' type, or the learning rate is past its edge of stability.
+        InputError: a loss is no finite number of the weights' type, or the learning rate is beyond its stability limit.
     """
     first = jax.tree.map(lambda leaf: leaf[0], weights)
     shape = eqx.filter_eval_shape(losses.one(0), first)
     if getattr(shape, "shape", None) != () or shape.dtype != kind:
         raise InputError(
-            f"loss must give one {kind!s} number, the type of the weights; got {shape!r}. Make its arrays in that type."
+            f"loss must give one {kind!s} number, the type of the weights; got {shape!r}. Create its arrays so."
         )
     values = np.asarray(_values(losses, weights))
     if not np.all(np.isfinite(values)):
         run = int(np.argmin(np.isfinite(values)))
         raise InputError(f"loss must be finite at the start; got {float(values[run])!r} in run {run!r}.")
-    for run, rate in enumerate(rates if losses.stacked else [np.max(rates)]):
-        require_stable(losses.one(run), first, float(rate))
+    if rates.size:
+        for run, rate in enumerate(np.resize(rates, len(values)) if losses.stacked else [np.max(rates)]):
+            require_stable(losses.one(run), first, float(rate))

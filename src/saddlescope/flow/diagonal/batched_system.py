@@ -1,4 +1,4 @@
-"""Many gradient flows in slope coordinates as stiff systems; `saddlescope.flow.diagonal.coordinates` has the coordinates."""
+"""Many gradient flows as stiff systems, in the mirror coordinates of `saddlescope.flow.diagonal.coordinates`."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -11,35 +11,35 @@ from saddlescope.flow.losses.batched import LossBatch
 from saddlescope.flow.solvers.ndf_batched import AbstractSystems
 
 _NEGLIGIBLE = 1e-2  # columns of the Jacobian, times the step: they slow Newton's method by about this rate
-_DENSE = 0.6  # share of active columns above which an inverse of the whole is faster
-# A step may take a product to where it changes the gradient by so much of itself, before its fast growth turns. With 1,
-# Newton's method fails again and again at each transition: at 1e-1024, twice the gradients.
+_DENSE = 0.6  # share of active columns above which a full inverse is faster
+# Relative change of the gradient that a step may cause before its length is limited. With 1, Newton's method fails
+# again and again at each transition: at 1e-1024, twice the gradients.
 _REACH = 0.003
 
 
 class MirrorSystems(AbstractSystems):
-    """Losses in charts: y' = -rate dL/dbeta(beta(y)), with the Jacobians -rate H(beta) diag(dbeta/dy).
+    """Losses in mirror coordinates: y' = -rate dL/dbeta(beta(y)), with the Jacobians -rate H(beta) diag(dbeta/dy).
 
     Attributes:
-        gradients, hessians: evaluations for each flow since the beginning.
+        gradients, hessians: numbers of evaluations for each flow.
     """
 
-    def __init__(self, losses: LossBatch, charts: list[MirrorCoordinates]) -> None:
+    def __init__(self, losses: LossBatch, coordinates: list[MirrorCoordinates]) -> None:
         self.losses = losses
-        self._charts = stacked(charts)
-        self._rate = np.array([coordinates.rate for coordinates in charts])
-        size = self._charts.p.shape
+        self._coordinates = stacked(coordinates)
+        self._rate = np.array([each.rate for each in coordinates])
+        size = self._coordinates.p.shape
         self._hessian, self._pull = np.zeros((*size, size[1])), np.zeros(size)  # pull: largest entry of each column
         self._system = np.arange(size[0])
         self.gradients, self.hessians = np.zeros(size[0], int), np.zeros(size[0], int)
 
     def slope(self, y: Float[np.ndarray, "n p"]) -> Float[np.ndarray, "n p"]:
-        """The right-hand sides, rate * g."""
+        """Return the right-hand sides, rate * g."""
         self.gradients[self._system] += 1
-        return -self._rate[:, None] * self.losses.gradients(self._charts.point(y))
+        return -self._rate[:, None] * self.losses.gradients(self._coordinates.point(y))
 
     def refresh(self, rows: Int[np.ndarray, "r"], y: Float[np.ndarray, "r p"]) -> None:
-        """Evaluates Hessians."""
+        """Evaluate Hessians."""
         self.hessians[self._system[rows]] += 1
         hessian = self.losses.hessians(rows, self._part(rows).point(y))
         hessian = np.where(np.isfinite(hessian), hessian, 0.0)
@@ -48,26 +48,26 @@ class MirrorSystems(AbstractSystems):
     def newton_inverse(
         self, rows: Int[np.ndarray, "r"], y: Float[np.ndarray, "r p"], c: Float[np.ndarray, "r"]
     ) -> Float[np.ndarray, "r p p"]:
-        """The inverses of 1 + c rate H diag(metric), but for columns that are negligible."""
+        """Return the inverses of 1 + c rate H diag(metric), without negligible columns."""
         factor = (c * self._rate[rows])[:, None] * self._part(rows).metric(y)
         weight = factor * self._pull[rows]
-        factor = np.where(weight > _NEGLIGIBLE, factor, 0.0)  # whatever the company: the largest block decides the size
+        factor = np.where(weight > _NEGLIGIBLE, factor, 0.0)  # flow by flow, though the largest block decides the size
         active = np.count_nonzero(factor, axis=1)
         dense = active > _DENSE * y.shape[1]
         if dense.all():
-            return self._whole_inverse(rows, factor)
+            return self._full_inverse(rows, factor)
         if not dense.any():
             return self._block_inverse(rows, factor, weight, int(active.max()))
         inverse, sparse = np.empty((*y.shape, y.shape[1])), ~dense
-        inverse[dense] = self._whole_inverse(rows[dense], factor[dense])
+        inverse[dense] = self._full_inverse(rows[dense], factor[dense])
         inverse[sparse] = self._block_inverse(rows[sparse], factor[sparse], weight[sparse], int(active[sparse].max()))
         return inverse
 
-    def _whole_inverse(self, rows: np.ndarray, factor: np.ndarray) -> np.ndarray:
+    def _full_inverse(self, rows: np.ndarray, factor: np.ndarray) -> np.ndarray:
         return _or_nan(np.linalg.inv, _plus_one(self._hessian[rows] * factor[:, None, :]))
 
     def _block_inverse(self, rows: np.ndarray, factor: np.ndarray, weight: np.ndarray, count: int) -> np.ndarray:
-        """With active columns A of K, the inverse of 1 + K is 1 - K_A (1 + K_AA)^-1 in these, and 1 in the others."""
+        """Invert 1 + K with active columns A of K: 1 - K_A (1 + K_AA)^-1 in these, and 1 in the others."""
         p = factor.shape[1]
         inverse = np.zeros((len(rows), p, p))
         if count:
@@ -86,7 +86,7 @@ class MirrorSystems(AbstractSystems):
         moved: Float[np.ndarray, "r p"],
         slope: Float[np.ndarray, "r p"],
     ) -> Float[np.ndarray, "r"]:
-        """Ends a step before a product changes the gradient by more than a small part, by the last Hessian.
+        """Shorten a step in which a product would change the gradient by more than a small part, by the last Hessian.
 
         On a plateau the state moves along a straight line, so that steps grow until one overshoots the transition by
         many e-folds; this finds the transition without evaluating the gradient.
@@ -107,24 +107,24 @@ class MirrorSystems(AbstractSystems):
         return fraction
 
     def keep(self, rows: Int[np.ndarray, "r"]) -> None:
-        """Forgets all flows but these."""
+        """Drop all flows but these."""
         self.losses.keep(rows)
-        self._charts, self._rate = self._part(rows), self._rate[rows]
+        self._coordinates, self._rate = self._part(rows), self._rate[rows]
         self._hessian, self._pull, self._system = self._hessian[rows], self._pull[rows], self._system[rows]
 
     def _part(self, rows: np.ndarray) -> MirrorCoordinates:
-        return part(self._charts, rows)
+        return part(self._coordinates, rows)
 
 
 def _plus_one(matrix: np.ndarray) -> np.ndarray:
-    """Adds 1, in place."""
+    """Add the identity, in place."""
     diagonal = np.einsum("rii->ri", matrix)
     diagonal += 1
     return matrix
 
 
 def _or_nan(operation: Callable[..., np.ndarray], *stacks: np.ndarray) -> np.ndarray:
-    """The operation on stacks of matrices, NaN where one is singular: Newton's method fails there, and no other."""
+    """Apply an operation to stacks of matrices; NaN where one is singular, so that only its Newton iteration fails."""
     try:
         return operation(*stacks)
     except np.linalg.LinAlgError:
@@ -133,16 +133,12 @@ def _or_nan(operation: Callable[..., np.ndarray], *stacks: np.ndarray) -> np.nda
         return np.concatenate([_or_nan(operation, *each) for each in zip(*(s[:, None] for s in stacks), strict=True)])
 
 
-def stacked(charts: list[MirrorCoordinates]) -> MirrorCoordinates:
-    """One coordinates for the points of states with the flow as the first axis; each flow has its own rate and its signs."""
-    return replace(
-        charts[0],
-        p=np.stack([coordinates.p for coordinates in charts]),
-        q=np.stack([coordinates.q for coordinates in charts]),
-        rate=np.nan,
-    )
+def stacked(coordinates: list[MirrorCoordinates]) -> MirrorCoordinates:
+    """Stack coordinates for states with the flow as the first axis; rates and signs differ and are left out."""
+    p, q = np.stack([each.p for each in coordinates]), np.stack([each.q for each in coordinates])
+    return replace(coordinates[0], p=p, q=q, rate=np.nan)
 
 
-def part(charts: MirrorCoordinates, rows: np.ndarray) -> MirrorCoordinates:
-    """The coordinates of some of the flows, any of them any number of times."""
-    return replace(charts, p=charts.p[rows], q=charts.q[rows])
+def part(coordinates: MirrorCoordinates, rows: np.ndarray) -> MirrorCoordinates:
+    """Select the coordinates of some flows; rows may repeat."""
+    return replace(coordinates, p=coordinates.p[rows], q=coordinates.q[rows])

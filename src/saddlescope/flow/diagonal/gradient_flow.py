@@ -1,6 +1,5 @@
 """Gradient flow dtheta/dt = -dL/dtheta, at any initial scale, by a stiff solver in well-scaled coordinates."""
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -8,13 +7,25 @@ from jaxtyping import Float
 from scipy.optimize import brentq
 
 from saddlescope._shared.arguments import validate_arguments
+from saddlescope._shared.progress import Report, silent
 from saddlescope.flow.diagonal.coordinates import AbstractFlowCoordinates, MirrorCoordinates
-from saddlescope.flow.diagonal.initial_conditions import AbstractInit, DiagonalInit, ResumeFrom, checked_start
+from saddlescope.flow.diagonal.initial_conditions import AbstractInit, DiagonalInit, ResumeFrom, require_start
 from saddlescope.flow.diagonal.surrogate_stepper import SurrogateStepper
-from saddlescope.flow.diagonal.trajectory import Accuracy, DensePath, FlowError, LevelEvent, Status, Trajectory
-from saddlescope.flow.losses.compiled import CompiledLoss, Loss, require_finite, require_float64, require_smooth_at_zero
-from saddlescope.flow.solvers.ndf import Piece, StepError
-from saddlescope.flow.status import LOCAL_SHARE, REACHED, diverged, exhausted, hidden_nan, require_run, silent, stuck
+from saddlescope.flow.diagonal.trajectory import Accuracy, DensePath, LevelEvent, Trajectory
+from saddlescope.flow.losses.checks import require_finite, require_float64_loss, require_smooth_at_zero
+from saddlescope.flow.losses.compiled import CompiledLoss, Loss
+from saddlescope.flow.solvers.ndf import Interpolant, StepError
+from saddlescope.flow.status import (
+    LOCAL_SHARE,
+    REACHED,
+    FlowError,
+    Status,
+    diverged,
+    exhausted,
+    hidden_nan,
+    require_run,
+    stuck,
+)
 
 
 @validate_arguments
@@ -28,48 +39,49 @@ def gradient_flow(
     level: float | None = None,
     verify: bool = False,
     throw: bool = True,
-    max_gradients: int = 1_000_000,
-    report: Callable[[float, str], None] = silent,
+    max_evaluations: int = 1_000_000,
+    report: Report = silent,
 ) -> Trajectory:
-    """Follows gradient flow from a start to a time.
+    """Follow gradient flow from a start to a time.
 
-    A start at `DiagonalInit` is followed in the coordinates of `saddlescope.flow.diagonal.coordinates`, in which plateaus are straight
-    lines, u^2 - v^2 is conserved by construction, and any initial scale is possible. In float64 weights (u, v), by
-    contrast, a coordinate that leaves the support and returns with the other sign is lost below alpha = 1e-8, silently
-    and at any tolerance, because u^2 - v^2 drowns in rounding errors.
+    From `DiagonalInit` the flow is integrated in the coordinates of `saddlescope.flow.diagonal.coordinates`, in which
+    plateaus are straight lines, u^2 - v^2 is conserved by construction, and any initial scale is possible. In float64
+    weights (u, v), by contrast, a coordinate that leaves the support and returns with the other sign is lost below
+    alpha = 1e-8, silently and at any tolerance, because u^2 - v^2 is lost in rounding errors.
 
     Args:
-        loss: the loss, a function of beta for Products, of the params for Plain; twice continuously differentiable by
-            JAX. Its methods `value_and_gradient(argument)` and `hessian_columns(argument, columns)` are used where it
-            has them. Give data as fields of an Equinox module, not in a closure: a closure is compiled anew each time
-            it is made.
+        loss: the loss, a function of beta for `DiagonalInit`, of the params for `ParameterInit`; twice continuously
+            differentiable by JAX. Its methods `value_and_gradient(argument)` and `hessian_columns(argument, columns)`
+            are used where it has them. Pass data as fields of an Equinox module, not in a closure: every new closure is
+            compiled again.
         start: `DiagonalInit`, `ParameterInit`, or another trajectory's `end`.
-        until: the last time, in the start's unit: t / log(1/alpha) for Products, t for Plain. 0 is allowed.
-        tolerance: the relative error of stage times to aim for. A model of the gradient is integrated, and replaced
+        until: the last time, at least 0, in the start's unit: t / log(1/alpha) for `DiagonalInit`, t for
+            `ParameterInit`.
+        tolerance: the relative error of stage times to aim for. A surrogate of the gradient is integrated, and replaced
             by a better one where the two integrations differ by more than about the tolerance, relative to 1 + |y|
-            for Products, where y is the integral of the gradient in e-folds, and to the parameters' size for Plain.
-            As y grows to about log(1/alpha), such errors shift times by as much, to first order. On tasks with
-            known times the error is 0.05 to 3 times the tolerance; where an entry grazes the level it is larger, so
-            ask `verify`. There is no default, since only you know which times you want to tell apart. A hundredth
-            of the tolerance costs about twice the gradients.
-        record: times at which loss and values are kept; by default the solver's own steps (every other one where
-            there are more than 1000, and so on), which lie densest where most happens. Time 0, the last time and all
-            crossings are kept in any case.
-        level: where to look for crossings of |beta| (or of the parameters), positive; None: nowhere. Two crossings
-            of one entry within one step of the solver are not seen.
-        verify: whether to run once more at ten times the tolerance and report `Trajectory.accuracy`.
-        throw: whether to raise when the run ends early; otherwise look at `Trajectory.status`.
-        max_gradients: end early after so many evaluations of the gradient.
-        report: called now and then with the finished fraction and a note.
+            for `DiagonalInit`, where y is the integral of the gradient in e-folds, and to the parameters' size for
+            `ParameterInit`. As y grows to about log(1/alpha), such errors shift times by as much, to first order. On
+            tasks with known times the error is 0.05 to 3 times the tolerance; where an entry grazes the level it is
+            larger: check with `verify`. There is no default, since only you know which times you need to distinguish.
+            A hundredth of the tolerance costs about twice the gradients.
+        record: times at which loss and values are recorded; by default the solver's own steps (every other one where
+            there are more than 1000, and so on), which are densest where most happens. Time 0, the last time and all
+            crossings are always recorded.
+        level: a positive level at which to find crossings of |beta| (or of the parameters); None: find none. Two
+            crossings of one entry within one step of the solver are not found.
+        verify: True: run once more at ten times the tolerance and report `Trajectory.accuracy`.
+        throw: True: raise if the run ends early. False: return it; check `Trajectory.status`.
+        max_evaluations: end early after so many evaluations of the gradient.
+        report: called from time to time with the finished fraction and a note.
 
     Raises:
         InputError: an argument cannot be used; JAX is not in float64 mode; the loss is not finite at the start, or
             has a kink at 0.
-        FlowError: the run ended early and `throw` is true; the error holds what was computed.
+        FlowError: the run ended early and `throw` is true; `FlowError.result` is the trajectory until then.
     """
-    require_run(until=until, tolerance=tolerance, record=record, level=level, max_gradients=max_gradients)
-    coordinates = checked_start(start).flow_coordinates()
-    require_float64(loss, coordinates.layout.build(coordinates.point(start.origin())))
+    require_run(until=until, tolerance=tolerance, record=record, level=level, max_evaluations=max_evaluations)
+    coordinates = require_start(start).flow_coordinates()
+    require_float64_loss(loss, coordinates.layout.build(coordinates.point(start.origin())))
     compiled = CompiledLoss(loss, coordinates.layout)
     first_loss, gradient = compiled.value_and_gradient(coordinates.point(start.origin()))
     require_finite(first_loss, gradient)
@@ -83,7 +95,7 @@ def gradient_flow(
     def second_part(fraction: float, note: str) -> None:
         report(share + (1 - share) * fraction, f"{note}, again at ten times the tolerance")
 
-    run = _integrate(compiled, coordinates, start.origin(), until, tolerance, level, max_gradients, first_part)
+    run = _integrate(compiled, coordinates, start.origin(), until, tolerance, level, max_evaluations, first_part)
     times = run.record(record)
     states = run.path(times)
     losses = compiled.at(coordinates.point(states))
@@ -91,10 +103,10 @@ def gradient_flow(
         run.status = hidden_nan(times[~np.isfinite(losses)][0], coordinates.time_unit)
     accuracy = None
     if verify:
-        companion = _integrate(
-            compiled, coordinates, start.origin(), run.last, 10 * tolerance, level, max_gradients, second_part
+        second = _integrate(
+            compiled, coordinates, start.origin(), run.last, 10 * tolerance, level, max_evaluations, second_part
         )
-        accuracy = _accuracy(compiled, coordinates, run, companion, times, losses)
+        accuracy = _accuracy(compiled, coordinates, run, second, times, losses)
     trajectory = Trajectory(
         times=times,
         time_unit=coordinates.time_unit,
@@ -103,7 +115,7 @@ def gradient_flow(
         crossings=run.crossings,
         level=level,
         conserved=0.0 if isinstance(coordinates, MirrorCoordinates) else None,
-        energy_error=_energy_error(coordinates, run.pieces, float(losses[0] - losses[-1])),
+        energy_error=_energy_error(coordinates, run.interpolants, float(losses[0] - losses[-1])),
         accuracy=accuracy,
         evaluations=compiled.evaluations,
         status=run.status,
@@ -116,36 +128,36 @@ def gradient_flow(
     return trajectory
 
 
-_RUN_SHARE = 0.6  # of the progress that a run with a companion makes; the companion is cheaper
+_RUN_SHARE = 0.6  # of the progress that the first of two runs makes; the second is cheaper
 
 
 @dataclass
 class _Run:
-    """One integration: its steps and crossings, and how it ended."""
+    """One integration: its steps, crossings and termination status."""
 
     origin: np.ndarray
-    pieces: list[Piece] = field(default_factory=list)
+    interpolants: list[Interpolant] = field(default_factory=list)
     crossings: tuple[LevelEvent, ...] = ()
     status: Status = REACHED
 
     @property
     def last(self) -> float:
-        """The time it reached."""
-        return self.pieces[-1].end if self.pieces else 0.0
+        """The last time reached."""
+        return self.interpolants[-1].end if self.interpolants else 0.0
 
     @property
     def path(self) -> DensePath:
-        """Its states at any time."""
-        return DensePath(self.origin, self.pieces)
+        """States at any time."""
+        return DensePath(self.origin, self.interpolants)
 
     def record(self, times: np.ndarray | None) -> np.ndarray:
-        """The times to keep: those asked for, or the ends of steps; with both ends and all crossings."""
-        every = max(1, len(self.pieces) // _RECORDS)
-        asked = [piece.end for piece in self.pieces[::every]] if times is None else times[times <= self.last]
-        return np.unique(np.concatenate([[0.0], asked, [c.time for c in self.crossings], [self.last]]))
+        """Return the times to record: those given, or the ends of steps; with both ends and all crossings."""
+        every = max(1, len(self.interpolants) // _RECORDS)
+        given = [step.end for step in self.interpolants[::every]] if times is None else times[times <= self.last]
+        return np.unique(np.concatenate([[0.0], given, [c.time for c in self.crossings], [self.last]]))
 
 
-_RECORDS = 500  # at least so many steps are kept where there are more; each costs a loss
+_RECORDS = 500  # at least so many steps are recorded where there are more; each costs a loss
 
 
 def _integrate(
@@ -155,13 +167,13 @@ def _integrate(
     until: float,
     tolerance: float,
     level: float | None,
-    max_gradients: int,
-    report: Callable[[float, str], None],
+    max_evaluations: int,
+    report: Report,
 ) -> _Run:
     run = _Run(origin)
     if until == 0:
         return run
-    limit = loss.gradients + max_gradients
+    limit = loss.gradients + max_evaluations
     local = tolerance * LOCAL_SHARE
     stepper = SurrogateStepper(loss, coordinates, origin, until, tolerance=tolerance, local=local)
     band = coordinates.band(level) if level is not None else None
@@ -169,45 +181,45 @@ def _integrate(
     while stepper.t < until:
         before = stepper.y
         try:
-            pieces = stepper.step()
+            steps = stepper.step()
         except StepError as failure:
             run.status = stuck(stepper.t, coordinates.time_unit, finite=failure.finite)
             break
-        for piece in pieces:
-            after = piece.differences[0]
+        for step in steps:
+            after = step.differences[0]
             if band is not None:
-                crossings += _crossings(piece, before, after, *band)
+                crossings += _crossings(step, before, after, *band)
             before = after
-        run.pieces += pieces
+        run.interpolants += steps
         if coordinates.diverged(stepper.y):
             run.status = diverged(stepper.t, coordinates.time_unit)
             break
         if loss.gradients >= limit and stepper.t < until:
-            run.status = exhausted(max_gradients, stepper.t, coordinates.time_unit)
+            run.status = exhausted(max_evaluations, stepper.t, coordinates.time_unit)
             break
-        if len(run.pieces) // 16 > (len(run.pieces) - len(pieces)) // 16:
+        if len(run.interpolants) // 16 > (len(run.interpolants) - len(steps)) // 16:
             report(stepper.t / until, f"{coordinates.time_unit} = {stepper.t:.4g} of {until:.4g}")
     run.crossings = tuple(sorted(crossings))
     return run
 
 
 def _crossings(
-    piece: Piece, before: np.ndarray, after: np.ndarray, low: np.ndarray, high: np.ndarray
+    step: Interpolant, before: np.ndarray, after: np.ndarray, low: np.ndarray, high: np.ndarray
 ) -> list[LevelEvent]:
-    """The crossings within one step. An entry of the point passes the level where its state leaves or enters a band."""
+    """Find the crossings within one step: an entry passes the level where its state crosses an edge of a band."""
     found = []
     for edge, sign in ((high, 1), (low, -1)):
         for i in np.flatnonzero((sign * before < sign * edge) != (sign * after < sign * edge)):
             threshold = float(edge[i])
 
             def offset(time: float, i: int = int(i), threshold: float = threshold) -> float:
-                return float(piece(time)[i]) - threshold
+                return float(step(time)[i]) - threshold
 
-            ends = offset(piece.start), offset(piece.end)
+            ends = offset(step.start), offset(step.end)
             if ends[0] * ends[1] < 0:
-                time = float(brentq(offset, piece.start, piece.end, xtol=1e-300, rtol=1e-15))  # type: ignore[arg-type]
+                time = float(brentq(offset, step.start, step.end, xtol=1e-300, rtol=1e-15))  # type: ignore[arg-type]
             else:  # rounding of the interpolation puts the edge just outside the step
-                time = piece.start if abs(ends[0]) < abs(ends[1]) else piece.end
+                time = step.start if abs(ends[0]) < abs(ends[1]) else step.end
             found.append(LevelEvent(time, int(i), bool(sign * after[i] >= sign * threshold), sign))
     return found
 
@@ -216,14 +228,14 @@ def _accuracy(
     loss: CompiledLoss,
     coordinates: AbstractFlowCoordinates,
     run: _Run,
-    companion: _Run,
+    second: _Run,
     times: np.ndarray,
     losses: np.ndarray,
 ) -> Accuracy:
-    if companion.last < run.last:
+    if second.last < run.last:
         return Accuracy(np.inf, np.inf, np.inf)
-    points, others = coordinates.point(run.path(times)), coordinates.point(companion.path(times))
-    ours, theirs = sorted(run.crossings, key=_kind), sorted(companion.crossings, key=_kind)
+    points, others = coordinates.point(run.path(times)), coordinates.point(second.path(times))
+    ours, theirs = sorted(run.crossings, key=_kind), sorted(second.crossings, key=_kind)
     crossing_times = np.inf
     if [_kind(c)[:3] for c in ours] == [_kind(c)[:3] for c in theirs]:
         shifts = [abs(a.time - b.time) / a.time for a, b in zip(ours, theirs, strict=True)]
@@ -236,19 +248,19 @@ def _accuracy(
 
 
 def _kind(crossing: LevelEvent) -> tuple[int, int, bool, float]:
-    """What must agree for two crossings to be the same one, and the time that orders repeated ones."""
+    """Return the sort key of a crossing: its identity, and the time that orders repeated ones."""
     return crossing.index, crossing.sign, crossing.rising, crossing.time
 
 
-def _energy_error(coordinates: AbstractFlowCoordinates, pieces: list[Piece], lost: float) -> float | None:
-    """Compares the loss that was lost with the integral of |dtheta/dt|^2 along the path, by Gauss quadrature."""
+def _energy_error(coordinates: AbstractFlowCoordinates, steps: list[Interpolant], lost: float) -> float | None:
+    """Compare the decrease of the loss with the integral of |dtheta/dt|^2 along the path, by Gauss quadrature."""
     if not lost > 0:
         return None
     nodes, weights = np.polynomial.legendre.leggauss(4)
     total = 0.0
-    for piece in pieces:
-        half = (piece.end - piece.start) / 2
-        times = piece.start + half * (1 + nodes)
-        squares = np.sum(coordinates.metric(piece.states(times)) * piece.slopes(times) ** 2, axis=1)
+    for step in steps:
+        half = (step.end - step.start) / 2
+        times = step.start + half * (1 + nodes)
+        squares = np.sum(coordinates.metric(step.states(times)) * step.slopes(times) ** 2, axis=1)
         total += half * float(weights @ squares) / coordinates.rate
     return abs(1 - total / lost)

@@ -1,10 +1,10 @@
 """Many gradient flows from small weights in one call: seeds, initial scales, or data sets of one small problem.
 
-A flow of a small problem is bound not by arithmetic but by what each of its thousand steps costs besides. Here all
-flows share one compiled gradient and one pass through the solver's logic; each keeps its own step size and order.
+The time of a small flow is not that of its arithmetic but the overhead of its thousand steps. Here all flows share one
+compiled gradient and one pass through the solver's logic; each has its own step size and order.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -12,48 +12,43 @@ from jaxtyping import Float
 
 from saddlescope._shared.arguments import validate_arguments
 from saddlescope._shared.errors import InputError
+from saddlescope._shared.progress import Report, silent
 from saddlescope._shared.reprs import ReprMixin
 from saddlescope.flow.diagonal.batched_records import BatchRecords
 from saddlescope.flow.diagonal.batched_system import MirrorSystems, stacked
 from saddlescope.flow.diagonal.coordinates import MirrorCoordinates
 from saddlescope.flow.diagonal.initial_conditions import AbstractInit, ResumeFrom
-from saddlescope.flow.diagonal.trajectory import LevelEvent, SampledPath, Status, Trajectory
+from saddlescope.flow.diagonal.trajectory import LevelEvent, SampledPath, Trajectory
 from saddlescope.flow.losses.batched import LossBatch
-from saddlescope.flow.losses.compiled import Evaluations, Loss, require_finite, require_float64, require_smooth_at_zero
+from saddlescope.flow.losses.checks import require_finite, require_float64_loss, require_smooth_at_zero
+from saddlescope.flow.losses.compiled import Evaluations, Loss
 from saddlescope.flow.solvers.ndf_batched import BatchStepper
-from saddlescope.flow.status import LOCAL_SHARE, REACHED, diverged, exhausted, hidden_nan, require_run, silent, stuck
+from saddlescope.flow.status import (
+    LOCAL_SHARE,
+    REACHED,
+    BatchedFlowError,
+    Status,
+    diverged,
+    exhausted,
+    hidden_nan,
+    require_run,
+    stuck,
+)
 
 _RECORDS = 201
-_LOOK = 16  # evaluations between two looks at what diverges, and at progress
-
-
-class BatchedFlowError(RuntimeError):
-    """Some of many flows did not reach the time asked for.
-
-    Attributes:
-        trajectories: all of them, as far as they came.
-    """
-
-    def __init__(self, trajectories: "BatchedTrajectory") -> None:
-        failed = list(trajectories.failed)
-        named = ", ".join(map(str, failed[:10])) + (", ..." if len(failed) > 10 else "")
-        super().__init__(
-            f"{len(failed)} of {len(trajectories)} flows ended early: {named}. "
-            f"Flow {failed[0]}: {trajectories[failed[0]].status}"
-        )
-        self.trajectories = trajectories
+_CHECK_EVERY = 16  # evaluations between two checks for divergence and two reports
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class BatchedTrajectory(ReprMixin):
     """Runs of many gradient flows. `trajectories[i]` is the `Trajectory` of one; iterating gives all.
 
-    Between its records and crossings, one of these is a straight line in the integral of the gradient, so it is exact
-    on plateaus and rough between two records in a transition; `gradient_flow` keeps the solver's own interpolation.
+    Between records and crossings, each is linear in the integral of the gradient: exact on plateaus and rough between
+    two records in a transition; `gradient_flow` stores the solver's own interpolation.
 
     Attributes:
         times: recorded times common to all flows, ascending from 0, shape (k,).
-        time_unit: what they are told in, "t / log(1/alpha)" with each flow's own alpha.
+        time_unit: "t / log(1/alpha)", with each flow's own alpha.
         losses: the losses at the recorded times, shape (flows, k); NaN where a flow ended earlier.
         beta: the products u * v at the recorded times, shape (flows, k, p); NaN where a flow ended earlier.
         each: the trajectories.
@@ -83,22 +78,22 @@ class BatchedTrajectory(ReprMixin):
 
     @property
     def crossings(self) -> tuple[tuple[LevelEvent, ...], ...]:
-        """For each flow, passages of |beta| through the level, in the order of time."""
+        """Passages of |beta| through the level for each flow, in the order of time."""
         return tuple(trajectory.crossings for trajectory in self.each)
 
     @property
     def statuses(self) -> tuple[Status, ...]:
-        """How each flow ended."""
+        """Termination status of each flow."""
         return tuple(trajectory.status for trajectory in self.each)
 
     @property
     def failed(self) -> tuple[int, ...]:
-        """The numbers of the flows that ended early."""
+        """Numbers of the flows that ended early."""
         return tuple(flow for flow, status in enumerate(self.statuses) if not status.ok)
 
     @property
     def evaluations(self) -> Evaluations:
-        """What was asked of the losses, for all flows together."""
+        """Numbers of evaluations of the losses, for all flows together."""
         counts = [(e.gradients, e.hessians, e.values) for e in (trajectory.evaluations for trajectory in self.each)]
         return Evaluations(*(sum(count) for count in zip(*counts, strict=True)))
 
@@ -113,72 +108,72 @@ def gradient_flow_batched(
     record: Float[np.ndarray, "k"] | None = None,
     level: float | None = None,
     throw: bool = True,
-    max_gradients: int = 1_000_000,
-    report: Callable[[float, str], None] = silent,
+    max_evaluations: int = 1_000_000,
+    report: Report = silent,
 ) -> BatchedTrajectory:
-    """Follows many gradient flows from small weights at once, each as `gradient_flow` does and to its accuracy.
+    """Follow many gradient flows from small weights at once, with the method and accuracy of `gradient_flow`.
 
-    For problems of up to about a hundred coordinates; on larger ones arithmetic takes the time, and little is gained.
-    Flows do not depend on each other: each takes the steps it would take alone, but for rounding.
+    For problems of up to about a hundred coordinates; on larger ones arithmetic takes most of the time, and little is
+    gained. Flows are independent: each takes the steps it would take alone, but for rounding.
 
     Args:
         loss: one loss for all flows, or a sequence with one for each: modules of one class with the same functions and
             shapes, and different numbers in their arrays. Otherwise as for `gradient_flow`.
-        starts: where the flows start: `DiagonalInit`, or the ends of such flows, of equally many coordinates. Initial
+        starts: initial conditions: `DiagonalInit`, or the ends of such flows, of equally many coordinates. Initial
             scales may differ.
         until: the last time of all flows, in units of each one's log(1/alpha). 0 is allowed.
         tolerance: as for `gradient_flow`.
-        record: times at which losses and values are kept, besides 0; by default 201 evenly spaced ones to `until`.
-        level: where to look for crossings of |beta|, positive; None: nowhere.
-        throw: whether to raise when a flow ends early; otherwise look at `BatchedTrajectory.failed`.
-        max_gradients: end a flow early after so many evaluations of its gradient.
-        report: called now and then with the finished fraction and a note.
+        record: times at which losses and values are recorded, besides 0; by default 201 evenly spaced ones to `until`.
+        level: a positive level at which to find crossings of |beta|; None: find none.
+        throw: True: raise if a flow ends early. False: return all; check `BatchedTrajectory.failed`.
+        max_evaluations: end a flow early after so many evaluations of its gradient.
+        report: called from time to time with the finished fraction and a note.
 
     Raises:
         InputError: an argument cannot be used; JAX is not in float64 mode; a loss is not finite at its start, or has a
             kink at 0.
-        BatchedFlowError: a flow ended early and `throw` is true; the error holds what was computed.
+        BatchedFlowError: a flow ended early and `throw` is true; its `result` holds all trajectories.
     """
-    require_run(until=until, tolerance=tolerance, record=record, level=level, max_gradients=max_gradients)
-    charts = _charts(starts)
+    require_run(until=until, tolerance=tolerance, record=record, level=level, max_evaluations=max_evaluations)
+    coordinates = _coordinates(starts)
     origin = np.stack([start.origin() for start in starts])
     losses = LossBatch(loss, len(starts))
-    require_float64(loss[0] if isinstance(loss, Sequence) else loss, charts[0].point(origin[0]))
+    require_float64_loss(loss[0] if isinstance(loss, Sequence) else loss, coordinates[0].point(origin[0]))
     records = BatchRecords.begin(
-        stacked(charts),
+        stacked(coordinates),
         np.unique(np.linspace(0, until, _RECORDS) if record is None else np.append(record, 0.0)),
         origin,
         level,
     )
-    systems = MirrorSystems(losses, charts)
-    _check_losses(losses, records.charts.point(origin))
+    systems = MirrorSystems(losses, coordinates)
+    _check_losses(losses, records.coordinates.point(origin))
     statuses = [REACHED] * len(starts)
     if until > 0:
-        _run(systems, records, statuses, until, tolerance, max_gradients, report)
-    trajectories = _assemble(starts, charts, records, systems, statuses)
+        _run(systems, records, statuses, until, tolerance, max_evaluations, report)
+    trajectories = _assemble(starts, coordinates, records, systems, statuses)
     if throw and trajectories.failed:
         raise BatchedFlowError(trajectories)
     return trajectories
 
 
-def _charts(starts: Sequence[AbstractInit]) -> list[MirrorCoordinates]:
+def _coordinates(starts: Sequence[AbstractInit]) -> list[MirrorCoordinates]:
     if not isinstance(starts, Sequence) or len(starts) == 0:
         raise InputError(f"starts must be a sequence of at least one start; got {starts!r}.")
-    charts = []
+    coordinates = []
     for flow, start in enumerate(starts):
-        coordinates = start.flow_coordinates() if isinstance(start, AbstractInit) else None
-        if not isinstance(coordinates, MirrorCoordinates):
+        each = start.flow_coordinates() if isinstance(start, AbstractInit) else None
+        if not isinstance(each, MirrorCoordinates):
             raise InputError(
                 f"starts must be at products of weights, such as DiagonalInit(u, v, log_scale); got {start!r} "
-                f"for flow {flow}. Call gradient_flow for each of others."
+                f"for flow {flow}. Call gradient_flow for other starts."
             )
-        charts.append(coordinates)
-        if coordinates.layout != charts[0].layout:
+        coordinates.append(each)
+        if each.layout != coordinates[0].layout:
             raise InputError(
-                f"starts must have equally many coordinates; got {coordinates.p.size} for flow {flow} and "
-                f"{charts[0].p.size} for flow 0."
+                f"starts must have equally many coordinates; got {each.p.size} for flow {flow} and "
+                f"{coordinates[0].p.size} for flow 0."
             )
-    return charts
+    return coordinates
 
 
 def _check_losses(losses: LossBatch, points: np.ndarray) -> None:
@@ -198,37 +193,37 @@ def _run(
     statuses: list[Status],
     until: float,
     tolerance: float,
-    max_gradients: int,
-    report: Callable[[float, str], None],
+    max_evaluations: int,
+    report: Report,
 ) -> None:
-    """Takes all steps; enters the statuses of flows that end early."""
-    local, unit, flows = tolerance * LOCAL_SHARE, records.charts.time_unit, len(statuses)
+    """Take all steps; enter the statuses of flows that end early."""
+    local, unit, flows = tolerance * LOCAL_SHARE, records.coordinates.time_unit, len(statuses)
     stepper = BatchStepper(systems, records.last_state, until, rtol=local, atol=local)
-    for tick in range(max_gradients):
+    for tick in range(max_evaluations):
         if len(stepper.running) == 0:
             break
         records.add(stepper.tick())
-        if tick % _LOOK == 0:
-            stepper.stop(np.flatnonzero(records.charts.diverged(records.last_state)))
+        if tick % _CHECK_EVERY == 0:
+            stepper.stop(np.flatnonzero(records.coordinates.diverged(records.last_state)))
             fraction = 1 - float(np.sum(until - records.last_time[stepper.running])) / (flows * until)
             report(fraction, f"{flows - len(stepper.running)} of {flows} flows finished")
     for flow in stepper.running:
-        statuses[flow] = exhausted(max_gradients, float(records.last_time[flow]), unit)
+        statuses[flow] = exhausted(max_evaluations, float(records.last_time[flow]), unit)
     for flow, finite in stepper.stuck.items():
         statuses[flow] = stuck(float(records.last_time[flow]), unit, finite=finite)
-    for flow in np.flatnonzero(records.charts.diverged(records.last_state)):
+    for flow in np.flatnonzero(records.coordinates.diverged(records.last_state)):
         statuses[flow] = diverged(float(records.last_time[flow]), unit)
-    records.work_off()
+    records.process()
 
 
 def _assemble(
     starts: Sequence[AbstractInit],
-    charts: list[MirrorCoordinates],
+    coordinates: list[MirrorCoordinates],
     records: BatchRecords,
     systems: MirrorSystems,
     statuses: list[Status],
 ) -> BatchedTrajectory:
-    """Evaluates the losses at all records and crossings, and hands each flow its own."""
+    """Evaluate the losses at all records and crossings, and assemble the trajectories."""
     flows, count, _ = records.states.shape
     crossings = [sorted(found, key=lambda pair: pair[0]) for found in records.crossings]
     room = max(map(len, crossings)) + 1
@@ -241,38 +236,38 @@ def _assemble(
             more_times[flow, j], more[flow, j] = crossing.time, state
     times = np.concatenate([np.tile(records.times, (flows, 1)), more_times], axis=1)
     states = np.concatenate([records.states, more], axis=1)
-    points = np.stack([coordinates.point(state) for coordinates, state in zip(charts, states, strict=True)])
+    points = np.stack([each.point(state) for each, state in zip(coordinates, states, strict=True)])
     losses = systems.losses.values(points)
-    each = []
-    for flow, coordinates in enumerate(charts):
+    trajectories = []
+    for flow, mirror in enumerate(coordinates):
         ours, first = np.unique(times[flow], return_index=True)
         first = first[ours <= records.last_time[flow]]
         ours, status, own = times[flow, first], statuses[flow], losses[flow, first]
         if status.ok and not np.isfinite(own).all():
-            status = hidden_nan(float(ours[~np.isfinite(own)][0]), coordinates.time_unit)
+            status = hidden_nan(float(ours[~np.isfinite(own)][0]), mirror.time_unit)
         lost = float(own[0] - own[-1])
-        each.append(
+        trajectories.append(
             Trajectory(
                 times=ours,
-                time_unit=coordinates.time_unit,
+                time_unit=mirror.time_unit,
                 losses=own,
                 values=points[flow, first],
                 crossings=tuple(crossing for crossing, _ in crossings[flow]),
                 level=records.level,
                 conserved=0.0,
-                energy_error=abs(1 - records.dissipated[flow] / coordinates.rate / lost) if lost > 0 else None,
+                energy_error=abs(1 - records.dissipated[flow] / mirror.rate / lost) if lost > 0 else None,
                 accuracy=None,
                 evaluations=Evaluations(int(systems.gradients[flow]), int(systems.hessians[flow]), len(first)),
                 status=status,
                 end=ResumeFrom(starts[flow], records.last_state[flow]),
-                coordinates=coordinates,
+                coordinates=mirror,
                 path=SampledPath(ours, states[flow, first]),
             )
         )
     return BatchedTrajectory(
         times=records.times,
-        time_unit=charts[0].time_unit,
+        time_unit=coordinates[0].time_unit,
         losses=losses[:, :count],
         beta=points[:, :count],
-        each=tuple(each),
+        each=tuple(trajectories),
     )

@@ -1,38 +1,38 @@
-"""A cheap model of the gradient G(x) = dL/dx near the points that a flow has passed through.
+"""A surrogate of the gradient G(x) = dL/dx near the points that a flow has passed through.
 
     G(x)  ~  G_0 + H d + sum_k w_k K(d_k . d),    d = x - x_0,    K(z) = e^z - 1 = z + z^2/2 + ...
 
     x_0, G_0    the anchor: a point whose gradient is known
     H           columns of the Hessian, for the entries that move
     d_k         the nodes: other points with known gradients, relative to the anchor
-    w_k         weights such that the model is exact at every node
+    w_k         weights such that the surrogate is exact at every node
 
-The sum is the mean of a Gaussian process with kernel K that interpolates what G_0 + H d leaves over at the nodes:
-secant corrections of H along the directions gone through, as in Broyden's method, and curvature of G in products of
+The sum is the mean of a Gaussian process with kernel K that interpolates the residual of G_0 + H d at the nodes:
+secant corrections of H along the directions passed through, as in Broyden's method, and curvature of G in products of
 two and more of them, as in the tensor methods of Schnabel and Frank (1984), "Tensor methods for nonlinear equations".
-Its standard deviation, `spread`, vanishes at the nodes and grows in directions that no node has explored: it tells how
-far the model can be trusted. Displacements in K are in units of the distance of the farthest node.
+Its standard deviation, `spread`, vanishes at the nodes and grows in directions that no node has explored: it measures
+the trust in the surrogate. Displacements in K are in units of the distance of the farthest node.
 """
 
 import numpy as np
 
 _NODES = 8
 _NEAR = 1e-7  # lengths: points nearer to each other than this would only add rounding errors
-_INDEPENDENT = 1e-8  # share of a node's variance that newer nodes leave to it; one with less is passed over
+_INDEPENDENT = 1e-8  # share of a node's variance that newer nodes leave to it; one with less is skipped
 
 _SHORTEST = 0.1  # lengths: the least unit of displacements in the kernel
-_LARGEST = 30.0  # argument of the kernel: where it is cut off, far outside of what the model is trusted with
+_LARGEST = 30.0  # argument of the kernel: where it is cut off, far outside the trusted region
 
 Known = tuple[np.ndarray, np.ndarray]  # a point and its gradient
 
 
 class GradientSurrogate:
-    """See the opening of this module.
+    """Surrogate of a gradient by Gaussian process regression; see the module's docstring.
 
     Args:
         point: the first anchor, shape (n,).
         gradient: the gradient there.
-        length: how far apart points are between which the gradient changes by as much as itself; roughly.
+        length: distance over which the gradient changes by as much as itself; roughly.
 
     Attributes:
         columns: the entries whose columns of the Hessian are known.
@@ -46,55 +46,55 @@ class GradientSurrogate:
 
     @property
     def anchor(self) -> np.ndarray:
-        """The anchor's point."""
+        """Point of the anchor."""
         return self._anchor[0]
 
     @property
     def length(self) -> float:
-        """What was given as such, or the largest entry of a point that was learnt."""
+        """The length given, or the largest entry of a point added since, if that is larger."""
         return self._length
 
     def set_columns(self, columns: np.ndarray, hessian: np.ndarray) -> None:
-        """Replaces the known columns of the Hessian."""
+        """Replace the known columns of the Hessian."""
         self.columns, self._hessian = columns, hessian
         self._fit()
 
     def add_columns(self, columns: np.ndarray, hessian: np.ndarray) -> None:
-        """Adds columns of the Hessian that were not known."""
+        """Add columns of the Hessian."""
         self.set_columns(np.concatenate([self.columns, columns]), np.concatenate([self._hessian, hessian], 1))
 
     def learn(self, point: np.ndarray, gradient: np.ndarray) -> None:
-        """Makes a point the anchor. The old anchor becomes a node, and the oldest node is forgotten."""
+        """Move the anchor to a point. The old anchor becomes a node, and the oldest node is dropped."""
         self._nodes = self._apart([*self._nodes, self._anchor], point)[-_NODES:]
         self._anchor = (point, gradient)
         self._length = max(self._length, float(np.max(np.abs(point))))
         self._fit()
 
     def hold(self, point: np.ndarray, gradient: np.ndarray) -> None:
-        """Makes a point a node beside the present anchor."""
+        """Add a point as a node and keep the present anchor."""
         if self._apart([self._anchor], point):
             self._nodes = [*self._apart(self._nodes, point)[-(_NODES - 1) :], (point, gradient)]
             self._fit()
 
     def drop(self) -> None:
-        """Forgets the nodes that are more than a length away from the anchor."""
+        """Drop the nodes that are more than a length away from the anchor."""
         self._nodes = [known for known in self._nodes if np.linalg.norm(known[0] - self.anchor) < self._length]
         self._fit()
 
     def gradient(self, point: np.ndarray) -> np.ndarray:
-        """The model's gradient at a point."""
+        """Return the surrogate's gradient at a point."""
         away = point - self.anchor
         linear = self._anchor[1] + self._hessian @ away[self.columns]
         z = np.minimum(self._directions @ away, _LARGEST)
         return linear + np.expm1(z) @ self._weights
 
     def hessian(self, point: np.ndarray) -> np.ndarray:
-        """The derivative of the model's gradient by the entries `columns`."""
+        """Return the derivative of the surrogate's gradient by the entries `columns`."""
         z = np.minimum(self._directions @ (point - self.anchor), _LARGEST)
         return self._hessian + (self._weights.T * np.exp(z)) @ self._directions[:, self.columns]
 
     def spread(self, point: np.ndarray) -> float:
-        """The standard deviation of the Gaussian process at a point, for a prior slope of 1: a length."""
+        """Return the standard deviation of the Gaussian process at a point, for a prior slope of 1: a length."""
         away = point - self.anchor
         prior = np.expm1(min(away @ away / self._unit**2, _LARGEST))
         known = self._whitening @ np.expm1(np.minimum(self._directions @ away, _LARGEST))
@@ -117,7 +117,7 @@ class GradientSurrogate:
 
 
 def _whitened(matrix: np.ndarray) -> tuple[list[int], np.ndarray]:
-    """Rows of a covariance matrix, each independent of those before, and W with W C W^T = 1 for their covariance C."""
+    """Choose independent rows of a covariance matrix; return them and W with W C W^T = 1 for their covariance C."""
     chosen: list[int] = []
     whitening = np.zeros_like(matrix)
     for k in range(len(matrix)):

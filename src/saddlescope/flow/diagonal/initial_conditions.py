@@ -1,4 +1,4 @@
-"""Where a run starts: at products of small weights, at any parameters, or where another run ended."""
+"""Initial conditions of a run: products of small weights, any parameters, or the end of another run."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
@@ -17,29 +17,30 @@ from saddlescope.flow.diagonal.coordinates import (
     AbstractFlowCoordinates,
     MirrorCoordinates,
     ParameterCoordinates,
-    TreeLayout,
     WeightPairCoordinates,
 )
+from saddlescope.flow.losses.checks import as_float64
+from saddlescope.flow.losses.tree_layout import TreeLayout
 
 
 class AbstractInit(ABC):
-    """Initial parameters, and the coordinates in which they are followed."""
+    """Initial parameters, with the coordinates of their flow."""
 
     @abstractmethod
     def flow_coordinates(self) -> AbstractFlowCoordinates:
-        """The coordinates for gradient flow."""
+        """Return the coordinates for gradient flow."""
 
     @abstractmethod
     def origin(self) -> np.ndarray:
-        """The initial state in `flow_coordinates`."""
+        """Return the initial state in `flow_coordinates`."""
 
     @abstractmethod
     def descent_coordinates(self) -> AbstractCoordinates:
-        """The coordinates for gradient descent: the parameters, flattened."""
+        """Return the coordinates for gradient descent: the parameters, flattened."""
 
     @abstractmethod
     def parameters(self) -> PyTree:
-        """The initial parameters in float64.
+        """Return the initial parameters in float64.
 
         Raises:
             InputError: they are too small for float64.
@@ -48,11 +49,11 @@ class AbstractInit(ABC):
     @property
     @abstractmethod
     def argument(self) -> Callable[[PyTree], PyTree]:
-        """From parameters to the argument of the loss. Always the same function, so that it is compiled once."""
+        """Map from parameters to the argument of the loss; always the same function, so that it is compiled once."""
 
     @abstractmethod
     def at(self, parameters: PyTree) -> "AbstractInit":
-        """A start of this kind at other parameters."""
+        """Return an initial condition of this kind at other parameters."""
 
 
 @validate_arguments
@@ -60,8 +61,8 @@ class AbstractInit(ABC):
 class DiagonalInit(AbstractInit, ReprMixin):
     """A network with diagonal weights, theta(0) = alpha (u, v): the loss is a function of beta = u * v.
 
-    Time is told in units of log(1/alpha): the rescaled time t / log(1/alpha) of Theorem 4.1 of Boix-Adsera et al.
-    (2023), in which stages stay where they are as alpha vanishes.
+    Time is in units of log(1/alpha): the rescaled time t / log(1/alpha) of Theorem 4.1 of Boix-Adsera et al. (2023), in
+    which the times of stages converge as alpha vanishes.
 
     Args:
         u: the initial weights u before they are scaled, shape (p,). A coordinate with |u| = |v| keeps the sign of
@@ -102,7 +103,7 @@ class DiagonalInit(AbstractInit, ReprMixin):
         return tuple(int(i) for i in np.flatnonzero(np.abs(self.u) == np.abs(self.v)))
 
     def flow_coordinates(self) -> MirrorCoordinates:
-        """Coordinates into which only log(alpha) enters."""
+        """Return coordinates into which only log(alpha) enters."""
         u, v = self.u, self.v
         with np.errstate(divide="ignore", invalid="ignore"):
             ratio = np.where(np.abs(u) > np.abs(v), v / u, u / v)
@@ -117,15 +118,15 @@ class DiagonalInit(AbstractInit, ReprMixin):
             )
 
     def origin(self) -> np.ndarray:
-        """Zero."""
+        """Return zeros."""
         return np.zeros_like(self.u)
 
     def descent_coordinates(self) -> WeightPairCoordinates:
-        """The weights u and v, one after the other."""
+        """Return the coordinates u and v, one after the other."""
         return WeightPairCoordinates(layout=TreeLayout.of(self.u), rate=-self.log_scale, time_unit="t / log(1/alpha)")
 
     def parameters(self) -> tuple[np.ndarray, np.ndarray]:
-        """The weights alpha u and alpha v."""
+        """Return the weights alpha u and alpha v."""
         alpha = np.exp(self.log_scale)
         product = (alpha * self.u) * (alpha * self.v)
         if np.any((self.u * self.v != 0) & (np.abs(product) < np.finfo(float).tiny)):
@@ -137,11 +138,11 @@ class DiagonalInit(AbstractInit, ReprMixin):
 
     @property
     def argument(self) -> Callable[[PyTree], PyTree]:
-        """From (u, v) to the products beta."""
+        """Map from (u, v) to the products beta."""
         return product
 
     def at(self, parameters: PyTree) -> "DiagonalInit":
-        """The same initial scale with other weights (not divided by alpha)."""
+        """Return other weights (not divided by alpha) with the same log_scale."""
         u, v = (np.asarray(w) / np.exp(self.log_scale) for w in parameters)
         return DiagonalInit(u, v, self.log_scale)
 
@@ -165,103 +166,89 @@ class ParameterInit(AbstractInit):
             raise InputError(f"params must have at least one entry; got {self.params!r}.")
 
     def flow_coordinates(self) -> ParameterCoordinates:
-        """The parameters, flattened."""
+        """Return the parameters' own coordinates, flattened."""
         size = float(np.sqrt(np.mean(self.origin() ** 2)))
         return ParameterCoordinates(layout=TreeLayout.of(self.params), scale=size or 1.0)
 
     def origin(self) -> np.ndarray:
-        """The parameters, flattened."""
+        """Return the parameters, flattened."""
         return TreeLayout.of(self.params).flatten(self.params)
 
     def descent_coordinates(self) -> ParameterCoordinates:
-        """The parameters, flattened."""
+        """Return the parameters' own coordinates, flattened."""
         return self.flow_coordinates()
 
     def parameters(self) -> PyTree:
-        """The params given."""
+        """Return the params given."""
         return self.params
 
     @property
     def argument(self) -> Callable[[PyTree], PyTree]:
-        """The identity."""
+        """The identity map."""
         return _identity
 
     def at(self, parameters: PyTree) -> "ParameterInit":
-        """Other parameters."""
+        """Return an initial condition at other parameters."""
         return ParameterInit(parameters)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class ResumeFrom(AbstractInit, ReprMixin):
-    """Where a gradient flow ended (`Trajectory.end`), in that flow's own coordinates. Time begins again at 0.
+    """End of a gradient flow (`Trajectory.end`) in that flow's own coordinates. Time starts again at 0.
 
     Args:
-        start: where that flow started.
-        state: where it ended, in the coordinates `start.flow_coordinates()`.
+        start: initial condition of that flow.
+        state: its last state, in the coordinates `start.flow_coordinates()`.
     """
 
     start: AbstractInit
     state: np.ndarray
 
     def flow_coordinates(self) -> AbstractFlowCoordinates:
-        """The coordinates of the flow that ended here."""
+        """Return the coordinates of the flow that ended here."""
         return self.start.flow_coordinates()
 
     def origin(self) -> np.ndarray:
-        """The state given."""
+        """Return the state given."""
         return self.state
 
     def descent_coordinates(self) -> AbstractCoordinates:
-        """The parameters, flattened."""
+        """Return the descent coordinates of the first start."""
         return self.start.descent_coordinates()
 
     def parameters(self) -> PyTree:
-        """The parameters of that state."""
+        """Return the parameters of that state."""
         return self.at(self.flow_coordinates().parameters(self.state)).parameters()
 
     @property
     def argument(self) -> Callable[[PyTree], PyTree]:
-        """The first start's."""
+        """Map of the first start."""
         return self.start.argument
 
     def at(self, parameters: PyTree) -> AbstractInit:
-        """A start of the first kind."""
+        """Return an initial condition of the first start's kind."""
         return self.start.at(parameters)
 
 
-def checked_start(start: Any) -> AbstractInit:
-    """The start as it is.
+def require_start(start: Any) -> AbstractInit:
+    """Return the start unchanged.
 
     Raises:
-        InputError: it is none, such as a bare array.
+        InputError: it is no initial condition, such as a bare array.
     """
     if not isinstance(start, AbstractInit):
         raise InputError(
-            f"start must be Products, Plain or the end of another trajectory; got {type(start).__name__!r}. "
-            "For weights as they are write ParameterInit(weights)."
+            f"start must be DiagonalInit, ParameterInit or another trajectory's end; got {type(start).__name__!r}. "
+            "Pass ParameterInit(weights) for weights of any other kind."
         )
     return start
 
 
 def product(weights: tuple[Any, Any]) -> Any:
-    """Beta = u * v: one function for all starts, since compiled code is found again by it."""
+    """Return beta = u * v: one function for all starts, so that compiled code is found again."""
     u, v = weights
     return u * v
 
 
 def _identity(parameters: PyTree) -> PyTree:
     return parameters
-
-
-def as_float64(name: str, array: Any) -> np.ndarray:
-    """The array in NumPy, or InputError if it is not a finite float64 array."""
-    if not isinstance(array, np.ndarray | jax.Array) or array.dtype != np.float64:
-        got = getattr(array, "dtype", type(array).__name__)
-        raise InputError(
-            f"{name} must be float64 arrays; got {got!s}. Convert them with np.asarray(..., np.float64), and "
-            "use JAX in its float64 mode: `with jax.enable_x64(True):` or JAX_ENABLE_X64=1."
-        )
-    array = np.asarray(array)
-    if not np.all(np.isfinite(array)):
-        raise InputError(f"{name} must be finite; got {int(np.sum(~np.isfinite(array)))} NaN or infinite entries.")
-    return array

@@ -1,12 +1,12 @@
-"""A start at products of weights of any size, told by logarithms: for going on from a run with changed weights.
+"""Initial condition at products of weights of any size, given by logarithms: to continue a run with changed weights.
 
     u, v    weights; beta = u * v is the argument of the loss
     sum     u + v, which grows as exp(y) with the integral y of the gradient
     diff    u - v, which decays as exp(-y)
 
 After small initial weights, one of the two is often so small beside the other that (u, v) in float64 no longer holds
-it: at alpha = 1e-32 a learned coordinate has u - v = 1e-64. It says how long the coordinate takes to come back with the
-other sign, so it is kept apart here.
+it: at alpha = 1e-32 a learned coordinate has u - v = 1e-64. It determines how long the coordinate takes to return with
+the other sign, so it is stored separately here.
 """
 
 from collections.abc import Callable
@@ -17,23 +17,24 @@ from jaxtyping import Bool, Float, PyTree
 
 from saddlescope._shared.errors import InputError
 from saddlescope._shared.reprs import ReprMixin
-from saddlescope.flow.diagonal.coordinates import MirrorCoordinates, TreeLayout, WeightPairCoordinates
+from saddlescope.flow.diagonal.coordinates import MirrorCoordinates, WeightPairCoordinates
 from saddlescope.flow.diagonal.initial_conditions import AbstractInit, product
+from saddlescope.flow.losses.tree_layout import TreeLayout
 
 _SMALLEST_LOG = float(np.log(np.finfo(float).tiny))
 
 
-@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class LogDiagonalInit(AbstractInit, ReprMixin):
-    """A network with diagonal weights, each coordinate told by the logarithms of |u + v| and |u - v|.
+    """A network with diagonal weights, each coordinate given by the logarithms of |u + v| and |u - v|.
 
     Attributes:
         log_sum: log |u + v|, shape (p,); -inf where u = -v.
         log_difference: log |u - v|, shape (p,); -inf where u = v.
         sum_sign: of u + v, +1 or -1, shape (p,); either where it is 0.
         difference_sign: of u - v, +1 or -1, shape (p,); either where it is 0.
-        log_scale: log(alpha), negative: time is told in units of log(1/alpha), as for `DiagonalInit`; -1 tells the time t
-            of the flow itself.
+        log_scale: log(alpha), negative: time is in units of log(1/alpha), as for `DiagonalInit`; -1 gives the time t of
+            the flow itself.
 
     Raises:
         InputError: shapes differ, a logarithm is NaN or +inf, a sign is not +1 or -1, or log_scale is not negative.
@@ -58,11 +59,13 @@ class LogDiagonalInit(AbstractInit, ReprMixin):
                 wanted = "+1 or -1" if name.endswith("sign") else "finite or -inf"
                 raise InputError(f"{name} must be {wanted} everywhere; got {array[~allowed][0]!r}.")
         if not -np.inf < self.log_scale < 0:
-            raise InputError(f"log_scale must be finite and negative; got {self.log_scale!r}. -1 tells plain time t.")
+            raise InputError(
+                f"log_scale must be finite and negative; got {self.log_scale!r}. Pass -1 for plain time t."
+            )
 
     @classmethod
     def of(cls, start: AbstractInit) -> "LogDiagonalInit":
-        """The same weights as those of `DiagonalInit`, or of a flow from there that has ended or been cut (`ResumeFrom`).
+        """Return the weights of `DiagonalInit`, or of the end of a flow from there (`ResumeFrom`).
 
         Raises:
             InputError: the start is not at products of weights.
@@ -82,7 +85,7 @@ class LogDiagonalInit(AbstractInit, ReprMixin):
 
     @classmethod
     def at_weights(cls, u: Float[np.ndarray, "p"], v: Float[np.ndarray, "p"], *, log_scale: float) -> "LogDiagonalInit":
-        """The weights u and v as they are, not scaled by alpha."""
+        """Return the weights u and v, not scaled by alpha."""
         with np.errstate(divide="ignore"):
             return cls(
                 log_sum=np.log(np.abs(u + v)),
@@ -93,7 +96,7 @@ class LogDiagonalInit(AbstractInit, ReprMixin):
             )
 
     def shifted(self, du: Float[np.ndarray, "p"], dv: Float[np.ndarray, "p"]) -> "LogDiagonalInit":
-        """The weights u + du and v + dv. Coordinates in which both are 0 keep their logarithms, to the last digit."""
+        """Return the weights u + du and v + dv; the logarithms are exact in coordinates in which both are 0."""
         moved = (du != 0) | (dv != 0)
         near = self.at_weights(
             (self.sum_sign * np.exp(self.log_sum) + self.difference_sign * np.exp(self.log_difference)) / 2 + du,
@@ -103,7 +106,7 @@ class LogDiagonalInit(AbstractInit, ReprMixin):
         return self._where(moved, near)
 
     def only(self, kept: Bool[np.ndarray, "p"]) -> "LogDiagonalInit":
-        """The same weights with u = v = 0, for ever, outside the coordinates kept."""
+        """Return the same weights with u = v = 0, for ever, outside the coordinates kept."""
         gone = np.full(kept.shape, -np.inf)
         return self._where(~kept, replace(self, log_sum=gone, log_difference=gone))
 
@@ -112,7 +115,7 @@ class LogDiagonalInit(AbstractInit, ReprMixin):
         return replace(self, **{name: np.where(which, getattr(other, name), getattr(self, name)) for name in names})
 
     def flow_coordinates(self) -> MirrorCoordinates:
-        """The coordinates of `DiagonalInit`."""
+        """Return the coordinates of `DiagonalInit`."""
         with np.errstate(invalid="ignore"):
             gap = self.log_sum - self.log_difference
         return MirrorCoordinates(
@@ -126,17 +129,17 @@ class LogDiagonalInit(AbstractInit, ReprMixin):
         )
 
     def origin(self) -> np.ndarray:
-        """Zero."""
+        """Return zeros."""
         return np.zeros_like(self.log_sum)
 
     def descent_coordinates(self) -> WeightPairCoordinates:
-        """The weights u and v, one after the other."""
+        """Return the coordinates u and v, one after the other."""
         return WeightPairCoordinates(
             layout=TreeLayout.of(self.log_sum), rate=-self.log_scale, time_unit="t / log(1/alpha)"
         )
 
     def parameters(self) -> tuple[np.ndarray, np.ndarray]:
-        """The weights u and v in float64.
+        """Return the weights u and v in float64.
 
         Raises:
             InputError: a product is too small for float64.
@@ -151,10 +154,10 @@ class LogDiagonalInit(AbstractInit, ReprMixin):
 
     @property
     def argument(self) -> Callable[[PyTree], PyTree]:
-        """From (u, v) to the products beta."""
+        """Map from (u, v) to the products beta."""
         return product
 
     def at(self, parameters: PyTree) -> "LogDiagonalInit":
-        """Other weights u and v, not scaled by alpha."""
+        """Return other weights u and v, not scaled by alpha."""
         u, v = (np.asarray(w, np.float64) for w in parameters)
         return self.at_weights(u, v, log_scale=self.log_scale)

@@ -1,13 +1,13 @@
-"""Gradient flow in windows: a model of the gradient is integrated as far as it can be trusted, then held to account.
+"""Gradient flow in windows: a surrogate of the gradient is integrated as far as it can be trusted, then corrected.
 
 A window (predict, evaluate, correct, as multistep methods do in each step):
 
-1. The stiff solver integrates the model until its expected error has grown to a share of the tolerance.
-2. The gradient is evaluated there, once, and the model learns it.
-3. The solver goes back and integrates the window again with the better model.
+1. The stiff solver integrates the surrogate until its expected error has grown to a share of the tolerance.
+2. The gradient is evaluated there, once, and added to the surrogate.
+3. The solver returns to the start of the window and integrates it again with the better surrogate.
 
 The difference of the two integrations bounds the error of the second. The solver's own steps cost little, since only
-the model is evaluated in them: a transition takes a handful of gradients instead of several dozen.
+the surrogate is evaluated in them: a transition takes a handful of gradients instead of several dozen.
 """
 
 import numpy as np
@@ -16,26 +16,26 @@ from saddlescope.flow.diagonal.coordinates import AbstractFlowCoordinates
 from saddlescope.flow.diagonal.gradient_surrogate import GradientSurrogate
 from saddlescope.flow.diagonal.surrogate_system import SurrogateSystem
 from saddlescope.flow.losses.compiled import CompiledLoss
-from saddlescope.flow.solvers.ndf import Mark, Piece, StepError, Stepper
+from saddlescope.flow.solvers.ndf import Interpolant, SavedState, StepError, Stepper
 
 _EXPECTED = 0.5  # of the tolerance: the expected error at which a window ends, to be corrected
 _ACCEPTED = 1.0  # of the tolerance: the largest correction; a window with a larger one is halved
-_SKIPPED = 0.01  # of the tolerance: a correction that must be smaller is not made
+_SKIPPED = 0.01  # of the tolerance: a correction that must be smaller is skipped
 _LONGEST = 60  # steps in a window
 _MOVING = 1e-6  # lengths an entry must move within one unit of state to have its column of the Hessian evaluated
 _REFRESH = 40  # windows after which the Hessian is evaluated again; or as many as it has columns, if these are more
-_LEAST_SPREAD = 1e-7  # below, rounding errors make the ratio of the model's error to its spread
+_LEAST_SPREAD = 1e-7  # below, rounding errors dominate the ratio of the surrogate's error to its spread
 
 
 class SurrogateStepper:
-    """Follows a flow from time 0 to `until`, one window at a time.
+    """Stepper of a flow from time 0 to `until`, one window at a time.
 
     Args:
-        loss: what is minimised.
-        coordinates: the coordinates.
+        loss: the loss of the flow.
+        coordinates: of the flow.
         y: the state at time 0.
         until: the last time.
-        tolerance: the size of errors, relative to the coordinates's scale and to |y|, that a window may make.
+        tolerance: the size of errors, relative to the coordinates' scale and to |y|, that a window may make.
         local: the same for the error of one step of the stiff solver.
     """
 
@@ -49,122 +49,124 @@ class SurrogateStepper:
         tolerance: float,
         local: float,
     ) -> None:
-        self._loss, self._chart, self._tolerance = loss, coordinates, tolerance
+        self._loss, self._coordinates, self._tolerance = loss, coordinates, tolerance
         point = coordinates.point(y)
         gradient = loss.value_and_gradient(point)[1]
-        self._model = GradientSurrogate(point, gradient, _length(loss, point, gradient))
-        self._error = float(np.max(np.abs(gradient))) / self._model.length  # the model's, in units of its spread
+        self._surrogate = GradientSurrogate(point, gradient, _length(loss, point, gradient))
+        self._error = (
+            float(np.max(np.abs(gradient))) / self._surrogate.length
+        )  # the surrogate's, in units of its spread
         self._limit = np.inf  # of a window's duration
         self._age = 0  # of the Hessian, in windows
         self._evaluate_columns(y)
         self._solver = Stepper(
-            SurrogateSystem(self._model, coordinates), y, until, rtol=local, atol=local * coordinates.scale
+            SurrogateSystem(self._surrogate, coordinates), y, until, rtol=local, atol=local * coordinates.scale
         )
 
     @property
     def t(self) -> float:
-        """The time reached."""
+        """Time reached."""
         return self._solver.t
 
     @property
     def y(self) -> np.ndarray:
-        """The state there."""
+        """State at that time."""
         return self._solver.y
 
-    def step(self) -> list[Piece]:
-        """Advances by one window.
+    def step(self) -> list[Interpolant]:
+        """Advance by one window.
 
         Raises:
-            StepError: the gradient is not finite, or differs from its model, however short the window is.
+            StepError: the gradient is not finite, or differs from its surrogate, however short the window is.
         """
-        solver, model = self._solver, self._model
+        solver, surrogate = self._solver, self._surrogate
         self._age += 1
-        if self._age > max(_REFRESH, model.columns.size) and model.columns.size:
+        if self._age > max(_REFRESH, surrogate.columns.size) and surrogate.columns.size:
             self._age = 1
-            model.set_columns(model.columns, self._hessian(model.columns))
-        mark, start = solver.mark(), solver.t
+            surrogate.set_columns(surrogate.columns, self._hessian(surrogate.columns))
+        saved, start = solver.save(), solver.t
         while True:
-            pieces = self._predict(mark)
-            end, point = solver.t, self._chart.point(solver.y)
+            steps = self._predict(saved)
+            end, point = solver.t, self._coordinates.point(solver.y)
             gradient = self._loss.value_and_gradient(point)[1]
             finite = bool(np.all(np.isfinite(gradient)))
             if finite:
-                miss = float(np.max(np.abs(gradient - model.gradient(point))))
-                error = miss / max(model.spread(point), _LEAST_SPREAD * model.length)
-                if self._chart.rate * (end - start) * miss > _SKIPPED * self._tolerance * self._chart.scale:
-                    model.hold(point, gradient)
-                    solver.go_back(mark)
-                    pieces = self._correct(pieces)
-                if pieces:
-                    model.learn(point, gradient)
+                miss = float(np.max(np.abs(gradient - surrogate.gradient(point))))
+                error = miss / max(surrogate.spread(point), _LEAST_SPREAD * surrogate.length)
+                if self._coordinates.rate * (end - start) * miss > _SKIPPED * self._tolerance * self._coordinates.scale:
+                    surrogate.hold(point, gradient)
+                    solver.restore(saved)
+                    steps = self._correct(steps)
+                if steps:
+                    surrogate.learn(point, gradient)
                     self._error, self._limit = max(error, self._error / 2), 4 * self._limit
-                    return pieces
+                    return steps
                 self._error = max(error, 2 * self._error)
-                model.drop()
+                surrogate.drop()
             self._limit = min(self._limit, end - start) / 2
             if self._limit <= 64 * np.finfo(float).eps * max(end, np.finfo(float).eps * solver.until):
-                solver.go_back(mark)
+                solver.restore(saved)
                 raise StepError(finite)
 
-    def _predict(self, mark: Mark) -> list[Piece]:
-        """Integrates the model as far as it can be trusted, from the mark."""
-        solver, coordinates, pieces, expected = self._solver, self._chart, [], 0.0
-        solver.go_back(mark)
+    def _predict(self, saved: SavedState) -> list[Interpolant]:
+        """Integrate the surrogate as far as it can be trusted, from the saved state."""
+        solver, coordinates, steps, expected = self._solver, self._coordinates, [], 0.0
+        solver.restore(saved)
         start, last = solver.t, min(solver.until, solver.t + self._limit)
-        while not pieces or last - solver.t > 1e-3 * (last - start):
+        while not steps or last - solver.t > 1e-3 * (last - start):
             solver.limit(last - solver.t)
             try:
-                piece = solver.step()
+                step = solver.step()
             except StepError:
-                if not pieces:
+                if not steps:
                     raise
                 break
-            if self._evaluate_columns(solver.y):  # so far, the model took these entries to stay where they are
-                solver.go_back(mark)
-                pieces, expected = [], 0.0
+            if self._evaluate_columns(solver.y):  # so far, the surrogate took these entries as constant
+                solver.restore(saved)
+                steps, expected = [], 0.0
                 continue
-            pieces.append(piece)
-            spread = self._model.spread(coordinates.point(solver.y))
+            steps.append(step)
+            spread = self._surrogate.spread(coordinates.point(solver.y))
             size = coordinates.scale + float(np.max(np.abs(solver.y)))
-            expected += coordinates.rate * (piece.end - piece.start) * self._error * spread / size
+            expected += coordinates.rate * (step.end - step.start) * self._error * spread / size
             too_far = expected > _EXPECTED * self._tolerance or coordinates.diverged(solver.y)
-            if too_far or len(pieces) == _LONGEST:
+            if too_far or len(steps) == _LONGEST:
                 break
-        return pieces
+        return steps
 
-    def _correct(self, predicted: list[Piece]) -> list[Piece]:
-        """Integrates the window again; nothing if that differs by too much from what was predicted."""
-        solver, pieces, end = self._solver, [], predicted[-1].end
+    def _correct(self, predicted: list[Interpolant]) -> list[Interpolant]:
+        """Integrate the window again; return nothing if that differs too much from the prediction."""
+        solver, steps, end = self._solver, [], predicted[-1].end
         try:
-            # No step is made to end at the window's end, so that the solver need not change its step size for it.
-            while not pieces or solver.t + solver.h / 2 < end:
-                pieces.append(solver.step())
-                if len(pieces) > 3 * _LONGEST:
+            # No step is shortened to end at the window's end, so that the solver keeps its step size.
+            while not steps or solver.t + solver.h / 2 < end:
+                steps.append(solver.step())
+                if len(steps) > 3 * _LONGEST:
                     return []
         except StepError:
             return []
         time = min(end, solver.t)
-        before = next(piece for piece in predicted if time <= piece.end)(time)
-        after = next(piece for piece in pieces if time <= piece.end)(time)
-        correction = np.abs(after - before) / (self._chart.scale + np.abs(after))
-        return pieces if np.max(correction) <= _ACCEPTED * self._tolerance else []
+        before = next(step for step in predicted if time <= step.end)(time)
+        after = next(step for step in steps if time <= step.end)(time)
+        correction = np.abs(after - before) / (self._coordinates.scale + np.abs(after))
+        return steps if np.max(correction) <= _ACCEPTED * self._tolerance else []
 
     def _evaluate_columns(self, y: np.ndarray) -> bool:
-        """Has the model know the Hessian's columns of all entries that move at y; whether there were new ones."""
-        moving = self._chart.metric(y) * self._chart.scale > _MOVING * self._model.length
-        moving[self._model.columns] = False
+        """Add the Hessian's columns of all entries that move at y to the surrogate; return True if any was new."""
+        moving = self._coordinates.metric(y) * self._coordinates.scale > _MOVING * self._surrogate.length
+        moving[self._surrogate.columns] = False
         new = np.flatnonzero(moving)
         if new.size:
-            self._model.add_columns(new, self._hessian(new))
+            self._surrogate.add_columns(new, self._hessian(new))
         return bool(new.size)
 
     def _hessian(self, columns: np.ndarray) -> np.ndarray:
-        hessian = self._loss.hessian_columns(self._model.anchor, columns)
+        hessian = self._loss.hessian_columns(self._surrogate.anchor, columns)
         return np.where(np.isfinite(hessian), hessian, 0.0)
 
 
 def _length(loss: CompiledLoss, point: np.ndarray, gradient: np.ndarray) -> float:
-    """How far to go until the gradient has changed by as much as itself, by its change along a random direction."""
+    """Estimate the distance over which the gradient changes by as much as itself, along a random direction."""
     direction = 1e-6 * np.random.default_rng(0).standard_normal(point.size)
     change = float(np.max(np.abs(loss.value_and_gradient(point + direction)[1] - gradient)))
     size = float(np.max(np.abs(gradient)))

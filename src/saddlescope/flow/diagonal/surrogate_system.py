@@ -1,4 +1,4 @@
-"""Gradient flow y' = rate * g(point(y)) with a model in the place of the gradient: what the stiff solver integrates."""
+"""Gradient flow y' = rate * g(point(y)) with a surrogate of the gradient, for the stiff solver."""
 
 import numpy as np
 
@@ -10,23 +10,23 @@ _REACH = 0.3  # lengths that the point may go in one step
 
 
 class SurrogateSystem(AbstractSystem):
-    """A model of the gradient in a coordinates. Its Jacobian is -rate H(point) diag(metric)."""
+    """A surrogate of the gradient in flow coordinates. Its Jacobian is -rate H(point) diag(metric)."""
 
-    def __init__(self, model: GradientSurrogate, coordinates: AbstractFlowCoordinates) -> None:
-        self.model, self.coordinates = model, coordinates
+    def __init__(self, surrogate: GradientSurrogate, coordinates: AbstractFlowCoordinates) -> None:
+        self.surrogate, self.coordinates = surrogate, coordinates
 
     def slope(self, y: np.ndarray) -> np.ndarray:
-        """The right-hand side, rate * g."""
-        return -self.coordinates.rate * self.model.gradient(self.coordinates.point(y))
+        """Return the right-hand side, rate * g."""
+        return -self.coordinates.rate * self.surrogate.gradient(self.coordinates.point(y))
 
     def jacobian(self, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """The columns of the entries that the model knows the Hessian of; the point hardly depends on others."""
-        columns = self.model.columns
-        hessian = self.model.hessian(self.coordinates.point(y))
+        """Return the columns with known Hessian; the point hardly depends on the others."""
+        columns = self.surrogate.columns
+        hessian = self.surrogate.hessian(self.coordinates.point(y))
         return columns, -self.coordinates.rate * hessian * self.coordinates.metric(y)[columns]
 
     def shorten(self, y: np.ndarray, predicted: np.ndarray) -> float:
-        """Ends a step where the point would have gone far.
+        """Shorten a step in which the point would move far.
 
         On a plateau the state moves along a straight line, so that steps grow until one overshoots the transition by
         many e-folds.
@@ -36,7 +36,7 @@ class SurrogateSystem(AbstractSystem):
             return 1.0
         here, fraction = self.coordinates.point(y), 1.0
         while fraction > 1e-3 and np.max(np.abs(self.coordinates.point(y + fraction * move) - here)) > (
-            _REACH * self.model.length
+            _REACH * self.surrogate.length
         ):
             fraction *= 0.7
         return fraction

@@ -1,9 +1,8 @@
-"""What a run leaves behind: states at any time, losses, level crossings, and how far all of it can be trusted."""
+"""Result of a run: states at any time, losses, level crossings, and the accuracy of all of it."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from jaxtyping import Float, PyTree
@@ -13,47 +12,18 @@ from saddlescope._shared.reprs import ReprMixin
 from saddlescope.flow.diagonal.coordinates import AbstractCoordinates
 from saddlescope.flow.diagonal.initial_conditions import AbstractInit
 from saddlescope.flow.losses.compiled import Evaluations
-from saddlescope.flow.solvers.ndf import Piece
-
-
-@dataclass(frozen=True)
-class Status:
-    """How a run ended.
-
-    Attributes:
-        ok: whether it reached the time asked for.
-        sentence: what happened.
-        cure: what to do about it; empty where nothing need be done.
-    """
-
-    ok: bool
-    sentence: str
-    cure: str = ""
-
-    def __str__(self) -> str:
-        return f"{self.sentence} {self.cure}".strip()
-
-
-class FlowError(RuntimeError):
-    """A run that did not reach the time asked for.
-
-    Attributes:
-        trajectory: what was computed until then, a `Trajectory` or a `FactoredTrajectory`.
-    """
-
-    def __init__(self, trajectory: Any) -> None:
-        super().__init__(str(trajectory.status))
-        self.trajectory = trajectory
+from saddlescope.flow.solvers.ndf import Interpolant
+from saddlescope.flow.status import Status
 
 
 @dataclass(frozen=True, order=True)
 class LevelEvent:
-    """One entry of beta (or of the parameters) passes a level in absolute value.
+    """Passage of one entry of beta (or of the parameters) through a level in absolute value.
 
     Attributes:
-        time: when, in the trajectory's unit.
-        index: which entry of the flat point.
-        rising: whether its absolute value passes the level upwards.
+        time: in the trajectory's unit.
+        index: of the entry in the flat point.
+        rising: True if its absolute value passes the level upwards.
         sign: of the entry, 1 or -1.
     """
 
@@ -65,7 +35,7 @@ class LevelEvent:
 
 @dataclass(frozen=True)
 class Accuracy:
-    """Differences between the run and a companion at ten times its tolerance: estimates of the companion's error.
+    """Differences between the run and a second run at ten times its tolerance: estimates of the second run's error.
 
     The run's own error is smaller, for a smooth loss by about the factor ten.
 
@@ -73,7 +43,7 @@ class Accuracy:
         crossing_times: largest relative difference of the crossings' times; infinite when the two runs do not have
             the same crossings, NaN when there are none.
         values: largest difference of an entry of beta (or of the parameters) at the recorded times. In the steep
-            parts a shift in time by dt shows as beta' dt, so this can be large where times are good.
+            parts a shift in time by dt appears as beta' dt, so this can be large where times are accurate.
         losses: largest difference of the loss at the recorded times.
     """
 
@@ -83,39 +53,39 @@ class Accuracy:
 
 
 class AbstractPath(ABC):
-    """States at any time of a run."""
+    """States of a run at any time."""
 
     @abstractmethod
     def __call__(self, times: np.ndarray) -> Float[np.ndarray, "k n"]:
-        """The states at these times, which lie within the run."""
+        """Return the states at these times, which must be within the run."""
 
 
 @dataclass(frozen=True, eq=False)
 class DensePath(AbstractPath):
-    """The solver's own interpolation, of its order, over every step."""
+    """Dense output: the solver's own interpolation, of its order, over every step."""
 
     origin: np.ndarray
-    pieces: Sequence[Piece]
+    interpolants: Sequence[Interpolant]
 
     def __call__(self, times: np.ndarray) -> Float[np.ndarray, "k n"]:
-        """The interpolating polynomials' values."""
-        ends = np.array([piece.end for piece in self.pieces])
+        """Return the interpolating polynomials' values."""
+        ends = np.array([interpolant.end for interpolant in self.interpolants])
         states = np.tile(self.origin, (len(times), 1))
         for row, time in enumerate(times):
             if time > 0:
-                states[row] = self.pieces[int(np.searchsorted(ends, time))](float(time))
+                states[row] = self.interpolants[int(np.searchsorted(ends, time))](float(time))
         return states
 
 
 @dataclass(frozen=True, eq=False)
 class SampledPath(AbstractPath):
-    """Straight lines between recorded states."""
+    """Linear interpolation between recorded states."""
 
     times: np.ndarray
     states: np.ndarray
 
     def __call__(self, times: np.ndarray) -> Float[np.ndarray, "k n"]:
-        """Linear interpolation between the two records around each time."""
+        """Interpolate between the two records around each time."""
         after = np.clip(np.searchsorted(self.times, times), 1, max(1, len(self.times) - 1))
         if len(self.times) == 1:
             return np.repeat(self.states, len(times), axis=0)
@@ -130,21 +100,21 @@ class Trajectory(ReprMixin):
 
     Attributes:
         times: recorded times, ascending, shape (k,). They include every crossing.
-        time_unit: what they are told in: "t / log(1/alpha)", "t" or "steps".
+        time_unit: unit of all times: "t / log(1/alpha)", "t" or "steps".
         losses: the loss at the recorded times, shape (k,).
-        values: beta, for a start at Products, or the flat parameters, at the recorded times, shape (k, p).
+        values: beta, for a start at `DiagonalInit`, or the flat parameters, at the recorded times, shape (k, p).
         crossings: passages of |values| through `level`, in the order of time.
-        level: the level asked for, or None.
-        conserved: largest relative drift of an entry of u^2 - v^2, for a start at Products; None for others. It is 0
+        level: the level given, or None.
+        conserved: largest relative drift of an entry of u^2 - v^2, for starts at `DiagonalInit`, else None. It is 0
             for gradient flow, whose coordinates conserve it by construction. For gradient descent a drift near or
-            above 1 says that float64 has lost the entry: a coordinate that leaves 0 afterwards may do so too late
+            above 1 means that float64 has lost the entry: a coordinate that leaves 0 afterwards may do so too late
             or with the wrong sign.
         energy_error: |1 - integral of |gradient|^2 dt / (L(0) - L(end))|, with the integral from the path alone: an
-            independent check of path and gradient; None where no loss was lost, and for gradient descent.
-        accuracy: see `Accuracy`; None where it was not asked for.
-        evaluations: what was asked of the loss, the companion run included.
-        status: how the run ended; what was computed until then is kept.
-        end: where it ended, as a start for another run.
+            independent check of path and gradient; None if the loss did not fall, and for gradient descent.
+        accuracy: see `Accuracy`; None unless `verify` was given.
+        evaluations: numbers of evaluations of the loss, the second run included.
+        status: termination status; what was computed until then is recorded.
+        end: the last state, as a start for another run.
     """
 
     times: Float[np.ndarray, "k"]
@@ -171,19 +141,19 @@ class Trajectory(ReprMixin):
 
     @property
     def beta(self) -> Float[np.ndarray, "k p"]:
-        """Another name for `values`: the products u * v at the recorded times."""
+        """The products u * v at the recorded times: `values`."""
         return self.values
 
     def __call__(self, times: Float[np.ndarray, "m"]) -> Float[np.ndarray, "m p"]:
-        """Beta, or the flat parameters, at any times of the run."""
+        """Return beta, or the flat parameters, at any times of the run."""
         return self.coordinates.point(self._states(times))
 
     def parameters(self, times: Float[np.ndarray, "m"]) -> PyTree:
-        """The weights (u, v), or the pytree of parameters, at any times of the run; time is the first axis."""
+        """Return the weights (u, v), or the pytree of parameters, at any times of the run; time is the first axis."""
         return self.coordinates.parameters(self._states(times))
 
     def log_abs(self, times: Float[np.ndarray, "m"]) -> Float[np.ndarray, "m p"]:
-        """The natural logarithm of |beta|, or of the parameters, right where float64 underflows."""
+        """Return the natural logarithm of |beta|, or of the parameters, also where float64 underflows."""
         return self.coordinates.log_abs(self._states(times))
 
     def _states(self, times: np.ndarray) -> np.ndarray:

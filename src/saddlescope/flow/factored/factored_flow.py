@@ -1,12 +1,13 @@
 """Gradient flow of products of full factors, L(W_1 W_2^T, W_3 W_4^T, ...), from any initial scale.
 
 In float64 weights this flow is silently wrong: as soon as one direction is of order 1, rounding seeds all others with
-1e-16, and from an initial scale of 1e-32 everything later than the first stage comes too early. Here factors are kept
-in the coordinates of `saddlescope.flow.factored.scaled_factors`, in which no direction drowns another and the conservation law
-W_1^T W_1 - W_2^T W_2 = const (equation 5 of Boix-Adsera et al. 2023, for matrices) holds by construction.
+1e-16, and from an initial scale of 1e-32 everything later than the first stage comes too early. Here factors are stored
+in the coordinates of `saddlescope.flow.factored.scaled_factors`, in which no direction loses digits to another and the
+conservation law W_1^T W_1 - W_2^T W_2 = const (equation 5 of Boix-Adsera et al. 2023, for matrices) holds by
+construction.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,25 +17,36 @@ from scipy.optimize import brentq
 
 from saddlescope._shared.arguments import validate_arguments
 from saddlescope._shared.errors import InputError
+from saddlescope._shared.progress import Report, silent
 from saddlescope._shared.reprs import ReprMixin
-from saddlescope.flow.diagonal.coordinates import TreeLayout
-from saddlescope.flow.diagonal.initial_conditions import as_float64
-from saddlescope.flow.diagonal.trajectory import FlowError, Status
+from saddlescope.flow.factored.exponential_integrator import AbstractInterpolant, FactoredStepper, PlateauStep, State
 from saddlescope.flow.factored.scaled_factors import ScaledFactors
-from saddlescope.flow.losses.compiled import CompiledLoss, Evaluations, Loss, require_finite, require_float64
-from saddlescope.flow.solvers.exponential import AbstractPiece, FactoredStepError, FactoredStepper, PlateauStep, State
+from saddlescope.flow.losses.checks import as_float64, require_finite, require_float64_loss
+from saddlescope.flow.losses.compiled import CompiledLoss, Evaluations, Loss
+from saddlescope.flow.losses.tree_layout import TreeLayout
+from saddlescope.flow.solvers.ndf import StepError
+from saddlescope.flow.status import (
+    LOCAL_SHARE,
+    REACHED,
+    FlowError,
+    Status,
+    diverged,
+    exhausted,
+    hidden_nan,
+    require_run,
+    stuck,
+)
 
-_REACHED = Status(True, "The run reached its last time.")
-_LOCAL_SHARE = 0.02  # of the tolerance, for the error of one step
+_LARGEST_LOG = 30.0  # of a direction's size
 TIME_UNIT = "t / log(1/alpha)"
 
 
 @validate_arguments
-@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class FactorInit(ReprMixin):
     """Products of full factors: the loss is a function of the tuple of B_p = L_p R_p^T, with L_p(0) = alpha left_p.
 
-    Time is told in units of log(1/alpha), in which stages stay where they are as alpha vanishes.
+    Time is in units of log(1/alpha), in which the times of stages converge as alpha vanishes.
 
     Args:
         pairs: (left, right) for each product, before they are scaled: matrices of shapes (m, h) and (n, h).
@@ -62,11 +74,11 @@ class FactorInit(ReprMixin):
         if not -np.inf < self.log_scale < 0:
             raise InputError(
                 f"log_scale must be finite and negative, as log(alpha) is for alpha < 1; got {self.log_scale!r}. "
-                "Weights that are not small need no rescaled time: start a loss of the factors from Plain."
+                "Weights that are not small need no rescaled time: start a loss of the factors from ParameterInit."
             )
 
     def state(self) -> State:
-        """The factors in graded coordinates."""
+        """Return the factors in scaled coordinates."""
         return tuple(ScaledFactors.of(left, right, self.log_scale) for left, right in self.pairs)
 
 
@@ -78,19 +90,19 @@ class FactoredTrajectory(ReprMixin):
         times: recorded times, ascending, shape (k,), in units of log(1/alpha).
         losses: the loss at the recorded times, shape (k,).
         log_singular_values: natural logarithms of the singular values of each product at the recorded times, shape
-            (k, pairs, r), descending; right where float64 underflows, to about 1e-6. -inf stands for 0, and fills up
-            the spectra of products that are smaller than others.
+            (k, pairs, r), descending; also where float64 underflows, to about 1e-6. -inf means 0, and fills the spectra
+            of products that are smaller than others.
         conserved: largest drift of an entry of L^T L - R^T R between start and end, in units of alpha^2.
-        leaps: (start, end) of the plateaus that were leapt over.
-        evaluations: what was asked of the loss.
-        status: how the run ended; what was computed until then is kept.
+        plateaus: (start, end) of the plateaus that were crossed in one step each.
+        evaluations: numbers of evaluations of the loss.
+        status: termination status; what was computed until then is recorded.
     """
 
     times: Float[np.ndarray, "k"]
     losses: Float[np.ndarray, "k"]
     log_singular_values: Float[np.ndarray, "k pairs r"]
     conserved: float
-    leaps: tuple[tuple[float, float], ...]
+    plateaus: tuple[tuple[float, float], ...]
     evaluations: Evaluations
     status: Status
     path: "FactoredPath"
@@ -106,28 +118,28 @@ class FactoredTrajectory(ReprMixin):
 
     @property
     def singular_values(self) -> Float[np.ndarray, "k pairs r"]:
-        """The singular values at the recorded times; 0 where they underflow."""
+        """Singular values at the recorded times; 0 where they underflow."""
         return np.exp(self.log_singular_values)
 
     def __call__(self, times: Float[np.ndarray, "m"]) -> tuple[Float[np.ndarray, "m rows columns"], ...]:
-        """The products at any times of the run."""
+        """Return the products at any times of the run."""
         return tuple(left @ np.swapaxes(right, -1, -2) for left, right in self.factors(times))
 
     def factors(
         self, times: Float[np.ndarray, "m"]
     ) -> tuple[tuple[Float[np.ndarray, "m rows h"], Float[np.ndarray, "m columns h"]], ...]:
-        """The factors, which hold alpha, at any times of the run; what underflows is 0."""
+        """Return the factors, which include alpha, at any times of the run; entries that underflow are 0."""
         states = [self.path(float(time)) for time in self._checked(times)]
         pairs = len(self.path.origin)
         return tuple(
-            (np.stack([left for left, _ in made]), np.stack([right for _, right in made]))
-            for made in ([state[p].factors() for state in states] for p in range(pairs))
+            (np.stack([left for left, _ in each]), np.stack([right for _, right in each]))
+            for each in ([state[p].factors() for state in states] for p in range(pairs))
         )
 
     def rises(self, levels: Float[np.ndarray, "pairs r"] | float) -> Float[np.ndarray, "pairs r"]:
-        """When each singular value first passes a level upwards; NaN where it does not.
+        """Return the time at which each singular value first passes a level upwards; NaN where it does not.
 
-        Passages are looked for between the solver's own steps, where nothing turns twice.
+        Passages are searched between the solver's own steps, in which nothing turns twice.
 
         Args:
             levels: one positive level, or one for each singular value of each product.
@@ -164,54 +176,52 @@ class FactoredTrajectory(ReprMixin):
 
 
 class FactoredPath:
-    """The factors at any time of a run.
+    """Factors of a run at any time.
 
     Attributes:
         origin: the factors at time 0.
         unit: time of the flow in one unit of the run's time.
-        pieces: the solution over each step.
-        last: the time it was asked to reach, if it did.
+        interpolants: the solution over each step.
+        last: the last time, if the run reached it.
     """
 
-    def __init__(self, origin: State, unit: float, pieces: Sequence[AbstractPiece], last: float | None) -> None:
-        self.origin, self.unit, self.pieces = origin, unit, pieces
-        self._ends = np.array([0.0, *(piece.end for piece in pieces)]) / unit
+    def __init__(
+        self, origin: State, unit: float, interpolants: Sequence[AbstractInterpolant], last: float | None
+    ) -> None:
+        self.origin, self.unit, self.interpolants = origin, unit, interpolants
+        self._ends = np.array([0.0, *(step.end for step in interpolants)]) / unit
         if last is not None:
             self._ends[-1] = last  # exactly, without the rounding of a change of units
         self._logs: np.ndarray | None = None
 
     def __call__(self, time: float) -> State:
-        """The factors at a time, in the run's unit."""
-        if time <= 0 or not self.pieces:
+        """Return the factors at a time, in the run's unit."""
+        if time <= 0 or not self.interpolants:
             return self.origin
-        after = min(int(np.searchsorted(self._ends, time, side="right")), len(self.pieces))
-        piece = self.pieces[after - 1]
-        return piece(min(max(time * self.unit, piece.start), piece.end))
+        after = min(int(np.searchsorted(self._ends, time, side="right")), len(self.interpolants))
+        step = self.interpolants[after - 1]
+        return step(min(max(time * self.unit, step.start), step.end))
 
     def steps(self) -> np.ndarray:
-        """Time 0 and the ends of all steps, in the run's unit."""
+        """Return time 0 and the ends of all steps, in the run's unit."""
         return self._ends
 
     def log_singular_values(self) -> np.ndarray:
-        """The logarithms of the singular values at `steps()`, shape (steps, pairs, r)."""
+        """Return the logarithms of the singular values at `steps()`, shape (steps, pairs, r)."""
         if self._logs is None:
-            states = [self.origin, *(piece.state for piece in self.pieces[1:])]
-            if self.pieces:
-                states.append(self.pieces[-1](self.pieces[-1].end))
+            states = [self.origin, *(step.state for step in self.interpolants[1:])]
+            if self.interpolants:
+                states.append(self.interpolants[-1](self.interpolants[-1].end))
             self._logs = spectra(states)
         return self._logs
 
 
 def spectra(states: Sequence[State]) -> Float[np.ndarray, "k pairs r"]:
-    """The logarithms of the singular values of all products of some states; -inf where a product has fewer."""
+    """Return the logarithms of the singular values of all products of some states; -inf where a product has fewer."""
     rows = [[pair.log_singular_values() for pair in state] for state in states]
     largest = max(len(values) for values in rows[0])
     filled = [[np.append(v, np.full(largest - len(v), -np.inf)) for v in row] for row in rows]
     return np.array(filled)
-
-
-def _silent(fraction: float, note: str) -> None:
-    pass
 
 
 @validate_arguments
@@ -223,63 +233,56 @@ def factored_flow(
     tolerance: float,
     record: Float[np.ndarray, "k"] | None = None,
     throw: bool = True,
-    max_gradients: int = 1_000_000,
-    report: Callable[[float, str], None] = _silent,
+    max_evaluations: int = 1_000_000,
+    report: Report = silent,
 ) -> FactoredTrajectory:
-    """Follows gradient flow of full factors from a small start to a time.
+    """Follow gradient flow of full factors from a small start to a time.
 
-    The method is that of `saddlescope.flow.solvers.exponential`: exponentials of integrals of G = -dL/dB, applied to factors
-    that are graded, and leaps over plateaus. Cost does not grow with log(1/alpha).
+    The method is that of `saddlescope.flow.factored.exponential_integrator`: exponentials of integrals of G = -dL/dB,
+    applied to scaled factors, and plateaus crossed in one step. Cost does not grow with log(1/alpha).
 
     Args:
         loss: the loss, a JAX function of the tuple of products, continuously differentiable. Its method
-            `value_and_gradient(products)` is used where it has one. Give data as fields of an Equinox module.
+            `value_and_gradient(products)` is used where it has one. Pass data as fields of an Equinox module.
         start: the factors and their scale.
         until: the last time, in units of log(1/alpha); 0 is allowed.
-        tolerance: the relative error of stage times to aim for. The error of each step's integral of G is kept below
+        tolerance: the relative error of stage times to aim for. The error of each step's integral of G stays below
             a fiftieth of it, relative to 1 + the integral so far, in e-folds.
-        record: times at which losses and singular values are kept; by default the solver's own steps, which lie
-            densest where most happens. Time 0 and the last time are kept in any case.
-        throw: whether to raise when the run ends early; otherwise look at `FactoredTrajectory.status`.
-        max_gradients: end early after so many evaluations of the gradient.
-        report: called now and then with the finished fraction and a note.
+        record: times at which losses and singular values are recorded; by default the solver's own steps, which are
+            densest where most happens. Time 0 and the last time are always recorded.
+        throw: True: raise if the run ends early. False: return it; check `FactoredTrajectory.status`.
+        max_evaluations: end early after so many evaluations of the gradient.
+        report: called from time to time with the finished fraction and a note.
 
     Raises:
         InputError: an argument cannot be used; JAX is not in float64 mode; the loss is not finite at the start.
-        FlowError: the run ended early and `throw` is true; the error holds what was computed.
+        FlowError: the run ended early and `throw` is true; `FlowError.result` is the trajectory until then.
     """
-    _check(until=until, tolerance=tolerance, record=record, max_gradients=max_gradients)
+    require_run(until=until, tolerance=tolerance, record=record, max_evaluations=max_evaluations)
     origin = start.state()
     products = tuple(left @ right.T for left, right in (pair.factors() for pair in origin))
     layout, unit = TreeLayout.of(products), -start.log_scale
-    require_float64(loss, products)
+    require_float64_loss(loss, products)
     compiled = CompiledLoss(loss, layout)
     require_finite(*compiled.value_and_gradient(layout.flatten(products)))
-    stepper = FactoredStepper(compiled, origin, until * unit, tolerance=tolerance, local=tolerance * _LOCAL_SHARE)
-    pieces, status = [], _REACHED
+    stepper = FactoredStepper(compiled, origin, until * unit, tolerance=tolerance, local=tolerance * LOCAL_SHARE)
+    interpolants, status = [], REACHED
     while stepper.t < until * unit:
         try:
-            pieces.append(stepper.step())
-        except FactoredStepError as failure:
-            status = _failed(failure, stepper.t / unit)
+            interpolants.append(stepper.step())
+        except StepError as failure:
+            status = stuck(stepper.t / unit, TIME_UNIT, finite=failure.finite)
             break
         if max(float(np.max(pair.log_sizes)) for pair in stepper.state) > _LARGEST_LOG:
-            status = Status(
-                False,
-                f"The factors exceed 1e13 at {TIME_UNIT} = {stepper.t / unit:.6g}.",
-                "The loss seems to be unbounded below along the flow, or to have its minimum at infinity.",
-            )
+            status = diverged(stepper.t / unit, TIME_UNIT, "The factors exceed 1e13")
             break
-        if compiled.gradients >= max_gradients and stepper.t < until * unit:
-            status = Status(
-                False,
-                f"max_gradients={max_gradients} gradients were used up at {TIME_UNIT} = {stepper.t / unit:.6g}.",
-                "Raise max_gradients or tolerance.",
-            )
+        if compiled.gradients >= max_evaluations and stepper.t < until * unit:
+            cure = "Raise max_evaluations or tolerance."
+            status = exhausted(max_evaluations, stepper.t / unit, TIME_UNIT, cure)
             break
-        if len(pieces) % 16 == 0:
+        if len(interpolants) % 16 == 0:
             report(stepper.t / unit / until, f"{TIME_UNIT} = {stepper.t / unit:.4g} of {until:.4g}")
-    path = FactoredPath(origin, unit, pieces, until if status.ok else None)
+    path = FactoredPath(origin, unit, interpolants, until if status.ok else None)
     last = float(path.steps()[-1])
     asked = path.steps() if record is None else np.asarray(record)[np.asarray(record) <= last]
     times = np.unique(np.concatenate([[0.0], asked, [last]]))
@@ -289,18 +292,13 @@ def factored_flow(
     )
     losses = compiled.at(points)
     if status.ok and not np.isfinite(losses).all():
-        status = Status(
-            False,
-            f"The loss is NaN or infinite at {TIME_UNIT} = {times[~np.isfinite(losses)][0]:.6g}, though its gradient "
-            "is finite.",
-            "Evaluate it at the trajectory's products there; a jnp.where that hides NaN from the gradient does this.",
-        )
+        status = hidden_nan(times[~np.isfinite(losses)][0], TIME_UNIT)
     trajectory = FactoredTrajectory(
         times=times,
         losses=losses,
         log_singular_values=spectra(states) if record is not None else path.log_singular_values(),
         conserved=max(pair.drift(first, start.log_scale) for pair, first in zip(states[-1], origin, strict=True)),
-        leaps=tuple((p.start / unit, p.end / unit) for p in pieces if isinstance(p, PlateauStep)),
+        plateaus=tuple((p.start / unit, p.end / unit) for p in interpolants if isinstance(p, PlateauStep)),
         evaluations=compiled.evaluations,
         status=status,
         path=path,
@@ -308,31 +306,3 @@ def factored_flow(
     if throw and not status.ok:
         raise FlowError(trajectory)
     return trajectory
-
-
-_LARGEST_LOG = 30.0
-
-
-def _failed(failure: FactoredStepError, time: float) -> Status:
-    if failure.finite:
-        return Status(
-            False,
-            f"No step could be taken at {TIME_UNIT} = {time:.6g}, however short.",
-            "The loss may not be continuously differentiable there, or tolerance is below rounding errors.",
-        )
-    return Status(
-        False,
-        f"The gradient is NaN or infinite just after {TIME_UNIT} = {time:.6g}.",
-        "Evaluate the loss and its gradient at the last of the trajectory's products to see where they come from.",
-    )
-
-
-def _check(*, until: float, tolerance: float, record: np.ndarray | None, max_gradients: int) -> None:
-    if not 0 <= until < np.inf:
-        raise InputError(f"until must be a finite time of at least 0; got {until!r}.")
-    if not 1e-11 <= tolerance <= 1e-1:
-        raise InputError(f"tolerance must be between 1e-11 and 0.1; got {tolerance!r}.")
-    if max_gradients < 1:
-        raise InputError(f"max_gradients must be at least 1; got {max_gradients!r}.")
-    if record is not None and not (np.ndim(record) == 1 and np.all((np.asarray(record) >= 0) & (record <= until))):
-        raise InputError(f"record must be a vector of times between 0 and until={until!r}; got {record!r}.")

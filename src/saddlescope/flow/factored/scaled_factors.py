@@ -11,12 +11,12 @@ J = diag(I, -I) up to sign, so that M(t) = Phi(t) M(0) with Phi in SO(d, d), the
 knows the initial scale, and M^T J M = L^T L - R^T R is conserved. In float64 both facts are lost: once an entry of M
 is of order 1, rounding seeds all directions with 1e-16. Here they hold by construction.
 
-Each row of a and b has a power of two of its own, which may be any. The group acts by the
+Each row of a and b has its own power of two, of any size. The group acts by the
 Iwasawa decomposition: exp(S) [U; V] = [U'; V'] P with P upper triangular, and
 
     a' = P (a + K b),    b' = P^-T b,    K antisymmetric,
 
-in which, with rows sorted by size, every row of a receives from smaller rows only: nothing is drowned, as in the
+in which, with rows sorted by size, every row of a receives from smaller rows only: no digits are lost, as in the
 stabilised products of determinant Monte Carlo. Since a'^T b' + b'^T a' = a^T b + b^T a whatever P and K are, rounding
 them does not break the conservation law. For d = 1 this is u + v = a, u - v = b, the coordinates of a network with
 diagonal weights (`saddlescope.flow.diagonal.coordinates`).
@@ -48,19 +48,19 @@ class Rows:
 
     @classmethod
     def scaled(cls, rows: Float[np.ndarray, "d h"], exponent: Int[np.ndarray, "d"]) -> "Rows":
-        """The rows 2^exponent_i rows_i."""
+        """Return the rows 2^exponent_i rows_i."""
         size, more = np.frexp(np.sqrt(np.sum(rows**2, axis=1)))
         part = np.ldexp(rows, -more[:, None])
         return cls(part, np.where(size > 0, exponent + more.astype(np.int64), _NOTHING))
 
     @property
     def log(self) -> Float[np.ndarray, "d"]:
-        """The natural logarithms of the lengths; -inf for a row of zeros."""
+        """Natural logarithms of the lengths; -inf for a row of zeros."""
         with np.errstate(divide="ignore"):
             return np.log(np.sqrt(np.sum(self.part**2, axis=1))) + np.log(2) * self.exponent
 
     def combined(self, matrix: Float[np.ndarray, "k d"]) -> "Rows":
-        """The rows matrix @ self."""
+        """Return the rows matrix @ self."""
         reference = np.where(matrix != 0, self.exponent, _NOTHING).max(axis=1, initial=_NOTHING)
         return Rows.scaled((matrix * _power(self.exponent - reference[:, None])) @ self.part, reference)
 
@@ -70,7 +70,7 @@ class Rows:
         return Rows.scaled(one + two, reference)
 
     def grown(self, efolds: Float[np.ndarray, "d"]) -> "Rows":
-        """The rows e^efolds_i row_i, for numbers of any size."""
+        """Return the rows e^efolds_i row_i, for numbers of any size."""
         whole = np.rint(efolds / np.log(2)).astype(np.int64)
         factor = np.exp(efolds - whole * np.log(2))
         grown = Rows.scaled(factor[:, None] * self.part, self.exponent + whole)
@@ -80,11 +80,11 @@ class Rows:
         return Rows(self.part[index], self.exponent[index])
 
     def followed(self, by: "Rows") -> "Rows":
-        """These rows and then the others."""
+        """Return these rows followed by the others."""
         return Rows(np.concatenate([self.part, by.part]), np.concatenate([self.exponent, by.exponent]))
 
     def dense(self) -> Float[np.ndarray, "d h"]:
-        """The rows in float64; what underflows is 0."""
+        """Return the rows in float64; entries that underflow are 0."""
         return _power(self.exponent)[:, None] * self.part
 
 
@@ -95,7 +95,7 @@ class ScaledFactors:
     Attributes:
         U, V: the frame.
         a, b: the coefficients.
-        shape: rows of L and of R; what lies beyond them is filled with zeros.
+        shape: rows of L and of R; the rows beyond are filled with zeros.
     """
 
     U: Float[np.ndarray, "d d"]
@@ -106,7 +106,7 @@ class ScaledFactors:
 
     @classmethod
     def of(cls, left: Float[np.ndarray, "m h"], right: Float[np.ndarray, "n h"], log_scale: float) -> "ScaledFactors":
-        """The factors e^log_scale left and e^log_scale right."""
+        """Return the factors e^log_scale left and e^log_scale right."""
         d = max(len(left), len(right))
         L, R = (np.pad(factor, ((0, d - len(factor)), (0, 0))) for factor in (left, right))
         exponent = round(log_scale / np.log(2))
@@ -116,11 +116,11 @@ class ScaledFactors:
 
     @property
     def log_sizes(self) -> Float[np.ndarray, "d"]:
-        """The natural logarithm of the length of each direction's larger row."""
+        """Natural logarithm of the length of each direction's larger row."""
         return np.maximum(self.a.log, self.b.log)
 
     def _sorted(self) -> "ScaledFactors":
-        """The same factors with a_i at least b_i in size, by the sign of a column of V, and the largest a_i first."""
+        """Return the same factors with a_i at least b_i, by the sign of a column of V, and the largest a_i first."""
         swap = self.b.log > self.a.log
         order = np.argsort(-self.log_sizes, kind="stable")
         V = np.where(swap, -self.V, self.V)[:, order]
@@ -131,13 +131,13 @@ class ScaledFactors:
         return ScaledFactors(self.U[:, order], V, a, b, self.shape)
 
     def factors(self) -> tuple[Float[np.ndarray, "m h"], Float[np.ndarray, "n h"]]:
-        """L and R in float64; what underflows is 0."""
+        """Return L and R in float64; entries that underflow are 0."""
         a, b = self.a.dense(), self.b.dense()
         m, n = self.shape
         return (self.U[:m] @ (a + b)) / np.sqrt(2), (self.V[:n] @ (a - b)) / np.sqrt(2)
 
     def moved(self, integral: Float[np.ndarray, "m n"]) -> "ScaledFactors":
-        """exp([[0, W], [W^T, 0]]) M, for W the integral of G over time, of any size."""
+        """Return exp([[0, W], [W^T, 0]]) M, for W the integral of G over time, of any size."""
         m, n = self.shape
         d = len(self.U)
         W = integral if m == n else np.pad(integral, ((0, d - m), (0, d - n)))
@@ -156,7 +156,7 @@ class ScaledFactors:
         return ScaledFactors(_orthogonal(left @ state.U), _orthogonal(right.T @ state.V), state.a, state.b, self.shape)
 
     def _aligned(self, efolds: Float[np.ndarray, "d"]) -> "ScaledFactors | None":
-        """exp(S) M where every direction of the frame grows at one rate of S; None where one does not."""
+        """Return exp(S) M where every direction of the frame grows at one rate of S; None otherwise."""
         stacked = np.abs(np.concatenate([self.U + self.V, self.U - self.V])) > _CLEARED
         growth = np.concatenate([efolds, -efolds])[:, None]
         most, least = np.where(stacked, growth, -np.inf).max(axis=0), np.where(stacked, growth, np.inf).min(axis=0)
@@ -165,14 +165,14 @@ class ScaledFactors:
         return ScaledFactors(self.U, self.V, self.a.grown(most), self.b.grown(-most), self.shape)._sorted()
 
     def _piece(self, grow: Float[np.ndarray, "d"]) -> "ScaledFactors":
-        """exp(S) M where the frame is told in S's own: G is diagonal there, of entries log(grow), descending."""
+        """Return exp(S) M in the frame of S: G is diagonal there, with entries log(grow), descending."""
         plus, minus = (self.U + self.V) / 2, (self.U - self.V) / 2
         top, bottom = grow[:, None], 1 / grow[:, None]
         d = len(grow)
         stacked = np.concatenate([top * plus, (bottom * minus)[::-1]])  # rows of S's eigenvectors, the largest first
         Q, P = np.linalg.qr(stacked)
         sign = np.where(np.diag(P) < 0, -1.0, 1.0)
-        # What is zero up to rounding is set to 0, so that problems that fall apart into blocks do so here, too.
+        # Entries that are zero up to rounding are set to 0, so that problems that decouple into blocks do so here, too.
         Q, P = _cleared(Q * sign, 1.0), _cleared(P * sign[:, None], np.abs(np.diag(P))[:, None])
         upper, lower = Q[:d], Q[d:][::-1]
         mixed = upper.T @ (top * minus) + lower.T @ (bottom * plus)
@@ -183,7 +183,7 @@ class ScaledFactors:
         return ScaledFactors(U, V, a, self.b.combined(inverse.T), self.shape)._sorted()
 
     def moved_beyond(self, active: int, integral: Float[np.ndarray, "e e"]) -> "ScaledFactors":
-        """The same where W, told in the frame, acts on the directions after the first `active` ones only."""
+        """Return the same for W, given in the frame, acting on the directions after the first `active` ones only."""
         rest = slice(active, None)
         size = len(self.U) - active
         if size == 0:
@@ -196,10 +196,10 @@ class ScaledFactors:
         return ScaledFactors(_orthogonal(U), _orthogonal(V), a, b, self.shape)
 
     def untilted(self, active: int) -> "ScaledFactors":
-        """The factors with the rows after the first `active` ones orthogonal to those.
+        """Return the factors with the rows after the first `active` ones orthogonal to those.
 
-        What is taken away tilts the active directions, M -> M + [U; V]_rest X a_active, and would relax in the flow: it
-        is no seed of a new direction. It is taken away by an element of the group, so that the conserved quantity
+        The part that is removed tilts the active directions, M -> M + [U; V]_rest X a_active, and would relax in the
+        flow: it is no seed of a new direction. It is removed by an element of the group, so that the conserved quantity
         stays.
         """
         stay, rest = slice(active), slice(active, None)
@@ -216,7 +216,7 @@ class ScaledFactors:
         return ScaledFactors(self.U, self.V, fixed.followed(parts["a"]), below.followed(parts["b"]), self.shape)
 
     def drift(self, start: "ScaledFactors", log_scale: float) -> float:
-        """Largest change of an entry of L^T L - R^T R since `start`, in units of e^(2 log_scale)."""
+        """Return the largest change of an entry of L^T L - R^T R since `start`, in units of e^(2 log_scale)."""
         unit = round(2 * log_scale / np.log(2))
 
         def conserved(pair: ScaledFactors) -> np.ndarray:
@@ -226,10 +226,10 @@ class ScaledFactors:
         return float(np.max(np.abs(conserved(self) - conserved(start))))
 
     def log_singular_values(self) -> Float[np.ndarray, "r"]:
-        """The logarithms of the singular values of B, descending, to about 1e-6; -inf for 0.
+        """Return the logarithms of the singular values of B, descending, to about 1e-6; -inf for 0.
 
-        Windows of rows of similar size go through a singular value decomposition, in which what is far smaller hardly
-        matters; what is far larger has been eliminated before.
+        Windows of rows of similar size go through a singular value decomposition, in which far smaller rows hardly
+        matter; far larger ones have been eliminated before.
         """
         d, width = self.a.part.shape
         rank = min(*self.shape, width)
@@ -247,7 +247,7 @@ class ScaledFactors:
                 logs[start:taken] = 2 * np.log(2) * size[start] + np.log(values[: taken - start])
             one, rest = slice(start, taken), slice(taken, d)
             start = taken
-            if start < rank:  # in the scaled core what is eliminated is as large as what is left, so nothing is drowned
+            if start < rank:  # in the scaled core the eliminated part is as large as the rest, so no digits are lost
                 core[rest, rest] -= core[rest, one] @ np.linalg.lstsq(core[one, one], core[one, rest], rcond=None)[0]
         return np.append(np.sort(logs)[::-1][:rank], np.full(min(self.shape) - rank, -np.inf))
 
@@ -257,17 +257,17 @@ def _cleared(matrix: Float[np.ndarray, "m n"], size: "float | np.ndarray") -> Fl
 
 
 def _power(exponent: Int[np.ndarray, "..."]) -> Float[np.ndarray, "..."]:
-    """2^exponent; 0 where that underflows."""
+    """Return 2^exponent; 0 where that underflows."""
     return np.ldexp(1.0, np.clip(exponent, -1100, 1000))
 
 
-_WINDOW, _TAKEN = 20, 9  # powers of 2 of rows: what is left out changes what is taken by 2^(-2 (20 - 9)) = 2e-7
+_WINDOW, _TAKEN = 20, 9  # powers of 2 of rows: those left out change those taken by 2^(-2 (20 - 9)) = 2e-7
 
 
 def moved_factors(
     left: Float[np.ndarray, "m h"], right: Float[np.ndarray, "n h"], integral: Float[np.ndarray, "m n"]
 ) -> tuple[Float[np.ndarray, "m h"], Float[np.ndarray, "n h"]]:
-    """exp([[0, W], [W^T, 0]]) [L; R] in plain float64: where the products go, to rounding errors of the largest."""
+    """Return exp([[0, W], [W^T, 0]]) [L; R] in plain float64, to rounding errors of the largest product."""
     U, w, Vt = np.linalg.svd(integral, full_matrices=False)
     at_left, at_right = U.T @ left, Vt @ right
     even, odd = 2 * np.sinh(w / 2)[:, None] ** 2, np.sinh(w)[:, None]  # cosh - 1 without cancellation
@@ -275,5 +275,5 @@ def moved_factors(
 
 
 def _orthogonal(Q: Float[np.ndarray, "d d"]) -> Float[np.ndarray, "d d"]:
-    """The nearest orthogonal matrix to one that is nearly so, by a step of Newton's iteration."""
+    """Return the nearest orthogonal matrix to one that is nearly so, by a step of Newton's iteration."""
     return Q @ (1.5 * np.eye(len(Q)) - 0.5 * (Q.T @ Q))

@@ -16,13 +16,13 @@ from jaxtyping import Array, Float, Int
 from saddlescope._shared.errors import InputError
 from saddlescope.flow.losses.compiled import Loss, loss_and_gradient
 
-_HESSIANS = 8  # at once: one compiled size serves any number of flows that want one
+_HESSIANS = 8  # at once: one compiled size serves any number of flows that need one
 _VALUES = 32  # points of each flow at once
 _SHRINK = 4  # the compiled gradient is for so many flows at most as are running; each size is compiled once
 
 
 class LossBatch:
-    """The losses of many flows, of which fewer and fewer are running.
+    """Losses of many flows, of which fewer and fewer are running.
 
     Args:
         loss: one loss for all flows, or one for each.
@@ -42,7 +42,7 @@ class LossBatch:
         self._size = size
 
     def keep(self, rows: Int[np.ndarray, "r"]) -> None:
-        """Forgets all running flows but these."""
+        """Drop all running flows but these."""
         self._slot = self._slot[rows]
         if 0 < len(rows) <= self._size // _SHRINK:
             self._size = len(rows)
@@ -51,7 +51,7 @@ class LossBatch:
             self._slot = np.arange(len(rows))
 
     def gradients(self, points: Float[np.ndarray, "n p"]) -> Float[np.ndarray, "n p"]:
-        """The gradients of the running flows."""
+        """Return the gradients of the running flows."""
         if len(points) == self._size:
             return np.asarray(_gradients(self._kind, self._each, self._arrays, points))
         padded = np.zeros((self._size, points.shape[1]))
@@ -59,7 +59,7 @@ class LossBatch:
         return np.asarray(_gradients(self._kind, self._each, self._arrays, padded))[self._slot]
 
     def hessians(self, rows: Int[np.ndarray, "r"], points: Float[np.ndarray, "r p"]) -> Float[np.ndarray, "r p p"]:
-        """The Hessians of some of the running flows."""
+        """Return the Hessians of some of the running flows."""
         out = []
         for start in range(0, len(rows), _HESSIANS):
             part = slice(start, start + _HESSIANS)
@@ -70,7 +70,7 @@ class LossBatch:
         return np.concatenate(out)
 
     def values(self, points: Float[np.ndarray, "b k p"]) -> Float[np.ndarray, "b k"]:
-        """The losses of all flows, running or not, each at many points."""
+        """Return the losses of all flows, running or not, each at many points."""
         count = points.shape[1]
         padded = np.pad(points, ((0, 0), (0, -count % _VALUES), (0, 0)), mode="edge")
         parts = np.split(padded, padded.shape[1] // _VALUES, axis=1)
@@ -92,7 +92,7 @@ def _split(loss: Loss) -> tuple[_Kind, list[Any]]:
 def _stack(losses: Sequence[Loss], size: int) -> tuple[_Kind, list[Any]]:
     if len(losses) != size:
         raise InputError(
-            f"loss must be one loss for all starts, or as many as the {size!r} starts; got {len(losses)!r}."
+            f"loss must be one loss for all starts, or one for each of the {size!r} starts; got {len(losses)!r}."
         )
     kinds, arrays = zip(*map(_split, losses), strict=True)
     signatures = [(kind, [(a.shape, a.dtype) for a in of]) for kind, of in zip(kinds, arrays, strict=True)]
@@ -100,14 +100,14 @@ def _stack(losses: Sequence[Loss], size: int) -> tuple[_Kind, list[Any]]:
         if signature != signatures[0]:
             raise InputError(
                 "losses must be of one structure, with the same class, functions and shapes of arrays; got another "
-                f"for flow {number!r} than for flow 0. Make them one Equinox module with their data as fields, "
-                "not closures, or use gradient_flow for each."
+                f"for flow {number!r} than for flow 0. Write one Equinox module with the data as fields, not "
+                "closures, or call gradient_flow for each."
             )
     return kinds[0], [jnp.stack(column) for column in zip(*arrays, strict=True)]
 
 
 def _map(evaluate: Callable, kind: _Kind, each: bool, arrays: list[Array], points: Array) -> Array:
-    """Evaluates (loss, its points) for every flow."""
+    """Evaluate (loss, its points) for every flow."""
     structure, leaves = kind
 
     def one(arrays: list[Array], points: Array) -> Array:

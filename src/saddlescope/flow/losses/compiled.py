@@ -1,9 +1,8 @@
-"""A user's loss, checked and compiled: value, gradient and Hessian columns at a flat float64 point.
+"""A user's loss, compiled: value, gradient and Hessian columns at a flat float64 point.
 
 A loss is any function of the parameters that JAX can differentiate twice. One that has the methods
-`value_and_gradient(point)` or `hessian_columns(point, columns)`, as networks with diagonal weights here do, is asked
-for them.
-Its arrays travel as arguments of the compiled functions, never as constants, when it is an Equinox module.
+`value_and_gradient(point)` or `hessian_columns(point, columns)`, such as a network with diagonal weights, computes
+these itself. The arrays of an Equinox module are arguments of the compiled functions, never constants.
 """
 
 from collections.abc import Callable
@@ -15,26 +14,21 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, PyTree
-from numpy.typing import ArrayLike
 
-from saddlescope._shared.arguments import require, shown
-from saddlescope._shared.errors import InputError
-from saddlescope.flow.diagonal.coordinates import TreeLayout
+from saddlescope.flow.losses.tree_layout import TreeLayout
 
 Loss = Callable[[PyTree], Array]
-
-_FLOAT64 = "`with jax.enable_x64(True):` around the call, or set JAX_ENABLE_X64=1"
 
 
 @dataclass(frozen=True)
 class Evaluations:
-    """What a run asked of its loss.
+    """Numbers of evaluations of a loss in a run.
 
     Attributes:
         gradients: evaluations of the gradient.
         hessians: evaluations of columns of the Hessian, one or more at a time.
-        columns: how many columns these were in all.
-        values: evaluations of the loss alone, for the record.
+        columns: columns of the Hessian in total.
+        values: evaluations of the loss alone, at recorded times.
     """
 
     gradients: int = 0
@@ -45,7 +39,7 @@ class Evaluations:
 
 @dataclass(eq=False)
 class CompiledLoss:
-    """Counts its own evaluations. Points are flat NumPy vectors, laid out by `layout`."""
+    """A compiled loss that counts its evaluations. Points are flat NumPy vectors, laid out by `layout`."""
 
     loss: Loss
     layout: TreeLayout
@@ -56,17 +50,17 @@ class CompiledLoss:
 
     @property
     def evaluations(self) -> Evaluations:
-        """The counts so far."""
+        """Numbers of evaluations so far."""
         return Evaluations(self.gradients, self.hessians, self.columns, self.values)
 
     def value_and_gradient(self, point: np.ndarray) -> tuple[float, np.ndarray]:
-        """The loss and its gradient."""
+        """Return the loss and its gradient."""
         self.gradients += 1
         value, gradient = _value_and_gradient(self.loss, self.layout, jnp.asarray(point))
         return float(value), np.asarray(gradient)
 
     def hessian_columns(self, point: np.ndarray, columns: np.ndarray) -> np.ndarray:
-        """Some columns of the Hessian, shape (n, m)."""
+        """Return some columns of the Hessian, shape (n, m)."""
         self.hessians += 1
         self.columns += len(columns)
         size = next(size for size in (1, 4, 128, 1024, len(columns)) if size >= len(columns))
@@ -77,7 +71,7 @@ class CompiledLoss:
         return np.asarray(function(self.loss, self.layout, jnp.asarray(point), padded))[:, : len(columns)]
 
     def at(self, points: np.ndarray) -> np.ndarray:
-        """The loss at many points, shape (k, n)."""
+        """Return the loss at many points, shape (k, n)."""
         self.values += len(points)
         if len(points) == 0:
             return np.zeros(0)
@@ -91,7 +85,7 @@ _BATCH = 32
 
 
 def loss_and_gradient(loss: Loss, argument: PyTree) -> tuple[Array, PyTree]:
-    """The loss and its gradient, by its own method where it has one; to be called in compiled code."""
+    """Return the loss and its gradient, by its own method where it has one; for compiled code."""
     if hasattr(loss, "value_and_gradient"):
         return loss.value_and_gradient(argument)  # pyright: ignore[reportFunctionMemberAccess]
     return jax.value_and_grad(loss)(argument)
@@ -127,88 +121,3 @@ def _hessian_columns(loss: Loss, layout: TreeLayout, point: Array, columns: Arra
         return jax.jvp(gradient, (point,), (direction,))[1]
 
     return jax.lax.map(column, columns, batch_size=8).T
-
-
-def require_float64(loss: Loss, argument: PyTree) -> None:
-    """Refuses what would silently be computed in single precision, and what is no loss.
-
-    Raises:
-        InputError: JAX is in float32 mode, the loss holds float32 arrays, it does not map the argument to a float64
-            number, or JAX cannot differentiate it.
-    """
-    if jnp.result_type(float) != jnp.float64:
-        raise InputError(
-            f"JAX must be in float64 mode for a flow from small weights; got float32 mode. Use {_FLOAT64}."
-        )
-    for leaf in jax.tree.leaves(eqx.filter(loss, eqx.is_inexact_array)):
-        if leaf.dtype != jnp.float64:
-            raise InputError(
-                f"loss must hold float64 arrays only; got one of {leaf.dtype!s}. Make its data in float64: "
-                f"{_FLOAT64}, before the arrays are made."
-            )
-    try:
-        out = eqx.filter_eval_shape(loss, jax.tree.map(jnp.asarray, argument))
-    except (TypeError, ValueError, IndexError) as error:
-        reason = str(error).strip().split("\n")[0]
-        raise InputError(
-            f"loss must be a JAX function of the parameters it starts from; got {reason!r}. Write it with "
-            "jax.numpy, and check the shapes."
-        ) from error
-    if getattr(out, "shape", None) != () or out.dtype != jnp.float64:
-        raise InputError(f"loss must return one float64 number; got {out!r}.")
-    try:
-        eqx.filter_eval_shape(loss_and_gradient, loss, jax.tree.map(jnp.asarray, argument))
-    except (TypeError, ValueError) as error:
-        reason = str(error).strip().split("\n")[0]
-        raise InputError(
-            f"loss must be a function that JAX can differentiate; got {reason!r}. Write it with jax.numpy, or give it "
-            "the methods value_and_gradient and hessian."
-        ) from error
-
-
-def require_numbers(name: str, tree: PyTree) -> None:
-    """Refuses a pytree that is not one of arrays of real numbers.
-
-    Raises:
-        InputError: it has no leaves, or one that is no such array.
-    """
-    leaves = jax.tree.leaves(tree)
-    if not leaves:
-        raise InputError(f"{name} must be a pytree with one array or more; got {shown(tree)}.")
-    for leaf in leaves:
-        require(name, leaf, ArrayLike)
-
-
-def require_finite(value: float, gradient: np.ndarray) -> None:
-    """Refuses a loss that is not finite where the run starts.
-
-    Raises:
-        InputError: the loss or an entry of its gradient is NaN or infinite.
-    """
-    bad = int(np.sum(~np.isfinite(gradient)))
-    if not np.isfinite(value) or bad:
-        raise InputError(
-            f"loss must be finite with a finite gradient at the start; got {value!r} and {bad} entries of the "
-            "gradient that are NaN or infinite. Look for NaN in its data, log(0), or 0/0 in its derivative."
-        )
-
-
-def require_smooth_at_zero(gradient: Callable[[np.ndarray], np.ndarray], size: int) -> None:
-    """Refuses a loss with a kink at 0, such as |beta|, on which every flow from small weights would be wrong.
-
-    The difference of the gradients on both sides of 0 at distance e is of order e for a twice continuously
-    differentiable loss; it is measured along random directions at e = 1e-6 and 1e-8.
-
-    Raises:
-        InputError: the difference does not shrink with the distance.
-    """
-    rng = np.random.default_rng(0)
-    for direction in rng.standard_normal((2, size)):
-        sides = [[gradient(sign * distance * direction) for sign in (1, -1)] for distance in (1e-6, 1e-8)]
-        wide, narrow = (float(np.max(np.abs(right - left))) for right, left in sides)
-        magnitude = float(np.max(np.abs(sides)))
-        if narrow > wide / 30 and narrow > 1e-9 * magnitude:
-            raise InputError(
-                "loss must be twice continuously differentiable at beta = 0; got gradients on both sides of 0 that "
-                f"differ by {narrow:.3g} at a distance of 1e-8. Replace |beta|, relu and the like by smooth functions."
-            )

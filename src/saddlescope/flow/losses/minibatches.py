@@ -1,7 +1,7 @@
-"""Minibatches of a loss that is a mean over samples: which samples a step of stochastic gradient descent sees.
+"""Minibatches of a loss that is a mean over samples: the samples that a step of stochastic gradient descent sees.
 
 Epoch e goes through the permutation `jax.random.permutation(fold_in(key(seed), e), samples)`, a minibatch at a time.
-So what a step sees depends on the seed and on the step's number alone, not on what is recorded.
+The samples of a step thus depend on the seed and on the step's number alone, not on what is recorded.
 """
 
 from typing import Any, Protocol, runtime_checkable
@@ -22,16 +22,16 @@ class FiniteSumLoss(Protocol):
 
     @property
     def samples(self) -> int:
-        """How many samples there are."""
+        """Number of samples."""
         ...
 
     def batch(self, indices: Int[Array, "b"]) -> Loss:
-        """The mean over the samples with these indices only; called in compiled code."""
+        """Return the mean over the samples with these indices only; called in compiled code."""
         ...
 
 
 class Minibatches(eqx.Module):
-    """The minibatches of a loss, to be used in compiled code.
+    """Minibatches of a loss, for compiled code.
 
     Attributes:
         loss: a `FiniteSumLoss`.
@@ -45,7 +45,7 @@ class Minibatches(eqx.Module):
 
     @classmethod
     def of(cls, loss: Any, size: int, seed: int) -> "Minibatches":
-        """The minibatches of a loss for a seed.
+        """Return the minibatches of a loss for a seed.
 
         Raises:
             InputError: the loss is no `FiniteSumLoss`, or has fewer samples than a minibatch; or the seed is negative.
@@ -64,24 +64,24 @@ class Minibatches(eqx.Module):
         return cls(loss, int(size), jax.random.key(seed))
 
     def no_epoch(self) -> Int[Array, "samples"]:
-        """What stands for the permutation before the first epoch."""
+        """Return a placeholder for the permutation before the first epoch."""
         return jnp.arange(self.loss.samples)
 
     @property
     def per_epoch(self) -> int:
-        """Steps in an epoch; samples left over sit it out."""
+        """Number of steps in an epoch, which leaves out the samples that fill no minibatch."""
         return self.loss.samples // self.size
 
     def order(self, epoch: Int[Array, ""]) -> Int[Array, "samples"]:
-        """The permutation of an epoch."""
+        """Return the permutation of an epoch."""
         return jax.random.permutation(jax.random.fold_in(self.key, epoch), self.loss.samples)
 
     def at(self, place: Int[Array, ""], order: Int[Array, "samples"]) -> Loss:
-        """The loss on the minibatch at a place, counted from 0, of an epoch with that permutation."""
+        """Return the loss on one minibatch, counted from 0, of an epoch with that permutation."""
         return self.loss.batch(jax.lax.dynamic_slice_in_dim(order, place * self.size, self.size))
 
     def of_step(self, number: Int[Array, ""], order: Int[Array, "samples"]) -> tuple[Loss, Int[Array, "samples"]]:
-        """The loss on the minibatch of a step, and its epoch's permutation, given that of the step before."""
+        """Return the loss on the minibatch of a step, and its epoch's permutation, given that of the step before."""
         epoch, place = jnp.divmod(number, self.per_epoch)
         order = jax.lax.cond(place == 0, lambda: self.order(epoch), lambda: order)
         return self.at(place, order), order

@@ -1,4 +1,4 @@
-"""The edge of stability: learning rates with which descent can settle at no minimum of a loss are refused."""
+"""Edge of stability: reject learning rates with which descent can settle at no minimum of a loss."""
 
 from typing import Any, Protocol, runtime_checkable
 
@@ -9,18 +9,18 @@ from saddlescope._shared.errors import InputError
 
 @runtime_checkable
 class HasStabilityLimit(Protocol):
-    """A loss that knows beyond which learning rate descent settles at none of its minima."""
+    """A loss with a known learning rate beyond which descent settles at none of its minima."""
 
     def largest_learning_rate(self, weights: Any) -> float:
-        """The bound for a network with weights of these shapes; infinite where there is none."""
+        """Return the bound for a network with weights of these shapes; infinite where there is none."""
         ...
 
 
 def require_stable(loss: Any, weights: PyTree, rate: float) -> None:
-    """Refuses a learning rate past the edge of stability of all minima, where the loss knows it.
+    """Raise if the learning rate is beyond the edge of stability of all minima, where the loss knows it.
 
     Raises:
-        InputError: it is past it.
+        InputError: the learning rate is too large.
     """
     if isinstance(loss, HasStabilityLimit) and rate > (bound := loss.largest_learning_rate(weights)):
         raise InputError(

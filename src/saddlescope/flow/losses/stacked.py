@@ -13,11 +13,11 @@ from saddlescope._shared.errors import InputError
 
 
 class StackedRuns(eqx.Module):
-    """Something that is called for each run.
+    """A function that is called for each run.
 
     Attributes:
         value: one for all runs; or all of them in one, with the runs as leading axis of its arrays.
-        stacked: which of the two.
+        stacked: True for the latter.
     """
 
     value: Any
@@ -25,7 +25,7 @@ class StackedRuns(eqx.Module):
 
     @classmethod
     def of(cls, name: str, given: Any, runs: int) -> "StackedRuns":
-        """One for all runs, or a sequence of one for each.
+        """Stack a sequence of one function for each run, or take one for all runs.
 
         Raises:
             InputError: a sequence of another length, or whose members differ in more than the values of their arrays.
@@ -49,18 +49,18 @@ class StackedRuns(eqx.Module):
 
     @property
     def arrays(self) -> Any:
-        """What differs from run to run, with the runs as leading axis."""
+        """Arrays that differ from run to run, with the runs as leading axis."""
         return eqx.filter(self.value, eqx.is_array) if self.stacked else None
 
     def built(self, arrays: Any) -> Any:
-        """That of a single run, from its part of the arrays."""
+        """Return the function of a single run, from its part of the arrays."""
         return eqx.combine(arrays, eqx.filter(self.value, eqx.is_array, inverse=True)) if self.stacked else self.value
 
     def one(self, run: int) -> Any:
-        """That of a run by its number."""
+        """Return the function of a run by its number."""
         return self.built(jax.tree.map(lambda leaf: leaf[run], self.arrays))
 
 
 def _stacked(leaves: Sequence[Any]) -> Array:
-    """One array of many, which is not worth compiling anything."""
+    """Stack arrays without compiling anything."""
     return jnp.asarray(np.stack([np.asarray(leaf) for leaf in leaves]))

@@ -1,30 +1,29 @@
-"""Follows a margin system from its start through the recorded times, and says how far its energy is out of balance."""
+"""Integration of a margin system through the recorded times, with its energy balance."""
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 from jaxtyping import Float
 
-from saddlescope.flow.diagonal.trajectory import Status
+from saddlescope._shared.progress import Report
 from saddlescope.flow.margin.systems import AbstractMarginSystem
-from saddlescope.flow.solvers.ndf import Piece, StepError, Stepper
+from saddlescope.flow.solvers.ndf import Interpolant, StepError, Stepper
 from saddlescope.flow.solvers.ndf_coefficients import ALPHA
-from saddlescope.flow.status import REACHED
+from saddlescope.flow.status import REACHED, Status, exhausted
 
 _LOST = -30.0  # a margin below which a sample counts as lost to a wrong token: its rates are below 1e-13
 
 
 @dataclass(frozen=True, eq=False)
 class MarginPath:
-    """The states at the recorded times, or as far as the run came, and where it ended then.
+    """States at the recorded times, or until the run ended early, and its last state then.
 
     Attributes:
         log_times: ln t, (k,).
         states: [x, E, coordinates], (k, N + 2).
-        defects: |E - ln(L - L*)| at each, over 1 or what |E| has changed by, whichever is larger, (k,).
+        defects: |E - ln(L - L*)| at each, over 1 or the change of |E|, whichever is larger, (k,).
         steps: of the solver.
-        status: how the run ended.
+        status: termination status.
     """
 
     log_times: Float[np.ndarray, "k"]
@@ -42,46 +41,44 @@ def follow(
     rtol: float,
     atol: float,
     max_evaluations: int,
-    report: Callable[[float, str], None],
+    report: Report,
 ) -> MarginPath:
-    """Integrates from time 0 through the times to record at.
+    """Integrate from time 0 through the times to record.
 
     Args:
         system: the right-hand side.
         start: the coordinates at time 0.
-        log_times: to record at, ascending, the last finite.
+        log_times: ln t to record, ascending, the last finite.
         rtol: relative error of a step.
         atol: absolute error of a step, in the coordinates.
         max_evaluations: of the right-hand side.
         report: called with the finished fraction and a note.
     """
-    marks = system.clock.at(log_times)
-    until = float(marks[-1])
+    coordinate = system.time_coordinate
+    recorded = coordinate.at(log_times)
+    until = float(recorded[-1])
     y = system.start(start)
     tolerances = np.concatenate([[rtol, rtol], np.full(len(start), atol)])
     stepper = Stepper(system, y, until, rtol=rtol, atol=tolerances)
-    states, steps, status = [y] * int(np.sum(marks <= 0)), 0, REACHED
-    while len(states) < len(marks):
+    states, steps, status = [y] * int(np.sum(recorded <= 0)), 0, REACHED
+    while len(states) < len(recorded):
         if system.evaluations >= max_evaluations:
-            status = Status(
-                False,
-                f"max_evaluations={max_evaluations} were used up at ln t = {system.clock.log_time(stepper.t):.6g}.",
-                "Raise max_evaluations or tolerance, or ask for earlier times.",
-            )
+            cure = "Raise max_evaluations or tolerance, or lower log_until."
+            status = exhausted(max_evaluations, coordinate.log_time(stepper.t), "ln t", cure)
             break
         try:
-            with np.errstate(over="ignore", invalid="ignore"):  # a trial state may be absurd: it is refused
-                piece = stepper.step()
+            with np.errstate(over="ignore", invalid="ignore"):  # a trial state may overflow: it is rejected
+                step = stepper.step()
         except StepError as error:
             status = _no_step(system, stepper.y, finite=error.finite)
             break
         steps += 1
-        while len(states) < len(marks) and marks[len(states)] <= piece.end:
-            states.append(_settled(system, piece, float(marks[len(states)])))
-        report(piece.end / until, f"ln t = {system.clock.log_time(piece.end):.4g}")
+        while len(states) < len(recorded) and recorded[len(states)] <= step.end:
+            states.append(_settled(system, step, float(recorded[len(states)])))
+        report(step.end / until, f"ln t = {coordinate.log_time(step.end):.4g}")
     times = log_times[: len(states)]
     if not status.ok:
-        states, times = [*states, stepper.y], np.append(times, system.clock.log_time(stepper.t))
+        states, times = [*states, stepper.y], np.append(times, coordinate.log_time(stepper.t))
     energies = np.array([system.loss.log_excess(system.margins(state[2:])) for state in states])
     carried = np.array([state[1] for state in states])
     defects = np.abs(carried - energies) / np.maximum(1.0, np.abs(carried - y[1]))
@@ -89,31 +86,31 @@ def follow(
 
 
 def _no_step(system: AbstractMarginSystem, y: np.ndarray, *, finite: bool) -> Status:
-    """What happened where no step was short enough."""
+    """Return the status of a run in which no step was short enough."""
     margins = system.margins(y[2:])
     sample, least = int(np.argmin(margins.min(axis=1))), float(margins.min())
-    where = f"No step could be taken at ln t = {system.clock.log_time(y[0]):.6g}, however short"
+    where = f"No step could be taken at ln t = {system.time_coordinate.log_time(y[0]):.6g}, however short"
     if finite and least < _LOST:
         return Status(
             False,
-            f"{where}: sample {sample} attends to a wrong token, with a margin of {least:.4g}, and its way back is too "
-            "sudden for float64.",
-            "Record up to an earlier time; with larger score gaps, or another start, no sample is lost.",
+            f"{where}: sample {sample} attends to a wrong token, with a margin of {least:.4g}, and returns too "
+            "suddenly for float64.",
+            "Lower log_until; with larger score gaps, or another start, no sample is lost.",
         )
     if not finite:
         return Status(False, f"{where}: the rates are not finite.", "Evaluate them at the last of the flow's margins.")
     return Status(False, f"{where}.", "Lower tolerance: the solver has lost the slow path that late margins follow.")
 
 
-def _settled(system: AbstractMarginSystem, piece: Piece, x: float) -> np.ndarray:
-    """The interpolated state, its stiff part brought to where its slope is that of the interpolation.
+def _settled(system: AbstractMarginSystem, step: Interpolant, x: float) -> np.ndarray:
+    """Return the interpolated state, with its stiff part corrected so that its slope is that of the interpolation.
 
     Late margins are ln t times a function of the coordinates: an error of 1e-9 of these is one of 1e-3 in a margin at
-    ln t = 1e6, unless the fast relaxation that ties the margins to their rates is made up for.
+    ln t = 1e6, unless the fast relaxation that ties the margins to their rates is compensated.
     """
-    y = piece(x)
-    slope = piece.slopes(np.array([x]))[0]
-    c = piece.step / ALPHA[len(piece.differences) - 1]
+    y = step(x)
+    slope = step.slopes(np.array([x]))[0]
+    c = step.step / ALPHA[len(step.differences) - 1]
     for _ in range(2):
         change = system.newton(y, c)(c * (system.slope(y) - slope))
         if not np.all(np.isfinite(change)):

@@ -1,4 +1,4 @@
-"""The flow of a loss of margins in keys and queries, W = K Q^T, without anything of the size d x d or of the state's.
+"""Flow of a loss of margins in keys and queries, W = K Q^T, without any array of size d x d or state x state.
 
     D (n, m, d), z (n, d)   u_il = D_il^T K Q^T z_i;  K' = A Q, Q' = A^T K with A = sum_il r_il D_il z_i^T
     K, Q (d, e)             only the components of K in span(D) and of Q in span(z) move, and rotations of the columns
@@ -19,14 +19,14 @@ from saddlescope.flow.margin.systems import AbstractMarginSystem, MarginLoss, So
 
 @dataclass(frozen=True, eq=False)
 class Reduction:
-    """The parts of the keys and queries that move, and the way back.
+    """Reduction of the keys and queries to the parts that move, with the maps back.
 
     Attributes:
         differences: D in an orthonormal basis of its span, (n, m, m_x).
         queries: z in one of its span, (n, m_z).
         of_keys: that basis of span(D), (d, m_x).
         of_queries: that of span(z), (d, m_z).
-        columns: rotates the columns down, with orthonormal rows, (r, e).
+        columns: rotation that reduces the columns, with orthonormal rows, (r, e).
         keys: K(0) in these, (m_x, r).
         query_weights: Q(0) in these, (m_z, r).
         resting_keys: the part of K that never moves, (d, e).
@@ -51,7 +51,7 @@ class Reduction:
         keys: Float[np.ndarray, "d e"],
         query_weights: Float[np.ndarray, "d e"],
     ) -> "Reduction":
-        """The reduction of a start K, Q."""
+        """Return the reduction of a start K, Q."""
         n, m, d = differences.shape
         of_keys, of_queries = _span(differences.reshape(n * m, d)), _span(queries)
         moving_keys, moving_queries = of_keys.T @ keys, of_queries.T @ query_weights
@@ -75,14 +75,14 @@ class Reduction:
 
 
 def _span(rows: Float[np.ndarray, "k d"]) -> Float[np.ndarray, "d r"]:
-    """An orthonormal basis of the rows' span, as columns."""
+    """Return an orthonormal basis of the rows' span, as columns."""
     _, sizes, right = np.linalg.svd(rows, full_matrices=False)
     rank = int(np.sum(sizes > sizes[0] * max(rows.shape) * np.finfo(float).eps))
     return right[: max(rank, 1)].T
 
 
 class KeyQuerySystem(AbstractMarginSystem):
-    """The flow in the reduced K and Q, stacked and flattened."""
+    """Margin system in the reduced K and Q, stacked and flattened."""
 
     def __init__(self, loss: MarginLoss, reduction: Reduction) -> None:
         super().__init__(loss)
@@ -92,41 +92,41 @@ class KeyQuerySystem(AbstractMarginSystem):
         self._owner = np.repeat(np.arange(len(self.queries)), self.differences.shape[1])
 
     def pace(self, coordinates: np.ndarray, motion: np.ndarray) -> float:
-        """Of the whole, over its size."""
+        """Return the relative speed of [K; Q]."""
         size = float(np.linalg.norm(coordinates))
         return float(np.linalg.norm(motion)) / size if size > 0 else 0.0
 
     def pair(
         self, coordinates: Float[np.ndarray, "N"]
     ) -> tuple[Float[np.ndarray, "m_x r"], Float[np.ndarray, "m_z r"]]:
-        """K and Q, reduced."""
+        """Return the reduced K and Q."""
         both = coordinates.reshape(-1, self._width)
         return both[: self._split], both[self._split :]
 
     def margins(self, coordinates: np.ndarray) -> np.ndarray:
-        """D^T K Q^T z."""
+        """Return D^T K Q^T z."""
         K, Q = self.pair(coordinates)
         return np.einsum("imx,ix->im", self.differences, (self.queries @ Q) @ K.T)
 
     def moved(self, coordinates: np.ndarray, rates: np.ndarray) -> np.ndarray:
-        """A Q and A^T K, which is P r."""
+        """Return A Q and A^T K, which is P r."""
         K, Q = self.pair(coordinates)
         pulled = np.einsum("im,imx->ix", rates, self.differences)
         return np.concatenate([pulled.T @ (self.queries @ Q), self.queries.T @ (pulled @ K)]).ravel()
 
     def margins_jvp(self, coordinates: np.ndarray, motion: np.ndarray) -> np.ndarray:
-        """D^T (K' Q^T + K Q'^T) z, which is P^T (K', Q')."""
+        """Return D^T (K' Q^T + K Q'^T) z, which is P^T (K', Q')."""
         (K, Q), (dK, dQ) = self.pair(coordinates), self.pair(motion)
         return np.einsum("imx,ix->im", self.differences, (self.queries @ Q) @ dK.T + (self.queries @ dQ) @ K.T)
 
     def margins_second_jvp(self, coordinates: np.ndarray, motion: np.ndarray, change: np.ndarray) -> np.ndarray:
-        """The margins are quadratic: the same form of motion and change."""
+        """Return the same form of motion and change: the margins are quadratic."""
         return self.margins_jvp(change, motion)
 
     def coordinates_newton(
         self, coordinates: np.ndarray, rates: np.ndarray, rates_by_margins: np.ndarray, c: float
     ) -> Solver:
-        """The solution is S^-1 b + c S^-1 P w with (1 - c R P^T S^-1 P) w = R P^T S^-1 b."""
+        """Solve by S^-1 b + c S^-1 P w with (1 - c R P^T S^-1 P) w = R P^T S^-1 b."""
         A = np.einsum("im,imx->ix", rates, self.differences).T @ self.queries
         inverse = self._inverse(c * A)
         outer = self._projected(coordinates, inverse)
@@ -143,14 +143,14 @@ class KeyQuerySystem(AbstractMarginSystem):
         return solve
 
     def _inverse(self, A: Float[np.ndarray, "m_x m_z"]) -> Float[np.ndarray, "M M"]:
-        """(1 - N)^-1 for N = [[0, A], [A^T, 0]], by the smaller of the Schur complements."""
+        """Return (1 - N)^-1 for N = [[0, A], [A^T, 0]], by the smaller of the Schur complements."""
         rows, columns = A.shape
         small = linear_solver(np.eye(columns) - A.T @ A)(np.eye(columns))
         corner = A @ small
         return np.block([[np.eye(rows) + corner @ A.T, corner], [corner.T, small]])
 
     def _projected(self, coordinates: np.ndarray, inverse: Float[np.ndarray, "M M"]) -> Float[np.ndarray, "nm nm"]:
-        """P^T S^-1 P, from products of the data and of the projected keys and queries."""
+        """Return P^T S^-1 P, from products of the data and of the projected keys and queries."""
         K, Q = self.pair(coordinates)
         D, z, owner = self._tall, self.queries, self._owner
         keys, queries = D @ K, (z @ Q)[owner]

@@ -1,17 +1,16 @@
-"""Gradient flow of a loss of margins u_il = D_il^T W z_i, to t = 1e300 and ln t = 1e7: which margins does it maximise?
+"""Gradient flow of a loss of margins u_il = D_il^T W z_i, to t = 1e300 and ln t = 1e7.
 
-    diagonal_margin_flow   W = diag(beta), in xi_k, xi_q or in w+, w-: one flow (Lemma 4.1), followed in phi
-    matrix_margin_flow     W alone, followed in phi
-    key_query_margin_flow  W = K Q^T, followed in the parts of K and Q that move
+    diagonal_margin_flow   W = diag(beta), in xi_k, xi_q or in w+, w-: one flow (Lemma 4.1), integrated in phi
+    matrix_margin_flow     W alone, integrated in phi
+    key_query_margin_flow  W = K Q^T, integrated in the parts of K and Q that move
 
-The loss comes as its rates r = -dL/du in logarithms (`saddlescope.models.tokens.losses.SelectionLoss` is one): they are
-e^-1e6 where all is decided. Time runs in ln ln t, the solver is stiff and knows the Jacobian, and what it returns is
-checked against the energy balance dL/dt = -|grad L|^2.
+The loss is given by its rates r = -dL/du in logarithms (`saddlescope.models.tokens.losses.SelectionLoss` is one): they
+are e^-1e6 at late times. Time runs in ln ln t, the solver is stiff and uses the Jacobian, and its results are checked
+against the energy balance dL/dt = -|grad L|^2.
 
 Sheen, Chen, Wang and Zhou (2024), "Implicit regularization of gradient flow on one-layer softmax attention".
 """
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -20,16 +19,25 @@ from numpy.typing import ArrayLike
 
 from saddlescope._shared.arguments import validate_arguments
 from saddlescope._shared.errors import InputError
+from saddlescope._shared.progress import Report, silent
 from saddlescope.flow.margin.integrator import MarginPath, follow
 from saddlescope.flow.margin.key_query_system import KeyQuerySystem, Reduction
-from saddlescope.flow.margin.records import Record, as_tables, balanced, checked_array, checked_log_times, trusted
+from saddlescope.flow.margin.records import (
+    Record,
+    as_tables,
+    balanced,
+    checked_array,
+    recorded_log_times,
+    require_log_until,
+    returned,
+)
 from saddlescope.flow.margin.results import DiagonalMarginFlow, DiagonalMarginInit, KeyQueryMarginFlow, MatrixMarginFlow
 from saddlescope.flow.margin.systems import AbstractMarginSystem, DiagonalSystem, MarginLoss, MatrixSystem
-from saddlescope.flow.status import silent
+from saddlescope.flow.status import require_evaluations, require_tolerance
 
 _LOCAL_SHARE = 0.1  # of the tolerance, for the error of one step: directions then end within the tolerance, about
 _BALANCE = 1000  # times the tolerance: an energy defect beyond it breaks a run; usual ones are below 30
-_LATEST = 1e9  # ln t: beyond it, one unit of rounding of the clock is a factor of t that can be seen
+_LATEST = 1e9  # ln t: beyond it, one unit of rounding of the time coordinate is a visible factor of t
 _TINY = np.finfo(float).tiny
 
 
@@ -38,26 +46,32 @@ def diagonal_margin_flow(
     loss: MarginLoss,
     features: ArrayLike,
     start: float | ArrayLike | DiagonalMarginInit,
-    log_times: ArrayLike,
     *,
-    tolerance: float = 1e-7,
+    log_until: float,
+    tolerance: float,
+    record: ArrayLike | None = None,
+    throw: bool = True,
     max_evaluations: int = 100_000,
-    report: Callable[[float, str], None] = silent,
+    report: Report = silent,
 ) -> DiagonalMarginFlow:
-    """Gradient flow of L(B beta) in xi_k and xi_q with beta = xi_k * xi_q, or in w+, w-, beta = (w+^2 - w-^2)/2.
+    """Follow gradient flow of L(B beta) in xi_k and xi_q with beta = xi_k * xi_q, or in w+, w-, beta = (w+^2 - w-^2)/2.
 
     Args:
         loss: of the margins.
         features: B, (n, m, d).
         start: omega_0, one for all coordinates or (d,), or a `DiagonalMarginInit`.
-        log_times: ln t to record at, ascending, up to 1e9; -inf is the start itself, (k,).
+        log_until: ln t at the end, up to 1e9.
         tolerance: the error allowed in the direction beta / mu, about; 1e-11 to 1e-4.
-        max_evaluations: of the right-hand side.
-        report: called now and then with the finished fraction and a note.
+        record: ln t to record besides `log_until`, (k,); -inf is the start. By default the start and 199 times evenly
+            spaced in ln(1 + ln(1 + t / ts)), ts the time in which the flow begins to move.
+        throw: True: raise if the flow ends early or its energy is out of balance. False: return it; check `status`.
+        max_evaluations: end early after so many evaluations of the right-hand side.
+        report: called from time to time with the finished fraction and a note.
 
     Raises:
-        InputError: an argument cannot be used, or the start is one that never moves.
-        MarginFlowError: the run did not reach its last time, or its energy is out of balance.
+        InputError: an argument cannot be used, or the flow never moves from the start.
+        FlowError: the flow ended early or its energy is out of balance, and `throw` is true; `FlowError.result` is the
+            flow until then.
     """
     B = checked_array("features", features, (None, None, None))
     n, m, d = B.shape
@@ -66,9 +80,10 @@ def diagonal_margin_flow(
         *(checked_array(f"start.{side}", getattr(given, side), (d,)) for side in ("plus", "minus"))
     )
     system = DiagonalSystem(loss, B, begin.plus, begin.minus)
-    run = _Run(tolerance, max_evaluations, report)
-    path, common = run(system, np.zeros(n * m), log_times, float(1 / max(np.abs(B).max(), _TINY)))
-    return trusted(DiagonalMarginFlow(**common, phi=path.states[:, 2:].reshape(-1, n, m), features=B, start=begin))
+    run = _Run(log_until, tolerance, record, max_evaluations, report)
+    path, common = run(system, np.zeros(n * m), float(1 / max(np.abs(B).max(), _TINY)))
+    phi = path.states[:, 2:].reshape(-1, n, m)
+    return returned(DiagonalMarginFlow(**common, phi=phi, features=B, start=begin), throw=throw)
 
 
 @validate_arguments
@@ -76,38 +91,44 @@ def matrix_margin_flow(
     loss: MarginLoss,
     differences: ArrayLike,
     queries: ArrayLike,
-    log_times: ArrayLike,
-    *,
     start: ArrayLike | None = None,
-    tolerance: float = 1e-7,
+    *,
+    log_until: float,
+    tolerance: float,
+    record: ArrayLike | None = None,
+    throw: bool = True,
     max_evaluations: int = 100_000,
-    report: Callable[[float, str], None] = silent,
+    report: Report = silent,
 ) -> MatrixMarginFlow:
-    """Gradient flow of L(D^T W z) in W.
+    """Follow gradient flow of L(D^T W z) in W.
 
     Args:
         loss: of the margins.
         differences: D, (n, m, d).
         queries: z, (n, d).
-        log_times: ln t to record at, ascending, up to 1e9; -inf is the start itself, (k,).
         start: W(0), (d, d); 0 by default.
+        log_until: ln t at the end, up to 1e9.
         tolerance: the error allowed in the direction W / mu, about; 1e-11 to 1e-4.
-        max_evaluations: of the right-hand side.
-        report: called now and then with the finished fraction and a note.
+        record: ln t to record besides `log_until`, (k,); -inf is the start. By default the start and 199 times evenly
+            spaced in ln(1 + ln(1 + t / ts)), ts the time in which the flow begins to move.
+        throw: True: raise if the flow ends early or its energy is out of balance. False: return it; check `status`.
+        max_evaluations: end early after so many evaluations of the right-hand side.
+        report: called from time to time with the finished fraction and a note.
 
     Raises:
-        InputError: an argument cannot be used, or the start is one that never moves.
-        MarginFlowError: the run did not reach its last time, or its energy is out of balance.
+        InputError: an argument cannot be used, or the flow never moves from the start.
+        FlowError: the flow ended early or its energy is out of balance, and `throw` is true; `FlowError.result` is the
+            flow until then.
     """
     D, z = _data(differences, queries)
     n, m, d = D.shape
     W = None if start is None else checked_array("start", start, (d, d))
     first = np.zeros((n, m)) if W is None else np.einsum("nmd,nd->nm", D, z @ W.T)
     system = MatrixSystem(loss, D, z, first)
-    run = _Run(tolerance, max_evaluations, report)
-    path, common = run(system, np.zeros(n * m), log_times, float(1 / max(np.abs(system.gram).max(), _TINY)))
+    run = _Run(log_until, tolerance, record, max_evaluations, report)
+    path, common = run(system, np.zeros(n * m), float(1 / max(np.abs(system.gram).max(), _TINY)))
     phi = path.states[:, 2:].reshape(-1, n, m)
-    return trusted(MatrixMarginFlow(**common, phi=phi, differences=D, queries=z, start=W))
+    return returned(MatrixMarginFlow(**common, phi=phi, differences=D, queries=z, start=W), throw=throw)
 
 
 @validate_arguments
@@ -116,27 +137,33 @@ def key_query_margin_flow(
     differences: ArrayLike,
     queries: ArrayLike,
     start: Any,
-    log_times: ArrayLike,
     *,
-    tolerance: float = 1e-7,
+    log_until: float,
+    tolerance: float,
+    record: ArrayLike | None = None,
+    throw: bool = True,
     max_evaluations: int = 100_000,
-    report: Callable[[float, str], None] = silent,
+    report: Report = silent,
 ) -> KeyQueryMarginFlow:
-    """Gradient flow of L(D^T K Q^T z) in K and Q.
+    """Follow gradient flow of L(D^T K Q^T z) in K and Q.
 
     Args:
         loss: of the margins.
         differences: D, (n, m, d).
         queries: z, (n, d).
         start: K and Q at time 0, both (d, d_e).
-        log_times: ln t to record at, ascending, up to 1e9; -inf is the start itself, (k,).
+        log_until: ln t at the end, up to 1e9.
         tolerance: the error allowed in the direction K Q^T / mu, about; 1e-11 to 1e-4.
-        max_evaluations: of the right-hand side.
-        report: called now and then with the finished fraction and a note.
+        record: ln t to record besides `log_until`, (k,); -inf is the start. By default the start and 199 times evenly
+            spaced in ln(1 + ln(1 + t / ts)), ts the time in which the flow begins to move.
+        throw: True: raise if the flow ends early or its energy is out of balance. False: return it; check `status`.
+        max_evaluations: end early after so many evaluations of the right-hand side.
+        report: called from time to time with the finished fraction and a note.
 
     Raises:
-        InputError: an argument cannot be used, or the start is one that never moves.
-        MarginFlowError: the run did not reach its last time, or its energy is out of balance.
+        InputError: an argument cannot be used, or the flow never moves from the start.
+        FlowError: the flow ended early or its energy is out of balance, and `throw` is true; `FlowError.result` is the
+            flow until then.
     """
     D, z = _data(differences, queries)
     if not isinstance(start, tuple) or len(start) != 2:
@@ -146,14 +173,14 @@ def key_query_margin_flow(
     reduction = Reduction.of(D, z, K, Q)
     system = KeyQuerySystem(loss, reduction)
     coordinates = np.concatenate([reduction.keys.ravel(), reduction.query_weights.ravel()])
-    run = _Run(tolerance, max_evaluations, report)
-    path, common = run(system, coordinates, log_times, float(np.sqrt(np.mean(coordinates**2))))
+    run = _Run(log_until, tolerance, record, max_evaluations, report)
+    path, common = run(system, coordinates, float(np.sqrt(np.mean(coordinates**2))))
     pairs = [system.pair(state[2:]) for state in path.states]
     keys = np.array([K for K, _ in pairs]).reshape(-1, *reduction.keys.shape)
     query_weights = np.array([Q for _, Q in pairs]).reshape(-1, *reduction.query_weights.shape)
     conserved = keys.mT @ keys - query_weights.mT @ query_weights
     first = reduction.keys.T @ reduction.keys - reduction.query_weights.T @ reduction.query_weights
-    return trusted(
+    return returned(
         KeyQueryMarginFlow(
             **common,
             reduced_keys=keys,
@@ -161,42 +188,47 @@ def key_query_margin_flow(
             reduction=reduction,
             conservation_defects=np.linalg.norm(conserved - first, axis=(1, 2))
             / np.linalg.norm(keys.mT @ keys, axis=(1, 2)),
-        )
+        ),
+        throw=throw,
     )
 
 
 class _Run:
-    """One run: its policies, what all flows record, and the verdict on it."""
+    """One run: its policies, its records, and its status."""
 
-    def __init__(self, tolerance: float, max_evaluations: int, report: Callable[[float, str], None]) -> None:
-        if not 1e-11 <= tolerance <= 1e-4:
-            raise InputError(f"tolerance must be between 1e-11 and 1e-4; got {tolerance!r}.")
-        if max_evaluations < 1:
-            raise InputError(f"max_evaluations must be at least 1; got {max_evaluations!r}.")
-        self._tolerance, self._most, self._report = tolerance, max_evaluations, report
+    def __init__(
+        self, log_until: float, tolerance: float, record: ArrayLike | None, max_evaluations: int, report: Report
+    ) -> None:
+        require_log_until(log_until, _LATEST)
+        require_tolerance(tolerance, 1e-11, 1e-4)
+        require_evaluations(max_evaluations)
+        self._log_until, self._record = log_until, record
+        self._tolerance, self._max_evaluations, self._report = tolerance, max_evaluations, report
 
     def __call__(
-        self, system: AbstractMarginSystem, coordinates: np.ndarray, log_times: ArrayLike, scale: float
+        self, system: AbstractMarginSystem, coordinates: np.ndarray, scale: float
     ) -> tuple[MarginPath, dict[str, Any]]:
-        """The path, and what all flows record of it."""
-        times = checked_log_times(log_times, _LATEST)
+        """Return the path, and the records that all flows have."""
         with np.errstate(over="ignore", invalid="ignore"):
             margins = system.margins(coordinates)
         if not np.all(np.isfinite(margins)):
-            raise InputError("start must give finite margins; got one whose weights overflow. Start from smaller ones.")
+            raise InputError("start must give finite margins; got weights that overflow. Start from smaller ones.")
         try:
-            moves = system.set_clock(coordinates)
+            moves = system.set_time_unit(coordinates)
         except ValueError as error:
             raise InputError(f"loss must be one of margins of shape {margins.shape!r}; got {system.loss!r}.") from error
         if not moves:
-            raise InputError("start must be one that moves; got one at which the gradient is 0. Start from another.")
+            raise InputError("start must have a gradient other than 0; got 0. Start from other weights.")
+        coordinate = system.time_coordinate
+        last = float(coordinate.at(np.array([self._log_until]))[0])
+        times = recorded_log_times(self._record, self._log_until, coordinate.log_time, last)
         path = follow(
             system,
             coordinates,
             times,
             rtol=self._tolerance * _LOCAL_SHARE,
             atol=self._tolerance * _LOCAL_SHARE * scale,
-            max_evaluations=self._most,
+            max_evaluations=self._max_evaluations,
             report=self._report,
         )
         records = [_record(system, *of) for of in zip(path.states[:, 2:], path.log_times, strict=True)]
@@ -211,7 +243,7 @@ class _Run:
 
 
 def _record(system: AbstractMarginSystem, coordinates: np.ndarray, log_time: float) -> Record:
-    """What all flows record of one state."""
+    """Return the record of one state."""
     margins = system.margins(coordinates)
     log_rates, signs = system.loss.log_rates(margins)
     motion = system.moved(coordinates, signs * np.exp(log_rates + log_time))
@@ -230,7 +262,7 @@ def _data(differences: ArrayLike, queries: ArrayLike) -> tuple[np.ndarray, np.nd
 
 
 def _scale(start: object, d: int) -> Float[np.ndarray, "..."]:
-    """omega_0, checked."""
+    """Return omega_0, checked."""
     try:
         scale = np.asarray(start, float)
     except (TypeError, ValueError) as error:

@@ -1,21 +1,24 @@
-"""What all margin flows record, whatever their weights: margins, rates, the loss; and when they are to be trusted."""
+"""Records of all margin flows, whatever their weights: margins, rates, the loss; and checks of their energy."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, fields
 from typing import Any, TypeVar
 
 import numpy as np
 from jaxtyping import Float
+from numpy.typing import ArrayLike
 
 from saddlescope._shared.errors import InputError
 from saddlescope._shared.reprs import ReprMixin
-from saddlescope.flow.diagonal.trajectory import Status
+from saddlescope.flow.status import FlowError, Status
 
 _ROUNDING = 1e-6  # an energy defect that is allowed at any tolerance
+_RECORDS = 201
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class MarginFlow(ReprMixin):
-    """A flow at its recorded times t.
+    """Margin flow at its recorded times t.
 
     Attributes:
         log_times: ln t, ascending, (k,).
@@ -24,11 +27,11 @@ class MarginFlow(ReprMixin):
         log_rates: ln|r|, r = -dL/du, (k, n, m).
         rate_signs: of r, (k, n, m).
         margin_speeds: du / d ln t, (k, n, m).
-        energy_defects: |E - ln(L - L*)| over what E has changed by (at least 1), where E is the integral of
-            d ln(L - L*)/dt = -|grad L|^2 / (L - L*) along the run, (k,): about the tolerance where all is well.
+        energy_defects: |E - ln(L - L*)| over the change of E (at least 1), where E is the integral of
+            d ln(L - L*)/dt = -|grad L|^2 / (L - L*) along the run, (k,): about the tolerance in a sound run.
         evaluations: of the right-hand side.
         steps: of the solver.
-        status: how the run ended; `ok` in every run that is returned and not raised.
+        status: termination status; not ok if the run ended early or its energy is out of balance.
     """
 
     log_times: Float[np.ndarray, "k"]
@@ -48,30 +51,18 @@ class MarginFlow(ReprMixin):
 
     @property
     def margin(self) -> Float[np.ndarray, "k"]:
-        """mu, the smallest of the margins (Definition 4.1)."""
+        """The smallest margin mu (Definition 4.1)."""
         return self.margins.min(axis=(1, 2))
 
     @property
     def scaled_rates(self) -> Float[np.ndarray, "k n m"]:
-        """The products t r, which stays between 0 and infinity."""
+        """The products t r, which stay between 0 and infinity."""
         return self.rate_signs * np.exp(self.log_rates + self.log_times[:, None, None])
-
-
-class MarginFlowError(RuntimeError):
-    """A flow that did not reach its last time, or whose energy is out of balance.
-
-    Attributes:
-        flow: the records until then; `flow.status` says what happened.
-    """
-
-    def __init__(self, flow: MarginFlow) -> None:
-        super().__init__(str(flow.status))
-        self.flow = flow
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Record:
-    """One recorded time of a `MarginFlow`, in the same words."""
+    """One recorded time of a `MarginFlow`, with the same names."""
 
     margins: Float[np.ndarray, "n m"]
     log_rates: Float[np.ndarray, "n m"]
@@ -81,12 +72,12 @@ class Record:
 
 
 def as_tables(records: list[Record]) -> dict[str, Any]:
-    """The records as arrays with the time as their first axis."""
+    """Return the records as arrays with the time as their first axis."""
     return {field.name: np.array([getattr(record, field.name) for record in records]) for field in fields(Record)}
 
 
 def balanced(status: Status, defects: Float[np.ndarray, "k"], bound: float) -> Status:
-    """How a run ended, once its energy is held against its balance."""
+    """Return the status of a run, after a check of its energy balance."""
     worst = float(np.max(defects, initial=0.0))
     if not status.ok or worst <= bound + _ROUNDING:
         return status
@@ -100,25 +91,25 @@ def balanced(status: Status, defects: Float[np.ndarray, "k"], bound: float) -> S
 _Flow = TypeVar("_Flow", bound=MarginFlow)
 
 
-def trusted(flow: _Flow) -> _Flow:
-    """The flow, where it is to be trusted.
+def returned(flow: _Flow, *, throw: bool) -> _Flow:
+    """Return the flow.
 
     Raises:
-        MarginFlowError: it is not.
+        FlowError: its status is not ok and `throw` is true.
     """
-    if not flow.status.ok:
-        raise MarginFlowError(flow)
+    if throw and not flow.status.ok:
+        raise FlowError(flow)
     return flow
 
 
 def checked_array(name: str, given: object, shape: tuple[int | None, ...]) -> Float[np.ndarray, "..."]:
-    """An argument as float64, of this shape (None: any size of at least 1) and finite.
+    """Convert an argument to float64, of this shape (None: any size of at least 1) and finite.
 
     Raises:
-        InputError: it is not.
+        InputError: it cannot be converted.
     """
     try:
-        if np.asarray(given).dtype.kind == "c":  # of which float would keep the real part
+        if np.asarray(given).dtype.kind == "c":  # of which float would take the real part
             raise TypeError("complex")
         array = np.asarray(given, float)
     except (TypeError, ValueError) as error:
@@ -135,17 +126,34 @@ def checked_array(name: str, given: object, shape: tuple[int | None, ...]) -> Fl
     return array
 
 
-def checked_log_times(given: object, latest: float) -> Float[np.ndarray, "k"]:
-    """Times to record at, up to the latest one allowed.
+def recorded_log_times(
+    record: ArrayLike | None, log_until: float, log_time: Callable[[float], float], last: float
+) -> Float[np.ndarray, "k"]:
+    """Return the ln t to record, ascending, the last one `log_until`.
+
+    Args:
+        record: ln t given by the user; None: the start, and times evenly spaced in the solver's time coordinate.
+        log_until: ln t at the end.
+        log_time: ln t at a time coordinate.
+        last: time coordinate of `log_until`.
 
     Raises:
-        InputError: they are not ascending numbers.
+        InputError: `record` is no vector of times up to `log_until`.
     """
-    try:
-        times = np.asarray(given, float)
-    except (TypeError, ValueError) as error:
-        raise InputError(f"log_times must be numbers; got {given!r}.") from error
-    ascending = times.ndim == 1 and times.size > 0 and bool(np.all(times[1:] > times[:-1]))
-    if not ascending or not np.all(times <= latest) or not np.isfinite(times[-1]):
-        raise InputError(f"log_times must be a vector of ln t, ascending and at most {latest:g}; got {given!r}.")
-    return times
+    if record is None:
+        given = np.array([log_time(float(x)) for x in np.linspace(0.0, last, _RECORDS)[:-1]])
+    else:
+        given = np.asarray(record, float)
+    if given.ndim != 1 or (record is not None and not np.all(given <= log_until)):
+        raise InputError(f"record must be a vector of ln t, at most log_until={log_until!r}; got {record!r}.")
+    return np.unique(np.append(given[given < log_until], log_until))
+
+
+def require_log_until(log_until: float, latest: float) -> None:
+    """Raise unless ln t at the end is in the range of the solver.
+
+    Raises:
+        InputError: it is out of range.
+    """
+    if not -np.inf < log_until <= latest:
+        raise InputError(f"log_until must be finite and at most {latest:g}, as a natural logarithm; got {log_until!r}.")

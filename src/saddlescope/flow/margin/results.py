@@ -1,4 +1,4 @@
-"""What margin flows leave behind, one class a parametrisation: weights and directions over time."""
+"""Results of margin flows, one class per parametrisation: weights and directions over time."""
 
 from dataclasses import dataclass
 from functools import cached_property
@@ -16,7 +16,7 @@ from saddlescope.flow.margin.records import MarginFlow
 @validate_arguments
 @dataclass(frozen=True, repr=False)
 class DiagonalMarginInit(ReprMixin):
-    """A start of the flow of diagonal weights, beta = xi_k * xi_q = (w+^2 - w-^2) / 2 (Lemma 4.1).
+    """Initial condition of the flow of diagonal weights, beta = xi_k * xi_q = (w+^2 - w-^2) / 2 (Lemma 4.1).
 
     Attributes:
         plus: w+(0), (d,).
@@ -28,20 +28,20 @@ class DiagonalMarginInit(ReprMixin):
 
     @classmethod
     def at_scale(cls, omega0: ArrayLike, dim: int) -> "DiagonalMarginInit":
-        """w+ = w- = omega_0, one for all coordinates or one for each: beta(0) = 0 (equation 5)."""
+        """Return w+ = w- = omega_0, one for all coordinates or one for each: beta(0) = 0 (equation 5)."""
         scale = np.broadcast_to(np.asarray(omega0, float), (dim,)).copy()
         return cls(scale, scale)
 
     @classmethod
     def of_keys_and_queries(cls, xi_k: ArrayLike, xi_q: ArrayLike) -> "DiagonalMarginInit":
-        """w+- = (xi_k +- xi_q) / sqrt 2."""
+        """Return w+- = (xi_k +- xi_q) / sqrt 2."""
         keys, queries = np.asarray(xi_k, float), np.asarray(xi_q, float)
         return cls((keys + queries) / 2**0.5, (keys - queries) / 2**0.5)
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class DiagonalMarginFlow(MarginFlow):
-    """A flow of diagonal weights.
+    """Flow of diagonal weights.
 
     Attributes:
         phi: 2 int r dt (Lemma A.1), (k, n, m).
@@ -60,7 +60,7 @@ class DiagonalMarginFlow(MarginFlow):
 
     @cached_property
     def weights(self) -> tuple[Float[np.ndarray, "k d"], Float[np.ndarray, "k d"]]:
-        """w+ and w-, whose product stays what it is."""
+        """w+ and w-, whose product is conserved."""
         return self.start.plus * np.exp(self.psi / 2), self.start.minus * np.exp(-self.psi / 2)
 
     @property
@@ -83,7 +83,7 @@ class DiagonalMarginFlow(MarginFlow):
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class MatrixMarginFlow(MarginFlow):
-    """A flow of W alone: W = W(0) + sum_il phi_il D_il z_i^T.
+    """Flow of W alone: W = W(0) + sum_il phi_il D_il z_i^T.
 
     Attributes:
         phi: int r dt, (k, n, m).
@@ -103,25 +103,25 @@ class MatrixMarginFlow(MarginFlow):
         return np.einsum("knm,nmd->knd", self.phi, self.differences)
 
     def weights(self, record: int) -> Float[np.ndarray, "d d"]:
-        """W at one recorded time."""
+        """Return W at one recorded time."""
         moved = np.einsum("nm,nmd->nd", self.phi[record], self.differences).T @ self.queries
         return moved if self.start is None else self.start + moved
 
     def direction(self, record: int) -> Float[np.ndarray, "d d"]:
-        """W / mu at one recorded time, NaN where mu is not positive."""
+        """Return W / mu at one recorded time, NaN where mu is not positive."""
         return self.weights(record) / _positive(self.margin)[record]
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class KeyQueryMarginFlow(MarginFlow):
-    """A flow of keys and queries, W = K Q^T.
+    """Flow of keys and queries, W = K Q^T.
 
     Attributes:
         reduced_keys: the part of K that moves, (k, m_x, r).
         reduced_queries: the part of Q that moves, (k, m_z, r).
-        reduction: the way back to K and Q.
+        reduction: maps back to K and Q.
         conservation_defects: |K^T K - Q^T Q - its value at time 0| over |K^T K|, Frobenius norms of the parts that
-            move, (k,). The flow keeps it; this solver knows nothing of that.
+            move, (k,). The flow conserves it; this solver does not enforce that.
     """
 
     reduced_keys: Float[np.ndarray, "k m_x r"]
@@ -130,22 +130,22 @@ class KeyQueryMarginFlow(MarginFlow):
     conservation_defects: Float[np.ndarray, "k"]
 
     def keys(self, record: int) -> Float[np.ndarray, "d e"]:
-        """K at one recorded time."""
+        """Return K at one recorded time."""
         of = self.reduction
         return of.of_keys @ (self.reduced_keys[record] @ of.columns) + of.resting_keys
 
     def queries(self, record: int) -> Float[np.ndarray, "d e"]:
-        """Q at one recorded time."""
+        """Return Q at one recorded time."""
         of = self.reduction
         return of.of_queries @ (self.reduced_queries[record] @ of.columns) + of.resting_queries
 
     def direction(self, record: int) -> tuple[Float[np.ndarray, "d e"], Float[np.ndarray, "d e"]]:
-        """K / sqrt(mu) and Q / sqrt(mu), factors of W / mu at one recorded time, NaN where mu is not positive."""
+        """Return K / sqrt(mu) and Q / sqrt(mu), factors of W / mu at one record, NaN where mu is not positive."""
         root = np.sqrt(_positive(self.margin)[record])
         return self.keys(record) / root, self.queries(record) / root
 
     def spectrum(self, record: int) -> Float[np.ndarray, "s"]:
-        """The singular values of W = K Q^T at one recorded time, descending, from its factors."""
+        """Return the singular values of W = K Q^T at one recorded time, descending, from its factors."""
         left, right = (np.asarray(np.linalg.qr(of(record), mode="r")) for of in (self.keys, self.queries))
         return np.linalg.svd(left @ right.T, compute_uv=False)
 

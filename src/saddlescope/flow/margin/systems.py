@@ -1,11 +1,12 @@
-"""The flow of a loss of margins in phi, the integrals of its rates: for diagonal weights, and for W alone.
+"""Flow of a loss of margins in phi, the integrals of its rates: for diagonal weights, and for W alone.
 
     u (n, m)      margins; r = -dL/du their rates, from the loss
     phi (n, m)    multiplicity times the integral of r over time; its rate times dt/dx is what the solver integrates
     diagonal      u = B beta, beta = (w_+^2(0) e^psi - w_-^2(0) e^-psi) / 2, psi = B^T phi, phi = 2 int r (Lemma A.1)
     W alone       u = u(0) + G phi, G = (D D^T) * (z z^T) entry by entry, phi = int r
 
-The first entry of the solver's state is its own time x (`saddlescope.flow.margin.time_coordinate`), since the rates depend on it.
+The first entry of the solver's state is its own time x (`saddlescope.flow.margin.time_coordinate`), on which the rates
+depend.
 """
 
 import math
@@ -25,7 +26,7 @@ _factorise, _solve = get_lapack_funcs(("getrf", "getrs"), dtype=np.float64)
 
 
 def linear_solver(matrix: Float[np.ndarray, "N N"]) -> Solver:
-    """What solves with a matrix, for one or more right-hand sides; not finite where it is singular or not finite."""
+    """Return a function that solves with a matrix, for one or more right-hand sides; not finite if it is singular."""
     factors = _factorise(matrix)[:2]
     return lambda right: _solve(*factors, right)[0]
 
@@ -35,50 +36,50 @@ class MarginLoss(Protocol):
     """A loss L of margins u (n, m), with its rates r = -dL/du in logarithms."""
 
     def log_rates(self, margins: Float[np.ndarray, "n m"]) -> tuple[Float[np.ndarray, "n m"], Float[np.ndarray, "n m"]]:
-        """ln|r| and the signs of r."""
+        """Return ln|r| and the signs of r."""
         ...
 
     def rate_jacobian(
         self, margins: Float[np.ndarray, "n m"], log_scale: float = 0.0
     ) -> tuple[Float[np.ndarray, "n m"], Float[np.ndarray, "n m m"]]:
-        """R = e^log_scale r and dR_il / du_ik."""
+        """Return R = e^log_scale r and dR_il / du_ik."""
         ...
 
     def log_excess(self, margins: Float[np.ndarray, "n m"]) -> float:
-        """ln(L - L*), L* the infimum of the loss."""
+        """Return ln(L - L*), L* the infimum of the loss."""
         ...
 
 
 class AbstractMarginSystem(AbstractStiffSystem):
-    """What all parametrisations have in common: the state [x, E, coordinates], and how the margins move with them.
+    """Stiff system of any parametrisation, with the state [x, E, coordinates].
 
-    E is ln(L - L*) as its own slope has it, dE/dx = -sum_il (r_il / (L - L*)) du_il/dx. Nothing depends on it, so that
-    its distance from ln(L - L*) of the margins measures what went wrong on the way. And since late margins are ln t
-    times a function of the coordinates, it makes the solver's equations converge in the margins, not in these alone.
+    E is ln(L - L*) integrated from its slope, dE/dx = -sum_il (r_il / (L - L*)) du_il/dx. Nothing depends on it, so
+    that its distance from ln(L - L*) of the margins measures the accumulated error. And since late margins are ln t
+    times a function of the coordinates, it makes the solver's equations converge in the margins, not in the coordinates alone.
     """
 
     def __init__(self, loss: MarginLoss) -> None:
-        self.loss, self.clock, self.evaluations = loss, LogLogTime(0.0), 0
+        self.loss, self.time_coordinate, self.evaluations = loss, LogLogTime(0.0), 0
 
     @abstractmethod
     def margins(self, coordinates: Float[np.ndarray, "N"]) -> Float[np.ndarray, "n m"]:
-        """The margins u."""
+        """Return the margins u."""
 
     @abstractmethod
     def moved(self, coordinates: Float[np.ndarray, "N"], rates: Float[np.ndarray, "n m"]) -> Float[np.ndarray, "N"]:
-        """How the coordinates move when the margins pull with these rates."""
+        """Return the velocity of the coordinates under these rates of the margins."""
 
     @abstractmethod
     def margins_jvp(
         self, coordinates: Float[np.ndarray, "N"], motion: Float[np.ndarray, "N"]
     ) -> Float[np.ndarray, "n m"]:
-        """How the margins move with the coordinates."""
+        """Return the velocity of the margins for a velocity of the coordinates."""
 
     @abstractmethod
     def margins_second_jvp(
         self, coordinates: Float[np.ndarray, "N"], motion: Float[np.ndarray, "N"], change: Float[np.ndarray, "N"]
     ) -> Float[np.ndarray, "n m"]:
-        """How `margins_jvp` of this motion changes with the coordinates."""
+        """Return the derivative of `margins_jvp` of this motion by a change of the coordinates."""
 
     @abstractmethod
     def coordinates_newton(
@@ -88,29 +89,29 @@ class AbstractMarginSystem(AbstractStiffSystem):
         rates_by_margins: Float[np.ndarray, "n m m"],
         c: float,
     ) -> Solver:
-        """What solves (1 - c J) for the coordinates, J their Jacobian at these rates and derivatives of rates."""
+        """Return a solver of 1 - c J, J the coordinates' Jacobian at these rates and derivatives of rates."""
 
     @abstractmethod
     def pace(self, coordinates: Float[np.ndarray, "N"], motion: Float[np.ndarray, "N"]) -> float:
-        """How fast the flow begins, relative to the scale on which it does; 0 where it never moves."""
+        """Return the initial relative speed of the flow; 0 where it never moves."""
 
-    def set_clock(self, coordinates: Float[np.ndarray, "N"]) -> bool:
-        """Takes the unit of time from how the flow begins. False where it never moves."""
+    def set_time_unit(self, coordinates: Float[np.ndarray, "N"]) -> bool:
+        """Set the unit of time from the initial speed of the flow; return False where it never moves."""
         log_rates, signs = self.loss.log_rates(self.margins(coordinates))
         largest = float(np.max(log_rates))
         if largest == -np.inf:
             return False
         pace = self.pace(coordinates, self.moved(coordinates, signs * np.exp(log_rates - largest)))
         if pace > 0:
-            self.clock = LogLogTime(-largest - math.log(pace))
+            self.time_coordinate = LogLogTime(-largest - math.log(pace))
         return pace > 0
 
     def start(self, coordinates: Float[np.ndarray, "N"]) -> np.ndarray:
-        """The state at time 0."""
+        """Return the state at time 0."""
         return np.concatenate([[0.0, self.loss.log_excess(self.margins(coordinates))], coordinates])
 
     def slope(self, y: np.ndarray) -> np.ndarray:
-        """The right-hand side; NaN where a trial state is absurd."""
+        """Return the right-hand side; NaN where a trial state overflows."""
         self.evaluations += 1
         coordinates = y[2:]
         with np.errstate(over="ignore", invalid="ignore"):
@@ -118,19 +119,19 @@ class AbstractMarginSystem(AbstractStiffSystem):
             if not np.all(np.isfinite(margins)):
                 return np.full_like(y, np.nan)
             log_rates, signs = self.loss.log_rates(margins)
-            motion = self.moved(coordinates, signs * np.exp(log_rates + self.clock.log_speed(y[0])))
+            motion = self.moved(coordinates, signs * np.exp(log_rates + self.time_coordinate.log_speed(y[0])))
             pulls = signs * np.exp(log_rates - self.loss.log_excess(margins))
             return np.concatenate([[1.0, -np.sum(pulls * self.margins_jvp(coordinates, motion))], motion])
 
     def newton(self, y: np.ndarray, c: float) -> Solver:
-        """The coordinates' equations, and then that of E, whose row of the Jacobian follows from their solution.
+        """Solve the coordinates' equations, and then that of E, whose row of the Jacobian follows from their solution.
 
         With w = r / (L - L*) and du/dx = U dc/dx, it is d(dE/dx) = -dw . du/dx - w . (dU dc/dx + U d(dc/dx)).
         """
         coordinates = y[2:]
         with np.errstate(over="ignore", invalid="ignore"):
             margins = self.margins(coordinates)
-            rates, rates_by_margins = self.loss.rate_jacobian(margins, self.clock.log_speed(y[0]))
+            rates, rates_by_margins = self.loss.rate_jacobian(margins, self.time_coordinate.log_speed(y[0]))
             pulls, pulls_by_margins = self.loss.rate_jacobian(margins, -self.loss.log_excess(margins))
             motion = self.moved(coordinates, rates)
             speeds = self.margins_jvp(coordinates, motion)
@@ -149,12 +150,12 @@ class AbstractMarginSystem(AbstractStiffSystem):
         return solve
 
     def shorten(self, y: np.ndarray, predicted: np.ndarray) -> float:
-        """No step is cut short beforehand: the error test does it."""
+        """Return 1: no step is shortened before the error test."""
         return 1.0
 
 
 class AbstractIntegralSystem(AbstractMarginSystem):
-    """The coordinates are phi."""
+    """Margin system with the coordinates phi."""
 
     multiplicity: float
 
@@ -164,16 +165,16 @@ class AbstractIntegralSystem(AbstractMarginSystem):
 
     @abstractmethod
     def margins_by_integrals(self, coordinates: Float[np.ndarray, "N"]) -> Float[np.ndarray, "N N"]:
-        """du/dphi."""
+        """Return du/dphi."""
 
     def moved(self, coordinates: np.ndarray, rates: np.ndarray) -> np.ndarray:
-        """dphi/dx."""
+        """Return dphi/dx."""
         return self.multiplicity * rates.ravel()
 
     def coordinates_newton(
         self, coordinates: np.ndarray, rates: np.ndarray, rates_by_margins: np.ndarray, c: float
     ) -> Solver:
-        """By the LU decomposition of the whole matrix."""
+        """Solve by the LU decomposition of the full matrix."""
         n, m = self.shape
         by_integrals = self.margins_by_integrals(coordinates).reshape(n, m, n * m)
         inner = (rates_by_margins @ by_integrals).reshape(n * m, n * m)
@@ -181,7 +182,7 @@ class AbstractIntegralSystem(AbstractMarginSystem):
 
 
 class DiagonalSystem(AbstractIntegralSystem):
-    """Diagonal weights, from w_+ and w_- at time 0."""
+    """Margin system of diagonal weights, from w_+ and w_- at time 0."""
 
     multiplicity = 2.0
 
@@ -198,42 +199,42 @@ class DiagonalSystem(AbstractIntegralSystem):
             self._log_plus, self._log_minus = 2 * np.log(np.abs(plus)), 2 * np.log(np.abs(minus))
 
     def pace(self, coordinates: np.ndarray, motion: np.ndarray) -> float:
-        """Of ln w."""
+        """Return the largest speed of ln w."""
         moves = np.maximum(self._log_plus, self._log_minus) > -np.inf
         return float(np.max(np.abs(self.features.T @ motion) * moves))
 
     def weights(self, coordinates: Float[np.ndarray, "N"]) -> Float[np.ndarray, "d"]:
-        """The weights beta."""
+        """Return the weights beta."""
         plus, minus = self._halves(coordinates)
         return plus - minus
 
     def margins(self, coordinates: np.ndarray) -> np.ndarray:
-        """B beta."""
+        """Return B beta."""
         return (self.features @ self.weights(coordinates)).reshape(self.shape)
 
     def margins_jvp(self, coordinates: np.ndarray, motion: np.ndarray) -> np.ndarray:
-        """B (dbeta/dpsi) B^T motion."""
+        """Return B (dbeta/dpsi) B^T motion."""
         plus, minus = self._halves(coordinates)
         return (self.features @ ((plus + minus) * (self.features.T @ motion))).reshape(self.shape)
 
     def margins_second_jvp(self, coordinates: np.ndarray, motion: np.ndarray, change: np.ndarray) -> np.ndarray:
-        """B (d^2 beta/dpsi^2) (B^T motion) (B^T change), the second derivative being beta."""
+        """Return B (d^2 beta/dpsi^2) (B^T motion) (B^T change), the second derivative being beta."""
         both = (self.features.T @ motion) * (self.features.T @ change)
         return (self.features @ (self.weights(coordinates) * both)).reshape(self.shape)
 
     def margins_by_integrals(self, coordinates: np.ndarray) -> np.ndarray:
-        """B (dbeta/dpsi) B^T."""
+        """Return B (dbeta/dpsi) B^T."""
         plus, minus = self._halves(coordinates)
         return (self.features * (plus + minus)) @ self.features.T
 
     def _halves(self, coordinates: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """w_+^2 / 2 and w_-^2 / 2."""
+        """Return w_+^2 / 2 and w_-^2 / 2."""
         psi = self.features.T @ coordinates
         return np.exp(self._log_plus + psi) / 2, np.exp(self._log_minus - psi) / 2
 
 
 class MatrixSystem(AbstractIntegralSystem):
-    """W alone, from the margins of W(0)."""
+    """Margin system of W alone, from the margins of W(0)."""
 
     multiplicity = 1.0
 
@@ -251,21 +252,21 @@ class MatrixSystem(AbstractIntegralSystem):
         self._first = margins
 
     def pace(self, coordinates: np.ndarray, motion: np.ndarray) -> float:
-        """Of the margins."""
+        """Return the largest speed of the margins."""
         return float(np.max(np.abs(self.gram @ motion)))
 
     def margins(self, coordinates: np.ndarray) -> np.ndarray:
-        """u(0) + G phi."""
+        """Return u(0) + G phi."""
         return self._first + (self.gram @ coordinates).reshape(self.shape)
 
     def margins_jvp(self, coordinates: np.ndarray, motion: np.ndarray) -> np.ndarray:
-        """G motion."""
+        """Return G motion."""
         return (self.gram @ motion).reshape(self.shape)
 
     def margins_second_jvp(self, coordinates: np.ndarray, motion: np.ndarray, change: np.ndarray) -> np.ndarray:
-        """Nothing: the margins are linear in phi."""
+        """Return zeros: the margins are linear in phi."""
         return np.zeros(self.shape)
 
     def margins_by_integrals(self, coordinates: np.ndarray) -> np.ndarray:
-        """G."""
+        """Return G."""
         return self.gram

@@ -1,12 +1,12 @@
-"""Gradient flow of a loss of margins in any weights at all, by automatic differentiation and an explicit method.
+"""Gradient flow of a loss of margins in any weights, by automatic differentiation and an explicit method.
 
     weights     any pytree of arrays, with margins u(weights) given as a function in JAX
     flow        d weights / dt = sum_il r_il du_il/dweights, r = -dL/du from the loss, in logarithms
-    time        tau = ln(1 + t / ts), in which the rates are folded: e^(ln r + ln dt/dtau)
+    time        tau = ln(1 + t / ts), in which the rates are e^(ln r + ln dt/dtau)
 
-The slow and general sibling of `saddlescope.flow.diagonal_margin_flow` and the like. It shares the loss with them and
-nothing else: no integrals phi, no reduction, no Jacobian, no implicit method. DOP853 is the solver (Hairer, Norsett and
-Wanner), so that steps stay below about 1 / ln t in tau: t = 1e300 takes some ten thousand evaluations.
+The slow and general reference implementation of `saddlescope.flow.diagonal_margin_flow` and the like. It shares only
+the loss with them: no integrals phi, no reduction, no Jacobian, no implicit method. DOP853 is the solver (Hairer,
+Norsett and Wanner), so that steps stay below about 1 / ln t in tau: t = 1e300 takes some ten thousand evaluations.
 """
 
 import math
@@ -24,22 +24,30 @@ from scipy.integrate import DOP853
 
 from saddlescope._shared.arguments import validate_arguments
 from saddlescope._shared.errors import InputError
-from saddlescope.flow.diagonal.trajectory import Status
-from saddlescope.flow.losses.compiled import require_numbers
-from saddlescope.flow.margin.records import MarginFlow, Record, as_tables, balanced, checked_log_times, trusted
+from saddlescope._shared.progress import Report, silent
+from saddlescope.flow.losses.checks import require_numbers
+from saddlescope.flow.margin.records import (
+    MarginFlow,
+    Record,
+    as_tables,
+    balanced,
+    recorded_log_times,
+    require_log_until,
+    returned,
+)
 from saddlescope.flow.margin.systems import MarginLoss
-from saddlescope.flow.status import REACHED, silent
+from saddlescope.flow.status import REACHED, Status, exhausted, require_evaluations, require_tolerance
 
-_LATEST = 1e4  # ln t: an explicit method has no business beyond
-_BALANCE = 1e4  # times rtol: an energy defect beyond it breaks a run
+_LATEST = 1e4  # ln t: beyond, an explicit method takes too many steps
+_BALANCE = 1e4  # times the tolerance: an energy defect beyond it breaks a run
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class WeightFlow(MarginFlow):
-    """A flow in weights of any kind.
+    """Margin flow in weights of any kind.
 
     Attributes:
-        weights: at the recorded times, which are the first axis of every leaf.
+        weights: at the recorded times, the first axis of every leaf.
     """
 
     weights: PyTree[Float[np.ndarray, "..."]]
@@ -50,58 +58,65 @@ def weight_flow(
     loss: MarginLoss,
     margins_of: Callable[[PyTree], Array],
     start: PyTree,
-    log_times: ArrayLike,
     *,
-    rtol: float = 1e-11,
+    log_until: float,
+    tolerance: float,
+    record: ArrayLike | None = None,
+    throw: bool = True,
     max_evaluations: int = 200_000,
-    report: Callable[[float, str], None] = silent,
+    report: Report = silent,
 ) -> WeightFlow:
-    """Gradient flow of L(margins_of(weights)) in the weights.
+    """Follow gradient flow of L(margins_of(weights)) in the weights.
 
     Args:
         loss: of the margins.
-        margins_of: from the weights to the margins (n, m), in JAX.
+        margins_of: JAX function from the weights to the margins (n, m).
         start: the weights at time 0.
-        log_times: ln t to record at, ascending, up to 1e4; -inf is the start itself, (k,).
-        rtol: relative error of a step; 1e-13 to 1e-4.
-        max_evaluations: of the right-hand side.
-        report: called now and then with the finished fraction and a note.
+        log_until: ln t at the end, up to 1e4.
+        tolerance: relative error of a step; 1e-13 to 1e-4.
+        record: ln t to record besides `log_until`, (k,); -inf is the start. By default the start and 199 times evenly
+            spaced in ln(1 + t / ts), ts the time in which the flow begins to move.
+        throw: True: raise if the flow ends early or its energy is out of balance. False: return it; check `status`.
+        max_evaluations: end early after so many evaluations of the right-hand side.
+        report: called from time to time with the finished fraction and a note.
 
     Raises:
-        InputError: an argument cannot be used, or the start is one that never moves.
-        MarginFlowError: the run did not reach its last time, or its energy is out of balance.
+        InputError: an argument cannot be used, or the flow never moves from the start.
+        FlowError: the flow ended early or its energy is out of balance, and `throw` is true; `FlowError.result` is the
+            flow until then.
     """
-    if not 1e-13 <= rtol <= 1e-4:
-        raise InputError(f"rtol must be between 1e-13 and 1e-4; got {rtol!r}.")
-    if max_evaluations < 1:
-        raise InputError(f"max_evaluations must be at least 1; got {max_evaluations!r}.")
-    times = checked_log_times(log_times, _LATEST)
+    require_log_until(log_until, _LATEST)
+    require_tolerance(tolerance, 1e-13, 1e-4)
+    require_evaluations(max_evaluations)
     with jax.enable_x64(True):
         require_numbers("start", start)
         point, shaped = ravel_pytree(jax.tree.map(lambda leaf: jnp.asarray(leaf, float), start))
         if not np.all(np.isfinite(point)):
             raise InputError("start must be finite; got NaN or infinity in it.")
         system = _WeightSystem(loss, lambda flat: margins_of(shaped(flat)), np.asarray(point))
-        states, times, status = _follow(system, np.asarray(point), times, rtol, max_evaluations, report)
+        last = float(np.logaddexp(0.0, log_until - system.log_unit))
+        times = recorded_log_times(record, log_until, system.log_time, last)
+        states, times, status = _follow(system, np.asarray(point), times, tolerance, max_evaluations, report)
         tables = as_tables([system.record(state[1:], time) for state, time in zip(states, times, strict=True)])
         weights = jax.tree.map(np.asarray, jax.vmap(shaped)(jnp.asarray(states[:, 1:])))
     energies = states[:, 0]
     defects = np.abs(energies - tables["log_excess"]) / np.maximum(1.0, np.abs(energies - system.first_excess))
-    return trusted(
+    return returned(
         WeightFlow(
             **tables,
             log_times=times,
             energy_defects=defects,
             evaluations=system.evaluations,
             steps=system.steps,
-            status=balanced(status, defects, _BALANCE * rtol),
+            status=balanced(status, defects, _BALANCE * tolerance),
             weights=weights,
-        )
+        ),
+        throw=throw,
     )
 
 
 class _WeightSystem:
-    """The right-hand side in tau: [dE/dtau, dweights/dtau], with E = ln(L - L*) carried along."""
+    """Right-hand side in tau: [dE/dtau, dweights/dtau], with E = ln(L - L*)."""
 
     def __init__(
         self, loss: MarginLoss, margins_of: Callable[[jax.Array], Array], point: Float[np.ndarray, "N"]
@@ -118,20 +133,20 @@ class _WeightSystem:
         largest = float(np.max(log_rates))
         speed = np.linalg.norm(self.pulled(point, signs * np.exp(log_rates - largest)))
         if not speed > 0:
-            raise InputError("start must be one that moves; got one at which the gradient is 0. Start from another.")
+            raise InputError("start must have a gradient other than 0; got 0. Start from other weights.")
         size = float(np.linalg.norm(point))
         self.log_unit = -largest - float(np.log(speed)) + (float(np.log(size)) if size > 0 else 0.0)
 
     def log_time(self, tau: float) -> float:
-        """The ln t at this tau."""
+        """Return the ln t at this tau."""
         return self.log_unit + tau + math.log(-math.expm1(-tau)) if tau > 0 else -math.inf
 
     def margins(self, point: np.ndarray) -> np.ndarray:
-        """The margins as NumPy has them."""
+        """Return the margins as a NumPy array."""
         return np.asarray(self._margins(jnp.asarray(point)))
 
     def pulled(self, point: np.ndarray, rates: np.ndarray) -> np.ndarray:
-        """The motion of the weights under these rates."""
+        """Return the velocity of the weights under these rates."""
         return np.asarray(self._pull(jnp.asarray(point), jnp.asarray(rates)))
 
     def __call__(self, tau: float, y: np.ndarray) -> np.ndarray:
@@ -144,7 +159,7 @@ class _WeightSystem:
         return np.concatenate([[-fall], motion])
 
     def record(self, point: np.ndarray, log_time: float) -> Record:
-        """What all flows record of one state."""
+        """Return the record of one state."""
         margins = self.margins(point)
         log_rates, signs = self.loss.log_rates(margins)
         motion = self.pulled(point, signs * np.exp(log_rates + log_time))
@@ -161,34 +176,31 @@ def _follow(
     system: _WeightSystem,
     point: Float[np.ndarray, "N"],
     times: Float[np.ndarray, "k"],
-    rtol: float,
+    tolerance: float,
     max_evaluations: int,
-    report: Callable[[float, str], None],
+    report: Report,
 ) -> tuple[Float[np.ndarray, "reached N1"], Float[np.ndarray, "reached"], Status]:
-    """The states [E, weights] at the times, or as far as the run came, and these times."""
-    marks = np.logaddexp(0.0, times - system.log_unit)
-    start, until = np.concatenate([[system.first_excess], point]), float(marks[-1])
+    """Return the states [E, weights] at the times, or until the run ended early, and these times."""
+    recorded = np.logaddexp(0.0, times - system.log_unit)
+    start, until = np.concatenate([[system.first_excess], point]), float(recorded[-1])
     size = float(np.sqrt(np.mean(point**2)))
-    atol: Any = rtol * np.concatenate([[1.0], np.full(len(point), size or 1.0)])
-    solver = DOP853(system, 0.0, start, until, rtol=rtol, atol=atol)
-    states, status = [start] * int(np.sum(marks <= 0)), REACHED
-    while len(states) < len(marks):
+    atol: Any = tolerance * np.concatenate([[1.0], np.full(len(point), size or 1.0)])
+    solver = DOP853(system, 0.0, start, until, rtol=tolerance, atol=atol)
+    states, status = [start] * int(np.sum(recorded <= 0)), REACHED
+    while len(states) < len(recorded):
         if system.evaluations >= max_evaluations:
-            status = Status(
-                False,
-                f"max_evaluations={max_evaluations} were used up at ln t = {system.log_time(solver.t):.6g}.",
-                "Raise max_evaluations or rtol, or ask for earlier times.",
-            )
+            cure = "Raise max_evaluations or tolerance, or lower log_until."
+            status = exhausted(max_evaluations, system.log_time(solver.t), "ln t", cure)
             break
         message = solver.step()
         if solver.status == "failed":
             where = f"No step could be taken at ln t = {system.log_time(solver.t):.6g}"
-            status = Status(False, f"{where}: {message}", "Raise rtol, or ask for earlier times.")
+            status = Status(False, f"{where}: {message}", "Raise tolerance, or lower log_until.")
             break
         system.steps += 1
         between = solver.dense_output()
-        while len(states) < len(marks) and marks[len(states)] <= solver.t:
-            states.append(between(marks[len(states)]))
+        while len(states) < len(recorded) and recorded[len(states)] <= solver.t:
+            states.append(between(recorded[len(states)]))
         report(solver.t / until, f"ln t = {system.log_time(solver.t):.4g}")
     if status.ok:
         return np.array(states), times, status

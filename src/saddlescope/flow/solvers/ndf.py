@@ -3,10 +3,10 @@
 Numerical differentiation formulas of orders 1 to 5: Shampine and Reichelt (1997), "The MATLAB ODE suite", the method
 behind MATLAB's ode15s and SciPy's BDF, with three differences:
 
-- the system says how its Newton equations are solved; where few columns of the Jacobian are not 0
-  (`AbstractSystem`), only a system of their size is factorised,
+- the system solves its own Newton equations; where few columns of the Jacobian are not 0 (`AbstractSystem`), only a
+  system of their size is factorised,
 - the system may shorten a step before anything is evaluated (`AbstractSystem.shorten`),
-- a stepper can go back to where it was (`Stepper.mark`, `Stepper.go_back`), because the system has changed since.
+- a stepper can return to a saved state (`Stepper.save`, `Stepper.restore`), because the system has changed since.
 
     t, y    time and state
     h       step size
@@ -25,33 +25,40 @@ from scipy.linalg import get_lapack_funcs
 from saddlescope.flow.solvers.ndf_coefficients import (
     ALPHA,
     ERROR,
+    GROW,
     MAX_ORDER,
+    NEARLY,
+    NEWTON_ITERATIONS,
+    NEWTON_SLOWEST,
+    NEWTON_TOLERANCE,
     PREDICT_AND_PAST,
     ROWS,
+    SHRINK,
+    SMALLEST_STEP,
+    UNCHANGED,
     basis,
     respacing,
+    safety,
     slope_basis,
 )
 
 _factorise, _solve = get_lapack_funcs(("getrf", "getrs"), dtype=np.float64)
-_NEWTON_ITERATIONS = 4
-_NEWTON_TOLERANCE = 0.1  # Newton's remaining error in units of the tolerance
 
 
 class AbstractStiffSystem(ABC):
-    """The right-hand side f(y), with what a stiff solver wants to know about it."""
+    """Right-hand side f(y) of a stiff system, with the solution of its Newton equations."""
 
     @abstractmethod
     def slope(self, y: np.ndarray) -> np.ndarray:
-        """The right-hand side f(y)."""
+        """Return the right-hand side f(y)."""
 
     @abstractmethod
     def newton(self, y: np.ndarray, c: float) -> Callable[[np.ndarray], np.ndarray]:
-        """What solves (1 - c df/dy) x = r for x, the derivatives taken at y."""
+        """Return a function that solves (1 - c df/dy) x = r for x, the derivatives taken at y."""
 
     @abstractmethod
     def shorten(self, y: np.ndarray, predicted: np.ndarray) -> float:
-        """The fraction, in (0, 1], of the way from y to the predicted state that the next step should go."""
+        """Return the fraction, in (0, 1], of the way from y to the predicted state that the next step should go."""
 
 
 class AbstractSystem(AbstractStiffSystem):
@@ -59,16 +66,16 @@ class AbstractSystem(AbstractStiffSystem):
 
     @abstractmethod
     def jacobian(self, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Which columns of df/dy at y matter, and these columns. All others are taken for 0."""
+        """Return the numbers of the columns of df/dy at y that matter, and these columns; all others are taken as 0."""
 
     def newton(self, y: np.ndarray, c: float) -> Callable[[np.ndarray], np.ndarray]:
-        """What solves (1 - c df/dy) x = r for x, by a system of the size of these columns."""
+        """Return a function that solves (1 - c df/dy) x = r for x, by a system of the size of these columns."""
         return _NewtonMatrix(c, *self.jacobian(y)).solve
 
 
 @dataclass(frozen=True)
-class Piece:
-    """The solution over one step, as the interpolating polynomial through the last k + 1 states.
+class Interpolant:
+    """Solution over one step: the interpolating polynomial through the last k + 1 states.
 
     Attributes:
         start, end: the times it is valid between.
@@ -82,15 +89,15 @@ class Piece:
     differences: np.ndarray
 
     def __call__(self, time: float) -> np.ndarray:
-        """The state at a time."""
+        """Return the state at a time."""
         return self.states(np.array([time]))[0]
 
     def states(self, times: np.ndarray) -> np.ndarray:
-        """The states at several times, shape (m, n)."""
+        """Return the states at several times, shape (m, n)."""
         return self.differences[0] + self._at(basis, times) @ self.differences[1:]
 
     def slopes(self, times: np.ndarray) -> np.ndarray:
-        """The polynomial's derivatives at several times, shape (m, n)."""
+        """Return the polynomial's derivatives at several times, shape (m, n)."""
         return self._at(slope_basis, times) @ self.differences[1:] / self.step
 
     def _at(self, polynomials: Callable[[np.ndarray, np.ndarray], np.ndarray], times: np.ndarray) -> np.ndarray:
@@ -99,10 +106,10 @@ class Piece:
 
 
 class StepError(Exception):
-    """No step can be taken from here.
+    """No step can be taken from the present state.
 
     Attributes:
-        finite: False when the right-hand side was NaN or infinite however short the step was.
+        finite: False if the right-hand side was NaN or infinite however short the step was.
     """
 
     def __init__(self, finite: bool) -> None:
@@ -110,11 +117,11 @@ class StepError(Exception):
         self.finite = finite
 
 
-Mark = tuple[float, np.ndarray, int, float, np.ndarray, int]
+SavedState = tuple[float, np.ndarray, int, float, np.ndarray, int]
 
 
 class Stepper:
-    """Takes steps of y' = f(y) from time 0 to `until`, one at a time."""
+    """Stepper of y' = f(y) from time 0 to `until`, one step at a time."""
 
     def __init__(
         self, system: AbstractStiffSystem, y: np.ndarray, until: float, *, rtol: float, atol: float | np.ndarray
@@ -130,23 +137,23 @@ class Stepper:
         self._factors: Callable[[np.ndarray], np.ndarray] | None = None
         self._rate: float | None = None
 
-    def mark(self) -> Mark:
-        """Where the stepper is, for `go_back`."""
+    def save(self) -> SavedState:
+        """Return the present state of the stepper, for `restore`."""
         return self.t, self.y, self.order, self.h, self._differences.copy(), self._equal_steps
 
-    def go_back(self, mark: Mark) -> None:
-        """Returns to a mark. The system may have changed since."""
-        self.t, self.y, self.order, self.h, differences, self._equal_steps = mark
+    def restore(self, saved: SavedState) -> None:
+        """Return to a saved state; the system may have changed since."""
+        self.t, self.y, self.order, self.h, differences, self._equal_steps = saved
         self._differences = differences.copy()
         self._factors = self._rate = None
 
     def limit(self, h: float) -> None:
-        """Makes the next step no longer than this."""
+        """Limit the length of the next step."""
         if self.h > h:
             self._resize(h / self.h)
 
-    def step(self) -> Piece:
-        """Advances by one step that passes the error test.
+    def step(self) -> Interpolant:
+        """Advance by one step that passes the error test.
 
         Raises:
             StepError: the step size fell below rounding.
@@ -154,9 +161,9 @@ class Stepper:
         d = self._differences
         finite = True
         while True:
-            if self.h <= 16 * np.finfo(float).eps * max(self.t, np.finfo(float).eps * self.until):
+            if self.h <= SMALLEST_STEP * max(self.t, np.finfo(float).eps * self.until):
                 raise StepError(finite)
-            if self.t + self.h > self.until * (1 - 1e-12):
+            if self.t + self.h > self.until * (1 - NEARLY):
                 self._resize((self.until - self.t) / self.h)
             k = self.order
             predicted = d[: k + 1].sum(0)
@@ -177,17 +184,19 @@ class Stepper:
             y = predicted + correction
             scale = self._scale(y)
             error = _norm(ERROR[k] * correction / scale)
-            safety = 0.9 * (2 * _NEWTON_ITERATIONS + 1) / (2 * _NEWTON_ITERATIONS + iterations)
+            safe = float(safety(iterations))
             if error > 1:
-                self._resize(max(0.2, safety * error ** (-1 / (k + 1))))
+                self._resize(max(SHRINK, safe * error ** (-1 / (k + 1))))
                 continue
-            return self._accept(y, correction, error, scale, safety)
+            return self._accept(y, correction, error, scale, safe)
 
-    def _accept(self, y: np.ndarray, correction: np.ndarray, error: float, scale: np.ndarray, safety: float) -> Piece:
+    def _accept(
+        self, y: np.ndarray, correction: np.ndarray, error: float, scale: np.ndarray, safe: float
+    ) -> Interpolant:
         d, k = self._differences, self.order
         start = self.t
         self.t = min(self.t + self.h, self.until)
-        if self.until - self.t <= 1e-12 * self.until:
+        if self.until - self.t <= NEARLY * self.until:
             self.t = self.until
         self.y = y
         self._equal_steps += 1
@@ -195,29 +204,29 @@ class Stepper:
         d[k + 1] = correction
         for j in range(k, -1, -1):
             d[j] += d[j + 1]
-        piece = Piece(start, self.t, self.h, d[: k + 1].copy())
+        interpolant = Interpolant(start, self.t, self.h, d[: k + 1].copy())
         if self._equal_steps > k:
             lower = _norm(ERROR[k - 1] * d[k] / scale) if k > 1 else np.inf
             higher = _norm(ERROR[k + 1] * d[k + 2] / scale) if k < MAX_ORDER else np.inf
             with np.errstate(divide="ignore"):
                 factors = np.array([lower, error, higher]) ** (-1 / np.arange(k, k + 3))
             change = int(np.argmax(factors)) - 1
-            factor = min(10.0, safety * float(factors.max()))
-            if change or not 0.9 < factor < 1.15:  # a new size costs a factorisation and k steps of patience
+            factor = min(GROW, safe * float(factors.max()))
+            if change or not UNCHANGED[0] < factor < UNCHANGED[1]:
                 self.order += change
                 self._resize(factor)
-        return piece
+        return interpolant
 
     def _newton(
         self, predicted: np.ndarray, factors: Callable[[np.ndarray], np.ndarray]
     ) -> tuple[np.ndarray | None, int, bool]:
-        """Solves for the correction to the prediction: itself or None, the iterations, and whether f was finite."""
+        """Solve for the correction to the prediction; return it or None, the iterations, and True if f was finite."""
         d, k = self._differences, self.order
         c = self.h / ALPHA[k]
         psi = PREDICT_AND_PAST[k, 1] @ d
         scale = self._scale(predicted)
         correction, last = np.zeros_like(predicted), None
-        for iteration in range(1, _NEWTON_ITERATIONS + 1):
+        for iteration in range(1, NEWTON_ITERATIONS + 1):
             slope = self.system.slope(predicted + correction)
             if not np.all(np.isfinite(slope)):
                 return None, iteration, False
@@ -225,20 +234,20 @@ class Stepper:
             size = _norm(change / scale)
             if not np.isfinite(size):
                 return None, iteration, True
-            if last is not None and size > _NEWTON_TOLERANCE / 100:
+            if last is not None and size > NEWTON_TOLERANCE / 100:
                 rate = size / last
-                if rate > 0.9:
+                if rate > NEWTON_SLOWEST:
                     return None, iteration, True
                 self._rate = rate if self._rate is None else max(0.3 * self._rate, rate)
             correction = correction + change
             rate = 0.99 if self._rate is None else self._rate  # a change of the size of rounding needs no known rate
-            if rate / (1 - rate) * size < _NEWTON_TOLERANCE:
+            if rate / (1 - rate) * size < NEWTON_TOLERANCE:
                 return correction, iteration, True
             last = size
-        return None, _NEWTON_ITERATIONS, True
+        return None, NEWTON_ITERATIONS, True
 
     def _resize(self, factor: float) -> None:
-        """Changes the step size: interpolates the differences to the new spacing."""
+        """Change the step size: interpolate the differences to the new spacing."""
         k = self.order
         matrix = respacing(np.array([factor]), np.array([k]))[0, : k + 1, : k + 1]
         self._differences[: k + 1] = matrix @ self._differences[: k + 1]
@@ -251,7 +260,7 @@ class Stepper:
 
 
 class _NewtonMatrix:
-    """The matrix 1 - c J, of whose J only some columns are not 0: a system of their number is solved.
+    """The matrix 1 - c J with few columns of J that are not 0: only a system of their number is solved.
 
     For the rows A of these columns, x_A = (1 - c J_AA)^-1 r_A, and then x = r + c J_A x_A in all rows.
     """
@@ -263,12 +272,12 @@ class _NewtonMatrix:
             self._factors = _factorise(np.eye(columns.size) - self._rest[columns])[:2]
 
     def solve(self, right: np.ndarray) -> np.ndarray:
-        """The solution x for a right-hand side r."""
+        """Return the solution x for a right-hand side r."""
         if self._factors is None:
             return right
         return right + self._rest @ _solve(*self._factors, right[self._columns])[0]
 
 
 def _norm(x: np.ndarray) -> float:
-    """Root mean square."""
+    """Return the root mean square."""
     return math.sqrt(float(x @ x) / x.size)

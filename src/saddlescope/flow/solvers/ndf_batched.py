@@ -1,9 +1,9 @@
 """A stiff solver for many systems at once, each with its own time, step size and order.
 
-The formulas are those of `saddlescope.flow.solvers.ndf_coefficients`, as in `saddlescope.flow.solvers.ndf`. One `tick` evaluates every system's
-right-hand side once. What a system does with it is its own affair: one goes on with Newton's method, another takes its
-step and tries the next, a third halves its step. So none waits for another, and what is done in Python is done once a
-tick, not once a system. Systems that are finished leave the arrays.
+The formulas are those of `saddlescope.flow.solvers.ndf_coefficients`, as in `saddlescope.flow.solvers.ndf`. One `tick`
+evaluates every system's right-hand side once. One system then continues Newton's method, another takes its step and
+tries the next, a third halves its step. So none waits for another, and Python's overhead is paid once per tick, not
+once per system. Finished systems are removed from the arrays.
 
     n, p    systems that are still running, and their unknowns
     rows    numbers of some of these systems, 0 <= row < n
@@ -20,30 +20,28 @@ from saddlescope.flow.solvers import ndf_coefficients
 # Why not Diffrax under vmap: explicit steps shrink with 1/log(1/alpha), so that Tsit5 is faster at alpha = 1e-8 (2 ms a
 # flow of 16 coordinates against 11) and 1e-32 (7 against 17), slower from 1e-128 on (27 against 18) and out of reach at
 # 1e-4096. Kvaerno5 used up 200 000 steps at 1e-8.
-_NEWTON_ITERATIONS = 4
-_NEWTON_TOLERANCE = 0.1  # Newton's remaining error, in units of the tolerance
-# Newton's rate of convergence with an inverse made for the step, until it is known. Nothing (0.99) costs a tenth more
+# Newton's rate of convergence with an inverse computed for the step, until it is known. 0.99 costs a tenth more
 # right-hand sides at the same error of the stage times.
 _FIRST_RATE = 0.2
-_SLOW = 0.2  # a rate above which the inverse is made anew at the iterate; with 0.9 a tenth more right-hand sides
+_SLOW = 0.2  # a rate above which the inverse is recomputed at the iterate; with 0.9 a tenth more right-hand sides
 
 
 class AbstractSystems(ABC):
-    """The right-hand sides f(y) of the systems that are still running."""
+    """Right-hand sides f(y) of the systems that are still running."""
 
     @abstractmethod
     def slope(self, y: Float[np.ndarray, "n p"]) -> Float[np.ndarray, "n p"]:
-        """The right-hand sides f(y)."""
+        """Return the right-hand sides f(y)."""
 
     @abstractmethod
     def refresh(self, rows: Int[np.ndarray, "r"], y: Float[np.ndarray, "r p"]) -> None:
-        """Evaluates the expensive parts of the Jacobians of some systems at y."""
+        """Evaluate the expensive parts of the Jacobians of some systems at y."""
 
     @abstractmethod
     def newton_inverse(
         self, rows: Int[np.ndarray, "r"], y: Float[np.ndarray, "r p"], c: Float[np.ndarray, "r"]
     ) -> Float[np.ndarray, "r p p"]:
-        """The inverses of 1 - c df/dy at y, with the expensive parts from the last `refresh`."""
+        """Return the inverses of 1 - c df/dy at y, with the expensive parts from the last `refresh`."""
 
     @abstractmethod
     def shorten(
@@ -53,19 +51,19 @@ class AbstractSystems(ABC):
         moved: Float[np.ndarray, "r p"],
         slope: Float[np.ndarray, "r p"],
     ) -> Float[np.ndarray, "r"]:
-        """The fraction, in (0, 1], of the predicted move from y that the next step should go; slope is f(y)."""
+        """Return the fraction, in (0, 1], of the predicted move from y that the next step should go; slope is f(y)."""
 
     @abstractmethod
     def keep(self, rows: Int[np.ndarray, "r"]) -> None:
-        """Forgets all systems but these."""
+        """Drop all systems but these."""
 
 
 @dataclass
-class Pieces:
-    """Steps that were taken, of any systems, in the order of time for each.
+class Interpolants:
+    """Solutions over completed steps of any systems, in the order of time for each.
 
     Attributes:
-        system: whose step it is, by its number at the beginning.
+        system: the system of each step, by its number at the beginning.
         start, end, step, order: times it is valid between, spacing of the differences, order.
         before: the state at the start.
         differences: D[0], ..., D[5] at the end.
@@ -80,27 +78,27 @@ class Pieces:
     differences: Float[np.ndarray, "m 6 p"]
 
     @classmethod
-    def join(cls, parts: "list[Pieces]") -> "Pieces":
-        """All steps of the parts, one part after the other."""
+    def join(cls, parts: "list[Interpolants]") -> "Interpolants":
+        """Concatenate the steps of the parts."""
         return cls(*(np.concatenate([getattr(part, field.name) for part in parts]) for field in fields(cls)))
 
-    def __getitem__(self, which: np.ndarray) -> "Pieces":
-        return Pieces(*(getattr(self, field.name)[which] for field in fields(self)))
+    def __getitem__(self, which: np.ndarray) -> "Interpolants":
+        return Interpolants(*(getattr(self, field.name)[which] for field in fields(self)))
 
     def at(self, s: Float[np.ndarray, "m"]) -> Float[np.ndarray, "m p"]:
-        """The state of each at the time end + s step."""
+        """Return the state of each at the time end + s step."""
         weights = ndf_coefficients.basis(s, self.order)[:, None]
         return self.differences[:, 0] + (weights @ self.differences[:, 1:])[:, 0]
 
     def slope(self, s: Float[np.ndarray, "m"]) -> Float[np.ndarray, "m p"]:
-        """The derivative of each by time."""
+        """Return the derivative of each by time."""
         weights = (ndf_coefficients.slope_basis(s, self.order) / self.step[:, None])[:, None]
         return (weights @ self.differences[:, 1:])[:, 0]
 
 
 @dataclass
 class _Running:
-    """What is known of each running system; all arrays have the system as their first axis."""
+    """State of each running system; all arrays have the system as their first axis."""
 
     system: Int[np.ndarray, "n"]
     t: Float[np.ndarray, "n"]
@@ -108,7 +106,7 @@ class _Running:
     order: Int[np.ndarray, "n"]
     equal_steps: Int[np.ndarray, "n"]
     differences: Float[np.ndarray, "n 8 p"]
-    # the step that is being tried, and how far Newton's method is
+    # the step that is being tried, and the progress of Newton's method
     predicted: Float[np.ndarray, "n p"]
     correction: Float[np.ndarray, "n p"]
     past: Float[np.ndarray, "n p"]
@@ -118,7 +116,7 @@ class _Running:
     iteration: Int[np.ndarray, "n"]
     last_size: Float[np.ndarray, "n"]
     rate: Float[np.ndarray, "n"]  # of convergence; NaN where it is not known
-    inverse_fresh: Bool[np.ndarray, "n"]  # made for this step
+    inverse_fresh: Bool[np.ndarray, "n"]  # computed for this step
     jacobian_fresh: Bool[np.ndarray, "n"]  # refreshed at this step's beginning
 
     def keep(self, rows: np.ndarray) -> None:
@@ -127,10 +125,10 @@ class _Running:
 
 
 class BatchStepper:
-    """Takes steps of y' = f(y) from time 0 to `until`.
+    """Stepper of y' = f(y) from time 0 to `until`, for many systems.
 
     Attributes:
-        stuck: systems that could take no step however short, and whether f was finite where it was tried last.
+        stuck: systems that could take no step however short; True where f was finite at the last trial.
     """
 
     def __init__(
@@ -170,22 +168,22 @@ class BatchStepper:
 
     @property
     def running(self) -> Int[np.ndarray, "n"]:
-        """The systems that are still running, by their numbers at the beginning."""
+        """Systems that are still running, by their numbers at the beginning."""
         return self._now.system
 
     def stop(self, systems: np.ndarray) -> None:
-        """Leaves these systems where they are."""
+        """Stop these systems where they are."""
         self._keep(np.flatnonzero(~np.isin(self._now.system, systems)))
 
-    def tick(self) -> Pieces:
-        """Evaluates each right-hand side once and returns the steps that are complete with that."""
+    def tick(self) -> Interpolants:
+        """Evaluate each right-hand side once and return the steps that this completes."""
         now = self._now
         with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
             slope = self.systems.slope(now.predicted + now.correction)
             done, failed = self._newton(slope)
         rows = np.flatnonzero(done)
         factor, change = np.ones(len(now.t)), np.zeros(len(now.t), int)
-        pieces = self._judge(rows, factor, change)
+        completed = self._judge(rows, factor, change)
         fresh = failed & now.inverse_fresh
         factor[fresh & now.jacobian_fresh] = 0.5
         behind = np.flatnonzero(fresh & ~now.jacobian_fresh)
@@ -194,7 +192,9 @@ class BatchStepper:
             now.jacobian_fresh[behind] = True
         tried = done | failed
         stale = failed | (factor != 1) | (change != 0)
-        stuck = tried & (now.h * factor <= 16 * _EPS * np.maximum(now.t, _EPS * self.until))
+        stuck = tried & (
+            now.h * factor <= ndf_coefficients.SMALLEST_STEP * np.maximum(now.t, np.finfo(float).eps * self.until)
+        )
         for row in np.flatnonzero(stuck):
             self.stuck[int(now.system[row])] = bool(np.isfinite(slope[row]).all())
         over = stuck | (tried & (now.t == self.until))
@@ -205,22 +205,22 @@ class BatchStepper:
         rows = np.flatnonzero(tried)
         if len(rows):
             self._begin(rows, factor[rows], stale[rows])
-        return pieces
+        return completed
 
     def _newton(self, slope: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """One iteration for every system: whose converged, and whose failed."""
+        """Take one iteration for every system; return masks of those that converged and those that failed."""
         now = self._now
         residual = now.c[:, None] * slope - now.past - now.correction
         change = (now.inverse @ residual[:, :, None])[:, :, 0]
         size = _norm(change / now.scale)
-        known = (now.iteration > 1) & np.isfinite(now.last_size) & (size > _NEWTON_TOLERANCE / 100)
+        known = (now.iteration > 1) & np.isfinite(now.last_size) & (size > ndf_coefficients.NEWTON_TOLERANCE / 100)
         rate = size / now.last_size
-        bad = ~np.isfinite(size) | (known & (rate > 0.9))
+        bad = ~np.isfinite(size) | (known & (rate > ndf_coefficients.NEWTON_SLOWEST))
         now.rate = np.where(known & ~bad, np.fmax(0.3 * now.rate, rate), now.rate)
         now.correction += change
         assumed = np.where(np.isnan(now.rate), _FIRST_RATE, now.rate)
-        done = ~bad & (assumed / (1 - assumed) * size < _NEWTON_TOLERANCE)
-        failed = ~done & (bad | (now.iteration == _NEWTON_ITERATIONS))
+        done = ~bad & (assumed / (1 - assumed) * size < ndf_coefficients.NEWTON_TOLERANCE)
+        failed = ~done & (bad | (now.iteration == ndf_coefficients.NEWTON_ITERATIONS))
         slow = np.flatnonzero(~done & ~failed & known & (rate > _SLOW))
         if len(slow):
             at = now.predicted[slow] + now.correction[slow]
@@ -232,20 +232,20 @@ class BatchStepper:
         now.last_size[slow] = np.inf
         return done, failed
 
-    def _judge(self, rows: np.ndarray, factor: np.ndarray, change: np.ndarray) -> Pieces:
-        """Accepts or rejects steps that Newton's method has found; says by which factor the next ones are longer."""
+    def _judge(self, rows: np.ndarray, factor: np.ndarray, change: np.ndarray) -> Interpolants:
+        """Accept or reject steps that Newton's method has found; enter the factors of the next step sizes."""
         now = self._now
         correction = now.correction[rows]
         scale = self.atol + self.rtol * np.abs(now.predicted[rows] + correction)
         k = now.order[rows]
         error = ndf_coefficients.ERROR[k] * _norm(correction / scale)
-        safety = 0.9 * (2 * _NEWTON_ITERATIONS + 1) / (2 * _NEWTON_ITERATIONS + now.iteration[rows] - 1)
+        safe = np.asarray(ndf_coefficients.safety(now.iteration[rows] - 1))
         bad = error > 1
         if bad.any():
-            factor[rows[bad]] = np.maximum(0.2, safety[bad] * error[bad] ** (-1 / (k[bad] + 1)))
+            factor[rows[bad]] = np.maximum(ndf_coefficients.SHRINK, safe[bad] * error[bad] ** (-1 / (k[bad] + 1)))
             good = ~bad
             rows, correction, scale, k = rows[good], correction[good], scale[good], k[good]
-            error, safety = error[good], safety[good]
+            error, safe = error[good], safe[good]
         differences = now.differences[rows]
         before = differences[:, 0]
         after = (
@@ -255,11 +255,12 @@ class BatchStepper:
         now.differences[rows] = after
         start, step = now.t[rows], now.h[rows]
         end = start + step
-        end = np.where(self.until - end <= 1e-12 * self.until, self.until, end)
+        end = np.where(self.until - end <= ndf_coefficients.NEARLY * self.until, self.until, end)
         now.t[rows] = end
         now.equal_steps[rows] += 1
         now.jacobian_fresh[rows] = False
-        pieces = Pieces(now.system[rows], start, end, step, k, before, after[:, : ndf_coefficients.MAX_ORDER + 1])
+        newest = after[:, : ndf_coefficients.MAX_ORDER + 1]
+        completed = Interpolants(now.system[rows], start, end, step, k, before, newest)
         settled = now.equal_steps[rows] > k
         if settled.any():
             each = np.arange(len(rows))
@@ -272,20 +273,20 @@ class BatchStepper:
             tiny = np.finfo(float).tiny
             factors = np.maximum(np.stack([lower, error, higher], 1), tiny) ** powers
             best = np.argmax(factors, axis=1)
-            gain = np.minimum(10.0, safety * factors[each, best])
-            # a new size costs an inverse and k steps of patience, as in `saddlescope.flow.solvers.ndf`
-            worth = settled & ((best != 1) | (gain < 0.9) | (gain > 1.15))
+            gain = np.minimum(ndf_coefficients.GROW, safe * factors[each, best])
+            smallest, largest = ndf_coefficients.UNCHANGED
+            worth = settled & ((best != 1) | (gain < smallest) | (gain > largest))
             factor[rows] = np.where(worth, gain, 1.0)
             change[rows] = np.where(worth, best - 1, 0)
             now.order[rows] += change[rows]
-        return pieces
+        return completed
 
     def _begin(self, rows: np.ndarray, factor: np.ndarray, stale: np.ndarray) -> None:
-        """Begins a step, with a step size `factor` times the last, and a new inverse where the old one is stale."""
+        """Begin a step, with a step size `factor` times the last, and a new inverse where the old one is stale."""
         now = self._now
         k, h, t, differences = now.order[rows], now.h[rows], now.t[rows], now.differences[rows]
         left = (self.until - t) / h
-        factor = np.where(t + factor * h > self.until * (1 - 1e-12), left, factor)
+        factor = np.where(t + factor * h > self.until * (1 - ndf_coefficients.NEARLY), left, factor)
         moved = (ndf_coefficients.basis(factor, k)[:, None] @ differences[:, 1 : ndf_coefficients.MAX_ORDER + 1])[:, 0]
         factor = factor * self.systems.shorten(rows, differences[:, 0], moved, differences[:, 1] / h[:, None])
         sized = np.flatnonzero(factor != 1)
@@ -315,9 +316,6 @@ class BatchStepper:
         self.systems.keep(rows)
 
 
-_EPS = float(np.finfo(float).eps)
-
-
 def _norm(x: np.ndarray) -> np.ndarray:
-    """Root mean square over the last axis."""
+    """Return the root mean square over the last axis."""
     return np.sqrt(np.einsum("np,np->n", x, x) / x.shape[1])

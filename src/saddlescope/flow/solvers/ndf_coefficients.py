@@ -1,4 +1,4 @@
-"""Numerical differentiation formulas of orders 1 to 5: their coefficients, and their solution between two times.
+"""Numerical differentiation formulas of orders 1 to 5: coefficients, interpolation and the control of step sizes.
 
 Shampine and Reichelt (1997), "The MATLAB ODE suite", sections 2 and 3. Tables are indexed by the order k.
 
@@ -11,11 +11,23 @@ from jaxtyping import Float, Int
 
 MAX_ORDER = 5
 ROWS = MAX_ORDER + 3
+NEWTON_ITERATIONS = 4
+NEWTON_TOLERANCE = 0.1  # Newton's remaining error in units of the tolerance
+NEWTON_SLOWEST = 0.9  # rate of convergence above which Newton's method counts as failed
+SHRINK, GROW = 0.2, 10.0  # bounds on the factor between two step sizes
+UNCHANGED = 0.9, 1.15  # factors not worth a new step size, which costs a factorisation and k steps of patience
+SMALLEST_STEP = 16 * float(np.finfo(float).eps)  # relative to the time
+NEARLY = 1e-12  # part of the last time by which a step may miss it
 _KAPPA = np.array([0, -0.1850, -1 / 9, -0.0823, -0.0415, 0])
 _GAMMA = np.hstack([0, np.cumsum(1 / np.arange(1, MAX_ORDER + 1))])
 
 ALPHA = (1 - _KAPPA) * _GAMMA  # in the implicit equation y - h/ALPHA f(y) = prediction - past
 ERROR = _KAPPA * _GAMMA + 1 / np.arange(1, MAX_ORDER + 2)  # of a step, in units of its correction
+
+
+def safety(iterations: "int | np.ndarray") -> "float | np.ndarray":
+    """Return the safety factor of the next step size after so many iterations of Newton's method."""
+    return 0.9 * (2 * NEWTON_ITERATIONS + 1) / (2 * NEWTON_ITERATIONS + iterations)
 
 
 def _past() -> np.ndarray:
@@ -42,13 +54,13 @@ ADVANCE = _advance()  # the differences after a step = ADVANCE @ [D, correction]
 
 
 def basis(s: Float[np.ndarray, "n"], order: Int[np.ndarray, "n"]) -> Float[np.ndarray, "n 5"]:
-    """The polynomials by which D[1], ..., D[5] count at time s, 0 beyond the order."""
+    """Return the polynomials by which D[1], ..., D[5] count at time s, 0 beyond the order."""
     j = np.arange(MAX_ORDER)
     return np.cumprod((s[:, None] + j) / (1 + j), axis=1) * _WITHIN[order, 1:]
 
 
 def slope_basis(s: Float[np.ndarray, "n"], order: Int[np.ndarray, "n"]) -> Float[np.ndarray, "n 5"]:
-    """The derivatives of `basis` by s."""
+    """Return the derivatives of `basis` by s."""
     value, slope, slopes = np.ones_like(s), np.zeros_like(s), []
     for j in range(MAX_ORDER):
         factor = (s + j) / (1 + j)
@@ -58,7 +70,7 @@ def slope_basis(s: Float[np.ndarray, "n"], order: Int[np.ndarray, "n"]) -> Float
 
 
 def respacing(factor: Float[np.ndarray, "n"], order: Int[np.ndarray, "n"]) -> Float[np.ndarray, "n 6 6"]:
-    """The matrices that turn D[0], ..., D[5] into those of a step size `factor` times as large (section 3.2)."""
+    """Return the matrices that turn D[0], ..., D[5] into those of a step size `factor` times as large (section 3.2)."""
     # R(1) is upper triangular, so the leading blocks of R(factor) R(1) serve the lower orders.
     within = _WITHIN[order]
     matrix = np.swapaxes(_spacing(factor) @ _SPACING_OF_ONE, 1, 2) * within[:, :, None] * within[:, None, :]

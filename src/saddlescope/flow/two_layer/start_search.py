@@ -1,11 +1,10 @@
-"""Search for starts of the symmetric two-layer flow whose loss out of distribution descends a wanted number of times.
+"""Search for starts of the symmetric two-layer flow whose loss out of distribution descends a given number of times.
 
 Such starts are rare (three descents: one in a hundred Gaussian starts on the data of Figure 8 of Yang et al. 2024; the
-paper tuned its seed), and what one sees of them depends on how far the loss rises in between. So a large pool of random
-starts is followed, and the best are bred for the rise before the last descent.
+paper tuned its seed), and their visibility depends on the rise of the loss in between. So a large pool of random starts
+is followed, and an evolutionary search maximises the rise before the last descent.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,30 +14,30 @@ from numpy.typing import ArrayLike
 
 from saddlescope._shared.arguments import require, validate_arguments
 from saddlescope._shared.errors import InputError
+from saddlescope._shared.progress import Report, silent
 from saddlescope._shared.reprs import ReprMixin
-from saddlescope.flow.status import silent
 from saddlescope.flow.two_layer.symmetric_flows import Ending, SymmetricFlows, symmetric_flows
 
 _PARENTS, _CHILDREN = 64, 512
 _CHANGED, _FLIPPED = 0.5, 0.02  # parts of a start's entries that a child has of another size, of the other sign
 _FACTOR = 0.3  # standard deviation of the logarithm of such a change
-_COARSE = 1e-6  # tolerance of the search
+_COARSE, _FINE = 1e-6, 1e-11  # tolerances of the search, and of the run that is returned
 _SMALL = 1 / 3  # standard deviation of the pool's entries, in units of the bound
 
 
 class SearchError(RuntimeError):
-    """No start with the wanted number of descents was found."""
+    """No start with the given number of descents was found."""
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class FoundStart(ReprMixin):
-    """What a search has found.
+    """Result of a search.
 
     Attributes:
         start: U at time 0, shape (d, d).
-        rise: how far the loss rises before its last descent, in units of |x|^2 / 2.
-        flow: the run from there, at the default tolerance; its only one.
-        followed: how many starts were followed.
+        rise: rise of the loss before its last descent, in units of |x|^2 / 2.
+        flow: the run from there, at a tolerance of 1e-11.
+        followed: number of starts followed.
     """
 
     start: Float[np.ndarray, "d d"]
@@ -57,32 +56,32 @@ def find_start(
     seed: int,
     least: float = 0.0,
     bound: float = 0.3,
-    pool: int = 16_384,
+    num_starts: int = 16_384,
     generations: int = 40,
-    report: Callable[[float, str], None] = silent,
+    report: Report = silent,
 ) -> FoundStart:
-    """The start with this number of descents whose loss rises farthest before the last one, as far as a search finds.
+    """Search for the start with this number of descents whose loss rises farthest before the last one.
 
-    The pool's entries are the sizes of normal numbers: with positive entries more descents are common than with
-    both signs. Then, generation by generation, the best 64 of 512 children and their parents are kept. A child differs
-    from its parent in half of its entries, by a factor, and in a few by the sign.
+    The entries of random starts are absolute values of normal numbers: with positive entries more descents are common
+    than with both signs. Then, generation by generation, the best 64 of 512 children and their parents are selected. A
+    child differs from its parent in half of its entries, by a factor, and in a few by the sign.
 
     Args:
         moment: as for `symmetric_flows`.
-        descents: how many, at least 1; more than there are concepts have not been seen.
+        descents: number of descents, at least 1; more than the number of concepts have not been observed.
         test_point: x, as for `symmetric_flows`.
-        until: the last time; by then all must be learned.
+        until: the last time; all must be learned by then.
         seed: of the search.
         least: every rise and fall from the first descent on must be greater than this part of the first loss, so that
             the number of descents is the same at any hysteresis below. The first rise does not count.
         bound: on the absolute value of the entries of U: small weights.
-        pool: the number of random starts.
-        generations: how often the best are bred; 0 for a random search.
-        report: called now and then with the finished fraction and a note.
+        num_starts: number of random starts.
+        generations: number of generations; 0 for a random search.
+        report: called from time to time with the finished fraction and a note.
 
     Raises:
         InputError: an argument cannot be used.
-        SearchError: nothing was found.
+        SearchError: no start was found.
     """
     if descents < 1:
         raise InputError(f"descents must be at least 1; got {descents!r}.")
@@ -90,8 +89,9 @@ def find_start(
         raise InputError(f"least must be at least 0 and below 1; got {least!r}.")
     if not 0 < bound <= 10:
         raise InputError(f"bound must be positive and at most 10; got {bound!r}.")
-    if pool < 1 or generations < 0:
-        raise InputError(f"pool must be at least 1 and generations at least 0; got {pool!r} and {generations!r}.")
+    if num_starts < 1 or generations < 0:
+        given = f"got {num_starts!r} and {generations!r}"
+        raise InputError(f"num_starts must be at least 1 and generations at least 0; {given}.")
     if seed < 0:
         raise InputError(f"seed must be at least 0; got {seed!r}.")
     require("moment", moment, ArrayLike)
@@ -101,26 +101,26 @@ def find_start(
         flows = symmetric_flows(moment, starts, test_point=test_point, until=until, tolerance=_COARSE)
         return _grades(flows, descents, least)
 
-    parents = np.minimum(np.abs(_SMALL * bound * rng.standard_normal((pool, d, d))), bound)
+    parents = np.minimum(np.abs(_SMALL * bound * rng.standard_normal((num_starts, d, d))), bound)
     parents, grades = _best(parents, graded(parents))
     for generation in range(generations):
         report(generation / generations, f"generation {generation}, rise {max(grades[0], 0.0):.3f}")
         children = _children(rng, parents, bound)
         parents, grades = _best(np.concatenate([parents, children]), np.concatenate([grades, graded(children)]))
-    followed = pool + generations * _CHILDREN
+    followed = num_starts + generations * _CHILDREN
     for start in parents[grades > 0]:
-        flow = symmetric_flows(moment, start[None], test_point=test_point, until=until)
+        flow = symmetric_flows(moment, start[None], test_point=test_point, until=until, tolerance=_FINE)
         rise = float(_grades(flow, descents, least)[0])
-        if rise > 0:  # else errors of the coarse run have hidden a ripple
+        if rise > 0:  # else errors of the coarse run hid a ripple
             return FoundStart(start=start, rise=rise, flow=flow, followed=followed)
     raise SearchError(
         f"None of {followed} starts has {descents} descents with rises and falls above {least:g} of the first loss, "
-        f"and all learned by t = {until:g}. Lower least, or raise pool, generations or until."
+        f"and all learned by t = {until:g}. Lower least, or raise num_starts, generations or until."
     )
 
 
 def _best(starts: np.ndarray, grades: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The best starts, best first, and their grades."""
+    """Return the best starts, best first, and their grades."""
     order = np.argsort(-grades, kind="stable")[:_PARENTS]
     return starts[order], grades[order]
 
@@ -133,10 +133,10 @@ def _children(rng: np.random.Generator, parents: np.ndarray, bound: float) -> np
 
 
 def _grades(flows: SymmetricFlows, descents: int, least: float) -> Float[np.ndarray, "n"]:
-    """How good starts are: the rise before the last descent in units of |x|^2 / 2 where all is as wanted, else below 0.
+    """Grade starts: the rise before the last descent in units of |x|^2 / 2 where all conditions hold, else below 0.
 
-    Between -1 and 0, the nearer to 0 the larger the smallest rise or fall, if that alone is missing; below that, by
-    how many descents there are too few or too many.
+    Between -1 and 0, the nearer to 0 the larger the smallest rise or fall, if that alone is too small; below that, by
+    the number of descents too few or too many.
     """
     steps = np.diff(flows.turning_losses, axis=1)
     falls = np.sum(steps < 0, axis=1)

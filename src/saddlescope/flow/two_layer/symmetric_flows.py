@@ -4,14 +4,13 @@
     flow    dU/dt = -(A E + E A) U, E = W - 1: its true gradient flow; the paper's time in 4.3 and appendix D is 2 t
     test    the loss out of distribution, L(t) = |(W - 1) x|^2 / 2 at one point x
 
-Each start takes steps of its own, by Taylor series (`saddlescope.flow.two_layer.taylor_series`). When L turns is found from
-the series too, all roots of dL/dt, not from samples. From a start of full rank W goes to 1, if A is definite, since
-d/dt log det W = 4 tr(A (1 - W)); from another one it never does. `SymmetricFlows.endings` tells that apart from flows
-that were not given the time, and from faults of the arithmetic, by the same law.
+Each start takes its own steps, by Taylor series (`saddlescope.flow.two_layer.taylor_series`). The turns of L are all
+roots of dL/dt, found from the series, not from samples. From a start of full rank W goes to 1, if A is definite, since
+d/dt log det W = 4 tr(A (1 - W)); from another one it never does. `SymmetricFlows.endings` distinguishes that from flows
+that ran too short a time, and from faults of the arithmetic, by the same law.
 """
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
 from enum import IntEnum
 from typing import Any
@@ -22,9 +21,9 @@ from numpy.typing import ArrayLike
 
 from saddlescope._shared.arguments import require, validate_arguments
 from saddlescope._shared.errors import InputError
+from saddlescope._shared.progress import Report, silent
 from saddlescope._shared.reprs import ReprMixin
-from saddlescope.flow.diagonal.trajectory import Status
-from saddlescope.flow.status import silent
+from saddlescope.flow.status import Status, require_tolerance
 from saddlescope.flow.two_layer.integrator import Run, follow
 from saddlescope.flow.two_layer.taylor_series import order_for
 
@@ -36,13 +35,13 @@ _DRIFT = 0.01  # of log det W beyond which the run is an artefact: the last stag
 
 
 class Ending(IntEnum):
-    """How a flow ended.
+    """Outcome of a flow.
 
     Attributes:
         LEARNED: every entry of W is within 0.01 of the identity's.
-        PLATEAU: it is not, but will be, if A is definite: the start has full rank and was not given enough time.
-        RANK_DEFICIENT: it never will be, since the rank of W is below d for ever.
-        ARTEFACT: the run is not to be trusted: log det W is not what its law says.
+        PLATEAU: not yet, but later if A is definite: the start has full rank and `until` is too early.
+        RANK_DEFICIENT: never, since the rank of W is below d for ever.
+        ARTEFACT: the run cannot be trusted: log det W violates its law.
     """
 
     LEARNED = 0
@@ -59,20 +58,20 @@ class SymmetricFlows(ReprMixin):
         strengths: eigenvalues of A, shape (d,); the diagonal, in its order, where A was given by it.
         basis: its eigenvectors as columns, shape (d, d).
         test_point: x, shape (d,).
-        tolerance: as asked for.
+        tolerance: as given.
         times: recorded times, ascending, the first 0 and the last `until`; true gradient flow, shape (k,).
         W: U U^T at these, shape (n, k, d, d).
         losses: out of distribution, |(W - 1) x|^2 / 2 at these, shape (n, k).
         turning_times: 0, the times of all extrema of that loss, and `until`, shape (n, q). Rows with fewer extrema
-            than others repeat `until`. Rises and falls below `tolerance` |x|^2 / 2 are left out: errors can make them.
+            than others repeat `until`. Rises and falls below `tolerance` |x|^2 / 2 are left out: errors can cause them.
         turning_losses: the losses at these, shape (n, q).
         turns: the number of extrema, shape (n,).
-        generalized: from when on that loss stays at or below `level` |x|^2 / 2, shape (n,); infinite where it is above
-            that at `until`.
-        ends: factors U with which the runs may be continued, shape (n, d, r), r = min(d, d').
-        ranks: numerical ranks of the starts, which the flow keeps, shape (n,).
+        generalized: time from which that loss stays at or below `level` |x|^2 / 2, shape (n,); infinite where it is
+            above that at `until`.
+        ends: factors U from which the runs can be continued, shape (n, d, r), r = min(d, d').
+        ranks: numerical ranks of the starts, which the flow conserves, shape (n,).
         drifts: |log det W - its law| over the run, shape (n,), 0 where the rank is below d.
-        endings: how each ended, an `Ending`, shape (n,).
+        endings: outcome of each, an `Ending`, shape (n,).
     """
 
     strengths: Float[np.ndarray, "d"]
@@ -99,11 +98,11 @@ class SymmetricFlows(ReprMixin):
         return f"SymmetricFlows({len(self)} starts to t = {self.times[-1]:.6g}: {kinds.replace('_', ' ')})"
 
     def learned_at(self, start: int) -> float:
-        """When the last diagonal entry of W passes 1/2, told from where the run ended; infinite where it never does.
+        """Return the time at which the last diagonal entry of W passes 1/2, predicted from the end; infinite if never.
 
         In the order of decreasing strengths a_k, with s_k the Schur complements of W in the eigenbasis, w_kk = 1/2 at
-        log(1 / s_k - 1) / (4 a_k) from now. That is the leading order for small weights of what is not learned yet.
-        For a run that has learned, the time is not later than its end, and only the end says it.
+        log(1 / s_k - 1) / (4 a_k) from now. That is the leading order for small weights in the unlearned part.
+        For a run that has learned, the time is the end of the run, an upper bound.
         """
         if self.ranks[start] < len(self.strengths):
             return math.inf
@@ -116,7 +115,7 @@ class SymmetricFlows(ReprMixin):
         return float(self.times[-1] + max(waits, default=0.0))
 
     def status(self, start: int) -> Status:
-        """How one flow ended, in words, with a cure where it has not learned."""
+        """Return the termination status of one flow, with a cure where it has not learned."""
         until, distance = self.times[-1], np.abs(self.W[start, -1] - np.eye(len(self.strengths))).max()
         match Ending(int(self.endings[start])):
             case Ending.LEARNED:
@@ -128,7 +127,7 @@ class SymmetricFlows(ReprMixin):
                     f"At t = {until:.6g} an entry of W is {distance:.2g} from the identity's: a plateau.",
                     f"It ends at about t = {end:.4g}; set until beyond that."
                     if end < math.inf
-                    else "It never ends: A has an eigenvalue of 0, so that nothing teaches its direction.",
+                    else "It never ends: A has an eigenvalue of 0, so that its direction is never learned.",
                 )
             case Ending.RANK_DEFICIENT:
                 return Status(
@@ -151,27 +150,27 @@ def symmetric_flows(
     *,
     test_point: Any,
     until: float,
-    tolerance: float = 1e-11,
+    tolerance: float,
     record: Any = None,
     level: float = 0.01,
-    report: Callable[[float, str], None] = silent,
+    report: Report = silent,
 ) -> SymmetricFlows:
-    """Follows gradient flow of |(U U^T - 1) A^{1/2}|^2 / 2 in U from many starts.
+    """Follow gradient flow of |(U U^T - 1) A^{1/2}|^2 / 2 in U from many starts.
 
-    Where d' > d, the flow of W is followed in a square factor of U U^T; where U has lower rank than it could, in one
-    whose columns beyond the rank are exactly 0.
+    Where d' > d, the flow of W is integrated in a square factor of U U^T; where U is rank-deficient, in one whose
+    columns beyond the rank are exactly 0.
 
     Args:
         moment: the second moment A of the data, symmetric and positive semidefinite (d, d), or its diagonal (d,).
         starts: U at time 0, (n, d, d'), of entries up to 1e3 in absolute value. One start: `U[None]`.
-        test_point: x, at which the loss out of distribution is told, (d,).
+        test_point: x, the point of the loss out of distribution, (d,).
         until: the last time, positive.
         tolerance: the error allowed in an entry of W(t), about; 1e-12 to 1e-3. 1e-6 takes about 0.6 of the
             time of 1e-11.
-        record: times to keep W at, besides 0 and `until`, (k,); none by default.
+        record: times at which W is recorded besides 0 and `until`, (k,); by default none.
         level: of the loss out of distribution, as a part of |x|^2 / 2, below which the network counts as generalizing;
             positive.
-        report: called now and then with the finished fraction and a note.
+        report: called from time to time with the finished fraction and a note.
 
     Raises:
         InputError: an argument cannot be used.
@@ -179,15 +178,15 @@ def symmetric_flows(
     strengths, basis = _spectrum(moment)
     d = len(strengths)
     point = numbers("test_point", test_point)
-    starts = checked_starts(numbers("starts", starts), d, until, tolerance)
+    starts = require_starts(numbers("starts", starts), d, until, tolerance)
     if point.shape != (d,) or not np.all(np.isfinite(point)) or not np.any(point):
         raise InputError(f"test_point must be {d} finite numbers, not all 0; got {test_point!r}.")
-    marks = np.zeros(0) if record is None else numbers("record", record)
-    if not (marks.ndim == 1 and np.all((marks >= 0) & (marks <= until))):
+    times = np.zeros(0) if record is None else numbers("record", record)
+    if not (times.ndim == 1 and np.all((times >= 0) & (times <= until))):
         raise InputError(f"record must be a vector of times between 0 and until={until!r}; got {record!r}.")
     if not 0 < level < np.inf:
         raise InputError(f"level must be positive and finite; got {level!r}.")
-    times = np.unique(np.concatenate([marks, [0.0, until]]))
+    times = np.unique(np.concatenate([times, [0.0, until]]))
 
     rate = float(np.max(strengths))
     local = tolerance * LOCAL_SHARE
@@ -203,17 +202,17 @@ def symmetric_flows(
 
 
 def numbers(name: str, given: Any) -> np.ndarray:
-    """An argument as an array of float64.
+    """Convert an argument to an array of float64.
 
     Raises:
-        InputError: it is none.
+        InputError: it is no array of real numbers.
     """
     require(name, given, ArrayLike)
     return np.asarray(given, float)
 
 
 def _spectrum(moment: Any) -> tuple[np.ndarray, np.ndarray]:
-    """Eigenvalues and eigenvectors of A, checked."""
+    """Return the eigenvalues and eigenvectors of A, checked."""
     a = numbers("moment", moment)
     if a.size == 0 or a.ndim not in (1, 2) or a.shape[0] != a.shape[-1] or not np.all(np.isfinite(a)):
         raise InputError(f"moment must be a finite square matrix or its diagonal; got {moment!r}.")
@@ -221,18 +220,18 @@ def _spectrum(moment: Any) -> tuple[np.ndarray, np.ndarray]:
         strengths, basis = a, np.eye(len(a))
     else:
         if np.abs(a - a.T).max() > 1e-12 * np.abs(a).max():
-            raise InputError(f"moment must be symmetric; got {moment!r}. For a second moment take X X^T / n.")
+            raise InputError(f"moment must be symmetric; got {moment!r}. Pass X^T X / n for a second moment.")
         strengths, basis = np.linalg.eigh(a)
     if not np.max(strengths) > 0 or np.min(strengths) < -1e-12 * np.max(strengths):
         raise InputError(f"moment must be positive semidefinite and not 0; got eigenvalues {strengths!r}.")
     return np.maximum(strengths, 0.0), basis
 
 
-def checked_starts(starts: np.ndarray, d: int, until: float, tolerance: float) -> Float[np.ndarray, "n d width"]:
-    """The starts, once they and how they are to be followed are found usable.
+def require_starts(starts: np.ndarray, d: int, until: float, tolerance: float) -> Float[np.ndarray, "n d width"]:
+    """Return the starts unchanged.
 
     Raises:
-        InputError: they are not.
+        InputError: the starts, the last time or the tolerance cannot be used.
     """
     shape = starts.shape
     if len(shape) != 3 or shape[1] != d or 0 in shape:
@@ -243,13 +242,12 @@ def checked_starts(starts: np.ndarray, d: int, until: float, tolerance: float) -
         )
     if not 0 < until < np.inf:
         raise InputError(f"until must be a positive finite time; got {until!r}.")
-    if not 1e-12 <= tolerance <= 1e-3:
-        raise InputError(f"tolerance must be between 1e-12 and 0.001; got {tolerance!r}.")
+    require_tolerance(tolerance, 1e-12, 1e-3)
     return starts
 
 
 def reduced(starts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Factors (n, d, r) of the same U U^T with r = min(d, d'), and their ranks; columns beyond the rank are 0."""
+    """Return factors (n, d, r) of U U^T with r = min(d, d'), and their ranks; columns beyond the rank are 0."""
     d, width = starts.shape[1:]
     factors = np.asarray(np.linalg.qr(starts.mT, mode="r")).mT if width > d else starts.copy()
     left, sizes, _ = np.linalg.svd(factors, full_matrices=False)
@@ -269,7 +267,7 @@ def _assemble(
     runs: list[Run],
     ranks: np.ndarray,
 ) -> SymmetricFlows:
-    """Puts the chunks together, in the coordinates and the time of the data."""
+    """Join the chunks, in the coordinates and the time of the data."""
     rate, d = float(np.max(strengths)), len(strengths)
     W = basis @ np.concatenate([run.W for run in runs]) @ basis.T
     residual = W @ test_point - test_point

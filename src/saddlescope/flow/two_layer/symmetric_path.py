@@ -1,10 +1,10 @@
-"""One flow of the symmetric two-layer model with all its Taylor series kept: W(t) at any t, and when its entries turn.
+"""One flow of the symmetric two-layer model with all its Taylor series: W(t) at any t, and the turns of its entries.
 
-    W = U U^T, (d, d), told in the eigenvectors of the second moment A = diag(a), where its entries have a meaning
+    W = U U^T, (d, d), given in the eigenvectors of the second moment A = diag(a), where its entries have a meaning
     dU/dt = -(A E + E A) U, E = W - 1
 
-`saddlescope.flow.symmetric_flows` follows thousands of starts and keeps what the loss out of distribution needs. Here
-one start is followed by the same steps, and every entry of W is a polynomial on each: so all times at which an entry
+`saddlescope.flow.symmetric_flows` follows thousands of starts and records the loss out of distribution. Here one start
+is followed by the same steps, and every entry of W is a polynomial on each: so all times at which an entry
 turns, or passes a level, are roots of polynomials, found without sampling.
 """
 
@@ -16,8 +16,9 @@ from jaxtyping import Float
 
 from saddlescope._shared.arguments import validate_arguments
 from saddlescope._shared.errors import InputError
+from saddlescope._shared.progress import Report, silent
 from saddlescope._shared.reprs import ReprMixin
-from saddlescope.flow.two_layer.symmetric_flows import LOCAL_SHARE, checked_starts, numbers, reduced
+from saddlescope.flow.two_layer.symmetric_flows import LOCAL_SHARE, numbers, reduced, require_starts
 from saddlescope.flow.two_layer.taylor_series import order_for, series
 from saddlescope.flow.two_layer.turning_points import persistent, turning_points
 
@@ -29,9 +30,9 @@ class SymmetricPath(ReprMixin):
     Attributes:
         strengths: a, (d,).
         until: the last time.
-        tolerance: as asked for.
-        edges: where the steps begin, ascending from 0, and where the last one ends: at `until`, or where W is the
-            identity within a tenth of the tolerance, and taken to stay what it is, (m + 1,).
+        tolerance: as given.
+        edges: the starts of the steps, ascending from 0, and the end of the last one: `until`, or the time at which W
+            is the identity within a tenth of the tolerance, and taken as constant from then on, (m + 1,).
         coefficients: of W in powers of the part of the step that has passed, 0 to 1, (q, m, d, d).
     """
 
@@ -45,10 +46,10 @@ class SymmetricPath(ReprMixin):
         return f"SymmetricPath({len(self.strengths)} strengths, {len(self.edges) - 1} steps to t = {self.until:.6g})"
 
     def __call__(self, times: Any) -> Float[np.ndarray, "k d d"]:
-        """W at these times, between 0 and `until`, (k,).
+        """Return W at these times, between 0 and `until`, (k,).
 
         Raises:
-            InputError: times out of that range.
+            InputError: a time is out of that range.
         """
         t = np.atleast_1d(numbers("times", times))
         if t.ndim != 1 or not np.all((t >= 0) & (t <= self.until)):
@@ -61,15 +62,15 @@ class SymmetricPath(ReprMixin):
         return value
 
     def crossings(self, i: int, j: int, level: float) -> Float[np.ndarray, "n"]:
-        """All times at which w_ij passes the level, ascending."""
+        """Return all times at which w_ij passes the level, ascending."""
         polynomials = self.coefficients[:, :, i, j].copy()
         polynomials[0] -= level
         return self._roots(polynomials)
 
     def turns(self, i: int, j: int) -> Float[np.ndarray, "n"]:
-        """All times between 0 and `until` at which w_ij is largest or smallest locally, ascending.
+        """Return all times between 0 and `until` at which w_ij has a local extremum, ascending.
 
-        Rises and falls below `tolerance` of its largest absolute value, or 1e-15, are left out: errors can make them.
+        Rises and falls below `tolerance` of its largest absolute value, or 1e-15, are left out: errors can cause them.
         """
         polynomials = self.coefficients[:, :, i, j]
         times = self._roots(polynomials[1:] * np.arange(1.0, len(polynomials))[:, None])
@@ -84,10 +85,12 @@ class SymmetricPath(ReprMixin):
 
 
 @validate_arguments
-def symmetric_path(strengths: Any, start: Any, *, until: float, tolerance: float = 1e-11) -> SymmetricPath:
-    """Follows gradient flow of |(U U^T - 1) A^{1/2}|^2 / 2 in U from one start.
+def symmetric_path(
+    strengths: Any, start: Any, *, until: float, tolerance: float, report: Report = silent
+) -> SymmetricPath:
+    """Follow gradient flow of |(U U^T - 1) A^{1/2}|^2 / 2 in U from one start.
 
-    >>> path = symmetric_path([1.0, 0.25], [[1e-3, 0.0], [1e-3, 1e-3]], until=20.0)
+    >>> path = symmetric_path([1.0, 0.25], [[1e-3, 0.0], [1e-3, 1e-3]], until=20.0, tolerance=1e-11)
     >>> path.crossings(0, 0, 0.5).round(3), path.turns(0, 1).round(3)
     (array([3.454]), array([3.755]))
 
@@ -96,6 +99,7 @@ def symmetric_path(strengths: Any, start: Any, *, until: float, tolerance: float
         start: U at time 0 in the eigenvectors of A, (d, d'), of entries up to 1e3 in absolute value.
         until: the last time, positive.
         tolerance: the error allowed in an entry of W(t), about; 1e-12 to 1e-3.
+        report: called from time to time with the finished fraction and a note.
 
     Raises:
         InputError: an argument cannot be used.
@@ -106,17 +110,18 @@ def symmetric_path(strengths: Any, start: Any, *, until: float, tolerance: float
     if U.ndim != 2 or len(U) != len(a):
         raise InputError(f"start must have shape ({len(a)}, width), one start only; got shape {U.shape!r}.")
     rate, local = float(a.max()), tolerance * LOCAL_SHARE
-    factors, _ = reduced(checked_starts(U[None], len(a), until, tolerance))
+    factors, _ = reduced(require_starts(U[None], len(a), until, tolerance))
     factors = np.ascontiguousarray(factors.transpose(1, 2, 0))
     order, now, end = order_for(local), 0.0, until * rate
-    edges, pieces = [0.0], []
+    edges, coefficients = [0.0], []
     while now < end:
         taylor = series(factors, a / rate, order)
         h = min(float(taylor.step(local)[0]), end - now)
         u = taylor.factors[..., 0] * h ** np.arange(order + 1.0)[:, None, None]
-        pieces.append([np.einsum("jim,jlm->il", u[: k + 1], u[k::-1]) for k in range(order + 1)])
+        coefficients.append([np.einsum("jim,jlm->il", u[: k + 1], u[k::-1]) for k in range(order + 1)])
         factors, now = taylor.after(np.array([h])), end if h == end - now else now + h
         edges.append(now)
+        report(min(now / end, 1.0), f"t = {now / rate:.4g} of {until:.4g}")
         if np.abs(taylor.errors[0]).max() <= local:
             break
-    return SymmetricPath(a, until, tolerance, np.array(edges) / rate, np.array(pieces).swapaxes(0, 1))
+    return SymmetricPath(a, until, tolerance, np.array(edges) / rate, np.array(coefficients).swapaxes(0, 1))

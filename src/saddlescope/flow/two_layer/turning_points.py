@@ -1,4 +1,4 @@
-"""All roots of polynomials on [0, 1], many polynomials at once: when a loss turns within a step; and which turns last.
+"""Roots of many polynomials on [0, 1] at once, for the turns of a loss within a step; and the turns that persist.
 
 In Bernstein's basis the number of changes of sign among the coefficients bounds the number of roots: none means no
 root, one means exactly one (Descartes' rule). So nothing is sampled, and no pair of roots can be missed: where there
@@ -11,7 +11,7 @@ from math import comb
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
-_HALVINGS = 40  # of an interval, after which what is left is a root of even multiplicity to rounding, thus no turn
+_HALVINGS = 40  # of an interval, after which only a root of even multiplicity to rounding remains, thus no turn
 _BISECTIONS = 52
 
 
@@ -22,12 +22,12 @@ def _to_bernstein(count: int) -> np.ndarray:
 
 
 def bernstein(coefficients: Float[np.ndarray, "q n"]) -> Float[np.ndarray, "q n"]:
-    """Coefficients in Bernstein's basis on [0, 1] of polynomials given by powers; the first and last are end values."""
+    """Return Bernstein coefficients on [0, 1] of polynomials given by powers; the first and last are end values."""
     return _to_bernstein(len(coefficients)) @ coefficients
 
 
 def sign_changes(b: Float[np.ndarray, "q n"]) -> Int[np.ndarray, "n"]:
-    """The number of changes of sign among the coefficients of each column; zeros do not count."""
+    """Return the number of changes of sign among the coefficients of each column; zeros do not count."""
     signs = np.sign(b)
     for i in range(1, len(signs)):  # a zero takes the sign before it
         signs[i] = np.where(signs[i] == 0, signs[i - 1], signs[i])
@@ -35,13 +35,13 @@ def sign_changes(b: Float[np.ndarray, "q n"]) -> Int[np.ndarray, "n"]:
 
 
 def turning_points(coefficients: Float[np.ndarray, "q n"]) -> tuple[Int[np.ndarray, "k"], Float[np.ndarray, "k"]]:
-    """Where polynomials change sign in (0, 1).
+    """Find the points in (0, 1) at which polynomials change sign.
 
     Args:
-        coefficients: of the powers 0 to q - 1, one polynomial a column.
+        coefficients: of the powers 0 to q - 1, one polynomial per column.
 
     Returns:
-        For each change of sign the column, and where it is.
+        The column and the point of each change of sign.
     """
     columns, left, width = np.arange(coefficients.shape[1]), np.zeros(coefficients.shape[1]), 1.0
     b = bernstein(coefficients)
@@ -71,13 +71,13 @@ def persistent(
     last: Float[np.ndarray, "n"],
     least: float,
 ) -> Bool[np.ndarray, "k"]:
-    """Which turns stay when every rise and fall of at most `least` is smoothed out, the smallest ones first.
+    """Return a mask of the turns that remain when rises and falls of at most `least` are removed, smallest first.
 
     Args:
-        owners: the curve that each turn is on, ascending.
+        owners: the curve of each turn, ascending.
         values: of the curves at their turns, in the order of time on each curve.
-        first: where each curve begins.
-        last: where it ends.
+        first: first value of each curve.
+        last: last value of each curve.
         least: the size that rises and falls must exceed.
     """
     keep = np.ones(len(owners), bool)
@@ -99,7 +99,7 @@ def persistent(
 
 
 def _halves(b: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The coefficients on [0, 1/2] and on [1/2, 1], by de Casteljau's scheme."""
+    """Return the coefficients on [0, 1/2] and on [1/2, 1], by de Casteljau's scheme."""
     first, second, now = np.empty_like(b), np.empty_like(b), b
     for i in range(len(b)):
         first[i], second[len(b) - 1 - i] = now[0], now[-1]
@@ -108,7 +108,7 @@ def _halves(b: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _bisect(coefficients: np.ndarray, low: np.ndarray, high: np.ndarray) -> np.ndarray:
-    """The roots between low and high, one for each column."""
+    """Return the roots between low and high, one for each column, by bisection to the last bit."""
     rising = _value(coefficients, high) > _value(coefficients, low)
     for _ in range(_BISECTIONS):
         middle = (low + high) / 2

@@ -24,26 +24,27 @@ from jaxtyping import Array, Float, Int
 from saddlescope._shared.arguments import validate_arguments
 from saddlescope._shared.errors import InputError
 from saddlescope._shared.reprs import ReprMixin
+from saddlescope.models.attention.teacher import check_teacher_task
 from saddlescope.models.diagonal.network import DiagonalNetwork, squared_error
 from saddlescope.models.sample_blocks import sample_blocks
 
 
 @validate_arguments
 def attention_head(x: Float[Array, "n d"], beta: Float[Array, "p"]) -> Float[Array, "n d"]:
-    """softmax(x diag(a) x^T) x diag(b) with beta = [a, b], the softmax row by row (equation 1).
+    """Return softmax(x diag(a) x^T) x diag(b) with beta = [a, b], the softmax row by row (equation 1).
 
     Raises:
         InputError: beta has another length than 2 d.
     """
     if beta.shape != (2 * x.shape[1],):
-        raise InputError(f"beta must have two entries for each of the {x.shape[1]} dimensions; got {beta.shape!r}.")
+        raise InputError(f"beta must have shape ({2 * x.shape[1]},), two entries per dimension; got {beta.shape!r}.")
     a, b = jnp.split(beta, 2)
     attention = jax.nn.softmax((x * a[None]) @ x.T, axis=-1)
     return (attention @ x) * b[None]
 
 
 class AttentionNetwork(DiagonalNetwork):
-    """The mean squared error of a diagonal attention head, with its derivatives written out.
+    """Mean squared error of a diagonal attention head, with its derivatives written out.
 
     The generic derivatives of `DiagonalNetwork` are its specification. These run over blocks of samples that
     stay in the processor's cache, and the Hessian costs about 20 gradients instead of 2 d.
@@ -62,7 +63,7 @@ class AttentionNetwork(DiagonalNetwork):
 
     @eqx.filter_jit
     def __call__(self, beta: Float[Array, "p"]) -> Float[Array, ""]:
-        """L(beta)."""
+        """Return L(beta)."""
         a, b = jnp.split(beta, 2)
 
         def add(total, block):
@@ -76,7 +77,7 @@ class AttentionNetwork(DiagonalNetwork):
 
     @eqx.filter_jit
     def value_and_gradient(self, beta: Float[Array, "p"]) -> tuple[Float[Array, ""], Float[Array, "p"]]:
-        """L(beta) and dL/dbeta = -g."""
+        """Return L(beta) and dL/dbeta = -g."""
         a, b = jnp.split(beta, 2)
 
         def add(sums, block):
@@ -96,7 +97,7 @@ class AttentionNetwork(DiagonalNetwork):
 
     @eqx.filter_jit
     def hessian(self, beta: Float[Array, "p"]) -> Float[Array, "p p"]:
-        """The second derivatives of L at beta.
+        """Return the second derivatives of L at beta.
 
         With U_ijd = x_id (x_jd - F_id) one has dP_ij/da_d = P_ij U_ijd, and so for each row i of the scores
         dF_i/da_d = x_id C_i[d, :], where C_i is the covariance of the tokens under P_i. The blocks of the
@@ -139,7 +140,7 @@ class AttentionNetwork(DiagonalNetwork):
 
     @eqx.filter_jit
     def hessian_columns(self, beta: Float[Array, "p"], columns: Int[Array, "m"]) -> Float[Array, "p m"]:
-        """The named columns of the Hessian: few by products with it, more as a whole."""
+        """Return some columns of the Hessian: a few by products with it, more by computing all of it."""
         if columns.size > _FEW_COLUMNS:
             return self.hessian(beta)[:, columns]
 
@@ -153,12 +154,12 @@ class AttentionNetwork(DiagonalNetwork):
         return sample_blocks(self.inputs, self.targets, entries=_BLOCK_ENTRIES)
 
 
-_FEW_COLUMNS = 8  # one costs 1.6 gradients, so with more of them the whole Hessian is cheaper
+_FEW_COLUMNS = 8  # one costs 1.6 gradients, so with more of them the full Hessian is cheaper
 _BLOCK_ENTRIES = 10_000  # 80 kB of float64 inputs: the fastest of 4 to 250 samples of 10 x 50 on one core
 
 
 def _forward(x: Array, y: Array, a: Array, b: Array) -> tuple[Array, Array, Array]:
-    """P, F and the residual F diag(b) - y of a block of samples."""
+    """Return P, F and the residual F diag(b) - y of a block of samples."""
     attention = jax.nn.softmax(jnp.einsum("sid,sjd->sij", x * a, x), axis=-1)
     mean = jnp.einsum("sij,sjd->sid", attention, x)
     return attention, mean, mean * b - y
@@ -170,13 +171,13 @@ def _row_mean(attention: Array, values: Array) -> Array:
 
 @dataclass(frozen=True, repr=False, kw_only=True)
 class AttentionTeacherTask(ReprMixin):
-    """Learning a diagonal attention head from the outputs of another one.
+    """Task of learning a diagonal attention head from the outputs of another one.
 
     Attributes:
         network: the loss L(beta), mean squared error over all samples, tokens and dimensions.
         u0: initial [w_K, w_V] before they are scaled by alpha, shape (2 dim,).
         v0: initial [w_Q, w_O] before they are scaled by alpha, shape (2 dim,).
-        teacher: beta of the head that made the targets, shape (2 dim,); L(teacher) = 0.
+        teacher: beta of the head that computed the targets, shape (2 dim,); L(teacher) = 0.
     """
 
     network: AttentionNetwork
@@ -189,7 +190,7 @@ class AttentionTeacherTask(ReprMixin):
 def attention_teacher_task(
     seed: int = 0, *, samples: int = 1000, tokens: int = 10, dim: int = 50
 ) -> AttentionTeacherTask:
-    """The toy task of Figure 2: Gaussian tokens, Gaussian teacher, Gaussian start (Appendix A).
+    """Draw the toy task of Figure 2: Gaussian tokens, Gaussian teacher, Gaussian start (Appendix A).
 
     The paper states the sizes, not the scale of the teacher; standard normal weights give its pictures.
 
@@ -202,16 +203,7 @@ def attention_teacher_task(
     Raises:
         InputError: a size is not a positive integer, the seed is negative, or JAX is not in float64 mode.
     """
-    if not isinstance(seed, int | np.integer) or seed < 0:
-        raise InputError(f"seed must be an integer of at least 0; got {seed!r}.")
-    for name, size in (("samples", samples), ("tokens", tokens), ("dim", dim)):
-        if not isinstance(size, int | np.integer) or size < 1:
-            raise InputError(f"{name} must be a positive integer; got {size!r}.")
-    if jnp.result_type(float) != jnp.float64:
-        raise InputError(
-            "attention_teacher_task must be called in JAX's float64 mode; got float32 mode. "
-            "Use `with jax.enable_x64(True):` or set JAX_ENABLE_X64=1."
-        )
+    check_teacher_task("attention_teacher_task", seed, samples=samples, tokens=tokens, dim=dim)
     rng = np.random.default_rng(seed)
     inputs = jnp.asarray(rng.standard_normal((samples, tokens, dim)))
     t = rng.standard_normal((4, dim))  # the teacher's w_K, w_Q, w_V, w_O

@@ -24,6 +24,7 @@ from jaxtyping import Array, Float
 from saddlescope._shared.arguments import validate_arguments
 from saddlescope._shared.errors import InputError
 from saddlescope._shared.reprs import ReprMixin
+from saddlescope.models.attention.teacher import check_teacher_task
 from saddlescope.models.sample_blocks import sample_blocks
 
 Matrix = Float[Array, "d d"]
@@ -31,12 +32,12 @@ Matrix = Float[Array, "d d"]
 
 @validate_arguments
 def full_attention_head(x: Float[Array, "n d"], A: Matrix, B: Matrix) -> Float[Array, "n d"]:
-    """softmax(x A x^T) x B, the softmax row by row (equation 1)."""
+    """Return softmax(x A x^T) x B, the softmax row by row (equation 1)."""
     return jax.nn.softmax(x @ A @ x.T, axis=-1) @ x @ B
 
 
 class FullAttention(eqx.Module):
-    """The mean squared error of one attention head, as a function of the products (A, B) = (W_K W_Q^T, W_V W_O^T).
+    """Mean squared error of one attention head, as a function of the products (A, B) = (W_K W_Q^T, W_V W_O^T).
 
     The mean is over samples, tokens and dimensions, without a factor 1/2. Derivatives are written out, over blocks of
     samples that stay in the processor's cache.
@@ -46,7 +47,7 @@ class FullAttention(eqx.Module):
         targets: y, of the same shape.
 
     Raises:
-        InputError: inputs and targets are not of one shape (samples, tokens, dim), or have different types.
+        InputError: inputs and targets do not share one shape (samples, tokens, dim), or have different types.
     """
 
     inputs: Float[Array, "..."]
@@ -65,7 +66,7 @@ class FullAttention(eqx.Module):
 
     @eqx.filter_jit
     def __call__(self, products: tuple[Matrix, Matrix]) -> Float[Array, ""]:
-        """L(A, B)."""
+        """Return L(A, B)."""
         A, B = products
 
         def add(total, block):
@@ -79,7 +80,7 @@ class FullAttention(eqx.Module):
     def value_and_gradient(
         self, products: tuple[Matrix, Matrix]
     ) -> tuple[Float[Array, ""], tuple[Float[Array, "d d"], Float[Array, "d d"]]]:
-        """L(A, B) and (dL/dA, dL/dB)."""
+        """Return L(A, B) and (dL/dA, dL/dB)."""
         A, B = products
 
         def add(sums, block):
@@ -109,7 +110,7 @@ _BLOCK_ENTRIES = 20_000  # inputs of a block, 160 kB of float64
 
 
 def _forward(x: Array, y: Array, A: Array, B: Array) -> tuple[Array, Array, Array]:
-    """P, F and the residual F B - y of a block of samples."""
+    """Return P, F and the residual F B - y of a block of samples."""
     attention = jax.nn.softmax(jnp.einsum("sid,sjd->sij", x @ A, x), axis=-1)
     mean = jnp.einsum("sij,sjd->sid", attention, x)
     return attention, mean, mean @ B - y
@@ -117,12 +118,12 @@ def _forward(x: Array, y: Array, A: Array, B: Array) -> tuple[Array, Array, Arra
 
 @dataclass(frozen=True, repr=False, kw_only=True)
 class FullAttentionTeacherTask(ReprMixin):
-    """Learning an attention head with full weights from the outputs of another one.
+    """Task of learning an attention head with full weights from the outputs of another one.
 
     Attributes:
         network: the loss L(A, B), mean squared error over all samples, tokens and dimensions.
         pairs: initial ((W_K, W_Q), (W_V, W_O)) before they are scaled by alpha, each of shape (dim, width).
-        teacher: (A, B) of the head that made the targets, shape (dim, dim) each; L(teacher) = 0.
+        teacher: (A, B) of the head that computed the targets, shape (dim, dim) each; L(teacher) = 0.
     """
 
     network: FullAttention
@@ -143,7 +144,7 @@ def full_attention_teacher_task(
     width: int | None = None,
     rank: int | None = None,
 ) -> FullAttentionTeacherTask:
-    """The toy task of the first version's Figure 2 (d) to (f): Gaussian tokens, teacher and start.
+    """Draw the toy task of the first version's Figure 2 (d) to (f): Gaussian tokens, teacher and start.
 
     The paper states that tokens have 50 dimensions, not the scale or rank of the teacher. Here its products are
     W_K W_Q^T / rank and W_V W_O^T / sqrt(rank) of standard normal d x rank weights.
@@ -161,18 +162,10 @@ def full_attention_teacher_task(
             float64 mode.
     """
     width, rank = (dim if size is None else size for size in (width, rank))
-    if not isinstance(seed, int | np.integer) or seed < 0:
-        raise InputError(f"seed must be an integer of at least 0; got {seed!r}.")
-    for name, size in (("samples", samples), ("tokens", tokens), ("dim", dim), ("width", width), ("rank", rank)):
-        if not isinstance(size, int | np.integer) or size < 1:
-            raise InputError(f"{name} must be a positive integer; got {size!r}.")
+    sizes = {"samples": samples, "tokens": tokens, "dim": dim, "width": width, "rank": rank}
+    check_teacher_task("full_attention_teacher_task", seed, **sizes)
     if rank > min(width, dim):
         raise InputError(f"rank must be at most width={width} and dim={dim}, or no student learns it; got {rank!r}.")
-    if jnp.result_type(float) != jnp.float64:
-        raise InputError(
-            "full_attention_teacher_task must be called in JAX's float64 mode; got float32 mode. "
-            "Use `with jax.enable_x64(True):` or set JAX_ENABLE_X64=1."
-        )
     rng = np.random.default_rng(seed)
     inputs = jnp.asarray(rng.standard_normal((samples, tokens, dim)))
     k, q, v, o = rng.standard_normal((4, dim, rank))

@@ -29,24 +29,25 @@ from saddlescope._shared.arguments import validate_arguments
 from saddlescope._shared.errors import InputError
 from saddlescope._shared.reprs import ReprMixin
 from saddlescope.models.attention.diagonal_head import attention_head
+from saddlescope.models.attention.teacher import check_teacher_task
 from saddlescope.models.diagonal.network import DiagonalNetwork
 
 PRODUCTS = ("KQ", "VO")  # W_K W_Q^T and W_V W_O^T, in the order of beta
 
 
 def gelu(x: Array) -> Array:
-    """The activation x Phi(x), exactly, with the normal distribution function Phi; smooth, as Definition 3.1 asks."""
+    """Return x Phi(x), exactly, with the normal distribution function Phi; smooth, as Definition 3.1 requires."""
     return jax.nn.gelu(x, approximate=False)
 
 
 class Coordinate(NamedTuple):
-    """What one entry of a transformer's beta is; all are counted from 0.
+    """Position of one entry of a transformer's beta; all indices count from 0.
 
     Attributes:
         layer: l.
         head: i.
         product: "KQ" for an entry of a^{l,i}, "VO" for one of b^{l,i}.
-        entry: the place on the product's diagonal.
+        entry: the position on the product's diagonal.
     """
 
     layer: int
@@ -59,10 +60,10 @@ class Coordinate(NamedTuple):
 
 
 class Transformer(eqx.Module):
-    """The output Z_L = h(X; beta) of a transformer with diagonal attention weights (Example 3.2).
+    """Transformer with diagonal attention weights, called as Z_L = h(X; beta) (Example 3.2).
 
-    The feedforward weights are arrays of the module, so they travel as arguments of compiled functions: transformers
-    of one shape share one compilation.
+    The feedforward weights are arrays of the module, so compiled functions take them as arguments: transformers of one
+    shape share one compilation.
 
     Attributes:
         layers: L.
@@ -71,8 +72,8 @@ class Transformer(eqx.Module):
         W_A: the feedforward layers' first weights, shape (L, d, hidden); None: no feedforward layers.
         W_B: the feedforward layers' second weights, shape (L, d, hidden), or None.
         activation: sigma; twice continuously differentiable.
-        residual: whether each layer adds to its input, as in the paper, or replaces it. Without residuals the signal
-            vanishes with the weights, so only a single layer has a gradient at the origin.
+        residual: True: each layer adds to its input, as in the paper. False: it replaces its input, so the signal
+            vanishes with the weights, and only a single layer has a gradient at the origin.
 
     Raises:
         InputError: a number is not a positive integer, or W_A and W_B do not fit.
@@ -102,11 +103,11 @@ class Transformer(eqx.Module):
 
     @property
     def size(self) -> int:
-        """The length of beta, p = 2 d H L."""
+        """Length of beta, p = 2 d H L."""
         return 2 * self.layers * self.heads * self.dim
 
     def __call__(self, x: Float[Array, "n d"], beta: Float[Array, "p"]) -> Float[Array, "n d"]:
-        """Z_L."""
+        """Return Z_L."""
         z = x
         for layer, heads in enumerate(beta.reshape(self.layers, self.heads, 2 * self.dim)):
             attended = sum((attention_head(z, head) for head in heads[1:]), attention_head(z, heads[0]))
@@ -117,10 +118,10 @@ class Transformer(eqx.Module):
         return z
 
     def coordinate(self, index: int) -> Coordinate:
-        """What beta[index] is.
+        """Return the position of beta[index].
 
         Raises:
-            InputError: beta has no such entry.
+            InputError: an index out of range.
 
         >>> print(Transformer(layers=2, heads=1, dim=6).coordinate(20))
         layer 1 head 0 VO 2
@@ -131,10 +132,10 @@ class Transformer(eqx.Module):
         return Coordinate(int(layer), int(head), PRODUCTS[product], int(entry))
 
     def index(self, coordinate: Coordinate) -> int:
-        """Where a coordinate is in beta; the inverse of `coordinate`.
+        """Return the index of a coordinate in beta; the inverse of `coordinate`.
 
         Raises:
-            InputError: there is no such layer, head, product or entry.
+            InputError: the layer, head, product or entry does not exist.
 
         >>> Transformer(layers=2, heads=1, dim=6).index(Coordinate(layer=1, head=0, product="VO", entry=2))
         20
@@ -145,7 +146,7 @@ class Transformer(eqx.Module):
         )
         if not inside:
             raise InputError(
-                f"coordinate must lie in {self.layers} layers of {self.heads} heads, with product 'KQ' or 'VO' and "
+                f"coordinate must be in {self.layers} layers of {self.heads} heads, with product 'KQ' or 'VO' and "
                 f"entry below {self.dim}, all counted from 0; got {coordinate!r}."
             )
         return int(np.ravel_multi_index((layer, head, PRODUCTS.index(product), entry), self._shape))
@@ -156,16 +157,16 @@ class Transformer(eqx.Module):
 
 
 class TransformerNetwork(DiagonalNetwork):
-    """The loss of a transformer with diagonal attention weights on a data set."""
+    """Loss of a transformer with diagonal attention weights on a data set."""
 
     # Not static, as other networks' h is: it has arrays. Pyright takes every field of a callable type for a method.
     h: Transformer  # pyright: ignore[reportIncompatibleMethodOverride]
 
     @eqx.filter_jit
     def value_and_gradient(self, beta: Float[Array, "p"]) -> tuple[Float[Array, ""], Float[Array, "p"]]:
-        """L(beta) and dL/dbeta = -g, summed over blocks of samples that fit into the processor's cache.
+        """Return L(beta) and dL/dbeta = -g, summed over blocks of samples that fit into the processor's cache.
 
-        Its specification is `DiagonalNetwork.value_and_gradient`, which takes all samples at once.
+        The reference implementation is `DiagonalNetwork.value_and_gradient`, which takes all samples at once.
         """
         size = min(self.samples, max(1, _BLOCK_ENTRIES // self.inputs[0].size))
         return self._mean_by_blocks(size, lambda loss: jax.value_and_grad(loss)(beta))
@@ -176,15 +177,15 @@ _BLOCK_ENTRIES = 16_000  # of the tokens; 2.4 times as fast as all at once at L 
 
 @dataclass(frozen=True, repr=False, kw_only=True)
 class TransformerTeacherTask(ReprMixin):
-    """Learning a transformer with diagonal attention weights from the outputs of another one.
+    """Task of learning a transformer with diagonal attention weights from the outputs of another one.
 
     Attributes:
         network: the loss L(beta), mean squared error over all samples, tokens and dimensions; `network.h` is the
             transformer, whose feedforward weights are the teacher's.
         u0: initial [w_K, w_V] of every head before they are scaled by alpha, shape (p,).
         v0: initial [w_Q, w_O] of every head before they are scaled by alpha, shape (p,).
-        teacher: beta of the transformer that made the targets, shape (p,); L(teacher) = 0. Exchanging heads within a
-            layer makes another teacher with the same outputs.
+        teacher: beta of the transformer that computed the targets, shape (p,); L(teacher) = 0. Exchanging heads within
+            a layer gives another teacher with the same outputs.
     """
 
     network: TransformerNetwork
@@ -206,12 +207,12 @@ def transformer_teacher_task(
     residual: bool = True,
     activation: Callable[[Array], Array] = gelu,
 ) -> TransformerTeacherTask:
-    """The toy task of Figure 2 for the transformer of Example 3.2: Gaussian tokens, teacher and start.
+    """Draw the toy task of Figure 2 for the transformer of Example 3.2: Gaussian tokens, teacher and start.
 
     Tokens, the teacher's attention weights and the start are standard normal, as in `attention_teacher_task`, which is
     the case of one layer and one head without residual and feedforward. The feedforward weights have variance 1/d
-    (W_A) and 1/hidden (W_B), so that a feedforward layer keeps the size of its input, and the first stage
-    comes at a T_1 of order d, as it does for one head.
+    (W_A) and 1/hidden (W_B), so that a feedforward layer preserves the size of its input, and the first
+    stage begins at a T_1 of order d, as it does for one head.
 
     Args:
         seed: of the NumPy generator that draws tokens, teacher, start and feedforward weights, in this order.
@@ -220,26 +221,15 @@ def transformer_teacher_task(
         samples: number of samples.
         tokens: tokens in a sample.
         dim: dimension d of a token.
-        hidden: width of the feedforward layers; None: there are none.
-        residual: whether layers add to their input; see `Transformer`.
+        hidden: width of the feedforward layers; None: no feedforward layers.
+        residual: True: layers add to their input; see `Transformer`.
         activation: of the feedforward layers.
 
     Raises:
         InputError: a size is not a positive integer, the seed is negative, or JAX is not in float64 mode.
     """
-    if not isinstance(seed, int | np.integer) or seed < 0:
-        raise InputError(f"seed must be an integer of at least 0; got {seed!r}.")
     sizes = {"layers": layers, "heads": heads, "samples": samples, "tokens": tokens, "dim": dim}
-    if hidden is not None:
-        sizes["hidden"] = hidden
-    for name, size in sizes.items():
-        if not isinstance(size, int | np.integer) or isinstance(size, bool) or size < 1:
-            raise InputError(f"{name} must be a positive integer; got {size!r}.")
-    if jnp.result_type(float) != jnp.float64:
-        raise InputError(
-            "transformer_teacher_task must be called in JAX's float64 mode; got float32 mode. "
-            "Use `with jax.enable_x64(True):` or set JAX_ENABLE_X64=1."
-        )
+    check_teacher_task("transformer_teacher_task", seed, **sizes, **({} if hidden is None else {"hidden": hidden}))
     rng = np.random.default_rng(seed)
     inputs = jnp.asarray(rng.standard_normal((samples, tokens, dim)))
     t_k, t_q, t_v, t_o = np.moveaxis(rng.standard_normal((layers, heads, 4, dim)), 2, 0)
@@ -263,7 +253,7 @@ def transformer_teacher_task(
 
 
 def _flat(first: np.ndarray, second: np.ndarray) -> np.ndarray:
-    """Two arrays of shape (layers, heads, dim) in the order of beta."""
+    """Return two arrays of shape (layers, heads, dim) in the order of beta."""
     return np.stack([first, second], axis=2).ravel()
 
 

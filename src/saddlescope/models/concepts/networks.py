@@ -1,4 +1,4 @@
-"""Networks that learn the identity map, on samples or on infinitely many: their maps, starts and losses.
+"""Networks that learn the identity map, on samples or on infinitely many: maps, initial weights and losses.
 
     W       the map, f(x) = W x in a linear network; E = W - I its error
     U       weights (d, d') of the symmetric two-layer network f(x) = U U^T x, any width d'
@@ -8,8 +8,8 @@ Two conventions of the loss are in use, and the time of gradient flow depends on
 
     sum over dimensions     |f(X) - X|_F^2 / (2 N), equation 2.1; its mean over infinitely many samples is
                             tr(E A E^T) / 2 = |E A^(1/2)|_F^2 / 2, equation 4.1
-    mean over dimensions    |f(X) - X|_F^2 / (N d), what deep-learning libraries call the mean squared error and the
-                            paper's learning curves fit: 2/d times the first
+    mean over dimensions    |f(X) - X|_F^2 / (N d), the mean squared error of deep-learning libraries, which the paper's
+                            learning curves fit: 2/d times the first
 
 Gradient flow of equation 4.1 is dW/dt = -E A in one layer, and dU/dt = -(A E + E A) U in the symmetric network. There
 the paper's equations 4.3 and D.2 drop a factor 2: its time is 2 t.
@@ -17,6 +17,7 @@ the paper's equations 4.3 and D.2 drop a factor 2: its time is 2 t.
 Yang, Park, Lubana, Okawa, Hu and Tanaka (2024), "Dynamics of concept learning and compositional generalization".
 """
 
+import math
 from collections.abc import Callable
 from typing import Any, Literal
 
@@ -32,19 +33,21 @@ from saddlescope._shared.errors import InputError
 from saddlescope.models.deep import LayeredLoss, Weights, half_squared_error, require_chain
 from saddlescope.models.diagonal.network import squared_error
 
+_LARGEST_LOG_SCALE = 700.0  # e^700 and e^-700 are float64 numbers
+
 
 @validate_arguments
 def symmetric_map(weights: Float[Any, "*starts d width"]) -> Float[Any, "*starts d d"]:
-    """W = U U^T of the symmetric two-layer network."""
+    """Return the map W = U U^T of the symmetric two-layer network."""
     return weights @ weights.swapaxes(-1, -2)
 
 
 @validate_arguments
 def layered_map(weights: Weights) -> Float[Any, "out into"]:
-    """W = W_L ... W_1 of a linear network of any depth L >= 1.
+    """Return the map W = W_L ... W_1 of a linear network of any depth L >= 1.
 
     Raises:
-        InputError: weights that do not follow one another.
+        InputError: shapes of successive weights that do not match.
     """
     require_chain(weights)
     product = weights[0]
@@ -54,7 +57,7 @@ def layered_map(weights: Weights) -> Float[Any, "out into"]:
 
 
 def _array(name: str) -> Callable[[Any], Array]:
-    """What makes a field of that name an array of JAX, once it is found to be one of real numbers."""
+    """Return a converter of a field of this name to a JAX array, which raises unless the numbers are real."""
 
     def convert(given: Any) -> Array:
         require(name, given, ArrayLike)
@@ -64,14 +67,14 @@ def _array(name: str) -> Callable[[Any], Array]:
 
 
 class PopulationLoss(eqx.Module):
-    """The loss of linear networks on infinitely many samples, as a function of the map W, of U, or of W_1, ..., W_L.
+    """Loss of linear networks on infinitely many samples, as a function of the map W, of U, or of W_1, ..., W_L.
 
     Attributes:
         second_moment: A, symmetric and positive semidefinite, (d, d).
         mean_over_dimensions: False for equation 4.1; True for 2/d times it.
 
     Raises:
-        InputError: A is no finite, symmetric, positive semidefinite matrix.
+        InputError: A is not a finite, symmetric, positive semidefinite matrix.
     """
 
     second_moment: Float[Any, "..."] = eqx.field(converter=_array("second_moment"))
@@ -81,34 +84,37 @@ class PopulationLoss(eqx.Module):
         symmetric_factor(np.asarray(self.second_moment), name="second_moment")
 
     def __call__(self, W: Float[Any, "d d"]) -> Float[Array, ""]:
-        """The loss of the one-layer network f(x) = W x."""
+        """Return the loss of the one-layer network f(x) = W x."""
         E = W - jnp.eye(W.shape[-1], dtype=W.dtype)
         loss = jnp.sum((E @ self.second_moment) * E) / 2
         return loss * (2 / W.shape[-1]) if self.mean_over_dimensions else loss
 
     def largest_learning_rate(self, W: Float[Any, "d d"]) -> float:
-        """2 / lambda_max(A), d/2 times that for the mean over dimensions: beyond it descent in W diverges."""
+        """Return the learning rate beyond which descent in W diverges.
+
+        It is 2 / lambda_max(A), and d/2 times that for the mean over dimensions.
+        """
         return _edge(self.second_moment, self.mean_over_dimensions, sharpness=1)
 
     def symmetric(self, U: Float[Any, "d width"]) -> Float[Array, ""]:
-        """The loss of the symmetric two-layer network."""
+        """Return the loss of the symmetric two-layer network."""
         return self(symmetric_map(U))
 
     def layered(self, weights: Weights) -> Float[Array, ""]:
-        """The loss of the deep linear network."""
+        """Return the loss of the deep linear network."""
         return self(layered_map(weights))
 
 
 class SymmetricSampleLoss(eqx.Module):
-    """The loss of the symmetric two-layer network on samples; a mean over them, for minibatches.
+    """Loss of the symmetric two-layer network, a mean over samples, with minibatches.
 
     Attributes:
-        inputs: X, (N, d), a row a sample.
-        cost: outputs and targets, both (d, n), to the mean cost of n samples: `half_squared_error` is equation 2.1,
-            `squared_error` the mean over dimensions, too.
+        inputs: X, (N, d), one sample per row.
+        cost: function of outputs and targets, both (n, d), to the mean cost of n samples: `half_squared_error` is
+            equation 2.1, `squared_error` also takes the mean over dimensions.
 
     Raises:
-        InputError: inputs that are no finite matrix with at least one row.
+        InputError: inputs that are not a finite matrix with at least one row.
     """
 
     inputs: Float[Any, "..."] = eqx.field(converter=_array("inputs"))
@@ -119,15 +125,15 @@ class SymmetricSampleLoss(eqx.Module):
 
     @property
     def samples(self) -> int:
-        """How many samples the loss is a mean over."""
+        """Number of samples over which the loss is a mean."""
         return self.inputs.shape[0]
 
     def batch(self, indices: Int[Array, "b"]) -> "SymmetricSampleLoss":
-        """The mean over these samples only, a minibatch; may be called in compiled code."""
+        """Return the loss on these samples only, a minibatch; may be called in compiled code."""
         return eqx.tree_at(lambda loss: loss.inputs, self, self.inputs[indices])
 
     def largest_learning_rate(self, U: Float[Any, "d width"]) -> float:
-        """The learning rate above which descent settles at no global minimum, 1 / (2 lambda_max(A)) for equation 2.1.
+        """Return the learning rate above which no global minimum is stable, 1 / (2 lambda_max(A)) for equation 2.1.
 
         With u the top unit eigenvector of A = X^T X / N, a global minimum has U U^T u = u. There the loss has the
         second derivative |A^(1/2) (dU U^T + U dU^T)|^2 = 4 lambda_max(A) along dU = u (U^T u)^T, of length 1, so its
@@ -139,12 +145,12 @@ class SymmetricSampleLoss(eqx.Module):
         return _edge(moment, self.cost is squared_error, sharpness=4)
 
     def __call__(self, U: Float[Any, "d width"]) -> Float[Array, ""]:
-        """The loss at U."""
-        return self.cost(U @ (U.T @ self.inputs.T), self.inputs.T)
+        """Return the loss at U."""
+        return self.cost((U @ (U.T @ self.inputs.T)).T, self.inputs)
 
 
 def _edge(second_moment: Float[Any, "d d"], mean_over_dimensions: bool, *, sharpness: int) -> float:
-    """2 over so many times the top eigenvalue of A, in the unit of the loss."""
+    """Return 2 / (sharpness * top eigenvalue of A), in the unit of the loss."""
     top = float(np.linalg.eigvalsh(np.asarray(second_moment))[-1])
     unit = 2 / len(second_moment) if mean_over_dimensions else 1.0
     return 2 / (sharpness * top * unit) if top > 0 else float("inf")
@@ -157,15 +163,15 @@ def identity_loss(
     cost: Callable[[Array, Array], Array] = half_squared_error,
     relu: bool = False,
 ) -> LayeredLoss:
-    """The loss of a deep network that is to map samples to themselves; one weight, (W,), is the one-layer network.
+    """Return the loss of a deep network that learns to map samples to themselves; one weight, (W,), is one layer.
 
     Args:
-        inputs: X, (N, d), as `StructuredIdentityTask.draw` gives them.
-        cost: `half_squared_error` for equation 2.1, or `squared_error` for the mean over dimensions, too.
+        inputs: X, (N, d), as `StructuredIdentityTask.draw` returns them.
+        cost: `half_squared_error` for equation 2.1, or `squared_error`, which also takes the mean over dimensions.
         relu: True for a ReLU network.
 
     Raises:
-        InputError: inputs that are no finite matrix with at least one row.
+        InputError: inputs that are not a finite matrix with at least one row.
     """
     samples = jnp.asarray(inputs)
     return LayeredLoss(samples, samples, cost, relu)
@@ -177,51 +183,50 @@ def symmetric_weights(
     width: int,
     *,
     seed: int,
-    scale: float,
+    log_scale: float,
     law: Literal["normal", "uniform"] = "normal",
-    starts: int | None = None,
+    num_starts: int | None = None,
     dtype: Any = None,
 ) -> Float[Array, "..."]:
-    """Independent random entries of U, (d, d').
+    """Draw independent random entries of U, (d, d').
 
     Args:
         dim: d, at least 1.
         width: d', at least 1; below d, W = U U^T cannot become the identity.
         seed: of the draw.
-        scale: positive: the standard deviation of the normal law, or the end of the uniform one.
-        law: "normal" with mean 0; or "uniform" between 0 and scale, the authors' own, which makes W positive.
-        starts: how many networks, along a leading axis; None: one, without that axis.
+        log_scale: natural logarithm of the standard deviation of the normal law, or of the end of the uniform one.
+        law: "normal" with mean 0; or "uniform" from 0 to the scale, as in the authors' code, which makes W positive.
+        num_starts: number of networks, along a leading axis; None: one, without that axis.
         dtype: by default JAX's own, float64 under `jax.enable_x64`.
 
     Raises:
-        InputError: a dimension, width or number of starts below 1, a scale that is not positive and finite, or another
-            law.
+        InputError: a dimension, width or number of starts below 1, a scale that float64 cannot hold, or another law.
     """
-    for name, value in (("dim", dim), ("width", width), ("starts", 1 if starts is None else starts)):
+    for name, value in (("dim", dim), ("width", width), ("num_starts", 1 if num_starts is None else num_starts)):
         if value < 1:
             raise InputError(f"{name} must be at least 1; got {value!r}.")
-    if not 0 < scale < float("inf"):
-        raise InputError(f"scale must be positive and finite; got {scale!r}.")
+    if not abs(log_scale) <= _LARGEST_LOG_SCALE:
+        raise InputError(f"log_scale must be between +-{_LARGEST_LOG_SCALE:g}; got {log_scale!r}. Use math.log(scale).")
     if law not in ("normal", "uniform"):
         raise InputError(f"law must be 'normal' or 'uniform'; got {law!r}.")
-    shape = (dim, width) if starts is None else (starts, dim, width)
+    shape = (dim, width) if num_starts is None else (num_starts, dim, width)
     draw = jax.random.normal if law == "normal" else jax.random.uniform
-    return scale * draw(jax.random.key(seed), shape, jnp.result_type(float) if dtype is None else dtype)
+    return math.exp(log_scale) * draw(jax.random.key(seed), shape, jnp.result_type(float) if dtype is None else dtype)
 
 
 @validate_arguments
 def symmetric_factor(W: ArrayLike, *, name: str = "W") -> Float[np.ndarray, "d d"]:
-    """Some U, (d, d), with U U^T = W: the weights of a symmetric network whose map is W at the start.
+    """Return a factor U, (d, d), with U U^T = W: weights of a symmetric network with the initial map W.
 
-    Rows are scaled to one size first, so that entries of very different sizes keep their digits. Columns belong to the
-    eigenvalues of the scaled matrix, ascending; those that rounding can make of 0 are taken for 0, exactly.
+    Rows are first scaled to one size, so that entries of very different sizes keep their digits. Columns belong to the
+    eigenvalues of the scaled matrix, ascending; eigenvalues within rounding of 0 are set to exactly 0.
 
     Args:
         W: symmetric and positive semidefinite, (d, d).
-        name: what the error message calls it.
+        name: of the argument, for the error message.
 
     Raises:
-        InputError: W is no finite square matrix, not symmetric, or not positive semidefinite: then there is no such U.
+        InputError: W is not a finite square matrix, not symmetric, or not positive semidefinite, so that no U exists.
     """
     require(name, W, ArrayLike)
     given = np.asarray(W)
@@ -238,12 +243,12 @@ def symmetric_factor(W: ArrayLike, *, name: str = "W") -> Float[np.ndarray, "d d
     if not np.all(np.abs(scaled - scaled.T) <= tolerance):
         raise InputError(
             f"{name} must be symmetric, as U U^T is; got one that differs from its transpose by "
-            f"{float(np.max(np.abs(W - W.T)))!r}. Symmetrise it, or give U."
+            f"{float(np.max(np.abs(W - W.T)))!r}. Pass (W + W.T) / 2, or U."
         )
     values, vectors = np.linalg.eigh((scaled + scaled.T) / 2)
     if np.any(np.diag(W) < 0) or values[0] < -tolerance or np.any(scaled[sizes == 0] != 0):
         raise InputError(
-            f"{name} must be positive semidefinite, since otherwise there is no U with U U^T = {name}; got one with "
+            f"{name} must be positive semidefinite, since otherwise no U has U U^T = {name}; got one with "
             f"the eigenvalue {float(np.linalg.eigvalsh((W + W.T) / 2)[0])!r}."
         )
     return sizes[:, None] * vectors * np.sqrt(np.where(values > rounding, values, 0.0))

@@ -2,12 +2,12 @@
 
     f(x)    W_L h_{L-1} + b_L with h_l = act(W_l h_{l-1} + b_l), h_0 = x; act(z) = z or max(z, 0); any depth L >= 1
     R       directions (d, s), orthonormal columns, whose span holds all samples: x = R z, with coordinates z (s,)
-    V       W_1 R, (n_1, s): all of the first weight that samples in the span see
+    V       W_1 R, (n_1, s): the part of the first weight that acts on samples in the span
     M       second moment of (z, 1), (s + 1, s + 1), of a minibatch or of all samples
 
 Two identities, both exact, make stochastic gradient descent cheap on such data. The gradient with respect to W_1 is
-that with respect to V times R^T, so W_1 R moves as V would, with the same learning rate, and the rest of W_1 stays as
-it was: `weights_in_span` drops it, `whole_weights` puts it back. And in a linear network a minibatch enters loss and
+that with respect to V times R^T, so W_1 R moves as V would, with the same learning rate, and the remainder of W_1 is
+constant: `weights_in_span` drops it, `weights_from_span` restores it. In a linear network a minibatch enters loss and
 gradient through M alone: layer l is an affine map, whose s + 1 columns are propagated in place of the samples.
 
 Two conventions of the loss are in use; see `saddlescope.models.concepts.networks`:
@@ -34,11 +34,11 @@ from saddlescope._shared.reprs import in_line
 
 
 class PerceptronWeights(NamedTuple):
-    """The parameters of a perceptron, or of many along a leading axis.
+    """Parameters of a perceptron, or of many along a leading axis.
 
     Attributes:
         weights: W_1, ..., W_L, (n_l, n_{l-1}); where the network is reduced to a span, W_1 is V.
-        biases: b_1, ..., b_L, (n_l,); none at all in a network without biases.
+        biases: b_1, ..., b_L, (n_l,); empty for a network without biases.
     """
 
     weights: tuple[Float[Any, "..."], ...]
@@ -50,35 +50,35 @@ class PerceptronWeights(NamedTuple):
 
 @validate_arguments
 def perceptron_weights(
-    widths: Sequence[int], *, seed: int, runs: int | None = None, bias: bool = True, dtype: Any = None
+    widths: Sequence[int], *, seed: int, num_starts: int | None = None, bias: bool = True, dtype: Any = None
 ) -> PerceptronWeights:
-    """PyTorch's default initialisation: weights and biases of layer l uniform in +-1/sqrt(n_{l-1}).
+    """Draw PyTorch's default initialisation: weights and biases of layer l uniform in +-1/sqrt(n_{l-1}).
 
     Args:
         widths: n_0, ..., n_L; two of them are a one-layer network.
         seed: of the draw.
-        runs: how many networks, along a leading axis: network r is the one of seed + r; None: one, without that axis.
+        num_starts: number of networks, along a leading axis: network r has seed + r; None: one, without that axis.
         bias: False for a network without biases.
         dtype: by default JAX's own, float64 under `jax.enable_x64`.
 
     Raises:
-        InputError: fewer than two widths, a width or number of runs below 1, or a negative seed.
+        InputError: fewer than two widths, a width or number of starts below 1, or a negative seed.
     """
     if len(widths) < 2:
         raise InputError(f"widths must be n_0, ..., n_L with a depth L of at least 1; got {tuple(widths)!r}.")
     if min(widths) < 1:
         raise InputError(f"widths must be at least 1; got {tuple(widths)!r}.")
-    for name, value, least in (("seed", seed, 0), ("runs", 1 if runs is None else runs, 1)):
+    for name, value, least in (("seed", seed, 0), ("num_starts", 1 if num_starts is None else num_starts, 1)):
         if value < least:
             raise InputError(f"{name} must be at least {least}; got {value!r}.")
     kind = jnp.result_type(float) if dtype is None else dtype
     weights, biases = [], []
-    seeds = range(seed, seed + (1 if runs is None else runs))
+    seeds = range(seed, seed + (1 if num_starts is None else num_starts))
     for n, (into, out) in enumerate(itertools.pairwise(widths)):
-        # Streams of their own, since the same seed may draw samples, rotations and minibatches, too.
+        # Separate streams, since the same seed may also draw samples, rotations and minibatches.
         streams = [np.random.default_rng(np.random.SeedSequence(one, spawn_key=(n,))) for one in seeds]
         drawn = np.stack([stream.uniform(-1, 1, (out, into + 1)) for stream in streams]) * into**-0.5
-        drawn = drawn[0] if runs is None else drawn
+        drawn = drawn[0] if num_starts is None else drawn
         weights.append(jnp.asarray(drawn[..., :into], kind))
         biases.append(jnp.asarray(drawn[..., into], kind))
     return PerceptronWeights(tuple(weights), tuple(biases) if bias else ())
@@ -86,20 +86,20 @@ def perceptron_weights(
 
 @validate_arguments
 def weights_in_span(weights: PerceptronWeights, directions: Float[Any, "*runs d s"]) -> PerceptronWeights:
-    """The network on samples in the span of the directions: its first weight is V = W_1 R, (n_1, s)."""
+    """Restrict the network to samples in the span of the directions: its first weight becomes V = W_1 R, (n_1, s)."""
     first = weights.weights[0]
     return weights._replace(weights=(first @ directions.astype(first.dtype), *weights.weights[1:]))
 
 
 @validate_arguments
-def whole_weights(
+def weights_from_span(
     reduced: PerceptronWeights, start: PerceptronWeights, directions: Float[Any, "*runs d s"]
 ) -> PerceptronWeights:
-    """The network with all of its first weight, after descent from `start` took place in the span.
+    """Return the network with its full first weight, after descent from `start` in the span.
 
     Args:
-        reduced: what descent from `weights_in_span(start, directions)` has led to.
-        start: the whole network that it began from.
+        reduced: result of descent from `weights_in_span(start, directions)`.
+        start: the full network before descent.
         directions: R.
     """
     first = start.weights[0]
@@ -112,7 +112,7 @@ def whole_weights(
 def perceptron_output(
     weights: PerceptronWeights, points: Float[Any, "n into"], *, relu: bool = False
 ) -> Float[Array, "n out"]:
-    """The outputs at some points, a row each; for a network reduced to a span by their coordinates, (n, s)."""
+    """Return the outputs at some points, one per row; a network reduced to a span takes their coordinates, (n, s)."""
     h = points
     for n, weight in enumerate(weights.weights):
         h = h @ weight.T
@@ -122,7 +122,7 @@ def perceptron_output(
 
 
 class MomentLoss(eqx.Module):
-    """The loss of a linear perceptron on samples of which only their moments are kept.
+    """Loss of a linear perceptron on samples of which only the moments are stored.
 
     Attributes:
         moment: M, (s + 1, s + 1).
@@ -135,12 +135,12 @@ class MomentLoss(eqx.Module):
     mean_over_dimensions: bool = eqx.field(static=True)
 
     def __call__(self, weights: PerceptronWeights) -> Float[Array, ""]:
-        """The loss."""
+        """Return the loss."""
         error, moment, unit = self._error(self._maps(weights)[-1], weights)
         return unit * jnp.sum((moment @ error) * error) / 2
 
     def value_and_gradient(self, weights: PerceptronWeights) -> tuple[Float[Array, ""], PerceptronWeights]:
-        """The loss and its gradient; outer products are written as sums, which fuse with the step that takes them."""
+        """Return the loss and its gradient; outer products are written as sums, which fuse with the descent step."""
         maps = self._maps(weights)
         error, moment, unit = self._error(maps[-1], weights)
         back = unit * (moment @ error)
@@ -156,7 +156,7 @@ class MomentLoss(eqx.Module):
         return value, PerceptronWeights(tuple(slopes[::-1]), tuple(offsets[::-1]) if weights.biases else ())
 
     def _maps(self, weights: PerceptronWeights) -> list[Array]:
-        """The affine map z -> h_l for l = 1..L by its columns: a row for each coordinate of z, the last for the 1."""
+        """Return the affine maps z -> h_l for l = 1..L: one row per coordinate of z, then the offset."""
         _require_shapes(weights, self.directions)
         first = weights.weights[0].T
         if not weights.biases:
@@ -171,7 +171,7 @@ class MomentLoss(eqx.Module):
         return maps
 
     def _error(self, found: Array, weights: PerceptronWeights) -> tuple[Array, Array, float]:
-        """The map less that of the targets, the moment that belongs to it, and the unit of the loss."""
+        """Return the error of the map, the moment that belongs to it, and the unit of the loss."""
         dim, concepts = self.directions.shape
         unit = 2 / dim if self.mean_over_dimensions else 1.0
         if not weights.biases:
@@ -180,35 +180,35 @@ class MomentLoss(eqx.Module):
 
 
 class LinearPerceptronLoss(eqx.Module):
-    """The loss of linear perceptrons on samples, a mean over them; a minibatch is a `MomentLoss`.
+    """Loss of linear perceptrons, a mean over samples; a minibatch is a `MomentLoss`.
 
     Attributes:
         coordinates: z of the samples, (N, s).
-        whole: the loss on all of them.
+        full_batch: the loss on all samples.
     """
 
     coordinates: Float[Array, "..."]
-    whole: MomentLoss
+    full_batch: MomentLoss
 
     @property
     def samples(self) -> int:
-        """How many samples the loss is a mean over."""
+        """Number of samples over which the loss is a mean."""
         return self.coordinates.shape[0]
 
     def batch(self, indices: Int[Array, "b"]) -> MomentLoss:
-        """The mean over these samples only, a minibatch; may be called in compiled code."""
-        return eqx.tree_at(lambda loss: loss.moment, self.whole, _moment(self.coordinates[indices]))
+        """Return the loss on these samples only, a minibatch; may be called in compiled code."""
+        return eqx.tree_at(lambda loss: loss.moment, self.full_batch, _moment(self.coordinates[indices]))
 
     def __call__(self, weights: PerceptronWeights) -> Float[Array, ""]:
-        """The loss on all samples."""
-        return self.whole(weights)
+        """Return the loss on all samples."""
+        return self.full_batch(weights)
 
     def value_and_gradient(self, weights: PerceptronWeights) -> tuple[Float[Array, ""], PerceptronWeights]:
-        """The loss on all samples and its gradient."""
-        return self.whole.value_and_gradient(weights)
+        """Return the loss on all samples and its gradient."""
+        return self.full_batch.value_and_gradient(weights)
 
     def largest_learning_rate(self, weights: PerceptronWeights) -> float:
-        """The learning rate above which descent can settle at no minimum: 2 over a bound of the sharpness there.
+        """Return the learning rate above which no minimum is stable: 2 over a lower bound of the sharpness there.
 
         The sharpness is the largest eigenvalue of the Hessian. In the convention of equation 2.1 it is, at any minimum
         that fits all samples, at least
@@ -229,10 +229,10 @@ class LinearPerceptronLoss(eqx.Module):
         the inequality of the means S^2 >= L. With biases the same with x - E[x] in place of x in the factor u.x gives
         C, and a change of b_L alone gives 1. Equality where all layers map u to itself, such as W_l = I.
 
-        A network with a hidden layer narrower than s fits no samples: then there is no bound, and it is infinite.
+        A network with a hidden layer narrower than s cannot fit the samples: then no bound is known; returns infinity.
         """
-        dim, concepts = self.whole.directions.shape
-        depth, moment = len(weights.weights), np.asarray(self.whole.moment, float)
+        dim, concepts = self.full_batch.directions.shape
+        depth, moment = len(weights.weights), np.asarray(self.full_batch.moment, float)
         if any(weight.shape[-2] < concepts for weight in weights.weights[:-1]):
             return float("inf")
         second, mean = moment[:-1, :-1], moment[:-1, -1]
@@ -242,11 +242,11 @@ class LinearPerceptronLoss(eqx.Module):
             sharpness = np.linalg.eigvalsh(moment)[-1]
         else:
             sharpness = max(1.0, depth * np.linalg.eigvalsh(second - np.outer(mean, mean))[-1])
-        return float(2 / sharpness * (dim / 2 if self.whole.mean_over_dimensions else 1))
+        return float(2 / sharpness * (dim / 2 if self.full_batch.mean_over_dimensions else 1))
 
 
 class ReluPerceptronLoss(eqx.Module):
-    """The loss of perceptrons with ReLU between their layers on samples, a mean over them, for minibatches, too.
+    """Loss of perceptrons with ReLU between their layers, a mean over samples, with minibatches.
 
     Attributes:
         coordinates: z of the samples, (N, s).
@@ -260,15 +260,15 @@ class ReluPerceptronLoss(eqx.Module):
 
     @property
     def samples(self) -> int:
-        """How many samples the loss is a mean over."""
+        """Number of samples over which the loss is a mean."""
         return self.coordinates.shape[0]
 
     def batch(self, indices: Int[Array, "b"]) -> "ReluPerceptronLoss":
-        """The mean over these samples only, a minibatch; may be called in compiled code."""
+        """Return the loss on these samples only, a minibatch; may be called in compiled code."""
         return eqx.tree_at(lambda loss: loss.coordinates, self, self.coordinates[indices])
 
     def __call__(self, weights: PerceptronWeights) -> Float[Array, ""]:
-        """The loss."""
+        """Return the loss."""
         _require_shapes(weights, self.directions)
         error = perceptron_output(weights, self.coordinates, relu=True) - self.coordinates @ self.directions.T
         unit = 2 / self.directions.shape[0] if self.mean_over_dimensions else 1.0
@@ -309,18 +309,18 @@ def perceptron_loss(
     mean_over_dimensions: bool = False,
     dtype: Any = None,
 ) -> PerceptronLoss:
-    """The loss of perceptrons that are to map samples to themselves.
+    """Return the loss of perceptrons that learn to map samples to themselves.
 
     Args:
-        samples: X, (N, d), a row a sample, such as `StructuredIdentityTask.draw` gives.
-        directions: R, (d, s): the weights must then be those of `weights_in_span`; None: whole weights.
+        samples: X, (N, d), one sample per row, as `StructuredIdentityTask.draw` returns them.
+        directions: R, (d, s): the loss then takes weights of `weights_in_span`; None: full weights.
         relu: True for ReLU between the layers.
         mean_over_dimensions: False for equation 2.1; True for 2/d times it.
         dtype: of the data, which must be that of the weights; by default JAX's own.
 
     Raises:
-        InputError: samples that are no finite matrix with at least one row, directions that are not orthonormal, or
-            samples beyond their span.
+        InputError: samples that are not a finite matrix with at least one row, directions that are not orthonormal, or
+            samples outside their span.
     """
     X = np.asarray(samples, float)
     if X.ndim != 2 or X.size == 0:
@@ -331,11 +331,15 @@ def perceptron_loss(
     if R.ndim != 2 or R.shape[0] != X.shape[1] or R.shape[1] == 0:
         raise InputError(f"directions must have shape (d, s) with d = {X.shape[1]!r}; got {R.shape!r}.")
     if not np.all(np.abs(R.T @ R - np.eye(R.shape[1])) <= 1e-8):
-        raise InputError("directions must be orthonormal columns; got others. Take columns of an orthogonal matrix.")
+        error = float(np.max(np.abs(R.T @ R - np.eye(R.shape[1]))))
+        raise InputError(
+            f"directions must have orthonormal columns; got R^T R off the identity by {error:.1e}. "
+            "Take columns of an orthogonal matrix."
+        )
     Z, along = X @ R, np.random.default_rng(0).standard_normal(len(R))
-    off = float(np.max(np.abs(X @ along - Z @ (R.T @ along))))  # what is beyond the span has an image on any line
+    off = float(np.max(np.abs(X @ along - Z @ (R.T @ along))))  # a part outside the span projects onto any line
     if off > 1e-8 * float(np.max(np.abs(X))):
-        raise InputError(f"samples must lie in the span of directions; got some that miss it by about {off:.3g}.")
+        raise InputError(f"samples must be in the span of directions; got some that are off by about {off:.3g}.")
     kind = jnp.result_type(float) if dtype is None else dtype
     coordinates, columns = jnp.asarray(Z, kind), jnp.asarray(R, kind)
     if relu:
@@ -346,7 +350,7 @@ def perceptron_loss(
 
 
 def _require_shapes(weights: PerceptronWeights, directions: Float[Array, "d s"]) -> None:
-    """Refuses networks that do not fit the samples.
+    """Raise InputError unless the network matches the samples.
 
     Raises:
         InputError: the first weight is not reduced to their span, or the outputs have another dimension.
@@ -354,12 +358,12 @@ def _require_shapes(weights: PerceptronWeights, directions: Float[Array, "d s"])
     (into, out), (dim, concepts) = (weights.weights[0].shape[-1], weights.weights[-1].shape[-2]), directions.shape
     if into != concepts or out != dim:
         raise InputError(
-            f"weights must lead from {concepts!r} coordinates to {dim!r} outputs; got some from {into!r} to {out!r}. "
-            "Reduce the first with weights_in_span(weights, directions), or give the loss no directions."
+            f"weights must map {concepts!r} coordinates to {dim!r} outputs; got some that map {into!r} to {out!r}. "
+            "Reduce the first with weights_in_span(weights, directions), or call perceptron_loss without directions."
         )
 
 
 def _moment(coordinates: Float[Array, "b s"]) -> Float[Array, "size size"]:
-    """M of a minibatch."""
+    """Return M of a minibatch."""
     extended = jnp.pad(coordinates, ((0, 0), (0, 1)), constant_values=1)
     return extended.T @ extended / coordinates.shape[0]

@@ -1,4 +1,4 @@
-"""The structured identity mapping (SIM) task: learn x -> x on a Gaussian mixture with a cluster for each concept.
+"""Structured identity mapping (SIM) task: learn x -> x on a Gaussian mixture with one cluster per concept.
 
     d, s    dimension of the inputs; number of concepts, s <= d
     mu_p    distance of cluster p's mean mu_p e_p from the origin: the strength of the concept's signal, (s,)
@@ -12,7 +12,7 @@ points x^(v) = R sum_p v_p mu_p e_p, v in {0, 1}^s, that combine some.
 
 Yang, Park, Lubana, Okawa, Hu and Tanaka (2024), "Dynamics of concept learning and compositional generalization",
 section 2.1 and appendices B and C.1. Its text has the standard deviation sigma; the authors' programs pass the same
-numbers as variances: for those give their square roots.
+numbers as variances: pass the square roots of those.
 """
 
 import itertools
@@ -31,11 +31,11 @@ from saddlescope._shared.reprs import ReprMixin
 
 @dataclass(frozen=True, eq=False, repr=False)
 class ConceptCube(ReprMixin):
-    """The hypercube of test points x^(v) of appendix B, with the partial order of their indices.
+    """Hypercube of test points x^(v) of appendix B, with the partial order of their indices.
 
     Attributes:
-        indices: (2^s, s) of 0 and 1, a row v for each point, in the order of counting with v_1 the fastest: the first
-            is the origin, the last the test point x^.
+        indices: (2^s, s) of 0 and 1, one row v per point, in counting order with v_1 the fastest: the first is the
+            origin, the last the test point x^.
         points: (2^s, d), the points x^(v).
     """
 
@@ -44,12 +44,12 @@ class ConceptCube(ReprMixin):
 
     @cached_property
     def precedes(self) -> Bool[np.ndarray, "points points"]:
-        """Whether u <= v in every component, for the points u (row) and v (column); every point precedes itself."""
+        """True if u <= v in every component, for the points u (row) and v (column); every point precedes itself."""
         return ~np.any(self.indices[:, None, :] > self.indices[None, :, :], axis=-1)
 
     @cached_property
     def edges(self) -> tuple[tuple[int, int], ...]:
-        """The pairs (u, v) of points with u below v and only one concept between them: the edges of Figure 7."""
+        """Pairs (u, v) of points with u below v and only one concept between them: the edges of Figure 7."""
         points, concepts = self.indices.shape
         return tuple((k, k + (1 << p)) for k, p in itertools.product(range(points), range(concepts)) if not k >> p & 1)
 
@@ -57,19 +57,19 @@ class ConceptCube(ReprMixin):
 @validate_arguments
 @dataclass(frozen=True, eq=False, repr=False)
 class StructuredIdentityTask(ReprMixin):
-    """The data law of the SIM task, with its exact moments, its samples and its test points.
+    """Data law of the SIM task, with its exact moments, its samples and its test points.
 
     Attributes:
         mu: mu_1, ..., mu_s, at least 0.
         sigma: sigma_1, ..., sigma_s, standard deviations, at least 0.
-        samples_per_cluster: n, how many samples `draw` takes from every cluster.
+        samples_per_cluster: n, the number of samples that `draw` takes from every cluster.
         dim: d, at least s.
-        origin: whether there is a cluster around the origin, too.
+        origin: True adds a cluster around the origin.
         rotation: R, orthogonal (d, d); None for the identity.
 
     Raises:
-        InputError: no concepts, more than dimensions, unequally many mu and sigma, a negative or infinite one, no
-            samples, or a rotation that is no orthogonal d x d matrix.
+        InputError: no concepts, more concepts than dimensions, different numbers of mu and sigma, a negative or
+            infinite value, no samples, or a rotation that is not an orthogonal d x d matrix.
     """
 
     mu: Sequence[float]
@@ -97,51 +97,51 @@ class StructuredIdentityTask(ReprMixin):
 
     @property
     def concepts(self) -> int:
-        """How many concepts there are, s."""
+        """Number of concepts, s."""
         return len(self.mu)
 
     @property
     def clusters(self) -> int:
-        """How many clusters there are, c, that at the origin included."""
+        """Number of clusters, c, including the one at the origin."""
         return self.concepts + self.origin
 
     @property
     def directions(self) -> Float[np.ndarray, "d d"]:
-        """R: column p is the direction of concept p; beyond the s concepts, a direction without information."""
+        """Matrix R: column p is the direction of concept p; beyond the s concepts, a direction without information."""
         return np.eye(self.dim) if self.rotation is None else np.array(self.rotation, float)
 
     @property
     def centers(self) -> Float[np.ndarray, "c d"]:
-        """The means of the clusters, a row each; that at the origin is the last."""
+        """Means of the clusters, one per row; the one at the origin is the last."""
         centers = np.zeros((self.clusters, self.dim))
         centers[: self.concepts, : self.concepts] = np.diag(self.mu)
         return centers @ self.directions.T
 
     @property
     def strengths(self) -> Float[np.ndarray, "d"]:
-        """a, the eigenvalues of A in the order of `directions`: how fast each concept is learned."""
+        """Eigenvalues a of A in the order of `directions`: the rate at which each concept is learned."""
         strengths = np.zeros(self.dim)
         strengths[: self.concepts] = np.square(self.sigma) + np.square(self.mu) / self.clusters
         return strengths
 
     @property
     def second_moment(self) -> Float[np.ndarray, "d d"]:
-        """A = E[x x^T], exactly: what the mean over infinitely many samples is."""
+        """Second moment A = E[x x^T], exact: the mean over infinitely many samples."""
         return (self.directions * self.strengths) @ self.directions.T
 
     @property
     def test_point(self) -> Float[np.ndarray, "d"]:
-        """x^, which combines all concepts."""
+        """Test point x^, which combines all concepts."""
         return self.directions[:, : self.concepts] @ np.array(self.mu)
 
     @property
     def test_points(self) -> ConceptCube:
-        """The 2^s points that combine some of the concepts."""
+        """All 2^s points that combine some of the concepts."""
         indices = np.arange(2**self.concepts)[:, None] >> np.arange(self.concepts) & 1
         return ConceptCube(indices, (indices * np.array(self.mu)) @ self.directions[:, : self.concepts].T)
 
     def draw(self, seed: int) -> Float[np.ndarray, "N d"]:
-        """Samples, a row each: n of the first cluster, then n of the next; N = c n.
+        """Draw samples, one per row: n of the first cluster, then n of the next; N = c n.
 
         Raises:
             InputError: a negative seed.
@@ -155,7 +155,7 @@ class StructuredIdentityTask(ReprMixin):
 
 @validate_arguments
 def random_rotation(dim: int, *, seed: int) -> Float[np.ndarray, "d d"]:
-    """An orthogonal matrix of the uniform (Haar) law, for the rotated tasks of appendix F.1.
+    """Draw an orthogonal matrix of the uniform (Haar) law, for the rotated tasks of appendix F.1.
 
     Raises:
         InputError: a dimension below 1 or a negative seed.
@@ -173,5 +173,5 @@ def _checked_rotation(rotation: ArrayLike, dim: int) -> Float[np.ndarray, "d d"]
         raise InputError(f"rotation must have shape {(dim, dim)!r}; got {R.shape!r}.")
     off = float(np.max(np.abs(R.T @ R - np.eye(dim)))) if np.all(np.isfinite(R)) else float("nan")
     if not off <= 1e-8:
-        raise InputError(f"rotation must be orthogonal, with R^T R = I; got one that misses that by {off!r}.")
+        raise InputError(f"rotation must be orthogonal, with R^T R = I; got R^T R off the identity by {off!r}.")
     return R

@@ -1,4 +1,4 @@
-"""A network written with its weights u and v, f(x, u, v), as a network with diagonal weights: checked, not believed.
+"""Conversion of a network f(x, u, v) into a network with diagonal weights, with a check that it is one.
 
 Definition 3.1 of Boix-Adsera, Littwin, Abbe, Bengio and Susskind (2023) asks for f(x; u, v) = h(x; u * v). Such an f is
 unchanged when u_i is multiplied and v_i divided by the same number, for each i, and h(x; beta) = f(x; beta, 1).
@@ -17,7 +17,7 @@ from saddlescope._shared.arguments import validate_arguments
 from saddlescope._shared.errors import InputError
 from saddlescope.models.diagonal.network import DiagonalNetwork, squared_error
 
-_SAMPLES = 4  # that the network is tried on
+_SAMPLES = 4  # on which the network is checked
 _SAME = 1e-9  # relative change of an output that counts as rounding
 
 
@@ -29,19 +29,19 @@ def network_of_weights(
     targets: Shaped[Any, "..."],
     loss: Callable[[Array, Array], Array] = squared_error,
 ) -> DiagonalNetwork:
-    """The network with diagonal weights that f(x, u, v) is, once it has been seen to depend on u * v alone.
+    """Return f(x, u, v) as a network with diagonal weights, after a check that it depends on u * v alone.
 
     Args:
-        f: one sample's input and the weights u and v, of shape (size,), to the network's output; twice continuously
-            differentiable in u and v.
+        f: function of one sample's input and the weights u and v, of shape (size,), to the network's output; twice
+            continuously differentiable in u and v.
         size: p, the number of entries of u and of v.
         inputs: the samples' inputs, first axis the sample.
         targets: the samples' targets, first axis the sample.
-        loss: one sample's target and output to its loss.
+        loss: function of one sample's target and output to its loss.
 
     Raises:
         InputError: f depends on u and v other than through u * v (the message names coordinates), cannot be called so,
-            or is not finite at weights of order 1; or the samples do not fit each other.
+            or is not finite at weights of order 1; or inputs and targets do not match.
 
     >>> import jax, jax.numpy as jnp
     >>> with jax.enable_x64(True):
@@ -64,7 +64,7 @@ def network_of_weights(
         named = ", ".join(map(str, wrong[:5])) + (", ..." if wrong.size > 5 else "")
         raise InputError(
             f"f must depend on u and v through u * v only; got an output that changes when u[i] is doubled and v[i] "
-            f"halved, for i = {named}. Such a network is outside Definition 3.1: give its loss to gradient_flow with "
+            f"halved, for i = {named}. Such a network is outside Definition 3.1: pass its loss to gradient_flow with "
             "a start at ParameterInit((u, v))."
         )
     return network
@@ -72,7 +72,7 @@ def network_of_weights(
 
 @dataclass(frozen=True)
 class _OfProducts:
-    """h(x; beta) = f(x; beta, 1); equal, and so compiled once, for equal f."""
+    """Function h(x; beta) = f(x; beta, 1); equal, and so compiled once, for equal f."""
 
     f: Callable[[Array, Array, Array], Array]
 
@@ -81,7 +81,7 @@ class _OfProducts:
 
 
 def _depends_otherwise(f: Callable[..., Array], inputs: Array, size: int) -> Bool[np.ndarray, "p"]:
-    """For each coordinate, whether f changes when u_i is multiplied and v_i divided by 2 or -1/2 at random weights."""
+    """Mark each coordinate at which f changes when u_i is multiplied and v_i divided by 2 or -1/2 at random weights."""
     u, v = jnp.asarray(np.random.default_rng(0).uniform(0.5, 1.5, (2, size)))
 
     @jax.jit
@@ -90,8 +90,8 @@ def _depends_otherwise(f: Callable[..., Array], inputs: Array, size: int) -> Boo
 
     @jax.jit
     def change(factors: Float[Array, "p"]) -> Array:
-        there = outputs(u * factors, v / factors)
-        return jnp.max(jnp.abs(there - outputs(u, v))) / (1e-300 + jnp.max(jnp.abs(there)))
+        rescaled = outputs(u * factors, v / factors)
+        return jnp.max(jnp.abs(rescaled - outputs(u, v))) / (1e-300 + jnp.max(jnp.abs(rescaled)))
 
     if not bool(jnp.all(jnp.isfinite(outputs(u, v)))):
         raise InputError(

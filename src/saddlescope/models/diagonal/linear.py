@@ -15,25 +15,25 @@ from saddlescope.models.diagonal.network import DiagonalNetwork, squared_error
 
 
 def linear_output(x: Float[Array, "p"], beta: Float[Array, "p"]) -> Float[Array, ""]:
-    """The output x . beta of a diagonal linear network."""
+    """Return the output x . beta of a diagonal linear network."""
     return jnp.dot(x, beta)
 
 
 class DiagonalLinearNetwork(DiagonalNetwork):
-    """L(beta) = |features beta - targets|^2 / n, whose Hessian is constant."""
+    """Loss L(beta) = |features beta - targets|^2 / n, whose Hessian is constant."""
 
     def hessian(self, beta: Float[Array, "p"]) -> Float[Array, "p p"]:
-        """The matrix 2 features^T features / n."""
+        """Return 2 features^T features / n."""
         return self.hessian_columns(beta, jnp.arange(beta.size))
 
     def hessian_columns(self, beta: Float[Array, "p"], columns: Int[Array, "m"]) -> Float[Array, "p m"]:
-        """The named columns of 2 features^T features / n."""
+        """Return some columns of 2 features^T features / n."""
         return 2 / self.samples * self.inputs.T @ self.inputs[:, columns]
 
 
 @validate_arguments
 def diagonal_linear_network(features: Float[Any, "..."], targets: Float[Any, "..."]) -> DiagonalLinearNetwork:
-    """The diagonal linear network with the squared error on these samples.
+    """Return the diagonal linear network with the squared error on these samples.
 
     Args:
         features: the samples' features x, shape (n, p).
@@ -43,7 +43,7 @@ def diagonal_linear_network(features: Float[Any, "..."], targets: Float[Any, "..
         The loss L(beta) = (1/n) sum_i (x_i . beta - y_i)^2, without a factor 1/2.
 
     Raises:
-        InputError: the shapes do not fit each other, or a value is not finite.
+        InputError: shapes that do not match, or a value that is not finite.
     """
     features, targets = jnp.asarray(features), jnp.asarray(targets)
     if features.ndim != 2 or targets.ndim != 1:

@@ -1,7 +1,7 @@
 """Networks with diagonal weights: f(x; u, v) = h(x; u * v) for any twice-differentiable h (Definition 3.1).
 
     u, v    the trained weights, each of shape (p,)
-    beta    their elementwise product u * v: all that the network's output depends on
+    beta    their elementwise product u * v, which alone determines the network's output
     L       mean loss over the samples
     g       -dL/dbeta; u' = v * g, v' = u * g under gradient flow (equation 4)
 
@@ -23,21 +23,21 @@ from saddlescope._shared.errors import InputError
 
 
 def squared_error(target: Array, prediction: Array) -> Array:
-    """Mean over the entries of the squared difference, without a factor 1/2."""
+    """Return the mean over the entries of the squared difference, without a factor 1/2."""
     return jnp.mean((prediction - target) ** 2)
 
 
 class DiagonalNetwork(eqx.Module):
-    """The loss L(beta) of a network with diagonal weights on a data set.
+    """Loss L(beta) of a network with diagonal weights on a data set.
 
     Attributes:
-        h: one sample's input and beta to the network's output; twice continuously differentiable in beta.
+        h: function of one sample's input and beta to the output; twice continuously differentiable in beta.
         inputs: the samples' inputs, first axis the sample.
         targets: the samples' targets, first axis the sample.
-        loss: one sample's target and output to its loss; twice continuously differentiable.
+        loss: function of one sample's target and output to its loss; twice continuously differentiable.
 
     Raises:
-        InputError: inputs and targets have no samples or not equally many, or hold NaN or infinity.
+        InputError: inputs and targets have no samples, or different numbers of samples, or contain NaN or infinity.
     """
 
     h: Callable[[Array, Array], Array] = eqx.field(static=True)
@@ -51,32 +51,32 @@ class DiagonalNetwork(eqx.Module):
 
     @property
     def samples(self) -> int:
-        """How many samples the loss is a mean over."""
+        """Number of samples over which the loss is a mean."""
         return self.inputs.shape[0]
 
     def batch(self, indices: Int[Array, "b"]) -> "DiagonalNetwork":
-        """The same network's loss on these samples only, a minibatch; may be called in compiled code."""
+        """Return the loss on these samples only, a minibatch; may be called in compiled code."""
         samples = (self.inputs[indices], self.targets[indices])
         return eqx.tree_at(lambda network: (network.inputs, network.targets), self, samples)
 
     @eqx.filter_jit
     def __call__(self, beta: Float[Array, "p"]) -> Float[Array, ""]:
-        """L(beta)."""
+        """Return L(beta)."""
         predictions = jax.vmap(self.h, in_axes=(0, None))(self.inputs, beta)
         return jnp.mean(jax.vmap(self.loss)(self.targets, predictions))
 
     @eqx.filter_jit
     def value_and_gradient(self, beta: Float[Array, "p"]) -> tuple[Float[Array, ""], Float[Array, "p"]]:
-        """L(beta) and dL/dbeta = -g."""
+        """Return L(beta) and dL/dbeta = -g."""
         return jax.value_and_grad(self.__call__)(beta)
 
     def hessian(self, beta: Float[Array, "p"]) -> Float[Array, "p p"]:
-        """The second derivatives of L at beta."""
+        """Return the second derivatives of L at beta."""
         return self.hessian_columns(beta, jnp.arange(beta.size))
 
     @eqx.filter_jit
     def hessian_columns(self, beta: Float[Array, "p"], columns: Int[Array, "m"]) -> Float[Array, "p m"]:
-        """The named columns of the Hessian of L at beta: m products with it, and memory for p m numbers, not p^2.
+        """Return some columns of the Hessian of L at beta: m products with it, and memory for p m numbers, not p^2.
 
         They are summed over blocks of samples that fit into the processor's cache.
         """
@@ -88,15 +88,15 @@ class DiagonalNetwork(eqx.Module):
         return self._mean_by_blocks(-(-self.samples // _MOST_BLOCKS), times_directions).T
 
     def _mean_by_blocks(self, size: int, of: Callable[[Callable[[Array], Array]], PyTree]) -> PyTree:
-        """The mean over the samples of what is linear in the loss, such as its gradient, block by block.
+        """Return the mean over the samples of a quantity linear in the loss, such as its gradient, block by block.
 
         Args:
             size: samples in a block.
-            of: from a loss, a function of beta, to arrays; it is given each block's sum over its samples.
+            of: function of a loss (a function of beta) to arrays; called with each block's sum over its samples.
         """
         samples = self.samples
         places = jnp.arange(-(-samples // size) * size).reshape(-1, size)
-        # The last block is filled up with the last sample, which counts for nothing there.
+        # The last block is padded with the last sample, at weight 0.
         blocks = jnp.minimum(places, samples - 1), places < samples
 
         def part(index: Array, counts: Array) -> PyTree:
@@ -120,7 +120,7 @@ _MOST_BLOCKS = 256  # at 1000 samples of the attention head, 5 times as fast as 
 def _check_samples(inputs: Any, targets: Any) -> None:
     for name, data in (("inputs", inputs), ("targets", targets)):
         if not isinstance(data, jax.Array | np.ndarray) or data.ndim == 0:
-            raise InputError(f"{name} must be an array whose first axis is the sample; got {data!r}.")
+            raise InputError(f"{name} must be an array of shape (samples, ...); got {data!r}.")
         require(name, data, Shaped[Any, "..."])
         bad = int(jnp.sum(~jnp.isfinite(data)))
         if bad:

@@ -1,6 +1,6 @@
-"""Which of the paper's assumptions token data meet, each answer with the number behind it.
+"""Check of the paper's assumptions on token data, with the number behind each result.
 
-1. Separability: some W prefers every optimal token to the others; diagonal weights are a question of their own.
+1. Separability: some W prefers every optimal token to the others; diagonal weights are checked separately.
 2. Equal scores: the optimal token is unique, and all others of a sample have the same score.
 3. Small initial loss: L(weights) <= min_j [e^-gamma_j,nopt + sum_{i != j} e^-gamma_i,opt] / n, so that the flow, which
    only lowers the loss, cannot leave any sample at a wrong token. Sufficient for that, not necessary.
@@ -9,8 +9,8 @@
    to 2 c x_i,opt with c in [-1, 1).
 
 Alignment (Definition 5.1): K = U_K Lambda_K V^T, Q = U_Q Lambda_Q V^T where the columns of the orthogonal U_K and U_Q
-have the directions of the optimal tokens and queries, in one order. `alignment` tells it from K and Q alone, without
-the bases: with a_i, b_i these directions, p_i = K^T a_i and q_i = Q^T b_i,
+have the directions of the optimal tokens and queries, in one order. `alignment_residual` tests it on K and Q alone,
+without the bases: with a_i, b_i these directions, p_i = K^T a_i and q_i = Q^T b_i,
 
     K p_i ~ a_i,  Q q_i ~ b_i,  Q p_i ~ b_i,  K q_i ~ a_i,  p_i ~ q_i,  and K^T K and Q^T Q commute
 
@@ -31,16 +31,16 @@ from saddlescope.models.tokens.data import HeadWeights, TokenData
 from saddlescope.models.tokens.losses import SelectionLoss
 from saddlescope.models.tokens.separability import separability
 
-ROUNDING = 1e-9  # a deviation, relative to what it is one of, up to which an assumption is met
+ROUNDING = 1e-9  # largest relative deviation at which an assumption counts as met
 
 
 @dataclass(frozen=True)
 class AssumptionCheck:
-    """Whether an assumption is met, and by how much.
+    """Result of the check of one assumption.
 
     Attributes:
-        holds: whether it is met.
-        number: what was measured; what that is stands in `TokenAssumptions`.
+        holds: True if the assumption is met.
+        number: the measured value, defined in `TokenAssumptions`.
         says: the number in words.
     """
 
@@ -51,7 +51,7 @@ class AssumptionCheck:
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class TokenAssumptions(ReprMixin):
-    """The answers for one set of token data.
+    """Results of all checks for one set of token data.
 
     Attributes:
         separable: Assumption 1 for W in full; the number is the largest smallest margin found for |W|_F = 1, or 0.
@@ -78,36 +78,31 @@ class TokenAssumptions(ReprMixin):
 
     @property
     def fourth(self) -> bool:
-        """Whether all of Assumption 4 is met."""
+        """True if all of Assumption 4 is met."""
         return self.orthogonal.holds and self.parallel.holds and self.paired.holds
 
     def __repr__(self) -> str:
-        answers = [(field.name, getattr(self, field.name)) for field in fields(self)]
-        lines = [
-            f"  {name.replace('_', ' '):<19} {'yes' if answer.holds else 'no':<4} {answer.says}"
-            for name, answer in answers
-            if answer is not None
-        ]
-        return "\n".join(["TokenAssumptions:", *lines])
+        rows = [f"  {name:<19} {'yes' if holds else 'no':<4} {says}" for name, holds, says in self._table()[1]]
+        return "\n".join(["TokenAssumptions:", *rows])
 
     def _table(self) -> Table:
-        answers = ((field.name.replace("_", " "), getattr(self, field.name)) for field in fields(self))
-        return ("assumption", "holds", ""), ((name, one.holds, one.says) for name, one in answers if one is not None)
+        checks = ((field.name.replace("_", " "), getattr(self, field.name)) for field in fields(self))
+        return ("assumption", "holds", ""), ((name, one.holds, one.says) for name, one in checks if one is not None)
 
     def _repr_html_(self) -> str:
         return html_table("TokenAssumptions", *self._table())
 
 
 @validate_arguments
-def check_assumptions(
+def check_token_assumptions(
     data: TokenData, weights: HeadWeights | None = None, *, loss: str = "exponential"
 ) -> TokenAssumptions:
-    """Assumptions 1 to 4 for the data, Assumption 3 and the alignment property for the weights.
+    """Check Assumptions 1 to 4 for the data, Assumption 3 and the alignment property for the weights.
 
     Args:
         data: the tokens.
-        weights: at the start of the flow: beta (d,), W (d, d), or (K, Q); by default zero, where the alignment of K and
-            Q is not asked.
+        weights: at the start of the flow: beta (d,), W (d, d), or (K, Q); by default zero, without a check of the
+            alignment of K and Q.
         loss: "exponential", the paper's, or "logistic".
 
     Raises:
@@ -115,7 +110,7 @@ def check_assumptions(
     """
     aligned = None
     if isinstance(weights, tuple):
-        residual = alignment(data, *weights)
+        residual = alignment_residual(data, *weights)
         aligned = AssumptionCheck(
             residual <= ROUNDING, residual, f"residual {residual:.2g} of the alignment of K and Q"
         )
@@ -133,13 +128,13 @@ def check_assumptions(
 
 
 @validate_arguments
-def alignment(data: TokenData, K: ArrayLike, Q: ArrayLike) -> float:
-    """How far K and Q, (d, d_e), are from the alignment property: the largest relative residual of its conditions.
+def alignment_residual(data: TokenData, K: ArrayLike, Q: ArrayLike) -> float:
+    """Return the largest relative residual of the conditions for the alignment property of K and Q, (d, d_e).
 
     Raises:
         InputError: matrices of other shapes, or numbers that are not finite.
     """
-    data.margins((K, Q))  # refuses what cannot be weights
+    data.margins((K, Q))  # raises for arrays that cannot be weights
     k, q = (_unit_norm(np.asarray(each, float)) for each in (K, Q))
     a, b = _directions(data.X[np.arange(data.samples), data.optimal]), _directions(data.z)
     p, r = a @ k, b @ q
@@ -186,7 +181,7 @@ def _parallel(best: Float[np.ndarray, "n d"], queries: Float[np.ndarray, "n d"])
 
 
 def _paired(data: TokenData, best: Float[np.ndarray, "n d"]) -> AssumptionCheck:
-    """Pairs by the nearest mirror image: right where the assumption holds, a bound from above elsewhere."""
+    """Pair tokens by the nearest mirror image: exact where the assumption holds, else an upper bound."""
     lengths = np.linalg.norm(best, axis=1)
     if data.tokens % 2 == 0 or not np.all(lengths > 0):
         return AssumptionCheck(
@@ -212,7 +207,7 @@ def _paired(data: TokenData, best: Float[np.ndarray, "n d"]) -> AssumptionCheck:
 
 
 def _directions(rows: Float[np.ndarray, "n d"]) -> Float[np.ndarray, "n d"]:
-    """The rows at length 1; 0 stays 0."""
+    """Return the rows scaled to length 1; 0 stays 0."""
     lengths = np.linalg.norm(rows, axis=1, keepdims=True)
     return rows / np.where(lengths > 0, lengths, 1.0)
 
@@ -223,7 +218,7 @@ def _unit_norm(matrix: Float[np.ndarray, "d e"]) -> Float[np.ndarray, "d e"]:
 
 
 def _off_rows(rows: Float[np.ndarray, "n d"], units: Float[np.ndarray, "n d"]) -> Float[np.ndarray, "n d"]:
-    """What of each row is not along the direction of the other."""
+    """Return the part of each row orthogonal to the other row."""
     along = _directions(units)
     return rows - np.sum(rows * along, axis=1, keepdims=True) * along
 

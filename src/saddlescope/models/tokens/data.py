@@ -1,4 +1,4 @@
-"""Classification data for one softmax attention head: which token of each sequence is the one to attend to.
+"""Classification data for one softmax attention head, with one optimal token per sequence.
 
     n, L, d    samples, tokens of each, dimension; m = L - 1 tokens of a sample are not optimal
     X, z, y    tokens x_il (n, L, d), query vectors z_i (n, d), labels y_i = +-1 (n,)
@@ -48,8 +48,8 @@ class TokenData(ReprMixin):
         v: prediction head, (d,).
 
     Raises:
-        InputError: arrays of other shapes, numbers that are not finite, other labels, or a sample whose highest score
-            two tokens share, to rounding.
+        InputError: arrays of other shapes, numbers that are not finite, other labels, or a sample in which two tokens
+            share the highest score, to rounding.
     """
 
     X: np.ndarray
@@ -89,8 +89,8 @@ class TokenData(ReprMixin):
             i = int(tied[0])
             first, second = sorted(top_two[i].tolist())
             raise InputError(
-                f"Every sample must have one optimal token, of the highest score y v.x; in sample {i} the tokens"
-                f" {first} and {second} share the score {float(self.scores[i].max()):.6g}."
+                f"X and v must give every sample one optimal token, of the highest score y v.x; got the tokens {first}"
+                f" and {second} of sample {i} with the same score {float(self.scores[i].max()):.6g}."
             )
 
     def __repr__(self) -> str:
@@ -98,50 +98,50 @@ class TokenData(ReprMixin):
 
     @property
     def samples(self) -> int:
-        """How many sequences there are, n."""
+        """Number of sequences, n."""
         return self.X.shape[0]
 
     @property
     def tokens(self) -> int:
-        """How many tokens a sequence has, L."""
+        """Number of tokens in a sequence, L."""
         return self.X.shape[1]
 
     @property
     def dim(self) -> int:
-        """The dimension of tokens and queries, d."""
+        """Dimension of tokens and queries, d."""
         return self.X.shape[2]
 
     @cached_property
     def scores(self) -> Float[np.ndarray, "n L"]:
-        """gamma_il = y_i v.x_il (Definition 3.1)."""
+        """Scores gamma_il = y_i v.x_il (Definition 3.1)."""
         return self.y[:, None] * (self.X @ self.v)
 
     @cached_property
     def _score_errors(self) -> Float[np.ndarray, "n L"]:
-        """How far rounding may have moved each score."""
+        """Bound on the rounding error of each score."""
         return _ROUNDING * (np.abs(self.X) @ np.abs(self.v))
 
     @cached_property
     def optimal(self) -> Int[np.ndarray, "n"]:
-        """opt(i), the index of the optimal token of each sample."""
+        """Index opt(i) of the optimal token of each sample."""
         return np.argmax(self.scores, axis=1)
 
     @cached_property
     def others(self) -> Int[np.ndarray, "n m"]:
-        """The indices of the tokens that are not optimal, ascending: what the columns of gaps and margins stand for."""
+        """Indices of the tokens that are not optimal, ascending: the columns of gaps and margins."""
         every = np.broadcast_to(np.arange(self.tokens), (self.samples, self.tokens))
         return every[every != self.optimal[:, None]].reshape(self.samples, self.tokens - 1)
 
     @cached_property
     def optimal_scores(self) -> Float[np.ndarray, "n"]:
-        """gamma_i,opt."""
+        """Scores gamma_i,opt of the optimal tokens."""
         return self.scores.max(axis=1)
 
     @cached_property
     def gaps(self) -> Float[np.ndarray, "n m"]:
-        """delta_il = gamma_i,opt - gamma_il > 0; those of one sample that differ by rounding alone are made equal.
+        """Gaps delta_il = gamma_i,opt - gamma_il > 0; gaps of one sample that differ only by rounding are set equal.
 
-        Unequal gaps give rates a sign where the softmax has left the optimal token, so rounding must not decide it.
+        Unequal gaps decide the sign of the rates where the softmax has left the optimal token: rounding must not.
         """
         gaps = self.optimal_scores[:, None] - np.take_along_axis(self.scores, self.others, axis=1)
         spread = gaps.max(axis=1) - gaps.min(axis=1)
@@ -150,17 +150,17 @@ class TokenData(ReprMixin):
 
     @cached_property
     def differences(self) -> Float[np.ndarray, "n m d"]:
-        """D_il = x_i,opt - x_il."""
+        """Differences D_il = x_i,opt - x_il."""
         optimal = self.X[np.arange(self.samples), self.optimal]
         return optimal[:, None, :] - np.take_along_axis(self.X, self.others[:, :, None], axis=1)
 
     @cached_property
     def features(self) -> Float[np.ndarray, "n m d"]:
-        """B_il = z_i * D_il: the features in which a head with diagonal weights is linear (section 4.1)."""
+        """Features B_il = z_i * D_il, in which a head with diagonal weights is linear (section 4.1)."""
         return self.z[:, None, :] * self.differences
 
     def margins(self, weights: HeadWeights) -> Float[np.ndarray, "n m"]:
-        """u_il = D_il^T W z_i; mu(W) of Definition 4.1 is the smallest of them.
+        """Return the margins u_il = D_il^T W z_i; mu(W) of Definition 4.1 is the smallest.
 
         Args:
             weights: beta (d,) for W = diag(beta), W (d, d), or a pair (K, Q) of (d, d_e) for W = K Q^T.
@@ -190,30 +190,19 @@ class TokenData(ReprMixin):
             raise InputError(f"{name} must have shape {wanted}; got {array.shape!r}.")
         return array
 
-    def least_loss(self, loss: str = "exponential") -> float:
-        """L*, the infimum of the loss: what it tends to as the softmax selects every optimal token (section 3.2).
-
-        Args:
-            loss: "exponential", l(x) = e^-x, or "logistic", l(x) = ln(1 + e^-x).
-
-        Raises:
-            InputError: another loss.
-        """
-        from saddlescope.models.tokens.losses import SelectionLoss
-
-        return SelectionLoss(self.optimal_scores, self.gaps, loss).least
-
 
 def load_tokens(path: str | Path) -> TokenData:
-    """Token data from an .npz file with the arrays X, z, y and v, as `numpy.savez(path, X=X, z=z, y=y, v=v)` writes it.
+    """Load token data from an .npz file with the arrays X, z, y and v.
+
+    `numpy.savez(path, X=X, z=z, y=y, v=v)` writes such a file.
 
     Raises:
-        InputError: there is no such file, it is no .npz, an array is missing or not of numbers, or what `TokenData`
-            refuses.
+        InputError: the file does not exist or is no .npz, an array is missing or not numeric, or `TokenData` rejects
+            the arrays.
     """
     file = Path(path)
     if not file.is_file():
-        raise InputError(f"path must be an .npz file; there is no file {str(file)!r}.")
+        raise InputError(f"path must be an existing .npz file; got {str(file)!r}.")
     try:
         stored = np.load(file, allow_pickle=False)
         if not isinstance(stored, np.lib.npyio.NpzFile):
@@ -222,8 +211,8 @@ def load_tokens(path: str | Path) -> TokenData:
             missing = [name for name in _ARRAYS if name not in stored.files]
             if missing:
                 raise InputError(
-                    f"{str(file)!r} must have the arrays X, z, y and v; it has {', '.join(stored.files) or 'none'},"
-                    f" without {', '.join(missing)}."
+                    f"path must be an .npz file with the arrays X, z, y and v; got {str(file)!r} with"
+                    f" {', '.join(stored.files) or 'none'}, without {', '.join(missing)}."
                 )
             arrays = [stored[name] for name in _ARRAYS]
     except (ValueError, OSError, EOFError, zipfile.BadZipFile) as error:
@@ -236,10 +225,10 @@ def load_tokens(path: str | Path) -> TokenData:
 
 
 def real_array(name: str, given: object) -> Float[np.ndarray, "..."]:
-    """A copy of an argument as float64, once it is found to be real and finite.
+    """Return a float64 copy of an array of finite real numbers.
 
     Raises:
-        InputError: it is not.
+        InputError: an entry is not real or not finite.
     """
     try:
         array = np.array(given)

@@ -1,7 +1,7 @@
-"""Token data at random: Gaussian, well conditioned for the l1 problem, and such as Assumptions 2 and 4 ask for.
+"""Random token data: Gaussian, well conditioned for the l1 problem, and meeting Assumptions 2 and 4.
 
-The optimal tokens have score 0, but where the assumptions forbid it: a common shift of the scores only rescales the
-time of the flow under the exponential loss. Where no gap is given it is one that meets Assumption 3 at zero weights.
+The optimal tokens have score 0, except where the assumptions forbid it: a common shift of the scores only rescales the
+time of the flow under the exponential loss. The default gap meets Assumption 3 at zero weights.
 
 Sheen, Chen, Wang and Zhou (2024), Assumptions 2 to 4; the paper has no experiments, so the laws are this package's.
 """
@@ -13,9 +13,10 @@ from numpy.typing import ArrayLike
 
 from saddlescope._shared.arguments import validate_arguments
 from saddlescope._shared.errors import InputError
+from saddlescope._shared.progress import Report, silent
 from saddlescope.models.tokens.data import TokenData, real_array
 
-_HEAD = 4.0  # |v| in units of the gap: tokens then move by a fourth of a unit to get their scores
+_HEAD = 4.0  # |v| in units of the gap: tokens then move by a quarter of a unit to get their scores
 _DRAWS = 10_000  # of conditioned data; the rarest sizes tried, (20, 10, 200), take about 30
 _LARGEST_CORRELATION = 0.2  # of a feature off the support with the multipliers; 1 is where it would join the solution
 _LEAST_SLACK = 0.05  # by which margins that are not active exceed the active ones
@@ -26,7 +27,7 @@ _LARGEST_CORRECTION = 0.5  # of the direction at ln t, in units of 1 / ln t
 def gaussian_tokens(
     samples: int, tokens: int, dim: int, *, seed: int, gap: float | None = None, spread: float = 0.0
 ) -> TokenData:
-    """Gaussian tokens and queries, moved along v to have the scores 0 (optimal) and -gap (all others).
+    """Draw Gaussian tokens and queries, moved along v to have the scores 0 (optimal) and -gap (all others).
 
     Args:
         samples: n.
@@ -62,8 +63,9 @@ def conditioned_tokens(
     gap: float | None = None,
     support: int = 3,
     shrink: float = 0.02,
+    report: Report = silent,
 ) -> TokenData:
-    """Data on which the diagonal flow is soon where its theorem has it: near a sparse l1 solution, well conditioned.
+    """Draw well-conditioned data on which the diagonal flow soon reaches the sparse l1 solution of its theorem.
 
     A teacher with entries +-1 on `support` coordinates picks the optimal tokens by a margin of 1 or more; the queries'
     other entries are shrunk; the head v is 0 on the support, so that moving tokens along it to equal scores does not
@@ -85,8 +87,9 @@ def conditioned_tokens(
         dim: d, above `support`.
         seed: of the draws.
         gap: of the scores, positive; as for `gaussian_tokens`.
-        support: how many coordinates the solution has.
+        support: number of coordinates of the solution.
         shrink: factor of the queries' entries off the support, positive.
+        report: called after each draw with the fraction of the allowed draws and a note.
 
     Raises:
         InputError: a number out of its range, or no such instance was found.
@@ -96,10 +99,12 @@ def conditioned_tokens(
         raise InputError(f"support must be at least 1 and below dim={dim}; got {support!r}.")
     if not 0 < shrink < math.inf:
         raise InputError(f"shrink must be positive and finite; got {shrink!r}.")
-    for _ in range(_DRAWS):
+    for draw in range(1, _DRAWS + 1):
         data, on = _teacher_tokens(rng, samples, tokens, dim, gap, support, shrink)
         if _well_conditioned(data, on):
+            report(1.0, f"draw {draw}")
             return data
+        report(draw / _DRAWS, f"draw {draw}")
     raise InputError(
         f"support must allow a well conditioned instance of size {(samples, tokens, dim)!r}; got support={support!r}"
         f" and shrink={shrink!r}, and none in {_DRAWS} draws. Lower shrink or samples."
@@ -117,7 +122,7 @@ def aligned_tokens(
     ratio: ArrayLike | float = 0.0,
     signed: bool = False,
 ) -> TokenData:
-    """Data that meet Assumptions 2 and 4: optimal tokens and queries along n orthogonal axes, other tokens in pairs.
+    """Draw data that meet Assumptions 2 and 4: optimal tokens, queries along n orthogonal axes; other tokens in pairs.
 
     x_i,opt and z_i lie along a_i, of lengths within a factor e^(1/2) of 1, and pairs are c_i x_i,opt +- e_ik. The two
     assumptions together force v.e_ik = 0, one c_i for all pairs of a sample, and gamma_il = c_i gamma_i,opt, so that
@@ -126,11 +131,11 @@ def aligned_tokens(
     Args:
         samples: n.
         tokens: L, odd.
-        dim: d, at least n, and at least 3 (2 for one sample), so that there is room for e_ik.
+        dim: d, at least n, and at least 3 (2 for one sample), so that directions are left for e_ik.
         seed: of the draw.
         gap: of the scores, positive; as for `gaussian_tokens`, and then Assumption 3 holds where all c_i are equal.
-        ratio: c_i, in [-1, 1), one for all samples or one for each.
-        signed: whether z_i points along x_i,opt or against it at random (Assumption 4 (ii) allows both), or along it.
+        ratio: c_i, in [-1, 1), one number or one per sample.
+        signed: True: z_i points along x_i,opt or against it at random (Assumption 4 (ii) allows both). False: along it.
 
     Raises:
         InputError: a number out of its range.
@@ -142,7 +147,7 @@ def aligned_tokens(
         raise InputError(f"dim must be at least {max(samples, min(samples, 2) + 1)}; got {dim!r}.")
     c = real_array("ratio", ratio)
     if c.shape not in ((), (samples,)) or not np.all((c >= -1) & (c < 1)):
-        raise InputError(f"ratio must be in [-1, 1), one number or one a sample; got {ratio!r}.")
+        raise InputError(f"ratio must be in [-1, 1), one number or one per sample; got {ratio!r}.")
     c = np.broadcast_to(c, (samples,))
     axes = np.linalg.qr(rng.standard_normal((dim, samples)))[0].T
     y = rng.choice((-1.0, 1.0), samples)
@@ -162,18 +167,18 @@ def aligned_tokens(
 
 @validate_arguments
 def with_gaps(data: TokenData, gaps: ArrayLike | float) -> TokenData:
-    """The same data with other gaps: tokens that are not optimal are moved along v, no other.
+    """Return the data with other gaps: only tokens that are not optimal are moved, along v.
 
     Args:
         data: the tokens.
-        gaps: delta_il as in `TokenData.gaps`, positive, (n, m), or one for all.
+        gaps: delta_il as in `TokenData.gaps`, positive, (n, m), or one number.
 
     Raises:
         InputError: gaps of another shape, or not positive and finite.
     """
     wanted = real_array("gaps", gaps)
     if wanted.shape not in ((), data.gaps.shape) or not np.all(wanted > 0):
-        raise InputError(f"gaps must be positive, one or of shape {data.gaps.shape!r}; got {gaps!r}.")
+        raise InputError(f"gaps must be positive, a number or an array of shape {data.gaps.shape!r}; got {gaps!r}.")
     scores = data.scores.copy()
     np.put_along_axis(scores, data.others, data.optimal_scores[:, None] - np.broadcast_to(wanted, data.gaps.shape), 1)
     X = _with_scores(data.X, data.v, data.y[:, None] * scores)
@@ -183,9 +188,9 @@ def with_gaps(data: TokenData, gaps: ArrayLike | float) -> TokenData:
 
 
 def gap_for_small_initial_loss(samples: int, tokens: int) -> float:
-    """L ln n, or 1 for one sample: a gap of equal scores that meets Assumption 3 at zero weights, nearly the smallest.
+    """Return L ln n, or 1 for one sample: nearly the smallest gap that meets Assumption 3 at zero weights.
 
-    There it reads n e^(-gap/L) <= 1 + (n - 1) e^-gap.
+    For equal scores, Assumption 3 reads n e^(-gap/L) <= 1 + (n - 1) e^-gap.
 
     Raises:
         InputError: no sample, or fewer than two tokens.
@@ -197,7 +202,7 @@ def gap_for_small_initial_loss(samples: int, tokens: int) -> float:
 
 
 def _with_scores(X: np.ndarray, v: np.ndarray, wanted: np.ndarray) -> np.ndarray:
-    """The tokens nearest to X with x.v as wanted."""
+    """Return the tokens nearest to X with the wanted x.v."""
     size = np.linalg.norm(v)
     return X + ((wanted - X @ v) / size)[..., None] * (v / size)
 
@@ -215,7 +220,7 @@ def _checked(samples: int, tokens: int, dim: int, seed: int, gap: float | None) 
 def _teacher_tokens(
     rng: np.random.Generator, samples: int, tokens: int, dim: int, gap: float, support: int, shrink: float
 ) -> tuple[TokenData, np.ndarray]:
-    """One draw of `conditioned_tokens`, and where the teacher's support is, (d,) of truth values."""
+    """Draw data for `conditioned_tokens`, with the mask (d,) of the teacher's support."""
     X, z = rng.standard_normal((samples, tokens, dim)), rng.standard_normal((samples, dim))
     teacher = np.zeros(dim)
     teacher[rng.choice(dim, support, replace=False)] = rng.choice((-1.0, 1.0), support)
@@ -235,7 +240,7 @@ def _teacher_tokens(
 
 
 def _well_conditioned(data: TokenData, on: np.ndarray) -> bool:
-    """Whether the l1 problem of the data has the properties that `conditioned_tokens` promises."""
+    """Return True if the l1 problem of the data has the properties stated in `conditioned_tokens`."""
     from scipy.optimize import linprog
 
     B = data.features.reshape(-1, data.dim)

@@ -1,4 +1,4 @@
-"""The loss of a softmax attention head as a function of its margins, in logarithms: exact where the softmax underflows.
+"""Loss of a softmax attention head as a function of its margins, in logarithms: exact where the softmax underflows.
 
     u_il       margins (n, m) of optimal tokens, see `saddlescope.models.tokens.data`; delta_il the gaps of the scores
     sigma_il   e^-u_il sigma_i,opt with sigma_i,opt = 1 / (1 + sum_l e^-u_il): the softmax
@@ -6,12 +6,12 @@
     L          (1/n) sum_i l(f_i), with l(x) = e^-x or ln(1 + e^-x); L* = (1/n) sum_i l(gamma_i,opt) its infimum
     r_il       -dL/du_il = (1/n) (-l'(f_i)) sigma_il b_il with b_il = delta_il - s_i: the rates
 
-Whatever the weights, -grad_W L = sum_il r_il D_il z_i^T: a flow needs the rates alone. Where all gaps of a sample are
+For any weights, -grad_W L = sum_il r_il D_il z_i^T: a flow needs the rates alone. Where all gaps of a sample are
 equal (Assumption 2), b_il = delta_i sigma_i,opt > 0. Where they are not, b_il has either sign, and is summed as
 delta_il sigma_i,opt + sum_k (delta_il - delta_ik) sigma_ik, without the cancellation of delta_il - s_i.
 
-`attention_loss` is the same loss as the paper writes it, with a softmax, for automatic differentiation: the naive
-twin, whose gradient is all rounding once the margins are beyond 40.
+`attention_loss` is the same loss as the paper writes it, with a softmax, for automatic differentiation. Its gradient is
+only rounding error once the margins exceed 40.
 
 Sheen, Chen, Wang and Zhou (2024), sections 3.2 and appendix A.1, equations (22), (23) and (29).
 """
@@ -38,9 +38,9 @@ _TINY = -37.0  # logarithm of q below which ln(log1p(q)) = ln(q) to rounding
 @validate_arguments
 @dataclass(frozen=True, eq=False, repr=False)
 class SelectionLoss:
-    """The loss as a function of the margins (n, m), with its rates and their derivatives, in logarithms.
+    """Loss as a function of the margins (n, m), with its rates and their derivatives, in logarithms.
 
-    All margins are allowed for which the margins themselves are finite, such as 1e7; rates of e^-1e7 come as -1e7.
+    Any finite margins are allowed, such as 1e7: a rate of e^-1e7 is returned as its logarithm, -1e7.
 
     Attributes:
         optimal_scores: gamma_i,opt, (n,).
@@ -73,20 +73,20 @@ class SelectionLoss:
 
     @cached_property
     def equal_gaps(self) -> bool:
-        """Whether all gaps of each sample are equal (Assumption 2), so that all rates are positive."""
+        """True if all gaps of each sample are equal (Assumption 2), so that all rates are positive."""
         return bool(np.all(self.gaps == self.gaps[:, :1]))
 
     @cached_property
     def least(self) -> float:
-        """L*, the infimum of the loss over all margins."""
+        """Infimum L* of the loss over all margins."""
         return float(np.mean(self._losses(self.optimal_scores)))
 
     def value(self, margins: Float[np.ndarray, "n m"]) -> float:
-        """L(u). Near L* the difference is lost to rounding: take `log_excess` for it."""
+        """Return L(u). Near L* the difference is lost to rounding: use `log_excess` for it."""
         return float(np.mean(self._losses(self._outputs(_log_softmax(margins)[1]))))
 
     def log_excess(self, margins: Float[np.ndarray, "n m"]) -> float:
-        """ln(L(u) - L*), without the cancellation of the difference.
+        """Return ln(L(u) - L*), without the cancellation of the difference.
 
         e^-f - e^-gamma = e^-gamma (e^s - 1) for the exponential loss, ln(1 + (e^s - 1) / (1 + e^gamma)) for the other.
         """
@@ -94,14 +94,14 @@ class SelectionLoss:
         return float(np.logaddexp.reduce(each) - np.log(len(each)))
 
     def log_excess_missing(self) -> Float[np.ndarray, "n"]:
-        """The logarithms of L - L* where one sample sees its best other token alone, and all others their optimal one.
+        """Return ln(L - L*) where one sample attends only to its best other token and all others to their optimal one.
 
-        The least of them is the bound of Assumption 3: a loss below it cannot leave any sample at a wrong token.
+        The smallest is the bound of Assumption 3: a loss below it cannot leave any sample at a wrong token.
         """
         return self._log_excesses(np.log(self.gaps.min(axis=1))) - np.log(len(self.gaps))
 
     def _log_excesses(self, log_s: Float[np.ndarray, "n"]) -> Float[np.ndarray, "n"]:
-        """The logarithms of l(gamma_i,opt - s_i) - l(gamma_i,opt)."""
+        """Return the logarithms of l(gamma_i,opt - s_i) - l(gamma_i,opt)."""
         s = np.exp(log_s)
         log_expm1 = log_s + s + np.log(_relative_expm1(s))
         if self.kind == "exponential":
@@ -110,27 +110,27 @@ class SelectionLoss:
         return np.where(log_q < _TINY, log_q, np.log(np.logaddexp(0.0, np.maximum(log_q, _TINY))))
 
     def log_rates(self, margins: Float[np.ndarray, "n m"]) -> tuple[Float[np.ndarray, "n m"], Float[np.ndarray, "n m"]]:
-        """ln|r| and the sign of r = -dL/du; the sign is 1 everywhere under Assumption 2, else 1, -1 or 0."""
+        """Return ln|r| and the sign of r = -dL/du; the sign is 1 everywhere under Assumption 2, else 1, -1 or 0."""
         log_optimal, log_others = _log_softmax(margins)
         log_b, signs = self._log_brackets(log_optimal, log_others)
         return self._log_slope(log_others)[:, None] + log_others + log_b, signs
 
     def rate_jacobian(
-        self, margins: Float[np.ndarray, "n m"], log_scale: float = 0.0
+        self, margins: Float[np.ndarray, "n m"], log_factor: float = 0.0
     ) -> tuple[Float[np.ndarray, "n m"], Float[np.ndarray, "n m m"]]:
-        """The rates r and their derivatives d r_il / d u_ik, both times e^log_scale, finite where r changes its sign.
+        """Return the rates r and the derivatives d r_il / d u_ik, both times e^log_factor, finite where r changes sign.
 
         d r_l / d u_k = r_l sigma_k (1 - a b_k) + sigma_l r_k - [l = k] r_l, symmetric, with a = 1 for the exponential
         loss and 1/(1 + e^-f) for the logistic one. The margins of other samples do not matter.
 
         Args:
             margins: u.
-            log_scale: such as ln t, for t r(u) in the logarithm of time.
+            log_factor: such as ln t, for t r(u) in the logarithm of time.
         """
         log_optimal, log_others = _log_softmax(margins)
         log_b, signs = self._log_brackets(log_optimal, log_others)
         sigma = np.exp(log_others)
-        rates = signs * np.exp(self._log_slope(log_others)[:, None] + log_others + log_b + log_scale)
+        rates = signs * np.exp(self._log_slope(log_others)[:, None] + log_others + log_b + log_factor)
         pull = sigma - self._curvature(log_others)[:, None] * signs * np.exp(log_others + log_b)
         jacobian = rates[:, :, None] * pull[:, None, :] + sigma[:, :, None] * rates[:, None, :]
         diagonal = np.arange(rates.shape[1])
@@ -138,7 +138,7 @@ class SelectionLoss:
         return rates, jacobian
 
     def log_rate_jacobian(self, margins: Float[np.ndarray, "n m"]) -> Float[np.ndarray, "n m m"]:
-        """The derivatives of ln|r_il| by u_ik, sigma_k (1 - a b_k) + sigma_k b_k / b_l - [l = k]; infinite at r = 0."""
+        """Return d ln|r_il| / d u_ik = sigma_k (1 - a b_k) + sigma_k b_k / b_l - [l = k]; infinite at r = 0."""
         log_optimal, log_others = _log_softmax(margins)
         log_b, signs = self._log_brackets(log_optimal, log_others)
         log_pull = log_others + log_b
@@ -148,31 +148,31 @@ class SelectionLoss:
         return pull[:, None, :] + np.where(signs[:, :, None] == 0, np.inf, ratio) - np.eye(margins.shape[1])
 
     def _losses(self, outputs: Float[np.ndarray, "n"]) -> Float[np.ndarray, "n"]:
-        """l(f_i)."""
+        """Return l(f_i)."""
         return np.exp(-outputs) if self.kind == "exponential" else np.logaddexp(0.0, -outputs)
 
     def _log_shortfall(self, margins: Float[np.ndarray, "n m"]) -> Float[np.ndarray, "n"]:
-        """The logarithm of s_i."""
+        """Return the logarithm of s_i."""
         return np.logaddexp.reduce(np.log(self.gaps) + _log_softmax(margins)[1], axis=1)
 
     def _outputs(self, log_others: Float[np.ndarray, "n m"]) -> Float[np.ndarray, "n"]:
-        """f_i = y_i Phi_i."""
+        """Return f_i = y_i Phi_i."""
         return self.optimal_scores - np.sum(self.gaps * np.exp(log_others), axis=1)
 
     def _log_slope(self, log_others: Float[np.ndarray, "n m"]) -> Float[np.ndarray, "n"]:
-        """The logarithm of (1/n) (-l'(f_i))."""
+        """Return the logarithm of (1/n) (-l'(f_i))."""
         f = self._outputs(log_others)
         return (-f if self.kind == "exponential" else -np.logaddexp(0.0, f)) - np.log(len(f))
 
     def _curvature(self, log_others: Float[np.ndarray, "n m"]) -> Float[np.ndarray, "n"]:
-        """How the slope falls, a = -d ln(-l'(f)) / df."""
+        """Return the decay rate of the slope, a = -d ln(-l'(f)) / df."""
         f = self._outputs(log_others)
         return np.ones_like(f) if self.kind == "exponential" else np.exp(-np.logaddexp(0.0, -f))
 
     def _log_brackets(
         self, log_optimal: Float[np.ndarray, "n"], log_others: Float[np.ndarray, "n m"]
     ) -> tuple[Float[np.ndarray, "n m"], Float[np.ndarray, "n m"]]:
-        """ln|b_il| and the sign of b_il, a sum of terms of either sign with weights that may all be tiny."""
+        """Return ln|b_il| and the sign of b_il, a sum of terms of either sign with weights that may all be tiny."""
         log_first = np.log(self.gaps) + log_optimal[:, None]
         if self.equal_gaps:
             return log_first, np.ones_like(log_first)
@@ -185,7 +185,7 @@ class SelectionLoss:
 
 
 def _log_softmax(margins: Float[np.ndarray, "n m"]) -> tuple[Float[np.ndarray, "n"], Float[np.ndarray, "n m"]]:
-    """The logarithms of sigma_i,opt and of sigma_il."""
+    """Return the logarithms of sigma_i,opt and of sigma_il."""
     top = np.maximum(0.0, -margins.min(axis=1))
     optimal, others = -top, -margins - top[:, None]  # the largest is 0
     log_total = np.log(np.exp(optimal) + np.sum(np.exp(others), axis=1))
@@ -193,13 +193,27 @@ def _log_softmax(margins: Float[np.ndarray, "n m"]) -> tuple[Float[np.ndarray, "
 
 
 def _relative_expm1(s: Float[np.ndarray, "n"]) -> Float[np.ndarray, "n"]:
-    """(1 - e^-s) / s, which is 1 at 0."""
+    """Return (1 - e^-s) / s, which is 1 at 0."""
     return np.where(s == 0, 1.0, -np.expm1(-s) / np.where(s == 0, 1.0, s))
 
 
 @validate_arguments
+def least_loss(data: TokenData, kind: str = "exponential") -> float:
+    """Return L*, the infimum of the loss, its limit as the softmax selects every optimal token (section 3.2).
+
+    Args:
+        data: the tokens.
+        kind: of loss, as for `SelectionLoss`.
+
+    Raises:
+        InputError: another loss.
+    """
+    return SelectionLoss(data.optimal_scores, data.gaps, kind).least
+
+
+@validate_arguments
 def attention_loss(data: TokenData, kind: str = "exponential") -> "Callable[[jax.typing.ArrayLike | tuple], jax.Array]":
-    """The loss as the paper writes it, (1/n) sum_i l(y_i v^T X_i^T softmax(X_i W z_i)), in JAX.
+    """Return the loss as the paper writes it, (1/n) sum_i l(y_i v^T X_i^T softmax(X_i W z_i)), in JAX.
 
     Args:
         data: the tokens.

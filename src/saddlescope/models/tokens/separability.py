@@ -1,16 +1,16 @@
-"""Can any weights make the softmax select every optimal token? A separating head, or a certificate that there is none.
+"""Separability of token data: weights that select every optimal token, or a certificate that none exist.
 
     F_il     D_il z_i^T for W in full, B_il for W = diag(beta): margins are u_il = <W, F_il>
-    Assumption 1   there is W with u_il >= 1 for all i, l
-    Farkas   else there is lambda >= 0 with sum lambda_il = 1 and sum lambda_il F_il = 0; and never both
+    Assumption 1   some W has u_il >= 1 for all i, l
+    Farkas   otherwise some lambda >= 0 has sum lambda_il = 1 and sum lambda_il F_il = 0; never both
 
-Weights in full and diagonal ones are different questions: a diagonal head has d numbers, the other d^2. In float64 the
+Full and diagonal weights are separate questions: a diagonal head has d numbers, a full one d^2. In float64 the
 sum is some rho instead of 0, which still proves that every separating W has a norm of at least 1 / rho.
 
-One linear programme decides: max tau such that u_il >= tau |F_il| and |w_j| <= 1, whose multipliers are the
-certificate. Weights in full are first reduced, exactly, to the span of the differences and queries.
+One linear program decides: max tau such that u_il >= tau |F_il| and |w_j| <= 1, whose multipliers are the
+certificate. Full weights are first reduced, exactly, to the span of the differences and queries.
 
-Sheen, Chen, Wang and Zhou (2024), Assumption 1; Tarzanagh et al. (2023a), Theorem 1, has when Gaussian data meet it.
+Sheen, Chen, Wang and Zhou (2024), Assumption 1; Tarzanagh et al. (2023a), Theorem 1, states when Gaussian data meet it.
 """
 
 from dataclasses import dataclass
@@ -24,21 +24,21 @@ from saddlescope._shared.reprs import ReprMixin
 from saddlescope.models.tokens.data import TokenData
 
 _EPS = float(np.finfo(float).eps)
-_SUPPORT = 1e-9  # share of the multipliers below which one is none
+_SUPPORT = 1e-9  # share of the multipliers below which one counts as zero
 _FREE = 1e-8  # smallest eigenvalue of the features' Gram matrix, of its largest, at which they count as independent
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class Separability(ReprMixin):
-    """Whether token data are separable, with the proof of either answer.
+    """Result of the separability test, with a proof of either answer.
 
     Attributes:
-        diagonal: whether the question was about W = diag(beta).
-        weights: W (d, d), or beta (d,), of smallest margin 1; None where there are none.
-        multipliers: lambda (n, m), of sum 1, with sum lambda_il F_il = 0 to rounding; None where data are separable.
-        least_norm: what Euclidean (Frobenius) norm separating weights have at least: 1 / rho of the certificate, some
-            1e14, where they do not exist, so that rounding is all that speaks for them; 0 where they are given.
-        conflict: samples that cannot be separated together, in a set from which none can be left out; empty where data
+        diagonal: True for W = diag(beta), False for any W.
+        weights: W (d, d), or beta (d,), with smallest margin 1; None if no weights separate.
+        multipliers: lambda (n, m), of sum 1, with sum lambda_il F_il = 0 to rounding; None if the data are separable.
+        least_norm: lower bound of the Euclidean (Frobenius) norm of separating weights: 1 / rho of the certificate,
+            about 1e14, if none were found, so that only rounding could allow any; 0 where they are given.
+        conflict: minimal set of samples that cannot be separated together: none can be left out; empty if the data
             are separable.
     """
 
@@ -50,7 +50,7 @@ class Separability(ReprMixin):
 
     @property
     def separable(self) -> bool:
-        """Whether there are separating weights."""
+        """True if separating weights exist."""
         return self.weights is not None
 
     def __repr__(self) -> str:
@@ -62,11 +62,11 @@ class Separability(ReprMixin):
 
 @validate_arguments
 def separability(data: TokenData, *, diagonal: bool = False) -> Separability:
-    """Weights that separate all optimal tokens from the others, or a Farkas certificate that there are none.
+    """Find weights that separate all optimal tokens from the others, or a Farkas certificate that none exist.
 
     Args:
         data: the tokens.
-        diagonal: whether W = diag(beta), or any W.
+        diagonal: True for W = diag(beta), False for any W.
     """
     if diagonal:
         return _decide(data, data.features.reshape(-1, data.dim), None)
@@ -78,8 +78,8 @@ def separability(data: TokenData, *, diagonal: bool = False) -> Separability:
 
 
 @validate_arguments
-def checked_separable(data: TokenData, *, diagonal: bool = False) -> Separability:
-    """The same, for callers that need separable data.
+def require_separable(data: TokenData, *, diagonal: bool = False) -> Separability:
+    """Return `separability(data)`, or raise for data that are not separable.
 
     Raises:
         InputError: the data are not separable; the message names the samples.
@@ -89,17 +89,17 @@ def checked_separable(data: TokenData, *, diagonal: bool = False) -> Separabilit
         return answer
     one = len(answer.conflict) == 1
     which = f"in sample {answer.conflict[0]}" if one else f"in samples {', '.join(map(str, answer.conflict))} together"
-    rest = "" if one else ", though without any one of these"
+    subset = "" if one else ", although they do without any one of these"
     kind = "diagonal weights" if diagonal else "weights"
     raise InputError(
-        f"data must be separable (Assumption 1): no {kind} prefer the optimal tokens to the others {which}{rest}."
+        f"data must be separable (Assumption 1): no {kind} prefer the optimal tokens to the others {which}{subset}."
         f" A Farkas certificate shows it: any such {kind} would have a norm of at least {answer.least_norm:.2g}."
         " Remove samples or tokens, or embed them in more dimensions."
     )
 
 
 def _span(rows: Float[np.ndarray, "k d"]) -> Float[np.ndarray, "d r"]:
-    """An orthonormal basis of the span of the rows."""
+    """Return an orthonormal basis of the span of the rows."""
     _, sizes, right = np.linalg.svd(rows, full_matrices=False)
     return right[sizes > max(rows.shape) * _EPS * max(sizes[0], np.finfo(float).tiny)].T
 
@@ -107,15 +107,15 @@ def _span(rows: Float[np.ndarray, "k d"]) -> Float[np.ndarray, "d r"]:
 def _decide(
     data: TokenData, features: Float[np.ndarray, "k p"], bases: tuple[np.ndarray, np.ndarray] | None
 ) -> Separability:
-    """The answer for features in the coordinates of a basis of their span, or in those of beta."""
+    """Decide separability for features in the coordinates of a basis of their span, or in those of beta."""
 
     def weights_of(w: np.ndarray) -> np.ndarray:
         return w if bases is None else bases[0] @ w.reshape(bases[0].shape[1], -1) @ bases[1].T
 
     sizes = np.linalg.norm(features, axis=1)
-    whole = sizes > 0
-    unit = features / np.where(whole, sizes, 1.0)[:, None]
-    if np.all(whole):
+    nonzero = sizes > 0
+    unit = features / np.where(nonzero, sizes, 1.0)[:, None]
+    if np.all(nonzero):
         w = _independent(unit)
         if w is None:
             w, multipliers = _programme(unit)
@@ -124,12 +124,12 @@ def _decide(
         weights = _normalised(data, weights_of(w))
         if weights is not None:
             return Separability(diagonal=bases is None, weights=weights, multipliers=None, least_norm=0.0, conflict=())
-    else:  # a difference that no weights see
-        multipliers = np.where(np.arange(len(unit)) == np.argmin(whole), 1.0, 0.0)
+    else:  # a difference with the feature 0: its margin is 0 for all weights
+        multipliers = np.where(np.arange(len(unit)) == np.argmin(nonzero), 1.0, 0.0)
     m = data.tokens - 1
-    kept = _minimal(unit, multipliers, m)
-    multipliers = multipliers if kept is None else kept
-    multipliers = _polished(unit, multipliers) / np.where(whole, sizes, 1.0)
+    minimal = _minimal(unit, multipliers, m)
+    multipliers = multipliers if minimal is None else minimal
+    multipliers = _polished(unit, multipliers) / np.where(nonzero, sizes, 1.0)
     multipliers /= multipliers.sum()
     rho = float(np.linalg.norm(multipliers @ features))
     rounding = 4 * _EPS * float(multipliers @ sizes)
@@ -144,7 +144,7 @@ def _decide(
 
 
 def _independent(unit: Float[np.ndarray, "k p"]) -> Float[np.ndarray, "p"] | None:
-    """The shortest w with all margins equal, where the features are clearly independent; None where they are not."""
+    """Return the shortest w with all margins equal if the features are clearly independent, else None."""
     if unit.shape[0] > unit.shape[1]:
         return None
     gram = unit @ unit.T
@@ -155,7 +155,7 @@ def _independent(unit: Float[np.ndarray, "k p"]) -> Float[np.ndarray, "p"] | Non
 
 
 def _programme(unit: Float[np.ndarray, "k p"]) -> tuple[Float[np.ndarray, "p"], Float[np.ndarray, "k"]]:
-    """The w of largest smallest margin with |w_j| <= 1, and the multipliers of the margins, of sum 1."""
+    """Return the w of largest smallest margin with |w_j| <= 1, and the multipliers of the margins, of sum 1."""
     from scipy.optimize import linprog
 
     basis = None
@@ -172,13 +172,13 @@ def _programme(unit: Float[np.ndarray, "k p"]) -> tuple[Float[np.ndarray, "p"], 
         options={"primal_feasibility_tolerance": 1e-10, "dual_feasibility_tolerance": 1e-10},
     )
     if answer.status != 0:
-        raise RuntimeError(f"The linear programme of separability was not solved: {answer.message}")
+        raise RuntimeError(f"The linear program of separability was not solved: {answer.message}")
     w, multipliers = answer.x[:p], np.maximum(-answer.ineqlin.marginals, 0.0)
     return (w if basis is None else basis @ w), multipliers / multipliers.sum()
 
 
 def _normalised(data: TokenData, weights: np.ndarray) -> np.ndarray | None:
-    """The weights of smallest margin 1, computed from the data themselves; None where rounding may have its sign."""
+    """Scale the weights to a smallest margin of 1, computed from the data; None if rounding may decide its sign."""
     margins = data.margins(weights)
     terms = np.abs(data.differences) @ np.abs(np.diag(weights) if weights.ndim == 1 else weights)
     errors = 4 * data.dim * _EPS * np.einsum("imd,id->im", terms, np.abs(data.z))
@@ -186,7 +186,7 @@ def _normalised(data: TokenData, weights: np.ndarray) -> np.ndarray | None:
 
 
 def _minimal(unit: np.ndarray, multipliers: np.ndarray, m: int) -> Float[np.ndarray, "k"] | None:
-    """Multipliers of a set of samples from which none can be left out; None where the given ones are of one sample."""
+    """Return multipliers of a minimal set of conflicting samples; None if the given ones are of one sample."""
     support = multipliers > _SUPPORT
     candidates = [int(i) for i in np.unique(np.flatnonzero(support) // m)]
     best, owners = None, np.arange(len(unit)) // m
@@ -204,7 +204,7 @@ def _minimal(unit: np.ndarray, multipliers: np.ndarray, m: int) -> Float[np.ndar
 
 
 def _polished(unit: Float[np.ndarray, "k p"], multipliers: Float[np.ndarray, "k"]) -> Float[np.ndarray, "k"]:
-    """The multipliers of a vertex again, as the null vector of its features, where that is as good a certificate."""
+    """Recompute the multipliers of a vertex as the null vector of its features, where that certifies no worse."""
     on = multipliers > _SUPPORT
     given = np.where(on, multipliers, 0.0) / multipliers[on].sum()
     null = np.linalg.svd(unit[on], full_matrices=on.sum() > unit.shape[1])[0][:, -1]

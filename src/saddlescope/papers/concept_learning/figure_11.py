@@ -1,6 +1,7 @@
 """Figure 11: two-layer linear networks learn the stronger and the more diverse concept first   (Appendix F, Figure 11)
 
-As Figure 2 with two layers, at d = 64 with 64 hidden units, trained by SGD in the conventions of `shared.perceptron_training`.
+As Figure 2 with two layers, at d = 64 with 64 hidden units, trained by SGD in the conventions of
+`shared.perceptron_training`.
 """
 
 from dataclasses import dataclass
@@ -8,7 +9,6 @@ from dataclasses import dataclass
 import xarray as xr
 
 from saddlescope.papers.concept_learning.shared import learning_order as orders
-from saddlescope.papers.concept_learning.shared.perceptron_training import Training
 from saddlescope.plot import Figure
 from saddlescope.reproduction.context import RunContext
 
@@ -17,25 +17,17 @@ from saddlescope.reproduction.context import RunContext
 class Params(orders.OrderParams):
     """The paper's training, for several seeds."""
 
-    @classmethod
-    def quick(cls) -> "Params":
-        """Seconds: fewer dimensions, which makes the steps longer, and fewer samples."""
-        return cls(varied_mu=(1.0, 3.0), varied_sigma=(0.05, 2.0), seeds=20, dim=24, samples=1500, every=20)
-
 
 def run(params: Params, context: RunContext) -> xr.Dataset:
-    """All networks at once."""
-    training = Training(depth=2, dim=params.dim, samples=params.samples, epochs=params.epochs, every=params.every)
-    found = orders.run_panels(training, params, context)
-    context.report(1.0, "done")
-    return found
+    """Train all networks at once."""
+    return orders.run_two_layers(params, context, relu=False)
 
 
 claims = (*orders.order_claims("Figure 11"), orders.arrival_claim("Figure 11"))
 
 
 def figures(run: xr.Dataset) -> list[Figure]:
-    """The paper's two panels."""
+    """Draw the paper's two panels."""
     return [
         Figure(
             name="trajectories",

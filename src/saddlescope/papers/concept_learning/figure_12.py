@@ -9,7 +9,6 @@ from dataclasses import dataclass
 import xarray as xr
 
 from saddlescope.papers.concept_learning.shared import learning_order as orders
-from saddlescope.papers.concept_learning.shared.perceptron_training import Training
 from saddlescope.plot import Figure
 from saddlescope.reproduction.context import RunContext
 
@@ -20,27 +19,17 @@ class Params(orders.OrderParams):
 
     every: int = 20  # steps between two marks
 
-    @classmethod
-    def quick(cls) -> "Params":
-        """Seconds: fewer dimensions, which makes the steps longer, and fewer samples."""
-        return cls(varied_mu=(1.0, 3.0), varied_sigma=(0.05, 2.0), seeds=20, dim=24, samples=1500, every=20)
-
 
 def run(params: Params, context: RunContext) -> xr.Dataset:
-    """All networks at once."""
-    training = Training(
-        depth=2, dim=params.dim, relu=True, samples=params.samples, epochs=params.epochs, every=params.every
-    )
-    found = orders.run_panels(training, params, context)
-    context.report(1.0, "done")
-    return found
+    """Train all networks at once."""
+    return orders.run_two_layers(params, context, relu=True)
 
 
 claims = (*orders.order_claims("Figure 12"), orders.arrival_claim("Figure 12"))
 
 
 def figures(run: xr.Dataset) -> list[Figure]:
-    """The paper's two panels."""
+    """Draw the paper's two panels."""
     return [
         Figure(
             name="trajectories",

@@ -1,8 +1,8 @@
 """Figure 2 (a, b): one-layer networks learn the stronger and the more diverse concept first   (Figure 2, section 3.1)
 
-One-layer linear networks at d = 64, trained by SGD in the conventions of `shared.perceptron_training`: (a) balanced sigma, varied
-mu_1; (b) mu = (1, 2), varied sigma_1. Beside the order of learning: the slowing down of section 3.2, and Theorem 4.1
-from the network's actual start, biases included. Panel (c) is in `figure_3`.
+One-layer linear networks at d = 64, trained by SGD in the conventions of `shared.perceptron_training`: (a) balanced
+sigma, varied mu_1; (b) mu = (1, 2), varied sigma_1. Beside the order of learning: the slowing down of section 3.2, and
+Theorem 4.1 from the network's actual start, biases included. Panel (c) is in `figure_3`.
 
     speed       how far the output at x^ moves in a twentieth of the training
     arrival     the time t of equation 4.1 after which the output stays within a tenth of |x^| of x^
@@ -32,12 +32,12 @@ class Params(orders.OrderParams):
 
     @classmethod
     def quick(cls) -> "Params":
-        """Seconds: fewer dimensions, which makes the steps longer, and fewer samples."""
+        """Return parameters for a run of seconds: fewer dimensions, which makes the steps longer, and fewer samples."""
         return cls(varied_mu=(1.0, 3.0), varied_sigma=(0.05, 2.0), seeds=2, dim=32, samples=2000, every=10)
 
 
 def run(params: Params, context: RunContext) -> xr.Dataset:
-    """All networks at once, the same without minibatches, and Theorem 4.1 for each."""
+    """Train all networks at once, then without minibatches, and apply Theorem 4.1 to each."""
     training = Training(dim=params.dim, samples=params.samples, epochs=params.epochs, every=params.every)
     found = orders.run_panels(training, params, context)
     concepts, seeds = orders.tasks(params), found.seed.values.tolist()
@@ -55,19 +55,19 @@ def _deviation(output: str) -> Callable[[xr.Dataset], Estimate]:
     def statistic(run: xr.Dataset) -> Estimate:
         away = abs(run[output] - run.prediction).max(("step", "concept"))
         relative = float((away / _size(run)).max())
-        told = f"{away.size} networks, mean {float(away.mean()):.4f}; largest part of |x^| {relative:.4f}"
-        return Estimate(float(away.max()), remark=told)
+        remark = f"{away.size} networks, mean {float(away.mean()):.4f}; largest part of |x^| {relative:.4f}"
+        return Estimate(float(away.max()), remark=remark)
 
     return statistic
 
 
 def _size(run: xr.Dataset) -> xr.DataArray:
-    """|x^| of every task."""
+    """Return |x^| of every task."""
     return (run.mu**2).sum("concept") ** 0.5
 
 
 def _slowing(run: xr.Dataset) -> Estimate:
-    """The speed in the last twentieth over that in the first, for the network that slows down least."""
+    """Return the speed in the last twentieth over that in the first, for the network that slows down least."""
     if run.sizes["step"] <= _WINDOWS:
         return Estimate.unresolved("Too few marks for the speed; set a smaller every.")
     at = np.linspace(0, run.sizes["step"] - 1, _WINDOWS + 1).astype(int)
@@ -78,8 +78,8 @@ def _slowing(run: xr.Dataset) -> Estimate:
 
 
 def _lateness(run: xr.Dataset) -> Estimate:
-    """The arrival with the smallest sigma_1 over that with the largest, median over seeds."""
-    panel = orders.of_panel(run, orders.DIVERSITY).isel(task=[0, -1])
+    """Return the arrival with the smallest sigma_1 over that with the largest, median over seeds."""
+    panel = orders.select_panel(run, orders.DIVERSITY).isel(task=[0, -1])
     ratios = []
     for values in (panel.output, panel.prediction):
         far = ((values - panel.mu) ** 2).sum("concept") ** 0.5 > 0.1 * _size(panel)
@@ -93,7 +93,7 @@ def _lateness(run: xr.Dataset) -> Estimate:
 
 
 def _turns(run: xr.Dataset) -> Estimate:
-    """How many networks have an out-of-distribution loss that rises again."""
+    """Count networks with an out-of-distribution loss that rises again."""
     from saddlescope.measure import find_descents
 
     losses = run.test_loss.stack(network=("task", "seed")).transpose("network", "step")
@@ -160,7 +160,7 @@ metrics = (
 
 
 def figures(run: xr.Dataset) -> list[Figure]:
-    """The paper's two panels, with Theorem 4.1."""
+    """Draw the paper's two panels, with Theorem 4.1."""
     return [
         Figure(
             name="trajectories",

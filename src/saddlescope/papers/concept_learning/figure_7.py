@@ -43,12 +43,12 @@ class Params:
     marks: int = 5  # in an epoch
 
     def __post_init__(self) -> None:
-        parameter_checks.at_least(1, self, "seeds", "samples", "epochs", "marks")
-        parameter_checks.at_least(0, self, "seed")
-        parameter_checks.positive(self, "sigma")
+        parameter_checks.require_at_least(1, self, "seeds", "samples", "epochs", "marks")
+        parameter_checks.require_at_least(0, self, "seed")
+        parameter_checks.require_positive(self, "sigma")
         if len(self.mu) < 2 or not all(0 < value < float("inf") for value in self.mu):
             raise InputError(f"mu must be two or more positive numbers; got {self.mu!r}.")
-        parameter_checks.at_least(len(self.mu), self, "dim")
+        parameter_checks.require_at_least(len(self.mu), self, "dim")
         if (len(self.mu) + 1) * self.samples // 128 < self.marks:
             raise InputError(
                 f"samples must make an epoch of at least marks={self.marks!r} steps; got {self.samples!r}."
@@ -56,17 +56,17 @@ class Params:
 
     @classmethod
     def quick(cls) -> "Params":
-        """Seconds: two networks, and a few epochs."""
+        """Return parameters for a run of seconds: two networks, and a few epochs."""
         return cls(seeds=2, samples=2500, epochs=20, marks=4)
 
     @classmethod
     def paper(cls) -> "Params":
-        """The default has the paper's sizes; more seeds."""
+        """Return the paper's sizes, with more seeds."""
         return cls(seeds=32)
 
 
 def run(params: Params, context: RunContext) -> xr.Dataset:
-    """All networks at once."""
+    """Train all networks at once."""
     per_epoch = (len(params.mu) + 1) * params.samples // 128
     training = Training(
         depth=2, dim=params.dim, relu=True, cube=True, samples=params.samples, epochs=params.epochs,
@@ -83,7 +83,7 @@ def run(params: Params, context: RunContext) -> xr.Dataset:
 
 
 def _pairs(run: xr.Dataset) -> tuple[np.ndarray, np.ndarray]:
-    """Points u and v of all pairs with u <= v, u not v."""
+    """Return points u and v of all pairs with u <= v, u not v."""
     index = run["index"].transpose("point", "concept").values
     below = np.all(index[:, None] <= index[None], axis=-1) & ~np.eye(len(index), dtype=bool)
     u, v = np.nonzero(below)
@@ -91,7 +91,7 @@ def _pairs(run: xr.Dataset) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _excess(run: xr.Dataset, *, relative_to: str = "start") -> np.ndarray:
-    """loss(u) - loss(v) over loss(v) or the largest loss at the start, or loss(v) at the mark: (seed, step, pair)."""
+    """Return loss(u) - loss(v) over loss(v) or the largest loss at the start, or loss(v) now: (seed, step, pair)."""
     u, v = _pairs(run)
     loss = run.loss.values
     units = {"start": loss[:, :1, v], "largest": loss[:, :1].max(axis=-1, keepdims=True), "mark": loss[..., v]}
@@ -99,7 +99,7 @@ def _excess(run: xr.Dataset, *, relative_to: str = "start") -> np.ndarray:
 
 
 def _learned(run: xr.Dataset) -> np.ndarray:
-    """The epoch from which on each loss stays below 1, (seed, point); infinite if it does not."""
+    """Return the epoch from which each loss stays below 1, (seed, point); infinite if it does not."""
     above = run.loss.values >= _TRUNCATED
     last = above.shape[1] - np.argmax(above[:, ::-1], axis=1)  # the mark after the last one above
     return np.append(run.epoch.values, np.inf)[np.where(above.any(axis=1), last, 0)]
@@ -108,7 +108,7 @@ def _learned(run: xr.Dataset) -> np.ndarray:
 # The bounds. A pilot on seeds 100 to 103 had .09 of pairs and marks violated at tolerance 0, .0045 at 1 %, none at 5 %;
 # no pair learned out of order by more than an epoch; a largest loss of .12 in the end.
 def _violated(tolerance: float, relative_to: str = "start") -> Callable[[xr.Dataset], Estimate]:
-    """Which part of all pairs and marks violates B.2 by more than the tolerance."""
+    """Return the part of all pairs and marks that violate B.2 by more than the tolerance."""
 
     def statistic(run: xr.Dataset) -> Estimate:
         excess = _excess(run, relative_to=relative_to)
@@ -122,7 +122,7 @@ def _violated(tolerance: float, relative_to: str = "start") -> Callable[[xr.Data
 
 
 def _out_of_order(run: xr.Dataset) -> Estimate:
-    """Which part of all pairs is learned in the other order, by more than an epoch."""
+    """Return the part of all pairs that are learned in the other order, by more than an epoch."""
     (u, v), learned = _pairs(run), _learned(run)
     if not np.isfinite(learned).all():
         return Estimate.unresolved("Not all points are learned; train for more epochs.")
@@ -135,7 +135,7 @@ def _last(run: xr.Dataset) -> Estimate:
 
 
 def _last_point(run: xr.Dataset) -> Estimate:
-    """Whether the test point that combines all is the last to be learned, or as late as the last: share of networks."""
+    """Return the share of networks that learn the test point of all concepts last, or as late as the last."""
     learned = _learned(run)
     return Estimate(float((learned[:, -1] >= learned.max(axis=1)).mean()))
 
@@ -201,12 +201,12 @@ claims = (
 
 
 def figures(run: xr.Dataset) -> list[Figure]:
-    """The graphs of Figure 7; the losses of all points; violations over training."""
+    """Draw the graphs of Figure 7, the losses of all points, and violations over training."""
     return [_graphs(run), _losses(run)]
 
 
 def _layout(index: np.ndarray) -> np.ndarray:
-    """Columns by the number of concepts; rows centred around 0, two apart: (point, 2)."""
+    """Return columns by the number of concepts, and rows centred around 0, two apart: (point, 2)."""
     column = index.sum(axis=1)
     row = np.zeros(len(index))
     for number in np.unique(column):

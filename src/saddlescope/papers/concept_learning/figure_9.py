@@ -9,14 +9,14 @@ from dataclasses import dataclass
 import xarray as xr
 
 from saddlescope.papers.concept_learning.shared.multiple_descents import (
-    claims_of,
+    SearchParams,
+    descent_claims,
     descent_figures,
     neighbours,
-    searched,
+    search_and_follow,
 )
-from saddlescope.papers.concept_learning.shared.two_layer_runs import QUANTITIES, check_data, entry_of
+from saddlescope.papers.concept_learning.shared.two_layer_runs import METRICS, entry_index
 from saddlescope.plot import Figure
-from saddlescope.reproduction import parameter_checks
 from saddlescope.reproduction.claim import Claim, Estimate
 from saddlescope.reproduction.context import RunContext
 
@@ -24,51 +24,34 @@ _DESCENTS = 4
 
 
 @dataclass(frozen=True, kw_only=True)
-class Params:
+class Params(SearchParams):
     """The paper's data, and the search for a start."""
 
     mu: tuple[float, ...] = (1.0, 1.5, 2.2, 2.7)  # distance of each cluster from the origin
     sigma: tuple[float, ...] = (0.05, 0.05, 0.05, 0.5)  # standard deviation of the clusters along each concept
-    until: float = 40.0  # the last time of gradient flow
     least: float = 0.003  # every rise and fall of the start is larger than this part of the first loss
-    bound: float = 0.3  # on the absolute value of the start's weights
-    pool: int = 16_384  # random starts of the search
-    generations: int = 40  # in which the best are bred
-    seed: int = 0  # of the search
-
-    def __post_init__(self) -> None:
-        check_data(self)
-        parameter_checks.at_least(1, self, "pool")
-        parameter_checks.at_least(0, self, "generations", "seed")
-        parameter_checks.between(0.0, 0.5, self, "least")
-        parameter_checks.positive(self, "bound")
 
     @classmethod
     def quick(cls) -> "Params":
-        """Seconds: a smaller search."""
+        """Return parameters for a run of seconds: a smaller search."""
         return cls(pool=2048, generations=8)
-
-    @classmethod
-    def paper(cls) -> "Params":
-        """The default is the paper's figure."""
-        return cls()
 
 
 def run(params: Params, context: RunContext) -> xr.Dataset:
-    """Finds a start with four descents, and follows it."""
-    return searched(params, _DESCENTS, context)
+    """Search a start with four descents, and follow it."""
+    return search_and_follow(params, _DESCENTS, context)
 
 
 def _learned_at_the_peak(run: xr.Dataset) -> Estimate:
-    """w_22 when |w_12| is largest."""
+    """Return w_22 when |w_12| is largest."""
     weak, strong = neighbours(run)[0]
     a = run.strength.values
     law = 2 * (a[weak] + a[strong]) / (3 * a[strong] + a[weak])
-    return Estimate(float(run.suppressor_at_top[entry_of(run, weak, strong)]), remark=f"from small starts {law:.3f}")
+    return Estimate(float(run.suppressor_at_top[entry_index(run, weak, strong)]), remark=f"from small starts {law:.3f}")
 
 
 claims = (
-    *claims_of(_DESCENTS, "quadruple", least_rise=0.03),
+    *descent_claims(_DESCENTS, "quadruple", least_rise=0.03),
     Claim(
         name="decay-after-learned",
         says="Printed: w_12 starts to decay after w_22 is close to 1: w_22 at the peak of |w_12|",
@@ -78,9 +61,9 @@ claims = (
     ),
 )
 
-metrics = QUANTITIES
+metrics = METRICS
 
 
 def figures(run: xr.Dataset) -> list[Figure]:
-    """The paper's figure, with what drives each piece."""
+    """Draw the paper's figure, with the drivers of each piece."""
     return descent_figures(run, "quadruple")

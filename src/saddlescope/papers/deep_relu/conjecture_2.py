@@ -37,10 +37,10 @@ class Params:
     seed: int = 0  # of the starts and the random data
 
     def __post_init__(self) -> None:
-        parameter_checks.at_least(1, self, "width", "starts")
-        parameter_checks.at_least(100, self, "steps")
-        parameter_checks.at_least(3, self, "samples")
-        parameter_checks.at_least(0, self, "seed")
+        parameter_checks.require_at_least(1, self, "width", "starts")
+        parameter_checks.require_at_least(100, self, "steps")
+        parameter_checks.require_at_least(3, self, "samples")
+        parameter_checks.require_at_least(0, self, "seed")
         for name in self.data:
             if name not in DATA:
                 raise unknown("data set", name, DATA)
@@ -61,46 +61,44 @@ class Params:
 
 
 def run(params: Params, context: RunContext) -> xr.Dataset:
-    """Data set by data set and depth by depth."""
+    """Search data set by data set and depth by depth."""
     sets = []
     for place, name in enumerate(params.data):
         depths = []
         for n, depth in enumerate(params.depths):
             context.report((place + n / len(params.depths)) / len(params.data), f"{name}, depth {depth}")
-            depths.append(context.cached(f"search-{name}-{depth}", partial(_searched, name, depth, params)))
+            depths.append(context.cached(f"search-{name}-{depth}", partial(_search_directions, name, depth, params)))
         optimum = context.cached(f"optimum-{name}", partial(_optimum, name, params))
         sets.append(xr.concat(depths, dim="depth", join="outer", fill_value={"rank": 0}).merge(optimum))
     context.report(1.0, "done")
     return xr.concat(sets, dim="data").assign_coords(data=list(params.data), depth=list(params.depths))
 
 
-def _saddle(name: str, params: Params) -> tuple[np.ndarray, np.ndarray]:
-
+def _draw_saddle(name: str, params: Params) -> tuple[np.ndarray, np.ndarray]:
     if name != "random":
         return alternating_circle(int(name.removeprefix("circle-")))
     rng = np.random.default_rng(params.seed)
-    return rng.normal(size=(2, params.samples)), rng.normal(size=(1, params.samples))
+    return rng.normal(size=(2, params.samples)).T, rng.normal(size=(1, params.samples)).T
 
 
 def _optimum(name: str, params: Params) -> xr.Dataset:
-
     from saddlescope.theory.escape.certificate import certified_escape_speed
     from saddlescope.theory.escape.rank_one import rank_one_escape_speed
 
-    X, G = _saddle(name, params)
+    X, G = _draw_saddle(name, params)
     best, one = certified_escape_speed(X, G), rank_one_escape_speed(X, G)
     return xr.Dataset({"lower": best.lower, "upper": best.upper, "rank_one": one.lower})
 
 
-def _searched(name: str, depth: int, params: Params) -> xr.Dataset:
-    """Speeds of all starts, and the ranks of the best direction; convex steps stand in for more starts."""
+def _search_directions(name: str, depth: int, params: Params) -> xr.Dataset:
+    """Return the speeds of all starts, and the ranks of the best; convex steps replace more starts."""
     from saddlescope.theory.escape.column_generation import column_generation
     from saddlescope.theory.escape.directions import escape_directions
 
-    X, G = _saddle(name, params)
+    X, G = _draw_saddle(name, params)
     found = escape_directions(
-        X, G, depth=depth, widths=params.width, starts=params.starts, steps=params.steps, marks=10,
-        seed=params.seed + 100 * DATA.index(name) + depth,
+        X, G, depth=depth, widths=params.width, num_starts=params.starts, steps=params.steps,
+        record=np.arange(1, 11) * params.steps // 10, seed=params.seed + 100 * DATA.index(name) + depth,
     )  # fmt: skip
     better = column_generation(found, X, G)
     best = better if better.speeds[better.best] > found.speeds[found.best] else found
@@ -119,19 +117,19 @@ def _searched(name: str, depth: int, params: Params) -> xr.Dataset:
 
 
 # The bounds: a plateau is exact, and directions are known to machine precision; 1e-9 leaves room for the certificate.
-def _faster(run: xr.Dataset) -> Estimate:
+def _largest_excess(run: xr.Dataset) -> Estimate:
     excess = (run.speed.max("start") / run.upper - 1).max("depth")
     remark = "; ".join(f"{name}: {float(value):.1e}" for name, value in zip(run.data.values, excess, strict=True))
     return Estimate(float(excess.max()), remark=f"{run.speed.size} runs; {remark}")
 
 
-def _slower(run: xr.Dataset) -> Estimate:
+def _largest_deficit(run: xr.Dataset) -> Estimate:
     lack = 1 - run.best / run.lower
     plain = 1 - run.descent_best / run.lower
     return Estimate(float(lack.max()), remark=f"by descent alone {float(plain.max()):.1e}")
 
 
-def _higher_ranks(run: xr.Dataset) -> Estimate:
+def _largest_rank(run: xr.Dataset) -> Estimate:
     above = run["rank"].where(run.layer >= 3)
     where = "; ".join(
         f"{name}: layers {', '.join(map(str, _layers_above_one(run.sel(data=name))))}"
@@ -154,21 +152,21 @@ claims = (
         name="none-faster",
         says="No direction found at any depth is faster than the optimum of depth 3: largest relative excess",
         source="Conjecture 2 with L_0 = 3, exact; this project's bar for rounding",
-        statistic=_faster,
+        statistic=_largest_excess,
         high=1e-9,
     ),
     Claim(
         name="plateau",
         says="The best direction at each depth has the speed of depth 3: most that one lacks, relatively",
         source="Proposition 3.2 says that it exists; this project's bar for the search",
-        statistic=_slower,
+        statistic=_largest_deficit,
         high=1e-9,
     ),
     Claim(
         name="rank-one",
         says="The best direction has rank one from layer 3 on, at every depth: the largest rank there",
         source="Conjecture 2 with L_0 = 3",
-        statistic=_higher_ranks,
+        statistic=_largest_rank,
         high=1.0,
     ),
     Claim(
@@ -200,7 +198,7 @@ metrics = (
 
 
 def figures(run: xr.Dataset) -> list[Figure]:
-    """Speeds against depth, and the ranks and the linearity of the best directions."""
+    """Draw speeds against depth, and the ranks and the linearity of the best directions."""
     rng, panels = np.random.default_rng(0), []
     for name in run.data.values:
         one = run.sel(data=name)

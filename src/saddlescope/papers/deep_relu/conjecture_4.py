@@ -2,30 +2,31 @@
 
 The paper hopes that gradient descent from small weights searches greedily for a function of low bottleneck rank: rank 1
 first, then gradually more, and no more than it takes to fit the data. Students of teachers whose bottleneck rank k is
-known are followed to the end, and the first stages of networks on digits. Stages are found from loss and spectra alone.
+known are trained to the end, and networks on digits through their first stages. Stages are found from loss and spectra
+alone.
 
     separated   teachers whose inner dimensions have different strengths
     equal       teachers whose k strengths are one and the same number, where two may be learned at once
-    rank        of the bottleneck: that which the longest run of middle layers shares (`saddlescope.measure`)
+    rank        of the bottleneck: the rank that the longest run of middle layers shares (`saddlescope.measure`)
     rise        of the rank from one stage to the next
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
 
 import numpy as np
 import xarray as xr
 
 from saddlescope._shared.errors import InputError
-from saddlescope.papers.deep_relu.shared.recorded_training import Training
-from saddlescope.papers.deep_relu.shared.saddle_paths import followed, teacher_loss
-from saddlescope.papers.deep_relu.shared.stored_staircases import QUANTITIES, together
+from saddlescope.papers.deep_relu.shared.layer_measurements import NetworkJob, digits_jobs, train_jobs
+from saddlescope.papers.deep_relu.shared.recorded_training import TrainingSetup
+from saddlescope.papers.deep_relu.shared.staircase_dataset import concatenate_networks
+from saddlescope.papers.deep_relu.shared.staircase_metrics import STAIRCASE_METRICS
+from saddlescope.papers.deep_relu.shared.teacher_data import teacher_loss
 from saddlescope.plot import Axis, Figure, Line, Mark, Panel, Table
 from saddlescope.reproduction.claim import Claim, Estimate
 from saddlescope.reproduction.context import RunContext
-from saddlescope.reproduction.parameter_checks import at_least
+from saddlescope.reproduction.parameter_checks import require_at_least
 
 _SEPARATED, _EQUAL, _DIGITS = "separated", "equal", "digits"
 _FITS = 0.01  # of the loss at the origin: a student with less left fits the data
@@ -50,15 +51,15 @@ class Params:
     digits_steps: int = 60_000  # of stochastic gradient descent at learning rate 10 / |theta|^4, batch 32
 
     def __post_init__(self) -> None:
-        at_least(1, self, "samples", "width", "steps", "digits_width", "digits_steps")
+        require_at_least(1, self, "samples", "width", "steps", "digits_width", "digits_steps")
         if not self.depths or min(self.depths) < 2:
             raise InputError(f"depths must be one or more integers of at least 2; got {self.depths!r}.")
         for name in ("deviations", "rates"):
             values = getattr(self, name)
             if len(values) != len(self.depths) or not all(0 < one < float("inf") for one in values):
                 raise InputError(f"{name} must be {len(self.depths)} positive numbers, one a depth; got {values!r}.")
-        at_least(1, self, "teachers")
-        at_least(0, self, "seed", "equal", "digits")
+        require_at_least(1, self, "teachers")
+        require_at_least(0, self, "seed", "equal", "digits")
         if not 2 <= len(self.strengths) <= 6 or not all(0 < one < float("inf") for one in self.strengths):
             raise InputError(f"strengths must be 2 to 6 positive numbers; got {self.strengths!r}.")
 
@@ -77,90 +78,62 @@ class Params:
 
 
 def run(params: Params, context: RunContext) -> xr.Dataset:
-    """Network by network."""
-    jobs = [*_students(params), *_on_digits(params, context)]
-    paths = []
-    for n, (task, name, make, training) in enumerate(jobs):
-        report = context.part(n / len(jobs), (n + 1) / len(jobs))
-        path = context.cached(f"path-{n}", partial(followed, make, training, context, report, name))
-        paths.append(path.assign(task=task))
-    context.report(1.0, "done")
-    return together(paths).assign_attrs(known_rank=len(params.strengths))
+    """Train and measure network by network."""
+    tasks, jobs = _teacher_jobs(params)
+    seeds = range(params.seed, params.seed + params.digits)
+    jobs += digits_jobs(seeds, width=params.digits_width, steps=params.digits_steps, context=context)
+    tasks += [_DIGITS] * params.digits
+    paths = [path.assign(task=task) for path, task in zip(train_jobs(jobs, context), tasks, strict=True)]
+    return concatenate_networks(paths).assign_attrs(known_rank=len(params.strengths))
 
 
-_Job = tuple[str, str, Callable[[], Any], Training]
-
-
-def _students(params: Params) -> list[_Job]:
-    """The students of all teachers."""
-    jobs: list[_Job] = []
+def _teacher_jobs(params: Params) -> tuple[list[str], list[NetworkJob]]:
+    """Return the tasks and networks of the students of all teachers."""
     shapes = list(zip(params.depths, params.deviations, params.rates, strict=True))
     alike = len(params.strengths) * (sum(params.strengths) / len(params.strengths),)
     seeds = range(params.seed, params.seed + params.teachers)
     cases = [(_SEPARATED, kind, shape, seed) for shape in shapes for seed in seeds for kind in ("relu", "abs")]
     cases += [(_EQUAL, "relu", shapes[0], seed) for seed in range(params.seed, params.seed + params.equal)]
+    jobs = []
     for task, kind, (depth, deviation, rate), seed in cases:
-        training = Training(
+        setup = TrainingSetup(
             depth=depth, width=params.width, deviation=deviation, rate=rate, steps=params.steps, batch=None, seed=seed
         )
         strengths = params.strengths if task == _SEPARATED else alike
-        make = partial(teacher_loss, kind, strengths, samples=params.samples, seed=seed)
-        jobs.append((task, f"{task} {kind} teacher, depth {depth}, seed {seed}", make, training))
-    return jobs
-
-
-def _on_digits(params: Params, context: RunContext) -> list[_Job]:
-    """The networks on digits."""
-    from saddlescope.papers.deep_relu.shared.image_training import image_loss
-
-    jobs: list[_Job] = []
-    for seed in range(params.seed, params.seed + params.digits):
-        training = Training(
-            depth=6, width=params.digits_width, deviation=0.01, rate=10.0, steps=params.digits_steps, batch=32,
-            seed=seed,
-        )  # fmt: skip
-        jobs.append((_DIGITS, f"digits, seed {seed}", partial(image_loss, "digits", context), training))
-    return jobs
+        make_loss = partial(teacher_loss, kind, strengths, samples=params.samples, seed=seed)
+        jobs.append(NetworkJob(f"{task} {kind} teacher, depth {depth}, seed {seed}", make_loss, setup))
+    return [task for task, *_ in cases], jobs
 
 
 def _ranks(run: xr.Dataset, task: str) -> list[np.ndarray]:
-    """The ranks of all stages of every network of a task."""
+    """Return the ranks of all stages of every network of a task."""
     of_task = run.isel(network=(run.task == task).values)
     return [ranks[ranks >= 0] for ranks in of_task.stage_rank.transpose("network", "stage").values]
 
 
-def _wrong_rises(task: str) -> Callable[[xr.Dataset], Estimate]:
-    """How many rises are of another size than one."""
-
-    def statistic(run: xr.Dataset) -> Estimate:
-
-        ranks = _ranks(run, task)
-        rises = np.concatenate([np.diff(one) for one in ranks]) if ranks else np.zeros(0)
-        if len(rises) == 0:
-            return Estimate.unresolved(f"No network of the task {task!r} leaves the origin; take more steps.")
-        sizes = ", ".join(f"{int(np.sum(rises == size))} of {size:+d}" for size in np.unique(rises))
-        return Estimate(float(np.sum(rises != 1)), remark=f"{len(ranks)} networks; rises: {sizes}")
-
-    return statistic
+def _wrong_rises(run: xr.Dataset, *, task: str) -> Estimate:
+    """Return the number of rises of another size than one."""
+    ranks = _ranks(run, task)
+    rises = np.concatenate([np.diff(one) for one in ranks]) if ranks else np.zeros(0)
+    if len(rises) == 0:
+        return Estimate.unresolved(f"No network of the task {task!r} leaves the origin; take more steps.")
+    sizes = ", ".join(f"{int(np.sum(rises == size))} of {size:+d}" for size in np.unique(rises))
+    return Estimate(float(np.sum(rises != 1)), remark=f"{len(ranks)} networks; rises: {sizes}")
 
 
-def _wrong_ends(task: str) -> Callable[[xr.Dataset], Estimate]:
-    """How many networks that fit the data do so at another rank than their teacher's bottleneck rank."""
-
-    def statistic(run: xr.Dataset) -> Estimate:
-        of_task = run.isel(network=(run.task == task).values)
-        fits = (of_task.loss.min("mark") < _FITS * of_task.loss.isel(mark=0)).values
-        if not fits.any():
-            return Estimate.unresolved(f"No network of the task {task!r} fits the data by its last step; take more.")
-        wrong = sum(ranks[-1] != run.known_rank for ranks in _ranks(of_task.isel(network=fits), task))
-        found = f"{fits.sum()} of {len(fits)} networks fit the data by their last step"
-        return Estimate(float(wrong), remark=f"{found}; teachers of rank {run.known_rank}")
-
-    return statistic
+def _wrong_ends(run: xr.Dataset, *, task: str) -> Estimate:
+    """Return the number of networks that fit the data at another rank than their teacher's bottleneck rank."""
+    of_task = run.isel(network=(run.task == task).values)
+    fits = (of_task.loss.min("mark") < _FITS * of_task.loss.isel(mark=0)).values
+    if not fits.any():
+        return Estimate.unresolved(f"No network of the task {task!r} fits the data by its last step; take more.")
+    wrong = sum(ranks[-1] != run.known_rank for ranks in _ranks(of_task.isel(network=fits), task))
+    found = f"{fits.sum()} of {len(fits)} networks fit the data by their last step"
+    return Estimate(float(wrong), remark=f"{found}; teachers of rank {run.known_rank}")
 
 
 def _agreement(run: xr.Dataset) -> Estimate:
-    """In how many of the stages after the first all layers between first and last have the rank of the bottleneck."""
+    """Return the share of stages after the first in which all middle layers have the rank of the bottleneck."""
     of_task = run.isel(network=(run.task == _SEPARATED).values)
     middle = (of_task.layer > 1) & (of_task.layer < of_task.depth)
     agree = ((of_task.stage_layer_rank == of_task.stage_rank) | ~middle).all("layer")
@@ -178,14 +151,14 @@ claims = (
         says="On teachers of separated strengths the bottleneck rank rises by one at each saddle: rises of another "
         "size",
         source=_LITERAL,
-        statistic=_wrong_rises(_SEPARATED),
+        statistic=partial(_wrong_rises, task=_SEPARATED),
         high=0.0,
     ),
     Claim(
         name="stops",
         says="It stops at the teacher's bottleneck rank, the least that fits: networks that fit at another",
         source=f"{_LITERAL}: stopping at the smallest BN-rank sufficient to fit the data",
-        statistic=_wrong_ends(_SEPARATED),
+        statistic=partial(_wrong_ends, task=_SEPARATED),
         high=0.0,
     ),
     Claim(
@@ -199,30 +172,30 @@ claims = (
         name="equal",
         says="The rank rises by one at each saddle even where all strengths are equal: rises of another size",
         source=f"{_LITERAL}, taken literally: no exception is made for ties",
-        statistic=_wrong_rises(_EQUAL),
+        statistic=partial(_wrong_rises, task=_EQUAL),
         high=0.0,
     ),
     Claim(
         name="equal-stops",
         says="With equal strengths, too, it stops at the teacher's bottleneck rank: networks that fit at another",
         source=f"{_LITERAL}: stopping at the smallest BN-rank sufficient to fit the data",
-        statistic=_wrong_ends(_EQUAL),
+        statistic=partial(_wrong_ends, task=_EQUAL),
         high=0.0,
     ),
     Claim(
         name="digits",
         says="On digits every rise of the rank that the runs show is by one: rises of another size",
         source=_LITERAL,
-        statistic=_wrong_rises(_DIGITS),
+        statistic=partial(_wrong_rises, task=_DIGITS),
         high=0.0,
     ),
 )
 
-metrics = QUANTITIES
+metrics = STAIRCASE_METRICS
 
 
 def figures(run: xr.Dataset) -> list[Figure]:
-    """The loss with the rank of each stage, for the first networks of every task."""
+    """Draw the loss with the rank of each stage, for the first network of every task."""
     first: dict[str, int] = {}
     for n, name in enumerate(run.network.values.tolist()):
         first.setdefault(name.partition(", seed")[0], n)
@@ -240,7 +213,6 @@ def figures(run: xr.Dataset) -> list[Figure]:
 
 
 def _panels(one: xr.Dataset) -> list[Panel]:
-
     starts, ranks = one.stage_start.dropna("stage").values, one.stage_rank.values
     step = one.step.values
     shown = step >= (starts[1] / 4 if len(starts) > 1 else 1)
@@ -266,7 +238,6 @@ def _panels(one: xr.Dataset) -> list[Panel]:
 
 
 def _table(run: xr.Dataset) -> Table:
-
     rows = []
     for n in range(run.sizes["network"]):
         one = run.isel(network=n)

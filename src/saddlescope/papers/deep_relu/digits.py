@@ -1,10 +1,10 @@
 """Handwritten digits at depth 6: the whole staircase, found without looking, over seeds   (Sections 3.3 and 5)
 
-The experiment of Figure 1 on images of 8 x 8 pixels, small enough to be made for many seeds. From small weights a deep
-ReLU network waits at the origin, escapes to a plateau on which its deeper layers have rank one, and leaves that for
-rank two. Stages and ranks are found from the recorded loss and singular values alone, by the same policies for all.
+The experiment of Figure 1 on images of 8 x 8 pixels, small enough to be repeated for many seeds. From small weights a
+deep ReLU network stays near the origin, escapes to a plateau on which its deeper layers have rank one, and then to one
+of rank two. Stages and ranks are found from the recorded loss and singular values alone, by the same policies for all.
 In pilots on other seeds about one in four skipped the plateau of rank one, and did so at deviations 0.02, 0.018 and
-0.0165 alike: it lies in the initial weights' direction, not in their scale.
+0.0165 alike: it depends on the direction of the initial weights, not on their scale.
 
     L       depth; layers are counted from the input, and the deeper ones are 3 to L - 1
     s_i     singular values of a layer's weights, descending
@@ -12,7 +12,6 @@ In pilots on other seeds about one in four skipped the plateau of rank one, and 
     eta     learning rate, rate |theta|^(2 - L): steps of the paper's time s
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
@@ -20,21 +19,21 @@ from typing import TYPE_CHECKING
 import xarray as xr
 
 from saddlescope._shared.errors import InputError
-from saddlescope.papers.deep_relu.shared.image_training import (
-    Training,
-    ended_early,
-    image_loss,
-    on_first_plateau,
+from saddlescope._shared.progress import Report
+from saddlescope.papers.deep_relu.shared.image_training import image_loss, train_on_images
+from saddlescope.papers.deep_relu.shared.plateau_statistics import (
+    ends_early,
     rank_path,
-    ratios,
-    train,
+    select_first_plateau,
+    singular_value_ratios,
 )
-from saddlescope.papers.deep_relu.shared.stored_staircases import ACCURACY, QUANTITIES
+from saddlescope.papers.deep_relu.shared.recorded_training import TrainingSetup
+from saddlescope.papers.deep_relu.shared.staircase_metrics import ACCURACY_METRIC, STAIRCASE_METRICS
 from saddlescope.papers.deep_relu.shared.training_figures import layer_panels, loss_panel, stage_rows
 from saddlescope.plot import Figure, Table
 from saddlescope.reproduction.claim import Claim, Estimate
 from saddlescope.reproduction.context import RunContext
-from saddlescope.reproduction.parameter_checks import at_least, positive
+from saddlescope.reproduction.parameter_checks import require_at_least, require_positive
 
 if TYPE_CHECKING:
     from saddlescope.models.deep import LayeredLoss
@@ -54,9 +53,9 @@ class Params:
     marks: int = 64  # steps at which spectra are stored, for each doubling of the step
 
     def __post_init__(self) -> None:
-        at_least(1, self, "width", "batch", "steps", "marks")
-        at_least(4, self, "depth")
-        positive(self, "deviation", "rate")
+        require_at_least(1, self, "width", "batch", "steps", "marks")
+        require_at_least(4, self, "depth")
+        require_positive(self, "deviation", "rate")
         if not self.seeds or min(self.seeds) < 0 or len(set(self.seeds)) < len(self.seeds):
             raise InputError(f"seeds must be different integers of at least 0; got {self.seeds!r}.")
 
@@ -72,7 +71,7 @@ class Params:
 
 
 def run(params: Params, context: RunContext) -> xr.Dataset:
-    """Seed by seed."""
+    """Train seed by seed."""
     loss = image_loss("digits", context)
     seeds = []
     for n, seed in enumerate(params.seeds):
@@ -83,53 +82,57 @@ def run(params: Params, context: RunContext) -> xr.Dataset:
     return together.assign_coords(seed=list(params.seeds)).assign_attrs(width=params.width, deviation=params.deviation)
 
 
-def _train(
-    loss: "LayeredLoss", params: Params, seed: int, context: RunContext, report: Callable[[float, str], None]
-) -> xr.Dataset:
-    training = Training(
+def _train(loss: "LayeredLoss", params: Params, seed: int, context: RunContext, report: Report) -> xr.Dataset:
+    setup = TrainingSetup(
         depth=params.depth, width=params.width, deviation=params.deviation, rate=params.rate, batch=params.batch,
-        steps=params.steps, marks=params.marks, seed=seed,
+        steps=params.steps, seed=seed,
     )  # fmt: skip
-    return train(loss, training, context, lambda part, note: report(part, f"seed {seed}, {note}"), f"seed-{seed}")
+    return train_on_images(
+        loss, setup, context, name=f"seed-{seed}", per_doubling=params.marks,
+        report=lambda fraction, note: report(fraction, f"seed {seed}, {note}"),
+    )  # fmt: skip
 
 
-# The bounds. This project had set itself, before any run: for every seed a plateau at rank 1 in the deeper layers, then
-# rank 2, and at least 99 % accuracy. Of a pilot on the seeds 100, 101 and 102 the first two have both plateaus (escapes
+# The bounds. This project's bar, set before any run: for every seed a plateau at rank 1 in the deeper layers, then rank
+# 2, and at least 99 % accuracy. Of a pilot on the seeds 100, 101 and 102 the first two have both plateaus (escapes
 # at steps 40,143 and 42,281, s_2 / s_1 of up to 0.16 in the deeper layers on the first one); the third goes to rank 2
-# at step 54,140 without a plateau at rank 1 that would be told from its drop. So a second, weaker claim stands beside
-# the bar: most seeds. All three have accuracy 1.
+# at step 54,140 without a plateau at rank 1 that could be distinguished from its drop. So there is a second,
+# weaker claim beside the bar: most seeds. All three have accuracy 1.
 def _deeper(run: xr.Dataset) -> slice:
     return slice(3, run.sizes["layer"] - 1)
 
 
-def _whole(run: xr.Dataset) -> Estimate | None:
-    """Undecided where a seed ended before its second escape."""
-    early = [str(seed) for seed in run.seed.values if ended_early(run.sel(seed=seed), _deeper(run))]
+def _incomplete(run: xr.Dataset) -> Estimate | None:
+    """Return an undecided estimate where a seed ends before its second escape, else None."""
+    early = [str(seed) for seed in run.seed.values if ends_early(run.sel(seed=seed), _deeper(run))]
     if early:
         return Estimate.unresolved(f"Seeds that ended before a rank of 2: {', '.join(early)}; take more steps.")
     return None
 
 
 def _paths(run: xr.Dataset) -> Estimate:
-    if early := _whole(run):
+    if early := _incomplete(run):
         return early
-    told = {int(seed): rank_path(run.sel(seed=seed), _deeper(run)) for seed in run.seed.values}
-    remark = "; ".join(f"seed {seed}: {'-'.join(map(str, ranks))}" for seed, ranks in told.items())
-    return Estimate(sum(ranks[:3] == [0, 1, 2] for ranks in told.values()) / len(told), remark=remark)
+    paths = {int(seed): rank_path(run.sel(seed=seed), _deeper(run)) for seed in run.seed.values}
+    remark = "; ".join(f"seed {seed}: {'-'.join(map(str, ranks))}" for seed, ranks in paths.items())
+    return Estimate(sum(ranks[:3] == [0, 1, 2] for ranks in paths.values()) / len(paths), remark=remark)
 
 
 def _first_ratio(run: xr.Dataset) -> Estimate:
-    """The largest s_2 / s_1 of a deeper layer on the first plateau, over the seeds where its rank there is found 1."""
+    """Return the largest s_2 / s_1 of a deeper layer on the first plateau, over the seeds with rank 1 there."""
     first = run.stage_layer_rank.isel(stage=1).sel(layer=_deeper(run))
     seeds = run.seed.values[(first == 1).all("layer").values]
     if not len(seeds):
         return Estimate.unresolved("No seed has a plateau at rank 1.")
-    worst = max(float(ratios(on_first_plateau(run.sel(seed=seed)), 2).sel(layer=_deeper(run)).max()) for seed in seeds)
+    worst = max(
+        float(singular_value_ratios(select_first_plateau(run.sel(seed=seed)), 2).sel(layer=_deeper(run)).max())
+        for seed in seeds
+    )
     return Estimate(worst, remark=f"{len(seeds)} of {run.sizes['seed']} seeds")
 
 
 def _accuracy(run: xr.Dataset) -> Estimate:
-    return _whole(run) or Estimate(float(run.accuracy.isel(step=-1).min()), remark="the worst seed")
+    return _incomplete(run) or Estimate(float(run.accuracy.isel(step=-1).min()), remark="the worst seed")
 
 
 def _first_escape(run: xr.Dataset) -> Estimate:
@@ -180,11 +183,11 @@ claims = (
     ),
 )
 
-metrics = (*QUANTITIES, ACCURACY)
+metrics = (*STAIRCASE_METRICS, ACCURACY_METRIC)
 
 
 def figures(run: xr.Dataset) -> list[Figure]:
-    """The loss for every seed with a table of the stages; the spectra of the first seed over time."""
+    """Draw the loss for every seed with a table of the stages, and the spectra of the first seed over time."""
     by_seed = {f"seed {seed}": run.sel(seed=seed) for seed in run.seed.values}
     first = run.isel(seed=0)
     return [
@@ -209,6 +212,5 @@ def figures(run: xr.Dataset) -> list[Figure]:
 
 
 def _table(run: xr.Dataset) -> Table:
-
     rows = tuple(row for seed in run.seed.values.tolist() for row in stage_rows(run.sel(seed=seed), seed))
     return Table(columns=("seed", "stage", "begins at step", "loss", "ranks of the layers"), rows=rows)

@@ -1,8 +1,8 @@
 """Figure 5: the speed of a network of rank one against the angle it looks in   (Appendix C.1, equation 6)
 
-The circle of Example 1, N = 8. A network of one neuron a layer with W_1 = (cos phi, sin phi), W_2 = 1 and W_3 = +-1 has
-the speed |sum_j G_j relu(W_1 x_j)|, which equation 6 gives in closed form. No other network whose layers all have rank
-one is faster, though not all of them are one neuron: W_1 = (v, -v)/sqrt 2 gives |v.x|/2.
+The circle of Example 1, N = 8. A network of one neuron per layer with W_1 = (cos phi, sin phi), W_2 = 1 and W_3 = +-1
+has the speed |sum_j G_j relu(W_1 x_j)|, which equation 6 gives in closed form. No other network whose layers all have
+rank one is faster, though not all of them are one neuron: W_1 = (v, -v)/sqrt 2 gives |v.x|/2.
 """
 
 from dataclasses import dataclass
@@ -24,15 +24,15 @@ class Params:
     """The paper's figure, and networks of rank one at random."""
 
     angles: int = 1441  # angles phi from 0 to 2 pi, both included
-    networks: int = 20_000  # random networks of rank-one layers, to be held against the maximum
+    networks: int = 20_000  # random networks of rank-one layers, to be compared with the maximum
     depth: int = 4  # of the random networks
     seed: int = 0  # of the random networks
 
     def __post_init__(self) -> None:
-        parameter_checks.at_least(17, self, "angles")
-        parameter_checks.at_least(1, self, "networks")
-        parameter_checks.at_least(2, self, "depth")
-        parameter_checks.at_least(0, self, "seed")
+        parameter_checks.require_at_least(17, self, "angles")
+        parameter_checks.require_at_least(1, self, "networks")
+        parameter_checks.require_at_least(2, self, "depth")
+        parameter_checks.require_at_least(0, self, "seed")
 
     @classmethod
     def quick(cls) -> "Params":
@@ -46,7 +46,7 @@ class Params:
 
 
 def run(params: Params, context: RunContext) -> xr.Dataset:
-    """Equation 6, the speeds of the networks themselves, and of random ones of rank one."""
+    """Evaluate equation 6, the speeds of the networks themselves, and of random ones of rank one."""
     from saddlescope.theory.escape.rank_one import rank_one_escape_speed
     from saddlescope.theory.escape.speed import escape_speed
 
@@ -60,7 +60,7 @@ def run(params: Params, context: RunContext) -> xr.Dataset:
             context.report(0.8 * k / len(angle), f"angle {phi:.2f}")
     best = rank_one_escape_speed(X, G, depth=params.depth)
     context.report(0.8, "random networks of rank one")
-    mixed = _random_speeds(X, G, params)
+    mixed = _random_speeds(X.T, G.T, params)
     context.report(1.0, "done")
     return xr.Dataset(
         {
@@ -76,13 +76,12 @@ def run(params: Params, context: RunContext) -> xr.Dataset:
 
 
 def _equation_6(angle: np.ndarray) -> np.ndarray:
-
     xi, eighth = np.mod(angle, np.pi / 4), np.pi / 4
     return np.abs(np.cos(xi + eighth) - np.cos(xi) + np.cos(xi - eighth) - np.cos(xi - 2 * eighth))
 
 
 def _random_speeds(X: np.ndarray, G: np.ndarray, params: Params) -> np.ndarray:
-    """|Tr[G^T Y]| of networks W_l = p q^T with unit vectors, of width 2, half of them near W_1 = (v, -v)/sqrt 2."""
+    """Return |Tr[G^T Y]| of networks W_l = p q^T with unit vectors, of width 2, half with W_1 near (v, -v)/sqrt 2."""
     rng = np.random.default_rng(params.seed)
 
     def units(size: int) -> np.ndarray:
@@ -100,7 +99,7 @@ def _random_speeds(X: np.ndarray, G: np.ndarray, params: Params) -> np.ndarray:
     return np.abs(np.einsum("oj,noj->n", G, hidden))
 
 
-# The bounds: what is exact is held to 1e-12. The maxima are looked for at the angles of the run.
+# The bounds: what is exact is held to 1e-12. The maxima are searched at the angles of the run.
 def _deviation(run: xr.Dataset) -> Estimate:
     return Estimate(float(abs(run.speed - run.equation_6).max()), remark=f"{run.sizes['angle']} angles")
 
@@ -110,8 +109,8 @@ def _maximum(run: xr.Dataset) -> Estimate:
     return Estimate((low + high) / 2, (high - low) / 2)
 
 
-def _at_multiples(run: xr.Dataset) -> Estimate:
-    """How far from a multiple of pi/4 the angles lie whose speed is within 1e-9 of the largest."""
+def _distance_from_multiples(run: xr.Dataset) -> Estimate:
+    """Return the distance from a multiple of pi/4 of the angles whose speed is within 1e-9 of the largest."""
     at = run.angle.values[run.speed.values > float(run.best) - 1e-9]
     if not len(at):
         return Estimate.unresolved("No angle of the run comes near the maximum; 8 must divide angles - 1.")
@@ -143,7 +142,7 @@ claims = (
         name="where",
         says="The maxima are at multiples of pi/4: largest distance, in units of pi/4",
         source="Appendix C.1, exact",
-        statistic=_at_multiples,
+        statistic=_distance_from_multiples,
         high=1e-6,
     ),
     Claim(
@@ -157,7 +156,7 @@ claims = (
 
 
 def figures(run: xr.Dataset) -> list[Figure]:
-    """The paper's figure."""
+    """Draw the figure of the paper, and the speeds of random networks."""
     angle = run.angle.values / np.pi
     counts, edges = np.histogram(run.random_speed.values, bins=60, range=(0, float(run.best)))
     curves = (

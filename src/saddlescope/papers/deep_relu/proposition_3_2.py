@@ -1,19 +1,18 @@
 """Proposition 3.2: deeper networks escape at least as fast, and the largest speed against depth   (Proposition 3.2)
 
-The proposition makes, of any network of depth L with a positive speed, one of depth L + k that is no slower, whose
-layers from L on have rank one and feel no ReLU. It is built here for networks that are random, on their way down, near
-an optimum, and extreme. It follows that the largest speed does not fall with depth; how much it rises, the paper leaves
-open (hypothesis 2). For inputs in the plane and one output it is known exactly at depths 2 and 3, and deeper it is
-searched for.
+From any network of depth L with a positive speed the proposition constructs one of depth L + k that is no slower, whose
+layers from L on have rank one and are unchanged by ReLU. It is built here for networks that are random, partly
+descended, near an optimum, and extreme. It follows that the largest speed does not fall with depth; how much it rises,
+the paper leaves open (hypothesis 2). For inputs in the plane and one output it is known exactly at depths 2 and 3, and
+at larger depths it is searched for.
 
-    gain      speed of the deeper network over that of the network it was made of, less 1
+    gain      speed of the deeper network over that of the original network, less 1
     tail      1 - |A|_op^2 / |A|_F^2 of a matrix, 0 at rank one
     s*(L)     largest escape speed at depth L, over all widths
 
 At depth 1 the proposition fails: for X = (1, -1), G = (-1, 1) the linear network has speed 2, deeper ones at most 1.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 
@@ -21,8 +20,9 @@ import numpy as np
 import xarray as xr
 
 from saddlescope._shared.errors import InputError
+from saddlescope._shared.progress import Report
 from saddlescope.papers.deep_relu.shared.circle_data import alternating_circle
-from saddlescope.papers.deep_relu.shared.trial_networks import KINDS, descended, networks
+from saddlescope.papers.deep_relu.shared.network_ensembles import KINDS, descend_from_random, draw_networks
 from saddlescope.plot import Axis, Figure, Line, Panel
 from saddlescope.reproduction import parameter_checks
 from saddlescope.reproduction.claim import Claim, Estimate
@@ -50,9 +50,9 @@ class Params:
     def __post_init__(self) -> None:
         if not self.depths or min(self.depths) < 2 or len(set(self.depths)) < len(self.depths):
             raise InputError(f"depths must be different integers of at least 2, such as 2,4,16; got {self.depths!r}.")
-        parameter_checks.at_least(1, self, "count", "added", "starts", "width", "steps")
-        parameter_checks.at_least(4, self, "points", "deepest")
-        parameter_checks.at_least(0, self, "data", "seed")
+        parameter_checks.require_at_least(1, self, "count", "added", "starts", "width", "steps")
+        parameter_checks.require_at_least(4, self, "points", "deepest")
+        parameter_checks.require_at_least(0, self, "data", "seed")
 
     @classmethod
     def quick(cls) -> "Params":
@@ -66,21 +66,21 @@ class Params:
 
 
 def run(params: Params, context: RunContext) -> xr.Dataset:
-    """The networks, depth by depth, then the curve, data set by data set."""
+    """Deepen the networks, depth by depth, then compute the curve, data set by data set."""
     parts: list[xr.Dataset] = []
     for k, depth in enumerate(params.depths):
         part = context.part(0.4 * k / len(params.depths), 0.4 * (k + 1) / len(params.depths))
-        parts.append(context.cached(f"depth-{depth}", partial(_deepened, depth, params, part)))
+        parts.append(context.cached(f"depth-{depth}", partial(_deepen_networks, depth, params, part)))
     curves: list[xr.Dataset] = []
     for k in range(params.data + 1):
         part = context.part(0.4 + 0.6 * k / (params.data + 1), 0.4 + 0.6 * (k + 1) / (params.data + 1))
-        curves.append(context.cached(f"curve-{k}", partial(_curve, k, params, part)))
+        curves.append(context.cached(f"curve-{k}", partial(_compute_curve, k, params, part)))
     context.report(1.0, "done")
     return xr.merge([xr.concat(parts, dim="depth"), xr.concat(curves, dim="data")])
 
 
-def _deepened(depth: int, params: Params, report: Callable[[float, str], None]) -> xr.Dataset:
-    """What the construction does to networks of one depth."""
+def _deepen_networks(depth: int, params: Params, report: Report) -> xr.Dataset:
+    """Deepen networks of one depth and measure the results."""
     from saddlescope.theory.escape.bounds import layer_ratios
     from saddlescope.theory.escape.deeper_network import deepen
     from saddlescope.theory.escape.speed import escape_speed
@@ -89,7 +89,7 @@ def _deepened(depth: int, params: Params, report: Callable[[float, str], None]) 
     found = {name: np.zeros((len(KINDS), params.count)) for name in ("gain", "tail", "lost", "off_sphere")}
     for k, kind in enumerate(KINDS):
         report(k / len(KINDS), f"depth {depth}, {kind}")
-        for n, (weights, X, G) in enumerate(networks(kind, depth=depth, count=params.count, seed=params.seed)):
+        for n, (weights, X, G) in enumerate(draw_networks(kind, depth=depth, count=params.count, seed=params.seed)):
             deeper = deepen(weights, X, G, depth=depth + int(rng.integers(1, params.added + 1)))
             ratios = layer_ratios(deeper, X, G)
             found["gain"][k, n] = escape_speed(deeper, X, G) / escape_speed(weights, X, G) - 1
@@ -102,23 +102,24 @@ def _deepened(depth: int, params: Params, report: Callable[[float, str], None]) 
     )
 
 
-def _plane_data(number: int, params: Params) -> tuple[str, np.ndarray, np.ndarray]:
-    """The circle of Example 1, or one like it whose points and gradients are moved at random."""
+def _draw_plane_data(number: int, params: Params) -> tuple[str, np.ndarray, np.ndarray]:
+    """Return the circle of Example 1, or draw one like it with points and gradients moved at random."""
     if number == 0:
         return CIRCLE, *alternating_circle(8)
     rng = np.random.default_rng([params.seed, number])
     X, G = alternating_circle(params.points)
-    return f"moved circle {number}", X + rng.normal(0, 0.05, X.shape), G * rng.uniform(0.9, 1.1, G.shape)
+    moved = X.T + rng.normal(0, 0.05, X.T.shape)
+    return f"moved circle {number}", moved.T, G * rng.uniform(0.9, 1.1, G.shape)
 
 
-def _curve(number: int, params: Params, report: Callable[[float, str], None]) -> xr.Dataset:
-    """s*(2) and s*(3), and at larger depths what the construction makes of the latter and what searches find."""
+def _compute_curve(number: int, params: Params, report: Report) -> xr.Dataset:
+    """Compute s*(2) and s*(3) and, at larger depths, the speed of the construction and of searches."""
     from saddlescope.theory.escape.certificate import certified_escape_speed
     from saddlescope.theory.escape.deeper_network import deepen
     from saddlescope.theory.escape.rank_one import rank_one_escape_speed
     from saddlescope.theory.escape.speed import escape_speed
 
-    name, X, G = _plane_data(number, params)
+    name, X, G = _draw_plane_data(number, params)
     depths = np.arange(2, params.deepest + 1)
     shallow, best = rank_one_escape_speed(X, G, depth=2), certified_escape_speed(X, G)
     built = [
@@ -130,7 +131,7 @@ def _curve(number: int, params: Params, report: Callable[[float, str], None]) ->
         report(k / len(depths), f"{name}, depth {depth}")
         if depth > 3:
             rng = np.random.default_rng([params.seed, number, int(depth)])
-            _, speeds = descended(
+            _, speeds = descend_from_random(
                 rng, X, G, depth=int(depth), width=params.width, starts=params.starts, steps=params.steps
             )
             searched[k] = speeds.max()
@@ -146,22 +147,18 @@ def _curve(number: int, params: Params, report: Callable[[float, str], None]) ->
     )
 
 
-# The bounds. A construction is exact: what it promises is held to rounding. The curve beyond depth 3 is a search, which
+# The bounds. A construction is exact: its properties are held to rounding. The curve beyond depth 3 is a search, which
 # can refute a plateau and not prove it.
-def _networks(run: xr.Dataset) -> str:
+def _describe_networks(run: xr.Dataset) -> str:
     return f"{run.gain.size} networks, depths {', '.join(str(int(depth)) for depth in run.depth.values)}"
 
 
-def _slower(run: xr.Dataset) -> Estimate:
-    return Estimate(float((run.gain < -FALLS).sum()), remark=_networks(run))
+def _count_slower(run: xr.Dataset) -> Estimate:
+    return Estimate(float((run.gain < -FALLS).sum()), remark=_describe_networks(run))
 
 
-def _largest(name: str) -> partial[Estimate]:
-    return partial(_most, name=name)
-
-
-def _most(run: xr.Dataset, name: str) -> Estimate:
-    return Estimate(float(run[name].max()), remark=_networks(run))
+def _largest(run: xr.Dataset, *, name: str) -> Estimate:
+    return Estimate(float(run[name].max()), remark=_describe_networks(run))
 
 
 def _typical_gain(run: xr.Dataset) -> Estimate:
@@ -169,18 +166,18 @@ def _typical_gain(run: xr.Dataset) -> Estimate:
     return Estimate(float(run.gain.sel(kind=["random", "descended", "fast"]).median()), remark=f"by kind: {by_kind}")
 
 
-def _fall(run: xr.Dataset) -> Estimate:
-    """How far s*(3) lies below s*(2), at worst, in units of s*(3)."""
+def _largest_fall(run: xr.Dataset) -> Estimate:
+    """Return the largest fall from s*(2) to s*(3), in units of s*(3)."""
     return Estimate(float(((run.shallow_upper - run.lower) / run.lower).max()))
 
 
-def _rise(run: xr.Dataset) -> Estimate:
-    """How far s*(3) lies above s*(2), at best, in units of s*(3)."""
+def _largest_rise(run: xr.Dataset) -> Estimate:
+    """Return the largest rise from s*(2) to s*(3), in units of s*(3)."""
     return Estimate(float(((run.lower - run.shallow_upper) / run.lower).max()))
 
 
-def _beyond(run: xr.Dataset) -> Estimate:
-    """The fastest search of any depth over s*(3), less 1."""
+def _excess_beyond_depth_three(run: xr.Dataset) -> Estimate:
+    """Return the fastest search of any depth over s*(3), less 1."""
     over = run.searched.max("curve_depth") / run.upper - 1
     return Estimate(
         float(over.max()),
@@ -193,28 +190,28 @@ claims = (
         name="not-slower",
         says="The deeper network is never slower: networks for which it is, by more than rounding",
         source="Proposition 3.2, for L >= 2",
-        statistic=_slower,
+        statistic=_count_slower,
         high=0.0,
     ),
     Claim(
         name="rank-one",
         says="Weights and activations of its layers from L on have rank one: largest tail",
         source="Proposition 3.2",
-        statistic=_largest("tail"),
+        statistic=partial(_largest, name="tail"),
         high=1e-12,
     ),
     Claim(
         name="no-relu",
         says="ReLU does nothing in its hidden layers from L on: largest |Zs - Z|^2 / |Z|^2",
         source="Proposition 3.2",
-        statistic=_largest("lost"),
+        statistic=partial(_largest, name="lost"),
         high=0.0,
     ),
     Claim(
         name="on-the-sphere",
         says="Its |theta|^2 is its depth: largest relative deviation",
         source="Proposition 3.2; the proof has at most, and a larger norm only helps",
-        statistic=_largest("off_sphere"),
+        statistic=partial(_largest, name="off_sphere"),
         high=1e-12,
     ),
     Claim(
@@ -228,28 +225,28 @@ claims = (
         name="not-falling",
         says="The largest speed does not fall from depth 2 to 3: largest relative fall",
         source="Proposition 3.2; both are certified",
-        statistic=_fall,
+        statistic=_largest_fall,
         high=1e-9,
     ),
     Claim(
         name="rising",
         says="It rises on some data, so that the proposition is not an equality: largest relative rise",
         source="Example 1: 1/2 over sqrt 2 - 1, a rise of .17 of 1/2",
-        statistic=_rise,
+        statistic=_largest_rise,
         low=0.17,
     ),
     Claim(
         name="plateau",
         says="No search at depths above 3 beats the certified optimum of depth 3: fastest over it, less 1",
         source="Hypothesis 2 of the paper's discussion; seen in searches of a trial run, a bound for searches only",
-        statistic=_beyond,
+        statistic=_excess_beyond_depth_three,
         high=1e-6,
     ),
 )
 
 
 def figures(run: xr.Dataset) -> list[Figure]:
-    """Gains by depth, and the curves."""
+    """Draw the gains by depth, and the curves."""
     gains = [
         Line(
             x=np.repeat(run.depth.values + 0.12 * (color - 1.5), run.sizes["case"]),
@@ -286,7 +283,7 @@ def figures(run: xr.Dataset) -> list[Figure]:
             "points: the fastest network that searches found.",
             panels=(
                 Panel(
-                    title=_networks(run),
+                    title=_describe_networks(run),
                     x=Axis("depth L"),
                     y=Axis("relative gain in speed", scale="log"),
                     marks=tuple(gains),

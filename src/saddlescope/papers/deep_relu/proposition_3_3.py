@@ -1,14 +1,13 @@
 """Proposition 3.3: inputs near rank one have optimal escape directions near rank one   (Proposition 3.3)
 
 Inputs u v^T + E in the plane, v >= 0, |u| = |v| = 1 and |E|_F = eps, one output. Their optimal network of depth 3 is
-certified, and its layers are held against the bound 8 |G| eps / (s* - |G| eps). G is random, so that the optimum need
-not be one neuron. It is necessary that v >= 0: with v of both signs ReLU must cut even at eps = 0.
+certified, and its layers are compared with the bound 8 |G| eps / (s* - |G| eps). G is random, so that the optimum need
+not be one neuron. The condition v >= 0 is necessary: with v of both signs ReLU must cut even at eps = 0.
 
     ratios    tail(W_l), tail(Zs_l) and |Zs_l - Z_l|^2 / |Z_l|^2, tail(A) = 1 - |A|_op^2 / |A|_F^2
     s*        the largest speed at depth 3, certified
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 
@@ -16,6 +15,7 @@ import numpy as np
 import xarray as xr
 
 from saddlescope._shared.errors import InputError
+from saddlescope._shared.progress import Report
 from saddlescope.plot import Axis, Figure, Line, Panel
 from saddlescope.reproduction import parameter_checks
 from saddlescope.reproduction.claim import Claim, Estimate
@@ -41,9 +41,9 @@ class Params:
             raise InputError(
                 f"log10_distances must be two or more between -7 and 0, increasing, such as -4,-2,-1; got {given!r}."
             )
-        parameter_checks.at_least(1, self, "count")
-        parameter_checks.at_least(2, self, "points")
-        parameter_checks.at_least(0, self, "seed")
+        parameter_checks.require_at_least(1, self, "count")
+        parameter_checks.require_at_least(2, self, "points")
+        parameter_checks.require_at_least(0, self, "seed")
 
     @classmethod
     def quick(cls) -> "Params":
@@ -57,17 +57,16 @@ class Params:
 
 
 def run(params: Params, context: RunContext) -> xr.Dataset:
-    """Distance by distance."""
+    """Certify data sets, distance by distance."""
     parts: list[xr.Dataset] = []
     for k, log10 in enumerate(params.log10_distances):
         part = context.part(k / len(params.log10_distances), (k + 1) / len(params.log10_distances))
-        parts.append(context.cached(f"distance-{k}", partial(_distance, k, log10, params, part)))
+        parts.append(context.cached(f"distance-{k}", partial(_certify_at_distance, k, log10, params, part)))
     context.report(1.0, "done")
     return xr.concat(parts, dim="log10_distance")
 
 
-def _distance(number: int, log10: float, params: Params, report: Callable[[float, str], None]) -> xr.Dataset:
-
+def _certify_at_distance(number: int, log10: float, params: Params, report: Report) -> xr.Dataset:
     from saddlescope.theory.escape.bounds import layer_ratios, nearly_rank_one_bound
     from saddlescope.theory.escape.certificate import certified_escape_speed
 
@@ -78,8 +77,8 @@ def _distance(number: int, log10: float, params: Params, report: Callable[[float
         for n in range(params.count):
             u, v = rng.normal(size=2), rng.normal(size=params.points)
             v = np.abs(v) if k == 0 else np.where(np.arange(params.points) % 2, np.abs(v), -np.abs(v))
-            E, G = rng.normal(size=(2, params.points)), rng.normal(size=(1, params.points))
-            X = np.outer(u, v) / np.linalg.norm(u) / np.linalg.norm(v) + eps * E / np.linalg.norm(E)
+            E, G = rng.normal(size=(2, params.points)), rng.normal(size=(1, params.points)).T
+            X = (np.outer(u, v) / np.linalg.norm(u) / np.linalg.norm(v) + eps * E / np.linalg.norm(E)).T
             best = certified_escape_speed(X, G)
             ratios = layer_ratios(best.weights, X, G)
             largest[k, n] = [np.max(getattr(ratios, name)) for name in RATIOS]
@@ -90,15 +89,15 @@ def _distance(number: int, log10: float, params: Params, report: Callable[[float
     )
 
 
-# The bounds: a theorem is not to be violated. How sharp it is, a pilot on other seeds has told: ratios fall as eps^2.
-def _with_content(run: xr.Dataset, kind: str) -> tuple[xr.DataArray, xr.DataArray]:
-    """The largest of the three ratios, and the bound where it is below 1, else NaN."""
+# The bounds: a theorem is not to be violated. A pilot on other seeds showed how sharp it is: ratios fall as eps^2.
+def _ratio_and_bound(run: xr.Dataset, kind: str) -> tuple[xr.DataArray, xr.DataArray]:
+    """Return the largest of the three ratios, and the bound where it is below 1, else NaN."""
     one = run.sel(kind=kind)
     return one.ratio.max("name"), one.bound.where(one.bound < 1)
 
 
 def _violations(run: xr.Dataset) -> Estimate:
-    ratio, bound = _with_content(run, KINDS[0])
+    ratio, bound = _ratio_and_bound(run, KINDS[0])
     seen = int(bound.notnull().sum())
     if not seen:
         return Estimate.unresolved("The bound was below 1 on no data set; lower the distances.")
@@ -106,21 +105,21 @@ def _violations(run: xr.Dataset) -> Estimate:
 
 
 def _sharpness(run: xr.Dataset) -> Estimate:
-    ratio, bound = _with_content(run, KINDS[0])
+    ratio, bound = _ratio_and_bound(run, KINDS[0])
     return Estimate(float((ratio / bound).max()))
 
 
 def _power(run: xr.Dataset) -> Estimate:
-    """The slope of log max ratio against log eps."""
+    """Return the slope of log max ratio against log eps."""
     most = run.ratio.sel(kind=KINDS[0]).max(["name", "case"]).values
-    kept = most > NOTHING
-    if kept.sum() < 2:
+    nonzero = most > NOTHING
+    if nonzero.sum() < 2:
         return Estimate.unresolved("All ratios are rounding.")
-    return Estimate(float(np.polyfit(run.log10_distance.values[kept], np.log10(most[kept]), 1)[0]))
+    return Estimate(float(np.polyfit(run.log10_distance.values[nonzero], np.log10(most[nonzero]), 1)[0]))
 
 
-def _necessary(run: xr.Dataset) -> Estimate:
-    """At the smallest eps, the median over data sets with v of both signs of the largest ratio over the bound."""
+def _violation_without_sign(run: xr.Dataset) -> Estimate:
+    """Return the median ratio over bound for v of both signs at the smallest eps."""
     at = run.isel(log10_distance=0).sel(kind=KINDS[1])
     return Estimate(float((at.ratio.max("name") / at.bound).median()), remark=f"eps = 1e{float(at.log10_distance):g}")
 
@@ -152,14 +151,14 @@ claims = (
         name="sign-needed",
         says="The bound needs v >= 0: with v of both signs, ratio over bound at the smallest eps, median",
         source="Proposition 3.3 asks for it: ReLU must cut v otherwise",
-        statistic=_necessary,
+        statistic=_violation_without_sign,
         low=10.0,
     ),
 )
 
 
 def figures(run: xr.Dataset) -> list[Figure]:
-    """Ratios and bounds against eps, for both kinds of v."""
+    """Draw ratios and bounds against eps, for both kinds of v."""
     eps = 10.0**run.log10_distance.values
     panels = []
     for kind in run.kind.values:

@@ -1,19 +1,19 @@
 """Proposition 3.4 and a sharper inequality: a fast network has few layers of high rank   (Proposition 3.4)
 
-Tried on networks that are random, on their way down the localised loss, near an optimum, and extreme. Theory says, for
-any weights with |theta|^2 <= L and a speed s > 0:
+Tested on networks that are random, partly descended on the localised loss, near an optimum, and extreme. For any
+weights with |theta|^2 <= L and a speed s > 0:
 
     B         2 log(|X| |G| / s), the budget
     spent     sum over l = 0..L-1 of log(|Zs_l|_F^2 / |Zs_l|_op^2), Zs_0 = X, and
-              sum over l = 1..L-1 of log(|Z_l|^2 / |Zs_l|^2): what rank and ReLU cost; never more than B
+              sum over l = 1..L-1 of log(|Z_l|^2 / |Zs_l|^2): the cost of rank and ReLU; never more than B
     tail      1 - |Zs_l|_op^2 / |Zs_l|_F^2, 0 at rank one
     p         a share of layers: at least (1 - p) L of the layers l = 0..L-1 have a tail of at most B / (p L)
 
-The first statement is sharper, and implies the second, the paper's. The paper does not say whether the input l = 0 is
-one of its layers; its proof counts it. For the hidden layers alone the proof gives (1 - p) L rounded down, not up.
+The first statement is sharper, and implies the second, which is the paper's. The paper does not say whether the input l
+= 0 is one of its layers; its proof counts it. For the hidden layers alone the proof gives (1 - p) L rounded down, not
+up.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 
@@ -21,7 +21,8 @@ import numpy as np
 import xarray as xr
 
 from saddlescope._shared.errors import InputError
-from saddlescope.papers.deep_relu.shared.trial_networks import KINDS, networks
+from saddlescope._shared.progress import Report
+from saddlescope.papers.deep_relu.shared.network_ensembles import KINDS, draw_networks
 from saddlescope.plot import Axis, Figure, Line, Panel, Table
 from saddlescope.reproduction import parameter_checks
 from saddlescope.reproduction.claim import Claim, Estimate
@@ -44,8 +45,8 @@ class Params:
             raise InputError(f"depths must be different integers of at least 2, such as 2,4,16; got {self.depths!r}.")
         if not self.shares or not all(0 < share < 1 for share in self.shares):
             raise InputError(f"shares must be between 0 and 1, both excluded, such as 0.1,0.5; got {self.shares!r}.")
-        parameter_checks.at_least(1, self, "count")
-        parameter_checks.at_least(0, self, "seed")
+        parameter_checks.require_at_least(1, self, "count")
+        parameter_checks.require_at_least(0, self, "seed")
 
     @classmethod
     def quick(cls) -> "Params":
@@ -59,18 +60,17 @@ class Params:
 
 
 def run(params: Params, context: RunContext) -> xr.Dataset:
-    """Depth by depth, kind by kind."""
+    """Evaluate networks depth by depth, kind by kind."""
     parts: list[xr.Dataset] = []
     for k, depth in enumerate(params.depths):
         part = context.part(k / len(params.depths), (k + 1) / len(params.depths))
-        parts.append(context.cached(f"depth-{depth}", partial(_depth, depth, params, part)))
+        parts.append(context.cached(f"depth-{depth}", partial(_evaluate_depth, depth, params, part)))
     context.report(1.0, "done")
     return xr.concat(parts, dim="depth")
 
 
-def _depth(depth: int, params: Params, report: Callable[[float, str], None]) -> xr.Dataset:
-
-    from saddlescope.theory.escape.bounds import budget, layer_ratios, low_rank_activations, spent_budget
+def _evaluate_depth(depth: int, params: Params, report: Report) -> xr.Dataset:
+    from saddlescope.theory.escape.bounds import layer_deficits, layer_ratios, low_rank_activations, speed_deficit
     from saddlescope.theory.escape.speed import escape_speed
 
     budgets, rank, relu, missing, missing_hidden = (
@@ -78,10 +78,10 @@ def _depth(depth: int, params: Params, report: Callable[[float, str], None]) -> 
     )
     for k, kind in enumerate(KINDS):
         report(k / len(KINDS), f"depth {depth}, {kind}")
-        for n, (weights, X, G) in enumerate(networks(kind, depth=depth, count=params.count, seed=params.seed)):
+        for n, (weights, X, G) in enumerate(draw_networks(kind, depth=depth, count=params.count, seed=params.seed)):
             speed = escape_speed(weights, X, G)
-            spent, tails = spent_budget(weights, X, G), layer_ratios(weights, X, G).activations
-            budgets[k, n] = budget(X, G, speed=speed)
+            spent, tails = layer_deficits(weights, X, G), layer_ratios(weights, X, G).activations
+            budgets[k, n] = speed_deficit(X, G, speed=speed)
             rank[k, n], relu[k, n] = spent.rank.sum(), spent.relu.sum()
             for p, share in enumerate(params.shares):
                 bound, least = low_rank_activations(X, G, speed=speed, depth=depth, share=share)
@@ -100,33 +100,29 @@ def _depth(depth: int, params: Params, report: Callable[[float, str], None]) -> 
     )
 
 
-# The bounds: theorems are not to be violated, not once. That the trial could have told, were they false by a few per
-# cent, is a claim of its own.
+# The bounds: theorems must never be violated. A separate claim says that the trial could have shown a violation by a
+# few per cent.
 def _spent(run: xr.Dataset) -> xr.DataArray:
     return run["rank"] + run.relu
 
 
-def _networks(run: xr.Dataset) -> str:
+def _describe_networks(run: xr.Dataset) -> str:
     return f"{run.budget.size} networks, depths {', '.join(str(int(depth)) for depth in run.depth.values)}"
 
 
 def _violations(run: xr.Dataset) -> Estimate:
-    return Estimate(float((_spent(run) > run.budget + ROUNDING).sum()), remark=_networks(run))
+    return Estimate(float((_spent(run) > run.budget + ROUNDING).sum()), remark=_describe_networks(run))
 
 
 def _tightest(run: xr.Dataset) -> Estimate:
-    """The largest share spent of a budget that is not nothing, with parts of it for rank and for ReLU both."""
+    """Return the largest share spent of a budget, over networks that spend on both rank and ReLU."""
     both = (run["rank"] > 0.5) & (run.relu > 0.5)
     if not both.any():
         return Estimate.unresolved("No network spent on rank and ReLU both.")
     return Estimate(float((_spent(run) / run.budget).where(both).max()), remark=f"{int(both.sum())} networks")
 
 
-def _too_few(name: str) -> partial[Estimate]:
-    return partial(_missing, name=name)
-
-
-def _missing(run: xr.Dataset, name: str) -> Estimate:
+def _missing(run: xr.Dataset, *, name: str) -> Estimate:
     short = (run[name].where(run.share * run.depth >= 1) > 0).any("share")
     by_kind = ", ".join(f"{kind} {int(short.sel(kind=kind).sum())}" for kind in run.kind.values)
     return Estimate(float(short.sum()), remark=f"by kind: {by_kind}")
@@ -152,21 +148,21 @@ claims = (
         name="proposition-3-4",
         says="Of the layers l = 0..L-1 at least (1 - p) L have a tail of at most B / (p L): networks that violate it",
         source="Proposition 3.4, as its proof counts",
-        statistic=_too_few("missing"),
+        statistic=partial(_missing, name="missing"),
         high=0.0,
     ),
     Claim(
         name="printed-hidden",
         says="So have at least (1 - p) L of the hidden layers l = 1..L-1, where p L >= 1: networks that violate it",
         source="Proposition 3.4 as printed, if its layers are those with activations; its proof allows one fewer",
-        statistic=_too_few("missing_hidden"),
+        statistic=partial(_missing, name="missing_hidden"),
         high=0.0,
     ),
 )
 
 
 def figures(run: xr.Dataset) -> list[Figure]:
-    """Spent against budget, and the share spent by depth."""
+    """Draw the spent part against the budget, and the share spent by depth."""
     spent = _spent(run)
     points = [
         Line(
@@ -183,12 +179,7 @@ def figures(run: xr.Dataset) -> list[Figure]:
     largest = float(run.budget.max())
     equality = Line(x=np.array([0.05, largest]), y=np.array([0.05, largest]), label="equality", style="dashed", color=6)
     shares = [
-        Line(
-            x=run.depth.values,
-            y=(spent / run.budget).sel(kind=kind).max("case").values,
-            group=str(kind),
-            color=color,
-        )
+        Line(x=run.depth.values, y=(spent / run.budget).sel(kind=kind).max("case").values, group=str(kind), color=color)
         for color, kind in enumerate(run.kind.values)
     ]
     cost = Axis("spent on rank and ReLU", scale="log", range=(0.05, 2 * largest))
@@ -201,17 +192,12 @@ def figures(run: xr.Dataset) -> list[Figure]:
             "budget that was spent, by depth.",
             panels=(
                 Panel(
-                    title=_networks(run),
+                    title=_describe_networks(run),
                     x=Axis("budget", scale="log", range=(0.05, 2 * largest)),
                     y=cost,
                     marks=(*points, equality),
                 ),
-                Panel(
-                    title="how tight",
-                    x=Axis("depth L"),
-                    y=Axis("largest share spent"),
-                    marks=tuple(shares),
-                ),
+                Panel(title="how tight", x=Axis("depth L"), y=Axis("largest share spent"), marks=tuple(shares)),
             ),
             table=_table(run),
         )
@@ -219,7 +205,6 @@ def figures(run: xr.Dataset) -> list[Figure]:
 
 
 def _table(run: xr.Dataset) -> Table:
-
     used = _spent(run) / run.budget
     rows = tuple(
         (

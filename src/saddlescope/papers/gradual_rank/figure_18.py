@@ -2,23 +2,24 @@
 
 The paper trains ViT-B/16 on ImageNet. The default's stand-in has its 12 blocks, 12 heads and a feedforward layer four
 times as wide as a token, but narrow ones, and the digits embedded in scikit-learn; the paper's size reads ImageNet from
-folders of classes in the data folder. Terms are those of `shared.vit_training`.
+folders of classes in the data folder.
+Terms are those of `shared.vit_training`.
 """
 
 from dataclasses import dataclass, replace
+from typing import Self
 
-import xarray as xr
+from saddlescope.papers.gradual_rank.shared.training_metrics import image_metrics as metrics
+from saddlescope.papers.gradual_rank.shared.vit_claims import growth_claims
+from saddlescope.papers.gradual_rank.shared.vit_figures import spectrum_stages_figures as figures
+from saddlescope.papers.gradual_rank.shared.vit_training import GPU, Training
+from saddlescope.papers.gradual_rank.shared.vit_training import train as run
 
-from saddlescope.papers.gradual_rank.shared import vit_claims as said
-from saddlescope.papers.gradual_rank.shared import vit_training
-from saddlescope.papers.gradual_rank.shared.training_metrics import IMAGES
-from saddlescope.plot import Figure
-from saddlescope.plot.ranks import spectrum_stages_figure, stable_rank_figure
-from saddlescope.reproduction.context import RunContext
+__all__ = ["Params", "claims", "figures", "metrics", "run"]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Params(vit_training.Training):
+class Params(Training):
     """A narrow ViT of 12 blocks on the embedded digits, for ViT-B/16 on ImageNet."""
 
     depth: int = 12  # transformer blocks
@@ -30,31 +31,19 @@ class Params(vit_training.Training):
     batch: int = 64  # images in a step
 
     @classmethod
-    def quick(cls) -> "Params":
+    def quick(cls) -> Self:
         """Seconds: two blocks, two heads, a few epochs."""
-        return replace(cls(**vit_training.QUICK), depth=3)
+        return replace(super().quick(), depth=3)
 
     @classmethod
-    def paper(cls) -> "Params":
+    def paper(cls) -> Self:
         """Appendix B.2: ViT-B/16 on ImageNet for 360 epochs at batch 4096; days on a GPU."""
         return cls(
             dataset="imagenet", seeds=(0,), patch=16, depth=12, embedding=768, heads=12, head_width=64, mlp=3072,
-            epochs=360, batch=4096, pieces=8, learning_rate=3e-3, warmup_epochs=15, test_every=5, **vit_training.GPU,
+            epochs=360, batch=4096, pieces=8, learning_rate=3e-3, warmup_epochs=15, test_every=5, **GPU,
         )  # fmt: skip
 
 
-def run(params: Params, context: RunContext) -> xr.Dataset:
-    """Trains one ViT a seed."""
-    return vit_training.train(params, context)
-
-
-claims = said.growth_claims(
+claims = growth_claims(
     "Appendix B.2, Figure 19: 'gradual increase in stable rank'; Section 1: 'easier to see for ImageNet'"
 )
-
-metrics = IMAGES
-
-
-def figures(run: xr.Dataset) -> list[Figure]:
-    """Spectra at stages of training (Figure 18), stable ranks (Figure 19), the training itself."""
-    return [stable_rank_figure(run), spectrum_stages_figure(run), said.training_figure(run)]

@@ -24,7 +24,7 @@ from saddlescope.papers.gradual_rank.shared.gpt2_training import (
     train,
     training_figure,
 )
-from saddlescope.papers.gradual_rank.shared.training_metrics import LANGUAGE
+from saddlescope.papers.gradual_rank.shared.training_metrics import language_metrics
 from saddlescope.plot import Figure
 from saddlescope.plot.ranks import evolution_figure, initial_stable_rank, spectrum_stages_figure, stable_rank_figure
 from saddlescope.reproduction.claim import Claim, Estimate
@@ -39,7 +39,7 @@ class Params(GPT2Params):
 
 
 def run(params: Params, context: RunContext) -> xr.Dataset:
-    """Trains one GPT-2 a seed; each keeps its own checkpoints in the scratch folder."""
+    """Train one GPT-2 per seed; each stores its checkpoints in the scratch folder."""
     return train(params, context)
 
 
@@ -47,10 +47,9 @@ def run(params: Params, context: RunContext) -> xr.Dataset:
 # Read here as: rises from a tenth of the training to its end; at most half the initial product's stable rank, at the
 # end and at every record. A pilot on seed 1000 led to the tenth: before it, Adam's first steps dominate.
 def _of_heads(product: str, of: Callable[[xr.DataArray, xr.DataArray], xr.DataArray]) -> Callable:
-    """A statistic of the stable ranks of one product's updates and of its initial products, one value a seed."""
+    """Return a statistic of the stable ranks of one product's updates and initial products, one value per seed."""
 
     def statistic(run: xr.Dataset) -> Estimate:
-
         return over_seeds(of(run.stable_rank.sel(product=product), initial_stable_rank(run).sel(product=product)))
 
     return statistic
@@ -115,11 +114,11 @@ def _claims(product: str, name: str) -> tuple[Claim, ...]:
 
 claims = (*learning_claims(), *_claims("KQ", "W_K W_Q^T"), *_claims("VO", "W_V W_O^T"))
 
-metrics = LANGUAGE
+metrics = language_metrics
 
 
 def figures(run: xr.Dataset) -> list[Figure]:
-    """Stable ranks over training (Figure 20), spectra at stages of training, one head's staircase, the losses."""
+    """Draw stable ranks over training (Figure 20), spectra at stages of training, one head's staircase, the losses."""
     return [
         stable_rank_figure(run),
         spectrum_stages_figure(run),

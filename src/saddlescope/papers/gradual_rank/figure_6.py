@@ -1,24 +1,29 @@
 """Figures 6 and 7: smaller initial weights, updates of lower rank   (Section 5, effect of initialization scale)
 
 A ViT is trained with Adam at several initial scales: a factor on the default initial weights of all layers but the
-patch embedding, never a standard deviation. Seeds give the same draws at every scale. Terms are those of `shared.vit_training`.
+patch embedding, never a standard deviation. Seeds give the same draws at every scale.
+Terms are those of `shared.vit_training`.
 """
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from itertools import pairwise
+from typing import Self
 
 import numpy as np
 import xarray as xr
 
 from saddlescope._shared.errors import InputError
-from saddlescope.papers.gradual_rank.shared import vit_claims as said
 from saddlescope.papers.gradual_rank.shared import vit_training
-from saddlescope.papers.gradual_rank.shared.training_metrics import IMAGES
+from saddlescope.papers.gradual_rank.shared.training_metrics import image_metrics as metrics
+from saddlescope.papers.gradual_rank.shared.vit_claims import NAMES
+from saddlescope.papers.gradual_rank.shared.vit_figures import training_figure
 from saddlescope.plot import Figure
 from saddlescope.plot.ranks import evolution_figure, scale_rank_figure
 from saddlescope.reproduction.claim import Claim, Estimate
 from saddlescope.reproduction.context import RunContext
+
+__all__ = ["Params", "claims", "figures", "metrics", "run"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,18 +42,18 @@ class Params(vit_training.NarrowTraining):
             )
 
     @classmethod
-    def quick(cls) -> "Params":
+    def quick(cls) -> Self:
         """Seconds: two scales, two blocks, two heads, a few epochs."""
-        return replace(cls(scales=(1.0, 0.3), **vit_training.QUICK), epochs=6)
+        return replace(super().quick(), scales=(1.0, 0.3), epochs=6)
 
     @classmethod
-    def paper(cls) -> "Params":
+    def paper(cls) -> Self:
         """Section 5: ViT with 6 blocks on CIFAR-10; for a GPU. The paper does not give its scales."""
-        return cls(dataset="cifar10", learning_rate=1e-4, **vit_training.CIFAR)
+        return super().paper()
 
 
 def run(params: Params, context: RunContext) -> xr.Dataset:
-    """Trains one ViT a scale and seed."""
+    """Train one ViT per scale and seed."""
     parts = []
     for k, scale in enumerate(params.scales):
         share = context.subtask(k / len(params.scales), (k + 1) / len(params.scales))
@@ -66,7 +71,6 @@ def _last(run: xr.Dataset, product: str) -> xr.DataArray:
 
 def _slope(product: str) -> Callable[[xr.Dataset], Estimate]:
     def statistic(run: xr.Dataset) -> Estimate:
-
         rank = _last(run, product).mean(("layer", "head")).transpose("scale", "seed").values
         slopes = np.polyfit(np.log10(run.scale.values), np.log10(rank), 1)[0]
         return Estimate.mean(slopes)
@@ -101,7 +105,7 @@ claims = (
     ),
     *(
         claim
-        for product, name in said.NAMES.items()
+        for product, name in NAMES.items()
         for claim in (
             Claim(
                 name=f"falls-{product}",
@@ -131,16 +135,14 @@ claims = (
     ),
 )
 
-metrics = IMAGES
-
 
 def figures(run: xr.Dataset) -> list[Figure]:
-    """Singular values of one head over training (Figure 6), stable rank over scale (Figure 7), the training itself."""
+    """Draw singular values of one head over training (Figure 6), stable rank over scale (Figure 7), the training."""
     layer = run.layer.values.tolist()[1]
     each = [evolution_figure(run.sel(scale=scale), layer=layer) for scale in run.scale.values]
     panels = [
         replace(figure.panels[k], title=f"{figure.panels[k].title}, scale {scale:g}")
-        for k in range(len(said.NAMES))
+        for k in range(len(NAMES))
         for scale, figure in zip(run.scale.values, each, strict=True)
     ]
     return [
@@ -153,9 +155,7 @@ def figures(run: xr.Dataset) -> list[Figure]:
         ),
         scale_rank_figure(run),
         *(
-            replace(
-                said.training_figure(run.sel(scale=scale)), name=f"training-{k}", title=f"Training at scale {scale:g}"
-            )
+            replace(training_figure(run.sel(scale=scale)), name=f"training-{k}", title=f"Training at scale {scale:g}")
             for k, scale in enumerate(run.scale.values)
         ),
     ]

@@ -1,7 +1,7 @@
 """Figures 8 and 9: the diagonals of both products tend to a limiting trajectory as alpha vanishes   (Appendix A)
 
 The run is Figure 2's: one head learns a teacher head from ever smaller initial weights alpha. Here every entry of the
-diagonals of W_K W_Q^T (Figure 8) and W_V W_O^T (Figure 9) is held against the limit that Algorithm 1 predicts.
+diagonals of W_K W_Q^T (Figure 8) and W_V W_O^T (Figure 9) is compared with the limit that Algorithm 1 predicts.
 
     t       rescaled time: time of the gradient flow divided by log(1/alpha)
     B(t)    the predicted limit: beta on the plateau that lasts at time t, a staircase
@@ -19,7 +19,7 @@ import numpy as np
 import xarray as xr
 
 from saddlescope.papers.gradual_rank.figure_2 import Params, metrics, run
-from saddlescope.papers.gradual_rank.shared.entry_figures import PRODUCTS, coordinates, entry_panel, staircase
+from saddlescope.papers.gradual_rank.shared.diagonal_entries import PRODUCTS, coordinates, entry_panel, staircase
 from saddlescope.plot import Axis, Figure, Line, Panel, Table
 from saddlescope.reproduction.claim import Claim, Estimate
 
@@ -27,20 +27,20 @@ __all__ = ["Params", "claims", "figures", "metrics", "run"]
 
 
 def _distance(run: xr.Dataset, product: str, one: np.ndarray, other: np.ndarray) -> float:
-    """The d of the heading, of two trajectories of shape (times, coordinates)."""
+    """Return the distance d of two trajectories of shape (times, coordinates)."""
     time = run.time.values
     apart = np.abs(one - other)[:, list(coordinates(run, product))].sum(axis=1)
     return float(np.trapezoid(apart, time) / time[-1])
 
 
 def distances_to_limit(run: xr.Dataset, product: str) -> np.ndarray:
-    """The distance of each scale's trajectory to the predicted limit, shape (scales,)."""
+    """Return the distance of each scale's trajectory to the predicted limit, shape (scales,)."""
     limit = staircase(run)
     return np.array([_distance(run, product, run.beta.sel(scale=scale).values, limit) for scale in run.scale.values])
 
 
 def distances_to_next(run: xr.Dataset, product: str) -> np.ndarray:
-    """The distance of each scale's trajectory to that of the next smaller scale, shape (scales - 1,)."""
+    """Return the distance of each scale's trajectory to that of the next smaller scale, shape (scales - 1,)."""
     trajectories = [run.beta.sel(scale=scale).values for scale in run.scale.values]
     return np.array([_distance(run, product, *pair) for pair in pairwise(trajectories)])
 
@@ -87,12 +87,11 @@ claims = tuple(
 
 
 def figures(run: xr.Dataset) -> list[Figure]:
-    """Figure 8, Figure 9, and how the distance to the limit falls."""
+    """Draw Figure 8, Figure 9, and the distance to the limit against the scale."""
     return [_diagonals(run, "KQ", "figure-8"), _diagonals(run, "VO", "figure-9"), _convergence(run)]
 
 
 def _diagonals(run: xr.Dataset, product: str, name: str) -> Figure:
-
     begin = float(run.time.values[1])
     return Figure(
         name=name,
@@ -106,7 +105,6 @@ def _diagonals(run: xr.Dataset, product: str, name: str) -> Figure:
 
 
 def _convergence(run: xr.Dataset) -> Figure:
-
     digits = -run.scale.values
     measures = (
         ("to the limit", digits, distances_to_limit),

@@ -25,7 +25,7 @@ from saddlescope.papers.gradual_rank.shared.gpt2_training import (
     train,
     training_figure,
 )
-from saddlescope.papers.gradual_rank.shared.training_metrics import LANGUAGE
+from saddlescope.papers.gradual_rank.shared.training_metrics import language_metrics
 from saddlescope.plot import Axis, Band, Figure, Line, Panel
 from saddlescope.plot.ranks import initial_stable_rank, stable_rank_figure
 from saddlescope.reproduction.claim import Claim, Estimate
@@ -47,7 +47,7 @@ class Params(GPT2Params):
 
 
 def run(params: Params, context: RunContext) -> xr.Dataset:
-    """Trains one GPT-2 a seed and lays the matrices out by layer and kind."""
+    """Train one GPT-2 per seed and arrange the matrices by layer and kind."""
     run = train(params, context, matrices="transformer.h.*")
     kinds = []
     for kind in KINDS:
@@ -62,12 +62,12 @@ def run(params: Params, context: RunContext) -> xr.Dataset:
 # The bounds are those of Figures 4 and 20, set before any run of this entry: rises from a tenth of the training to its
 # end; at most half the initial matrix's stable rank. "Alike" is read as within a factor of two.
 def _rank(run: xr.Dataset, kinds: list[str]) -> xr.DataArray:
-    """The stable rank of updates, mean over layers and kinds of matrices."""
+    """Return the stable rank of updates, mean over layers and kinds of matrices."""
     return run.matrix_stable_rank.sel(kind=kinds).mean(("layer", "kind"))
 
 
 def _initial(run: xr.Dataset) -> xr.DataArray:
-    """The stable rank of each initial matrix."""
+    """Return the stable rank of each initial matrix."""
     return (run.matrix_initial_norm / run.matrix_initial_spectrum.isel(index=0)) ** 2
 
 
@@ -88,7 +88,6 @@ def _low(kinds: list[str]) -> Callable[[xr.Dataset], Estimate]:
 
 
 def _alike(run: xr.Dataset) -> Estimate:
-
     heads = ("layer", "head", "product")
     products = run.stable_rank.isel(step=-1).mean(heads) / initial_stable_rank(run).mean(heads)
     return over_seeds(np.log2(_relative(run, MLP) / products))
@@ -135,21 +134,19 @@ claims = (
     ),
 )
 
-metrics = LANGUAGE
+metrics = language_metrics
 
 
 def figures(run: xr.Dataset) -> list[Figure]:
-    """Stable ranks of the matrices over training, their spectra at the end, the heads' products, the losses."""
+    """Draw stable ranks of the matrices over training, their spectra at the end, the heads' products, the losses."""
     return [_ranks(run), _spectra(run), stable_rank_figure(run), training_figure(run)]
 
 
 def _panels(run: xr.Dataset, curves: Callable[[str], list[Any]], x: Any, y: Any) -> tuple[Panel, ...]:
-
     return tuple(Panel(title=name, x=x, y=y, marks=tuple(curves(kind))) for kind, name in KINDS.items())
 
 
 def _ranks(run: xr.Dataset) -> Figure:
-
     def curves(kind: str) -> list[Band | Line]:
         rank = run.matrix_stable_rank.sel(kind=kind)
         marks: list[Band | Line] = []
@@ -172,7 +169,6 @@ def _ranks(run: xr.Dataset) -> Figure:
 
 
 def _spectra(run: xr.Dataset) -> Figure:
-
     def curves(kind: str) -> list[Band | Line]:
         marks: list[Band | Line] = []
         last = run.matrix_update_spectrum.isel(step=-1)

@@ -19,7 +19,7 @@ import xarray as xr
 
 from saddlescope.papers.gradual_rank import figure_6
 from saddlescope.papers.gradual_rank.shared import vit_training
-from saddlescope.papers.gradual_rank.shared.training_metrics import IMAGES
+from saddlescope.papers.gradual_rank.shared.training_metrics import image_metrics
 from saddlescope.plot import Axis, Band, Figure, Line, Panel
 from saddlescope.plot.rank_stairs import staircase_figure
 from saddlescope.plot.ranks import PRODUCTS
@@ -49,7 +49,7 @@ class Params(figure_6.Params):
 
 
 def run(params: Params, context: RunContext) -> xr.Dataset:
-    """Trains one ViT a scale and seed, then finds the staircase of every head, in both clocks."""
+    """Train one ViT per scale and seed, then find the staircase of every head, in both clocks."""
     from saddlescope.measure import rank_staircases
     from saddlescope.train import TrainConfig
 
@@ -73,17 +73,16 @@ def run(params: Params, context: RunContext) -> xr.Dataset:
 
 
 def _share(run: xr.Dataset, clock: str) -> xr.DataArray:
-    """What part of all updates has a step, (scale, seed)."""
+    """Return the share of updates that have a step, (scale, seed)."""
     return (run.rank_steps.sel(clock=clock) > 0).mean(("layer", "head", "product")).transpose("scale", "seed")
 
 
 def _falls(run: xr.Dataset, clock: str) -> Estimate:
-
     return Estimate.mean(np.polyfit(np.log10(run.scale.values), _share(run, clock).values, 1)[0])
 
 
 def _together(run: xr.Dataset) -> Estimate:
-    """Mean distance of the first steps of two heads, in log time: in a layer over that in different ones."""
+    """Return mean distance of the first steps of two heads, in log time: in a layer over that in different ones."""
     ratios = []
     for seed in run.seed.values:
         one = run.first_step.isel(scale=-1).sel(seed=seed).transpose("product", "layer", "head")
@@ -144,11 +143,11 @@ claims = (
     ),
 )
 
-metrics = IMAGES
+metrics = image_metrics
 
 
 def figures(run: xr.Dataset) -> list[Figure]:
-    """How many heads learn by steps, over the initial scale; the steps of all heads at the ends of the range."""
+    """Draw the share of heads that learn by steps over the initial scale, and the steps of all heads at its ends."""
     clock, pictures = run.clocks.sel(clock="rates").values, []
     for name, scale in (("small", run.scale.values[-1]), ("large", run.scale.values[0])):
         figure = staircase_figure(run.sel(scale=scale), clock=clock)
@@ -159,7 +158,6 @@ def figures(run: xr.Dataset) -> list[Figure]:
 
 
 def _shares(run: xr.Dataset) -> Figure:
-
     panels = []
     for clock, over in CLOCKS.items():
         marks: list[Band | Line] = []

@@ -7,7 +7,7 @@ xi_k * xi_q = 0, and that of W alone, are followed for gaps on both sides.
     lost samples  n (L - L*) / (e^gap - 1) at the last time: a sample whose softmax has gone to wrong tokens adds 1, for
                   all its wrong tokens have the same score, and one that is learned adds 0
 
-So a lost sample costs (e^gap - 1)/n for ever: with a gap of 1 and n = 4, two of them leave the loss at 1.86, L* = 1.
+So a lost sample costs (e^gap - 1)/n forever: with a gap of 1 and n = 4, two of them leave the loss at 1.86, L* = 1.
 """
 
 from dataclasses import dataclass
@@ -17,6 +17,14 @@ import numpy as np
 import xarray as xr
 
 from saddlescope._shared.errors import InputError
+from saddlescope.papers.softmax_attention.shared.first_seeds import first_seeds
+from saddlescope.papers.softmax_attention.shared.lost_sample_statistics import (
+    FLOWS,
+    LOST,
+    count_losing_flows,
+    known_share,
+    losing_share_curve,
+)
 from saddlescope.plot import Axis, Figure, Line, Mark, Panel
 from saddlescope.reproduction import parameter_checks
 from saddlescope.reproduction.claim import Claim, Estimate
@@ -37,10 +45,10 @@ class Params:
     seed: int = 700  # of the data
 
     def __post_init__(self) -> None:
-        parameter_checks.at_least(2, self, "samples", "tokens")
-        parameter_checks.at_least(1, self, "dim", "instances")
-        parameter_checks.at_least(0, self, "seed")
-        parameter_checks.positive(self, "scale")
+        parameter_checks.require_at_least(2, self, "samples", "tokens")
+        parameter_checks.require_at_least(1, self, "dim", "instances")
+        parameter_checks.require_at_least(0, self, "seed")
+        parameter_checks.require_positive(self, "scale")
         for name, least in (("gaps", 0.0), ("log10_times", float("-inf"))):
             values = getattr(self, name)
             if not values or list(values) != sorted(set(values)) or not values[0] > least:
@@ -58,34 +66,32 @@ class Params:
 
 
 def run(params: Params, context: RunContext) -> xr.Dataset:
-    """Both flows of every instance at every gap."""
+    """Follow both flows of every instance at every gap."""
     seeds = _separable_seeds(params)
     parts = []
     for k, gap in enumerate(params.gaps):
         report = context.part(k / len(params.gaps), (k + 1) / len(params.gaps))
-        parts.append(context.cached(f"gap-{k}", partial(_followed, gap, seeds, params, report)))
+        parts.append(context.cached(f"gap-{k}", partial(_follow_flows, gap, seeds, params, report)))
     context.report(1.0, "done")
     return xr.concat(parts, "gap").assign_coords(log10_time=("time", np.array(params.log10_times)))
 
 
 def _separable_seeds(params: Params) -> list[int]:
-    """The first seeds whose data diagonal weights separate at every gap."""
+    """Return the first seeds whose data diagonal weights separate at every gap."""
     from saddlescope.models import gaussian_tokens, separability
 
-    found, seed = [], params.seed
     size = params.samples, params.tokens, params.dim
-    while len(found) < params.instances:
-        data = [gaussian_tokens(*size, seed=seed, gap=gap) for gap in params.gaps]
-        if all(separability(each, diagonal=True).separable for each in data):
-            found.append(seed)
-        seed += 1
-    return found
+
+    def separable(seed: int) -> bool:
+        draws = (gaussian_tokens(*size, seed=seed, gap=gap) for gap in params.gaps)
+        return all(separability(data, diagonal=True).separable for data in draws)
+
+    return first_seeds(params.instances, params.seed, separable)
 
 
-def _followed(gap: float, seeds: list[int], params: Params, report) -> xr.Dataset:
-
-    from saddlescope.models import SelectionLoss, check_assumptions, gaussian_tokens
-    from saddlescope.papers.softmax_attention.shared.lost_samples import FLOWS, log_lost
+def _follow_flows(gap: float, seeds: list[int], params: Params, report) -> xr.Dataset:
+    from saddlescope.models import SelectionLoss, check_token_assumptions, gaussian_tokens
+    from saddlescope.papers.softmax_attention.shared.lost_sample_flows import log_lost_samples
 
     log_times = np.array(params.log10_times) * np.log(10)
     lost = np.empty((len(seeds), len(FLOWS), len(log_times)))
@@ -94,8 +100,8 @@ def _followed(gap: float, seeds: list[int], params: Params, report) -> xr.Datase
         report(k / len(seeds), f"gap {gap:g}, instance {k}")
         data = gaussian_tokens(params.samples, params.tokens, params.dim, seed=seed, gap=gap)
         loss = SelectionLoss(data.optimal_scores, data.gaps)
-        small[k] = check_assumptions(data).small_initial_loss.number
-        lost[k] = log_lost(data, loss, params.scale, log_times)
+        small[k] = check_token_assumptions(data).small_initial_loss.number
+        lost[k] = log_lost_samples(data, loss, params.scale, log_times)
     return xr.Dataset(
         {"log_lost": (("instance", "flow", "time"), lost), "log_start": ("instance", small)},
         coords={"flow": list(FLOWS), "gap": gap, "instance": seeds},
@@ -103,12 +109,12 @@ def _followed(gap: float, seeds: list[int], params: Params, report) -> xr.Datase
 
 
 def _allowed(run: xr.Dataset) -> np.ndarray:
-    """Where Assumption 3 holds, (gaps, instances)."""
+    """Return True where Assumption 3 holds, (gaps, instances)."""
     return run.log_start.transpose("gap", "instance").values <= 0
 
 
 def _ends(flow: str, run: xr.Dataset) -> np.ndarray:
-    """How many samples each flow has lost, (gaps, instances)."""
+    """Return the number of samples that each flow has lost, (gaps, instances)."""
     return np.exp(run.log_lost.sel(flow=flow).isel(time=-1).transpose("gap", "instance").values)
 
 
@@ -116,36 +122,26 @@ def _when(run: xr.Dataset) -> str:
     return f"t = 1e{run.log10_time.values[-1]:g}"
 
 
-def _lost_where_allowed(run: xr.Dataset) -> Estimate:
-    from saddlescope.papers.softmax_attention.shared.lost_samples import losing
-
-    return losing(_ends("diagonal weights", run)[_allowed(run)], _when(run))
+def _count_losing_where_allowed(run: xr.Dataset) -> Estimate:
+    return count_losing_flows(_ends("diagonal weights", run)[_allowed(run)], _when(run))
 
 
-def _lost(run: xr.Dataset) -> Estimate:
-    from saddlescope.papers.softmax_attention.shared.lost_samples import losing
-
-    return losing(_ends("W alone", run), _when(run))
+def _count_losing_alone(run: xr.Dataset) -> Estimate:
+    return count_losing_flows(_ends("W alone", run), _when(run))
 
 
-def _kept_without(run: xr.Dataset) -> Estimate:
-    """The share of draws, which are independent, that lose nothing at any gap that Assumption 3 excludes."""
-    from saddlescope.papers.softmax_attention.shared.lost_samples import LOST, share_of
-
+def _share_kept_without(run: xr.Dataset) -> Estimate:
+    """Return the share of draws, which are independent, that lose nothing at any gap that Assumption 3 excludes."""
     ends = np.where(_allowed(run), 0.0, _ends("diagonal weights", run))
-    return share_of(np.all(ends < LOST, axis=0), ~np.any(np.isnan(ends), axis=0))
+    return known_share(np.all(ends < LOST, axis=0), ~np.any(np.isnan(ends), axis=0))
 
 
-def _lost_when_smallest(run: xr.Dataset) -> Estimate:
-
-    from saddlescope.papers.softmax_attention.shared.lost_samples import LOST, share_of
-
+def _share_losing_at_smallest_gap(run: xr.Dataset) -> Estimate:
     ends = _ends("diagonal weights", run)[0]
-    return share_of(ends > LOST, ~np.isnan(ends), f"gap {run.gap.values[0]:g}")
+    return known_share(ends > LOST, ~np.isnan(ends), f"gap {run.gap.values[0]:g}")
 
 
-def _fraction(run: xr.Dataset) -> Estimate:
-
+def _distance_from_integers(run: xr.Dataset) -> Estimate:
     ends = np.array([_ends(flow, run) for flow in run.flow.values])
     apart = np.nanmax(np.abs(ends - np.rint(ends)))
     return Estimate(float(apart), remark=f"{np.isfinite(ends).sum()} flows, up to {np.nanmax(ends):.4g} lost")
@@ -156,21 +152,21 @@ claims = (
         name="sufficient",
         says="Where Assumption 3 holds, the flow of diagonal weights keeps every sample: flows that lose one",
         source="Appendix A.5, (C2), with the corrected equation 27. No exception is allowed",
-        statistic=_lost_where_allowed,
+        statistic=_count_losing_where_allowed,
         high=0.0,
     ),
     Claim(
         name="not-necessary",
         says="It is not needed (nor does the paper say so): the share of draws that lose none at gaps where it fails",
         source="This project's: more than half; pilots on other seeds had three quarters at each gap",
-        statistic=_kept_without,
+        statistic=_share_kept_without,
         low=0.5,
     ),
     Claim(
         name="a-small-gap-loses-samples",
         says="At the smallest gap the flow of diagonal weights loses samples: the share of draws that lose one",
         source="This project's, from pilots on other seeds, with 6 and 7 of 30",
-        statistic=_lost_when_smallest,
+        statistic=_share_losing_at_smallest_gap,
         low=0.05,
         high=0.45,
     ),
@@ -178,25 +174,25 @@ claims = (
         name="whole-samples",
         says="n (L - L*) / (e^gap - 1) ends at a whole number: its largest distance from one, both flows",
         source="Assumption 2: all wrong tokens of a sample have one score; the bound is this project's",
-        statistic=_fraction,
+        statistic=_distance_from_integers,
         high=1e-3,
     ),
     Claim(
         name="w-alone-loses-none",
         says="The flow of W alone, on the same data, keeps every sample at every gap: flows that lose one",
         source="This project's, from pilots on other seeds; no theorem says so",
-        statistic=_lost,
+        statistic=_count_losing_alone,
         high=0.0,
     ),
 )
 
 
 def figures(run: xr.Dataset) -> list[Figure]:
-    """How many flows lose samples at each gap, and the loss of those at the smallest over time."""
-    from saddlescope.papers.softmax_attention.shared.lost_samples import FLOWS, lost_marks
-
+    """Draw the share of flows that lose samples at each gap, and the loss at the smallest gap over time."""
     shares = [
-        mark for color, flow in enumerate(FLOWS) for mark in lost_marks(run.gap.values, _ends(flow, run), flow, color)
+        mark
+        for color, flow in enumerate(FLOWS)
+        for mark in losing_share_curve(run.gap.values, _ends(flow, run), flow, color)
     ]
     lost = np.exp(run.log_lost.transpose("gap", "instance", "flow", "time").values)
     holds = run.gap.values[_allowed(run).all(axis=1)]

@@ -1,13 +1,13 @@
 """Lemma 4.1: keys times queries and a difference of squares are one flow   (Lemma 4.1, appendix A.2)
 
-beta = xi_k * xi_q and w = (w_+^2 - w_-^2)/2 are followed each by itself, in the parameters themselves, by an explicit
+The flows beta = xi_k * xi_q and w = (w_+^2 - w_-^2)/2 are followed separately, in their parameters, by an explicit
 solver of high order. The starts agree in beta(0) = w(0) and in the sums of squares (equation 4), as the lemma asks, and
 in nothing else: beta(0) is not 0, and the signs and the order of xi_k and xi_q are drawn at random. The data are
-Gaussian; besides the paper's exponential loss there is the logistic one, to which the proof extends.
+Gaussian; besides the paper's exponential loss the logistic one is used, to which the proof extends.
 
     difference  |beta - w| / |w|, largest entries
     drifts      of xi_k^2 - xi_q^2, relative to xi_k^2 + xi_q^2 at the start, and of w_+ w_-, relative to itself:
-                what both flows conserve
+                both are conserved
     control     |beta - w| / |w| where xi_k and xi_q start from the same beta(0) but other sums of squares
 """
 
@@ -18,23 +18,24 @@ from typing import TYPE_CHECKING
 import numpy as np
 import xarray as xr
 
-from saddlescope.papers.softmax_attention.shared.raw_claims import FROM, check_raw_params, largest
+from saddlescope.papers.softmax_attention.shared.parameter_flow_entries import (
+    JUDGED_FROM,
+    ParameterFlowParams,
+    largest,
+    run_cases,
+)
 from saddlescope.plot import Axis, Figure, Line, Mark, Panel
 from saddlescope.reproduction.claim import Claim, Estimate
 from saddlescope.reproduction.context import RunContext
 
 if TYPE_CHECKING:
-    from saddlescope.papers.softmax_attention.shared.raw_runs import Case
+    from saddlescope.papers.softmax_attention.shared.parameter_flow_cases import Case
 
 
 @dataclass(frozen=True, kw_only=True)
-class Params:
+class Params(ParameterFlowParams):
     """Sizes, instances and times."""
 
-    samples: tuple[int, ...] = (4, 10)  # n of each size
-    tokens: tuple[int, ...] = (5, 5)  # L of each size
-    dims: tuple[int, ...] = (8, 50)  # d of each size
-    instances: int = 4  # data sets of each size, each with both losses
     scale: float = 0.3  # typical w_+ and w_- at the start
     log10_times: tuple[float, ...] = (
         0.0,
@@ -54,9 +55,6 @@ class Params:
     )  # log10 t
     seed: int = 0  # of everything
 
-    def __post_init__(self) -> None:
-        check_raw_params(self)
-
     @classmethod
     def quick(cls) -> "Params":
         """Seconds: one small instance."""
@@ -69,33 +67,24 @@ class Params:
 
 
 def run(params: Params, context: RunContext) -> xr.Dataset:
-    """Every case in both parametrisations, and once from a start against equation 4."""
-    from saddlescope.papers.softmax_attention.shared.raw_runs import cases
-
-    sizes = list(zip(params.samples, params.tokens, params.dims, strict=True))
-    every = list(cases(sizes, params.instances, params.scale, params.seed, from_zero=False))
+    """Follow every case in both parametrisations, and once from a start against equation 4."""
     log_times = np.array(params.log10_times) * np.log(10)
-    parts = []
-    for k, case in enumerate(every):
-        context.report(k / len(every), case.name)
-        parts.append(context.cached(f"case-{k}", partial(_compared, case, log_times, example=k == 0)))
-    context.report(1.0, "done")
+    parts = run_cases(params, context, partial(_compare_parametrisations, log_times=log_times), from_zero=False)
     example = parts[0][["beta", "w", "other_beta"]]
     compared = xr.concat([part.drop_dims("entry", errors="ignore") for part in parts], "case")
     return xr.merge([compared, example]).assign_coords(log10_time=("time", np.array(params.log10_times)))
 
 
-def _compared(case: "Case", log_times, *, example: bool) -> xr.Dataset:
+def _compare_parametrisations(number: int, case: "Case", *, log_times: np.ndarray) -> xr.Dataset:
+    from saddlescope.papers.softmax_attention.shared.parameter_flow import KEYS_AND_QUERIES, SQUARES, parameter_flow
 
-    from saddlescope.papers.softmax_attention.shared.raw_flows import KEYS_AND_QUERIES, SQUARES, raw_flow
-
-    follow = partial(raw_flow, case.data, case.loss)
+    follow = partial(parameter_flow, case.data, case.loss)
     keys = follow(KEYS_AND_QUERIES, case.keys, log_times=log_times)
     squares = follow(SQUARES, case.squares, log_times=log_times)
     k, q = case.keys
-    early = log_times <= FROM * np.log(10)
+    early = log_times <= JUDGED_FROM * np.log(10)
     other = np.full_like(keys.beta, np.nan)  # from the same beta(0)
-    other[early] = follow(KEYS_AND_QUERIES, (2 * k, q / 2), log_times=log_times[early], rtol=1e-11).beta
+    other[early] = follow(KEYS_AND_QUERIES, (2 * k, q / 2), log_times=log_times[early], tolerance=1e-11).beta
     sizes = np.abs(squares.beta).max(axis=1)
 
     def drift(moved: np.ndarray, start: np.ndarray, unit: np.ndarray) -> np.ndarray:
@@ -110,14 +99,14 @@ def _compared(case: "Case", log_times, *, example: bool) -> xr.Dataset:
         "size": ("time", sizes),
         "evaluations": keys.evaluations + squares.evaluations,
     }
-    if example:
+    if number == 0:
         found |= {"beta": (("time", "entry"), keys.beta), "w": (("time", "entry"), squares.beta)}
         found |= {"other_beta": (("time", "entry"), other)}
     return xr.Dataset(found, coords={"case": case.name})
 
 
-def _control(run: xr.Dataset) -> Estimate:
-    last = int((run.log10_time <= FROM).sum()) - 1
+def _smallest_control(run: xr.Dataset) -> Estimate:
+    last = int((run.log10_time <= JUDGED_FROM).sum()) - 1
     at = run.control.values[:, last]
     when = run.log10_time.values[last]
     return Estimate(float(at.min()), remark=f"the nearest of {run.sizes['case']} cases, at t = 1e{when:g}")
@@ -149,14 +138,14 @@ claims = (
         name="sums-of-squares-matter",
         says="(4) needs its sums of squares: with beta(0) = w(0) alone the flows part, |beta - w| / |w| by t = 1e3",
         source="Equations 10 and 13, whose right-hand sides differ; the bound is this project's, far above rounding",
-        statistic=_control,
+        statistic=_smallest_control,
         low=1e-3,
     ),
 )
 
 
 def figures(run: xr.Dataset) -> list[Figure]:
-    """The entries of beta in both parametrisations, and how far they are apart."""
+    """Draw the entries of beta in both parametrisations, and their distance."""
     time = run.log10_time.values
     entries = np.argsort(-np.abs(run.w.values[-1]))[:4]
     curves, early = [], time <= 10

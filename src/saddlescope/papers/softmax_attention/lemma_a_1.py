@@ -1,15 +1,15 @@
 """Lemma A.1: the flow of diagonal weights in closed form, and the fall of its loss   (Lemma A.1, equations 19 and 27)
 
-w_+ and w_- are followed themselves, from w_+ = w_- = omega_0, which differs from coordinate to coordinate (the paper
+The parameters w_+ and w_- are followed from w_+ = w_- = omega_0, which differs from coordinate to coordinate (the paper
 proves equal ones and says the others are similar), and phi = 2 int r dt beside them, by an explicit solver of high
-order. The data are Gaussian; besides the paper's exponential loss there is the logistic one.
+order. The data are Gaussian; besides the paper's exponential loss the logistic one is used.
 
     closed form   |beta - omega_0^2 sinh(B phi)| / |beta|, largest entries (equation 19)
     speed         the same for d beta/dt = 2 sqrt(beta^2 + omega_0^4) * (-grad L), the second half of the lemma
     fall          the measured dL/dt over -<grad L, c sqrt(beta^2 + omega_0^4) * grad L>, c = 2
 
-Where a sample is lost (the logistic loss does not meet Assumption 3 here) the loss hardly falls, and no ratio is told.
-Equation 27 has c = 2/n in that place, though grad L holds a 1/n already: it is off by a factor of n.
+Where a sample is lost (the logistic loss does not meet Assumption 3 here) the loss hardly falls, and no ratio is
+reported. Equation 27 has c = 2/n in that place, though grad L holds a 1/n already: it is off by a factor of n.
 """
 
 from dataclasses import dataclass
@@ -19,32 +19,25 @@ from typing import TYPE_CHECKING
 import numpy as np
 import xarray as xr
 
-from saddlescope.papers.softmax_attention.shared.raw_claims import check_raw_params, largest
+from saddlescope.papers.softmax_attention.shared.parameter_flow_entries import ParameterFlowParams, largest, run_cases
 from saddlescope.plot import Axis, Figure, Line, Mark, Panel
 from saddlescope.reproduction.claim import Claim, Estimate
 from saddlescope.reproduction.context import RunContext
 
 if TYPE_CHECKING:
-    from saddlescope.papers.softmax_attention.shared.raw_runs import Case
+    from saddlescope.papers.softmax_attention.shared.parameter_flow_cases import Case
 
 _VISIBLE = 1e-4  # fall of ln(L - L*) with ln t below which differences of times do not resolve it: a sample is lost
 _APART = 0.01  # in ln t, between the five times that dL/dt and d beta/dt are taken from
 
 
 @dataclass(frozen=True, kw_only=True)
-class Params:
+class Params(ParameterFlowParams):
     """Sizes, instances and times."""
 
-    samples: tuple[int, ...] = (4, 10)  # n of each size
-    tokens: tuple[int, ...] = (5, 5)  # L of each size
-    dims: tuple[int, ...] = (8, 50)  # d of each size
-    instances: int = 4  # data sets of each size, each with both losses
     scale: float = 0.3  # typical omega_0
     log10_times: tuple[float, ...] = (1.0, 3.0, 6.0, 10.0, 20.0, 40.0, 70.0, 100.0)  # log10 t
     seed: int = 100  # of everything
-
-    def __post_init__(self) -> None:
-        check_raw_params(self)
 
     @classmethod
     def quick(cls) -> "Params":
@@ -58,26 +51,17 @@ class Params:
 
 
 def run(params: Params, context: RunContext) -> xr.Dataset:
-    """Every case: beta and phi, and the loss at times around each recorded one."""
-    from saddlescope.papers.softmax_attention.shared.raw_runs import cases
-
-    sizes = list(zip(params.samples, params.tokens, params.dims, strict=True))
-    every = list(cases(sizes, params.instances, params.scale, params.seed, from_zero=True))
-    parts = []
-    for k, case in enumerate(every):
-        context.report(k / len(every), case.name)
-        parts.append(context.cached(f"case-{k}", partial(_measured, case, np.array(params.log10_times))))
-    context.report(1.0, "done")
+    """Follow every case: beta and phi, and the loss at times around each recorded one."""
+    parts = run_cases(params, context, partial(_measure, log10_times=np.array(params.log10_times)), from_zero=True)
     return xr.concat(parts, "case").assign_coords(log10_time=("time", np.array(params.log10_times)))
 
 
-def _measured(case: "Case", log10_times: np.ndarray) -> xr.Dataset:
-
-    from saddlescope.papers.softmax_attention.shared.raw_flows import SQUARES, raw_flow
+def _measure(_number: int, case: "Case", *, log10_times: np.ndarray) -> xr.Dataset:
+    from saddlescope.papers.softmax_attention.shared.parameter_flow import SQUARES, parameter_flow
 
     log_times = log10_times * np.log(10)
     around = (log_times[:, None] + _APART * np.arange(-2, 3)).ravel()
-    flow = raw_flow(case.data, case.loss, SQUARES, case.squares, around, with_phi=True)
+    flow = parameter_flow(case.data, case.loss, SQUARES, case.squares, around, with_phi=True)
     B, omega = case.data.features, case.squares[0]
     assert flow.phi is not None
     closed = omega**2 * np.sinh(np.einsum("knm,nmd->kd", flow.phi, B))
@@ -104,13 +88,13 @@ def _measured(case: "Case", log10_times: np.ndarray) -> xr.Dataset:
     )
 
 
-def _fall(run: xr.Dataset) -> Estimate:
+def _fall_error(run: xr.Dataset) -> Estimate:
     seen = int(run.fall.notnull().sum())
     return Estimate(float(abs(run.fall - 1).max()), remark=f"{seen} of {run.fall.size} times resolve the fall")
 
 
-def _fall_as_printed(run: xr.Dataset) -> Estimate:
-    """How far dL/dt is from equation 27 as printed where it is nearest."""
+def _printed_fall_error(run: xr.Dataset) -> Estimate:
+    """Return the smallest relative deviation of dL/dt from equation 27 as printed."""
     ratio = run.fall * run.samples
     return Estimate(
         float(abs(ratio - 1).min()), remark=f"dL/dt is {float(ratio.min()):.4g} to {float(ratio.max()):.4g} of it"
@@ -136,21 +120,21 @@ claims = (
         name="equation-27-as-printed",
         says="dL/dt = -<grad L, (2/n) sqrt(beta^2 + omega_0^4) * grad L>: smallest relative deviation",
         source="Equation 27 as printed; its 1/n is in grad L already. The bound is that of differences of times",
-        statistic=_fall_as_printed,
+        statistic=_printed_fall_error,
         high=1e-6,
     ),
     Claim(
         name="equation-27-corrected",
         says="dL/dt = -<grad L, 2 sqrt(beta^2 + omega_0^4) * grad L>: largest relative deviation",
         source="Equation 27 without its second 1/n; the bound is that of differences of times",
-        statistic=_fall,
+        statistic=_fall_error,
         high=1e-6,
     ),
 )
 
 
 def figures(run: xr.Dataset) -> list[Figure]:
-    """How far the closed form is from the flow, and the measured fall over equation 27's."""
+    """Draw the error of the closed form, and the measured fall over that of equation 27."""
     time = run.log10_time.values
     kinds = {"closed_form": "closed form", "speed": "speed"}
     errors = [

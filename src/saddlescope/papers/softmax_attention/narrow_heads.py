@@ -1,7 +1,7 @@
 """Heads with fewer columns than dimensions: what keys and queries minimise when d_e < d   (Sections 3.2 and 5)
 
 (W_*-SVM) has a rank bound, rank(W) <= d_e, which the paper's theorems drop by d_e >= d. Here the flow of K and Q with
-few columns runs on Gaussian data, from normal entries of deviation scale/sqrt(d), and is held against the solution
+few columns runs on Gaussian data, from normal entries of deviation scale/sqrt(d), and is compared with the solution
 without the bound, W_*, and the best solution under it that a search from many starts finds: at d_e >= rank(W_*) the
 two are the same, certified; below, the problem is not convex, and the second is an upper bound.
 
@@ -18,7 +18,7 @@ import numpy as np
 import xarray as xr
 
 from saddlescope._shared.errors import InputError
-from saddlescope.papers.softmax_attention.shared.head_flows import drawn_head, followed
+from saddlescope.papers.softmax_attention.shared.head_flows import draw_head, follow_in_balance
 from saddlescope.plot import Axis, Figure, Line, Mark, Panel
 from saddlescope.reproduction import parameter_checks
 from saddlescope.reproduction.claim import Claim, Estimate
@@ -48,10 +48,10 @@ class Params:
     seed: int = 0  # of the first draw
 
     def __post_init__(self) -> None:
-        parameter_checks.at_least(2, self, "samples", "tokens", "dim")
-        parameter_checks.at_least(1, self, "draws", "starts", "search")
-        parameter_checks.at_least(0, self, "seed")
-        parameter_checks.positive(self, "scale")
+        parameter_checks.require_at_least(2, self, "samples", "tokens", "dim")
+        parameter_checks.require_at_least(1, self, "draws", "starts", "search")
+        parameter_checks.require_at_least(0, self, "seed")
+        parameter_checks.require_positive(self, "scale")
         columns, times = self.columns, self.log10_times
         if not columns or columns[0] != 1 or list(columns) != sorted(set(columns)) or columns[-1] >= self.dim:
             raise InputError(f"columns must ascend from 1 and stay below d = {self.dim}; got {columns!r}.")
@@ -70,19 +70,19 @@ class Params:
 
 
 def run(params: Params, context: RunContext) -> xr.Dataset:
-    """All heads on every draw."""
-    made = []
+    """Follow all heads on every draw."""
+    parts = []
     for k in range(params.draws):
         context.report(k / params.draws, f"draw {k + 1} of {params.draws}")
-        made.append(context.cached(f"draw-{k}", partial(_of_draw, params, params.seed + k)))
+        parts.append(context.cached(f"draw-{k}", partial(_follow_draw, params, params.seed + k)))
     context.report(1.0, "done")
-    return xr.concat(made, "draw").assign_coords(
+    return xr.concat(parts, "draw").assign_coords(
         columns=[*params.columns, params.dim], draw=range(params.draws), log10_time=("time", list(params.log10_times))
     )
 
 
-def _of_draw(params: Params, seed: int) -> xr.Dataset:
-    """Values and last residuals of every head and start, (columns, start, time), and of the SVMs."""
+def _follow_draw(params: Params, seed: int) -> xr.Dataset:
+    """Return values and last residuals of every head and start, (columns, start, time), and of the SVMs."""
     from saddlescope.flow import key_query_margin_flow
     from saddlescope.models.tokens.generators import gaussian_tokens
     from saddlescope.models.tokens.losses import SelectionLoss
@@ -95,8 +95,8 @@ def _of_draw(params: Params, seed: int) -> xr.Dataset:
     shape = (len(every), params.starts)
     values, residuals = np.full((*shape, len(log_times)), np.nan), np.full(shape, np.nan)
     for column, start in np.ndindex(*shape):
-        head = drawn_head((seed, every[column], start), params.dim, every[column], params.scale)
-        flow = followed(key_query_margin_flow, loss, data.differences, data.z, head, log_times)
+        head = draw_head((seed, every[column], start), params.dim, every[column], params.scale)
+        flow = follow_in_balance(key_query_margin_flow, loss, data.differences, data.z, head, log_times)
         sums = np.array([flow.spectrum(k).sum() for k in range(len(log_times))])
         values[column, start] = np.where(flow.margin > 0, sums / np.where(flow.margin > 0, flow.margin, 1.0), np.nan)
         rates = flow.rate_signs[-1] * np.exp(flow.log_rates[-1] - flow.log_rates[-1].max())
@@ -115,7 +115,7 @@ def _of_draw(params: Params, seed: int) -> xr.Dataset:
 
 
 def _residual(data: "TokenData", rates: np.ndarray, K: np.ndarray, Q: np.ndarray) -> float:
-    """How far the factors are from parallel to what pulls them."""
+    """Return the distance of the factors from parallel to their pulls."""
     Z = np.einsum("nm,nmd,ne->de", rates, data.differences, data.z)
 
     def off(of: np.ndarray, pull: np.ndarray) -> float:
@@ -124,54 +124,54 @@ def _residual(data: "TokenData", rates: np.ndarray, K: np.ndarray, Q: np.ndarray
     return max(off(K, Z @ Q), off(Q, Z.T @ K))
 
 
-def _last(run: xr.Dataset) -> xr.DataArray:
+def _last_values(run: xr.Dataset) -> xr.DataArray:
     return run.value.isel(time=-1)
 
 
-def _narrow(run: xr.Dataset) -> xr.Dataset:
+def _select_narrow(run: xr.Dataset) -> xr.Dataset:
     return run.isel(columns=slice(None, -1))
 
 
-def _separated(run: xr.Dataset) -> Estimate:
-    last = _last(_narrow(run))
+def _separating_share(run: xr.Dataset) -> Estimate:
+    last = _last_values(_select_narrow(run))
     return Estimate.share(float(last.notnull().sum()), last.size)
 
 
-def _enough(run: xr.Dataset) -> Estimate:
-    """Of heads with rank(W_*) <= d_e < d, those whose excess ends below NEAR."""
-    some = _narrow(run)
-    meant = (some.columns >= some["rank"]).broadcast_like(_last(some))
+def _sufficient_share(run: xr.Dataset) -> Estimate:
+    """Return the share of heads with rank(W_*) <= d_e < d whose excess ends below NEAR."""
+    some = _select_narrow(run)
+    meant = (some.columns >= some["rank"]).broadcast_like(_last_values(some))
     if not bool(meant.any()):
         return Estimate.unresolved("No head has rank(W_*) <= d_e < d; give more columns.")
-    found = (_last(some) / some.least - 1 < NEAR) & meant
+    found = (_last_values(some) / some.least - 1 < NEAR) & meant
     return Estimate.share(float(found.sum()), float(meant.sum()))
 
 
-def _one(run: xr.Dataset) -> xr.DataArray:
-    """Values of one column over the best that was found under that bound."""
+def _one_column_ratio(run: xr.Dataset) -> xr.DataArray:
+    """Return the values of one column over the best value found under that bound."""
     one = run.isel(columns=0)
-    return _last(one) / one.bounded
+    return _last_values(one) / one.bounded
 
 
-def _best(run: xr.Dataset) -> Estimate:
-    ratio = _one(run)
-    hits, told = (ratio < 1 + SAME).sum(), f"median {float(ratio.median()):.3f}, largest {float(ratio.max()):.3f}"
+def _best_share(run: xr.Dataset) -> Estimate:
+    ratio = _one_column_ratio(run)
+    hits, values = (ratio < 1 + SAME).sum(), f"median {float(ratio.median()):.3f}, largest {float(ratio.max()):.3f}"
     share = Estimate.share(float(hits), ratio.size)
-    return Estimate(share.value, share.uncertainty, f"{share.remark}; value over the best: {told}")
+    return Estimate(share.value, share.uncertainty, f"{share.remark}; value over the best: {values}")
 
 
-def _stationary(run: xr.Dataset) -> Estimate:
+def _largest_residual(run: xr.Dataset) -> Estimate:
     residual = run.residual.isel(columns=0)
     return Estimate(float(residual.max(skipna=False)), remark=f"median {float(residual.median()):.2g}")
 
 
-def _floor(run: xr.Dataset) -> Estimate:
-    some = _narrow(run)
-    return Estimate(float((_last(some) / some.bounded).min() - 1), remark=f"{_last(some).size} runs")
+def _smallest_excess(run: xr.Dataset) -> Estimate:
+    some = _select_narrow(run)
+    return Estimate(float((_last_values(some) / some.bounded).min() - 1), remark=f"{_last_values(some).size} runs")
 
 
-def _wide(run: xr.Dataset) -> Estimate:
-    excess = _last(run.isel(columns=-1)) / run.least - 1
+def _wide_share(run: xr.Dataset) -> Estimate:
+    excess = _last_values(run.isel(columns=-1)) / run.least - 1
     return Estimate.share(float((excess < NEAR).sum()), excess.size)
 
 
@@ -180,21 +180,21 @@ claims = (
         name="separates",
         says="d_e >= d is not needed to minimise the loss: part of narrow heads with a positive margin at the end",
         source="Theorems 4.1 and 5.1 have d_e >= d; the bound this project's, after trial runs on other seeds",
-        statistic=_separated,
+        statistic=_separating_share,
         low=0.9,
     ),
     Claim(
         name="wide",
         says=f"d_e = d, outside Assumption 4: part of the runs that end within {NEAR:.0%} of the least nuclear norm",
         source="Section 4.2; the bound this project's, after trial runs on other seeds",
-        statistic=_wide,
+        statistic=_wide_share,
         low=0.8,
     ),
     Claim(
         name="rank-is-enough",
         says=f"As many columns as rank(W_*) are enough: part of the runs with rank(W_*) <= d_e < d within {NEAR:.0%}",
         source="(W_*-SVM), whose solution does not change; the bound this project's, after trial runs on other seeds",
-        statistic=_enough,
+        statistic=_sufficient_share,
         low=0.8,
     ),
     Claim(
@@ -203,7 +203,7 @@ claims = (
         f"part of the runs within {SAME:.0%} of the best value found",
         source="Section 3.2 poses (W_*-SVM) with the bound, for which the paper claims nothing below d; bound this "
         "project's",
-        statistic=_best,
+        statistic=_best_share,
         low=0.9,
     ),
     Claim(
@@ -211,14 +211,14 @@ claims = (
         says="It goes to a stationary point of that problem, the best or not: largest residual at the end, d_e = 1",
         source="This project's: where directions converge, K' = Z Q and Q' = Z^T K have K ~ Z Q; the bound from trial "
         "runs on other seeds",
-        statistic=_stationary,
+        statistic=_largest_residual,
         high=0.01,
     ),
     Claim(
         name="none-better",
         says="No narrow head ends below the best solution under its rank bound: smallest value over it, less 1",
         source="Definition, if the search found the best; the bound for rounding",
-        statistic=_floor,
+        statistic=_smallest_excess,
         low=-1e-6,
     ),
 )
@@ -239,7 +239,7 @@ metrics = (
 
 
 def figures(run: xr.Dataset) -> list[Figure]:
-    """Excess over the least nuclear norm by d_e, and one column against the best of rank one."""
+    """Draw the excess over the least nuclear norm by d_e, and one column against the best of rank one."""
     time = run.log10_time.values
     x = Axis("log₁₀ t", scale="log")
     curves = []

@@ -1,7 +1,7 @@
 """Separability of Gaussian data: diagonal weights need far more dimensions   (Assumption 1, section 3.1)
 
-How often Gaussian tokens and queries can be separated, by any W and by diagonal ones, as the dimension d grows. Every
-answer is proven: by weights with margins of 1, or by a Farkas certificate.
+The entry counts how often Gaussian tokens and queries can be separated, by any W and by diagonal ones, as the dimension
+d grows. Every answer is proven: by weights with margins of 1, or by a Farkas certificate.
 
 The paper says of Assumption 1 that Gaussian data meet it where d is larger than L and n. For W in full that is simple:
 queries that are independent (d >= n) let W z_i be any vectors, and differences that are (d >= L - 1) let each of them
@@ -20,6 +20,7 @@ import numpy as np
 import xarray as xr
 
 from saddlescope._shared.errors import InputError
+from saddlescope.papers.softmax_attention.shared.share_curves import share_curve
 from saddlescope.plot import Axis, Figure, Line, Mark, Panel
 from saddlescope.reproduction import parameter_checks
 from saddlescope.reproduction.claim import Claim, Estimate
@@ -42,9 +43,9 @@ class Params:
     seed: int = 0  # of the data
 
     def __post_init__(self) -> None:
-        parameter_checks.at_least(1, self, "samples", "trials")
-        parameter_checks.at_least(2, self, "tokens", "pairs")
-        parameter_checks.at_least(0, self, "seed")
+        parameter_checks.require_at_least(1, self, "samples", "trials")
+        parameter_checks.require_at_least(2, self, "tokens", "pairs")
+        parameter_checks.require_at_least(0, self, "seed")
         for name in ("dims", "pair_dims"):
             values = getattr(self, name)
             if not values or list(values) != sorted(set(values)) or values[0] < 1:
@@ -62,19 +63,18 @@ class Params:
 
 
 def run(params: Params, context: RunContext) -> xr.Dataset:
-    """Counts of separable instances of every size."""
+    """Count the separable instances of every size."""
     jobs = [(params.samples, params.tokens, d) for d in params.dims]
     jobs += [(params.pairs, 2, d) for d in params.pair_dims]
     parts = []
     for k, size in enumerate(jobs):
         context.report(k / len(jobs), f"(n, L, d) = {size}")
-        parts.append(context.cached(f"size-{k}", partial(_counted, size, params)))
+        parts.append(context.cached(f"size-{k}", partial(_count_separable, size, params)))
     context.report(1.0, "done")
     return xr.concat(parts, "size").assign_attrs(trials=params.trials)
 
 
-def _counted(size: tuple[int, int, int], params: Params) -> xr.Dataset:
-
+def _count_separable(size: tuple[int, int, int], params: Params) -> xr.Dataset:
     from saddlescope.models import gaussian_tokens, separability
 
     n, L, d = size
@@ -97,30 +97,30 @@ def _counted(size: tuple[int, int, int], params: Params) -> xr.Dataset:
             "separable": ("kind", separable),
             "worst_proof": ("kind", worst),
             "conflict_size": ("kind", conflicts / failed),
-            "cover": ("kind", [_cover(n, d * d), _cover(n, d)] if L == 2 else [np.nan, np.nan]),
+            "cover": ("kind", [_cover_share(n, d * d), _cover_share(n, d)] if L == 2 else [np.nan, np.nan]),
         },
         coords={"kind": list(_KINDS), "n": n, "L": L, "d": d},
     )
 
 
 def _farkas_residual(data, multipliers: np.ndarray, diagonal: bool) -> float:
-    """|sum lambda F| over sum lambda |F|, of the features in full."""
+    """Return |sum lambda F| over sum lambda |F|, from all features."""
     F = data.features if diagonal else np.einsum("imd,ie->imde", data.differences, data.z)
     total, sizes = np.tensordot(multipliers, F, 2), np.sqrt(np.sum(F**2, axis=tuple(range(2, F.ndim))))
     return float(np.linalg.norm(total) / np.sum(multipliers * sizes))
 
 
-def _cover(n: int, numbers: int) -> float:
-    """The share of sign patterns of n points in general position that `numbers` weights can separate."""
+def _cover_share(n: int, numbers: int) -> float:
+    """Return the share of sign patterns of n points in general position that `numbers` weights can separate."""
     return sum(comb(n - 1, k) for k in range(min(numbers, n))) / 2 ** (n - 1)
 
 
-def _many_tokens(run: xr.Dataset) -> xr.Dataset:
+def _select_many_tokens(run: xr.Dataset) -> xr.Dataset:
     return run.isel(size=run.L.values > 2)
 
 
-def _inseparable_where(kind: str, least_dim, run: xr.Dataset) -> Estimate:
-    """How many instances cannot be separated where d is at least what suffices."""
+def _count_inseparable(kind: str, least_dim, run: xr.Dataset) -> Estimate:
+    """Count the inseparable instances where d is at least the sufficient one."""
     chosen = run.isel(size=run.d.values >= least_dim(run)).sel(kind=kind)
     if not chosen.sizes["size"]:
         return Estimate.unresolved("No size of the run has d that large.")
@@ -130,9 +130,9 @@ def _inseparable_where(kind: str, least_dim, run: xr.Dataset) -> Estimate:
     )
 
 
-def _just_above(run: xr.Dataset) -> Estimate:
-    """The share that diagonal weights separate at the smallest d above n and L."""
-    many = _many_tokens(run)
+def _share_just_above(run: xr.Dataset) -> Estimate:
+    """Return the share that diagonal weights separate at the smallest d above n and L."""
+    many = _select_many_tokens(run)
     enough = many.isel(size=many.d.values > max(many.n.values[0], many.L.values[0]))
     if not enough.sizes["size"]:
         return Estimate.unresolved("No size of the run has d above n and L.")
@@ -143,8 +143,8 @@ def _just_above(run: xr.Dataset) -> Estimate:
     )
 
 
-def _against_cover(kind: str, run: xr.Dataset) -> Estimate:
-    """The p-value of the counts against Cover's shares, by chi^2 over dimensions where either answer is expected."""
+def _cover_p_value(kind: str, run: xr.Dataset) -> Estimate:
+    """Return the p-value of the counts against Cover's shares, by chi^2 over dimensions where both are expected."""
     from scipy.stats import chi2
 
     pairs, trials = run.isel(size=run.L.values == 2).sel(kind=kind), run.attrs["trials"]
@@ -170,35 +170,35 @@ claims = (
         name="any-w-above-n-and-l",
         says="W separates whenever d >= max(n, L - 1): instances that it does not",
         source="Section 3.1: for d larger than L and n; exact, see above. No exception is allowed",
-        statistic=partial(_inseparable_where, "any W", lambda run: run.n.values.clip(run.L.values - 1)),
+        statistic=partial(_count_inseparable, "any W", lambda run: run.n.values.clip(run.L.values - 1)),
         high=0.0,
     ),
     Claim(
         name="diagonal-w-above-n-and-l",
         says="That does not carry over to the diagonal W of section 4: the share separated at d just above n and L",
         source="This project's: less than half of them",
-        statistic=_just_above,
+        statistic=_share_just_above,
         high=0.5,
     ),
     Claim(
         name="diagonal-w-above-all-differences",
         says="A diagonal W separates whenever d >= n (L - 1): instances that it does not",
         source="Features that are independent have any margins; exact. No exception is allowed",
-        statistic=partial(_inseparable_where, "diagonal W", lambda run: run.n.values * (run.L.values - 1)),
+        statistic=partial(_count_inseparable, "diagonal W", lambda run: run.n.values * (run.L.values - 1)),
         high=0.0,
     ),
     Claim(
         name="two-tokens-diagonal-w",
         says="With two tokens, diagonal weights separate as often as Cover's theorem has it for d numbers: p-value",
         source="Cover (1965), exact; the bound is a level of one in a thousand",
-        statistic=partial(_against_cover, "diagonal W"),
+        statistic=partial(_cover_p_value, "diagonal W"),
         low=1e-3,
     ),
     Claim(
         name="two-tokens-any-w",
         says="And W in full as it has it for d^2: p-value",
         source="Cover (1965), exact; the bound is a level of one in a thousand",
-        statistic=partial(_against_cover, "any W"),
+        statistic=partial(_cover_p_value, "any W"),
         low=1e-3,
     ),
     Claim(
@@ -225,10 +225,8 @@ metrics = (
 
 
 def figures(run: xr.Dataset) -> list[Figure]:
-    """The shares against d, for many tokens and for two, where Cover's theorem gives them."""
-    from saddlescope.papers.softmax_attention.shared.share_marks import share_marks
-
-    many, trials = _many_tokens(run), run.attrs["trials"]
+    """Draw the shares against d, for many tokens and for two, with Cover's theorem."""
+    many, trials = _select_many_tokens(run), run.attrs["trials"]
     pairs = run.isel(size=run.L.values == 2)
 
     def shares(part: xr.Dataset) -> list:
@@ -236,7 +234,7 @@ def figures(run: xr.Dataset) -> list[Figure]:
         return [
             mark
             for color, (kind, count) in enumerate(zip(_KINDS, counts, strict=True))
-            for mark in share_marks(part.d.values, count, of, kind, color, points=part is pairs)
+            for mark in share_curve(part.d.values, count, of, kind, color, points=part is pairs)
         ]
 
     n, L = int(many.n.values[0]), int(many.L.values[0])

@@ -52,7 +52,7 @@ from saddlescope._shared.reprs import ReprMixin
 from saddlescope.measure.stages import Stage, Staircase
 from saddlescope.theory.concepts.update_terms import checked_strengths
 from saddlescope.theory.deep_linear import aligned_time
-from saddlescope.theory.escape.speed import checked_depth
+from saddlescope.theory.escape.speed import validate_depth
 
 _Layers = list[Float[np.ndarray, "_ _"]]
 
@@ -134,7 +134,7 @@ def balanced_times(strengths: ArrayLike, start: ArrayLike, *, depth: int, share:
         InputError: a number out of range, or shapes that do not fit.
     """
     a, w = checked_strengths(strengths), np.array(start, float)
-    checked_depth(depth)
+    validate_depth(depth)
     if not 0 < share < 1:
         raise InputError(f"share must be between 0 and 1; got {share!r}.")
     if w.shape != a.shape or not np.all((w > 0) & (w < share)):
@@ -289,7 +289,7 @@ def _unit(vector: Float[np.ndarray, "n"]) -> Float[np.ndarray, "n"]:
 
 
 def _checked_layers(weights: Sequence[ArrayLike], strengths: Float[np.ndarray, "d"]) -> _Layers:
-    checked_depth(len(weights))
+    validate_depth(len(weights))
     layers = [np.array(weight, float) for weight in weights]
     widths = [len(strengths), *(layer.shape[0] if layer.ndim == 2 else 0 for layer in layers)]
     if widths[-1] != len(strengths) or any(

@@ -1,4 +1,4 @@
-"""A network's activation pattern at a saddle, its kinks, and the samples as rays: what polish and residual share."""
+"""Activation pattern and kinks of a network at a saddle, and its samples as rays from the origin."""
 
 from dataclasses import dataclass
 
@@ -7,16 +7,18 @@ from jaxtyping import Bool, Float
 
 from saddlescope.theory.escape.speed import Matrix, Network
 
+SAME_RAY = 1e-12  # distance of unit vectors below which two samples count as on one ray, or as opposite
+
 
 @dataclass(frozen=True)
 class Pattern:
-    """Which neurons are active on which samples, and where that is on the edge.
+    """Active neurons and kinks of each hidden layer on each sample.
 
     Attributes:
         hidden: Zs_0 = X, Zs_1, ..., Zs_{L-1}, with 0 at kinks.
         active: for each hidden layer, (n_l, N): the preactivation is positive, by more than the tolerance.
-        kinks: for each hidden layer, (n_l, N): it is 0 within the tolerance, and the neuron has inputs there that are
-            not 0, or that are on a kink themselves; elsewhere an active neuron or not makes no difference.
+        kinks: for each hidden layer, (n_l, N): the preactivation is 0 within the tolerance, and the neuron has inputs
+            there that are not 0, or that are on a kink themselves; elsewhere its activation makes no difference.
     """
 
     hidden: tuple[Float[np.ndarray, "_ n"], ...]
@@ -25,7 +27,7 @@ class Pattern:
 
 
 def pattern_of(weights: Network, X: Matrix, tolerance: float) -> Pattern:
-    """The pattern, with preactivations taken to be 0 below `tolerance` times the largest that the norms allow."""
+    """Return the pattern; a preactivation below `tolerance` times the largest that the norms allow counts as 0."""
     hidden, active, kinks = [X], [], []
     bound = np.linalg.norm(X, axis=0)
     reached = bound[None] > 0  # (n_{l-1}, N) in the first layer broadcast: neurons below that are active or on a kink
@@ -41,18 +43,18 @@ def pattern_of(weights: Network, X: Matrix, tolerance: float) -> Pattern:
     return Pattern(tuple(hidden), tuple(active), tuple(kinks))
 
 
-def rays(X: Matrix, G: Matrix, tolerance: float = 1e-12) -> tuple[Matrix, Matrix]:
-    """The same saddle with one sample of unit norm on each ray from the origin.
+def rays(X: Matrix, G: Matrix) -> tuple[Matrix, Matrix]:
+    """Return the same saddle with one sample of unit norm on each ray from the origin.
 
     A network without biases is homogeneous in x: samples on one ray are active together, at any weights, and their
-    gradients add up, weighted by their norms. Samples at 0 say nothing.
+    gradients add up, weighted by their norms. Samples at 0 have no effect.
     """
     norms = np.linalg.norm(X, axis=0)
     X, G = X[:, norms > 0] / norms[norms > 0], G[:, norms > 0] * norms[norms > 0]
     columns: list[np.ndarray] = []
     sums: list[np.ndarray] = []
     for x, g in zip(X.T, G.T, strict=True):
-        same = [k for k, column in enumerate(columns) if np.linalg.norm(column - x) <= tolerance]
+        same = [k for k, column in enumerate(columns) if np.linalg.norm(column - x) <= SAME_RAY]
         if same:
             sums[same[0]] = sums[same[0]] + g
         else:
@@ -61,11 +63,11 @@ def rays(X: Matrix, G: Matrix, tolerance: float = 1e-12) -> tuple[Matrix, Matrix
     return np.stack(columns, axis=1), np.stack(sums, axis=1)
 
 
-def opposite(X: Matrix, tolerance: float = 1e-12) -> list[tuple[int, ...]]:
-    """The samples of unit norm, in groups: two where one lies opposite to the other, else one."""
+def opposite(X: Matrix) -> list[tuple[int, ...]]:
+    """Group the samples of unit norm: pairs of opposite samples together, all others alone."""
     groups: list[tuple[int, ...]] = []
     for j, x in enumerate(X.T):
-        partner = [n for n, (k, *rest) in enumerate(groups) if not rest and np.linalg.norm(X[:, k] + x) <= tolerance]
+        partner = [n for n, (k, *rest) in enumerate(groups) if not rest and np.linalg.norm(X[:, k] + x) <= SAME_RAY]
         if partner:
             groups[partner[0]] = (*groups[partner[0]], j)
         else:

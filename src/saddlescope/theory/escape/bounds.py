@@ -1,7 +1,7 @@
-"""What a large escape speed says about ranks and ReLUs: Theorem 3.1, Propositions 3.3 and 3.4, and one inequality.
+"""Bounds that a large escape speed puts on ranks and ReLUs: Theorem 3.1, Propositions 3.3 and 3.4, one inequality.
 
     tail(A)   sum_{i>=2} s_i^2 / sum_i s_i^2 over the singular values of A = 1 - |A|_op^2 / |A|_F^2: 0 at rank one
-    B         2 log(|X|_F |G|_F / s), the budget: what is left of the largest speed imaginable, |X||G|
+    B         2 log(|X|_F |G|_F / s), the speed deficit: how far the speed is below its upper bound |X||G|
 
 The inequality. For any weights with |theta|^2 <= L and a speed s > 0, optimal or not,
 
@@ -13,8 +13,8 @@ by the inequality of the means:
 
     sum_{l=1}^{L} log|Z_l|_F^2 <= sum_{l=0}^{L-1} log|Zs_l|_op^2.
 
-Take both sides from sum_{l=0}^{L-1} log|Zs_l|_F^2, move what belongs to Z_1, ..., Z_{L-1} to the left, and use
-s <= |G|_F |Z_L|_F for what is left on the right, log|X|_F^2 - log|Z_L|_F^2. It is an equality where every product
+Subtract both sides from sum_{l=0}^{L-1} log|Zs_l|_F^2, move the terms of Z_1, ..., Z_{L-1} to the left, and use
+s <= |G|_F |Z_L|_F for the remaining right side, log|X|_F^2 - log|Z_L|_F^2. It is an equality where every product
 |W_l Zs_{l-1}|_F is |W_l|_F |Zs_{l-1}|_op, all |W_l|_F are 1, and Y is a multiple of -G.
 
 Since log(|A|_F^2/|A|_op^2) = -log(1 - tail(A)) >= tail(A), Proposition 3.4 follows: it is this inequality without the
@@ -31,11 +31,11 @@ from numpy.typing import ArrayLike
 from saddlescope._shared.arguments import validate_arguments
 from saddlescope._shared.errors import InputError
 from saddlescope._shared.reprs import ReprMixin
-from saddlescope.theory.escape.speed import Network, checked_depth, checked_saddle, checked_weights, on_sphere
+from saddlescope.theory.escape.speed import on_sphere, validate_depth, validate_saddle, validate_weights
 
 
 @dataclass(frozen=True, repr=False)
-class SpentBudget(ReprMixin):
+class LayerDeficits(ReprMixin):
     """The left side of the inequality, term by term.
 
     Attributes:
@@ -48,7 +48,7 @@ class SpentBudget(ReprMixin):
 
     @property
     def total(self) -> float:
-        """What must not exceed `budget`."""
+        """Sum of all terms, at most the `speed_deficit`."""
         return float(self.rank.sum() + self.relu.sum())
 
 
@@ -68,16 +68,16 @@ class LayerRatios(ReprMixin):
 
 
 @validate_arguments
-def budget(inputs: ArrayLike, gradients: ArrayLike, *, speed: float) -> float:
-    """B = 2 log(|X|_F |G|_F / s), the right side of the inequality; at least 0.
+def speed_deficit(inputs: ArrayLike, gradients: ArrayLike, *, speed: float) -> float:
+    """Return B = 2 log(|X|_F |G|_F / s), the right side of the inequality; at least 0.
 
     Args:
-        inputs: X (d_in, N).
-        gradients: G (d_out, N).
+        inputs: (N, d_in), a row per sample.
+        gradients: (N, d_out), the loss gradients at the zero output.
         speed: s of weights with |theta|^2 <= L, positive and at most |X|_F |G|_F, which no such weights exceed.
 
     Raises:
-        InputError: what `checked_saddle` refuses, or a speed out of its range.
+        InputError: invalid inputs or gradients, see `validate_saddle`, or a speed out of its range.
     """
     largest = _largest(inputs, gradients)
     if not 0 < speed <= largest * (1 + 1e-12):
@@ -86,35 +86,35 @@ def budget(inputs: ArrayLike, gradients: ArrayLike, *, speed: float) -> float:
 
 
 @validate_arguments
-def spent_budget(weights: Sequence[ArrayLike], inputs: ArrayLike, gradients: ArrayLike) -> SpentBudget:
-    """The left side of the inequality for a network; does not depend on the norm of its weights.
+def layer_deficits(weights: Sequence[ArrayLike], inputs: ArrayLike, gradients: ArrayLike) -> LayerDeficits:
+    """Return the left side of the inequality for a network; independent of the norm of its weights.
 
     Args:
         weights: W_1, ..., W_L.
-        inputs: X (d_in, N).
-        gradients: G (d_out, N).
+        inputs: (N, d_in), a row per sample.
+        gradients: (N, d_out), the loss gradients at the zero output.
 
     Raises:
-        InputError: what `checked_saddle` and `checked_weights` refuse.
+        InputError: inputs, gradients or weights are invalid, see `validate_saddle` and `validate_weights`.
     """
     before, after = _layers(weights, inputs, gradients)
     with np.errstate(divide="ignore"):
         rank = -np.log1p(-np.array([_tail(layer) for layer in after]))
         relu = -np.log1p(-_lost(before, after))
-    return SpentBudget(rank, relu)
+    return LayerDeficits(rank, relu)
 
 
 @validate_arguments
 def layer_ratios(weights: Sequence[ArrayLike], inputs: ArrayLike, gradients: ArrayLike) -> LayerRatios:
-    """What Theorem 3.1 and Proposition 3.3 speak of, for a network.
+    """Return the ratios that Theorem 3.1 and Proposition 3.3 bound, for a network.
 
     Args:
         weights: W_1, ..., W_L.
-        inputs: X (d_in, N).
-        gradients: G (d_out, N).
+        inputs: (N, d_in), a row per sample.
+        gradients: (N, d_out), the loss gradients at the zero output.
 
     Raises:
-        InputError: what `checked_saddle` and `checked_weights` refuse.
+        InputError: inputs, gradients or weights are invalid, see `validate_saddle` and `validate_weights`.
     """
     before, after = _layers(weights, inputs, gradients)
     return LayerRatios(
@@ -128,14 +128,14 @@ def layer_ratios(weights: Sequence[ArrayLike], inputs: ArrayLike, gradients: Arr
 def low_rank_activations(
     inputs: ArrayLike, gradients: ArrayLike, *, speed: float, depth: int, share: float
 ) -> tuple[float, int]:
-    """Proposition 3.4: at least so many of the L layers l = 0..L-1 have a tail(Zs_l) of at most so much.
+    """Return the bound on tail(Zs_l), and the number of layers l = 0..L-1 that obey it, by Proposition 3.4.
 
-    It needs nothing but the speed, and does not say which layers they are. The paper counts layers without saying that
-    the input, l = 0, is one of them; of the hidden layers alone there may be one fewer.
+    The proposition needs only the speed, and does not determine which layers they are. The paper counts layers without
+    saying that the input, l = 0, is one of them; among the hidden layers there may be one fewer.
 
     Args:
-        inputs: X (d_in, N).
-        gradients: G (d_out, N).
+        inputs: (N, d_in), a row per sample.
+        gradients: (N, d_out), the loss gradients at the zero output.
         speed: s > 0 of weights with |theta|^2 <= L.
         depth: L.
         share: p in (0, 1).
@@ -144,35 +144,35 @@ def low_rank_activations(
         The bound B / (p L) on the tail, and the least integer that is at least (1 - p) L.
 
     Raises:
-        InputError: what `budget` refuses; a depth below 2; a share outside (0, 1).
+        InputError: invalid arguments of `speed_deficit`; a depth below 2; a share outside (0, 1).
     """
-    L = checked_depth(depth)
+    L = validate_depth(depth)
     if not 0 < share < 1:
         raise InputError(f"share must be between 0 and 1, both excluded; got {share!r}.")
-    return budget(inputs, gradients, speed=speed) / (share * L), int(np.ceil((1 - share) * L - 1e-9))
+    return speed_deficit(inputs, gradients, speed=speed) / (share * L), int(np.ceil((1 - share) * L - 1e-9))
 
 
 @validate_arguments
 def nearly_rank_one_bound(gradients: ArrayLike, *, speed: float, distance: float) -> float:
-    """Proposition 3.3: 8 |G| eps / (s* - |G| eps) bounds every tail(W_l), tail(Zs_l) and |Zs_l - Z_l|^2 / |Z_l|^2.
+    """Return 8 |G| eps / (s* - |G| eps), which bounds every tail(W_l), tail(Zs_l) and |Zs_l - Z_l|^2 / |Z_l|^2.
 
-    It needs the optimal weights of their depth, and inputs u v^T + E with v >= 0 and |E|_F <= eps. (The paper also asks
-    for u >= 0, which its proof does not use.)
+    This is Proposition 3.3. It needs the optimal weights of their depth, and inputs X = u v^T + E with v >= 0 and
+    |E|_F <= eps. (The paper also requires u >= 0, which its proof does not use.)
 
     Args:
-        gradients: G (d_out, N).
+        gradients: (N, d_out), the loss gradients at the zero output.
         speed: the optimal speed s*, positive.
         distance: eps, at least 0.
 
     Returns:
-        The bound; infinite where s* <= |G| eps. It says nothing from 1 on, since all three ratios are at most 1.
+        The bound; infinite where s* <= |G| eps, and trivial from 1 on, since all three ratios are at most 1.
 
     Raises:
         InputError: G is no finite matrix, or a value is out of its range.
     """
     G = np.asarray(gradients, float)
     if G.ndim != 2 or not np.all(np.isfinite(G)):
-        raise InputError(f"gradients must be a finite matrix (d_out, N); got shape {G.shape!r}.")
+        raise InputError(f"gradients must be a finite matrix (N, d_out); got shape {G.shape!r}.")
     if not 0 < speed < np.inf:
         raise InputError(f"speed must be positive and finite; got {speed!r}.")
     if not 0 <= distance < np.inf:
@@ -182,24 +182,24 @@ def nearly_rank_one_bound(gradients: ArrayLike, *, speed: float, distance: float
 
 @validate_arguments
 def optimal_layer_bound(inputs: ArrayLike, gradients: ArrayLike, *, speed: float, layer: int) -> float:
-    """Theorem 3.1: 8 c l^(-1/2) / (1 - c l^(-1/2)) with c = (|X||G|/s*) sqrt(2 log(|X||G|/s*)).
+    """Return Theorem 3.1's bound 8 c l^(-1/2) / (1 - c l^(-1/2)) with c = (|X||G|/s*) sqrt(2 log(|X||G|/s*)).
 
     It needs the optimal weights of a depth L > l, and bounds tail(Zs_l) for l = 1..L-1. It also bounds tail(W_{l+1})
-    and |Zs_{l+1} - Z_{l+1}|^2 / |Z_{l+1}|^2, one layer later than the paper has it: the proof finds activations near
-    rank one among layers 1 to l, and Proposition 3.3 then speaks of the weights and ReLUs behind them only.
+    and |Zs_{l+1} - Z_{l+1}|^2 / |Z_{l+1}|^2, one layer later than the paper states: the proof finds activations near
+    rank one among layers 1 to l, and Proposition 3.3 then covers only the weights and ReLUs above them.
 
     Args:
-        inputs: X (d_in, N).
-        gradients: G (d_out, N).
+        inputs: (N, d_in), a row per sample.
+        gradients: (N, d_out), the loss gradients at the zero output.
         speed: the optimal speed s*.
         layer: l, at least 1.
 
     Returns:
-        The bound; infinite where the denominator is not positive. It says something below 1 only, which is for l above
+        The bound; infinite where the denominator is not positive. It is nontrivial only below 1, which is for l above
         `first_layer_with_content`.
 
     Raises:
-        InputError: what `budget` refuses; a layer below 1.
+        InputError: invalid arguments of `speed_deficit`; a layer below 1.
     """
     if layer < 1:
         raise InputError(f"layer must be at least 1; got {layer!r}.")
@@ -208,30 +208,30 @@ def optimal_layer_bound(inputs: ArrayLike, gradients: ArrayLike, *, speed: float
 
 @validate_arguments
 def first_layer_with_content(inputs: ArrayLike, gradients: ArrayLike, *, speed: float) -> float:
-    """81 c^2: Theorem 3.1's bound is below 1 for l above this only, as 8 x / (1 - x) < 1 exactly for x < 1/9.
+    """Return 81 c^2: Theorem 3.1's bound is below 1 only for l above it, as 8 x / (1 - x) < 1 exactly for x < 1/9.
 
     For Example 1 it is 114,985; it is below 10 only if s* exceeds .946 |X||G|.
 
     Args:
-        inputs: X (d_in, N).
-        gradients: G (d_out, N).
+        inputs: (N, d_in), a row per sample.
+        gradients: (N, d_out), the loss gradients at the zero output.
         speed: the optimal speed s*.
 
     Raises:
-        InputError: what `budget` refuses.
+        InputError: invalid arguments of `speed_deficit`.
     """
     return 81 * _constant(inputs, gradients, speed) ** 2
 
 
 def _constant(inputs: ArrayLike, gradients: ArrayLike, speed: float) -> float:
-    """The c of Theorem 3.1."""
-    root = float(np.sqrt(budget(inputs, gradients, speed=speed)))  # refuses a speed out of its range
+    """Return the c of Theorem 3.1."""
+    root = float(np.sqrt(speed_deficit(inputs, gradients, speed=speed)))  # raises for a speed out of its range
     return _largest(inputs, gradients) / speed * root
 
 
 def _largest(inputs: ArrayLike, gradients: ArrayLike) -> float:
-    """|X|_F |G|_F."""
-    X, G = checked_saddle(inputs, gradients)
+    """Return |X|_F |G|_F."""
+    X, G = validate_saddle(inputs, gradients)
     return float(np.linalg.norm(X) * np.linalg.norm(G))
 
 
@@ -242,11 +242,10 @@ def _eightfold(part: float) -> float:
 def _layers(
     weights: Sequence[ArrayLike], inputs: ArrayLike, gradients: ArrayLike
 ) -> tuple[list[np.ndarray], list[np.ndarray]]:
-    """Z_1, ..., Z_{L-1}, and Zs_0, ..., Zs_{L-1}, for weights on the sphere, where no product under- or overflows."""
-    X, G = checked_saddle(inputs, gradients)
-    network: Network = on_sphere(checked_weights(weights, X, G))
+    """Return Z_1, ..., Z_{L-1} and Zs_0, ..., Zs_{L-1}, for weights rescaled so that no product under- or overflows."""
+    X, G = validate_saddle(inputs, gradients)
     before, after = [], [X]
-    for weight in network[:-1]:
+    for weight in on_sphere(validate_weights(weights, X, G))[:-1]:
         before.append(weight @ after[-1])
         after.append(np.maximum(before[-1], 0.0))
     return before, after
@@ -259,7 +258,7 @@ def _tail(matrix: np.ndarray) -> float:
 
 
 def _lost(before: list[np.ndarray], after: list[np.ndarray]) -> np.ndarray:
-    """|Zs_l - Z_l|_F^2 / |Z_l|_F^2."""
+    """Return |Zs_l - Z_l|_F^2 / |Z_l|_F^2."""
     return np.array(
         [
             float(np.sum((activation - layer) ** 2) / total) if (total := np.sum(layer**2)) > 0 else 0.0

@@ -1,9 +1,9 @@
-"""How far a network is from an escape direction: the smallest Clarke subgradient, not the gradient.
+"""Distance of a network from an escape direction: the smallest Clarke subgradient, not the gradient.
 
 At the fastest escape directions some preactivations are 0, and the localised loss is not differentiable there. The
-gradient that automatic differentiation gives is then one of many limits and stays of the order of 1. What must hold is
-0 in dL_0(rho) + s rho, where dL_0 is Clarke's subdifferential: the convex hull of the limits of gradients nearby. A
-limit of gradients has each preactivation that is 0 either active or not.
+gradient of automatic differentiation is then one of many limits and stays of the order of 1. The condition of an escape
+direction is 0 in dL_0(rho) + s rho, where dL_0 is Clarke's subdifferential: the convex hull of the limits of gradients
+nearby. In a limit of gradients each preactivation that is 0 is either active or not.
 """
 
 import itertools
@@ -18,44 +18,48 @@ from scipy.optimize import nnls
 from saddlescope._shared.arguments import validate_arguments
 from saddlescope._shared.errors import InputError
 from saddlescope.theory.escape.activation_pattern import Pattern, opposite, pattern_of, rays
-from saddlescope.theory.escape.speed import Matrix, Network, checked_saddle, checked_weights, escape_speed, on_sphere
+from saddlescope.theory.escape.speed import Matrix, Network, on_sphere, speed_of, validate_saddle, validate_weights
 
-KINK = 1e-10  # default tolerance of kinks, see `clarke_residual`
-MOST_KINKS = 6  # of one sample above the first layer: each doubles the limits to be formed
+KINK = 1e-10  # default tolerance of kinks, for directions known to machine precision; see `clarke_residual`
+MOST_KINKS = 6  # of one sample above the first layer: each doubles the number of limits
 
 
 @validate_arguments
 def clarke_residual(
     weights: Sequence[ArrayLike], inputs: ArrayLike, gradients: ArrayLike, *, tolerance: float = KINK
 ) -> float:
-    """The distance of 0 from dL_0(rho) + s rho, with the weights brought to the sphere |rho|^2 = L and s = -L_0(rho).
+    """Return the distance of 0 from dL_0(rho) + s rho, with the weights rescaled to |rho|^2 = L and s = -L_0(rho).
 
     It is 0 at an escape direction and, where no preactivation is 0, the norm of the gradient along the sphere.
 
     The limits of gradients are formed sample by sample; two opposite samples together, since a neuron of the first
     layer is active on exactly one of them nearby. This is Clarke's subdifferential if the samples at which one neuron
-    has preactivation 0 have linearly independent inputs (but for opposite ones), as in the plane always; elsewhere a
-    set that contains it, so that the residual may come out too small. Where more than six neurons above the first
-    layer are on a kink at one sample, those of one layer are taken to be active together, as copies may be: the
-    residual may then come out too large.
+    has preactivation 0 have linearly independent inputs (except opposite ones), as always in the plane; otherwise a
+    set that contains it, so that the residual may be too small. Where more than six neurons above the first layer are
+    on a kink at one sample, those of one layer are taken to be active together, as copies may be: the residual may
+    then be too large.
 
     Args:
         weights: W_1, ..., W_L.
-        inputs: X (d_in, N).
-        gradients: G (d_out, N).
+        inputs: (N, d_in), a row per sample.
+        gradients: (N, d_out), the loss gradients at the zero output.
         tolerance: a preactivation counts as 0 below this share of the largest that the norms of the weights allow.
             Directions that are known to few digits need a larger one, and then have a residual of that order.
 
     Raises:
-        InputError: what `escape_speed` refuses, weights that are all 0, or a tolerance outside [0, 1).
+        InputError: invalid arguments of `escape_speed`, weights that are all 0, or a tolerance outside [0, 1).
     """
     if not 0 <= tolerance < 1:
         raise InputError(f"tolerance must be at least 0 and below 1; got {tolerance!r}.")
-    X, G = checked_saddle(inputs, gradients)
-    direction = on_sphere(checked_weights(weights, X, G))
-    speed = escape_speed(direction, X, G)
+    X, G = validate_saddle(inputs, gradients)
+    return residual_of(validate_weights(weights, X, G), X, G, tolerance)
+
+
+def residual_of(weights: Network, X: Matrix, G: Matrix, tolerance: float) -> float:
+    """Return the residual for valid weights, X (d_in, N) and G (d_out, N)."""
+    direction = on_sphere(weights)
     hull = limits(direction, *rays(X, G), tolerance)
-    return hull.distance(speed * np.concatenate([weight.ravel() for weight in direction]))
+    return hull.distance(speed_of(direction, X, G) * np.concatenate([weight.ravel() for weight in direction]))
 
 
 @dataclass(frozen=True)
@@ -63,7 +67,7 @@ class Hull:
     """The subdifferential of -L_0 as {fixed + columns y: y >= 0, sums y = totals}.
 
     Attributes:
-        fixed: (P,) the gradient from the samples without kinks.
+        fixed: (P,), the gradient from the samples without kinks.
         columns: (P, variables).
         sums, totals: (rows, variables), (rows,).
     """
@@ -74,11 +78,11 @@ class Hull:
     totals: Float[np.ndarray, "rows"]
 
     def distance(self, point: Float[np.ndarray, "p"]) -> float:
-        """From the point to the set."""
+        """Return the distance from the point to the set."""
         target = point - self.fixed
         if not self.columns.shape[1]:
             return float(np.linalg.norm(target))
-        # Active set: the sums are asked for with a large weight, then exactly on the support that this finds.
+        # Active set: the sums are imposed with a large weight, then exactly on the support found.
         weight = 1e3 * max(1.0, float(np.abs(self.columns).max()))
         stacked = np.vstack([self.columns, weight * self.sums])
         y, _ = nnls(stacked, np.concatenate([target, weight * self.totals]), maxiter=100 * stacked.shape[1])
@@ -90,7 +94,7 @@ class Hull:
 
 
 def _least_squares(A: Matrix, b: np.ndarray, E: Matrix, t: np.ndarray) -> np.ndarray:
-    """The y with E y = t that makes |A y - b| least, by the null space of E."""
+    """Return the y with E y = t of least |A y - b|, by the null space of E."""
     _, values, right = np.linalg.svd(E)
     rank = int(np.sum(values > 1e-12 * values[0])) if len(values) else 0
     free = right[rank:].T
@@ -99,11 +103,11 @@ def _least_squares(A: Matrix, b: np.ndarray, E: Matrix, t: np.ndarray) -> np.nda
 
 
 def limits(weights: Network, X: Matrix, G: Matrix, tolerance: float) -> Hull:
-    """The subdifferential of -L_0 at the weights.
+    """Return the subdifferential of -L_0 at the weights.
 
     Args:
-        weights: W_1, ..., W_L, at the scale at which it is wanted.
-        X: of unit norm, no two on one ray: see `rays`.
+        weights: W_1, ..., W_L, not rescaled.
+        X: samples of unit norm, no two on one ray: see `rays`.
         G: their gradients.
         tolerance: of kinks.
     """
@@ -115,7 +119,7 @@ def limits(weights: Network, X: Matrix, G: Matrix, tolerance: float) -> Hull:
 
 
 class _Builder:
-    """Collects the limits of gradients, a group of samples after the other.
+    """Builder of the hull of the limits of gradients, one group of samples at a time.
 
     With every kink above the first layer decided, the limits are the corners of a box, with a side for each neuron of
     the first layer on a kink. Each such decision v has a share lambda_v >= 0, of sum 1, and each side a length from 0
@@ -129,7 +133,7 @@ class _Builder:
         self.rows: list[tuple[dict[int, float], float]] = []  # equations: coefficients of variables, right-hand side
 
     def hull(self) -> Hull:
-        """What has been collected."""
+        """Return the hull of the limits added so far."""
         sums = np.zeros((len(self.rows), len(self.columns)))
         for row, (coefficients, _) in enumerate(self.rows):
             for variable, coefficient in coefficients.items():
@@ -138,7 +142,7 @@ class _Builder:
         return Hull(self.fixed, columns, sums, np.array([total for _, total in self.rows]))
 
     def add(self, samples: tuple[int, ...]) -> None:
-        """All limits of the gradients of these samples."""
+        """Add all limits of the gradients of these samples."""
         free = [place for sample in samples for place in self._undecided(sample)]
         groups = [[place] for place in free]
         if len(free) > MOST_KINKS:  # those of one layer together
@@ -155,8 +159,8 @@ class _Builder:
                 share = self._variable(base)
                 shares[share] = 1.0
             for side in sides:
-                length, rest = self._variable(side), self._variable(np.zeros_like(side))
-                below = {length: 1.0, rest: 1.0} if share is None else {length: 1.0, rest: 1.0, share: -1.0}
+                length, slack = self._variable(side), self._variable(np.zeros_like(side))
+                below = {length: 1.0, slack: 1.0} if share is None else {length: 1.0, slack: 1.0, share: -1.0}
                 self.rows.append((below, 1.0 if share is None else 0.0))
         if shares:
             self.rows.append((shares, 1.0))
@@ -166,7 +170,7 @@ class _Builder:
         return len(self.columns) - 1
 
     def _undecided(self, sample: int) -> list[tuple[int, int, int]]:
-        """Kinks (layer, neuron, sample) above the first layer at which both sides are reached.
+        """Return the kinks (layer, neuron, sample) above the first layer at which both sides are reached.
 
         Above neurons none of which is active, a preactivation near 0 has the sign of its weights from those on a kink.
         """
@@ -187,7 +191,7 @@ class _Builder:
     def _box(
         self, samples: tuple[int, ...], decided: dict[tuple[int, int, int], bool]
     ) -> tuple[np.ndarray, list[np.ndarray]]:
-        """The corner with all first-layer kinks at the first sample inactive, and the sides that lead away from it."""
+        """Return the corner with all first-layer kinks at the first sample inactive, and the sides that start there."""
         base = np.zeros_like(self.fixed)
         sides: dict[int, np.ndarray] = {}
         for place, sample in enumerate(samples):
@@ -205,7 +209,7 @@ class _Builder:
         return base, list(sides.values())
 
     def _backward(self, sample: int, decided: dict[tuple[int, int, int], bool]) -> tuple[list[np.ndarray], np.ndarray]:
-        """Slopes of W_2, ..., W_L at one sample, flat, and what comes down to the activations of the first layer."""
+        """Return the slopes of W_2, ..., W_L at one sample, flat, and that of the activations of the first layer."""
         back, slopes = -self.G[:, sample], []
         for layer in reversed(range(1, len(self.weights))):
             slopes.append(np.outer(back, self.pattern.hidden[layer][:, sample]).ravel())

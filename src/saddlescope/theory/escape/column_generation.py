@@ -1,15 +1,15 @@
-"""Faster escape directions than descent finds: neurons inserted where they help most, by convex steps.
+"""Column generation: faster escape directions than descent finds, by linear programs that insert the best neurons.
 
 Of the optimal networks one has a single neuron in the second layer (the argument of Proposition 3.2):
 
     f(x) = c relu(g(x)),    g = sum_i a_i relu(u_i.x),    |c| = |u_i| = 1,    sum_i |a_i| <= 1,
 
 with speed sum_j w_j relu(g(x_j)), w_j = -c.G_j. With c and the samples S among {w_j > 0} on which g is positive held
-fixed, sum_{j in S} w_j g_j - sum_{w_j < 0} |w_j| relu(g_j) is concave in g, below the speed and equal to it on its own
-S: a linear programme in the a_i. Its multipliers mu say what a new neuron is worth, |sum_j mu_j relu(u.x_j)|: the
-best ones are inserted until none is worth more than the programme's value. Then S and c are taken anew from g (the
-speed never falls), and when that stands still, one or two samples enter or leave S
-at a time, then, for one output, random sets of them.
+fixed, sum_{j in S} w_j g_j - sum_{w_j < 0} |w_j| relu(g_j) is concave in g, below the speed and equal to it at the S of
+g: a linear program in the a_i. Its multipliers mu give the worth of a new neuron, |sum_j mu_j relu(u.x_j)|: the best
+ones are inserted until none is worth more than the program's value. Then S and c are recomputed from g (the speed never
+falls). When the speed no longer rises, one or two samples enter or leave S at a time, then, for one output, random sets
+of them.
 """
 
 import dataclasses
@@ -22,61 +22,62 @@ from scipy.optimize import linprog
 
 from saddlescope._shared.arguments import validate_arguments
 from saddlescope._shared.errors import InputError
+from saddlescope._shared.progress import Report, silent
 from saddlescope.theory.escape.activation_pattern import rays
-from saddlescope.theory.escape.directions import EscapeDirections, described
+from saddlescope.theory.escape.directions import EscapeDirections, measure_directions
 from saddlescope.theory.escape.network_reduction import expand
-from saddlescope.theory.escape.speed import Matrix, Network, checked_saddle, escape_speed, on_sphere
+from saddlescope.theory.escape.speed import Matrix, Network, on_sphere, speed_of, validate_saddle
 
-GAIN = 1e-6  # relative: smaller gains end an iteration; the polish does the rest
+GAIN = 1e-6  # relative: smaller gains end an iteration; the refinement by Newton's method does the rest
 INSERTED = 8  # neurons, in one round
-ROUNDS = 12  # of inserting, at most, in one programme
+ROUNDS = 12  # of inserting, at most, in one program
 CORNERS = 400  # directions orthogonal to d_in - 1 samples that are tried as new neurons, at most
 EXCHANGES = 200  # pairs of samples, at most, that are tried at a time
 LEAPS = 20  # random sets of samples that are tried after them
 SLACK = 0.5  # an exchange that loses more than this share of the speed is not followed up
-PRUNED = 1e-9  # share of sum |a_i| below which a neuron is left out
+PRUNED = 1e-9  # share of sum |a_i| below which a neuron is removed
 
 
 @validate_arguments
-def column_generation(found: EscapeDirections, inputs: ArrayLike, gradients: ArrayLike) -> EscapeDirections:
-    """Each direction replaced by a faster one, where the convex steps lead to one that fits into its width.
+def column_generation(
+    found: EscapeDirections, inputs: ArrayLike, gradients: ArrayLike, *, report: Report = silent
+) -> EscapeDirections:
+    """Replace each direction by a faster one, where the linear programs find one of at most its width.
 
-    Works for any dimension of inputs and outputs. From depth 4 on, the layers above the second are made one neuron
-    each.
+    Works for any dimension of inputs and outputs. From depth 4 on, the layers above the second get one neuron each.
 
     Args:
-        found: what `escape_directions` found for the same X and G, at depth 3 or more.
-        inputs: X (d_in, N).
-        gradients: G (d_out, N).
+        found: result of `escape_directions` for the same inputs and gradients, at depth 3 or more.
+        inputs: (N, d_in), a row per sample.
+        gradients: (N, d_out), the loss gradients at the zero output.
+        report: called with the finished fraction after each start.
 
     Raises:
-        InputError: what `escape_directions` refuses, or a depth of 2, where the problem has no second layer.
+        InputError: invalid inputs or gradients, see `validate_saddle`; or a depth of 2, where there is no second layer.
     """
-    X, G = checked_saddle(inputs, gradients)
+    X, G = validate_saddle(inputs, gradients)
     if len(found.weights) < 3:
         raise InputError(f"found must have a depth of at least 3 to be improved; got {len(found.weights)!r}.")
-    steps = _ConvexSteps(X, G)
+    search = _Search(X, G)
     networks = []
     for start, width in enumerate(found.widths):
         given = found.direction(start)
-        better = steps.improved(given)
+        better = search.improved(given)
         if better is not None and len(better[0]) <= width:
-            full = _deep(better, given)
-            if escape_speed(full, X, G) > found.speeds[start] * (1 + GAIN):
+            full = on_sphere(expand(better, (0, 1, len(given) - 1), given))  # to the depth and shapes of the given one
+            if speed_of(full, X, G) > found.speeds[start] * (1 + GAIN):
                 given = full
         networks.append(given)
+        report(0.9 * (start + 1) / len(found.widths), f"column generation, {start + 1} of {len(found.widths)} starts")
     stacked = tuple(np.stack(layer) for layer in zip(*networks, strict=True))
-    return described(stacked, X, G, polish=True, widths=found.widths, steps=found.steps, curves=found.curves)
+    return measure_directions(
+        stacked, X, G, refine=True, widths=found.widths, steps=found.steps, curves=found.curves,
+        report=lambda part, note: report(0.9 + 0.1 * part, note),
+    )  # fmt: skip
 
 
-def _deep(shallow: Network, like: Network) -> Network:
-    """A network of depth 3 at the depth and with the shapes of another."""
-    depth = len(like)
-    return on_sphere(expand(shallow, (0, 1, depth - 1), like))
-
-
-class _ConvexSteps:
-    """The programmes of one saddle; the neurons inserted and, for one output, the solutions are kept for all starts."""
+class _Search:
+    """Linear programs of one saddle; inserted neurons and, for one output, solutions are shared by all starts."""
 
     def __init__(self, X: Matrix, G: Matrix) -> None:
         self.X, self.G = rays(X / np.linalg.norm(X), G / np.linalg.norm(G))
@@ -86,7 +87,7 @@ class _ConvexSteps:
         self.solved: dict[tuple, _Solution] = {}
 
     def improved(self, weights: Network) -> Network | None:
-        """A network of depth 3 with |W_l| = 1, at least as fast as the best neuron of the second layer given."""
+        """Return a network of depth 3 with |W_l| = 1, at least as fast as the best neuron of the given second layer."""
         g, own = self._best_neuron(weights)
         if g is None:
             return None
@@ -97,13 +98,13 @@ class _ConvexSteps:
         return best.network(self._output(best.g))
 
     def _exchanged(self, best: "_Solution") -> "_Solution | None":
-        """The first faster solution met when one sample enters or leaves S, or two do, or random ones."""
+        """Return the first faster solution found when one sample enters or leaves S, or two do, or random ones."""
         c = self._output(best.g)
         free = np.flatnonzero(-c @ self.G > 0)
         pairs = list(itertools.islice(itertools.combinations(free, 2), 10 * EXCHANGES))
         if len(pairs) > EXCHANGES:
             pairs = [tuple(self.rng.choice(free, 2, replace=False)) for _ in range(EXCHANGES)]
-        if len(self.G) > 1:  # every c is another, so that no programme is met again: the cheap exchanges only
+        if len(self.G) > 1:  # every c differs, so that no program recurs: the cheap exchanges only
             pairs = []
         leaps = [free[self.rng.random(len(free)) < 0.5] for _ in range(LEAPS if len(self.G) == 1 else 0)]
         for samples in [*((sample,) for sample in free), *pairs, *leaps]:
@@ -117,7 +118,7 @@ class _ConvexSteps:
         return None
 
     def _ascend(self, c: np.ndarray, g: np.ndarray) -> "_Solution":
-        """Programmes one after the other, each with c and S from the last one's g."""
+        """Solve programs until the speed no longer rises, each with c and S from the g of the previous one."""
         found = self._solve(c, self._active(c, g))
         while True:
             c = self._output(found.g)
@@ -129,12 +130,12 @@ class _ConvexSteps:
     def _solve(self, c: np.ndarray, active: np.ndarray) -> "_Solution":
         key = (c.round(12).tobytes(), active.tobytes())
         if key not in self.solved:
-            self.solved[key] = self._programme(-c @ self.G, active)
-            if len(c) > 1:  # every c is another: nothing would be met again
+            self.solved[key] = self._program(-c @ self.G, active)
+            if len(c) > 1:  # every c differs: no program recurs
                 return self.solved.pop(key)
         return self.solved[key]
 
-    def _programme(self, w: np.ndarray, active: np.ndarray) -> "_Solution":
+    def _program(self, w: np.ndarray, active: np.ndarray) -> "_Solution":
         against = np.flatnonzero(w < 0)
         a, atoms = np.zeros(0), self.atoms
         new = atoms[:0]
@@ -142,16 +143,16 @@ class _ConvexSteps:
             atoms = _distinct(np.vstack([atoms, new]))
             values = np.maximum(atoms @ self.X, 0.0)
             worth = values[:, active] @ w[active]
-            rest = len(against)
+            opposed = len(against)
             # min -worth.(a+ - a-) + |w|.t  with  g_j - t_j <= 0 against, sum (a+ + a-) <= 1
             cost = np.concatenate([-worth, worth, -w[against]])
             taken = values[:, against].T
-            below = np.hstack([taken, -taken, -np.eye(rest)])
-            budget = np.concatenate([np.ones(2 * len(atoms)), np.zeros(rest)])
-            solution = linprog(cost, A_ub=np.vstack([below, budget]), b_ub=np.append(np.zeros(rest), 1.0))
+            below = np.hstack([taken, -taken, -np.eye(opposed)])
+            total = np.concatenate([np.ones(2 * len(atoms)), np.zeros(opposed)])
+            solution = linprog(cost, A_ub=np.vstack([below, total]), b_ub=np.append(np.zeros(opposed), 1.0))
             a = solution.x[: len(atoms)] - solution.x[len(atoms) : 2 * len(atoms)]
             mu = np.where(active, w, 0.0)
-            mu[against] = solution.ineqlin.marginals[:rest]
+            mu[against] = solution.ineqlin.marginals[:opposed]
             new = self._best_atoms(mu, atoms, -float(solution.fun) * (1 + GAIN))
             if not len(new):
                 break
@@ -161,7 +162,7 @@ class _ConvexSteps:
         return _Solution(a[used], atoms[used], g, float(np.linalg.norm(self.G @ np.maximum(g, 0.0))))
 
     def _best_atoms(self, mu: np.ndarray, atoms: Matrix, least: float) -> Matrix:
-        """Unit vectors u with |sum_j mu_j relu(u.x_j)| above `least`: corners, and the best of each cell met."""
+        """Return unit vectors u with |sum_j mu_j relu(u.x_j)| above `least`: corners, and the best of each cell met."""
         tried = np.vstack([atoms, self.rng.normal(size=(len(self.corners), len(self.X)))])
         near = np.vstack([self.corners + 1e-6 * self.rng.normal(size=self.corners.shape) for _ in range(4)])
         slopes = (np.vstack([tried, near]) @ self.X > 0) * mu @ self.X.T
@@ -173,7 +174,7 @@ class _ConvexSteps:
         return candidates[best]
 
     def _corners(self) -> Matrix:
-        """Unit vectors orthogonal to d_in - 1 of the samples: there the kinks of a new neuron cross."""
+        """Return unit vectors orthogonal to d_in - 1 of the samples: there the kinks of a new neuron cross."""
         dim, samples = self.X.shape
         subsets = list(itertools.islice(itertools.combinations(range(samples), dim - 1), 10 * CORNERS))
         if len(subsets) > CORNERS:
@@ -182,7 +183,7 @@ class _ConvexSteps:
         return _distinct(np.array([sign * normal for normal in normals for sign in (1, -1)]))
 
     def _best_neuron(self, weights: Network) -> tuple[np.ndarray | None, Matrix]:
-        """G of the second-layer neuron that would be the fastest alone, and the directions of the first layer."""
+        """Return g of the second-layer neuron that would be fastest alone, and the directions of the first layer."""
         norms = np.linalg.norm(weights[0], axis=1)
         units = (weights[0] / np.where(norms > 0, norms, 1.0)[:, None])[norms > 0]
         coefficients = (weights[1] * norms)[:, norms > 0]
@@ -194,7 +195,7 @@ class _ConvexSteps:
         return (g[np.argmax(speeds)] if speeds.any() else None), units
 
     def _output(self, g: np.ndarray) -> np.ndarray:
-        """The c that makes the speed largest."""
+        """Return the c of the largest speed."""
         back = -self.G @ np.maximum(g, 0.0)
         return back / np.linalg.norm(back)
 
@@ -204,7 +205,7 @@ class _ConvexSteps:
 
 @dataclasses.dataclass(frozen=True)
 class _Solution:
-    """g = sum_i a_i relu(u_i.x) on the samples, and its speed with the best c."""
+    """Function g = sum_i a_i relu(u_i.x) on the samples, and its speed with the best c."""
 
     a: Float[np.ndarray, "neurons"]
     units: Float[np.ndarray, "neurons into"]
@@ -212,12 +213,12 @@ class _Solution:
     speed: float
 
     def network(self, c: np.ndarray) -> Network:
-        """The network with |W_l| = 1, neurons of the first layer balanced."""
+        """Return the network with |W_l| = 1, neurons of the first layer balanced."""
         roots = np.sqrt(np.abs(self.a))
         return roots[:, None] * self.units, (np.sign(self.a) * roots)[None], c[:, None]
 
 
 def _distinct(directions: Matrix) -> Matrix:
-    """One of each direction, to twelve digits."""
+    """Return one of each direction, to twelve digits."""
     unit = directions / np.linalg.norm(directions, axis=1, keepdims=True)
     return unit[np.sort(np.unique(unit.round(12), axis=0, return_index=True)[1])]

@@ -1,4 +1,4 @@
-"""The cone programmes behind the certificate at depth 3: the largest F(g), given the signs of some outputs g_j.
+"""Cone programs of the certificate at depth 3: the largest F(g), given the signs of some outputs g_j.
 
     g       sum_i a_i relu(u_i.x) with unit vectors u_i and sum |a_i| <= 1, at unit inputs x_j of the plane
     F(g)    sum_j c_j relu(g_j)
@@ -6,7 +6,7 @@
     h_j(u)  relu(u.x_j)
 
 Where c_j < 0, c_j relu(g_j) is at most lambda_j c_j g_j for every lambda_j in [0, 1]. Where c_j > 0 and the sign of g_j
-is decided, it is linear, and a multiplier nu_j >= 0 brings the sign in; where it is not, relu(p - q) <= p. So
+is decided, it is linear, and a multiplier nu_j >= 0 imposes the sign; where it is not, relu(p - q) <= p. So
 
     F(g) <= max over u of the larger of  sum_j mu_j h_j(u)  and  -sum_j mu'_j h_j(u),
 
@@ -14,10 +14,10 @@ is decided, it is linear, and a multiplier nu_j >= 0 brings the sign in; where i
     mu_j      lambda_j c_j     c_j + nu_j     -nu_j        c_j
     mu'_j     lambda_j c_j     c_j + nu_j     -nu_j        0
 
-The least such bound over lambda and nu is a second-order cone programme over the arcs of directions u: on an arc with
+The least such bound over lambda and nu is a second-order cone program over the arcs of directions u: on an arc with
 the ends e and e' the maximum of a sum is the least |v| with v.e and v.e' at least the sum's values at e and e'. It is
-exact once all signs are decided, by duality, and its dual is a network. The multipliers found are put into the bound in
-closed form, so the bound trusts no solver.
+exact once all signs are decided, by duality, and its dual is a network. The bound is evaluated in closed form from the
+multipliers, so it does not depend on the solver's accuracy.
 """
 
 from dataclasses import dataclass
@@ -34,18 +34,18 @@ from saddlescope.theory.escape.plane_inputs import Arcs
 _clarabel: Any = clarabel  # its names are not declared to type checkers
 
 OUT, UNDECIDED, IN = -1, 0, 1
-_ACCURACY = 1e-10  # asked of both solvers, in units of the largest c_j
+_ACCURACY = 1e-10  # tolerance of both solvers, in units of the largest c_j
 _NEW = 1e-7  # radians: a sum at its maximum changes by the square of that
 
 
 @dataclass(frozen=True)
 class ConeSolution:
-    """What a programme found.
+    """Solution of a cone program, with its bound.
 
     Attributes:
         bound: no g with the decided signs has a larger F(g), up to rounding.
-        free: lambda, then nu, behind the bound.
-        multipliers: mu and mu' from them, (2, n).
+        free: lambda, then nu, of the bound.
+        multipliers: mu and mu' computed from them, (2, n).
         masses: |a_i| of the neurons of p and of q, (2, m), with sum 1.
         directions: u_i, (m, 2).
     """
@@ -57,8 +57,8 @@ class ConeSolution:
     directions: Float[np.ndarray, "m 2"]
 
 
-class Programmes:
-    """All programmes of one c (n,); signs are OUT, UNDECIDED or IN for every input, and looked at where c_j > 0."""
+class Programs:
+    """All programs of one c (n,); signs are OUT, UNDECIDED or IN for every input, and used where c_j > 0."""
 
     def __init__(self, c: Float[np.ndarray, "n"], arcs: Arcs) -> None:
         self.c, self.arcs = c, arcs
@@ -75,17 +75,17 @@ class Programmes:
             self._reach[block, :, v] = -arcs.ends[self._ends[block % len(arc)]]
 
     def value(self, answer: ConeSolution) -> float:
-        """F(g) of the answer's network."""
+        """Return F(g) of the answer's network."""
         p, q = answer.masses @ self.arcs.activations(answer.directions)
         return float(self.c @ np.maximum(p - q, 0.0))
 
     def gaps(self, answer: ConeSolution) -> Float[np.ndarray, "n"]:
-        """What the bound gives away where a sign is undecided: c_j (p_j - relu(p_j - q_j)), 0 where c_j < 0."""
+        """Return the slack of the bound at undecided signs: c_j (p_j - relu(p_j - q_j)), 0 where c_j < 0."""
         p, q = answer.masses @ self.arcs.activations(answer.directions)
         return np.maximum(self.c, 0.0) * np.minimum(p, q)
 
     def solve(self, signs: Int[np.ndarray, "n"]) -> ConeSolution:
-        """The cone programme."""
+        """Solve the cone program."""
         constant, slope = self._table(signs)
         free, bounded, arcs = slope.shape[2], len(self.negative), len(self._ends)
         at_ends = self.arcs.at_ends[self._ends.ravel()]
@@ -117,11 +117,11 @@ class Programmes:
         return self._answer(signs, np.asarray(solution.x)[columns:], neurons)
 
     def sharpen(self, signs: Int[np.ndarray, "n"], answer: ConeSolution, rounds: int = 8) -> ConeSolution:
-        """The same programme as linear ones over the directions found so far, until no other direction matters.
+        """Solve the same program as linear ones over the directions found so far, until no other direction matters.
 
-        A vertex of a linear programme is exact to rounding, which an interior point is not. The first one has the
-        network. Its multipliers are a corner of all the optimal ones, where directions not looked at may matter: the
-        second one takes those nearest to the interior point, where they do not.
+        A vertex of a linear program is exact to rounding, which an interior point is not. The first program gives the
+        network. Its multipliers are a corner of the optimal set, where other directions may matter: the second program
+        takes those nearest to the interior point, where they do not.
         """
         constant, slope = self._table(signs)
         free, box = slope.shape[2], [(0, 1)] * len(self.negative)
@@ -151,7 +151,7 @@ class Programmes:
         return best
 
     def _table(self, signs: np.ndarray) -> tuple[Float[np.ndarray, "2 n"], Float[np.ndarray, "2 n free"]]:
-        """Both mu and mu' as affine functions of (lambda, nu): constants and slopes."""
+        """Return mu and mu' as affine functions of (lambda, nu): constants and slopes."""
         decided = self.positive[signs[self.positive] != UNDECIDED]
         constant, slope = np.zeros((2, len(self.c))), np.zeros((2, len(self.c), len(self.negative) + len(decided)))
         constant[0, self.positive] = np.where(signs[self.positive] == OUT, 0.0, self.c[self.positive])
@@ -161,19 +161,19 @@ class Programmes:
         return constant, slope
 
     def _bound(self, multipliers: Float[np.ndarray, "2 n"]) -> tuple[float, Float[np.ndarray, "m 2"]]:
-        """The bound, and the directions u at which the sums are largest."""
+        """Return the bound, and the directions u at which the sums are largest."""
         (over, u), (under, v) = self.arcs.maxima(multipliers[0]), self.arcs.maxima(-multipliers[1])
         return max(0.0, float(over.max()), float(under.max())), np.concatenate([u, v])
 
     def _answer(self, signs: np.ndarray, free: Float[np.ndarray, "free"], neurons: np.ndarray) -> ConeSolution:
-        """From the values of (lambda, nu), and |a_i| u_i of the neurons of p and q, (2, m, 2)."""
+        """Build the solution from (lambda, nu), and |a_i| u_i of the neurons of p and q, (2, m, 2)."""
         constant, slope = self._table(signs)
         bounded = len(self.negative)
-        free = np.nan_to_num(free, nan=0.0, posinf=0.0, neginf=0.0)  # a solver that failed; the bound is weak, and true
+        free = np.nan_to_num(free, nan=0.0, posinf=0.0, neginf=0.0)  # of a failed solver: the bound is weak, but holds
         free = np.concatenate([np.clip(free[:bounded], 0, 1), np.maximum(free[bounded:], 0)])
         multipliers = constant + slope @ free
         lengths = np.hypot(neurons[..., 0], neurons[..., 1])
-        part, which = np.nonzero(lengths > 1e-12)  # NaN, too, is left out
+        part, which = np.nonzero(lengths > 1e-12)  # omits NaN, too
         masses = np.zeros((2, len(part)))
         masses[part, np.arange(len(part))] = lengths[part, which]
         directions = neurons[part, which] / lengths[part, which, None]
@@ -182,12 +182,12 @@ class Programmes:
 
 
 def _both(h: Float[np.ndarray, "m n"], table: np.ndarray) -> np.ndarray:
-    """The sums of p's side, then of q's, at directions with activations h: (2 m, ...)."""
+    """Return the sums of p, then of q, at directions with activations h: (2 m, ...)."""
     return np.concatenate([h @ table[0], -(h @ table[1])])
 
 
 def _least_first(rows: np.ndarray, limits: np.ndarray, box: list) -> Any:
-    """The least first variable, not negative, with rows @ variables <= limits and the others in their box; or None."""
+    """Minimize the first variable, not negative, with rows @ variables <= limits and the others in their box."""
     found = linprog(
         np.eye(rows.shape[1])[0],
         A_ub=rows,
@@ -200,7 +200,7 @@ def _least_first(rows: np.ndarray, limits: np.ndarray, box: list) -> Any:
 
 
 def _extended(directions: Float[np.ndarray, "m 2"], more: Float[np.ndarray, "l 2"]) -> Float[np.ndarray, "k 2"]:
-    """The directions, and those of `more` that are new: nearer ones make a linear programme ill-conditioned."""
+    """Return the directions, and those of `more` that are new: nearer ones make a linear program ill-conditioned."""
     for direction in more:
         if np.abs(directions - direction).max(axis=1).min() > _NEW:
             directions = np.concatenate([directions, direction[None]])

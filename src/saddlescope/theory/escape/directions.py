@@ -1,4 +1,4 @@
-"""Escape directions of the origin, found from many random starts, and what each is like, layer by layer."""
+"""Search for escape directions of the origin from many random starts, with speeds and ranks layer by layer."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -11,34 +11,43 @@ from numpy.typing import ArrayLike
 
 from saddlescope._shared.arguments import validate_arguments
 from saddlescope._shared.errors import InputError
+from saddlescope._shared.progress import Report, silent
 from saddlescope._shared.reprs import ReprMixin, Table
 from saddlescope.measure import nonlinearity, numerical_rank
 from saddlescope.models.deep import layered_weights
-from saddlescope.theory.escape.clarke_subgradient import clarke_residual
+from saddlescope.theory.escape.clarke_subgradient import residual_of
 from saddlescope.theory.escape.network_reduction import reduce
-from saddlescope.theory.escape.newton import polish as polished
-from saddlescope.theory.escape.speed import Matrix, Network, checked_depth, checked_saddle, checked_widths, escape_speed
-from saddlescope.theory.escape.sphere_descent import Stacked, sphere_descent
+from saddlescope.theory.escape.newton import refined
+from saddlescope.theory.escape.speed import (
+    Matrix,
+    Network,
+    speed_of,
+    validate_depth,
+    validate_saddle,
+    validate_widths,
+)
+from saddlescope.theory.escape.sphere_descent import LearningRate, Stacked, sphere_descent
 
-ROUGH = 1e-4  # tolerance of kinks, copies and the dead where directions are not polished, and so not known better
+ROUGH = 1e-4  # tolerance of kinks, copies and dead neurons of directions known from descent only, to few digits
 RANK = 1e-6  # singular values below this share of the largest do not count
+_RECORDS = 80  # of the default grid
 
 
 @dataclass(frozen=True, repr=False)
 class EscapeDirections(ReprMixin):
-    """One direction a start, width after width.
+    """Escape directions, one per start, width after width.
 
     Attributes:
         weights: W_1, ..., W_L, each (starts, n_l, n_{l-1}), on |rho|^2 = L, with zeros up to the largest width.
         widths: (starts,) hidden width of each start.
         speeds: (starts,) s = -L_0(rho).
-        residuals: (starts,) `clarke_residual`; where not polished, after copies are merged and the dead removed, with
-            preactivations below 1e-4 taken to be 0; infinite where nothing is left then.
-        converged: (starts,) the residual vanishes: to machine precision where polished, else to 1e-3 of s sqrt(L).
+        residuals: (starts,) `clarke_residual`; where not refined, after copies are merged and dead neurons removed,
+            with preactivations below 1e-4 taken to be 0; infinite where no neuron is left then.
+        converged: (starts,) the residual vanishes: to machine precision where refined, else to 1e-3 of s sqrt(L).
         ranks: (starts, L) of W_l.
         linearity: (starts, L - 1) |Zs_l - Z_l|_F / |Z_l|_F of the hidden layers: 0 where ReLU changes nothing.
-        steps: (marks,) of the descent, at which `curves` was recorded.
-        curves: (starts, marks) the speeds along the descent.
+        steps: (records,) steps of the descent at which `curves` was recorded.
+        curves: (starts, records) the speeds along the descent.
     """
 
     weights: Stacked
@@ -48,12 +57,12 @@ class EscapeDirections(ReprMixin):
     converged: Bool[np.ndarray, "starts"]
     ranks: Int[np.ndarray, "starts depth"]
     linearity: Float[np.ndarray, "starts hidden"]
-    steps: Int[np.ndarray, "marks"]
-    curves: Float[np.ndarray, "starts marks"]
+    steps: Int[np.ndarray, "records"]
+    curves: Float[np.ndarray, "starts records"]
 
     @property
     def best(self) -> int:
-        """The fastest start; among those that converged, if any has."""
+        """Index of the fastest start; among those that converged, if any has."""
         return int(np.argmax(np.where(self.converged | ~self.converged.any(), self.speeds, -np.inf)))
 
     def __repr__(self) -> str:
@@ -72,7 +81,7 @@ class EscapeDirections(ReprMixin):
         return ("start", "width", "speed", "residual", "converged", "ranks"), rows
 
     def direction(self, start: int) -> Network:
-        """W_1, ..., W_L of one start."""
+        """Return W_1, ..., W_L of one start."""
         return tuple(weight[start] for weight in self.weights)
 
 
@@ -83,62 +92,65 @@ def escape_directions(
     *,
     depth: int,
     widths: int | Sequence[int],
-    starts: int,
+    num_starts: int,
     seed: int = 0,
     steps: int = 4000,
-    rate: float | None = None,
-    marks: int = 80,
-    polish: bool = True,
+    learning_rate: LearningRate | None = None,
+    record: Int[np.ndarray, "records"] | None = None,
+    refine: bool = True,
+    report: Report = silent,
 ) -> EscapeDirections:
-    """Descends from random starts on the sphere |theta|^2 = L, then polishes what each has come to.
+    """Descend from random starts on the sphere |theta|^2 = L, then refine each result by Newton's method.
 
     Args:
-        inputs: X (d_in, N), a column a sample.
-        gradients: G (d_out, N), the gradient of the cost at the zero output: `LayeredLoss.gradient_at_origin`, or
+        inputs: (N, d_in), a row per sample.
+        gradients: (N, d_out), the gradient of the cost at the zero output: `LayeredLoss.gradient_at_origin`, or
             `gradient_at_zero` of any cost.
         depth: L, at least 2.
         widths: of all hidden layers, or several such widths, each of which is run.
-        starts: how many, for each width.
-        seed: of the starts, which are normal and then brought to the sphere; each width has its own.
-        steps: of the descent (`sphere_descent`), at least `marks`; rounded down to a multiple of it.
-        rate: of its first step; by default 0.03 up to depth 6 and 0.01 beyond.
-        marks: how many speeds to record along each descent.
-        polish: whether to go on to machine precision (`polish`).
+        num_starts: number of starts for each width.
+        seed: of the starts, which are normal and then rescaled to the sphere; each width has its own draw.
+        steps: of the descent (`sphere_descent`).
+        learning_rate: of the first step, from which it decays geometrically to a millionth; by default 0.03 up to depth
+            6 and 0.01 beyond. Or a schedule, a function of JAX from the step to the rate.
+        record: steps after which speeds are recorded, from 1 to `steps`, increasing; by default 80 evenly spaced ones.
+        refine: whether to refine directions to machine precision (`refine_direction`).
+        report: called with the finished fraction, after each batch of descents and each refinement.
 
     Raises:
-        InputError: what `escape_speed` refuses, a depth below 2, widths, starts or marks below 1, fewer steps than
-            marks, or a rate that is not positive and finite.
+        InputError: invalid inputs or gradients, see `validate_saddle`; a depth below 2; widths, starts or steps below
+            1; steps to record that are not among those taken; or a learning rate that is not positive and finite.
     """
-    X, G = checked_saddle(inputs, gradients)
-    depth, each = checked_depth(depth), checked_widths(widths)
-    for name, count, least in (("starts", starts, 1), ("marks", marks, 1), ("steps", steps, marks)):
-        if count < least:
-            raise InputError(f"{name} must be at least {least}; got {count!r}.")
-    first = (0.03 if depth <= 6 else 0.01) if rate is None else rate
-    if not 0 < first < np.inf:
-        raise InputError(f"rate must be positive and finite; got {rate!r}.")
-    steps -= steps % marks
-    start = _starts(X, G, depth, each, starts, seed)
-    descended, curves = sphere_descent(start, X, G, steps=steps, rate=first, marks=marks)
-    return described(
-        descended,
-        X,
-        G,
-        polish=polish,
-        widths=np.repeat(each, starts),
-        steps=np.arange(1, marks + 1) * (steps // marks),
-        curves=curves,
-    )
+    X, G = validate_saddle(inputs, gradients)
+    depth, each = validate_depth(depth), validate_widths(widths)
+    for name, count in (("num_starts", num_starts), ("steps", steps)):
+        if count < 1:
+            raise InputError(f"{name} must be at least 1; got {count!r}.")
+    rate = (0.03 if depth <= 6 else 0.01) if learning_rate is None else learning_rate
+    if not (callable(rate) or 0 < rate < np.inf):
+        raise InputError(f"learning_rate must be positive and finite; got {learning_rate!r}.")
+    grid = np.unique(-(-np.arange(1, _RECORDS + 1) * steps // _RECORDS))
+    every = grid if record is None else np.asarray(record)
+    if every.ndim != 1 or not every.size or every[0] < 1 or every[-1] > steps or np.any(np.diff(every) < 1):
+        raise InputError(f"record must be increasing numbers of steps from 1 to steps={steps!r}; got {record!r}.")
+    descended, curves = sphere_descent(
+        _starts(X, G, depth, each, num_starts, seed), X.T, G.T, steps=steps, learning_rate=rate, record=every,
+        report=lambda part, note: report(0.5 * part, note),
+    )  # fmt: skip
+    return measure_directions(
+        descended, X, G, refine=refine, widths=np.repeat(each, num_starts), steps=every, curves=curves,
+        report=lambda part, note: report(0.5 + 0.5 * part, note),
+    )  # fmt: skip
 
 
 @validate_arguments
-def gradient_at_zero(cost: Callable[[Array], Array], outputs: int, samples: int) -> Matrix:
-    """G of any cost: its gradient at the zero output.
+def gradient_at_zero(cost: Callable[[Array], Array], *, samples: int, outputs: int) -> Float[np.ndarray, "n out"]:
+    """Return the gradient of a cost at the zero output, (N, d_out).
 
     Args:
-        cost: from the outputs Y (d_out, N) to a number, in JAX.
-        outputs: d_out.
+        cost: from the outputs (N, d_out) to a number, in JAX.
         samples: N.
+        outputs: d_out.
 
     Raises:
         InputError: fewer than one output or sample.
@@ -146,51 +158,53 @@ def gradient_at_zero(cost: Callable[[Array], Array], outputs: int, samples: int)
     if outputs < 1 or samples < 1:
         raise InputError(f"outputs and samples must be at least 1; got {outputs!r} and {samples!r}.")
     with jax.enable_x64(True):
-        return np.asarray(jax.grad(cost)(jnp.zeros((outputs, samples))))
+        return np.asarray(jax.grad(cost)(jnp.zeros((samples, outputs))))
 
 
-def _starts(X: Matrix, G: Matrix, depth: int, widths: tuple[int, ...], starts: int, seed: int) -> Stacked:
-    """Normal weights, padded with zeros to the largest width."""
+def _starts(X: Matrix, G: Matrix, depth: int, widths: tuple[int, ...], count: int, seed: int) -> Stacked:
+    """Draw normal weights, padded with zeros to the largest width."""
     largest = max(widths)
     shapes = [(largest, len(X)), *[(largest, largest)] * (depth - 2), (len(G), largest)]
-    padded = tuple(np.zeros((len(widths) * starts, *shape)) for shape in shapes)
+    padded = tuple(np.zeros((len(widths) * count, *shape)) for shape in shapes)
     for n, width in enumerate(widths):
         with jax.enable_x64(True):
-            drawn = layered_weights((len(X), *[width] * (depth - 1), len(G)), seed=seed + n, starts=starts)
+            drawn = layered_weights((len(X), *[width] * (depth - 1), len(G)), seed=seed + n, num_starts=count)
         for place, weight in zip(padded, drawn, strict=True):
-            place[n * starts : (n + 1) * starts, : weight.shape[1], : weight.shape[2]] = np.asarray(weight)
+            place[n * count : (n + 1) * count, : weight.shape[1], : weight.shape[2]] = np.asarray(weight)
     return padded
 
 
-def described(
+def measure_directions(
     weights: Stacked,
     X: Matrix,
     G: Matrix,
     *,
-    polish: bool,
+    refine: bool,
     widths: Int[np.ndarray, "starts"],
-    steps: Int[np.ndarray, "marks"],
-    curves: Float[np.ndarray, "starts marks"],
+    steps: Int[np.ndarray, "records"],
+    curves: Float[np.ndarray, "starts records"],
+    report: Report,
 ) -> EscapeDirections:
-    """Polishes each network, if asked to, and measures it."""
+    """Measure each network, X (d_in, N) and G (d_out, N), after refinement where `refine` is true."""
     networks, speeds, residuals, converged, ranks, linearity = [], [], [], [], [], []
     for start in range(len(widths)):
         network: Network = tuple(weight[start] for weight in weights)
-        speed = escape_speed(network, X, G)
-        exact = polished(network, X, G) if polish else None
+        speed = speed_of(network, X, G)
+        exact = refined(network, X, G) if refine else None
         if exact is not None and exact.converged:
             network, speed, residual = exact.weights, exact.speed, exact.residual
             done = True
         else:
             small = reduce(network, X, ROUGH)
-            residual = np.inf if small is None else clarke_residual(small, X, G, tolerance=ROUGH)
-            done = not polish and residual < 1e-3 * speed * np.sqrt(len(network))
+            residual = np.inf if small is None else residual_of(small, X, G, ROUGH)
+            done = not refine and residual < 1e-3 * speed * np.sqrt(len(network))
         networks.append(network)
         speeds.append(speed)
         residuals.append(residual)
         converged.append(done)
         ranks.append([_rank(weight) for weight in network])
         linearity.append(_linearity(network, X))
+        report((start + 1) / len(widths), f"direction {start + 1} of {len(widths)}")
     return EscapeDirections(
         weights=tuple(np.stack(layer) for layer in zip(*networks, strict=True)),
         widths=widths,

@@ -1,7 +1,7 @@
-"""The smallest network with the function of a given one: without dead neurons, copies and layers of one neuron.
+"""Reduction of a network to the smallest with its function: without dead neurons, copies and layers of one neuron.
 
-A layer of one neuron above another passes a nonnegative number on, times its positive weight: it can be left out, and
-put back with weight 1. All layers are kept at |W_l| = 1, as at every escape direction, where the layers are balanced.
+A layer of one neuron above another multiplies a nonnegative number by its positive weight: it can be removed, and
+restored with weight 1. All layers are normalized to |W_l| = 1, as at every escape direction, where layers are balanced.
 """
 
 import numpy as np
@@ -11,26 +11,26 @@ from saddlescope.theory.escape.speed import Matrix, Network
 
 
 def equalised(weights: Network) -> Network:
-    """The network times factors, one a layer, that make |W_l| = 1 in each; no layer may be 0.
+    """Normalize every layer to |W_l| = 1; no layer may be 0.
 
-    The speed on the sphere |theta|^2 = L does not fall: by the inequality of the means, that of given factors' product
-    is largest when they are equal.
+    The speed on the sphere |theta|^2 = L does not fall: by the inequality of the means, the product of the layers'
+    norms is largest when they are equal.
     """
     return tuple(weight / np.linalg.norm(weight) for weight in weights)
 
 
 def reduce(weights: Network, X: Matrix, tolerance: float) -> Network | None:
-    """Prunes and merges, with |W_l| = 1 in the end.
+    """Remove dead neurons and merge copies; return the result with |W_l| = 1.
 
     Args:
         weights: W_1, ..., W_L.
         X: inputs of unit norm.
-        tolerance: a neuron is dead if it is active nowhere by more than this, or if the product of the norms of what
-            comes in and goes out is below this share of its layer's sum; neurons are copies of each other if their
-            incoming weights point into the same direction to within this angle.
+        tolerance: a neuron is dead if it is active nowhere by more than this, or if the product of the norms of its
+            incoming and outgoing weights is below this share of its layer's sum; neurons are copies of each other if
+            their incoming weights point in the same direction to within this angle.
 
     Returns:
-        None if nothing is left, since the network's output is 0.
+        The network, or None if no neuron is left, since its output is 0.
     """
     net = list(weights)
     for _ in range(sum(weight.shape[0] for weight in weights)):
@@ -52,7 +52,7 @@ def reduce(weights: Network, X: Matrix, tolerance: float) -> Network | None:
 
 
 def _merge(below: Matrix, above: Matrix, angle: float) -> tuple[Matrix, Matrix]:
-    """One neuron for all whose incoming weights point into one direction; in and out balanced neuron by neuron."""
+    """Merge neurons whose incoming weights point in one direction; balance each one's incoming and outgoing weights."""
     norms = np.linalg.norm(below, axis=1)
     unit, out = below / norms[:, None], above * norms
     strength = np.linalg.norm(out, axis=0)
@@ -72,10 +72,10 @@ def _merge(below: Matrix, above: Matrix, angle: float) -> tuple[Matrix, Matrix]:
 
 
 def collapse(weights: Network) -> tuple[Network, tuple[int, ...]]:
-    """Leaves out each layer of one neuron that follows a layer of one neuron with a positive weight.
+    """Remove each layer of one neuron that follows a layer of one neuron with a positive weight.
 
     Returns:
-        The shallower network, and which layers it consists of, counted from 0.
+        The shallower network, and the indices of its layers, counted from 0.
     """
     kept = tuple(
         layer
@@ -86,7 +86,7 @@ def collapse(weights: Network) -> tuple[Network, tuple[int, ...]]:
 
 
 def expand(weights: Network, kept: tuple[int, ...], like: Network) -> Network:
-    """Undoes `collapse`, with weights 1, and adds neurons without weights up to the shapes of `like`."""
+    """Undo `collapse`, with weights 1, and add neurons without weights up to the shapes of `like`."""
     full = []
     for layer, shape in enumerate(weight.shape for weight in like):
         padded = np.zeros(shape)

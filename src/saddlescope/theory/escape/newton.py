@@ -1,14 +1,14 @@
-"""Escape directions to machine precision: Newton's method with the kinks held where they are.
+"""Refinement of escape directions to machine precision: Newton's method with the kinks held fixed.
 
-Descent ends near an escape direction, with some preactivations near 0 that are 0 at the direction itself. Which ones is
-guessed with a tolerance; neurons that have died out or are copies are taken away with the same tolerance. What is left
-is smooth: find weights theta and multipliers mu, nu with
+Descent ends near an escape direction, with some preactivations near 0 that are 0 at the direction itself. They are
+guessed with a tolerance; dead neurons and copies are removed with the same tolerance. The remaining problem is smooth:
+find weights theta and multipliers mu, nu with
 
     grad S(theta) = mu theta + sum_k nu_k grad z_k(theta),    |theta|^2 = L,    z_k(theta) = 0,
 
-where S = -L_0 with the activation pattern held fixed, and z_k are the preactivations on a kink. The result counts if
-its Clarke residual, for which the multipliers must lie in their bounds, vanishes to machine precision: a wrong guess
-shows there, and the next tolerance is tried.
+where S = -L_0 with the activation pattern held fixed, and z_k are the preactivations on a kink. The result is accepted
+if its Clarke residual, for which the multipliers must be within their bounds, vanishes to machine precision. It does
+not after a wrong guess, and the next tolerance is tried.
 """
 
 from collections.abc import Sequence
@@ -23,20 +23,20 @@ from saddlescope._shared.reprs import ReprMixin
 from saddlescope.theory.escape.activation_pattern import Pattern, pattern_of, rays
 from saddlescope.theory.escape.clarke_subgradient import KINK, limits
 from saddlescope.theory.escape.network_reduction import collapse, expand, reduce
-from saddlescope.theory.escape.speed import Matrix, Network, checked_saddle, checked_weights, escape_speed, on_sphere
+from saddlescope.theory.escape.speed import Matrix, Network, on_sphere, speed_of, validate_saddle, validate_weights
 
-TOLERANCES = (1e-2, 1e-3, 1e-4, 1e-5, 1e-6)  # for guessing kinks, copies and the dead, the most simplifying one first
-RESIDUAL = 1e-13  # Clarke residual below which a direction counts as polished, with |X| = |G| = 1
-LOSS = 1e-4  # share of the speed that polishing may lose: more, and it has found something else
+TOLERANCES = (1e-2, 1e-3, 1e-4, 1e-5, 1e-6)  # for kinks, copies and dead neurons, the most simplifying one first
+RESIDUAL = 1e-13  # Clarke residual below which a direction counts as converged, with |X| = |G| = 1
+LOSS = 1e-4  # share of the speed that refinement may lose: beyond it, it has found another direction
 STEPS = 12  # of Newton's method, which converges quadratically or not at all
 
 
 @dataclass(frozen=True, repr=False)
-class Polished(ReprMixin):
-    """A direction after polishing.
+class RefinedDirection(ReprMixin):
+    """Escape direction after refinement.
 
     Attributes:
-        weights: of the shapes given, on the sphere |rho|^2 = L; as they were, brought to the sphere, if not converged.
+        weights: of the given shapes, on the sphere |rho|^2 = L; the given ones, rescaled, if not converged.
         speed: s = -L_0(rho).
         residual: its Clarke residual; infinite if not converged.
         converged: the residual is 0 to machine precision.
@@ -49,22 +49,27 @@ class Polished(ReprMixin):
 
 
 @validate_arguments
-def polish(weights: Sequence[ArrayLike], inputs: ArrayLike, gradients: ArrayLike) -> Polished:
-    """The escape direction near the given weights, to machine precision.
+def refine_direction(weights: Sequence[ArrayLike], inputs: ArrayLike, gradients: ArrayLike) -> RefinedDirection:
+    """Refine weights near an escape direction to machine precision.
 
     Args:
-        weights: W_1, ..., W_L, near an escape direction, such as what descent ends in.
-        inputs: X (d_in, N).
-        gradients: G (d_out, N).
+        weights: W_1, ..., W_L, near an escape direction, such as the end of a descent.
+        inputs: (N, d_in), a row per sample.
+        gradients: (N, d_out), the loss gradients at the zero output.
 
     Raises:
-        InputError: what `escape_speed` refuses, and weights that are all 0.
+        InputError: invalid arguments of `escape_speed`, or weights that are all 0.
     """
-    X, G = checked_saddle(inputs, gradients)
-    given = on_sphere(checked_weights(weights, X, G))
+    X, G = validate_saddle(inputs, gradients)
+    return refined(validate_weights(weights, X, G), X, G)
+
+
+def refined(weights: Network, X: Matrix, G: Matrix) -> RefinedDirection:
+    """Refine valid weights, with X (d_in, N) and G (d_out, N)."""
+    given = on_sphere(weights)
     scale = float(np.linalg.norm(X) * np.linalg.norm(G))
     unit_X, unit_G = rays(X / np.linalg.norm(X), G / np.linalg.norm(G))
-    speed = escape_speed(given, X, G)
+    speed = speed_of(given, X, G)
     for tolerance in TOLERANCES if speed > 0 else ():
         small = reduce(given, unit_X, tolerance)
         if small is None:
@@ -74,18 +79,18 @@ def polish(weights: Sequence[ArrayLike], inputs: ArrayLike, gradients: ArrayLike
         if found is None:
             continue
         full = on_sphere(expand(found, kept, given))
-        polished = escape_speed(full, X, G)
-        if polished < (1 - LOSS) * speed:
+        reached = speed_of(full, X, G)
+        if reached < (1 - LOSS) * speed:
             continue
         hull = limits(found, unit_X, unit_G, KINK)
-        residual = hull.distance(polished / scale * np.concatenate([weight.ravel() for weight in found]))
+        residual = hull.distance(reached / scale * np.concatenate([weight.ravel() for weight in found]))
         if residual <= RESIDUAL:
-            return Polished(full, polished, scale * residual, True)
-    return Polished(given, speed, float("inf"), False)
+            return RefinedDirection(full, reached, scale * residual, True)
+    return RefinedDirection(given, speed, float("inf"), False)
 
 
 def _newton(weights: Network, X: Matrix, G: Matrix, tolerance: float) -> Network | None:
-    """Solves the conditions above from here; None if the iteration leads away."""
+    """Solve the conditions above from these weights; return None if the iteration diverges."""
     pattern = pattern_of(weights, X, tolerance)
     system = _System(X, G, pattern, [weight.shape for weight in weights])
     theta = system.flat(weights) * np.sqrt(len(weights)) / np.linalg.norm(system.flat(weights))
@@ -109,7 +114,7 @@ def _newton(weights: Network, X: Matrix, G: Matrix, tolerance: float) -> Network
 
 
 class _System:
-    """The conditions and their derivatives, with the activation pattern held fixed; kinks count as inactive."""
+    """Conditions and their derivatives, with the activation pattern held fixed; kinks count as inactive."""
 
     def __init__(self, X: Matrix, G: Matrix, pattern: Pattern, shapes: list[tuple[int, ...]]) -> None:
         self.X, self.G, self.shapes = X, G, shapes
@@ -121,11 +126,11 @@ class _System:
         self.moves = self._split(np.eye(self.size))
 
     def flat(self, weights: Network) -> Float[np.ndarray, "p"]:
-        """All weights as one vector."""
+        """Return all weights as one vector."""
         return np.concatenate([weight.ravel() for weight in weights])
 
     def unflat(self, theta: Float[np.ndarray, "p"]) -> Network:
-        """The network of a vector."""
+        """Return the network of a vector."""
         return tuple(self._split(theta))
 
     def _split(self, theta: np.ndarray) -> list[np.ndarray]:
@@ -143,7 +148,7 @@ class _System:
         return z, hidden
 
     def _moved(self, weights: list[np.ndarray], hidden: list[np.ndarray]) -> tuple[list[np.ndarray], list[np.ndarray]]:
-        """Derivatives of preactivations and activations by every weight: (P, n_l, N)."""
+        """Return the derivatives of preactivations and activations by every weight: (P, n_l, N)."""
         dz, dhidden = [], [np.zeros((self.size, *self.X.shape))]
         for layer, on in enumerate(self.on):
             dz.append(self.moves[layer] @ hidden[layer] + weights[layer] @ dhidden[-1])
@@ -151,7 +156,7 @@ class _System:
         return dz, dhidden
 
     def _sources(self, nu: np.ndarray) -> list[np.ndarray]:
-        """Where the multipliers enter on the way back: -nu_k at the kink k."""
+        """Return the terms that the multipliers add in the backward pass: -nu_k at the kink k."""
         sources, used = [], 0
         for kinks in self.where:
             source = np.zeros(kinks.shape)
@@ -161,28 +166,28 @@ class _System:
         return sources
 
     def _back(self, weights: list[np.ndarray], sources: list[np.ndarray]) -> list[np.ndarray]:
-        """Derivatives of S - sum nu_k z_k by the preactivations, of every layer."""
+        """Return the derivatives of S - sum nu_k z_k by the preactivations, of every layer."""
         found = [-self.G]
         for layer in reversed(range(len(self.on))):
             found.append(self.on[layer] * (weights[layer + 1].T @ found[-1]) + sources[layer])
         return found[::-1]
 
     def slope(self, theta: np.ndarray, nu: np.ndarray) -> np.ndarray:
-        """The gradient of S - sum nu_k z_k."""
+        """Return the gradient of S - sum nu_k z_k."""
         weights = self._split(theta)
         _, hidden = self._forward(weights)
         back = self._back(weights, self._sources(nu))
         return np.concatenate([(d @ h.T).ravel() for d, h in zip(back, hidden, strict=True)])
 
     def kink_slopes(self, theta: np.ndarray) -> np.ndarray:
-        """The gradients of the preactivations on a kink, (kinks, P)."""
+        """Return the gradients of the preactivations on a kink, (kinks, P)."""
         weights = self._split(theta)
         _, hidden = self._forward(weights)
         dz, _ = self._moved(weights, hidden)
         return np.concatenate([moved[:, kinks].T for moved, kinks in zip(dz, self.where, strict=True)])
 
     def conditions(self, theta: np.ndarray, mu: float, nu: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """What must vanish, and its derivative by (theta, mu, nu)."""
+        """Return the conditions, which must vanish, and their derivative by (theta, mu, nu)."""
         weights = self._split(theta)
         z, hidden = self._forward(weights)
         dz, dhidden = self._moved(weights, hidden)

@@ -1,17 +1,17 @@
-"""How the norm grows along an escape direction, and when it escapes: Proposition 2.2, corrected and as printed.
+"""Growth of the norm along an escape direction, and the escape time: Proposition 2.2, corrected and as printed.
 
     rho      the escape direction: |rho|^2 = L, grad L_0(rho) = -s rho (Definition 2.1)
     theta    weights along it, theta = r rho, so that r = |theta| / sqrt L
     s        the escape speed, -L_0(rho) > 0
     t        time of gradient flow on the localised loss L_0 since |theta| was norm
 
-L_0 is homogeneous of degree L, so that grad L_0(r rho) = -s r^(L-1) rho, and d theta/dt = -grad L_0 says
+L_0 is homogeneous of degree L, so that grad L_0(r rho) = -s r^(L-1) rho, and d theta/dt = -grad L_0 gives
 
     dr/dt = s r^(L-1),        that is,        d|theta|/dt = s L^(1-L/2) |theta|^(L-1).
 
 The paper's proof takes s for -L_0 on the unit sphere, where it is L^(-L/2) times the s of its Definition 2.1, and has
 d|theta|/dt = L s |theta|^(L-1), which differs at every depth above 1. The printed escape time also adds r^(2-L) where
-it must be taken away.
+it must be subtracted.
 """
 
 from collections.abc import Sequence
@@ -21,16 +21,14 @@ from jaxtyping import Float
 
 from saddlescope._shared.arguments import validate_arguments
 from saddlescope._shared.errors import InputError
-from saddlescope.theory.escape.speed import checked_depth
+from saddlescope.theory.escape.speed import validate_depth
 
 Times = Float[np.ndarray, "..."] | Sequence[float] | float
 
 
 @validate_arguments
-def grown_norm(
-    times: Times, *, norm: float, speed: float, depth: int, printed: bool = False
-) -> Float[np.ndarray, "..."]:
-    """|theta| at these times: the growth law of Proposition 2.2.
+def norm_at(times: Times, *, norm: float, speed: float, depth: int, printed: bool = False) -> Float[np.ndarray, "..."]:
+    """Return |theta| at these times: the growth law of Proposition 2.2.
 
     With r_0 = norm / sqrt L: r = (r_0^(2-L) - (L-2) s t)^(1/(2-L)), and r_0 exp(s t) at L = 2. Above L = 2 the norm is
     infinite at t = r_0^(2-L) / ((L-2) s) and, by convention, after it.
@@ -40,7 +38,7 @@ def grown_norm(
         norm: |theta| at t = 0, positive.
         speed: s, positive.
         depth: L, at least 2.
-        printed: the formula as the paper prints it, which is wrong, to be held against the right one.
+        printed: the formula as printed in the paper, which is wrong, for comparison.
 
     Raises:
         InputError: a value out of its range.
@@ -48,7 +46,7 @@ def grown_norm(
     power, rate, scale = _law(norm, speed, depth, printed)
     t = np.asarray(times, float)
     if not np.all(t >= 0):
-        raise InputError(f"times must not be negative; got {float(np.min(t))!r} among them.")
+        raise InputError(f"times must not be negative; got {float(np.min(t))!r}.")
     if power == 0:
         return np.asarray(norm * np.exp(rate * t))
     spent = power * rate * (norm / scale) ** power * t  # the share of the time to infinity
@@ -58,17 +56,17 @@ def grown_norm(
 
 @validate_arguments
 def escape_time(reached: float, *, norm: float, speed: float, depth: int, printed: bool = False) -> float:
-    """The time t_1(r) - t_0 in which |theta| grows from `norm` to `reached`.
+    """Return the time t_1(r) - t_0 in which |theta| grows from `norm` to `reached`.
 
     With r = reached / sqrt L and r_0 = norm / sqrt L: (r_0^(2-L) - r^(2-L)) / ((L-2) s), and log(r / r_0) / s at L = 2.
 
     Args:
         reached: |theta| at the end, at least `norm`; infinity is reached in a finite time above depth 2.
-            The time itself is infinite where float64 ends.
+            The time is infinite where it exceeds float64.
         norm: |theta| at the start, positive.
         speed: s, positive.
         depth: L, at least 2.
-        printed: the formula as the paper prints it, which is wrong, to be held against the right one.
+        printed: the formula as printed in the paper, which is wrong, for comparison.
 
     Raises:
         InputError: a value out of its range.
@@ -85,9 +83,9 @@ def escape_time(reached: float, *, norm: float, speed: float, depth: int, printe
 
 
 def _law(norm: float, speed: float, depth: int, printed: bool) -> tuple[int, float, float]:
-    """L - 2, the rate and the unit of the norm in d(|theta|/unit)/dt = rate (|theta|/unit)^(L-1)."""
+    """Return L - 2, the rate and the unit of the norm in d(|theta|/unit)/dt = rate (|theta|/unit)^(L-1)."""
     for name, value in (("norm", norm), ("speed", speed)):
         if not 0 < value < np.inf:
             raise InputError(f"{name} must be positive and finite; got {value!r}.")
-    L = checked_depth(depth)
+    L = validate_depth(depth)
     return (L - 2, L * speed, 1.0) if printed else (L - 2, speed, float(np.sqrt(L)))

@@ -1,12 +1,12 @@
 """Inputs that span at most a plane, where maxima over one neuron's direction have a closed form.
 
-    x_j     inputs, brought to the plane: unit vectors of different directions
+    x_j     inputs in coordinates of the plane: unit vectors of different directions
     u       a unit vector of the plane: the incoming weights of a neuron
     h_j(u)  max(u.x_j, 0), the activation of that neuron
 
 The lines u.x_j = 0 cut the circle of all u into arcs. Inside an arc every h_j is linear or 0, so that sum_j mu_j h_j(u)
-is m.u with m the sum of mu_j x_j over the inputs active there: its maximum is |m|, if m points into the arc, or lies at
-an end. What is bounded here is bounded up to rounding, which `PlaneSaddle.slack` covers.
+is m.u with m the sum of mu_j x_j over the inputs active there: its maximum is |m|, if m points into the arc, or is at
+an end. All bounds hold up to rounding, which `PlaneSaddle.slack` covers.
 """
 
 from dataclasses import dataclass
@@ -18,19 +18,19 @@ from jaxtyping import Float
 from saddlescope._shared.errors import InputError
 from saddlescope.theory.escape.speed import Matrix
 
-_ALIKE = 1e-12  # radians: inputs whose directions differ by less are taken for one, at a cost that `slack` has
+_ALIKE = 1e-12  # radians: inputs whose directions differ by less are merged, at a cost included in `slack`
 _SAME_END = 1e-15  # radians: arcs shorter than this are rounding
 _WIDEST = 2.0  # radians: wider arcs are cut, so that the ends of an arc span it
 
 
 @dataclass(frozen=True)
 class Arcs:
-    """The arcs of directions u between the lines u.x_j = 0.
+    """Arcs of directions u between the lines u.x_j = 0.
 
     Attributes:
         inputs: (2, n) unit vectors x_j.
         ends: (k, 2) unit vectors; arc i goes anticlockwise from end i to end i + 1, and the last one to end 0.
-        active: (k, n), whether u.x_j > 0 inside the arc.
+        active: (k, n), true where u.x_j > 0 inside the arc.
     """
 
     inputs: Matrix
@@ -39,7 +39,7 @@ class Arcs:
 
     @classmethod
     def of(cls, inputs: Matrix) -> "Arcs":
-        """The arcs of these unit inputs (2, n)."""
+        """Return the arcs of these unit inputs (2, n)."""
         turn = 2 * np.pi
         angles = np.arctan2(inputs[1], inputs[0])
         kinks = np.sort(np.concatenate([angles + np.pi / 2, angles - np.pi / 2]) % turn)
@@ -53,25 +53,23 @@ class Arcs:
 
     @cached_property
     def at_ends(self) -> Matrix:
-        """h_j(u) at the ends, (k, n)."""
+        """Activations h_j(u) at the ends, (k, n)."""
         return self.activations(self.ends)
 
     def activations(self, directions: Float[np.ndarray, "m 2"]) -> Float[np.ndarray, "m n"]:
-        """h_j(u) of directions u."""
+        """Return h_j(u) of directions u."""
         return np.maximum(directions @ self.inputs, 0.0)
 
     def contain(self, directions: Float[np.ndarray, "k 2"], leeway: float = 1e-9) -> np.ndarray:
-        """Whether direction i, of length at most 1, points into arc i or misses it by no more than the leeway, (k,)."""
+        """Test if direction i, of length at most 1, points into arc i or misses it by at most the leeway, (k,)."""
         after = np.roll(self.ends, -1, axis=0)
-        ahead = (
-            np.sum((self.ends + after) * directions, axis=1) > 0
-        )  # thin arcs: what points away misses by little, too
+        ahead = np.sum((self.ends + after) * directions, axis=1) > 0  # opposite directions miss thin arcs by little too
         return ahead & (_cross(self.ends, directions) >= -leeway) & (_cross(directions, after) >= -leeway)
 
     def maxima(self, mu: Float[np.ndarray, "n"]) -> tuple[Float[np.ndarray, "m"], Float[np.ndarray, "m 2"]]:
-        """Upper bounds on sum_j mu_j h_j(u), exact up to rounding, and the directions u at which they are attained.
+        """Return upper bounds on sum_j mu_j h_j(u), exact up to rounding, and the directions u that attain them.
 
-        First for the ends, then for those arcs whose maximum lies inside; the largest bound is the circle's.
+        First for the ends, then for those arcs whose maximum is inside; the largest bound is that of the circle.
         """
         inside = (self.active * mu) @ self.inputs.T
         lengths = np.hypot(inside[:, 0], inside[:, 1])
@@ -83,17 +81,17 @@ class Arcs:
 
 @dataclass(frozen=True)
 class PlaneSaddle:
-    """A saddle whose inputs span at most a plane, reduced to unit inputs of different directions.
+    """Saddle whose inputs span at most a plane, reduced to unit inputs of different directions.
 
     Inputs that are positive multiples of one direction act as one, since outputs are homogeneous in the input: their
-    gradients, times their lengths, add. Inputs 0 do nothing.
+    gradients, times their lengths, add. Inputs 0 have no effect.
 
     Attributes:
         basis: (d_in, 2); basis^T x are the coordinates of an input x, and basis u the weights of a neuron.
         inputs: (2, n), the directions.
         gradients: (d_out, n), the gradients that belong to them.
-        slack: what the reduction and rounding may add to the speed of a network with |theta|^2 <= L: such a network is
-            1-Lipschitz, so it is at most the sum of |G_j| times how far input j was moved.
+        slack: largest change of the speed of a network with |theta|^2 <= L by the reduction and rounding: such a
+            network is 1-Lipschitz, so it is at most the sum of |G_j| times the distance by which input j was moved.
     """
 
     basis: Matrix
@@ -103,7 +101,7 @@ class PlaneSaddle:
 
     @classmethod
     def of(cls, X: Matrix, G: Matrix) -> "PlaneSaddle":
-        """The reduction.
+        """Reduce a saddle.
 
         Args:
             X: inputs (d_in, N), finite and not all 0.
@@ -119,7 +117,7 @@ class PlaneSaddle:
         angles = np.arctan2(flat[1, kept], flat[0, kept])
         order = np.argsort(angles, kind="stable")
         gaps = np.diff(angles[order], append=angles[order[0]] + 2 * np.pi)
-        cut = int(np.argmax(gaps)) + 1  # begin after the widest gap, so that no direction is met at both ends
+        cut = int(np.argmax(gaps)) + 1  # begin after the widest gap, so that no direction is at both ends
         kept, gaps = kept[np.roll(order, -cut)], np.roll(gaps, -cut)
         group = np.concatenate([[0], np.cumsum(gaps[:-1] > _ALIKE)])
         first = np.searchsorted(group, np.arange(group[-1] + 1))
@@ -133,14 +131,14 @@ class PlaneSaddle:
 
 
 def _basis(X: Matrix) -> Matrix:
-    """Two orthonormal columns that span the inputs (a column of zeros where one is enough)."""
+    """Return two orthonormal columns that span the inputs (the second is 0 where one is enough)."""
     if len(X) <= 2:
         return np.eye(2)[: len(X)]
     left, spectrum, _ = np.linalg.svd(X / np.abs(X).max(), full_matrices=False)
     if len(spectrum) > 2 and spectrum[2] > _ALIKE * spectrum[0]:
         raise InputError(
             f"inputs must span at most a plane to be certified; got singular values {spectrum[:3].tolist()!r}, "
-            f"three of which are not 0: search with escape_directions instead."
+            f"three of which are not 0. Use escape_directions instead."
         )
     return np.pad(left[:, :2], ((0, 0), (0, max(0, 2 - left.shape[1]))))
 

@@ -1,8 +1,8 @@
-"""The largest escape speed of networks whose layers all have rank one: the same at any depth, and exact in the plane.
+"""Largest escape speed of networks whose layers all have rank one: the same at any depth, and exact in the plane.
 
 Let W_1 = p v^T with unit vectors p and v, and t = v.x. Then Zs_1 = p+ relu(t) + p- relu(-t) with the positive and
-negative parts p+ and p- of p, which do not overlap. The next layer of rank one reads r.Zs_1 = a relu(t) + b relu(-t)
-off it, with |a| + |b| <= 1, and every such pair (a, b) occurs. One layer further the same holds of the two functions
+negative parts p+ and p- of p, which do not overlap. The next layer of rank one computes r.Zs_1 = a relu(t) + b relu(-t)
+from it, with |a| + |b| <= 1, and every such pair (a, b) occurs. One layer further the same holds of the two functions
 relu(y) and relu(-y) of y = a relu(t) + b relu(-t), whose coefficients are the positive parts of (a, b) and of (-a, -b):
 again a pair with |a| + |b| <= 1. So at every depth L >= 2 the networks with |W_l| = 1 and rank one are exactly
 
@@ -24,28 +24,28 @@ from numpy.typing import ArrayLike
 
 from saddlescope._shared.arguments import validate_arguments
 from saddlescope.theory.escape.plane_inputs import Arcs, PlaneSaddle
-from saddlescope.theory.escape.speed import CertifiedSpeed, checked_depth, checked_saddle, escape_speed, on_sphere
+from saddlescope.theory.escape.speed import CertifiedSpeed, on_sphere, speed_of, validate_depth, validate_saddle
 
 
 @validate_arguments
 def rank_one_escape_speed(inputs: ArrayLike, gradients: ArrayLike, *, depth: int = 3) -> CertifiedSpeed:
-    """The largest escape speed with every layer of rank one, in closed form; at depth 2 that of all networks.
+    """Return the largest escape speed with every layer of rank one, in closed form; at depth 2 that of all networks.
 
     It does not depend on the depth (see the module). On an arc of directions v between the lines v.x_j = 0 the vector
     G h(v) is M v with a matrix M (d_out, 2), so that its length is largest at M's first singular vector, if that points
     into the arc, or at an end.
 
     Args:
-        inputs: X (d_in, N), any d_in, but the inputs must span at most a plane.
-        gradients: G (d_out, N), any d_out.
-        depth: L, at least 2, of the witness: a network of one neuron a layer.
+        inputs: (N, d_in), any d_in, but the inputs must span at most a plane.
+        gradients: (N, d_out), any d_out, the loss gradients at the zero output.
+        depth: L, at least 2, of the network returned, which has one neuron per layer.
 
     Raises:
-        InputError: what `checked_saddle` refuses; inputs that span more than a plane, where no closed form is known;
-            a depth below 2.
+        InputError: invalid inputs or gradients, see `validate_saddle`; inputs that span more than a plane, where no
+            closed form is known; a depth below 2.
     """
-    X, G = checked_saddle(inputs, gradients)
-    depth = checked_depth(depth)
+    X, G = validate_saddle(inputs, gradients)
+    depth = validate_depth(depth)
     plane = PlaneSaddle.of(X, G)
     arcs = Arcs.of(plane.inputs)
     maps = np.einsum("oj,kj,dj->kod", plane.gradients, arcs.active, plane.inputs)
@@ -60,7 +60,7 @@ def rank_one_escape_speed(inputs: ArrayLike, gradients: ArrayLike, *, depth: int
     answer = -outputs[best] / lengths[best] if lengths[best] > 0 else np.eye(len(G))[0]
     weights = on_sphere(((plane.basis @ directions[best])[None], *[np.eye(1)] * (depth - 2), answer[:, None]))
     return CertifiedSpeed(
-        lower=escape_speed(weights, X, G),
+        lower=speed_of(weights, X, G),
         upper=float(np.max(np.concatenate([lengths, *tops]))) + plane.slack,
         weights=weights,
     )

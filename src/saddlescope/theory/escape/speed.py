@@ -1,6 +1,7 @@
-"""The speed of a network at the saddle at the origin; what inputs and gradients must be for there to be such a saddle.
+"""Escape speed of a network at the saddle at the origin, and the validation of inputs, gradients and weights.
 
-A saddle is given by its inputs X (d_in, N) and the loss gradients G (d_out, N) at the zero output, a column a sample.
+A saddle is given by its inputs (N, d_in) and the loss gradients (N, d_out) at the zero output, a row per sample. The
+formulas are those of the paper, with a column per sample: X (d_in, N) and G (d_out, N) are their transposes.
 """
 
 from collections.abc import Sequence
@@ -10,7 +11,7 @@ import numpy as np
 from jaxtyping import Float
 from numpy.typing import ArrayLike
 
-from saddlescope._shared.arguments import validate_arguments
+from saddlescope._shared.arguments import require_samples_as_rows, validate_arguments
 from saddlescope._shared.errors import InputError
 from saddlescope._shared.reprs import ReprMixin
 from saddlescope.models.deep import require_chain
@@ -19,7 +20,7 @@ Matrix = Float[np.ndarray, "_ _"]
 Network = tuple[Float[np.ndarray, "_ _"], ...]
 """W_1, ..., W_L in NumPy's float64."""
 
-_LARGEST = 1e140
+_LARGEST = 1e140  # of an entry
 
 
 @dataclass(frozen=True, repr=False)
@@ -27,36 +28,41 @@ class CertifiedSpeed(ReprMixin):
     """Bounds on the largest escape speed of a saddle, over networks of some depth and kind.
 
     Attributes:
-        lower: speed of `weights`, evaluated on the data themselves.
+        lower: speed of `weights`, evaluated on the data.
         upper: no network of the kind is faster, up to rounding.
         weights: W_1, ..., W_L with |theta|^2 = L that attain `lower`.
-        programmes: how many cone programmes the bounds took; 0 where they are in closed form.
+        programs: number of cone programs solved; 0 where the bounds are in closed form.
     """
 
     lower: float
     upper: float
     weights: Network
-    programmes: int = 0
+    programs: int = 0
 
 
 @validate_arguments
 def escape_speed(weights: Sequence[ArrayLike], inputs: ArrayLike, gradients: ArrayLike) -> float:
-    """-L_0(theta) = -Tr[G^T Y_theta(X)] of a network, at its weights as they are.
+    """Return -L_0(theta) = -Tr[G^T Y_theta(X)] of a network, without rescaling its weights.
 
-    It is the escape speed s of Definition 2.1 where |theta|^2 = L and theta is an escape direction. Weights of any
-    other norm are brought there by `on_sphere`, which multiplies the value by (L / |theta|^2)^(L/2).
+    It is the escape speed s of Definition 2.1 where |theta|^2 = L and theta is an escape direction. `on_sphere`
+    rescales weights to |theta|^2 = L, which multiplies the value by (L / |theta|^2)^(L/2).
 
     Args:
         weights: W_1, ..., W_L, at least two, each (n_l, n_{l-1}) with n_0 = d_in and n_L = d_out.
-        inputs: X (d_in, N).
-        gradients: G (d_out, N).
+        inputs: (N, d_in).
+        gradients: (N, d_out).
 
     Raises:
-        InputError: what `checked_saddle` and `checked_weights` refuse.
+        InputError: inputs, gradients or weights are invalid, see `validate_saddle` and `validate_weights`.
     """
-    X, G = checked_saddle(inputs, gradients)
+    X, G = validate_saddle(inputs, gradients)
+    return speed_of(validate_weights(weights, X, G), X, G)
+
+
+def speed_of(weights: Network, X: Matrix, G: Matrix) -> float:
+    """Return the speed for valid weights, X (d_in, N) and G (d_out, N)."""
     hidden = X
-    *lower, last = checked_weights(weights, X, G)
+    *lower, last = weights
     for weight in lower:
         hidden = np.maximum(weight @ hidden, 0.0)
     return -float(np.sum(G * (last @ hidden)))
@@ -64,13 +70,13 @@ def escape_speed(weights: Sequence[ArrayLike], inputs: ArrayLike, gradients: Arr
 
 @validate_arguments
 def on_sphere(weights: Sequence[ArrayLike]) -> Network:
-    """The weights times the one factor that makes |theta|^2 = L, the norm of an escape direction (Definition 2.1).
+    """Rescale weights by one factor to |theta|^2 = L, the norm of an escape direction (Definition 2.1).
 
     Args:
         weights: W_1, ..., W_L, not all 0.
 
     Raises:
-        InputError: they are no matrices that follow one another, all 0, or not finite.
+        InputError: their shapes do not chain, or they are all 0 or not finite.
     """
     arrays = [_numbers("weights", weight) for weight in weights]
     require_chain(tuple(arrays), stacked=False)
@@ -82,28 +88,27 @@ def on_sphere(weights: Sequence[ArrayLike]) -> Network:
     return tuple(factor * array for array in unit)
 
 
-def checked_saddle(inputs: ArrayLike, gradients: ArrayLike, *, name: str = "gradients") -> tuple[Matrix, Matrix]:
-    """X and G in float64.
+def validate_saddle(inputs: ArrayLike, gradients: ArrayLike, *, name: str = "gradients") -> tuple[Matrix, Matrix]:
+    """Return X (d_in, N) and G (d_out, N) in float64, a column per sample.
 
     Args:
-        inputs: X (d_in, N), a column a sample.
-        gradients: G (d_out, N), the loss gradients at the zero output.
-        name: what the user calls G, where it is given as something else, such as the targets.
+        inputs: (N, d_in), a row per sample.
+        gradients: (N, d_out), the loss gradients at the zero output.
+        name: the caller's name of the gradients, such as "targets".
 
     Raises:
-        InputError: they are no matrices of equally many columns, have entries that are NaN or infinite, or G or X is 0:
+        InputError: they are no matrices with equally many rows, have entries that are NaN or infinite, or either is 0:
             the origin is then no saddle of this kind, since the loss has no term of degree L there; or their squares
             leave float64's range.
     """
     arrays = []
-    for called, given, rows in (("inputs", inputs, "d_in"), (name, gradients, "d_out")):
+    for called, given, columns in (("inputs", inputs, "d_in"), (name, gradients, "d_out")):
         array = _numbers(called, given)
         if array.ndim != 2 or 0 in array.shape:
-            raise InputError(f"{called} must have shape ({rows}, N), a column a sample; got {array.shape!r}.")
+            raise InputError(f"{called} must have shape (N, {columns}), a row per sample; got {array.shape!r}.")
         arrays.append(array)
-    X, G = arrays
-    if X.shape[1] != G.shape[1]:
-        raise InputError(f"{name} must have a column for each of the {X.shape[1]} inputs; got {G.shape[1]!r}.")
+    require_samples_as_rows("inputs", arrays[0], name, arrays[1])
+    X, G = arrays[0].T, arrays[1].T
     for called, array in ((name, G), ("inputs", X)):
         if not array.any():
             raise InputError(
@@ -113,13 +118,13 @@ def checked_saddle(inputs: ArrayLike, gradients: ArrayLike, *, name: str = "grad
         if not 1 / _LARGEST <= largest <= _LARGEST:
             raise InputError(
                 f"{called} must have a largest entry between {1 / _LARGEST:g} and {_LARGEST:g}, so that squares fit "
-                f"float64; got {largest!r}: scale them, speeds scale along."
+                f"float64; got {largest!r}. Rescale them: speeds scale with them."
             )
     return X, G
 
 
-def checked_depth(depth: int) -> int:
-    """The depth L, at least 2.
+def validate_depth(depth: int) -> int:
+    """Return the depth L, at least 2.
 
     Raises:
         InputError: it is no integer, or below 2.
@@ -129,11 +134,11 @@ def checked_depth(depth: int) -> int:
     return depth
 
 
-def checked_widths(widths: int | Sequence[int]) -> tuple[int, ...]:
-    """Hidden widths, each at least 1; one integer is a sequence of one.
+def validate_widths(widths: int | Sequence[int]) -> tuple[int, ...]:
+    """Return the hidden widths, each at least 1; one integer is a sequence of one.
 
     Raises:
-        InputError: there are none, or one is no integer or below 1.
+        InputError: the sequence is empty, or a width is no integer or below 1.
     """
     given = (widths,) if isinstance(widths, int) else tuple(widths)
     if not given or not all(isinstance(width, int) and width >= 1 for width in given):
@@ -141,11 +146,11 @@ def checked_widths(widths: int | Sequence[int]) -> tuple[int, ...]:
     return given
 
 
-def checked_weights(weights: Sequence[ArrayLike], X: Matrix, G: Matrix) -> Network:
-    """W_1, ..., W_L in float64, fit for the saddle of X and G.
+def validate_weights(weights: Sequence[ArrayLike], X: Matrix, G: Matrix) -> Network:
+    """Return W_1, ..., W_L in float64, with shapes that match X (d_in, N) and G (d_out, N).
 
     Raises:
-        InputError: they are fewer than two, do not fit each other, X and G, or are not finite.
+        InputError: they are fewer than two, do not match each other, X and G, or are not finite.
     """
     if len(weights) < 2:
         raise InputError(f"weights must be W_1, ..., W_L with a depth L of at least 2; got {len(weights)!r}.")
@@ -156,14 +161,14 @@ def checked_weights(weights: Sequence[ArrayLike], X: Matrix, G: Matrix) -> Netwo
         shape != (out, into) for shape, into, out in zip(shapes, widths[:-1], widths[1:], strict=True)
     ):
         raise InputError(
-            f"weights must lead from d_in = {len(X)} to d_out = {len(G)}, each W_l of shape (n_l, n_(l-1)); "
+            f"weights must map d_in = {len(X)} to d_out = {len(G)}, each W_l of shape (n_l, n_(l-1)); "
             f"got shapes {shapes!r}."
         )
     return arrays
 
 
 def _numbers(name: str, given: ArrayLike) -> np.ndarray:
-    """A finite float64 array."""
+    """Return a finite float64 array."""
     try:
         array = np.asarray(given, float)
     except (TypeError, ValueError) as error:

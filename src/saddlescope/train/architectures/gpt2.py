@@ -1,13 +1,12 @@
-"""GPT-2 with weights drawn here, never loaded: Hugging Face's model, its sizes on top.
+"""GPT-2 with randomly initialized weights: Hugging Face's model, defined by its sizes and a seed.
 
-The only way to such a model is by its sizes and a seed. No name, no file and no download is involved, so a pretrained
-model cannot be taken for one trained from scratch.
+No name, no file and no download is involved, so a pretrained model cannot be mistaken for one trained from scratch.
 
-Notable here:
+Notable:
 
 - the initial weights are GPT-2's own: normal with standard deviation 0.02, those of the two projections that write
   into the residual stream divided by sqrt(2 depth);
-- queries, keys, values and outputs have biases, which start at 0; W_K W_Q^T and W_V W_O^T do not see them;
+- queries, keys, values and outputs have biases, which start at 0; W_K W_Q^T and W_V W_O^T do not contain them;
 - there is no dropout (Boix-Adserà et al. 2023, appendix B: "no weight decay or dropout");
 - embedding and output share their weights.
 """
@@ -18,6 +17,7 @@ from typing import TYPE_CHECKING
 import torch
 
 from saddlescope._shared.errors import InputError, MissingExtraError
+from saddlescope.train.configuration import check_range
 
 if TYPE_CHECKING:
     from transformers import GPT2LMHeadModel
@@ -25,28 +25,27 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class GPT2Sizes:
-    """The sizes of a GPT-2; the defaults are GPT-2 small's, with the paper's blocks (appendix B.2)."""
+    """Sizes of a GPT-2; the defaults are GPT-2 small's, with the paper's blocks (appendix B.2)."""
 
     vocabulary: int = 50257  # tokens
-    block: int = 256  # tokens of the longest text it can read at once
+    block: int = 256  # tokens of the longest input
     embedding: int = 768  # width of the residual stream; the heads divide it
     depth: int = 12  # blocks of attention and MLP
-    heads: int = 12  # attention heads a block
+    heads: int = 12  # attention heads per block
 
     def __post_init__(self) -> None:
         for name in ("vocabulary", "block", "embedding", "depth", "heads"):
-            if getattr(self, name) < 1:
-                raise InputError(f"{name} must be at least 1; got {getattr(self, name)!r}.")
+            check_range(name, getattr(self, name), low=1)
         if self.embedding % self.heads:
             raise InputError(f"heads must divide embedding={self.embedding}; got {self.heads!r}.")
 
 
 def fresh_gpt2(sizes: GPT2Sizes, *, seed: int) -> "GPT2LMHeadModel":
-    """A GPT-2 that has seen nothing: its weights are drawn from the seed, and the random state is put back.
+    """Return an untrained GPT-2: its weights are drawn from the seed, and the random state is restored.
 
     Args:
-        sizes: of the model.
-        seed: of the initial weights.
+        sizes: sizes of the model.
+        seed: seed of the initial weights.
 
     Raises:
         InputError: the extra `language` is not installed.
@@ -78,5 +77,5 @@ def fresh_gpt2(sizes: GPT2Sizes, *, seed: int) -> "GPT2LMHeadModel":
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         model = GPT2LMHeadModel(config)
-    model.loss_type = "ForCausalLM"  # what it falls back to anyway, after a warning
+    model.loss_type = "ForCausalLM"  # the default, which otherwise comes with a warning
     return model

@@ -1,14 +1,14 @@
-"""A vision transformer: pre-LayerNorm, GELU, one weight matrix each for key, query, value and output.
+"""Vision transformer: pre-LayerNorm, GELU, one weight matrix each for key, query, value and output.
 
-Notable here:
+Notable:
 
 - the head width is independent of the embedding (the paper has 8 heads of width 128 on an embedding of 512);
-- attention has no biases, so W_K W_Q^T and W_V W_O^T are all there is to a head;
+- attention has no biases, so W_K W_Q^T and W_V W_O^T determine a head;
 - `initial_scale` is a factor on the initial weight matrices, never a standard deviation;
-- the patches' outputs are averaged for the classifier. A class token would see nothing of the image until attention
-  has learnt to bring it there, which at small initial scale is one more plateau that has nothing to do with the data;
-- positions start as large as an embedded patch of standardised pixels (standard deviation 1/sqrt(3)). At the 0.02 that
-  some implementations take, a small model never learns where a patch lies: 79 % of the digits' test images instead
+- the patches' outputs are averaged for the classifier. A class token would receive nothing of the image until attention
+  has learned to move it there, which at small initial scale is one more plateau, unrelated to the data;
+- positions start as large as an embedded patch of standardised pixels (standard deviation 1/sqrt(3)). At the 0.02 of
+  some implementations, a small model never learns the positions of patches: 79 % of the digits' test images instead
   of 96 %;
 - there is no dropout: the paper names none, and without it a step is a function of the weights and the batch.
 
@@ -27,19 +27,20 @@ from torch.nn import functional
 
 from saddlescope._shared.arguments import validate_arguments
 from saddlescope._shared.errors import InputError
+from saddlescope.train.configuration import check_range
 
 
 @validate_arguments
 @dataclass(frozen=True, kw_only=True)
 class ViTConfig:
-    """The sizes of a vision transformer; the defaults are the paper's for CIFAR-10 (appendix B.2)."""
+    """Sizes of a vision transformer; the defaults are the paper's for CIFAR-10 (appendix B.2)."""
 
-    image_size: int = 32  # pixels a side of the square images
+    image_size: int = 32  # side length of the square images in pixels
     channels: int = 3  # colour channels
-    patch: int = 4  # pixels a side of the square patches; divides image_size
+    patch: int = 4  # side length of the square patches in pixels; divides image_size
     embedding: int = 512  # width of the residual stream
     depth: int = 6  # blocks of attention and MLP
-    heads: int = 8  # attention heads a block
+    heads: int = 8  # attention heads per block
     head_width: int = 128  # d_h, width of one head's keys, queries and values
     mlp_width: int = 512  # hidden units of each MLP
     classes: int = 10  # outputs of the classifier
@@ -57,8 +58,7 @@ class ViTConfig:
             "mlp_width",
             "classes",
         ):
-            if getattr(self, name) < 1:
-                raise InputError(f"{name} must be at least 1; got {getattr(self, name)!r}.")
+            check_range(name, getattr(self, name), low=1)
         if self.image_size % self.patch:
             raise InputError(f"patch must divide image_size={self.image_size}; got {self.patch!r}.")
         if not 1e-6 <= self.initial_scale < math.inf:
@@ -81,7 +81,7 @@ class Attention(nn.Module):
         self.output = nn.Linear(width, config.embedding, bias=False)
 
     def forward(self, x: Float[Tensor, "batch patches embedding"]) -> Float[Tensor, "batch patches embedding"]:
-        """Mixes the patches."""
+        """Mix the patches."""
         key, query, value = (
             part(x).unflatten(-1, (self.heads, -1)).transpose(1, 2) for part in (self.key, self.query, self.value)
         )
@@ -90,7 +90,7 @@ class Attention(nn.Module):
 
 
 class Block(nn.Module):
-    """Attention, then an MLP, each after a LayerNorm and beside a residual connection."""
+    """Attention, then an MLP, each after a LayerNorm and with a residual connection."""
 
     def __init__(self, config: ViTConfig) -> None:
         super().__init__()
@@ -101,21 +101,22 @@ class Block(nn.Module):
         self.contract = nn.Linear(config.mlp_width, config.embedding)
 
     def forward(self, x: Float[Tensor, "batch patches embedding"]) -> Float[Tensor, "batch patches embedding"]:
-        """One block."""
+        """Apply the block."""
         x = x + self.attention(self.attention_norm(x))
         return x + self.contract(functional.gelu(self.expand(self.mlp_norm(x))))
 
 
 class ViT(nn.Module):
-    """A vision transformer for classification.
+    """Vision transformer for classification.
 
-    The initial weights depend on `config` and `seed` alone, and the global random state is neither read nor moved:
+    The initial weights depend only on `config` and `seed`, and the global random state is neither read nor changed:
     each weight matrix is uniform on (-b, b), b = initial_scale / sqrt(inputs) (PyTorch's own default times the factor;
     the patch embedding has factor 1), positions are uniform on (-1, 1), biases 0, LayerNorm gains 1.
 
     Args:
         config: the sizes.
-        seed: of the initial weights. Seeds give the same draws at every `initial_scale`, so runs differ in scale alone.
+        seed: seed of the initial weights. A seed gives the same draws at every `initial_scale`, so that only the scale
+            differs.
 
     >>> model = ViT(ViTConfig(image_size=8, channels=1, patch=2, embedding=32, depth=2, head_width=8), seed=0)
     >>> model(torch.zeros(5, 1, 8, 8)).shape
@@ -151,10 +152,12 @@ class ViT(nn.Module):
                 module.bias.zero_()
 
     def forward(self, images: Float[Tensor, "batch channels side side"]) -> Float[Tensor, "batch classes"]:
-        """Logits of standardised images."""
-        wanted = (self.config.channels, self.config.image_size, self.config.image_size)
-        if images.shape[1:] != wanted:
-            raise InputError(f"images must have shape (n, {', '.join(map(str, wanted))}); got {tuple(images.shape)!r}.")
+        """Return logits of standardised images."""
+        expected = (self.config.channels, self.config.image_size, self.config.image_size)
+        if images.shape[1:] != expected:
+            raise InputError(
+                f"images must have shape (n, {', '.join(map(str, expected))}); got {tuple(images.shape)!r}."
+            )
         patches = functional.unfold(images, self.config.patch, stride=self.config.patch).transpose(1, 2)
         x = self.patch_embedding(patches) + self.position
         for block in self.blocks:

@@ -1,9 +1,8 @@
-"""Checkpoints on disk: the tensors of a model by name, read a few at a time, with a digest of each.
+"""Checkpoint files: the tensors of a model by name, read a few at a time, with a digest of each.
 
-What is read: safetensors, and what `torch.save` writes (`weights_only=True`: nothing in a file is ever executed); one
-file, or a folder as Hugging Face lays it out: shards with an index, and config.json beside them. Files are mapped into
-memory, and a mapping ends with the tensors that were taken from it: only those are ever resident, however large the
-file.
+Formats: safetensors and `torch.save` (`weights_only=True`: nothing in a file is ever executed); one file, or a folder
+in the layout of Hugging Face: shards with an index, and config.json beside them. Files are mapped into memory, and a
+mapping ends with the tensors read from it: only those are ever resident, however large the file.
 """
 
 import hashlib
@@ -25,25 +24,25 @@ from saddlescope.measure.arrays import UNIT_ROUNDOFF
 
 _SAFE = (".safetensors",)
 _TORCH = (".bin", ".pt", ".pth", ".ckpt")
-_WHOLE = ("model.safetensors", "pytorch_model.bin")  # in the order of preference
-_STATES = ("state_dict", "model_state_dict", "model", "module")  # where training scripts keep the weights in a file
-_PIECE = 2**26  # bytes hashed at once
+_SINGLE = ("model.safetensors", "pytorch_model.bin")  # in the order of preference
+_STATES = ("state_dict", "model_state_dict", "model", "module")  # keys of the weights in files of training scripts
+_CHUNK = 2**26  # bytes hashed at once
 
 
-def refuse(sentence: str) -> None:
-    """What to do with a fault unless somebody else listens: raise it as an `InputError`."""
+def raise_error(sentence: str) -> None:
+    """Raise an `InputError`: the default of `on_error`."""
     raise InputError(sentence)
 
 
 @dataclass(frozen=True)
 class StoredTensor:
-    """A tensor of a checkpoint that has not been read.
+    """Tensor of a checkpoint that has not been read.
 
     Attributes:
-        file: which holds it.
-        name: under which it is held there.
+        file: file that holds it.
+        name: its name in the file.
         shape: its shape.
-        floating: whether it holds floating-point numbers, as weights do and masks and counters do not.
+        floating: True for floating-point numbers, such as weights; False for masks and counters.
     """
 
     file: Path
@@ -54,13 +53,13 @@ class StoredTensor:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Checkpoint(ReprMixin):
-    """The weights of a model on disk.
+    """Weights of a model on disk.
 
-    Names are those of the model: what `torch.compile` and `DistributedDataParallel` put before them is left away.
+    Names are those of the model, without the prefixes of `torch.compile` and `DistributedDataParallel`.
 
     Attributes:
         path: the file or folder, as given.
-        tensors: by name, in the order of names, layer 2 before layer 10.
+        tensors: tensors by name, in the order of names, layer 2 before layer 10.
         lost: names of tensors in shards that are missing or damaged.
     """
 
@@ -70,25 +69,25 @@ class Checkpoint(ReprMixin):
     _digests: dict[str, str] = field(default_factory=dict, repr=False)
 
     @classmethod
-    def open(cls, path: str | Path, *, fault: Callable[[str], None] = refuse) -> "Checkpoint":
-        """Looks at the names and shapes; no tensor is read.
+    def open(cls, path: str | Path, *, on_error: Callable[[str], None] = raise_error) -> "Checkpoint":
+        """Read the names and shapes, but no tensor.
 
         Args:
             path: a file or a folder.
-            fault: called with a sentence on shards that are missing or cannot be read, whose tensors are `lost`. The
+            on_error: called with a sentence on shards that are missing or cannot be read, whose tensors are `lost`. The
                 default raises at the first.
 
         Raises:
-            InputError: there is no such file or folder, or no file in it can be read: each is missing, damaged, of an
-                old format, or asks for something to be executed.
+            InputError: the file or folder does not exist, or no file in it can be read: each is missing, damaged, of an
+                old format, or contains code.
         """
         path = Path(path)
         if not path.exists():
             raise InputError(
-                f"There is no checkpoint {path}; give a file or a folder, such as one that "
-                f"`hf download NAME --local-dir {path.name}` makes."
+                f"There is no checkpoint {path}; pass a file or a folder, such as one that "
+                f"`hf download NAME --local-dir {path.name}` creates."
             )
-        files, promised = (_weight_files(path), {}) if path.is_file() else _in_folder(path, fault)
+        files, indexed = (_weight_files(path), {}) if path.is_file() else _in_folder(path, on_error)
         tensors: dict[str, StoredTensor] = {}
         readable: set[str] = set()
         for file in files:
@@ -97,7 +96,7 @@ class Checkpoint(ReprMixin):
             except InputError as error:
                 if len(files) == 1:
                     raise
-                fault(str(error))
+                on_error(str(error))
                 continue
             readable.add(file.name)
             if twice := sorted(tensors.keys() & found.keys()):
@@ -106,11 +105,11 @@ class Checkpoint(ReprMixin):
                     f"{file.name}. Name one file."
                 )
             tensors |= found
-        absent = [name for name in promised if _model_name(name) not in tensors]
-        if forgotten := [name for name in absent if promised[name] in readable]:
-            fault(
-                f"{path} must hold every tensor of its index; got none of {some(forgotten)}. Fetch "
-                f"{promised[forgotten[0]]} again."
+        absent = [name for name in indexed if _model_name(name) not in tensors]
+        if forgotten := [name for name in absent if indexed[name] in readable]:
+            on_error(
+                f"{path} must hold every tensor of its index; got none of {first_few(forgotten)}. Fetch "
+                f"{indexed[forgotten[0]]} again."
             )
         if not tensors:
             raise InputError(f"{path} must hold tensors by name; got none. Save model.state_dict().")
@@ -119,19 +118,19 @@ class Checkpoint(ReprMixin):
 
     @cached_property
     def config(self) -> dict[str, Any]:
-        """What config.json beside the weights says of the model; empty where there is none.
+        """Content of config.json beside the weights; empty without such a file.
 
         Raises:
-            InputError: it is no JSON object.
+            InputError: the file is not a JSON object.
         """
         file = (self.path if self.path.is_dir() else self.path.parent) / "config.json"
         return _json(file) if file.is_file() else {}
 
     def read(self, names: Iterable[str]) -> dict[str, Tensor]:
-        """Some of the tensors; each is hashed as it passes.
+        """Read and hash some of the tensors.
 
         Raises:
-            InputError: a tensor is not there, or cannot be read.
+            InputError: a tensor is missing, or cannot be read.
         """
         found: dict[str, Tensor] = {}
         by_file: dict[Path, list[str]] = {}
@@ -139,39 +138,39 @@ class Checkpoint(ReprMixin):
             if name not in self.tensors:
                 raise InputError(f"{self.path} must hold {name}; got a checkpoint without it.")
             by_file.setdefault(self.tensors[name].file, []).append(name)
-        for file, wanted in by_file.items():
-            with _opened(file) as held:
-                for name in wanted:
-                    found[name] = held.take(self.tensors[name].name)
+        for file, requested in by_file.items():
+            with _open(file) as held:
+                for name in requested:
+                    found[name] = held.read(self.tensors[name].name)
                     if name not in self._digests:
                         self._digests[name] = _digest(found[name])
         return found
 
     def digest(self, name: str) -> str:
-        """The SHA-256 of a tensor's type, shape and bytes."""
+        """Return the SHA-256 of a tensor's type, shape and bytes."""
         if name not in self._digests:
             self.read([name])
         return self._digests[name]
 
 
 def _described(file: Path) -> dict[str, StoredTensor]:
-    """The tensors of one file, by the names they have in the model."""
-    with _opened(file) as held:
+    """Return the tensors of one file by their names in the model."""
+    with _open(file) as held:
         return {_model_name(name): StoredTensor(file, name, *held.describe(name)) for name in held.names()}
 
 
-class _Held(Protocol):
-    """An opened file of tensors."""
+class _TensorFile(Protocol):
+    """Opened file of tensors."""
 
     def names(self) -> list[str]: ...
 
     def describe(self, name: str) -> tuple[tuple[int, ...], bool]: ...
 
-    def take(self, name: str) -> Tensor: ...
+    def read(self, name: str) -> Tensor: ...
 
 
 class _SafeFile:
-    """A safetensors file; the library has checked its header against its size."""
+    """Opened safetensors file; the library has checked its header against its size."""
 
     def __init__(self, handle: Any) -> None:
         self._handle = handle
@@ -183,12 +182,12 @@ class _SafeFile:
         part = self._handle.get_slice(name)
         return tuple(part.get_shape()), part.get_dtype().startswith(("F", "BF"))
 
-    def take(self, name: str) -> Tensor:
+    def read(self, name: str) -> Tensor:
         return self._handle.get_tensor(name)
 
 
 class _TorchFile:
-    """A file of `torch.save`, mapped."""
+    """Memory-mapped file of `torch.save`."""
 
     def __init__(self, file: Path, content: Any) -> None:
         self._tensors = _state_dict(file, content)
@@ -200,13 +199,13 @@ class _TorchFile:
         tensor = self._tensors[name]
         return tuple(tensor.shape), tensor.is_floating_point()
 
-    def take(self, name: str) -> Tensor:
+    def read(self, name: str) -> Tensor:
         return self._tensors[name].detach()
 
 
 @contextmanager
-def _opened(file: Path) -> Iterator[_Held]:
-    """The tensors of one file; whatever its bytes make a reader say becomes one sentence."""
+def _open(file: Path) -> Iterator[_TensorFile]:
+    """Open a file of tensors; any error of the reader becomes one sentence."""
     if file.suffix in _SAFE:
         from safetensors import SafetensorError, safe_open
 
@@ -217,8 +216,8 @@ def _opened(file: Path) -> Iterator[_Held]:
             if isinstance(error, InputError):
                 raise
             raise InputError(
-                f"{file} must be a whole safetensors file; got one that cannot be read ({_first_line(error)}). Fetch "
-                "it again."
+                f"{file} must be a complete safetensors file; got one that cannot be read ({_first_line(error)}). "
+                "Fetch it again."
             ) from error
         return
     try:
@@ -230,19 +229,19 @@ def _opened(file: Path) -> Iterator[_Held]:
             reason = _first_line(error)
             cure = "Fetch it again, or save model.state_dict() alone."
         raise InputError(
-            f"{file} must be a whole file of tensors by torch.save; got one that cannot be read ({reason}), and "
+            f"{file} must be a complete file of tensors by torch.save; got one that cannot be read ({reason}), and "
             f"nothing in it was executed. {cure}"
         ) from error
     yield _TorchFile(file, content)
 
 
 def _state_dict(file: Path, content: Any) -> dict[str, Tensor]:
-    """The tensors by name in what `torch.load` gave, there or one level below."""
+    """Return the tensors by name in the result of `torch.load`, at the top or one level below."""
     for place in (content, *(content.get(key) for key in _STATES if isinstance(content, dict))):
         if isinstance(place, dict):
             tensors = {k: v for k, v in place.items() if isinstance(k, str) and isinstance(v, Tensor)}
             for name, tensor in tensors.items():
-                _refuse_odd(file, name, tensor)
+                _require_dense(file, name, tensor)
             if tensors:
                 return tensors
     raise InputError(
@@ -251,12 +250,14 @@ def _state_dict(file: Path, content: Any) -> dict[str, Tensor]:
     )
 
 
-def _refuse_odd(file: Path, name: str, tensor: Tensor) -> None:
-    """Refuses tensors that are not what they seem: a few stored bytes can be told to be a matrix of terabytes."""
+def _require_dense(file: Path, name: str, tensor: Tensor) -> None:
+    """Raise InputError unless a tensor is dense: a few stored bytes can be declared a matrix of terabytes."""
     dense = tensor.layout == torch.strided and not tensor.is_quantized and tensor.device.type == "cpu"
     if not dense or tensor.numel() * tensor.element_size() > tensor.untyped_storage().nbytes():
         kind = f"shape {tuple(tensor.shape)}, {tensor.layout}, on {tensor.device}"
-        raise InputError(f"{file} must hold dense tensors of their own; got {name} ({kind}). Save a plain copy of it.")
+        raise InputError(
+            f"{file} must hold dense tensors with their own storage; got {name} ({kind}). Save a copy of it."
+        )
 
 
 def _weight_files(path: Path) -> list[Path]:
@@ -265,34 +266,34 @@ def _weight_files(path: Path) -> list[Path]:
     return [path]
 
 
-def _in_folder(folder: Path, fault: Callable[[str], None]) -> tuple[list[Path], dict[str, str]]:
-    """The files of weights in a folder, and what its index promises: the file of each tensor."""
-    for name in _WHOLE:
+def _in_folder(folder: Path, on_error: Callable[[str], None]) -> tuple[list[Path], dict[str, str]]:
+    """Return the files of weights in a folder, and from its index the file of each tensor."""
+    for name in _SINGLE:
         index = folder / f"{name}.index.json"
         if index.is_file():
-            promised = _json(index).get("weight_map")
-            if not isinstance(promised, dict) or not all(isinstance(file, str) for file in promised.values()):
+            indexed = _json(index).get("weight_map")
+            if not isinstance(indexed, dict) or not all(isinstance(file, str) for file in indexed.values()):
                 raise InputError(f"{index} must have a weight_map from tensors to files; got none. Fetch it again.")
-            shards = sorted(set(promised.values()))
-            if strangers := [shard for shard in shards if Path(shard).name != shard]:
-                raise InputError(f"{index} must name files of its own folder; got {strangers[0]!r}.")
+            shards = sorted(set(indexed.values()))
+            if foreign := [shard for shard in shards if Path(shard).name != shard]:
+                raise InputError(f"{index} must name files of its own folder; got {foreign[0]!r}.")
             if missing := [shard for shard in shards if not (folder / shard).is_file()]:
-                fault(f"{folder} must hold all {len(shards)} shards of its index; got none of {some(missing)}.")
-            there = [shard for shard in shards if shard not in missing]
-            return [file for shard in there for file in _weight_files(folder / shard)], promised
-    for name in _WHOLE:
+                on_error(f"{folder} must hold all {len(shards)} shards of its index; got none of {first_few(missing)}.")
+            present = [shard for shard in shards if shard not in missing]
+            return [file for shard in present for file in _weight_files(folder / shard)], indexed
+    for name in _SINGLE:
         if (folder / name).is_file():
             return [folder / name], {}
     if (folder / "adapter_config.json").is_file():
         raise InputError(
-            f"{folder} must hold whole weights; got an adapter. Merge it first: PeftModel.merge_and_unload(), then "
+            f"{folder} must hold full weights; got an adapter. Merge it first: PeftModel.merge_and_unload(), then "
             "save_pretrained."
         )
     found = sorted(file for file in folder.iterdir() if file.suffix in _SAFE + _TORCH)
     if len(found) != 1:
-        told = some([file.name for file in found]) if found else "none"
+        names = first_few([file.name for file in found]) if found else "none"
         raise InputError(
-            f"{folder} must hold {' or '.join(_WHOLE)}, or one file of weights; got {told}. Name the file."
+            f"{folder} must hold {' or '.join(_SINGLE)}, or one file of weights; got {names}. Name the file."
         )
     return found, {}
 
@@ -312,24 +313,24 @@ def _model_name(stored: str) -> str:
 
 
 def _natural(name: str) -> list[tuple[int, str]]:
-    """A key that sorts numbers in names as numbers: files keep tensors in alphabetical order."""
+    """Return a key that sorts numbers in names as numbers: tensors in files are in alphabetical order."""
     return [(int(part), "") if part.isdecimal() else (-1, part) for part in re.split(r"(\d+)", name)]
 
 
 def _digest(tensor: Tensor) -> str:
-    """Over type, shape and bytes, piece by piece."""
-    told = hashlib.sha256(f"{tensor.dtype} {tuple(tensor.shape)}".encode())
+    """Hash type, shape and bytes, chunk by chunk."""
+    digest = hashlib.sha256(f"{tensor.dtype} {tuple(tensor.shape)}".encode())
     content = tensor.contiguous().flatten().view(torch.uint8)
-    for piece in content.split(_PIECE):
-        told.update(piece.numpy().data)
-    return told.hexdigest()
+    for chunk in content.split(_CHUNK):
+        digest.update(chunk.numpy().data)
+    return digest.hexdigest()
 
 
-def refuse_broken(path: Path, name: str, tensor: Tensor) -> None:
-    """Refuses a tensor that has no spectrum.
+def require_finite(path: Path, name: str, tensor: Tensor) -> None:
+    """Raise InputError for a tensor without a spectrum.
 
     Raises:
-        InputError: it has NaN or infinite entries, or is of a type that only quantized models have.
+        InputError: the tensor has NaN or infinite entries, or a type of quantized models.
     """
     kind = str(tensor.dtype).removeprefix("torch.")
     if kind not in UNIT_ROUNDOFF:
@@ -338,11 +339,11 @@ def refuse_broken(path: Path, name: str, tensor: Tensor) -> None:
             "first."
         )
     if not bool(torch.isfinite(tensor).all()):
-        raise InputError(f"{path} must hold finite weights; got NaN or infinity in {name}. Take an earlier one.")
+        raise InputError(f"{path} must hold finite weights; got NaN or infinity in {name}. Use an earlier checkpoint.")
 
 
-def some(names: Iterable[str], most: int = 3) -> str:
-    """The first few of many names, for a message."""
+def first_few(names: Iterable[str], most: int = 3) -> str:
+    """Return the first few of many names, for a message."""
     names = list(names)
     return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")
 

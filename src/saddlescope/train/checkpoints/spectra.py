@@ -1,4 +1,4 @@
-"""Spectra between checkpoints: what training added to attention heads and matrices, read from disk a layer at a time.
+"""Spectra between checkpoints: updates of attention heads and matrices, read from disk a layer at a time.
 
     base            the weights at the start
     tuned           the weights after training, or at several steps of it: the staircase over training
@@ -13,27 +13,31 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 import numpy as np
 import torch
+import xarray as xr
 from torch import Tensor, nn
 
 from saddlescope._shared.arguments import validate_arguments
 from saddlescope._shared.errors import InputError
-from saddlescope.train.checkpoints.files import Checkpoint, refuse, refuse_broken
-from saddlescope.train.checkpoints.series import Matched, below_noise, duplicates, matched
-from saddlescope.train.checkpoints.skeleton import blocks_of, filled, skeleton
+from saddlescope._shared.progress import Report, silent
+from saddlescope.train.checkpoints.empty_model import attention_blocks_in, empty_model, loaded_weights
+from saddlescope.train.checkpoints.files import Checkpoint, raise_error, require_finite
+from saddlescope.train.checkpoints.tensor_matching import (
+    MatchedCheckpoint,
+    below_noise_message,
+    find_identical,
+    match_tensors,
+)
 from saddlescope.train.tracker.attention_blocks import AttentionBlock
-from saddlescope.train.tracker.records import PRODUCTS, Spectra, Updates, lengthened, spectra_dataset
-from saddlescope.train.tracker.tracked_matrices import Tracked, Weights
-from saddlescope.train.tracker.weight_matrices import Choice, chosen_matrices
-
-if TYPE_CHECKING:
-    import xarray as xr
+from saddlescope.train.tracker.matrix_selection import MatrixSelection, select_matrices
+from saddlescope.train.tracker.records import PRODUCTS, Spectra, Updates, pad_spectra, spectra_dataset
+from saddlescope.train.tracker.tracked_matrices import TrackedMatrices, Weights
 
 Item = TypeVar("Item")
-Made = TypeVar("Made")
+Result = TypeVar("Result")
 
 
 @validate_arguments
@@ -42,32 +46,32 @@ def checkpoint_spectra(
     *tuned: str | Path,
     heads: int | None = None,
     attention: bool = True,
-    matrices: Choice | None = None,
+    matrices: MatrixSelection | None = None,
     top: int | None = None,
     subspace: int = 0,
-    report: Callable[[float, str], None] = lambda fraction, note: None,
-    fault: Callable[[str], None] = refuse,
-) -> "xr.Dataset":
-    """Spectra of the updates between a checkpoint and one or more later ones.
+    report: Report = silent,
+    on_error: Callable[[str], None] = raise_error,
+) -> xr.Dataset:
+    """Return the spectra of the updates between a checkpoint and one or more later ones.
 
     Args:
         base: the checkpoint at the start: a file (safetensors, or by `torch.save`), or a folder of shards.
         *tuned: the checkpoints after training, in the order of training.
         heads: the number of heads of every attention block; None reads it from config.json beside the base.
-        attention: whether to measure attention heads.
-        matrices: single matrices to measure besides; see `saddlescope.train.tracker.weight_matrices`.
-        top: how many singular values to keep of each spectrum; None keeps all. Norms and ranks are of all of them.
+        attention: measure attention heads.
+        matrices: single matrices to measure in addition; see `saddlescope.train.tracker.matrix_selection`.
+        top: number of singular values to record per spectrum; None records all. Norms and ranks use all of them.
         subspace: dimension of the leading singular subspaces whose principal angles from one checkpoint to the next
-            are wanted; 0 for none.
+            are recorded; 0 for none.
         report: called with the finished fraction and a note.
-        fault: called with a sentence on what cannot be used; all else is still measured, and what cannot is NaN.
-            The default raises at the first.
+        on_error: called with a sentence on each part that cannot be measured; its spectra are NaN. The default raises
+            at the first.
 
     Returns:
         The data set of `saddlescope.train.spectra_dataset`. Its steps are the numbers in the names of the checkpoints,
-        such as checkpoint-500, where these ascend, else 1, 2, ... (the step's `long_name` is then "checkpoint"); the
-        coordinate `checkpoint` has the names. The attribute `remarks` tells, a sentence a line, which tensors are
-        identical in two checkpoints, and what else was noticed.
+        such as checkpoint-500, if these ascend, else 1, 2, ... (the step's `long_name` is then "checkpoint"); the
+        coordinate `checkpoint` has the names. The attribute `remarks` lists, one sentence per line, tensors that are
+        identical in two checkpoints, and other observations.
 
     Raises:
         InputError: nothing can be measured: a file that cannot be read, no attention and no matrices, no number of
@@ -76,38 +80,38 @@ def checkpoint_spectra(
     if not tuned:
         raise InputError("tuned must name one checkpoint or more; got none.")
     if not attention and matrices is None:
-        raise InputError("attention must be True where no matrices are chosen; got False, which measures nothing.")
+        raise InputError("attention must be True if no matrices are selected; got False, which measures nothing.")
     if top is not None and top < 1:
         raise InputError(f"top must be at least 1, or None for all singular values; got {top!r}.")
     if subspace < 0:
-        raise InputError(f"subspace must be at least 1, or 0 to follow none; got {subspace!r}.")
+        raise InputError(f"subspace must be at least 1, or 0 for no angles; got {subspace!r}.")
     if heads is not None and heads < 1:
         raise InputError(f"heads must be at least 1; got {heads!r}.")
-    start = Checkpoint.open(base, fault=fault)
+    start = Checkpoint.open(base, on_error=on_error)
     paths = [Path(path) for path in tuned]
     steps = _steps(paths)
     numbered = list(zip(steps or range(1, len(paths) + 1), paths, strict=True))
-    later = _each(lambda one: (one[0], Checkpoint.open(one[1], fault=fault)), numbered, fault)
+    later = _each(lambda one: (one[0], Checkpoint.open(one[1], on_error=on_error)), numbered, on_error)
     shapes = {name: stored.shape for name, stored in start.tensors.items() if stored.floating}
-    model = skeleton(shapes, start.config, heads)
-    blocks = blocks_of(model, str(base), required=matrices is None) if attention else ()
-    single = tuple(chosen_matrices(model, matrices)) if matrices is not None else ()
+    model = empty_model(shapes, start.config, heads)
+    blocks = attention_blocks_in(model, str(base), required=matrices is None) if attention else ()
+    single = tuple(select_matrices(model, matrices)) if matrices is not None else ()
     parts = [*map(_of_block, blocks), *(_of_matrix(name, model) for name in single)]
     needed = dict.fromkeys(name for part in parts for name in part.tensors)
-    fitting = _each(lambda one: (one[0], matched(start, one[1], needed, fault)), later, fault)
+    fitting = _each(lambda one: (one[0], match_tensors(start, one[1], needed, on_error)), later, on_error)
     series = [match for _, match in fitting]
     most = max((block.heads for block in blocks), default=0)
 
-    def tracked(part: _Part) -> Tracked:
-        heads, kept = (None, 0) if part.heads is None else (most, subspace)
-        return Tracked(part.weights, part.members, heads=heads, top=top, subspace=kept, rounded=True)
+    def tracked(part: _Part) -> TrackedMatrices:
+        heads, dimension = (None, 0) if part.heads is None else (most, subspace)
+        return TrackedMatrices(part.weights, part.members, heads=heads, top=top, subspace=dimension, rounded=True)
 
     found: list[list[Spectra]] = []
     for number, part in enumerate(parts):
         report(number / (len(parts) + 1), part.label)
-        found.append(_measured(part, model, start, series, tracked, fault))
+        found.append(_measured(part, model, start, series, tracked, on_error))
     report(len(parts) / (len(parts) + 1), "comparing all tensors")
-    remarks = [remark for match in series for remark in match.remarks] + duplicates(start, series, fault)
+    remarks = [remark for match in series for remark in match.remarks] + find_identical(start, series, on_error)
     dataset = spectra_dataset(
         [step for step, _ in fitting],
         products=_updates([block.name for block in blocks], found[: len(blocks)]) if blocks else None,
@@ -117,34 +121,34 @@ def checkpoint_spectra(
     if steps is None:
         dataset["step"].attrs["long_name"] = "checkpoint"
     dataset.attrs |= {"base": str(base), "remarks": "\n".join(remarks)}
-    _tell_unmeasurable(dataset, start, series, fault)
+    _report_unmeasurable(dataset, start, series, on_error)
     report(1.0, "done")
     return dataset
 
 
-def _each(use: Callable[[Item], Made], items: Sequence[Item], fault: Callable[[str], None]) -> list[Made]:
-    """What `use` makes of the items it can use, telling the others; if there is none, what is wrong with the first."""
-    made, errors = [], []
+def _each(use: Callable[[Item], Result], items: Sequence[Item], on_error: Callable[[str], None]) -> list[Result]:
+    """Return `use(item)` of all items without an InputError, and report the others; raise if all fail."""
+    results, errors = [], []
     for item in items:
         try:
-            made.append(use(item))
+            results.append(use(item))
         except InputError as error:
             errors.append(error)
-    if not made:
+    if not results:
         raise errors[0]
     for error in errors:
-        fault(str(error))
-    return made
+        on_error(str(error))
+    return results
 
 
 @dataclass(frozen=True, eq=False)
 class _Part:
-    """What is measured at once: both products of an attention block, or a single matrix.
+    """Unit of measurement: both products of an attention block, or a single matrix.
 
     Attributes:
         label: the name of the module or parameter.
         tensors: the names of the tensors it needs.
-        weights: by member, as `Tracked` takes them, from the skeleton while it is filled.
+        weights: weights by member, as in `TrackedMatrices`, from the empty model while weights are loaded.
         heads: the number of heads; None for a single matrix.
     """
 
@@ -155,7 +159,7 @@ class _Part:
 
     @property
     def members(self) -> int:
-        """How many products or matrices."""
+        """Number of products or matrices."""
         return 1 if self.heads is None else len(PRODUCTS)
 
 
@@ -179,37 +183,37 @@ def _measured(
     part: _Part,
     model: nn.Module,
     start: Checkpoint,
-    series: Sequence[Matched],
-    tracked: Callable[[_Part], Tracked],
-    fault: Callable[[str], None],
+    series: Sequence[MatchedCheckpoint],
+    tracked: Callable[[_Part], TrackedMatrices],
+    on_error: Callable[[str], None],
 ) -> list[Spectra]:
-    """Spectra of one part at the start, then of its update in each checkpoint."""
+    """Return the spectra of one part at the start, then of its update in each checkpoint."""
     try:
-        with filled(model, _sound(start, part.tensors)):
-            measuring = tracked(part)
+        with loaded_weights(model, _read_finite(start, part.tensors)):
+            matrices = tracked(part)
     except InputError as error:
-        fault(str(error))
-        absent = _absent(tracked(part).initial)  # of the placeholders: its shape is right
+        on_error(str(error))
+        absent = _absent(tracked(part).initial)  # of the placeholders, for its shape
         return [absent] * (1 + len(series))
-    records = [measuring.initial]
+    records = [matrices.initial]
     for match in series:
         records.append(_absent(records[0]))
         if not all(name in match.names for name in part.tensors):
-            continue  # told when the names were matched
+            continue  # reported when the names were matched
         try:
-            stored = _sound(match.checkpoint, [match.names[name] for name in part.tensors])
-            with filled(model, dict(zip(part.tensors, stored.values(), strict=True))):
-                records[-1], _ = measuring.measure(part.weights)
+            stored = _read_finite(match.checkpoint, [match.names[name] for name in part.tensors])
+            with loaded_weights(model, dict(zip(part.tensors, stored.values(), strict=True))):
+                records[-1], _ = matrices.measure(part.weights)
         except InputError as error:
-            fault(str(error))
+            on_error(str(error))
     return records
 
 
-def _sound(checkpoint: Checkpoint, names: Sequence[str]) -> dict[str, Tensor]:
-    """Tensors that have a spectrum, in the order of their names."""
+def _read_finite(checkpoint: Checkpoint, names: Sequence[str]) -> dict[str, Tensor]:
+    """Read tensors in the order of their names; raise InputError for one without a spectrum."""
     stored = checkpoint.read(names)
     for name in names:
-        refuse_broken(checkpoint.path, name, stored[name])
+        require_finite(checkpoint.path, name, stored[name])
     return {name: stored[name] for name in names}
 
 
@@ -218,30 +222,30 @@ def _absent(like: Spectra) -> Spectra:
 
 
 def _updates(names: Sequence[str], found: Sequence[Sequence[Spectra]]) -> Updates:
-    """Records of parts, one list a part with the start first, as arrays with labels (record, part, ...)."""
+    """Combine the records of parts, one list per part with the start first, to arrays (record, part, ...)."""
     length = max(record.values.shape[-1] for records in found for record in records)
 
     def array(record: Spectra, name: str) -> np.ndarray:
-        one = lengthened(record.values, length) if name == "values" else getattr(record, name)
+        one = pad_spectra(record.values, length) if name == "values" else getattr(record, name)
         if one.shape[0] == len(PRODUCTS) and len(record.norm.shape) == 2:
             return np.moveaxis(one, 0, 1)  # (product, head) to (head, product)
         return one[0, ...]
 
-    whole = {
+    arrays = {
         name: np.stack([[array(record, name) for record in records] for records in found], axis=1)
         for name in found[0][0].arrays()
     }
     return Updates(
         tuple(names),
-        initial=Spectra(**{name: one[0] for name, one in whole.items()}),
-        update=Spectra(**{name: one[1:] for name, one in whole.items()}),
+        initial=Spectra(**{name: one[0] for name, one in arrays.items()}),
+        update=Spectra(**{name: one[1:] for name, one in arrays.items()}),
     )
 
 
-def _tell_unmeasurable(
-    ds: "xr.Dataset", start: Checkpoint, series: Sequence[Matched], fault: Callable[[str], None]
+def _report_unmeasurable(
+    ds: xr.Dataset, start: Checkpoint, series: Sequence[MatchedCheckpoint], on_error: Callable[[str], None]
 ) -> None:
-    """Tells, a sentence a checkpoint, which updates rounding hides; weights that did not change at all are no fault."""
+    """Report updates that rounding hides, one sentence per checkpoint; weights that did not change are no error."""
     for number, match in enumerate(series):
         record, hidden = ds.isel(step=number), list[str]()
         if "update_norm" in ds:
@@ -253,11 +257,11 @@ def _tell_unmeasurable(
             lost = (record.matrix_update_norm > 0) & ~record.matrix_measurable
             hidden += [str(name) for name in ds.matrix.values[lost.values]]
         if hidden:
-            fault(below_noise(match.checkpoint, start, hidden))
+            on_error(below_noise_message(match.checkpoint, start, hidden))
 
 
 def _steps(paths: Sequence[Path]) -> list[int] | None:
-    """The last numbers in the names of the checkpoints, or None where these do not ascend."""
+    """Return the last numbers in the names of the checkpoints, or None if these do not ascend."""
     numbers = [re.findall(r"\d+", path.name.removesuffix(path.suffix if path.is_file() else "")) for path in paths]
     steps = [int(found[-1]) if found else -1 for found in numbers]
     return steps if len(paths) > 1 and all(a < b for a, b in pairwise([0, *steps])) else None

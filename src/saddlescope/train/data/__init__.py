@@ -1,4 +1,4 @@
-"""Image data in the official formats of MNIST, CIFAR and ImageNet, and the digits that scikit-learn brings along.
+"""Image data in the official formats of MNIST, CIFAR and ImageNet, and the digits that come with scikit-learn.
 
 Each set has a name, images for training and for testing, and files::
 
@@ -12,7 +12,7 @@ Each set has a name, images for training and for testing, and files::
     mnist-small    2,000 + 500, 1 x 28 x 28        mnist-small.npz
     cifar10-small  2,000 + 500, 3 x 32 x 32        cifar10-small.npz
 
-The official files may lie there plain or compressed (.gz, .xz); `saddlescope data get NAME` fetches them. The small
+The official files may be plain or compressed (.gz, .xz); `saddlescope data get NAME` downloads them. The small
 sets are the first 200 + 50 images of each class. Digits are split as scikit-learn orders them: the first 1,500 images
 are for training, the last 297 for testing.
 """
@@ -22,17 +22,18 @@ from pathlib import Path
 
 from saddlescope._shared.arguments import validate_arguments
 from saddlescope._shared.errors import InputError, unknown
+from saddlescope._shared.progress import Report, silent
 from saddlescope.train.data.cifar import read_cifar10, read_cifar100
 from saddlescope.train.data.digits import read_digit_pairs, read_digits
 from saddlescope.train.data.imagenet import read_image_folder
 from saddlescope.train.data.images import ImageData
 from saddlescope.train.data.mnist import read_mnist
-from saddlescope.train.data.small import read_small
+from saddlescope.train.data.small_sets import read_small
 
 __all__ = ["EMBEDDED", "ImageData", "load"]
 
 EMBEDDED: dict[str, Callable[[], ImageData]] = {"digits": read_digits, "digit-pairs": read_digit_pairs}
-"""What needs no files."""
+"""Readers of the data sets that need no files."""
 _READERS: dict[str, Callable[[Path, bool], ImageData]] = {
     "mnist": read_mnist,
     "cifar10": read_cifar10,
@@ -48,17 +49,17 @@ def load(
     folder: Path | str | None = None,
     *,
     verify: bool = True,
-    report: Callable[[float, str], None] | None = None,
+    report: Report = silent,
 ) -> ImageData:
-    """Reads a data set; see the module for the names, their files and splits.
+    """Read a data set; see the module for the names, their files and splits.
 
-    Standardisation is left to whoever computes with the images: (pixel / white - mean) / deviation for each channel.
+    Images are not standardised; standardise them by (pixel / white - mean) / deviation for each channel.
 
     Args:
         name: one of the names above.
         folder: the folder that holds the data sets; digits need none.
-        verify: whether the files must be the official ones, byte for byte once unpacked (of ImageNet: as many classes
-            and images). False admits one's own data in the same formats.
+        verify: require the official files, byte for byte once unpacked (for ImageNet: the numbers of classes and
+            images). False admits your own data in the same formats.
         report: called with the finished fraction and a note while ImageNet is decoded, the first time.
 
     Raises:

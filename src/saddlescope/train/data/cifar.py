@@ -1,4 +1,4 @@
-"""CIFAR-10 and CIFAR-100 in their official Python files: pickles, of which nothing is executed."""
+"""CIFAR-10 and CIFAR-100 in their official Python files, which are pickles; nothing in them is executed."""
 
 from pathlib import Path
 
@@ -6,8 +6,8 @@ import numpy as np
 
 from saddlescope._shared.errors import InputError
 from saddlescope.train.data.images import ImageData, assemble
-from saddlescope.train.data.official import read_official
-from saddlescope.train.untrusted_pickle import unpickle
+from saddlescope.train.data.official_files import read_official
+from saddlescope.train.data.untrusted_pickle import unpickle
 
 # MD5 of the unpacked official files, as the publisher's archive has them and torchvision checks them.
 _MD5_10 = {
@@ -22,7 +22,7 @@ _MD5_100 = {"train": "16019d7e3df5f24257cddd939b257f8d", "test": "f0ef6b0ae62326
 
 
 def read_cifar10(folder: Path, verify: bool) -> ImageData:
-    """50,000 + 10,000 images of 3 x 32 x 32 in 10 classes."""
+    """Read 50,000 + 10,000 images of 3 x 32 x 32 in 10 classes."""
 
     def part(stems: list[str]) -> tuple[np.ndarray, np.ndarray]:
         batches = [_batch(folder / "cifar-10-batches-py", stem, _MD5_10, verify, "labels") for stem in stems]
@@ -32,7 +32,7 @@ def read_cifar10(folder: Path, verify: bool) -> ImageData:
 
 
 def read_cifar100(folder: Path, verify: bool) -> ImageData:
-    """50,000 + 10,000 images of 3 x 32 x 32 in the 100 fine classes."""
+    """Read 50,000 + 10,000 images of 3 x 32 x 32 in the 100 fine classes."""
     train, test = (
         _batch(folder / "cifar-100-python", stem, _MD5_100, verify, "fine_labels") for stem in ("train", "test")
     )
@@ -40,7 +40,7 @@ def read_cifar100(folder: Path, verify: bool) -> ImageData:
 
 
 def _batch(folder: Path, stem: str, md5: dict[str, str], verify: bool, key: str) -> tuple[np.ndarray, np.ndarray]:
-    """Images and labels of one file; a row is 1,024 red, then green, then blue pixels, row by row."""
+    """Read images and labels of one file; a row is 1,024 red, then green, then blue pixels, row by row."""
     path, content = read_official(folder, stem, md5[stem] if verify else None)
     batch = unpickle(content, str(path))
     entries = (

@@ -1,4 +1,4 @@
-"""The digits that scikit-learn brings along, alone (10 classes) and in pairs (100 classes)."""
+"""Digits that come with scikit-learn, single (10 classes) and in pairs (100 classes)."""
 
 import numpy as np
 
@@ -9,16 +9,16 @@ _PAIRS = {"train": 60, "test": 10}  # pairs of each of the 100 classes
 
 
 def read_digits() -> ImageData:
-    """1,500 + 297 images of 1 x 8 x 8; white is 16."""
+    """Read 1,500 + 297 images of 1 x 8 x 8; white is 16."""
     train, test = _split()
     return assemble("digits", train, test, white=16)
 
 
 def read_digit_pairs() -> ImageData:
-    """6,000 + 1,000 images of 1 x 16 x 16 with 100 classes: two digits side by side, each drawn twice as tall.
+    """Build 6,000 + 1,000 images of 1 x 16 x 16 with 100 classes: two digits side by side, each of double height.
 
-    Class 10 a + b shows a on the left and b on the right. Training pairs are made of training digits alone, so no digit
-    of a test pair was ever seen. The same pairs on every machine and NumPy version.
+    Class 10 a + b shows a on the left and b on the right. Training pairs contain only training digits, so no digit of a
+    test pair is in the training set. The pairs are the same on every machine and NumPy version.
     """
     train, test = (_pairs(*part, each) for part, each in zip(_split(), _PAIRS.values(), strict=True))
     return assemble("digit-pairs", train, test, classes=100, white=16)
@@ -33,12 +33,12 @@ def _split() -> tuple[tuple[np.ndarray, np.ndarray], tuple[np.ndarray, np.ndarra
 
 
 def _pairs(images: np.ndarray, labels: np.ndarray, each: int) -> tuple[np.ndarray, np.ndarray]:
-    wanted = np.repeat(np.arange(100), each)
+    classes = np.repeat(np.arange(100), each)
     # Raw bits rather than Generator.integers, whose stream may change from one NumPy release to the next.
-    bits = np.random.PCG64(0).random_raw(2 * len(wanted)).reshape(2, -1)
+    bits = np.random.PCG64(0).random_raw(2 * len(classes)).reshape(2, -1)
     sides = []
-    for side, shown in enumerate((wanted // 10, wanted % 10)):
+    for side, shown in enumerate((classes // 10, classes % 10)):
         of_class = [np.flatnonzero(labels == label) for label in range(10)]
         sides.append([of_class[d][int(draw % len(of_class[d]))] for d, draw in zip(shown, bits[side], strict=True)])
     flat = np.concatenate([images[sides[0]], images[sides[1]]], axis=-1)
-    return flat.repeat(2, axis=-2), wanted
+    return flat.repeat(2, axis=-2), classes

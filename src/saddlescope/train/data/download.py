@@ -1,4 +1,4 @@
-"""Downloads from the publishers: resumed where they were broken off, checked, and put in place whole or not at all."""
+"""Downloads of data sets from their publishers: resumable, verified by checksum, and written atomically."""
 
 import hashlib
 import http.client
@@ -7,53 +7,51 @@ import tarfile
 import urllib.error
 import urllib.request
 import zipfile
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from saddlescope._shared.errors import InputError, unknown
-from saddlescope.train.data.sources import NOT_FREE, SOURCES, Source
+from saddlescope._shared.progress import Report, silent
+from saddlescope.train.data.download_sources import NOT_FREE, SOURCES, Source
 
 _BLOCK = 2**20  # bytes read at once
-_PATIENCE = 30.0  # seconds without a byte until a connection is given up
-
-Report = Callable[[float, str], None]
+_TIMEOUT = 30.0  # seconds without a byte
 
 
-def get(
+def download(
     name: str,
     folder: Path | str,
     *,
     sources: Mapping[str, tuple[Source, ...]] = SOURCES,
-    report: Report = lambda fraction, note: None,
+    report: Report = silent,
 ) -> tuple[Path, ...]:
-    """Downloads a data set into the folder of data sets; what lies there already is left as it is.
+    """Download a data set into the folder of data sets; existing files are not changed.
 
-    A broken download leaves a file ending in .part, and the next call goes on behind its last byte (where the server
-    knows ranges). Of an archive the members that are wanted are unpacked, and nothing else.
+    An interrupted download leaves a file ending in .part, and the next call resumes after its last byte (if the server
+    supports ranges). Only the required members of an archive are unpacked.
 
     Args:
         name: a name of `sources`.
-        folder: the folder of data sets; made when absent.
-        sources: where the files are.
+        folder: the folder of data sets; created if absent.
+        sources: files of each data set.
         report: called with the finished fraction and a note.
 
     Returns:
         The files.
 
     Raises:
-        InputError: unknown name, no connection, a file that is not the publisher's, or a folder that cannot be written
-            to.
+        InputError: unknown name, no connection, a file that is not the publisher's, or a folder that cannot be written.
     """
     if name in NOT_FREE:
         raise InputError(NOT_FREE[name])
     if name not in sources:
         raise unknown("data set to download", name, [*sources, *NOT_FREE])
     home = Path(folder)
-    wanted = sources[name]
+    chosen = sources[name]
     files = []
-    for k, source in enumerate(wanted):
-        start, share = k / len(wanted), 1 / len(wanted)
+    for k, source in enumerate(chosen):
+        start, share = k / len(chosen), 1 / len(chosen)
 
         def part(fraction: float, note: str, start: float = start, share: float = share) -> None:
             report(start + share * fraction, note)
@@ -63,22 +61,22 @@ def get(
                 _fetch(source, home, part)
             except OSError as error:
                 raise InputError(
-                    f"folder must be one that can be written to; got {str(home)!r} ({error.strerror or error}). Make "
-                    "room or give rights; the same command goes on where it was."
+                    f"folder must be one that can be written to; got {str(home)!r} ({error.strerror or error}). "
+                    "Free disk space or allow writing, then rerun the command to resume."
                 ) from error
         files += [file for file in _present(home, source) if file is not None]
-        part(1.0, f"{source.file} is there")
+        part(1.0, f"{source.file} is complete")
     return tuple(files)
 
 
 def _present(home: Path, source: Source) -> list[Path | None]:
-    """Where each of the places lies, be it compressed by hand; None where it does not."""
+    """Return the path of each file, plain or compressed; None if it is absent."""
     stored = [[home / f"{place}{ending}" for ending in ("", ".gz", ".xz")] for place in source.places]
     return [next((file for file in files if file.is_file()), None) for files in stored]
 
 
 def _fetch(source: Source, home: Path, report: Report) -> None:
-    """Downloads one file, checks it, and puts it, or what is wanted of it, in place."""
+    """Download one file, verify it, and store it or the required members."""
     home.mkdir(parents=True, exist_ok=True)
     part = home / f"{source.file}.part"
     failures = []
@@ -89,17 +87,15 @@ def _fetch(source: Source, home: Path, report: Report) -> None:
         except (urllib.error.URLError, http.client.HTTPException, TimeoutError, ConnectionError) as error:
             failures.append(f"{url}: {getattr(error, 'reason', None) or error}")
     else:
-        raise InputError(
-            f"{source.file} could not be downloaded ({'; '.join(failures)}). The same command goes on where it was."
-        )
+        raise InputError(f"{source.file} could not be downloaded ({'; '.join(failures)}). Rerun the command to resume.")
     report(0.9, f"checking {source.file}")
     with part.open("rb") as file:
         found = hashlib.file_digest(file, lambda: hashlib.md5(usedforsecurity=False)).hexdigest()
     if found != source.md5:
         part.unlink()
         raise InputError(
-            f"{source.file} must have the MD5 {source.md5} of the publisher; got {found}, and it was removed. Try "
-            "again, or fetch it by other means."
+            f"{source.file} must have the MD5 {source.md5} of the publisher; got {found}, and it was removed. Retry, "
+            "or download it by other means."
         )
     if [Path(place).name for place in source.places] == [source.file]:
         place = home / source.places[0]
@@ -113,34 +109,34 @@ def _fetch(source: Source, home: Path, report: Report) -> None:
 
 
 def _receive(url: str, part: Path, report: Report) -> None:
-    """Receives a file, or what is missing of it."""
-    have = part.stat().st_size if part.exists() else 0
+    """Receive a file, or its missing part."""
+    received = part.stat().st_size if part.exists() else 0
     request = urllib.request.Request(url, headers={"User-Agent": "saddlescope"})  # noqa: S310  (from the table)
-    if have:
-        request.add_header("Range", f"bytes={have}-")
+    if received:
+        request.add_header("Range", f"bytes={received}-")
     try:
-        answer = urllib.request.urlopen(request, timeout=_PATIENCE)  # noqa: S310
+        answer = urllib.request.urlopen(request, timeout=_TIMEOUT)  # noqa: S310
     except urllib.error.HTTPError as error:
-        if error.code == http.HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE and have:
-            return  # it is all there; the checksum tells
+        if error.code == http.HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE and received:
+            return  # it is complete; the checksum decides
         raise
     with answer:
-        goes_on = answer.headers.get("Content-Range", "").startswith(f"bytes {have}-")
-        if answer.status != http.HTTPStatus.PARTIAL_CONTENT or not goes_on:
-            have = 0  # a server that knows no ranges sends all of it
+        resumes = answer.headers.get("Content-Range", "").startswith(f"bytes {received}-")
+        if answer.status != http.HTTPStatus.PARTIAL_CONTENT or not resumes:
+            received = 0  # a server without ranges sends all of it
         length = answer.headers.get("Content-Length")
-        whole = have + int(length) if length else None
-        with part.open("ab" if have else "wb") as file:
+        total = received + int(length) if length else None
+        with part.open("ab" if received else "wb") as file:
             while block := answer.read(_BLOCK):
                 file.write(block)
-                have += len(block)
-                report(0.9 * have / whole if whole else 0.0, f"{part.stem}, {have / 1e6:.0f} MB")
-    if whole is not None and have < whole:
-        raise ConnectionError(f"the connection broke after {have} of {whole} bytes")
+                received += len(block)
+                report(0.9 * received / total if total else 0.0, f"{part.stem}, {received / 1e6:.0f} MB")
+    if total is not None and received < total:
+        raise ConnectionError(f"the connection broke after {received} of {total} bytes")
 
 
 def _unpack(archive: Path, source: Source, home: Path) -> None:
-    """The wanted members of an archive, each read as a plain file: no links, devices or paths of the archive's own."""
+    """Unpack the required members of an archive as plain files: no links, devices or paths from the archive."""
     try:
         if zipfile.is_zipfile(archive):
             with zipfile.ZipFile(archive) as packed:
@@ -152,7 +148,7 @@ def _unpack(archive: Path, source: Source, home: Path) -> None:
             for place in source.places:
                 member = packed.extractfile(place)
                 if member is None:
-                    raise KeyError(f"{place} is no file")
+                    raise KeyError(f"{place} is not a file")
                 with member:
                     _write(member, home / place)
     except (KeyError, tarfile.TarError, zipfile.BadZipFile, EOFError) as error:

@@ -1,4 +1,4 @@
-"""Labelled images in memory or mapped from disk, and the checks that every reader ends with."""
+"""Labelled images in memory or mapped from disk, and the checks common to all readers."""
 
 import hashlib
 from dataclasses import dataclass, replace
@@ -15,13 +15,13 @@ class ImageData(ReprMixin):
     """Labelled images for training and testing.
 
     Attributes:
-        name: what was loaded.
-        train_images, test_images: shape (n, channels, height, width), as stored: 0 is black, `white` is white.
-        train_labels, test_labels: shape (n,), from 0 to `classes` - 1.
-        classes: how many there are.
+        name: name of the data set.
+        train_images, test_images: images (n, channels, height, width), as stored: 0 is black, `white` is white.
+        train_labels, test_labels: labels (n,), from 0 to `classes` - 1.
+        classes: number of classes.
         white: the largest pixel value of the format, 255 or, for digits, 16.
-        mean, deviation: of the pixels of each channel over the whole training set, after division by `white`;
-            `subset` keeps them, so that a subset's images are the same numbers as in the whole.
+        mean, deviation: mean and standard deviation of the pixels of each channel over the full training set, after
+            division by `white`; `subset` keeps them, so a standardised image does not depend on the subset.
     """
 
     name: str
@@ -35,16 +35,16 @@ class ImageData(ReprMixin):
     deviation: Float[np.ndarray, " channels"]
 
     def subset(self, train: int, test: int | None = None, *, seed: int = 0) -> "ImageData":
-        """Balanced random subsets: the same number of images of each class, in their original order.
+        """Return balanced random subsets: the same number of images of each class, in their original order.
 
         Args:
-            train: images to keep for training, a multiple of the number of classes.
-            test: images to keep for testing, the same; None keeps all.
-            seed: of the choice. The same seed gives the same images on every machine and NumPy version, and a larger
-                subset contains a smaller one.
+            train: number of training images, a multiple of the number of classes.
+            test: number of test images, likewise; None keeps all.
+            seed: seed of the selection. The same seed gives the same images on every machine and NumPy version, and a
+                larger subset contains a smaller one.
 
         Raises:
-            InputError: a number that is no positive multiple of the number of classes, or more than there are.
+            InputError: a number that is not a positive multiple of the number of classes, or too large.
         """
         kept = _balanced("train", self.train_labels, train, self.classes, seed)
         smaller = replace(self, train_images=self.train_images[kept], train_labels=self.train_labels[kept])
@@ -54,7 +54,7 @@ class ImageData(ReprMixin):
         return replace(smaller, test_images=self.test_images[kept], test_labels=self.test_labels[kept])
 
     def digest(self) -> str:
-        """A fingerprint of all images and labels, by which a resumed run knows its data."""
+        """Return the SHA-256 of all images and labels, by which a resumed run recognizes its data."""
         digest = hashlib.sha256(repr((self.classes, self.white, self.mean.tolist(), self.deviation.tolist())).encode())
         for part in (self.train_images, self.train_labels, self.test_images, self.test_labels):
             digest.update(repr((part.shape, str(part.dtype))).encode())
@@ -85,22 +85,24 @@ def assemble(
     white: int = 255,
     counts: Int64[np.ndarray, "channels 256"] | None = None,
 ) -> ImageData:
-    """Checks images and labels against each other; the mean and deviation are exact, from counts of pixel values.
+    """Check images and labels, and compute the exact mean and deviation from counts of pixel values.
 
     Args:
-        name: of the data set, for messages.
+        name: name of the data set, for messages.
         train: images of bytes, (n, channels, height, width), and their labels.
-        test: the same.
-        classes: how many there are.
+        test: test images and labels, likewise.
+        classes: number of classes.
         white: the largest pixel value of the format.
-        counts: how often each channel of the training images has each pixel value; None counts them.
+        counts: count of each pixel value in each channel of the training images; None computes them.
 
     Raises:
-        InputError: they do not fit each other, a label is none of the classes, or the images are of one colour.
+        InputError: inconsistent images and labels, a label outside of the classes, or images of one colour.
     """
     for images, labels in (train, test):
         if len(images) != len(labels) or not len(images):
-            raise InputError(f"{name} must have one label an image; got {len(images)} images and {len(labels)} labels.")
+            raise InputError(
+                f"{name} must have one label per image; got {len(images)} images and {len(labels)} labels."
+            )
         if labels.min() < 0 or labels.max() >= classes:
             raise InputError(f"{name} must have labels from 0 to {classes - 1}; got {labels.min()} to {labels.max()}.")
     if train[0].shape[1:] != test[0].shape[1:]:

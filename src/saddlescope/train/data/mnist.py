@@ -8,9 +8,9 @@ import numpy as np
 
 from saddlescope._shared.errors import InputError
 from saddlescope.train.data.images import ImageData, assemble
-from saddlescope.train.data.official import read_official
+from saddlescope.train.data.official_files import read_official
 
-# MD5 of the unpacked official files, of which the publishers' own checksums (of the .gz) were checked.
+# MD5 of the unpacked official files, computed after verifying the publishers' own checksums (of the .gz).
 _MD5 = {
     "train-images-idx3-ubyte": "6bbc9ace898e44ae57da46a324031adb",
     "train-labels-idx1-ubyte": "a25bea736e30d166cdddb491f175f624",
@@ -20,7 +20,7 @@ _MD5 = {
 
 
 def read_mnist(folder: Path, verify: bool) -> ImageData:
-    """60,000 + 10,000 images of 1 x 28 x 28."""
+    """Read 60,000 + 10,000 images of 1 x 28 x 28."""
 
     def read(stem: str, dimensions: int) -> np.ndarray:
         path, content = read_official(folder / "mnist", stem, _MD5[stem] if verify else None)
@@ -33,7 +33,7 @@ def read_mnist(folder: Path, verify: bool) -> ImageData:
 
 
 def _idx(path: Path, content: bytes, *, dimensions: int) -> np.ndarray:
-    """An IDX file of bytes: two zeros, the type 8, the number of dimensions, the sizes big-endian, then the bytes."""
+    """Parse an IDX file of bytes: two zeros, the type 8, the number of dimensions, big-endian sizes, then the bytes."""
     header = 4 + 4 * dimensions
     if len(content) < header or content[:4] != bytes((0, 0, 8, dimensions)):
         raise InputError(

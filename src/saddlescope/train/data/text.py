@@ -1,4 +1,4 @@
-"""Text to train language models on: WikiText in its official files, and two texts that come with Python.
+"""Text for training language models: WikiText in its official files, and two texts that come with Python.
 
     name            text                                                files in the data folder
     python-topics   the help texts of `help("topics")`, 0.4 MB          none (comes with Python)
@@ -6,8 +6,8 @@
     wikitext-2      Wikipedia articles, 2 million words                 wikitext-2/wiki.{train,test}.tokens
     wikitext-103    the same, 103 million words                         wikitext-103/wiki.{train,test}.tokens
 
-What comes with Python differs from one release to the next; `TextData.digest` tells which one it was. Tokens are those
-of a byte-pair encoding that is learnt on the training text (`learn_vocabulary`), so that nothing needs a download.
+The texts that come with Python differ from one release to the next; `TextData.digest` identifies them. Tokens are those
+of a byte-pair encoding learned on the training text (`learn_vocabulary`), so that nothing needs a download.
 """
 
 import hashlib
@@ -27,10 +27,10 @@ from saddlescope._shared.errors import InputError, MissingExtraError, unknown
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
 
-_PIECE = 2**18  # characters encoded at once: bounds memory, and lets the encoder work in parallel
-_BYTES = 256  # tokens of a vocabulary that knows nothing but bytes
+_PIECE = 2**18  # characters encoded at once: bounds memory, and allows parallel encoding
+_BYTES = 256  # tokens of a vocabulary of single bytes
 
-# What Merity et al. 2016, Table 1 count: words and one end of line for each line.
+# Counts of Merity et al. 2016, Table 1: words and one end of line for each line.
 _WORDS = {
     "wikitext-2": {"train": 2_088_628, "test": 245_569},
     "wikitext-103": {"train": 103_227_021, "test": 245_569},
@@ -42,7 +42,7 @@ class TextData:
     """Documents for training and testing.
 
     Attributes:
-        name: what was loaded.
+        name: name of the text.
         train, test: the documents, each one string.
     """
 
@@ -51,11 +51,11 @@ class TextData:
     test: tuple[str, ...]
 
     def first(self, train: int, test: int | None = None) -> "TextData":
-        """The first documents up to so many characters; the last one may be cut short.
+        """Return the first documents up to a number of characters; the last one may be truncated.
 
         Args:
-            train: characters of the training part.
-            test: characters of the test part; None keeps all.
+            train: number of characters of the training part.
+            test: number of characters of the test part; None keeps all.
 
         Raises:
             InputError: fewer than one character.
@@ -63,7 +63,7 @@ class TextData:
         return TextData(self.name, _first("train", self.train, train), _first("test", self.test, test))
 
     def digest(self) -> str:
-        """A fingerprint of all documents, by which a run tells its text."""
+        """Return the SHA-256 of all documents, by which a resumed run recognizes its text."""
         digest = hashlib.sha256()
         for part in (self.train, self.test):
             digest.update(f"{len(part)} documents\n".encode())
@@ -79,23 +79,23 @@ def _first(name: str, documents: tuple[str, ...], characters: int | None) -> tup
         return documents
     if characters < 1:
         raise InputError(f"{name} must be at least 1 character; got {characters!r}.")
-    kept = []
+    selected = []
     for document in documents:
         if characters <= 0:
             break
-        kept.append(document[:characters])
+        selected.append(document[:characters])
         characters -= len(document)
-    return tuple(kept)
+    return tuple(selected)
 
 
 @dataclass(frozen=True, eq=False)
 class TokenizedText:
-    """Text as blocks of tokens, the form in which a language model takes it.
+    """Text as blocks of tokens, the input of a language model.
 
     Attributes:
-        name: of the text.
-        vocabulary: how many tokens there are; each is from 0 to `vocabulary` - 1.
-        train, test: blocks of equal length; what is left at the end of the text is left out.
+        name: name of the text.
+        vocabulary: number of different tokens; each is from 0 to `vocabulary` - 1.
+        train, test: blocks of equal length; an incomplete block at the end of the text is dropped.
     """
 
     name: str
@@ -104,7 +104,7 @@ class TokenizedText:
     test: Int32[np.ndarray, "m block"]
 
     def digest(self) -> str:
-        """A fingerprint of all blocks, by which a resumed run knows its data."""
+        """Return the SHA-256 of all blocks, by which a resumed run recognizes its data."""
         digest = hashlib.sha256(repr((self.vocabulary, self.train.shape, self.test.shape)).encode())
         digest.update(np.ascontiguousarray(self.train).data)
         digest.update(np.ascontiguousarray(self.test).data)
@@ -112,15 +112,16 @@ class TokenizedText:
 
 
 def load_text(name: str, folder: Path | str | None = None, *, verify: bool = True) -> TextData:
-    """Reads a text; see the module for the names and their files.
+    """Read a text; see the module for the names and their files.
 
-    Of what comes with Python every tenth document, in alphabetical order, is for testing; WikiText has its own split.
+    In the texts that come with Python, every tenth document in alphabetical order is for testing; WikiText has its own
+    split.
 
     Args:
         name: one of the names above.
         folder: the folder that holds the data sets; Python's own texts need none.
-        verify: whether WikiText's files must have as many words as the published ones. False admits one's own text in
-            files of the same names.
+        verify: require the published numbers of words in WikiText's files. False admits your own text in files of the
+            same names.
 
     Raises:
         InputError: an unknown name, or files that are absent, damaged or not the official ones.
@@ -186,12 +187,12 @@ def _wikitext(name: str, folder: Path | str | None, verify: bool) -> TextData:
 
 
 def _words(text: str) -> int:
-    """Words and ends of lines, a stretch at a time: all at once, WikiText-103 would take gigabytes."""
+    """Count words and ends of lines, piece by piece: at once, WikiText-103 would take gigabytes."""
     return sum(len(piece.split()) + piece.count("\n") for piece in _pieces(text))
 
 
 def _pieces(text: str) -> Iterator[str]:
-    """The text in pieces of whole lines, about `_PIECE` characters each."""
+    """Split the text into pieces of complete lines, about `_PIECE` characters each."""
     start = 0
     while start < len(text):
         end = text.find("\n", start + _PIECE) + 1 or len(text)
@@ -208,19 +209,19 @@ _READERS: dict[str, Callable[[str, Path | str | None, bool], TextData]] = {
 
 
 def learn_vocabulary(text: TextData, size: int) -> "Tokenizer":
-    """A byte-pair encoding (Sennrich et al. 2016; of bytes, as GPT-2's) learnt on the training documents.
+    """Learn a byte-pair encoding (Sennrich et al. 2016; of bytes, as GPT-2's) on the training documents.
 
-    Any text can be encoded, and decoding gives it back to the letter: the first 256 tokens are the single bytes.
+    Any text can be encoded, and decoding restores it exactly: the first 256 tokens are the single bytes.
 
     Args:
-        text: learnt on its training documents alone.
-        size: tokens of the vocabulary, at least 256; fewer where the text has no more pairs that occur twice.
+        text: only its training documents are used.
+        size: number of tokens of the vocabulary, at least 256; the result is smaller if no pair occurs twice any more.
 
     Raises:
         InputError: a size below 256; the extra `language` is not installed.
     """
     if size < _BYTES:
-        raise InputError(f"size must be at least {_BYTES}, a token for each byte; got {size!r}.")
+        raise InputError(f"size must be at least {_BYTES}, one token for each byte; got {size!r}.")
     try:
         from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
     except ModuleNotFoundError as error:
@@ -239,12 +240,12 @@ def learn_vocabulary(text: TextData, size: int) -> "Tokenizer":
 
 
 def tokenize(text: TextData, vocabulary: "Tokenizer", *, block: int) -> TokenizedText:
-    """The text in blocks of tokens, document after document without a mark between them.
+    """Split a text into blocks of tokens, document after document without a separator.
 
     Args:
-        text: what to encode.
-        vocabulary: such as `learn_vocabulary` gives.
-        block: tokens of one block, at least 2: all but the first are predicted.
+        text: the text to encode.
+        vocabulary: a tokenizer, such as the result of `learn_vocabulary`.
+        block: number of tokens of one block, at least 2: all but the first are predicted.
 
     Raises:
         InputError: a block of fewer than 2 tokens, or longer than the training or the test text.

@@ -1,16 +1,16 @@
-"""Where an image lies in concept space, read off its pixels: the direct estimator, which needs no trained classifier.
+"""Positions of images in concept space, read off their pixels: the direct estimator, which needs no classifier.
 
     position    (color, size): 0 at the class mean of red and of big, 1 at that of blue and of small; linear between
                 and beyond
-    depth       of a pixel: how far its green channel is below the background's, as a fraction of the way to the
-                circle's, which is the same for red and blue
+    depth       of a pixel: distance of its green channel below the background's, as a fraction of the distance of
+                the circle's, which is the same for red and blue
     weight      of a pixel: 0 below a depth of 1/4, 1 above 3/4, linear between
-    blank       no circle to be seen, or no background around it
+    blank       no visible circle, or no background around it
 
 The size is the diameter of a disk of the sum of all weights, the colour is B - R averaged with weights to the power 4.
 Both are calibrated: an affine map takes their means over true images without jitter to 0 and 1. Weights that saturate
 make the size nearly independent of the colour's jitter, and neither noise nor a faint pattern in the background counts.
-What it cannot do is tell a circle from other dark things: an image of strong noise alone has a position too.
+It cannot distinguish a circle from other dark shapes: an image of strong noise alone has a position too.
 """
 
 import math
@@ -27,19 +27,19 @@ from saddlescope._shared.reprs import in_line
 from saddlescope.train.diffusion.circles import CircleProcess
 
 _FAINT, _FULL = 0.25, 0.75  # depths at which the weight of a pixel is 0 and 1
-_CORE = 4  # power of the weights in the colour's mean: the edge, where background shows through, hardly counts
-_LEFT = 0.05  # of all pixels, that have to be background
-_SMALLEST = 1 / 3  # of the smallest diameter of the process: below, there is no circle
-_CALIBRATION = 256  # true images a class, without jitter
-_CALIBRATION_SEED = (0, 0, 3)  # the third number keeps these images apart from those that anybody trains on
+_CORE = 4  # power of the weights in the colour's mean: the edge, where background shows through, has little weight
+_LEFT = 0.05  # least fraction of pixels that are background
+_SMALLEST = 1 / 3  # of the smallest diameter of the process: smaller circles count as none
+_CALIBRATION = 256  # true images per class, without jitter
+_CALIBRATION_SEED = (0, 0, 3)  # the third number separates these images from training images
 
 
 class Positions(NamedTuple):
-    """Of images in concept space.
+    """Positions of images in concept space.
 
     Attributes:
         position: (color, size), NaN where blank, (..., 2).
-        blank: whether there is nothing to be read off, (...).
+        blank: True for images without a position, (...).
     """
 
     position: Float64[np.ndarray, "... 2"]
@@ -60,15 +60,15 @@ class _Calibration(NamedTuple):
 def concept_positions(
     images: Float[np.ndarray, "... 3 side side"] | UInt8[np.ndarray, "... 3 side side"], process: CircleProcess
 ) -> Positions:
-    """Reads colour and size off images.
+    """Estimate colour and size of images.
 
-    On true images it errs by about 0.03 a concept (root mean square, defaults of the process): by the jitter of the
-    green channel, by circles that stick out of the image, and by the grid of pixels.
+    On true images the error is about 0.03 per concept (root mean square, defaults of the process): by the jitter of the
+    green channel, by circles that extend beyond the image, and by the grid of pixels.
 
     Args:
-        images: from 0 to 1, or bytes from 0 to 255. Values outside are taken as they are; an image with a number that
-            is not finite is blank.
-        process: that the images are meant to come from.
+        images: numbers from 0 to 1, or bytes from 0 to 255. Values outside are not clipped; an image with a number
+            that is not finite is blank.
+        process: process of the images.
 
     Raises:
         InputError: images of another shape, or a process whose background is not lighter than its circles.
@@ -78,18 +78,18 @@ def concept_positions(
             f"background must be lighter than the green of every circle; got {process.background!r} with a "
             f"color_signal of {process.color_signal!r}."
         )
-    wanted = (3, process.pixels, process.pixels)
-    if images.shape[-3:] != wanted:
-        raise InputError(f"images must have shape (..., {', '.join(map(str, wanted))}); got {images.shape!r}.")
+    expected = (3, process.pixels, process.pixels)
+    if images.shape[-3:] != expected:
+        raise InputError(f"images must have shape (..., {', '.join(map(str, expected))}); got {images.shape!r}.")
     shape = images.shape[:-3]
-    raw, blank = _raw(images.reshape(math.prod(shape), *wanted), process)
+    raw, blank = _raw(images.reshape(math.prod(shape), *expected), process)
     calibration = _calibrated(process)
     return Positions(((raw - calibration.origin) / calibration.unit).reshape(*shape, 2), blank.reshape(shape))
 
 
 @validate_arguments
 def true_positions(conditions: Float[np.ndarray, "... 4"], process: CircleProcess) -> Float64[np.ndarray, "... 2"]:
-    """The concept positions of conditions (size, R, G, B), exactly: what `concept_positions` estimates."""
+    """Return the exact concept positions of conditions (size, R, G, B), which `concept_positions` estimates."""
     size, red, blue = (conditions[..., part].astype(np.float64) for part in (0, 1, 3))
     color = ((blue - red) / process.color_signal + 1) / 2
     return np.stack([color, (process.diameters[0] - size) / process.size_signal], axis=-1)
@@ -97,7 +97,7 @@ def true_positions(conditions: Float[np.ndarray, "... 4"], process: CircleProces
 
 @lru_cache(maxsize=32)
 def _calibrated(process: CircleProcess) -> _Calibration:
-    """From true images of all classes at their means."""
+    """Calibrate with true images of all classes at their means."""
     classes = np.arange(4 * _CALIBRATION) % 4
     means = replace(process, color_jitter=0.0, size_jitter=0.0)
     raw, _ = _raw(means.draw(classes, seed=_CALIBRATION_SEED).images, process)
@@ -109,7 +109,7 @@ def _calibrated(process: CircleProcess) -> _Calibration:
 def _raw(
     images: Float[np.ndarray, "n 3 side side"] | UInt8[np.ndarray, "n 3 side side"], process: CircleProcess
 ) -> tuple[Float64[np.ndarray, "n 2"], Bool[np.ndarray, " n"]]:
-    """B - R of the circle and its diameter in pixels, NaN where blank; and where that is."""
+    """Return B - R of the circle and its diameter in pixels, NaN where blank, and the mask of blank images."""
     white = 255.0 if images.dtype == np.uint8 else 1.0
     pixels = images.reshape(len(images), 3, process.pixels**2).astype(np.float64) / white
     inside = process.colors[0][1]  # green, of red and of blue
@@ -132,7 +132,7 @@ def _raw(
 
 
 def _median(values: Float64[np.ndarray, "n pixels"], chosen: Bool[np.ndarray, "n pixels"]) -> Float64[np.ndarray, " n"]:
-    """The (lower) median over the pixels chosen, of which there is at least one in every row."""
+    """Return the (lower) median over the chosen pixels, at least one per row."""
     ordered = np.sort(np.where(chosen, values, np.inf), axis=1)
     middle = (chosen.sum(axis=1) - 1) // 2
     return ordered[np.arange(len(values)), middle]

@@ -1,16 +1,16 @@
-"""The concept signals of circle images, measured in pixels, and the (mu, sigma) of the SIM task that matches them.
+"""Concept signals of circle images, measured in pixels, and the (mu, sigma) of the SIM task that matches them.
 
-Yang et al. (2024) mean two things by the signal of a concept, and both are measured:
+Yang et al. (2024) use two definitions of the signal of a concept; both are measured:
 
     between class means    |E x' - E x|, "the difference of class mean pixel values" (section 5, appendix G.1)
-    between images         sqrt E |x' - x|^2 of images that differ in this concept's class alone, place and background
-                           and jitter being the same: the sensitivity of the process (section 1, after Park et al.)
+    between images         sqrt E |x' - x|^2 of images that differ only in this concept's class, with the same place,
+                           background and jitter: the sensitivity of the process (section 1, after Park et al.)
 
 The first is smaller, since random places smear the mean of a class. |.| is the L2 norm over all pixels and channels.
 
-With m the mean over sizes and places of how much a circle covers of a pixel, the means differ by (blue - red) m in
-colour, and by (m_big - m_small)(color - background) in size. So the colour's signal is proportional to `color_signal`
-and larger for big circles; the size's signal is the same for red and blue, and it grows with `color_signal` too, as a
+With m the mean over sizes and places of the fraction of a pixel that a circle covers, the means differ by
+(blue - red) m in colour, and by (m_big - m_small)(color - background) in size. So the colour's signal is proportional
+to `color_signal` and larger for big circles; the size's signal is the same for red and blue, and it grows with `color_signal` too, as a
 stronger colour is farther from the background: the two signals are not independent in pixels.
 """
 
@@ -35,8 +35,8 @@ class PixelSignals(NamedTuple):
 
     Attributes:
         means: between class means.
-        images: between images that differ in the concept's class alone, root of the mean square.
-        pixels: numbers in an image, 3 x pixels x pixels.
+        images: between images that differ only in the concept's class, root of the mean square.
+        pixels: number of values of an image, 3 x pixels x pixels.
     """
 
     means: Float64[np.ndarray, "concept 2"]
@@ -53,16 +53,16 @@ class PixelSignals(NamedTuple):
 
 
 class ConceptGeometry(NamedTuple):
-    """The trained classes (red, big), (red, small) and (blue, big) as three clusters of a SIM task in pixel space.
+    """Trained classes (red, big), (red, small) and (blue, big) as three clusters of a SIM task in pixel space.
 
-    The first is the origin; from it lead two directions, one a concept, to the means of (blue, big) and (red, small).
+    The first is the origin; two directions, one per concept, lead to the means of (blue, big) and (red, small).
 
     Attributes:
         mu: distance from the origin along each direction.
         sigma: standard deviation within a class along each direction, root of the mean variance of the three classes.
-            Everything that varies counts: place and background as well as the concept itself.
-        jitter: standard deviation of the concept's own value within a class, in the units of mu: all that is left of
-            sigma without place and background, were images linear in the concept.
+            All variation counts: place and background as well as the concept itself.
+        jitter: standard deviation of the concept's own value within a class, in the units of mu: the part of sigma
+            without place and background if images were linear in the concept.
         overlap: cosine of the angle between the two directions; the SIM task has 0.
     """
 
@@ -77,13 +77,13 @@ class ConceptGeometry(NamedTuple):
 
 @validate_arguments
 def pixel_signals(process: CircleProcess, *, images: int = 2048, seed: int = 0) -> PixelSignals:
-    """Measures both signals of both concepts on images of all four classes.
+    """Measure both signals of both concepts on images of all four classes.
 
     Args:
-        process: of the images.
-        images: drawn of each class, with the same places, backgrounds and jitter in all, so that little chance is left
-            in their differences.
-        seed: of the draws.
+        process: process of the images.
+        images: number of images of each class, with the same places, backgrounds and jitter in all classes, so that
+            their differences have little variance.
+        seed: seed of the images.
 
     Raises:
         InputError: fewer than 2 images, or a seed below 0.
@@ -100,12 +100,12 @@ def pixel_signals(process: CircleProcess, *, images: int = 2048, seed: int = 0) 
 
 @validate_arguments
 def concept_geometry(process: CircleProcess, *, images: int = 2048, seed: int = 0) -> ConceptGeometry:
-    """Measures (mu, sigma) of the matching SIM task on images of the three trained classes.
+    """Measure (mu, sigma) of the matching SIM task on images of the three trained classes.
 
     Args:
-        process: of the images.
-        images: drawn of each class; see `pixel_signals`.
-        seed: of the draws.
+        process: process of the images.
+        images: number of images of each class; see `pixel_signals`.
+        seed: seed of the images.
 
     Raises:
         InputError: fewer than 2 images, or a seed below 0.
@@ -117,7 +117,7 @@ def concept_geometry(process: CircleProcess, *, images: int = 2048, seed: int = 
     mu = np.linalg.norm(apart, axis=1)
     directions = apart / mu[:, None]
     along, values = [], []
-    for drawn, conditions in _by_class(process, images, seed, classes=UNSEEN):  # drawn again rather than kept
+    for drawn, conditions in _by_class(process, images, seed, classes=UNSEEN):  # drawn again rather than stored
         along.append((drawn - means[:, None]) @ directions.T)
         values.append(true_positions(conditions, process))
     spread = np.concatenate(along, axis=1).var(axis=1)
@@ -128,14 +128,14 @@ def concept_geometry(process: CircleProcess, *, images: int = 2048, seed: int = 
 
 
 def _pair(concept: int, other: int) -> tuple[int, int]:
-    """The classes without and with the new value of a concept, the other concept at that value."""
+    """Return the classes without and with the new value of a concept, the other concept at value `other`."""
     return (other, 2 + other) if concept == CONCEPTS.index("color") else (2 * other, 2 * other + 1)
 
 
 def _by_class(
     process: CircleProcess, images: int, seed: int, classes: int = len(CLASSES)
 ) -> Iterator[tuple[Float64[np.ndarray, "class n pixels"], Float64[np.ndarray, "class n 4"]]]:
-    """Images and conditions of the first classes, a part at a time: the same scenes in every class."""
+    """Yield images and conditions of the first classes, a part at a time, with the same scenes in every class."""
     if images < 2:
         raise InputError(f"images must be at least 2; got {images!r}.")
     if seed < 0:

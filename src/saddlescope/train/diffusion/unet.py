@@ -1,24 +1,24 @@
-"""A conditional U-Net that predicts the noise in an image, and its backbone, which the classifier of concepts shares.
+"""Conditional U-Net that predicts the noise in an image, and its backbone, which the classifier of concepts shares.
 
-Appendix G.2 of Yang et al. (2024) names the widths before each halving [64, 128, 256], two residual blocks a level,
+Appendix G.2 of Yang et al. (2024) names the widths before each halving [64, 128, 256], two residual blocks per level,
 self-attention in the bottleneck, LayerNorm, GELU, and a two-layer MLP that brings the condition to the width of the
-features it is added to. What it leaves open is taken from the public code of its predecessor (Park et al., 2024):
+features it is added to. Unspecified details follow the public code of its predecessor (Park et al., 2024):
 
 - the time, which appendix G does not mention, is embedded in sines and cosines and added inside every residual block,
-  between its two convolutions, through an MLP of the block's own;
-- so is the condition ("block"). Appendix G's own words are that it is added "after every downsampling layer": twice for
-  three levels ("level");
+  between its two convolutions, through a separate MLP per block;
+- so is the condition ("block"). According to appendix G it is added "after every downsampling layer": twice for three
+  levels ("level");
 - halving and doubling are convolutions of 2 x 2 pixels with stride 2; a level's features are joined after doubling;
 - the last convolution of each block and of the network starts at zero, and the network adds its input to its output:
-  it starts as the identity, which is the right prediction where an image is all noise;
+  it starts as the identity, which is the correct prediction for an image of pure noise;
 - four heads of attention.
 
 **LayerNorm** of a feature map can mean two things; Ba et al. (2016), whom appendix G cites, share one mean and one
 variance among all units of a layer: over the channels and pixels of one image ("layer"). `nn.LayerNorm` over the
-channels of each pixel ("pixel") takes away how strong a pixel is against others. The predecessor's code has GroupNorm
-with 8 groups and dropout 0.1 ("group"). Gains and biases are one a channel in all three.
+channels of each pixel ("pixel") removes the relative strength of a pixel. The predecessor's code has GroupNorm with
+8 groups and dropout 0.1 ("group"). All three have one gain and one bias per channel.
 
-The network computes in PyTorch's channels-last layout, which convolutions are fastest in; results are as shaped.
+The network computes in PyTorch's channels-last memory format, the fastest for convolutions; shapes are not affected.
 """
 
 import itertools
@@ -34,7 +34,7 @@ from torch.nn import functional
 
 from saddlescope._shared.arguments import validate_arguments
 from saddlescope._shared.errors import InputError, unknown
-from saddlescope.train.configuration import check
+from saddlescope.train.configuration import check_range
 
 Normalization = Literal["layer", "pixel", "group"]
 Conditioning = Literal["block", "level"]
@@ -49,25 +49,25 @@ _TIME_WIDTH = 256  # of the embedding of time that the blocks see
 @validate_arguments
 @dataclass(frozen=True, kw_only=True)
 class UNetConfig:
-    """The sizes of the U-Net; the defaults are the paper's (appendix G.2)."""
+    """Sizes of the U-Net; the defaults are the paper's (appendix G.2)."""
 
-    pixels: int = 32  # a side of the square images; divisible by 2 once for each level but the last
+    pixels: int = 32  # side length of the square images; divisible by 2 once for each level but the last
     channels: tuple[int, ...] = (64, 128, 256)  # width of each level, from the finest
-    blocks: int = 2  # residual blocks a level, on the way down and on the way up
+    blocks: int = 2  # residual blocks per level, on the way down and on the way up
     normalization: Normalization = "layer"  # over an image, over the channels of a pixel, or over groups of channels
     groups: int = 8  # of channels, for the normalization "group" alone
     dropout: float = 0.0  # probability, before the second convolution of each block
-    condition: int = 4  # numbers that an image is conditioned on
-    conditioning: Conditioning = "block"  # they are added in every residual block, or once a level after halving
+    condition: int = 4  # length of the condition of an image
+    conditioning: Conditioning = "block"  # added in every residual block, or once per level after halving
     heads: int = 4  # of attention; divides the last width
 
     def __post_init__(self) -> None:
         if not self.channels:
             raise InputError(f"channels must hold at least one width; got {self.channels!r}.")
         for width in self.channels:
-            check("channels", width, low=1)
+            check_range("channels", width, low=1)
         for name in ("pixels", "blocks", "groups", "condition", "heads"):
-            check(name, getattr(self, name), low=1)
+            check_range(name, getattr(self, name), low=1)
         if not 0 <= self.dropout < 1:
             raise InputError(f"dropout must be a probability below 1; got {self.dropout!r}.")
         for name, choices in (("normalization", get_args(Normalization)), ("conditioning", get_args(Conditioning))):
@@ -89,7 +89,7 @@ class PixelNorm(nn.LayerNorm):
     """LayerNorm over the channels of each pixel."""
 
     def forward(self, input: Float[Tensor, "batch channels side side"]) -> Float[Tensor, "batch channels side side"]:
-        """Normalizes."""
+        """Normalize."""
         return super().forward(input.movedim(1, -1)).movedim(-1, 1)
 
 
@@ -100,7 +100,7 @@ def _norm(config: UNetConfig, width: int) -> nn.Module:
 
 
 def _projection(width_in: int, width_out: int) -> nn.Sequential:
-    """The two-layer MLP through which a vector is added to features."""
+    """Return the two-layer MLP through which a vector is added to features."""
     return nn.Sequential(nn.Linear(width_in, width_out), nn.GELU(), nn.Linear(width_out, width_out), nn.GELU())
 
 
@@ -110,7 +110,7 @@ class ResidualBlock(nn.Module):
     Args:
         config: normalization and dropout.
         width_in, width_out: channels.
-        vectors: widths of the vectors; each goes through a two-layer MLP of its own and is added to every pixel.
+        vectors: widths of the vectors; each passes a separate two-layer MLP and is added to every pixel.
     """
 
     def __init__(self, config: UNetConfig, width_in: int, width_out: int, vectors: Sequence[int]) -> None:
@@ -126,14 +126,14 @@ class ResidualBlock(nn.Module):
     def forward(
         self, x: Float[Tensor, "batch channels side side"], *vectors: Float[Tensor, "batch _"]
     ) -> Float[Tensor, "batch out side side"]:
-        """One block."""
+        """Apply the block."""
         hidden = self.first(functional.gelu(self.first_norm(x)))
-        hidden = _added(hidden, self.projections, vectors)
+        hidden = _add_vectors(hidden, self.projections, vectors)
         hidden = self.second(self.dropout(functional.gelu(self.second_norm(hidden))))
         return self.shortcut(x) + hidden
 
 
-def _added(x: Tensor, projections: nn.Module, vectors: Sequence[Tensor]) -> Tensor:
+def _add_vectors(x: Tensor, projections: nn.Module, vectors: Sequence[Tensor]) -> Tensor:
     for projection, vector in zip(projections.children(), vectors, strict=True):
         x = x + projection(vector)[:, :, None, None]
     return x
@@ -150,7 +150,7 @@ class SelfAttention(nn.Module):
         self.output = nn.Linear(width, width)
 
     def forward(self, x: Float[Tensor, "batch channels side side"]) -> Float[Tensor, "batch channels side side"]:
-        """Mixes the pixels."""
+        """Mix the pixels."""
         pixels = self.norm(x).flatten(2).transpose(1, 2)
         query, key, value = self.mixed(pixels).unflatten(-1, (3, self.heads, -1)).permute(2, 0, 3, 1, 4)
         mixed = functional.scaled_dot_product_attention(query, key, value)
@@ -159,13 +159,13 @@ class SelfAttention(nn.Module):
 
 
 class Backbone(nn.Module):
-    """The U-Net between its first convolution and its last norm: an image in, features of its own size out.
+    """U-Net between its first convolution and its last norm, from an image to features of the same size.
 
     Args:
         config: the sizes.
         vectors: widths of the vectors that every residual block adds; none for a network of the image alone.
-        level_vectors: widths of those that are added after each halving.
-        seed: of the initial weights.
+        level_vectors: widths of the vectors that are added after each halving.
+        seed: seed of the initial weights.
 
     >>> backbone = Backbone(UNetConfig(pixels=8, channels=(8, 16), blocks=1, normalization="layer"))
     >>> backbone(torch.zeros(2, 3, 8, 8)).shape
@@ -193,7 +193,7 @@ class Backbone(nn.Module):
             self.before = ResidualBlock(config, widths[-1], widths[-1], vectors)
             self.attention = SelfAttention(config, widths[-1])
             self.after = ResidualBlock(config, widths[-1], widths[-1], vectors)
-            # From the coarsest level up; all but that one see the features of their own size beside those from below.
+            # From the coarsest level up; all others also receive the features of their own size from the way down.
             self.up = nn.ModuleList(
                 level(width if width_below is None else 2 * width, width)
                 for width, width_below in zip(widths[::-1], (None, *widths[:0:-1]), strict=True)
@@ -208,47 +208,47 @@ class Backbone(nn.Module):
     def forward(
         self, images: Float[Tensor, "batch 3 side side"], *vectors: Float[Tensor, "batch _"]
     ) -> Float[Tensor, "batch channels side side"]:
-        """Features of each pixel, normalized and through a GELU; channels are the first of `config.channels`.
+        """Return features of each pixel, after a norm and a GELU; their number is the first of `config.channels`.
 
         Args:
-            images: of `config.pixels` a side.
-            *vectors: those of the blocks, then those of the levels.
+            images: images of side length `config.pixels`.
+            *vectors: the vectors of the blocks, then those of the levels.
         """
         side = self.config.pixels
         if images.shape[1:] != (_COLOURS, side, side):
             raise InputError(f"images must have shape (n, {_COLOURS}, {side}, {side}); got {tuple(images.shape)!r}.")
         vectors, of_levels = vectors[: self._in_blocks], vectors[self._in_blocks :]
         x = self.enter(images.contiguous(memory_format=torch.channels_last))
-        passed: list[Tensor] = []
+        skips: list[Tensor] = []
         for depth, blocks in enumerate(self.down):
-            x = _through(blocks, x, vectors)
+            x = _apply(blocks, x, vectors)
             if depth < len(self.halvings):
-                passed.append(x)
-                x = _added(self.halvings[depth](x), self.projections[depth], of_levels)
+                skips.append(x)
+                x = _add_vectors(self.halvings[depth](x), self.projections[depth], of_levels)
         x = self.after(self.attention(self.before(x, *vectors)), *vectors)
         for height, blocks in enumerate(self.up):
             if height:
-                x = torch.cat([self.doublings[height - 1](x), passed.pop()], dim=1)
-            x = _through(blocks, x, vectors)
+                x = torch.cat([self.doublings[height - 1](x), skips.pop()], dim=1)
+            x = _apply(blocks, x, vectors)
         return functional.gelu(self.norm(x))
 
 
-def _through(blocks: nn.Module, x: Tensor, vectors: Sequence[Tensor]) -> Tensor:
+def _apply(blocks: nn.Module, x: Tensor, vectors: Sequence[Tensor]) -> Tensor:
     for block in blocks.children():
         x = block(x, *vectors)
     return x
 
 
 class UNet(nn.Module):
-    """The noise in a noised image, from the image, the time and the condition.
+    """U-Net that predicts the noise in a noised image from the image, the time and the condition.
 
-    The initial weights depend on `config` and `seed` alone, and the global random state is neither read nor moved:
+    The initial weights depend only on `config` and `seed`, and the global random state is neither read nor changed:
     PyTorch's own default, uniform on (-b, b) with b = 1/sqrt(inputs) for weights and biases, and zero for the last
     convolution of each block and of the network.
 
     Args:
         config: the sizes.
-        seed: of the initial weights.
+        seed: seed of the initial weights.
 
     >>> model = UNet(UNetConfig(pixels=8, channels=(8, 16), blocks=1), seed=0)
     >>> model(torch.zeros(2, 3, 8, 8), torch.zeros(2), torch.zeros(2, 4)).shape
@@ -271,16 +271,16 @@ class UNet(nn.Module):
         time: Float[Tensor, " batch"],
         condition: Float[Tensor, "batch condition"],
     ) -> Float[Tensor, "batch 3 side side"]:
-        """The noise predicted.
+        """Return the predicted noise.
 
         Args:
             images: noised images z_t.
-            time: 0 where there is least noise, 1 where there is most; values a little outside are fine.
-            condition: what the images are conditioned on.
+            time: 0 for least noise, 1 for most; values slightly outside are allowed.
+            condition: condition of each image.
         """
         if condition.shape[1] != self.config.condition:
             raise InputError(
-                f"condition must hold {self.config.condition} numbers an image; got shape {tuple(condition.shape)!r}."
+                f"condition must hold {self.config.condition} numbers per image; got shape {tuple(condition.shape)!r}."
             )
         frequencies = _TICKS * _LONGEST ** -torch.linspace(0, 1, _WAVES, device=time.device, dtype=time.dtype)
         angles = time[:, None] * frequencies
@@ -290,7 +290,7 @@ class UNet(nn.Module):
 
 @torch.no_grad()
 def initialise(module: nn.Module, seed: int) -> None:
-    """Draws all weights of a network of convolutions, linear layers and norms on the processor, from a seed alone.
+    """Draw all weights of a network of convolutions, linear layers and norms on the processor, from a seed.
 
     Weights and biases are uniform on (-b, b), b = 1/sqrt(inputs), which is PyTorch's default; the second convolution of
     residual blocks and the last of the U-Net are zero; gains are 1 and biases of norms 0.

@@ -1,4 +1,4 @@
-"""Adapters on disk, as PEFT reads them: a configuration and a safetensors file, written whole or not at all."""
+"""Adapters on disk in the format of PEFT: a configuration and a safetensors file, written atomically."""
 
 import json
 import os
@@ -18,7 +18,7 @@ _CONFIG, _WEIGHTS = "adapter_config.json", "adapter_model.safetensors"
 
 @dataclass(frozen=True, eq=False)
 class LoraFactors:
-    """The adapter of one linear layer: x goes to x W^T + x A^T B^T.
+    """Adapter of one linear layer: x is mapped to x W^T + x A^T B^T.
 
     Attributes:
         A: lora_A, (rank, inputs).
@@ -30,23 +30,21 @@ class LoraFactors:
 
 
 def refuse_foreign(folder: Path) -> None:
-    """Refuses a folder that holds something else than an adapter.
-
-    Raises:
-        InputError: it does.
-    """
+    """Raise InputError for a folder that holds something other than an adapter."""
     if folder.exists() and (not folder.is_dir() or (any(folder.iterdir()) and not (folder / _CONFIG).exists())):
-        raise InputError(f"{folder} holds something that is not an adapter; name a new folder with --out.")
+        raise InputError(
+            f"{folder} must be a new folder or an adapter; got something else. Name a new folder with --out."
+        )
 
 
 def write_adapter(folder: Path, factors: Mapping[str, LoraFactors], *, base: str, transposed: bool) -> None:
-    """Writes an adapter; one that is there already is replaced at the end.
+    """Write an adapter; an existing one is replaced at the end.
 
     Args:
-        folder: where to.
-        factors: by the name of the module in the model.
-        base: the model it belongs to, as PEFT tells it.
-        transposed: whether the modules store their weights as (inputs, outputs), as GPT-2 does.
+        folder: folder of the adapter.
+        factors: factors by the name of the module in the model.
+        base: name or path of the base model.
+        transposed: True if the modules store their weights as (inputs, outputs), as in GPT-2.
 
     Raises:
         InputError: the folder holds something else, or cannot be written.
@@ -57,7 +55,7 @@ def write_adapter(folder: Path, factors: Mapping[str, LoraFactors], *, base: str
     refuse_foreign(folder)
     ranks = {name: one.A.shape[0] for name, one in factors.items()}
     usual = Counter(ranks.values()).most_common(1)[0][0]
-    # Long names first: PEFT takes the first pattern that a name ends in.
+    # Long names first: PEFT uses the first pattern that a name ends in.
     pattern = {name: ranks[name] for name in sorted(ranks, key=len, reverse=True) if ranks[name] != usual}
     config = {
         "peft_type": "LORA",
@@ -77,9 +75,9 @@ def write_adapter(folder: Path, factors: Mapping[str, LoraFactors], *, base: str
     for name, one in factors.items():
         tensors[f"base_model.model.{name}.lora_A.weight"] = one.A.float().contiguous()
         tensors[f"base_model.model.{name}.lora_B.weight"] = one.B.float().contiguous()
-    part, former = folder.with_name(f".{folder.name}.part"), folder.with_name(f".{folder.name}.old")
+    part, previous = folder.with_name(f".{folder.name}.part"), folder.with_name(f".{folder.name}.old")
     try:
-        for leftover in (part, former):
+        for leftover in (part, previous):
             shutil.rmtree(leftover, ignore_errors=True)
         part.mkdir(parents=True)
         save_file(tensors, part / _WEIGHTS, metadata={"format": "pt"})
@@ -88,13 +86,14 @@ def write_adapter(folder: Path, factors: Mapping[str, LoraFactors], *, base: str
             with file.open("rb") as written:
                 os.fsync(written.fileno())
         if folder.exists():
-            folder.rename(former)
+            folder.rename(previous)
         part.rename(folder)
-    except (OSError, SafetensorError) as error:  # safetensors has its own word for a full disk
+    except (OSError, SafetensorError) as error:  # safetensors raises its own error on a full disk
         raise InputError(
-            f"Cannot write {folder}: {getattr(error, 'strerror', None) or error}. Make room, or give another --out."
+            f"Cannot write {folder}: {getattr(error, 'strerror', None) or error}. Free disk space, or name another "
+            "folder with --out."
         ) from error
     finally:
         shutil.rmtree(part, ignore_errors=True)
         if folder.exists():
-            shutil.rmtree(former, ignore_errors=True)
+            shutil.rmtree(previous, ignore_errors=True)

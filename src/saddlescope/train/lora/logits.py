@@ -1,4 +1,4 @@
-"""What an adapter is worth: the logits of base plus adapter against those of the tuned model."""
+"""Error of an adapter: the logits of base plus adapter compared with those of the tuned model."""
 
 import warnings
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ from torch import Tensor
 
 from saddlescope._shared.arguments import validate_arguments
 from saddlescope._shared.errors import InputError, MissingExtraError
-from saddlescope.train.checkpoints.files import some
+from saddlescope.train.checkpoints.files import first_few
 from saddlescope.train.lora.pretrained import load_model
 
 _SEQUENCES, _LENGTH = 4, 64
@@ -19,14 +19,14 @@ _SEQUENCES, _LENGTH = 4, 64
 
 @dataclass(frozen=True)
 class LogitsError:
-    """How far logits are from those of the tuned model.
+    """Difference of logits from those of the tuned model.
 
     Attributes:
-        tokens: how many were looked at.
-        relative: |with adapter - tuned|_F / |base - tuned|_F: 0 when nothing is lost, 1 when nothing is gained. Where
-            linear layers alone have changed, an adapter that keeps a part e of the energy leaves about sqrt(1 - e).
+        tokens: number of tokens.
+        relative: |with adapter - tuned|_F / |base - tuned|_F: 0 if nothing is lost, 1 if nothing is gained. If only
+            linear layers have changed, an adapter that captures a fraction e of the energy leaves about sqrt(1 - e).
         divergence: mean Kullback-Leibler divergence of the prediction from that of the tuned model, in nats.
-        agreement: part of the positions where both hold the same token for the likeliest.
+        agreement: fraction of positions at which both predict the same token.
         base_divergence, base_agreement: the same without the adapter.
     """
 
@@ -40,18 +40,19 @@ class LogitsError:
 
 @validate_arguments
 def logits_error(base: Path, tuned: Path, adapter: Path, *, text: Path | None = None, seed: int = 0) -> LogitsError:
-    """Loads the models one after the other and asks them the same; the adapter is loaded by PEFT.
+    """Compare logits of the base model, with and without the adapter, with those of the tuned model.
+
+    The models are loaded one after the other, the adapter by PEFT.
 
     Args:
-        base: folder of the model at the start, as Transformers has it.
+        base: folder of the model at the start, in the format of Transformers.
         tuned: folder of the model after training.
         adapter: folder of the adapter.
-        text: a file of text, told in tokens by the tokenizer beside the tuned or the base model; None draws tokens at
-            random.
-        seed: of the random tokens.
+        text: a text file, tokenized by the tokenizer beside the tuned or the base model; None draws tokens at random.
+        seed: seed of the random tokens.
 
     Raises:
-        InputError: the models cannot be loaded, they do not read tokens, or PEFT does not take every weight of the
+        InputError: the models cannot be loaded, they do not read tokens, or PEFT does not load every weight of the
             adapter.
         MissingExtraError: Transformers or PEFT are not installed.
     """
@@ -59,27 +60,27 @@ def logits_error(base: Path, tuned: Path, adapter: Path, *, text: Path | None = 
     if getattr(model, "main_input_name", "") != "input_ids":
         raise InputError(f"{tuned} must read tokens, for the error of the logits; got {type(model).__name__}.")
     tokens = _random_tokens(model, seed) if text is None else _tokens(model, text, tuned, base)
-    wanted = _logits(model, tokens)
+    expected = _logits(model, tokens)
     del model
     model = load_model(base)
     without = _logits(model, tokens)
     found = _logits(_adapted(model, adapter), tokens)
     for name, logits in (("base", without), ("adapter", found)):
-        if logits.shape != wanted.shape:
-            raise InputError(f"{name} must have logits of shape {tuple(wanted.shape)}; got {tuple(logits.shape)}.")
-    difference = float((without - wanted).norm())
+        if logits.shape != expected.shape:
+            raise InputError(f"{name} must have logits of shape {tuple(expected.shape)}; got {tuple(logits.shape)}.")
+    difference = float((without - expected).norm())
     return LogitsError(
         tokens=tokens.numel(),
-        relative=float((found - wanted).norm()) / difference if difference else 0.0,
-        divergence=_divergence(wanted, found),
-        agreement=_agreement(wanted, found),
-        base_divergence=_divergence(wanted, without),
-        base_agreement=_agreement(wanted, without),
+        relative=float((found - expected).norm()) / difference if difference else 0.0,
+        divergence=_divergence(expected, found),
+        agreement=_agreement(expected, found),
+        base_divergence=_divergence(expected, without),
+        base_agreement=_agreement(expected, without),
     )
 
 
 def _adapted(model: Any, folder: Path) -> Any:
-    """The model with the adapter, every weight of which has found its place."""
+    """Return the model with the adapter; raise InputError unless PEFT has loaded every weight of it."""
     try:
         from peft import PeftModel, get_peft_model_state_dict
     except ModuleNotFoundError as error:
@@ -92,7 +93,9 @@ def _adapted(model: Any, folder: Path) -> Any:
     loaded = get_peft_model_state_dict(adapted)
     stored = load_file(folder / "adapter_model.safetensors")
     if lost := [name for name, value in stored.items() if name not in loaded or not torch.equal(loaded[name], value)]:
-        raise InputError(f"{folder} must fit {type(model).__name__}; got no place for {some(sorted(lost))}.")
+        raise InputError(
+            f"{folder} must fit {type(model).__name__}; got weights that it does not have: {first_few(sorted(lost))}."
+        )
     return adapted
 
 
@@ -110,7 +113,7 @@ def _tokens(model: Any, text: Path, *folders: Path) -> Int64[Tensor, "sequences 
         raise InputError(f"text must be a readable file of text; got '{text}' ({error}).") from error
     holder = next((folder for folder in folders if any(folder.glob("tokenizer*"))), None)
     if holder is None:
-        raise InputError(f"{folders[0]} must have a tokenizer, to read '{text}'; got none. Leave --data out.")
+        raise InputError(f"{folders[0]} must have a tokenizer, to read '{text}'; got none. Omit --data.")
     tokens = AutoTokenizer.from_pretrained(holder, local_files_only=True, trust_remote_code=False)(content).input_ids
     length = min(_length(model), len(tokens))
     if not length or max(tokens) >= model.config.vocab_size:
@@ -125,17 +128,17 @@ def _length(model: Any) -> int:
 
 @torch.no_grad()
 def _logits(model: Any, tokens: Int64[Tensor, "sequences length"]) -> Float[Tensor, "positions classes"]:
-    """One sequence at a time: logits of large vocabularies are large."""
+    """Return the logits, computed one sequence at a time: those of large vocabularies are large."""
     found = [model(input_ids=sequence[None]) for sequence in tokens]
     if getattr(found[0], "logits", None) is None:
         raise InputError(f"model must have logits; got {type(model).__name__}. Save it with its head.")
     return torch.cat([one.logits.flatten(0, -2).double() for one in found])
 
 
-def _divergence(wanted: Float[Tensor, "positions classes"], found: Float[Tensor, "positions classes"]) -> float:
-    p, q = wanted.log_softmax(-1), found.log_softmax(-1)
+def _divergence(expected: Float[Tensor, "positions classes"], found: Float[Tensor, "positions classes"]) -> float:
+    p, q = expected.log_softmax(-1), found.log_softmax(-1)
     return float((p.exp() * (p - q)).sum(-1).mean())
 
 
-def _agreement(wanted: Float[Tensor, "positions classes"], found: Float[Tensor, "positions classes"]) -> float:
-    return float((wanted.argmax(-1) == found.argmax(-1)).double().mean())
+def _agreement(expected: Float[Tensor, "positions classes"], found: Float[Tensor, "positions classes"]) -> float:
+    return float((expected.argmax(-1) == found.argmax(-1)).double().mean())

@@ -1,65 +1,63 @@
 """Ranks of low-rank adapters from the spectra of weight updates.
 
 s_1 >= s_2 >= ...       singular values of the update of one matrix, m x n
-energy                  sum(s^2) = |W - W0|_F^2; rank r keeps s_1^2 + ... + s_r^2 of it (Eckart and Young)
+energy                  sum(s^2) = |W - W0|_F^2; rank r captures s_1^2 + ... + s_r^2 of it (Eckart and Young)
 parameters              r (m + n): a LoRA of rank r is a product of m x r and r x n
 """
 
 import heapq
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
+import xarray as xr
 from jaxtyping import Float
 
 from saddlescope._shared.arguments import require, validate_arguments
 from saddlescope._shared.errors import InputError
 from saddlescope.measure import energy_rank
 
-if TYPE_CHECKING:
-    import xarray as xr
-
-Spectra: TypeAlias = Mapping[str, Float[np.ndarray, " values"]]
+SpectraByName: TypeAlias = Mapping[str, Float[np.ndarray, " values"]]
 
 
 @validate_arguments
-def matrix_spectra(spectra: "xr.Dataset", *, step: int | None = None) -> dict[str, np.ndarray]:
-    """The spectra of the updates of single matrices at one record of a data set of `RankTracker` or of checkpoints.
+def matrix_spectra(spectra: xr.Dataset, *, step: int | None = None) -> dict[str, np.ndarray]:
+    """Return the spectra of single matrices at one record of a data set of `RankTracker` or of checkpoints.
 
     Args:
-        spectra: with the variables `matrix_update_spectrum`, all singular values, and `matrix_measurable`.
-        step: of the record, as its coordinate tells it; None takes the last.
+        spectra: data set with the variables `matrix_update_spectrum`, all singular values, and `matrix_measurable`.
+        step: step of the record, as in the coordinate; None selects the last.
 
     Returns:
-        Singular values by name of the matrix; zeros where the update is not measurable in its precision.
+        Singular values by name of the matrix; zeros if the update is not measurable in its precision.
 
     Raises:
-        InputError: no single matrices were measured, there is no such step, or only the largest values were kept.
+        InputError: no single matrices were measured, the step does not exist, or only the largest values were recorded.
     """
     if "matrix_update_spectrum" not in spectra:
-        raise InputError("spectra must have single matrices; got none. Measure them by matrices='*', for example.")
+        raise InputError("spectra must have single matrices; got none. Measure them with matrices='*', for example.")
     if step is not None and step not in spectra.step:
         known = ", ".join(map(str, spectra.step.values))
-        raise InputError(f"step must be one of the records'; got {step!r}. Known: {known}.")
+        raise InputError(f"step must be that of a record; got {step!r}. Known: {known}.")
     record = spectra.isel(step=-1) if step is None else spectra.sel(step=step)
     values, norms = record.matrix_update_spectrum, record.matrix_update_norm
-    cut = (values**2).sum("index") < (1 - 1e-6) * norms**2
-    if bool(cut.any()):
+    truncated = (values**2).sum("index") < (1 - 1e-6) * norms**2
+    if bool(truncated.any()):
         raise InputError("spectra must have all singular values; got the largest few. Measure again without top=.")
-    kept = values.where(record.matrix_measurable, 0.0)
-    return {str(name): kept.sel(matrix=name).values for name in kept.matrix.values}
+    measurable = values.where(record.matrix_measurable, 0.0)
+    return {str(name): measurable.sel(matrix=name).values for name in measurable.matrix.values}
 
 
 @validate_arguments
-def ranks_for_energy(spectra: "Spectra | xr.Dataset", energy: float) -> dict[str, int]:
-    """For each matrix the least rank that keeps a fraction of the energy of its update.
+def ranks_for_energy(spectra: SpectraByName | xr.Dataset, energy: float) -> dict[str, int]:
+    """Return for each matrix the least rank that captures a fraction of the energy of its update.
 
     Args:
-        spectra: singular values by name of the matrix, or a data set as `matrix_spectra` takes it (its last record).
-        energy: greater than 0, at most 1.
+        spectra: singular values by name of the matrix, or a data set as for `matrix_spectra` (its last record).
+        energy: the fraction, in (0, 1].
 
     Returns:
-        Ranks by name; 0 where nothing changed.
+        Ranks by name; 0 if nothing changed.
 
     Raises:
         InputError: the fraction is out of its range, or the spectra cannot be used.
@@ -72,21 +70,21 @@ def ranks_for_energy(spectra: "Spectra | xr.Dataset", energy: float) -> dict[str
 
 @validate_arguments
 def allocate_ranks(
-    spectra: "Spectra | xr.Dataset", shapes: Mapping[str, tuple[int, int]], *, parameters: int, least: int = 0
+    spectra: SpectraByName | xr.Dataset, shapes: Mapping[str, tuple[int, int]], *, parameters: int, least: int = 0
 ) -> dict[str, int]:
-    """Ranks that share a budget of parameters so that together they keep as much energy as they can.
+    """Allocate a budget of parameters to ranks so that together they capture as much energy as possible.
 
-    Directions are taken one by one, always the one with the most energy per parameter that still fits into what is left
-    of the budget. For matrices of one shape that is the optimum; else it misses the optimum by less than the energy of
-    one direction, as greedy solutions of knapsacks do, since within a matrix each direction is worth less than the one
-    before.
+    Directions are selected one by one, always the one with the most energy per parameter that still fits the remaining
+    budget. For matrices of one shape that is the optimum; otherwise it misses the optimum by less than the energy of
+    one direction, as greedy solutions of knapsack problems do, since within a matrix each direction has less energy
+    than the previous one.
 
     Args:
-        spectra: singular values by name, descending, or a data set as `matrix_spectra` takes it (its last record).
-            Scale them first where matrices should count by the shape of their spectrum and not by their size.
+        spectra: singular values by name, descending, or a data set as for `matrix_spectra` (its last record). Scale
+            them first if matrices should count by the shape of their spectrum and not by their size.
         shapes: (m, n) of each matrix.
-        parameters: of all adapters together, at most.
-        least: rank that every matrix gets, whatever its spectrum; 0 leaves matrices out that gain little.
+        parameters: largest number of parameters of all adapters together.
+        least: rank that every matrix gets, whatever its spectrum; 0 allows matrices without an adapter.
 
     Returns:
         Ranks by name, at most min(m, n) each; the sum of r (m + n) is at most `parameters`.
@@ -105,31 +103,31 @@ def allocate_ranks(
     most = {name: min(len(values), *shapes[name]) for name, values in by_name.items()}
     if least < 0 or any(least > most[name] for name in by_name):
         raise InputError(f"least must be from 0 to {min(most.values())}, the smallest full rank; got {least!r}.")
-    left = parameters - (needed := least * sum(cost.values()))
-    if left < 0:
+    remaining = parameters - (needed := least * sum(cost.values()))
+    if remaining < 0:
         raise InputError(f"parameters must be at least {needed}, for rank {least} everywhere; got {parameters!r}.")
     ranks = dict.fromkeys(by_name, least)
-    waiting: list[tuple[float, str]] = []
+    queue: list[tuple[float, str]] = []
 
     def offer(name: str) -> None:
         if ranks[name] < most[name] and by_name[name][ranks[name]] > 0:
-            heapq.heappush(waiting, (-(float(by_name[name][ranks[name]]) ** 2) / cost[name], name))
+            heapq.heappush(queue, (-(float(by_name[name][ranks[name]]) ** 2) / cost[name], name))
 
     for name in by_name:
         offer(name)
-    while waiting:
-        _, name = heapq.heappop(waiting)
-        if cost[name] <= left:
-            left -= cost[name]
+    while queue:
+        _, name = heapq.heappop(queue)
+        if cost[name] <= remaining:
+            remaining -= cost[name]
             ranks[name] += 1
             offer(name)
     return ranks
 
 
 def _by_name(spectra: Any) -> dict[str, np.ndarray]:
-    if not hasattr(spectra, "data_vars"):
-        require("spectra", spectra, Mapping[str, Any])
-    by_name = matrix_spectra(spectra) if hasattr(spectra, "data_vars") else dict(spectra)
-    if not by_name:
+    if isinstance(spectra, xr.Dataset):
+        spectra = matrix_spectra(spectra)
+    require("spectra", spectra, Mapping[str, Any])
+    if not spectra:
         raise InputError("spectra must have one matrix or more; got none.")
-    return {name: np.sort(np.asarray(values, dtype=float))[::-1] for name, values in by_name.items()}
+    return {name: np.sort(np.asarray(values, dtype=float))[::-1] for name, values in spectra.items()}

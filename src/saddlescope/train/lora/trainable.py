@@ -1,7 +1,7 @@
-"""Adapters to be trained, with a rank of its own for each matrix: PEFT's LoRA around a model, from a table of ranks.
+"""Trainable adapters with a rank per matrix: PEFT's LoRA around a model, from a table of ranks.
 
 LoRA (Hu et al. 2022) trains W + s B A in place of W, with B (outputs x r) zero at first and A (r x inputs) random. Here
-s is the same for all matrices, whatever their rank: PEFT's own s = alpha / r would make wide adapters timid.
+s is the same for all matrices, whatever their rank: PEFT's own s = alpha / r would slow down wide adapters.
 """
 
 import copy
@@ -22,17 +22,17 @@ if TYPE_CHECKING:
 
 @validate_arguments
 def with_adapters(model: nn.Module, ranks: Mapping[str, int], *, scale: float = 1.0, seed: int = 0) -> "PeftModel":
-    """A copy of the model in which adapters of these ranks are all that trains.
+    """Return a copy of the model in which only adapters of these ranks are trainable.
 
     Args:
-        model: a causal language model of Transformers; it stays as it is.
-        ranks: by name of the matrix, such as `allocate_ranks` gives: of the parameter ("...c_fc.weight") or of its
-            module. Matrices of rank 0 get no adapter.
+        model: a causal language model of Transformers; it is not changed.
+        ranks: ranks by name of the matrix, such as those of `allocate_ranks`: the name of the parameter
+            ("...c_fc.weight") or of its module. Matrices of rank 0 get no adapter.
         scale: s, above 0.
-        seed: of the initial A; the random state is put back.
+        seed: seed of the initial A; the random state is restored.
 
     Raises:
-        InputError: no rank above 0, a name that the model does not have, or PEFT is not installed.
+        InputError: no rank above 0, a name that the model lacks, or PEFT is not installed.
     """
     try:
         from peft import LoraConfig, get_peft_model
@@ -44,20 +44,20 @@ def with_adapters(model: nn.Module, ranks: Mapping[str, int], *, scale: float = 
     modules = dict(model.named_modules())
     by_module = {name.removesuffix(".weight"): rank for name, rank in ranks.items() if rank > 0}
     if not by_module or min(ranks.values()) < 0:
-        raise InputError(f"ranks must be at least 0, one of them above; got {dict(ranks)!r}.")
+        raise InputError(f"ranks must be at least 0, and one above 0; got {dict(ranks)!r}.")
     if absent := [name for name in by_module if name not in modules]:
         raise InputError(f"ranks must be of matrices of the model; got {absent[0]!r}, which it does not have.")
     transposed = {type(modules[name]).__name__ == "Conv1D" for name in by_module}
     if len(transposed) > 1:
         raise InputError("ranks must be of matrices stored one way; got both nn.Linear's and Conv1D's.")
     widest = max(by_module.values())
-    exactly = {name: "^" + re.escape(name) for name in by_module}  # PEFT takes bare names for ends of names
+    patterns = {name: "^" + re.escape(name) for name in by_module}  # PEFT treats plain names as suffixes
     config = LoraConfig(
         r=widest,
         lora_alpha=scale * widest,  # type: ignore[arg-type]  # used as a number
-        rank_pattern={exactly[name]: rank for name, rank in by_module.items()},
-        alpha_pattern={exactly[name]: scale * rank for name, rank in by_module.items()},  # scaling alpha / r = s
-        target_modules="|".join(exactly.values()),
+        rank_pattern={patterns[name]: rank for name, rank in by_module.items()},
+        alpha_pattern={patterns[name]: scale * rank for name, rank in by_module.items()},  # scaling alpha / r = s
+        target_modules="|".join(patterns.values()),
         fan_in_fan_out=transposed.pop(),
         lora_dropout=0.0,
         bias="none",

@@ -1,1 +1,1 @@
-"""The rank tracker for PyTorch models: layouts of attention, records, schedules, callbacks."""
+"""Rank tracker for PyTorch models: layouts of attention, records, schedules, callbacks."""

@@ -1,4 +1,4 @@
-"""The attention blocks of a model: each module whose weights a layout knows."""
+"""Attention blocks of a model: the modules whose weights match a layout."""
 
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
@@ -8,13 +8,13 @@ from torch.func import functional_call
 
 from saddlescope._shared.errors import InputError
 from saddlescope.train.tracker.layouts import LAYOUTS, AttentionLayout, HeadFactors
-from saddlescope.train.tracker.weight_matrices import plain_name, unwrapped
+from saddlescope.train.tracker.matrix_selection import canonical_name, unwrap_model
 
 _CALLED_ATTENTION = {"attention", "attn", "self_attention", "self_attn", "selfattention"}
 
 
 class AttentionBlock(NamedTuple):
-    """An attention module of a model: its name there, itself, how it keeps its weights, and how many heads it has."""
+    """Attention module of a model, with its name, the layout of its weights and its number of heads."""
 
     name: str
     module: nn.Module
@@ -23,31 +23,31 @@ class AttentionBlock(NamedTuple):
 
     @property
     def label(self) -> str:
-        """How messages call it: by its name, or where it is the whole model, by its class."""
+        """Name for messages; the class name if the block is the model itself."""
         return self.name or type(self.module).__name__
 
     @property
     def matrices(self) -> dict[str, nn.Parameter]:
-        """Its weight matrices, by their names within the module."""
+        """Weight matrices by their names within the module."""
         return {name: parameter for name, parameter in self.module.named_parameters() if parameter.ndim == 2}
 
     def factors(self, weights: Mapping[str, Tensor] | None = None) -> HeadFactors:
-        """Its factors.
+        """Return the factors of all heads.
 
         Args:
-            weights: to cut them from, in place of the present ones: by name within the module.
+            weights: weights by name within the module, in place of the present ones.
         """
         if weights is None:
             factors = self.layout.factors(self.module)
         else:
-            reading = _Reading(self.module, self.layout)
-            factors = functional_call(reading, {f"module.{name}": weight for name, weight in weights.items()}, ())
+            call = _FactorsCall(self.module, self.layout)
+            factors = functional_call(call, {f"module.{name}": weight for name, weight in weights.items()}, ())
         assert factors is not None
         return factors
 
 
-class _Reading(nn.Module):
-    """What a layout sees in a module, as a call: so that `functional_call` can put other weights in place meanwhile."""
+class _FactorsCall(nn.Module):
+    """Factors of a layout as a forward pass, so that `functional_call` can substitute other weights."""
 
     def __init__(self, module: nn.Module, layout: AttentionLayout) -> None:
         super().__init__()
@@ -60,25 +60,25 @@ class _Reading(nn.Module):
 def attention_blocks(
     model: nn.Module, layouts: Sequence[AttentionLayout] = LAYOUTS, *, required: bool = True
 ) -> tuple[AttentionBlock, ...]:
-    """All attention blocks of a model, in the model's own order; each set of weights once.
+    """Return all attention blocks of a model, in the model's own order, each set of weights once.
 
     Args:
-        model: the model; `torch.compile` and DistributedDataParallel may be around it.
-        layouts: the ways to keep attention weights, tried in this order.
-        required: whether to refuse a model without any.
+        model: the model; `torch.compile` and DistributedDataParallel may wrap it.
+        layouts: layouts to try, in this order.
+        required: raise for a model without attention blocks.
 
     Raises:
-        InputError: there are none that any layout knows, or a layout's names are there, but not its shapes.
+        InputError: no module matches a layout, or a module has the names of a layout, but other shapes.
     """
     found: list[AttentionBlock] = []
     seen: set[frozenset[int]] = set()
-    model = unwrapped(model)
+    model = unwrap_model(model)
     for name, module in model.named_modules():
         for layout in layouts:
             factors = layout.factors(module)
             if factors is None:
                 continue
-            block = AttentionBlock(plain_name(name), module, layout, heads=factors.key.shape[0])
+            block = AttentionBlock(canonical_name(name), module, layout, heads=factors.key.shape[0])
             weights = frozenset(id(parameter) for parameter in block.matrices.values())
             if weights not in seen:
                 seen.add(weights)
@@ -95,10 +95,10 @@ def attention_blocks(
     return tuple(found)
 
 
-def unread_attention(model: nn.Module) -> tuple[str, ...]:
-    """The modules of a model that call themselves attention, by class or name: for a model without known blocks."""
+def unrecognized_attention(model: nn.Module) -> tuple[str, ...]:
+    """Return the modules whose class or name says attention: for a model without recognized blocks."""
     return tuple(
-        plain_name(name) or type(module).__name__
-        for name, module in unwrapped(model).named_modules()
+        canonical_name(name) or type(module).__name__
+        for name, module in unwrap_model(model).named_modules()
         if "attention" in type(module).__name__.lower() or name.rpartition(".")[2].lower() in _CALLED_ATTENTION
     )

@@ -1,24 +1,23 @@
-"""Where attention keeps its weights: from a module to the factors W_K, W_Q, W_V, W_O of each head.
+"""Layouts of attention weights: from a module to the factors W_K, W_Q, W_V, W_O of each head.
 
-A layout looks at one module and says which factors it holds, or that it is none of its kind. It goes by structure
-(attribute names and shapes), so no model library is imported. The conventions, all of them easy to get wrong:
+A layout returns the factors in a module, or None for a module of another kind. It goes by structure (attribute names
+and shapes), so no model library is imported. The conventions, all of them easy to get wrong:
 
 - `nn.Linear` stores (out, in), GPT-2's `Conv1D` (in, out); the factors are cut from the (in, out) form;
 - heads are contiguous along the out dimension of keys, queries and values, and along the in dimension of the output;
 - fused projections hold Q, K, V one after the other (`Fused`), or head by head (`Interleaved`);
 - with fewer key-value heads than heads (grouped queries), head h uses key-value head h // (heads / key-value heads):
-  there is one product for each query head, with the key head that it shares.
+  each query head has one product, with the key head that it shares.
 
-**What stands between the products and the scores.** Biases are left out. Rotary embeddings turn queries and keys by
-their positions: the score of a query at position m and a key at position n is q^T R k, R a rotation that depends on
-n - m. W_K W_Q^T is the product at offset 0, where R is the identity. At another offset it is W_K R^T W_Q^T, of no
-higher rank, but with singular values of its own. Norms of queries and keys (Qwen3, OLMo 2, Gemma 3) divide queries and
-keys by their lengths: the product then says in which directions a head looks, no longer how sharply. W_V W_O^T is free
-of both.
+**From the products to the scores.** Biases are ignored. Rotary embeddings rotate queries and keys by their positions:
+the score of a query at position m and a key at position n is q^T R k, R a rotation that depends on n - m. W_K W_Q^T is
+the product at offset 0, where R is the identity. At another offset it is W_K R^T W_Q^T, of no higher rank, but with
+other singular values. Norms of queries and keys (Qwen3, OLMo 2, Gemma 3) divide queries and keys by their lengths: the
+product then determines in which directions a head looks, no longer how sharply. W_V W_O^T is free of both.
 """
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any, NamedTuple
 
 from jaxtyping import Float
@@ -26,15 +25,15 @@ from torch import Tensor, nn
 
 from saddlescope._shared.errors import InputError
 from saddlescope._shared.reprs import in_line
-from saddlescope.train.tracker.shards import whole
+from saddlescope.train.tracker.shards import full_tensor
 
-# Names under which attention modules and their configurations keep the number of heads, and that of key-value heads.
+# Attributes of attention modules and their configurations with the number of heads, and of key-value heads.
 _HEADS = ("num_heads", "n_heads", "n_head", "heads", "num_attention_heads")
 _KEY_HEADS = ("num_key_value_heads", "num_kv_heads", "kv_heads", "n_kv_heads", "n_kv_head")
 
 
 class HeadFactors(NamedTuple):
-    """The factors of all heads of one attention block: X W_K are the keys, and so on. Views where possible."""
+    """Factors of all heads of one attention block: X W_K are the keys, and so on. Views where possible."""
 
     key: Float[Tensor, "heads key_inputs width"]
     query: Float[Tensor, "heads query_inputs width"]
@@ -46,28 +45,52 @@ class HeadFactors(NamedTuple):
 
 
 class AttentionLayout(ABC):
-    """A way to keep the weights of attention."""
+    """Layout of the weights of an attention module."""
 
     @abstractmethod
     def factors(self, module: nn.Module) -> HeadFactors | None:
-        """The factors that `module` holds, or None where it is not of this layout.
+        """Return the factors in `module`, or None if it has another layout.
 
         Raises:
-            InputError: it has the layout's names, but not its shapes.
+            InputError: the module has the attribute names of the layout, but other shapes.
         """
 
     @abstractmethod
     def __str__(self) -> str:
-        """The attribute names it looks for, for messages."""
+        """Return the attribute names of the layout, for messages."""
 
 
 @dataclass(frozen=True)
-class Separate(AttentionLayout):
+class _LinearLayers(AttentionLayout):
+    """Base of layouts of linear layers; all fields of a subclass but `heads` are their attribute paths."""
+
+    def factors(self, module: nn.Module) -> HeadFactors | None:
+        """See `AttentionLayout`."""
+        found = _matrices(module, *self._paths)
+        if found is None:
+            return None
+        heads = _heads(module, self._paths[0], getattr(self, "heads"))  # noqa: B009  (a field of every subclass)
+        return _cut(*self._split(module, heads, *found), heads, str(self))
+
+    @property
+    def _paths(self) -> tuple[str, ...]:
+        return tuple(getattr(self, field.name) for field in fields(self) if field.name != "heads")
+
+    @abstractmethod
+    def _split(self, module: nn.Module, heads: int, *found: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """Return keys, queries and values, (inputs, heads * width), and the output, (heads * width, outputs)."""
+
+    def __str__(self) -> str:
+        return ", ".join(self._paths)
+
+
+@dataclass(frozen=True)
+class Separate(_LinearLayers):
     """Four linear layers, named by dotted attribute paths from the attention module.
 
     Attributes:
         key, query, value, output: the paths, such as "k_proj" or "output.dense".
-        heads: the number of heads, or the path to it; None looks under the usual names.
+        heads: the number of heads, or the path to it; None looks for the usual names.
     """
 
     key: str
@@ -76,25 +99,18 @@ class Separate(AttentionLayout):
     output: str
     heads: int | str | None = None
 
-    def factors(self, module: nn.Module) -> HeadFactors | None:
-        """See `AttentionLayout`."""
-        found = _matrices(module, self.key, self.query, self.value, self.output)
-        if found is None:
-            return None
+    def _split(self, module: nn.Module, heads: int, *found: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         key, query, value, output = found
-        return _cut(key, query, value, output, _heads(module, self.key, self.heads), str(self))
-
-    def __str__(self) -> str:
-        return f"{self.key}, {self.query}, {self.value}, {self.output}"
+        return key, query, value, output
 
 
 @dataclass(frozen=True)
-class KeyValue(AttentionLayout):
+class KeyValue(_LinearLayers):
     """One linear layer for keys and values in this order, one for the queries, one for the output: cross-attention.
 
     Attributes:
         kv, query, output: dotted attribute paths from the attention module.
-        heads: the number of heads, or the path to it; None looks under the usual names.
+        heads: the number of heads, or the path to it; None looks for the usual names.
     """
 
     kv: str
@@ -102,92 +118,70 @@ class KeyValue(AttentionLayout):
     output: str
     heads: int | str | None = None
 
-    def factors(self, module: nn.Module) -> HeadFactors | None:
-        """See `AttentionLayout`."""
-        found = _matrices(module, self.kv, self.query, self.output)
-        if found is None:
-            return None
+    def _split(self, module: nn.Module, heads: int, *found: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         fused, query, output = found
         if fused.shape[1] % 2:
             raise InputError(f"{self.kv} must have as many keys as values; got {fused.shape[1]} outputs.")
         key, value = fused.chunk(2, dim=1)
-        return _cut(key, query, value, output, _heads(module, self.kv, self.heads), str(self))
-
-    def __str__(self) -> str:
-        return f"{self.kv}, {self.query}, {self.output}"
+        return key, query, value, output
 
 
 @dataclass(frozen=True)
-class _OneLinear(AttentionLayout):
-    """Queries, keys and values in one linear layer, in an order that subclasses know, and one for the output."""
+class Fused(_LinearLayers):
+    """One linear layer for queries, keys and values, one after the other in this order, and one for the output.
+
+    There may be fewer key-value heads than heads if the module or its configuration states their number.
+
+    Attributes:
+        qkv, output: dotted attribute paths from the attention module.
+        heads: the number of heads, or the path to it; None looks for the usual names.
+    """
 
     qkv: str
     output: str
     heads: int | str | None = None
 
-    def factors(self, module: nn.Module) -> HeadFactors | None:
-        """See `AttentionLayout`."""
-        found = _matrices(module, self.qkv, self.output)
-        if found is None:
-            return None
+    def _split(self, module: nn.Module, heads: int, *found: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         fused, output = found
-        heads = _heads(module, self.qkv, self.heads)
-        query, key, value = self._parts(module, fused, output.shape[0], heads)
-        return _cut(key, query, value, output, heads, str(self))
-
-    @abstractmethod
-    def _parts(self, module: nn.Module, fused: Tensor, queries: int, heads: int) -> tuple[Tensor, ...]:
-        """Queries, keys and values, each (inputs, heads * width); the output takes queries of so great a width."""
-
-    def __str__(self) -> str:
-        return f"{self.qkv}, {self.output}"
-
-
-@dataclass(frozen=True)
-class Fused(_OneLinear):
-    """One linear layer for queries, keys and values, one after the other in this order, and one for the output.
-
-    Fewer key-value heads than heads are taken where the module or its configuration says how many.
-
-    Attributes:
-        qkv, output: dotted attribute paths from the attention module.
-        heads: the number of heads, or the path to it; None looks under the usual names.
-    """
-
-    def _parts(self, module: nn.Module, fused: Tensor, queries: int, heads: int) -> tuple[Tensor, ...]:
-        columns = fused.shape[1]
-        if _told(module, self.qkv, ("multi_query",)) is False:
+        columns, queries = fused.shape[1], output.shape[0]
+        multi_query = _declared(module, self.qkv, ("multi_query",))
+        if multi_query is False:
             raise InputError(
                 f"{self.qkv} must hold queries, keys and values one after the other; got {type(module).__name__} with "
-                f"multi_query=False, which orders them head by head. Give layouts=(Interleaved({self.qkv!r}, "
+                f"multi_query=False, which orders them head by head. Pass layouts=(Interleaved({self.qkv!r}, "
                 f"{self.output!r}),)."
             )
         keys = queries
         if columns != 3 * queries:
-            key_heads = 1 if _told(module, self.qkv, ("multi_query",)) else _told(module, self.qkv, _KEY_HEADS)
+            key_heads = 1 if multi_query else _declared(module, self.qkv, _KEY_HEADS)
             keys = queries * (key_heads or 0) // heads
         if columns != queries + 2 * keys or not keys:
             raise InputError(
-                f"{self.qkv} must have queries, keys and values of the width {queries} that {self.output} takes, or "
-                f"fewer keys and values as the module says; got {columns} outputs. Name its parts by a layout of your "
-                "own."
+                f"{self.qkv} must have queries, keys and values of the width {queries} of {self.output}, or fewer keys "
+                f"and values as the module states; got {columns} outputs. Define your own AttentionLayout."
             )
-        return fused.split([queries, keys, keys], dim=1)
+        query, key, value = fused.split([queries, keys, keys], dim=1)
+        return key, query, value, output
 
 
 @dataclass(frozen=True)
-class Interleaved(_OneLinear):
+class Interleaved(_LinearLayers):
     """One linear layer that holds, for one key-value head after the other, its queries, its key and its value.
 
     GPT-NeoX, Bloom and Persimmon have one query head for each; Falcon has several, or all of them on a single key.
 
     Attributes:
         qkv, output: dotted attribute paths from the attention module.
-        heads: the number of query heads, or the path to it; None looks under the usual names.
+        heads: the number of query heads, or the path to it; None looks for the usual names.
     """
 
-    def _parts(self, module: nn.Module, fused: Tensor, queries: int, heads: int) -> tuple[Tensor, ...]:
-        width = max(1, queries // heads)
+    qkv: str
+    output: str
+    heads: int | str | None = None
+
+    def _split(self, module: nn.Module, heads: int, *found: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        fused, output = found
+        width = max(1, output.shape[0] // heads)
         groups = (fused.shape[1] // width - heads) // 2
         if groups < 1 or heads % groups or fused.shape[1] != (heads + 2 * groups) * width:
             raise InputError(
@@ -195,27 +189,27 @@ class Interleaved(_OneLinear):
                 f"{fused.shape[1]} outputs."
             )
         parts = fused.unflatten(1, (groups, -1, width))
-        return parts[:, :, :-2].flatten(1), parts[:, :, -2].flatten(1), parts[:, :, -1].flatten(1)
+        return parts[:, :, -2].flatten(1), parts[:, :, :-2].flatten(1), parts[:, :, -1].flatten(1), output
 
     def __str__(self) -> str:
-        return f"{self.qkv}, {self.output} (head by head)"
+        return f"{super().__str__()} (head by head)"
 
 
 @dataclass(frozen=True)
 class TorchMultihead(AttentionLayout):
-    """`torch.nn.MultiheadAttention`, with one `in_proj_weight` or, where inputs differ in width, three."""
+    """`torch.nn.MultiheadAttention`, with one `in_proj_weight` or, for inputs of different widths, three."""
 
     def factors(self, module: nn.Module) -> HeadFactors | None:
         """See `AttentionLayout`."""
         if not isinstance(module, nn.MultiheadAttention):
             return None
         if module.in_proj_weight is not None:
-            query, key, value = whole(module.in_proj_weight).chunk(3)
+            query, key, value = full_tensor(module.in_proj_weight).chunk(3)
         else:
             query, key, value = (
-                whole(getattr(module, name)) for name in ("q_proj_weight", "k_proj_weight", "v_proj_weight")
+                full_tensor(getattr(module, name)) for name in ("q_proj_weight", "k_proj_weight", "v_proj_weight")
             )
-        output = whole(module.out_proj.weight)
+        output = full_tensor(module.out_proj.weight)
         return _cut(key.T, query.T, value.T, output.T, module.num_heads, str(self))
 
     def __str__(self) -> str:
@@ -225,7 +219,7 @@ class TorchMultihead(AttentionLayout):
 LAYOUTS: tuple[AttentionLayout, ...] = (
     TorchMultihead(),
     Separate("key", "query", "value", "output"),  # saddlescope's ViT
-    Separate("self.key", "self.query", "self.value", "output.dense"),  # BERT and its kin
+    Separate("self.key", "self.query", "self.value", "output.dense"),  # BERT and its relatives
     Separate("self.key_proj", "self.query_proj", "self.value_proj", "output.dense"),  # DeBERTa
     Separate("attention.key", "attention.query", "attention.value", "output.dense"),  # Transformers' ViT until 4
     Separate("key", "query", "value", "dense"),  # ALBERT
@@ -259,7 +253,7 @@ def _resolve(root: object, path: str) -> Any:
 
 
 def _matrices(module: nn.Module, *paths: str) -> list[Float[Tensor, "inputs outputs"]] | None:
-    """The weights of the linear layers at these paths, or None where one of them is missing."""
+    """Return the weights of the linear layers at these paths, or None if one of them is missing."""
     layers = [_resolve(module, path) for path in paths]
     return [_matrix(layer) for layer in layers] if all(_is_linear(layer) for layer in layers) else None
 
@@ -272,17 +266,17 @@ def _is_linear(layer: object) -> bool:
 
 
 def _is_conv1d(layer: object) -> bool:
-    """Whether it is transformers.pytorch_utils.Conv1D, which stores (in, out)."""
+    """Return True for transformers.pytorch_utils.Conv1D, which stores (in, out)."""
     return type(layer).__name__ == "Conv1D" and isinstance(getattr(layer, "nf", None), int)
 
 
 def _is_adapted(layer: object) -> bool:
-    """Whether it is a linear layer of PEFT's with low-rank adapters around one that `_is_linear` knows."""
+    """Return True for a linear layer of PEFT with low-rank adapters around one that `_is_linear` accepts."""
     return callable(getattr(layer, "get_delta_weight", None)) and _is_linear(getattr(layer, "base_layer", None))
 
 
 def _matrix(layer: Any) -> Float[Tensor, "inputs outputs"]:
-    """The weight of a linear layer as (in, out); with the adapters that are switched on, where it has such."""
+    """Return the weight of a linear layer as (in, out), including its active adapters."""
     if _is_adapted(layer):
         weight = _matrix(layer.base_layer)
         active = [] if layer.merged or layer.disable_adapters else layer.active_adapters
@@ -291,11 +285,11 @@ def _matrix(layer: Any) -> Float[Tensor, "inputs outputs"]:
                 delta = layer.get_delta_weight(name).detach()
                 weight = weight + (delta if _is_conv1d(layer.base_layer) else delta.T)
         return weight
-    return whole(layer.weight) if _is_conv1d(layer) else whole(layer.weight).T
+    return full_tensor(layer.weight) if _is_conv1d(layer) else full_tensor(layer.weight).T
 
 
-def _told(module: nn.Module, path: str, names: tuple[str, ...]) -> Any:
-    """What the module, or the one that holds the layer at `path`, or their configurations keep under these names."""
+def _declared(module: nn.Module, path: str, names: tuple[str, ...]) -> Any:
+    """Return the first integer under these names in the parent of the layer at `path`, the module, or their configs."""
     holder, _, _ = path.rpartition(".")
     for owner in (_resolve(module, holder) if holder else module, module):
         for name in names:
@@ -306,21 +300,21 @@ def _told(module: nn.Module, path: str, names: tuple[str, ...]) -> Any:
 
 
 def _heads(module: nn.Module, path: str, given: int | str | None) -> int:
-    """The number of heads, from where the layout says or the usual names beside the key or in the module."""
+    """Return the number of heads, as given by the layout, or under the usual names beside the key or in the module."""
     if isinstance(given, int):
         value = given
     else:
-        value = _told(module, path, _HEADS) if given is None else _resolve(module, given)
+        value = _declared(module, path, _HEADS) if given is None else _resolve(module, given)
     if isinstance(value, int) and value > 0:
         return value
     raise InputError(
-        f"{type(module).__name__} must keep its number of heads as an integer under {given or ' or '.join(_HEADS)}; "
-        "got none. Name it by a layout of your own: Separate(..., heads='path.to.it')."
+        f"{type(module).__name__} must have its number of heads as an integer under {given or ' or '.join(_HEADS)}; "
+        "got none. Name it by your own layout: Separate(..., heads='path.to.it')."
     )
 
 
 def _cut(key: Tensor, query: Tensor, value: Tensor, output: Tensor, heads: int, names: str) -> HeadFactors:
-    """Cuts (in, out) matrices into heads."""
+    """Cut (in, out) matrices into heads."""
     width, unfit = divmod(query.shape[1], heads)
     value_width, unfit_output = divmod(output.shape[0], heads)
     if unfit or unfit_output or key.shape[1] % width or value.shape[1] % value_width:

@@ -1,15 +1,15 @@
-"""What is recorded of weight updates: their spectra and what follows from them, as arrays and as a labelled data set.
+"""Records of weight updates: their spectra and ranks, as arrays and as a labelled data set.
 
 update          weights now minus weights at the start, of a product (W_K W_Q^T, W_V W_O^T) or of a single matrix
-noise floor     the size below which a singular value of the update is rounding; see `saddlescope.measure.spectrum`
+noise floor     size below which a singular value of the update is rounding; see `saddlescope.measure.spectrum`
 measurable      the largest singular value is above the noise floor. Below it the update has no rank: NaN
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING
 
 import numpy as np
+import xarray as xr
 from jaxtyping import Bool, Float, Int64
 
 from saddlescope._shared.arguments import validate_arguments
@@ -17,23 +17,20 @@ from saddlescope._shared.errors import InputError, unknown
 from saddlescope._shared.reprs import ReprMixin, Table
 from saddlescope.measure import effective_rank, stable_rank
 
-if TYPE_CHECKING:
-    import xarray as xr
-
 PRODUCTS = ("KQ", "VO")
 SIDES = ("left", "right")
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Spectra(ReprMixin):
-    """Spectra of several matrices, and what is said of each. NaN where there is no such matrix.
+    """Spectra of several matrices, with their norms and ranks. NaN for a matrix that does not exist.
 
     Attributes:
         values: singular values, descending; all, or the largest few. Spectra with fewer values end in zeros.
-        noise_floor: the size below which a singular value is rounding.
-        norm: Frobenius norm of the whole matrix, whatever the number of values kept.
-        stable_rank: |A|_F^2 / |A|_2^2 of the whole matrix; NaN where the largest singular value is below the floor.
-        effective_rank: exponential of the entropy of the singular values, all of them; NaN likewise.
+        noise_floor: size below which a singular value is rounding.
+        norm: Frobenius norm of the full matrix, whatever the number of values recorded.
+        stable_rank: |A|_F^2 / |A|_2^2 of the full matrix; NaN if the largest singular value is below the floor.
+        effective_rank: exponential of the entropy of all singular values; NaN likewise.
         angles: principal angles in radians between the leading singular subspaces of this and the previous record,
             ascending, left and right; NaN at the first record and for directions below the noise floor.
     """
@@ -47,7 +44,7 @@ class Spectra(ReprMixin):
 
     @classmethod
     def of(cls, values: Float[np.ndarray, "*labels all"], noise_floor: Float[np.ndarray, "*labels"]) -> "Spectra":
-        """From all singular values of each matrix; without angles."""
+        """Compute norms and ranks from all singular values of each matrix; without angles."""
         measurable = values[..., 0] > noise_floor
         seen = np.where(measurable[..., None], values, 0.0)
         return cls(
@@ -61,11 +58,11 @@ class Spectra(ReprMixin):
 
     @property
     def measurable(self) -> Bool[np.ndarray, "*labels"]:
-        """Whether the largest singular value is above the noise floor; False where there is no such matrix."""
+        """True if the largest singular value is above the noise floor; False for a matrix that does not exist."""
         return self.values[..., 0] > self.noise_floor
 
     def arrays(self) -> dict[str, np.ndarray]:
-        """The arrays by name."""
+        """Return the arrays by name."""
         return {field.name: getattr(self, field.name) for field in fields(self)}
 
 
@@ -74,9 +71,9 @@ class Updates(ReprMixin):
     """Spectra of one kind of matrix at the start, and of their updates at each record.
 
     Attributes:
-        names: of the layers, or of the single matrices; the first label of the arrays.
-        initial: of the matrices themselves at the start: labels (layer, head, product), or (matrix,).
-        update: of the updates: the same labels after a first axis of records.
+        names: names of the layers, or of the single matrices; the first label of the arrays.
+        initial: spectra of the matrices at the start, with labels (layer, head, product), or (matrix,).
+        update: spectra of the updates, with the same labels after a first axis of records.
     """
 
     names: tuple[str, ...]
@@ -89,10 +86,10 @@ class RankRecords(ReprMixin):
     """Spectra of updates, for every record.
 
     Attributes:
-        steps: optimiser steps made at each record.
-        products: of W_K W_Q^T ("KQ") and W_V W_O^T ("VO"), with labels (layer, head, product). Layers with fewer heads
-            than others have NaN in their place.
-        matrices: of single matrices, with the label (matrix,).
+        steps: number of optimiser steps at each record.
+        products: spectra of W_K W_Q^T ("KQ") and W_V W_O^T ("VO"), with labels (layer, head, product). Layers with
+            fewer heads than others are padded with NaN.
+        matrices: spectra of single matrices, with the label (matrix,).
     """
 
     steps: Int64[np.ndarray, " records"]
@@ -105,7 +102,7 @@ class RankRecords(ReprMixin):
         return f"RankRecords({seen}: {len(self.layers)} layers of {heads} heads, {len(self.matrices.names)} matrices)"
 
     def _table(self) -> Table:
-        """The last record."""
+        """Return a table of the last record."""
         columns = ("update of", "stable rank", "effective rank", "norm")
         if not len(self.steps):
             return columns, ()
@@ -120,7 +117,7 @@ class RankRecords(ReprMixin):
 
     @property
     def layers(self) -> tuple[str, ...]:
-        """The names of the attention modules in the model."""
+        """Names of the attention modules in the model."""
         return self.products.names
 
     @property
@@ -130,7 +127,7 @@ class RankRecords(ReprMixin):
 
     @property
     def noise_floor(self) -> Float[np.ndarray, "records layers heads products"]:
-        """The size below which a singular value of an update is rounding."""
+        """Size below which a singular value of an update is rounding."""
         return self.products.update.noise_floor
 
     @property
@@ -139,15 +136,15 @@ class RankRecords(ReprMixin):
         return self.products.initial.values
 
     def spectra(self, product: str) -> Float[np.ndarray, "records layers heads values"]:
-        """The singular values of one product's update.
+        """Return the singular values of one product's update.
 
         Raises:
             InputError: `product` is neither "KQ" nor "VO".
         """
         return self.update[..., product_index(product), :]
 
-    def to_xarray(self) -> "xr.Dataset":
-        """The records with named dimensions; see `spectra_dataset`."""
+    def to_xarray(self) -> xr.Dataset:
+        """Return the records with named dimensions; see `spectra_dataset`."""
         return spectra_dataset(
             self.steps,
             products=self.products if self.layers else None,
@@ -155,13 +152,13 @@ class RankRecords(ReprMixin):
         )
 
 
-def _last(spectra: Spectra, place: tuple[int, ...]) -> tuple[float, float, float]:
-    at = (-1, *place)
+def _last(spectra: Spectra, index: tuple[int, ...]) -> tuple[float, float, float]:
+    at = (-1, *index)
     return float(spectra.stable_rank[at]), float(spectra.effective_rank[at]), float(spectra.norm[at])
 
 
 def product_index(product: str) -> int:
-    """The place of a product along its axis.
+    """Return the index of a product along its axis.
 
     Raises:
         InputError: `product` is neither "KQ" nor "VO".
@@ -171,8 +168,8 @@ def product_index(product: str) -> int:
     return PRODUCTS.index(product)
 
 
-def stacked(records: Sequence[Spectra], like: Spectra) -> Spectra:
-    """Spectra of successive records with a first axis of records; none of them gives arrays shaped after `like`."""
+def stack_records(records: Sequence[Spectra], like: Spectra) -> Spectra:
+    """Stack spectra of successive records along a first axis; without records, return empty arrays like `like`."""
     if not records:
         return Spectra(**{name: np.empty((0, *array.shape), array.dtype) for name, array in like.arrays().items()})
     return Spectra(**{name: np.stack([getattr(one, name) for one in records]) for name in like.arrays()})
@@ -189,14 +186,14 @@ LONG_NAMES = {
     "angles": "principal angles to the leading subspace of the previous record",
     "measurable": "update above the noise floor",
 }
-"""What the variables of a data set of spectra are."""
+"""Long names of the variables of a data set of spectra."""
 
 
 @validate_arguments
 def spectra_dataset(
     steps: Sequence[int] | np.ndarray, *, products: Updates | None = None, matrices: Updates | None = None
-) -> "xr.Dataset":
-    """Spectra of updates as one labelled data set, from a tracker or from checkpoints.
+) -> xr.Dataset:
+    """Return spectra of updates as one labelled data set, from a tracker or from checkpoints.
 
     With dimensions step, layer, head, product ("KQ", "VO") and index (of the singular value, from 0):
 
@@ -204,23 +201,21 @@ def spectra_dataset(
         noise_floor, update_norm, stable_rank, effective_rank, measurable    (step, layer, head, product)
         initial_spectrum    (layer, head, product, index)
         initial_norm        (layer, head, product)
-        angles              (step, layer, head, product, side, angle), in radians; only where subspaces were followed
+        angles              (step, layer, head, product, side, angle), in radians; only if subspaces were tracked
 
-    Single matrices have the same variables, all but the angles, with the prefix `matrix_` and the dimension matrix
+    Single matrices have the same variables without the angles, with the prefix `matrix_` and the dimension matrix
     (names of parameters) in place of layer, head and product. Spectra with fewer values than others end in zeros.
 
     Args:
-        steps: optimiser steps made at each record.
-        products: of attention heads, with labels (layer, head, product).
-        matrices: of single matrices, with the label (matrix,).
+        steps: number of optimiser steps at each record.
+        products: spectra of attention heads, with labels (layer, head, product).
+        matrices: spectra of single matrices, with the label (matrix,).
 
     Raises:
-        InputError: neither products nor matrices.
+        InputError: neither products nor matrices are given.
     """
-    import xarray as xr
-
     if products is None and matrices is None:
-        raise InputError("products or matrices must be given; got neither, so there is nothing to tell.")
+        raise InputError("products or matrices must be given; got neither.")
     length = max(kind.initial.values.shape[-1] for kind in (products, matrices) if kind is not None)
     dataset = xr.Dataset(coords={"step": ("step", np.asarray(steps, dtype=np.int64))})
     dataset["step"].attrs["long_name"] = "optimiser steps"
@@ -237,24 +232,24 @@ def spectra_dataset(
     return dataset
 
 
-def _add(dataset: "xr.Dataset", updates: Updates, prefix: str, labels: tuple[str, ...], length: int) -> None:
-    """The variables of one kind of matrix, with spectra of this length."""
+def _add(dataset: xr.Dataset, updates: Updates, prefix: str, labels: tuple[str, ...], length: int) -> None:
+    """Add the variables of one kind of matrix, with spectra of this length."""
     update, initial = updates.update, updates.initial
     variables = {
-        "update_spectrum": (("step", *labels, "index"), lengthened(update.values, length)),
+        "update_spectrum": (("step", *labels, "index"), pad_spectra(update.values, length)),
         "noise_floor": (("step", *labels), update.noise_floor),
         "update_norm": (("step", *labels), update.norm),
         "stable_rank": (("step", *labels), update.stable_rank),
         "effective_rank": (("step", *labels), update.effective_rank),
         "measurable": (("step", *labels), update.measurable),
-        "initial_spectrum": ((*labels, "index"), lengthened(initial.values, length)),
+        "initial_spectrum": ((*labels, "index"), pad_spectra(initial.values, length)),
         "initial_norm": (labels, initial.norm),
     }
     for name, (dims, array) in variables.items():
         dataset[prefix + name] = (dims, array, {"long_name": LONG_NAMES[name]})
 
 
-def lengthened(values: np.ndarray, length: int) -> np.ndarray:
-    """Spectra with zeros at their ends; those that are absent stay so."""
+def pad_spectra(values: np.ndarray, length: int) -> np.ndarray:
+    """Pad spectra with zeros to this length; those that are NaN stay NaN."""
     more = np.where(np.isnan(values[..., -1:]), np.nan, np.zeros(length - values.shape[-1]))
     return np.concatenate([values, more], axis=-1)

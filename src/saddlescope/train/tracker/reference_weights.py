@@ -1,4 +1,4 @@
-"""Initial weights from a saved checkpoint, for a model whose training has begun already."""
+"""Reference weights from a saved checkpoint, for a model whose training has begun."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -6,19 +6,19 @@ from pathlib import Path
 from torch import Tensor, nn
 
 from saddlescope._shared.errors import InputError
-from saddlescope.train.checkpoints.files import Checkpoint, some
-from saddlescope.train.checkpoints.series import aligned
-from saddlescope.train.tracker.weight_matrices import plain_name, unwrapped
+from saddlescope.train.checkpoints.files import Checkpoint, first_few
+from saddlescope.train.checkpoints.tensor_matching import align_names
+from saddlescope.train.tracker.matrix_selection import canonical_name, unwrap_model
 
 
 class ReferenceWeights:
-    """The matrices of a checkpoint by the parameters of a model; read when asked for, a few at a time.
+    """Matrices of a checkpoint by the parameters of a model; read on request, a few at a time.
 
-    A leading part of the names, such as "transformer.", may be there in one of the two only.
+    A prefix of the names, such as "transformer.", may exist in only one of the two.
 
     Args:
         path: a file or folder; see `saddlescope.train.checkpoints.Checkpoint`.
-        model: whose weights they are.
+        model: the model of the checkpoint.
 
     Raises:
         InputError: the checkpoint cannot be read.
@@ -26,23 +26,23 @@ class ReferenceWeights:
 
     def __init__(self, path: str | Path, model: nn.Module) -> None:
         self._checkpoint = Checkpoint.open(path)
-        self._names: dict[int, list[str]] = {}  # of a parameter: several where it is shared, of which files hold one
-        for name, parameter in unwrapped(model).named_parameters(remove_duplicate=False):
-            self._names.setdefault(id(parameter), []).append(plain_name(name))
+        self._names: dict[int, list[str]] = {}  # of a parameter: several if it is shared; files hold one of them
+        for name, parameter in unwrap_model(model).named_parameters(remove_duplicate=False):
+            self._names.setdefault(id(parameter), []).append(canonical_name(name))
         ours = [name for names in self._names.values() for name in names]
-        self._stored = aligned(ours, self._checkpoint.tensors)
+        self._stored = align_names(ours, self._checkpoint.tensors)
 
     def of(self, parameters: Mapping[str, nn.Parameter]) -> dict[str, Tensor]:
-        """The stored weights of some parameters, in the type in which they are stored.
+        """Return the stored weights of some parameters, in the type in which they are stored.
 
         Args:
-            parameters: by any name.
+            parameters: parameters by any name.
 
         Returns:
             Tensors by the same names.
 
         Raises:
-            InputError: the checkpoint does not hold one, or in another shape.
+            InputError: the checkpoint lacks one, or has it in another shape.
         """
         stored: dict[str, str] = {}
         for own, parameter in parameters.items():
@@ -51,7 +51,7 @@ class ReferenceWeights:
             if found is None:
                 raise InputError(
                     f"initial must hold the weights of the model; got no {names[0]} in {self._checkpoint.path}, which "
-                    f"holds {some(self._checkpoint.tensors)}."
+                    f"holds {first_few(self._checkpoint.tensors)}."
                 )
             shape = self._checkpoint.tensors[found].shape
             if shape != tuple(parameter.shape):

@@ -1,13 +1,13 @@
-"""A few scalars of what a tracker records, for TensorBoard, Weights & Biases or any other logger.
+"""A few scalars of each record of a tracker, for TensorBoard, Weights & Biases or any other logger.
 
     scalars = RankScalars(to_tensorboard(SummaryWriter("runs/one")))
     ...                                     # after each step of the loop:
-    scalars(tracker)                        # writes what was recorded since the last call
+    scalars(tracker)                        # writes the records since the last call
 
     stable_rank/KQ/layers-0-3/mean          one curve: over all heads of a group of consecutive layers
     stable_rank/matrices/mlp/mean           one curve: over the single matrices that match "*.mlp.*"
 
-Hundreds of panels show nothing; what is not among the scalars is in `tracker.to_xarray()`.
+Hundreds of panels show nothing; the full records are in `tracker.to_xarray()`.
 """
 
 from collections.abc import Callable, Sequence
@@ -15,20 +15,20 @@ from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
+import xarray as xr
 
 from saddlescope._shared.errors import InputError, unknown
+from saddlescope.train.tracker.matrix_selection import matches
 from saddlescope.train.tracker.rank_tracker import RankTracker
 from saddlescope.train.tracker.records import PRODUCTS
-from saddlescope.train.tracker.weight_matrices import matches
 
 if TYPE_CHECKING:
-    import xarray as xr
     from torch.utils.tensorboard.writer import SummaryWriter
 
-Write: TypeAlias = Callable[[dict[str, float], int], Any]
-"""Takes scalars by name and the number of steps; `log_metrics` of Lightning's loggers is one."""
+WriteScalars: TypeAlias = Callable[[dict[str, float], int], Any]
+"""Function of scalars by name and the number of steps, such as `log_metrics` of Lightning's loggers."""
 
-QUANTITIES = ("stable_rank", "effective_rank", "update_norm", "measurable")
+METRICS = ("stable_rank", "effective_rank", "update_norm", "measurable")
 STATISTICS = {"mean": np.mean, "min": np.min, "max": np.max}
 MOST = 60  # scalars; each is a panel
 
@@ -36,34 +36,34 @@ PREFIX = "saddlescope/"
 
 
 class RankScalars:
-    """Writes scalars of each record of a tracker: statistics over the heads of a few groups of layers.
+    """Writer of scalars of each record of a tracker: statistics over the heads of a few groups of layers.
 
-    Updates that are not measurable in their precision are left out of ranks; a scalar without any is not written.
+    Updates that are not measurable in their precision are excluded from ranks; a scalar without any is not written.
 
     Args:
-        write: where to, such as `to_tensorboard(writer)` or `to_wandb(run)`.
-        quantities: of "stable_rank", "effective_rank", "update_norm" and "measurable" (the part of heads whose update
-            is above its noise floor).
-        statistics: over heads, of "mean", "min" and "max".
-        layers: pattern on the names of attention modules; others are left out.
-        groups: into how many groups of consecutive layers to cut these.
+        write: function that logs scalars, such as `to_tensorboard(writer)` or `to_wandb(run)`.
+        metrics: one or more of "stable_rank", "effective_rank", "update_norm" and "measurable" (the fraction of heads
+            whose update is above its noise floor).
+        statistics: one or more of "mean", "min" and "max" over heads.
+        layers: pattern on the names of attention modules; others are excluded.
+        groups: number of groups of consecutive layers.
         matrices: patterns on the names of single matrices or of their modules; one group each.
 
     Raises:
-        InputError: a name that does not exist, nothing to write, two groups of one name, or more than 60 scalars.
+        InputError: an unknown name, nothing to write, two groups of one name, or more than 60 scalars.
     """
 
     def __init__(
         self,
-        write: Write,
+        write: WriteScalars,
         *,
-        quantities: Sequence[str] = ("stable_rank",),
+        metrics: Sequence[str] = ("stable_rank",),
         statistics: Sequence[str] = ("mean", "min", "max"),
         layers: str = "*",
         groups: int = 3,
         matrices: Sequence[str] = ("*",),
     ) -> None:
-        for kind, given, known in (("quantity", quantities, QUANTITIES), ("statistic", statistics, STATISTICS)):
+        for kind, given, known in (("metric", metrics, METRICS), ("statistic", statistics, STATISTICS)):
             if isinstance(given, str) or not given:
                 raise InputError(f"{kind} names must be one or more of {', '.join(known)} in a tuple; got {given!r}.")
             for name in given:
@@ -76,18 +76,18 @@ class RankScalars:
         self._matrices = {_group_name(pattern): pattern for pattern in matrices}
         if len(self._matrices) < len(matrices):
             raise InputError(f"matrices must give groups of different names; got {tuple(matrices)!r}.")
-        count = len(quantities) * len(statistics) * (len(PRODUCTS) * groups + len(matrices))
+        count = len(metrics) * len(statistics) * (len(PRODUCTS) * groups + len(matrices))
         if count > MOST:
             raise InputError(
-                f"scalars must be at most {MOST}, each being a panel; got {count}. Take fewer groups, quantities or "
+                f"scalars must be at most {MOST}, each being a panel; got {count}. Choose fewer groups, metrics or "
                 "statistics; everything is in tracker.to_xarray()."
             )
-        self._write, self._quantities, self._statistics = write, tuple(quantities), tuple(statistics)
+        self._write, self._metrics, self._statistics = write, tuple(metrics), tuple(statistics)
         self._layers, self._groups = layers, groups
         self._last = -1
 
     def __call__(self, tracker: RankTracker) -> None:
-        """Writes what the tracker recorded since the last call; cheap where there is nothing new.
+        """Write the records since the last call; cheap if there are none.
 
         Raises:
             InputError: `layers` matches none of the tracker's layers.
@@ -101,32 +101,32 @@ class RankScalars:
             self._last = step
 
     def skip(self, *, up_to: int) -> None:
-        """Takes the records up to this step for written, as after resuming a run; -1 takes none."""
+        """Treat the records up to this step as written, as after resuming a run; -1 for none."""
         self._last = up_to
 
-    def of(self, record: "xr.Dataset") -> dict[str, float]:
-        """The scalars of one record: a data set of spectra (`RankTracker.to_xarray()`) at one step."""
+    def of(self, record: xr.Dataset) -> dict[str, float]:
+        """Return the scalars of one record: a data set of spectra (`RankTracker.to_xarray()`) at one step."""
         found = {}
-        for quantity in self._quantities:
+        for metric in self._metrics:
             if "layer" in record.dims:
                 names = [str(name) for name in record.layer.values]
                 for label, members in self._layer_groups(names):
                     for product in PRODUCTS:
-                        values = record[quantity].isel(layer=members).sel(product=product).values
-                        found |= self._over(f"{quantity}/{product}/{label}", values)
+                        values = record[metric].isel(layer=members).sel(product=product).values
+                        found |= self._over(f"{metric}/{product}/{label}", values)
             if "matrix" in record.dims:
                 names = [str(name) for name in record.matrix.values]
                 for label, pattern in self._matrices.items():
                     members = [k for k, name in enumerate(names) if matches(name, pattern)]
-                    values = record[f"matrix_{quantity}"].isel(matrix=members).values
-                    found |= self._over(f"{quantity}/matrices/{label}", values)
+                    values = record[f"matrix_{metric}"].isel(matrix=members).values
+                    found |= self._over(f"{metric}/matrices/{label}", values)
         return found
 
     def _layer_groups(self, names: list[str]) -> list[tuple[str, list[int]]]:
-        """Groups of consecutive layers that match, named by their places in the model, from 0."""
+        """Return groups of consecutive matching layers, named by their indices in the model, from 0."""
         members = [k for k, name in enumerate(names) if fnmatchcase(name, self._layers)]
         if not members:
-            raise InputError(f"layers must match attention modules; got {self._layers!r}, and there are {names[:5]!r}.")
+            raise InputError(f"layers must match attention modules; got {self._layers!r}. Known: {names[:5]!r}.")
         parts = [part.tolist() for part in np.array_split(members, min(self._groups, len(members)))]
         return [(f"layers-{part[0]}-{part[-1]}" if len(part) > 1 else f"layer-{part[0]}", part) for part in parts]
 
@@ -137,8 +137,8 @@ class RankScalars:
         return {f"{name}/{statistic}": float(STATISTICS[statistic](seen)) for statistic in self._statistics}
 
 
-def to_tensorboard(writer: "SummaryWriter") -> Write:
-    """Writes scalars to TensorBoard, under `saddlescope/`."""
+def to_tensorboard(writer: "SummaryWriter") -> WriteScalars:
+    """Return a function that writes scalars to TensorBoard, under `saddlescope/`."""
 
     def write(scalars: dict[str, float], step: int) -> None:
         for name, value in scalars.items():
@@ -147,13 +147,13 @@ def to_tensorboard(writer: "SummaryWriter") -> Write:
     return write
 
 
-def to_wandb(run: Any = None) -> Write:
-    """Logs scalars to Weights & Biases, under `saddlescope/`, over their own axis `saddlescope/step`.
+def to_wandb(run: Any = None) -> WriteScalars:
+    """Return a function that logs to Weights & Biases, under `saddlescope/`, over the axis `saddlescope/step`.
 
-    The run's own count of steps is left alone, since it rises with every `log` and refuses to fall.
+    The run's own count of steps is not used, since it increases with every `log`.
 
     Args:
-        run: what `wandb.init` returned; None takes the run that is active when the first record is made.
+        run: the result of `wandb.init`; None takes the run that is active at the first record.
     """
     prepared: list[Any] = []
 
@@ -176,5 +176,5 @@ def _active_run() -> Any:
 
 
 def _group_name(pattern: str) -> str:
-    """The pattern without its wildcards at the ends: "*.mlp.*" is mlp; what matches everything is all."""
+    """Return the pattern without its wildcards at the ends, such as mlp for "*.mlp.*"; "all" if nothing is left."""
     return pattern.strip("*.") or "all"

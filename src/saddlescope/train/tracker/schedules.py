@@ -1,4 +1,4 @@
-"""When to measure: a schedule is a function from the number of optimiser steps made, from 1, to yes or no."""
+"""Schedules of measurements: functions from the number of optimiser steps made, from 1, to True or False."""
 
 import math
 from collections.abc import Callable
@@ -14,7 +14,7 @@ Schedule: TypeAlias = Callable[[int], bool]
 @validate_arguments
 @dataclass(frozen=True)
 class Every:
-    """After every `n` steps."""
+    """Measurement after every `n` steps."""
 
     n: int
 
@@ -23,14 +23,14 @@ class Every:
             raise InputError(f"n must be at least 1; got {self.n!r}.")
 
     def __call__(self, step: int) -> bool:
-        """Whether to measure after this step."""
+        """Return True to measure after this step."""
         return step > 0 and step % self.n == 0
 
 
 @validate_arguments
 @dataclass(frozen=True)
 class Geometric:
-    """After steps that grow by a factor: evenly spaced in log time, at a cost that vanishes in long runs.
+    """Measurement after steps that grow by a factor: evenly spaced in log time, at a cost that vanishes in long runs.
 
     The steps are s_0 = 1 and s_{k+1} = max(s_k + 1, floor(ratio s_k)): at ratio 1.5 they are 1, 2, 3, 4, 6, 9, 13, ...
     """
@@ -42,7 +42,7 @@ class Geometric:
             raise InputError(f"ratio must be above 1 and finite; got {self.ratio!r}.")
 
     def __call__(self, step: int) -> bool:
-        """Whether to measure after this step."""
+        """Return True to measure after this step."""
         at = 1
         while at < step:
             at = max(at + 1, math.floor(self.ratio * at))
@@ -52,7 +52,7 @@ class Geometric:
 @validate_arguments
 @dataclass(frozen=True, init=False)
 class AtSteps:
-    """After the steps with these numbers."""
+    """Measurement after the steps with these numbers."""
 
     steps: frozenset[int]
 
@@ -65,5 +65,5 @@ class AtSteps:
         return f"AtSteps({', '.join(map(str, sorted(self.steps)))})"
 
     def __call__(self, step: int) -> bool:
-        """Whether to measure after this step."""
+        """Return True to measure after this step."""
         return step in self.steps

@@ -1,7 +1,4 @@
-"""A tracker on behalf of somebody else's trainer: made when training starts, told of every step, measured at the end.
-
-What the callbacks of `saddlescope.train.tracker.hugging_face` and `saddlescope.train.tracker.lightning` have in common.
-"""
+"""Base of the callbacks that attach a tracker to a trainer of another library."""
 
 from collections.abc import Callable
 from typing import Any
@@ -14,66 +11,70 @@ from saddlescope.train.tracker.scalars import RankScalars
 from saddlescope.train.tracker.shards import is_sharded
 
 
-class AttachedTracker:
-    """The tracker of one process of a run.
+class TrackerHook:
+    """Tracker of one process of a run, built when training starts.
 
-    With DDP all processes hold the same weights, and the first alone measures. Sharded weights (FSDP2) are gathered,
-    which takes all processes: each has a tracker.
+    With DDP all processes hold the same weights, and only the first measures. Sharded weights (FSDP2) are gathered,
+    which involves all processes: each has a tracker.
 
     Args:
-        make: builds the tracker of a model.
-        scalars: told after every step; None logs nothing. Only the first process logs.
+        make_tracker: builds the tracker of a model, such as `functools.partial(RankTracker, schedule=Every(100))`.
+        scalars: logger, such as `RankScalars(to_wandb())`, called after every step in the first process; None logs
+            nothing.
 
     Raises:
-        InputError: a tracker in place of what makes one.
+        InputError: make_tracker is a tracker.
     """
 
-    def __init__(self, make: Callable[[nn.Module], RankTracker], scalars: RankScalars | None) -> None:
-        if not callable(make):
+    def __init__(
+        self, make_tracker: Callable[[nn.Module], RankTracker] = RankTracker, *, scalars: RankScalars | None = None
+    ) -> None:
+        super().__init__()
+        if not callable(make_tracker):
             raise InputError(
-                f"make must be a function from the model to a tracker, since the model is known when training starts; "
-                f"got {type(make).__name__}. Give RankTracker itself, or functools.partial(RankTracker, ...)."
+                "make_tracker must be a function from the model to a tracker, since the model is known when training "
+                f"starts; got {type(make_tracker).__name__}. Pass RankTracker or functools.partial(RankTracker, ...)."
             )
-        self._make, self._scalars = make, scalars
+        self._make_tracker, self._scalars = make_tracker, scalars
         self._tracker: RankTracker | None = None
         self._logs = False
 
     @property
     def tracker(self) -> RankTracker:
-        """The tracker.
+        """Tracker of the present run, or of the last one.
 
         Raises:
-            InputError: training has not started, or the first process alone measures and this is another.
+            InputError: training has not started, or only the first process measures and this is another.
         """
         if self._tracker is None:
-            raise InputError("tracker must be asked for once training has started, in the first process; got none yet.")
+            raise InputError("tracker must be read after training has started, in the first process; got none yet.")
         return self._tracker
 
     def start(self, model: nn.Module, *, first_process: bool, state: dict[str, Any] | None) -> None:
-        """Copies the initial weights of the model, or goes on from the state of a run that is resumed."""
+        """Copy the initial weights of the model, or restore the state of a resumed run."""
         self._tracker, self._logs = None, first_process
         if not (first_process or is_sharded(model)):
             return
-        self._tracker = self._make(model)
+        self._tracker = self._make_tracker(model)
         if state is not None:
             self._tracker.load_state_dict(state)
         if self._scalars is not None:
             self._scalars.skip(up_to=-1 if state is None else max(self._tracker.steps, default=-1))
 
     def step(self) -> None:
-        """Counts a step of the optimiser; measures and logs when it is due."""
+        """Count a step of the optimiser; measure and log when it is due."""
         if self._tracker is not None:
             self._tracker.step()
             self._log(self._tracker)
 
     def finish(self) -> None:
-        """Measures and logs the final weights."""
+        """Measure and log the final weights."""
         if self._tracker is not None:
             self._tracker.measure()
             self._log(self._tracker)
 
-    def state_dict(self) -> dict[str, Any] | None:
-        """The tracker's state; None in a process without."""
+    def tracker_state(self) -> dict[str, Any] | None:
+        """Return the tracker's state; None in a process without a tracker."""
         return None if self._tracker is None else self._tracker.state_dict()
 
     def _log(self, tracker: RankTracker) -> None:

@@ -1,4 +1,4 @@
-"""The pictures of the entry `appendix_g`."""
+"""Figures of the entry `appendix_g`."""
 
 import numpy as np
 import xarray as xr
@@ -7,7 +7,7 @@ from saddlescope.plot import Axis, Figure, Line, Mark, Panel, Table
 
 
 def bound_figure(run: xr.Dataset) -> Figure:
-    """Differences of the terms and of the gradients from their definition, below the bar."""
+    """Draw differences of the terms and of the gradients from their definition, with the bar."""
     apart = abs(run.ours / run.by_hand - 1)
     order = np.argsort(run.time.values)
     rounding = 1e-9  # what is below is drawn there: single precision ends at 6e-8
@@ -58,7 +58,7 @@ def bound_figure(run: xr.Dataset) -> Figure:
 
 
 def law_figure(run: xr.Dataset) -> Figure:
-    """Variances of the samples along each direction, and what is lost of them by how many steps."""
+    """Draw variances of the samples along each direction, and the part that is lost against the number of steps."""
     x = np.arange(1, run.sizes["direction"] + 1)
     parts = (
         Mark(at=1.0, label="the law's own", axis="y"),
@@ -91,7 +91,7 @@ def law_figure(run: xr.Dataset) -> Figure:
 
 
 def estimators_figure(run: xr.Dataset) -> Figure:
-    """Classifier and direct estimator on the way between two class means."""
+    """Draw classifier and direct estimator between two class means."""
     panels = []
     for concept in run.concept.values.tolist():
         part = run.sel(concept=concept)
@@ -117,3 +117,8 @@ def estimators_figure(run: xr.Dataset) -> Figure:
         "on its way: averages of it over images count those beyond the middle.",
         panels=tuple(panels),
     )
+
+
+def figures(run: xr.Dataset) -> list[Figure]:
+    """Draw the bound beside its definition, the sampler's law, and both estimators between class means."""
+    return [bound_figure(run), law_figure(run), estimators_figure(run)]

@@ -1,4 +1,4 @@
-"""Images of a normal law, whose best prediction of noise is known, and what ancestral sampling makes of them exactly.
+"""Images of a normal law, with the best prediction of their noise, and the exact law of their ancestral sampling.
 
 Images of D numbers have mean m (one a condition) and covariance Q diag(lambda) Q^T. Noised to gamma they are normal
 too, so the best prediction of the noise is sigma Q diag(1 / (alpha^2 lambda + sigma^2)) Q^T (z - alpha m). With it the
@@ -10,7 +10,6 @@ noise that is left at time 0.
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-from scipy.special import expit
 
 if TYPE_CHECKING:
     import torch
@@ -19,7 +18,7 @@ Array = np.ndarray[Any, np.dtype[np.float64]]
 
 
 class GaussianImages(NamedTuple):
-    """A normal law of images of 3 * pixels^2 numbers, for each of several conditions.
+    """Normal law of images of 3 * pixels^2 numbers, for each of several conditions.
 
     Attributes:
         pixels: a side.
@@ -37,7 +36,7 @@ class GaussianImages(NamedTuple):
 
 
 def gaussian_images(pixels: int, conditions: int, *, seed: int) -> GaussianImages:
-    """A law with random directions, variances from 1 to 1e-4 and means that are linear in the condition."""
+    """Return a law with random directions, variances from 1 to 1e-4 and means that are linear in the condition."""
     rng = np.random.default_rng(seed)
     dims = 3 * pixels**2
     asked = rng.uniform(size=(conditions, 4))
@@ -46,8 +45,8 @@ def gaussian_images(pixels: int, conditions: int, *, seed: int) -> GaussianImage
     return GaussianImages(pixels, asked, means, basis, np.geomspace(1.0, 1e-4, dims))
 
 
-class Sampled(NamedTuple):
-    """What ancestral sampling makes of a normal law along each direction; shape (D,) each.
+class SampledLaw(NamedTuple):
+    """Law of the images that ancestral sampling of a normal law returns, along each direction; shape (D,) each.
 
     Attributes:
         mean: as a part of the law's own.
@@ -58,8 +57,10 @@ class Sampled(NamedTuple):
     variance: Array
 
 
-def exactly_sampled(law: GaussianImages, *, steps: int, gamma_min: float, gamma_max: float) -> Sampled:
-    """The law of the images that so many steps give, from the Markov chain's own formulas and no draw."""
+def exact_sampling(law: GaussianImages, *, steps: int, gamma_min: float, gamma_max: float) -> SampledLaw:
+    """Return the law of the images after so many steps, from the formulas of the Markov chain, without a draw."""
+    from scipy.special import expit
+
     gammas = np.linspace(gamma_max, gamma_min, steps + 1)
     alphas, variances = np.sqrt(expit(-gammas)), expit(gammas)
     mean, variance = np.zeros_like(law.variances), np.ones_like(law.variances)
@@ -71,25 +72,25 @@ def exactly_sampled(law: GaussianImages, *, steps: int, gamma_min: float, gamma_
         of_z, of_image = carried * variances[s] / variances[t], alphas[s] * added / variances[t]
         mean = (of_z + of_image * gain) * mean + of_image * (1 - gain * alphas[t])
         variance = (of_z + of_image * gain) ** 2 * variance + variances[s] * added / variances[t]
-    return Sampled(mean / alphas[-1], variance / alphas[-1] ** 2)
+    return SampledLaw(mean / alphas[-1], variance / alphas[-1] ** 2)
 
 
-def sampled(
+def sample_images(
     law: GaussianImages, *, each: int, steps: int, gamma_min: float, gamma_max: float, seed: int
 ) -> np.ndarray[Any, np.dtype[np.float64]]:
-    """Images by `VariationalDiffusion.sample` with the best prediction in place of a network: (n, each, D)."""
+    """Sample images with the best prediction in place of a network, (n, each, D)."""
     import torch
 
-    from saddlescope.train.diffusion.bound import VariationalDiffusion
+    from saddlescope.train.diffusion.variational_diffusion import VariationalDiffusion
 
-    model = VariationalDiffusion(best(law, gamma_min, gamma_max), gamma_min=gamma_min, gamma_max=gamma_max)
+    model = VariationalDiffusion(best_predictor(law, gamma_min, gamma_max), gamma_min=gamma_min, gamma_max=gamma_max)
     asked = torch.from_numpy(np.repeat(law.conditions, each, axis=0))
     images = model.double().sample(asked, steps=steps, generator=torch.Generator().manual_seed(seed))
     return images.numpy().reshape(len(law.conditions), each, -1)
 
 
-def best(law: GaussianImages, gamma_min: float, gamma_max: float) -> "torch.nn.Module":
-    """A network that knows the law."""
+def best_predictor(law: GaussianImages, gamma_min: float, gamma_max: float) -> "torch.nn.Module":
+    """Return a module that predicts the noise from the law itself."""
     import torch
 
     from saddlescope.train.diffusion.unet import UNetConfig

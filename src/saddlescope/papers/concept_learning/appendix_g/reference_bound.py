@@ -1,4 +1,4 @@
-"""The U-Net and the variational bound once more, by definition: NumPy, double precision, nothing of PyTorch or `train`.
+"""Reference implementation of the U-Net and of the variational bound: NumPy, double precision, no PyTorch, no `train`.
 
 The network is read from its weights' names and values alone; a convolution is a sum of shifted images. Of the bound,
 each term comes from what it means, not from the formula that is trained with:
@@ -14,14 +14,13 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
-from scipy.special import erf, expit
 
 Array = np.ndarray[Any, np.dtype[np.float64]]
 Weights = Mapping[str, Array]
 
 
 class Network(NamedTuple):
-    """What the weights do not tell of a U-Net."""
+    """Weights of a U-Net, with the settings that they do not contain."""
 
     weights: Weights
     normalization: str  # "layer", "pixel" or "group"
@@ -30,7 +29,7 @@ class Network(NamedTuple):
 
 
 class Schedule(NamedTuple):
-    """gamma_t = slope t + offset, the time that the network sees, and the data noise."""
+    """Noise schedule gamma_t = slope t + offset, range of the time that the network sees, and data noise."""
 
     slope: float
     offset: float
@@ -50,7 +49,7 @@ def bound(
     first_noise: Array,
     steps: float = 1e7,
 ) -> Array:
-    """Diffusion, prior and reconstruction terms of each image in bits per dimension; shape (3, batch).
+    """Return diffusion, prior and reconstruction terms of each image in bits per dimension, shape (3, batch).
 
     Args:
         network: that predicts the noise.
@@ -84,12 +83,14 @@ def bound(
 
 
 def _signal(gamma: Array) -> tuple[Array, Array]:
-    """Alpha and sigma^2."""
+    """Return alpha and sigma^2."""
+    from scipy.special import expit
+
     return np.sqrt(expit(-gamma)), expit(gamma)
 
 
 def predict(network: Network, z: Array, time: Array, condition: Array) -> Array:
-    """The U-Net's prediction of the noise in z, of its shape."""
+    """Return the U-Net's prediction of the noise in z, of its shape."""
     w = network.weights
     waves = w["time.0.weight"].shape[1] // 2
     angles = time[:, None] * 1000 * 10.0 ** (-4 * np.arange(waves) / (waves - 1))
@@ -99,14 +100,14 @@ def predict(network: Network, z: Array, time: Array, condition: Array) -> Array:
     levels = 1 + max(int(name.split(".")[2]) for name in w if name.startswith("backbone.down."))
     blocks = 1 + max(int(name.split(".")[3]) for name in w if name.startswith("backbone.down."))
 
-    x = _convolved(w, "backbone.enter", z)
+    x = _convolve(w, "backbone.enter", z)
     kept = []
     for level in range(levels):
         for block in range(blocks):
             x = _block(network, f"backbone.down.{level}.{block}", x, vectors)
         if level < levels - 1:
             kept.append(x)
-            x = _halved(w, f"backbone.halvings.{level}", x)
+            x = _halve(w, f"backbone.halvings.{level}", x)
             if of_levels:
                 x = x + _mlp(w, f"backbone.projections.{level}.0", condition)[:, :, None, None]
     x = _block(network, "backbone.before", x, vectors)
@@ -114,25 +115,25 @@ def predict(network: Network, z: Array, time: Array, condition: Array) -> Array:
     x = _block(network, "backbone.after", x, vectors)
     for level in range(levels):
         if level:
-            x = np.concatenate([_doubled(w, f"backbone.doublings.{level - 1}", x), kept.pop()], axis=1)
+            x = np.concatenate([_double(w, f"backbone.doublings.{level - 1}", x), kept.pop()], axis=1)
         for block in range(blocks):
             x = _block(network, f"backbone.up.{level}.{block}", x, vectors)
-    return z + _convolved(w, "leave", _gelu(_normed(network, "backbone.norm", x)))
+    return z + _convolve(w, "leave", _gelu(_normalize(network, "backbone.norm", x)))
 
 
 def _block(network: Network, name: str, x: Array, vectors: list[Array]) -> Array:
     w = network.weights
-    hidden = _convolved(w, f"{name}.first", _gelu(_normed(network, f"{name}.first_norm", x)))
+    hidden = _convolve(w, f"{name}.first", _gelu(_normalize(network, f"{name}.first_norm", x)))
     for k, vector in enumerate(vectors):
         hidden = hidden + _mlp(w, f"{name}.projections.{k}", vector)[:, :, None, None]
-    hidden = _convolved(w, f"{name}.second", _gelu(_normed(network, f"{name}.second_norm", hidden)))
-    return hidden + (_convolved(w, f"{name}.shortcut", x) if f"{name}.shortcut.weight" in w else x)
+    hidden = _convolve(w, f"{name}.second", _gelu(_normalize(network, f"{name}.second_norm", hidden)))
+    return hidden + (_convolve(w, f"{name}.shortcut", x) if f"{name}.shortcut.weight" in w else x)
 
 
 def _attention(network: Network, name: str, x: Array) -> Array:
     w, heads = network.weights, network.heads
     images, width, side, _ = x.shape
-    pixels = _normed(network, f"{name}.norm", x).reshape(images, width, side**2).transpose(0, 2, 1)
+    pixels = _normalize(network, f"{name}.norm", x).reshape(images, width, side**2).transpose(0, 2, 1)
     three = pixels @ w[f"{name}.mixed.weight"].T + w[f"{name}.mixed.bias"]
     mixed = np.zeros_like(pixels)
     for head in range(heads):
@@ -144,7 +145,7 @@ def _attention(network: Network, name: str, x: Array) -> Array:
     return x + out.transpose(0, 2, 1).reshape(x.shape)
 
 
-def _normed(network: Network, name: str, x: Array) -> Array:
+def _normalize(network: Network, name: str, x: Array) -> Array:
     images, channels, side, _ = x.shape
     if network.normalization == "pixel":
         mean, variance = x.mean(axis=1, keepdims=True), x.var(axis=1, keepdims=True)
@@ -158,6 +159,8 @@ def _normed(network: Network, name: str, x: Array) -> Array:
 
 
 def _gelu(x: Array) -> Array:
+    from scipy.special import erf
+
     return x * (1 + erf(x / np.sqrt(2))) / 2
 
 
@@ -167,8 +170,8 @@ def _mlp(w: Weights, name: str, x: Array) -> Array:
     return x
 
 
-def _convolved(w: Weights, name: str, x: Array) -> Array:
-    """A convolution of odd size that keeps the image's size; zeros beyond its edge."""
+def _convolve(w: Weights, name: str, x: Array) -> Array:
+    """Convolve with a kernel of odd size, with zeros beyond the edge, so that the image keeps its size."""
     kernel = w[f"{name}.weight"]
     size, side = kernel.shape[2], x.shape[2]
     edge = size // 2
@@ -176,26 +179,26 @@ def _convolved(w: Weights, name: str, x: Array) -> Array:
     out = np.zeros((len(x), len(kernel), side, side)) + w[f"{name}.bias"][:, None, None]
     for i in range(size):
         for j in range(size):
-            out += _mixed(kernel[:, :, i, j], padded[:, :, i : i + side, j : j + side])
+            out += _mix_channels(kernel[:, :, i, j], padded[:, :, i : i + side, j : j + side])
     return out
 
 
-def _halved(w: Weights, name: str, x: Array) -> Array:
+def _halve(w: Weights, name: str, x: Array) -> Array:
     kernel = w[f"{name}.weight"]
-    parts = [_mixed(kernel[:, :, i, j], x[:, :, i::2, j::2]) for i in range(2) for j in range(2)]
+    parts = [_mix_channels(kernel[:, :, i, j], x[:, :, i::2, j::2]) for i in range(2) for j in range(2)]
     return sum(parts, w[f"{name}.bias"][:, None, None])
 
 
-def _doubled(w: Weights, name: str, x: Array) -> Array:
+def _double(w: Weights, name: str, x: Array) -> Array:
     kernel = w[f"{name}.weight"]  # (in, out, 2, 2)
     out = np.zeros((len(x), kernel.shape[1], 2 * x.shape[2], 2 * x.shape[3]))
     for i in range(2):
         for j in range(2):
-            out[:, :, i::2, j::2] = _mixed(kernel[:, :, i, j].T, x)
+            out[:, :, i::2, j::2] = _mix_channels(kernel[:, :, i, j].T, x)
     return out + w[f"{name}.bias"][:, None, None]
 
 
-def _mixed(matrix: Array, x: Array) -> Array:
-    """The channels of x at each pixel, multiplied by a matrix (out, in)."""
+def _mix_channels(matrix: Array, x: Array) -> Array:
+    """Multiply the channels of x at each pixel by a matrix (out, in)."""
     images, _, height, width = x.shape
     return (matrix @ x.reshape(images, x.shape[1], -1)).reshape(images, len(matrix), height, width)

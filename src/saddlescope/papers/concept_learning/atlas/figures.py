@@ -1,4 +1,4 @@
-"""The maps of the entry `atlas`."""
+"""Maps of the entry `atlas`."""
 
 import numpy as np
 import xarray as xr
@@ -15,7 +15,7 @@ _LABELS = {
 
 
 def figures(run: xr.Dataset) -> list[Figure]:
-    """Maps of the share with several visible descents, of rises, and of times."""
+    """Draw maps of the share with several visible descents, of rises, and of times."""
     share, total = "share of starts", run.visible.sum("descents")
     several = run.visible.sel(descents=slice(2, None)).sum("descents") / total
     two, both = several.sel(concepts=2), several.sel(concepts=3)
@@ -58,7 +58,7 @@ def figures(run: xr.Dataset) -> list[Figure]:
 
 
 def _map(title: str, values: xr.DataArray, x: str, y: str, label: str) -> Panel:
-    """A map over two coordinates, the others at their usual values."""
+    """Draw a map over two coordinates, the others at their usual values."""
     others = {name: at for name, at in _AT.items() if name in values.dims and name not in (x, y)}
     shown = values.sel(others, method="nearest").transpose(y, x)
     (x_label, x_base), (y_label, y_base) = _LABELS[x], _LABELS[y]

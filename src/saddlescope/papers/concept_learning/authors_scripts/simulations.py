@@ -1,4 +1,4 @@
-"""Runs of the authors' scripts' conventions: exact flows by matrix and law of the start, and both discrete maps.
+"""Runs with the conventions of the authors' scripts: exact flows by matrix and law of the start, and discrete maps.
 
 The conventions are those of `authors_scripts`. The parameters are that entry's: divisors of the laws, starts,
 map_starts, step, steps and seed.
@@ -10,7 +10,7 @@ import numpy as np
 import xarray as xr
 
 from saddlescope.papers.concept_learning.shared.discrete_maps import LOST, euler_runs, printed_runs
-from saddlescope.papers.concept_learning.shared.two_layer_runs import data
+from saddlescope.papers.concept_learning.shared.two_layer_runs import strengths_and_test_point
 
 DATA = {
     "Figure 8": ((1.0, 1.5, 2.2), (0.05, 0.05, 0.05)),
@@ -18,18 +18,18 @@ DATA = {
 }
 CONVENTIONS = ("A", "A^2", "var")
 HYSTERESES = (0.0, 0.003)  # in parts of the first loss
-MOST = 6  # descents told apart
-_KEPT = 500  # times at which Euler's steps are held against the flow
+MOST = 6  # largest count of descents
+_RECORDED = 500  # times at which Euler's steps are compared with the flow
 
 
 def _strengths(name: str, convention: str) -> np.ndarray:
     mu, sigma = DATA[name]
-    a, _ = data(mu, tuple(one**0.5 for one in sigma) if convention == "var" else sigma)
+    a, _ = strengths_and_test_point(mu, tuple(one**0.5 for one in sigma) if convention == "var" else sigma)
     return a if convention == "A" else a**2
 
 
 def padded_strengths(name: str, convention: str) -> np.ndarray:
-
+    """Return the strengths of a figure's data in a convention, padded with NaN."""
     a = _strengths(name, convention)
     return np.pad(a, (0, MOST - len(a)), constant_values=np.nan)
 
@@ -41,7 +41,7 @@ def _starts(params: Any, d: int, law: int) -> np.ndarray:
 
 
 def flows_by_law(params: Any, name: str, convention: str) -> xr.Dataset:
-    """How many descents exact flow has by the last step, and from which starts all is learned by either."""
+    """Return shares of starts by their number of descents under exact flow, and shares that have learned all."""
     from saddlescope.flow import symmetric_flows
     from saddlescope.measure import find_descents
 
@@ -71,8 +71,8 @@ def flows_by_law(params: Any, name: str, convention: str) -> xr.Dataset:
     )
 
 
-def maps_beside_flow(params: Any, convention: str) -> xr.Dataset:
-    """Euler's steps in U and D.2 in W on the data of Figure 8, held against exact flow."""
+def compare_maps(params: Any, convention: str) -> xr.Dataset:
+    """Compare Euler's steps in U and D.2 in W with exact flow on the data of Figure 8."""
     from saddlescope.flow import symmetric_flows
     from saddlescope.measure import find_descents
 
@@ -81,7 +81,7 @@ def maps_beside_flow(params: Any, convention: str) -> xr.Dataset:
     uniform = _starts(params, len(a), 0)[: params.map_starts]
     normal = 0.1 * np.random.default_rng([params.seed, 99]).standard_normal(uniform.shape)
     steps = params.steps[0]
-    euler = euler_runs(a, uniform, step=params.step, steps=steps, keep=_KEPT)
+    euler = euler_runs(a, uniform, step=params.step, steps=steps, keep=_RECORDED)
     flows = symmetric_flows(a, uniform, test_point=x, until=steps * params.step, record=euler.times, tolerance=1e-9)
     losses = euler.losses(x)
     descents = [find_descents(one).counts for one in (losses, flows.turning_losses)]
@@ -98,8 +98,8 @@ def maps_beside_flow(params: Any, convention: str) -> xr.Dataset:
     )
 
 
-def one_start(params: Any) -> xr.Dataset:
-    """The loss with A and with A^2 from one start: the first with one descent more with A^2, on Figure 8's data."""
+def example_losses(params: Any) -> xr.Dataset:
+    """Return losses with A and A^2 from the first start with one descent more with A^2, Figure 8's data."""
     from saddlescope.flow import symmetric_flows
 
     until = params.step * params.steps[1]
@@ -107,7 +107,9 @@ def one_start(params: Any) -> xr.Dataset:
     x = np.array(DATA["Figure 8"][0])
     starts = _starts(params, len(x), 0)[:64]
     flows = [
-        symmetric_flows(_strengths("Figure 8", convention), starts, test_point=x, until=until, record=times)
+        symmetric_flows(
+            _strengths("Figure 8", convention), starts, test_point=x, until=until, record=times, tolerance=1e-11
+        )
         for convention in CONVENTIONS[:2]
     ]
     shown = int(np.argmax(flows[1].turns - flows[0].turns == 2))

@@ -1,18 +1,15 @@
-"""The pictures of the entry `deep_stages`."""
+"""Figures of the entry `deep_stages`."""
 
 import numpy as np
 import xarray as xr
 
+from saddlescope.papers.concept_learning.deep_stages.statistics import worst_errors
 from saddlescope.plot import Axis, Figure, Line, Mark, Panel
 
 
-def pictures(run: xr.Dataset, errors: np.ndarray) -> list[Figure]:
-    """Staircases; predicted against found; the flip of the order; what happens after a weaker concept.
-
-    Args:
-        run: the stored run.
-        errors: of the worst stage, relative, (scale, depth, start).
-    """
+def figures(run: xr.Dataset) -> list[Figure]:
+    """Draw staircases, errors of stage times, and the order of two concepts with what follows it."""
+    errors = np.array([worst_errors(run, float(scale)) for scale in run.scale.values])
     return [_staircases(run), _errors(run, errors), _order(run)]
 
 

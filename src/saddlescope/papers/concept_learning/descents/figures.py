@@ -1,4 +1,4 @@
-"""The pictures of the entry `descents`."""
+"""Figures of the entry `descents`."""
 
 from typing import Literal
 
@@ -7,11 +7,11 @@ import xarray as xr
 
 from saddlescope.plot import Axis, Figure, Line, Panel, Table
 
-_STYLES: "dict[str, Literal['solid', 'dashed']]" = {"normal": "solid", "uniform": "dashed"}
+_STYLES: dict[str, Literal["solid", "dashed"]] = {"normal": "solid", "uniform": "dashed"}
 
 
 def figures(run: xr.Dataset) -> list[Figure]:
-    """How many descents, how far the loss rises, the count against hysteresis, and the best curves found."""
+    """Draw numbers of descents, rises, counts against hysteresis, and the losses of the best starts found."""
     return [_statistics(run), *([_found(run)] if bool((run.rise > 0).any()) else [])]
 
 

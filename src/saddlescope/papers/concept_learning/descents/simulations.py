@@ -1,4 +1,4 @@
-"""What the entry `descents` runs: samples of one law on one figure's data, the conjecture elsewhere, searches."""
+"""Samples of one law on one figure's data, tests of the conjecture on other data, and searches."""
 
 import itertools
 from collections.abc import Callable
@@ -7,8 +7,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import xarray as xr
 
-from saddlescope.papers.concept_learning.shared.random_starts import FIGURES, LAWS, Law, counted, drawn, largest_rises
-from saddlescope.papers.concept_learning.shared.two_layer_runs import data
+from saddlescope.papers.concept_learning.shared.random_starts import (
+    FIGURES,
+    LAWS,
+    Law,
+    draw_starts,
+    largest_rises,
+    verified_descent_counts,
+)
+from saddlescope.papers.concept_learning.shared.two_layer_runs import strengths_and_test_point
 
 if TYPE_CHECKING:
     from saddlescope.flow import SymmetricFlows
@@ -17,7 +24,7 @@ CONJECTURE = ("exceptions", "followed", "exception_rise")  # what every sample s
 
 LARGE = "3 concepts, four, large"  # the kind of search with one descent more than concepts, from large weights
 
-_MOST = 6  # descents told apart; the last count has those above, too
+_MOST = 6  # largest count of descents; higher counts are added to it
 _HYSTERESES = (0.0, 1e-6, 1e-5, 1e-4, 3e-4, 1e-3, 3e-3, 0.01, 0.02, 0.03, 0.05, 0.07, 0.1, 0.15, 0.2, 0.3)
 _EDGES = (-6.0, 0.0, 49)  # of the bins of log10 of rises: the first, the last, how many
 _UNTIL = 1e4  # by then all is learned; what has learned takes no more time
@@ -32,15 +39,15 @@ _SEARCHES = {  # kind: the data, the number of descents, the largest entry of U
 _SHOWN = 400  # times of a curve
 
 
-def sampled(
+def sample_law(
     name: str, law: Law, params: Any, seed: tuple[int, ...], report: Callable[[float, str], None]
 ) -> xr.Dataset:
-    """Starts of one law at one scale: counts, counts against hysteresis, rises, and what the conjecture says."""
+    """Follow starts of one law at one scale; count descents, against hysteresis, too, and test the conjecture."""
     from saddlescope.measure import find_descents
 
-    a, x = data(*FIGURES[name])
-    starts = drawn(np.random.default_rng(seed), law, params.scale, (params.starts, len(a), len(a)))
-    flows, counts, seen = _judged(a, x, starts, report)
+    a, x = strengths_and_test_point(*FIGURES[name])
+    starts = draw_starts(np.random.default_rng(seed), law, params.scale, (params.starts, len(a), len(a)))
+    flows, counts, seen = _follow_and_count(a, x, starts, report)
     shares = [
         np.bincount(np.minimum(find_descents(flows.turning_losses, hysteresis=h).counts, _MOST), minlength=_MOST + 1)
         for h in _HYSTERESES
@@ -55,22 +62,22 @@ def sampled(
     ).assign_coords(descents=np.arange(_MOST + 1), hysteresis=list(_HYSTERESES), log_rise=edges[:-1])
 
 
-def elsewhere(names: tuple[str, ...], params: Any, report: Callable[[float, str], None]) -> xr.Dataset:
-    """What the conjecture says at other scales, and on random data."""
+def test_conjecture(names: tuple[str, ...], params: Any, report: Callable[[float, str], None]) -> xr.Dataset:
+    """Test the conjecture at other scales, and on random data."""
     cells: list[tuple[str, Law, float]] = list(itertools.product(names, LAWS, params.scales))
     rng = np.random.default_rng((params.seed, 1000))
     found = []
     for k, (name, law, scale) in enumerate(cells):
         report(0.6 * k / len(cells), f"{name}, {law} starts of scale {scale:g}")
-        a, x = data(*FIGURES[name])
-        found.append(_judged(a, x, drawn(rng, law, scale, (params.more, len(a), len(a))))[2])
+        a, x = strengths_and_test_point(*FIGURES[name])
+        found.append(_follow_and_count(a, x, draw_starts(rng, law, scale, (params.more, len(a), len(a))))[2])
     for k in range(params.tasks):
         report(0.6 + 0.4 * k / params.tasks, f"random data {k + 1} of {params.tasks}")
         s = 2 + k % 2
         mu, sigma = np.exp(rng.uniform(np.log(0.3), np.log(4), s)), np.exp(rng.uniform(np.log(0.01), 0.0, s))
-        a, x = data(tuple(mu.tolist()), tuple(sigma.tolist()))
-        starts = drawn(rng, LAWS[k // 2 % 2], 10 ** rng.uniform(-3, 0.5), (params.of_task, s, s))
-        found.append(_judged(a, x, starts)[2])
+        a, x = strengths_and_test_point(tuple(mu.tolist()), tuple(sigma.tolist()))
+        starts = draw_starts(rng, LAWS[k // 2 % 2], 10 ** rng.uniform(-3, 0.5), (params.of_task, s, s))
+        found.append(_follow_and_count(a, x, starts)[2])
     both = xr.concat(found, "part")
     return xr.Dataset(
         {"exceptions": both.exceptions.sum("part"), "followed": both.followed.sum("part"),
@@ -78,15 +85,15 @@ def elsewhere(names: tuple[str, ...], params: Any, report: Callable[[float, str]
     )  # fmt: skip
 
 
-def _judged(
+def _follow_and_count(
     a: np.ndarray, x: np.ndarray, starts: np.ndarray, report: Callable[[float, str], None] | None = None
 ) -> "tuple[SymmetricFlows, np.ndarray, xr.Dataset]":
-    """The flows, their counts, and what the conjecture says of them."""
+    """Follow starts; return the flows, verified counts, and the outcome of the conjecture."""
     from saddlescope.flow import symmetric_flows
 
     watch: dict[str, Any] = {} if report is None else {"report": report}
     flows = symmetric_flows(a, starts, test_point=x, until=_UNTIL, tolerance=_TOLERANCE, **watch)
-    counts, clear = counted(flows, starts)
+    counts, clear = verified_descent_counts(flows, starts)
     small = np.linalg.norm(starts, 2, axis=(1, 2)) <= 1
     kinds = [small == kind for kind in (False, True)]
     values = (
@@ -98,8 +105,8 @@ def _judged(
     return flows, counts, seen
 
 
-def searched(params: Any, report: Callable[[float, str], None]) -> xr.Dataset:
-    """The best start of every kind of search: its loss against time, and its rise; 0 where none was found."""
+def search_starts(params: Any, report: Callable[[float, str], None]) -> xr.Dataset:
+    """Search the best start of every kind; return its loss against time and its rise, 0 where none is found."""
     from saddlescope.flow import find_start, symmetric_flows
     from saddlescope.flow.two_layer.start_search import SearchError
 
@@ -107,10 +114,10 @@ def searched(params: Any, report: Callable[[float, str], None]) -> xr.Dataset:
     rises, times, losses = np.zeros(len(_SEARCHES)), *np.full((2, len(_SEARCHES), _SHOWN), np.nan)
     for k, (kind, (name, wanted, bound)) in enumerate(_SEARCHES.items()):
         report(k / len(_SEARCHES), f"search: {kind} descents")
-        a, x = data(*FIGURES[name])
+        a, x = strengths_and_test_point(*FIGURES[name])
         try:
             best = find_start(
-                a, descents=wanted, test_point=x, until=_UNTIL, seed=params.seed, bound=bound, pool=params.pool,
+                a, descents=wanted, test_point=x, until=_UNTIL, seed=params.seed, bound=bound, num_starts=params.pool,
                 generations=params.generations,
             )  # fmt: skip
         except SearchError:
@@ -119,7 +126,7 @@ def searched(params: Any, report: Callable[[float, str], None]) -> xr.Dataset:
         last = best.flow.turning_times[0, best.flow.turns[0]]
         marks = np.geomspace(last / 100, 3 * last, _SHOWN)
         times[k] = marks
-        flow = symmetric_flows(a, best.start[None], test_point=x, until=6 * last, record=marks)
+        flow = symmetric_flows(a, best.start[None], test_point=x, until=6 * last, record=marks, tolerance=1e-11)
         losses[k] = flow.losses[0, 1:-1] / (x @ x / 2)
     return xr.Dataset(
         {

@@ -1,20 +1,15 @@
-"""The pictures of the entry `early_alignment`."""
+"""Figures of the entry `early_alignment`."""
 
 import numpy as np
 import xarray as xr
 
+from saddlescope.papers.concept_learning.early_alignment.statistics import alignment, predicted_alignment
 from saddlescope.plot import Axis, Figure, Line, Mark, Panel
 
 
-def pictures(run: xr.Dataset, found: xr.DataArray, expected: xr.DataArray) -> list[Figure]:
-    """Neurons turning; alignment against scale; losses.
-
-    Args:
-        run: the stored run.
-        found: mean cosine to the fastest direction, by weight, (scale, run).
-        expected: the same of the prediction.
-    """
-    return [_turning(run), _scales(run, 1 - found, 1 - expected)]
+def figures(run: xr.Dataset) -> list[Figure]:
+    """Draw neurons turning, alignment against scale, and losses."""
+    return [_turning(run), _scales(run, 1 - alignment(run), 1 - predicted_alignment(run))]
 
 
 def _turning(run: xr.Dataset) -> Figure:

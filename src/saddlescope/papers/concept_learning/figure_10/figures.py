@@ -1,20 +1,19 @@
-"""Pictures of Figure 10: a plateau and a start of lower rank side by side, the output, how long starts take."""
+"""Figures of the entry `figure_10`: a plateau and a start of lower rank, the output, and learning times."""
 
 import xarray as xr
 
+from saddlescope.papers.concept_learning.figure_10.simulations import CASES
 from saddlescope.papers.concept_learning.shared.two_layer_figures import entries_panel, loss_panel, output_panels
 from saddlescope.plot import Axis, Figure, Line, Mark, Panel
 
-CASES = ("plateau", "deficient")
-
 
 def _one(run: xr.Dataset, case: str) -> xr.Dataset:
-    """One of the two runs, without the places of turns that only the other has."""
+    """Return one of the two runs, without the padding of its turns."""
     return run.sel(case=case).dropna("turn", subset=["turning_time"])
 
 
-def failure_figures(run: xr.Dataset) -> list[Figure]:
-    """The plateau and the deficient start side by side, the output, the printed map, and how long starts take."""
+def figures(run: xr.Dataset) -> list[Figure]:
+    """Draw the plateau and the deficient start, the output, learning times of random starts, and the printed map."""
     horizon = Mark(at=float(run.horizon), label="horizon")
     panels = []
     for case, title in zip(CASES, ("full rank: a plateau", "rank 2: for ever"), strict=True):

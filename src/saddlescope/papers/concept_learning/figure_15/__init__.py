@@ -13,24 +13,19 @@ what a concept's signal is, and appendix G.1 has the two "controlled independent
     position     colour and size of an image by the direct estimator; 0 and 1 are the class means
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from functools import partial
 
-import numpy as np
 import xarray as xr
 
 from saddlescope._shared.errors import InputError
-from saddlescope.papers.concept_learning.figure_15.claims import CLAIMS
-from saddlescope.papers.concept_learning.figure_15.figures import by_color, by_size, distributions, geometry
-from saddlescope.plot import Figure
+from saddlescope.papers.concept_learning.figure_15 import measurements
+from saddlescope.papers.concept_learning.figure_15.claims import claims
+from saddlescope.papers.concept_learning.figure_15.figures import figures
 from saddlescope.reproduction.context import RunContext
-from saddlescope.reproduction.parameter_checks import at_least
+from saddlescope.reproduction.parameter_checks import require_at_least
 
-if TYPE_CHECKING:
-    from saddlescope.train.diffusion.circles import CircleProcess
-
-_EXAMPLES_SEED, _READ_SEED = 15, 16  # of the images shown, and of those read by the estimator
+__all__ = ["Params", "claims", "figures", "run"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,9 +42,9 @@ class Params:
     shown: int = 6  # images of each class in the pictures
 
     def __post_init__(self) -> None:
-        at_least(2, self, "images")
-        at_least(4, self, "pixels", "read")
-        at_least(1, self, "shown")
+        require_at_least(2, self, "images")
+        require_at_least(4, self, "pixels", "read")
+        require_at_least(1, self, "shown")
         for name in ("color_settings", "size_settings"):
             settings = getattr(self, name)
             if len(settings) < 2 or sorted(set(settings)) != list(settings):
@@ -61,7 +56,7 @@ class Params:
 
     @classmethod
     def quick(cls) -> "Params":
-        """Seconds: half as many pixels a side, and few images."""
+        """Return parameters for a run of seconds: half as many pixels a side, and few images."""
         return cls(
             pixels=16,
             color_settings=(0.2, 0.4, 0.7),
@@ -74,125 +69,24 @@ class Params:
 
     @classmethod
     def paper(cls) -> "Params":
-        """The default has the paper's images; the 2048 of each class are those of its predecessor's public code."""
+        """Return 2048 images of each class, as the public code of the paper's predecessor has."""
         return cls(images=2048)
 
 
 def run(params: Params, context: RunContext) -> xr.Dataset:
-    """Signals seed by seed, then the images that are shown and read."""
-    for color in params.color_settings:  # refuses what cannot be drawn, before anything is
-        _process(params, color=color)
+    """Measure signals seed by seed, then draw the images that are shown and read."""
+    for color in params.color_settings:  # raise InputError for impossible settings before any work
+        measurements.circle_process(params, color=color)
     for size in params.size_settings:
-        _process(params, size=size)
+        measurements.circle_process(params, size=size)
     of_seeds: list[xr.Dataset] = []
     for k, seed in enumerate(params.seeds):
         report = context.part(0.9 * k / len(params.seeds), 0.9 * (k + 1) / len(params.seeds))
-        of_seeds.append(context.cached(f"seed-{seed}", _Signals(params, seed, report)))
+        of_seeds.append(context.cached(f"seed-{seed}", partial(measurements.measure_signals, params, seed, report)))
     context.report(0.9, "images")
     signals = xr.concat(of_seeds, xr.DataArray(list(params.seeds), dims="seed", name="seed"))
-    merged = xr.merge([signals, _shown(params), _read(params)]).assign_attrs(compared=params.compared)
+    merged = xr.merge([signals, measurements.example_images(params), measurements.read_positions(params)]).assign_attrs(
+        compared=params.compared
+    )
     context.report(1.0, "done")
     return merged
-
-
-def _process(params: Params, *, color: float = 0.4, size: float = 0.4) -> "CircleProcess":
-    from saddlescope.train.diffusion.circles import CircleProcess
-
-    return CircleProcess(pixels=params.pixels, color_signal=color, size_signal=size)
-
-
-@dataclass(frozen=True)
-class _Signals:
-    """All signals from the images of one seed: measured when called."""
-
-    params: Params
-    seed: int
-    report: Callable[[float, str], None]
-
-    def __call__(self) -> xr.Dataset:
-
-        from saddlescope.train.diffusion.circles import CONCEPTS
-        from saddlescope.train.diffusion.signals import concept_geometry, pixel_signals
-
-        params, total = self.params, len(self.params.color_settings) + len(self.params.size_settings)
-        drawn = {"images": params.images, "seed": self.seed}
-        by_color, by_size, geometries = [], [], []
-        for color in params.color_settings:
-            process = _process(params, color=color)
-            by_color.append(pixel_signals(process, **drawn))
-            geometries.append(concept_geometry(process, **drawn))
-            self.report(len(by_color) / total, f"seed {self.seed}, colour setting {color:g}")
-        for size in params.size_settings:
-            by_size.append(pixel_signals(_process(params, size=size), **drawn))
-            done = (len(by_color) + len(by_size)) / total
-            self.report(done, f"seed {self.seed}, size setting {size:g}")
-        concept = ("color_setting", "concept")
-        mu, sigma, jitter, overlap = (np.array(part) for part in zip(*geometries, strict=True))
-        return xr.Dataset(
-            {
-                "signal": ((*concept, "other"), np.array([found.means for found in by_color])),
-                "image_signal": ((*concept, "other"), np.array([found.images for found in by_color])),
-                "signal_by_size": (("size_setting", "concept", "other"), np.array([found.means for found in by_size])),
-                "mu": (concept, mu),
-                "sigma": (concept, sigma),
-                "jitter": (concept, jitter),
-                "overlap": ("color_setting", overlap),
-            },
-            coords={
-                "color_setting": list(params.color_settings),
-                "size_setting": list(params.size_settings),
-                "concept": list(CONCEPTS),
-                "other": ["big or red", "small or blue"],
-            },
-        )
-
-
-def _shown(params: Params) -> xr.Dataset:
-    """Images of every class at every setting, of the same places and backgrounds."""
-    from saddlescope.train.diffusion.circles import CLASSES
-
-    def drawn(process: "CircleProcess") -> np.ndarray:
-        rows = [process.draw(np.full(params.shown, k), seed=_EXAMPLES_SEED).images for k in range(len(CLASSES))]
-        return np.round(255 * np.stack(rows)).astype(np.uint8)
-
-    image = ("class", "example", "channel", "row", "column")
-    by_color = np.stack([drawn(_process(params, color=color)) for color in params.color_settings])
-    by_size = np.stack([drawn(_process(params, size=size)) for size in params.size_settings])
-    return xr.Dataset(
-        {"shown_by_color": (("color_setting", *image), by_color), "shown_by_size": (("size_setting", *image), by_size)},
-        coords={"class": list(CLASSES), "channel": ["red", "green", "blue"]},
-    )
-
-
-def _read(params: Params) -> xr.Dataset:
-    """What the direct estimator reads off true images of the two distributions, and what is true."""
-    from saddlescope.train.diffusion.circles import CLASSES
-    from saddlescope.train.diffusion.positions import concept_positions, true_positions
-
-    classes = np.arange(params.read) % len(CLASSES)
-    found, blank, true = [], [], []
-    for color in params.compared:
-        process = _process(params, color=color)
-        drawn = process.draw(classes, seed=_READ_SEED)
-        positions = concept_positions(drawn.images, process)
-        found.append(positions.position)
-        blank.append(positions.blank)
-        true.append(true_positions(drawn.conditions, process))
-    point = ("side", "image", "concept")
-    return xr.Dataset(
-        {
-            "position": (point, np.stack(found)),
-            "true_position": (point, np.stack(true)),
-            "blank": (("side", "image"), np.stack(blank)),
-            "image_class": ("image", classes),
-        },
-        coords={"side": ["left", "right"]},
-    )
-
-
-claims = CLAIMS
-
-
-def figures(run: xr.Dataset) -> list[Figure]:
-    """The two distributions, images and signals by either setting, and the matching SIM task."""
-    return [distributions(run), by_color(run), by_size(run), geometry(run)]

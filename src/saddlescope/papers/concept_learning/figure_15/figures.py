@@ -1,4 +1,4 @@
-"""The pictures of the entry `figure_15`: images and their signals by setting, and what the direct estimator reads."""
+"""Figures of the entry `figure_15`: images and signals by setting, and positions by the direct estimator."""
 
 import numpy as np
 import xarray as xr
@@ -13,7 +13,7 @@ _SIGNAL = Axis("distance of class means in pixels", range=(0.0, 25.0))
 
 
 def distributions(run: xr.Dataset) -> Figure:
-    """The two distributions side by side: images, and positions that the direct estimator reads off others."""
+    """Draw the two distributions side by side: images, and positions that the direct estimator reads off others."""
     left, right = run.attrs["compared"]
     return Figure(
         name="distributions",
@@ -30,7 +30,7 @@ def distributions(run: xr.Dataset) -> Figure:
 
 
 def _side_by_side(run: xr.Dataset) -> Film:
-    """Images of the two distributions in one frame, with an empty column between them."""
+    """Return images of the two distributions in one frame, with an empty column between them."""
     sides = [_frames(run.shown_by_color.sel(color_setting=[setting])) for setting in run.attrs["compared"]]
     count = sides[0].shape[2]
     gap = np.full_like(sides[0][:, :, :1], 255)
@@ -45,7 +45,7 @@ def _side_by_side(run: xr.Dataset) -> Film:
 
 
 def _plane(run: xr.Dataset, side: int) -> Panel:
-    """Positions that the direct estimator reads off the images of one distribution."""
+    """Draw positions that the direct estimator reads off the images of one distribution."""
     marks: list[Line] = []
     position = run.position.isel(side=side).transpose("image", "concept").values
     for k, name in enumerate(map(str, run["class"].values)):
@@ -60,7 +60,7 @@ def _plane(run: xr.Dataset, side: int) -> Panel:
 
 
 def by_color(run: xr.Dataset) -> Figure:
-    """Images and signals against colour's setting."""
+    """Draw images and signals against colour's setting."""
     left, right = run.attrs["compared"]
     marks = (Mark(at=right, label="right"), Mark(at=left, label="left"))
     return Figure(
@@ -77,7 +77,7 @@ def by_color(run: xr.Dataset) -> Figure:
 
 
 def by_size(run: xr.Dataset) -> Figure:
-    """Images and signals against size's setting."""
+    """Draw images and signals against size's setting."""
     return Figure(
         name="size",
         title="The same with size's signal from weak to strong",
@@ -95,7 +95,7 @@ def _signals(
     images: xr.DataArray | None = None,
     marks: tuple[Mark, ...] = (),
 ) -> Panel:
-    """Signals of both concepts by the other's value, with dots that follow the film."""
+    """Draw signals of both concepts by the other's value, with dots that follow the film."""
     x, lines = signal[setting].values, []
     for concept, color in _COLORS.items():
         for k, other in enumerate(_OTHERS[concept]):
@@ -118,12 +118,12 @@ def _film(shown: xr.DataArray, setting: str, unit: str) -> Film:
 
 
 def _frames(shown: xr.DataArray) -> np.ndarray:
-    """Images by setting, as a film has them."""
+    """Return images by setting, in the axis order of a film."""
     return shown.transpose(..., "class", "example", "row", "column", "channel").values
 
 
 def geometry(run: xr.Dataset) -> Figure:
-    """(mu, sigma) of the matching SIM task, and how far from orthogonal the concepts are."""
+    """Draw (mu, sigma) of the matching SIM task, and the cosine between the concepts."""
     x = run.color_setting.values
     marks: list[Line | Band | Mark] = []
     for concept, color in _COLORS.items():
@@ -161,3 +161,8 @@ def geometry(run: xr.Dataset) -> Figure:
             rows=tuple(rows),
         ),
     )  # fmt: skip
+
+
+def figures(run: xr.Dataset) -> list[Figure]:
+    """Draw the two distributions, images and signals by either setting, and the matching SIM task."""
+    return [distributions(run), by_color(run), by_size(run), geometry(run)]

@@ -1,30 +1,33 @@
-"""The pictures of the entry `figure_3`: an output, losses, and the role of depth."""
+"""Figure of the entry `figure_3`: outputs, losses, and the role of depth."""
 
 import numpy as np
 import xarray as xr
 
-from saddlescope.papers.concept_learning.figure_3 import HIGH, LARGE, LOW, WHOLE, WIDE, part_of
+from saddlescope.papers.concept_learning.figure_3.simulations import HIGH, LOW, WHOLE, WIDE
+from saddlescope.papers.concept_learning.figure_3.statistics import LARGE, select_networks
 from saddlescope.plot import Axis, Figure, Line, Panel, Table
 
 
-def figure(run: xr.Dataset) -> Figure:
-    """The three panels and the table of all networks."""
-    return Figure(
-        name="transient",
-        title="Deep networks of low dimension memorize before they generalise",
-        caption="Left: outputs of four-layer networks at the test point, one a dimension, points at marks evenly "
-        "spaced in the logarithm of the step; the one of low dimension is the transient one with the median rise. "
-        "Middle: loss at the test point of 12 networks of either dimension over its start. Right: part of the "
-        "networks whose loss rises again, against depth: noise of SGD adds to it.",
-        panels=(_plane(run), _losses(run), _depths(run)),
-        columns=3,
-        table=_table(run),
-    )
+def figures(run: xr.Dataset) -> list[Figure]:
+    """Draw outputs, losses and the role of depth, with a table of all networks."""
+    return [
+        Figure(
+            name="transient",
+            title="Deep networks of low dimension memorize before they generalise",
+            caption="Left: outputs of four-layer networks at the test point, one a dimension, points at marks evenly "
+            "spaced in the logarithm of the step; the one of low dimension is the transient one with the median rise. "
+            "Middle: loss at the test point of 12 networks of either dimension over its start. Right: part of the "
+            "networks whose loss rises again, against depth: noise of SGD adds to it.",
+            panels=(_plane(run), _losses(run), _depths(run)),
+            columns=3,
+            table=_table(run),
+        )
+    ]
 
 
 def _example(run: xr.Dataset) -> int:
-    """The transient network of median rise in low dimension, else that of the largest rise."""
-    one = part_of(run, LOW, run.attrs["paper_depth"])
+    """Return the transient network of median rise in low dimension, else that of the largest rise."""
+    one = select_networks(run, LOW, run.attrs["paper_depth"])
     rise = np.where(one.descents > 1, one.rise, np.nan)
     if np.isnan(rise).all():
         return int(np.argmax(one.rise.values))
@@ -52,7 +55,7 @@ def _plane(run: xr.Dataset) -> Panel:
 def _losses(run: xr.Dataset) -> Panel:
     lines: list[Line] = []
     for k, kind in enumerate((LOW, HIGH)):
-        losses = part_of(run, kind, run.attrs["paper_depth"]).test_loss.transpose("seed", "step").values
+        losses = select_networks(run, kind, run.attrs["paper_depth"]).test_loss.transpose("seed", "step").values
         lines += [
             Line(x=run.step.values[1:], y=(loss / loss[0])[1:], group=_name(run, kind), color=k, width=1.0, opacity=0.7)
             for loss in losses[:12]
@@ -71,7 +74,7 @@ def _depths(run: xr.Dataset) -> Panel:
         depth, part = of_kind.depth.values, (of_kind.descents > 1).mean("seed").values
         lines.append(Line(x=depth, y=part, group=group, color=color, width=2.0))
         lines.append(Line(x=depth, y=part, group=group, color=color, style="points", width=3.0))
-    wide = part_of(run, WIDE, run.attrs["paper_depth"])
+    wide = select_networks(run, WIDE, run.attrs["paper_depth"])
     share = np.atleast_1d(float((wide.descents > 1).mean()))
     label = f"{low}, no minibatches, hidden layers of {run.attrs['high']}"
     lines.append(Line(x=np.atleast_1d(int(wide.depth)), y=share, label=label, color=5, style="points", width=5.0))

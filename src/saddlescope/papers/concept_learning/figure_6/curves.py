@@ -1,4 +1,4 @@
-"""What Figure 6 reads off the trajectory of the unseen class, curve by curve and without smoothing.
+"""Numbers of the trajectory of the unseen class, curve by curve and without smoothing.
 
     C           position of the generated images in concept coordinates: (0, 0) and (1, 1) are the class means of (red,
                 big) and of (blue, small), the unseen class. Mean over the images that are not blank
@@ -22,8 +22,8 @@ from jaxtyping import Float
 
 LEVEL = 0.75
 """A third is the mean of the classes trained on, one the goal."""
-_HALF = 0.5  # of the coordinate of the slower concept: from there on its approach to the end is told
-_OCTAVE = 1.25  # a speed is told between records whose steps differ by this factor or more
+_HALF = 0.5  # of the coordinate of the slower concept: from there on its approach to the end is fitted
+_OCTAVE = 1.25  # a speed is computed between records whose steps differ by this factor or more
 _RATES = 400  # rates and powers tried in a fit
 _FEWEST = 5  # records of a fit of three numbers
 
@@ -33,12 +33,12 @@ Curve = Float[np.ndarray, " record"]
 Path = Float[np.ndarray, "record concept"]
 
 
-def unseen(run: xr.Dataset, estimate: str = "position", images: slice = slice(None)) -> xr.DataArray:
-    """C of the unseen class, (signal, seed, step, concept), over some of the images.
+def unseen_positions(run: xr.Dataset, estimate: str = "position", images: slice = slice(None)) -> xr.DataArray:
+    """Return C of the unseen class, (signal, seed, step, concept), over some of the images.
 
     Args:
         run: the stored run.
-        estimate: position, by the direct estimator; raw_position, the same for weights as they are, not averaged; or
+        estimate: position, by the direct estimator; raw_position, the same for raw weights, without averaging; or
             probability, by the classifier.
         images: which of the generated images.
     """
@@ -47,27 +47,27 @@ def unseen(run: xr.Dataset, estimate: str = "position", images: slice = slice(No
 
 
 def mean_positions(run: xr.Dataset, estimate: str = "position", images: slice = slice(None)) -> xr.DataArray:
-    """C of all classes, (signal, seed, step, class, concept)."""
+    """Return C of all classes, (signal, seed, step, class, concept)."""
     found = run[estimate].isel(image=images)
     shown = found.notnull().all("concept") if estimate == "raw_position" else ~run.blank.isel(image=images)
-    told = (shown.mean("image") > _HALF) & (run.step >= run.attrs["first_record"])
-    return found.where(shown).mean("image").where(told)
+    known = (shown.mean("image") > _HALF) & (run.step >= run.attrs["first_record"])
+    return found.where(shown).mean("image").where(known)
 
 
 def error(paths: Float[np.ndarray, "*runs record concept"]) -> Float[np.ndarray, "*runs record"]:
-    """The concept space MSE."""
+    """Return the concept space MSE."""
     return np.mean((paths - 1) ** 2, axis=-1)
 
 
 def learned_at(path: Path, steps: Curve, level: float = LEVEL) -> Float[np.ndarray, " concept"]:
-    """The step at which each coordinate passes a level for good, linear in the logarithm of steps.
+    """Return the step at which each coordinate passes a level for good, linear in the logarithm of steps.
 
     Infinite where it ends below it; the first record's step where it is above it always.
     """
-    told = np.isfinite(path).all(axis=1)
-    at, x = np.log(steps[told]), path[told]
+    known = np.isfinite(path).all(axis=1)
+    at, x = np.log(steps[known]), path[known]
     times = np.full(path.shape[1], np.inf)
-    for k, j in enumerate(_passings(x, level)):
+    for k, j in enumerate(_final_passings(x, level)):
         if j < len(x):
             i = max(j - 1, 0)
             share = (level - x[i, k]) / (x[j, k] - x[i, k]) if j else 0.0
@@ -76,35 +76,35 @@ def learned_at(path: Path, steps: Curve, level: float = LEVEL) -> Float[np.ndarr
 
 
 def lead(path: Path) -> float:
-    """The largest lead since one concept is learned: positive where colour is ahead, negative where size is.
+    """Return the largest lead since one concept is learned: positive where colour is ahead, negative where size is.
 
     NaN where none is learned. Before, both coordinates come from images that show neither concept.
     """
     x = path[np.isfinite(path).all(axis=1)]
-    start = min(_passings(x, LEVEL))
+    start = min(_final_passings(x, LEVEL))
     ahead = x[start:, 0] - x[start:, 1]
     return float(ahead[np.argmax(np.abs(ahead))]) if len(ahead) else np.nan
 
 
-def _passings(x: Path, level: float) -> list[int]:
-    """The first record from which on each coordinate stays at a level or above; the number of records if none."""
+def _final_passings(x: Path, level: float) -> list[int]:
+    """Return the first record from which each coordinate stays at a level or above, else the number of records."""
     return [int(below[-1]) + 1 if len(below := np.flatnonzero(values < level)) else 0 for values in x.T]
 
 
 @dataclass(frozen=True)
 class Rise:
-    """A rise of a curve between two of its records, dip and peak, before it has fallen for good."""
+    """Rise of a curve between two of its records, dip and peak, before it has fallen for good."""
 
     dip: int
     peak: int
 
     def height(self, curve: Curve) -> float:
-        """By how much a curve is higher at the peak than at the dip."""
+        """Return the difference of a curve between peak and dip."""
         return float(curve[self.peak] - curve[self.dip])
 
 
 def largest_rise(curve: Curve) -> Rise:
-    """Where a curve rises most above its lowest value before; a curve that never rises has the least fall."""
+    """Return the largest rise of a curve above its lowest value before; without a rise, the least fall."""
     known = np.where(np.isfinite(curve), curve, np.inf)
     lowest = np.minimum.accumulate(known)[:-1]
     with np.errstate(invalid="ignore"):
@@ -114,7 +114,7 @@ def largest_rise(curve: Curve) -> Rise:
 
 
 def speeds(path: Path, steps: Curve) -> tuple[Float[np.ndarray, " speed"], Float[np.ndarray, " speed"]]:
-    """Steps and |dC/dstep| by finite differences, between records that lie a factor of 1.25 apart or more.
+    """Return steps and |dC/dstep| by finite differences, between records a factor of 1.25 apart or more.
 
     Noise of C adds to every speed; over a longer time it adds less. The step is the geometric mean of the two.
     """
@@ -129,7 +129,7 @@ def speeds(path: Path, steps: Curve) -> tuple[Float[np.ndarray, " speed"], Float
 
 @dataclass(frozen=True)
 class Approach:
-    """A curve fitted by end - b g(step), g = exp(-rate step) or step^-rate: its slope falls as g' does.
+    """Fitted curve end - b g(step), g = exp(-rate step) or step^-rate: its slope falls as g' does.
 
     Attributes:
         law: which g.
@@ -145,12 +145,12 @@ class Approach:
     resolved: bool
 
     def at(self, steps: Curve) -> Curve:
-        """The fitted curve."""
+        """Return the fitted curve."""
         return self.end - self.gap * _decay(self.law, self.rate, steps)
 
 
-def approach(curve: Curve, steps: Curve, law: Law) -> Approach:
-    """The least squares fit of a curve, end and gap exactly and the rate on a fine grid."""
+def fit_approach(curve: Curve, steps: Curve, law: Law) -> Approach:
+    """Fit a curve by least squares, end and gap exactly and the rate on a fine grid."""
     span = steps[-1] - steps[0]
     rates = np.geomspace(1 / span, 30 / span, _RATES) if law == "exponential" else np.geomspace(0.1, 10.0, _RATES)
     decays = np.stack([_decay(law, rate, steps) for rate in rates])
@@ -163,14 +163,14 @@ def approach(curve: Curve, steps: Curve, law: Law) -> Approach:
 
 
 class Terminal(NamedTuple):
-    """The terminal phase of a trajectory: which concept is the slower one, and the records from its 1/2 on."""
+    """Terminal phase of a trajectory: the slower concept, and the records from its 1/2 on."""
 
     concept: int
     records: slice
 
 
-def terminal(path: Path, steps: Curve) -> Terminal | None:
-    """From where the slower concept passes 1/2 for good to the end; None where that leaves too few records."""
+def terminal_phase(path: Path, steps: Curve) -> Terminal | None:
+    """Return the records from the slower concept's last passing of 1/2 to the end; None where they are too few."""
     times = learned_at(path, steps, _HALF)
     slower = int(np.argmax(times))
     if not np.isfinite(times[slower]):

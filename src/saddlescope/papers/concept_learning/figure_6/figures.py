@@ -1,4 +1,4 @@
-"""The pictures of Figure 6: trajectories with samples, coordinates, errors, speeds, and the theory beside them."""
+"""Figures of the entry `figure_6`: trajectories with samples, coordinates, errors, speeds, and the theory."""
 
 from collections.abc import Callable, Iterable, Iterator
 from typing import Literal
@@ -6,8 +6,7 @@ from typing import Literal
 import numpy as np
 import xarray as xr
 
-from saddlescope.papers.concept_learning.figure_6 import curves as curves
-from saddlescope.papers.concept_learning.figure_6 import statistics as reads
+from saddlescope.papers.concept_learning.figure_6 import curves, statistics
 from saddlescope.papers.concept_learning.figure_6.predictions import RESCALED
 from saddlescope.plot import Axis, Band, Figure, Film, Line, Mark, Panel, Picture, Table
 from saddlescope.plot.figure import AnyMark
@@ -19,7 +18,7 @@ _RANGE = (-0.15, 1.3)  # of the plane of concepts
 
 
 def figures(run: xr.Dataset) -> list[Figure]:
-    """All figures."""
+    """Draw all figures."""
     return [
         *(_trajectory(run, k) for k in range(run.sizes["signal"])),
         _coordinates(run),
@@ -34,7 +33,7 @@ def _theory(run: xr.Dataset, abstraction: str) -> np.ndarray:
 
 
 def _mean(values: np.ndarray) -> np.ndarray:
-    """Over seeds; NaN where one has none, so that no curve jumps as seeds come in."""
+    """Return the mean over seeds; NaN where one has none, so that no curve jumps as seeds come in."""
     return values.mean(axis=0)
 
 
@@ -44,23 +43,23 @@ def _log_step(run: xr.Dataset) -> Axis:
 
 
 def _trajectory(run: xr.Dataset, signal: int) -> Figure:
-    """The plane of concepts with samples, and all classes over training as a film."""
-    steps, paths = reads.step_numbers(run), reads.paths(run)[signal]
-    told = np.isfinite(paths[0]).all(axis=1)
-    first = paths[0][told]
+    """Draw the plane of concepts with samples, and all classes over training as a film."""
+    steps, paths = statistics.step_numbers(run), statistics.paths(run)[signal]
+    known = np.isfinite(paths[0]).all(axis=1)
+    first = paths[0][known]
     marks = [
         *(Line(x=path[:, 0], y=path[:, 1], group="other seeds", color=0, width=0.8, opacity=0.4) for path in paths[1:]),
         *(
             Line(x=path[:, 0], y=path[:, 1], group=label, color=color, style=style, at=steps)
             for path, label, color, style in _predicted(run, signal)
         ),
-        Line(x=first[:, 0], y=first[:, 1], group="first seed", color=0, width=2.4, at=steps[told]),
+        Line(x=first[:, 0], y=first[:, 1], group="first seed", color=0, width=2.4, at=steps[known]),
         Line(x=np.array([0.0, 0.0, 1.0]), y=np.array([0.0, 1.0, 0.0]), group="classes trained on", color=2,
              style="points"),
         Line(x=np.array([1.0]), y=np.array([1.0]), group="unseen class", color=3, style="points"),
         *_pins(run, signal, paths[0]),
     ]  # fmt: skip
-    ahead = _median(reads.leads(run)[signal])
+    ahead = _median(statistics.leads(run)[signal])
     led = (
         f" {'Colour' if ahead > 0 else 'Size'} leads by up to {abs(ahead):.2f}, median over seeds."
         if np.isfinite(ahead)
@@ -82,8 +81,8 @@ def _trajectory(run: xr.Dataset, signal: int) -> Figure:
     )
 
 
-def _predicted(run: xr.Dataset, signal: int) -> "list[tuple[np.ndarray, str, int, Literal['dashed', 'dotted']]]":
-    """The theory's paths at both paces, which are one at the first signal, with label, colour and style."""
+def _predicted(run: xr.Dataset, signal: int) -> list[tuple[np.ndarray, str, int, Literal["dashed", "dotted"]]]:
+    """Return the theory's paths at both paces, which are one at the first signal, with label, colour and style."""
     found: list[tuple[np.ndarray, str, int, Literal["dashed", "dotted"]]] = []
     found.append((_mean(_theory(run, "two layers")[signal]), "theory", 4, "dashed"))
     if signal > 0:
@@ -92,16 +91,16 @@ def _predicted(run: xr.Dataset, signal: int) -> "list[tuple[np.ndarray, str, int
 
 
 def _pins(run: xr.Dataset, signal: int, path: np.ndarray) -> list[Picture]:
-    """Samples of the unseen class at records that lie evenly along the trajectory."""
-    told = np.flatnonzero(np.isfinite(path).all(axis=1))
-    if len(told) < 2:
+    """Return samples of the unseen class at records spread evenly along the trajectory."""
+    known = np.flatnonzero(np.isfinite(path).all(axis=1))
+    if len(known) < 2:
         return []
-    length = np.append(0.0, np.cumsum(np.linalg.norm(np.diff(path[told], axis=0), axis=1)))
-    chosen = np.unique(np.searchsorted(length, np.linspace(0, length[-1], _PINS)).clip(0, len(told) - 1))
+    length = np.append(0.0, np.cumsum(np.linalg.norm(np.diff(path[known], axis=0), axis=1)))
+    chosen = np.unique(np.searchsorted(length, np.linspace(0, length[-1], _PINS)).clip(0, len(known) - 1))
     images = _images(run, signal)
     blank = run.blank.isel(signal=signal, seed=0).transpose("step", "class", "image").values[:, -1]
     found = []
-    for record in told[chosen]:
+    for record in known[chosen]:
         image = int(np.argmin(blank[record, : images.shape[2]]))  # the first that is not blank
         found.append(
             Picture(x=float(path[record, 0]), y=float(path[record, 1]), image=images[record, -1, image], size=0.13,
@@ -111,7 +110,7 @@ def _pins(run: xr.Dataset, signal: int, path: np.ndarray) -> list[Picture]:
 
 
 def _images(run: xr.Dataset, signal: int) -> np.ndarray:
-    """Kept images, (step, class, shown, height, width, 3)."""
+    """Return stored images, (step, class, shown, height, width, 3)."""
     order = ("step", "class", "shown", "row", "column", "channel")
     return np.ascontiguousarray(run.images.isel(signal=signal).transpose(*order).values)
 
@@ -125,7 +124,7 @@ def _film(run: xr.Dataset, signal: int) -> Film:
 
 
 def _by_signal(run: xr.Dataset, x: Axis, y: Axis, marks: Callable[[int], Iterable[AnyMark]]) -> list[Panel]:
-    """A panel for each signal."""
+    """Draw a panel for each signal."""
     return [
         Panel(x=x, y=y, marks=tuple(marks(k)), title=f"colour signal {signal:g}")
         for k, signal in enumerate(run.signal.values)
@@ -133,13 +132,13 @@ def _by_signal(run: xr.Dataset, x: Axis, y: Axis, marks: Callable[[int], Iterabl
 
 
 def _coordinates(run: xr.Dataset) -> Figure:
-    """Both coordinates over training."""
-    steps = reads.step_numbers(run)
+    """Draw both coordinates over training."""
+    steps = statistics.step_numbers(run)
 
     def marks(signal: int) -> Iterator[AnyMark]:
         yield Mark(at=curves.LEVEL, axis="y", label="learned")
         for concept, name in enumerate(_NAMES):
-            values = reads.paths(run)[signal, :, :, concept]
+            values = statistics.paths(run)[signal, :, :, concept]
             known = np.isfinite(values).all(axis=0)
             low, high = values[:, known].min(axis=0), values[:, known].max(axis=0)
             yield Band(x=steps[known], low=low, high=high, group=name, color=concept)
@@ -158,11 +157,11 @@ def _coordinates(run: xr.Dataset) -> Figure:
 
 
 def _errors(run: xr.Dataset) -> Figure:
-    """The concept space MSE over training."""
-    steps = reads.step_numbers(run)
+    """Draw the concept space MSE over training."""
+    steps = statistics.step_numbers(run)
 
     def marks(signal: int) -> Iterator[AnyMark]:
-        paths, raw = reads.paths(run)[signal], reads.paths(run, "raw_position")[signal]
+        paths, raw = statistics.paths(run)[signal], statistics.paths(run, "raw_position")[signal]
         for path in paths:
             yield Line(x=steps, y=curves.error(path), group="each seed", color=0, width=0.8, opacity=0.5)
         ensemble, without = curves.error(_mean(paths)), curves.error(_mean(raw))
@@ -181,19 +180,19 @@ def _errors(run: xr.Dataset) -> Figure:
 
 
 def _speeds(run: xr.Dataset) -> Figure:
-    """The speed in concept space over training, on a logarithmic axis."""
-    steps = reads.step_numbers(run)
+    """Draw the speed in concept space over training, on a logarithmic axis."""
+    steps = statistics.step_numbers(run)
 
     def marks(signal: int) -> Iterator[AnyMark]:
-        for m, path in enumerate(reads.paths(run)[signal]):
+        for m, path in enumerate(statistics.paths(run)[signal]):
             at, speed = curves.speeds(path, steps)
             seed = f"seed {run.seed.values[m]}"
             yield Line(x=at, y=speed, group=seed, color=m, width=1.2)
-            part = curves.terminal(path, steps)
+            part = curves.terminal_phase(path, steps)
             if part is None:
                 continue
             x = steps[part.records]
-            fitted = curves.approach(path[part.records, part.concept], x, "exponential")
+            fitted = curves.fit_approach(path[part.records, part.concept], x, "exponential")
             if fitted.resolved:
                 slope = fitted.gap * fitted.rate * np.exp(-fitted.rate * (x - x[0]))
                 yield Line(x=x, y=slope, group=seed, color=m, style="dashed")
@@ -209,13 +208,13 @@ def _speeds(run: xr.Dataset) -> Figure:
 
 
 def _comparison(run: xr.Dataset) -> Figure:
-    """What the theory predicts against what is measured."""
+    """Draw predicted against measured numbers."""
     order, signals = ("signal", "seed"), run.signal.values.astype(float)
-    measured, theory = reads.learned(run), run.theory_learned.transpose(*order, "concept").values
+    measured, theory = statistics.learned(run), run.theory_learned.transpose(*order, "concept").values
     leads, rises, rates, own = (
-        reads.leads(run),
-        reads.rises(run),
-        reads.rates(run),
+        statistics.leads(run),
+        statistics.rises(run),
+        statistics.rates(run),
         run.own_pace.transpose(*order).values,
     )
     pace = run.pace.sel(abstraction=["two layers", RESCALED]).transpose("abstraction", *order).values
@@ -223,7 +222,7 @@ def _comparison(run: xr.Dataset) -> Figure:
     same = np.ones_like(slower)
     rows = []
     for k, signal in enumerate(signals):
-        for name, found, told, by in (
+        for name, found, predicted, by in (
             ("steps until colour is learned", measured[k, :, 0], theory[k, :, 0], slower[k]),
             ("steps until size is learned", measured[k, :, 1], theory[k, :, 1], slower[k]),
             ("largest lead of colour", leads[k], run.theory_lead.transpose(*order).values[k], same[k]),
@@ -231,12 +230,12 @@ def _comparison(run: xr.Dataset) -> Figure:
             ("terminal rate (1/step)", rates[k], run.theory_rate.transpose(*order).values[k], 1 / slower[k]),
             ("steps in a unit of time", own[k], pace[0, k], slower[k]),
         ):
-            rows.append((f"{signal:g}", name, _median(found), _median(told), _median(told * by)))
+            rows.append((f"{signal:g}", name, _median(found), _median(predicted), _median(predicted * by)))
 
-    def panel(label: str, found: np.ndarray, told: np.ndarray, scale: "Literal['linear', 'log']") -> Panel:
+    def panel(label: str, found: np.ndarray, predicted: np.ndarray, scale: Literal["linear", "log"]) -> Panel:
         dots = [Line(x=signals, y=each, group="generated", color=0, style="points") for each in found.T]
         line = Line(
-            x=signals, y=np.array([_median(each) for each in told]), group="SIM theory", color=4, style="dashed"
+            x=signals, y=np.array([_median(each) for each in predicted]), group="SIM theory", color=4, style="dashed"
         )
         return Panel(x=Axis("colour signal"), y=Axis(label, scale=scale), marks=(*dots, line))
 
@@ -255,12 +254,12 @@ def _comparison(run: xr.Dataset) -> Figure:
 
 
 def _ratio(times: np.ndarray) -> np.ndarray:
-    """Of the two concepts; NaN where one is never learned."""
+    """Return the ratio of both concepts' times; NaN where one is never learned."""
     known = np.isfinite(times).all(axis=-1)
     return np.where(known, np.where(known, times[..., 0], 1.0) / np.where(known, times[..., 1], 1.0), np.nan)
 
 
 def _median(values: np.ndarray) -> float:
-    """Of what is finite."""
+    """Return the median of the finite values."""
     known = values[np.isfinite(values)]
     return float(np.median(known)) if len(known) else float("nan")

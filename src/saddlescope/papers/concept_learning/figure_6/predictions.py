@@ -1,7 +1,7 @@
-"""The SIM theory fitted to the diffusion model at the first signal, and what it then predicts at every signal.
+"""Predictions of the SIM theory at every signal, fitted to the diffusion model at the first one.
 
-A fit for each seed, of the trajectory of the unseen class over all records that are told. Terms are those of
-`theory` and `curves`. Two paces are told for the other signals:
+A fit for each seed, of the trajectory of the unseen class over all valid records. Terms are those of
+`theory` and `curves`. There are two paces for the other signals:
 
     gradient flow   a unit of time has as many steps as at the first signal
     AdamW           steps are in proportion to a_1 + a_2: AdamW does not see how large gradients are, so that the a_k,
@@ -13,15 +13,15 @@ from dataclasses import replace
 import numpy as np
 import xarray as xr
 
-from saddlescope.papers.concept_learning.figure_6 import curves as curves
+from saddlescope.papers.concept_learning.figure_6 import curves
 from saddlescope.papers.concept_learning.figure_6.theory import (
     ABSTRACTIONS,
     SCALES,
     Concepts,
     Family,
     Fitted,
-    family,
     fit,
+    predict_family,
 )
 
 _SEED = 0  # of the random starts
@@ -30,11 +30,11 @@ RESCALED = "two layers, AdamW's pace"
 """Label of the two-layer model at that pace, beside the abstractions."""
 
 
-def predictions(run: xr.Dataset, *, starts: int) -> xr.Dataset:
-    """The theory's trajectories beside the measured ones.
+def predict_trajectories(run: xr.Dataset, *, starts: int) -> xr.Dataset:
+    """Predict the trajectories of all signals by the theory.
 
     Args:
-        run: what `_diffusion.train` returns.
+        run: result of `training.train`.
         starts: random starts of the two-layer models.
 
     Returns:
@@ -46,9 +46,9 @@ def predictions(run: xr.Dataset, *, starts: int) -> xr.Dataset:
         if mu and sigma did not matter; `own_pace`, the pace of a fit to the signal itself; `theory_learned` (...,
         concept), in steps; `theory_lead`; `theory_rise`, the largest rise of the error, mean over starts;
         `theory_rate`, of the terminal approach; these at the pace of gradient flow. Over (signal, concept): `strength`.
-        NaN for a seed of which nothing is told.
+        NaN for a seed without valid records.
     """
-    measured, steps = curves.unseen(run).transpose(*_STEP).values, run.step.values.astype(float)
+    measured, steps = curves.unseen_positions(run).transpose(*_STEP).values, run.step.values.astype(float)
     concepts = [
         Concepts(mu=tuple(mu), sigma=tuple(sigma), overlap=float(overlap))
         for mu, sigma, overlap in zip(run.mu.values, run.sigma.values, run.overlap.values, strict=True)
@@ -58,9 +58,9 @@ def predictions(run: xr.Dataset, *, starts: int) -> xr.Dataset:
     kinds, shape = (*ABSTRACTIONS, RESCALED), measured.shape[:2]
     theory, scales = np.full((len(kinds), *measured.shape), np.nan), np.full((len(kinds), shape[1]), np.nan)
     errors, paces = np.full((len(kinds), *shape), np.nan), np.full((len(kinds), *shape), np.nan)
-    told = {name: np.full(shape, np.nan) for name in ("unmatched_error", "own_pace", "lead", "rise", "rate")}
+    numbers = {name: np.full(shape, np.nan) for name in ("unmatched_error", "own_pace", "lead", "rise", "rate")}
     learned = np.full((*shape, 2), np.nan)
-    families = {each: [family(of, each, starts=starts, seed=_SEED) for of in concepts] for each in ABSTRACTIONS}
+    families = {each: [predict_family(of, each, starts=starts, seed=_SEED) for of in concepts] for each in ABSTRACTIONS}
     seen = np.asarray(np.isfinite(measured).any(axis=(2, 3)))
     fits = {
         (abstraction, m): fit(measured[0, m], steps, families[abstraction][0])
@@ -79,11 +79,11 @@ def predictions(run: xr.Dataset, *, starts: int) -> xr.Dataset:
                 theory[n, k, m] = predicted[k].at(fitted, steps).mean(axis=0)
                 errors[n, k, m] = _error(theory[n, k, m], measured[k, m])
                 if kind == "two layers":
-                    told["unmatched_error"][k, m] = _error(theory[n, 0, m], measured[k, m])
+                    numbers["unmatched_error"][k, m] = _error(theory[n, 0, m], measured[k, m])
                     own = fit(measured[k, m], steps, predicted[k]) if k else first
-                    told["own_pace"][k, m] = own.pace
-                    numbers = _told(predicted[k], fitted)
-                    learned[k, m], told["lead"][k, m], told["rise"][k, m], told["rate"][k, m] = numbers
+                    numbers["own_pace"][k, m] = own.pace
+                    found = _path_numbers(predicted[k], fitted)
+                    learned[k, m], numbers["lead"][k, m], numbers["rise"][k, m], numbers["rate"][k, m] = found
     seed = ("signal", "seed")
     return xr.Dataset(
         {
@@ -91,20 +91,20 @@ def predictions(run: xr.Dataset, *, starts: int) -> xr.Dataset:
             "theory_error": (("abstraction", *seed), errors),
             "initial_scale": (("abstraction", "seed"), scales),
             "pace": (("abstraction", *seed), paces, {"units": "steps"}),
-            "unmatched_error": (seed, told["unmatched_error"]),
-            "own_pace": (seed, told["own_pace"], {"units": "steps"}),
+            "unmatched_error": (seed, numbers["unmatched_error"]),
+            "own_pace": (seed, numbers["own_pace"], {"units": "steps"}),
             "theory_learned": ((*seed, "concept"), learned, {"units": "steps"}),
-            "theory_lead": (seed, told["lead"]),
-            "theory_rise": (seed, told["rise"]),
-            "theory_rate": (seed, told["rate"], {"units": "1/step"}),
+            "theory_lead": (seed, numbers["lead"]),
+            "theory_rise": (seed, numbers["rise"]),
+            "theory_rate": (seed, numbers["rate"], {"units": "1/step"}),
             "strength": (("signal", "concept"), strengths),
         },
         coords={"abstraction": list(kinds)},
     )
 
 
-def _told(predicted: Family, fitted: Fitted) -> tuple[np.ndarray, float, float, float]:
-    """When each concept is learned, the lead, the mean rise and the terminal rate, from the whole flow."""
+def _path_numbers(predicted: Family, fitted: Fitted) -> tuple[np.ndarray, float, float, float]:
+    """Return when each concept is learned, the lead, the mean rise and the terminal rate, from the complete flow."""
     paths = predicted.paths[fitted.scale]
     path = paths.mean(axis=0)
     errors = [curves.error(each) for each in paths]

@@ -1,4 +1,4 @@
-"""The SIM theory's trajectory for a diffusion model: linear networks at the images' mu and sigma.
+"""Trajectories of the SIM theory for a diffusion model: linear networks at the images' mu and sigma.
 
     mu, sigma   of the images, for each concept: distance of the class means, and spread within a class along the same
                 direction (`concept_geometry` measures them)
@@ -46,19 +46,19 @@ class Concepts:
 
     @property
     def strengths(self) -> Float[np.ndarray, "2"]:
-        """a_k of data with a cluster at the origin."""
+        """Return a_k of data with a cluster at the origin."""
         from saddlescope.models import StructuredIdentityTask
 
         return StructuredIdentityTask(self.mu, self.sigma, 1, len(self.mu), origin=True).strengths
 
     @property
     def directions(self) -> Float[np.ndarray, "2 2"]:
-        """Unit vectors of the concepts as columns, in a plane."""
+        """Return unit vectors of the concepts as columns, in a plane."""
         return np.array([[1.0, self.overlap], [0.0, np.sqrt(1 - self.overlap**2)]])
 
     @property
     def second_moment(self) -> Float[np.ndarray, "2 2"]:
-        """A, with the directions as they are."""
+        """Return A, with the directions of the images."""
         return (self.directions * self.strengths) @ self.directions.T
 
 
@@ -78,13 +78,13 @@ class Family:
     rates: Float[np.ndarray, " concept"]
 
     def at(self, fitted: "Fitted", steps: Float[np.ndarray, " record"]) -> Float[np.ndarray, "start record concept"]:
-        """C after these numbers of steps, from every start."""
-        return _interpolated(self.paths[fitted.scale], self.times, steps / fitted.pace)
+        """Return C after these numbers of steps, from every start."""
+        return _interpolate(self.paths[fitted.scale], self.times, steps / fitted.pace)
 
 
 @dataclass(frozen=True)
 class Fitted:
-    """What a fit to one signal has found.
+    """Result of a fit to one signal.
 
     Attributes:
         scale: index into `SCALES`.
@@ -97,8 +97,8 @@ class Fitted:
     error: float
 
 
-def family(concepts: Concepts, abstraction: Abstraction, *, starts: int, seed: int) -> Family:
-    """The trajectories for these mu and sigma, at all initial scales.
+def predict_family(concepts: Concepts, abstraction: Abstraction, *, starts: int, seed: int) -> Family:
+    """Return the trajectories for these mu and sigma, at all initial scales.
 
     Args:
         concepts: of the images; the overlap counts where the abstraction has one.
@@ -122,7 +122,7 @@ def family(concepts: Concepts, abstraction: Abstraction, *, starts: int, seed: i
 def fit(
     measured: Float[np.ndarray, "record concept"], steps: Float[np.ndarray, " record"], predicted: Family
 ) -> Fitted:
-    """The initial scale and the pace with the least squared error over the records, NaN left out.
+    """Fit the initial scale and the pace by least squares over the records, NaN left out.
 
     The mean over starts is fitted. Records that grow geometrically weigh every octave of training alike.
     """
@@ -132,7 +132,7 @@ def fit(
 
     def errors(log_paces: np.ndarray, scale: int) -> np.ndarray:
         at = steps / np.exp(log_paces)[:, None]
-        found = _interpolated(paths[scale], predicted.times, at.ravel()).reshape(*at.shape, -1)
+        found = _interpolate(paths[scale], predicted.times, at.ravel()).reshape(*at.shape, -1)
         return np.sqrt(np.nanmean((found - measured) ** 2, axis=(1, 2)))
 
     def error(log_pace: float, scale: int) -> float:
@@ -154,7 +154,7 @@ def fit(
 def _two_layers(
     concepts: Concepts, times: Float[np.ndarray, " time"], starts: int, seed: int
 ) -> Float[np.ndarray, "scale start time concept"]:
-    """C of the symmetric model from the same random starts at every scale: f(x^) in the basis of the means."""
+    """Return C of the symmetric model, f(x^) in the basis of the means, from the same random starts at every scale."""
     from saddlescope.flow import symmetric_flows
 
     means = concepts.directions * np.array(concepts.mu)
@@ -166,10 +166,10 @@ def _two_layers(
     return (flows.W @ x @ np.linalg.inv(means).T).reshape(len(SCALES), starts, len(times), len(x))
 
 
-def _interpolated(
+def _interpolate(
     paths: Float[np.ndarray, "*start time concept"], times: Float[np.ndarray, " time"], at: Float[np.ndarray, " record"]
 ) -> Float[np.ndarray, "*start record concept"]:
-    """Linear in time between the recorded ones, and the last value beyond."""
+    """Interpolate linearly between the recorded times; beyond, return the last value."""
     after = np.clip(np.searchsorted(times, at), 1, len(times) - 1)
     share = np.clip((at - times[after - 1]) / (times[after] - times[after - 1]), 0.0, 1.0)[:, None]
     return paths[..., after - 1, :] * (1 - share) + paths[..., after, :] * share

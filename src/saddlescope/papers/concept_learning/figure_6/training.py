@@ -1,8 +1,8 @@
-"""Diffusion models trained on circles, for several colour signals and seeds: what the parts of Figure 6 share.
+"""Training of diffusion models on circles, for several colour signals and seeds.
 
 For each signal and seed one model is trained on three classes and asked, at steps that grow geometrically, for images
-of all four; the noise that they are sampled from is the same at every record. Where the images stand among the concepts
-is told by the direct estimator and by a classifier trained on the signal's own true images.
+of all four; the noise that they are sampled from is the same at every record. The position of the images among the
+concepts is read by the direct estimator and by a classifier trained on the signal's own true images.
 
     signal      colour signal; the size signal is the same for all
     class       (red, big), (red, small), (blue, big), (blue, small); the last one is unseen
@@ -18,14 +18,14 @@ from saddlescope._shared.errors import InputError
 from saddlescope.reproduction.context import RunContext
 from saddlescope.reproduction.device import prepare_device
 from saddlescope.reproduction.parallel_parts import run_parallel_parts
-from saddlescope.reproduction.parameter_checks import at_least, between, positive
+from saddlescope.reproduction.parameter_checks import require_at_least, require_between, require_positive
 
 if TYPE_CHECKING:
     from saddlescope.train.diffusion.circles import CircleProcess
     from saddlescope.train.diffusion.classifier import FittedClassifier
 
 _CLASSIFIER = 0.1  # of the time that a model takes
-_SHOWN = 4  # images of each class, of the first seed, that are kept for the pictures
+_SHOWN = 4  # images of each class, of the first seed, that are stored for the figures
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,7 +44,7 @@ class Training:
     pixels: int = 16  # along a side of the images
     channels: tuple[int, ...] = (16, 32, 32)  # width of each level of the U-Net
     blocks: int = 1  # residual blocks a level
-    normalization: Literal["layer", "pixel", "group"] = "layer"  # LayerNorm of a whole map, of each pixel; GroupNorm
+    normalization: Literal["layer", "pixel", "group"] = "layer"  # LayerNorm of a complete map, of each pixel; GroupNorm
     dropout: float = 0.0  # in every residual block
     steps: int = 6000  # of AdamW
     batch: int = 16  # images in a step
@@ -52,12 +52,12 @@ class Training:
     weight_decay: float = 0.01  # of AdamW
     average: float = 0.99  # decay of the moving average of the weights that images are sampled from
     images: int = 2048  # of each class to train on, and to measure mu and sigma on
-    first_record: int = 50  # step from which positions are told; before, samples are noise
+    first_record: int = 50  # step from which positions are reported; before, samples are noise
     record_ratio: float = 1.15  # of the steps of a record and the one before
     record_images: int = 16  # generated images of each class at a record
     sampling_steps: int = 50  # of ancestral sampling
     classifier_steps: int = 1200  # of training the classifier of each signal
-    held_out: int = 4096  # true images on which the classifier's accuracy is told
+    held_out: int = 4096  # true images on which the classifier's accuracy is measured
     starts: int = 64  # random starts of the SIM theory's two-layer model
     device: Literal["cpu", "cuda"] = "cpu"  # where to train: the processor or a GPU
     precision: Literal["float32", "tf32", "bf16"] = "float32"  # of matrix products; weights are float32 always
@@ -66,13 +66,15 @@ class Training:
     threads: int = 1  # of PyTorch on the processor; two wait for each other longer than they compute
 
     def __post_init__(self) -> None:
-        at_least(1, self, "steps", "batch", "first_record", "blocks", "pixels", "threads", "processes", "starts")
-        at_least(1, self, "sampling_steps", "classifier_steps")
-        at_least(2, self, "record_images", "images")
-        at_least(4, self, "held_out")
-        at_least(0, self, "weight_decay")
-        positive(self, "learning_rate", "size_signal", "diameter")
-        between(0.0, 1.0, self, "size_signal", "average", "dropout")
+        require_at_least(
+            1, self, "steps", "batch", "first_record", "blocks", "pixels", "threads", "processes", "starts"
+        )
+        require_at_least(1, self, "sampling_steps", "classifier_steps")
+        require_at_least(2, self, "record_images", "images")
+        require_at_least(4, self, "held_out")
+        require_at_least(0, self, "weight_decay")
+        require_positive(self, "learning_rate", "size_signal", "diameter")
+        require_between(0.0, 1.0, self, "size_signal", "average", "dropout")
         decreasing = sorted(set(self.signals), reverse=True) == list(self.signals)
         if len(self.signals) < 2 or not decreasing or not 0 < min(self.signals) <= max(self.signals) <= 1:
             raise InputError(
@@ -104,7 +106,7 @@ PAPER: dict[str, Any] = {
 
 
 def train(params: Training, context: RunContext) -> xr.Dataset:
-    """Trains a model for each signal and seed; each keeps its own checkpoint in the scratch folder.
+    """Train a model for each signal and seed; each has its own checkpoint in the scratch folder.
 
     Returns:
         What `DiffusionHistory.to_xarray` has, over signal and seed: `position`, `raw_position`, `blank`, `probability`,
@@ -132,7 +134,9 @@ def train(params: Training, context: RunContext) -> xr.Dataset:
     every = {name: model for of in models.values() for name, model in of.items()}
     made = run_parallel_parts(context.subtask(start, 1.0), every, processes=params.processes)
     runs = dict(zip(every, made, strict=True))
-    parts = [_together(params, signal, [runs[name] for name in models[signal]], accuracy[signal]) for signal in models]
+    parts = [
+        _merge_seeds(params, signal, [runs[name] for name in models[signal]], accuracy[signal]) for signal in models
+    ]
     return (
         xr.concat(parts, dim="signal", combine_attrs="drop")
         .assign_coords(signal=list(params.signals))
@@ -143,8 +147,8 @@ def train(params: Training, context: RunContext) -> xr.Dataset:
     )
 
 
-def process(params: Training, signal: float) -> "CircleProcess":
-    """The images of one colour signal."""
+def circle_process(params: Training, signal: float) -> "CircleProcess":
+    """Return the process of circles of one colour signal."""
     from saddlescope.train.diffusion.circles import CircleProcess
 
     return CircleProcess(
@@ -157,11 +161,11 @@ def process(params: Training, signal: float) -> "CircleProcess":
 
 
 def _classifier(params: Training, signal: float, context: RunContext) -> "FittedClassifier":
-    """The classifier of one signal, trained once."""
+    """Train the classifier of one signal, or load it."""
     from saddlescope.train.diffusion.classifier import ClassifierConfig, fit_classifier
 
     return fit_classifier(
-        process(params, signal),
+        circle_process(params, signal),
         ClassifierConfig(
             channels=params.channels,
             blocks=params.blocks,
@@ -177,11 +181,11 @@ def _classifier(params: Training, signal: float, context: RunContext) -> "Fitted
     )
 
 
-def _together(params: Training, signal: float, runs: list[xr.Dataset], accuracy: list[float]) -> xr.Dataset:
-    """The models of one signal, and what there is to know of its images."""
+def _merge_seeds(params: Training, signal: float, runs: list[xr.Dataset], accuracy: list[float]) -> xr.Dataset:
+    """Merge the models of one signal, with the geometry of its images."""
     from saddlescope.train.diffusion.signals import concept_geometry
 
-    geometry = concept_geometry(process(params, signal), images=params.images)
+    geometry = concept_geometry(circle_process(params, signal), images=params.images)
     together = xr.concat([run.drop_vars("images") for run in runs], dim="seed", combine_attrs="drop")
     return together.assign(
         images=runs[0].images.isel(image=slice(_SHOWN)).rename(image="shown"),
@@ -194,14 +198,14 @@ def _together(params: Training, signal: float, runs: list[xr.Dataset], accuracy:
 
 @dataclass(frozen=True)
 class _Model:
-    """Trains the model of one signal and seed, when called, in whatever process."""
+    """Training of the model of one signal and seed, when called, in any process."""
 
     params: Training
     signal: float
     seed: int
 
     def __call__(self, context: RunContext) -> xr.Dataset:
-        from saddlescope.train.diffusion.fitting import DiffusionConfig, fit_diffusion
+        from saddlescope.train.diffusion.training import DiffusionConfig, fit_diffusion
         from saddlescope.train.diffusion.unet import UNetConfig
 
         params, name = self.params, f"signal {self.signal:g} seed {self.seed}"
@@ -230,7 +234,7 @@ class _Model:
             compiled=params.compiled,
         )
         history = fit_diffusion(
-            process(params, self.signal),
+            circle_process(params, self.signal),
             network,
             config,
             classifier=classifier,

@@ -1,20 +1,20 @@
-"""The maps of the entry `generalisation_map`."""
+"""Maps of the entry `generalisation_map`."""
 
 import numpy as np
 import xarray as xr
 
+from saddlescope.papers.concept_learning.generalisation_map.simulations import LEARNED
 from saddlescope.plot import Axis, Figure, Heat, Line, Panel
 
 _SIGMA, _SCALE = 0.05, 1e-3  # what a map does not show; the nearest there is
 _AXES = {"sigma": "log₁₀ σ", "scale": "log₁₀ initial scale τ"}
 _NAMES = {"symmetric": "symmetric, gradient flow", "trained": "U V, gradient descent"}
 _DIVERSE = {"both": "both concepts diverse", "strong": "the strong signal diverse", "weak": "the weak signal diverse"}
-LEARNED = 0.5
 _BORDER = "predicted border"
 
 
 def figures(run: xr.Dataset) -> list[Figure]:
-    """Failures at the stop and within the budget, and what tells them."""
+    """Draw failures at the stop and within the budget, with their predictions."""
     done, budget = run.attrs["done"], run.attrs["budget"]
     starts = run.sizes["start"]
     stopped = (run.at_stop < LEARNED).where(run.at_stop.notnull()).mean("start")
@@ -60,7 +60,7 @@ def _near(run: xr.Dataset, axis: str) -> float:
 
 
 def _map(title: str, failed: xr.DataArray, excess: xr.DataArray, x: str) -> Panel:
-    """The share that fails over x and the ratio, with the border where the predicted excess is 1."""
+    """Draw the share that fails over x and the ratio, with the border where the predicted excess is 1."""
     left_out = "sigma" if x == "scale" else "scale"
     at = {left_out: {"sigma": _SIGMA, "scale": _SCALE}[left_out]}
     shown = failed.sel(at, method="nearest").transpose("ratio", x)
@@ -77,7 +77,7 @@ def _map(title: str, failed: xr.DataArray, excess: xr.DataArray, x: str) -> Pane
 
 
 def _border(x: np.ndarray, y: np.ndarray, excess: np.ndarray) -> tuple[Line, ...]:
-    """Where values on a grid, (len(y), len(x)), pass 0 along its lines, as dots."""
+    """Return dots where values on a grid, (len(y), len(x)), pass 0 along its lines."""
     dots = []
     for places, others, values, turned in ((y, x, excess.T, False), (x, y, excess, True)):
         for other, row in zip(others, values, strict=True):
@@ -92,7 +92,7 @@ def _border(x: np.ndarray, y: np.ndarray, excess: np.ndarray) -> tuple[Line, ...
 
 
 def _collapse(run: xr.Dataset) -> Figure:
-    """Every cell at the smallest scale on one curve, and times against their prediction."""
+    """Draw every cell at the smallest scale on one curve, and times against their prediction."""
     done = run.attrs["done"]
     small = run.isel(scale=0)
     shares = np.geomspace(float(run.share.min()), 0.5, 300)

@@ -1,4 +1,4 @@
-"""Two concepts in two layers of linear weights, symmetric or not, from many small starts: where they are at the end.
+"""Two-layer linear networks on two concepts, symmetric or not, from many small starts, at the end of training.
 
 s       time in units of 1 / a_1, a_1 the larger strength: what a learning rate in proportion to the largest stable one
         makes of steps
@@ -11,11 +11,15 @@ network from P, at half its speed. A step eta makes 1 + eta a of e^(eta a), so t
 that of the flow by the factor eta a / log(1 + eta a).
 """
 
-from collections.abc import Sequence
+import itertools
+from collections.abc import Callable, Sequence
 from typing import Any, Literal
 
 import numpy as np
 import xarray as xr
+
+from saddlescope.papers.concept_learning.shared.two_layer_runs import strengths_and_test_point
+from saddlescope.reproduction.grid import join_cells
 
 Diverse = Literal["both", "strong", "weak"]
 DIVERSE: tuple[Diverse, ...] = ("both", "strong", "weak")
@@ -26,8 +30,8 @@ _FIRST, _MARKS = 0.2, 500  # the first s > 0 that is recorded, and how many ther
 _TOLERANCE = 1e-6
 
 
-def signal(diverse: Diverse, ratio: float, sigma: float, calm: float) -> tuple[np.ndarray, np.ndarray]:
-    """Strengths and the test point of mu = (1, ratio), the diverse concepts with a deviation of their own.
+def data_law(diverse: Diverse, ratio: float, sigma: float, calm: float) -> tuple[np.ndarray, np.ndarray]:
+    """Return strengths and the test point of mu = (1, ratio), with a larger deviation for the diverse concepts.
 
     Args:
         diverse: whether both concepts have the deviation sigma, the one of the stronger signal, or of the weaker.
@@ -35,19 +39,17 @@ def signal(diverse: Diverse, ratio: float, sigma: float, calm: float) -> tuple[n
         sigma: deviation of the diverse concepts.
         calm: of the others.
     """
-    from saddlescope.papers.concept_learning.shared.two_layer_runs import data
-
     deviations = {"both": (sigma, sigma), "strong": (calm, sigma), "weak": (sigma, calm)}[diverse]
-    return data((1.0, ratio), deviations)
+    return strengths_and_test_point((1.0, ratio), deviations)
 
 
-def seen_share(strengths: np.ndarray) -> float:
-    """The part of the training loss at the start that is the weaker concept's."""
+def weaker_share(strengths: np.ndarray) -> float:
+    """Return the part of the training loss at the start that is the weaker concept's."""
     return float(strengths.min() / strengths.sum())
 
 
 def predicted_output(share: float, done: float) -> float:
-    """The weaker concept's output at the stop, where concepts are learned one after the other.
+    """Return the weaker concept's output at the stop, where concepts are learned one after the other.
 
     What is left of the training loss is then the weaker concept's, share (1 - w)^2 of the first loss.
     """
@@ -55,7 +57,7 @@ def predicted_output(share: float, done: float) -> float:
 
 
 def symmetric_runs(a: np.ndarray, x: np.ndarray, starts: np.ndarray, params: Any) -> xr.Dataset:
-    """Gradient flow from starts U, (starts, d, d'), on one data law."""
+    """Follow gradient flow from starts U, (starts, d, d'), on one data law."""
     from saddlescope.flow import symmetric_flows
 
     s, rate = _marks(params), float(np.max(a))
@@ -71,7 +73,7 @@ def symmetric_runs(a: np.ndarray, x: np.ndarray, starts: np.ndarray, params: Any
 def trained_runs(
     laws: Sequence[tuple[np.ndarray, np.ndarray]], starts: Sequence[np.ndarray], params: Any
 ) -> list[xr.Dataset]:
-    """Gradient descent from starts (U, V^T), (starts, 2, d, d'), for each data law (strengths and test point)."""
+    """Run gradient descent from starts (U, V^T), (starts, 2, d, d'), for each data law (strengths and test point)."""
     import equinox as eqx
     import jax
     import jax.numpy as jnp
@@ -80,7 +82,7 @@ def trained_runs(
     from saddlescope.models import PopulationLoss
 
     class Seen(eqx.Module):
-        """The training loss, and the output over the target."""
+        """Training loss, and output over the target."""
 
         loss: PopulationLoss
         x: jax.Array
@@ -98,8 +100,9 @@ def trained_runs(
             (both[:, 1].mT, both[:, 0]),
             steps=int(steps[-1]),
             learning_rate=[RATE / float(np.max(a)) for (a, _), some in zip(laws, starts, strict=True) for _ in some],
-            marks=steps,
+            record=steps,
             observe=[Seen(loss, x) for loss, x in runs],
+            throw=False,
         )
     losses, outputs = (np.asarray(leaf) for leaf in recorded.observed)
     found, first = [], 0
@@ -119,14 +122,14 @@ def _marks(params: Any) -> np.ndarray:
 
 
 def _last_times(a: np.ndarray, starts: np.ndarray) -> np.ndarray:
-    """When the last concept is learned by the symmetric network, in t, for each start."""
+    """Return when the symmetric network learns the last concept, in t, for each start."""
     from saddlescope.theory.concepts import concept_stages
 
     return np.array([concept_stages(a, start).times.max() for start in starts])
 
 
 def _read_off(s: np.ndarray, losses: np.ndarray, outputs: np.ndarray, params: Any) -> xr.Dataset:
-    """What is asked of runs, from their training losses (starts, times) and outputs (starts, times, 2).
+    """Summarise runs from their training losses (starts, times) and outputs (starts, times, 2).
 
     Returns:
         Over `start`: `stop`, in s, NaN where training is not done by the horizon; `at_stop` and `at_budget`, the
@@ -134,7 +137,7 @@ def _read_off(s: np.ndarray, losses: np.ndarray, outputs: np.ndarray, params: An
     """
     least = outputs.min(axis=-1)
     left = np.log(losses / (params.done * losses[:, :1]))
-    stop = _passed(s, left <= 0, left)
+    stop = _passing_times(s, left <= 0, left)
     at_stop = np.array(
         [np.interp(when, s, one) if np.isfinite(when) else np.nan for when, one in zip(stop, least, strict=True)]
     )
@@ -144,15 +147,37 @@ def _read_off(s: np.ndarray, losses: np.ndarray, outputs: np.ndarray, params: An
             "stop": ("start", stop),
             "at_stop": ("start", at_stop),
             "at_budget": ("start", least[:, np.searchsorted(s, params.budget)]),
-            "learned": ("start", _passed(s, stays, least - LEARNED)),
+            "learned": ("start", _passing_times(s, stays, least - LEARNED)),
         }
     )
 
 
-def _passed(s: np.ndarray, beyond: np.ndarray, level: np.ndarray) -> np.ndarray:
-    """When each row is first beyond, interpolated where `level` is 0; NaN where it never is."""
+def _passing_times(s: np.ndarray, beyond: np.ndarray, level: np.ndarray) -> np.ndarray:
+    """Return when each row is first beyond, interpolated where `level` is 0; NaN where it never is."""
     after = np.argmax(beyond, axis=1)
     rows, before = np.arange(len(beyond)), np.maximum(after - 1, 0)
     high, low = level[rows, after], level[rows, before]
     part = np.where(high != low, low / np.where(high != low, low - high, 1.0), 1.0)
     return np.where(beyond.any(axis=1), s[before] + part * (s[after] - s[before]), np.nan)
+
+
+def run_row(params: Any, k: int, law: tuple[Diverse, float], report: Callable[[float, str], None]) -> xr.Dataset:
+    """Run all diversities and scales at one ratio of the signals, with both models."""
+    diverse, ratio = law
+    rng = np.random.default_rng((params.seed, k))
+    grid = list(itertools.product(params.sigmas, params.scales))
+    laws = [data_law(diverse, ratio, sigma, params.calm) for sigma, _ in grid]
+    shape = (params.starts, 2, 2, params.width)
+    starts = [scale * rng.standard_normal(shape) for _, scale in grid]
+    symmetric = []
+    for n in range(0, len(grid), len(params.scales)):  # one data law
+        report(0.5 * n / len(grid), f"diversity in {diverse}, ratio {ratio:g}: symmetric networks")
+        together = np.concatenate([start[:, 0] for start in starts[n : n + len(params.scales)]])
+        runs = symmetric_runs(*laws[n], together, params)
+        symmetric += [runs.isel(start=slice(k, k + params.starts)) for k in range(0, len(together), params.starts)]
+    report(0.5, f"diversity in {diverse}, ratio {ratio:g}: descent")
+    axes = {"model": MODELS, "sigma": params.sigmas, "scale": params.scales}
+    row = join_cells([*symmetric, *trained_runs(laws, starts, params)], axes)
+    shares = np.array([weaker_share(a) for a, _ in laws[:: len(params.scales)]])
+    outputs = np.array([predicted_output(share, params.done) for share in shares])
+    return row.assign(share=("sigma", shares), output=("sigma", outputs))

@@ -1,4 +1,4 @@
-"""The picture and the table of the entry `lemmas`."""
+"""Figure and table of the entry `lemmas`."""
 
 import numpy as np
 import xarray as xr
@@ -7,7 +7,7 @@ from saddlescope.plot import Axis, Figure, Line, Mark, Panel, Table
 
 
 def figures(run: xr.Dataset) -> list[Figure]:
-    """Two allowed runs with the bounds, and a table of all violations."""
+    """Draw two allowed runs with the bounds, and a table of all violations."""
     groups = run.group.values.tolist()
     rows = tuple(
         (lemma, *(_cell(run.sel(lemma=lemma, group=group)) for group in groups)) for lemma in run.lemma.values.tolist()

@@ -1,4 +1,4 @@
-"""Runs that Lemmas D.1 to D.8 are held against: gradient flow, and the paper's own map D.2, from one set of starts.
+"""Runs for Lemmas D.1 to D.8: gradient flow, and the paper's own map D.2, from the same starts.
 
     W' = W + eta (W A + A W - (A W^2 + W^2 A + 2 W A W) / 2), eta = 1 / (9 K gamma alpha)     (D.2, Assumption D.2)
 
@@ -9,12 +9,14 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
+import xarray as xr
 
-from saddlescope.papers.concept_learning.lemmas.violations import Runs
+from saddlescope.papers.concept_learning.lemmas.violations import Runs, excesses
 
 K, KAPPA = 20.0, 1.11  # of D.2 and D.4: the least that they allow, about
 _LOST = 2.0  # |w_ij| beyond which a run of the map has left all that the lemmas speak of, and is stopped
-_PIECE = 64  # starts whose recorded W are kept at a time
+_ROUNDING = 1e-6  # an excess beyond which a lemma counts as violated
+_PIECE = 64  # starts in a batch, which limits memory
 
 
 class Starts(NamedTuple):
@@ -29,7 +31,7 @@ class Starts(NamedTuple):
 
 
 def allowed_starts(count: int, near: int, rng: np.random.Generator) -> Starts:
-    """Starts for two concepts at which D.1 to D.5 hold as printed; the last `near` of them nearly singular.
+    """Return starts for two concepts at which D.1 to D.5 hold as printed; the last `near` are nearly singular.
 
     Strengths are 0.1 and 1, and omega is as large as it can be: 1e-61 to 1e-70.
     """
@@ -54,14 +56,14 @@ def allowed_starts(count: int, near: int, rng: np.random.Generator) -> Starts:
 
 
 def ordinary_starts(a: np.ndarray, factors: np.ndarray) -> Starts:
-    """Starts of any size, which the assumptions do not allow, with P as large as D.3 has it: P beta omega = 0.4."""
+    """Return starts that the assumptions do not allow, with P as large as D.3 has it: P beta omega = 0.4."""
     W = np.abs(factors @ factors.mT)
     top, least = np.log(W.max(axis=(1, 2))), np.log(W.min(axis=(1, 2)))
     return Starts(a, factors, np.log(0.4) - top, least, top - least, np.zeros(len(W), bool))
 
 
 def flows(starts: Starts, until: float, marks: int) -> list[Runs]:
-    """Gradient flow, to `until`."""
+    """Follow gradient flow to `until`."""
     from saddlescope.flow import symmetric_flows
 
     times, made = np.linspace(0.0, until, marks), []
@@ -76,7 +78,7 @@ def flows(starts: Starts, until: float, marks: int) -> list[Runs]:
 
 
 def maps(starts: Starts, until: float, marks: int, report: Callable[[float], None]) -> list[Runs]:
-    """The printed map, to the time `until` of the flow; a run that is lost stays where it was."""
+    """Iterate the printed map to the time `until` of the flow; a run that is lost stays where it was."""
     a = starts.strengths
     eta = 1 / (9 * K * float(a.max()))
     steps = round(2 * until / eta)
@@ -118,3 +120,39 @@ def _runs(starts: Starts, times: np.ndarray, W: np.ndarray, *extremes: Any) -> R
         strengths=starts.strengths, times=times, W=W, lowest=lowest, highest=highest, fastest=fastest,
         log_P=starts.log_P, log_omega=starts.log_omega, log_beta=starts.log_beta, kappa=KAPPA, K=K,
     )  # fmt: skip
+
+
+def count_violations(name: str, starts: Starts, follow: Callable[[], list[Runs]]) -> xr.Dataset:
+    """Count runs that violate each lemma, and return the largest excess."""
+    pieces = [excesses(runs) for runs in follow()]
+    all_of = {lemma: np.concatenate([piece[lemma] for piece in pieces]) for lemma in pieces[0]}
+    values = np.array(list(all_of.values()))
+    return xr.Dataset(
+        {
+            "runs": len(starts.factors),
+            "hold": starts.hold.sum(),
+            "violations": ("lemma", np.sum(values > _ROUNDING, axis=1)),
+            "largest": ("lemma", values.max(axis=1)),
+            "typical": ("lemma", np.median(values, axis=1)),
+        },
+        coords={"lemma": list(all_of), "group": name},
+    )
+
+
+def example_runs(starts: Starts, params: Any) -> xr.Dataset:
+    """Return two allowed runs for the figure, from the first and the last start."""
+    a, *of_starts = starts
+    first, last = 0, params.allowed - 1
+    two = Starts(a, *(one[[first, last]] for one in of_starts))
+    (runs,) = flows(two, params.allowed_until, min(params.marks, 800))
+    return xr.Dataset(
+        {
+            "example": (("start", "mark", "row", "column"), runs.W),
+            "example_time": ("mark", runs.times, {"units": "t"}),
+            "example_phase": ("start", runs.log_phase),
+            "example_strength": ("row", a),
+            "kappa": KAPPA,
+        },
+        coords={"start": ["first", "nearly singular"]},
+        attrs={"last_start": f"W(0) = w (1, c; c, 1), 1 - |c| = {-np.expm1(-starts.log_beta[last]):.1e}"},
+    )

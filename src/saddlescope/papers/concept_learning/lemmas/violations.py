@@ -1,4 +1,4 @@
-"""Lemmas D.1 to D.8 held against runs: by how much each is exceeded, on every run.
+"""Excesses of runs over the bounds of Lemmas D.1 to D.8.
 
     excess  the logarithm of what a lemma bounds over its bound, the largest of a run: positive where it is violated,
             and near 0 where it is tight; in lemmas about a number near 1 the difference instead, and about a sign
@@ -45,12 +45,12 @@ class Runs:
 
     @property
     def log_phase(self) -> np.ndarray:
-        """Log(P beta omega), (n,)."""
+        """Return log(P beta omega), (n,)."""
         return self.log_P + self.log_beta + self.log_omega
 
 
 def excesses(runs: Runs) -> dict[str, np.ndarray]:
-    """The excess of every lemma on every run, (n,); -infinity where it says nothing of the run."""
+    """Return the excess of every lemma on every run, (n,); -infinity where it says nothing of the run."""
     from saddlescope.theory.concepts import lemma_d2_time, lemma_d3_time, lemma_d8_time
 
     a, t, W = runs.strengths, runs.times[:, None, None], runs.W
@@ -85,44 +85,44 @@ def excesses(runs: Runs) -> dict[str, np.ndarray]:
     return {
         "Corollary D.1": noise - bound,
         "Corollary D.1, P²": noise - bound - runs.log_P,
-        "D.1": _most(above - start - 2 * kappa * pairs * t),
-        "D.2": _most(np.where(early[:, :, None, None], d2, -np.inf)),
-        "D.3": _most(np.where(initial, d3, -np.inf)),
-        "D.4": _growth(runs, major, log_major),
+        "D.1": _largest(above - start - 2 * kappa * pairs * t),
+        "D.2": _largest(np.where(early[:, :, None, None], d2, -np.inf)),
+        "D.3": _largest(np.where(initial, d3, -np.inf)),
+        "D.4": _growth_excess(runs, major, log_major),
         "D.5, upper": runs.highest - 1 - 2 / runs.K,
         "D.5, lower": -runs.lowest * np.exp(-runs.log_omega),
         "Corollary D.2": runs.fastest - 1 / runs.K,
-        "D.6": _fall(major, 1 - 2 / runs.K),
-        "D.7": _suppressed(runs, major, above),
-        "D.8": _most(log_minor) - phase,
-        "D.8, step": _most(phase[:, None] - _at(runs.times, log_major, first)),
-        "D.8, t*": _most(np.log(0.8) - _after(runs.times, log_major, end)),
-    } | _corrected(runs, above)
+        "D.6": _fall_below(major, 1 - 2 / runs.K),
+        "D.7": _suppression_excess(runs, major, above),
+        "D.8": _largest(log_minor) - phase,
+        "D.8, step": _largest(phase[:, None] - _interpolate(runs.times, log_major, first)),
+        "D.8, t*": _largest(np.log(0.8) - _largest_until(runs.times, log_major, end)),
+    } | _corrected_excesses(runs, above)
 
 
-def _corrected(runs: Runs, above: np.ndarray) -> dict[str, np.ndarray]:
-    """Of the bounds that hold for gradient flow from any start."""
+def _corrected_excesses(runs: Runs, above: np.ndarray) -> dict[str, np.ndarray]:
+    """Return the excesses over the bounds that hold for gradient flow from any start."""
     from saddlescope.theory.concepts import initial_growth, map_ceiling
 
     ceiling, growth = np.full((2, len(runs.W)), -np.inf)
     for n, W in enumerate(runs.W):
         slack = _ACCURACY * np.sqrt(np.abs(np.einsum("ki,kj->kij", *2 * (np.einsum("kii->ki", W),))))
         with np.errstate(divide="ignore", invalid="ignore"):
-            ceiling[n] = _most(above[n : n + 1] - np.log(map_ceiling(runs.strengths, W[0], runs.times)))[0]
+            ceiling[n] = _largest(above[n : n + 1] - np.log(map_ceiling(runs.strengths, W[0], runs.times)))[0]
             early = initial_growth(runs.strengths, W[0], runs.times)
             known = early.error < np.abs(early.value)  # where the bound says something
             off = np.log(np.abs(W - early.value)) - np.log(early.error + slack)
-        growth[n] = _most(np.where(known, off, -np.inf)[None])[0]
+        growth[n] = _largest(np.where(known, off, -np.inf)[None])[0]
     return {"ceiling": ceiling, "growth": growth}
 
 
-def _most(values: np.ndarray) -> np.ndarray:
-    """The largest of every run; NaN, as of 0 against 0, says nothing."""
+def _largest(values: np.ndarray) -> np.ndarray:
+    """Return the largest value of every run; NaN, as of 0 against 0, says nothing."""
     return np.max(np.where(np.isnan(values), -np.inf, values).reshape(len(values), -1), axis=1)
 
 
 def _largest_noise(a: np.ndarray, W: np.ndarray) -> np.ndarray:
-    """The largest |N_ij| of every run, (n,)."""
+    """Return the largest |N_ij| of every run, (n,)."""
     d = len(a)
     largest = np.zeros(len(W))
     for i in range(d):
@@ -134,8 +134,8 @@ def _largest_noise(a: np.ndarray, W: np.ndarray) -> np.ndarray:
     return largest
 
 
-def _growth(runs: Runs, major: np.ndarray, log_major: np.ndarray) -> np.ndarray:
-    """Lemma D.4, from the first mark at which w_ii is above the phase to the last before it reaches lambda."""
+def _growth_excess(runs: Runs, major: np.ndarray, log_major: np.ndarray) -> np.ndarray:
+    """Return the excess of Lemma D.4, from the first mark with w_ii above the phase to the last below lambda."""
     worst = np.full(len(major), -np.inf)
     for n, i in np.ndindex(len(major), major.shape[2]):
         begun = np.flatnonzero(log_major[n, :, i] >= runs.log_phase[n])
@@ -148,14 +148,14 @@ def _growth(runs: Runs, major: np.ndarray, log_major: np.ndarray) -> np.ndarray:
     return worst
 
 
-def _fall(major: np.ndarray, level: float) -> np.ndarray:
-    """How far w_ii falls below the level once it was there."""
+def _fall_below(major: np.ndarray, level: float) -> np.ndarray:
+    """Return the largest fall of w_ii below the level once it was there."""
     reached = np.maximum.accumulate(major, axis=1) >= level
-    return _most(np.where(reached, level - major, -np.inf))
+    return _largest(np.where(reached, level - major, -np.inf))
 
 
-def _suppressed(runs: Runs, major: np.ndarray, log_entries: np.ndarray) -> np.ndarray:
-    """Lemma D.7, from the first mark at which the stronger major entry is above 0.8."""
+def _suppression_excess(runs: Runs, major: np.ndarray, log_entries: np.ndarray) -> np.ndarray:
+    """Return the excess of Lemma D.7, from the first mark at which the stronger major entry is above 0.8."""
     worst = np.full(len(major), -np.inf)
     for n, i, j in np.ndindex(len(major), *log_entries.shape[2:]):
         begun = np.flatnonzero(major[n, :, i] > 0.8)
@@ -166,8 +166,8 @@ def _suppressed(runs: Runs, major: np.ndarray, log_entries: np.ndarray) -> np.nd
     return worst
 
 
-def _at(times: np.ndarray, values: np.ndarray, when: np.ndarray) -> np.ndarray:
-    """Values (n, k, d) interpolated at a time of each, (n, d); NaN beyond the last mark or before the first."""
+def _interpolate(times: np.ndarray, values: np.ndarray, when: np.ndarray) -> np.ndarray:
+    """Interpolate values (n, k, d) at a time of each, (n, d); NaN beyond the last mark or before the first."""
     found = np.full(when.shape, np.nan)
     for n, i in np.ndindex(*when.shape):
         if 0 <= when[n, i] <= times[-1]:
@@ -175,8 +175,8 @@ def _at(times: np.ndarray, values: np.ndarray, when: np.ndarray) -> np.ndarray:
     return found
 
 
-def _after(times: np.ndarray, values: np.ndarray, when: np.ndarray) -> np.ndarray:
-    """The largest of values (n, k, d) up to a time of each, (n, d); NaN where that is beyond the last mark."""
+def _largest_until(times: np.ndarray, values: np.ndarray, when: np.ndarray) -> np.ndarray:
+    """Return the largest of values (n, k, d) up to a time of each, (n, d); NaN where that is beyond the last mark."""
     found = np.full(when.shape, np.nan)
     for n, i in np.ndindex(*when.shape):
         if when[n, i] <= times[-1]:

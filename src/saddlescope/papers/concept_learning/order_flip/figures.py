@@ -1,29 +1,22 @@
-"""The pictures of the entry `order_flip`."""
+"""Figures of the entry `order_flip`."""
 
 from typing import Any
 
 import numpy as np
 import xarray as xr
 
+from saddlescope.papers.concept_learning.order_flip.simulations import diversity
+from saddlescope.papers.concept_learning.order_flip.statistics import flip_ratios
 from saddlescope.plot import Axis, Figure, Line, Mark, Panel
 
 
-def pictures(
-    run: xr.Dataset, sigmas: np.ndarray, two: xr.DataArray, sgd: xr.DataArray, theorem: xr.DataArray
-) -> list[Figure]:
-    """Output trajectories across the flip; both times; where starts and runs flip.
-
-    Args:
-        run: the stored run.
-        sigmas: sigma_1 of the trajectories drawn.
-        two: ratios at which the starts of the symmetric network flip, (scale, start).
-        sgd: at which those of SGD do, (clusters, seed).
-        theorem: at which Theorem 4.1 has it.
-    """
-    return [_trajectories(run, sigmas), _flips(run, two, sgd, theorem)]
+def figures(run: xr.Dataset) -> list[Figure]:
+    """Draw output trajectories across the flip, half-times, and the ratios at which starts and runs flip."""
+    return [_trajectories(run), _flips(run)]
 
 
-def _trajectories(run: xr.Dataset, sigmas: np.ndarray) -> Figure:
+def _trajectories(run: xr.Dataset) -> Figure:
+    sigmas = diversity(run.pictured.values, run.mu, run.sigma, 2) ** 0.5
     curves = tuple(
         Line(
             x=run.path.sel(pictured=ratio).values[:, 0], y=run.path.sel(pictured=ratio).values[:, 1], color=n,
@@ -50,7 +43,8 @@ def _trajectories(run: xr.Dataset, sigmas: np.ndarray) -> Figure:
     )
 
 
-def _flips(run: xr.Dataset, two: xr.DataArray, sgd: xr.DataArray, theorem: xr.DataArray) -> Figure:
+def _flips(run: xr.Dataset) -> Figure:
+    two, sgd, theorem = (flip_ratios(half) for half in (run.half, run.sgd_half, run.theorem_half))
 
     def steps(values: np.ndarray, **look: Any) -> Line:
         resolved = np.sort(values[np.isfinite(values)])

@@ -1,18 +1,18 @@
-"""Figures 2, 11 and 12: in which order perceptrons learn two concepts, for varied signals and diversities.
+"""Order of learning of two concepts by perceptrons, for varied signals and diversities: Figures 2, 11 and 12.
 
     panel "signal"      sigma fixed and balanced, mu_1 varied, mu_2 fixed
     panel "diversity"   mu = (1, 2) fixed, sigma_1 varied, sigma_2 fixed
     progress            of concept p: its coordinate of the output at x^ over mu_p, from about 0 to 1
     half-time           after which the progress of a concept stays above 1/2; infinite where it never does
-    lead                of concept 1: its progress less that of concept 2, a mean over the run; it tells on which side
-                        of the straight way the trajectory bulges, since 0 is a straight way
+    lead                of concept 1: its progress less that of concept 2, a mean over the run; its sign is the side
+                        to which the trajectory bulges, 0 for a straight one
 
 The paper does not list its values but (.05, .05) and (2, .05): those of the entries lie on both sides of a_1 = a_2.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from functools import partial
+from typing import Any, Self
 
 import numpy as np
 import xarray as xr
@@ -25,7 +25,7 @@ from saddlescope.reproduction.claim import Claim, Estimate
 from saddlescope.reproduction.context import RunContext
 
 SIGNAL, DIVERSITY = "signal", "diversity"
-_APART = 1.1  # strengths whose ratio is below this are not told apart
+_APART = 1.1  # strengths whose ratio is below this count as equal
 _BAR = "the paper has no number; this project's bar, from trial runs of another implementation"
 
 
@@ -45,10 +45,10 @@ class OrderParams:
     every: int = 5  # steps between two marks
 
     def __post_init__(self) -> None:
-        parameter_checks.at_least(2, self, "dim")
-        parameter_checks.at_least(1, self, "seeds", "epochs", "samples", "every")
-        parameter_checks.at_least(0, self, "seed")
-        parameter_checks.positive(self, "sigma")
+        parameter_checks.require_at_least(2, self, "dim")
+        parameter_checks.require_at_least(1, self, "seeds", "epochs", "samples", "every")
+        parameter_checks.require_at_least(0, self, "seed")
+        parameter_checks.require_positive(self, "sigma")
         for name in ("varied_mu", "varied_sigma"):
             values = getattr(self, name)
             if len(values) < 2 or list(values) != sorted(set(values)) or not 0 < values[0] <= values[-1] < float("inf"):
@@ -57,20 +57,25 @@ class OrderParams:
             raise InputError(f"mu must be two positive numbers, such as 1,2; got {self.mu!r}.")
 
     @classmethod
-    def paper(cls) -> "OrderParams":
-        """The default has the paper's sizes."""
+    def quick(cls) -> Self:
+        """Return parameters for a run of seconds: fewer dimensions, which makes the steps longer, and fewer samples."""
+        return cls(varied_mu=(1.0, 3.0), varied_sigma=(0.05, 2.0), seeds=20, dim=24, samples=1500, every=20)
+
+    @classmethod
+    def paper(cls) -> Self:
+        """Return the default, which has the paper's sizes."""
         return cls()
 
 
 def tasks(params: Any) -> list[Concepts]:
-    """The tasks of panel "signal", then of panel "diversity"."""
+    """Return the tasks of panel "signal", then of panel "diversity"."""
     one, two = params.mu
     signal = [((value, two), (params.sigma, params.sigma)) for value in params.varied_mu]
     return signal + [((one, two), (value, params.sigma)) for value in params.varied_sigma]
 
 
 def run_panels(training: Training, params: Any, context: RunContext) -> xr.Dataset:
-    """Both panels for all seeds, in one call."""
+    """Train the networks of both panels for all seeds, in one call."""
     seeds = range(params.seed, params.seed + params.seeds)
     found = train(
         training, tasks(params), seeds, checkpoint=context.scratch / "runs.npz", report=context.part(0.0, 0.6)
@@ -81,35 +86,45 @@ def run_panels(training: Training, params: Any, context: RunContext) -> xr.Datas
     ).assign_attrs(sigma=params.sigma, mu=params.mu)
 
 
+def run_two_layers(params: Any, context: RunContext, *, relu: bool) -> xr.Dataset:
+    """Train all two-layer networks of Figure 11 or, with ReLU between the layers, 12."""
+    training = Training(
+        depth=2, dim=params.dim, relu=relu, samples=params.samples, epochs=params.epochs, every=params.every
+    )
+    found = run_panels(training, params, context)
+    context.report(1.0, "done")
+    return found
+
+
 def progress(run: xr.Dataset) -> xr.DataArray:
-    """Of every concept."""
+    """Return the progress of every concept."""
     return run.output / run.mu
 
 
 def half_times(run: xr.Dataset) -> np.ndarray:
-    """(task, seed, concept), in the time t of equation 4.1."""
+    """Return half-times (task, seed, concept), in the time t of equation 4.1."""
     below = (~(progress(run) > 0.5)).transpose("task", "seed", "concept", "step").values
     last = below.shape[-1] - 1 - np.argmax(below[..., ::-1], axis=-1)  # the last mark at which it is not above
     return np.append(run.time.values, np.inf)[np.where(below.any(axis=-1), last + 1, 0)]
 
 
 def leads(run: xr.Dataset) -> xr.DataArray:
-    """(task, seed)."""
+    """Return the lead of concept 1, (task, seed)."""
     made = progress(run)
     return (made.sel(concept=1) - made.sel(concept=2)).mean("step").transpose("task", "seed")
 
 
-def in_order(run: xr.Dataset) -> np.ndarray:
-    """(task, seed): 1 where the stronger concept has its half-time first, 0 where not, NaN where a_1 is about a_2."""
+def stronger_first(run: xr.Dataset) -> np.ndarray:
+    """Return 1 where the stronger concept has its half-time first, else 0; NaN at equal strengths, (task, seed)."""
     first, second = np.moveaxis(half_times(run), -1, 0)
     strengths = run.strength.transpose("task", "concept").values
-    told = np.where(strengths[:, :1] > strengths[:, 1:], first < second, second < first).astype(float)
+    ordered = np.where(strengths[:, :1] > strengths[:, 1:], first < second, second < first).astype(float)
     ratio = strengths.max(axis=1) / strengths.min(axis=1)
-    return np.where(ratio[:, None] >= _APART, told, np.nan)
+    return np.where(ratio[:, None] >= _APART, ordered, np.nan)
 
 
 def order_claims(place: str) -> tuple[Claim, ...]:
-    """Order of learning in both panels, and how the trajectory shifts with what is varied."""
+    """Return claims on the order of learning in both panels, and on the shift of the trajectory."""
     what = {
         SIGNAL: ("the stronger signal (larger mu, equal sigma)", "mu_1 rises"),
         DIVERSITY: ("the larger a_p = sigma_p + mu_p^2/3, here told by diversity,", "sigma_1 rises"),
@@ -122,7 +137,7 @@ def order_claims(place: str) -> tuple[Claim, ...]:
                 name=f"order-{panel}",
                 says=f"The concept with {stronger} is learned first: part of the networks in which it is",
                 source=f"{place}, section 3.1, and a_p of section 4.1 with the cluster at the origin; {_BAR}",
-                statistic=_ordered(panel),
+                statistic=partial(_ordered_share, panel=panel),
                 low=0.9,
             ),
             Claim(
@@ -130,7 +145,7 @@ def order_claims(place: str) -> tuple[Claim, ...]:
                 says=f"As {rises}, the trajectory bulges ever more towards concept 1: part of the seeds in which the "
                 "lead of concept 1 rises from task to task",
                 source=f"{place}, section 3.1; {_BAR}",
-                statistic=_shifted(panel),
+                statistic=partial(_shifted_share, panel=panel),
                 low=0.9,
             ),
         )
@@ -138,59 +153,51 @@ def order_claims(place: str) -> tuple[Claim, ...]:
 
 
 def arrival_claim(place: str) -> Claim:
-    """Out of the distribution the networks generalise by the end of training."""
+    """Return the claim that the networks generalise by the end of training."""
     return Claim(
         name="arrives",
         says="In the end the output is near the test point: part of the networks whose out-of-distribution loss has "
         "fallen to a tenth of its start",
         source=f"{place}: the trajectories end at the test points; {_BAR}",
-        statistic=_arrived,
+        statistic=_arrived_share,
         low=0.9,
     )
 
 
-def of_panel(run: xr.Dataset, panel: str) -> xr.Dataset:
-    """The tasks of a panel."""
+def select_panel(run: xr.Dataset, panel: str) -> xr.Dataset:
+    """Select the tasks of a panel."""
     return run.isel(task=(run.panel == panel).values)
 
 
-def _ordered(panel: str) -> Callable[[xr.Dataset], Estimate]:
-    def statistic(run: xr.Dataset) -> Estimate:
-
-        told = in_order(of_panel(run, panel))
-        known = ~np.isnan(told)
-        if not known.any():
-            return Estimate.unresolved("No task has two strengths that differ by a tenth; vary more.")
-        return Estimate.share(told[known].sum(), known.sum())
-
-    return statistic
+def _ordered_share(run: xr.Dataset, *, panel: str) -> Estimate:
+    ordered = stronger_first(select_panel(run, panel))
+    known = ~np.isnan(ordered)
+    if not known.any():
+        return Estimate.unresolved("No task has two strengths that differ by a tenth; vary more.")
+    return Estimate.share(ordered[known].sum(), known.sum())
 
 
-def _shifted(panel: str) -> Callable[[xr.Dataset], Estimate]:
-    def statistic(run: xr.Dataset) -> Estimate:
-
-        lead = leads(of_panel(run, panel)).values
-        rises = np.all(np.diff(lead, axis=0) > 0, axis=0)
-        means = ", ".join(f"{value:+.2f}" for value in lead.mean(axis=1))
-        return Estimate.share(rises.sum(), len(rises), f"{rises.sum()} of {len(rises)} seeds; mean leads {means}")
-
-    return statistic
+def _shifted_share(run: xr.Dataset, *, panel: str) -> Estimate:
+    lead = leads(select_panel(run, panel)).values
+    rises = np.all(np.diff(lead, axis=0) > 0, axis=0)
+    means = ", ".join(f"{value:+.2f}" for value in lead.mean(axis=1))
+    return Estimate.share(rises.sum(), len(rises), f"{rises.sum()} of {len(rises)} seeds; mean leads {means}")
 
 
-def _arrived(run: xr.Dataset) -> Estimate:
+def _arrived_share(run: xr.Dataset) -> Estimate:
     left = run.test_loss.isel(step=-1) / run.test_loss.isel(step=0)
-    told = f"{left.size} networks; median left {float(left.median()):.2g}"
-    return Estimate.share(float((left < 0.1).sum()), left.size, told)
+    remark = f"{left.size} networks; median left {float(left.median()):.2g}"
+    return Estimate.share(float((left < 0.1).sum()), left.size, remark)
 
 
 def trajectory_panels(run: xr.Dataset) -> tuple[Panel, ...]:
-    """The outputs of the first seed in the plane of the concepts, with points at equal times.
+    """Draw the outputs of the first seed in the plane of the concepts, with points at equal times.
 
     Where the run has a `prediction`, it is drawn dashed.
     """
     panels = []
     for panel, sign in ((SIGNAL, "μ₁"), (DIVERSITY, "σ₁")):
-        one = of_panel(run, panel).isel(seed=0)
+        one = select_panel(run, panel).isel(seed=0)
         lines: list[Line] = []
         for k, value in enumerate(one.varied.values.tolist()):
             lines += _trajectory(one.isel(task=k), f"{sign} = {value:g}", k)
@@ -203,7 +210,7 @@ def trajectory_panels(run: xr.Dataset) -> tuple[Panel, ...]:
 
 
 def _trajectory(one: xr.Dataset, label: str, color: int) -> list[Line]:
-    """One network's output, points at 40 equal times, and the test point."""
+    """Draw one network's output, points at 40 equal times, and the test point."""
     x, y = one.output.transpose("concept", "step").values
     points = slice(None, None, max(1, len(x) // 40))
     goal = np.atleast_2d(one.mu.values).T
@@ -219,12 +226,12 @@ def _trajectory(one: xr.Dataset, label: str, color: int) -> list[Line]:
 
 
 def order_table(run: xr.Dataset) -> Table:
-    """A row for each task: what is predicted, and what was found."""
-    half, lead, told = half_times(run), leads(run).values, in_order(run)
+    """Return a table of predictions and measurements, a row for each task."""
+    half, lead, ordered = half_times(run), leads(run).values, stronger_first(run)
     rows = []
     for k, task in enumerate(run.task.values.tolist()):
         a_1, a_2 = run.strength.isel(task=k).values.tolist()
-        known = told[k][~np.isnan(told[k])]
+        known = ordered[k][~np.isnan(ordered[k])]
         right = f"{int(known.sum())} of {len(known)}" if len(known) else "a₁ ≈ a₂"
         rows.append((task, a_1, a_2, *np.median(half[k], axis=0).tolist(), float(lead[k].mean()), right))
     columns = (

@@ -1,13 +1,14 @@
-"""What Figures 8 and 9 have in common: a start with many descents, and what is claimed of its run (Appendix E.1).
+"""Figures 8 and 9: search for a start with many descents, claims and figures of its run (Appendix E.1).
 
 The paper tuned the seed of a random start. Here a search finds a start of the wanted number of descents whose loss
 rises far in between, so that there is something to explain; `concept-learning/descents` has how rare they are.
 """
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import xarray as xr
@@ -21,34 +22,62 @@ from saddlescope.papers.concept_learning.shared.two_layer_figures import (
     piece_table,
 )
 from saddlescope.papers.concept_learning.shared.two_layer_runs import (
-    EXACTNESS,
-    data,
-    entry_of,
+    EXACTNESS_CLAIMS,
+    check_data,
+    entry_index,
     errors_against_dop853,
-    followed,
+    follow_start,
+    loss_changes,
     phase_mask,
-    pieces,
     push_share,
+    strengths_and_test_point,
 )
 from saddlescope.plot import Figure
+from saddlescope.reproduction import parameter_checks
 from saddlescope.reproduction.claim import Claim, Estimate
 from saddlescope.reproduction.context import RunContext
 
 _HYSTERESIS = 0.002  # of the first loss: what a descent of the claims exceeds
 
 
-def searched(params: Any, descents: int, context: RunContext) -> xr.Dataset:
-    """Finds a start, and follows it."""
-    a, x = data(params.mu, params.sigma)
-    found = context.cached("start", partial(_start, params, descents, a, x, context.part(0.0, 0.9)))
+@dataclass(frozen=True, kw_only=True)
+class SearchParams:
+    """The paper's data, and the search for a start; the defaults are those of Figure 8."""
+
+    mu: tuple[float, ...] = (1.0, 1.5, 2.2)  # distance of each cluster from the origin
+    sigma: tuple[float, ...] = (0.05, 0.05, 0.05)  # standard deviation of the clusters along each concept
+    until: float = 40.0  # the last time of gradient flow
+    least: float = 0.01  # every rise and fall of the start is larger than this part of the first loss
+    bound: float = 0.3  # on the absolute value of the start's weights
+    pool: int = 16_384  # random starts of the search
+    generations: int = 40  # in which the best are bred
+    seed: int = 0  # of the search
+
+    def __post_init__(self) -> None:
+        check_data(self)
+        parameter_checks.require_at_least(1, self, "pool")
+        parameter_checks.require_at_least(0, self, "generations", "seed")
+        parameter_checks.require_between(0.0, 0.5, self, "least")
+        parameter_checks.require_positive(self, "bound")
+
+    @classmethod
+    def paper(cls) -> Self:
+        """Return the default, which is the paper's figure."""
+        return cls()
+
+
+def search_and_follow(params: Any, descents: int, context: RunContext) -> xr.Dataset:
+    """Search a start, and follow it."""
+    a, x = strengths_and_test_point(params.mu, params.sigma)
+    found = context.cached("start", partial(_search_start, params, descents, a, x, context.part(0.0, 0.9)))
     context.report(0.9, "the run, and the same by another solver")
-    one = followed(a, x, found.start.values, params.until)
+    one = follow_start(a, x, found.start.values, params.until)
     errors = errors_against_dop853(one)
     context.report(1.0, "done")
     return one.assign(W_error=errors.W, turn_error=errors.turns, followed=found.followed)
 
 
-def _start(
+def _search_start(
     params: Any, descents: int, a: np.ndarray, x: np.ndarray, report: Callable[[float, str], None]
 ) -> xr.Dataset:
 
@@ -56,12 +85,12 @@ def _start(
 
     found = find_start(
         a, descents=descents, test_point=x, until=params.until, seed=params.seed, least=params.least,
-        bound=params.bound, pool=params.pool, generations=params.generations, report=report,
+        bound=params.bound, num_starts=params.pool, generations=params.generations, report=report,
     )  # fmt: skip
     return xr.Dataset({"start": (("row", "unit"), found.start), "followed": found.followed})
 
 
-def _count(run: xr.Dataset) -> Estimate:
+def _descent_count(run: xr.Dataset) -> Estimate:
     from saddlescope.measure import find_descents
 
     counts = {h: int(find_descents(run.turning_loss.values, hysteresis=h).counts[0]) for h in (0.0, _HYSTERESIS)}
@@ -70,14 +99,14 @@ def _count(run: xr.Dataset) -> Estimate:
 
 def _last_rise(run: xr.Dataset) -> Estimate:
     x = run.test_point.values
-    rises = [change for change in pieces(run) if change > 0]
+    rises = [change for change in loss_changes(run) if change > 0]
     if not rises:
         return Estimate.unresolved("The loss never rises.")
-    told = ", ".join(f"{rise / (x @ x / 2):.3f}" for rise in rises)
-    return Estimate(rises[-1] / float(x @ x / 2), remark=f"all rises: {told}; {int(run.followed)} starts followed")
+    heights = ", ".join(f"{rise / (x @ x / 2):.3f}" for rise in rises)
+    return Estimate(rises[-1] / float(x @ x / 2), remark=f"all rises: {heights}; {int(run.followed)} starts followed")
 
 
-def _shares(run: xr.Dataset, *, rising: bool, minor: bool | None, phase: str) -> Estimate:
+def _least_push_share(run: xr.Dataset, *, rising: bool, minor: bool | None, phase: str) -> Estimate:
     shares = push_share(run, rising=rising, of=phase_mask(run, minor=minor, phase=phase))
     if not len(shares):
         return Estimate.unresolved("The loss has no such piece.")
@@ -85,10 +114,10 @@ def _shares(run: xr.Dataset, *, rising: bool, minor: bool | None, phase: str) ->
 
 
 def _misalignment(run: xr.Dataset) -> Estimate:
-    """How far from the beginning of a rise the minor entry peaks that drives it most, over the length of the rise."""
+    """Return the largest distance of a driving minor entry's peak from the beginning of a rise, over its length."""
     shrinking = np.maximum(run.push.values * phase_mask(run, minor=True, phase="shrinks"), 0.0).sum(axis=2)
     off = []
-    for n in np.flatnonzero(pieces(run) > 0):
+    for n in np.flatnonzero(loss_changes(run) > 0):
         if n > 0:
             first, last = run.turning_time.values[n : n + 2]
             off.append(abs(float(run.top[int(np.argmax(shrinking[n]))]) - first) / (last - first))
@@ -98,16 +127,16 @@ def _misalignment(run: xr.Dataset) -> Estimate:
 
 
 def neighbours(run: xr.Dataset) -> list[tuple[int, int]]:
-    """Every concept but the strongest, with the next stronger one."""
+    """Return every concept but the strongest, with the next stronger one."""
     order = np.argsort(run.strength.values).tolist()
     return list(pairwise(order))
 
 
-def _waits(run: xr.Dataset, *, major: str, minor: str) -> Estimate:
-    """The least time from an event of a minor entry, between neighbours, to one of the weaker one's major entry."""
+def _least_wait(run: xr.Dataset, *, major: str, minor: str) -> Estimate:
+    """Return the least time from an event of a minor entry, between neighbours, to one of the weaker's major entry."""
     waits = []
     for weak, strong in neighbours(run):
-        waits.append(float(run[major][entry_of(run, weak, weak)] - run[minor][entry_of(run, weak, strong)]))
+        waits.append(float(run[major][entry_index(run, weak, weak)] - run[minor][entry_index(run, weak, strong)]))
     return Estimate(min(waits), remark="from the weakest concept on: " + ", ".join(f"{wait:.3f}" for wait in waits))
 
 
@@ -117,19 +146,19 @@ def _outside_theorem(run: xr.Dataset) -> Estimate:
     return Estimate(float(min(a[i] - 3 * a[j] for i in range(len(a)) for j in range(i))), remark=f"a = {a.round(3)}")
 
 
-def _order(run: xr.Dataset) -> Estimate:
+def _order_prefix(run: xr.Dataset) -> Estimate:
     return Estimate(float(run.order_prefix), remark="-1 where the predicted stages are not separated")
 
 
-def claims_of(descents: int, word: str, least_rise: float) -> tuple[Claim, ...]:
-    """The claims of one figure."""
+def descent_claims(descents: int, word: str, least_rise: float) -> tuple[Claim, ...]:
+    """Return the claims of one figure."""
     where = f"Appendix E.1 and Figure {descents + 5}"
     return (
         Claim(
             name="descents",
             says=f"The loss out of distribution can have an epochwise {word} descent: descents at a hysteresis of .002",
             source=where,
-            statistic=_count,
+            statistic=_descent_count,
             low=float(descents),
             high=float(descents),
         ),
@@ -145,7 +174,7 @@ def claims_of(descents: int, word: str, least_rise: float) -> tuple[Claim, ...]:
             says="Every descending stage is one of growth of major and minor entries: least share of what lowers the "
             "loss that is due to entries while they grow",
             source=f"{where}; the bound is this project's, .99 in a pilot on other seeds",
-            statistic=partial(_shares, rising=False, minor=None, phase="grows"),
+            statistic=partial(_least_push_share, rising=False, minor=None, phase="grows"),
             low=0.95,
         ),
         Claim(
@@ -153,14 +182,14 @@ def claims_of(descents: int, word: str, least_rise: float) -> tuple[Claim, ...]:
             says="Every ascending stage is mainly one of suppression of minor entries: least share of what raises the "
             "loss that is due to minor entries while they shrink",
             source=f"{where}; more than half for 'mainly'",
-            statistic=partial(_shares, rising=True, minor=True, phase="shrinks"),
+            statistic=partial(_least_push_share, rising=True, minor=True, phase="shrinks"),
             low=0.5,
         ),
         Claim(
             name="rises-only",
             says="Printed: the correspondence matches exactly, so that nothing else raises the loss: the same share",
             source=f"{where}, taken literally; .95 for rounding off",
-            statistic=partial(_shares, rising=True, minor=True, phase="shrinks"),
+            statistic=partial(_least_push_share, rising=True, minor=True, phase="shrinks"),
             low=0.95,
         ),
         Claim(
@@ -183,7 +212,7 @@ def claims_of(descents: int, word: str, least_rise: float) -> tuple[Claim, ...]:
             says="Printed: each major entry starts to grow only after the minor entry beside it is suppressed: least "
             "time from |w_k,k+1| below a tenth of its peak to w_kk above a tenth",
             source=where,
-            statistic=partial(_waits, major="grows", minor="settles"),
+            statistic=partial(_least_wait, major="grows", minor="settles"),
             low=0.0,
             unit="t",
         ),
@@ -191,7 +220,7 @@ def claims_of(descents: int, word: str, least_rise: float) -> tuple[Claim, ...]:
             name="learned-after-peak",
             says="Corrected: each major entry passes 1/2 after that minor entry has peaked: least time between",
             source="w_kk begins to grow from the first moment on, if slowly; the Schur complements of concept_stages",
-            statistic=partial(_waits, major="top", minor="top"),
+            statistic=partial(_least_wait, major="top", minor="top"),
             low=0.0,
             unit="t",
         ),
@@ -200,7 +229,7 @@ def claims_of(descents: int, word: str, least_rise: float) -> tuple[Claim, ...]:
             says="Concepts are learned in the order of their strengths: arrivals in the predicted order, of as many "
             "concepts as descents",
             source="Section 4.2.2",
-            statistic=_order,
+            statistic=_order_prefix,
             low=float(descents),
         ),
         Claim(
@@ -211,12 +240,12 @@ def claims_of(descents: int, word: str, least_rise: float) -> tuple[Claim, ...]:
             statistic=_outside_theorem,
             high=0.0,
         ),
-        *EXACTNESS,
+        *EXACTNESS_CLAIMS,
     )
 
 
 def descent_figures(run: xr.Dataset, word: str) -> list[Figure]:
-    """Loss and entries against the logarithm of time, with the turns; what drives each piece; the output's path."""
+    """Draw loss, entries and output with the turns, and tables of the drivers of each piece and of all entries."""
     return [
         Figure(
             name="descents",

@@ -1,7 +1,7 @@
-"""Perceptrons trained as in section 3 and appendix F.1: what the entries on SGD share.
+"""Training of perceptrons by SGD as in section 3 and appendix F.1.
 
 The text has: 5000 samples a cluster, SGD with batch 128, learning rate 0.1 and 40 epochs, hidden layers of width d, and
-a random rotation of all data. What it leaves out, and its learning curves and the authors' programs tell:
+a random rotation of all data. Left out there, and taken from its learning curves and the authors' programs:
 
     loss        the mean over batch and dimension, 2/d times equation 2.1, so that a step advances the time t of
                 gradient flow on equation 4.1 by 0.1 * 2/d
@@ -9,7 +9,7 @@ a random rotation of all data. What it leaves out, and its learning curves and t
     sigma       is passed as a variance: the standard deviations are the square roots of the printed numbers
     origin      there is a cluster at the origin, too, so that a_p = sigma_p + mu_p^2/(s + 1) in the printed numbers
 
-Outputs are told by their coordinates R^T f(x^), one a concept, where R has the directions of the concepts.
+Outputs are given by their coordinates R^T f(x^), one per concept, where R has the directions of the concepts.
 """
 
 from collections.abc import Callable, Sequence
@@ -26,12 +26,12 @@ if TYPE_CHECKING:
 Concepts = tuple[tuple[float, ...], tuple[float, ...]]
 """mu and sigma as the paper prints them: sigma is used as a variance."""
 
-_RELU_SAMPLES = 200  # of each cluster, on which the training loss of ReLU networks is told
+_RELU_SAMPLES = 200  # of each cluster, on which the training loss of ReLU networks is measured
 
 
 @dataclass(frozen=True, kw_only=True)
 class Training:
-    """The networks and how they are trained; the defaults are the paper's.
+    """Networks and their training; the defaults are the paper's.
 
     Attributes:
         depth: L, the number of weight matrices, at least 1.
@@ -39,17 +39,17 @@ class Training:
         hidden: width of the hidden layers; None: d.
         relu: ReLU between the layers.
         bias: PyTorch's biases.
-        origin: whether there is a cluster at the origin.
-        rotated: whether the data are rotated at random.
+        origin: True for a cluster at the origin, too.
+        rotated: True to rotate the data at random.
         samples: n, of each cluster.
         batch: samples in a minibatch.
         rate: learning rate, for the loss that is a mean over dimensions.
         epochs: passes through all samples.
-        whole: whether every step sees all samples; epochs and batch then only tell how many steps there are.
+        whole: True for all samples in every step; epochs and batch then only set the number of steps.
         every: steps between two marks.
         per_doubling: where positive, so many marks for each doubling of the step instead.
         scale: factor on the start, 1 for PyTorch's own.
-        cube: whether to record at all 2^s test points; else at x^ alone.
+        cube: True to record at all 2^s test points, not at x^ alone.
     """
 
     depth: int = 1
@@ -71,12 +71,12 @@ class Training:
 
     @property
     def time_step(self) -> float:
-        """By how much a step advances the time t of gradient flow on equation 4.1."""
+        """Return the time t of gradient flow on equation 4.1 by which a step advances."""
         return self.rate * 2 / self.dim
 
 
 def sim_task(training: Training, concepts: Concepts, seed: int) -> "StructuredIdentityTask":
-    """The task with a rotation of its own for each seed."""
+    """Return the task, with another rotation for each seed."""
     from saddlescope.models import StructuredIdentityTask, random_rotation
 
     mu, variances = concepts
@@ -86,7 +86,7 @@ def sim_task(training: Training, concepts: Concepts, seed: int) -> "StructuredId
 
 
 def start_weights(training: Training, seed: int) -> "PerceptronWeights":
-    """The network of a seed before training, in single precision."""
+    """Return the network of a seed before training, in single precision."""
     import jax
     import jax.numpy as jnp
 
@@ -106,13 +106,13 @@ def train(
     checkpoint: Path | None = None,
     report: Callable[[float, str], None] | None = None,
 ) -> xr.Dataset:
-    """Trains a network for every task and seed, all at once. The seed is that of samples, rotation, start and SGD.
+    """Train a network for every task and seed, all at once. The seed is that of samples, rotation, start and SGD.
 
     Args:
-        training: how.
+        training: the networks and their training.
         tasks: of equally many concepts.
         seeds: at least one.
-        checkpoint: a file from which a killed call goes on.
+        checkpoint: a file from which a killed call resumes.
         report: called with the finished fraction and a note.
 
     Returns:
@@ -125,7 +125,7 @@ def train(
     import jax
     import jax.numpy as jnp
 
-    from saddlescope.flow import geometric_marks, sgd_batched
+    from saddlescope.flow import geometric_steps, sgd_batched
     from saddlescope.models import LinearPerceptronLoss, perceptron_loss, weights_in_span
 
     pairs = [(task, seed) for task in tasks for seed in seeds]
@@ -138,14 +138,18 @@ def train(
         mu = np.array(task.mu)
         points = jnp.asarray(task.test_points.indices * mu if training.cube else mu[None], jnp.float32)
         few = np.concatenate([part[:_RELU_SAMPLES] for part in np.split(samples, task.clusters)])
-        loss = losses[-1].whole if isinstance(losses[-1], LinearPerceptronLoss) else perceptron_loss(few, R, **options)
+        loss = (
+            losses[-1].full_batch
+            if isinstance(losses[-1], LinearPerceptronLoss)
+            else perceptron_loss(few, R, **options)
+        )
         observers.append(jax.tree_util.Partial(_observe, loss, points))
         starts.append(weights_in_span(jax.tree.map(np.asarray, start_weights(training, seed)), R))
     per_epoch = losses[0].samples // training.batch
     steps = training.epochs * per_epoch
     marks = np.arange(0, steps, training.every)
     if training.per_doubling:
-        marks = geometric_marks(steps, per_doubling=training.per_doubling)
+        marks = geometric_steps(steps, per_doubling=training.per_doubling)
     run = sgd_batched(
         losses,
         jax.tree.map(lambda *leaves: np.stack(leaves), *starts),
@@ -153,10 +157,11 @@ def train(
         learning_rate=training.rate,
         batch=None if training.whole else training.batch,
         seeds=None if training.whole else [seed for _, seed in pairs],
-        marks=marks,
+        record=marks,
         observe=observers,
         checkpoint=checkpoint,
         report=report,
+        throw=False,
     )
     shape = (len(tasks), len(seeds))
     seen = {name: values.reshape(*shape, *values.shape[1:]) for name, values in run.observed.items()}
@@ -177,7 +182,7 @@ def train(
         }
         | ({"index": (("point", "concept"), laws[0].test_points.indices)} if training.cube else {}),
         coords={
-            "task": [label(concepts) for concepts in tasks],
+            "task": [task_label(concepts) for concepts in tasks],
             "seed": list(seeds),
             "step": run.steps,
             "time": ("step", run.steps * training.time_step),
@@ -201,8 +206,8 @@ def _observe(loss: Any, points: Any, weights: Any) -> dict[str, Any]:
     }
 
 
-def label(concepts: Concepts) -> str:
-    """Such as "mu 1, 2; sigma 0.05, 0.05", in the printed numbers."""
+def task_label(concepts: Concepts) -> str:
+    """Return a label such as "mu 1, 2; sigma 0.05, 0.05", in the printed numbers."""
     mu, sigma = (", ".join(f"{value:g}" for value in values) for values in concepts)
     return f"mu {mu}; sigma {sigma}"
 
@@ -210,7 +215,7 @@ def label(concepts: Concepts) -> str:
 def one_layer_prediction(
     training: Training, concepts: Concepts, seed: int, steps: np.ndarray, *, empirical: bool = False
 ) -> np.ndarray:
-    """Theorem 4.1 for the one-layer network of a seed, from its actual start: R^T f(x^) after some steps, (k, s).
+    """Apply Theorem 4.1 to the one-layer network of a seed from its actual start: R^T f(x^) after some steps, (k, s).
 
     With biases the theorem holds for (x, 1) in place of x and the second moment of that: a bias is a weight of the
     constant 1.
@@ -220,7 +225,7 @@ def one_layer_prediction(
         concepts: the task.
         seed: as for `train`.
         steps: numbers of steps, (k,).
-        empirical: whether to take the second moment of the samples rather than that of their law.
+        empirical: True for the second moment of the samples rather than that of their law.
     """
     from saddlescope.theory.concepts import one_layer_output
 

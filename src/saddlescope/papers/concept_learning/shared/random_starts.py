@@ -1,4 +1,4 @@
-"""Random starts of the symmetric two-layer network on the data of the paper's figures, and how they descend.
+"""Random starts of the symmetric two-layer network on the data of the paper's figures, and their descents.
 
 law     "normal": entries of U normal, of mean 0 and standard deviation scale
         "uniform": between 0 and scale, the authors' own, which makes every entry of W positive
@@ -21,7 +21,7 @@ LAWS: tuple[Law, ...] = ("normal", "uniform")
 
 
 class Signal(NamedTuple):
-    """Of every concept mu, and sigma, a deviation; without a cluster at the origin."""
+    """Signal mu and deviation sigma of every concept; without a cluster at the origin."""
 
     mu: tuple[float, ...]
     sigma: tuple[float, ...]
@@ -36,18 +36,18 @@ FIGURES = {
 }
 
 
-def drawn(rng: np.random.Generator, law: Law, scale: float, shape: tuple[int, int, int]) -> np.ndarray:
-    """Starts U, (starts, d, d'), of that law."""
+def draw_starts(rng: np.random.Generator, law: Law, scale: float, shape: tuple[int, int, int]) -> np.ndarray:
+    """Draw starts U, (starts, d, d'), of a law."""
     return scale * (rng.standard_normal(shape) if law == "normal" else rng.random(shape))
 
 
-def descents(flows: "SymmetricFlows") -> np.ndarray:
-    """The number of descents of every start at hysteresis 0, (starts,): falls between exact extrema."""
+def descent_counts(flows: "SymmetricFlows") -> np.ndarray:
+    """Return the number of descents of every start at hysteresis 0, (starts,): falls between exact extrema."""
     return np.sum(np.diff(flows.turning_losses, axis=1) < 0, axis=1)
 
 
-def counted(flows: "SymmetricFlows", starts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The number of descents, where it is above s, the number of concepts, made again at the lowest tolerance.
+def verified_descent_counts(flows: "SymmetricFlows", starts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Count descents; where there are more than s, the number of concepts, again at the lowest tolerance.
 
     Returns:
         The counts, (starts,), and for those that are above s still the smallest rise, otherwise 0.
@@ -55,12 +55,12 @@ def counted(flows: "SymmetricFlows", starts: np.ndarray) -> tuple[np.ndarray, np
     from saddlescope.flow import symmetric_flows
 
     s, x = len(flows.strengths), flows.test_point
-    counts, clear = descents(flows), np.zeros(len(flows))
+    counts, clear = descent_counts(flows), np.zeros(len(flows))
     above = np.flatnonzero(counts > s)
     if len(above):
         until = float(flows.times[-1])
         again = symmetric_flows(flows.strengths, starts[above], test_point=x, until=until, tolerance=_EXACT)
-        counts[above] = descents(again)
+        counts[above] = descent_counts(again)
         steps = np.diff(again.turning_losses, axis=1)[:, 1:]  # after the first fall or rise
         smallest = np.where(steps > 0, steps, np.inf).min(axis=1) / (x @ x / 2)
         clear[above] = np.where(counts[above] > s, smallest, 0.0)
@@ -68,7 +68,7 @@ def counted(flows: "SymmetricFlows", starts: np.ndarray) -> tuple[np.ndarray, np
 
 
 def largest_rises(flows: "SymmetricFlows") -> np.ndarray:
-    """The largest rise between two descents of every start, (starts,); 0 with one descent."""
+    """Return the largest rise between two descents of every start, (starts,); 0 with one descent."""
     steps = np.diff(flows.turning_losses, axis=1)
     before = np.cumsum(steps < 0, axis=1) > 0
     after = np.cumsum(steps[:, ::-1] < 0, axis=1)[:, ::-1] > 0

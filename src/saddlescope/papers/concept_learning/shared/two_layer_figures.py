@@ -1,20 +1,20 @@
-"""Pictures and tables of one run of the symmetric two-layer model: loss, entries of W, output, and what drives what."""
+"""Panels and tables of one run of the symmetric two-layer model: loss and its drivers, entries of W, output."""
 
 import numpy as np
 import xarray as xr
 
 from saddlescope.plot import Axis, Heat, Line, Mark, Panel, Table
 
-_DRIVERS = 2  # entries told of each piece
+_DRIVERS = 2  # entries listed for each piece
 
 
 def entry_name(i: int, j: int) -> str:
-    """The paper's name of an entry, counted from 1, such as w12."""
+    """Return the paper's name of an entry, counted from 1, such as w12."""
     return f"w{min(i, j) + 1}{max(i, j) + 1}"
 
 
 def loss_panel(one: xr.Dataset, title: str = "", *, top: float | None = None) -> Panel:
-    """The loss out of distribution against the logarithm of time, with its turns; `top` cuts its axis off."""
+    """Draw the loss out of distribution against the logarithm of time, with its turns; `top` cuts its axis off."""
     turns = slice(1, -1)
     marks = (
         Line(x=one.time.values, y=one.loss.values, group="loss out of distribution", color=0, width=2.0),
@@ -28,12 +28,12 @@ def loss_panel(one: xr.Dataset, title: str = "", *, top: float | None = None) ->
 
 
 def later_losses(one: xr.Dataset) -> float:
-    """Where to cut the loss's axis so that the turns after the first descent are seen."""
+    """Return the top of the loss's axis at which the turns after the first descent are seen."""
     return 1.15 * float(one.turning_loss[1:].max())
 
 
 def entries_panel(one: xr.Dataset, title: str = "", *, predicted: bool = False) -> Panel:
-    """Every entry against time: major ones solid, minor ones dashed or dotted in the colour of what suppresses them."""
+    """Draw entries against time: major ones solid, minor ones dashed or dotted in the colour of their suppressor."""
     strength = one.strength.values
     marks: list[Line | Mark] = []
     for i, j in zip(one.entry_row.values.tolist(), one.entry_column.values.tolist(), strict=True):
@@ -52,8 +52,8 @@ def entries_panel(one: xr.Dataset, title: str = "", *, predicted: bool = False) 
     return Panel(title=title, x=_time_axis(one), y=Axis("entry of W"), marks=tuple(marks))
 
 
-def lives_panel(one: xr.Dataset) -> Panel:
-    """|w_ij| of all entries on a logarithmic scale, with the predicted times of the major ones."""
+def entry_histories_panel(one: xr.Dataset) -> Panel:
+    """Draw |w_ij| of all entries on a logarithmic scale, with the predicted times of the major ones."""
     strength = one.strength.values
     lines = []
     for i, j in zip(one.entry_row.values.tolist(), one.entry_column.values.tolist(), strict=True):
@@ -69,19 +69,19 @@ def lives_panel(one: xr.Dataset) -> Panel:
     return Panel(
         title="all entries, with the predicted times of w_kk = 1/2",
         x=Axis("time t of gradient flow", range=(0.0, 1.5 * max(learned.values()))),
-        y=Axis("|w_ij|", scale="log", range=(_floor(one), 2.0)),
+        y=Axis("|w_ij|", scale="log", range=(_lowest_shown(one), 2.0)),
         marks=(*lines, *(Mark(at=time, color=k) for k, time in learned.items())),
     )
 
 
 def stage_heats(one: xr.Dataset) -> tuple[Panel, ...]:
-    """|W| at the start, half-way between the predicted stages, and half as long again after the last."""
+    """Draw |W| at the start, half-way between the predicted stages, and half as long again after the last."""
     learned = np.sort(one.predicted_time.values[np.isfinite(one.predicted_time.values)])
     place = np.arange(1.0, one.sizes["row"] + 1)
     heats = []
     for n, time in enumerate([0.0, *((learned[:-1] + learned[1:]) / 2), 1.5 * learned[-1]]):
         k = int(np.argmin(np.abs(one.time.values - time)))
-        z = np.maximum(np.abs(one.W.values[k]), _floor(one))
+        z = np.maximum(np.abs(one.W.values[k]), _lowest_shown(one))
         heats.append(
             Panel(
                 title="at the start" if n == 0 else f"{n} learned, t = {float(one.time[k]):.3g}",
@@ -93,13 +93,13 @@ def stage_heats(one: xr.Dataset) -> tuple[Panel, ...]:
     return tuple(heats)
 
 
-def _floor(one: xr.Dataset) -> float:
-    """A tenth of the smallest entry at the start, where pictures on a logarithmic scale end."""
+def _lowest_shown(one: xr.Dataset) -> float:
+    """Return a tenth of the smallest entry at the start, the lower end of logarithmic axes."""
     return float(abs(one.W[0]).min()) / 10
 
 
 def output_panels(one: xr.Dataset) -> tuple[Panel, ...]:
-    """The output W x as a path, each component against the next one."""
+    """Draw the output W x as a path, each component against the next one."""
     x, f = one.test_point.values, one.output.values
     panels = []
     for i in range(len(x) - 1):
@@ -120,7 +120,7 @@ def output_panels(one: xr.Dataset) -> tuple[Panel, ...]:
 
 
 def piece_table(one: xr.Dataset) -> Table:
-    """Every rise and fall of the loss, with the entries that drive it most."""
+    """Return a table of every rise and fall of the loss, with the entries that drive it most."""
     names = [
         entry_name(i, j) for i, j in zip(one.entry_row.values.tolist(), one.entry_column.values.tolist(), strict=True)
     ]
@@ -128,16 +128,16 @@ def piece_table(one: xr.Dataset) -> Table:
     for n, change in enumerate(np.diff(one.turning_loss.values)):
         drive = np.maximum(one.push.values[n] * np.sign(change), 0.0)
         largest = np.argsort(-drive.ravel(), kind="stable")[:_DRIVERS]
-        told = ", ".join(
+        drivers = ", ".join(
             f"|{names[k // 2]}| {one.phase.values[k % 2]} ({drive.ravel()[k] / drive.sum():.0%})" for k in largest
         )
         first, last = (float(one.turning_time[m]) for m in (n, n + 1))
-        rows.append(("rise" if change > 0 else "fall", first, last, float(change), told))
+        rows.append(("rise" if change > 0 else "fall", first, last, float(change), drivers))
     return Table(columns=("piece", "from t", "to t", "change of the loss", "driven most by"), rows=tuple(rows))
 
 
 def entry_table(one: xr.Dataset) -> Table:
-    """Every entry with its kind, groups, times found and predicted."""
+    """Return a table of every entry with its kind, groups, times found and predicted."""
     strength = one.strength.values
     rows = []
     for n, (i, j) in enumerate(zip(one.entry_row.values.tolist(), one.entry_column.values.tolist(), strict=True)):
@@ -146,8 +146,8 @@ def entry_table(one: xr.Dataset) -> Table:
         groups = ", ".join(str(p + 1) for p in concepts) if kind == "minor" else "-"
         time = one.predicted_time[i] if i == j else one.predicted_peak_time[i, j]
         numbers = [float(one[name][n]) for name in ("grows", "top", "height", "settles")]
-        told = ["never" if value == float("inf") else value for value in (*numbers, float(time))]
-        rows.append((entry_name(i, j), kind, groups, *("-" if value != value else value for value in told)))
+        shown = ["never" if value == float("inf") else value for value in (*numbers, float(time))]
+        rows.append((entry_name(i, j), kind, groups, *("-" if value != value else value for value in shown)))
     columns = (
         "entry",
         "kind",

@@ -1,4 +1,4 @@
-"""One run of the symmetric two-layer model as the figures of section 4.2 and appendix E show it, and what is read off.
+"""One run of the symmetric two-layer model, as the figures of section 4.2 and appendix E show it, and its statistics.
 
 piece   of the loss out of distribution between two of its turns: a fall or a rise
 push    what an entry w_ij does to the loss over a piece: the integral of dL/dw_ij dw_ij, w_ij and w_ji together, split
@@ -28,7 +28,7 @@ _FIRST = 1e-3  # of the last time: the first one after 0 that is stored
 
 
 def check_data(params: Any) -> None:
-    """`mu` and `sigma` are data with a positive strength for every concept.
+    """Raise InputError unless `mu` and `sigma` are data with a positive strength for every concept.
 
     Raises:
         InputError: they are not.
@@ -38,31 +38,31 @@ def check_data(params: Any) -> None:
         raise InputError(f"mu must be 2 to 6 positive numbers; got {mu!r}.")
     if len(sigma) != len(mu) or not all(0 <= one < float("inf") for one in sigma):
         raise InputError(f"sigma must be {len(mu)} numbers of at least 0, one for each mu; got {sigma!r}.")
-    parameter_checks.positive(params, "until")
+    parameter_checks.require_positive(params, "until")
 
 
-def data(mu: tuple[float, ...], sigma: tuple[float, ...]) -> tuple[np.ndarray, np.ndarray]:
-    """The strengths a and the test point, on infinitely many samples without a cluster at the origin, d = s."""
+def strengths_and_test_point(mu: tuple[float, ...], sigma: tuple[float, ...]) -> tuple[np.ndarray, np.ndarray]:
+    """Return strengths a and the test point, for infinitely many samples, no cluster at the origin, d = s."""
     from saddlescope.models import StructuredIdentityTask
 
     task = StructuredIdentityTask(mu, sigma, samples_per_cluster=1, dim=len(mu))
     return task.strengths, task.test_point
 
 
-def followed(a: np.ndarray, x: np.ndarray, start: np.ndarray, until: float) -> xr.Dataset:
-    """One start: W, loss and output against time, all turns of the loss, every entry's history and pushes."""
+def follow_start(a: np.ndarray, x: np.ndarray, start: np.ndarray, until: float) -> xr.Dataset:
+    """Follow one start: W, loss and output against time, turns of the loss, histories and pushes of all entries."""
     from saddlescope.flow import symmetric_flows, symmetric_path
     from saddlescope.measure import compare, entry_histories
     from saddlescope.theory.concepts import concept_stages
 
-    path = symmetric_path(a, start, until=until)
-    flow = symmetric_flows(a, start[None], test_point=x, until=until)
+    path = symmetric_path(a, start, until=until, tolerance=1e-11)
+    flow = symmetric_flows(a, start[None], test_point=x, until=until, tolerance=1e-11)
     histories, stages = entry_histories(path, a), concept_stages(a, start)
     turning = flow.turning_times[0, : flow.turns[0] + 2]
     times = np.concatenate([[0.0], np.geomspace(_FIRST * until, until, _SHOWN)])
     W = path(times)
     entries = histories.entries
-    told = {name: [getattr(one, name) for one in entries] for name in ("grows", "top", "height", "settles")}
+    numbers = {name: [getattr(one, name) for one in entries] for name in ("grows", "top", "height", "settles")}
     order = compare(stages.staircase, histories.staircase).exact_order_prefix if stages.separated else -1
     return xr.Dataset(
         {
@@ -74,9 +74,9 @@ def followed(a: np.ndarray, x: np.ndarray, start: np.ndarray, until: float) -> x
             "turning_W": (("turn", "row", "column"), path(turning)),
             "entry_row": ("entry", [one.row for one in entries]),
             "entry_column": ("entry", [one.column for one in entries]),
-            **{name: ("entry", values) for name, values in told.items()},
-            "suppressor_at_top": ("entry", _suppressors(path, a, entries)),
-            "push": (("piece", "entry", "phase"), _pushes(path, x, turning)),
+            **{name: ("entry", values) for name, values in numbers.items()},
+            "suppressor_at_top": ("entry", _suppressors_at_peak(path, a, entries)),
+            "push": (("piece", "entry", "phase"), _integrate_pushes(path, x, turning)),
             "predicted_time": ("row", stages.times),
             "predicted_peak_time": (("row", "column"), stages.peak_times),
             "predicted_peak": (("row", "column"), stages.peaks),
@@ -96,15 +96,15 @@ def followed(a: np.ndarray, x: np.ndarray, start: np.ndarray, until: float) -> x
     )
 
 
-def _suppressors(path: "SymmetricPath", a: np.ndarray, entries: "tuple[EntryHistory, ...]") -> list[float]:
-    """The major entry of the stronger concept of each when |w_ij| is largest."""
+def _suppressors_at_peak(path: "SymmetricPath", a: np.ndarray, entries: "tuple[EntryHistory, ...]") -> list[float]:
+    """Return the major entry of each one's stronger concept when |w_ij| is largest."""
     strongest = [max((one.row, one.column), key=lambda p: a[p]) for one in entries]
     at = [min(one.top, path.until) for one in entries]
     return [float(W[k, k]) for W, k in zip(path(at), strongest, strict=True)]
 
 
-def _pushes(path: "SymmetricPath", x: np.ndarray, edges: np.ndarray) -> np.ndarray:
-    """Of every piece, entry i <= j and phase, shape (pieces, entries, 2)."""
+def _integrate_pushes(path: "SymmetricPath", x: np.ndarray, edges: np.ndarray) -> np.ndarray:
+    """Return the pushes of every piece, entry i <= j and phase, shape (pieces, entries, 2)."""
     rows, columns = np.triu_indices(len(x))
     pushes = []
     for first, last in pairwise(edges):
@@ -121,14 +121,14 @@ def _pushes(path: "SymmetricPath", x: np.ndarray, edges: np.ndarray) -> np.ndarr
 
 @dataclass(frozen=True)
 class Errors:
-    """How far a stored run is from an independent integration: W, and the times of the loss's turns."""
+    """Distances of a stored run from an independent integration: of W, and of the times of the loss's turns."""
 
     W: float
     turns: float
 
 
 def errors_against_dop853(one: xr.Dataset) -> Errors:
-    """The run held against SciPy's DOP853 at its tightest, in U, with the turns as roots of its own dense output."""
+    """Compare a run with SciPy's DOP853 at its tightest, in U, with the turns as roots of its dense output."""
     from scipy.integrate import solve_ivp
     from scipy.optimize import root_scalar
 
@@ -161,13 +161,13 @@ def errors_against_dop853(one: xr.Dataset) -> Errors:
     return Errors(float(np.abs(W - U @ U.swapaxes(1, 2)).max()), max(map(off, turns), default=0.0))
 
 
-def pieces(one: xr.Dataset) -> np.ndarray:
-    """The change of the loss over each piece, (pieces,)."""
+def loss_changes(one: xr.Dataset) -> np.ndarray:
+    """Return the change of the loss over each piece, (pieces,)."""
     return np.diff(one.turning_loss.values)
 
 
 def push_share(one: xr.Dataset, *, rising: bool, of: np.ndarray) -> np.ndarray:
-    """Of what drives each rise (or fall) the share due to chosen entries and phases.
+    """Return the share of chosen entries and phases in the drivers of each rise (or fall).
 
     A piece's drivers are the pushes in its own direction. A rise before the first fall is left out.
 
@@ -176,7 +176,7 @@ def push_share(one: xr.Dataset, *, rising: bool, of: np.ndarray) -> np.ndarray:
         rising: rises, or falls.
         of: which pushes to count, (entries, 2).
     """
-    way = pieces(one)
+    way = loss_changes(one)
     chosen = (way > 0) if rising else (way < 0)
     if rising and len(chosen):
         chosen[0] = False
@@ -185,20 +185,20 @@ def push_share(one: xr.Dataset, *, rising: bool, of: np.ndarray) -> np.ndarray:
 
 
 def phase_mask(one: xr.Dataset, *, minor: bool | None, phase: str) -> np.ndarray:
-    """The pushes of minor, major or (None) all entries in one phase, (entries, 2)."""
+    """Select the pushes of minor, major or (None) all entries in one phase, (entries, 2)."""
     off_diagonal = one.entry_row.values != one.entry_column.values
     kind = np.ones(len(off_diagonal), bool) if minor is None else off_diagonal == minor
     return kind[:, None] & (one.phase.values == phase)[None, :]
 
 
-def entry_of(one: xr.Dataset, i: int, j: int) -> int:
-    """The place of w_ij among the entries."""
+def entry_index(one: xr.Dataset, i: int, j: int) -> int:
+    """Return the index of w_ij among the entries."""
     low, high = sorted((i, j))
     return int(np.flatnonzero((one.entry_row.values == low) & (one.entry_column.values == high))[0])
 
 
-def exactness(name: str) -> Any:
-    """The statistic of a stored error."""
+def stored_error(name: str) -> Any:
+    """Return the statistic of a stored error."""
 
     def statistic(run: xr.Dataset) -> Estimate:
         return Estimate(float(abs(run[name]).max()))
@@ -206,20 +206,20 @@ def exactness(name: str) -> Any:
     return statistic
 
 
-EXACT_MAP = Claim(
+EXACT_MAP_CLAIM = Claim(
     name="map",
     says="W(t) is that of an independent integration (DOP853 at its tightest): largest difference of an entry",
     source="This project's bar",
-    statistic=exactness("W_error"),
+    statistic=stored_error("W_error"),
     high=EXACT_W,
 )
-EXACTNESS = (
-    EXACT_MAP,
+EXACTNESS_CLAIMS = (
+    EXACT_MAP_CLAIM,
     Claim(
         name="turns",
         says="The turns of the loss are at its times: largest difference",
         source="This project's bar",
-        statistic=exactness("turn_error"),
+        statistic=stored_error("turn_error"),
         high=1e-6,
         unit="t",
     ),
@@ -227,20 +227,20 @@ EXACTNESS = (
         name="log-det",
         says="log det W grows by its law, d/dt log det W = 4 tr(A (1 - W)): difference over the run",
         source="Jacobi's formula, exact; this project's bar",
-        statistic=exactness("drift"),
+        statistic=stored_error("drift"),
         high=EXACT_LAW,
     ),
 )
-"""What every followed run is held to."""
+"""Claims on the accuracy of every followed run."""
 
 
 def _largest_rise(run: xr.Dataset) -> float:
-    """The largest rise of the loss from one of its turns to the next, as part of its start; 0 when it only falls."""
+    """Return the largest rise of the loss between neighbouring turns, over its start; 0 when it only falls."""
     steps = run.turning_loss.diff("turn")
     return float(steps.max().clip(0.0) / run.turning_loss[0])
 
 
-QUANTITIES = (
+METRICS = (
     Metric(
         name="descents",
         says="descents of the loss out of distribution",
@@ -254,4 +254,4 @@ QUANTITIES = (
         scale="log",
     ),
 )
-"""What one followed start comes to."""
+"""Metrics of one followed start."""

@@ -1,4 +1,4 @@
-"""The pictures of the entry `theorem_4_1`."""
+"""Figures of the entry `theorem_4_1`."""
 
 import xarray as xr
 
@@ -6,7 +6,7 @@ from saddlescope.plot import Axis, Figure, Line, Mark, Panel
 
 
 def figures(run: xr.Dataset) -> list[Figure]:
-    """SGD and the theorem; starts whose loss rises; the terms of one flow."""
+    """Draw SGD and the theorem, starts whose loss rises, and the terms of one flow."""
     return [_sgd(run), _rises(run), _sum(run)]
 
 

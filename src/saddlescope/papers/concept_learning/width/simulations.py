@@ -1,4 +1,4 @@
-"""What the entry `width` runs: samples of starts of one width, and minibatch SGD from a start with three descents."""
+"""Samples of starts of one width, and minibatch SGD from a start with three descents."""
 
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import xarray as xr
 
-from saddlescope.papers.concept_learning.shared.random_starts import FIGURES, VISIBLE, descents, drawn
-from saddlescope.papers.concept_learning.shared.two_layer_runs import data
+from saddlescope.papers.concept_learning.shared.random_starts import FIGURES, VISIBLE, descent_counts, draw_starts
+from saddlescope.papers.concept_learning.shared.two_layer_runs import strengths_and_test_point
 
 if TYPE_CHECKING:
     from jax import Array
@@ -20,23 +20,23 @@ _SEEN = 0.005  # hysteresis of SGD's descents
 _CLEAR = 0.01  # of the first loss: every rise and fall of the start that SGD follows is larger
 
 
-def sampled(d: int, width: int, scale: float, starts: int, seed: tuple[int, int]) -> xr.Dataset:
-    """How many of the starts have several descents, and the moments of W(0)."""
+def sample_starts(d: int, width: int, scale: float, starts: int, seed: tuple[int, int]) -> xr.Dataset:
+    """Count starts with several descents, and return the moments of W(0)."""
     from saddlescope.flow import symmetric_flows
     from saddlescope.measure import find_descents
 
-    U = drawn(np.random.default_rng(seed), "normal", scale, (starts, d, width))
+    U = draw_starts(np.random.default_rng(seed), "normal", scale, (starts, d, width))
     W = U @ U.mT
     major, minor = W[:, 0, 0], W[:, 0, 1]
     # Without data the directions beyond the second are all alike: only V^T V of their rows V counts, thus the factor R.
     rows = U if d == 2 else np.concatenate([U[:, :2], np.linalg.qr(U[:, 2:], mode="r")], axis=1)
-    a, x = (np.pad(of, (0, rows.shape[1] - 2)) for of in data(*FIGURES["Figure 5"]))
+    a, x = (np.pad(of, (0, rows.shape[1] - 2)) for of in strengths_and_test_point(*FIGURES["Figure 5"]))
     flows = symmetric_flows(a, rows, test_point=x, until=_UNTIL, tolerance=_TOLERANCE)
     visible = find_descents(flows.turning_losses, hysteresis=VISIBLE).counts
     return xr.Dataset(
         {
             "starts": starts,
-            "several": np.sum(descents(flows) >= 2),
+            "several": np.sum(descent_counts(flows) >= 2),
             "visible": np.sum(visible >= 2),
             "major_mean": major.mean() / (width * scale**2),
             "major_error": major.std() / starts**0.5 / (width * scale**2),
@@ -46,8 +46,8 @@ def sampled(d: int, width: int, scale: float, starts: int, seed: tuple[int, int]
     )
 
 
-def descended(params: Any, report: Callable[[float, str], None]) -> xr.Dataset:
-    """Minibatch SGD on U from a start with three descents, on Figure 8's data; and the flow from there."""
+def run_sgd(params: Any, report: Callable[[float, str], None]) -> xr.Dataset:
+    """Run minibatch SGD on U from a start with three descents, on Figure 8's data, and the flow from there."""
     import jax
     import jax.numpy as jnp
 
@@ -55,11 +55,11 @@ def descended(params: Any, report: Callable[[float, str], None]) -> xr.Dataset:
     from saddlescope.measure import find_descents
     from saddlescope.models import StructuredIdentityTask, SymmetricSampleLoss
 
-    a, x = data(*FIGURES["Figure 8"])
+    a, x = strengths_and_test_point(*FIGURES["Figure 8"])
     start = _clear_start(a, x, params)
     steps = round(_TIME / RATE)
     marks = np.arange(0, steps + 1, _EVERY)
-    flow = symmetric_flows(a, start[None], test_point=x, until=_TIME, record=marks * RATE)
+    flow = symmetric_flows(a, start[None], test_point=x, until=_TIME, record=marks * RATE, tolerance=1e-11)
     losses = []
     with jax.enable_x64(True):
         for n in range(params.runs):
@@ -69,10 +69,10 @@ def descended(params: Any, report: Callable[[float, str], None]) -> xr.Dataset:
                 SymmetricSampleLoss(task.draw(params.seed + n)),
                 jnp.asarray(start),
                 steps=steps,
-                learning_rate=_fixed_rate,
+                learning_rate=RATE,
                 batch=BATCH,
                 seed=params.seed + n,
-                marks=marks,
+                record=marks,
                 observe=jax.tree_util.Partial(_test_loss, jnp.asarray(x)),
             )
             losses.append(np.asarray(recording.observed))
@@ -89,20 +89,14 @@ def descended(params: Any, report: Callable[[float, str], None]) -> xr.Dataset:
 
 
 def _clear_start(a: np.ndarray, x: np.ndarray, params: Any) -> np.ndarray:
-    """Of positive random starts with three descents the one whose smallest rise or fall is largest."""
+    """Return the positive random start with three descents whose smallest rise or fall is largest."""
     from saddlescope.flow import symmetric_flows
 
-    starts = drawn(np.random.default_rng((params.seed, 1000)), "uniform", 0.1, (params.pool, len(a), len(a)))
+    starts = draw_starts(np.random.default_rng((params.seed, 1000)), "uniform", 0.1, (params.pool, len(a), len(a)))
     flows = symmetric_flows(a, starts, test_point=x, until=_TIME, tolerance=_TOLERANCE)
     steps = np.abs(np.diff(flows.turning_losses, axis=1))
     smallest = np.where(steps > 0, steps, np.inf).min(axis=1)
-    return starts[np.argmax(np.where(descents(flows) == 3, smallest, -1.0))]
-
-
-def _fixed_rate(weights: "Array") -> "Array":
-    import jax.numpy as jnp
-
-    return jnp.asarray(RATE, weights.dtype)
+    return starts[np.argmax(np.where(descent_counts(flows) == 3, smallest, -1.0))]
 
 
 def _test_loss(x: "Array", weights: "Array") -> "Array":

@@ -1,13 +1,13 @@
-"""Synthetic staircases whose stages are known: what a finder of stages is held against.
+"""Synthetic staircases with known stages, to test a finder of stages.
 
     u        place in the record, from 0 to 1; samples are evenly spaced in u
     t        time: u itself (linear sampling), or 1000^u (geometric sampling)
-    stages   2 to 6, at least so many as there are plateaus
+    stages   2 to 6, one per plateau
     lengths  of plateaus in u, in proportion to exp(U(-1, 1)): up to a factor 7.4 between two of them
     heights  of drops, in proportion to exp(U(-1.2, 1.2)), each at least 4 % of the loss's range
     widths   of drops (from 10 to 90 %) in u: log-uniform between 2 and 30 % of the shorter plateau beside it
     shapes   logistic, or of one side slower than the other: 1 / (1 + e^-z)^a with a log-uniform in [1/2, 3]
-    drift    a slow fall by up to 1 % of the range over the whole record
+    drift    a slow fall by up to 1 % of the range over the complete record
     noise    in units of the loss's range: independent normal errors of the losses; singular values have relative ones
 
 Every layer gains one singular value a drop; the first two layers gain up to two more at the first drop. Singular values
@@ -48,8 +48,8 @@ class SyntheticRun:
     layer_ranks: tuple[tuple[int, ...], ...]
     range: float
 
-    def found_right(self, staircase: "Staircase") -> bool:
-        """Whether a staircase has these stages.
+    def matches(self, staircase: "Staircase") -> bool:
+        """Return True if a staircase has these stages.
 
         As many stages, each drop's time within its middle 80 % or a sample beside them, each level to 1 % of the range,
         and every layer's rank in every stage.
@@ -63,12 +63,12 @@ class SyntheticRun:
 
 
 def synthetic_run(seed: int, *, noise: float, geometric: bool) -> SyntheticRun:
-    """One staircase of the family above.
+    """Draw one staircase of the family above.
 
     Args:
-        seed: of everything that is drawn; the same seed gives the same staircase at every noise and sampling.
+        seed: seed of all draws; the same seed gives the same staircase at every noise and sampling.
         noise: standard deviation of a loss in units of the range.
-        geometric: whether samples are evenly spaced in log t rather than in t.
+        geometric: True for samples evenly spaced in log t, False in t.
     """
     draw = np.random.default_rng(seed)
     count = int(draw.integers(2, 7))

@@ -1,4 +1,4 @@
-"""How the odds of success grow with widths: a logistic regression on their logarithms.
+"""Logistic regression of the odds of success on the logarithms of widths.
 
 odds    p / (1 - p) of the share p of runs that succeed
 law     log odds = c + sum_i k_i log w_i, so that the odds grow as the power k_i of the width w_i
@@ -13,7 +13,7 @@ _STEPS = 60  # of Newton's method, which takes about six
 
 @dataclass(frozen=True)
 class OddsLaw:
-    """A fitted law.
+    """Fitted law of the odds.
 
     Attributes:
         constant: c.
@@ -26,14 +26,14 @@ class OddsLaw:
     errors: np.ndarray
 
     def shares(self, widths: np.ndarray) -> np.ndarray:
-        """The shares at widths (cells, widths), (cells,)."""
+        """Return the shares (cells,) at widths (cells, widths)."""
         from scipy.special import expit
 
         return expit(self.constant + np.log(widths) @ self.powers)
 
 
-def fitted_odds(widths: np.ndarray, hits: np.ndarray, runs: np.ndarray) -> OddsLaw | None:
-    """The law of largest likelihood for so many hits among so many runs.
+def fit_odds(widths: np.ndarray, hits: np.ndarray, runs: np.ndarray) -> OddsLaw | None:
+    """Fit the law of largest likelihood to counts of successes among runs.
 
     Args:
         widths: (cells, widths), positive.
@@ -41,7 +41,7 @@ def fitted_odds(widths: np.ndarray, hits: np.ndarray, runs: np.ndarray) -> OddsL
         runs: (cells,), at least 1.
 
     Returns:
-        The law; None where the data fix none, as where success is never seen, or always.
+        The law; None where the data determine none, as where all runs succeed, or none does.
     """
     from scipy.special import expit
 

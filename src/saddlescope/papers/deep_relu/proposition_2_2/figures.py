@@ -2,11 +2,17 @@
 
 import xarray as xr
 
+from saddlescope.papers.deep_relu.proposition_2_2.statistics import ALIGNED
 from saddlescope.plot import Axis, Figure, Line, Mark, Panel, Table
 
 
-def growth_figure(run: xr.Dataset) -> Figure:
-    """The norm along an escape direction at each depth, beside both laws."""
+def figures(run: xr.Dataset) -> list[Figure]:
+    """Draw growth along escape directions, alignment at every scale, and the loss on digits from every deviation."""
+    return [_growth_figure(run), _scales_figure(run), _digits_figure(run)]
+
+
+def _growth_figure(run: xr.Dataset) -> Figure:
+    """Draw the norm along an escape direction at each depth, beside both laws."""
     laws = {"gradient flow": "measured_norm", "corrected": "corrected_norm", "printed": "printed_norm"}
     panels = []
     for depth in run.depth.values.tolist():
@@ -43,8 +49,8 @@ def growth_figure(run: xr.Dataset) -> Figure:
     )
 
 
-def scales_figure(run: xr.Dataset, aligned: float) -> Figure:
-    """Alignment in the time s from every initial norm, and the times of escape; `aligned` counts as such."""
+def _scales_figure(run: xr.Dataset) -> Figure:
+    """Draw alignment in the time s from every initial norm, and the times of escape."""
     scales = run.scale.values.tolist()
     away = tuple(
         Line(
@@ -64,7 +70,7 @@ def scales_figure(run: xr.Dataset, aligned: float) -> Figure:
                 title="alignment",
                 x=Axis("time s"),
                 y=Axis("|u - u*|", scale="log"),
-                marks=(*away, Mark(at=aligned, axis="y", label="aligned")),
+                marks=(*away, Mark(at=ALIGNED, axis="y", label="aligned")),
             ),
             Panel(
                 title="escape",
@@ -72,21 +78,15 @@ def scales_figure(run: xr.Dataset, aligned: float) -> Figure:
                 y=Axis("time s"),
                 marks=(
                     radius,
-                    Line(
-                        x=-run.scale.values,
-                        y=run.aligned_time.values,
-                        group="aligned",
-                        style="points",
-                        color=6,
-                    ),
+                    Line(x=-run.scale.values, y=run.aligned_time.values, group="aligned", style="points", color=6),
                 ),
             ),
         ),
     )
 
 
-def digits_figure(run: xr.Dataset) -> Figure:
-    """The loss on digits from every initial deviation."""
+def _digits_figure(run: xr.Dataset) -> Figure:
+    """Draw the loss on digits from every initial deviation."""
     deviations = run.deviation.values.tolist()
     digits = tuple(
         Line(

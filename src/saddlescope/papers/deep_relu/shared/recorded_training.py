@@ -1,4 +1,4 @@
-"""Training a network of layers from small weights in float32, as the entries on whole trainings do it."""
+"""Training of a network of layers from small weights in float32, recorded at chosen steps."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -7,23 +7,25 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from saddlescope._shared.progress import Report
+
 if TYPE_CHECKING:
     from saddlescope.flow import Recording
     from saddlescope.models.deep import LayeredLoss
 
 
 @dataclass(frozen=True, kw_only=True)
-class Training:
-    """One network and how it is trained.
+class TrainingSetup:
+    """A network and its training.
 
     Attributes:
         depth: L, the number of weight matrices.
-        width: of the hidden layers.
+        width: width of the hidden layers.
         deviation: standard deviation of the initial weights.
-        rate: of the learning rate rate |theta|^(2 - L).
-        steps: of (stochastic) gradient descent.
-        batch: samples in a minibatch, or None: all.
-        seed: of the initial weights and of the minibatches.
+        rate: factor of the learning rate rate |theta|^(2 - L).
+        steps: number of steps of (stochastic) gradient descent.
+        batch: samples in a minibatch; None for all samples.
+        seed: seed of the initial weights and of the minibatches.
     """
 
     depth: int
@@ -35,32 +37,33 @@ class Training:
     seed: int
 
 
-def recorded(
+def train_and_record(
     loss: "LayeredLoss",
-    training: Training,
+    setup: TrainingSetup,
     observe: "Callable[[LayeredLoss, Any], dict[str, Any]]",
     *,
     marks: np.ndarray,
     checkpoint: Path,
-    report: Callable[[float, str], None],
+    report: Report,
 ) -> "Recording":
-    """Trains the network and observes loss and weights at the marks; a killed run goes on from its checkpoint."""
+    """Train the network and observe loss and weights at the marks; a killed run resumes from its checkpoint."""
     import jax
     import jax.numpy as jnp
 
     from saddlescope.flow import homogeneous_rate, sgd
     from saddlescope.models.deep import layered_weights
 
-    widths = (loss.inputs.shape[1], *(training.depth - 1) * (training.width,), loss.targets.shape[1])
+    widths = (loss.inputs.shape[1], *(setup.depth - 1) * (setup.width,), loss.targets.shape[1])
     return sgd(
         loss,
-        layered_weights(widths, seed=training.seed, deviation=training.deviation, dtype=jnp.float32),
-        steps=training.steps,
-        learning_rate=homogeneous_rate(training.rate, training.depth),
-        batch=training.batch,
-        seed=training.seed,
-        marks=marks,
+        layered_weights(widths, seed=setup.seed, deviation=setup.deviation, dtype=jnp.float32),
+        steps=setup.steps,
+        learning_rate=homogeneous_rate(setup.rate, setup.depth),
+        batch=setup.batch,
+        seed=setup.seed,
+        record=marks,
         observe=jax.tree_util.Partial(observe, loss),
         checkpoint=checkpoint,
         report=report,
+        throw=False,
     )

@@ -1,4 +1,4 @@
-"""Pictures of a network that was trained on images: loss, spectra over time, spectra at a step."""
+"""Figures of a network trained on images: loss, spectra over time, spectra at a step."""
 
 import xarray as xr
 
@@ -10,7 +10,7 @@ STEP = "step / 1000"
 def loss_panel(
     runs: dict[str, xr.Dataset], marks: tuple[Mark, ...] = (), *, title: str = "training loss", color: int = 0
 ) -> Panel:
-    """The loss of all training images, a curve a run; `color` is the first one's."""
+    """Draw the loss of all training images, one curve per run; `color` is that of the first."""
     curves = [
         Line(x=run.step.values / 1000, y=run.loss.values, group=name, color=color)
         for color, (name, run) in enumerate(runs.items(), color)
@@ -19,7 +19,7 @@ def loss_panel(
 
 
 def layer_panels(run: xr.Dataset) -> tuple[Panel, ...]:
-    """The largest singular values of each layer over time."""
+    """Draw the largest singular values of each layer over time."""
     names = {1: "s_1", 2: "s_2", 3: "s_3"}
     return tuple(
         Panel(
@@ -42,7 +42,7 @@ def layer_panels(run: xr.Dataset) -> tuple[Panel, ...]:
 
 
 def spectra_panel(at: xr.Dataset, title: str) -> Panel:
-    """The largest singular values of all layers at one step."""
+    """Draw the largest singular values of all layers at one step."""
     return Panel(
         title=title,
         x=Axis("i"),
@@ -57,12 +57,12 @@ def spectra_panel(at: xr.Dataset, title: str) -> Panel:
 
 
 def stage_table(run: xr.Dataset) -> Table:
-    """The stages that were found: where each begins, its level, and the rank of every layer."""
+    """Tabulate the stages found: first step, level, and the rank of every layer."""
     return Table(columns=("stage", "begins at step", "loss", "ranks of the layers"), rows=stage_rows(run))
 
 
 def stage_rows(run: xr.Dataset, *first: str | int) -> tuple[tuple[str | float | int, ...], ...]:
-    """The rows of such a table, each with the same first cells."""
+    """Return the rows of such a table, each with the same first cells."""
     rows = []
     for stage in run.stage.values[: int(run.stages_found)].tolist():
         one = run.sel(stage=stage)

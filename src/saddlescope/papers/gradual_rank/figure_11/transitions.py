@@ -39,16 +39,16 @@ class Transition:
     growth: float
 
     def endpoint(self, noisy: bool = True) -> float:
-        """The least distance to theta^k, largest entry of beta, in units of the size."""
+        """Return the least distance to theta^k, largest entry of beta, in units of the size."""
         beta = self.noisy if noisy else self.beta
         return float(abs(beta - self.goal).max(axis=1).min() / self.size)
 
     def farthest(self) -> float:
-        """The largest distance between the two trainings at the same time, in units of the size."""
+        """Return the largest distance between the two trainings at the same time, in units of the size."""
         return float(abs(self.noisy - self.beta).max() / self.size)
 
     def path(self, noisy: bool) -> tuple[np.ndarray, np.ndarray] | None:
-        """Time and beta as functions of progress, at 81 steps of 1 % of it; None if it does not rise through them.
+        """Return time and beta over progress, at 81 steps of 1 % of it; None if it does not rise through them.
 
         Returns:
             Shapes (81,) and (81, coordinates).
@@ -69,7 +69,7 @@ class Transition:
 
 
 def transitions(run: xr.Dataset) -> tuple[Transition, ...]:
-    """The transitions of a stored run."""
+    """Return the transitions of a stored run."""
     found = []
     for moment in run.moment.values:
         here = run.sel(moment=moment)

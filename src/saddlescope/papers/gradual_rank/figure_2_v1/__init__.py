@@ -2,8 +2,9 @@
 
 Panels (a) to (c) show an attention head with diagonal weights, (d) to (f) one with full weights: the diagonals, or the
 singular values, of W_V W_O^T and W_K W_Q^T, and the loss. The first version says that full weights fall beyond its
-theory. Here they have one (`saddlescope.theory.low_rank.greedy_algorithm`): the next direction is the top singular pair of -dL/dB, and
-it comes when its exponent reaches 1. It is held against the flow, which shares no dynamics code with it.
+theory. Here they have one (`saddlescope.theory.low_rank.greedy_algorithm`): the next direction is the top singular
+pair of -dL/dB, and it comes when its exponent reaches 1. It is compared with the flow, which shares no dynamics code
+with it.
 
     alpha   initial scale of all weights
     t       time of the gradient flow divided by log(1/alpha)
@@ -13,7 +14,6 @@ it comes when its exponent reaches 1. It is held against the flow, which shares 
 The teacher of (a) to (f) has few directions. With a teacher of full rank and alpha = 1e-4 stages blur: panels (g), (h).
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
@@ -22,20 +22,20 @@ import numpy as np
 import xarray as xr
 
 from saddlescope._shared.errors import InputError
-from saddlescope.papers.gradual_rank.figure_2_v1.figures import convergence, panels
-from saddlescope.papers.gradual_rank.shared.entry_figures import PRODUCTS
-from saddlescope.papers.gradual_rank.shared.head_stages import STAGES
-from saddlescope.plot import Figure
+from saddlescope._shared.progress import Report
+from saddlescope.papers.gradual_rank.figure_2_v1.claims import claims, metrics
+from saddlescope.papers.gradual_rank.figure_2_v1.figures import figures
+from saddlescope.papers.gradual_rank.figure_2_v1.statistics import FIRST
+from saddlescope.papers.gradual_rank.shared.diagonal_entries import PRODUCTS
+from saddlescope.papers.gradual_rank.shared.stage_times import halfway_times, predicted_stages, run_over_scales
 from saddlescope.reproduction import parameter_checks
-from saddlescope.reproduction.claim import Claim, Estimate
 from saddlescope.reproduction.context import RunContext
-from saddlescope.reproduction.metric import Metric
 
 if TYPE_CHECKING:
     from saddlescope.flow import FactoredTrajectory
     from saddlescope.models import FullAttentionTeacherTask
 
-FIRST = 5  # stages of the diagonal head on which a claim is made: at its scale later ones overlap
+__all__ = ["Params", "claims", "figures", "metrics", "run"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,18 +55,18 @@ class Params:
     points: int = 400  # times at which the curves are stored
 
     def __post_init__(self) -> None:
-        parameter_checks.log10_scales(self, "log10_scales")
+        parameter_checks.require_log10_scales(self, "log10_scales")
         for name in ("log10_diagonal", "log10_blurred"):
             if not -1e4 < getattr(self, name) < 0:
                 raise InputError(f"{name} must be negative, above -1e4; got {getattr(self, name)!r}.")
-        parameter_checks.at_least(1, self, "samples", "tokens", "dim", "rank")
+        parameter_checks.require_at_least(1, self, "samples", "tokens", "dim", "rank")
         if self.rank > self.dim:
             raise InputError(f"rank must be at most dim={self.dim}; got {self.rank!r}.")
-        parameter_checks.between(1e-11, 1e-2, self, "tolerance")
+        parameter_checks.require_between(1e-11, 1e-2, self, "tolerance")
         if not 0 < self.level < 1:
             raise InputError(f"level must be between 0 and 1; got {self.level!r}.")
-        parameter_checks.at_least(2, self, "points")
-        parameter_checks.at_least(0, self, "seed")
+        parameter_checks.require_at_least(2, self, "points")
+        parameter_checks.require_at_least(0, self, "seed")
 
     @classmethod
     def quick(cls) -> "Params":
@@ -81,7 +81,7 @@ class Params:
 
 
 def run(params: Params, context: RunContext) -> xr.Dataset:
-    """The prediction, the flow of full weights from each scale, the blurred one, and the diagonal head."""
+    """Run the prediction, the flow of full weights from each scale, the blurred one, and the diagonal head."""
     import jax
 
     from saddlescope.models import full_attention_teacher_task
@@ -91,18 +91,13 @@ def run(params: Params, context: RunContext) -> xr.Dataset:
         task = full_attention_teacher_task(params.seed, rank=params.rank, **sizes)
         theory = context.cached("theory", partial(_predict, task, params, context.part(0.0, 0.2)))
         until = 1.15 * float(theory.predicted_time[-1])
-        flows = []
-        for k, log10_scale in enumerate(params.log10_scales):
-            start, width = 0.2 + 0.6 * k / len(params.log10_scales), 0.6 / len(params.log10_scales)
-            flow = partial(_simulate, task, theory, params, log10_scale, until, context.part(start, start + width))
-            flows.append(context.cached(f"flow{log10_scale}", flow))
+        simulate = partial(_simulate, task, theory, params, until)
+        flows = run_over_scales(params.log10_scales, simulate, context, 0.2, 0.8)
         full = full_attention_teacher_task(params.seed, **sizes)
         blurred = context.cached("blurred", partial(_blurred, full, params, until, context.part(0.8, 0.9)))
         diagonal = context.cached("diagonal", partial(_diagonal, params, context.part(0.9, 1.0)))
         context.report(1.0, "done")
-    together = xr.concat(flows, dim="scale", combine_attrs="drop").assign_coords(scale=list(params.log10_scales))
-    parts = [theory, together, blurred, diagonal]
-    return xr.merge(parts, combine_attrs="drop").assign_attrs(
+    return xr.merge([theory, flows, blurred, diagonal], combine_attrs="drop").assign_attrs(
         theory.attrs,
         log10_blurred=params.log10_blurred,
         log10_diagonal=params.log10_diagonal,
@@ -110,8 +105,8 @@ def run(params: Params, context: RunContext) -> xr.Dataset:
     )
 
 
-def _predict(task: "FullAttentionTeacherTask", params: Params, report: Callable[[float, str], None]) -> xr.Dataset:
-    """The stages k = 1, 2, ..., which singular value of which product rises in each, and how long plateaus last."""
+def _predict(task: "FullAttentionTeacherTask", params: Params, report: Report) -> xr.Dataset:
+    """Predict the stages k = 1, 2, ...: which singular value of which product rises, and how long plateaus last."""
     from saddlescope.theory import low_rank_learning
 
     d = params.dim
@@ -156,11 +151,11 @@ def _simulate(
     task: "FullAttentionTeacherTask",
     theory: xr.Dataset,
     params: Params,
-    log10_scale: float,
     until: float,
-    report: Callable[[float, str], None],
+    log10_scale: float,
+    report: Report,
 ) -> xr.Dataset:
-    """The flow of full weights from one scale: curves, stage times, and what is seen in the middle of plateaus."""
+    """Follow full weights from one scale: curves, stage times, and the values in the middle of plateaus."""
     from saddlescope.flow import FactorInit, factored_flow
 
     start = FactorInit(pairs=task.pairs, log_scale=log10_scale * np.log(10))
@@ -197,7 +192,7 @@ def _simulate(
 
 
 def _stage_times(trajectory: "FactoredTrajectory", theory: xr.Dataset) -> np.ndarray:
-    """t_k: when each stage's singular value first passes half of its value on the predicted plateau."""
+    """Return t_k: when each stage's singular value first passes half of its value on the predicted plateau."""
     levels = np.full(trajectory.log_singular_values.shape[1:], np.inf)
     where = theory.predicted_product.values, theory.predicted_index.values
     levels[where] = theory.predicted_values.values[(np.arange(theory.sizes["stage"]), *where)] / 2
@@ -206,7 +201,7 @@ def _stage_times(trajectory: "FactoredTrajectory", theory: xr.Dataset) -> np.nda
 
 
 def _in_transit(trajectory: "FactoredTrajectory") -> float:
-    """How many singular values rise at a time: their times of rising, together, over the time in which any rises.
+    """Return the average number of singular values that rise at a time: summed times of rising over their union.
 
     Rising is passing from 5 % to 50 % of the value at the end. What ends below a thousandth of the largest is no
     direction of the teacher.
@@ -223,10 +218,8 @@ def _in_transit(trajectory: "FactoredTrajectory") -> float:
     return float(np.sum(end - begin) / covered)
 
 
-def _blurred(
-    task: "FullAttentionTeacherTask", params: Params, until: float, report: Callable[[float, str], None]
-) -> xr.Dataset:
-    """A teacher of full rank at a larger scale."""
+def _blurred(task: "FullAttentionTeacherTask", params: Params, until: float, report: Report) -> xr.Dataset:
+    """Follow full weights that learn a teacher of full rank from a larger scale."""
     from saddlescope.flow import FactorInit, factored_flow
 
     time = np.linspace(0.0, until, params.points)
@@ -247,11 +240,10 @@ def _blurred(
     )
 
 
-def _diagonal(params: Params, report: Callable[[float, str], None]) -> xr.Dataset:
-    """The head with diagonal weights: Algorithm 1, and the flow at one scale."""
+def _diagonal(params: Params, report: Report) -> xr.Dataset:
+    """Run Algorithm 1 on the head with diagonal weights, and the flow at one scale."""
     from saddlescope.flow import DiagonalInit, gradient_flow
     from saddlescope.models import attention_teacher_task
-    from saddlescope.papers.gradual_rank.shared.head_stages import halfway_times, predicted_stages
     from saddlescope.theory import incremental_learning
 
     task = attention_teacher_task(params.seed, samples=params.samples, tokens=params.tokens, dim=params.dim)
@@ -279,193 +271,3 @@ def _diagonal(params: Params, report: Callable[[float, str], None]) -> xr.Datase
         diagonal_beta=(("diagonal_time", "product", "index"), trajectory.beta[at].reshape(-1, 2, params.dim)),
         diagonal_found_time=("diagonal_stage", halfway_times(trajectory, stages)),
     ).assign_attrs(theory_status=learned.status.value)
-
-
-# The bounds. A direction arrives after log(1/alpha) e-folds of growth, up to what the limit forgets: overlaps of
-# Gaussian starts with singular directions, and one transition per stage, each O(1) e-folds. Three a stage are allowed.
-_ALLOWED = 3.0
-
-
-def _prediction_ends_at_teacher(run: xr.Dataset) -> Estimate:
-    if run.attrs["theory_status"] != "converged":
-        return Estimate.unresolved(run.attrs["theory_message"])
-    return Estimate(float(run.predicted_loss[-1]) / run.attrs["initial_loss"])
-
-
-_TOO_SHORT = "Not all predicted directions rose before the simulation ended."
-
-
-def _order(run: xr.Dataset) -> Estimate:
-
-    times = run.found_time.isel(scale=-1).values
-    if np.isnan(times).any():
-        return Estimate.unresolved(_TOO_SHORT)
-    return Estimate(float(np.mean(np.argsort(times) == np.arange(len(times)))))
-
-
-def _times(run: xr.Dataset) -> Estimate:
-
-    last = run.isel(scale=-1)
-    if last.found_time.isnull().any():
-        return Estimate.unresolved(_TOO_SHORT)
-    log = -float(last.scale) * np.log(10)
-    unit = log / (last.predicted_time * last.stage)  # relative error in e-folds out of log(1/alpha), a stage
-    return Estimate(
-        float((abs(last.found_time - last.predicted_time) * unit).max()), float((last.found_error * unit).max())
-    )
-
-
-def _law(run: xr.Dataset) -> Estimate:
-    """C_k = (t_k - T_k) log(1/alpha) at the two smallest scales: the largest change, where stages are separated."""
-    if run.sizes["scale"] < 2:
-        return Estimate.unresolved("One scale only: there is no sequence that could converge.")
-    two = run.isel(scale=slice(-2, None))
-    if two.found_time.isnull().any():
-        return Estimate.unresolved(_TOO_SHORT)
-    log = -two.scale * np.log(10)
-    change = abs(((two.found_time - two.predicted_time) * log).diff("scale")).isel(scale=0).values
-    error = (two.found_error * log).sum("scale").values
-    after = _resolved(two.isel(scale=0))
-    separated = after & np.append(True, after[:-1])
-    if not separated.any():
-        return Estimate.unresolved("No stage is separated from its neighbours at these scales.")
-    remark = f"{separated.sum()} of {len(separated)} stages are separated; over all of them it is {change.max():.2g}"
-    return Estimate(float(change[separated].max()), float(error[separated].max()), remark)
-
-
-def _ranks(run: xr.Dataset) -> Estimate:
-
-    last = run.isel(scale=-1)
-    resolved = _resolved(last)
-    largest = last.predicted_values.max(("stage", "index"))
-    ranks = (last.plateau_values > run.attrs["level"] * largest).sum("index")
-    right = (ranks == last.predicted_ranks).all("product").values
-    return Estimate(float(np.mean(right[resolved])), remark=f"{resolved.sum()} of {len(resolved)} plateaus resolved")
-
-
-def _resolved(one: xr.Dataset) -> np.ndarray:
-    """Which plateaus one scale resolves, by the theory alone.
-
-    In the middle of one that lasts n e-folds of its fastest direction, what ends it is down to e^-n. It takes
-    n = -log(level) for that to count as inactive; four times as much leaves room for what came before to settle.
-    """
-    efolds = one.efolds_per_log * -float(one.scale) * np.log(10)
-    resolved = (efolds >= -4 * np.log(one.attrs["level"])).values
-    resolved[-1] = True  # nothing ends the last one
-    return resolved
-
-
-def _one_at_a_time(run: xr.Dataset) -> Estimate:
-    return Estimate(float(run.in_transit.isel(scale=-1)))
-
-
-def _blur(run: xr.Dataset) -> Estimate:
-    return Estimate(float(run.blurred_in_transit))
-
-
-def _conservation(run: xr.Dataset) -> Estimate:
-    return Estimate(float(run.conserved.max()))
-
-
-def _diagonal_times(run: xr.Dataset) -> Estimate:
-
-    first = run.isel(diagonal_stage=slice(FIRST))
-    if first.diagonal_found_time.isnull().any():
-        return Estimate.unresolved(_TOO_SHORT)
-    log = -run.attrs["log10_diagonal"] * np.log(10)
-    error = abs(first.diagonal_found_time / first.diagonal_predicted_time - 1) * log / first.diagonal_stage
-    return Estimate(float(error.max()))
-
-
-claims = (
-    Claim(
-        name="end",
-        says="The prediction for full weights ends at the teacher: its last loss, relative to the first",
-        source="The teacher is the one global minimum; 1e-12 for sums of squares of rounding errors",
-        statistic=_prediction_ends_at_teacher,
-        high=1e-12,
-    ),
-    Claim(
-        name="order",
-        says="Singular values of full weights rise in the predicted order at the smallest scale: fraction that does",
-        source="docs: full weights; Figure 2 (d), (e) of version 1: learned incrementally",
-        statistic=_order,
-        low=1.0,
-    ),
-    Claim(
-        name="times",
-        says="They rise at the predicted times: largest relative error at the smallest scale, times log(1/alpha), "
-        "divided by the number of the stage",
-        source="docs: full weights; O(1) e-folds out of log(1/alpha) are forgotten by start and transitions, 3 a stage",
-        statistic=_times,
-        high=_ALLOWED,
-        unit="e-folds",
-    ),
-    Claim(
-        name="law",
-        says="Times of separated stages converge as C_k / log(1/alpha): largest change of C_k between the two smallest "
-        "scales",
-        source="docs: full weights; C_k is O(1), so a law of that form changes it by much less than 1",
-        statistic=_law,
-        high=0.5,
-        unit="e-folds / σ",
-    ),
-    Claim(
-        name="ranks",
-        says="In the middle of each plateau that the smallest scale resolves, both products have the predicted "
-        "numerical ranks: fraction that does",
-        source="Figure 2 (d), (e) of version 1: progressively increasing rank",
-        statistic=_ranks,
-        low=1.0,
-    ),
-    Claim(
-        name="one-by-one",
-        says="At the smallest scale singular values rise one at a time: how many rise at once, on average",
-        source="Figure 2 (d), (e) of version 1; 1 is one at a time, half of all would overlap pairwise at 1.5",
-        statistic=_one_at_a_time,
-        high=1.5,
-    ),
-    Claim(
-        name="blurred",
-        says="At a large scale with a teacher of full rank they do not: how many rise at once, on average",
-        source="Overlap of stages at O(1/log(1/alpha)); 1.5 as in one-by-one",
-        statistic=_blur,
-        low=1.5,
-    ),
-    Claim(
-        name="conserved",
-        says="W_K^T W_K - W_Q^T W_Q and W_V^T W_V - W_O^T W_O are conserved: largest drift in units of alpha^2",
-        source="Lemma 4.2 for matrices; equation 5",
-        statistic=_conservation,
-        high=1e-10,
-    ),
-    Claim(
-        name="diagonal",
-        says=f"Diagonal weights are learned at Algorithm 1's times: largest error of the first {FIRST}, relative, "
-        "times log(1/alpha), divided by the number of the stage",
-        source="Theorem 4.5 of version 1; 3 e-folds a stage, as for full weights",
-        statistic=_diagonal_times,
-        high=_ALLOWED,
-        unit="e-folds",
-    ),
-)
-
-metrics = (
-    STAGES,
-    Metric(
-        name="in_transit",
-        says="singular values that rise at a time, at the smallest α",
-        statistic=lambda run: float(run.in_transit.isel(scale=-1)),
-    ),
-    Metric(
-        name="final_loss",
-        says="final loss at the smallest α",
-        statistic=lambda run: float(run.loss.isel(scale=-1, time=-1)),
-        scale="log",
-    ),
-)
-
-
-def figures(run: xr.Dataset) -> list[Figure]:
-    """The six panels and the blurred case; the convergence of stage times."""
-    return [panels(run), convergence(run)]

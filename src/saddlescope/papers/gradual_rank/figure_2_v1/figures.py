@@ -1,16 +1,21 @@
-"""Pictures of Figure 2 of the first version."""
+"""The figures of Figure 2 of the first version."""
 
 from collections.abc import Iterator
 
 import numpy as np
 import xarray as xr
 
-from saddlescope.papers.gradual_rank.shared.entry_figures import PRODUCTS
+from saddlescope.papers.gradual_rank.shared.diagonal_entries import PRODUCTS
 from saddlescope.plot import Axis, Figure, Line, Panel, Table
 
 
+def figures(run: xr.Dataset) -> list[Figure]:
+    """Draw the six panels and the blurred case; the convergence of stage times."""
+    return [panels(run), convergence(run)]
+
+
 def panels(run: xr.Dataset) -> Figure:
-    """Diagonal weights, full weights with their prediction, and a teacher of full rank: both products and the loss."""
+    """Draw both products and the loss: diagonal weights, full weights with their prediction, a teacher of full rank."""
     last = run.isel(scale=-1)
     time, blur = run.time.values, run.blurred_values
     staircase = np.append(run.attrs["initial_loss"], run.predicted_loss)
@@ -56,17 +61,14 @@ def panels(run: xr.Dataset) -> Figure:
 
 
 def _curves(time: np.ndarray, values: np.ndarray) -> list[Line]:
-
     return [Line(x=time, y=values[:, i], group="gradient flow", color=i, width=1.3) for i in range(values.shape[1])]
 
 
 def _loss(time: np.ndarray, loss: np.ndarray) -> Line:
-
     return Line(x=time, y=loss, group="gradient flow", color=0, width=1.3)
 
 
 def _panel(title: str, y: str, marks: list[Line], since: float = 0.0) -> Panel:
-
     until = float(marks[0].x[-1])
     return Panel(
         title=title, x=Axis("time / log(1/alpha)", range=(since * until, until)), y=Axis(y), marks=tuple(marks)
@@ -74,7 +76,7 @@ def _panel(title: str, y: str, marks: list[Line], since: float = 0.0) -> Panel:
 
 
 def convergence(run: xr.Dataset) -> Figure:
-    """Errors of stage times against log(1/alpha), and a table of them."""
+    """Draw errors of stage times against log(1/alpha), and a table of them."""
     logs = -run.scale.values * np.log(10)
     marks = tuple(
         Line(x=logs, y=abs(run.found_time - run.predicted_time).sel(stage=k).values, label=_direction(run, k))

@@ -1,4 +1,4 @@
-"""Three coordinates of which one leaves and comes back with the other sign: the case that float64 weights lose.
+"""Three coordinates, one of which leaves and returns with the other sign: the case that float64 weights lose.
 
 Algorithm 1 on this diagonal linear network has coordinate 2 enter at T = 0.14, coordinate 0 with sign + at 0.32,
 coordinate 1 at 2.25, where 0 leaves, and 0 again, with sign -, at 20.25. The teacher is the only minimum.
@@ -9,6 +9,7 @@ from collections.abc import Callable
 import numpy as np
 import xarray as xr
 
+from saddlescope._shared.progress import Report
 from saddlescope.plot import Axis, Figure, Line, Panel
 from saddlescope.reproduction.claim import Estimate
 
@@ -20,9 +21,9 @@ SHOWN = 40.0  # rescaled time up to which it is drawn
 
 
 def follow_returning(
-    log10_scales: tuple[float, ...], learning_rate: float, tolerance: float, report: Callable[[float, str], None]
+    log10_scales: tuple[float, ...], learning_rate: float, tolerance: float, report: Report
 ) -> xr.Dataset:
-    """The three coordinates by full-batch descent and by the flow, at each scale.
+    """Follow the three coordinates by full-batch descent and by the flow, at each scale.
 
     Returns:
         Over returning_scale, moment (rescaled time) and place: returning_descent and returning_flow, both beta; over
@@ -59,10 +60,9 @@ def follow_returning(
 
 
 def end_from(point: tuple[float, ...], path: str, log10_scale: float) -> Callable[[xr.Dataset], Estimate]:
-    """A statistic: the distance of the path's end from a point, at one scale."""
+    """Return a statistic: the distance of the path's end from a point, at one scale."""
 
     def measure(run: xr.Dataset) -> Estimate:
-
         if log10_scale not in run.returning_scale.values:
             return Estimate.unresolved(f"alpha = 1e{log10_scale:g} was not among the returning_scales.")
         last = run[path].sel(returning_scale=log10_scale).isel(moment=-1).values
@@ -72,7 +72,7 @@ def end_from(point: tuple[float, ...], path: str, log10_scale: float) -> Callabl
 
 
 def draw_returning(run: xr.Dataset) -> Figure:
-    """The coordinates at the largest and the smallest scale."""
+    """Draw the coordinates at the largest and the smallest scale."""
     early = run.isel(moment=run.moment.values <= SHOWN)
     panels = []
     for scale in (run.returning_scale.values[0], run.returning_scale.values[-1]):

@@ -18,7 +18,6 @@ of adapters is the one at which, in a pilot on another seed, the constant rank d
 
 import copy
 import functools
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -26,23 +25,18 @@ import numpy as np
 import xarray as xr
 
 from saddlescope._shared.errors import InputError
-from saddlescope.papers.gradual_rank.lora_schedule.figures import ARMS, TABLES, losses, parameters, ranks, spectra
-from saddlescope.papers.gradual_rank.shared.gpt2_training import (
-    GPT2Params,
-    each_seed,
-    fresh_model,
-    over_seeds,
-    read_text,
-    training,
-)
-from saddlescope.plot import Figure
-from saddlescope.reproduction.claim import Claim, Estimate
+from saddlescope._shared.progress import Report
+from saddlescope.papers.gradual_rank.lora_schedule.claims import claims
+from saddlescope.papers.gradual_rank.lora_schedule.figures import figures
+from saddlescope.papers.gradual_rank.lora_schedule.statistics import ARMS, TABLES
+from saddlescope.papers.gradual_rank.shared.gpt2_training import GPT2Params, each_seed, fresh_model, read_text, training
 from saddlescope.reproduction.context import RunContext
-from saddlescope.reproduction.parameter_checks import at_least, positive
+from saddlescope.reproduction.parameter_checks import require_at_least, require_positive
 
 if TYPE_CHECKING:
     from saddlescope.train.data.text import TokenizedText
-    from saddlescope.train.language import LanguageHistory
+
+__all__ = ["Params", "claims", "figures", "run"]
 
 MATRICES = "transformer.h.*"  # the four weight matrices of each block
 
@@ -64,8 +58,8 @@ class Params(GPT2Params):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        at_least(1, self, "task_characters", "task_test_characters", "steps", "probe")
-        positive(self, "adapter_learning_rate")
+        require_at_least(1, self, "task_characters", "task_test_characters", "steps", "probe")
+        require_positive(self, "adapter_learning_rate")
         if self.probe >= self.steps:
             raise InputError(f"probe must be below steps={self.steps}; got {self.probe!r}.")
         if len(self.ranks) != 2 or not 1 <= self.ranks[0] < self.ranks[1] <= self.embedding:
@@ -93,7 +87,7 @@ class Params(GPT2Params):
 
 
 def run(params: Params, context: RunContext) -> xr.Dataset:
-    """Six trainings a seed; each keeps its own checkpoints in the scratch folder."""
+    """Run six trainings per seed; each stores its checkpoints in the scratch folder."""
     from saddlescope.train.data.text import learn_vocabulary, tokenize
 
     first = read_text(params.text, context, params.characters)
@@ -111,11 +105,11 @@ def _one(
     context: RunContext,
     data: "list[TokenizedText]",
     seed: int,
-    report: Callable[[float, str], None],
+    report: Report,
 ) -> xr.Dataset:
-    """All trainings of one seed."""
+    """Run all trainings of one seed."""
     from saddlescope.train import AtSteps, RankTracker
-    from saddlescope.train.language import fit_language
+    from saddlescope.train.language_training import fit_language
     from saddlescope.train.lora import allocate_ranks, matrix_spectra, with_adapters
     from saddlescope.train.tracker.hugging_face import RankTrackerCallback
 
@@ -179,110 +173,3 @@ def _one(
             "record": ["probe", "end"],
         },
     )
-
-
-def _gain(run: xr.Dataset, arm: str) -> xr.DataArray:
-    """By how much the test loss fell, in nats a token."""
-    loss = run.test_loss.sel(arm=arm)
-    return loss.isel(test=0) - loss.isel(test=-1)
-
-
-def _alike(run: xr.Dataset, one: str, other: str) -> xr.DataArray:
-    """The share of the constant arm's parameters that two tables of ranks place in the same matrices."""
-    common = run["rank"].sel(table=[one, other]).min("table")
-    return (common * run.parameters_a_rank).sum("matrix") / parameters(run, "constant")
-
-
-SMALL, LARGE = 0, -1
-
-
-def _rank_matters(run: xr.Dataset) -> Estimate:
-    gain = _gain(run, "constant")
-    return over_seeds(gain.isel(budget=LARGE) / gain.isel(budget=SMALL))
-
-
-def _budget_is_used(run: xr.Dataset) -> Estimate:
-    share = (parameters(run, "schedule") / parameters(run, "constant")).values.ravel()
-    worst = max(share.tolist(), key=lambda each: abs(each - 1))
-    return Estimate(worst, remark=f"all {share.size} schedules, the one that misses it most")
-
-
-def _of(budget: int, statistic: Callable[[xr.Dataset], xr.DataArray]) -> Callable[[xr.Dataset], Estimate]:
-    return lambda run: over_seeds(statistic(run.isel(budget=budget)))
-
-
-def _early_tells(run: xr.Dataset) -> xr.DataArray:
-    return _alike(run, "schedule", "hindsight") - _alike(run, "constant", "hindsight")
-
-
-def _better(run: xr.Dataset) -> xr.DataArray:
-    return _gain(run, "schedule") - _gain(run, "constant")
-
-
-def _worth_it(run: xr.Dataset) -> xr.DataArray:
-    return _gain(run, "schedule") / _gain(run, "constant")
-
-
-def _claims_at(budget: int, name: str, source: str) -> tuple[Claim, ...]:
-    return (
-        Claim(
-            name=f"early-tells-{name}",
-            says=f"Early spectra tell the late ones, {name} budget: share of parameters that the schedule places as "
-            "hindsight does, minus that of the constant rank",
-            source=f"Sections 1.1 and 6, the connection to LoRA; above 0 is this project's reading{source}",
-            statistic=_of(budget, _early_tells),
-            low=0.0,
-        ),
-        Claim(
-            name=f"better-{name}",
-            says=f"The schedule beats the constant rank at equal parameters and steps, {name} budget: how much further "
-            "its test loss falls",
-            source=f"this project's question; above 0{source}",
-            statistic=_of(budget, _better),
-            low=0.0,
-            unit="nats",
-        ),
-        Claim(
-            name=f"worth-it-{name}",
-            says=f"It is worth the trouble, {name} budget: fall of the test loss over that of the constant rank",
-            source=f"this project's bar: 5 % more{source}",
-            statistic=_of(budget, _worth_it),
-            low=1.05,
-        ),
-    )
-
-
-claims = (
-    Claim(
-        name="task-is-learnt",
-        says="LoRA learns the task: fall of the test loss with the large constant rank",
-        source="needed for the comparison to mean something",
-        statistic=_of(LARGE, lambda run: _gain(run, "constant")),
-        low=0.1,
-        unit="nats",
-    ),
-    Claim(
-        name="rank-matters",
-        says="Rank matters here: fall of the test loss with the large constant rank over that with the small one",
-        source="needed for ranks to be worth allotting; a pilot on seed 1000 had 1.33",
-        statistic=_rank_matters,
-        low=1.1,
-    ),
-    Claim(
-        name="equal-parameters",
-        says="Both LoRAs have as many parameters: the schedule's over the constant's",
-        source="the comparison's own rule; ranks are whole, so that a little may be left over",
-        statistic=_budget_is_used,
-        low=0.95,
-        high=1.0,
-    ),
-    *_claims_at(LARGE, "large", ""),
-    *_claims_at(
-        SMALL, "small", "; posed after a pilot on seed 1000, in which rank hardly mattered at the large budget"
-    ),
-)
-
-
-def figures(run: xr.Dataset) -> list[Figure]:
-    """The losses of the arms with a table of the outcome, the ranks that were allotted, the spectra behind them."""
-    return [losses(run), ranks(run), spectra(run)]

@@ -3,10 +3,9 @@
 import numpy as np
 import xarray as xr
 
+from saddlescope.papers.gradual_rank.lora_schedule.statistics import ARMS, TABLES, parameters
 from saddlescope.plot import Axis, Band, Figure, Line, Panel, Table
 
-ARMS = ("constant", "schedule")
-TABLES = ("constant", "schedule", "hindsight")
 NAMES = {
     "full": "full fine-tuning",
     "constant": "constant rank",
@@ -16,13 +15,13 @@ NAMES = {
 COLORS = {"full": 2, "constant": 1, "schedule": 0, "hindsight": 3}
 
 
-def parameters(run: xr.Dataset, table: str) -> xr.DataArray:
-    """How many parameters adapters of the ranks in this table have."""
-    return (run["rank"].sel(table=table) * run.parameters_a_rank).sum("matrix")
+def figures(run: xr.Dataset) -> list[Figure]:
+    """Draw the losses of the arms with a table of the outcome, the allotted ranks, the spectra behind them."""
+    return [losses(run), ranks(run), spectra(run)]
 
 
 def losses(run: xr.Dataset) -> Figure:
-    """The losses of all arms, with a table of where they ended."""
+    """Draw the losses of all arms, with a table of where they ended."""
 
     def curves(arm: str, steps: xr.DataArray, values: xr.DataArray) -> list[Line]:
         x, name, color = steps.isel(seed=0).values, NAMES[arm], COLORS[arm]
@@ -71,7 +70,7 @@ def losses(run: xr.Dataset) -> Figure:
 
 
 def _kinds(run: xr.Dataset) -> dict[str, list[str]]:
-    """The matrices by kind, in the order of their layers."""
+    """Return the matrices by kind, in the order of their layers."""
     found: dict[str, list[str]] = {}
     for name in run.matrix.values.tolist():
         found.setdefault(".".join(name.split(".")[3:5]), []).append(name)
@@ -79,7 +78,7 @@ def _kinds(run: xr.Dataset) -> dict[str, list[str]]:
 
 
 def ranks(run: xr.Dataset) -> Figure:
-    """The ranks allotted to each matrix."""
+    """Draw the ranks allotted to each matrix."""
     panels = []
     for kind, names in _kinds(run).items():
         layers, marks = np.arange(1, len(names) + 1), []
@@ -100,7 +99,7 @@ def ranks(run: xr.Dataset) -> Figure:
 
 
 def spectra(run: xr.Dataset) -> Figure:
-    """The spectra they were allotted from."""
+    """Draw the spectra they were allotted from."""
     index = Axis("index of the singular value", scale="log")
     size = Axis("singular value / largest", scale="log", range=(1e-2, 1.3))
     panels = []

@@ -1,19 +1,19 @@
-"""The pictures of the entry `resolved_stages`."""
+"""The figures of the entry on resolved stages."""
 
 from math import log
 
 import numpy as np
 import xarray as xr
 
-from saddlescope.papers.gradual_rank.resolved_stages import FEW, enough, found, predicted
+from saddlescope.papers.gradual_rank.resolved_stages.statistics import FEW, enough, found, predicted
 from saddlescope.plot import Axis, Band, Figure, Line, Mark, Panel
 from saddlescope.reproduction.claim import wilson_interval
 
 _BINS = 16  # of e-folds, equally many plateaus in each
 
 
-def pictures(run: xr.Dataset) -> list[Figure]:
-    """Numbers against the scale, the share found against e-folds, and what is left."""
+def figures(run: xr.Dataset) -> list[Figure]:
+    """Draw numbers against the scale, the share found against e-folds, and the share not found."""
     seeds = run.sizes["seed"]
     return [
         Figure(
@@ -56,7 +56,6 @@ def _numbers(run: xr.Dataset, dim: int) -> Panel:
 
 
 def _calibration(run: xr.Dataset) -> Panel:
-
     efolds, there = run.efolds.values.ravel(), run.found.values.ravel()
     kept = (efolds > 0) & np.isfinite(efolds)
     order = np.argsort(efolds[kept])
@@ -80,7 +79,6 @@ def _calibration(run: xr.Dataset) -> Panel:
 
 
 def _left(run: xr.Dataset) -> Panel:
-
     x, marks = -run.scale.values * log(10), []
     for color, dim in enumerate(run.dim.values):
         one = run.sel(dim=dim)

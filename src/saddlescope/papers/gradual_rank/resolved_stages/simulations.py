@@ -1,15 +1,16 @@
-"""Which plateaus of Algorithm 1 flows of an attention head have: many flows of one kind at once.
+"""Plateaus of Algorithm 1 in flows of an attention head: many flows of one kind at once.
 
-Flows that share a kind differ in seed and initial scale. What is told of one does not depend on the others.
+Flows that share a kind differ in seed and initial scale. The results of one do not depend on the others.
 """
 
-from collections.abc import Callable
 from itertools import pairwise
 from math import log
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import xarray as xr
+
+from saddlescope._shared.progress import Report
 
 if TYPE_CHECKING:
     from saddlescope.theory import IncrementalLearning
@@ -20,7 +21,7 @@ _AT_ONCE = 96  # flows: of their records, some 100 MB
 
 
 class Kind(NamedTuple):
-    """What flows in one batch have in common."""
+    """Properties that the flows of one batch share."""
 
     dim: int
     samples: int
@@ -29,15 +30,15 @@ class Kind(NamedTuple):
 
 
 class Flow(NamedTuple):
-    """What tells one flow of a kind from another, and how it is looked at."""
+    """Properties in which flows of one kind differ, and the level at which plateaus are judged."""
 
     seed: int
     log10_scale: float
     level: float
 
 
-def followed(kind: Kind, flows: list[Flow], report: Callable[[float, str], None]) -> xr.Dataset:
-    """Algorithm 1 for every seed, and all flows, over `flow`."""
+def followed(kind: Kind, flows: list[Flow], report: Report) -> xr.Dataset:
+    """Run Algorithm 1 for every seed, and all flows, over `flow`."""
     from saddlescope.flow import DiagonalInit, gradient_flow_batched
     from saddlescope.models import attention_teacher_task
     from saddlescope.theory import incremental_learning
@@ -89,14 +90,14 @@ def _end(learned: "IncrementalLearning") -> float:
 
 
 def _records(learned: "list[IncrementalLearning]") -> np.ndarray:
-    """Times to record at, on one grid for all runs, whatever flows are followed together."""
+    """Return times to record at, on one grid for all runs, whatever flows are followed together."""
     first = log(0.5 * min(one.stages[1].time for one in learned)) // _SPACING
     last = log(max(_end(one) for one in learned)) // _SPACING + 1
     return np.exp(_SPACING * np.arange(first, last + 1))
 
 
 class _Look(NamedTuple):
-    """What is told of the plateaus of a flow."""
+    """Measurements on the plateaus of a flow."""
 
     efolds: np.ndarray
     found: np.ndarray
@@ -105,7 +106,6 @@ class _Look(NamedTuple):
 
 
 def _look(learned: "IncrementalLearning", flow: Flow, times: np.ndarray, beta: np.ndarray) -> _Look:
-
     middles, betas = _plateaus(learned)
     at = np.abs(beta[np.searchsorted(times, middles)]) > flow.level
     own = (times >= 0.5 * learned.stages[1].time) & (times <= _end(learned))
@@ -118,13 +118,13 @@ def _look(learned: "IncrementalLearning", flow: Flow, times: np.ndarray, beta: n
 
 
 def _plateaus(learned: "IncrementalLearning") -> tuple[np.ndarray, np.ndarray]:
-    """The middles of all plateaus between two stages, (plateaus,), and theta^k on each as beta, (plateaus, p)."""
+    """Return the middles of all plateaus between two stages, (plateaus,), and beta on each, (plateaus, p)."""
     times = np.array([stage.time for stage in learned.stages[1:]])
     return (times[1:] + times[:-1]) / 2, np.stack([stage.beta for stage in learned.stages[1:-1]])
 
 
 def _efolds(learned: "IncrementalLearning", log_alpha: float) -> np.ndarray:
-    """By how many e-folds each plateau between two stages is separated at alpha, (plateaus,)."""
+    """Return the e-folds by which each plateau between two stages is separated at alpha, (plateaus,)."""
     least = np.full(len(learned.stages), np.inf)
     for tie in learned.near_ties(log_alpha, efolds=1e300):
         least[tie.stage] = min(least[tie.stage], tie.efolds)
@@ -132,7 +132,7 @@ def _efolds(learned: "IncrementalLearning", log_alpha: float) -> np.ndarray:
 
 
 def _held(times: np.ndarray, beta: np.ndarray, level: float) -> int:
-    """How many spans of one set of learned coordinates come to rest, the first and the last left out."""
+    """Count the spans of one set of learned coordinates that settle, the first and the last left out."""
     learned = np.abs(beta) > level
     edges = np.flatnonzero((learned[1:] != learned[:-1]).any(axis=1)) + 1
     count = 0

@@ -1,4 +1,4 @@
-"""GPT-2 trained from scratch on text, with spectra recorded by the tracker: what the entries on language share."""
+"""GPT-2 trained from scratch on text, with spectra recorded by the tracker: the shared part of the language entries."""
 
 import functools
 from collections.abc import Callable, Sequence
@@ -9,16 +9,17 @@ import numpy as np
 import xarray as xr
 
 from saddlescope._shared.errors import InputError
+from saddlescope._shared.progress import Report
 from saddlescope.plot import Axis, Figure, Line, Mark, Panel
 from saddlescope.reproduction.claim import Claim, Estimate
 from saddlescope.reproduction.context import RunContext
-from saddlescope.reproduction.parameter_checks import at_least, positive
+from saddlescope.reproduction.parameter_checks import require_at_least, require_positive
 
 if TYPE_CHECKING:
     from transformers import GPT2LMHeadModel
 
     from saddlescope.train.data.text import TextData, TokenizedText
-    from saddlescope.train.language import LanguageConfig
+    from saddlescope.train.language_training import LanguageConfig
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,11 +43,11 @@ class GPT2Params:
     threads: int = 1  # of PyTorch on the processor; matrices this small gain little from more
 
     def __post_init__(self) -> None:
-        at_least(1, self, "block", "depth", "embedding", "heads", "epochs", "batch", "tests", "threads")
-        at_least(2, self, "block")
-        at_least(256, self, "vocabulary")
-        at_least(0, self, "characters")
-        positive(self, "learning_rate")
+        require_at_least(1, self, "block", "depth", "embedding", "heads", "epochs", "batch", "tests", "threads")
+        require_at_least(2, self, "block")
+        require_at_least(256, self, "vocabulary")
+        require_at_least(0, self, "characters")
+        require_positive(self, "learning_rate")
         if self.embedding % self.heads:
             raise InputError(f"heads must divide embedding={self.embedding}; got {self.heads!r}.")
         if not self.seeds or len(set(self.seeds)) < len(self.seeds) or min(self.seeds) < 0:
@@ -70,7 +71,7 @@ class GPT2Params:
 
 
 def read_text(name: str, context: RunContext, characters: int = 0) -> "TextData":
-    """The text of that name; where `characters` are not 0, so many of the training part and a quarter of the test."""
+    """Read the text of that name; where `characters` are not 0, that many for training and a quarter for the test."""
     from saddlescope.train.data.text import load_text
 
     if name.startswith("wikitext") and context.data is None:
@@ -83,13 +84,13 @@ def read_text(name: str, context: RunContext, characters: int = 0) -> "TextData"
 
 
 def train(params: GPT2Params, context: RunContext, *, matrices: str | None = None) -> xr.Dataset:
-    """Trains one GPT-2 a seed and joins their records along the dimension `seed`.
+    """Train one GPT-2 per seed and join their records along the dimension `seed`.
 
     No weights are loaded anywhere: the models are `fresh_gpt2`, and the first test loss of each is in the record.
 
     Args:
         params: of the runs.
-        context: each run keeps its checkpoints in the scratch folder.
+        context: each run stores its checkpoints in the scratch folder.
         matrices: pattern of single matrices to record besides, as `RankTracker` takes it.
 
     Returns:
@@ -115,17 +116,17 @@ def train(params: GPT2Params, context: RunContext, *, matrices: str | None = Non
 def each_seed(
     params: GPT2Params,
     context: RunContext,
-    make: Callable[[int, Callable[[float, str], None]], xr.Dataset],
+    make: Callable[[int, Report], xr.Dataset],
 ) -> xr.Dataset:
-    """What `make` makes of each seed, joined along the dimension `seed`; finished seeds are kept.
+    """Run `make` for each seed and join the results along the dimension `seed`; finished seeds are cached.
 
     Args:
         params: has the seeds.
-        context: keeps the finished ones.
+        context: caches the finished ones.
         make: from a seed and a `report` for its part of the run.
     """
 
-    def reporter(k: int, seed: int) -> Callable[[float, str], None]:
+    def reporter(k: int, seed: int) -> Report:
         part = context.part(k / len(params.seeds), (k + 1) / len(params.seeds))
         return lambda fraction, note: part(fraction, f"seed {seed}, {note}")
 
@@ -142,11 +143,10 @@ def _train_one(
     data: "TokenizedText",
     seed: int,
     matrices: str | None,
-    report: Callable[[float, str], None],
+    report: Report,
 ) -> xr.Dataset:
-
     from saddlescope.train import Geometric, RankTracker
-    from saddlescope.train.language import fit_language
+    from saddlescope.train.language_training import fit_language
     from saddlescope.train.tracker.hugging_face import RankTrackerCallback
 
     tracker = RankTrackerCallback(functools.partial(RankTracker, schedule=Geometric(1.15), matrices=matrices))
@@ -166,7 +166,7 @@ def _train_one(
 
 
 def fresh_model(params: GPT2Params, data: "TokenizedText", seed: int) -> "GPT2LMHeadModel":
-    """A GPT-2 of the entry's sizes that has seen nothing."""
+    """Return an untrained GPT-2 of the entry's sizes."""
     from saddlescope.train.architectures.gpt2 import GPT2Sizes, fresh_gpt2
 
     sizes = GPT2Sizes(
@@ -180,15 +180,15 @@ def fresh_model(params: GPT2Params, data: "TokenizedText", seed: int) -> "GPT2LM
 
 
 def training(params: GPT2Params, seed: int, *, steps: int, learning_rate: float | None = None) -> "LanguageConfig":
-    """How the entry trains; another learning rate than its own where one is given."""
-    from saddlescope.train.language import LanguageConfig
+    """Return the entry's training configuration, with another learning rate where one is given."""
+    from saddlescope.train.language_training import LanguageConfig
 
     return LanguageConfig(
         steps=steps,
         batch=params.batch,
         learning_rate=learning_rate or params.learning_rate,
         test_every=-(-steps // params.tests),
-        tests_a_checkpoint=1,
+        tests_per_checkpoint=1,
         seed=seed,
         threads=params.threads,
         precision=params.precision,
@@ -197,9 +197,9 @@ def training(params: GPT2Params, seed: int, *, steps: int, learning_rate: float 
 
 
 def frequency_loss(train: np.ndarray, test: np.ndarray, vocabulary: int) -> float:
-    """The cross-entropy, in nats a token, of guessing each test token by its frequency in training (one added each).
+    """Return the cross-entropy, in nats per token, of guessing test tokens by frequency in training (one added each).
 
-    What a model reaches that knows how often tokens occur, and nothing of what stands before them.
+    The loss of a model that knows how often tokens occur, and nothing of the text before them.
     """
     counts = np.bincount(train.ravel(), minlength=vocabulary) + 1
     shares = counts / counts.sum()
@@ -207,20 +207,22 @@ def frequency_loss(train: np.ndarray, test: np.ndarray, vocabulary: int) -> floa
 
 
 def over_seeds(values: xr.DataArray) -> Estimate:
-    """The mean over seeds with its interval. Seeds, not heads, are the trials: heads of one model train together."""
+    """Return the mean over seeds with its interval.
+
+    Seeds, not heads, are the trials: heads of one model train together.
+    """
     return Estimate.mean(values.values)
 
 
 def early_and_late(rank: xr.DataArray) -> tuple[xr.DataArray, xr.DataArray]:
-    """A rank at a tenth of the training and at its end. Before, Adam's first steps, of equal size in all directions."""
+    """Return a rank at a tenth of the training, before which Adam's steps have equal size, and at its end."""
     return rank.sel(step=rank.step[-1] / 10, method="nearest"), rank.isel(step=-1)
 
 
 def learning_claims() -> tuple[Claim, ...]:
-    """That the models start with nothing and learn, which the pictures need to mean something."""
+    """Return the claims that the models start from scratch and learn, which the figures need to mean something."""
 
     def start(run: xr.Dataset) -> Estimate:
-
         return over_seeds(run.test_loss.isel(test_step=0) / np.log(run.attrs["vocabulary"]))
 
     def learned(run: xr.Dataset) -> Estimate:
@@ -246,7 +248,7 @@ def learning_claims() -> tuple[Claim, ...]:
 
 
 def training_figure(run: xr.Dataset) -> Figure:
-    """The losses over training, a curve a seed."""
+    """Draw the losses over training, one curve per seed."""
 
     def curves(values: xr.DataArray) -> Sequence[Line]:
         return [

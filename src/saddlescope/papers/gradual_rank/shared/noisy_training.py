@@ -1,20 +1,24 @@
-"""Training that goes on from noisy weights, beside the same training without noise: what Figures 10 and 11 share.
+"""Training that continues from noisy weights, beside the same training without noise: shared by Figures 10 and 11.
 
     moment      when the noise comes, in rescaled time
     since       time t of the gradient flow since then: epochs, at learning rate 1
     weights     (u, v), the two factors of beta = u * v, without noise
     noisy       the same after noise on every weight that is not negligible then
 
-Small weights get no noise, and what they will do later stands in their logarithms (u - v is 1e-64 at alpha = 1e-32):
-the runs go on from `LogDiagonalInit`, which keeps these to the last digit.
+Small weights get no noise, and their later growth is set by their logarithms (u - v is 1e-64 at alpha = 1e-32):
+the runs continue from `LogDiagonalInit`, which stores these to the last digit.
 """
 
+from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
 import xarray as xr
 
+from saddlescope._shared.progress import Report
 from saddlescope.plot import Line, corners
+from saddlescope.reproduction.context import RunContext
 
 if TYPE_CHECKING:
     from saddlescope.flow import DiagonalInit, LogDiagonalInit, Trajectory
@@ -23,8 +27,35 @@ if TYPE_CHECKING:
 _LOGARITHMS = ("log_sum", "log_difference", "sum_sign", "difference_sign")
 
 
-def cut(trajectory: "Trajectory", start: "DiagonalInit", moments: np.ndarray, since: np.ndarray) -> xr.Dataset:
-    """The training without noise: its weights since each moment, and what is needed to go on from there.
+def run_with_noise(
+    context: RunContext,
+    predict: Callable[[Report], xr.Dataset],
+    train: Callable[[xr.Dataset, Report], xr.Dataset],
+    disturb: Callable[[xr.Dataset, int], xr.Dataset],
+) -> xr.Dataset:
+    """Run Algorithm 1, the training without noise, and from each moment the training after noise.
+
+    Args:
+        context: of the run; every part is cached.
+        predict: from a `report` to Algorithm 1's stages.
+        train: from these and a `report` to what `undisturbed_weights` returns.
+        disturb: from that and a moment to the training after noise at that moment.
+    """
+    theory = context.cached("theory", partial(predict, context.part(0.0, 0.5)))
+    undisturbed = context.cached("undisturbed", partial(train, theory, context.part(0.5, 0.8)))
+    noisy = []
+    moments = undisturbed.moment.values.tolist()
+    for moment in moments:
+        noisy.append(context.cached(f"noisy{moment}", partial(disturb, undisturbed, moment)))
+        context.report(0.8 + 0.2 * moment / len(moments), f"noise {moment} of {len(moments)} done")
+    runs = xr.concat(noisy, dim="moment", combine_attrs="drop").assign_coords(moment=undisturbed.moment)
+    return xr.merge([theory, undisturbed, runs], combine_attrs="drop").assign_attrs(theory.attrs | undisturbed.attrs)
+
+
+def undisturbed_weights(
+    trajectory: "Trajectory", start: "DiagonalInit", moments: np.ndarray, since: np.ndarray
+) -> xr.Dataset:
+    """Return the training without noise: its weights since each moment, and the states to continue from.
 
     Args:
         trajectory: a run from `start` that lasts longer than all that is asked for.
@@ -51,8 +82,8 @@ def cut(trajectory: "Trajectory", start: "DiagonalInit", moments: np.ndarray, si
     )
 
 
-def at_moment(undisturbed: xr.Dataset, moment: int) -> "LogDiagonalInit":
-    """The weights at one moment of `cut`, as a start."""
+def state_at(undisturbed: xr.Dataset, moment: int) -> "LogDiagonalInit":
+    """Return the weights at one moment of `undisturbed_weights`, as initial conditions."""
     from saddlescope.flow import LogDiagonalInit
 
     here = undisturbed.sel(moment=moment)
@@ -61,15 +92,15 @@ def at_moment(undisturbed: xr.Dataset, moment: int) -> "LogDiagonalInit":
     )
 
 
-def make_noisy(start: "LogDiagonalInit", *, noise: float, threshold: float, seed: tuple[int, ...]) -> "LogDiagonalInit":
-    """Adds Gaussian noise of that standard deviation to each weight above the threshold in absolute value."""
+def add_noise(start: "LogDiagonalInit", *, noise: float, threshold: float, seed: tuple[int, ...]) -> "LogDiagonalInit":
+    """Add Gaussian noise of that standard deviation to each weight above the threshold in absolute value."""
     weights = np.stack(start.flow_coordinates().parameters(start.origin()))
     normal = np.random.default_rng(seed).standard_normal(weights.shape)
     return start.shifted(*np.where(np.abs(weights) > threshold, noise * normal, 0.0))
 
 
-def follow(loss: "DiagonalNetwork", start: "LogDiagonalInit", since: np.ndarray, tolerance: float) -> np.ndarray:
-    """The weights of gradient flow from there, shape (steps, 2, coordinates)."""
+def weights_after(loss: "DiagonalNetwork", start: "LogDiagonalInit", since: np.ndarray, tolerance: float) -> np.ndarray:
+    """Follow gradient flow from there and return its weights, shape (steps, 2, coordinates)."""
     from saddlescope.flow import gradient_flow
 
     times = since / -start.log_scale
@@ -78,20 +109,20 @@ def follow(loss: "DiagonalNetwork", start: "LogDiagonalInit", since: np.ndarray,
 
 
 def beta_of(weights: xr.DataArray) -> xr.DataArray:
-    """The products of the factors."""
+    """Return the products of the factors."""
     return weights.prod("factor")
 
 
 def displacement(run: xr.Dataset, of: str) -> xr.DataArray:
-    """How far the noisy training is from the other one: Euclidean norm over all entries of "beta" or "weights"."""
+    """Return the Euclidean distance of the two trainings over all entries of "beta" or "weights"."""
     one, other = run.noisy, run.weights
     if of == "beta":
         return ((beta_of(one) - beta_of(other)) ** 2).sum("coordinate") ** 0.5
     return ((one - other) ** 2).sum(("coordinate", "factor")) ** 0.5
 
 
-def pair(x: np.ndarray, noisy: np.ndarray, without: np.ndarray, *, color: int, width: float) -> list[Line]:
-    """One entry's curve after the noise, solid, and without it, dashed; only the points that are worth drawing."""
+def paired_lines(x: np.ndarray, noisy: np.ndarray, without: np.ndarray, *, color: int, width: float) -> list[Line]:
+    """Draw one entry's curve after the noise, solid, and without it, dashed; only the points that are worth drawing."""
 
     def kept(y: np.ndarray) -> np.ndarray:
         return corners(np.arange(len(x), dtype=float), y, 4e-3)  # even steps, whatever the axis is

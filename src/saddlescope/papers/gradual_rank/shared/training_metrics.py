@@ -1,4 +1,4 @@
-"""What runs of trained transformers come to, for maps over their parameters: of images and of language."""
+"""Metrics of trained transformers, for maps over their parameters: of images and of language."""
 
 from saddlescope.reproduction.metric import Metric
 
@@ -8,7 +8,7 @@ _STABLE_RANK = Metric(
     statistic=lambda run: float(run.stable_rank.where(run.measurable).isel(step=-1).mean()),
 )
 
-IMAGES = (
+image_metrics = (
     _STABLE_RANK,
     Metric(
         name="train_loss",
@@ -22,7 +22,7 @@ IMAGES = (
         statistic=lambda run: float(run.test_accuracy.isel(tested=-1).mean()),
     ),
 )
-LANGUAGE = (
+language_metrics = (
     _STABLE_RANK,
     Metric(
         name="train_loss",

@@ -1,4 +1,4 @@
-"""What the paper says of ViTs in words, as claims with numbers; and the picture of the training itself.
+"""Claims on vision transformers that several entries share: the paper's words with numbers.
 
 The paper says "gradually increases", "ultimately low-rank when compared to the initial spectrum" and "extremely
 low-rank" without numbers. Read here as: the mean over heads rises from the end of the first epoch to the last, and half
@@ -11,14 +11,13 @@ from collections.abc import Callable
 import numpy as np
 import xarray as xr
 
-from saddlescope.plot import Axis, Figure, Line, Panel
 from saddlescope.reproduction.claim import Claim, Estimate
 
 NAMES = {"KQ": "W_K W_Q^T", "VO": "W_V W_O^T"}
 
 
 def since_first_epoch(values: xr.DataArray, run: xr.Dataset) -> xr.DataArray:
-    """What was recorded since the end of the first epoch: the very first steps are noise of the optimiser."""
+    """Return the records since the end of the first epoch: the very first steps are noise of the optimiser."""
     first = int(abs(run.step.values - run.attrs["steps_per_epoch"]).argmin())
     return values.isel(step=slice(first, None))
 
@@ -32,7 +31,7 @@ def _rise(product: str) -> Callable[[xr.Dataset], Estimate]:
 
 
 def rising_share(run: xr.Dataset, product: str) -> xr.DataArray:
-    """The share of heads whose stable rank rises: Kendall's tau of rank and step is above 0; for each seed."""
+    """Return the share of heads whose stable rank rises: Kendall's tau of rank and step is above 0; for each seed."""
     rank = since_first_epoch(run.stable_rank.sel(product=product), run).transpose("step", "seed", "layer", "head")
     later, earlier = np.triu_indices(rank.sizes["step"], 1)[::-1]
     agreeing = np.nan_to_num(np.sign(rank.values[later] - rank.values[earlier])).sum(axis=0)
@@ -76,7 +75,7 @@ LEARNED = Claim(
 
 
 def rise_claims(source: str) -> tuple[Claim, ...]:
-    """The stable rank of both updates rises, on average: last step minus end of the first epoch."""
+    """Claim that the stable rank of both updates rises, on average: last step minus end of the first epoch."""
     return tuple(
         Claim(
             name=f"rise-{product}",
@@ -90,7 +89,7 @@ def rise_claims(source: str) -> tuple[Claim, ...]:
 
 
 def trend_claims(source: str) -> tuple[Claim, ...]:
-    """Half of the heads or more have a rising trend."""
+    """Claim that half of the heads or more have a rising trend."""
     return tuple(
         Claim(
             name=f"heads-rise-{product}",
@@ -105,7 +104,7 @@ def trend_claims(source: str) -> tuple[Claim, ...]:
 
 
 def low_claims(source: str) -> tuple[Claim, ...]:
-    """Both updates end at no more than half the stable rank of the initial product."""
+    """Claim that both updates end at no more than half the stable rank of the initial product."""
     return tuple(
         Claim(
             name=f"low-{product}",
@@ -119,13 +118,13 @@ def low_claims(source: str) -> tuple[Claim, ...]:
 
 
 def growth_claims(rises: str) -> tuple[Claim, ...]:
-    """All of the above, with the source of the rise; of Figures 12 to 19."""
+    """Return all of the above, with the source of the rise; of Figures 12 to 19."""
     low = "Appendix B: 'gradual increase in stable rank, leading to a low rank bias'; half is this project's reading"
     return LEARNED, *rise_claims(rises), *trend_claims(rises), *low_claims(low)
 
 
 def spectrum_claim(product: str, source: str) -> Claim:
-    """The last update needs no more than a third of the directions of the initial product."""
+    """Claim that the last update needs no more than a third of the directions of the initial product."""
     return Claim(
         name=f"spectrum-{product}",
         says=f"The learned perturbation of {NAMES[product]} is extremely low-rank: directions for 90 % of its energy"
@@ -133,25 +132,4 @@ def spectrum_claim(product: str, source: str) -> Claim:
         source=source,
         statistic=_energy_against_initial(product),
         high=1 / 3,
-    )
-
-
-def training_figure(run: xr.Dataset) -> Figure:
-    """Loss and test accuracy over the epochs, a curve a seed."""
-
-    def curves(values: xr.DataArray, over: str) -> tuple[Line, ...]:
-        return tuple(
-            Line(x=run[over].values, y=values.sel(seed=seed).values, label=(s := f"seed {seed}"), group=s, color=k)
-            for k, seed in enumerate(run.seed.values)
-        )
-
-    accuracy = run.test_accuracy.isel(tested=-1)
-    return Figure(
-        name="training",
-        title="The training itself",
-        caption=f"Test accuracy at the end: {float(accuracy.mean()):.3f}, mean over seeds.",
-        panels=(
-            Panel(x=Axis("epoch"), y=Axis("training loss", "nats", scale="log"), marks=curves(run.train_loss, "epoch")),
-            Panel(x=Axis("epoch"), y=Axis("test accuracy"), marks=curves(run.test_accuracy, "tested")),
-        ),
     )

@@ -8,18 +8,18 @@
 Shared by the entries on Figures 1, 4 to 7 and 12 to 19, which differ in data, sizes, optimiser and initial scale.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 import numpy as np
 import xarray as xr
 
 from saddlescope._shared.errors import InputError
+from saddlescope._shared.progress import Report
 from saddlescope.reproduction.context import RunContext
 from saddlescope.reproduction.device import prepare_device
-from saddlescope.reproduction.parameter_checks import at_least, positive
+from saddlescope.reproduction.parameter_checks import require_at_least, require_positive
 
 if TYPE_CHECKING:
     from saddlescope.train import ImageData
@@ -54,15 +54,25 @@ class Training:
 
     def __post_init__(self) -> None:
         sizes = ("patch", "depth", "embedding", "heads", "head_width", "mlp", "epochs", "batch", "pieces", "test_every")
-        at_least(1, self, *sizes, "threads")
-        at_least(0, self, "images")
-        positive(self, "learning_rate")
+        require_at_least(1, self, *sizes, "threads")
+        require_at_least(0, self, "images")
+        require_positive(self, "learning_rate")
         if self.batch % self.pieces:
             raise InputError(f"pieces must divide batch={self.batch}; got {self.pieces!r}.")
         if not 0 <= self.warmup_epochs < self.epochs:
             raise InputError(f"warmup_epochs must be at least 0 and below epochs; got {self.warmup_epochs!r}.")
         if not self.seeds or len(set(self.seeds)) < len(self.seeds) or min(self.seeds) < 0:
             raise InputError(f"seeds must be distinct and at least 0, such as 0,1,2; got {self.seeds!r}.")
+
+    @classmethod
+    def quick(cls) -> Self:
+        """Seconds: two blocks, two heads, a few epochs."""
+        return cls(**QUICK)
+
+    @classmethod
+    def paper(cls) -> Self:
+        """Appendix B: ViT with 6 blocks on CIFAR-10 for 500 epochs; for a GPU."""
+        return cls(dataset="cifar10", learning_rate=1e-4, **CIFAR)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -83,6 +93,16 @@ class PairsTraining(NarrowTraining):
     epochs: int = 10  # passes through the training images; as many images are seen as of digits in 40
     warmup_epochs: int = 1  # epochs of linear warm-up; a cosine follows
 
+    @classmethod
+    def quick(cls) -> Self:
+        """Seconds: two blocks, two heads, a few epochs."""
+        return cls(**QUICK_PAIRS)
+
+    @classmethod
+    def paper(cls) -> Self:
+        """Appendix B: ViT with 6 blocks on CIFAR-100 for 500 epochs; for a GPU."""
+        return cls(dataset="cifar100", learning_rate=1e-4, **CIFAR)
+
 
 QUICK: dict[str, Any] = {
     "images": 250, "seeds": (0, 1), "depth": 2, "embedding": 32, "heads": 2, "head_width": 16, "mlp": 32,
@@ -101,7 +121,7 @@ CIFAR: dict[str, Any] = {
 
 
 def train(params: Training, context: RunContext, *, initial_scale: float = 1.0, name: str = "") -> xr.Dataset:
-    """Trains one ViT a seed; each keeps its own checkpoint in the scratch folder.
+    """Train one ViT per seed; each stores its checkpoint in the scratch folder.
 
     Args:
         params: what to train.
@@ -132,7 +152,7 @@ def train(params: Training, context: RunContext, *, initial_scale: float = 1.0, 
 
 
 def _images(params: Training, context: RunContext) -> "ImageData":
-    """The data set, or a part of it."""
+    """Return the data set, or a part of it."""
     from saddlescope.train import load
     from saddlescope.train.data import EMBEDDED
 
@@ -152,9 +172,9 @@ def _one(
     scale: float,
     device: str,
     checkpoint: Path,
-    report: Callable[[float, str], None],
+    report: Report,
 ) -> xr.Dataset:
-    """One run, with what `train` says of it."""
+    """Run one training and return what `train` records of it."""
     from saddlescope.measure import energy_rank, stable_rank
     from saddlescope.train import SGD, Adam, Geometric, RankTracker, TrainConfig, ViT, ViTConfig, fit
 
@@ -195,7 +215,7 @@ def _one(
     )
     tracked = tracker.to_xarray()
     heads = ("layer", "head", "product")
-    steps = history.steps_an_epoch
+    steps = history.steps_per_epoch
     return tracked.assign(
         initial_stable_rank=(heads, stable_rank(tracked.initial_spectrum.values)),
         energy_rank=(heads, energy_rank(tracked.update_spectrum.values[-1], fraction=0.9)),

@@ -1,15 +1,15 @@
-"""The diagonal flow as one would write it down, by SciPy in the logarithm of time, and the balance of its energy.
+"""The diagonal flow with naive gradients, by SciPy in the logarithm of time, and the balance of its energy.
 
     autodiff  minus the gradient of the softmax loss by automatic differentiation, times dt/dtau
-    formula   the gradient as appendix A.1 has it, with X^T Sigma(g) gamma, times dt/dtau
+    formula   the gradient of appendix A.1, with X^T Sigma(g) gamma, times dt/dtau
     stable    rates from their logarithms, folded with ln dt/dtau
 
-The first two multiply sigma_opt by gamma_opt - sum_l gamma_l sigma_l, which is all rounding once the other sigma are
-below 1e-16; dt/dtau then blows that up. Where the rounding is rough solvers crawl, where it is 0 or constant for long
-they return it as a success.
+The first two multiply sigma_opt by gamma_opt - sum_l gamma_l sigma_l, which is only rounding once the other sigma are
+below 1e-16; dt/dtau then amplifies it. Where the rounding is rough solvers take tiny steps; where it is 0 or constant
+for long they report a success.
 
-The balance needs the states alone, whoever made them: along a gradient flow ln(L - L*) changes by the integral of
--|grad L|^2 / (L - L*), both told here without cancellation.
+The balance needs the states alone, from any solver: along a gradient flow ln(L - L*) changes by the integral of
+-|grad L|^2 / (L - L*), both computed here without cancellation.
 """
 
 import warnings
@@ -25,17 +25,17 @@ from saddlescope.models.tokens.losses import SelectionLoss, attention_loss
 
 
 @dataclass(frozen=True)
-class PlainRun:
-    """What one run of a solver came to.
+class NaiveRun:
+    """Outcome of one run of a solver.
 
     Attributes:
-        says: whether the solver called it a success; False where it used up its evaluations.
-        beta: xi_k * xi_q at its end, (d,); NaN where it did not get there.
+        reported_success: True if the solver reported a success; False if it used up its evaluations.
+        beta: xi_k * xi_q at its end, (d,); NaN where it did not reach it.
         defect: the largest error of the energy balance, over what ln(L - L*) changed by (at least 1).
-        evaluations: of the right-hand side.
+        evaluations: number of evaluations of the right-hand side.
     """
 
-    says: bool
+    reported_success: bool
     beta: Float[np.ndarray, "d"]
     defect: float
     evaluations: int
@@ -45,15 +45,15 @@ class _SpentError(Exception):
     pass
 
 
-def shifted(data: TokenData, by: float) -> TokenData:
-    """The data with every score larger by as much: the flow is the same, but for a factor of time."""
+def shift_scores(data: TokenData, by: float) -> TokenData:
+    """Return the data with every score larger by as much: the flow is the same, up to a factor of time."""
     return TokenData(data.X + by * (data.y[:, None, None] * data.v) / (data.v @ data.v), data.z, data.y, data.v)
 
 
-def plain_run(
-    data: TokenData, kind: str, method: str, *, scale: float, log_time: float, rtol: float, most: int
-) -> PlainRun:
-    """The flow of xi_k, xi_q from omega_0 = scale to ln t, in tau = ln(1 + t), by one of SciPy's methods."""
+def run_naive_solver(
+    data: TokenData, kind: str, method: str, *, scale: float, log_time: float, tolerance: float, max_evaluations: int
+) -> NaiveRun:
+    """Follow xi_k, xi_q from omega_0 = scale to ln t, in tau = ln(1 + t), by one of SciPy's methods."""
     d, B, loss = data.dim, data.features, SelectionLoss(data.optimal_scores, data.gaps)
     start = np.concatenate([np.full(d, scale * 2**0.5), np.zeros(d)])
     spent = 0
@@ -71,7 +71,7 @@ def plain_run(
         def slope(tau: float, state: np.ndarray) -> np.ndarray:
             nonlocal spent
             spent += 1
-            if spent > most:
+            if spent > max_evaluations:
                 raise _SpentError
             keys, queries = state[:d], state[d:]
             pull = force(tau, keys * queries)
@@ -79,15 +79,17 @@ def plain_run(
 
         until = float(np.logaddexp(0.0, log_time))
         try:
-            found = solve_ivp(slope, (0, until), start, method, rtol=rtol, atol=rtol * scale, dense_output=True)
+            found = solve_ivp(
+                slope, (0, until), start, method, rtol=tolerance, atol=tolerance * scale, dense_output=True
+            )
         except _SpentError:
-            return PlainRun(False, np.full(d, np.nan), np.nan, spent)
+            return NaiveRun(False, np.full(d, np.nan), np.nan, spent)
         defect = _energy_defect(loss, B, found.t, found.sol)
-    return PlainRun(bool(found.success), found.y[:d, -1] * found.y[d:, -1], defect, spent)
+    return NaiveRun(bool(found.success), found.y[:d, -1] * found.y[d:, -1], defect, spent)
 
 
 def _formula(data: TokenData, beta: Float[np.ndarray, "d"]) -> Float[np.ndarray, "d"]:
-    """Minus the gradient, (1/n) sum_i exp(-gamma_i^T sigma_i) z_i * X_i^T Sigma_i gamma_i (appendix A.1)."""
+    """Return minus the gradient, (1/n) sum_i exp(-gamma_i^T sigma_i) z_i * X_i^T Sigma_i gamma_i (appendix A.1)."""
     logits = np.einsum("ild,id->il", data.X, data.z * beta)
     sigma = np.exp(logits - logits.max(axis=1, keepdims=True))
     sigma /= sigma.sum(axis=1, keepdims=True)
@@ -99,13 +101,13 @@ def _formula(data: TokenData, beta: Float[np.ndarray, "d"]) -> Float[np.ndarray,
 def _folded_force(
     loss: SelectionLoss, B: Float[np.ndarray, "n m d"], tau: float, margins: Float[np.ndarray, "n m"]
 ) -> Float[np.ndarray, "d"]:
-    """-dL/dbeta dt/dtau."""
+    """Return -dL/dbeta dt/dtau."""
     log_rates, signs = loss.log_rates(margins)
     return np.einsum("nm,nmd->d", signs * np.exp(log_rates + tau), B)
 
 
 def _energy_defect(loss: SelectionLoss, B: Float[np.ndarray, "n m d"], taus: np.ndarray, path: OdeSolution) -> float:
-    """Simpson's rule over the solver's steps, on its own interpolation."""
+    """Return the largest error of the energy balance, by Simpson's rule on the solver's own interpolation."""
     d = B.shape[2]
     middles = (taus[1:] + taus[:-1]) / 2
     excess, slopes = np.empty(2 * len(taus) - 1), np.empty(2 * len(taus) - 1)

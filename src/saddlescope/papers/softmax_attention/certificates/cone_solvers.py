@@ -19,7 +19,7 @@ _clarabel: Any = clarabel  # its names are not declared to type checkers
 def semidefinite_nuclear_svm(
     data: TokenData, accuracy: float | None = None
 ) -> tuple[tuple[Float[np.ndarray, "d q"], Float[np.ndarray, "d q"]], Float[np.ndarray, "n m"]]:
-    """Factors of W, and multipliers, from Clarabel.
+    """Return factors of W, and multipliers, from Clarabel.
 
     Args:
         data: n samples of L tokens.
@@ -60,7 +60,7 @@ def semidefinite_nuclear_svm(
 
 
 def conic_frobenius_norm(data: TokenData) -> float:
-    """The least |W|_F of margin 1, min t over |W|_F <= t, from Clarabel at its own accuracy.
+    """Return the least |W|_F of margin 1, min t over |W|_F <= t, from Clarabel at its own accuracy.
 
     Raises:
         ArithmeticError: Clarabel reports that it did not reach its tolerances.

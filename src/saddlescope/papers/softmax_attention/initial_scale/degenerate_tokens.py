@@ -13,20 +13,18 @@ in as many numbers phi as there are margins, which is what makes H stationary. A
 out. The paper has no such statement: its theorem allows every solution.
 """
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
+from jaxtyping import Float
 from scipy.optimize import brentq
 
 from saddlescope.models.tokens.data import TokenData
 from saddlescope.models.tokens.generators import conditioned_tokens
 from saddlescope.theory.attention.svm import l1_svm
 
-if TYPE_CHECKING:
-    from jaxtyping import Float
 
-
-class Degenerate(NamedTuple):
+class DegenerateTokens(NamedTuple):
     """Data with a segment of l1 solutions.
 
     Attributes:
@@ -36,12 +34,12 @@ class Degenerate(NamedTuple):
     """
 
     data: TokenData
-    beta: "Float[np.ndarray, 'd']"
+    beta: Float[np.ndarray, "d"]
     pair: tuple[int, int]
 
 
-def degenerate_tokens(samples: int, tokens: int, dim: int, seed: int) -> Degenerate:
-    """Conditioned data in `dim` coordinates, and one more."""
+def degenerate_tokens(samples: int, tokens: int, dim: int, seed: int) -> DegenerateTokens:
+    """Return conditioned data in `dim` coordinates and one more, whose l1 problem has a segment of solutions."""
     data = conditioned_tokens(samples, tokens, dim, seed=seed)
     beta = l1_svm(data).beta
     a, b = (int(j) for j in np.argsort(-np.abs(beta))[:2])
@@ -54,11 +52,11 @@ def degenerate_tokens(samples: int, tokens: int, dim: int, seed: int) -> Degener
         data.y,
         np.append(data.v, 0.0),
     )
-    return Degenerate(wider, np.append(beta, 0.0), (a, b))
+    return DegenerateTokens(wider, np.append(beta, 0.0), (a, b))
 
 
-def least_entropy(of: Degenerate, scale: "Float[np.ndarray, 'd']") -> "Float[np.ndarray, 'd']":
-    """The l1 solution of least H for this omega_0."""
+def least_entropy(of: DegenerateTokens, scale: Float[np.ndarray, "d"]) -> Float[np.ndarray, "d"]:
+    """Return the l1 solution of least H for this omega_0."""
     first, second = (abs(of.beta[j]) for j in of.pair)
     prior = scale**2
     most = 2 * min(first, second)

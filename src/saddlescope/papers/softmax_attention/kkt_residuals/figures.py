@@ -1,14 +1,14 @@
-"""The pictures of `kkt_residuals`."""
+"""Figures of the KKT residuals over time, for both kinds of data."""
 
 import numpy as np
 import xarray as xr
 
-from saddlescope.papers.softmax_attention.kkt_residuals import KINDS, MULTIPLIERS, T100
+from saddlescope.papers.softmax_attention.kkt_residuals.statistics import KINDS, MULTIPLIERS, T100
 from saddlescope.plot import Axis, Figure, Line, Panel
 
 
-def pictures(run: xr.Dataset) -> list[Figure]:
-    """Residuals over time, of both kinds."""
+def figures(run: xr.Dataset) -> list[Figure]:
+    """Draw the residuals over time, for both kinds."""
     panels = tuple(_stationarity_panel(run.sel(kind=kind), kind) for kind in KINDS)
     return [
         Figure(
@@ -44,10 +44,7 @@ def _stationarity_panel(run: xr.Dataset, kind: str) -> Panel:
     if kind == KINDS[0]:
         marks.append(Line(x=np.array([T100, 1e5]), y=np.array([1e-2, 1e-4]), label="bars", color=3, style="points"))
     return Panel(
-        title=kind,
-        x=Axis("ln t", scale="log"),
-        y=Axis("ε", scale="log", range=(1e-8, 10.0)),
-        marks=tuple(marks),
+        title=kind, x=Axis("ln t", scale="log"), y=Axis("ε", scale="log", range=(1e-8, 10.0)), marks=tuple(marks)
     )
 
 

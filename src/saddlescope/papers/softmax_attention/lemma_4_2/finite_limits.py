@@ -1,21 +1,18 @@
-"""Does a flow of diagonal weights stay finite? The strict minimum of the loss that it has come to, if there is one."""
-
-from typing import TYPE_CHECKING
+"""Finite limits of flows of diagonal weights: strict minima of the loss."""
 
 import numpy as np
 
-if TYPE_CHECKING:
-    from saddlescope.models import SelectionLoss
+from saddlescope.models import SelectionLoss
 
 _STEPS = 20
-_NEAR = 1e-4  # relative distance of the minimum within which a flow has come to it
+_NEAR = 1e-4  # relative distance of the minimum within which a flow has reached it
 
 
-def strict_minimum(loss: "SelectionLoss", features: np.ndarray, beta: np.ndarray) -> np.ndarray | None:
-    """The strict local minimum of L(B beta) next to beta, by Newton's method; None where there is none.
+def strict_minimum(loss: SelectionLoss, features: np.ndarray, beta: np.ndarray) -> np.ndarray | None:
+    """Return the strict local minimum of L(B beta) next to beta, by Newton's method; None where there is none.
 
-    Its Hessian is positive definite at every step, and it lies within a ten thousandth of its size from beta. A flow,
-    which only lowers the loss, does not leave it from there.
+    Its Hessian is positive definite at every step, and it is within a ten thousandth of its size from beta. From
+    there a flow, which only lowers the loss, does not leave it.
     """
     point = beta
     for _ in range(_STEPS):

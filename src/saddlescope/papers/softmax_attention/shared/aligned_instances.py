@@ -2,7 +2,7 @@
 
 p_i, q_i   x_i,opt / |x_i,opt| and z_i / |z_i|: the first n columns of U_K and U_Q; the others complete the bases
 xi_k, xi_q diagonals of Lambda_K, Lambda_Q: xi_k * xi_q = 0, xi_k^2 + xi_q^2 = 2 omega^2 (equation 5), none of
-           them absent, so that the columns beyond the n-th are there, too
+           them absent, so that the columns beyond the n-th take part, too
 """
 
 from dataclasses import dataclass
@@ -11,8 +11,8 @@ import numpy as np
 
 from saddlescope.models.tokens.data import TokenData
 from saddlescope.models.tokens.generators import aligned_tokens
+from saddlescope.papers.softmax_attention.shared.aligned_params import KINDS
 
-KINDS = ("Assumption 4", "without (ii)", "without (iii)")
 _RATIO = 0.3  # c of all pairs, one for all samples so that Assumption 3 holds
 _NUDGE = 0.1  # what unpairs tokens, in units of a normal deviation
 
@@ -40,12 +40,12 @@ class AlignedStart:
         return (self.left * self.keys) @ rows, (self.right * self.queries) @ rows
 
     def coordinates(self, K: np.ndarray, Q: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Lambda_K and Lambda_Q of any K and Q, (d, d_e): diagonal where they are aligned."""
+        """Return Lambda_K and Lambda_Q of any K and Q, (d, d_e): diagonal where they are aligned."""
         return self.left.T @ K @ self.columns, self.right.T @ Q @ self.columns
 
 
-def instance(kind: str, samples: int, tokens: int, dim: int, seed: int) -> TokenData:
-    """Data that meet Assumptions 2 to 4 but for what the kind says; queries point along their tokens or against them.
+def draw_instance(kind: str, samples: int, tokens: int, dim: int, seed: int) -> TokenData:
+    """Draw data that meet Assumptions 2 to 4 except as the kind says; queries point along their tokens or against them.
 
     Without (ii), all queries are turned by one orthogonal matrix. Without (iii), tokens that are not optimal are moved
     at random, orthogonal to v.
@@ -62,24 +62,24 @@ def instance(kind: str, samples: int, tokens: int, dim: int, seed: int) -> Token
     return data
 
 
-def aligned_start(data: TokenData, columns: int, scales: tuple[float, float], seed: int) -> AlignedStart:
-    """An aligned start at random, with omega_j uniform in logarithms between two scales and d_e columns, at least d."""
+def draw_aligned_start(data: TokenData, columns: int, scales: tuple[float, float], seed: int) -> AlignedStart:
+    """Draw an aligned start, with omega_j log-uniform between two scales and d_e columns, at least d."""
     rng = np.random.default_rng((seed, 2))
     d = data.dim
     optimal = data.X[np.arange(data.samples), data.optimal]
     omega = np.exp(rng.uniform(np.log(scales[0]), np.log(scales[1]), d)) * 2**0.5 * rng.choice((-1.0, 1.0), d)
     of_keys = rng.permutation(d) % 2 == 0  # half of them, so that neither K nor Q is 0
     return AlignedStart(
-        left=_completed(optimal, rng),
-        right=_completed(data.z, rng),
+        left=_complete_basis(optimal, rng),
+        right=_complete_basis(data.z, rng),
         columns=np.linalg.qr(rng.standard_normal((columns, columns)))[0],
         keys=np.where(of_keys, omega, 0.0),
         queries=np.where(of_keys, 0.0, omega),
     )
 
 
-def _completed(rows: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-    """An orthogonal matrix whose first columns have the directions of orthogonal rows."""
+def _complete_basis(rows: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    """Return an orthogonal matrix whose first columns have the directions of orthogonal rows."""
     n, d = rows.shape
     first = rows.T / np.linalg.norm(rows, axis=1)
     basis = np.linalg.qr(np.concatenate([first, rng.standard_normal((d, d - n))], axis=1))[0]

@@ -14,7 +14,7 @@ import numpy as np
 from jaxtyping import Float
 
 from saddlescope.models.tokens.data import TokenData
-from saddlescope.models.tokens.separability import checked_separable
+from saddlescope.models.tokens.separability import require_separable
 
 
 @dataclass(frozen=True, eq=False)
@@ -105,7 +105,7 @@ def not_solved(data: TokenData, *, diagonal: bool = False) -> ArithmeticError:
     Raises:
         InputError: the data are not separable; the message names the samples of a Farkas certificate.
     """
-    checked_separable(data, diagonal=diagonal)
+    require_separable(data, diagonal=diagonal)
     return ArithmeticError("The data are separable, but by so small a margin that the SVM was not solved in float64.")
 
 

@@ -1,0 +1,39 @@
+"""Atomic writes: readers see the old file or the new one, even if the writer is killed."""
+
+import os
+from contextlib import suppress
+from pathlib import Path
+from tempfile import NamedTemporaryFile
+
+
+def write_atomically(path: Path, content: bytes | memoryview) -> None:
+    """Replace a file atomically; its folder must exist.
+
+    The content goes to a temporary file in the same folder, reaches the disk, and is then renamed.
+
+    Raises:
+        OSError: the disk is full or the folder cannot be written; the temporary file is removed.
+    """
+    with NamedTemporaryFile(dir=path.parent, prefix=f".{path.name}.", suffix=".part", delete=False) as file:
+        temporary = Path(file.name)
+        try:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+            temporary.chmod(0o666 & ~_umask())  # temporary files are private; results need not be
+            temporary.replace(path)
+        except BaseException:
+            temporary.unlink(missing_ok=True)
+            raise
+    with suppress(OSError):  # the rename itself survives a power cut, where the system supports it
+        folder = os.open(path.parent, os.O_RDONLY)
+        try:
+            os.fsync(folder)
+        finally:
+            os.close(folder)
+
+
+def _umask() -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask

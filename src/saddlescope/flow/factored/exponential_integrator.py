@@ -1,0 +1,318 @@
+"""Exponential integrator of the flow of factors: exponentials of the gradient's integral, applied exactly by a group.
+
+    M' = S(G) M,  G = -dL/dB at the products B of M, one block for each pair of factors
+
+A step extrapolates G by a polynomial through its last values, predicts M, evaluates G there, replaces the polynomial
+by one through the new value, moves M and evaluates G again (PECE, an Adams pair of orders up to 4). M moves under a
+given polynomial by the commutator-free method of order 4 with two exponentials (Blanes and Moan 2006), so what grows by
+e-folds under constant G grows exactly.
+
+Where G is stationary, one step crosses the plateau: the active directions stay, and the others, too small to be seen in
+G, move under the constant G until the first of them can be seen. This makes the cost of a plateau independent of its
+length.
+"""
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+
+import numpy as np
+
+from saddlescope.flow.factored.scaled_factors import ScaledFactors, moved_factors
+from saddlescope.flow.losses.compiled import CompiledLoss
+from saddlescope.flow.losses.tree_layout import TreeLayout
+from saddlescope.flow.solvers.ndf import StepError
+
+_POINTS = 3  # values of G that an extrapolation goes through, at most
+_REACH = 8.0  # e-folds of one step
+_STABLE = 1.2  # step size in units of 1 / (rate at which G answers to its own integral): PECE is stable to 1.3 or more
+_VISIBLE = 0.02  # product of a direction that G can see, in units of the tolerance
+_NEAR = 100.0  # the remaining change of G that is taken as one decaying mode, in steps' errors
+_LEFT = 0.03  # the change that may still remain after that: slower modes may hide behind the fastest
+_DROPPED = 1e-3  # G left on active directions, in units of the rate: more of it, and one of them grows
+_PATIENCE = 10  # steps to the next try
+_NODES = 0.5 - np.sqrt(3) / 6, 0.5 + np.sqrt(3) / 6
+_WEIGHTS = 0.25 + np.sqrt(3) / 6, 0.25 - np.sqrt(3) / 6
+
+State = tuple[ScaledFactors, ...]
+
+
+class AbstractInterpolant(ABC):
+    """Solution over one step."""
+
+    start: float
+    end: float
+    state: State
+
+    @abstractmethod
+    def __call__(self, time: float) -> State:
+        """Return the factors at a time between start and end."""
+
+
+@dataclass(frozen=True, eq=False)
+class PolynomialStep(AbstractInterpolant):
+    """A step under the polynomial through some values of G.
+
+    Attributes:
+        start, end: the times it is valid between.
+        state: the factors at `start`.
+        times: where G is known, shape (k,).
+        forces: its values, flat, shape (k, n).
+        layout: layout of a flat G.
+    """
+
+    start: float
+    end: float
+    state: State
+    times: np.ndarray
+    forces: np.ndarray
+    layout: TreeLayout
+
+    def integrals(self, time: float) -> tuple[np.ndarray, np.ndarray]:
+        """Return the two flat exponents that move the state from `start` to a time, in the order of application."""
+        width = time - self.start
+        first, second = (_lagrange(self.times, self.start + node * width) @ self.forces for node in _NODES)
+        more, less = _WEIGHTS
+        return width * (more * first + less * second), width * (less * first + more * second)
+
+    def __call__(self, time: float) -> State:
+        """Return the factors at a time."""
+        state = self.state
+        for exponent in self.integrals(time) if time > self.start else ():
+            state = tuple(pair.moved(W) for pair, W in zip(state, self.layout.build(exponent), strict=True))
+        return state
+
+
+@dataclass(frozen=True, eq=False)
+class PlateauStep(AbstractInterpolant):
+    """A step across a plateau: G is constant and acts on the inactive directions only.
+
+    Attributes:
+        start, end: the times it is valid between.
+        state: the factors at `start`.
+        active: number of leading directions of each pair that stay.
+        forces: G between the other directions of the frame, one matrix per pair.
+    """
+
+    start: float
+    end: float
+    state: State
+    active: tuple[int, ...]
+    forces: tuple[np.ndarray, ...]
+
+    def __call__(self, time: float) -> State:
+        """Return the factors at a time."""
+        parts = zip(self.state, self.active, self.forces, strict=True)
+        return tuple(pair.moved_beyond(k, (time - self.start) * G) for pair, k, G in parts)
+
+
+def _lagrange(nodes: np.ndarray, time: float) -> np.ndarray:
+    """Return the values at a time of the polynomials that are 1 at one node and 0 at the others."""
+    gaps = nodes[:, None] - nodes + np.eye(len(nodes))
+    ratios = (time - nodes + np.zeros_like(gaps)) / gaps
+    np.fill_diagonal(ratios, 1.0)
+    return np.prod(ratios, axis=1)
+
+
+class FactoredStepper:
+    """Stepper of the flow from time 0 to `until`, one step at a time; times are those of the flow itself.
+
+    Attributes:
+        t: time reached.
+        state: factors at that time.
+    """
+
+    def __init__(self, loss: CompiledLoss, state: State, until: float, *, tolerance: float, local: float) -> None:
+        self.loss, self.t, self.state, self.until = loss, 0.0, state, until
+        self.tolerance, self.local = tolerance, local
+        force = self._force(tuple(pair.factors() for pair in state))
+        self._times, self._forces = np.zeros(1), force[None]  # where G is known, the last one at t
+        self._efolds = 0.0  # integral of the largest |G|, relative to which errors are measured
+        self._largest = size = self._size(force)
+        self._h = min(until, 0.01 / size) if size > 0 else until
+        self._rate = 0.0  # at which G answers to its own integral
+        self._wait = 0
+        self._settling: list[tuple[float, float]] = []  # times and log|dG/dt| since it has been falling
+
+    def step(self) -> AbstractInterpolant:
+        """Advance across a plateau, where there is one, else by one step that passes the error test.
+
+        Raises:
+            StepError: the step size fell below rounding.
+        """
+        return self._plateau_step() or self._polynomial_step()
+
+    @property
+    def _allowed(self) -> float:
+        return self.local * (1 + self._efolds)
+
+    def _end(self, h: float, finite: bool) -> float:
+        """Return the end of a step of about h."""
+        size = self._size(self._forces[-1])
+        h = min(h, _REACH / size if size > 0 else np.inf)
+        if h <= 16 * np.finfo(float).eps * max(self.t, np.finfo(float).eps * self.until):
+            raise StepError(finite)
+        return self.until if self.t + h > self.until * (1 - 1e-12) else self.t + h
+
+    def _arrive(self, end: float, state: State, force: np.ndarray) -> None:
+        """Move to the end of a step, and record if G is becoming stationary."""
+        h, size = end - self.t, self._size(force)
+        change = self._size(force - self._forces[-1])
+        self._largest = max(self._largest, size)
+        log = np.log(change / h) if change > 1e-13 * self._largest else -np.inf
+        if self._settling and log > self._settling[-1][1] + 0.1:
+            self._settling = []
+        self._settling.append((end, log))
+        self._efolds += h * size
+        self.t, self.state = end, state
+
+    # steps under a polynomial
+
+    def _polynomial_step(self) -> PolynomialStep:
+        finite = True
+        while True:
+            stable = _STABLE / self._rate if self._rate > 0 else np.inf
+            end = self._end(min(self._h, stable), finite)
+            h = end - self.t
+            guess = PolynomialStep(self.t, end, self.state, self._times, self._forces, self.loss.layout)
+            expected = self._force(self._shifted(*guess.integrals(end)))
+            times, forces = np.append(self._times, end), np.concatenate([self._forces, expected[None]])
+            step = PolynomialStep(self.t, end, self.state, times, forces, self.loss.layout)
+            coarse = PolynomialStep(self.t, end, self.state, times[1:], forces[1:], self.loss.layout)
+            full, less, before = (np.add(*each.integrals(end)) for each in (step, coarse, guess))
+            error = self._size(full - less) / self._allowed
+            finite = bool(np.isfinite(error))
+            if not error <= 1:
+                self._h = h * (max(0.2, 0.9 * error ** (-1 / len(times))) if finite else 0.2)
+                continue
+            state = step(end)
+            force = self._force(tuple(pair.factors() for pair in state))
+            finite = bool(np.all(np.isfinite(force)))
+            if not finite:
+                self._h = 0.2 * h
+                continue
+            moved = self._size(full - before)
+            if moved > 1e-3 * self._allowed:
+                self._rate = max(self._size(force - expected) / moved, 0.98 * self._rate)
+            self._h = h * min(2.0, 0.9 * max(error, 1e-8) ** (-1 / len(times)))
+            self._arrive(end, state, force)
+            self._times, self._forces = times[-_POINTS:], np.concatenate([forces[:-1], force[None]])[-_POINTS:]
+            return step
+
+    # steps across plateaus
+
+    def _plateau_step(self) -> PlateauStep | None:
+        if self._wait > 0:
+            self._wait -= 1
+            return None
+        visible = 0.5 * np.log(_VISIBLE * self.tolerance)
+        active = tuple(int(np.sum(pair.log_sizes > visible)) for pair in self.state)
+        settled = self._settled(active) if any(active) else (self.state, self._forces[-1])
+        if settled is None:
+            return None
+        state, G = settled
+        forces = tuple(g[k:, k:] for g, k in zip(self._in_frames(state, G), active, strict=True))
+        speeds = np.array([np.linalg.norm(force, 2) if force.size else 0.0 for force in forces])
+
+        def span(of: State) -> float:
+            """Return the time in which nothing can become visible."""
+            room = np.array(
+                [visible - np.max(p.log_sizes[k:], initial=-np.inf) for p, k in zip(of, active, strict=True)]
+            )
+            with np.errstate(divide="ignore"):
+                return float(np.min(np.where(room > 0.05, room, 0.0) / speeds, initial=np.inf, where=speeds > 0))
+
+        end, moving = self.t, state
+        if span(state) < 4 * self._h:
+            self._wait = _PATIENCE
+            return None
+        while end < self.until and span(moving) > 0:
+            end = min(self.until, end + span(moving))
+            moving = PlateauStep(self.t, end, state, active, forces)(end)
+        self._efolds += (end - self.t) * float(speeds.max())
+        step = PlateauStep(self.t, end, state, active, forces)
+        self.t, self.state, self._settling = end, moving, []
+        self._times = np.array([end])
+        self._forces = self._force(tuple(pair.factors() for pair in moving))[None]
+        self._h = 1 / max(float(speeds.max()), self._rate, np.finfo(float).tiny)
+        return step
+
+    def _settled(self, active: tuple[int, ...]) -> tuple[State, np.ndarray] | None:
+        """Return the state and G once the active directions are stationary, if that is near; None otherwise.
+
+        The remaining G on active directions is taken to decay at one rate, the observed one: they move by G / rate,
+        the inactive ones by the change of G over rate. The remainder after that must be negligible.
+        """
+        if len(self._settling) < _SEEN:
+            return None
+        (early, before), (late, now) = self._settling[-_SEEN], self._settling[-1]
+        rate = (before - now) / (late - early) if np.isfinite(now) else np.inf
+        if not (rate > 0 and np.exp(now) / rate**2 < _NEAR * self._allowed):
+            return None
+        force, build = self._forces[-1], self.loss.layout.build
+        framed = self._in_frames(self.state, force)
+        state = tuple(
+            pair.moved(_out_of_frame(pair, _on_active(g, k)) / rate)
+            for pair, g, k in zip(self.state, framed, active, strict=True)
+        )
+        stationary = self._force(tuple(pair.factors() for pair in state))
+        left, right = (
+            max(float(np.linalg.norm(_on_active(g, k))) for g, k in zip(self._in_frames(*at), active, strict=True))
+            for at in ((state, stationary), (self.state, force))
+        )
+        growing = left > max(_DROPPED * rate if np.isfinite(rate) else 0.0, 1e-12 * self._largest)
+        if growing or self._size(force - stationary) / rate * left > _LEFT * self._allowed * right:
+            self._wait = _PATIENCE
+            return None
+        state = tuple(
+            pair.untilted(k).moved_beyond(k, _in_frame(pair, change)[k:, k:] / rate) if k else pair.moved(change / rate)
+            for pair, k, change in zip(state, active, build(force - stationary), strict=True)
+        )
+        return state, stationary
+
+    def _in_frames(self, state: State, force: np.ndarray) -> tuple[np.ndarray, ...]:
+        return tuple(_in_frame(pair, g) for pair, g in zip(state, self.loss.layout.build(force), strict=True))
+
+    # the loss
+
+    def _shifted(self, *exponents: np.ndarray) -> "tuple[tuple[np.ndarray, np.ndarray], ...]":
+        """Return the factors after some exponents, in float64."""
+        factors = tuple(pair.factors() for pair in self.state)
+        for exponent in exponents:
+            factors = _moved(factors, self.loss.layout.build(exponent))
+        return factors
+
+    def _force(self, factors: "tuple[tuple[np.ndarray, np.ndarray], ...]") -> np.ndarray:
+        """Return G at the products of some factors, flat."""
+        return -self.loss.value_and_gradient(np.concatenate([np.ravel(L @ R.T) for L, R in factors]))[1]
+
+    def _size(self, flat: np.ndarray) -> float:
+        """Return the largest Frobenius norm of a pair's part."""
+        return max(float(np.linalg.norm(part)) for part in self.loss.layout.build(flat))
+
+
+_SEEN = 12  # steps over which the fall of G's changes is measured
+
+
+def _moved(
+    factors: "tuple[tuple[np.ndarray, np.ndarray], ...]", exponents: "tuple[np.ndarray, ...]"
+) -> "tuple[tuple[np.ndarray, np.ndarray], ...]":
+    return tuple(moved_factors(L, R, W) for (L, R), W in zip(factors, exponents, strict=True))
+
+
+def _on_active(G: np.ndarray, active: int) -> np.ndarray:
+    """Return G, given in a frame, without its part between inactive directions."""
+    G = G.copy()
+    G[active:, active:] = 0.0
+    return G
+
+
+def _out_of_frame(pair: ScaledFactors, G: np.ndarray) -> np.ndarray:
+    """Invert `_in_frame`."""
+    m, n = pair.shape
+    return (pair.U @ G @ pair.V.T)[:m, :n]
+
+
+def _in_frame(pair: ScaledFactors, G: np.ndarray) -> np.ndarray:
+    """Return U^T G V, with G filled with zeros to the frame's size."""
+    m, n = G.shape
+    return pair.U[:m].T @ G @ pair.V[:n]

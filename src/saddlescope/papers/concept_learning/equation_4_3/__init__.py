@@ -1,0 +1,76 @@
+"""Equation 4.3: growth, suppression and noise make up the gradient flow, but for a factor 2   (Section 4.2)
+
+    G, S, N   growth, suppression and noise of every entry of W = U U^T; `theory.concepts.update_terms`
+    dW/dt     under gradient flow of equation 4.1 in U: -(g U^T + U g^T) with g the loss's gradient in U
+
+Automatic differentiation of the loss decides if dW/dt is G - S - N, as printed, or twice that: the appendix has the
+gradient of the same loss in D.1, and half of it in D.2. Then the text's statement on the noise is tested:
+section 4.2 leaves N out as "never too large". Without it the diagonal is logistic, w_kk' = 4 a_k w_kk (1 - w_kk).
+"""
+
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+import xarray as xr
+
+from saddlescope._shared.errors import InputError
+from saddlescope.papers.concept_learning.equation_4_3 import simulations
+from saddlescope.papers.concept_learning.equation_4_3.claims import claims
+from saddlescope.papers.concept_learning.equation_4_3.figures import figures
+from saddlescope.papers.concept_learning.shared.two_layer_runs import check_data, strengths_and_test_point
+from saddlescope.reproduction import parameter_checks
+from saddlescope.reproduction.context import RunContext
+
+__all__ = ["Params", "claims", "figures", "run"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Params:
+    """Random weights of several shapes, and small starts on the data of Figure 8."""
+
+    mu: tuple[float, ...] = (1.0, 1.5, 2.2)  # distance of each cluster from the origin
+    sigma: tuple[float, ...] = (0.05, 0.05, 0.05)  # standard deviation of the clusters along each concept
+    until: float = 60.0  # the last time of gradient flow
+    weights: int = 100  # random U of each shape, at which equation 4.3 is compared with autodiff
+    scales: tuple[float, ...] = (1e-1, 1e-3, 1e-5)  # standard deviations of small starts
+    starts: int = 100  # small starts, the same at each scale but for the factor
+    seed: int = 0  # of everything random
+
+    def __post_init__(self) -> None:
+        check_data(self)
+        parameter_checks.require_at_least(1, self, "weights", "starts")
+        parameter_checks.require_at_least(0, self, "seed")
+        if len(self.scales) < 2 or not all(1e-7 <= b < a <= 0.1 for a, b in pairwise(self.scales)):
+            raise InputError(f"scales must be two or more, decreasing, between 0.1 and 1e-7; got {self.scales!r}.")
+
+    @classmethod
+    def quick(cls) -> "Params":
+        """Return parameters for a run of seconds."""
+        return cls(weights=10, starts=10)
+
+    @classmethod
+    def paper(cls) -> "Params":
+        """Return the default; an identity needs no larger size."""
+        return cls()
+
+
+def run(params: Params, context: RunContext) -> xr.Dataset:
+    """Compare with autodiff and closed forms, then follow small starts and predict them with and without noise."""
+    a, x = strengths_and_test_point(params.mu, params.sigma)
+    rng = np.random.default_rng(params.seed)
+    context.report(0.0, "autodiff")
+    identity, printed = simulations.autodiff_errors(params.weights, rng)
+    context.report(0.4, "closed forms")
+    closed = simulations.closed_form_errors(a, x, rng)
+    units = rng.standard_normal((params.starts, len(a), len(a)))
+    stages = []
+    for n, scale in enumerate(params.scales):
+        context.report(0.5 + 0.5 * n / len(params.scales), f"starts of scale {scale:g}")
+        stages.append(simulations.stage_times(a, x, scale * units, params.until))
+    largest = int(np.argmax(np.median(stages[-1].noise_share, axis=1)))
+    terms = simulations.term_curves(a, params.scales[-1] * units[largest], params.until)
+    context.report(1.0, "done")
+    return xr.concat(stages, dim="scale").assign_coords(scale=list(params.scales)).merge(terms).assign(
+        identity_error=("weight", identity), printed_error=("weight", printed), strength=("concept", a), **closed
+    )  # fmt: skip

@@ -1,0 +1,89 @@
+"""Conjecture 3: do layers of rank one remain so until the next saddle?   (Section 5, hypothesis 3)
+
+Networks are trained from the saddle at the origin to the next one: on digits, as in Figure 1, and on teachers of known
+bottleneck rank, where the second saddle and the escape from it are resolved. The conjecture is about layers that are
+approximately of rank one at the escape; Theorem 3.1 makes these the deeper ones. Here they are layers 3 and on.
+
+    escape    the time at which the loss has completed 10 % of the first drop
+    arrival   the time at which it has completed 95 %
+    passage   from escape to arrival
+    bulk      singular values up to 1.5 times the largest initial one of the layer: those that training has not changed
+
+Where initial weights are not much smaller than learned ones, the frozen bulk makes the stable rank of a layer of rank
+one read 1.2 to 1.5 (the table shows it); so rank is measured by s_2/s_1 and by counts above the bulk.
+"""
+
+from dataclasses import dataclass
+from functools import partial
+
+import xarray as xr
+
+from saddlescope._shared.errors import InputError
+from saddlescope.papers.deep_relu.conjecture_3.claims import claims
+from saddlescope.papers.deep_relu.conjecture_3.figures import figures
+from saddlescope.papers.deep_relu.conjecture_3.statistics import DEEP
+from saddlescope.papers.deep_relu.shared.layer_measurements import NetworkJob, digits_jobs, train_jobs
+from saddlescope.papers.deep_relu.shared.recorded_training import TrainingSetup
+from saddlescope.papers.deep_relu.shared.staircase_dataset import concatenate_networks
+from saddlescope.papers.deep_relu.shared.staircase_metrics import STAIRCASE_METRICS
+from saddlescope.papers.deep_relu.shared.teacher_data import teacher_loss
+from saddlescope.reproduction.context import RunContext
+from saddlescope.reproduction.parameter_checks import require_at_least, require_positive
+
+__all__ = ["Params", "claims", "figures", "metrics", "run"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Params:
+    """Digits with the paper's network, narrower; teachers that train in seconds."""
+
+    seed: int = 0  # of the first teacher, its student and the first network on digits; the others have the next ones
+    digits: int = 3  # networks of depth 6 on the digits; 0: teachers alone
+    digits_width: int = 100  # of their hidden layers
+    digits_steps: int = 80_000  # of stochastic gradient descent at learning rate 10 / |theta|^4, batch 32
+    teachers: int = 3  # teachers with ReLU, and as many with the absolute value
+    strengths: tuple[float, ...] = (3.0, 2.0, 1.2)  # of the teachers' inner dimensions
+    samples: int = 200  # of a teacher
+    depth: int = 4  # of the teachers' students
+    width: int = 30  # of their hidden layers
+    deviation: float = 0.02  # standard deviation of their initial weights
+    rate: float = 0.1  # of their learning rate rate |theta|^(2 - L)
+    steps: int = 20_000  # of gradient descent on all samples
+
+    def __post_init__(self) -> None:
+        require_at_least(1, self, "digits_width", "digits_steps", "samples", "width", "steps")
+        require_at_least(DEEP, self, "depth")
+        require_positive(self, "deviation", "rate")
+        require_at_least(1, self, "teachers")
+        require_at_least(0, self, "seed", "digits")
+        if not 2 <= len(self.strengths) <= 6 or not all(0 < one < float("inf") for one in self.strengths):
+            raise InputError(f"strengths must be 2 to 6 positive numbers; got {self.strengths!r}.")
+
+    @classmethod
+    def quick(cls) -> "Params":
+        """Seconds: one teacher of either kind."""
+        return cls(digits=0, teachers=1, samples=60, width=16, deviation=0.03, steps=8_000)
+
+    @classmethod
+    def paper(cls) -> "Params":
+        """Wider networks and more of them; the paper has no experiment on this."""
+        return cls(digits=5, digits_width=300, digits_steps=600_000, teachers=10)
+
+
+def run(params: Params, context: RunContext) -> xr.Dataset:
+    """Train and measure network by network."""
+    jobs = []
+    for seed in range(params.seed, params.seed + params.teachers):
+        for kind in ("relu", "abs"):
+            setup = TrainingSetup(
+                depth=params.depth, width=params.width, deviation=params.deviation, rate=params.rate,
+                steps=params.steps, batch=None, seed=seed,
+            )  # fmt: skip
+            make_loss = partial(teacher_loss, kind, params.strengths, samples=params.samples, seed=seed)
+            jobs.append(NetworkJob(f"{kind} teacher, seed {seed}", make_loss, setup))
+    seeds = range(params.seed, params.seed + params.digits)
+    jobs += digits_jobs(seeds, width=params.digits_width, steps=params.digits_steps, context=context)
+    return concatenate_networks(train_jobs(jobs, context))
+
+
+metrics = STAIRCASE_METRICS

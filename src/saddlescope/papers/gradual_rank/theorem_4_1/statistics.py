@@ -1,0 +1,125 @@
+"""Statistics of a run of Theorem 4.1."""
+
+from collections.abc import Callable
+from math import log
+
+import numpy as np
+import xarray as xr
+
+from saddlescope.reproduction.claim import Estimate
+
+NEAR = 0.05  # a plateau is reached if every weight is that close to theta^k in its middle
+
+CONSTANT = 0.005  # how constant C_k should be
+
+
+def of_stage_times(
+    largest: float,
+    smallest: float,
+    compute: Callable[[xr.Dataset, xr.DataArray], float],
+    *,
+    only: str = "",
+) -> Callable[[xr.Dataset], Estimate]:
+    """Return a statistic of stage times at the scales from the largest to the smallest, given as log10.
+
+    It is of all stages, or of those where the variable that `only` names holds.
+    """
+
+    def measure(run: xr.Dataset) -> Estimate:
+        scales = run.scale.values
+        if not {largest, smallest} <= set(scales.tolist()):
+            return Estimate.unresolved(f"It needs alpha = 1e{largest:g} and 1e{smallest:g} among the scales.")
+        judged = run.isel(scale=(scales <= largest) & (scales >= smallest))
+        if only:
+            judged = judged.isel(stage=run[only].values.astype(bool))
+        if not judged.sizes["stage"]:
+            return Estimate.unresolved(f"No stage is {only}.")
+        if judged.found_time.isnull().any() or judged.coarse_time.isnull().any():
+            return Estimate.unresolved("Not all stages happened before the simulation ended.")
+        value, coarse = compute(judged, judged.found_time), compute(judged, judged.coarse_time)
+        return Estimate(value, abs(value - coarse), f"{judged.sizes['stage']} stages")
+
+    return measure
+
+
+def relative_errors(run: xr.Dataset, times: xr.DataArray) -> np.ndarray:
+    """Return relative errors of stage times against Algorithm 1, shape (scales, stages)."""
+    return abs(times / run.predicted_time - 1).transpose("scale", "stage").values
+
+
+def median_error(run: xr.Dataset, times: xr.DataArray) -> float:
+    """Return the median relative error at the smallest scale."""
+    return float(np.median(relative_errors(run, times)[-1]))
+
+
+def largest_error(run: xr.Dataset, times: xr.DataArray) -> float:
+    """Return the largest relative error at the smallest scale."""
+    return float(relative_errors(run, times)[-1].max())
+
+
+def share_in_order(run: xr.Dataset, times: xr.DataArray) -> float:
+    """Return the fraction of stages before the first one out of Algorithm 1's order, at the smallest scale."""
+    agree = np.argsort(times.isel(scale=-1).values) == np.arange(run.sizes["stage"])
+    return float(len(agree) if agree.all() else agree.argmin()) / len(agree)
+
+
+def error_power(run: xr.Dataset, times: xr.DataArray) -> float:
+    """Return the power of log(1/alpha) in the median error."""
+    medians = np.median(relative_errors(run, times), axis=1)
+    return float(np.polyfit(np.log(-run.scale.values), np.log(medians), 1)[0])
+
+
+def delay_constants(run: xr.Dataset, times: xr.DataArray) -> xr.DataArray:
+    """Return C_k = (t_k - T_k) log(1/alpha), by scale and stage."""
+    return (times - run.predicted_time) * (-run.scale * log(10))
+
+
+def constant_variation(run: xr.Dataset, times: xr.DataArray) -> float:
+    """Return the largest relative variation of a C_k over the scales."""
+    constants = delay_constants(run, times)
+    return float(((constants.max("scale") - constants.min("scale")) / abs(constants.mean("scale"))).max())
+
+
+def extrapolation_error(run: xr.Dataset, times: xr.DataArray) -> float:
+    """Return the median relative error of stage times extrapolated from two scales."""
+    from saddlescope.measure import richardson
+
+    limits = richardson(times.transpose("scale", "stage").values, run.scale.values * np.log(10))
+    return float(np.median(np.abs(limits / run.predicted_time.values - 1)))
+
+
+def corrected_times(run: xr.Dataset) -> xr.DataArray:
+    """Return Algorithm 1's stage times at each scale, with C_k from the theory."""
+    return run.predicted_time + run.predicted_constant / (-run.scale * log(10))
+
+
+def correction_gain(run: xr.Dataset, times: xr.DataArray) -> float:
+    """Return the factor by which C_k from the theory lowers the median error."""
+    left = abs(times - corrected_times(run)) / run.predicted_time
+    return median_error(run, times) / float(left.isel(scale=-1).median())
+
+
+def reached_plateaus(run: xr.Dataset) -> xr.DataArray:
+    """Return the fraction of the plateaus in whose middle beta is near theta^k, for each scale."""
+    return (run.beta_distance <= NEAR).mean("stage")
+
+
+def smallest_rise(run: xr.Dataset) -> Estimate:
+    """Return the smallest change of the fraction of reached plateaus from one scale to the next."""
+    reached = reached_plateaus(run)
+    return Estimate(float(reached.diff("scale").min()), remark=f"{float(reached[0]):.0%} to {float(reached[-1]):.0%}")
+
+
+def ratio_of_distances(run: xr.Dataset) -> Estimate:
+    """Return the largest ratio of the median distances of the weights, each scale to the one before."""
+    distance = run.theta_distance.median("stage").values
+    return Estimate(float((distance[1:] / distance[:-1]).max()))
+
+
+def distance_on_resolved(run: xr.Dataset) -> Estimate:
+    """Return the largest difference of beta in the middle of the plateaus that the smallest scale resolves."""
+    last = run.isel(scale=-1)
+    seen = last.resolved.astype(bool)
+    if not seen.any():
+        return Estimate.unresolved("No plateau lasts long enough at this scale; take a smaller one.")
+    return Estimate(float(last.beta_distance.where(seen).max()), remark=f"{int(seen.sum())} plateaus resolved")

@@ -1,0 +1,33 @@
+"""Statistics and curves of the samples that flows lose, as `lost_sample_flows` counts them."""
+
+import numpy as np
+
+from saddlescope.papers.softmax_attention.shared.share_curves import share_curve
+from saddlescope.plot import Band, Line
+from saddlescope.reproduction.claim import Estimate
+
+FLOWS = ("diagonal weights", "W alone")
+LOST = 0.5  # beyond it, a sample is lost
+
+
+def count_losing_flows(ends: np.ndarray, when: str) -> Estimate:
+    """Count the flows that lose a sample; undecided where one did not reach its last time."""
+    unknown = int(np.isnan(ends).sum())
+    if not ends.size or unknown:
+        return Estimate.unresolved(
+            f"{unknown} of {ends.size} flows did not come to {when}." if ends.size else "No such data."
+        )
+    return Estimate(float((ends > LOST).sum()), remark=f"of {ends.size} flows, at {when}")
+
+
+def known_share(condition: np.ndarray, known: np.ndarray, remark: str = "") -> Estimate:
+    """Return the share of independent draws that meet a condition, among those with a known answer."""
+    share = Estimate.share(int(condition[known].sum()), int(known.sum()))
+    unknown = int((~known).sum())
+    notes = [share.remark, remark, f"{unknown} more did not end" if unknown else ""]
+    return Estimate(share.value, share.uncertainty, ", ".join(note for note in notes if note))
+
+
+def losing_share_curve(x: np.ndarray, ends: np.ndarray, label: str, color: int) -> list[Line | Band]:
+    """Draw the share of flows that lose a sample against x, from ends (places on x, draws)."""
+    return share_curve(x, np.sum(ends > LOST, axis=1), np.sum(~np.isnan(ends), axis=1), label, color)

@@ -1,0 +1,14 @@
+from .catalogue import SIZES as SIZES
+from .catalogue import entry_names as entry_names
+from .claim import Claim as Claim
+from .claim import Estimate as Estimate
+from .claim import Outcome as Outcome
+from .claim import Verdict as Verdict
+from .context import RunContext as RunContext
+from .entry import Entry as Entry
+from .entry import field_comments as field_comments
+from .entry import find_entry as find_entry
+from .metric import Metric as Metric
+from .runner import Reproduction as Reproduction
+from .runner import reproduce as reproduce
+from .runner import stored_files as stored_files

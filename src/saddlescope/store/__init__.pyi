@@ -1,0 +1,9 @@
+from .netcdf import COPIES as COPIES
+from .netcdf import SWEEPS as SWEEPS
+from .netcdf import find_runs as find_runs
+from .netcdf import read as read
+from .netcdf import write as write
+from .netcdf import write_bytes as write_bytes
+from .provenance import Provenance as Provenance
+from .provenance import stopwatch as stopwatch
+from .run_folder import RunFolder as RunFolder

@@ -1,0 +1,158 @@
+"""The commands `spectra` and `extract-lora`: files in, tables and files out, and input that cannot be used."""
+
+import json
+import shlex
+
+import pytest
+import torch
+
+from saddlescope import cli, store
+
+HEADS, WIDTH, D = 2, 3, 6
+
+
+def weights(seed, layers=2):
+    """Attention and an MLP in Llama's names, one seed a checkpoint."""
+    generator = torch.Generator().manual_seed(seed)
+    shapes = {f"{name}_proj": (D, D) for name in "qkvo"} | {"mlp": (2 * D, D)}
+    return {
+        f"layers.{layer}.{name}.weight": torch.randn(shape, generator=generator)
+        for layer in range(layers)
+        for name, shape in shapes.items()
+    }
+
+
+@pytest.fixture
+def call(tmp_path, monkeypatch, capsys):
+    """Runs a command in a folder with base.pt, step1.pt ... step6.pt; returns status, stdout and stderr."""
+    monkeypatch.chdir(tmp_path)
+    base = weights(0)
+    torch.save(base, "base.pt")
+    for step in range(1, 7):
+        torch.save({name: one + step * weights(1)[name] for name, one in base.items()}, f"step{step}.pt")
+
+    def run(line):
+        status = cli.main(shlex.split(line))
+        told = capsys.readouterr()
+        return status, told.out, told.err
+
+    return run
+
+
+class Blank:
+    """A drawing that costs nothing."""
+
+    def savefig(self, path):
+        path.write_text("blank")
+
+    def set_layout_engine(self, engine):
+        pass
+
+
+@pytest.fixture
+def undrawn(monkeypatch):
+    """Pages without drawing: the figures have tests of their own."""
+    monkeypatch.setattr("saddlescope.gallery.site.draw_matplotlib", lambda *_, **__: Blank())
+
+
+@pytest.mark.usefixtures("undrawn")
+def test_spectra_go_into_a_table_a_file_and_a_page(call, tmp_path):
+    status, out, err = call("spectra base.pt step1.pt step4.pt --heads 2 --matrices *mlp* --site site --out s.nc")
+    assert status == 0
+    for words in ("layers.0", "W_K W_Qᵀ", "2 of 2", "layers.1.mlp.weight", "Stored in s.nc.", "site/index.html"):
+        assert words in out
+    assert "spectra: 100%" in err
+    stored = store.read("s.nc")
+    assert stored.step.values.tolist() == [1, 4]
+    assert stored.attrs["command"] == "saddlescope spectra base.pt step1.pt step4.pt"
+    assert "torch" in json.loads(stored.attrs["versions"])
+    page = (tmp_path / "site/index.html").read_text()
+    assert "step4.pt" in page
+    assert "layers.1.mlp.weight" in page
+    assert (tmp_path / "site/spectra/s.nc").read_bytes() == (tmp_path / "s.nc").read_bytes()
+
+
+@pytest.mark.usefixtures("undrawn")
+def test_a_series_has_its_staircase_on_the_page(call, tmp_path):
+    names = " ".join(f"step{step}.pt" for step in range(1, 7))
+    assert call(f"spectra base.pt {names} --heads 2 --site site")[0] == 0
+    assert "Steps of the rank, head by head" in (tmp_path / "site/index.html").read_text()
+
+
+def test_json_has_the_same_numbers(call):
+    status, out, _ = call("spectra base.pt step2.pt --heads 2 --json")
+    told = json.loads(out)
+    stored = store.read("spectra.nc")
+    assert (status, told["faults"], told["stored"]) == (0, [], "spectra.nc")
+    first = told["layers"][0]
+    assert (first["layer"], first["product"], first["heads"]) == ("layers.0", "W_K W_Qᵀ", "2 of 2")
+    assert first["stable rank"] == pytest.approx(float(stored.stable_rank[0, 0, :, 0].mean()))
+    assert first["most"] == pytest.approx(float(stored.stable_rank[0, 0, :, 0].max()))
+
+
+def test_what_cannot_be_measured_is_told_and_the_rest_is_done(call):
+    tensors = torch.load("step1.pt")
+    tensors["layers.1.q_proj.weight"][0, 0] = torch.nan
+    torch.save(tensors, "broken.pt")
+    status, out, err = call("spectra base.pt broken.pt --heads 2")
+    assert status == 2
+    assert "got NaN or infinity in layers.1.q_proj.weight" in err
+    assert "not measured" in out
+    assert "layers.0" in out
+    assert store.read("spectra.nc").stable_rank.sel(layer="layers.0").notnull().all()
+    torch.save({name: one.half() for name, one in torch.load("base.pt").items()}, "rounded.pt")
+    status, out, err = call("spectra base.pt rounded.pt --heads 2")
+    assert status == 2
+    assert out.count("not measurable in this precision") == 4
+    assert err.count("not measurable in this precision") == 1
+
+
+@pytest.mark.parametrize(
+    ("line", "told"),
+    [
+        ("spectra base.pt", "Missing argument 'TUNED [STEP...]'"),
+        ("spectra base.pt nowhere", "There is no checkpoint nowhere"),
+        ("spectra base.pt step1.pt", "Give it by --heads"),
+        ("spectra base.pt step1.pt --heads 4", "must split into 4 heads"),
+        ("spectra base.pt step1.pt --heads 2 --matrices moe", "got 'moe', which matches none"),
+        ("spectra base.pt step1.pt --heads 2 --out base.pt/s.nc", "Cannot write"),
+        ("extract-lora base.pt step1.pt", "Missing option '--out'"),
+        ("extract-lora base.pt step1.pt --out there", "energy or rank must be given"),
+        ("extract-lora base.pt step1.pt --out there --rank 0", "rank must be at least 1"),
+        ("extract-lora base.pt nowhere --out there --rank 1", "There is no checkpoint nowhere"),
+        ("extract-lora base.pt base.pt --out there --rank 1", "must differ from base.pt"),
+    ],
+)
+def test_bad_input_is_a_sentence_and_status_2(call, tmp_path, line, told):
+    before = sorted(tmp_path.iterdir())
+    status, out, err = call(line)
+    assert status == 2
+    assert told in err.splitlines()[-1]
+    assert "Traceback" not in err
+    assert out == ""
+    assert sorted(tmp_path.iterdir()) == before
+
+
+def test_an_adapter_and_what_each_rank_keeps(call, tmp_path):
+    status, out, err = call("extract-lora base.pt step1.pt --energy 0.9 --no-logits --out adapter")
+    assert status == 0
+    for words in ("layers.1.mlp", "One rank for all layers", "least of a layer", "of the energy", "Stored in adapter"):
+        assert words in out
+    assert "extract-lora: 100%" in err
+    config = json.loads((tmp_path / "adapter/adapter_config.json").read_text())
+    assert len(config["target_modules"]) == 10
+    status, out, _ = call("extract-lora base.pt step1.pt --rank 2 --no-logits --out adapter --json")
+    told = json.loads(out)
+    assert (status, told["left_out"], told["logits"], told["faults"]) == (0, [], None, [])
+    assert {layer["rank"] for layer in told["layers"]} == {2}
+    assert [row["rank"] for row in told["ranks"]] == [1, 2, 4, 6]
+    assert told["ranks"][-1]["captured_energy"] == pytest.approx(1)
+    assert told["captured_energy"] == pytest.approx(told["ranks"][1]["captured_energy"])
+
+
+def test_logits_that_cannot_be_compared_are_told_after_the_adapter_is_written(call, tmp_path):
+    status, out, err = call("extract-lora base.pt step1.pt --rank 2 --out adapter")
+    assert status == 2
+    assert "The logits were not compared" in err
+    assert "Stored in adapter" in out
+    assert (tmp_path / "adapter/adapter_model.safetensors").exists()

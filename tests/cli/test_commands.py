@@ -1,0 +1,247 @@
+import json
+import os
+import shlex
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from saddlescope import cli, store
+from saddlescope.reproduction import Reproduction
+
+TINY = [sys.executable, str(Path(__file__).parents[1] / "tiny.py")]
+
+
+@pytest.fixture
+def saddlescope(tiny, tmp_path, monkeypatch, capsys):
+    """Runs the command line in tmp_path; returns the status and what was printed on stdout and stderr."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("SADDLESCOPE_DATA", raising=False)
+
+    def call(line):
+        status = cli.main(shlex.split(line))
+        told = capsys.readouterr()
+        return status, told.out, told.err
+
+    return call
+
+
+def process(line, folder, **environment):
+    """Runs the command line with the tiny entry in a process of its own."""
+    given = os.environ | {"PYTHONWARNINGS": "error"} | environment
+    return subprocess.run(
+        [*TINY, *shlex.split(line)], cwd=folder, env=given, capture_output=True, text=True, check=False
+    )
+
+
+@pytest.mark.parametrize(
+    ("line", "told"),
+    [
+        ("run tiny/stairs", "There is no entry 'tiny/stairs'; did you mean tiny/staircase?"),
+        ("show tiny/stairs", "There is no entry 'tiny/stairs'; did you mean tiny/staircase?"),
+        ("run tiny/staircase --size quik", "There is no size 'quik'; did you mean quick?"),
+        ("run tiny/staircase --set sed=1", "There is no parameter of tiny/staircase 'sed'; did you mean seed?"),
+        ("run tiny/staircase --set seed", "--set must be NAME=VALUE, such as --set seed=1; got 'seed'."),
+        ("run tiny/staircase --set seed=1 --set seed=2", "--set gives seed twice"),
+        ("run tiny/staircase --set seed=x", "seed must be of type int"),
+        ("run tiny/staircase --set stages=0", "stages must be at least 1; got 0."),
+        ("run tiny/staircase --data nowhere", "--data must be an existing folder; got 'nowhere'."),
+        ("run tiny/staircase --out file", "Cannot write in file: "),
+        ("run tiny/staircase --sise quick", "No such option: --sise"),
+        ("run", "Missing argument 'ENTRY'. Try: saddlescope run --help"),
+        ("rnu tiny/staircase", "No such command 'rnu'. Did you mean 'run'? Try: saddlescope --help"),
+        ("check nowhere", "There is no folder nowhere"),
+        ("check .", "There are no stored runs in .; store one with: saddlescope run ENTRY --out ."),
+        ("gallery .", "There are no stored runs in .; store one with: saddlescope run ENTRY --out ."),
+        ("gallery nowhere", "There is no folder nowhere"),
+    ],
+)
+def test_bad_input_is_one_sentence_and_status_2(saddlescope, tmp_path, line, told):
+    (tmp_path / "file").write_text("")
+    status, out, err = saddlescope(line)
+    assert status == 2
+    assert told in err
+    assert err.count("\n") == 1
+    assert out == ""
+    assert [path.name for path in tmp_path.iterdir()] == ["file"]
+
+
+def test_list_names_every_entry(saddlescope):
+    import tiny
+
+    status, out, _ = saddlescope("list")
+    assert status == 0
+    assert "tiny/staircase" in out
+    assert "A tiny paper" in out
+    (entry,) = json.loads(saddlescope("list --json")[1])
+    assert entry == {"name": "tiny/staircase"} | tiny.HEADING._asdict()
+
+
+def test_show_tells_parameters_claims_and_stored_runs(saddlescope):
+    out = saddlescope("show tiny/staircase")[1]
+    assert "steps of the staircase" in out
+    assert "in [5, 100] stages" in out
+    assert "No run of it is stored in results" in out
+    saddlescope("run tiny/staircase")
+    out = saddlescope("show tiny/staircase")[1]
+    assert "results/tiny/staircase/default.nc: 1 reproduced, 1 refuted, 1 undecided" in out
+    told = json.loads(saddlescope("show tiny/staircase --json")[1])
+    assert told["parameters"]["stages"] == {"comment": "steps of the staircase", "quick": 2, "default": 4, "paper": 9}
+    assert [(c["low"], c["high"]) for c in told["claims"]] == [(None, 0.5), (5, 100), (0.5, 2)]
+    assert told["stored"] == ["results/tiny/staircase/default.nc"]
+
+
+def test_run_stores_and_check_says_the_same(saddlescope, tmp_path):
+    status, out, err = saddlescope("run tiny/staircase --json")
+    assert status == 1
+    told = json.loads(out)
+    assert "stage 1 of 4" in err
+    assert [(v["entry"], v["size"], v["claim"], v["outcome"]) for v in (told[0], told[2])] == [
+        ("tiny/staircase", "default", "falls", "reproduced"),
+        ("tiny/staircase", "default", "unresolved", "undecided"),
+    ]
+    assert (told[2]["value"], told[2]["uncertainty"], told[2]["remark"]) == (None, None, "The run ended too early.")
+    status, out, err = saddlescope("check results --json")
+    assert (status, json.loads(out), err) == (1, told, "")
+    status, out, _ = saddlescope("check results")
+    assert "✗ refuted" in out
+    assert "3 claims: 1 reproduced, 1 refuted, 1 undecided." in out
+
+
+def test_the_status_is_the_worst_verdict(saddlescope, tiny, monkeypatch):
+    import tiny as module
+
+    def only(*names):
+        chosen = tuple(claim for claim in tiny.claims if claim.name in names)
+        entry = module.Entry(**(vars(tiny) | {"claims": chosen}))
+        monkeypatch.setattr("saddlescope.reproduction.entry.find_entry", lambda name: entry)
+
+    assert saddlescope("run tiny/staircase")[0] == 1
+    only("falls")
+    assert saddlescope("run tiny/staircase")[0] == 0
+    assert saddlescope("check results")[0] == 0
+    only("falls", "unresolved")
+    assert saddlescope("run tiny/staircase")[0] == 3
+    assert saddlescope("check results")[0] == 3
+
+
+def test_settings_reach_the_run(saddlescope):
+    saddlescope("run tiny/staircase --size paper --set seed=7 --set scales=1e-1,1e-3 --out there")
+    (file,) = store.find_runs("there")
+    params = Reproduction.open(file).provenance.params
+    assert (params["stages"], params["seed"], params["scales"]) == (9, 7, [0.1, 0.001])
+
+
+def test_the_stored_command_makes_the_same_run(saddlescope):
+    saddlescope("run tiny/staircase --size quick --set seed=7")
+    (file,) = store.find_runs("results")
+    stored = Reproduction.open(file)
+    saddlescope(stored.provenance.command.removeprefix("saddlescope ") + " --out there")
+    (again,) = store.find_runs("there")
+    assert again.name == file.name
+    assert Reproduction.open(again).run.identical(stored.run.assign_attrs(Reproduction.open(again).run.attrs))
+
+
+def test_check_names_what_is_damaged_and_judges_the_rest(saddlescope):
+    saddlescope("run tiny/staircase")
+    saddlescope("run tiny/staircase --size quick")
+    damaged = Path("results/tiny/staircase/quick.nc")
+    damaged.write_bytes(damaged.read_bytes()[:-100])
+    status, out, err = saddlescope("check results --json")
+    assert status == 2
+    assert err.startswith("results/tiny/staircase/quick.nc is damaged")
+    assert err.count("\n") == 1
+    assert {v["size"] for v in json.loads(out)} == {"default"}
+    status, _, err = saddlescope("run tiny/staircase --size quick")
+    assert status == 2
+    assert "quick.nc is damaged" in err
+    assert saddlescope("run tiny/staircase --size quick --again")[0] == 1
+
+
+def test_check_tells_moved_bounds(saddlescope):
+    saddlescope("run tiny/staircase")
+    (file,) = store.find_runs("results")
+    stored = store.read(file)
+    verdicts = json.loads(stored.attrs["verdicts"])
+    verdicts[0]["high"] = 0.4
+    store.write(stored.assign_attrs(verdicts=json.dumps(verdicts)), file)
+    assert "the bounds or words of claim falls changed after the run was stored" in saddlescope("check results")[2]
+
+
+def test_a_killed_run_is_resumed_by_the_same_command(tmp_path):
+    killed = process("run tiny/staircase", tmp_path, TINY_DIE_AT="2")
+    assert killed.returncode == -signal.SIGKILL
+    assert store.find_runs(tmp_path) == ()
+    resumed = process("run tiny/staircase", tmp_path)
+    assert resumed.returncode == 1
+    assert "Resuming the interrupted run" in resumed.stderr
+    assert "stage 2 of 4" not in resumed.stderr
+    assert "stage 3 of 4" in resumed.stderr
+    whole = process("run tiny/staircase --out whole", tmp_path)
+    assert resumed.stdout.replace("results/", "whole/") == whole.stdout
+    assert [path.name for path in (tmp_path / "results/tiny/staircase").iterdir()] == ["default.nc"]
+
+
+def test_an_interrupt_says_how_to_go_on(tmp_path):
+    stopped = process("run tiny/staircase", tmp_path, TINY_DIE_AT="2", TINY_SIGNAL="SIGINT")
+    assert stopped.returncode == 130
+    assert stopped.stderr.endswith("Interrupted; rerun the same command to resume.\n")
+    assert "Traceback" not in stopped.stderr
+    assert "Resuming" in process("run tiny/staircase", tmp_path).stderr
+
+
+def test_a_defect_has_a_status_of_its_own(tmp_path):
+    failed = process("run tiny/staircase", tmp_path, TINY_FAILS="1")
+    assert failed.returncode == 70
+    assert "RuntimeError: a defect" in failed.stderr
+    assert not any(tmp_path.iterdir())
+
+
+def test_a_reader_that_leaves_is_no_defect(tmp_path):
+    reader, writer = os.pipe()
+    os.close(reader)
+    done = subprocess.run([*TINY, "list"], cwd=tmp_path, stdout=writer, stderr=subprocess.PIPE, text=True, check=False)
+    os.close(writer)
+    assert (done.returncode, done.stderr) == (141, "")
+
+
+def test_on_a_terminal_there_is_a_bar(tmp_path):
+    import pty
+
+    leader, follower = pty.openpty()
+    done = subprocess.run([*TINY, "run", "tiny/staircase"], cwd=tmp_path, stdout=subprocess.PIPE, stderr=follower)
+    os.close(follower)
+    shown = os.read(leader, 1 << 16).decode()
+    os.close(leader)
+    assert done.returncode == 1
+    assert "\x1b[" in shown
+    assert "tiny/staircase (default)" in shown
+
+
+def test_gallery_says_where_it_is(saddlescope, tmp_path):
+    saddlescope("run tiny/staircase --size quick")
+    status, out, err = saddlescope("gallery results --site there")
+    assert (status, err) == (0, "")
+    assert out == f"Open {tmp_path / 'there' / 'index.html'} in a browser.\n"
+
+
+def test_version_and_help(saddlescope):
+    from saddlescope import __version__
+
+    assert saddlescope("--version")[:2] == (0, f"saddlescope {__version__}\n")
+    for line in ("", "--help", "run --help", "-h"):
+        status, out, _ = saddlescope(line)
+        assert status == 0
+        assert "Usage: saddlescope" in out
+    assert "1 one refuted" in saddlescope("--help")[1]
+
+
+def test_what_keeps_nothing_says_so_when_interrupted(monkeypatch, capsys, tmp_path):
+    def stop(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("saddlescope.gallery.build", stop)
+    assert cli.main(["gallery", str(tmp_path)]) == 130
+    assert capsys.readouterr().err == "Interrupted; nothing was written. Rerun the same command to start again.\n"

@@ -1,0 +1,104 @@
+"""What the shell is offered at the tab key, and that it can be switched on."""
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from saddlescope import cli
+from saddlescope.reproduction import entry_names, find_entry
+
+FIGURE_2 = "gradual-rank/figure-2"
+
+
+@pytest.fixture
+def offered(monkeypatch, capsys):
+    """What is offered in place of the last word of a line, with what the shell shows beside it."""
+
+    def ask(line, shell="bash"):
+        words = line.split(" ")
+        monkeypatch.setenv("COMP_WORDS", line)
+        monkeypatch.setenv("COMP_CWORD", str(len(words) - 1))
+        monkeypatch.setenv("_TYPER_COMPLETE_ARGS", line)
+        monkeypatch.setenv("_SADDLESCOPE_COMPLETE", f"complete_{shell}")
+        with pytest.raises(SystemExit) as left:
+            cli.main([])
+        assert not left.value.code
+        return capsys.readouterr().out.split("\n")[:-1]
+
+    return ask
+
+
+def test_commands(offered):
+    assert offered("saddlescope ru") == ["run"]
+    assert set(offered("saddlescope ")) >= {"list", "run", "check", "show", "gallery", "attention", "spectra", "data"}
+
+
+@pytest.mark.parametrize("command", ["run", "show"])
+def test_every_entry(offered, command):
+    assert offered(f"saddlescope {command} ") == list(entry_names())
+    assert offered(f"saddlescope {command} gradual-rank/figure-20") == ["gradual-rank/figure-20"]
+    assert offered(f"saddlescope {command} nothing") == [""]
+
+
+def test_sizes(offered):
+    assert offered(f"saddlescope run {FIGURE_2} --size ") == ["quick", "default", "paper"]
+    assert offered(f"saddlescope run {FIGURE_2} --size q") == ["quick"]
+
+
+@pytest.mark.parametrize("line", ["run {} --size quick --set ", "run {} --set ", "sweep {} --set ", "sweep {} --grid "])
+def test_parameters_of_the_entry_typed_before(offered, line):
+    fields = find_entry(FIGURE_2).params_type.__dataclass_fields__
+    asked = f"saddlescope {line.format(FIGURE_2)}"
+    assert offered(asked) == [f"{name}=" for name in fields]
+    assert offered(asked + "se") == ["seed="]
+
+
+def test_parameters_are_shown_with_their_comments(offered):
+    (told,) = offered(f"saddlescope run {FIGURE_2} --set se", "zsh")
+    assert '"seed=":"of the data, the teacher and the initial weights"' in told
+
+
+@pytest.mark.parametrize("line", ["saddlescope run --set ", "saddlescope run no/entry --set s", "saddlescope rnu "])
+def test_nothing_where_there_is_nothing_to_offer(offered, line):
+    assert not set(offered(line)) - {"", *offered("saddlescope ")}
+
+
+@pytest.mark.skipif(shutil.which("bash") is None, reason="no bash here")
+def test_bash_completes_a_line_with_the_script_it_is_shown(tmp_path):
+    home = {"PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}", "HOME": str(tmp_path), "SHELL": "/bin/bash"}
+    show = "from saddlescope.cli import main; main(['--show-completion'])"
+    ask = """
+        source <("$1" -c "$2")
+        COMP_WORDS=(saddlescope run gradual-rank/figure-20); COMP_CWORD=2
+        _saddlescope_completion saddlescope
+        echo "${COMPREPLY[@]}"
+    """
+    done = subprocess.run(
+        ["bash", "--norc", "-c", ask, "bash", sys.executable, show],
+        env=home,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout.split() == ["gradual-rank/figure-20"], done.stderr
+
+
+@pytest.mark.skipif(shutil.which("bash") is None, reason="no bash here")
+def test_a_home_that_cannot_be_written_is_one_sentence(tmp_path):
+    (tmp_path / "file").write_text("")
+    install = "import sys; from saddlescope.cli import main; sys.exit(main(['--install-completion']))"
+    home = {"PATH": os.environ["PATH"], "HOME": str(tmp_path / "file"), "SHELL": "/bin/bash"}
+    done = subprocess.run(
+        ["bash", "--norc", "-c", '"$1" -c "$2"; exit $?', "bash", sys.executable, install],
+        env=home,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 2, done.stderr
+    assert done.stderr.startswith("Cannot use ")
+    assert done.stderr.count("\n") == 1

@@ -1,0 +1,99 @@
+"""In a notebook: the documentation's one runs, results are shown as tables, and long calls have a bar."""
+
+import json
+from pathlib import Path
+
+import nbformat
+import pytest
+from nbclient import NotebookClient
+from nbclient.exceptions import CellExecutionError
+
+DOCS = Path(__file__).parents[2] / "docs" / "notebook.ipynb"
+
+pytestmark = pytest.mark.filterwarnings(
+    "ignore:Jupyter is migrating its paths:DeprecationWarning",  # of jupyter_core, where none of its settings is made
+)
+
+
+@pytest.fixture
+def execute(tmp_path, monkeypatch):
+    """Runs cells in a kernel of its own, in an empty folder."""
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+
+    def run(*cells, **named):
+        notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(cell) for cell in cells])
+        client = NotebookClient(
+            notebook, timeout=300, kernel_name="python3", resources={"metadata": {"path": str(tmp_path)}}, **named
+        )
+        return client.execute()
+
+    return run
+
+
+def _shown(notebook, kind):
+    """What cells show, of one kind: "text/plain", "text/html", "stderr" or that of widgets."""
+    outputs = [output for cell in notebook.cells for output in cell.get("outputs", ())]
+    if kind == "stderr":
+        return [output.text for output in outputs if output.output_type == "stream" and output.name == "stderr"]
+    return [output.data[kind] for output in outputs if kind in output.get("data", {})]
+
+
+def _bar(notebook):
+    """The bar, and the labels beside it, as they are at the end."""
+    (stored,) = notebook.metadata.widgets.values()
+    widgets = [(one["model_name"], one["state"]) for one in stored["state"].values()]
+    (bar,) = (state for name, state in widgets if name == "FloatProgressModel")
+    return bar, [state["value"] for name, state in widgets if name == "LabelModel"]
+
+
+def test_the_notebook_of_the_docs_runs_and_shows_its_results(execute):
+    kept = json.loads(DOCS.read_text())
+    cells = ["".join(cell["source"]) for cell in kept["cells"] if cell["cell_type"] == "code"]
+    done = execute(*cells)
+    lines = _shown(done, "text/plain")
+    for name in ("Staircase(", "Trajectory(", "Comparison(", "Reproduction("):
+        (line,) = (line for line in lines if line.startswith(name))
+        assert len(line) < 400
+    assert sum("<table" in page for page in _shown(done, "text/html")) >= 4
+    assert _shown(done, "image/png")
+
+
+def test_the_notebook_of_the_docs_is_kept_without_outputs():
+    kept = json.loads(DOCS.read_text())
+    assert not any(cell.get("outputs") or cell.get("execution_count") for cell in kept["cells"])
+
+
+def test_a_long_call_has_a_bar(execute):
+    done = execute(
+        "import time, saddlescope as ss\n"
+        "with ss.show_progress('a <b>flow</b>') as report:\n"
+        "    for k in range(2000):\n"
+        "        report(k / 2000, f'step {k}')\n"
+    )
+    assert _shown(done, "application/vnd.jupyter.widget-view+json")
+    assert not _shown(done, "stderr")
+    bar, labels = _bar(done)
+    told, title = sorted(labels)  # digits come before letters
+    assert (bar["value"], bar["bar_style"]) == (1.0, "success")
+    assert title == "a <b>flow</b>"
+    assert told.startswith("100%")
+    assert told.endswith("step 1999")
+
+
+def test_a_call_that_fails_has_a_bar_that_says_so(execute):
+    with pytest.raises(CellExecutionError, match="a defect"):
+        execute("import saddlescope as ss\nwith ss.show_progress() as report:\n    raise RuntimeError('a defect')")
+    cell = "import saddlescope as ss\nwith ss.show_progress() as report:\n    report(0.5, '')\n    1 / 0"
+    bar, _ = _bar(execute(cell, allow_errors=True))
+    assert (bar["value"], bar["bar_style"]) == (0.5, "danger")
+
+
+def test_without_widgets_there_are_lines_and_the_command_that_cures_it(execute):
+    done = execute(
+        "import sys\nsys.modules['ipywidgets'] = None\nimport saddlescope as ss\n"
+        "with ss.show_progress('flow') as report:\n    report(0.5, 'half')"
+    )
+    assert not _shown(done, "application/vnd.jupyter.widget-view+json")
+    text = "".join(_shown(done, "stderr"))
+    assert "pip install 'saddlescope[notebook]'" in text
+    assert "flow:  50%  half\n" in text

@@ -1,0 +1,72 @@
+"""What docs/tracker.md shows, works: each example runs after the first one, which makes the model."""
+
+import re
+import warnings
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+BLOCKS = re.findall(r"```python\n(.*?)```", (Path(__file__).parents[2] / "docs" / "tracker.md").read_text(), re.S)
+
+
+@pytest.fixture
+def example(tmp_path, monkeypatch):
+    """Runs the one example with these words, in an empty folder; gives the names that it leaves behind."""
+    monkeypatch.chdir(tmp_path)
+
+    def run(words):
+        (block,) = (block for block in BLOCKS if words in block)
+        made: dict = {}
+        exec(BLOCKS[0], made)
+        exec(block, made)
+        return made
+
+    return run
+
+
+def test_every_example_is_tested():
+    words = "fresh_gpt2", "tracker.stable_rank", "TrainingArguments", "LightningModule", "SummaryWriter", "rises ="
+    assert [sum(word in block for word in words) for block in BLOCKS] == [1] * len(words)
+
+
+def test_a_loop(example):
+    made = example("tracker.stable_rank")
+    assert made["tracker"].steps == (1, 2, 3, 4, 6, 9, 13, 19, 28)
+    dataset = made["dataset"]
+    assert dict(dataset.sizes) == {"step": 9, "layer": 3, "head": 4, "product": 2, "index": 32, "matrix": 6}
+    assert dataset.measurable.all()
+
+
+def test_the_trainer(example):
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message=".*pin_memory.*")
+        made = example("TrainingArguments")
+    assert made["dataset"].step.values.tolist() == [2, 4, 6]
+    assert made["newest"] == Path("run/checkpoint-6")
+
+
+@pytest.mark.filterwarnings("ignore")  # Lightning's advice, and deprecations of what it imports
+def test_lightning(example):
+    made = example("LightningModule")
+    assert made["dataset"].step.values.tolist() == [2, 4, 6]
+    assert made["dataset"].layer.values[0] == "network.transformer.h.0.attn"
+
+
+@pytest.mark.filterwarnings("ignore:.*:DeprecationWarning")  # of what TensorBoard imports
+def test_scalars(example):
+    made = example("SummaryWriter")
+    (events,) = Path("logs").iterdir()
+    content = events.read_bytes()
+    for name in ("stable_rank/KQ/layers-0-1/mean", "stable_rank/VO/layer-2/max", "stable_rank/matrices/c_fc/mean"):
+        assert f"saddlescope/{name}".encode() in content
+    assert made["tracker"].steps[-1] == 28
+
+
+def test_stairs(example, capsys):
+    made = example("rises =")
+    one, ramp = made["found"]
+    assert one.ranks == (0, 1, 2)
+    np.testing.assert_allclose(one.times, [20, 60], atol=0.5)
+    assert ramp.ranks == (0,)
+    capsys.readouterr()

@@ -1,0 +1,107 @@
+"""What docs/usage.md shows, works: its self-contained Python runs, and what its sentences promise of it holds."""
+
+import re
+from pathlib import Path
+
+import numpy as np
+
+import saddlescope as ss
+from saddlescope.theory import AlgorithmStatus
+
+BLOCKS = re.findall(r"```python\n(.*?)```", (Path(__file__).parents[2] / "docs" / "usage.md").read_text(), re.S)
+
+
+def _run(words):
+    """The names that the one block with these words leaves behind."""
+    (block,) = (block for block in BLOCKS if words in block)
+    made: dict = {}
+    exec(block, made)
+    return made
+
+
+def test_own_network():
+    made = _run("def h(x, beta)")
+    assert made["predicted"].status is AlgorithmStatus.CONVERGED
+    assert made["run"].status.ok
+
+
+def test_classification_with_cross_entropy():
+    made = _run("def cross_entropy")
+    crossings = made["run"].crossings
+    entered = [stage.entered[0] for stage in made["predicted"].stages[1 : len(crossings) + 1]]
+    assert [crossing.index for crossing in crossings] == entered
+    assert len(entered) >= 3
+    predicted = made["predicted"].times_at(made["start"].log_scale)[1 : len(crossings) + 1]
+    np.testing.assert_allclose([crossing.time for crossing in crossings], predicted, rtol=0.02)
+
+
+def test_transformer(capsys):
+    made = _run("transformer_teacher_task")
+    first = made["predicted"].stages[1]
+    assert [made["transformer"].coordinate(i).head for i in first.entered] == [0, 1]
+    assert "layer 0 head 1 VO" in capsys.readouterr().out
+
+
+def test_blocks_that_need_the_readers_own_names_are_few():
+    assert sum("import saddlescope" not in block for block in BLOCKS) <= 1
+
+
+def test_escape_directions_of_example_1():
+    made = _run("certified_escape_speed(x")
+    assert made["certified"].lower <= made["found"].speeds.max() + 1e-12 <= made["certified"].upper + 2e-12
+    np.testing.assert_allclose(made["found"].speeds.max(), 0.5, atol=1e-12)
+    assert made["found"].ranks[made["found"].best].tolist() == [2, 1, 1]
+
+
+def test_escape_from_1e_300():
+    flow = _run("ss.escape_flow(")["flow"]
+    assert flow.status.ok
+    np.testing.assert_allclose(flow.log_norms[[0, -1]], [-300 * np.log(10), 0.0], atol=1e-9)
+
+
+def test_stages_of_a_whole_run(capsys):
+    made = _run("ss.sgd(")
+    found = ss.find_plateaus(made["run"].steps, made["losses"], made["spectra"], time_unit="steps")
+    assert found.ranks == (0, 1, 2, 3)
+    np.testing.assert_allclose(found.losses, [7.0, 2.5, 0.5, 0.0], atol=5e-3)  # halves of the sums of 9, 4 and 1
+
+
+def test_concepts_are_learned_at_the_predicted_times():
+    made = _run("ss.symmetric_flows(")
+    task, start = made["task"], made["starts"][0]
+    times = np.sort(made["concept_stages"](task.strengths, start).times)
+    run = ss.symmetric_flows(
+        task.strengths, start[None], test_point=task.test_point, until=20.0, record=times, tolerance=1e-11
+    )
+    at = np.searchsorted(run.times, times)
+    learned = [run.W[0, k, p, p] for k, p in zip(at, (2, 1, 0), strict=True)]  # the strongest concept first
+    np.testing.assert_allclose(learned, 0.5, atol=0.01)
+    assert made["counts"].min() >= 1
+    assert made["counts"].max() <= 3
+
+
+def test_every_entry_of_a_map_has_a_history():
+    made = _run("entry_histories(symmetric_path(")
+    tops = [made["histories"][k, k].top for k in range(3)]
+    predicted = made["concept_stages"](made["strengths"], made["start"])
+    np.testing.assert_allclose(tops, predicted.times, rtol=1e-5)
+    np.testing.assert_allclose(made["histories"][0, 1].top, predicted.peak_times[0, 1], rtol=1e-3)
+
+
+def test_perceptrons_in_the_span_of_the_concepts():
+    made = _run("sgd_batched(")
+    assert not made["run"].failed
+    ends = made["losses"][:, -1]
+    assert np.mean(ends < 1e-3) > 0.6  # most have learned both concepts; the others rest where one is missing, at 1/2
+    assert np.all((ends < 1e-3) | (ends > 0.3))
+    assert 2 <= np.sum(ss.find_descents(made["losses"], hysteresis=0.02).counts > 1) <= 14
+
+
+def test_nuclear_norm_with_keys_and_queries_apart():
+    made = _run("ss.key_query_margin_flow(")
+    least = made["solution"].certificate.primal
+    apart, together = made["apart"], made["together"]
+    excess = np.array([apart.spectrum(k).sum() / apart.margin[k] for k in range(3)]) / least - 1
+    assert np.all(np.diff(excess) < 0)
+    assert 0 < excess[-1] < 0.02
+    assert all(np.linalg.norm(together.direction(k), "nuc") / least - 1 > 5 * excess[k] for k in (1, 2))

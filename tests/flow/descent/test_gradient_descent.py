@@ -1,0 +1,174 @@
+"""Gradient descent against a plain loop, against gradient flow, and in what it says of float64's limits."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+from tests import problems, references
+
+from saddlescope._shared.errors import InputError
+from saddlescope.flow import DiagonalInit, FlowError, ParameterInit, gradient_descent, gradient_flow
+from saddlescope.flow.diagonal.initial_conditions import require_start
+from saddlescope.models import SymmetricSampleLoss, diagonal_linear_network, symmetric_weights
+
+LOG10 = float(np.log(10))
+FEATURES, TEACHER = np.array(problems.RETURNING_FEATURES), np.array(problems.RETURNING_TEACHER)
+LOSS = diagonal_linear_network(FEATURES, FEATURES @ TEACHER)
+CURVATURE = 2 * FEATURES.T @ FEATURES / 3
+
+
+def _start(digits):
+    u, v = np.random.default_rng(0).standard_normal((2, 3))
+    return DiagonalInit(u, v, -digits * LOG10)
+
+
+def _gradient(beta):
+    return CURVATURE @ (beta - TEACHER)
+
+
+def test_steps_are_those_of_a_plain_loop():
+    start = _start(1)
+    run = gradient_descent(LOSS, start, steps=60, learning_rate=0.02, record=np.array([1, 7, 60]))
+    slow = references.descent_of_products(_gradient, 0.1 * start.u, 0.1 * start.v, 0.02, 60)[[0, 1, 7, 60]]
+    np.testing.assert_allclose(run.times, np.array([0, 1, 7, 60]) * 0.02 / LOG10, rtol=1e-14)
+    u, v = run.parameters(run.times)
+    np.testing.assert_allclose(u, slow[:, 0], rtol=1e-11)
+    np.testing.assert_allclose(v, slow[:, 1], rtol=1e-11)
+    np.testing.assert_allclose(run.beta, slow[:, 0] * slow[:, 1], rtol=1e-11)
+    np.testing.assert_allclose(run.losses, [np.mean((FEATURES @ (b - TEACHER)) ** 2) for b in run.beta], rtol=1e-12)
+    assert run.time_unit == "t / log(1/alpha)"
+    assert run.evaluations.gradients == 61
+
+
+def test_it_converges_to_gradient_flow_linearly_in_the_learning_rate():
+    flow = gradient_flow(LOSS, _start(2), until=1.0, tolerance=1e-6)
+    raw = 2 * LOG10
+    errors = []
+    for rate in (4e-3, 1e-3):
+        steps = round(raw / rate)
+        run = gradient_descent(LOSS, _start(2), steps=steps, learning_rate=rate)
+        times = np.linspace(0, min(1.0, run.times[-1]), 20)
+        errors.append(np.abs(run(times) - flow(times)).max())
+    assert errors[0] > 1e-3
+    np.testing.assert_allclose(errors[0] / errors[1], 4, rtol=0.2)
+
+
+def test_the_loss_of_u2_minus_v2_is_reported():
+    """At alpha = 1e-2 the invariant is kept to the step's own error; at 1e-10 float64 has lost it."""
+    kept, lost = (gradient_descent(LOSS, _start(digits), steps=20_000, learning_rate=1e-2) for digits in (2, 10))
+    assert kept.conserved is not None
+    assert kept.conserved < 0.5
+    np.testing.assert_allclose(kept.beta[-1], TEACHER, atol=1e-1)
+    assert lost.conserved is not None
+    assert lost.conserved > 0.9
+    assert lost.status.ok
+
+
+def test_an_optimiser_takes_its_own_steps():
+    start = _start(1)
+    optimiser = optax.adam(1e-2)
+    with jax.numpy_dtype_promotion("standard"):  # optax multiplies floats by integers
+        run = gradient_descent(LOSS, start, steps=25, optimiser=optimiser)
+    weights = (jnp.asarray(0.1 * start.u), jnp.asarray(0.1 * start.v))
+    memory = optimiser.init(weights)
+    for _ in range(25):
+        gradient = jax.grad(lambda w: LOSS(w[0] * w[1]))(weights)
+        with jax.numpy_dtype_promotion("standard"):
+            updates, memory = optimiser.update(gradient, memory, weights)
+        weights = optax.apply_updates(weights, updates)
+    assert run.time_unit == "steps"
+    np.testing.assert_array_equal(run.times, np.arange(26))
+    np.testing.assert_allclose(run.beta[-1], weights[0] * weights[1], rtol=1e-12)
+
+
+def test_plain_parameters_of_any_shape():
+    params = {"w": np.array([[1.0, 2.0], [3.0, 4.0]]), "b": np.array(0.5)}
+    run = gradient_descent(
+        lambda p: 0.5 * jnp.sum(p["w"] ** 2) + 2 * p["b"] ** 2, ParameterInit(params), steps=3, learning_rate=0.1
+    )
+    end = run.parameters(run.times[-1:])
+    np.testing.assert_allclose(end["w"][0], 0.9**3 * params["w"], rtol=1e-14)
+    np.testing.assert_allclose(end["b"][0], 0.6**3 * 0.5, rtol=1e-14)
+    assert (run.time_unit, run.conserved) == ("t", None)
+    np.testing.assert_allclose(run.times, 0.1 * np.arange(4))
+
+
+def test_continuing_equals_going_straight_there():
+    straight = gradient_descent(LOSS, _start(1), steps=200, learning_rate=0.01)
+    first = gradient_descent(LOSS, _start(1), steps=80, learning_rate=0.01)
+    second = gradient_descent(LOSS, first.end, steps=120, learning_rate=0.01)
+    np.testing.assert_allclose(second.beta[-1], straight.beta[-1], rtol=1e-12)
+    flow = gradient_flow(LOSS, first.end, until=0.0, tolerance=1e-6)
+    np.testing.assert_allclose(flow.beta[0], first.beta[-1], rtol=1e-12)
+
+
+def test_descent_goes_on_from_where_a_flow_ended():
+    flow = gradient_flow(LOSS, _start(2), until=1.0, tolerance=1e-6)
+    run = gradient_descent(LOSS, flow.end, steps=0, learning_rate=0.01)
+    np.testing.assert_allclose(run.beta[0], flow.beta[-1], rtol=1e-9)
+
+
+def test_crossings_lie_between_their_records():
+    run = gradient_descent(LOSS, _start(1), steps=400, learning_rate=0.01, level=0.05)
+    assert {(c.index, c.rising) for c in run.crossings} >= {(0, True), (1, True), (2, True)}
+    for c in run.crossings:
+        np.testing.assert_allclose(run(np.array([c.time]))[0, c.index], c.sign * 0.05, rtol=2e-2)
+
+
+def test_divergence_is_told_and_what_was_computed_is_kept():
+    run = gradient_descent(LOSS, _start(1), steps=500, learning_rate=1.0, throw=False)
+    assert not run.status.ok
+    assert "smaller learning rate" in run.status.cure
+    assert 0 < len(run.times) < 500
+    assert np.all(np.isfinite(run.losses))
+    with pytest.raises(FlowError, match="infinite or NaN"):
+        gradient_descent(LOSS, _start(1), steps=500, learning_rate=1.0)
+
+
+@pytest.mark.parametrize(
+    ("given", "sentence"),
+    [
+        ({"steps": -1, "learning_rate": 0.1}, "steps must be"),
+        ({"steps": 1}, "learning_rate must be given"),
+        ({"steps": 1, "learning_rate": -0.1}, "learning_rate must be positive"),
+        ({"steps": 1, "learning_rate": 0.1, "optimiser": optax.adam(0.1)}, "must not be given besides"),
+        ({"steps": 1, "learning_rate": 0.1, "record": np.array([2])}, "record must be"),
+        ({"steps": 1, "learning_rate": 0.1, "level": 0.0}, "level must be"),
+    ],
+)
+def test_what_cannot_be_used_is_refused(given, sentence):
+    with pytest.raises(InputError, match=sentence):
+        gradient_descent(LOSS, _start(1), **given)
+
+
+def test_weights_that_underflow_are_refused_with_gradient_flow_as_the_cure():
+    with pytest.raises(InputError, match="gradient_flow"):
+        gradient_descent(LOSS, _start(160), steps=1, learning_rate=0.1)
+    gradient_descent(LOSS, _start(150), steps=1, learning_rate=0.1)
+
+
+def test_float32_mode_and_nan_are_refused():
+    with jax.enable_x64(False), pytest.raises(InputError, match="float64 mode"):
+        gradient_descent(LOSS, _start(1), steps=1, learning_rate=0.1)
+    with pytest.raises(InputError, match="loss must be finite"):
+        gradient_descent(lambda b: jnp.sum(b) / 0.0, _start(1), steps=1, learning_rate=0.1)
+
+
+def test_a_learning_rate_past_the_edge_of_stability_is_refused():
+    """Where the loss knows it: the symmetric network settles at no minimum beyond 1 / (2 a_1)."""
+    inputs = np.random.default_rng(0).standard_normal((20, 3)) * np.array([2.0, 1.0, 0.5])
+    loss, start = SymmetricSampleLoss(inputs), ParameterInit(symmetric_weights(3, 3, seed=0, log_scale=np.log(0.3)))
+    edge = 1 / (2 * np.linalg.eigvalsh(inputs.T @ inputs / 20)[-1])
+    below = gradient_descent(loss, start, steps=2000, learning_rate=0.9 * edge)
+    assert below.losses[-1] < 1e-12
+    with pytest.raises(InputError, match=f"learning_rate must be at most {edge:.6g}, .*settle at none"):
+        gradient_descent(loss, start, steps=10, learning_rate=1.01 * edge)
+
+
+def test_bare_weights_are_no_start():
+    """Asked directly: the types of arguments that the tests check would speak first."""
+    with pytest.raises(InputError, match=r"start must be DiagonalInit, ParameterInit .* Pass ParameterInit\(weights\)"):
+        require_start(np.ones(3))
+    start = _start(1)
+    assert require_start(start) is start

@@ -1,0 +1,228 @@
+"""Many recorded descents: against a whole network trained by a plain loop, resumed runs, divergence, and refusals."""
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from saddlescope._shared.errors import InputError
+from saddlescope.flow.descent.sgd_batched import sgd_batched
+from saddlescope.models import LayeredLoss, StructuredIdentityTask, random_rotation
+from saddlescope.models.concepts.perceptron import (
+    perceptron_loss,
+    perceptron_output,
+    perceptron_weights,
+    weights_from_span,
+    weights_in_span,
+)
+
+MU, SIGMA, DIM, BATCH = ((1.0, 2.0), (2.0, 0.5), (1.0, 1.0)), (0.3, 0.5), 4, 8
+
+
+def _problem(*, relu=False, dtype=None, widths=(DIM, 5, DIM)):
+    """Three tasks with rotations of their own, and a network for each."""
+    tasks = [
+        StructuredIdentityTask(mu, SIGMA, 10, DIM, origin=True, rotation=random_rotation(DIM, seed=n))
+        for n, mu in enumerate(MU)
+    ]
+    frames = np.stack([task.directions[:, :2] for task in tasks])
+    losses = [
+        perceptron_loss(task.draw(0), frame, relu=relu, dtype=dtype) for task, frame in zip(tasks, frames, strict=True)
+    ]
+    start = perceptron_weights(widths, seed=4, num_starts=3, dtype=dtype)
+    return tasks, frames, losses, start
+
+
+def _observe(relu, weights):
+    points = jnp.array([[1.0, 2.0], [0.5, 0.0]], weights.weights[0].dtype)
+    return {"output": perceptron_output(weights, points, relu=relu), "first": weights.weights[0]}
+
+
+def _run(losses, start, *, steps=11, record=(), relu=False, **given):
+    options = {
+        "learning_rate": 0.1, "batch": BATCH, "seeds": (3, 1, 3), "observe": jax.tree_util.Partial(_observe, relu),
+    }  # fmt: skip
+    return sgd_batched(losses, start, steps=steps, record=np.array(record, int), **options | given)
+
+
+@pytest.mark.parametrize("relu", [False, True])
+@pytest.mark.parametrize("widths", [(DIM, DIM), (DIM, 5, DIM), (DIM, 5, 6, 5, DIM)])
+def test_steps_are_those_of_a_plain_loop_over_whole_networks(relu, widths):
+    """By hand, on all of the first weight, with the samples themselves; each run with its own data, seed and rate."""
+    tasks, frames, losses, start = _problem(relu=relu, widths=widths)
+    rates, seeds = (0.05, 0.1, 0.2), (3, 1, 3)
+    run = _run(losses, weights_in_span(start, frames), record=[1, 4, 7], relu=relu, learning_rate=rates, seeds=seeds)
+    np.testing.assert_array_equal(run.steps, [0, 1, 4, 7, 11])
+    assert all(status.ok for status in run.statuses)
+    ends = weights_from_span(jax.tree.map(jnp.asarray, run.weights), start, frames)
+    for n, task in enumerate(tasks):
+        x = task.draw(0)
+        W = [np.array(weight[n]) for weight in start.weights]
+        b = [np.array(bias[n]) for bias in start.biases]
+        for step in range(12):
+            if step in run.steps:
+                seen = run.observed["first"][n, run.steps.tolist().index(step)]
+                np.testing.assert_allclose(seen, W[0] @ frames[n], atol=1e-12)
+            if step == 11:
+                break
+            epoch, place = divmod(step, len(x) // BATCH)
+            rows = np.random.default_rng((seeds[n], epoch + 1)).permutation(len(x))[BATCH * place : BATCH * (place + 1)]
+            h, z = [x[rows]], []
+            for k, weight in enumerate(W):
+                z.append(h[-1] @ weight.T + b[k])
+                h.append(np.maximum(z[-1], 0) if relu and k < len(W) - 1 else z[-1])
+            back = (h[-1] - x[rows]) / BATCH
+            for k in range(len(W) - 1, -1, -1):
+                slope, offset = back.T @ h[k], back.sum(0)
+                back = back @ W[k]
+                back = back * (z[k - 1] > 0) if relu and k else back
+                W[k] = W[k] - rates[n] * slope
+                b[k] = b[k] - rates[n] * offset
+        for k in range(len(W)):
+            np.testing.assert_allclose(ends.weights[k][n], W[k], atol=1e-12)
+            np.testing.assert_allclose(ends.biases[k][n], b[k], atol=1e-12)
+
+
+def test_neither_records_nor_other_runs_change_a_run():
+    _, frames, losses, start = _problem(dtype=jnp.float32)
+    reduced = weights_in_span(start, frames)
+    plain, marked = _run(losses, reduced), _run(losses, reduced, record=np.arange(12))
+    jax.tree.map(np.testing.assert_array_equal, marked.weights, plain.weights)
+    assert marked.observed["output"].dtype == np.float32
+    assert marked.observed["output"].shape == (3, 12, 2, DIM)
+    alone = _run(losses[1:2], jax.tree.map(lambda leaf: leaf[1:2], reduced), seeds=(1,), record=np.arange(12))
+    for name in ("output", "first"):
+        np.testing.assert_allclose(alone.observed[name][0], marked.observed[name][1], atol=1e-6)
+
+
+def test_one_loss_serves_all_runs_and_all_samples_at_once():
+    _, frames, losses, start = _problem()
+    reduced = weights_in_span(start, frames[0])
+    shared = _run(losses[0], reduced, batch=None, seeds=None, steps=20)
+    each = _run([losses[0]] * 3, reduced, batch=None, seeds=None, steps=20)
+    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, atol=1e-13), shared.weights, each.weights)
+    at = jax.tree.map(lambda leaf: leaf[2], reduced)
+    for _ in range(20):
+        at = jax.tree.map(lambda leaf, slope: leaf - 0.1 * slope, at, jax.grad(losses[0])(at))
+    jax.tree.map(lambda a, b: np.testing.assert_allclose(a[2], b, atol=1e-12), shared.weights, at)
+
+
+def _scaled(scale, weights):
+    return scale * weights[0]
+
+
+def test_any_sampled_loss_will_do():
+    rng = np.random.default_rng(0)
+    loss = LayeredLoss(rng.standard_normal((12, 3)), rng.standard_normal((12, 2)))  # of NumPy's arrays
+    jnp_loss = jax.tree.map(jnp.asarray, loss)
+    start = (jnp.asarray(rng.standard_normal((2, 4, 3))), jnp.asarray(rng.standard_normal((2, 2, 4))))
+    run = sgd_batched(
+        [loss, loss], start, steps=6, learning_rate=0.05, batch=12, seeds=(0, 1), record=np.array([3]),
+        observe=[jax.tree_util.Partial(_scaled, jnp.asarray(scale)) for scale in (1.0, 2.0)],
+    )  # fmt: skip
+    whole = sgd_batched(
+        loss, start, steps=6, learning_rate=0.05, record=np.arange(0), observe=lambda weights: jnp_loss(weights)
+    )
+    np.testing.assert_allclose(run.weights[0], whole.weights[0], atol=1e-12)
+    np.testing.assert_allclose(run.observed[:, 0], np.array([1.0, 2.0])[:, None, None] * start[0], atol=1e-14)
+    assert np.all(np.diff(whole.observed) < 0)
+
+
+@pytest.mark.parametrize("killed_after", [3, 6, 9])
+def test_a_call_goes_on_to_the_same_result(tmp_path, monkeypatch, killed_after):
+    _, frames, losses, start = _problem(dtype=jnp.float32)
+    reduced, record, path = weights_in_span(start, frames), np.array([2, 3, 4, 9]), tmp_path / "runs.npz"
+    whole = _run(losses, reduced, record=record)
+    monkeypatch.setattr("saddlescope.flow.descent.sgd_batched._CHECKPOINT_EVERY", 0.0)
+
+    class KilledError(Exception):
+        pass
+
+    def kill(fraction, note):
+        if fraction >= killed_after / 11:
+            raise KilledError
+
+    with pytest.raises(KilledError):
+        _run(losses, reduced, record=record, checkpoint=path, report=kill)
+    resumed = _run(losses, reduced, record=record, checkpoint=path)
+    notes = []
+    again = _run(losses, reduced, record=record, checkpoint=path, report=lambda *note: notes.append(note))
+    assert not notes
+    for other in (resumed, again):
+        jax.tree.map(np.testing.assert_array_equal, other.weights, whole.weights)
+        jax.tree.map(np.testing.assert_array_equal, other.observed, whole.observed)
+    for given in ({"seeds": (3, 1, 2)}, {"learning_rate": 0.11}, {"record": [5]}):
+        with pytest.raises(InputError, match="checkpoint must be of this very run"):
+            _run(losses, reduced, checkpoint=path, **{"record": record} | given)
+
+
+class _Quartic(eqx.Module):
+    scale: jax.Array
+
+    def __call__(self, weights):
+        return self.scale * jnp.sum(weights**4)
+
+
+def test_a_run_that_diverges_spoils_no_other():
+    start = jnp.ones((3, 2))
+    losses = [_Quartic(jnp.asarray(scale)) for scale in (0.1, 5.0, 0.2)]
+    run = sgd_batched(losses, start, steps=30, learning_rate=0.2, record=np.arange(30), observe=lambda weights: weights)
+    assert run.failed == (1,)
+    assert [status.ok for status in run.statuses] == [True, False, True]
+    assert "infinite or NaN between steps" in run.statuses[1].sentence
+    assert np.isfinite(run.observed[[0, 2]]).all()
+    assert np.isfinite(run.observed[1, 0]).all()
+    assert np.isnan(run.observed[1, -1]).all()
+    w = 1.0
+    for _ in range(30):
+        w -= 0.2 * 4 * 0.2 * w**3
+    np.testing.assert_allclose(run.weights[2], w, rtol=1e-12)
+
+
+def test_a_learning_rate_past_the_edge_of_stability_is_refused():
+    _, frames, losses, start = _problem()
+    bounds = [loss.largest_learning_rate(weights_in_span(start, frames)) for loss in losses]
+    assert max(bounds) > 1.2 * min(bounds)
+    _run(losses, weights_in_span(start, frames), learning_rate=0.99 * min(bounds), steps=1)
+    with pytest.raises(InputError, match=f"learning_rate must be at most {min(bounds):.6g}, .*settle at none"):
+        _run(losses, weights_in_span(start, frames), learning_rate=1.01 * min(bounds), steps=1)
+    _run(_problem(relu=True)[2], weights_in_span(start, frames), learning_rate=9.0, steps=0, relu=True)
+
+
+@pytest.mark.parametrize(
+    ("given", "sentence"),
+    [
+        ({"steps": -1}, "steps must be"),
+        ({"record": [12]}, "record must be a vector"),
+        ({"batch": 31}, "batch must be an integer between 1 and the 30 samples"),
+        ({"batch": None}, "seeds must not be given"),
+        ({"seeds": None}, "seeds must be given with a batch"),
+        ({"seeds": (0, 1)}, "seeds must be given with a batch"),
+        ({"seeds": (0, -1, 0)}, "seed must be an integer of at least 0"),
+        ({"learning_rate": 0.0}, "learning_rate must be positive"),
+        ({"learning_rate": (0.1, 0.2)}, "learning_rate must be positive"),
+        ({"observe": [lambda weights: weights] * 2}, "observe must be one for all runs"),
+    ],
+)
+def test_what_cannot_be_used_is_refused(given, sentence):
+    _, frames, losses, start = _problem()
+    with pytest.raises(InputError, match=sentence):
+        _run(losses, weights_in_span(start, frames), **given)
+
+
+def test_losses_and_weights_that_do_not_fit_are_refused():
+    _, frames, losses, start = _problem()
+    reduced = weights_in_span(start, frames)
+    with pytest.raises(InputError, match="loss must be one for all runs"):
+        _run(losses[:2], reduced)
+    with pytest.raises(InputError, match="loss must be one for all runs"):
+        _run([*losses[:2], perceptron_loss(np.eye(DIM)[:, :2] @ frames[2].T, frames[2])], reduced)
+    with pytest.raises(InputError, match="leading axis of the same length"):
+        _run(losses, (jnp.ones(3), jnp.ones(2)))
+    with pytest.raises(InputError, match="one floating-point type"):
+        _run(losses, jnp.ones(3, int))
+    with pytest.raises(InputError, match="loss must give one float64 number"):
+        _run(lambda weights: weights.weights[0], reduced, batch=None, seeds=None)
+    with pytest.raises(InputError, match="loss must be finite at the start"):
+        _run(losses, jax.tree.map(lambda leaf: jnp.nan * leaf, reduced))

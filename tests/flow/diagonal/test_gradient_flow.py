@@ -1,0 +1,483 @@
+"""Gradient flow against closed forms, invariances, foreign implementations and its own promises."""
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from scipy.integrate import quad, solve_ivp
+from tests import problems, tolerances
+
+from saddlescope._shared.errors import InputError
+from saddlescope.flow import DiagonalInit, FlowError, ParameterInit, gradient_flow
+from saddlescope.models import DiagonalNetwork, attention_teacher_task, diagonal_linear_network
+
+LOG10 = float(np.log(10))
+
+
+class Separate(eqx.Module):
+    """Half the squared distance to b, coordinates weighted by a: independent flows with g = a (b - beta)."""
+
+    a: jax.Array
+    b: jax.Array
+
+    def __call__(self, beta):
+        return 0.5 * jnp.sum(self.a * (self.b - beta) ** 2)
+
+
+def _random_weights(size, seed=0):
+    u, v = np.random.default_rng(seed).standard_normal((2, size))
+    return u, v
+
+
+def _returning():
+    features, teacher = np.array(problems.RETURNING_FEATURES), np.array(problems.RETURNING_TEACHER)
+    return diagonal_linear_network(features, features @ teacher), teacher
+
+
+@pytest.mark.parametrize("digits", [2, 8, 32, 256, 4096])
+def test_one_coordinate_is_logistic(digits):
+    """With u = v, beta' = 2 beta (1 - beta): beta = s at the time log(s / (1 - s) (1 - beta0) / beta0) / 2."""
+    start = DiagonalInit(np.ones(1), np.ones(1), -digits * LOG10)
+    flow = gradient_flow(Separate(jnp.ones(1), jnp.ones(1)), start, until=3.0, tolerance=1e-6, level=0.5)
+    beta0 = 10.0 ** (-2 * digits) if digits < 100 else 0.0
+    exact = (2 * digits * LOG10 + np.log1p(-beta0)) / 2 / (digits * LOG10)
+    (crossing,) = flow.crossings
+    assert (crossing.index, crossing.rising, crossing.sign) == (0, True, 1)
+    np.testing.assert_allclose(crossing.time, exact, rtol=tolerances.FLOW_STAGE_TIME * 1e-6)
+    raw = np.linspace(-6, 6, 13)
+    times = exact + raw / (digits * LOG10)
+    near = (times > 0) & (times < 3)
+    slack = tolerances.FLOW_STAGE_TIME * 1e-6 * digits * LOG10
+    np.testing.assert_allclose(flow(times[near])[:, 0], 1 / (1 + np.exp(-2 * raw[near])), atol=slack)
+
+
+@pytest.mark.parametrize("digits", [1, 6, 40])
+def test_independent_coordinates_cross_when_their_integrals_say(digits):
+    """t = integral of dbeta / (sqrt((u^2 - v^2)^2 + 4 beta^2) g(beta)) from beta(0) to the level."""
+    u, v = _random_weights(4)
+    a, b = np.array([1.0, 0.3, 2.0, 0.7]), np.array([1.0, -2.0, 0.4, -0.5])
+    log_scale = -digits * LOG10
+    flow = gradient_flow(
+        Separate(jnp.asarray(a), jnp.asarray(b)), DiagonalInit(u, v, log_scale), until=8.0, tolerance=1e-6, level=0.3
+    )
+    assert {(c.index, c.sign) for c in flow.crossings if c.rising} == {(i, int(np.sign(b[i]))) for i in range(4)}
+    for c in flow.crossings:
+        scale = np.exp(2 * log_scale)
+        half_gap = scale * abs(u[c.index] ** 2 - v[c.index] ** 2) / 2
+
+        def pace(x, i=c.index, half_gap=half_gap):  # beta = half_gap sinh(2x), dx/dt = g
+            return 1 / (a[i] * (b[i] - half_gap * np.sinh(2 * x)))
+
+        ends = np.arcsinh(np.array([scale * u[c.index] * v[c.index], c.sign * 0.3]) / half_gap) / 2
+        corner = ends[1] - np.sign(ends[1]) * 5
+        exact = sum(quad(pace, *pair, epsabs=0, epsrel=1e-12)[0] for pair in ((ends[0], corner), (corner, ends[1])))
+        np.testing.assert_allclose(c.time * -log_scale, exact, rtol=tolerances.FLOW_STAGE_TIME * 1e-6)
+
+
+@pytest.mark.parametrize("digits", [32, 1000])
+def test_a_coordinate_returns_with_the_other_sign(digits):
+    loss, teacher = _returning()
+    u, v = _random_weights(3)
+    flow = gradient_flow(loss, DiagonalInit(u, v, -digits * LOG10), until=60.0, tolerance=1e-6, level=0.05)
+    of_first = [(c.rising, c.sign) for c in flow.crossings if c.index == 0]
+    assert of_first == [(True, 1), (False, 1), (True, -1)]
+    np.testing.assert_allclose(flow.beta[-1], teacher, atol=1e-9)
+    saddle = flow(np.array([15.0]))[0]
+    np.testing.assert_allclose(saddle, problems.RETURNING_LAST_SADDLE, atol=1e-9)
+
+
+def test_weights_in_float64_miss_the_return_without_a_word():
+    """Why the slope coordinates exist: a good solver at rtol 1e-10 reports success at a wrong saddle."""
+    loss, _ = _returning()
+    u, v = _random_weights(3)
+    features, teacher = np.array(problems.RETURNING_FEATURES), np.array(problems.RETURNING_TEACHER)
+    curvature = 2 * features.T @ features / 3
+    alpha, unit = 1e-16, 16 * LOG10
+
+    def slope(_, w):
+        g = curvature @ (teacher - w[:3] * w[3:])
+        return unit * np.concatenate([w[3:] * g, w[:3] * g])
+
+    start = alpha * np.concatenate([u, v])
+    plain = solve_ivp(slope, (0, 60), start, method="DOP853", rtol=1e-10, atol=1e-6 * alpha**2)
+    assert plain.success
+    np.testing.assert_allclose(plain.y[:3, -1] * plain.y[3:, -1], problems.RETURNING_LAST_SADDLE, atol=1e-6)
+    flow = gradient_flow(loss, DiagonalInit(u, v, -unit), until=60.0, tolerance=1e-6)
+    np.testing.assert_allclose(flow.beta[-1], teacher, atol=1e-9)
+
+
+def test_tightening_the_tolerance_brings_the_flow_to_the_integral_of_dop853():
+    """At a moderate scale the weights themselves are a fair foreign implementation."""
+    task = attention_teacher_task(4, samples=60, tokens=4, dim=3)
+    alpha, until = 1e-2, 12.0
+    unit = -np.log(alpha)
+    gradient = eqx.filter_jit(jax.grad(DiagonalNetwork.__call__, argnums=1))
+
+    def slope(_, w):
+        u, v = w[:6], w[6:]
+        g = -np.asarray(gradient(task.network, jnp.asarray(u * v)))
+        return unit * np.concatenate([v * g, u * g])
+
+    times = np.linspace(0, until, 25)
+    start = alpha * np.concatenate([task.u0, task.v0])
+    foreign = solve_ivp(slope, (0, until), start, method="DOP853", rtol=1e-10, atol=1e-14, t_eval=times).y.T
+    errors = []
+    for tolerance in (1e-3, 1e-5, 1e-7):
+        flow = gradient_flow(
+            task.network, DiagonalInit(task.u0, task.v0, np.log(alpha)), until=until, tolerance=tolerance, record=times
+        )
+        errors.append(float(np.abs(flow(times) - foreign[:, :6] * foreign[:, 6:]).max()))
+        u, v = flow.parameters(times)
+        np.testing.assert_allclose(u**2 - v**2, np.tile(start[:6] ** 2 - start[6:] ** 2, (25, 1)), atol=1e-15)
+    assert errors[0] > 1e-6  # something moved, and tolerance matters
+    assert errors[1] < errors[0] / 5
+    assert errors[2] < 2e-6
+    np.testing.assert_allclose(np.concatenate([u, v], 1), foreign, atol=1e-5)
+
+
+def test_diffrax_agrees():
+    diffrax = pytest.importorskip("diffrax")
+    loss, _ = _returning()
+    u, v = _random_weights(3)
+    alpha = 1e-3
+    unit = -np.log(alpha)
+
+    def slope(_, w, __):
+        g = -loss.value_and_gradient(w[0] * w[1])[1]
+        return unit * w[1] * g, unit * w[0] * g
+
+    saved = jnp.linspace(0, 5, 11)
+    with jax.numpy_dtype_promotion("standard"), jax.numpy_rank_promotion("allow"):
+        weights = diffrax.diffeqsolve(
+            diffrax.ODETerm(slope),
+            diffrax.Tsit5(),
+            0.0,
+            5.0,
+            1e-3,
+            (jnp.asarray(alpha * u), jnp.asarray(alpha * v)),
+            stepsize_controller=diffrax.PIDController(rtol=1e-9, atol=1e-12),
+            saveat=diffrax.SaveAt(ts=saved),
+            max_steps=100_000,
+        ).ys
+    assert weights is not None
+    flow = gradient_flow(loss, DiagonalInit(u, v, -unit), until=5.0, tolerance=1e-6)
+    np.testing.assert_allclose(flow(np.asarray(saved)), weights[0] * weights[1], atol=2e-6)
+
+
+def test_plain_parameters_and_products_are_the_same_flow():
+    task = attention_teacher_task(4, samples=60, tokens=4, dim=3)
+    alpha = 0.1
+    until = 5.0
+    products = gradient_flow(
+        task.network, DiagonalInit(task.u0, task.v0, np.log(alpha)), until=until, tolerance=1e-5, level=0.1
+    )
+
+    class OfWeights(eqx.Module):
+        network: eqx.Module
+
+        def __call__(self, weights):
+            return self.network(weights["u"] * weights["v"])  # pyright: ignore
+
+    start = ParameterInit({"u": alpha * task.u0, "v": alpha * task.v0})
+    plain = gradient_flow(OfWeights(task.network), start, until=until * -np.log(alpha), tolerance=1e-5)
+    assert (products.time_unit, plain.time_unit) == ("t / log(1/alpha)", "t")
+    times = np.linspace(0, until, 9)
+    weights = plain.parameters(times * -np.log(alpha))
+    np.testing.assert_allclose(weights["u"] * weights["v"], products(times), atol=5e-6)
+    np.testing.assert_allclose(weights["u"], products.parameters(times)[0], atol=5e-6)
+    assert plain.conserved is None
+    assert plain.energy_error is not None
+    assert plain.energy_error < 1e-5
+
+
+def test_permuted_and_reflected_coordinates_take_permuted_and_reflected_paths():
+    rng = np.random.default_rng(5)
+    features, targets = rng.standard_normal((8, 4)), rng.standard_normal(8)
+    u, v = _random_weights(4, seed=6)
+    order, signs = rng.permutation(4), np.array([1.0, -1.0, -1.0, 1.0])
+    times = np.linspace(0, 20, 15)
+
+    def run(x, left, right):
+        start = DiagonalInit(left, right, -16 * LOG10)
+        return gradient_flow(diagonal_linear_network(x, targets), start, until=20.0, tolerance=1e-6)(times)
+
+    straight = run(features, u, v)
+    assert np.abs(straight).max() > 0.1
+    np.testing.assert_allclose(run(features[:, order], u[order], v[order]), straight[:, order], atol=1e-6)
+    np.testing.assert_allclose(run(features * signs, u * signs, v), straight * signs, atol=1e-6)
+    np.testing.assert_allclose(run(features, v, u), straight, atol=1e-6)
+
+
+def test_continuing_equals_going_straight_there():
+    loss, _ = _returning()
+    u, v = _random_weights(3)
+    start = DiagonalInit(u, v, -1000 * LOG10)
+    straight = gradient_flow(loss, start, until=30.0, tolerance=1e-6, level=0.05)
+    first = gradient_flow(loss, start, until=2.2, tolerance=1e-6, level=0.05)
+    second = gradient_flow(loss, first.end, until=27.8, tolerance=1e-6, level=0.05)
+    joined = [(c.index, c.rising, c.sign) for c in (*first.crossings, *second.crossings)]
+    assert joined == [(c.index, c.rising, c.sign) for c in straight.crossings]
+    together = [c.time for c in first.crossings] + [2.2 + c.time for c in second.crossings]
+    np.testing.assert_allclose(together, [c.time for c in straight.crossings], rtol=1e-6)
+    np.testing.assert_allclose(second.beta[-1], straight.beta[-1], atol=1e-9)
+    np.testing.assert_array_equal(second.beta[0], first.beta[-1])
+
+
+def test_nothing_happens_in_no_time():
+    u, v = _random_weights(3)
+    flow = gradient_flow(_returning()[0], DiagonalInit(u, v, -2.0), until=0.0, tolerance=1e-6)
+    np.testing.assert_array_equal(flow.times, [0.0])
+    np.testing.assert_allclose(flow.beta, [np.exp(-4.0) * u * v], rtol=1e-12)
+    assert flow.status.ok
+    assert flow.energy_error is None
+
+
+def test_equal_weights_keep_their_sign_and_zeros_stay():
+    loss = Separate(jnp.ones(5), jnp.array([1.0, -1.0, -1.0, 1.0, 1.0]))
+    start = DiagonalInit(np.array([1.0, 1.0, 1.0, 0.0, 0.5]), np.array([1.0, 1.0, -1.0, 0.0, -0.4]), -32 * LOG10)
+    flow = gradient_flow(loss, start, until=6.0, tolerance=1e-6)
+    np.testing.assert_allclose(flow.beta[-1], [1, 0, -1, 0, 1], atol=1e-12)
+    assert start.degenerate == (0, 1, 2, 3)
+
+
+def test_the_record_holds_what_was_asked_for_and_every_crossing():
+    loss, _ = _returning()
+    u, v = _random_weights(3)
+    asked = np.array([1.0, 7.0])
+    flow = gradient_flow(loss, DiagonalInit(u, v, -8 * LOG10), until=40.0, tolerance=1e-6, record=asked, level=0.05)
+    np.testing.assert_array_equal(flow.times, np.unique([0, 1, 7, 40, *(c.time for c in flow.crossings)]))
+    np.testing.assert_array_equal(flow.beta, flow(flow.times))
+    np.testing.assert_allclose(flow.losses, [float(loss(jnp.asarray(b))) for b in flow.beta], rtol=1e-13)
+    for c in flow.crossings:
+        np.testing.assert_allclose(flow(np.array([c.time]))[0, c.index], c.sign * 0.05, rtol=1e-6)
+        before, after = np.abs(flow(np.array([c.time - 1e-3, c.time + 1e-3]))[:, c.index])
+        assert (after > before) == c.rising
+    assert flow.evaluations.values == len(flow.times)
+
+
+def test_weights_are_told_below_what_their_product_can_hold():
+    flow = gradient_flow(
+        Separate(jnp.ones(1), jnp.ones(1)), DiagonalInit(np.ones(1), np.ones(1), -1e4), until=0.5, tolerance=1e-6
+    )
+    np.testing.assert_allclose(flow.log_abs(np.array([0.0, 0.5])), [[-2e4], [-1e4]], rtol=1e-9)
+    assert flow.beta[-1] == 0
+
+
+def test_the_reported_accuracy_bounds_the_error_and_the_energy_is_balanced():
+    loss, _ = _returning()
+    u, v = _random_weights(3)
+    start = DiagonalInit(u, v, -32 * LOG10)
+    tight = gradient_flow(loss, start, until=40.0, tolerance=1e-7, level=0.05)
+    for tolerance in (1e-3, 1e-5):
+        flow = gradient_flow(loss, start, until=40.0, tolerance=tolerance, level=0.05, verify=True)
+        error = max(abs(a.time - b.time) / b.time for a, b in zip(flow.crossings, tight.crossings, strict=True))
+        assert flow.accuracy is not None
+        assert error < tolerances.FLOW_STAGE_TIME * tolerance
+        assert error < flow.accuracy.crossing_times < 20 * tolerances.FLOW_STAGE_TIME * tolerance
+        assert flow.accuracy.values > 0
+        assert flow.energy_error is not None
+        assert flow.energy_error < 100 * tolerance
+        assert flow.conserved == 0
+
+
+def test_a_loss_with_and_without_its_own_derivatives_gives_one_flow():
+    task = attention_teacher_task(2, samples=40, tokens=3, dim=6)  # 12 columns: two compiled sizes
+    start = DiagonalInit(task.u0, task.v0, -8 * LOG10)
+    times = np.linspace(0, 20, 9)
+
+    class Bare(eqx.Module):
+        network: DiagonalNetwork
+
+        def __call__(self, beta):
+            return DiagonalNetwork.__call__(self.network, beta)
+
+    own = gradient_flow(task.network, start, until=20.0, tolerance=1e-6)
+    bare = gradient_flow(Bare(task.network), start, until=20.0, tolerance=1e-6)
+    closure = gradient_flow(lambda beta: task.network(beta), start, until=20.0, tolerance=1e-6)
+    assert np.abs(own(times)).max() > 0.1
+    np.testing.assert_allclose(bare(times), own(times), atol=1e-4)
+    np.testing.assert_allclose(closure(times), own(times), atol=1e-4)
+    assert bare.evaluations.gradients < 2 * own.evaluations.gradients
+
+
+def test_three_scales_of_a_small_attention_head():
+    task = attention_teacher_task(1, samples=60, tokens=4, dim=4)
+    for digits in (1, 8, 32):
+        start = DiagonalInit(task.u0, task.v0, -digits * LOG10)
+        tight, flow = (
+            gradient_flow(task.network, start, until=60.0, tolerance=tolerance, level=0.05)
+            for tolerance in (1e-6, 1e-4)
+        )
+        assert [(c.index, c.rising) for c in flow.crossings] == [(c.index, c.rising) for c in tight.crossings]
+        assert len(flow.crossings) >= 6
+        errors = [abs(a.time - b.time) / b.time for a, b in zip(flow.crossings, tight.crossings, strict=True)]
+        assert max(errors) < tolerances.FLOW_STAGE_TIME * 1e-4
+
+
+@pytest.mark.slow
+def test_six_scales_of_the_paper_within_1e_5():
+    """The full toy task: the first passage of |beta| = 0.05 of each coordinate to rescaled time 1000."""
+    task = attention_teacher_task(1)
+    gradients = 0
+    for digits in (1, 2, 4, 8, 16, 32):
+        start = DiagonalInit(task.u0, task.v0, -digits * LOG10)
+        tight, flow = (
+            gradient_flow(
+                task.network, start, until=1000.0, tolerance=tolerance, level=0.05, record=np.linspace(0, 1000, 101)
+            )
+            for tolerance in (1e-8, 2e-6)
+        )
+        exact, found = ({c.index: c.time for c in reversed(run.crossings) if c.rising} for run in (tight, flow))
+        assert found.keys() == exact.keys()
+        assert max(abs(found[i] / exact[i] - 1) for i in exact) < 1e-5
+        assert np.all(np.diff(flow.losses) < 1e-14)  # on plateaus it falls by less than rounding
+        gradients += flow.evaluations.gradients + 2 * flow.evaluations.columns
+    assert gradients < 15_000
+
+
+def _wall(beta):
+    return -jnp.sum(beta) + 0 * jnp.sum(jnp.sqrt(0.5 - beta))  # the gradient is NaN beyond 0.5
+
+
+def test_a_loss_that_turns_nan_ends_the_run_and_keeps_what_was_computed():
+    start = DiagonalInit(np.ones(2), np.ones(2), -8 * LOG10)
+    flow = gradient_flow(_wall, start, until=5.0, tolerance=1e-6, throw=False)
+    assert not flow.status.ok
+    assert "NaN or infinite just after" in flow.status.sentence
+    # beta = e^(p + 2t) reaches 0.5 when 2 t = log(0.5) - 2 log(alpha)
+    np.testing.assert_allclose(flow.times[-1], 1 + np.log(0.5) / 2 / (8 * LOG10), rtol=1e-3)
+    assert np.all(flow.beta < 0.5)
+    with pytest.raises(FlowError, match="NaN or infinite") as failure:
+        gradient_flow(_wall, start, until=5.0, tolerance=1e-6)
+    np.testing.assert_array_equal(failure.value.result.times, flow.times)
+
+
+def test_an_unbounded_loss_and_a_used_up_budget_are_told():
+    start = DiagonalInit(np.ones(1), np.zeros(1), -8 * LOG10)
+    unbounded = gradient_flow(lambda beta: -jnp.sum(beta), start, until=50.0, tolerance=1e-6, throw=False)
+    assert not unbounded.status.ok
+    assert "exceed" in unbounded.status.sentence
+    assert np.all(np.isfinite(unbounded.beta))
+    loss, _ = _returning()
+    start = DiagonalInit(*_random_weights(3), -8 * LOG10)
+    short = gradient_flow(loss, start, until=40.0, tolerance=1e-6, max_evaluations=15, throw=False)
+    assert not short.status.ok
+    assert "max_evaluations=15" in short.status.sentence
+    rest = gradient_flow(loss, short.end, until=40.0 - float(short.times[-1]), tolerance=1e-6)
+    straight = gradient_flow(loss, start, until=40.0, tolerance=1e-6)
+    np.testing.assert_allclose(rest.beta[-1], straight.beta[-1], atol=1e-6)
+
+
+def test_progress_is_reported_in_ascending_fractions():
+    told = []
+    loss, _ = _returning()
+    gradient_flow(
+        loss,
+        DiagonalInit(*_random_weights(3), -8 * LOG10),
+        until=10.0,
+        tolerance=1e-5,
+        report=lambda fraction, note: told.append(fraction),
+    )
+    assert len(told) > 3
+    assert told == sorted(told)
+    assert 0 < told[0] < told[-1] <= 1
+
+
+def _quadratic(beta):
+    return jnp.sum((beta - 1.0) ** 2)
+
+
+GOOD = DiagonalInit(np.ones(2), np.ones(2), -1.0)
+
+
+@pytest.mark.parametrize(
+    ("loss", "given", "sentence"),
+    [
+        (lambda beta: jnp.sum(jnp.abs(beta - 0.0)), {}, "twice continuously differentiable at beta = 0"),
+        (lambda beta: jnp.sum((jax.nn.relu(beta) - 1) ** 2), {}, "twice continuously differentiable at beta = 0"),
+        (lambda beta: jnp.sum(jnp.abs(beta) ** 1.5), {}, "twice continuously differentiable at beta = 0"),
+        (lambda beta: jnp.sum(beta) / 0.0, {}, "loss must be finite"),
+        (lambda beta: beta, {}, "one float64 number"),
+        (lambda beta: jnp.sum(beta.astype(jnp.float32)), {}, "one float64 number"),
+        (
+            lambda b: jax.pure_callback(lambda b: np.sum(b**2), jax.ShapeDtypeStruct((), jnp.float64), b),
+            {},
+            "that JAX can differentiate",
+        ),
+        (Separate(jnp.ones(2, jnp.float32), jnp.ones(2)), {}, "float64 arrays only"),
+        (_quadratic, {"until": -1.0}, "until must be"),
+        (_quadratic, {"until": float("nan")}, "until must be"),
+        (_quadratic, {"tolerance": 0.0}, "tolerance must be"),
+        (_quadratic, {"level": -0.1}, "level must be"),
+        (_quadratic, {"record": np.array([2.0])}, "record must be"),
+        (_quadratic, {"max_evaluations": 0}, "max_evaluations must be"),
+    ],
+)
+def test_what_cannot_be_used_is_refused_before_any_work(loss, given, sentence):
+    with pytest.raises(InputError, match=sentence):
+        gradient_flow(loss, GOOD, **{"until": 1.0, "tolerance": 1e-6, **given})
+
+
+def test_smooth_losses_pass_the_probe_for_kinks():
+    for loss in (lambda b: jnp.sum(1e6 * b**2 + b), lambda b: jnp.sum(jnp.exp(-3 * b)), lambda b: jnp.sum(b**4)):
+        gradient_flow(loss, GOOD, until=0.0, tolerance=1e-6)
+
+
+def test_float32_mode_is_refused_with_its_cure():
+    with jax.enable_x64(False), pytest.raises(InputError, match=r"float64 mode.*jax\.enable_x64\(True\)"):
+        gradient_flow(_quadratic, GOOD, until=1.0, tolerance=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("make", "sentence"),
+    [
+        (lambda: DiagonalInit(np.ones(2), np.ones(3), -1.0), "one length"),
+        (lambda: DiagonalInit(np.ones((2, 2)), np.ones((2, 2)), -1.0), "one length"),
+        (lambda: DiagonalInit(np.ones(2, np.float32), np.ones(2), -1.0), "u must be float64"),
+        (lambda: DiagonalInit(np.ones(2), np.array([1.0, np.nan]), -1.0), "v must be finite"),
+        (lambda: DiagonalInit(np.ones(2), np.ones(2), 0.0), "log_scale must be"),
+        (lambda: DiagonalInit(np.ones(2), np.ones(2), -np.inf), "log_scale must be"),
+        (lambda: ParameterInit({}), "at least one entry"),
+        (lambda: ParameterInit({"w": np.ones(2, np.float32)}), "params must be float64"),
+    ],
+)
+def test_starts_that_make_no_sense_are_refused(make, sentence):
+    with pytest.raises(InputError, match=sentence):
+        make()
+
+
+def test_times_outside_the_run_are_refused():
+    flow = gradient_flow(_quadratic, GOOD, until=1.0, tolerance=1e-6)
+    with pytest.raises(InputError, match="times must be"):
+        flow(np.array([1.5]))
+
+
+def test_a_loss_that_turns_nan_behind_a_finite_gradient_is_not_called_a_success():
+    start = DiagonalInit(np.array([1.0]), np.array([0.5]), log_scale=-20.0)
+
+    def loss(beta):
+        return jnp.sum((beta - 1) ** 2) + jnp.where(beta[0] > 0.5, jnp.nan, 0.0)
+
+    run = gradient_flow(loss, start, until=5.0, tolerance=1e-5, throw=False)
+    assert not run.status.ok
+    assert "NaN" in run.status.sentence
+    assert np.isfinite(run.losses[run.times < 0.4]).all()
+
+
+def test_a_function_that_jax_cannot_trace_is_one_sentence():
+    start = DiagonalInit(np.array([1.0]), np.array([0.5]), log_scale=-20.0)
+    with pytest.raises(InputError, match=r"jax\.numpy"):
+        gradient_flow(lambda beta: float(np.asarray(beta).sum()), start, until=5.0, tolerance=1e-5)
+
+
+def test_progress_of_a_verified_run_rises_once_from_0_to_1():
+    told = []
+    start = DiagonalInit(np.array([1.0, 0.3]), np.array([0.5, 0.2]), log_scale=-200.0)
+    gradient_flow(
+        lambda beta: jnp.sum((beta - 1) ** 2), start, until=5.0, tolerance=1e-9, verify=True,
+        report=lambda fraction, note: told.append(fraction),
+    )  # fmt: skip
+    assert len(told) > 4
+    assert told == sorted(told)
+    assert told[-1] <= 1

@@ -1,0 +1,313 @@
+"""Many flows at once: against closed forms, against one flow at a time, and against each other in another order."""
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from scipy.integrate import quad
+from tests import problems, tolerances
+
+from saddlescope._shared.errors import InputError
+from saddlescope.flow import BatchedFlowError, DiagonalInit, ParameterInit, gradient_flow, gradient_flow_batched
+from saddlescope.models import DiagonalNetwork, attention_teacher_task, diagonal_linear_network
+
+LOG10 = float(np.log(10))
+
+
+class Separate(eqx.Module):
+    """Half the squared distance to b, coordinates weighted by a: independent flows with g = a (b - beta)."""
+
+    a: jax.Array
+    b: jax.Array
+
+    def __call__(self, beta):
+        return 0.5 * jnp.sum(self.a * (self.b - beta) ** 2)
+
+
+def _regression(seed, digits, p=4, samples=8):
+    rng = np.random.default_rng(seed)
+    features, teacher = rng.standard_normal((samples, p)), rng.standard_normal(p)
+    u, v = rng.standard_normal((2, p))
+    return diagonal_linear_network(features, features @ teacher), DiagonalInit(u, v, -digits * LOG10)
+
+
+def _regressions(seeds, digits):
+    return map(list, zip(*(_regression(seed, digits) for seed in seeds), strict=True))
+
+
+def _times(trajectory):
+    """When each kind of crossing happens; repeated ones in turn."""
+    times = {}
+    for c in trajectory.crossings:
+        times.setdefault((c.index, c.rising, c.sign), []).append(c.time)
+    return times
+
+
+def _assert_same_stages(found, expected, rtol):
+    ours, theirs = _times(found), _times(expected)
+    assert ours.keys() == theirs.keys()
+    for kind, times in theirs.items():
+        np.testing.assert_allclose(ours[kind], times, rtol=rtol)
+
+
+def test_one_coordinate_is_logistic_at_every_scale():
+    """With u = v, beta' = 2 beta (1 - beta): beta = s at the time log(s / (1 - s) (1 - beta0) / beta0) / 2."""
+    digits = [1, 2, 8, 32, 256, 4096]
+    flows = gradient_flow_batched(
+        Separate(jnp.ones(1), jnp.ones(1)),
+        [DiagonalInit(np.ones(1), np.ones(1), -d * LOG10) for d in digits],
+        until=3.0,
+        tolerance=1e-6,
+        level=0.5,
+    )
+    for flow, d in zip(flows, digits, strict=True):
+        beta0 = 10.0 ** (-2 * d) if d < 100 else 0.0
+        (crossing,) = flow.crossings
+        assert (crossing.index, crossing.rising, crossing.sign) == (0, True, 1)
+        exact = (2 * d * LOG10 + np.log1p(-beta0)) / 2 / (d * LOG10)
+        np.testing.assert_allclose(crossing.time, exact, rtol=tolerances.FLOW_STAGE_TIME * 1e-6)
+        raw = d * LOG10 * (flows.times - exact)
+        slack = 2 * tolerances.FLOW_STAGE_TIME * 1e-6 * d * LOG10 / 4
+        np.testing.assert_allclose(flow(flows.times)[:, 0], 0.5 * (1 + np.tanh(raw)), atol=slack)
+    np.testing.assert_allclose(flows.losses, (1 - flows.beta[:, :, 0]) ** 2 / 2, atol=1e-14)
+
+
+def test_independent_coordinates_cross_when_their_integrals_say():
+    """t = integral of dbeta / (sqrt((u^2 - v^2)^2 + 4 beta^2) g(beta)), for three data sets at three scales."""
+    a = np.array([[1.0, 0.3, 2.0], [0.5, 1.5, 0.8], [1.0, 1.0, 2.5]])
+    b = np.array([[1.0, -2.0, 0.4], [-1.0, 0.7, 1.2], [0.5, -0.6, -1.0]])
+    digits = [1, 6, 40]
+    weights = np.random.default_rng(0).standard_normal((3, 2, 3))
+    flows = gradient_flow_batched(
+        [Separate(jnp.asarray(row), jnp.asarray(to)) for row, to in zip(a, b, strict=True)],
+        [DiagonalInit(u, v, -d * LOG10) for (u, v), d in zip(weights, digits, strict=True)],
+        until=8.0,
+        tolerance=1e-6,
+        level=0.3,
+    )
+    for flow in range(3):
+        u, v = weights[flow]
+        rising = [c for c in flows.crossings[flow] if c.rising]
+        assert {(c.index, c.sign) for c in rising} == {(i, int(np.sign(b[flow, i]))) for i in range(3)}
+        for c in rising:
+            scale = np.exp(-2 * digits[flow] * LOG10)
+            half_gap = scale * abs(u[c.index] ** 2 - v[c.index] ** 2) / 2
+
+            def pace(x, i=c.index, half_gap=half_gap, flow=flow):  # beta = half_gap sinh(2x), dx/dt = g
+                return 1 / (a[flow, i] * (b[flow, i] - half_gap * np.sinh(2 * x)))
+
+            ends = np.arcsinh(np.array([scale * u[c.index] * v[c.index], c.sign * 0.3]) / half_gap) / 2
+            corner = ends[1] - np.sign(ends[1]) * 5
+            exact = sum(quad(pace, *pair, epsabs=0, epsrel=1e-12)[0] for pair in ((ends[0], corner), (corner, ends[1])))
+            np.testing.assert_allclose(c.time * digits[flow] * LOG10, exact, rtol=tolerances.FLOW_STAGE_TIME * 1e-6)
+
+
+def test_coordinates_return_with_the_other_sign():
+    features, teacher = np.array(problems.RETURNING_FEATURES), np.array(problems.RETURNING_TEACHER)
+    u, v = np.random.default_rng(0).standard_normal((2, 3))
+    flows = gradient_flow_batched(
+        diagonal_linear_network(features, features @ teacher),
+        [DiagonalInit(u, v, -digits * LOG10) for digits in (32, 1000, 4096)],
+        until=60.0,
+        tolerance=1e-6,
+        level=0.05,
+        record=np.array([15.0, 60.0]),
+    )
+    for crossings in flows.crossings:
+        assert [(c.rising, c.sign) for c in crossings if c.index == 0] == [(True, 1), (False, 1), (True, -1)]
+    np.testing.assert_array_equal(flows.times, [0, 15, 60])
+    np.testing.assert_allclose(flows.beta[:, 1], np.tile(problems.RETURNING_LAST_SADDLE, (3, 1)), atol=1e-9)
+    np.testing.assert_allclose(flows.beta[:, 2], np.tile(teacher, (3, 1)), atol=1e-9)
+
+
+@pytest.mark.parametrize("digits", [2, 512])
+def test_each_flow_is_the_one_that_it_would_be_alone(digits):
+    losses, starts = _regressions(range(3), digits)
+    times = np.linspace(0, 10, 11)
+    flows = gradient_flow_batched(losses, starts, until=10.0, tolerance=1e-5, level=0.05, record=times)
+    for loss, start, flow, beta in zip(losses, starts, flows, flows.beta, strict=True):
+        tight = gradient_flow(loss, start, until=10.0, tolerance=1e-8, level=0.05)
+        _assert_same_stages(flow, tight, rtol=tolerances.FLOW_STAGE_TIME * 1e-5)
+        np.testing.assert_allclose(beta, tight(times), atol=3e-3)  # a record may lie in a steep part
+        np.testing.assert_allclose(beta[-1], tight.beta[-1], atol=1e-5)
+        np.testing.assert_array_equal(flow(times), beta)
+
+
+def test_tightening_the_tolerance_tightens_the_stage_times():
+    losses, starts = _regressions(range(3), 32)
+    runs = [
+        gradient_flow_batched(losses, starts, until=10.0, tolerance=tolerance, level=0.05)
+        for tolerance in (1e-3, 1e-5, 1e-8)
+    ]
+    errors = [
+        max(
+            abs(a / b - 1)
+            for flow, exact in zip(run, runs[-1], strict=True)
+            for kind, times in _times(exact).items()
+            for a, b in zip(_times(flow)[kind], times, strict=True)
+        )
+        for run in runs[:2]
+    ]
+    assert 1e-5 < errors[0] < tolerances.FLOW_STAGE_TIME * 1e-3
+    assert errors[1] < tolerances.FLOW_STAGE_TIME * 1e-5
+    assert runs[0].evaluations.gradients < runs[1].evaluations.gradients
+
+
+def test_order_and_company_change_nothing():
+    """All kinds of steps are taken at once, and flows leave one after the other; none may see another's state."""
+    losses, starts = _regressions(range(7), 8)
+    starts = [DiagonalInit(s.u, s.v, s.log_scale * (1 + flow)) for flow, s in enumerate(starts)]
+    together = gradient_flow_batched(losses, starts, until=6.0, tolerance=1e-5, level=0.05)
+    order = np.random.default_rng(0).permutation(7)
+    shuffled = gradient_flow_batched(
+        [losses[i] for i in order], [starts[i] for i in order], until=6.0, tolerance=1e-5, level=0.05
+    )
+    np.testing.assert_allclose(shuffled.beta, together.beta[order], atol=1e-5)
+    for flow in (0, 3, 6):
+        alone = gradient_flow_batched([losses[flow]], [starts[flow]], until=6.0, tolerance=1e-5, level=0.05)
+        np.testing.assert_allclose(alone.beta[0], together.beta[flow], atol=1e-5)
+        _assert_same_stages(together[flow], alone[0], rtol=1e-7)  # rounding may turn a decision of the solver
+        np.testing.assert_allclose(alone[0].evaluations.gradients, together[flow].evaluations.gradients, rtol=0.05)
+
+
+def test_one_loss_for_all_is_that_loss_for_each():
+    loss, start = _regression(1, 8)
+    starts = [DiagonalInit(start.u, start.v, -digits * LOG10) for digits in (1, 8, 64)]
+    shared = gradient_flow_batched(loss, starts, until=6.0, tolerance=1e-5, level=0.05)
+    each = gradient_flow_batched([loss] * 3, starts, until=6.0, tolerance=1e-5, level=0.05)
+    np.testing.assert_allclose(shared.beta, each.beta, rtol=1e-6, atol=1e-9)
+
+
+def test_networks_with_and_without_derivatives_of_their_own():
+    tasks = [attention_teacher_task(seed, samples=6, tokens=3, dim=2) for seed in range(2)]
+    starts = [DiagonalInit(task.u0, task.v0, -20.0) for task in tasks]
+    own = gradient_flow_batched([task.network for task in tasks], starts, until=20.0, tolerance=1e-6, level=0.05)
+    generic = gradient_flow_batched(
+        [DiagonalNetwork(task.network.h, task.network.inputs, task.network.targets) for task in tasks],
+        starts,
+        until=20.0,
+        tolerance=1e-6,
+        level=0.05,
+    )
+    assert sum(map(len, own.crossings)) >= 4
+    for a, b in zip(own, generic, strict=True):
+        _assert_same_stages(a, b, rtol=2e-6)
+    alone = gradient_flow(tasks[1].network, starts[1], until=20.0, tolerance=1e-7, level=0.05)
+    _assert_same_stages(own[1], alone, rtol=tolerances.FLOW_STAGE_TIME * 1e-6)
+
+
+def test_a_trajectory_of_many_keeps_what_a_trajectory_promises():
+    losses, starts = _regressions(range(3), 4)
+    flows = gradient_flow_batched(losses, starts, until=5.0, tolerance=1e-6, level=0.1)
+    assert (len(flows), len(list(flows)), flows.failed) == (3, 3, ())
+    assert flows.evaluations.gradients == sum(flow.evaluations.gradients for flow in flows)
+    for loss, flow in zip(losses, flows, strict=True):
+        assert {c.time for c in flow.crossings} <= set(flow.times)
+        for c in flow.crossings:
+            np.testing.assert_allclose(flow(np.array([c.time]))[0, c.index], c.sign * 0.1, rtol=1e-9)
+        assert list(flow.crossings) == sorted(flow.crossings)
+        assert np.all(np.diff(flow.losses) <= 1e-12)
+        np.testing.assert_allclose(flow.losses, [loss(jnp.asarray(beta)) for beta in flow.beta], rtol=1e-9, atol=1e-25)
+        assert flow.energy_error is not None
+        assert flow.energy_error < 1e-5
+        u, v = flow.parameters(flow.times)
+        np.testing.assert_allclose(u * v, flow.beta, rtol=1e-9, atol=1e-20)
+        np.testing.assert_allclose(u**2 - v**2, np.tile(u[0] ** 2 - v[0] ** 2, (len(u), 1)), atol=1e-14)
+
+
+def test_flows_go_on_from_where_flows_ended():
+    losses, starts = _regressions(range(3), 12)
+    whole = gradient_flow_batched(losses, starts, until=6.0, tolerance=1e-6, record=np.array([6.0]))
+    first = gradient_flow_batched(losses, starts, until=0.4, tolerance=1e-6)
+    second = gradient_flow_batched(
+        losses, [flow.end for flow in first], until=5.6, tolerance=1e-6, record=np.array([5.6])
+    )
+    np.testing.assert_array_equal(second.beta[:, 0], first.beta[:, -1])
+    np.testing.assert_allclose(second.beta[:, -1], whole.beta[:, -1], atol=1e-6)
+
+
+def test_frozen_coordinates_and_no_time_at_all():
+    loss, start = _regression(0, 6)
+    u, v = start.u.copy(), start.v.copy()
+    u[1] = v[1] = 0.0
+    v[2] = u[2]
+    flows = gradient_flow_batched(loss, [DiagonalInit(u, v, -14.0)] * 2, until=5.0, tolerance=1e-5)
+    assert np.all(flows.beta[:, :, 1] == 0)
+    assert np.all(flows.beta[:, :, 2] > 0)
+    still = gradient_flow_batched(loss, [start], until=0.0, tolerance=1e-5)
+    np.testing.assert_allclose(still.beta[0], [gradient_flow(loss, start, until=0.0, tolerance=1e-5).beta[0]])
+
+
+def test_flows_that_end_early_are_named_and_leave_the_others_alone():
+    class Cliff(eqx.Module):
+        edge: jax.Array
+
+        def __call__(self, beta):
+            return jnp.sum(0.5 * (1 - beta) ** 2 + 0.0 * jnp.sqrt(self.edge - beta))
+
+    starts = [DiagonalInit(np.ones(1), np.ones(1), -5.0)] * 3
+    losses = [Cliff(jnp.array(edge)) for edge in (2.0, 0.4, 2.0)]
+    flows = gradient_flow_batched(losses, starts, until=2.0, tolerance=1e-4, throw=False)
+    assert flows.failed == (1,)
+    assert "NaN" in flows[1].status.sentence
+    np.testing.assert_allclose(flows[1].beta[-1], 0.4, atol=1e-4)
+    assert np.isnan(flows.beta[1, -1, 0])
+    np.testing.assert_allclose(flows.beta[[0, 2], -1], 1, atol=1e-3)
+    with pytest.raises(BatchedFlowError, match="1 of 3 runs ended early: 1") as error:
+        gradient_flow_batched(losses, starts, until=2.0, tolerance=1e-4)
+    assert error.value.result.failed == (1,)
+
+
+def test_a_loss_without_a_minimum_and_too_few_gradients():
+    starts = [DiagonalInit(np.ones(1), np.ones(1), -5.0)]
+    flows = gradient_flow_batched(lambda beta: -jnp.sum(beta), starts, until=20.0, tolerance=1e-4, throw=False)
+    assert "exceed" in flows[0].status.sentence
+    loss, start = _regression(0, 6)
+    flows = gradient_flow_batched(loss, [start] * 2, until=10.0, tolerance=1e-4, max_evaluations=40, throw=False)
+    assert flows.failed == (0, 1)
+    assert 0 < flows[0].times[-1] < 10
+    assert flows[0].evaluations.gradients <= 41
+
+
+def test_progress_is_told():
+    told = []
+    losses, starts = _regressions(range(2), 4)
+    gradient_flow_batched(
+        losses, starts, until=5.0, tolerance=1e-4, report=lambda fraction, note: told.append(fraction)
+    )
+    assert len(told) > 3
+    assert told == sorted(told)
+    assert 0 <= told[0] < 0.5 < told[-1] <= 1
+
+
+GIVEN = {"until": 1.0, "tolerance": 1e-4}
+LOSS, START = _regression(0, 4)
+
+
+@pytest.mark.parametrize(
+    ("loss", "starts", "given", "sentence"),
+    [
+        (LOSS, [], {}, "starts must be a sequence"),
+        (LOSS, [ParameterInit(np.ones(4))], {}, "gradient_flow for each"),
+        (LOSS, [START, DiagonalInit(np.ones(3), np.ones(3), -4.0)], {}, "equally many coordinates; got 3 for flow 1"),
+        ([LOSS], [START, START], {}, "as many as the 2 starts; got 1"),
+        ([LOSS, _regression(0, 4, samples=9)[0]], [START, START], {}, "one structure.*flow 1"),
+        ([LOSS, lambda beta: jnp.sum(beta**2)], [START, START], {}, "one structure.*flow 1"),
+        (LOSS, [START], {"until": -1.0}, "until must be"),
+        (LOSS, [START], {"tolerance": 0.0}, "tolerance must be"),
+        (LOSS, [START], {"level": -0.1}, "level must be"),
+        (LOSS, [START], {"record": np.array([2.0])}, "record must be"),
+        (LOSS, [START], {"max_evaluations": 0}, "max_evaluations must be"),
+        (lambda beta: jnp.sum(jnp.abs(beta)), [START], {}, "twice continuously differentiable"),
+        (lambda beta: jnp.sum(beta) / 0.0, [START], {}, "Flow 0: loss must be finite"),
+    ],
+)
+def test_what_cannot_be_used_is_refused(loss, starts, given, sentence):
+    with pytest.raises(InputError, match=sentence):
+        gradient_flow_batched(loss, starts, **(GIVEN | given))
+
+
+def test_single_precision_is_refused():
+    with jax.enable_x64(False), pytest.raises(InputError, match="float64"):
+        gradient_flow_batched(LOSS, [START], **GIVEN)

@@ -1,0 +1,272 @@
+"""The flow of full factors by its laws: diagonal problems in any basis, foreign solvers, conservation, alpha to 0."""
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from scipy.integrate import solve_ivp
+from scipy.optimize import brentq
+from tests import problems, tolerances
+
+from saddlescope._shared.errors import InputError
+from saddlescope.flow import DiagonalInit, FactorInit, FlowError, factored_flow, gradient_flow
+from saddlescope.models import full_attention_teacher_task
+
+
+class Quadratic(eqx.Module):
+    """mean((X (diag(P^T B Q) - teacher))^2) + penalty |what is off the diagonal of P^T B Q|^2."""
+
+    X: jax.Array
+    teacher: jax.Array
+    P: jax.Array
+    Q: jax.Array
+    penalty: float = 0.0
+
+    def __call__(self, products):
+        inside = self.P.T @ products[0] @ self.Q
+        diagonal = jnp.diag(inside)
+        off = inside - jnp.diag(diagonal)
+        return jnp.mean((self.X @ (diagonal - self.teacher)) ** 2) + self.penalty * jnp.sum(off**2)
+
+    def along(self, beta):
+        return jnp.mean((self.X @ (beta - self.teacher)) ** 2)
+
+
+def rotations(size, seed=5):
+    rng = np.random.default_rng(seed)
+    return [np.linalg.qr(rng.standard_normal((size, size)))[0] for _ in range(3)]
+
+
+def returning(bases, penalty):
+    return Quadratic(
+        jnp.asarray(problems.RETURNING_FEATURES), jnp.asarray(problems.RETURNING_TEACHER), *bases[:2], penalty
+    )
+
+
+def embedded(loss, u, v, log_scale, third):
+    pairs = ((np.asarray(loss.P) @ np.diag(u) @ third, np.asarray(loss.Q) @ np.diag(v) @ third),)
+    return FactorInit(pairs=pairs, log_scale=log_scale)
+
+
+def time_errors(trajectory, loss, reference):
+    """Relative errors of the times at which entries of P^T B Q pass the reference's level."""
+    P, Q = np.asarray(loss.P), np.asarray(loss.Q)
+
+    def above(time, i):
+        return abs((P.T @ trajectory(np.array([time]))[0][0] @ Q)[i, i]) - reference.level
+
+    return [
+        brentq(above, 0.99 * c.time, 1.01 * c.time, args=(c.index,), xtol=1e-15) / c.time - 1
+        for c in reference.crossings
+    ]
+
+
+@pytest.mark.parametrize("power", [-1, -32, -1024])
+@pytest.mark.parametrize("tolerance", [1e-3, 1e-6])
+def test_diagonal_weights_are_followed_as_by_the_diagonal_flow(power, tolerance):
+    rng = np.random.default_rng(1)
+    X, teacher = jnp.asarray(rng.standard_normal((12, 4))), jnp.asarray([2.0, -1.0, 0.5, 1.3])
+    loss = Quadratic(X, teacher, jnp.eye(4), jnp.eye(4))
+    u, v = np.random.default_rng(3).standard_normal((2, 4))
+    log_scale = power * np.log(10)
+    reference = gradient_flow(loss.along, DiagonalInit(u, v, log_scale), until=3.0, tolerance=1e-8, level=0.05)
+    assert len(reference.crossings) == 4
+    trajectory = factored_flow(loss, embedded(loss, u, v, log_scale, np.eye(4)), until=3.0, tolerance=tolerance)
+    assert np.max(np.abs(time_errors(trajectory, loss, reference))) < tolerances.FLOW_STAGE_TIME * tolerance
+    assert trajectory.conserved < 1e-10
+    assert trajectory.times[-1] == 3.0
+
+
+@pytest.mark.slow
+def test_a_direction_that_leaves_and_returns_with_the_other_sign_in_a_rotated_problem():
+    bases = rotations(3)
+    loss = returning([jnp.asarray(Q) for Q in bases], 2.0)
+    u, v = np.random.default_rng(4).standard_normal((2, 3))
+    log_scale = -12 * np.log(10)
+    reference = gradient_flow(loss.along, DiagonalInit(u, v, log_scale), until=22.0, tolerance=1e-8, level=0.05)
+    passages = [(c.index, c.rising, c.sign) for c in reference.crossings]
+    assert (0, True, 1) in passages
+    assert (0, True, -1) in passages
+    trajectory = factored_flow(loss, embedded(loss, u, v, log_scale, bases[2]), until=22.0, tolerance=1e-3)
+    assert np.max(np.abs(time_errors(trajectory, loss, reference))) < tolerances.FLOW_STAGE_TIME * 1e-3
+    end = bases[0].T @ trajectory(trajectory.times[-1:])[0][0] @ bases[1]
+    np.testing.assert_allclose(np.diag(end), reference.beta[-1], atol=5e-3)
+
+
+def whitened(sizes):
+    P, Q, S = rotations(len(sizes))
+    target = jnp.asarray(P @ np.diag(sizes) @ Q.T)
+    return (lambda products: 0.5 * jnp.sum((products[0] - target) ** 2)), (P, Q, S)
+
+
+def test_plain_float64_factors_are_silently_wrong_where_graded_ones_are_right():
+    """A two-layer linear network on whitened data: beta_i' = 2 |beta_i| (s_i - beta_i) from alpha^2, in closed form."""
+    sizes = np.array([3.0, 1.0, 0.3])
+    loss, (P, Q, S) = whitened(sizes)
+    log = 32 * np.log(10)
+    start = FactorInit(pairs=((P @ S, Q @ S),), log_scale=-log)  # u = v = alpha: balanced
+    until, level = 4.5, sizes / 2
+    exact = (np.log(level / (sizes - level)) + np.log(sizes) + 2 * log) / (2 * sizes) / log
+    trajectory = factored_flow(loss, start, until=until, tolerance=1e-6)
+    np.testing.assert_allclose(trajectory.rises(level[None]), exact[None], rtol=tolerances.FLOW_STAGE_TIME * 1e-6)
+
+    def slope(t, theta):
+        L, R = theta.reshape(2, 3, 3)
+        G = P @ np.diag(sizes) @ Q.T - L @ R.T
+        return np.ravel([G @ R, G.T @ L])
+
+    theta = np.exp(-log) * np.ravel([P @ S, Q @ S])
+    plain = solve_ivp(slope, (0, 1.2 * exact[-1] * log), theta, "DOP853", rtol=1e-10, atol=1e-42, dense_output=True)
+    assert plain.success
+    times = np.linspace(0, plain.t[-1], 4000)
+    values = np.array([np.linalg.svd(L @ R.T)[1] for L, R in plain.sol(times).T.reshape(-1, 2, 3, 3)])
+    found = np.array([times[np.argmax(values[:, i] > level[i])] for i in range(3)]) / log
+    assert abs(found[0] / exact[0] - 1) < 1e-2
+    assert found[2] < 0.8 * exact[2]  # seeded by rounding of the first direction, far too early
+
+
+def full_problem():
+    """Stages at 1.45, 1.67, 2.03 and 3.13."""
+    return full_attention_teacher_task(3, samples=40, tokens=4, dim=4, rank=2)
+
+
+def test_full_attention_against_an_explicit_solver():
+    task = full_problem()
+    log = 3 * np.log(10)
+
+    @jax.jit
+    def slope(theta):
+        k, q, v, o = theta.reshape(4, 4, 4)
+        _, (of_A, of_B) = task.network.value_and_gradient((k @ q.T, v @ o.T))
+        return -jnp.ravel(jnp.stack([of_A @ q, of_A.T @ k, of_B @ o, of_B.T @ v]))
+
+    theta = 1e-3 * np.ravel([factor for pair in task.pairs for factor in pair])
+    until = 2.0
+    reference = solve_ivp(
+        lambda t, y: np.asarray(slope(y)), (0, until * log), theta, "DOP853", rtol=1e-10, atol=1e-13, dense_output=True
+    )
+    trajectory = factored_flow(task.network, FactorInit(pairs=task.pairs, log_scale=-log), until=until, tolerance=1e-6)
+    times = np.linspace(0.3, until, 7)
+    k, q, v, o = np.moveaxis(reference.sol(times * log).T.reshape(-1, 4, 4, 4), 1, 0)
+    A, B = trajectory(times)
+    np.testing.assert_allclose(A, k @ np.swapaxes(q, 1, 2), atol=3e-4)
+    np.testing.assert_allclose(B, v @ np.swapaxes(o, 1, 2), atol=3e-4)
+    assert B[-1].max() > 0.3
+
+
+def test_loss_falls_conservation_holds_and_loss_is_the_energy_that_was_lost():
+    task = full_problem()
+    log = 32 * np.log(10)
+    trajectory = factored_flow(task.network, FactorInit(pairs=task.pairs, log_scale=-log), until=2.0, tolerance=1e-4)
+    assert trajectory.plateaus
+    assert np.diff(trajectory.losses).max() <= 1e-12 * trajectory.losses[0]
+    assert trajectory.losses[-1] < 0.5 * trajectory.losses[0]
+    assert trajectory.conserved < 1e-10
+    nodes, weights = np.polynomial.legendre.leggauss(2)
+    ends = trajectory.path.steps()
+    half = np.diff(ends) / 2
+    times = (ends[:-1, None] + half[:, None] * (1 + nodes)).ravel()
+    factors, products = trajectory.factors(times), trajectory(times)
+    slopes = [task.network.value_and_gradient(tuple(map(jnp.asarray, at)))[1] for at in zip(*products, strict=True)]
+    speed = sum(
+        np.sum((np.array([s[p] for s in slopes]) @ right) ** 2, (1, 2))
+        + np.sum((np.swapaxes([s[p] for s in slopes], 1, 2) @ left) ** 2, (1, 2))
+        for p, (left, right) in enumerate(factors)
+    )
+    lost = trajectory.losses[0] - trajectory.losses[-1]
+    assert abs(log * np.sum((half[:, None] * weights).ravel() * speed) / lost - 1) < 1e-3
+
+
+def test_cost_does_not_grow_with_log_alpha():
+    task = full_problem()
+    costs = []
+    for power in (-32, -1024):
+        start = FactorInit(pairs=task.pairs, log_scale=power * np.log(10))
+        costs.append(factored_flow(task.network, start, until=2.5, tolerance=1e-3).evaluations.gradients)
+    assert costs[1] < 3 * costs[0]
+
+
+def test_narrow_factors_of_a_product_that_is_not_square():
+    rng = np.random.default_rng(0)
+    target = jnp.asarray(rng.standard_normal((4, 3)))
+    left, right = rng.standard_normal((4, 2)), rng.standard_normal((3, 2))
+    trajectory = factored_flow(
+        lambda products: 0.5 * jnp.sum((products[0] - target) ** 2),
+        FactorInit(pairs=((left, right),), log_scale=-200.0),
+        until=3.0,
+        tolerance=1e-5,
+    )
+    U, s, Vt = np.linalg.svd(target, full_matrices=False)
+    np.testing.assert_allclose(trajectory(trajectory.times[-1:])[0][0], (U[:, :2] * s[:2]) @ Vt[:2], atol=1e-6)
+    assert np.all(np.isneginf(trajectory.log_singular_values[:, 0, 2]))
+    assert trajectory.conserved < 1e-10
+
+
+def test_records_are_where_they_were_asked_for():
+    loss, (P, Q, S) = whitened(np.array([2.0, 1.0]))
+    start = FactorInit(pairs=((P @ S, Q @ S),), log_scale=-40.0)
+    whole = factored_flow(loss, start, until=2.0, tolerance=1e-6)
+    some = factored_flow(loss, start, until=2.0, tolerance=1e-6, record=np.array([0.25, 0.8]))
+    np.testing.assert_array_equal(some.times, [0.0, 0.25, 0.8, 2.0])
+    np.testing.assert_allclose(some(some.times)[0], whole(some.times)[0], atol=1e-12)
+    np.testing.assert_allclose(some.losses[2], loss((jnp.asarray(whole(some.times)[0][2]),)), rtol=1e-9)
+    # on the first plateau the second direction has grown by exp(s t) from alpha^2
+    np.testing.assert_allclose(
+        some.log_singular_values[1, 0], [-80 + 2 * 0.25 * 40 * 2, -80 + 2 * 0.25 * 40], rtol=1e-4
+    )
+    assert not np.isfinite(whole.rises(5.0)).any()
+    assert factored_flow(loss, start, until=0.0, tolerance=1e-6).times.tolist() == [0.0]
+
+
+def test_runs_that_end_early_say_why_and_keep_what_they_have():
+    pairs = ((np.eye(2), np.eye(2)),)
+    with pytest.raises(FlowError, match="exceed 1e13") as failure:
+        factored_flow(lambda B: -jnp.trace(B[0]), FactorInit(pairs=pairs, log_scale=-1.0), until=90.0, tolerance=1e-4)
+    assert len(failure.value.result.times) > 2
+    loss, _ = whitened(np.array([2.0, 1.0]))
+    short = factored_flow(
+        loss, FactorInit(pairs=pairs, log_scale=-9.0), until=2.0, tolerance=1e-4, max_evaluations=9, throw=False
+    )
+    assert not short.status.ok
+    assert "max_evaluations=9" in str(short.status)
+    broken = factored_flow(
+        lambda B: jnp.sum(jnp.sqrt(0.3 - B[0])) + jnp.sum((B[0] - 1) ** 2),
+        FactorInit(pairs=pairs, log_scale=-9.0),
+        until=2.0,
+        tolerance=1e-4,
+        throw=False,
+    )
+    assert "NaN or infinite just after" in str(broken.status)
+
+
+@pytest.mark.parametrize(
+    ("bad", "sentence"),
+    [
+        ({"pairs": ()}, "at least one"),
+        ({"pairs": ((np.eye(2), np.eye(3)),)}, "as many columns left as right"),
+        ({"pairs": ((np.ones(2), np.ones(2)),)}, "must hold matrices"),
+        ({"pairs": ((np.eye(2), np.full((2, 2), np.nan)),)}, "pairs must be finite"),
+        ({"pairs": ((np.eye(2), np.eye(2, dtype=np.float32)),)}, "pairs must be float64"),
+        ({"log_scale": 0.0}, "log_scale must be finite and negative"),
+    ],
+)
+def test_starts_that_cannot_be_used_are_named(bad, sentence):
+    with pytest.raises(InputError, match=sentence):
+        FactorInit(**({"pairs": ((np.eye(2), np.eye(2)),), "log_scale": -9.0} | bad))
+
+
+@pytest.mark.parametrize(
+    ("bad", "sentence"),
+    [
+        ({"until": -1.0}, "until must be"),
+        ({"tolerance": 0.5}, "tolerance must be"),
+        ({"record": np.array([3.0])}, "record must be"),
+        ({"max_evaluations": 0}, "max_evaluations must be"),
+    ],
+)
+def test_settings_out_of_range_are_named(bad, sentence):
+    loss, _ = whitened(np.array([2.0, 1.0]))
+    start = FactorInit(pairs=((np.eye(2), np.eye(2)),), log_scale=-9.0)
+    with pytest.raises(InputError, match=sentence):
+        factored_flow(loss, start, **({"until": 1.0, "tolerance": 1e-4} | bad))

@@ -1,0 +1,94 @@
+"""The explicit flow in any weights: against gradient flow of the plain loss in raw time, and naive rates found out."""
+
+import jax
+import numpy as np
+import pytest
+from scipy.integrate import solve_ivp
+
+from saddlescope._shared.errors import InputError
+from saddlescope.flow import FlowError, weight_flow
+from saddlescope.models.tokens.generators import gaussian_tokens
+from saddlescope.models.tokens.losses import SelectionLoss, attention_loss
+
+DATA = gaussian_tokens(4, 5, 8, seed=1)
+LOSS = SelectionLoss(DATA.optimal_scores + 1.0, DATA.gaps)
+
+
+def _margins(weights):
+    return DATA.features @ (weights["k"] * weights["q"])
+
+
+def _start():
+    return {"k": np.linspace(0.1, 0.3, 8), "q": np.linspace(0.2, -0.1, 8)}
+
+
+def test_follows_plain_gradient_flow_in_raw_time():
+    gradient = jax.jit(jax.grad(lambda w: attention_loss(DATA)(w[0] * w[1])))
+    start = np.stack(list(_start().values()))
+    plain = solve_ivp(
+        lambda _, w: -np.asarray(gradient(w.reshape(2, 8))).ravel(),
+        (0, 20),
+        start.ravel(),
+        "DOP853",
+        rtol=1e-10,
+        atol=1e-12,
+    )
+    loss = SelectionLoss(DATA.optimal_scores, DATA.gaps)
+    flow = weight_flow(loss, _margins, _start(), log_until=np.log(20.0), record=[np.log(20.0)], tolerance=1e-11)
+    np.testing.assert_allclose(np.concatenate([flow.weights["k"][0], flow.weights["q"][0]]), plain.y[:, -1], rtol=1e-7)
+    assert flow.energy_defects[0] < 1e-9
+
+
+class _Naive(SelectionLoss):
+    """Rates as the paper writes them, in float64: sigma_l (delta_l - sum delta sigma), with a softmax of its own."""
+
+    def log_rates(self, margins):
+        scores = np.concatenate([np.zeros((len(margins), 1)), -margins], axis=1)
+        sigma = np.exp(scores) / np.exp(scores).sum(axis=1, keepdims=True)
+        gamma = self.optimal_scores[:, None] - np.concatenate([np.zeros((len(margins), 1)), self.gaps], axis=1)
+        f = np.sum(gamma * sigma, axis=1, keepdims=True)
+        total = sigma[:, :1] * (gamma[:, :1] - f)  # the push on the optimal token is all rounding beyond margins of 36
+        rates = np.exp(-f) / len(margins) * total * sigma[:, 1:] / sigma[:, 1:].sum(axis=1, keepdims=True)
+        with np.errstate(divide="ignore"):
+            return np.log(np.abs(rates)), np.sign(rates)
+
+
+def test_naive_rates_are_not_returned_as_a_success():
+    naive = _Naive(LOSS.optimal_scores, DATA.gaps)
+    early, true = (
+        weight_flow(loss, _margins, _start(), log_until=1.0, record=[1.0], tolerance=1e-8) for loss in (naive, LOSS)
+    )
+    np.testing.assert_allclose(early.margins, true.margins, rtol=1e-6)
+    with pytest.raises(FlowError, match="max_evaluations=3000 were used up") as raised:
+        weight_flow(naive, _margins, _start(), log_until=115.0, record=[115.0], tolerance=1e-6, max_evaluations=3000)
+    late = weight_flow(
+        LOSS,
+        _margins,
+        _start(),
+        log_until=raised.value.result.log_times[-1],
+        record=[raised.value.result.log_times[-1]],
+        tolerance=1e-6,
+        max_evaluations=3000,
+    )
+    assert late.status.ok
+
+
+def test_bad_input_is_refused_at_once():
+    zero = {"k": np.zeros(8), "q": np.zeros(8)}
+    for change, message in (
+        ({"start": zero}, "start must be one that moves"),
+        ({"start": zero | {"k": np.full(8, np.nan)}}, "start must be finite"),
+        ({"margins_of": lambda w: w["k"]}, r"margins_of must give margins of shape \(n, m\)"),
+        ({"log_times": [1e5]}, "log_times must be a vector of ln t, ascending and at most 10000"),
+        ({"rtol": 0.5}, "rtol must be between"),
+    ):
+        given = {"margins_of": _margins, "start": _start(), "log_times": [1.0]} | change
+        with pytest.raises(InputError, match=message):
+            weight_flow(LOSS, **given)
+
+
+def test_a_run_that_is_cut_short_says_so():
+    with pytest.raises(FlowError, match="max_evaluations=300 were used up"):
+        weight_flow(
+            LOSS, _margins, _start(), log_until=300.0, record=[1.0, 300.0], max_evaluations=300, tolerance=1e-11
+        )

@@ -1,0 +1,111 @@
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from saddlescope._shared.errors import InputError
+from saddlescope.measure import Stage, Staircase, compare
+
+
+def staircase(*arrivals, end=100.0, ranks_only=False, unit="t"):
+    """Build stages from (time, loss, support) after an empty first one of loss 1."""
+    rows = [(0.0, 1.0, ()), *arrivals]
+    ends = [row[0] for row in rows[1:]] + [end]
+    stages = (
+        Stage(start, stop, loss, len(support), None if ranks_only else tuple(sorted(support)))
+        for (start, loss, support), stop in zip(rows, ends, strict=True)
+    )
+    return Staircase(tuple(stages), unit)
+
+
+def test_errors_of_time_and_level_are_those_of_the_same_component():
+    predicted = staircase((10.0, 0.5, (3,)), (20.0, 0.25, (3, 1)), end=math.inf)
+    found = staircase((10.1, 0.52, (3,)), (19.0, 0.24, (3, 1)))
+    result = compare(predicted, found)
+    assert [match.predicted.component for match in result.matches] == [3, 1]
+    np.testing.assert_allclose(result.time_errors, [0.01, -0.05])
+    np.testing.assert_allclose(result.loss_errors, [0.02, -0.01])
+    assert (result.missed, result.extra, result.exact_order_prefix) == ((), (), 2)
+    assert "2 matched, 0 missed, 0 extra, the first 2 in exact order, largest relative time error 0.05" in repr(result)
+
+
+@given(
+    times=st.lists(st.floats(0.1, 90), min_size=1, max_size=8, unique=True).map(sorted),
+    components=st.permutations(range(8)),
+)
+@settings(max_examples=50, deadline=None)
+def test_a_staircase_agrees_with_itself(times, components):
+    arrivals = [(time, 1.0 / (k + 2), components[: k + 1]) for k, time in enumerate(times)]
+    for ranks_only in (False, True):
+        one = staircase(*arrivals, ranks_only=ranks_only)
+        result = compare(one, one)
+        assert len(result.matches) == result.exact_order_prefix == len(times)
+        assert result.time_errors == result.loss_errors == (0.0,) * len(times)
+        assert result.missed == result.extra == ()
+
+
+def test_swapped_arrivals_are_matched_and_end_the_exact_order():
+    predicted = staircase((10.0, 0.5, (0,)), (20.0, 0.3, (0, 1)), (20.1, 0.2, (0, 1, 2)), (30.0, 0.1, (0, 1, 2, 3)))
+    found = staircase((10.0, 0.5, (0,)), (20.2, 0.4, (0, 2)), (20.3, 0.2, (0, 1, 2)), (30.0, 0.1, (0, 1, 2, 3)))
+    result = compare(predicted, found)
+    assert result.exact_order_prefix == 1
+    np.testing.assert_allclose(result.time_errors, [0, 0.3 / 20, 0.1 / 20.1, 0], atol=1e-12)
+    # The run was never in the state {0, 1}; it was in {0, 1, 2}, by another way.
+    np.testing.assert_allclose(result.loss_errors, [0, math.nan, 0, 0], atol=1e-12)
+
+
+def test_missed_and_extra_arrivals_are_reported():
+    predicted = staircase((10.0, 0.5, (0,)), (20.0, 0.3, (0, 1)), (150.0, 0.2, (0, 1, 2)), end=math.inf)
+    found = staircase((10.0, 0.5, (0,)), (40.0, 0.3, (0, 5)))
+    result = compare(predicted, found)
+    assert [arrival.component for arrival in result.missed] == [1]  # 2 is predicted after the record ends
+    assert [arrival.component for arrival in result.extra] == [5]
+    assert result.exact_order_prefix == 1
+    until = compare(predicted, found, until=15.0)
+    assert (len(until.matches), until.missed, until.extra) == (1, (), ())
+
+
+def test_departures_start_no_arrival_and_returns_are_distinguished():
+    predicted = staircase((10.0, 0.5, (0,)), (20.0, 0.3, (1,)), (30.0, 0.1, (0, 1)))  # at 20, 0 leaves as 1 enters
+    found = staircase((10.0, 0.5, (0,)), (21.0, 0.4, (0, 1)), (22.0, 0.3, (1,)), (33.0, 0.1, (0, 1)))
+    result = compare(predicted, found)
+    keys = [(match.predicted.component, match.predicted.occurrence) for match in result.matches]
+    assert keys == [(0, 0), (1, 0), (0, 1)]
+    np.testing.assert_allclose(result.time_errors, [0.0, 0.05, 0.1])
+    np.testing.assert_allclose(result.loss_errors, [0.0, 0.0, 0.0])  # {0, 1} lasted longest from 33 on
+    assert result.exact_order_prefix == 3
+
+
+def test_a_tie_may_come_in_any_order():
+    predicted = staircase((10.0, 0.5, (0, 4)), (20.0, 0.3, (0, 2, 4)))
+    found = staircase((10.1, 0.6, (4,)), (10.2, 0.5, (0, 4)), (20.0, 0.3, (0, 2, 4)))
+    result = compare(predicted, found)
+    assert result.exact_order_prefix == 3
+    assert [match.predicted.component for match in result.matches] == [0, 4, 2]
+    assert compare(found, predicted).exact_order_prefix == 3
+    wrong = staircase((10.1, 0.6, (2,)), (10.2, 0.5, (2, 4)), (20.0, 0.3, (0, 2, 4)))
+    assert compare(predicted, wrong).exact_order_prefix == 0
+
+
+@pytest.mark.parametrize("which", ["predicted", "found", "both"])
+def test_without_supports_ranks_are_matched(which):
+    predicted = staircase((10.0, 0.5, (0,)), (20.0, 0.3, (0, 1)), ranks_only=which != "found")
+    found = staircase((11.0, 0.4, (7,)), (19.0, 0.2, (7, 3)), (50.0, 0.1, (7, 3, 5)), ranks_only=which != "predicted")
+    result = compare(predicted, found)
+    np.testing.assert_allclose(result.time_errors, [0.1, -0.05])
+    np.testing.assert_allclose(result.loss_errors, [-0.1, -0.1])
+    assert [arrival.component for arrival in result.extra] == [2]
+    assert result.exact_order_prefix == 2
+
+
+def test_a_prediction_at_time_zero_has_no_relative_error():
+    predicted, found = staircase((0.0, 0.5, (0,))), staircase((1.0, 0.5, (0,)))
+    assert math.isnan(compare(predicted, found).time_errors[0])
+    assert "largest relative time error nan" in repr(compare(predicted, found))
+
+
+def test_units_of_time_must_agree():
+    with pytest.raises(InputError, match="found must be in the time unit of predicted, 't'; got 'steps'"):
+        compare(staircase((1.0, 0.5, (0,))), staircase((1.0, 0.5, (0,)), unit="steps"))

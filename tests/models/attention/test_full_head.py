@@ -1,0 +1,85 @@
+"""Attention head with full weights: hand-written derivatives against automatic ones; conventions of the task."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from saddlescope._shared.errors import InputError
+from saddlescope.models import FullAttention, attention_teacher_task, full_attention_head, full_attention_teacher_task
+
+
+def products(rng, dim):
+    return tuple(0.5 * jnp.asarray(rng.standard_normal((dim, dim))) for _ in range(2))
+
+
+@pytest.mark.parametrize(("samples", "tokens", "dim"), [(7, 3, 4), (1, 1, 2), (1500, 3, 5)])  # the last: two blocks
+def test_hand_written_derivatives_are_those_of_the_head(samples, tokens, dim):
+    network = full_attention_teacher_task(3, samples=samples, tokens=tokens, dim=dim).network
+
+    def slow(at):
+        outputs = jax.vmap(full_attention_head, in_axes=(0, None, None))(network.inputs, *at)
+        return jnp.mean((outputs - network.targets) ** 2)
+
+    at = products(np.random.default_rng(0), dim)
+    expected, slopes = jax.jit(jax.value_and_grad(slow))(at)
+    value, got = network.value_and_gradient(at)
+    np.testing.assert_allclose([value, network(at)], [expected, expected], rtol=1e-13)
+    for mine, theirs in zip(got, slopes, strict=True):
+        np.testing.assert_allclose(mine, theirs, rtol=0, atol=1e-13)
+    assert max(float(jnp.abs(slope).max()) for slope in slopes) > 1e-3
+
+
+def test_head_is_equation_1():
+    rng = np.random.default_rng(2)
+    x, k, q, v, o = (rng.standard_normal(shape) for shape in ((5, 3), *[(3, 2)] * 4))
+    scores = x @ k @ q.T @ x.T
+    rows = np.exp(scores) / np.exp(scores).sum(1, keepdims=True)
+    got = full_attention_head(*map(jnp.asarray, (x, k @ q.T, v @ o.T)))
+    np.testing.assert_allclose(got, rows @ x @ v @ o.T, rtol=1e-13)
+
+
+def test_diagonal_products_give_the_diagonal_head():
+    diagonal = attention_teacher_task(1, samples=20, tokens=4, dim=3).network
+    full = FullAttention(inputs=diagonal.inputs, targets=diagonal.targets)
+    beta = np.random.default_rng(0).standard_normal(6)
+    np.testing.assert_allclose(full((np.diag(beta[:3]), np.diag(beta[3:]))), diagonal(jnp.asarray(beta)), rtol=1e-13)
+
+
+def test_teacher_has_the_requested_rank_and_no_loss():
+    task = full_attention_teacher_task(2, samples=30, tokens=4, dim=5, width=3, rank=2)
+    assert [np.linalg.matrix_rank(product) for product in task.teacher] == [2, 2]
+    assert {factor.shape for pair in task.pairs for factor in pair} == {(5, 3)}
+    value, slopes = task.network.value_and_gradient(tuple(map(jnp.asarray, task.teacher)))
+    assert float(value) < 1e-30
+    assert max(float(jnp.abs(slope).max()) for slope in slopes) < 1e-14
+
+
+def test_keys_and_queries_have_no_force_at_the_origin():
+    network = full_attention_teacher_task(0, samples=20, tokens=4, dim=3).network
+    _, (of_A, of_B) = network.value_and_gradient((jnp.zeros((3, 3)),) * 2)
+    np.testing.assert_array_equal(of_A, 0)
+    assert float(jnp.abs(of_B).min()) > 0
+
+
+@pytest.mark.parametrize(
+    "bad", [{"samples": 0}, {"tokens": -2}, {"dim": 0}, {"seed": -3}, {"width": 0}, {"rank": 0}, {"dim": 3, "rank": 4}]
+)
+def test_invalid_sizes_raise(bad):
+    with pytest.raises(InputError, match=f"{list(bad)[-1]} must be"):
+        full_attention_teacher_task(**bad)
+
+
+def test_a_rank_above_the_width_raises():
+    with pytest.raises(InputError, match="or no student learns it"):
+        full_attention_teacher_task(dim=6, width=2, rank=3)
+
+
+def test_data_of_other_shapes_raise():
+    with pytest.raises(InputError, match="inputs and targets must have one shape"):
+        FullAttention(inputs=jnp.zeros((3, 2, 2)), targets=jnp.zeros((3, 2, 1)))
+
+
+def test_float32_mode_raises_with_its_cure():
+    with jax.enable_x64(False), pytest.raises(InputError, match=r"jax\.enable_x64\(True\)"):
+        full_attention_teacher_task(samples=2, tokens=2, dim=2)

@@ -1,0 +1,134 @@
+"""Deep networks without biases."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from saddlescope._shared.errors import InputError
+from saddlescope.models import (
+    LayeredLoss,
+    balancedness,
+    cross_entropy,
+    half_squared_error,
+    layered_output,
+    layered_weights,
+    preactivations,
+    weak_balancedness,
+)
+
+WIDTHS = (3, 5, 4, 2)
+
+
+def _inputs(samples=6, seed=0):
+    return jnp.asarray(np.random.default_rng(seed).standard_normal((3, samples)))
+
+
+def _loss(relu, seed=1):
+    rng = np.random.default_rng(seed)
+    data = (jnp.asarray(rng.standard_normal((n, d))) for n, d in ((6, 3), (6, 2)))
+    return LayeredLoss(*data, relu=relu)
+
+
+def test_the_output_is_that_of_a_loop_over_neurons():
+    weights, x = layered_weights(WIDTHS, seed=0), np.asarray(_inputs())
+    active = x
+    for layer, weight in enumerate(np.asarray(w) for w in weights):
+        z = np.stack([sum(row[i] * active[i] for i in range(len(row))) for row in weight])
+        np.testing.assert_allclose(preactivations(weights, x)[layer], z, rtol=1e-12, atol=1e-14)
+        active = np.where(z > 0, z, 0.0)
+    np.testing.assert_allclose(layered_output(weights, x), z, rtol=1e-12, atol=1e-14)
+
+
+def test_a_linear_network_is_the_product_of_its_weights():
+    weights, x = layered_weights(WIDTHS, seed=0), _inputs()
+    w1, w2, w3 = (np.asarray(w) for w in weights)
+    np.testing.assert_allclose(layered_output(weights, x, relu=False), w3 @ w2 @ w1 @ np.asarray(x), rtol=1e-12)
+
+
+@pytest.mark.parametrize("relu", [True, False])
+def test_the_output_is_homogeneous_of_the_depth(relu):
+    weights, x = layered_weights(WIDTHS, seed=3), _inputs()
+    scaled = tuple(0.3 * w for w in weights)
+    once = layered_output(weights, x, relu=relu)
+    np.testing.assert_allclose(layered_output(scaled, x, relu=relu), 0.3**3 * once, rtol=1e-12)
+
+
+def test_gradients_at_the_origin():
+    rng = np.random.default_rng(0)
+    x, y = jnp.asarray(rng.standard_normal((6, 3))), jnp.asarray(rng.standard_normal((6, 2)))
+    np.testing.assert_allclose(LayeredLoss(x, y).gradient_at_origin(), -y.T / 6, rtol=1e-14)
+    labels = jnp.eye(2)[rng.integers(0, 2, 6)]
+    found = LayeredLoss(x, labels, cross_entropy).gradient_at_origin()
+    np.testing.assert_allclose(found, (0.5 - labels.T) / 6, atol=1e-16)
+
+
+def test_near_the_origin_the_loss_is_linear_in_the_output():
+    loss, weights = _loss(relu=True), layered_weights(WIDTHS, seed=5)
+    tiny = tuple(1e-2 * w for w in weights)
+    first = jnp.sum(loss.gradient_at_origin() * loss.output(tiny))
+    zero = loss.cost_of(jnp.zeros((2, 6)))
+    second = jnp.sum(loss.output(tiny) ** 2) / 12
+    np.testing.assert_allclose(loss(tiny) - zero, first + second, rtol=1e-6)
+
+
+def test_costs():
+    rng = np.random.default_rng(2)
+    outputs, targets = jnp.asarray(rng.standard_normal((2, 4))), jnp.asarray(np.eye(2)[[0, 1, 1, 0]].T)
+    np.testing.assert_allclose(half_squared_error(outputs, targets), np.sum((outputs - targets) ** 2) / 8, rtol=1e-14)
+    p = np.exp(outputs) / np.exp(outputs).sum(0)
+    np.testing.assert_allclose(cross_entropy(outputs, targets), -np.mean(np.log(p[[0, 1, 1, 0], range(4)])), rtol=1e-14)
+
+
+def test_the_mean_over_minibatches_is_the_full_loss():
+    loss, weights = _loss(relu=True), layered_weights(WIDTHS, seed=5)
+    parts = [loss.batch(jnp.array(part)) for part in ([0, 4], [1, 5], [2, 3])]
+    np.testing.assert_allclose(np.mean([part(weights) for part in parts]), loss(weights), rtol=1e-14)
+    assert loss.samples == 6
+    assert parts[0].samples == 2
+
+
+@pytest.mark.parametrize("relu", [True, False])
+def test_gradient_flow_conserves_weak_balancedness_and_with_relu_no_more(relu):
+    loss, weights = _loss(relu), layered_weights(WIDTHS, seed=7)
+    velocity = tuple(-g for g in jax.grad(loss)(weights))
+    _, weak = jax.jvp(weak_balancedness, (weights,), (velocity,))
+    for change in weak:
+        np.testing.assert_allclose(change, 0.0, atol=1e-13)
+    _, strong = jax.jvp(balancedness, (weights,), (velocity,))
+    largest = max(float(jnp.max(jnp.abs(change))) for change in strong)
+    assert largest > 1e-3 if relu else largest < 1e-12
+
+
+def test_weak_balancedness_is_the_diagonal():
+    weights = layered_weights(WIDTHS, seed=7)
+    assert [part.shape for part in balancedness(weights)] == [(5, 5), (4, 4)]
+    for whole, diagonal in zip(balancedness(weights), weak_balancedness(weights), strict=True):
+        np.testing.assert_allclose(diagonal, np.diag(whole), atol=1e-12)
+    np.testing.assert_allclose(
+        balancedness(weights)[0], weights[1].T @ weights[1] - weights[0] @ weights[0].T, atol=1e-12
+    )
+
+
+def test_initial_weights():
+    many = layered_weights(WIDTHS, seed=0, deviation=0.1, starts=500)
+    assert [w.shape for w in many] == [(500, 5, 3), (500, 4, 5), (500, 2, 4)]
+    np.testing.assert_allclose([w.std() for w in many], 0.1, rtol=0.05)
+    assert layered_weights(WIDTHS, seed=0, dtype=jnp.float32)[0].dtype == jnp.float32
+
+
+@pytest.mark.parametrize(
+    ("make", "says"),
+    [
+        (lambda: layered_weights((3, 2), seed=0), "depth L of at least 2"),
+        (lambda: layered_weights((3, 0, 2), seed=0), "widths must be at least 1"),
+        (lambda: layered_weights(WIDTHS, seed=0, deviation=0.0), "deviation must be positive"),
+        (lambda: layered_weights(WIDTHS, seed=0, starts=0), "starts must be at least 1"),
+        (lambda: LayeredLoss(jnp.ones((4, 2)), jnp.ones((3, 1))), "a row for each of the 4 inputs"),
+        (lambda: LayeredLoss(jnp.full((4, 2), jnp.nan), jnp.ones((4, 1))), "inputs must be finite; got 8"),
+        (lambda: LayeredLoss(jnp.ones((4, 2)), jnp.ones((0, 1))), "targets must have shape"),
+    ],
+)
+def test_invalid_input_raises_one_sentence(make, says):
+    with pytest.raises(InputError, match=says):
+        make()

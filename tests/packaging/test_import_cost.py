@@ -1,0 +1,58 @@
+"""Import cost: an allow-list of the modules that are loaded, since times depend on the machine."""
+
+import subprocess
+import sys
+
+import pytest
+
+OURS = {"saddlescope", "lazy_loader"}
+TERMINAL = OURS | {"typer", "rich", "pygments", "markdown_it", "mdurl", "shellingham"}
+TERMINAL |= {"annotated_doc", "annotated_types", "pydantic", "pydantic_core", "typing_extensions", "typing_inspection"}
+TERMINAL |= {"attr"}  # rich.pretty takes it where it is installed
+ARRAYS = TERMINAL | {"numpy", "xarray", "pandas", "dateutil", "six", "packaging", "cython_runtime"}
+
+
+def loaded(code):
+    """Return the names of the top-level modules outside the standard library that some code loads."""
+    ask = f"import sys; before = set(sys.modules)\n{code}\nprint('loaded', *sorted(set(sys.modules) - before))"
+    done = subprocess.run([sys.executable, "-I", "-c", ask], capture_output=True, text=True, check=True)
+    names = {name.partition(".")[0] for name in done.stdout.splitlines()[-1].split()[1:]}
+    return {name for name in names if name not in sys.stdlib_module_names and not name.startswith("_")}
+
+
+def test_the_package_itself_loads_nothing():
+    assert loaded("import saddlescope; dir(saddlescope)") <= OURS
+
+
+def test_naming_figures_and_entries_loads_nothing():
+    assert loaded("import saddlescope.plot, saddlescope.store, saddlescope.reproduction") <= OURS
+
+
+@pytest.mark.parametrize("words", [["list"], ["list", "--json"], ["--help"], ["run", "--help"], ["--version"], ["lst"]])
+def test_the_light_commands_load_only_what_a_terminal_needs(words):
+    assert loaded(f"from saddlescope.cli import main; main({words!r})") <= TERMINAL
+
+
+def test_showing_an_entry_computes_nothing(tmp_path):
+    from saddlescope.reproduction import entry_names
+
+    words = ["show", entry_names()[0], "--out", str(tmp_path)]
+    assert loaded(f"from saddlescope.cli import main; main({words!r})") <= ARRAYS
+
+
+@pytest.mark.parametrize(
+    ("words", "allowed"),
+    [
+        ("run grad", TERMINAL),
+        ("show gradual-rank/figure-2 --out r", ARRAYS),
+        ("run gradual-rank/figure-2 --set s", ARRAYS),
+    ],
+)
+def test_completing_at_the_tab_key_computes_nothing(words, allowed):
+    code = (
+        "import os; from saddlescope.cli import main\n"
+        f"words = 'saddlescope {words}'; number = str(len(words.split()) - 1)\n"
+        "os.environ |= {'COMP_WORDS': words, 'COMP_CWORD': number, '_SADDLESCOPE_COMPLETE': 'complete_bash'}\n"
+        "try:\n    main([])\nexcept SystemExit as left:\n    assert not left.code"
+    )
+    assert loaded(code) <= allowed

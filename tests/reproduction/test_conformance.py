@@ -1,0 +1,125 @@
+"""Every entry keeps the contract of `saddlescope.reproduction.entry`: checked on a real run at the quick size."""
+
+import dataclasses
+import json
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+import xarray as xr
+
+from saddlescope import store
+from saddlescope.plot import draw_matplotlib, draw_plotly
+from saddlescope.reproduction import SIZES, Outcome, RunContext, entry_names, field_comments, find_entry
+
+# Everything is run twice by `make test-all` only: it takes minutes.
+ONE_A_PAPER = {
+    "concept-learning/figure-8",
+    "deep-relu/proposition-3-4",
+    "gradual-rank/diagonal-linear",
+    "softmax-attention/section-4-2",
+}
+
+
+@pytest.fixture(scope="module", params=entry_names())
+def entry(request):
+    return find_entry(request.param)
+
+
+@pytest.fixture(scope="module")
+def run(entry, quick_run):
+    return quick_run(entry.name).run
+
+
+def test_title_and_source_are_told(entry):
+    assert entry.title
+    assert entry.source
+    assert not entry.title.endswith((".", " "))
+
+
+def test_params_are_frozen_defaulted_and_commented(entry):
+    assert dataclasses.is_dataclass(entry.params_type)
+    assert entry.params_type.__dataclass_params__.frozen
+    comments = field_comments(entry.params_type)
+    for field in dataclasses.fields(entry.params_type):
+        assert field.default is not dataclasses.MISSING, field.name
+        assert comments[field.name], f"{field.name} has no comment"
+
+
+def test_params_survive_the_command_line(entry):
+    for size in SIZES:
+        params = entry.params(size)
+        typed = {
+            f.name: ",".join(map(str, v)) if isinstance(v := getattr(params, f.name), tuple) else str(v)
+            for f in dataclasses.fields(params)
+        }
+        assert entry.params("default", typed) == params
+
+
+def test_claims_have_names_bounds_and_sources(entry):
+    assert entry.claims
+    assert len({claim.name for claim in entry.claims}) == len(entry.claims)
+    assert all(claim.says and claim.source for claim in entry.claims)
+
+
+def test_importing_an_entry_is_cheap(entry):
+    code = f"import sys, saddlescope.reproduction as p; p.find_entry({entry.name!r}); print(*sys.modules)"
+    loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
+    assert not {"jax", "torch", "xarray", "numpy", "scipy", "matplotlib", "plotly"} & set(loaded)
+
+
+def test_the_run_survives_the_disk(run, tmp_path):
+    path = tmp_path / "run.nc"
+    store.write(run, path)
+    xr.testing.assert_identical(store.read(path)[list(run.data_vars)].drop_attrs(), run.drop_attrs())
+
+
+def test_every_claim_is_measured(entry, run):
+    for verdict in entry.judge(run):
+        assert np.isfinite(verdict.value) or verdict.outcome is Outcome.UNDECIDED
+        assert verdict.outcome is not Outcome.UNDECIDED or verdict.remark or np.isfinite(verdict.uncertainty)
+    assert any(v.outcome is not Outcome.UNDECIDED for v in entry.judge(run))
+
+
+def test_quantities_have_names_and_are_numbers(entry, run):
+    assert len({quantity.name for quantity in entry.metrics}) == len(entry.metrics)
+    for quantity in entry.metrics:
+        assert quantity.name.isidentifier()
+        assert quantity.says
+        assert not quantity.says.endswith(".")
+        value = quantity.statistic(run)
+        assert type(value) is float
+        assert not np.isinf(value), quantity.name
+        assert quantity.scale == "linear" or not value < 0, quantity.name
+
+
+def test_progress_rises_to_the_end(entry, quick_run):
+    reports = quick_run(entry.name).reports
+    fractions = [fraction for fraction, _ in reports]
+    assert fractions == sorted(fractions)
+    assert fractions[0] >= 0
+    assert fractions[-1] == pytest.approx(1)
+    assert all(note for _, note in reports)
+
+
+def test_figures_are_drawn_by_both(entry, run):
+    figures = entry.figures(run)
+    assert figures
+    assert len({figure.name for figure in figures}) == len(figures)
+    for figure in figures:
+        assert figure.title
+        assert figure.caption
+        assert all(panel.marks for panel in figure.panels)
+        draw_matplotlib(figure)
+        json.dumps(draw_plotly(figure))
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(n, marks=[] if n in ONE_A_PAPER else pytest.mark.slow) for n in entry_names()]
+)
+def test_the_same_parameters_give_the_same_run(name, quick_run, tmp_path, types_unchecked):
+    entry = find_entry(name)
+    with types_unchecked():
+        again = entry.run(entry.params("quick"), RunContext(scratch=tmp_path))
+    xr.testing.assert_identical(again.drop_attrs(), quick_run(name).run.drop_attrs())

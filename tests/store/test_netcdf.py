@@ -1,0 +1,154 @@
+import errno
+import os
+import pickle
+import resource
+
+import numpy as np
+import pytest
+import xarray as xr
+
+from saddlescope import store
+from saddlescope._shared.errors import InputError
+
+
+@pytest.fixture
+def run():
+    rng = np.random.default_rng(0)
+    return xr.Dataset(
+        {
+            "loss": (("scale", "t"), rng.normal(size=(2, 50)), {"units": "seconds", "long_name": "loss α"}),
+            "rank": ("t", np.arange(50, dtype=np.int32)),
+            "single": ("t", rng.normal(size=50).astype(np.float32)),
+            "known": ("t", rng.random(50) > 0.5),
+            "gap": ("t", np.where(np.arange(50) % 7 == 0, np.nan, np.inf)),
+            "when": ("t", np.arange(50.0), {"units": "days since 2000-01-01"}),
+            "name": ("scale", ["α = 0.01", "α = 1e-8"]),
+            "nothing": ("empty", np.zeros(0)),
+            "number": ((), 3.5),
+        },
+        coords={"t": np.linspace(0, 1, 50), "scale": [1e-2, 1e-300]},
+        attrs={"status": "converged", "steps": 12, "level": 0.01, "centres": np.array([1.0, 2.5]), "words": ["a", "b"]},
+    )
+
+
+def leftovers(folder):
+    return [file.name for file in folder.iterdir() if file.suffix != ".nc"]
+
+
+def test_a_run_comes_back_as_it_was(run, tmp_path):
+    path = store.write(run, tmp_path / "deep" / "run.nc")
+    xr.testing.assert_identical(store.read(path), run)
+    assert not leftovers(path.parent)
+
+
+def test_others_can_read_it(run, tmp_path):
+    import h5py
+
+    with h5py.File(store.write(run, tmp_path / "run.nc")) as file:
+        np.testing.assert_array_equal(file["loss"][:], run.loss)
+    assert oct((tmp_path / "run.nc").stat().st_mode & 0o444) == oct(0o444)
+
+
+def test_a_file_is_replaced(run, tmp_path):
+    path = store.write(run, tmp_path / "run.nc")
+    store.write(run.assign(loss=run.loss * 2), path)
+    np.testing.assert_array_equal(store.read(path).loss, 2 * run.loss)
+
+
+@pytest.mark.parametrize("step", ["fsync", "replace"])
+def test_a_failed_write_leaves_the_old_file_and_nothing_else(run, tmp_path, monkeypatch, step):
+    path = store.write(run, tmp_path / "run.nc")
+
+    def full(*_):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, step, full)
+    with pytest.raises(InputError, match=r"Cannot write .*run\.nc: No space left on device"):
+        store.write(run.assign(loss=run.loss * 2), path)
+    monkeypatch.undo()
+    xr.testing.assert_identical(store.read(path), run)
+    assert not leftovers(tmp_path)
+
+
+def test_a_full_disk_is_told(run, tmp_path):
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (5000, hard))
+    try:
+        with pytest.raises(InputError, match=r"Cannot write .*run\.nc: File too large"):
+            store.write(run, tmp_path / "run.nc")
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert not any(tmp_path.iterdir())
+
+
+def test_an_unwritable_folder_is_told(run, tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(InputError, match="Cannot write"):
+        store.write(run, tmp_path / "file" / "run.nc")
+
+
+def test_absent_files_and_folders_are_told(tmp_path):
+    with pytest.raises(InputError, match="There is no stored run"):
+        store.read(tmp_path / "run.nc")
+    with pytest.raises(InputError, match="There is no folder"):
+        store.find_runs(tmp_path / "absent")
+
+
+def test_a_foreign_netcdf_file_is_refused(run, tmp_path):
+    path = tmp_path / "foreign.nc"
+    xr.Dataset({"a": ("t", [1.0])}).to_netcdf(path, engine="h5netcdf")
+    with pytest.raises(InputError, match="not stored by this version"):
+        store.read(path)
+
+
+class Trap:
+    def __reduce__(self):
+        return os.mkdir, ("trapped",)
+
+
+def test_a_pickle_is_refused_and_does_not_run(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    path = tmp_path / "run.nc"
+    path.write_bytes(pickle.dumps(Trap()))
+    with pytest.raises(InputError, match="damaged"):
+        store.read(path)
+    assert not (tmp_path / "trapped").exists()
+
+
+@pytest.mark.parametrize("kept", [0, 1, 100, 0.3, 0.9, -1])
+def test_a_truncated_file_is_refused(run, tmp_path, kept):
+    path = store.write(run, tmp_path / "run.nc")
+    whole = path.read_bytes()
+    path.write_bytes(whole[: int(kept * len(whole)) if isinstance(kept, float) else kept])
+    with pytest.raises(InputError, match=r"run\.nc is"):
+        store.read(path)
+
+
+def test_a_flipped_bit_is_refused(run, tmp_path):
+    path = store.write(run, tmp_path / "run.nc")
+    whole = path.read_bytes()
+    for position in range(0, len(whole), 97):
+        path.write_bytes(whole[:position] + bytes([whole[position] ^ 1 << position % 8]) + whole[position + 1 :])
+        with pytest.raises(InputError, match="damaged"):
+            store.read(path)
+
+
+def test_an_edited_number_is_refused(run, tmp_path):
+    import h5py
+
+    path = store.write(run, tmp_path / "run.nc")
+    with h5py.File(path, "r+") as file:
+        file["loss"][0, 3] += 1e-9
+    with pytest.raises(InputError, match="damaged"):
+        store.read(path)
+
+
+def test_find_passes_by_what_is_not_a_finished_run(run, tmp_path):
+    wanted = [store.write(run, tmp_path / name) for name in ("a/x/default.nc", "a/x/quick.nc", "b.nc")]
+    store.write(run, tmp_path / "a" / "x" / "0123.partial" / "checkpoint.nc")
+    store.write(run, tmp_path / "gallery" / "a" / "copy.nc")
+    (tmp_path / "gallery" / store.COPIES).write_text("")
+    (tmp_path / "a" / ".run.nc.part").write_text("")
+    (tmp_path / "a" / ".hidden.nc").write_text("")
+    (tmp_path / "a" / "notes.txt").write_text("")
+    assert list(store.find_runs(tmp_path)) == sorted(wanted)

@@ -1,0 +1,156 @@
+"""What a worker of a cluster does, and what becomes of what it sends; the cluster itself is in test_sweep_kills.py."""
+
+import sys
+from dataclasses import replace
+from importlib.metadata import version
+from pathlib import Path
+
+import pytest
+import xarray as xr
+
+from saddlescope import store
+from saddlescope._shared.errors import InputError, MissingExtraError, StorageError
+from saddlescope.sweeps import Grid, Point, State
+from saddlescope.sweeps.dask_workers import _fit_workers, _Needs, _Remote, _take, _Token, _Unfit
+
+
+@pytest.fixture
+def point(walk, tmp_path):
+    def make(kind="walk"):
+        grid = Grid.parse(walk, [f"kind={kind}"], size="quick")
+        return Point(tmp_path / "out", walk.name, grid.params[0], "quick", grid.at((0,)), grid.label((0,)))
+
+    return make
+
+
+@pytest.fixture
+def token(tmp_path):
+    file = tmp_path / "token"
+    file.write_text("seen")
+    return _Token(file, "seen")
+
+
+class Future:
+    """What Dask gives for a point: a result, or an error."""
+
+    def __init__(self, result):
+        self._result = result
+
+    def result(self):
+        if isinstance(self._result, Exception):
+            raise self._result
+        return self._result
+
+
+def remote(point, token, data=None):
+    return _Remote(point, _Needs(data, version("saddlescope")), token)
+
+
+def test_a_worker_that_sees_the_folder_stores_the_point_there(point, token):
+    made = point()
+    assert remote(made, token)() is None
+    assert made.state is State.FINISHED
+
+
+@pytest.mark.parametrize("text", [None, "of another folder"])
+def test_one_that_does_not_see_it_sends_the_same_run(point, token, text, tmp_path):
+    made = point()
+    absent = _Token(tmp_path / "absent", "seen") if text is None else replace(token, text=text)
+    content = remote(made, absent)()
+    assert isinstance(content, bytes)
+    assert made.state is State.MISSING
+    assert _take(made, Future(content)) == ""
+    assert made.state is State.FINISHED
+    seen = replace(made, out=tmp_path / "seen")
+    remote(seen, token)()
+    xr.testing.assert_equal(store.read(made.file), store.read(seen.file))
+
+
+def test_a_point_that_fails_far_away_fails_here(point, token, tmp_path):
+    made = point("fails")
+    told = remote(made, _Token(tmp_path / "absent", ""))()
+    assert told == "ZeroDivisionError: a defect"
+    assert _take(made, Future(told)) == ""
+    assert (made.state, made.error) == (State.FAILED, "ZeroDivisionError: a defect")
+
+
+def test_a_worker_of_another_version_or_without_the_data_makes_nothing(point, token, tmp_path, begun):
+    other = _Remote(point(), _Needs(None, "0.0.1"), token)()
+    assert isinstance(other, _Unfit)
+    assert "the client has 0.0.1: install the same" in other.sentence
+    blind = remote(point(), token, tmp_path / "nowhere")()
+    assert isinstance(blind, _Unfit)
+    assert "does not see the folder of data" in blind.sentence
+    assert begun() == []
+    assert _take(point(), Future(blind)) == blind.sentence
+    assert point().state is State.MISSING, "another worker may make it"
+
+
+def test_unfit_workers_take_no_points(heard):
+    class Workers:
+        def __init__(self, *told):
+            self.told = {f"tcp://{k}": what for k, what in enumerate(told)}
+
+        def run(self, task, on_error):
+            assert on_error == "return"
+            return self.told
+
+    def fit(*told):
+        return _fit_workers(Workers(*told), _Needs(None, "1"), heard.append)
+
+    absent = ModuleNotFoundError("No module named 'saddlescope'", name="saddlescope")
+    assert fit("", "") is None
+    assert heard == []
+    assert fit() is None
+    assert heard.pop() == "The scheduler has no worker yet. Waiting for one."
+    assert fit("", "old", "") == ["tcp://0", "tcp://2"]
+    assert heard.pop() == "1 of 3 workers are left out. old"
+    with pytest.raises(InputError, match="one lacks saddlescope"):
+        fit(absent, absent)
+    with pytest.raises(InputError, match="A worker cannot be used: RuntimeError: odd"):
+        fit(RuntimeError("odd"))
+
+
+def test_what_goes_wrong_on_the_way_is_told_in_a_sentence(point):
+    from distributed import CancelledError, KilledWorker
+
+    made = point()
+    for error in (CancelledError("x"), TimeoutError(), OSError("broken")):
+        with pytest.raises(InputError, match="The scheduler ended, or no longer answers"):
+            _take(made, Future(error))
+    with pytest.raises(InputError, match="one lacks saddlescope"):
+        _take(made, Future(ModuleNotFoundError("No module named 'saddlescope'", name="saddlescope")))
+    with pytest.raises(StorageError, match="no space"):
+        _take(made, Future(StorageError("no space")))
+    assert _take(made, Future(RuntimeError("odd\nthing"))) == "A worker could not make it: RuntimeError: odd"
+    assert made.state is State.MISSING
+    assert _take(made, Future(KilledWorker("x", None, 3))) == ""
+    assert "ended in the middle, 4 times" in made.error
+
+
+def test_without_dask_the_extra_is_named(swept, monkeypatch):
+    monkeypatch.setitem(sys.modules, "distributed", None)
+    with pytest.raises(MissingExtraError, match=r"needs distributed: pip install 'saddlescope\[sweep\]'"):
+        swept("dim=1,2", scheduler="tcp://127.0.0.1:1")
+
+
+@pytest.mark.parametrize("address", ["tcp://127.0.0.1:9", "nonsense", "http://127.0.0.1", ""])
+def test_an_address_that_nobody_answers_is_refused(swept, monkeypatch, address):
+    monkeypatch.setattr("saddlescope.sweeps.dask_workers._PATIENCE", 0.5)
+    with pytest.raises(InputError, match="must be the address of a running Dask scheduler"):
+        swept("dim=1,2", scheduler=address)
+
+
+def test_runs_are_written_at_a_worker_without_asking_the_scheduler(tmp_path):
+    import dask.config
+
+    with dask.config.set(scheduler="distributed-is-not-there"):
+        file = store.write(xr.Dataset({"x": ("t", [1.0, 2.0])}), tmp_path / "run.nc")
+    assert store.read(file).x.values.tolist() == [1.0, 2.0]
+
+
+def test_nothing_of_dask_is_loaded_where_no_cluster_is_used():
+    import subprocess
+
+    code = "import sys, saddlescope.sweeps; sys.exit('dask' in sys.modules or 'numpy' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], cwd=Path(__file__).parent).returncode == 0

@@ -1,0 +1,89 @@
+"""The command `sweep`, as it is typed."""
+
+import json
+import shlex
+
+import pytest
+
+from saddlescope import cli
+from saddlescope.sweeps import Sweep
+
+
+@pytest.fixture
+def typed(walk, tmp_path, monkeypatch, capsys):
+    """Runs the command line in tmp_path; the status and what was printed on stdout and stderr."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("SADDLESCOPE_DATA", raising=False)
+
+    def call(line):
+        status = cli.main(["sweep", *shlex.split(line)])
+        told = capsys.readouterr()
+        return status, told.out, told.err
+
+    return call
+
+
+def test_a_sweep_prints_its_verdicts_and_where_it_lies(typed, tmp_path):
+    status, out, err = typed("tiny/walk --grid dim=1,2 --seeds 0:3 --size quick --processes 1")
+    assert status == 0
+    assert "6 points: 6 finished." in out
+    (line,) = [line for line in out.splitlines() if "two-scales" in line]
+    assert line.split()[1:] == ["6", "0", "0"]
+    file = out.split("Stored in ")[1].strip().removesuffix(".")
+    assert Sweep.open(tmp_path / file).grid.names == ("dim", "seed")
+    assert "tiny/walk, 6 points: 100%" in err
+
+
+def test_failed_points_are_told_one_in_a_line_and_make_the_status_1(typed):
+    line = "tiny/walk --grid kind=walk,fails --seeds 0:2 --size quick --processes 1"
+    status, out, err = typed(line)
+    assert status == 1
+    assert "4 points: 2 finished, 2 failed." in out
+    assert err.splitlines()[-2:] == [f"kind=fails seed={k}: ZeroDivisionError: a defect" for k in (0, 1)]
+    told = json.loads(typed(f"{line} --json")[1])
+    assert told["points"] == {"finished": 2, "failed": 2, "missing": 0}
+    assert told["axes"] == {"kind": ["walk", "fails"], "seed": [0, 1]}
+    assert told["claims"][1] == {"claim": "two-scales", "reproduced": 2, "refuted": 0, "undecided": 0}
+    assert told["unfinished"][0] == {"point": "kind=fails seed=0", "error": "ZeroDivisionError: a defect"}
+
+
+def test_many_failures_are_counted(typed):
+    err = typed("tiny/walk --grid kind=fails --seeds 0:23 --size quick --processes 1")[2]
+    assert err.splitlines()[-1] == "... and 3 more; the data set has them all."
+
+
+@pytest.mark.parametrize(
+    ("line", "told"),
+    [
+        ("tiny/wlak --seeds 0:2", "There is no entry"),
+        ("tiny/walk", "must have an axis"),
+        ("tiny/walk --grid dim", "NAME=VALUES"),
+        ("tiny/walk --grid dim=0", "dim must be at least 1"),
+        ("tiny/walk --seeds x", "seed must be of type int"),
+        ("tiny/walk --seeds 0:2 --processes 0", "--processes"),
+        ("tiny/walk --seeds 0:2 --processes two", "--processes"),
+        ("tiny/walk --seeds 0:2 --processes 2 --scheduler tcp://x:1", "left out with a scheduler"),
+        ("tiny/walk --seeds 0:2 --set dim", "--set must be NAME=VALUE"),
+        ("tiny/walk --seeds 0:2 --data nowhere", "--data must be an existing folder"),
+        ("tiny/walk --seeds 0:2 --out begun", "Cannot write"),
+        ("tiny/walk --seeds 0:2 --sede", "No such option"),
+    ],
+)
+def test_bad_input_is_one_sentence_and_status_2(typed, tmp_path, line, told):
+    (tmp_path / "begun").write_text("")
+    status, out, err = typed(line)
+    assert (status, out) == (2, "")
+    assert told in err
+    assert len(err.strip().splitlines()) == 1
+
+
+def test_an_interrupt_says_that_the_sweep_goes_on(typed, monkeypatch):
+    import tiny_sweep
+
+    def interrupt(params):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(tiny_sweep, "_break", interrupt)
+    status, _, err = typed("tiny/walk --seeds 0:2 --size quick --processes 1")
+    assert status == 130
+    assert "Interrupted; rerun the same command to resume." in err

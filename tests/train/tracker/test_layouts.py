@@ -1,0 +1,110 @@
+"""Layouts: the factors of each library's attention reproduce its outputs."""
+
+import math
+
+import pytest
+import torch
+from attention_standins import GPT2Attention, LlamaAttention, TimmAttention, all_kinds
+from torch import nn
+from torch.nn import functional
+
+from saddlescope._shared.errors import InputError
+from saddlescope.train import Fused, Separate, TorchMultihead
+from saddlescope.train.tracker.attention_blocks import attention_blocks
+
+KINDS = ("vit", "torch", "gpt2", "nanogpt", "timm", "vit-pytorch", "bert", "llama", "t5")
+
+
+def from_factors(factors, x):
+    """Compute attention by the paper's formula, as a sum over heads of products of factors."""
+    width = factors.key.shape[-1]
+    total = 0
+    for W_K, W_Q, W_V, W_O in zip(*factors, strict=True):
+        scores = functional.softmax(x @ W_Q @ W_K.T @ x.transpose(1, 2) / math.sqrt(width), dim=-1)
+        total = total + scores @ x @ W_V @ W_O.T
+    return total
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_factors_compute_what_the_module_computes(kind):
+    module = all_kinds()[kind]
+    x = torch.randn(2, 6, 12, dtype=torch.float64)
+    (block,) = attention_blocks(nn.ModuleDict({"inner": module}))
+    torch.testing.assert_close(from_factors(block.factors(), x), module(x).detach())
+    assert block.factors().key.shape[0] == 4
+    assert not any(part.requires_grad for part in block.factors())
+
+
+def test_multihead_attention_with_keys_and_values_of_other_widths():
+    module = nn.MultiheadAttention(12, 4, kdim=5, vdim=7, bias=False, batch_first=True).double()
+    assert module.in_proj_weight is None
+    x, k, v = (torch.randn(2, 6, width, dtype=torch.float64) for width in (12, 5, 7))
+    factors = attention_blocks(module)[0].factors()
+    total = 0
+    for W_K, W_Q, W_V, W_O in zip(*factors, strict=True):
+        total = total + functional.softmax(x @ W_Q @ W_K.T @ k.transpose(1, 2) / math.sqrt(3), dim=-1) @ v @ W_V @ W_O.T
+    torch.testing.assert_close(total, module(x, k, v, need_weights=False)[0].detach())
+
+
+def test_blocks_come_in_the_models_order_and_shared_weights_once():
+    shared = TimmAttention(8, 2)
+    model = nn.Sequential(TimmAttention(8, 2), shared, nn.ReLU(), shared, nn.TransformerEncoderLayer(8, 2))
+    assert [block.name for block in attention_blocks(model)] == ["0", "1", "4.self_attn"]
+
+
+def test_modules_with_the_same_parameters_are_told_once():
+    """Tie layers by their parameters, as in unrolled ALBERT-like models: all four, or only some."""
+    first, tied, half = (LlamaAttention(8, 2, 1, 4) for _ in range(3))
+    for name in ("q_proj", "k_proj", "v_proj", "o_proj"):
+        setattr(tied, name, getattr(first, name))
+    half.q_proj.weight = first.q_proj.weight
+    half.k_proj.weight = first.k_proj.weight
+    assert [block.name for block in attention_blocks(nn.Sequential(first, tied, half))] == ["0", "2"]
+
+
+def test_gpt2_names_in_the_paper_s_order():
+    module = GPT2Attention(768, 12)
+    factors = attention_blocks(module)[0].factors()
+    assert module.c_attn.weight.shape == (768, 2304)
+    torch.testing.assert_close(factors.query[1], module.c_attn.weight[:, 64:128].detach())
+    torch.testing.assert_close(factors.key[1], module.c_attn.weight[:, 768 + 64 : 768 + 128].detach())
+    torch.testing.assert_close(factors.value[1], module.c_attn.weight[:, 1536 + 64 : 1536 + 128].detach())
+    torch.testing.assert_close(factors.output[1], module.c_proj.weight[64:128].T.detach())
+
+
+class Strange(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.wk, self.wq, self.wv, self.wo = (nn.Linear(8, 8) for _ in range(4))
+        self.setting = nn.Module()
+        self.setting.count = 2
+
+
+def test_unknown_names_are_refused_and_can_be_named_by_hand():
+    model = nn.Sequential(Strange())
+    with pytest.raises(InputError, match=r"got Sequential, which has none.*c_attn, c_proj.*layouts=\(Separate"):
+        attention_blocks(model)
+    by_hand = Separate("wk", "wq", "wv", "wo", heads="setting.count")
+    (block,) = attention_blocks(model, (by_hand,))
+    torch.testing.assert_close(block.factors().key[1], model[0].wk.weight[4:].T.detach())
+    assert attention_blocks(model, (Separate("wk", "wq", "wv", "wo", heads=4),))[0].factors().key.shape == (4, 8, 2)
+
+
+def test_names_without_a_number_of_heads_or_with_the_wrong_shapes_are_refused():
+    model = Strange()
+    with pytest.raises(InputError, match="Strange must have its number of heads as an integer under num_heads or"):
+        attention_blocks(model, (Separate("wk", "wq", "wv", "wo"),))
+    with pytest.raises(InputError, match=r"must split into 3 heads; got \(in, out\) shapes \(8, 8\)"):
+        attention_blocks(model, (Separate("wk", "wq", "wv", "wo", heads=3),))
+    cross = GPT2Attention(8, 2)
+    cross.c_attn = type(cross.c_attn)(16, 8)
+    with pytest.raises(InputError, match="c_attn must have queries, keys and values of the width 8"):
+        attention_blocks(cross)
+    model.wk = nn.Linear(8, 12)
+    with pytest.raises(InputError, match="divisor of its 4 heads for keys, and as many for values; got 6 and 4"):
+        attention_blocks(model, (Separate("wk", "wq", "wv", "wo", heads=4),))
+
+
+def test_layouts_say_what_they_look_for():
+    names = [str(layout) for layout in (TorchMultihead(), Fused("qkv", "proj"), Separate("k", "q", "v", "o"))]
+    assert names == ["torch.nn.MultiheadAttention", "qkv, proj", "k, q, v, o"]

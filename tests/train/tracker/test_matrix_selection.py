@@ -1,0 +1,120 @@
+"""Selection of single matrices by name: matches, canonical names, and errors without a match."""
+
+import numpy as np
+import pytest
+import torch
+from small_vit import SMALL
+from torch import nn
+
+from saddlescope._shared.errors import InputError
+from saddlescope.train import Every, RankTracker, ViT
+from saddlescope.train.tracker.matrix_selection import canonical_name, select_matrices, unwrap_model
+
+
+class Tied(nn.Module):
+    """Build a model whose head shares its matrix with the embedding, as in language models."""
+
+    def __init__(self):
+        super().__init__()
+        self.embedding, self.inner, self.head = nn.Embedding(5, 3), nn.Linear(3, 3), nn.Linear(3, 5, bias=False)
+        self.head.weight = self.embedding.weight
+
+
+def test_patterns_match_parameters_and_their_modules():
+    model = ViT(SMALL)
+    mlp = [f"blocks.{k}.{name}.weight" for k in range(2) for name in ("expand", "contract")]
+    assert list(select_matrices(model, "blocks.*.expand")) == [mlp[0], mlp[2]]
+    assert list(select_matrices(model, "blocks.*.expand.weight")) == [mlp[0], mlp[2]]
+    assert list(select_matrices(model, ["*.contract", "*.expand"])) == mlp  # in the order of the model
+    assert list(select_matrices(model, "*0*")) == [name for name in select_matrices(model, "*") if "blocks.0" in name]
+    assert all(matrix.ndim == 2 for matrix in select_matrices(model, "*").values())  # biases and norms are none
+
+
+def test_a_function_chooses_by_name_and_shape():
+    chosen = select_matrices(ViT(SMALL), lambda name, parameter: "blocks.1" in name and 7 in parameter.shape)
+    assert list(chosen) == ["blocks.1.expand.weight", "blocks.1.contract.weight"]
+
+
+def test_shared_matrices_are_told_once():
+    model = Tied()
+    for choice in ("*", ["embedding", "head", "inner"], lambda name, parameter: True):
+        assert list(select_matrices(model, choice)) == ["embedding.weight", "inner.weight"]
+    assert list(select_matrices(model, "head")) == ["embedding.weight"]  # found by any of its names
+
+
+def test_patterns_that_match_nothing_are_refused():
+    model = ViT(SMALL)
+    some = r"Names are position, patch_embedding.weight, .* and \d+ more; \* matches any part"
+    with pytest.raises(InputError, match="got '\\*.mlp.\\*', which matches none. " + some):
+        select_matrices(model, "*.mlp.*")
+    with pytest.raises(InputError, match="got 'fc1', which matches none"):
+        select_matrices(model, ["*.expand", "fc1"])
+    with pytest.raises(InputError, match=r"got 'norm.weight', which matches none"):  # no matrix
+        select_matrices(model, "norm.weight")
+    with pytest.raises(InputError, match=r"got <function .*which matches none"):
+        select_matrices(model, lambda name, parameter: False)
+    with pytest.raises(InputError, match="Names are none: the model has no matrix"):
+        select_matrices(nn.LayerNorm(3), "*")
+    with pytest.raises(InputError, match="matches none"):
+        select_matrices(model, ())
+
+
+def test_names_are_those_of_the_model_whatever_is_around_it():
+    model = nn.Sequential(ViT(SMALL), nn.Linear(4, 2))
+    wrapped = nn.DataParallel(torch.compile(model, backend="eager"))
+    assert list(select_matrices(wrapped, "*")) == list(select_matrices(model, "*"))
+    assert unwrap_model(wrapped) is model
+    inner = nn.Sequential(torch.compile(ViT(SMALL), backend="eager"), nn.Linear(4, 2))
+    assert list(select_matrices(inner, "*")) == list(select_matrices(model, "*"))
+    assert canonical_name("a._fsdp_wrapped_module.b._checkpoint_wrapped_module.weight") == "a.b.weight"
+    tracker = RankTracker(wrapped, matrices="1")
+    assert tracker.layers == RankTracker(inner).layers == ("0.blocks.0.attention", "0.blocks.1.attention")
+    assert tracker.matrices == ("1.weight",)
+
+
+def test_a_model_without_attention_is_tracked_by_its_matrices_alone():
+    model = nn.Sequential(nn.Linear(6, 5), nn.ReLU(), nn.Linear(5, 2, bias=False))
+    tracker = RankTracker(model, matrices="*", schedule=Every(1))
+    assert tracker.layers == ()
+    change = torch.outer(torch.arange(5.0), torch.ones(6))
+    with torch.no_grad():
+        model[0].weight += change
+    tracker.step()
+    dataset = tracker.to_xarray()
+    assert "update_spectrum" not in dataset
+    assert dataset.matrix.values.tolist() == ["0.weight", "2.weight"]
+    assert dataset.matrix_update_spectrum.dims == ("step", "matrix", "index")
+    np.testing.assert_allclose(dataset.matrix_update_spectrum[0, 0], [float(change.norm()), *[0] * 4], atol=1e-5)
+    assert not dataset.matrix_update_spectrum[0, 1].any()
+    assert np.isnan(dataset.matrix_stable_rank[0, 1])
+    resumed = RankTracker(model, matrices="*", schedule=Every(1))
+    resumed.load_state_dict(tracker.state_dict())
+    assert resumed.to_xarray().identical(dataset)
+
+
+class OwnAttention(nn.Module):
+    """Attention with unknown names."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.mixing = nn.Linear(4, 12)
+
+
+def test_attention_under_unknown_names_is_told_where_matrices_are_chosen():
+    model = nn.Sequential(nn.Linear(4, 4), OwnAttention())
+    with pytest.warns(UserWarning, match=r"Only the selected matrices.* 1 has .*layouts="):
+        assert RankTracker(model, matrices="0").layers == ()
+    RankTracker(model, matrices="0", attention=False)  # asked for: nothing to tell
+    RankTracker(nn.ModuleDict({"attn": ViT(SMALL)}), matrices="*.expand")  # found
+
+
+def test_heads_and_matrices_share_a_data_set():
+    model = ViT(SMALL)
+    tracker = RankTracker(model, matrices="*.expand")
+    tracker.measure()
+    dataset = tracker.to_xarray()
+    assert dataset.sizes["index"] == 7  # of the matrices, the longest; spectra of heads end in zeros
+    assert not dataset.initial_spectrum[..., 2:].any()
+    alone = RankTracker(model, matrices="*.expand", attention=False)
+    alone.measure()
+    assert "layer" not in alone.to_xarray().dims
