@@ -47,7 +47,7 @@ def processor() -> str:
 
 
 def versions() -> dict[str, str]:
-    """Those of the peers that are installed."""
+    """Return the versions of the peers that are installed."""
     found = {}
     for package in PEERS:
         try:
@@ -58,7 +58,7 @@ def versions() -> dict[str, str]:
 
 
 def fingerprint(name: str, here: Path = HERE) -> str:
-    """Of the code of a benchmark: a result of another one is out of date."""
+    """Return a digest of the code of a benchmark: a result with another one is out of date."""
     code = (here / f"{name}.py").read_bytes() + (here / "board.py").read_bytes()
     return hashlib.sha256(code).hexdigest()[:16]
 

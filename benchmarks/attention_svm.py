@@ -117,7 +117,7 @@ def compared(board: Board, size: tuple[int, int, int], *, peers: bool, seed: int
 
 
 def ranks(board: Board, name: str, draws: list[TokenData]) -> None:
-    """How often the rank read off a nuclear solution of CVXPY's is the certified one."""
+    """Compare the ranks read off nuclear solutions of CVXPY with the certified ones."""
     ours = [nuclear_svm(data).certificate for data in draws]
     assert all(certificate.rank_certified for certificate in ours)
     true = [certificate.rank for certificate in ours]

@@ -2,9 +2,9 @@
 
 Diagonal linear networks on 2 p samples of a realisable regression, followed to rescaled time 10 at tolerance 1e-4 with
 crossings of |beta| = 0.05. Two tables: 64 seeds (data, teacher, start) at alpha = 1e-32, and 64 initial scales from
-1e-1 to 1e-4096 of one of them. Everything is compiled beforehand and runs on one thread. "One at a time" is a loop over
-`gradient_flow_batched` with one flow, timed on eight flows evenly spread over the batch; so is the loop over `gradient_flow`.
-Ratios compare the sample with what the same flows cost in the batch, by their share of its gradients.
+1e-1 to 1e-4096 of one of them. Everything is compiled beforehand and runs on one thread. "One at a time" is a loop
+over `gradient_flow_batched` with one flow, timed on eight flows evenly spread over the batch; so is the loop over
+`gradient_flow`. Ratios compare the sample with what the same flows cost in the batch, by their share of its gradients.
 
     python benchmarks/batch.py [--quick]
 """
@@ -59,7 +59,7 @@ def timed(work: Callable[[], Any]) -> tuple[float, Any]:
 
 
 def largest_difference(ours: Trajectory, theirs: Trajectory) -> float:
-    """Of the times of the crossings, relative; infinite where they do not have the same ones."""
+    """Return the largest relative difference of crossing times; infinite where the crossings differ."""
     times: list[dict[tuple[int, bool, int], list[float]]] = [{}, {}]
     for of, trajectory in zip(times, (ours, theirs), strict=True):
         for c in trajectory.crossings:

@@ -1,4 +1,4 @@
-"""What a benchmark measured, as rows that can be read again: the board of all benchmarks is made of them.
+"""Measurements of a benchmark as rows that can be read again: the board of all benchmarks consists of them.
 
 Every benchmark is a script `NAME.py [--quick] [--rows FILE] [WORD ...]` whose `main(board)` prints its own table and
 hands the same figures to the board. `--quick` is a small version, for tests of the code: its timings mean nothing.
@@ -82,7 +82,7 @@ def exponent(sizes: Sequence[float], values: Sequence[float]) -> tuple[float, fl
 
 @dataclass
 class Board:
-    """What one benchmark has measured so far.
+    """Measurements of one benchmark so far.
 
     Attributes:
         quick: whether the small version was asked for.

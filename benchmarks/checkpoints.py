@@ -64,7 +64,7 @@ def peak() -> int:
 
 
 def child(folder: str) -> None:
-    """What a process of its own does: measures, and prints its CPU time and its peaks as JSON."""
+    """Measure in a separate process, and print its CPU time and its peaks as JSON."""
     imported, start = peak(), time.process_time()
     ds = checkpoint_spectra(f"{folder}/base", f"{folder}/tuned")
     seconds = time.process_time() - start

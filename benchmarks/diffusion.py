@@ -1,4 +1,4 @@
-"""A training step and sampling of the diffusion model, beside an honest eager PyTorch version, on one thread.
+"""A training step and sampling of the diffusion model, beside an eager PyTorch version, on one thread.
 
 The peer has the same layers with the same weights, written down the plain way, as public code for such models has them:
 PyTorch's default layout, attention from its products, queries, keys and values one by one, the derivative of the noise
@@ -27,8 +27,8 @@ from torch import Tensor, nn
 from torch.nn import functional
 from torch.utils.flop_counter import FlopCounterMode
 
-from saddlescope.train.diffusion.variational_diffusion import VariationalDiffusion
 from saddlescope.train.diffusion.unet import ResidualBlock, SelfAttention, UNet, UNetConfig
+from saddlescope.train.diffusion.variational_diffusion import VariationalDiffusion
 
 SIZES = {
     "small": (UNetConfig(pixels=16, channels=(16, 32, 32), blocks=1), 32, 40),
@@ -240,7 +240,7 @@ def main(board: Board) -> None:
         ),
     }
     for name, found in rows.items():
-        values = {"VariationalDiffusion": found["ours"], "the same written plainly in PyTorch": found["peer"]}
+        values = {"VariationalDiffusion": found["ours"], "the same in eager PyTorch": found["peer"]}
         board.compare(
             f"{size}, {name}, batch {batch if name == 'training step' else SAMPLED}", "CPU time", "ms", values
         )

@@ -2,7 +2,7 @@
 
 The peer runs the same update rule by automatic differentiation: one start at a time, as one would write it down, and
 for fairness all starts at once with batched matrix products. Rates are in CPU seconds, after compilation and a warm-up;
-the peers run fewer steps (their cost is the same at every step), in turns with ours. Last, the cost of polishing.
+the peers run fewer steps (their cost is the same at every step), in turns with ours. Last, the cost of refinement.
 
     python benchmarks/escape.py [--quick]
 """
@@ -20,13 +20,13 @@ import numpy as np
 import torch
 from board import Board, play
 
-from saddlescope.theory.escape.newton import polish
+from saddlescope.theory.escape.newton import refine_direction
 from saddlescope.theory.escape.sphere_descent import DECAY, MOMENTUM, sphere_descent
 
 DEPTH, STEPS, RATE, STARTS = 3, 4000, 0.03, 64
 PEER_STEPS, TURNS, WIDTHS = 200, 3, (4, 8, 16, 32, 64)
 ANGLES = 2 * np.pi * np.arange(1, 9) / 8
-X, G = np.stack([np.sin(ANGLES), np.cos(ANGLES)]), ((-1.0) ** np.arange(1, 9))[None]
+X, G = np.stack([np.sin(ANGLES), np.cos(ANGLES)], axis=1), ((-1.0) ** np.arange(1, 9))[:, None]
 
 
 def drawn(width: int, starts: int) -> tuple[np.ndarray, ...]:
@@ -37,7 +37,7 @@ def drawn(width: int, starts: int) -> tuple[np.ndarray, ...]:
 
 def torch_descent(weights: tuple[np.ndarray, ...], steps: int, shown: int) -> torch.Tensor:
     """The speeds after the first `shown` of `steps` steps; with a leading axis of starts, all at once."""
-    inputs, gradients = torch.from_numpy(X), torch.from_numpy(G)
+    inputs, gradients = torch.from_numpy(X.T.copy()), torch.from_numpy(G.T.copy())
     batched = weights[0].ndim == 3
     axes = (1, 2) if batched else (0, 1)
     theta = [torch.from_numpy(weight) for weight in weights]
@@ -77,17 +77,17 @@ def main(board: Board) -> None:
     peer_steps, turns, sizes = (20, 1, WIDTHS[:1]) if board.quick else (PEER_STEPS, TURNS, WIDTHS)
     torch.set_num_threads(1)
     print(f"starts a second of {STEPS} steps, CPU time on one thread, median of {turns} turns")
-    print("width      ours   loop of one   ratio    batched   ratio   polish")
+    print("width      ours   loop of one   ratio    batched   ratio   refine")
     for width in sizes:
         weights = drawn(width, STARTS)
         one = tuple(weight[0] for weight in weights)
-        sphere_descent(weights, X, G, steps=STEPS, rate=RATE, marks=1)
+        sphere_descent(weights, X, G, steps=STEPS, learning_rate=RATE, record=np.array([STEPS]))
         torch_descent(one, STEPS, 20)
         rates: dict[str, list[float]] = {"ours": [], "loop": [], "batched": []}
         found = weights
         for _ in range(turns):
             start = time.process_time()
-            found, _ = sphere_descent(weights, X, G, steps=STEPS, rate=RATE, marks=1)
+            found, _ = sphere_descent(weights, X, G, steps=STEPS, learning_rate=RATE, record=np.array([STEPS]))
             rates["ours"].append(STARTS / (time.process_time() - start))
             start = time.process_time()
             torch_descent(one, STEPS, peer_steps)
@@ -97,8 +97,8 @@ def main(board: Board) -> None:
             rates["batched"].append(STARTS * peer_steps / STEPS / (time.process_time() - start))
         start = time.process_time()
         for n in range(16):
-            polish([weight[n] for weight in found], X, G)
-        polishing = 1e3 * (time.process_time() - start) / 16
+            refine_direction([weight[n] for weight in found], X, G)
+        refining = 1e3 * (time.process_time() - start) / 16
         ours, loop, batched = (statistics.median(rates[name]) for name in ("ours", "loop", "batched"))
         problem = f"Example 1, depth {DEPTH}, width {width}, {STEPS} steps"
         names = {
@@ -109,13 +109,13 @@ def main(board: Board) -> None:
         board.compare(
             problem, "CPU time of a start", "ms", {names[k]: [1e3 / rate for rate in rates[k]] for k in names}
         )
-        board.tell(problem, "polish", "CPU time of a start", polishing, "ms")
+        board.tell(problem, "refine_direction", "CPU time of a start", refining, "ms")
         print(
             f"{width:5} {ours:9.1f} {loop:13.2f} {ours / loop:7.0f} {batched:10.1f} {ours / batched:7.1f} "
-            f"{polishing:5.1f} ms",
+            f"{refining:5.1f} ms",
             flush=True,
         )
-    same, _ = sphere_descent(drawn(8, 4), X, G, steps=100, rate=RATE, marks=1)
+    same, _ = sphere_descent(drawn(8, 4), X, G, steps=100, learning_rate=RATE, record=np.array([100]))
     off = max(
         abs(float(torch_descent(tuple(w[n] for w in drawn(8, 4)), 100, 101)) - _speed(tuple(w[n] for w in same)))
         for n in range(4)
@@ -125,10 +125,10 @@ def main(board: Board) -> None:
 
 
 def _speed(weights: tuple[np.ndarray, ...]) -> float:
-    hidden = X
+    hidden = X.T
     for weight in weights[:-1]:
         hidden = np.maximum(weight @ hidden, 0)
-    return -float((G * (weights[-1] @ hidden)).sum())
+    return -float((G.T * (weights[-1] @ hidden)).sum())
 
 
 if __name__ == "__main__":

@@ -49,7 +49,7 @@ Beta = Callable[[np.ndarray], np.ndarray]  # times to products
 
 @dataclass
 class Run:
-    """What a method found, and how many gradients it took."""
+    """Result of a method, and the number of its gradients."""
 
     times: Times
     gradients: float

@@ -69,9 +69,7 @@ def main(board: Board) -> None:
     print(f"first {stages} stages of seed 1")
     print(f"  NewtonTransition  {cost:6.1f} s")
     print(f"  OdeTransition      {its_cost:6.1f} s, {its_cost / cost:.1f} times as long; saddles differ by {off:.1e}")
-    print(
-        f"  TimedTransition       {with_times:6.1f} s, {with_times / cost:.1f} times as long, with corrections of order 1"
-    )
+    print(f"  TimedTransition       {with_times:6.1f} s, {with_times / cost:.1f} times as long, corrections of order 1")
     print("whole staircases")
     for seed in seeds:
         learned, cost, teacher = timed(seed, NewtonTransition())

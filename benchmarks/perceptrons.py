@@ -1,4 +1,4 @@
-"""The 29 runs of perceptrons in the third paper's figures, beside an honest PyTorch loop doing the same, on one thread.
+"""The 29 runs of perceptrons in the third paper's figures, beside a PyTorch loop that does the same, on one thread.
 
 Four and four one-layer networks of Figure 2 (a, b), two four-layer ones of 2 (c), eight two-layer ones of Figure 11,
 eight with ReLU of Figure 12, two three-layer ones of Figure 13, one with ReLU and four concepts of Figure 7: 40 epochs

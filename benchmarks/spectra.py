@@ -42,17 +42,17 @@ def factors(relative: float, heads: tuple[int, ...], seed: int = 0) -> Factors:
 
 
 def dense_numpy(L: np.ndarray, R: np.ndarray, L0: np.ndarray, R0: np.ndarray) -> np.ndarray:
-    """What one would write with NumPy."""
+    """Compute the spectra with plain NumPy."""
     return np.linalg.svd(L @ np.swapaxes(R, -1, -2) - L0 @ np.swapaxes(R0, -1, -2), compute_uv=False)
 
 
 def dense_torch(L: torch.Tensor, R: torch.Tensor, L0: torch.Tensor, R0: torch.Tensor) -> torch.Tensor:
-    """What one would write with PyTorch."""
+    """Compute the spectra with plain PyTorch."""
     return torch.linalg.svdvals(L @ R.mT - L0 @ R0.mT)
 
 
 class WeightWatcher:
-    """What one would use WeightWatcher for: the updates as the weights of a model."""
+    """Spectra by WeightWatcher, with the updates as the weights of a model."""
 
     def __init__(self, updates: np.ndarray) -> None:
         logging.disable(logging.WARNING)  # it speaks while it is imported

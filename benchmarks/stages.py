@@ -67,12 +67,12 @@ def by_plateaus(run: SyntheticRun) -> np.ndarray:
 
 
 def right(run: SyntheticRun, times: np.ndarray) -> bool:
-    """Whether the drops are where they are."""
+    """Return true where the drops were found at their places."""
     return len(times) == len(run.drops) and bool(np.all((run.early <= times) & (times <= run.late)))
 
 
 def share(find: Finder, runs: list[SyntheticRun]) -> float:
-    """Of the runs, those found right."""
+    """Return the share of runs found right."""
     return sum(right(run, find(run)) for run in runs) / len(runs)
 
 

@@ -130,7 +130,7 @@ def diffrax_run(slope: Slope, solver: diffrax.AbstractSolver, start: np.ndarray,
 
 
 def error(data: TokenData, wanted: np.ndarray, state: np.ndarray) -> float:
-    """Of the direction, in units of its largest entry; infinite where there is none."""
+    """Return the error of the direction in units of its largest entry; infinite where the direction does not exist."""
     beta = state[0] * state[1]
     margin = float((data.features @ beta).min())
     return float(np.abs(beta / margin - wanted).max() / np.abs(wanted).max()) if margin > 0 else np.inf

@@ -1,4 +1,4 @@
-"""What the tracker costs: runs with and without it, alternating, in one process, in CPU time of one thread.
+"""Cost of the tracker: runs with and without it, alternating, in one process, in CPU time of one thread.
 
 digits      the ViT of the digits experiment (depth 4, embedding 128, 8 heads of width 32) at a fifth of its 40 epochs:
             unkind to the default schedule, which measures ever more rarely, so that longer runs pay less
@@ -139,7 +139,7 @@ def gpt2(board: Board, steps: int = 2, sequences: int = 8, tokens: int = 256) ->
 
 
 def main(board: Board) -> None:
-    """What was asked for, or both."""
+    """Run the requested comparison, or both."""
     name, *numbers = board.words or ("",)
     sizes = {"digits": (1, 1), "gpt2": (1, 1, 8)} if board.quick else {}
     for one, measure in {"digits": digits, "gpt2": gpt2}.items():

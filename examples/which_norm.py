@@ -1,4 +1,4 @@
-"""Which norm does softmax attention minimise on data of one's own? (Sheen et al.)"""
+"""Find the norm that softmax attention minimises on your data (Sheen et al.)."""
 
 # %% Five sequences of four tokens with their queries, labels, and a fixed linear head
 import numpy as np

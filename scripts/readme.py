@@ -14,7 +14,7 @@ from tables import all_entries, every_claim, refuted, results
 
 from saddlescope._shared.errors import InputError
 from saddlescope.plot import draw_matplotlib
-from saddlescope.reproduction import find_entry, entry_names
+from saddlescope.reproduction import entry_names, find_entry
 from saddlescope.reproduction.formatting import finite
 from saddlescope.reproduction.runner import Reproduction, stored_files
 
@@ -56,7 +56,7 @@ def within(text: str, name: str, made: str) -> str:
 
 
 def disagreements(verdicts: list[dict]) -> list[str]:
-    """What the stored verdicts and the claims in the source say differently."""
+    """Return the differences between the stored verdicts and the claims in the source."""
     stored = {(v["entry"], v["claim"]): v for v in verdicts}
     found = []
     for name in entry_names():

@@ -20,7 +20,7 @@ def all_entries(verdicts: list[dict]) -> str:
 
 
 def results(paper: str, verdicts: list[dict]) -> str:
-    """What became of one paper's claims: a sentence, and one row an entry with a link to its claims."""
+    """Return the results of one paper's claims: a sentence, and one row per entry with a link to its claims."""
     told = of_paper(paper, verdicts)
     rows = ((_linked(entry.name), entry.source, entry.title, outcomes(some)) for entry, some in by_entry(told))
     counted = f"{len(told)} claims at the default size on two cores: {outcomes(told)}."
@@ -72,7 +72,7 @@ def plain(text: str) -> str:
 
 
 def _claim(v: dict) -> tuple[str, str, str]:
-    """What is claimed, what was measured, with its remark, and the bounds."""
+    """Return the claim, the measured value with its remark, and the bounds."""
     value, uncertainty = (math.nan if v[k] is None else v[k] for k in ("value", "uncertainty"))
     low = -math.inf if v["low"] is None else v["low"]
     high = math.inf if v["high"] is None else v["high"]

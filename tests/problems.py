@@ -1,4 +1,4 @@
-"""Problems that several tests share."""
+"""Problems shared by several tests."""
 
 import equinox as eqx
 import jax
@@ -14,7 +14,7 @@ RETURNING_LAST_SADDLE = (0.0, -7 / 12, -25 / 12)  # where coordinate 0 must retu
 
 # theory: a loss with many minima, so that where a transition ends depends on the path
 class Bumpy(eqx.Module):
-    """(beta - centre)^T A (beta - centre) / 2 + sum_m height_m cos(waves_m . beta + phase_m)."""
+    """Loss (beta - centre)^T A (beta - centre) / 2 + sum_m height_m cos(waves_m . beta + phase_m)."""
 
     A: jax.Array
     centre: jax.Array
@@ -47,7 +47,7 @@ def alternating_circle(samples):
 
 # measure: factors of products, as of attention heads
 def product_factors(relative, dtype="float64", *, seed=0, batch=(2,), d=40, d2=36, h=6, rank=None):
-    """(L, R, L0, R0): random weights before, and after a random update (of low rank where asked)."""
+    """Return (L, R, L0, R0): random weights before and after a random update (of low rank if `rank` is given)."""
     draw = np.random.default_rng(seed).standard_normal
     after, before = [], []
     for rows in (d, d2):

@@ -1,15 +1,15 @@
-"""Slow twins: plain float64 (or exact) versions of what the package computes fast. They are its specification."""
+"""Reference implementations: plain float64 or exact versions of the fast code. They are its specification."""
 
 from fractions import Fraction
 from itertools import combinations
 
 import numpy as np
 
-# measure: from the matrix itself, by the definitions
+# measure: from the matrix, by the definitions
 
 
 def product_update(left, right, left0, right0):
-    """left right^T - left0 right0^T in long double, where the cancellation of six digits leaves thirteen."""
+    """Return left right^T - left0 right0^T in long double: the cancellation of six digits leaves thirteen."""
     L, R, L0, R0 = (np.asarray(factor).astype(np.longdouble) for factor in (left, right, left0, right0))
     return (L @ np.swapaxes(R, -1, -2) - L0 @ np.swapaxes(R0, -1, -2)).astype(np.float64)
 
@@ -27,7 +27,7 @@ def numerical_rank_of(matrix, level):
 
 
 def effective_rank_of(matrix):
-    """exp of the entropy of s / |W|_nuclear; s are the positive eigenvalues of [[0, W], [W^T, 0]]."""
+    """Return exp of the entropy of s / |W|_nuclear; s are the positive eigenvalues of [[0, W], [W^T, 0]]."""
     m, n = matrix.shape
     symmetric = np.block([[np.zeros((m, m)), matrix], [matrix.T, np.zeros((n, n))]])
     shares = np.linalg.eigvalsh(symmetric)[::-1][: min(m, n)] / np.linalg.norm(matrix, "nuc")
@@ -35,7 +35,7 @@ def effective_rank_of(matrix):
 
 
 def energy_rank_of(matrix, fraction):
-    """The least rank of an approximation U_k S_k V_k^T that leaves at most 1 - fraction of the squared norm."""
+    """Return the least rank of an approximation U_k S_k V_k^T with a squared error of at most 1 - fraction."""
     U, s, Vt = np.linalg.svd(matrix)
     for k in range(1, len(s) + 1):
         left_over = matrix - (U[:, :k] * s[:k]) @ Vt[:k]
@@ -48,7 +48,7 @@ def energy_rank_of(matrix, fraction):
 
 
 def greedy_exact(H, d):
-    """Stages (T, entered, beta) in exact arithmetic, and why they end: "converged", "tie" or "degenerate".
+    """Return stages (T, entered, beta) in exact arithmetic, and why they end: "converged", "tie" or "degenerate".
 
     Part (A) is equations 10 to 12 with b^0 = 1. In part (B), |beta| on the active coordinates follows the
     Lotka-Volterra equations x' = 2 x (s d - s H s x). With H positive definite they have a strict Lyapunov function
@@ -75,7 +75,7 @@ def greedy_exact(H, d):
 
 
 def _orthant_minimum(H, d, signs):
-    """The minimum of L with s_i beta_i >= 0 on the active coordinates and 0 elsewhere: every support is tried."""
+    """Find the minimum of L with s_i beta_i >= 0 on the active coordinates and 0 elsewhere, trying every support."""
     for size in range(len(signs), -1, -1):
         for support in combinations(sorted(signs), size):
             values = _solve([[H[i][j] for j in support] for i in support], [d[i] for i in support])
@@ -91,7 +91,7 @@ def _orthant_minimum(H, d, signs):
 
 
 def _solve(A, y):
-    """Gauss and Jordan, in rational numbers; A is positive definite, so no pivot is 0."""
+    """Solve by Gauss-Jordan elimination in rational numbers; A is positive definite, so no pivot is 0."""
     rows = [[*row, value] for row, value in zip(A, y, strict=True)]
     for k in range(len(rows)):
         rows[k] = [entry / rows[k][k] for entry in rows[k]]
@@ -105,7 +105,7 @@ def _solve(A, y):
 
 
 def descent_of_products(gradient, u, v, learning_rate, steps):
-    """The weights after each step; gradient is that of the loss in beta."""
+    """Return the weights after each step; `gradient` is that of the loss in beta."""
     path = [(u, v)]
     for _ in range(steps):
         g = -gradient(u * v)
@@ -115,7 +115,7 @@ def descent_of_products(gradient, u, v, learning_rate, steps):
 
 
 def symmetric_network_flow(strengths, factor, times, rtol=1e-13):
-    """U(t) of dU/dt = -(A E + E A) U with E = U U^T - I and A = diag(strengths), by SciPy's DOP853; (times, d, d')."""
+    """Return U(t) of dU/dt = -(A E + E A) U, E = U U^T - I, A = diag(strengths), by SciPy's DOP853; (times, d, d')."""
     from scipy.integrate import solve_ivp
 
     A, U0 = np.diag(strengths), np.asarray(factor, float)
@@ -133,10 +133,10 @@ def symmetric_network_flow(strengths, factor, times, rtol=1e-13):
 
 
 def symmetric_map_series(strengths, start, times, order=30):
-    """W(t) of the symmetric network to about 17 digits, (times, d, d), and dW/dt: Taylor series in W, long doubles.
+    """Return W(t) of the symmetric network to about 17 digits, (times, d, d), and dW/dt by Taylor series.
 
-    dW/dt = -(A E + E A) W - W (A E + E A) with E = W - 1, by coefficients; steps of a fifth of 1 / max(a), a
-    quarter of the distance to the poles of a logistic curve.
+    dW/dt = -(A E + E A) W - W (A E + E A) with E = W - 1, by coefficients in long double; steps of a fifth of
+    1 / max(a), a quarter of the distance to the poles of a logistic curve.
     """
     a = np.asarray(strengths, np.longdouble)
     one = np.eye(len(a), dtype=np.longdouble)

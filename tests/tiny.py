@@ -43,7 +43,7 @@ class Params:
 
 
 def run(params: Params, context: RunContext) -> xr.Dataset:
-    """A staircase in parts; each is kept in the scratch folder, and TINY_DIE_AT kills the process before one."""
+    """Run a staircase in parts, each stored in the scratch folder; TINY_DIE_AT kills the process before one."""
     if os.environ.get("TINY_FAILS"):
         raise RuntimeError("a defect")
     checkpoint = context.scratch / "done.json"
@@ -175,7 +175,7 @@ HEADING = catalogue.Heading(ENTRY.title, ENTRY.source, ENTRY.paper)
 
 
 def find_entry(name: str) -> Entry:
-    """In place of `saddlescope.reproduction.entry.find_entry`."""
+    """Replace `saddlescope.reproduction.entry.find_entry`."""
     if name != ENTRY.name:
         raise entries.unknown("entry", name, NAMES)
     return ENTRY

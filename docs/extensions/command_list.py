@@ -1,4 +1,4 @@
-"""What the directive `commands` lists: every command of the command line, from its own parser."""
+"""The directive `commands`: every command of the command line, from its own parser."""
 
 from collections.abc import Iterator
 from typing import Any

@@ -1,7 +1,8 @@
-"""Every public name stands in the reference, or the build warns (and fails, as warnings are errors).
+"""Check that every public name is in the reference; the build warns otherwise, and fails, as warnings are errors.
 
-Public is what the packages of saddlescope name in `__all__`. A name counts as documented if the reference has what it
-stands for, under this or another name: `saddlescope.stable_rank` is `saddlescope.measure.stable_rank`.
+Public is what the packages of saddlescope name in `__all__`, all but the entries of papers, which are content. A name
+counts as documented if the reference has its object, under this or another name: `saddlescope.stable_rank` is
+`saddlescope.measure.stable_rank`.
 """
 
 import pkgutil
@@ -11,23 +12,29 @@ from typing import Any
 
 
 def public_packages() -> tuple[str, ...]:
-    """saddlescope itself and every package below it that names what is public in it."""
+    """Return saddlescope itself and every package below it that has an `__all__`, without the entries of papers."""
     import saddlescope
 
     below = pkgutil.walk_packages(saddlescope.__path__, "saddlescope.", onerror=_stop)
     return (
         "saddlescope",
-        *(module.name for module in below if module.ispkg and hasattr(import_module(module.name), "__all__")),
+        *(
+            module.name
+            for module in below
+            if module.ispkg
+            and not module.name.startswith("saddlescope.papers.")
+            and hasattr(import_module(module.name), "__all__")
+        ),
     )
 
 
 def public_names() -> tuple[str, ...]:
-    """Every name of every `__all__`, with its package in front."""
+    """Return every name of every `__all__`, with its package in front."""
     return tuple(f"{package}.{name}" for package in public_packages() for name in import_module(package).__all__)
 
 
 def absent(documented: Iterable[str]) -> list[str]:
-    """The public names that are not among the documented ones under any name."""
+    """Return the public names that are not among the documented ones under any name."""
     objects = [_resolved(name) for name in documented if name.startswith("saddlescope.")]
     there = {id(found) for found in objects if found is not None}
     known = set(documented)
@@ -35,7 +42,7 @@ def absent(documented: Iterable[str]) -> list[str]:
 
 
 def _resolved(name: str) -> Any:
-    """The object of a dotted name, or None where it is no attribute, such as a field of a dataclass."""
+    """Return the object of a dotted name, or None where it is no attribute, such as a field of a dataclass."""
     words = name.split(".")
     found: Any = import_module(words[0])
     for k, word in enumerate(words[1:], start=2):
@@ -62,6 +69,6 @@ def _check(app: Any, env: Any) -> None:
 
 
 def setup(app: Any) -> dict[str, bool]:
-    """Registers the check, for when all pages have been read."""
+    """Register the check, for when all pages have been read."""
     app.connect("env-check-consistency", _check)
     return {"parallel_read_safe": True}

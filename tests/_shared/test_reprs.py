@@ -1,4 +1,4 @@
-"""What results look like: a short line and a small table, whatever they hold, and never a dumped array."""
+"""Reprs of results: a short line and a small table, whatever their fields, and never a printed array."""
 
 import dataclasses
 import importlib
@@ -50,7 +50,7 @@ LONG = ("array", "Float", "Int[", "Int64", "Bool", "UInt", "Tensor", "Dataset", 
 
 
 def _filled(cls):
-    """An object of the class whose every field holds much: what it would hold in earnest does not matter here."""
+    """Return an object of the class with large values in every field; their meaning does not matter here."""
     much = np.linspace(0.0, 1.0, 6000).reshape(20, 300)
     full = object.__new__(cls)
     for k, field in enumerate(dataclasses.fields(cls)):
@@ -66,7 +66,7 @@ def test_there_are_many_public_classes():
 
 @pytest.mark.parametrize("cls", HELD, ids=lambda cls: cls.__qualname__)
 def test_no_class_that_holds_arrays_dumps_them(cls):
-    """A dataclass that writes its own repr holds a few numbers and names only."""
+    """Find no dataclass with its own repr that holds more than a few numbers and names."""
     if not cls.__dataclass_params__.repr:
         assert issubclass(cls, ReprMixin) or "__repr__" in cls.__dict__
         return
@@ -103,8 +103,8 @@ def _network():
 
 @cache
 def _escape():
-    X = np.random.default_rng(0).normal(size=(3, 20))
-    return ss.escape_directions(X, np.ones((2, 20)) / 20, depth=2, widths=4, starts=30, steps=80, polish=False)
+    X = np.random.default_rng(0).normal(size=(3, 20)).T
+    return ss.escape_directions(X, np.ones((20, 2)) / 20, depth=2, widths=4, num_starts=30, steps=80, refine=False)
 
 
 def _tracked():

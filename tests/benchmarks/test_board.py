@@ -59,7 +59,7 @@ def place(tmp_path):
 
 
 def runs(place):
-    """How often the tiny benchmark was run."""
+    """Return the number of runs of the tiny benchmark."""
     return len((place / "tiny.runs").read_text())
 
 

@@ -13,7 +13,7 @@ SHORT = ["--log-until", "3"]
 
 @pytest.fixture
 def folder(tmp_path, monkeypatch):
-    """A folder, now the current one, with token data in tokens.npz."""
+    """Return the current folder, with token data in tokens.npz."""
     monkeypatch.chdir(tmp_path)
     data = conditioned_tokens(2, 3, 6, seed=0)
     np.savez(tmp_path / "tokens.npz", X=data.X, z=data.z, y=data.y, v=data.v)

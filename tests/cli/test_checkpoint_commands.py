@@ -24,7 +24,7 @@ def weights(seed, layers=2):
 
 @pytest.fixture
 def call(tmp_path, monkeypatch, capsys):
-    """Runs a command in a folder with base.pt, step1.pt ... step6.pt; returns status, stdout and stderr."""
+    """Run a command in a folder with base.pt, step1.pt ... step6.pt; return status, stdout and stderr."""
     monkeypatch.chdir(tmp_path)
     base = weights(0)
     torch.save(base, "base.pt")
@@ -51,7 +51,7 @@ class Blank:
 
 @pytest.fixture
 def undrawn(monkeypatch):
-    """Pages without drawing: the figures have tests of their own."""
+    """Build pages without drawing: figures have their own tests."""
     monkeypatch.setattr("saddlescope.gallery.site.draw_matplotlib", lambda *_, **__: Blank())
 
 
@@ -112,7 +112,7 @@ def test_what_cannot_be_measured_is_told_and_the_rest_is_done(call):
     [
         ("spectra base.pt", "Missing argument 'TUNED [STEP...]'"),
         ("spectra base.pt nowhere", "There is no checkpoint nowhere"),
-        ("spectra base.pt step1.pt", "Give it by --heads"),
+        ("spectra base.pt step1.pt", "Pass --heads"),
         ("spectra base.pt step1.pt --heads 4", "must split into 4 heads"),
         ("spectra base.pt step1.pt --heads 2 --matrices moe", "got 'moe', which matches none"),
         ("spectra base.pt step1.pt --heads 2 --out base.pt/s.nc", "Cannot write"),

@@ -16,7 +16,7 @@ TINY = [sys.executable, str(Path(__file__).parents[1] / "tiny.py")]
 
 @pytest.fixture
 def saddlescope(tiny, tmp_path, monkeypatch, capsys):
-    """Runs the command line in tmp_path; returns the status and what was printed on stdout and stderr."""
+    """Run the command line in tmp_path; return the status, stdout and stderr."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("SADDLESCOPE_DATA", raising=False)
 
@@ -29,7 +29,7 @@ def saddlescope(tiny, tmp_path, monkeypatch, capsys):
 
 
 def process(line, folder, **environment):
-    """Runs the command line with the tiny entry in a process of its own."""
+    """Run the command line with the tiny entry in another process."""
     given = os.environ | {"PYTHONWARNINGS": "error"} | environment
     return subprocess.run(
         [*TINY, *shlex.split(line)], cwd=folder, env=given, capture_output=True, text=True, check=False

@@ -1,4 +1,4 @@
-"""What the shell is offered at the tab key, and that it can be switched on."""
+"""Shell completion at the tab key, and its installation."""
 
 import os
 import shutil
@@ -16,7 +16,7 @@ FIGURE_2 = "gradual-rank/figure-2"
 
 @pytest.fixture
 def offered(monkeypatch, capsys):
-    """What is offered in place of the last word of a line, with what the shell shows beside it."""
+    """Return the completions of the last word of a line, with the texts beside them."""
 
     def ask(line, shell="bash"):
         words = line.split(" ")

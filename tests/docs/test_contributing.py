@@ -21,7 +21,7 @@ NAME = "gradual-rank/independent-coordinates"
 
 @pytest.fixture
 def own(tmp_path, monkeypatch):
-    """The entry of the page, in a folder of its own that is looked into beside the paper's."""
+    """Return the entry of the page, in a folder that is searched in addition to the paper's."""
     (tmp_path / "independent_coordinates.py").write_text(SHOWN)
     monkeypatch.setattr(folder, "__path__", [*folder.__path__, str(tmp_path)])
     monkeypatch.setattr(catalogue, "entry_names", lambda: (NAME,))

@@ -1,4 +1,4 @@
-"""What docs/diffusion.md shows, works, in its order; and what it promises of a run that was killed holds."""
+"""Examples of docs/diffusion.md run in their order, and its promise about killed runs holds."""
 
 import re
 from pathlib import Path
@@ -15,7 +15,7 @@ BLOCKS = re.findall(r"```python\n(.*?)```", PAGE, re.S)
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory):
-    """The names that all blocks leave behind, run one after the other in an empty folder."""
+    """Run all blocks one after the other in an empty folder, and return their names."""
     names: dict = {"folder": tmp_path_factory.mktemp("page")}
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(names["folder"])

@@ -13,7 +13,7 @@ EXAMPLES = Path(__file__).parents[2] / "examples"
 
 @pytest.fixture
 def ran(tmp_path, monkeypatch, types_unchecked):
-    """Runs one example in an empty folder; gives the names that it leaves behind."""
+    """Run one example in an empty folder, and return its names."""
     monkeypatch.chdir(tmp_path)
 
     def run(name):

@@ -1,4 +1,4 @@
-"""What docs/language.md shows, works, in its order."""
+"""Examples of docs/language.md run in their order."""
 
 import re
 from pathlib import Path
@@ -11,7 +11,7 @@ BLOCKS = re.findall(r"```python\n(.*?)```", (Path(__file__).parents[2] / "docs" 
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory):
-    """The names that all blocks leave behind, run one after the other in an empty folder."""
+    """Run all blocks one after the other in an empty folder, and return their names."""
     names: dict = {}
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(tmp_path_factory.mktemp("page"))

@@ -19,7 +19,7 @@ LINK = re.compile(r"!?\[(?:[^\[\]]|\[[^\[\]]*\])*\]\(([^()\s]+)\)")
 
 
 def _text(page):
-    """A page's Markdown without its code."""
+    """Return a page's Markdown without its code."""
     text = page.read_text()
     if page.suffix == ".ipynb":
         cells = json.loads(text)["cells"]
@@ -28,14 +28,14 @@ def _text(page):
 
 
 def _anchors(page):
-    """What a page's headings are linked by, as GitHub and MyST name them; the first of two equal ones."""
+    """Return the anchors of a page's headings, as GitHub and MyST name them; the first of two equal ones."""
     headings = re.findall(r"^#{1,3} (.+)$", re.sub(r"^```.*?^```", "", page.read_text(), flags=re.S | re.M), re.M)
     plain = (re.sub(r"[^\w\- ]", "", heading.lower()) for heading in headings)
     return {heading.strip().replace(" ", "-") for heading in plain}
 
 
 def _fault(page, target):
-    """What is wrong with a link, or nothing."""
+    """Return the fault of a link, or an empty string."""
     if "://" in target:
         parts = urlsplit(target)
         return "" if parts.scheme == "https" and re.fullmatch(r"[\w-]+(\.[\w-]+)+", parts.netloc) else "is malformed"

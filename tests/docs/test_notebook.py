@@ -1,4 +1,4 @@
-"""In a notebook: the documentation's one runs, results are shown as tables, and long calls have a bar."""
+"""Notebooks: the one of the documentation runs, results are tables, and long calls have a bar."""
 
 import json
 from pathlib import Path
@@ -17,7 +17,7 @@ pytestmark = pytest.mark.filterwarnings(
 
 @pytest.fixture
 def execute(tmp_path, monkeypatch):
-    """Runs cells in a kernel of its own, in an empty folder."""
+    """Run cells in a new kernel, in an empty folder."""
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
 
     def run(*cells, **named):
@@ -31,7 +31,7 @@ def execute(tmp_path, monkeypatch):
 
 
 def _shown(notebook, kind):
-    """What cells show, of one kind: "text/plain", "text/html", "stderr" or that of widgets."""
+    """Return the outputs of cells of one kind: "text/plain", "text/html", "stderr" or that of widgets."""
     outputs = [output for cell in notebook.cells for output in cell.get("outputs", ())]
     if kind == "stderr":
         return [output.text for output in outputs if output.output_type == "stream" and output.name == "stderr"]
@@ -39,7 +39,7 @@ def _shown(notebook, kind):
 
 
 def _bar(notebook):
-    """The bar, and the labels beside it, as they are at the end."""
+    """Return the final state of the bar and the labels beside it."""
     (stored,) = notebook.metadata.widgets.values()
     widgets = [(one["model_name"], one["state"]) for one in stored["state"].values()]
     (bar,) = (state for name, state in widgets if name == "FloatProgressModel")

@@ -1,4 +1,4 @@
-"""What the README shows, works: its Python runs, its commands exist, its links lead somewhere."""
+"""Examples of the README: its Python runs, its commands exist, its links lead somewhere."""
 
 import re
 import subprocess

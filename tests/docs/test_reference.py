@@ -29,7 +29,7 @@ def public():
 
 
 def _documented():
-    """The names that the pages' directives stand for: members of modules, as autodoc finds them, and single ones."""
+    """Return the names that the pages' directives document: members of modules, as autodoc finds them, and others."""
     names = []
     for text in PAGES.values():
         for module, options in re.findall(r"\.\. automodule:: (\S+)\n((?:   :.*\n)*)", text):

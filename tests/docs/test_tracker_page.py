@@ -1,4 +1,4 @@
-"""What docs/tracker.md shows, works: each example runs after the first one, which makes the model."""
+"""Examples of docs/tracker.md: each runs after the first one, which creates the model."""
 
 import re
 import warnings
@@ -12,7 +12,7 @@ BLOCKS = re.findall(r"```python\n(.*?)```", (Path(__file__).parents[2] / "docs" 
 
 @pytest.fixture
 def example(tmp_path, monkeypatch):
-    """Runs the one example with these words, in an empty folder; gives the names that it leaves behind."""
+    """Run the example that contains these words in an empty folder, and return its names."""
     monkeypatch.chdir(tmp_path)
 
     def run(words):

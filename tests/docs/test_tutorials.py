@@ -15,7 +15,7 @@ CELLS = re.compile(r"```\{code-cell\} ipython3\n(.*?)```", re.S)
 
 @pytest.fixture
 def executed(types_unchecked):
-    """The names that all cells of a page leave behind; hidden ones only set up how outputs look."""
+    """Run all cells of a page and return their names; hidden cells only configure the output."""
 
     def run(name):
         made: dict = {}
@@ -61,7 +61,7 @@ def test_what_a_transformer_learned(executed, capsys):
 
 @pytest.fixture
 def reader():
-    """The commands of the reader's page with the last line that it shows of each, and its Python."""
+    """Return the commands of the reader's page with the last line shown of each, and its Python."""
     page = (TUTORIALS / "reader.md").read_text()
     blocks = re.findall(r"```(console|text|python)\n(.*?)```", page, re.S)
     steps: list[list[str]] = []

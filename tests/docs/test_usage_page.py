@@ -1,4 +1,4 @@
-"""What docs/usage.md shows, works: its self-contained Python runs, and what its sentences promise of it holds."""
+"""Examples of docs/usage.md: its self-contained Python runs, and the promises of its sentences hold."""
 
 import re
 from pathlib import Path
@@ -12,7 +12,7 @@ BLOCKS = re.findall(r"```python\n(.*?)```", (Path(__file__).parents[2] / "docs" 
 
 
 def _run(words):
-    """The names that the one block with these words leaves behind."""
+    """Run the block that contains these words and return its names."""
     (block,) = (block for block in BLOCKS if words in block)
     made: dict = {}
     exec(block, made)

@@ -1,4 +1,4 @@
-"""The flow in the time s: growth law, blindness to the scale, conservation laws, and other solvers in plain time t."""
+"""The flow in the time s: growth law, independence of the scale, conservation laws, and other solvers in time t."""
 
 import itertools
 
@@ -30,11 +30,12 @@ def _product(gradients, outputs):
 
 def _saddle(inputs, gradients):
     """Output and localised loss of ReLU networks."""
-    return jax.tree_util.Partial(_relu, jnp.asarray(inputs)), jax.tree_util.Partial(_product, jnp.asarray(gradients))
+    given = jnp.asarray(inputs.T), jnp.asarray(gradients.T)
+    return jax.tree_util.Partial(_relu, given[0]), jax.tree_util.Partial(_product, given[1])
 
 
 def _escape_direction(depth, seed=0):
-    """On positive data with negative gradients: one positive neuron a layer along the singular vectors of -G X^T."""
+    """On positive data with negative gradients: one positive neuron per layer along the singular vectors of -G X^T."""
     rng = np.random.default_rng(seed)
     inputs, gradients = np.abs(rng.standard_normal((3, 5))), -np.abs(rng.standard_normal((2, 5)))
     left, values, right = np.linalg.svd(-gradients @ inputs.T)
@@ -94,7 +95,7 @@ def test_the_direction_does_not_see_the_scale():
     first = flows[0]
     assert np.abs(first.directions[0][-1] - first.directions[0][0]).max() > 0.3
     # Euler's identity, in the localised loss of the direction: d log|theta| / ds = -L L_0(u)
-    localised = (first.losses - loss.cost_of(jnp.zeros((2, 6)))) * np.exp(-3 * first.log_norms)
+    localised = (first.losses - loss.cost_of(jnp.zeros((6, 2)))) * np.exp(-3 * first.log_norms)
     np.testing.assert_allclose(first.rates, -3 * localised, rtol=1e-10)
     middle = np.gradient(first.log_norms, first.times, edge_order=2)[1:-1]
     np.testing.assert_allclose(middle, first.rates[1:-1], atol=2e-2 * first.rates.max())
@@ -190,6 +191,20 @@ def test_a_flow_along_a_kink_is_followed_within_the_tolerance():
         np.testing.assert_allclose(ours, others, atol=1e-2)
 
 
+def test_progress_is_reported_and_changes_nothing():
+    loss, start = _random()
+    given = {"degree": 3, "until": 8.0, "tolerance": 1e-6}
+    notes = []
+    flow = escape_flow(loss.output, loss.cost_of, start, **given, report=lambda *note: notes.append(note))
+    fractions = np.array([fraction for fraction, _ in notes])
+    assert len(fractions) > 3
+    assert np.all(np.diff(fractions) > 0)
+    assert fractions[-1] <= 1
+    assert notes[0][1].startswith("s = ")
+    silent = escape_flow(loss.output, loss.cost_of, start, **given)
+    np.testing.assert_array_equal(flow.losses, silent.losses)
+
+
 def test_a_flow_that_ends_early_says_so():
     loss, start = _random()
     given = {"degree": 3, "until": 50.0, "max_evaluations": 42, "tolerance": 1e-9}
@@ -221,7 +236,7 @@ def test_a_flow_that_ends_early_says_so():
 )
 def test_what_cannot_be_used_is_refused(given, sentence):
     loss, start = _random()
-    given = {"degree": 3, "until": 10.0} | given
+    given = {"degree": 3, "until": 10.0, "tolerance": 1e-6} | given
     with pytest.raises(InputError, match=sentence):
         escape_flow(loss.output, given.pop("cost", loss.cost_of), given.pop("weights", start), **given)
 

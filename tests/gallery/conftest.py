@@ -6,8 +6,8 @@ import shutil
 import pytest
 
 import tiny
-from saddlescope import papers
 from saddlescope.gallery import build
+from saddlescope.reproduction import reproduce
 
 SWITCHES = [
     *("--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run"),
@@ -22,13 +22,13 @@ def results(tmp_path_factory):
     for size, settings in (("quick", {}), ("default", {}), ("default", {"stages": "6"})):
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr("saddlescope.reproduction.entry.find_entry", tiny.find_entry)
-            papers.reproduce(tiny.ENTRY, out=out, size=size, settings=settings)
+            reproduce(tiny.ENTRY, out=out, size=size, settings=settings)
     return out
 
 
 @pytest.fixture(scope="session")
 def site(results, tmp_path_factory):
-    """A gallery, in a folder whose name must be quoted in addresses."""
+    """Build a gallery in a folder whose name must be quoted in addresses."""
     folder = tmp_path_factory.mktemp("a gallery # 100%") / "site"
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("saddlescope.reproduction.entry.find_entry", tiny.find_entry)
@@ -52,7 +52,7 @@ def chromium():
 
 @pytest.fixture
 def visit(chromium):
-    """Opens a page and waits for its plots; nothing may be written to the console, and every request must succeed."""
+    """Open a page and wait for its plots; the console must stay empty, and every request must succeed."""
     contexts, trouble = [], []
 
     def open_page(address, **options):

@@ -34,7 +34,7 @@ def root(request, site):
 
 
 def visible(page, panel):
-    """The names of the curves that a panel draws."""
+    """Return the names of the curves that a panel draws."""
     return page.evaluate(
         "k => document.querySelectorAll('.plot')[k].data.filter(t => t.visible !== false).map(t => t.meta.series)",
         panel,
@@ -198,7 +198,7 @@ def test_pages_and_plots_follow_the_system(visit, server, scheme):
 
 
 def follows_theme(page, theme):
-    """Waits until the page and everything drawn on it has the colours of a theme."""
+    """Wait until the page and all its drawings have the colours of a theme."""
 
     def rgb(color):
         return "rgb({}, {}, {})".format(*(int(color[i : i + 2], 16) for i in (1, 3, 5)))

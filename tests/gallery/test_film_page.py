@@ -19,7 +19,7 @@ COLORS = np.array([[250, 0, 0], [0, 250, 0], [0, 0, 250], [250, 250, 0], [0, 250
 
 
 def figures(_):
-    """A film of one colour a frame in two rows of three, the lower row half as bright, and a grid that stands still."""
+    """Return a film with one colour per frame in two rows of three, the lower row half as bright, and a still grid."""
     images = np.zeros((5, 2, 3, 8, 8, 3), np.uint8)
     images[:, 0] = COLORS[:, None, None, None]
     images[:, 1] = COLORS[:, None, None, None] // 2
@@ -44,7 +44,7 @@ def figures(_):
 
 @pytest.fixture(scope="module")
 def films(results, tmp_path_factory):
-    """The address of a page with a film, below which everything lies."""
+    """Return the address of a page with a film."""
     folder = tmp_path_factory.mktemp("films # 100%")
     shutil.copy(results / "tiny/staircase/quick.nc", folder)
     entry = replace(tiny.ENTRY, figures=figures)
@@ -55,7 +55,7 @@ def films(results, tmp_path_factory):
 
 
 def middle(page, row, film=0):
-    """The colour in the middle of the first image of a row of a film, as it is seen."""
+    """Return the displayed colour in the middle of the first image of a row of a film."""
     from matplotlib.image import imread
 
     seen = imread(BytesIO(page.locator(".film .window").nth(film).screenshot()))[..., :3] * 255
@@ -63,7 +63,7 @@ def middle(page, row, film=0):
 
 
 def dots(page):
-    """Where the dots of the first panel stand."""
+    """Return the positions of the dots of the first panel."""
     return page.evaluate(
         "[...document.querySelector('.plot').data].filter(t => t.meta.kind === 'dot').map(t => [t.x[0], t.y[0]])"
     )

@@ -43,7 +43,7 @@ def pages(site):
 
 @pytest.fixture(scope="session")
 def one_run(results, tmp_path_factory):
-    """A folder with the quick run alone: quicker to show."""
+    """Return a folder with the quick run alone, which builds faster."""
     folder = tmp_path_factory.mktemp("one")
     shutil.copy(results / "tiny/staircase/quick.nc", folder)
     return folder
@@ -61,7 +61,7 @@ class Blank:
 
 @pytest.fixture
 def undrawn(monkeypatch):
-    """Builds without drawing, for tests of what becomes of folders."""
+    """Build without drawing, for tests of folders."""
     for name in ("draw_matplotlib", "draw_thumbnail"):
         monkeypatch.setattr(f"saddlescope.gallery.site.{name}", lambda *_, **__: Blank())
 
@@ -178,7 +178,7 @@ def test_what_is_not_a_gallery_is_left_alone(tiny, undrawn, one_run, tmp_path, f
         (site / "thesis.txt").write_text("years")
     else:
         site.write_text("years")
-    with pytest.raises(InputError, match="precious holds something that is not a gallery; name a new folder"):
+    with pytest.raises(InputError, match="precious must be a gallery or a new folder; got other files"):
         build(one_run, site)
     assert "years" in (site / "thesis.txt" if site.is_dir() else site).read_text()
 
@@ -236,7 +236,7 @@ def test_damaged_and_doubled_runs_are_named(tiny, undrawn, results, tmp_path):
 
 
 def test_addresses_come_from_no_file(tiny, undrawn, results, tmp_path):
-    """A stored size that is a path, and a file name that is markup, write nothing outside the site."""
+    """Write nothing outside the site for a stored size that is a path or a file name that is markup."""
     good = store.read(results / "tiny/staircase/quick.nc")
     store.write(good.assign_attrs(size="../../../escaped"), tmp_path / "runs" / "<img src=x>.nc")
     build(tmp_path / "runs", tmp_path / "site")
@@ -248,7 +248,7 @@ VERDICT = Verdict("c", "s", "p", "", 0.0, 1.0, 0.5, 0.1, Outcome.REPRODUCED)
 
 
 def drawn(**changes):
-    """The parts of a bullet by class, each a list of attributes."""
+    """Return the parts of a bullet by class, each a list of attributes."""
     parts = {}
     for part in ET.fromstring(bullet(dataclasses.replace(VERDICT, **changes))):
         parts.setdefault(part.get("class"), []).append({k: v for k, v in part.items() if k != "class"})

@@ -72,7 +72,7 @@ def test_a_page_takes_the_place_of_an_earlier_one_and_of_nothing_else(tmp_path):
     build_spectra(file, tmp_path / "site")
     build_spectra(store.write(spectra(2), tmp_path / "other.nc"), tmp_path / "site")
     assert [path.name for path in (tmp_path / "site/spectra").glob("*.nc")] == ["other.nc"]
-    with pytest.raises(InputError, match="holds something that is not a gallery"):
+    with pytest.raises(InputError, match="must be a gallery or a new folder"):
         build_spectra(file, tmp_path)
 
 
@@ -80,7 +80,7 @@ def test_files_without_spectra_are_refused(tmp_path):
     with pytest.raises(InputError, match="There is no stored run"):
         build_spectra(tmp_path / "s.nc", tmp_path / "site")
     file = store.write(xr.Dataset({"loss": ("t", np.ones(3))}), tmp_path / "s.nc")
-    with pytest.raises(InputError, match="must hold spectra of updates"):
+    with pytest.raises(InputError, match="must have spectra of updates"):
         build_spectra(file, tmp_path / "site")
     file.write_bytes(file.read_bytes()[:-100])
     with pytest.raises(InputError, match="damaged"):

@@ -78,7 +78,7 @@ def pages(swept_site, stored):
 
 
 def text_of(page):
-    """What a page says, without its markup."""
+    """Return the text of a page, without its markup."""
     said = []
     parser = HTMLParser()
     parser.handle_data = said.append
@@ -155,7 +155,7 @@ def test_the_tables_are_those_of_the_data_set(pages, stored):
 def test_the_pictures_are_the_phase_diagrams(pages, stored):
     embedded = pages["words"].split('<script type="application/json">')[1:]
     figures = [json.loads(part.partition("</script>")[0]) for part in embedded]
-    assert [figure["title"] for figure in figures] == ["What the runs come to", "Verdicts", "What the claims measure"]
+    assert [figure["title"] for figure in figures] == ["Results across the grid", "Verdicts", "Values of the claims"]
     assert {one["name"] for one in figures[1]["legend"]} == {"✓ reproduced", "✗ refuted", "? undecided", "! failed"}
     cells = figures[1]["panels"][0]["data"][0]
     assert np.array(cells["z"]).shape == (2, 3)
@@ -178,7 +178,7 @@ def test_every_link_of_the_page_resolves(swept_site, stored):
 
 
 def test_long_lists_are_cut_and_say_so(stored, monkeypatch):
-    monkeypatch.setattr(sweeps, "MOST_POINTS", 5)
+    monkeypatch.setattr(sweep_page, "MOST_POINTS", 5)
     view = SweepView(stored["seeds"])
     assert (len(view.points), view.unlisted) == (5, 7)
     assert sweep_page._listed([str(k) for k in range(64)]).endswith("9, …, 63")
@@ -203,10 +203,10 @@ def test_damaged_and_doubled_sweeps_are_named(known, stored, tmp_path):
 @pytest.mark.parametrize(
     ("change", "fault"),
     [
-        (lambda data: data.drop_vars("outcome"), "outcome does not lie over stages, seed, claim"),
-        (lambda data: data.drop_vars("claim_says"), "claim_says does not lie over claim"),
-        (lambda data: data.assign(value=data.outcome), "value holds no numbers"),
-        (lambda data: data.assign(error=data.cpu_seconds), "error holds no words"),
+        (lambda data: data.drop_vars("outcome"), "outcome is not over stages, seed, claim"),
+        (lambda data: data.drop_vars("claim_says"), "claim_says is not over claim"),
+        (lambda data: data.assign(value=data.outcome), "value has no numbers"),
+        (lambda data: data.assign(error=data.cpu_seconds), "error has no words"),
         (lambda data: data.assign(state=data.state.copy(data=np.full((4, 3), tiny.HOSTILE, object))), "is unknown"),
         (lambda data: data.assign(outcome=data.outcome.where(data.outcome != "refuted", "owned")), "outcome 'owned'"),
         (lambda data: data.assign_coords(metric_scale=("metric", ["cubic", "log"])), "metric_scale 'cubic'"),

@@ -18,7 +18,7 @@ def logistic(u, *at, width=0.004):
 
 
 def planted(u, seed):
-    """Draw eight singular values, two to five with steps; return the step times (parts of the record) and all values."""
+    """Draw eight singular values, two to five with steps; return the step times (in the record) and all values."""
     rng = np.random.default_rng(seed)
     count = rng.integers(2, 6)
     gaps = 0.1 + 0.3 * rng.dirichlet(np.ones(count + 1))

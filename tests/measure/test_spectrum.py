@@ -174,9 +174,9 @@ def test_no_heads_give_no_spectra():
 
 def test_top_keeps_the_largest():
     given_factors = product_factors(1e-2)
-    whole = product_update_spectrum(*given_factors)
-    np.testing.assert_array_equal(product_update_spectrum(*given_factors, top=3).values, whole.values[..., :3])
-    assert product_update_spectrum(*given_factors, top=99).values.shape == whole.values.shape
+    full = product_update_spectrum(*given_factors)
+    np.testing.assert_array_equal(product_update_spectrum(*given_factors, top=3).values, full.values[..., :3])
+    assert product_update_spectrum(*given_factors, top=99).values.shape == full.values.shape
     np.testing.assert_array_equal(spectrum(given_factors[0], top=2).values, spectrum(given_factors[0]).values[:, :2])
 
 
@@ -232,14 +232,14 @@ def test_an_accelerator_without_float64_does_its_best(monkeypatch):
     ],
 )
 def test_half_precision_is_upcast_before_anything_else(half):
-    def whole(X):
+    def in_single(X):
         return X.float() if isinstance(X, torch.Tensor) else X.astype("float32")
 
     halves = [half(X) for X in product_factors(0.3, "float32")]
-    found, upcast = product_update_spectrum(*halves), product_update_spectrum(*map(whole, halves))
+    found, upcast = product_update_spectrum(*halves), product_update_spectrum(*map(in_single, halves))
     np.testing.assert_array_equal(np.asarray(found.values), np.asarray(upcast.values))
     assert np.all(np.asarray(found.noise_floor) > 1000 * np.asarray(upcast.noise_floor))
-    assert error(spectrum(halves[0]), np.asarray(spectrum(whole(halves[0])).values)) == 0
+    assert error(spectrum(halves[0]), np.asarray(spectrum(in_single(halves[0])).values)) == 0
 
 
 @pytest.mark.parametrize("stored", ["float32", "float16"])
@@ -269,8 +269,8 @@ def test_zeros_of_an_exactly_low_rank_update_are_below_the_floor(dtype, h):
     assert np.all(found.values[:, 1] > 1)
     assert np.all(found.values[:, 2] < found.noise_floor)
     assert np.all(found.noise_floor < 1e-5 * found.values[:, 0])
-    whole = spectrum(np.concatenate([L, L], axis=-1))
-    assert np.all(whole.values[:, 2] < whole.noise_floor)
+    found = spectrum(np.concatenate([L, L], axis=-1))
+    assert np.all(found.values[:, 2] < found.noise_floor)
 
 
 def singular_factors():

@@ -37,8 +37,8 @@ def test_subspaces_of_small_products(shape):
     given = product_factors(1e-3, **shape)
     found = product_update_subspaces(*given, k=4)
     update = np.asarray(references.product_update(*given), dtype=float)
-    kept = np.swapaxes(found.left, -1, -2) @ update @ found.right
-    np.testing.assert_allclose(kept, [np.diag(values) for values in found.values], atol=1e-9 * found.values.max())
+    middle = np.swapaxes(found.left, -1, -2) @ update @ found.right
+    np.testing.assert_allclose(middle, [np.diag(values) for values in found.values], atol=1e-9 * found.values.max())
     np.testing.assert_allclose(np.swapaxes(found.left, -1, -2) @ found.left, [np.eye(4)] * 2, atol=1e-12)
 
 

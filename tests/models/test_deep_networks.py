@@ -35,49 +35,49 @@ def test_the_output_is_that_of_a_loop_over_neurons():
     active = x
     for layer, weight in enumerate(np.asarray(w) for w in weights):
         z = np.stack([sum(row[i] * active[i] for i in range(len(row))) for row in weight])
-        np.testing.assert_allclose(preactivations(weights, x)[layer], z, rtol=1e-12, atol=1e-14)
+        np.testing.assert_allclose(preactivations(weights, x.T)[layer], z.T, rtol=1e-12, atol=1e-14)
         active = np.where(z > 0, z, 0.0)
-    np.testing.assert_allclose(layered_output(weights, x), z, rtol=1e-12, atol=1e-14)
+    np.testing.assert_allclose(layered_output(weights, x.T), z.T, rtol=1e-12, atol=1e-14)
 
 
 def test_a_linear_network_is_the_product_of_its_weights():
     weights, x = layered_weights(WIDTHS, seed=0), _inputs()
     w1, w2, w3 = (np.asarray(w) for w in weights)
-    np.testing.assert_allclose(layered_output(weights, x, relu=False), w3 @ w2 @ w1 @ np.asarray(x), rtol=1e-12)
+    np.testing.assert_allclose(layered_output(weights, x.T, relu=False), (w3 @ w2 @ w1 @ np.asarray(x)).T, rtol=1e-12)
 
 
 @pytest.mark.parametrize("relu", [True, False])
 def test_the_output_is_homogeneous_of_the_depth(relu):
     weights, x = layered_weights(WIDTHS, seed=3), _inputs()
     scaled = tuple(0.3 * w for w in weights)
-    once = layered_output(weights, x, relu=relu)
-    np.testing.assert_allclose(layered_output(scaled, x, relu=relu), 0.3**3 * once, rtol=1e-12)
+    once = layered_output(weights, x.T, relu=relu)
+    np.testing.assert_allclose(layered_output(scaled, x.T, relu=relu), 0.3**3 * once, rtol=1e-12)
 
 
 def test_gradients_at_the_origin():
     rng = np.random.default_rng(0)
     x, y = jnp.asarray(rng.standard_normal((6, 3))), jnp.asarray(rng.standard_normal((6, 2)))
-    np.testing.assert_allclose(LayeredLoss(x, y).gradient_at_origin(), -y.T / 6, rtol=1e-14)
+    np.testing.assert_allclose(LayeredLoss(x, y).gradient_at_origin(), -y / 6, rtol=1e-14)
     labels = jnp.eye(2)[rng.integers(0, 2, 6)]
     found = LayeredLoss(x, labels, cross_entropy).gradient_at_origin()
-    np.testing.assert_allclose(found, (0.5 - labels.T) / 6, atol=1e-16)
+    np.testing.assert_allclose(found, (0.5 - labels) / 6, atol=1e-16)
 
 
 def test_near_the_origin_the_loss_is_linear_in_the_output():
     loss, weights = _loss(relu=True), layered_weights(WIDTHS, seed=5)
     tiny = tuple(1e-2 * w for w in weights)
     first = jnp.sum(loss.gradient_at_origin() * loss.output(tiny))
-    zero = loss.cost_of(jnp.zeros((2, 6)))
+    zero = loss.cost_of(jnp.zeros((6, 2)))
     second = jnp.sum(loss.output(tiny) ** 2) / 12
     np.testing.assert_allclose(loss(tiny) - zero, first + second, rtol=1e-6)
 
 
 def test_costs():
     rng = np.random.default_rng(2)
-    outputs, targets = jnp.asarray(rng.standard_normal((2, 4))), jnp.asarray(np.eye(2)[[0, 1, 1, 0]].T)
+    outputs, targets = jnp.asarray(rng.standard_normal((4, 2))), jnp.asarray(np.eye(2)[[0, 1, 1, 0]])
     np.testing.assert_allclose(half_squared_error(outputs, targets), np.sum((outputs - targets) ** 2) / 8, rtol=1e-14)
-    p = np.exp(outputs) / np.exp(outputs).sum(0)
-    np.testing.assert_allclose(cross_entropy(outputs, targets), -np.mean(np.log(p[[0, 1, 1, 0], range(4)])), rtol=1e-14)
+    p = np.exp(outputs) / np.exp(outputs).sum(1, keepdims=True)
+    np.testing.assert_allclose(cross_entropy(outputs, targets), -np.mean(np.log(p[range(4), [0, 1, 1, 0]])), rtol=1e-14)
 
 
 def test_the_mean_over_minibatches_is_the_full_loss():
@@ -111,7 +111,7 @@ def test_weak_balancedness_is_the_diagonal():
 
 
 def test_initial_weights():
-    many = layered_weights(WIDTHS, seed=0, deviation=0.1, starts=500)
+    many = layered_weights(WIDTHS, seed=0, deviation=0.1, num_starts=500)
     assert [w.shape for w in many] == [(500, 5, 3), (500, 4, 5), (500, 2, 4)]
     np.testing.assert_allclose([w.std() for w in many], 0.1, rtol=0.05)
     assert layered_weights(WIDTHS, seed=0, dtype=jnp.float32)[0].dtype == jnp.float32
@@ -123,8 +123,16 @@ def test_initial_weights():
         (lambda: layered_weights((3, 2), seed=0), "depth L of at least 2"),
         (lambda: layered_weights((3, 0, 2), seed=0), "widths must be at least 1"),
         (lambda: layered_weights(WIDTHS, seed=0, deviation=0.0), "deviation must be positive"),
-        (lambda: layered_weights(WIDTHS, seed=0, starts=0), "starts must be at least 1"),
-        (lambda: LayeredLoss(jnp.ones((4, 2)), jnp.ones((3, 1))), "a row for each of the 4 inputs"),
+        (lambda: layered_weights(WIDTHS, seed=0, num_starts=0), "num_starts must be at least 1"),
+        (
+            lambda: layered_output(layered_weights(WIDTHS, seed=0), _inputs()),
+            r"shapes \(3, 6\) and .* Pass `inputs.T`",
+        ),
+        (
+            lambda: LayeredLoss(jnp.ones((4, 2)), jnp.ones((3, 1))),
+            r"a row per sample, .* shapes \(3, 1\) and \(4, 2\)",
+        ),
+        (lambda: LayeredLoss(jnp.ones((2, 4)), jnp.ones((1, 4))), "Pass `inputs.T` and `targets.T`"),
         (lambda: LayeredLoss(jnp.full((4, 2), jnp.nan), jnp.ones((4, 1))), "inputs must be finite; got 8"),
         (lambda: LayeredLoss(jnp.ones((4, 2)), jnp.ones((0, 1))), "targets must have shape"),
     ],

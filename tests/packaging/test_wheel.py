@@ -38,7 +38,7 @@ pytestmark = pytest.mark.slow
 
 @pytest.fixture(scope="module")
 def built(tmp_path_factory):
-    """The folder of the wheel and the source distribution."""
+    """Return the folder of the wheel and the source distribution."""
     out = tmp_path_factory.mktemp("dist")
     command = [sys.executable, "-m", "build", "--outdir", str(out), str(ROOT)]
     subprocess.run(command, env=os.environ | CONSTRAINTS, check=True, capture_output=True)
@@ -47,14 +47,14 @@ def built(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def wheel(built):
-    """The wheel."""
+    """Return the wheel."""
     (file,) = built.glob("*.whl")
     return file
 
 
 @pytest.fixture(scope="module", params=EXTRAS, ids=lambda extra: extra or "bare")
 def environment(request, wheel, tmp_path_factory):
-    """An empty environment with the wheel and one extra in it: what it has, and a way to run commands in it."""
+    """Return a new environment with the wheel and one extra: its packages, and a function that runs commands in it."""
     folder, extra = tmp_path_factory.mktemp("environment"), request.param
     subprocess.run([sys.executable, "-m", "venv", str(folder)], check=True)
     wanted = f"saddlescope[{extra}] @ {wheel.as_uri()}" if extra else str(wheel)
@@ -71,7 +71,7 @@ def environment(request, wheel, tmp_path_factory):
 
 
 def refused(done, told):
-    """That a command ended with one sentence and nothing else."""
+    """Assert that a command ended with one sentence and nothing else."""
     assert (done.returncode, done.stdout) == (2, ""), done.stderr
     sentence = done.stderr.splitlines()[-1]
     assert told in sentence

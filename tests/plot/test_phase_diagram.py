@@ -9,9 +9,10 @@ import xarray as xr
 
 from saddlescope._shared.errors import InputError
 from saddlescope.plot import Axis, Band, Heat, Kind, Kinds, Line, Mark, draw_matplotlib, draw_plotly
-from saddlescope.plot.phase_axes import MOST_PANELS, PhaseLayout, line_axis, values_of
 from saddlescope.plot.phase_diagram import OUTCOMES, phase_figures
-from saddlescope.plot.series import MOST_NAMES, legend, named_ticks
+from saddlescope.plot.phase_layout import MOST_PANELS, PhaseLayout, line_axis, values_of
+from saddlescope.plot.series import legend
+from saddlescope.plot.tick_names import MOST_NAMES, named_ticks
 
 HOSTILE = "<img src=x onerror=\"document.title='owned'\">"
 CLAIMS = ("falls", HOSTILE)
@@ -28,7 +29,7 @@ COORDINATES = {
 
 
 def made(axes: dict, seed=0) -> xr.Dataset:
-    """A sweep with every outcome, failed and missing points, over axes of the given values."""
+    """Return a sweep with every outcome, failed and missing points, over axes of the given values."""
     rng = np.random.default_rng(seed)
     shape = tuple(map(len, axes.values()))
     state = rng.choice(["finished", "failed", "missing"], p=[0.7, 0.2, 0.1], size=shape)
@@ -211,7 +212,7 @@ def test_further_axes_have_panels_up_to_a_limit_which_is_told():
 def test_panels_of_one_number_share_their_colours():
     sweep = made(GRIDS["three axes"])
     stages = phase_figures(sweep)[0]
-    assert stages.title == "What the runs come to: stages"
+    assert stages.title == "Results across the grid: stages"
     ends = float(sweep.metrics[..., 0].min()), float(sweep.metrics[..., 0].max())
     assert [panel.marks[0].range for panel in stages.panels] == [ends, ends]
 
@@ -272,9 +273,9 @@ def test_only_wide_positive_axes_are_logarithmic():
 
 
 def test_what_is_no_kind_and_words_of_another_shape_are_refused():
-    with pytest.raises(InputError, match="z must be whole numbers from -1 to 0"):
+    with pytest.raises(InputError, match="z must be integers from -1 to 0"):
         Kinds(x=np.arange(1), y=np.arange(1), z=np.array([[1]]), kinds=(Kind("a", 0, "+"),))
-    with pytest.raises(InputError, match="z must be whole numbers"):
+    with pytest.raises(InputError, match="z must be integers"):
         Kinds(x=np.arange(1), y=np.arange(1), z=np.array([[0.0]]), kinds=(Kind("a", 0, "+"),))
     with pytest.raises(InputError, match="words must be of the shape"):
         Heat(x=np.arange(1), y=np.arange(1), z=np.zeros((1, 1)), words=np.array(["a"]))

@@ -5,7 +5,7 @@ import pytest
 import xarray as xr
 
 from saddlescope.plot import draw_matplotlib
-from saddlescope.plot.matrix_ranks import matrix_rank_figure
+from saddlescope.plot.matrix_rank_figure import matrix_rank_figure
 from saddlescope.plot.rank_tables import ABSENT, UNMEASURABLE, layer_table, matrix_table, step_table
 
 LAYERS, HEADS, MATRICES = ("a", "b", "c"), 2, ("layers.0.up", "layers.1.up", "head")

@@ -23,7 +23,8 @@ from saddlescope.plot import (
     draw_plotly,
     draw_thumbnail,
 )
-from saddlescope.plot.series import MOST_POINTS, legend, lifted, positive, thin
+from saddlescope.plot.curve_points import MOST_POINTS, lifted, positive, thin
+from saddlescope.plot.series import legend
 
 T = np.linspace(0, 10, 51)
 LOG = Axis("loss", scale="log")

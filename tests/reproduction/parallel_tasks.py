@@ -50,7 +50,7 @@ def refused(context: "RunContext") -> "xr.Dataset":
 
 
 def failing(context: "RunContext") -> "xr.Dataset":
-    """Has a mistake in it."""
+    """Fail with a defect."""
     raise ZeroDivisionError
 
 

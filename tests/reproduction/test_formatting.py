@@ -16,7 +16,7 @@ sizes = st.floats(1e-30, 1e30) | st.floats(1e-3, 1e3)
 
 
 def read(text: str) -> float:
-    """The number a text tells."""
+    """Parse a formatted number."""
     digits, _, power = text.translate(PLAIN).partition(" × 10")
     return float(digits) * 10.0 ** int(power or 0)
 

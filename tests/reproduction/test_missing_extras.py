@@ -11,12 +11,12 @@ from saddlescope.reproduction import reproduce
 
 
 def reproduced(tmp_path, run):
-    """A reproduction of the tiny entry with another run."""
+    """Reproduce the tiny entry with another run."""
     return reproduce(dataclasses.replace(entries.find_entry("tiny/staircase"), run=run), out=tmp_path)
 
 
 def importing(name):
-    """A run that fails as where that package is not installed."""
+    """Return a run that fails as if that package were not installed."""
 
     def run(params, context):
         raise ModuleNotFoundError(f"No module named {name!r}", name=name)

@@ -19,7 +19,7 @@ _PARTS = {f"part-{n}": parallel_tasks.Square(n) for n in (3, 1, 2)}
 
 @pytest.fixture(autouse=True)
 def importable(monkeypatch):
-    """The processes find the parts of these tests."""
+    """Make the parts of these tests importable in worker processes."""
     monkeypatch.setenv("PYTHONPATH", str(_HERE))
 
 
@@ -89,7 +89,7 @@ def test_processes_end_with_their_parent_however_it_ends(tmp_path):
 
 
 def test_a_process_that_reports_to_nobody_ends_and_calls_it_no_failure(tmp_path):
-    """Its parent's end may be seen first by a report, within the task."""
+    """Detect the end of the parent by a report within the task."""
     task = parallel_tasks.Reports(tmp_path / "failed")
     frame = pickle.dumps(task)
     read, write = os.pipe()
@@ -105,7 +105,7 @@ def test_a_process_that_reports_to_nobody_ends_and_calls_it_no_failure(tmp_path)
 
 
 def _gone(folder: Path) -> bool:
-    """Whether all processes that left their number have ended, within a while."""
+    """Return True once all processes that left their number have ended."""
     numbers = [int(file.stem) for file in folder.glob("*.process")]
     for _ in range(200):
         if not any(_runs(number) for number in numbers):
@@ -115,7 +115,7 @@ def _gone(folder: Path) -> bool:
 
 
 def _runs(number: int) -> bool:
-    """Whether a process runs; one that nobody has waited for yet does not."""
+    """Return True if a process runs; a zombie does not."""
     try:
         return Path(f"/proc/{number}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
     except OSError:

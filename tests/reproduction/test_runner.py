@@ -17,7 +17,7 @@ def heard():
 
 @pytest.fixture
 def run(tiny, tmp_path, heard):
-    """Reproduces the tiny entry below tmp_path/out."""
+    """Reproduce the tiny entry below tmp_path/out."""
     return lambda **options: reproduce(tiny, out=tmp_path / "out", say=heard.append, **options)
 
 

@@ -1,4 +1,4 @@
-"""What is wrong with an argument, drawn for a valid one: another kind of thing, a hole in it, another shape."""
+"""Invalid values for an argument, drawn from a valid one: another type, a NaN entry, another shape."""
 
 from typing import Any
 
@@ -13,13 +13,13 @@ FOREIGN = st.one_of(
     st.binary(max_size=8),
     st.just(object()),
 )
-"""No number, no array, no function, nothing of ours."""
+"""Neither a number, an array, a function nor an object of this package."""
 
 
 def bad(value: Any) -> st.SearchStrategy[tuple[str, Any]]:
-    """What is wrong, and the value: "kind" and "hole" (NaN) must be refused, "shape" and "range" may make sense.
+    """Draw a fault and the value: "kind" and "hole" (NaN) must raise, "shape" and "range" may be valid.
 
-    None is no bad value here: for many an argument it is the default.
+    None is not used: it is the default of many arguments.
     """
     if isinstance(value, bool):
         return _told("kind", FOREIGN)

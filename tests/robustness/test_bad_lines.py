@@ -1,4 +1,4 @@
-"""Bad command lines of every command, generated: one sentence on standard error, status 2, no traceback, no trace."""
+"""Invalid command lines of every command, generated: one sentence on standard error, status 2, no traceback or file."""
 
 import contextlib
 import io
@@ -40,7 +40,7 @@ GRIDS = st.one_of(
 
 
 def line(*words):
-    """A command line of fixed and drawn words."""
+    """Draw a command line of fixed and drawn words."""
     return st.tuples(*(st.just(word) if isinstance(word, str) else word for word in words)).map(list)
 
 
@@ -65,7 +65,7 @@ LINES = st.one_of(
     line("extract-lora", "missing", "missing", "--out", "file", "--rank", st.sampled_from(["0", "-1", "x"])),
     line("attention", NO_TOKENS),
     line("attention", "tokens.npz", "--log-until", st.sampled_from(["0", "-1", "nan", "inf", "1e300", "soon"])),
-    line("attention", "tokens.npz", "--scale", st.sampled_from(["0", "-1", "nan", "inf", "big"])),
+    line("attention", "tokens.npz", "--log-scale", st.sampled_from(["1e4", "-1e4", "nan", "inf", "big"])),
     line("attention", "tokens.npz", "--seed", st.sampled_from(["-1", "1.5", "x"])),
     line("data", "get", NAMES),
     line("data", NAMES),
@@ -75,7 +75,7 @@ LINES = st.one_of(
 
 @pytest.fixture(scope="module")
 def shelf(tmp_path_factory):
-    """A folder of files and folders that are nothing of ours."""
+    """Folder of unrelated and damaged files and folders."""
     here = tmp_path_factory.mktemp("shelf")
     noise = np.random.default_rng(0).bytes(3000)
     (here / "folder").mkdir()
@@ -98,7 +98,7 @@ def shelf(tmp_path_factory):
     return here
 
 
-def test_bad_lines_are_one_sentence_and_status_2(tiny, shelf, tmp_path, monkeypatch):
+def test_invalid_lines_print_one_sentence_and_exit_with_status_2(tiny, shelf, tmp_path, monkeypatch):
     monkeypatch.delenv("SADDLESCOPE_DATA", raising=False)
     shutil.copytree(shelf, tmp_path / "shelf")
     monkeypatch.chdir(tmp_path / "shelf")
@@ -119,12 +119,12 @@ def test_bad_lines_are_one_sentence_and_status_2(tiny, shelf, tmp_path, monkeypa
         out, err = io.StringIO(), io.StringIO()
         with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
             status = cli.main(words)
-        told = err.getvalue().strip()
-        assert status == 2, (words, status, told)
-        assert told, words
-        assert "Traceback" not in told, told
-        assert told.count("\n") <= told.count("progress"), told
-        assert len(told) < 1200, told
+        message = err.getvalue().strip()
+        assert status == 2, (words, status, message)
+        assert message, words
+        assert "Traceback" not in message, message
+        assert message.count("\n") <= message.count("progress"), message
+        assert len(message) < 1200, message
         assert out.getvalue() == "", out.getvalue()
 
     examples()

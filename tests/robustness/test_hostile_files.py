@@ -1,6 +1,6 @@
-"""Stored runs and spectra that somebody else has made, with a valid seal: nothing is executed, injected or written.
+"""Stored runs and spectra from others, with a valid seal: nothing is executed, injected or written.
 
-Whoever can write a file can seal it, so the seal tells damage and no intent.
+Anyone who can write a file can seal it, so the seal detects damage, not intent.
 """
 
 import json
@@ -19,7 +19,7 @@ from saddlescope.reproduction import reproduce
 
 EVIL = "<script>document.title='owned'</script><img src=x onerror=\"document.title='owned'\">"
 TRAVERSING = "../../../../escaped"
-TOLD = (
+ATTRIBUTES = (
     "entry",
     "size",
     "settings",
@@ -36,7 +36,7 @@ TOLD = (
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory):
-    """A run of the tiny entry, as it should be."""
+    """Return a valid run of the tiny entry."""
     import tiny
 
     with pytest.MonkeyPatch.context() as patch:
@@ -46,7 +46,7 @@ def made(tmp_path_factory):
 
 
 class Blank:
-    """A drawing that costs nothing."""
+    """Empty drawing."""
 
     def savefig(self, path):
         path.write_text("blank")
@@ -57,7 +57,7 @@ class Blank:
 
 @pytest.fixture
 def call(tiny, tmp_path, monkeypatch, capsys):
-    """Runs the command line in an inner folder; pages are built without drawing, which has tests of its own."""
+    """Run the command line in an inner folder; pages are built without drawing, which is tested elsewhere."""
     monkeypatch.setattr("saddlescope.gallery.site.draw_matplotlib", lambda *_, **__: Blank())
     monkeypatch.setattr("saddlescope.gallery.site.draw_thumbnail", lambda *_, **__: Blank())
     (tmp_path / "deep" / "inner").mkdir(parents=True)
@@ -71,7 +71,7 @@ def call(tiny, tmp_path, monkeypatch, capsys):
 
 
 def harmless(call, tmp_path, run):
-    """Judges and shows a stored run; that no command breaks or does what the file wants."""
+    """Judge and show a stored run; check that no command fails or executes the file's content."""
     file = store.write(run, tmp_path / "deep/inner/runs/tiny/staircase/quick.nc")
     content = file.read_bytes()
     for line in ("check runs", "check runs --json", "show tiny/staircase --out runs", "gallery runs"):
@@ -89,8 +89,8 @@ def harmless(call, tmp_path, run):
 
 
 @pytest.mark.parametrize("value", [EVIL, TRAVERSING, "", "[]", "{}", "null", "NaN", 3.5, "\u202e\x07{{ 7 * 7 }}"])
-@pytest.mark.parametrize("name", TOLD)
-def test_attributes_of_provenance_may_hold_anything(call, tmp_path, made, name, value):
+@pytest.mark.parametrize("name", ATTRIBUTES)
+def test_attributes_of_provenance_may_contain_anything(call, tmp_path, made, name, value):
     harmless(call, tmp_path, made.assign_attrs({name: value}))
 
 
@@ -98,7 +98,7 @@ def test_attributes_of_provenance_may_hold_anything(call, tmp_path, made, name, 
     "verdicts",
     ["", "{", "[]", "{}", "[1]", '[{"claim": 3}]', json.dumps([{"claim": EVIL, "says": EVIL, "low": EVIL}]), "3", 3.0],
 )
-def test_stored_verdicts_may_hold_anything(call, tmp_path, made, verdicts):
+def test_stored_verdicts_may_contain_anything(call, tmp_path, made, verdicts):
     harmless(call, tmp_path, made.assign_attrs(verdicts=verdicts))
 
 
@@ -123,12 +123,12 @@ def test_stored_verdicts_may_hold_anything(call, tmp_path, made, verdicts):
         lambda run: xr.Dataset(attrs=run.attrs),
     ],
 )
-def test_data_of_another_shape_or_kind_are_refused_or_shown(call, tmp_path, made, change):
+def test_data_of_another_shape_or_kind_raise_or_are_shown(call, tmp_path, made, change):
     harmless(call, tmp_path, change(made))
 
 
-def test_a_few_bytes_that_claim_to_be_a_huge_array_are_refused(tmp_path):
-    """Compressed zeros, or an array that was never written, would fill the memory when it is read."""
+def test_a_few_bytes_that_claim_to_be_a_huge_array_raise(tmp_path):
+    """Read compressed zeros or an unwritten array, which would fill the memory."""
     from saddlescope.store import netcdf as module
 
     path = tmp_path / "bomb.nc"
@@ -159,7 +159,7 @@ def test_links_out_of_the_file_are_not_followed(tmp_path):
     assert "loss" not in found
 
 
-def test_garbage_with_a_seal_is_refused(tmp_path):
+def test_garbage_with_a_seal_raises(tmp_path):
     from saddlescope.store import netcdf as module
 
     noise = np.random.default_rng(0)
@@ -172,7 +172,7 @@ def test_garbage_with_a_seal_is_refused(tmp_path):
 @pytest.mark.parametrize(
     "name", [EVIL, f"{TRAVERSING}.weight", "layers.0./etc/passwd.weight", "a\nb.weight", "{{7*7}}"]
 )
-def test_layer_names_are_words_and_no_paths(call, tmp_path, name):
+def test_layer_names_are_not_used_as_paths(call, tmp_path, name):
     import torch
     from safetensors.torch import save_file
 

@@ -1,6 +1,6 @@
 """SIGKILL at random moments over runs of entries and over training: nothing finished is lost, and the result is equal.
 
-The moments are told in lines of progress and a random wait, so that they fall all over a run on any machine.
+The moments are given by lines of progress and a random wait, so that they cover a run on any machine.
 """
 
 import os
@@ -23,7 +23,7 @@ TRAINING = [sys.executable, str(HERE / "training_program.py")]
 
 
 def run(command, folder):
-    """Runs a program to its end."""
+    """Run a program to its end."""
     done = subprocess.run(
         command, cwd=folder, env=environment(folder), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, check=False
     )
@@ -31,7 +31,7 @@ def run(command, folder):
 
 
 def killed(command, folder, moments, lines):
-    """Starts a program and kills it after up to so many lines of progress; whether it was alive then."""
+    """Start a program and kill it after at most `lines` lines of progress; return True if it was still running."""
     with subprocess.Popen(
         command, cwd=folder, env=environment(folder), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE
     ) as process:
@@ -49,7 +49,7 @@ def environment(folder):
 
 
 def kill_and_resume(command, folder, done, *, kills, lines, seed):
-    """Kills programs until so many were alive; what each leaves is gone on with, and again from nothing once done."""
+    """Kill running programs `kills` times; each resumes its predecessor, and a new round starts once one is done."""
     moments, alive, rounds, ends = random.Random(seed), 0, 0, []
     while alive < kills:
         here = folder / f"round {rounds}"
@@ -64,7 +64,7 @@ def kill_and_resume(command, folder, done, *, kills, lines, seed):
 
 
 def stored(folder):
-    """The one stored run, and that nothing else is left."""
+    """Return the one stored run; nothing else may be left."""
     (file,) = store.find_runs(folder)
     assert [path.name for path in file.parent.iterdir()] == [file.name]
     return store.read(file)
@@ -79,10 +79,10 @@ def test_a_run_of_an_entry_is_killed_ten_times(tmp_path):
     def command(here):
         return [*TINY, "--out", str(here)]
 
-    run(command(tmp_path / "whole"), tmp_path)
+    run(command(tmp_path / "undisturbed"), tmp_path)
     ends = kill_and_resume(command, tmp_path, lambda here: list(here.rglob("*.nc")), kills=10, lines=4, seed=0)
     for here in ends:
-        same_runs(stored(here), stored(tmp_path / "whole"))
+        same_runs(stored(here), stored(tmp_path / "undisturbed"))
 
 
 @pytest.mark.slow
@@ -94,10 +94,10 @@ def test_a_run_of_a_paper_is_killed_four_times(tmp_path, entry, seed):
     def command(here):
         return [sys.executable, "-m", "saddlescope.cli", "run", entry, "--size", "quick", "--out", str(here)]
 
-    run(command(tmp_path / "whole"), tmp_path)
+    run(command(tmp_path / "undisturbed"), tmp_path)
     ends = kill_and_resume(command, tmp_path, lambda here: list(here.rglob("quick.nc")), kills=4, lines=5, seed=seed)
     for here in ends:
-        same_runs(stored(here), stored(tmp_path / "whole"))
+        same_runs(stored(here), stored(tmp_path / "undisturbed"))
 
 
 @pytest.mark.parametrize(
@@ -110,16 +110,16 @@ def test_a_run_of_a_paper_is_killed_four_times(tmp_path, entry, seed):
     ],
 )
 def test_training_is_killed_again_and_again(tmp_path, kind, kills):
-    """Bit for bit the result of a run that nothing disturbed: weights, losses, spectra and images."""
+    """Compare weights, losses, spectra and images with those of an undisturbed run, bit for bit."""
 
     def command(here):
         return [*TRAINING, kind, str(here)]
 
-    run(command(tmp_path / "whole"), tmp_path)
+    run(command(tmp_path / "undisturbed"), tmp_path)
     ends = kill_and_resume(
         command, tmp_path, lambda here: (here / "result.npz").exists(), kills=kills, lines=8, seed=kills
     )
-    with np.load(tmp_path / "whole" / "result.npz") as reference:
+    with np.load(tmp_path / "undisturbed" / "result.npz") as reference:
         for here in ends:
             with np.load(here / "result.npz") as found:
                 assert set(found.files) == set(reference.files)

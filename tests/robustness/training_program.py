@@ -1,6 +1,6 @@
-"""A small training run as a program of its own, for tests that kill it: goes on from FOLDER, ends with a result there.
+"""Small training run as a separate program, for tests that kill it: resumes from FOLDER and stores its result there.
 
-usage: training_program.py KIND FOLDER     KIND is fit, diffusion or language; its progress is told on standard error
+usage: training_program.py KIND FOLDER     KIND is fit, diffusion or language; progress goes to standard error
 """
 
 import sys
@@ -12,17 +12,17 @@ from typing import Any
 import numpy as np
 import torch
 
-_PAUSE = 0.01  # seconds a report, so that a kill can come between two
+_PAUSE = 0.01  # seconds per report, so that a kill can occur between two
 
 
-def tell(fraction: float, note: str) -> None:
+def print_progress(fraction: float, note: str) -> None:
     sys.stderr.write(f"{fraction:.3f} {note}\n")
     sys.stderr.flush()
     time.sleep(_PAUSE)
 
 
 def fit(folder: Path) -> dict[str, Any]:
-    """A vision transformer on the embedded digits, with the spectra of its updates."""
+    """Train a vision transformer on the embedded digits, and record the spectra of its updates."""
     from saddlescope.train import Adam, Every, RankTracker, TrainConfig, ViT, ViTConfig, load
     from saddlescope.train import fit as train
 
@@ -32,14 +32,20 @@ def fit(folder: Path) -> dict[str, Any]:
     config = TrainConfig(optimizer=Adam(learning_rate=3e-3), epochs=10, warmup_epochs=1, batch=32, test_every=5)
     data = load("digits").subset(100, 30)
     history = train(
-        model, data, config, checkpoint=folder / "run.checkpoint", checkpoint_every=1, tracker=tracker, report=tell
+        model,
+        data,
+        config,
+        checkpoint=folder / "run.checkpoint",
+        checkpoint_every=1,
+        tracker=tracker,
+        report=print_progress,
     )
     spectra = tracker.records.update
     return {"loss": history.train_loss, "steps": tracker.records.steps, "spectra": spectra} | _weights(model)
 
 
 def diffusion(folder: Path) -> dict[str, Any]:
-    """A diffusion model of coloured circles."""
+    """Train a diffusion model of coloured circles."""
     from saddlescope.train.diffusion import CircleProcess, DiffusionConfig, UNetConfig, fit_diffusion
 
     process = CircleProcess(pixels=8, color_signal=0.7, size_signal=0.35, diameter=0.625)
@@ -60,23 +66,23 @@ def diffusion(folder: Path) -> dict[str, Any]:
         config,
         checkpoint=folder / "run.checkpoint",
         checkpoint_every=1,
-        report=tell,
+        report=print_progress,
     )
     return {"loss": history.loss, "images": history.images, "steps": history.steps} | _weights(history.model)
 
 
 def language(folder: Path) -> dict[str, Any]:
-    """A GPT-2 on the start of Python's help texts."""
+    """Train a GPT-2 on the start of Python's help texts."""
     from saddlescope.train.architectures.gpt2 import GPT2Sizes, fresh_gpt2
     from saddlescope.train.data.text import TextData, learn_vocabulary, load_text, tokenize
     from saddlescope.train.language_training import LanguageConfig, fit_language
 
-    whole = load_text("python-topics")
-    text = TextData(whole.name, whole.train[:2], ("".join(whole.test),)).first(5000, 1500)
+    corpus = load_text("python-topics")
+    text = TextData(corpus.name, corpus.train[:2], ("".join(corpus.test),)).first(5000, 1500)
     data = tokenize(text, learn_vocabulary(text, 300), block=16)
     model = fresh_gpt2(GPT2Sizes(vocabulary=300, block=16, embedding=16, depth=1, heads=2), seed=0)
     config = LanguageConfig(steps=24, batch=4, test_every=2, tests_per_checkpoint=1)
-    history = fit_language(model, data, config, checkpoint=folder / "kept", report=tell)
+    history = fit_language(model, data, config, checkpoint=folder / "kept", report=print_progress)
     return {"loss": history.train_loss, "test": history.test_loss} | _weights(model)
 
 

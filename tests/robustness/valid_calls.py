@@ -1,6 +1,6 @@
-"""One valid, cheap call of every public function that takes numbers, by room: what the generated bad inputs vary.
+"""One valid, cheap call of every public function that takes numbers, by subpackage, to be varied by bad inputs.
 
-Each builder is called once, when its room is first asked for; `Call.arguments` are those made bad one by one.
+Each builder is called once, on first use of its subpackage; the entries of `Call.arguments` are spoilt one by one.
 """
 
 from collections.abc import Callable
@@ -14,11 +14,11 @@ import numpy as np
 
 @dataclass(frozen=True)
 class Call:
-    """A function and arguments with which it works, by name."""
+    """Function with valid arguments by name."""
 
     function: Callable[..., Any]
     arguments: dict[str, Any]
-    fixed: dict[str, Any] = field(default_factory=dict)  # what goes along unchanged
+    fixed: dict[str, Any] = field(default_factory=dict)  # passed unchanged
 
     def __call__(self, **changed: Any) -> Any:
         return self.function(**(self.fixed | self.arguments | changed))
@@ -93,7 +93,7 @@ def _measure() -> dict[str, Call]:
             {"spectrum": Spectrum(np.sort(history)[:, ::-1].copy(), np.full(50, 1e-6)), "time_unit": "t"},
         ),
         "richardson": Call(
-            m.richardson, {"times": [[1.0, 2.0], [1.1, 2.1], [1.2, 2.2]], "log_alphas": [-10.0, -20.0, -30.0]}
+            m.richardson, {"times": [[1.0, 2.0], [1.1, 2.1], [1.2, 2.2]], "log_scales": [-10.0, -20.0, -30.0]}
         ),
         "Stage": Call(m.Stage, {"start": 0.0, "end": 1.0, "loss": 0.5, "rank": 1}),
     }
@@ -145,7 +145,7 @@ def _models() -> dict[str, Call]:
         ),
         "random_rotation": Call(m.random_rotation, {"dim": 3, "seed": 0}),
         "diagonal_linear_network": Call(m.diagonal_linear_network, {"features": draw((5, 3)), "targets": draw(5)}),
-        "layered_weights": Call(m.layered_weights, {"widths": (3, 4, 2), "seed": 0, "deviation": 1.0, "starts": 2}),
+        "layered_weights": Call(m.layered_weights, {"widths": (3, 4, 2), "seed": 0, "deviation": 1.0, "num_starts": 2}),
         "perceptron_weights": Call(m.perceptron_weights, {"widths": (3, 4, 2), "seed": 0, "num_starts": 2}),
         "symmetric_weights": Call(
             m.symmetric_weights, {"dim": 3, "width": 4, "seed": 0, "log_scale": -2.0, "law": "normal", "num_starts": 2}
@@ -153,15 +153,15 @@ def _models() -> dict[str, Call]:
         "symmetric_factor": Call(m.symmetric_factor, {"W": np.diag([2.0, 1.0])}),
         "LayeredLoss": Call(m.LayeredLoss, {"inputs": draw((5, 3)), "targets": draw((5, 2))}),
         "identity_loss": Call(m.identity_loss, {"inputs": draw((5, 3))}),
-        "perceptron_loss": Call(m.perceptron_loss, {"samples": draw((5, 3)), "directions": np.eye(3)}),
+        "perceptron_loss": Call(m.perceptron_loss, {"inputs": draw((5, 3)), "directions": np.eye(3)}),
         "DiagonalNetwork": Call(
             m.DiagonalNetwork,
             {"inputs": jnp.asarray(draw((4, 2, 3))), "targets": jnp.asarray(draw((4, 2, 3))), "h": m.attention_head},
         ),
         "SymmetricSampleLoss": Call(m.SymmetricSampleLoss, {"inputs": draw((5, 3))}),
         "PopulationLoss": Call(m.PopulationLoss, {"second_moment": np.diag([2.0, 1.0])}),
-        "preactivations": Call(m.preactivations, {"weights": layers, "inputs": draw((3, 5))}),
-        "layered_output": Call(m.layered_output, {"weights": layers, "inputs": draw((3, 5))}),
+        "preactivations": Call(m.preactivations, {"weights": layers, "inputs": draw((5, 3))}),
+        "layered_output": Call(m.layered_output, {"weights": layers, "inputs": draw((5, 3))}),
         "layered_map": Call(m.layered_map, {"weights": layers}),
         "balancedness": Call(m.balancedness, {"weights": layers}),
         "weak_balancedness": Call(m.weak_balancedness, {"weights": layers}),
@@ -181,7 +181,7 @@ def _theory() -> dict[str, Call]:
 
     draw = _rng(2).standard_normal
     data = _tokens()
-    inputs, gradients = np.abs(draw((3, 4))), draw((2, 4))
+    inputs, gradients = np.abs(draw((3, 4))).T, draw((2, 4)).T
     weights = t.on_sphere([draw((3, 3)), draw((3, 3)), draw((2, 3))])
     escaping = (*weights[:2], -weights[2])  # of positive speed
     saddle = {"inputs": inputs, "gradients": gradients}
@@ -190,7 +190,7 @@ def _theory() -> dict[str, Call]:
     growth = {"norm": 1e-3, "speed": 1.0, "depth": 3}
     svm, matrix = t.l1_svm(data), t.frobenius_svm(data)
     separating, rates = svm.beta, svm.multipliers / svm.multipliers.sum()
-    line = {"inputs": inputs[:2], "gradients": gradients[:1]}
+    line = {"inputs": inputs[:, :2], "gradients": gradients[:, :1]}
     return {
         "incremental_learning": Call(
             t.incremental_learning,
@@ -200,8 +200,8 @@ def _theory() -> dict[str, Call]:
             t.low_rank_learning, {"shapes": [(2, 2)], "width": 2, "tolerance": 1e-9, "loss": _matrix_quadratic}
         ),
         "l1_svm": Call(t.l1_svm, {"data": data}),
-        "nuclear_svm": Call(t.nuclear_svm, {"data": data, "rank_bound": 2, "starts": 2, "seed": 0}),
-        "frobenius_svm": Call(t.frobenius_svm, {"data": data, "rank_bound": 2, "starts": 2, "seed": 0}),
+        "nuclear_svm": Call(t.nuclear_svm, {"data": data, "rank_bound": 2, "num_starts": 2, "seed": 0}),
+        "frobenius_svm": Call(t.frobenius_svm, {"data": data, "rank_bound": 2, "num_starts": 2, "seed": 0}),
         "certify_svm": Call(
             t.certify_svm,
             {"data": data, "weights": (draw((6, 2)), draw((6, 2))), "multipliers": multipliers, "norm": "nuclear"},
@@ -223,28 +223,29 @@ def _theory() -> dict[str, Call]:
         "matrix_law": Call(t.matrix_law, {"data": data, "multipliers": matrix.multipliers, "start": draw((6, 6))}),
         "product_law": Call(t.product_law, {"data": data, "multipliers": multipliers, "kind": "logistic"}),
         "aligned_time": Call(t.aligned_time, {"speed": 1.0, "depth": 2, "initial": 0.1, "share": 0.5}),
-        "deep_linear_stages": Call(t.deep_linear_stages, {"inputs": draw((3, 5)), "targets": draw((2, 5)), "width": 2}),
+        "deep_linear_stages": Call(t.deep_linear_stages, {"inputs": draw((5, 3)), "targets": draw((5, 2)), "width": 2}),
         "escape_time": Call(t.escape_time, {"reached": 0.5} | growth),
-        "grown_norm": Call(t.grown_norm, {"times": [0.0, 1.0]} | growth),
+        "norm_at": Call(t.norm_at, {"times": [0.0, 1.0]} | growth),
         "escape_speed": Call(t.escape_speed, net),
         "escape_directions": Call(
             t.escape_directions,
-            saddle | {"depth": 3, "widths": (2, 3), "starts": 2, "steps": 20, "marks": 5, "seed": 0},
+            saddle
+            | {"depth": 3, "widths": (2, 3), "num_starts": 2, "steps": 20, "record": np.array([5, 20]), "seed": 0},
         ),
-        "certified_escape_speed": Call(t.certified_escape_speed, line | {"tolerance": 1e-6, "most": 200}),
+        "certified_escape_speed": Call(t.certified_escape_speed, line | {"tolerance": 1e-6, "max_programs": 200}),
         "rank_one_escape_speed": Call(t.rank_one_escape_speed, line | {"depth": 3}),
         "clarke_residual": Call(t.clarke_residual, net | {"tolerance": 1e-10}),
         "deepen": Call(t.deepen, saddle | {"weights": escaping} | {"depth": 4}),
         "layer_ratios": Call(t.layer_ratios, net),
-        "spent_budget": Call(t.spent_budget, net),
-        "polish": Call(t.polish, net),
+        "layer_deficits": Call(t.layer_deficits, net),
+        "refine_direction": Call(t.refine_direction, net),
         "on_sphere": Call(t.on_sphere, {"weights": weights}),
-        "budget": Call(t.budget, saddle | {"speed": 0.5}),
+        "speed_deficit": Call(t.speed_deficit, saddle | {"speed": 0.5}),
         "first_layer_with_content": Call(t.first_layer_with_content, saddle | {"speed": 0.5}),
         "low_rank_activations": Call(t.low_rank_activations, saddle | {"speed": 0.5, "depth": 4, "share": 0.5}),
         "nearly_rank_one_bound": Call(t.nearly_rank_one_bound, {"gradients": gradients, "speed": 0.5, "distance": 0.1}),
         "optimal_layer_bound": Call(t.optimal_layer_bound, saddle | {"speed": 0.5, "layer": 2}),
-        "gradient_at_zero": Call(t.gradient_at_zero, {"cost": jnp.sum, "outputs": 2, "samples": 3}),
+        "gradient_at_zero": Call(t.gradient_at_zero, {"cost": jnp.sum, "samples": 3, "outputs": 2}),
     }
 
 
@@ -495,7 +496,7 @@ def _studies() -> dict[str, Call]:
     }
 
 
-ROOMS = {
+SUBPACKAGES = {
     "measure": _measure,
     "models": _models,
     "theory": _theory,
@@ -507,6 +508,6 @@ ROOMS = {
 
 
 @cache
-def calls(room: str) -> dict[str, Call]:
-    """The valid calls of a room."""
-    return ROOMS[room]()
+def calls(subpackage: str) -> dict[str, Call]:
+    """Return the valid calls of a subpackage."""
+    return SUBPACKAGES[subpackage]()

@@ -7,7 +7,7 @@ from saddlescope.studies.norms import norm_verdict, shares
 
 
 @pytest.mark.parametrize(
-    ("excess", "contrast", "norm", "told"),
+    ("excess", "contrast", "norm", "sentence"),
     [
         ((0.0, 0.3), (0.1, 0.3), "nuclear", "least nuclear norm"),
         ((0.0099, 0.16), (0.1, 0.3), "nuclear", "least nuclear norm"),
@@ -21,10 +21,10 @@ from saddlescope.studies.norms import norm_verdict, shares
         ((-1e-12, 0.3), (0.1, 0.3), "nuclear", "least nuclear norm"),
     ],
 )
-def test_the_verdict(excess, contrast, norm, told):
+def test_the_verdict(excess, contrast, norm, sentence):
     found = norm_verdict(np.array(excess), np.array(contrast), "it stood still")
     assert found.norm == norm
-    assert told in found.says
+    assert sentence in found.says
 
 
 def test_shares_are_excesses_in_units_of_contrasts_and_never_negative():

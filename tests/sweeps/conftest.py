@@ -13,7 +13,7 @@ _HERE = Path(__file__).parent
 
 @pytest.fixture
 def walk(tmp_path, monkeypatch):
-    """The entry; its runs leave a trace in tmp_path."""
+    """Return the entry; its runs leave a trace in tmp_path."""
     import tiny_sweep
 
     monkeypatch.setattr("saddlescope.reproduction.entry.find_entry", tiny_sweep.find_entry)
@@ -30,7 +30,7 @@ def heard():
 
 @pytest.fixture
 def swept(walk, tmp_path, heard):
-    """Sweeps the walk over words, below tmp_path/out, in this process unless told otherwise."""
+    """Sweep the walk over words, below tmp_path/out, by default in this process."""
 
     def call(*words, seeds="", size="quick", settings=None, **options):
         grid = Grid.parse(walk, words, seeds=seeds, size=size, settings=settings)
@@ -42,12 +42,12 @@ def swept(walk, tmp_path, heard):
 
 @pytest.fixture
 def begun(tmp_path):
-    """The runs that began so far: process, kind, seed and dimension."""
+    """Return the runs that began so far: process, kind, seed and dimension."""
     file = tmp_path / "begun"
     return lambda: [tuple(line.split()) for line in file.read_text().splitlines()] if file.exists() else []
 
 
 @pytest.fixture
 def command():
-    """The words that start the command line with the walk installed."""
+    """Return the words that start the command line with the walk installed."""
     return [sys.executable, str(_HERE / "tiny_sweep.py")]

@@ -13,13 +13,13 @@ from saddlescope.sweeps import Grid, sweep
 
 @pytest.fixture
 def batches():
-    """The batches that were asked for, as numbers of points."""
+    """Return the requested batches, as numbers of points."""
     return []
 
 
 @pytest.fixture
-def merge_runs(walk, monkeypatch, batches):
-    """The walk with a `run_many`; its points of dimension 9 cannot be made together with others."""
+def batched_walk(walk, monkeypatch, batches):
+    """Return the walk with a `run_many`; its points of dimension 9 cannot run in a batch with others."""
 
     def run_many(points, context):
         batches.append(len(points))
@@ -46,11 +46,11 @@ def merge_runs(walk, monkeypatch, batches):
 
 
 @pytest.fixture
-def made(together, tmp_path, heard):
+def made(batched_walk, tmp_path, heard):
     def call(*words, **options):
         return sweep(
-            together,
-            Grid.parse(together, words, size="quick"),
+            batched_walk,
+            Grid.parse(batched_walk, words, size="quick"),
             **({"out": tmp_path / "out"} | options),
             say=heard.append,
         )
@@ -96,17 +96,17 @@ def test_the_points_of_a_batch_that_fails_are_made_one_after_the_other(made, hea
     assert str(done.data.state.sel(dim=9, kind="walk").item()) == "finished"
 
 
-def test_a_batch_without_a_run_for_each_point_is_no_result(together, tmp_path, heard):
-    entry = dataclasses.replace(together, run_many=lambda points, context: [])
+def test_a_batch_without_a_run_for_each_point_is_no_result(batched_walk, tmp_path, heard):
+    entry = dataclasses.replace(batched_walk, run_many=lambda points, context: [])
     done = sweep(entry, Grid.parse(entry, ["dim=1,2"], size="quick"), out=tmp_path / "out", say=heard.append)
     assert "run_many must make a run for each of 2 points; got 0" in heard[-1]
     assert done.failures == {}
 
 
-def test_a_full_disk_stops_a_batch(together, tmp_path):
+def test_a_full_disk_stops_a_batch(batched_walk, tmp_path):
     def full(points, context):
         raise StorageError("no space")
 
-    entry = dataclasses.replace(together, run_many=full)
+    entry = dataclasses.replace(batched_walk, run_many=full)
     with pytest.raises(InputError, match="no space"):
         sweep(entry, Grid.parse(entry, ["dim=1,2"], size="quick"), out=tmp_path / "out")

@@ -1,4 +1,4 @@
-"""What a worker of a cluster does, and what becomes of what it sends; the cluster itself is in test_sweep_kills.py."""
+"""Tasks of a cluster's workers, and the handling of their results; test_sweep_kills.py runs the cluster itself."""
 
 import sys
 from dataclasses import replace
@@ -31,7 +31,7 @@ def token(tmp_path):
 
 
 class Future:
-    """What Dask gives for a point: a result, or an error."""
+    """Dask's answer for a point: a result, or an error."""
 
     def __init__(self, result):
         self._result = result
@@ -122,7 +122,7 @@ def test_what_goes_wrong_on_the_way_is_told_in_a_sentence(point):
         _take(made, Future(ModuleNotFoundError("No module named 'saddlescope'", name="saddlescope")))
     with pytest.raises(StorageError, match="no space"):
         _take(made, Future(StorageError("no space")))
-    assert _take(made, Future(RuntimeError("odd\nthing"))) == "A worker could not make it: RuntimeError: odd"
+    assert _take(made, Future(RuntimeError("odd\nthing"))) == "A worker could not run it: RuntimeError: odd"
     assert made.state is State.MISSING
     assert _take(made, Future(KilledWorker("x", None, 3))) == ""
     assert "ended in the middle, 4 times" in made.error

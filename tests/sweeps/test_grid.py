@@ -64,13 +64,13 @@ def test_other_points_have_another_digest(walk):
         (["dim="], {}, "must be NAME=VALUES"),
         (["dmi=1"], {}, "did you mean dim"),
         (["dim=1.5"], {}, "dim must be of type int"),
-        (["dim=1,1"], {}, "1 is there twice"),
-        (["noise=1,1.0"], {}, "1.0 is there twice"),
+        (["dim=1,1"], {}, "got 1 twice"),
+        (["noise=1,1.0"], {}, "got 1.0 twice"),
         (["noise=nan"], {}, "must be numbers"),
         (["scales=0.1,0.1/nan"], {}, "must be numbers"),
         (["dim=1", "dim=2"], {}, "dim must be given once"),
         (["seed=1"], {"seeds": "0:2"}, "seed must be given once"),
-        (["dim=1,2"], {"settings": {"dim": "3"}}, "or in --set as well"),
+        (["dim=1,2"], {"settings": {"dim": "3"}}, "or also in --set"),
         (["dim=2,0"], {}, "At dim=0: dim must be at least 1; got 0"),
         (["dim=1"], {"size": "quik"}, "did you mean quick"),
         (["dim=1"], {"settings": {"nois": "1"}}, "did you mean noise"),
@@ -87,7 +87,7 @@ def test_a_bad_grid_is_refused_in_a_sentence(walk, words, options, told):
 
 @pytest.mark.parametrize(("words", "seeds"), [([3], ""), (["dim=1"], 3), (["dim=1"], range(3))])
 def test_words_that_are_no_text_are_refused(walk, words, seeds, types_unchecked):
-    with types_unchecked(), pytest.raises(InputError, match="must be text, such as 'seed=0:8'"):
+    with types_unchecked(), pytest.raises(InputError, match="must be strings, such as 'seed=0:8'"):
         Grid.parse(walk, words, seeds=seeds)
 
 

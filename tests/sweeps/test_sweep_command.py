@@ -11,7 +11,7 @@ from saddlescope.sweeps import Sweep
 
 @pytest.fixture
 def typed(walk, tmp_path, monkeypatch, capsys):
-    """Runs the command line in tmp_path; the status and what was printed on stdout and stderr."""
+    """Run the command line in tmp_path; return the status, stdout and stderr."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("SADDLESCOPE_DATA", raising=False)
 

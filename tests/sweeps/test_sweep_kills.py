@@ -29,7 +29,7 @@ class Killed:
         self.kills = 0
 
     def start(self):
-        """The client, as soon as a run has begun under it, and a random moment later."""
+        """Start the client; return it a random moment after a run has begun."""
         before = len(self.begun())
         client = subprocess.Popen(
             self.command, cwd=self.folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
@@ -42,7 +42,7 @@ class Killed:
         time.sleep(self.random.uniform(0.0, 0.5))
 
     def kill(self, process):
-        """Kills it, and looks whether all that was finished before is there as it was."""
+        """Kill it, and check that all finished points are unchanged."""
         self.look()
         with contextlib.suppress(ProcessLookupError):
             os.kill(process, signal.SIGKILL)
@@ -50,7 +50,7 @@ class Killed:
         self.look()
 
     def kill_worker(self):
-        """Kills the process whose run began last, as soon as there is one that was not killed yet."""
+        """Kill the process whose run began last, once there is one that was not killed yet."""
         _until(lambda: self.begun()[-1][0] not in self.killed)
         worker = self.begun()[-1][0]
         self.killed.add(worker)
@@ -63,7 +63,7 @@ class Killed:
         self.seen = now
 
     def finish(self):
-        """Runs the sweep to its end; what it stored."""
+        """Run the sweep to its end; return the stored sweep."""
         before, done = len(self.begun()), len(self.seen)
         ended = subprocess.run(self.command, cwd=self.folder, capture_output=True, text=True, timeout=300)
         assert ended.returncode == 1, ended.stderr  # half the points fail
@@ -82,7 +82,7 @@ def undisturbed(swept, tmp_path, types_unchecked):
 
 
 def same(made, undisturbed):
-    """Whether two sweeps have the same results, whatever the pauses."""
+    """Return True if two sweeps have the same results, whatever the pauses."""
     names = ["value", "uncertainty", "outcome", "metrics", "state", "error"]
     one, other = (sweep.data[names].transpose("kind", "seed", ...).drop_attrs() for sweep in (made, undisturbed))
     xr.testing.assert_identical(one, other)

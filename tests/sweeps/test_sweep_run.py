@@ -11,7 +11,7 @@ from saddlescope.sweeps import Grid, Sweep, stored_sweeps, sweep
 
 
 def numbers(made):
-    """What of a data set depends on the points alone."""
+    """Return the part of a data set that depends on the points alone."""
     return made.data.drop_vars("cpu_seconds").drop_attrs()
 
 
@@ -123,7 +123,7 @@ def test_failed_points_are_told_passed_by_and_tried_again_on_demand(swept, begun
     assert len(begun()) == 6
     swept("kind=walk,fails,refuses", seeds="0:2")
     assert len(begun()) == 6
-    assert "--retry tries them again" in heard[-1]
+    assert "--retry to retry them" in heard[-1]
     again = swept("kind=walk,fails,refuses", seeds="0:2", retry=True)
     assert len(begun()) == 10
     assert dict(again.counts) == dict(made.counts)

@@ -1,4 +1,4 @@
-"""What docs/sweeps.md shows, works."""
+"""Examples of docs/sweeps.md."""
 
 import os
 import re
@@ -77,4 +77,4 @@ def test_the_job_that_slurm_is_given():
 
 def test_the_status_of_help_and_page_are_one(capsys):
     cli.main(["sweep", "--help"])
-    assert "0 when all points are finished, whatever their verdicts" in " ".join(capsys.readouterr().out.split())
+    assert "0 if all points are finished, whatever their verdicts" in " ".join(capsys.readouterr().out.split())

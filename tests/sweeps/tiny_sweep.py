@@ -16,8 +16,7 @@ import numpy as np
 import xarray as xr
 
 from saddlescope._shared.errors import InputError
-from saddlescope.reproduction import Claim, Entry, Estimate, Metric, RunContext
-from saddlescope.reproduction import catalogue
+from saddlescope.reproduction import Claim, Entry, Estimate, Metric, RunContext, catalogue
 from saddlescope.reproduction import entry as entries
 
 
@@ -45,7 +44,7 @@ class Params:
 
 
 def run(params: Params, context: RunContext) -> xr.Dataset:
-    """A walk, kept after every step; what breaks, breaks in the middle of it."""
+    """Run a walk, stored after every step; failures happen in the middle of it."""
     with (Path(os.environ["TINY_HERE"]) / "begun").open("a") as file:
         file.write(f"{os.getpid()} {params.kind} {params.seed} {params.dim}\n")
     kept = context.scratch / "walk.json"
@@ -113,14 +112,14 @@ ENTRY = Entry(
 
 
 def find_entry(name: str) -> Entry:
-    """In place of `saddlescope.reproduction.entry.find_entry`."""
+    """Replace `saddlescope.reproduction.entry.find_entry`."""
     if name != ENTRY.name:
         raise entries.unknown("entry", name, [ENTRY.name])
     return ENTRY
 
 
 def install() -> None:
-    """Has everybody in this process find the entry."""
+    """Install the entry in this process."""
     entries.find_entry, catalogue.entry_names = find_entry, lambda: (ENTRY.name,)  # type: ignore[assignment]
 
 

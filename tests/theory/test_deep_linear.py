@@ -174,11 +174,12 @@ def _share(speed, depth, initial, time):
 @pytest.mark.parametrize(
     ("call", "says"),
     [
-        (lambda: deep_linear_stages(X.T, T.T[:, :5]), "targets must have a column for each of the 30 inputs; got 5"),
-        (lambda: deep_linear_stages(X[0], T), "inputs must have shape"),
+        (lambda: deep_linear_stages(X.T, T[:, :5].T), "targets must have a row per sample, as many as inputs; got"),
+        (lambda: deep_linear_stages(X, T), "Pass `inputs.T` and `targets.T`"),
+        (lambda: deep_linear_stages(X[0], T.T), "inputs must have shape"),
         (lambda: deep_linear_stages(X.T, T.T * np.nan), "targets must be finite"),
-        (lambda: deep_linear_stages(X, 0 * T), "targets must not all be 0.* no saddle"),
-        (lambda: deep_linear_stages([[1.0, 0.0]], [[0.0, 1.0]]), "targets must not be orthogonal.* no saddle"),
+        (lambda: deep_linear_stages(X.T, 0 * T.T), "targets must not all be 0.* no saddle"),
+        (lambda: deep_linear_stages([[1.0], [0.0]], [[0.0], [1.0]]), "targets must not be orthogonal.* no saddle"),
         (lambda: deep_linear_stages(X.T, T.T, width=0), "width must be at least 1; got 0"),
         (lambda: STAGES.product(4), "rank must be between 0 and 3; got 4"),
         (lambda: STAGES.saddle_loss((0, 0)), "learned must be different integers from 0 to 2"),

@@ -14,8 +14,7 @@ from tiny_language import SIZES, tiny_gpt2, tiny_tokens
 from transformers.utils import logging as messages
 
 from saddlescope._shared.errors import InputError
-from saddlescope.train import Every, RankTracker
-from saddlescope.train import language as language_module
+from saddlescope.train import Every, RankTracker, language_training
 from saddlescope.train.architectures.gpt2 import GPT2Sizes
 from saddlescope.train.language_training import IDENTITY_FILE, LanguageConfig, fit_language, mean_loss
 from saddlescope.train.lora import with_adapters
@@ -52,7 +51,7 @@ def assert_same(one, other):
 
 def killed_at(monkeypatch, step, *arguments):
     """Run until a kill in the given step."""
-    first = language_module._Keeper.on_step_end
+    first = language_training._RunCallback.on_step_end
 
     def die(self, args, state, control, **kwargs):
         first(self, args, state, control, **kwargs)
@@ -60,7 +59,7 @@ def killed_at(monkeypatch, step, *arguments):
             raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(language_module._Keeper, "on_step_end", die)
+        patch.setattr(language_training._RunCallback, "on_step_end", die)
         with pytest.raises(KeyboardInterrupt):
             fitted(*arguments)
 
@@ -153,7 +152,7 @@ def test_adapters_are_resumed_too(data, tmp_path, monkeypatch):
         return {name: weight for name, weight in model.state_dict().items() if "lora" in name}, history
 
     once, history = fit(adapted())
-    first = language_module._Keeper.on_log
+    first = language_training._RunCallback.on_log
     with monkeypatch.context() as patch:
 
         def die(self, args, state, control, **kwargs):
@@ -161,7 +160,7 @@ def test_adapters_are_resumed_too(data, tmp_path, monkeypatch):
             if state.global_step == 8:
                 raise KeyboardInterrupt
 
-        patch.setattr(language_module._Keeper, "on_log", die)
+        patch.setattr(language_training._RunCallback, "on_log", die)
         with pytest.raises(KeyboardInterrupt):
             fit(adapted(), tmp_path)
     again, resumed = fit(adapted(), tmp_path)

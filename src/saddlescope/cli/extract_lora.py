@@ -64,18 +64,19 @@ def extract_lora(
     return 2 if faults else 0
 
 
-def _print(made: "Extraction", error: "LogitsError | None") -> None:
+def _print(extraction: "Extraction", error: "LogitsError | None") -> None:
     from saddlescope.reproduction.formatting import number
 
-    layers = [(one.name, one.rank, min(one.shape), number(one.captured_energy(), 4)) for one in made.layers]
+    layers = [(one.name, one.rank, min(one.shape), number(one.captured_energy(), 4)) for one in extraction.layers]
     print_table(("layer", "rank", "of", "energy kept"), layers)
     rows = [
         (rank, number(kept, 4), number(least, 4), f"{parameters:,}")
-        for rank, (kept, least, parameters) in _by_rank(made).items()
+        for rank, (kept, least, parameters) in _by_rank(extraction).items()
     ]
     print_table(("rank", "energy kept", "least of a layer", "parameters"), rows, title="One rank for all layers")
     typer.echo(
-        f"This adapter keeps {number(made.captured_energy, 4)} of the energy with {made.parameters:,} parameters."
+        f"This adapter keeps {number(extraction.captured_energy, 4)} of the energy"
+        f" with {extraction.parameters:,} parameters."
     )
     if error is not None:
         typer.echo(
@@ -83,32 +84,34 @@ def _print(made: "Extraction", error: "LogitsError | None") -> None:
             f"{number(error.divergence, 3)} nats (base {number(error.base_divergence, 3)}); same likeliest token at "
             f"{error.agreement:.1%} (base {error.base_agreement:.1%})."
         )
-    typer.echo(f"Stored in {made.folder}; load it with peft.PeftModel.from_pretrained(model, '{made.folder}').")
+    typer.echo(
+        f"Stored in {extraction.folder}; load it with peft.PeftModel.from_pretrained(model, '{extraction.folder}')."
+    )
 
 
-def _by_rank(made: "Extraction") -> dict[int, tuple[float, float, int]]:
+def _by_rank(extraction: "Extraction") -> dict[int, tuple[float, float, int]]:
     """Return the energy kept by one rank for all layers, up to the first rank that keeps all of it."""
-    full = max(min(layer.shape) for layer in made.layers)
+    full = max(min(layer.shape) for layer in extraction.layers)
     found = {}
     for rank in (*(r for r in _RANKS if r < full), full):
-        found[rank] = made.at_rank(rank)
+        found[rank] = extraction.at_rank(rank)
         if found[rank][1] > 1 - 1e-6:
             break
     return found
 
 
-def _record(made: "Extraction", error: "LogitsError | None") -> dict[str, object]:
+def _record(extraction: "Extraction", error: "LogitsError | None") -> dict[str, object]:
     return {
-        "stored": str(made.folder),
-        "captured_energy": made.captured_energy,
-        "parameters": made.parameters,
+        "stored": str(extraction.folder),
+        "captured_energy": extraction.captured_energy,
+        "parameters": extraction.parameters,
         "layers": [
-            {"layer": one.name, "rank": one.rank, "captured_energy": one.captured_energy()} for one in made.layers
+            {"layer": one.name, "rank": one.rank, "captured_energy": one.captured_energy()} for one in extraction.layers
         ],
         "ranks": [
             {"rank": rank, "captured_energy": kept, "least": least, "parameters": parameters}
-            for rank, (kept, least, parameters) in _by_rank(made).items()
+            for rank, (kept, least, parameters) in _by_rank(extraction).items()
         ],
-        "left_out": list(made.left_out),
+        "left_out": list(extraction.left_out),
         "logits": None if error is None else vars(error),
     }

@@ -43,12 +43,12 @@ def spectra(
     """
     from saddlescope import store
     from saddlescope.gallery import build_spectra
-    from saddlescope.gallery.site import refuse_foreign
+    from saddlescope.gallery.site import require_gallery_folder
     from saddlescope.store import stopwatch
     from saddlescope.train.checkpoints import checkpoint_spectra
 
     if site is not None:
-        refuse_foreign(site)  # before the work
+        require_gallery_folder(site)  # before the work
     stop = stopwatch()
     faults: list[str] = []
 

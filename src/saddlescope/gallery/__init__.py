@@ -1,6 +1,5 @@
-"""The gallery: static pages of stored runs and spectra, with pictures, claims and verdicts. Nothing is run for it."""
+"""The gallery: static pages of stored runs and spectra, with pictures, claims and verdicts. Nothing is simulated."""
 
-from saddlescope.gallery.site import build
-from saddlescope.gallery.spectra_page import build_spectra
+import lazy_loader
 
-__all__ = ["build", "build_spectra"]
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

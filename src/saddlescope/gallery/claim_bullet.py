@@ -1,4 +1,4 @@
-"""A claim as a small picture: the range in which it holds, and the value with its uncertainty."""
+"""Bullet graph of a claim: the range in which it holds, and the value with its uncertainty."""
 
 import math
 
@@ -6,11 +6,11 @@ from markupsafe import Markup
 
 from saddlescope.reproduction import Verdict
 
-_WIDTH, _HEIGHT, _EDGE = 132, 22, 6  # pixels; the edge is where values beyond the picture are shown
+_WIDTH, _HEIGHT, _EDGE = 132, 22, 6  # pixels; values beyond the picture are shown at the edge
 
 
 def bullet(verdict: Verdict) -> Markup:
-    """An inline SVG of a verdict; colours come from the page's style, by the outcome.
+    """Return an inline SVG of a verdict; colours come from the page's style, by the outcome.
 
     The scale is linear and shows all finite bounds and the value; one-sided bounds reach to the edge.
     """

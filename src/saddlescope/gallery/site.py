@@ -1,9 +1,9 @@
-"""Builds the site: collects stored runs, draws and writes everything beside the old site, then swaps the two.
+"""The site: collect stored runs, draw and write all pages beside the old site, then swap the two.
 
-index.html                              one card an entry, by paper
-PAPER/ENTRY/RUN.html                    one page a run: figures, claims, how it was made
+index.html                              one card per entry, by paper
+PAPER/ENTRY/RUN.html                    one page per run: figures, claims, provenance
 PAPER/ENTRY/RUN/                        its data, pictures, films and thumbnails
-sweeps/PAPER/ENTRY/SWEEP.html           one page a sweep: phase diagrams, claims, points; beside it a folder as above
+sweeps/PAPER/ENTRY/SWEEP.html           one page per sweep: phase diagrams, claims, points; with a folder as above
 assets/                                 style, script, Plotly; nothing comes from the network
 """
 
@@ -19,34 +19,33 @@ from saddlescope._shared.errors import InputError
 from saddlescope.gallery.page_views import Card, FigureView, RunView, cards, environment
 from saddlescope.gallery.sweep_page import SweepView
 from saddlescope.plot import DARK, LIGHT, Theme, draw_matplotlib, draw_thumbnail
-from saddlescope.plot.images import png, sprite
+from saddlescope.plot.film_images import png, sprite
 from saddlescope.reproduction import Reproduction, stored_files
 from saddlescope.sweeps import Sweep, stored_sweeps
 
 
 def build(folder: str | os.PathLike[str], site: str | os.PathLike[str]) -> Path:
-    """Builds the gallery of all runs and sweeps stored below a folder, from stored data alone.
+    """Build the gallery of all runs and sweeps stored below a folder, from stored data alone.
 
-    The site is replaced as a whole at the end: whoever looks at it while it is built sees the old one, and a build that
-    is killed leaves the old one.
+    The site is replaced atomically at the end: until then, or if the build is killed, the old one stays.
 
     Args:
-        folder: where runs and sweeps are stored.
-        site: folder of the site; it is made, or an earlier gallery there is replaced.
+        folder: folder of stored runs and sweeps.
+        site: folder of the site; it is created, or replaces an earlier gallery.
 
     Returns:
         The index page.
 
     Raises:
-        InputError: there is nothing to show, something is damaged, or the site's folder holds something else.
+        InputError: nothing is stored, a file is damaged, or the site's folder is not a gallery.
     """
     site = Path(site).absolute()
-    refuse_foreign(site)
+    require_gallery_folder(site)
     sweeps = [SweepView(Sweep.open(file)) for file in stored_sweeps(folder)]
     files = store.find_runs(folder) if sweeps else stored_files(folder)
     runs = [RunView(Reproduction.open(file)) for file in files]
-    _refuse_doubles([(run.page, run.made.file, run.made.entry.name) for run in runs])
-    _refuse_doubles([(view.page, view.sweep.file, view.sweep.entry.name) for view in sweeps])
+    _require_unique_pages([(run.page, run.reproduction.file, run.reproduction.entry.name) for run in runs])
+    _require_unique_pages([(view.page, view.sweep.file, view.sweep.entry.name) for view in sweeps])
     with swapped(site) as new:
         _write_site(new, cards(runs), sweeps)
     return site / "index.html"
@@ -58,29 +57,29 @@ def _write_site(site: Path, shown: list[Card], sweeps: list[SweepView]) -> None:
     write_page(site / "index.html", pages.get_template("index.html").render(cards=shown, sweeps=sweeps, root=""))
     for card in shown:
         for run in card.runs:
-            _write_shown(site / run.folder, run.figures, run.made.file, run.data_name)
+            _write_shown(site / run.folder, run.figures, run.reproduction.file, run.data_name)
             others = [other for other in card.runs if other is not run]
-            same = [sweep for sweep in sweeps if sweep.sweep.entry.name == run.made.entry.name]
+            same = [sweep for sweep in sweeps if sweep.sweep.entry.name == run.reproduction.entry.name]
             page = pages.get_template("run.html").render(run=run, others=others, sweeps=same, root="../../")
             write_page(site / run.page, page)
     for sweep in sweeps:
         _write_shown(site / sweep.folder, sweep.figures, sweep.sweep.file, sweep.data_name)
-        runs = [run for card in shown for run in card.runs if run.made.entry.name == sweep.sweep.entry.name]
+        runs = [run for card in shown for run in card.runs if run.reproduction.entry.name == sweep.sweep.entry.name]
         page = pages.get_template("sweep.html").render(view=sweep, runs=runs, root="../../../")
         write_page(site / sweep.page, page)
 
 
 def _write_shown(folder: Path, figures: Sequence[FigureView], data: Path, data_name: str) -> None:
-    """The folder beside a page: its data, and its pictures, the first one also as a thumbnail."""
+    """Write the folder beside a page: its data, and its pictures, the first one also as a thumbnail."""
     folder.mkdir(parents=True)
     shutil.copyfile(data, folder / data_name)
     for theme, name in ((LIGHT, "light"), (DARK, "dark")):
         draw_thumbnail(figures[0].figure, theme=theme).savefig(folder / f"thumbnail-{name}.png")
-    drawn(figures, folder)
+    draw_figures(figures, folder)
 
 
-def drawn(figures: Iterable[FigureView], folder: Path) -> None:
-    """Draws figures as PNG and SVG, and the frames of their films, into a folder, which is made where it is absent."""
+def draw_figures(figures: Iterable[FigureView], folder: Path) -> None:
+    """Draw figures as PNG and SVG, and the frames of their films, into a folder, which is created if absent."""
     folder.mkdir(parents=True, exist_ok=True)
     for figure in figures:
         if figure.figure.film is not None:
@@ -92,7 +91,7 @@ def drawn(figures: Iterable[FigureView], folder: Path) -> None:
 
 
 def write_assets(folder: Path) -> None:
-    """Writes style, script and Plotly into a new folder."""
+    """Write style, script and Plotly into a new folder."""
     from plotly.offline import get_plotlyjs
 
     folder.mkdir()
@@ -108,7 +107,7 @@ def write_assets(folder: Path) -> None:
 
 
 def _variables(theme: Theme) -> str:
-    """A theme as CSS variables: pages and pictures take their colours from one place."""
+    """Return a theme as CSS variables, so that pages and pictures have the same colours."""
     named = {"surface": theme.paper, "ink": theme.ink, "muted": theme.muted, "grid": theme.grid}
     named |= {f"series-{index}": color for index, color in enumerate(theme.palette)}
     named |= {"series-count": str(len(theme.palette))}
@@ -116,31 +115,31 @@ def _variables(theme: Theme) -> str:
 
 
 def write_page(path: Path, text: str) -> None:
-    """Writes a text file, and its folder where it is absent."""
+    """Write a text file, and its folder if absent."""
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(text, encoding="utf-8", newline="\n")
 
 
-def refuse_foreign(site: Path) -> None:
-    """Refuses a folder that holds something else than a gallery."""
+def require_gallery_folder(site: Path) -> None:
+    """Raise InputError unless a folder is absent, empty or a gallery."""
     if not site.exists():
         return
     if not site.is_dir() or (any(site.iterdir()) and not (site / store.COPIES).exists()):
-        raise InputError(f"{site} holds something that is not a gallery; name a new folder with --site.")
+        raise InputError(f"{site} must be a gallery or a new folder; got other files. Give a new folder with --site.")
 
 
-def _refuse_doubles(stored: list[tuple[str, Path, str]]) -> None:
-    """Refuses two files of one page; what is given is the page, the file and the entry of each."""
+def _require_unique_pages(stored: list[tuple[str, Path, str]]) -> None:
+    """Raise InputError if two files have one page, given the page, the file and the entry of each."""
     seen: dict[str, Path] = {}
     for page, file, entry in stored:
         if page in seen:
-            raise InputError(f"{seen[page]} and {file} are the same run of {entry}; move one elsewhere.")
+            raise InputError(f"{seen[page]} and {file} are the same run of {entry}. Move one elsewhere.")
         seen[page] = file
 
 
 @contextmanager
 def swapped(site: Path) -> Iterator[Path]:
-    """A new folder beside the site that takes its place at the end; what killed builds left is removed."""
+    """Yield a new folder beside the site that replaces it at the end; remove the remains of killed builds."""
     new, old = site.with_name(f".{site.name}.new"), site.with_name(f".{site.name}.old")
     try:
         if old.exists() and not site.exists():  # killed between the two renames
@@ -155,7 +154,9 @@ def swapped(site: Path) -> Iterator[Path]:
         new.rename(site)
     except OSError as error:
         reason = error.strerror or str(error)
-        raise InputError(f"Cannot write {site}: {reason}. Give another folder with --site, or make room.") from error
+        raise InputError(
+            f"Cannot write {site}: {reason}. Give another folder with --site, or free some space."
+        ) from error
     finally:
         shutil.rmtree(new, ignore_errors=True)
         if site.exists():

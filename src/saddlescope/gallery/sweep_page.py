@@ -1,4 +1,4 @@
-"""What the page of a sweep shows: phase diagrams, what becomes of each claim over the grid, and the points."""
+"""View of a sweep for its page: phase diagrams, verdicts by grid point, and the points."""
 
 import json
 import math
@@ -8,82 +8,82 @@ from typing import Any
 
 from saddlescope._shared.errors import InputError
 from saddlescope.gallery.page_views import FigureView
-from saddlescope.plot.phase_axes import values_of
 from saddlescope.plot.phase_diagram import phase_figures
+from saddlescope.plot.phase_layout import values_of
 from saddlescope.reproduction import Outcome, field_comments
 from saddlescope.reproduction.formatting import bounds, counts, measured, number
 from saddlescope.sweeps import State, Sweep
 
 MOST_POINTS = 400
-"""Points that are listed one by one; a page with more would load slowly, and the data set has them all."""
-_MOST_VALUES = 12  # of an axis that are told one by one
+"""Largest number of listed points; a page with more would load slowly, and the data set has them all."""
+_MOST_VALUES = 12  # of an axis that are listed
 
 
 @dataclass(frozen=True, eq=False)
 class SweepView:
-    """A stored sweep and the addresses of everything about it, relative to the site.
+    """A stored sweep and the addresses of its page and files, relative to the site.
 
     Raises:
-        InputError: its data set lacks what the page shows, or has other words or numbers in its place.
+        InputError: variables of its data set are absent or of another kind.
     """
 
     sweep: Sweep
 
     def __post_init__(self) -> None:
         if fault := _fault(self.sweep):
-            raise InputError(f"{self.sweep.file} is no complete sweep ({fault}); run the sweep again.")
+            raise InputError(f"{self.sweep.file} is no complete sweep ({fault}); rerun the sweep.")
 
     @property
     def folder(self) -> str:
-        """The folder of pictures and data."""
+        """Folder of pictures and data."""
         return f"sweeps/{self.sweep.entry.name}/{self.sweep.grid.digest}"
 
     @property
     def page(self) -> str:
-        """The page."""
+        """Address of the page."""
         return f"{self.folder}.html"
 
     @property
     def data_name(self) -> str:
-        """The name under which the data are saved."""
+        """File name of the downloaded data."""
         return f"sweep-{self.sweep.entry.name.replace('/', '-')}-{self.sweep.grid.digest}.nc"
 
     @property
     def data_size(self) -> str:
-        """The size of the data file."""
+        """Size of the data file."""
         return f"{number(self.sweep.file.stat().st_size / 1e6, 2)} MB"
 
     @property
     def over(self) -> str:
-        """The swept parameters in words."""
+        """Swept parameters in words."""
         *first, last = self.sweep.grid.names
         return f"{', '.join(first)} and {last}" if first else last
 
     @cached_property
     def figures(self) -> tuple[FigureView, ...]:
-        """The phase diagrams."""
+        """Phase diagrams."""
         return tuple(FigureView(figure, f"figure-{k}") for k, figure in enumerate(phase_figures(self.sweep.data), 1))
 
     @property
     def states(self) -> str:
-        """How many points there are of each state, in words."""
+        """Number of points of each state, in words."""
         found = self.sweep.counts
         others = "".join(f", {found[state]} {state}" for state in (State.FAILED, State.MISSING) if found[state])
         return f"{found[State.FINISHED]} of {sum(found.values())} points finished{others}"
 
     @cached_property
     def counts(self) -> dict[Outcome, int]:
-        """How often claims come out how, over all points."""
-        return counts(Outcome(told) for told in self.sweep.data.outcome.values.ravel().tolist() if told)
+        """Number of verdicts of each outcome, over all points."""
+        return counts(Outcome(text) for text in self.sweep.data.outcome.values.ravel().tolist() if text)
 
     @cached_property
     def _words(self) -> dict[str, list[str]]:
-        """The values of each swept parameter in words."""
+        """Values of each swept parameter in words."""
         return {name: list(values_of(self.sweep.data.state, name)) for name in self.sweep.grid.names}
 
     @cached_property
     def axes(self) -> tuple[dict[str, str], ...]:
-        """The rows of the table of swept parameters."""
+        """Rows of the table of swept parameters."""
         comments = field_comments(self.sweep.entry.params_type)
         return tuple(
             {"name": axis.name, "values": _listed(self._words[axis.name]), "comment": comments.get(axis.name, "")}
@@ -92,7 +92,7 @@ class SweepView:
 
     @cached_property
     def claims(self) -> tuple[dict[str, Any], ...]:
-        """The rows of the table of claims: each claim with its counts and the range of what was measured."""
+        """Rows of the table of claims: each claim with its counts and the range of its values."""
         data = self.sweep.data
         rows = []
         for k, name in enumerate(data.claim.values.tolist()):
@@ -105,20 +105,20 @@ class SweepView:
                     "says": str(data.claim_says.values[k]),
                     "bounds": bounds(low, high, unit),
                     "measured": _range(data["value"].values[..., k].ravel().tolist(), unit),
-                    "counts": counts(Outcome(told) for told in outcomes if told),
+                    "counts": counts(Outcome(text) for text in outcomes if text),
                 }
             )
         return tuple(rows)
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """The names of the numbers of a point: metrics, then claims."""
+        """Names of the numbers of a point: metrics, then claims."""
         data = self.sweep.data
         return (*(name.replace("_", " ") for name in data["metric"].values.tolist()), *data.claim.values.tolist())
 
     @cached_property
     def points(self) -> tuple[dict[str, Any], ...]:
-        """The rows of the table of points, at most `MOST_POINTS`; those that failed are told whole elsewhere."""
+        """Rows of the table of points, at most `MOST_POINTS`; `failures` has the errors of failed ones."""
         data, rows = self.sweep.data, []
         units = [str(unit) for unit in data.claim_unit.values]
         for index in self.sweep.grid.indices[:MOST_POINTS]:
@@ -129,8 +129,8 @@ class SweepView:
                     "state": str(data.state.values[index]),
                     "metrics": [number(float(value)) for value in data.metrics.values[index]],
                     "claims": [
-                        (str(told), measured(float(value), float(error), unit))
-                        for told, value, error, unit in zip(outcomes, values, errors, units, strict=True)
+                        (str(outcome), measured(float(value), float(error), unit))
+                        for outcome, value, error, unit in zip(outcomes, values, errors, units, strict=True)
                     ],
                 }
             )
@@ -138,37 +138,37 @@ class SweepView:
 
     @property
     def unlisted(self) -> int:
-        """How many points the table of points leaves out."""
+        """Number of points that the table of points omits."""
         return max(0, len(self.sweep.grid.indices) - MOST_POINTS)
 
     @cached_property
     def failures(self) -> tuple[tuple[str, str], ...]:
-        """The points without a run and why."""
+        """Points without a run, and the reasons."""
         return tuple(self.sweep.failures.items())
 
     @property
     def origin(self) -> tuple[tuple[str, str], ...]:
-        """Where the data come from, in pairs of name and value."""
-        told, grid = self.sweep.data.attrs, self.sweep.grid
-        versions = json.loads(str(told.get("versions", "{}")))
+        """Provenance of the data, in pairs of name and value."""
+        attributes, grid = self.sweep.data.attrs, self.sweep.grid
+        versions = json.loads(str(attributes.get("versions", "{}")))
         pairs = (
             ("Size", " ".join([grid.size, *(f"{name}={value}" for name, value in grid.settings.items())])),
-            ("CPU time", f"{number(float(told.get('cpu_seconds', math.nan)), 3)} s in all points"),
-            ("Finished", str(told.get("finished", ""))),
+            ("CPU time", f"{number(float(attributes.get('cpu_seconds', math.nan)), 3)} s in all points"),
+            ("Finished", str(attributes.get("finished", ""))),
             ("Versions", ", ".join(f"{name} {version}" for name, version in versions.items())),
-            ("Commit", str(told.get("commit", ""))),
-            ("Machine", str(told.get("platform", ""))),
+            ("Commit", str(attributes.get("commit", ""))),
+            ("Machine", str(attributes.get("platform", ""))),
         )
         return tuple((name, value) for name, value in pairs if value)
 
     @property
     def command(self) -> str:
-        """The command that makes this sweep."""
+        """Command that repeats this sweep."""
         return self.sweep.grid.command
 
 
 def _fault(sweep: Sweep) -> str:
-    """What is wrong with the data set of a sweep, whoever wrote it; empty for one that can be shown."""
+    """Return the fault of the data set of a sweep, whoever wrote it; empty if it can be shown."""
     data, axes = sweep.data, sweep.grid.names
     for dims, numbers, words in (
         (axes, (), ("state", "error")),
@@ -179,10 +179,10 @@ def _fault(sweep: Sweep) -> str:
     ):
         for name in (*numbers, *words):
             if name not in data.variables or data[name].dims != dims:
-                return f"{name} does not lie over {', '.join(dims)}"
+                return f"{name} is not over {', '.join(dims)}"
             found = data[name].values.ravel().tolist()
             if not all(isinstance(value, str if name in words else float) for value in found):
-                return f"{name} holds no {'words' if name in words else 'numbers'}"
+                return f"{name} has no {'words' if name in words else 'numbers'}"
     for name, allowed in (("state", State), ("outcome", ("", *Outcome)), ("metric_scale", ("linear", "log"))):
         if strange := set(data[name].values.ravel().tolist()) - set(map(str, allowed)):
             return f"{name} {min(strange)!r} is unknown"
@@ -190,14 +190,14 @@ def _fault(sweep: Sweep) -> str:
 
 
 def _listed(values: list[str]) -> str:
-    """Values with commas, the middle ones of many left out."""
+    """Join values with commas, omitting the middle of many."""
     if len(values) > _MOST_VALUES:
         values = [*values[: _MOST_VALUES - 2], "…", values[-1]]
     return ", ".join(values)
 
 
 def _range(values: list[float], unit: str) -> str:
-    """The least and the greatest of what was resolved."""
+    """Return the least and the greatest resolved value."""
     found = [value for value in values if not math.isnan(value)]
     if not found:
         return "not resolved"

@@ -15,6 +15,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import partial
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
@@ -88,7 +89,7 @@ class EntryHistory(ReprMixin):
     settles: float
 
 
-@dataclass(frozen=True, eq=False, repr=False)
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class EntryHistories(ReprMixin):
     """Histories of all entries of W.
 
@@ -155,33 +156,30 @@ def entry_histories(path: EntryPath, strengths: Any, *, level: float = 0.1, repo
         for n, one in enumerate(entries)
         if one.kind is not EntryKind.IRRELEVANT and one.height != 0
     }
-    return EntryHistories(tuple(entries), _staircase(path, a, concepts), _staircase(path, a, active))
+    return EntryHistories(
+        entries=tuple(entries),
+        staircase=_staircase(path, a, concepts),
+        entry_staircase=_staircase(path, a, active),
+    )
 
 
 def _history(path: EntryPath, a: np.ndarray, i: int, j: int, level: float) -> EntryHistory:
     kind = entry_kind(i, j, a > 0)
     pair = sorted({i, j}, key=lambda p: -a[p])
     groups = tuple(p for p in pair if a[p] > 0) if kind is EntryKind.MINOR else ()
+    history = partial(EntryHistory, row=i, column=j, kind=kind, groups=groups)
     if kind is EntryKind.MAJOR:
         grows, top, settles = (_passed_for_good(path, i, part) for part in (level, _HALF, 1 - level))
-        return EntryHistory(
-            row=i, column=j, kind=kind, groups=groups, grows=grows, top=top, height=1.0, settles=settles
-        )
+        return history(grows=grows, top=top, height=1.0, settles=settles)
     times = np.concatenate([[0.0], path.turns(i, j), [path.until]])
     values = path(times)[:, i, j]
     highest = int(np.argmax(np.abs(values)))
     at, height = float(times[highest]), float(values[highest])
     if height == 0:
-        return EntryHistory(
-            row=i, column=j, kind=kind, groups=groups, grows=math.inf, top=math.inf, height=0.0, settles=0.0
-        )
+        return history(grows=math.inf, top=math.inf, height=0.0, settles=0.0)
     upwards = path.crossings(i, j, level * height)
     passed = np.sort(np.concatenate([upwards, path.crossings(i, j, -level * height)]))
-    return EntryHistory(
-        row=i,
-        column=j,
-        kind=kind,
-        groups=groups,
+    return history(
         grows=float(max(upwards[upwards < at], default=0.0)),
         top=at if highest < len(times) - 1 else math.inf,
         height=height,

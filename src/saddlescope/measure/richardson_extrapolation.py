@@ -16,7 +16,7 @@ from saddlescope._shared.errors import InputError
 
 
 @validate_arguments
-def richardson(times: ArrayLike, log_alphas: ArrayLike) -> Float[np.ndarray, "..."]:
+def richardson(times: ArrayLike, log_scales: ArrayLike) -> Float[np.ndarray, "..."]:
     """Return the limit, for alpha to 0, of times measured at several initial scales.
 
     It is the value at h = 0 of the polynomial in h = 1 / log(1/alpha) through all the times: of the straight line
@@ -26,7 +26,7 @@ def richardson(times: ArrayLike, log_alphas: ArrayLike) -> Float[np.ndarray, "..
     Args:
         times: in units of log(1/alpha), shape (scales, ...), such as (scales, stages). NaN where a stage was not
             found.
-        log_alphas: the natural logarithm of each alpha, below 0 and of any size, shape (scales,), at least two.
+        log_scales: the natural logarithm of each alpha, below 0 and of any size, shape (scales,), at least two.
 
     Returns:
         The limits, of the shape of one scale's times; NaN where any time is NaN.
@@ -35,19 +35,19 @@ def richardson(times: ArrayLike, log_alphas: ArrayLike) -> Float[np.ndarray, "..
         InputError: fewer than two scales, equal scales, one that is not below 1, or times of another shape.
 
     >>> import math
-    >>> alphas = [-32 * math.log(10), -64 * math.log(10)]
-    >>> [round(float(t), 12) for t in richardson([[3 + 2 / -a, 5.0] for a in alphas], alphas)]
+    >>> log_scales = [-32 * math.log(10), -64 * math.log(10)]
+    >>> [round(float(t), 12) for t in richardson([[3 + 2 / -a, 5.0] for a in log_scales], log_scales)]
     [3.0, 5.0]
     """
-    found, logs = np.asarray(times, dtype=np.float64), np.asarray(log_alphas, dtype=np.float64)
+    found, logs = np.asarray(times, dtype=np.float64), np.asarray(log_scales, dtype=np.float64)
     if logs.ndim != 1 or logs.size < 2 or len(set(logs.tolist())) < logs.size:
-        raise InputError(f"log_alphas must be two or more different numbers; got {log_alphas!r}.")
+        raise InputError(f"log_scales must be two or more different numbers; got {log_scales!r}.")
     if not (np.isfinite(logs).all() and (logs < 0).all()):
         raise InputError(
-            f"log_alphas must be natural logarithms of initial scales below 1; got {log_alphas!r}. Use math.log(alpha)."
+            f"log_scales must be natural logarithms of initial scales below 1; got {log_scales!r}. Use math.log(alpha)."
         )
     if found.ndim == 0 or found.shape[0] != logs.size:
-        raise InputError(f"times must have shape ({logs.size}, ...), one row per log_alpha; got {found.shape!r}.")
+        raise InputError(f"times must have shape ({logs.size}, ...), one row per log_scale; got {found.shape!r}.")
     h = -1 / logs
     weights = [math.prod(h[j] / (h[j] - h[i]) for j in range(h.size) if j != i) for i in range(h.size)]
     return np.tensordot(np.asarray(weights), found, axes=1)

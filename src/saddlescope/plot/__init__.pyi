@@ -1,3 +1,4 @@
+from .curve_points import corners as corners
 from .figure import Axis as Axis
 from .figure import Band as Band
 from .figure import Figure as Figure
@@ -14,7 +15,6 @@ from .phase_diagram import phase_figures as phase_figures
 from .render_matplotlib import draw_matplotlib as draw_matplotlib
 from .render_matplotlib import draw_thumbnail as draw_thumbnail
 from .render_plotly import draw_plotly as draw_plotly
-from .series import corners as corners
 from .theme import DARK as DARK
 from .theme import LIGHT as LIGHT
 from .theme import Theme as Theme

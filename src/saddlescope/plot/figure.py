@@ -1,7 +1,7 @@
-"""Figures as data: what is drawn, without how. Matplotlib and Plotly draw the same `Figure`.
+"""Figures as data, independent of the renderer: Matplotlib and Plotly draw the same `Figure`.
 
-A `Figure` holds panels side by side (wrapped on narrow screens), a `Panel` holds marks over two axes. All text is
-plain Unicode and shown as it stands: neither TeX nor HTML is interpreted.
+A `Figure` has panels side by side (wrapped on narrow screens), a `Panel` has marks over two axes. All text is plain
+Unicode and shown verbatim: neither TeX nor HTML is interpreted.
 """
 
 import math
@@ -15,14 +15,14 @@ from saddlescope._shared.errors import InputError
 from saddlescope._shared.reprs import ReprMixin
 
 MOST_FILM_BYTES = 12_000_000
-"""Bytes of a film's images beyond which it is refused: a page with it would load slowly."""
+"""Largest number of bytes of a film's images: a page with more would load slowly."""
 
 
 @dataclass(frozen=True)
 class Axis:
-    """An axis: what it shows, its unit (empty for pure numbers), linear or logarithmic, and an optional range.
+    """An axis: its label, unit (empty for pure numbers), scale, and optional range.
 
-    With `names`, the whole numbers from 0 on stand for these words, such as the values of a grid.
+    With `names`, the integers from 0 on represent these words, such as the values of a grid.
     """
 
     label: str
@@ -33,7 +33,7 @@ class Axis:
 
     @property
     def title(self) -> str:
-        """The label with its unit in brackets."""
+        """Label with its unit in brackets."""
         return f"{self.label} ({self.unit})" if self.unit else self.label
 
 
@@ -42,16 +42,16 @@ class Line(ReprMixin):
     """A curve through (x, y). NaN in y breaks it.
 
     Attributes:
-        x, y: one-dimensional arrays of one length. On a logarithmic axis, what is not positive is left out.
-        label: name in the legend, and of the curve when it is pointed at.
+        x, y: one-dimensional arrays of one length. On a logarithmic axis, values that are not positive are left out.
+        label: name in the legend, and in the tooltip of the curve.
         group: curves, bands and marks of one group share one legend entry of this name, one colour, and one switch,
             in all panels.
         color: index into the palette, or None: the next one that no mark of the figure names.
-        style: how it is drawn; "steps" holds each value until the next x.
+        style: line style; "steps" holds each value until the next x.
         width: line width in points.
         opacity: from 0 to 1.
         at: for a figure with a film, the step of each point in the film's unit, of the shape of x and rising: on a
-            page, a dot stands on the last point that is not after the step shown. None: no dot.
+            page, a dot marks the last point that is not after the step shown. None: no dot.
     """
 
     x: np.ndarray
@@ -91,10 +91,10 @@ class Heat(ReprMixin):
     Attributes:
         x, y: the middles of the cells, rising.
         z: the values.
-        label: what they are, beside the scale of colours.
-        scale: of the colours; on a logarithmic one, what is not positive is left out.
+        label: text beside the scale of colours.
+        scale: of the colours; on a logarithmic one, values that are not positive are left out.
         range: the values at both ends of the colours, or None: the least and the greatest of z.
-        words: what is written in the cells, as short as can be, and said of them on a page; of the shape of z, or None.
+        words: short texts in the cells, also shown in their tooltips; of the shape of z, or None.
     """
 
     x: np.ndarray
@@ -125,8 +125,8 @@ class Kinds(ReprMixin):
 
     Attributes:
         x, y: the middles of the cells, rising.
-        z: for each cell the place of its kind in `kinds`, or -1 where there is nothing, shape (len(y), len(x)).
-        kinds: the kinds; their signs stand in the cells where there is room, so that colour alone does not tell.
+        z: index of the kind of each cell in `kinds`, or -1 for an empty cell, shape (len(y), len(x)).
+        kinds: the kinds; their signs are in the cells where they fit, so that colour is not the only mark.
     """
 
     x: np.ndarray
@@ -136,11 +136,11 @@ class Kinds(ReprMixin):
 
     def __post_init__(self) -> None:
         if str(self.z.dtype)[:3] != "int" or bool(((self.z < -1) | (self.z >= len(self.kinds))).any()):
-            raise InputError(f"z must be whole numbers from -1 to {len(self.kinds) - 1}; got {self.z!r}.")
+            raise InputError(f"z must be integers from -1 to {len(self.kinds) - 1}; got {self.z!r}.")
 
     @property
     def occurring(self) -> tuple[Kind, ...]:
-        """The kinds that some cell is of."""
+        """Kinds that occur in a cell."""
         return tuple(kind for place, kind in enumerate(self.kinds) if bool((self.z == place).any()))
 
 
@@ -149,14 +149,14 @@ class Mark:
     """A line across the panel at one x or y, such as a predicted stage time.
 
     Attributes:
-        at: where it stands.
+        at: its position.
         label: written beside it, unless it belongs to a group, which the legend names.
         axis: the axis on which `at` is.
         group: as for `Line`.
         color: index into the palette, or None: a neutral grey.
 
     Raises:
-        InputError: it stands nowhere.
+        InputError: its position is not finite.
     """
 
     at: float
@@ -172,13 +172,13 @@ class Mark:
 
 @dataclass(frozen=True, repr=False, kw_only=True)
 class Picture(ReprMixin):
-    """A small image that stands on a dot at a data point, like a pin on a map, such as a sample along a trajectory.
+    """A small image above a dot at a data point, like a pin on a map, such as a sample along a trajectory.
 
     Attributes:
-        x, y: the point, where the dot is; the image stands above it.
+        x, y: the data point with the dot; the image is above it.
         image: colours, shape (height, width, 3), uint8.
         size: height of the image as a fraction of the panel's height.
-        label: name of the dot when it is pointed at.
+        label: name in the tooltip of the dot.
         group: as for `Line`: image and dot are switched with it, and the dot has its colour.
         color: index into the palette, or None: that of its group, or a neutral grey.
     """
@@ -192,13 +192,13 @@ class Picture(ReprMixin):
     color: int | None = None
 
     def __post_init__(self) -> None:
-        _refuse_other_pixels("image", self.image, "(height, width, 3)", 3)
+        _require_rgb("image", self.image, "(height, width, 3)", 3)
         if not 0 < self.size <= 1:
             raise InputError(f"size must be above 0 and at most 1, a fraction of the panel; got {self.size!r}.")
 
 
 AnyMark = Line | Band | Heat | Kinds | Mark | Picture
-"""What a panel can hold."""
+"""Any mark of a panel."""
 
 
 @dataclass(frozen=True, repr=False, kw_only=True)
@@ -220,7 +220,7 @@ class Film(ReprMixin):
         images: colours, shape (frame, row, column, height, width, 3), uint8; at most `MOST_FILM_BYTES` bytes.
         rows: a label for each row, or nothing.
         columns: a label for each column, or nothing.
-        unit: what a step is, written before its number: "step 1200".
+        unit: word before the number of a step: "step 1200".
     """
 
     steps: np.ndarray
@@ -230,7 +230,7 @@ class Film(ReprMixin):
     unit: str = "step"
 
     def __post_init__(self) -> None:
-        _refuse_other_pixels("images", self.images, "(frame, row, column, height, width, 3)", 6)
+        _require_rgb("images", self.images, "(frame, row, column, height, width, 3)", 6)
         frames, rows, columns = self.images.shape[:3]
         if len(self.steps) != frames or any(not a < b for a, b in pairwise(self.steps)):
             raise InputError(f"steps must be rising, one for each of the {frames} frames; got {list(self.steps)!r}.")
@@ -245,7 +245,7 @@ class Film(ReprMixin):
 
 @dataclass(frozen=True, repr=False, kw_only=True)
 class Table(ReprMixin):
-    """Rows of text and numbers, shown below the panels on a page; numbers are formatted by whoever shows them."""
+    """Rows of text and numbers, shown below the panels on a page; numbers are formatted by the page."""
 
     columns: tuple[str, ...]
     rows: tuple[tuple[str | float | int, ...], ...]
@@ -253,12 +253,12 @@ class Table(ReprMixin):
 
 @dataclass(frozen=True, repr=False, kw_only=True)
 class Figure(ReprMixin):
-    """Panels with a title and a caption that says what is seen; optionally a film and a table below.
+    """Panels with a title and a caption; optionally a film and a table below.
 
     Attributes:
         name: short, unique in its entry, fit for a file name.
-        panels: drawn in rows of `columns`; the first one stands for the figure where there is room for one only. May be
-            empty when there is a film.
+        panels: drawn in rows of `columns`; the first one represents the figure as a thumbnail. May be
+            empty if film is given.
         film: images by step; its slider moves a dot along each `Line` with `at`.
     """
 
@@ -272,10 +272,10 @@ class Figure(ReprMixin):
 
     def __post_init__(self) -> None:
         if not self.panels and self.film is None:
-            raise InputError("panels must hold a panel where there is no film; got ().")
+            raise InputError("panels must have at least one panel if film is None; got ().")
 
 
-def _refuse_other_pixels(name: str, given: np.ndarray, shape: str, dimensions: int) -> None:
-    """Refuses what is not red, green and blue in whole numbers from 0 to 255, and what holds no pixel."""
+def _require_rgb(name: str, given: np.ndarray, shape: str, dimensions: int) -> None:
+    """Raise InputError unless the images are RGB in integers from 0 to 255, with at least one pixel."""
     if len(given.shape) != dimensions or given.shape[-1] != 3 or 0 in given.shape or str(given.dtype) != "uint8":
         raise InputError(f"{name} must be {shape} of uint8, none of them empty; got {given.shape} of {given.dtype}.")

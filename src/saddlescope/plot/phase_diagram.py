@@ -1,8 +1,8 @@
 """Phase diagrams of a sweep: verdicts, metrics and measured values over the axes of its grid.
 
-What is given is the labelled data set of a sweep, as `saddlescope.sweeps.Sweep` says: `state` over the swept axes,
+The input is the labelled data set of a sweep, as `saddlescope.sweeps.Sweep` defines it: `state` over the swept axes,
 `outcome` and `value` over axes and claims, `metrics` over axes and metrics, with units, scales and bounds as
-coordinates. Over seeds, means, ranges and shares are shown; points that failed or are missing never enter them.
+coordinates. Over seeds, means, ranges and shares are shown; failed and missing points do not enter them.
 """
 
 from collections.abc import Callable, Sequence
@@ -13,8 +13,8 @@ import numpy as np
 import xarray as xr
 
 from saddlescope.plot.figure import AnyMark, Axis, Band, Figure, Heat, Kind, Kinds, Line, Mark, Panel
-from saddlescope.plot.phase_axes import PhaseLayout, cells_axis, line_axis, names_axis
-from saddlescope.plot.series import shortened
+from saddlescope.plot.phase_layout import PhaseLayout, cells_axis, line_axis, names_axis
+from saddlescope.plot.tick_names import shortened
 
 OUTCOMES = (
     Kind("reproduced", 2, "✓"),
@@ -22,14 +22,14 @@ OUTCOMES = (
     Kind("undecided", None, "?"),
     Kind("failed", 3, "!"),
 )
-"""What a point says of a claim; nothing is drawn where a point is missing."""
-_MOST_WRITTEN = 12  # values along x beyond which no numbers are written in the cells
+"""Outcomes of a claim at a point; nothing is drawn at missing points."""
+_MOST_WRITTEN = 12  # largest number of values along x with numbers in the cells
 _NOT_RUN = " Empty cells: the point has not been run."
 
 
 @dataclass(frozen=True, kw_only=True)
 class _Reading:
-    """A number of each point: a metric, or what a claim measures; bounds that are infinite are not drawn."""
+    """A number of each point: a metric, or the value of a claim; infinite bounds are not drawn."""
 
     place: int
     name: str
@@ -41,11 +41,11 @@ class _Reading:
 
 
 def phase_figures(sweep: xr.Dataset) -> tuple[Figure, ...]:
-    """The phase diagrams of a sweep: of verdicts, of metrics, and of what the claims measure.
+    """Draw the phase diagrams of a sweep: verdicts, metrics, and values of the claims.
 
     Over one axis: curves, with the range over seeds as a band, and verdicts as a table of cells. Over two: maps, one
-    a claim or metric. Over more: a figure a claim or metric, with a panel for each value of the further axes; what
-    the claims measure is then left to the data set.
+    per claim or metric. Over more: one figure per claim or metric, with a panel for each value of the further axes, and
+    no values of the claims, which the data set has.
 
     Args:
         sweep: the data set of a sweep, with at least one swept axis.
@@ -54,31 +54,31 @@ def phase_figures(sweep: xr.Dataset) -> tuple[Figure, ...]:
         The figures: metrics, verdicts, measured values.
     """
     layout, claims = PhaseLayout.of(sweep.state), _claims(sweep)
-    drawn = _numbers(sweep.metrics, layout, _metrics(sweep), "What the runs come to")
+    drawn = _numbers(sweep.metrics, layout, _metrics(sweep), "Results across the grid")
     drawn += _verdicts(sweep, layout, claims)
     if not layout.panels:
-        drawn += _numbers(sweep["value"], layout, claims, "What the claims measure")
+        drawn += _numbers(sweep["value"], layout, claims, "Values of the claims")
     return tuple(drawn)
 
 
 def _claims(sweep: xr.Dataset) -> tuple[_Reading, ...]:
-    told = (sweep[name].values.tolist() for name in ("claim", "claim_unit", "claim_low", "claim_high"))
+    columns = (sweep[name].values.tolist() for name in ("claim", "claim_unit", "claim_low", "claim_high"))
     return tuple(
         _Reading(place=place, name=shortened(label), label=label, unit=unit, low=low, high=high)
-        for place, (label, unit, low, high) in enumerate(zip(*told, strict=True))
+        for place, (label, unit, low, high) in enumerate(zip(*columns, strict=True))
     )
 
 
 def _metrics(sweep: xr.Dataset) -> tuple[_Reading, ...]:
-    told = (sweep[f"metric{told}"].values.tolist() for told in ("", "_says", "_unit", "_scale"))
+    columns = (sweep[f"metric{part}"].values.tolist() for part in ("", "_says", "_unit", "_scale"))
     return tuple(
         _Reading(place=place, name=shortened(name.replace("_", " ")), label=label, unit=unit, scale=scale)
-        for place, (name, label, unit, scale) in enumerate(zip(*told, strict=True))
+        for place, (name, label, unit, scale) in enumerate(zip(*columns, strict=True))
     )
 
 
 def _verdicts(sweep: xr.Dataset, layout: PhaseLayout, claims: Sequence[_Reading]) -> list[Figure]:
-    """Maps of outcomes, or of the share of seeds that reproduce a claim."""
+    """Draw maps of outcomes, or of the share of seeds that reproduce a claim."""
     kinds = _kinds(sweep)
     caption = "Whether each claim is reproduced." if not layout.seeds else (
         "The share of seeds that reproduce each claim, of those that decide it; the cells have the counts."
@@ -108,7 +108,7 @@ def _verdicts(sweep: xr.Dataset, layout: PhaseLayout, claims: Sequence[_Reading]
 
 
 def _numbers(values: xr.DataArray, layout: PhaseLayout, readings: Sequence[_Reading], title: str) -> list[Figure]:
-    """Curves or maps of numbers, those that are nowhere finite left out; the last dimension is that of the readings."""
+    """Draw curves or maps of numbers that are finite somewhere; the last dimension is that of the readings."""
     found = [one for one in readings if np.isfinite(values[..., one.place]).any()]
     absent = [one.label for one in readings if one not in found]
     if not found:
@@ -143,16 +143,16 @@ def _figures(
     caption: str,
     readings: Sequence[_Reading],
     layout: PhaseLayout,
-    select: "Callable[[_Reading], xr.DataArray]",
-    marks: "Callable[[_Reading, xr.DataArray], tuple[AnyMark, ...]]",
+    select: Callable[[_Reading], xr.DataArray],
+    marks: Callable[[_Reading, xr.DataArray], tuple[AnyMark, ...]],
 ) -> list[Figure]:
-    """One figure with a panel a reading; where further axes have panels, a figure a reading."""
+    """Draw one figure with one panel per reading; if further axes have panels, one figure per reading."""
 
     def panels(one: _Reading) -> tuple[Panel, ...]:
-        whole = select(one)
+        selected = select(one)
         return tuple(
             Panel(title=at or one.label, x=x, y=y, marks=marks(one, array))
-            for at, array in layout.slices(whole)
+            for at, array in layout.slices(selected)
             for x, y in [_axes(one, array, layout)]
         )
 
@@ -172,7 +172,7 @@ def _figures(
 
 
 def _of_one_scale(panels: tuple[Panel, ...]) -> tuple[Panel, ...]:
-    """The panels with the same colours for the same numbers."""
+    """Give the panels the same colours for the same numbers."""
     heats = [mark for panel in panels for mark in panel.marks if isinstance(mark, Heat) and mark.range is None]
     shown = [heat.z[np.isfinite(heat.z) & ((heat.scale == "linear") | (heat.z > 0))] for heat in heats]
     if not sum(map(len, shown)):
@@ -194,7 +194,7 @@ def _axes(one: _Reading, array: xr.DataArray, layout: PhaseLayout) -> tuple[Axis
 
 
 def _kinds(sweep: xr.Dataset) -> xr.DataArray:
-    """The place of each point's outcome in `OUTCOMES`, for each claim; -1 where it is missing."""
+    """Return the index of each point's outcome in `OUTCOMES`, for each claim; -1 where it is missing."""
     places = xr.full_like(sweep.outcome, -1, dtype=int)
     for place, kind in enumerate(OUTCOMES[:3]):
         places = places.where(sweep.outcome != kind.name, place)
@@ -202,7 +202,7 @@ def _kinds(sweep: xr.Dataset) -> xr.DataArray:
 
 
 def _outcomes(kinds: np.ndarray, layout: PhaseLayout) -> AnyMark:
-    """Cells of outcomes, shape ([seed,] y, x), or of those seeds that are decided the share that reproduce."""
+    """Return cells of outcomes, shape ([seed,] y, x), or of the share of decided seeds that reproduce."""
     x, y = np.arange(kinds.shape[-1]), np.arange(kinds.shape[-2])
     if not layout.seeds:
         return Kinds(x=x, y=y, z=kinds, kinds=OUTCOMES)
@@ -220,7 +220,7 @@ def _outcomes(kinds: np.ndarray, layout: PhaseLayout) -> AnyMark:
 
 
 def _map(one: _Reading, values: np.ndarray, layout: PhaseLayout) -> Heat:
-    """The cells of a number, shape ([seed,] y, x), the mean over seeds."""
+    """Return the cells of a number, shape ([seed,] y, x): the mean over seeds."""
     z = _mean(values, one.scale) if layout.seeds else values
     return Heat(
         x=np.arange(z.shape[1]),
@@ -237,7 +237,7 @@ def _written(z: np.ndarray) -> np.ndarray:
 
 
 def _curve(one: _Reading, array: xr.DataArray, layout: PhaseLayout) -> tuple[AnyMark, ...]:
-    """A number over one axis, shape ([seed,] x): its mean and range over seeds, and its bounds."""
+    """Return the curve of a number over one axis, shape ([seed,] x): mean and range over seeds, and bounds."""
     values, (_, x) = array.values, line_axis(array, layout.mapped[0])
     rising = np.argsort(x, kind="stable")
     values, x = values[..., rising], x[rising]
@@ -252,7 +252,7 @@ def _curve(one: _Reading, array: xr.DataArray, layout: PhaseLayout) -> tuple[Any
 
 
 def _mean(values: np.ndarray, scale: str) -> np.ndarray:
-    """The mean over the first axis of what is finite, on the scale it is shown on; NaN where nothing is."""
+    """Return the mean of finite values over the first axis, on the scale of the picture; NaN where none is finite."""
     with np.errstate(divide="ignore", invalid="ignore"):
         shown = np.log(values) if scale == "log" else values
         finite = np.isfinite(shown) | (shown == -np.inf)

@@ -1,19 +1,19 @@
-"""Tables of what training added, a row a layer or matrix, from a data set of spectra (see `saddlescope.plot.ranks`).
+"""Tables of weight updates, one row per layer or matrix, from spectra (see `saddlescope.plot.rank_figures`).
 
-An update whose largest singular value is below its noise floor has no rank, and says so in place of a number.
+An update whose largest singular value is below its noise floor has no rank; the table says so instead of a number.
 """
 
 import xarray as xr
 
 from saddlescope.plot.figure import Table
-from saddlescope.plot.ranks import PRODUCTS, checkpoint_name, initial_stable_rank
+from saddlescope.plot.rank_figures import PRODUCTS, checkpoint_name, initial_stable_rank
 
 UNMEASURABLE = "not measurable in this precision"
 ABSENT = "not measured"
 
 
 def layer_table(ds: xr.Dataset) -> Table:
-    """The updates of all attention blocks at the last record: how many heads are measurable, and means over those.
+    """Return the updates of all attention blocks at the last record: measurable heads, and means over those.
 
     Args:
         ds: spectra, with the dimensions layer, head and product.
@@ -33,8 +33,8 @@ def layer_table(ds: xr.Dataset) -> Table:
             initial = float(start.sel(layer=layer, product=product).mean())
             if bool(seen.any()):
                 ranks = one.stable_rank
-                told = (float(ranks.mean()), float(ranks.min()), float(ranks.max()))
-                rows.append((*row, *told, float(one.effective_rank.mean()), initial, relative))
+                shown = (float(ranks.mean()), float(ranks.min()), float(ranks.max()))
+                rows.append((*row, *shown, float(one.effective_rank.mean()), initial, relative))
             else:
                 rows.append((*row, UNMEASURABLE, "", "", "", initial, ""))
     columns = ("layer", "product", "heads", "stable rank", "least", "most", "effective rank")
@@ -42,7 +42,7 @@ def layer_table(ds: xr.Dataset) -> Table:
 
 
 def step_table(ds: xr.Dataset) -> Table:
-    """The updates of all attention blocks at every record: means over layers and heads.
+    """Return the updates of all attention blocks at every record: means over layers and heads.
 
     Args:
         ds: spectra, with the dimensions layer, head and product.
@@ -52,15 +52,15 @@ def step_table(ds: xr.Dataset) -> Table:
     for step in ds.step.values:
         at = [ds.stable_rank.sel(step=step, product=product) for product in PRODUCTS]
         sizes = [relative.sel(step=step, product=product) for product in PRODUCTS]
-        told = [float(one.mean()) if bool(one.notnull().any()) else UNMEASURABLE for one in (*at, *sizes)]
-        rows.append((checkpoint_name(ds, step) or int(step), *told))
+        shown = [float(one.mean()) if bool(one.notnull().any()) else UNMEASURABLE for one in (*at, *sizes)]
+        rows.append((checkpoint_name(ds, step) or int(step), *shown))
     ranks = [f"stable rank of {name}" for name in PRODUCTS.values()]
     first = "step" if checkpoint_name(ds, ds.step.values[0]) is None else "checkpoint"
     return Table(columns=(first, *ranks, *(f"update / initial, {n}" for n in PRODUCTS.values())), rows=tuple(rows))
 
 
 def matrix_table(ds: xr.Dataset) -> Table:
-    """The updates of single matrices at the last record.
+    """Return the updates of single matrices at the last record.
 
     Args:
         ds: spectra, with the dimension matrix.

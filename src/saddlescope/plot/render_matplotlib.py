@@ -1,14 +1,16 @@
-"""Figures drawn by Matplotlib, for paper and for thumbnails. No state of pyplot is touched."""
+"""Rendering of figures by Matplotlib, for paper and thumbnails, without the global state of pyplot."""
 
 from textwrap import fill
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from saddlescope.plot.curve_points import lifted, positive, thin
 from saddlescope.plot.figure import AnyMark, Axis, Band, Figure, Film, Heat, Kinds, Line, Mark, Panel, Picture
-from saddlescope.plot.images import Strip, can_stand, framed, grid, ranges, strip
-from saddlescope.plot.series import MOST_APART, Series, color_series, legend, lifted, named_ticks, positive, thin
+from saddlescope.plot.film_images import Strip, can_stand, framed, grid, ranges, strip
+from saddlescope.plot.series import Series, color_series, legend
 from saddlescope.plot.theme import LIGHT, Theme
+from saddlescope.plot.tick_names import MOST_APART, named_ticks
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -24,10 +26,10 @@ _CELL = (0.28, 0.72)  # least and greatest width of an image of a film, inches
 
 
 def draw_matplotlib(figure: Figure, *, theme: Theme = LIGHT) -> "MatplotlibFigure":
-    """Draws all panels of a figure and one legend; its title, caption and table belong beside it.
+    """Draw all panels of a figure and one legend; its title, caption and table belong beside it.
 
     Args:
-        figure: what to draw.
+        figure: the figure.
         theme: the colours.
 
     Returns:
@@ -46,7 +48,7 @@ def draw_matplotlib(figure: Figure, *, theme: Theme = LIGHT) -> "MatplotlibFigur
 def _drawing_with_film(
     figure: Figure, film: Film, shape: tuple[int, int], size: tuple[float, float], theme: Theme
 ) -> "MatplotlibFigure":
-    """The film beside a single panel, below several; `size` is that of the panels, in inches."""
+    """Draw the film beside a single panel, or below several; `size` is that of the panels, in inches."""
     width = _FILM if len(figure.panels) < 2 else size[0]
     columns = film.images.shape[2]
     shown = strip(film, min(10, int((width - _NAMES) / _CELL[0]) // columns))
@@ -70,7 +72,7 @@ def _drawing_with_film(
 
 
 def _draw_panels(drawing: "MatplotlibFigure | SubFigure", figure: Figure, shape: tuple[int, int], theme: Theme) -> None:
-    """All panels in rows and columns, and one legend below them."""
+    """Draw all panels in rows and columns, and one legend below them."""
     axes = drawing.subplots(*shape, squeeze=False).ravel()
     for ax, (panel, marks) in zip(axes, color_series(figure), strict=False):
         _draw_panel(ax, panel, marks, theme)
@@ -82,7 +84,7 @@ def _draw_panels(drawing: "MatplotlibFigure | SubFigure", figure: Figure, shape:
 
 
 def _draw_legend(drawing: "MatplotlibFigure | SubFigure", series: tuple[Series, ...], most: int, theme: Theme) -> None:
-    """One legend below all panels, in as many columns, up to `most`, as the drawing is wide enough for."""
+    """Draw one legend below all panels, in as many columns, up to `most`, as fit the width."""
     for columns in range(most, 0, -1):
         shown = drawing.legend(
             handles=[_swatch(one.shape, theme.color(one.color)) for one in series],
@@ -101,7 +103,7 @@ def _draw_legend(drawing: "MatplotlibFigure | SubFigure", series: tuple[Series, 
 
 
 def draw_thumbnail(figure: Figure, *, theme: Theme = LIGHT) -> "MatplotlibFigure":
-    """Draws the first panel alone, small, with its axes but without a legend; the last frame where only a film is."""
+    """Draw the first panel, small, with its axes but without a legend; without panels, the last frame of the film."""
     drawing = _canvas((4.0, 2.4), theme)
     ax = drawing.subplots()
     if figure.panels:
@@ -152,7 +154,7 @@ def _draw_panel(ax: "Axes", panel: Panel, marks: list[tuple[AnyMark, int | None]
         ax.set_xlim(shown[0])
         ax.set_ylim(shown[1])
     for axis, scale in ((ax.xaxis, panel.x.scale), (ax.yaxis, panel.y.scale)):
-        if scale == "log":  # between powers of ten only where there are too few of those, or the numbers overlap
+        if scale == "log":  # labels between powers of ten only if those are too few, since labels overlap
             axis.set_minor_formatter(LogFormatterSciNotation(minor_thresholds=(0.9, 0.3)))
     for setter, axis in ((ax.set_xticks, panel.x), (ax.set_yticks, panel.y)):
         if axis.names:
@@ -230,7 +232,7 @@ def _draw_kinds(ax: "Axes", kinds: Kinds, theme: Theme) -> None:
 
 
 def _write_in(ax: "Axes", grid: Heat | Kinds, words: np.ndarray, colors: np.ndarray, where: np.ndarray) -> None:
-    """Words in the cells of a matrix, where they are wide enough for them."""
+    """Write words in the cells of a matrix, if they fit."""
     letters = max((len(word) for word in words[where]), default=0)
     size = min(8.5, 150 / max(1, len(grid.x)) / max(2, letters), 110 / len(grid.y))  # points, of about 230 by 170
     if size < 4:
@@ -261,7 +263,7 @@ def _draw_mark(ax: "Axes", mark: Mark, color: str) -> None:
 
 
 def _draw_picture(ax: "Axes", picture: Picture, color: str) -> None:
-    """The dot, and the image above it, as high as the panel is before its labels are laid out."""
+    """Draw the dot, and the image above it, scaled to the panel before the layout of its labels."""
     from matplotlib.offsetbox import AnnotationBbox, OffsetImage
 
     ax.plot([picture.x], [picture.y], color=color, marker="o", markersize=3.5)
@@ -282,7 +284,7 @@ def _draw_picture(ax: "Axes", picture: Picture, color: str) -> None:
 
 
 def _draw_film(ax: "Axes", film: Film, shown: Strip, theme: Theme) -> None:
-    """Frames side by side: their steps above, the names of the columns below, those of the rows at the left."""
+    """Draw frames side by side: their steps above, the names of the columns below, those of the rows at the left."""
     _draw_pixels(ax, shown.pixels)
     text = {"color": theme.muted, "fontsize": 8, "parse_math": False}
     if len(film.steps) > 1:
@@ -300,7 +302,7 @@ def _draw_film(ax: "Axes", film: Film, shown: Strip, theme: Theme) -> None:
 
 
 def _draw_pixels(ax: "Axes", pixels: np.ndarray) -> None:
-    """An image that fills its axes without frame and ticks."""
+    """Draw an image that fills its axes, without frame and ticks."""
     ax.imshow(pixels, interpolation="nearest")
     ax.set_facecolor("none")
     ax.set_anchor("W")

@@ -1,8 +1,8 @@
-"""Figures as plain Plotly specifications, for pages; nothing of the Plotly package is needed to write them.
+"""Rendering of figures as Plotly specifications, for pages, without the Plotly package.
 
-Everything a page's script must know beyond Plotly stands in `meta`: the palette index of what is coloured (the theme
-changes with the reader's system), the series it belongs to (one switch for all panels), which axes can be
-logarithmic, and where a dot stands at which step of the film.
+Data for the page's script beyond Plotly are in `meta`: the palette index of each mark (the theme changes with the
+reader's system), its series (one switch for all panels), the axes that can be logarithmic, and the position of the dot
+at each step of the film.
 """
 
 from base64 import b64encode
@@ -11,25 +11,27 @@ from typing import Any
 
 import numpy as np
 
+from saddlescope.plot.curve_points import lifted, positive, thin
 from saddlescope.plot.figure import AnyMark, Axis, Band, Figure, Film, Heat, Kinds, Line, Mark, Panel, Picture
-from saddlescope.plot.images import can_stand, framed, png, ranges, sprite
-from saddlescope.plot.series import MOST_APART, color_series, legend, lifted, name_of, named_ticks, positive, thin
+from saddlescope.plot.film_images import can_stand, framed, png, ranges, sprite
+from saddlescope.plot.series import color_series, legend, name_of
 from saddlescope.plot.theme import LIGHT
+from saddlescope.plot.tick_names import MOST_APART, named_ticks
 
 _DASHES = {"solid": "solid", "dashed": "7px,4px", "dotted": "2px,3px", "steps": "solid", "points": "solid"}
-_DIGITS = 6  # of a number in a page: finer than a pixel at any zoom that means something
+_DIGITS = 6  # of a number in a page: finer than a pixel at any sensible zoom
 BAND_OPACITY = 0.18
 _LIFT = 0.015  # of the panel's height between a picture and its point, so that the dot is seen
 
 
 def draw_plotly(figure: Figure) -> dict[str, Any]:
-    """A figure as JSON values.
+    """Return a figure as JSON values.
 
     Returns:
         A dictionary with the figure's `name`, `title` and `columns`; `legend`, a list of series with `name`, `color`
         (index into the palette, or null) and `shape`; `panels`, a list of Plotly figures with `data`, `layout`
         and `config`, drawn in the light theme; and `film`, null or a dictionary with the labels of a film and the
-        `width`, `height`, `across` and `down` of the frames in the image that `images.sprite` makes.
+        `width`, `height`, `across` and `down` of the frames in the image of `film_images.sprite`.
     """
     return {
         "name": figure.name,
@@ -60,7 +62,7 @@ def _film(film: Film) -> dict[str, Any]:
 def _panel(figure: Figure, panel: Panel, marks: list[tuple[AnyMark, int | None]]) -> dict[str, Any]:
     data, shapes = [], []
     pictures = [mark for mark, _ in marks if isinstance(mark, Picture) and can_stand(mark, panel)]
-    fixed = any(isinstance(mark, Heat | Kinds | Picture) for mark, _ in marks)  # these stand on one kind of axis
+    fixed = any(isinstance(mark, Heat | Kinds | Picture) for mark, _ in marks)  # these need one scale
     for mark, index in marks:
         match mark:
             case Line():
@@ -75,7 +77,7 @@ def _panel(figure: Figure, panel: Panel, marks: list[tuple[AnyMark, int | None]]
                 data.append(_dot(mark, index, panel))
             case Mark():
                 shapes.append(_mark(mark, index))
-    data.sort(key=lambda trace: trace["meta"]["kind"] == "line")  # bands lie below all lines
+    data.sort(key=lambda trace: trace["meta"]["kind"] == "line")  # bands are below all lines
     axes, images = (panel.x, panel.y), []
     if pictures:
         axes = tuple(replace(axis, range=shown) for axis, shown in zip(axes, ranges(panel), strict=True))
@@ -105,7 +107,7 @@ def _panel(figure: Figure, panel: Panel, marks: list[tuple[AnyMark, int | None]]
     config = {
         "responsive": True,
         "displaylogo": False,
-        "showSendToCloud": False,  # plotly.js 4 offers to upload the data unless it is told not to
+        "showSendToCloud": False,  # plotly.js 4 offers to upload the data by default
         "modeBarButtonsToRemove": ["sendChartToCloud", "select2d", "lasso2d", "autoScale2d"],
         "toImageButtonOptions": {"format": "svg", "filename": figure.name},
     }
@@ -134,7 +136,7 @@ def _axis(axis: Axis) -> dict[str, Any]:
 
 
 def _drawn_range(axis: Axis) -> tuple[float, float] | None:
-    """The range of an axis in Plotly's numbers, which are powers of ten on a logarithmic one."""
+    """Return the range of an axis in Plotly's numbers: exponents of ten on a logarithmic axis."""
     if axis.range is None or (axis.scale == "log" and min(axis.range) <= 0):
         return None
     low, high = axis.range
@@ -167,7 +169,7 @@ def _line(line: Line, index: int | None, panel: Panel) -> dict[str, Any]:
 
 
 def _band(band: Band, index: int | None, panel: Panel) -> dict[str, Any]:
-    """A band as closed outlines, one for each stretch without gaps; null separates them."""
+    """Return a band as closed outlines, one for each stretch without gaps; null separates them."""
     x, low, high = (np.asarray(values, float) for values in (band.x, band.low, band.high))
     keep = thin(x, low, high)
     x, low, high = x[keep], low[keep], high[keep]
@@ -190,12 +192,12 @@ def _band(band: Band, index: int | None, panel: Panel) -> dict[str, Any]:
 
 
 def _outline(x: np.ndarray, low: np.ndarray, high: np.ndarray) -> tuple[list[float | None], list[float | None]]:
-    whole = np.isfinite(x) & np.isfinite(low) & np.isfinite(high)
-    stretches = np.split(np.arange(len(x)), np.flatnonzero(np.diff(whole.astype(int))) + 1)
+    complete = np.isfinite(x) & np.isfinite(low) & np.isfinite(high)
+    stretches = np.split(np.arange(len(x)), np.flatnonzero(np.diff(complete.astype(int))) + 1)
     xs: list[float | None] = []
     ys: list[float | None] = []
     for part in stretches:
-        if len(part) == 0 or not whole[part[0]]:
+        if len(part) == 0 or not complete[part[0]]:
             continue
         xs += [*([None] if xs else []), *_numbers(np.concatenate([x[part], x[part][::-1]]))]
         ys += [*([None] if ys else []), *_numbers(np.concatenate([high[part], low[part][::-1]]))]
@@ -236,13 +238,13 @@ def _heat(heat: Heat, panel: Panel) -> dict[str, Any]:
     if heat.words is not None:
         trace |= {"text": [[_shown(str(word)) for word in row] for row in heat.words], "texttemplate": "%{text}"}
     if panel.x.names or panel.y.names:
-        told = np.array([[f"{heat.label} {value:.4g}" for value in row] for row in z])
-        trace |= _told_by_name(told, heat, panel)
+        texts = np.array([[f"{heat.label} {value:.4g}" for value in row] for row in z])
+        trace |= _tooltips(texts, heat, panel)
     return trace
 
 
 def _kinds(kinds: Kinds, panel: Panel) -> dict[str, Any]:
-    """Cells in the colours of their kinds, which the page changes with the theme."""
+    """Return cells in the colours of their kinds, which the page changes with the theme."""
     count, gap = len(kinds.kinds), 2 if max(kinds.z.shape) <= MOST_APART else 0
     signs = np.array([kind.sign for kind in kinds.kinds] + [""])
     names = np.array([kind.name for kind in kinds.kinds] + [""])
@@ -264,24 +266,24 @@ def _kinds(kinds: Kinds, panel: Panel) -> dict[str, Any]:
         "texttemplate": "%{text}",
         "textfont": {"color": LIGHT.paper},
         "meta": {"kind": "kinds", "color": None, "series": "", "colors": [kind.color for kind in kinds.kinds]},
-        **_told_by_name(names[kinds.z], kinds, panel),
+        **_tooltips(names[kinds.z], kinds, panel),
     }
 
 
-def _told_by_name(told: np.ndarray, grid: Heat | Kinds, panel: Panel) -> dict[str, Any]:
-    """What is said of each cell, with the names of its place: Plotly itself would say their numbers."""
+def _tooltips(texts: np.ndarray, grid: Heat | Kinds, panel: Panel) -> dict[str, Any]:
+    """Return the tooltip of each cell, with the names of its row and column; Plotly itself would show their numbers."""
 
     def place(axis: Axis, at: float) -> str:
         return f"{axis.title} {axis.names[round(at)] if axis.names else f'{at:.5g}'}"
 
-    texts = [
+    tooltips = [
         [
-            f"<b>{_shown(str(told[row, column]))}</b><br>{_shown(place(panel.x, x))}<br>{_shown(place(panel.y, y))}"
+            f"<b>{_shown(str(texts[row, column]))}</b><br>{_shown(place(panel.x, x))}<br>{_shown(place(panel.y, y))}"
             for column, x in enumerate(np.asarray(grid.x, float))
         ]
         for row, y in enumerate(np.asarray(grid.y, float))
     ]
-    return {"hovertext": texts, "hovertemplate": "%{hovertext}<extra></extra>"}
+    return {"hovertext": tooltips, "hovertemplate": "%{hovertext}<extra></extra>"}
 
 
 def _dot(picture: Picture, index: int | None, panel: Panel) -> dict[str, Any]:
@@ -298,7 +300,7 @@ def _dot(picture: Picture, index: int | None, panel: Panel) -> dict[str, Any]:
 
 
 def _picture(picture: Picture, x: Axis, y: Axis) -> dict[str, Any]:
-    """An image that grows and shrinks with its panel; the box is wide enough for its height to decide."""
+    """Return an image that scales with its panel; the box is so wide that its height decides the size."""
     image = framed(np.asarray(picture.image))
     height, width, _ = image.shape
     placed: dict[str, Any] = {
@@ -342,7 +344,7 @@ def _mark(mark: Mark, index: int | None) -> dict[str, Any]:
 
 
 def faint(color: str) -> str:
-    """A colour #rrggbb as translucent as bands are."""
+    """Return a colour #rrggbb with the opacity of bands."""
     red, green, blue = (int(color[i : i + 2], 16) for i in (1, 3, 5))
     return f"rgba({red},{green},{blue},{BAND_OPACITY})"
 
@@ -352,7 +354,7 @@ def _hover(panel: Panel, heading: str) -> str:
 
 
 def _shown(text: str) -> str:
-    """Plotly reads a little HTML in text; what is shown here is what was written."""
+    """Escape text, in which Plotly interprets some HTML."""
     return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
 
 
@@ -361,12 +363,12 @@ def _literal(text: str) -> str:
 
 
 def _numbers(values: np.ndarray) -> list[float | None]:
-    """Rounded to significant digits; what is not finite is null, which breaks a curve."""
+    """Round to significant digits; values that are not finite become null, which breaks a curve."""
     return [float(f"{value:.{_DIGITS}g}") if np.isfinite(value) else None for value in values.tolist()]
 
 
 def _has_logarithm(panel: Panel, axis: str) -> bool:
-    """Whether something positive is drawn along an axis: a logarithmic one would not be empty."""
+    """Return True if a positive value is drawn along an axis, so that a logarithmic axis is not empty."""
     values = [
         np.asarray(values, float)
         for mark in panel.marks

@@ -1,7 +1,7 @@
-"""The colours of everything drawn: one palette, in a light and a dark form.
+"""Colours of all figures: one palette, in a light and a dark form.
 
-The seven colours of a palette stay apart under protanopia, deuteranopia and tritanopia, and each has a contrast of at
-least 3 to 1 with its paper (WCAG 2.2, 1.4.11); the tests hold them to both.
+The seven colours of a palette are distinguishable under protanopia, deuteranopia and tritanopia, and each has a
+contrast of at least 3 to 1 with its paper (WCAG 2.2, 1.4.11); tests check both.
 """
 
 from dataclasses import asdict, dataclass
@@ -18,11 +18,11 @@ class Theme:
     palette: tuple[str, ...]
 
     def color(self, index: int | None) -> str:
-        """The colour of a series: the palette begins anew after its end, and None is neutral."""
+        """Return the colour of a series: the palette repeats after its end, and None is neutral."""
         return self.muted if index is None else self.palette[index % len(self.palette)]
 
     def as_json(self) -> dict[str, object]:
-        """For the script of a page, which changes theme with the reader's system."""
+        """Return the theme for the script of a page, which follows the reader's system."""
         return asdict(self)
 
 

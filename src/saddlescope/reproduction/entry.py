@@ -123,7 +123,7 @@ def find_entry(name: str) -> Entry:
     """Return the entry of that name.
 
     Raises:
-        InputError: there is none; the message has the nearest names.
+        InputError: it does not exist; the message has the nearest names.
     """
     if name not in catalogue.entry_names():
         raise unknown("entry", name, catalogue.entry_names())

@@ -108,11 +108,11 @@ class Sweep(ReprMixin):
         return Reproduction.open(self.folder / str(self.data.point.values[index]))
 
     def runs(self) -> xr.Dataset:
-        """The data of all points together, over the swept parameters.
+        """Return the data of all points as one data set over the swept parameters.
 
         Each variable of the runs becomes one with the axes in front. Points without a run are NaN, or empty. A variable
         whose shape differs between points is left out, and named in the attribute `left_out`; a coordinate whose values
-        differ becomes a variable `<name>_of_run`, as does what has the name of an axis.
+        differ becomes a variable `<name>_of_run`, as does a variable with the name of an axis.
 
         Raises:
             InputError: no point has a run.

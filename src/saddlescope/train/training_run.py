@@ -52,7 +52,7 @@ class TrainingRun(ABC):
             check_range("checkpoint_every", checkpoint_every, low=1)
         self.model, self.optimizer, self.losses = model, optimizer, losses
         self.step, self.steps, self.device = 0, len(losses), losses.device
-        self._checked = 0  # steps whose losses are known to be finite
+        self._checked: int = 0  # steps whose losses are known to be finite
         self._learning_rate, self._lower, self._every = learning_rate, lower, checkpoint_every
         self._checkpointer = Checkpointer(checkpoint, self.identity, cure=cure)
 

@@ -1,4 +1,4 @@
-"""Gradient descent against a plain loop, against gradient flow, and in what it says of float64's limits."""
+"""Gradient descent against a plain loop and gradient flow, and its reports on float64's limits."""
 
 import jax
 import jax.numpy as jnp
@@ -8,7 +8,7 @@ import pytest
 from tests import problems, references
 
 from saddlescope._shared.errors import InputError
-from saddlescope.flow import DiagonalInit, FlowError, ParameterInit, gradient_descent, gradient_flow
+from saddlescope.flow import DiagonalInit, FlowError, ParameterInit, gradient_descent, gradient_flow, homogeneous_rate
 from saddlescope.flow.diagonal.initial_conditions import require_start
 from saddlescope.models import SymmetricSampleLoss, diagonal_linear_network, symmetric_weights
 
@@ -55,7 +55,7 @@ def test_it_converges_to_gradient_flow_linearly_in_the_learning_rate():
 
 
 def test_the_loss_of_u2_minus_v2_is_reported():
-    """At alpha = 1e-2 the invariant is kept to the step's own error; at 1e-10 float64 has lost it."""
+    """At alpha = 1e-2 the invariant is conserved to the step's own error; at 1e-10 float64 has lost it."""
     kept, lost = (gradient_descent(LOSS, _start(digits), steps=20_000, learning_rate=1e-2) for digits in (2, 10))
     assert kept.conserved is not None
     assert kept.conserved < 0.5
@@ -80,6 +80,47 @@ def test_an_optimiser_takes_its_own_steps():
     assert run.time_unit == "steps"
     np.testing.assert_array_equal(run.times, np.arange(26))
     np.testing.assert_allclose(run.beta[-1], weights[0] * weights[1], rtol=1e-12)
+
+
+def test_a_constant_schedule_takes_the_steps_of_the_number():
+    number = gradient_descent(LOSS, _start(1), steps=50, learning_rate=0.02)
+    constant = gradient_descent(LOSS, _start(1), steps=50, learning_rate=lambda step: 0.02)
+    np.testing.assert_array_equal(constant.values, number.values)
+    np.testing.assert_allclose(constant.times, number.times, rtol=1e-14)
+    assert constant.time_unit == number.time_unit
+
+
+def test_a_decaying_schedule_takes_the_steps_of_optax():
+    schedule = optax.exponential_decay(0.03, transition_steps=10, decay_rate=0.5)
+    with jax.numpy_dtype_promotion("standard"):  # optax divides integers by floats
+        ours = gradient_descent(LOSS, _start(1), steps=40, learning_rate=schedule)
+        theirs = gradient_descent(LOSS, _start(1), steps=40, optimiser=optax.sgd(schedule))
+        rates = [float(schedule(step)) for step in range(40)]
+    np.testing.assert_allclose(ours.values, theirs.values, rtol=1e-12)
+    np.testing.assert_allclose(ours.times, np.append(0.0, np.cumsum(rates)) / LOG10, rtol=1e-6)
+
+
+def test_a_rate_that_depends_on_the_weights_adds_up_to_the_time():
+    start = ParameterInit(np.array([0.5, -1.0]))
+    run = gradient_descent(lambda w: jnp.sum(w**4), start, steps=20, learning_rate=homogeneous_rate(0.01, 4))
+    squares = np.sum(run.values[:-1] ** 2, axis=1)
+    np.testing.assert_allclose(np.diff(run.times), 0.01 / squares, rtol=1e-12)
+    np.testing.assert_allclose(
+        np.diff(run.values, axis=0), -0.01 / squares[:, None] * 4 * run.values[:-1] ** 3, rtol=1e-9
+    )
+
+
+def test_progress_is_reported_and_changes_nothing():
+    notes = []
+    silent = gradient_descent(LOSS, _start(1), steps=130, learning_rate=0.02)
+    run = gradient_descent(LOSS, _start(1), steps=130, learning_rate=0.02, report=lambda *note: notes.append(note))
+    np.testing.assert_array_equal(run.values, silent.values)
+    np.testing.assert_array_equal(run.losses, silent.losses)
+    fractions = [fraction for fraction, _ in notes]
+    assert len(fractions) > 10
+    assert fractions[-1] == 1
+    assert np.all(np.diff(fractions) > 0)
+    assert notes[-1][1] == "step 130 of 130"
 
 
 def test_plain_parameters_of_any_shape():
@@ -132,7 +173,11 @@ def test_divergence_is_told_and_what_was_computed_is_kept():
         ({"steps": -1, "learning_rate": 0.1}, "steps must be"),
         ({"steps": 1}, "learning_rate must be given"),
         ({"steps": 1, "learning_rate": -0.1}, "learning_rate must be positive"),
-        ({"steps": 1, "learning_rate": 0.1, "optimiser": optax.adam(0.1)}, "must not be given besides"),
+        ({"steps": 1, "learning_rate": "fast"}, "learning_rate must be a number or a function"),
+        (
+            {"steps": 1, "learning_rate": 0.1, "optimiser": optax.adam(0.1)},
+            "learning_rate must be None",
+        ),
         ({"steps": 1, "learning_rate": 0.1, "record": np.array([2])}, "record must be"),
         ({"steps": 1, "learning_rate": 0.1, "level": 0.0}, "level must be"),
     ],
@@ -149,14 +194,14 @@ def test_weights_that_underflow_are_refused_with_gradient_flow_as_the_cure():
 
 
 def test_float32_mode_and_nan_are_refused():
-    with jax.enable_x64(False), pytest.raises(InputError, match="float64 mode"):
+    with jax.enable_x64(False), pytest.raises(InputError, match="must be computed in float64"):
         gradient_descent(LOSS, _start(1), steps=1, learning_rate=0.1)
     with pytest.raises(InputError, match="loss must be finite"):
         gradient_descent(lambda b: jnp.sum(b) / 0.0, _start(1), steps=1, learning_rate=0.1)
 
 
 def test_a_learning_rate_past_the_edge_of_stability_is_refused():
-    """Where the loss knows it: the symmetric network settles at no minimum beyond 1 / (2 a_1)."""
+    """The symmetric network settles at no minimum beyond 1 / (2 a_1)."""
     inputs = np.random.default_rng(0).standard_normal((20, 3)) * np.array([2.0, 1.0, 0.5])
     loss, start = SymmetricSampleLoss(inputs), ParameterInit(symmetric_weights(3, 3, seed=0, log_scale=np.log(0.3)))
     edge = 1 / (2 * np.linalg.eigvalsh(inputs.T @ inputs / 20)[-1])
@@ -167,7 +212,7 @@ def test_a_learning_rate_past_the_edge_of_stability_is_refused():
 
 
 def test_bare_weights_are_no_start():
-    """Asked directly: the types of arguments that the tests check would speak first."""
+    """Called directly, since the checks of argument types in tests come first otherwise."""
     with pytest.raises(InputError, match=r"start must be DiagonalInit, ParameterInit .* Pass ParameterInit\(weights\)"):
         require_start(np.ones(3))
     start = _start(1)

@@ -1,4 +1,4 @@
-"""Recorded descent: its steps against a plain loop, its record, its checkpoints, and the paper's learning rate."""
+"""SGD with records: its steps against a plain loop, its records, its checkpoints, and its learning rates."""
 
 import signal
 import subprocess
@@ -10,10 +10,12 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
+import optax
 import pytest
 
 from saddlescope._shared.errors import InputError
-from saddlescope.flow import AbstractLearningRate, geometric_steps, homogeneous_rate, sgd
+from saddlescope.flow import AbstractLearningRate, FlowError, geometric_steps, homogeneous_rate, sgd
+from saddlescope.flow.losses.minibatches import Minibatches
 from saddlescope.models.deep import LayeredLoss, cross_entropy, layered_weights
 
 
@@ -75,7 +77,7 @@ def test_without_minibatches_every_step_sees_all_samples():
 
 
 def test_neither_records_nor_stretches_change_the_steps(monkeypatch):
-    """Marks within, at the end of, and beyond an epoch of 3 steps; and the loop called for one step at a time."""
+    """Records within, at the end of, and beyond an epoch of 3 steps; and the loop called for one step at a time."""
     loss, start = _problem()
     plain = _run(loss, start, batch=6)
     marked = _run(loss, start, batch=6, record=[2, 3, 4, 9, 16, 29])
@@ -181,6 +183,7 @@ def test_divergence_is_told_and_what_was_seen_is_kept():
         start,
         learning_rate=10.0,
         record=np.arange(30),
+        throw=False,
     )
     assert not run.status.ok
     assert "infinite or NaN between steps" in run.status.sentence
@@ -188,6 +191,62 @@ def test_divergence_is_told_and_what_was_seen_is_kept():
     seen = run.observed["weights"][0]
     assert len(seen) == len(run.steps)
     assert np.isfinite(seen).all()
+
+
+def test_divergence_raises_with_what_was_recorded():
+    _, start = _problem()
+    with pytest.raises(FlowError, match="smaller learning rate") as raised:
+        _run(lambda weights: jnp.sum(weights[0] ** 4), start, learning_rate=10.0, record=np.arange(30))
+    assert 1 <= len(raised.value.result.steps) < 31
+
+
+def test_records_are_geometric_by_default():
+    loss, start = _problem()
+    run = sgd(loss, start, steps=30, learning_rate=0.1, observe=lambda weights: weights[0])
+    np.testing.assert_array_equal(run.steps, geometric_steps(30))
+
+
+@pytest.mark.parametrize("batch", [None, 6])
+def test_a_schedule_is_evaluated_at_the_number_of_the_step(batch):
+    """A constant one takes the steps of the number; a decaying one those of a plain loop, across epochs and records."""
+    loss, start = _problem(np.float64)
+    given = {"batch": batch, "seed": 3, "steps": 11, "record": [4, 5, 9]}
+    number, constant = (_run(loss, start, learning_rate=rate, **given) for rate in (0.2, lambda step: 0.2))
+    for ours, theirs in zip(constant.weights, number.weights, strict=True):
+        np.testing.assert_array_equal(ours, theirs)
+    run = _run(loss, start, learning_rate=lambda step: 0.2 / (1.0 + step), **given)
+    source = None if batch is None else Minibatches.of(loss, batch, 3)
+    weights, order = tuple(start), None if source is None else source.no_epoch()
+    for step in range(11):
+        here = loss
+        if source is not None:
+            here, order = source.of_step(jnp.asarray(step, jnp.int32), order)
+        gradient = jax.grad(here)(weights)
+        weights = tuple(leaf - 0.2 / (1.0 + step) * slope for leaf, slope in zip(weights, gradient, strict=True))
+    for ours, theirs in zip(run.weights, weights, strict=True):
+        np.testing.assert_allclose(ours, theirs, atol=1e-13)
+
+
+def test_a_decaying_schedule_of_optax_takes_the_steps_of_optax():
+    loss, start = _problem(np.float64)
+    schedule = optax.exponential_decay(0.3, transition_steps=10, decay_rate=0.5)
+    with jax.numpy_dtype_promotion("standard"):  # optax divides integers by floats
+        run = _run(loss, start, learning_rate=schedule)
+        optimiser, weights = optax.sgd(schedule), tuple(start)
+        memory = optimiser.init(weights)
+        for _ in range(30):
+            updates, memory = optimiser.update(jax.grad(loss)(weights), memory, weights)
+            weights = optax.apply_updates(weights, updates)
+    for ours, theirs in zip(run.weights, weights, strict=True):
+        np.testing.assert_allclose(ours, theirs, rtol=1e-9, atol=1e-12)
+
+
+def test_a_checkpoint_of_another_schedule_is_refused(tmp_path):
+    loss, start = _problem()
+    given = {"checkpoint": tmp_path / "run.npz", "batch": 6}
+    _run(loss, start, learning_rate=lambda step: 0.2 / (1.0 + step), **given)
+    with pytest.raises(InputError, match="checkpoint must be of the same run"):
+        _run(loss, start, learning_rate=lambda step: 0.2 / (1.0 + 2.0 * step), **given)
 
 
 def test_float32_is_kept_in_either_mode_of_jax():
@@ -233,6 +292,8 @@ class _NoSamples(eqx.Module):
         ({"loss": lambda weights: weights[0]}, "loss must give one float32 number"),
         ({"loss": lambda weights: jnp.sum(weights[0]) * jnp.nan}, "loss must be finite at the start"),
         ({"learning_rate": _DoubleRate()}, "learning_rate must give one float32 number"),
+        ({"learning_rate": 0.0}, "learning_rate must be positive and finite"),
+        ({"learning_rate": "fast"}, "learning_rate must be a number or a function"),
         ({"start": [np.array([1, 2])]}, "weights must be arrays of one floating-point type"),
     ],
 )

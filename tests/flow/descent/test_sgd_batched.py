@@ -1,4 +1,4 @@
-"""Many recorded descents: against a whole network trained by a plain loop, resumed runs, divergence, and refusals."""
+"""Batched SGD: against a full network trained by a plain loop, resumed runs, divergence, and invalid input."""
 
 import equinox as eqx
 import jax
@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from saddlescope._shared.errors import InputError
-from saddlescope.flow.descent.sgd_batched import sgd_batched
+from saddlescope.flow import BatchedFlowError, geometric_steps, homogeneous_rate, sgd, sgd_batched
 from saddlescope.models import LayeredLoss, StructuredIdentityTask, random_rotation
 from saddlescope.models.concepts.perceptron import (
     perceptron_loss,
@@ -21,7 +21,7 @@ MU, SIGMA, DIM, BATCH = ((1.0, 2.0), (2.0, 0.5), (1.0, 1.0)), (0.3, 0.5), 4, 8
 
 
 def _problem(*, relu=False, dtype=None, widths=(DIM, 5, DIM)):
-    """Three tasks with rotations of their own, and a network for each."""
+    """Three tasks with different rotations, and a network for each."""
     tasks = [
         StructuredIdentityTask(mu, SIGMA, 10, DIM, origin=True, rotation=random_rotation(DIM, seed=n))
         for n, mu in enumerate(MU)
@@ -153,8 +153,12 @@ def test_a_call_goes_on_to_the_same_result(tmp_path, monkeypatch, killed_after):
         jax.tree.map(np.testing.assert_array_equal, other.weights, whole.weights)
         jax.tree.map(np.testing.assert_array_equal, other.observed, whole.observed)
     for given in ({"seeds": (3, 1, 2)}, {"learning_rate": 0.11}, {"record": [5]}):
-        with pytest.raises(InputError, match="checkpoint must be of this very run"):
+        with pytest.raises(InputError, match="checkpoint must be of the same run"):
             _run(losses, reduced, checkpoint=path, **{"record": record} | given)
+
+
+def _same(weights):
+    return weights
 
 
 class _Quartic(eqx.Module):
@@ -167,7 +171,11 @@ class _Quartic(eqx.Module):
 def test_a_run_that_diverges_spoils_no_other():
     start = jnp.ones((3, 2))
     losses = [_Quartic(jnp.asarray(scale)) for scale in (0.1, 5.0, 0.2)]
-    run = sgd_batched(losses, start, steps=30, learning_rate=0.2, record=np.arange(30), observe=lambda weights: weights)
+    given = {"steps": 30, "learning_rate": 0.2, "record": np.arange(30), "observe": _same}
+    run = sgd_batched(losses, start, throw=False, **given)
+    with pytest.raises(BatchedFlowError, match="1 of 3 runs ended early: 1") as raised:
+        sgd_batched(losses, start, **given)
+    assert raised.value.result.failed == (1,)
     assert run.failed == (1,)
     assert [status.ok for status in run.statuses] == [True, False, True]
     assert "infinite or NaN between steps" in run.statuses[1].sentence
@@ -178,6 +186,33 @@ def test_a_run_that_diverges_spoils_no_other():
     for _ in range(30):
         w -= 0.2 * 4 * 0.2 * w**3
     np.testing.assert_allclose(run.weights[2], w, rtol=1e-12)
+
+
+def test_a_schedule_is_evaluated_at_the_number_of_the_step():
+    """A constant one takes the steps of the number; a decaying one those of `sgd`, in every epoch."""
+    start, loss = jnp.asarray([[1.0, 2.0], [0.5, -1.0]]), _Quartic(jnp.asarray(0.1))
+    given = {"steps": 600, "record": np.array([3, 511, 513]), "observe": _same}  # epochs have 512 steps here
+    number, constant = (
+        sgd_batched(loss, start, learning_rate=rate, **given).observed for rate in (0.1, lambda step: 0.1)
+    )
+    np.testing.assert_allclose(constant, number, rtol=1e-14)
+
+    def decay(step):
+        return 0.1 / (1.0 + step)
+
+    run = sgd_batched(loss, start, learning_rate=decay, **given)
+    for n in range(2):
+        alone = sgd(loss, start[n], learning_rate=decay, **given)
+        np.testing.assert_allclose(run.observed[n], alone.observed, rtol=1e-12)
+
+
+def test_a_rate_that_depends_on_the_weights_is_each_runs_own():
+    start, loss = jnp.asarray([[1.0, 2.0], [0.5, -1.0]]), _Quartic(jnp.asarray(0.1))
+    given = {"steps": 20, "learning_rate": homogeneous_rate(0.1, 4), "observe": _same}
+    run = sgd_batched(loss, start, **given)
+    np.testing.assert_array_equal(run.steps, geometric_steps(20))
+    for n in range(2):
+        np.testing.assert_allclose(run.observed[n], sgd(loss, start[n], **given).observed, rtol=1e-12)
 
 
 def test_a_learning_rate_past_the_edge_of_stability_is_refused():

@@ -1,4 +1,4 @@
-"""The slope coordinates are the weights, exactly, at any initial scale."""
+"""The mirror coordinates are the weights, exactly, at any initial scale."""
 
 import numpy as np
 import pytest

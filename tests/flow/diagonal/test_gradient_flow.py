@@ -1,4 +1,4 @@
-"""Gradient flow against closed forms, invariances, foreign implementations and its own promises."""
+"""Gradient flow against closed forms, invariances, other implementations and its documented accuracy."""
 
 import equinox as eqx
 import jax
@@ -88,7 +88,7 @@ def test_a_coordinate_returns_with_the_other_sign(digits):
 
 
 def test_weights_in_float64_miss_the_return_without_a_word():
-    """Why the slope coordinates exist: a good solver at rtol 1e-10 reports success at a wrong saddle."""
+    """Without the mirror coordinates a good solver at rtol 1e-10 reports success at a wrong saddle."""
     loss, _ = _returning()
     u, v = _random_weights(3)
     features, teacher = np.array(problems.RETURNING_FEATURES), np.array(problems.RETURNING_TEACHER)
@@ -108,7 +108,7 @@ def test_weights_in_float64_miss_the_return_without_a_word():
 
 
 def test_tightening_the_tolerance_brings_the_flow_to_the_integral_of_dop853():
-    """At a moderate scale the weights themselves are a fair foreign implementation."""
+    """At a moderate scale the weights themselves give an independent implementation."""
     task = attention_teacher_task(4, samples=60, tokens=4, dim=3)
     alpha, until = 1e-2, 12.0
     unit = -np.log(alpha)
@@ -425,7 +425,7 @@ def test_smooth_losses_pass_the_probe_for_kinks():
 
 
 def test_float32_mode_is_refused_with_its_cure():
-    with jax.enable_x64(False), pytest.raises(InputError, match=r"float64 mode.*jax\.enable_x64\(True\)"):
+    with jax.enable_x64(False), pytest.raises(InputError, match=r"computed in float64.*jax\.enable_x64\(True\)"):
         gradient_flow(_quadratic, GOOD, until=1.0, tolerance=1e-6)
 
 

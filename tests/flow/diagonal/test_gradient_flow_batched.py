@@ -37,7 +37,7 @@ def _regressions(seeds, digits):
 
 
 def _times(trajectory):
-    """When each kind of crossing happens; repeated ones in turn."""
+    """Times of each kind of crossing; repeated ones in turn."""
     times = {}
     for c in trajectory.crossings:
         times.setdefault((c.index, c.rising, c.sign), []).append(c.time)
@@ -155,7 +155,7 @@ def test_tightening_the_tolerance_tightens_the_stage_times():
 
 
 def test_order_and_company_change_nothing():
-    """All kinds of steps are taken at once, and flows leave one after the other; none may see another's state."""
+    """All kinds of steps are taken at once, and flows end one after the other; none may change another's state."""
     losses, starts = _regressions(range(7), 8)
     starts = [DiagonalInit(s.u, s.v, s.log_scale * (1 + flow)) for flow, s in enumerate(starts)]
     together = gradient_flow_batched(losses, starts, until=6.0, tolerance=1e-5, level=0.05)

@@ -1,4 +1,4 @@
-"""The model of the gradient: exact where it must be, right to the order it promises, honest about the rest."""
+"""The surrogate of the gradient: exact at its nodes, of the stated order between them, with a valid error estimate."""
 
 import numpy as np
 
@@ -58,7 +58,7 @@ def test_with_all_columns_known_its_error_is_of_second_order_and_with_none_of_fi
 
 
 def test_nodes_teach_it_the_direction_they_lie_in():
-    """One node corrects H along its direction; more of them the curvature; what is orthogonal stays unknown."""
+    """One node corrects H along its direction; more of them the curvature; orthogonal directions stay unknown."""
     direction = RNG.standard_normal(SIZE) / 100
     errors = []
     for nodes in range(4):

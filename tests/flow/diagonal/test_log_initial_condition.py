@@ -1,4 +1,4 @@
-"""Weights told by logarithms: they are those of the run they were taken from, at any size, and noise adds to them."""
+"""Weights given by logarithms: they are those of the run they were taken from, at any size, and noise adds to them."""
 
 import jax.numpy as jnp
 import numpy as np

@@ -1,4 +1,4 @@
-"""Windows: a linear gradient needs hardly any; every window's end is held against the true gradient."""
+"""Windows: a linear gradient needs hardly any; every window's end is compared with the true gradient."""
 
 import equinox as eqx
 import jax
@@ -11,7 +11,7 @@ from saddlescope.models import DiagonalNetwork, attention_teacher_task, diagonal
 
 
 class Counted(eqx.Module):
-    """A quadratic that offers columns of its Hessian and refuses to be asked for what is not needed."""
+    """A quadratic with columns of its Hessian that fails on requests for unneeded ones."""
 
     a: jax.Array
     b: jax.Array
@@ -81,7 +81,7 @@ def test_a_tiny_scale_costs_no_more(digits):
 
 
 def test_a_saddle_at_the_start_and_a_wide_range_of_lengths():
-    """beta moves by 1e-3, 1 and 1e3: the length of the model comes from the loss, not from a habit."""
+    """beta moves by 1e-3, 1 and 1e3: the length of the surrogate comes from the loss, not from a default."""
     for size in (1e-3, 1.0, 1e3):
         loss = Counted(jnp.array([1.0, 3.0]) / size, size * jnp.array([1.0, -1.0]))
         flow = gradient_flow(loss, ParameterInit(np.array([0.0, 1e-3 * size])), until=30.0 * size, tolerance=1e-7)

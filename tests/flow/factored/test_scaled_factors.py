@@ -1,4 +1,4 @@
-"""Graded factors: the group's action against exact exponentials in hundreds of digits, and its invariants."""
+"""Scaled factors: the group's action against exact exponentials in hundreds of digits, and its invariants."""
 
 import mpmath
 import numpy as np
@@ -44,7 +44,7 @@ def exact_exponential(W):
 
 
 def test_directions_of_any_size_are_kept_while_others_grow_shrink_and_turn():
-    """A direction that reaches e^260, leaves and passes through 1 on its way, beside others of size e^-737."""
+    """A direction that reaches e^260, decays and passes through 1, beside others of size e^-737."""
     rng = np.random.default_rng(0)
     left, right = rng.standard_normal((2, 2, 2))
     turn, back = np.linalg.qr(rng.standard_normal((2, 2, 2)))[0]

@@ -1,4 +1,4 @@
-"""Stochastic gradient descent: what an epoch sees, against a plain loop, and the laws of its noise."""
+"""Minibatches: the samples of an epoch, against a plain loop, and the laws of the noise."""
 
 import equinox as eqx
 import jax
@@ -14,7 +14,7 @@ from saddlescope.models import AttentionNetwork, DiagonalNetwork, attention_teac
 
 
 class Reveal(eqx.Module):
-    """Sample i pulls at parameter i alone, so that a path of the parameters tells which samples were seen."""
+    """Sample i pulls at parameter i alone, so that a path of the parameters shows the samples of each step."""
 
     rows: jax.Array
 
@@ -30,7 +30,7 @@ class Reveal(eqx.Module):
 
 
 def _seen(samples, batch, steps, seed=0):
-    """How often each step saw each sample, shape (steps, samples)."""
+    """Return the number of times each step used each sample, shape (steps, samples)."""
     run = gradient_descent(
         Reveal(jnp.eye(samples)),
         ParameterInit(np.zeros(samples)),

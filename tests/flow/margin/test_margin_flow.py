@@ -1,4 +1,4 @@
-"""Margin flows: against quadrature, laws, the flow in the weights themselves, finite differences, and bad input."""
+"""Margin flows: against quadrature, laws, the flow in the weights, finite differences, and invalid input."""
 
 import mpmath
 import numpy as np
@@ -195,7 +195,7 @@ def test_the_parametrisations_of_diagonal_weights_are_one():
 
 
 def test_a_shift_of_the_scores_shifts_the_logarithm_of_time():
-    """Under the exponential loss all rates become e^-c times what they are."""
+    """Under the exponential loss all rates are multiplied by e^-c."""
     first = diagonal_margin_flow(
         _loss(DATA), DATA.features, 0.1, log_until=1000.0, record=[20.0, 1000.0], tolerance=1e-7
     )
@@ -282,29 +282,44 @@ def test_a_run_that_is_cut_short_says_so_and_keeps_its_records():
             _loss(DATA), DATA.features, 0.1, log_until=1e7, record=[-20.0, 1e7], max_evaluations=200, tolerance=1e-7
         )
     flow = raised.value.result
-    assert flow.phi.shape == (2, 4, 4)  # the one time asked for that was reached, and the last
+    assert flow.phi.shape == (2, 4, 4)  # the one recorded time that was reached, and the last
     assert -20 < flow.log_times[1] < 1e7
 
 
-def test_progress_is_told():
-    told = []
-    matrix_margin_flow(
-        _loss(DATA),
-        DATA.differences,
-        DATA.z,
-        log_until=100.0,
-        record=[100.0],
-        report=lambda *note: told.append(note),
-        tolerance=1e-7,
+def test_progress_is_reported():
+    notes = []
+    data, run = (_loss(DATA), DATA.differences, DATA.z), {"log_until": 100.0, "tolerance": 1e-7}
+    matrix_margin_flow(*data, **run, record=[100.0], report=lambda *note: notes.append(note))
+    assert notes[-1][0] == pytest.approx(1)
+    assert notes[-1][1] == "ln t = 100"
+
+
+def test_a_flow_that_ends_early_is_returned_without_throw():
+    flow = diagonal_margin_flow(
+        _loss(DATA), DATA.features, 0.1, log_until=1e7, tolerance=1e-7, max_evaluations=200, throw=False
     )
-    assert told[-1][0] == pytest.approx(1)
-    assert told[-1][1] == "ln t = 100"
+    assert not flow.status.ok
+    assert flow.log_times[-1] < 1e7
+
+
+def test_the_default_records_run_from_the_start_to_the_end_without_changing_the_flow():
+    """Evenly spaced in ln(1 + ln(1 + t / ts)); the same states as at the same times given."""
+    flow = diagonal_margin_flow(_loss(DATA), DATA.features, 0.1, log_until=1e3, tolerance=1e-7)
+    assert len(flow.log_times) == 201
+    assert flow.log_times[0] == -np.inf
+    assert flow.log_times[-1] == 1e3
+    late = np.log(flow.log_times[150:])  # ln ln t, where t is far above ts
+    np.testing.assert_allclose(np.diff(late), np.diff(late).mean(), rtol=0.05)
+    one = diagonal_margin_flow(
+        _loss(DATA), DATA.features, 0.1, log_until=1e3, record=flow.log_times[[50, 120]], tolerance=1e-7
+    )
+    np.testing.assert_array_equal(one.phi, flow.phi[[50, 120, 200]])
 
 
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"start": 0.0}, "start must be one that moves"),
+        ({"start": 0.0}, "start must have a gradient other than 0"),
         ({"start": np.ones(3)}, "omega_0; got shape"),
         ({"start": 1e200}, "start must give finite margins"),
         ({"start": np.nan}, r"start\.plus must be finite"),
@@ -312,17 +327,19 @@ def test_progress_is_told():
         ({"features": np.ones((4, 4))}, r"features must have shape \(any, any, any\)"),
         ({"features": np.full((4, 4, 8), np.inf)}, r"features must be finite; got inf at \[0, 0, 0\]"),
         ({"features": np.ones((3, 4, 8))}, r"loss must be one of margins of shape \(3, 4\)"),
-        ({"log_times": [2.0, 1.0]}, "log_times must be a vector of ln t, ascending"),
-        ({"log_times": [1.0, np.nan]}, "log_times must be"),
-        ({"log_times": []}, "log_times must be"),
-        ({"log_times": [2e9]}, "at most 1e"),
-        ({"log_times": "late"}, "log_times must be"),
+        ({"record": [2.0, 6.0]}, r"record must be a vector of ln t, at most log_until=5\.0"),
+        ({"record": [1.0, np.nan]}, "record must be"),
+        ({"record": [[1.0]]}, "record must be"),
+        ({"record": "late"}, "record must be"),
+        ({"log_until": 2e9}, "log_until must be finite and at most 1e"),
+        ({"log_until": np.nan}, "log_until must be"),
+        ({"log_until": -np.inf}, "log_until must be"),
         ({"tolerance": 1e-14}, "tolerance must be between"),
         ({"max_evaluations": 0}, "max_evaluations must be"),
     ],
 )
 def test_bad_input_is_refused_at_once(change, message):
-    given = {"features": DATA.features, "start": 0.1, "log_times": [5.0]} | change
+    given = {"features": DATA.features, "start": 0.1, "log_until": 5.0, "tolerance": 1e-7} | change
     with pytest.raises(InputError, match=message):
         diagonal_margin_flow(_loss(DATA), **given)
 
@@ -334,7 +351,7 @@ def test_bad_matrices_are_refused_at_once():
         (K, r"start must be a pair \(K, Q\)"),
         ((K, Q[:, :1]), r"Q must have shape \(8, 2\)"),
         ((K[:5], Q[:5]), r"K must have shape \(8, any\)"),
-        ((0 * K, 0 * Q), "start must be one that moves"),
+        ((0 * K, 0 * Q), "start must have a gradient other than 0"),
         ((K * np.nan, Q), "K must be finite"),
     ):
         with pytest.raises(InputError, match=message):

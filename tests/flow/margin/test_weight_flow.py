@@ -1,4 +1,4 @@
-"""The explicit flow in any weights: against gradient flow of the plain loss in raw time, and naive rates found out."""
+"""The explicit flow in any weights: against gradient flow of the plain loss in raw time, and against naive rates."""
 
 import jax
 import numpy as np
@@ -40,7 +40,7 @@ def test_follows_plain_gradient_flow_in_raw_time():
 
 
 class _Naive(SelectionLoss):
-    """Rates as the paper writes them, in float64: sigma_l (delta_l - sum delta sigma), with a softmax of its own."""
+    """Rates as the paper writes them, in float64: sigma_l (delta_l - sum delta sigma), with a separate softmax."""
 
     def log_rates(self, margins):
         scores = np.concatenate([np.zeros((len(margins), 1)), -margins], axis=1)
@@ -76,15 +76,21 @@ def test_naive_rates_are_not_returned_as_a_success():
 def test_bad_input_is_refused_at_once():
     zero = {"k": np.zeros(8), "q": np.zeros(8)}
     for change, message in (
-        ({"start": zero}, "start must be one that moves"),
+        ({"start": zero}, "start must have a gradient other than 0"),
         ({"start": zero | {"k": np.full(8, np.nan)}}, "start must be finite"),
         ({"margins_of": lambda w: w["k"]}, r"margins_of must give margins of shape \(n, m\)"),
-        ({"log_times": [1e5]}, "log_times must be a vector of ln t, ascending and at most 10000"),
-        ({"rtol": 0.5}, "rtol must be between"),
+        ({"log_until": 1e5}, "log_until must be finite and at most 10000"),
+        ({"tolerance": 0.5}, "tolerance must be between"),
     ):
-        given = {"margins_of": _margins, "start": _start(), "log_times": [1.0]} | change
+        given = {"margins_of": _margins, "start": _start(), "log_until": 1.0, "tolerance": 1e-11} | change
         with pytest.raises(InputError, match=message):
             weight_flow(LOSS, **given)
+
+
+def test_the_default_records_begin_at_the_start():
+    flow = weight_flow(LOSS, _margins, _start(), log_until=1.0, tolerance=1e-8)
+    assert flow.log_times[[0, -1]].tolist() == [-np.inf, 1.0]
+    assert len(flow.log_times) == 201
 
 
 def test_a_run_that_is_cut_short_says_so():
@@ -92,3 +98,7 @@ def test_a_run_that_is_cut_short_says_so():
         weight_flow(
             LOSS, _margins, _start(), log_until=300.0, record=[1.0, 300.0], max_evaluations=300, tolerance=1e-11
         )
+    flow = weight_flow(
+        LOSS, _margins, _start(), log_until=300.0, record=[1.0], max_evaluations=300, tolerance=1e-11, throw=False
+    )
+    assert not flow.status.ok

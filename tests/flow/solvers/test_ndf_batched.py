@@ -104,7 +104,7 @@ def test_a_stopped_system_takes_no_more_steps():
 
 @pytest.mark.parametrize("order", [1, 2, 3, 4, 5])
 def test_formulas_are_exact_on_polynomials_of_their_order(order):
-    """Differences of t^order at t = 1 with the spacing 0.1, and what the tables make of them."""
+    """Differences of t^order at t = 1 with the spacing 0.1, against the tables."""
     h, k = 0.1, np.array([order])
 
     def differences(h):

@@ -1,4 +1,4 @@
-"""Search for starts with several descents: what is found is what was asked for, told by an independent count."""
+"""Search for starts with several descents, verified by an independent count."""
 
 import numpy as np
 import pytest

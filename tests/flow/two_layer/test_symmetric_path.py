@@ -1,4 +1,4 @@
-"""One symmetric flow with its series kept: as the batched flow, as long doubles, with roots that are roots."""
+"""One symmetric flow with its series: against the batched flow, long doubles, and its roots."""
 
 import numpy as np
 import pytest
@@ -90,10 +90,20 @@ def test_what_is_learned_stays():
     ],
 )
 def test_bad_input_is_refused(change, said):
-    good = {"strengths": A, "start": START, "until": 1.0}
+    good = {"strengths": A, "start": START, "until": 1.0, "tolerance": 1e-11}
     arguments = {**good, **change}
     with pytest.raises(InputError, match=said):
         symmetric_path(arguments.pop("strengths"), arguments.pop("start"), **arguments)
+
+
+def test_progress_is_reported():
+    notes = []
+    symmetric_path(A, START, until=20.0, tolerance=1e-11, report=lambda *note: notes.append(note))
+    fractions = [fraction for fraction, _ in notes]
+    assert np.all(np.diff(fractions) > 0)
+    assert fractions[0] > 0
+    assert fractions[-1] <= 1
+    assert notes[0][1].endswith("of 20")
 
 
 def test_times_beyond_the_run_are_refused():

@@ -1,4 +1,4 @@
-"""Where polynomials turn: against polynomials made from their roots."""
+"""Turning points of polynomials constructed from their roots."""
 
 import numpy as np
 

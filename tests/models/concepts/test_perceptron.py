@@ -47,13 +47,13 @@ def test_loss_and_gradient_are_those_of_the_full_network(relu, bias, widths, mea
     options = {"relu": relu, "mean_over_dimensions": mean_over_dimensions}
     loss = perceptron_loss(task.draw(0), R, **options).batch(jnp.asarray(chosen))
     reduced = weights_in_span(start, R)
-    whole, slope = jax.jit(jax.value_and_grad(_full_loss), static_argnums=(2, 3))(
+    loss_value, slope = jax.jit(jax.value_and_grad(_full_loss), static_argnums=(2, 3))(
         start, jnp.asarray(task.draw(0)[chosen]), relu, mean_over_dimensions
     )
     values = [eqx.filter_jit(lambda loss, at: jax.value_and_grad(loss)(at))(loss, reduced)]
     values += [eqx.filter_jit(lambda loss, at: loss.value_and_gradient(at))(loss, reduced)] if not relu else []
     for value, gradient in values:
-        np.testing.assert_allclose(value, whole, rtol=1e-12)
+        np.testing.assert_allclose(value, loss_value, rtol=1e-12)
         wanted = weights_in_span(slope, R)
         jax.tree.map(lambda ours, full: np.testing.assert_allclose(ours, full, atol=1e-13), gradient, wanted)
         beyond = slope.weights[0] - wanted.weights[0] @ R.T
@@ -178,9 +178,9 @@ def test_full_weights_raise_if_reduced_ones_are_needed(relu):
         (lambda: perceptron_weights((3, 0), seed=0), "widths must be at least 1"),
         (lambda: perceptron_weights((3, 3), seed=-1), "seed must be"),
         (lambda: perceptron_weights((3, 3), seed=0, num_starts=0), "num_starts must be"),
-        (lambda: perceptron_loss(np.zeros((0, 3))), "samples must have shape"),
-        (lambda: perceptron_loss([[1.0, np.nan]]), "samples must be finite"),
-        (lambda: perceptron_loss(np.eye(3), np.eye(3)[:, :2]), "samples must be in the span"),
+        (lambda: perceptron_loss(np.zeros((0, 3))), "inputs must have shape"),
+        (lambda: perceptron_loss([[1.0, np.nan]]), "inputs must be finite"),
+        (lambda: perceptron_loss(np.eye(3), np.eye(3)[:, :2]), "inputs must be in the span"),
         (lambda: perceptron_loss(np.eye(3), 2 * np.eye(3)), "directions must have orthonormal columns"),
         (lambda: perceptron_loss(np.eye(3), np.eye(2)), "directions must have shape"),
     ],

@@ -70,6 +70,6 @@ def test_a_batch_is_the_network_on_these_samples():
     x, y, beta = _quadratic(2)
     network, order = diagonal_linear_network(x, y), jnp.array([5, 0, 2])
     part = eqx.filter_jit(lambda network, indices: network.batch(indices).value_and_gradient(beta))(network, order)
-    whole = diagonal_linear_network(x[order], y[order]).value_and_gradient(beta)
-    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-13), part, whole)
+    subset = diagonal_linear_network(x[order], y[order]).value_and_gradient(beta)
+    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-13), part, subset)
     assert (network.samples, network.batch(order).samples) == (7, 3)

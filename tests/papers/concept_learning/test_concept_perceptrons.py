@@ -7,7 +7,7 @@ import pytest
 
 from saddlescope.models import perceptron_output
 from saddlescope.papers.concept_learning.shared.perceptron_training import (
-    Training,
+    PerceptronTraining,
     one_layer_prediction,
     sim_task,
     start_weights,
@@ -15,24 +15,26 @@ from saddlescope.papers.concept_learning.shared.perceptron_training import (
     train,
 )
 
-SMALL = Training(dim=5, samples=40, batch=30, epochs=3, every=2)
+SMALL = PerceptronTraining(dim=5, samples=40, batch=30, epochs=3, every=2)
 TASKS = [((1.0, 2.0), (0.05, 0.25)), ((2.0, 1.0), (0.5, 0.01))]
 
 
 def test_printed_sigma_is_a_variance_and_the_origin_has_a_cluster():
-    task = sim_task(Training(), TASKS[0], 3)
+    task = sim_task(PerceptronTraining(), TASKS[0], 3)
     np.testing.assert_allclose(task.sigma, np.sqrt([0.05, 0.25]))
     np.testing.assert_allclose(task.strengths[:2], [0.05 + 1 / 3, 0.25 + 4 / 3])
     assert (task.clusters, task.samples_per_cluster, task.dim) == (3, 5000, 64)
-    assert np.abs(task.directions - sim_task(Training(), TASKS[0], 4).directions).max() > 0.1
-    np.testing.assert_array_equal(sim_task(Training(rotated=False), TASKS[0], 3).directions, np.eye(64))
-    assert Training().time_step == pytest.approx(0.1 * 2 / 64)
+    assert np.abs(task.directions - sim_task(PerceptronTraining(), TASKS[0], 4).directions).max() > 0.1
+    np.testing.assert_array_equal(sim_task(PerceptronTraining(rotated=False), TASKS[0], 3).directions, np.eye(64))
+    assert PerceptronTraining().time_step == pytest.approx(0.1 * 2 / 64)
 
 
 @pytest.mark.parametrize("relu", [False, True])
 def test_outputs_and_losses_are_those_of_the_whole_network(relu):
     """At the start, by the definition, at all test points and on the training set."""
-    training = Training(dim=5, depth=2, hidden=7, relu=relu, samples=40, batch=30, epochs=1, every=2, cube=True)
+    training = PerceptronTraining(
+        dim=5, depth=2, hidden=7, relu=relu, samples=40, batch=30, epochs=1, every=2, cube=True
+    )
     run = train(training, TASKS, [3, 8])
     assert run.output.dims == ("task", "seed", "step", "point", "concept")
     assert not run.diverged.any()
@@ -62,7 +64,7 @@ def test_a_network_does_not_depend_on_its_company():
 @pytest.mark.parametrize("bias", [False, True])
 def test_theorem_4_1_is_the_limit_of_small_steps(bias):
     """Descent on all samples at a hundredth of the rate, is the flow to 2e-3."""
-    training = Training(dim=3, bias=bias, samples=40, batch=30, rate=0.002, epochs=500, every=400, whole=True)
+    training = PerceptronTraining(dim=3, bias=bias, samples=40, batch=30, rate=0.002, epochs=500, every=400, whole=True)
     run = train(training, TASKS[:1], [5])
     found = one_layer_prediction(training, TASKS[0], 5, run.step.values, empirical=True)
     assert np.abs(found[-1] - found[0]).max() > 0.5
@@ -72,10 +74,10 @@ def test_theorem_4_1_is_the_limit_of_small_steps(bias):
 
 
 def test_the_scale_is_that_of_the_start():
-    full, small = (start_weights(Training(depth=2, scale=scale), 1) for scale in (1.0, 0.5))
+    full, small = (start_weights(PerceptronTraining(depth=2, scale=scale), 1) for scale in (1.0, 0.5))
     jax.tree.map(lambda a, b: np.testing.assert_allclose(a, 2 * b), full, small)
 
 
 def test_marks_can_be_geometric():
-    run = train(Training(dim=3, samples=40, batch=10, epochs=6, per_doubling=1), TASKS[:1], [0])
+    run = train(PerceptronTraining(dim=3, samples=40, batch=10, epochs=6, per_doubling=1), TASKS[:1], [0])
     np.testing.assert_array_equal(run.step, [0, 1, 2, 4, 8, 16, 32, 64, 72])

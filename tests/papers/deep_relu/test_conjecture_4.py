@@ -1,4 +1,4 @@
-"""Conjecture 4: every claim can fail, each on a run that was made wrong in the way it guards against."""
+"""Conjecture 4: every claim can fail, each on a run with the error that it guards against."""
 
 import pytest
 
@@ -8,11 +8,6 @@ from saddlescope.reproduction import find_entry
 NAME = "deep-relu/conjecture-4"
 ENTRY = find_entry(NAME)
 OTHERS = {"equal", "equal-stops", "digits"}  # tasks that the quick size leaves out
-
-
-@pytest.fixture
-def run(quick_run):
-    return quick_run(NAME).run.copy(deep=True)
 
 
 def test_what_the_quick_size_runs_holds(run, outcomes):

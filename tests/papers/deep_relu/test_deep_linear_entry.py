@@ -1,4 +1,4 @@
-"""Deep linear networks: every claim can fail, each on a run that was made wrong in the way it guards against."""
+"""Deep linear networks: every claim can fail, each on a run with the error that it guards against."""
 
 import pytest
 
@@ -7,11 +7,6 @@ from saddlescope.reproduction import find_entry
 
 NAME = "deep-relu/deep-linear"
 ENTRY = find_entry(NAME)
-
-
-@pytest.fixture
-def run(quick_run):
-    return quick_run(NAME).run.copy(deep=True)
 
 
 def test_what_the_quick_size_resolves_holds(run, outcomes):

@@ -15,11 +15,6 @@ ENTRY = find_entry(NAME)
 WIDTHS = np.array([3.0, 4.0, 8.0, 16.0, 32.0])[:, None]
 
 
-@pytest.fixture
-def run(quick_run):
-    return quick_run(NAME).run.copy(deep=True)
-
-
 def law_of(widths, count, runs) -> OddsLaw:
     law = fit_odds(widths, count, runs)
     assert law is not None
@@ -52,7 +47,7 @@ def test_the_likelihood_is_largest_there_and_as_curved_as_the_errors_say():
 
 
 @pytest.mark.parametrize("count", [[0, 0, 0, 0, 0], [9, 9, 9, 9, 9], [0, 0, 0, 9, 9]])
-def test_no_law_is_told_where_none_can_be(count):
+def test_no_law_is_fitted_where_none_exists(count):
     assert fit_odds(WIDTHS, np.array(count), np.full(5, 9)) is None
 
 
@@ -70,8 +65,8 @@ def shares_in(run, shares):
     """A run of these shares of faster, optimal runs: by depth, width."""
     starts = 400
     speed = np.where(np.arange(starts) < np.round(starts * shares)[..., None], 0.5, 0.3)
-    whole = run.drop_vars(["speed", "width"]).drop_dims("start")
-    return whole.assign(
+    without = run.drop_vars(["speed", "width"]).drop_dims("start")
+    return without.assign(
         speed=(("depth", "width", "start"), speed),
         unequal_speed=(("first", "second", "start"), np.full((run.sizes["first"], run.sizes["second"], starts), 0.3)),
     ).assign_coords(width=WIDTHS[:, 0].astype(int))
@@ -81,8 +76,8 @@ def test_laws_of_made_up_runs(run, outcomes):
     odds = np.log(WIDTHS[:, 0])
     cubes = shares_in(run, np.array([expit(-7 + 3 * odds), expit(-3.5 + odds)]))
     verdicts = outcomes(ENTRY, cubes)
-    told = {"cube": "reproduced", "law": "reproduced", "no-lottery": "reproduced", "no-depth": "refuted"}
-    assert {name: verdicts[name] for name in told} == told
+    expected = {"cube": "reproduced", "law": "reproduced", "no-lottery": "reproduced", "no-depth": "refuted"}
+    assert {name: verdicts[name] for name in expected} == expected
     assert verdicts["depth-faster"] == verdicts["depth-optimal"] == "reproduced"
     # As many narrow networks: 1 - (1 - q)^w.
     lottery = shares_in(run, np.tile(1 - 0.95 ** WIDTHS[:, 0], (2, 1)))

@@ -1,4 +1,4 @@
-"""Figures 2 and 6: what can be decided at the quick size holds; a spoilt run is refuted."""
+"""Figures 2 and 6: the claims that the quick size decides hold; a spoilt run is refuted."""
 
 import numpy as np
 import pytest
@@ -10,12 +10,7 @@ NAME = "deep-relu/figure-2"
 ENTRY = find_entry(NAME)
 
 
-@pytest.fixture
-def run(quick_run):
-    return quick_run(NAME).run.copy(deep=True)
-
-
-def test_what_can_be_decided_holds(run, outcomes):
+def test_decided_claims_hold(run, outcomes):
     found = outcomes(ENTRY, run)
     assert found["narrow"] == found["ceiling"] == "reproduced"
     assert {found[name] for name in ("width-32", "width-64", "conjecture-1-harder")} == {"undecided"}
@@ -27,7 +22,7 @@ def test_faster_than_the_certificate_or_rank_one_is_refuted(run, outcomes):
     assert found["narrow"] == found["ceiling"] == "refuted"
 
 
-def test_shares_of_wide_networks_are_held_against_the_bars(run, outcomes):
+def test_shares_of_wide_networks_are_compared_with_the_bars(run, outcomes):
     wide = run.isel(width=[1, 1]).assign_coords(width=[32, 64])
     wide.speed.values[:] = 0.5
     assert outcomes(ENTRY, wide)["width-32"] == "undecided"  # six of six runs leave room for 60 %

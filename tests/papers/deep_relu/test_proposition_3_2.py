@@ -1,4 +1,4 @@
-"""Proposition 3.2's claims hold, and what the construction must not do refutes them."""
+"""Proposition 3.2's claims hold, and violations of the construction's properties refute them."""
 
 import numpy as np
 import pytest
@@ -8,11 +8,6 @@ from saddlescope.reproduction import find_entry
 
 NAME = "deep-relu/proposition-3-2"
 ENTRY = find_entry(NAME)
-
-
-@pytest.fixture
-def run(quick_run):
-    return quick_run(NAME).run.copy(deep=True)
 
 
 def test_all_claims_hold_at_the_quick_size(run, outcomes):

@@ -9,11 +9,6 @@ NAME = "deep-relu/proposition-3-3"
 ENTRY = find_entry(NAME)
 
 
-@pytest.fixture
-def run(quick_run):
-    return quick_run(NAME).run.copy(deep=True)
-
-
 def test_all_claims_hold_at_the_quick_size(run, outcomes):
     assert set(outcomes(ENTRY, run).values()) == {"reproduced"}
 

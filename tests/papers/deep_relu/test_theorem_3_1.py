@@ -1,4 +1,4 @@
-"""Theorem 3.1's claims: only its content at a practical depth is refuted; spoilt runs are told."""
+"""Theorem 3.1's claims: only its content at a practical depth is refuted; spoilt runs are refuted."""
 
 import pytest
 
@@ -9,15 +9,10 @@ NAME = "deep-relu/theorem-3-1"
 ENTRY = find_entry(NAME)
 
 
-@pytest.fixture
-def run(quick_run):
-    return quick_run(NAME).run.copy(deep=True)
-
-
 def test_only_the_content_is_refuted_at_the_quick_size(run, outcomes):
-    told = outcomes(ENTRY, run)
-    assert told.pop("printed-content") == "refuted"
-    assert set(told.values()) == {"reproduced"}
+    verdicts = outcomes(ENTRY, run)
+    assert verdicts.pop("printed-content") == "refuted"
+    assert set(verdicts.values()) == {"reproduced"}
 
 
 def other_formula(run):
@@ -59,9 +54,9 @@ def test_a_spoilt_run_refutes_the_claim(run, outcomes, spoil, claim):
 def test_weights_are_bounded_one_layer_later_than_printed(run, outcomes):
     """The first layer's weights have no bound in the corrected theorem, and one in the printed."""
     run.weights.values[-1, 0] = 0.9
-    told = outcomes(ENTRY, run)
-    assert told["holds"] == "reproduced"
-    assert told["printed-layer"] == "refuted"
+    verdicts = outcomes(ENTRY, run)
+    assert verdicts["holds"] == "reproduced"
+    assert verdicts["printed-layer"] == "refuted"
 
 
 def test_bounds_without_content_leave_it_undecided(run, outcomes):

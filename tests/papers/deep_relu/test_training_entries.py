@@ -1,4 +1,4 @@
-"""Figures 1, 3 and 4 and the digits: their claims can fail, and say so when a run ended too early."""
+"""Figures 1, 3 and 4 and the digits: their claims can fail, and are undecided where a run ended too early."""
 
 import numpy as np
 import pytest
@@ -89,7 +89,7 @@ def test_digits_tell_most_seeds_from_every_seed():
     assert {early[claim] for claim in ("ranks", "ranks-every-seed", "accuracy")} == {"undecided"}
 
 
-def test_ranks_are_told_without_repetition():
+def test_ranks_are_listed_without_repetition():
     run = _run((0, 1, 1))
     assert rank_path(run, slice(3, 5)) == [0, 1]
     assert ends_early(run, slice(3, 5))
@@ -108,7 +108,7 @@ def test_the_first_plateau_is_looked_at_in_its_middle():
 
 
 def test_a_straight_way_down_has_no_distinct_plateau():
-    """And a plateau of a quarter of the time, among bands of a fiftieth of the rest each, stands out 18 times."""
+    """A plateau of a quarter of the time, among bands of a fiftieth of the other time, has 18 times the median."""
     steps = np.linspace(0, 1000, 4001)
     straight = xr.Dataset({"loss": ("step", 2.0 - 2 * steps / 1000)}, coords={"step": steps})
     np.testing.assert_allclose(plateau_distinctness(straight), 1.0, rtol=1e-9)

@@ -5,7 +5,7 @@ import pytest
 
 from saddlescope._shared.errors import InputError
 from saddlescope.papers.gradual_rank.shared.gpt2_training import frequency_loss
-from saddlescope.plot.ranks import initial_stable_rank
+from saddlescope.plot.rank_figures import initial_stable_rank
 from saddlescope.reproduction import RunContext, find_entry
 
 HEADS = find_entry("gradual-rank/figure-20")

@@ -53,7 +53,7 @@ def test_rests_of_a_made_up_path_are_counted():
     quick = np.stack([rises(2, 20.0), rises(5, 20.0), rises(8, 20.0)], axis=1)
     assert _held(times, quick, 0.01) == 2  # the last span has no end
     slow = np.stack([rises(2, 20.0), rises(5, 1.0), rises(8, 1.0)], axis=1)
-    assert _held(times, slow, 0.01) == 0  # each goes on rising until the next is there
+    assert _held(times, slow, 0.01) == 0  # each continues to rise until the next enters
     leaves = np.stack([rises(2, 20.0) - rises(8, 20.0), rises(5, 20.0)], axis=1)
     assert _held(times, leaves, 0.01) == 1  # the span that ends as a coordinate leaves does not rest
     assert _held(times, 0 * quick, 0.01) == 0

@@ -10,11 +10,6 @@ NAME = "softmax-attention/assumption-3"
 ENTRY = find_entry(NAME)
 
 
-@pytest.fixture
-def run(quick_run):
-    return quick_run(NAME).run.copy(deep=True)
-
-
 def test_the_exact_claims_hold_at_the_quick_size(run, outcomes, inside):
     found = outcomes(ENTRY, run)
     for claim in ("sufficient", "whole-samples", "w-alone-loses-none"):

@@ -14,11 +14,6 @@ ENTRY = find_entry(NAME)
 AGREE = {"agree-xi", "agree-w", "agree-matrix", "agree-keys-queries"}
 
 
-@pytest.fixture
-def run(quick_run):
-    return quick_run(NAME).run.copy(deep=True)
-
-
 def test_formulations_agree_and_stable_rates_raise_no_alarm(run, outcomes):
     found = outcomes(ENTRY, run)
     assert {found[claim] for claim in AGREE | {"no-false-alarm"}} == {"reproduced"}
@@ -49,13 +44,13 @@ def test_what_is_silent_is_counted_and_held_against_the_balance(run, outcomes):
 
 def test_all_gradients_are_one_while_margins_are_small():
     data = shift_scores(gaussian_tokens(3, 4, 6, seed=1, gap=2.0), 0.7)
-    made = [
+    runs = [
         run_naive_solver(data, kind, "RK45", scale=0.2, log_time=2.0, tolerance=1e-8, max_evaluations=5000)
         for kind in ("autodiff", "formula", "stable")
     ]
-    assert all(run.reported_success and run.defect < 1e-5 for run in made)
-    for other in made[1:]:
-        np.testing.assert_allclose(other.beta, made[0].beta, rtol=1e-9)
+    assert all(run.reported_success and run.defect < 1e-5 for run in runs)
+    for other in runs[1:]:
+        np.testing.assert_allclose(other.beta, runs[0].beta, rtol=1e-9)
 
 
 def test_a_shift_of_the_scores_keeps_the_gaps():

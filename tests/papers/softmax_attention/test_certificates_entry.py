@@ -17,11 +17,6 @@ NAME = "softmax-attention/certificates"
 ENTRY = find_entry(NAME)
 
 
-@pytest.fixture
-def run(quick_run):
-    return quick_run(NAME).run.copy(deep=True)
-
-
 def test_the_cone_programmes_are_the_problems():
     data = gaussian_tokens(3, 4, 5, seed=3)
     W = cp.Variable((5, 5))

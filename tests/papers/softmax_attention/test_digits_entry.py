@@ -1,4 +1,4 @@
-"""The norms on real images: verdicts at the quick size, spoilt runs, and what the tokens are."""
+"""The norms on real images: verdicts at the quick size, spoilt runs, and the tokens."""
 
 import numpy as np
 import pytest
@@ -10,11 +10,6 @@ from saddlescope.reproduction import find_entry
 
 NAME = "softmax-attention/digits"
 ENTRY = find_entry(NAME)
-
-
-@pytest.fixture
-def run(quick_run):
-    return quick_run(NAME).run.copy(deep=True)
 
 
 def test_each_flow_minimises_its_own_norm_at_the_quick_size(run, outcomes):
@@ -67,12 +62,12 @@ def test_tokens_are_the_images_patches_and_queries_their_mean():
 
 
 def test_values_out_of_range_are_refused_at_once():
-    for settings, told in (
+    for settings, sentence in (
         ({"digits": "11"}, "digits must be between 2 and 10"),
         ({"head": "0"}, "head must be positive"),
         ({"images": "0"}, "images must be at least 1"),
     ):
-        with pytest.raises(InputError, match=told):
+        with pytest.raises(InputError, match=sentence):
             ENTRY.params("quick", settings)
     with pytest.raises(InputError, match="images and skip must add up"):
         digit_tokens(0, 1, images=500, skip=0, head=1.0)

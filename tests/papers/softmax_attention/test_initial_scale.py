@@ -13,11 +13,6 @@ NAME = "softmax-attention/initial-scale"
 ENTRY = find_entry(NAME)
 
 
-@pytest.fixture
-def run(quick_run):
-    return quick_run(NAME).run.copy(deep=True)
-
-
 def test_the_claims_hold(run, outcomes):
     found = outcomes(ENTRY, run)
     assert {found[claim] for claim in found.keys() - {"smaller-is-not-better"}} == {

@@ -10,11 +10,6 @@ NAME = "softmax-attention/kkt-residuals"
 ENTRY = find_entry(NAME)
 
 
-@pytest.fixture
-def run(quick_run):
-    return quick_run(NAME).run.copy(deep=True)
-
-
 def test_the_laws_and_bars_hold_at_the_quick_size(run, outcomes):
     found = outcomes(ENTRY, run)
     undecided = {"raw-certified"}  # two instances are no sample
@@ -58,10 +53,10 @@ def test_residuals_that_rise_or_are_missing_are_exceptions(run):
 
 
 def test_values_out_of_range_are_refused_at_once():
-    for settings, told in (
+    for settings, sentence in (
         ({"scales": "0"}, "scales must be one or more positive"),
         ({"instances": "1"}, "instances must be at least 2"),
         ({"dim": "3"}, "dim must be at least 4"),
     ):
-        with pytest.raises(InputError, match=told):
+        with pytest.raises(InputError, match=sentence):
             ENTRY.params("quick", settings)

@@ -10,11 +10,6 @@ NAME = "softmax-attention/lemma-5-1"
 ENTRY = find_entry(NAME)
 
 
-@pytest.fixture
-def run(quick_run):
-    return quick_run(NAME).run.copy(deep=True)
-
-
 def test_all_claims_hold_at_the_quick_size(run, outcomes):
     assert set(outcomes(ENTRY, run).values()) == {"reproduced"}
 
@@ -71,12 +66,12 @@ def test_a_flow_without_a_direction_decides_nothing(run, outcomes):
 
 
 def test_values_out_of_range_are_refused_at_once():
-    for settings, told in (
+    for settings, sentence in (
         ({"etas": "1,0.1"}, "etas must be one or more positive numbers up to 1, ascending"),
         ({"etas": "2"}, "etas must be"),
         ({"tokens": "4"}, "tokens must be odd"),
         ({"dim": "2"}, "dim must be at least 3"),
         ({"tolerance": "1"}, "tolerance must be between"),
     ):
-        with pytest.raises(InputError, match=told):
+        with pytest.raises(InputError, match=sentence):
             ENTRY.params("quick", settings)

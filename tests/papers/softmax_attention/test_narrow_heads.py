@@ -1,4 +1,4 @@
-"""The entry on narrow heads: residuals that tell stationary points from others, and claims that a wrong run refutes."""
+"""The entry on narrow heads: residuals that identify stationary points, and claims that a wrong run refutes."""
 
 import numpy as np
 import pytest
@@ -15,14 +15,9 @@ NAME = "softmax-attention/narrow-heads"
 ENTRY = find_entry(NAME)
 
 
-@pytest.fixture
-def run(quick_run):
-    return quick_run(NAME).run.copy(deep=True)
-
-
 def test_the_residual_is_zero_at_a_stationary_point_alone():
     data = gaussian_tokens(4, 5, 8, seed=0)
-    found = nuclear_svm(data, 1, starts=4)
+    found = nuclear_svm(data, 1, num_starts=4)
     assert found.local is not None
     rates = 3.0 * found.local.multipliers  # any multiple
     assert _residual(data, rates, found.K, found.Q) < 1e-10
@@ -98,13 +93,14 @@ def test_heads_have_the_scale_asked_for_and_flows_are_tightened_once_refused():
     assert np.std(K) == pytest.approx(0.1 / 20, rel=0.03)
     asked = []
 
-    def flow(word, *, tolerance):
+    def flow(word, *, log_until, record, tolerance):
+        assert log_until == record[-1] == 2.0
         asked.append(tolerance)
         if tolerance > 5e-9:
             raise FlowError.__new__(FlowError)
         return word
 
-    assert follow_in_balance(flow, "done") == "done"
+    assert follow_in_balance(flow, "done", log_times=np.array([1.0, 2.0])) == "done"
     assert asked == [1e-7, 1e-8, 1e-9]
 
 

@@ -15,11 +15,6 @@ NAME = "softmax-attention/section-4-2"
 ENTRY = find_entry(NAME)
 
 
-@pytest.fixture
-def run(quick_run):
-    return quick_run(NAME).run.copy(deep=True)
-
-
 def test_excesses_are_those_of_the_matrix_and_never_below_zero(run):
     data = gaussian_tokens(4, 5, 8, seed=1)
     start = 0.1 / 8**0.5 * np.random.default_rng((1, 1)).normal(size=(2, 8, 8))

@@ -10,11 +10,6 @@ NAME = "softmax-attention/theorem-4-1"
 ENTRY = find_entry(NAME)
 
 
-@pytest.fixture
-def run(quick_run):
-    return quick_run(NAME).run.copy(deep=True)
-
-
 def test_the_theorem_holds_where_it_has_time_to(run, outcomes):
     found = outcomes(ENTRY, run)
     assert {found[claim] for claim in found.keys() - {"raw-is-far"}} == {"reproduced"}  # that is of three seeds

@@ -4,18 +4,13 @@ import numpy as np
 import pytest
 
 from saddlescope._shared.errors import InputError
-from saddlescope.models.tokens.assumptions import alignment, check_token_assumptions
+from saddlescope.models.tokens.assumptions import alignment_residual, check_token_assumptions
 from saddlescope.papers.softmax_attention.shared.aligned_instances import draw_aligned_start, draw_instance
 from saddlescope.papers.softmax_attention.shared.aligned_params import KINDS
 from saddlescope.reproduction import find_entry
 
 NAME = "softmax-attention/theorem-5-1"
 ENTRY = find_entry(NAME)
-
-
-@pytest.fixture
-def run(quick_run):
-    return quick_run(NAME).run.copy(deep=True)
 
 
 def test_all_claims_hold_at_the_quick_size(run, outcomes):
@@ -60,15 +55,15 @@ def test_each_kind_breaks_what_it_says_and_no_more(kind, broken):
     keys, queries = start.coordinates(K, Q)
     assert keys == pytest.approx(np.eye(6, 7) * np.append(start.keys, 0), abs=1e-14)
     assert queries == pytest.approx(np.eye(6, 7) * np.append(start.queries, 0), abs=1e-14)
-    assert alignment(data, K + 1e-3, Q) > 1e-4
+    assert alignment_residual(data, K + 1e-3, Q) > 1e-4
 
 
 def test_values_out_of_range_are_refused_at_once():
-    for settings, told in (
+    for settings, sentence in (
         ({"tokens": "4"}, "tokens must be odd"),
         ({"dim": "1"}, "dim must be at least 3"),
         ({"columns": "2"}, "up to columns"),
         ({"smallest": "1"}, "smallest must be at most largest"),
     ):
-        with pytest.raises(InputError, match=told):
+        with pytest.raises(InputError, match=sentence):
             ENTRY.params("quick", settings)

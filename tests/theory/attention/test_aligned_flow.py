@@ -138,19 +138,19 @@ def test_data_that_do_not_split_are_refused():
     turned = np.random.default_rng(0).normal(size=(8, 8))
     uneven = X.copy()
     uneven[0, 1] += 0.1 * np.cross([1.0, 0, 0], [0, 1.0, 0]).sum() * (v / (v @ v))
-    for other, told in (
+    for other, message in (
         (TokenData(X, z @ turned, y, v), "queries to each other"),
         (TokenData(np.delete(X, 1, axis=1), z, y, v), "the sum of each sample's tokens"),
         (TokenData(uneven, z, y, v), "data must have"),
     ):
-        with pytest.raises(InputError, match=told):
+        with pytest.raises(InputError, match=message):
             aligned_matrix_flow(other)
 
 
 def test_starts_and_times_that_cannot_be_used_are_refused():
     data = paired()
     flow = aligned_matrix_flow(data)
-    for call, told in (
+    for call, message in (
         (lambda: aligned_product_flow(data, 0.1, -0.1), "keys must differ from -queries"),
         (lambda: aligned_product_flow(data, np.ones(2), 0.0), "keys must be finite, one number or one for each of 3"),
         (lambda: aligned_product_flow(data, np.nan, 0.0), "keys must be finite"),
@@ -158,5 +158,5 @@ def test_starts_and_times_that_cannot_be_used_are_refused():
         (lambda: flow.weights([np.inf]), "log_times must be a sequence of numbers"),
         (lambda: flow.log_times(np.array([1.0, -1.0, 1.0])), "at least those of the start"),
     ):
-        with pytest.raises(InputError, match=told):
+        with pytest.raises(InputError, match=message):
             call()

@@ -147,7 +147,7 @@ def test_the_margin_of_the_law_at_astronomical_times():
 def test_what_cannot_be_used_is_refused():
     data = drawn(0)
     ones = np.ones(data.gaps.shape)
-    for call, told in (
+    for call, message in (
         (lambda: log_rate_coefficients(data, kind="hinge"), "There is no loss 'hinge'"),
         (lambda: product_law(data, ones[:1]), "multipliers must have shape"),
         (lambda: product_law(data, -ones), "multipliers must be at least 0"),
@@ -158,5 +158,5 @@ def test_what_cannot_be_used_is_refused():
         (lambda: matrix_law(data, np.nan * ones), "multipliers must be at least 0"),
         (lambda: matrix_law(data, ones, start=np.ones(3)), "start must be finite, of shape"),
     ):
-        with pytest.raises(InputError, match=told):
+        with pytest.raises(InputError, match=message):
             call()

@@ -81,7 +81,7 @@ def test_the_incremental_multiplier_is_the_derivative_by_the_logarithm_of_the_ma
 
 
 def test_the_papers_multiplier_is_off_by_the_logarithm_of_the_scale(data):
-    """Where beta is large, |sum phi B|_j = ln(2 |beta_j| / w0^2), and the residual is that over ln mu, less 1."""
+    """Large beta: |sum phi B|_j = ln(2 |beta_j| / w0^2), and the residual is that over ln mu, less 1."""
     solution, _ = l1_solution(data)
     inside = solution != 0
     (phi,), (beta,), (rates,) = flow(data, np.array([1e8]))
@@ -98,15 +98,15 @@ def test_the_papers_multiplier_is_off_by_the_logarithm_of_the_scale(data):
 def test_what_cannot_be_used_is_refused(data):
     B, (beta, lambdas) = data.features, l1_solution(data)
     inside, ones = beta != 0, np.ones_like(lambdas)
-    for call, told in (
+    for call, message in (
         (lambda: averaged_multipliers(ones, -1.0), "log_margin must be positive"),
         (lambda: incremental_multipliers(B, beta, ones[:1]), "rates must have shape"),
         (lambda: incremental_multipliers(B, beta, -ones), "rates must raise a positive smallest margin"),
         (lambda: incremental_multipliers(B, np.nan * beta, ones), "features and beta must be finite"),
-        (lambda: kkt_residuals(B, beta[:3], lambdas, inside), "must fit"),
+        (lambda: kkt_residuals(B, beta[:3], lambdas, inside), r"features and beta must be \(n, m, d\) and \(d,\)"),
         (lambda: kkt_residuals(B, beta, -lambdas - 1, inside), "multipliers must be at least 0"),
         (lambda: kkt_residuals(B, beta, lambdas, inside.astype(float)), "support must be booleans"),
         (lambda: kkt_residuals(B, -beta, lambdas, inside), "beta must have positive margins"),
     ):
-        with pytest.raises(InputError, match=told):
+        with pytest.raises(InputError, match=message):
             call()

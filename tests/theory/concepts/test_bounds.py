@@ -34,7 +34,7 @@ def test_the_ceiling_is_reached_on_a_diagonal():
 
 
 def test_the_growth_is_the_linear_one_to_second_order():
-    """Of a start of scale e the error is e^2 at the first order: the bound is no more than a factor above it."""
+    """For a start of scale e the error is e^2 at first order: the bound is at most a factor above it."""
     a = np.array([0.5, 1.0])
     U = np.array([[1.0, 0.2], [0.4, 1.0]])
     times = np.array([0.5])

@@ -95,7 +95,7 @@ def test_bad_input():
         diagonal_map([1.0, 2.0], [-0.1, 1.0], TIMES)
     with pytest.raises(InputError, match="squares that sum to less than 2"):
         rank_one_map([1.0, 2.0], [1.0, 1.1], TIMES)
-    with pytest.raises(InputError, match="times must not be negative"):
+    with pytest.raises(InputError, match="times must be a list of finite numbers of at least 0"):
         rank_one_map([1.0, 2.0], [0.1, 0.1], [-1.0])
     with pytest.raises(InputError, match="times must be a list"):
         diagonal_map([1.0, 2.0], [0.1, 1.0], [np.inf])

@@ -27,7 +27,7 @@ def _product(layers):
 
 
 def _found(a, layers, end, level=0.5, rtol=1e-9):
-    """When each diagonal entry first passes the level, by the flow of the layers themselves."""
+    """Return the time at which each diagonal entry first passes the level, by the flow of the layers."""
     ends = np.cumsum([0, *(layer.size for layer in layers)])
 
     def unpacked(y):
@@ -160,7 +160,7 @@ def test_bad_input():
         deep_stages(FIGURE_8, good[:1])
     with pytest.raises(InputError, match="strengths must differ"):
         deep_stages([1.0, 1.0, 2.0], good)
-    with pytest.raises(InputError, match=r"weights must be matrices W_1, \.\.\., W_L that lead from 3 inputs"):
+    with pytest.raises(InputError, match=r"weights must be matrices W_1, \.\.\., W_L that map 3 inputs"):
         deep_stages(FIGURE_8, [good[0][:, :2], *good[1:]])
     with pytest.raises(InputError, match="weights must be finite, with no layer of zeros"):
         deep_stages(FIGURE_8, [0 * good[0], *good[1:]])

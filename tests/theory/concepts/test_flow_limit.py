@@ -1,4 +1,4 @@
-"""Where gradient flow ends, predicted and run."""
+"""Limit of gradient flow, predicted and simulated."""
 
 import numpy as np
 import pytest

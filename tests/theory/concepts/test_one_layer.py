@@ -77,7 +77,7 @@ def test_bad_input():
 
 
 def _rises(a, W0):
-    """Whether the loss at the sum of all concepts rises anywhere."""
+    """Return True if the loss at the sum of all concepts rises anywhere."""
     times = np.linspace(0.0, 6.0 / min(a), 400)
     output = one_layer_output(np.diag(a), W0, np.ones(len(a)), times).total
     return bool(np.any(np.diff(np.sum((output - 1) ** 2, axis=1)) > 1e-12))

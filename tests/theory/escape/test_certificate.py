@@ -37,7 +37,7 @@ def test_the_witness_of_example_1_has_ranks_2_1_1():
 
 
 def by_all_signs(X, G):
-    """The optimum by one convex programme a sign pattern, over masses at a fine circle of directions: a lower bound.
+    """The optimum by one convex program per sign pattern, over masses at a fine circle of directions: a lower bound.
 
     Every direction at which an arc ends is among them, and 720 more: what is lost in between is quadratic in the step.
     """

@@ -9,7 +9,7 @@ from saddlescope._shared.errors import InputError
 from saddlescope.theory.escape.norm_growth import escape_time, norm_at
 from saddlescope.theory.escape.rank_one import rank_one_escape_speed
 
-# Off the circle's symmetry the rank-one optimum lies inside an arc, where L_0 is differentiable.
+# Off the circle's symmetry the rank-one optimum is inside an arc, where L_0 is differentiable.
 X = np.array([[1.0, 0.2, -0.4], [0.1, 0.9, 1.0]])
 G = np.array([[-1.0, -0.8, 0.1]])
 

@@ -44,12 +44,13 @@ def test_more_dimensions_and_one_are_reduced_to_the_plane():
     rng = np.random.default_rng(7)
     X, G = rng.normal(size=(2, 6)), rng.normal(size=(3, 6))
     flat = rank_one_escape_speed(X.T, G.T)
-    tall = rank_one_escape_speed(np.linalg.qr(rng.normal(size=(5, 2)))[0] @ X, G)
+    tall = rank_one_escape_speed((np.linalg.qr(rng.normal(size=(5, 2)))[0] @ X).T, G.T)
     assert_allclose([tall.lower, tall.upper], [flat.lower, flat.upper], rtol=1e-12)
     assert tall.weights[0].shape == (1, 5)
-    line = rank_one_escape_speed(X[:1], G)
+    line = rank_one_escape_speed(X[:1].T, G.T)
     assert_allclose(line.lower, max(np.linalg.norm(G @ np.maximum(sign * X[0], 0)) for sign in (1, -1)), rtol=1e-13)
-    assert_allclose(rank_one_escape_speed(X[:, :1], G[:, :1]).lower, np.linalg.norm(X[:, 0]) * np.linalg.norm(G[:, 0]))
+    one = rank_one_escape_speed(X[:, :1].T, G[:, :1].T)
+    assert_allclose(one.lower, np.linalg.norm(X[:, 0]) * np.linalg.norm(G[:, 0]))
 
 
 @pytest.mark.parametrize("depth", [2, 3, 4, 5])
@@ -79,10 +80,10 @@ def test_networks_of_rank_one_layers_never_exceed_it_though_they_are_not_one_neu
 
 
 def test_bad_input_is_refused():
-    X, G = np.eye(3), np.ones((1, 3))
+    X, G = np.eye(3), np.ones((3, 1))
     with pytest.raises(InputError, match="inputs must span at most a plane"):
-        rank_one_escape_speed(X.T, G.T)
+        rank_one_escape_speed(X, G)
     with pytest.raises(InputError, match="depth must be an integer of at least 2; got 1"):
-        rank_one_escape_speed(X[:2], G, depth=1)
+        rank_one_escape_speed(X[:, :2], G, depth=1)
     with pytest.raises(InputError, match="gradients must not all be 0"):
-        rank_one_escape_speed(X[:2], 0 * G)
+        rank_one_escape_speed(X[:, :2], 0 * G)

@@ -73,7 +73,7 @@ def test_bad_data_are_refused(inputs, gradients, sentence):
         ([np.ones((2, 3))], "depth L of at least 2; got 1"),
         ([np.ones((4, 3)), np.ones((2, 5))], r"W_l of shape \(n_l, n_\(l-1\)\); got shapes"),
         ([np.ones((4, 3)), np.ones((1, 4))], "to d_out = 2"),
-        ([np.ones((4, 2)), np.ones((2, 4))], "from d_in = 3"),
+        ([np.ones((4, 2)), np.ones((2, 4))], "map d_in = 3"),
         ([np.ones((4, 3)), np.ones(4)], "got shapes"),
         ([np.full((4, 3), np.nan), np.ones((2, 4))], "W_1 must be finite"),
     ],

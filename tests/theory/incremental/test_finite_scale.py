@@ -23,9 +23,9 @@ def _constants(weights, signs):
     return np.log(((np.asarray(u) + np.asarray(signs) * np.asarray(v)) / 2) ** 2)
 
 
-def _found_times(loss, weights, learned, log_alpha, until, tolerance=1e-8):
-    """When the flow passes half the plateau's value of the first coordinate that enters, for each stage after 0."""
-    start = DiagonalInit(*weights, log_scale=log_alpha)
+def _found_times(loss, weights, learned, log_scale, until, tolerance=1e-8):
+    """Return the times at which the flow passes half the plateau's value of each stage's first entering coordinate."""
+    start = DiagonalInit(*weights, log_scale=log_scale)
     flow = gradient_flow(loss, start, until=until, tolerance=tolerance, record=np.linspace(0.0, until, 20))
     times, since = [], np.zeros(learned.stages[0].beta.size)
     for stage, end in zip(learned.stages[1:], learned.ends[1:], strict=True):
@@ -129,9 +129,9 @@ def test_flipping_features_and_one_weight_mirrors_the_lines(returning):
 
 def test_a_coordinate_that_leaves_and_returns_is_on_time(returning):
     loss, weights, learned = returning
-    log_alpha = -300 * LOG10
-    found = _found_times(loss, weights, learned, log_alpha, 1.2 * learned.stages[-1].time)
-    late = (found - learned.times_at(log_alpha)[1:]) * -log_alpha
+    log_scale = -300 * LOG10
+    found = _found_times(loss, weights, learned, log_scale, 1.2 * learned.stages[-1].time)
+    late = (found - learned.times_at(log_scale)[1:]) * -log_scale
     assert np.max(np.abs(late)) <= 2e-3
     assert np.max(np.abs(learned.corrections)) >= 0.3  # which is what the limit alone would be off by
 
@@ -158,10 +158,10 @@ def test_what_is_left_is_exponentially_small_on_attention():
     limit = np.array([stage.time for stage in learned.stages[1:]])
     late = {}
     for digits in (16, 64, 256):
-        log_alpha = -digits * LOG10
-        found = _found_times(task.network, weights, learned, log_alpha, 1.3 * limit[-1])
-        late[digits] = np.abs(found - learned.times_at(log_alpha)[1:]) * -log_alpha
-        without = np.abs(found - limit) * -log_alpha
+        log_scale = -digits * LOG10
+        found = _found_times(task.network, weights, learned, log_scale, 1.3 * limit[-1])
+        late[digits] = np.abs(found - learned.times_at(log_scale)[1:]) * -log_scale
+        without = np.abs(found - limit) * -log_scale
         np.testing.assert_allclose(without, np.abs(learned.corrections[1:]), atol=np.max(late[digits]) + 1e-9)
     rate = np.array([abs(before.gradient[stage.entered[0]]) for before, stage in itertools.pairwise(learned.stages)])
     assert np.max(late[256] * rate) <= 1e-4  # e-folds
@@ -173,12 +173,12 @@ def test_what_is_left_is_exponentially_small_on_attention():
 def test_stage_times_of_the_paper_s_head_are_five_times_nearer():
     """Seed 1 at 1e-32: the limit's 74 times below 250 are off by 0.35 % (median) and 3.4 % (largest)."""
     task = attention_teacher_task(1)
-    weights, log_alpha, until = (task.u0, task.v0), -32 * LOG10, 262.0
+    weights, log_scale, until = (task.u0, task.v0), -32 * LOG10, 262.0
     learned = incremental_learning(task.network, 100, weights=weights, max_stages=76)
     assert learned.corrections[1] == pytest.approx(-1.868, abs=1e-3)
     flow = gradient_flow(
         task.network,
-        DiagonalInit(*weights, log_scale=log_alpha),
+        DiagonalInit(*weights, log_scale=log_scale),
         until=until,
         tolerance=1e-5,
         record=np.linspace(0, until, 4000),
@@ -186,7 +186,7 @@ def test_stage_times_of_the_paper_s_head_are_five_times_nearer():
     found = halfway_times(flow, predicted_stages(learned, until=until))[:74]
     limit = np.array([stage.time for stage in learned.stages])[1:75]
     assert limit[-1] < 250 < learned.stages[75].time
-    corrected = np.abs(learned.times_at(log_alpha)[1:75] / found - 1)
+    corrected = np.abs(learned.times_at(log_scale)[1:75] / found - 1)
     for statistic in (np.median, np.max):
         assert statistic(corrected) <= statistic(np.abs(limit / found - 1)) / 5
 

@@ -1,4 +1,4 @@
-"""Tied coordinates enter together, in proportions that the initial weights tell; held against the flow."""
+"""Tied coordinates enter together, in proportions given by the initial weights; compared with the flow."""
 
 import math
 
@@ -52,7 +52,7 @@ def test_two_heads_enter_together_in_the_proportion_of_their_weights(two_heads):
     assert first.beta[one] + first.beta[other] == pytest.approx(alone.beta[one], rel=1e-9)
     # The loss is flat along their difference, but along their sum it is that of one head.
     assert first.curvature == 0.0
-    assert first.settling == pytest.approx(alone.curvature, rel=1e-9)
+    assert first.convergence_rate == pytest.approx(alone.curvature, rel=1e-9)
 
 
 def test_a_tie_is_broken_when_a_key_enters(two_heads):
@@ -137,7 +137,7 @@ def test_coordinates_that_only_seem_tied_at_the_saddle_part_on_the_way():
 
     learned = incremental_learning(loss, 2, weights=(np.array([1.0, 0.3]), np.array([0.2, 0.1])))
     np.testing.assert_allclose(learned.stages[1].beta, [0.3, 0.7], rtol=1e-9)
-    assert learned.stages[1].curvature == learned.stages[1].settling > 0
+    assert learned.stages[1].curvature == learned.stages[1].convergence_rate > 0
 
 
 def test_a_path_dependent_tie_follows_the_weights():

@@ -1,4 +1,4 @@
-"""What a prediction tells: weights, curvature, the staircase, and what it cannot promise at a finite initial scale."""
+"""Predictions: weights, curvature, the staircase, and near-ties at a finite initial scale."""
 
 import math
 
@@ -95,10 +95,10 @@ def test_smaller_initial_scales_resolve_more(learned):
     assert [tie.stage for tie in everything if tie.kind == "plateau"] == list(range(len(learned.stages) - 1))
 
 
-@pytest.mark.parametrize("log_alpha", [0.0, 1e-8, math.nan, -math.inf])
-def test_an_initial_scale_is_told_by_its_logarithm(learned, log_alpha):
+@pytest.mark.parametrize("log_scale", [0.0, 1e-8, math.nan, -math.inf])
+def test_an_initial_scale_is_told_by_its_logarithm(learned, log_scale):
     with pytest.raises(InputError, match=r"math\.log"):
-        learned.near_ties(log_alpha)
+        learned.near_ties(log_scale)
 
 
 def test_efolds_must_be_positive(learned):

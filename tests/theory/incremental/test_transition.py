@@ -1,4 +1,4 @@
-"""Where a transition ends: the fast policy against the flow itself, on losses where minimisation would go astray."""
+"""End of a transition: the fast policy against the flow, on losses where minimisation would find another point."""
 
 import jax.numpy as jnp
 import numpy as np
@@ -11,7 +11,9 @@ from saddlescope.models import attention_teacher_task, diagonal_linear_network
 from saddlescope.theory import AlgorithmStatus, NewtonTransition, OdeTransition, TimedTransition, incremental_learning
 from saddlescope.theory.incremental.loss_oracle import LossOracle
 
-SPECIFICATION = OdeTransition(tolerance=1e-6, rest=1e-6)  # looser than its default: Newton finds the last digits anyway
+SPECIFICATION = OdeTransition(
+    tolerance=1e-6, speed_tolerance=1e-6
+)  # looser than its default: Newton finds the last digits anyway
 POLICIES = pytest.mark.parametrize(
     "transition", [NewtonTransition(), SPECIFICATION, TimedTransition()], ids=["fast", "specification", "timed"]
 )
@@ -30,7 +32,7 @@ def _assert_same(loss, size, **limits):
 
 
 def _minimised(loss, size, learned, k):
-    """What bounded L-BFGS finds from saddle k, with signs fixed: "the minimum over the active coordinates"."""
+    """Return the point that bounded L-BFGS finds from saddle k, with signs fixed."""
     before, stage = learned.stages[k], learned.stages[k + 1]
     oracle = LossOracle(loss, size)
     active = np.append(np.flatnonzero(before.beta), stage.entered)
@@ -106,7 +108,7 @@ def test_passes_slowly_through_the_ghost_of_a_minimum(transition):
 
 @POLICIES
 def test_a_scale_of_its_own_is_found(transition):
-    """No curvature at the origin tells how small is small."""
+    """Zero curvature at the origin: it gives no scale for a small start."""
     learned = incremental_learning(lambda beta: jnp.sum((beta / 1e-9) ** 3 / 3 - beta / 1e-9), 1, transition=transition)
     assert learned.stages[1].beta[0] == pytest.approx(1e-9, rel=1e-13)
 
@@ -183,7 +185,7 @@ def test_a_barrier_is_no_obstacle(transition):
         lambda: NewtonTransition(reach=1.0),
         lambda: NewtonTransition(fraction=0.0),
         lambda: OdeTransition(tolerance=0.0),
-        lambda: OdeTransition(rest=2.0),
+        lambda: OdeTransition(speed_tolerance=2.0),
     ],
 )
 def test_policies_check_their_ranges(policy):

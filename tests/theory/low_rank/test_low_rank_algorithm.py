@@ -54,8 +54,8 @@ def test_diagonal_problems_in_any_basis_are_those_of_algorithm_1_also_where_rank
     np.testing.assert_allclose(
         [stage.time for stage in learned.stages], [stage.time for stage in greedy.stages], rtol=1e-9
     )
-    assert [stage.fell[0] for stage in learned.stages] == [len(stage.left) for stage in greedy.stages]
-    assert sum(stage.fell[0] for stage in learned.stages) == 1
+    assert [stage.rank_drops[0] for stage in learned.stages] == [len(stage.left) for stage in greedy.stages]
+    assert sum(stage.rank_drops[0] for stage in learned.stages) == 1
     for mine, theirs in zip(learned.stages, greedy.stages, strict=True):
         np.testing.assert_allclose(P.T @ mine.products[0] @ Q, np.diag(theirs.beta), atol=1e-8)
 

@@ -81,7 +81,7 @@ def test_digests_tell_values_types_and_shapes(tmp_path, tensors):
 def test_large_tensors_are_hashed_in_pieces(tmp_path, tensors, monkeypatch):
     stored(tmp_path / "a", tensors)
     whole = {name: Checkpoint.open(tmp_path / "a").digest(name) for name in tensors}
-    monkeypatch.setattr("saddlescope.train.checkpoints.files._PIECE", 7)
+    monkeypatch.setattr("saddlescope.train.checkpoints.files._CHUNK", 7)
     assert {name: Checkpoint.open(tmp_path / "a").digest(name) for name in tensors} == whole
 
 

@@ -230,7 +230,7 @@ def test_a_step_that_cannot_be_opened_is_told_and_all_others_are_done(tmp_path):
     alone = checkpoint_spectra(base, later, heads=HEADS)
     np.testing.assert_array_equal(ds.update_spectrum[1], alone.update_spectrum[0])
     assert "must be a complete safetensors file" in faults[0]
-    assert "Give two checkpoints of one model" in faults[1]
+    assert "Pass two checkpoints of one model" in faults[1]
     assert len(faults) == 2
 
 

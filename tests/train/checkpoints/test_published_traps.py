@@ -129,7 +129,7 @@ def test_the_band_is_over_heads():
     """Two heads that differ by a constant while both rise: over heads the spread stays, over time it would grow."""
     import xarray as xr
 
-    from saddlescope.plot.ranks import stable_rank_figure
+    from saddlescope.plot.rank_figures import stable_rank_figure
 
     rank = np.linspace(1, 9, 5)[:, None] + np.array([0.0, 2.0])
     shape = (5, 1, 2, 2)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from saddlescope.train.diffusion import fitting
+from saddlescope.train.diffusion import training
 from saddlescope.train.diffusion.circles import CircleProcess
 from saddlescope.train.diffusion.classifier import ClassifierConfig, ConceptClassifier, fit_classifier
 from saddlescope.train.diffusion.training import DiffusionConfig, fit_diffusion
@@ -60,15 +60,15 @@ def test_a_killed_run_goes_on_to_the_last_bit(tmp_path, types_unchecked, precisi
 
 
 def test_no_step_waits_for_the_device():
-    run = fitting._Run(PROCESS, NETWORK, CONFIG, None, torch.device("cuda"), None)
-    run.advance()  # which sends the order of the images of this pass
+    run = training._DiffusionRun(PROCESS, NETWORK, CONFIG, None, torch.device("cuda"), None)
+    run.advance()  # which sends the order of the images of this epoch
     torch.cuda.set_sync_debug_mode("error")
     try:
         for _ in range(4):
             run.advance()
     finally:
         torch.cuda.set_sync_debug_mode("default")
-    run.check_losses(run.step)
+    run.check_losses()
 
 
 def test_the_model_of_the_paper_takes_deterministic_steps_of_every_kind():

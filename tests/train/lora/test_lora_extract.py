@@ -82,7 +82,7 @@ def test_the_factors_are_the_best_of_their_rank(shape):
         best, exact = TruncatedSVD.of(update), torch.linalg.svdvals(update.double())
         np.testing.assert_allclose(best.values, exact, rtol=1e-7)
         for rank in range(min(shape) + 1):
-            B, A = best.cut(rank)
+            B, A = best.truncate(rank)
             assert (B.shape, A.shape) == ((shape[0], rank), (rank, shape[1]))
             error = (update.double() / exact[0] - B @ (A / exact[0])).norm()
             assert float(error) == pytest.approx(float((exact[rank:] / exact[0]).norm()), rel=1e-6, abs=1e-7)
@@ -90,7 +90,7 @@ def test_the_factors_are_the_best_of_their_rank(shape):
 
 
 def test_nothing_has_factors_of_nothing():
-    B, A = TruncatedSVD.of(torch.zeros(3, 2)).cut(2)
+    B, A = TruncatedSVD.of(torch.zeros(3, 2)).truncate(2)
     assert not B.any()
     assert not A.any()
 

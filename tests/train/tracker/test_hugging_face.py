@@ -17,7 +17,7 @@ from transformers.trainer import Trainer
 from saddlescope._shared.errors import InputError
 from saddlescope.train import AtSteps, Every, RankTracker
 from saddlescope.train.architectures.gpt2 import GPT2Sizes, fresh_gpt2
-from saddlescope.train.tracker.hugging_face import FILE, RankTrackerCallback, last_checkpoint
+from saddlescope.train.tracker.hugging_face import TRACKER_FILE, RankTrackerCallback, last_checkpoint
 
 SIZES = GPT2Sizes(vocabulary=17, block=6, embedding=8, depth=2, heads=2)
 TOKENS = torch.randint(0, 17, (24, 6), generator=torch.Generator().manual_seed(0))
@@ -141,7 +141,7 @@ def test_a_second_run_is_counted_from_its_own_start(tmp_path):
 def test_a_checkpoint_without_the_trackers_file_is_refused(tmp_path):
     train(tmp_path, max_steps=2, save_strategy="steps", save_steps=2)
     assert last_checkpoint(tmp_path) is None
-    with pytest.raises(InputError, match=f"The checkpoint of step 2 must hold the tracker's file {FILE}"):
+    with pytest.raises(InputError, match=f"The checkpoint of step 2 must hold the tracker's file {TRACKER_FILE}"):
         train(tmp_path, RankTrackerCallback(), resume=str(tmp_path / "checkpoint-2"))
 
 

@@ -99,7 +99,7 @@ def test_half_precision_models_are_measured_from_exact_initial_weights():
     model = ViT(SMALL).to(torch.bfloat16)
     before = copy.deepcopy(model)
     tracker = RankTracker(model)
-    assert all(part.dtype == torch.float32 for group in tracker._of_heads._groups for part in group.before)
+    assert all(part.dtype == torch.float32 for group in tracker._products._groups for part in group.before)
     step_at_random(model, size=0.5)
     tracker.step()
     KQ, _ = dense(before, model, 1, 1, width=2)

@@ -90,4 +90,4 @@ def test_a_tracker_in_place_of_its_maker_is_told(model, types_unchecked):
             InputError, match=r"make_tracker must be a function from the model to a tracker.*; got RankTracker\."
         ),
     ):
-        TrackerHook(RankTracker(model), None)
+        TrackerHook(RankTracker(model))

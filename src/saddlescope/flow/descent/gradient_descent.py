@@ -95,7 +95,7 @@ def gradient_descent(
     layout = TreeLayout.of(parameters)
     require_float64_loss(loss, start.argument(parameters))
     rule = _rule(learning_rate) if optimiser is None else optimiser
-    last = rule.schedule(max(steps - 1, 0)) if isinstance(rule, ScheduledRate) else rule
+    last: Any = rule.schedule(max(steps - 1, 0)) if isinstance(rule, ScheduledRate) else rule
     if isinstance(last, int | float | np.ndarray | jax.Array) and start.argument(parameters) is parameters:
         require_stable(loss, parameters, float(last))
     first = CompiledLoss(loss, coordinates.layout)
@@ -111,7 +111,7 @@ def gradient_descent(
     count = len(recorded) if finite.all() else int(np.argmin(finite))
     status = ALL_STEPS
     if count < len(recorded):
-        status = not_finite_between(recorded[count - 1], recorded[count], "The loss or a weight")
+        status = not_finite_between(int(recorded[count - 1]), int(recorded[count]), "The loss or a weight")
     recorded, losses, states = recorded[:count], losses[:count], states[:count]
     if learning_rate is None:
         times = recorded.astype(float)
@@ -152,20 +152,19 @@ class _RateState(eqx.Module):
     elapsed: Array  # sum of the rates
 
 
-def _optimiser(rule: Any) -> optax.GradientTransformation:
+def _optimiser(rule: Any) -> Any:
     """Return the optimiser of a rule: a number as an array, a learning rate, or an optimiser."""
     if isinstance(rule, jax.Array):
         return optax.sgd(rule)
     if not isinstance(rule, AbstractLearningRate):
         return rule
 
-    def init(parameters: PyTree) -> _RateState:
+    def init(params: Any) -> Any:
         return _RateState(jnp.zeros((), jnp.int32), jnp.zeros(()))
 
-    def update(gradient: PyTree, state: _RateState, parameters: PyTree | None = None) -> tuple[PyTree, _RateState]:
-        eta = rule.at(state.step, parameters)
-        updates = jax.tree.map(lambda leaf: -eta * leaf, gradient)
-        return updates, _RateState(state.step + 1, state.elapsed + eta)
+    def update(updates: Any, state: Any, params: Any = None) -> Any:
+        eta = rule.at(state.step, params)
+        return jax.tree.map(lambda leaf: -eta * leaf, updates), _RateState(state.step + 1, state.elapsed + eta)
 
     return optax.GradientTransformation(init, update)
 
@@ -184,8 +183,8 @@ def _descend_in_parts(
     spans = len(recorded) - 1
     size = spans if report is silent else max(1, -(-spans // _REPORTS))
     records = []
-    for first in range(0, max(spans, 1), max(size, 1)):
-        part = recorded[first : first + size + 1]
+    for begin in range(0, max(spans, 1), max(size, 1)):
+        part = recorded[begin : begin + size + 1]
         part = np.pad(part, (0, size + 1 - len(part)), mode="edge")  # one compiled shape for all parts
         carry, found = _descend(loss, argument, rule, jnp.asarray(part), minibatches, carry)
         records.append(jax.tree.map(np.asarray, found))
@@ -218,7 +217,7 @@ def _descend(
         updates, memory = optimiser.update(back(gradient)[0], memory, now)
         return optax.apply_updates(now, updates), memory, order
 
-    def block(carry: PyTree, span: tuple[Array, Array]) -> tuple[PyTree, tuple[Array, Array]]:
+    def block(carry: PyTree, span: tuple[Array, Array]) -> tuple[PyTree, tuple[Array, Array, Array]]:
         carry = jax.lax.fori_loop(*span, step, carry)
         flat = jnp.concatenate([jnp.ravel(leaf) for leaf in jax.tree.leaves(carry[0])])
         elapsed = carry[1].elapsed if isinstance(carry[1], _RateState) else jnp.zeros(())

@@ -4,7 +4,6 @@ step    number of steps taken before, from 0
 eta     the rate: theta <- theta - eta(step, theta) dL/dtheta
 """
 
-from abc import abstractmethod
 from collections.abc import Callable
 from typing import Any
 
@@ -13,7 +12,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int, PyTree
 
-from saddlescope._shared.arguments import require, validate_arguments
+from saddlescope._shared.arguments import validate_arguments
 from saddlescope._shared.errors import InputError
 
 Schedule = Callable[[Any], Any]
@@ -23,9 +22,9 @@ Schedule = Callable[[Any], Any]
 class AbstractLearningRate(eqx.Module):
     """A learning rate that may depend on the step and on the weights, such as `homogeneous_rate`."""
 
-    @abstractmethod
     def at(self, step: Int[Array, ""] | int, weights: PyTree) -> Float[Array, ""]:
         """Return the rate of a step, given the weights before it; called in compiled code."""
+        raise NotImplementedError
 
 
 class ConstantRate(AbstractLearningRate):
@@ -93,11 +92,10 @@ def as_learning_rate(given: float | Schedule | AbstractLearningRate) -> Abstract
     """Return the learning rate of a descent from a number, a schedule or a learning rate.
 
     Raises:
-        InputError: it is none of these, or a number that is not positive and finite.
+        InputError: a number that is not positive and finite.
     """
     if isinstance(given, AbstractLearningRate):
         return given
-    require("learning_rate", given, float | Schedule)
     if callable(given):
         return ScheduledRate(given)
     if not 0 < given < float("inf"):

@@ -26,7 +26,7 @@ from saddlescope.flow.descent import checkpoint_file
 from saddlescope.flow.descent.checkpointer import Checkpointer, RunState
 from saddlescope.flow.descent.learning_rates import AbstractLearningRate, Schedule, as_learning_rate, schedule_values
 from saddlescope.flow.descent.recorded_steps import recorded_steps
-from saddlescope.flow.losses.checks import require_numbers
+from saddlescope.flow.losses.checks import require_float_type, require_numbers, require_scalar
 from saddlescope.flow.losses.compiled import Loss, loss_and_gradient
 from saddlescope.flow.losses.minibatches import Minibatches
 from saddlescope.flow.status import ALL_STEPS, FlowError, Status, not_finite_between
@@ -200,22 +200,13 @@ def _check_start(loss: Loss, weights: PyTree, rates: AbstractLearningRate) -> fl
     Raises:
         InputError: the weights have no common floating-point type, or loss or rate is no finite number of it.
     """
-    kinds = {leaf.dtype for leaf in jax.tree.leaves(weights)}
-    if len(kinds) != 1 or not jnp.issubdtype(kind := kinds.pop(), jnp.floating):
-        found = sorted({str(leaf.dtype) for leaf in jax.tree.leaves(weights)})
-        raise InputError(f"weights must be arrays of one floating-point type; got {found!r}.")
-    values = []
-    for name, function in (("loss", loss), ("learning_rate", lambda weights: rates.at(0, weights))):
-        shape = eqx.filter_eval_shape(function, weights)
-        if getattr(shape, "shape", None) != () or shape.dtype != kind:
+    kind, value = require_float_type("weights", weights), 0.0
+    for name, function, arguments in (("loss", loss, (weights,)), ("learning_rate", rates.at, (0, weights))):
+        require_scalar(name, function, arguments, kind)
+        value = float(eqx.filter_jit(function)(*arguments))
+        if not np.isfinite(value):
             raise InputError(
-                f"{name} must give one {kind!s} number, the type of the weights; got {shape!r}. Create its arrays "
-                "in that type."
-            )
-        values.append(float(eqx.filter_jit(function)(weights)))
-        if not np.isfinite(values[-1]):
-            raise InputError(
-                f"{name} must be finite at the start; got {values[-1]!r}. Look for NaN in the data, or for weights too "
+                f"{name} must be finite at the start; got {value!r}. Look for NaN in the data, or for weights too "
                 f"small or too large for {kind!s}."
             )
-    return values[-1]
+    return value

@@ -21,7 +21,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int, PyTree
 from threadpoolctl import threadpool_limits
 
-from saddlescope._shared.arguments import require, validate_arguments
+from saddlescope._shared.arguments import validate_arguments
 from saddlescope._shared.errors import InputError
 from saddlescope._shared.progress import Report, silent
 from saddlescope._shared.reprs import ReprMixin
@@ -35,7 +35,7 @@ from saddlescope.flow.descent.learning_rates import (
     schedule_values,
 )
 from saddlescope.flow.descent.recorded_steps import recorded_steps
-from saddlescope.flow.losses.checks import require_numbers
+from saddlescope.flow.losses.checks import require_float_type, require_numbers, require_scalar
 from saddlescope.flow.losses.compiled import Loss, loss_and_gradient
 from saddlescope.flow.losses.minibatches import Minibatches
 from saddlescope.flow.losses.stability_limit import require_stable
@@ -302,11 +302,7 @@ def _recording(structure: Any, recorded: Int[np.ndarray, "k"], progress: RunStat
 
 def _runs(weights: PyTree) -> tuple[int, Any]:
     """Return the number of runs, and the type of their weights."""
-    leaves = jax.tree.leaves(weights)
-    kinds = {leaf.dtype for leaf in leaves}
-    if len(kinds) != 1 or not jnp.issubdtype(kind := kinds.pop(), jnp.floating):
-        found = sorted({str(leaf.dtype) for leaf in leaves})
-        raise InputError(f"weights must be arrays of one floating-point type; got {found!r}.")
+    leaves, kind = jax.tree.leaves(weights), require_float_type("weights", weights)
     lengths = {leaf.shape[0] if leaf.ndim else 0 for leaf in leaves}
     if len(lengths) != 1 or 0 in lengths:
         found = [leaf.shape for leaf in leaves]
@@ -315,7 +311,6 @@ def _runs(weights: PyTree) -> tuple[int, Any]:
 
 
 def _rates(learning_rate: Any, runs: int) -> Float[np.ndarray, "runs"]:
-    require("learning_rate", learning_rate, float | Sequence[float] | Schedule)
     rates = np.asarray(learning_rate, float)
     if rates.shape not in ((), (runs,)) or not np.all((rates > 0) & (rates < np.inf)):
         raise InputError(
@@ -344,11 +339,7 @@ def _check_start(losses: StackedRuns, weights: PyTree, rates: Float[np.ndarray, 
         InputError: a loss is no finite number of the weights' type, or the learning rate is beyond its stability limit.
     """
     first = jax.tree.map(lambda leaf: leaf[0], weights)
-    shape = eqx.filter_eval_shape(losses.one(0), first)
-    if getattr(shape, "shape", None) != () or shape.dtype != kind:
-        raise InputError(
-            f"loss must give one {kind!s} number, the type of the weights; got {shape!r}. Create its arrays so."
-        )
+    require_scalar("loss", losses.one(0), (first,), kind)
     values = np.asarray(_values(losses, weights))
     if not np.all(np.isfinite(values)):
         run = int(np.argmin(np.isfinite(values)))

@@ -81,6 +81,32 @@ def require_numbers(name: str, tree: PyTree) -> None:
         require(name, leaf, ArrayLike)
 
 
+def require_float_type(name: str, tree: PyTree) -> Any:
+    """Return the floating-point type that all arrays of a pytree have.
+
+    Raises:
+        InputError: they have several types, or no floating-point one.
+    """
+    types = {leaf.dtype for leaf in jax.tree.leaves(tree)}
+    if len(types) != 1 or not all(jnp.issubdtype(kind, jnp.floating) for kind in types):
+        raise InputError(f"{name} must be arrays of one floating-point type; got {sorted(map(str, types))!r}.")
+    return types.pop()
+
+
+def require_scalar(name: str, function: Callable[..., Any], arguments: tuple[Any, ...], kind: Any) -> None:
+    """Raise unless a function returns one number of a type.
+
+    Raises:
+        InputError: it returns something else.
+    """
+    shape = eqx.filter_eval_shape(function, *arguments)
+    if getattr(shape, "shape", None) != () or shape.dtype != kind:
+        raise InputError(
+            f"{name} must give one {kind!s} number, the type of the weights; got {shape!r}. Create its arrays in that "
+            "type."
+        )
+
+
 def require_finite(value: float, gradient: np.ndarray) -> None:
     """Raise unless the loss and its gradient are finite where the run starts.
 

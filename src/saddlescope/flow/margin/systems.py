@@ -40,9 +40,9 @@ class MarginLoss(Protocol):
         ...
 
     def rate_jacobian(
-        self, margins: Float[np.ndarray, "n m"], log_scale: float = 0.0
+        self, margins: Float[np.ndarray, "n m"], log_factor: float = 0.0
     ) -> tuple[Float[np.ndarray, "n m"], Float[np.ndarray, "n m m"]]:
-        """Return R = e^log_scale r and dR_il / du_ik."""
+        """Return R = e^log_factor r and dR_il / du_ik."""
         ...
 
     def log_excess(self, margins: Float[np.ndarray, "n m"]) -> float:
@@ -55,7 +55,7 @@ class AbstractMarginSystem(AbstractStiffSystem):
 
     E is ln(L - L*) integrated from its slope, dE/dx = -sum_il (r_il / (L - L*)) du_il/dx. Nothing depends on it, so
     that its distance from ln(L - L*) of the margins measures the accumulated error. And since late margins are ln t
-    times a function of the coordinates, it makes the solver's equations converge in the margins, not in the coordinates alone.
+    times a function of the coordinates, the solver's equations converge in the margins, not in the coordinates alone.
     """
 
     def __init__(self, loss: MarginLoss) -> None:

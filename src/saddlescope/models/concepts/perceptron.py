@@ -280,7 +280,7 @@ PerceptronLoss = LinearPerceptronLoss | ReluPerceptronLoss
 
 @overload
 def perceptron_loss(
-    samples: ArrayLike,
+    inputs: ArrayLike,
     directions: ArrayLike | None = None,
     *,
     relu: Literal[False] = False,
@@ -291,7 +291,7 @@ def perceptron_loss(
 
 @overload
 def perceptron_loss(
-    samples: ArrayLike,
+    inputs: ArrayLike,
     directions: ArrayLike | None = None,
     *,
     relu: bool,
@@ -302,7 +302,7 @@ def perceptron_loss(
 
 @validate_arguments
 def perceptron_loss(
-    samples: ArrayLike,
+    inputs: ArrayLike,
     directions: ArrayLike | None = None,
     *,
     relu: bool = False,
@@ -312,21 +312,21 @@ def perceptron_loss(
     """Return the loss of perceptrons that learn to map samples to themselves.
 
     Args:
-        samples: X, (N, d), one sample per row, as `StructuredIdentityTask.draw` returns them.
+        inputs: X, (N, d), one sample per row, as `StructuredIdentityTask.draw` returns them.
         directions: R, (d, s): the loss then takes weights of `weights_in_span`; None: full weights.
         relu: True for ReLU between the layers.
         mean_over_dimensions: False for equation 2.1; True for 2/d times it.
         dtype: of the data, which must be that of the weights; by default JAX's own.
 
     Raises:
-        InputError: samples that are not a finite matrix with at least one row, directions that are not orthonormal, or
-            samples outside their span.
+        InputError: inputs that are not a finite matrix with at least one row, directions that are not orthonormal, or
+            inputs outside their span.
     """
-    X = np.asarray(samples, float)
+    X = np.asarray(inputs, float)
     if X.ndim != 2 or X.size == 0:
-        raise InputError(f"samples must have shape (N, d), not empty; got {X.shape!r}.")
+        raise InputError(f"inputs must have shape (N, d), not empty; got {X.shape!r}.")
     if not np.all(np.isfinite(X)):
-        raise InputError(f"samples must be finite; got {int(np.sum(~np.isfinite(X)))!r} entries that are not.")
+        raise InputError(f"inputs must be finite; got {int(np.sum(~np.isfinite(X)))!r} entries that are not.")
     R = np.eye(X.shape[1]) if directions is None else np.array(directions, float)
     if R.ndim != 2 or R.shape[0] != X.shape[1] or R.shape[1] == 0:
         raise InputError(f"directions must have shape (d, s) with d = {X.shape[1]!r}; got {R.shape!r}.")
@@ -339,7 +339,7 @@ def perceptron_loss(
     Z, along = X @ R, np.random.default_rng(0).standard_normal(len(R))
     off = float(np.max(np.abs(X @ along - Z @ (R.T @ along))))  # a part outside the span projects onto any line
     if off > 1e-8 * float(np.max(np.abs(X))):
-        raise InputError(f"samples must be in the span of directions; got some that are off by about {off:.3g}.")
+        raise InputError(f"inputs must be in the span of directions; got some that are off by about {off:.3g}.")
     kind = jnp.result_type(float) if dtype is None else dtype
     coordinates, columns = jnp.asarray(Z, kind), jnp.asarray(R, kind)
     if relu:

@@ -110,10 +110,7 @@ def check_token_assumptions(
     """
     aligned = None
     if isinstance(weights, tuple):
-        residual = alignment_residual(data, *weights)
-        aligned = AssumptionCheck(
-            residual <= ROUNDING, residual, f"residual {residual:.2g} of the alignment of K and Q"
-        )
+        aligned = _deviation(alignment_residual(data, *weights), "residual {:.2g} of the alignment of K and Q")
     best = data.X[np.arange(data.samples), data.optimal]
     return TokenAssumptions(
         separable=_separable(data, False),
@@ -153,9 +150,14 @@ def _separable(data: TokenData, diagonal: bool) -> AssumptionCheck:
     return AssumptionCheck(True, margin, f"smallest margin {margin:.3g} with weights of norm 1")
 
 
+def _deviation(number: float, says: str) -> AssumptionCheck:
+    """Return the check of an assumption that is met if a relative deviation is rounding."""
+    return AssumptionCheck(number <= ROUNDING, number, says.format(number))
+
+
 def _equal_scores(data: TokenData) -> AssumptionCheck:
     spread = float(np.max(np.ptp(data.gaps, axis=1) / data.gaps.mean(axis=1)))
-    return AssumptionCheck(spread <= ROUNDING, spread, f"gaps of a sample spread by {spread:.2g} of their mean")
+    return _deviation(spread, "gaps of a sample spread by {:.2g} of their mean")
 
 
 def _small_loss(data: TokenData, weights: HeadWeights, kind: str) -> AssumptionCheck:
@@ -167,33 +169,26 @@ def _small_loss(data: TokenData, weights: HeadWeights, kind: str) -> AssumptionC
 def _orthogonal(best: Float[np.ndarray, "n d"], queries: Float[np.ndarray, "n d"]) -> AssumptionCheck:
     units = [_directions(rows) for rows in (best, queries)]
     largest = max(float(np.max(np.abs(rows @ rows.T - np.diag(np.sum(rows**2, axis=1))))) for rows in units)
-    return AssumptionCheck(
-        largest <= ROUNDING, largest, f"largest |cosine| of two optimal tokens or queries {largest:.2g}"
-    )
+    return _deviation(largest, "largest |cosine| of two optimal tokens or queries {:.2g}")
 
 
 def _parallel(best: Float[np.ndarray, "n d"], queries: Float[np.ndarray, "n d"]) -> AssumptionCheck:
     cosines = np.abs(np.sum(_directions(best) * _directions(queries), axis=1))
-    largest = float(np.max(1 - cosines))
-    return AssumptionCheck(
-        largest <= ROUNDING, largest, f"largest 1 - |cosine| of a query and its optimal token {largest:.2g}"
-    )
+    return _deviation(float(np.max(1 - cosines)), "largest 1 - |cosine| of a query and its optimal token {:.2g}")
 
 
 def _paired(data: TokenData, best: Float[np.ndarray, "n d"]) -> AssumptionCheck:
     """Pair tokens by the nearest mirror image: exact where the assumption holds, else an upper bound."""
     lengths = np.linalg.norm(best, axis=1)
     if data.tokens % 2 == 0 or not np.all(lengths > 0):
-        return AssumptionCheck(
-            False, np.inf, "tokens do not pair: L is even" if data.tokens % 2 == 0 else "an optimal token is 0"
-        )
+        says = "tokens do not pair: L is even" if data.tokens % 2 == 0 else "an optimal token is 0"
+        return AssumptionCheck(False, np.inf, says)
     largest = 0.0
     for i, others in enumerate(np.take_along_axis(data.X, data.others[:, :, None], axis=1)):
         c = others @ best[i] / lengths[i] ** 2
         if not np.all((c >= -1 - ROUNDING) & (c < 1)):
-            return AssumptionCheck(
-                False, np.inf, f"sample {i} has c = {float(c[np.argmax(np.abs(c))]):.3g} outside [-1, 1)"
-            )
+            worst = float(c[np.argmax(np.abs(c))])
+            return AssumptionCheck(False, np.inf, f"sample {i} has c = {worst:.3g} outside [-1, 1)")
         apart = np.linalg.norm(others[:, None] - (2 * c[:, None] * best[i] - others)[None], axis=2) / lengths[i]
         left = list(range(len(others)))
         while left:
@@ -201,9 +196,7 @@ def _paired(data: TokenData, best: Float[np.ndarray, "n d"]) -> AssumptionCheck:
             partner = left[int(np.argmin(apart[first, left]))]
             left.remove(partner)
             largest = max(largest, float(apart[first, partner]))
-    return AssumptionCheck(
-        largest <= ROUNDING, largest, f"largest distance of a token from its partner's image {largest:.2g}"
-    )
+    return _deviation(largest, "largest distance of a token from its partner's image {:.2g}")
 
 
 def _directions(rows: Float[np.ndarray, "n d"]) -> Float[np.ndarray, "n d"]:

@@ -8,14 +8,18 @@ Theorem 4.1 from the network's actual start, biases included. Panel (c) is in `f
     arrival     the time t of equation 4.1 after which the output stays within a tenth of |x^| of x^
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 import xarray as xr
 
 from saddlescope.papers.concept_learning.shared import learning_order as orders
-from saddlescope.papers.concept_learning.shared.perceptron_training import Training, one_layer_prediction, train
+from saddlescope.papers.concept_learning.shared.perceptron_training import (
+    PerceptronTraining,
+    one_layer_prediction,
+    train,
+)
 from saddlescope.plot import Figure
 from saddlescope.reproduction.claim import Claim, Estimate
 from saddlescope.reproduction.context import RunContext
@@ -38,7 +42,7 @@ class Params(orders.OrderParams):
 
 def run(params: Params, context: RunContext) -> xr.Dataset:
     """Train all networks at once, then without minibatches, and apply Theorem 4.1 to each."""
-    training = Training(dim=params.dim, samples=params.samples, epochs=params.epochs, every=params.every)
+    training = PerceptronTraining(dim=params.dim, samples=params.samples, epochs=params.epochs, every=params.every)
     found = orders.run_panels(training, params, context)
     concepts, seeds = orders.tasks(params), found.seed.values.tolist()
     whole = train(replace(training, whole=True), concepts, seeds, report=context.part(0.6, 0.9))
@@ -51,14 +55,11 @@ def run(params: Params, context: RunContext) -> xr.Dataset:
     return found.assign(prediction=(axes, np.array(predicted, np.float32)), whole_output=(axes, whole.output.values))
 
 
-def _deviation(output: str) -> Callable[[xr.Dataset], Estimate]:
-    def statistic(run: xr.Dataset) -> Estimate:
-        away = abs(run[output] - run.prediction).max(("step", "concept"))
-        relative = float((away / _size(run)).max())
-        remark = f"{away.size} networks, mean {float(away.mean()):.4f}; largest part of |x^| {relative:.4f}"
-        return Estimate(float(away.max()), remark=remark)
-
-    return statistic
+def _deviation(run: xr.Dataset, *, output: str) -> Estimate:
+    away = abs(run[output] - run.prediction).max(("step", "concept"))
+    relative = float((away / _size(run)).max())
+    remark = f"{away.size} networks, mean {float(away.mean()):.4f}; largest part of |x^| {relative:.4f}"
+    return Estimate(float(away.max()), remark=remark)
 
 
 def _size(run: xr.Dataset) -> xr.DataArray:
@@ -123,7 +124,7 @@ claims = (
         says="With all samples in each step the output is that of Theorem 4.1 from the actual start, biases included: "
         "largest deviation of a coordinate in any network at any time",
         source=_THEOREM,
-        statistic=_deviation("whole_output"),
+        statistic=partial(_deviation, output="whole_output"),
         high=0.02,
     ),
     Claim(
@@ -131,7 +132,7 @@ claims = (
         says="So it is with minibatches of 128, whose noise the theorem leaves out: largest deviation of a coordinate "
         "in any network at any time",
         source=_THEOREM,
-        statistic=_deviation("output"),
+        statistic=partial(_deviation, output="output"),
         high=0.02,
     ),
     Claim(

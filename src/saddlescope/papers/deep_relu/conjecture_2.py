@@ -8,13 +8,13 @@ plateau, by one faster direction, and not prove it.
 
 from dataclasses import dataclass
 from functools import partial
-from itertools import pairwise
 
 import numpy as np
 import xarray as xr
 
 from saddlescope._shared.errors import InputError, unknown
 from saddlescope.papers.deep_relu.shared.circle_data import alternating_circle
+from saddlescope.papers.deep_relu.shared.sequence_checks import require_increasing
 from saddlescope.plot import Axis, Figure, Line, Mark, Panel
 from saddlescope.reproduction import parameter_checks
 from saddlescope.reproduction.claim import Claim, Estimate
@@ -46,8 +46,7 @@ class Params:
                 raise unknown("data set", name, DATA)
         if not self.data or len(set(self.data)) < len(self.data):
             raise InputError(f"data must be one or more of {', '.join(DATA)}, each once; got {self.data!r}.")
-        if not self.depths or min(self.depths) < 3 or any(a >= b for a, b in pairwise(self.depths)):
-            raise InputError(f"depths must be at least 3 and increasing, such as 3,4,8; got {self.depths!r}.")
+        require_increasing(3, self, "depths", example="3,4,8")
 
     @classmethod
     def quick(cls) -> "Params":

@@ -20,6 +20,7 @@ import xarray as xr
 from saddlescope._shared.errors import InputError
 from saddlescope.papers.deep_relu.shared.layer_measurements import NetworkJob, digits_jobs, train_jobs
 from saddlescope.papers.deep_relu.shared.recorded_training import TrainingSetup
+from saddlescope.papers.deep_relu.shared.sequence_checks import require_strengths
 from saddlescope.papers.deep_relu.shared.staircase_dataset import concatenate_networks
 from saddlescope.papers.deep_relu.shared.staircase_metrics import STAIRCASE_METRICS
 from saddlescope.papers.deep_relu.shared.teacher_data import teacher_loss
@@ -57,11 +58,10 @@ class Params:
         for name in ("deviations", "rates"):
             values = getattr(self, name)
             if len(values) != len(self.depths) or not all(0 < one < float("inf") for one in values):
-                raise InputError(f"{name} must be {len(self.depths)} positive numbers, one a depth; got {values!r}.")
+                raise InputError(f"{name} must be {len(self.depths)} positive numbers, one per depth; got {values!r}.")
         require_at_least(1, self, "teachers")
         require_at_least(0, self, "seed", "equal", "digits")
-        if not 2 <= len(self.strengths) <= 6 or not all(0 < one < float("inf") for one in self.strengths):
-            raise InputError(f"strengths must be 2 to 6 positive numbers; got {self.strengths!r}.")
+        require_strengths(self)
 
     @classmethod
     def quick(cls) -> "Params":

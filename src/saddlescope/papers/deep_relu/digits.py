@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING
 
 import xarray as xr
 
-from saddlescope._shared.errors import InputError
 from saddlescope._shared.progress import Report
 from saddlescope.papers.deep_relu.shared.image_training import image_loss, train_on_images
 from saddlescope.papers.deep_relu.shared.plateau_statistics import (
@@ -28,6 +27,7 @@ from saddlescope.papers.deep_relu.shared.plateau_statistics import (
     singular_value_ratios,
 )
 from saddlescope.papers.deep_relu.shared.recorded_training import TrainingSetup
+from saddlescope.papers.deep_relu.shared.sequence_checks import require_distinct
 from saddlescope.papers.deep_relu.shared.staircase_metrics import ACCURACY_METRIC, STAIRCASE_METRICS
 from saddlescope.papers.deep_relu.shared.training_figures import layer_panels, loss_panel, stage_rows
 from saddlescope.plot import Figure, Table
@@ -56,8 +56,7 @@ class Params:
         require_at_least(1, self, "width", "batch", "steps", "marks")
         require_at_least(4, self, "depth")
         require_positive(self, "deviation", "rate")
-        if not self.seeds or min(self.seeds) < 0 or len(set(self.seeds)) < len(self.seeds):
-            raise InputError(f"seeds must be different integers of at least 0; got {self.seeds!r}.")
+        require_distinct(0, self, "seeds")
 
     @classmethod
     def quick(cls) -> "Params":

@@ -19,10 +19,10 @@ from functools import partial
 import numpy as np
 import xarray as xr
 
-from saddlescope._shared.errors import InputError
 from saddlescope._shared.progress import Report
 from saddlescope.papers.deep_relu.shared.circle_data import alternating_circle
 from saddlescope.papers.deep_relu.shared.network_ensembles import KINDS, descend_from_random, draw_networks
+from saddlescope.papers.deep_relu.shared.sequence_checks import require_distinct
 from saddlescope.plot import Axis, Figure, Line, Panel
 from saddlescope.reproduction import parameter_checks
 from saddlescope.reproduction.claim import Claim, Estimate
@@ -48,8 +48,7 @@ class Params:
     seed: int = 0  # of all draws
 
     def __post_init__(self) -> None:
-        if not self.depths or min(self.depths) < 2 or len(set(self.depths)) < len(self.depths):
-            raise InputError(f"depths must be different integers of at least 2, such as 2,4,16; got {self.depths!r}.")
+        require_distinct(2, self, "depths", example="2,4,16")
         parameter_checks.require_at_least(1, self, "count", "added", "starts", "width", "steps")
         parameter_checks.require_at_least(4, self, "points", "deepest")
         parameter_checks.require_at_least(0, self, "data", "seed")

@@ -23,6 +23,7 @@ import xarray as xr
 from saddlescope._shared.errors import InputError
 from saddlescope._shared.progress import Report
 from saddlescope.papers.deep_relu.shared.network_ensembles import KINDS, draw_networks
+from saddlescope.papers.deep_relu.shared.sequence_checks import require_distinct
 from saddlescope.plot import Axis, Figure, Line, Panel, Table
 from saddlescope.reproduction import parameter_checks
 from saddlescope.reproduction.claim import Claim, Estimate
@@ -41,8 +42,7 @@ class Params:
     seed: int = 0  # of all draws
 
     def __post_init__(self) -> None:
-        if not self.depths or min(self.depths) < 2 or len(set(self.depths)) < len(self.depths):
-            raise InputError(f"depths must be different integers of at least 2, such as 2,4,16; got {self.depths!r}.")
+        require_distinct(2, self, "depths", example="2,4,16")
         if not self.shares or not all(0 < share < 1 for share in self.shares):
             raise InputError(f"shares must be between 0 and 1, both excluded, such as 0.1,0.5; got {self.shares!r}.")
         parameter_checks.require_at_least(1, self, "count")

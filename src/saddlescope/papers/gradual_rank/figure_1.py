@@ -17,7 +17,7 @@ from saddlescope.papers.gradual_rank.shared.vit_figures import training_figure
 from saddlescope.papers.gradual_rank.shared.vit_training import NarrowTraining
 from saddlescope.papers.gradual_rank.shared.vit_training import train as run
 from saddlescope.plot import Figure
-from saddlescope.plot.ranks import spectrum_stages_figure
+from saddlescope.plot.rank_figures import spectrum_stages_figure
 from saddlescope.reproduction.claim import Claim, Estimate
 
 __all__ = ["Params", "claims", "figures", "metrics", "run"]

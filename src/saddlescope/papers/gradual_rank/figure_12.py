@@ -5,12 +5,12 @@ Terms are those of `shared.vit_training`.
 """
 
 from dataclasses import dataclass, replace
-from typing import Literal, Self
+from typing import Literal
 
 from saddlescope.papers.gradual_rank.shared.training_metrics import image_metrics as metrics
 from saddlescope.papers.gradual_rank.shared.vit_claims import growth_claims
 from saddlescope.papers.gradual_rank.shared.vit_figures import final_spectrum_figures as figures
-from saddlescope.papers.gradual_rank.shared.vit_training import NarrowTraining
+from saddlescope.papers.gradual_rank.shared.vit_training import NarrowTraining, Training
 from saddlescope.papers.gradual_rank.shared.vit_training import train as run
 
 __all__ = ["Params", "claims", "figures", "metrics", "run"]
@@ -24,12 +24,12 @@ class Params(NarrowTraining):
     learning_rate: float = 0.3  # of the optimiser, at its peak; the paper's
 
     @classmethod
-    def quick(cls) -> Self:
+    def quick(cls) -> Training:
         """Seconds: two blocks, two heads, a few epochs."""
         return replace(super().quick(), learning_rate=0.3)
 
     @classmethod
-    def paper(cls) -> Self:
+    def paper(cls) -> Training:
         """Appendix B.1: ViT with 6 blocks on CIFAR-10 for 500 epochs; for a GPU."""
         return replace(super().paper(), learning_rate=0.3)
 

@@ -6,7 +6,7 @@ Terms are those of `shared.vit_training`.
 """
 
 from dataclasses import dataclass, replace
-from typing import Literal, Self
+from typing import Literal
 
 from saddlescope.papers.gradual_rank.shared.training_metrics import image_metrics as metrics
 from saddlescope.papers.gradual_rank.shared.vit_claims import growth_claims
@@ -25,12 +25,12 @@ class Params(PairsTraining):
     learning_rate: float = 0.3  # of the optimiser, at its peak; the paper's
 
     @classmethod
-    def quick(cls) -> Self:
+    def quick(cls) -> PairsTraining:
         """Seconds: two blocks, two heads, a few epochs."""
         return replace(super().quick(), learning_rate=0.3)
 
     @classmethod
-    def paper(cls) -> Self:
+    def paper(cls) -> PairsTraining:
         """Appendix B.1: ViT with 6 blocks on CIFAR-100 for 500 epochs; for a GPU."""
         return replace(super().paper(), learning_rate=0.3)
 

@@ -7,7 +7,6 @@ Terms are those of `shared.vit_training`.
 """
 
 from dataclasses import dataclass, replace
-from typing import Self
 
 from saddlescope.papers.gradual_rank.shared.training_metrics import image_metrics as metrics
 from saddlescope.papers.gradual_rank.shared.vit_claims import growth_claims
@@ -31,12 +30,12 @@ class Params(Training):
     batch: int = 64  # images in a step
 
     @classmethod
-    def quick(cls) -> Self:
+    def quick(cls) -> Training:
         """Seconds: two blocks, two heads, a few epochs."""
         return replace(super().quick(), depth=3)
 
     @classmethod
-    def paper(cls) -> Self:
+    def paper(cls) -> Training:
         """Appendix B.2: ViT-B/16 on ImageNet for 360 epochs at batch 4096; days on a GPU."""
         return cls(
             dataset="imagenet", seeds=(0,), patch=16, depth=12, embedding=768, heads=12, head_width=64, mlp=3072,

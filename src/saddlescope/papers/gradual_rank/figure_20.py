@@ -26,7 +26,12 @@ from saddlescope.papers.gradual_rank.shared.gpt2_training import (
 )
 from saddlescope.papers.gradual_rank.shared.training_metrics import language_metrics
 from saddlescope.plot import Figure
-from saddlescope.plot.ranks import evolution_figure, initial_stable_rank, spectrum_stages_figure, stable_rank_figure
+from saddlescope.plot.rank_figures import (
+    evolution_figure,
+    initial_stable_rank,
+    spectrum_stages_figure,
+    stable_rank_figure,
+)
 from saddlescope.reproduction.claim import Claim, Estimate
 from saddlescope.reproduction.context import RunContext
 

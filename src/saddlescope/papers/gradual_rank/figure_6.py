@@ -8,7 +8,6 @@ Terms are those of `shared.vit_training`.
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import Self
 
 import numpy as np
 import xarray as xr
@@ -19,7 +18,7 @@ from saddlescope.papers.gradual_rank.shared.training_metrics import image_metric
 from saddlescope.papers.gradual_rank.shared.vit_claims import NAMES
 from saddlescope.papers.gradual_rank.shared.vit_figures import training_figure
 from saddlescope.plot import Figure
-from saddlescope.plot.ranks import evolution_figure, scale_rank_figure
+from saddlescope.plot.rank_figures import evolution_figure, scale_rank_figure
 from saddlescope.reproduction.claim import Claim, Estimate
 from saddlescope.reproduction.context import RunContext
 
@@ -42,12 +41,12 @@ class Params(vit_training.NarrowTraining):
             )
 
     @classmethod
-    def quick(cls) -> Self:
+    def quick(cls) -> vit_training.Training:
         """Seconds: two scales, two blocks, two heads, a few epochs."""
         return replace(super().quick(), scales=(1.0, 0.3), epochs=6)
 
     @classmethod
-    def paper(cls) -> Self:
+    def paper(cls) -> vit_training.Training:
         """Section 5: ViT with 6 blocks on CIFAR-10; for a GPU. The paper does not give its scales."""
         return super().paper()
 

@@ -27,7 +27,7 @@ from saddlescope.papers.gradual_rank.shared.gpt2_training import (
 )
 from saddlescope.papers.gradual_rank.shared.training_metrics import language_metrics
 from saddlescope.plot import Axis, Band, Figure, Line, Panel
-from saddlescope.plot.ranks import initial_stable_rank, stable_rank_figure
+from saddlescope.plot.rank_figures import initial_stable_rank, stable_rank_figure
 from saddlescope.reproduction.claim import Claim, Estimate
 from saddlescope.reproduction.context import RunContext
 

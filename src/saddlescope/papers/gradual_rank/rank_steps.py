@@ -21,8 +21,8 @@ from saddlescope.papers.gradual_rank import figure_6
 from saddlescope.papers.gradual_rank.shared import vit_training
 from saddlescope.papers.gradual_rank.shared.training_metrics import image_metrics
 from saddlescope.plot import Axis, Band, Figure, Line, Panel
-from saddlescope.plot.rank_stairs import staircase_figure
-from saddlescope.plot.ranks import PRODUCTS
+from saddlescope.plot.rank_figures import PRODUCTS
+from saddlescope.plot.rank_staircase_figure import staircase_figure
 from saddlescope.reproduction.claim import Claim, Estimate
 from saddlescope.reproduction.context import RunContext
 

@@ -96,13 +96,13 @@ def _follow_draw(params: Params, seed: int) -> xr.Dataset:
     values, residuals = np.full((*shape, len(log_times)), np.nan), np.full(shape, np.nan)
     for column, start in np.ndindex(*shape):
         head = draw_head((seed, every[column], start), params.dim, every[column], params.scale)
-        flow = follow_in_balance(key_query_margin_flow, loss, data.differences, data.z, head, log_times)
+        flow = follow_in_balance(key_query_margin_flow, loss, data.differences, data.z, head, log_times=log_times)
         sums = np.array([flow.spectrum(k).sum() for k in range(len(log_times))])
         values[column, start] = np.where(flow.margin > 0, sums / np.where(flow.margin > 0, flow.margin, 1.0), np.nan)
         rates = flow.rate_signs[-1] * np.exp(flow.log_rates[-1] - flow.log_rates[-1].max())
         residuals[column, start] = _residual(data, rates, flow.keys(-1), flow.queries(-1))
     convex = nuclear_svm(data)
-    bounded = [nuclear_svm(data, d_e, starts=params.search, seed=seed).certificate.primal for d_e in every]
+    bounded = [nuclear_svm(data, d_e, num_starts=params.search, seed=seed).certificate.primal for d_e in every]
     return xr.Dataset(
         {
             "value": (("columns", "start", "time"), values),

@@ -1,18 +1,18 @@
-"""The flows of Theorem 5.1 by quadrature: under Assumptions 2 and 4, from an aligned start, each sample is one scalar.
+"""Flows of Theorem 5.1 by quadrature: under Assumptions 2 and 4, from an aligned start, each sample is one scalar.
 
     b_i     the weight of sample i: W = sum_i b_i p_i q_i^T with p_i = x_i,opt/|x_i,opt|, q_i = z_i/|z_i|
     h_i     |z_i| p_i.(x_i,opt - x_il), the same for all tokens l: all margins of sample i are u_i = h_i b_i
     a_i     m h_i r_i with r_i = (1/n) (-l'(f_i)) Delta_i sigma_i,opt^2 e^(-u_i): the slope of the loss along b_i
 
-The paired tokens of Assumption 4 (iii) have one margin, so that their sum pushes along p_i alone, and no sample sees
-another. W alone: db/dt = a(b). (K, Q): b = xi_k xi_q with xi_k' = a xi_q, xi_q' = a xi_k, which keep |xi_k^2 - xi_q^2|
-= 2 w:
+The paired tokens of Assumption 4 (iii) have one margin, so that their sum pushes along p_i alone, and samples do not
+interact. W alone: db/dt = a(b). (K, Q): b = xi_k xi_q with xi_k' = a xi_q, xi_q' = a xi_k, which conserve
+|xi_k^2 - xi_q^2| = 2 w:
 
     t = int db / a(b),                        t = int db / (2 a(b) sqrt(b^2 + w^2)) = int dphi / (2 a(w sinh phi)).
 
 The integrands grow like e^u. Both are summed in logarithms, from the end where they are largest, with Gauss-Legendre
-points in u, and in phi where |u| < 1, since w may be far smaller than what u changes by. Nothing here integrates a
-differential equation: flows are to be held against it.
+points in u, and in phi where |u| < 1, since w may be far smaller than the change of u. No differential equation is
+integrated: this is a reference for flows.
 """
 
 from dataclasses import dataclass
@@ -21,6 +21,7 @@ from typing import get_args
 import numpy as np
 from jaxtyping import Float
 from numpy.typing import ArrayLike
+from scipy.optimize import brentq
 
 from saddlescope._shared.arguments import validate_arguments
 from saddlescope._shared.errors import InputError, unknown
@@ -30,19 +31,19 @@ from saddlescope.models.tokens.losses import LossKind
 
 _POINTS, _WEIGHTS = np.polynomial.legendre.leggauss(24)
 _PANEL = 0.5  # length of a panel in u or phi; the integrand's poles are pi away
-_DEPTH = 80.0  # below the end by so much in u, the integrand is e^-80 of what it is there
-_ALIKE = 1e-9  # relative difference up to which numbers that Assumptions 2 and 4 make equal are taken for it
+_DEPTH = 80.0  # in u below the end, where the integrand is e^-80 of that at the end
+_ALIKE = 1e-9  # relative difference up to which numbers count as equal in Assumptions 2 and 4
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class AlignedFlow(ReprMixin):
-    """The flow of data that meet Assumptions 2 and 4, sample by sample, at any time.
+    """Flow of data that meet Assumptions 2 and 4, sample by sample, at any time.
 
     Attributes:
         data: the tokens.
         steepness: h_i, positive, (n,).
         start: b_i(0), (n,).
-        imbalance: w_i = |xi_k^2 - xi_q^2| / 2, (n,), kept for ever; None for W alone.
+        imbalance: w_i = |xi_k^2 - xi_q^2| / 2, (n,), conserved; None for W alone.
         kind: the loss.
     """
 
@@ -53,7 +54,7 @@ class AlignedFlow(ReprMixin):
     kind: str
 
     def log_times(self, weights: ArrayLike) -> Float[np.ndarray, "n"]:
-        """The logarithms of the times at which each b_i has the given value, at least its start; -inf at the start.
+        """Return ln t at which each b_i has the given value, at least its start; -inf at the start.
 
         Raises:
             InputError: a weight below its start, or not finite.
@@ -64,7 +65,7 @@ class AlignedFlow(ReprMixin):
         return np.array([self._log_time(i, float(u)) for i, u in enumerate(self.steepness * b)])
 
     def weights(self, log_times: ArrayLike) -> Float[np.ndarray, "times n"]:
-        """b_i at the times of which the logarithms are given, each as exact as floating point has it.
+        """Return b_i at the times of the given logarithms, each to floating-point accuracy.
 
         Raises:
             InputError: times that are not finite, or beyond e^(1e9).
@@ -76,31 +77,32 @@ class AlignedFlow(ReprMixin):
         return np.array(margins).reshape(len(times), -1) / self.steepness
 
     def margins(self, weights: Float[np.ndarray, "... n"]) -> Float[np.ndarray, "... n m"]:
-        """u_il = h_i b_i, the same for all tokens l of a sample."""
+        """Return u_il = h_i b_i, the same for all tokens l of a sample."""
         u = (self.steepness * weights)[..., None]
         return np.broadcast_to(u, (*u.shape[:-1], self.data.tokens - 1)).copy()
 
     def matrix(self, weights: Float[np.ndarray, "n"]) -> Float[np.ndarray, "d d"]:
-        """W = sum_i b_i p_i q_i^T."""
+        """Return W = sum_i b_i p_i q_i^T."""
         keys, queries = self.directions
         return (keys.T * weights) @ queries
 
     @property
     def directions(self) -> tuple[Float[np.ndarray, "n d"], Float[np.ndarray, "n d"]]:
-        """The p_i and q_i, a row each."""
+        """Directions p_i and q_i, as rows."""
         return _directions(self.data)
 
     @property
     def limit(self) -> Float[np.ndarray, "n"]:
-        """1 / h_i: the b_i of a solution of both the nuclear and the Frobenius problem.
+        """Weights b_i = 1 / h_i of a solution of both the nuclear and the Frobenius problem.
 
-        They are one: with multipliers 1 / (m h_i^p), p = 1 or 2, shared by the tokens of a sample, sum_k lambda_k G_k
-        is sum_i p_i q_i^T or W itself. The nuclear norm is sum_i 1/h_i, the square of Frobenius' sum_i 1/h_i^2.
+        They have the same solution: with multipliers 1 / (m h_i^p), p = 1 or 2, shared by the tokens of a sample,
+        sum_k lambda_k G_k is sum_i p_i q_i^T or W itself. The nuclear norm is sum_i 1/h_i, the square of Frobenius'
+        sum_i 1/h_i^2.
         """
         return 1 / self.steepness
 
     def _log_pace(self, i: int, u: np.ndarray) -> np.ndarray:
-        """ln(1 / (h_i a_i)) at margins u, and for (K, Q) ln(1 / (2 a_i)), where phi is what is integrated over."""
+        """Return ln(1 / (h_i a_i)) at margins u, and for (K, Q) ln(1 / (2 a_i)), integrated over phi."""
         data, m = self.data, self.data.tokens - 1
         h, gap = float(self.steepness[i]), float(data.gaps[i].mean())
         log_optimal = -np.logaddexp(0.0, np.log(m) - u)
@@ -110,7 +112,7 @@ class AlignedFlow(ReprMixin):
         return -log_a - (np.log(h) if self.imbalance is None else np.log(2))
 
     def _log_time(self, i: int, u: float) -> float:
-        """The logarithm of the time at which sample i has the margin u."""
+        """Return ln t at which sample i has the margin u."""
         h = float(self.steepness[i])
         begin = h * float(self.start[i])
         if u <= begin:
@@ -131,9 +133,7 @@ class AlignedFlow(ReprMixin):
         return float(np.logaddexp.reduce(np.concatenate(parts)))
 
     def _margin(self, i: int, log_time: float) -> float:
-        """The margin u of sample i at a time."""
-        from scipy.optimize import brentq
-
+        """Return the margin u of sample i at a time."""
         begin = float(self.steepness[i] * self.start[i])
 
         def late(log_rise: float) -> float:
@@ -165,7 +165,7 @@ def aligned_product_flow(
     *,
     kind: str = "exponential",
 ) -> AlignedFlow:
-    """The flow of K = sum_i xi_k,i p_i v_i^T and Q = sum_i xi_q,i q_i v_i^T with any orthonormal v_i.
+    """Return the flow of K = sum_i xi_k,i p_i v_i^T and Q = sum_i xi_q,i q_i v_i^T with any orthonormal v_i.
 
     The paper's starts, equation 5, are xi_k xi_q = 0 with xi_k^2 + xi_q^2 = 2 omega_0^2.
 
@@ -176,8 +176,8 @@ def aligned_product_flow(
         kind: the loss.
 
     Raises:
-        InputError: data that do not split into scalars, shapes that do not fit, another loss, or a sample whose weight
-            cannot grow: xi_k = -xi_q.
+        InputError: data that do not split into scalars, wrong shapes, an unknown loss, or a sample whose weight cannot
+            grow: xi_k = -xi_q.
     """
     xi_k, xi_q = (_per_sample(name, given, data) for name, given in (("keys", keys), ("queries", queries)))
     stuck = np.flatnonzero(xi_k + xi_q == 0)
@@ -189,7 +189,7 @@ def aligned_product_flow(
 
 @validate_arguments
 def aligned_matrix_flow(data: TokenData, start: ArrayLike | float = 0.0, *, kind: str = "exponential") -> AlignedFlow:
-    """The flow of W = sum_i b_i p_i q_i^T, W alone.
+    """Return the flow of W = sum_i b_i p_i q_i^T, W alone.
 
     Args:
         data: the tokens. Assumption 4 (ii) is not needed: z_i may have any direction.
@@ -197,7 +197,7 @@ def aligned_matrix_flow(data: TokenData, start: ArrayLike | float = 0.0, *, kind
         kind: the loss.
 
     Raises:
-        InputError: data that do not split into scalars, a shape that does not fit, or another loss.
+        InputError: data that do not split into scalars, a wrong shape, or an unknown loss.
     """
     return AlignedFlow(data, _steepness(data), _per_sample("start", start, data), None, _checked_loss(kind))
 
@@ -216,13 +216,13 @@ def _per_sample(name: str, given: ArrayLike | float, data: TokenData) -> Float[n
 
 
 def _directions(data: TokenData) -> tuple[Float[np.ndarray, "n d"], Float[np.ndarray, "n d"]]:
-    """p_i = x_i,opt / |x_i,opt| and q_i = z_i / |z_i|, a row each."""
+    """Return p_i = x_i,opt / |x_i,opt| and q_i = z_i / |z_i|, as rows."""
     optimal = data.X[np.arange(data.samples), data.optimal]
     return tuple(rows / np.linalg.norm(rows, axis=1, keepdims=True) for rows in (optimal, data.z))
 
 
 def _steepness(data: TokenData) -> Float[np.ndarray, "n"]:
-    """h_i, once the samples are found not to see each other."""
+    """Return h_i; raise unless the samples decouple."""
     keys, queries = _directions(data)
     along = np.einsum("imd,id->im", data.differences, keys)
     sums = data.differences.sum(axis=1)
@@ -235,7 +235,7 @@ def _steepness(data: TokenData) -> Float[np.ndarray, "n"]:
         (float((np.ptp(data.gaps, axis=1) / data.gaps.max(axis=1)).max()), "equal gaps (Assumption 2)"),
     ):
         if not broken <= _ALIKE:
-            raise InputError(f"data must have {condition}; got data that miss it by {broken:.3g}.")
+            raise InputError(f"data must have {condition}; got data that violate it by {broken:.3g}.")
     h = np.linalg.norm(data.z, axis=1) * along.mean(axis=1)
     if not np.all(h > 0):
         raise InputError(f"data must have tokens x with x.x_opt < |x_opt|^2, c < 1; got h = {h.tolist()!r}.")
@@ -247,7 +247,7 @@ def _phi(u: float, w: float) -> float:
 
 
 def _panels(begin: float, end: float, depth: float = _DEPTH) -> tuple[np.ndarray, np.ndarray]:
-    """Gauss-Legendre points and weights from the end down, as far as the integrand matters."""
+    """Return Gauss-Legendre points and weights from the end down, as far as the integrand matters."""
     low = end - depth if end > depth + abs(begin) else begin  # below 0 the integrand falls towards the end
     edges = np.linspace(low, end, 2 + int((end - low) / _PANEL))
     half = np.diff(edges)[:, None] / 2

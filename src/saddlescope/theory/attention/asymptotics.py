@@ -1,4 +1,4 @@
-"""How gradient flow on softmax attention approaches its limit: laws for large times.
+"""Asymptotics of gradient flow on softmax attention: laws for large times.
 
     k = (i, l)  a non-optimal token l of sample i; u_k its margin, mu the smallest one; delta_k the gap of its score
     c_k         (1/n) (-l'(gamma_i,opt)) delta_k: as margins grow, -dL/du_k -> c_k e^(-u_k), L - L* -> sum c_k e^(-u_k)
@@ -9,16 +9,16 @@ Products (diagonal K and Q, or full ones): a multiplier is d phi_k / d ln mu wit
 
     u_k = ln t + ln mu + ln(2 c_k / lambda_k) + o(1)  on active k,        t mu (L - L*) -> sum_k lambda_k / 2.
 
-The factor 2 is that of W' = A Q Q^T + K K^T A once K and Q are balanced, A = -grad_W L. What is left out falls like a
-power of 1/mu. For full K and Q the law takes for granted that the direction tends to a solution, which is open; from
-generic starts the loss is seen to follow it (within 8 % at t = 1e100, 1.3 % at ln t = 1e6), but single margins are not.
+The factor 2 is that of W' = A Q Q^T + K K^T A once K and Q are balanced, A = -grad_W L. The error falls like a power of
+1/mu. For full K and Q the law assumes that the direction tends to a solution, which is open; from generic starts the
+loss follows it (within 8 % at t = 1e100, 1.3 % at ln t = 1e6), but single margins do not.
 
 W alone: dphi_k/dt = c_k e^(-u_k), and with W = W(0) + sum_k phi_k G_k, G_k = D_k z_i^T,
 
     W = W_F ln t + W~ + o(1),   <W~, G_k> = ln(c_k / lambda_k)  on active k,        t (L - L*) -> |W_F|^2;
 
-what is left out falls like a power of t. Where more features G_k are active than independent, the multipliers are not
-unique; those of the flow are c_k e^(-<W~, G_k>) for the W~ that minimises sum_k c_k e^(-<W, G_k>) + <W, W_F>.
+the error falls like a power of t. Where more features G_k are active than independent, the multipliers are not unique;
+those of the flow are c_k e^(-<W~, G_k>) for the W~ that minimises sum_k c_k e^(-<W, G_k>) + <W, W_F>.
 """
 
 from dataclasses import dataclass
@@ -35,19 +35,19 @@ from saddlescope.models.tokens.data import TokenData
 from saddlescope.models.tokens.losses import LossKind
 
 _ITERATIONS = 200
-_NEGLIGIBLE = 1e-12  # multipliers below the largest by this factor are a solver's way to write 0
+_NEGLIGIBLE = 1e-12  # multipliers below the largest by this factor count as 0
 
 
 @validate_arguments
 def log_rate_coefficients(data: TokenData, *, kind: str = "exponential") -> Float[np.ndarray, "n m"]:
-    """The logarithms of c_k = (1/n) (-l'(gamma_i,opt)) delta_k, all that the laws need of scores and loss.
+    """Return ln c_k, c_k = (1/n) (-l'(gamma_i,opt)) delta_k, through which the laws depend on scores and loss.
 
     Args:
         data: the tokens.
         kind: the loss, l(x) = e^-x or l(x) = ln(1 + e^-x).
 
     Raises:
-        InputError: another loss.
+        InputError: an unknown loss.
     """
     if kind not in get_args(LossKind):
         raise unknown("loss", kind, get_args(LossKind))
@@ -58,7 +58,7 @@ def log_rate_coefficients(data: TokenData, *, kind: str = "exponential") -> Floa
 
 @dataclass(frozen=True, eq=False, repr=False)
 class ProductLaw(ReprMixin):
-    """The law of diagonal K and Q, with the l1 problem's multipliers, or of full ones, with those of the nuclear one.
+    """Law of diagonal K and Q, with the l1 problem's multipliers, or of full ones, with those of the nuclear problem.
 
     Attributes:
         log_coefficients: ln c_k, (n, m).
@@ -70,17 +70,17 @@ class ProductLaw(ReprMixin):
 
     @property
     def norm(self) -> float:
-        """The least l1 or nuclear norm, sum_k lambda_k."""
+        """Least l1 or nuclear norm, sum_k lambda_k."""
         return float(np.sum(self.multipliers))
 
     @property
     def offsets(self) -> Float[np.ndarray, "n m"]:
-        """ln(2 c_k / lambda_k), what u_k - ln t - ln mu tends to; infinite where k is not active."""
+        """Limit ln(2 c_k / lambda_k) of u_k - ln t - ln mu; infinite where k is not active."""
         with np.errstate(divide="ignore"):
             return np.log(2) + self.log_coefficients - np.log(self.multipliers)
 
     def margin(self, log_time: float) -> float:
-        """The smallest margin: the larger root mu of mu - ln mu = ln t + min_k ln(2 c_k / lambda_k).
+        """Return the smallest margin: the larger root mu of mu - ln mu = ln t + min_k ln(2 c_k / lambda_k).
 
         Raises:
             InputError: a time before the law has a margin above 1.
@@ -97,24 +97,24 @@ class ProductLaw(ReprMixin):
         return float(mu)
 
     def margins(self, log_time: float, log_margin: float | None = None) -> Float[np.ndarray, "n m"]:
-        """The margins u_k of active k at a time; infinite where k is not active.
+        """Return the margins u_k of active k at a time; infinite where k is not active.
 
         Args:
             log_time: ln t.
-            log_margin: ln mu of a run; when it is not given, that of the law.
+            log_margin: ln mu of a run; None: that of the law.
         """
         known = np.log(self.margin(log_time)) if log_margin is None else log_margin
         return log_time + known + self.offsets
 
     def log_excess(self, log_time: float, log_margin: float | None = None) -> float:
-        """ln(L - L*) at a time; the arguments are those of `margins`."""
+        """Return ln(L - L*) at a time; the arguments are those of `margins`."""
         known = np.log(self.margin(log_time)) if log_margin is None else log_margin
         return float(np.log(self.norm / 2) - log_time - known)
 
 
 @validate_arguments
 def product_law(data: TokenData, multipliers: ArrayLike, *, kind: str = "exponential") -> ProductLaw:
-    """The law of diagonal K and Q, or of full ones.
+    """Return the law of diagonal K and Q, or of full ones.
 
     Args:
         data: the tokens.
@@ -122,22 +122,22 @@ def product_law(data: TokenData, multipliers: ArrayLike, *, kind: str = "exponen
         kind: the loss.
 
     Raises:
-        InputError: another shape, multipliers that are negative or all zero, or another loss.
+        InputError: a wrong shape, multipliers that are negative or all zero, or an unknown loss.
     """
     return ProductLaw(log_rate_coefficients(data, kind=kind), _checked_multipliers(multipliers, data))
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class MatrixLaw(ReprMixin):
-    """The law of W alone.
+    """Law of W alone.
 
     Attributes:
         limit: W_F, the solution of least Frobenius norm, (d, d).
         offset: W~, (d, d): within the span of the active features by the law, orthogonal to it that of the start.
-        offsets: <W~, G_k>, (n, m), what u_k - ln t tends to; infinite where k is not active.
-        multipliers: c_k e^(-<W~, G_k>), (n, m), those that the flow finds among all; 0 where k is not active.
-        remembered: the dimension of the features' span beyond that of the active ones. There the true W~ keeps what
-            the other features gave it during the run, which no law of large times knows.
+        offsets: <W~, G_k>, (n, m), the limit of u_k - ln t; infinite where k is not active.
+        multipliers: c_k e^(-<W~, G_k>), (n, m), those of the flow; 0 where k is not active.
+        remembered: the dimension of the features' span beyond that of the active ones. There the true W~ depends on
+            the whole run, and no law of large times predicts it.
     """
 
     limit: Float[np.ndarray, "d d"]
@@ -147,15 +147,15 @@ class MatrixLaw(ReprMixin):
     remembered: int
 
     def weights(self, log_time: float) -> Float[np.ndarray, "d d"]:
-        """W_F ln t + W~; all of W only where no dimension remembers the run."""
+        """Return W_F ln t + W~; all of W only where `remembered` is 0."""
         return self.limit * log_time + self.offset
 
     def margins(self, log_time: float) -> Float[np.ndarray, "n m"]:
-        """The margins u_k of active k at a time; infinite where k is not active."""
+        """Return the margins u_k of active k at a time; infinite where k is not active."""
         return log_time + self.offsets
 
     def log_excess(self, log_time: float) -> float:
-        """ln(L - L*) at a time."""
+        """Return ln(L - L*) at a time."""
         return float(np.log(np.sum(self.limit**2)) - log_time)
 
 
@@ -167,18 +167,18 @@ def matrix_law(
     kind: str = "exponential",
     start: ArrayLike | None = None,
 ) -> MatrixLaw:
-    """W_F, W~ and the multipliers of the flow on W alone.
+    """Return W_F, W~ and the multipliers of the flow on W alone.
 
     Args:
         data: the tokens.
         multipliers: of the problem of least Frobenius norm, (n, m), up to one positive factor: W_F is sum_k lambda_k
             G_k with a smallest margin of 1. Where they are not unique, any with all active k positive.
         kind: the loss.
-        start: W(0), (d, d); zero when it is not given.
+        start: W(0), (d, d); None: zero.
 
     Raises:
-        InputError: shapes that do not fit, multipliers that are negative or all zero, or another loss.
-        ArithmeticError: no W~ was found, as happens where the multipliers are not those of a solution.
+        InputError: inconsistent shapes, multipliers that are negative or all zero, or an unknown loss.
+        ArithmeticError: no W~ was found, as where the multipliers are not those of a solution.
     """
     D, z = data.differences, data.z
     given = _checked_multipliers(multipliers, data)
@@ -217,20 +217,20 @@ def _checked_multipliers(multipliers: ArrayLike, data: TokenData) -> Float[np.nd
 
 
 def _gram(data: TokenData, chosen: np.ndarray) -> np.ndarray:
-    """The inner products (D_k.D_k') (z_i.z_i') of the chosen features."""
+    """Return the inner products (D_k.D_k') (z_i.z_i') of the chosen features."""
     D, z = data.differences[chosen], data.z[np.nonzero(chosen)[0]]
     return (D @ D.T) * (z @ z.T)
 
 
 def _range(gram: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """An orthonormal basis of the range of a Gram matrix, and its eigenvalues there."""
+    """Return an orthonormal basis of the range of a Gram matrix, and its eigenvalues there."""
     values, vectors = np.linalg.eigh(gram)
     kept = values > 10 * len(gram) * np.finfo(float).eps * values[-1]
     return vectors[:, kept], values[kept]
 
 
 def _least(basis: np.ndarray, log_c: np.ndarray, lambdas: np.ndarray) -> np.ndarray:
-    """The u in the range of the basis that minimises sum_k c_k e^(-u_k) + lambda.u, by Newton's method."""
+    """Return the u in the range of the basis that minimises sum_k c_k e^(-u_k) + lambda.u, by Newton's method."""
     u = log_c - np.log(lambdas)
     if basis.shape[1] == len(u):
         return u

@@ -1,18 +1,18 @@
-"""How nearly a diagonal flow's direction solves the l1 problem: the approximate KKT points of appendix A.5.
+"""KKT residuals of a diagonal flow's direction for the l1 problem: the approximate KKT points of appendix A.5.
 
     beta^       beta / mu, the direction normalised by its smallest margin mu = min_k B_k.beta
-    lambda_k    the multipliers offered for it, at least 0
+    lambda_k    candidate multipliers, at least 0
     beta~       beta^ with the entries outside the limit's support set to 0
 
-Definition A.3 asks for |beta~ - beta^| <= epsilon', and the proof of Theorem 4.1 for
+Definition A.3 requires |beta~ - beta^| <= epsilon', and the proof of Theorem 4.1
 
     (C1)  |I - sum_k lambda_k B_k| <= epsilon for an I in the subdifferential of |.|_1 at beta~,
     (C2)  B_k.beta^ >= 1,        (C3)  lambda_k (B_k.beta^ - 1) <= delta.
 
-The proof offers phi / ln mu, phi = 2 int r dt of Lemma A.1. Where the weights are large, |sum_k phi_k B_k|_j is
+The proof takes phi / ln mu, phi = 2 int r dt of Lemma A.1. Where the weights are large, |sum_k phi_k B_k|_j is
 ln(2 |beta_j| / w0^2) = ln mu + ln(2 |beta^_j| / w0^2), so that its epsilon falls like 1 / ln mu, that is like
-1 / ln ln t: no time that can be written down makes it small. The derivative d phi / d ln mu has the same limit, forgets
-w0, and gets there like a power of 1 / ln t.
+1 / ln ln t: it is not small at any practical time. The derivative d phi / d ln mu has the same limit, does not depend
+on w0, and converges like a power of 1 / ln t.
 """
 
 from dataclasses import dataclass
@@ -27,13 +27,13 @@ from saddlescope._shared.errors import InputError
 
 @dataclass(frozen=True, eq=False)
 class KKTResiduals:
-    """By how much a direction and multipliers miss the KKT conditions of the l1 problem.
+    """Residuals of the KKT conditions of the l1 problem, for a direction and multipliers.
 
     Attributes:
         stationarity: epsilon of (C1), the Euclidean distance of sum_k lambda_k B_k from the subdifferential.
         distance: epsilon', the Euclidean distance of beta~ from beta^.
         slackness: delta of (C3), the largest lambda_k (B_k.beta^ - 1).
-        least_margin: of beta^, which (C2) wants to be 1 or more; below 1 by rounding alone.
+        least_margin: of beta^, at least 1 in (C2); below 1 only by rounding.
     """
 
     stationarity: float
@@ -44,11 +44,11 @@ class KKTResiduals:
 
 @validate_arguments
 def averaged_multipliers(phi: ArrayLike, log_margin: float) -> Float[np.ndarray, "n m"]:
-    """The multipliers of the paper's proof, phi / ln mu.
+    """Return the multipliers of the paper's proof, phi / ln mu.
 
     Args:
         phi: of Lemma A.1, (n, m).
-        log_margin: ln mu, positive: the proof speaks of margins above 1.
+        log_margin: ln mu, positive: the proof assumes margins above 1.
 
     Raises:
         InputError: a margin that is not above 1, or a phi that is not finite.
@@ -65,7 +65,7 @@ def averaged_multipliers(phi: ArrayLike, log_margin: float) -> Float[np.ndarray,
 def incremental_multipliers(
     features: ArrayLike, beta: ArrayLike, rates: ArrayLike, *, offsets: ArrayLike | float = 0.0
 ) -> Float[np.ndarray, "n m"]:
-    """The multipliers d phi / d ln mu, from the rates of one moment of the flow.
+    """Return the multipliers d phi / d ln mu, from the rates at one time of the flow.
 
     With phi' = 2 r and Lemma A.1, beta' = sqrt(beta^2 + w0^4) (B phi'), and mu' is that of the smallest margin.
 
@@ -73,7 +73,7 @@ def incremental_multipliers(
         features: B_k, (n, m, d).
         beta: the diagonal weights, (d,).
         rates: r_k = -dL/du_k, (n, m), up to one positive factor: they may have been divided by the largest.
-        offsets: w0^2, (d,) or one number; 0 leaves it out, as it may be where beta is far larger.
+        offsets: w0^2, (d,) or one number; 0 to neglect it, where beta is far larger.
 
     Raises:
         InputError: shapes that do not fit, negative offsets, or rates that do not raise the smallest margin.
@@ -96,13 +96,13 @@ def incremental_multipliers(
 
 @validate_arguments
 def kkt_residuals(features: ArrayLike, beta: ArrayLike, multipliers: ArrayLike, support: ArrayLike) -> KKTResiduals:
-    """The residuals of (C1) to (C3) at a direction with multipliers.
+    """Return the residuals of (C1) to (C3) at a direction with multipliers.
 
     Args:
         features: B_k, (n, m, d).
         beta: the diagonal weights, of any positive length, (d,); all margins must be positive.
         multipliers: lambda_k, (n, m).
-        support: where the limit of beta^ is not 0, (d,), such as the support of the solution.
+        support: True where the limit of beta^ is not 0, (d,), such as the support of the solution.
 
     Raises:
         InputError: shapes that do not fit, a negative multiplier, or a margin that is not positive.
@@ -130,7 +130,7 @@ def kkt_residuals(features: ArrayLike, beta: ArrayLike, multipliers: ArrayLike, 
 def _from_subdifferential(
     combined: Float[np.ndarray, "d"], weights: Float[np.ndarray, "d"], inside: Bool[np.ndarray, "d"]
 ) -> float:
-    """The distance from the subdifferential of |.|_1: the sign where beta~ is not 0, else the interval [-1, 1]."""
+    """Return the distance from the subdifferential of |.|_1: the sign where beta~ is not 0, else [-1, 1]."""
     signed = inside & (weights != 0)
     gaps = np.where(signed, combined - np.sign(weights), np.maximum(np.abs(combined) - 1, 0))
     return float(np.linalg.norm(gaps))
@@ -139,7 +139,7 @@ def _from_subdifferential(
 def _checked(features: ArrayLike, beta: ArrayLike) -> tuple[Float[np.ndarray, "n m d"], Float[np.ndarray, "d"]]:
     B, weights = np.asarray(features, float), np.asarray(beta, float)
     if B.ndim != 3 or weights.shape != B.shape[2:]:
-        raise InputError(f"features (n, m, d) and beta (d,) must fit; got {B.shape!r} and {weights.shape!r}.")
+        raise InputError(f"features and beta must be (n, m, d) and (d,); got shapes {B.shape!r} and {weights.shape!r}.")
     if not np.all(np.isfinite(B)) or not np.all(np.isfinite(weights)):
         raise InputError("features and beta must be finite.")
     return B, weights

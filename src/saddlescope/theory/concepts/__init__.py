@@ -1,10 +1,10 @@
-"""How linear networks learn the concepts of the structured identity mapping task: one layer, two symmetric ones, more.
+"""Learning of concepts by linear networks on the structured identity mapping task: one layer, two symmetric ones, more.
 
 Time is that of the true gradient flow of equation 4.1. In the two-layer network, whose equations 4.3 and D.2 drop a
 factor 2, the paper's time is twice as long.
 
-Yang, Park, Lubana, Okawa, Hu and Tanaka (2024), "Dynamics of concept learning and compositional generalization". Its
-Theorem 4.1, equations, assumptions and lemmas are meant by those names throughout.
+Yang, Park, Lubana, Okawa, Hu and Tanaka (2024), "Dynamics of concept learning and compositional generalization":
+Theorem 4.1, equations, assumptions and lemmas are those of this paper throughout.
 """
 
 from saddlescope.theory.concepts.assumptions import (

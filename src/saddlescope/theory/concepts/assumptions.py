@@ -7,16 +7,16 @@
     kappa   slack of the growth rates, above 1.1 (D.4)
     C       slack of the differences of strengths, a_i - 3 a_j >= alpha / C for i stronger than j (D.5)
 
-Appendix D takes W(0) and all its bounds as if a ratio of 1e-60 were a number like any other: omega is compared by its
-logarithm here, and W(0) may be given with a factor e^log_scale in front.
+Appendix D allows ratios such as 1e-60 in W(0) and its bounds: here omega is compared by its logarithm, and W(0) may be
+given with a factor e^log_scale.
 
-What is wrong with them. The proofs take |N_ij| <= 2 P gamma alpha d beta^2 omega^2 from Corollary D.1, but a product of
-two entries in the initial phase is at most (P beta omega)^2: it must be P^2. Then D.4 must have P^2, too, and this
+Errors in the assumptions. The proofs take |N_ij| <= 2 P gamma alpha d beta^2 omega^2 from Corollary D.1, but a product
+of two entries in the initial phase is at most (P beta omega)^2: it must be P^2. Then D.4 must have P^2, too, and this
 contradicts D.5: D.5 needs log P > 5 kappa^2 log(1/(P beta omega)), since (a_i + a_j) / (2 a_i) > 1/2, and D.4 with P^2
 needs log(1/(P beta omega)) >= log P + log(K gamma d beta / min(kappa - 1, 1 - kappa^(-1/2))) > log P. So with two or
-more concepts no start whatever meets the corrected assumptions (`corrected=True`), and the lemmas are proved of none.
-As printed they can be met, by starts as small as `largest_start` says, but only with all strengths positive, d = s
-(D.1), and with the strengths more than a factor 3 apart (D.5), which those of Figures 8 and 9 are not.
+more concepts no start meets the corrected assumptions (`corrected=True`), and the lemmas are proved for none. As
+printed they can be met, by starts up to `largest_start`, but only with all strengths positive, d = s (D.1), and with
+the strengths more than a factor 3 apart (D.5), unlike those of Figures 8 and 9.
 
 Equation D.60 drops a factor 1/5: its step needs a_i - 3 a_j >= 5 alpha / C, or kappa <= 1 + K / (10 C) in D.4. The
 proof of Lemma D.5 has K <= 10, where D.2 has K >= 20 and any K of at least 2 does.
@@ -32,12 +32,11 @@ from numpy.typing import ArrayLike
 from saddlescope._shared.arguments import validate_arguments
 from saddlescope._shared.errors import InputError
 from saddlescope._shared.reprs import ReprMixin, in_line
-from saddlescope.models import symmetric_factor
-from saddlescope.theory.concepts.update_terms import checked_strengths
+from saddlescope.theory.concepts.arguments import validate_map, validate_strengths
 
 
 class Condition(NamedTuple):
-    """One inequality value <= bound.
+    """Inequality value <= bound.
 
     Attributes:
         assumption: its number, such as "D.4".
@@ -53,7 +52,7 @@ class Condition(NamedTuple):
 
     @property
     def holds(self) -> bool:
-        """Whether the value is at most the bound."""
+        """True if the value is at most the bound."""
         return bool(self.value <= self.bound)
 
     def __repr__(self) -> str:
@@ -62,11 +61,11 @@ class Condition(NamedTuple):
 
 @dataclass(frozen=True, repr=False)
 class Assumptions(ReprMixin):
-    """What `check_assumptions` found.
+    """Result of `check_assumptions`.
 
     Attributes:
         alpha: the smallest strength.
-        gamma: the largest one over it; infinite at alpha = 0.
+        gamma: the largest strength over alpha; infinite at alpha = 0.
         log_omega: log of the smallest |w_ij(0)|; -infinity with an entry 0.
         beta: the largest |w_ij(0)| over the smallest.
         conditions: the inequalities of D.1 to D.5, in their order.
@@ -80,17 +79,17 @@ class Assumptions(ReprMixin):
 
     @property
     def hold(self) -> bool:
-        """Whether all of them do."""
+        """True if all conditions hold."""
         return all(condition.holds for condition in self.conditions)
 
     @property
     def violated(self) -> tuple[Condition, ...]:
-        """Those that do not."""
+        """Conditions that do not hold."""
         return tuple(condition for condition in self.conditions if not condition.holds)
 
 
 class LargestStart(NamedTuple):
-    """The largest omega for which D.3, D.4 and D.5 hold together, and the P that it takes, as natural logarithms."""
+    """Largest omega for which D.3, D.4 and D.5 hold together, and its P, as natural logarithms."""
 
     log_omega: float
     log_P: float  # noqa: N815 - the paper's P
@@ -112,32 +111,27 @@ def check_assumptions(
     log_scale: float = 0.0,
     corrected: bool = False,
 ) -> Assumptions:
-    """Hold a start against Assumptions D.1 to D.5.
+    """Test Assumptions D.1 to D.5 for a start.
 
     Args:
         strengths: a, (d,), in any order.
-        start: W(0) but for the factor e^log_scale, symmetric and positive semidefinite, (d, d).
+        start: W(0) without the factor e^log_scale, symmetric and positive semidefinite, (d, d).
         log_P: log P, of any size.
         K: of D.2, positive.
         kappa: of D.4, positive.
         C: of D.5, positive.
         step: eta; 0 for gradient flow.
         log_scale: log of a factor of W(0), such as -150.
-        corrected: with P^2 in D.4, which its use in the proofs needs.
+        corrected: True for P^2 in D.4, which its use in the proofs needs.
 
     Raises:
         InputError: a W(0) that is not symmetric or not positive semidefinite or of another size than the strengths,
             or constants out of their range.
     """
-    a = np.sort(checked_strengths(strengths))
-    symmetric_factor(start, name="start")
-    W = np.abs(np.array(start, float))
-    if W.shape != (len(a), len(a)):
-        raise InputError(
-            f"start must have shape {(len(a), len(a))!r}, as there are {len(a)} strengths; got {W.shape!r}."
-        )
+    a = np.sort(validate_strengths(strengths))
+    W = np.abs(validate_map(start, a, name="start"))
     if W.max() == 0:
-        raise InputError("start must not be 0, where the network stays; got a matrix of zeros.")
+        raise InputError("start must not be 0, a stationary point; got a matrix of zeros.")
     _check_constants(log_P=log_P, log_scale=log_scale)
     _check_constants(positive=True, K=K, kappa=kappa, C=C)
     if not 0 <= step < math.inf:
@@ -185,10 +179,10 @@ def check_assumptions(
 
 @validate_arguments
 def largest_start(strengths: ArrayLike, *, beta: float, K: float = 20.0, kappa: float = 1.11) -> LargestStart:
-    """The largest omega, and its P, with which D.3, D.4 and D.5 as printed hold together.
+    """Return the largest omega, and its P, with which D.3, D.4 and D.5 as printed hold together.
 
-    D.3 and D.4 bound P omega from above. With P omega at that bound, D.5 asks for the least P; a smaller P omega asks
-    for a larger P, and so for a smaller omega twice.
+    D.3 and D.4 bound P omega from above. With P omega at that bound, D.5 requires the least P; a smaller P omega
+    requires a larger P, and so a still smaller omega.
 
     Args:
         strengths: a, at least two, each more than three times the next weaker one.
@@ -197,9 +191,9 @@ def largest_start(strengths: ArrayLike, *, beta: float, K: float = 20.0, kappa: 
         kappa: of D.4, above 1.1.
 
     Raises:
-        InputError: a constant out of its range; or strengths so near that D.5 fails at every omega.
+        InputError: a constant out of its range; or strengths so close that D.5 fails at every omega.
     """
-    a = np.sort(checked_strengths(strengths))
+    a = np.sort(validate_strengths(strengths))
     if len(a) < 2 or a[0] <= 0 or np.any(a[1:] <= 3 * a[:-1]):
         raise InputError(
             "strengths must be two or more positive numbers, each above three times the next weaker one, or "
@@ -217,7 +211,7 @@ def largest_start(strengths: ArrayLike, *, beta: float, K: float = 20.0, kappa: 
 
 
 def _log_slack(kappa: float) -> float:
-    """The log of min(kappa - 1, 1 - kappa^(-1/2)) of D.4."""
+    """Return the log of min(kappa - 1, 1 - kappa^(-1/2)) of D.4."""
     return _log(max(0.0, min(kappa - 1, 1 - kappa**-0.5)))
 
 

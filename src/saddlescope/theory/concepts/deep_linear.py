@@ -1,38 +1,38 @@
-"""When deeper linear networks learn each concept, from small weights.
+"""Times at which deeper linear networks learn each concept, from small weights.
 
-    L       depth, at least 2; the map is W = W_L ... W_1, the layers have weights of their own
+    L       depth, at least 2; the map is W = W_L ... W_1, with independent layers
     a_k     strengths of the concepts, the eigenvalues of A, (d,); W in the eigenbasis of A
     omega   scale of the weights at the start
     t       time of gradient flow on the loss of equation 4.1, as for the symmetric network, whose two tied layers learn
-            twice as fast as two layers with weights of their own
+            twice as fast as two independent layers
 
 Balanced diagonal starts, W_l(0) = diag(u), decouple exactly: each w_kk = u_k^L follows w' = L a_k w^(2 - 2/L) (1 - w).
-At depth 2 its time to 1/2 grows as log(1/w) / (2 a_k), so that strengths rule the order of learning; beyond, as
-w^(2/L - 1) / ((L - 2) a_k), and the concept with the larger a_k w_kk^(1 - 2/L) comes first, be it the weaker one.
+At depth 2 its time to 1/2 grows as log(1/w) / (2 a_k), so that strengths determine the order of learning; beyond, as
+w^(2/L - 1) / ((L - 2) a_k), and the concept with the larger a_k w_kk^(1 - 2/L) comes first, even if it is weaker.
 
 From any other small start the concepts are learned by successive elimination:
 
 1. Far below 1, W follows the flow of the homogeneous part of the loss, -tr(A W), which has no scale and blows up, for
    almost all starts along one concept k: W_l is about c x_l x_(l-1)^T, with unit vectors x_l, x_0 = x_L = e_k.
 2. That concept saturates, as in the aligned case: w_kk = 1/2 comes at the time when the homogeneous flow has w_kk = 1,
-   and a constant that depends on L over a_k.
-3. Then what the layers have along this path is fixed by the concept learned, to leading order. What is orthogonal goes
-   on in the homogeneous flow of the other concepts: back to 1, with x_l projected out of the outputs of every W_l, and
-   x_(l-1) out of its inputs.
+   plus a constant that depends on L, over a_k.
+3. Then the layers' components along this path are fixed by the learned concept, to leading order. The orthogonal ones
+   continue in the homogeneous flow of the other concepts: back to 1, with x_l projected out of the outputs of every
+   W_l, and x_(l-1) out of its inputs.
 
-A weaker concept that is learned before a stronger one is not kept. Between the two, with strengths a < b, what the last
-layer has on the learned path towards the stronger concept's output and the first from its input follow
+A weaker concept that is learned before a stronger one is lost again. Between the two, with strengths a < b, the last
+layer's component from the learned path to the stronger concept's output, and the first layer's from its input, follow
 
     d/dt (p, q) = (-a p + b q, b p - b q),     which grows by e^(r t), r = (sqrt((b - a)^2 + 4 b^2) - a - b) / 2,
 
-so that the path of rank one turns over to the stronger concept, in a time of the order log(1/omega), and the weaker one
-is forgotten. What comes after such a stage is not predicted here.
+so that the path of rank one turns to the stronger concept, in a time of the order log(1/omega), and the weaker one is
+forgotten. Stages after that are not predicted here.
 
 At depth 2 step 1 is linear, (W_2 + W_1^T) / 2 grows by e^(a_k t) in row k, and step 3 leaves the Schur complements of
 `saddlescope.theory.concepts.stages`. Beyond depth 2 all stage times are of the order omega^(2 - L), and there is no
-closed form. It is the leading order for small omega: minor entries are left out, of the size omega^(1 - a_i / a_k).
+closed form. It is the leading order for small omega: minor entries, of the size omega^(1 - a_i / a_k), are neglected.
 
-An extension of section 4.2 and appendix E.4 of the paper, which leaves deeper networks to future work; for diagonal
+This extends section 4.2 and appendix E.4 of the paper, which leaves deeper networks to future work; for diagonal
 starts see Saxe, McClelland, Ganguli 2014, "Exact solutions to the nonlinear dynamics of learning in deep linear
 networks".
 """
@@ -48,26 +48,28 @@ from scipy.integrate import solve_ivp
 
 from saddlescope._shared.arguments import validate_arguments
 from saddlescope._shared.errors import InputError
+from saddlescope._shared.progress import Report, silent
 from saddlescope._shared.reprs import ReprMixin
-from saddlescope.measure.stages import Stage, Staircase
-from saddlescope.theory.concepts.update_terms import checked_strengths
+from saddlescope.measure.stages import Staircase
+from saddlescope.theory.concepts.arguments import validate_strengths
+from saddlescope.theory.concepts.stages import concept_staircase
 from saddlescope.theory.deep_linear import aligned_time
 from saddlescope.theory.escape.speed import validate_depth
 
 _Layers = list[Float[np.ndarray, "_ _"]]
 
 _TOLERANCE = 1e-10  # of a step of the homogeneous flow, relative
-_ROUNDING = 1e-12  # of the start's norm: a layer that has less left has nothing left
-_PATIENCE = 200.0  # in times that a weak concept takes to grow by a factor e: after that there is no growth
+_ROUNDING = 1e-12  # of the start's norm: a layer of a smaller norm counts as 0
+_PATIENCE = 200.0  # in times in which the weakest concept grows by a factor e: later growth is excluded
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class DeepStages(ReprMixin):
-    """The predicted stages of a start.
+    """Predicted stages of a start.
 
     Attributes:
         strengths: a, (d,).
-        times: when w_kk = 1/2, in the order of the strengths given, (d,); infinite for what is never learned.
+        times: t at which w_kk = 1/2, in the order of the given strengths, (d,); infinite for concepts never learned.
         order: the concepts in the order in which they are learned.
         alignments: for each of these |w_kk| over |W|_F in the homogeneous flow where w_kk is 1: close to 1 where the
             prediction holds. Lower where the start is too large, or two concepts are nearly equally strong.
@@ -80,41 +82,27 @@ class DeepStages(ReprMixin):
 
     @property
     def kept(self) -> bool:
-        """Whether stronger concepts come before weaker ones; where one does not, do not trust the times after it."""
+        """True if stronger concepts come before weaker ones; where one does not, the times after it are invalid."""
         return bool(np.all(np.diff(self.strengths[list(self.order)]) < 0))
 
     @property
     def staircase(self) -> Staircase:
-        """The stages between the times, with the loss of equation 4.1 on each plateau and its concepts as support.
+        """Stages between the times, with the loss of equation 4.1 on each plateau and its concepts as support.
 
         Raises:
-            InputError: a weaker concept comes before a stronger one, and is forgotten: there is no staircase.
+            InputError: a weaker concept comes before a stronger one, and is forgotten.
         """
         if not self.kept:
             raise InputError(
                 f"Concepts must be learned from the strongest on; got the order {self.order!r}: a weaker one that "
-                "comes first is forgotten, and there is no staircase. Start from smaller or other weights."
+                "comes first is forgotten. Start from smaller or other weights."
             )
-        starts = [min(0.0, *self.times), *(float(self.times[k]) for k in self.order)]
-        total = float(np.sum(self.strengths))
-        return Staircase(
-            tuple(
-                Stage(
-                    start=start,
-                    end=end,
-                    loss=(total - float(np.sum(self.strengths[list(self.order[:rank])]))) / 2,
-                    rank=rank,
-                    support=tuple(sorted(self.order[:rank])),
-                )
-                for rank, (start, end) in enumerate(zip(starts, [*starts[1:], math.inf], strict=True))
-            ),
-            time_unit="t",
-        )
+        return concept_staircase(self.strengths, self.times, self.order)
 
 
 @validate_arguments
 def balanced_times(strengths: ArrayLike, start: ArrayLike, *, depth: int, share: float = 0.5) -> Float[np.ndarray, "d"]:
-    """When each concept is learned from a balanced diagonal start, exactly, at any scale.
+    """Return the exact time at which each concept is learned from a balanced diagonal start, at any scale.
 
     >>> balanced_times([1.0, 0.5], [1e-6, 1e-6], depth=2).round(2).tolist()  # log(1e6) / (2 a)
     [6.91, 13.82]
@@ -125,15 +113,15 @@ def balanced_times(strengths: ArrayLike, start: ArrayLike, *, depth: int, share:
         strengths: a, (d,), at least 0.
         start: diagonal of W at time 0, (d,), positive and below `share`: W_l(0) = diag(start^(1/L)) in all layers.
         depth: L, at least 2.
-        share: the value of w_kk asked for, below 1.
+        share: target value of w_kk, below 1.
 
     Returns:
         (d,), infinite where the strength is 0.
 
     Raises:
-        InputError: a number out of range, or shapes that do not fit.
+        InputError: a number out of range, or inconsistent shapes.
     """
-    a, w = checked_strengths(strengths), np.array(start, float)
+    a, w = validate_strengths(strengths), np.array(start, float)
     validate_depth(depth)
     if not 0 < share < 1:
         raise InputError(f"share must be between 0 and 1; got {share!r}.")
@@ -150,26 +138,22 @@ def balanced_times(strengths: ArrayLike, start: ArrayLike, *, depth: int, share:
 
 
 @validate_arguments
-def deep_stages(strengths: ArrayLike, weights: Sequence[ArrayLike]) -> DeepStages:
-    """The stages that follow from a small start of a deep linear network, by successive elimination.
+def deep_stages(strengths: ArrayLike, weights: Sequence[ArrayLike], *, report: Report = silent) -> DeepStages:
+    """Predict the stages from a small start of a deep linear network, by successive elimination.
 
     Args:
         strengths: a, (d,), at least 0, no two positive ones equal.
         weights: W_1, ..., W_L at time 0 in the eigenbasis of A, of any hidden widths; the first has d columns, the last
-            d rows. One narrower than the concepts learns only some of them.
+            d rows. A network narrower than the concepts learns only some of them.
+        report: called with the fraction of concepts learned, after each stage.
 
     Raises:
-        InputError: shapes that do not fit, values that are not finite, two equal strengths, a depth below 2, a layer of
+        InputError: inconsistent shapes, values that are not finite, two equal strengths, a depth below 2, a layer of
             zeros, or a start that is not small: an entry w_kk of 1/2 or above.
     """
-    a = checked_strengths(strengths)
-    layers = _checked_layers(weights, a)
-    depth, positive = len(layers), a[a > 0]
-    if len(np.unique(positive)) < len(positive):
-        raise InputError(
-            f"strengths must differ from one another where positive, since equal ones are learned together; got "
-            f"{a.tolist()!r}."
-        )
+    a = validate_strengths(strengths, distinct=True)
+    layers = _validate_layers(weights, a)
+    depth, positive = len(layers), int(np.sum(a > 0))
     least = _ROUNDING * _norm(layers)
     times, order, alignments, now = np.full(len(a), math.inf), [], [], 0.0
     left = a.copy()
@@ -177,24 +161,25 @@ def deep_stages(strengths: ArrayLike, weights: Sequence[ArrayLike]) -> DeepStage
         grown = _grown(layers, left)
         if grown is None:
             break
-        layers, passed = grown
+        layers, duration = grown
         W = _product(layers)
         k = int(np.argmax(np.where(left > 0, np.diag(W), -math.inf)))
-        now += passed
+        now += duration
         times[k] = now + _saturation(depth) / a[k]
         order.append(k)
         alignments.append(abs(W[k, k]) / np.linalg.norm(W))
         layers, left[k] = _without(layers, k), 0.0
+        report(len(order) / positive, f"concept {k} at t = {times[k]:.4g}")
     return DeepStages(a, times, tuple(order), np.array(alignments))
 
 
 @validate_arguments
 def turning_rate(learned: float, stronger: float) -> float:
-    """The rate r at which a network that has learned a weaker concept alone turns over to a stronger one.
+    """Return the rate r at which a network that has learned a weaker concept alone turns to a stronger one.
 
     Args:
-        learned: a, the strength of the concept learned, positive.
-        stronger: b, that of another one, at least a. For b = a the rate is 0: the weaker of two is kept.
+        learned: a, the strength of the learned concept, positive.
+        stronger: b, that of another one, at least a. For b = a the rate is 0.
 
     Raises:
         InputError: strengths out of range.
@@ -209,9 +194,9 @@ def turning_rate(learned: float, stronger: float) -> float:
 
 
 def _grown(layers: _Layers, strengths: Float[np.ndarray, "d"]) -> tuple[_Layers, float] | None:
-    """The layers when the homogeneous flow brings an entry w_kk to 1, and the time that takes; None if it never does.
+    """Return the layers when the homogeneous flow reaches w_kk = 1 for some k, and its time; None if it never does.
 
-    It is followed in the time s with dt = (|theta|^2 / L)^(1 - L/2) ds, in which it does not blow up, but grows
+    The flow is followed in the time s with dt = (|theta|^2 / L)^(1 - L/2) ds, in which it does not blow up, but grows
     exponentially, by e^(a_k s) in each layer along concept k.
     """
     depth, shapes = len(layers), [layer.shape for layer in layers]
@@ -241,7 +226,7 @@ def _grown(layers: _Layers, strengths: Float[np.ndarray, "d"]) -> tuple[_Layers,
     if learned(0.0, start) >= 0:
         return layers, 0.0
     patience = _PATIENCE * (1 + max(0.0, -math.log(size))) / float(strengths[kept].min())
-    # Errors are to be small against the start, from which the weaker concepts grow, and against the time passed.
+    # Errors must be small against the start, from which the weaker concepts grow, and against the elapsed time.
     floors = np.full(start.size, _TOLERANCE * size)
     floors[-1] = _TOLERANCE * size ** (2 - depth) / float(strengths.max())
     flow = solve_ivp(velocity, (0.0, patience), start, method="DOP853", rtol=_TOLERANCE, atol=floors, events=learned)
@@ -251,14 +236,14 @@ def _grown(layers: _Layers, strengths: Float[np.ndarray, "d"]) -> tuple[_Layers,
 
 
 def _saturation(depth: int) -> float:
-    """From w = 1 of the homogeneous flow of one aligned concept of strength 1 to w = 1/2 of the whole one."""
+    """Return the time from w = 1 of the homogeneous flow of an aligned concept of strength 1 to w = 1/2 of the flow."""
     small = 1e-3  # corrections are of the order small^2
     homogeneous = -math.log(small) if depth == 2 else (small ** (2 - depth) - 1) / (depth - 2)
     return aligned_time(1.0, depth=depth, initial=small, share=0.5) - homogeneous
 
 
 def _without(layers: _Layers, concept: int) -> _Layers:
-    """The layers less what they have along the path of rank one by which they learned a concept."""
+    """Return the layers without their components along the path of rank one by which they learned a concept."""
     forward = [np.eye(layers[0].shape[1])[concept]]
     for layer in layers[:-1]:
         forward.append(_unit(layer @ forward[-1]))
@@ -288,7 +273,7 @@ def _unit(vector: Float[np.ndarray, "n"]) -> Float[np.ndarray, "n"]:
     return vector / np.linalg.norm(vector)
 
 
-def _checked_layers(weights: Sequence[ArrayLike], strengths: Float[np.ndarray, "d"]) -> _Layers:
+def _validate_layers(weights: Sequence[ArrayLike], strengths: Float[np.ndarray, "d"]) -> _Layers:
     validate_depth(len(weights))
     layers = [np.array(weight, float) for weight in weights]
     widths = [len(strengths), *(layer.shape[0] if layer.ndim == 2 else 0 for layer in layers)]
@@ -296,12 +281,12 @@ def _checked_layers(weights: Sequence[ArrayLike], strengths: Float[np.ndarray, "
         layer.shape != (out, into) for layer, into, out in zip(layers, widths[:-1], widths[1:], strict=True)
     ):
         raise InputError(
-            f"weights must be matrices W_1, ..., W_L that lead from {len(strengths)} inputs to as many outputs; got "
+            f"weights must be matrices W_1, ..., W_L that map {len(strengths)} inputs to as many outputs; got "
             f"shapes {[layer.shape for layer in layers]!r}."
         )
     if not all(np.all(np.isfinite(layer)) and np.any(layer) for layer in layers):
-        raise InputError("weights must be finite, with no layer of zeros: from there nothing is learned.")
+        raise InputError("weights must be finite, with no layer of zeros, which stays 0.")
     most = float(np.max(np.diag(_product(layers))[strengths > 0], initial=0.0))
     if most >= 0.5:
-        raise InputError(f"weights must be small, with w_kk below 1/2 for stages to be told; got {most!r}.")
+        raise InputError(f"weights must be small, with w_kk below 1/2; got {most!r}.")
     return layers

@@ -1,14 +1,14 @@
-"""Where the symmetric two-layer network ends: W(infinity) from any start, of full rank or not.
+"""Limit W(infinity) of the symmetric two-layer network from any start, of full rank or not.
 
-The weights obey dU/dt = M U with some matrix M(t), so that the rank of U, and which blocks of W are zero, stay for all
+The weights obey dU/dt = M U with some matrix M(t), so that the rank of U and the zero blocks of W are conserved at all
 finite times. Along the flow
 
     d/dt log det W = 4 tr(A (I - W)),
 
-which is positive at every projection W that leaves out a direction of positive strength: a start of full rank, with
+which is positive at every projection W that omits a direction of positive strength: a start of full rank, with
 log det W0 > -infinity, cannot end there. It ends at W = I on all of them. So a network that fails to learn a concept
-(Figure 10 of the paper) starts from a deficient rank, or is on a plateau still, or its run went wrong numerically; no
-other end exists.
+(Figure 10 of the paper) starts from a deficient rank, or is still on a plateau, or its run failed numerically; no other
+limit exists.
 
 A start of rank r has the stationary points where W is a projection onto r eigenvectors of A, in each block of concepts
 that W0 couples, with the rank that this block has. The only attracting one has the r strongest. The others are strict
@@ -27,12 +27,12 @@ from scipy.sparse.csgraph import connected_components
 from saddlescope._shared.arguments import validate_arguments
 from saddlescope._shared.errors import InputError
 from saddlescope._shared.reprs import ReprMixin
-from saddlescope.theory.concepts.update_terms import checked_rows, checked_strengths
+from saddlescope.theory.concepts.arguments import validate_factor, validate_strengths
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class PredictedLimit(ReprMixin):
-    """Where gradient flow ends.
+    """Limit of gradient flow.
 
     Attributes:
         strengths: a, (d,).
@@ -46,21 +46,21 @@ class PredictedLimit(ReprMixin):
 
     @property
     def complete(self) -> bool:
-        """Whether every direction of positive strength is learned."""
+        """True if every direction of positive strength is learned."""
         return len(self.learned) == int(np.sum(self.strengths > 0))
 
     @property
     def loss(self) -> float:
-        """The loss of equation 4.1 at the end: half the sum of the strengths that are not learned."""
+        """Loss of equation 4.1 at the limit: half the sum of the strengths that are not learned."""
         return float(np.sum(np.delete(self.strengths, list(self.learned)))) / 2
 
     def output(self, point: ArrayLike) -> Float[np.ndarray, "d"]:
-        """W(infinity) z at a point without components along directions of strength 0.
+        """Return W(infinity) z at a point without components along directions of strength 0.
 
         The block of W between such directions depends on the whole path, so it is not predicted.
 
         Raises:
-            InputError: a point of another shape, not finite, or with such components.
+            InputError: a point of a wrong shape, not finite, or with such components.
         """
         z = np.array(point, float)
         if z.shape != self.strengths.shape or not np.all(np.isfinite(z)) or np.any(z[self.strengths == 0] != 0):
@@ -70,13 +70,13 @@ class PredictedLimit(ReprMixin):
         return np.where(np.isin(np.arange(len(z)), self.learned), z, 0.0)
 
     def test_loss(self, point: ArrayLike) -> float:
-        """|W(infinity) z - z|^2 / 2 at a point, as for `output`."""
+        """Return |W(infinity) z - z|^2 / 2 at a point, as for `output`."""
         return float(np.sum((self.output(point) - np.array(point, float)) ** 2)) / 2
 
 
 @validate_arguments
 def predicted_limit(strengths: ArrayLike, factor: ArrayLike) -> PredictedLimit:
-    """Where gradient flow ends from almost every start with the blocks and ranks of this one.
+    """Predict the limit of gradient flow from almost every start with the blocks and ranks of this one.
 
     Args:
         strengths: a, (d,), at least 0.
@@ -84,11 +84,11 @@ def predicted_limit(strengths: ArrayLike, factor: ArrayLike) -> PredictedLimit:
             are 0 within rounding separate blocks; singular values that are, lower the rank.
 
     Raises:
-        InputError: shapes that do not fit, values that are not finite; or a rank that cuts through equal strengths, of
-            which any combination may be learned.
+        InputError: inconsistent shapes, values that are not finite; or a rank that divides equal strengths, of which
+            any combination may be learned.
     """
-    a = checked_strengths(strengths)
-    U = checked_rows(factor, a)
+    a = validate_strengths(strengths)
+    U = validate_factor(factor, a)
     sizes = np.linalg.norm(U, axis=1)
     units = U / np.where(sizes > 0, sizes, 1.0)[:, None]
     rounding = 4 * max(U.shape) * np.finfo(float).eps
@@ -103,7 +103,7 @@ def predicted_limit(strengths: ArrayLike, factor: ArrayLike) -> PredictedLimit:
         if rank and len(left) and a[taken[-1]] == a[left[0]] > 0:
             raise InputError(
                 f"strengths must differ where the rank of U0 ends, {rank} in the block {members.tolist()!r}; got "
-                f"{a.tolist()!r}, of which equal ones share what is learned."
+                f"{a.tolist()!r}, of which equal ones are learned in any combination."
             )
         learned += [int(k) for k in taken if a[k] > 0]
         total += rank

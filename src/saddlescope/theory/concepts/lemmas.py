@@ -1,15 +1,16 @@
-"""Lemmas D.1 to D.8 as printed, in the time of the true gradient flow, to be held against it.
+"""Lemmas D.1 to D.8 as printed, in the time of the true gradient flow, for comparison with it.
 
     a_i     strength; w_ij entries of W; alpha, gamma, omega, beta, P, K, kappa as in `check_assumptions`
     t       time of dU/dt = -(A E + E A) U; the paper's eta t is 2 t, so that its exponents double
 
-Lemma D.5 bounds w_ii by 1 + 2/K, D.6 bounds it by 1 - 2/K from below once it is there, D.7 has |w_ij| below
-max(|w_ij(t_0)|, omega) once the stronger entry w_ii is above 0.8, and D.8 (Assertion D.1) has it below P beta omega at
-all times: these are numbers. The bounds that change with time, and the times, are the functions here.
+Lemma D.5 bounds w_ii by 1 + 2/K, D.6 bounds it by 1 - 2/K from below after it has reached this value, D.7 bounds |w_ij|
+by max(|w_ij(t_0)|, omega) once the stronger entry w_ii is above 0.8, and D.8 (Assertion D.1) bounds it by P beta omega
+at all times: these are numbers. The functions here are the bounds that change with time, and the times.
 
-What fails, at starts that meet the assumptions as printed: Corollary D.1 (P must be P^2); with it Lemma D.3, where the
-start is nearly singular, since w_ii(0) may lie almost wholly along a stronger concept; and the step w_ii(t_0) >= P beta
-omega of D.8's proof, since t_0 is when the upper bound gets there. `map_ceiling` and `initial_growth` hold always.
+Statements that fail at starts that meet the assumptions as printed: Corollary D.1 (P must be P^2); with it Lemma D.3,
+where the start is nearly singular, since w_ii(0) may be almost entirely along a stronger concept; and the step
+w_ii(t_0) >= P beta omega of D.8's proof, since t_0 is when the upper bound reaches it. `map_ceiling` and
+`initial_growth` always hold.
 """
 
 import math
@@ -26,7 +27,7 @@ Values = ArrayLike | float
 
 @validate_arguments
 def lemma_d1_ceiling(start: Values, rate: Values, times: Values, *, kappa: float) -> Float[np.ndarray, "..."]:
-    """|w_ij(0)| e^(2 (a_i + a_j) kappa t), below which Lemma D.1 has |w_ij(t)| stay; or infinity.
+    """Return Lemma D.1's upper bound of |w_ij(t)|, |w_ij(0)| e^(2 (a_i + a_j) kappa t), or infinity.
 
     Args:
         start: w_ij(0).
@@ -42,9 +43,9 @@ def lemma_d1_ceiling(start: Values, rate: Values, times: Values, *, kappa: float
 
 @validate_arguments
 def lemma_d2_floor(start: Values, rate: Values, times: Values, *, kappa: float) -> Float[np.ndarray, "..."]:
-    """|w_ij(0)| e^(2 (a_i + a_j) t / kappa): a lower bound of |w_ij(t)| until `lemma_d2_time`.
+    """Return |w_ij(0)| e^(2 (a_i + a_j) t / kappa): a lower bound of |w_ij(t)| until `lemma_d2_time`.
 
-    On the diagonal, with the rate 2 a_i, it is that of Lemma D.3 until `lemma_d3_time`, too; and with the rate
+    On the diagonal, with the rate 2 a_i, it is also that of Lemma D.3 until `lemma_d3_time`; and with the rate
     2 a_i (1 - lambda) and w_ii(t_0) in place of w_ij(0) that of Lemma D.4, while w_ii(t_0 + t) < lambda.
 
     Args:
@@ -61,7 +62,7 @@ def lemma_d2_floor(start: Values, rate: Values, times: Values, *, kappa: float) 
 
 @validate_arguments
 def lemma_d2_time(strongest: float, *, log_P: float, kappa: float) -> float:
-    """T_1 = log P / (4 gamma alpha kappa), until when Lemma D.2 has every entry in the initial phase.
+    """Return T_1 = log P / (4 gamma alpha kappa), the end of the initial phase of every entry in Lemma D.2.
 
     Args:
         strongest: gamma alpha, the largest strength, positive.
@@ -76,7 +77,7 @@ def lemma_d2_time(strongest: float, *, log_P: float, kappa: float) -> float:
 
 @validate_arguments
 def lemma_d3_time(log_start: float, strength: float, *, log_phase: float, kappa: float) -> float:
-    """T_1^(i) = log(P beta omega / w_ii(0)) / (4 a_i kappa), until when Lemma D.3 has w_ii in the initial phase.
+    """Return T_1^(i) = log(P beta omega / w_ii(0)) / (4 a_i kappa), the end of w_ii's initial phase in Lemma D.3.
 
     Args:
         log_start: log w_ii(0).
@@ -92,7 +93,7 @@ def lemma_d3_time(log_start: float, strength: float, *, log_phase: float, kappa:
 
 @validate_arguments
 def lemma_d8_time(log_start: float, strength: float, *, log_phase: float, kappa: float) -> float:
-    """The t* by when, in the proof of Lemma D.8, w_ii has risen above 0.8: T_1^(i) and a growth from P beta omega.
+    """Return t* by which w_ii exceeds 0.8 in the proof of Lemma D.8: T_1^(i) and a growth from P beta omega.
 
     Args:
         log_start: log w_ii(0).

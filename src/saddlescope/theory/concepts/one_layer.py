@@ -1,4 +1,4 @@
-"""Theorem 4.1: the one-layer network f(x) = W x learns each concept on its own, in closed form.
+"""Theorem 4.1: the one-layer network f(x) = W x learns each concept separately, in closed form.
 
     A       second moment of the inputs, symmetric and positive semidefinite, (d, d); diag(a) without a rotation
     W0      W at time 0, (d, d)
@@ -6,13 +6,14 @@
 
     W(t) = I - (I - W0) exp(-A t),     W(t) z = (I - exp(-A t)) z + W0 exp(-A t) z = growth + noise.
 
-Equation 4.2 sums the noise over the s directions of concepts only. It must run over all d: a direction of strength 0
-keeps what W0 makes of it. The two agree at the test points, where z is 0 beyond the concepts.
+Equation 4.2 sums the noise over the s directions of concepts only. It must run over all d: along a direction of
+strength 0 the output stays W0 z. The two agree at the test points, where z is 0 beyond the concepts.
 
-Monotone growth of every output, as the paper's section 4.1 has it, needs a small W0: the noise may rise or fall. So it
-is with the loss |W z - z|^2 at z. With C = (W0 - I) R_s, the columns of concepts alone, it is |C exp(-a t) R_s^T z|^2,
-which falls for every z and t if C^T C diag(a) has a positive semidefinite symmetric part. Since C^T C is I up to a norm
-of 2 w + w^2, w the spectral norm of W0, that holds if (2 w + w^2) sqrt(max a / min a) <= 1: see `monotone_norm`.
+Monotone growth of every output, as in the paper's section 4.1, needs a small W0: the noise may rise or fall. The same
+holds for the loss |W z - z|^2 at z. With C = (W0 - I) R_s, the columns of concepts alone, it is
+|C exp(-a t) R_s^T z|^2, which falls for every z and t if C^T C diag(a) has a positive semidefinite symmetric part.
+Since C^T C is I up to a norm of 2 w + w^2, w the spectral norm of W0, that holds if
+(2 w + w^2) sqrt(max a / min a) <= 1: see `monotone_norm`.
 """
 
 from dataclasses import dataclass
@@ -25,12 +26,12 @@ from saddlescope._shared.arguments import validate_arguments
 from saddlescope._shared.errors import InputError
 from saddlescope._shared.reprs import ReprMixin
 from saddlescope.models import symmetric_factor
-from saddlescope.theory.concepts.update_terms import checked_strengths
+from saddlescope.theory.concepts.arguments import validate_strengths, validate_times
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class OneLayerOutput(ReprMixin):
-    """W(t) z and its two terms.
+    """Output W(t) z and its two terms.
 
     Attributes:
         growth: (times, d), (I - exp(-A t)) z.
@@ -42,7 +43,7 @@ class OneLayerOutput(ReprMixin):
 
     @property
     def total(self) -> Float[np.ndarray, "times d"]:
-        """W(t) z."""
+        """Output W(t) z."""
         return self.growth + self.noise
 
 
@@ -50,19 +51,19 @@ class OneLayerOutput(ReprMixin):
 def one_layer_output(
     second_moment: ArrayLike, start: ArrayLike, point: ArrayLike, times: ArrayLike, *, printed: int | None = None
 ) -> OneLayerOutput:
-    """The output at a point, by Theorem 4.1.
+    """Return the output at a point, by Theorem 4.1.
 
     Args:
         second_moment: A, (d, d).
         start: W0, any (d, d).
         point: z, (d,).
         times: t, (times,), at least 0.
-        printed: s, to have equation 4.2 as printed, without the noise of the directions beyond the first s; A must be
+        printed: s, for equation 4.2 as printed, without the noise of the directions beyond the first s; A must be
             diagonal then. None for the corrected equation.
 
     Raises:
-        InputError: shapes that do not fit, values that are not finite, or negative times; A not symmetric or not
-            positive semidefinite.
+        InputError: inconsistent shapes, values that are not finite, or negative times; A not symmetric or not positive
+            semidefinite.
     """
     A, W0, t = _checked(second_moment, start, times)
     z = np.array(point, float)
@@ -71,17 +72,17 @@ def one_layer_output(
     values, vectors = np.linalg.eigh(A)
     coordinates = vectors.T @ z
     growth = (-np.expm1(-np.outer(t, values)) * coordinates) @ vectors.T
-    left = (np.exp(-np.outer(t, values)) * coordinates) @ vectors.T
+    decayed = (np.exp(-np.outer(t, values)) * coordinates) @ vectors.T
     if printed is not None:
         if not 0 < printed <= len(A) or np.any(A - np.diag(np.diag(A))):
             raise InputError(f"printed must be between 1 and {len(A)}, with a diagonal second_moment; got {printed!r}.")
-        growth, left = (np.where(np.arange(len(A)) < printed, part, 0.0) for part in (growth, left))
-    return OneLayerOutput(growth, left @ W0.T)
+        growth, decayed = (np.where(np.arange(len(A)) < printed, part, 0.0) for part in (growth, decayed))
+    return OneLayerOutput(growth, decayed @ W0.T)
 
 
 @validate_arguments
 def one_layer_map(second_moment: ArrayLike, start: ArrayLike, times: ArrayLike) -> Float[np.ndarray, "times d d"]:
-    """W(t), by Theorem 4.1.
+    """Return W(t), by Theorem 4.1.
 
     Args:
         second_moment: A, (d, d).
@@ -89,7 +90,7 @@ def one_layer_map(second_moment: ArrayLike, start: ArrayLike, times: ArrayLike) 
         times: t, (times,), at least 0.
 
     Raises:
-        InputError: what `one_layer_output` refuses.
+        InputError: invalid arguments, as for `one_layer_output`.
     """
     A, W0, t = _checked(second_moment, start, times)
     values, vectors = np.linalg.eigh(A)
@@ -99,7 +100,7 @@ def one_layer_map(second_moment: ArrayLike, start: ArrayLike, times: ArrayLike) 
 
 @validate_arguments
 def monotone_norm(strengths: ArrayLike) -> float:
-    """The spectral norm of W0 up to which the loss at every point in the span of the concepts falls monotonically.
+    """Return the spectral norm of W0 up to which the loss at every point in the span of the concepts is monotone.
 
     It is sufficient, not necessary: sqrt(1 + sqrt(min a / max a)) - 1, over the positive strengths.
 
@@ -112,7 +113,7 @@ def monotone_norm(strengths: ArrayLike) -> float:
     Raises:
         InputError: strengths out of range.
     """
-    a = checked_strengths(strengths)
+    a = validate_strengths(strengths)
     positive = a[a > 0]
     if not len(positive):
         raise InputError("strengths must not all be 0: nothing is learned then.")
@@ -121,9 +122,7 @@ def monotone_norm(strengths: ArrayLike) -> float:
 
 def _checked(second_moment: ArrayLike, start: ArrayLike, times: ArrayLike) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     symmetric_factor(second_moment, name="second_moment")
-    A, W0, t = (np.array(given, float) for given in (second_moment, start, times))
+    A, W0, t = np.array(second_moment, float), np.array(start, float), validate_times(times)
     if W0.shape != A.shape or not np.all(np.isfinite(W0)):
         raise InputError(f"start must be finite, of the shape {A.shape!r} of second_moment; got {start!r}.")
-    if t.ndim != 1 or not np.all((t >= 0) & (t < np.inf)):
-        raise InputError(f"times must be a list of finite numbers of at least 0; got {times!r}.")
     return A, W0, t

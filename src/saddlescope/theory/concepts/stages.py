@@ -1,25 +1,26 @@
-"""When the symmetric two-layer network learns each concept, and when each minor entry peaks, for small starts.
+"""Stage times of the symmetric two-layer network for small starts: each concept, and the peaks of minor entries.
 
     a_k     strengths of the concepts, (d,), distinct where positive
     U0      the start, (d, d'); W = U U^T
-    s_k     Schur complement: what is left of w_kk(0) after the rows of all stronger concepts are projected out
+    s_k     Schur complement: the part of w_kk(0) orthogonal to the rows of all stronger concepts
     c_ik    the same of w_ik(0), for a concept i weaker than k
     t       time of gradient flow, dU/dt = -(A E + E A) U; the paper's time of equation 4.3 is 2 t
 
-A concept that is learned takes its direction out of the row space of U, so that a weaker one grows from what its row
-has in the directions left: with the rows in the order of decreasing strength, U0^T = Q R, s_k = R_kk^2 and
+A concept that is learned removes its direction from the row space of U, so that a weaker one grows from the part of its
+row in the remaining directions: with the rows in the order of decreasing strength, U0^T = Q R, s_k = R_kk^2 and
 c_ik = R_kk R_ki. The noise terms N of equation 4.3 do this. From there on equation 4.3 without noise has the solution
 
     w_kk = s_k e^(4 a_k t) / (1 - s_k + s_k e^(4 a_k t)),     w_kk = 1/2 at T_k = log(1/s_k - 1) / (4 a_k),
     w_ik = c_ik e^(2 (a_i + a_k) t) ((1 - w_kk) / (1 - s_k))^((3 a_k + a_i) / (4 a_k)),
 
 and |w_ik| peaks where w_kk = 2 (a_i + a_k) / (3 a_k + a_i). It is exact in the limit of small starts. At a finite scale
-it tells well separated stages: T_k in the order of decreasing strength.
+it holds for well separated stages: T_k in the order of decreasing strength.
 
 A descent of the loss out of the distribution comes with a major entry w_kk that is learned; between two of them it may
 rise with a minor entry that is suppressed (section 4.2.2).
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -30,17 +31,17 @@ from saddlescope._shared.arguments import validate_arguments
 from saddlescope._shared.errors import InputError
 from saddlescope._shared.reprs import ReprMixin
 from saddlescope.measure.stages import Stage, Staircase
+from saddlescope.theory.concepts.arguments import validate_factor, validate_strengths
 from saddlescope.theory.concepts.closed_forms import logistic
-from saddlescope.theory.concepts.update_terms import checked_rows, checked_strengths
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class ConceptStages(ReprMixin):
-    """The predicted stages of a start.
+    """Predicted stages of a start.
 
     Attributes:
         strengths: a, (d,).
-        schur: s_k in the order of the strengths given, (d,); exactly 0 where the rank does not suffice for the concept.
+        schur: s_k in the order of the given strengths, (d,); exactly 0 where the rank does not suffice for the concept.
         couplings: c_ik, (d, d), symmetric, with s_k on the diagonal.
     """
 
@@ -50,25 +51,25 @@ class ConceptStages(ReprMixin):
 
     @property
     def times(self) -> Float[np.ndarray, "d"]:
-        """T_k, when w_kk = 1/2, in the order of the strengths given; infinite for what is never learned."""
+        """Times T_k at which w_kk = 1/2, in the order of the given strengths; infinite for concepts never learned."""
         with np.errstate(divide="ignore", invalid="ignore"):
             times = (np.log1p(-self.schur) - np.log(self.schur)) / (4 * self.strengths)
         return np.where((self.strengths > 0) & (self.schur > 0), times, np.inf)
 
     @property
     def separated(self) -> bool:
-        """Whether a stronger concept comes before every weaker one, without which the prediction does not hold."""
+        """True if every stronger concept comes before every weaker one; otherwise the prediction does not hold."""
         times = self.times[np.argsort(-self.strengths, kind="stable")]
         times = times[np.isfinite(times)]
         return bool(np.all(np.diff(times) > 0))
 
     @property
     def peak_times(self) -> Float[np.ndarray, "d d"]:
-        """When |w_ik| peaks, symmetric, in t; NaN where there is no peak: on the diagonal, or with c_ik = 0.
+        """Times t at which |w_ik| peaks, symmetric; NaN without a peak: on the diagonal, or with c_ik = 0.
 
-        A start past the peak has a negative time. Where c_ik is much smaller than w_ik(0), there is an earlier peak,
-        too, from before the stronger concepts are learned, and it may be the higher one. Where c_ik is small by chance
-        there may be a higher one later, from the noise of other minor entries as the next concepts are learned.
+        A start past the peak has a negative time. Where c_ik is much smaller than w_ik(0), |w_ik| also has an earlier
+        peak, from before the stronger concepts are learned, which may be the higher one. Where c_ik is small by chance
+        it may have a higher one later, from the noise of other minor entries as the next concepts are learned.
         """
         weak, strong, schur = self._pairs
         with np.errstate(divide="ignore", invalid="ignore"):
@@ -79,7 +80,7 @@ class ConceptStages(ReprMixin):
 
     @property
     def peaks(self) -> Float[np.ndarray, "d d"]:
-        """The values of w_ik at `peak_times`, with their sign; NaN where there is no peak."""
+        """Values of w_ik at `peak_times`, with their sign; NaN without a peak."""
         weak, strong, schur = self._pairs
         with np.errstate(divide="ignore", invalid="ignore"):
             left = np.log((strong - weak) / (3 * strong + weak)) - np.log1p(-schur)  # of (1 - w_kk) / (1 - s_k)
@@ -88,7 +89,7 @@ class ConceptStages(ReprMixin):
 
     @property
     def _pairs(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Of every two concepts the weaker one's strength, the stronger one's, and the stronger one's s_k."""
+        """Weaker strength, stronger strength, and s_k of the stronger one, for every two concepts."""
         one, other = np.meshgrid(self.strengths, self.strengths, indexing="ij")
         return (
             np.minimum(one, other),
@@ -97,42 +98,50 @@ class ConceptStages(ReprMixin):
         )
 
     def major(self, times: ArrayLike) -> Float[np.ndarray, "times d"]:
-        """w_kk at these times, (times, d)."""
+        """Return w_kk at these times, (times, d)."""
         return logistic(self.schur, 4 * self.strengths * np.array(times, float)[:, None])
 
     @property
     def staircase(self) -> Staircase:
-        """The stages between the T_k, with the loss of equation 4.1 on each plateau and its concepts as support.
+        """Stages between the T_k, with the loss of equation 4.1 on each plateau and its concepts as support.
 
         Raises:
-            InputError: the stages are not separated, so that there is no staircase.
+            InputError: the stages are not separated, so that they form no staircase.
         """
         if not self.separated:
             raise InputError(
-                f"Stage times must increase from the strongest concept on; got {self.times!r}: there is no staircase. "
-                "Start from smaller weights."
+                f"Stage times must increase from the strongest concept on; got {self.times!r}. Start from smaller "
+                "weights."
             )
         order = [int(k) for k in np.argsort(self.times, kind="stable") if np.isfinite(self.times[k])]
-        starts = [min(0.0, float(self.times[order[0]]) if order else 0.0), *(float(self.times[k]) for k in order)]
-        total = float(np.sum(self.strengths))
-        return Staircase(
-            tuple(
-                Stage(
-                    start=start,
-                    end=end,
-                    loss=(total - float(np.sum(self.strengths[order[:rank]]))) / 2,
-                    rank=rank,
-                    support=tuple(sorted(order[:rank])),
-                )
-                for rank, (start, end) in enumerate(zip(starts, [*starts[1:], float("inf")], strict=True))
-            ),
-            time_unit="t",
-        )
+        return concept_staircase(self.strengths, self.times, order)
+
+
+def concept_staircase(
+    strengths: Float[np.ndarray, "d"], times: Float[np.ndarray, "d"], order: Sequence[int]
+) -> Staircase:
+    """Return the stages between the times of concepts learned in this order, with the loss of equation 4.1."""
+    learned = [float(times[k]) for k in order]
+    starts = [min([0.0, *learned[:1]]), *learned]
+    total = float(np.sum(strengths))
+    return Staircase(
+        tuple(
+            Stage(
+                start=start,
+                end=end,
+                loss=(total - float(np.sum(strengths[list(order[:rank])]))) / 2,
+                rank=rank,
+                support=tuple(sorted(order[:rank])),
+            )
+            for rank, (start, end) in enumerate(zip(starts, [*starts[1:], float("inf")], strict=True))
+        ),
+        time_unit="t",
+    )
 
 
 @validate_arguments
 def concept_stages(strengths: ArrayLike, factor: ArrayLike) -> ConceptStages:
-    """The stages that follow from a small start.
+    """Predict the stages from a small start.
 
     >>> stages = concept_stages([1.0, 0.25], [[1e-3, 0.0], [1e-3, 1e-3]])
     >>> stages.times.round(2).tolist()  # log(1e6) / (4 a_k): of w_22(0) = 2e-6 half is along the stronger concept
@@ -143,23 +152,17 @@ def concept_stages(strengths: ArrayLike, factor: ArrayLike) -> ConceptStages:
         factor: U0, (d, d'), any width; of a given W0 by `saddlescope.models.symmetric_factor`.
 
     Raises:
-        InputError: shapes that do not fit, values that are not finite, two equal strengths, or a start that is not
+        InputError: inconsistent shapes, values that are not finite, two equal strengths, or a start that is not
             small: a Schur complement of 1 or above.
     """
-    a = checked_strengths(strengths)
-    U = checked_rows(factor, a)
-    positive = a[a > 0]
-    if len(np.unique(positive)) < len(positive):
-        raise InputError(
-            f"strengths must differ from one another where positive, since equal ones are learned together; got "
-            f"{a.tolist()!r}. Where all are equal, see proportional_map."
-        )
+    a = validate_strengths(strengths, distinct=True)
+    U = validate_factor(factor, a)
     order = np.argsort(-a, kind="stable")
     residual = U[order].copy()
     rounding = 4 * max(U.shape) * np.finfo(float).eps
     couplings = np.zeros((len(a), len(a)))
     for k in range(len(a)):
-        # The rows left are orthogonal to all before: a modified Gram-Schmidt process, with a second pass for digits.
+        # The remaining rows are orthogonal to all before: modified Gram-Schmidt, with a second pass for accuracy.
         row = residual[k]
         size = float(np.linalg.norm(row))
         if size <= rounding * np.linalg.norm(U[order[k]]):
@@ -173,7 +176,5 @@ def concept_stages(strengths: ArrayLike, factor: ArrayLike) -> ConceptStages:
     couplings = couplings[np.ix_(back, back)]
     schur = np.diag(couplings).copy()
     if np.any(schur[a > 0] >= 1):
-        raise InputError(
-            f"U must be small, with Schur complements below 1 for stages to be told; got {float(np.max(schur))!r}."
-        )
+        raise InputError(f"U must be small, with Schur complements below 1; got {float(np.max(schur))!r}.")
     return ConceptStages(a, schur, couplings)

@@ -36,7 +36,7 @@ from saddlescope.theory.escape.speed import on_sphere, validate_depth, validate_
 
 @dataclass(frozen=True, repr=False)
 class LayerDeficits(ReprMixin):
-    """The left side of the inequality, term by term.
+    """Left side of the inequality, term by term.
 
     Attributes:
         rank: log(|Zs_l|_F^2 / |Zs_l|_op^2) for l = 0..L-1, (L,).
@@ -54,7 +54,7 @@ class LayerDeficits(ReprMixin):
 
 @dataclass(frozen=True, repr=False)
 class LayerRatios(ReprMixin):
-    """The three ratios that Theorem 3.1 and Proposition 3.3 bound, layer by layer; 0 for a matrix of zeros.
+    """Ratios that Theorem 3.1 and Proposition 3.3 bound, layer by layer; 0 for a matrix of zeros.
 
     Attributes:
         weights: tail(W_l) for l = 1..L, (L,).

@@ -64,7 +64,7 @@ def residual_of(weights: Network, X: Matrix, G: Matrix, tolerance: float) -> flo
 
 @dataclass(frozen=True)
 class Hull:
-    """The subdifferential of -L_0 as {fixed + columns y: y >= 0, sums y = totals}.
+    """Subdifferential of -L_0 as {fixed + columns y: y >= 0, sums y = totals}.
 
     Attributes:
         fixed: (P,), the gradient from the samples without kinks.

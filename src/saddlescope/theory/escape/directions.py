@@ -130,15 +130,17 @@ def escape_directions(
     if not (callable(rate) or 0 < rate < np.inf):
         raise InputError(f"learning_rate must be positive and finite; got {learning_rate!r}.")
     grid = np.unique(-(-np.arange(1, _RECORDS + 1) * steps // _RECORDS))
-    every = grid if record is None else np.asarray(record)
-    if every.ndim != 1 or not every.size or every[0] < 1 or every[-1] > steps or np.any(np.diff(every) < 1):
+    stops = grid if record is None else np.asarray(record)
+    whole = stops.ndim == 1 and stops.size > 0 and bool(np.all(stops == np.floor(stops)))
+    if not (whole and stops[0] >= 1 and stops[-1] <= steps and np.all(np.diff(stops) > 0)):
         raise InputError(f"record must be increasing numbers of steps from 1 to steps={steps!r}; got {record!r}.")
+    stops = stops.astype(int)
     descended, curves = sphere_descent(
-        _starts(X, G, depth, each, num_starts, seed), X.T, G.T, steps=steps, learning_rate=rate, record=every,
+        _starts(X, G, depth, each, num_starts, seed), X.T, G.T, steps=steps, learning_rate=rate, record=stops,
         report=lambda part, note: report(0.5 * part, note),
     )  # fmt: skip
     return measure_directions(
-        descended, X, G, refine=refine, widths=np.repeat(each, num_starts), steps=every, curves=curves,
+        descended, X, G, refine=refine, widths=np.repeat(each, num_starts), steps=stops, curves=curves,
         report=lambda part, note: report(0.5 + 0.5 * part, note),
     )  # fmt: skip
 

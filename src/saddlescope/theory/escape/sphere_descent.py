@@ -111,7 +111,7 @@ def _one(
         return theta, velocity, shrink * rate * square
 
     def until(state, bounds):
-        theta, velocity, radial = jax.lax.fori_loop(*bounds, step, state)
+        theta, velocity, radial = jax.lax.fori_loop(bounds[0], bounds[1], step, state)
         theta = _on_sphere(theta)
         return (theta, velocity, radial), _speed_and_gradient(theta, X, G)[0]
 

@@ -1,8 +1,8 @@
-"""Paths that end at infinity: they are left as soon as that is clear, since they would be followed for ever.
+"""Detection of paths that diverge, which would otherwise be followed for ever.
 
-Where a loss has an exponential tail its rates fade as r ~ 1/t while x grows as log t, and a Newton step stays as long
-as it is, dx = r / H. Towards a strict minimum the step falls in proportion to r; towards a degenerate one as a root
-of r (the cube root for a quartic minimum).
+Where a loss has an exponential tail its rates decay as r ~ 1/t while x grows as log t, and the length of a Newton step,
+dx = r / H, stays constant. Towards a strict minimum the step falls in proportion to r; towards a degenerate one as a
+root of r (the cube root for a quartic minimum).
 """
 
 import numpy as np
@@ -11,23 +11,21 @@ from jaxtyping import Bool, Float
 from saddlescope.theory.incremental.loss_oracle import NonFiniteLossError
 from saddlescope.theory.incremental.stationary_point import Face, newton_displacement
 
-_FROM = 1e-3  # of the entering coordinate's rate: where rates begin to fade
-_DECADES = 3  # over which the Newton step is watched
+_FROM = 1e-3  # of the entering coordinate's rate: below it the test starts
+_DECADES = 3  # of the rates over which Newton steps are compared
 _FELL = 0.5  # a step of relative size 1/x falls by 7/14 from r = e^-7 to e^-14; a quartic's by 1/10
 
 
 class DivergenceTest:
-    """Watches the rates of a path fade."""
+    """Test for divergence, called along a path."""
 
-    def __init__(self, face: Face, pull: float) -> None:
+    def __init__(self, face: Face, entering_rate: float) -> None:
         self._face = face
-        self._next = _FROM * pull
+        self._next = _FROM * entering_rate
         self._steps: list[float] = []
 
-    def towards_infinity(
-        self, x: Float[np.ndarray, "m"], r: Float[np.ndarray, "m"], zero: Bool[np.ndarray, "m"]
-    ) -> bool:
-        """Whether the path has been seen to go to infinity; costs one Hessian in each decade of the rates.
+    def diverging(self, x: Float[np.ndarray, "m"], r: Float[np.ndarray, "m"], zero: Bool[np.ndarray, "m"]) -> bool:
+        """Return True once the path is known to diverge; costs one Hessian in each decade of the rates.
 
         Args:
             x: the present point.

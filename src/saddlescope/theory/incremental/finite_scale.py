@@ -1,4 +1,4 @@
-"""What Algorithm 1 leaves out at a finite initial scale: the part of order 1 of the lines on the plateaus.
+"""First-order correction of Algorithm 1 at a finite initial scale: the part of order 1 of the plateaus' lines.
 
     l        log(1/alpha)
     y_i      integral of g_i over time t; beta_i = alpha^2 (e^{P_i + 2 y_i} - e^{M_i - 2 y_i})
@@ -8,12 +8,12 @@
     eta, c   the parts of order 1: y_i = xi_i l + eta_i when stage k begins, at t = T_k l + c_k
 
 Coordinate i has |beta_i| = 1 at the end s = +-1 of its interval where 2 s y_i = 2 l - P_i for s = +1, or - M_i for
-s = -1. On a plateau y moves at the rate g, and the transition k shifts it by J^k (see `saddlescope.theory.incremental.timed_transition`):
+s = -1. On a plateau y moves at the rate g, and the transition k shifts it by J^k (see `timed_transition`):
 
     c_k   = c_{k-1} - (s R_i / 2 + eta_i^{k-1}) / g_i^{k-1},    R = P or M, for the coordinate i that enters
     eta^k = eta^{k-1} + g^{k-1} (c_k - c_{k-1}) + J^k
 
-No alpha occurs, so T_k + c_k / l is the time of stage k up to what is exponentially small in the distance of stages.
+No alpha occurs, so T_k + c_k / l is the time of stage k up to terms exponentially small in the distance of stages.
 """
 
 from dataclasses import dataclass
@@ -28,7 +28,7 @@ from saddlescope._shared.reprs import ReprMixin
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Correction(ReprMixin):
-    """The parts of order 1 when a stage begins.
+    """Parts of order 1 when a stage begins.
 
     Attributes:
         begins: c_k, in time t: where the straight line of the first entering coordinate meets |beta| = 1.
@@ -43,7 +43,7 @@ class Correction(ReprMixin):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class FirstOrderInit(ReprMixin):
-    """P and M of the initial weights before they are scaled by alpha.
+    """Logarithms P and M of the initial weights before they are scaled by alpha.
 
     Attributes:
         plus: P, shape (p,).
@@ -55,7 +55,7 @@ class FirstOrderInit(ReprMixin):
 
     @classmethod
     def of(cls, weights: Any, size: int) -> "FirstOrderInit":
-        """P and M of a pair (u0, v0).
+        """Return P and M of a pair (u0, v0).
 
         Raises:
             InputError: weights is not a pair of finite arrays of shape (size,), or |u0_i| = |v0_i| for some i.
@@ -76,19 +76,19 @@ class FirstOrderInit(ReprMixin):
             i = int(degenerate[0])
             raise InputError(
                 f"weights must have |u0_i| different from |v0_i| for every i; got u0[{i}] = {u[i]:g} and v0[{i}] = "
-                f"{v[i]:g}, which keeps beta_{i} at one sign for ever. Change one of them a little."
+                f"{v[i]:g}, which fixes the sign of beta_{i} for ever. Change one of them a little."
             )
         return cls(2 * np.log(np.abs(u + v) / 2), 2 * np.log(np.abs(u - v) / 2))
 
     def lacking(
         self, gradient: Float[np.ndarray, "p"], offset: Float[np.ndarray, "p"], time: float = 0.0
     ) -> Float[np.ndarray, "p"]:
-        """Growth of log w that each coordinate lacks, beyond (1 - s xi) l, until |beta| = 1.
+        """Return the growth of log w that each coordinate lacks, beyond (1 - s xi) l, until |beta| = 1.
 
         Args:
             gradient: g; its signs are the ends s that coordinates move to.
             offset: eta when the plateau begins.
-            time: how much later, in t, beyond Algorithm 1's time.
+            time: time t after Algorithm 1's time.
         """
         s = np.sign(gradient)
         return -np.where(s > 0, self.plus, self.minus) / 2 - s * (offset + gradient * time)

@@ -5,7 +5,7 @@ Boix-Adsera, Littwin, Abbe, Bengio and Susskind (2023), "Transformers learn thro
     alpha   initial scale of the weights u and v
     T       time / log(1/alpha), the rescaled time; T_k: when stage k begins
     w       u + v; under gradient flow w' = w * g while |u(0)| > |v(0)| (equation 6; else swap u and v)
-    b       log_alpha w, at the start 1 (appendix C.5; line 1 of the algorithm has 0 by mistake)
+    b       log_scale w, at the start 1 (appendix C.5; line 1 of the algorithm has 0 by mistake)
     xi      1 - b, the slope: log(w / w(0)) in units of log(1/alpha), so that dxi/dT = g (equation 12)
     Delta   time until a coordinate is active (equation 10)
 
@@ -28,13 +28,14 @@ from numpy.typing import ArrayLike
 
 from saddlescope._shared.arguments import validate_arguments
 from saddlescope._shared.errors import InputError
+from saddlescope._shared.progress import Report, silent
 from saddlescope.theory.incremental.finite_scale import Correction, FirstOrderInit
 from saddlescope.theory.incremental.loss_oracle import LossOracle, NonFiniteLossError
 from saddlescope.theory.incremental.newton_transition import NewtonTransition
 from saddlescope.theory.incremental.prediction import AlgorithmStatus, GreedyStage, IncrementalLearning
 from saddlescope.theory.incremental.stationary_point import StationaryPoint
-from saddlescope.theory.incremental.timed_transition import Passage, TimedTransition
-from saddlescope.theory.incremental.transition import Departure, Transition
+from saddlescope.theory.incremental.timed_transition import TimedStationaryPoint, TimedTransition
+from saddlescope.theory.incremental.transition import SaddleDeparture, Transition
 
 
 @validate_arguments
@@ -46,42 +47,43 @@ def incremental_learning(
     transition: Transition | None = None,
     tolerance: float = 1e-11,
     max_stages: int | None = None,
-    report: Callable[[float, str], None] | None = None,
+    report: Report = silent,
 ) -> IncrementalLearning:
-    """The stages in which gradient flow learns as the initial scale alpha goes to 0 (Algorithm 1, Theorem 4.1).
+    """Predict the stages in which gradient flow learns as the initial scale alpha goes to 0 (Algorithm 1, Theorem 4.1).
 
     At the saddle theta^k every coordinate outside the support grows, on the scale of log(1/alpha), at the rate g_i. The
     first to arrive, after Delta, becomes active (equations 10 to 12), and gradient flow takes the active coordinates to
-    the next saddle (equation 13). The algorithm stops by itself when no coordinate will ever arrive. It starts from
-    b^0 = 1 (appendix C.5); the paper's line 1 has b^0 = 0 by mistake.
+    the next saddle (equation 13). The algorithm stops when no coordinate will ever arrive. It starts from b^0 = 1
+    (appendix C.5); the paper's line 1 has b^0 = 0 by mistake.
 
-    With the initial weights it also tells the next order: at the initial scale alpha stage k begins at
-    T_k + C_k / log(1/alpha), up to what is exponentially small, if stages are well separated. And it goes on through
+    With the initial weights it also predicts the next order: at the initial scale alpha stage k begins at
+    T_k + C_k / log(1/alpha), up to exponentially small terms, if stages are well separated. And it continues through
     ties: the tied coordinates enter together, in proportions that follow from their weights
     (`saddlescope.theory.incremental.finite_scale`). Transitions then take a few times longer to compute.
 
-    The answer is returned with all stages found whatever the status:
+    All stages found are returned, whatever the status:
 
     - converged: outside the support every g_i is 0, so the last plateau lasts for ever on this time scale. That need
       not be a minimum of the loss: where g(0) = 0 altogether, it is the origin.
-    - max_stages: as many stages were found as were asked for.
+    - max_stages: the requested number of stages was found.
     - tie: two or more coordinates arrive at the same time, up to rounding, and no weights are given. Assumption 4.3
-      fails, and where learning goes depends on the ratio of their initial weights. Heads of one layer tie at the
-      origin, always.
+      fails, and the next stage depends on the ratio of their initial weights. Heads of one layer always tie at the
+      origin.
     - no_minimum: a transition ends at no strict local minimum (Assumption 4.4 fails), as with exponential tails.
     - not_finite: the loss or its derivatives become NaN or infinite on the path of a transition.
 
     Args:
         loss: L(beta), a twice continuously differentiable JAX function of an array of shape (size,), such as a
-            `DiagonalNetwork`. Its own `value_and_gradient(beta)` and `hessian(beta)` are used where it has them.
+            `DiagonalNetwork`. Its methods `value_and_gradient(beta)` and `hessian(beta)` are used where it has them.
         size: p, the length of beta; at least 1.
         weights: (u0, v0), each of shape (p,): the initial weights before they are scaled by alpha.
-        transition: how a transition's end is found: `NewtonTransition`, its specification `OdeTransition`, or `TimedTransition`,
-            which finds its times as well; None: `TimedTransition` with weights, and `NewtonTransition` without.
+        transition: policy that finds a transition's end: `NewtonTransition`, its reference implementation
+            `OdeTransition`, or `TimedTransition`, which finds its times as well; None: `TimedTransition` with weights,
+            and `NewtonTransition` without.
         tolerance: rounding error attributed to g, relative to the size of the terms that cancel in it, the larger of
-            max |g(0)| and max (|H| |beta|): smaller entries count as zero, and times closer than this error makes them
-            are a tie. The default is about a thousand roundings of a float64 sum over a data set.
-        max_stages: stop after so many transitions, at least 1; None: go on to the end.
+            max |g(0)| and max (|H| |beta|): smaller entries count as zero, and times that agree within this error are a
+            tie. The default is about a thousand roundings of a float64 sum over a data set.
+        max_stages: largest number of transitions, at least 1; None: no limit.
         report: called after each stage with the finished fraction and a note.
 
     Returns:
@@ -107,21 +109,23 @@ def incremental_learning(
     start = None if weights is None else FirstOrderInit.of(weights, oracle.size)
     transition = _policy(transition, timed=start is not None)
     origin = np.zeros(oracle.size)
-    rest = StationaryPoint(origin, *oracle.value_and_gradient(origin), curvature=math.inf, settling=math.inf, scale=0.0)
-    scale = float(np.max(np.abs(rest.gradient)))
+    saddle = StationaryPoint(
+        origin, *oracle.value_and_gradient(origin), curvature=math.inf, convergence_rate=math.inf, scale=0.0
+    )
+    scale = float(np.max(np.abs(saddle.gradient)))
     correction = None if start is None else Correction(0.0, 0.0, origin)
-    stages = [GreedyStage.at(rest, time=0.0, slope=origin, correction=correction)]
+    stages = [GreedyStage.at(saddle, time=0.0, slope=origin, correction=correction)]
     while True:
-        stage, noise = stages[-1], tolerance * max(scale, rest.scale)
+        stage, noise = stages[-1], tolerance * max(scale, saddle.scale)
         arrivals = _Arrivals(stage, noise, start)
         status, message = arrivals.obstacle()
         if status is None and max_stages is not None and len(stages) > max_stages:
             status, message = (
                 AlgorithmStatus.MAX_STAGES,
-                f"Stopped after max_stages={max_stages} transitions, as asked.",
+                f"Stopped after max_stages={max_stages} transitions.",
             )
         if status is None:
-            departure = Departure(oracle, rest, arrivals.tied, noise, arrivals.delays)
+            departure = SaddleDeparture(oracle, saddle, arrivals.tied, noise, arrivals.delays)
             try:
                 found = transition(departure)
             except NonFiniteLossError as error:
@@ -131,9 +135,9 @@ def incremental_learning(
                 )
             else:
                 if isinstance(found, StationaryPoint):
-                    rest = found
+                    saddle = found
                     stages.append(arrivals.next_stage(found))
-                    _tell(report, stages, max_stages)
+                    _report_stage(report, stages, max_stages)
                     continue
                 status, message = AlgorithmStatus.NO_MINIMUM, f"At T = {arrivals.time:.6g}: {found.reason}"
         return IncrementalLearning(
@@ -145,12 +149,12 @@ def _policy(given: Transition | None, *, timed: bool) -> Transition:
     if not timed:
         return NewtonTransition() if given is None else given
     if given is not None and not isinstance(given, TimedTransition):
-        raise InputError(f"transition must be a TimedTransition, or left out, if weights are given; got {given!r}.")
+        raise InputError(f"transition must be a TimedTransition or None if weights are given; got {given!r}.")
     return TimedTransition() if given is None else given
 
 
 class _Arrivals:
-    """Part (A) of Algorithm 1: which coordinates become active after a stage, and when (equations 10 to 12).
+    """Part (A) of Algorithm 1: the coordinates that become active after a stage, and their times (equations 10 to 12).
 
     Attributes:
         delta: time until each coordinate is active, shape (p,); infinite on the support and where g is 0.
@@ -158,7 +162,7 @@ class _Arrivals:
         time: T_{k+1}; infinite if none arrives.
         tied: the coordinates that arrive then, ascending; more than one if their times agree up to rounding.
         late: c_{k+1}, the part of order 1 of the time at which the first of them arrives; None without weights.
-        delays: how much later in t each of them arrives; all 0 without weights.
+        delays: time t of each of them after the first; all 0 without weights.
     """
 
     def __init__(self, stage: GreedyStage, noise: float, weights: FirstOrderInit | None) -> None:
@@ -186,49 +190,47 @@ class _Arrivals:
             self.delays = tuple((late - self.late).tolist())
 
     def obstacle(self) -> tuple[AlgorithmStatus | None, str]:
-        """Why no next stage can be told, if so."""
+        """Return the status and message that end the algorithm here, if any."""
         if not self.tied:
-            unlearned = "" if self._stage.support else " g(0) = 0: the origin is no saddle that small weights leave."
+            unlearned = "" if self._stage.support else " g(0) = 0: small weights do not leave the origin."
             return AlgorithmStatus.CONVERGED, f"No coordinate outside the support has a gradient.{unlearned}"
         if len(self.tied) == 1 or self._weights is not None:
             return None, ""
         named = ", ".join(map(str, self.tied))
         return AlgorithmStatus.TIE, (
-            f"Coordinates {named} become active at the same time, T = {self.time:.6g} (Assumption 4.3 fails): where "
-            "learning goes next depends on the ratio of their initial weights. Give them: weights=(u0, v0)."
+            f"Coordinates {named} become active at the same time, T = {self.time:.6g} (Assumption 4.3 fails): the next "
+            "stage depends on the ratio of their initial weights. Pass weights=(u0, v0)."
         )
 
-    def next_stage(self, rest: StationaryPoint) -> GreedyStage:
-        """The stage that the first arrivals begin, given where their transition ends."""
+    def next_stage(self, saddle: StationaryPoint) -> GreedyStage:
+        """Return the stage that the first arrivals begin, given the end of their transition."""
         stage, first, entered = self._stage, self.order[0], list(self.tied)
         later = [i for i in self.order if i not in self.tied and math.isfinite(self.delta[i])]
         second = later[0] if later else None
         slope = np.where(stage.beta != 0, stage.slope, stage.slope + stage.gradient * self.delta[first])
         slope[entered] = np.sign(stage.gradient[entered])
         return GreedyStage.at(
-            rest,
+            saddle,
             time=self.time,
             slope=slope,
             entered=self.tied,
             signs=tuple(slope[entered].astype(int).tolist()),
-            left=tuple(np.flatnonzero((stage.beta != 0) & (rest.beta == 0)).tolist()),
+            left=tuple(np.flatnonzero((stage.beta != 0) & (saddle.beta == 0)).tolist()),
             runner_up=second,
             margin=math.inf if second is None else float(self.delta[second] - self.delta[first]),
-            correction=self._correction(rest),
+            correction=self._correction(saddle),
         )
 
-    def _correction(self, rest: StationaryPoint) -> Correction | None:
+    def _correction(self, saddle: StationaryPoint) -> Correction | None:
         before = self._stage.correction
-        if before is None or self.late is None or not isinstance(rest, Passage):
+        if before is None or self.late is None or not isinstance(saddle, TimedStationaryPoint):
             return None
-        offset = before.offset + self._stage.gradient * (self.late - before.begins) + rest.shift
+        offset = before.offset + self._stage.gradient * (self.late - before.begins) + saddle.shift
         offset.setflags(write=False)
-        return Correction(self.late, self.late + rest.halfway, offset)
+        return Correction(self.late, self.late + saddle.halfway, offset)
 
 
-def _tell(report: Callable[[float, str], None] | None, stages: list[GreedyStage], max_stages: int | None) -> None:
-    if report is None:
-        return
+def _report_stage(report: Report, stages: list[GreedyStage], max_stages: int | None) -> None:
     stage, k = stages[-1], len(stages) - 1
     rank = len(stage.support)
     done = rank / stage.beta.size if max_stages is None else k / max_stages

@@ -1,4 +1,4 @@
-"""A loss as the theory sees it: L, its descent direction g and its curvature at any beta, compiled once.
+"""Oracle of a loss: L, its descent direction g and its curvature at any beta, compiled once.
 
 L       the loss, a function of beta in R^p
 g       -dL/dbeta (equation 4)
@@ -16,12 +16,13 @@ import numpy as np
 from jaxtyping import Array, Float, Int
 
 from saddlescope._shared.errors import InputError
+from saddlescope._shared.float64 import require_float64
 
 _PROBE_SIZES = (1e-5, 1e-7)  # far above rounding in g, far below the features of a loss in sensible units
 
 
 class NonFiniteLossError(Exception):
-    """The loss, its gradient or its Hessian is NaN or infinite at some beta.
+    """Loss, gradient or Hessian that is NaN or infinite at some beta.
 
     Attributes:
         size: the largest |beta_i| there.
@@ -51,7 +52,7 @@ def _hessian_columns(loss: Any, beta: Float[Array, "p"], columns: Int[Array, "m"
 
 @dataclass(frozen=True, eq=False)
 class _Known:
-    """Columns of H at a point that have been asked for."""
+    """Columns of H computed at a point."""
 
     beta: Float[np.ndarray, "p"]
     columns: Int[np.ndarray, "m"]
@@ -59,11 +60,11 @@ class _Known:
 
 
 class LossOracle:
-    """L, g and H of a loss, as NumPy float64 arrays.
+    """Oracle of L, g and H of a loss, as NumPy float64 arrays.
 
-    A loss that is an Equinox module (every `DiagonalNetwork`) compiles once for all data of the same shape. Its own
-    `value_and_gradient(beta)`, `hessian_columns(beta, columns)` of shape (p, m), or else `hessian(beta)` are used where
-    it has them, and differentiation otherwise. No p x p matrix is formed unless `hessian` is all it has.
+    A loss that is an Equinox module (every `DiagonalNetwork`) compiles once for all data of the same shape. Its
+    methods `value_and_gradient(beta)`, `hessian_columns(beta, columns)` of shape (p, m), or else `hessian(beta)` are
+    used where it has them, and differentiation otherwise. No p x p matrix is formed unless `hessian` is its only one.
 
     Args:
         loss: L(beta), a JAX function of an array of shape (size,).
@@ -79,11 +80,7 @@ class LossOracle:
             raise InputError(f"size must be an integer of at least 1, the length of beta; got {size!r}.")
         if not callable(loss):
             raise InputError(f"loss must be a JAX function of beta, such as a DiagonalNetwork; got {loss!r}.")
-        if jnp.zeros(0).dtype != jnp.dtype("float64"):
-            raise InputError(
-                "incremental_learning must be called in JAX's float64 mode; got float32 mode. "
-                "Use `with jax.enable_x64(True):` or set JAX_ENABLE_X64=1."
-            )
+        require_float64("incremental_learning")
         self.loss = loss
         self.size = int(size)
         self._last = _Known(np.full(self.size, np.nan), np.zeros(0, np.int64), np.zeros((self.size, 0)))
@@ -92,7 +89,7 @@ class LossOracle:
         self._check_smooth_at_zero()
 
     def value_and_gradient(self, beta: Float[np.ndarray, "p"]) -> tuple[float, Float[np.ndarray, "p"]]:
-        """L(beta) and g(beta) = -dL/dbeta.
+        """Return L(beta) and g(beta) = -dL/dbeta.
 
         Raises:
             NonFiniteLossError: one of them is NaN or infinite.
@@ -103,7 +100,7 @@ class LossOracle:
         return value, -slope
 
     def hessian(self, beta: Float[np.ndarray, "p"], among: Int[np.ndarray, "m"]) -> Float[np.ndarray, "m m"]:
-        """The rows and columns `among` of H(beta).
+        """Return the rows and columns `among` of H(beta).
 
         Raises:
             NonFiniteLossError: an entry is NaN or infinite.
@@ -111,7 +108,7 @@ class LossOracle:
         return self._finite(self._columns(beta, among)[among], beta)
 
     def hessian_columns(self, beta: Float[np.ndarray, "p"], among: Int[np.ndarray, "m"]) -> Float[np.ndarray, "p m"]:
-        """The columns `among` of H(beta), all rows.
+        """Return the columns `among` of H(beta), all rows.
 
         Raises:
             NonFiniteLossError: an entry is NaN or infinite.
@@ -128,7 +125,7 @@ class LossOracle:
         return float(value), np.asarray(slope)
 
     def _columns(self, beta: Float[np.ndarray, "p"], among: Int[np.ndarray, "m"]) -> Float[np.ndarray, "p m"]:
-        # A stage's end is the next one's start: the same point is asked for with one column more.
+        # The end of a transition is the start of the next one: the same point with one column more.
         if not np.array_equal(self._last.beta, beta):
             self._last = _Known(beta.copy(), np.zeros(0, np.int64), np.zeros((self.size, 0)))
         known = self._last
@@ -143,7 +140,7 @@ class LossOracle:
     def _evaluate_columns(
         self, beta: Float[np.ndarray, "p"], columns: Int[np.ndarray, "m"]
     ) -> Float[np.ndarray, "p m"]:
-        # Few shapes, since each is compiled: the next power of two, filled up with a column that is there already.
+        # Few shapes, since each is compiled: the next power of two, padded with a repeated column.
         size = min(self.size, 1 << (columns.size - 1).bit_length())
         padded = np.append(columns, np.full(size - columns.size, columns[0]))
         return np.asarray(_hessian_columns(self.loss, jnp.asarray(beta), jnp.asarray(padded)))[:, : columns.size]
@@ -167,7 +164,7 @@ class LossOracle:
             )
 
     def _check_differentiable(self) -> None:
-        """Refuses what JAX cannot differentiate at all, such as a callback to NumPy or a loop of unknown length."""
+        """Raise for a loss that JAX cannot differentiate, such as a callback to NumPy or a loop of unknown length."""
         beta = jax.ShapeDtypeStruct((self.size,), jnp.dtype("float64"))
         column = jax.ShapeDtypeStruct((1,), jnp.dtype("int64"))
         try:
@@ -181,7 +178,7 @@ class LossOracle:
             ) from error
 
     def _check_smooth_at_zero(self) -> None:
-        """A kink at 0 (ReLU of x . beta, |beta|) makes g jump; a smooth loss makes it move in proportion."""
+        """Raise for a kink at 0 (ReLU of x . beta, |beta|): there g jumps; for a smooth loss it moves in proportion."""
         zero = np.zeros(self.size)
         value, slope = self._value_and_slope(zero)
         if not (np.isfinite(value) and np.all(np.isfinite(slope))):
@@ -196,7 +193,7 @@ class LossOracle:
             np.max(np.abs(self._value_and_slope(h * direction)[1] - self._value_and_slope(-h * direction)[1]))
             for h in _PROBE_SIZES
         )
-        noise = 1e-12 * float(np.max(np.abs(slope))) + 1e-13 * abs(value)  # what rounding alone may change
+        noise = 1e-12 * float(np.max(np.abs(slope))) + 1e-13 * abs(value)  # of rounding
         # C^2: near / far = 1e-2, the ratio of the sizes; a jump: 1; |beta|^(3/2): 0.1.
         if not near <= 0.05 * far + noise:
             raise InputError(

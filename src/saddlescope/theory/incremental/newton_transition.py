@@ -1,9 +1,9 @@
-"""The fast way through a transition: follow the flow of local quadratic models, then let Newton finish.
+"""Fast transition: follow the flow of local quadratic models, then solve for the saddle by Newton's method.
 
 x      |beta| on the active coordinates, y = log x
 r      their rates, y' = 2 r(x)                                                                   (equation 4)
 B      symmetric approximation of -dr/dx, the Hessian of L on the face
-model  r(x) ~ r_0 - B (x - x_0), a Lotka-Volterra system; to integrate it costs no gradient of L
+model  r(x) ~ r_0 - B (x - x_0), a Lotka-Volterra system; integrating it needs no gradient of L
 """
 
 import warnings
@@ -26,10 +26,10 @@ from saddlescope.theory.incremental.stationary_point import (
     secant,
     vanishing,
 )
-from saddlescope.theory.incremental.transition import HORIZON, LARGEST_LOG, Departure, check_between
+from saddlescope.theory.incremental.transition import HORIZON, LARGEST_LOG, SaddleDeparture, check_between
 
 _START = 1e-3  # the path starts where the new coordinate has changed the rates by this fraction of its own
-_LARGEST_GROWTH = 7.0  # in log x over one segment: a model is not trusted to know more than three orders of magnitude
+_LARGEST_GROWTH = 7.0  # in log x over one segment: a model is trusted over three orders of magnitude only
 _SMALLEST_LIMIT = 1e-13  # of the new coordinate's rate: segments below it hold rounding, not progress
 _SEGMENTS = 500  # paths take about ten, at ridges of the loss fifty
 _MODEL_STEPS = 1000  # of the integrator in one segment; it takes ten to fifty
@@ -38,18 +38,19 @@ _MODEL_STEPS = 1000  # of the integrator in one segment; it takes ten to fifty
 @validate_arguments
 @dataclass(frozen=True, kw_only=True)
 class NewtonTransition:
-    """Follows the flow segment by segment, on each the exact flow of a quadratic model of L; then Newton.
+    """Transition along quadratic models of L, segment by segment, that ends with Newton's method.
 
-    A segment is as long as the model tells the rates rightly: they are evaluated in its middle and at its end. What is
-    found there also improves the model, by symmetric secant updates of the exact Hessian at the saddle. So the
+    A segment is as long as the model predicts the rates correctly: they are evaluated in its middle and at its end.
+    These values also improve the model, by symmetric secant updates of the exact Hessian at the saddle. So the
     followed path is that of a flow whose log|beta| is disturbed by at most `tolerance` in each segment; for a quadratic
-    loss there is no disturbance. Newton takes over where its step would change no coordinate by more than `reach`, and
-    its answer is kept only with the certificate of `saddlescope.theory.incremental.stationary_point.settle`; else the path goes on.
+    loss the disturbance is 0. Newton's method starts where its step would change no coordinate by more than `reach`,
+    and its result is accepted only with the certificate of
+    `saddlescope.theory.incremental.stationary_point.newton_polish`; otherwise the path continues.
 
     Attributes:
         tolerance: disturbance of log|beta| allowed in a segment, between 1e-6 and 0.5. The path only has to stay in its
-            basin, so the answer does not depend on it unless the path passes a basin's boundary this near.
-        reach: largest relative change of a coordinate that is left to Newton, between 0 and 1.
+            basin, so the result does not depend on it unless the path passes a basin's boundary this close.
+        reach: largest relative change of a coordinate in the first Newton step, between 0 and 1.
         fraction: a coordinate may leave the support once it is this far below its peak, between 0 and 1.
 
     Raises:
@@ -64,16 +65,16 @@ class NewtonTransition:
         check_between(1e-6, 0.5, tolerance=self.tolerance)
         check_between(0.0, 1.0, reach=self.reach, fraction=self.fraction)
 
-    def __call__(self, departure: Departure) -> StationaryPoint | NoStationaryPoint:
-        """The end of the path that leaves the saddle along the new coordinate."""
+    def __call__(self, departure: SaddleDeparture) -> StationaryPoint | NoStationaryPoint:
+        """Return the end of the path that leaves the saddle along the new coordinate."""
         face = departure.face()
         model = _start(face, departure)
-        peak, limit, rejected = model.x, 0.3 * departure.pull, 0
+        peak, limit, rejected = model.x, 0.3 * departure.entering_rate, 0
         outside: NonFiniteLossError | None = None
-        fading = DivergenceTest(face, departure.pull)
+        divergence = DivergenceTest(face, departure.entering_rate)
         for _ in range(_SEGMENTS):
-            x, middle, weight = self._follow(model, limit, peak, departure.pull)
-            if np.log(np.max(x)) > LARGEST_LOG or limit < _SMALLEST_LIMIT * departure.pull:
+            x, middle, weight = self._follow(model, limit, peak, departure.entering_rate)
+            if np.log(np.max(x)) > LARGEST_LOG or limit < _SMALLEST_LIMIT * departure.entering_rate:
                 break
             try:
                 r, between, outside = face.rate(x), face.rate(middle), None
@@ -88,7 +89,7 @@ class NewtonTransition:
             if disturbance > self.tolerance:
                 rejected += 1
                 limit = factor * min(limit, changed)
-                if rejected % 2 == 0:  # secants alone do not keep the model good here
+                if rejected % 2 == 0:  # secants alone do not improve the model here
                     B = face.hessian(model.x)
                 model = _Model(model.x, model.r, B)
                 continue
@@ -98,34 +99,34 @@ class NewtonTransition:
             end = self._try_newton(departure, face, model, peak)
             if end is not None:
                 return end
-            if fading.towards_infinity(x, r, vanishing(x, r, B, peak, self.fraction)):
-                return departure.no_rest(float(np.max(x)), None, towards_infinity=True)
-        return departure.no_rest(float(np.max(model.x)), outside)
+            if divergence.diverging(x, r, vanishing(x, r, B, peak, self.fraction)):
+                return departure.no_stationary_point(float(np.max(x)), None, diverging=True)
+        return departure.no_stationary_point(float(np.max(model.x)), outside)
 
     def _try_newton(
-        self, departure: Departure, face: Face, model: "_Model", peak: Float[np.ndarray, "m"]
+        self, departure: SaddleDeparture, face: Face, model: "_Model", peak: Float[np.ndarray, "m"]
     ) -> StationaryPoint | None:
         if self._distance(model, peak) > self.reach:
             return None
         zero = vanishing(model.x, model.r, model.B, peak, self.fraction)
         end = newton_polish(face, model.x, model.B, zero, reach=self.reach, noise=departure.noise)
-        return end if end is not None and end.loss < departure.rest.loss else None
+        return end if end is not None and end.loss < departure.saddle.loss else None
 
     def _follow(
-        self, model: "_Model", limit: float, peak: Float[np.ndarray, "m"], pull: float
+        self, model: "_Model", limit: float, peak: Float[np.ndarray, "m"], entering_rate: float
     ) -> tuple[Float[np.ndarray, "m"], Float[np.ndarray, "m"], float]:
-        """The end and the middle of a segment, and the time in which an error of the model's rates at the end acts.
+        """Return the end and middle of a segment, and the time in which an error of the model's rates at the end acts.
 
-        That error is taken to grow like the change of the rates. The segment ends where the model has changed the rates
-        by `limit`, or where it has come to rest, or at its longest.
+        That error is assumed to grow like the change of the rates. The segment ends where the model has changed the
+        rates by `limit`, or where it is stationary, or at its longest.
         """
         y_0 = np.log(model.x)
         solver = LSODA(
             model.slope,
             0.0,
             y_0,
-            HORIZON / pull,
-            first_step=0.01 / max(float(np.max(np.abs(model.r))), pull / HORIZON),
+            HORIZON / entering_rate,
+            first_step=0.01 / max(float(np.max(np.abs(model.r))), entering_rate / HORIZON),
             rtol=1e-3 * self.tolerance,
             atol=1e-3 * self.tolerance,
             jac=model.jacobian,
@@ -135,7 +136,7 @@ class NewtonTransition:
         t, y, area, last, fastest = 0.0, y_0, 0.0, 0.0, 0.0
         path = []
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # a step that fails ends the segment; no one need be told
+            warnings.simplefilter("ignore")  # a failed step ends the segment
             for _ in range(_MODEL_STEPS):
                 since, before = t, y
                 solver.step()
@@ -156,16 +157,16 @@ class NewtonTransition:
         return _exp(y), middle, area / last if last > 0 else float(t)
 
     def _distance(self, model: "_Model", peak: Float[np.ndarray, "m"]) -> float:
-        """How far the model is from rest: the largest relative change of a coordinate in its Newton step."""
+        """Return the model's distance to a stationary point: the largest relative change in its Newton step."""
         zero = vanishing(model.x, model.r, model.B, peak, self.fraction)
         return float(np.max(np.abs(model.newton_displacement(~zero)), initial=0.0))
 
 
 @dataclass(frozen=True, eq=False)
 class _Model:
-    """The quadratic model of L around a point of the path.
+    """Quadratic model of L around a point of the path.
 
-    What the integrator calls is not checked at run time in tests: that would take longer than the work itself.
+    Methods that the integrator calls are not type-checked at run time in tests, which would cost more than the work.
     """
 
     x: Float[np.ndarray, "m"]
@@ -177,17 +178,17 @@ class _Model:
         return self.r - self.B @ (x - self.x)
 
     def at(self, x: Float[np.ndarray, "m"]) -> "_Model":
-        """The same model, told from another point."""
+        """Return the same model around another point."""
         return _Model(x, self.rate(x), self.B)
 
     @no_type_check
     def change(self, x: Float[np.ndarray, "m"]) -> float:
-        """By how much the model's rates have changed on the way to x."""
+        """Return the change of the model's rates from its point to x."""
         return float(np.max(np.abs(self.B @ (x - self.x))))
 
     @no_type_check
     def excess(self, y: Float[np.ndarray, "m"], limit: float) -> float:
-        """Positive where log x is too far away for a segment, by the change of the rates or by growth."""
+        """Return a positive number where log x is beyond a segment, by the change of the rates or by growth."""
         growth = float(np.max(y - np.log(self.x)))
         return max(self.change(_exp(y)) / limit, growth / _LARGEST_GROWTH) - 1
 
@@ -203,12 +204,14 @@ class _Model:
         return newton_displacement(self.x[kept], self.r[kept], self.B[np.ix_(kept, kept)])
 
 
-def _start(face: Face, departure: Departure) -> _Model:
-    """The saddle with the new coordinate so small that it changes the rates by a fraction `_START` at most."""
-    x = face.sizes(departure.rest.beta)
-    saddle = _Model(x, face.rates(departure.rest.gradient), face.hessian(x))
+def _start(face: Face, departure: SaddleDeparture) -> _Model:
+    """Return the saddle with the new coordinate so small that it changes the rates by at most a fraction `_START`."""
+    x = face.sizes(departure.saddle.beta)
+    saddle = _Model(x, face.rates(departure.saddle.gradient), face.hessian(x))
     new = departure.new(face)
-    size = _START * departure.pull / max(float(np.max(np.abs(saddle.B[:, new]))), 1e-3 * departure.pull)
+    size = (
+        _START * departure.entering_rate / max(float(np.max(np.abs(saddle.B[:, new]))), 1e-3 * departure.entering_rate)
+    )
     for _ in range(100):
         x = np.where(new, size, x)
         try:
@@ -216,14 +219,14 @@ def _start(face: Face, departure: Departure) -> _Model:
         except NonFiniteLossError:
             size *= 1e-2
             continue
-        if np.max(np.abs(r - saddle.r)) <= 2 * _START * departure.pull:
+        if np.max(np.abs(r - saddle.r)) <= 2 * _START * departure.entering_rate:
             return _Model(x, r, saddle.B)
         size *= 1e-2
     raise departure.jump()
 
 
 def _crossing(solver: LSODA, model: _Model, limit: float) -> tuple[float, Float[np.ndarray, "m"]]:
-    """Where in the solver's last step the model became too long for a segment, to a hundredth of the step."""
+    """Locate the end of the segment in the solver's last step, to a hundredth of the step."""
     interpolant = solver.dense_output()
     low, high = solver.t_old, solver.t
     for _ in range(7):

@@ -1,12 +1,12 @@
-"""The specification of a transition: integrate gradient flow of the weights from the saddle until nothing moves.
+"""Reference implementation of a transition: integrate gradient flow of the weights from the saddle to the next one.
 
-    u, v   the weights on the active coordinates; they start with |u| = |v|, and the conservation law keeps them so
+    u, v   the weights on the active coordinates; they start with |u| = |v|, and the conservation law preserves that
            (equation 5): v = s u, with s the signs of beta
     x      u^2 = |beta|
     r      the rates, s g: u' = v g = u r (equation 4)
 
-It is u that is integrated. With v beside it, rounding would break the law once a coordinate is tiny, and let beta
-change its sign in the midst of a transition, which it cannot do.
+Only u is integrated. With v as well, rounding would break the law once a coordinate is tiny, and let beta change its
+sign during a transition, which it cannot do.
 """
 
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ from saddlescope._shared.arguments import validate_arguments
 from saddlescope.theory.incremental.divergence import DivergenceTest
 from saddlescope.theory.incremental.loss_oracle import NonFiniteLossError
 from saddlescope.theory.incremental.stationary_point import Face, NoStationaryPoint, StationaryPoint, newton_polish
-from saddlescope.theory.incremental.transition import HORIZON, LARGEST_LOG, Departure, check_between
+from saddlescope.theory.incremental.transition import HORIZON, LARGEST_LOG, SaddleDeparture, check_between
 
 _STEPS = 20_000  # paths take hundreds
 
@@ -27,32 +27,33 @@ _STEPS = 20_000  # paths take hundreds
 @validate_arguments
 @dataclass(frozen=True, kw_only=True)
 class OdeTransition:
-    """Integrates gradient flow of the weights until nothing moves; the specification of `NewtonTransition`.
+    """Integration of gradient flow of the weights to a stationary point; reference implementation of NewtonTransition.
 
-    This is equation 13 as it stands, with a small eps, by SciPy's BDF. Newton polishes the last digits only.
+    This is equation 13 literally, with a small eps, by SciPy's BDF. Newton's method adds the last digits only.
 
     Attributes:
         tolerance: relative error that a step of the integrator may make, between 1e-13 and 0.1; the absolute one is
             this times eps.
-        rest: the flow is at rest when no entry of beta moves faster than this times the transition's peak speed; also
-            how far below its peak a coordinate must be to leave the support; between 0 and 1.
+        speed_tolerance: the flow has reached a stationary point when no entry of beta moves faster than this times the
+            transition's peak speed; also the part of its peak below which a coordinate may leave the support; between
+            0 and 1.
 
     Raises:
         InputError: an attribute out of range.
     """
 
     tolerance: float = 1e-8
-    rest: float = 1e-8
+    speed_tolerance: float = 1e-8
 
     def __post_init__(self) -> None:
         check_between(1e-13, 0.1, tolerance=self.tolerance)
-        check_between(0.0, 1.0, rest=self.rest)
+        check_between(0.0, 1.0, speed_tolerance=self.speed_tolerance)
 
-    def __call__(self, departure: Departure) -> StationaryPoint | NoStationaryPoint:
-        """The end of the path that leaves the saddle along the new coordinate."""
+    def __call__(self, departure: SaddleDeparture) -> StationaryPoint | NoStationaryPoint:
+        """Return the end of the path that leaves the saddle along the new coordinate."""
         face = departure.face()
         x = peak = _start(face, departure)
-        fastest, outside, fading = 0.0, None, DivergenceTest(face, departure.pull)
+        fastest, outside, divergence = 0.0, None, DivergenceTest(face, departure.entering_rate)
 
         # NaN makes BDF take a smaller step, and so does a poor Jacobian. The loss is to blame only if that ends at 0.
         def slope(t: float, u: Float[np.ndarray, "m"]) -> Float[np.ndarray, "m"]:
@@ -75,14 +76,14 @@ class OdeTransition:
             slope,
             0.0,
             np.sqrt(x),
-            HORIZON / departure.pull,
-            first_step=0.1 / departure.pull,
+            HORIZON / departure.entering_rate,
+            first_step=0.1 / departure.entering_rate,
             rtol=self.tolerance,
             atol=self.tolerance * float(np.min(np.sqrt(x))),
             jac=jacobian,
         )
         for _ in range(_STEPS):
-            with np.errstate(over="ignore", invalid="ignore"):  # on the way to infinity
+            with np.errstate(over="ignore", invalid="ignore"):  # the path may diverge
                 solver.step()
             if solver.status == "failed":
                 break
@@ -92,29 +93,29 @@ class OdeTransition:
             r = face.rate(x)
             speed = float(np.max(np.abs(x * r)))
             fastest = max(fastest, speed)
-            if speed <= self.rest * fastest:
-                zero = (r < 0) & (x <= self.rest * peak)
+            if speed <= self.speed_tolerance * fastest:
+                zero = (r < 0) & (x <= self.speed_tolerance * peak)
                 end = newton_polish(face, x, face.hessian(x), zero, reach=1e-2, noise=departure.noise)
                 if end is not None:
                     return end
-            if fading.towards_infinity(x, r, (r < 0) & (x <= self.rest * peak)):
-                return departure.no_rest(float(np.max(x)), None, towards_infinity=True)
+            if divergence.diverging(x, r, (r < 0) & (x <= self.speed_tolerance * peak)):
+                return departure.no_stationary_point(float(np.max(x)), None, diverging=True)
             if solver.status == "finished" or np.log(np.max(x)) > LARGEST_LOG:
                 break
-        return departure.no_rest(float(np.max(x)), outside)
+        return departure.no_stationary_point(float(np.max(x)), outside)
 
 
-def _start(face: Face, departure: Departure) -> Float[np.ndarray, "m"]:
-    """|beta| with the new coordinate so small that g is the saddle's own to a relative 1e-5 or so."""
-    x, new = face.sizes(departure.rest.beta), departure.new(face)
-    at_saddle = face.rates(departure.rest.gradient)
+def _start(face: Face, departure: SaddleDeparture) -> Float[np.ndarray, "m"]:
+    """Return |beta| with the new coordinate so small that g equals the saddle's to a relative 1e-5 or so."""
+    x, new = face.sizes(departure.saddle.beta), departure.new(face)
+    at_saddle = face.rates(departure.saddle.gradient)
     for size in np.logspace(0, -100, 51):
         x[new] = size
         try:
             change = float(np.max(np.abs(face.rate(x) - at_saddle)))
         except NonFiniteLossError:
             continue
-        if change <= 1e-2 * departure.pull:
+        if change <= 1e-2 * departure.entering_rate:
             x[new] = 1e-3 * size
             return x
     raise departure.jump()

@@ -1,4 +1,4 @@
-"""What Algorithm 1 predicts: stages, why they end, and how far they can be trusted at a finite initial scale."""
+"""Predictions of Algorithm 1: stages, termination, and near-ties and corrections at a finite initial scale."""
 
 import math
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ TIME_UNIT = "t / log(1/alpha)"
 
 
 class AlgorithmStatus(StrEnum):
-    """Why `incremental_learning` stopped."""
+    """Termination status of `incremental_learning`."""
 
     CONVERGED = "converged"
     MAX_STAGES = "max_stages"
@@ -29,7 +29,7 @@ class AlgorithmStatus(StrEnum):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class GreedyStage(ReprMixin):
-    """One stage k of incremental learning: a plateau at the saddle theta^k.
+    """Stage k of incremental learning: a plateau at the saddle theta^k.
 
     Attributes:
         time: T_k, when the stage begins, in units of log(1/alpha).
@@ -43,10 +43,10 @@ class GreedyStage(ReprMixin):
         slope: xi when the stage begins, shape (p,); sgn(beta) on the support.
         curvature: the largest constant c_k of Assumption 4.4 (half the smallest eigenvalue of the Hessian of L(u, s u)
             on the support); infinite for stage 0, and 0 if tied coordinates leave the loss flat along their difference.
-        settling: the rate at which gradient flow, in time t, approaches the saddle: the same constant, but with tied
-            coordinates taken as one.
-        runner_up: the coordinate that would have been active next, had those not come first; None if there is none.
-        margin: how much later, in units of log(1/alpha); infinite if there is none.
+        convergence_rate: the rate at which gradient flow, in time t, approaches the saddle: the same constant, but with
+            tied coordinates counted as one.
+        runner_up: the next coordinate that would have become active without those that entered; None if no other.
+        margin: its delay, in units of log(1/alpha); infinite without a runner-up.
         correction: the parts of order 1 when the stage begins; None unless weights were given.
     """
 
@@ -59,7 +59,7 @@ class GreedyStage(ReprMixin):
     gradient: Float[np.ndarray, "p"]
     slope: Float[np.ndarray, "p"]
     curvature: float
-    settling: float
+    convergence_rate: float
     runner_up: int | None
     margin: float
     correction: Correction | None
@@ -67,7 +67,7 @@ class GreedyStage(ReprMixin):
     @classmethod
     def at(
         cls,
-        rest: StationaryPoint,
+        saddle: StationaryPoint,
         *,
         time: float,
         slope: Float[np.ndarray, "p"],
@@ -78,20 +78,20 @@ class GreedyStage(ReprMixin):
         margin: float = math.inf,
         correction: Correction | None = None,
     ) -> "GreedyStage":
-        """The stage at a stationary point; its arrays are made read-only."""
-        for array in (rest.beta, rest.gradient, slope):
+        """Return the stage at a stationary point; its arrays become read-only."""
+        for array in (saddle.beta, saddle.gradient, slope):
             array.setflags(write=False)
         return cls(
             time=time,
             entered=entered,
             signs=signs,
             left=left,
-            beta=rest.beta,
-            loss=rest.loss,
-            gradient=rest.gradient,
+            beta=saddle.beta,
+            loss=saddle.loss,
+            gradient=saddle.gradient,
             slope=slope,
-            curvature=rest.curvature,
-            settling=rest.settling,
+            curvature=saddle.curvature,
+            convergence_rate=saddle.convergence_rate,
             runner_up=runner_up,
             margin=margin,
             correction=correction,
@@ -99,24 +99,24 @@ class GreedyStage(ReprMixin):
 
     @property
     def support(self) -> tuple[int, ...]:
-        """The coordinates where beta is not 0, ascending."""
+        """Coordinates where beta is not 0, ascending."""
         return tuple(np.flatnonzero(self.beta).tolist())
 
     @property
     def theta(self) -> Float[np.ndarray, " weights"]:
-        """The weights theta^k = (u, v) with u = sqrt|beta| and v = sgn(beta) u, shape (2p,)."""
+        """Weights theta^k = (u, v) with u = sqrt|beta| and v = sgn(beta) u, shape (2p,)."""
         u = np.sqrt(np.abs(self.beta))
         return np.concatenate([u, np.sign(self.beta) * u])
 
 
 @dataclass(frozen=True)
 class NearTie:
-    """Something about a stage that a given initial scale does not resolve.
+    """Property of a stage that a given initial scale does not resolve.
 
     Attributes:
         stage: the index k.
-        kind: "order" if another coordinate is active at the same time, so that which enters first is open; "plateau" if
-            the stage is over before its plateau is reached.
+        kind: "order" if another coordinate is active at the same time, so that the order of entry is open; "plateau"
+            if the stage ends before its plateau is reached.
         coordinate: the coordinate that is too close: the competitor, or the one that ends the plateau.
         efolds: the separation, in factors of e of a weight.
     """
@@ -129,15 +129,15 @@ class NearTie:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class IncrementalLearning(ReprMixin):
-    """The stages that Algorithm 1 predicts, and why it stopped.
+    """Stages that Algorithm 1 predicts, and its termination status.
 
     Attributes:
         stages: stage 0, at the origin, and all that follow.
-        end: when the last stage ends, in units of log(1/alpha); infinite when learning has converged.
+        end: time at which the last stage ends, in units of log(1/alpha); infinite when learning has converged.
         next: the coordinates that end it: none when converged, two or more for a tie.
-        status: why the algorithm stopped.
-        message: the same in a sentence, with the cure where something went wrong.
-        weights: what the corrections need of the initial weights; None if none were given.
+        status: termination status.
+        message: the same in a sentence, with the cure for a failure.
+        weights: logarithms of the initial weights, for the corrections; None if no weights were given.
         end_correction: the part of order 1 of `end`, in time t; None without weights, or if learning has converged.
     """
 
@@ -165,12 +165,12 @@ class IncrementalLearning(ReprMixin):
 
     @property
     def ends(self) -> tuple[float, ...]:
-        """When each stage ends."""
+        """Time at which each stage ends."""
         return (*(stage.time for stage in self.stages[1:]), self.end)
 
     @property
     def staircase(self) -> Staircase:
-        """The prediction as a `Staircase` in the unit t / log(1/alpha), to be compared with what a run shows."""
+        """Prediction as a `Staircase` in the unit t / log(1/alpha), to be compared with that of a run."""
         return Staircase(
             tuple(
                 Stage(stage.time, end, stage.loss, len(stage.support), stage.support)
@@ -181,67 +181,67 @@ class IncrementalLearning(ReprMixin):
 
     @property
     def corrections(self) -> Float[np.ndarray, "stages"] | None:
-        """C_k for each stage, in time t: at a small initial scale alpha stage k begins at T_k + C_k / log(1/alpha).
+        """Correction C_k of each stage, in time t: at a small alpha stage k begins at T_k + C_k / log(1/alpha).
 
         A stage begins when the first of the coordinates that enter passes half its |beta| on the plateau. C_0 is 0.
-        What is left out is exponentially small in the separation of stages. None unless weights were given.
+        The error is exponentially small in the separation of stages. None unless weights were given.
         """
         found = [stage.correction.halfway for stage in self.stages if stage.correction is not None]
         return np.array(found) if found else None
 
-    def times_at(self, log_alpha: float) -> Float[np.ndarray, "stages"]:
-        """When each stage begins at the initial scale alpha, in units of log(1/alpha): T_k + C_k / log(1/alpha).
+    def times_at(self, log_scale: float) -> Float[np.ndarray, "stages"]:
+        """Return the start of each stage at the scale alpha, in units of log(1/alpha): T_k + C_k / log(1/alpha).
 
         Args:
-            log_alpha: the natural logarithm of alpha, below 0.
+            log_scale: the natural logarithm of alpha, below 0.
 
         Returns:
             In the order of the stages. Where it does not ascend, alpha is too large for the limit's order.
 
         Raises:
-            InputError: log_alpha is not below 0, or no weights were given.
+            InputError: log_scale is not below 0, or no weights were given.
         """
-        _check_log_alpha(log_alpha)
+        _check_log_scale(log_scale)
         if self.corrections is None:
             raise InputError("weights must be given to incremental_learning for times at a finite alpha; got None.")
-        return np.array([stage.time for stage in self.stages]) + self.corrections / -log_alpha
+        return np.array([stage.time for stage in self.stages]) + self.corrections / -log_scale
 
-    def near_ties(self, log_alpha: float, *, efolds: float = 1.0) -> tuple[NearTie, ...]:
-        """What cannot be trusted at the initial scale alpha, because it is separated by fewer than `efolds` e-folds.
+    def near_ties(self, log_scale: float, *, efolds: float = 1.0) -> tuple[NearTie, ...]:
+        """Return stages that at the initial scale alpha are separated by fewer than `efolds` e-folds.
 
         At a finite alpha each log w differs from xi log(1/alpha) by a correction of order 1: the initial weights, and
-        what g does during transitions. Two things must be large against it:
+        the change of g during transitions. Two numbers must be large against it:
 
         - order: when coordinate i enters at T_{k}, each other coordinate j still has to grow by
           |g_j| (Delta_j - Delta_i) log(1/alpha) = (1 - sgn(g_j) xi_j) log(1/alpha) e-folds.
-        - plateau: stage k lasts (T_{k+1} - T_k) log(1/alpha) in time t. The weights settle at the rate of the curvature
-          c_k, and those that left the support decay at the rate |g_j|; the coordinate that ends the stage grows at the
-          rate |g_i|. The slowest of these rates, times the duration, is the number of e-folds.
+        - plateau: stage k lasts (T_{k+1} - T_k) log(1/alpha) in time t. The weights converge at the rate of the
+          curvature c_k, and those that left the support decay at the rate |g_j|; the coordinate that ends the stage
+          grows at the rate |g_i|. The slowest of these rates, times the duration, is the number of e-folds.
 
-        With weights the corrections are known and are added to both, from the lines' meeting points. A number below 0
-        then says that at this alpha the order is another one than in the limit.
+        With weights the corrections are known and are added to both, from the intersections of the lines. A number
+        below 0 then means that at this alpha the order differs from that in the limit.
 
         Args:
-            log_alpha: the natural logarithm of alpha, below 0; any size, such as -9431 for alpha = 1e-4096.
-            efolds: how many count as separated; 1, the size of the correction, finds what is lost for certain.
+            log_scale: the natural logarithm of alpha, below 0; any size, such as -9431 for alpha = 1e-4096.
+            efolds: number of e-folds that count as separated; 1, the size of the correction, finds certain near-ties.
 
         Returns:
-            Near-ties in the order of the stages. A final stage that never ends has none of kind "plateau".
+            Near-ties in the order of the stages. A final stage that never ends has no near-tie of kind "plateau".
 
         Raises:
-            InputError: log_alpha is not below 0, or efolds is not positive.
+            InputError: log_scale is not below 0, or efolds is not positive.
         """
-        _check_log_alpha(log_alpha)
+        _check_log_scale(log_scale)
         if not efolds > 0:
             raise InputError(f"efolds must be positive; got {efolds!r}.")
         found = []
         for k in range(len(self.stages)):
-            found.append(NearTie(k, "order", *self._order(k, -log_alpha)))
-            found.append(NearTie(k, "plateau", *self._plateau(k, -log_alpha)))
+            found.append(NearTie(k, "order", *self._order(k, -log_scale)))
+            found.append(NearTie(k, "plateau", *self._plateau(k, -log_scale)))
         return tuple(tie for tie in found if tie.efolds < efolds)
 
     def _order(self, k: int, log_time: float) -> tuple[int, float]:
-        """The competitor of the coordinates that entered at T_k, and how many e-folds it lacks."""
+        """Return the competitor of the coordinates that entered at T_k, and the number of e-folds it lacks."""
         if k == 0:
             return -1, math.inf
         before, stage = self.stages[k - 1], self.stages[k]
@@ -256,7 +256,7 @@ class IncrementalLearning(ReprMixin):
         return nearest, float(efolds[nearest])
 
     def _plateau(self, k: int, log_time: float) -> tuple[int, float]:
-        """The coordinate that ends stage k, and the stage's duration in units of its slowest time."""
+        """Return the coordinate that ends stage k, and the stage's duration in units of its slowest time."""
         stage, end = self.stages[k], self.ends[k]
         if math.isinf(end):
             return -1, math.inf
@@ -267,13 +267,13 @@ class IncrementalLearning(ReprMixin):
         late = self.end_correction if after is None else after.begins
         if late is not None and stage.correction is not None:
             duration += late - stage.correction.begins
-        rates = [stage.settling, *np.abs(stage.gradient[[following, *stage.left]])]
+        rates = [stage.convergence_rate, *np.abs(stage.gradient[[following, *stage.left]])]
         return following, float(min(rates)) * duration
 
 
-def _check_log_alpha(log_alpha: float) -> None:
-    if not (log_alpha < 0 and math.isfinite(log_alpha)):
+def _check_log_scale(log_scale: float) -> None:
+    if not (log_scale < 0 and math.isfinite(log_scale)):
         raise InputError(
-            f"log_alpha must be the natural logarithm of an initial scale below 1; got {log_alpha!r}. "
+            f"log_scale must be the natural logarithm of an initial scale below 1; got {log_scale!r}. "
             "Use math.log(alpha)."
         )

@@ -1,7 +1,7 @@
-"""How an orbit leaves a saddle: the linear response of the support to coordinates that are still small.
+"""Start of an orbit at a saddle: the linear response of the support to coordinates that are still small.
 
 Near theta^k coordinate j outside the support grows as x_j = e^{2 |g_j| (t - d_j)}, with d_j its delay. The support
-answers with delta_x = Z_j x_j, where d delta_x / dt = -2 X (H_SS delta_x + H_Sj x_j) gives
+responds with delta_x = Z_j x_j, where d delta_x / dt = -2 X (H_SS delta_x + H_Sj x_j) gives
 
     (|g_j| + X H_SS) Z_j = -X H_Sj,    X = diag(x_S)
 
@@ -15,7 +15,7 @@ from jaxtyping import Bool, Float
 
 from saddlescope.theory.incremental.loss_oracle import NonFiniteLossError
 from saddlescope.theory.incremental.stationary_point import Face
-from saddlescope.theory.incremental.transition import Departure
+from saddlescope.theory.incremental.transition import SaddleDeparture
 
 _SMALL = 1e-3  # the orbit starts where the new coordinates change the rates by this fraction of their own
 _SAME = 1e-9  # relative difference of two coordinates' second derivatives that are equal but for rounding
@@ -23,16 +23,16 @@ _ATTEMPTS = 100
 
 
 @dataclass(frozen=True, eq=False)
-class Beginning:
-    """A point of the orbit shortly after the saddle, with all that happened before it.
+class OrbitStart:
+    """Point of the orbit shortly after the saddle, with the integral of g up to it.
 
     Attributes:
-        face: where the orbit runs.
-        new: which of the face's coordinates enter.
-        time: t, 0 where the first of the new coordinates would have |beta| = 1 if g stayed what it is at the saddle.
+        face: the face of the orbit.
+        new: True for the face's coordinates that enter.
+        time: t, 0 where the first of the new coordinates would have |beta| = 1 if g stayed as at the saddle.
         x: the point.
         gradient: g there, shape (p,).
-        before: for each coordinate of the face, what log x would be at t = 0 if g stayed what it is at the saddle.
+        before: for each coordinate of the face, log x at t = 0 if g stayed as at the saddle.
         shift: the integral of g - g(theta^k) from -infinity to `time`, shape (p,).
     """
 
@@ -45,19 +45,19 @@ class Beginning:
     shift: Float[np.ndarray, "p"]
 
 
-def tied(departure: Departure) -> Face:
-    """The face on which coordinates that seem to be tied count as one.
+def tied_face(departure: SaddleDeparture) -> Face:
+    """Return the face on which coordinates that seem to be tied count as one.
 
-    They seem to be if at the saddle they have the same rate and the same second derivatives; whether they are is seen
-    on the orbit. Shares follow from the delays of those that enter, and from beta of those in the support.
+    They seem to be if at the saddle they have the same rate and the same second derivatives; the orbit shows if they
+    are. Shares follow from the delays of those that enter, and from beta of those in the support.
     """
-    face, g = departure.face(), departure.rest.gradient
-    H, new = face.hessian(face.sizes(departure.rest.beta)), departure.new(face)
+    face, g = departure.face(), departure.saddle.gradient
+    H, new = face.hessian(face.sizes(departure.saddle.beta)), departure.new(face)
     r = np.where(new, face.rates(g), 0.0)
-    delays = np.zeros(departure.rest.beta.size)
+    delays = np.zeros(departure.saddle.beta.size)
     delays[list(departure.entering)] = departure.delays
     shares = np.where(new, -2 * r * delays[face.among], 0.0)  # logarithms, up to a constant
-    shares[~new] = np.log(np.abs(departure.rest.beta[face.among[~new]]))
+    shares[~new] = np.log(np.abs(departure.saddle.beta[face.among[~new]]))
     size = np.max(np.abs(H), axis=1)
     doubt = _SAME * size + 1e-14 * np.max(size)
     columns, seen = [], np.zeros(r.size, dtype=bool)
@@ -72,13 +72,13 @@ def tied(departure: Departure) -> Face:
     return Face(face.oracle, face.among, np.stack(columns, axis=1))
 
 
-def leave(departure: Departure, face: Face) -> Beginning:
-    """The beginning of the orbit on a face; raises InputError if the gradient jumps as the new coordinates enter."""
-    saddle, new = departure.rest, departure.new(face)
-    at_rest, r = face.sizes(saddle.beta), face.rates(saddle.gradient)[new]
+def start_orbit(departure: SaddleDeparture, face: Face) -> OrbitStart:
+    """Return the start of the orbit on a face; raise InputError if the gradient jumps as the new coordinates enter."""
+    saddle, new = departure.saddle, departure.new(face)
+    at_saddle, r = face.sizes(saddle.beta), face.rates(saddle.gradient)[new]
     columns = face.oracle.hessian_columns(saddle.beta, face.among) @ face.directions
     H = face.directions.T @ columns[face.among]
-    X = at_rest[~new, None]
+    X = at_saddle[~new, None]
     moved = np.zeros((new.size, r.size))
     moved[new] = np.eye(r.size)
     for k, rate in enumerate(r):
@@ -90,8 +90,8 @@ def leave(departure: Departure, face: Face) -> Beginning:
     time = float(np.min(delays + np.log(_SMALL * r / effect) / (2 * r)))
     for _ in range(_ATTEMPTS):
         small = np.exp(2 * r * (time - delays))
-        x = at_rest + moved @ small
-        # What has slowed the new coordinates down already.
+        x = at_saddle + moved @ small
+        # The new coordinates, with the change of their rates so far.
         x[new] = np.exp(2 * r * (time - delays) + (face.directions.T @ change[face.among])[new] @ (small / r))
         try:
             gradient = face.oracle.value_and_gradient(face.beta(x))[1]
@@ -100,22 +100,22 @@ def leave(departure: Departure, face: Face) -> Beginning:
         if gradient is not None:
             first = change @ small
             actual = gradient - saddle.gradient
-            if np.max(np.abs(face.rates(actual))) <= 3 * _SMALL * departure.pull:
-                before = np.where(new, 0.0, np.log(np.where(new, 1.0, at_rest)))
+            if np.max(np.abs(face.rates(actual))) <= 3 * _SMALL * departure.entering_rate:
+                before = np.where(new, 0.0, np.log(np.where(new, 1.0, at_saddle)))
                 before[new] = -2 * r * delays
-                # The second-order rest of g is proportional to x^2, and so decays twice as fast into the past.
+                # The second-order remainder of g is proportional to x^2, and so decays twice as fast into the past.
                 shift = change @ (small / (2 * r)) + (actual - first) / (4 * float(np.max(r)))
-                return Beginning(face, new, time, x, gradient, before, shift)
+                return OrbitStart(face, new, time, x, gradient, before, shift)
         time -= float(np.log(100.0) / (2 * np.max(r)))
     raise departure.jump()
 
 
-def _delays(departure: Departure, face: Face) -> Float[np.ndarray, "m"]:
-    """When each new coordinate of the face would have x = 1, if g stayed; 0 for the support.
+def _delays(departure: SaddleDeparture, face: Face) -> Float[np.ndarray, "m"]:
+    """Return the time at which each new coordinate of the face would have x = 1, if g stayed; 0 for the support.
 
     Tied coordinates add up: sum_j e^{-2 |g| d_j} = e^{-2 |g| d}.
     """
-    r = face.rates(departure.rest.gradient)
+    r = face.rates(departure.saddle.gradient)
     delays = np.zeros(r.size)
     for k in np.flatnonzero(departure.new(face)):
         members = np.isin(departure.entering, face.among[face.directions[:, k] != 0])

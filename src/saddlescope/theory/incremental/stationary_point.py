@@ -1,6 +1,6 @@
-"""Strict local minima within a face of an orthant: where a transition between two stages ends.
+"""Strict local minima within a face of an orthant: the ends of transitions between stages.
 
-A transition runs with some coordinates at zero and the signs of the others fixed. There, with |u| = |v|,
+A transition has some coordinates at zero and the signs of the others fixed. There, with |u| = |v|,
 
     A         the coordinates that are not zero
     D         their signs on the diagonal: beta_A = D x
@@ -8,7 +8,7 @@ A transition runs with some coordinates at zero and the signs of the others fixe
     r         D^T g_A, the rate: (log x)' = 2 r under gradient flow (equation 4)
     H         D^T (d^2 L / dbeta_A^2) D
 
-Coordinates that are tied, s_i g_i = s_j g_j on all of the face, keep their ratio for ever. They count as one
+Coordinates that are tied, s_i g_i = s_j g_j on all of the face, preserve their ratio. They count as one
 coordinate x, their sum, and its column of D holds the shares: the same equations hold in fewer variables, and a minimum
 that is flat along x_i - x_j is strict in these.
 """
@@ -22,15 +22,15 @@ from jaxtyping import Bool, Float, Int
 from saddlescope.theory.incremental.loss_oracle import LossOracle, NonFiniteLossError
 
 _NEWTON_STEPS = 60  # quadratic convergence needs 6; a step that does not shrink ends the search long before
-_RESTARTS = 2  # how often the Hessian may be taken anew where secants do not make steps shrink
-_SECANT = 1e-6  # relative steps below it teach the Hessian nothing: their differences of rates hold too much rounding
-_ROUNDING = 1e-12  # relative steps that do not shrink any more are rounding if they are at most this
-_ROUNDING_AT_MOST = 1e-8  # the same with a newly taken Hessian, where rounding is all that may stop them
+_RESTARTS = 2  # recomputations of the Hessian where secants do not make steps shrink
+_SECANT = 1e-6  # relative steps below it do not update the Hessian: their differences of rates are mostly rounding
+_ROUNDING = 1e-12  # relative steps that no longer shrink are rounding if they are at most this
+_ROUNDING_AT_MOST = 1e-8  # the same with an exact Hessian, where only rounding can stop them
 
 
 @dataclass(frozen=True, eq=False)
 class StationaryPoint:
-    """A stationary point theta^k = (u, s * u) that is a strict local minimum on its support (Assumption 4.4).
+    """Stationary point theta^k = (u, s * u) that is a strict local minimum on its support (Assumption 4.4).
 
     Attributes:
         beta: s * u^2, shape (p,).
@@ -39,8 +39,8 @@ class StationaryPoint:
         curvature: the constant c of Assumption 4.4, L(u~, s u~) - L(u, s u) >= c |u~ - u|^2 near u on the support: half
             the smallest eigenvalue of the Hessian in u. Infinite where the support is empty, 0 where coordinates are
             tied.
-        settling: gradient flow approaches the point as exp(-settling t). The same constant, but with tied coordinates
-            taken as one.
+        convergence_rate: gradient flow approaches the point as exp(-convergence_rate t). The same constant, but with
+            tied coordinates counted as one.
         scale: the size of the terms that cancel in g, max_i sum_j |H_ij| |beta_j| on the support; 0 where it is empty.
     """
 
@@ -48,13 +48,13 @@ class StationaryPoint:
     loss: float
     gradient: Float[np.ndarray, "p"]
     curvature: float
-    settling: float
+    convergence_rate: float
     scale: float
 
 
 @dataclass(frozen=True)
 class NoStationaryPoint:
-    """A transition found no strict local minimum.
+    """Result of a transition that found no strict local minimum.
 
     Attributes:
         reason: one sentence for the reader.
@@ -65,10 +65,10 @@ class NoStationaryPoint:
 
 @dataclass(frozen=True, eq=False)
 class Face:
-    """The face of an orthant of R^p on which a transition runs.
+    """Face of an orthant of R^p that contains a transition.
 
     Attributes:
-        landscape: the loss.
+        oracle: the loss.
         among: A, ascending.
         directions: D, shape (|A|, m); in each row one entry is not zero, and those of a column add up to 1 in size.
     """
@@ -79,39 +79,39 @@ class Face:
 
     @classmethod
     def of(cls, oracle: LossOracle, beta: Float[np.ndarray, "p"]) -> "Face":
-        """The face with the signs of beta, in its interior."""
+        """Return the face with the signs of beta, which is in its interior."""
         among = np.flatnonzero(beta)
         return cls(oracle, among, np.diag(np.sign(beta[among])))
 
     @property
     def ties(self) -> bool:
-        """Whether several coordinates count as one."""
+        """True if several coordinates count as one."""
         return self.among.size > self.directions.shape[1]
 
     def beta(self, x: Float[np.ndarray, "m"]) -> Float[np.ndarray, "p"]:
-        """The point x as a vector of all p coordinates."""
+        """Return the point x as a vector of all p coordinates."""
         beta = np.zeros(self.oracle.size)
         beta[self.among] = self.directions @ x
         return beta
 
     def sizes(self, beta: Float[np.ndarray, "p"]) -> Float[np.ndarray, "m"]:
-        """X of a vector of all p coordinates."""
+        """Return x of a vector of all p coordinates."""
         return (self.directions != 0).T @ np.abs(beta[self.among])
 
     def rates(self, gradient: Float[np.ndarray, "p"]) -> Float[np.ndarray, "m"]:
-        """R where g is `gradient`."""
+        """Return r where g is `gradient`."""
         return gradient[self.among] @ self.directions
 
     def rate(self, x: Float[np.ndarray, "m"]) -> Float[np.ndarray, "m"]:
-        """R at x; raises NonFiniteLossError where the loss is not."""
+        """Return r at x; raise NonFiniteLossError where the loss is not finite."""
         return self.rates(self.oracle.value_and_gradient(self.beta(x))[1])
 
     def hessian(self, x: Float[np.ndarray, "m"]) -> Float[np.ndarray, "m m"]:
-        """H at x; raises NonFiniteLossError where the loss is not."""
+        """Return H at x; raise NonFiniteLossError where the loss is not finite."""
         return self.directions.T @ self.oracle.hessian(self.beta(x), self.among) @ self.directions
 
     def restricted(self, keep: Bool[np.ndarray, "m"]) -> "Face":
-        """The smaller face on which the other coordinates are zero."""
+        """Return the smaller face on which the other coordinates are zero."""
         rows = (self.directions[:, keep] != 0).any(axis=1)
         return Face(self.oracle, self.among[rows], self.directions[np.ix_(rows, keep)])
 
@@ -123,7 +123,7 @@ def vanishing(
     peak: Float[np.ndarray, "m"],
     fraction: float,
 ) -> Bool[np.ndarray, "m"]:
-    """Which coordinates are on their way to zero: far below their peak, falling, and not about to stop before 0."""
+    """Return a mask of the coordinates that tend to zero: far below their peak, falling, and not about to stop."""
     falling = (r < 0) & (x <= fraction * peak)
     return falling & (np.diag(H) * x + r <= 0)
 
@@ -131,9 +131,9 @@ def vanishing(
 def newton_displacement(
     x: Float[np.ndarray, "m"], r: Float[np.ndarray, "m"], H: Float[np.ndarray, "m m"]
 ) -> Float[np.ndarray, "m"]:
-    """The Newton step relative to x, or infinity where H is not positive definite or an entry of x is 0.
+    """Return the Newton step relative to x, or infinity where H is not positive definite or an entry of x is 0.
 
-    It is taken in log-scaled form, sqrt(x) H sqrt(x), since the entries of x may differ by many orders.
+    It is computed in log-scaled form, sqrt(x) H sqrt(x), since the entries of x may differ by many orders.
     """
     if np.any(x <= 0):
         return np.full_like(x, np.inf)
@@ -148,7 +148,7 @@ def newton_displacement(
 def secant(
     H: Float[np.ndarray, "m m"], dx: Float[np.ndarray, "m"], fall: Float[np.ndarray, "m"]
 ) -> Float[np.ndarray, "m m"]:
-    """H with the least change, as a symmetric matrix, after which H dx = fall, the observed fall of the rates.
+    """Return the symmetric matrix closest to H with H dx = fall, the observed fall of the rates.
 
     This is Powell's symmetric form of Broyden's update. Unlike an update of rank one it cannot be large where the
     observation is small.
@@ -170,16 +170,16 @@ def newton_polish(
     reach: float,
     noise: float,
 ) -> StationaryPoint | None:
-    """Newton's method to the strict local minimum that gradient flow from x ends in, or None if that is not certain.
+    """Solve for the strict local minimum in which gradient flow from x ends; return None if that is not certain.
 
     Certain means: no coordinate moves by more than a factor 1 +- reach in the first step; every step is at most half
     the one before, down to rounding, with a positive definite Hessian; the Hessian at the end is positive definite; and
     the coordinates set to zero are pushed towards zero there (s_j g_j < 0: Karush, Kuhn and Tucker's condition with
-    strict complementarity). The Hessian is kept up by secants. Where they fail it is taken anew, and the search starts
-    again from where it is.
+    strict complementarity). The Hessian is updated by secants. Where they fail it is recomputed, and the search
+    restarts from the current point.
 
     Args:
-        face: where to look.
+        face: the face to search.
         x: the flow's present point.
         H: the Hessian there, or a good approximation.
         zero: coordinates that leave the support.
@@ -196,12 +196,12 @@ def newton_polish(
         H = kept.hessian(end)
     except NonFiniteLossError:
         return None
-    pushed_out = np.all(face.rates(gradient)[zero] < -noise)
+    pushed_to_zero = np.all(face.rates(gradient)[zero] < -noise)
     c = curvature(end, H)
-    if not (pushed_out and c > 0):
+    if not (pushed_to_zero and c > 0):
         return None
     scale = float(np.max(np.abs(H) @ end, initial=0.0))
-    return StationaryPoint(beta, loss, gradient, curvature=0.0 if kept.ties else c, settling=c, scale=scale)
+    return StationaryPoint(beta, loss, gradient, curvature=0.0 if kept.ties else c, convergence_rate=c, scale=scale)
 
 
 def _newton(
@@ -232,7 +232,7 @@ def _newton(
 
 
 def curvature(x: Float[np.ndarray, "m"], H: Float[np.ndarray, "m m"]) -> float:
-    """Half the smallest eigenvalue of 4 diag(u) H diag(u), the Hessian of L(u, s u) at a stationary point; u^2 = x."""
+    """Return half the smallest eigenvalue of 4 diag(u) H diag(u), the Hessian of L(u, s u) where u^2 = x."""
     if not x.size:
         return np.inf
     root = np.sqrt(x)

@@ -1,12 +1,12 @@
-"""A transition with its times: the heteroclinic orbit from one saddle to the next, and by how much it shifts the lines.
+"""Transition with its times: the heteroclinic orbit from one saddle to the next, and its shift of the plateaus' lines.
 
 On a plateau y_i, the integral of g_i over time t, moves on a straight line of slope g_i. A transition joins two such
-lines. Let t = 0 be when the entering coordinate would have |beta| = 1 if g stayed what it is at the saddle theta^k.
-Then, up to what is exponentially small, y_i jumps there by
+lines. Let t = 0 be when the entering coordinate would have |beta| = 1 if g stayed as at the saddle theta^k. Then, up to
+exponentially small terms, y_i jumps there by
 
     J_i = int_{-inf}^0 (g_i - g_i(theta^k)) dt + int_0^inf (g_i - g_i(theta^{k+1})) dt
 
-The orbit knows no initial scale, so neither does J.
+The orbit does not depend on the initial scale, so neither does J.
 
     x      |beta| on the active coordinates, with tied ones as one; (log x)' = 2 r
 """
@@ -25,7 +25,7 @@ from scipy.optimize import brentq
 from saddlescope._shared.arguments import validate_arguments
 from saddlescope.theory.incremental.divergence import DivergenceTest
 from saddlescope.theory.incremental.loss_oracle import NonFiniteLossError
-from saddlescope.theory.incremental.saddle_departure import Beginning, leave, tied
+from saddlescope.theory.incremental.saddle_departure import OrbitStart, start_orbit, tied_face
 from saddlescope.theory.incremental.stationary_point import (
     NoStationaryPoint,
     StationaryPoint,
@@ -34,17 +34,17 @@ from saddlescope.theory.incremental.stationary_point import (
     secant,
     vanishing,
 )
-from saddlescope.theory.incremental.transition import HORIZON, LARGEST_LOG, Departure, check_between
+from saddlescope.theory.incremental.transition import HORIZON, LARGEST_LOG, SaddleDeparture, check_between
 
 _STEPS = 5000  # orbits take about fifty
-_RENEWED = 25  # steps after which the Hessian is taken anew
+_RENEWED = 25  # steps after which the Hessian is recomputed
 _SHORTEST = 1e-10  # step, in units of 1 / |g_i|
 _SAME_RATE = 1e-8  # tied coordinates' rates may differ by this fraction of the largest
 
 
 @dataclass(frozen=True, eq=False)
-class Passage(StationaryPoint):
-    """The end of a transition, with its times.
+class TimedStationaryPoint(StationaryPoint):
+    """End of a transition, with its times.
 
     Attributes:
         shift: J, in units of log w, shape (p,). For a coordinate that is active on both sides it is half the change of
@@ -60,14 +60,14 @@ class Passage(StationaryPoint):
 @validate_arguments
 @dataclass(frozen=True, kw_only=True)
 class TimedTransition:
-    """Integrates the orbit with its times, by SciPy's BDF in log|beta| and quadrature of g along it.
+    """Integration of the orbit with its times, by SciPy's BDF in log|beta| and quadrature of g along it.
 
-    Both ends are cut off where the orbit is linear, and added in closed form. The end is found by Newton's method with
-    the certificate of `saddlescope.theory.incremental.stationary_point.settle`.
+    Both ends are truncated where the orbit is linear, and added in closed form. The end is found by Newton's method
+    with the certificate of `saddlescope.theory.incremental.stationary_point.newton_polish`.
 
     Attributes:
         tolerance: error of log|beta| that a step of the integrator may make, between 1e-12 and 1e-2.
-        reach: relative distance from the end at which the orbit is cut off, between 1e-6 and 0.1.
+        reach: relative distance from the end at which the orbit is truncated, between 1e-6 and 0.1.
         fraction: a coordinate may leave the support once it is this far below its peak, between 1e-6 and 0.1.
 
     Raises:
@@ -82,40 +82,42 @@ class TimedTransition:
         check_between(1e-12, 1e-2, tolerance=self.tolerance)
         check_between(1e-6, 0.1, reach=self.reach, fraction=self.fraction)
 
-    def __call__(self, departure: Departure) -> Passage | NoStationaryPoint:
-        """The end of the orbit that leaves the saddle along the new coordinates."""
-        face = tied(departure)
+    def __call__(self, departure: SaddleDeparture) -> TimedStationaryPoint | NoStationaryPoint:
+        """Return the end of the orbit that leaves the saddle along the new coordinates."""
+        face = tied_face(departure)
         if face.ties:
             try:
-                return self._follow(departure, leave(departure, face))
+                return self._follow(departure, start_orbit(departure, face))
             except _NotTiedError:
                 face = departure.face()
-        return self._follow(departure, leave(departure, face))
+        return self._follow(departure, start_orbit(departure, face))
 
-    def _follow(self, departure: Departure, begin: Beginning) -> Passage | NoStationaryPoint:
+    def _follow(self, departure: SaddleDeparture, begin: OrbitStart) -> TimedStationaryPoint | NoStationaryPoint:
         face, flow = begin.face, _Flow(begin, departure.noise)
         solver = BDF(
             flow.slope,
             begin.time,
             np.zeros_like(begin.x),
-            begin.time + HORIZON / departure.pull,
-            first_step=0.01 / departure.pull,
+            begin.time + HORIZON / departure.entering_rate,
+            first_step=0.01 / departure.entering_rate,
             rtol=self.tolerance,
             atol=self.tolerance,
             jac=flow.jacobian,
         )
-        orbit, fading = _Orbit(begin), DivergenceTest(face, departure.pull)
+        orbit, divergence = _Orbit(begin), DivergenceTest(face, departure.entering_rate)
         x, r, peak = begin.x, face.rates(begin.gradient), begin.x
-        B, near = face.hessian(face.sizes(departure.rest.beta)), self.reach
+        B, near = face.hessian(face.sizes(departure.saddle.beta)), self.reach
         for step in range(_STEPS):
             flow.outside = None
             with np.errstate(over="ignore", invalid="ignore"):  # a trial point may overshoot
                 solver.step()
             # Next to where the loss is not finite steps shrink for ever, since |t| may be tiny there.
-            if solver.status == "failed" or (flow.outside is not None and solver.h_abs < _SHORTEST / departure.pull):
+            if solver.status == "failed" or (
+                flow.outside is not None and solver.h_abs < _SHORTEST / departure.entering_rate
+            ):
                 break
             before, x, at = x, flow.x, flow.rates
-            # Secants alone can lose a direction in which the orbit no longer moves, and with it the end.
+            # Secants alone can miss a direction in which the orbit no longer moves, and with it the end.
             B = face.hessian(x) if step % _RENEWED == _RENEWED - 1 else secant(B, x - before, r - at)
             r, peak = at, np.maximum(peak, x)
             orbit.add(solver.t, flow.gradient, solver.dense_output())
@@ -123,28 +125,28 @@ class TimedTransition:
             away = float(np.max(np.abs(newton_displacement(x[~zero], r[~zero], B[np.ix_(~zero, ~zero)])), initial=0.0))
             if away <= near:
                 end = newton_polish(face, x, B, zero, reach=3 * self.reach, noise=departure.noise)
-                if end is not None and end.loss < departure.rest.loss:
+                if end is not None and end.loss < departure.saddle.loss:
                     return orbit.finish(departure, end, x, peak)
                 near = 0.5 * away
-            if fading.towards_infinity(x, r, zero):
-                return departure.no_rest(float(np.max(x)), None, towards_infinity=True)
+            if divergence.diverging(x, r, zero):
+                return departure.no_stationary_point(float(np.max(x)), None, diverging=True)
             if solver.status == "finished" or np.log(np.max(x)) > LARGEST_LOG:
                 break
-        return departure.no_rest(float(np.max(x)), flow.outside)
+        return departure.no_stationary_point(float(np.max(x)), flow.outside)
 
 
 class _NotTiedError(Exception):
-    """Coordinates that seemed to be tied have different rates somewhere."""
+    """Coordinates that seemed tied have different rates on the orbit."""
 
 
 class _Flow:
-    """The right-hand side for z = log(x / x_begin), which remembers its last evaluation.
+    """Right-hand side for z = log(x / x_begin), with its last evaluation.
 
     BDF's last evaluation in an accepted step is Newton's last iterate, which differs from the step's end by far less
-    than the tolerance: so to know g at the steps' ends costs nothing.
+    than the tolerance: so g at the steps' ends needs no further evaluation.
     """
 
-    def __init__(self, begin: Beginning, noise: float) -> None:
+    def __init__(self, begin: OrbitStart, noise: float) -> None:
         self._begin, self._face, self._noise = begin, begin.face, noise
         self._signs = np.sign(begin.face.directions.sum(axis=1))
         members = (np.flatnonzero(column) for column in begin.face.directions.T)
@@ -153,7 +155,7 @@ class _Flow:
         self.rates = begin.face.rates(begin.gradient)
         self.outside: NonFiniteLossError | None = None
 
-    @no_type_check  # as everything that the integrator calls: checking takes longer than the work
+    @no_type_check  # the integrator calls it: checking would cost more than the work
     def at(self, z: Float[np.ndarray, "m"]) -> Float[np.ndarray, "m"]:
         return self._begin.x * np.exp(np.minimum(z, 2 * LARGEST_LOG))
 
@@ -186,23 +188,23 @@ class _Flow:
 
 
 class _Orbit:
-    """The orbit as far as it has been followed."""
+    """Orbit as far as it has been followed."""
 
-    def __init__(self, begin: Beginning) -> None:
+    def __init__(self, begin: OrbitStart) -> None:
         self._begin = begin
         self._times, self._gradients = [begin.time], [begin.gradient]
         self._pieces: list[DenseOutput] = []
 
     def add(self, time: float, gradient: Float[np.ndarray, "p"], piece: DenseOutput) -> None:
-        """One step more."""
+        """Add one step."""
         self._times.append(time)
         self._gradients.append(gradient)
         self._pieces.append(piece)
 
     def finish(
-        self, departure: Departure, end: StationaryPoint, x: Float[np.ndarray, "m"], peak: Float[np.ndarray, "m"]
-    ) -> Passage:
-        """J and the half-way time, given where the orbit ends and the last point before."""
+        self, departure: SaddleDeparture, end: StationaryPoint, x: Float[np.ndarray, "m"], peak: Float[np.ndarray, "m"]
+    ) -> TimedStationaryPoint:
+        """Return J and the half-way time, given the end of the orbit and the last point before it."""
         begin, stop = self._begin, self._times[-1]
         face = begin.face
         at_end, r = face.sizes(end.beta), face.rates(end.gradient)
@@ -213,7 +215,7 @@ class _Orbit:
         shift = (
             begin.shift
             + spline.integrate(begin.time, stop)
-            + departure.rest.gradient * begin.time
+            + departure.saddle.gradient * begin.time
             - end.gradient * stop
             - columns @ remaining
         )
@@ -224,19 +226,19 @@ class _Orbit:
         of = np.argmax(face.directions != 0, axis=1)
         shift[face.among] = signs * ((log_after - begin.before) / 2)[of]
         half = np.log(np.where(zero, peak, at_end) / 2 / begin.x)
-        return Passage(
+        return TimedStationaryPoint(
             end.beta,
             end.loss,
             end.gradient,
             curvature=end.curvature,
-            settling=end.settling,
+            convergence_rate=end.convergence_rate,
             scale=end.scale,
             shift=shift,
             halfway=min(self._passing(k, half[k]) for k in np.flatnonzero(begin.new).tolist()),
         )
 
     def _passing(self, k: int, z: float) -> float:
-        """When coordinate k first has log(x / x_begin) = z."""
+        """Return the time at which coordinate k first has log(x / x_begin) = z."""
 
         def above(piece: DenseOutput, t: float) -> float:
             return float(piece(t)[k]) - z
@@ -254,15 +256,15 @@ def _remaining(
     r: Float[np.ndarray, "m"],
     zero: Bool[np.ndarray, "m"],
 ) -> Float[np.ndarray, "m"]:
-    """The integral of x - at_end from the last point on, where the flow is linear.
+    """Return the integral of x - at_end from the last point on, where the flow is linear.
 
-    A coordinate that leaves decays as e^{2 r t}. On the others the integral of r, half of what log x has still to
-    grow, is known, and r = -H (x - at_end).
+    A coordinate that leaves decays as e^{2 r t}. On the others the integral of r, half of the remaining growth of
+    log x, is known, and r = -H (x - at_end).
     """
-    rest = np.zeros_like(x)
-    rest[zero] = x[zero] / (-2 * r[zero])
+    integral = np.zeros_like(x)
+    integral[zero] = x[zero] / (-2 * r[zero])
     kept = ~zero
     if kept.any():
-        growth = np.log(at_end[kept] / x[kept]) / 2 + H[np.ix_(kept, zero)] @ rest[zero]
-        rest[kept] = -at_end[kept] * newton_displacement(at_end[kept], growth, H[np.ix_(kept, kept)])
-    return rest
+        growth = np.log(at_end[kept] / x[kept]) / 2 + H[np.ix_(kept, zero)] @ integral[zero]
+        integral[kept] = -at_end[kept] * newton_displacement(at_end[kept], growth, H[np.ix_(kept, kept)])
+    return integral

@@ -1,10 +1,10 @@
-"""Part (B) of Algorithm 1: where gradient flow takes the weights once a new coordinate is active (equation 13).
+"""Part (B) of Algorithm 1: the transition of gradient flow once a new coordinate is active (equation 13).
 
     theta^{k+1} = lim_{eps -> 0} lim_{t -> infinity} psi(t, eps),  psi(0, eps) = theta^k + eps (e_i, sgn(g_i) e_i)
 
 The loss need not be convex, so the limit is not "the minimum" over the active coordinates: it is the end of one path.
-Two policies find it, and both follow that path from the saddle: `saddlescope.theory.incremental.newton_transition.NewtonTransition`, the
-default, and its specification, `saddlescope.theory.incremental.ode_transition.OdeTransition`.
+Two policies find it, and both follow that path from the saddle: `NewtonTransition`, the default, and its reference
+implementation, `OdeTransition`. `TimedTransition` computes the times of the path as well.
 """
 
 from collections.abc import Callable
@@ -23,54 +23,53 @@ HORIZON = 1e12  # in units of 1 / |g_i|: a transition that lasts this long ends 
 
 
 @dataclass(frozen=True, eq=False)
-class Departure:
-    """A saddle and the coordinates that have become active at it.
+class SaddleDeparture:
+    """Saddle and the coordinates that become active at it.
 
     Attributes:
-        landscape: the loss.
-        rest: the stationary point theta^k.
+        oracle: the loss.
+        saddle: the stationary point theta^k.
         entering: i_k, or several that are tied; the signs they take are those of g there.
         noise: rounding error of an entry of g: smaller entries count as zero.
-        delays: how much later than the first each of them arrives, in time t: on the way out of the saddle
-            |beta_i| = e^{2 |g_i| (t - delay_i)}.
+        delays: arrival time t of each of them after the first: near the saddle |beta_i| = e^{2 |g_i| (t - delay_i)}.
     """
 
     oracle: LossOracle
-    rest: StationaryPoint
+    saddle: StationaryPoint
     entering: tuple[int, ...]
     noise: float
     delays: tuple[float, ...] = (0.0,)
 
     @property
-    def pull(self) -> float:
-        """The largest |g_i| of those that enter, at the saddle: log|beta_i| starts to grow at the rate 2 |g_i|."""
-        return float(np.max(np.abs(self.rest.gradient[list(self.entering)])))
+    def entering_rate(self) -> float:
+        """Largest |g_i| of those that enter, at the saddle: log|beta_i| starts to grow at the rate 2 |g_i|."""
+        return float(np.max(np.abs(self.saddle.gradient[list(self.entering)])))
 
     def face(self) -> Face:
-        """The support of theta^k with the new coordinates, whose signs are those of g."""
+        """Return the face of the support of theta^k and the new coordinates, whose signs are those of g."""
         new = list(self.entering)
-        signs = self.rest.beta.copy()
-        signs[new] = self.rest.gradient[new]
+        signs = self.saddle.beta.copy()
+        signs[new] = self.saddle.gradient[new]
         return Face.of(self.oracle, signs)
 
     def new(self, face: Face) -> Bool[np.ndarray, "m"]:
-        """Which of the face's coordinates enter."""
+        """Return a mask of the face's coordinates that enter."""
         return (face.directions[np.isin(face.among, self.entering)] != 0).any(axis=0)
 
     @property
     def named(self) -> str:
-        """The entering coordinates, for a sentence."""
+        """Entering coordinates, for a message."""
         return ("coordinate " if len(self.entering) == 1 else "coordinates ") + ", ".join(map(str, self.entering))
 
-    def no_rest(
-        self, largest: float, outside: NonFiniteLossError | None, *, towards_infinity: bool = False
+    def no_stationary_point(
+        self, largest: float, outside: NonFiniteLossError | None, *, diverging: bool = False
     ) -> NoStationaryPoint:
-        """Why the path was left without an end.
+        """Return the reason why the path was stopped without a stationary point.
 
         Args:
-            largest: max |beta| where it was left.
+            largest: max |beta| where it was stopped.
             outside: set if the loss was not finite just beyond.
-            towards_infinity: whether the path was seen to go to infinity.
+            diverging: True if the path is known to diverge.
 
         Raises:
             NonFiniteLossError: that one, unless |beta| is so large there that the path diverges.
@@ -79,7 +78,7 @@ class Departure:
             raise outside
         why = (
             "the minimiser seems to be at infinity, as for losses with exponential tails on separable data"
-            if towards_infinity or np.log(largest) > LARGEST_LOG
+            if diverging or np.log(largest) > LARGEST_LOG
             else "there the loss is flat, as with more weights than samples, or it has no minimum"
         )
         return NoStationaryPoint(
@@ -88,7 +87,7 @@ class Departure:
         )
 
     def not_finite(self, error: NonFiniteLossError) -> str:
-        """What to say if the loss was not finite on the path."""
+        """Return the message for a loss that was not finite on the path."""
         return (
             "The loss must be finite, with finite derivatives, wherever learning takes beta; it is NaN or infinite "
             f"near max |beta| = {error.size:.6g}, on the path that starts with {self.named}. "
@@ -96,19 +95,22 @@ class Departure:
         )
 
     def jump(self) -> InputError:
-        """The gradient at arbitrarily small beta_i differs from the saddle's."""
+        """Return the error for a gradient that at arbitrarily small beta_i differs from the saddle's."""
         return InputError(
             f"loss must be twice continuously differentiable; got a gradient that jumps as {self.named} "
             "becomes other than 0. Replace ReLU or |beta| by something smooth, such as GeLU."
         )
 
 
-Transition: TypeAlias = Callable[[Departure], StationaryPoint | NoStationaryPoint]
-"""Finds theta^{k+1} of equation 13, or says why there is none; raises NonFiniteLossError where the loss is not finite."""
+Transition: TypeAlias = Callable[[SaddleDeparture], StationaryPoint | NoStationaryPoint]
+"""Function to theta^{k+1} of equation 13, or to the reason why it does not exist.
+
+It raises NonFiniteLossError where the loss is not finite.
+"""
 
 
 def check_between(low: float, high: float, **values: float) -> None:
-    """Raises InputError unless every value lies strictly between low and high."""
+    """Raise InputError unless every value is strictly between low and high."""
     for name, value in values.items():
         if not (isinstance(value, float) and low < value < high):
             raise InputError(f"{name} must be a number between {low:g} and {high:g}; got {value!r}.")

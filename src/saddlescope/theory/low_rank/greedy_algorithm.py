@@ -1,4 +1,4 @@
-"""Incremental learning with full weights: which singular direction comes next, and when, as alpha goes to 0.
+"""Incremental learning with full weights: the next singular direction and its time, as alpha goes to 0.
 
 The loss is a function of products B_p = L_p R_p^T of full factors that start at alpha times generic matrices. This is
 Algorithm 1 of Boix-Adsera et al. (2023) with directions in place of coordinates; `docs/full_weights.md` derives it.
@@ -6,10 +6,10 @@ Algorithm 1 of Boix-Adsera et al. (2023) with directions in place of coordinates
     G_p     -dL/dB_p. At a saddle it annihilates the active directions.
     sigma   singular values of G_p between the inactive directions: the rates at which these grow
     xi      exponents of the inactive directions, of size alpha^(1 - xi); at the start 0
-    T       time / log(1/alpha), so that dxi/dT = sigma, each exponent paired with its rate (`theory.exponents`)
+    T       time / log(1/alpha), so that dxi/dT = sigma, each exponent paired with its rate (`growth_exponents`)
 
 The first exponent to reach 1 activates its singular pair, and gradient flow of factors of one rank more takes the
-active directions to the next saddle (`theory.landing`). For generic starts exponents and rates pair in sorted order,
+active directions to the next saddle (`transition`). For generic starts exponents and rates pair in sorted order,
 and the new direction is the top singular pair of G. For commuting problems (all G diagonal in one pair of bases) they
 pair by direction, and the predictions are those of Algorithm 1 for diagonal weights.
 """
@@ -24,6 +24,7 @@ from jaxtyping import Array, Float
 
 from saddlescope._shared.arguments import validate_arguments
 from saddlescope._shared.errors import InputError
+from saddlescope._shared.progress import Report, silent
 from saddlescope._shared.reprs import ReprMixin, Table
 from saddlescope.measure.stages import Stage, Staircase
 from saddlescope.theory.incremental.prediction import TIME_UNIT, AlgorithmStatus
@@ -34,24 +35,23 @@ from saddlescope.theory.low_rank.transition import Saddle, follow_to_saddle
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class LowRankStage(ReprMixin):
-    """One stage k of incremental learning with full weights: a plateau at a saddle.
+    """Stage k of incremental learning with full weights: a plateau at a saddle.
 
     Attributes:
         time: T_k, when the stage begins, in units of log(1/alpha).
-        entered: which product's rank rose; None for stage 0.
-        fell: which products' ranks fell in the transition, by how much: as many entries as there are products.
+        entered: the product whose rank rose; None for stage 0.
+        rank_drops: for each product, the decrease of its rank in the transition.
         products: B_p at the saddle.
         singular_values: of each product, its active ones, descending.
         loss: L at the saddle, the level of the plateau.
-        rates: of each product, sigma outside its active directions, descending: how fast they grow.
+        rates: of each product, sigma outside its active directions, descending: their growth rates.
         exponents: of each product, the xi that each rate is paired with when the stage begins.
-        margin: how much later, in units of log(1/alpha), the runner-up would have become active at T_k; infinite where
-            there is none.
+        margin: delay of the runner-up after T_k, in units of log(1/alpha); infinite without a runner-up.
     """
 
     time: float
     entered: int | None
-    fell: tuple[int, ...]
+    rank_drops: tuple[int, ...]
     products: Matrices
     singular_values: tuple[Float[np.ndarray, "_"], ...]
     loss: float
@@ -61,19 +61,19 @@ class LowRankStage(ReprMixin):
 
     @property
     def ranks(self) -> tuple[int, ...]:
-        """The rank of each product."""
+        """Rank of each product."""
         return tuple(len(values) for values in self.singular_values)
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class LowRankLearning(ReprMixin):
-    """The stages that are predicted, and why they end.
+    """Predicted stages, and the termination status.
 
     Attributes:
         stages: stage 0, at the origin, and all that follow.
-        end: when the last stage ends, in units of log(1/alpha); infinite when learning has converged.
-        status: why the algorithm stopped.
-        message: the same in a sentence, with the cure where something went wrong.
+        end: time at which the last stage ends, in units of log(1/alpha); infinite when learning has converged.
+        status: termination status.
+        message: the same in a sentence, with the cure for a failure.
     """
 
     stages: tuple[LowRankStage, ...]
@@ -94,12 +94,12 @@ class LowRankLearning(ReprMixin):
 
     @property
     def ends(self) -> tuple[float, ...]:
-        """When each stage ends."""
+        """Time at which each stage ends."""
         return (*(stage.time for stage in self.stages[1:]), self.end)
 
     @property
     def staircase(self) -> Staircase:
-        """The prediction as a `Staircase`; its ranks are the sums of the products' ranks."""
+        """Prediction as a `Staircase`; its ranks are the sums of the products' ranks."""
         return Staircase(
             tuple(
                 Stage(stage.time, end, stage.loss, sum(stage.ranks))
@@ -117,25 +117,25 @@ def low_rank_learning(
     width: int | None = None,
     tolerance: float = 1e-9,
     max_stages: int | None = None,
-    report: Callable[[float, str], None] | None = None,
+    report: Report = silent,
 ) -> LowRankLearning:
-    """The stages in which gradient flow of full factors learns as the initial scale alpha goes to 0.
+    """Predict the stages in which gradient flow of full factors learns as the initial scale alpha goes to 0.
 
     Args:
         loss: L(B), a twice continuously differentiable JAX function of a tuple of products, such as a `FullAttention`.
-            Its own `value_and_gradient(products)` is used where it has one.
+            Its method `value_and_gradient(products)` is used where it has one.
         shapes: (m, n) of each product.
-        width: columns of the factors, which bound the ranks; None: as many as needed.
+        width: number of columns of the factors, which bounds the ranks; None: no bound.
         tolerance: singular values of G smaller than this part of the largest at the origin count as zero, and times
-            closer than it, relative, are a tie.
-        max_stages: stop after so many transitions, at least 1; None: go on to the end.
+            with a smaller relative difference are a tie.
+        max_stages: largest number of transitions, at least 1; None: no limit.
         report: called after each stage with the finished fraction and a note.
 
     Returns:
-        The stages, from the origin on, with the reason for stopping, whatever it is:
+        The stages, from the origin on, with the termination status:
 
-        - converged: no direction outside the active ones has a force, or none is left.
-        - max_stages: as many stages were found as were asked for.
+        - converged: no direction outside the active ones has a force, or all are active.
+        - max_stages: the requested number of stages was found.
         - tie: two directions become active at the same time.
         - no_minimum: a transition ends at no strict local minimum of its rank.
         - not_finite: the loss is NaN or infinite on a transition.
@@ -161,45 +161,46 @@ def low_rank_learning(
     origin = tuple(np.zeros(shape) for shape in oracle.shapes)
     spectra = tuple((np.zeros((m, 0)), np.zeros(0), np.zeros((0, n))) for m, n in oracle.shapes)
     nothing = tuple((np.zeros((m, 0)), np.zeros((n, 0))) for m, n in oracle.shapes)
-    rest = Saddle(origin, spectra, *oracle.value_and_force(origin), fallen=nothing)
-    noise = tolerance * max(float(np.linalg.norm(G, 2)) for G in rest.force)
+    saddle = Saddle(origin, spectra, *oracle.value_and_force(origin), removed=nothing)
+    noise = tolerance * max(float(np.linalg.norm(G, 2)) for G in saddle.force)
     frames = tuple(Frame(np.eye(d), np.eye(d), np.zeros(d)) for d in map(max, oracle.shapes))
     stages: list[LowRankStage] = []
     time, entered, margin = 0.0, None, math.inf
     while True:
-        grown = tuple(growth(frame, _square(G)) for frame, G in zip(frames, rest.force, strict=True))
-        stages.append(_stage(rest, grown, time, entered, margin))
-        _tell(report, stages, most, max_stages)
+        grown = tuple(growth(frame, _square(G)) for frame, G in zip(frames, saddle.force, strict=True))
+        stages.append(_stage(saddle, grown, time, entered, margin))
+        if len(stages) > 1:
+            _report_stage(report, stages, most, max_stages)
         arrivals = _Arrivals(grown, stages[-1].ranks, most, noise)
         end, status, message = time + arrivals.duration, None, ""
         if not math.isfinite(end):
             status, message = (
                 AlgorithmStatus.CONVERGED,
-                "No direction outside the active ones has a force, or none is left.",
+                "No direction outside the active ones has a force, or all are active.",
             )
         elif arrivals.margin <= tolerance * max(end, arrivals.duration):
             status, message = (
                 AlgorithmStatus.TIE,
-                f"Two directions become active at the same time, T = {end:.6g}: where learning goes next depends on "
-                "their initial weights. Break the symmetry of the loss, or simulate with flow.factored_flow.",
+                f"Two directions become active at the same time, T = {end:.6g}: the next stage depends on their "
+                "initial weights. Break the symmetry of the loss, or simulate with flow.factored_flow.",
             )
         elif max_stages is not None and len(stages) > max_stages:
             status, message = (
                 AlgorithmStatus.MAX_STAGES,
-                f"Stopped after max_stages={max_stages} transitions, as asked.",
+                f"Stopped after max_stages={max_stages} transitions.",
             )
         if status is None:
             number, j = arrivals.product, arrivals.direction
             (m, n), of = oracle.shapes[number], grown[number]
             found = follow_to_saddle(
-                oracle, rest.spectra, rest.force, (number, of.U[:m, j], of.V[:n, j], float(of.rate[j]))
+                oracle, saddle.spectra, saddle.force, (number, of.U[:m, j], of.V[:n, j], float(of.rate[j]))
             )
             if isinstance(found, Saddle):
                 frames = tuple(
-                    _beyond(of.after(arrivals.duration), int(p == number), rest.spectra[p], found, p)
+                    _inactive_frame(of.after(arrivals.duration), int(p == number), saddle.spectra[p], found, p)
                     for p, of in enumerate(grown)
                 )
-                rest, time, entered, margin = found, end, number, arrivals.margin
+                saddle, time, entered, margin = found, end, number, arrivals.margin
                 continue
             status = AlgorithmStatus.NO_MINIMUM if found.finite else AlgorithmStatus.NOT_FINITE
             message = f"At T = {end:.6g}: {found.reason}"
@@ -207,12 +208,12 @@ def low_rank_learning(
 
 
 class _Arrivals:
-    """Which direction of which product becomes active first.
+    """First direction that becomes active.
 
     Attributes:
-        duration: after what time; infinite if none does.
-        product, direction: which; the direction indexes the plateau's singular pairs.
-        margin: how much later the next one would.
+        duration: time until then; infinite if none does.
+        product, direction: its product, and its index among the plateau's singular pairs.
+        margin: delay of the next one.
     """
 
     def __init__(self, grown: Sequence[Growth], ranks: tuple[int, ...], most: tuple[int, ...], noise: float) -> None:
@@ -227,35 +228,35 @@ class _Arrivals:
         self.margin = waits[1][0] - self.duration if len(waits) > 1 and math.isfinite(waits[1][0]) else math.inf
 
 
-def _stage(rest: Saddle, grown: Sequence[Growth], time: float, entered: int | None, margin: float) -> LowRankStage:
+def _stage(saddle: Saddle, grown: Sequence[Growth], time: float, entered: int | None, margin: float) -> LowRankStage:
     return LowRankStage(
         time=time,
         entered=entered,
-        fell=tuple(U.shape[1] for U, _ in rest.fallen),
-        products=rest.products,
-        singular_values=tuple(s for _, s, _ in rest.spectra),
-        loss=rest.loss,
+        rank_drops=tuple(U.shape[1] for U, _ in saddle.removed),
+        products=saddle.products,
+        singular_values=tuple(s for _, s, _ in saddle.spectra),
+        loss=saddle.loss,
         rates=tuple(of.rate for of in grown),
         exponents=tuple(of.start for of in grown),
         margin=margin,
     )
 
 
-def _beyond(
+def _inactive_frame(
     frame: Frame, entered: int, before: tuple[np.ndarray, np.ndarray, np.ndarray], found: Saddle, product: int
 ) -> Frame:
-    """The frame outside the new active directions: what fell, with xi = 1, and the old one without what entered.
+    """Return the frame outside the new active directions: removed directions, with xi = 1, and the old inactive ones.
 
-    Active and inactive directions turn together, so that the orientation of all of them stays.
+    Active and inactive directions turn together, so that the orientation of all of them is preserved.
     """
     d = len(frame.U)
-    (U0, _, V0t), (U1, _, V1t), (Uf, Vf) = before, found.spectra[product], found.fallen[product]
+    (U0, _, V0t), (U1, _, V1t), (Uf, Vf) = before, found.spectra[product], found.removed[product]
 
     def filled(columns: np.ndarray) -> np.ndarray:
         return np.pad(columns, ((0, d - len(columns)), (0, 0)))
 
-    def outside(active: np.ndarray, fallen: np.ndarray, old: np.ndarray) -> np.ndarray:
-        candidates = np.concatenate([filled(fallen), old[:, entered:]], axis=1)
+    def outside(active: np.ndarray, removed: np.ndarray, old: np.ndarray) -> np.ndarray:
+        candidates = np.concatenate([filled(removed), old[:, entered:]], axis=1)
         Q, R = np.linalg.qr(candidates - filled(active) @ (filled(active).T @ candidates))
         return Q * np.where(np.diag(R) < 0, -1.0, 1.0)
 
@@ -274,14 +275,7 @@ def _square(G: Float[np.ndarray, "m n"]) -> Float[np.ndarray, "d d"]:
     return np.pad(G, ((0, max(m, n) - m), (0, max(m, n) - n)))
 
 
-def _tell(
-    report: Callable[[float, str], None] | None,
-    stages: list[LowRankStage],
-    most: tuple[int, ...],
-    max_stages: int | None,
-) -> None:
-    if report is None or len(stages) == 1:
-        return
+def _report_stage(report: Report, stages: list[LowRankStage], most: tuple[int, ...], max_stages: int | None) -> None:
     stage, k = stages[-1], len(stages) - 1
     done = sum(stage.ranks) / sum(most) if max_stages is None else k / max_stages
     report(min(done, 1.0), f"stage {k}: ranks {stage.ranks}, T = {stage.time:.4g}, loss {stage.loss:.3g}")

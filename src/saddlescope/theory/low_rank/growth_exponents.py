@@ -1,19 +1,19 @@
-"""How sizes of directions grow on a plateau, to leading order in log(1/alpha): which direction goes with which rate.
+"""Growth of the sizes of directions on a plateau, to leading order in log(1/alpha): the pairing with rates.
 
 A pair of factors M = [L; R] moves as M' = S M, S = [[0, G], [G^T, 0]], so that M(t) = Phi(t) M(0) with Phi in SO(d, d)
-(`docs/full_weights.md`). Its sizes are told in a frame: orthogonal U and V, of which (u_i, v_i) has grown as
+(`docs/full_weights.md`). Its sizes are described in a frame: orthogonal U and V, of which (u_i, v_i) has grown as
 alpha^(-xi_i), and with it (u_i, -v_i) as alpha^(+xi_i). On a plateau G is constant. Along its singular pairs (p_j, q_j)
 sizes grow at the rates sigma_j, along (p_j, -q_j) at -sigma_j.
 
 The volume spanned by the i leading directions grows, to leading order, as the largest term of its expansion. Where no
 overlap vanishes that is the product of the i largest sizes and the i largest rates, so exponents and rates are paired
-in sorted order, whatever the overlaps (the tropical QR decomposition, Oseledets' theorem). Where overlaps vanish, as
+in sorted order, for any overlaps (the tropical QR decomposition, Oseledets' theorem). Where overlaps vanish, as
 for commuting problems, the pairing splits into the connected components of "overlaps with", each sorted in itself.
 
-One thing more is kept: SO(d, d) has two kinds of maximal isotropic subspaces, which it does not mix. A component that
-holds (u_i, v_i) and (u_i, -v_i) alike therefore gives its smallest exponent to its smallest rate with a sign, that of
-det Y det Z, where Y and Z are the overlaps of the u and of the v with the singular vectors. For d = 1 this says that a
-product of two numbers grows or shrinks with the sign of its force.
+The flow also preserves an orientation: SO(d, d) has two kinds of maximal isotropic subspaces, which it does not mix. A
+component that contains both (u_i, v_i) and (u_i, -v_i) therefore gives its smallest exponent to its smallest rate with
+a sign, that of det Y det Z, where Y and Z are the overlaps of the u and of the v with the singular vectors. For d = 1
+this means that a product of two numbers grows or shrinks with the sign of its force.
 """
 
 from dataclasses import dataclass
@@ -23,9 +23,7 @@ from jaxtyping import Float
 from scipy.sparse import csr_array
 from scipy.sparse.csgraph import connected_components
 
-_OVERLAP = (
-    1e-7  # smaller overlaps count as zero; they are rounding for commuting problems and a rare accident for others
-)
+_OVERLAP = 1e-7  # smaller overlaps count as zero: rounding for commuting problems, rare by chance for others
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,7 +43,7 @@ class Frame:
 
 @dataclass(frozen=True, eq=False)
 class Growth:
-    """The plateau's singular pairs, each with the exponent it starts from.
+    """Singular pairs of a plateau, each with its exponent at the start.
 
     Attributes:
         U, V: the singular vectors p_j, q_j, shapes (m, e) and (n, e).
@@ -59,12 +57,12 @@ class Growth:
     start: Float[np.ndarray, "e"]
 
     def arrivals(self, noise: float) -> Float[np.ndarray, "e"]:
-        """How long each direction takes to become active, xi = 1; infinite where the rate is no more than noise."""
+        """Return the time until each direction becomes active, xi = 1; infinite where the rate is at most the noise."""
         moving = self.rate > noise
         return np.where(moving, np.maximum(1 - self.start, 0.0) / np.where(moving, self.rate, 1.0), np.inf)
 
     def after(self, duration: float) -> Frame:
-        """The frame after a time: the singular pairs, those with negative exponents turned over."""
+        """Return the frame after a time: the singular pairs, those with negative exponents reversed."""
         xi = self.start + self.rate * duration
         sign = np.where(xi < 0, -1.0, 1.0)
         order = np.argsort(-np.abs(xi), kind="stable")
@@ -72,7 +70,7 @@ class Growth:
 
 
 def growth(frame: Frame, force: Float[np.ndarray, "m n"]) -> Growth:
-    """Pairs exponents and rates on a plateau with constant G, which is taken between the frame's spaces."""
+    """Pair exponents and rates on a plateau with constant G, restricted to the frame's spaces."""
     within = frame.U.T @ force @ frame.V
     Y, rate, Zt = np.linalg.svd(within)
     P, N = (Y + Zt.T).T / 2, (Y - Zt.T).T / 2  # overlaps of (p_j, q_j) with (u_i, v_i) and with (u_i, -v_i)

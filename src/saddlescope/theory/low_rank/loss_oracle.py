@@ -1,4 +1,4 @@
-"""A loss of products of matrices as the theory sees it: L, the forces G = -dL/dB, and how they answer to a change of B.
+"""Oracle of a loss of products of matrices: L, the forces G = -dL/dB, and their derivative in a direction.
 
 B    the tuple of products, B_p of shape (m_p, n_p)
 G    -dL/dB, a tuple of the same shapes
@@ -14,12 +14,13 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from saddlescope._shared.errors import InputError
+from saddlescope._shared.float64 import require_float64
 
 Matrices = tuple[Float[np.ndarray, "_ _"], ...]
 
 
 class NonFiniteProductLossError(Exception):
-    """The loss, its gradient or its second derivative is NaN or infinite at some products."""
+    """Loss, gradient or second derivative that is NaN or infinite at some products."""
 
 
 @eqx.filter_jit
@@ -30,21 +31,21 @@ def _value_and_slope(loss: Any, products: tuple[Array, ...]) -> tuple[Array, tup
 
 
 @eqx.filter_jit
-def _answer(loss: Any, products: tuple[Array, ...], change: tuple[Array, ...]) -> tuple[Array, ...]:
+def _hvp(loss: Any, products: tuple[Array, ...], change: tuple[Array, ...]) -> tuple[Array, ...]:
     return jax.jvp(lambda at: _value_and_slope(loss, at)[1], (products,), (change,))[1]
 
 
 class ProductLossOracle:
-    """L, G and its derivative, as NumPy float64 arrays.
+    """Oracle of L, G and its derivative, as NumPy float64 arrays.
 
     Args:
-        loss: L(B), a JAX function of a tuple of matrices of the given shapes; its own `value_and_gradient(products)` is
-            used where it has one.
+        loss: L(B), a JAX function of a tuple of matrices of the given shapes; its method `value_and_gradient(products)`
+            is used where it has one.
         shapes: (m, n) of each product.
 
     Raises:
-        InputError: shapes that are none, JAX not in float64 mode, a loss that cannot be called on such a tuple, does
-            not return one float64 number, or is not finite at 0.
+        InputError: invalid shapes, JAX not in float64 mode, a loss that cannot be called on such a tuple, does not
+            return one float64 number, or is not finite at 0.
     """
 
     def __init__(self, loss: Callable[[Any], Array], shapes: Sequence[tuple[int, int]]) -> None:
@@ -53,11 +54,7 @@ class ProductLossOracle:
             raise InputError(f"shapes must hold (rows, columns) of each product, positive integers; got {shapes!r}.")
         if not callable(loss):
             raise InputError(f"loss must be a JAX function of a tuple of products; got {loss!r}.")
-        if jnp.zeros(0).dtype != jnp.dtype("float64"):
-            raise InputError(
-                "low_rank_learning must be called in JAX's float64 mode; got float32 mode. "
-                "Use `with jax.enable_x64(True):` or set JAX_ENABLE_X64=1."
-            )
+        require_float64("low_rank_learning")
         abstract = tuple(jax.ShapeDtypeStruct(shape, jnp.dtype("float64")) for shape in self.shapes)
         try:
             out = eqx.filter_eval_shape(loss, abstract)
@@ -78,7 +75,7 @@ class ProductLossOracle:
             ) from error
 
     def value_and_force(self, products: Matrices) -> tuple[float, Matrices]:
-        """L(B) and G(B).
+        """Return L(B) and G(B).
 
         Raises:
             NonFiniteProductLossError: one of them is NaN or infinite.
@@ -90,13 +87,13 @@ class ProductLossOracle:
         return float(value), force
 
     def hvp(self, products: Matrices, change: Matrices) -> Matrices:
-        """dG(B)[change], the derivative of G in a direction.
+        """Return dG(B)[change], the derivative of G in a direction.
 
         Raises:
             NonFiniteProductLossError: an entry is NaN or infinite.
         """
-        slopes = _answer(self.loss, tuple(map(jnp.asarray, products)), tuple(map(jnp.asarray, change)))
-        answer = tuple(-np.asarray(slope) for slope in slopes)
-        if not all(np.isfinite(g).all() for g in answer):
+        slopes = _hvp(self.loss, tuple(map(jnp.asarray, products)), tuple(map(jnp.asarray, change)))
+        change_of_force = tuple(-np.asarray(slope) for slope in slopes)
+        if not all(np.isfinite(g).all() for g in change_of_force):
             raise NonFiniteProductLossError
-        return answer
+        return change_of_force

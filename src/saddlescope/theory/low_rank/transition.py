@@ -1,11 +1,11 @@
-"""Where gradient flow takes factors of low rank once one more direction is active: equation 13 with matrices.
+"""Transition of gradient flow of low-rank factors once one more direction is active: equation 13 with matrices.
 
     L, R     factors of one product, (m, r) and (n, r), balanced: L^T L = R^T R
     theta    all factors, flat; theta' = -dL/dtheta, that is L' = G R and R' = G^T L
 
-Balanced factors stay balanced and keep their rank, so the flow from the saddle plus a vanishing new pair stays on the
-products of that rank. An explicit solver follows it (nothing here is stiffer than the ratio of the rates at which
-active directions settle); Newton's method with conjugate gradients takes the end to rounding.
+Balanced factors stay balanced and preserve their rank, so the flow from the saddle plus a vanishing new pair stays on
+the products of that rank. An explicit solver follows it (nothing here is stiffer than the ratio of the rates at which
+active directions converge); Newton's method with conjugate gradients computes the end to rounding.
 """
 
 from dataclasses import dataclass
@@ -24,7 +24,7 @@ _SLOW = 2e-2  # speed, relative to the fastest, at which Newton's method is trie
 _NEAR = 0.1  # how far Newton's method may move, relative to the factors
 _LARGEST = 1e13  # factors beyond it diverge
 _VANISHED = 1e-2  # singular values that fall below this part of their largest on the path may be leaving
-_LOOK = 5  # steps between looks at where the path is
+_LOOK = 5  # steps between tests for the end of the path
 
 
 Spectra = tuple[tuple[np.ndarray, np.ndarray, np.ndarray], ...]
@@ -33,30 +33,30 @@ Spectra = tuple[tuple[np.ndarray, np.ndarray, np.ndarray], ...]
 
 @dataclass(frozen=True, eq=False)
 class Saddle:
-    """The stationary point at which a transition ends.
+    """Stationary point at which a transition ends.
 
     Attributes:
         products: B, shape (m, n) each.
         spectra: their U, s, V^T, cut to the active directions.
         loss: L(B).
         force: G(B).
-        fallen: for each product, the pairs (U, V) of active directions that left, shapes (m, f) and (n, f).
+        removed: for each product, the pairs (U, V) of active directions that left, shapes (m, f) and (n, f).
     """
 
     products: Matrices
     spectra: Spectra
     loss: float
     force: Matrices
-    fallen: tuple[tuple[np.ndarray, np.ndarray], ...]
+    removed: tuple[tuple[np.ndarray, np.ndarray], ...]
 
 
 @dataclass(frozen=True)
 class SaddleNotReached:
-    """A transition found no rest.
+    """Result of a transition that found no saddle.
 
     Attributes:
         reason: one sentence for the reader.
-        finite: whether the loss was finite all the way.
+        finite: True if the loss was finite on the whole path.
     """
 
     reason: str
@@ -87,7 +87,7 @@ class _Factors:
         return _flat([(G @ R, G.T @ L) for G, (L, R) in zip(force, self.split(theta), strict=True)])
 
     def linearised(self, theta: Float[np.ndarray, "t"], force: Matrices, change: Float[np.ndarray, "t"]) -> np.ndarray:
-        """-d velocity[change]: the Hessian of the loss of the factors, times a vector."""
+        """Return -d velocity[change]: the Hessian of the loss of the factors, times a vector."""
         pairs, moves = self.split(theta), self.split(change)
         moved = tuple(dL @ R.T + L @ dR.T for (L, R), (dL, dR) in zip(pairs, moves, strict=True))
         answer = self.oracle.hvp(self.products(theta), moved)
@@ -105,13 +105,13 @@ def follow_to_saddle(
     force: Matrices,
     entering: tuple[int, np.ndarray, np.ndarray, float],
 ) -> Saddle | SaddleNotReached:
-    """The end of the path that leaves a saddle along a new pair of directions.
+    """Return the end of the path that leaves a saddle along a new pair of directions.
 
     Args:
         oracle: the loss.
         spectra: the saddle: U, s, V^T of each product, active directions only.
         force: G there.
-        entering: which product gains a direction, the pair u, v, and its rate u^T G v > 0.
+        entering: index of the product that gains a direction, the pair u, v, and its rate u^T G v > 0.
     """
     number, u, v, rate = entering
     pairs = [(U * np.sqrt(s), Vt.T * np.sqrt(s)) for U, s, Vt in spectra]
@@ -145,12 +145,12 @@ def follow_to_saddle(
                 continue
             spectra = _spectra(factors, solver.y)
             peak = [np.maximum(p, s) for p, (_, s, _) in zip(peak, spectra, strict=True)]
-            kept, start, fallen = _without_falling(factors, spectra, peak)
+            kept, start, removed = _without_vanishing(factors, spectra, peak)
             if not start.size or np.linalg.norm(kept.velocity(start)) <= _SLOW * fastest:
-                landed = _landed(kept, start, fallen)
-                if landed is not None:
-                    return landed
-                wait = step + step // 4  # a few looks for every doubling of the path
+                saddle = _saddle_near(kept, start, removed)
+                if saddle is not None:
+                    return saddle
+                wait = step + step // 4  # a few tests for every doubling of the path
     except NonFiniteProductLossError:
         return SaddleNotReached(
             f"The loss is NaN or infinite on the path that product {number} starts. Look for a division, root or "
@@ -164,7 +164,7 @@ def follow_to_saddle(
 
 
 def _seed(oracle: ProductLossOracle, products: Matrices, force: Matrices, entering: tuple) -> float:
-    """The size of the new pair that changes G by a thousandth of its rate."""
+    """Return the size of the new pair that changes G by a thousandth of its rate."""
     number, u, v, rate = entering
     change = tuple(np.outer(u, v) if p == number else np.zeros_like(B) for p, B in enumerate(products))
     answer = max(float(np.linalg.norm(dG, 2)) for dG in oracle.hvp(products, change))
@@ -172,8 +172,8 @@ def _seed(oracle: ProductLossOracle, products: Matrices, force: Matrices, enteri
     return min(_SEED * rate / answer if answer > 0 else 1.0, 1e-3 * scale)
 
 
-def _settled(factors: _Factors, theta: Float[np.ndarray, "t"]) -> Float[np.ndarray, "t"] | None:
-    """Newton's method to a minimum nearby, or None: too far, or not convex.
+def _newton_polish(factors: _Factors, theta: Float[np.ndarray, "t"]) -> Float[np.ndarray, "t"] | None:
+    """Solve for a nearby minimum by Newton's method; return None if it is too far, or the Hessian not convex.
 
     Rotating the columns of L and R alike changes nothing, so the Hessian has null directions; conjugate gradients never
     enter them.
@@ -201,7 +201,7 @@ def _settled(factors: _Factors, theta: Float[np.ndarray, "t"]) -> Float[np.ndarr
 
 
 def _conjugate_gradients(apply, b: Float[np.ndarray, "t"]) -> Float[np.ndarray, "t"] | None:
-    """The solution x of H x = b to 1e-4, or None where a direction of negative curvature is met."""
+    """Return the solution x of H x = b to 1e-4, or None where a direction of negative curvature is met."""
     x, residual = np.zeros_like(b), b.copy()
     direction, square = residual.copy(), float(residual @ residual)
     target, curved = 1e-8 * square, 0.0
@@ -222,36 +222,36 @@ def _conjugate_gradients(apply, b: Float[np.ndarray, "t"]) -> Float[np.ndarray, 
     return x
 
 
-def _without_falling(
+def _without_vanishing(
     factors: _Factors, spectra: Spectra, peak: list[np.ndarray]
 ) -> tuple[_Factors, Float[np.ndarray, "t"], tuple[tuple[np.ndarray, np.ndarray], ...]]:
-    """The factors without the directions that are on their way to zero, and those directions."""
+    """Return the factors without the directions that tend to zero, and those directions."""
     force = factors.oracle.value_and_force(tuple((U * s) @ Vt for U, s, Vt in spectra))[1]
-    pairs, fallen = [], []
+    pairs, removed = [], []
     for (U, s, Vt), highest, G in zip(spectra, peak, force, strict=True):
         falling = (s <= _VANISHED * highest) & (np.sum(U * (G @ Vt.T), axis=0) < 0)
         keep = len(s) - int(np.sum(np.logical_and.accumulate(falling[::-1])))
         pairs.append(((U * np.sqrt(s))[:, :keep], (Vt.T * np.sqrt(s))[:, :keep]))
-        fallen.append((U[:, keep:], Vt[keep:].T))
-    return _Factors(factors.oracle, tuple(L.shape[1] for L, _ in pairs)), _flat(pairs), tuple(fallen)
+        removed.append((U[:, keep:], Vt[keep:].T))
+    return _Factors(factors.oracle, tuple(L.shape[1] for L, _ in pairs)), _flat(pairs), tuple(removed)
 
 
-def _landed(
-    factors: _Factors, start: Float[np.ndarray, "t"], fallen: tuple[tuple[np.ndarray, np.ndarray], ...]
+def _saddle_near(
+    factors: _Factors, start: Float[np.ndarray, "t"], removed: tuple[tuple[np.ndarray, np.ndarray], ...]
 ) -> Saddle | None:
-    """The rest that is near, or None if there is none, or if G does not push what fell towards zero there."""
-    end = _settled(factors, start) if start.size else start
+    """Return the nearby saddle; None if none is found, or if G does not push removed directions to zero there."""
+    end = _newton_polish(factors, start) if start.size else start
     if end is None:
         return None
     products = factors.products(end)
     loss, force = factors.oracle.value_and_force(products)
-    if any(np.any(np.sum(U * (G @ V), axis=0) >= 0) for G, (U, V) in zip(force, fallen, strict=True)):
+    if any(np.any(np.sum(U * (G @ V), axis=0) >= 0) for G, (U, V) in zip(force, removed, strict=True)):
         return None  # no strict complementarity
-    return Saddle(products, _spectra(factors, end), loss, force, fallen)
+    return Saddle(products, _spectra(factors, end), loss, force, removed)
 
 
 def _spectra(factors: _Factors, theta: Float[np.ndarray, "t"]) -> Spectra:
-    """U, s, V^T of each product, cut to its rank."""
+    """Return U, s, V^T of each product, truncated to its rank."""
     found = []
     for B, r in zip(factors.products(theta), factors.ranks, strict=True):
         U, s, Vt = np.linalg.svd(B, full_matrices=False)

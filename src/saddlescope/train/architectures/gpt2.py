@@ -34,8 +34,8 @@ class GPT2Sizes:
     heads: int = 12  # attention heads per block
 
     def __post_init__(self) -> None:
-        for name in ("vocabulary", "block", "embedding", "depth", "heads"):
-            check_range(name, getattr(self, name), low=1)
+        for name, value in vars(self).items():
+            check_range(name, value, low=1)
         if self.embedding % self.heads:
             raise InputError(f"heads must divide embedding={self.embedding}; got {self.heads!r}.")
 

@@ -47,18 +47,9 @@ class ViTConfig:
     initial_scale: float = 1.0  # factor on all initial weight matrices but the patch embedding
 
     def __post_init__(self) -> None:
-        for name in (
-            "image_size",
-            "channels",
-            "patch",
-            "embedding",
-            "depth",
-            "heads",
-            "head_width",
-            "mlp_width",
-            "classes",
-        ):
-            check_range(name, getattr(self, name), low=1)
+        for name, value in vars(self).items():
+            if name != "initial_scale":
+                check_range(name, value, low=1)
         if self.image_size % self.patch:
             raise InputError(f"patch must divide image_size={self.image_size}; got {self.patch!r}.")
         if not 1e-6 <= self.initial_scale < math.inf:

@@ -34,7 +34,7 @@ from saddlescope.train.checkpoints.tensor_matching import (
 from saddlescope.train.tracker.attention_blocks import AttentionBlock
 from saddlescope.train.tracker.matrix_selection import MatrixSelection, select_matrices
 from saddlescope.train.tracker.records import PRODUCTS, Spectra, Updates, pad_spectra, spectra_dataset
-from saddlescope.train.tracker.tracked_matrices import TrackedMatrices, Weights
+from saddlescope.train.tracker.tracked_matrices import TrackedMatrices, Weights, check_options
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -79,12 +79,7 @@ def checkpoint_spectra(
     """
     if not tuned:
         raise InputError("tuned must name one checkpoint or more; got none.")
-    if not attention and matrices is None:
-        raise InputError("attention must be True if no matrices are selected; got False, which measures nothing.")
-    if top is not None and top < 1:
-        raise InputError(f"top must be at least 1, or None for all singular values; got {top!r}.")
-    if subspace < 0:
-        raise InputError(f"subspace must be at least 1, or 0 for no angles; got {subspace!r}.")
+    check_options(attention=attention, matrices=matrices, top=top, subspace=subspace)
     if heads is not None and heads < 1:
         raise InputError(f"heads must be at least 1; got {heads!r}.")
     start = Checkpoint.open(base, on_error=on_error)
@@ -165,13 +160,8 @@ class _Part:
 
 def _of_block(block: AttentionBlock) -> _Part:
     prefix = f"{block.name}." if block.name else ""
-    own = (f"{prefix}{name}" for name, parameter in block.module.named_parameters() if parameter.ndim == 2)
-
-    def weights(member: int) -> Weights:
-        factors = block.factors()
-        return (factors.key, factors.query) if member == 0 else (factors.value, factors.output)
-
-    return _Part(block.label, tuple(own), weights, block.heads)
+    names = tuple(f"{prefix}{name}" for name in block.matrices)
+    return _Part(block.label, names, lambda member: block.factors().product(member), block.heads)
 
 
 def _of_matrix(name: str, model: nn.Module) -> _Part:

@@ -10,8 +10,8 @@ The first is smaller, since random places smear the mean of a class. |.| is the 
 
 With m the mean over sizes and places of the fraction of a pixel that a circle covers, the means differ by
 (blue - red) m in colour, and by (m_big - m_small)(color - background) in size. So the colour's signal is proportional
-to `color_signal` and larger for big circles; the size's signal is the same for red and blue, and it grows with `color_signal` too, as a
-stronger colour is farther from the background: the two signals are not independent in pixels.
+to `color_signal` and larger for big circles. The size's signal is the same for red and blue, and it also grows with
+`color_signal`, since a stronger colour is farther from the background: the two signals are not independent in pixels.
 """
 
 import math

@@ -22,7 +22,7 @@ except ModuleNotFoundError as error:
 if TYPE_CHECKING:
     from transformers import TrainerControl, TrainerState, TrainingArguments
 
-FILE = "saddlescope-tracker.pt"  # in each of the Trainer's checkpoint folders
+TRACKER_FILE = "saddlescope-tracker.pt"  # in each of the Trainer's checkpoint folders
 
 
 class RankTrackerCallback(TrackerHook, TrainerCallback):
@@ -61,7 +61,7 @@ class RankTrackerCallback(TrackerHook, TrainerCallback):
         """Add the tracker's state to the checkpoint that the Trainer has just written."""
         saved = self.tracker_state()
         if saved is not None and state.is_world_process_zero:
-            write_state(_folder(args, state.global_step) / FILE, saved)
+            write_state(_folder(args, state.global_step) / TRACKER_FILE, saved)
 
     def on_train_end(
         self, args: "TrainingArguments", state: "TrainerState", control: "TrainerControl", **kwargs: Any
@@ -78,7 +78,9 @@ def last_checkpoint(output_dir: Path | str) -> Path | None:
     `resume_from_checkpoint=True` would take.
     """
     folders = Path(output_dir).glob("checkpoint-*")
-    complete = [folder for folder in folders if folder.name.partition("-")[2].isdecimal() and (folder / FILE).is_file()]
+    complete = [
+        folder for folder in folders if folder.name.partition("-")[2].isdecimal() and (folder / TRACKER_FILE).is_file()
+    ]
     return max(complete, key=lambda folder: int(folder.name.partition("-")[2]), default=None)
 
 
@@ -92,11 +94,11 @@ def _saved_state(args: "TrainingArguments", step: int) -> dict[str, Any]:
     if isinstance(args.resume_from_checkpoint, str):
         folders.append(Path(args.resume_from_checkpoint))
     for folder in folders:
-        state = read_state(folder / FILE)
+        state = read_state(folder / TRACKER_FILE)
         if state is not None:
             return state
     raise InputError(
-        f"The checkpoint of step {step} must hold the tracker's file {FILE}, since updates are counted from the first "
-        f"weights; got none in {' or '.join(map(str, folders))}. It was saved without this callback, or is incomplete "
-        "after a kill: resume from last_checkpoint(output_dir), or start again."
+        f"The checkpoint of step {step} must hold the tracker's file {TRACKER_FILE}, since updates are counted from "
+        f"the first weights; got none in {' or '.join(map(str, folders))}. It was saved without this callback, or is "
+        "incomplete after a kill: resume from last_checkpoint(output_dir), or start again."
     )

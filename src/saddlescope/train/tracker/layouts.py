@@ -40,6 +40,10 @@ class HeadFactors(NamedTuple):
     value: Float[Tensor, "heads key_inputs value_width"]
     output: Float[Tensor, "heads outputs value_width"]
 
+    def product(self, index: int) -> tuple[Tensor, Tensor]:
+        """Return the factors of W_K W_Q^T (index 0) or W_V W_O^T (index 1)."""
+        return (self.key, self.query) if index == 0 else (self.value, self.output)
+
     def __repr__(self) -> str:
         return in_line("HeadFactors", self._asdict().items())
 

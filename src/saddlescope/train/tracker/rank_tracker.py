@@ -32,7 +32,7 @@ from saddlescope.train.tracker.matrix_selection import MatrixSelection, select_m
 from saddlescope.train.tracker.records import PRODUCTS, RankRecords, Spectra, Updates, product_index, stack_records
 from saddlescope.train.tracker.schedules import Geometric, Schedule
 from saddlescope.train.tracker.shards import full_tensor, require_readable
-from saddlescope.train.tracker.tracked_matrices import TrackedMatrices, Weights, as_tensors, from_tensors
+from saddlescope.train.tracker.tracked_matrices import TrackedMatrices, Weights, as_tensors, check_options, from_tensors
 
 
 class RankTracker:
@@ -78,12 +78,7 @@ class RankTracker:
                 f"schedule must be a function from the number of steps to True or False; got {schedule!r}. Pass "
                 "Geometric(1.5), Every(100) or AtSteps(1, 10, 100)."
             )
-        if top is not None and top < 1:
-            raise InputError(f"top must be at least 1, or None for all singular values; got {top!r}.")
-        if subspace < 0:
-            raise InputError(f"subspace must be at least 1, or 0 for no angles; got {subspace!r}.")
-        if not attention and matrices is None:
-            raise InputError("attention must be True if no matrices are selected; got False, which tracks nothing.")
+        check_options(attention=attention, matrices=matrices, top=top, subspace=subspace)
         require_readable(model)
         self._blocks = attention_blocks(model, layouts, required=matrices is None) if attention else ()
         self._matrices = {} if matrices is None else select_matrices(model, matrices)
@@ -279,8 +274,7 @@ class RankTracker:
     def _factors(self, member: int, weights: Mapping[str, Tensor] | None = None) -> Weights:
         """Return the left and right factors of a product; members are in the order KQ, VO of the first layer, ..."""
         layer, product = divmod(member, len(PRODUCTS))
-        factors = self._blocks[layer].factors(weights)
-        return (factors.key, factors.query) if product == 0 else (factors.value, factors.output)
+        return self._blocks[layer].factors(weights).product(product)
 
     def _matrix(self, member: int) -> Weights:
         """Return a single matrix."""

@@ -16,6 +16,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from saddlescope._shared.errors import InputError
 from saddlescope.measure import (
     Spectrum,
     principal_angles,
@@ -25,6 +26,7 @@ from saddlescope.measure import (
     spectrum,
     update_spectrum,
 )
+from saddlescope.train.tracker.matrix_selection import MatrixSelection
 from saddlescope.train.tracker.records import SIDES, Spectra
 
 # The weights of one member: (W,) for a single matrix; (L, R), (heads, rows, columns) each, for the products L R^T.
@@ -181,6 +183,16 @@ class TrackedMatrices:
         self._former = [
             None if one is None else _Bases(*(part.numpy().copy() for part in one)) for one in state["former"]
         ]
+
+
+def check_options(*, attention: bool, matrices: MatrixSelection | None, top: int | None, subspace: int) -> None:
+    """Raise InputError for options of a tracker, or of `checkpoint_spectra`, that measure nothing."""
+    if not attention and matrices is None:
+        raise InputError("attention must be True if no matrices are selected; got False, which measures nothing.")
+    if top is not None and top < 1:
+        raise InputError(f"top must be at least 1, or None for all singular values; got {top!r}.")
+    if subspace < 0:
+        raise InputError(f"subspace must be at least 1, or 0 for no angles; got {subspace!r}.")
 
 
 def as_tensors(spectra: Spectra) -> dict[str, Tensor]:

@@ -1,4 +1,4 @@
-"""The quadratic programmes behind the SVMs, and the hard cases: many constraints, ties, near conflicts."""
+"""Quadratic programs of the SVMs, and the hard cases: many constraints, ties, near conflicts."""
 
 import itertools
 
@@ -91,5 +91,5 @@ def test_samples_that_differ_by_little_and_queries_nearly_opposite() -> None:
         assert solver(conflict).certificate.primal > 100 * solver(data).certificate.primal
     worse = with_sample(data.X[:1], -data.z[:1] + 1e-6 * rng.normal(size=(1, 12)))
     for solver in (frobenius_svm, nuclear_svm):
-        with pytest.raises(ArithmeticError, match=r"its optimum lies between|rounding"):
+        with pytest.raises(ArithmeticError, match=r"its optimum is between|rounding"):
             solver(worse)

@@ -32,7 +32,7 @@ def test_a_tighter_bound_is_stationary_feasible_and_dearer(solver: Callable[...,
     free = solver(data)
     last = free.certificate.primal
     for bound in range(free.K.shape[1] - 1, 0, -1):
-        found = solver(data, bound, starts=6)
+        found = solver(data, bound, num_starts=6)
         local = found.local
         assert local is not None
         assert found.K.shape == found.Q.shape == (8, bound)
@@ -46,7 +46,7 @@ def test_a_tighter_bound_is_stationary_feasible_and_dearer(solver: Callable[...,
         assert np.all(local.multipliers >= 0)
         np.testing.assert_array_less(found.margins[local.multipliers > 0], 1 + 1e-8)
         assert local.multipliers.sum() == pytest.approx(found.certificate.primal, rel=1e-8)
-        assert 1 <= local.alike <= local.feasible <= local.starts
+        assert 1 <= local.num_best <= local.num_feasible <= local.num_starts
         last = found.certificate.primal
 
 
@@ -85,4 +85,4 @@ def test_a_rank_of_one_that_is_infeasible_is_proven_to_be() -> None:
 @pytest.mark.parametrize(("bound", "starts"), [(0, 3), (-1, 3), (1, 0)])
 def test_bounds_and_starts_out_of_range_are_refused(bound: int, starts: int) -> None:
     with pytest.raises(InputError, match="must be at least 1"):
-        nuclear_svm(gaussian_tokens(3, 3, 5, seed=0), bound, starts=starts)
+        nuclear_svm(gaussian_tokens(3, 3, 5, seed=0), bound, num_starts=starts)

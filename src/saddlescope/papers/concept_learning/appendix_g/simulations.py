@@ -9,14 +9,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import xarray as xr
 
+from saddlescope._shared.progress import Report
 from saddlescope.papers.concept_learning.appendix_g import gaussian_images as gaussian
 from saddlescope.papers.concept_learning.appendix_g import reference_bound as by_hand
 
 if TYPE_CHECKING:
     from saddlescope.train.diffusion.classifier import ClassifierConfig
     from saddlescope.train.diffusion.variational_diffusion import VariationalDiffusion
-
-Report = Callable[[float, str], None]
 
 _STEP = 1e-5  # of central differences
 _DATA_NOISE = 1e-3

@@ -1,12 +1,12 @@
 """Largest starts and random settings at which the assumptions hold, and runs far outside them."""
 
 import math
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import xarray as xr
 
+from saddlescope._shared.progress import Report
 from saddlescope.papers.concept_learning.shared.random_starts import FIGURES, draw_starts
 from saddlescope.papers.concept_learning.shared.two_layer_runs import strengths_and_test_point
 
@@ -75,7 +75,7 @@ def _count_settings(params: Any) -> tuple[int, int, int]:
     return int(held[0]), int(held[1]), int(held[2])
 
 
-def follow_starts(params: Any, k: int, cell: tuple[str, float], report: Callable[[float, str], None]) -> xr.Dataset:
+def follow_starts(params: Any, k: int, cell: tuple[str, float], report: Report) -> xr.Dataset:
     """Follow starts on one figure's data: order of the major entries, size of the minor ones, starts that learn all."""
     from saddlescope.flow import Ending, symmetric_flows
 

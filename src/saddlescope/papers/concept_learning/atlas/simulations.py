@@ -1,12 +1,12 @@
 """Random starts over the grid of the entry `atlas`, row by row."""
 
 import itertools
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import xarray as xr
 
+from saddlescope._shared.progress import Report
 from saddlescope.papers.concept_learning.shared.random_starts import (
     VISIBLE,
     draw_starts,
@@ -24,7 +24,7 @@ _UNTIL = 1e4  # by then all is learned; what has learned takes no more time
 _TOLERANCE = 1e-6
 
 
-def run_row(params: Any, k: int, laws: tuple[int, float, float], report: Callable[[float, str], None]) -> xr.Dataset:
+def run_row(params: Any, k: int, laws: tuple[int, float, float], report: Report) -> xr.Dataset:
     """Run all scales and widths of one data law."""
     concepts, ratio, sigma = laws
     axes = {"scale": params.scales, "factor": params.factors}

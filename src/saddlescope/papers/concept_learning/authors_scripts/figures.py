@@ -56,7 +56,6 @@ def figures(run: xr.Dataset) -> list[Figure]:
 
 
 def _panel(run: xr.Dataset, name: str) -> Panel:
-
     most = int(run.concepts.sel(data=name)) + 1
     lines = []
     for n, convention in enumerate(CONVENTIONS):

@@ -35,7 +35,6 @@ def padded_strengths(name: str, convention: str) -> np.ndarray:
 
 
 def _starts(params: Any, d: int, law: int) -> np.ndarray:
-
     rng = np.random.default_rng([params.seed, d, law])
     return rng.random((params.starts, d, d)) / params.divisors[law]
 

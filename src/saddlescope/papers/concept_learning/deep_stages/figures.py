@@ -14,7 +14,6 @@ def figures(run: xr.Dataset) -> list[Figure]:
 
 
 def _staircases(run: xr.Dataset) -> Figure:
-
     smallest, panels = float(run.scale.min()), []
     for depth in run.depth.values:
         one = run.sel(depth=depth)
@@ -37,7 +36,6 @@ def _staircases(run: xr.Dataset) -> Figure:
 
 
 def _errors(run: xr.Dataset, worst: np.ndarray) -> Figure:
-
     parity: list[Line] = []
     errors: list[Line] = []
     for n, depth in enumerate(run.depth.values):
@@ -69,7 +67,6 @@ def _errors(run: xr.Dataset, worst: np.ndarray) -> Figure:
 
 
 def _order(run: xr.Dataset) -> Figure:
-
     a, panels = run.pair_strength.values, []
     for depth in run.depth.values:
         one, marks = run.sel(depth=depth), []

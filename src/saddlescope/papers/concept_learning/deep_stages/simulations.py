@@ -6,6 +6,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import xarray as xr
 
+from saddlescope._shared.progress import Report
+
 _MARKS = 400  # times at which one run per depth is stored for the figure
 
 
@@ -60,7 +62,7 @@ def _half_time(path: _DiagonalPath, k: int) -> float:
     return float(brentq(lambda t: path.at(np.array([t]))[0, k] - 0.5, times[first - 1], times[first], rtol=1e-12))  # type: ignore[arg-type]
 
 
-def random_starts(params: Any, depth: int, report: Callable[[float, str], None]) -> xr.Dataset:
+def random_starts(params: Any, depth: int, report: Report) -> xr.Dataset:
     """Follow random starts of one depth; store w_kk over time of the first one at the smallest scale."""
     import jax
 
@@ -100,7 +102,7 @@ def random_starts(params: Any, depth: int, report: Callable[[float, str], None])
     )
 
 
-def diagonal_starts(params: Any, report: Callable[[float, str], None]) -> xr.Dataset:
+def diagonal_starts(params: Any, report: Report) -> xr.Dataset:
     """Follow two concepts from balanced diagonal starts, for each ratio r by which the weaker one is ahead."""
     import jax
 
@@ -125,7 +127,7 @@ def diagonal_starts(params: Any, report: Callable[[float, str], None]) -> xr.Dat
     )
 
 
-def noisy_starts(params: Any, report: Callable[[float, str], None]) -> xr.Dataset:
+def noisy_starts(params: Any, report: Report) -> xr.Dataset:
     """Follow the weaker concept four times ahead, beyond depth 2, until the stronger one replaces it."""
     import jax
 

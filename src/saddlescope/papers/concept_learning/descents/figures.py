@@ -16,7 +16,6 @@ def figures(run: xr.Dataset) -> list[Figure]:
 
 
 def _statistics(run: xr.Dataset) -> Figure:
-
     how_many, how_far, seen = [], [], []
     for k, name in enumerate(run.data.values.tolist()):
         for law, style in _STYLES.items():
@@ -67,7 +66,6 @@ def _statistics(run: xr.Dataset) -> Figure:
 
 
 def _found(run: xr.Dataset) -> Figure:
-
     titles = {
         "three": "three descents, Figure 8's data",
         "four": "four descents, Figure 9's data",

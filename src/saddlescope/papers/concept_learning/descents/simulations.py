@@ -1,12 +1,12 @@
 """Samples of one law on one figure's data, tests of the conjecture on other data, and searches."""
 
 import itertools
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import xarray as xr
 
+from saddlescope._shared.progress import Report, silent
 from saddlescope.papers.concept_learning.shared.random_starts import (
     FIGURES,
     LAWS,
@@ -39,9 +39,7 @@ _SEARCHES = {  # kind: the data, the number of descents, the largest entry of U
 _SHOWN = 400  # times of a curve
 
 
-def sample_law(
-    name: str, law: Law, params: Any, seed: tuple[int, ...], report: Callable[[float, str], None]
-) -> xr.Dataset:
+def sample_law(name: str, law: Law, params: Any, seed: tuple[int, ...], report: Report) -> xr.Dataset:
     """Follow starts of one law at one scale; count descents, against hysteresis, too, and test the conjecture."""
     from saddlescope.measure import find_descents
 
@@ -62,7 +60,7 @@ def sample_law(
     ).assign_coords(descents=np.arange(_MOST + 1), hysteresis=list(_HYSTERESES), log_rise=edges[:-1])
 
 
-def test_conjecture(names: tuple[str, ...], params: Any, report: Callable[[float, str], None]) -> xr.Dataset:
+def test_conjecture(names: tuple[str, ...], params: Any, report: Report) -> xr.Dataset:
     """Test the conjecture at other scales, and on random data."""
     cells: list[tuple[str, Law, float]] = list(itertools.product(names, LAWS, params.scales))
     rng = np.random.default_rng((params.seed, 1000))
@@ -86,13 +84,12 @@ def test_conjecture(names: tuple[str, ...], params: Any, report: Callable[[float
 
 
 def _follow_and_count(
-    a: np.ndarray, x: np.ndarray, starts: np.ndarray, report: Callable[[float, str], None] | None = None
+    a: np.ndarray, x: np.ndarray, starts: np.ndarray, report: Report = silent
 ) -> "tuple[SymmetricFlows, np.ndarray, xr.Dataset]":
     """Follow starts; return the flows, verified counts, and the outcome of the conjecture."""
     from saddlescope.flow import symmetric_flows
 
-    watch: dict[str, Any] = {} if report is None else {"report": report}
-    flows = symmetric_flows(a, starts, test_point=x, until=_UNTIL, tolerance=_TOLERANCE, **watch)
+    flows = symmetric_flows(a, starts, test_point=x, until=_UNTIL, tolerance=_TOLERANCE, report=report)
     counts, clear = verified_descent_counts(flows, starts)
     small = np.linalg.norm(starts, 2, axis=(1, 2)) <= 1
     kinds = [small == kind for kind in (False, True)]
@@ -105,7 +102,7 @@ def _follow_and_count(
     return flows, counts, seen
 
 
-def search_starts(params: Any, report: Callable[[float, str], None]) -> xr.Dataset:
+def search_starts(params: Any, report: Report) -> xr.Dataset:
     """Search the best start of every kind; return its loss against time and its rise, 0 where none is found."""
     from saddlescope.flow import find_start, symmetric_flows
     from saddlescope.flow.two_layer.start_search import SearchError

@@ -13,7 +13,6 @@ def figures(run: xr.Dataset) -> list[Figure]:
 
 
 def _turning(run: xr.Dataset) -> Figure:
-
     panels = []
     for place in (0, run.sizes["scale"] - 1):
         one = run.isel(scale=place)

@@ -1,19 +1,18 @@
 """Training of two-layer ReLU networks of one scale, and the predicted alignment of their neurons."""
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import xarray as xr
+
+from saddlescope._shared.progress import Report
 
 _DROP = 0.02  # of the loss at the start: leaving
 _CURVE_MARKS = 300  # marks of a curve in the pictures
 MOMENTS = ("leaving", "between", "end")  # leaving; half-way between the two concepts; the end of the run
 
 
-def train_networks(
-    params: Any, task: Any, X: np.ndarray, scale: float, report: Callable[[float, str], None]
-) -> xr.Dataset:
+def train_networks(params: Any, task: Any, X: np.ndarray, scale: float, report: Report) -> xr.Dataset:
     """Train all networks of one scale."""
     import jax
     import jax.numpy as jnp

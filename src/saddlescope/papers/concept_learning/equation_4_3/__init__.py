@@ -18,7 +18,7 @@ from saddlescope._shared.errors import InputError
 from saddlescope.papers.concept_learning.equation_4_3 import simulations
 from saddlescope.papers.concept_learning.equation_4_3.claims import claims
 from saddlescope.papers.concept_learning.equation_4_3.figures import figures
-from saddlescope.papers.concept_learning.shared.two_layer_runs import check_data, strengths_and_test_point
+from saddlescope.papers.concept_learning.shared.two_layer_runs import TwoLayerParams, strengths_and_test_point
 from saddlescope.reproduction import parameter_checks
 from saddlescope.reproduction.context import RunContext
 
@@ -26,11 +26,9 @@ __all__ = ["Params", "claims", "figures", "run"]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Params:
+class Params(TwoLayerParams):
     """Random weights of several shapes, and small starts on the data of Figure 8."""
 
-    mu: tuple[float, ...] = (1.0, 1.5, 2.2)  # distance of each cluster from the origin
-    sigma: tuple[float, ...] = (0.05, 0.05, 0.05)  # standard deviation of the clusters along each concept
     until: float = 60.0  # the last time of gradient flow
     weights: int = 100  # random U of each shape, at which equation 4.3 is compared with autodiff
     scales: tuple[float, ...] = (1e-1, 1e-3, 1e-5)  # standard deviations of small starts
@@ -38,7 +36,7 @@ class Params:
     seed: int = 0  # of everything random
 
     def __post_init__(self) -> None:
-        check_data(self)
+        super().__post_init__()
         parameter_checks.require_at_least(1, self, "weights", "starts")
         parameter_checks.require_at_least(0, self, "seed")
         if len(self.scales) < 2 or not all(1e-7 <= b < a <= 0.1 for a, b in pairwise(self.scales)):
@@ -48,11 +46,6 @@ class Params:
     def quick(cls) -> "Params":
         """Return parameters for a run of seconds."""
         return cls(weights=10, starts=10)
-
-    @classmethod
-    def paper(cls) -> "Params":
-        """Return the default; an identity needs no larger size."""
-        return cls()
 
 
 def run(params: Params, context: RunContext) -> xr.Dataset:

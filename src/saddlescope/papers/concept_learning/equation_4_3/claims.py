@@ -36,7 +36,7 @@ claims = (
             name=name.replace("_", "-"),
             says=f"The closed form for {says} is the flow: largest difference of an entry of W",
             source="theory.concepts; this project's bar",
-            statistic=stored_error(f"{name}_error"),
+            statistic=partial(stored_error, name=f"{name}_error"),
             high=_CLOSED,
         )
         for name, says in (

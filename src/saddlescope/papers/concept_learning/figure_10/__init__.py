@@ -23,7 +23,7 @@ from saddlescope._shared.errors import InputError
 from saddlescope.papers.concept_learning.figure_10 import simulations
 from saddlescope.papers.concept_learning.figure_10.claims import claims
 from saddlescope.papers.concept_learning.figure_10.figures import figures
-from saddlescope.papers.concept_learning.shared.two_layer_runs import check_data, strengths_and_test_point
+from saddlescope.papers.concept_learning.shared.two_layer_runs import TwoLayerParams, strengths_and_test_point
 from saddlescope.reproduction import parameter_checks
 from saddlescope.reproduction.context import RunContext
 
@@ -31,11 +31,10 @@ __all__ = ["Params", "claims", "figures", "run"]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Params:
+class Params(TwoLayerParams):
     """The paper's data, from a batch of random starts."""
 
     mu: tuple[float, ...] = (0.7, 1.7, 3.0)  # distance of each cluster from the origin, the first the smallest
-    sigma: tuple[float, ...] = (0.05, 0.05, 0.05)  # standard deviation of the clusters along each concept
     horizon: float = 20.0  # where a run would end: the time of the authors' 2000 steps of .01
     until: float = 120.0  # where it ends here
     scale: float = 0.1  # standard deviation of the entries of U
@@ -44,7 +43,7 @@ class Params:
     seed: int = 0  # of all starts
 
     def __post_init__(self) -> None:
-        check_data(self)
+        super().__post_init__()
         parameter_checks.require_at_least(1, self, "starts", "map_starts")
         parameter_checks.require_at_least(0, self, "seed")
         parameter_checks.require_between(1e-6, 0.3, self, "scale")
@@ -57,11 +56,6 @@ class Params:
     def quick(cls) -> "Params":
         """Return parameters for a run of seconds."""
         return cls(starts=512, map_starts=96)
-
-    @classmethod
-    def paper(cls) -> "Params":
-        """Return the default, which has the paper's data; the paper does not state its start."""
-        return cls()
 
 
 def run(params: Params, context: RunContext) -> xr.Dataset:

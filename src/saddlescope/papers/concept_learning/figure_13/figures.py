@@ -23,7 +23,6 @@ def _seeds_to_draw(run: xr.Dataset, task: str) -> list[int]:
 
 
 def _trajectories(run: xr.Dataset) -> Figure:
-
     panels = []
     for task in run.task.values:
         mu, lines = run.mu.sel(task=task).values, []
@@ -66,7 +65,6 @@ def _losses(run: xr.Dataset) -> Figure:
 
 
 def _curves(run: xr.Dataset, task: str) -> list[Line]:
-
     lines = []
     for n, seed in reversed(list(enumerate(_seeds_to_draw(run, task)))):
         loss = run.test_loss.sel(task=task, seed=seed).values

@@ -1,22 +1,20 @@
 """Training of three-layer networks at d = 3, and of those beside them."""
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import xarray as xr
 
-from saddlescope.papers.concept_learning.shared.perceptron_training import Training, train
+from saddlescope._shared.progress import Report
+from saddlescope.papers.concept_learning.shared.perceptron_training import PerceptronTraining, train
 from saddlescope.papers.concept_learning.shared.transient_memorization import loss_descents
 
 DEEP, ONE, WIDE = "three layers, d = 3", "one layer, d = 3", "two layers, d = 64"
 
 
-def train_kind(
-    params: Any, kind: str, depth: int, dim: int, seeds: int, report: Callable[[float, str], None]
-) -> xr.Dataset:
+def train_kind(params: Any, kind: str, depth: int, dim: int, seeds: int, report: Report) -> xr.Dataset:
     """Train the networks of one kind on both tasks."""
-    training = Training(
+    training = PerceptronTraining(
         depth=depth, dim=dim, rotated=False, samples=params.samples, epochs=params.epochs,
         per_doubling=params.per_doubling,
     )  # fmt: skip
@@ -33,6 +31,6 @@ def train_kind(
     descents = loss_descents(found, "task", "seed")
     return (
         found[["output", "train_loss", "test_loss", "mu"]]
-        .assign(descents.data_vars, learned=(("task", "seed"), learned))
+        .assign({**descents.data_vars, "learned": (("task", "seed"), learned)})
         .assign_coords(kind=kind, task=["small", "large"])
     )

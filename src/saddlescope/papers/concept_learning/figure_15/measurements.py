@@ -1,10 +1,11 @@
 """Signals of the images by colour and size setting, examples of them, and positions read off others."""
 
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import xarray as xr
+
+from saddlescope._shared.progress import Report
 
 if TYPE_CHECKING:
     from saddlescope.train.diffusion.circles import CircleProcess
@@ -19,7 +20,7 @@ def circle_process(params: Any, *, color: float = 0.4, size: float = 0.4) -> "Ci
     return CircleProcess(pixels=params.pixels, color_signal=color, size_signal=size)
 
 
-def measure_signals(params: Any, seed: int, report: Callable[[float, str], None]) -> xr.Dataset:
+def measure_signals(params: Any, seed: int, report: Report) -> xr.Dataset:
     """Measure all signals on the images of one seed."""
     from saddlescope.train.diffusion.circles import CONCEPTS
     from saddlescope.train.diffusion.signals import concept_geometry, pixel_signals

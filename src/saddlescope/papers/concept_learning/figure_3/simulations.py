@@ -1,12 +1,12 @@
 """Kinds of networks of the entry `figure_3`, and their training."""
 
-from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
 import xarray as xr
 
-from saddlescope.papers.concept_learning.shared.perceptron_training import Training, train
+from saddlescope._shared.progress import Report
+from saddlescope.papers.concept_learning.shared.perceptron_training import PerceptronTraining, train
 from saddlescope.papers.concept_learning.shared.transient_memorization import loss_descents
 
 _SMALL = 0.01  # of PyTorch's start
@@ -15,9 +15,9 @@ WIDE, SMALL, WHOLE = "wide hidden layers", "small start", "without minibatches" 
 WIDE_SGD = "wide hidden layers, minibatches"  # the others of these but one layer see all samples in each step
 
 
-def network_kinds(params: Any) -> list[tuple[str, Training]]:
+def network_kinds(params: Any) -> list[tuple[str, PerceptronTraining]]:
     """Return all kinds of networks, with their names."""
-    low = Training(
+    low = PerceptronTraining(
         dim=params.low, depth=params.depth, samples=params.samples, epochs=params.epochs,
         per_doubling=params.per_doubling,
     )  # fmt: skip
@@ -30,7 +30,7 @@ def network_kinds(params: Any) -> list[tuple[str, Training]]:
     return [*kinds, (WIDE_SGD, replace(low, hidden=params.high))]
 
 
-def train_kind(params: Any, kind: str, training: Training, report: Callable[[float, str], None]) -> xr.Dataset:
+def train_kind(params: Any, kind: str, training: PerceptronTraining, report: Report) -> xr.Dataset:
     """Train all networks of one kind."""
     name = f"{kind}, depth {training.depth}"
     seeds = range(params.seed, params.seed + params.seeds)

@@ -22,7 +22,11 @@ from saddlescope._shared.errors import InputError
 from saddlescope.papers.concept_learning.figure_4 import simulations
 from saddlescope.papers.concept_learning.figure_4.claims import claims, metrics
 from saddlescope.papers.concept_learning.figure_4.figures import figures
-from saddlescope.papers.concept_learning.shared.two_layer_runs import check_data, follow_start, strengths_and_test_point
+from saddlescope.papers.concept_learning.shared.two_layer_runs import (
+    TwoLayerParams,
+    follow_start,
+    strengths_and_test_point,
+)
 from saddlescope.reproduction import parameter_checks
 from saddlescope.reproduction.context import RunContext
 
@@ -30,11 +34,9 @@ __all__ = ["Params", "claims", "figures", "metrics", "run"]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Params:
+class Params(TwoLayerParams):
     """The concepts of Figure 8, with two more directions in the run that is shown."""
 
-    mu: tuple[float, ...] = (1.0, 1.5, 2.2)  # distance of each cluster from the origin
-    sigma: tuple[float, ...] = (0.05, 0.05, 0.05)  # standard deviation of the clusters along each concept
     empty: int = 2  # directions without a concept, in the run that is shown
     until: float = 60.0  # the last time of gradient flow
     scales: tuple[float, ...] = (1e-3, 1e-5)  # standard deviations of the entries of U; the first of the run shown
@@ -42,7 +44,7 @@ class Params:
     seed: int = 0  # of all starts
 
     def __post_init__(self) -> None:
-        check_data(self)
+        super().__post_init__()
         parameter_checks.require_at_least(1, self, "empty", "starts")
         parameter_checks.require_at_least(0, self, "seed")
         if len(self.scales) != 2 or not all(1e-7 <= b < a <= 0.1 for a, b in pairwise(self.scales)):
@@ -52,11 +54,6 @@ class Params:
     def quick(cls) -> "Params":
         """Return parameters for a run of seconds."""
         return cls(starts=12)
-
-    @classmethod
-    def paper(cls) -> "Params":
-        """Return the default, which is more than the paper's drawing."""
-        return cls()
 
 
 def run(params: Params, context: RunContext) -> xr.Dataset:

@@ -18,7 +18,7 @@ from saddlescope.papers.concept_learning.figure_5.claims import claims, metrics
 from saddlescope.papers.concept_learning.figure_5.figures import figures
 from saddlescope.papers.concept_learning.figure_5.simulations import LAWS
 from saddlescope.papers.concept_learning.shared.two_layer_runs import (
-    check_data,
+    TwoLayerParams,
     errors_against_dop853,
     follow_start,
     strengths_and_test_point,
@@ -30,7 +30,7 @@ __all__ = ["Params", "claims", "figures", "metrics", "run"]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Params:
+class Params(TwoLayerParams):
     """One start of a small batch, and the statistics of large ones."""
 
     mu: tuple[float, ...] = (1.0, 2.0)  # distance of both clusters from the origin
@@ -47,7 +47,7 @@ class Params:
     seed: int = 0  # of all starts
 
     def __post_init__(self) -> None:
-        check_data(self)
+        super().__post_init__()
         parameter_checks.require_at_least(1, self, "batch", "starts")
         parameter_checks.require_at_least(0, self, "seed")
         parameter_checks.require_positive(self, "bound")
@@ -60,11 +60,6 @@ class Params:
     def quick(cls) -> "Params":
         """Return parameters for a run of seconds."""
         return cls(batch=128, starts=1024)
-
-    @classmethod
-    def paper(cls) -> "Params":
-        """Return the default, which is the paper's figure."""
-        return cls()
 
 
 def run(params: Params, context: RunContext) -> xr.Dataset:

@@ -41,7 +41,6 @@ def figures(run: xr.Dataset) -> list[Figure]:
 
 
 def _share_panel(run: xr.Dataset, law: str) -> Panel:
-
     heights = np.geomspace(1e-5, 0.3, 200)
     lines = tuple(
         Line(

@@ -20,7 +20,7 @@ __all__ = ["Params", "claims", "figures", "run"]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Params(training.Training):
+class Params(training.TrainingParams):
     """Small images and a small U-Net: minutes on two cores."""
 
     @classmethod

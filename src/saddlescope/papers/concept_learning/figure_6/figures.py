@@ -38,7 +38,6 @@ def _mean(values: np.ndarray) -> np.ndarray:
 
 
 def _log_step(run: xr.Dataset) -> Axis:
-
     return Axis("step", scale="log", range=(float(run.attrs["first_record"]), float(run.step[-1])))
 
 
@@ -116,7 +115,6 @@ def _images(run: xr.Dataset, signal: int) -> np.ndarray:
 
 
 def _film(run: xr.Dataset, signal: int) -> Film:
-
     frames = np.flatnonzero(run.step.values >= run.attrs["first_record"])[-_MOST:]
     names = [str(name) for name in run["class"].values]
     names[-1] += " (unseen)"

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import xarray as xr
 
 from saddlescope._shared.errors import InputError
+from saddlescope._shared.progress import silent
 from saddlescope.reproduction.context import RunContext
 from saddlescope.reproduction.device import prepare_device
 from saddlescope.reproduction.parallel_parts import run_parallel_parts
@@ -29,7 +30,7 @@ _SHOWN = 4  # images of each class, of the first seed, that are stored for the f
 
 
 @dataclass(frozen=True, kw_only=True)
-class Training:
+class TrainingParams:
     """Small images and a small U-Net: minutes on two cores.
 
     Batch, steps and seeds are those of a second run: a first one, of 3000 steps of 32 images with seeds 0 to 3, left
@@ -105,7 +106,7 @@ PAPER: dict[str, Any] = {
 """Appendix G: 32 x 32 pixels, 20k steps of batch 128, 32 images and 5 seeds; diameters .7 and .3; for a GPU."""
 
 
-def train(params: Training, context: RunContext) -> xr.Dataset:
+def train(params: TrainingParams, context: RunContext) -> xr.Dataset:
     """Train a model for each signal and seed; each has its own checkpoint in the scratch folder.
 
     Returns:
@@ -147,7 +148,7 @@ def train(params: Training, context: RunContext) -> xr.Dataset:
     )
 
 
-def circle_process(params: Training, signal: float) -> "CircleProcess":
+def circle_process(params: TrainingParams, signal: float) -> "CircleProcess":
     """Return the process of circles of one colour signal."""
     from saddlescope.train.diffusion.circles import CircleProcess
 
@@ -160,7 +161,7 @@ def circle_process(params: Training, signal: float) -> "CircleProcess":
     )
 
 
-def _classifier(params: Training, signal: float, context: RunContext) -> "FittedClassifier":
+def _classifier(params: TrainingParams, signal: float, context: RunContext) -> "FittedClassifier":
     """Train the classifier of one signal, or load it."""
     from saddlescope.train.diffusion.classifier import ClassifierConfig, fit_classifier
 
@@ -181,7 +182,7 @@ def _classifier(params: Training, signal: float, context: RunContext) -> "Fitted
     )
 
 
-def _merge_seeds(params: Training, signal: float, runs: list[xr.Dataset], accuracy: list[float]) -> xr.Dataset:
+def _merge_seeds(params: TrainingParams, signal: float, runs: list[xr.Dataset], accuracy: list[float]) -> xr.Dataset:
     """Merge the models of one signal, with the geometry of its images."""
     from saddlescope.train.diffusion.signals import concept_geometry
 
@@ -200,7 +201,7 @@ def _merge_seeds(params: Training, signal: float, runs: list[xr.Dataset], accura
 class _Model:
     """Training of the model of one signal and seed, when called, in any process."""
 
-    params: Training
+    params: TrainingParams
     signal: float
     seed: int
 
@@ -209,7 +210,7 @@ class _Model:
         from saddlescope.train.diffusion.unet import UNetConfig
 
         params, name = self.params, f"signal {self.signal:g} seed {self.seed}"
-        classifier = _classifier(params, self.signal, replace(context, report=lambda fraction, note: None)).classifier
+        classifier = _classifier(params, self.signal, replace(context, report=silent)).classifier
         network = UNetConfig(
             pixels=params.pixels,
             channels=params.channels,

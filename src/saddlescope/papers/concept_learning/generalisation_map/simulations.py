@@ -12,12 +12,13 @@ that of the flow by the factor eta a / log(1 + eta a).
 """
 
 import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, Literal
 
 import numpy as np
 import xarray as xr
 
+from saddlescope._shared.progress import Report
 from saddlescope.papers.concept_learning.shared.two_layer_runs import strengths_and_test_point
 from saddlescope.reproduction.grid import join_cells
 
@@ -117,7 +118,6 @@ def trained_runs(
 
 
 def _marks(params: Any) -> np.ndarray:
-
     return np.unique(np.append(np.geomspace(_FIRST, params.horizon, _MARKS), (0.0, params.budget)))
 
 
@@ -161,7 +161,7 @@ def _passing_times(s: np.ndarray, beyond: np.ndarray, level: np.ndarray) -> np.n
     return np.where(beyond.any(axis=1), s[before] + part * (s[after] - s[before]), np.nan)
 
 
-def run_row(params: Any, k: int, law: tuple[Diverse, float], report: Callable[[float, str], None]) -> xr.Dataset:
+def run_row(params: Any, k: int, law: tuple[Diverse, float], report: Report) -> xr.Dataset:
     """Run all diversities and scales at one ratio of the signals, with both models."""
     diverse, ratio = law
     rng = np.random.default_rng((params.seed, k))

@@ -10,7 +10,6 @@ D.3 has it. Gradient flow is followed, and the map D.2 that the lemmas are about
 """
 
 import itertools
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 
@@ -18,6 +17,7 @@ import numpy as np
 import xarray as xr
 
 from saddlescope._shared.errors import InputError
+from saddlescope._shared.progress import Report
 from saddlescope.papers.concept_learning.lemmas import simulations
 from saddlescope.papers.concept_learning.lemmas.claims import claims
 from saddlescope.papers.concept_learning.lemmas.figures import figures
@@ -92,5 +92,5 @@ def run(params: Params, context: RunContext) -> xr.Dataset:
     return xr.merge([xr.concat(made, "group"), example], join="exact", combine_attrs="drop_conflicts")
 
 
-def _report_map(report: Callable[[float, str], None], name: str, fraction: float) -> None:
+def _report_map(report: Report, name: str, fraction: float) -> None:
     report(0.3 + 0.7 * fraction, name)

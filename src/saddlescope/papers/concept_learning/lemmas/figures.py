@@ -31,7 +31,6 @@ def _cell(one: xr.Dataset) -> str:
 
 
 def _panel(one: xr.Dataset) -> Panel:
-
     t, W, a = one.example_time.values, np.abs(one.example.values), one.example_strength.values
     tenth = np.log(10)
     phase = float(one.example_phase) / tenth

@@ -1,12 +1,17 @@
 """Half-times of two concepts over a sweep of diversities: symmetric flows, and SGD of one layer."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import xarray as xr
 
-from saddlescope.papers.concept_learning.shared.perceptron_training import Training, one_layer_prediction, train
+from saddlescope._shared.progress import Report
+from saddlescope.papers.concept_learning.shared.perceptron_training import (
+    PerceptronTraining,
+    one_layer_prediction,
+    train,
+)
 
 _TRAJECTORIES = 7  # values of sigma_1 whose trajectories are drawn
 _SGD_RATIOS = 9  # values of the sweep of SGD
@@ -14,16 +19,15 @@ _EPOCHS = 10  # of SGD: both concepts are half learned by then
 
 
 def _strength_ratios(count: int) -> np.ndarray:
-
     return np.linspace(0.35, 2.2, count)
 
 
-def diversity(ratio: Any, mu: Sequence[float], sigma: float, clusters: int) -> Any:
+def diversity(ratio: Any, mu: Sequence[float] | np.ndarray, sigma: float, clusters: int) -> Any:
     """Return sigma_1^2 at these ratios a_1 / a_2."""
     return ratio * (sigma**2 + mu[1] ** 2 / clusters) - mu[0] ** 2 / clusters
 
 
-def symmetric_half_times(params: Any, report: Callable[[float, str], None]) -> xr.Dataset:
+def symmetric_half_times(params: Any, report: Report) -> xr.Dataset:
     """Return half-times of every start and ratio, and trajectories of one start."""
     import jax
 
@@ -75,10 +79,12 @@ def _half_times(times: np.ndarray, values: np.ndarray) -> np.ndarray:
     return np.where(above.any(axis=-2) & ~above[..., 0, :], found, np.nan)
 
 
-def sgd_half_times(params: Any, clusters: int, report: Callable[[float, str], None]) -> xr.Dataset:
+def sgd_half_times(params: Any, clusters: int, report: Report) -> xr.Dataset:
     """Return half-times of every run and ratio by SGD and by Theorem 4.1."""
     ratios = _strength_ratios(_SGD_RATIOS)
-    training = Training(origin=clusters == 3, samples=params.samples, epochs=_EPOCHS * 5000 // params.samples, every=5)
+    training = PerceptronTraining(
+        origin=clusters == 3, samples=params.samples, epochs=_EPOCHS * 5000 // params.samples, every=5
+    )
     variances = diversity(ratios, params.mu, params.sigma, clusters)
     tasks = [(params.mu, (float(variance), params.sigma**2)) for variance in variances]
     seeds = range(params.seed, params.seed + params.runs)

@@ -66,7 +66,6 @@ def printed_runs(a: np.ndarray, starts: np.ndarray, *, step: float, steps: int, 
 
 
 def _minus_one(W: np.ndarray) -> np.ndarray:
-
     return W - np.eye(W.shape[-1])
 
 
@@ -78,7 +77,6 @@ def _iterate(
     steps: int,
     keep: int,
 ) -> MapRuns:
-
     recorded = np.unique(np.linspace(0, steps, keep + 1).astype(int))
     first = map_of(states)
     W = np.full((len(first), len(recorded), *first.shape[1:]), np.nan)

@@ -12,13 +12,13 @@ The paper does not list its values but (.05, .05) and (2, .05): those of the ent
 
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 import xarray as xr
 
 from saddlescope._shared.errors import InputError
-from saddlescope.papers.concept_learning.shared.perceptron_training import Concepts, Training, train
+from saddlescope.papers.concept_learning.shared.perceptron_training import PerceptronTraining, PrintedConcepts, train
 from saddlescope.plot import Axis, Line, Panel, Table
 from saddlescope.reproduction import parameter_checks
 from saddlescope.reproduction.claim import Claim, Estimate
@@ -57,24 +57,24 @@ class OrderParams:
             raise InputError(f"mu must be two positive numbers, such as 1,2; got {self.mu!r}.")
 
     @classmethod
-    def quick(cls) -> Self:
+    def quick(cls) -> "OrderParams":
         """Return parameters for a run of seconds: fewer dimensions, which makes the steps longer, and fewer samples."""
         return cls(varied_mu=(1.0, 3.0), varied_sigma=(0.05, 2.0), seeds=20, dim=24, samples=1500, every=20)
 
     @classmethod
-    def paper(cls) -> Self:
+    def paper(cls) -> "OrderParams":
         """Return the default, which has the paper's sizes."""
         return cls()
 
 
-def tasks(params: Any) -> list[Concepts]:
+def tasks(params: Any) -> list[PrintedConcepts]:
     """Return the tasks of panel "signal", then of panel "diversity"."""
     one, two = params.mu
     signal = [((value, two), (params.sigma, params.sigma)) for value in params.varied_mu]
     return signal + [((one, two), (value, params.sigma)) for value in params.varied_sigma]
 
 
-def run_panels(training: Training, params: Any, context: RunContext) -> xr.Dataset:
+def run_panels(training: PerceptronTraining, params: Any, context: RunContext) -> xr.Dataset:
     """Train the networks of both panels for all seeds, in one call."""
     seeds = range(params.seed, params.seed + params.seeds)
     found = train(
@@ -88,7 +88,7 @@ def run_panels(training: Training, params: Any, context: RunContext) -> xr.Datas
 
 def run_two_layers(params: Any, context: RunContext, *, relu: bool) -> xr.Dataset:
     """Train all two-layer networks of Figure 11 or, with ReLU between the layers, 12."""
-    training = Training(
+    training = PerceptronTraining(
         depth=2, dim=params.dim, relu=relu, samples=params.samples, epochs=params.epochs, every=params.every
     )
     found = run_panels(training, params, context)

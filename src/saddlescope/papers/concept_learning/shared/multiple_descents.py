@@ -4,15 +4,15 @@ The paper tuned the seed of a random start. Here a search finds a start of the w
 rises far in between, so that there is something to explain; `concept-learning/descents` has how rare they are.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 import xarray as xr
 
+from saddlescope._shared.progress import Report
 from saddlescope.papers.concept_learning.shared.two_layer_figures import (
     entries_panel,
     entry_table,
@@ -23,7 +23,7 @@ from saddlescope.papers.concept_learning.shared.two_layer_figures import (
 )
 from saddlescope.papers.concept_learning.shared.two_layer_runs import (
     EXACTNESS_CLAIMS,
-    check_data,
+    TwoLayerParams,
     entry_index,
     errors_against_dop853,
     follow_start,
@@ -41,11 +41,9 @@ _HYSTERESIS = 0.002  # of the first loss: what a descent of the claims exceeds
 
 
 @dataclass(frozen=True, kw_only=True)
-class SearchParams:
+class SearchParams(TwoLayerParams):
     """The paper's data, and the search for a start; the defaults are those of Figure 8."""
 
-    mu: tuple[float, ...] = (1.0, 1.5, 2.2)  # distance of each cluster from the origin
-    sigma: tuple[float, ...] = (0.05, 0.05, 0.05)  # standard deviation of the clusters along each concept
     until: float = 40.0  # the last time of gradient flow
     least: float = 0.01  # every rise and fall of the start is larger than this part of the first loss
     bound: float = 0.3  # on the absolute value of the start's weights
@@ -54,16 +52,11 @@ class SearchParams:
     seed: int = 0  # of the search
 
     def __post_init__(self) -> None:
-        check_data(self)
+        super().__post_init__()
         parameter_checks.require_at_least(1, self, "pool")
         parameter_checks.require_at_least(0, self, "generations", "seed")
         parameter_checks.require_between(0.0, 0.5, self, "least")
         parameter_checks.require_positive(self, "bound")
-
-    @classmethod
-    def paper(cls) -> Self:
-        """Return the default, which is the paper's figure."""
-        return cls()
 
 
 def search_and_follow(params: Any, descents: int, context: RunContext) -> xr.Dataset:
@@ -77,10 +70,7 @@ def search_and_follow(params: Any, descents: int, context: RunContext) -> xr.Dat
     return one.assign(W_error=errors.W, turn_error=errors.turns, followed=found.followed)
 
 
-def _search_start(
-    params: Any, descents: int, a: np.ndarray, x: np.ndarray, report: Callable[[float, str], None]
-) -> xr.Dataset:
-
+def _search_start(params: Any, descents: int, a: np.ndarray, x: np.ndarray, report: Report) -> xr.Dataset:
     from saddlescope.flow import find_start
 
     found = find_start(
@@ -141,7 +131,6 @@ def _least_wait(run: xr.Dataset, *, major: str, minor: str) -> Estimate:
 
 
 def _outside_theorem(run: xr.Dataset) -> Estimate:
-
     a = np.sort(run.strength.values)
     return Estimate(float(min(a[i] - 3 * a[j] for i in range(len(a)) for j in range(i))), remark=f"a = {a.round(3)}")
 

@@ -12,7 +12,7 @@ a random rotation of all data. Left out there, and taken from its learning curve
 Outputs are given by their coordinates R^T f(x^), one per concept, where R has the directions of the concepts.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -20,17 +20,19 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import xarray as xr
 
+from saddlescope._shared.progress import Report, silent
+
 if TYPE_CHECKING:
     from saddlescope.models import PerceptronWeights, StructuredIdentityTask
 
-Concepts = tuple[tuple[float, ...], tuple[float, ...]]
+PrintedConcepts = tuple[tuple[float, ...], tuple[float, ...]]
 """mu and sigma as the paper prints them: sigma is used as a variance."""
 
 _RELU_SAMPLES = 200  # of each cluster, on which the training loss of ReLU networks is measured
 
 
 @dataclass(frozen=True, kw_only=True)
-class Training:
+class PerceptronTraining:
     """Networks and their training; the defaults are the paper's.
 
     Attributes:
@@ -75,7 +77,7 @@ class Training:
         return self.rate * 2 / self.dim
 
 
-def sim_task(training: Training, concepts: Concepts, seed: int) -> "StructuredIdentityTask":
+def sim_task(training: PerceptronTraining, concepts: PrintedConcepts, seed: int) -> "StructuredIdentityTask":
     """Return the task, with another rotation for each seed."""
     from saddlescope.models import StructuredIdentityTask, random_rotation
 
@@ -85,7 +87,7 @@ def sim_task(training: Training, concepts: Concepts, seed: int) -> "StructuredId
     return StructuredIdentityTask(mu, deviations, training.samples, training.dim, training.origin, rotation)
 
 
-def start_weights(training: Training, seed: int) -> "PerceptronWeights":
+def start_weights(training: PerceptronTraining, seed: int) -> "PerceptronWeights":
     """Return the network of a seed before training, in single precision."""
     import jax
     import jax.numpy as jnp
@@ -99,12 +101,12 @@ def start_weights(training: Training, seed: int) -> "PerceptronWeights":
 
 
 def train(
-    training: Training,
-    tasks: Sequence[Concepts],
+    training: PerceptronTraining,
+    tasks: Sequence[PrintedConcepts],
     seeds: Sequence[int],
     *,
     checkpoint: Path | None = None,
-    report: Callable[[float, str], None] | None = None,
+    report: Report = silent,
 ) -> xr.Dataset:
     """Train a network for every task and seed, all at once. The seed is that of samples, rotation, start and SGD.
 
@@ -206,14 +208,14 @@ def _observe(loss: Any, points: Any, weights: Any) -> dict[str, Any]:
     }
 
 
-def task_label(concepts: Concepts) -> str:
+def task_label(concepts: PrintedConcepts) -> str:
     """Return a label such as "mu 1, 2; sigma 0.05, 0.05", in the printed numbers."""
     mu, sigma = (", ".join(f"{value:g}" for value in values) for values in concepts)
     return f"mu {mu}; sigma {sigma}"
 
 
 def one_layer_prediction(
-    training: Training, concepts: Concepts, seed: int, steps: np.ndarray, *, empirical: bool = False
+    training: PerceptronTraining, concepts: PrintedConcepts, seed: int, steps: np.ndarray, *, empirical: bool = False
 ) -> np.ndarray:
     """Apply Theorem 4.1 to the one-layer network of a seed from its actual start: R^T f(x^) after some steps, (k, s).
 

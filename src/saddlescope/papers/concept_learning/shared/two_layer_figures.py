@@ -162,5 +162,4 @@ def entry_table(one: xr.Dataset) -> Table:
 
 
 def _time_axis(one: xr.Dataset) -> Axis:
-
     return Axis("time t of gradient flow", scale="log", range=(float(one.time[1]), float(one.time[-1])))

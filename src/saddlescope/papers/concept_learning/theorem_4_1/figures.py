@@ -11,7 +11,6 @@ def figures(run: xr.Dataset) -> list[Figure]:
 
 
 def _sgd(run: xr.Dataset) -> Figure:
-
     one, steps = run.sel(bias=True).isel(seed=0), run.step.values
     panels = []
     for n, task in enumerate(run.task.values):
@@ -43,7 +42,6 @@ def _sgd(run: xr.Dataset) -> Figure:
 
 
 def _rises(run: xr.Dataset) -> Figure:
-
     shares = [
         Line(x=run["size"].values, y=run.rising.sel(start_dim=d).values, label=f"d = {d}", color=n)
         for n, d in enumerate(run.start_dim.values)
@@ -69,7 +67,6 @@ def _rises(run: xr.Dataset) -> Figure:
 
 
 def _sum(run: xr.Dataset) -> Figure:
-
     one, times = run.isel(flow=0), run.flow_time.values
     panels = tuple(
         Panel(

@@ -1,19 +1,23 @@
 """Exact flows, SGD and random starts of one-layer networks, beside Theorem 4.1."""
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import xarray as xr
 
-from saddlescope.papers.concept_learning.shared.perceptron_training import Training, one_layer_prediction, train
+from saddlescope._shared.progress import Report
+from saddlescope.papers.concept_learning.shared.perceptron_training import (
+    PerceptronTraining,
+    one_layer_prediction,
+    train,
+)
 
 _TASKS = (((1.0, 2.0), (0.05, 0.05)), ((1.5, 2.0), (0.05, 0.05)), ((1.0, 2.0), (2.0, 0.05)))  # of Figure 2
 _SIZES = (0.1, 0.2, 0.3, 0.5, 0.7, 1.0, 1.5, 2.0, 3.0, 4.0)  # of starts, in units of PyTorch's default
 _DIMS = (2, 8, 64)
 
 
-def exact_flows(params: Any, report: Callable[[float, str], None]) -> xr.Dataset:
+def exact_flows(params: Any, report: Report) -> xr.Dataset:
     """Return outputs at random points by the closed form, as printed and as corrected, and by integration."""
     import jax
     import jax.numpy as jnp
@@ -56,9 +60,9 @@ def exact_flows(params: Any, report: Callable[[float, str], None]) -> xr.Dataset
     )
 
 
-def sgd_runs(params: Any, bias: bool, report: Callable[[float, str], None]) -> xr.Dataset:
+def sgd_runs(params: Any, bias: bool, report: Report) -> xr.Dataset:
     """Return outputs at the test point by SGD, and by the theorem with the limit A and with the samples' A."""
-    training = Training(bias=bias, samples=params.samples, epochs=params.epochs, every=25)
+    training = PerceptronTraining(bias=bias, samples=params.samples, epochs=params.epochs, every=25)
     seeds = range(params.seed, params.seed + params.runs)
     trained = train(training, _TASKS, seeds, report=report)[["output", "diverged"]]
     predictions = {
@@ -74,7 +78,7 @@ def sgd_runs(params: Any, bias: bool, report: Callable[[float, str], None]) -> x
     return trained.assign({name: (dims, value) for name, value in predictions.items()}).assign_coords(bias=bias)
 
 
-def rising_losses(params: Any, report: Callable[[float, str], None]) -> xr.Dataset:
+def rising_losses(params: Any, report: Report) -> xr.Dataset:
     """Return shares of starts whose loss at the test point rises, by size and dimension, from the closed form."""
     from saddlescope.models import StructuredIdentityTask
     from saddlescope.theory.concepts import monotone_norm

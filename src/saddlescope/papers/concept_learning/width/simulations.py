@@ -1,11 +1,11 @@
 """Samples of starts of one width, and minibatch SGD from a start with three descents."""
 
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import xarray as xr
 
+from saddlescope._shared.progress import Report
 from saddlescope.papers.concept_learning.shared.random_starts import FIGURES, VISIBLE, descent_counts, draw_starts
 from saddlescope.papers.concept_learning.shared.two_layer_runs import strengths_and_test_point
 
@@ -46,7 +46,7 @@ def sample_starts(d: int, width: int, scale: float, starts: int, seed: tuple[int
     )
 
 
-def run_sgd(params: Any, report: Callable[[float, str], None]) -> xr.Dataset:
+def run_sgd(params: Any, report: Report) -> xr.Dataset:
     """Run minibatch SGD on U from a start with three descents, on Figure 8's data, and the flow from there."""
     import jax
     import jax.numpy as jnp

@@ -18,12 +18,12 @@ from functools import partial
 
 import xarray as xr
 
-from saddlescope._shared.errors import InputError
 from saddlescope.papers.deep_relu.conjecture_3.claims import claims
 from saddlescope.papers.deep_relu.conjecture_3.figures import figures
 from saddlescope.papers.deep_relu.conjecture_3.statistics import DEEP
 from saddlescope.papers.deep_relu.shared.layer_measurements import NetworkJob, digits_jobs, train_jobs
 from saddlescope.papers.deep_relu.shared.recorded_training import TrainingSetup
+from saddlescope.papers.deep_relu.shared.sequence_checks import require_strengths
 from saddlescope.papers.deep_relu.shared.staircase_dataset import concatenate_networks
 from saddlescope.papers.deep_relu.shared.staircase_metrics import STAIRCASE_METRICS
 from saddlescope.papers.deep_relu.shared.teacher_data import teacher_loss
@@ -56,8 +56,7 @@ class Params:
         require_positive(self, "deviation", "rate")
         require_at_least(1, self, "teachers")
         require_at_least(0, self, "seed", "digits")
-        if not 2 <= len(self.strengths) <= 6 or not all(0 < one < float("inf") for one in self.strengths):
-            raise InputError(f"strengths must be 2 to 6 positive numbers; got {self.strengths!r}.")
+        require_strengths(self)
 
     @classmethod
     def quick(cls) -> "Params":

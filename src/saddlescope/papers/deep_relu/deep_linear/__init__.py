@@ -28,6 +28,7 @@ from saddlescope._shared.errors import InputError
 from saddlescope._shared.progress import Report
 from saddlescope.papers.deep_relu.deep_linear.claims import claims
 from saddlescope.papers.deep_relu.deep_linear.figures import figures
+from saddlescope.papers.deep_relu.shared.sequence_checks import require_distinct
 from saddlescope.papers.deep_relu.shared.staircase_metrics import STAIRCASE_METRICS
 from saddlescope.reproduction.context import RunContext
 from saddlescope.reproduction.parameter_checks import require_at_least, require_between, require_positive
@@ -71,14 +72,13 @@ class Params:
         require_at_least(1, self, "inputs", "outputs", "samples", "width", "steps", "marks", "staircases")
         require_positive(self, "rate")
         require_between(0.0, 10.0, self, "noise")
-        if not self.depths or min(self.depths) < 2 or len(set(self.depths)) < len(self.depths):
-            raise InputError(f"depths must be different integers of at least 2, such as 3,4; got {self.depths!r}.")
+        require_distinct(2, self, "depths", example="3,4")
         if len(self.deviations) != len(self.depths) or not all(0 < one < 1 for one in self.deviations):
             raise InputError(
-                f"deviations must be {len(self.depths)} numbers between 0 and 1, one a depth; got {self.deviations!r}."
+                f"deviations must be {len(self.depths)} numbers between 0 and 1, one per depth; got "
+                f"{self.deviations!r}."
             )
-        if not self.seeds or min(self.seeds) < 0 or len(set(self.seeds)) < len(self.seeds):
-            raise InputError(f"seeds must be different integers of at least 0; got {self.seeds!r}.")
+        require_distinct(0, self, "seeds")
         most = min(self.inputs, self.outputs, self.samples)
         if not 1 <= len(self.strengths) <= most or min(self.strengths) <= 0:
             raise InputError(f"strengths must be 1 to {most} positive numbers; got {self.strengths!r}.")

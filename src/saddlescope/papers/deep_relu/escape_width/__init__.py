@@ -22,6 +22,7 @@ from saddlescope.papers.deep_relu.escape_width.figures import figures
 from saddlescope.papers.deep_relu.escape_width.metrics import metrics
 from saddlescope.papers.deep_relu.escape_width.statistics import BASE_DEPTH, SAMPLES
 from saddlescope.papers.deep_relu.shared.circle_data import alternating_circle
+from saddlescope.papers.deep_relu.shared.sequence_checks import require_increasing
 from saddlescope.reproduction import parameter_checks
 from saddlescope.reproduction.context import RunContext
 from saddlescope.reproduction.grid import cached_rows
@@ -48,9 +49,7 @@ class Params:
         parameter_checks.require_at_least(100, self, "steps")
         parameter_checks.require_at_least(0, self, "seed")
         for name in ("widths", "depths", "unequal"):
-            values = getattr(self, name)
-            if not values or values[0] < 1 or any(a >= b for a, b in pairwise(values)):
-                raise InputError(f"{name} must be at least 1 and increasing, such as 4,8,16; got {values!r}.")
+            require_increasing(1, self, name, example="4,8,16")
         if self.depths[0] != BASE_DEPTH:
             raise InputError(f"depths must begin with {BASE_DEPTH}, whose optimum is certified; got {self.depths!r}.")
 

@@ -23,6 +23,7 @@ from saddlescope.papers.deep_relu.figure_2.claims import claims
 from saddlescope.papers.deep_relu.figure_2.figures import figures
 from saddlescope.papers.deep_relu.figure_2.metrics import metrics
 from saddlescope.papers.deep_relu.shared.circle_data import alternating_circle, rank_one_optimum
+from saddlescope.papers.deep_relu.shared.sequence_checks import require_increasing
 from saddlescope.reproduction import parameter_checks
 from saddlescope.reproduction.context import RunContext
 
@@ -52,8 +53,7 @@ class Params:
             or any(a >= b for a, b in pairwise(self.circles))
         ):
             raise InputError(f"circles must be multiples of 4, increasing, such as 8,16; got {self.circles!r}.")
-        if not self.widths or min(self.widths) < 1 or any(a >= b for a, b in pairwise(self.widths)):
-            raise InputError(f"widths must be at least 1 and increasing, such as 4,8,16; got {self.widths!r}.")
+        require_increasing(1, self, "widths", example="4,8,16")
 
     @classmethod
     def quick(cls) -> "Params":

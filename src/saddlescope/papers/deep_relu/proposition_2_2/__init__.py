@@ -32,6 +32,7 @@ from saddlescope.papers.deep_relu.proposition_2_2.figures import figures
 from saddlescope.papers.deep_relu.proposition_2_2.statistics import ALIGNED
 from saddlescope.papers.deep_relu.shared.image_training import image_loss, train_on_images
 from saddlescope.papers.deep_relu.shared.recorded_training import TrainingSetup
+from saddlescope.papers.deep_relu.shared.sequence_checks import require_distinct
 from saddlescope.reproduction.context import RunContext
 from saddlescope.reproduction.parameter_checks import require_at_least, require_log10_scales, require_positive
 
@@ -76,8 +77,7 @@ class Params:
         require_log10_scales(self, "log10_scales", least=2)
         if not 1 < self.growth < float("inf"):
             raise InputError(f"growth must be above 1 and finite; got {self.growth!r}.")
-        if not self.depths or min(self.depths) < 2 or len(set(self.depths)) < len(self.depths):
-            raise InputError(f"depths must be different integers of at least 2, such as 2,4,6; got {self.depths!r}.")
+        require_distinct(2, self, "depths", example="2,4,6")
         deviations = self.deviations
         if len(deviations) < 2 or min(deviations) <= 0 or list(deviations) != sorted(set(deviations), reverse=True):
             raise InputError(f"deviations must be two or more, positive and decreasing; got {deviations!r}.")

@@ -65,7 +65,7 @@ def train_on_images(
         loss,
         setup,
         _observe,
-        marks=geometric_steps(setup.steps, per_doubling=per_doubling),
+        record=geometric_steps(setup.steps, per_doubling=per_doubling),
         checkpoint=context.scratch / f"{name}.npz",
         report=report,
     )

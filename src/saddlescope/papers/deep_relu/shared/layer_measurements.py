@@ -58,7 +58,7 @@ def train_and_measure_layers(
 
     Args:
         make_loss: function that returns the loss.
-        setup: the network and its setup.
+        setup: the network and its training.
         context: context of the run.
         report: called with the finished fraction and a note.
         name: name of the network.
@@ -68,7 +68,7 @@ def train_and_measure_layers(
         weights, the tail energies of weights and activations, |Zs - Z|/|Z|, the stable rank and the largest singular
         values. Over `stage`: the stages found.
     """
-    from saddlescope.flow import geometric_marks
+    from saddlescope.flow import geometric_steps
     from saddlescope.measure import bulk_count, find_plateaus, second_ratio, stable_rank, tail_energy
 
     loss = make_loss()
@@ -76,7 +76,7 @@ def train_and_measure_layers(
         loss,
         setup,
         _observe,
-        marks=geometric_marks(setup.steps, per_doubling=24, every=max(1, setup.steps // 300)),
+        record=geometric_steps(setup.steps, per_doubling=24, every=max(1, setup.steps // 300)),
         checkpoint=context.scratch / f"{name}.npz",
         report=lambda fraction, note: report(fraction, f"{name}: {note}"),
     )

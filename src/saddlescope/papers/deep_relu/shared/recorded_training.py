@@ -42,11 +42,11 @@ def train_and_record(
     setup: TrainingSetup,
     observe: "Callable[[LayeredLoss, Any], dict[str, Any]]",
     *,
-    marks: np.ndarray,
+    record: np.ndarray,
     checkpoint: Path,
     report: Report,
 ) -> "Recording":
-    """Train the network and observe loss and weights at the marks; a killed run resumes from its checkpoint."""
+    """Train the network and observe it at the recorded steps; a killed run resumes from its checkpoint."""
     import jax
     import jax.numpy as jnp
 
@@ -61,7 +61,7 @@ def train_and_record(
         learning_rate=homogeneous_rate(setup.rate, setup.depth),
         batch=setup.batch,
         seed=setup.seed,
-        record=marks,
+        record=record,
         observe=jax.tree_util.Partial(observe, loss),
         checkpoint=checkpoint,
         report=report,

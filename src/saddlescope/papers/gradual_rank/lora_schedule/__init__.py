@@ -35,6 +35,7 @@ from saddlescope.reproduction.parameter_checks import require_at_least, require_
 
 if TYPE_CHECKING:
     from saddlescope.train.data.text import TokenizedText
+    from saddlescope.train.language_training import LanguageHistory
 
 __all__ = ["Params", "claims", "figures", "run"]
 

@@ -1,7 +1,7 @@
 """Parameters of the toy task of appendix A, in which one attention head learns a teacher head."""
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING
 
 from saddlescope.reproduction import parameter_checks
 
@@ -23,7 +23,7 @@ class HeadParams:
         parameter_checks.require_at_least(0, self, "seed")
 
     @classmethod
-    def paper(cls) -> Self:
+    def paper(cls) -> "HeadParams":
         """The default is already the paper's size."""
         return cls()
 

@@ -3,7 +3,7 @@
 import xarray as xr
 
 from saddlescope.plot import Axis, Figure, Line, Panel
-from saddlescope.plot.ranks import spectrum_figure, spectrum_stages_figure, stable_rank_figure
+from saddlescope.plot.rank_figures import spectrum_figure, spectrum_stages_figure, stable_rank_figure
 
 
 def final_spectrum_figures(run: xr.Dataset) -> list[Figure]:

@@ -10,7 +10,7 @@ Shared by the entries on Figures 1, 4 to 7 and 12 to 19, which differ in data, s
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, Self
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import xarray as xr
@@ -65,12 +65,12 @@ class Training:
             raise InputError(f"seeds must be distinct and at least 0, such as 0,1,2; got {self.seeds!r}.")
 
     @classmethod
-    def quick(cls) -> Self:
+    def quick(cls) -> "Training":
         """Seconds: two blocks, two heads, a few epochs."""
         return cls(**QUICK)
 
     @classmethod
-    def paper(cls) -> Self:
+    def paper(cls) -> "Training":
         """Appendix B: ViT with 6 blocks on CIFAR-10 for 500 epochs; for a GPU."""
         return cls(dataset="cifar10", learning_rate=1e-4, **CIFAR)
 
@@ -94,12 +94,12 @@ class PairsTraining(NarrowTraining):
     warmup_epochs: int = 1  # epochs of linear warm-up; a cosine follows
 
     @classmethod
-    def quick(cls) -> Self:
+    def quick(cls) -> "PairsTraining":
         """Seconds: two blocks, two heads, a few epochs."""
         return cls(**QUICK_PAIRS)
 
     @classmethod
-    def paper(cls) -> Self:
+    def paper(cls) -> "PairsTraining":
         """Appendix B: ViT with 6 blocks on CIFAR-100 for 500 epochs; for a GPU."""
         return cls(dataset="cifar100", learning_rate=1e-4, **CIFAR)
 

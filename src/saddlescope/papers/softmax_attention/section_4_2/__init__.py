@@ -87,8 +87,8 @@ def _compare_draw(params: Params, seed: int) -> xr.Dataset:
     loss = SelectionLoss(data.optimal_scores, data.gaps)
     log_times = np.array(params.log10_times) * np.log(10)
     head = draw_head((seed, 1), params.dim, params.dim, params.scale)
-    alone = follow_in_balance(matrix_margin_flow, loss, data.differences, data.z, log_times)
-    pairs = follow_in_balance(key_query_margin_flow, loss, data.differences, data.z, head, log_times)
+    alone = follow_in_balance(matrix_margin_flow, loss, data.differences, data.z, log_times=log_times)
+    pairs = follow_in_balance(key_query_margin_flow, loss, data.differences, data.z, head, log_times=log_times)
     nuclear, frobenius = nuclear_svm(data), frobenius_svm(data)
     sizes = {
         WEIGHTS: np.array([np.linalg.svd(alone.weights(k), compute_uv=False) for k in range(len(log_times))]),

@@ -9,12 +9,13 @@ _TOLERANCES = (1e-7, 1e-8, 1e-9)
 _Flow = TypeVar("_Flow")
 
 
-def follow_in_balance(flow: Callable[..., _Flow], *of: object) -> _Flow:
+def follow_in_balance(flow: Callable[..., _Flow], *of: object, log_times: np.ndarray) -> _Flow:
     """Follow a flow at the first of some tolerances at which its energy is in balance.
 
     Args:
         flow: `matrix_margin_flow` or `key_query_margin_flow`.
         *of: positional arguments of the flow.
+        log_times: ln t to record, ascending; the last one is the end of the flow.
 
     Raises:
         FlowError: the energy is out of balance at all of them.
@@ -23,10 +24,10 @@ def follow_in_balance(flow: Callable[..., _Flow], *of: object) -> _Flow:
 
     for tolerance in _TOLERANCES[:-1]:
         try:
-            return flow(*of, tolerance=tolerance)
+            return flow(*of, log_until=log_times[-1], record=log_times, tolerance=tolerance)
         except FlowError:
             continue
-    return flow(*of, tolerance=_TOLERANCES[-1])
+    return flow(*of, log_until=log_times[-1], record=log_times, tolerance=_TOLERANCES[-1])
 
 
 def draw_head(seed: tuple[int, ...], dim: int, columns: int, scale: float) -> tuple[np.ndarray, np.ndarray]:

@@ -9,7 +9,7 @@ of t, which float64 cannot distinguish from t itself: such a flow ends there, an
 
 import numpy as np
 
-from saddlescope.flow import MarginFlowError, diagonal_margin_flow, matrix_margin_flow
+from saddlescope.flow import FlowError, diagonal_margin_flow, matrix_margin_flow
 from saddlescope.models import SelectionLoss, TokenData
 from saddlescope.papers.softmax_attention.shared.lost_sample_statistics import FLOWS
 
@@ -28,6 +28,6 @@ def log_lost_samples(data: TokenData, loss: SelectionLoss, scale: float, log_tim
     for row, start in zip(lost, starts, strict=True):
         try:
             row[:] = start().log_excess - loss.log_excess_missing().min()
-        except MarginFlowError:
+        except FlowError:
             continue
     return lost

@@ -1,4 +1,4 @@
-"""Support vector machines of softmax attention, whose solutions prove how near they are to the optimum."""
+"""Support vector machines of softmax attention, with solutions certified by duality."""
 
 from saddlescope.theory.attention.svm.certificate import SvmCertificate, certify_svm
 from saddlescope.theory.attention.svm.frobenius import frobenius_svm

@@ -5,7 +5,7 @@
 with f = (|K|_F^2 + |Q|_F^2) / 2, whose least value for given W is |W|_*, or f = |K Q^T|_F^2 / 2. L-BFGS minimises
 f + sum_k l_k^2 / (2 c) with l_k = max(0, lambda_k + c (h_k - u_k)), then lambda <- l, for growing c. Newton's method on
 the active constraints then solves the stationarity equations, which are singular along rotations of the columns, by
-least squares. The problem is not convex: where a start ends is a local solution.
+least squares. The problem is not convex: each start ends in a local solution.
 """
 
 from dataclasses import dataclass
@@ -26,7 +26,7 @@ _HELD = 1e-9  # multipliers of this share of the largest are positive
 
 @dataclass(frozen=True, eq=False)
 class LocalPoint:
-    """Where a start ended.
+    """Local solution.
 
     Attributes:
         left, right: K (p, e), Q (q, e), balanced, K^T K = Q^T Q diagonal.
@@ -40,12 +40,12 @@ class LocalPoint:
 
 @dataclass(frozen=True, eq=False)
 class BilinearProblem:
-    """The problem in factors.
+    """SVM in the factors K and Q.
 
     Attributes:
         within: the constraints.
         norm: "nuclear" or "frobenius".
-        size: of f at a solution, roughly.
+        size: approximate value of f at a solution.
     """
 
     within: MatrixConstraints
@@ -53,7 +53,7 @@ class BilinearProblem:
     size: float
 
     def solve(self, right: Float[np.ndarray, "q e"], multipliers: Float[np.ndarray, "N"]) -> LocalPoint:
-        """From Q and multipliers, K being the gradient's."""
+        """Solve from Q and multipliers, with K from the gradient."""
         within = self.within
         left = within.dual_matrix(multipliers) @ right
         scale = (2 * self.size) ** 0.25 / np.linalg.norm(left) ** 0.5 / np.linalg.norm(right) ** 0.5
@@ -78,26 +78,26 @@ class BilinearProblem:
             penalty = min(_PENALTY[1] * penalty, _PENALTY[2] * first)
         return point
 
-    def polished(self, point: LocalPoint) -> LocalPoint:
-        """Newton steps as long as they lower what the stationarity equations miss."""
-        least = self._missed(point)
+    def refine(self, point: LocalPoint) -> LocalPoint:
+        """Take Newton steps as long as they lower the residual of the optimality conditions."""
+        least = self._residual(point)
         for _ in range(_NEWTON):
             trial = self._newton(point)
-            missed = self._missed(trial)
-            if not missed < least:
+            residual = self._residual(trial)
+            if not residual < least:
                 break
-            point, least = trial, missed
+            point, least = trial, residual
         return point
 
     def value(self, point: LocalPoint) -> float:
-        """|W| / min margin, an upper bound; infinite where a margin is not positive."""
+        """Return |W| / min margin, an upper bound; infinite where a margin is not positive."""
         margin = float(np.min(self._margins(point.left, point.right) / self.within.least))
         s = np.sum(point.left**2, axis=0)
         length = float(s.sum() if self.norm == "nuclear" else np.linalg.norm(s))
         return length / margin if margin > 1e-9 * length else float("inf")
 
     def stationarity(self, point: LocalPoint) -> float:
-        """|grad f - J^T lambda| over |grad f|."""
+        """Return |grad f - J^T lambda| over |grad f|."""
         gradient = self._gradient(point.left, point.right)
         return float(np.linalg.norm(gradient - self._pull(point)) / np.linalg.norm(gradient))
 
@@ -115,7 +115,7 @@ class BilinearProblem:
         return _flat(left @ (right.T @ right), right @ (left.T @ left))
 
     def _pull(self, point: LocalPoint) -> np.ndarray:
-        """J^T lambda."""
+        """Return J^T lambda."""
         Z = self.within.dual_matrix(point.multipliers)
         return _flat(Z @ point.right, Z.T @ point.left)
 
@@ -126,8 +126,8 @@ class BilinearProblem:
         value = self._objective(left, right) + float(push @ push) / (2 * penalty)
         return value, self._gradient(left, right) - self._pull(LocalPoint(left, right, push))
 
-    def _missed(self, point: LocalPoint) -> float:
-        """The larger of what stationarity misses and of what active margins and signs miss."""
+    def _residual(self, point: LocalPoint) -> float:
+        """Return the largest violation of stationarity, active margins and constraints."""
         held = point.multipliers > _HELD * point.multipliers.max()
         off = (self._margins(point.left, point.right) - self.within.least) / self.within.least
         return max(self.stationarity(point), float(np.abs(off[held]).max()), float(-off.min()))
@@ -174,7 +174,7 @@ def _split(x: np.ndarray, like: LocalPoint) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _balanced(left: np.ndarray, right: np.ndarray, multipliers: np.ndarray) -> LocalPoint:
-    """The same product with factors U S^(1/2), V S^(1/2)."""
+    """Return the same product with factors U S^(1/2), V S^(1/2)."""
     (U, R), (V, S) = np.linalg.qr(left), np.linalg.qr(right)
     Y, s, Xt = np.linalg.svd(R @ S.T)
     root = np.sqrt(s)

@@ -1,10 +1,10 @@
-"""What a solution of an attention SVM proves about itself, from the data, the weights and the multipliers alone.
+"""Certificate of a solution of an attention SVM, from the data, the weights and the multipliers alone.
 
 For a norm |.| with the dual norm |.|_o, multipliers lambda >= 0 and Z(lambda) = sum_il lambda_il D_il z_i^T,
 
     sum(lambda) / |Z(lambda)|_o  <=  optimum  <=  |W| / min margin.
 
-With lambda scaled to |Z|_o = 1 and W to a margin of 1, the difference splits into what the optimality conditions miss,
+With lambda scaled to |Z|_o = 1 and W to a margin of 1, the difference splits into optimality residuals,
 |W| - sum(lambda) = (|W| - <Z, W>) + sum_il lambda_il (u_il - 1). The duals: l1 of beta and the largest |sum lambda B|;
 the nuclear and the spectral norm; the Frobenius norm and itself. Multipliers are those of the norm, not of its square.
 
@@ -33,26 +33,26 @@ INJECTIVE = 1e-7  # least singular value of the equations on the face, rows of l
 
 @dataclass(frozen=True, repr=False)
 class SvmCertificate(ReprMixin):
-    """Two bounds on the optimum, what the optimality conditions miss, and what follows for uniqueness and rank.
+    """Bounds on the optimum, residuals of the optimality conditions, and their implications for uniqueness and rank.
 
     Attributes:
-        norm: which norm is minimised.
+        norm: the norm that is minimised.
         primal: |W| / min margin, an upper bound; infinite where a margin is not positive.
         dual: sum(lambda) / |Z(lambda)|_o, a lower bound.
-        feasibility: how far the smallest margin of the weights as given is below 1.
+        feasibility: shortfall of the smallest margin of the given weights below 1.
         stationarity: distance of Z(lambda), |Z|_o = 1, from the subdifferential of the norm at W: for the Frobenius
             norm |Z - W/|W||_F, for the others the largest error on the support of W, in l1 and in spectral norm.
         complementarity: max lambda_il |u_il - 1| / sum(lambda), with W scaled to a smallest margin of 1.
-        unique: True where the optimum is certified to be unique; False says only that it is not certified.
-        injectivity: least singular value of the active constraints on the optimal face, what `unique` was read from;
-            0 where they are too few, 1 for the Frobenius norm.
+        unique: True where the optimum is certified to be unique; False means only that it is not certified.
+        injectivity: least singular value of the active constraints on the optimal face, on which `unique` is based; 0
+            where they are too few, 1 for the Frobenius norm.
         singular_values: of W at a margin of 1, descending, as many as weights and data allow; of a diagonal, |beta|.
         dual_singular_values: of Z(lambda), |Z|_o = 1, descending.
-        rank: how many singular values are above `rank_threshold`.
-        rank_threshold: below it, a singular value may stand for 0 given the gap: gap * primal / (1 - s), s the first
-            dual singular value that is not 1; for the Frobenius norm primal * sqrt(2 gap); and beyond rounding.
-        largest_rank: how many dual singular values are 1: no optimum has a larger rank. For the Frobenius norm, whose
-            W is a multiple of Z, the same as `rank`.
+        rank: number of singular values above `rank_threshold`.
+        rank_threshold: below it, a singular value may be 0 given the gap: gap * primal / (1 - s), s the first dual
+            singular value that is not 1; for the Frobenius norm primal * sqrt(2 gap); and beyond rounding.
+        largest_rank: number of dual singular values equal to 1: no optimum has a larger rank. For the Frobenius norm,
+            whose W is a multiple of Z, the same as `rank`.
     """
 
     norm: str
@@ -79,12 +79,12 @@ class SvmCertificate(ReprMixin):
 
     @property
     def gap(self) -> float:
-        """The relative duality gap, (primal - dual) / primal; rounding may take it below 0 by a few units of 1e-16."""
+        """Relative duality gap, (primal - dual) / primal; rounding may put it below 0 by a few units of 1e-16."""
         return 1.0 - self.dual / self.primal
 
     @property
     def rank_certified(self) -> bool:
-        """Whether the rank that was read is the largest that an optimum can have: strict complementarity."""
+        """True if the rank is the largest that an optimum can have: strict complementarity."""
         return self.rank == self.largest_rank
 
 
@@ -92,7 +92,7 @@ class SvmCertificate(ReprMixin):
 def certify_svm(
     data: TokenData, weights: ArrayLike | tuple[ArrayLike, ArrayLike], multipliers: ArrayLike, *, norm: str
 ) -> SvmCertificate:
-    """The certificate of any weights with any multipliers, such as the direction of a flow or another solver's.
+    """Return the certificate of any weights with any multipliers, such as the direction of a flow.
 
     Args:
         data: n samples of L tokens.
@@ -101,7 +101,7 @@ def certify_svm(
         norm: "l1", "nuclear" or "frobenius".
 
     Raises:
-        InputError: another norm, weights that do not go with it or have no margins, or multipliers of another shape,
+        InputError: an unknown norm, weights of the wrong form or with all margins 0, or multipliers of the wrong shape,
             below 0 or all 0.
     """
     if norm not in NORMS:
@@ -116,7 +116,7 @@ def certify_svm(
         raise InputError(f"multipliers must be finite, at least 0 and not all 0; got a smallest of {lam.min()!r}.")
     u = data.margins(weights)
     if not u.any():
-        raise InputError("weights must have a margin that is not 0; all of theirs are.")
+        raise InputError("weights must have a margin that is not 0; got margins that are all 0.")
     if isinstance(weights, tuple):
         K, Q = weights
         return _of_matrix(data, np.asarray(K, float), np.asarray(Q, float), lam, u, norm)
@@ -164,19 +164,19 @@ def _of_matrix(
 
 def _frobenius_distance(Z: np.ndarray, left: np.ndarray, size: np.ndarray, right_t: np.ndarray) -> float:
     inside = float(np.linalg.norm(Z - (left * size) @ right_t))
-    outside = 1 - float(np.linalg.norm((left * size) @ right_t)) ** 2  # what W has outside span(D) x span(z)
+    outside = 1 - float(np.linalg.norm((left * size) @ right_t)) ** 2  # part of W outside span(D) x span(z)
     return (inside**2 + max(0.0, outside - 1e-14)) ** 0.5
 
 
 def _factored_svd(K: np.ndarray, Q: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """The singular value decomposition of K Q^T, from those of its factors."""
+    """Return the singular value decomposition of K Q^T, from those of its factors."""
     (left, R), (right, S) = np.linalg.qr(K), np.linalg.qr(Q)
     U, size, Vt = np.linalg.svd(R @ S.T)
     return left @ U, size, Vt @ right.T
 
 
 def _least_singular_value(rows: np.ndarray) -> float:
-    """Of rows scaled to length 1; 0 where there are fewer of them than columns."""
+    """Return the least singular value of rows scaled to length 1; 0 where they are fewer than columns."""
     if rows.shape[0] < rows.shape[1]:
         return 0.0
     length = np.linalg.norm(rows, axis=1, keepdims=True)

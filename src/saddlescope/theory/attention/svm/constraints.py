@@ -1,4 +1,4 @@
-"""The constraints D_il^T W z_i >= 1 of the matrix SVMs, in coordinates of span(D) x span(z) and in units of their own.
+"""Constraints D_il^T W z_i >= 1 of the matrix SVMs, in coordinates of span(D) x span(z) and dimensionless.
 
 Every solution has its columns in span(D) and its rows in span(z): with orthonormal bases E_x (d, p), E_z (d, q) it is
 W = E_x M E_z^T with p <= nm, q <= n, and D_il = E_x a_il, z_i = E_z b_i. The vectors a_il and b_i are then scaled to
@@ -19,13 +19,13 @@ from saddlescope.models.tokens.separability import require_separable
 
 @dataclass(frozen=True, eq=False)
 class MatrixConstraints:
-    """The reduced constraints; a row for each non-optimal token, N = nm of them, sample by sample.
+    """Reduced constraints; a row for each non-optimal token, N = nm of them, sample by sample.
 
     Attributes:
         left_basis, right_basis: E_x (d, p), E_z (d, q).
         left, right: unit vectors a_il (N, p), b_i (N, q).
         least: h_il, (N,).
-        unit: what M' is M in units of.
+        unit: unit of M: M' = M / unit.
         shape: (n, m).
     """
 
@@ -39,7 +39,7 @@ class MatrixConstraints:
 
     @classmethod
     def of(cls, data: TokenData) -> "MatrixConstraints":
-        """The constraints of token data.
+        """Return the constraints of token data.
 
         Raises:
             InputError: a query z_i is zero, so that no W has positive margins in that sample.
@@ -66,41 +66,41 @@ class MatrixConstraints:
 
     @cached_property
     def left_gram(self) -> Float[np.ndarray, "N N"]:
-        """a_il . a_jk."""
+        """Products a_il . a_jk."""
         return self.left @ self.left.T
 
     @cached_property
     def right_gram(self) -> Float[np.ndarray, "N N"]:
-        """b_i . b_j."""
+        """Products b_i . b_j."""
         return self.right @ self.right.T
 
     @cached_property
     def gram(self) -> Float[np.ndarray, "N N"]:
-        """(a_il . a_jk) (b_i . b_j): the Gram matrix of the constraints, (N, N)."""
+        """Gram matrix of the constraints, (a_il . a_jk) (b_i . b_j), (N, N)."""
         return self.left_gram * self.right_gram
 
     def dual_matrix(self, multipliers: Float[np.ndarray, "N"]) -> Float[np.ndarray, "p q"]:
-        """Z = sum_il lambda'_il a_il b_i^T; Z of the data is E_x Z E_z^T, whatever the units."""
+        """Return Z = sum_il lambda'_il a_il b_i^T; Z of the data is E_x Z E_z^T, in any units."""
         return (self.left * multipliers[:, None]).T @ self.right
 
     def margins(self, M: Float[np.ndarray, "p q"]) -> Float[np.ndarray, "N"]:
-        """a_il^T M b_i."""
+        """Return a_il^T M b_i."""
         return np.einsum("kq,kq->k", self.left @ M, self.right)
 
     def lifted(
         self, M_left: Float[np.ndarray, "p r"], M_right: Float[np.ndarray, "q r"]
     ) -> tuple[np.ndarray, np.ndarray]:
-        """(K, Q), each (d, r), with K Q^T the matrix of the data for M' = M_left M_right^T."""
+        """Return (K, Q), each (d, r), with K Q^T the matrix of the data for M' = M_left M_right^T."""
         root = self.unit**0.5
         return root * (self.left_basis @ M_left), root * (self.right_basis @ M_right)
 
     def multipliers(self, scaled: Float[np.ndarray, "N"]) -> Float[np.ndarray, "n m"]:
-        """lambda_il of the constraints D_il^T W z_i >= 1."""
+        """Return lambda_il of the constraints D_il^T W z_i >= 1."""
         return (scaled * self.least * self.unit).reshape(self.shape)
 
 
 def not_solved(data: TokenData, *, diagonal: bool = False) -> ArithmeticError:
-    """What to raise where no separating weights were found; the search for a reason is left to the failure.
+    """Return the error for data for which no separating weights were found, after a search for the reason.
 
     Raises:
         InputError: the data are not separable; the message names the samples of a Farkas certificate.

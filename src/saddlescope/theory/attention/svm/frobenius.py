@@ -1,10 +1,10 @@
-"""The (W_F-SVM): the least Frobenius norm that separates the tokens, from the Gram matrix of the constraints.
+"""The (W_F-SVM), the least Frobenius norm that separates the tokens, from the Gram matrix of the constraints.
 
 W_F = sum_il lambda_il D_il z_i^T with the lambda >= 0 that minimise |Z(lambda)|_F^2 / 2 - sum(lambda), a quadratic
-programme with the Gram matrix (D_il . D_jk)(z_i . z_j). It decides separability, too: 1 / |W_F|_F is the distance of
+program with the Gram matrix (D_il . D_jk)(z_i . z_j). It decides separability, too: 1 / |W_F|_F is the distance of
 the convex hull of the D_il z_i^T from the origin, and where that is 0 the multipliers are a Farkas certificate.
 
-Tarzanagh, Li, Thrampoulidis and Oymak (2023), as section 4.2 of Sheen et al. (2024) has it.
+Tarzanagh, Li, Thrampoulidis and Oymak (2023), as in section 4.2 of Sheen et al. (2024).
 """
 
 import itertools
@@ -13,6 +13,7 @@ import numpy as np
 from jaxtyping import Float
 
 from saddlescope._shared.arguments import validate_arguments
+from saddlescope._shared.progress import Report, silent
 from saddlescope.models.tokens.data import TokenData
 from saddlescope.theory.attention.svm.constraints import MatrixConstraints, not_solved
 from saddlescope.theory.attention.svm.nonnegative_least_squares import proximal_minima
@@ -20,47 +21,58 @@ from saddlescope.theory.attention.svm.rank_bounded import check_search, rank_bou
 from saddlescope.theory.attention.svm.solution import MatrixSvm, matrix_solution
 
 _GAP = 1e-14
-_GOOD = 1e-12  # no refinement is needed
+_GOOD = 1e-12  # gap that needs no refinement
 _STALLED = 3  # proximal steps without halving the gap
 _HELD = 1e-12  # multipliers above it, over the largest, are of active constraints
-_MOST = 60  # proximal steps; one to three are enough unless constraints depend on each other
+_MOST = 60  # proximal steps; one to three are enough unless constraints are dependent
 
 
 @validate_arguments
-def frobenius_svm(data: TokenData, rank_bound: int | None = None, *, starts: int = 16, seed: int = 0) -> MatrixSvm:
-    """The unique solution of the (W_F-SVM): min |W|_F over D_il^T W z_i >= 1; with a rank bound, maybe a local one.
+def frobenius_svm(
+    data: TokenData,
+    rank_bound: int | None = None,
+    *,
+    num_starts: int = 16,
+    seed: int = 0,
+    report: Report = silent,
+) -> MatrixSvm:
+    """Solve the (W_F-SVM): min |W|_F over D_il^T W z_i >= 1, uniquely; with a rank bound, possibly only locally.
 
     Args:
         data: n samples of L tokens.
-        rank_bound: d_e, the largest rank; None for none. Below the rank of the solution without it, the problem is not
-            convex: `local` of the result then says what was found from how many starts.
-        starts: how many random ones the search for a local solution has.
+        rank_bound: d_e, the largest rank; None for no bound. Below the rank of the solution without it, the problem is
+            not convex, and `local` of the result describes the search.
+        num_starts: number of random starts of the search for a local solution.
         seed: of the starts.
+        report: called with the finished fraction after each proximal step and each start.
 
     Raises:
         InputError: data that no W separates, the message names samples of a Farkas certificate; a rank that no W found
             has, or one below 1.
         ArithmeticError: the certificate was not reached.
     """
-    check_search(rank_bound, starts, seed)
+    check_search(rank_bound, num_starts, seed)
     within = MatrixConstraints.of(data)
-    scaled = frobenius_multipliers(data, within)
+    scaled = frobenius_multipliers(data, within, report)
     U, s, Vt = np.linalg.svd(within.dual_matrix(scaled), full_matrices=False)
     kept = s > len(s) * np.finfo(float).eps * s[0]
     root = np.sqrt(s[kept])
     factors = within.lifted(U[:, kept] * root, Vt[kept].T * root)
     convex = matrix_solution(data, factors, within.multipliers(scaled), "frobenius")
-    return rank_bounded_svm(data, convex, rank_bound, starts=starts, seed=seed)
+    return rank_bounded_svm(data, convex, rank_bound, num_starts=num_starts, seed=seed, report=report)
 
 
-def frobenius_multipliers(data: TokenData, within: MatrixConstraints) -> Float[np.ndarray, "N"]:
-    """The multipliers lambda'_il of the reduced problem, with M' = Z(lambda').
+def frobenius_multipliers(
+    data: TokenData, within: MatrixConstraints, report: Report = silent
+) -> Float[np.ndarray, "N"]:
+    """Return the multipliers lambda'_il of the reduced problem, with M' = Z(lambda').
 
     Raises:
         InputError: the constraints have no solution.
     """
     best, multipliers, since = np.inf, np.zeros(len(within.least)), 0
-    for trial in itertools.islice(proximal_minima(within.gram, within.least), _MOST):
+    for number, trial in enumerate(itertools.islice(proximal_minima(within.gram, within.least), _MOST), 1):
+        report(0.5 * number / _MOST, f"proximal step {number}")
         gap = _gap(within, trial)
         since = 0 if gap < 0.5 * best else since + 1
         if gap < best:
@@ -76,14 +88,14 @@ def frobenius_multipliers(data: TokenData, within: MatrixConstraints) -> Float[n
 
 
 def _gap(within: MatrixConstraints, multipliers: Float[np.ndarray, "N"]) -> float:
-    """The relative duality gap of Z(lambda') and lambda'; 1 or more where a margin is not positive."""
+    """Return the relative duality gap of Z(lambda') and lambda'; 1 or more where a margin is not positive."""
     M = within.dual_matrix(multipliers)
     margin = float((within.margins(M) / within.least).min())
     return 1 - margin * float(within.least @ multipliers) / float(np.sum(M**2))
 
 
 def _refined(within: MatrixConstraints, multipliers: Float[np.ndarray, "N"]) -> Float[np.ndarray, "N"]:
-    """Active multipliers from the constraints themselves, whose condition a Gram matrix squares."""
+    """Return active multipliers computed from the constraints, whose condition number a Gram matrix squares."""
     held = multipliers > _HELD * multipliers.max()
     rows = np.einsum("kp,kq->kpq", within.left[held], within.right[held]).reshape(int(held.sum()), -1)
     R = np.linalg.qr(rows.T)[1]

@@ -1,4 +1,4 @@
-"""The (l1-SVM): the least l1 norm of diagonal weights that separates the tokens, a vertex of a linear programme.
+"""The (l1-SVM), the least l1 norm of diagonal weights that separates the tokens, a vertex of a linear program.
 
 HiGHS finds the vertex; its support S and its active rows R then solve B_RS beta_S = 1, B_RS^T lambda_R = sign(beta_S)
 to the last digit by iterative refinement.
@@ -13,13 +13,13 @@ from saddlescope.models.tokens.data import TokenData
 from saddlescope.theory.attention.svm.constraints import not_solved
 from saddlescope.theory.attention.svm.solution import DiagonalSvm, diagonal_solution
 
-_ZERO = 1e-9  # weights and multipliers of the scaled programme below it are HiGHS's zeros
+_ZERO = 1e-9  # weights and multipliers of the scaled program below it count as zeros of HiGHS
 _REFINEMENTS = 3
 
 
 @validate_arguments
 def l1_svm(data: TokenData) -> DiagonalSvm:
-    """A solution of the (l1-SVM): min |beta|_1 over B_il . beta >= 1; equation (Wdiag-SVM) for d_e >= d.
+    """Solve the (l1-SVM): min |beta|_1 over B_il . beta >= 1; equation (Wdiag-SVM) for d_e >= d.
 
     Raises:
         InputError: data that no diagonal W separates; the message names samples of a Farkas certificate.
@@ -42,7 +42,7 @@ def l1_svm(data: TokenData) -> DiagonalSvm:
 def _vertex(
     B: Float[np.ndarray, "N d"], h: Float[np.ndarray, "N"]
 ) -> tuple[Float[np.ndarray, "d"], Float[np.ndarray, "N"]] | None:
-    """Weights and multipliers of min |beta|_1 over B beta >= h; None where there are none."""
+    """Return weights and multipliers of min |beta|_1 over B beta >= h; None where it is infeasible."""
     d = B.shape[1]
     answer = linprog(
         np.ones(2 * d),

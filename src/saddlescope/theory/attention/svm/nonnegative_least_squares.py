@@ -1,10 +1,10 @@
-"""Quadratic programmes over nonnegative multipliers: block principal pivoting, and its proximal-point iteration.
+"""Quadratic programs over nonnegative multipliers: block principal pivoting, and its proximal-point iteration.
 
     minimise  lambda^T H lambda / 2 - h^T lambda  over  lambda >= 0
 
-For a positive definite H, exchange all indices of the wrong sign at once (a Cholesky factor an exchange, few of them);
-when that ceases to help, go on from there with an active set, one index in at a time, whose objective falls at every
-step, so that it ends. A semidefinite H, as of Gram matrices of dependent constraints, is a few such programmes with a
+For a positive definite H, exchange all indices of the wrong sign at once (one Cholesky factor per exchange). When that
+ceases to help, continue with an active set, adding one index at a time, whose objective falls at every step, so that it
+ends. A semidefinite H, as of Gram matrices of dependent constraints, is a few such programs with a
 ridge about the last multipliers.
 
 Judice and Pires (1994), "A block principal pivoting algorithm for large-scale strictly monotone linear
@@ -26,7 +26,7 @@ _NOISE = 1e-14  # slack of the wrong sign, over the largest h, that is rounding
 def nonnegative_minimum(
     H: Float[np.ndarray, "N N"], h: Float[np.ndarray, "N"], passive: Bool[np.ndarray, "N"]
 ) -> tuple[Float[np.ndarray, "N"], Bool[np.ndarray, "N"]]:
-    """The minimiser for a positive definite H.
+    """Return the minimiser for a positive definite H.
 
     Args:
         H: symmetric, positive definite.
@@ -55,10 +55,10 @@ def nonnegative_minimum(
 
 
 def _active_set(H: np.ndarray, h: np.ndarray, multipliers: np.ndarray, noise: float) -> tuple[np.ndarray, np.ndarray]:
-    """The same from feasible multipliers, one index in at a time."""
+    """Return the minimiser from feasible multipliers, adding one index at a time."""
     passive = multipliers > 0
     for _ in range(10 * len(h)):
-        while True:  # towards the minimum on these indices, leaving one that reaches 0
+        while True:  # towards the minimum on these indices, removing one that reaches 0
             aim = _on(H, h, passive)
             leaving = passive & (aim <= 0)
             if not leaving.any():
@@ -78,7 +78,7 @@ def _active_set(H: np.ndarray, h: np.ndarray, multipliers: np.ndarray, noise: fl
 
 
 def _on(H: np.ndarray, h: np.ndarray, passive: np.ndarray) -> np.ndarray:
-    """The minimiser with all other indices at 0, whatever its signs."""
+    """Return the minimiser with all other indices at 0, of any signs."""
     multipliers = np.zeros(len(h))
     free = np.flatnonzero(passive)
     if len(free):
@@ -90,7 +90,7 @@ def _on(H: np.ndarray, h: np.ndarray, passive: np.ndarray) -> np.ndarray:
 
 
 def proximal_minima(H: Float[np.ndarray, "N N"], h: Float[np.ndarray, "N"]) -> Iterator[Float[np.ndarray, "N"]]:
-    """Multipliers tending to a minimiser for a semidefinite H; without one, they grow along a ray of H lambda -> 0."""
+    """Yield multipliers that tend to a minimiser for a semidefinite H, or without one along a ray of H lambda -> 0."""
     ridge = _RIDGE * float(np.trace(H)) / len(h)
     convex = H + ridge * np.eye(len(h))
     multipliers, passive = np.zeros(len(h)), np.ones(len(h), bool)

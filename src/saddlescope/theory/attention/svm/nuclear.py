@@ -1,11 +1,11 @@
-"""The (W_*-SVM): the least nuclear norm that separates the tokens, by a proximal point method with Newton steps.
+"""The (W_*-SVM), the least nuclear norm that separates the tokens, by a proximal point method with Newton steps.
 
 With a step sigma, M_k+1 minimises |M|_* + |M - M_k|_F^2 / (2 sigma) over a_il^T M b_i >= h_il. Its dual is smooth,
 
     minimise  |P(M_k + sigma Z(lambda))|_F^2 / (2 sigma) - h . lambda  over  lambda >= 0,      M_k+1 = P(M_k + sigma Z),
 
 P lowering singular values by sigma, not below 0: weights have an exact rank, and the gradient is margins - h. Newton
-steps with the generalised Hessian, each a quadratic programme over lambda >= 0 (`nonnegative`), solve it from the last
+steps with the generalised Hessian, each a quadratic program (`nonnegative_minimum`), solve it from the last
 lambda; the outer iteration converges linearly, the faster the larger sigma, and rounding grows with sigma.
 
 Jiang, Sun and Toh (2014), "A partial proximal point algorithm for nuclear norm regularized matrix least squares
@@ -19,6 +19,7 @@ import numpy as np
 from jaxtyping import Float
 
 from saddlescope._shared.arguments import validate_arguments
+from saddlescope._shared.progress import Report, silent
 from saddlescope.models.tokens.data import TokenData
 from saddlescope.theory.attention.svm.constraints import MatrixConstraints
 from saddlescope.theory.attention.svm.frobenius import frobenius_multipliers
@@ -29,41 +30,49 @@ from saddlescope.theory.attention.svm.solution import MatrixSvm, matrix_solution
 _GAP = 5e-12
 _MOVED = 1e-11  # |M_k+1 - M_k|_F / sigma, of the same order where the gap is linear in errors, not quadratic
 _GROWTH = 4.0  # of sigma, from one proximal step to the next
-_LARGEST = 1e3  # sigma, in units of the first; its rounding is below the gap aimed at
+_LARGEST = 1e3  # sigma, in units of the first; its rounding is below the target gap
 _STEPS = 100  # proximal ones
 _NEWTON_STEPS = 60  # for each
 _STALLED = 8  # proximal steps without halving the gap
-_SLOW, _ROUGH = 0.3, 1e-9  # a step that leaves more of a gap so large wants a larger sigma, whatever its rounding
-_RIDGE, _RIDGES = 1e-8, 4  # over the mean diagonal and the residual; how many, growing, are tried
+_SLOW, _ROUGH = 0.3, 1e-9  # a step that leaves a larger part of a larger gap needs a larger sigma, despite its rounding
+_RIDGE, _RIDGES = 1e-8, 4  # over the mean diagonal and the residual; number of growing ridges tried
 
 
 @validate_arguments
-def nuclear_svm(data: TokenData, rank_bound: int | None = None, *, starts: int = 16, seed: int = 0) -> MatrixSvm:
-    """A solution of the (W_*-SVM): min |W|_* over D_il^T W z_i >= 1; with a rank bound, maybe a local one.
+def nuclear_svm(
+    data: TokenData,
+    rank_bound: int | None = None,
+    *,
+    num_starts: int = 16,
+    seed: int = 0,
+    report: Report = silent,
+) -> MatrixSvm:
+    """Solve the (W_*-SVM): min |W|_* over D_il^T W z_i >= 1; with a rank bound, possibly only locally.
 
     Args:
         data: n samples of L tokens.
-        rank_bound: d_e, the largest rank; None for none. Below the rank of the solution without it, the problem is not
-            convex: `local` of the result then says what was found from how many starts.
-        starts: how many random ones the search for a local solution has.
+        rank_bound: d_e, the largest rank; None for no bound. Below the rank of the solution without it, the problem is
+            not convex, and `local` of the result describes the search.
+        num_starts: number of random starts of the search for a local solution.
         seed: of the starts.
+        report: called with the finished fraction after each proximal step and each start.
 
     Raises:
         InputError: data that no W separates, the message names samples of a Farkas certificate; a rank that no W found
             has, or one below 1.
         ArithmeticError: the certificate was not reached.
     """
-    check_search(rank_bound, starts, seed)
+    check_search(rank_bound, num_starts, seed)
     within = MatrixConstraints.of(data)
-    left, right, scaled = _proximal_solution(data, within)
+    left, right, scaled = _proximal_solution(data, within, report)
     convex = matrix_solution(data, within.lifted(left, right), within.multipliers(scaled), "nuclear")
-    return rank_bounded_svm(data, convex, rank_bound, starts=starts, seed=seed)
+    return rank_bounded_svm(data, convex, rank_bound, num_starts=num_starts, seed=seed, report=report)
 
 
 def _proximal_solution(
-    data: TokenData, within: MatrixConstraints
+    data: TokenData, within: MatrixConstraints, report: Report
 ) -> tuple[np.ndarray, np.ndarray, Float[np.ndarray, "N"]]:
-    """Balanced factors (p, r), (q, r) of the reduced solution M', and its multipliers lambda'.
+    """Return balanced factors (p, r), (q, r) of the reduced solution M', and its multipliers lambda'.
 
     Raises:
         InputError: the constraints have no solution.
@@ -73,10 +82,11 @@ def _proximal_solution(
     sigma = largest = float(np.linalg.norm(M, 2))
     multipliers = multipliers / sigma
     best, found, since = np.inf, None, 0
-    for _ in range(_STEPS):
+    for number in range(_STEPS):
+        report(0.5 * number / _STEPS, f"proximal step {number + 1}")
         step = _ProximalStep(within, M, sigma)
         multipliers, point = step.solve(multipliers, accuracy=min(1e-2, 1e-2 * best))
-        moved = float(np.linalg.norm(point.primal - M)) / sigma  # what Z misses of the subdifferential
+        moved = float(np.linalg.norm(point.primal - M)) / sigma  # distance of Z from the subdifferential
         M = point.primal
         gap = _gap(within, point, multipliers)
         slow = gap > _SLOW * best
@@ -96,7 +106,7 @@ def _proximal_solution(
 
 @dataclass(frozen=True, eq=False)
 class _Point:
-    """The singular values and vectors of M_k + sigma Z(lambda), and what follows."""
+    """Singular values and vectors of M_k + sigma Z(lambda), and P of them."""
 
     U: np.ndarray
     s: np.ndarray
@@ -111,7 +121,7 @@ class _Point:
 
 @dataclass(frozen=True, eq=False)
 class _ProximalStep:
-    """The dual of one proximal step."""
+    """Dual problem of one proximal step."""
 
     within: MatrixConstraints
     center: np.ndarray
@@ -124,7 +134,7 @@ class _ProximalStep:
         return _Point(U, s, Vt, lowered, value)
 
     def solve(self, multipliers: np.ndarray, *, accuracy: float) -> tuple[np.ndarray, _Point]:
-        """Newton steps until |min(lambda, gradient)| is below the accuracy, or rounding stops them."""
+        """Take Newton steps until |min(lambda, gradient)| is below the accuracy, or rounding stops them."""
         point, last = self.at(multipliers), np.inf
         for _ in range(_NEWTON_STEPS):
             gradient = self.within.margins(point.primal) - self.within.least
@@ -142,7 +152,7 @@ class _ProximalStep:
     def _searched(
         self, start: np.ndarray, direction: np.ndarray, gradient: np.ndarray, value: float
     ) -> tuple[np.ndarray, _Point]:
-        """Armijo's rule from the full step."""
+        """Search the line by Armijo's rule from the full step."""
         slope, length = float(gradient @ direction), 1.0
         while True:
             trial = start + length * direction
@@ -152,11 +162,11 @@ class _ProximalStep:
             length /= 2
 
     def hessian(self, point: _Point) -> Float[np.ndarray, "N N"]:
-        """The matrix sigma <a_k b_k^T, P'(a_l b_l^T)>, from the factors: never an array of (N, p, q).
+        """Return the matrix sigma <a_k b_k^T, P'(a_l b_l^T)>, from the factors, without an array of (N, p, q).
 
         On the pairs i < j of singular vectors, P' multiplies symmetric parts by the divided difference
-        (g_i - g_j)/(s_i - s_j) and skew ones by (g_i + g_j)/(s_i + s_j), and what lies outside of U by g_j/s_j; all
-        vanish where both g do.
+        (g_i - g_j)/(s_i - s_j) and skew ones by (g_i + g_j)/(s_i + s_j), and parts outside of U by g_j/s_j; all vanish
+        where both g do.
         """
         g, s = point.lowered, point.s
         r = int(np.sum(g > 0))
@@ -176,10 +186,10 @@ class _ProximalStep:
 
 
 def _newton_aim(H: np.ndarray, multipliers: np.ndarray, gradient: np.ndarray, ridge: float) -> np.ndarray:
-    """The minimiser of the quadratic model with a ridge, larger ones where rounding has left H indefinite.
+    """Return the minimiser of the quadratic model with a ridge, a larger one where rounding has left H indefinite.
 
     Raises:
-        ArithmeticError: none of them helps.
+        ArithmeticError: H is indefinite with every ridge.
     """
     places = np.diag_indices_from(H)
     for _ in range(_RIDGES):
@@ -191,7 +201,7 @@ def _newton_aim(H: np.ndarray, multipliers: np.ndarray, gradient: np.ndarray, ri
 
 
 def _gap(within: MatrixConstraints, point: _Point, multipliers: np.ndarray) -> float:
-    """The relative duality gap, 1 where a margin is not positive."""
+    """Return the relative duality gap, 1 where a margin is not positive."""
     margin = float((within.margins(point.primal) / within.least).min())
     if margin <= 0:
         return 1.0

@@ -16,7 +16,7 @@ _LARGEST_GAP = 1e-6  # beyond it, a solver has failed; solutions are mostly with
 
 @dataclass(frozen=True, eq=False, repr=False)
 class DiagonalSvm(ReprMixin):
-    """A solution of the (l1-SVM), W = diag(beta).
+    """Solution of the (l1-SVM), W = diag(beta).
 
     Attributes:
         beta: (d,), with a smallest margin of 1.
@@ -32,40 +32,40 @@ class DiagonalSvm(ReprMixin):
 
     @property
     def active(self) -> Bool[np.ndarray, "n m"]:
-        """The constraints that hold with equality, to 1e-7."""
+        """Constraints that hold with equality, to 1e-7."""
         return self.margins <= 1 + _ACTIVE
 
     @property
     def support(self) -> Bool[np.ndarray, "d"]:
-        """The coordinates of beta that are not 0, by the certificate's threshold."""
+        """Coordinates of beta that are not 0, by the certificate's threshold."""
         return np.abs(self.beta) > self.certificate.rank_threshold
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class LocalSolution(ReprMixin):
-    """What is known of a solution under a rank bound that the convex problem's solution does not meet.
+    """Search for a solution under a rank bound that the convex problem's solution does not meet.
 
     Attributes:
         rank_bound: d_e.
         multipliers: lambda (n, m) of the bounded problem; their sum is |W|.
         stationarity: |grad f - J^T lambda| / |grad f| in the factors, f = (|K|_F^2 + |Q|_F^2) / 2 or |K Q^T|_F^2 / 2, J
             the Jacobian of the margins: 0 at a stationary point.
-        starts: how many starts there were.
-        feasible: how many of them led to weights that separate the data.
-        alike: how many led to the value that was the least, to 1e-5.
+        num_starts: number of starts.
+        num_feasible: number of starts that ended in weights that separate the data.
+        num_best: number of starts that ended in the least value, to 1e-5.
     """
 
     rank_bound: int
     multipliers: Float[np.ndarray, "n m"]
     stationarity: float
-    starts: int
-    feasible: int
-    alike: int
+    num_starts: int
+    num_feasible: int
+    num_best: int
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class MatrixSvm(ReprMixin):
-    """A solution W = K Q^T of the (W_*-SVM) or the (W_F-SVM), as balanced factors, K^T K = Q^T Q diagonal.
+    """Solution W = K Q^T of the (W_*-SVM) or the (W_F-SVM), as balanced factors, K^T K = Q^T Q diagonal.
 
     Attributes:
         K, Q: (d, r), with a smallest margin of 1; r is the rank.
@@ -73,9 +73,9 @@ class MatrixSvm(ReprMixin):
             Frobenius), so that their sum is the dual bound; for the Frobenius norm W = |W|_F sum lambda D z^T.
         margins: u_il = D_il^T W z_i (n, m).
         certificate: the bounds on the optimum.
-        local: None for the global optimum; else K and Q are a local solution under a rank bound, whose certificate has
-            its value as the upper bound and, with the multipliers of the problem without the bound, that one's optimum
-            as the lower; rank and uniqueness are then those that this gap tells, which is little.
+        local: None for the global optimum; else K and Q are a local solution under a rank bound. The certificate then
+            has its value as the upper bound and, with the multipliers of the problem without the bound, that problem's
+            optimum as the lower; this gap implies little on rank and uniqueness.
     """
 
     K: Float[np.ndarray, "d r"]
@@ -87,19 +87,19 @@ class MatrixSvm(ReprMixin):
 
     @property
     def weights(self) -> Float[np.ndarray, "d d"]:
-        """W = K Q^T (d, d), formed on demand."""
+        """Product W = K Q^T (d, d), computed on demand."""
         return self.K @ self.Q.T
 
     @property
     def active(self) -> Bool[np.ndarray, "n m"]:
-        """The constraints that hold with equality, to 1e-7."""
+        """Constraints that hold with equality, to 1e-7."""
         return self.margins <= 1 + _ACTIVE
 
 
 def diagonal_solution(
     data: TokenData, beta: Float[np.ndarray, "d"], multipliers: Float[np.ndarray, "n m"]
 ) -> DiagonalSvm:
-    """The solution with weights and multipliers scaled as its class says."""
+    """Return the solution with weights and multipliers scaled as in its class."""
     lam = multipliers / np.abs(np.einsum("im,imd->d", multipliers, data.features)).max()
     margins = data.margins(beta)
     least = _positive(margins, data, diagonal=True)
@@ -113,7 +113,7 @@ def matrix_solution(
     multipliers: Float[np.ndarray, "n m"],
     norm: str,
 ) -> MatrixSvm:
-    """The solution with weights scaled to a margin of 1 and the multipliers to a dual norm of 1."""
+    """Return the solution with weights scaled to a margin of 1 and the multipliers to a dual norm of 1."""
     margins = data.margins(factors)
     least = _positive(margins, data, diagonal=False)
     K, Q = (each / least**0.5 for each in factors)
@@ -123,7 +123,7 @@ def matrix_solution(
 
 
 def _positive(margins: np.ndarray, data: TokenData, *, diagonal: bool) -> float:
-    """The least margin, of weights that are meant to separate."""
+    """Return the least margin; raise unless it is positive."""
     least = float(margins.min())
     if least <= 0:
         raise not_solved(data, diagonal=diagonal)
@@ -134,6 +134,6 @@ def _checked(certificate: SvmCertificate) -> SvmCertificate:
     if not certificate.gap <= _LARGEST_GAP:
         raise ArithmeticError(
             f"The {certificate.norm} SVM was solved to a relative duality gap of {certificate.gap:.1e} only:"
-            f" its optimum lies between {certificate.dual:.9g} and {certificate.primal:.9g}."
+            f" its optimum is between {certificate.dual:.9g} and {certificate.primal:.9g}."
         )
     return certificate

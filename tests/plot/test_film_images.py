@@ -23,15 +23,16 @@ from saddlescope.plot import (
     draw_plotly,
     draw_thumbnail,
 )
+from saddlescope.plot.curve_points import MOST_POINTS
 from saddlescope.plot.figure import MOST_FILM_BYTES
-from saddlescope.plot.images import framed, grid, png, ranges, sprite, strip
-from saddlescope.plot.series import MOST_POINTS, legend
+from saddlescope.plot.film_images import framed, grid, png, ranges, sprite, strip
+from saddlescope.plot.series import legend
 
 HOSTILE = "<i>$x$</i> & %{y}"
 
 
 def film(frames=5, grid=(2, 3), size=(4, 6), **options):
-    """Every image differs from every other."""
+    """Return a film in which every image differs from every other."""
     images = np.random.default_rng(0).integers(0, 256, (frames, *grid, *size, 3), np.uint8)
     return Film(**{"steps": 10 * np.arange(frames), "images": images} | options)
 
@@ -54,9 +55,9 @@ IMAGE = np.random.default_rng(0).integers(0, 256, (5, 7, 3), np.uint8)
         ({"images": np.zeros((5, 2, 3, 4, 4), np.uint8)}, r"images must be \(frame, row, column, height, width, 3\)"),
         ({"images": np.zeros((5, 2, 3, 4, 4, 4), np.uint8)}, "images must be"),
         ({"images": np.zeros((5, 0, 3, 4, 4, 3), np.uint8)}, "images must be"),
-        ({"steps": [0, 1, 2, 3]}, "steps must be rising, one for each of the 5 frames; got"),
-        ({"steps": [0, 1, 1, 2, 3]}, "steps must be rising"),
-        ({"steps": [0, 1, np.nan, 2, 3]}, "steps must be rising"),
+        ({"steps": np.array([0, 1, 2, 3])}, "steps must be rising, one for each of the 5 frames; got"),
+        ({"steps": np.array([0, 1, 1, 2, 3])}, "steps must be rising"),
+        ({"steps": np.array([0, 1, np.nan, 2, 3])}, "steps must be rising"),
         ({"rows": ("one",)}, r"rows must be 2 labels or none; got \('one',\)"),
         ({"columns": ("one", "two")}, "columns must be 3 labels or none"),
         ({"images": np.zeros((5, 100, 100, 16, 16, 3), np.uint8)}, f"at most {MOST_FILM_BYTES} bytes; got 38400000"),
@@ -75,7 +76,7 @@ def test_pictures_lines_and_figures_that_cannot_be_shown_are_refused():
             Picture(x=0.0, y=0.0, image=IMAGE, size=size)
     with pytest.raises(InputError, match="at must have one step for each of the 3 points; got 2"):
         Line(x=np.arange(3), y=np.arange(3), at=np.arange(2))
-    with pytest.raises(InputError, match="panels must hold a panel where there is no film"):
+    with pytest.raises(InputError, match="panels must have at least one panel"):
         figure()
 
 

@@ -1,4 +1,4 @@
-"""Pictures of what training added to attention, head by head, from a data set of spectra.
+"""Figures of the weight updates of attention, head by head, from a data set of spectra.
 
 Such a data set comes from `RankTracker.to_xarray`, from `saddlescope spectra`, or, with the dimension `seed` besides,
 from an entry that trains a transformer:
@@ -25,12 +25,12 @@ from saddlescope.plot.figure import Axis, Band, Figure, Line, Panel
 
 PRODUCTS = {"KQ": "W_K W_Qᵀ", "VO": "W_V W_Oᵀ"}
 MOST_LAYERS = 12
-"""Panels of one figure beyond which layers are left out, evenly."""
+"""Largest number of panels of one figure; further layers are left out, evenly."""
 _LEVELS = Axis("singular value / largest", scale="log", range=(1e-3, 1.3))
 
 
 def stable_rank_figure(ds: xr.Dataset, *, layers: Sequence[Any] | None = None) -> Figure:
-    """The stable rank of both updates over training, a panel a layer: mean and standard deviation over the heads.
+    """Draw the stable rank of both updates over training, one panel per layer: mean and deviation over the heads.
 
     The paper's Figures 4, 12, 13, 15, 17, 19 and 20 (Boix-Adserà et al. 2023).
 
@@ -39,7 +39,7 @@ def stable_rank_figure(ds: xr.Dataset, *, layers: Sequence[Any] | None = None) -
         layers: which, as the coordinate names them; None takes all, evenly thinned to `MOST_LAYERS`.
 
     Raises:
-        InputError: a layer that is not there.
+        InputError: a layer is absent.
     """
     shown, x = _layers(ds, layers), step_axis(ds)
     panels = []
@@ -59,17 +59,17 @@ def stable_rank_figure(ds: xr.Dataset, *, layers: Sequence[Any] | None = None) -
 
 
 def layer_rank_figure(ds: xr.Dataset, *, step: int | None = None) -> Figure:
-    """The stable rank of both updates and of the initial products over depth, at one record.
+    """Draw the stable rank of both updates and of the initial products over depth, at one record.
 
     Args:
         ds: spectra.
         step: the record at this step; None takes the last one.
 
     Raises:
-        InputError: there is no record of this step.
+        InputError: no record has this step.
     """
     at = _records(ds, (step,) if step is not None else (ds.step.values[-1],))[0]
-    depth = [*range(1, ds.sizes["layer"] + 1)]
+    depth = np.arange(1, ds.sizes["layer"] + 1)
     initial = initial_stable_rank(ds)
     panels = []
     for color, (product, name) in enumerate(PRODUCTS.items()):
@@ -88,7 +88,7 @@ def layer_rank_figure(ds: xr.Dataset, *, step: int | None = None) -> Figure:
 
 
 def spectrum_figure(ds: xr.Dataset, *, layers: Sequence[Any] | None = None) -> Figure:
-    """The spectrum of the last update against that of the initial product, normalized: mean and range over heads.
+    """Draw the normalized spectra of the last update and of the initial product: mean and range over heads.
 
     The paper's Figure 5, over all heads rather than at random ones.
 
@@ -97,7 +97,7 @@ def spectrum_figure(ds: xr.Dataset, *, layers: Sequence[Any] | None = None) -> F
         layers: which; None takes all, evenly thinned to `MOST_LAYERS`.
 
     Raises:
-        InputError: a layer that is not there.
+        InputError: a layer is absent.
     """
     shown, width = _layers(ds, layers), _width(ds)
     pair = {
@@ -132,7 +132,7 @@ def spectrum_stages_figure(
     layers: Sequence[Any] | None = None,
     head: int | None = None,
 ) -> Figure:
-    """Normalized spectra of the update at several steps of training, against that of the initial product.
+    """Draw normalized spectra of the update at several steps of training, and of the initial product.
 
     The paper's Figures 1, 14, 16 and 18.
 
@@ -143,7 +143,7 @@ def spectrum_stages_figure(
         head: the one to show, as the paper does; None shows the mean over heads and seeds.
 
     Raises:
-        InputError: a record, layer or head that is not there, or more than five steps.
+        InputError: a record, layer or head is absent, or there are more than five steps.
     """
     if steps is None:
         spaced = np.geomspace(max(float(ds.step[0]), float(ds.step[-1]) / 1000), float(ds.step[-1]), 4)
@@ -184,7 +184,7 @@ def spectrum_stages_figure(
 
 
 def evolution_figure(ds: xr.Dataset, *, layer: Any, head: int = 0, largest: int = 16) -> Figure:
-    """The largest singular values of one head's updates over training, as they are: the staircase of the paper.
+    """Draw the largest singular values of one head's updates over training, not normalized: the paper's staircase.
 
     The paper's Figure 6 (which calls them eigenvalues). With seeds, the first one is shown.
 
@@ -195,7 +195,7 @@ def evolution_figure(ds: xr.Dataset, *, layer: Any, head: int = 0, largest: int 
         largest: how many singular values.
 
     Raises:
-        InputError: a layer or head that is not there.
+        InputError: a layer or head is absent.
     """
     _layers(ds, (layer,))
     _check_head(ds, head)
@@ -221,7 +221,7 @@ def evolution_figure(ds: xr.Dataset, *, layer: Any, head: int = 0, largest: int 
 
 
 def scale_rank_figure(ds: xr.Dataset, *, layers: Sequence[Any] | None = None) -> Figure:
-    """The stable rank of the last updates over the initial scale, a panel a layer: mean and deviation over the heads.
+    """Draw the stable rank of the last updates over the initial scale, one panel per layer: mean and deviation.
 
     The paper's Figure 7.
 
@@ -230,7 +230,7 @@ def scale_rank_figure(ds: xr.Dataset, *, layers: Sequence[Any] | None = None) ->
         layers: which; None takes all, evenly thinned to `MOST_LAYERS`.
 
     Raises:
-        InputError: a layer that is not there.
+        InputError: a layer is absent.
     """
     shown = _layers(ds, layers)
     last, initial = ds.stable_rank.isel(step=-1), initial_stable_rank(ds)
@@ -256,14 +256,14 @@ def scale_rank_figure(ds: xr.Dataset, *, layers: Sequence[Any] | None = None) ->
 
 
 def normalized(spectrum: xr.DataArray, floor: xr.DataArray | None = None) -> xr.DataArray:
-    """Each spectrum divided by its largest value: 0 below the noise floor, NaN where nothing is above it."""
+    """Divide each spectrum by its largest value: 0 below the noise floor, NaN where nothing is above it."""
     measured = spectrum if floor is None else spectrum.where(spectrum > floor, 0.0)
     top = measured.isel(index=0)
     return measured / top.where(top > 0)
 
 
 def initial_stable_rank(ds: xr.Dataset) -> xr.DataArray:
-    """The stable rank of every initial product; NaN where it is zero, since nothing is then to be compared with."""
+    """Return the stable rank of every initial product; NaN where the product is zero, and no comparison is possible."""
     top = ds.initial_spectrum.isel(index=0)
     squares = ds.initial_norm**2 if "initial_norm" in ds else (ds.initial_spectrum**2).sum("index")
     return squares / (top**2).where(top > 0)
@@ -274,7 +274,7 @@ def _last(ds: xr.Dataset) -> xr.DataArray:
 
 
 def _over(ds: xr.Dataset, *without: str) -> tuple[str, ...]:
-    """The dimensions that means are over."""
+    """Return the dimensions to average over."""
     return tuple(name for name in ("seed", "head") if name in ds.dims and name not in without)
 
 
@@ -289,7 +289,6 @@ def _mean_and_deviation(
 
 
 def _layers(ds: xr.Dataset, wanted: Sequence[Any] | None) -> list[Any]:
-
     names = ds.layer.values.tolist()
     if wanted is None:
         kept = np.unique(np.round(np.linspace(0, len(names) - 1, min(len(names), MOST_LAYERS))).astype(int))
@@ -314,31 +313,31 @@ def _check_head(ds: xr.Dataset, head: int) -> None:
 
 
 def step_axis(ds: xr.Dataset) -> Axis:
-    """Steps on a logarithmic axis where they span more than a factor of ten."""
+    """Return the axis of steps, logarithmic if they span more than a factor of ten."""
     first, last = float(ds.step.values[0]), float(ds.step.values[-1])
     return Axis(ds.step.attrs.get("long_name", "optimiser steps"), scale="log" if 0 < 10 * first < last else "linear")
 
 
 def _width(ds: xr.Dataset) -> int:
-    """How many values an initial product has at most: its rank; all where it is zero or cut short."""
+    """Return the largest rank of an initial product; the number of stored values if it is zero or truncated."""
     positive = int((ds.initial_spectrum > 0).any([d for d in ds.initial_spectrum.dims if d != "index"]).sum())
     return positive or ds.sizes["index"]
 
 
 def layer_title(layer: Any) -> str:
-    """A layer's number with the word, or the name of its module."""
+    """Return "layer" and a layer's number, or the name of its module."""
     return f"layer {layer}" if isinstance(layer, int) else str(layer)
 
 
 def checkpoint_name(ds: xr.Dataset, step: Any) -> str | None:
-    """The name of the checkpoint of a record whose step is not known; None where it is."""
+    """Return the name of the checkpoint of a record whose step is unknown; None if it is known."""
     if ds.step.attrs.get("long_name") != "checkpoint":
         return None
     return PurePath(str(ds.checkpoint.sel(step=step).item())).name
 
 
 def _moment(ds: xr.Dataset, step: Any) -> str:
-    """When a record was made."""
+    """Return the time of a record in words."""
     if name := checkpoint_name(ds, step):
         return f"in {name}"
     return f"after {int(step):,} step{'s' * (int(step) != 1)}".replace(",", "\u2009")

@@ -6,7 +6,7 @@ import xarray as xr
 
 from saddlescope._shared.errors import InputError
 from saddlescope.plot import Band, Line, draw_matplotlib
-from saddlescope.plot.ranks import (
+from saddlescope.plot.rank_figures import (
     MOST_LAYERS,
     evolution_figure,
     initial_stable_rank,

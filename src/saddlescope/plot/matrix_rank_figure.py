@@ -1,4 +1,4 @@
-"""Pictures of what training added to single matrices, such as those of the MLPs, from a data set of spectra.
+"""Figure of the weight updates of single matrices, such as those of the MLPs, from a data set of spectra.
 
 matrix_stable_rank      (step, matrix)      |A|_F^2 / |A|_2^2 of the update; NaN below the noise floor
 matrix_initial_*        (matrix, ...)       of the matrix at the start
@@ -16,7 +16,7 @@ from saddlescope.plot.rank_tables import matrix_table
 
 
 def matrix_rank_figure(ds: xr.Dataset) -> Figure:
-    """Stable ranks of the updates of single matrices over depth, one curve a kind, and of the matrices at the start.
+    """Draw stable ranks of the updates of single matrices and of the initial matrices over depth, one curve per kind.
 
     Args:
         ds: spectra, with the dimension matrix; the last record is shown.

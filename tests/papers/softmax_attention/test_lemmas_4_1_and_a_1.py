@@ -1,4 +1,4 @@
-"""Lemmas 4.1 and A.1: their claims hold, but the one on equation 27 as printed, and spoilt runs refute them."""
+"""Lemmas 4.1 and A.1: their claims hold, except the one on equation 27 as printed, and spoilt runs refute them."""
 
 import numpy as np
 import pytest

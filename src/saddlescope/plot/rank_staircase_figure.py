@@ -1,4 +1,4 @@
-"""When the rank of each head's update went up by a step, from a data set of spectra; see `saddlescope.plot.ranks`."""
+"""Figure of the steps in the rank of each head's update, from spectra (see `saddlescope.plot.rank_figures`)."""
 
 from dataclasses import replace
 
@@ -6,10 +6,10 @@ import numpy as np
 import xarray as xr
 
 from saddlescope.plot.figure import Axis, Figure, Line, Mark, Panel, Table
-from saddlescope.plot.ranks import PRODUCTS, layer_title, step_axis
+from saddlescope.plot.rank_figures import PRODUCTS, layer_title, step_axis
 
 LEAST_RECORDS = 5
-"""Fewer show no stairs."""
+"""Smallest number of records that can show a staircase."""
 _LARGEST = 8  # singular values of the head that is shown
 _VALUES, _MARKS = "largest singular values", "its steps"
 _ORDER = ("first step", "second step", "later steps")
@@ -17,16 +17,16 @@ _COLUMNS = ("layer", "product", "heads", "with steps", "most steps", "median tim
 
 
 def staircase_figure(ds: xr.Dataset, *, clock: np.ndarray | None = None) -> Figure:
-    """The steps of every head, as `saddlescope.measure.rank_stairs` finds them, and the head with most of them.
+    """Draw the steps of every head, as `saddlescope.measure.rank_stairs` finds them, and the head with most of them.
 
-    A head has a row of its own, layer by layer, with a point at the time of each step; points above each other say that
-    heads learned at once. Below, the singular values in which the steps were found; without any, those of the largest
-    update. The table counts steps. With seeds, the first one is shown.
+    Each head has its own row, layer by layer, with a point at the time of each step; points above each other show heads
+    that learned at once. Below are the singular values of the head with most steps, or else with the largest update.
+    The table counts steps. With seeds, the first one is shown.
 
     Args:
         ds: spectra with `LEAST_RECORDS` records or more.
-        clock: the times of the records in which steps are looked for, such as sums of learning rates, in which warm-up
-            and decay make no plateaus; None takes the steps of the optimiser.
+        clock: times of the records for the search of steps, such as sums of learning rates, in which warm-up and decay
+            cause no plateaus; None takes the steps of the optimiser.
 
     Raises:
         InputError: fewer records, or a clock that does not fit them.
@@ -73,7 +73,7 @@ def staircase_figure(ds: xr.Dataset, *, clock: np.ndarray | None = None) -> Figu
 
 
 def _times(values: np.ndarray, floors: np.ndarray, steps: np.ndarray, clock: np.ndarray) -> np.ndarray:
-    """For each (layer, head) the times of its steps, in steps of the optimiser; None where there is no such head."""
+    """Return the times of the steps of each (layer, head), in steps of the optimiser; None where the head is absent."""
     from saddlescope.measure import rank_staircases
 
     found = rank_staircases(clock, values, floors, time_unit="clock")
@@ -84,7 +84,7 @@ def _times(values: np.ndarray, floors: np.ndarray, steps: np.ndarray, clock: np.
 
 
 def _raster(found: np.ndarray) -> tuple[Line, ...]:
-    """A point for each step of each head, of times (layers, heads); heads fill the unit around their layer."""
+    """Return a point for each step of each head, of times (layers, heads); heads fill the unit around their layer."""
     points: dict[str, list[tuple[float, float]]] = {kind: [] for kind in _ORDER}
     for (layer, head), times in np.ndenumerate(found):
         height = layer + 0.5 + (head + 0.5) / found.shape[1]
@@ -100,14 +100,14 @@ def _raster(found: np.ndarray) -> tuple[Line, ...]:
 def _example(
     steps: np.ndarray, values: np.ndarray, floors: np.ndarray, times: tuple[float, ...] | None
 ) -> tuple[Line | Mark, ...]:
-    """The largest singular values of one head above the noise, and its steps."""
+    """Return the largest singular values of one head above the noise, and its steps."""
     shown = np.where(values > floors[:, None], values, np.nan)[:, :_LARGEST].T
     lines = tuple(Line(x=steps, y=row, group=_VALUES, color=5, width=1.2) for row in shown)
     return lines + tuple(Mark(at=time, group=_MARKS, color=3) for time in times or ())
 
 
 def _counts(heads: list[tuple[float, ...]]) -> tuple[int | float | str, ...]:
-    """How many heads, how many with steps, the most steps of one, and the median time of the first."""
+    """Return the numbers of heads and of heads with steps, the most steps of one, and the median time of the first."""
     firsts = [times[0] for times in heads if times]
     most = max(map(len, heads), default=0)
     return (len(heads), len(firsts), most, float(np.median(firsts)) if firsts else "none")

@@ -13,11 +13,6 @@ NAME = "softmax-attention/lemma-4-2"
 ENTRY = find_entry(NAME)
 
 
-@pytest.fixture
-def run(quick_run):
-    return quick_run(NAME).run.copy(deep=True)
-
-
 def test_the_lemma_needs_diagonal_separability(run, outcomes):
     found = outcomes(ENTRY, run)
     assert found["as-printed"] == "refuted"

@@ -1,6 +1,6 @@
-"""How a sweep's axes are laid out: which are mapped, which make panels, and over which its seeds are taken together.
+"""Layout of a sweep's axes: mapped axes, axes of panels, and the axis of seeds.
 
-Cells of a map are as wide as each other and named by their values: whoever chose the grid chose how even it is.
+Cells of a map have equal widths and are named by their values, whatever the spacing of the grid.
 """
 
 from dataclasses import dataclass
@@ -13,20 +13,20 @@ import xarray as xr
 from saddlescope.plot.figure import Axis
 
 SEEDS = ("seed", "seeds")
-"""Axes over which runs are repetitions of each other."""
+"""Names of axes over which runs are repetitions of each other."""
 MOST_PANELS = 12
-"""Panels of one figure beyond which only some values of the further axes are shown."""
-_DECADE_STEP = 20.0  # ratio of the greatest value of an axis to the least from which it is drawn as a logarithmic one
+"""Largest number of panels of one figure; of more, only some values of the further axes are shown."""
+_DECADE_STEP = 20.0  # smallest ratio of the greatest value of an axis to the least for a logarithmic axis
 
 
 @dataclass(frozen=True)
 class PhaseLayout:
-    """Where the axes of a sweep go.
+    """Layout of the axes of a sweep.
 
     Attributes:
         mapped: the one or two axes that are drawn, the first one along x.
-        panels: the axes of which each value has a panel of its own.
-        seeds: the axis over which runs are taken together, or empty.
+        panels: the axes with one panel per value.
+        seeds: the axis over which runs are averaged, or empty.
     """
 
     mapped: tuple[str, ...]
@@ -35,9 +35,9 @@ class PhaseLayout:
 
     @classmethod
     def of(cls, array: xr.DataArray) -> "PhaseLayout":
-        """The layout of an array whose dimensions are all axes of a sweep, at least one.
+        """Return the layout of an array whose dimensions are all axes of a sweep, at least one.
 
-        The two longest axes are mapped. Seeds are an axis to be drawn only where nothing else varies.
+        The two longest axes are mapped. Seeds are drawn as an axis only if nothing else varies.
         """
         varied = [str(name) for name, size in array.sizes.items() if size > 1] or [str(array.dims[0])]
         seeds = next((name for name in SEEDS if name in varied), "")
@@ -53,10 +53,10 @@ class PhaseLayout:
         )
 
     def slices(self, array: xr.DataArray) -> list[tuple[str, xr.DataArray]]:
-        """What each panel is drawn from, with its title: an array over seeds, if there are any, and the mapped axes.
+        """Return the title and the array of each panel: over seeds, if any, and the mapped axes.
 
-        At most `MOST_PANELS` are taken, evenly among all values of the further axes. The dimensions are the seeds, then
-        the second axis, which is y, then the first.
+        At most `MOST_PANELS` are returned, evenly among the values of the further axes. The dimensions are the seeds,
+        then the second axis, which is y, then the first.
         """
         fixed = {name: 0 for name in array.dims if name not in (*self.mapped, *self.panels, self.seeds)}
         kept = array.isel(fixed)
@@ -71,13 +71,13 @@ class PhaseLayout:
         return found
 
     def left_out(self, array: xr.DataArray) -> str:
-        """A sentence on the panels that are not shown; empty where all are."""
-        whole = int(np.prod([array.sizes[name] for name in self.panels]))
-        return f" {MOST_PANELS} of {whole} panels are shown; the data set has all." if whole > MOST_PANELS else ""
+        """Return a sentence on the panels that are not shown; empty if all are."""
+        total = int(np.prod([array.sizes[name] for name in self.panels]))
+        return f" {MOST_PANELS} of {total} panels are shown; the data set has all." if total > MOST_PANELS else ""
 
 
 def values_of(array: xr.DataArray, name: str) -> tuple[str, ...]:
-    """The values of an axis, in words as short as tell them apart."""
+    """Return the values of an axis, in the shortest words that distinguish them."""
     values = array[name].values.tolist()
     words: tuple[str, ...] = ()
     for digits in (3, 6, 17):
@@ -88,18 +88,18 @@ def values_of(array: xr.DataArray, name: str) -> tuple[str, ...]:
 
 
 def names_axis(label: str, names: tuple[str, ...], *, falling: bool = False) -> Axis:
-    """An axis of cells with names; `falling` puts the first one on top, as in a table."""
+    """Return an axis of cells with names; `falling` puts the first one on top, as in a table."""
     low, high = -0.5, len(names) - 0.5
     return Axis(label, range=(high, low) if falling else (low, high), names=names)
 
 
 def cells_axis(array: xr.DataArray, name: str) -> Axis:
-    """An axis of cells, one a value."""
+    """Return an axis of cells, one per value."""
     return names_axis(name, values_of(array, name))
 
 
 def line_axis(array: xr.DataArray, name: str) -> tuple[Axis, np.ndarray]:
-    """An axis for curves and where its values stand on it: by number where they are numbers, else in their order."""
+    """Return an axis for curves and the positions of its values: the numbers themselves, or else their order."""
     values = array[name].values
     if values.dtype.kind not in "iuf" or not np.isfinite(values).all():
         return cells_axis(array, name), np.arange(len(values))

@@ -6,7 +6,7 @@ import xarray as xr
 
 from saddlescope._shared.errors import InputError
 from saddlescope.plot import Line, Mark
-from saddlescope.plot.rank_stairs import staircase_figure
+from saddlescope.plot.rank_staircase_figure import staircase_figure
 
 STEPS = np.unique(np.floor(1.3 ** np.arange(36))).astype(int)
 PLANTED = {  # (layer, head, product): records at which a singular value makes its step
@@ -103,7 +103,7 @@ def test_with_seeds_the_first_one_is_shown():
 
 
 def test_in_another_clock_a_decaying_rate_makes_no_plateaus():
-    """All of one head's update grows with the sum of a learning rate that rises and falls; points are still steps."""
+    """Let one head's update grow with the sum of a learning rate that rises and falls; points are still steps."""
     steps = np.arange(1, 101)
     clock = 50 * (1 - np.cos(np.pi * steps / 100))
     one = spectra(steps)

@@ -1,7 +1,7 @@
 """Pixels of films and pictures: grids of images as one image, frames of a film side by side, and PNG.
 
-All images are in red, green and blue, uint8, shape (..., height, width, 3). Grids have a fourth channel, opacity, since
-the gaps between their images show the paper.
+All images are RGB, uint8, shape (..., height, width, 3). Grids have a fourth channel, opacity, since the gaps between
+their images show the paper.
 """
 
 from dataclasses import dataclass
@@ -32,7 +32,7 @@ class Sprite:
 
 
 def grid(images: np.ndarray) -> np.ndarray:
-    """Images in rows and columns as one image, each with a transparent gap at its right and below it.
+    """Arrange images in rows and columns as one image, each with a transparent gap at its right and below it.
 
     Args:
         images: shape (row, column, height, width, 3), uint8.
@@ -49,7 +49,7 @@ def grid(images: np.ndarray) -> np.ndarray:
 
 
 def sprite(film: Film) -> Sprite:
-    """The frames of a film in one image that is about as wide as high: browsers refuse very long ones."""
+    """Arrange the frames of a film in one image that is about as wide as high: browsers reject very long images."""
     frames = np.stack([grid(images) for images in np.asarray(film.images)])
     count, height, width, _ = frames.shape
     across = min(count, max(1, isqrt(ceil(count * height / width))))
@@ -77,7 +77,7 @@ class Strip:
 
 
 def strip(film: Film, most: int) -> Strip:
-    """At most `most` frames of a film, at least one, evenly spaced by number with the first and the last."""
+    """Select at most `most` frames of a film, at least one, evenly spaced by number, with the first and the last."""
     images = np.asarray(film.images)
     count, rows, columns, height, width, _ = images.shape
     chosen = np.unique(np.linspace(count - 1, 0, max(1, most)).round().astype(int))
@@ -95,12 +95,12 @@ def strip(film: Film, most: int) -> Strip:
 
 
 def framed(image: np.ndarray) -> np.ndarray:
-    """An image with a grey frame of one pixel, so that it stands out from what it lies on."""
+    """Add a grey frame of one pixel, so that the image stands out from its background."""
     return np.pad(image, ((1, 1), (1, 1), (0, 0)), constant_values=_FRAME)
 
 
 def png(pixels: np.ndarray) -> bytes:
-    """An image, shape (height, width, 3 or 4), as a PNG file; the same pixels give the same bytes."""
+    """Encode an image, shape (height, width, 3 or 4), as PNG; the same pixels give the same bytes."""
     from matplotlib.image import imsave
 
     file = BytesIO()
@@ -110,16 +110,16 @@ def png(pixels: np.ndarray) -> bytes:
 
 
 def can_stand(picture: Picture, panel: Panel) -> bool:
-    """Whether a picture's point is on the axes: finite, and positive where an axis is logarithmic."""
+    """Return True if a picture's point is on the axes: finite, and positive where an axis is logarithmic."""
     places = ((picture.x, panel.x), (picture.y, panel.y))
     return all(isfinite(at) and (at > 0 or axis.scale == "linear") for at, axis in places)
 
 
 def ranges(panel: Panel) -> tuple[tuple[float, float], tuple[float, float]]:
-    """The part of each axis that a panel with pictures shows, with room for the pictures above their points.
+    """Return the ranges of the axes of a panel with pictures, with space for the pictures above their points.
 
     Returns:
-        Low and high of x and of y, in data units; a range that the axis names is kept.
+        Low and high of x and of y, in data units; a range that the axis specifies stays.
     """
     above = max(mark.size for mark in panel.marks if isinstance(mark, Picture))
     return _range(panel, "x", _MARGIN), _range(panel, "y", above + _MARGIN)
@@ -141,7 +141,7 @@ def _range(panel: Panel, name: str, above: float) -> tuple[float, float]:
 
 
 def _along(mark: AnyMark, name: str) -> tuple[np.ndarray | float, ...]:
-    """What a mark shows along an axis."""
+    """Return the values of a mark along an axis."""
     match mark:
         case Mark():
             return (mark.at,) if mark.axis == name else ()

@@ -1,0 +1,2 @@
+from .site import build as build
+from .spectra_page import build_spectra as build_spectra
