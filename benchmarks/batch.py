@@ -117,14 +117,14 @@ def row(board: Board, problem: str, p: int, loss: Any, starts: Sequence[Diagonal
 
 
 def tsit5(p: int, digits: float, flows: int) -> tuple[float, float]:
-    """CPU time of Diffrax's Tsit5 in slope coordinates, vmapped, at the same error of a step; mean number of steps."""
+    """CPU time of Diffrax's Tsit5 in mirror coordinates, vmapped, at the same error of a step; mean number of steps."""
     losses, starts = zip(*(problem(seed, p, digits) for seed in range(flows)), strict=True)
-    charts = [start.flow_coordinates() for start in starts]
+    coordinates = [start.flow_coordinates() for start in starts]
     data = [
         np.stack([loss.inputs for loss in losses]),
         np.stack([loss.targets for loss in losses]),
-        np.stack([chart.p for chart in charts]),
-        np.stack([chart.q for chart in charts]),
+        np.stack([each.p for each in coordinates]),
+        np.stack([each.q for each in coordinates]),
     ]
 
     def capped_exp(x):

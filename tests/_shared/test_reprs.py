@@ -211,9 +211,9 @@ def test_a_history_that_has_not_begun_is_shown():
 
     none, test = np.zeros(0, np.float32), np.zeros(0)
     begun = History(5, none, np.zeros(0, np.int64), test, test)
-    assert repr(begun) == "History(0 steps, 5 an epoch)"
+    assert repr(begun) == "History(0 steps, 5 per epoch)"
     done = History(5, np.ones(10, np.float32), np.array([0, 10]), np.ones(2), np.array([0.1, 0.9]))
-    assert repr(done) == "History(10 steps, 5 an epoch, training loss 1 to 1, test accuracy 0.9 at step 10)"
+    assert repr(done) == "History(10 steps, 5 per epoch, training loss 1 to 1, test accuracy 0.9 at step 10)"
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ import xarray as xr
 
 from saddlescope._shared.errors import InputError, StorageError
 from saddlescope.reproduction import RunContext
-from saddlescope.sweeps import Grid, sweep
+from saddlescope.sweeps import Grid, local_workers, sweep
 
 
 @pytest.fixture
@@ -59,7 +59,7 @@ def made(batched_walk, tmp_path, heard):
 
 
 def test_points_are_made_at_once_where_the_entry_can_do_that(made, batches, swept, tmp_path, monkeypatch):
-    monkeypatch.setattr(local, "BATCH", 4)
+    monkeypatch.setattr(local_workers, "BATCH", 4)
     one_by_one = made("dim=1,2", "seed=0:5", processes=1, out=tmp_path / "other")
     assert batches == []
     told = []
@@ -74,7 +74,7 @@ def test_points_are_made_at_once_where_the_entry_can_do_that(made, batches, swep
 
 
 def test_a_batch_that_is_killed_goes_on_and_stored_points_are_passed_by(made, batches, monkeypatch):
-    monkeypatch.setattr(local, "BATCH", 4)
+    monkeypatch.setattr(local_workers, "BATCH", 4)
 
     def stop(fraction, note):
         if fraction > 0.6:
@@ -99,7 +99,7 @@ def test_the_points_of_a_batch_that_fails_are_made_one_after_the_other(made, hea
 def test_a_batch_without_a_run_for_each_point_is_no_result(batched_walk, tmp_path, heard):
     entry = dataclasses.replace(batched_walk, run_many=lambda points, context: [])
     done = sweep(entry, Grid.parse(entry, ["dim=1,2"], size="quick"), out=tmp_path / "out", say=heard.append)
-    assert "run_many must make a run for each of 2 points; got 0" in heard[-1]
+    assert "run_many must return a run for each of 2 points; got 0" in heard[-1]
     assert done.failures == {}
 
 

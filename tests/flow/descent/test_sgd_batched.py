@@ -198,7 +198,7 @@ def test_a_schedule_is_evaluated_at_the_number_of_the_step():
     np.testing.assert_allclose(constant, number, rtol=1e-14)
 
     def decay(step):
-        return 0.1 / (1.0 + step)
+        return 0.1 / jnp.asarray(1 + step, float)
 
     run = sgd_batched(loss, start, learning_rate=decay, **given)
     for n in range(2):

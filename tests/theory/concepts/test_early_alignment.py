@@ -48,7 +48,7 @@ def test_one_positive_neuron_among_positive_data_is_linear():
 
 
 def test_the_network_turns_to_the_fastest_neuron_as_the_scale_falls():
-    best = rank_one_escape_speed(X.T, -X.T / len(X), depth=2)
+    best = rank_one_escape_speed(X, -X / len(X), depth=2)
     top = best.weights[0][0] / np.linalg.norm(best.weights[0][0])
     missed = []
     for scale in (1e-2, 1e-5):

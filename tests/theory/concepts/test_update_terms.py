@@ -67,7 +67,7 @@ def test_bad_input():
         update_terms([-1.0, 1.0], np.eye(2))
     with pytest.raises(InputError, match="W must be symmetric"):
         update_terms([1.0, 1.0], [[1.0, 0.0], [0.5, 1.0]])
-    with pytest.raises(InputError, match="W must be positive semidefinite, since otherwise there is no U"):
+    with pytest.raises(InputError, match="W must be positive semidefinite, since otherwise no U"):
         update_terms([1.0, 1.0], [[1.0, 2.0], [2.0, 1.0]])
     with pytest.raises(InputError, match=r"W must have shape \(2, 2\)"):
         update_terms([1.0, 1.0], np.eye(3))

@@ -8,7 +8,7 @@ the identity.
 
 import pytest
 import torch
-from real_models import MODELS, built
+from real_models import GPT, GROUPED, MODELS, built, transformers
 from torch import nn
 
 from saddlescope._shared.errors import InputError

@@ -58,7 +58,7 @@ def test_two_processes_measure_what_one_would(distributed, way, measuring):
 def test_flat_parameters_of_fsdp1_are_refused(distributed):
     for k in (0, 1):
         message = (distributed / "fsdp1" / f"refused-{k}").read_text()
-        assert message.startswith("weights must be whole matrices or DTensors; got pieces of a flat parameter of FSDP1")
+        assert message.startswith("weights must be full matrices or DTensors; got pieces of a flat parameter of FSDP1")
         assert "fully_shard" in message
 
 

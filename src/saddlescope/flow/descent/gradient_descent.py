@@ -94,7 +94,7 @@ def gradient_descent(
     parameters, coordinates = require_start(start).parameters(), start.descent_coordinates()
     layout = TreeLayout.of(parameters)
     require_float64_loss(loss, start.argument(parameters))
-    rule = _rule(learning_rate) if optimiser is None else optimiser
+    rule: Any = _rule(learning_rate) if optimiser is None else optimiser
     last: Any = rule.schedule(max(steps - 1, 0)) if isinstance(rule, ScheduledRate) else rule
     if isinstance(last, int | float | np.ndarray | jax.Array) and start.argument(parameters) is parameters:
         require_stable(loss, parameters, float(last))

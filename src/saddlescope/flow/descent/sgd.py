@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import equinox as eqx
 import jax
@@ -201,7 +202,9 @@ def _check_start(loss: Loss, weights: PyTree, rates: AbstractLearningRate) -> fl
         InputError: the weights have no common floating-point type, or loss or rate is no finite number of it.
     """
     kind, value = require_float_type("weights", weights), 0.0
-    for name, function, arguments in (("loss", loss, (weights,)), ("learning_rate", rates.at, (0, weights))):
+    calls: list[tuple[str, Callable[..., Any], tuple[Any, ...]]]
+    calls = [("loss", loss, (weights,)), ("learning_rate", rates.at, (0, weights))]
+    for name, function, arguments in calls:
         require_scalar(name, function, arguments, kind)
         value = float(eqx.filter_jit(function)(*arguments))
         if not np.isfinite(value):

@@ -101,12 +101,12 @@ def predict(network: Network, z: Array, time: Array, condition: Array) -> Array:
     blocks = 1 + max(int(name.split(".")[3]) for name in w if name.startswith("backbone.down."))
 
     x = _convolve(w, "backbone.enter", z)
-    kept = []
+    skips = []
     for level in range(levels):
         for block in range(blocks):
             x = _block(network, f"backbone.down.{level}.{block}", x, vectors)
         if level < levels - 1:
-            kept.append(x)
+            skips.append(x)
             x = _halve(w, f"backbone.halvings.{level}", x)
             if of_levels:
                 x = x + _mlp(w, f"backbone.projections.{level}.0", condition)[:, :, None, None]
@@ -115,7 +115,7 @@ def predict(network: Network, z: Array, time: Array, condition: Array) -> Array:
     x = _block(network, "backbone.after", x, vectors)
     for level in range(levels):
         if level:
-            x = np.concatenate([_double(w, f"backbone.doublings.{level - 1}", x), kept.pop()], axis=1)
+            x = np.concatenate([_double(w, f"backbone.doublings.{level - 1}", x), skips.pop()], axis=1)
         for block in range(blocks):
             x = _block(network, f"backbone.up.{level}.{block}", x, vectors)
     return z + _convolve(w, "leave", _gelu(_normalize(network, "backbone.norm", x)))

@@ -6,7 +6,7 @@ import xarray as xr
 from saddlescope.papers.concept_learning.figure_13.simulations import DEEP
 from saddlescope.plot import Axis, Figure, Line, Panel
 
-_CURVES = 12  # loss curves and trajectories in a picture, those of the figures first
+_CURVES = 12  # loss curves and trajectories in a figure, those of the figures first
 
 
 def figures(run: xr.Dataset) -> list[Figure]:

@@ -87,7 +87,7 @@ def maps(starts: Starts, until: float, marks: int, report: Callable[[float], Non
     for p, piece in enumerate(pieces):
         W = piece.factors @ piece.factors.mT
         major = np.einsum("nii->ni", W)
-        lowest, highest, fastest, kept = major.min(1), major.max(1), np.zeros(len(W)), [W]
+        lowest, highest, fastest, recorded = major.min(1), major.max(1), np.zeros(len(W)), [W]
         for step in range(1, steps + 1):
             right, left = W * a, a[:, None] * W
             square = left @ W
@@ -98,11 +98,11 @@ def maps(starts: Starts, until: float, marks: int, report: Callable[[float], Non
             lowest, highest = np.minimum(lowest, major.min(1)), np.maximum(highest, major.max(1))
             fastest = np.maximum(fastest, np.abs(moved).max(1))
             if step % every == 0:
-                kept.append(W)
+                recorded.append(W)
                 if step % (50 * every) == 0:
                     report((p + step / steps) / len(pieces))
-        times = np.arange(len(kept)) * every * eta / 2
-        made.append(_runs(piece, times, np.stack(kept, axis=1), lowest, highest, fastest))
+        times = np.arange(len(recorded)) * every * eta / 2
+        made.append(_runs(piece, times, np.stack(recorded, axis=1), lowest, highest, fastest))
     return made
 
 

@@ -30,7 +30,7 @@ def exact_flows(params: Any, report: Report) -> xr.Dataset:
     task = StructuredIdentityTask((1.0, 1.5, 2.2), (0.05, 0.3, 0.1), 1, d)
     A, times = task.second_moment, np.linspace(0.0, 12.0, 61)
     names = ("exact", "corrected", "printed", "at_test_point", "noise", "start_part")
-    kept: dict[str, list[np.ndarray]] = {name: [] for name in names}
+    recorded: dict[str, list[np.ndarray]] = {name: [] for name in names}
     with jax.enable_x64(True):
         gradient = jax.jit(jax.grad(PopulationLoss(jnp.asarray(A))))
 
@@ -44,18 +44,18 @@ def exact_flows(params: Any, report: Report) -> xr.Dataset:
                 velocity, (0.0, times[-1]), W0.ravel(), method="DOP853", t_eval=times, rtol=1e-13, atol=1e-15
             )
             W = path.y.T.reshape(len(times), d, d)
-            kept["exact"].append(W @ z)
-            kept["corrected"].append(one_layer_output(A, W0, z, times).total)
-            kept["printed"].append(one_layer_output(A, W0, z, times, printed=concepts).total)
+            recorded["exact"].append(W @ z)
+            recorded["corrected"].append(one_layer_output(A, W0, z, times).total)
+            recorded["printed"].append(one_layer_output(A, W0, z, times, printed=concepts).total)
             at_test = one_layer_output(A, W0, task.test_point, times, printed=concepts)
-            kept["at_test_point"].append(at_test.total - W @ task.test_point)
-            kept["noise"].append(at_test.noise)
-            kept["start_part"].append(W0[:, :concepts] * np.array(task.mu))
+            recorded["at_test_point"].append(at_test.total - W @ task.test_point)
+            recorded["noise"].append(at_test.noise)
+            recorded["start_part"].append(W0[:, :concepts] * np.array(task.mu))
             report((flow + 1) / params.flows, f"flow {flow + 1} of {params.flows}")
     dims = ("flow", "flow_time", "dimension")
-    stacked = {name: (dims, np.array(kept[name])) for name in names[:-1]}
+    stacked = {name: (dims, np.array(recorded[name])) for name in names[:-1]}
     return xr.Dataset(
-        stacked | {"start_part": (("flow", "dimension", "part"), np.array(kept["start_part"]))},
+        stacked | {"start_part": (("flow", "dimension", "part"), np.array(recorded["start_part"]))},
         coords={"flow_time": ("flow_time", times, {"units": "t"})},
     )
 
