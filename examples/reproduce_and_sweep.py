@@ -24,4 +24,4 @@ print(swept.counts)
 
 # %% One labelled data set: verdicts and numbers over the axes of the grid
 print(swept.data.outcome.sel(claim="flow").to_pandas())
-print(swept.data.quantities.sel(quantity="excess").mean("seed").to_pandas())
+print(swept.data.metrics.sel(metric="excess").mean("seed").to_pandas())

@@ -83,7 +83,7 @@ def test_show_tells_parameters_claims_and_stored_runs(saddlescope):
     out = saddlescope("show tiny/staircase")[1]
     assert "steps of the staircase" in out
     assert "in [5, 100] stages" in out
-    assert "No run of it is stored in results" in out
+    assert "No run is stored in results" in out
     saddlescope("run tiny/staircase")
     out = saddlescope("show tiny/staircase")[1]
     assert "results/tiny/staircase/default.nc: 1 reproduced, 1 refuted, 1 undecided" in out

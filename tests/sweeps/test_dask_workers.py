@@ -125,7 +125,7 @@ def test_what_goes_wrong_on_the_way_is_told_in_a_sentence(point):
     assert _take(made, Future(RuntimeError("odd\nthing"))) == "A worker could not run it: RuntimeError: odd"
     assert made.state is State.MISSING
     assert _take(made, Future(KilledWorker("x", None, 3))) == ""
-    assert "ended in the middle, 4 times" in made.error
+    assert "ended early, 4 times" in made.error
 
 
 def test_without_dask_the_extra_is_named(swept, monkeypatch):

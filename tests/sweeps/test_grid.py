@@ -97,7 +97,7 @@ def test_seeds_go_over_the_seed_of_every_entry_that_draws(name):
     fields = typing.get_type_hints(entry.params_type)
     listed = typing.get_origin(fields.get("seeds")) is tuple
     if "seed" not in fields and not listed:
-        with pytest.raises(InputError, match="it has no parameter seed"):
+        with pytest.raises(InputError, match="draws nothing and has no parameter seed"):
             Grid.parse(entry, seeds="0:4", size="quick")
         return
     grid = Grid.parse(entry, seeds="3:5", size="quick")

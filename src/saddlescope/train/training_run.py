@@ -96,16 +96,16 @@ class TrainingRun(ABC):
 
         Each loss is checked once. On a GPU this waits for the device.
         """
-        made = self.step if made is None else made
+        stop: int = self.step if made is None else made
         losses = self.losses if self.losses.ndim == 1 else self.losses[:, 0]
-        finite = torch.isfinite(losses[self._checked : made])
+        finite = torch.isfinite(losses[self._checked : stop])
         if not bool(finite.all()):
             first = self._checked + int(finite.logical_not().int().argmax())
             raise InputError(
                 f"learning_rate must be small enough for a finite loss; got {self._learning_rate!r}, and the loss is "
                 f"{losses[first].item()} at step {first}. {self._lower}"
             )
-        self._checked = made
+        self._checked = stop
 
     def save(self) -> None:
         """Write a checkpoint, of finite losses only."""

@@ -289,9 +289,9 @@ LOSS, START = _regression(0, 4)
     ("loss", "starts", "given", "sentence"),
     [
         (LOSS, [], {}, "starts must be a sequence"),
-        (LOSS, [ParameterInit(np.ones(4))], {}, "gradient_flow for each"),
+        (LOSS, [ParameterInit(np.ones(4))], {}, "Call gradient_flow for other starts"),
         (LOSS, [START, DiagonalInit(np.ones(3), np.ones(3), -4.0)], {}, "equally many coordinates; got 3 for flow 1"),
-        ([LOSS], [START, START], {}, "as many as the 2 starts; got 1"),
+        ([LOSS], [START, START], {}, "one for each of the 2 starts; got 1"),
         ([LOSS, _regression(0, 4, samples=9)[0]], [START, START], {}, "one structure.*flow 1"),
         ([LOSS, lambda beta: jnp.sum(beta**2)], [START, START], {}, "one structure.*flow 1"),
         (LOSS, [START], {"until": -1.0}, "until must be"),
