@@ -73,5 +73,5 @@ def test_reproduce_and_sweep(ran):
     assert made["made"].file.exists()
     assert made["swept"].counts["finished"] == 4
     assert made["swept"].data.outcome.sel(claim="flow").dims == ("log10_scale", "seed")
-    excess = made["swept"].data.metrics.sel(quantity="excess").mean("seed")
+    excess = made["swept"].data.metrics.sel(metric="excess").mean("seed")
     assert excess.sel(log10_scale=-64) < excess.sel(log10_scale=-4)

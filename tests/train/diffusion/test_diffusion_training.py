@@ -47,30 +47,29 @@ def test_a_plain_loop_makes_the_same_steps():
     network = replace(NETWORK, dropout=0.0)
     history = fit_diffusion(PROCESS, network, CONFIG)
 
-    with torch_settings.reproducible(CONFIG.seed, CONFIG.threads, torch.device("cpu"), CONFIG.precision):
-        drawn = PROCESS.draw([0] * 10 + [1] * 10 + [2] * 10, seed=0)
-        model = VariationalDiffusion(UNet(network, seed=0))
-        averaged = {name: weight.detach().clone() for name, weight in model.named_parameters()}
-        optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3, weight_decay=0.01, foreach=False)
-        losses, gammas = [], []
-        shuffling = int(np.random.PCG64([0, 3]).random_raw()) // 2
-        for step in range(9):
-            order = np.argsort(np.random.PCG64([shuffling, step // 3]).random_raw(30), kind="stable")
-            chosen = order[step % 3 * 8 : step % 3 * 8 + 8]
-            torch.manual_seed(int(np.random.PCG64([0, 1, step]).random_raw()) // 2)
-            times = (torch.rand(()) + torch.arange(8)) / 8
-            noise = torch.randn(8, 3, 8, 8)
-            images, conditions = torch.from_numpy(drawn.images[chosen]), torch.from_numpy(drawn.conditions[chosen])
-            bound = model.bound(images, conditions, times=times, noise=noise)
-            optimizer.zero_grad()
-            bound.total.mean().backward()
-            optimizer.step()
-            losses.append([part.mean().item() for part in (bound.diffusion, bound.prior, bound.reconstruction)])
-            kept = min(0.5, (2 + step) / (11 + step))
-            for name, weight in model.named_parameters():
-                averaged[name] = kept * averaged[name] + (1 - kept) * weight.detach()
-            offset, slope = averaged["offset"].item(), averaged["slope"].item()
-            gammas.append([offset, offset + slope])
+    drawn = PROCESS.draw([0] * 10 + [1] * 10 + [2] * 10, seed=0)
+    model = VariationalDiffusion(UNet(network, seed=0))
+    averaged = {name: weight.detach().clone() for name, weight in model.named_parameters()}
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3, weight_decay=0.01, fused=True)
+    losses, gammas = [], []
+    shuffling = int(np.random.PCG64([0, 3]).random_raw()) // 2
+    for step in range(9):
+        order = np.argsort(np.random.PCG64([shuffling, step // 3]).random_raw(30), kind="stable")
+        chosen = order[step % 3 * 8 : step % 3 * 8 + 8]
+        torch.manual_seed(int(np.random.PCG64([0, 1, step]).random_raw()) // 2)
+        times = (torch.rand(()) + torch.arange(8)) / 8
+        noise = torch.randn(8, 3, 8, 8)
+        images, conditions = torch.from_numpy(drawn.images[chosen]), torch.from_numpy(drawn.conditions[chosen])
+        bound = model.bound(images, conditions, times=times, noise=noise)
+        optimizer.zero_grad()
+        bound.total.mean().backward()
+        optimizer.step()
+        losses.append([part.mean().item() for part in (bound.diffusion, bound.prior, bound.reconstruction)])
+        kept = min(0.5, (2 + step) / (11 + step))
+        for name, weight in model.named_parameters():
+            averaged[name] = kept * averaged[name] + (1 - kept) * weight.detach()
+        offset, slope = averaged["offset"].item(), averaged["slope"].item()
+        gammas.append([offset, offset + slope])
 
     found = np.stack([history.diffusion, history.prior, history.reconstruction], axis=1)
     np.testing.assert_allclose(found, losses, rtol=1e-4)
