@@ -26,7 +26,7 @@ from saddlescope._shared.progress import Report, silent
 from saddlescope.train.data.cifar import read_cifar10, read_cifar100
 from saddlescope.train.data.digits import read_digit_pairs, read_digits
 from saddlescope.train.data.imagenet import read_image_folder
-from saddlescope.train.data.images import ImageData
+from saddlescope.train.data.labelled_images import ImageData
 from saddlescope.train.data.mnist import read_mnist
 from saddlescope.train.data.small_sets import read_small
 

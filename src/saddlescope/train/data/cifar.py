@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 
 from saddlescope._shared.errors import InputError
-from saddlescope.train.data.images import ImageData, assemble
+from saddlescope.train.data.labelled_images import ImageData, assemble
 from saddlescope.train.data.official_files import read_official
 from saddlescope.train.data.untrusted_pickle import unpickle
 

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from saddlescope.train.data.images import ImageData, assemble
+from saddlescope.train.data.labelled_images import ImageData, assemble
 
 _TRAIN = 1500  # of the 1,797 images, as scikit-learn orders them
 _PAIRS = {"train": 60, "test": 10}  # pairs of each of the 100 classes

@@ -22,7 +22,7 @@ from jaxtyping import Int64, UInt8
 from saddlescope._shared.atomic_files import write_atomically
 from saddlescope._shared.errors import InputError
 from saddlescope._shared.progress import Report, silent
-from saddlescope.train.data.images import ImageData, assemble
+from saddlescope.train.data.labelled_images import ImageData, assemble
 
 _ENDINGS = {".jpeg", ".jpg", ".png"}
 _CHUNK = 1024  # images between two marks from which a killed decoding resumes

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 
 from saddlescope._shared.errors import InputError
-from saddlescope.train.data.images import ImageData, assemble
+from saddlescope.train.data.labelled_images import ImageData, assemble
 from saddlescope.train.data.official_files import read_official
 
 # MD5 of the unpacked official files, computed after verifying the publishers' own checksums (of the .gz).
