@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 
 from saddlescope._shared.errors import InputError
-from saddlescope.papers.softmax_attention.kkt_residuals.statistics import incremental_law_error
 from saddlescope.reproduction import find_entry
 
 NAME = "softmax-attention/kkt-residuals"
@@ -15,8 +14,10 @@ def test_the_laws_and_bars_hold_at_the_quick_size(run, outcomes):
     found = outcomes(ENTRY, run)
     undecided = {"raw-certified"}  # two instances are no sample
     assert found["paper-useless"] == found["well-1e100"] == "reproduced"
-    # The few instances of the quick size differ between processors; the 5 % are judged at the default size.
-    assert incremental_law_error(run).value < 0.1
+    # At single times the solver's error differs between processors; the law's own 5 % hold at most times from 100 on.
+    of = run.sel(kind="conditioned", multiplier="incremental").sel(log_time=slice(100, None))
+    error = abs(of.stationarity * of.margin / of.incremental_constant - 1)
+    assert float(error.max(("instance", "scale")).median()) < 0.05
     assert {name for name, outcome in found.items() if outcome == "undecided"} == undecided
 
 
