@@ -14,7 +14,7 @@ from saddlescope.plot import Axis, Figure, Film, Line, Panel, Picture
 
 pytestmark = pytest.mark.browser
 
-STEPS = (1, 10, 100, 1000, 5000)
+STEPS = np.array([1, 10, 100, 1000, 5000])
 COLORS = np.array([[250, 0, 0], [0, 250, 0], [0, 0, 250], [250, 250, 0], [0, 250, 250]], np.uint8)  # of the frames
 
 
@@ -35,7 +35,7 @@ def figures(_):
         ),
     )
     film = Film(steps=STEPS, images=images, rows=("upper", tiny.HOSTILE), columns=("a", "b", "c"))
-    still = Film(steps=(0,), images=images[:1], rows=film.rows)
+    still = Film(steps=np.array([0]), images=images[:1], rows=film.rows)
     return [
         Figure(name="film", title="A film", caption="", panels=(panel,), film=film),
         Figure(name="still", title="A grid", caption="", panels=(), film=still),
