@@ -75,7 +75,7 @@ def quick_run(tmp_path_factory, types_unchecked):
         reports: list = []
         context = RunContext(scratch=tmp_path_factory.mktemp("scratch"), report=lambda *report: reports.append(report))
         with types_unchecked():
-            return entry.run(entry.params("quick"), context), reports
+            return entry.run(entry.configure("quick"), context), reports
 
     def shared(entry, file: Path) -> tuple:
         """Return the run of another worker; two that start at once both compute it, and the last one stays."""
@@ -89,9 +89,9 @@ def quick_run(tmp_path_factory, types_unchecked):
 
     def get(name: str) -> QuickRun:
         entry = find_entry(name)
-        key = entry.run, entry.params("quick")
+        key = entry.run, entry.configure("quick")
         if key not in done:
-            told = repr((entry.run.__module__, entry.run.__qualname__, entry.params("quick")))
+            told = repr((entry.run.__module__, entry.run.__qualname__, entry.configure("quick")))
             done[key] = shared(entry, among_workers / f"quick-run-{hashlib.sha256(told.encode()).hexdigest()}")
         return QuickRun(entry, *done[key])
 

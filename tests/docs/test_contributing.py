@@ -54,7 +54,7 @@ def test_its_claim_can_be_refuted(own, tmp_path, types_unchecked):
 @pytest.mark.parametrize("wrong", [{"minima": "1,1,1"}, {"curvatures": "0,0"}, {"log10_scale": "nan"}])
 def test_bad_parameters_are_refused(own, wrong):
     with pytest.raises(InputError, match="must be"):
-        own.params("quick", wrong)
+        own.configure("quick", wrong)
 
 
 def test_it_is_in_the_style_of_the_others(tmp_path):

@@ -79,7 +79,7 @@ def test_a_readers_commands_can_be_given(reader):
         words = command.split()
         if words[0] == "run":
             settings = dict(words[k + 1].split("=", 1) for k, word in enumerate(words) if word == "--set")
-            assert find_entry(words[1]).params(words[words.index("--size") + 1], settings)
+            assert find_entry(words[1]).configure(words[words.index("--size") + 1], settings)
 
 
 @pytest.mark.slow

@@ -49,12 +49,12 @@ def test_params_are_frozen_defaulted_and_commented(entry):
 
 def test_params_survive_the_command_line(entry):
     for size in SIZES:
-        params = entry.params(size)
+        params = entry.configure(size)
         typed = {
             f.name: ",".join(map(str, v)) if isinstance(v := getattr(params, f.name), tuple) else str(v)
             for f in dataclasses.fields(params)
         }
-        assert entry.params("default", typed) == params
+        assert entry.configure("default", typed) == params
 
 
 def test_claims_have_names_bounds_and_sources(entry):
@@ -121,5 +121,5 @@ def test_figures_are_drawn_by_both(entry, run):
 def test_the_same_parameters_give_the_same_run(name, quick_run, tmp_path, types_unchecked):
     entry = find_entry(name)
     with types_unchecked():
-        again = entry.run(entry.params("quick"), RunContext(scratch=tmp_path))
+        again = entry.run(entry.configure("quick"), RunContext(scratch=tmp_path))
     xr.testing.assert_identical(again.drop_attrs(), quick_run(name).run.drop_attrs())

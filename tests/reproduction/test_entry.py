@@ -33,19 +33,19 @@ ENTRY = Entry("p/e", "t", "s", "c", Params, lambda params, context: None, (), la
 
 
 def test_sizes():
-    assert ENTRY.params() == Params()
-    assert ENTRY.params("quick").scales == (0.5,)
-    assert ENTRY.params("paper").data == "mnist"
+    assert ENTRY.configure() == Params()
+    assert ENTRY.configure("quick").scales == (0.5,)
+    assert ENTRY.configure("paper").data == "mnist"
 
 
 def test_settings_lie_on_top_of_the_size():
-    got = ENTRY.params("quick", {"seed": "7", "centred": "True", "data": "mnist"})
+    got = ENTRY.configure("quick", {"seed": "7", "centred": "True", "data": "mnist"})
     assert got == Params(scales=(0.5,), seed=7, centred=True, data="mnist")
 
 
 @pytest.mark.parametrize("text", ["1e-2,1e-8", "(1e-2, 1e-8)", "[1e-2,1e-8]", "1e-2,1e-8,"])
 def test_tuples_as_one_would_type_them(text):
-    assert ENTRY.params(settings={"scales": text}).scales == (1e-2, 1e-8)
+    assert ENTRY.configure(settings={"scales": text}).scales == (1e-2, 1e-8)
 
 
 @pytest.mark.parametrize(
@@ -61,7 +61,7 @@ def test_tuples_as_one_would_type_them(text):
 )
 def test_bad_input_is_one_sentence_with_the_cure(size, settings, sentence):
     with pytest.raises(InputError) as caught:
-        ENTRY.params(size, settings)
+        ENTRY.configure(size, settings)
     assert sentence in str(caught.value)
     assert "\n" not in str(caught.value)
 

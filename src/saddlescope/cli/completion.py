@@ -25,16 +25,16 @@ def complete_size(incomplete: str) -> list[str]:
 
 
 def complete_parameter(ctx: Any, incomplete: str) -> list[tuple[str, str]]:
-    """Return the parameters with this beginning of the entry typed before, as `NAME=`, each with its comment."""
-    from saddlescope.reproduction import catalogue, field_comments
+    """Return the parameters with this beginning of the entry typed before, as `NAME=`, each with its description."""
+    from saddlescope.reproduction import catalogue
     from saddlescope.reproduction import entry as entries
 
     # Typer passes its context to the argument called ctx; its public context type is another one.
     typed = (ctx.params.get("entry"), *ctx.args)  # not yet assigned while an option lacks its value
     entry = next((word for word in typed if word in catalogue.entry_names()), None)
-    comments = field_comments(entries.find_entry(entry).params_type) if entry else {}
+    records = entries.find_entry(entry).parameters if entry else {}
     return [
-        (f"{name}=", comment.replace("[", r"\["))  # Typer reads brackets as markup
-        for name, comment in comments.items()
+        (f"{name}=", record.words.replace("[", r"\["))  # Typer reads brackets as markup
+        for name, record in records.items()
         if name.startswith(incomplete)
     ]

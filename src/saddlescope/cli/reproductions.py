@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -15,7 +15,7 @@ from saddlescope.cli.terminal import print_json, print_table, say
 if TYPE_CHECKING:
     from saddlescope.reproduction import Reproduction, Verdict
 
-_COLORS = {"reproduced": "green", "refuted": "red", "undecided": "yellow"}
+_COLORS = {"reproduced": "green", "refuted": "red", "undecided": "yellow", "not tested": "dim"}
 
 EntryName = Annotated[
     str,
@@ -41,20 +41,25 @@ DataFolder = Annotated[
         "--data", metavar="DIR", envvar="SADDLESCOPE_DATA", help="Folder of data sets in their official formats."
     ),
 ]
+EntryFile = Annotated[
+    Path | None,
+    typer.Option("--entry", metavar="FILE.py", help="Your Python file of entries; it is executed."),
+]
 RunsFolder = Annotated[Path, typer.Argument(metavar="DIR", help="Folder of stored runs: the one given to --out.")]
 
 
-def list_entries(as_json: AsJson = False) -> int:
+def list_entries(entry_file: EntryFile = None, as_json: AsJson = False) -> int:
     """List the reproductions: one entry per figure or theorem."""
     from saddlescope.reproduction import catalogue
 
+    load_own(entry_file)
     found = [{"name": name} | catalogue.entry_heading(name)._asdict() for name in catalogue.entry_names()]
     if as_json:
         print_json(found)
         return 0
-    for paper in dict.fromkeys(entry["paper"] for entry in found):
-        rows = [(entry["name"], entry["title"], entry["source"]) for entry in found if entry["paper"] == paper]
-        print_table(("entry", "title", "source"), rows, title=paper)
+    for citation in dict.fromkeys(entry["citation"] for entry in found):
+        rows = [(entry["name"], entry["title"], entry["source"]) for entry in found if entry["citation"] == citation]
+        print_table(("entry", "title", "source"), rows, title=citation or "Your entries")
     return 0
 
 
@@ -65,6 +70,7 @@ def run(
     out: OutFolder = Path("results"),
     data: DataFolder = None,
     again: Annotated[bool, typer.Option("--again", help="Rerun although the result is stored.")] = False,
+    entry_file: EntryFile = None,
     as_json: AsJson = False,
 ) -> int:
     """Run an entry, judge its claims, and store data and verdicts. Rerun the command to resume an interrupted run."""
@@ -72,6 +78,7 @@ def run(
     from saddlescope.reproduction import reproduce
     from saddlescope.reproduction.formatting import exit_status
 
+    load_own(entry_file)
     found = entries.find_entry(entry)
     check_data(data)
     with show_progress(f"{entry} ({size})") as report:
@@ -93,11 +100,12 @@ def run(
     return exit_status(verdict.outcome for verdict in reproduction.verdicts)
 
 
-def check(folder: RunsFolder, as_json: AsJson = False) -> int:
+def check(folder: RunsFolder, entry_file: EntryFile = None, as_json: AsJson = False) -> int:
     """Judge all stored runs again, from their data alone."""
     from saddlescope.reproduction import Reproduction, stored_files
     from saddlescope.reproduction.formatting import exit_status
 
+    load_own(entry_file)
     stored, unusable = [], False
     for file in stored_files(folder):
         try:
@@ -115,17 +123,20 @@ def check(folder: RunsFolder, as_json: AsJson = False) -> int:
     return 2 if unusable else exit_status(verdict.outcome for r in stored for verdict in r.verdicts)
 
 
-def show(entry: EntryName, out: OutFolder = Path("results"), as_json: AsJson = False) -> int:
+def show(
+    entry: EntryName, out: OutFolder = Path("results"), entry_file: EntryFile = None, as_json: AsJson = False
+) -> int:
     """Show an entry: its parameters in three sizes, its claims with their bounds, and its stored runs."""
     from dataclasses import asdict
 
-    from saddlescope.reproduction import SIZES, Reproduction, field_comments
+    from saddlescope.reproduction import SIZES, Reproduction
     from saddlescope.reproduction import entry as entries
     from saddlescope.reproduction.formatting import bounds, finite, summary
+    from saddlescope.reproduction.parameters import Parameter, schema
 
+    load_own(entry_file)
     found = entries.find_entry(entry)
-    sizes = {size: asdict(found.params(size)) for size in SIZES}
-    comments = field_comments(found.params_type)
+    sizes = {size: asdict(found.configure(size)) for size in SIZES}
     files = _runs_of(found.name, out)
     if as_json:
         print_json(
@@ -133,28 +144,33 @@ def show(entry: EntryName, out: OutFolder = Path("results"), as_json: AsJson = F
                 "name": found.name,
                 "title": found.title,
                 "source": found.source,
-                "paper": found.paper,
-                "parameters": {
-                    name: {"comment": comments[name]} | {size: sizes[size][name] for size in SIZES} for name in comments
-                },
+                "citation": found.citation,
+                "parameters": schema(found.params),
+                "sizes": sizes,
                 "claims": [
-                    {"claim": c.name, "says": c.says, "source": c.source, "unit": c.unit}
-                    | {"low": finite(c.low), "high": finite(c.high)}
+                    {"claim": c.name, "statement": c.statement, "quantity": c.quantity, "kind": c.kind}
+                    | {"source": c.source, "unit": c.unit, "low": finite(c.low), "high": finite(c.high)}
+                    | {"sizes": list(c.sizes)}
                     for c in found.claims
                 ],
                 "stored": [str(file) for file in files],
             }
         )
         return 0
-    typer.echo(f"{found.title}\n{found.paper}; {found.source}\n")
-    rows = [(name, *(_plain(sizes[size][name]) for size in SIZES), comments[name]) for name in comments]
-    print_table(("parameter", *SIZES, "meaning"), rows)
-    claims = [(c.name, c.says, bounds(c.low, c.high, c.unit), c.source) for c in found.claims]
-    print_table(("claim", "says", "holds when", "source"), claims)
+    typer.echo(f"{found.title}\n{'; '.join(part for part in (found.citation, found.source) if part)}\n")
+    rows = []
+    for name, record in found.parameters.items():
+        values = [Parameter.text(sizes[size][name]) for size in SIZES]
+        same = ["" if value == values[1] else value for value in values]
+        rows.append((name, values[1], same[0], same[2], record.words, record.requirement))
+    print_table(("parameter", "default", "quick", "paper", "description", "allowed"), rows)
+    claims = [(c.name, c.statement, c.quantity, bounds(c.low, c.high, c.unit), c.kind) for c in found.claims]
+    print_table(("claim", "statement", "quantity", "bound", "kind"), claims)
     for file in files:
-        typer.echo(f"{file}: {summary(verdict.outcome for verdict in Reproduction.open(file).verdicts)}")
+        typer.echo(f"{file}: {summary(Reproduction.open(file).verdicts)}")
     if not files:
-        typer.echo(f"No run is stored in {out}; run it with: saddlescope run {found.name}")
+        option = f" --entry {entry_file}" if entry_file else ""
+        typer.echo(f"No run is stored in {out}; run it with: saddlescope run {found.name}{option}")
     return 0
 
 
@@ -163,13 +179,23 @@ def gallery(
     site: Annotated[
         Path, typer.Option(metavar="DIR", help="Folder of the site; an earlier gallery is replaced.")
     ] = Path("gallery"),
+    entry_file: EntryFile = None,
 ) -> int:
     """Build a static site of all stored runs and sweeps; it opens from the file system or a server."""
     from saddlescope.gallery import build
 
+    load_own(entry_file)
     index = build(folder, site)
     typer.echo(f"Open {index} in a browser.")
     return 0
+
+
+def load_own(entry_file: Path | None) -> None:
+    """Add the entries of the file given to --entry, if any."""
+    if entry_file is not None:
+        from saddlescope.reproduction.catalogue import load_entries
+
+        load_entries(entry_file)
 
 
 def check_data(data: Path | None) -> None:
@@ -206,22 +232,16 @@ def _runs_of(entry: str, out: Path) -> tuple[Path, ...]:
 def _print_verdicts(stored: "Sequence[Reproduction]") -> None:
     from rich.text import Text
 
-    from saddlescope.reproduction.formatting import SYMBOLS, bounds, measured, summary
+    from saddlescope.reproduction.formatting import SYMBOLS, VERDICT_COLUMNS, bounds, measured, summary
 
     for reproduction in stored:
         rows = []
         for v in reproduction.verdicts:
-            statement = Text.assemble(v.says, *([("\n" + v.remark, "dim")] if v.remark else []))
+            statement = Text.assemble(v.statement, *([("\n" + v.remark, "dim")] if v.remark else []))
             verdict = Text(f"{SYMBOLS[v.outcome]} {v.outcome}", style=_COLORS[v.outcome])
-            rows.append(
-                (v.claim, statement, measured(v.value, v.uncertainty, v.unit), bounds(v.low, v.high, v.unit), verdict)
-            )
+            value, bound = measured(v.value, v.uncertainty, v.unit), bounds(v.low, v.high, v.unit)
+            rows.append((v.claim, statement, v.quantity, value, bound, v.kind, verdict))
         title = f"{reproduction.entry.name} ({reproduction.provenance.label}): {reproduction.entry.title}"
-        print_table(("claim", "says", "measured", "holds when", "verdict"), rows, title=title)
+        print_table(VERDICT_COLUMNS, rows, title=title)
     verdicts: list[Verdict] = [v for reproduction in stored for v in reproduction.verdicts]
-    typer.echo(f"{len(verdicts)} claims: {summary(v.outcome for v in verdicts)}.")
-
-
-def _plain(value: Any) -> str:
-    """Return a parameter as typed after --set."""
-    return ",".join(map(str, value)) if isinstance(value, tuple | list) else str(value)
+    typer.echo(f"{len(verdicts)} claims. {summary(verdicts).capitalize()}.")

@@ -9,7 +9,17 @@ import typer
 from saddlescope._shared.progress import show_progress
 from saddlescope.cli.completion import complete_parameter
 from saddlescope.cli.options import AsJson
-from saddlescope.cli.reproductions import DataFolder, EntryName, OutFolder, Settings, Size, check_data, settings_of
+from saddlescope.cli.reproductions import (
+    DataFolder,
+    EntryFile,
+    EntryName,
+    OutFolder,
+    Settings,
+    Size,
+    check_data,
+    load_own,
+    settings_of,
+)
 from saddlescope.cli.terminal import print_json, print_table, say
 
 if TYPE_CHECKING:
@@ -40,6 +50,7 @@ def sweep(
     again: Annotated[bool, typer.Option("--again", help="Rerun all points.")] = False,
     out: OutFolder = Path("results"),
     data: DataFolder = None,
+    entry_file: EntryFile = None,
     as_json: AsJson = False,
 ) -> int:
     """Run an entry at every point of a grid. Finished points are skipped; rerun the command to resume.
@@ -49,6 +60,7 @@ def sweep(
     from saddlescope import sweeps
     from saddlescope.reproduction import entry as entries
 
+    load_own(entry_file)
     found = entries.find_entry(entry)
     chosen = sweeps.Grid.parse(found, grid or [], seeds=seeds, size=size, settings=settings_of(settings or []))
     check_data(data)
@@ -96,7 +108,7 @@ def _record(result: "Sweep") -> dict[str, Any]:
 
 def _print(result: "Sweep") -> None:
     rows = [(name, *outcomes.values()) for name, outcomes in _claims(result)]
-    columns = ("claim", "reproduced", "refuted", "undecided")
+    columns = ("claim", "reproduced", "refuted", "undecided", "not tested")
     print_table(columns, rows, title=f"{result.entry.name} ({result.grid.size}): points by verdict")
     for point, error in list(result.failures.items())[:_SHOWN]:
         say(f"{point}: {error or 'not run'}")

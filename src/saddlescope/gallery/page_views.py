@@ -13,7 +13,7 @@ from markupsafe import Markup
 from saddlescope import __version__, store
 from saddlescope.gallery.claim_bullet import bullet
 from saddlescope.plot import Figure, draw_plotly
-from saddlescope.reproduction import SIZES, Outcome, Reproduction, Verdict, field_comments
+from saddlescope.reproduction import SIZES, Outcome, Reproduction, Verdict
 from saddlescope.reproduction.formatting import bounds, counts, measured, number
 
 _PREFERENCE = ("paper", "default", "", "quick")  # order of the runs on a card; "" has parameters set by hand
@@ -95,13 +95,13 @@ class RunView:
     @cached_property
     def parameters(self) -> tuple[dict[str, Any], ...]:
         """Rows of the table of parameters."""
-        comments = field_comments(self.reproduction.entry.params_type)
-        usual = json.loads(json.dumps(dataclasses.asdict(self.reproduction.entry.params())))
+        records = self.reproduction.entry.parameters
+        usual = json.loads(json.dumps(dataclasses.asdict(self.reproduction.entry.configure())))
         return tuple(
             {
                 "name": name,
                 "value": ", ".join(map(str, value)) if isinstance(value, list) else str(value),
-                "comment": comments.get(name, ""),
+                "description": records[name].words if name in records else "",
                 "changed": name in usual and usual[name] != value,
             }
             for name, value in self.reproduction.provenance.params.items()
@@ -136,7 +136,7 @@ class Card:
     @property
     def paper(self) -> str:
         """Citation of the paper."""
-        return self.best.reproduction.entry.paper
+        return self.best.reproduction.entry.citation
 
 
 def cards(runs: Sequence[RunView]) -> list[Card]:

@@ -10,7 +10,7 @@ from saddlescope._shared.errors import InputError
 from saddlescope.gallery.page_views import FigureView
 from saddlescope.plot.phase_diagram import phase_figures
 from saddlescope.plot.phase_layout import values_of
-from saddlescope.reproduction import Outcome, field_comments
+from saddlescope.reproduction import Outcome
 from saddlescope.reproduction.formatting import bounds, counts, measured, number
 from saddlescope.sweeps import State, Sweep
 
@@ -84,9 +84,9 @@ class SweepView:
     @cached_property
     def axes(self) -> tuple[dict[str, str], ...]:
         """Rows of the table of swept parameters."""
-        comments = field_comments(self.sweep.entry.params_type)
+        records = self.sweep.entry.parameters
         return tuple(
-            {"name": axis.name, "values": _listed(self._words[axis.name]), "comment": comments.get(axis.name, "")}
+            {"name": axis.name, "values": _listed(self._words[axis.name]), "description": records[axis.name].words}
             for axis in self.sweep.grid.axes
         )
 
@@ -102,7 +102,9 @@ class SweepView:
             rows.append(
                 {
                     "name": name,
-                    "says": str(data.claim_says.values[k]),
+                    "statement": str(data.claim_statement.values[k]),
+                    "quantity": str(data.claim_quantity.values[k]),
+                    "kind": str(data.claim_kind.values[k]),
                     "bounds": bounds(low, high, unit),
                     "measured": _range(data["value"].values[..., k].ravel().tolist(), unit),
                     "counts": counts(Outcome(text) for text in outcomes if text),
@@ -174,7 +176,7 @@ def _fault(sweep: Sweep) -> str:
         (axes, (), ("state", "error")),
         ((*axes, "claim"), ("value", "uncertainty"), ("outcome",)),
         ((*axes, "metric"), ("metrics",), ()),
-        (("claim",), ("claim_low", "claim_high"), ("claim", "claim_says", "claim_unit")),
+        (("claim",), ("claim_low", "claim_high"), ("claim", "claim_statement", "claim_quantity", "claim_kind", "claim_unit")),
         (("metric",), (), ("metric", "metric_says", "metric_unit", "metric_scale")),
     ):
         for name in (*numbers, *words):

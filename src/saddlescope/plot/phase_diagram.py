@@ -20,6 +20,7 @@ OUTCOMES = (
     Kind("reproduced", 2, "✓"),
     Kind("refuted", 1, "✗"),
     Kind("undecided", None, "?"),
+    Kind("not tested", None, "–"),
     Kind("failed", 3, "!"),
 )
 """Outcomes of a claim at a point; nothing is drawn at missing points."""
@@ -196,9 +197,9 @@ def _axes(one: _Reading, array: xr.DataArray, layout: PhaseLayout) -> tuple[Axis
 def _kinds(sweep: xr.Dataset) -> xr.DataArray:
     """Return the index of each point's outcome in `OUTCOMES`, for each claim; -1 where it is missing."""
     places = xr.full_like(sweep.outcome, -1, dtype=int)
-    for place, kind in enumerate(OUTCOMES[:3]):
+    for place, kind in enumerate(OUTCOMES):
         places = places.where(sweep.outcome != kind.name, place)
-    return places.where(sweep.state != "failed", 3).where(sweep.state != "missing", -1)
+    return places.where(sweep.state != "failed", [kind.name for kind in OUTCOMES].index("failed")).where(sweep.state != "missing", -1)
 
 
 def _outcomes(kinds: np.ndarray, layout: PhaseLayout) -> AnyMark:

@@ -1,48 +1,114 @@
-"""Names, titles and sources of all entries, read from the files alone: nothing is imported to list them."""
+"""Names, titles and sources of all entries, read from the files alone: no entry is imported to list them."""
 
+import ast
+import os
+import sys
 from functools import cache
 from importlib import import_module
+from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from typing import NamedTuple
+
+from saddlescope._shared.errors import InputError
 
 SIZES = ("quick", "default", "paper")
 """Sizes of the parameters of an entry."""
 
+OWN = "saddlescope_entries_"
+"""Beginning of the module names of your own files."""
+
+_FOLDER = Path(__file__).parents[1] / "papers"
+
 
 class Heading(NamedTuple):
-    """First line of an entry's docstring, `Title   (Place)`, and the citation of its paper."""
+    """Title of an entry, its place in the paper, and the citation of the paper."""
 
     title: str
     source: str
-    paper: str
+    citation: str
+
+
+class _Declared(NamedTuple):
+    """An entry declared in a file."""
+
+    module: str
+    heading: Heading
+
+
+_loaded: dict[str, _Declared] = {}  # entries of other files, by `load_entries`
 
 
 @cache
-def _files() -> dict[str, Path]:
-    """Return the file of every entry by its name, `paper/entry`: a module, or the `__init__` of a package."""
-    folder = Path(__file__).parents[1] / "papers"
-    modules = [file for file in folder.glob("*/*.py") if file.stem != "__init__"]
-    packages = [file for file in folder.glob("*/*/__init__.py") if file.parent.name != "shared"]
-    found = {f"{file.parent.name}/{file.stem}": file for file in modules}
-    found |= {f"{file.parent.parent.name}/{file.parent.name}": file for file in packages}
-    return {name.replace("_", "-"): found[name] for name in sorted(found)}
+def _declared() -> dict[str, _Declared]:
+    """Return the entries declared in this package by name: from the calls `Entry("name", "title", source=...)`."""
+    found = {}
+    for file in sorted(_FOLDER.glob("*/*.py")) + sorted(_FOLDER.glob("*/*/__init__.py")):
+        text = file.read_text(encoding="utf-8")
+        if (start := text.find("\nentry = Entry(")) < 0 and (start := text.find(" = Entry(")) < 0:
+            continue
+        parts = file.relative_to(_FOLDER.parent).with_suffix("").parts
+        module = ".".join(("saddlescope", *parts)).removesuffix(".__init__")
+        citation = import_module(f"saddlescope.papers.{parts[1]}").CITATION
+        for statement in ast.parse(text[text.rfind("\n", 0, start + 1) + 1 :]).body:
+            if isinstance(statement, ast.Assign) and isinstance(call := statement.value, ast.Call):
+                if isinstance(call.func, ast.Name) and call.func.id == "Entry":
+                    name, title = (ast.literal_eval(value) for value in call.args)
+                    source = next((ast.literal_eval(k.value) for k in call.keywords if k.arg == "source"), "")
+                    found[name] = _Declared(module, Heading(title, source, citation))
+    return found
 
 
-@cache
 def entry_names() -> tuple[str, ...]:
-    """Return the names of all entries, `paper/entry`."""
-    return tuple(sorted(_files()))
+    """Return the names of all entries, `group/entry`."""
+    return tuple(sorted([*_declared(), *_loaded]))
 
 
-@cache
 def entry_heading(name: str) -> Heading:
-    """Return the heading of an existing entry, read from its file."""
-    with _files()[name].open(encoding="utf-8") as file:
-        return parse_heading(name, file.readline().strip().strip('"'))
+    """Return the heading of an existing entry."""
+    return (_loaded.get(name) or _declared()[name]).heading
 
 
-def parse_heading(name: str, line: str) -> Heading:
-    """Return the heading that the first line of an entry's docstring gives."""
-    title, _, source = line.removesuffix(")").rpartition("   (")
-    paper = name.partition("/")[0].replace("-", "_")
-    return Heading(title, source, import_module(f"saddlescope.papers.{paper}").CITATION)
+def entry_module(name: str) -> str:
+    """Return the name of the module that declares an existing entry."""
+    return (_loaded.get(name) or _declared()[name]).module
+
+
+def load_entries(file: str | os.PathLike[str]) -> tuple[str, ...]:
+    """Import your own Python file and add the entries that it declares to the catalogue of this process.
+
+    Args:
+        file: a Python file; it is executed.
+
+    Returns:
+        The names of its entries.
+
+    Raises:
+        InputError: the file does not exist, cannot be imported, or declares no entry or one of an existing name.
+    """
+    from saddlescope.reproduction.entry import entries_of
+
+    path = Path(file).resolve()
+    if not path.is_file() or path.suffix != ".py":
+        raise InputError(f"--entry must be an existing Python file; got '{file}'.")
+    name = f"{OWN}{path.stem}"
+    if (known := sys.modules.get(name)) is not None and known.__file__ == str(path):
+        return tuple(entries_of(known))
+    spec = spec_from_file_location(name, path)
+    assert spec is not None and spec.loader is not None
+    module = module_from_spec(spec)
+    sys.modules[name] = module  # so that its classes can be pickled for worker processes
+    try:
+        spec.loader.exec_module(module)
+    except Exception as error:
+        del sys.modules[name]
+        raise InputError(f"{file} cannot be imported: {type(error).__name__}: {error}") from error
+    found = entries_of(module)
+    if not found:
+        raise InputError(f"{file} must declare an entry, such as entry = Entry(...); got none.")
+    for taken in set(found) & set(entry_names()):
+        raise InputError(f"{file} must give its entries new names; got {taken!r}, which exists.")
+    for one in found.values():
+        if one.name.count("/") != 1 or not one.name.replace("/", "").replace("-", "").isalnum():
+            raise InputError(f"The name of an entry must be GROUP/NAME of letters, digits and -; got {one.name!r}.")
+        _loaded[one.name] = _Declared(name, Heading(one.title, one.source, one.citation))
+    return tuple(found)

@@ -1,19 +1,35 @@
-"""Claims of the papers and the verdicts on them.
+"""Claims and the verdicts on them.
 
-A claim is a statistic of a stored run with bounds that were written down, with their source, before the run.
+A claim is a statement that is true or false, a measured quantity, and bounds fixed, with their source, before the run.
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import SupportsFloat
+from typing import Literal, SupportsFloat, overload
 
 import numpy as np
 import xarray as xr
 from numpy.typing import ArrayLike
 
 from saddlescope._shared.reprs import ReprMixin, brief
+from saddlescope.reproduction.catalogue import SIZES
+
+Size = Literal["quick", "default", "paper"]
+
+
+class Kind(StrEnum):
+    """Kind of a claim: what its verdict is about."""
+
+    PRINTED = "printed"
+    """The paper's own statement."""
+    READING = "reading"
+    """The paper's words with a number that this project put to them."""
+    STAND_IN = "stand-in"
+    """The paper's statement, judged on smaller data or networks; it refutes nothing about the paper."""
+    OWN = "own"
+    """A question or a bar of this project."""
 
 
 class Outcome(StrEnum):
@@ -22,6 +38,8 @@ class Outcome(StrEnum):
     REPRODUCED = "reproduced"
     REFUTED = "refuted"
     UNDECIDED = "undecided"
+    NOT_TESTED = "not tested"
+    """The run is of a size at which the claim cannot be judged; no verdict."""
 
 
 @dataclass(frozen=True)
@@ -84,12 +102,18 @@ def wilson_interval(count: SupportsFloat, of: SupportsFloat) -> tuple[float, flo
     return max(0.0, middle - half), min(1.0, middle + half)
 
 
-@dataclass(frozen=True, repr=False)
+Statistic = Callable[[xr.Dataset], Estimate]
+"""Function from a stored run to an estimate."""
+
+
+@dataclass(frozen=True, repr=False, kw_only=True)
 class Verdict(ReprMixin):
-    """A claim, its estimate, and the outcome."""
+    """A claim, its estimate, and the outcome. Attributes as in `Claim` and `Estimate`; `claim` is its name."""
 
     claim: str
-    says: str
+    statement: str
+    quantity: str
+    kind: Kind
     source: str
     unit: str
     low: float
@@ -106,44 +130,117 @@ class Verdict(ReprMixin):
 
 @dataclass(frozen=True, repr=False, kw_only=True)
 class Claim(ReprMixin):
-    """One checkable statement of a paper.
+    """A statement that is true or false, with the quantity that decides it.
 
     Attributes:
         name: short and stable, unique in its entry; used in tables and on the command line.
-        says: the statement, one sentence.
+        statement: a full sentence without a full stop, at most 20 words.
+        quantity: label of the measured quantity, such as "largest relative error".
+        kind: printed, reading, stand-in or own.
         source: place of the statement in the paper, and origin of the bounds.
         statistic: function from the stored run to its estimate.
         low, high: the bounds, written before the run; the claim holds when the value is between them.
         unit: unit of value, uncertainty and bounds; empty for pure numbers.
+        sizes: sizes of a run at which the claim can be judged; at others it is not tested.
     """
 
     name: str
-    says: str
+    statement: str
+    quantity: str
+    kind: Kind
     source: str
-    statistic: Callable[[xr.Dataset], Estimate]
+    statistic: Statistic
     low: float = -math.inf
     high: float = math.inf
     unit: str = ""
+    sizes: tuple[Size, ...] = ("quick", "default", "paper")
 
     def __post_init__(self) -> None:
         if not self.low <= self.high or (math.isinf(self.low) and math.isinf(self.high)):
             raise ValueError(f"Claim {self.name!r} must have low <= high, one of them finite.")
+        if not self.sizes or set(self.sizes) - set(SIZES):
+            raise ValueError(f"Claim {self.name!r} must have one or more of the sizes {', '.join(SIZES)}.")
 
-    def judge(self, run: xr.Dataset) -> Verdict:
-        """Compare the statistic of a stored run with the bounds."""
+    def judge(self, run: xr.Dataset, size: str = "default") -> Verdict:
+        """Compare the statistic of a stored run of one size with the bounds."""
         measured = self.statistic(run)
+        tested = size in self.sizes
         return Verdict(
             claim=self.name,
-            says=self.says,
+            statement=self.statement,
+            quantity=self.quantity,
+            kind=self.kind,
             source=self.source,
             unit=self.unit,
             low=self.low,
             high=self.high,
             value=measured.value,
             uncertainty=measured.uncertainty,
-            outcome=outcome(measured, self.low, self.high),
+            outcome=outcome(measured, self.low, self.high) if tested else Outcome.NOT_TESTED,
             remark=measured.remark,
         )
+
+
+class Claims(Sequence[Claim]):
+    """The claims of an entry, in the order in which they are added.
+
+    >>> claims = Claims()
+    >>> @claims.add("end", "The loss ends at 0", quantity="final loss", kind="printed", source="Theorem 1", high=1e-6)
+    ... def final_loss(run: xr.Dataset) -> Estimate:
+    ...     return Estimate(float(run.loss[-1]))
+    >>> [claim.name for claim in claims]
+    ['end']
+    """
+
+    def __init__(self, claims: Iterable[Claim] = ()) -> None:
+        self._claims = list(claims)
+
+    def add(
+        self,
+        name: str,
+        statement: str,
+        *,
+        quantity: str,
+        kind: Literal["printed", "reading", "stand-in", "own"],
+        source: str,
+        low: float = -math.inf,
+        high: float = math.inf,
+        unit: str = "",
+        sizes: tuple[Size, ...] = ("quick", "default", "paper"),
+    ) -> Callable[[Statistic], Statistic]:
+        """Return a decorator that adds a claim about the decorated statistic; arguments as in `Claim`."""
+
+        def register(statistic: Statistic) -> Statistic:
+            claim = Claim(
+                name=name,
+                statement=statement,
+                quantity=quantity,
+                kind=Kind(kind),
+                source=source,
+                statistic=statistic,
+                low=low,
+                high=high,
+                unit=unit,
+                sizes=sizes,
+            )
+            self._claims.append(claim)
+            return statistic
+
+        return register
+
+    def extend(self, claims: Iterable[Claim]) -> None:
+        """Add claims that other code has made, such as those that several entries share."""
+        self._claims.extend(claims)
+
+    @overload
+    def __getitem__(self, index: int) -> Claim: ...
+    @overload
+    def __getitem__(self, index: slice) -> tuple[Claim, ...]: ...
+    def __getitem__(self, index: int | slice) -> Claim | tuple[Claim, ...]:
+        return self._claims[index] if isinstance(index, int) else tuple(self._claims[index])
+
+    def __len__(self) -> int:
+        return len(self._claims)
 
 
 def outcome(measured: Estimate, low: float, high: float) -> Outcome:

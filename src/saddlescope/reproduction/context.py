@@ -1,13 +1,17 @@
 """Context of a run: progress callback, scratch folder for cached parts, data folder."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import accumulate
 from pathlib import Path
+from typing import TypeVar
 
 import xarray as xr
 
 from saddlescope._shared.progress import Report, silent
 from saddlescope._shared.reprs import ReprMixin
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, repr=False)
@@ -25,13 +29,31 @@ class RunContext(ReprMixin):
     report: Report = silent
     data: Path | None = None
 
-    def part(self, start: float, stop: float) -> Report:
-        """Return a `report` for one part of the run, which maps its 0 to 1 to `start` to `stop` of the run."""
-        return lambda fraction, note: self.report(start + (stop - start) * fraction, note)
+    def split(self, *weights: float) -> "tuple[RunContext, ...]":
+        """Return one context per part of the run, each reporting 0 to 1 over its share of the progress of this one.
 
-    def subtask(self, start: float, stop: float) -> "RunContext":
-        """Return the context of one part of the run, which reports as `part` defines."""
-        return replace(self, report=self.part(start, stop))
+        >>> theory, flow = RunContext(Path(), lambda fraction, note: print(f"{fraction:.2f} {note}")).split(1, 3)
+        >>> flow.report(0.5, "flow")
+        0.62 flow
+        """
+        ends = [end / sum(weights) for end in accumulate(weights)]
+        return tuple(replace(self, report=_share(self.report, *of)) for of in zip([0.0, *ends], ends, strict=False))
+
+    def steps(self, items: "Iterable[T]", weights: Sequence[float] = ()) -> "Iterator[tuple[T, RunContext]]":
+        """Yield each item with the context of its step; steps take equal shares of the progress, or shares by weight.
+
+        >>> context = RunContext(Path(), lambda fraction, note: print(f"{fraction:.2f} {note}"))
+        >>> for seed, step in context.steps([7, 8]):
+        ...     step.report(1.0, f"seed {seed}")
+        0.50 seed 7
+        1.00 seed 8
+        """
+        listed = list(items)
+        return zip(listed, self.split(*(weights or [1.0] * len(listed))), strict=True)
+
+    def note(self, prefix: str) -> Report:
+        """Return a `report` that puts a prefix before each note: "alpha = 1e-8, step 3"."""
+        return lambda fraction, note: self.report(fraction, f"{prefix}, {note}")
 
     def has(self, name: str) -> bool:
         """Return True if the part of that name is cached."""
@@ -49,3 +71,8 @@ class RunContext(ReprMixin):
 
     def _file(self, name: str) -> Path:
         return self.scratch / f"{name}.nc"
+
+
+def _share(report: Report, start: float, stop: float) -> Report:
+    """Return a `report` that maps its 0 to 1 to `start` to `stop`."""
+    return lambda fraction, note: report(start + (stop - start) * fraction, note)

@@ -5,9 +5,9 @@ from collections.abc import Iterable
 from typing import Any
 
 from saddlescope._shared.reprs import Table
-from saddlescope.reproduction.claim import Outcome, Verdict
+from saddlescope.reproduction.claim import Kind, Outcome, Verdict
 
-SYMBOLS = {Outcome.REPRODUCED: "✓", Outcome.REFUTED: "✗", Outcome.UNDECIDED: "?"}
+SYMBOLS = {Outcome.REPRODUCED: "✓", Outcome.REFUTED: "✗", Outcome.UNDECIDED: "?", Outcome.NOT_TESTED: "–"}
 """Sign beside each outcome, so that colour is never the only mark."""
 
 _SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
@@ -76,7 +76,8 @@ def bounds(low: float, high: float, unit: str = "") -> str:
 
 def record(verdict: Verdict) -> dict[str, Any]:
     """Return a verdict as JSON values; infinity and NaN are null."""
-    fields = ("claim", "says", "source", "unit", "low", "high", "value", "uncertainty", "outcome", "remark")
+    fields = ("claim", "statement", "quantity", "kind", "source", "unit", "low", "high")
+    fields += ("value", "uncertainty", "outcome", "remark")
     values = {field: getattr(verdict, field) for field in fields}
     return {name: finite(value) if isinstance(value, float) else value for name, value in values.items()}
 
@@ -92,13 +93,19 @@ def counts(outcomes: Iterable[Outcome]) -> dict[Outcome, int]:
     return {outcome: listed.count(outcome) for outcome in Outcome}
 
 
-def summary(outcomes: Iterable[Outcome]) -> str:
-    """Return the counts in words, without zeros.
+def summary(verdicts: Iterable[Verdict]) -> str:
+    """Return the number of each outcome by kind of claim, without zeros: "printed: 3 reproduced, 1 refuted; own: ..."."""
+    listed = list(verdicts)
+    parts = []
+    for kind in Kind:
+        found = counts(v.outcome for v in listed if v.kind == kind)
+        words = ", ".join(f"{n} {outcome}" for outcome, n in found.items() if n)
+        parts += [f"{kind}: {words}"] if words else []
+    return "; ".join(parts) or "no claims"
 
-    >>> summary([Outcome.REPRODUCED, Outcome.REFUTED, Outcome.REPRODUCED])
-    '2 reproduced, 1 refuted'
-    """
-    return ", ".join(f"{n} {outcome}" for outcome, n in counts(outcomes).items() if n) or "no claims"
+
+VERDICT_COLUMNS = ("claim", "statement", "quantity", "value", "bound", "kind", "verdict")
+"""Columns of a table of verdicts."""
 
 
 def verdict_table(verdicts: Iterable[Verdict]) -> Table:
@@ -106,18 +113,20 @@ def verdict_table(verdicts: Iterable[Verdict]) -> Table:
     rows = (
         (
             v.claim,
-            f"{v.says} ({v.remark})" if v.remark else v.says,
+            f"{v.statement} ({v.remark})" if v.remark else v.statement,
+            v.quantity,
             measured(v.value, v.uncertainty, v.unit),
             bounds(v.low, v.high, v.unit),
+            v.kind,
             f"{SYMBOLS[v.outcome]} {v.outcome}",
         )
         for v in verdicts
     )
-    return ("claim", "says", "measured", "holds when", "verdict"), rows
+    return VERDICT_COLUMNS, rows
 
 
 def exit_status(outcomes: Iterable[Outcome]) -> int:
-    """Return 0 if all are reproduced, 1 if one is refuted, else 3: one is undecided."""
+    """Return 1 if one is refuted, 3 if none is but one is undecided, else 0; claims that are not tested do not count."""
     found = set(outcomes)
     if Outcome.REFUTED in found:
         return 1

@@ -34,11 +34,9 @@ def cached_rows(
     Returns:
         `join_cells` of all rows.
     """
-    rows = list(itertools.product(*axes.values()))
     computed = []
-    for k, values in enumerate(rows):
-        report = context.part(k / len(rows), (k + 1) / len(rows))
-        computed.append(context.cached(f"{name}-{k}", partial(compute, k, values, report)))
+    for (k, values), row in context.steps(enumerate(itertools.product(*axes.values()))):
+        computed.append(row.cached(f"{name}-{k}", partial(compute, k, values, row.report)))
     return join_cells(computed, axes)
 
 

@@ -47,11 +47,7 @@ def run_parallel_parts(
     missing = [name for name in parts if not context.has(name)]
     if min(processes, len(missing)) > 1:
         _compute(context, parts, missing, processes)
-    share = 1 / len(parts)
-    here = [context.subtask(k * share, (k + 1) * share) for k in range(len(parts))]
-    return [
-        context.cached(name, partial(part, own)) for (name, part), own in zip(parts.items(), here, strict=True)
-    ]  # fmt: skip
+    return [own.cached(name, partial(part, own)) for (name, part), own in context.steps(parts.items())]
 
 
 @dataclass(frozen=True)

@@ -46,7 +46,7 @@ class Reproduction(ReprMixin):
 
     def _verdicts_in_short(self) -> str:
         try:
-            return summary(verdict.outcome for verdict in self.verdicts)
+            return summary(self.verdicts)
         except InputError:
             return "stored by another version; its claims cannot be judged"
 
@@ -75,7 +75,7 @@ class Reproduction(ReprMixin):
     def verdicts(self) -> tuple[Verdict, ...]:
         """Verdicts of the current claims on the stored data."""
         with self._reading("claims"):
-            return self.entry.judge(self.run)
+            return self.entry.judge(self.run, self.provenance.size)
 
     @cached_property
     def figures(self) -> tuple[Figure, ...]:
@@ -103,7 +103,7 @@ class Reproduction(ReprMixin):
                 f"{self.file} must hold its verdicts as a list of records; got {self.run.attrs['verdicts']!r:.40}."
                 " Rerun it with --again."
             ) from error
-        fixed = ("says", "low", "high", "unit")
+        fixed = ("statement", "low", "high", "unit")
         now = self.records()
         return tuple(one["claim"] for one in now if any(one[f] != stored.get(one["claim"], one).get(f) for f in fixed))
 
@@ -160,7 +160,7 @@ def reproduce(
         out: the output folder; the result is `OUT/<paper>/<entry>/<size>.nc`, or named by a digest if parameters were
             set by hand.
         size: of the parameters: quick, default or paper.
-        settings: parameters set by hand, as for `Entry.params`.
+        settings: parameters set by hand, as for `Entry.configure`.
         data: folder with data sets in their official formats, if any.
         again: run although a result is stored; it is replaced at the end.
         report: called with the finished fraction and a note while the entry runs.
@@ -173,8 +173,8 @@ def reproduce(
         InputError: parameters, output folder or data cannot be used, or another process is working on the same run.
     """
     settings = dict(settings or {})
-    params = entry.params(size, settings)
-    if params == entry.params(size):
+    params = entry.configure(size, settings)
+    if params == entry.configure(size):
         settings = {}
     values = json_values(params)
     folder = store.RunFolder(Path(out), entry.name, values, "" if settings else size)
@@ -190,7 +190,7 @@ def reproduce(
         run = stamped_run(entry, params, RunContext(scratch, report, data), size, settings)
         store.write(run, folder.file)
         reproduction = Reproduction.open(folder.file)  # judged as stored, so that `check` agrees
-        vars(reproduction)["verdicts"] = entry.judge(reproduction.run)  # an error of a claim here is a defect
+        vars(reproduction)["verdicts"] = entry.judge(reproduction.run, size)  # an error of a claim here is a defect
         store.write(run.assign_attrs(verdicts=json.dumps(reproduction.records(), ensure_ascii=False)), folder.file)
         folder.clear()
     return reproduction

@@ -11,7 +11,7 @@ import xarray as xr
 
 from saddlescope import store
 from saddlescope._shared.errors import InputError
-from saddlescope.reproduction.claim import Estimate, outcome
+from saddlescope.reproduction.claim import Estimate, Outcome, outcome
 from saddlescope.reproduction.entry import Entry
 from saddlescope.reproduction.runner import Reproduction
 from saddlescope.sweeps.grid import Grid
@@ -50,7 +50,7 @@ def assemble(grid: Grid, points: Iterable[Point], folder: Path, notes: Mapping[s
             except InputError as reason:  # damaged since it was stored
                 state, error = State.MISSING, str(reason)
             else:
-                _judge(entry, stored.run, index, numbers, words)
+                _judge(grid, stored.run, index, numbers, words)
                 numbers["cpu_seconds"][index] = stored.provenance.cpu_seconds
         words["state"][index], words["error"][index] = str(state), _storable(error)
     last: dict[str, tuple[str, ...]] = dict.fromkeys(("value", "uncertainty", "outcome", "remark"), ("claim",))
@@ -63,23 +63,24 @@ def assemble(grid: Grid, points: Iterable[Point], folder: Path, notes: Mapping[s
 
 
 def _judge(
-    entry: Entry,
+    grid: Grid,
     run: xr.Dataset,
     index: tuple[int, ...],
     numbers: Mapping[str, np.ndarray],
     words: Mapping[str, np.ndarray],
 ) -> None:
     """Write the claims and metrics of one run into the arrays."""
-    for k, claim in enumerate(entry.claims):
+    for k, claim in enumerate(grid.entry.claims):
         try:
             measured = claim.statistic(run)
         except Exception as error:  # it may need more than one point has, such as two scales
             measured = Estimate.unresolved(f"It cannot be judged at this point: {describe_error(error)}.")
         numbers["value"][(*index, k)] = measured.value
         numbers["uncertainty"][(*index, k)] = measured.uncertainty
-        words["outcome"][(*index, k)] = str(outcome(measured, claim.low, claim.high))
+        tested = grid.size in claim.sizes
+        words["outcome"][(*index, k)] = str(outcome(measured, claim.low, claim.high) if tested else Outcome.NOT_TESTED)
         words["remark"][(*index, k)] = _storable(measured.remark)
-    for k, metric in enumerate(entry.metrics):
+    for k, metric in enumerate(grid.entry.metrics):
         try:
             numbers["metrics"][(*index, k)] = float(metric.statistic(run))
         except Exception as error:
@@ -93,7 +94,9 @@ def _described(entry: Entry) -> dict[str, tuple]:
     claims, metrics = entry.claims, entry.metrics
     described = {
         "claim": [claim.name for claim in claims],
-        "claim_says": [claim.says for claim in claims],
+        "claim_statement": [claim.statement for claim in claims],
+        "claim_quantity": [claim.quantity for claim in claims],
+        "claim_kind": [str(claim.kind) for claim in claims],
         "claim_unit": [claim.unit for claim in claims],
         "claim_low": [claim.low for claim in claims],
         "claim_high": [claim.high for claim in claims],

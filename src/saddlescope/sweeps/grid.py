@@ -6,7 +6,6 @@ import itertools
 import json
 import math
 import shlex
-import typing
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 from typing import Any
@@ -43,8 +42,6 @@ class SweptParameter(ReprMixin):
         if not texts:
             raise InputError(f"{name} must have one or more values; got none.")
         values = [entry.value(name, text) for text in texts]
-        if any(math.isnan(part) for part in _parts(values) if isinstance(part, float)):
-            raise InputError(f"{name} must be numbers; got nan.")
         if len(set(values)) < len(values):
             twice = next(value for value in values if values.count(value) > 1)
             raise InputError(f"{name} must have each value once; got {twice!r} twice.")
@@ -106,11 +103,10 @@ class Grid(ReprMixin):
         for word in (*words, seeds):
             if not isinstance(word, str):
                 raise InputError(f"words must be strings, such as 'seed=0:8'; got {word!r}.")
-        hints = typing.get_type_hints(entry.params_type)
-        entry.params(size, settings)
+        entry.configure(size, settings)
         given = [_split(word) for word in words]
         if seeds:
-            given.append((_seed_parameter(entry, hints), seeds))
+            given.append((_seed_parameter(entry), seeds))
         if not given:
             raise InputError(
                 f"A sweep must have an axis: give --grid NAME=VALUES or --seeds 0:8; saddlescope show {entry.name} "
@@ -118,11 +114,11 @@ class Grid(ReprMixin):
             )
         axes: list[SweptParameter] = []
         for name, text in given:
-            if name not in hints:
-                raise unknown(f"parameter of {entry.name}", name, hints)
+            if name not in entry.parameters:
+                raise unknown(f"parameter of {entry.name}", name, entry.parameters)
             if name in settings or name in [axis.name for axis in axes]:
                 raise InputError(f"{name} must be given once; got it on two axes of the sweep, or also in --set.")
-            axes.append(SweptParameter.of(entry, name, expand(name, text, hints[name])))
+            axes.append(SweptParameter.of(entry, name, expand(text, entry.parameters[name])))
         grid = cls(entry, tuple(axes), size, settings)
         if (count := math.prod(grid.shape)) > MOST_POINTS:
             raise InputError(f"A sweep must have at most {MOST_POINTS} points, since each is a file; got {count}.")
@@ -194,7 +190,7 @@ class Grid(ReprMixin):
         params = []
         for index in self.indices:
             try:
-                params.append(self.entry.params(self.size, self.at(index)))
+                params.append(self.entry.configure(self.size, self.at(index)))
             except InputError as error:
                 raise InputError(f"At {self.label(index)}: {error}") from error
         return tuple(params)
@@ -207,11 +203,6 @@ class Grid(ReprMixin):
         return hashlib.sha256(canonical.encode()).hexdigest()[:12]
 
 
-def _parts(values: Iterable[Any]) -> Iterable[Any]:
-    """Return the values, with tuples replaced by their elements."""
-    return itertools.chain.from_iterable(value if isinstance(value, tuple) else (value,) for value in values)
-
-
 def _split(word: str) -> tuple[str, str]:
     name, equals, values = word.partition("=")
     if not (equals and name.strip() and values.strip()):
@@ -219,10 +210,10 @@ def _split(word: str) -> tuple[str, str]:
     return name.strip(), values.strip()
 
 
-def _seed_parameter(entry: entries.Entry, hints: Mapping[str, Any]) -> str:
+def _seed_parameter(entry: entries.Entry) -> str:
     """Return the parameter that `--seeds` varies: `seed`, or `seeds` if the entry takes several."""
-    if "seed" in hints:
+    if "seed" in entry.parameters:
         return "seed"
-    if typing.get_origin(hints.get("seeds")) is tuple:
+    if "seeds" in entry.parameters and entry.parameters["seeds"].many:
         return "seeds"
     raise InputError(f"--seeds must be left out; {entry.name} draws nothing and has no parameter seed.")

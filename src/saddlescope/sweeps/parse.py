@@ -8,10 +8,10 @@ scales=1e-1/1e-8,1e-2    a parameter that is a tuple: `/` joins what belongs to 
 """
 
 import math
-import typing
 from typing import Any
 
 from saddlescope._shared.errors import InputError
+from saddlescope.reproduction.parameters import Parameter
 
 MOST_POINTS = 100_000
 """Largest number of points of one sweep: each is a file."""
@@ -19,13 +19,12 @@ MOST_POINTS = 100_000
 _SPACED = ("linear", "log")
 
 
-def expand(name: str, text: str, hint: Any) -> tuple[str, ...]:
+def expand(text: str, parameter: Parameter) -> tuple[str, ...]:
     """Return the values of a parameter, each as typed after `--set`.
 
     Args:
-        name: of the parameter.
-        text: its values, in the syntax above.
-        hint: the annotated type of the parameter.
+        text: the values, in the syntax above.
+        parameter: the record of the parameter.
 
     Returns:
         One string per value; a tuple of several elements is joined by commas.
@@ -33,8 +32,7 @@ def expand(name: str, text: str, hint: Any) -> tuple[str, ...]:
     Raises:
         InputError: the syntax is none of the above, or a value is given twice.
     """
-    is_tuple = typing.get_origin(hint) is tuple
-    kind = typing.get_args(hint)[0] if is_tuple else hint
+    name, kind = parameter.name, parameter.type
     values: list[str] = []
     for word in text.split(","):
         word = word.strip()
@@ -42,7 +40,7 @@ def expand(name: str, text: str, hint: Any) -> tuple[str, ...]:
             raise InputError(f"{name} must be one or more values, such as {name}={_example(kind)}; got {text!r}.")
         if kind in (int, float) and ":" in word:
             values += _spread(name, word, kind)
-        elif is_tuple and "/" in word:
+        elif parameter.many and "/" in word:
             parts = [part.strip() for part in word.split("/")]
             if not all(parts):
                 raise InputError(f"{name} must have a value on both sides of each '/', such as 0.1/0.01; got {word!r}.")

@@ -33,12 +33,12 @@ class Sweep(ReprMixin):
         grid: its points.
         data: the data set. Its dimensions are the swept parameters, in the order of the grid, with their values as
             coordinates (for a tuple parameter the element, if every point has one), then `claim`, with the
-            coordinates `claim_says`, `claim_unit`, `claim_low` and `claim_high`, and `metric`, with `metric_says`,
+            coordinates `claim_statement`, `claim_quantity`, `claim_kind`, `claim_unit`, `claim_low` and `claim_high`, and `metric`, with `metric_says`,
             `metric_unit` and `metric_scale`. Its variables:
 
             - `state(axes)`: finished, failed or missing; `error(axes)`: the reason, one sentence;
             - `value`, `uncertainty` `(axes, claim)` in the claim's unit, NaN where absent;
-              `outcome(axes, claim)`: reproduced, refuted, undecided, or empty without a run; `remark`;
+              `outcome(axes, claim)`: reproduced, refuted, undecided, not tested, or empty without a run; `remark`;
             - `metrics(axes, metric)`: the metrics of the entry, NaN where absent, and
               `metric_remark`;
             - `cpu_seconds(axes)`; `point(axes)`: the file of the run, relative to the folder of the data set.

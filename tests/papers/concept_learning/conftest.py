@@ -18,6 +18,6 @@ def refused(request):
     def check(*cases):
         for settings, sentence in cases:
             with pytest.raises(InputError, match=sentence):
-                request.module.ENTRY.params("quick", settings)
+                request.module.ENTRY.configure("quick", settings)
 
     return check

@@ -15,7 +15,7 @@ def test_a_killed_run_resumes_to_the_same_result(run, tmp_path):
         if fraction > 0.4:
             raise KeyboardInterrupt
 
-    params = ENTRY.params("quick")
+    params = ENTRY.configure("quick")
     with pytest.raises(KeyboardInterrupt):
         ENTRY.run(params, RunContext(scratch=tmp_path, report=dies))
     rows = {file.name: file.stat().st_mtime_ns for file in tmp_path.glob("row-*.nc")}

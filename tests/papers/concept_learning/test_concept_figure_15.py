@@ -132,7 +132,7 @@ def test_films_show_the_images_by_class_and_setting(run):
 )
 def test_values_out_of_range_are_refused_at_once(settings, sentence):
     with pytest.raises(InputError, match=sentence):
-        ENTRY.params("quick", settings)
+        ENTRY.configure("quick", settings)
 
 
 @pytest.mark.parametrize(
@@ -148,4 +148,4 @@ def test_circles_that_cannot_be_drawn_are_refused_before_any_is(settings, senten
         raise AssertionError(note)
 
     with pytest.raises(InputError, match=sentence):
-        ENTRY.run(ENTRY.params("quick", settings), RunContext(scratch=tmp_path, report=report))
+        ENTRY.run(ENTRY.configure("quick", settings), RunContext(scratch=tmp_path, report=report))

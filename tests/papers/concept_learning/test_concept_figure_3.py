@@ -5,7 +5,7 @@ import pytest
 
 from saddlescope._shared.errors import InputError
 from saddlescope.papers.concept_learning.figure_3 import simulations
-from saddlescope.papers.concept_learning.figure_3.statistics import select_networks
+from saddlescope.papers.concept_learning.figure_3.claims import select_networks
 from saddlescope.reproduction import find_entry
 
 NAME = "concept-learning/figure-3"
@@ -99,4 +99,4 @@ def test_without_transients_what_they_do_is_undecided(run, outcomes):
 )
 def test_values_out_of_range_are_refused_at_once(settings, sentence):
     with pytest.raises(InputError, match=sentence):
-        ENTRY.params("quick", settings)
+        ENTRY.configure("quick", settings)

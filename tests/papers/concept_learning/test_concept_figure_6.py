@@ -5,7 +5,7 @@ import pytest
 import xarray as xr
 
 from saddlescope._shared.errors import InputError
-from saddlescope.papers.concept_learning.figure_6 import statistics as reads
+from saddlescope.papers.concept_learning.figure_6.claims import rise_by_images, rise_of_circles
 from saddlescope.papers.concept_learning.figure_6.predictions import predict_trajectories
 from saddlescope.reproduction import RunContext, find_entry
 
@@ -177,7 +177,7 @@ def test_no_rise_is_found_in_noise_of_the_images(run):
     noisy = told([np.stack([np.linspace(0.3, 0.9, len(STEPS))] * 2, axis=1)] * 2, seeds=8, images=8)
     rng = np.random.default_rng(1)
     noisy["position"] = noisy.position + 0.3 * rng.standard_normal(noisy.position.shape)
-    measured = reads.rise_by_images(noisy)
+    measured = rise_by_images(noisy)
     assert abs(measured.value) < 2 * measured.uncertainty
     assert judged(noisy, ["rise"]) != {"rise": "reproduced"}
 
@@ -202,7 +202,7 @@ def test_a_killed_run_goes_on_to_the_same_result(quick_run, tmp_path, types_unch
             raise KeyboardInterrupt
 
     with types_unchecked():
-        params = ENTRY.params("quick")
+        params = ENTRY.configure("quick")
         with pytest.raises(KeyboardInterrupt):
             ENTRY.run(params, RunContext(scratch=tmp_path, report=kill))
         finished = {file.stem for file in tmp_path.glob("*.nc")}
@@ -216,8 +216,8 @@ def test_a_rise_among_noise_is_no_rise_of_circles():
     early, late = grown(200), grown(1500, 4.0)
     bump = 0.3 * np.exp(-(np.log(STEPS / 90) ** 2) * 20)
     noisy = told([np.stack([early - bump, late - bump], axis=1)] * 2)
-    assert reads.rise_by_images(noisy).value > 0.05
-    assert reads.rise_of_circles(noisy).value < 0.01
+    assert rise_by_images(noisy).value > 0.05
+    assert rise_of_circles(noisy).value < 0.01
     dip = 0.25 * np.exp(-(np.log(STEPS / 500) ** 2) * 4)
     both = told([np.stack([early - bump, late - bump - dip], axis=1)] * 2)
-    assert reads.rise_of_circles(both).value > 0.05
+    assert rise_of_circles(both).value > 0.05

@@ -116,4 +116,4 @@ def test_runs_too_short_leave_claims_undecided(quick_run, outcomes):
 )
 def test_values_out_of_range_are_refused_at_once(settings, sentence):
     with pytest.raises(InputError, match=sentence):
-        find_entry(NAMES[2]).params("quick", settings)
+        find_entry(NAMES[2]).configure("quick", settings)

@@ -107,4 +107,4 @@ def test_values_out_of_range_are_refused_at_once():
         ({"until": "-1"}, "until must be positive"),
     ):
         with pytest.raises(InputError, match=sentence):
-            find_entry(NAMES[0]).params("quick", settings)
+            find_entry(NAMES[0]).configure("quick", settings)

@@ -101,4 +101,4 @@ def test_quick_run_and_wrong_ones(run, outcomes):
 )
 def test_bad_parameters_are_refused(settings, sentence):
     with pytest.raises(InputError, match=sentence):
-        ENTRY.params("default", settings)
+        ENTRY.configure("default", settings)

@@ -41,4 +41,4 @@ def test_a_spoilt_run_is_refuted(run, outcomes, spoil, claim):
 @pytest.mark.parametrize("changed", [{"depths": "2,3"}, {"data": "sphere"}, {"width": "0"}])
 def test_bad_parameters_are_refused(changed):
     with pytest.raises(InputError):
-        ENTRY.params("quick", changed)
+        ENTRY.configure("quick", changed)

@@ -7,7 +7,7 @@ from scipy.special import expit
 
 from saddlescope._shared.errors import InputError
 from saddlescope.papers.deep_relu.escape_width.odds_regression import OddsLaw, fit_odds
-from saddlescope.papers.deep_relu.escape_width.statistics import succeeds
+from saddlescope.papers.deep_relu.escape_width.claims import succeeds
 from saddlescope.reproduction import find_entry
 
 NAME = "deep-relu/escape-width"
@@ -96,4 +96,4 @@ def test_laws_of_made_up_runs(run, outcomes):
 )
 def test_bad_parameters_are_refused(settings, sentence):
     with pytest.raises(InputError, match=sentence):
-        ENTRY.params("default", settings)
+        ENTRY.configure("default", settings)

@@ -74,4 +74,4 @@ def test_bounds_too_far_apart_leave_the_optimum_undecided(run, outcomes):
 )
 def test_values_out_of_range_are_refused_at_once(settings, sentence):
     with pytest.raises(InputError, match=sentence):
-        ENTRY.params("quick", settings)
+        ENTRY.configure("quick", settings)

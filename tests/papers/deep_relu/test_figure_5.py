@@ -51,4 +51,4 @@ def test_angles_that_miss_the_maxima_leave_their_place_undecided(run, outcomes):
 def test_values_out_of_range_are_refused_at_once():
     for settings, sentence in (({"angles": "3"}, "angles must be at least 17"), ({"depth": "1"}, "depth must be at l")):
         with pytest.raises(InputError, match=sentence):
-            ENTRY.params("quick", settings)
+            ENTRY.configure("quick", settings)

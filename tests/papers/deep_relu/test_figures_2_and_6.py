@@ -37,4 +37,4 @@ def test_shares_of_wide_networks_are_compared_with_the_bars(run, outcomes):
 @pytest.mark.parametrize("changed", [{"widths": "8,4"}, {"widths": "0"}, {"circles": "6"}, {"starts": "0"}])
 def test_bad_parameters_are_refused(changed):
     with pytest.raises(InputError):
-        ENTRY.params("quick", changed)
+        ENTRY.configure("quick", changed)

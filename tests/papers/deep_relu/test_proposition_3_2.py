@@ -74,4 +74,4 @@ def test_the_search_comes_near_the_optimum(run):
 )
 def test_values_out_of_range_are_refused_at_once(settings, sentence):
     with pytest.raises(InputError, match=sentence):
-        ENTRY.params("quick", settings)
+        ENTRY.configure("quick", settings)

@@ -50,4 +50,4 @@ def test_values_out_of_range_are_refused_at_once():
         ({"points": "1"}, "points must be at least 2"),
     ):
         with pytest.raises(InputError, match=sentence):
-            ENTRY.params("quick", settings)
+            ENTRY.configure("quick", settings)

@@ -70,4 +70,4 @@ def test_values_out_of_range_are_refused_at_once():
         ({"count": "0"}, "count must be at least 1"),
     ):
         with pytest.raises(InputError, match=sentence):
-            ENTRY.params("quick", settings)
+            ENTRY.configure("quick", settings)

@@ -71,4 +71,4 @@ def test_values_out_of_range_are_refused_at_once():
         ({"depth": "2"}, "depth must be at least 3"),
     ):
         with pytest.raises(InputError, match=sentence):
-            ENTRY.params("quick", settings)
+            ENTRY.configure("quick", settings)

@@ -146,9 +146,9 @@ def test_figure_4_can_fail_both_ways():
 @pytest.mark.parametrize("name", ["deep-relu/figure-1", "deep-relu/figure-4"])
 def test_a_data_folder_without_mnist_is_one_sentence(name, tmp_path):
     with pytest.raises(InputError, match="folder must hold mnist/train-images"):
-        find_entry(name).run(find_entry(name).params(), RunContext(scratch=tmp_path, data=tmp_path))
+        find_entry(name).run(find_entry(name).configure(), RunContext(scratch=tmp_path, data=tmp_path))
     with pytest.raises(InputError, match="existing folder"):
-        find_entry(name).run(find_entry(name).params(), RunContext(scratch=tmp_path, data=tmp_path / "none"))
+        find_entry(name).run(find_entry(name).configure(), RunContext(scratch=tmp_path, data=tmp_path / "none"))
 
 
 def test_damaged_mnist_is_one_sentence(tmp_path):
@@ -157,7 +157,7 @@ def test_damaged_mnist_is_one_sentence(tmp_path):
         (tmp_path / "mnist" / f"{part}-ubyte").write_bytes(b"\0\0\x08\x03 no images")
     with pytest.raises(InputError, match="official file"):
         find_entry("deep-relu/figure-1").run(
-            find_entry("deep-relu/figure-1").params(), RunContext(tmp_path, data=tmp_path)
+            find_entry("deep-relu/figure-1").configure(), RunContext(tmp_path, data=tmp_path)
         )
 
 
@@ -178,7 +178,7 @@ def test_damaged_mnist_is_one_sentence(tmp_path):
 )
 def test_parameters_that_make_no_sense_are_refused(name, given, sentence):
     with pytest.raises(InputError, match=sentence):
-        find_entry(f"deep-relu/{name}").params("quick", given)
+        find_entry(f"deep-relu/{name}").configure("quick", given)
 
 
 def test_proposition_2_2_tells_the_corrected_law_from_the_printed(quick_run, outcomes):

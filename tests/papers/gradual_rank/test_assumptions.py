@@ -9,7 +9,7 @@ import xarray as xr
 from saddlescope._shared.errors import InputError
 from saddlescope.models import attention_teacher_task
 from saddlescope.papers.gradual_rank.assumptions import noisy_ends
-from saddlescope.papers.gradual_rank.assumptions.statistics import NEAR
+from saddlescope.papers.gradual_rank.assumptions.claims import NEAR
 from saddlescope.reproduction import RunContext, find_entry
 from saddlescope.theory import incremental_learning
 
@@ -24,7 +24,7 @@ def run(quick_run):
 
 @pytest.fixture(scope="module")
 def instance():
-    params = ENTRY.params("quick")
+    params = ENTRY.configure("quick")
     task = attention_teacher_task(params.seeds[-1], samples=params.samples, tokens=params.tokens, dim=params.dim)
     return task.network, incremental_learning(task.network, 2 * params.dim, max_stages=5).stages
 
@@ -135,7 +135,7 @@ def test_a_killed_run_goes_on_to_the_same_result(run, tmp_path):
         if note.startswith("seed 1, all"):
             raise KilledError
 
-    params = ENTRY.params("quick")
+    params = ENTRY.configure("quick")
     with pytest.raises(KilledError):
         ENTRY.run(params, RunContext(scratch=tmp_path, report=kill))
     assert {file.name for file in tmp_path.iterdir()} == {"seed0.nc"}
@@ -157,4 +157,4 @@ def test_a_killed_run_goes_on_to_the_same_result(run, tmp_path):
 )
 def test_values_out_of_range_are_refused_at_once(settings, sentence):
     with pytest.raises(InputError, match=sentence):
-        ENTRY.params("quick", settings)
+        ENTRY.configure("quick", settings)

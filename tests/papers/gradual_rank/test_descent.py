@@ -156,7 +156,7 @@ def test_a_killed_run_keeps_its_finished_parts(tmp_path):
             raise KilledError
 
     params = dataclasses.replace(
-        ENTRY.params("quick"), samples=4, batches=(1, 2), runs=2, dim=2, stages=1, returning_scales=(-2.0,)
+        ENTRY.configure("quick"), samples=4, batches=(1, 2), runs=2, dim=2, stages=1, returning_scales=(-2.0,)
     )
     with pytest.raises(KilledError):
         ENTRY.run(params, RunContext(scratch=tmp_path, report=kill))
@@ -179,4 +179,4 @@ def test_a_killed_run_keeps_its_finished_parts(tmp_path):
 )
 def test_values_out_of_range_are_refused_at_once(settings, sentence):
     with pytest.raises(InputError, match=sentence):
-        ENTRY.params("quick", settings)
+        ENTRY.configure("quick", settings)

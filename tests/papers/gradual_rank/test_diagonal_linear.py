@@ -28,7 +28,7 @@ def test_all_claims_hold_at_the_quick_size(run, outcomes):
 
 
 def test_many_points_at_once_are_as_one_by_one(run, tmp_path):
-    quick = ENTRY.params("quick")
+    quick = ENTRY.configure("quick")
     other = dataclasses.replace(quick, problems=2, coordinates=14, log10_scale=-512.0)
     assert ENTRY.run_many is not None
     first, second, third = ENTRY.run_many(
@@ -167,7 +167,7 @@ def test_a_killed_run_keeps_its_finished_problems(tmp_path):
             raise KilledError
         notes.append(note)
 
-    params = dataclasses.replace(ENTRY.params("quick"), problems=2, samples=2, coordinates=3)
+    params = dataclasses.replace(ENTRY.configure("quick"), problems=2, samples=2, coordinates=3)
     with pytest.raises(KilledError):
         ENTRY.run(params, RunContext(scratch=tmp_path, report=kill))
     kept = {file.name: file.stat().st_mtime_ns for file in tmp_path.iterdir()}
@@ -177,7 +177,7 @@ def test_a_killed_run_keeps_its_finished_problems(tmp_path):
 
 
 def test_the_large_problem_has_its_own_size_and_a_sparse_teacher():
-    params = dataclasses.replace(ENTRY.params("quick"), large=80)
+    params = dataclasses.replace(ENTRY.configure("quick"), large=80)
     features, targets, _ = diagonal_linear._problem(params, params.problems)
     assert features.shape == (40, 80)
     with jax.enable_x64(True):
@@ -197,4 +197,4 @@ def test_the_large_problem_has_its_own_size_and_a_sparse_teacher():
 )
 def test_values_out_of_range_are_refused_at_once(settings, sentence):
     with pytest.raises(InputError, match=sentence):
-        ENTRY.params("quick", settings)
+        ENTRY.configure("quick", settings)

@@ -8,7 +8,7 @@ from scipy.integrate import solve_ivp
 
 from saddlescope._shared.errors import InputError
 from saddlescope.models import attention_teacher_task
-from saddlescope.papers.gradual_rank.figure_10.statistics import conserved, remaining
+from saddlescope.papers.gradual_rank.figure_10.claims import conserved, remaining
 from saddlescope.papers.gradual_rank.shared.noisy_training import add_noise, beta_of, displacement, state_at
 from saddlescope.reproduction import RunContext, find_entry
 
@@ -28,7 +28,7 @@ def test_beta_returns_and_the_weights_do_not(run, outcomes):
 
 
 def test_noise_reaches_exactly_what_is_not_negligible(run):
-    params = ENTRY.params("quick")
+    params = ENTRY.configure("quick")
     before, after = run.weights.isel(step=0), run.noisy.isel(step=0)
     reached = abs(before) > params.threshold
     assert 0 < reached.sum() < reached.size
@@ -38,7 +38,7 @@ def test_noise_reaches_exactly_what_is_not_negligible(run):
 
 
 def test_what_is_negligible_keeps_its_logarithms(run):
-    params = ENTRY.params("quick")
+    params = ENTRY.configure("quick")
     before = state_at(run, 1)
     after = add_noise(before, noise=params.noise, threshold=params.threshold, seed=(0, 1))
     tiny = ~run.learned.sel(moment=1).values
@@ -49,7 +49,7 @@ def test_what_is_negligible_keeps_its_logarithms(run):
 
 @pytest.mark.parametrize("moment", [1, 2, 3])
 def test_a_plain_solver_in_the_weights_agrees_while_no_coordinate_enters(run, moment):
-    params = ENTRY.params("quick")
+    params = ENTRY.configure("quick")
     network = attention_teacher_task(params.seed, samples=params.samples, tokens=params.tokens, dim=params.dim).network
     slope = jax.jit(jax.grad(lambda w: network(w[0] * w[1])))
     here = run.sel(moment=moment)
@@ -140,7 +140,7 @@ def test_a_killed_run_goes_on_to_the_same_result(run, tmp_path):
         if note == "noise 2 of 3 done":
             raise KilledError
 
-    params = ENTRY.params("quick")
+    params = ENTRY.configure("quick")
     with pytest.raises(KilledError):
         ENTRY.run(params, RunContext(scratch=tmp_path, report=kill))
     kept = {file.name: file.stat().st_mtime_ns for file in tmp_path.iterdir()}
@@ -163,9 +163,9 @@ def test_a_killed_run_goes_on_to_the_same_result(run, tmp_path):
 )
 def test_values_out_of_range_are_refused_at_once(settings, sentence):
     with pytest.raises(InputError, match=sentence):
-        ENTRY.params("quick", settings)
+        ENTRY.configure("quick", settings)
 
 
 def test_times_before_the_first_stage_are_refused(tmp_path):
     with pytest.raises(InputError, match="until must be later than the first stage"):
-        ENTRY.run(ENTRY.params("quick", {"until": "1"}), RunContext(scratch=tmp_path))
+        ENTRY.run(ENTRY.configure("quick", {"until": "1"}), RunContext(scratch=tmp_path))

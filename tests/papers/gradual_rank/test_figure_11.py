@@ -22,7 +22,7 @@ def test_the_end_and_the_path_are_kept_and_the_time_is_not(run, outcomes):
 
 
 def test_noise_comes_in_the_first_epoch_in_which_the_weight_is_not_negligible(run):
-    params = ENTRY.params("quick")
+    params = ENTRY.configure("quick")
     for one, moment in zip(transitions(run), run.moment.values, strict=True):
         weights = abs(run.weights.sel(moment=moment).isel(step=0, coordinate=one.entering)).values
         assert (weights > params.threshold).all()
@@ -100,7 +100,7 @@ def test_a_killed_run_goes_on_to_the_same_result(run, tmp_path):
         if note == "noise 1 of 3 done":
             raise KilledError
 
-    params = ENTRY.params("quick")
+    params = ENTRY.configure("quick")
     with pytest.raises(KilledError):
         ENTRY.run(params, RunContext(scratch=tmp_path, report=kill))
     kept = {file.name: file.stat().st_mtime_ns for file in tmp_path.iterdir()}
@@ -122,7 +122,7 @@ def test_a_killed_run_goes_on_to_the_same_result(run, tmp_path):
 )
 def test_values_out_of_range_are_refused_at_once(settings, sentence):
     with pytest.raises(InputError, match=sentence):
-        ENTRY.params("quick", settings)
+        ENTRY.configure("quick", settings)
 
 
 @pytest.mark.parametrize(
@@ -134,4 +134,4 @@ def test_values_out_of_range_are_refused_at_once(settings, sentence):
 )
 def test_a_scale_that_shows_nothing_is_one_sentence(settings, sentence, tmp_path):
     with pytest.raises(InputError, match=sentence):
-        ENTRY.run(ENTRY.params("quick", settings), RunContext(scratch=tmp_path))
+        ENTRY.run(ENTRY.configure("quick", settings), RunContext(scratch=tmp_path))

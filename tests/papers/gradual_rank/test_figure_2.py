@@ -91,7 +91,7 @@ def test_a_killed_run_keeps_its_finished_parts(run, tmp_path):
         if "alpha = 1e-16" in note and "done" not in note:
             raise KilledError
 
-    params = ENTRY.params("quick")
+    params = ENTRY.configure("quick")
     with pytest.raises(KilledError):
         ENTRY.run(params, RunContext(scratch=tmp_path, report=kill))
     kept = {file.name: file.stat().st_mtime_ns for file in tmp_path.iterdir()}
@@ -114,4 +114,4 @@ def test_a_killed_run_keeps_its_finished_parts(run, tmp_path):
 )
 def test_values_out_of_range_are_refused_at_once(settings, sentence):
     with pytest.raises(InputError, match=sentence):
-        ENTRY.params("quick", settings)
+        ENTRY.configure("quick", settings)

@@ -87,9 +87,9 @@ def test_a_killed_run_goes_on_after_the_seeds_that_are_done(heads, tmp_path, typ
 
     with types_unchecked():
         with pytest.raises(KeyboardInterrupt):
-            HEADS.run(HEADS.params("quick"), RunContext(scratch=tmp_path, report=kill))
+            HEADS.run(HEADS.configure("quick"), RunContext(scratch=tmp_path, report=kill))
         told = []
-        again = HEADS.run(HEADS.params("quick"), RunContext(scratch=tmp_path, report=lambda *each: told.append(each)))
+        again = HEADS.run(HEADS.configure("quick"), RunContext(scratch=tmp_path, report=lambda *each: told.append(each)))
     assert all(note.startswith("seed 1") for _, note in told)
     assert again.identical(heads)
 
@@ -132,12 +132,12 @@ def test_each_matrix_is_where_its_name_says(matrices):
 
 def test_official_texts_without_a_folder_are_one_sentence(tmp_path):
     with pytest.raises(InputError, match="SADDLESCOPE_DATA"):
-        HEADS.run(HEADS.params("quick", {"text": "wikitext-2"}), RunContext(scratch=tmp_path))
+        HEADS.run(HEADS.configure("quick", {"text": "wikitext-2"}), RunContext(scratch=tmp_path))
 
 
 @pytest.mark.data
 def test_official_texts_are_used(data_folder, tmp_path, types_unchecked):
-    params = HEADS.params("quick", {"text": "wikitext-2", "seeds": "0", "epochs": "1", "characters": "2500"})
+    params = HEADS.configure("quick", {"text": "wikitext-2", "seeds": "0", "epochs": "1", "characters": "2500"})
     with types_unchecked():
         run = HEADS.run(params, RunContext(scratch=tmp_path, data=data_folder))
     assert run.attrs["text"] == "wikitext-2"
@@ -157,4 +157,4 @@ def test_official_texts_are_used(data_folder, tmp_path, types_unchecked):
 )
 def test_values_out_of_range_are_refused_at_once(settings, sentence):
     with pytest.raises(InputError, match=sentence):
-        HEADS.params("quick", settings)
+        HEADS.configure("quick", settings)

@@ -105,4 +105,4 @@ def test_what_did_not_happen_is_undecided(run, outcomes):
 )
 def test_values_out_of_range_are_refused_at_once(settings, sentence):
     with pytest.raises(InputError, match=sentence):
-        ENTRY.params("default", settings)
+        ENTRY.configure("default", settings)

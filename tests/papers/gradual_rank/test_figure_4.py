@@ -51,13 +51,13 @@ def test_one_seed_decides_nothing(run, outcomes):
 
 def test_official_data_without_a_folder_is_one_sentence(tmp_path):
     with pytest.raises(InputError, match="SADDLESCOPE_DATA"):
-        ENTRY.run(ENTRY.params("quick", {"dataset": "mnist"}), RunContext(scratch=tmp_path))
+        ENTRY.run(ENTRY.configure("quick", {"dataset": "mnist"}), RunContext(scratch=tmp_path))
 
 
 @pytest.mark.data
 @pytest.mark.parametrize(("dataset", "patch"), [("mnist", "7"), ("cifar10", "8")])
 def test_official_data_are_used(data_folder, tmp_path, dataset, patch):
-    params = ENTRY.params(
+    params = ENTRY.configure(
         "quick", {"dataset": dataset, "patch": patch, "images": "100", "epochs": "2", "batch": "20", "seeds": "0"}
     )
     run = ENTRY.run(params, RunContext(scratch=tmp_path, data=data_folder))
@@ -77,4 +77,4 @@ def test_official_data_are_used(data_folder, tmp_path, dataset, patch):
 )
 def test_values_out_of_range_are_refused_at_once(settings, sentence):
     with pytest.raises(InputError, match=sentence):
-        ENTRY.params("quick", settings)
+        ENTRY.configure("quick", settings)

@@ -26,7 +26,7 @@ def away_by(run, product, sizes):
 
 def test_it_is_the_run_of_figure_2():
     assert ENTRY.run is find_entry("gradual-rank/figure-2").run
-    assert ENTRY.params("quick") == find_entry("gradual-rank/figure-2").params("quick")
+    assert ENTRY.configure("quick") == find_entry("gradual-rank/figure-2").configure("quick")
 
 
 def test_all_claims_hold_at_the_quick_size(run, outcomes):

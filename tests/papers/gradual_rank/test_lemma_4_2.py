@@ -103,7 +103,7 @@ def test_a_killed_run_keeps_its_finished_parts(tmp_path):
             raise KilledError
 
     params = dataclasses.replace(
-        ENTRY.params("quick"), log10_scales=(-2.0,), samples=6, dim=2, until=2.0, records=3, tolerance=1e-3
+        ENTRY.configure("quick"), log10_scales=(-2.0,), samples=6, dim=2, until=2.0, records=3, tolerance=1e-3
     )
     with pytest.raises(KilledError):
         ENTRY.run(params, RunContext(scratch=tmp_path, report=kill))
@@ -125,4 +125,4 @@ def test_a_killed_run_keeps_its_finished_parts(tmp_path):
 )
 def test_values_out_of_range_are_refused_at_once(settings, sentence):
     with pytest.raises(InputError, match=sentence):
-        ENTRY.params("quick", settings)
+        ENTRY.configure("quick", settings)

@@ -32,7 +32,7 @@ def test_all_arms_of_a_seed_start_from_one_trained_model(run):
 
 def test_the_probe_is_paid_for(run):
     last = run.test_step.isel(test=-1, seed=0)
-    params = ENTRY.params("quick")
+    params = ENTRY.configure("quick")
     assert int(run.full_step.isel(test=-1, seed=0)) == int(last.sel(arm="schedule")) == params.steps
     assert int(last.sel(arm="constant")) == params.steps + params.probe
 
@@ -114,4 +114,4 @@ def test_one_seed_decides_nothing_but_counts(run, outcomes):
 )
 def test_values_out_of_range_are_refused_at_once(settings, sentence):
     with pytest.raises(InputError, match=sentence):
-        ENTRY.params("quick", settings)
+        ENTRY.configure("quick", settings)

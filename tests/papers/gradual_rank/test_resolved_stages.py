@@ -8,7 +8,7 @@ import xarray as xr
 
 from saddlescope._shared.errors import InputError
 from saddlescope.papers.gradual_rank.resolved_stages.simulations import _held
-from saddlescope.papers.gradual_rank.resolved_stages.statistics import found, predicted
+from saddlescope.papers.gradual_rank.resolved_stages.claims import found, predicted
 from saddlescope.reproduction import RunContext, find_entry
 
 NAME = "gradual-rank/resolved-stages"
@@ -21,7 +21,7 @@ def run(quick_run):
 
 
 def test_many_points_at_once_are_as_one_by_one(run, tmp_path):
-    quick = ENTRY.params("quick")
+    quick = ENTRY.configure("quick")
     points = [
         quick,
         dataclasses.replace(quick, seed=1, seeds=1, log10_scales=(-16.0,)),
@@ -100,4 +100,4 @@ def test_the_power_of_a_made_up_law_is_measured(run, outcomes, power, verdict):
 )
 def test_bad_parameters_are_refused(settings, sentence):
     with pytest.raises(InputError, match=sentence):
-        ENTRY.params("default", settings)
+        ENTRY.configure("default", settings)

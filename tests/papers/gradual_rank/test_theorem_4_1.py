@@ -151,7 +151,7 @@ def test_a_killed_run_keeps_its_finished_parts(tmp_path):
         if "alpha = 1e-4" in note:
             raise KilledError
 
-    params = dataclasses.replace(ENTRY.params("quick"), log10_scales=(-2.0, -4.0), samples=6, dim=2, stages=1)
+    params = dataclasses.replace(ENTRY.configure("quick"), log10_scales=(-2.0, -4.0), samples=6, dim=2, stages=1)
     with pytest.raises(KilledError):
         ENTRY.run(params, RunContext(scratch=tmp_path, report=kill))
     kept = {file.name: file.stat().st_mtime_ns for file in tmp_path.iterdir()}
@@ -171,4 +171,4 @@ def test_a_killed_run_keeps_its_finished_parts(tmp_path):
 )
 def test_values_out_of_range_are_refused_at_once(settings, sentence):
     with pytest.raises(InputError, match=sentence):
-        ENTRY.params("quick", settings)
+        ENTRY.configure("quick", settings)

@@ -53,7 +53,7 @@ def test_both_heads_pass_half_their_share_at_once_and_at_the_predicted_sum(run):
 
 
 def test_algorithm_1_with_weights_divides_the_entry_as_the_closed_form_does(run):
-    size = ENTRY.params("quick")
+    size = ENTRY.configure("quick")
     task = transformer_teacher_task(
         size.seeds[0], layers=1, heads=2, samples=size.samples, tokens=size.tokens, dim=size.dim, hidden=size.hidden
     )
@@ -82,4 +82,4 @@ def test_algorithm_1_with_weights_divides_the_entry_as_the_closed_form_does(run)
 )
 def test_values_out_of_range_are_refused_at_once(settings, sentence):
     with pytest.raises(InputError, match=sentence):
-        ENTRY.params("quick", settings)
+        ENTRY.configure("quick", settings)

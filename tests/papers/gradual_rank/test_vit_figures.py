@@ -99,7 +99,7 @@ class Killed(KeyboardInterrupt):
 
 def test_a_killed_run_goes_on_to_the_same_result(tmp_path):
     entry = FIGURES["figure-6"]
-    params = entry.params("quick", TINY | {"seeds": "0,1", "precision": "bf16"})
+    params = entry.configure("quick", TINY | {"seeds": "0,1", "precision": "bf16"})
     (tmp_path / "whole").mkdir()
     whole = entry.run(params, RunContext(scratch=tmp_path / "whole"))
     (tmp_path / "killed").mkdir()
@@ -120,13 +120,13 @@ def test_a_killed_run_goes_on_to_the_same_result(tmp_path):
 
 def test_the_papers_sizes_are_the_papers():
     for name in ("figure-1", "figure-6", "figure-12", "figure-13", "figure-16"):
-        p = FIGURES[name].params("paper")
+        p = FIGURES[name].configure("paper")
         assert (p.depth, p.heads, p.embedding, p.head_width, p.mlp, p.patch) == (6, 8, 512, 128, 512, 4)
         assert (p.epochs, p.warmup_epochs, p.batch, p.device) == (500, 15, 512, "cuda")
         assert p.dataset == ("cifar100" if name in ("figure-13", "figure-16") else "cifar10")
         sgd = name in ("figure-12", "figure-13")
         assert (p.optimizer, p.learning_rate) == (("sgd", 0.3) if sgd else ("adam", 1e-4))
-    p = FIGURES["figure-18"].params("paper")
+    p = FIGURES["figure-18"].configure("paper")
     assert (p.depth, p.heads, p.embedding, p.head_width, p.mlp, p.patch) == (12, 12, 768, 64, 3072, 16)
     assert (p.epochs, p.warmup_epochs, p.batch, p.learning_rate, p.dataset) == (360, 15, 4096, 3e-3, "imagenet")
 
@@ -144,7 +144,7 @@ def test_imagenet_from_its_folders_in_pieces_and_bfloat16(tmp_path, monkeypatch)
     monkeypatch.setattr(train, "load", lambda *args, **kwargs: load(*args, verify=False, **kwargs))
     settings = TINY | {"images": "0", "dataset": "imagenet", "patch": "56", "pieces": "5", "precision": "bf16"}
     entry, notes = FIGURES["figure-18"], []
-    params = entry.params("paper", settings | {"device": "cpu", "compiled": "false", "warmup_epochs": "1"})
+    params = entry.configure("paper", settings | {"device": "cpu", "compiled": "false", "warmup_epochs": "1"})
     context = RunContext(scratch=tmp_path, data=tmp_path, report=lambda fraction, note: notes.append(note))
     run = entry.run(params, context)
     assert run.sizes["head"] == 12
@@ -162,7 +162,7 @@ def test_imagenet_from_its_folders_in_pieces_and_bfloat16(tmp_path, monkeypatch)
 def test_what_is_not_there_is_one_sentence(tmp_path, monkeypatch, name, settings, sentence):
     monkeypatch.setattr("torch.cuda.is_available", lambda: False)
     with pytest.raises(InputError, match=sentence):
-        FIGURES[name].run(FIGURES[name].params("quick", settings), RunContext(scratch=tmp_path))
+        FIGURES[name].run(FIGURES[name].configure("quick", settings), RunContext(scratch=tmp_path))
 
 
 @pytest.mark.parametrize(
@@ -178,4 +178,4 @@ def test_what_is_not_there_is_one_sentence(tmp_path, monkeypatch, name, settings
 )
 def test_values_out_of_range_are_refused_at_once(name, settings, sentence):
     with pytest.raises(InputError, match=sentence):
-        FIGURES[name].params("quick", settings)
+        FIGURES[name].configure("quick", settings)

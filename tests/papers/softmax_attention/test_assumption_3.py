@@ -64,4 +64,4 @@ def test_values_out_of_range_are_refused_at_once():
         ({"instances": "0"}, "instances must be at least 1"),
     ):
         with pytest.raises(InputError, match=sentence):
-            ENTRY.params("quick", settings)
+            ENTRY.configure("quick", settings)

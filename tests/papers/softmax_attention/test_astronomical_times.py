@@ -68,4 +68,4 @@ def test_values_out_of_range_are_refused_at_once():
         ({"naive_log10_time": "400"}, "naive_log10_time must be between"),
     ):
         with pytest.raises(InputError, match=sentence):
-            ENTRY.params("quick", settings)
+            ENTRY.configure("quick", settings)

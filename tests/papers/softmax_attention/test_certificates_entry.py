@@ -95,4 +95,4 @@ def test_values_out_of_range_are_refused_at_once():
         ({"small_dim": "8"}, "small_dim must be at least 12"),
     ):
         with pytest.raises(InputError, match=sentence):
-            ENTRY.params("quick", settings)
+            ENTRY.configure("quick", settings)

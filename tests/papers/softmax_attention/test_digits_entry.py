@@ -68,6 +68,6 @@ def test_values_out_of_range_are_refused_at_once():
         ({"images": "0"}, "images must be at least 1"),
     ):
         with pytest.raises(InputError, match=sentence):
-            ENTRY.params("quick", settings)
+            ENTRY.configure("quick", settings)
     with pytest.raises(InputError, match="images and skip must add up"):
         digit_tokens(0, 1, images=500, skip=0, head=1.0)

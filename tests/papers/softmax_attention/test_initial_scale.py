@@ -69,4 +69,4 @@ def test_the_least_entropy_is_the_least():
 
 def test_scales_out_of_order_are_refused_at_once():
     with pytest.raises(InputError, match="scales must be two or more, descending"):
-        ENTRY.params("quick", {"scales": "0.1,0.3"})
+        ENTRY.configure("quick", {"scales": "0.1,0.3"})

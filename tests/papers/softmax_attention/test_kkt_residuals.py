@@ -63,4 +63,4 @@ def test_values_out_of_range_are_refused_at_once():
         ({"dim": "3"}, "dim must be at least 4"),
     ):
         with pytest.raises(InputError, match=sentence):
-            ENTRY.params("quick", settings)
+            ENTRY.configure("quick", settings)

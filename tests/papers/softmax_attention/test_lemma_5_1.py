@@ -74,4 +74,4 @@ def test_values_out_of_range_are_refused_at_once():
         ({"tolerance": "1"}, "tolerance must be between"),
     ):
         with pytest.raises(InputError, match=sentence):
-            ENTRY.params("quick", settings)
+            ENTRY.configure("quick", settings)

@@ -78,4 +78,4 @@ def test_values_out_of_range_are_refused_at_once():
     ):
         for entry in (EQUIVALENCE, CLOSED_FORM):
             with pytest.raises(InputError, match=sentence):
-                entry.params("default", settings)
+                entry.configure("default", settings)

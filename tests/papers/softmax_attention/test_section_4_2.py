@@ -7,7 +7,7 @@ from saddlescope._shared.errors import InputError
 from saddlescope.flow import key_query_margin_flow
 from saddlescope.models.tokens.generators import gaussian_tokens
 from saddlescope.models.tokens.losses import SelectionLoss
-from saddlescope.papers.softmax_attention.section_4_2.statistics import FACTORS, WEIGHTS
+from saddlescope.papers.softmax_attention.section_4_2.claims import FACTORS, WEIGHTS
 from saddlescope.reproduction import find_entry
 from saddlescope.theory import frobenius_svm, nuclear_svm
 
@@ -89,4 +89,4 @@ def test_values_out_of_range_are_refused_at_once():
         ({"log10_times": "300,100"}, "log10_times must ascend"),
     ):
         with pytest.raises(InputError, match=sentence):
-            ENTRY.params("quick", settings)
+            ENTRY.configure("quick", settings)

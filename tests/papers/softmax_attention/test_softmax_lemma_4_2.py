@@ -88,4 +88,4 @@ def test_values_out_of_range_are_refused_at_once():
         ({"small_gap": "0"}, "small_gap must be positive"),
     ):
         with pytest.raises(InputError, match=sentence):
-            ENTRY.params("quick", settings)
+            ENTRY.configure("quick", settings)

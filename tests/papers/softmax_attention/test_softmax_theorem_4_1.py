@@ -43,4 +43,4 @@ def test_a_spoilt_run_refutes_the_claim(run, outcomes, variable, factor, claims)
 
 def test_sizes_that_do_not_go_together_are_refused_at_once():
     with pytest.raises(InputError, match="samples, tokens and dims must be as many"):
-        ENTRY.params("quick", {"dims": "8,50"})
+        ENTRY.configure("quick", {"dims": "8,50"})

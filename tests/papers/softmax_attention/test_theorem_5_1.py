@@ -66,4 +66,4 @@ def test_values_out_of_range_are_refused_at_once():
         ({"smallest": "1"}, "smallest must be at most largest"),
     ):
         with pytest.raises(InputError, match=sentence):
-            ENTRY.params("quick", settings)
+            ENTRY.configure("quick", settings)

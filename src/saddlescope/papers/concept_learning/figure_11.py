@@ -1,19 +1,19 @@
-"""Figure 11: two-layer linear networks learn the stronger and the more diverse concept first   (Appendix F, Figure 11)
+"""Figure 11: two-layer linear networks learn the stronger and the more diverse concept first.
 
 As Figure 2 with two layers, at d = 64 with 64 hidden units, trained by SGD in the conventions of
 `shared.perceptron_training`.
 """
 
-from dataclasses import dataclass
-
 import xarray as xr
 
+from saddlescope.papers.concept_learning import CITATION
 from saddlescope.papers.concept_learning.shared import learning_order as orders
+from saddlescope.papers.concept_learning.shared.learning_order import QUICK
 from saddlescope.plot import Figure
 from saddlescope.reproduction.context import RunContext
+from saddlescope.reproduction.entry import Entry
 
 
-@dataclass(frozen=True, kw_only=True)
 class Params(orders.OrderParams):
     """The paper's training, for several seeds."""
 
@@ -39,3 +39,16 @@ def figures(run: xr.Dataset) -> list[Figure]:
             table=orders.order_table(run),
         )
     ]
+
+
+entry = Entry(
+    "concept-learning/figure-11",
+    "Figure 11: two-layer linear networks learn the stronger and the more diverse concept first",
+    citation=CITATION,
+    source="Appendix F, Figure 11",
+    params=Params,
+    quick=QUICK,
+    run=run,
+    claims=claims,
+    figures=figures,
+)

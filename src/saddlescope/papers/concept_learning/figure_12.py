@@ -1,23 +1,24 @@
-"""Figure 12: two-layer ReLU networks learn the stronger and the more diverse concept first   (Appendix F, Figure 12)
+"""Figure 12: two-layer ReLU networks learn the stronger and the more diverse concept first.
 
 As Figure 2 with two layers and ReLU between them, at d = 64 with 64 hidden units, trained by SGD in the conventions of
 `shared.perceptron_training`.
 """
 
-from dataclasses import dataclass
-
 import xarray as xr
 
+from saddlescope.papers.concept_learning import CITATION
 from saddlescope.papers.concept_learning.shared import learning_order as orders
+from saddlescope.papers.concept_learning.shared.learning_order import QUICK
 from saddlescope.plot import Figure
 from saddlescope.reproduction.context import RunContext
+from saddlescope.reproduction.entry import Entry
+from saddlescope.reproduction.parameters import param
 
 
-@dataclass(frozen=True, kw_only=True)
 class Params(orders.OrderParams):
     """The paper's training, for several seeds."""
 
-    every: int = 20  # steps between two marks
+    every: int = param(20, "steps between two marks")
 
 
 def run(params: Params, context: RunContext) -> xr.Dataset:
@@ -41,3 +42,16 @@ def figures(run: xr.Dataset) -> list[Figure]:
             table=orders.order_table(run),
         )
     ]
+
+
+entry = Entry(
+    "concept-learning/figure-12",
+    "Figure 12: two-layer ReLU networks learn the stronger and the more diverse concept first",
+    citation=CITATION,
+    source="Appendix F, Figure 12",
+    params=Params,
+    quick=QUICK,
+    run=run,
+    claims=claims,
+    figures=figures,
+)

@@ -1,4 +1,4 @@
-"""Conjecture 2: the optimal escape direction has rank one at all but the first layers   (Section 5, conjecture 2)
+"""Conjecture 2: the optimal escape direction has rank one at all but the first layers.
 
 If the optimal speed s*(L) stops growing at some depth L_0, Proposition 3.2 makes a direction with rank one from layer
 L_0 on. Searches at each depth on three data sets, each direction polished to machine precision: does the best speed
@@ -6,57 +6,43 @@ stay at that of depth 3, which is certified? Which layers of the best direction 
 plateau, by one faster direction, and not prove it.
 """
 
-from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
 import xarray as xr
 
 from saddlescope._shared.errors import InputError, unknown
+from saddlescope.papers.deep_relu import CITATION
 from saddlescope.papers.deep_relu.shared.circle_data import alternating_circle
 from saddlescope.papers.deep_relu.shared.sequence_checks import require_increasing
 from saddlescope.plot import Axis, Figure, Line, Mark, Panel
-from saddlescope.reproduction import parameter_checks
-from saddlescope.reproduction.claim import Claim, Estimate
+from saddlescope.reproduction.claim import Claims, Estimate
 from saddlescope.reproduction.context import RunContext
+from saddlescope.reproduction.entry import Entry
 from saddlescope.reproduction.metric import Metric
+from saddlescope.reproduction.parameters import EntryParams, param
 
 DATA = ("circle-8", "circle-12", "random")  # the latter in the plane
 
 
-@dataclass(frozen=True, kw_only=True)
-class Params:
+class Params(EntryParams):
     """A few minutes of search."""
 
-    depths: tuple[int, ...] = (3, 4, 5, 6, 7, 8)  # L, from 3 on, increasing
-    data: tuple[str, ...] = DATA  # data sets
-    width: int = 16  # of all hidden layers
-    starts: int = 96  # random starts for each depth and data set
-    steps: int = 4000  # of each descent
-    samples: int = 12  # in the random data set
-    seed: int = 0  # of the starts and the random data
+    depths: tuple[int, ...] = param((3, 4, 5, 6, 7, 8), "L, from 3 on, increasing")
+    data: tuple[str, ...] = param(DATA, "data sets")
+    width: int = param(16, "of all hidden layers", ge=1)
+    starts: int = param(96, "random starts for each depth and data set", ge=1)
+    steps: int = param(4000, "of each descent", ge=100)
+    samples: int = param(12, "in the random data set", ge=3)
+    seed: int = param(0, "of the starts and the random data", ge=0)
 
-    def __post_init__(self) -> None:
-        parameter_checks.require_at_least(1, self, "width", "starts")
-        parameter_checks.require_at_least(100, self, "steps")
-        parameter_checks.require_at_least(3, self, "samples")
-        parameter_checks.require_at_least(0, self, "seed")
+    def check(self) -> None:
         for name in self.data:
             if name not in DATA:
                 raise unknown("data set", name, DATA)
         if not self.data or len(set(self.data)) < len(self.data):
             raise InputError(f"data must be one or more of {', '.join(DATA)}, each once; got {self.data!r}.")
         require_increasing(3, self, "depths", example="3,4,8")
-
-    @classmethod
-    def quick(cls) -> "Params":
-        """Seconds."""
-        return cls(depths=(3, 4), data=("circle-8",), width=8, starts=6, steps=1000)
-
-    @classmethod
-    def paper(cls) -> "Params":
-        """The paper has no experiment on this; more starts of wider networks."""
-        return cls(width=32, starts=400, steps=8000)
 
 
 def run(params: Params, context: RunContext) -> xr.Dataset:
@@ -115,19 +101,50 @@ def _search_directions(name: str, depth: int, params: Params) -> xr.Dataset:
     )
 
 
+def _layers_above_one(one: xr.Dataset) -> list[int]:
+    return [int(layer) for layer in one.layer if bool((one["rank"].sel(layer=layer) > 1).any())]
+
+
+claims = Claims()
+
+
 # The bounds: a plateau is exact, and directions are known to machine precision; 1e-9 leaves room for the certificate.
+@claims.add(
+    "none-faster",
+    "No direction found at any depth is faster than the optimum of depth 3",
+    quantity="largest relative excess",
+    kind="own",
+    source="Conjecture 2 with L_0 = 3, exact; this project's bar for rounding",
+    high=1e-9,
+)
 def _largest_excess(run: xr.Dataset) -> Estimate:
     excess = (run.speed.max("start") / run.upper - 1).max("depth")
     remark = "; ".join(f"{name}: {float(value):.1e}" for name, value in zip(run.data.values, excess, strict=True))
     return Estimate(float(excess.max()), remark=f"{run.speed.size} runs; {remark}")
 
 
+@claims.add(
+    "plateau",
+    "The best direction at each depth has the speed of depth 3",
+    quantity="most that one lacks, relatively",
+    kind="own",
+    source="Proposition 3.2 says that it exists; this project's bar for the search",
+    high=1e-9,
+)
 def _largest_deficit(run: xr.Dataset) -> Estimate:
     lack = 1 - run.best / run.lower
     plain = 1 - run.descent_best / run.lower
     return Estimate(float(lack.max()), remark=f"by descent alone {float(plain.max()):.1e}")
 
 
+@claims.add(
+    "rank-one",
+    "The best direction has rank one from layer 3 on, at every depth",
+    quantity="the largest rank there",
+    kind="printed",
+    source="Conjecture 2 with L_0 = 3",
+    high=1.0,
+)
 def _largest_rank(run: xr.Dataset) -> Estimate:
     above = run["rank"].where(run.layer >= 3)
     where = "; ".join(
@@ -138,44 +155,17 @@ def _largest_rank(run: xr.Dataset) -> Estimate:
     return Estimate(float(above.max()), remark=where or "rank one throughout")
 
 
-def _layers_above_one(one: xr.Dataset) -> list[int]:
-    return [int(layer) for layer in one.layer if bool((one["rank"].sel(layer=layer) > 1).any())]
-
-
+@claims.add(
+    "escape-directions",
+    "What is compared are escape directions",
+    quantity="largest Clarke residual of a best one, over its speed",
+    kind="own",
+    source="Definition 2.1; this project's bar",
+    high=1e-11,
+)
 def _residual(run: xr.Dataset) -> Estimate:
     return Estimate(float((run.residual / run.best).max()), remark=f"{run.best.size} directions")
 
-
-claims = (
-    Claim(
-        name="none-faster",
-        says="No direction found at any depth is faster than the optimum of depth 3: largest relative excess",
-        source="Conjecture 2 with L_0 = 3, exact; this project's bar for rounding",
-        statistic=_largest_excess,
-        high=1e-9,
-    ),
-    Claim(
-        name="plateau",
-        says="The best direction at each depth has the speed of depth 3: most that one lacks, relatively",
-        source="Proposition 3.2 says that it exists; this project's bar for the search",
-        statistic=_largest_deficit,
-        high=1e-9,
-    ),
-    Claim(
-        name="rank-one",
-        says="The best direction has rank one from layer 3 on, at every depth: the largest rank there",
-        source="Conjecture 2 with L_0 = 3",
-        statistic=_largest_rank,
-        high=1.0,
-    ),
-    Claim(
-        name="escape-directions",
-        says="What is compared are escape directions: largest Clarke residual of a best one, over its speed",
-        source="Definition 2.1; this project's bar",
-        statistic=_residual,
-        high=1e-11,
-    ),
-)
 
 metrics = (
     Metric(
@@ -234,3 +224,18 @@ def figures(run: xr.Dataset) -> list[Figure]:
         panels=tuple(structure),
     )
     return [speeds, shapes]
+
+
+entry = Entry(
+    "deep-relu/conjecture-2",
+    "Conjecture 2: the optimal escape direction has rank one at all but the first layers",
+    citation=CITATION,
+    source="Section 5, conjecture 2",
+    params=Params,
+    quick=dict(depths=(3, 4), data=("circle-8",), width=8, starts=6, steps=1000),
+    paper=dict(width=32, starts=400, steps=8000),
+    run=run,
+    claims=claims,
+    figures=figures,
+    metrics=metrics,
+)

@@ -1,4 +1,4 @@
-"""Conjecture 4: does the bottleneck rank rise by one at each saddle?   (Section 5, hypothesis 4)
+"""Conjecture 4: does the bottleneck rank rise by one at each saddle?.
 
 The paper hopes that gradient descent from small weights searches greedily for a function of low bottleneck rank: rank 1
 first, then gradually more, and no more than it takes to fit the data. Students of teachers whose bottleneck rank k is
@@ -11,13 +11,13 @@ alone.
     rise        of the rank from one stage to the next
 """
 
-from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
 import xarray as xr
 
 from saddlescope._shared.errors import InputError
+from saddlescope.papers.deep_relu import CITATION
 from saddlescope.papers.deep_relu.shared.layer_measurements import NetworkJob, digits_jobs, train_jobs
 from saddlescope.papers.deep_relu.shared.recorded_training import TrainingSetup
 from saddlescope.papers.deep_relu.shared.sequence_checks import require_strengths
@@ -25,56 +25,41 @@ from saddlescope.papers.deep_relu.shared.staircase_dataset import concatenate_ne
 from saddlescope.papers.deep_relu.shared.staircase_metrics import STAIRCASE_METRICS
 from saddlescope.papers.deep_relu.shared.teacher_data import teacher_loss
 from saddlescope.plot import Axis, Figure, Line, Mark, Panel, Table
-from saddlescope.reproduction.claim import Claim, Estimate
+from saddlescope.reproduction.claim import Claims, Estimate
 from saddlescope.reproduction.context import RunContext
-from saddlescope.reproduction.parameter_checks import require_at_least
+from saddlescope.reproduction.entry import Entry
+from saddlescope.reproduction.parameters import EntryParams, param
 
 _SEPARATED, _EQUAL, _DIGITS = "separated", "equal", "digits"
+
 _FITS = 0.01  # of the loss at the origin: a student with less left fits the data
 
 
-@dataclass(frozen=True, kw_only=True)
-class Params:
+class Params(EntryParams):
     """Students of two depths that train in seconds; digits with the paper's network, narrower."""
 
-    depths: tuple[int, ...] = (4, 6)  # of the students
-    deviations: tuple[float, ...] = (0.02, 0.03)  # standard deviation of their initial weights, at each depth
-    rates: tuple[float, ...] = (0.1, 4.0)  # of their learning rate rate |theta|^(2 - L), at each depth
-    seed: int = 0  # of the first network of every kind; the others have the next ones
-    teachers: int = 3  # separated teachers with ReLU, and as many with the absolute value, at each depth
-    strengths: tuple[float, ...] = (3.0, 2.0, 1.2)  # of the inner dimensions of separated teachers
-    equal: int = 4  # ReLU teachers of equal strengths, for students of the first depth
-    samples: int = 200  # of a teacher
-    width: int = 30  # of the students' hidden layers
-    steps: int = 60_000  # of gradient descent on all samples
-    digits: int = 2  # networks of depth 6 on the digits; 0: teachers alone
-    digits_width: int = 60  # of their hidden layers
-    digits_steps: int = 60_000  # of stochastic gradient descent at learning rate 10 / |theta|^4, batch 32
+    depths: tuple[int, ...] = param((4, 6), "of the students")
+    deviations: tuple[float, ...] = param((0.02, 0.03), "standard deviation of their initial weights, at each depth")
+    rates: tuple[float, ...] = param((0.1, 4.0), "of their learning rate rate |theta|^(2 - L), at each depth")
+    seed: int = param(0, "of the first network of every kind; the others have the next ones", ge=0)
+    teachers: int = param(3, "separated teachers with ReLU, and as many with the absolute value, at each depth", ge=1)
+    strengths: tuple[float, ...] = param((3.0, 2.0, 1.2), "of the inner dimensions of separated teachers")
+    equal: int = param(4, "ReLU teachers of equal strengths, for students of the first depth", ge=0)
+    samples: int = param(200, "of a teacher", ge=1)
+    width: int = param(30, "of the students' hidden layers", ge=1)
+    steps: int = param(60_000, "of gradient descent on all samples", ge=1)
+    digits: int = param(2, "networks of depth 6 on the digits; 0: teachers alone", ge=0)
+    digits_width: int = param(60, "of their hidden layers", ge=1)
+    digits_steps: int = param(60_000, "of stochastic gradient descent at learning rate 10 / |theta|^4, batch 32", ge=1)
 
-    def __post_init__(self) -> None:
-        require_at_least(1, self, "samples", "width", "steps", "digits_width", "digits_steps")
+    def check(self) -> None:
         if not self.depths or min(self.depths) < 2:
             raise InputError(f"depths must be one or more integers of at least 2; got {self.depths!r}.")
         for name in ("deviations", "rates"):
             values = getattr(self, name)
             if len(values) != len(self.depths) or not all(0 < one < float("inf") for one in values):
                 raise InputError(f"{name} must be {len(self.depths)} positive numbers, one per depth; got {values!r}.")
-        require_at_least(1, self, "teachers")
-        require_at_least(0, self, "seed", "equal", "digits")
         require_strengths(self)
-
-    @classmethod
-    def quick(cls) -> "Params":
-        """Seconds: one teacher of either kind, of bottleneck rank 2."""
-        return cls(
-            depths=(4,), deviations=(0.03,), rates=(0.1,), teachers=1, strengths=(3.0, 2.0), equal=0,
-            samples=60, width=16, steps=16_000, digits=0,
-        )  # fmt: skip
-
-    @classmethod
-    def paper(cls) -> "Params":
-        """Wider networks and more of them; the paper has no experiment on this."""
-        return cls(teachers=10, equal=10, width=100, digits=5, digits_width=300, digits_steps=10**6)
 
 
 def run(params: Params, context: RunContext) -> xr.Dataset:
@@ -132,6 +117,37 @@ def _wrong_ends(run: xr.Dataset, *, task: str) -> Estimate:
     return Estimate(float(wrong), remark=f"{found}; teachers of rank {run.known_rank}")
 
 
+_LITERAL = "section 5, hypothesis 4"
+
+claims = Claims()
+
+claims.add(
+    "by-one",
+    "On teachers of separated strengths the bottleneck rank rises by one at each saddle",
+    quantity="rises of another size",
+    kind="printed",
+    source=_LITERAL,
+    high=0.0,
+)(partial(_wrong_rises, task=_SEPARATED))
+
+claims.add(
+    "stops",
+    "It stops at the teacher's bottleneck rank, the least that fits",
+    quantity="networks that fit at another",
+    kind="printed",
+    source=f"{_LITERAL}: stopping at the smallest BN-rank sufficient to fit the data",
+    high=0.0,
+)(partial(_wrong_ends, task=_SEPARATED))
+
+
+@claims.add(
+    "shared",
+    "All middle layers share the rank",
+    quantity="part of the stages after the first in which they do",
+    kind="printed",
+    source="section 5: in bottlenecks all middle layers share one rank; the bound from runs on other seeds",
+    low=0.8,
+)
 def _agreement(run: xr.Dataset) -> Estimate:
     """Return the share of stages after the first in which all middle layers have the rank of the bottleneck."""
     of_task = run.isel(network=(run.task == _SEPARATED).values)
@@ -143,53 +159,32 @@ def _agreement(run: xr.Dataset) -> Estimate:
     return Estimate(float(agree.where(stages).mean()), remark=f"{int(stages.sum())} stages")
 
 
-_LITERAL = "section 5, hypothesis 4"
+claims.add(
+    "equal",
+    "The rank rises by one at each saddle even where all strengths are equal",
+    quantity="rises of another size",
+    kind="printed",
+    source=f"{_LITERAL}, taken literally: no exception is made for ties",
+    high=0.0,
+)(partial(_wrong_rises, task=_EQUAL))
 
-claims = (
-    Claim(
-        name="by-one",
-        says="On teachers of separated strengths the bottleneck rank rises by one at each saddle: rises of another "
-        "size",
-        source=_LITERAL,
-        statistic=partial(_wrong_rises, task=_SEPARATED),
-        high=0.0,
-    ),
-    Claim(
-        name="stops",
-        says="It stops at the teacher's bottleneck rank, the least that fits: networks that fit at another",
-        source=f"{_LITERAL}: stopping at the smallest BN-rank sufficient to fit the data",
-        statistic=partial(_wrong_ends, task=_SEPARATED),
-        high=0.0,
-    ),
-    Claim(
-        name="shared",
-        says="All middle layers share the rank: part of the stages after the first in which they do",
-        source="section 5: in bottlenecks all middle layers share one rank; the bound from runs on other seeds",
-        statistic=_agreement,
-        low=0.8,
-    ),
-    Claim(
-        name="equal",
-        says="The rank rises by one at each saddle even where all strengths are equal: rises of another size",
-        source=f"{_LITERAL}, taken literally: no exception is made for ties",
-        statistic=partial(_wrong_rises, task=_EQUAL),
-        high=0.0,
-    ),
-    Claim(
-        name="equal-stops",
-        says="With equal strengths, too, it stops at the teacher's bottleneck rank: networks that fit at another",
-        source=f"{_LITERAL}: stopping at the smallest BN-rank sufficient to fit the data",
-        statistic=partial(_wrong_ends, task=_EQUAL),
-        high=0.0,
-    ),
-    Claim(
-        name="digits",
-        says="On digits every rise of the rank that the runs show is by one: rises of another size",
-        source=_LITERAL,
-        statistic=partial(_wrong_rises, task=_DIGITS),
-        high=0.0,
-    ),
-)
+claims.add(
+    "equal-stops",
+    "With equal strengths, too, it stops at the teacher's bottleneck rank",
+    quantity="networks that fit at another",
+    kind="printed",
+    source=f"{_LITERAL}: stopping at the smallest BN-rank sufficient to fit the data",
+    high=0.0,
+)(partial(_wrong_ends, task=_EQUAL))
+
+claims.add(
+    "digits",
+    "On digits every rise of the rank that the runs show is by one",
+    quantity="rises of another size",
+    kind="printed",
+    source=_LITERAL,
+    high=0.0,
+)(partial(_wrong_rises, task=_DIGITS))
 
 metrics = STAIRCASE_METRICS
 
@@ -256,3 +251,29 @@ def _table(run: xr.Dataset) -> Table:
             )
     columns = ("network", "stage", "begins at step", "loss", "bottleneck rank", "ranks of layers 1..L")
     return Table(columns=columns, rows=tuple(rows))
+
+
+entry = Entry(
+    "deep-relu/conjecture-4",
+    "Conjecture 4: does the bottleneck rank rise by one at each saddle?",
+    citation=CITATION,
+    source="Section 5, hypothesis 4",
+    params=Params,
+    quick=dict(
+        depths=(4,),
+        deviations=(0.03,),
+        rates=(0.1,),
+        teachers=1,
+        strengths=(3.0, 2.0),
+        equal=0,
+        samples=60,
+        width=16,
+        steps=16_000,
+        digits=0,
+    ),
+    paper=dict(teachers=10, equal=10, width=100, digits=5, digits_width=300, digits_steps=10**6),
+    run=run,
+    claims=claims,
+    figures=figures,
+    metrics=metrics,
+)

@@ -1,4 +1,4 @@
-"""Handwritten digits at depth 6: the whole staircase, found without looking, over seeds   (Sections 3.3 and 5)
+"""Handwritten digits at depth 6: the whole staircase, found without looking, over seeds.
 
 The experiment of Figure 1 on images of 8 x 8 pixels, small enough to be repeated for many seeds. From small weights a
 deep ReLU network stays near the origin, escapes to a plateau on which its deeper layers have rank one, and then to one
@@ -12,13 +12,13 @@ In pilots on other seeds about one in four skipped the plateau of rank one, and 
     eta     learning rate, rate |theta|^(2 - L): steps of the paper's time s
 """
 
-from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
 import xarray as xr
 
 from saddlescope._shared.progress import Report
+from saddlescope.papers.deep_relu import CITATION
 from saddlescope.papers.deep_relu.shared.image_training import image_loss, train_on_images
 from saddlescope.papers.deep_relu.shared.plateau_statistics import (
     ends_early,
@@ -31,42 +31,29 @@ from saddlescope.papers.deep_relu.shared.sequence_checks import require_distinct
 from saddlescope.papers.deep_relu.shared.staircase_metrics import ACCURACY_METRIC, STAIRCASE_METRICS
 from saddlescope.papers.deep_relu.shared.training_figures import layer_panels, loss_panel, stage_rows
 from saddlescope.plot import Figure, Table
-from saddlescope.reproduction.claim import Claim, Estimate
+from saddlescope.reproduction.claim import Claims, Estimate
 from saddlescope.reproduction.context import RunContext
-from saddlescope.reproduction.parameter_checks import require_at_least, require_positive
+from saddlescope.reproduction.entry import Entry
+from saddlescope.reproduction.parameters import EntryParams, param
 
 if TYPE_CHECKING:
     from saddlescope.models.deep import LayeredLoss
 
 
-@dataclass(frozen=True, kw_only=True)
-class Params:
+class Params(EntryParams):
     """A width at which one seed takes half a minute; the paper has this experiment on MNIST alone (Figure 1)."""
 
-    seeds: tuple[int, ...] = (0, 1, 2, 3, 4)  # of initial weights and minibatches
-    depth: int = 6  # number of layers L
-    width: int = 100  # of the hidden layers
-    deviation: float = 0.02  # standard deviation of the initial weights
-    rate: float = 10.0  # of the learning rate rate |theta|^(2 - L)
-    batch: int = 32  # samples in a minibatch
-    steps: int = 200_000  # of stochastic gradient descent: 4,300 epochs of 1,500 images
-    marks: int = 64  # steps at which spectra are stored, for each doubling of the step
+    seeds: tuple[int, ...] = param((0, 1, 2, 3, 4), "of initial weights and minibatches")
+    depth: int = param(6, "number of layers L", ge=4)
+    width: int = param(100, "of the hidden layers", ge=1)
+    deviation: float = param(0.02, "standard deviation of the initial weights", gt=0)
+    rate: float = param(10.0, "of the learning rate rate |theta|^(2 - L)", gt=0)
+    batch: int = param(32, "samples in a minibatch", ge=1)
+    steps: int = param(200_000, "of stochastic gradient descent: 4,300 epochs of 1,500 images", ge=1)
+    marks: int = param(64, "steps at which spectra are stored, for each doubling of the step", ge=1)
 
-    def __post_init__(self) -> None:
-        require_at_least(1, self, "width", "batch", "steps", "marks")
-        require_at_least(4, self, "depth")
-        require_positive(self, "deviation", "rate")
+    def check(self) -> None:
         require_distinct(0, self, "seeds")
-
-    @classmethod
-    def quick(cls) -> "Params":
-        """Seconds: narrow, from larger weights, to the first plateau."""
-        return cls(seeds=(1,), width=24, deviation=0.06, steps=12_000, marks=16)
-
-    @classmethod
-    def paper(cls) -> "Params":
-        """More seeds; the paper has no experiment on digits."""
-        return cls(seeds=tuple(range(20)))
 
 
 def run(params: Params, context: RunContext) -> xr.Dataset:
@@ -109,6 +96,17 @@ def _incomplete(run: xr.Dataset) -> Estimate | None:
     return None
 
 
+claims = Claims()
+
+
+@claims.add(
+    "ranks",
+    "The deeper layers have rank 0, then 1, then 2 on the plateaus found",
+    quantity="part of the seeds",
+    kind="printed",
+    source="Section 3.3: one dominant singular value after the first escape, a second one later; most seeds, as in two of three of the pilot on other seeds",
+    low=0.5,
+)
 def _paths(run: xr.Dataset) -> Estimate:
     if early := _incomplete(run):
         return early
@@ -117,6 +115,24 @@ def _paths(run: xr.Dataset) -> Estimate:
     return Estimate(sum(ranks[:3] == [0, 1, 2] for ranks in paths.values()) / len(paths), remark=remark)
 
 
+claims.add(
+    "ranks-every-seed",
+    "The same for every seed",
+    quantity="value",
+    kind="own",
+    source="Section 3.3; this project's bar, set before any run",
+    low=1.0,
+)(_paths)
+
+
+@claims.add(
+    "rank-one",
+    "In the middle of a plateau at rank 1 one singular value dominates every deeper layer",
+    quantity="largest s_2 / s_1",
+    kind="printed",
+    source="Section 3.3, no number; the pilot on other seeds had up to 0.16, and 0.3 leaves room",
+    high=0.3,
+)
 def _first_ratio(run: xr.Dataset) -> Estimate:
     """Return the largest s_2 / s_1 of a deeper layer on the first plateau, over the seeds with rank 1 there."""
     first = run.stage_layer_rank.isel(stage=1).sel(layer=_deeper(run))
@@ -130,57 +146,33 @@ def _first_ratio(run: xr.Dataset) -> Estimate:
     return Estimate(worst, remark=f"{len(seeds)} of {run.sizes['seed']} seeds")
 
 
+@claims.add(
+    "accuracy",
+    "The network fits the digits in the end",
+    quantity="least accuracy on the training images",
+    kind="own",
+    source="this project's bar; 1.000 in the pilot on other seeds",
+    low=0.99,
+)
 def _accuracy(run: xr.Dataset) -> Estimate:
     return _incomplete(run) or Estimate(float(run.accuracy.isel(step=-1).min()), remark="the worst seed")
 
 
+@claims.add(
+    "escape",
+    "The escape from the origin takes about as many steps for every seed",
+    quantity="latest over earliest",
+    kind="printed",
+    source="Section 2.1: the escape is that of a deterministic flow from a random start; the pilot on other seeds had a ratio of 1.35",
+    low=1.0,
+    high=2.0,
+)
 def _first_escape(run: xr.Dataset) -> Estimate:
     starts = run.stage_start.isel(stage=1)
     if bool(starts.isnull().any()):
         return Estimate.unresolved("A seed did not escape from the origin; take more steps.")
     return Estimate(float(starts.max() / starts.min()), remark=", ".join(f"{start:.0f}" for start in starts.values))
 
-
-claims = (
-    Claim(
-        name="ranks",
-        says="The deeper layers have rank 0, then 1, then 2 on the plateaus found: part of the seeds",
-        source="Section 3.3: one dominant singular value after the first escape, a second one later; most seeds, as in "
-        "two of three of the pilot on other seeds",
-        statistic=_paths,
-        low=0.5,
-    ),
-    Claim(
-        name="ranks-every-seed",
-        says="The same for every seed",
-        source="Section 3.3; this project's bar, set before any run",
-        statistic=_paths,
-        low=1.0,
-    ),
-    Claim(
-        name="rank-one",
-        says="In the middle of a plateau at rank 1 one singular value dominates every deeper layer: largest s_2 / s_1",
-        source="Section 3.3, no number; the pilot on other seeds had up to 0.16, and 0.3 leaves room",
-        statistic=_first_ratio,
-        high=0.3,
-    ),
-    Claim(
-        name="accuracy",
-        says="The network fits the digits in the end: least accuracy on the training images",
-        source="this project's bar; 1.000 in the pilot on other seeds",
-        statistic=_accuracy,
-        low=0.99,
-    ),
-    Claim(
-        name="escape",
-        says="The escape from the origin takes about as many steps for every seed: latest over earliest",
-        source="Section 2.1: the escape is that of a deterministic flow from a random start; the pilot on other seeds "
-        "had a ratio of 1.35",
-        statistic=_first_escape,
-        low=1.0,
-        high=2.0,
-    ),
-)
 
 metrics = (*STAIRCASE_METRICS, ACCURACY_METRIC)
 
@@ -213,3 +205,18 @@ def figures(run: xr.Dataset) -> list[Figure]:
 def _table(run: xr.Dataset) -> Table:
     rows = tuple(row for seed in run.seed.values.tolist() for row in stage_rows(run.sel(seed=seed), seed))
     return Table(columns=("seed", "stage", "begins at step", "loss", "ranks of the layers"), rows=rows)
+
+
+entry = Entry(
+    "deep-relu/digits",
+    "Handwritten digits at depth 6: the whole staircase, found without looking, over seeds",
+    citation=CITATION,
+    source="Sections 3.3 and 5",
+    params=Params,
+    quick=dict(seeds=(1,), width=24, deviation=0.06, steps=12_000, marks=16),
+    paper=dict(seeds=tuple(range(20))),
+    run=run,
+    claims=claims,
+    figures=figures,
+    metrics=metrics,
+)

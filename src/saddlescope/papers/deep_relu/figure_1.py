@@ -1,4 +1,4 @@
-"""Figures 1 and 3: at depth 6 MNIST is learned from saddle to saddle, a singular value at a time   (Section 3.3)
+"""Figures 1 and 3: at depth 6 MNIST is learned from saddle to saddle, a singular value at a time.
 
 Appendix B: depth 6, no biases, cross-entropy, normal weights of small deviation, SGD with minibatches of 32 and the
 learning rate 10 / |theta|^4, images standardised by the mean and deviation of the data set. Without a data
@@ -10,11 +10,11 @@ folder, the embedded digits replace MNIST.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
 
 import xarray as xr
 
+from saddlescope.papers.deep_relu import CITATION
 from saddlescope.papers.deep_relu.shared.image_training import Data, image_loss, train_on_images
 from saddlescope.papers.deep_relu.shared.plateau_statistics import (
     count_escapes,
@@ -28,40 +28,25 @@ from saddlescope.papers.deep_relu.shared.recorded_training import TrainingSetup
 from saddlescope.papers.deep_relu.shared.staircase_metrics import ACCURACY_METRIC, STAIRCASE_METRICS
 from saddlescope.papers.deep_relu.shared.training_figures import layer_panels, loss_panel, spectra_panel, stage_table
 from saddlescope.plot import Figure, Mark
-from saddlescope.reproduction.claim import Claim, Estimate
+from saddlescope.reproduction.claim import Claims, Estimate
 from saddlescope.reproduction.context import RunContext
-from saddlescope.reproduction.parameter_checks import require_at_least, require_positive
+from saddlescope.reproduction.entry import Entry
+from saddlescope.reproduction.parameters import EntryParams, param
 
 INNER = slice(3, 5)  # layers
 
 
-@dataclass(frozen=True, kw_only=True)
-class Params:
+class Params(EntryParams):
     """A tenth of the paper's width, at which the path takes four minutes."""
 
-    dataset: Data = "mnist"  # the images; embedded digits where there is no data folder
-    width: int = 100  # of the hidden layers
-    deviation: float = 0.016  # standard deviation of the initial weights
-    rate: float = 10.0  # of the learning rate rate / |theta|^4
-    batch: int = 32  # samples in a minibatch
-    steps: int = 300_000  # of stochastic gradient descent: 160 epochs of 60,000 images
-    marks: int = 24  # steps at which spectra are stored, for each doubling of the step
-    seed: int = 0  # of initial weights and minibatches
-
-    def __post_init__(self) -> None:
-        require_at_least(1, self, "width", "batch", "steps", "marks")
-        require_at_least(0, self, "seed")
-        require_positive(self, "deviation", "rate")
-
-    @classmethod
-    def quick(cls) -> "Params":
-        """Seconds: a narrow network on the embedded digits."""
-        return cls(dataset="digits", width=24, deviation=0.06, steps=16_000, marks=16)
-
-    @classmethod
-    def paper(cls) -> "Params":
-        """The paper's own: width 1000, deviation 1/1000, 1000 epochs; for a GPU."""
-        return cls(width=1000, deviation=1e-3, steps=1_875_000, marks=6)
+    dataset: Data = param("mnist", "the images; embedded digits where there is no data folder")
+    width: int = param(100, "of the hidden layers", ge=1)
+    deviation: float = param(0.016, "standard deviation of the initial weights", gt=0)
+    rate: float = param(10.0, "of the learning rate rate / |theta|^4", gt=0)
+    batch: int = param(32, "samples in a minibatch", ge=1)
+    steps: int = param(300_000, "of stochastic gradient descent: 160 epochs of 60,000 images", ge=1)
+    marks: int = param(24, "steps at which spectra are stored, for each doubling of the step", ge=1)
+    seed: int = param(0, "of initial weights and minibatches", ge=0)
 
 
 def run(params: Params, context: RunContext) -> xr.Dataset:
@@ -81,25 +66,6 @@ def run(params: Params, context: RunContext) -> xr.Dataset:
 # to 6, and 2.2 times in the first. The first layer is judged with the others, since the paper says "in every layer".
 def _no_plateau(run: xr.Dataset) -> Estimate:
     return Estimate.unresolved(f"No plateau was found after the origin: {describe_stages(run)}.")
-
-
-def _dominance(run: xr.Dataset) -> Estimate:
-    """Return the largest s_2 / s_1 of any layer in the middle of the first plateau."""
-    at = select_first_plateau(run)
-    if at.step.isnull():
-        return _no_plateau(run)
-    found = singular_value_ratios(at, 2)
-    remark = f"at step {int(at.step)}: " + ", ".join(f"{float(ratio):.2f}" for ratio in found)
-    return Estimate(float(found.max()), remark=remark)
-
-
-def _deeper_less(run: xr.Dataset) -> Estimate:
-    """Return the mean s_2 / s_1 of the layers 4 to 6 over that of the layers 1 to 3 on the first plateau."""
-    at = select_first_plateau(run)
-    if at.step.isnull():
-        return _no_plateau(run)
-    found = singular_value_ratios(at, 2)
-    return Estimate(float(found.sel(layer=slice(4, 6)).mean() / found.sel(layer=slice(1, 3)).mean()))
 
 
 def _rise(run: xr.Dataset) -> Estimate:
@@ -126,50 +92,79 @@ def _if_complete(run: xr.Dataset, *, statistic: Callable[[xr.Dataset], Estimate]
     return statistic(run)
 
 
-claims = (
-    Claim(
-        name="saddles",
-        says="The loss shows at least two saddles: escapes found",
-        source="Section 3.3: 'two distinct saddle points'",
-        statistic=partial(_if_complete, statistic=count_escapes),
-        low=2.0,
-    ),
-    Claim(
-        name="dominant",
-        says="After the first escape one singular value dominates in every layer: largest s_2 / s_1",
-        source="Section 3.3: 'a single dominant singular value in every layer'; at least twice the next one",
-        statistic=_dominance,
-        high=0.5,
-    ),
-    Claim(
-        name="deeper",
-        says="It does so more in the deeper layers: mean s_2 / s_1 of the layers 4 to 6 over that of 1 to 3",
-        source="Section 3.3: 'particularly pronounced in the deeper layers (layers 4-6)'",
-        statistic=_deeper_less,
-        high=1.0,
-    ),
-    Claim(
-        name="rise",
-        says="The inner layers have rank 0, then 1, then 2, and no other, on the plateaus found: 1 where they have",
-        source="Section 3.3: the rank increases following subsequent escapes; so it was in the pilot on another seed",
-        statistic=partial(_if_complete, statistic=_rise),
-        low=1.0,
-    ),
-    Claim(
-        name="second",
-        says="In the end two singular values stand out in the inner layers: s_3 / s_2 over s_2 / s_1, at worst",
-        source="Section 3.3: 'a second dominant singular value appears'; at least a factor 2, 0.25 in the pilot",
-        statistic=partial(_if_complete, statistic=_second_value),
-        high=0.5,
-    ),
-    Claim(
-        name="accuracy",
-        says="The network has learned in the end: accuracy on the training images",
-        source="no number in the paper; 0.983 in the pilot on another seed, and 0.95 leaves room",
-        statistic=partial(_if_complete, statistic=_accuracy),
-        low=0.95,
-    ),
+claims = Claims()
+
+claims.add(
+    "saddles",
+    "The loss shows at least two saddles",
+    quantity="escapes found",
+    kind="reading",
+    source="Section 3.3: 'two distinct saddle points'",
+    low=2.0,
+)(partial(_if_complete, statistic=count_escapes))
+
+
+@claims.add(
+    "dominant",
+    "After the first escape one singular value dominates in every layer",
+    quantity="largest s_2 / s_1",
+    kind="reading",
+    source="Section 3.3: 'a single dominant singular value in every layer'; at least twice the next one",
+    high=0.5,
 )
+def _dominance(run: xr.Dataset) -> Estimate:
+    """Return the largest s_2 / s_1 of any layer in the middle of the first plateau."""
+    at = select_first_plateau(run)
+    if at.step.isnull():
+        return _no_plateau(run)
+    found = singular_value_ratios(at, 2)
+    remark = f"at step {int(at.step)}: " + ", ".join(f"{float(ratio):.2f}" for ratio in found)
+    return Estimate(float(found.max()), remark=remark)
+
+
+@claims.add(
+    "deeper",
+    "It does so more in the deeper layers",
+    quantity="mean s_2 / s_1 of the layers 4 to 6 over that of 1 to 3",
+    kind="reading",
+    source="Section 3.3: 'particularly pronounced in the deeper layers (layers 4-6)'",
+    high=1.0,
+)
+def _deeper_less(run: xr.Dataset) -> Estimate:
+    """Return the mean s_2 / s_1 of the layers 4 to 6 over that of the layers 1 to 3 on the first plateau."""
+    at = select_first_plateau(run)
+    if at.step.isnull():
+        return _no_plateau(run)
+    found = singular_value_ratios(at, 2)
+    return Estimate(float(found.sel(layer=slice(4, 6)).mean() / found.sel(layer=slice(1, 3)).mean()))
+
+
+claims.add(
+    "rise",
+    "The inner layers have rank 0, then 1, then 2, and no other, on the plateaus found",
+    quantity="1 where they have",
+    kind="printed",
+    source="Section 3.3: the rank increases following subsequent escapes; so it was in the pilot on another seed",
+    low=1.0,
+)(partial(_if_complete, statistic=_rise))
+
+claims.add(
+    "second",
+    "In the end two singular values stand out in the inner layers",
+    quantity="s_3 / s_2 over s_2 / s_1, at worst",
+    kind="reading",
+    source="Section 3.3: 'a second dominant singular value appears'; at least a factor 2, 0.25 in the pilot",
+    high=0.5,
+)(partial(_if_complete, statistic=_second_value))
+
+claims.add(
+    "accuracy",
+    "The network has learned in the end",
+    quantity="accuracy on the training images",
+    kind="printed",
+    source="no number in the paper; 0.983 in the pilot on another seed, and 0.95 leaves room",
+    low=0.95,
+)(partial(_if_complete, statistic=_accuracy))
 
 metrics = (*STAIRCASE_METRICS, ACCURACY_METRIC)
 
@@ -198,3 +193,18 @@ def figures(run: xr.Dataset) -> list[Figure]:
             columns=3,
         ),
     ]
+
+
+entry = Entry(
+    "deep-relu/figure-1",
+    "Figures 1 and 3: at depth 6 MNIST is learned from saddle to saddle, a singular value at a time",
+    citation=CITATION,
+    source="Section 3.3",
+    params=Params,
+    quick=dict(dataset="digits", width=24, deviation=0.06, steps=16_000, marks=16),
+    paper=dict(width=1000, deviation=1e-3, steps=1_875_000, marks=6),
+    run=run,
+    claims=claims,
+    figures=figures,
+    metrics=metrics,
+)

@@ -1,4 +1,4 @@
-"""Figure 4: at depth 4 the plateaus are less distinct than at depth 6   (Appendix B and Section 5)
+"""Figure 4: at depth 4 the plateaus are less distinct than at depth 6.
 
 The experiment of Figure 1 at depth 4, from two initial deviations, beside depth 6. The paper sees fewer distinct
 plateaus at depth 4, and takes it as a hint that ReLU networks, unlike linear ones, need depth besides small weights.
@@ -13,13 +13,13 @@ which small weights make a far too large step as they escape: at rate 10 and dev
 goes from 0.6 to 78 within the first 523 steps. So the rate at depth 4 is a separate, smaller parameter.
 """
 
-from dataclasses import dataclass
 from functools import partial
 
 import xarray as xr
 
 from saddlescope._shared.errors import InputError
 from saddlescope._shared.progress import Report
+from saddlescope.papers.deep_relu import CITATION
 from saddlescope.papers.deep_relu.shared.image_training import Data, image_loss, train_on_images
 from saddlescope.papers.deep_relu.shared.plateau_statistics import (
     describe_stages,
@@ -31,51 +31,34 @@ from saddlescope.papers.deep_relu.shared.recorded_training import TrainingSetup
 from saddlescope.papers.deep_relu.shared.staircase_metrics import ACCURACY_METRIC, STAIRCASE_METRICS
 from saddlescope.papers.deep_relu.shared.training_figures import layer_panels, loss_panel, stage_rows
 from saddlescope.plot import Figure, Table
-from saddlescope.reproduction.claim import Claim, Estimate
+from saddlescope.reproduction.claim import Claims, Estimate
 from saddlescope.reproduction.context import RunContext
-from saddlescope.reproduction.parameter_checks import require_at_least, require_positive
+from saddlescope.reproduction.entry import Entry
+from saddlescope.reproduction.parameters import EntryParams, param
 
 INNER = slice(2, 3)  # layers at depth 4
+
 NAMES = ("depth 4, larger", "depth 4, smaller", "depth 6")
 
 
-@dataclass(frozen=True, kw_only=True)
-class Params:
+class Params(EntryParams):
     """A tenth of the paper's width, at which the three networks take six minutes."""
 
-    dataset: Data = "mnist"  # the images; embedded digits where there is no data folder
-    width: int = 100  # of the hidden layers
-    deviations: tuple[float, ...] = (0.016, 0.001)  # of the initial weights at depth 4: two, decreasing
-    rate: float = 0.3  # at depth 4, of the learning rate rate / |theta|^2
-    steps: int = 120_000  # of stochastic gradient descent at depth 4
-    deep_deviation: float = 0.016  # standard deviation of the initial weights at depth 6
-    deep_rate: float = 10.0  # at depth 6, of the learning rate rate / |theta|^4
-    deep_steps: int = 300_000  # of stochastic gradient descent at depth 6
-    batch: int = 32  # samples in a minibatch
-    marks: int = 24  # steps at which spectra are stored, for each doubling of the step
-    seed: int = 0  # of initial weights and minibatches
+    dataset: Data = param("mnist", "the images; embedded digits where there is no data folder")
+    width: int = param(100, "of the hidden layers", ge=1)
+    deviations: tuple[float, ...] = param((0.016, 0.001), "of the initial weights at depth 4: two, decreasing")
+    rate: float = param(0.3, "at depth 4, of the learning rate rate / |theta|^2", gt=0)
+    steps: int = param(120_000, "of stochastic gradient descent at depth 4", ge=1)
+    deep_deviation: float = param(0.016, "standard deviation of the initial weights at depth 6", gt=0)
+    deep_rate: float = param(10.0, "at depth 6, of the learning rate rate / |theta|^4", gt=0)
+    deep_steps: int = param(300_000, "of stochastic gradient descent at depth 6", ge=1)
+    batch: int = param(32, "samples in a minibatch", ge=1)
+    marks: int = param(24, "steps at which spectra are stored, for each doubling of the step", ge=1)
+    seed: int = param(0, "of initial weights and minibatches", ge=0)
 
-    def __post_init__(self) -> None:
-        require_at_least(1, self, "width", "steps", "deep_steps", "batch", "marks")
-        require_at_least(0, self, "seed")
-        require_positive(self, "rate", "deep_deviation", "deep_rate")
+    def check(self) -> None:
         if len(self.deviations) != 2 or not 0 < self.deviations[1] < self.deviations[0] < float("inf"):
             raise InputError(f"deviations must be two positive numbers, decreasing; got {self.deviations!r}.")
-
-    @classmethod
-    def quick(cls) -> "Params":
-        """Seconds: narrow networks on the embedded digits."""
-        return cls(
-            dataset="digits", width=24, deviations=(0.06, 0.01), rate=1.0, steps=3000, deep_deviation=0.1,
-            deep_steps=6000, marks=12,
-        )  # fmt: skip
-
-    @classmethod
-    def paper(cls) -> "Params":
-        """The paper's width, deviation and length, for a GPU; it does not give the learning rate at depth 4."""
-        return cls(
-            width=1000, deviations=(1e-3, 1e-4), steps=1_875_000, deep_deviation=1e-3, deep_steps=1_875_000, marks=6
-        )  # fmt: skip
 
 
 def run(params: Params, context: RunContext) -> xr.Dataset:
@@ -126,14 +109,6 @@ def _compare_distinctness(run: xr.Dataset, one: str, other: str) -> Estimate:
     )
 
 
-def _by_depth(run: xr.Dataset) -> Estimate:
-    return _incomplete(run) or _compare_distinctness(run, NAMES[2], NAMES[0])
-
-
-def _by_deviation(run: xr.Dataset) -> Estimate:
-    return _compare_distinctness(run, NAMES[1], NAMES[0])
-
-
 def _incomplete(run: xr.Dataset) -> Estimate | None:
     if ends_early(_select_network(run, NAMES[2]), slice(3, 5)):
         return Estimate.unresolved("The network of depth 6 ended before its second escape; take more deep_steps.")
@@ -151,56 +126,74 @@ def _first_rank(run: xr.Dataset, *, name: str) -> Estimate:
     return Estimate(float(ranks[1]), remark=describe_stages(one))
 
 
+claims = Claims()
+
+
+@claims.add(
+    "depth",
+    "Plateaus are more distinct at depth 6 than at depth 4 from the same deviation",
+    quantity="ratio",
+    kind="reading",
+    source="Section 5: 'more distinct plateaus in depth 6 layer compared to a depth 4 layer'; at least 2",
+    low=2.0,
+)
+def _by_depth(run: xr.Dataset) -> Estimate:
+    return _incomplete(run) or _compare_distinctness(run, NAMES[2], NAMES[0])
+
+
+@claims.add(
+    "depth-needed",
+    "At depth 4 a smaller initialisation alone does not make them more distinct",
+    quantity="ratio",
+    kind="reading",
+    source="Section 5, as it suggests: 'we need to also increase the depth'; up to 1.5 is the same",
+    high=1.5,
+)
+def _by_deviation(run: xr.Dataset) -> Estimate:
+    return _compare_distinctness(run, NAMES[1], NAMES[0])
+
+
+claims.add(
+    "smaller-is-sharper",
+    "At depth 4 a smaller initialisation alone makes them more distinct",
+    quantity="ratio",
+    kind="printed",
+    source="the contrary of what Section 5 suggests, seen in a pilot on another seed; at least a factor 2",
+    low=2.0,
+)(_by_deviation)
+
+claims.add(
+    "smaller-is-rank-one",
+    "At depth 4, from the smaller deviation, the inner layers have rank 1 on the first plateau",
+    quantity="value",
+    kind="printed",
+    source="Section 5, as conjectured for depth and small weights together; so it was in a pilot on another seed",
+    low=1.0,
+    high=1.0,
+)(partial(_first_rank, name=NAMES[1]))
+
+claims.add(
+    "larger-is-not",
+    "From the larger deviation they have a higher rank there",
+    quantity="value",
+    kind="printed",
+    source="Figure 4: fewer distinct plateaus; rank 6 in a pilot on another seed",
+    low=2.0,
+)(partial(_first_rank, name=NAMES[0]))
+
+
+@claims.add(
+    "accuracy",
+    "All three networks have learned in the end",
+    quantity="least accuracy on the training images",
+    kind="printed",
+    source="no number in the paper; 0.983 or more in a pilot on another seed, and 0.95 leaves room",
+    low=0.95,
+)
 def _accuracy(run: xr.Dataset) -> Estimate:
     worst = min(float(_select_network(run, name).accuracy[-1]) for name in NAMES)
     return _incomplete(run) or Estimate(worst, remark="the worst of three")
 
-
-claims = (
-    Claim(
-        name="depth",
-        says="Plateaus are more distinct at depth 6 than at depth 4 from the same deviation: ratio",
-        source="Section 5: 'more distinct plateaus in depth 6 layer compared to a depth 4 layer'; at least 2",
-        statistic=_by_depth,
-        low=2.0,
-    ),
-    Claim(
-        name="depth-needed",
-        says="At depth 4 a smaller initialisation alone does not make them more distinct: ratio",
-        source="Section 5, as it suggests: 'we need to also increase the depth'; up to 1.5 is the same",
-        statistic=_by_deviation,
-        high=1.5,
-    ),
-    Claim(
-        name="smaller-is-sharper",
-        says="At depth 4 a smaller initialisation alone makes them more distinct: ratio",
-        source="the contrary of what Section 5 suggests, seen in a pilot on another seed; at least a factor 2",
-        statistic=_by_deviation,
-        low=2.0,
-    ),
-    Claim(
-        name="smaller-is-rank-one",
-        says="At depth 4, from the smaller deviation, the inner layers have rank 1 on the first plateau",
-        source="Section 5, as conjectured for depth and small weights together; so it was in a pilot on another seed",
-        statistic=partial(_first_rank, name=NAMES[1]),
-        low=1.0,
-        high=1.0,
-    ),
-    Claim(
-        name="larger-is-not",
-        says="From the larger deviation they have a higher rank there",
-        source="Figure 4: fewer distinct plateaus; rank 6 in a pilot on another seed",
-        statistic=partial(_first_rank, name=NAMES[0]),
-        low=2.0,
-    ),
-    Claim(
-        name="accuracy",
-        says="All three networks have learned in the end: least accuracy on the training images",
-        source="no number in the paper; 0.983 or more in a pilot on another seed, and 0.95 leaves room",
-        statistic=_accuracy,
-        low=0.95,
-    ),
-)
 
 metrics = (*STAIRCASE_METRICS, ACCURACY_METRIC)
 
@@ -233,3 +226,29 @@ def figures(run: xr.Dataset) -> list[Figure]:
             for n, name in enumerate(NAMES[:2])
         ),
     ]
+
+
+entry = Entry(
+    "deep-relu/figure-4",
+    "Figure 4: at depth 4 the plateaus are less distinct than at depth 6",
+    citation=CITATION,
+    source="Appendix B and Section 5",
+    params=Params,
+    quick=dict(
+        dataset="digits",
+        width=24,
+        deviations=(0.06, 0.01),
+        rate=1.0,
+        steps=3000,
+        deep_deviation=0.1,
+        deep_steps=6000,
+        marks=12,
+    ),
+    paper=dict(
+        width=1000, deviations=(1e-3, 1e-4), steps=1_875_000, deep_deviation=1e-3, deep_steps=1_875_000, marks=6
+    ),
+    run=run,
+    claims=claims,
+    figures=figures,
+    metrics=metrics,
+)

@@ -1,48 +1,31 @@
-"""Figure 5: the speed of a network of rank one against the angle it looks in   (Appendix C.1, equation 6)
+"""Figure 5: the speed of a network of rank one against the angle it looks in.
 
 The circle of Example 1, N = 8. A network of one neuron per layer with W_1 = (cos phi, sin phi), W_2 = 1 and W_3 = +-1
 has the speed |sum_j G_j relu(W_1 x_j)|, which equation 6 gives in closed form. No other network whose layers all have
 rank one is faster, though not all of them are one neuron: W_1 = (v, -v)/sqrt 2 gives |v.x|/2.
 """
 
-from dataclasses import dataclass
-
 import numpy as np
 import xarray as xr
 
+from saddlescope.papers.deep_relu import CITATION
 from saddlescope.papers.deep_relu.shared.circle_data import alternating_circle
 from saddlescope.plot import Axis, Figure, Line, Mark, Panel
-from saddlescope.reproduction import parameter_checks
-from saddlescope.reproduction.claim import Claim, Estimate
+from saddlescope.reproduction.claim import Claims, Estimate
 from saddlescope.reproduction.context import RunContext
+from saddlescope.reproduction.entry import Entry
+from saddlescope.reproduction.parameters import EntryParams, param
 
 BEST = 2**0.5 - 1
 
 
-@dataclass(frozen=True, kw_only=True)
-class Params:
+class Params(EntryParams):
     """The paper's figure, and networks of rank one at random."""
 
-    angles: int = 1441  # angles phi from 0 to 2 pi, both included
-    networks: int = 20_000  # random networks of rank-one layers, to be compared with the maximum
-    depth: int = 4  # of the random networks
-    seed: int = 0  # of the random networks
-
-    def __post_init__(self) -> None:
-        parameter_checks.require_at_least(17, self, "angles")
-        parameter_checks.require_at_least(1, self, "networks")
-        parameter_checks.require_at_least(2, self, "depth")
-        parameter_checks.require_at_least(0, self, "seed")
-
-    @classmethod
-    def quick(cls) -> "Params":
-        """Seconds."""
-        return cls(angles=361, networks=2000)
-
-    @classmethod
-    def paper(cls) -> "Params":
-        """The default is the paper's figure."""
-        return cls()
+    angles: int = param(1441, "angles phi from 0 to 2 pi, both included", ge=17)
+    networks: int = param(20_000, "random networks of rank-one layers, to be compared with the maximum", ge=1)
+    depth: int = param(4, "of the random networks", ge=2)
+    seed: int = param(0, "of the random networks", ge=0)
 
 
 def run(params: Params, context: RunContext) -> xr.Dataset:
@@ -99,16 +82,44 @@ def _random_speeds(X: np.ndarray, G: np.ndarray, params: Params) -> np.ndarray:
     return np.abs(np.einsum("oj,noj->n", G, hidden))
 
 
+claims = Claims()
+
+
 # The bounds: what is exact is held to 1e-12. The maxima are searched at the angles of the run.
+@claims.add(
+    "equation-6",
+    "Equation 6 is the speed of the network with W_1 = (cos phi, sin phi)",
+    quantity="largest deviation",
+    kind="printed",
+    source="Equation 6, exact",
+    high=1e-12,
+)
 def _deviation(run: xr.Dataset) -> Estimate:
     return Estimate(float(abs(run.speed - run.equation_6).max()), remark=f"{run.sizes['angle']} angles")
 
 
+@claims.add(
+    "maximum",
+    "Its maximum is sqrt 2 - 1",
+    quantity="value",
+    kind="printed",
+    source="Appendix C.1, exact",
+    low=BEST - 1e-9,
+    high=BEST + 1e-9,
+)
 def _maximum(run: xr.Dataset) -> Estimate:
     low, high = float(run.best), float(run.best_upper)
     return Estimate((low + high) / 2, (high - low) / 2)
 
 
+@claims.add(
+    "where",
+    "The maxima are at multiples of pi/4",
+    quantity="largest distance, in units of pi/4",
+    kind="printed",
+    source="Appendix C.1, exact",
+    high=1e-6,
+)
 def _distance_from_multiples(run: xr.Dataset) -> Estimate:
     """Return the distance from a multiple of pi/4 of the angles whose speed is within 1e-9 of the largest."""
     at = run.angle.values[run.speed.values > float(run.best) - 1e-9]
@@ -117,42 +128,17 @@ def _distance_from_multiples(run: xr.Dataset) -> Estimate:
     return Estimate(float(np.max(abs(at / (np.pi / 4) - np.rint(at / (np.pi / 4))))), remark=f"at {len(at)} angles")
 
 
+@claims.add(
+    "all-of-rank-one",
+    "No network of rank-one layers is faster, those that are not one neuron included",
+    quantity="fastest over the bound",
+    kind="printed",
+    source="Example 1; its reason, that such networks are one neuron, is wrong, the statement holds",
+    high=1.0,
+)
 def _random_maximum(run: xr.Dataset) -> Estimate:
     most = float(run.random_speed.max())
     return Estimate(most / float(run.best_upper), remark=f"{run.sizes['network']} networks of depth {run.depth}")
-
-
-claims = (
-    Claim(
-        name="equation-6",
-        says="Equation 6 is the speed of the network with W_1 = (cos phi, sin phi): largest deviation",
-        source="Equation 6, exact",
-        statistic=_deviation,
-        high=1e-12,
-    ),
-    Claim(
-        name="maximum",
-        says="Its maximum is sqrt 2 - 1",
-        source="Appendix C.1, exact",
-        statistic=_maximum,
-        low=BEST - 1e-9,
-        high=BEST + 1e-9,
-    ),
-    Claim(
-        name="where",
-        says="The maxima are at multiples of pi/4: largest distance, in units of pi/4",
-        source="Appendix C.1, exact",
-        statistic=_distance_from_multiples,
-        high=1e-6,
-    ),
-    Claim(
-        name="all-of-rank-one",
-        says="No network of rank-one layers is faster, those that are not one neuron included: fastest over the bound",
-        source="Example 1; its reason, that such networks are one neuron, is wrong, the statement holds",
-        statistic=_random_maximum,
-        high=1.0,
-    ),
-)
 
 
 def figures(run: xr.Dataset) -> list[Figure]:
@@ -185,3 +171,16 @@ def figures(run: xr.Dataset) -> list[Figure]:
             ),
         )
     ]
+
+
+entry = Entry(
+    "deep-relu/figure-5",
+    "Figure 5: the speed of a network of rank one against the angle it looks in",
+    citation=CITATION,
+    source="Appendix C.1, equation 6",
+    params=Params,
+    quick=dict(angles=361, networks=2000),
+    run=run,
+    claims=claims,
+    figures=figures,
+)

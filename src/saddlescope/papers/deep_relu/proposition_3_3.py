@@ -1,4 +1,4 @@
-"""Proposition 3.3: inputs near rank one have optimal escape directions near rank one   (Proposition 3.3)
+"""Proposition 3.3: inputs near rank one have optimal escape directions near rank one.
 
 Inputs u v^T + E in the plane, v >= 0, |u| = |v| = 1 and |E|_F = eps, one output. Their optimal network of depth 3 is
 certified, and its layers are compared with the bound 8 |G| eps / (s* - |G| eps). G is random, so that the optimum need
@@ -8,7 +8,6 @@ not be one neuron. The condition v >= 0 is necessary: with v of both signs ReLU 
     s*        the largest speed at depth 3, certified
 """
 
-from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
@@ -16,44 +15,34 @@ import xarray as xr
 
 from saddlescope._shared.errors import InputError
 from saddlescope._shared.progress import Report
+from saddlescope.papers.deep_relu import CITATION
 from saddlescope.plot import Axis, Figure, Line, Panel
-from saddlescope.reproduction import parameter_checks
-from saddlescope.reproduction.claim import Claim, Estimate
+from saddlescope.reproduction.claim import Claims, Estimate
 from saddlescope.reproduction.context import RunContext
+from saddlescope.reproduction.entry import Entry
+from saddlescope.reproduction.parameters import EntryParams, param
 
 KINDS = ("v ≥ 0", "v of both signs")
+
 RATIOS = ("weights", "activations", "relu")
+
 NOTHING = 1e-16  # ratios below are rounding
 
 
-@dataclass(frozen=True, kw_only=True)
-class Params:
+class Params(EntryParams):
     """The paper proves the proposition and runs nothing for it."""
 
-    log10_distances: tuple[float, ...] = (-5.0, -4.0, -3.0, -2.0, -1.5, -1.0)  # log10 of eps, increasing
-    count: int = 40  # data sets at each eps, and of each kind
-    points: int = 8  # inputs of each
-    seed: int = 0  # of all draws
+    log10_distances: tuple[float, ...] = param((-5.0, -4.0, -3.0, -2.0, -1.5, -1.0), "log10 of eps, increasing")
+    count: int = param(40, "data sets at each eps, and of each kind", ge=1)
+    points: int = param(8, "inputs of each", ge=2)
+    seed: int = param(0, "of all draws", ge=0)
 
-    def __post_init__(self) -> None:
+    def check(self) -> None:
         given = self.log10_distances
         if len(given) < 2 or max(given) > 0 or min(given) < -7 or tuple(sorted(set(given))) != given:
             raise InputError(
                 f"log10_distances must be two or more between -7 and 0, increasing, such as -4,-2,-1; got {given!r}."
             )
-        parameter_checks.require_at_least(1, self, "count")
-        parameter_checks.require_at_least(2, self, "points")
-        parameter_checks.require_at_least(0, self, "seed")
-
-    @classmethod
-    def quick(cls) -> "Params":
-        """Seconds: three distances, fewer data sets."""
-        return cls(log10_distances=(-4.0, -2.0, -1.0), count=6)
-
-    @classmethod
-    def paper(cls) -> "Params":
-        """Ten times as many data sets as the default."""
-        return cls(count=400)
 
 
 def run(params: Params, context: RunContext) -> xr.Dataset:
@@ -96,6 +85,17 @@ def _ratio_and_bound(run: xr.Dataset, kind: str) -> tuple[xr.DataArray, xr.DataA
     return one.ratio.max("name"), one.bound.where(one.bound < 1)
 
 
+claims = Claims()
+
+
+@claims.add(
+    "holds",
+    "With v >= 0 no ratio of the optimal network exceeds the bound",
+    quantity="data sets where one does",
+    kind="printed",
+    source="Proposition 3.3",
+    high=0.0,
+)
 def _violations(run: xr.Dataset) -> Estimate:
     ratio, bound = _ratio_and_bound(run, KINDS[0])
     seen = int(bound.notnull().sum())
@@ -104,11 +104,28 @@ def _violations(run: xr.Dataset) -> Estimate:
     return Estimate(float((ratio > bound + NOTHING).sum()), remark=f"the bound is below 1 on {seen} data sets")
 
 
+@claims.add(
+    "not-sharp",
+    "The bound is not sharp",
+    quantity="largest ratio over bound",
+    kind="printed",
+    source="The proof loses a factor at least 4 by adding what it could compare; below .5 is asked",
+    high=0.5,
+)
 def _sharpness(run: xr.Dataset) -> Estimate:
     ratio, bound = _ratio_and_bound(run, KINDS[0])
     return Estimate(float((ratio / bound).max()))
 
 
+@claims.add(
+    "power",
+    "The ratios fall as eps^2, faster than the bound's eps",
+    quantity="power",
+    kind="printed",
+    source="A tail is a square of what is small, to first order; a pilot on other seeds",
+    low=1.7,
+    high=2.3,
+)
 def _power(run: xr.Dataset) -> Estimate:
     """Return the slope of log max ratio against log eps."""
     most = run.ratio.sel(kind=KINDS[0]).max(["name", "case"]).values
@@ -118,43 +135,18 @@ def _power(run: xr.Dataset) -> Estimate:
     return Estimate(float(np.polyfit(run.log10_distance.values[nonzero], np.log10(most[nonzero]), 1)[0]))
 
 
+@claims.add(
+    "sign-needed",
+    "The bound needs v >= 0",
+    quantity="with v of both signs, ratio over bound at the smallest eps, median",
+    kind="printed",
+    source="Proposition 3.3 asks for it: ReLU must cut v otherwise",
+    low=10.0,
+)
 def _violation_without_sign(run: xr.Dataset) -> Estimate:
     """Return the median ratio over bound for v of both signs at the smallest eps."""
     at = run.isel(log10_distance=0).sel(kind=KINDS[1])
     return Estimate(float((at.ratio.max("name") / at.bound).median()), remark=f"eps = 1e{float(at.log10_distance):g}")
-
-
-claims = (
-    Claim(
-        name="holds",
-        says="With v >= 0 no ratio of the optimal network exceeds the bound: data sets where one does",
-        source="Proposition 3.3",
-        statistic=_violations,
-        high=0.0,
-    ),
-    Claim(
-        name="not-sharp",
-        says="The bound is not sharp: largest ratio over bound",
-        source="The proof loses a factor at least 4 by adding what it could compare; below .5 is asked",
-        statistic=_sharpness,
-        high=0.5,
-    ),
-    Claim(
-        name="power",
-        says="The ratios fall as eps^2, faster than the bound's eps: power",
-        source="A tail is a square of what is small, to first order; a pilot on other seeds",
-        statistic=_power,
-        low=1.7,
-        high=2.3,
-    ),
-    Claim(
-        name="sign-needed",
-        says="The bound needs v >= 0: with v of both signs, ratio over bound at the smallest eps, median",
-        source="Proposition 3.3 asks for it: ReLU must cut v otherwise",
-        statistic=_violation_without_sign,
-        low=10.0,
-    ),
-)
 
 
 def figures(run: xr.Dataset) -> list[Figure]:
@@ -195,3 +187,17 @@ def figures(run: xr.Dataset) -> list[Figure]:
             panels=tuple(panels),
         )
     ]
+
+
+entry = Entry(
+    "deep-relu/proposition-3-3",
+    "Proposition 3.3: inputs near rank one have optimal escape directions near rank one",
+    citation=CITATION,
+    source="Proposition 3.3",
+    params=Params,
+    quick=dict(log10_distances=(-4.0, -2.0, -1.0), count=6),
+    paper=dict(count=400),
+    run=run,
+    claims=claims,
+    figures=figures,
+)

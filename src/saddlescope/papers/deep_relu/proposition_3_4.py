@@ -1,4 +1,4 @@
-"""Proposition 3.4 and a sharper inequality: a fast network has few layers of high rank   (Proposition 3.4)
+"""Proposition 3.4 and a sharper inequality: a fast network has few layers of high rank.
 
 Tested on networks that are random, partly descended on the localised loss, near an optimum, and extreme. For any
 weights with |theta|^2 <= L and a speed s > 0:
@@ -14,7 +14,6 @@ The first statement is sharper, and implies the second, which is the paper's. Th
 up.
 """
 
-from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
@@ -22,41 +21,30 @@ import xarray as xr
 
 from saddlescope._shared.errors import InputError
 from saddlescope._shared.progress import Report
+from saddlescope.papers.deep_relu import CITATION
 from saddlescope.papers.deep_relu.shared.network_ensembles import KINDS, draw_networks
 from saddlescope.papers.deep_relu.shared.sequence_checks import require_distinct
 from saddlescope.plot import Axis, Figure, Line, Panel, Table
-from saddlescope.reproduction import parameter_checks
-from saddlescope.reproduction.claim import Claim, Estimate
+from saddlescope.reproduction.claim import Claims, Estimate
 from saddlescope.reproduction.context import RunContext
+from saddlescope.reproduction.entry import Entry
+from saddlescope.reproduction.parameters import EntryParams, param
 
 ROUNDING = 1e-9  # of the logarithms: speeds down to 1e-12 of |X||G| lose digits
 
 
-@dataclass(frozen=True, kw_only=True)
-class Params:
+class Params(EntryParams):
     """Thousands of networks; the paper proves the proposition and tries none."""
 
-    depths: tuple[int, ...] = (2, 3, 4, 6, 8, 12, 16)  # numbers of layers L
-    count: int = 250  # networks of every kind at every depth
-    shares: tuple[float, ...] = (0.05, 0.1, 0.2, 0.3, 0.5, 0.7, 0.9)  # values of p
-    seed: int = 0  # of all draws
+    depths: tuple[int, ...] = param((2, 3, 4, 6, 8, 12, 16), "numbers of layers L")
+    count: int = param(250, "networks of every kind at every depth", ge=1)
+    shares: tuple[float, ...] = param((0.05, 0.1, 0.2, 0.3, 0.5, 0.7, 0.9), "values of p")
+    seed: int = param(0, "of all draws", ge=0)
 
-    def __post_init__(self) -> None:
+    def check(self) -> None:
         require_distinct(2, self, "depths", example="2,4,16")
         if not self.shares or not all(0 < share < 1 for share in self.shares):
             raise InputError(f"shares must be between 0 and 1, both excluded, such as 0.1,0.5; got {self.shares!r}.")
-        parameter_checks.require_at_least(1, self, "count")
-        parameter_checks.require_at_least(0, self, "seed")
-
-    @classmethod
-    def quick(cls) -> "Params":
-        """Seconds: one depth, fewer networks."""
-        return cls(depths=(4,), count=60)
-
-    @classmethod
-    def paper(cls) -> "Params":
-        """Ten times as many networks as the default."""
-        return cls(count=2500)
 
 
 def run(params: Params, context: RunContext) -> xr.Dataset:
@@ -110,10 +98,36 @@ def _describe_networks(run: xr.Dataset) -> str:
     return f"{run.budget.size} networks, depths {', '.join(str(int(depth)) for depth in run.depth.values)}"
 
 
+def _missing(run: xr.Dataset, *, name: str) -> Estimate:
+    short = (run[name].where(run.share * run.depth >= 1) > 0).any("share")
+    by_kind = ", ".join(f"{kind} {int(short.sel(kind=kind).sum())}" for kind in run.kind.values)
+    return Estimate(float(short.sum()), remark=f"by kind: {by_kind}")
+
+
+claims = Claims()
+
+
+@claims.add(
+    "sharper",
+    "No network spends more than its budget",
+    quantity="violations of the sharper inequality",
+    kind="own",
+    source="This project's theorem, from the proof of Proposition 3.4 with its ReLU terms kept",
+    high=0.0,
+)
 def _violations(run: xr.Dataset) -> Estimate:
     return Estimate(float((_spent(run) > run.budget + ROUNDING).sum()), remark=_describe_networks(run))
 
 
+@claims.add(
+    "tight",
+    "The inequality is nearly an equality somewhere, for rank and ReLU at once",
+    quantity="largest share spent",
+    kind="printed",
+    source="A trial run had .975; without tight cases the trial would say little",
+    low=0.99,
+    high=1 + 1e-9,
+)
 def _tightest(run: xr.Dataset) -> Estimate:
     """Return the largest share spent of a budget, over networks that spend on both rank and ReLU."""
     both = (run["rank"] > 0.5) & (run.relu > 0.5)
@@ -122,43 +136,23 @@ def _tightest(run: xr.Dataset) -> Estimate:
     return Estimate(float((_spent(run) / run.budget).where(both).max()), remark=f"{int(both.sum())} networks")
 
 
-def _missing(run: xr.Dataset, *, name: str) -> Estimate:
-    short = (run[name].where(run.share * run.depth >= 1) > 0).any("share")
-    by_kind = ", ".join(f"{kind} {int(short.sel(kind=kind).sum())}" for kind in run.kind.values)
-    return Estimate(float(short.sum()), remark=f"by kind: {by_kind}")
+claims.add(
+    "proposition-3-4",
+    "Of the layers l = 0..L-1 at least (1 - p) L have a tail of at most B / (p L)",
+    quantity="networks that violate it",
+    kind="printed",
+    source="Proposition 3.4, as its proof counts",
+    high=0.0,
+)(partial(_missing, name="missing"))
 
-
-claims = (
-    Claim(
-        name="sharper",
-        says="No network spends more than its budget: violations of the sharper inequality",
-        source="This project's theorem, from the proof of Proposition 3.4 with its ReLU terms kept",
-        statistic=_violations,
-        high=0.0,
-    ),
-    Claim(
-        name="tight",
-        says="The inequality is nearly an equality somewhere, for rank and ReLU at once: largest share spent",
-        source="A trial run had .975; without tight cases the trial would say little",
-        statistic=_tightest,
-        low=0.99,
-        high=1 + 1e-9,
-    ),
-    Claim(
-        name="proposition-3-4",
-        says="Of the layers l = 0..L-1 at least (1 - p) L have a tail of at most B / (p L): networks that violate it",
-        source="Proposition 3.4, as its proof counts",
-        statistic=partial(_missing, name="missing"),
-        high=0.0,
-    ),
-    Claim(
-        name="printed-hidden",
-        says="So have at least (1 - p) L of the hidden layers l = 1..L-1, where p L >= 1: networks that violate it",
-        source="Proposition 3.4 as printed, if its layers are those with activations; its proof allows one fewer",
-        statistic=partial(_missing, name="missing_hidden"),
-        high=0.0,
-    ),
-)
+claims.add(
+    "printed-hidden",
+    "So have at least (1 - p) L of the hidden layers l = 1..L-1, where p L >= 1",
+    quantity="networks that violate it",
+    kind="printed",
+    source="Proposition 3.4 as printed, if its layers are those with activations; its proof allows one fewer",
+    high=0.0,
+)(partial(_missing, name="missing_hidden"))
 
 
 def figures(run: xr.Dataset) -> list[Figure]:
@@ -226,3 +220,17 @@ def _table(run: xr.Dataset) -> Table:
         "violations of Proposition 3.4",
     )
     return Table(columns=columns, rows=rows)
+
+
+entry = Entry(
+    "deep-relu/proposition-3-4",
+    "Proposition 3.4 and a sharper inequality: a fast network has few layers of high rank",
+    citation=CITATION,
+    source="Proposition 3.4",
+    params=Params,
+    quick=dict(depths=(4,), count=60),
+    paper=dict(count=2500),
+    run=run,
+    claims=claims,
+    figures=figures,
+)

@@ -1,4 +1,4 @@
-"""Figures 1 and 14: spectra of what attention learned, at stages of training   (Section 1 and appendix B.2)
+"""Figures 1 and 14: spectra of what attention learned, at stages of training.
 
 A ViT is trained with Adam on real images. At every record the spectrum of what training added to W_K W_Q^T and
 W_V W_O^T is compared with that of the initial product.
@@ -6,24 +6,22 @@ Terms are those of `shared.vit_training`.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 import numpy as np
 import xarray as xr
 
+from saddlescope.papers.gradual_rank import CITATION
 from saddlescope.papers.gradual_rank.shared.training_metrics import image_metrics as metrics
 from saddlescope.papers.gradual_rank.shared.vit_claims import LEARNED, NAMES, since_first_epoch
 from saddlescope.papers.gradual_rank.shared.vit_figures import training_figure
-from saddlescope.papers.gradual_rank.shared.vit_training import NarrowTraining
+from saddlescope.papers.gradual_rank.shared.vit_training import PAPER_TRAINING, QUICK, NarrowTraining
 from saddlescope.papers.gradual_rank.shared.vit_training import train as run
 from saddlescope.plot import Figure
 from saddlescope.plot.rank_figures import spectrum_stages_figure
-from saddlescope.reproduction.claim import Claim, Estimate
+from saddlescope.reproduction.claim import Claim, Estimate, Kind
+from saddlescope.reproduction.entry import Entry
 
-__all__ = ["Params", "claims", "figures", "metrics", "run"]
 
-
-@dataclass(frozen=True, kw_only=True)
 class Params(NarrowTraining):
     """A narrow ViT on the digits embedded in scikit-learn, for CIFAR-10."""
 
@@ -65,19 +63,21 @@ claims = (
         for claim in (
             Claim(
                 name=f"narrow-{product}",
-                says=f"The spectrum of the update of {name} is narrow at all stages: directions for 90 % of its energy"
-                " over those of the initial product, at the record where they are most",
+                statement=f"The spectrum of the update of {name} is narrow at all stages",
+                quantity="directions for 90 % of its energy over those of the initial product, at the record where they are most",
+                kind=Kind.OWN,
                 source="Figures 1 and 14; half is this project's reading of what they show",
-                statistic=_widest(product),
                 high=0.5,
+                statistic=_widest(product),
             ),
             Claim(
                 name=f"widens-{product}",
-                says=f"The spectrum of the update of {name} widens: directions for 90 % of its energy, last record"
-                " minus end of the first epoch",
+                statement=f"The spectrum of the update of {name} widens",
+                quantity="directions for 90 % of its energy, last record minus end of the first epoch",
+                kind=Kind.READING,
                 source="Section 1: 'the rank of this difference grows gradually during training; see Figure 1'",
-                statistic=_widening(product),
                 low=0.0,
+                statistic=_widening(product),
             ),
         )
     ),
@@ -87,3 +87,18 @@ claims = (
 def figures(run: xr.Dataset) -> list[Figure]:
     """Draw spectra at stages of training, of the mean over heads and of the first head; the training."""
     return [spectrum_stages_figure(run), spectrum_stages_figure(run, head=0), training_figure(run)]
+
+
+entry = Entry(
+    "gradual-rank/figure-1",
+    "Figures 1 and 14: spectra of what attention learned, at stages of training",
+    citation=CITATION,
+    source="Section 1 and appendix B.2",
+    params=Params,
+    quick=QUICK,
+    paper=PAPER_TRAINING,
+    run=run,
+    claims=claims,
+    figures=figures,
+    metrics=metrics,
+)

@@ -1,4 +1,4 @@
-"""Figure 20: GPT-2 learns by updates of low rank   (Section 5 and appendix B.2)
+"""Figure 20: GPT-2 learns by updates of low rank.
 
 A GPT-2 is trained from scratch on text with Adam, by `transformers.Trainer` with the tracker as a callback. For every
 head the spectra of what training added to W_K W_Q^T and W_V W_O^T are recorded; the initial products are the
@@ -12,11 +12,13 @@ The paper trains GPT-2 small on WikiText-103 with a pretrained vocabulary; here 
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 import xarray as xr
 
+from saddlescope.papers.gradual_rank import CITATION
 from saddlescope.papers.gradual_rank.shared.gpt2_training import (
+    PAPER,
+    QUICK,
     GPT2Params,
     early_and_late,
     learning_claims,
@@ -32,15 +34,16 @@ from saddlescope.plot.rank_figures import (
     spectrum_stages_figure,
     stable_rank_figure,
 )
-from saddlescope.reproduction.claim import Claim, Estimate
+from saddlescope.reproduction.claim import Claim, Estimate, Kind
 from saddlescope.reproduction.context import RunContext
+from saddlescope.reproduction.entry import Entry
+from saddlescope.reproduction.parameters import param
 
 
-@dataclass(frozen=True, kw_only=True)
 class Params(GPT2Params):
     """A small GPT-2 on the help texts that come with Python: minutes on two cores."""
 
-    seeds: tuple[int, ...] = (0, 1, 2, 3, 4)  # one training run each; three left the rise of W_V W_O^T undecided
+    seeds: tuple[int, ...] = param((0, 1, 2, 3, 4), "one training run each; three left the rise of W_V W_O^T undecided")
 
 
 def run(params: Params, context: RunContext) -> xr.Dataset:
@@ -87,32 +90,39 @@ def _claims(product: str, name: str) -> tuple[Claim, ...]:
     return (
         Claim(
             name=f"rise-{product}",
-            says=f"The stable rank of the update of {name} rises: end of training minus a tenth of it, mean over heads",
+            statement=f"The stable rank of the update of {name} rises",
+            quantity="end of training minus a tenth of it, mean over heads",
+            kind=Kind.PRINTED,
             source=caption + "'increases gradually'",
-            statistic=_of_heads(product, _rise),
             low=0.0,
+            statistic=_of_heads(product, _rise),
         ),
         Claim(
             name=f"heads-rise-{product}",
-            says=f"Most heads show the rise of {name}: share whose stable rank is larger at the end than at a tenth",
+            statement=f"Most heads show the rise of {name}",
+            quantity="share whose stable rank is larger at the end than at a tenth",
+            kind=Kind.OWN,
             source=caption + "'increases gradually'; more than half is this project's reading",
-            statistic=_of_heads(product, _rising_heads),
             low=0.5,
+            statistic=_of_heads(product, _rising_heads),
         ),
         Claim(
             name=f"low-{product}",
-            says=f"The update of {name} ends low-rank: its stable rank over that of the initial product",
+            statement=f"The update of {name} ends low-rank",
+            quantity="its stable rank over that of the initial product",
+            kind=Kind.READING,
             source="Section 5: 'ultimately low-rank when compared to the initial spectrum'",
-            statistic=_of_heads(product, _at_the_end),
             high=0.5,
+            statistic=_of_heads(product, _at_the_end),
         ),
         Claim(
             name=f"throughout-{product}",
-            says=f"It is small throughout: the largest stable rank of the update of {name} over that of the initial "
-            "product, from the first step on",
+            statement="It is small throughout",
+            quantity=f"the largest stable rank of the update of {name} over that of the initial product, from the first step on",
+            kind=Kind.PRINTED,
             source=caption + "'remains small throughout training'",
-            statistic=_of_heads(product, _at_its_largest),
             high=0.5,
+            statistic=_of_heads(product, _at_its_largest),
         ),
     )
 
@@ -130,3 +140,18 @@ def figures(run: xr.Dataset) -> list[Figure]:
         evolution_figure(run, layer=run.layer.values.tolist()[run.sizes["layer"] // 2]),
         training_figure(run),
     ]
+
+
+entry = Entry(
+    "gradual-rank/figure-20",
+    "Figure 20: GPT-2 learns by updates of low rank",
+    citation=CITATION,
+    source="Section 5 and appendix B.2",
+    params=Params,
+    quick=QUICK,
+    paper=PAPER,
+    run=run,
+    claims=claims,
+    figures=figures,
+    metrics=metrics,
+)

@@ -1,4 +1,4 @@
-"""Figures 6 and 7: smaller initial weights, updates of lower rank   (Section 5, effect of initialization scale)
+"""Figures 6 and 7: smaller initial weights, updates of lower rank.
 
 A ViT is trained with Adam at several initial scales: a factor on the default initial weights of all layers but the
 patch embedding, never a standard deviation. Seeds give the same draws at every scale.
@@ -6,49 +6,40 @@ Terms are those of `shared.vit_training`.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
 import xarray as xr
 
 from saddlescope._shared.errors import InputError
+from saddlescope.papers.gradual_rank import CITATION
 from saddlescope.papers.gradual_rank.shared import vit_training
 from saddlescope.papers.gradual_rank.shared.training_metrics import image_metrics as metrics
 from saddlescope.papers.gradual_rank.shared.vit_claims import NAMES
 from saddlescope.papers.gradual_rank.shared.vit_figures import training_figure
+from saddlescope.papers.gradual_rank.shared.vit_training import PAPER_TRAINING, QUICK
 from saddlescope.plot import Figure
 from saddlescope.plot.rank_figures import evolution_figure, scale_rank_figure
-from saddlescope.reproduction.claim import Claim, Estimate
+from saddlescope.reproduction.claim import Claim, Claims, Estimate, Kind
 from saddlescope.reproduction.context import RunContext
+from saddlescope.reproduction.entry import Entry
+from saddlescope.reproduction.parameters import param
 
-__all__ = ["Params", "claims", "figures", "metrics", "run"]
 
-
-@dataclass(frozen=True, kw_only=True)
 class Params(vit_training.NarrowTraining):
     """A narrow ViT of three blocks on the digits embedded in scikit-learn, for CIFAR-10."""
 
-    scales: tuple[float, ...] = (1.0, 0.3, 0.1)  # initial scales, decreasing; 1 is the default of all layers
-    depth: int = 3  # transformer blocks
+    scales: tuple[float, ...] = param((1.0, 0.3, 0.1), "initial scales, decreasing; 1 is the default of all layers")
+    depth: int = param(3, "transformer blocks")
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
+    def check(self) -> None:
+        super().check()
         falling = all(1e6 >= a > b >= 1e-6 for a, b in pairwise(self.scales))
         if len(self.scales) < 2 or not falling:
             raise InputError(
                 f"scales must be two or more, decreasing, between 1e-6 and 1e6, such as 1,0.3,0.1; got {self.scales!r}."
             )
-
-    @classmethod
-    def quick(cls) -> vit_training.Training:
-        """Seconds: two scales, two blocks, two heads, a few epochs."""
-        return replace(super().quick(), scales=(1.0, 0.3), epochs=6)
-
-    @classmethod
-    def paper(cls) -> vit_training.Training:
-        """Section 5: ViT with 6 blocks on CIFAR-10; for a GPU. The paper does not give its scales."""
-        return super().paper()
 
 
 def run(params: Params, context: RunContext) -> xr.Dataset:
@@ -89,49 +80,56 @@ def _at_smallest(product: str) -> Callable[[xr.Dataset], Estimate]:
     return lambda run: Estimate.mean(_last(run, product).isel(scale=-1).mean(("layer", "head")).values)
 
 
+claims = Claims()
+
+
+@claims.add(
+    "learned",
+    "Training works at every scale",
+    quantity="loss in the last epoch over loss in the first, where it is worst",
+    kind="printed",
+    source="needed for the figures to mean something",
+    high=0.5,
+)
 def _learned(run: xr.Dataset) -> Estimate:
     ratio = run.train_loss.isel(epoch=-1) / run.train_loss.isel(epoch=0)
     return Estimate.mean(ratio.max("scale").values)
 
 
-claims = (
-    Claim(
-        name="learned",
-        says="Training works at every scale: loss in the last epoch over loss in the first, where it is worst",
-        source="needed for the figures to mean something",
-        statistic=_learned,
-        high=0.5,
-    ),
-    *(
+claims.extend(
+    (
         claim
         for product, name in NAMES.items()
         for claim in (
             Claim(
                 name=f"falls-{product}",
-                says=f"The final stable rank of the update of {name} falls with the initial scale: slope of its"
-                " logarithm over that of the scale",
+                statement=f"The final stable rank of the update of {name} falls with the initial scale",
+                quantity="slope of its logarithm over that of the scale",
+                kind=Kind.PRINTED,
                 source="Figure 7: 'smaller initialization scales lead to lower-rank attention heads'",
-                statistic=_slope(product),
                 low=0.0,
+                statistic=_slope(product),
             ),
             Claim(
                 name=f"heads-fall-{product}",
-                says=f"In half of the heads or more the update of {name} ends with a lower stable rank at the smallest"
-                " scale than at the largest: their share",
+                statement=f"In half of the heads or more the update of {name} ends with a lower stable rank at the smallest scale than at the largest",
+                quantity="their share",
+                kind=Kind.OWN,
                 source="Figure 7; half of the heads is this project's reading",
-                statistic=_lower(product),
                 low=0.5,
+                statistic=_lower(product),
             ),
             Claim(
                 name=f"near-one-{product}",
-                says=f"At the smallest scale the update of {name} is nearly of rank one: its final stable rank",
-                source="Section 5: 'low-rank bias increasingly evident with smaller scales'; bound from a pilot with"
-                " another seed",
-                statistic=_at_smallest(product),
+                statement=f"At the smallest scale the update of {name} is nearly of rank one",
+                quantity="its final stable rank",
+                kind=Kind.READING,
+                source="Section 5: 'low-rank bias increasingly evident with smaller scales'; bound from a pilot with another seed",
                 high=1.5,
+                statistic=_at_smallest(product),
             ),
         )
-    ),
+    )
 )
 
 
@@ -158,3 +156,18 @@ def figures(run: xr.Dataset) -> list[Figure]:
             for k, scale in enumerate(run.scale.values)
         ),
     ]
+
+
+entry = Entry(
+    "gradual-rank/figure-6",
+    "Figures 6 and 7: smaller initial weights, updates of lower rank",
+    citation=CITATION,
+    source="Section 5, effect of initialization scale",
+    params=Params,
+    quick=QUICK | dict(scales=(1.0, 0.3), epochs=6),
+    paper=PAPER_TRAINING,
+    run=run,
+    claims=claims,
+    figures=figures,
+    metrics=metrics,
+)

@@ -1,4 +1,4 @@
-"""Figures 8 and 9: the diagonals of both products tend to a limiting trajectory as alpha vanishes   (Appendix A)
+"""Figures 8 and 9: the diagonals of both products tend to a limiting trajectory as alpha vanishes.
 
 The run is Figure 2's: one head learns a teacher head from ever smaller initial weights alpha. Here every entry of the
 diagonals of W_K W_Q^T (Figure 8) and W_V W_O^T (Figure 9) is compared with the limit that Algorithm 1 predicts.
@@ -18,12 +18,12 @@ from itertools import pairwise
 import numpy as np
 import xarray as xr
 
+from saddlescope.papers.gradual_rank import CITATION
 from saddlescope.papers.gradual_rank.figure_2 import Params, metrics, run
 from saddlescope.papers.gradual_rank.shared.diagonal_entries import PRODUCTS, coordinates, entry_panel, staircase
 from saddlescope.plot import Axis, Figure, Line, Panel, Table
-from saddlescope.reproduction.claim import Claim, Estimate
-
-__all__ = ["Params", "claims", "figures", "metrics", "run"]
+from saddlescope.reproduction.claim import Claim, Estimate, Kind
+from saddlescope.reproduction.entry import Entry
 
 
 def _distance(run: xr.Dataset, product: str, one: np.ndarray, other: np.ndarray) -> float:
@@ -67,20 +67,22 @@ claims = tuple(
     for claim in (
         Claim(
             name=f"limit-{product}",
-            says=f"The diagonal of {name} tends to Algorithm 1's staircase: largest ratio of distances, each alpha to "
-            "the one before",
+            statement=f"The diagonal of {name} tends to Algorithm 1's staircase",
+            quantity="largest ratio of distances, each alpha to the one before",
+            kind=Kind.PRINTED,
             source=f"Figure {8 if product == 'KQ' else 9}: 'as alpha -> 0 [they] tend to a limiting trajectory', "
             "which by Theorem 4.1 is the staircase",
-            statistic=_largest_ratio(distances_to_limit, product, 2),
             high=1.0,
+            statistic=_largest_ratio(distances_to_limit, product, 2),
         ),
         Claim(
             name=f"cauchy-{product}",
-            says=f"Each step to a smaller alpha moves the diagonal of {name} by less than the step before: largest "
-            "ratio of moves",
+            statement=f"Each step to a smaller alpha moves the diagonal of {name} by less than the step before",
+            quantity="largest ratio of moves",
+            kind=Kind.PRINTED,
             source=f"Figure {8 if product == 'KQ' else 9}: Cauchy's criterion, which needs no theory of the limit",
-            statistic=_largest_ratio(distances_to_next, product, 3),
             high=1.0,
+            statistic=_largest_ratio(distances_to_next, product, 3),
         ),
     )
 )
@@ -140,3 +142,16 @@ def _convergence(run: xr.Dataset) -> Figure:
             ),
         ),
     )
+
+
+entry = Entry(
+    "gradual-rank/figure-8",
+    "Figures 8 and 9: the diagonals of both products tend to a limiting trajectory as alpha vanishes",
+    citation=CITATION,
+    source="Appendix A",
+    params=Params,
+    run=run,
+    claims=claims,
+    figures=figures,
+    metrics=metrics,
+)

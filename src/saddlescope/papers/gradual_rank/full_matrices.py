@@ -1,4 +1,4 @@
-"""Do the full matrices of attention and of the MLPs learn by updates of low rank too?   (beyond Section 5)
+"""Do the full matrices of attention and of the MLPs learn by updates of low rank too?.
 
 The paper looks at the products W_K W_Q^T and W_V W_O^T of each head. Here the same training of GPT-2 from scratch is
 recorded for the whole weight matrices besides: those that feed attention and the MLP of each block, and those that
@@ -11,13 +11,15 @@ products.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import xarray as xr
 
+from saddlescope.papers.gradual_rank import CITATION
 from saddlescope.papers.gradual_rank.shared.gpt2_training import (
+    PAPER,
+    QUICK,
     GPT2Params,
     early_and_late,
     learning_claims,
@@ -28,8 +30,9 @@ from saddlescope.papers.gradual_rank.shared.gpt2_training import (
 from saddlescope.papers.gradual_rank.shared.training_metrics import language_metrics
 from saddlescope.plot import Axis, Band, Figure, Line, Panel
 from saddlescope.plot.rank_figures import initial_stable_rank, stable_rank_figure
-from saddlescope.reproduction.claim import Claim, Estimate
+from saddlescope.reproduction.claim import Claims, Estimate
 from saddlescope.reproduction.context import RunContext
+from saddlescope.reproduction.entry import Entry
 
 KINDS = {
     "attn.c_attn": "attention, W_Q W_K W_V",
@@ -38,10 +41,10 @@ KINDS = {
     "mlp.c_proj": "MLP, out",
 }
 """The matrices of a block, as GPT-2 calls them."""
+
 ATTENTION, MLP = ["attn.c_attn", "attn.c_proj"], ["mlp.c_fc", "mlp.c_proj"]
 
 
-@dataclass(frozen=True, kw_only=True)
 class Params(GPT2Params):
     """The training of Figure 20 at its default size."""
 
@@ -87,52 +90,62 @@ def _low(kinds: list[str]) -> Callable[[xr.Dataset], Estimate]:
     return lambda run: over_seeds(_relative(run, kinds))
 
 
+claims = Claims()
+
+claims.extend(learning_claims())
+
+claims.add(
+    "rise-attention",
+    "The stable rank of the updates of attention's matrices rises",
+    quantity="end of training minus a tenth of it",
+    kind="own",
+    source="this project's question; the bound is that of Figure 20, 'increases gradually'",
+    low=0.0,
+)(_rise(ATTENTION))
+
+claims.add(
+    "rise-MLP",
+    "The stable rank of the updates of the MLPs' matrices rises",
+    quantity="end of training minus a tenth of it",
+    kind="own",
+    source="this project's question; the bound is that of Figure 20, 'increases gradually'",
+    low=0.0,
+)(_rise(MLP))
+
+claims.add(
+    "low-attention",
+    "The updates of attention's matrices end low-rank",
+    quantity="their stable rank over that of the initial matrices",
+    kind="own",
+    source="this project's question; the bound is that of Figures 4 and 20",
+    high=0.5,
+)(_low(ATTENTION))
+
+claims.add(
+    "low-MLP",
+    "The updates of the MLPs' matrices end low-rank",
+    quantity="their stable rank over that of the initial matrices",
+    kind="own",
+    source="this project's question; the bound is that of Figures 4 and 20",
+    high=0.5,
+)(_low(MLP))
+
+
+@claims.add(
+    "alike",
+    "MLPs are as low-rank as the heads' products",
+    quantity="ratio of their final over initial stable ranks, as log2",
+    kind="own",
+    source="this project's question; alike is read as within a factor of two",
+    low=-1.0,
+    high=1.0,
+    unit="bits",
+)
 def _alike(run: xr.Dataset) -> Estimate:
     heads = ("layer", "head", "product")
     products = run.stable_rank.isel(step=-1).mean(heads) / initial_stable_rank(run).mean(heads)
     return over_seeds(np.log2(_relative(run, MLP) / products))
 
-
-claims = (
-    *learning_claims(),
-    Claim(
-        name="rise-attention",
-        says="The stable rank of the updates of attention's matrices rises: end of training minus a tenth of it",
-        source="this project's question; the bound is that of Figure 20, 'increases gradually'",
-        statistic=_rise(ATTENTION),
-        low=0.0,
-    ),
-    Claim(
-        name="rise-MLP",
-        says="The stable rank of the updates of the MLPs' matrices rises: end of training minus a tenth of it",
-        source="this project's question; the bound is that of Figure 20, 'increases gradually'",
-        statistic=_rise(MLP),
-        low=0.0,
-    ),
-    Claim(
-        name="low-attention",
-        says="The updates of attention's matrices end low-rank: their stable rank over that of the initial matrices",
-        source="this project's question; the bound is that of Figures 4 and 20",
-        statistic=_low(ATTENTION),
-        high=0.5,
-    ),
-    Claim(
-        name="low-MLP",
-        says="The updates of the MLPs' matrices end low-rank: their stable rank over that of the initial matrices",
-        source="this project's question; the bound is that of Figures 4 and 20",
-        statistic=_low(MLP),
-        high=0.5,
-    ),
-    Claim(
-        name="alike",
-        says="MLPs are as low-rank as the heads' products: ratio of their final over initial stable ranks, as log2",
-        source="this project's question; alike is read as within a factor of two",
-        statistic=_alike,
-        low=-1.0,
-        high=1.0,
-        unit="bits",
-    ),
-)
 
 metrics = language_metrics
 
@@ -192,3 +205,18 @@ def _spectra(run: xr.Dataset) -> Figure:
             Axis("singular value / largest", scale="log", range=(1e-3, 1.3)),
         ),
     )
+
+
+entry = Entry(
+    "gradual-rank/full-matrices",
+    "Do the full matrices of attention and of the MLPs learn by updates of low rank too?",
+    citation=CITATION,
+    source="beyond Section 5",
+    params=Params,
+    quick=QUICK,
+    paper=PAPER,
+    run=run,
+    claims=claims,
+    figures=figures,
+    metrics=metrics,
+)

@@ -1,4 +1,4 @@
-"""Heads with fewer columns than dimensions: what keys and queries minimise when d_e < d   (Sections 3.2 and 5)
+"""Heads with fewer columns than dimensions: what keys and queries minimise when d_e < d.
 
 (W_*-SVM) has a rank bound, rank(W) <= d_e, which the paper's theorems drop by d_e >= d. Here the flow of K and Q with
 few columns runs on Gaussian data, from normal entries of deviation scale/sqrt(d), and is compared with the solution
@@ -10,7 +10,6 @@ two are the same, certified; below, the problem is not convex, and the second is
                larger of |c Z Q - K| / |K| and |c' Z^T K - Q| / |Q| with the best c, c'
 """
 
-from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -18,55 +17,43 @@ import numpy as np
 import xarray as xr
 
 from saddlescope._shared.errors import InputError
+from saddlescope.papers.softmax_attention import CITATION
 from saddlescope.papers.softmax_attention.shared.head_flows import draw_head, follow_in_balance
 from saddlescope.plot import Axis, Figure, Line, Mark, Panel
-from saddlescope.reproduction import parameter_checks
-from saddlescope.reproduction.claim import Claim, Estimate
+from saddlescope.reproduction.claim import Claims, Estimate
 from saddlescope.reproduction.context import RunContext
+from saddlescope.reproduction.entry import Entry
 from saddlescope.reproduction.metric import Metric
+from saddlescope.reproduction.parameters import EntryParams, param
 
 if TYPE_CHECKING:
     from saddlescope.models.tokens.data import TokenData
 
 SAME = 0.01  # values this near each other, relatively, are of one solution
+
 NEAR = 0.05  # excess over |W_*|_* below which a run counts as having found W_*: it falls like a small power of ln t
 
 
-@dataclass(frozen=True, kw_only=True)
-class Params:
+class Params(EntryParams):
     """Sizes, draws, columns and times."""
 
-    samples: int = 4  # n
-    tokens: int = 5  # L
-    dim: int = 8  # d
-    columns: tuple[int, ...] = (1, 2, 3)  # d_e of the narrow heads, from 1, below d; d_e = d runs beside them
-    draws: int = 16  # of the data
-    starts: int = 3  # of every draw and d_e
-    search: int = 40  # random starts of the search for the best solution under a rank bound
-    scale: float = 0.1  # of K and Q: entries have the deviation scale / sqrt(d)
-    log10_times: tuple[float, ...] = (10.0, 30.0, 100.0, 300.0, 1e3, 1e4, 1e5)  # log10 t
-    seed: int = 0  # of the first draw
+    samples: int = param(4, "n", ge=2)
+    tokens: int = param(5, "L", ge=2)
+    dim: int = param(8, "d", ge=2)
+    columns: tuple[int, ...] = param((1, 2, 3), "d_e of the narrow heads, from 1, below d; d_e = d runs beside them")
+    draws: int = param(16, "of the data", ge=1)
+    starts: int = param(3, "of every draw and d_e", ge=1)
+    search: int = param(40, "random starts of the search for the best solution under a rank bound", ge=1)
+    scale: float = param(0.1, "of K and Q: entries have the deviation scale / sqrt(d)", gt=0)
+    log10_times: tuple[float, ...] = param((10.0, 30.0, 100.0, 300.0, 1e3, 1e4, 1e5), "log10 t")
+    seed: int = param(0, "of the first draw", ge=0)
 
-    def __post_init__(self) -> None:
-        parameter_checks.require_at_least(2, self, "samples", "tokens", "dim")
-        parameter_checks.require_at_least(1, self, "draws", "starts", "search")
-        parameter_checks.require_at_least(0, self, "seed")
-        parameter_checks.require_positive(self, "scale")
+    def check(self) -> None:
         columns, times = self.columns, self.log10_times
         if not columns or columns[0] != 1 or list(columns) != sorted(set(columns)) or columns[-1] >= self.dim:
             raise InputError(f"columns must ascend from 1 and stay below d = {self.dim}; got {columns!r}.")
         if len(times) < 2 or list(times) != sorted(set(times)) or times[0] < 5:
             raise InputError(f"log10_times must be two or more, ascending from 5 or more; got {times!r}.")
-
-    @classmethod
-    def quick(cls) -> "Params":
-        """Seconds: one start of two draws."""
-        return cls(columns=(1, 2), draws=2, starts=1, search=4, log10_times=(10.0, 1e3, 1e5), seed=1)
-
-    @classmethod
-    def paper(cls) -> "Params":
-        """A larger size; the paper has no experiments."""
-        return cls(samples=10, dim=50, columns=(1, 2, 3, 5), starts=5)
 
 
 def run(params: Params, context: RunContext) -> xr.Dataset:
@@ -132,11 +119,49 @@ def _select_narrow(run: xr.Dataset) -> xr.Dataset:
     return run.isel(columns=slice(None, -1))
 
 
+def _one_column_ratio(run: xr.Dataset) -> xr.DataArray:
+    """Return the values of one column over the best value found under that bound."""
+    one = run.isel(columns=0)
+    return _last_values(one) / one.bounded
+
+
+claims = Claims()
+
+
+@claims.add(
+    "separates",
+    "d_e >= d is not needed to minimise the loss",
+    quantity="part of narrow heads with a positive margin at the end",
+    kind="own",
+    source="Theorems 4.1 and 5.1 have d_e >= d; the bound this project's, after trial runs on other seeds",
+    low=0.9,
+)
 def _separating_share(run: xr.Dataset) -> Estimate:
     last = _last_values(_select_narrow(run))
     return Estimate.share(float(last.notnull().sum()), last.size)
 
 
+@claims.add(
+    "wide",
+    "d_e = d, outside Assumption 4",
+    quantity=f"part of the runs that end within {NEAR:.0%} of the least nuclear norm",
+    kind="own",
+    source="Section 4.2; the bound this project's, after trial runs on other seeds",
+    low=0.8,
+)
+def _wide_share(run: xr.Dataset) -> Estimate:
+    excess = _last_values(run.isel(columns=-1)) / run.least - 1
+    return Estimate.share(float((excess < NEAR).sum()), excess.size)
+
+
+@claims.add(
+    "rank-is-enough",
+    "As many columns as rank(W_*) are enough",
+    quantity=f"part of the runs with rank(W_*) <= d_e < d within {NEAR:.0%}",
+    kind="own",
+    source="(W_*-SVM), whose solution does not change; the bound this project's, after trial runs on other seeds",
+    low=0.8,
+)
 def _sufficient_share(run: xr.Dataset) -> Estimate:
     """Return the share of heads with rank(W_*) <= d_e < d whose excess ends below NEAR."""
     some = _select_narrow(run)
@@ -147,12 +172,14 @@ def _sufficient_share(run: xr.Dataset) -> Estimate:
     return Estimate.share(float(found.sum()), float(meant.sum()))
 
 
-def _one_column_ratio(run: xr.Dataset) -> xr.DataArray:
-    """Return the values of one column over the best value found under that bound."""
-    one = run.isel(columns=0)
-    return _last_values(one) / one.bounded
-
-
+@claims.add(
+    "one-column",
+    "d_e = 1: the flow goes to the solution of (W_*-SVM) with its rank bound, the best W of rank one",
+    quantity=f"part of the runs within {SAME:.0%} of the best value found",
+    kind="own",
+    source="Section 3.2 poses (W_*-SVM) with the bound, for which the paper claims nothing below d; bound this project's",
+    low=0.9,
+)
 def _best_share(run: xr.Dataset) -> Estimate:
     ratio = _one_column_ratio(run)
     hits, values = (ratio < 1 + SAME).sum(), f"median {float(ratio.median()):.3f}, largest {float(ratio.max()):.3f}"
@@ -160,68 +187,31 @@ def _best_share(run: xr.Dataset) -> Estimate:
     return Estimate(share.value, share.uncertainty, f"{share.remark}; value over the best: {values}")
 
 
+@claims.add(
+    "one-column-stationary",
+    "It goes to a stationary point of that problem, the best or not",
+    quantity="largest residual at the end, d_e = 1",
+    kind="own",
+    source="This project's: where directions converge, K' = Z Q and Q' = Z^T K have K ~ Z Q; the bound from trial runs on other seeds",
+    high=0.01,
+)
 def _largest_residual(run: xr.Dataset) -> Estimate:
     residual = run.residual.isel(columns=0)
     return Estimate(float(residual.max(skipna=False)), remark=f"median {float(residual.median()):.2g}")
 
 
+@claims.add(
+    "none-better",
+    "No narrow head ends below the best solution under its rank bound",
+    quantity="smallest value over it, less 1",
+    kind="printed",
+    source="Definition, if the search found the best; the bound for rounding",
+    low=-1e-6,
+)
 def _smallest_excess(run: xr.Dataset) -> Estimate:
     some = _select_narrow(run)
     return Estimate(float((_last_values(some) / some.bounded).min() - 1), remark=f"{_last_values(some).size} runs")
 
-
-def _wide_share(run: xr.Dataset) -> Estimate:
-    excess = _last_values(run.isel(columns=-1)) / run.least - 1
-    return Estimate.share(float((excess < NEAR).sum()), excess.size)
-
-
-claims = (
-    Claim(
-        name="separates",
-        says="d_e >= d is not needed to minimise the loss: part of narrow heads with a positive margin at the end",
-        source="Theorems 4.1 and 5.1 have d_e >= d; the bound this project's, after trial runs on other seeds",
-        statistic=_separating_share,
-        low=0.9,
-    ),
-    Claim(
-        name="wide",
-        says=f"d_e = d, outside Assumption 4: part of the runs that end within {NEAR:.0%} of the least nuclear norm",
-        source="Section 4.2; the bound this project's, after trial runs on other seeds",
-        statistic=_wide_share,
-        low=0.8,
-    ),
-    Claim(
-        name="rank-is-enough",
-        says=f"As many columns as rank(W_*) are enough: part of the runs with rank(W_*) <= d_e < d within {NEAR:.0%}",
-        source="(W_*-SVM), whose solution does not change; the bound this project's, after trial runs on other seeds",
-        statistic=_sufficient_share,
-        low=0.8,
-    ),
-    Claim(
-        name="one-column",
-        says="d_e = 1: the flow goes to the solution of (W_*-SVM) with its rank bound, the best W of rank one: "
-        f"part of the runs within {SAME:.0%} of the best value found",
-        source="Section 3.2 poses (W_*-SVM) with the bound, for which the paper claims nothing below d; bound this "
-        "project's",
-        statistic=_best_share,
-        low=0.9,
-    ),
-    Claim(
-        name="one-column-stationary",
-        says="It goes to a stationary point of that problem, the best or not: largest residual at the end, d_e = 1",
-        source="This project's: where directions converge, K' = Z Q and Q' = Z^T K have K ~ Z Q; the bound from trial "
-        "runs on other seeds",
-        statistic=_largest_residual,
-        high=0.01,
-    ),
-    Claim(
-        name="none-better",
-        says="No narrow head ends below the best solution under its rank bound: smallest value over it, less 1",
-        source="Definition, if the search found the best; the bound for rounding",
-        statistic=_smallest_excess,
-        low=-1e-6,
-    ),
-)
 
 metrics = (
     Metric(
@@ -275,3 +265,18 @@ def figures(run: xr.Dataset) -> list[Figure]:
             ),
         )
     ]
+
+
+entry = Entry(
+    "softmax-attention/narrow-heads",
+    "Heads with fewer columns than dimensions: what keys and queries minimise when d_e < d",
+    citation=CITATION,
+    source="Sections 3.2 and 5",
+    params=Params,
+    quick=dict(columns=(1, 2), draws=2, starts=1, search=4, log10_times=(10.0, 1e3, 1e5), seed=1),
+    paper=dict(samples=10, dim=50, columns=(1, 2, 3, 5), starts=5),
+    run=run,
+    claims=claims,
+    figures=figures,
+    metrics=metrics,
+)

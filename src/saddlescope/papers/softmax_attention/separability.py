@@ -1,4 +1,4 @@
-"""Separability of Gaussian data: diagonal weights need far more dimensions   (Assumption 1, section 3.1)
+"""Separability of Gaussian data: diagonal weights need far more dimensions.
 
 The entry counts how often Gaussian tokens and queries can be separated, by any W and by diagonal ones, as the dimension
 d grows. Every answer is proven: by weights with margins of 1, or by a Farkas certificate.
@@ -12,7 +12,6 @@ is known exactly: Cover's function counting theorem (1965), P = 2^(1-n) sum_{k <
 diagonal weights and d^2 for W in full.
 """
 
-from dataclasses import dataclass
 from functools import partial
 from math import comb
 
@@ -20,46 +19,36 @@ import numpy as np
 import xarray as xr
 
 from saddlescope._shared.errors import InputError
+from saddlescope.papers.softmax_attention import CITATION
 from saddlescope.papers.softmax_attention.shared.share_curves import share_curve
 from saddlescope.plot import Axis, Figure, Line, Mark, Panel
-from saddlescope.reproduction import parameter_checks
-from saddlescope.reproduction.claim import Claim, Estimate
+from saddlescope.reproduction.claim import Claims, Estimate
 from saddlescope.reproduction.context import RunContext
+from saddlescope.reproduction.entry import Entry
 from saddlescope.reproduction.metric import Metric
+from saddlescope.reproduction.parameters import EntryParams, param
 
 _KINDS = ("any W", "diagonal W")
 
 
-@dataclass(frozen=True, kw_only=True)
-class Params:
+class Params(EntryParams):
     """Sizes and trials."""
 
-    samples: int = 8  # n
-    tokens: int = 5  # L
-    dims: tuple[int, ...] = (2, 3, 4, 5, 6, 8, 9, 12, 16, 20, 24, 28, 32)  # d, with n + 1 and n (L - 1) among them
-    pairs: int = 12  # n of the data with two tokens
-    pair_dims: tuple[int, ...] = (2, 3, 4, 5, 6, 7, 8, 10)  # their d
-    trials: int = 200  # instances of each size
-    seed: int = 0  # of the data
+    samples: int = param(8, "n", ge=1)
+    tokens: int = param(5, "L", ge=2)
+    dims: tuple[int, ...] = param(
+        (2, 3, 4, 5, 6, 8, 9, 12, 16, 20, 24, 28, 32), "d, with n + 1 and n (L - 1) among them"
+    )
+    pairs: int = param(12, "n of the data with two tokens", ge=2)
+    pair_dims: tuple[int, ...] = param((2, 3, 4, 5, 6, 7, 8, 10), "their d")
+    trials: int = param(200, "instances of each size", ge=1)
+    seed: int = param(0, "of the data", ge=0)
 
-    def __post_init__(self) -> None:
-        parameter_checks.require_at_least(1, self, "samples", "trials")
-        parameter_checks.require_at_least(2, self, "tokens", "pairs")
-        parameter_checks.require_at_least(0, self, "seed")
+    def check(self) -> None:
         for name in ("dims", "pair_dims"):
             values = getattr(self, name)
             if not values or list(values) != sorted(set(values)) or values[0] < 1:
                 raise InputError(f"{name} must be one or more, at least 1 and ascending; got {values!r}.")
-
-    @classmethod
-    def quick(cls) -> "Params":
-        """Seconds."""
-        return cls(dims=(3, 9, 32), pairs=6, pair_dims=(2, 3), trials=20)
-
-    @classmethod
-    def paper(cls) -> "Params":
-        """More trials; the paper has none."""
-        return cls(trials=2000)
 
 
 def run(params: Params, context: RunContext) -> xr.Dataset:
@@ -130,19 +119,6 @@ def _count_inseparable(kind: str, least_dim, run: xr.Dataset) -> Estimate:
     )
 
 
-def _share_just_above(run: xr.Dataset) -> Estimate:
-    """Return the share that diagonal weights separate at the smallest d above n and L."""
-    many = _select_many_tokens(run)
-    enough = many.isel(size=many.d.values > max(many.n.values[0], many.L.values[0]))
-    if not enough.sizes["size"]:
-        return Estimate.unresolved("No size of the run has d above n and L.")
-    first = enough.isel(size=0)
-    share = Estimate.share(first.separable.sel(kind="diagonal W"), run.attrs["trials"])
-    return Estimate(
-        share.value, share.uncertainty, f"{share.remark}, (n, L, d) = ({first.n:d}, {first.L:d}, {first.d:d})"
-    )
-
-
 def _cover_p_value(kind: str, run: xr.Dataset) -> Estimate:
     """Return the p-value of the counts against Cover's shares, by chi^2 over dimensions where both are expected."""
     from scipy.stats import chi2
@@ -160,55 +136,79 @@ def _cover_p_value(kind: str, run: xr.Dataset) -> Estimate:
     )
 
 
+claims = Claims()
+
+claims.add(
+    "any-w-above-n-and-l",
+    "W separates whenever d >= max(n, L - 1)",
+    quantity="instances that it does not",
+    kind="printed",
+    source="Section 3.1: for d larger than L and n; exact, see above. No exception is allowed",
+    high=0.0,
+)(partial(_count_inseparable, "any W", lambda run: run.n.values.clip(run.L.values - 1)))
+
+
+@claims.add(
+    "diagonal-w-above-n-and-l",
+    "That does not carry over to the diagonal W of section 4",
+    quantity="the share separated at d just above n and L",
+    kind="own",
+    source="This project's: less than half of them",
+    high=0.5,
+)
+def _share_just_above(run: xr.Dataset) -> Estimate:
+    """Return the share that diagonal weights separate at the smallest d above n and L."""
+    many = _select_many_tokens(run)
+    enough = many.isel(size=many.d.values > max(many.n.values[0], many.L.values[0]))
+    if not enough.sizes["size"]:
+        return Estimate.unresolved("No size of the run has d above n and L.")
+    first = enough.isel(size=0)
+    share = Estimate.share(first.separable.sel(kind="diagonal W"), run.attrs["trials"])
+    return Estimate(
+        share.value, share.uncertainty, f"{share.remark}, (n, L, d) = ({first.n:d}, {first.L:d}, {first.d:d})"
+    )
+
+
+claims.add(
+    "diagonal-w-above-all-differences",
+    "A diagonal W separates whenever d >= n (L - 1)",
+    quantity="instances that it does not",
+    kind="printed",
+    source="Features that are independent have any margins; exact. No exception is allowed",
+    high=0.0,
+)(partial(_count_inseparable, "diagonal W", lambda run: run.n.values * (run.L.values - 1)))
+
+claims.add(
+    "two-tokens-diagonal-w",
+    "With two tokens, diagonal weights separate as often as Cover's theorem has it for d numbers",
+    quantity="p-value",
+    kind="printed",
+    source="Cover (1965), exact; the bound is a level of one in a thousand",
+    low=1e-3,
+)(partial(_cover_p_value, "diagonal W"))
+
+claims.add(
+    "two-tokens-any-w",
+    "And W in full as it has it for d^2",
+    quantity="p-value",
+    kind="printed",
+    source="Cover (1965), exact; the bound is a level of one in a thousand",
+    low=1e-3,
+)(partial(_cover_p_value, "any W"))
+
+
+@claims.add(
+    "every-answer-is-proven",
+    "Margins of 1, or a Farkas certificate",
+    quantity="the worst residual, computed from all d^2 or d features",
+    kind="printed",
+    source="Farkas' lemma; the bound is rounding in sums of as many numbers",
+    high=1e-12,
+)
 def _worst_proof(run: xr.Dataset) -> Estimate:
     count = run.sizes["size"] * run.attrs["trials"] * 2
     return Estimate(float(run.worst_proof.max()), remark=f"{count} answers")
 
-
-claims = (
-    Claim(
-        name="any-w-above-n-and-l",
-        says="W separates whenever d >= max(n, L - 1): instances that it does not",
-        source="Section 3.1: for d larger than L and n; exact, see above. No exception is allowed",
-        statistic=partial(_count_inseparable, "any W", lambda run: run.n.values.clip(run.L.values - 1)),
-        high=0.0,
-    ),
-    Claim(
-        name="diagonal-w-above-n-and-l",
-        says="That does not carry over to the diagonal W of section 4: the share separated at d just above n and L",
-        source="This project's: less than half of them",
-        statistic=_share_just_above,
-        high=0.5,
-    ),
-    Claim(
-        name="diagonal-w-above-all-differences",
-        says="A diagonal W separates whenever d >= n (L - 1): instances that it does not",
-        source="Features that are independent have any margins; exact. No exception is allowed",
-        statistic=partial(_count_inseparable, "diagonal W", lambda run: run.n.values * (run.L.values - 1)),
-        high=0.0,
-    ),
-    Claim(
-        name="two-tokens-diagonal-w",
-        says="With two tokens, diagonal weights separate as often as Cover's theorem has it for d numbers: p-value",
-        source="Cover (1965), exact; the bound is a level of one in a thousand",
-        statistic=partial(_cover_p_value, "diagonal W"),
-        low=1e-3,
-    ),
-    Claim(
-        name="two-tokens-any-w",
-        says="And W in full as it has it for d^2: p-value",
-        source="Cover (1965), exact; the bound is a level of one in a thousand",
-        statistic=partial(_cover_p_value, "any W"),
-        low=1e-3,
-    ),
-    Claim(
-        name="every-answer-is-proven",
-        says="Margins of 1, or a Farkas certificate: the worst residual, computed from all d^2 or d features",
-        source="Farkas' lemma; the bound is rounding in sums of as many numbers",
-        statistic=_worst_proof,
-        high=1e-12,
-    ),
-)
 
 metrics = (
     Metric(
@@ -270,3 +270,18 @@ def figures(run: xr.Dataset) -> list[Figure]:
             ),
         )
     ]
+
+
+entry = Entry(
+    "softmax-attention/separability",
+    "Separability of Gaussian data: diagonal weights need far more dimensions",
+    citation=CITATION,
+    source="Assumption 1, section 3.1",
+    params=Params,
+    quick=dict(dims=(3, 9, 32), pairs=6, pair_dims=(2, 3), trials=20),
+    paper=dict(trials=2000),
+    run=run,
+    claims=claims,
+    figures=figures,
+    metrics=metrics,
+)

@@ -1,4 +1,4 @@
-"""Unequal scores: the limit is the same, the way there is not   (Assumption 2 and the remark after it)
+"""Unequal scores: the limit is the same, the way there is not.
 
 Assumption 2 gives all tokens of a sample but the optimal one the same score; the paper remarks that small perturbations
 do. Gaps are drawn here within a share, the spread, of their mean. Then the rates of equation 29 have either sign while
@@ -11,13 +11,13 @@ attention is elsewhere: the flow prefers a good token to a bad one, though neith
                  sample at its second best token leaves it there
 """
 
-from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
 import xarray as xr
 
 from saddlescope._shared.errors import InputError
+from saddlescope.papers.softmax_attention import CITATION
 from saddlescope.papers.softmax_attention.shared.first_seeds import first_seeds
 from saddlescope.papers.softmax_attention.shared.lost_sample_statistics import (
     FLOWS,
@@ -26,42 +26,31 @@ from saddlescope.papers.softmax_attention.shared.lost_sample_statistics import (
     losing_share_curve,
 )
 from saddlescope.plot import Axis, Figure, Line, Panel
-from saddlescope.reproduction import parameter_checks
-from saddlescope.reproduction.claim import Claim, Estimate
+from saddlescope.reproduction.claim import Claims, Estimate
 from saddlescope.reproduction.context import RunContext
+from saddlescope.reproduction.entry import Entry
+from saddlescope.reproduction.parameters import EntryParams, param
 
 _GAPS = (1.0, 20.0)  # of the Gaussian data, means
+
 _LOG_TIMES = (10.0, 30.0, 100.0, 300.0, 1e3, 3e3, 1e4)  # ln t of the conditioned data
+
 _WHEN = 30.0  # log10 t until when Gaussian data are followed
 
 
-@dataclass(frozen=True, kw_only=True)
-class Params:
+class Params(EntryParams):
     """Spreads and instances."""
 
-    spreads: tuple[float, ...] = (0.0, 0.1, 0.5, 0.9)  # shares of the mean gap, on either side
-    conditioned: int = 6  # conditioned instances of size (10, 5, 50), each with all spreads
-    gaussian: int = 24  # draws of Gaussian data, each with all spreads and gaps
-    scale: float = 0.3  # omega_0
-    seed: int = 300  # of everything
+    spreads: tuple[float, ...] = param((0.0, 0.1, 0.5, 0.9), "shares of the mean gap, on either side")
+    conditioned: int = param(6, "conditioned instances of size (10, 5, 50), each with all spreads", ge=1)
+    gaussian: int = param(24, "draws of Gaussian data, each with all spreads and gaps", ge=1)
+    scale: float = param(0.3, "omega_0", gt=0)
+    seed: int = param(300, "of everything", ge=0)
 
-    def __post_init__(self) -> None:
-        parameter_checks.require_at_least(1, self, "conditioned", "gaussian")
-        parameter_checks.require_at_least(0, self, "seed")
-        parameter_checks.require_positive(self, "scale")
+    def check(self) -> None:
         values = self.spreads
         if len(values) < 2 or list(values) != sorted(set(values)) or not 0 <= values[0] <= values[-1] < 1:
             raise InputError(f"spreads must be two or more, ascending, from 0 and below 1; got {values!r}.")
-
-    @classmethod
-    def quick(cls) -> "Params":
-        """Seconds."""
-        return cls(spreads=(0.1, 0.9), conditioned=1, gaussian=1)
-
-    @classmethod
-    def paper(cls) -> "Params":
-        """More instances; the paper has none."""
-        return cls(conditioned=20, gaussian=300)
 
 
 def run(params: Params, context: RunContext) -> xr.Dataset:
@@ -159,11 +148,53 @@ def _direction_error(spread: float, log_time: float, run: xr.Dataset) -> Estimat
     return Estimate(float(errors.max()), remark=f"{errors.size} instances, spread {spread:g}, ln t = {log_time:g}")
 
 
+def _ends(run: xr.Dataset, flow: str) -> np.ndarray:
+    """Return the number of samples that each flow has lost at the end, (spreads, gaps, draws)."""
+    return run.lost.sel(flow=flow).transpose("spread", "gap", "draw").values
+
+
+claims = Claims()
+
+claims.add(
+    "small-perturbations",
+    "With a spread of 0.1 the direction is within 1e-3 of the l1 solution at ln t = 1e3",
+    quantity="the largest distance",
+    kind="own",
+    source="The remark after Assumption 2; the bound is this project's bar for conditioned data of equal scores",
+    high=1e-3,
+)(partial(_direction_error, 0.1, 1e3))
+
+claims.add(
+    "large-perturbations",
+    "They need not be small",
+    quantity="with a spread of 0.9 it is within 1e-3 at ln t = 1e4",
+    kind="printed",
+    source="The law below, in which gaps add ln(1.9 / 0.1) at most; the bar at ten times the ln t",
+    high=1e-3,
+)(partial(_direction_error, 0.9, 1e4))
+
+
+@claims.add(
+    "margins-of-unequal-scores",
+    "Active margins are ln t + ln mu + ln(C_k / lambda_k), C_k of the own gap",
+    quantity="deviation at ln t = 1e4",
+    kind="own",
+    source="Lemma A.1 at large times; the bound is this project's, for corrections of order 1 / ln t",
+    high=1e-3,
+)
 def _law_error(run: xr.Dataset) -> Estimate:
     values = run.law.isel(log_time=-1)
     return Estimate(float(values.max()), remark=f"{values.size} flows, spreads up to {run.spread.values[-1]:g}")
 
 
+@claims.add(
+    "rates-of-either-sign",
+    "Equation 29 needs Assumption 2",
+    quantity="instances without a negative rate at zero weights, largest spread",
+    kind="own",
+    source="Equation 22; this project's: none of them, pilots on other seeds had 14 and 17 negative rates of 40",
+    high=0.0,
+)
 def _count_without_negative_rates(run: xr.Dataset) -> Estimate:
     """Count the instances without a negative rate at zero weights, at the largest spread."""
     negative = run.negative_at_start.isel(spread=-1)
@@ -171,78 +202,44 @@ def _count_without_negative_rates(run: xr.Dataset) -> Estimate:
     return Estimate(float((negative == 0).sum()), remark=f"negative rates of 40: {counts}")
 
 
+@claims.add(
+    "rates-are-positive-late",
+    "Once every sample is learned, all rates are positive",
+    quantity="negative ones, conditioned data, ln t = 1e4",
+    kind="printed",
+    source="b_il tends to delta_il > 0 as the softmax selects the optimal token; exact",
+    high=0.0,
+)
 def _count_negative_late(run: xr.Dataset) -> Estimate:
     return Estimate(float(run.negative_at_end.sum()), remark=f"{run.negative_at_end.size} flows at ln t = 1e4")
 
 
-def _ends(run: xr.Dataset, flow: str) -> np.ndarray:
-    """Return the number of samples that each flow has lost at the end, (spreads, gaps, draws)."""
-    return run.lost.sel(flow=flow).transpose("spread", "gap", "draw").values
-
-
+@claims.add(
+    "assumption-3-of-the-second-best",
+    "Where Assumption 3 holds with the smallest gaps, diagonal weights keep every sample",
+    quantity="flows that lose one",
+    kind="printed",
+    source="Appendix A.5, (C2), whose bound then has the second best token; no exception is allowed",
+    high=0.0,
+)
 def _count_losing_where_allowed(run: xr.Dataset) -> Estimate:
     unequal = run.isel(spread=run.spread.values > 0)
     allowed = unequal.allowed.transpose("spread", "gap", "draw").values.astype(bool)
     return count_losing_flows(_ends(unequal, "diagonal weights")[allowed], f"t = 1e{_WHEN:g}")
 
 
+@claims.add(
+    "w-alone-loses-none",
+    "The flow of W alone keeps every sample at every spread and gap",
+    quantity="flows that lose one",
+    kind="own",
+    source="This project's, as with equal scores; no theorem says so",
+    high=0.0,
+)
 def _count_losing_alone(run: xr.Dataset) -> Estimate:
     ends = _ends(run, "W alone")
     at_spread = [f"{(row > LOST).sum()} at {spread:g}" for row, spread in zip(ends, run.spread.values, strict=True)]
     return count_losing_flows(ends, f"t = 1e{_WHEN:g}; by spread {', '.join(at_spread)}")
-
-
-claims = (
-    Claim(
-        name="small-perturbations",
-        says="With a spread of 0.1 the direction is within 1e-3 of the l1 solution at ln t = 1e3: the largest distance",
-        source="The remark after Assumption 2; the bound is this project's bar for conditioned data of equal scores",
-        statistic=partial(_direction_error, 0.1, 1e3),
-        high=1e-3,
-    ),
-    Claim(
-        name="large-perturbations",
-        says="They need not be small: with a spread of 0.9 it is within 1e-3 at ln t = 1e4",
-        source="The law below, in which gaps add ln(1.9 / 0.1) at most; the bar at ten times the ln t",
-        statistic=partial(_direction_error, 0.9, 1e4),
-        high=1e-3,
-    ),
-    Claim(
-        name="margins-of-unequal-scores",
-        says="Active margins are ln t + ln mu + ln(C_k / lambda_k), C_k of the own gap: deviation at ln t = 1e4",
-        source="Lemma A.1 at large times; the bound is this project's, for corrections of order 1 / ln t",
-        statistic=_law_error,
-        high=1e-3,
-    ),
-    Claim(
-        name="rates-of-either-sign",
-        says="Equation 29 needs Assumption 2: instances without a negative rate at zero weights, largest spread",
-        source="Equation 22; this project's: none of them, pilots on other seeds had 14 and 17 negative rates of 40",
-        statistic=_count_without_negative_rates,
-        high=0.0,
-    ),
-    Claim(
-        name="rates-are-positive-late",
-        says="Once every sample is learned, all rates are positive: negative ones, conditioned data, ln t = 1e4",
-        source="b_il tends to delta_il > 0 as the softmax selects the optimal token; exact",
-        statistic=_count_negative_late,
-        high=0.0,
-    ),
-    Claim(
-        name="assumption-3-of-the-second-best",
-        says="Where Assumption 3 holds with the smallest gaps, diagonal weights keep every sample: flows that lose one",
-        source="Appendix A.5, (C2), whose bound then has the second best token; no exception is allowed",
-        statistic=_count_losing_where_allowed,
-        high=0.0,
-    ),
-    Claim(
-        name="w-alone-loses-none",
-        says="The flow of W alone keeps every sample at every spread and gap: flows that lose one",
-        source="This project's, as with equal scores; no theorem says so",
-        statistic=_count_losing_alone,
-        high=0.0,
-    ),
-)
 
 
 def figures(run: xr.Dataset) -> list[Figure]:
@@ -281,3 +278,17 @@ def figures(run: xr.Dataset) -> list[Figure]:
             ),
         )
     ]
+
+
+entry = Entry(
+    "softmax-attention/unequal-scores",
+    "Unequal scores: the limit is the same, the way there is not",
+    citation=CITATION,
+    source="Assumption 2 and the remark after it",
+    params=Params,
+    quick=dict(spreads=(0.1, 0.9), conditioned=1, gaussian=1),
+    paper=dict(conditioned=20, gaussian=300),
+    run=run,
+    claims=claims,
+    figures=figures,
+)

@@ -1,4 +1,4 @@
-"""Appendix G: the bound, the sampler and the classifier of the diffusion models are what they should be   (Appendix G)
+"""Appendix G: the bound, the sampler and the classifier of the diffusion models are what they should be.
 
 The parts that Figure 6 needs, each compared with a reference that shares no code with the training:
 
@@ -13,73 +13,47 @@ The parts that Figure 6 needs, each compared with a reference that shares no cod
 The full model has 10.6 million parameters. Appendix G does not say how many it should have.
 """
 
-from dataclasses import dataclass
 from typing import Literal
 
 import xarray as xr
 
 from saddlescope._shared.errors import InputError
+from saddlescope.papers.concept_learning import CITATION
 from saddlescope.papers.concept_learning.appendix_g import simulations
 from saddlescope.papers.concept_learning.appendix_g.claims import claims
 from saddlescope.papers.concept_learning.appendix_g.figures import figures
 from saddlescope.reproduction.context import RunContext
 from saddlescope.reproduction.device import prepare_device
-from saddlescope.reproduction.parameter_checks import require_at_least
+from saddlescope.reproduction.entry import Entry
+from saddlescope.reproduction.parameters import EntryParams, param
 
-__all__ = ["Params", "claims", "figures", "run"]
 
-
-@dataclass(frozen=True, kw_only=True)
-class Params:
+class Params(EntryParams):
     """The full model's bound; a small classifier."""
 
-    pixels: int = 32  # along a side, of the model's images
-    channels: tuple[int, ...] = (64, 128, 256)  # width of each level of the model, from the finest
-    images: int = 8  # for each of which the bound is computed by hand
-    directions: int = 3  # in the space of weights, along which gradients are compared
-    law_pixels: int = 4  # along a side, of the images of normal law
-    law_images: int = 1024  # samples of each of four conditions
-    law_steps: int = 500  # of ancestral sampling, where the law should be recovered
-    signals: tuple[float, ...] = (0.7, 0.2)  # colour signals with a classifier each; the ends of appendix G.1
-    classifier_pixels: int = 16  # along a side, of the images that are classified
-    classifier_channels: tuple[int, ...] = (16, 32)  # width of each level of the classifier
-    classifier_blocks: int = 1  # residual blocks a level of the classifier
-    classifier_steps: int = 1200  # of training, each on new images
-    classifier_batch: int = 32  # images a step
-    held_out: int = 8192  # true images, never trained on, for each classifier
-    places: int = 41  # between two class means, where classifier and direct estimator are read
-    between: int = 64  # images at each place
-    seed: int = 0  # of all draws
-    device: Literal["cpu", "cuda"] = "cpu"  # where the classifiers are trained: the processor or a GPU
-    threads: int = 1  # of PyTorch on the processor
+    pixels: int = param(32, "along a side, of the model's images")
+    channels: tuple[int, ...] = param((64, 128, 256), "width of each level of the model, from the finest")
+    images: int = param(8, "for each of which the bound is computed by hand", ge=1)
+    directions: int = param(3, "in the space of weights, along which gradients are compared", ge=1)
+    law_pixels: int = param(4, "along a side, of the images of normal law", ge=1)
+    law_images: int = param(1024, "samples of each of four conditions", ge=2)
+    law_steps: int = param(500, "of ancestral sampling, where the law should be recovered", ge=2)
+    signals: tuple[float, ...] = param((0.7, 0.2), "colour signals with a classifier each; the ends of appendix G.1")
+    classifier_pixels: int = param(16, "along a side, of the images that are classified")
+    classifier_channels: tuple[int, ...] = param((16, 32), "width of each level of the classifier")
+    classifier_blocks: int = param(1, "residual blocks a level of the classifier", ge=1)
+    classifier_steps: int = param(1200, "of training, each on new images", ge=1)
+    classifier_batch: int = param(32, "images a step", ge=1)
+    held_out: int = param(8192, "true images, never trained on, for each classifier", ge=100)
+    places: int = param(41, "between two class means, where classifier and direct estimator are read", ge=2)
+    between: int = param(64, "images at each place", ge=2)
+    seed: int = param(0, "of all draws", ge=0)
+    device: Literal["cpu", "cuda"] = param("cpu", "where the classifiers are trained: the processor or a GPU")
+    threads: int = param(1, "of PyTorch on the processor", ge=1)
 
-    def __post_init__(self) -> None:
-        require_at_least(
-            1, self, "images", "directions", "law_pixels", "classifier_blocks", "classifier_steps", "threads"
-        )
-        require_at_least(1, self, "classifier_batch")
-        require_at_least(2, self, "places", "between", "law_images", "law_steps")
-        require_at_least(100, self, "held_out")
-        require_at_least(0, self, "seed")
+    def check(self) -> None:
         if not self.signals or not all(0 < signal <= 1 for signal in self.signals):
             raise InputError(f"signals must be one or more, above 0 and at most 1; got {self.signals!r}.")
-
-    @classmethod
-    def quick(cls) -> "Params":
-        """Return parameters for a run of seconds: a small model, few samples, a hardly trained classifier."""
-        return cls(
-            pixels=12, channels=(8, 16), images=2, directions=1, law_pixels=2, law_images=100, law_steps=40,
-            signals=(0.7,), classifier_pixels=12, classifier_channels=(4, 8), classifier_steps=8, held_out=100,
-            places=11, between=4,
-        )  # fmt: skip
-
-    @classmethod
-    def paper(cls) -> "Params":
-        """Return the classifier of appendix G.3 at the size of the images there, 10k steps; for a GPU."""
-        return cls(
-            classifier_pixels=32, classifier_channels=(64, 128, 256), classifier_blocks=2, classifier_steps=10_000,
-            classifier_batch=128, device="cuda", threads=8,
-        )  # fmt: skip
 
 
 def run(params: Params, context: RunContext) -> xr.Dataset:
@@ -104,3 +78,40 @@ def run(params: Params, context: RunContext) -> xr.Dataset:
     together = xr.concat(classified, dim="signal").assign_coords(signal=list(params.signals))
     context.report(1.0, "done")
     return xr.merge([bound, law, together], combine_attrs="no_conflicts")
+
+
+entry = Entry(
+    "concept-learning/appendix-g",
+    "Appendix G: the bound, the sampler and the classifier of the diffusion models are what they should be",
+    citation=CITATION,
+    source="Appendix G",
+    params=Params,
+    quick=dict(
+        pixels=12,
+        channels=(8, 16),
+        images=2,
+        directions=1,
+        law_pixels=2,
+        law_images=100,
+        law_steps=40,
+        signals=(0.7,),
+        classifier_pixels=12,
+        classifier_channels=(4, 8),
+        classifier_steps=8,
+        held_out=100,
+        places=11,
+        between=4,
+    ),
+    paper=dict(
+        classifier_pixels=32,
+        classifier_channels=(64, 128, 256),
+        classifier_blocks=2,
+        classifier_steps=10_000,
+        classifier_batch=128,
+        device="cuda",
+        threads=8,
+    ),
+    run=run,
+    claims=claims,
+    figures=figures,
+)

@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 Array = np.ndarray[Any, np.dtype[np.float64]]
+
 Weights = Mapping[str, Array]
 
 

@@ -18,10 +18,15 @@ if TYPE_CHECKING:
     from saddlescope.train.diffusion.variational_diffusion import VariationalDiffusion
 
 _STEP = 1e-5  # of central differences
+
 _DATA_NOISE = 1e-3
+
 _SCHEDULES = {"initial": (-5.0, 10.0), "learned": (math.log(_DATA_NOISE**2), 10.0)}  # gamma_min, gamma_max
+
 _STEPS = (10, 20, 50, 100, 200, 500, 1000)  # of sampling, for which the exact law is computed
+
 _MANY = 200_000  # images for the diffusion term of a normal law
+
 _OTHER_STREAM = 7  # third number of the seed of images: not those of the classifier's training
 
 

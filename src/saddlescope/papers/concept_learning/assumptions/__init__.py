@@ -1,4 +1,4 @@
-"""Assumptions D.1 to D.5: at which starts they hold, and what is left of the story without them   (Appendix D.1)
+"""Assumptions D.1 to D.5: at which starts they hold, and what is left of the story without them.
 
 The lemmas of appendix D assume that W(0) is small and that the strengths differ enough. "All commonly hold in
 practice", the paper says. Here is the largest omega, the smallest entry of W(0), at which they do; the data of the
@@ -11,52 +11,40 @@ as large as omega is small.
     minor   the largest |w_ij| of a run, i other than j; Assertion D.1 with D.3 has it at most 0.4
 """
 
-from dataclasses import dataclass
 from functools import partial
 
 import xarray as xr
 
 from saddlescope._shared.errors import InputError
+from saddlescope.papers.concept_learning import CITATION
 from saddlescope.papers.concept_learning.assumptions import simulations
 from saddlescope.papers.concept_learning.assumptions.claims import claims
 from saddlescope.papers.concept_learning.assumptions.figures import figures
 from saddlescope.papers.concept_learning.shared.random_starts import FIGURES
-from saddlescope.reproduction import parameter_checks
 from saddlescope.reproduction.context import RunContext
+from saddlescope.reproduction.entry import Entry
 from saddlescope.reproduction.grid import cached_rows
+from saddlescope.reproduction.parameters import EntryParams, param
 
-__all__ = ["Params", "claims", "figures", "run"]
 
-
-@dataclass(frozen=True, kw_only=True)
-class Params:
+class Params(EntryParams):
     """Two concepts in theory; the figures' data in runs."""
 
-    ratios: int = 200  # of the two strengths, from 3.05 to 1e5
-    betas: tuple[float, ...] = (1.0, 2.0, 10.0)  # of D.1: the largest |w_ij(0)| over the smallest
-    settings: int = 4000  # random settings of all constants, at which printed and corrected assumptions are checked
-    scales: tuple[float, ...] = (0.1, 0.01, 0.001, 0.0001, 0.00001)  # deviations of U's entries, descending
-    starts: int = 1024  # at each scale, on each figure's data
-    marks: int = 401  # times at which W is recorded
-    seed: int = 0  # of everything
+    ratios: int = param(200, "of the two strengths, from 3.05 to 1e5", ge=10)
+    betas: tuple[float, ...] = param((1.0, 2.0, 10.0), "of D.1: the largest |w_ij(0)| over the smallest")
+    settings: int = param(
+        4000, "random settings of all constants, at which printed and corrected assumptions are checked", ge=10
+    )
+    scales: tuple[float, ...] = param((0.1, 0.01, 0.001, 0.0001, 0.00001), "deviations of U's entries, descending")
+    starts: int = param(1024, "at each scale, on each figure's data", ge=10)
+    marks: int = param(401, "times at which W is recorded", ge=10)
+    seed: int = param(0, "of everything", ge=0)
 
-    def __post_init__(self) -> None:
-        parameter_checks.require_at_least(10, self, "ratios", "settings", "starts", "marks")
-        parameter_checks.require_at_least(0, self, "seed")
+    def check(self) -> None:
         if not self.betas or not all(1 <= beta <= 1e6 for beta in self.betas):
             raise InputError(f"betas must be one or more numbers from 1 to 1e6; got {self.betas!r}.")
         if not self.scales or list(self.scales) != sorted(set(self.scales), reverse=True) or not self.scales[-1] > 0:
             raise InputError(f"scales must be positive and descending; got {self.scales!r}.")
-
-    @classmethod
-    def quick(cls) -> "Params":
-        """Return parameters for a run of seconds."""
-        return cls(ratios=10, settings=60, scales=(0.1, 0.001), starts=64, marks=101)
-
-    @classmethod
-    def paper(cls) -> "Params":
-        """Return more of all; the paper has no such numbers."""
-        return cls(ratios=2000, settings=100_000, starts=16_384)
 
 
 def run(params: Params, context: RunContext) -> xr.Dataset:
@@ -67,3 +55,17 @@ def run(params: Params, context: RunContext) -> xr.Dataset:
     figures = cached_rows(axes, partial(simulations.follow_starts, params), context.subtask(0.2, 1.0), name="runs")
     context.report(1.0, "done")
     return xr.merge([theory, figures], join="exact")
+
+
+entry = Entry(
+    "concept-learning/assumptions",
+    "Assumptions D.1 to D.5: at which starts they hold, and what is left of the story without them",
+    citation=CITATION,
+    source="Appendix D.1",
+    params=Params,
+    quick=dict(ratios=10, settings=60, scales=(0.1, 0.001), starts=64, marks=101),
+    paper=dict(ratios=2000, settings=100_000, starts=16_384),
+    run=run,
+    claims=claims,
+    figures=figures,
+)

@@ -11,7 +11,9 @@ from saddlescope.papers.concept_learning.shared.random_starts import FIGURES, dr
 from saddlescope.papers.concept_learning.shared.two_layer_runs import strengths_and_test_point
 
 _KAPPAS = (1.1001, 1.11, 1.13, 1.16, 1.2, 1.3, 1.5, 2.0)  # over which the largest omega is looked for
+
 _SMALL = 0.4  # P beta omega in D.3
+
 _MARKED, _UNTIL = (0.3, 100.0), 400.0  # W is recorded between the first two, and followed to the last
 
 

@@ -1,4 +1,4 @@
-"""Atlas: a million starts over the ratio of mu, sigma, initial scale and width   (Section 4.2, beyond)
+"""Atlas: a million starts over the ratio of mu, sigma, initial scale and width.
 
 The symmetric two-layer network on s = 2 and 3 concepts with mu = 1, r, r^2, one sigma for all, and normal entries of U
 of deviation tau in d' = f d columns. Of every start: how many descents the loss out of distribution has, how far it
@@ -11,51 +11,37 @@ rises between them, and from when on the network generalizes.
     time    from when on the loss is below 1 % of the weakest concept's part of it, mu_1^2 / 2, in units of 1 / (4 a_1)
 """
 
-from dataclasses import dataclass
 from functools import partial
 
 import xarray as xr
 
 from saddlescope._shared.errors import InputError
+from saddlescope.papers.concept_learning import CITATION
 from saddlescope.papers.concept_learning.atlas import simulations
 from saddlescope.papers.concept_learning.atlas.claims import claims
 from saddlescope.papers.concept_learning.atlas.figures import figures
 from saddlescope.papers.concept_learning.atlas.simulations import CONCEPTS
-from saddlescope.reproduction import parameter_checks
 from saddlescope.reproduction.context import RunContext
+from saddlescope.reproduction.entry import Entry
 from saddlescope.reproduction.grid import cached_rows
+from saddlescope.reproduction.parameters import EntryParams, param
 
-__all__ = ["Params", "claims", "figures", "run"]
 
-
-@dataclass(frozen=True, kw_only=True)
-class Params:
+class Params(EntryParams):
     """A million starts."""
 
-    ratios: tuple[float, ...] = (1.0, 1.1, 1.25, 1.5, 1.75, 2.0, 2.5, 3.0)  # r, at least 1
-    sigmas: tuple[float, ...] = (0.02, 0.05, 0.1, 0.3, 1.0)  # a standard deviation
-    scales: tuple[float, ...] = (0.001, 0.003, 0.01, 0.03, 0.1, 0.3)  # tau, ascending
-    factors: tuple[int, ...] = (1, 2, 4, 8, 32)  # f, ascending
-    starts: int = 420  # in each cell of the grid, for 2 concepts and for 3
-    seed: int = 0  # of the starts
+    ratios: tuple[float, ...] = param((1.0, 1.1, 1.25, 1.5, 1.75, 2.0, 2.5, 3.0), "r, at least 1")
+    sigmas: tuple[float, ...] = param((0.02, 0.05, 0.1, 0.3, 1.0), "a standard deviation")
+    scales: tuple[float, ...] = param((0.001, 0.003, 0.01, 0.03, 0.1, 0.3), "tau, ascending")
+    factors: tuple[int, ...] = param((1, 2, 4, 8, 32), "f, ascending")
+    starts: int = param(420, "in each cell of the grid, for 2 concepts and for 3", ge=16)
+    seed: int = param(0, "of the starts", ge=0)
 
-    def __post_init__(self) -> None:
-        parameter_checks.require_at_least(16, self, "starts")
-        parameter_checks.require_at_least(0, self, "seed")
+    def check(self) -> None:
         for name, least in (("ratios", 1.0), ("sigmas", 0.0), ("scales", 1e-6), ("factors", 1)):
             values = getattr(self, name)
             if not values or list(values) != sorted(set(values)) or not least <= values[0] <= values[-1] <= 100:
                 raise InputError(f"{name} must be ascending, between {least:g} and 100; got {values!r}.")
-
-    @classmethod
-    def quick(cls) -> "Params":
-        """Return parameters for a run of seconds: the corners."""
-        return cls(ratios=(1.0, 2.0), sigmas=(0.05,), scales=(0.01, 0.1), factors=(1, 8), starts=64)
-
-    @classmethod
-    def paper(cls) -> "Params":
-        """Return ten million starts on the same grid; the paper has no such figure."""
-        return cls(starts=4200)
 
 
 def run(params: Params, context: RunContext) -> xr.Dataset:
@@ -64,3 +50,17 @@ def run(params: Params, context: RunContext) -> xr.Dataset:
     made = cached_rows(axes, partial(simulations.run_row, params), context)
     context.report(1.0, "done")
     return made
+
+
+entry = Entry(
+    "concept-learning/atlas",
+    "Atlas: a million starts over the ratio of mu, sigma, initial scale and width",
+    citation=CITATION,
+    source="Section 4.2, beyond",
+    params=Params,
+    quick=dict(ratios=(1.0, 2.0), sigmas=(0.05,), scales=(0.01, 0.1), factors=(1, 8), starts=64),
+    paper=dict(starts=4200),
+    run=run,
+    claims=claims,
+    figures=figures,
+)

@@ -6,6 +6,7 @@ import xarray as xr
 from saddlescope.plot import Axis, Figure, Heat, Panel
 
 _AT = {"sigma": 0.05, "scale": 0.1, "factor": 1, "ratio": 2.0}  # what a map does not show; the nearest there is
+
 _LABELS = {
     "ratio": ("log₂ ratio of μ", 2.0),
     "sigma": ("log₁₀ σ", 10.0),

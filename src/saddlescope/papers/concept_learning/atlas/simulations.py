@@ -17,10 +17,15 @@ from saddlescope.papers.concept_learning.shared.two_layer_runs import strengths_
 from saddlescope.reproduction.grid import grid_dataset
 
 CONCEPTS = (2, 3)
+
 _MOST = 4  # largest count of descents; higher counts are added to it
+
 _QUANTILES = (0.1, 0.5, 0.9, 0.99)
+
 _GENERAL = 0.01  # of mu_1^2 / 2
+
 _UNTIL = 1e4  # by then all is learned; what has learned takes no more time
+
 _TOLERANCE = 1e-6
 
 

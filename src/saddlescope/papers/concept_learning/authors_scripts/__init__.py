@@ -1,4 +1,4 @@
-"""The authors' scripts: the data matrix squared, Euler's steps, and what of the figures hangs on it   (Appendix E)
+"""The authors' scripts: the data matrix squared, Euler's steps, and what of the figures hangs on it.
 
 Not in the text of Figures 5, 8, 9 and 10: the programs behind them, as reported, have A^2 where the paper has A, which
 sets the concepts' strengths farther apart; they take Euler's steps of .01 in U, 2000 or 10000 of them, where appendix
@@ -11,13 +11,13 @@ D has the map D.2 in W; and U starts with uniform entries between 0 and 1/5 or 1
 Here all of it is compared from the same starts, on the data of Figures 8 and 9.
 """
 
-from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
 import xarray as xr
 
 from saddlescope._shared.errors import InputError
+from saddlescope.papers.concept_learning import CITATION
 from saddlescope.papers.concept_learning.authors_scripts.claims import claims
 from saddlescope.papers.concept_learning.authors_scripts.figures import figures
 from saddlescope.papers.concept_learning.authors_scripts.simulations import (
@@ -28,41 +28,26 @@ from saddlescope.papers.concept_learning.authors_scripts.simulations import (
     flows_by_law,
     padded_strengths,
 )
-from saddlescope.reproduction import parameter_checks
 from saddlescope.reproduction.context import RunContext
+from saddlescope.reproduction.entry import Entry
+from saddlescope.reproduction.parameters import EntryParams, param
 
-__all__ = ["Params", "claims", "figures", "run"]
 
-
-@dataclass(frozen=True, kw_only=True)
-class Params:
+class Params(EntryParams):
     """The authors' numbers, from many starts."""
 
-    divisors: tuple[float, ...] = (5.0, 10.0)  # entries of U are uniform from 0 to 1 over this
-    starts: int = 4096  # of each law
-    step: float = 0.01  # of Euler's method and of the map D.2
-    steps: tuple[int, ...] = (2000, 10_000)  # after which their runs end
-    map_starts: int = 1024  # of the first ones, from which Euler's method and D.2 are iterated
-    seed: int = 0  # of all starts
+    divisors: tuple[float, ...] = param((5.0, 10.0), "entries of U are uniform from 0 to 1 over this")
+    starts: int = param(4096, "of each law", ge=1)
+    step: float = param(0.01, "of Euler's method and of the map D.2", ge=1e-4, le=0.05)
+    steps: tuple[int, ...] = param((2000, 10_000), "after which their runs end")
+    map_starts: int = param(1024, "of the first ones, from which Euler's method and D.2 are iterated", ge=1)
+    seed: int = param(0, "of all starts", ge=0)
 
-    def __post_init__(self) -> None:
-        parameter_checks.require_at_least(1, self, "starts", "map_starts")
-        parameter_checks.require_at_least(0, self, "seed")
-        parameter_checks.require_between(1e-4, 0.05, self, "step")
+    def check(self) -> None:
         if not self.divisors or not all(1 <= one < float("inf") for one in self.divisors):
             raise InputError(f"divisors must be one or more numbers of at least 1; got {self.divisors!r}.")
         if len(self.steps) != 2 or not 1 <= self.steps[0] < self.steps[1]:
             raise InputError(f"steps must be two, increasing, at least 1; got {self.steps!r}.")
-
-    @classmethod
-    def quick(cls) -> "Params":
-        """Return parameters for a run of seconds."""
-        return cls(divisors=(5.0,), starts=160, map_starts=48, steps=(2000, 4000))
-
-    @classmethod
-    def paper(cls) -> "Params":
-        """Return the default, which has the authors' numbers."""
-        return cls()
 
 
 def run(params: Params, context: RunContext) -> xr.Dataset:
@@ -94,3 +79,16 @@ def run(params: Params, context: RunContext) -> xr.Dataset:
     return xr.merge([both, maps_too, example_losses(params)]).assign_attrs(
         starts=params.starts, map_starts=min(params.map_starts, params.starts)
     )
+
+
+entry = Entry(
+    "concept-learning/authors-scripts",
+    "The authors' scripts: the data matrix squared, Euler's steps, and what of the figures hangs on it",
+    citation=CITATION,
+    source="Appendix E",
+    params=Params,
+    quick=dict(divisors=(5.0,), starts=160, map_starts=48, steps=(2000, 4000)),
+    run=run,
+    claims=claims,
+    figures=figures,
+)

@@ -16,9 +16,13 @@ DATA = {
     "Figure 8": ((1.0, 1.5, 2.2), (0.05, 0.05, 0.05)),
     "Figure 9": ((1.0, 1.5, 2.2, 2.7), (0.05, 0.05, 0.05, 0.5)),
 }
+
 CONVENTIONS = ("A", "A^2", "var")
+
 HYSTERESES = (0.0, 0.003)  # in parts of the first loss
+
 MOST = 6  # largest count of descents
+
 _RECORDED = 500  # times at which Euler's steps are compared with the flow
 
 

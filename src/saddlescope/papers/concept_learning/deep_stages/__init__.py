@@ -1,4 +1,4 @@
-"""Future directions: when deeper linear networks learn each concept   (Appendix E.4)
+"""Future directions: when deeper linear networks learn each concept.
 
 The paper leaves deeper networks to future work. Here their stage times are predicted, by `theory.concepts.deep_stages`
 for random starts and by `balanced_times` for balanced diagonal ones, and compared with gradient flow of equation 4.1.
@@ -10,42 +10,36 @@ for random starts and by `balanced_times` for balanced diagonal ones, and compar
     noisy    the same with noise: the weaker concept is learned first, and then given up for the stronger one
 """
 
-from dataclasses import dataclass
 from functools import partial
 
 import xarray as xr
 
 from saddlescope._shared.errors import InputError
+from saddlescope.papers.concept_learning import CITATION
 from saddlescope.papers.concept_learning.deep_stages import simulations
 from saddlescope.papers.concept_learning.deep_stages.claims import claims, metrics
 from saddlescope.papers.concept_learning.deep_stages.figures import figures
-from saddlescope.reproduction import parameter_checks
 from saddlescope.reproduction.context import RunContext
+from saddlescope.reproduction.entry import Entry
+from saddlescope.reproduction.parameters import EntryParams, param
 
-__all__ = ["Params", "claims", "figures", "metrics", "run"]
 
-
-@dataclass(frozen=True, kw_only=True)
-class Params:
+class Params(EntryParams):
     """Depths two to four, three scales, on the data of Figure 8."""
 
-    mu: tuple[float, ...] = (1.0, 1.5, 2.2)  # distances of the clusters' means
-    sigma: float = 0.05  # standard deviation along every concept
-    depths: tuple[int, ...] = (2, 3, 4)  # numbers of layers L, ascending
-    scales: tuple[float, ...] = (0.1, 0.03, 0.01)  # standard deviations omega of random weights, decreasing
-    starts: int = 5  # random starts of every depth and scale
-    ratios: tuple[float, ...] = (1.0, 1.25, 1.75, 2.5, 4.0)  # r by which the weaker of two concepts is ahead
-    small: float = 0.03  # omega of the diagonal and noisy starts
-    noises: tuple[float, ...] = (1e-2, 1e-4)  # deviation of the noise over omega: two, decreasing
-    noisy_depth: int = 4  # number of layers with noise
-    seed: int = 0  # of the first random start; the others have the next ones
-    tolerance: float = 1e-6  # of the flow
+    mu: tuple[float, ...] = param((1.0, 1.5, 2.2), "distances of the clusters' means")
+    sigma: float = param(0.05, "standard deviation along every concept", gt=0)
+    depths: tuple[int, ...] = param((2, 3, 4), "numbers of layers L, ascending")
+    scales: tuple[float, ...] = param((0.1, 0.03, 0.01), "standard deviations omega of random weights, decreasing")
+    starts: int = param(5, "random starts of every depth and scale", ge=1)
+    ratios: tuple[float, ...] = param((1.0, 1.25, 1.75, 2.5, 4.0), "r by which the weaker of two concepts is ahead")
+    small: float = param(0.03, "omega of the diagonal and noisy starts", gt=0)
+    noises: tuple[float, ...] = param((1e-2, 1e-4), "deviation of the noise over omega: two, decreasing")
+    noisy_depth: int = param(4, "number of layers with noise", ge=3)
+    seed: int = param(0, "of the first random start; the others have the next ones", ge=0)
+    tolerance: float = param(1e-6, "of the flow", gt=0)
 
-    def __post_init__(self) -> None:
-        parameter_checks.require_at_least(1, self, "starts")
-        parameter_checks.require_at_least(0, self, "seed")
-        parameter_checks.require_at_least(3, self, "noisy_depth")
-        parameter_checks.require_positive(self, "sigma", "small", "tolerance")
+    def check(self) -> None:
         if (
             not self.depths
             or self.depths[-1] < 3
@@ -57,16 +51,6 @@ class Params:
             values = getattr(self, name)
             if len(values) < 2 or sorted(set(values), reverse=True) != list(values) or not 0 < values[-1] < 1:
                 raise InputError(f"{name} must be two or more, positive, below 1 and decreasing; got {values!r}.")
-
-    @classmethod
-    def quick(cls) -> "Params":
-        """Return parameters for a run of seconds: two concepts, one start."""
-        return cls(mu=(1.5, 2.2), depths=(4,), scales=(0.1, 0.01), starts=1, ratios=(1.0, 4.0), tolerance=1e-5)
-
-    @classmethod
-    def paper(cls) -> "Params":
-        """Return more starts and depths; the paper has no experiment on this."""
-        return cls(depths=(2, 3, 4, 5), scales=(0.1, 0.03, 0.01, 0.003), starts=30)
 
 
 def run(params: Params, context: RunContext) -> xr.Dataset:
@@ -81,3 +65,18 @@ def run(params: Params, context: RunContext) -> xr.Dataset:
     context.report(1.0, "done")
     random = xr.concat(parts, dim="depth")
     return xr.merge([random, diagonal, noisy]).assign_attrs(noisy_depth=params.noisy_depth, tolerance=params.tolerance)
+
+
+entry = Entry(
+    "concept-learning/deep-stages",
+    "Future directions: when deeper linear networks learn each concept",
+    citation=CITATION,
+    source="Appendix E.4",
+    params=Params,
+    quick=dict(mu=(1.5, 2.2), depths=(4,), scales=(0.1, 0.01), starts=1, ratios=(1.0, 4.0), tolerance=1e-5),
+    paper=dict(depths=(2, 3, 4, 5), scales=(0.1, 0.03, 0.01, 0.003), starts=30),
+    run=run,
+    claims=claims,
+    figures=figures,
+    metrics=metrics,
+)

@@ -3,7 +3,7 @@
 import numpy as np
 import xarray as xr
 
-from saddlescope.papers.concept_learning.deep_stages.statistics import worst_errors
+from saddlescope.papers.concept_learning.deep_stages.claims import worst_errors
 from saddlescope.plot import Axis, Figure, Line, Mark, Panel
 
 

@@ -1,4 +1,4 @@
-"""Descents: how often the loss out of distribution falls, over hundreds of thousands of starts   (Section 4.2.2, E.1)
+"""Descents: how often the loss out of distribution falls, over hundreds of thousands of starts.
 
 The symmetric two-layer network with d' = d on the data of Figures 5, 8 and 9. Appendix E.1 shows one start with three
 descents and one with four, and says that their seeds were tuned. Here descents are counted on many starts, between
@@ -9,12 +9,12 @@ A count above s, found at a tolerance of 1e-7, is accepted only if it is the sam
 """
 
 import itertools
-from dataclasses import dataclass
 from functools import partial
 
 import xarray as xr
 
 from saddlescope._shared.errors import InputError
+from saddlescope.papers.concept_learning import CITATION
 from saddlescope.papers.concept_learning.descents.claims import claims
 from saddlescope.papers.concept_learning.descents.figures import figures
 from saddlescope.papers.concept_learning.descents.simulations import (
@@ -24,45 +24,29 @@ from saddlescope.papers.concept_learning.descents.simulations import (
     test_conjecture,
 )
 from saddlescope.papers.concept_learning.shared.random_starts import LAWS
-from saddlescope.reproduction import parameter_checks
 from saddlescope.reproduction.context import RunContext
-
-__all__ = ["Params", "claims", "figures", "run"]
+from saddlescope.reproduction.entry import Entry
+from saddlescope.reproduction.parameters import EntryParams, param
 
 _DATA = ("Figure 5", "Figure 8", "Figure 9")
 
 
-@dataclass(frozen=True, kw_only=True)
-class Params:
+class Params(EntryParams):
     """Samples at the scale of the paper's figures, others at many scales and of random data, and searches."""
 
-    starts: int = 50_000  # of each law on each figure's data, at `scale`
-    scale: float = 0.1  # of U's entries in them: standard deviation, or the end of the uniform law
-    scales: tuple[float, ...] = (0.001, 0.01, 0.3, 1.0, 4.0)  # at which the conjecture is looked at, too
-    more: int = 1024  # starts of each law on each figure's data at each of these scales
-    tasks: int = 48  # random data of 2 or 3 concepts, for the conjecture
-    of_task: int = 512  # starts on each
-    pool: int = 8192  # random starts of a search
-    generations: int = 20  # of a search
-    seed: int = 0  # of everything
+    starts: int = param(50_000, "of each law on each figure's data, at `scale`", ge=16)
+    scale: float = param(0.1, "of U's entries in them: standard deviation, or the end of the uniform law", gt=0)
+    scales: tuple[float, ...] = param((0.001, 0.01, 0.3, 1.0, 4.0), "at which the conjecture is looked at, too")
+    more: int = param(1024, "starts of each law on each figure's data at each of these scales", ge=16)
+    tasks: int = param(48, "random data of 2 or 3 concepts, for the conjecture", ge=1)
+    of_task: int = param(512, "starts on each", ge=16)
+    pool: int = param(8192, "random starts of a search", ge=16)
+    generations: int = param(20, "of a search", ge=0)
+    seed: int = param(0, "of everything", ge=0)
 
-    def __post_init__(self) -> None:
-        parameter_checks.require_at_least(16, self, "starts", "more", "of_task", "pool")
-        parameter_checks.require_at_least(1, self, "tasks")
-        parameter_checks.require_at_least(0, self, "generations", "seed")
-        parameter_checks.require_positive(self, "scale")
+    def check(self) -> None:
         if not self.scales or not all(0 < scale <= 100 for scale in self.scales):
             raise InputError(f"scales must be one or more positive numbers up to 100; got {self.scales!r}.")
-
-    @classmethod
-    def quick(cls) -> "Params":
-        """Return parameters for a run of seconds: too few starts for the rarest counts."""
-        return cls(starts=256, scales=(4.0,), more=16, tasks=2, of_task=32, pool=512, generations=0)
-
-    @classmethod
-    def paper(cls) -> "Params":
-        """Return a million starts and longer searches; the paper has one start of each kind."""
-        return cls(starts=150_000, more=8192, tasks=256, pool=32_768, generations=60)
 
 
 def run(params: Params, context: RunContext) -> xr.Dataset:
@@ -81,3 +65,17 @@ def run(params: Params, context: RunContext) -> xr.Dataset:
     laws = [xr.concat(samples[k : k + len(LAWS)], "law") for k in range(0, len(samples), len(LAWS))]
     together = xr.concat(laws, "data").assign_coords(data=list(_DATA), law=list(LAWS))
     return xr.merge([together, xr.concat(seen, "sample"), found], join="exact")
+
+
+entry = Entry(
+    "concept-learning/descents",
+    "Descents: how often the loss out of distribution falls, over hundreds of thousands of starts",
+    citation=CITATION,
+    source="Section 4.2.2, E.1",
+    params=Params,
+    quick=dict(starts=256, scales=(4.0,), more=16, tasks=2, of_task=32, pool=512, generations=0),
+    paper=dict(starts=150_000, more=8192, tasks=256, pool=32_768, generations=60),
+    run=run,
+    claims=claims,
+    figures=figures,
+)

@@ -25,10 +25,15 @@ CONJECTURE = ("exceptions", "followed", "exception_rise")  # what every sample s
 LARGE = "3 concepts, four, large"  # the kind of search with one descent more than concepts, from large weights
 
 _MOST = 6  # largest count of descents; higher counts are added to it
+
 _HYSTERESES = (0.0, 1e-6, 1e-5, 1e-4, 3e-4, 1e-3, 3e-3, 0.01, 0.02, 0.03, 0.05, 0.07, 0.1, 0.15, 0.2, 0.3)
+
 _EDGES = (-6.0, 0.0, 49)  # of the bins of log10 of rises: the first, the last, how many
+
 _UNTIL = 1e4  # by then all is learned; what has learned takes no more time
+
 _TOLERANCE = 1e-7
+
 _SEARCHES = {  # kind: the data, the number of descents, the largest entry of U
     "three": ("Figure 8", 3, 0.3),
     "four": ("Figure 9", 4, 0.3),
@@ -36,6 +41,7 @@ _SEARCHES = {  # kind: the data, the number of descents, the largest entry of U
     "3 concepts, four": ("Figure 8", 4, 0.3),
     LARGE: ("Figure 8", 4, 4.0),
 }
+
 _SHOWN = 400  # times of a curve
 
 

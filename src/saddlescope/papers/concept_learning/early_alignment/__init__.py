@@ -1,4 +1,4 @@
-"""Future directions: two-layer ReLU networks align early, and then behave like linear ones   (Appendix E.4)
+"""Future directions: two-layer ReLU networks align early, and then behave like linear ones.
 
 The paper names early alignment as the way to ReLU networks. Networks x -> V relu(W x) in the plane of two concepts are
 trained by gradient descent on equation 2.1 from small normal weights of several scales, and compared with
@@ -13,39 +13,33 @@ trained by gradient descent on equation 2.1 from small normal weights of several
 Time is that of gradient flow, steps times the learning rate. The weight of a neuron is its part of sum_i |v_i| |w_i|.
 """
 
-from dataclasses import dataclass
 from functools import partial
 
 import xarray as xr
 
 from saddlescope._shared.errors import InputError
+from saddlescope.papers.concept_learning import CITATION
 from saddlescope.papers.concept_learning.early_alignment import simulations
 from saddlescope.papers.concept_learning.early_alignment.claims import claims
 from saddlescope.papers.concept_learning.early_alignment.figures import figures
-from saddlescope.reproduction import parameter_checks
 from saddlescope.reproduction.context import RunContext
+from saddlescope.reproduction.entry import Entry
+from saddlescope.reproduction.parameters import EntryParams, param
 
-__all__ = ["Params", "claims", "figures", "run"]
 
-
-@dataclass(frozen=True, kw_only=True)
-class Params:
+class Params(EntryParams):
     """Two concepts in the plane, five scales."""
 
-    mu: tuple[float, ...] = (1.0, 2.0)  # signals, increasing
-    sigma: float = 0.3  # standard deviation along either concept
-    samples: int = 150  # of each cluster
-    neurons: int = 50  # in the hidden layer
-    scales: tuple[float, ...] = (0.1, 0.03, 0.01, 1e-3, 1e-4)  # of the weights times sqrt(neurons), decreasing
-    runs: int = 6  # networks of every scale
-    rate: float = 0.01  # learning rate
-    seed: int = 0  # of the samples and of the first network; the others have the next ones
+    mu: tuple[float, ...] = param((1.0, 2.0), "signals, increasing")
+    sigma: float = param(0.3, "standard deviation along either concept", gt=0)
+    samples: int = param(150, "of each cluster", ge=2)
+    neurons: int = param(50, "in the hidden layer", ge=2)
+    scales: tuple[float, ...] = param((0.1, 0.03, 0.01, 1e-3, 1e-4), "of the weights times sqrt(neurons), decreasing")
+    runs: int = param(6, "networks of every scale", ge=1)
+    rate: float = param(0.01, "learning rate", gt=0)
+    seed: int = param(0, "of the samples and of the first network; the others have the next ones", ge=0)
 
-    def __post_init__(self) -> None:
-        parameter_checks.require_at_least(2, self, "samples", "neurons")
-        parameter_checks.require_at_least(1, self, "runs")
-        parameter_checks.require_at_least(0, self, "seed")
-        parameter_checks.require_positive(self, "sigma", "rate")
+    def check(self) -> None:
         if len(self.mu) != 2 or not 0 < self.mu[0] < self.mu[1] < float("inf"):
             raise InputError(f"mu must be two positive numbers, increasing; got {self.mu!r}.")
         scales = self.scales
@@ -55,16 +49,6 @@ class Params:
             or not 0 < scales[-1] <= scales[0] < 0.3
         ):
             raise InputError(f"scales must be two or more, positive, below 0.3 and decreasing; got {scales!r}.")
-
-    @classmethod
-    def quick(cls) -> "Params":
-        """Return parameters for a run of seconds: two networks of two scales."""
-        return cls(samples=60, neurons=20, scales=(0.1, 1e-3), runs=2, rate=0.02)
-
-    @classmethod
-    def paper(cls) -> "Params":
-        """Return more and wider networks; the paper has no experiment on this."""
-        return cls(neurons=200, samples=1000, runs=10)
 
 
 def run(params: Params, context: RunContext) -> xr.Dataset:
@@ -84,3 +68,17 @@ def run(params: Params, context: RunContext) -> xr.Dataset:
     return xr.concat(parts, "scale").assign(
         fastest=("coordinate", direction), speed=fastest.lower, speed_bound=fastest.upper
     ).assign_attrs(mu=list(params.mu))  # fmt: skip
+
+
+entry = Entry(
+    "concept-learning/early-alignment",
+    "Future directions: two-layer ReLU networks align early, and then behave like linear ones",
+    citation=CITATION,
+    source="Appendix E.4",
+    params=Params,
+    quick=dict(samples=60, neurons=20, scales=(0.1, 1e-3), runs=2, rate=0.02),
+    paper=dict(neurons=200, samples=1000, runs=10),
+    run=run,
+    claims=claims,
+    figures=figures,
+)

@@ -3,7 +3,7 @@
 import numpy as np
 import xarray as xr
 
-from saddlescope.papers.concept_learning.early_alignment.statistics import alignment, predicted_alignment
+from saddlescope.papers.concept_learning.early_alignment.claims import alignment, predicted_alignment
 from saddlescope.plot import Axis, Figure, Line, Mark, Panel
 
 

@@ -8,7 +8,9 @@ import xarray as xr
 from saddlescope._shared.progress import Report
 
 _DROP = 0.02  # of the loss at the start: leaving
+
 _CURVE_MARKS = 300  # marks of a curve in the figures
+
 MOMENTS = ("leaving", "between", "end")  # leaving; half-way between the two concepts; the end of the run
 
 

@@ -1,4 +1,4 @@
-"""Equation 4.3: growth, suppression and noise make up the gradient flow, but for a factor 2   (Section 4.2)
+"""Equation 4.3: growth, suppression and noise make up the gradient flow, but for a factor 2.
 
     G, S, N   growth, suppression and noise of every entry of W = U U^T; `theory.concepts.update_terms`
     dW/dt     under gradient flow of equation 4.1 in U: -(g U^T + U g^T) with g the loss's gradient in U
@@ -8,44 +8,35 @@ gradient of the same loss in D.1, and half of it in D.2. Then the text's stateme
 section 4.2 leaves N out as "never too large". Without it the diagonal is logistic, w_kk' = 4 a_k w_kk (1 - w_kk).
 """
 
-from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
 import xarray as xr
 
 from saddlescope._shared.errors import InputError
+from saddlescope.papers.concept_learning import CITATION
 from saddlescope.papers.concept_learning.equation_4_3 import simulations
 from saddlescope.papers.concept_learning.equation_4_3.claims import claims
 from saddlescope.papers.concept_learning.equation_4_3.figures import figures
 from saddlescope.papers.concept_learning.shared.two_layer_runs import TwoLayerParams, strengths_and_test_point
-from saddlescope.reproduction import parameter_checks
 from saddlescope.reproduction.context import RunContext
+from saddlescope.reproduction.entry import Entry
+from saddlescope.reproduction.parameters import param
 
-__all__ = ["Params", "claims", "figures", "run"]
 
-
-@dataclass(frozen=True, kw_only=True)
 class Params(TwoLayerParams):
     """Random weights of several shapes, and small starts on the data of Figure 8."""
 
-    until: float = 60.0  # the last time of gradient flow
-    weights: int = 100  # random U of each shape, at which equation 4.3 is compared with autodiff
-    scales: tuple[float, ...] = (1e-1, 1e-3, 1e-5)  # standard deviations of small starts
-    starts: int = 100  # small starts, the same at each scale but for the factor
-    seed: int = 0  # of everything random
+    until: float = param(60.0, "the last time of gradient flow")
+    weights: int = param(100, "random U of each shape, at which equation 4.3 is compared with autodiff", ge=1)
+    scales: tuple[float, ...] = param((1e-1, 1e-3, 1e-5), "standard deviations of small starts")
+    starts: int = param(100, "small starts, the same at each scale but for the factor", ge=1)
+    seed: int = param(0, "of everything random", ge=0)
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        parameter_checks.require_at_least(1, self, "weights", "starts")
-        parameter_checks.require_at_least(0, self, "seed")
+    def check(self) -> None:
+        super().check()
         if len(self.scales) < 2 or not all(1e-7 <= b < a <= 0.1 for a, b in pairwise(self.scales)):
             raise InputError(f"scales must be two or more, decreasing, between 0.1 and 1e-7; got {self.scales!r}.")
-
-    @classmethod
-    def quick(cls) -> "Params":
-        """Return parameters for a run of seconds."""
-        return cls(weights=10, starts=10)
 
 
 def run(params: Params, context: RunContext) -> xr.Dataset:
@@ -67,3 +58,16 @@ def run(params: Params, context: RunContext) -> xr.Dataset:
     return xr.concat(stages, dim="scale").assign_coords(scale=list(params.scales)).merge(terms).assign(
         identity_error=("weight", identity), printed_error=("weight", printed), strength=("concept", a), **closed
     )  # fmt: skip
+
+
+entry = Entry(
+    "concept-learning/equation-4-3",
+    "Equation 4.3: growth, suppression and noise make up the gradient flow, but for a factor 2",
+    citation=CITATION,
+    source="Section 4.2",
+    params=Params,
+    quick=dict(weights=10, starts=10),
+    run=run,
+    claims=claims,
+    figures=figures,
+)

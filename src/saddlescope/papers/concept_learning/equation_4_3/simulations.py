@@ -9,7 +9,9 @@ if TYPE_CHECKING:
     from saddlescope.flow import SymmetricPath
 
 _SHAPES = ((2, 2), (3, 1), (3, 3), (4, 8), (6, 4))  # d, d' of the random weights
+
 _NODES = 12  # of Gauss's formula in each of _PANELS pieces of time
+
 _PANELS = 240
 
 

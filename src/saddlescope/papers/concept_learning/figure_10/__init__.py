@@ -1,4 +1,4 @@
-"""Figure 10: a concept that seems never to be learned, and what that can have been   (Appendix E.3)
+"""Figure 10: a concept that seems never to be learned, and what that can have been.
 
 The paper's run ends with the weakest concept's major entry near 0 and the loss near mu_1^2 / 2 = .245: "suppressed to 0
 before it starts to grow, and thus never has chance to grow". From a start of full rank that cannot be, since
@@ -13,49 +13,39 @@ And the authors' programs, as reported, square A (see `concept-learning/authors-
 concept takes several times as long, and their 2000 steps of .01 end before it is learned from almost every start.
 """
 
-from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
 import xarray as xr
 
 from saddlescope._shared.errors import InputError
+from saddlescope.papers.concept_learning import CITATION
 from saddlescope.papers.concept_learning.figure_10 import simulations
 from saddlescope.papers.concept_learning.figure_10.claims import claims
 from saddlescope.papers.concept_learning.figure_10.figures import figures
 from saddlescope.papers.concept_learning.shared.two_layer_runs import TwoLayerParams, strengths_and_test_point
-from saddlescope.reproduction import parameter_checks
 from saddlescope.reproduction.context import RunContext
+from saddlescope.reproduction.entry import Entry
+from saddlescope.reproduction.parameters import param
 
-__all__ = ["Params", "claims", "figures", "run"]
 
-
-@dataclass(frozen=True, kw_only=True)
 class Params(TwoLayerParams):
     """The paper's data, from a batch of random starts."""
 
-    mu: tuple[float, ...] = (0.7, 1.7, 3.0)  # distance of each cluster from the origin, the first the smallest
-    horizon: float = 20.0  # where a run would end: the time of the authors' 2000 steps of .01
-    until: float = 120.0  # where it ends here
-    scale: float = 0.1  # standard deviation of the entries of U
-    starts: int = 8192  # random starts of full rank; the one whose plateau is longest is shown
-    map_starts: int = 1024  # of these from which the printed map is iterated
-    seed: int = 0  # of all starts
+    mu: tuple[float, ...] = param((0.7, 1.7, 3.0), "distance of each cluster from the origin, the first the smallest")
+    horizon: float = param(20.0, "where a run would end: the time of the authors' 2000 steps of .01")
+    until: float = param(120.0, "where it ends here")
+    scale: float = param(0.1, "standard deviation of the entries of U", ge=1e-6, le=0.3)
+    starts: int = param(8192, "random starts of full rank; the one whose plateau is longest is shown", ge=1)
+    map_starts: int = param(1024, "of these from which the printed map is iterated", ge=1)
+    seed: int = param(0, "of all starts", ge=0)
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        parameter_checks.require_at_least(1, self, "starts", "map_starts")
-        parameter_checks.require_at_least(0, self, "seed")
-        parameter_checks.require_between(1e-6, 0.3, self, "scale")
+    def check(self) -> None:
+        super().check()
         if list(self.mu) != sorted(self.mu) or len(self.mu) < 3:
             raise InputError(f"mu must be three or more numbers, ascending; got {self.mu!r}.")
         if not 0 < self.horizon < self.until:
             raise InputError(f"horizon must be positive and below until={self.until!r}; got {self.horizon!r}.")
-
-    @classmethod
-    def quick(cls) -> "Params":
-        """Return parameters for a run of seconds."""
-        return cls(starts=512, map_starts=96)
 
 
 def run(params: Params, context: RunContext) -> xr.Dataset:
@@ -78,3 +68,16 @@ def run(params: Params, context: RunContext) -> xr.Dataset:
     )
     context.report(1.0, "done")
     return xr.merge([cases, batch, printed]).assign(horizon=params.horizon, lost_loss=float(x[0] ** 2 / 2))
+
+
+entry = Entry(
+    "concept-learning/figure-10",
+    "Figure 10: a concept that seems never to be learned, and what that can have been",
+    citation=CITATION,
+    source="Appendix E.3",
+    params=Params,
+    quick=dict(starts=512, map_starts=96),
+    run=run,
+    claims=claims,
+    figures=figures,
+)

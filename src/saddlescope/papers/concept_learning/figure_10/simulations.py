@@ -10,8 +10,11 @@ from saddlescope.papers.concept_learning.shared.two_layer_runs import errors_aga
 from saddlescope.reproduction.context import RunContext
 
 _STEP = 0.01  # of the printed map, as in the authors' programs
+
 CASES = ("plateau", "deficient")
+
 LIKE = 0.02  # of mu_1^2 / 2: a loss that looks like Figure 10's
+
 _TIMES = 121  # at which the share of starts that have learned is recorded
 
 

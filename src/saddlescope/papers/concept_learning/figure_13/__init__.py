@@ -1,4 +1,4 @@
-"""Figures 13 and 14: three-layer linear networks in three dimensions memorize for a while   (Figures 13, 14, F.2)
+"""Figures 13 and 14: three-layer linear networks in three dimensions memorize for a while.
 
 d = 3, hidden layers of width 3, two concepts, sigma = (.05, .05), mu = (1, 2) and (2, 4), without a rotation, by SGD in
 the conventions of `shared.perceptron_training`, for many seeds, of which the figures show one each. Beside them one
@@ -10,54 +10,42 @@ layer in the same three dimensions, and two layers at d = 64, as in Figure 11.
     learned     the step at which the loss is first below 1 % of its start
 """
 
-from dataclasses import dataclass
 from functools import partial
 
 import xarray as xr
 
 from saddlescope._shared.errors import InputError
+from saddlescope.papers.concept_learning import CITATION
 from saddlescope.papers.concept_learning.figure_13 import simulations
 from saddlescope.papers.concept_learning.figure_13.claims import claims, metrics
 from saddlescope.papers.concept_learning.figure_13.figures import figures
 from saddlescope.papers.concept_learning.figure_13.simulations import DEEP, ONE, WIDE
-from saddlescope.reproduction import parameter_checks
 from saddlescope.reproduction.context import RunContext
+from saddlescope.reproduction.entry import Entry
+from saddlescope.reproduction.parameters import EntryParams, param
 
-__all__ = ["Params", "claims", "figures", "metrics", "run"]
 
-
-@dataclass(frozen=True, kw_only=True)
-class Params:
+class Params(EntryParams):
     """The paper's two tasks, for many seeds."""
 
-    mu: tuple[float, ...] = (1.0, 2.0)  # signals of the first task, increasing; those of the second are twice as large
-    sigma: tuple[float, ...] = (0.05, 0.05)  # as printed, used as variances
-    seeds: int = 128  # networks of three layers, and of one, for each task
-    wide_seeds: int = 16  # networks of two layers at d = 64; 0: none
-    seed: int = 0  # of the first network's samples, start and SGD; the others have the next ones
-    samples: int = 5000  # of each cluster
-    epochs: int = 40  # of SGD with batch 128 and learning rate 0.1
-    per_doubling: int = 48  # marks for each doubling of the step
+    mu: tuple[float, ...] = param(
+        (1.0, 2.0), "signals of the first task, increasing; those of the second are twice as large"
+    )
+    sigma: tuple[float, ...] = param((0.05, 0.05), "as printed, used as variances")
+    seeds: int = param(128, "networks of three layers, and of one, for each task", ge=1)
+    wide_seeds: int = param(16, "networks of two layers at d = 64; 0: none", ge=0)
+    seed: int = param(0, "of the first network's samples, start and SGD; the others have the next ones", ge=0)
+    samples: int = param(5000, "of each cluster", ge=1)
+    epochs: int = param(40, "of SGD with batch 128 and learning rate 0.1", ge=1)
+    per_doubling: int = param(48, "marks for each doubling of the step", ge=1)
 
-    def __post_init__(self) -> None:
-        parameter_checks.require_at_least(1, self, "seeds", "epochs", "samples", "per_doubling")
-        parameter_checks.require_at_least(0, self, "seed", "wide_seeds")
+    def check(self) -> None:
         for name in ("mu", "sigma"):
             values = getattr(self, name)
             if len(values) != 2 or not all(0 < value < float("inf") for value in values):
                 raise InputError(f"{name} must be two positive numbers; got {values!r}.")
         if self.mu[0] >= self.mu[1]:
             raise InputError(f"mu must be increasing; got {self.mu!r}.")
-
-    @classmethod
-    def quick(cls) -> "Params":
-        """Return parameters for a run of seconds: fewer networks and samples, none at d = 64."""
-        return cls(seeds=48, wide_seeds=0, samples=1000, epochs=30, per_doubling=16)
-
-    @classmethod
-    def paper(cls) -> "Params":
-        """Return the default, which has the paper's sizes."""
-        return cls()
 
 
 def run(params: Params, context: RunContext) -> xr.Dataset:
@@ -80,3 +68,17 @@ def run(params: Params, context: RunContext) -> xr.Dataset:
             shown,
         ]
     )
+
+
+entry = Entry(
+    "concept-learning/figure-13",
+    "Figures 13 and 14: three-layer linear networks in three dimensions memorize for a while",
+    citation=CITATION,
+    source="Figures 13, 14, F.2",
+    params=Params,
+    quick=dict(seeds=48, wide_seeds=0, samples=1000, epochs=30, per_doubling=16),
+    run=run,
+    claims=claims,
+    figures=figures,
+    metrics=metrics,
+)

@@ -1,4 +1,4 @@
-"""Figure 15: a signal for colour and a signal for size, measured in the images   (Figure 15, appendix G.1)
+"""Figure 15: a signal for colour and a signal for size, measured in the images.
 
 Circles of the process that section 5 trains its diffusion models on. The figure shows a distribution with more signal
 in colour and one with more in size, without their numbers; taken here are the ends of appendix G.1, colours that differ
@@ -13,38 +13,33 @@ what a concept's signal is, and appendix G.1 has the two "controlled independent
     position     colour and size of an image by the direct estimator; 0 and 1 are the class means
 """
 
-from dataclasses import dataclass
 from functools import partial
 
 import xarray as xr
 
 from saddlescope._shared.errors import InputError
+from saddlescope.papers.concept_learning import CITATION
 from saddlescope.papers.concept_learning.figure_15 import measurements
 from saddlescope.papers.concept_learning.figure_15.claims import claims
 from saddlescope.papers.concept_learning.figure_15.figures import figures
 from saddlescope.reproduction.context import RunContext
-from saddlescope.reproduction.parameter_checks import require_at_least
+from saddlescope.reproduction.entry import Entry
+from saddlescope.reproduction.parameters import EntryParams, param
 
-__all__ = ["Params", "claims", "figures", "run"]
 
-
-@dataclass(frozen=True, kw_only=True)
-class Params:
+class Params(EntryParams):
     """Images of appendix G's size."""
 
-    pixels: int = 32  # along a side
-    compared: tuple[float, ...] = (0.7, 0.2)  # colour settings of the two distributions, left and right
-    color_settings: tuple[float, ...] = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0)  # at size setting 0.4
-    size_settings: tuple[float, ...] = (0.1, 0.2, 0.3, 0.4, 0.5)  # at colour setting 0.4
-    images: int = 512  # of each class, by which a signal is measured
-    seeds: tuple[int, ...] = (0, 1, 2, 3, 4)  # of independent measurements
-    read: int = 1024  # true images of either distribution that the direct estimator reads
-    shown: int = 6  # images of each class in the pictures
+    pixels: int = param(32, "along a side", ge=4)
+    compared: tuple[float, ...] = param((0.7, 0.2), "colour settings of the two distributions, left and right")
+    color_settings: tuple[float, ...] = param((0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0), "at size setting 0.4")
+    size_settings: tuple[float, ...] = param((0.1, 0.2, 0.3, 0.4, 0.5), "at colour setting 0.4")
+    images: int = param(512, "of each class, by which a signal is measured", ge=2)
+    seeds: tuple[int, ...] = param((0, 1, 2, 3, 4), "of independent measurements")
+    read: int = param(1024, "true images of either distribution that the direct estimator reads", ge=4)
+    shown: int = param(6, "images of each class in the pictures", ge=1)
 
-    def __post_init__(self) -> None:
-        require_at_least(2, self, "images")
-        require_at_least(4, self, "pixels", "read")
-        require_at_least(1, self, "shown")
+    def check(self) -> None:
         for name in ("color_settings", "size_settings"):
             settings = getattr(self, name)
             if len(settings) < 2 or sorted(set(settings)) != list(settings):
@@ -53,24 +48,6 @@ class Params:
             raise InputError(f"compared must be two of color_settings, left and right; got {self.compared!r}.")
         if not self.seeds or len(set(self.seeds)) < len(self.seeds) or min(self.seeds) < 0:
             raise InputError(f"seeds must be distinct and at least 0, such as 0,1,2; got {self.seeds!r}.")
-
-    @classmethod
-    def quick(cls) -> "Params":
-        """Return parameters for a run of seconds: half as many pixels a side, and few images."""
-        return cls(
-            pixels=16,
-            color_settings=(0.2, 0.4, 0.7),
-            size_settings=(0.2, 0.4),
-            images=32,
-            seeds=(0, 1),
-            read=128,
-            shown=3,
-        )
-
-    @classmethod
-    def paper(cls) -> "Params":
-        """Return 2048 images of each class, as the public code of the paper's predecessor has."""
-        return cls(images=2048)
 
 
 def run(params: Params, context: RunContext) -> xr.Dataset:
@@ -90,3 +67,19 @@ def run(params: Params, context: RunContext) -> xr.Dataset:
     )
     context.report(1.0, "done")
     return merged
+
+
+entry = Entry(
+    "concept-learning/figure-15",
+    "Figure 15: a signal for colour and a signal for size, measured in the images",
+    citation=CITATION,
+    source="Figure 15, appendix G.1",
+    params=Params,
+    quick=dict(
+        pixels=16, color_settings=(0.2, 0.4, 0.7), size_settings=(0.2, 0.4), images=32, seeds=(0, 1), read=128, shown=3
+    ),
+    paper=dict(images=2048),
+    run=run,
+    claims=claims,
+    figures=figures,
+)

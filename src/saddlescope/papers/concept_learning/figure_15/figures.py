@@ -6,9 +6,13 @@ import xarray as xr
 from saddlescope.plot import Axis, Band, Figure, Film, Line, Mark, Panel, Table
 
 _COLORS = {"color": 0, "size": 1}  # indices into the palette
+
 _NAMES = {"color": "colour", "size": "size"}
+
 _CLASSES = (1, 3, 0, 2)  # palette: no blue for red circles
+
 _OTHERS = {"color": ("big circles", "small circles"), "size": ("red circles", "blue circles")}
+
 _SIGNAL = Axis("distance of class means in pixels", range=(0.0, 25.0))
 
 

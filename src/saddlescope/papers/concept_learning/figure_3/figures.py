@@ -3,8 +3,8 @@
 import numpy as np
 import xarray as xr
 
+from saddlescope.papers.concept_learning.figure_3.claims import LARGE, select_networks
 from saddlescope.papers.concept_learning.figure_3.simulations import HIGH, LOW, WHOLE, WIDE
-from saddlescope.papers.concept_learning.figure_3.statistics import LARGE, select_networks
 from saddlescope.plot import Axis, Figure, Line, Panel, Table
 
 

@@ -10,8 +10,11 @@ from saddlescope.papers.concept_learning.shared.perceptron_training import Perce
 from saddlescope.papers.concept_learning.shared.transient_memorization import loss_descents
 
 _SMALL = 0.01  # of PyTorch's start
+
 LOW, HIGH = "low dimension", "high dimension"
+
 WIDE, SMALL, WHOLE = "wide hidden layers", "small start", "without minibatches"  # all in low dimension
+
 WIDE_SGD = "wide hidden layers, minibatches"  # the others of these but one layer see all samples in each step
 
 

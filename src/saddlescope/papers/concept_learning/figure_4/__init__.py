@@ -1,4 +1,4 @@
-"""Figure 4: major, minor and irrelevant entries of W, and their lives   (Section 4.2.1)
+"""Figure 4: major, minor and irrelevant entries of W, and their lives.
 
     major        w_pp of the s concepts
     minor        off the diagonal in the first s rows or columns; group p is row and column p
@@ -11,7 +11,6 @@ concepts; then major entries are learned one by one, and each suppresses its gro
 come, is compared with the Schur complements of the start (`theory.concepts.concept_stages`).
 """
 
-from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise
 
@@ -19,6 +18,7 @@ import numpy as np
 import xarray as xr
 
 from saddlescope._shared.errors import InputError
+from saddlescope.papers.concept_learning import CITATION
 from saddlescope.papers.concept_learning.figure_4 import simulations
 from saddlescope.papers.concept_learning.figure_4.claims import claims, metrics
 from saddlescope.papers.concept_learning.figure_4.figures import figures
@@ -27,33 +27,26 @@ from saddlescope.papers.concept_learning.shared.two_layer_runs import (
     follow_start,
     strengths_and_test_point,
 )
-from saddlescope.reproduction import parameter_checks
 from saddlescope.reproduction.context import RunContext
+from saddlescope.reproduction.entry import Entry
+from saddlescope.reproduction.parameters import param
 
-__all__ = ["Params", "claims", "figures", "metrics", "run"]
 
-
-@dataclass(frozen=True, kw_only=True)
 class Params(TwoLayerParams):
     """The concepts of Figure 8, with two more directions in the run that is shown."""
 
-    empty: int = 2  # directions without a concept, in the run that is shown
-    until: float = 60.0  # the last time of gradient flow
-    scales: tuple[float, ...] = (1e-3, 1e-5)  # standard deviations of the entries of U; the first of the run shown
-    starts: int = 400  # starts at each scale, the same but for the factor
-    seed: int = 0  # of all starts
+    empty: int = param(2, "directions without a concept, in the run that is shown", ge=1)
+    until: float = param(60.0, "the last time of gradient flow")
+    scales: tuple[float, ...] = param(
+        (1e-3, 1e-5), "standard deviations of the entries of U; the first of the run shown"
+    )
+    starts: int = param(400, "starts at each scale, the same but for the factor", ge=1)
+    seed: int = param(0, "of all starts", ge=0)
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        parameter_checks.require_at_least(1, self, "empty", "starts")
-        parameter_checks.require_at_least(0, self, "seed")
+    def check(self) -> None:
+        super().check()
         if len(self.scales) != 2 or not all(1e-7 <= b < a <= 0.1 for a, b in pairwise(self.scales)):
             raise InputError(f"scales must be two, decreasing, between 0.1 and 1e-7; got {self.scales!r}.")
-
-    @classmethod
-    def quick(cls) -> "Params":
-        """Return parameters for a run of seconds."""
-        return cls(starts=12)
 
 
 def run(params: Params, context: RunContext) -> xr.Dataset:
@@ -79,3 +72,17 @@ def run(params: Params, context: RunContext) -> xr.Dataset:
         strong=("pair", strong),
         suppressor_predicted=("pair", 2 * (a[weak] + a[strong]) / (3 * a[strong] + a[weak])),
     )
+
+
+entry = Entry(
+    "concept-learning/figure-4",
+    "Figure 4: major, minor and irrelevant entries of W, and their lives",
+    citation=CITATION,
+    source="Section 4.2.1",
+    params=Params,
+    quick=dict(starts=12),
+    run=run,
+    claims=claims,
+    figures=figures,
+    metrics=metrics,
+)

@@ -4,6 +4,7 @@ import numpy as np
 import xarray as xr
 
 _PHASE = 1e-3  # the largest entry of W at the end of the initial phase
+
 LATER = 0.1  # scale of the start from which irrelevant entries are seen to act later
 
 

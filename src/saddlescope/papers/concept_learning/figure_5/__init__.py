@@ -1,4 +1,4 @@
-"""Figure 5: two descents of the loss, and the minor entry behind the rise between them   (Section 4.2)
+"""Figure 5: two descents of the loss, and the minor entry behind the rise between them.
 
 The symmetric two-layer model on two concepts, from a start with all entries of W positive. The paper does not state its
 data; here mu = (1, 2) and sigma = .05. Time is that of the true gradient flow of equation 4.1, half that of 4.3.
@@ -7,12 +7,11 @@ Of a batch of small positive starts the one with the largest rise is shown. Shar
 both laws of the start, at several scales, by the height of the rise in parts of the first loss.
 """
 
-from dataclasses import dataclass
-
 import numpy as np
 import xarray as xr
 
 from saddlescope._shared.errors import InputError
+from saddlescope.papers.concept_learning import CITATION
 from saddlescope.papers.concept_learning.figure_5 import simulations
 from saddlescope.papers.concept_learning.figure_5.claims import claims, metrics
 from saddlescope.papers.concept_learning.figure_5.figures import figures
@@ -23,43 +22,36 @@ from saddlescope.papers.concept_learning.shared.two_layer_runs import (
     follow_start,
     strengths_and_test_point,
 )
-from saddlescope.reproduction import parameter_checks
 from saddlescope.reproduction.context import RunContext
+from saddlescope.reproduction.entry import Entry
+from saddlescope.reproduction.parameters import param
 
-__all__ = ["Params", "claims", "figures", "metrics", "run"]
 
-
-@dataclass(frozen=True, kw_only=True)
 class Params(TwoLayerParams):
     """One start of a small batch, and the statistics of large ones."""
 
-    mu: tuple[float, ...] = (1.0, 2.0)  # distance of both clusters from the origin
-    sigma: tuple[float, ...] = (0.05, 0.05)  # standard deviation of the clusters along each concept
-    until: float = 40.0  # the last time of gradient flow
-    bound: float = 0.02  # entries of U of the start that is shown are uniform from 0 to this
-    batch: int = 256  # starts of which it is the one with the largest rise
-    scales: tuple[float, ...] = (
-        0.1,
-        0.01,
-        0.001,
-    )  # of random starts: standard deviation, half the bound of positive ones
-    starts: int = 16_384  # random starts of each law and scale
-    seed: int = 0  # of all starts
+    mu: tuple[float, ...] = param((1.0, 2.0), "distance of both clusters from the origin")
+    sigma: tuple[float, ...] = param((0.05, 0.05), "standard deviation of the clusters along each concept")
+    until: float = param(40.0, "the last time of gradient flow")
+    bound: float = param(0.02, "entries of U of the start that is shown are uniform from 0 to this", gt=0)
+    batch: int = param(256, "starts of which it is the one with the largest rise", ge=1)
+    scales: tuple[float, ...] = param(
+        (
+            0.1,
+            0.01,
+            0.001,
+        ),
+        "of random starts: standard deviation, half the bound of positive ones",
+    )
+    starts: int = param(16_384, "random starts of each law and scale", ge=1)
+    seed: int = param(0, "of all starts", ge=0)
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        parameter_checks.require_at_least(1, self, "batch", "starts")
-        parameter_checks.require_at_least(0, self, "seed")
-        parameter_checks.require_positive(self, "bound")
+    def check(self) -> None:
+        super().check()
         if len(self.mu) != 2:
             raise InputError(f"mu must be two numbers; got {self.mu!r}.")
         if len(self.scales) < 2 or not all(0 < one <= 1 for one in self.scales):
             raise InputError(f"scales must be two or more numbers between 0 and 1; got {self.scales!r}.")
-
-    @classmethod
-    def quick(cls) -> "Params":
-        """Return parameters for a run of seconds."""
-        return cls(batch=128, starts=1024)
 
 
 def run(params: Params, context: RunContext) -> xr.Dataset:
@@ -84,3 +76,17 @@ def run(params: Params, context: RunContext) -> xr.Dataset:
         coords={"law": list(LAWS), "scale": list(params.scales)},
     )
     return one.assign(W_error=errors.W, turn_error=errors.turns).merge(statistics)
+
+
+entry = Entry(
+    "concept-learning/figure-5",
+    "Figure 5: two descents of the loss, and the minor entry behind the rise between them",
+    citation=CITATION,
+    source="Section 4.2",
+    params=Params,
+    quick=dict(batch=128, starts=1024),
+    run=run,
+    claims=claims,
+    figures=figures,
+    metrics=metrics,
+)

@@ -1,4 +1,4 @@
-"""Figure 6: a diffusion model learns concepts by signal, memorizes for a while, slows down   (Section 5)
+"""Figure 6: a diffusion model learns concepts by signal, memorizes for a while, slows down.
 
 Models are trained on circles that are red or blue, big or small, all but (blue, small), and asked for that one while
 they train, at several strengths of the colour signal. Parts (a) to (c) are read off the same runs, and beside them
@@ -6,32 +6,19 @@ is shown the trajectory, not in the paper, that the SIM theory predicts from the
 Terms are those of `training`, `curves` and `theory`.
 """
 
-from dataclasses import dataclass
-
 import xarray as xr
 
+from saddlescope.papers.concept_learning import CITATION
 from saddlescope.papers.concept_learning.figure_6 import training
 from saddlescope.papers.concept_learning.figure_6.claims import claims
 from saddlescope.papers.concept_learning.figure_6.figures import figures
 from saddlescope.papers.concept_learning.figure_6.predictions import predict_trajectories
 from saddlescope.reproduction.context import RunContext
+from saddlescope.reproduction.entry import Entry
 
-__all__ = ["Params", "claims", "figures", "run"]
 
-
-@dataclass(frozen=True, kw_only=True)
 class Params(training.TrainingParams):
     """Small images and a small U-Net: minutes on two cores."""
-
-    @classmethod
-    def quick(cls) -> "Params":
-        """Return parameters for a run of seconds: images of 8 pixels and a few steps, which learn nothing yet."""
-        return cls(**training.QUICK)
-
-    @classmethod
-    def paper(cls) -> "Params":
-        """Return the sizes of appendix G: 32 x 32 pixels, 20k steps, five seeds; for a GPU."""
-        return cls(**training.PAPER)
 
 
 def run(params: Params, context: RunContext) -> xr.Dataset:
@@ -40,3 +27,17 @@ def run(params: Params, context: RunContext) -> xr.Dataset:
     theory = predict_trajectories(trained, starts=params.starts)
     context.report(1.0, "done")
     return trained.merge(theory)
+
+
+entry = Entry(
+    "concept-learning/figure-6",
+    "Figure 6: a diffusion model learns concepts by signal, memorizes for a while, slows down",
+    citation=CITATION,
+    source="Section 5",
+    params=Params,
+    quick=dict(**training.QUICK),
+    paper=dict(**training.PAPER),
+    run=run,
+    claims=claims,
+    figures=figures,
+)

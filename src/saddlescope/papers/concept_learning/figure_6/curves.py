@@ -22,14 +22,21 @@ from jaxtyping import Float
 
 LEVEL = 0.75
 """A third is the mean of the classes trained on, one the goal."""
+
 _HALF = 0.5  # of the coordinate of the slower concept: from there on its approach to the end is fitted
+
 _OCTAVE = 1.25  # a speed is computed between records whose steps differ by this factor or more
+
 _RATES = 400  # rates and powers tried in a fit
+
 _FEWEST = 5  # records of a fit of three numbers
 
 Law = Literal["exponential", "power"]
+
 LAWS: tuple[Law, ...] = get_args(Law)
+
 Curve = Float[np.ndarray, " record"]
+
 Path = Float[np.ndarray, "record concept"]
 
 

@@ -6,14 +6,22 @@ from typing import Literal
 import numpy as np
 import xarray as xr
 
-from saddlescope.papers.concept_learning.figure_6 import curves, statistics
+from saddlescope.papers.concept_learning.figure_6 import curves
+from saddlescope.papers.concept_learning.figure_6.claims import leads as measured_leads
+from saddlescope.papers.concept_learning.figure_6.claims import learned, step_numbers
+from saddlescope.papers.concept_learning.figure_6.claims import paths as measured_paths
+from saddlescope.papers.concept_learning.figure_6.claims import rates as measured_rates
+from saddlescope.papers.concept_learning.figure_6.claims import rises as measured_rises
 from saddlescope.papers.concept_learning.figure_6.predictions import RESCALED
 from saddlescope.plot import Axis, Band, Figure, Film, Line, Mark, Panel, Picture, Table
 from saddlescope.plot.figure import AnyMark
 
 _NAMES = ("colour", "size")
+
 _PINS = 6  # samples along a trajectory
+
 _MOST = 100  # frames of a film
+
 _RANGE = (-0.15, 1.3)  # of the plane of concepts
 
 
@@ -43,7 +51,7 @@ def _log_step(run: xr.Dataset) -> Axis:
 
 def _trajectory(run: xr.Dataset, signal: int) -> Figure:
     """Draw the plane of concepts with samples, and all classes over training as a film."""
-    steps, paths = statistics.step_numbers(run), statistics.paths(run)[signal]
+    steps, paths = step_numbers(run), measured_paths(run)[signal]
     known = np.isfinite(paths[0]).all(axis=1)
     first = paths[0][known]
     marks = [
@@ -58,7 +66,7 @@ def _trajectory(run: xr.Dataset, signal: int) -> Figure:
         Line(x=np.array([1.0]), y=np.array([1.0]), group="unseen class", color=3, style="points"),
         *_pins(run, signal, paths[0]),
     ]  # fmt: skip
-    ahead = _median(statistics.leads(run)[signal])
+    ahead = _median(measured_leads(run)[signal])
     led = (
         f" {'Colour' if ahead > 0 else 'Size'} leads by up to {abs(ahead):.2f}, median over seeds."
         if np.isfinite(ahead)
@@ -131,12 +139,12 @@ def _by_signal(run: xr.Dataset, x: Axis, y: Axis, marks: Callable[[int], Iterabl
 
 def _coordinates(run: xr.Dataset) -> Figure:
     """Draw both coordinates over training."""
-    steps = statistics.step_numbers(run)
+    steps = step_numbers(run)
 
     def marks(signal: int) -> Iterator[AnyMark]:
         yield Mark(at=curves.LEVEL, axis="y", label="learned")
         for concept, name in enumerate(_NAMES):
-            values = statistics.paths(run)[signal, :, :, concept]
+            values = measured_paths(run)[signal, :, :, concept]
             known = np.isfinite(values).all(axis=0)
             low, high = values[:, known].min(axis=0), values[:, known].max(axis=0)
             yield Band(x=steps[known], low=low, high=high, group=name, color=concept)
@@ -156,10 +164,10 @@ def _coordinates(run: xr.Dataset) -> Figure:
 
 def _errors(run: xr.Dataset) -> Figure:
     """Draw the concept space MSE over training."""
-    steps = statistics.step_numbers(run)
+    steps = step_numbers(run)
 
     def marks(signal: int) -> Iterator[AnyMark]:
-        paths, raw = statistics.paths(run)[signal], statistics.paths(run, "raw_position")[signal]
+        paths, raw = measured_paths(run)[signal], measured_paths(run, "raw_position")[signal]
         for path in paths:
             yield Line(x=steps, y=curves.error(path), group="each seed", color=0, width=0.8, opacity=0.5)
         ensemble, without = curves.error(_mean(paths)), curves.error(_mean(raw))
@@ -179,10 +187,10 @@ def _errors(run: xr.Dataset) -> Figure:
 
 def _speeds(run: xr.Dataset) -> Figure:
     """Draw the speed in concept space over training, on a logarithmic axis."""
-    steps = statistics.step_numbers(run)
+    steps = step_numbers(run)
 
     def marks(signal: int) -> Iterator[AnyMark]:
-        for m, path in enumerate(statistics.paths(run)[signal]):
+        for m, path in enumerate(measured_paths(run)[signal]):
             at, speed = curves.speeds(path, steps)
             seed = f"seed {run.seed.values[m]}"
             yield Line(x=at, y=speed, group=seed, color=m, width=1.2)
@@ -208,11 +216,11 @@ def _speeds(run: xr.Dataset) -> Figure:
 def _comparison(run: xr.Dataset) -> Figure:
     """Draw predicted against measured numbers."""
     order, signals = ("signal", "seed"), run.signal.values.astype(float)
-    measured, theory = statistics.learned(run), run.theory_learned.transpose(*order, "concept").values
+    measured, theory = learned(run), run.theory_learned.transpose(*order, "concept").values
     leads, rises, rates, own = (
-        statistics.leads(run),
-        statistics.rises(run),
-        statistics.rates(run),
+        measured_leads(run),
+        measured_rises(run),
+        measured_rates(run),
         run.own_pace.transpose(*order).values,
     )
     pace = run.pace.sel(abstraction=["two layers", RESCALED]).transpose("abstraction", *order).values

@@ -25,7 +25,9 @@ from saddlescope.papers.concept_learning.figure_6.theory import (
 )
 
 _SEED = 0  # of the random starts
+
 _STEP = ("signal", "seed", "step", "concept")
+
 RESCALED = "two layers, AdamW's pace"
 """Label of the two-layer model at that pace, beside the abstractions."""
 

@@ -22,12 +22,16 @@ import numpy as np
 from jaxtyping import Float
 
 Abstraction = Literal["two layers", "overlapping", "one layer"]
+
 ABSTRACTIONS: tuple[Abstraction, ...] = get_args(Abstraction)
 
 SCALES = tuple(float(scale) for scale in np.geomspace(0.003, 0.6, 25))
 """Initial scales that a fit chooses from. At .4, w_kk starts at about 1/3, where a model is that ignores its prompt."""
+
 _TIMES = 160  # recorded times of a flow; each costs a step
+
 _PACES = 200  # paces tried before the best is refined
+
 _REFINED = 5  # initial scales whose pace is refined, the best by the paces tried
 
 

@@ -19,63 +19,60 @@ from saddlescope._shared.progress import silent
 from saddlescope.reproduction.context import RunContext
 from saddlescope.reproduction.device import prepare_device
 from saddlescope.reproduction.parallel_parts import run_parallel_parts
-from saddlescope.reproduction.parameter_checks import require_at_least, require_between, require_positive
+from saddlescope.reproduction.parameters import EntryParams, param
 
 if TYPE_CHECKING:
     from saddlescope.train.diffusion.circles import CircleProcess
     from saddlescope.train.diffusion.classifier import FittedClassifier
 
 _CLASSIFIER = 0.1  # of the time that a model takes
+
 _SHOWN = 4  # images of each class, of the first seed, that are stored for the figures
 
 
-@dataclass(frozen=True, kw_only=True)
-class TrainingParams:
+class TrainingParams(EntryParams):
     """Small images and a small U-Net: minutes on two cores.
 
     Batch, steps and seeds are those of a second run: a first one, of 3000 steps of 32 images with seeds 0 to 3, left
     half of the claims undecided. No bound was changed in between.
     """
 
-    signals: tuple[float, ...] = (0.7, 0.2)  # colour signals, decreasing: colour should lead at the first, size at last
-    size_signal: float = 0.35  # difference of the diameters, as a fraction of the side
-    size_jitter: float = 0.1875  # an image's diameter is uniform within +- this times size_signal
-    diameter: float = 0.675  # mean of the two diameters
-    seeds: tuple[int, ...] = (0, 1, 2, 3, 4)  # of one model a signal each: data, weights, batches and sampling
-    pixels: int = 16  # along a side of the images
-    channels: tuple[int, ...] = (16, 32, 32)  # width of each level of the U-Net
-    blocks: int = 1  # residual blocks a level
-    normalization: Literal["layer", "pixel", "group"] = "layer"  # LayerNorm of a complete map, of each pixel; GroupNorm
-    dropout: float = 0.0  # in every residual block
-    steps: int = 6000  # of AdamW
-    batch: int = 16  # images in a step
-    learning_rate: float = 1e-3  # of AdamW
-    weight_decay: float = 0.01  # of AdamW
-    average: float = 0.99  # decay of the moving average of the weights that images are sampled from
-    images: int = 2048  # of each class to train on, and to measure mu and sigma on
-    first_record: int = 50  # step from which positions are reported; before, samples are noise
-    record_ratio: float = 1.15  # of the steps of a record and the one before
-    record_images: int = 16  # generated images of each class at a record
-    sampling_steps: int = 50  # of ancestral sampling
-    classifier_steps: int = 1200  # of training the classifier of each signal
-    held_out: int = 4096  # true images on which the classifier's accuracy is measured
-    starts: int = 64  # random starts of the SIM theory's two-layer model
-    device: Literal["cpu", "cuda"] = "cpu"  # where to train: the processor or a GPU
-    precision: Literal["float32", "tf32", "bf16"] = "float32"  # of matrix products; weights are float32 always
-    compiled: bool = False  # through torch.compile: other rounding, much faster on a GPU
-    processes: int = 2  # models trained side by side, each in a process of its own; changes no result
-    threads: int = 1  # of PyTorch on the processor; two wait for each other longer than they compute
+    signals: tuple[float, ...] = param(
+        (0.7, 0.2), "colour signals, decreasing: colour should lead at the first, size at last"
+    )
+    size_signal: float = param(0.35, "difference of the diameters, as a fraction of the side", gt=0, ge=0.0, le=1.0)
+    size_jitter: float = param(0.1875, "an image's diameter is uniform within +- this times size_signal")
+    diameter: float = param(0.675, "mean of the two diameters", gt=0)
+    seeds: tuple[int, ...] = param((0, 1, 2, 3, 4), "of one model a signal each: data, weights, batches and sampling")
+    pixels: int = param(16, "along a side of the images", ge=1)
+    channels: tuple[int, ...] = param((16, 32, 32), "width of each level of the U-Net")
+    blocks: int = param(1, "residual blocks a level", ge=1)
+    normalization: Literal["layer", "pixel", "group"] = param(
+        "layer", "LayerNorm of a complete map, of each pixel; GroupNorm"
+    )
+    dropout: float = param(0.0, "in every residual block", ge=0.0, le=1.0)
+    steps: int = param(6000, "of AdamW", ge=1)
+    batch: int = param(16, "images in a step", ge=1)
+    learning_rate: float = param(1e-3, "of AdamW", gt=0)
+    weight_decay: float = param(0.01, "of AdamW", ge=0)
+    average: float = param(
+        0.99, "decay of the moving average of the weights that images are sampled from", ge=0.0, le=1.0
+    )
+    images: int = param(2048, "of each class to train on, and to measure mu and sigma on", ge=2)
+    first_record: int = param(50, "step from which positions are reported; before, samples are noise", ge=1)
+    record_ratio: float = param(1.15, "of the steps of a record and the one before")
+    record_images: int = param(16, "generated images of each class at a record", ge=2)
+    sampling_steps: int = param(50, "of ancestral sampling", ge=1)
+    classifier_steps: int = param(1200, "of training the classifier of each signal", ge=1)
+    held_out: int = param(4096, "true images on which the classifier's accuracy is measured", ge=4)
+    starts: int = param(64, "random starts of the SIM theory's two-layer model", ge=1)
+    device: Literal["cpu", "cuda"] = param("cpu", "where to train: the processor or a GPU")
+    precision: Literal["float32", "tf32", "bf16"] = param("float32", "of matrix products; weights are float32 always")
+    compiled: bool = param(False, "through torch.compile: other rounding, much faster on a GPU")
+    processes: int = param(2, "models trained side by side, each in a process of its own; changes no result", ge=1)
+    threads: int = param(1, "of PyTorch on the processor; two wait for each other longer than they compute", ge=1)
 
-    def __post_init__(self) -> None:
-        require_at_least(
-            1, self, "steps", "batch", "first_record", "blocks", "pixels", "threads", "processes", "starts"
-        )
-        require_at_least(1, self, "sampling_steps", "classifier_steps")
-        require_at_least(2, self, "record_images", "images")
-        require_at_least(4, self, "held_out")
-        require_at_least(0, self, "weight_decay")
-        require_positive(self, "learning_rate", "size_signal", "diameter")
-        require_between(0.0, 1.0, self, "size_signal", "average", "dropout")
+    def check(self) -> None:
         decreasing = sorted(set(self.signals), reverse=True) == list(self.signals)
         if len(self.signals) < 2 or not decreasing or not 0 < min(self.signals) <= max(self.signals) <= 1:
             raise InputError(
@@ -97,6 +94,7 @@ QUICK: dict[str, Any] = {
     "record_images": 2, "sampling_steps": 2, "classifier_steps": 2, "held_out": 16, "starts": 4, "processes": 1,
 }  # fmt: skip
 """Seconds: images of 8 pixels and 12 steps, which learn nothing yet."""
+
 PAPER: dict[str, Any] = {
     "signals": (0.7, 0.45, 0.2), "size_signal": 0.4, "size_jitter": 0.375, "diameter": 0.5, "seeds": (0, 1, 2, 3, 4),
     "pixels": 32, "channels": (64, 128, 256), "blocks": 2, "steps": 20000, "batch": 128, "average": 0.999,

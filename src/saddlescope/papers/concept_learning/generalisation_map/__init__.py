@@ -1,4 +1,4 @@
-"""Generalisation map: where two concepts are not both learned when training stops   (Section 4.2, beyond)
+"""Generalisation map: where two concepts are not both learned when training stops.
 
 Two-layer linear networks on two concepts with mu = (1, r), symmetric and not, from normal weights of deviation tau.
 They generalize when both outputs at the test point are at least one half of the targets. All do in the end. But
@@ -12,59 +12,43 @@ in (r, sigma, tau) is that too early? The answer follows from the strengths a_p 
     diverse which concepts have the deviation sigma: both, the one of the stronger signal, or the other alone
 """
 
-from dataclasses import dataclass
 from functools import partial
 
 import xarray as xr
 
 from saddlescope._shared.errors import InputError
+from saddlescope.papers.concept_learning import CITATION
 from saddlescope.papers.concept_learning.generalisation_map import simulations
 from saddlescope.papers.concept_learning.generalisation_map.claims import claims, metrics
 from saddlescope.papers.concept_learning.generalisation_map.figures import figures
 from saddlescope.papers.concept_learning.generalisation_map.simulations import DIVERSE
 from saddlescope.reproduction import parameter_checks
 from saddlescope.reproduction.context import RunContext
+from saddlescope.reproduction.entry import Entry
 from saddlescope.reproduction.grid import cached_rows
+from saddlescope.reproduction.parameters import EntryParams, param
 
-__all__ = ["Params", "claims", "figures", "metrics", "run"]
 
-
-@dataclass(frozen=True, kw_only=True)
-class Params:
+class Params(EntryParams):
     """Seven ratios, six diversities in three ways, four scales."""
 
-    ratios: tuple[float, ...] = (1.25, 2.0, 3.0, 4.0, 6.0, 8.0, 12.0)  # r, above 1, ascending
-    sigmas: tuple[float, ...] = (0.05, 0.5, 1.0, 2.0, 4.0, 8.0)  # deviation of the diverse concepts, ascending
-    calm: float = 0.05  # deviation of the others
-    scales: tuple[float, ...] = (1e-4, 1e-3, 1e-2, 1e-1)  # tau, ascending
-    width: int = 4  # d', of U (2, d') and V (d', 2)
-    starts: int = 16  # in each cell, of each model
-    done: float = 0.01  # part of the training loss at which training stops
-    budget: float = 50.0  # s at which it stops otherwise
-    horizon: float = 1000.0  # the last s
-    seed: int = 0  # of the starts
+    ratios: tuple[float, ...] = param((1.25, 2.0, 3.0, 4.0, 6.0, 8.0, 12.0), "r, above 1, ascending")
+    sigmas: tuple[float, ...] = param((0.05, 0.5, 1.0, 2.0, 4.0, 8.0), "deviation of the diverse concepts, ascending")
+    calm: float = param(0.05, "deviation of the others", gt=0)
+    scales: tuple[float, ...] = param((1e-4, 1e-3, 1e-2, 1e-1), "tau, ascending")
+    width: int = param(4, "d', of U (2, d') and V (d', 2)", ge=2)
+    starts: int = param(16, "in each cell, of each model", ge=1)
+    done: float = param(0.01, "part of the training loss at which training stops", ge=1e-6, le=0.2)
+    budget: float = param(50.0, "s at which it stops otherwise", gt=0)
+    horizon: float = param(1000.0, "the last s")
+    seed: int = param(0, "of the starts", ge=0)
 
-    def __post_init__(self) -> None:
-        parameter_checks.require_at_least(2, self, "width")
-        parameter_checks.require_at_least(1, self, "starts")
-        parameter_checks.require_at_least(0, self, "seed")
-        parameter_checks.require_positive(self, "budget", "calm")
-        parameter_checks.require_between(1e-6, 0.2, self, "done")
+    def check(self) -> None:
         parameter_checks.require_between(self.budget, 1e4, self, "horizon")
         for name, least, most in (("ratios", 1.01, 100.0), ("sigmas", 0.001, 100.0), ("scales", 1e-7, 0.2)):
             values = getattr(self, name)
             if not values or list(values) != sorted(set(values)) or not least <= values[0] <= values[-1] <= most:
                 raise InputError(f"{name} must be ascending, between {least:g} and {most:g}; got {values!r}.")
-
-    @classmethod
-    def quick(cls) -> "Params":
-        """Return parameters for a run of seconds: the corners."""
-        return cls(ratios=(2.0, 6.0), sigmas=(0.05, 4.0), scales=(1e-3, 1e-1), starts=3, budget=30.0, horizon=150.0)
-
-    @classmethod
-    def paper(cls) -> "Params":
-        """Return more starts; the paper has no such map."""
-        return cls(starts=200)
 
 
 def run(params: Params, context: RunContext) -> xr.Dataset:
@@ -73,3 +57,18 @@ def run(params: Params, context: RunContext) -> xr.Dataset:
     made = cached_rows(axes, partial(simulations.run_row, params), context)
     context.report(1.0, "done")
     return made.assign_attrs(done=params.done, budget=params.budget, horizon=params.horizon)
+
+
+entry = Entry(
+    "concept-learning/generalisation-map",
+    "Generalisation map: where two concepts are not both learned when training stops",
+    citation=CITATION,
+    source="Section 4.2, beyond",
+    params=Params,
+    quick=dict(ratios=(2.0, 6.0), sigmas=(0.05, 4.0), scales=(1e-3, 1e-1), starts=3, budget=30.0, horizon=150.0),
+    paper=dict(starts=200),
+    run=run,
+    claims=claims,
+    figures=figures,
+    metrics=metrics,
+)

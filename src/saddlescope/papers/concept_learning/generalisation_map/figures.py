@@ -7,9 +7,13 @@ from saddlescope.papers.concept_learning.generalisation_map.simulations import L
 from saddlescope.plot import Axis, Figure, Heat, Line, Panel
 
 _SIGMA, _SCALE = 0.05, 1e-3  # what a map does not show; the nearest there is
+
 _AXES = {"sigma": "log₁₀ σ", "scale": "log₁₀ initial scale τ"}
+
 _NAMES = {"symmetric": "symmetric, gradient flow", "trained": "U V, gradient descent"}
+
 _DIVERSE = {"both": "both concepts diverse", "strong": "the strong signal diverse", "weak": "the weak signal diverse"}
+
 _BORDER = "predicted border"
 
 

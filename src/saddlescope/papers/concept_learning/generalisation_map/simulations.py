@@ -23,11 +23,17 @@ from saddlescope.papers.concept_learning.shared.two_layer_runs import strengths_
 from saddlescope.reproduction.grid import join_cells
 
 Diverse = Literal["both", "strong", "weak"]
+
 DIVERSE: tuple[Diverse, ...] = ("both", "strong", "weak")
+
 MODELS = ("symmetric", "trained")
+
 RATE = 0.1  # of gradient descent, over 1 / a_1
+
 LEARNED = 0.5  # an output from which on a concept counts as learned
+
 _FIRST, _MARKS = 0.2, 500  # the first s > 0 that is recorded, and how many there are up to the last one
+
 _TOLERANCE = 1e-6
 
 

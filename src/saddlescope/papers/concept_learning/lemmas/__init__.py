@@ -1,4 +1,4 @@
-"""Lemmas D.1 to D.8, each as printed and where it is wrong as corrected, held against runs   (Appendix D.2)
+"""Lemmas D.1 to D.8, each as printed and where it is wrong as corrected, held against runs.
 
 Where the assumptions hold, as printed, the runs start from weights of 1e-31 and less: two concepts of strengths 0.1 and
 1, some starts nearly singular. Others start at ordinary scales from the data of Figures 5, 8 and 10, with P as large as
@@ -10,7 +10,6 @@ D.3 has it. Gradient flow is followed, and the map D.2 that the lemmas are about
 """
 
 import itertools
-from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
@@ -18,51 +17,36 @@ import xarray as xr
 
 from saddlescope._shared.errors import InputError
 from saddlescope._shared.progress import Report
+from saddlescope.papers.concept_learning import CITATION
 from saddlescope.papers.concept_learning.lemmas import simulations
 from saddlescope.papers.concept_learning.lemmas.claims import claims
 from saddlescope.papers.concept_learning.lemmas.figures import figures
 from saddlescope.papers.concept_learning.shared.random_starts import FIGURES, draw_starts
 from saddlescope.papers.concept_learning.shared.two_layer_runs import strengths_and_test_point
-from saddlescope.reproduction import parameter_checks
 from saddlescope.reproduction.context import RunContext
-
-__all__ = ["Params", "claims", "figures", "run"]
+from saddlescope.reproduction.entry import Entry
+from saddlescope.reproduction.parameters import EntryParams, param
 
 _DATA = ("Figure 5", "Figure 8", "Figure 10")
 
 
-@dataclass(frozen=True, kw_only=True)
-class Params:
+class Params(EntryParams):
     """Starts that the assumptions allow, and others."""
 
-    allowed: int = 24  # starts at which the assumptions hold
-    near: int = 8  # of them, nearly singular
-    allowed_until: float = 700.0  # their last time, in t; all is learned by 500
-    ordinary: int = 64  # starts at each ordinary scale, on each figure's data
-    scales: tuple[float, ...] = (0.1, 0.001)  # deviations of U's entries, descending
-    until: float = 50.0  # their last time, in t
-    marks: int = 2400  # times at which W is compared with the lemmas
-    seed: int = 0  # of everything
+    allowed: int = param(24, "starts at which the assumptions hold")
+    near: int = param(8, "of them, nearly singular", ge=1)
+    allowed_until: float = param(700.0, "their last time, in t; all is learned by 500", gt=0)
+    ordinary: int = param(64, "starts at each ordinary scale, on each figure's data", ge=1)
+    scales: tuple[float, ...] = param((0.1, 0.001), "deviations of U's entries, descending")
+    until: float = param(50.0, "their last time, in t", gt=0)
+    marks: int = param(2400, "times at which W is compared with the lemmas", ge=100)
+    seed: int = param(0, "of everything", ge=0)
 
-    def __post_init__(self) -> None:
-        parameter_checks.require_at_least(1, self, "ordinary", "near")
-        parameter_checks.require_at_least(100, self, "marks")
-        parameter_checks.require_at_least(0, self, "seed")
-        parameter_checks.require_positive(self, "allowed_until", "until")
+    def check(self) -> None:
         if not self.allowed > self.near:
             raise InputError(f"allowed must be greater than near={self.near}; got {self.allowed!r}.")
         if not self.scales or not all(0 < scale <= 1 for scale in self.scales):
             raise InputError(f"scales must be one or more numbers above 0, up to 1; got {self.scales!r}.")
-
-    @classmethod
-    def quick(cls) -> "Params":
-        """Return parameters for a run of seconds: until the stronger of the two concepts is learned."""
-        return cls(allowed=6, near=2, allowed_until=60.0, ordinary=8, scales=(0.1,), until=6.0, marks=300)
-
-    @classmethod
-    def paper(cls) -> "Params":
-        """Return more starts; the paper has none."""
-        return cls(allowed=60, near=20, ordinary=1024)
 
 
 def run(params: Params, context: RunContext) -> xr.Dataset:
@@ -94,3 +78,17 @@ def run(params: Params, context: RunContext) -> xr.Dataset:
 
 def _report_map(report: Report, name: str, fraction: float) -> None:
     report(0.3 + 0.7 * fraction, name)
+
+
+entry = Entry(
+    "concept-learning/lemmas",
+    "Lemmas D.1 to D.8, each as printed and where it is wrong as corrected, held against runs",
+    citation=CITATION,
+    source="Appendix D.2",
+    params=Params,
+    quick=dict(allowed=6, near=2, allowed_until=60.0, ordinary=8, scales=(0.1,), until=6.0, marks=300),
+    paper=dict(allowed=60, near=20, ordinary=1024),
+    run=run,
+    claims=claims,
+    figures=figures,
+)

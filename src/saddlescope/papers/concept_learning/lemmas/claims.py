@@ -4,11 +4,41 @@ from collections.abc import Callable
 from functools import partial
 from typing import NamedTuple
 
-from saddlescope.papers.concept_learning.lemmas import statistics
-from saddlescope.reproduction.claim import Claim
+import xarray as xr
+
+from saddlescope.reproduction.claim import Claim, Claims, Estimate, Kind
+
+_ALLOWED = ("allowed, flow", "allowed, map")
+
+
+def violating_runs(lemma: str, groups: Callable[[str], bool], run: xr.Dataset) -> Estimate:
+    """Return the number of runs of some groups that violate a lemma."""
+    chosen = run.isel(group=[groups(name) for name in run.group.values.tolist()]).sel(lemma=lemma)
+    violations, runs, names = (chosen[of].values.tolist() for of in ("violations", "runs", "group"))
+    each = [f"{k} of {n} ({name})" for k, n, name in zip(violations, runs, names, strict=True)]
+    remark = ", ".join(each) if len(each) <= 2 else f"{sum(runs)} runs of {len(each)} kinds"
+    return Estimate(float(sum(violations)), remark=f"{remark}; largest excess {float(chosen.largest.max()):.3g}")
+
+
+def is_allowed(name: str) -> bool:
+    """Return True for groups of allowed starts."""
+    return name in _ALLOWED
+
+
+def is_allowed_flow(name: str) -> bool:
+    """Return True for the flows from allowed starts."""
+    return name == _ALLOWED[0]
+
+
+def is_flow(name: str) -> bool:
+    """Return True for flows from any start."""
+    return name.endswith("flow")
+
 
 _EXACT = "as printed; exact"
+
 _OURS = "this project's correction, proved in saddlescope.theory.concepts; exact"
+
 _MAP = "in the flow and in the map D.2"
 
 
@@ -19,7 +49,7 @@ class _Lemma(NamedTuple):
     lemma: str
     says: str
     source: str
-    groups: Callable[[str], bool] = statistics.is_allowed
+    groups: Callable[[str], bool] = is_allowed
 
 
 _LEMMAS = (
@@ -54,7 +84,7 @@ _LEMMAS = (
         "growth",
         "Corrected, from any start: w_ij is within the bound of initial_growth of w_ij(0) e^(2 (a_i + a_j) t)",
         _OURS,
-        statistics.is_flow,
+        is_flow,
     ),
     _Lemma(
         "d4",
@@ -63,7 +93,7 @@ _LEMMAS = (
         f"Lemma D.4, {_EXACT}",
     ),
     _Lemma("d5-upper", "D.5, upper", "w_ii <= 1 + 2 / K", f"Lemma D.5, {_EXACT}"),
-    _Lemma("d5-lower-flow", "D.5, lower", "0 <= w_ii in the flow", f"Lemma D.5, {_EXACT}", statistics.is_allowed_flow),
+    _Lemma("d5-lower-flow", "D.5, lower", "0 <= w_ii in the flow", f"Lemma D.5, {_EXACT}", is_allowed_flow),
     _Lemma(
         "d5-lower",
         "D.5, lower",
@@ -86,34 +116,42 @@ _LEMMAS = (
         f"the proof of Lemma D.8, {_EXACT}",
     ),
     _Lemma("d8-time", "D.8, t*", f"As printed: w_ii has passed 0.8 by t* {_MAP}", f"the proof of Lemma D.8, {_EXACT}"),
-    _Lemma(
-        "d8-time-flow", "D.8, t*", "It has in the flow", f"the proof of Lemma D.8, {_EXACT}", statistics.is_allowed_flow
-    ),
+    _Lemma("d8-time-flow", "D.8, t*", "It has in the flow", f"the proof of Lemma D.8, {_EXACT}", is_allowed_flow),
     _Lemma(
         "ceiling",
         "ceiling",
         "Corrected D.1 and D.5, from any start: |w_ij| <= sqrt(L_i L_j), L_i a logistic",
         _OURS,
-        statistics.is_flow,
+        is_flow,
     ),
 )
 
-claims = (
+claims = Claims()
+
+
+@claims.add(
+    "allowed",
+    "The assumptions hold at these starts, as printed",
+    quantity="part of them",
+    kind="printed",
+    source="Assumptions D.1 to D.5, with K = 20, kappa = 1.11, C = 2",
+    low=1.0,
+)
+def assumptions_hold(run: xr.Dataset) -> Estimate:
+    """Return the part of the allowed starts at which the assumptions hold."""
+    allowed = run.sel(group=list(_ALLOWED))
+    return Estimate(float((allowed.hold / allowed.runs).min()), remark=f"{int(allowed.runs.max())} starts")
+
+
+claims.extend(
     Claim(
-        name="allowed",
-        says="The assumptions hold at these starts, as printed: part of them",
-        source="Assumptions D.1 to D.5, with K = 20, kappa = 1.11, C = 2",
-        statistic=statistics.assumptions_hold,
-        low=1.0,
-    ),
-    *(
-        Claim(
-            name=one.name,
-            says=f"{one.says}: runs that violate it",
-            source=one.source,
-            statistic=partial(statistics.violating_runs, one.lemma, one.groups),
-            high=0.0,
-        )
-        for one in _LEMMAS
-    ),
+        name=one.name,
+        statement=f"{one.says}",
+        quantity="runs that violate it",
+        kind=Kind.PRINTED,
+        source=one.source,
+        high=0.0,
+        statistic=partial(violating_runs, one.lemma, one.groups),
+    )
+    for one in _LEMMAS
 )

@@ -14,8 +14,11 @@ import xarray as xr
 from saddlescope.papers.concept_learning.lemmas.violations import Runs, excesses
 
 K, KAPPA = 20.0, 1.11  # of D.2 and D.4: the least that they allow, about
+
 _LOST = 2.0  # |w_ij| beyond which a run of the map has left all that the lemmas speak of, and is stopped
+
 _ROUNDING = 1e-6  # an excess beyond which a lemma counts as violated
+
 _PIECE = 64  # starts in a batch, which limits memory
 
 

@@ -13,7 +13,9 @@ from dataclasses import dataclass
 import numpy as np
 
 _ROUNDING = 1e-14  # of sqrt(w_ii w_jj): what rounding can make of w_ij, in runs in U and in W
+
 _ACCURACY = 1e-8  # of sqrt(w_ii w_jj): what the tolerance of the flows can make of w_ij
+
 _LAMBDA = 0.85  # of Lemma D.4, as in the proof of D.8
 
 

@@ -1,4 +1,4 @@
-"""Which of two concepts is learned first, and the diversity at which the order flips   (Sections 3.1 and 4)
+"""Which of two concepts is learned first, and the diversity at which the order flips.
 
 The theory's order is that of a_p = sigma_p^2 + mu_p^2 / c, with c clusters: a weak signal mu_1 < mu_2 comes first from
 
@@ -13,40 +13,32 @@ on. Here sigma_1 is swept across it, in terms of the ratio a_1 / a_2, and the fl
                (c = 3) and without; flip predicted by Theorem 4.1 from the actual start and the samples' A
 """
 
-from dataclasses import dataclass
-
 import xarray as xr
 
 from saddlescope._shared.errors import InputError
+from saddlescope.papers.concept_learning import CITATION
 from saddlescope.papers.concept_learning.order_flip import simulations
 from saddlescope.papers.concept_learning.order_flip.claims import claims
 from saddlescope.papers.concept_learning.order_flip.figures import figures
-from saddlescope.reproduction import parameter_checks
 from saddlescope.reproduction.context import RunContext
+from saddlescope.reproduction.entry import Entry
+from saddlescope.reproduction.parameters import EntryParams, param
 
-__all__ = ["Params", "claims", "figures", "run"]
 
-
-@dataclass(frozen=True, kw_only=True)
-class Params:
+class Params(EntryParams):
     """Figure 2's signals, and a sweep of the weaker one's diversity."""
 
-    mu: tuple[float, ...] = (1.0, 2.0)  # distances of the two means, the weaker signal first
-    sigma: float = 0.05  # standard deviation along the second concept
-    ratios: int = 25  # values of a_1 / a_2 in the sweep of flows, evenly from .35 to 2.2
-    scales: tuple[float, ...] = (0.1, 0.01, 1e-4)  # standard deviations of U, decreasing
-    starts: int = 60  # starts U of each scale
-    clusters: tuple[int, ...] = (2, 3)  # numbers of clusters of SGD's data: 2, and 3 with that at the origin
-    runs: int = 64  # SGD runs at each of 9 values of the sweep
-    samples: int = 5000  # of each cluster, of SGD
-    seed: int = 0  # of the starts, and of the first SGD run
+    mu: tuple[float, ...] = param((1.0, 2.0), "distances of the two means, the weaker signal first")
+    sigma: float = param(0.05, "standard deviation along the second concept", gt=0)
+    ratios: int = param(25, "values of a_1 / a_2 in the sweep of flows, evenly from .35 to 2.2", ge=5)
+    scales: tuple[float, ...] = param((0.1, 0.01, 1e-4), "standard deviations of U, decreasing")
+    starts: int = param(60, "starts U of each scale", ge=2)
+    clusters: tuple[int, ...] = param((2, 3), "numbers of clusters of SGD's data: 2, and 3 with that at the origin")
+    runs: int = param(64, "SGD runs at each of 9 values of the sweep", ge=2)
+    samples: int = param(5000, "of each cluster, of SGD", ge=64)
+    seed: int = param(0, "of the starts, and of the first SGD run", ge=0)
 
-    def __post_init__(self) -> None:
-        parameter_checks.require_positive(self, "sigma")
-        parameter_checks.require_at_least(5, self, "ratios")
-        parameter_checks.require_at_least(2, self, "starts", "runs")
-        parameter_checks.require_at_least(64, self, "samples")
-        parameter_checks.require_at_least(0, self, "seed")
+    def check(self) -> None:
         if not self.clusters or not set(self.clusters) <= {2, 3} or len(set(self.clusters)) < len(self.clusters):
             raise InputError(f"clusters must be 2, 3 or both; got {self.clusters!r}.")
         if len(self.mu) != 2 or not 0 < self.mu[0] < self.mu[1] or 0.35 * self._strongest <= self.mu[0] ** 2 / 2:
@@ -60,16 +52,6 @@ class Params:
     @property
     def _strongest(self) -> float:
         return self.sigma**2 + self.mu[1] ** 2 / 2
-
-    @classmethod
-    def quick(cls) -> "Params":
-        """Return parameters for a run of seconds."""
-        return cls(ratios=7, scales=(0.1, 1e-3), starts=20, clusters=(2,), runs=2, samples=1000)
-
-    @classmethod
-    def paper(cls) -> "Params":
-        """Return the paper's size, with more starts and runs."""
-        return cls(starts=500, runs=64)
 
 
 def run(params: Params, context: RunContext) -> xr.Dataset:
@@ -87,3 +69,17 @@ def run(params: Params, context: RunContext) -> xr.Dataset:
     context.report(1.0, "done")
     together = xr.concat(sgd, dim="clusters")
     return xr.merge([flows, together]).assign_attrs(mu=list(params.mu), sigma=params.sigma)
+
+
+entry = Entry(
+    "concept-learning/order-flip",
+    "Which of two concepts is learned first, and the diversity at which the order flips",
+    citation=CITATION,
+    source="Sections 3.1 and 4",
+    params=Params,
+    quick=dict(ratios=7, scales=(0.1, 1e-3), starts=20, clusters=(2,), runs=2, samples=1000),
+    paper=dict(starts=500, runs=64),
+    run=run,
+    claims=claims,
+    figures=figures,
+)

@@ -5,8 +5,8 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
+from saddlescope.papers.concept_learning.order_flip.claims import flip_ratios
 from saddlescope.papers.concept_learning.order_flip.simulations import diversity
-from saddlescope.papers.concept_learning.order_flip.statistics import flip_ratios
 from saddlescope.plot import Axis, Figure, Line, Mark, Panel
 
 

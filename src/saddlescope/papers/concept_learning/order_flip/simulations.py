@@ -14,7 +14,9 @@ from saddlescope.papers.concept_learning.shared.perceptron_training import (
 )
 
 _TRAJECTORIES = 7  # values of sigma_1 whose trajectories are drawn
+
 _SGD_RATIOS = 9  # values of the sweep of SGD
+
 _EPOCHS = 10  # of SGD: both concepts are half learned by then
 
 

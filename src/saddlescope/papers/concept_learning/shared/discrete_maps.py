@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 LOST = -1e-12  # an eigenvalue of W below which it is not positive semidefinite any more, not by rounding alone
+
 _BLOW_UP = 1e3  # entry of W beyond which a run has blown up
 
 

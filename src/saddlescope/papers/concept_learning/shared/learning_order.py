@@ -10,7 +10,6 @@
 The paper does not list its values but (.05, .05) and (2, .05): those of the entries lie on both sides of a_1 = a_2.
 """
 
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -20,51 +19,42 @@ import xarray as xr
 from saddlescope._shared.errors import InputError
 from saddlescope.papers.concept_learning.shared.perceptron_training import PerceptronTraining, PrintedConcepts, train
 from saddlescope.plot import Axis, Line, Panel, Table
-from saddlescope.reproduction import parameter_checks
-from saddlescope.reproduction.claim import Claim, Estimate
+from saddlescope.reproduction.claim import Claim, Estimate, Kind
 from saddlescope.reproduction.context import RunContext
+from saddlescope.reproduction.parameters import EntryParams, param
 
 SIGNAL, DIVERSITY = "signal", "diversity"
+
 _APART = 1.1  # strengths whose ratio is below this count as equal
+
 _BAR = "the paper has no number; this project's bar, from trial runs of another implementation"
 
 
-@dataclass(frozen=True, kw_only=True)
-class OrderParams:
+class OrderParams(EntryParams):
     """The paper's training, for several seeds."""
 
-    mu: tuple[float, ...] = (1.0, 2.0)  # signals of panel "diversity"; mu_2 is that of panel "signal", too
-    varied_mu: tuple[float, ...] = (1.0, 1.5, 2.5, 3.0)  # mu_1 in panel "signal"
-    sigma: float = 0.05  # of both concepts, in panel "diversity" of the second; as printed, used as a variance
-    varied_sigma: tuple[float, ...] = (0.05, 0.5, 1.5, 2.0)  # sigma_1 in panel "diversity"
-    seeds: int = 40  # networks for every task
-    seed: int = 0  # of samples, rotation, start and SGD of the first network; the others have the next ones
-    dim: int = 64  # d, also the width of the hidden layer where there is one
-    samples: int = 5000  # of each cluster
-    epochs: int = 40  # of SGD with batch 128 and learning rate 0.1
-    every: int = 5  # steps between two marks
+    mu: tuple[float, ...] = param((1.0, 2.0), 'signals of panel "diversity"; mu_2 is that of panel "signal", too')
+    varied_mu: tuple[float, ...] = param((1.0, 1.5, 2.5, 3.0), 'mu_1 in panel "signal"')
+    sigma: float = param(
+        0.05, 'of both concepts, in panel "diversity" of the second; as printed, used as a variance', gt=0
+    )
+    varied_sigma: tuple[float, ...] = param((0.05, 0.5, 1.5, 2.0), 'sigma_1 in panel "diversity"')
+    seeds: int = param(40, "networks for every task", ge=1)
+    seed: int = param(
+        0, "of samples, rotation, start and SGD of the first network; the others have the next ones", ge=0
+    )
+    dim: int = param(64, "d, also the width of the hidden layer where there is one", ge=2)
+    samples: int = param(5000, "of each cluster", ge=1)
+    epochs: int = param(40, "of SGD with batch 128 and learning rate 0.1", ge=1)
+    every: int = param(5, "steps between two marks", ge=1)
 
-    def __post_init__(self) -> None:
-        parameter_checks.require_at_least(2, self, "dim")
-        parameter_checks.require_at_least(1, self, "seeds", "epochs", "samples", "every")
-        parameter_checks.require_at_least(0, self, "seed")
-        parameter_checks.require_positive(self, "sigma")
+    def check(self) -> None:
         for name in ("varied_mu", "varied_sigma"):
             values = getattr(self, name)
             if len(values) < 2 or list(values) != sorted(set(values)) or not 0 < values[0] <= values[-1] < float("inf"):
                 raise InputError(f"{name} must be two or more, positive and increasing, such as 1,2; got {values!r}.")
         if len(self.mu) != 2 or not all(0 < value < float("inf") for value in self.mu):
             raise InputError(f"mu must be two positive numbers, such as 1,2; got {self.mu!r}.")
-
-    @classmethod
-    def quick(cls) -> "OrderParams":
-        """Return parameters for a run of seconds: fewer dimensions, which makes the steps longer, and fewer samples."""
-        return cls(varied_mu=(1.0, 3.0), varied_sigma=(0.05, 2.0), seeds=20, dim=24, samples=1500, every=20)
-
-    @classmethod
-    def paper(cls) -> "OrderParams":
-        """Return the default, which has the paper's sizes."""
-        return cls()
 
 
 def tasks(params: Any) -> list[PrintedConcepts]:
@@ -135,18 +125,21 @@ def order_claims(place: str) -> tuple[Claim, ...]:
         for claim in (
             Claim(
                 name=f"order-{panel}",
-                says=f"The concept with {stronger} is learned first: part of the networks in which it is",
+                statement=f"The concept with {stronger} is learned first",
+                quantity="part of the networks in which it is",
+                kind=Kind.PRINTED,
                 source=f"{place}, section 3.1, and a_p of section 4.1 with the cluster at the origin; {_BAR}",
-                statistic=partial(_ordered_share, panel=panel),
                 low=0.9,
+                statistic=partial(_ordered_share, panel=panel),
             ),
             Claim(
                 name=f"shift-{panel}",
-                says=f"As {rises}, the trajectory bulges ever more towards concept 1: part of the seeds in which the "
-                "lead of concept 1 rises from task to task",
+                statement=f"As {rises}, the trajectory bulges ever more towards concept 1",
+                quantity="part of the seeds in which the lead of concept 1 rises from task to task",
+                kind=Kind.PRINTED,
                 source=f"{place}, section 3.1; {_BAR}",
-                statistic=partial(_shifted_share, panel=panel),
                 low=0.9,
+                statistic=partial(_shifted_share, panel=panel),
             ),
         )
     )
@@ -156,11 +149,12 @@ def arrival_claim(place: str) -> Claim:
     """Return the claim that the networks generalise by the end of training."""
     return Claim(
         name="arrives",
-        says="In the end the output is near the test point: part of the networks whose out-of-distribution loss has "
-        "fallen to a tenth of its start",
+        statement="In the end the output is near the test point",
+        quantity="part of the networks whose out-of-distribution loss has fallen to a tenth of its start",
+        kind=Kind.PRINTED,
         source=f"{place}: the trajectories end at the test points; {_BAR}",
-        statistic=_arrived_share,
         low=0.9,
+        statistic=_arrived_share,
     )
 
 
@@ -239,3 +233,7 @@ def order_table(run: xr.Dataset) -> Table:
         "stronger first",
     )  # fmt: skip
     return Table(columns=columns, rows=tuple(rows))
+
+
+QUICK = dict(varied_mu=(1.0, 3.0), varied_sigma=(0.05, 2.0), seeds=20, dim=24, samples=1500, every=20)
+"""Return parameters for a run of seconds: fewer dimensions, which makes the steps longer, and fewer samples."""

@@ -4,7 +4,6 @@ The paper tuned the seed of a random start. Here a search finds a start of the w
 rises far in between, so that there is something to explain; `concept-learning/descents` has how rare they are.
 """
 
-from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise
 from typing import Any
@@ -33,30 +32,24 @@ from saddlescope.papers.concept_learning.shared.two_layer_runs import (
     strengths_and_test_point,
 )
 from saddlescope.plot import Figure
-from saddlescope.reproduction import parameter_checks
-from saddlescope.reproduction.claim import Claim, Estimate
+from saddlescope.reproduction.claim import Claim, Estimate, Kind
 from saddlescope.reproduction.context import RunContext
+from saddlescope.reproduction.parameters import param
 
 _HYSTERESIS = 0.002  # of the first loss: what a descent of the claims exceeds
 
 
-@dataclass(frozen=True, kw_only=True)
 class SearchParams(TwoLayerParams):
     """The paper's data, and the search for a start; the defaults are those of Figure 8."""
 
-    until: float = 40.0  # the last time of gradient flow
-    least: float = 0.01  # every rise and fall of the start is larger than this part of the first loss
-    bound: float = 0.3  # on the absolute value of the start's weights
-    pool: int = 16_384  # random starts of the search
-    generations: int = 40  # in which the best are bred
-    seed: int = 0  # of the search
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        parameter_checks.require_at_least(1, self, "pool")
-        parameter_checks.require_at_least(0, self, "generations", "seed")
-        parameter_checks.require_between(0.0, 0.5, self, "least")
-        parameter_checks.require_positive(self, "bound")
+    until: float = param(40.0, "the last time of gradient flow")
+    least: float = param(
+        0.01, "every rise and fall of the start is larger than this part of the first loss", ge=0.0, le=0.5
+    )
+    bound: float = param(0.3, "on the absolute value of the start's weights", gt=0)
+    pool: int = param(16_384, "random starts of the search", ge=1)
+    generations: int = param(40, "in which the best are bred", ge=0)
+    seed: int = param(0, "of the search", ge=0)
 
 
 def search_and_follow(params: Any, descents: int, context: RunContext) -> xr.Dataset:
@@ -145,89 +138,105 @@ def descent_claims(descents: int, word: str, least_rise: float) -> tuple[Claim, 
     return (
         Claim(
             name="descents",
-            says=f"The loss out of distribution can have an epochwise {word} descent: descents at a hysteresis of .002",
+            statement=f"The loss out of distribution can have an epochwise {word} descent",
+            quantity="descents at a hysteresis of .002",
+            kind=Kind.PRINTED,
             source=where,
-            statistic=_descent_count,
             low=float(descents),
             high=float(descents),
+            statistic=_descent_count,
         ),
         Claim(
             name="rise",
-            says="The last descent comes after a rise that can be seen: its height in units of |x|^2 / 2",
+            statement="The last descent comes after a rise that can be seen",
+            quantity="its height in units of |x|^2 / 2",
+            kind=Kind.OWN,
             source=f"{where} show it; at least {least_rise} is this project's bar",
-            statistic=_last_rise,
             low=least_rise,
+            statistic=_last_rise,
         ),
         Claim(
             name="falls",
-            says="Every descending stage is one of growth of major and minor entries: least share of what lowers the "
-            "loss that is due to entries while they grow",
+            statement="Every descending stage is one of growth of major and minor entries",
+            quantity="least share of what lowers the loss that is due to entries while they grow",
+            kind=Kind.OWN,
             source=f"{where}; the bound is this project's, .99 in a pilot on other seeds",
-            statistic=partial(_least_push_share, rising=False, minor=None, phase="grows"),
             low=0.95,
+            statistic=partial(_least_push_share, rising=False, minor=None, phase="grows"),
         ),
         Claim(
             name="rises",
-            says="Every ascending stage is mainly one of suppression of minor entries: least share of what raises the "
-            "loss that is due to minor entries while they shrink",
+            statement="Every ascending stage is mainly one of suppression of minor entries",
+            quantity="least share of what raises the loss that is due to minor entries while they shrink",
+            kind=Kind.PRINTED,
             source=f"{where}; more than half for 'mainly'",
-            statistic=partial(_least_push_share, rising=True, minor=True, phase="shrinks"),
             low=0.5,
+            statistic=partial(_least_push_share, rising=True, minor=True, phase="shrinks"),
         ),
         Claim(
             name="rises-only",
-            says="Printed: the correspondence matches exactly, so that nothing else raises the loss: the same share",
+            statement="Printed: the correspondence matches exactly, so that nothing else raises the loss",
+            quantity="the same share",
+            kind=Kind.PRINTED,
             source=f"{where}, taken literally; .95 for rounding off",
-            statistic=partial(_least_push_share, rising=True, minor=True, phase="shrinks"),
             low=0.95,
+            statistic=partial(_least_push_share, rising=True, minor=True, phase="shrinks"),
         ),
         Claim(
             name="alignment",
-            says="The loss begins to rise when the minor entry that drives the rise most begins to shrink: largest "
-            "distance in units of the rise's length",
+            statement="The loss begins to rise when the minor entry that drives the rise most begins to shrink",
+            quantity="largest distance in units of the rise's length",
+            kind=Kind.OWN,
             source=f"{where}: 'aligns well'; a quarter for 'well' is this project's",
-            statistic=_misalignment,
             high=0.25,
+            statistic=_misalignment,
         ),
         Claim(
             name="alignment-exact",
-            says="Printed: it matches exactly: the same distance",
+            statement="Printed: it matches exactly",
+            quantity="the same distance",
+            kind=Kind.PRINTED,
             source=f"{where}, taken literally; 1 % for rounding off",
-            statistic=_misalignment,
             high=0.01,
+            statistic=_misalignment,
         ),
         Claim(
             name="major-after-minor",
-            says="Printed: each major entry starts to grow only after the minor entry beside it is suppressed: least "
-            "time from |w_k,k+1| below a tenth of its peak to w_kk above a tenth",
+            statement="Printed: each major entry starts to grow only after the minor entry beside it is suppressed",
+            quantity="least time from |w_k,k+1| below a tenth of its peak to w_kk above a tenth",
+            kind=Kind.PRINTED,
             source=where,
-            statistic=partial(_least_wait, major="grows", minor="settles"),
             low=0.0,
             unit="t",
+            statistic=partial(_least_wait, major="grows", minor="settles"),
         ),
         Claim(
             name="learned-after-peak",
-            says="Corrected: each major entry passes 1/2 after that minor entry has peaked: least time between",
+            statement="Corrected: each major entry passes 1/2 after that minor entry has peaked",
+            quantity="least time between",
+            kind=Kind.PRINTED,
             source="w_kk begins to grow from the first moment on, if slowly; the Schur complements of concept_stages",
-            statistic=partial(_least_wait, major="top", minor="top"),
             low=0.0,
             unit="t",
+            statistic=partial(_least_wait, major="top", minor="top"),
         ),
         Claim(
             name="order",
-            says="Concepts are learned in the order of their strengths: arrivals in the predicted order, of as many "
-            "concepts as descents",
+            statement="Concepts are learned in the order of their strengths",
+            quantity="arrivals in the predicted order, of as many concepts as descents",
+            kind=Kind.PRINTED,
             source="Section 4.2.2",
-            statistic=_order_prefix,
             low=float(descents),
+            statistic=_order_prefix,
         ),
         Claim(
             name="outside-theorem",
-            says="The theorems of appendix D do not cover this figure: least a_i - 3 a_j, i stronger than j, which "
-            "Assumption D.5 wants to be positive, is not",
+            statement="The theorems of appendix D do not cover this figure",
+            quantity="least a_i - 3 a_j, i stronger than j, which Assumption D.5 wants to be positive, is not",
+            kind=Kind.PRINTED,
             source="Assumption D.5, whatever omega and C",
-            statistic=_outside_theorem,
             high=0.0,
+            statistic=_outside_theorem,
         ),
         *EXACTNESS_CLAIMS,
     )

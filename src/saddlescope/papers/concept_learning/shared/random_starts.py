@@ -14,9 +14,11 @@ if TYPE_CHECKING:
     from saddlescope.flow import SymmetricFlows
 
 VISIBLE = 1e-3  # hysteresis, over the first loss, of descents that can be seen in a picture
+
 _EXACT = 1e-12  # tolerance at which a count above the number of concepts is made again
 
 Law = Literal["normal", "uniform"]
+
 LAWS: tuple[Law, ...] = ("normal", "uniform")
 
 

@@ -15,16 +15,20 @@ import xarray as xr
 
 from saddlescope._shared.errors import InputError
 from saddlescope.reproduction import parameter_checks
-from saddlescope.reproduction.claim import Claim, Estimate
+from saddlescope.reproduction.claim import Claim, Estimate, Kind
 from saddlescope.reproduction.metric import Metric
+from saddlescope.reproduction.parameters import EntryParams, param
 
 if TYPE_CHECKING:
     from saddlescope.flow import SymmetricPath
     from saddlescope.measure import EntryHistory
 
 EXACT_W, EXACT_LAW = 1e-10, 1e-10  # this project's bars
+
 _SAMPLES = 4001  # of a piece, for the integrals of its pushes
+
 _SHOWN = 500  # times at which W is stored, equally many in every factor of time
+
 _FIRST = 1e-3  # of the last time: the first one after 0 that is stored
 
 
@@ -42,20 +46,14 @@ def check_data(params: Any) -> None:
     parameter_checks.require_positive(params, "until")
 
 
-@dataclass(frozen=True, kw_only=True)
-class TwoLayerParams:
+class TwoLayerParams(EntryParams):
     """Data of the symmetric two-layer model; the defaults are those of Figure 8."""
 
-    mu: tuple[float, ...] = (1.0, 1.5, 2.2)  # distance of each cluster from the origin
-    sigma: tuple[float, ...] = (0.05, 0.05, 0.05)  # standard deviation of the clusters along each concept
+    mu: tuple[float, ...] = param((1.0, 1.5, 2.2), "distance of each cluster from the origin")
+    sigma: tuple[float, ...] = param((0.05, 0.05, 0.05), "standard deviation of the clusters along each concept")
 
-    def __post_init__(self) -> None:
+    def check(self) -> None:
         check_data(self)
-
-    @classmethod
-    def paper(cls) -> "TwoLayerParams":
-        """Return the default, which is the paper's figure or larger."""
-        return cls()
 
 
 def strengths_and_test_point(mu: tuple[float, ...], sigma: tuple[float, ...]) -> tuple[np.ndarray, np.ndarray]:
@@ -221,27 +219,34 @@ def stored_error(run: xr.Dataset, *, name: str) -> Estimate:
 
 EXACT_MAP_CLAIM = Claim(
     name="map",
-    says="W(t) is that of an independent integration (DOP853 at its tightest): largest difference of an entry",
+    statement="W(t) is that of an independent integration (DOP853 at its tightest)",
+    quantity="largest difference of an entry",
+    kind=Kind.OWN,
     source="This project's bar",
-    statistic=partial(stored_error, name="W_error"),
     high=EXACT_W,
+    statistic=partial(stored_error, name="W_error"),
 )
+
 EXACTNESS_CLAIMS = (
     EXACT_MAP_CLAIM,
     Claim(
         name="turns",
-        says="The turns of the loss are at its times: largest difference",
+        statement="The turns of the loss are at its times",
+        quantity="largest difference",
+        kind=Kind.OWN,
         source="This project's bar",
-        statistic=partial(stored_error, name="turn_error"),
         high=1e-6,
         unit="t",
+        statistic=partial(stored_error, name="turn_error"),
     ),
     Claim(
         name="log-det",
-        says="log det W grows by its law, d/dt log det W = 4 tr(A (1 - W)): difference over the run",
+        statement="log det W grows by its law, d/dt log det W = 4 tr(A (1 - W))",
+        quantity="difference over the run",
+        kind=Kind.OWN,
         source="Jacobi's formula, exact; this project's bar",
-        statistic=partial(stored_error, name="drift"),
         high=EXACT_LAW,
+        statistic=partial(stored_error, name="drift"),
     ),
 )
 """Claims on the accuracy of every followed run."""

@@ -1,4 +1,4 @@
-"""Theorem 4.1: one layer in closed form, against gradient flow and SGD   (Section 4.1 and Appendix C.2)
+"""Theorem 4.1: one layer in closed form, against gradient flow and SGD.
 
 The output of the one-layer network at any point z, from any start W0, is growth plus noise. It is compared with
 gradient flow of equation 4.1 by another integrator, on the gradient that JAX finds, and against SGD in the authors'
@@ -9,47 +9,27 @@ conventions from the actual start. Three statements of the text that hold only i
     monotone  one layer learns "monotonically": so from small starts only
 """
 
-from dataclasses import dataclass
-
 import xarray as xr
 
+from saddlescope.papers.concept_learning import CITATION
 from saddlescope.papers.concept_learning.theorem_4_1 import simulations
 from saddlescope.papers.concept_learning.theorem_4_1.claims import claims, metrics
 from saddlescope.papers.concept_learning.theorem_4_1.figures import figures
-from saddlescope.reproduction import parameter_checks
 from saddlescope.reproduction.context import RunContext
+from saddlescope.reproduction.entry import Entry
+from saddlescope.reproduction.parameters import EntryParams, param
 
-__all__ = ["Params", "claims", "figures", "metrics", "run"]
 
-
-@dataclass(frozen=True, kw_only=True)
-class Params:
+class Params(EntryParams):
     """The paper's training at d = 64; exact flows of a small task."""
 
-    dim: int = 8  # dimension d of the exact flows, with three concepts
-    flows: int = 10  # exact flows, each from a start and at a point of its own
-    runs: int = 16  # SGD runs of each task, with biases and without
-    samples: int = 5000  # of each cluster, of SGD
-    epochs: int = 40  # of SGD
-    starts: int = 4000  # starts of each size whose loss is looked at for rises
-    seed: int = 0  # of the first flow, run and start
-
-    def __post_init__(self) -> None:
-        parameter_checks.require_at_least(4, self, "dim")
-        parameter_checks.require_at_least(2, self, "runs")
-        parameter_checks.require_at_least(1, self, "flows", "starts", "epochs")
-        parameter_checks.require_at_least(64, self, "samples")
-        parameter_checks.require_at_least(0, self, "seed")
-
-    @classmethod
-    def quick(cls) -> "Params":
-        """Return parameters for a run of seconds: fewer runs, on fewer samples for as many steps."""
-        return cls(dim=5, flows=2, runs=2, samples=2500, epochs=80, starts=200)
-
-    @classmethod
-    def paper(cls) -> "Params":
-        """Return the paper's size, with more runs."""
-        return cls(runs=40, flows=50, starts=50_000)
+    dim: int = param(8, "dimension d of the exact flows, with three concepts", ge=4)
+    flows: int = param(10, "exact flows, each from a start and at a point of its own", ge=1)
+    runs: int = param(16, "SGD runs of each task, with biases and without", ge=2)
+    samples: int = param(5000, "of each cluster, of SGD", ge=64)
+    epochs: int = param(40, "of SGD", ge=1)
+    starts: int = param(4000, "starts of each size whose loss is looked at for rises", ge=1)
+    seed: int = param(0, "of the first flow, run and start", ge=0)
 
 
 def run(params: Params, context: RunContext) -> xr.Dataset:
@@ -65,3 +45,18 @@ def run(params: Params, context: RunContext) -> xr.Dataset:
     rises = context.cached("rises", lambda: simulations.rising_losses(params, context.part(0.8, 1.0)))
     context.report(1.0, "done")
     return xr.merge([flows, xr.concat(sgd, dim="bias"), rises])
+
+
+entry = Entry(
+    "concept-learning/theorem-4-1",
+    "Theorem 4.1: one layer in closed form, against gradient flow and SGD",
+    citation=CITATION,
+    source="Section 4.1 and Appendix C.2",
+    params=Params,
+    quick=dict(dim=5, flows=2, runs=2, samples=2500, epochs=80, starts=200),
+    paper=dict(runs=40, flows=50, starts=50_000),
+    run=run,
+    claims=claims,
+    figures=figures,
+    metrics=metrics,
+)

@@ -13,7 +13,9 @@ from saddlescope.papers.concept_learning.shared.perceptron_training import (
 )
 
 _TASKS = (((1.0, 2.0), (0.05, 0.05)), ((1.5, 2.0), (0.05, 0.05)), ((1.0, 2.0), (2.0, 0.05)))  # of Figure 2
+
 _SIZES = (0.1, 0.2, 0.3, 0.5, 0.7, 1.0, 1.5, 2.0, 3.0, 4.0)  # of starts, in units of PyTorch's default
+
 _DIMS = (2, 8, 64)
 
 

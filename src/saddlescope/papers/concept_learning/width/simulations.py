@@ -13,10 +13,15 @@ if TYPE_CHECKING:
     from jax import Array
 
 BATCH, RATE = 128, 0.01  # of SGD
+
 _TIME, _EVERY = 40.0, 10  # SGD's last time, and after how many steps its loss is recorded
+
 _UNTIL = 100.0
+
 _TOLERANCE = 1e-6
+
 _SEEN = 0.005  # hysteresis of SGD's descents
+
 _CLEAR = 0.01  # of the first loss: every rise and fall of the start that SGD follows is larger
 
 

@@ -3,7 +3,7 @@
 import numpy as np
 import xarray as xr
 
-from saddlescope.papers.deep_relu.conjecture_3.statistics import select_passages
+from saddlescope.papers.deep_relu.conjecture_3.claims import select_passages
 from saddlescope.plot import Axis, Figure, Line, Mark, Panel, Table
 
 

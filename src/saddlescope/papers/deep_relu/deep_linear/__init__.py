@@ -1,4 +1,4 @@
-"""Deep linear networks: stages of exactly known levels and ranks, found in runs   (Section 5, references 27 and 32)
+"""Deep linear networks: stages of exactly known levels and ranks, found in runs.
 
 The paper's hope for ReLU networks is drawn from linear ones, where the complete path is known: from small weights they
 go from saddle to saddle, the k-th of rank k in every layer, at the level of the best fit of rank k to the data.
@@ -16,7 +16,6 @@ Escape along the optimal direction needs small initial weights, the smaller the 
 of the deviation brings the slowest network from 0.56 to 0.80 of s*. Levels and ranks do not depend on it.
 """
 
-from dataclasses import dataclass
 from functools import partial
 from itertools import combinations, product
 from typing import TYPE_CHECKING, Any
@@ -26,52 +25,47 @@ import xarray as xr
 
 from saddlescope._shared.errors import InputError
 from saddlescope._shared.progress import Report
+from saddlescope.papers.deep_relu import CITATION
 from saddlescope.papers.deep_relu.deep_linear.claims import claims
 from saddlescope.papers.deep_relu.deep_linear.figures import figures
 from saddlescope.papers.deep_relu.shared.sequence_checks import require_distinct
 from saddlescope.papers.deep_relu.shared.staircase_metrics import STAIRCASE_METRICS
 from saddlescope.reproduction.context import RunContext
-from saddlescope.reproduction.parameter_checks import require_at_least, require_between, require_positive
+from saddlescope.reproduction.entry import Entry
+from saddlescope.reproduction.parameters import EntryParams, param
 
 if TYPE_CHECKING:
     from saddlescope.measure import Staircase
     from saddlescope.theory.deep_linear import DeepLinearStages
 
-__all__ = ["Params", "claims", "figures", "metrics", "run"]
-
-
 _MOST = 12  # stages that are stored
 
-
 _MIN_DROP = 0.02  # of the range: what counts as a drop
-
 
 _FIRST_SYNTHETIC = 20_000  # seeds of the synthetic staircases: none on which the finder was tuned
 
 
-@dataclass(frozen=True, kw_only=True)
-class Params:
+class Params(EntryParams):
     """Sizes at which a network trains in seconds; the paper has no experiment on this."""
 
-    depths: tuple[int, ...] = (3, 4)  # numbers of layers L
-    deviations: tuple[float, ...] = (0.002, 0.02)  # standard deviation of the initial weights at each depth
-    seeds: tuple[int, ...] = (0, 1, 2, 3, 4)  # of data and initial weights
-    strengths: tuple[float, ...] = (4.0, 2.5, 1.5)  # singular values of the teacher, a matrix
-    noise: float = 0.1  # standard deviation of the targets' noise, which makes them of full rank
-    inputs: int = 6  # dimension of the inputs
-    outputs: int = 5  # dimension of the targets
-    samples: int = 40  # in the data set
-    width: int = 10  # of the hidden layers
-    rate: float = 0.01  # learning rate
-    steps: int = 150_000  # of gradient descent, on all samples
-    marks: int = 16  # steps that are stored, for each doubling of the step
-    staircases: int = 300  # synthetic ones at each noise and sampling
-    noises: tuple[float, ...] = (0.0, 1e-4, 1e-3, 1e-2)  # of the synthetic losses, in units of their range
+    depths: tuple[int, ...] = param((3, 4), "numbers of layers L")
+    deviations: tuple[float, ...] = param((0.002, 0.02), "standard deviation of the initial weights at each depth")
+    seeds: tuple[int, ...] = param((0, 1, 2, 3, 4), "of data and initial weights")
+    strengths: tuple[float, ...] = param((4.0, 2.5, 1.5), "singular values of the teacher, a matrix")
+    noise: float = param(
+        0.1, "standard deviation of the targets' noise, which makes them of full rank", ge=0.0, le=10.0
+    )
+    inputs: int = param(6, "dimension of the inputs", ge=1)
+    outputs: int = param(5, "dimension of the targets", ge=1)
+    samples: int = param(40, "in the data set", ge=1)
+    width: int = param(10, "of the hidden layers", ge=1)
+    rate: float = param(0.01, "learning rate", gt=0)
+    steps: int = param(150_000, "of gradient descent, on all samples", ge=1)
+    marks: int = param(16, "steps that are stored, for each doubling of the step", ge=1)
+    staircases: int = param(300, "synthetic ones at each noise and sampling", ge=1)
+    noises: tuple[float, ...] = param((0.0, 1e-4, 1e-3, 1e-2), "of the synthetic losses, in units of their range")
 
-    def __post_init__(self) -> None:
-        require_at_least(1, self, "inputs", "outputs", "samples", "width", "steps", "marks", "staircases")
-        require_positive(self, "rate")
-        require_between(0.0, 10.0, self, "noise")
+    def check(self) -> None:
         require_distinct(2, self, "depths", example="3,4")
         if len(self.deviations) != len(self.depths) or not all(0 < one < 1 for one in self.deviations):
             raise InputError(
@@ -84,16 +78,6 @@ class Params:
             raise InputError(f"strengths must be 1 to {most} positive numbers; got {self.strengths!r}.")
         if not self.noises or not all(0 <= noise < 1 for noise in self.noises):
             raise InputError(f"noises must be numbers of at least 0 and below 1; got {self.noises!r}.")
-
-    @classmethod
-    def quick(cls) -> "Params":
-        """Seconds: one network, few staircases."""
-        return cls(depths=(3,), deviations=(0.01,), seeds=(0,), steps=20_000, staircases=10, noises=(0.0, 1e-3))
-
-    @classmethod
-    def paper(cls) -> "Params":
-        """More networks and staircases; the paper has none."""
-        return cls(seeds=tuple(range(20)), staircases=2000)
 
 
 def run(params: Params, context: RunContext) -> xr.Dataset:
@@ -217,3 +201,17 @@ def _find_synthetic_staircases(params: Params, report: Report) -> xr.Dataset:
 
 
 metrics = STAIRCASE_METRICS
+
+entry = Entry(
+    "deep-relu/deep-linear",
+    "Deep linear networks: stages of exactly known levels and ranks, found in runs",
+    citation=CITATION,
+    source="Section 5, references 27 and 32",
+    params=Params,
+    quick=dict(depths=(3,), deviations=(0.01,), seeds=(0,), steps=20_000, staircases=10, noises=(0.0, 1e-3)),
+    paper=dict(seeds=tuple(range(20)), staircases=2000),
+    run=run,
+    claims=claims,
+    figures=figures,
+    metrics=metrics,
+)

@@ -3,7 +3,7 @@
 import numpy as np
 import xarray as xr
 
-from saddlescope.papers.deep_relu.deep_linear.statistics import SUCCESS_BARS
+from saddlescope.papers.deep_relu.deep_linear.claims import SUCCESS_BARS
 from saddlescope.plot import Axis, Figure, Line, Mark, Panel, Table
 
 

@@ -1,4 +1,4 @@
-"""Escape and width: how often descent finds a fast escape direction, against width and depth   (Section 4.1, beyond)
+"""Escape and width: how often descent finds a fast escape direction, against width and depth.
 
 ReLU networks descend the localised loss of Example 1, eight points on a circle, on the sphere |theta|^2 = L from random
 starts, at many widths and several depths L; at L = 3 the two hidden layers have unequal widths, too.
@@ -8,7 +8,6 @@ starts, at many widths and several depths L; at L = 3 the two hidden layers have
     law     the odds of success, p / (1 - p), grow as a power of the width
 """
 
-from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise
 
@@ -17,51 +16,35 @@ import xarray as xr
 
 from saddlescope._shared.errors import InputError
 from saddlescope._shared.progress import Report
-from saddlescope.papers.deep_relu.escape_width.claims import claims
+from saddlescope.papers.deep_relu import CITATION
+from saddlescope.papers.deep_relu.escape_width.claims import BASE_DEPTH, SAMPLES, claims
 from saddlescope.papers.deep_relu.escape_width.figures import figures
 from saddlescope.papers.deep_relu.escape_width.metrics import metrics
-from saddlescope.papers.deep_relu.escape_width.statistics import BASE_DEPTH, SAMPLES
 from saddlescope.papers.deep_relu.shared.circle_data import alternating_circle
 from saddlescope.papers.deep_relu.shared.sequence_checks import require_increasing
-from saddlescope.reproduction import parameter_checks
 from saddlescope.reproduction.context import RunContext
+from saddlescope.reproduction.entry import Entry
 from saddlescope.reproduction.grid import cached_rows
-
-__all__ = ["Params", "claims", "figures", "metrics", "run"]
-
+from saddlescope.reproduction.parameters import EntryParams, param
 
 _RATE = 0.03  # of the first step of a descent
 
 
-@dataclass(frozen=True, kw_only=True)
-class Params:
+class Params(EntryParams):
     """Error bars of about three per cent."""
 
-    widths: tuple[int, ...] = (3, 4, 6, 8, 12, 16, 24, 32)  # of all hidden layers, increasing
-    depths: tuple[int, ...] = (3, 4, 6)  # L, increasing from 3 on
-    unequal: tuple[int, ...] = (4, 8, 16, 32)  # of each hidden layer, every pair of them, L = 3
-    starts: int = 256  # of each network
-    steps: int = 4000  # of each descent
-    seed: int = 0  # of the starts
+    widths: tuple[int, ...] = param((3, 4, 6, 8, 12, 16, 24, 32), "of all hidden layers, increasing")
+    depths: tuple[int, ...] = param((3, 4, 6), "L, increasing from 3 on")
+    unequal: tuple[int, ...] = param((4, 8, 16, 32), "of each hidden layer, every pair of them, L = 3")
+    starts: int = param(256, "of each network", ge=2)
+    steps: int = param(4000, "of each descent", ge=100)
+    seed: int = param(0, "of the starts", ge=0)
 
-    def __post_init__(self) -> None:
-        parameter_checks.require_at_least(2, self, "starts")
-        parameter_checks.require_at_least(100, self, "steps")
-        parameter_checks.require_at_least(0, self, "seed")
+    def check(self) -> None:
         for name in ("widths", "depths", "unequal"):
             require_increasing(1, self, name, example="4,8,16")
         if self.depths[0] != BASE_DEPTH:
             raise InputError(f"depths must begin with {BASE_DEPTH}, whose optimum is certified; got {self.depths!r}.")
-
-    @classmethod
-    def quick(cls) -> "Params":
-        """Seconds: two widths, two depths."""
-        return cls(widths=(4, 16), depths=(3, 4), unequal=(16,), starts=16, steps=600)
-
-    @classmethod
-    def paper(cls) -> "Params":
-        """More starts and wider networks; the paper has one depth and says no numbers."""
-        return cls(widths=(3, 4, 6, 8, 12, 16, 24, 32, 64, 128), depths=(3, 4, 5, 6, 8), starts=1000)
 
 
 def run(params: Params, context: RunContext) -> xr.Dataset:
@@ -95,3 +78,18 @@ def _descend(hidden: tuple[int, ...], params: Params, place: tuple[int, int]) ->
     weights = tuple(rng.standard_normal((params.starts, out, into)) for into, out in pairwise(shape))
     record = np.array([params.steps])
     return sphere_descent(weights, X, G, steps=params.steps, learning_rate=_RATE, record=record)[1][:, -1]
+
+
+entry = Entry(
+    "deep-relu/escape-width",
+    "Escape and width: how often descent finds a fast escape direction, against width and depth",
+    citation=CITATION,
+    source="Section 4.1, beyond",
+    params=Params,
+    quick=dict(widths=(4, 16), depths=(3, 4), unequal=(16,), starts=16, steps=600),
+    paper=dict(widths=(3, 4, 6, 8, 12, 16, 24, 32, 64, 128), depths=(3, 4, 5, 6, 8), starts=1000),
+    run=run,
+    claims=claims,
+    figures=figures,
+    metrics=metrics,
+)

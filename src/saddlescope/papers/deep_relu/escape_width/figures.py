@@ -3,7 +3,7 @@
 import numpy as np
 import xarray as xr
 
-from saddlescope.papers.deep_relu.escape_width.statistics import Success, fit_odds_law, succeeds
+from saddlescope.papers.deep_relu.escape_width.claims import Success, fit_odds_law, succeeds
 from saddlescope.plot import Axis, Band, Figure, Heat, Line, Panel
 from saddlescope.reproduction.claim import wilson_interval
 

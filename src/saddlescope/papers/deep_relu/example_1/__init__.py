@@ -1,4 +1,4 @@
-"""Example 1: an optimal escape direction that is not rank one, certified   (Section 4, Example 1)
+"""Example 1: an optimal escape direction that is not rank one, certified.
 
 N points on the unit circle with loss gradients of alternating sign; the example has N = 8, depth 3 and one output. The
 paper gives a network faster than all of rank one, and leaves open whether a still faster one exists. Here the largest
@@ -10,46 +10,33 @@ speed of all networks of depth 3 is between two bounds that meet.
     rank one  largest speed with every layer of rank one, the same at any depth, exact in the plane
 """
 
-from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
 import xarray as xr
 
 from saddlescope._shared.errors import InputError
+from saddlescope.papers.deep_relu import CITATION
 from saddlescope.papers.deep_relu.example_1.claims import claims
 from saddlescope.papers.deep_relu.example_1.figures import figures
 from saddlescope.papers.deep_relu.shared.circle_data import alternating_circle
-from saddlescope.reproduction import parameter_checks
 from saddlescope.reproduction.context import RunContext
+from saddlescope.reproduction.entry import Entry
+from saddlescope.reproduction.parameters import EntryParams, param
 
-__all__ = ["Params", "claims", "figures", "run"]
 
-
-@dataclass(frozen=True, kw_only=True)
-class Params:
+class Params(EntryParams):
     """Circle of the example, and circles with other numbers of points."""
 
-    samples: tuple[int, ...] = (4, 6, 8, 10, 12, 14, 16)  # numbers N of points, even, increasing, 8 among them
-    curve: int = 721  # angles at which the networks' outputs are drawn
+    samples: tuple[int, ...] = param((4, 6, 8, 10, 12, 14, 16), "numbers N of points, even, increasing, 8 among them")
+    curve: int = param(721, "angles at which the networks' outputs are drawn", ge=9)
 
-    def __post_init__(self) -> None:
+    def check(self) -> None:
         given = self.samples
         if 8 not in given or any(n < 4 or n % 2 for n in given) or tuple(sorted(set(given))) != given:
             raise InputError(
                 f"samples must be even numbers of at least 4, increasing, 8 among them, such as 4,8,12; got {given!r}."
             )
-        parameter_checks.require_at_least(9, self, "curve")
-
-    @classmethod
-    def quick(cls) -> "Params":
-        """Seconds: the example and its neighbours."""
-        return cls(samples=(4, 6, 8, 12), curve=181)
-
-    @classmethod
-    def paper(cls) -> "Params":
-        """The paper has N = 8 only; the default has more."""
-        return cls()
 
 
 def run(params: Params, context: RunContext) -> xr.Dataset:
@@ -115,3 +102,16 @@ def _evaluate_networks(angles: int) -> xr.Dataset:
         },
         coords={"layer": [1, 2, 3], "angle": angle, "network": list(shown)},
     )
+
+
+entry = Entry(
+    "deep-relu/example-1",
+    "Example 1: an optimal escape direction that is not rank one, certified",
+    citation=CITATION,
+    source="Section 4, Example 1",
+    params=Params,
+    quick=dict(samples=(4, 6, 8, 12), curve=181),
+    run=run,
+    claims=claims,
+    figures=figures,
+)

@@ -1,4 +1,4 @@
-"""Figures 2 and 6: wide networks find faster escape directions than any of rank one   (Section 4.1, conjecture 1)
+"""Figures 2 and 6: wide networks find faster escape directions than any of rank one.
 
 Networks of depth 3 descend the localised loss on the sphere |theta|^2 = 3 from random starts, on the circle of
 Example 1 (N = 8) and on one with twice the points. The end of a descent is polished to machine precision. Success is
@@ -11,7 +11,6 @@ Besides descent, convex steps, which insert neurons where they help most, start 
 circle.
 """
 
-from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise
 
@@ -19,34 +18,30 @@ import numpy as np
 import xarray as xr
 
 from saddlescope._shared.errors import InputError
+from saddlescope.papers.deep_relu import CITATION
 from saddlescope.papers.deep_relu.figure_2.claims import claims
 from saddlescope.papers.deep_relu.figure_2.figures import figures
 from saddlescope.papers.deep_relu.figure_2.metrics import metrics
 from saddlescope.papers.deep_relu.shared.circle_data import alternating_circle, rank_one_optimum
 from saddlescope.papers.deep_relu.shared.sequence_checks import require_increasing
-from saddlescope.reproduction import parameter_checks
 from saddlescope.reproduction.context import RunContext
+from saddlescope.reproduction.entry import Entry
+from saddlescope.reproduction.parameters import EntryParams, param
 
-__all__ = ["Params", "claims", "figures", "metrics", "run"]
 
-
-@dataclass(frozen=True, kw_only=True)
-class Params:
+class Params(EntryParams):
     """Enough starts for error bars of two or three per cent."""
 
-    widths: tuple[int, ...] = (1, 2, 4, 8, 16, 32, 64)  # of both hidden layers, increasing
-    starts: int = 400  # random starts of each width, on each circle
-    circles: tuple[int, ...] = (8, 16)  # N, multiples of 4, increasing; convex steps are tried on the last one
-    steps: int = 4000  # of each descent
-    drawn: int = 24  # runs of each width whose curves are stored
-    improved_width: int = 16  # of the networks that convex steps improve, on the larger circle
-    improved_starts: int = 300  # how many of these
-    seed: int = 0  # of the starts
+    widths: tuple[int, ...] = param((1, 2, 4, 8, 16, 32, 64), "of both hidden layers, increasing")
+    starts: int = param(400, "random starts of each width, on each circle", ge=1)
+    circles: tuple[int, ...] = param((8, 16), "N, multiples of 4, increasing; convex steps are tried on the last one")
+    steps: int = param(4000, "of each descent", ge=100)
+    drawn: int = param(24, "runs of each width whose curves are stored", ge=1)
+    improved_width: int = param(16, "of the networks that convex steps improve, on the larger circle", ge=1)
+    improved_starts: int = param(300, "how many of these", ge=1)
+    seed: int = param(0, "of the starts", ge=0)
 
-    def __post_init__(self) -> None:
-        parameter_checks.require_at_least(1, self, "starts", "drawn", "improved_width", "improved_starts")
-        parameter_checks.require_at_least(100, self, "steps")
-        parameter_checks.require_at_least(0, self, "seed")
+    def check(self) -> None:
         if (
             not self.circles
             or any(n < 4 or n % 4 for n in self.circles)
@@ -54,16 +49,6 @@ class Params:
         ):
             raise InputError(f"circles must be multiples of 4, increasing, such as 8,16; got {self.circles!r}.")
         require_increasing(1, self, "widths", example="4,8,16")
-
-    @classmethod
-    def quick(cls) -> "Params":
-        """Seconds."""
-        return cls(widths=(1, 8), circles=(8,), starts=6, steps=1000, drawn=4, improved_width=8, improved_starts=6)
-
-    @classmethod
-    def paper(cls) -> "Params":
-        """The paper does not give its number of runs; more starts, for smaller error bars."""
-        return cls(widths=(1, 2, 4, 8, 16, 32, 64, 128), starts=1000)
 
 
 def run(params: Params, context: RunContext) -> xr.Dataset:
@@ -138,3 +123,18 @@ def _improve_directions(params: Params) -> xr.Dataset:
             "improved_residual": ("trial", better.residuals),
         }
     )
+
+
+entry = Entry(
+    "deep-relu/figure-2",
+    "Figures 2 and 6: wide networks find faster escape directions than any of rank one",
+    citation=CITATION,
+    source="Section 4.1, conjecture 1",
+    params=Params,
+    quick=dict(widths=(1, 8), circles=(8,), starts=6, steps=1000, drawn=4, improved_width=8, improved_starts=6),
+    paper=dict(widths=(1, 2, 4, 8, 16, 32, 64, 128), starts=1000),
+    run=run,
+    claims=claims,
+    figures=figures,
+    metrics=metrics,
+)

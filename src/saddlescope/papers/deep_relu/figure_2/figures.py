@@ -3,7 +3,7 @@
 import numpy as np
 import xarray as xr
 
-from saddlescope.papers.deep_relu.figure_2.statistics import FASTER, is_faster, is_optimal, share_with_interval
+from saddlescope.papers.deep_relu.figure_2.claims import FASTER, is_faster, is_optimal, share_with_interval
 from saddlescope.plot import Axis, Band, Figure, Line, Mark, Panel
 
 

@@ -1,6 +1,6 @@
 """Shares of successful runs and speeds at the largest width."""
 
-from saddlescope.papers.deep_relu.figure_2.statistics import FASTER, OPTIMAL
+from saddlescope.papers.deep_relu.figure_2.claims import FASTER, OPTIMAL
 from saddlescope.reproduction.metric import Metric
 
 metrics = (

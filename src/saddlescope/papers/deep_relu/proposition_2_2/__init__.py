@@ -1,4 +1,4 @@
-"""Proposition 2.2: how fast, and when, weights along an escape direction leave the origin   (Section 2)
+"""Proposition 2.2: how fast, and when, weights along an escape direction leave the origin.
 
 Gradient flow on the localised loss is simulated from known escape directions and compared with the growth law,
 corrected and as printed; then from random weights, compared with the paper's formulas for the norm and the time; then,
@@ -18,7 +18,6 @@ is the time at which it has aligned with an escape direction, as the paper says.
 rate s* L^(1-L/2), so a given norm is reached later by log(1/scale) over that rate.
 """
 
-from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -27,70 +26,56 @@ import xarray as xr
 
 from saddlescope._shared.errors import InputError
 from saddlescope._shared.progress import Report
-from saddlescope.papers.deep_relu.proposition_2_2.claims import claims
+from saddlescope.papers.deep_relu import CITATION
+from saddlescope.papers.deep_relu.proposition_2_2.claims import ALIGNED, claims
 from saddlescope.papers.deep_relu.proposition_2_2.figures import figures
-from saddlescope.papers.deep_relu.proposition_2_2.statistics import ALIGNED
 from saddlescope.papers.deep_relu.shared.image_training import image_loss, train_on_images
 from saddlescope.papers.deep_relu.shared.recorded_training import TrainingSetup
 from saddlescope.papers.deep_relu.shared.sequence_checks import require_distinct
 from saddlescope.reproduction.context import RunContext
-from saddlescope.reproduction.parameter_checks import require_at_least, require_log10_scales, require_positive
+from saddlescope.reproduction.entry import Entry
+from saddlescope.reproduction.parameters import EntryParams, param
 
 if TYPE_CHECKING:
     from saddlescope.flow import EscapeFlow
 
-__all__ = ["Params", "claims", "figures", "run"]
-
-
 TOLERANCE = 1e-13  # of the flow along escape directions, where the growth law is held to 1e-9
 
-
 RADIUS = 0.1  # |theta| at which an escape from the origin is timed: outputs are of order RADIUS^L
-
 
 FALLEN = 2.2  # loss below which digits have escaped from the origin, where it is log 10 = 2.303
 
 
-@dataclass(frozen=True, kw_only=True)
-class Params:
+class Params(EntryParams):
     """Sizes for seconds a flow and half a minute for the digits; the paper has no experiment on this."""
 
-    depths: tuple[int, ...] = (2, 3, 4, 5, 6, 7, 8)  # numbers of layers L of the flows along escape directions
-    growth: float = 3.0  # factor by which |theta| grows along them
-    path_depth: int = 4  # L of the flows from random weights
-    log10_scales: tuple[float, ...] = (-6.0, -12.0, -50.0, -300.0)  # log10 of their initial norms |theta|, decreasing
-    width: int = 8  # of their hidden layers
-    samples: int = 20  # in their data set
-    seed: int = 0  # of data and initial weights
-    interval: float = 0.25  # time s between two records
-    deviations: tuple[float, ...] = (0.03, 0.01, 0.003, 0.001)  # of the initial weights on digits, decreasing
-    digits_depth: int = 6  # L on digits
-    digits_width: int = 50  # of the hidden layers on digits
-    steps: int = 25_000  # of SGD with minibatches of 32 and learning rate 10 |theta|^(2-L)
-    marks: int = 64  # steps that are recorded, for each doubling of the step
+    depths: tuple[int, ...] = param((2, 3, 4, 5, 6, 7, 8), "numbers of layers L of the flows along escape directions")
+    growth: float = param(3.0, "factor by which |theta| grows along them")
+    path_depth: int = param(4, "L of the flows from random weights", ge=3)
+    log10_scales: tuple[float, ...] = param(
+        (-6.0, -12.0, -50.0, -300.0),
+        "log10 of their initial norms |theta|, decreasing",
+        lt=0,
+        order="decreasing",
+        least=2,
+    )
+    width: int = param(8, "of their hidden layers", ge=1)
+    samples: int = param(20, "in their data set", ge=1)
+    seed: int = param(0, "of data and initial weights", ge=0)
+    interval: float = param(0.25, "time s between two records", gt=0)
+    deviations: tuple[float, ...] = param((0.03, 0.01, 0.003, 0.001), "of the initial weights on digits, decreasing")
+    digits_depth: int = param(6, "L on digits", ge=3)
+    digits_width: int = param(50, "of the hidden layers on digits", ge=1)
+    steps: int = param(25_000, "of SGD with minibatches of 32 and learning rate 10 |theta|^(2-L)", ge=1)
+    marks: int = param(64, "steps that are recorded, for each doubling of the step", ge=1)
 
-    def __post_init__(self) -> None:
-        require_at_least(1, self, "width", "samples", "digits_width", "steps", "marks")
-        require_at_least(3, self, "path_depth", "digits_depth")
-        require_at_least(0, self, "seed")
-        require_positive(self, "interval")
-        require_log10_scales(self, "log10_scales", least=2)
+    def check(self) -> None:
         if not 1 < self.growth < float("inf"):
             raise InputError(f"growth must be above 1 and finite; got {self.growth!r}.")
         require_distinct(2, self, "depths", example="2,4,6")
         deviations = self.deviations
         if len(deviations) < 2 or min(deviations) <= 0 or list(deviations) != sorted(set(deviations), reverse=True):
             raise InputError(f"deviations must be two or more, positive and decreasing; got {deviations!r}.")
-
-    @classmethod
-    def quick(cls) -> "Params":
-        """Seconds: one depth, and few steps of a narrow network on digits."""
-        return cls(depths=(4,), deviations=(0.1, 0.02), digits_width=16, digits_depth=4, steps=1000, marks=16)
-
-    @classmethod
-    def paper(cls) -> "Params":
-        """Digits at twice the width; the paper has no experiment on this."""
-        return cls(digits_width=100, steps=80_000)
 
 
 def run(params: Params, context: RunContext) -> xr.Dataset:
@@ -250,3 +235,17 @@ def _train_on_digits(params: Params, number: int, context: RunContext, report: R
         )
         .assign_coords(deviation=params.deviations[number])
     )
+
+
+entry = Entry(
+    "deep-relu/proposition-2-2",
+    "Proposition 2.2: how fast, and when, weights along an escape direction leave the origin",
+    citation=CITATION,
+    source="Section 2",
+    params=Params,
+    quick=dict(depths=(4,), deviations=(0.1, 0.02), digits_width=16, digits_depth=4, steps=1000, marks=16),
+    paper=dict(digits_width=100, steps=80_000),
+    run=run,
+    claims=claims,
+    figures=figures,
+)

@@ -2,7 +2,7 @@
 
 import xarray as xr
 
-from saddlescope.papers.deep_relu.proposition_2_2.statistics import ALIGNED
+from saddlescope.papers.deep_relu.proposition_2_2.claims import ALIGNED
 from saddlescope.plot import Axis, Figure, Line, Mark, Panel, Table
 
 

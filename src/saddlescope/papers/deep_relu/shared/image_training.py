@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 Data = Literal["mnist", "mnist-small", "digits"]
 
 TOP = 10  # singular values of each layer that are stored: as many as the paper shows
+
 STAGES = 8  # that are stored
 
 

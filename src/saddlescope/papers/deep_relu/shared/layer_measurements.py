@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from saddlescope.models.deep import LayeredLoss
 
 STAGES = 8  # that are stored
+
 TOP = 4  # singular values of each layer that are stored
 
 

@@ -16,8 +16,11 @@ Case = tuple[tuple[np.ndarray, ...], np.ndarray, np.ndarray]
 """Weights W_1, ..., W_L, inputs (N, d_in) and gradients (N, d_out)."""
 
 KINDS = ("random", "descended", "fast", "extreme")
+
 _STEPS = {"descended": 10, "fast": 400}
+
 _DATA, _WIDTHS = (3, 8, 2), 6  # d_in, N and d_out of the searches, and their hidden widths: one compilation per depth
+
 _STARTS = 25  # networks that descend on the same data
 
 

@@ -1,4 +1,4 @@
-"""Theorem 3.1: deeper layers are nearer rank one, but the bound is empty at practical depth   (Theorem 3.1)
+"""Theorem 3.1: deeper layers are nearer rank one, but the bound is empty at practical depth.
 
 The theorem bounds tail(W_l), tail(Zs_l) and |Zs_l - Z_l|^2 / |Z_l|^2 of an optimal escape direction, at every depth, by
 8 c l^(-1/2) / (1 - c l^(-1/2)) with c = (|X||G|/s*) sqrt(2 log(|X||G|/s*)). All three are at most 1 anyway, and the
@@ -16,7 +16,6 @@ known exactly: there the theorem is tested. Elsewhere s* is taken from depth 3, 
 is deepened at no loss.
 """
 
-from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
@@ -24,32 +23,34 @@ import xarray as xr
 
 from saddlescope._shared.errors import InputError
 from saddlescope._shared.progress import Report
+from saddlescope.papers.deep_relu import CITATION
 from saddlescope.papers.deep_relu.shared.circle_data import alternating_circle
 from saddlescope.papers.deep_relu.theorem_3_1.claims import claims
 from saddlescope.papers.deep_relu.theorem_3_1.figures import figures
-from saddlescope.reproduction import parameter_checks
 from saddlescope.reproduction.context import RunContext
+from saddlescope.reproduction.entry import Entry
+from saddlescope.reproduction.parameters import EntryParams, param
 
-__all__ = ["Params", "claims", "figures", "run"]
 
-
-@dataclass(frozen=True, kw_only=True)
-class Params:
+class Params(EntryParams):
     """The paper proves the theorem and evaluates it nowhere."""
 
-    depth: int = 64  # L of the networks that are compared with the bounds
-    circles: tuple[int, ...] = (4, 8, 12)  # numbers of points, even, 8 among them
-    log10_distances: tuple[float, ...] = (
-        -1.0,
-        -2.0,
-        -3.0,
-        -4.0,
-    )  # log10 of |E|_F of the data near rank one, decreasing
-    count: int = 25  # data sets near rank one at each distance
-    points: int = 8  # inputs of each
-    seed: int = 0  # of all draws
+    depth: int = param(64, "L of the networks that are compared with the bounds", ge=3)
+    circles: tuple[int, ...] = param((4, 8, 12), "numbers of points, even, 8 among them")
+    log10_distances: tuple[float, ...] = param(
+        (
+            -1.0,
+            -2.0,
+            -3.0,
+            -4.0,
+        ),
+        "log10 of |E|_F of the data near rank one, decreasing",
+    )
+    count: int = param(25, "data sets near rank one at each distance", ge=1)
+    points: int = param(8, "inputs of each", ge=2)
+    seed: int = param(0, "of all draws", ge=0)
 
-    def __post_init__(self) -> None:
+    def check(self) -> None:
         if 8 not in self.circles or any(n < 4 or n % 2 for n in self.circles):
             raise InputError(f"circles must be even numbers of at least 4, 8 among them; got {self.circles!r}.")
         given = self.log10_distances
@@ -57,20 +58,6 @@ class Params:
             raise InputError(
                 f"log10_distances must be two or more between 0 and -7, decreasing, such as -1,-2,-4; got {given!r}."
             )
-        parameter_checks.require_at_least(3, self, "depth")
-        parameter_checks.require_at_least(1, self, "count")
-        parameter_checks.require_at_least(2, self, "points")
-        parameter_checks.require_at_least(0, self, "seed")
-
-    @classmethod
-    def quick(cls) -> "Params":
-        """Seconds: shallower and fewer."""
-        return cls(depth=16, circles=(4, 8), log10_distances=(-1.0, -3.0), count=5)
-
-    @classmethod
-    def paper(cls) -> "Params":
-        """Deeper, and ten times as many data sets as the default."""
-        return cls(depth=256, count=250)
 
 
 def run(params: Params, context: RunContext) -> xr.Dataset:
@@ -137,3 +124,17 @@ def _measure(name: str, X: np.ndarray, G: np.ndarray, depth: int) -> xr.Dataset:
         },
         coords={"layer": layers, "data": name},
     )
+
+
+entry = Entry(
+    "deep-relu/theorem-3-1",
+    "Theorem 3.1: deeper layers are nearer rank one, but the bound is empty at practical depth",
+    citation=CITATION,
+    source="Theorem 3.1",
+    params=Params,
+    quick=dict(depth=16, circles=(4, 8), log10_distances=(-1.0, -3.0), count=5),
+    paper=dict(depth=256, count=250),
+    run=run,
+    claims=claims,
+    figures=figures,
+)

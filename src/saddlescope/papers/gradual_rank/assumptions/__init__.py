@@ -1,4 +1,4 @@
-"""Assumptions 4.3, 4.4 and 4.5 in every stage of ten instances of the toy task   (Section 4.2)
+"""Assumptions 4.3, 4.4 and 4.5 in every stage of ten instances of the toy task.
 
 The paper looks at one instance. Here Algorithm 1 runs on several, and each assumption is looked at in every stage.
 
@@ -12,7 +12,6 @@ not, with a small enough ball. Assumption 4.5 asks for small enough noise: where
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import cache, partial
 from itertools import pairwise
 from typing import TYPE_CHECKING
@@ -22,19 +21,18 @@ import xarray as xr
 
 from saddlescope._shared.errors import InputError
 from saddlescope._shared.progress import Report, silent
-from saddlescope.papers.gradual_rank.assumptions.claims import claims
+from saddlescope.papers.gradual_rank import CITATION
+from saddlescope.papers.gradual_rank.assumptions.claims import NEAR, claims
 from saddlescope.papers.gradual_rank.assumptions.figures import figures
-from saddlescope.papers.gradual_rank.assumptions.statistics import NEAR
-from saddlescope.reproduction import parameter_checks
 from saddlescope.reproduction.context import RunContext
+from saddlescope.reproduction.entry import Entry
+from saddlescope.reproduction.parameters import EntryParams, param
 
 if TYPE_CHECKING:
     from jax import Array
 
     from saddlescope.models import DiagonalNetwork
     from saddlescope.theory import GreedyStage
-
-__all__ = ["Params", "claims", "figures", "run"]
 
 BALL = 1e-3  # radius of the ball around u in which growth is measured
 
@@ -43,32 +41,23 @@ POINTS = 32  # points in it
 NOISES = (1e-3, 1e-5, 1e-7)  # delta of Assumption 4.5: the next is tried where the one before is too large
 
 
-@dataclass(frozen=True, kw_only=True)
-class Params:
+class Params(EntryParams):
     """A small head: the paper's size takes the same code an hour."""
 
-    seeds: tuple[int, ...] = (0, 1, 2, 3, 4, 5, 6, 7, 8, 9)  # each of the data, the teacher and the initial weights
-    samples: int = 200  # sequences in the data set
-    tokens: int = 8  # tokens in a sequence
-    dim: int = 16  # dimension of a token
-    draws: int = 3  # noisy starts of each transition
-    tolerance: float = 1e-4  # relative, of the flow's times; it ends at a stationary point in any case
+    seeds: tuple[int, ...] = param(
+        (0, 1, 2, 3, 4, 5, 6, 7, 8, 9), "each of the data, the teacher and the initial weights"
+    )
+    samples: int = param(200, "sequences in the data set", ge=1)
+    tokens: int = param(8, "tokens in a sequence", ge=1)
+    dim: int = param(16, "dimension of a token", ge=1)
+    draws: int = param(3, "noisy starts of each transition", ge=1)
+    tolerance: float = param(
+        1e-4, "relative, of the flow's times; it ends at a stationary point in any case", ge=1e-11, le=1e-2
+    )
 
-    def __post_init__(self) -> None:
+    def check(self) -> None:
         if not self.seeds or len(set(self.seeds)) < len(self.seeds) or min(self.seeds) < 0:
             raise InputError(f"seeds must be distinct and at least 0, such as 0,1,2; got {self.seeds!r}.")
-        parameter_checks.require_at_least(1, self, "samples", "tokens", "dim", "draws")
-        parameter_checks.require_between(1e-11, 1e-2, self, "tolerance")
-
-    @classmethod
-    def quick(cls) -> "Params":
-        """Seconds: two small heads."""
-        return cls(seeds=(0, 1), samples=100, tokens=5, dim=5, draws=1)
-
-    @classmethod
-    def paper(cls) -> "Params":
-        """The size of appendix A."""
-        return cls(samples=1000, tokens=10, dim=50)
 
 
 def run(params: Params, context: RunContext) -> xr.Dataset:
@@ -231,3 +220,17 @@ def noisy_ends(
     sizes = np.repeat([abs(after.beta - before.beta).max() for before, after in transitions], draws)
     distances = abs(flows.beta[:, -1] - goals).max(axis=1) / sizes
     return distances.reshape(len(transitions), draws)
+
+
+entry = Entry(
+    "gradual-rank/assumptions",
+    "Assumptions 4.3, 4.4 and 4.5 in every stage of ten instances of the toy task",
+    citation=CITATION,
+    source="Section 4.2",
+    params=Params,
+    quick=dict(seeds=(0, 1), samples=100, tokens=5, dim=5, draws=1),
+    paper=dict(samples=1000, tokens=10, dim=50),
+    run=run,
+    claims=claims,
+    figures=figures,
+)

@@ -2,7 +2,7 @@
 
 import xarray as xr
 
-from saddlescope.papers.gradual_rank.assumptions.statistics import NEAR
+from saddlescope.papers.gradual_rank.assumptions.claims import NEAR
 from saddlescope.plot import Axis, Figure, Line, Mark, Panel, Table
 
 

@@ -1,4 +1,4 @@
-"""Diagonal linear networks: the stages in closed form, and the minimum-l1 interpolator at their end   (Section 4)
+"""Diagonal linear networks: the stages in closed form, and the minimum-l1 interpolator at their end.
 
 For h(x; beta) = x . beta and the squared error every step of Algorithm 1 is a piece of classical optimisation (Berthier
 2022; Pesme and Flammarion 2023), so that the algorithm can be checked against solvers that know no dynamics:
@@ -18,7 +18,6 @@ Both papers halve the loss, which doubles all times.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
@@ -26,34 +25,29 @@ import xarray as xr
 
 from saddlescope._shared.errors import InputError
 from saddlescope._shared.progress import Report
+from saddlescope.papers.gradual_rank import CITATION
 from saddlescope.papers.gradual_rank.diagonal_linear.claims import claims, metrics
 from saddlescope.papers.gradual_rank.diagonal_linear.figures import figures
 from saddlescope.papers.gradual_rank.diagonal_linear.optimality import PosedProblem, compare, path_over_time
-from saddlescope.reproduction import parameter_checks
 from saddlescope.reproduction.context import RunContext
-
-__all__ = ["Params", "claims", "figures", "metrics", "run", "run_many"]
+from saddlescope.reproduction.entry import Entry
+from saddlescope.reproduction.parameters import EntryParams, param
 
 _AT_ONCE = 64  # problems whose flows are followed together
 
 
-@dataclass(frozen=True, kw_only=True)
-class Params:
+class Params(EntryParams):
     """Random problems with more coordinates than samples; the paper has no experiment of this kind."""
 
-    problems: int = 20  # random problems
-    samples: int = 20  # samples n of each
-    coordinates: int = 40  # coordinates p of each, more than samples
-    large: int = 0  # coordinates of one more problem, with half as many samples and a sparse teacher; 0 for none
-    seed: int = 0  # of the first problem; the others follow
-    log10_scale: float = -1024.0  # log10 of the initial scale alpha of the flow
-    tolerance: float = 1e-4  # relative, of stage times; see `saddlescope.flow.gradient_flow`
+    problems: int = param(20, "random problems", ge=1)
+    samples: int = param(20, "samples n of each", ge=1)
+    coordinates: int = param(40, "coordinates p of each, more than samples")
+    large: int = param(0, "coordinates of one more problem, with half as many samples and a sparse teacher; 0 for none")
+    seed: int = param(0, "of the first problem; the others follow", ge=0)
+    log10_scale: float = param(-1024.0, "log10 of the initial scale alpha of the flow", ge=-1e5, le=-0.1)
+    tolerance: float = param(1e-4, "relative, of stage times; see `saddlescope.flow.gradient_flow`", ge=1e-10, le=1e-2)
 
-    def __post_init__(self) -> None:
-        parameter_checks.require_at_least(1, self, "problems", "samples")
-        parameter_checks.require_at_least(0, self, "seed")
-        parameter_checks.require_between(-1e5, -0.1, self, "log10_scale")
-        parameter_checks.require_between(1e-10, 1e-2, self, "tolerance")
+    def check(self) -> None:
         if self.coordinates <= self.samples:
             raise InputError(
                 f"coordinates must be more than samples={self.samples!r}, so that there are many interpolators; "
@@ -61,16 +55,6 @@ class Params:
             )
         if self.large and self.large < 40:
             raise InputError(f"large must be 0 or at least 40; got {self.large!r}.")
-
-    @classmethod
-    def quick(cls) -> "Params":
-        """Seconds: a few small problems."""
-        return cls(problems=3, samples=6, coordinates=12, tolerance=1e-3)
-
-    @classmethod
-    def paper(cls) -> "Params":
-        """With one large problem; there is no experiment in the paper to follow."""
-        return cls(large=2000)
 
 
 def run(params: Params, context: RunContext) -> xr.Dataset:
@@ -190,3 +174,19 @@ def _solve_at_once(problems: "list[tuple[Params, int]]", report: Report) -> xr.D
         for n, (posed, at) in enumerate(zip(several, places, strict=True))
     ]
     return xr.concat(each, dim="problem", join="outer")
+
+
+entry = Entry(
+    "gradual-rank/diagonal-linear",
+    "Diagonal linear networks: the stages in closed form, and the minimum-l1 interpolator at their end",
+    citation=CITATION,
+    source="Section 4",
+    params=Params,
+    quick=dict(problems=3, samples=6, coordinates=12, tolerance=1e-3),
+    paper=dict(large=2000),
+    run=run,
+    claims=claims,
+    figures=figures,
+    metrics=metrics,
+    run_many=run_many,
+)

@@ -1,4 +1,4 @@
-"""Example 3.2: transformers with diagonal attention weights learn in stages too   (Section 3, Theorem 4.1)
+"""Example 3.2: transformers with diagonal attention weights learn in stages too.
 
 One or two layers of one or two heads, with residuals and fixed GeLU feedforward layers, learn a teacher of the same
 form. Only their attention weights are trained. Algorithm 1 predicts the stages, the gradient flow is simulated, and the
@@ -16,7 +16,6 @@ Both predictions are judged: "limit", T_k alone, and "finite", with C_k. With tw
 (see tied_heads): the two enter together, in a ratio set by the initial weights, without which there is no prediction.
 """
 
-from dataclasses import dataclass
 from functools import partial
 from itertools import product
 from typing import TYPE_CHECKING
@@ -26,63 +25,48 @@ import xarray as xr
 
 from saddlescope._shared.errors import InputError
 from saddlescope._shared.progress import Report
-from saddlescope.papers.gradual_rank.example_3_2.claims import claims, metrics
+from saddlescope.papers.gradual_rank import CITATION
+from saddlescope.papers.gradual_rank.example_3_2.claims import ORDERS, claims, metrics
 from saddlescope.papers.gradual_rank.example_3_2.figures import figures
 from saddlescope.papers.gradual_rank.example_3_2.measurements import product_error, times_in_windows
-from saddlescope.papers.gradual_rank.example_3_2.statistics import ORDERS
 from saddlescope.papers.gradual_rank.shared.stage_times import predicted_stages, resolved_stages
-from saddlescope.reproduction import parameter_checks
 from saddlescope.reproduction.context import RunContext
+from saddlescope.reproduction.entry import Entry
+from saddlescope.reproduction.parameters import EntryParams, param
 
 if TYPE_CHECKING:
     from saddlescope.models import TransformerTeacherTask
     from saddlescope.theory import IncrementalLearning
 
-__all__ = ["Params", "claims", "figures", "metrics", "run"]
 
-
-@dataclass(frozen=True, kw_only=True)
-class Params:
+class Params(EntryParams):
     """Sizes at which every coordinate of every network can be distinguished; the paper has no experiment on this."""
 
-    layers: tuple[int, ...] = (1, 2)  # numbers of layers L
-    heads: tuple[int, ...] = (1, 2)  # numbers of heads H; every L is run with every H
-    log10_scales: tuple[float, ...] = (-32.0, -128.0)  # log10 of the initial scales alpha, decreasing
-    seed: int = 0  # of data, feedforward weights, teacher and initial weights
-    samples: int = 200  # sequences in the data set
-    tokens: int = 5  # tokens in a sequence
-    dim: int = 6  # dimension of a token: p = 24 for two layers of one head
-    hidden: int = 12  # width of the feedforward layers
-    horizon: float = 12.0  # stages with T_k below this many times T_1 are held against the flow
-    stages: int = 64  # at most so many stages are predicted
-    tolerance: float = 1e-5  # relative, of stage times; see `saddlescope.flow.gradient_flow`
-    level: float = 0.01  # |beta_i| above which coordinate i counts as learned
-    points: int = 501  # times at which the curves are stored
+    layers: tuple[int, ...] = param((1, 2), "numbers of layers L")
+    heads: tuple[int, ...] = param((1, 2), "numbers of heads H; every L is run with every H")
+    log10_scales: tuple[float, ...] = param(
+        (-32.0, -128.0), "log10 of the initial scales alpha, decreasing", lt=0, order="decreasing"
+    )
+    seed: int = param(0, "of data, feedforward weights, teacher and initial weights", ge=0)
+    samples: int = param(200, "sequences in the data set", ge=1)
+    tokens: int = param(5, "tokens in a sequence", ge=1)
+    dim: int = param(6, "dimension of a token: p = 24 for two layers of one head", ge=1)
+    hidden: int = param(12, "width of the feedforward layers", ge=1)
+    horizon: float = param(12.0, "stages with T_k below this many times T_1 are held against the flow")
+    stages: int = param(64, "at most so many stages are predicted", ge=1)
+    tolerance: float = param(1e-5, "relative, of stage times; see `saddlescope.flow.gradient_flow`", ge=1e-12, le=1e-2)
+    level: float = param(0.01, "|beta_i| above which coordinate i counts as learned")
+    points: int = param(501, "times at which the curves are stored", ge=2)
 
-    def __post_init__(self) -> None:
-        parameter_checks.require_log10_scales(self, "log10_scales")
+    def check(self) -> None:
         for name in ("layers", "heads"):
             counts = getattr(self, name)
             if not counts or min(counts) < 1 or len(set(counts)) < len(counts):
                 raise InputError(f"{name} must be different positive integers, such as 1,2; got {counts!r}.")
-        parameter_checks.require_at_least(1, self, "samples", "tokens", "dim", "hidden", "stages")
         if not 1 < self.horizon < float("inf"):
             raise InputError(f"horizon must be above 1 and finite; got {self.horizon!r}.")
-        parameter_checks.require_between(1e-12, 1e-2, self, "tolerance")
         if not 0 < self.level < 1:
             raise InputError(f"level must be between 0 and 1; got {self.level!r}.")
-        parameter_checks.require_at_least(2, self, "points")
-        parameter_checks.require_at_least(0, self, "seed")
-
-    @classmethod
-    def quick(cls) -> "Params":
-        """Seconds: one small layer of one head."""
-        return cls(layers=(1,), heads=(1,), samples=40, tokens=3, dim=3, hidden=3, points=201)
-
-    @classmethod
-    def paper(cls) -> "Params":
-        """The data of appendix A (1000 sequences of 10 tokens), with tokens of dimension 12."""
-        return cls(samples=1000, tokens=10, dim=12, hidden=24, stages=100)
 
 
 def run(params: Params, context: RunContext) -> xr.Dataset:
@@ -186,3 +170,18 @@ def _simulate(
 
 def _name(layers: int, heads: int) -> str:
     return f"L = {layers}, H = {heads}"
+
+
+entry = Entry(
+    "gradual-rank/example-3-2",
+    "Example 3.2: transformers with diagonal attention weights learn in stages too",
+    citation=CITATION,
+    source="Section 3, Theorem 4.1",
+    params=Params,
+    quick=dict(layers=(1,), heads=(1,), samples=40, tokens=3, dim=3, hidden=3, points=201),
+    paper=dict(samples=1000, tokens=10, dim=12, hidden=24, stages=100),
+    run=run,
+    claims=claims,
+    figures=figures,
+    metrics=metrics,
+)

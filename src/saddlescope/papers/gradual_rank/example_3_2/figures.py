@@ -3,7 +3,7 @@
 import numpy as np
 import xarray as xr
 
-from saddlescope.papers.gradual_rank.example_3_2.statistics import ORDERS, deepest_network, smallest_scale
+from saddlescope.papers.gradual_rank.example_3_2.claims import ORDERS, deepest_network, smallest_scale
 from saddlescope.plot import Axis, Figure, Line, Panel, Table, corners
 
 

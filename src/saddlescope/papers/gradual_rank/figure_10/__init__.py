@@ -1,4 +1,4 @@
-"""Figures 3 (a) and 10: after noise at random times, training returns to the plateau   (Assumption 4.4)
+"""Figures 3 (a) and 10: after noise at random times, training returns to the plateau.
 
 One head learns a teacher head from initial weights alpha. At random times all nonnegligible weights get Gaussian noise,
 and training continues. The paper takes SGD for 1000 epochs; here it is gradient flow for as long, at learning rate 1.
@@ -13,7 +13,6 @@ changes u^2 - v^2 is kept, so about 1/sqrt(2) of it remains. Noise also shifts t
 coordinate grows out of its tiny value, so that beta, once back, leaves the undisturbed beta again for a while.
 """
 
-from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -22,6 +21,7 @@ import xarray as xr
 
 from saddlescope._shared.errors import InputError
 from saddlescope._shared.progress import Report
+from saddlescope.papers.gradual_rank import CITATION
 from saddlescope.papers.gradual_rank.figure_10.claims import claims
 from saddlescope.papers.gradual_rank.figure_10.figures import figures
 from saddlescope.papers.gradual_rank.shared.head_task import HeadParams
@@ -33,47 +33,37 @@ from saddlescope.papers.gradual_rank.shared.noisy_training import (
     weights_after,
 )
 from saddlescope.papers.gradual_rank.shared.stage_times import predicted_stages
-from saddlescope.reproduction import parameter_checks
 from saddlescope.reproduction.context import RunContext
+from saddlescope.reproduction.entry import Entry
+from saddlescope.reproduction.parameters import param
 
 if TYPE_CHECKING:
     from saddlescope.models import AttentionTeacherTask
 
-__all__ = ["Params", "claims", "figures", "run"]
-
 REST = 1e7  # time t after which the learned coordinates alone have settled: the slowest of c_k is some 1e-5
 
 
-@dataclass(frozen=True, kw_only=True)
 class Params(HeadParams):
     """The toy task of appendix A at the smallest of the paper's scales. The paper does not name its random times."""
 
-    log10_scale: float = -32.0  # log10 of the initial scale alpha
-    noise_seed: int = 0  # of the random times and of the noise
-    moments: int = 5  # random times at which noise is added
-    until: float = 200.0  # the random times are uniform between the first stage and this, in rescaled time
-    noise: float = 0.05  # standard deviation of the noise
-    threshold: float = 1e-5  # weights of smaller magnitude are negligible: they get no noise
-    epochs: float = 1000.0  # time t for which training goes on: epochs, at learning rate 1
-    tolerance: float = 1e-5  # relative, of stage times; see `saddlescope.flow.gradient_flow`
-    points: int = 151  # times after each noise at which weights are stored, evenly spaced in their logarithm
+    log10_scale: float = param(-32.0, "log10 of the initial scale alpha")
+    noise_seed: int = param(0, "of the random times and of the noise", ge=0)
+    moments: int = param(5, "random times at which noise is added", ge=1)
+    until: float = param(200.0, "the random times are uniform between the first stage and this, in rescaled time", gt=0)
+    noise: float = param(0.05, "standard deviation of the noise", gt=0)
+    threshold: float = param(1e-5, "weights of smaller magnitude are negligible: they get no noise", gt=0)
+    epochs: float = param(1000.0, "time t for which training goes on: epochs, at learning rate 1")
+    tolerance: float = param(1e-5, "relative, of stage times; see `saddlescope.flow.gradient_flow`", ge=1e-11, le=1e-2)
+    points: int = param(
+        151, "times after each noise at which weights are stored, evenly spaced in their logarithm", ge=3
+    )
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        parameter_checks.require_at_least(1, self, "moments")
-        parameter_checks.require_positive(self, "until", "noise", "threshold")
+    def check(self) -> None:
+        super().check()
         if not -float("inf") < self.log10_scale < 0:
             raise InputError(f"log10_scale must be finite and negative, such as -32; got {self.log10_scale!r}.")
         if not 1 <= self.epochs < float("inf"):
             raise InputError(f"epochs must be at least 1 and finite; got {self.epochs!r}.")
-        parameter_checks.require_between(1e-11, 1e-2, self, "tolerance")
-        parameter_checks.require_at_least(3, self, "points")
-        parameter_checks.require_at_least(0, self, "noise_seed")
-
-    @classmethod
-    def quick(cls) -> "Params":
-        """Seconds: a small head."""
-        return cls(moments=3, samples=100, tokens=5, dim=8, until=150.0, tolerance=1e-4, points=101)
 
 
 def run(params: Params, context: RunContext) -> xr.Dataset:
@@ -141,3 +131,16 @@ def _disturb(task: "AttentionTeacherTask", params: Params, undisturbed: xr.Datas
             "noisy_rest": (("factor", "coordinate"), rests[1][0]),
         }
     )
+
+
+entry = Entry(
+    "gradual-rank/figure-10",
+    "Figures 3 (a) and 10: after noise at random times, training returns to the plateau",
+    citation=CITATION,
+    source="Assumption 4.4",
+    params=Params,
+    quick=dict(moments=3, samples=100, tokens=5, dim=8, until=150.0, tolerance=1e-4, points=101),
+    run=run,
+    claims=claims,
+    figures=figures,
+)

@@ -2,7 +2,7 @@
 
 import xarray as xr
 
-from saddlescope.papers.gradual_rank.figure_10.statistics import remaining
+from saddlescope.papers.gradual_rank.figure_10.claims import remaining
 from saddlescope.papers.gradual_rank.shared.noisy_training import beta_of, displacement, paired_lines
 from saddlescope.plot import Axis, Figure, Line, Mark, Panel, Table
 

@@ -1,4 +1,4 @@
-"""Figures 3 (b) and 11: noise at the beginning of a stage does not change where it ends   (Assumption 4.5)
+"""Figures 3 (b) and 11: noise at the beginning of a stage does not change where it ends.
 
 Figure 10's experiment at other times: noise comes in the epoch in which a weight first exceeds the threshold in
 magnitude, at the beginning of the transition from the saddle theta^(k-1) to theta^k. All weights that exceed it then
@@ -16,7 +16,6 @@ coordinates enter together, noise changes their order.
 """
 
 import math
-from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise
 from typing import TYPE_CHECKING
@@ -26,6 +25,7 @@ import xarray as xr
 
 from saddlescope._shared.errors import InputError
 from saddlescope._shared.progress import Report
+from saddlescope.papers.gradual_rank import CITATION
 from saddlescope.papers.gradual_rank.figure_11.claims import claims
 from saddlescope.papers.gradual_rank.figure_11.figures import figures
 from saddlescope.papers.gradual_rank.shared.head_task import HeadParams
@@ -37,49 +37,35 @@ from saddlescope.papers.gradual_rank.shared.noisy_training import (
     weights_after,
 )
 from saddlescope.papers.gradual_rank.shared.stage_times import predicted_stages, resolved_stages
-from saddlescope.reproduction import parameter_checks
 from saddlescope.reproduction.context import RunContext
+from saddlescope.reproduction.entry import Entry
+from saddlescope.reproduction.parameters import param
 
 if TYPE_CHECKING:
     from saddlescope.flow import DiagonalInit, Trajectory
     from saddlescope.models import AttentionTeacherTask
 
-__all__ = ["Params", "claims", "figures", "run"]
 
-
-@dataclass(frozen=True, kw_only=True)
 class Params(HeadParams):
     """The toy task of appendix A at the smallest of the paper's scales."""
 
-    log10_scale: float = -32.0  # log10 of the initial scale alpha
-    noise_seed: int = 0  # of the noise
-    transitions: int = 5  # how many: the first whose plateaus alpha resolves
-    level: float = 0.01  # a plateau is resolved if what ends it is below this in its middle
-    until: float = 250.0  # transitions with a later plateau are left out, in rescaled time
-    noise: float = 0.01  # standard deviation of the noise
-    threshold: float = 1e-5  # weights of smaller magnitude are negligible: they get no noise
-    tolerance: float = 1e-5  # relative, of stage times; see `saddlescope.flow.gradient_flow`
-    points: int = 301  # times from the noise to the middle of the new plateau at which weights are stored
+    log10_scale: float = param(-32.0, "log10 of the initial scale alpha")
+    noise_seed: int = param(0, "of the noise", ge=0)
+    transitions: int = param(5, "how many: the first whose plateaus alpha resolves", ge=1)
+    level: float = param(0.01, "a plateau is resolved if what ends it is below this in its middle")
+    until: float = param(250.0, "transitions with a later plateau are left out, in rescaled time", gt=0)
+    noise: float = param(0.01, "standard deviation of the noise", gt=0)
+    threshold: float = param(1e-5, "weights of smaller magnitude are negligible: they get no noise")
+    tolerance: float = param(1e-5, "relative, of stage times; see `saddlescope.flow.gradient_flow`", ge=1e-11, le=1e-2)
+    points: int = param(301, "times from the noise to the middle of the new plateau at which weights are stored", ge=20)
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        parameter_checks.require_at_least(1, self, "transitions")
-        parameter_checks.require_positive(self, "until", "noise")
+    def check(self) -> None:
+        super().check()
         for name in ("threshold", "level"):
             if not 1e-100 <= getattr(self, name) < 1:
                 raise InputError(f"{name} must be between 1e-100 and 1; got {getattr(self, name)!r}.")
         if not -float("inf") < self.log10_scale < 0:
             raise InputError(f"log10_scale must be finite and negative, such as -32; got {self.log10_scale!r}.")
-        parameter_checks.require_between(1e-11, 1e-2, self, "tolerance")
-        parameter_checks.require_at_least(20, self, "points")
-        parameter_checks.require_at_least(0, self, "noise_seed")
-
-    @classmethod
-    def quick(cls) -> "Params":
-        """Seconds: a small head."""
-        return cls(
-            log10_scale=-128.0, transitions=3, samples=100, tokens=5, dim=8, until=150.0, tolerance=1e-4
-        )  # fmt: skip
 
 
 def run(params: Params, context: RunContext) -> xr.Dataset:
@@ -163,3 +149,16 @@ def _disturb(task: "AttentionTeacherTask", params: Params, undisturbed: xr.Datas
     since = undisturbed.since.sel(moment=moment).values
     weights = weights_after(task.network, after, since, params.tolerance)
     return xr.Dataset({"noisy": (("step", "factor", "coordinate"), weights)})
+
+
+entry = Entry(
+    "gradual-rank/figure-11",
+    "Figures 3 (b) and 11: noise at the beginning of a stage does not change where it ends",
+    citation=CITATION,
+    source="Assumption 4.5",
+    params=Params,
+    quick=dict(log10_scale=-128.0, transitions=3, samples=100, tokens=5, dim=8, until=150.0, tolerance=1e-4),
+    run=run,
+    claims=claims,
+    figures=figures,
+)

@@ -1,4 +1,4 @@
-"""Figure 2: one diagonal attention head learns its coordinates one at a time   (Section 4 and appendix A)
+"""Figure 2: one diagonal attention head learns its coordinates one at a time.
 
 A student head learns a teacher head from ever smaller initial weights alpha. Algorithm 1 predicts the limit of
 vanishing alpha from the loss alone; the gradient flow is simulated at each alpha; the two share no dynamics code.
@@ -13,7 +13,6 @@ The theorem is about the limit. At a given alpha a plateau counts as resolved if
 a coordinate that enters at its end is below `level` in its middle: at least log(1/level), by the theory alone.
 """
 
-from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -21,6 +20,7 @@ import numpy as np
 import xarray as xr
 
 from saddlescope._shared.progress import Report
+from saddlescope.papers.gradual_rank import CITATION
 from saddlescope.papers.gradual_rank.figure_2.claims import claims, metrics
 from saddlescope.papers.gradual_rank.figure_2.figures import figures
 from saddlescope.papers.gradual_rank.shared.head_task import HeadParams
@@ -30,43 +30,34 @@ from saddlescope.papers.gradual_rank.shared.stage_times import (
     resolved_stages,
     run_over_scales,
 )
-from saddlescope.reproduction import parameter_checks
 from saddlescope.reproduction.context import RunContext
+from saddlescope.reproduction.entry import Entry
+from saddlescope.reproduction.parameters import param
 
 if TYPE_CHECKING:
     from saddlescope.models import AttentionTeacherTask
 
-__all__ = ["Params", "claims", "figures", "metrics", "run"]
 
-
-@dataclass(frozen=True, kw_only=True)
 class Params(HeadParams):
     """The toy task of appendix A. The paper gives no learning rate: gradient flow is its limit."""
 
-    log10_scales: tuple[float, ...] = (
-        -1.0,
-        -2.0,
-        -4.0,
-        -8.0,
-        -16.0,
-        -32.0,
-    )  # log10 of the initial scales alpha, decreasing
-    until: float = 1000.0  # end of the simulation in rescaled time
-    tolerance: float = 2e-5  # relative, of stage times; see `saddlescope.flow.gradient_flow`
-    level: float = 0.01  # |beta_i| above which coordinate i counts as learned
-    points: int = 701  # times at which the curves are stored, evenly spaced in their logarithm
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        parameter_checks.require_log10_scales(self, "log10_scales")
-        parameter_checks.require_positive(self, "until", "level")
-        parameter_checks.require_between(1e-12, 1e-2, self, "tolerance")
-        parameter_checks.require_at_least(2, self, "points")
-
-    @classmethod
-    def quick(cls) -> "Params":
-        """Seconds: a small head, three scales."""
-        return cls(log10_scales=(-2.0, -16.0, -512.0), samples=100, tokens=5, dim=8, until=160.0, points=401)
+    log10_scales: tuple[float, ...] = param(
+        (
+            -1.0,
+            -2.0,
+            -4.0,
+            -8.0,
+            -16.0,
+            -32.0,
+        ),
+        "log10 of the initial scales alpha, decreasing",
+        lt=0,
+        order="decreasing",
+    )
+    until: float = param(1000.0, "end of the simulation in rescaled time", gt=0)
+    tolerance: float = param(2e-5, "relative, of stage times; see `saddlescope.flow.gradient_flow`", ge=1e-12, le=1e-2)
+    level: float = param(0.01, "|beta_i| above which coordinate i counts as learned", gt=0)
+    points: int = param(701, "times at which the curves are stored, evenly spaced in their logarithm", ge=2)
 
 
 def run(params: Params, context: RunContext) -> xr.Dataset:
@@ -144,3 +135,17 @@ def _simulate(
             "energy_error": trajectory.energy_error,
         }
     )
+
+
+entry = Entry(
+    "gradual-rank/figure-2",
+    "Figure 2: one diagonal attention head learns its coordinates one at a time",
+    citation=CITATION,
+    source="Section 4 and appendix A",
+    params=Params,
+    quick=dict(log10_scales=(-2.0, -16.0, -512.0), samples=100, tokens=5, dim=8, until=160.0, points=401),
+    run=run,
+    claims=claims,
+    figures=figures,
+    metrics=metrics,
+)

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import xarray as xr
 
-from saddlescope.papers.gradual_rank.figure_2.statistics import FIRST
+from saddlescope.papers.gradual_rank.figure_2.claims import FIRST
 from saddlescope.papers.gradual_rank.shared.diagonal_entries import PRODUCTS, coordinate_name, entry_panel
 from saddlescope.plot import Axis, Figure, Line, Panel, Table
 

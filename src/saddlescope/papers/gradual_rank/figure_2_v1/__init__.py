@@ -1,4 +1,4 @@
-"""Figure 2 of the first version: diagonal and full weights learn one direction at a time   (section 5 of version 1)
+"""Figure 2 of the first version: diagonal and full weights learn one direction at a time.
 
 Panels (a) to (c) show an attention head with diagonal weights, (d) to (f) one with full weights: the diagonals, or the
 singular values, of W_V W_O^T and W_K W_Q^T, and the loss. The first version says that full weights fall beyond its
@@ -14,7 +14,6 @@ with it.
 The teacher of (a) to (f) has few directions. With a teacher of full rank and alpha = 1e-4 stages blur: panels (g), (h).
 """
 
-from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -23,61 +22,45 @@ import xarray as xr
 
 from saddlescope._shared.errors import InputError
 from saddlescope._shared.progress import Report
-from saddlescope.papers.gradual_rank.figure_2_v1.claims import claims, metrics
+from saddlescope.papers.gradual_rank import CITATION
+from saddlescope.papers.gradual_rank.figure_2_v1.claims import FIRST, claims, metrics
 from saddlescope.papers.gradual_rank.figure_2_v1.figures import figures
-from saddlescope.papers.gradual_rank.figure_2_v1.statistics import FIRST
 from saddlescope.papers.gradual_rank.shared.diagonal_entries import PRODUCTS
 from saddlescope.papers.gradual_rank.shared.stage_times import halfway_times, predicted_stages, run_over_scales
-from saddlescope.reproduction import parameter_checks
 from saddlescope.reproduction.context import RunContext
+from saddlescope.reproduction.entry import Entry
+from saddlescope.reproduction.parameters import EntryParams, param
 
 if TYPE_CHECKING:
     from saddlescope.flow import FactoredTrajectory
     from saddlescope.models import FullAttentionTeacherTask
 
-__all__ = ["Params", "claims", "figures", "metrics", "run"]
 
-
-@dataclass(frozen=True, kw_only=True)
-class Params:
+class Params(EntryParams):
     """The first version gives Gaussian tokens of 50 dimensions and a teacher, but no scale, rank or learning rate."""
 
-    log10_scales: tuple[float, ...] = (-8.0, -32.0, -128.0)  # log10 of the initial scales of full weights, decreasing
-    log10_diagonal: float = -8.0  # log10 of the initial scale of diagonal weights
-    log10_blurred: float = -4.0  # log10 of the initial scale at which a teacher of full rank is learned
-    seed: int = 1  # of the data, the teachers and the initial weights
-    samples: int = 200  # sequences in the data set
-    tokens: int = 5  # tokens in a sequence
-    dim: int = 8  # dimension of a token, and of the head
-    rank: int = 3  # of the teacher's two products
-    tolerance: float = 1e-4  # relative, of stage times; see `saddlescope.flow.factored_flow`
-    level: float = 0.01  # singular value, as part of the largest its product ever has, above which it counts
-    points: int = 400  # times at which the curves are stored
+    log10_scales: tuple[float, ...] = param(
+        (-8.0, -32.0, -128.0), "log10 of the initial scales of full weights, decreasing", lt=0, order="decreasing"
+    )
+    log10_diagonal: float = param(-8.0, "log10 of the initial scale of diagonal weights")
+    log10_blurred: float = param(-4.0, "log10 of the initial scale at which a teacher of full rank is learned")
+    seed: int = param(1, "of the data, the teachers and the initial weights", ge=0)
+    samples: int = param(200, "sequences in the data set", ge=1)
+    tokens: int = param(5, "tokens in a sequence", ge=1)
+    dim: int = param(8, "dimension of a token, and of the head", ge=1)
+    rank: int = param(3, "of the teacher's two products", ge=1)
+    tolerance: float = param(1e-4, "relative, of stage times; see `saddlescope.flow.factored_flow`", ge=1e-11, le=1e-2)
+    level: float = param(0.01, "singular value, as part of the largest its product ever has, above which it counts")
+    points: int = param(400, "times at which the curves are stored", ge=2)
 
-    def __post_init__(self) -> None:
-        parameter_checks.require_log10_scales(self, "log10_scales")
+    def check(self) -> None:
         for name in ("log10_diagonal", "log10_blurred"):
             if not -1e4 < getattr(self, name) < 0:
                 raise InputError(f"{name} must be negative, above -1e4; got {getattr(self, name)!r}.")
-        parameter_checks.require_at_least(1, self, "samples", "tokens", "dim", "rank")
         if self.rank > self.dim:
             raise InputError(f"rank must be at most dim={self.dim}; got {self.rank!r}.")
-        parameter_checks.require_between(1e-11, 1e-2, self, "tolerance")
         if not 0 < self.level < 1:
             raise InputError(f"level must be between 0 and 1; got {self.level!r}.")
-        parameter_checks.require_at_least(2, self, "points")
-        parameter_checks.require_at_least(0, self, "seed")
-
-    @classmethod
-    def quick(cls) -> "Params":
-        """Seconds: a head of three dimensions, two scales."""
-        sizes = {"samples": 40, "tokens": 4, "dim": 3, "rank": 2}
-        return cls(log10_scales=(-32.0, -128.0), log10_blurred=-1.0, seed=1, points=120, tolerance=1e-3, **sizes)
-
-    @classmethod
-    def paper(cls) -> "Params":
-        """Tokens of 50 dimensions, in sequences as in the later version."""
-        return cls(log10_scales=(-8.0,), samples=1000, tokens=10, dim=50, rank=4)
 
 
 def run(params: Params, context: RunContext) -> xr.Dataset:
@@ -271,3 +254,18 @@ def _diagonal(params: Params, report: Report) -> xr.Dataset:
         diagonal_beta=(("diagonal_time", "product", "index"), trajectory.beta[at].reshape(-1, 2, params.dim)),
         diagonal_found_time=("diagonal_stage", halfway_times(trajectory, stages)),
     ).assign_attrs(theory_status=learned.status.value)
+
+
+entry = Entry(
+    "gradual-rank/figure-2-v1",
+    "Figure 2 of the first version: diagonal and full weights learn one direction at a time",
+    citation=CITATION,
+    source="section 5 of version 1",
+    params=Params,
+    quick=dict(log10_scales=(-32.0, -128.0), log10_blurred=-1.0, points=120, tolerance=1e-3, samples=40, tokens=4, dim=3, rank=2),
+    paper=dict(log10_scales=(-8.0,), samples=1000, tokens=10, dim=50, rank=4),
+    run=run,
+    claims=claims,
+    figures=figures,
+    metrics=metrics,
+)

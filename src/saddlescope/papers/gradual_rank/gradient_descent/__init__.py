@@ -1,4 +1,4 @@
-"""Gradient descent: the paper's own procedure beside the gradient flow that its theory is about   (Appendix A)
+"""Gradient descent: the paper's own procedure beside the gradient flow that its theory is about.
 
 The paper's theorem is about gradient flow; its toy experiments use SGD, and it gives neither learning rate
 nor batch size. Here full-batch gradient descent and SGD train a small attention head from the flow's initial weights.
@@ -17,7 +17,6 @@ nor batch size. Here full-batch gradient descent and SGD train a small attention
   network show it.
 """
 
-from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise
 from typing import TYPE_CHECKING
@@ -27,72 +26,48 @@ import xarray as xr
 
 from saddlescope._shared.errors import InputError
 from saddlescope._shared.progress import Report
+from saddlescope.papers.gradual_rank import CITATION
 from saddlescope.papers.gradual_rank.gradient_descent.claims import claims, metrics
 from saddlescope.papers.gradual_rank.gradient_descent.figures import figures
 from saddlescope.papers.gradual_rank.gradient_descent.returning_coordinate import follow_returning
 from saddlescope.papers.gradual_rank.shared.stage_times import halfway_times, predicted_stages
-from saddlescope.reproduction import parameter_checks
 from saddlescope.reproduction.context import RunContext
+from saddlescope.reproduction.entry import Entry
+from saddlescope.reproduction.parameters import EntryParams, param
 
 if TYPE_CHECKING:
     from saddlescope.models import AttentionTeacherTask
 
-__all__ = ["Params", "claims", "figures", "metrics", "run"]
 
-
-@dataclass(frozen=True, kw_only=True)
-class Params:
+class Params(EntryParams):
     """A head smaller than the paper's, so that many runs with many steps are cheap."""
 
-    log10_scales: tuple[float, ...] = (-2.0, -8.0)  # log10 of the initial scales alpha of full-batch descent
-    learning_rates: tuple[float, ...] = (2.0, 1.0, 0.5, 0.25)  # of full-batch descent, decreasing
-    batches: tuple[int, ...] = (5, 10, 20, 40)  # samples in a minibatch, increasing
-    runs: int = 24  # SGD runs for each batch size, with permutations of their own
-    rate: float = 0.5  # learning rate of SGD, at the smallest scale
-    returning_scales: tuple[float, ...] = (-2.0, -4.0, -6.0, -8.0, -10.0, -12.0, -16.0)  # log10; three coordinates
-    returning_rate: float = 0.01  # learning rate for the three coordinates
-    seed: int = 1  # of the data, the teacher and the initial weights
-    samples: int = 200  # sequences in the data set
-    tokens: int = 10  # tokens in a sequence
-    dim: int = 10  # dimension of a token
-    stages: int = 4  # first stages that are judged
-    tolerance: float = 1e-6  # of the flow: relative, of stage times
+    log10_scales: tuple[float, ...] = param(
+        (-2.0, -8.0), "log10 of the initial scales alpha of full-batch descent", lt=0, order="decreasing", ge=-100.0
+    )
+    learning_rates: tuple[float, ...] = param(
+        (2.0, 1.0, 0.5, 0.25), "of full-batch descent, decreasing", gt=0, order="decreasing", least=2
+    )
+    batches: tuple[int, ...] = param((5, 10, 20, 40), "samples in a minibatch, increasing")
+    runs: int = param(24, "SGD runs for each batch size, with permutations of their own", ge=2)
+    rate: float = param(0.5, "learning rate of SGD, at the smallest scale", gt=0)
+    returning_scales: tuple[float, ...] = param(
+        (-2.0, -4.0, -6.0, -8.0, -10.0, -12.0, -16.0), "log10; three coordinates", lt=0, order="decreasing", ge=-100.0
+    )
+    returning_rate: float = param(0.01, "learning rate for the three coordinates", gt=0)
+    seed: int = param(1, "of the data, the teacher and the initial weights", ge=0)
+    samples: int = param(200, "sequences in the data set", ge=1)
+    tokens: int = param(10, "tokens in a sequence", ge=1)
+    dim: int = param(10, "dimension of a token", ge=1)
+    stages: int = param(4, "first stages that are judged", ge=1)
+    tolerance: float = param(1e-6, "of the flow: relative, of stage times", ge=1e-10, le=1e-3)
 
-    def __post_init__(self) -> None:
-        # Products of weights must not underflow.
-        parameter_checks.require_log10_scales(self, "log10_scales", "returning_scales", lowest=-100.0)
-        parameter_checks.require_learning_rates(self, "learning_rates")
-        parameter_checks.require_positive(self, "rate", "returning_rate")
-        parameter_checks.require_at_least(1, self, "samples", "tokens", "dim", "stages")
-        parameter_checks.require_at_least(2, self, "runs")  # to have a spread
-        parameter_checks.require_at_least(0, self, "seed")
-        parameter_checks.require_between(1e-10, 1e-3, self, "tolerance")
+    def check(self) -> None:
         batches = self.batches
         if len(batches) < 2 or not all(a < b for a, b in pairwise((0, *batches, self.samples + 1))):
             raise InputError(
                 f"batches must be two or more, increasing, from 1 to samples={self.samples!r}; got {batches!r}."
             )
-
-    @classmethod
-    def quick(cls) -> "Params":
-        """Seconds: a smaller head, fewer runs."""
-        return cls(
-            log10_scales=(-8.0,),
-            learning_rates=(0.4, 0.2),
-            batches=(5, 20),
-            runs=4,
-            rate=0.2,
-            returning_scales=(-2.0, -16.0),
-            samples=40,
-            tokens=4,
-            dim=6,
-            stages=2,
-        )
-
-    @classmethod
-    def paper(cls) -> "Params":
-        """The toy task's size in appendix A; learning rate and batch size are ours, since the paper has none."""
-        return cls(samples=1000, dim=50, batches=(10, 30, 100, 300))
 
 
 def run(params: Params, context: RunContext) -> xr.Dataset:
@@ -207,3 +182,29 @@ def _minibatches(task: "AttentionTeacherTask", theory: xr.Dataset, params: Param
         },
         coords={"batch": list(params.batches), "run": np.arange(params.runs)},
     )
+
+
+entry = Entry(
+    "gradual-rank/gradient-descent",
+    "Gradient descent: the paper's own procedure beside the gradient flow that its theory is about",
+    citation=CITATION,
+    source="Appendix A",
+    params=Params,
+    quick=dict(
+        log10_scales=(-8.0,),
+        learning_rates=(0.4, 0.2),
+        batches=(5, 20),
+        runs=4,
+        rate=0.2,
+        returning_scales=(-2.0, -16.0),
+        samples=40,
+        tokens=4,
+        dim=6,
+        stages=2,
+    ),
+    paper=dict(samples=1000, dim=50, batches=(10, 30, 100, 300)),
+    run=run,
+    claims=claims,
+    figures=figures,
+    metrics=metrics,
+)

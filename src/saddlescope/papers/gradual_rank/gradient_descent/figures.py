@@ -3,8 +3,8 @@
 import numpy as np
 import xarray as xr
 
+from saddlescope.papers.gradual_rank.gradient_descent.claims import relative_delays, relative_spread
 from saddlescope.papers.gradual_rank.gradient_descent.returning_coordinate import draw_returning
-from saddlescope.papers.gradual_rank.gradient_descent.statistics import relative_delays, relative_spread
 from saddlescope.plot import Axis, Figure, Line, Panel, Table
 
 

@@ -14,9 +14,13 @@ from saddlescope.plot import Axis, Figure, Line, Panel
 from saddlescope.reproduction.claim import Estimate
 
 FEATURES = ((3.0, -2.0, 0.0), (0.0, 0.0, 2.0), (-1.0, 1.0, 1.0))
+
 TEACHER = (-1.0, -2.0, -2.0)
+
 SADDLE = (0.0, -7 / 12, -25 / 12)  # where learning ends if coordinate 0 does not come back
+
 END = 60.0  # rescaled time, by when all has settled
+
 SHOWN = 40.0  # rescaled time up to which it is drawn
 
 

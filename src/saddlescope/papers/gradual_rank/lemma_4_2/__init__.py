@@ -1,4 +1,4 @@
-"""Lemma 4.2: what gradient flow conserves, gradient descent loses slowly and float64 at once   (Lemma 4.2, Section 4.1)
+"""Lemma 4.2: what gradient flow conserves, gradient descent loses slowly and float64 at once.
 
 The attention head of Figure 2. Gradient flow keeps u_i^2 - v_i^2 for each coordinate, so that w = u + v alone carries
 the state (equations 6 and 7). The flow of this package conserves it by construction; here it is compared with an
@@ -15,7 +15,6 @@ known to 1e-16 only, so that below alpha = 1e-8 they do not determine kappa: the
 came from.
 """
 
-from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -23,50 +22,37 @@ import numpy as np
 import xarray as xr
 
 from saddlescope._shared.progress import Report
+from saddlescope.papers.gradual_rank import CITATION
 from saddlescope.papers.gradual_rank.lemma_4_2.claims import claims
 from saddlescope.papers.gradual_rank.lemma_4_2.figures import figures
 from saddlescope.papers.gradual_rank.shared.head_task import HeadParams
-from saddlescope.reproduction import parameter_checks
 from saddlescope.reproduction.context import RunContext
+from saddlescope.reproduction.entry import Entry
+from saddlescope.reproduction.parameters import param
 
 if TYPE_CHECKING:
     from saddlescope.models import AttentionTeacherTask
 
-__all__ = ["Params", "claims", "figures", "run"]
 
-
-@dataclass(frozen=True, kw_only=True)
 class Params(HeadParams):
     """The toy task of appendix A; the paper proves the lemma and runs nothing for it."""
 
-    log10_scale: float = -2.0  # log10 of the initial scale alpha of the explicit solver and of gradient descent
-    log10_scales: tuple[float, ...] = (-2.0, -4.0, -6.0, -8.0, -10.0, -12.0, -14.0, -16.0)  # scales rounded to float64
-    learning_rates: tuple[float, ...] = (1.0, 0.5, 0.25, 0.125)  # of gradient descent, decreasing
-    until: float = 105.0  # end of the simulation in rescaled time
-    tolerance: float = 1e-8  # relative, of stage times; see `saddlescope.flow.gradient_flow`
-    records: int = 211  # times at which weights are compared, evenly spaced
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        parameter_checks.require_between(-4.0, -0.1, self, "log10_scale")  # where float64 weights still hold u^2 - v^2
-        parameter_checks.require_log10_scales(self, "log10_scales", lowest=-150.0)
-        parameter_checks.require_learning_rates(self, "learning_rates")
-        parameter_checks.require_at_least(2, self, "records")
-        parameter_checks.require_positive(self, "until")
-        parameter_checks.require_between(1e-11, 1e-2, self, "tolerance")
-
-    @classmethod
-    def quick(cls) -> "Params":
-        """Seconds: a small head."""
-        return cls(
-            log10_scales=(-2.0, -8.0, -16.0),
-            learning_rates=(0.2, 0.1, 0.05),
-            samples=100,
-            tokens=5,
-            dim=8,
-            until=24.0,
-            records=49,
-        )
+    log10_scale: float = param(
+        -2.0, "log10 of the initial scale alpha of the explicit solver and of gradient descent", ge=-4.0, le=-0.1
+    )
+    log10_scales: tuple[float, ...] = param(
+        (-2.0, -4.0, -6.0, -8.0, -10.0, -12.0, -14.0, -16.0),
+        "scales rounded to float64",
+        lt=0,
+        order="decreasing",
+        ge=-150.0,
+    )
+    learning_rates: tuple[float, ...] = param(
+        (1.0, 0.5, 0.25, 0.125), "of gradient descent, decreasing", gt=0, order="decreasing", least=2
+    )
+    until: float = param(105.0, "end of the simulation in rescaled time", gt=0)
+    tolerance: float = param(1e-8, "relative, of stage times; see `saddlescope.flow.gradient_flow`", ge=1e-11, le=1e-2)
+    records: int = param(211, "times at which weights are compared, evenly spaced", ge=2)
 
 
 def run(params: Params, context: RunContext) -> xr.Dataset:
@@ -181,3 +167,24 @@ def _rounded(task: "AttentionTeacherTask", params: Params, report: Report) -> xr
         },
         coords={"scale": ("scale", list(params.log10_scales), {"long_name": "log10 of alpha"})},
     )
+
+
+entry = Entry(
+    "gradual-rank/lemma-4-2",
+    "Lemma 4.2: what gradient flow conserves, gradient descent loses slowly and float64 at once",
+    citation=CITATION,
+    source="Lemma 4.2, Section 4.1",
+    params=Params,
+    quick=dict(
+        log10_scales=(-2.0, -8.0, -16.0),
+        learning_rates=(0.2, 0.1, 0.05),
+        samples=100,
+        tokens=5,
+        dim=8,
+        until=24.0,
+        records=49,
+    ),
+    run=run,
+    claims=claims,
+    figures=figures,
+)

@@ -3,7 +3,7 @@
 import numpy as np
 import xarray as xr
 
-from saddlescope.papers.gradual_rank.lemma_4_2.statistics import LEARNED, conserved_kappa, kappa_decay
+from saddlescope.papers.gradual_rank.lemma_4_2.claims import LEARNED, conserved_kappa, kappa_decay
 from saddlescope.plot import Axis, Figure, Line, Panel
 
 

@@ -1,4 +1,4 @@
-"""Do the first steps of full fine-tuning tell LoRA where to spend its ranks?   (Discussion, beyond the paper)
+"""Do the first steps of full fine-tuning tell LoRA where to spend its ranks?.
 
 If what is learnt is low-rank, adapters of low rank can learn it, and the spectra of an early part of training say how
 many directions each matrix wants. Here that is put to the test. A GPT-2 trained on one text is adapted to another:
@@ -18,7 +18,6 @@ of adapters is the one at which, in a pilot on another seed, the constant rank d
 
 import copy
 import functools
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -26,65 +25,43 @@ import xarray as xr
 
 from saddlescope._shared.errors import InputError
 from saddlescope._shared.progress import Report
-from saddlescope.papers.gradual_rank.lora_schedule.claims import claims
+from saddlescope.papers.gradual_rank import CITATION
+from saddlescope.papers.gradual_rank.lora_schedule.claims import ARMS, TABLES, claims
 from saddlescope.papers.gradual_rank.lora_schedule.figures import figures
-from saddlescope.papers.gradual_rank.lora_schedule.statistics import ARMS, TABLES
 from saddlescope.papers.gradual_rank.shared.gpt2_training import GPT2Params, each_seed, fresh_model, read_text, training
 from saddlescope.reproduction.context import RunContext
-from saddlescope.reproduction.parameter_checks import require_at_least, require_positive
+from saddlescope.reproduction.entry import Entry
+from saddlescope.reproduction.parameters import param
 
 if TYPE_CHECKING:
     from saddlescope.train.data.text import TokenizedText
     from saddlescope.train.language_training import LanguageHistory
 
-__all__ = ["Params", "claims", "figures", "run"]
-
 MATRICES = "transformer.h.*"  # the four weight matrices of each block
 
 
-@dataclass(frozen=True, kw_only=True)
 class Params(GPT2Params):
     """Help texts that come with Python first, then the source of its library: minutes on two cores."""
 
-    seeds: tuple[int, ...] = (0, 1, 2, 3)  # of everything: trained GPT-2, adapters, order of the blocks
-    epochs: int = 1  # passes through the first text
-    tests: int = 3  # measurements of the test loss in each training
-    task: Literal["python-library", "wikitext-2"] = "python-library"  # the text to adapt to
-    task_characters: int = 400_000  # of its training part, from its start
-    task_test_characters: int = 40_000  # of its test part, from its start
-    steps: int = 100  # of full fine-tuning, and of the schedule's LoRA
-    probe: int = 20  # steps of full fine-tuning after which ranks are allotted
-    ranks: tuple[int, ...] = (1, 4)  # of the constant LoRAs, small and large; their parameters are the budgets
-    adapter_learning_rate: float = 1e-2  # of both LoRAs, at the start; it falls linearly to 0
+    seeds: tuple[int, ...] = param((0, 1, 2, 3), "of everything: trained GPT-2, adapters, order of the blocks")
+    epochs: int = param(1, "passes through the first text")
+    tests: int = param(3, "measurements of the test loss in each training")
+    task: Literal["python-library", "wikitext-2"] = param("python-library", "the text to adapt to")
+    task_characters: int = param(400_000, "of its training part, from its start", ge=1)
+    task_test_characters: int = param(40_000, "of its test part, from its start", ge=1)
+    steps: int = param(100, "of full fine-tuning, and of the schedule's LoRA", ge=1)
+    probe: int = param(20, "steps of full fine-tuning after which ranks are allotted", ge=1)
+    ranks: tuple[int, ...] = param((1, 4), "of the constant LoRAs, small and large; their parameters are the budgets")
+    adapter_learning_rate: float = param(1e-2, "of both LoRAs, at the start; it falls linearly to 0", gt=0)
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        require_at_least(1, self, "task_characters", "task_test_characters", "steps", "probe")
-        require_positive(self, "adapter_learning_rate")
+    def check(self) -> None:
+        super().check()
         if self.probe >= self.steps:
             raise InputError(f"probe must be below steps={self.steps}; got {self.probe!r}.")
         if len(self.ranks) != 2 or not 1 <= self.ranks[0] < self.ranks[1] <= self.embedding:
             raise InputError(
                 f"ranks must be two, rising, from 1 to embedding={self.embedding}, such as 1,4; got {self.ranks!r}."
             )
-
-    @classmethod
-    def quick(cls) -> "Params":
-        """Seconds: two blocks, two heads, the start of both texts."""
-        return cls(
-            characters=4000, vocabulary=300, seeds=(0, 1), block=16, depth=2, embedding=32, heads=2,
-            tests=1, task_characters=4000, task_test_characters=1000, steps=12, probe=3, ranks=(1, 2),
-            learning_rate=1e-2,
-        )  # fmt: skip
-
-    @classmethod
-    def paper(cls) -> "Params":
-        """GPT-2 small, first on WikiText-103 as in Figure 20; for a GPU."""
-        return cls(
-            text="wikitext-103", vocabulary=50257, seeds=(0, 1, 2), block=256, depth=12, embedding=768, heads=12,
-            epochs=3, learning_rate=3e-4, tests=30, task_characters=4_000_000, task_test_characters=400_000, steps=2000,
-            probe=200, ranks=(1, 8), adapter_learning_rate=1e-3, precision="bf16", compiled=True, threads=8,
-        )  # fmt: skip
 
 
 def run(params: Params, context: RunContext) -> xr.Dataset:
@@ -174,3 +151,52 @@ def _one(
             "record": ["probe", "end"],
         },
     )
+
+
+entry = Entry(
+    "gradual-rank/lora-schedule",
+    "Do the first steps of full fine-tuning tell LoRA where to spend its ranks?",
+    citation=CITATION,
+    source="Discussion, beyond the paper",
+    params=Params,
+    quick=dict(
+        characters=4000,
+        vocabulary=300,
+        seeds=(0, 1),
+        block=16,
+        depth=2,
+        embedding=32,
+        heads=2,
+        tests=1,
+        task_characters=4000,
+        task_test_characters=1000,
+        steps=12,
+        probe=3,
+        ranks=(1, 2),
+        learning_rate=1e-2,
+    ),
+    paper=dict(
+        text="wikitext-103",
+        vocabulary=50257,
+        seeds=(0, 1, 2),
+        block=256,
+        depth=12,
+        embedding=768,
+        heads=12,
+        epochs=3,
+        learning_rate=3e-4,
+        tests=30,
+        task_characters=4_000_000,
+        task_test_characters=400_000,
+        steps=2000,
+        probe=200,
+        ranks=(1, 8),
+        adapter_learning_rate=1e-3,
+        precision="bf16",
+        compiled=True,
+        threads=8,
+    ),
+    run=run,
+    claims=claims,
+    figures=figures,
+)

@@ -3,7 +3,7 @@
 import numpy as np
 import xarray as xr
 
-from saddlescope.papers.gradual_rank.lora_schedule.statistics import ARMS, TABLES, parameters
+from saddlescope.papers.gradual_rank.lora_schedule.claims import ARMS, TABLES, parameters
 from saddlescope.plot import Axis, Band, Figure, Line, Panel, Table
 
 NAMES = {
@@ -12,6 +12,7 @@ NAMES = {
     "schedule": "schedule from early spectra",
     "hindsight": "ranks from the last spectra",
 }
+
 COLORS = {"full": 2, "constant": 1, "schedule": 0, "hindsight": 3}
 
 

@@ -1,4 +1,4 @@
-"""Resolved stages: how many of Algorithm 1's plateaus a flow has at an initial scale   (Section 4, beyond)
+"""Resolved stages: how many of Algorithm 1's plateaus a flow has at an initial scale.
 
 The attention head of Figure 2, at several dimensions and from many seeds, is followed from ever smaller initial weights
 alpha. Algorithm 1 gives every plateau of the limit, and by how many e-folds of growth it is separated from its
@@ -16,53 +16,38 @@ Figure 2 counts a plateau as resolved from log(1/level) e-folds on, which is eno
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import partial
 
 import xarray as xr
 
 from saddlescope._shared.errors import InputError
+from saddlescope.papers.gradual_rank import CITATION
 from saddlescope.papers.gradual_rank.resolved_stages.claims import claims, metrics
 from saddlescope.papers.gradual_rank.resolved_stages.figures import figures
 from saddlescope.papers.gradual_rank.resolved_stages.simulations import Flow, Kind, followed
-from saddlescope.reproduction import parameter_checks
 from saddlescope.reproduction.context import RunContext
+from saddlescope.reproduction.entry import Entry
 from saddlescope.reproduction.grid import join_cells
+from saddlescope.reproduction.parameters import EntryParams, param
 
-__all__ = ["Params", "claims", "figures", "metrics", "run", "run_many"]
 
-
-@dataclass(frozen=True, kw_only=True)
-class Params:
+class Params(EntryParams):
     """The head of Figure 2, smaller, from twelve seeds at each of three dimensions."""
 
-    dims: tuple[int, ...] = (4, 8, 16)  # of a token, increasing
-    log10_scales: tuple[float, ...] = (-1.0, -2.0, -4.0, -8.0, -16.0, -32.0, -64.0)  # log10 alpha, decreasing
-    seeds: int = 12  # tasks and starts at each dimension
-    seed: int = 0  # the first of them
-    samples: int = 100  # sequences in a data set
-    tokens: int = 5  # tokens in a sequence
-    level: float = 0.01  # |beta_i| above which coordinate i counts as learned
-    tolerance: float = 1e-4  # relative, of stage times
+    dims: tuple[int, ...] = param((4, 8, 16), "of a token, increasing")
+    log10_scales: tuple[float, ...] = param(
+        (-1.0, -2.0, -4.0, -8.0, -16.0, -32.0, -64.0), "log10 alpha, decreasing", lt=0, order="decreasing", ge=-300.0
+    )
+    seeds: int = param(12, "tasks and starts at each dimension", ge=1)
+    seed: int = param(0, "the first of them", ge=0)
+    samples: int = param(100, "sequences in a data set", ge=1)
+    tokens: int = param(5, "tokens in a sequence", ge=1)
+    level: float = param(0.01, "|beta_i| above which coordinate i counts as learned", ge=1e-6, le=0.1)
+    tolerance: float = param(1e-4, "relative, of stage times", ge=1e-10, le=1e-2)
 
-    def __post_init__(self) -> None:
-        parameter_checks.require_log10_scales(self, "log10_scales", lowest=-300.0)
-        parameter_checks.require_at_least(1, self, "seeds", "samples", "tokens")
-        parameter_checks.require_at_least(0, self, "seed")
-        parameter_checks.require_between(1e-6, 0.1, self, "level")
-        parameter_checks.require_between(1e-10, 1e-2, self, "tolerance")
+    def check(self) -> None:
         if not self.dims or list(self.dims) != sorted(set(self.dims)) or not 2 <= self.dims[0] <= self.dims[-1] <= 64:
             raise InputError(f"dims must be increasing, between 2 and 64, such as 4,8; got {self.dims!r}.")
-
-    @classmethod
-    def quick(cls) -> "Params":
-        """Seconds: one small head, three scales."""
-        return cls(dims=(3,), log10_scales=(-2.0, -16.0, -64.0), seeds=2, samples=20, tokens=4)
-
-    @classmethod
-    def paper(cls) -> "Params":
-        """More seeds; the paper has one, of dimension 50."""
-        return cls(dims=(4, 8, 16, 32), seeds=50)
 
 
 def run(params: Params, context: RunContext) -> xr.Dataset:
@@ -109,3 +94,19 @@ def _together(point: Params, made: list[dict[Flow, xr.Dataset]]) -> xr.Dataset:
     parts = [one[flow].reindex(plateau=range(1, stages + 1)) for one in made for flow in _flows(point)]
     grid = join_cells(parts, axes)
     return grid.assign(plateaus=grid.plateaus.isel(scale=0)).assign_attrs(level=point.level)
+
+
+entry = Entry(
+    "gradual-rank/resolved-stages",
+    "Resolved stages: how many of Algorithm 1's plateaus a flow has at an initial scale",
+    citation=CITATION,
+    source="Section 4, beyond",
+    params=Params,
+    quick=dict(dims=(3,), log10_scales=(-2.0, -16.0, -64.0), seeds=2, samples=20, tokens=4),
+    paper=dict(dims=(4, 8, 16, 32), seeds=50),
+    run=run,
+    claims=claims,
+    figures=figures,
+    metrics=metrics,
+    run_many=run_many,
+)

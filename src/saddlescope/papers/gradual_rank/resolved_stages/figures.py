@@ -5,7 +5,7 @@ from math import log
 import numpy as np
 import xarray as xr
 
-from saddlescope.papers.gradual_rank.resolved_stages.statistics import FEW, enough, found, predicted
+from saddlescope.papers.gradual_rank.resolved_stages.claims import FEW, enough, found, predicted
 from saddlescope.plot import Axis, Band, Figure, Line, Mark, Panel
 from saddlescope.reproduction.claim import wilson_interval
 

@@ -16,7 +16,9 @@ if TYPE_CHECKING:
     from saddlescope.theory import IncrementalLearning
 
 _STILL = 0.02  # of the largest |beta_i|
+
 _SPACING = 0.003  # of the records, in log t
+
 _AT_ONCE = 96  # flows: of their records, some 100 MB
 
 

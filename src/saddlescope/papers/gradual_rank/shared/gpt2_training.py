@@ -2,7 +2,6 @@
 
 import functools
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
@@ -11,9 +10,9 @@ import xarray as xr
 from saddlescope._shared.errors import InputError
 from saddlescope._shared.progress import Report
 from saddlescope.plot import Axis, Figure, Line, Mark, Panel
-from saddlescope.reproduction.claim import Claim, Estimate
+from saddlescope.reproduction.claim import Claim, Estimate, Kind
 from saddlescope.reproduction.context import RunContext
-from saddlescope.reproduction.parameter_checks import require_at_least, require_positive
+from saddlescope.reproduction.parameters import EntryParams, param
 
 if TYPE_CHECKING:
     from transformers import GPT2LMHeadModel
@@ -22,52 +21,34 @@ if TYPE_CHECKING:
     from saddlescope.train.language_training import LanguageConfig
 
 
-@dataclass(frozen=True, kw_only=True)
-class GPT2Params:
+class GPT2Params(EntryParams):
     """A small GPT-2 on a text that comes with Python: minutes on two cores."""
 
-    text: Literal["python-topics", "python-library", "wikitext-2", "wikitext-103"] = "python-topics"  # WikiText: --data
-    characters: int = 0  # of the training text, from its start, and a quarter of them of the tests; 0 takes all
-    vocabulary: int = 1024  # tokens of the byte-pair encoding, learnt on the training text
-    seeds: tuple[int, ...] = (0, 1, 2)  # one training run each: initial weights and order of the blocks
-    block: int = 64  # tokens read at once
-    depth: int = 4  # transformer blocks
-    embedding: int = 128  # dimension of a token
-    heads: int = 4  # attention heads in a block
-    epochs: int = 3  # passes through the training text
-    batch: int = 16  # blocks in a step
-    learning_rate: float = 1e-3  # of Adam, at the start; it falls linearly to 0
-    tests: int = 9  # measurements of the losses, evenly spaced over training
-    precision: Literal["float32", "tf32", "bf16"] = "float32"  # of the steps; tf32 and bf16 for a GPU
-    compiled: bool = False  # whether torch.compile makes the steps faster, on a GPU
-    threads: int = 1  # of PyTorch on the processor; matrices this small gain little from more
+    text: Literal["python-topics", "python-library", "wikitext-2", "wikitext-103"] = param(
+        "python-topics", "WikiText: --data"
+    )
+    characters: int = param(
+        0, "of the training text, from its start, and a quarter of them of the tests; 0 takes all", ge=0
+    )
+    vocabulary: int = param(1024, "tokens of the byte-pair encoding, learnt on the training text", ge=256)
+    seeds: tuple[int, ...] = param((0, 1, 2), "one training run each: initial weights and order of the blocks")
+    block: int = param(64, "tokens read at once", ge=2)
+    depth: int = param(4, "transformer blocks", ge=1)
+    embedding: int = param(128, "dimension of a token", ge=1)
+    heads: int = param(4, "attention heads in a block", ge=1)
+    epochs: int = param(3, "passes through the training text", ge=1)
+    batch: int = param(16, "blocks in a step", ge=1)
+    learning_rate: float = param(1e-3, "of Adam, at the start; it falls linearly to 0", gt=0)
+    tests: int = param(9, "measurements of the losses, evenly spaced over training", ge=1)
+    precision: Literal["float32", "tf32", "bf16"] = param("float32", "of the steps; tf32 and bf16 for a GPU")
+    compiled: bool = param(False, "whether torch.compile makes the steps faster, on a GPU")
+    threads: int = param(1, "of PyTorch on the processor; matrices this small gain little from more", ge=1)
 
-    def __post_init__(self) -> None:
-        require_at_least(1, self, "block", "depth", "embedding", "heads", "epochs", "batch", "tests", "threads")
-        require_at_least(2, self, "block")
-        require_at_least(256, self, "vocabulary")
-        require_at_least(0, self, "characters")
-        require_positive(self, "learning_rate")
+    def check(self) -> None:
         if self.embedding % self.heads:
             raise InputError(f"heads must divide embedding={self.embedding}; got {self.heads!r}.")
         if not self.seeds or len(set(self.seeds)) < len(self.seeds) or min(self.seeds) < 0:
             raise InputError(f"seeds must be distinct and at least 0, such as 0,1,2; got {self.seeds!r}.")
-
-    @classmethod
-    def quick(cls) -> "GPT2Params":
-        """Seconds: two blocks, two heads, the start of the text."""
-        return cls(
-            characters=6000, vocabulary=300, seeds=(0, 1), block=16, depth=2, embedding=32, heads=2,
-            epochs=2, learning_rate=1e-2, tests=2,
-        )  # fmt: skip
-
-    @classmethod
-    def paper(cls) -> "GPT2Params":
-        """Appendix B.2: GPT-2 small on WikiText-103, three epochs in blocks of 256; for a GPU."""
-        return cls(
-            text="wikitext-103", vocabulary=50257, seeds=(0,), block=256, depth=12, embedding=768, heads=12,
-            learning_rate=3e-4, tests=90, precision="bf16", compiled=True, threads=8,
-        )  # fmt: skip
 
 
 def read_text(name: str, context: RunContext, characters: int = 0) -> "TextData":
@@ -231,18 +212,22 @@ def learning_claims() -> tuple[Claim, ...]:
     return (
         Claim(
             name="from-scratch",
-            says="The models start from scratch: first test loss over that of a uniform guess, ln(vocabulary)",
+            statement="The models start from scratch",
+            quantity="first test loss over that of a uniform guess, ln(vocabulary)",
+            kind=Kind.PRINTED,
             source="Appendix B.2: 'We trained GPT-2'; a pretrained model starts far below 1",
-            statistic=start,
             low=0.95,
             high=1.05,
+            statistic=start,
         ),
         Claim(
             name="learned",
-            says="Training works: last test loss over that of a guess by the tokens' frequencies",
+            statement="Training works",
+            quantity="last test loss over that of a guess by the tokens' frequencies",
+            kind=Kind.PRINTED,
             source="needed for the figures to mean something; 1 is what a model reaches that ignores the text before",
-            statistic=learned,
             high=0.9,
+            statistic=learned,
         ),
     )
 
@@ -273,3 +258,34 @@ def training_figure(run: xr.Dataset) -> Figure:
             Panel(x=Axis("optimiser steps"), y=Axis("training loss", "nats"), marks=tuple(curves(run.train_loss))),
         ),
     )
+
+
+QUICK = dict(
+    characters=6000,
+    vocabulary=300,
+    seeds=(0, 1),
+    block=16,
+    depth=2,
+    embedding=32,
+    heads=2,
+    epochs=2,
+    learning_rate=1e-2,
+    tests=2,
+)
+"""Seconds: two blocks, two heads, the start of the text."""
+
+PAPER = dict(
+    text="wikitext-103",
+    vocabulary=50257,
+    seeds=(0,),
+    block=256,
+    depth=12,
+    embedding=768,
+    heads=12,
+    learning_rate=3e-4,
+    tests=90,
+    precision="bf16",
+    compiled=True,
+    threads=8,
+)
+"""Appendix B.2: GPT-2 small on WikiText-103, three epochs in blocks of 256; for a GPU."""

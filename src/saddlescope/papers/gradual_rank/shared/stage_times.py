@@ -20,6 +20,7 @@ STAGES = Metric(
     says="stages of the flow at the smallest α",
     statistic=lambda run: float((run.found_time.isel(scale=-1) < float("inf")).sum()),
 )
+
 RESOLVED = Metric(
     name="resolved",
     says="plateaus that the smallest α resolves",

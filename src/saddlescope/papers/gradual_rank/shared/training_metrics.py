@@ -22,6 +22,7 @@ image_metrics = (
         statistic=lambda run: float(run.test_accuracy.isel(tested=-1).mean()),
     ),
 )
+
 language_metrics = (
     _STABLE_RANK,
     Metric(

@@ -11,7 +11,7 @@ from collections.abc import Callable
 import numpy as np
 import xarray as xr
 
-from saddlescope.reproduction.claim import Claim, Estimate
+from saddlescope.reproduction.claim import Claim, Estimate, Kind
 
 NAMES = {"KQ": "W_K W_Q^T", "VO": "W_V W_O^T"}
 
@@ -67,10 +67,12 @@ def _learned(run: xr.Dataset) -> Estimate:
 
 LEARNED = Claim(
     name="learned",
-    says="Training works: loss in the last epoch over loss in the first",
+    statement="Training works",
+    quantity="loss in the last epoch over loss in the first",
+    kind=Kind.PRINTED,
     source="needed for the figures to mean something",
-    statistic=_learned,
     high=0.5,
+    statistic=_learned,
 )
 
 
@@ -79,10 +81,12 @@ def rise_claims(source: str) -> tuple[Claim, ...]:
     return tuple(
         Claim(
             name=f"rise-{product}",
-            says=f"The stable rank of the update of {name} rises: last step minus end of the first epoch",
+            statement=f"The stable rank of the update of {name} rises",
+            quantity="last step minus end of the first epoch",
+            kind=Kind.PRINTED,
             source=source,
-            statistic=_rise(product),
             low=0.0,
+            statistic=_rise(product),
         )
         for product, name in NAMES.items()
     )
@@ -93,11 +97,12 @@ def trend_claims(source: str) -> tuple[Claim, ...]:
     return tuple(
         Claim(
             name=f"heads-rise-{product}",
-            says=f"In half of the heads or more the stable rank of the update of {name} rises: share with Kendall's tau"
-            " of rank and step above 0, from the end of the first epoch on",
+            statement=f"In half of the heads or more the stable rank of the update of {name} rises",
+            quantity="share with Kendall's tau of rank and step above 0, from the end of the first epoch on",
+            kind=Kind.OWN,
             source=f"{source}; half of the heads is this project's reading",
-            statistic=_heads_rise(product),
             low=0.5,
+            statistic=_heads_rise(product),
         )
         for product, name in NAMES.items()
     )
@@ -108,10 +113,12 @@ def low_claims(source: str) -> tuple[Claim, ...]:
     return tuple(
         Claim(
             name=f"low-{product}",
-            says=f"The update of {name} ends low-rank: its stable rank over that of the initial product",
+            statement=f"The update of {name} ends low-rank",
+            quantity="its stable rank over that of the initial product",
+            kind=Kind.PRINTED,
             source=source,
-            statistic=_against_initial(product),
             high=0.5,
+            statistic=_against_initial(product),
         )
         for product, name in NAMES.items()
     )
@@ -127,9 +134,10 @@ def spectrum_claim(product: str, source: str) -> Claim:
     """Claim that the last update needs no more than a third of the directions of the initial product."""
     return Claim(
         name=f"spectrum-{product}",
-        says=f"The learned perturbation of {NAMES[product]} is extremely low-rank: directions for 90 % of its energy"
-        " over those of the initial product",
+        statement=f"The learned perturbation of {NAMES[product]} is extremely low-rank",
+        quantity="directions for 90 % of its energy over those of the initial product",
+        kind=Kind.PRINTED,
         source=source,
-        statistic=_energy_against_initial(product),
         high=1 / 3,
+        statistic=_energy_against_initial(product),
     )

@@ -8,7 +8,6 @@
 Shared by the entries on Figures 1, 4 to 7 and 12 to 19, which differ in data, sizes, optimiser and initial scale.
 """
 
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -19,7 +18,8 @@ from saddlescope._shared.errors import InputError
 from saddlescope._shared.progress import Report
 from saddlescope.reproduction.context import RunContext
 from saddlescope.reproduction.device import prepare_device
-from saddlescope.reproduction.parameter_checks import require_at_least, require_positive
+from saddlescope.reproduction.parameter_checks import require_at_least
+from saddlescope.reproduction.parameters import EntryParams, param
 
 if TYPE_CHECKING:
     from saddlescope.train import ImageData
@@ -27,36 +27,33 @@ if TYPE_CHECKING:
 Images = Literal["digits", "digit-pairs", "mnist", "cifar10", "cifar100", "imagenet"]
 
 
-@dataclass(frozen=True, kw_only=True)
-class Training:
+class Training(EntryParams):
     """A small ViT on the digits embedded in scikit-learn: real images, minutes on two cores."""
 
-    dataset: Images = "digits"  # digits and digit-pairs are embedded; the others are read from the data folder
-    images: int = 0  # training images, equally many of each class; 0 takes all
-    seeds: tuple[int, ...] = (0, 1, 2, 3, 4)  # one training run each: initial weights and order of the images
-    patch: int = 2  # side of a square patch in pixels
-    depth: int = 4  # transformer blocks
-    embedding: int = 128  # dimension of a token
-    heads: int = 8  # attention heads in a block
-    head_width: int = 32  # columns of W_K, W_Q, W_V and W_O of one head
-    mlp: int = 128  # width of the feedforward layer
-    optimizer: Literal["adam", "sgd"] = "adam"  # adam, or sgd without momentum
-    epochs: int = 40  # passes through the training images
-    batch: int = 128  # images in a step
-    pieces: int = 1  # in which a batch goes through the model, to save memory
-    learning_rate: float = 1e-3  # of the optimiser, at its peak
-    warmup_epochs: int = 2  # epochs of linear warm-up; a cosine follows
-    test_every: int = 1  # epochs between two measurements of test accuracy
-    device: Literal["cpu", "cuda"] = "cpu"  # where to train: the processor or a GPU
-    precision: Literal["float32", "tf32", "bf16"] = "float32"  # of matrix products; weights are float32 always
-    compiled: bool = False  # through torch.compile: other rounding, much faster on a GPU
-    threads: int = 1  # of PyTorch on the processor; matrices this small gain little from more
+    dataset: Images = param("digits", "digits and digit-pairs are embedded; the others are read from the data folder")
+    images: int = param(0, "training images, equally many of each class; 0 takes all", ge=0)
+    seeds: tuple[int, ...] = param((0, 1, 2, 3, 4), "one training run each: initial weights and order of the images")
+    patch: int = param(2, "side of a square patch in pixels")
+    depth: int = param(4, "transformer blocks")
+    embedding: int = param(128, "dimension of a token")
+    heads: int = param(8, "attention heads in a block")
+    head_width: int = param(32, "columns of W_K, W_Q, W_V and W_O of one head")
+    mlp: int = param(128, "width of the feedforward layer")
+    optimizer: Literal["adam", "sgd"] = param("adam", "adam, or sgd without momentum")
+    epochs: int = param(40, "passes through the training images")
+    batch: int = param(128, "images in a step")
+    pieces: int = param(1, "in which a batch goes through the model, to save memory")
+    learning_rate: float = param(1e-3, "of the optimiser, at its peak", gt=0)
+    warmup_epochs: int = param(2, "epochs of linear warm-up; a cosine follows")
+    test_every: int = param(1, "epochs between two measurements of test accuracy")
+    device: Literal["cpu", "cuda"] = param("cpu", "where to train: the processor or a GPU")
+    precision: Literal["float32", "tf32", "bf16"] = param("float32", "of matrix products; weights are float32 always")
+    compiled: bool = param(False, "through torch.compile: other rounding, much faster on a GPU")
+    threads: int = param(1, "of PyTorch on the processor; matrices this small gain little from more")
 
-    def __post_init__(self) -> None:
+    def check(self) -> None:
         sizes = ("patch", "depth", "embedding", "heads", "head_width", "mlp", "epochs", "batch", "pieces", "test_every")
         require_at_least(1, self, *sizes, "threads")
-        require_at_least(0, self, "images")
-        require_positive(self, "learning_rate")
         if self.batch % self.pieces:
             raise InputError(f"pieces must divide batch={self.batch}; got {self.pieces!r}.")
         if not 0 <= self.warmup_epochs < self.epochs:
@@ -64,44 +61,22 @@ class Training:
         if not self.seeds or len(set(self.seeds)) < len(self.seeds) or min(self.seeds) < 0:
             raise InputError(f"seeds must be distinct and at least 0, such as 0,1,2; got {self.seeds!r}.")
 
-    @classmethod
-    def quick(cls) -> "Training":
-        """Seconds: two blocks, two heads, a few epochs."""
-        return cls(**QUICK)
 
-    @classmethod
-    def paper(cls) -> "Training":
-        """Appendix B: ViT with 6 blocks on CIFAR-10 for 500 epochs; for a GPU."""
-        return cls(dataset="cifar10", learning_rate=1e-4, **CIFAR)
-
-
-@dataclass(frozen=True, kw_only=True)
 class NarrowTraining(Training):
     """A narrow ViT on the digits embedded in scikit-learn, for CIFAR-10."""
 
-    embedding: int = 64  # dimension of a token
-    heads: int = 4  # attention heads in a block
-    mlp: int = 64  # width of the feedforward layer
+    embedding: int = param(64, "dimension of a token")
+    heads: int = param(4, "attention heads in a block")
+    mlp: int = param(64, "width of the feedforward layer")
 
 
-@dataclass(frozen=True, kw_only=True)
 class PairsTraining(NarrowTraining):
     """A narrow ViT on pairs of embedded digits, for CIFAR-100."""
 
-    dataset: Images = "digit-pairs"  # digits and digit-pairs are embedded; the others are in the data folder
-    patch: int = 4  # side of a square patch in pixels
-    epochs: int = 10  # passes through the training images; as many images are seen as of digits in 40
-    warmup_epochs: int = 1  # epochs of linear warm-up; a cosine follows
-
-    @classmethod
-    def quick(cls) -> "PairsTraining":
-        """Seconds: two blocks, two heads, a few epochs."""
-        return cls(**QUICK_PAIRS)
-
-    @classmethod
-    def paper(cls) -> "PairsTraining":
-        """Appendix B: ViT with 6 blocks on CIFAR-100 for 500 epochs; for a GPU."""
-        return cls(dataset="cifar100", learning_rate=1e-4, **CIFAR)
+    dataset: Images = param("digit-pairs", "digits and digit-pairs are embedded; the others are in the data folder")
+    patch: int = param(4, "side of a square patch in pixels")
+    epochs: int = param(10, "passes through the training images; as many images are seen as of digits in 40")
+    warmup_epochs: int = param(1, "epochs of linear warm-up; a cosine follows")
 
 
 QUICK: dict[str, Any] = {
@@ -109,10 +84,13 @@ QUICK: dict[str, Any] = {
     "epochs": 12, "batch": 25, "learning_rate": 3e-3, "warmup_epochs": 1,
 }  # fmt: skip
 """Seconds: two blocks, two heads, a few epochs."""
+
 QUICK_PAIRS: dict[str, Any] = QUICK | {"images": 500, "epochs": 5}
 """The same for 100 classes."""
+
 GPU: dict[str, Any] = {"device": "cuda", "precision": "bf16", "compiled": True, "threads": 8}
 """Full speed of a GPU. Weights, and so the spectra of their updates, stay in float32."""
+
 CIFAR: dict[str, Any] = {
     "seeds": (0,), "patch": 4, "depth": 6, "embedding": 512, "heads": 8, "head_width": 128, "mlp": 512,
     "epochs": 500, "batch": 512, "warmup_epochs": 15, "test_every": 5,
@@ -227,3 +205,10 @@ def _one(
         epoch=np.arange(1, params.epochs + 1),
         tested=history.test_steps[1:] / steps,
     )
+
+
+PAPER_TRAINING = dict(dataset="cifar10", learning_rate=1e-4, **CIFAR)
+"""Appendix B: ViT with 6 blocks on CIFAR-10 for 500 epochs; for a GPU."""
+
+PAPER_PAIRSTRAINING = dict(dataset="cifar100", learning_rate=1e-4, **CIFAR)
+"""Appendix B: ViT with 6 blocks on CIFAR-100 for 500 epochs; for a GPU."""

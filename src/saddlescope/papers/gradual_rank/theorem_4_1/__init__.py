@@ -1,4 +1,4 @@
-"""Theorem 4.1: how fast the flow approaches its stages as the initial scale vanishes   (Theorem 4.1)
+"""Theorem 4.1: how fast the flow approaches its stages as the initial scale vanishes.
 
 The attention head of Figure 2 is followed from initial scales down to 1e-4096, far below what floating-point numbers
 hold, and each stage time is compared with Algorithm 1. The theorem promises convergence and no rate; the rate is
@@ -19,7 +19,6 @@ A stage is well separated if it and all stages before it are: a transition that 
 changes every later C_k. Stages that follow each other so closely at a given alpha come in another order there.
 """
 
-from dataclasses import dataclass
 from functools import partial
 from math import log
 from typing import TYPE_CHECKING
@@ -28,6 +27,7 @@ import numpy as np
 import xarray as xr
 
 from saddlescope._shared.progress import Report
+from saddlescope.papers.gradual_rank import CITATION
 from saddlescope.papers.gradual_rank.shared.head_task import HeadParams
 from saddlescope.papers.gradual_rank.shared.stage_times import (
     halfway_times,
@@ -35,52 +35,44 @@ from saddlescope.papers.gradual_rank.shared.stage_times import (
     resolved_stages,
     run_over_scales,
 )
-from saddlescope.papers.gradual_rank.theorem_4_1.claims import claims, metrics
+from saddlescope.papers.gradual_rank.theorem_4_1.claims import CONSTANT, NEAR, claims, metrics
 from saddlescope.papers.gradual_rank.theorem_4_1.figures import figures
-from saddlescope.papers.gradual_rank.theorem_4_1.statistics import CONSTANT, NEAR
-from saddlescope.reproduction import parameter_checks
 from saddlescope.reproduction.context import RunContext
+from saddlescope.reproduction.entry import Entry
+from saddlescope.reproduction.parameters import param
 
 if TYPE_CHECKING:
     from saddlescope.flow import Trajectory
     from saddlescope.models import AttentionTeacherTask
-
-__all__ = ["Params", "claims", "figures", "metrics", "run"]
 
 SEPARATED_AT = -64.0  # log10 of the scale from which on
 
 COARSER = 10.0  # the tolerance of the companion run whose differences are the uncertainties, in units of the run's
 
 
-@dataclass(frozen=True, kw_only=True)
 class Params(HeadParams):
     """The toy task of appendix A, as in Figure 2, at more scales and to an earlier time."""
 
-    log10_scales: tuple[float, ...] = (
-        -1.0,
-        -2.0,
-        -4.0,
-        -8.0,
-        -16.0,
-        -32.0,
-        -64.0,
-        -256.0,
-        -1024.0,
-        -4096.0,
-    )  # log10 of the initial scales alpha, decreasing
-    stages: int = 74  # first stages that are judged; the simulation ends where the next one is predicted
-    tolerance: float = 1e-7  # relative, of stage times; see `saddlescope.flow.gradient_flow`
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        parameter_checks.require_log10_scales(self, "log10_scales", least=2)
-        parameter_checks.require_at_least(1, self, "stages")
-        parameter_checks.require_between(1e-10, 1e-3, self, "tolerance")
-
-    @classmethod
-    def quick(cls) -> "Params":
-        """Seconds: a small head, four scales."""
-        return cls(log10_scales=(-32.0, -64.0, -1024.0, -4096.0), samples=20, tokens=4, dim=4, stages=3, tolerance=1e-6)
+    log10_scales: tuple[float, ...] = param(
+        (
+            -1.0,
+            -2.0,
+            -4.0,
+            -8.0,
+            -16.0,
+            -32.0,
+            -64.0,
+            -256.0,
+            -1024.0,
+            -4096.0,
+        ),
+        "log10 of the initial scales alpha, decreasing",
+        lt=0,
+        order="decreasing",
+        least=2,
+    )
+    stages: int = param(74, "first stages that are judged; the simulation ends where the next one is predicted", ge=1)
+    tolerance: float = param(1e-7, "relative, of stage times; see `saddlescope.flow.gradient_flow`", ge=1e-10, le=1e-3)
 
 
 def run(params: Params, context: RunContext) -> xr.Dataset:
@@ -157,3 +149,17 @@ def _simulate(
             "coarse_gradients": coarse.evaluations.gradients,
         }
     )
+
+
+entry = Entry(
+    "gradual-rank/theorem-4-1",
+    "Theorem 4.1: how fast the flow approaches its stages as the initial scale vanishes",
+    citation=CITATION,
+    source="Theorem 4.1",
+    params=Params,
+    quick=dict(log10_scales=(-32.0, -64.0, -1024.0, -4096.0), samples=20, tokens=4, dim=4, stages=3, tolerance=1e-6),
+    run=run,
+    claims=claims,
+    figures=figures,
+    metrics=metrics,
+)

@@ -5,7 +5,7 @@ from math import log
 import numpy as np
 import xarray as xr
 
-from saddlescope.papers.gradual_rank.theorem_4_1.statistics import (
+from saddlescope.papers.gradual_rank.theorem_4_1.claims import (
     NEAR,
     corrected_times,
     delay_constants,

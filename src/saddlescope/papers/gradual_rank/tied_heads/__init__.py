@@ -1,4 +1,4 @@
-"""Assumption 4.3 with two heads in one layer: it never holds, and they learn together   (Section 4.2)
+"""Assumption 4.3 with two heads in one layer: it never holds, and they learn together.
 
 At the origin all heads of a layer attend alike, to the mean token, so the output depends on the sum of their values
 alone, and their gradients are identical. The first two coordinates to become active, one a head, tie: the minimiser
@@ -19,7 +19,7 @@ The first keys break the tie: on the plateau, a head's key and query coordinates
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from itertools import pairwise
 from typing import TYPE_CHECKING
@@ -29,58 +29,45 @@ import xarray as xr
 
 from saddlescope._shared.errors import InputError
 from saddlescope._shared.progress import Report
+from saddlescope.papers.gradual_rank import CITATION
 from saddlescope.papers.gradual_rank.shared.stage_times import passings
-from saddlescope.papers.gradual_rank.tied_heads.claims import claims
+from saddlescope.papers.gradual_rank.tied_heads.claims import HEADS, claims
 from saddlescope.papers.gradual_rank.tied_heads.figures import figures
-from saddlescope.papers.gradual_rank.tied_heads.statistics import HEADS
-from saddlescope.reproduction import parameter_checks
 from saddlescope.reproduction.context import RunContext
+from saddlescope.reproduction.entry import Entry
+from saddlescope.reproduction.parameters import EntryParams, param
 
 if TYPE_CHECKING:
     from saddlescope.flow import Trajectory
     from saddlescope.models import TransformerNetwork, TransformerTeacherTask
 
-__all__ = ["Params", "claims", "figures", "run"]
 
-
-@dataclass(frozen=True, kw_only=True)
-class Params:
+class Params(EntryParams):
     """One layer of two heads with residuals and a feedforward layer, learning a teacher of the same form."""
 
-    seeds: tuple[int, ...] = (0, 1, 2, 3, 4)  # of data, teacher and initial weights; the first one is drawn
-    log10_scales: tuple[float, ...] = (-8.0, -32.0, -128.0, -256.0)  # log10 of the initial scales alpha, decreasing
-    samples: int = 200  # sequences in the data set
-    tokens: int = 5  # tokens in a sequence
-    dim: int = 6  # dimension of a token
-    hidden: int = 12  # width of the feedforward layer
-    until: float = 3.0  # end of the simulation, in units of the first stage time T_1
-    tolerance: float = 1e-5  # relative, of stage times; see `saddlescope.flow.gradient_flow`
-    level: float = 1e-6  # |beta_i| above which coordinate i counts as learned: small, as a head's share may be
-    points: int = 601  # times at which the curves are stored
+    seeds: tuple[int, ...] = param((0, 1, 2, 3, 4), "of data, teacher and initial weights; the first one is drawn")
+    log10_scales: tuple[float, ...] = param(
+        (-8.0, -32.0, -128.0, -256.0), "log10 of the initial scales alpha, decreasing"
+    )
+    samples: int = param(200, "sequences in the data set", ge=1)
+    tokens: int = param(5, "tokens in a sequence", ge=1)
+    dim: int = param(6, "dimension of a token", ge=1)
+    hidden: int = param(12, "width of the feedforward layer", ge=1)
+    until: float = param(3.0, "end of the simulation, in units of the first stage time T_1")
+    tolerance: float = param(1e-5, "relative, of stage times; see `saddlescope.flow.gradient_flow`", ge=1e-12, le=1e-2)
+    level: float = param(1e-6, "|beta_i| above which coordinate i counts as learned: small, as a head's share may be")
+    points: int = param(601, "times at which the curves are stored", ge=2)
 
-    def __post_init__(self) -> None:
+    def check(self) -> None:
         scales = self.log10_scales
         if not scales or max(scales) > -4 or any(a <= b for a, b in pairwise(scales)):
             raise InputError(f"log10_scales must be at most -4 and decreasing, such as -8,-32; got {scales!r}.")
         if not self.seeds or min(self.seeds) < 0 or len(set(self.seeds)) < len(self.seeds):
             raise InputError(f"seeds must be different integers of at least 0; got {self.seeds!r}.")
-        parameter_checks.require_at_least(1, self, "samples", "tokens", "dim", "hidden")
         if not 1.5 <= self.until < float("inf"):
             raise InputError(f"until must be at least 1.5 times T_1 and finite; got {self.until!r}.")
-        parameter_checks.require_between(1e-12, 1e-2, self, "tolerance")
         if not 0 < self.level < 1e-2:
             raise InputError(f"level must be between 0 and 1e-2; got {self.level!r}.")
-        parameter_checks.require_at_least(2, self, "points")
-
-    @classmethod
-    def quick(cls) -> "Params":
-        """Seconds: one small network, two scales."""
-        return cls(seeds=(1,), log10_scales=(-8.0, -128.0), samples=40, tokens=4, dim=3, hidden=4, points=201)
-
-    @classmethod
-    def paper(cls) -> "Params":
-        """The toy task of appendix A (1000 samples of 10 x 50) with two heads, which the paper did not run."""
-        return cls(samples=1000, tokens=10, dim=50, hidden=100)
 
 
 def run(params: Params, context: RunContext) -> xr.Dataset:
@@ -214,3 +201,17 @@ def _key_growth(trajectory: "Trajectory", pair: np.ndarray, half: float) -> np.n
     grown = trajectory.path(np.array([(half + following) / 2]))[0]
     keys = grown.reshape(HEADS, 2, -1)[:, 0]
     return keys[:, np.abs(keys).max(0).argmax()]
+
+
+entry = Entry(
+    "gradual-rank/tied-heads",
+    "Assumption 4.3 with two heads in one layer: it never holds, and they learn together",
+    citation=CITATION,
+    source="Section 4.2",
+    params=Params,
+    quick=dict(seeds=(1,), log10_scales=(-8.0, -128.0), samples=40, tokens=4, dim=3, hidden=4, points=201),
+    paper=dict(samples=1000, tokens=10, dim=50, hidden=100),
+    run=run,
+    claims=claims,
+    figures=figures,
+)

@@ -3,7 +3,7 @@
 import numpy as np
 import xarray as xr
 
-from saddlescope.papers.gradual_rank.tied_heads.statistics import HEADS, head_ratios, smallest_scale
+from saddlescope.papers.gradual_rank.tied_heads.claims import HEADS, head_ratios, smallest_scale
 from saddlescope.plot import Axis, Figure, Line, Mark, Panel, Table, corners
 
 

@@ -1,4 +1,4 @@
-"""Times up to 1e300: formulations that share nothing agree; naive gradients fail   (Theorem 4.1)
+"""Times up to 1e300: formulations that share nothing agree; naive gradients fail.
 
 The theorems are about t to infinity, and directions converge like 1 / ln t: they are visible only at times at which
 every rate is below 1e-300. Each parametrisation is followed twice, by methods that share only the logarithms of the
@@ -14,7 +14,6 @@ that they report as a success are compared with the true direction, and with the
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -22,58 +21,40 @@ import numpy as np
 import xarray as xr
 
 from saddlescope._shared.errors import InputError
-from saddlescope.papers.softmax_attention.astronomical_times.claims import claims
+from saddlescope.papers.softmax_attention import CITATION
+from saddlescope.papers.softmax_attention.astronomical_times.claims import PAIRS, claims
 from saddlescope.papers.softmax_attention.astronomical_times.figures import figures
-from saddlescope.papers.softmax_attention.astronomical_times.statistics import PAIRS
-from saddlescope.reproduction import parameter_checks
 from saddlescope.reproduction.context import RunContext
+from saddlescope.reproduction.entry import Entry
+from saddlescope.reproduction.parameters import EntryParams, param
 
 if TYPE_CHECKING:
     from saddlescope.models.tokens.data import TokenData
 
-__all__ = ["Params", "claims", "figures", "run"]
-
-
 _KINDS = ("autodiff", "formula", "stable")
 
 
-@dataclass(frozen=True, kw_only=True)
-class Params:
+class Params(EntryParams):
     """Data, times and solvers."""
 
-    samples: int = 4  # n
-    tokens: int = 5  # L
-    dim: int = 8  # d, and the columns of K and Q
-    instances: int = 2  # data sets on which formulations are compared
-    log10_times: tuple[float, ...] = (10.0, 100.0, 300.0)  # log10 t at which they are
-    scale: float = 0.1  # omega_0, and the deviation of the entries of K and Q
-    naive_instances: int = 6  # data sets for the naive gradients
-    naive_log10_time: float = 50.0  # log10 t that they are followed to
-    solvers: tuple[str, ...] = ("RK45", "DOP853", "LSODA")  # of SciPy, at rtol 1e-6
-    most: int = 8000  # evaluations that each of them may use
-    seed: int = 400  # of the first data set of each kind; the others follow
+    samples: int = param(4, "n", ge=1)
+    tokens: int = param(5, "L", ge=2)
+    dim: int = param(8, "d, and the columns of K and Q", ge=2)
+    instances: int = param(2, "data sets on which formulations are compared", ge=1)
+    log10_times: tuple[float, ...] = param((10.0, 100.0, 300.0), "log10 t at which they are")
+    scale: float = param(0.1, "omega_0, and the deviation of the entries of K and Q", gt=0)
+    naive_instances: int = param(6, "data sets for the naive gradients", ge=1)
+    naive_log10_time: float = param(50.0, "log10 t that they are followed to", ge=1.0, le=300.0)
+    solvers: tuple[str, ...] = param(("RK45", "DOP853", "LSODA"), "of SciPy, at rtol 1e-6")
+    most: int = param(8000, "evaluations that each of them may use", ge=1000)
+    seed: int = param(400, "of the first data set of each kind; the others follow", ge=1)
 
-    def __post_init__(self) -> None:
-        parameter_checks.require_at_least(1, self, "samples", "instances", "naive_instances", "seed")
-        parameter_checks.require_at_least(2, self, "tokens", "dim")
-        parameter_checks.require_at_least(1000, self, "most")
-        parameter_checks.require_positive(self, "scale")
-        parameter_checks.require_between(1.0, 300.0, self, "naive_log10_time")
+    def check(self) -> None:
         times, known = self.log10_times, ("RK45", "DOP853", "LSODA", "BDF", "Radau")
         if not times or not all(1 <= a < b for a, b in zip(times, (*times[1:], 301.0), strict=True)):
             raise InputError(f"log10_times must ascend, from 1 to 300; got {times!r}.")
         if not self.solvers or any(solver not in known for solver in self.solvers):
             raise InputError(f"solvers must be among {', '.join(known)}; got {self.solvers!r}.")
-
-    @classmethod
-    def quick(cls) -> "Params":
-        """Seconds: to t = 1e4, the naive gradients once."""
-        return cls(instances=1, log10_times=(4.0,), naive_instances=1, solvers=("RK45",), most=6000)
-
-    @classmethod
-    def paper(cls) -> "Params":
-        """More instances; the paper has none."""
-        return cls(instances=5, naive_instances=20)
 
 
 def run(params: Params, context: RunContext) -> xr.Dataset:
@@ -210,3 +191,17 @@ def _direction_error(data: "TokenData", beta: np.ndarray, true: np.ndarray) -> f
     if not margin > 0:
         return 1.0 if margin <= 0 else np.nan
     return float(np.abs(beta / margin - true).max() / np.abs(true).max())
+
+
+entry = Entry(
+    "softmax-attention/astronomical-times",
+    "Times up to 1e300: formulations that share nothing agree; naive gradients fail",
+    citation=CITATION,
+    source="Theorem 4.1",
+    params=Params,
+    quick=dict(instances=1, log10_times=(4.0,), naive_instances=1, solvers=("RK45",), most=6000),
+    paper=dict(instances=5, naive_instances=20),
+    run=run,
+    claims=claims,
+    figures=figures,
+)

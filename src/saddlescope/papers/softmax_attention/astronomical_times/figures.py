@@ -3,7 +3,7 @@
 import numpy as np
 import xarray as xr
 
-from saddlescope.papers.softmax_attention.astronomical_times.statistics import ALARM, PAIRS, WRONG
+from saddlescope.papers.softmax_attention.astronomical_times.claims import ALARM, PAIRS, WRONG
 from saddlescope.plot import Axis, Figure, Line, Mark, Panel, Table
 
 

@@ -1,4 +1,4 @@
-"""The attention SVMs with proofs: gaps, ranks and uniqueness, and what other solvers' answers are worth   (Section 3.2)
+"""The attention SVMs with proofs: gaps, ranks and uniqueness, and what other solvers' answers are worth.
 
 The norms that the flows are said to minimise are minimised for Gaussian data, with certificates: bounds from both
 sides, of the data alone. At a smaller size the optima are compared with independent solvers, HiGHS on the dual linear
@@ -7,48 +7,38 @@ becomes low rank, is read off the semidefinite solution as scripts do, by singul
 Clarabel's accuracy of 1e-8, and at 1e-4, that of the first-order solver that CVXPY uses by default for nuclear norms.
 """
 
-from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
 import xarray as xr
 
 from saddlescope._shared.errors import InputError
-from saddlescope.papers.softmax_attention.certificates.claims import claims
+from saddlescope.papers.softmax_attention import CITATION
+from saddlescope.papers.softmax_attention.certificates.claims import NORMS, claims
 from saddlescope.papers.softmax_attention.certificates.figures import figures
-from saddlescope.papers.softmax_attention.certificates.statistics import NORMS
-from saddlescope.reproduction import parameter_checks
 from saddlescope.reproduction.context import RunContext
-
-__all__ = ["Params", "claims", "figures", "run"]
-
+from saddlescope.reproduction.entry import Entry
+from saddlescope.reproduction.parameters import EntryParams, param
 
 ACCURACIES = {"1e-8": None, "1e-4": 1e-4}  # of Clarabel; its own is 1e-8
-
 
 TOLERANCE = 1e-7  # of a singular value that scripts count, relative to the largest
 
 
-@dataclass(frozen=True, kw_only=True)
-class Params:
+class Params(EntryParams):
     """Two sizes: one to certify at, one that the other solvers can do."""
 
-    samples: int = 20  # n
-    tokens: int = 10  # L
-    dim: int = 200  # d
-    draws: int = 20  # of the data
-    small_samples: int = 6  # n beside other solvers
-    small_tokens: int = 5  # L beside other solvers
-    small_dim: int = 24  # d beside other solvers
-    small_draws: int = 100  # of the data beside other solvers
-    seed: int = 0  # of the first draw of both
+    samples: int = param(20, "n", ge=2)
+    tokens: int = param(10, "L", ge=2)
+    dim: int = param(200, "d", ge=2)
+    draws: int = param(20, "of the data", ge=1)
+    small_samples: int = param(6, "n beside other solvers", ge=2)
+    small_tokens: int = param(5, "L beside other solvers", ge=2)
+    small_dim: int = param(24, "d beside other solvers", ge=2)
+    small_draws: int = param(100, "of the data beside other solvers", ge=1)
+    seed: int = param(0, "of the first draw of both", ge=0)
 
-    def __post_init__(self) -> None:
-        parameter_checks.require_at_least(
-            2, self, "samples", "tokens", "dim", "small_samples", "small_tokens", "small_dim"
-        )
-        parameter_checks.require_at_least(1, self, "draws", "small_draws")
-        parameter_checks.require_at_least(0, self, "seed")
+    def check(self) -> None:
         for prefix in ("", "small_"):
             least = getattr(self, f"{prefix}samples") * (getattr(self, f"{prefix}tokens") - 1)
             if getattr(self, f"{prefix}dim") < least:
@@ -56,16 +46,6 @@ class Params:
                     f"{prefix}dim must be at least {least}, the number of constraints, for diagonal weights to separate"
                     f" all draws; got {getattr(self, f'{prefix}dim')!r}."
                 )
-
-    @classmethod
-    def quick(cls) -> "Params":
-        """Seconds: small sizes."""
-        return cls(samples=10, tokens=5, dim=50, draws=6, small_samples=4, small_tokens=4, small_dim=12, small_draws=12)
-
-    @classmethod
-    def paper(cls) -> "Params":
-        """A larger size; the paper has no experiments."""
-        return cls(samples=80, dim=720)
 
 
 def run(params: Params, context: RunContext) -> xr.Dataset:
@@ -136,3 +116,17 @@ def _compare_solvers(params: Params, seed: int) -> xr.Dataset:
             "vouched": ("accuracy", vouched),
         }
     )
+
+
+entry = Entry(
+    "softmax-attention/certificates",
+    "The attention SVMs with proofs: gaps, ranks and uniqueness, and what other solvers' answers are worth",
+    citation=CITATION,
+    source="Section 3.2",
+    params=Params,
+    quick=dict(samples=10, tokens=5, dim=50, draws=6, small_samples=4, small_tokens=4, small_dim=12, small_draws=12),
+    paper=dict(samples=80, dim=720),
+    run=run,
+    claims=claims,
+    figures=figures,
+)

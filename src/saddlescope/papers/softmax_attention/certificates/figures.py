@@ -3,7 +3,7 @@
 import numpy as np
 import xarray as xr
 
-from saddlescope.papers.softmax_attention.certificates.statistics import NORMS
+from saddlescope.papers.softmax_attention.certificates.claims import NORMS
 from saddlescope.plot import Axis, Figure, Line, Mark, Panel
 
 

@@ -1,4 +1,4 @@
-"""Which norm does each flow minimise on real images, where Assumptions 2 to 4 do not hold?   (Section 4.2)
+"""Which norm does each flow minimise on real images, where Assumptions 2 to 4 do not hold?.
 
 Tokens are the four patches of a handwritten digit, queries the image's mean patch, the head is fitted by ridge
 regression (`digit_tokens`): the scores of patches are unequal, against Assumption 2, and Assumption 4 is far away. For
@@ -13,53 +13,34 @@ the least nuclear and the least Frobenius norm at ln t = 1e6. A flow is
 
 import itertools
 import math
-from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
 import xarray as xr
 
 from saddlescope._shared.progress import Report
-from saddlescope.papers.softmax_attention.digits.claims import claims
+from saddlescope.papers.softmax_attention import CITATION
+from saddlescope.papers.softmax_attention.digits.claims import FLOWS, claims
 from saddlescope.papers.softmax_attention.digits.figures import figures
-from saddlescope.papers.softmax_attention.digits.statistics import FLOWS
-from saddlescope.reproduction import parameter_checks
 from saddlescope.reproduction.context import RunContext
-
-__all__ = ["Params", "claims", "figures", "run"]
-
+from saddlescope.reproduction.entry import Entry
+from saddlescope.reproduction.parameters import EntryParams, param
 
 _PICTURED = 4  # images of the first pair
 
 
-@dataclass(frozen=True, kw_only=True)
-class Params:
+class Params(EntryParams):
     """All pairs of the first digits."""
 
-    digits: int = 10  # of 0, 1, ..., all pairs
-    images: int = 10  # of each digit
-    skip: int = 10  # images of each digit that are left out, for the pilot had them
-    head: float = 3.0  # factor of the fitted head: the size of the scores' gaps
-    scale: float = 0.1  # of the starts, as margins, of K and Q and of diagonal weights; W alone starts from 0
-    times: int = 25  # recorded times from ln t = 1 to 1e6
-    seed: int = 0  # of the starts
-
-    def __post_init__(self) -> None:
-        parameter_checks.require_between(2.0, 10.0, self, "digits")
-        parameter_checks.require_at_least(1, self, "images")
-        parameter_checks.require_at_least(0, self, "skip", "seed")
-        parameter_checks.require_at_least(2, self, "times")
-        parameter_checks.require_positive(self, "head", "scale")
-
-    @classmethod
-    def quick(cls) -> "Params":
-        """Seconds: one pair."""
-        return cls(digits=2, images=4, skip=0, times=4)
-
-    @classmethod
-    def paper(cls) -> "Params":
-        """More images; the paper has none."""
-        return cls(images=25)
+    digits: int = param(10, "of 0, 1, ..., all pairs", ge=2.0, le=10.0)
+    images: int = param(10, "of each digit", ge=1)
+    skip: int = param(10, "images of each digit that are left out, for the pilot had them", ge=0)
+    head: float = param(3.0, "factor of the fitted head: the size of the scores' gaps", gt=0)
+    scale: float = param(
+        0.1, "of the starts, as margins, of K and Q and of diagonal weights; W alone starts from 0", gt=0
+    )
+    times: int = param(25, "recorded times from ln t = 1 to 1e6", ge=2)
+    seed: int = param(0, "of the starts", ge=0)
 
 
 def run(params: Params, context: RunContext) -> xr.Dataset:
@@ -124,3 +105,17 @@ def _select_example(params: Params) -> xr.Dataset:
     data, images = digit_tokens(0, 1, images=params.images, skip=params.skip, head=params.head)
     at = np.linspace(0, len(images) - 1, _PICTURED).round().astype(int)
     return xr.Dataset({"image": (("pictured", "row", "column"), images[at]), "optimal": ("pictured", data.optimal[at])})
+
+
+entry = Entry(
+    "softmax-attention/digits",
+    "Which norm does each flow minimise on real images, where Assumptions 2 to 4 do not hold?",
+    citation=CITATION,
+    source="Section 4.2",
+    params=Params,
+    quick=dict(digits=2, images=4, skip=0, times=4),
+    paper=dict(images=25),
+    run=run,
+    claims=claims,
+    figures=figures,
+)

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from saddlescope.models.tokens.data import TokenData
 
 SIDE = 4  # pixels of a patch
+
 _RIDGE = 1.0  # of the regression, in units of one image's pixel
 
 

@@ -3,8 +3,8 @@
 import numpy as np
 import xarray as xr
 
+from saddlescope.papers.softmax_attention.digits.claims import FLOWS, MINIMISED_NORMS
 from saddlescope.papers.softmax_attention.digits.digit_tokens import SIDE
-from saddlescope.papers.softmax_attention.digits.statistics import FLOWS, MINIMISED_NORMS
 from saddlescope.plot import Axis, Figure, Heat, Line, Mark, Panel, Table
 
 _OUTCOMES = ("nuclear", "Frobenius", "undecided", "lost", "unfollowed", "none")

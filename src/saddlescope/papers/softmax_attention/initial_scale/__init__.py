@@ -1,4 +1,4 @@
-"""The initial scale: when it matters where the diagonal flow ends; smaller is not better   (Theorem 4.1, equation 5)
+"""The initial scale: when it matters where the diagonal flow ends; smaller is not better.
 
 Theorem 4.1 allows any omega_0 that is not 0 and any global solution as the limit. Three kinds of data are followed:
 
@@ -12,7 +12,6 @@ A smaller scale makes the flow learn coordinates one after the other: late ones 
 1 / omega_0.
 """
 
-from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise
 
@@ -20,49 +19,35 @@ import numpy as np
 import xarray as xr
 
 from saddlescope._shared.errors import InputError
-from saddlescope.papers.softmax_attention.initial_scale.claims import claims
+from saddlescope.papers.softmax_attention import CITATION
+from saddlescope.papers.softmax_attention.initial_scale.claims import ASTRONOMICAL, LATE, claims
 from saddlescope.papers.softmax_attention.initial_scale.figures import figures
 from saddlescope.papers.softmax_attention.initial_scale.metrics import metrics
-from saddlescope.papers.softmax_attention.initial_scale.statistics import ASTRONOMICAL, LATE
-from saddlescope.reproduction import parameter_checks
 from saddlescope.reproduction.context import RunContext
+from saddlescope.reproduction.entry import Entry
+from saddlescope.reproduction.parameters import EntryParams, param
 
-__all__ = ["Params", "claims", "figures", "metrics", "run"]
 
-
-@dataclass(frozen=True, kw_only=True)
-class Params:
+class Params(EntryParams):
     """Instances and scales."""
 
-    samples: int = 4  # n
-    tokens: int = 5  # L
-    dim: int = 8  # d, without the added coordinate of degenerate data
-    conditioned: int = 4  # conditioned data sets
-    degenerate: int = 4  # degenerate data sets
-    starts: int = 5  # omega_0 drawn for each of them; the last is the first times 1/30
-    raw: int = 12  # Gaussian data sets
-    scales: tuple[float, ...] = (1.0, 0.3, 0.1, 1e-2, 1e-4, 1e-8)  # omega_0 for conditioned and raw data, descending
-    marks: int = 25  # times to look at, from ln t = 3 to 1e6
-    seed: int = 300  # of the first data set of each kind; the others follow
+    samples: int = param(4, "n", ge=1)
+    tokens: int = param(5, "L", ge=2)
+    dim: int = param(8, "d, without the added coordinate of degenerate data", ge=4)
+    conditioned: int = param(4, "conditioned data sets", ge=1)
+    degenerate: int = param(4, "degenerate data sets", ge=1)
+    starts: int = param(5, "omega_0 drawn for each of them; the last is the first times 1/30", ge=3)
+    raw: int = param(12, "Gaussian data sets", ge=2)
+    scales: tuple[float, ...] = param(
+        (1.0, 0.3, 0.1, 1e-2, 1e-4, 1e-8), "omega_0 for conditioned and raw data, descending"
+    )
+    marks: int = param(25, "times to look at, from ln t = 3 to 1e6", ge=3)
+    seed: int = param(300, "of the first data set of each kind; the others follow", ge=1)
 
-    def __post_init__(self) -> None:
-        parameter_checks.require_at_least(1, self, "samples", "conditioned", "degenerate", "seed")
-        parameter_checks.require_at_least(2, self, "tokens", "raw")
-        parameter_checks.require_at_least(4, self, "dim")
-        parameter_checks.require_at_least(3, self, "starts", "marks")
+    def check(self) -> None:
         scales = self.scales
         if len(scales) < 2 or not all(1e-100 <= b < a <= 10 for a, b in pairwise(scales)):
             raise InputError(f"scales must be two or more, descending, from 10 to 1e-100; got {scales!r}.")
-
-    @classmethod
-    def quick(cls) -> "Params":
-        """Seconds."""
-        return cls(conditioned=1, degenerate=1, starts=3, raw=2, scales=(0.3, 0.1), marks=7)
-
-    @classmethod
-    def paper(cls) -> "Params":
-        """More instances; the paper has none."""
-        return cls(conditioned=20, degenerate=20, raw=100)
 
 
 def run(params: Params, context: RunContext) -> xr.Dataset:
@@ -138,3 +123,18 @@ def _follow_degenerate(kind: str, seed: int, times: np.ndarray, params: Params) 
         },
         coords={"log_time": ("time", times), f"{kind}_seed": seed},
     )
+
+
+entry = Entry(
+    "softmax-attention/initial-scale",
+    "The initial scale: when it matters where the diagonal flow ends; smaller is not better",
+    citation=CITATION,
+    source="Theorem 4.1, equation 5",
+    params=Params,
+    quick=dict(conditioned=1, degenerate=1, starts=3, raw=2, scales=(0.3, 0.1), marks=7),
+    paper=dict(conditioned=20, degenerate=20, raw=100),
+    run=run,
+    claims=claims,
+    figures=figures,
+    metrics=metrics,
+)

@@ -1,4 +1,4 @@
-"""How nearly the diagonal flow's direction is a KKT point: residuals with two multipliers   (Appendix A.5)
+"""How nearly the diagonal flow's direction is a KKT point: residuals with two multipliers.
 
 The proof of Theorem 4.1 shows beta^ = beta / mu to be an approximate KKT point of the l1 problem (Definition A.3), with
 multipliers phi / ln mu. Its epsilon, epsilon' and delta are measured here along flows, beside those of d phi / d ln mu:
@@ -17,7 +17,6 @@ the paper's multiplier, epsilon ln mu tends to the length of ln(2 |beta*_j| / w0
 
 import math
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -26,49 +25,33 @@ import xarray as xr
 
 from saddlescope._shared.errors import InputError
 from saddlescope._shared.progress import Report
-from saddlescope.papers.softmax_attention.kkt_residuals.claims import claims
+from saddlescope.papers.softmax_attention import CITATION
+from saddlescope.papers.softmax_attention.kkt_residuals.claims import KINDS, MULTIPLIERS, T10, T100, claims
 from saddlescope.papers.softmax_attention.kkt_residuals.figures import figures
-from saddlescope.papers.softmax_attention.kkt_residuals.statistics import KINDS, MULTIPLIERS, T10, T100
-from saddlescope.reproduction import parameter_checks
 from saddlescope.reproduction.context import RunContext
+from saddlescope.reproduction.entry import Entry
+from saddlescope.reproduction.parameters import EntryParams, param
 
 if TYPE_CHECKING:
     from saddlescope.models.tokens.data import TokenData
 
-__all__ = ["Params", "claims", "figures", "run"]
-
-
 _MARKS = (T10, T100, 1e3, 1e4, 1e5, 1e6)
 
 
-@dataclass(frozen=True, kw_only=True)
-class Params:
+class Params(EntryParams):
     """Instances of both kinds, each followed from every scale."""
 
-    samples: int = 4  # n
-    tokens: int = 5  # L
-    dim: int = 8  # d
-    instances: int = 20  # of each kind
-    scales: tuple[float, ...] = (0.3, 0.03)  # omega_0 of the start, the same for all coordinates
-    times: int = 41  # recorded times from ln t = 10 to 1e6
-    seed: int = 0  # of the first instance
+    samples: int = param(4, "n", ge=2)
+    tokens: int = param(5, "L", ge=2)
+    dim: int = param(8, "d", ge=4)
+    instances: int = param(20, "of each kind", ge=2)
+    scales: tuple[float, ...] = param((0.3, 0.03), "omega_0 of the start, the same for all coordinates")
+    times: int = param(41, "recorded times from ln t = 10 to 1e6", ge=2)
+    seed: int = param(0, "of the first instance", ge=0)
 
-    def __post_init__(self) -> None:
-        parameter_checks.require_at_least(2, self, "samples", "tokens", "instances", "times")
-        parameter_checks.require_at_least(4, self, "dim")
-        parameter_checks.require_at_least(0, self, "seed")
+    def check(self) -> None:
         if not self.scales or not all(0 < scale < math.inf for scale in self.scales):
             raise InputError(f"scales must be one or more positive numbers; got {self.scales!r}.")
-
-    @classmethod
-    def quick(cls) -> "Params":
-        """Seconds."""
-        return cls(instances=2, scales=(0.3,), times=9, seed=3)
-
-    @classmethod
-    def paper(cls) -> "Params":
-        """More and larger instances; the paper has none."""
-        return cls(samples=10, dim=50, instances=50)
 
 
 def run(params: Params, context: RunContext) -> xr.Dataset:
@@ -151,3 +134,17 @@ def _follow_instance(data: "TokenData", scale: float, log_times: np.ndarray) -> 
         },
         coords={"multiplier": list(MULTIPLIERS), "log_time": log_times, "scale": scale},
     )
+
+
+entry = Entry(
+    "softmax-attention/kkt-residuals",
+    "How nearly the diagonal flow's direction is a KKT point: residuals with two multipliers",
+    citation=CITATION,
+    source="Appendix A.5",
+    params=Params,
+    quick=dict(instances=2, scales=(0.3,), times=9, seed=3),
+    paper=dict(samples=10, dim=50, instances=50),
+    run=run,
+    claims=claims,
+    figures=figures,
+)

@@ -3,7 +3,7 @@
 import numpy as np
 import xarray as xr
 
-from saddlescope.papers.softmax_attention.kkt_residuals.statistics import KINDS, MULTIPLIERS, T100
+from saddlescope.papers.softmax_attention.kkt_residuals.claims import KINDS, MULTIPLIERS, T100
 from saddlescope.plot import Axis, Figure, Line, Panel
 
 

@@ -1,4 +1,4 @@
-"""Lemma 4.2: the weights diverge, where diagonal weights can separate the data   (Lemma 4.2, appendix A.4)
+"""Lemma 4.2: the weights diverge, where diagonal weights can separate the data.
 
 The lemma is stated under Assumption 2, with Assumption 1 of section 3 in the background: some W separates the data. Its
 proof takes a point of the l1-SVM, so a diagonal W that does. That is a stronger assumption: where no such W exists, the
@@ -16,7 +16,6 @@ R at least, along which |grad L| is at least some c_R > 0; so each crossing lowe
 """
 
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -24,54 +23,42 @@ import numpy as np
 import xarray as xr
 
 from saddlescope._shared.errors import InputError
-from saddlescope.papers.softmax_attention.lemma_4_2.claims import claims
+from saddlescope.papers.softmax_attention import CITATION
+from saddlescope.papers.softmax_attention.lemma_4_2.claims import RANDOM_WEIGHTS, SETTLED, claims
 from saddlescope.papers.softmax_attention.lemma_4_2.figures import figures
-from saddlescope.papers.softmax_attention.lemma_4_2.statistics import RANDOM_WEIGHTS, SETTLED
 from saddlescope.reproduction import parameter_checks
 from saddlescope.reproduction.context import RunContext
+from saddlescope.reproduction.entry import Entry
+from saddlescope.reproduction.parameters import EntryParams, param
 
 if TYPE_CHECKING:
     from saddlescope.models import TokenData
 
-__all__ = ["Params", "claims", "figures", "run"]
 
-
-@dataclass(frozen=True, kw_only=True)
-class Params:
+class Params(EntryParams):
     """Instances and times."""
 
-    instances: int = 24  # of each of the three kinds
-    samples: int = 4  # n
-    tokens: int = 5  # L
-    dim: int = 8  # d where diagonal weights separate
-    low_dim: int = 3  # d where they do not
-    small_gap: float = 1.0  # of the scores, at which flows lose samples
-    scale: float = 0.3  # omega_0
-    log10_times: tuple[float, ...] = (
-        *(-8.0, -7.0, -6.0, -5.0, -4.0, -3.0, -2.0, -1.0, 0.0, 2.0, 4.0, 7.0, 10.0),
-        *(15.0, 20.0, 30.0, 50.0, 70.0, 100.0, 150.0, 200.0, 300.0),
-    )  # log10 t, with 2, 30 and 300 among them
-    seed: int = 200  # of the data
+    instances: int = param(24, "of each of the three kinds", ge=1)
+    samples: int = param(4, "n", ge=1)
+    tokens: int = param(5, "L", ge=2)
+    dim: int = param(8, "d where diagonal weights separate")
+    low_dim: int = param(3, "d where they do not", ge=1)
+    small_gap: float = param(1.0, "of the scores, at which flows lose samples", gt=0)
+    scale: float = param(0.3, "omega_0", gt=0)
+    log10_times: tuple[float, ...] = param(
+        (
+            *(-8.0, -7.0, -6.0, -5.0, -4.0, -3.0, -2.0, -1.0, 0.0, 2.0, 4.0, 7.0, 10.0),
+            *(15.0, 20.0, 30.0, 50.0, 70.0, 100.0, 150.0, 200.0, 300.0),
+        ),
+        "log10 t, with 2, 30 and 300 among them",
+    )
+    seed: int = param(200, "of the data", ge=0)
 
-    def __post_init__(self) -> None:
-        parameter_checks.require_at_least(1, self, "instances", "samples", "low_dim")
-        parameter_checks.require_at_least(2, self, "tokens")
+    def check(self) -> None:
         parameter_checks.require_at_least(self.low_dim + 1, self, "dim")
-        parameter_checks.require_at_least(0, self, "seed")
-        parameter_checks.require_positive(self, "small_gap", "scale")
         times = self.log10_times
         if list(times) != sorted(set(times)) or not {SETTLED, 30.0, 300.0} <= set(times):
             raise InputError(f"log10_times must ascend, with {SETTLED:g}, 30 and 300 among them; got {times!r}.")
-
-    @classmethod
-    def quick(cls) -> "Params":
-        """Seconds."""
-        return cls(instances=1, log10_times=(0.0, 2.0, 30.0, 300.0))
-
-    @classmethod
-    def paper(cls) -> "Params":
-        """More instances; the paper has none."""
-        return cls(instances=100)
 
 
 def run(params: Params, context: RunContext) -> xr.Dataset:
@@ -150,3 +137,17 @@ def _count_violations(data: "TokenData", loss, seed: int) -> int:
         rates = signs * np.exp(log_rates - log_rates.max())
         count += not (np.sum(rates * margins) >= np.sum(rates) * (1 - 1e-9) > 0)
     return count
+
+
+entry = Entry(
+    "softmax-attention/lemma-4-2",
+    "Lemma 4.2: the weights diverge, where diagonal weights can separate the data",
+    citation=CITATION,
+    source="Lemma 4.2, appendix A.4",
+    params=Params,
+    quick=dict(instances=1, log10_times=(0.0, 2.0, 30.0, 300.0)),
+    paper=dict(instances=100),
+    run=run,
+    claims=claims,
+    figures=figures,
+)

@@ -2,7 +2,7 @@
 
 import xarray as xr
 
-from saddlescope.papers.softmax_attention.lemma_4_2.statistics import SETTLED, select_instances
+from saddlescope.papers.softmax_attention.lemma_4_2.claims import SETTLED, select_instances
 from saddlescope.plot import Axis, Figure, Line, Panel
 
 

@@ -5,6 +5,7 @@ import numpy as np
 from saddlescope.models import SelectionLoss
 
 _STEPS = 20
+
 _NEAR = 1e-4  # relative distance of the minimum within which a flow has reached it
 
 

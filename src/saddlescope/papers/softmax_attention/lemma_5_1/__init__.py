@@ -1,4 +1,4 @@
-"""Alignment of K and Q is preserved by the flow, but does not attract it   (Lemma 5.1)
+"""Alignment of K and Q is preserved by the flow, but does not attract it.
 
 The residual of Definition 5.1 (`models.tokens.assumptions.alignment_residual`), 0 for aligned K and Q, is measured
 along flows of all of K and Q that do not use it:
@@ -13,7 +13,6 @@ some directions of misalignment the solution of the nuclear-norm problem is not 
 there. The direction tends to a solution all the same, to another one.
 """
 
-from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -22,45 +21,33 @@ import xarray as xr
 
 from saddlescope._shared.errors import InputError
 from saddlescope._shared.progress import Report
+from saddlescope.papers.softmax_attention import CITATION
 from saddlescope.papers.softmax_attention.lemma_5_1.claims import claims
 from saddlescope.papers.softmax_attention.lemma_5_1.figures import figures
 from saddlescope.papers.softmax_attention.shared.aligned_params import KINDS, AlignedParams
-from saddlescope.reproduction import parameter_checks
 from saddlescope.reproduction.context import RunContext
+from saddlescope.reproduction.entry import Entry
+from saddlescope.reproduction.parameters import param
 
 if TYPE_CHECKING:
     from saddlescope.models.tokens.data import TokenData
     from saddlescope.papers.softmax_attention.shared.aligned_instances import AlignedStart
 
-__all__ = ["Params", "claims", "figures", "run"]
 
-
-@dataclass(frozen=True, kw_only=True)
 class Params(AlignedParams):
     """Instances at random, each followed from an aligned start and from perturbed ones."""
 
-    instances: int = 8  # of each kind
-    etas: tuple[float, ...] = (1e-6, 1e-3, 1e-1, 1.0)  # sizes of the perturbations, ascending, up to 1
-    scale: float = 0.1  # omega of the starts
-    times: int = 25  # recorded times from ln t = 1 to 1e6
-    tolerance: float = 1e-10  # of the flows
-    seed: int = 0  # of the first instance
+    instances: int = param(8, "of each kind")
+    etas: tuple[float, ...] = param((1e-6, 1e-3, 1e-1, 1.0), "sizes of the perturbations, ascending, up to 1")
+    scale: float = param(0.1, "omega of the starts", gt=0)
+    times: int = param(25, "recorded times from ln t = 1 to 1e6")
+    tolerance: float = param(1e-10, "of the flows")
+    seed: int = param(0, "of the first instance")
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        parameter_checks.require_positive(self, "scale")
+    def check(self) -> None:
+        super().check()
         if not self.etas or list(self.etas) != sorted(set(self.etas)) or not 0 < self.etas[0] <= self.etas[-1] <= 1:
             raise InputError(f"etas must be one or more positive numbers up to 1, ascending; got {self.etas!r}.")
-
-    @classmethod
-    def quick(cls) -> "Params":
-        """Seconds."""
-        return cls(samples=2, tokens=3, dim=3, columns=3, instances=1, etas=(1.0,), times=4, tolerance=1e-6)
-
-    @classmethod
-    def paper(cls) -> "Params":
-        """More and larger instances; the paper has none."""
-        return cls(samples=8, tokens=9, dim=16, columns=16, instances=30)
 
 
 def run(params: Params, context: RunContext) -> xr.Dataset:
@@ -149,3 +136,17 @@ def _follow_perturbed(params: Params, report: Report) -> xr.Dataset:
         },
         coords={"eta": list(params.etas), "log_time": _log_times(params)},
     )
+
+
+entry = Entry(
+    "softmax-attention/lemma-5-1",
+    "Alignment of K and Q is preserved by the flow, but does not attract it",
+    citation=CITATION,
+    source="Lemma 5.1",
+    params=Params,
+    quick=dict(samples=2, tokens=3, dim=3, columns=3, instances=1, etas=(1.0,), times=4, tolerance=1e-6),
+    paper=dict(samples=8, tokens=9, dim=16, columns=16, instances=30),
+    run=run,
+    claims=claims,
+    figures=figures,
+)

@@ -1,4 +1,4 @@
-"""Section 4.2: the same loss, W alone to the Frobenius norm and keys times queries to the nuclear norm   (Section 4.2)
+"""Section 4.2: the same loss, W alone to the Frobenius norm and keys times queries to the nuclear norm.
 
 Gaussian data, outside Assumption 4 (within it the two SVM solutions coincide), W alone from 0, and K and Q from normal
 entries of deviation scale/sqrt(d): neither aligned nor balanced, d columns each. Both flows are followed to
@@ -14,54 +14,39 @@ draws of (n, L, d) = (4, 5, 8) had a W_F so near W_* that it took more than t = 
 The paper proves the second statement under Assumption 4 and aligned starts alone (Theorem 5.1).
 """
 
-from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
 import xarray as xr
 
 from saddlescope._shared.errors import InputError
-from saddlescope.papers.softmax_attention.section_4_2.claims import claims
+from saddlescope.papers.softmax_attention import CITATION
+from saddlescope.papers.softmax_attention.section_4_2.claims import FACTORS, WEIGHTS, claims
 from saddlescope.papers.softmax_attention.section_4_2.figures import figures
 from saddlescope.papers.softmax_attention.section_4_2.metrics import metrics
-from saddlescope.papers.softmax_attention.section_4_2.statistics import FACTORS, WEIGHTS
 from saddlescope.papers.softmax_attention.shared.head_flows import draw_head, follow_in_balance
-from saddlescope.reproduction import parameter_checks
 from saddlescope.reproduction.context import RunContext
+from saddlescope.reproduction.entry import Entry
+from saddlescope.reproduction.parameters import EntryParams, param
 
-__all__ = ["Params", "claims", "figures", "metrics", "run"]
 
-
-@dataclass(frozen=True, kw_only=True)
-class Params:
+class Params(EntryParams):
     """Sizes, draws and times."""
 
-    samples: int = 10  # n
-    tokens: int = 5  # L
-    dim: int = 50  # d, and as many columns of K and Q
-    draws: int = 24  # of the data, each with a start of its own
-    scale: float = 0.1  # of K and Q: entries have the deviation scale / sqrt(d)
-    log10_times: tuple[float, ...] = (10.0, 20.0, 50.0, 100.0, 300.0, 1e3, 3e3, 1e4, 3e4, 1e5)  # log10 t, with 100
-    seed: int = 0  # of the first draw
+    samples: int = param(10, "n", ge=2)
+    tokens: int = param(5, "L", ge=2)
+    dim: int = param(50, "d, and as many columns of K and Q", ge=2)
+    draws: int = param(24, "of the data, each with a start of its own", ge=1)
+    scale: float = param(0.1, "of K and Q: entries have the deviation scale / sqrt(d)", gt=0)
+    log10_times: tuple[float, ...] = param(
+        (10.0, 20.0, 50.0, 100.0, 300.0, 1e3, 3e3, 1e4, 3e4, 1e5), "log10 t, with 100"
+    )
+    seed: int = param(0, "of the first draw", ge=0)
 
-    def __post_init__(self) -> None:
-        parameter_checks.require_at_least(2, self, "samples", "tokens", "dim")
-        parameter_checks.require_at_least(1, self, "draws")
-        parameter_checks.require_at_least(0, self, "seed")
-        parameter_checks.require_positive(self, "scale")
+    def check(self) -> None:
         times = self.log10_times
         if len(times) < 2 or list(times) != sorted(set(times)) or times[0] < 5 or 100.0 not in times:
             raise InputError(f"log10_times must ascend from 5 or more and have 100 among them; got {times!r}.")
-
-    @classmethod
-    def quick(cls) -> "Params":
-        """Seconds: a few small draws."""
-        return cls(samples=4, dim=8, draws=4, log10_times=(10.0, 100.0, 1e3, 1e5))
-
-    @classmethod
-    def paper(cls) -> "Params":
-        """A larger size; the paper has no experiments."""
-        return cls(samples=20, tokens=10, dim=200)
 
 
 def run(params: Params, context: RunContext) -> xr.Dataset:
@@ -117,3 +102,18 @@ def _compare_draw(params: Params, seed: int) -> xr.Dataset:
             "evaluations": (("flow",), [alone.evaluations, pairs.evaluations]),
         }
     )
+
+
+entry = Entry(
+    "softmax-attention/section-4-2",
+    "Section 4.2: the same loss, W alone to the Frobenius norm and keys times queries to the nuclear norm",
+    citation=CITATION,
+    source="Section 4.2",
+    params=Params,
+    quick=dict(samples=4, dim=8, draws=4, log10_times=(10.0, 100.0, 1e3, 1e5)),
+    paper=dict(samples=20, tokens=10, dim=200),
+    run=run,
+    claims=claims,
+    figures=figures,
+    metrics=metrics,
+)

@@ -3,7 +3,7 @@
 import numpy as np
 import xarray as xr
 
-from saddlescope.papers.softmax_attention.section_4_2.statistics import FACTORS, WEIGHTS
+from saddlescope.papers.softmax_attention.section_4_2.claims import FACTORS, WEIGHTS
 from saddlescope.plot import Axis, Figure, Line, Mark, Panel
 
 

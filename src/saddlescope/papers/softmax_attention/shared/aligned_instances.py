@@ -14,6 +14,7 @@ from saddlescope.models.tokens.generators import aligned_tokens
 from saddlescope.papers.softmax_attention.shared.aligned_params import KINDS
 
 _RATIO = 0.3  # c of all pairs, one for all samples so that Assumption 3 holds
+
 _NUDGE = 0.1  # what unpairs tokens, in units of a normal deviation
 
 

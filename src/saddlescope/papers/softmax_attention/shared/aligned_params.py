@@ -1,28 +1,24 @@
 """Sizes of instances of Assumptions 2 to 4 with aligned starts."""
 
-from dataclasses import dataclass
-
 from saddlescope._shared.errors import InputError
-from saddlescope.reproduction import parameter_checks
+from saddlescope.reproduction.parameters import EntryParams, param
 
 KINDS = ("Assumption 4", "without (ii)", "without (iii)")  # the last two break one part of Assumption 4
 
 
-@dataclass(frozen=True, kw_only=True)
-class AlignedParams:
+class AlignedParams(EntryParams):
     """Sizes of the data and of K and Q."""
 
-    samples: int = 4  # n
-    tokens: int = 5  # L, odd
-    dim: int = 8  # d
-    columns: int = 9  # d_e, at least d
+    samples: int = param(4, "n", ge=2)
+    tokens: int = param(5, "L, odd", ge=3)
+    dim: int = param(8, "d")
+    columns: int = param(9, "d_e, at least d")
 
-    def __post_init__(self) -> None:
-        parameter_checks.require_at_least(2, self, "samples", "times")
-        parameter_checks.require_at_least(1, self, "instances")
-        parameter_checks.require_at_least(3, self, "tokens")
-        parameter_checks.require_at_least(0, self, "seed")
-        parameter_checks.require_between(1e-11, 1e-4, self, "tolerance")
+    def check(self) -> None:
+        # CHECK require_at_least "times" {'ge': '2'}
+        # CHECK require_at_least "instances" {'ge': '1'}
+        # CHECK require_at_least "seed" {'ge': '0'}
+        # CHECK require_between "tolerance" {'ge': '1e-11', 'le': '1e-4'}
         if self.tokens % 2 == 0:
             raise InputError(f"tokens must be odd; got {self.tokens!r}.")
         if not max(self.samples, 3) <= self.dim <= self.columns:

@@ -6,6 +6,7 @@ from typing import TypeVar
 import numpy as np
 
 _TOLERANCES = (1e-7, 1e-8, 1e-9)
+
 _Flow = TypeVar("_Flow")
 
 

@@ -7,6 +7,7 @@ from saddlescope.plot import Band, Line
 from saddlescope.reproduction.claim import Estimate
 
 FLOWS = ("diagonal weights", "W alone")
+
 LOST = 0.5  # beyond it, a sample is lost
 
 

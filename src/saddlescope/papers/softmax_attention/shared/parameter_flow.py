@@ -16,6 +16,7 @@ from scipy.integrate import solve_ivp
 from saddlescope.models import SelectionLoss, TokenData
 
 _HUGE = 20.0  # logarithm of the rates per unit of tau that a step may see; along the flow they stay near 1
+
 _LONGEST = 1.0  # step in tau, over which rates may rise e-fold: longer first steps end in infinities
 
 Parts = tuple[np.ndarray, np.ndarray]
@@ -31,6 +32,7 @@ class Parametrisation:
 
 
 KEYS_AND_QUERIES = Parametrisation(lambda k, q: k * q, lambda p, k, q: (p * q, p * k))
+
 SQUARES = Parametrisation(lambda plus, minus: (plus**2 - minus**2) / 2, lambda p, plus, minus: (p * plus, -p * minus))
 
 

@@ -1,7 +1,6 @@
 """Parameters, run and statistic of the entries on flows of diagonal weights in their parameters."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise
 from typing import TYPE_CHECKING
@@ -12,6 +11,7 @@ from saddlescope._shared.errors import InputError
 from saddlescope.reproduction import parameter_checks
 from saddlescope.reproduction.claim import Estimate
 from saddlescope.reproduction.context import RunContext
+from saddlescope.reproduction.parameters import EntryParams, param
 
 if TYPE_CHECKING:
     from saddlescope.papers.softmax_attention.shared.parameter_flow_cases import Case
@@ -19,22 +19,18 @@ if TYPE_CHECKING:
 JUDGED_FROM = 3.0  # log10 t from which the bars hold
 
 
-@dataclass(frozen=True, kw_only=True)
-class ParameterFlowParams:
+class ParameterFlowParams(EntryParams):
     """Sizes and instances."""
 
-    samples: tuple[int, ...] = (4, 10)  # n of each size
-    tokens: tuple[int, ...] = (5, 5)  # L of each size
-    dims: tuple[int, ...] = (8, 50)  # d of each size
-    instances: int = 4  # data sets of each size, each with both losses
-    scale: float = 0.3  # typical size of the parameters at the start
-    log10_times: tuple[float, ...]  # log10 t
-    seed: int  # of everything
+    samples: tuple[int, ...] = param((4, 10), "n of each size")
+    tokens: tuple[int, ...] = param((5, 5), "L of each size")
+    dims: tuple[int, ...] = param((8, 50), "d of each size")
+    instances: int = param(4, "data sets of each size, each with both losses", ge=1)
+    scale: float = param(0.3, "typical size of the parameters at the start", gt=0)
+    log10_times: tuple[float, ...] = param(None, "log10 t")
+    seed: int = param(None, "of everything", ge=0)
 
-    def __post_init__(self) -> None:
-        parameter_checks.require_at_least(1, self, "instances")
-        parameter_checks.require_at_least(0, self, "seed")
-        parameter_checks.require_positive(self, "scale")
+    def check(self) -> None:
         parameter_checks.require_token_sizes(self)
         times = self.log10_times
         if not times or times[-1] < JUDGED_FROM or any(b - a < 0.1 for a, b in pairwise(times)):

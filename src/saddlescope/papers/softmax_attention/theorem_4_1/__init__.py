@@ -1,4 +1,4 @@
-"""Theorem 4.1: the direction of diagonal weights ends at a solution of the l1 problem   (Theorem 4.1, section 4.1)
+"""Theorem 4.1: the direction of diagonal weights ends at a solution of the l1 problem.
 
 The diagonal flow from w_+ = w_- = omega_0 is followed to ln t = 1e7 and compared with the certified solution beta* of
 the l1 problem, with multipliers lambda. The error of the direction beta / mu falls like 1 / ln t at best, so the data
@@ -14,59 +14,41 @@ The last two are laws that the proof implies: phi = lambda ln mu makes the rates
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
 import xarray as xr
 
-from saddlescope.papers.softmax_attention.theorem_4_1.claims import claims
+from saddlescope.papers.softmax_attention import CITATION
+from saddlescope.papers.softmax_attention.theorem_4_1.claims import ASTRONOMICAL, LATE, claims
 from saddlescope.papers.softmax_attention.theorem_4_1.figures import figures
 from saddlescope.papers.softmax_attention.theorem_4_1.metrics import metrics
-from saddlescope.papers.softmax_attention.theorem_4_1.statistics import ASTRONOMICAL, LATE
 from saddlescope.reproduction import parameter_checks
 from saddlescope.reproduction.context import RunContext
+from saddlescope.reproduction.entry import Entry
+from saddlescope.reproduction.parameters import EntryParams, param
 
 if TYPE_CHECKING:
     from saddlescope.models.tokens.data import TokenData
 
-__all__ = ["Params", "claims", "figures", "metrics", "run"]
-
-
 _KINDS = ("exponential", "logistic")
 
 
-@dataclass(frozen=True, kw_only=True)
-class Params:
+class Params(EntryParams):
     """Instances and initial scale."""
 
-    samples: tuple[int, ...] = (4, 10, 20)  # n of each size
-    tokens: tuple[int, ...] = (5, 5, 10)  # L of each size
-    dims: tuple[int, ...] = (8, 50, 200)  # d of each size
-    instances: int = 4  # conditioned data sets of each size, each with both losses
-    raw: int = 10  # Gaussian data sets of each size but the largest
-    scale: float = 0.3  # omega_0
-    marks: int = 33  # times to look at, from ln t = 1 to 1e7
-    seed: int = 100  # of the first data set; the others follow
+    samples: tuple[int, ...] = param((4, 10, 20), "n of each size")
+    tokens: tuple[int, ...] = param((5, 5, 10), "L of each size")
+    dims: tuple[int, ...] = param((8, 50, 200), "d of each size")
+    instances: int = param(4, "conditioned data sets of each size, each with both losses", ge=1)
+    raw: int = param(10, "Gaussian data sets of each size but the largest", ge=2)
+    scale: float = param(0.3, "omega_0", gt=0)
+    marks: int = param(33, "times to look at, from ln t = 1 to 1e7", ge=9)
+    seed: int = param(100, "of the first data set; the others follow", ge=0)
 
-    def __post_init__(self) -> None:
-        parameter_checks.require_positive(self, "scale")
-        parameter_checks.require_at_least(1, self, "instances")
-        parameter_checks.require_at_least(2, self, "raw")
-        parameter_checks.require_at_least(9, self, "marks")
-        parameter_checks.require_at_least(0, self, "seed")
+    def check(self) -> None:
         parameter_checks.require_token_sizes(self)
-
-    @classmethod
-    def quick(cls) -> "Params":
-        """Seconds: the smallest size."""
-        return cls(samples=(4,), tokens=(5,), dims=(8,), instances=1, raw=3, marks=17)
-
-    @classmethod
-    def paper(cls) -> "Params":
-        """More instances; the paper has none."""
-        return cls(instances=20, raw=50)
 
 
 def run(params: Params, context: RunContext) -> xr.Dataset:
@@ -159,3 +141,18 @@ def _follow_examples(size: tuple[int, int, int], params: Params, times: np.ndarr
         found[f"{name}_direction"] = (("time", "entry"), flow.direction)
         found[f"{name}_beta"] = ("entry", l1_svm(data).beta)
     return xr.Dataset(found)
+
+
+entry = Entry(
+    "softmax-attention/theorem-4-1",
+    "Theorem 4.1: the direction of diagonal weights ends at a solution of the l1 problem",
+    citation=CITATION,
+    source="Theorem 4.1, section 4.1",
+    params=Params,
+    quick=dict(samples=(4,), tokens=(5,), dims=(8,), instances=1, raw=3, marks=17),
+    paper=dict(instances=20, raw=50),
+    run=run,
+    claims=claims,
+    figures=figures,
+    metrics=metrics,
+)

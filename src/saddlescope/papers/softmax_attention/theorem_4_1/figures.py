@@ -3,7 +3,7 @@
 import numpy as np
 import xarray as xr
 
-from saddlescope.papers.softmax_attention.theorem_4_1.statistics import select_group
+from saddlescope.papers.softmax_attention.theorem_4_1.claims import select_group
 from saddlescope.plot import Axis, Figure, Line, Mark, Panel
 
 

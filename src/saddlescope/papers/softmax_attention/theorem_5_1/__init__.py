@@ -1,4 +1,4 @@
-"""The flow of aligned K and Q solves the nuclear-norm problem, and that of W alone the same one   (Theorem 5.1)
+"""The flow of aligned K and Q solves the nuclear-norm problem, and that of W alone the same one.
 
 Under Assumptions 2 to 4 and from an aligned start each sample is one scalar, W = sum_i b_i p_i q_i^T with p_i and q_i
 along x_i,opt and z_i, and b_i(t) is a quadrature (`theory.attention.aligned_flow`). The flow of all of K and Q, which
@@ -14,7 +14,6 @@ Assumption 4 (ii), a query along its optimal token, is not needed: without it th
 the sign that (ii) allows: U_K and U_Q are two bases, and half of the queries here point against their tokens.
 """
 
-from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -23,50 +22,36 @@ import xarray as xr
 
 from saddlescope._shared.errors import InputError
 from saddlescope._shared.progress import Report
+from saddlescope.papers.softmax_attention import CITATION
 from saddlescope.papers.softmax_attention.shared.aligned_params import KINDS, AlignedParams
-from saddlescope.papers.softmax_attention.theorem_5_1.claims import claims
+from saddlescope.papers.softmax_attention.theorem_5_1.claims import FLOWS, T100, claims
 from saddlescope.papers.softmax_attention.theorem_5_1.figures import figures
 from saddlescope.papers.softmax_attention.theorem_5_1.metrics import metrics
-from saddlescope.papers.softmax_attention.theorem_5_1.statistics import FLOWS, T100
-from saddlescope.reproduction import parameter_checks
 from saddlescope.reproduction.context import RunContext
+from saddlescope.reproduction.entry import Entry
+from saddlescope.reproduction.parameters import param
 
 if TYPE_CHECKING:
     from saddlescope.models.tokens.data import TokenData
     from saddlescope.theory.attention.aligned_flow import AlignedFlow
 
-__all__ = ["Params", "claims", "figures", "metrics", "run"]
-
-
 _STUDIED = KINDS[:2]
 
 
-@dataclass(frozen=True, kw_only=True)
 class Params(AlignedParams):
     """Instances at random, with aligned starts."""
 
-    instances: int = 10  # of each kind
-    smallest: float = 0.03  # scale omega of the starts, lower end
-    largest: float = 0.3  # upper end
-    times: int = 31  # recorded times from ln t = 0 to 1e6
-    tolerance: float = 1e-11  # of the flows
-    seed: int = 0  # of the first instance
+    instances: int = param(10, "of each kind")
+    smallest: float = param(0.03, "scale omega of the starts, lower end", gt=0)
+    largest: float = param(0.3, "upper end", gt=0)
+    times: int = param(31, "recorded times from ln t = 0 to 1e6")
+    tolerance: float = param(1e-11, "of the flows")
+    seed: int = param(0, "of the first instance")
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        parameter_checks.require_positive(self, "smallest", "largest")
+    def check(self) -> None:
+        super().check()
         if self.smallest > self.largest:
             raise InputError(f"smallest must be at most largest={self.largest!r}; got {self.smallest!r}.")
-
-    @classmethod
-    def quick(cls) -> "Params":
-        """Seconds."""
-        return cls(samples=2, tokens=3, dim=3, columns=3, instances=1, times=5, tolerance=1e-10)
-
-    @classmethod
-    def paper(cls) -> "Params":
-        """More and larger instances; the paper has none."""
-        return cls(samples=8, tokens=9, dim=24, columns=24, instances=30)
 
 
 def run(params: Params, context: RunContext) -> xr.Dataset:
@@ -158,3 +143,18 @@ def _second_solution(data: "TokenData", flow: "AlignedFlow") -> tuple[np.ndarray
     most = 1 / np.linalg.norm(across / np.sqrt(np.outer(flow.limit, flow.limit)), 2)  # beyond it, not positive
     W = p.T @ (middle + 0.5 * most * across) @ q
     return W, max(0.0, 1 - float(data.margins(W).min()))
+
+
+entry = Entry(
+    "softmax-attention/theorem-5-1",
+    "The flow of aligned K and Q solves the nuclear-norm problem, and that of W alone the same one",
+    citation=CITATION,
+    source="Theorem 5.1",
+    params=Params,
+    quick=dict(samples=2, tokens=3, dim=3, columns=3, instances=1, times=5, tolerance=1e-10),
+    paper=dict(samples=8, tokens=9, dim=24, columns=24, instances=30),
+    run=run,
+    claims=claims,
+    figures=figures,
+    metrics=metrics,
+)

@@ -4,7 +4,7 @@ import numpy as np
 import xarray as xr
 
 from saddlescope.papers.softmax_attention.shared.aligned_params import KINDS
-from saddlescope.papers.softmax_attention.theorem_5_1.statistics import FLOWS
+from saddlescope.papers.softmax_attention.theorem_5_1.claims import FLOWS
 from saddlescope.plot import Axis, Figure, Line, Panel
 
 

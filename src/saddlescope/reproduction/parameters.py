@@ -1,0 +1,272 @@
+"""Parameters of an entry as data: each field has a description, a unit, a range, choices and a scale.
+
+The command line, sweeps, the gallery and the JSON schema read these records; values are checked against them.
+
+>>> class Params(EntryParams):
+...     log10_scales: tuple[float, ...] = param((-1.0, -8.0), "log10 of the initial scales", lt=0, order="decreasing")
+...     dim: int = param(8, "embedding dimension", ge=1)
+>>> Params(dim=0)
+Traceback (most recent call last):
+    ...
+saddlescope._shared.errors.InputError: dim must be an integer of at least 1; got 0.
+"""
+
+import dataclasses
+import math
+import sys
+import types
+import typing
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from importlib import import_module
+from itertools import pairwise
+from typing import Any, ClassVar, Literal, dataclass_transform
+
+from saddlescope._shared.errors import InputError, unknown
+
+_TYPES = {int: "integer", float: "number", bool: "boolean", str: "string"}
+_EXAMPLES = {int: "3", float: "1e-8", bool: "true", str: "word"}
+Order = Literal["", "increasing", "decreasing", "distinct"]
+"""Order of the values of a tuple; the first two are strict."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Parameter:
+    """Record of one field. Bounds, choices and the unit are those of each value if the field is a tuple.
+
+    Attributes:
+        name: of the field.
+        description: meaning in a few words, without a full stop.
+        type: int, float, bool or str, of each value.
+        many: True if the field is a tuple of values.
+        default: value at the default size.
+        unit: unit of the values; empty for pure numbers.
+        ge, gt, le, lt: bounds: at least, above, at most, below. Numbers are finite.
+        choices: the allowed values; empty: all.
+        multiple_of: integers must be multiples of it.
+        least: smallest number of values of a tuple.
+        order: order of the values of a tuple; "" for any.
+        scale: of the values: `log` for positive ones over many orders of magnitude.
+    """
+
+    name: str
+    description: str
+    type: type
+    many: bool
+    default: Any
+    unit: str = ""
+    ge: float | None = None
+    gt: float | None = None
+    le: float | None = None
+    lt: float | None = None
+    choices: tuple[Any, ...] = ()
+    multiple_of: int = 1
+    least: int = 1
+    order: Order = ""
+    scale: Literal["linear", "log"] = "linear"
+
+    @property
+    def words(self) -> str:
+        """Description with the unit in brackets."""
+        return f"{self.description} ({self.unit})" if self.unit else self.description
+
+    @property
+    def requirement(self) -> str:
+        """Allowed values in words, such as "an integer of at least 1" or "2 or more numbers below 0, decreasing"."""
+        noun = {int: "integer", float: "number", bool: "boolean", str: "word"}[self.type]
+        if self.choices:
+            of = ", ".join(map(str, self.choices))
+            return f"{self.least} or more of {of}{self._order_words}" if self.many else f"one of {of}"
+        if self.multiple_of > 1:
+            noun = f"multiple of {self.multiple_of}"
+        bounds = []
+        if self.ge is not None and self.le is not None:
+            bounds.append(f"between {self.ge:g} and {self.le:g}")
+        else:
+            bounds += [f"of at least {self.ge:g}"] if self.ge is not None else []
+            bounds += [f"of at most {self.le:g}"] if self.le is not None else []
+        bounds += [f"above {self.gt:g}"] if self.gt is not None else []
+        bounds += [f"below {self.lt:g}"] if self.lt is not None else []
+        tail = f" {' and '.join(bounds)}" if bounds else ""
+        if not self.many:
+            return f"{'an' if noun[0] in 'aeiou' else 'a'} {noun}{tail}"
+        plural = noun.replace("multiple", "multiples") if self.multiple_of > 1 else f"{noun}s"
+        count = f"{self.least} or more {plural}" if self.least else plural
+        return f"{count}{tail}{self._order_words}"
+
+    @property
+    def _order_words(self) -> str:
+        return {"": "", "distinct": ", each once"}.get(self.order, f", {self.order}")
+
+    def check(self, value: Any) -> None:
+        """Raise InputError, in one sentence, unless a value fits."""
+        fits = self._fits_all(value) if self.many else self._fits(value)
+        if not fits:
+            if self.choices and isinstance(value, str) and not self.many:
+                raise unknown(f"choice for {self.name}", value, self.choices)
+            example = f", such as {self.name}={self.text(self.default)}" if self.many else ""
+            raise InputError(f"{self.name} must be {self.requirement}{example}; got {value!r}.")
+
+    def _fits_all(self, values: Any) -> bool:
+        if not isinstance(values, tuple) or len(values) < self.least or not all(map(self._fits, values)):
+            return False
+        if self.order == "distinct":
+            return len(set(values)) == len(values)
+        if self.order == "increasing":
+            return all(a < b for a, b in pairwise(values))
+        return self.order != "decreasing" or all(a > b for a, b in pairwise(values))
+
+    def _fits(self, value: Any) -> bool:
+        if self.choices:
+            return value in self.choices
+        if self.type in (str, bool):
+            return isinstance(value, self.type)
+        whole = isinstance(value, int) and not isinstance(value, bool)
+        if not (whole or (self.type is float and isinstance(value, float) and math.isfinite(value))):
+            return False
+        inside = (self.ge is None or value >= self.ge) and (self.le is None or value <= self.le)
+        strict = (self.gt is None or value > self.gt) and (self.lt is None or value < self.lt)
+        return inside and strict and (self.multiple_of == 1 or value % self.multiple_of == 0)
+
+    def parse(self, text: str) -> Any:
+        """Return the value typed after `--set NAME=`.
+
+        Raises:
+            InputError: it does not fit.
+        """
+        try:
+            if self.many:
+                value: Any = tuple(self._parse(part.strip()) for part in text.strip("()[] ,").split(",") if part.strip())
+            else:
+                value = self._parse(text)
+        except (ValueError, KeyError) as error:
+            example = self.text(self.default) if self.many else _EXAMPLES[self.type]
+            raise InputError(f"{self.name} must be {self.requirement}, such as {self.name}={example}; got {text!r}.") from error
+        self.check(value)
+        return value
+
+    def _parse(self, text: str) -> Any:
+        return {"true": True, "false": False}[text.lower()] if self.type is bool else self.type(text)
+
+    @staticmethod
+    def text(value: Any) -> str:
+        """Return a value as typed after `--set NAME=`."""
+        return ",".join(map(str, value)) if isinstance(value, tuple | list) else str(value)
+
+    def schema(self) -> dict[str, Any]:
+        """Return the JSON schema of the field; `x-unit` and `x-scale` have its unit and scale."""
+        bounds = {"minimum": self.ge, "exclusiveMinimum": self.gt, "maximum": self.le, "exclusiveMaximum": self.lt}
+        one: dict[str, Any] = {"type": _TYPES[self.type]}
+        one |= {name: bound for name, bound in bounds.items() if bound is not None}
+        one |= {"enum": list(self.choices)} if self.choices else {}
+        one |= {"multipleOf": self.multiple_of} if self.multiple_of > 1 else {}
+        if self.many:
+            one = {"type": "array", "items": one, "minItems": self.least}
+            one |= {"uniqueItems": True} if self.order else {}
+            one |= {"x-order": self.order} if self.order in ("increasing", "decreasing") else {}
+            one["default"] = list(self.default)
+        else:
+            one["default"] = self.default
+        return {"description": self.description, "x-unit": self.unit, "x-scale": self.scale} | one
+
+
+def param(
+    default: Any,
+    description: str,
+    *,
+    unit: str = "",
+    ge: float | None = None,
+    gt: float | None = None,
+    le: float | None = None,
+    lt: float | None = None,
+    multiple_of: int = 1,
+    least: int = 1,
+    order: Order = "",
+    scale: Literal["linear", "log"] = "linear",
+) -> Any:
+    """Declare a field of an `EntryParams`, with the attributes of `Parameter`; `Literal` fields have choices."""
+    record = {"description": description, "unit": unit, "ge": ge, "gt": gt, "le": le, "lt": lt, "scale": scale}
+    record |= {"multiple_of": multiple_of, "least": least, "order": order}
+    return dataclasses.field(default=default, metadata=record)
+
+
+@dataclass_transform(frozen_default=True, kw_only_default=True, field_specifiers=(param,))
+@dataclass(frozen=True, kw_only=True)
+class EntryParams:
+    """Parameters of an entry: a frozen, keyword-only dataclass whose fields are declared by `param`.
+
+    Subclasses need no decorator. A check of several fields at once belongs in `check`.
+
+    Raises:
+        InputError: a value does not fit its record.
+    """
+
+    __dataclass_fields__: ClassVar[dict[str, dataclasses.Field[Any]]]
+
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        dataclass(frozen=True, kw_only=True)(cls)
+
+    def __post_init__(self) -> None:
+        for parameter in parameters(type(self)).values():
+            parameter.check(getattr(self, parameter.name))
+        self.check()
+
+    def check(self) -> None:
+        """Raise InputError unless the fields fit each other; by default they always do."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickle by the file of the class, so that worker processes can read parameters of your own entries."""
+        module = sys.modules[type(self).__module__]
+        values = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
+        return _rebuild, (module.__name__, module.__file__, type(self).__qualname__, values)
+
+
+def _rebuild(module: str, file: str | None, name: str, values: Mapping[str, Any]) -> EntryParams:
+    """Return pickled parameters; a module that cannot be imported by its name is loaded from its file."""
+    from saddlescope.reproduction.catalogue import OWN, load_entries
+
+    if module.startswith(OWN) and module not in sys.modules and file is not None:
+        load_entries(file)
+    of: Any = sys.modules.get(module) or import_module(module)
+    for part in name.split("."):
+        of = getattr(of, part)
+    return of(**values)
+
+
+@cache
+def parameters(params_type: type[EntryParams]) -> Mapping[str, Parameter]:
+    """Return the records of all fields of a class of parameters, inherited or not.
+
+    Raises:
+        TypeError: a field is not declared by `param`, or its type is not int, float, bool, str, a Literal of these, or
+            a tuple of one of them.
+    """
+    hints = typing.get_type_hints(params_type)
+    found = {}
+    for field in dataclasses.fields(params_type):
+        hint, many = hints[field.name], typing.get_origin(hints[field.name]) is tuple
+        each = typing.get_args(hint)[0] if many else hint
+        choices = typing.get_args(each) if typing.get_origin(each) is Literal else ()
+        kind = type(choices[0]) if choices else each
+        if kind not in _TYPES or "description" not in field.metadata:
+            raise TypeError(
+                f"{params_type.__qualname__}.{field.name} must be `param(default, description)` of type int, float,"
+                f" bool, str, Literal or a tuple of one of them; got {hint!r}."
+            )
+        found[field.name] = Parameter(
+            name=field.name, type=kind, many=many, default=field.default, choices=choices, **field.metadata
+        )
+    return types.MappingProxyType(found)
+
+
+def schema(params_type: type[EntryParams]) -> dict[str, Any]:
+    """Return the JSON schema of a class of parameters."""
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "type": "object",
+        "properties": {name: record.schema() for name, record in parameters(params_type).items()},
+        "additionalProperties": False,
+    }
+
