@@ -76,14 +76,14 @@ def run(params: Params, context: RunContext) -> xr.Dataset:
 claims = (
     Claim(
         name="falls",
-        says="The loss falls: last over first",
+        quantity="The loss falls: last over first",
         source="Theorem 1",
         statistic=lambda run: Estimate(float(run.loss[-1, -1] / run.loss[-1, 0]), 0.001),
         high=0.5,
     ),
     Claim(
         name=HOSTILE,
-        says=f"More than five stages, in {HOSTILE}",
+        quantity=f"More than five stages, in {HOSTILE}",
         source=HOSTILE,
         statistic=lambda run: Estimate(float(run.sizes["stage"]), remark=HOSTILE),
         low=5.0,
@@ -92,7 +92,7 @@ claims = (
     ),
     Claim(
         name="unresolved",
-        says="What the run did not resolve",
+        quantity="What the run did not resolve",
         source="Theorem 2",
         statistic=lambda run: Estimate.unresolved("The run ended too early."),
         low=0.5,
@@ -102,9 +102,13 @@ claims = (
 
 
 metrics = (
-    Metric(name="stages", says=f"stages, {HOSTILE}", statistic=lambda run: float(run.sizes["stage"])),
+    Metric(name="stages", quantity=f"stages, {HOSTILE}", statistic=lambda run: float(run.sizes["stage"])),
     Metric(
-        name="final_loss", says="final loss", statistic=lambda run: float(run.loss[-1, -1]), unit="nats", scale="log"
+        name="final_loss",
+        quantity="final loss",
+        statistic=lambda run: float(run.loss[-1, -1]),
+        unit="nats",
+        scale="log",
     ),
 )
 

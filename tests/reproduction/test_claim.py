@@ -47,7 +47,9 @@ def test_more_uncertainty_never_decides(value, uncertainty, more, high):
 
 
 def test_a_failed_run_is_undecided_with_its_reason():
-    claim = Claim(name="c", says="s", source="p", statistic=lambda run: Estimate.unresolved("It stopped."), high=1.0)
+    claim = Claim(
+        name="c", quantity="s", source="p", statistic=lambda run: Estimate.unresolved("It stopped."), high=1.0
+    )
     verdict = claim.judge(xr.Dataset())
     assert verdict.outcome is Outcome.UNDECIDED
     assert verdict.remark == "It stopped."
@@ -56,7 +58,7 @@ def test_a_failed_run_is_undecided_with_its_reason():
 @pytest.mark.parametrize(("low", "high"), [(1.0, 0.0), (-math.inf, math.inf), (math.nan, 1.0)])
 def test_a_claim_that_nothing_could_refute_is_refused(low, high):
     with pytest.raises(ValueError, match="low <= high"):
-        Claim(name="c", says="s", source="p", statistic=lambda run: Estimate(0.0), low=low, high=high)
+        Claim(name="c", quantity="s", source="p", statistic=lambda run: Estimate(0.0), low=low, high=high)
 
 
 def test_negative_uncertainty_is_refused():

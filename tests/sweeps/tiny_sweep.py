@@ -82,21 +82,21 @@ def _break(params: Params) -> None:
 claims = (
     Claim(
         name="walks",
-        says="It ends elsewhere",
+        quantity="It ends elsewhere",
         source="nowhere",
         statistic=lambda run: Estimate(float(run.end[0])),
         low=0.05,
     ),
     Claim(
         name="two-scales",
-        says="The second walk is shorter",
+        quantity="The second walk is shorter",
         source="nowhere",
         statistic=lambda run: Estimate(float(run.end[1] / run.end[0])),
         high=0.5,
     ),
 )
 
-metrics = (Metric(name="end", says="where it ends", statistic=lambda run: float(run.end[0]), scale="log"),)
+metrics = (Metric(name="end", quantity="where it ends", statistic=lambda run: float(run.end[0]), scale="log"),)
 
 ENTRY = Entry(
     name="tiny/walk",

@@ -176,8 +176,12 @@ def _fault(sweep: Sweep) -> str:
         (axes, (), ("state", "error")),
         ((*axes, "claim"), ("value", "uncertainty"), ("outcome",)),
         ((*axes, "metric"), ("metrics",), ()),
-        (("claim",), ("claim_low", "claim_high"), ("claim", "claim_statement", "claim_quantity", "claim_kind", "claim_unit")),
-        (("metric",), (), ("metric", "metric_says", "metric_unit", "metric_scale")),
+        (
+            ("claim",),
+            ("claim_low", "claim_high"),
+            ("claim", "claim_statement", "claim_quantity", "claim_kind", "claim_unit"),
+        ),
+        (("metric",), (), ("metric", "metric_quantity", "metric_unit", "metric_scale")),
     ):
         for name in (*numbers, *words):
             if name not in data.variables or data[name].dims != dims:

@@ -11,6 +11,7 @@ from .figure import Mark as Mark
 from .figure import Panel as Panel
 from .figure import Picture as Picture
 from .figure import Table as Table
+from .labelled_lines import lines as lines
 from .phase_diagram import phase_figures as phase_figures
 from .render_matplotlib import draw_matplotlib as draw_matplotlib
 from .render_matplotlib import draw_thumbnail as draw_thumbnail

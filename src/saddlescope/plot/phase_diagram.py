@@ -71,7 +71,7 @@ def _claims(sweep: xr.Dataset) -> tuple[_Reading, ...]:
 
 
 def _metrics(sweep: xr.Dataset) -> tuple[_Reading, ...]:
-    columns = (sweep[f"metric{part}"].values.tolist() for part in ("", "_says", "_unit", "_scale"))
+    columns = (sweep[f"metric{part}"].values.tolist() for part in ("", "_quantity", "_unit", "_scale"))
     return tuple(
         _Reading(place=place, name=shortened(name.replace("_", " ")), label=label, unit=unit, scale=scale)
         for place, (name, label, unit, scale) in enumerate(zip(*columns, strict=True))
@@ -199,7 +199,9 @@ def _kinds(sweep: xr.Dataset) -> xr.DataArray:
     places = xr.full_like(sweep.outcome, -1, dtype=int)
     for place, kind in enumerate(OUTCOMES):
         places = places.where(sweep.outcome != kind.name, place)
-    return places.where(sweep.state != "failed", [kind.name for kind in OUTCOMES].index("failed")).where(sweep.state != "missing", -1)
+    return places.where(sweep.state != "failed", [kind.name for kind in OUTCOMES].index("failed")).where(
+        sweep.state != "missing", -1
+    )
 
 
 def _outcomes(kinds: np.ndarray, layout: PhaseLayout) -> AnyMark:

@@ -18,14 +18,14 @@ class Metric(ReprMixin):
 
     Attributes:
         name: short and stable, unique in its entry, such as `stages` or `final_loss`.
-        says: description in a few words, fit for the label of an axis.
+        quantity: label of the number, as on an axis.
         statistic: function from the stored run to its value; NaN where the run did not resolve it.
         unit: unit of the value; empty for pure numbers.
         scale: axis for its values: `linear`, or `log` for positive ones over many orders of magnitude.
     """
 
     name: str
-    says: str
+    quantity: str
     statistic: Callable[[xr.Dataset], float]
     unit: str = ""
     scale: Literal["linear", "log"] = "linear"

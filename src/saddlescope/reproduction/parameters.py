@@ -137,12 +137,16 @@ class Parameter:
         """
         try:
             if self.many:
-                value: Any = tuple(self._parse(part.strip()) for part in text.strip("()[] ,").split(",") if part.strip())
+                value: Any = tuple(
+                    self._parse(part.strip()) for part in text.strip("()[] ,").split(",") if part.strip()
+                )
             else:
                 value = self._parse(text)
         except (ValueError, KeyError) as error:
             example = self.text(self.default) if self.many else _EXAMPLES[self.type]
-            raise InputError(f"{self.name} must be {self.requirement}, such as {self.name}={example}; got {text!r}.") from error
+            raise InputError(
+                f"{self.name} must be {self.requirement}, such as {self.name}={example}; got {text!r}."
+            ) from error
         self.check(value)
         return value
 
@@ -269,4 +273,3 @@ def schema(params_type: type[EntryParams]) -> dict[str, Any]:
         "properties": {name: record.schema() for name, record in parameters(params_type).items()},
         "additionalProperties": False,
     }
-

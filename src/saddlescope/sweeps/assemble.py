@@ -103,7 +103,7 @@ def _described(entry: Entry) -> dict[str, tuple]:
     }
     named = {
         "metric": [metric.name for metric in metrics],
-        "metric_says": [metric.says for metric in metrics],
+        "metric_quantity": [metric.quantity for metric in metrics],
         "metric_unit": [metric.unit for metric in metrics],
         "metric_scale": [metric.scale for metric in metrics],
     }

@@ -89,7 +89,9 @@ def test_a_killed_run_goes_on_after_the_seeds_that_are_done(heads, tmp_path, typ
         with pytest.raises(KeyboardInterrupt):
             HEADS.run(HEADS.configure("quick"), RunContext(scratch=tmp_path, report=kill))
         told = []
-        again = HEADS.run(HEADS.configure("quick"), RunContext(scratch=tmp_path, report=lambda *each: told.append(each)))
+        again = HEADS.run(
+            HEADS.configure("quick"), RunContext(scratch=tmp_path, report=lambda *each: told.append(each))
+        )
     assert all(note.startswith("seed 1") for _, note in told)
     assert again.identical(heads)
 

@@ -151,13 +151,13 @@ def _turns(run: xr.Dataset) -> Estimate:
 metrics = (
     Metric(
         name="deviation",
-        says="largest deviation of a trajectory from Theorem 4.1, mean over networks",
+        quantity="largest deviation of a trajectory from Theorem 4.1, mean over networks",
         statistic=lambda run: float(abs(run.output - run.prediction).max(("step", "concept")).mean()),
         scale="log",
     ),
     Metric(
         name="final_loss",
-        says="final loss out of distribution, mean over networks",
+        quantity="final loss out of distribution, mean over networks",
         statistic=lambda run: float(run.test_loss.isel(step=-1).mean()),
         scale="log",
     ),

@@ -170,17 +170,17 @@ def _residual(run: xr.Dataset) -> Estimate:
 metrics = (
     Metric(
         name="success",
-        says="share of starts that reach the optimal escape speed",
+        quantity="share of starts that reach the optimal escape speed",
         statistic=lambda run: float((abs(run.speed / run.lower - 1) < 1e-6).mean()),
     ),
     Metric(
         name="speed",
-        says="fastest escape at the largest depth over the optimum, least of all data",
+        quantity="fastest escape at the largest depth over the optimum, least of all data",
         statistic=lambda run: float((run.best.isel(depth=-1) / run.lower).min()),
     ),
     Metric(
         name="layers_above_one",
-        says="layers of rank above one in the fastest direction, most of all data and depths",
+        quantity="layers of rank above one in the fastest direction, most of all data and depths",
         statistic=lambda run: float((run["rank"] > 1).sum("layer").max()),
     ),
 )

@@ -216,12 +216,12 @@ def _smallest_excess(run: xr.Dataset) -> Estimate:
 metrics = (
     Metric(
         name="rank",
-        says="rank of the nuclear-norm solution, mean over draws",
+        quantity="rank of the nuclear-norm solution, mean over draws",
         statistic=lambda run: float(run["rank"].mean()),
     ),
     Metric(
         name="residual",
-        says="largest residual of the stationarity of K and Q in the end",
+        quantity="largest residual of the stationarity of K and Q in the end",
         statistic=lambda run: float(run.residual.max()),
         scale="log",
     ),

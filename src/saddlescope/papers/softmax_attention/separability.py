@@ -213,12 +213,12 @@ def _worst_proof(run: xr.Dataset) -> Estimate:
 metrics = (
     Metric(
         name="any_w",
-        says="draws that some W separates, mean over sizes",
+        quantity="draws that some W separates, mean over sizes",
         statistic=lambda run: float(run.separable.sel(kind="any W").mean()),
     ),
     Metric(
         name="diagonal_w",
-        says="draws that a diagonal W separates, mean over sizes",
+        quantity="draws that a diagonal W separates, mean over sizes",
         statistic=lambda run: float(run.separable.sel(kind="diagonal W").mean()),
     ),
 )

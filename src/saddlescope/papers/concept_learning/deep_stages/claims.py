@@ -180,13 +180,13 @@ def remainder(run: xr.Dataset) -> Estimate:
 metrics = (
     Metric(
         name="time_error",
-        says="stage times off the prediction at the smallest scale, largest relative",
+        quantity="stage times off the prediction at the smallest scale, largest relative",
         statistic=lambda run: float(abs(run.found.isel(scale=-1) / run.predicted.isel(scale=-1) - 1).max()),
         scale="log",
     ),
     Metric(
         name="last_time",
-        says="time of the last stage at the smallest scale, mean over depths and starts",
+        quantity="time of the last stage at the smallest scale, mean over depths and starts",
         statistic=lambda run: float(run.found.isel(scale=-1).max("concept").mean()),
         scale="log",
     ),

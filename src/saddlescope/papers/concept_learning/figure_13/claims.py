@@ -142,23 +142,23 @@ def step_ratio(run: xr.Dataset) -> Estimate:
 metrics = (
     Metric(
         name="descents",
-        says="descents of the loss of three layers, mean over networks",
+        quantity="descents of the loss of three layers, mean over networks",
         statistic=lambda run: float(run.descents.sel(kind=DEEP).mean()),
     ),
     Metric(
         name="transient",
-        says="share of networks of three layers whose loss rises between descents",
+        quantity="share of networks of three layers whose loss rises between descents",
         statistic=lambda run: float((run.descents.sel(kind=DEEP) > 1).mean()),
     ),
     Metric(
         name="steps",
-        says="steps until three layers have learned, median over networks",
+        quantity="steps until three layers have learned, median over networks",
         statistic=lambda run: float(run.learned.sel(kind=DEEP).median()),
         scale="log",
     ),
     Metric(
         name="final_loss",
-        says="final loss out of distribution of three layers, mean over networks",
+        quantity="final loss out of distribution of three layers, mean over networks",
         statistic=lambda run: float(run.test_loss.isel(step=-1).mean()),
         scale="log",
     ),

@@ -165,22 +165,22 @@ claims.add(
 metrics = (
     Metric(
         name="descents",
-        says="descents of the loss in low dimension, mean over seeds",
+        quantity="descents of the loss in low dimension, mean over seeds",
         statistic=lambda run: float(select_networks(run, LOW, run.attrs["paper_depth"]).descents.mean()),
     ),
     Metric(
         name="transient",
-        says="share of networks in low dimension whose loss rises between descents",
+        quantity="share of networks in low dimension whose loss rises between descents",
         statistic=lambda run: float((select_networks(run, LOW, run.attrs["paper_depth"]).descents > 1).mean()),
     ),
     Metric(
         name="rise",
-        says="largest rise of the loss in low dimension over its start, mean over seeds",
+        quantity="largest rise of the loss in low dimension over its start, mean over seeds",
         statistic=lambda run: float(select_networks(run, LOW, run.attrs["paper_depth"]).rise.mean()),
     ),
     Metric(
         name="final_loss",
-        says="final loss out of distribution in low dimension, mean over seeds",
+        quantity="final loss out of distribution in low dimension, mean over seeds",
         statistic=lambda run: float(select_networks(run, LOW, run.attrs["paper_depth"]).test_loss.isel(step=-1).mean()),
         scale="log",
     ),

@@ -186,12 +186,12 @@ claims.add(
 metrics = (
     Metric(
         name="failed_at_stop",
-        says="share of starts that have not generalized when training stops",
+        quantity="share of starts that have not generalized when training stops",
         statistic=lambda run: float(failed_share(run).mean()),
     ),
     Metric(
         name="failed_in_budget",
-        says="share of starts that have not generalized within the budget",
+        quantity="share of starts that have not generalized within the budget",
         statistic=lambda run: float((run.at_budget < LEARNED).mean()),
     ),
 )

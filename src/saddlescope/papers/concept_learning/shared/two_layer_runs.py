@@ -261,13 +261,13 @@ def _largest_rise(run: xr.Dataset) -> float:
 METRICS = (
     Metric(
         name="descents",
-        says="descents of the loss out of distribution",
+        quantity="descents of the loss out of distribution",
         statistic=lambda run: float((run.turning_loss.diff("turn") < 0).sum()),
     ),
-    Metric(name="rise", says="largest rise of the loss, over its start", statistic=_largest_rise),
+    Metric(name="rise", quantity="largest rise of the loss, over its start", statistic=_largest_rise),
     Metric(
         name="final_loss",
-        says="final loss out of distribution",
+        quantity="final loss out of distribution",
         statistic=lambda run: float(run.loss.isel(time=-1)),
         scale="log",
     ),

@@ -183,19 +183,19 @@ def example_rise(run: xr.Dataset) -> Estimate:
 metrics = (
     Metric(
         name="sgd_error",
-        says="largest distance of SGD to the closed form, mean over networks",
+        quantity="largest distance of SGD to the closed form, mean over networks",
         statistic=lambda run: float(sgd_errors(run, "empirical", True).mean()),
         scale="log",
     ),
     Metric(
         name="flow_error",
-        says="largest distance of gradient flow to the closed form",
+        quantity="largest distance of gradient flow to the closed form",
         statistic=lambda run: float(abs(run.corrected - run.exact).max()),
         scale="log",
     ),
     Metric(
         name="rising",
-        says="share of starts whose loss rises, over dimensions and sizes",
+        quantity="share of starts whose loss rises, over dimensions and sizes",
         statistic=lambda run: float(run.rising.mean()),
     ),
 )

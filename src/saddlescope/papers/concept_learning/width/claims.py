@@ -141,12 +141,12 @@ def sgd_share(run: xr.Dataset) -> Estimate:
 metrics = (
     Metric(
         name="several",
-        says="share of starts with two or more descents, over all widths and scales",
+        quantity="share of starts with two or more descents, over all widths and scales",
         statistic=lambda run: float(run.several.sum() / run.starts.sum()),
     ),
     Metric(
         name="visible",
-        says="share of starts with two or more visible descents, over all widths and scales",
+        quantity="share of starts with two or more visible descents, over all widths and scales",
         statistic=lambda run: float(run.visible.sum() / run.starts.sum()),
     ),
 )

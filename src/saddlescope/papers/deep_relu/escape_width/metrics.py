@@ -6,12 +6,12 @@ from saddlescope.reproduction.metric import Metric
 metrics = (
     Metric(
         name="faster_share",
-        says="share of faster runs at the largest width, L = 3",
+        quantity="share of faster runs at the largest width, L = 3",
         statistic=lambda run: success_share(run, "faster", BASE_DEPTH, int(run.width[-1]))[0],
     ),
     Metric(
         name="optimal_share",
-        says="share of optimal runs at the largest width, L = 3",
+        quantity="share of optimal runs at the largest width, L = 3",
         statistic=lambda run: success_share(run, "optimal", BASE_DEPTH, int(run.width[-1]))[0],
     ),
 )

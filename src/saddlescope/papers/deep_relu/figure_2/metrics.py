@@ -6,17 +6,17 @@ from saddlescope.reproduction.metric import Metric
 metrics = (
     Metric(
         name="success",
-        says="share of starts at the optimal speed, at the largest width",
+        quantity="share of starts at the optimal speed, at the largest width",
         statistic=lambda run: float((abs(run.speed - run.optimum) < OPTIMAL).isel(width=-1).mean()),
     ),
     Metric(
         name="above_rank_one",
-        says="share of starts faster than rank one, at the largest width",
+        quantity="share of starts faster than rank one, at the largest width",
         statistic=lambda run: float((run.speed > run.rank_one + FASTER).isel(width=-1).mean()),
     ),
     Metric(
         name="speed",
-        says="fastest escape at the largest width over the optimum, least of all circles",
+        quantity="fastest escape at the largest width over the optimum, least of all circles",
         statistic=lambda run: float((run.speed.isel(width=-1).max("start") / run.optimum).min()),
     ),
 )

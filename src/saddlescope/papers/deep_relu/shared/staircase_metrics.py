@@ -14,19 +14,19 @@ def _final_loss(run: xr.Dataset) -> float:
 
 STAIRCASE_METRICS = (
     Metric(
-        name="stages", says="stages found, mean over networks", statistic=lambda run: float(run.stages_found.mean())
+        name="stages", quantity="stages found, mean over networks", statistic=lambda run: float(run.stages_found.mean())
     ),
     Metric(
         name="rank",
-        says="largest rank of a stage, mean over networks",
+        quantity="largest rank of a stage, mean over networks",
         statistic=lambda run: float(run.stage_rank.max("stage").mean()),
     ),
-    Metric(name="final_loss", says="final loss, mean over networks", statistic=_final_loss, scale="log"),
+    Metric(name="final_loss", quantity="final loss, mean over networks", statistic=_final_loss, scale="log"),
 )
 """Metrics that every run with stored staircases and losses has."""
 
 ACCURACY_METRIC = Metric(
     name="accuracy",
-    says="final accuracy, mean over networks",
+    quantity="final accuracy, mean over networks",
     statistic=lambda run: float(run.accuracy.isel(step=-1).mean()),
 )

@@ -110,23 +110,23 @@ def number_leaving(run: xr.Dataset) -> Estimate:
 metrics = (
     Metric(
         name="stages",
-        says="stages of Algorithm 1, mean over problems",
+        quantity="stages of Algorithm 1, mean over problems",
         statistic=lambda run: float(run.stage_time.notnull().sum("stage").mean()),
     ),
     Metric(
         name="leaving",
-        says="coordinates that leave the support, mean over problems",
+        quantity="coordinates that leave the support, mean over problems",
         statistic=lambda run: float(run.left.sum("stage").mean()),
     ),
     Metric(
         name="excess",
-        says="relative excess of the flow's l1 norm, mean over problems",
+        quantity="relative excess of the flow's l1 norm, mean over problems",
         statistic=lambda run: float(abs(run.flow_norm / run.least_norm - 1).mean()),
         scale="log",
     ),
     Metric(
         name="final_loss",
-        says="final loss of the flow, mean over problems",
+        quantity="final loss of the flow, mean over problems",
         statistic=lambda run: float(run.flow_loss.mean()),
         scale="log",
     ),

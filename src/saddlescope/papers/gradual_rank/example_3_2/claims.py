@@ -194,17 +194,17 @@ def remaining_loss(run: xr.Dataset) -> Estimate:
 metrics = (
     Metric(
         name="stages",
-        says="stages that Algorithm 1 predicts, mean over networks",
+        quantity="stages that Algorithm 1 predicts, mean over networks",
         statistic=lambda run: float(run.predicted_time.notnull().sum("stage").mean()),
     ),
     Metric(
         name="resolved",
-        says="plateaus that the smallest α resolves, mean over networks",
+        quantity="plateaus that the smallest α resolves, mean over networks",
         statistic=lambda run: float(run.resolved.isel(scale=-1).sum("stage").mean()),
     ),
     Metric(
         name="final_loss",
-        says="final loss at the smallest α, mean over networks",
+        quantity="final loss at the smallest α, mean over networks",
         statistic=lambda run: float(run.loss.isel(scale=-1, time=-1).mean()),
         scale="log",
     ),

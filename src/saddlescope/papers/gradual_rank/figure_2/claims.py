@@ -144,7 +144,7 @@ metrics = (
     RESOLVED,
     Metric(
         name="final_loss",
-        says="final loss at the smallest α",
+        quantity="final loss at the smallest α",
         statistic=lambda run: float(run.loss.isel(scale=-1, time=-1)),
         scale="log",
     ),

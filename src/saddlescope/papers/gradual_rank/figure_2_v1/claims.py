@@ -190,12 +190,12 @@ metrics = (
     STAGES,
     Metric(
         name="in_transit",
-        says="singular values that rise at a time, at the smallest α",
+        quantity="singular values that rise at a time, at the smallest α",
         statistic=lambda run: float(run.in_transit.isel(scale=-1)),
     ),
     Metric(
         name="final_loss",
-        says="final loss at the smallest α",
+        quantity="final loss at the smallest α",
         statistic=lambda run: float(run.loss.isel(scale=-1, time=-1)),
         scale="log",
     ),

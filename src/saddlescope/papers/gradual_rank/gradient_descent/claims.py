@@ -127,12 +127,12 @@ claims.add(
 metrics = (
     Metric(
         name="stages",
-        says="stages of the flow at the smallest α",
+        quantity="stages of the flow at the smallest α",
         statistic=lambda run: float((run.flow_time.isel(scale=-1) < float("inf")).sum()),
     ),
     Metric(
         name="time_error",
-        says="descent's stage times off the flow's, at the smallest rate and α, largest relative",
+        quantity="descent's stage times off the flow's, at the smallest rate and α, largest relative",
         statistic=lambda run: float(
             abs(run.descent_time.isel(scale=-1, rate=-1) / run.flow_time.isel(scale=-1) - 1).max()
         ),
@@ -140,7 +140,7 @@ metrics = (
     ),
     Metric(
         name="noise",
-        says="spread of SGD's stage times at the smallest batch, largest relative",
+        quantity="spread of SGD's stage times at the smallest batch, largest relative",
         statistic=lambda run: float((run.sgd_time.std("run") / run.sgd_time.mean("run")).isel(batch=0).max()),
         scale="log",
     ),

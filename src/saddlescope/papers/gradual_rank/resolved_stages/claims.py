@@ -188,12 +188,12 @@ def dimension_effect(run: xr.Dataset) -> Estimate:
 metrics = (
     Metric(
         name="found_share",
-        says="share of all plateaus found at the smallest scale",
+        quantity="share of all plateaus found at the smallest scale",
         statistic=lambda run: float(found(run).isel(scale=-1).sum() / run.plateaus.sum()),
     ),
     Metric(
         name="found_over_predicted",
-        says="plateaus found over those with two e-folds, at the smallest scale",
+        quantity="plateaus found over those with two e-folds, at the smallest scale",
         statistic=lambda run: float(
             found(run).isel(scale=-1).sum() / max(int(predicted(run, FEW).isel(scale=-1).sum()), 1)
         ),

@@ -17,13 +17,13 @@ if TYPE_CHECKING:
 
 STAGES = Metric(
     name="stages",
-    says="stages of the flow at the smallest α",
+    quantity="stages of the flow at the smallest α",
     statistic=lambda run: float((run.found_time.isel(scale=-1) < float("inf")).sum()),
 )
 
 RESOLVED = Metric(
     name="resolved",
-    says="plateaus that the smallest α resolves",
+    quantity="plateaus that the smallest α resolves",
     statistic=lambda run: float(run.resolved.isel(scale=-1).sum()),
 )
 

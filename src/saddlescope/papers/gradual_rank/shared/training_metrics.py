@@ -4,7 +4,7 @@ from saddlescope.reproduction.metric import Metric
 
 _STABLE_RANK = Metric(
     name="stable_rank",
-    says="stable rank of the updates in the end, mean over measurable heads",
+    quantity="stable rank of the updates in the end, mean over measurable heads",
     statistic=lambda run: float(run.stable_rank.where(run.measurable).isel(step=-1).mean()),
 )
 
@@ -12,13 +12,13 @@ image_metrics = (
     _STABLE_RANK,
     Metric(
         name="train_loss",
-        says="training loss of the last epoch, mean over seeds",
+        quantity="training loss of the last epoch, mean over seeds",
         statistic=lambda run: float(run.train_loss.isel(epoch=-1).mean()),
         scale="log",
     ),
     Metric(
         name="accuracy",
-        says="final test accuracy, mean over seeds",
+        quantity="final test accuracy, mean over seeds",
         statistic=lambda run: float(run.test_accuracy.isel(tested=-1).mean()),
     ),
 )
@@ -27,13 +27,13 @@ language_metrics = (
     _STABLE_RANK,
     Metric(
         name="train_loss",
-        says="final training loss, mean over seeds",
+        quantity="final training loss, mean over seeds",
         statistic=lambda run: float(run.train_loss.isel(test_step=-1).mean()),
         unit="nats",
     ),
     Metric(
         name="test_loss",
-        says="final test loss, mean over seeds",
+        quantity="final test loss, mean over seeds",
         statistic=lambda run: float(run.test_loss.isel(test_step=-1).mean()),
         unit="nats",
     ),

@@ -228,7 +228,7 @@ metrics = (
     RESOLVED,
     Metric(
         name="distance",
-        says="distance to θ^k at the smallest α, median over plateaus",
+        quantity="distance to θ^k at the smallest α, median over plateaus",
         statistic=lambda run: float(run.theta_distance.isel(scale=-1).median()),
         scale="log",
     ),
