@@ -8,38 +8,23 @@ import json
 import os
 import signal
 import sys
-from dataclasses import dataclass
 
 import numpy as np
 import xarray as xr
 
-from saddlescope._shared.errors import InputError
 from saddlescope.plot import Axis, Band, Figure, Heat, Line, Mark, Panel, Table
-from saddlescope.reproduction import Claim, Entry, Estimate, RunContext, catalogue
+from saddlescope.reproduction import Claims, Entry, EntryParams, Estimate, RunContext, catalogue, param
 from saddlescope.reproduction import entry as entries
 from saddlescope.reproduction.metric import Metric
 
 HOSTILE = "<script>document.title='owned'</script><img src=x onerror=\"document.title='owned'\">"
 
 
-@dataclass(frozen=True, kw_only=True)
-class Params:
-    stages: int = 4  # steps of the staircase
-    seed: int = 0  # of the noise
-    scales: tuple[float, ...] = (1e-2, 1e-8)  # initial scales
-    words: str = HOSTILE  # shown as they stand
-
-    def __post_init__(self) -> None:
-        if self.stages < 1:
-            raise InputError(f"stages must be at least 1; got {self.stages!r}.")
-
-    @classmethod
-    def quick(cls) -> "Params":
-        return cls(stages=2)
-
-    @classmethod
-    def paper(cls) -> "Params":
-        return cls(stages=9)
+class Params(EntryParams):
+    stages: int = param(4, "steps of the staircase", ge=1)
+    seed: int = param(0, "seed of the noise")
+    scales: tuple[float, ...] = param((1e-2, 1e-8), "initial scales", scale="log")
+    words: str = param(HOSTILE, "text that must be shown verbatim")
 
 
 def run(params: Params, context: RunContext) -> xr.Dataset:
@@ -73,32 +58,39 @@ def run(params: Params, context: RunContext) -> xr.Dataset:
     )
 
 
-claims = (
-    Claim(
-        name="falls",
-        quantity="The loss falls: last over first",
-        source="Theorem 1",
-        statistic=lambda run: Estimate(float(run.loss[-1, -1] / run.loss[-1, 0]), 0.001),
-        high=0.5,
-    ),
-    Claim(
-        name=HOSTILE,
-        quantity=f"More than five stages, in {HOSTILE}",
-        source=HOSTILE,
-        statistic=lambda run: Estimate(float(run.sizes["stage"]), remark=HOSTILE),
-        low=5.0,
-        high=100.0,
-        unit="stages",
-    ),
-    Claim(
-        name="unresolved",
-        quantity="What the run did not resolve",
-        source="Theorem 2",
-        statistic=lambda run: Estimate.unresolved("The run ended too early."),
-        low=0.5,
-        high=2.0,
-    ),
+claims = Claims()
+
+
+@claims.add("falls", "The loss falls", quantity="last over first", kind="printed", source="Theorem 1", high=0.5)
+def falls(run: xr.Dataset) -> Estimate:
+    return Estimate(float(run.loss[-1, -1] / run.loss[-1, 0]), 0.001)
+
+
+@claims.add(
+    HOSTILE,
+    f"More than five stages, in {HOSTILE}",
+    quantity=f"stages, {HOSTILE}",
+    kind="own",
+    source=HOSTILE,
+    low=5.0,
+    high=100.0,
+    unit="stages",
 )
+def stages(run: xr.Dataset) -> Estimate:
+    return Estimate(float(run.sizes["stage"]), remark=HOSTILE)
+
+
+@claims.add(
+    "unresolved",
+    "The run resolves every stage",
+    quantity="share of resolved stages",
+    kind="reading",
+    source="Theorem 2",
+    low=0.5,
+    high=2.0,
+)
+def unresolved(run: xr.Dataset) -> Estimate:
+    return Estimate.unresolved("The run ended too early.")
 
 
 metrics = (
@@ -164,18 +156,20 @@ def traces(run: xr.Dataset) -> list[Figure]:
 
 
 ENTRY = Entry(
-    name="tiny/staircase",
-    title=f"A staircase in no time {HOSTILE}",
+    "tiny/staircase",
+    f"A staircase in no time {HOSTILE}",
     source="Section 1",
-    paper="Nobody: A tiny paper, 2023",
-    params_type=Params,
+    citation="Nobody: A tiny paper, 2023",
+    params=Params,
+    quick={"stages": 2},
+    paper={"stages": 9},
     run=run,
     claims=claims,
     figures=traces,
     metrics=metrics,
 )
 NAMES = (ENTRY.name,)
-HEADING = catalogue.Heading(ENTRY.title, ENTRY.source, ENTRY.paper)
+HEADING = catalogue.Heading(ENTRY.title, ENTRY.source, ENTRY.citation)
 
 
 def find_entry(name: str) -> Entry:

@@ -9,38 +9,24 @@ import os
 import signal
 import sys
 import time
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 import xarray as xr
 
 from saddlescope._shared.errors import InputError
-from saddlescope.reproduction import Claim, Entry, Estimate, Metric, RunContext, catalogue
+from saddlescope.reproduction import Claims, Entry, EntryParams, Estimate, Metric, RunContext, catalogue, param
 from saddlescope.reproduction import entry as entries
 
 
-@dataclass(frozen=True, kw_only=True)
-class Params:
-    dim: int = 3  # of the walk
-    seed: int = 0  # of its steps
-    noise: float = 1.0  # standard deviation of a step
-    scales: tuple[float, ...] = (0.1, 0.01)  # one walk each
-    steps: int = 20  # of the walk; each is kept
-    pause: float = 0.0  # seconds a step
-    kind: str = "walk"  # walk, fails, refuses, killed or exits
-
-    def __post_init__(self) -> None:
-        if self.dim < 1:
-            raise InputError(f"dim must be at least 1; got {self.dim!r}.")
-
-    @classmethod
-    def quick(cls) -> "Params":
-        return cls(steps=4)
-
-    @classmethod
-    def paper(cls) -> "Params":
-        return cls(steps=40)
+class Params(EntryParams):
+    dim: int = param(3, "dimension of the walk", ge=1)
+    seed: int = param(0, "seed of the steps")
+    noise: float = param(1.0, "standard deviation of a step")
+    scales: tuple[float, ...] = param((0.1, 0.01), "scale of each walk")
+    steps: int = param(20, "steps of the walk")
+    pause: float = param(0.0, "pause in each step", unit="s")
+    kind: str = param("walk", "walk, fails, refuses, killed or exits")
 
 
 def run(params: Params, context: RunContext) -> xr.Dataset:
@@ -79,31 +65,31 @@ def _break(params: Params) -> None:
             os._exit(3)
 
 
-claims = (
-    Claim(
-        name="walks",
-        quantity="It ends elsewhere",
-        source="nowhere",
-        statistic=lambda run: Estimate(float(run.end[0])),
-        low=0.05,
-    ),
-    Claim(
-        name="two-scales",
-        quantity="The second walk is shorter",
-        source="nowhere",
-        statistic=lambda run: Estimate(float(run.end[1] / run.end[0])),
-        high=0.5,
-    ),
+claims = Claims()
+
+
+@claims.add("walks", "The walk leaves its start", quantity="final distance", kind="own", source="nowhere", low=0.05)
+def walks(run: xr.Dataset) -> Estimate:
+    return Estimate(float(run.end[0]))
+
+
+@claims.add(
+    "two-scales", "The second walk is shorter", quantity="ratio of lengths", kind="own", source="nowhere", high=0.5
 )
+def two_scales(run: xr.Dataset) -> Estimate:
+    return Estimate(float(run.end[1] / run.end[0]))
+
 
 metrics = (Metric(name="end", quantity="where it ends", statistic=lambda run: float(run.end[0]), scale="log"),)
 
 ENTRY = Entry(
-    name="tiny/walk",
-    title="A walk",
+    "tiny/walk",
+    "A walk",
     source="Section 1",
-    paper="Nobody: A tiny paper, 2023",
-    params_type=Params,
+    citation="Nobody: A tiny paper, 2023",
+    params=Params,
+    quick={"steps": 4},
+    paper={"steps": 40},
     run=run,
     claims=claims,
     figures=lambda run: [],

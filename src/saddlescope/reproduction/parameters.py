@@ -8,7 +8,7 @@ The command line, sweeps, the gallery and the JSON schema read these records; va
 >>> Params(dim=0)
 Traceback (most recent call last):
     ...
-saddlescope._shared.errors.InputError: dim must be an integer of at least 1; got 0.
+saddlescope._shared.errors.InputError: dim must be at least 1; got 0.
 """
 
 import dataclasses
@@ -26,7 +26,8 @@ from typing import Any, ClassVar, Literal, dataclass_transform
 from saddlescope._shared.errors import InputError, unknown
 
 _TYPES = {int: "integer", float: "number", bool: "boolean", str: "string"}
-_EXAMPLES = {int: "3", float: "1e-8", bool: "true", str: "word"}
+_NOUNS = {int: "integer", float: "number", bool: "boolean", str: "word"}
+_ONE = {int: "an integer", float: "a finite number", bool: "true or false", str: "a word"}
 Order = Literal["", "increasing", "decreasing", "distinct"]
 """Order of the values of a tuple; the first two are strict."""
 
@@ -56,10 +57,10 @@ class Parameter:
     many: bool
     default: Any
     unit: str = ""
-    ge: float | None = None
-    gt: float | None = None
-    le: float | None = None
-    lt: float | None = None
+    ge: int | float | None = None
+    gt: int | float | None = None
+    le: int | float | None = None
+    lt: int | float | None = None
     choices: tuple[Any, ...] = ()
     multiple_of: int = 1
     least: int = 1
@@ -73,40 +74,54 @@ class Parameter:
 
     @property
     def requirement(self) -> str:
-        """Allowed values in words, such as "an integer of at least 1" or "2 or more numbers below 0, decreasing"."""
-        noun = {int: "integer", float: "number", bool: "boolean", str: "word"}[self.type]
-        if self.choices:
-            of = ", ".join(map(str, self.choices))
-            return f"{self.least} or more of {of}{self._order_words}" if self.many else f"one of {of}"
-        if self.multiple_of > 1:
-            noun = f"multiple of {self.multiple_of}"
-        bounds = []
-        if self.ge is not None and self.le is not None:
-            bounds.append(f"between {self.ge:g} and {self.le:g}")
-        else:
-            bounds += [f"of at least {self.ge:g}"] if self.ge is not None else []
-            bounds += [f"of at most {self.le:g}"] if self.le is not None else []
-        bounds += [f"above {self.gt:g}"] if self.gt is not None else []
-        bounds += [f"below {self.lt:g}"] if self.lt is not None else []
-        tail = f" {' and '.join(bounds)}" if bounds else ""
+        """Allowed values in words, such as "integer, at least 1" or "two or more negative numbers, decreasing"."""
         if not self.many:
-            return f"{'an' if noun[0] in 'aeiou' else 'a'} {noun}{tail}"
-        plural = noun.replace("multiple", "multiples") if self.multiple_of > 1 else f"{noun}s"
-        count = f"{self.least} or more {plural}" if self.least else plural
-        return f"{count}{tail}{self._order_words}"
+            return ", ".join(part for part in (_NOUNS[self.type], self._bounds) if part)
+        count = {0: "any number of", 1: "one or more", 2: "two or more"}.get(self.least, f"{self.least} or more")
+        order = {"": "", "distinct": ", each once"}.get(self.order, f", {self.order}")
+        if self._bounds in ("positive", "negative"):
+            return f"{count} {self._bounds} {_NOUNS[self.type]}s{order}"
+        return f"{count} {_NOUNS[self.type]}s{', each ' if self._bounds else ''}{self._bounds}{order}"
 
     @property
-    def _order_words(self) -> str:
-        return {"": "", "distinct": ", each once"}.get(self.order, f", {self.order}")
+    def _bounds(self) -> str:
+        """Bounds, choices and multiples in words; empty if there are none."""
+        if self.choices:
+            return f"one of {', '.join(map(str, self.choices))}"
+        words = ["a multiple of " + str(self.multiple_of)] if self.multiple_of > 1 else []
+        if self.ge is not None and self.le is not None:
+            words.append(f"between {self.ge:g} and {self.le:g}")
+        elif self.gt == 0 and self.lt is None and self.le is None:
+            words.append("positive")
+        elif self.lt == 0 and self.gt is None and self.ge is None:
+            words.append("negative")
+        else:
+            named = {"at least": self.ge, "above": self.gt, "at most": self.le, "below": self.lt}
+            words += [f"{word} {bound:g}" for word, bound in named.items() if bound is not None]
+        return " and ".join(words)
 
     def check(self, value: Any) -> None:
         """Raise InputError, in one sentence, unless a value fits."""
-        fits = self._fits_all(value) if self.many else self._fits(value)
-        if not fits:
-            if self.choices and isinstance(value, str) and not self.many:
-                raise unknown(f"choice for {self.name}", value, self.choices)
-            example = f", such as {self.name}={self.text(self.default)}" if self.many else ""
-            raise InputError(f"{self.name} must be {self.requirement}{example}; got {value!r}.")
+        if self._fits_all(value) if self.many else self._fits(value):
+            return
+        if self.many:
+            wanted = f"{self.requirement}, such as {self.name}={self.text(self.default)}"
+        elif self.choices and isinstance(value, str):
+            raise unknown(f"choice for {self.name}", value, self.choices)
+        else:
+            wanted = self._bounds if self._bounds and self._is_of_type(value) else self._type
+        raise InputError(f"{self.name} must be {wanted}; got {value!r}.")
+
+    @property
+    def _type(self) -> str:
+        example = {int: "3", float: "1e-8", bool: "true", str: "word"}[self.type]
+        return f"{_ONE[self.type]}, such as {self.name}={example}"
+
+    def _is_of_type(self, value: Any) -> bool:
+        if self.type in (str, bool):
+            return isinstance(value, self.type)
+        whole = isinstance(value, int) and not isinstance(value, bool)
+        return whole or (self.type is float and isinstance(value, float) and math.isfinite(value))
 
     def _fits_all(self, values: Any) -> bool:
         if not isinstance(values, tuple) or len(values) < self.least or not all(map(self._fits, values)):
@@ -120,11 +135,10 @@ class Parameter:
     def _fits(self, value: Any) -> bool:
         if self.choices:
             return value in self.choices
-        if self.type in (str, bool):
-            return isinstance(value, self.type)
-        whole = isinstance(value, int) and not isinstance(value, bool)
-        if not (whole or (self.type is float and isinstance(value, float) and math.isfinite(value))):
+        if not self._is_of_type(value):
             return False
+        if self.type in (str, bool):
+            return True
         inside = (self.ge is None or value >= self.ge) and (self.le is None or value <= self.le)
         strict = (self.gt is None or value > self.gt) and (self.lt is None or value < self.lt)
         return inside and strict and (self.multiple_of == 1 or value % self.multiple_of == 0)
@@ -143,10 +157,8 @@ class Parameter:
             else:
                 value = self._parse(text)
         except (ValueError, KeyError) as error:
-            example = self.text(self.default) if self.many else _EXAMPLES[self.type]
-            raise InputError(
-                f"{self.name} must be {self.requirement}, such as {self.name}={example}; got {text!r}."
-            ) from error
+            wanted = f"{self.requirement}, such as {self.name}={self.text(self.default)}" if self.many else self._type
+            raise InputError(f"{self.name} must be {wanted}; got {text!r}.") from error
         self.check(value)
         return value
 
@@ -180,10 +192,10 @@ def param(
     description: str,
     *,
     unit: str = "",
-    ge: float | None = None,
-    gt: float | None = None,
-    le: float | None = None,
-    lt: float | None = None,
+    ge: int | float | None = None,
+    gt: int | float | None = None,
+    le: int | float | None = None,
+    lt: int | float | None = None,
     multiple_of: int = 1,
     least: int = 1,
     order: Order = "",
