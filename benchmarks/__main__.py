@@ -39,11 +39,11 @@ def names(here: Path = HERE) -> list[str]:
 
 
 def processor() -> str:
-    """The name of the processor, where the system tells it."""
+    """Name of the processor, where the system reports it."""
     cpuinfo = Path("/proc/cpuinfo")
     lines = cpuinfo.read_text().splitlines() if cpuinfo.exists() else []
-    told = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
-    return told[0] if told else platform.processor() or platform.machine()
+    reported = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+    return reported[0] if reported else platform.processor() or platform.machine()
 
 
 def versions() -> dict[str, str]:

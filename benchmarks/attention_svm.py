@@ -127,7 +127,7 @@ def ranks(board: Board, name: str, draws: list[TokenData]) -> None:
         gaps = [certified(data, *answer, "nuclear").gap for data, answer in zip(draws, answers, strict=True)]
         right = sum(one == other for one, other in zip(read, true, strict=True))
         problem = f"nuclear, {name}, rank read at {TOLERANCE:g}"
-        board.tell(problem, f"CVXPY, {solver}, reduced", "certified rank found", 100 * right / len(draws), "%")
+        board.report(problem, f"CVXPY, {solver}, reduced", "certified rank found", 100 * right / len(draws), "%")
         print(
             f"  {name}, {solver:8s} right in {right} of {len(draws)} draws; read {min(read)} to {max(read)}, certified"
             f" {min(true)} to {max(true)}; largest gap {max(gaps):.0e}, ours {max(c.gap for c in ours):.0e}"
@@ -154,14 +154,16 @@ def limited(board: Board, limit: float, ours: list[float]) -> None:
         seconds = time.perf_counter() - start
         if process.is_alive():
             process.kill()
-            told = f"not done after {seconds:.0f} s: more than {seconds / statistics.median(ours):,.0f} times as long"
+            reported = (
+                f"not done after {seconds:.0f} s: more than {seconds / statistics.median(ours):,.0f} times as long"
+            )
             times[peer], notes[peer] = [seconds], "not done: a lower bound"
         elif process.exitcode:
-            told = f"failed after {seconds:.0f} s"
+            reported = f"failed after {seconds:.0f} s"
         else:
-            told = f"{seconds:9.1f} s, {seconds / statistics.median(ours):,.0f} times as long"
+            reported = f"{seconds:9.1f} s, {seconds / statistics.median(ours):,.0f} times as long"
             times[peer] = [seconds]
-        print(f"  nuclear   {peer:25s} {told}", flush=True)
+        print(f"  nuclear   {peer:25s} {reported}", flush=True)
     board.compare(f"nuclear, (n, L, d) = {FULL}", "wall time", "s", times, notes)
 
 

@@ -124,7 +124,7 @@ class Board:
                 )
             )
 
-    def tell(
+    def report(
         self, problem: str, method: str, quantity: str, value: float | None, unit: str = "", note: str = ""
     ) -> None:
         """A row whose ratio would say nothing: an error, a share, a memory peak, or what could not be had."""

@@ -2,7 +2,7 @@
 
 The pair is made on the spot: the shapes of one layer (d = 4096, 32 heads of width 128, MLP of 11008) repeated, in
 bfloat16, a shard a layer, with an embedding of 32000 tokens; the tuned one differs by a matrix of rank 4 in every
-weight. Each measurement is a process of its own, whose peak of resident memory (mapped files included) is told over
+weight. Each measurement is a process of its own, whose peak of resident memory (mapped files included) is reported over
 what it has after its imports. Tensors that are not attention are read as well, to be hashed. CPU time on one thread.
 
 usage: benchmarks/checkpoints.py [--quick] [layers [folder]]
@@ -58,7 +58,7 @@ def make(folder: Path, layers: int, sizes: tuple[int, int, int], tuned: bool) ->
 
 
 def peak() -> int:
-    """The largest resident memory of this program so far, in bytes; `getrusage` would tell that of its parent too."""
+    """The largest resident memory of this program so far, in bytes; `getrusage` would include that of its parent."""
     status = Path("/proc/self/status").read_text()
     return 1024 * int(status.partition("VmHWM:")[2].split()[0])
 
@@ -78,7 +78,7 @@ def main(board: Board) -> None:
     layers, place = int((*board.words, "3")[0]), (*board.words[1:], None)[0]
     columns = ("layers", "GB on disk", "CPU s", "s a layer", "peak over imports, GiB", "stable rank")
     print(*(f"{column:>{len(column) + 2}}" for column in columns), sep="")
-    told = []
+    reported = []
     for count in sorted({1, layers}):
         with tempfile.TemporaryDirectory(dir=place) as folder:
             for name in ("base", "tuned"):
@@ -87,17 +87,17 @@ def main(board: Board) -> None:
             command = [sys.executable, __file__, "--child", folder]
             done = subprocess.run(command, capture_output=True, text=True, check=True)
             found = json.loads(done.stdout)
-        told.append((count, found["seconds"]))
+        reported.append((count, found["seconds"]))
         over = (found["peak"] - found["imported"]) / GIB
         problem = f"{count} layers of d = {sizes[0]}, {size / 1e9:.2g} GB on disk"
-        board.tell(problem, "checkpoint_spectra", "CPU time", found["seconds"], "s")
-        board.tell(problem, "checkpoint_spectra", "memory over that of the imports", over, "GiB")
+        board.report(problem, "checkpoint_spectra", "CPU time", found["seconds"], "s")
+        board.report(problem, "checkpoint_spectra", "memory over that of the imports", over, "GiB")
         row = (count, size / 1e9, found["seconds"], found["seconds"] / count, over, found["rank"])
         print(*(f"{value:{len(column) + 2}.3g}" for column, value in zip(columns, row, strict=True)), sep="")
-    (few, short), (many, long) = told[0], told[-1]
+    (few, short), (many, long) = reported[0], reported[-1]
     per_layer = (long - short) / (many - few) if many > few else long
     whole = short + (ALL_LAYERS - few) * per_layer
-    board.tell(f"d = {sizes[0]}", "checkpoint_spectra", "CPU time of a further layer", per_layer, "s")
+    board.report(f"d = {sizes[0]}", "checkpoint_spectra", "CPU time of a further layer", per_layer, "s")
     print(f"{per_layer:.1f} s for each further layer: {whole / 60:.1f} min for {ALL_LAYERS} layers on one thread")
 
 

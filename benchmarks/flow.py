@@ -245,18 +245,18 @@ def returning(board: Board) -> None:
     flow = gradient_flow(network, DiagonalInit(u, v, -unit(16)), until=60.0, tolerance=1e-4)
     print(f"{'saddlescope, tolerance 1e-4':44}{np.round(flow.beta[-1], 6)!s:>32}   {flow.status}")
 
-    def told(method: str, end: np.ndarray, says: str) -> None:
+    def reported(method: str, end: np.ndarray, says: str) -> None:
         off = float(np.max(np.abs(end - teacher)))
-        board.tell(
+        board.report(
             "a coordinate returns with the other sign, alpha = 1e-16", method, "error of the end", off, note=says
         )
 
-    told("gradient_flow, tolerance 1e-4", flow.beta[-1], "says it is done" if flow.status.ok else "says it failed")
+    reported("gradient_flow, tolerance 1e-4", flow.beta[-1], "says it is done" if flow.status.ok else "says it failed")
     for method in ("RK45", "DOP853", "LSODA", "Radau"):
         start = 1e-16 * np.concatenate([u, v])
         end = solve_ivp(slope, (0, 60), start, method=method, rtol=1e-10, atol=1e-38)
         beta = np.round(end.y[:3, -1] * end.y[3:, -1], 6)
-        told(
+        reported(
             f"SciPy {method}, rtol 1e-10",
             end.y[:3, -1] * end.y[3:, -1],
             "says success" if end.success else "says failure",

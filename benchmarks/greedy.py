@@ -76,7 +76,7 @@ def main(board: Board) -> None:
         off = float(np.max(np.abs(learned.stages[-1].beta - teacher)))
         leaving = sum(len(stage.left) for stage in learned.stages)
         count = len(learned.stages) - 1
-        board.tell(
+        board.report(
             f"p = 100, 1000 samples, seed {seed}, all {count} stages",
             "incremental_learning",
             "CPU time",

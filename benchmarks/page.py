@@ -21,7 +21,7 @@ DOCS = Path(__file__).resolve().parents[1] / "docs"
 STORED, BOARD, PICTURE = DOCS / "benchmarks.json", DOCS / "board.md", DOCS / "scaling.png"
 HEAD = """# Benchmark board
 
-The last figures of every benchmark, written by `make bench`; [benchmarks](benchmarks.md) tells what they mean, and
+The last figures of every benchmark, written by `make bench`; [benchmarks](benchmarks.md) explains them, and
 where others do better. A ratio is a figure over that of the first method of its problem, which is saddlescope's, in the
 same process: costs above 1 speak for saddlescope. Figures are medians over turns; the spread of a ratio is its least
 and greatest over turns, and is missing where each side ran once.
@@ -78,7 +78,7 @@ def _section(record: dict[str, Any]) -> str:
     lines += [_line(columns), "|" + "---|" * len(columns)]
     for (problem, quantity), rows in itertools.groupby(record["rows"], lambda row: (row["problem"], row["quantity"])):
         for k, row in enumerate(rows):
-            what = ("", "") if k else (problem, quantity)  # told once, in the first row of its group
+            what = ("", "") if k else (problem, quantity)  # given once, in the first row of its group
             lines.append(_line((*what, row["method"], _value(row), _ratio(row), row["note"])))
     return "\n".join([*lines, ""])
 
@@ -138,8 +138,8 @@ def figure(records: Sequence[dict[str, Any]]) -> Figure:
     for size in dict.fromkeys(curve["size"] for curve in curves):
         lines = []
         for curve in (one for one in curves if one["size"] == size):
-            told = f"{size}: {curve['method']}, exponent {number(curve['exponent'], 2)}"
-            points = {"x": np.array(curve["sizes"]), "y": np.array(curve["values"]), "group": told}
+            reported = f"{size}: {curve['method']}, exponent {number(curve['exponent'], 2)}"
+            points = {"x": np.array(curve["sizes"]), "y": np.array(curve["values"]), "group": reported}
             lines += [Line(**points), Line(**points, style="points")]
         panels.append(Panel(x=Axis(size, scale="log"), y=Axis("CPU time", "s", scale="log"), marks=tuple(lines)))
     return Figure(name="scaling", title="Cost against size", caption="", panels=tuple(panels), columns=2)

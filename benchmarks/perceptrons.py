@@ -4,7 +4,7 @@ Four and four one-layer networks of Figure 2 (a, b), two four-layer ones of 2 (c
 eight with ReLU of Figure 12, two three-layer ones of Figure 13, one with ReLU and four concepts of Figure 7: 40 epochs
 of SGD, batch 128, learning rate 0.1, 5000 samples a cluster, the output at the test point recorded at every step. Both
 sides have their data in memory and single precision. CPU seconds of the whole, of ours all that a user waits for: the
-import of JAX and compilation are told apart. PyTorch takes a share of the epochs, and its time is scaled to 40.
+import of JAX and compilation are timed separately. PyTorch takes a share of the epochs, and its time is scaled to 40.
 
     python benchmarks/perceptrons.py [--quick] [epochs of PyTorch, by default 2]
 """

@@ -9,7 +9,7 @@
     data             the three attention SVMs, against n L d: 5 tokens, n = d / 5
 
 CPU time on one thread, the least of three turns, compiled beforehand. The exponent is the slope of log(time) against
-log(size) by least squares over all points; its standard error tells how far from a power law the points are, and the
+log(size) by least squares over all points; its standard error measures the distance from a power law, and the
 slope between the last two where it is going.
 
     python benchmarks/scaling.py [--quick]
@@ -114,8 +114,8 @@ def measure(board: Board, problem: str, method: str, size: str, sizes: Sequence[
         points[one] = least_seconds(prepare(one), turns)
         print(f"  {method:28} {size} = {one:<8g} {1e3 * points[one]:12.2f} ms", flush=True)
     curve = board.curve(problem, method, size, points, "CPU time", "s")
-    told = f"{curve.exponent:.2f} ± {curve.error:.2f}, at the end {curve.end:.2f}"
-    print(f"{problem}, {method}: time as {size} to the {told}\n", flush=True)
+    reported = f"{curve.exponent:.2f} ± {curve.error:.2f}, at the end {curve.end:.2f}"
+    print(f"{problem}, {method}: time as {size} to the {reported}\n", flush=True)
 
 
 def main(board: Board) -> None:

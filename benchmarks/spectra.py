@@ -142,7 +142,7 @@ def errors(board: Board) -> None:
         methods = ("saddlescope", "numpy.linalg.svd, float32", "torch.linalg.svdvals, float32", "WeightWatcher")
         for method, off in zip(methods, worst, strict=True):
             quantity = "largest error of a singular value over the largest one"
-            board.tell(f"one product, relative update {relative:.0e}", method, quantity, float(off))
+            board.report(f"one product, relative update {relative:.0e}", method, quantity, float(off))
         print(f"{relative:<32.0e}", *(f"{value:13.1e}" for value in (worst[0], floor, *worst[1:])))
 
 

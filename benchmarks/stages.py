@@ -97,8 +97,8 @@ def main(board: Board) -> None:
             ("threshold on the smoothed derivative, best of a grid", threshold),
             ("SciPy find_peaks, best of a grid", peaks),
         ):
-            board.tell(problem, method, "found right", 100 * value, "%")
-        board.tell(problem, "find_plateaus", "CPU time of a staircase", milliseconds, "ms")
+            board.report(problem, method, "found right", 100 * value, "%")
+        board.report(problem, "find_plateaus", "CPU time of a staircase", milliseconds, "ms")
         cells = (f"{noise:g}", sampling, *(f"{value:.0%}" for value in (ours, threshold, peaks, whole)))
         print(*(f"{cell:>22}" for cell in cells), f"{milliseconds:>22.1f}")
 

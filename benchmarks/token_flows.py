@@ -9,7 +9,7 @@ near to the reference, this package's run at tolerance 1e-10, which other coordi
 
 "rhs" are evaluations of the right-hand side: for LSODA with those of its differenced Jacobians, for Kvaerno5 without
 (each of its steps has 7 stages, and Newton iterations that Diffrax does not count), so that ours is at a disadvantage.
-"says" tells what the solver said of the run: "ok" beside an error above 1e-6 is a wrong answer returned as a success.
+"says" is the status that the solver returned: "ok" beside an error above 1e-6 is a wrong answer returned as a success.
 CPU seconds on one thread, compiled beforehand: ours is NumPy and SciPy, Diffrax's whole loop is compiled.
 
     python benchmarks/token_flows.py [--quick]
@@ -168,9 +168,9 @@ def compare(board: Board, data: TokenData, power: int, turns: int) -> None:
             runs["Kvaerno5"] = partial(diffrax_run, slope, diffrax.Kvaerno5(), start, until)
         for name, run in runs.items():
             off, found = report(f"{kind} {name}", run, partial(error, data, wanted), ours.evaluations, seconds)
-            told = f"{'SciPy' if name in ('RK45', 'DOP853', 'LSODA') else 'Diffrax'} {name}, {kind} rates"
-            evaluations[told], times[told] = found.evaluations, found.seconds
-            notes[told] = (
+            reported = f"{'SciPy' if name in ('RK45', 'DOP853', 'LSODA') else 'Diffrax'} {name}, {kind} rates"
+            evaluations[reported], times[reported] = found.evaluations, found.seconds
+            notes[reported] = (
                 f"says {found.says}, error {off:.0e}" if np.isfinite(off) else f"says {found.says}, no direction"
             )
     problem = f"(n, L, d) = {(data.samples, data.tokens, data.dim)} to t = 1e{power}"
@@ -202,7 +202,7 @@ def report(
 
 def main(board: Board) -> None:
     """Prints all tables."""
-    warnings.simplefilter("ignore")  # LSODA's complaints are told in the tables
+    warnings.simplefilter("ignore")  # the tables have LSODA's complaints
     for size in SIZES[: 1 if board.quick else None]:
         for power in LOG10_TIMES[: 1 if board.quick else None]:
             compare(board, gaussian_tokens(*size, seed=1), power, 1 if board.quick else TURNS)

@@ -83,7 +83,7 @@ def digits(board: Board, epochs: int = 8, pairs: int = 3) -> None:
     steps = epochs * (len(data.train_images) // 128)
     board.compare(f"ViT on digits, {steps} steps", "CPU time", "s", totals)
     share = statistics.mean(shares)
-    board.tell(f"ViT on digits, {steps} steps", "RankTracker", "its own part of the run", 100 * share, "%")
+    board.report(f"ViT on digits, {steps} steps", "RankTracker", "its own part of the run", 100 * share, "%")
     spread = statistics.stdev(ratios) if pairs > 1 else float("nan")
     print(
         f"{steps} steps: the tracker takes {share:.1%} of the run; "
@@ -134,7 +134,7 @@ def gpt2(board: Board, steps: int = 2, sequences: int = 8, tokens: int = 256) ->
         records = sum(map(Geometric(), range(1, length + 1)))
         share = (tracker.making + records * record) / (length * step)
         problem = f"GPT-2 small, {sequences} x {tokens} tokens a step, {length} steps"
-        board.tell(problem, "RankTracker", "its part of the training time", 100 * share, "%", f"{records} records")
+        board.report(problem, "RankTracker", "its part of the training time", 100 * share, "%", f"{records} records")
         print(f"{length:6d} steps, {records} records: the tracker takes {share:.3%} of the training time")
 
 

@@ -1,4 +1,4 @@
-"""The README's picture and table, and the pages of verdicts: made from stored runs, checked to be current.
+"""The picture and the tables of the README and of the pages of verdicts: made from stored runs, checked to be current.
 
 --from results    judges the stored default runs; writes docs/verdicts.json and .md, docs/figure-2.png, and the tables
                   of the README and of docs/papers/*.md
@@ -22,7 +22,7 @@ ROOT = Path(__file__).resolve().parents[1]
 README, PAPERS = ROOT / "README.md", ROOT / "docs" / "papers"
 VERDICTS, PAGE = ROOT / "docs" / "verdicts.json", ROOT / "docs" / "verdicts.md"
 PICTURED = "gradual-rank/figure-2"
-CLAIMED = ("says", "source", "unit", "low", "high")
+CLAIMED = ("statement", "quantity", "kind", "source", "unit", "low", "high")
 
 
 def default_runs(results: Path) -> list[Reproduction]:
@@ -63,7 +63,7 @@ def disagreements(verdicts: list[dict]) -> list[str]:
         for claim in find_entry(name).claims:
             v = stored.pop((name, claim.name), None)
             if v is None:
-                found.append(f"{name}: there is no verdict on {claim.name!r}")
+                found.append(f"{name}: no verdict on {claim.name!r}")
                 continue
             for field in CLAIMED:
                 now = getattr(claim, field)

@@ -1,11 +1,11 @@
-"""Tables of verdicts in Markdown: of all entries, of one paper, of what is refuted, and the page of every claim."""
+"""Tables of verdicts in Markdown: of all entries, of one paper, of refuted claims, and the page of every claim."""
 
 import itertools
 import math
 from collections.abc import Iterable
 
-from saddlescope.reproduction import Entry, Outcome, find_entry
-from saddlescope.reproduction.formatting import bounds, measured, summary
+from saddlescope.reproduction import Entry, Kind, Outcome, find_entry
+from saddlescope.reproduction.formatting import bounds, counts, measured
 
 
 def by_entry(verdicts: list[dict]) -> list[tuple[Entry, list[dict]]]:
@@ -14,33 +14,43 @@ def by_entry(verdicts: list[dict]) -> list[tuple[Entry, list[dict]]]:
 
 
 def all_entries(verdicts: list[dict]) -> str:
-    """One row an entry: what it is, and how its claims fared."""
+    """The totals by kind, and one row per entry: its title and its verdicts."""
     rows = ((entry.name, entry.title, outcomes(some)) for entry, some in by_entry(verdicts))
-    return table(("reproduction", "what", "verdicts"), rows)
+    return f"{totals(verdicts)}\n\n{table(('entry', 'title', 'verdicts'), rows)}"
+
+
+def totals(verdicts: list[dict]) -> str:
+    """One row per kind of claim, with the number of each outcome."""
+    found = {
+        kind: [sum(v["kind"] == kind and v["outcome"] == outcome for v in verdicts) for outcome in Outcome]
+        for kind in Kind
+    }
+    rows = ((kind, *map(str, numbers)) for kind, numbers in found.items() if any(numbers))
+    return table(("kind of claim", *Outcome), rows)
 
 
 def results(paper: str, verdicts: list[dict]) -> str:
-    """Return the results of one paper's claims: a sentence, and one row per entry with a link to its claims."""
-    told = of_paper(paper, verdicts)
-    rows = ((_linked(entry.name), entry.source, entry.title, outcomes(some)) for entry, some in by_entry(told))
-    counted = f"{len(told)} claims at the default size on two cores: {outcomes(told)}."
-    return f"{counted}\n\n{table(('entry', 'in the paper', 'what', 'verdicts'), rows)}"
+    """The totals of one paper's claims, and one row per entry with a link to its claims."""
+    found = of_paper(paper, verdicts)
+    rows = ((_linked(entry.name), entry.source, entry.title, outcomes(some)) for entry, some in by_entry(found))
+    intro = "Verdicts at the default size, measured on two cores:"
+    return f"{intro}\n\n{totals(found)}\n\n{table(('entry', 'in the paper', 'title', 'verdicts'), rows)}"
 
 
 def refuted(paper: str, verdicts: list[dict]) -> str:
     """One row for each refuted claim of a paper."""
     rows = [(_linked(v["entry"]), *_claim(v)) for v in of_paper(paper, verdicts) if v["outcome"] == Outcome.REFUTED]
-    return table(("entry", "claim", "measured", "would hold"), rows) if rows else "Nothing."
+    return table(("entry", *CLAIM), rows) if rows else "None."
 
 
 def every_claim(verdicts: list[dict]) -> str:
     """The page of all claims with their measured values and bounds, entry by entry."""
-    told = "Measured at the default size on two cores. A refuted claim is a result: it is shown as it is."
-    lines = ["# Verdicts", "", told]
+    lines = ["# Verdicts", "", "Measured at the default size on two cores, by kind of claim:", "", totals(verdicts)]
     for entry, some in by_entry(verdicts):
         rows = ((*_claim(v), f"**{v['outcome']}**") for v in some)
         lines += ["", f"## {entry.name}", "", f"{entry.title} ({entry.source}).", ""]
-        lines.append(table(("claim", "measured", "holds when", "verdict"), rows))
+        lines += [table((*CLAIM, "verdict"), rows), "", "<details><summary>Sources and remarks</summary>", ""]
+        lines += [_details(v) for v in some] + ["", "</details>"]
     return "\n".join(lines) + "\n"
 
 
@@ -55,9 +65,13 @@ def _linked(entry: str) -> str:
 
 
 def outcomes(verdicts: Iterable[dict]) -> str:
-    """Such as '7 reproduced, 1 **refuted**'."""
-    told = summary(Outcome(v["outcome"]) for v in verdicts)
-    return told.replace("refuted", "**refuted**").replace("undecided", "*undecided*")
+    """Such as 'printed: 7 reproduced, 1 **refuted**; own: 2 reproduced'."""
+    listed, parts = list(verdicts), []
+    for kind in Kind:
+        found = counts(Outcome(v["outcome"]) for v in listed if v["kind"] == kind)
+        words = ", ".join(f"{n} {outcome}" for outcome, n in found.items() if n)
+        parts += [f"{kind}: {words}"] if words else []
+    return "; ".join(parts).replace("refuted", "**refuted**").replace("undecided", "*undecided*")
 
 
 def table(head: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> str:
@@ -71,10 +85,20 @@ def plain(text: str) -> str:
     return text.replace("|", r"\|").replace("*", r"\*")
 
 
-def _claim(v: dict) -> tuple[str, str, str]:
-    """Return the claim, the measured value with its remark, and the bounds."""
+CLAIM = ("statement", "quantity", "value", "bound", "kind")
+"""Columns of a claim."""
+
+
+def _claim(v: dict) -> tuple[str, ...]:
+    """Return the cells of a claim, in the order of `CLAIM`."""
     value, uncertainty = (math.nan if v[k] is None else v[k] for k in ("value", "uncertainty"))
     low = -math.inf if v["low"] is None else v["low"]
     high = math.inf if v["high"] is None else v["high"]
-    shown = measured(value, uncertainty, v["unit"]) + (f" ({v['remark']})" if v["remark"] else "")
-    return plain(f"{v['says']} ({v['source']})"), plain(shown), bounds(low, high, v["unit"])
+    shown = measured(value, uncertainty, v["unit"])
+    return plain(v["statement"]), plain(v["quantity"]), plain(shown), bounds(low, high, v["unit"]), v["kind"]
+
+
+def _details(v: dict) -> str:
+    """Return the source and the remark of a claim as a list item."""
+    remark = f" {v['remark']}" if v["remark"] else ""
+    return f"- `{v['claim']}`: {plain(v['source'])}.{plain(remark)}"

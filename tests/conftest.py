@@ -91,8 +91,8 @@ def quick_run(tmp_path_factory, types_unchecked):
         entry = find_entry(name)
         key = entry.run, entry.configure("quick")
         if key not in done:
-            told = repr((entry.run.__module__, entry.run.__qualname__, entry.configure("quick")))
-            done[key] = shared(entry, among_workers / f"quick-run-{hashlib.sha256(told.encode()).hexdigest()}")
+            reported = repr((entry.run.__module__, entry.run.__qualname__, entry.configure("quick")))
+            done[key] = shared(entry, among_workers / f"quick-run-{hashlib.sha256(reported.encode()).hexdigest()}")
         return QuickRun(entry, *done[key])
 
     return get

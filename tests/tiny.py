@@ -54,7 +54,7 @@ def run(params: Params, context: RunContext) -> xr.Dataset:
             "learned": ("stage", np.arange(params.stages) % 2 == 0),
         },
         coords={"t": t, "scale": list(params.scales), "name": ("stage", [f"stage {k}" for k in range(params.stages)])},
-        attrs={"centres": centres, "told": params.words},
+        attrs={"centres": centres, "reported": params.words},
     )
 
 
@@ -117,7 +117,7 @@ def traces(run: xr.Dataset) -> list[Figure]:
         Figure(
             name="staircase",
             title="The loss falls in stages",
-            caption=f"One curve an initial scale. {run.attrs['told']}",
+            caption=f"One curve an initial scale. {run.attrs['reported']}",
             panels=(
                 Panel(x=time, y=loss, marks=(*curves, *marks), title="loss"),
                 Panel(

@@ -19,10 +19,10 @@ class Commands(SphinxDirective):
         section += nodes.title(text=words)
         for paragraph in (command.help or "").split("\n\n"):
             section += _paragraph(" ".join(paragraph.split()))
-        told = [p for p in command.params if not getattr(p, "hidden", False)]
-        called = [words, *(_called(p) for p in told)]
+        reported = [p for p in command.params if not getattr(p, "hidden", False)]
+        called = [words, *(_called(p) for p in reported)]
         section += nodes.literal_block(text=" ".join(called), language="console")
-        section += _listed(told)
+        section += _listed(reported)
         self.state.document.note_implicit_target(section, section)
         return section
 
@@ -46,13 +46,13 @@ def _listed(parameters: list[Any]) -> nodes.definition_list:
     for parameter in parameters:
         argument = parameter.param_type_name == "argument"
         term = nodes.term("", "", nodes.literal(text=_called(parameter) if argument else _option(parameter)))
-        told = parameter.help or ""
+        reported = parameter.help or ""
         default = parameter.default
         if default not in (None, False, True, "") and not argument:
-            told += f" Default: {default}."
+            reported += f" Default: {default}."
         if parameter.envvar:
-            told += f" Also taken from the environment variable {parameter.envvar}."
-        found += nodes.definition_list_item("", term, nodes.definition("", _paragraph(told)))
+            reported += f" Also taken from the environment variable {parameter.envvar}."
+        found += nodes.definition_list_item("", term, nodes.definition("", _paragraph(reported)))
     return found
 
 

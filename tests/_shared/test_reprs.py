@@ -70,8 +70,8 @@ def test_no_class_that_holds_arrays_dumps_them(cls):
     if not cls.__dataclass_params__.repr:
         assert issubclass(cls, ReprMixin) or "__repr__" in cls.__dict__
         return
-    told = [str(field.type) for field in dataclasses.fields(cls)]
-    assert not [text for text in told if any(word in text for word in LONG)]
+    reported = [str(field.type) for field in dataclasses.fields(cls)]
+    assert not [text for text in reported if any(word in text for word in LONG)]
 
 
 @pytest.mark.parametrize("cls", [c for c in HELD if c.__repr__ is ReprMixin.__repr__], ids=lambda cls: cls.__qualname__)
@@ -151,7 +151,7 @@ def test_results_are_short(name):
         assert "<table" in page
 
 
-def test_a_prediction_and_its_run_tell_their_stages():
+def test_a_prediction_and_its_run_report_their_stages():
     network = _network()
     predicted = ss.incremental_learning(network, 12, max_stages=3)
     assert repr(predicted).startswith("IncrementalLearning(")
@@ -217,7 +217,7 @@ def test_a_history_that_has_not_begun_is_shown():
 
 
 @pytest.mark.parametrize(
-    ("value", "told"),
+    ("value", "reported"),
     [
         (1 / 3, "0.333333"),
         (np.float32(2), "2"),
@@ -241,8 +241,8 @@ def test_a_history_that_has_not_begun_is_shown():
         (-math.inf, "-inf"),
     ],
 )
-def test_brief(value, told):
-    assert brief(value) == told
+def test_brief(value, reported):
+    assert brief(value) == reported
 
 
 def test_a_table_says_where_arrays_lie_and_what_is_missing():
@@ -256,7 +256,7 @@ def test_a_table_says_where_arrays_lie_and_what_is_missing():
     assert "float64[6], 1 to 4, 2 NaN<" in page
 
 
-def test_a_long_table_tells_its_length():
+def test_a_long_table_reports_its_length():
     page = html_table("t", ("n",), [(n,) for n in range(1000)])
     assert page.count("<tr>") == 25
     assert "… 1000 rows in all" in page

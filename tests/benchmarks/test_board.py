@@ -95,7 +95,7 @@ def test_no_spread_where_both_sides_ran_once():
 
 def test_what_is_not_finite_is_null_in_the_record():
     made = board.Board()
-    made.tell("p", "m", "error", math.inf)
+    made.report("p", "m", "error", math.inf)
     made.curve("p", "m", "n", {1.0: 1.0, 2.0: 2.0}, "time", "s")
     record = json.loads(json.dumps(made.record(), allow_nan=False))
     assert record["rows"][0]["value"] is None
@@ -127,7 +127,7 @@ def test_a_finished_benchmark_is_kept_until_its_code_changes(place, tmp_path, ca
     assert runs(place) == 5
 
 
-def test_one_that_fails_is_told_and_the_others_go_on(place, tmp_path, capsys):
+def test_one_that_fails_is_reported_and_the_others_go_on(place, tmp_path, capsys):
     settings = {"quick": True, "again": False, "limit": 60.0, "here": place}
     records, failed = runner.run_all(["fails", "tiny"], tmp_path, **settings)
     assert failed == ["fails"]

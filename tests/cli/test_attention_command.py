@@ -22,11 +22,11 @@ def folder(tmp_path, monkeypatch):
 
 def test_it_prints_solutions_and_verdicts_and_stores_the_flows(folder, capsys):
     assert cli.main(["attention", "tokens.npz", *SHORT, "--out", "flows.nc"]) == 0
-    told = capsys.readouterr()
+    reported = capsys.readouterr()
     for words in ("2 samples of 3 tokens", "small initial loss", "l1, diagonal", "keys and queries", "minimises"):
-        assert words in told.out
-    assert "Stored in flows.nc." in told.out
-    assert "tokens.npz: 100%" in told.err
+        assert words in reported.out
+    assert "Stored in flows.nc." in reported.out
+    assert "tokens.npz: 100%" in reported.err
     stored = store.read(folder / "flows.nc")
     assert stored.flow.values.tolist() == ["keys and queries", "W alone", "diagonal"]
     assert float(stored.log_time[-1]) == 3
@@ -48,7 +48,7 @@ class Trap:
 
 
 @pytest.mark.parametrize(
-    ("spoil", "told"),
+    ("spoil", "reported"),
     [
         ({"y": np.array([1.0, 2.0])}, "y must be 1 or -1"),
         ({"v": np.zeros(6)}, "must give every sample one optimal token"),
@@ -58,13 +58,13 @@ class Trap:
         ({"v": None}, "without v"),
     ],
 )
-def test_a_file_that_cannot_be_used_is_one_sentence_and_status_2(folder, capsys, spoil, told):
+def test_a_file_that_cannot_be_used_is_one_sentence_and_status_2(folder, capsys, spoil, reported):
     with np.load("tokens.npz") as stored:
         arrays = {name: stored[name] for name in stored.files} | spoil
     np.savez("tokens.npz", allow_pickle=True, **{name: of for name, of in arrays.items() if of is not None})
     assert cli.main(["attention", "tokens.npz", *SHORT, "--out", "flows.nc"]) == 2
     out, err = capsys.readouterr()
-    assert told in err
+    assert reported in err
     assert err.count("\n") == 1
     assert out == ""
     assert [path.name for path in folder.iterdir()] == ["tokens.npz"]

@@ -33,8 +33,8 @@ def call(tmp_path, monkeypatch, capsys):
 
     def run(line):
         status = cli.main(shlex.split(line))
-        told = capsys.readouterr()
-        return status, told.out, told.err
+        reported = capsys.readouterr()
+        return status, reported.out, reported.err
 
     return run
 
@@ -81,16 +81,16 @@ def test_a_series_has_its_staircase_on_the_page(call, tmp_path):
 
 def test_json_has_the_same_numbers(call):
     status, out, _ = call("spectra base.pt step2.pt --heads 2 --json")
-    told = json.loads(out)
+    reported = json.loads(out)
     stored = store.read("spectra.nc")
-    assert (status, told["faults"], told["stored"]) == (0, [], "spectra.nc")
-    first = told["layers"][0]
+    assert (status, reported["faults"], reported["stored"]) == (0, [], "spectra.nc")
+    first = reported["layers"][0]
     assert (first["layer"], first["product"], first["heads"]) == ("layers.0", "W_K W_Qᵀ", "2 of 2")
     assert first["stable rank"] == pytest.approx(float(stored.stable_rank[0, 0, :, 0].mean()))
     assert first["most"] == pytest.approx(float(stored.stable_rank[0, 0, :, 0].max()))
 
 
-def test_what_cannot_be_measured_is_told_and_the_rest_is_done(call):
+def test_what_cannot_be_measured_is_reported_and_the_rest_is_done(call):
     tensors = torch.load("step1.pt")
     tensors["layers.1.q_proj.weight"][0, 0] = torch.nan
     torch.save(tensors, "broken.pt")
@@ -108,7 +108,7 @@ def test_what_cannot_be_measured_is_told_and_the_rest_is_done(call):
 
 
 @pytest.mark.parametrize(
-    ("line", "told"),
+    ("line", "reported"),
     [
         ("spectra base.pt", "Missing argument 'TUNED [STEP...]'"),
         ("spectra base.pt nowhere", "There is no checkpoint nowhere"),
@@ -123,11 +123,11 @@ def test_what_cannot_be_measured_is_told_and_the_rest_is_done(call):
         ("extract-lora base.pt base.pt --out there --rank 1", "must differ from base.pt"),
     ],
 )
-def test_bad_input_is_a_sentence_and_status_2(call, tmp_path, line, told):
+def test_bad_input_is_a_sentence_and_status_2(call, tmp_path, line, reported):
     before = sorted(tmp_path.iterdir())
     status, out, err = call(line)
     assert status == 2
-    assert told in err.splitlines()[-1]
+    assert reported in err.splitlines()[-1]
     assert "Traceback" not in err
     assert out == ""
     assert sorted(tmp_path.iterdir()) == before
@@ -142,15 +142,15 @@ def test_an_adapter_and_what_each_rank_keeps(call, tmp_path):
     config = json.loads((tmp_path / "adapter/adapter_config.json").read_text())
     assert len(config["target_modules"]) == 10
     status, out, _ = call("extract-lora base.pt step1.pt --rank 2 --no-logits --out adapter --json")
-    told = json.loads(out)
-    assert (status, told["left_out"], told["logits"], told["faults"]) == (0, [], None, [])
-    assert {layer["rank"] for layer in told["layers"]} == {2}
-    assert [row["rank"] for row in told["ranks"]] == [1, 2, 4, 6]
-    assert told["ranks"][-1]["captured_energy"] == pytest.approx(1)
-    assert told["captured_energy"] == pytest.approx(told["ranks"][1]["captured_energy"])
+    reported = json.loads(out)
+    assert (status, reported["left_out"], reported["logits"], reported["faults"]) == (0, [], None, [])
+    assert {layer["rank"] for layer in reported["layers"]} == {2}
+    assert [row["rank"] for row in reported["ranks"]] == [1, 2, 4, 6]
+    assert reported["ranks"][-1]["captured_energy"] == pytest.approx(1)
+    assert reported["captured_energy"] == pytest.approx(reported["ranks"][1]["captured_energy"])
 
 
-def test_logits_that_cannot_be_compared_are_told_after_the_adapter_is_written(call, tmp_path):
+def test_logits_that_cannot_be_compared_are_reported_after_the_adapter_is_written(call, tmp_path):
     status, out, err = call("extract-lora base.pt step1.pt --rank 2 --out adapter")
     assert status == 2
     assert "The logits were not compared" in err

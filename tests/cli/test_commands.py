@@ -4,6 +4,7 @@ import shlex
 import signal
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -22,8 +23,8 @@ def saddlescope(tiny, tmp_path, monkeypatch, capsys):
 
     def call(line):
         status = cli.main(shlex.split(line))
-        told = capsys.readouterr()
-        return status, told.out, told.err
+        reported = capsys.readouterr()
+        return status, reported.out, reported.err
 
     return call
 
@@ -37,7 +38,7 @@ def process(line, folder, **environment):
 
 
 @pytest.mark.parametrize(
-    ("line", "told"),
+    ("line", "reported"),
     [
         ("run tiny/stairs", "There is no entry 'tiny/stairs'; did you mean tiny/staircase?"),
         ("show tiny/stairs", "There is no entry 'tiny/stairs'; did you mean tiny/staircase?"),
@@ -45,7 +46,7 @@ def process(line, folder, **environment):
         ("run tiny/staircase --set sed=1", "There is no parameter of tiny/staircase 'sed'; did you mean seed?"),
         ("run tiny/staircase --set seed", "--set must be NAME=VALUE, such as --set seed=1; got 'seed'."),
         ("run tiny/staircase --set seed=1 --set seed=2", "--set gives seed twice"),
-        ("run tiny/staircase --set seed=x", "seed must be of type int"),
+        ("run tiny/staircase --set seed=x", "seed must be an integer, such as seed=3; got 'x'."),
         ("run tiny/staircase --set stages=0", "stages must be at least 1; got 0."),
         ("run tiny/staircase --data nowhere", "--data must be an existing folder; got 'nowhere'."),
         ("run tiny/staircase --out file", "Cannot write in file: "),
@@ -58,11 +59,11 @@ def process(line, folder, **environment):
         ("gallery nowhere", "There is no folder nowhere"),
     ],
 )
-def test_bad_input_is_one_sentence_and_status_2(saddlescope, tmp_path, line, told):
+def test_bad_input_is_one_sentence_and_status_2(saddlescope, tmp_path, line, reported):
     (tmp_path / "file").write_text("")
     status, out, err = saddlescope(line)
     assert status == 2
-    assert told in err
+    assert reported in err
     assert err.count("\n") == 1
     assert out == ""
     assert [path.name for path in tmp_path.iterdir()] == ["file"]
@@ -79,43 +80,51 @@ def test_list_names_every_entry(saddlescope):
     assert entry == {"name": "tiny/staircase"} | tiny.HEADING._asdict()
 
 
-def test_show_tells_parameters_claims_and_stored_runs(saddlescope):
+def test_show_reports_parameters_claims_and_stored_runs(saddlescope):
     out = saddlescope("show tiny/staircase")[1]
     assert "steps of the staircase" in out
     assert "in [5, 100] stages" in out
     assert "No run is stored in results" in out
     saddlescope("run tiny/staircase")
     out = saddlescope("show tiny/staircase")[1]
-    assert "results/tiny/staircase/default.nc: 1 reproduced, 1 refuted, 1 undecided" in out
-    told = json.loads(saddlescope("show tiny/staircase --json")[1])
-    assert told["parameters"]["stages"] == {"comment": "steps of the staircase", "quick": 2, "default": 4, "paper": 9}
-    assert [(c["low"], c["high"]) for c in told["claims"]] == [(None, 0.5), (5, 100), (0.5, 2)]
-    assert told["stored"] == ["results/tiny/staircase/default.nc"]
+    tallies = "printed: 1 reproduced; reading: 1 undecided; own: 1 refuted"
+    assert f"results/tiny/staircase/default.nc: {tallies}" in out
+    reported = json.loads(saddlescope("show tiny/staircase --json")[1])
+    stages = reported["parameters"]["properties"]["stages"]
+    assert (stages["description"], stages["type"], stages["minimum"]) == ("steps of the staircase", "integer", 1)
+    assert [reported["sizes"][size]["stages"] for size in ("quick", "default", "paper")] == [2, 4, 9]
+    assert [(c["low"], c["high"], c["kind"]) for c in reported["claims"]] == [
+        (None, 0.5, "printed"), (5, 100, "own"), (0.5, 2, "reading")
+    ]  # fmt: skip
+    assert reported["claims"][0]["quantity"] == "last over first"
+    assert reported["stored"] == ["results/tiny/staircase/default.nc"]
 
 
 def test_run_stores_and_check_says_the_same(saddlescope, tmp_path):
     status, out, err = saddlescope("run tiny/staircase --json")
     assert status == 1
-    told = json.loads(out)
+    reported = json.loads(out)
     assert "stage 1 of 4" in err
-    assert [(v["entry"], v["size"], v["claim"], v["outcome"]) for v in (told[0], told[2])] == [
+    assert [(v["entry"], v["size"], v["claim"], v["outcome"]) for v in (reported[0], reported[2])] == [
         ("tiny/staircase", "default", "falls", "reproduced"),
         ("tiny/staircase", "default", "unresolved", "undecided"),
     ]
-    assert (told[2]["value"], told[2]["uncertainty"], told[2]["remark"]) == (None, None, "The run ended too early.")
+    assert (reported[2]["value"], reported[2]["uncertainty"], reported[2]["remark"]) == (
+        None,
+        None,
+        "The run ended too early.",
+    )
     status, out, err = saddlescope("check results --json")
-    assert (status, json.loads(out), err) == (1, told, "")
+    assert (status, json.loads(out), err) == (1, reported, "")
     status, out, _ = saddlescope("check results")
     assert "✗ refuted" in out
-    assert "3 claims: 1 reproduced, 1 refuted, 1 undecided." in out
+    assert "Verdicts by kind of claim: printed: 1 reproduced; reading: 1 undecided; own: 1 refuted." in out
 
 
 def test_the_status_is_the_worst_verdict(saddlescope, tiny, monkeypatch):
-    import tiny as module
-
     def only(*names):
         chosen = tuple(claim for claim in tiny.claims if claim.name in names)
-        entry = module.Entry(**(vars(tiny) | {"claims": chosen}))
+        entry = replace(tiny, claims=chosen)
         monkeypatch.setattr("saddlescope.reproduction.entry.find_entry", lambda name: entry)
 
     assert saddlescope("run tiny/staircase")[0] == 1
@@ -160,7 +169,7 @@ def test_check_names_what_is_damaged_and_judges_the_rest(saddlescope):
     assert saddlescope("run tiny/staircase --size quick --again")[0] == 1
 
 
-def test_check_tells_moved_bounds(saddlescope):
+def test_check_reports_moved_bounds(saddlescope):
     saddlescope("run tiny/staircase")
     (file,) = store.find_runs("results")
     stored = store.read(file)

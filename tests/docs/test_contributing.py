@@ -1,7 +1,7 @@
-"""The entry that docs/contributing.md shows is found by being there, runs, is judged and drawn, and is in style."""
+"""The entry that docs/contributing.md shows: from a file to a page of the gallery, by the commands of the page."""
 
-import dataclasses
 import re
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -9,69 +9,70 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-import saddlescope.papers.gradual_rank as folder
+from saddlescope import cli
 from saddlescope._shared.errors import InputError
-from saddlescope.plot import draw_matplotlib
-from saddlescope.reproduction import Outcome, catalogue, entry, field_comments, reproduce
+from saddlescope.reproduction import Outcome, Reproduction, catalogue, find_entry, load_entries, reproduce
 
 ROOT = Path(__file__).parents[2]
-SHOWN, MODEL = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "contributing.md").read_text(), re.S)
-NAME = "gradual-rank/independent-coordinates"
+PAGE = (ROOT / "docs" / "contributing.md").read_text()
+SHOWN, MODEL = re.findall(r"```python\n(.*?)```", PAGE, re.S)
+(COMMANDS,) = re.findall(r"```bash\n(.*?)```", PAGE, re.S)
+NAME = "mine/independent-coordinates"
 
 
 @pytest.fixture
 def own(tmp_path, monkeypatch):
-    """Return the entry of the page, in a folder that is searched in addition to the paper's."""
-    (tmp_path / "independent_coordinates.py").write_text(SHOWN)
-    monkeypatch.setattr(folder, "__path__", [*folder.__path__, str(tmp_path)])
-    monkeypatch.setattr(catalogue, "entry_names", lambda: (NAME,))
-    yield entry.find_entry(NAME)
-    entry.find_entry.cache_clear()
-    sys.modules.pop("saddlescope.papers.gradual_rank.independent_coordinates")
+    """Return the entry of the page, loaded from its file in the working directory."""
+    monkeypatch.setattr(catalogue, "_loaded", {})
+    monkeypatch.chdir(tmp_path)
+    Path("independent_coordinates.py").write_text(SHOWN)
+    load_entries("independent_coordinates.py")
+    yield find_entry(NAME)
+    find_entry.cache_clear()
 
 
-def test_it_is_told_apart_by_title_place_and_comments(own):
-    assert own.title == "Independent coordinates: each is learned at its own time, 1 / (a_i |b_i|)"
-    assert own.source == "Section 4.1"
-    comments = field_comments(own.params_type)
-    assert all(comments[field.name] for field in dataclasses.fields(own.params_type))
+def test_it_has_at_most_60_lines():
+    assert len(SHOWN.splitlines()) <= 60
 
 
-def test_it_runs_and_is_reproduced(own, tmp_path, types_unchecked):
+def test_the_commands_of_the_page_make_a_page_of_the_gallery(own, types_unchecked, capsys):
     with types_unchecked():
-        made = reproduce(own, out=tmp_path / "out")
-    (verdict,) = made.verdicts
-    assert verdict.outcome is Outcome.REPRODUCED
-    draw_matplotlib(made.figures[0])
+        for command in COMMANDS.splitlines():
+            assert cli.main(shlex.split(command)[1:]) == 0
+    stored = Reproduction.open(f"results/{NAME}/default.nc")
+    assert [verdict.outcome for verdict in stored.verdicts] == [Outcome.REPRODUCED]
+    page = Path(f"gallery/{NAME}/default.html").read_text()
+    for shown in (own.title, own.claims[0].statement, own.claims[0].quantity, "curvature a of each coordinate"):
+        assert shown in page
+    assert Path(f"gallery/{NAME}/default/figure-1.png").stat().st_size > 5000
 
 
-def test_its_claim_can_be_refuted(own, tmp_path, types_unchecked):
+def test_without_the_option_its_run_is_refused_with_the_cure(own, types_unchecked, monkeypatch, capsys):
     with types_unchecked():
-        made = reproduce(own, out=tmp_path / "out", size="quick", settings={"log10_scale": "-2"})
+        reproduce(own, out="results", size="quick")
+    monkeypatch.setattr(catalogue, "_loaded", {})
+    find_entry.cache_clear()
+    assert cli.main(["check", "results"]) == 2
+    assert "give the file of your own with --entry" in capsys.readouterr().err
+
+
+def test_its_claim_can_be_refuted(own, types_unchecked):
+    with types_unchecked():
+        made = reproduce(own, out="out", settings={"log10_scale": "-2"})
     assert made.verdicts[0].outcome is Outcome.REFUTED
 
 
-@pytest.mark.parametrize("wrong", [{"minima": "1,1,1"}, {"curvatures": "0,0"}, {"log10_scale": "nan"}])
+@pytest.mark.parametrize("wrong", [{"minimum": "-1"}, {"curvatures": "0,0"}, {"log10_scale": "nan"}])
 def test_bad_parameters_are_refused(own, wrong):
     with pytest.raises(InputError, match="must be"):
         own.configure("quick", wrong)
 
 
-def test_it_is_in_the_style_of_the_others(tmp_path):
-    file = tmp_path / "independent_coordinates.py"
-    file.write_text(SHOWN)
+def test_it_is_in_the_style_of_the_others(own):
     for command in (["check"], ["format", "--check"]):
-        ruff = [
-            sys.executable,
-            "-m",
-            "ruff",
-            *command,
-            "--no-cache",
-            "--config",
-            str(ROOT / "pyproject.toml"),
-            str(file),
-        ]
-        done = subprocess.run(ruff, capture_output=True, text=True, check=False)
+        options = ["--no-cache", "--config", "pyproject.toml", str(Path("independent_coordinates.py").resolve())]
+        ruff = [sys.executable, "-m", "ruff", *command, *options]
+        done = subprocess.run(ruff, cwd=ROOT, capture_output=True, text=True, check=False)
         assert done.returncode == 0, done.stdout + done.stderr
 
 

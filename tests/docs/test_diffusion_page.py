@@ -67,7 +67,7 @@ def test_every_entry_that_the_page_names_is_there():
 
 
 def test_what_the_page_sets_can_be_set():
-    params = find_entry("concept-learning/figure-6").params_type.paper()
+    params = find_entry("concept-learning/figure-6").configure("paper")
     for name in re.findall(r"--set (\w+)=", PAGE):
         assert hasattr(params, name)
     assert (params.pixels, params.steps, params.batch, len(params.seeds), len(params.signals)) == (32, 20000, 128, 5, 3)

@@ -73,11 +73,11 @@ def test_a_long_call_has_a_bar(execute):
     assert _shown(done, "application/vnd.jupyter.widget-view+json")
     assert not _shown(done, "stderr")
     bar, labels = _bar(done)
-    told, title = sorted(labels)  # digits come before letters
+    reported, title = sorted(labels)  # digits come before letters
     assert (bar["value"], bar["bar_style"]) == (1.0, "success")
     assert title == "a <b>flow</b>"
-    assert told.startswith("100%")
-    assert told.endswith("step 1999")
+    assert reported.startswith("100%")
+    assert reported.endswith("step 1999")
 
 
 def test_a_call_that_fails_has_a_bar_that_says_so(execute):

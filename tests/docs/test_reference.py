@@ -36,12 +36,14 @@ def _documented():
             found = import_module(module)
             left_out = re.findall(r"[\w]+", "".join(re.findall(r":exclude-members:(.*)", options)))
             for name, member in ((name, getattr(found, name)) for name in dir(found)):
-                told = name in getattr(found, "__all__", [name]) and not name.startswith("_") and name not in left_out
+                reported = (
+                    name in getattr(found, "__all__", [name]) and not name.startswith("_") and name not in left_out
+                )
                 if callable(member):
-                    told &= ":imported-members:" in options or member.__module__ == module
+                    reported &= ":imported-members:" in options or member.__module__ == module
                 else:  # a constant with its own words below it
-                    told &= bool(re.search(rf'^{name}\b.* = .*\n"""', inspect.getsource(found), re.M))
-                names += [f"{module}.{name}"] * told
+                    reported &= bool(re.search(rf'^{name}\b.* = .*\n"""', inspect.getsource(found), re.M))
+                names += [f"{module}.{name}"] * reported
         names += re.findall(r"\.\. auto(?:function|exception|data):: (\S+)", text)
         names += [f"{m}.{name}" for name, m in re.findall(r"\.\. py:data:: (\w+)\n   :module: (\S+)", text)]
     return names
@@ -58,7 +60,7 @@ def test_a_name_that_is_absent_would_be_seen(public):
 
 
 def test_every_public_function_and_class_has_a_docstring(public):
-    def told(owner, name):
+    def reported(owner, name):
         member = inspect.getattr_static(owner, name)
         member = member.fget if isinstance(member, property) else getattr(member, "__func__", member)
         return not callable(member) or inspect.getdoc(member)
@@ -72,7 +74,7 @@ def test_every_public_function_and_class_has_a_docstring(public):
             assert found.__doc__, name
             fields = getattr(found, "__annotations__", {})
             methods = [m for m in list(vars(found)) if not m.startswith("_") and m not in fields]
-            assert all(told(found, method) for method in methods), name
+            assert all(reported(found, method) for method in methods), name
 
 
 def test_short_names_are_in_the_table_of_the_front_page():

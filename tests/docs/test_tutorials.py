@@ -34,15 +34,15 @@ def test_every_tutorial_is_tested():
 
 def test_a_network_of_ones_own(executed, capsys):
     made = executed("theorist")
-    told = capsys.readouterr().out
+    reported = capsys.readouterr().out
     predicted = made["predicted"]
     assert predicted.status == "converged"
     assert [stage.entered for stage in predicted.stages[1:]] == [(0,), (1,), (7,), (2,)], "the gate enters third"
-    assert "alpha = 1e-32: every stage stands alone" in told
-    assert "alpha = 1e-4: the order at stage 2" in told
+    assert "alpha = 1e-32: every stage is separate" in reported
+    assert "alpha = 1e-4: the order at stage 2" in reported
     assert made["comparison"].exact_order_prefix == 4
     assert 0.001 < max(map(abs, made["comparison"].time_errors)) < 0.03, "a percent or so"
-    pairs = re.findall(r"limit ([\d.]+)  next order ([\d.]+)  simulated ([\d.]+)", told)
+    pairs = re.findall(r"limit ([\d.]+)  next order ([\d.]+)  simulated ([\d.]+)", reported)
     limit, corrected, simulated = np.array(pairs, float).T
     assert len(limit) == 4
     assert np.all(np.abs(corrected - simulated) < np.abs(limit - simulated) / 5)
@@ -95,12 +95,12 @@ def _followed(steps, blocks, capsys):
     assert sum(bool(shown) for _, shown in steps) == 3
     for command, shown in steps:
         status = main(command.split())
-        told, faults = capsys.readouterr()
+        reported, faults = capsys.readouterr()
         assert status in (0, 1, 3), f"{command}: {faults}"
         for line in shown.splitlines():
-            assert line in told
+            assert line in reported
     for block in blocks:
         exec(block, {})
-    told = capsys.readouterr().out
-    assert "[49.79, 78.41, 78.51, 92.01]" in told
-    assert "-64 [(5, -0.43)" in told
+    reported = capsys.readouterr().out
+    assert "[49.79, 78.41, 78.51, 92.01]" in reported
+    assert "-64 [(5, -0.43)" in reported

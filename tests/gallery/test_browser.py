@@ -163,9 +163,9 @@ def test_pointing_at_a_curve_names_it(visit, server):
         page.mouse.move(box["x"] + 0.2 * box["width"], box["y"] + step / 100 * box["height"])
         if page.locator(".hoverlayer .hovertext").count():
             break
-    told = page.locator(".hoverlayer .hovertext").first.text_content()
-    assert "α = " in told
-    assert "rescaled time t (log(1/α))" in told
+    reported = page.locator(".hoverlayer .hovertext").first.text_content()
+    assert "α = " in reported
+    assert "rescaled time t (log(1/α))" in reported
 
 
 @pytest.mark.parametrize("name", ["index.html", RUN])

@@ -72,12 +72,12 @@ def dots(page):
 def test_the_slider_moves_the_images_and_the_dots(visit, films):
     page = visit(films)
     slider = page.get_by_role("slider", name="step shown")
-    told = page.locator(".told")
+    reported = page.locator(".shown-step")
     page.wait_for_function("[...document.querySelectorAll('.film img')].every(i => i.complete && i.naturalWidth > 0)")
     assert page.get_by_role("slider").count() == 1, "what has one frame has no slider"
     slider.focus()
     for frame, point in ((4, [1, 1]), (3, [0.5, 0.25]), (2, [0.5, 0.25]), (1, [0, 0]), (0, [None, None])):
-        assert told.inner_text() == slider.get_attribute("aria-valuetext") == f"step {STEPS[frame]}"
+        assert reported.inner_text() == slider.get_attribute("aria-valuetext") == f"step {STEPS[frame]}"
         assert page.get_by_role("img", name=f"A film, step {STEPS[frame]}", exact=True).count() == 1
         np.testing.assert_allclose(middle(page, 0), COLORS[frame], atol=2)
         np.testing.assert_allclose(middle(page, 1), COLORS[frame] // 2, atol=2)
@@ -87,19 +87,19 @@ def test_the_slider_moves_the_images_and_the_dots(visit, films):
     assert page.locator("img[src=x]").count() == 0
     assert tiny.HOSTILE in page.locator(".film .rows").first.inner_text()
     page.keyboard.press("End")
-    assert told.inner_text() == "step 5000"
+    assert reported.inner_text() == "step 5000"
     np.testing.assert_allclose(middle(page, 0, film=1), COLORS[0], atol=2)
 
 
 def test_a_film_is_played_and_paused_and_never_for_who_wants_little_motion(visit, films):
     page = visit(films)
-    button, told = page.get_by_role("button", name="Play"), page.locator(".told")
+    button, reported = page.get_by_role("button", name="Play"), page.locator(".shown-step")
     button.click()
-    assert told.inner_text() == "step 1"
+    assert reported.inner_text() == "step 1"
     page.get_by_role("button", name="Pause").click()
     stands_still(page)
     button.click()
-    page.wait_for_function("document.querySelector('.told').textContent === 'step 5000'")
+    page.wait_for_function("document.querySelector('.shown-step').textContent === 'step 5000'")
     button.click()
     page.emulate_media(reduced_motion="reduce")
     page.locator(".film .play[hidden]").wait_for(state="attached")
@@ -108,9 +108,9 @@ def test_a_film_is_played_and_paused_and_never_for_who_wants_little_motion(visit
 
 
 def stands_still(page):
-    told = page.locator(".told").inner_text()
+    reported = page.locator(".shown-step").inner_text()
     page.wait_for_timeout(700)
-    assert page.locator(".told").inner_text() == told
+    assert page.locator(".shown-step").inner_text() == reported
 
 
 def test_pictures_stand_above_their_points_and_are_switched(visit, films):
@@ -141,7 +141,7 @@ def test_films_fit_phones_screens_and_paper(visit, films):
     page.emulate_media(media="print")
     shows_one_frame(page.locator(".film").first)
     assert not page.get_by_role("slider").is_visible()
-    assert page.locator(".told").inner_text() == "step 5000"
+    assert page.locator(".shown-step").inner_text() == "step 5000"
 
 
 def shows_one_frame(film):

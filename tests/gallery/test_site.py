@@ -15,7 +15,7 @@ from saddlescope import store
 from saddlescope._shared.errors import InputError
 from saddlescope.gallery import build
 from saddlescope.gallery.claim_bullet import bullet
-from saddlescope.reproduction import Outcome, Reproduction, Verdict
+from saddlescope.reproduction import Kind, Outcome, Reproduction, Verdict
 
 
 class Page(HTMLParser):
@@ -102,13 +102,13 @@ def test_a_page_has_everything_about_its_run(pages, site, results):
         patch.setattr("saddlescope.reproduction.entry.find_entry", module.find_entry)
         made = Reproduction.open(results / "tiny" / "staircase" / "default.nc")
     words = " ".join(page.text.split())
-    for told in (
+    for reported in (
         *("The loss falls in stages", "One curve an initial scale.", "Section 1", "Nobody: A tiny paper, 2023"),
         *("0.0016 ± 0.0010", "≤ 0.5", "4 stages", "in [5, 100] stages", "not resolved", "The run ended too early."),
         *("steps of the staircase", "0.01, 1e-08", "saddlescope run tiny/staircase", "predicted time", "3.6667"),
         *(made.provenance.versions["numpy"], made.provenance.platform, made.provenance.finished),
     ):
-        assert told in words, told
+        assert reported in words, reported
     assert "(not the default)" not in words
     assert "(not the default)" in pages["tiny/staircase/quick.html"].text
     copy = site / "tiny/staircase/default/tiny-staircase-default.nc"
@@ -244,7 +244,10 @@ def test_addresses_come_from_no_file(tiny, undrawn, results, tmp_path):
     assert all(len(path.stem) == 12 for path in (tmp_path / "site/tiny/staircase").glob("*.html"))
 
 
-VERDICT = Verdict("c", "s", "p", "", 0.0, 1.0, 0.5, 0.1, Outcome.REPRODUCED)
+VERDICT = Verdict(
+    **{"claim": "c", "statement": "s", "quantity": "q", "kind": Kind.OWN, "source": "p", "unit": ""},
+    **{"low": 0.0, "high": 1.0, "value": 0.5, "uncertainty": 0.1, "outcome": Outcome.REPRODUCED},
+)
 
 
 def drawn(**changes):

@@ -1,4 +1,4 @@
-"""The page of a sweep: phase diagrams, claims, points and failures of hostile entries, told as they stand."""
+"""The page of a sweep: phase diagrams, claims, points and failures of hostile entries, shown verbatim."""
 
 import dataclasses
 import html
@@ -125,7 +125,7 @@ def test_nothing_hostile_is_in_the_markup(pages, swept_site):
         assert html.escape(tiny.HOSTILE, quote=True).replace("&quot;", "&#34;").replace("&#x27;", "&#39;") in page, name
 
 
-def test_what_failed_is_told_and_why(pages):
+def test_what_failed_is_reported_and_why(pages):
     said = text_of(pages["words"])
     assert "2 failed" in said
     assert said.count(FAILURE) == 2
@@ -204,7 +204,7 @@ def test_damaged_and_doubled_sweeps_are_named(known, stored, tmp_path):
     ("change", "fault"),
     [
         (lambda data: data.drop_vars("outcome"), "outcome is not over stages, seed, claim"),
-        (lambda data: data.drop_vars("claim_says"), "claim_says is not over claim"),
+        (lambda data: data.drop_vars("claim_statement"), "claim_statement is not over claim"),
         (lambda data: data.assign(value=data.outcome), "value has no numbers"),
         (lambda data: data.assign(error=data.cpu_seconds), "error has no words"),
         (lambda data: data.assign(state=data.state.copy(data=np.full((4, 3), tiny.HOSTILE, object))), "is unknown"),

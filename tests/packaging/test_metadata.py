@@ -1,4 +1,4 @@
-"""One version everywhere, a citation that tools can read, and extras that are told of."""
+"""One version everywhere, a citation that tools can read, and documented extras."""
 
 import re
 import tomllib
@@ -58,17 +58,17 @@ def test_the_citation_has_the_fields_of_its_format():
 
 @pytest.mark.parametrize("paper", PAPERS)
 def test_every_paper_is_cited_with_all_its_authors(paper):
-    told = import_module(f"saddlescope.papers.{paper}").CITATION
-    authors, title, where = re.fullmatch(r"(.*?): (.*), (.*?)", told).groups()
+    reported = import_module(f"saddlescope.papers.{paper}").CITATION
+    authors, title, where = re.fullmatch(r"(.*?): (.*), (.*?)", reported).groups()
     (reference,) = (one for one in CITATION["references"] if one["title"] == title)
     assert [author["family-names"] for author in reference["authors"]] == authors.split(", ")
     assert where.endswith(str(reference["year"]))
 
 
-def test_every_extra_is_told_of_with_what_it_takes_away():
+def test_every_extra_is_reported_of_with_what_it_takes_away():
     extras = set(PROJECT["optional-dependencies"])
-    told = set(re.findall(r"^\| `(\w+)` \|", INSTALLATION, re.M))
-    assert told == extras
+    reported = set(re.findall(r"^\| `(\w+)` \|", INSTALLATION, re.M))
+    assert reported == extras
     for extra in extras - {"all", "docs"}:
         sentence = str(MissingExtraError("a part", "a package", extra))
         assert f"pip install 'saddlescope[{extra}]'; without it " in sentence

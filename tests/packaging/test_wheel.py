@@ -70,11 +70,11 @@ def environment(request, wheel, tmp_path_factory):
     shutil.rmtree(folder)  # a gigabyte each
 
 
-def refused(done, told):
+def refused(done, reported):
     """Assert that a command ended with one sentence and nothing else."""
     assert (done.returncode, done.stdout) == (2, ""), done.stderr
     sentence = done.stderr.splitlines()[-1]
-    assert told in sentence
+    assert reported in sentence
     assert "Traceback" not in done.stderr
 
 

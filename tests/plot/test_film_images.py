@@ -49,7 +49,7 @@ IMAGE = np.random.default_rng(0).integers(0, 256, (5, 7, 3), np.uint8)
 
 
 @pytest.mark.parametrize(
-    ("changes", "told"),
+    ("changes", "reported"),
     [
         ({"images": np.zeros((5, 2, 3, 4, 4, 3))}, "images must be .* of uint8, none of them empty; got .* of float64"),
         ({"images": np.zeros((5, 2, 3, 4, 4), np.uint8)}, r"images must be \(frame, row, column, height, width, 3\)"),
@@ -63,8 +63,8 @@ IMAGE = np.random.default_rng(0).integers(0, 256, (5, 7, 3), np.uint8)
         ({"images": np.zeros((5, 100, 100, 16, 16, 3), np.uint8)}, f"at most {MOST_FILM_BYTES} bytes; got 38400000"),
     ],
 )
-def test_films_that_cannot_be_shown_are_refused(changes, told):
-    with pytest.raises(InputError, match=told):
+def test_films_that_cannot_be_shown_are_refused(changes, reported):
+    with pytest.raises(InputError, match=reported):
         film(**changes)
 
 
@@ -216,10 +216,14 @@ def test_steps_of_long_curves_stay_with_their_points():
 def test_what_a_page_must_know_of_a_film(pinned):
     spec = draw_plotly(pinned)
     json.dumps(spec, allow_nan=False)
-    told, pixels = spec["film"], sprite(pinned.film).pixels
-    assert (told["height"] * told["down"], told["width"] * told["across"]) == pixels.shape[:2]
-    assert told["steps"] == [0, 10, 20, 30, 40]
-    assert (told["rows"], told["columns"], told["shape"]) == ([HOSTILE, "below"], ["a", "b", HOSTILE], [2, 3])
+    reported, pixels = spec["film"], sprite(pinned.film).pixels
+    assert (reported["height"] * reported["down"], reported["width"] * reported["across"]) == pixels.shape[:2]
+    assert reported["steps"] == [0, 10, 20, 30, 40]
+    assert (reported["rows"], reported["columns"], reported["shape"]) == (
+        [HOSTILE, "below"],
+        ["a", "b", HOSTILE],
+        [2, 3],
+    )
     assert draw_plotly(figure(panel(Line(x=np.arange(2), y=np.arange(2)))))["film"] is None
 
 

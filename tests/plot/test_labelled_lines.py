@@ -30,7 +30,9 @@ def test_a_single_line_needs_no_hue():
     assert (only.label, only.color) == ("loss", None)
 
 
-@pytest.mark.parametrize("data, options", [(LOSS, {"x": "time"}), (LOSS.isel(scale=0), {"x": "time", "hue": "scale"})])
+@pytest.mark.parametrize(
+    ("data", "options"), [(LOSS, {"x": "time"}), (LOSS.isel(scale=0), {"x": "time", "hue": "scale"})]
+)
 def test_other_dimensions_are_refused(data, options):
     with pytest.raises(InputError, match="must be over time"):
         lines(data, **options)

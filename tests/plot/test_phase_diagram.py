@@ -22,10 +22,12 @@ COORDINATES = {
     "claim_low": ("claim", [0.2, -np.inf]),
     "claim_high": ("claim", [0.6, np.inf]),
     "metric": ["stages", "final_loss", "never"],
-    "metric_says": ("metric", ["stages", "final loss", "never resolved"]),
+    "metric_quantity": ("metric", ["stages", "final loss", "never resolved"]),
     "metric_unit": ("metric", ["", "", ""]),
     "metric_scale": ("metric", ["linear", "log", "linear"]),
 }
+
+FAILED = [kind.name for kind in OUTCOMES].index("failed")
 
 
 def made(axes: dict, seed=0) -> xr.Dataset:
@@ -34,7 +36,9 @@ def made(axes: dict, seed=0) -> xr.Dataset:
     shape = tuple(map(len, axes.values()))
     state = rng.choice(["finished", "failed", "missing"], p=[0.7, 0.2, 0.1], size=shape)
     done = (state == "finished")[..., None]
-    outcome = np.where(done, rng.choice([kind.name for kind in OUTCOMES[:3]], size=(*shape, 2)), "")
+    outcome = np.where(
+        done, rng.choice([kind.name for kind in OUTCOMES if kind.name != "failed"], size=(*shape, 2)), ""
+    )
     metric = np.where(done, rng.uniform(0.1, 9.0, (*shape, 3)), np.nan)
     metric[..., 2] = np.nan
     dims = tuple(axes)
@@ -108,8 +112,8 @@ def test_each_cell_has_the_kind_of_its_point():
         assert panel.x.label == "width"
         assert panel.y.names == ("0.1", "0.01", "1e-8", "1e-16")
         for (j, alpha), (i, width) in itertools.product(enumerate(axes["alpha"]), enumerate(axes["width"])):
-            told = kinds_by_hand(sweep, claim, width=width, alpha=alpha)
-            assert ("missing" if cells.z[j, i] < 0 else OUTCOMES[cells.z[j, i]].name) == told
+            reported = kinds_by_hand(sweep, claim, width=width, alpha=alpha)
+            assert ("missing" if cells.z[j, i] < 0 else OUTCOMES[cells.z[j, i]].name) == reported
 
 
 def test_over_one_axis_the_claims_are_the_rows_the_first_on_top():
@@ -120,9 +124,9 @@ def test_over_one_axis_the_claims_are_the_rows_the_first_on_top():
     assert low > high
     for row, claim in enumerate(CLAIMS):
         for column, width in enumerate(sweep.width.values):
-            told = kinds_by_hand(sweep, claim, width=width)
+            reported = kinds_by_hand(sweep, claim, width=width)
             place = panel.marks[0].z[row, column]
-            assert ("missing" if place < 0 else OUTCOMES[place].name) == told
+            assert ("missing" if place < 0 else OUTCOMES[place].name) == reported
 
 
 def test_over_seeds_each_cell_is_the_share_of_decided_ones():
@@ -191,10 +195,10 @@ def test_a_sweep_of_which_nothing_finished_shows_that(axes):
     json.dumps(draw_plotly(figures[0]), allow_nan=False)
     for panel in (panel for figure in figures for panel in figure.panels):
         (mark,) = panel.marks
-        assert (mark.z == 3).all() if isinstance(mark, Kinds) else np.isnan(mark.z).all()
+        assert (mark.z == FAILED).all() if isinstance(mark, Kinds) else np.isnan(mark.z).all()
 
 
-def test_further_axes_have_panels_up_to_a_limit_which_is_told():
+def test_further_axes_have_panels_up_to_a_limit_which_is_reported():
     sweep = made({"a": range(4), "b": range(5), "c": range(5), "d": range(4)})
     *_, one, two = phase_figures(sweep)
     assert (one.title, two.title) == ("Verdicts: falls", f"Verdicts: {HOSTILE}")
@@ -205,8 +209,8 @@ def test_further_axes_have_panels_up_to_a_limit_which_is_told():
     last = sweep.sel(a=3, d=3)
     for b, c in itertools.product(range(5), range(5)):
         place = one.panels[-1].marks[0].z[c, b]
-        told = kinds_by_hand(last, "falls", b=b, c=c)
-        assert ("missing" if place < 0 else OUTCOMES[place].name) == told
+        reported = kinds_by_hand(last, "falls", b=b, c=c)
+        assert ("missing" if place < 0 else OUTCOMES[place].name) == reported
 
 
 def test_panels_of_one_number_share_their_colours():
@@ -225,7 +229,7 @@ def test_the_legend_names_the_kinds_that_occur_once():
     assert {one.shape for one in legend(verdicts)} == {"kind"}
 
 
-def test_cells_are_told_by_their_names_on_a_page():
+def test_cells_are_reported_by_their_names_on_a_page():
     cells = Kinds(
         x=np.arange(2), y=np.arange(1), z=np.array([[1, -1]]), kinds=(Kind("a", 0, "+"), Kind("<b>", None, "-"))
     )
@@ -252,7 +256,7 @@ def test_many_names_are_thinned_and_long_ones_shortened():
     assert named_ticks(Axis("n", names=("x" * 99,)))[1][0].endswith("x…")
 
 
-def test_values_are_named_as_shortly_as_tells_them_apart():
+def test_values_are_named_as_shortly_as_reports_them_apart():
     axes = {"a": [0.001, 1 / 3, 1000.0, 2e7], "b": [1.0001, 1.0002, 1.0, 2.0], "c": [True, False, True, False]}
     array = xr.DataArray(np.zeros((4, 4, 4)), coords=axes, dims=tuple(axes))
     assert values_of(array, "a") == ("0.001", "0.333", "1000", "2e+07")

@@ -99,7 +99,7 @@ def test_stages_show_the_steps_asked_for_and_one_head():
         spectrum_stages_figure(spectra(), steps=(1, 2, 4, 8, 16, 32))
 
 
-def test_checkpoints_whose_steps_are_not_known_are_told_by_name():
+def test_checkpoints_whose_steps_are_not_known_are_reported_by_name():
     ds = spectra()
     names = [f"runs/model-{k}" for k in "abcdefgh"[: ds.sizes["step"]]]
     ds = ds.assign_coords(step=ds.step.assign_attrs(long_name="checkpoint"), checkpoint=("step", names))

@@ -58,7 +58,7 @@ def test_a_row_a_step(ds):
     assert nothing.rows[0][1:3] == (UNMEASURABLE, UNMEASURABLE)
 
 
-def test_checkpoints_whose_steps_are_not_known_are_told_by_name(ds):
+def test_checkpoints_whose_steps_are_not_known_are_reported_by_name(ds):
     assert step_table(ds).columns[0] == "step"
     named = ds.assign_coords(step=ds.step.assign_attrs(long_name="checkpoint"), checkpoint=("step", ["x/one", "two"]))
     table = step_table(named)

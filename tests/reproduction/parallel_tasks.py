@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Square:
-    """Makes n^2, and tells which process did, once in the middle."""
+    """Compute n^2 and report the process once in the middle."""
 
     n: int
 

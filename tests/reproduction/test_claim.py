@@ -5,9 +5,10 @@ import xarray as xr
 from hypothesis import given
 from hypothesis import strategies as st
 
-from saddlescope.reproduction import Claim, Estimate, Outcome
+from saddlescope.reproduction import Claim, Claims, Estimate, Kind, Outcome
 from saddlescope.reproduction.claim import outcome
 
+FIELDS = {"name": "c", "statement": "s", "quantity": "q", "kind": Kind.PRINTED, "source": "p"}
 numbers = st.floats(-1e6, 1e6)
 
 
@@ -47,9 +48,7 @@ def test_more_uncertainty_never_decides(value, uncertainty, more, high):
 
 
 def test_a_failed_run_is_undecided_with_its_reason():
-    claim = Claim(
-        name="c", quantity="s", source="p", statistic=lambda run: Estimate.unresolved("It stopped."), high=1.0
-    )
+    claim = Claim(**FIELDS, statistic=lambda run: Estimate.unresolved("It stopped."), high=1.0)
     verdict = claim.judge(xr.Dataset())
     assert verdict.outcome is Outcome.UNDECIDED
     assert verdict.remark == "It stopped."
@@ -58,7 +57,41 @@ def test_a_failed_run_is_undecided_with_its_reason():
 @pytest.mark.parametrize(("low", "high"), [(1.0, 0.0), (-math.inf, math.inf), (math.nan, 1.0)])
 def test_a_claim_that_nothing_could_refute_is_refused(low, high):
     with pytest.raises(ValueError, match="low <= high"):
-        Claim(name="c", quantity="s", source="p", statistic=lambda run: Estimate(0.0), low=low, high=high)
+        Claim(**FIELDS, statistic=lambda run: Estimate(0.0), low=low, high=high)
+
+
+def test_at_other_sizes_a_claim_is_not_tested():
+    claim = Claim(**FIELDS, statistic=lambda run: Estimate(2.0), high=1.0, sizes=("default", "paper"))
+    assert claim.judge(xr.Dataset()).outcome is Outcome.REFUTED
+    verdict = claim.judge(xr.Dataset(), "quick")
+    assert (verdict.outcome, verdict.value) == (Outcome.NOT_TESTED, 2.0)
+
+
+@pytest.mark.parametrize("sizes", [(), ("quik",)])
+def test_a_claim_names_existing_sizes(sizes, types_unchecked):
+    with types_unchecked(), pytest.raises(ValueError, match="one or more of the sizes quick, default, paper"):
+        Claim(**FIELDS, statistic=lambda run: Estimate(0.0), high=1.0, sizes=sizes)
+
+
+def test_claims_are_declared_beside_their_statistics():
+    claims = Claims()
+
+    @claims.add("end", "The loss ends at 0", quantity="final loss", kind="own", source="none", high=0.0, unit="nats")
+    def final_loss(run):
+        return Estimate(float(run))
+
+    claims.extend([Claim(**FIELDS, statistic=final_loss, low=1.0)])
+    assert [claim.name for claim in claims] == ["end", "c"]
+    assert final_loss(3.0).value == 3.0
+    first = claims[0]
+    assert (first.statement, first.quantity, first.kind, first.unit) == (
+        "The loss ends at 0",
+        "final loss",
+        "own",
+        "nats",
+    )
+    assert first.statistic is final_loss
+    assert claims[1:] == (claims[1],)
 
 
 def test_negative_uncertainty_is_refused():

@@ -11,7 +11,7 @@ import xarray as xr
 
 from saddlescope import store
 from saddlescope.plot import draw_matplotlib, draw_plotly
-from saddlescope.reproduction import SIZES, Outcome, RunContext, entry_names, field_comments, find_entry
+from saddlescope.reproduction import SIZES, Outcome, RunContext, entry_names, find_entry
 
 # Everything is run twice by `make test-all` only: it takes minutes.
 ONE_A_PAPER = {
@@ -20,6 +20,22 @@ ONE_A_PAPER = {
     "gradual-rank/diagonal-linear",
     "softmax-attention/section-4-2",
 }
+
+
+QUESTIONS = (
+    "What ",
+    "How ",
+    "Which ",
+    "Whether ",
+    "Does ",
+    "Do ",
+    "Is ",
+    "Are ",
+    "what ",
+    "how ",
+    "which ",
+    "whether ",
+)
 
 
 @pytest.fixture(scope="module", params=entry_names())
@@ -32,35 +48,47 @@ def run(entry, quick_run):
     return quick_run(entry.name).run
 
 
-def test_title_and_source_are_told(entry):
+def test_title_source_and_citation_are_given(entry):
     assert entry.title
     assert entry.source
-    assert not entry.title.endswith((".", " "))
+    assert entry.citation
+    assert not entry.title.endswith((".", "?", " "))
+    assert not entry.title.startswith(QUESTIONS)
 
 
-def test_params_are_frozen_defaulted_and_commented(entry):
-    assert dataclasses.is_dataclass(entry.params_type)
-    assert entry.params_type.__dataclass_params__.frozen
-    comments = field_comments(entry.params_type)
-    for field in dataclasses.fields(entry.params_type):
-        assert field.default is not dataclasses.MISSING, field.name
-        assert comments[field.name], f"{field.name} has no comment"
+def test_parameters_are_described(entry):
+    for name, record in entry.parameters.items():
+        assert record.description, name
+        assert not record.description.endswith("."), name
+        assert not record.description.startswith(("of ", "in which ", "as in ")), f"{name}: {record.description}"
+        assert record.scale == "linear" or not record.many or min(record.default) > 0, name
 
 
-def test_params_survive_the_command_line(entry):
+@pytest.mark.parametrize("size", ["quick", "paper"])
+def test_sizes_are_differences_from_the_default(entry, size):
+    differences, default = getattr(entry, size), entry.configure()
+    assert set(differences) <= set(entry.parameters)
+    assert [name for name, value in differences.items() if getattr(default, name) == value] == []
+    assert dataclasses.asdict(entry.configure(size)) == dataclasses.asdict(default) | dict(differences)
+
+
+def test_parameters_survive_the_command_line(entry):
     for size in SIZES:
         params = entry.configure(size)
-        typed = {
-            f.name: ",".join(map(str, v)) if isinstance(v := getattr(params, f.name), tuple) else str(v)
-            for f in dataclasses.fields(params)
-        }
+        typed = {name: record.text(getattr(params, name)) for name, record in entry.parameters.items()}
         assert entry.configure("default", typed) == params
 
 
-def test_claims_have_names_bounds_and_sources(entry):
+def test_claims_are_statements_with_a_quantity(entry):
     assert entry.claims
     assert len({claim.name for claim in entry.claims}) == len(entry.claims)
-    assert all(claim.says and claim.source for claim in entry.claims)
+    for claim in entry.claims:
+        assert claim.source, claim.name
+        assert not claim.statement.endswith((".", ":", "?")), claim.statement
+        assert len(claim.statement.split()) <= 20, claim.statement
+        assert claim.quantity not in ("", "value"), claim.name
+        assert not claim.quantity.endswith("."), claim.quantity
+        assert not claim.quantity.startswith(QUESTIONS), claim.quantity
 
 
 def test_importing_an_entry_is_cheap(entry):
@@ -82,16 +110,16 @@ def test_every_claim_is_measured(entry, run):
     assert any(v.outcome is not Outcome.UNDECIDED for v in entry.judge(run))
 
 
-def test_quantities_have_names_and_are_numbers(entry, run):
-    assert len({quantity.name for quantity in entry.metrics}) == len(entry.metrics)
-    for quantity in entry.metrics:
-        assert quantity.name.isidentifier()
-        assert quantity.says
-        assert not quantity.says.endswith(".")
-        value = quantity.statistic(run)
+def test_metrics_have_names_and_are_numbers(entry, run):
+    assert len({metric.name for metric in entry.metrics}) == len(entry.metrics)
+    for metric in entry.metrics:
+        assert metric.name.isidentifier()
+        assert metric.quantity
+        assert not metric.quantity.endswith(".")
+        value = metric.statistic(run)
         assert type(value) is float
-        assert not np.isinf(value), quantity.name
-        assert quantity.scale == "linear" or not value < 0, quantity.name
+        assert not np.isinf(value), metric.name
+        assert metric.scale == "linear" or not value < 0, metric.name
 
 
 def test_progress_rises_to_the_end(entry, quick_run):

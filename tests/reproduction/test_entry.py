@@ -1,51 +1,41 @@
-from dataclasses import dataclass
-from typing import Literal
+"""Entries: sizes, settings, the catalogue, and entries of your own files."""
+
+import pickle
+import subprocess
+import sys
 
 import pytest
 
 from saddlescope._shared.errors import InputError
-from saddlescope.reproduction import Entry, entry_names, field_comments, find_entry
+from saddlescope.reproduction import Entry, EntryParams, catalogue, entry_names, find_entry, load_entries, param
 
 
-@dataclass(frozen=True, kw_only=True)
-class Params:
-    scales: tuple[float, ...] = (0.1, 0.01)  # initial scales
-    seed: int = 0  # of everything
-    centred: bool = False  # subtract the mean
-    data: Literal["digits", "mnist"] = "digits"  # which images
-
-    @classmethod
-    def quick(cls) -> "Params":
-        return cls(scales=(0.5,))
-
-    @classmethod
-    def paper(cls) -> "Params":
-        return cls(data="mnist")
+class Params(EntryParams):
+    scales: tuple[float, ...] = param((0.1, 0.01), "initial scales")
+    seed: int = param(0, "seed of everything")
 
 
-@dataclass(frozen=True, kw_only=True)
-class Longer(Params):
-    seed: int = 1  # of the images
-    steps: int = 3  # how many
+ENTRY = Entry(
+    "p/e",
+    "t",
+    params=Params,
+    quick={"scales": (0.5,)},
+    paper={"seed": 7},
+    run=lambda params, context: None,
+    claims=(),
+    figures=lambda run: [],
+)
 
 
-ENTRY = Entry("p/e", "t", "s", "c", Params, lambda params, context: None, (), lambda run: [])
-
-
-def test_sizes():
+def test_sizes_are_differences_from_the_default():
     assert ENTRY.configure() == Params()
-    assert ENTRY.configure("quick").scales == (0.5,)
-    assert ENTRY.configure("paper").data == "mnist"
+    assert ENTRY.configure("quick") == Params(scales=(0.5,))
+    assert ENTRY.configure("paper") == Params(seed=7)
 
 
-def test_settings_lie_on_top_of_the_size():
-    got = ENTRY.configure("quick", {"seed": "7", "centred": "True", "data": "mnist"})
-    assert got == Params(scales=(0.5,), seed=7, centred=True, data="mnist")
-
-
-@pytest.mark.parametrize("text", ["1e-2,1e-8", "(1e-2, 1e-8)", "[1e-2,1e-8]", "1e-2,1e-8,"])
-def test_tuples_as_one_would_type_them(text):
-    assert ENTRY.configure(settings={"scales": text}).scales == (1e-2, 1e-8)
+def test_settings_change_the_size():
+    assert ENTRY.configure("quick", {"seed": "7"}) == Params(scales=(0.5,), seed=7)
+    assert ENTRY.configure("paper", {"seed": "0"}) == Params()
 
 
 @pytest.mark.parametrize(
@@ -53,10 +43,7 @@ def test_tuples_as_one_would_type_them(text):
     [
         ("quik", {}, "There is no size 'quik'; did you mean quick?"),
         ("quick", {"sed": "1"}, "There is no parameter of p/e 'sed'; did you mean seed?"),
-        ("quick", {"seed": "one"}, "seed must be of type int, such as seed=3; got 'one'."),
-        ("quick", {"scales": "a,b"}, "scales must be of type tuple, such as scales=1e-2,1e-8; got 'a,b'."),
-        ("quick", {"centred": "maybe"}, "centred must be of type bool, such as centred=true; got 'maybe'."),
-        ("quick", {"data": "mnits"}, "There is no choice for data 'mnits'; did you mean mnist"),
+        ("quick", {"seed": "one"}, "seed must be an integer, such as seed=3; got 'one'."),
     ],
 )
 def test_bad_input_is_one_sentence_with_the_cure(size, settings, sentence):
@@ -67,19 +54,75 @@ def test_bad_input_is_one_sentence_with_the_cure(size, settings, sentence):
 
 
 def test_unknown_entry_names_the_nearest():
-    with pytest.raises(InputError, match=r"did you mean gradual-rank/figure-2"):
+    with pytest.raises(InputError, match=r"did you mean gradual-rank/figure-2.*saddlescope list.*--entry"):
         find_entry("gradual-rank/figure2")
 
 
-def test_names_come_from_the_files():
+def test_names_and_headings_come_from_the_files():
     assert {"gradual-rank/figure-2", "gradual-rank/figure-4"} <= set(entry_names())
+    for name in entry_names():
+        found = find_entry(name)
+        assert catalogue.entry_heading(name) == (found.title, found.source, found.citation)
 
 
-def test_comments_beside_the_fields():
-    assert field_comments(Params)["seed"] == "of everything"
+def test_listing_imports_no_entry():
+    code = "import sys; from saddlescope.reproduction import entry_names; entry_names(); print(*sys.modules)"
+    loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
+    assert not any(name.startswith("saddlescope.papers.gradual_rank.") for name in loaded)
 
 
-def test_comments_beside_inherited_fields():
-    comments = field_comments(Longer)
-    assert comments["scales"] == "initial scales"
-    assert (comments["seed"], comments["steps"]) == ("of the images", "how many")
+OWN = """
+from saddlescope.reproduction import Entry, EntryParams, param
+class Params(EntryParams):
+    seed: int = param(0, "seed")
+def run(params, context): ...
+one = Entry("own/{0}-one", "One", params=Params, run=run, claims=(), figures=lambda run: [])
+two = Entry("own/{0}-two", "Two", params=Params, run=run, claims=(), figures=lambda run: [])
+"""
+
+
+@pytest.fixture
+def forgotten(monkeypatch):
+    """Forget the entries that a test loads."""
+    monkeypatch.setattr(catalogue, "_loaded", {})
+    yield
+    find_entry.cache_clear()
+
+
+def test_a_file_of_your_own_adds_its_entries(tmp_path, forgotten):
+    file = tmp_path / "added.py"
+    file.write_text(OWN.format("added"))
+    assert load_entries(file) == ("own/added-one", "own/added-two") == load_entries(str(file))
+    assert find_entry("own/added-two").title == "Two"
+    assert catalogue.entry_heading("own/added-one") == ("One", "", "")
+    assert "own/added-one" in entry_names()
+
+
+def test_its_parameters_reach_another_process(tmp_path, forgotten):
+    file = tmp_path / "carried.py"
+    file.write_text(OWN.format("carried"))
+    load_entries(file)
+    params = pickle.dumps(find_entry("own/carried-one").configure(settings={"seed": "5"}))
+    code = "import pickle, sys; print(pickle.load(sys.stdin.buffer))"
+    done = subprocess.run([sys.executable, "-c", code], input=params, capture_output=True, check=True)
+    assert done.stdout.decode().strip() == "Params(seed=5)"
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "sentence"),
+    [
+        ("absent.py", None, "--entry must be an existing Python file; got '"),
+        ("notes.txt", "", "--entry must be an existing Python file; got '"),
+        ("broken.py", "1 / 0", "cannot be imported: ZeroDivisionError: division by zero"),
+        ("empty.py", "x = 1", "must declare an entry, such as entry = Entry(...); got none."),
+        ("taken.py", OWN.replace("own/{0}-one", "gradual-rank/figure-2"), "got 'gradual-rank/figure-2', which exists."),
+        ("slash.py", OWN.replace("own/{0}-one", "../../etc"), "must be GROUP/NAME of letters, digits and -; got"),
+    ],
+)
+def test_files_that_cannot_be_used_are_refused(tmp_path, forgotten, name, text, sentence):
+    if text is not None:
+        (tmp_path / name).write_text(text)
+    with pytest.raises(InputError) as refused:
+        load_entries(tmp_path / name)
+    assert sentence in str(refused.value)
+    assert not [known for known in entry_names() if known.startswith(("own/", ".."))]

@@ -7,12 +7,29 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from saddlescope.reproduction import Outcome, Verdict, formatting
-from saddlescope.reproduction.formatting import bounds, counts, exit_status, finite, measured, number, record, summary
+from saddlescope.reproduction import Kind, Outcome, Verdict, formatting
+from saddlescope.reproduction.formatting import (
+    bounds,
+    counts,
+    exit_status,
+    finite,
+    measured,
+    number,
+    record,
+    summary,
+    tallies,
+)
 
-R, F, U = Outcome.REPRODUCED, Outcome.REFUTED, Outcome.UNDECIDED
+R, F, U, N = Outcome
 PLAIN = str.maketrans("−⁻⁰¹²³⁴⁵⁶⁷⁸⁹", "--0123456789")
 sizes = st.floats(1e-30, 1e30) | st.floats(1e-3, 1e3)
+
+
+def verdict_of(outcome, kind=Kind.OWN, remark=""):
+    """Return a verdict of an outcome."""
+    words = {"claim": "c", "statement": "statement", "quantity": "quantity", "source": "source", "unit": "s"}
+    numbers = {"low": -math.inf, "high": 1.0, "value": math.nan, "uncertainty": math.inf}
+    return Verdict(**words, **numbers, kind=kind, outcome=outcome, remark=remark)
 
 
 def read(text: str) -> float:
@@ -22,26 +39,26 @@ def read(text: str) -> float:
 
 
 @given(sizes, st.booleans(), st.integers(1, 8))
-def test_a_number_is_told_to_its_digits(size, negative, digits):
+def test_a_number_is_reported_to_its_digits(size, negative, digits):
     value = -size if negative else size
     assert read(number(value, digits)) == pytest.approx(value, rel=0.5001 * 10.0 ** (1 - digits))
 
 
 @given(sizes | st.just(0.0), sizes, st.booleans())
-def test_a_value_is_told_to_a_fraction_of_its_uncertainty(size, uncertainty, negative):
+def test_a_value_is_reported_to_a_fraction_of_its_uncertainty(size, uncertainty, negative):
     value = -size if negative else size
-    told = measured(value, uncertainty, "s").removesuffix(" s")
-    if wrapped := re.fullmatch(r"\((.*) ± (.*)\)( × 10.*)", told):
+    reported = measured(value, uncertainty, "s").removesuffix(" s")
+    if wrapped := re.fullmatch(r"\((.*) ± (.*)\)( × 10.*)", reported):
         shown, spread = (read(part + wrapped[3]) for part in wrapped.groups()[:2])
     else:
-        shown, spread = map(read, told.split(" ± "))
+        shown, spread = map(read, reported.split(" ± "))
     assert abs(shown - value) <= max(0.26 * uncertainty, 1e-5 * size)
     assert spread == pytest.approx(uncertainty, rel=0.34)
-    assert len(told) < 45
+    assert len(reported) < 45
 
 
 @pytest.mark.parametrize(
-    ("value", "uncertainty", "told"),
+    ("value", "uncertainty", "reported"),
     [
         (1.0, 0.0, "1"),
         (12.0, 0.0, "12"),
@@ -57,8 +74,8 @@ def test_a_value_is_told_to_a_fraction_of_its_uncertainty(size, uncertainty, neg
         (math.inf, 0.0, "∞"),
     ],
 )
-def test_measured(value, uncertainty, told):
-    assert measured(value, uncertainty) == told
+def test_measured(value, uncertainty, reported):
+    assert measured(value, uncertainty) == reported
 
 
 def test_bounds_carry_their_unit():
@@ -67,11 +84,12 @@ def test_bounds_carry_their_unit():
     assert bounds(1e-12, math.inf) == "≥ 1 × 10⁻¹²"
 
 
-def test_a_record_is_json_without_what_json_cannot_tell():
-    verdict = Verdict("c", "says", "source", "s", -math.inf, 1.0, math.nan, math.inf, U, "why")
-    told = json.loads(json.dumps(record(verdict), allow_nan=False))
-    assert told == {
-        **{"claim": "c", "says": "says", "source": "source", "unit": "s", "remark": "why", "outcome": "undecided"},
+def test_a_record_is_json_without_what_json_cannot_report():
+    verdict = verdict_of(U, remark="why")
+    reported = json.loads(json.dumps(record(verdict), allow_nan=False))
+    assert reported == {
+        **{"claim": "c", "statement": "statement", "quantity": "quantity", "kind": "own", "source": "source"},
+        **{"unit": "s", "remark": "why", "outcome": "undecided"},
         **{"low": None, "high": 1.0, "value": None, "uncertainty": None},
     }
     assert finite(-math.inf) is None
@@ -80,16 +98,30 @@ def test_a_record_is_json_without_what_json_cannot_tell():
 
 @pytest.mark.parametrize(
     ("outcomes", "status"),
-    [([R, R], 0), ([], 0), ([R, F, R], 1), ([R, U], 3), ([U, F], 1), ([F], 1), ([U], 3)],
+    [
+        ([R, R], 0),
+        ([], 0),
+        ([R, N], 0),
+        ([N], 0),
+        ([N, U], 3),
+        ([N, F], 1),
+        ([R, F, R], 1),
+        ([R, U], 3),
+        ([U, F], 1),
+        ([F], 1),
+        ([U], 3),
+    ],
 )
 def test_exit_status(outcomes, status):
     assert exit_status(iter(outcomes)) == status
 
 
 def test_summaries_leave_out_zeros():
-    assert summary(iter([U, R, R])) == "2 reproduced, 1 undecided"
+    verdicts = [verdict_of(U), verdict_of(R), verdict_of(F, Kind.PRINTED), verdict_of(R), verdict_of(N)]
+    assert summary(iter(verdicts)) == "printed: 1 refuted; own: 2 reproduced, 1 undecided, 1 not tested"
     assert summary([]) == "no claims"
-    assert counts(iter([F])) == {R: 0, F: 1, U: 0}
+    assert tallies(verdicts)[Kind.PRINTED] == {R: 0, F: 1, U: 0, N: 0}
+    assert counts(iter([F])) == {R: 0, F: 1, U: 0, N: 0}
 
 
 def test_the_examples_are_true():

@@ -25,7 +25,7 @@ def importing(name):
 
 
 @pytest.mark.parametrize(
-    ("name", "told"),
+    ("name", "reported"),
     [
         ("torch", "tiny/staircase needs PyTorch: pip install 'saddlescope[train]'; without it the tracker"),
         ("torch.nn", "tiny/staircase needs PyTorch: pip install 'saddlescope[train]'; without it"),
@@ -33,10 +33,10 @@ def importing(name):
         ("tokenizers", "tiny/staircase needs Tokenizers: pip install 'saddlescope[language]'; without it"),
     ],
 )
-def test_a_package_of_an_extra(tiny, tmp_path, name, told):
+def test_a_package_of_an_extra(tiny, tmp_path, name, reported):
     with pytest.raises(MissingExtraError) as refused:
         reproduced(tmp_path, importing(name))
-    assert str(refused.value).startswith(told)
+    assert str(refused.value).startswith(reported)
     assert not list(tmp_path.rglob("*.nc"))
 
 

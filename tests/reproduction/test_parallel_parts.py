@@ -25,13 +25,13 @@ def importable(monkeypatch):
 
 @pytest.mark.parametrize("processes", [1, 2])
 def test_parts_come_in_their_order_wherever_they_are_made(tmp_path, processes):
-    told = []
-    context = RunContext(tmp_path, lambda fraction, note: told.append((fraction, note)))
+    reported = []
+    context = RunContext(tmp_path, lambda fraction, note: reported.append((fraction, note)))
     made = run_parallel_parts(context, _PARTS, processes=processes)
     assert [int(part.square) for part in made] == [9, 1, 4]
     assert all((int(part.process) == os.getpid()) == (processes == 1) for part in made)
-    assert sorted(note for _, note in told) == ["half of 1", "half of 2", "half of 3"]
-    assert all(0 < fraction < 1 for fraction, _ in told)
+    assert sorted(note for _, note in reported) == ["half of 1", "half of 2", "half of 3"]
+    assert all(0 < fraction < 1 for fraction, _ in reported)
 
 
 def test_a_process_makes_one_part_after_another(tmp_path):
@@ -44,11 +44,11 @@ def test_a_process_makes_one_part_after_another(tmp_path):
 def test_finished_parts_are_not_made_again(tmp_path):
     context = RunContext(tmp_path)
     first = run_parallel_parts(context, {"part-3": _PARTS["part-3"]}, processes=2)[0]
-    told = []
-    again = run_parallel_parts(RunContext(tmp_path, lambda *news: told.append(news)), _PARTS, processes=2)
+    reported = []
+    again = run_parallel_parts(RunContext(tmp_path, lambda *news: reported.append(news)), _PARTS, processes=2)
     assert int(again[0].process) == int(first.process)
-    assert [note for _, note in told if note == "half of 3"] == []
-    assert min(fraction for fraction, _ in told) >= (1 + 0.5) / 3, "the finished part counts"
+    assert [note for _, note in reported if note == "half of 3"] == []
+    assert min(fraction for fraction, _ in reported) >= (1 + 0.5) / 3, "the finished part counts"
 
 
 def test_what_a_part_refuses_is_said_here_and_the_finished_ones_stay(tmp_path):

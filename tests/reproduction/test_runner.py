@@ -49,7 +49,7 @@ def test_settings_have_a_place_of_their_own(run):
     assert seeded.provenance.label == "default seed=1"
     assert not np.allclose(default.run.loss, seeded.run.loss)
     assert run(settings={"seed": "0"}).file == default.file  # the default's own value is the default
-    assert {told["size"] for told in seeded.records()} == {"default seed=1"}
+    assert {reported["size"] for reported in seeded.records()} == {"default seed=1"}
 
 
 def test_a_size_whose_parameters_changed_is_run_anew(run, heard, tiny):
@@ -80,7 +80,7 @@ def test_an_interrupted_run_goes_on_where_it_was(run, heard, tmp_path, tiny):
     assert [p.name for p in made.file.parent.iterdir()] == ["default.nc"]
 
 
-def test_a_full_disk_in_the_middle_is_told_and_loses_nothing(run, tmp_path, monkeypatch):
+def test_a_full_disk_in_the_middle_is_reported_and_loses_nothing(run, tmp_path, monkeypatch):
     def full(fraction, note):
         if fraction >= 0.5:
             raise OSError(errno.ENOSPC, "No space left on device")
@@ -90,7 +90,7 @@ def test_a_full_disk_in_the_middle_is_told_and_loses_nothing(run, tmp_path, monk
     assert list((tmp_path / "out").rglob("done.json"))
 
 
-def test_what_is_wrong_with_the_input_is_told_before_any_folder_is_made(run, tmp_path):
+def test_what_is_wrong_with_the_input_is_reported_before_any_folder_is_made(run, tmp_path):
     for options in ({"size": "quik"}, {"settings": {"sed": "1"}}, {"settings": {"stages": "0"}}):
         with pytest.raises(InputError):
             run(**options)
@@ -118,9 +118,9 @@ def test_a_run_of_another_version_is_named(run, tmp_path):
 def test_bounds_that_were_moved_after_the_run_are_seen(run):
     made = run()
     assert Reproduction.open(made.file).changed_claims() == ()
-    told = made.records()
-    told[0]["high"] = 0.4
-    store.write(made.run.assign_attrs(verdicts=json.dumps(told)), made.file)
+    reported = made.records()
+    reported[0]["high"] = 0.4
+    store.write(made.run.assign_attrs(verdicts=json.dumps(reported)), made.file)
     assert Reproduction.open(made.file).changed_claims() == ("falls",)
 
 

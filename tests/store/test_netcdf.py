@@ -70,7 +70,7 @@ def test_a_failed_write_leaves_the_old_file_and_nothing_else(run, tmp_path, monk
     assert not leftovers(tmp_path)
 
 
-def test_a_full_disk_is_told(run, tmp_path):
+def test_a_full_disk_is_reported(run, tmp_path):
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (5000, hard))
     try:
@@ -81,13 +81,13 @@ def test_a_full_disk_is_told(run, tmp_path):
     assert not any(tmp_path.iterdir())
 
 
-def test_an_unwritable_folder_is_told(run, tmp_path):
+def test_an_unwritable_folder_is_reported(run, tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(InputError, match="Cannot write"):
         store.write(run, tmp_path / "file" / "run.nc")
 
 
-def test_absent_files_and_folders_are_told(tmp_path):
+def test_absent_files_and_folders_are_reported(tmp_path):
     with pytest.raises(InputError, match="There is no stored run"):
         store.read(tmp_path / "run.nc")
     with pytest.raises(InputError, match="There is no folder"):

@@ -22,11 +22,11 @@ def provenance(**changes):
 
 
 def test_it_survives_the_disk(tmp_path):
-    told = provenance()
-    stored = store.read(store.write(told.stamp(RUN), tmp_path / "run.nc"))
-    assert store.Provenance.of(stored) == told
+    reported = provenance()
+    stored = store.read(store.write(reported.stamp(RUN), tmp_path / "run.nc"))
+    assert store.Provenance.of(stored) == reported
     assert stored.attrs["status"] == "converged"
-    assert stored.attrs["command"] == told.command
+    assert stored.attrs["command"] == reported.command
     assert stored.attrs["seed"] == "3"
 
 
@@ -45,7 +45,7 @@ def test_a_run_must_not_hide_its_provenance():
 
 
 @pytest.mark.parametrize("damage", [{"versions": "{"}, {"params": 3}, {"cpu_seconds": "long"}])
-def test_an_incomplete_provenance_is_told(damage):
+def test_an_incomplete_provenance_is_reported(damage):
     stamped = provenance().stamp(RUN)
     with pytest.raises(InputError, match="no complete provenance"):
         store.Provenance.of(stamped.assign_attrs(damage))
@@ -59,11 +59,11 @@ def test_the_stopwatch_counts_cpu_time_and_names_versions():
     end = time.process_time() + 0.2
     while time.process_time() < end:
         pass
-    told = stop()
-    assert told["cpu_seconds"] >= 0.2
-    assert told["started"] <= told["finished"]
-    assert {"python", "saddlescope", "numpy", "jax", "xarray"} <= set(told["versions"])
-    assert told["platform"]
+    reported = stop()
+    assert reported["cpu_seconds"] >= 0.2
+    assert reported["started"] <= reported["finished"]
+    assert {"python", "saddlescope", "numpy", "jax", "xarray"} <= set(reported["versions"])
+    assert reported["platform"]
 
 
 def test_the_commit_is_that_of_our_own_checkout(monkeypatch, tmp_path):

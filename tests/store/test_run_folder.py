@@ -40,7 +40,7 @@ def test_the_file_is_named_by_size_or_by_digest(tmp_path):
     assert place(tmp_path, size="").file == tmp_path / "paper" / "entry" / f"{place(tmp_path).digest}.nc"
 
 
-def test_the_digest_tells_parameters_apart_and_not_their_order(tmp_path):
+def test_the_digest_reports_parameters_apart_and_not_their_order(tmp_path):
     same = RunFolder(tmp_path, "paper/entry", {"scale": 0.1, "seed": 0}, "default")
     assert same.digest == place(tmp_path).digest
     assert same.scratch == place(tmp_path).scratch
@@ -85,7 +85,7 @@ def test_a_killed_holder_is_not_in_the_way(tmp_path, holder):
     assert not list((tmp_path / "paper" / "entry").glob("*.lock"))
 
 
-def test_a_full_disk_is_told_before_the_work(tmp_path):
+def test_a_full_disk_is_reported_before_the_work(tmp_path):
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (5000, hard))
     try:
@@ -97,7 +97,7 @@ def test_a_full_disk_is_told_before_the_work(tmp_path):
 
 
 @pytest.mark.parametrize("out", ["file", "file/below", "/proc/saddlescope"])
-def test_an_unwritable_folder_is_told_before_the_work(tmp_path, out):
+def test_an_unwritable_folder_is_reported_before_the_work(tmp_path, out):
     (tmp_path / "file").write_text("kept")
     with pytest.raises(InputError, match="Cannot write in"), place(tmp_path / out).lock():
         pytest.fail("the work began")

@@ -62,10 +62,10 @@ def test_points_are_made_at_once_where_the_entry_can_do_that(made, batches, swep
     monkeypatch.setattr(local_workers, "BATCH", 4)
     one_by_one = made("dim=1,2", "seed=0:5", processes=1, out=tmp_path / "other")
     assert batches == []
-    told = []
-    at_once = made("dim=1,2", "seed=0:5", report=lambda fraction, note: told.append(fraction))
+    reported = []
+    at_once = made("dim=1,2", "seed=0:5", report=lambda fraction, note: reported.append(fraction))
     assert batches == [4, 4, 2]
-    assert told == sorted(told)
+    assert reported == sorted(reported)
     xr.testing.assert_identical(
         at_once.data.drop_vars("cpu_seconds").drop_attrs(), one_by_one.data.drop_vars("cpu_seconds").drop_attrs()
     )

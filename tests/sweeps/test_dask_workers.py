@@ -68,9 +68,9 @@ def test_one_that_does_not_see_it_sends_the_same_run(point, token, text, tmp_pat
 
 def test_a_point_that_fails_far_away_fails_here(point, token, tmp_path):
     made = point("fails")
-    told = remote(made, _Token(tmp_path / "absent", ""))()
-    assert told == "ZeroDivisionError: a defect"
-    assert _take(made, Future(told)) == ""
+    reported = remote(made, _Token(tmp_path / "absent", ""))()
+    assert reported == "ZeroDivisionError: a defect"
+    assert _take(made, Future(reported)) == ""
     assert (made.state, made.error) == (State.FAILED, "ZeroDivisionError: a defect")
 
 
@@ -88,15 +88,15 @@ def test_a_worker_of_another_version_or_without_the_data_makes_nothing(point, to
 
 def test_unfit_workers_take_no_points(heard):
     class Workers:
-        def __init__(self, *told):
-            self.told = {f"tcp://{k}": what for k, what in enumerate(told)}
+        def __init__(self, *reported):
+            self.reported = {f"tcp://{k}": what for k, what in enumerate(reported)}
 
         def run(self, task, on_error):
             assert on_error == "return"
-            return self.told
+            return self.reported
 
-    def fit(*told):
-        return _fit_workers(Workers(*told), _Needs(None, "1"), heard.append)
+    def fit(*reported):
+        return _fit_workers(Workers(*reported), _Needs(None, "1"), heard.append)
 
     absent = ModuleNotFoundError("No module named 'saddlescope'", name="saddlescope")
     assert fit("", "") is None
@@ -111,7 +111,7 @@ def test_unfit_workers_take_no_points(heard):
         fit(RuntimeError("odd"))
 
 
-def test_what_goes_wrong_on_the_way_is_told_in_a_sentence(point):
+def test_what_goes_wrong_on_the_way_is_reported_in_a_sentence(point):
     from distributed import CancelledError, KilledWorker
 
     made = point()

@@ -1,7 +1,16 @@
+from typing import get_args, get_origin
+
 import pytest
 
 from saddlescope._shared.errors import InputError
+from saddlescope.reproduction import Parameter
 from saddlescope.sweeps.parse import MOST_POINTS, expand
+
+
+def record(hint) -> Parameter:
+    """Return the record of a parameter x of a type, or of tuples of it."""
+    many = get_origin(hint) is tuple
+    return Parameter(name="x", description="x", type=get_args(hint)[0] if many else hint, many=many, default=())
 
 
 @pytest.mark.parametrize(
@@ -23,7 +32,7 @@ from saddlescope.sweeps.parse import MOST_POINTS, expand
     ],
 )
 def test_values_as_they_are_spelled(text, hint, values):
-    assert expand("x", text, hint) == values
+    assert expand(text, record(hint)) == values
 
 
 @pytest.mark.parametrize(
@@ -52,11 +61,11 @@ def test_values_as_they_are_spelled(text, hint, values):
 )
 def test_what_is_misspelled_is_refused_in_a_sentence(text, hint):
     with pytest.raises(InputError) as refused:
-        expand("x", text, hint)
+        expand(text, record(hint))
     assert str(refused.value).startswith("x must ")
     assert "\n" not in str(refused.value)
 
 
 def test_no_list_is_made_before_its_length_is_known_to_be_small():
     with pytest.raises(InputError, match=f"at most {MOST_POINTS} values"):
-        expand("x", f"0:{10**18}", int)
+        expand(f"0:{10**18}", record(int))

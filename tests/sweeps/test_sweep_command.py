@@ -17,8 +17,8 @@ def typed(walk, tmp_path, monkeypatch, capsys):
 
     def call(line):
         status = cli.main(["sweep", *shlex.split(line)])
-        told = capsys.readouterr()
-        return status, told.out, told.err
+        reported = capsys.readouterr()
+        return status, reported.out, reported.err
 
     return call
 
@@ -34,17 +34,17 @@ def test_a_sweep_prints_its_verdicts_and_where_it_lies(typed, tmp_path):
     assert "tiny/walk, 6 points: 100%" in err
 
 
-def test_failed_points_are_told_one_in_a_line_and_make_the_status_1(typed):
+def test_failed_points_are_reported_one_in_a_line_and_make_the_status_1(typed):
     line = "tiny/walk --grid kind=walk,fails --seeds 0:2 --size quick --processes 1"
     status, out, err = typed(line)
     assert status == 1
     assert "4 points: 2 finished, 2 failed." in out
     assert err.splitlines()[-2:] == [f"kind=fails seed={k}: ZeroDivisionError: a defect" for k in (0, 1)]
-    told = json.loads(typed(f"{line} --json")[1])
-    assert told["points"] == {"finished": 2, "failed": 2, "missing": 0}
-    assert told["axes"] == {"kind": ["walk", "fails"], "seed": [0, 1]}
-    assert told["claims"][1] == {"claim": "two-scales", "reproduced": 2, "refuted": 0, "undecided": 0}
-    assert told["unfinished"][0] == {"point": "kind=fails seed=0", "error": "ZeroDivisionError: a defect"}
+    reported = json.loads(typed(f"{line} --json")[1])
+    assert reported["points"] == {"finished": 2, "failed": 2, "missing": 0}
+    assert reported["axes"] == {"kind": ["walk", "fails"], "seed": [0, 1]}
+    assert reported["claims"][1] == {"claim": "two-scales", "reproduced": 2, "refuted": 0, "undecided": 0}
+    assert reported["unfinished"][0] == {"point": "kind=fails seed=0", "error": "ZeroDivisionError: a defect"}
 
 
 def test_many_failures_are_counted(typed):
@@ -53,13 +53,13 @@ def test_many_failures_are_counted(typed):
 
 
 @pytest.mark.parametrize(
-    ("line", "told"),
+    ("line", "reported"),
     [
         ("tiny/wlak --seeds 0:2", "There is no entry"),
         ("tiny/walk", "must have an axis"),
         ("tiny/walk --grid dim", "NAME=VALUES"),
         ("tiny/walk --grid dim=0", "dim must be at least 1"),
-        ("tiny/walk --seeds x", "seed must be of type int"),
+        ("tiny/walk --seeds x", "seed must be an integer"),
         ("tiny/walk --seeds 0:2 --processes 0", "--processes"),
         ("tiny/walk --seeds 0:2 --processes two", "--processes"),
         ("tiny/walk --seeds 0:2 --processes 2 --scheduler tcp://x:1", "left out with a scheduler"),
@@ -69,11 +69,11 @@ def test_many_failures_are_counted(typed):
         ("tiny/walk --seeds 0:2 --sede", "No such option"),
     ],
 )
-def test_bad_input_is_one_sentence_and_status_2(typed, tmp_path, line, told):
+def test_bad_input_is_one_sentence_and_status_2(typed, tmp_path, line, reported):
     (tmp_path / "begun").write_text("")
     status, out, err = typed(line)
     assert (status, out) == (2, "")
-    assert told in err
+    assert reported in err
     assert len(err.strip().splitlines()) == 1
 
 

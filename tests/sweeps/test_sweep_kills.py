@@ -122,10 +122,10 @@ def test_a_sweep_on_a_cluster(walk, command, tmp_path, begun, undisturbed):
         client.communicate()
         client = first.start()
         first.kill(cluster.pid)
-        told = client.communicate(timeout=120)[1]
-        assert client.returncode == 2, told
-        assert "The scheduler ended" in told
-        assert "Traceback" not in told, told
+        reported = client.communicate(timeout=120)[1]
+        assert client.returncode == 2, reported
+        assert "The scheduler ended" in reported
+        assert "Traceback" not in reported, reported
     with _cluster(1) as (_, address):
         second = Killed(command, tmp_path, begun, "--scheduler", address, seed=4)
         second.seen = first.seen

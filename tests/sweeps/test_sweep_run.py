@@ -105,7 +105,7 @@ def test_finished_points_are_passed_by_and_shared_between_sweeps(swept, begun, h
     assert len(begun()) == 16
 
 
-def test_failed_points_are_told_passed_by_and_tried_again_on_demand(swept, begun, heard):
+def test_failed_points_are_reported_passed_by_and_tried_again_on_demand(swept, begun, heard):
     made = swept("kind=walk,fails,refuses", seeds="0:2")
     assert dict(made.counts) == {"finished": 2, "failed": 4, "missing": 0}
     assert made.failures == {
@@ -180,7 +180,7 @@ def test_sweeps_are_passed_by_where_single_runs_are_looked_for(swept, tmp_path):
     assert len(store.find_runs(made.folder / "points")) == 2
 
 
-def test_a_damaged_point_is_told_and_is_no_result(swept):
+def test_a_damaged_point_is_reported_and_is_no_result(swept):
     made = swept("dim=1,2")
     file = made.at(dim=2).file
     file.write_bytes(file.read_bytes()[:-100])
@@ -218,13 +218,13 @@ def test_what_cannot_be_used_is_refused_in_a_sentence(swept, walk, tmp_path):
     with pytest.raises(StorageError, match="Cannot write"):
         swept("dim=1", out=tmp_path / "file")
     made = swept("dim=1,2")
-    for values, told in [({}, "dim must be given"), ({"dim": 3}, "one of 1, 2"), ({"dmi": 1}, "did you mean dim")]:
-        with pytest.raises(InputError, match=told):
+    for values, reported in [({}, "dim must be given"), ({"dim": 3}, "one of 1, 2"), ({"dmi": 1}, "did you mean dim")]:
+        with pytest.raises(InputError, match=reported):
             made.at(**values)
 
 
 @pytest.mark.parametrize(
-    ("changes", "told"),
+    ("changes", "reported"),
     [
         ({"entry": "tiny/removed"}, "There is no entry"),
         ({"grid": '[["dmi", ["1"]]]'}, "did you mean dim"),
@@ -235,10 +235,10 @@ def test_what_cannot_be_used_is_refused_in_a_sentence(swept, walk, tmp_path):
         ({"kind": "run"}, "must be a stored sweep"),
     ],
 )
-def test_a_sweep_of_another_version_or_hand_is_refused(swept, tmp_path, changes, told):
+def test_a_sweep_of_another_version_or_hand_is_refused(swept, tmp_path, changes, reported):
     made = swept("dim=1,2")
     file = store.write(made.data.assign_attrs(changes), tmp_path / "other.nc")
-    with pytest.raises(InputError, match=told):
+    with pytest.raises(InputError, match=reported):
         Sweep.open(file)
 
 

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from saddlescope import cli
-from saddlescope.reproduction import find_entry
+from saddlescope.reproduction import Parameter, find_entry
 from saddlescope.sweeps import Grid
 
 _PAGE = (Path(__file__).parents[2] / "docs" / "sweeps.md").read_text()
@@ -54,8 +54,9 @@ def test_the_spellings_of_the_table(word, walk):
 
     for spelled in word.split("`, `"):
         name, values = spelled.split("=")
-        kind = {"noise": float, "log10_scales": tuple[float, ...]}.get(name, int)
-        assert len(expand(name, values, kind)) >= 2
+        kind = int if name not in ("noise", "log10_scales") else float
+        record = Parameter(name=name, description=name, type=kind, many=name == "log10_scales", default=())
+        assert len(expand(values, record)) >= 2
 
 
 def test_the_job_that_slurm_is_given():

@@ -120,13 +120,13 @@ def test_aligned_times_solve_their_equation(depth, speed, curvature):
 
 
 @pytest.mark.parametrize("depth", [2, 3])
-def test_aligned_networks_drop_half_way_at_the_times_told(depth):
+def test_aligned_networks_drop_half_way_at_the_times_reported(depth):
     """All weights of a network on white data, integrated: its loss is half-way from stage to stage when theory says."""
     samples, initial = 4, 0.05
     white = 2.0 * np.linalg.qr(np.random.default_rng(1).standard_normal((4, 4)))[0][:3]  # X X^T / N = 1
     U, V = (np.linalg.qr(np.random.default_rng(seed).standard_normal((3, 3)))[0] for seed in (2, 3))
     targets = U @ np.diag([4.0, 1.5, 0.0]) @ V.T @ white
-    told = deep_linear_stages(white.T, targets.T)
+    reported = deep_linear_stages(white.T, targets.T)
     inner = [np.linalg.qr(np.random.default_rng(10 + layer).standard_normal((3, 3)))[0] for layer in range(1, depth)]
     frames = [V, *inner, U]
     start = np.array([initial * left @ right.T for right, left in itertools.pairwise(frames)])
@@ -149,7 +149,7 @@ def test_aligned_networks_drop_half_way_at_the_times_told(depth):
             gradients.append(-above.T @ residual(weights) @ below.T / samples)
         return np.array(gradients).ravel()
 
-    times = [aligned_time(told.speeds[k], depth=depth, initial=initial, share=1 - np.sqrt(0.5)) for k in range(2)]
+    times = [aligned_time(reported.speeds[k], depth=depth, initial=initial, share=1 - np.sqrt(0.5)) for k in range(2)]
     flow = solve_ivp(slope, (0, times[-1]), start.ravel(), t_eval=times, method="LSODA", rtol=1e-10, atol=1e-12)
     for k, weights in enumerate(flow.y.T):
         now = np.sum(residual(weights.reshape(start.shape)) ** 2) / (2 * samples)

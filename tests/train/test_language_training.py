@@ -196,11 +196,11 @@ def test_the_caller_s_surroundings_stay_as_they_were(data, capfd, types_unchecke
     assert capfd.readouterr() == ("", "")
 
 
-def test_progress_is_told(data):
-    told = []
-    fit_language(tiny_gpt2(), data, CONFIG, report=lambda *report: told.append(report))
-    assert [fraction for fraction, _ in told] == [step / 11 for step in (2, 4, 6, 8, 10, 11)]
-    assert told[-1][1].startswith("step 11 of 11, training loss ")
+def test_progress_is_reported(data):
+    reported = []
+    fit_language(tiny_gpt2(), data, CONFIG, report=lambda *report: reported.append(report))
+    assert [fraction for fraction, _ in reported] == [step / 11 for step in (2, 4, 6, 8, 10, 11)]
+    assert reported[-1][1].startswith("step 11 of 11, training loss ")
 
 
 def test_a_loss_that_is_not_finite_ends_the_run(data):

@@ -157,7 +157,9 @@ def show(
             }
         )
         return 0
-    typer.echo(f"{found.title}\n{'; '.join(part for part in (found.citation, found.source) if part)}\n")
+    typer.echo(
+        "\n".join(part for part in (found.title, "; ".join(filter(None, (found.citation, found.source)))) if part)
+    )
     rows = []
     for name, record in found.parameters.items():
         values = [Parameter.text(sizes[size][name]) for size in SIZES]
@@ -244,4 +246,4 @@ def _print_verdicts(stored: "Sequence[Reproduction]") -> None:
         title = f"{reproduction.entry.name} ({reproduction.provenance.label}): {reproduction.entry.title}"
         print_table(VERDICT_COLUMNS, rows, title=title)
     verdicts: list[Verdict] = [v for reproduction in stored for v in reproduction.verdicts]
-    typer.echo(f"{len(verdicts)} claims. {summary(verdicts).capitalize()}.")
+    typer.echo(f"Verdicts by kind of claim: {summary(verdicts)}.")

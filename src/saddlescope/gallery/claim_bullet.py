@@ -42,8 +42,9 @@ def bullet(verdict: Verdict) -> Markup:
             ends = x(value - spread), x(value + spread)
             parts.append(f'<line class="spread" x1="{ends[0]}" x2="{ends[1]}" y1="{middle}" y2="{middle}"/>')
         parts.append(f'<circle class="value" cx="{x(value)}" cy="{middle}" r="4"/>')
+    outcome = verdict.outcome.replace(" ", "-")
     svg = (
-        f'<svg class="bullet {verdict.outcome}" viewBox="0 0 {_WIDTH} {_HEIGHT}" width="{_WIDTH}" height="{_HEIGHT}"'
+        f'<svg class="bullet {outcome}" viewBox="0 0 {_WIDTH} {_HEIGHT}" width="{_WIDTH}" height="{_HEIGHT}"'
         f' aria-hidden="true" focusable="false">{"".join(parts)}</svg>'
     )
     return Markup(svg)  # noqa: S704 (numbers and the name of an outcome alone)

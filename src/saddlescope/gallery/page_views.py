@@ -13,8 +13,8 @@ from markupsafe import Markup
 from saddlescope import __version__, store
 from saddlescope.gallery.claim_bullet import bullet
 from saddlescope.plot import Figure, draw_plotly
-from saddlescope.reproduction import SIZES, Outcome, Reproduction, Verdict
-from saddlescope.reproduction.formatting import bounds, counts, measured, number
+from saddlescope.reproduction import SIZES, Kind, Outcome, Reproduction
+from saddlescope.reproduction.formatting import bounds, measured, number, tallies
 
 _PREFERENCE = ("paper", "default", "", "quick")  # order of the runs on a card; "" has parameters set by hand
 
@@ -88,9 +88,9 @@ class RunView:
         )
 
     @cached_property
-    def counts(self) -> dict[Outcome, int]:
-        """Number of claims of each outcome."""
-        return counts(v.outcome for v in self.reproduction.verdicts)
+    def tallies(self) -> dict[Kind, dict[Outcome, int]]:
+        """Number of claims of each outcome, by kind."""
+        return tallies(self.reproduction.verdicts)
 
     @cached_property
     def parameters(self) -> tuple[dict[str, Any], ...]:
@@ -134,7 +134,7 @@ class Card:
         return self.runs[0]
 
     @property
-    def paper(self) -> str:
+    def citation(self) -> str:
         """Citation of the paper."""
         return self.best.reproduction.entry.citation
 
@@ -168,6 +168,5 @@ def _cell(value: object) -> str:
     return number(value, 5) if isinstance(value, float) else str(value)
 
 
-def _tally(shown: Sequence[Card]) -> dict[Outcome, int]:
-    verdicts: list[Verdict] = [v for card in shown for v in card.best.reproduction.verdicts]
-    return counts(v.outcome for v in verdicts)
+def _tally(shown: Sequence[Card]) -> dict[Kind, dict[Outcome, int]]:
+    return tallies(v for card in shown for v in card.best.reproduction.verdicts)

@@ -72,9 +72,13 @@ class SweepView:
         return f"{found[State.FINISHED]} of {sum(found.values())} points finished{others}"
 
     @cached_property
-    def counts(self) -> dict[Outcome, int]:
-        """Number of verdicts of each outcome, over all points."""
-        return counts(Outcome(text) for text in self.sweep.data.outcome.values.ravel().tolist() if text)
+    def tallies(self) -> dict[str, dict[Outcome, int]]:
+        """Number of verdicts of each outcome over all points, by kind of claim."""
+        data, kinds = self.sweep.data, self.sweep.data.claim_kind.values
+        return {
+            kind: counts(Outcome(text) for text in data.outcome.values[..., kinds == kind].ravel().tolist() if text)
+            for kind in dict.fromkeys(kinds.tolist())
+        }
 
     @cached_property
     def _words(self) -> dict[str, list[str]]:

@@ -14,6 +14,7 @@ from .metric import Metric as Metric
 from .parameters import EntryParams as EntryParams
 from .parameters import Parameter as Parameter
 from .parameters import param as param
+from .parameters import parameters as parameters
 from .runner import Reproduction as Reproduction
 from .runner import reproduce as reproduce
 from .runner import stored_files as stored_files

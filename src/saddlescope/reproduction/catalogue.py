@@ -44,17 +44,17 @@ def _declared() -> dict[str, _Declared]:
     found = {}
     for file in sorted(_FOLDER.glob("*/*.py")) + sorted(_FOLDER.glob("*/*/__init__.py")):
         text = file.read_text(encoding="utf-8")
-        if (start := text.find("\nentry = Entry(")) < 0 and (start := text.find(" = Entry(")) < 0:
+        if (start := text.find(" = Entry(")) < 0:
             continue
         parts = file.relative_to(_FOLDER.parent).with_suffix("").parts
         module = ".".join(("saddlescope", *parts)).removesuffix(".__init__")
         citation = import_module(f"saddlescope.papers.{parts[1]}").CITATION
         for statement in ast.parse(text[text.rfind("\n", 0, start + 1) + 1 :]).body:
-            if isinstance(statement, ast.Assign) and isinstance(call := statement.value, ast.Call):
-                if isinstance(call.func, ast.Name) and call.func.id == "Entry":
-                    name, title = (ast.literal_eval(value) for value in call.args)
-                    source = next((ast.literal_eval(k.value) for k in call.keywords if k.arg == "source"), "")
-                    found[name] = _Declared(module, Heading(title, source, citation))
+            call = statement.value if isinstance(statement, ast.Assign) else None
+            if isinstance(call, ast.Call) and isinstance(call.func, ast.Name) and call.func.id == "Entry":
+                name, title = (ast.literal_eval(value) for value in call.args)
+                source = next((ast.literal_eval(k.value) for k in call.keywords if k.arg == "source"), "")
+                found[name] = _Declared(module, Heading(title, source, citation))
     return found
 
 
@@ -94,7 +94,8 @@ def load_entries(file: str | os.PathLike[str]) -> tuple[str, ...]:
     if (known := sys.modules.get(name)) is not None and known.__file__ == str(path):
         return tuple(entries_of(known))
     spec = spec_from_file_location(name, path)
-    assert spec is not None and spec.loader is not None
+    assert spec is not None
+    assert spec.loader is not None
     module = module_from_spec(spec)
     sys.modules[name] = module  # so that its classes can be pickled for worker processes
     try:

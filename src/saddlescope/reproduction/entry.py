@@ -19,6 +19,7 @@ those inside.
 
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
+from difflib import get_close_matches
 from functools import cache
 from importlib import import_module
 from typing import Any, Generic, TypeVar
@@ -120,8 +121,12 @@ def find_entry(name: str) -> Entry[Any]:
     Raises:
         InputError: it does not exist; the message has the nearest names.
     """
-    if name not in catalogue.entry_names():
-        raise unknown("entry", name, catalogue.entry_names())
+    if name not in (names := catalogue.entry_names()):
+        near = get_close_matches(name, names, n=3, cutoff=0.5)
+        hint = f"; did you mean {' or '.join(near)}?" if near else "."
+        raise InputError(
+            f"There is no entry {name!r}{hint} `saddlescope list` names all; give the file of your own with --entry."
+        )
     return entries_of(import_module(catalogue.entry_module(name)))[name]
 
 

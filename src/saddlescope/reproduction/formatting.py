@@ -93,14 +93,22 @@ def counts(outcomes: Iterable[Outcome]) -> dict[Outcome, int]:
     return {outcome: listed.count(outcome) for outcome in Outcome}
 
 
-def summary(verdicts: Iterable[Verdict]) -> str:
-    """Return the number of each outcome by kind of claim, without zeros: "printed: 3 reproduced, 1 refuted; own: ..."."""
+def tallies(verdicts: Iterable[Verdict]) -> dict[Kind, dict[Outcome, int]]:
+    """Return the number of each outcome, by kind of claim; kinds are never added up."""
     listed = list(verdicts)
+    return {
+        kind: counts(v.outcome for v in listed if v.kind == kind)
+        for kind in Kind
+        if any(v.kind == kind for v in listed)
+    }
+
+
+def summary(verdicts: Iterable[Verdict]) -> str:
+    """Return the tallies in words, without zeros: "printed: 3 reproduced, 1 refuted; own: 1 reproduced"."""
     parts = []
-    for kind in Kind:
-        found = counts(v.outcome for v in listed if v.kind == kind)
+    for kind, found in tallies(verdicts).items():
         words = ", ".join(f"{n} {outcome}" for outcome, n in found.items() if n)
-        parts += [f"{kind}: {words}"] if words else []
+        parts.append(f"{kind}: {words}")
     return "; ".join(parts) or "no claims"
 
 
@@ -126,7 +134,7 @@ def verdict_table(verdicts: Iterable[Verdict]) -> Table:
 
 
 def exit_status(outcomes: Iterable[Outcome]) -> int:
-    """Return 1 if one is refuted, 3 if none is but one is undecided, else 0; claims that are not tested do not count."""
+    """Return 1 if one is refuted, else 3 if one is undecided, else 0; claims that are not tested do not count."""
     found = set(outcomes)
     if Outcome.REFUTED in found:
         return 1

@@ -157,7 +157,7 @@ def test_crossings_lie_between_their_records():
         np.testing.assert_allclose(run(np.array([c.time]))[0, c.index], c.sign * 0.05, rtol=2e-2)
 
 
-def test_divergence_is_told_and_what_was_computed_is_kept():
+def test_divergence_is_reported_and_what_was_computed_is_kept():
     run = gradient_descent(LOSS, _start(1), steps=500, learning_rate=1.0, throw=False)
     assert not run.status.ok
     assert "smaller learning rate" in run.status.cure

@@ -176,7 +176,7 @@ def test_a_checkpoint_of_another_run_is_refused(tmp_path):
         _run(loss, start, batch=6, checkpoint=path)
 
 
-def test_divergence_is_told_and_what_was_seen_is_kept():
+def test_divergence_is_reported_and_what_was_seen_is_kept():
     _, start = _problem()
     run = _run(
         lambda weights: jnp.sum(weights[0] ** 4),

@@ -256,7 +256,7 @@ def test_the_record_holds_what_was_asked_for_and_every_crossing():
     assert flow.evaluations.values == len(flow.times)
 
 
-def test_weights_are_told_below_what_their_product_can_hold():
+def test_weights_are_reported_below_what_their_product_can_hold():
     flow = gradient_flow(
         Separate(jnp.ones(1), jnp.ones(1)), DiagonalInit(np.ones(1), np.ones(1), -1e4), until=0.5, tolerance=1e-6
     )
@@ -353,7 +353,7 @@ def test_a_loss_that_turns_nan_ends_the_run_and_keeps_what_was_computed():
     np.testing.assert_array_equal(failure.value.result.times, flow.times)
 
 
-def test_an_unbounded_loss_and_a_used_up_budget_are_told():
+def test_an_unbounded_loss_and_a_used_up_budget_are_reported():
     start = DiagonalInit(np.ones(1), np.zeros(1), -8 * LOG10)
     unbounded = gradient_flow(lambda beta: -jnp.sum(beta), start, until=50.0, tolerance=1e-6, throw=False)
     assert not unbounded.status.ok
@@ -370,18 +370,18 @@ def test_an_unbounded_loss_and_a_used_up_budget_are_told():
 
 
 def test_progress_is_reported_in_ascending_fractions():
-    told = []
+    reported = []
     loss, _ = _returning()
     gradient_flow(
         loss,
         DiagonalInit(*_random_weights(3), -8 * LOG10),
         until=10.0,
         tolerance=1e-5,
-        report=lambda fraction, note: told.append(fraction),
+        report=lambda fraction, note: reported.append(fraction),
     )
-    assert len(told) > 3
-    assert told == sorted(told)
-    assert 0 < told[0] < told[-1] <= 1
+    assert len(reported) > 3
+    assert reported == sorted(reported)
+    assert 0 < reported[0] < reported[-1] <= 1
 
 
 def _quadratic(beta):
@@ -472,12 +472,12 @@ def test_a_function_that_jax_cannot_trace_is_one_sentence():
 
 
 def test_progress_of_a_verified_run_rises_once_from_0_to_1():
-    told = []
+    reported = []
     start = DiagonalInit(np.array([1.0, 0.3]), np.array([0.5, 0.2]), log_scale=-200.0)
     gradient_flow(
         lambda beta: jnp.sum((beta - 1) ** 2), start, until=5.0, tolerance=1e-9, verify=True,
-        report=lambda fraction, note: told.append(fraction),
+        report=lambda fraction, note: reported.append(fraction),
     )  # fmt: skip
-    assert len(told) > 4
-    assert told == sorted(told)
-    assert told[-1] <= 1
+    assert len(reported) > 4
+    assert reported == sorted(reported)
+    assert reported[-1] <= 1

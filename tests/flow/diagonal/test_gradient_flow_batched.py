@@ -270,15 +270,15 @@ def test_a_loss_without_a_minimum_and_too_few_gradients():
     assert flows[0].evaluations.gradients <= 41
 
 
-def test_progress_is_told():
-    told = []
+def test_progress_is_reported():
+    reported = []
     losses, starts = _regressions(range(2), 4)
     gradient_flow_batched(
-        losses, starts, until=5.0, tolerance=1e-4, report=lambda fraction, note: told.append(fraction)
+        losses, starts, until=5.0, tolerance=1e-4, report=lambda fraction, note: reported.append(fraction)
     )
-    assert len(told) > 3
-    assert told == sorted(told)
-    assert 0 <= told[0] < 0.5 < told[-1] <= 1
+    assert len(reported) > 3
+    assert reported == sorted(reported)
+    assert 0 <= reported[0] < 0.5 < reported[-1] <= 1
 
 
 GIVEN = {"until": 1.0, "tolerance": 1e-4}

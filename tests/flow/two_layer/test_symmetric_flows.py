@@ -222,7 +222,7 @@ def test_generalized_from_when_the_loss_stays_low():
     assert np.all(np.isinf(short.generalized))
 
 
-def test_failures_are_told_apart():
+def test_failures_are_distinguished():
     rng = np.random.default_rng(2)
     low = _starts(1, 3, width=2)[0] @ rng.standard_normal((2, 3))
     starts = np.stack([_starts(1, 3)[0], low, 1e-5 * np.eye(3)])

@@ -6,7 +6,7 @@ import xarray as xr
 
 from saddlescope._shared.errors import InputError
 from saddlescope.papers.concept_learning import appendix_g
-from saddlescope.papers.concept_learning.appendix_g import simulations
+from saddlescope.papers.concept_learning.appendix_g import normal_law, simulations
 from saddlescope.reproduction.claim import Estimate
 from saddlescope.train.diffusion.circles import CircleProcess
 from saddlescope.train.diffusion.positions import concept_positions
@@ -48,7 +48,7 @@ def test_covariance_beyond_chance() -> None:
     variances = np.geomspace(1, 1e-4, dims)
     for factor, wanted in ((1.0, 0.0), (0.9, 0.1)):
         draws = rng.normal(size=(n, dims)) * np.sqrt(factor * variances)
-        deviation = simulations.covariance_deviation(draws.T @ draws / n, variances, n)
+        deviation = normal_law.covariance_deviation(draws.T @ draws / n, variances, n)
         run = xr.Dataset(
             {"covariance_deviation": ("against", [deviation]), "law_variance": ("direction", variances)},
             coords={"against": ["law"]},
@@ -74,5 +74,7 @@ def test_terms_apart() -> None:
 
 
 def test_signals_outside_are_refused() -> None:
-    with pytest.raises(InputError, match=r"signals must be one or more, above 0 and at most 1; got \(1\.2,\)\."):
+    with pytest.raises(
+        InputError, match=r"signals must be one or more numbers, each above 0 and at most 1.*; got \(1\.2,\)\."
+    ):
         appendix_g.Params(signals=(1.2,))

@@ -2,8 +2,8 @@
 
 import numpy as np
 import pytest
+from saddlescope.papers.concept_learning.assumptions import half_times
 
-from saddlescope.papers.concept_learning.assumptions.simulations import half_times
 from saddlescope.reproduction import find_entry
 
 NAME = "concept-learning/assumptions"
@@ -90,7 +90,7 @@ def test_a_wrong_run_refutes(run, outcomes, spoil, claim):
 
 def test_values_out_of_range_are_refused_at_once(refused):
     refused(
-        ({"betas": "0.5"}, "betas must be one or more numbers from 1"),
-        ({"scales": "0.001,0.1"}, "scales must be positive and descending"),
+        ({"betas": "0.5"}, "betas must be one or more numbers, each between 1 and 1e.06"),
+        ({"scales": "0.001,0.1"}, "scales must be one or more positive numbers, decreasing"),
         ({"starts": "2"}, "starts must be at least 10"),
     )

@@ -94,7 +94,7 @@ def test_large_starts_can_have_more_descents_than_concepts():
 def test_values_out_of_range_are_refused_at_once(refused):
     refused(
         ({"starts": "3"}, "starts must be at least 16"),
-        ({"scales": "0.1,-1"}, "scales must be one or more positive"),
+        ({"scales": "0.1,-1"}, "scales must be one or more numbers, each above 0 and at most 100"),
         ({"scale": "0"}, "scale must be positive"),
         ({"generations": "-1"}, "generations must be at least 0"),
     )

@@ -124,9 +124,9 @@ def test_films_show_the_images_by_class_and_setting(run):
         ({"images": "1"}, "images must be at least 2"),
         ({"compared": "0.7,0.3"}, "compared must be two of color_settings"),
         ({"compared": "0.7"}, "compared must be two of color_settings"),
-        ({"color_settings": "0.7,0.2"}, "color_settings must be two or more, increasing"),
-        ({"size_settings": "0.4"}, "size_settings must be two or more, increasing"),
-        ({"seeds": "1,1"}, "seeds must be distinct"),
+        ({"color_settings": "0.7,0.2"}, "color_settings must be two or more numbers, increasing"),
+        ({"size_settings": "0.4"}, "size_settings must be two or more numbers, increasing"),
+        ({"seeds": "1,1"}, "seeds must be one or more integers, each at least 0, each once"),
         ({"shown": "0"}, "shown must be at least 1"),
     ],
 )

@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 
 from saddlescope._shared.errors import InputError
-from saddlescope.papers.concept_learning.figure_3 import simulations
-from saddlescope.papers.concept_learning.figure_3.claims import select_networks
+from saddlescope.papers.concept_learning import figure_3
 from saddlescope.reproduction import find_entry
 
 NAME = "concept-learning/figure-3"
@@ -21,7 +20,7 @@ def test_transient_memorization_is_seen_at_the_quick_size(run, inside, outcomes)
 
 def test_rises_and_descents_are_those_of_the_stored_losses(run):
     """By a plain search for a fall, a rise and a fall of more than 1 % of the start."""
-    one = select_networks(run, simulations.LOW, 4)
+    one = figure_3.select_networks(run, figure_3.LOW, 4)
     for seed in range(one.sizes["seed"]):
         loss = one.test_loss.isel(seed=seed).values.astype(float) / float(one.test_loss.isel(seed=seed)[0])
         turns = any(
@@ -40,11 +39,11 @@ def of(run, kind, depth):
 
 
 def no_transients(run):
-    run.descents.values[of(run, simulations.LOW, 4)] = 1
+    run.descents.values[of(run, figure_3.LOW, 4)] = 1
 
 
 def one_rise(run):
-    run.descents.values[of(run, simulations.HIGH, 4), 0] = 2
+    run.descents.values[of(run, figure_3.HIGH, 4), 0] = 2
 
 
 def at_the_test_point(run):
@@ -56,11 +55,11 @@ def still_memorizing(run):
 
 
 def small_start_rises(run):
-    run.descents.values[of(run, simulations.SMALL, 1), 1] = 3
+    run.descents.values[of(run, figure_3.SMALL, 1), 1] = 3
 
 
 def wide_ones_rise(run):
-    for kind in (simulations.WIDE, simulations.WIDE_SGD):
+    for kind in (figure_3.WIDE, figure_3.WIDE_SGD):
         run.descents.values[of(run, kind, 4)] = 2
 
 
@@ -91,9 +90,11 @@ def test_without_transients_what_they_do_is_undecided(run, outcomes):
 @pytest.mark.parametrize(
     ("settings", "sentence"),
     [
-        ({"depths": "1,2"}, "depths must be increasing, from 1 on, with depth = 4"),
-        ({"depths": "2,4"}, "depths must be increasing"),
-        ({"high": "2"}, "high must be at least 3"),
+        ({"depths": "1,2"}, "depths must contain 1 and depth = 4"),
+        ({"depths": "2,4"}, "depths must contain 1 and depth = 4"),
+        ({"depths": "4,1"}, "depths must be one or more integers, each at least 1, increasing"),
+        ({"depth": "1", "depths": "1,4"}, "depth must be at least 2"),
+        ({"high": "2"}, "high must be above low = 2"),
         ({"seeds": "0"}, "seeds must be at least 1"),
     ],
 )

@@ -6,7 +6,7 @@ import xarray as xr
 
 from saddlescope._shared.errors import InputError
 from saddlescope.papers.concept_learning.figure_6.claims import rise_by_images, rise_of_circles
-from saddlescope.papers.concept_learning.figure_6.predictions import predict_trajectories
+from saddlescope.papers.concept_learning.figure_6.theory import predict_trajectories
 from saddlescope.reproduction import RunContext, find_entry
 
 NAME = "concept-learning/figure-6"
@@ -21,7 +21,7 @@ def grown(halfway, speed=3.0):
     return 1 / 3 + 2 / 3 / (1 + (halfway / STEPS) ** speed)
 
 
-def told(paths, *, seeds=4, images=4, noise=0.02):
+def made_of(paths, *, seeds=4, images=4, noise=0.02):
     """A run with these trajectories of the unseen class, one (step, concept) a signal, and the others learned."""
     rng = np.random.default_rng(0)
     position = np.zeros((len(paths), seeds, len(STEPS), 4, images, 2))
@@ -55,7 +55,7 @@ def told(paths, *, seeds=4, images=4, noise=0.02):
 def run():
     """Colour first at the first signal, size first at the second, with a dip of the slower one each time."""
     early, late = grown(200), grown(1500, 4.0) - 0.25 * np.exp(-(np.log(STEPS / 500) ** 2) * 4)
-    made = told([np.stack([early, late], axis=1), np.stack([late, early], axis=1)])
+    made = made_of([np.stack([early, late], axis=1), np.stack([late, early], axis=1)])
     return made.merge(predict_trajectories(made, starts=4))
 
 
@@ -151,11 +151,11 @@ def test_spoilt_runs_refute(spoilt, spoil, claims):
     assert judged(spoilt, claims) == dict.fromkeys(claims, "refuted")
 
 
-def test_seeds_and_signals_of_which_nothing_is_told_stay_undecided(spoilt):
+def test_seeds_and_signals_without_records_stay_undecided(spoilt):
     spoilt.blank.values[1, 1:] = True
     for name in ("position", "raw_position"):
         spoilt[name].values[1, 1:] = np.nan
-    bare = spoilt.drop_vars([name for name in spoilt if name not in told([grown(200)[:, None] * [1, 1]] * 2)])
+    bare = spoilt.drop_vars([name for name in spoilt if name not in made_of([grown(200)[:, None] * [1, 1]] * 2)])
     again = bare.merge(predict_trajectories(bare, starts=2))
     assert np.isfinite(again.theory_error.isel(signal=1, seed=0)).all()
     assert np.isnan(again.theory_error.isel(signal=1, seed=slice(1, None))).all()
@@ -174,7 +174,7 @@ def test_predicted_order_and_pace_are_those_of_the_strengths(run):
 
 def test_no_rise_is_found_in_noise_of_the_images(run):
     """A largest rise is above 0 on any noisy curve: read off the other half of the images, it is not."""
-    noisy = told([np.stack([np.linspace(0.3, 0.9, len(STEPS))] * 2, axis=1)] * 2, seeds=8, images=8)
+    noisy = made_of([np.stack([np.linspace(0.3, 0.9, len(STEPS))] * 2, axis=1)] * 2, seeds=8, images=8)
     rng = np.random.default_rng(1)
     noisy["position"] = noisy.position + 0.3 * rng.standard_normal(noisy.position.shape)
     measured = rise_by_images(noisy)
@@ -193,10 +193,10 @@ def test_no_rise_is_found_in_noise_of_the_images(run):
 )  # fmt: skip
 def test_bad_input_is_refused_at_once(field, value):
     with pytest.raises(InputError, match=field):
-        ENTRY.params_type(**{field: value})
+        ENTRY.params(**{field: value})
 
 
-def test_a_killed_run_goes_on_to_the_same_result(quick_run, tmp_path, types_unchecked):
+def test_a_resumed_run_has_the_same_result(quick_run, tmp_path, types_unchecked):
     def kill(fraction, note):
         if fraction > 0.6:
             raise KeyboardInterrupt
@@ -215,9 +215,9 @@ def test_a_rise_among_noise_is_no_rise_of_circles():
     """Noise makes the error rise between steps 60 and 90; a later rise counts for both."""
     early, late = grown(200), grown(1500, 4.0)
     bump = 0.3 * np.exp(-(np.log(STEPS / 90) ** 2) * 20)
-    noisy = told([np.stack([early - bump, late - bump], axis=1)] * 2)
+    noisy = made_of([np.stack([early - bump, late - bump], axis=1)] * 2)
     assert rise_by_images(noisy).value > 0.05
     assert rise_of_circles(noisy).value < 0.01
     dip = 0.25 * np.exp(-(np.log(STEPS / 500) ** 2) * 4)
-    both = told([np.stack([early - bump, late - bump - dip], axis=1)] * 2)
+    both = made_of([np.stack([early - bump, late - bump - dip], axis=1)] * 2)
     assert rise_of_circles(both).value > 0.05

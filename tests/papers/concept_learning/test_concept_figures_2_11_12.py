@@ -5,7 +5,7 @@ import pytest
 import xarray as xr
 
 from saddlescope._shared.errors import InputError
-from saddlescope.papers.concept_learning.shared import learning_order as orders
+from saddlescope.papers.concept_learning import figures_2_11_12 as orders
 from saddlescope.reproduction import find_entry
 
 NAMES = {number: f"concept-learning/figure-{number}" for number in (2, 11, 12)}
@@ -106,8 +106,8 @@ def test_runs_too_short_leave_claims_undecided(quick_run, outcomes):
 @pytest.mark.parametrize(
     ("settings", "sentence"),
     [
-        ({"varied_mu": "2,1"}, "varied_mu must be two or more, positive and increasing"),
-        ({"varied_sigma": "1"}, "varied_sigma must be two or more"),
+        ({"varied_mu": "2,1"}, "varied_mu must be two or more positive numbers, increasing"),
+        ({"varied_sigma": "1"}, "varied_sigma must be two or more positive numbers"),
         ({"mu": "1,2,3"}, "mu must be two positive numbers"),
         ({"sigma": "0"}, "sigma must be positive"),
         ({"dim": "1"}, "dim must be at least 2"),

@@ -70,8 +70,10 @@ def test_a_stage_that_never_came_leaves_the_error_undecided(run, outcomes):
 
 def test_values_out_of_range_are_refused_at_once(refused):
     refused(
-        ({"depths": "1,2"}, "depths must be at least 2 and ascending"),
-        ({"depths": "2"}, "the last at least 3"),
-        ({"scales": "0.01,0.1"}, "scales must be two or more, positive, below 1 and decreasing"),
+        ({"depths": "1,3"}, "depths must be one or more integers, each at least 2, increasing"),
+        ({"depths": "4,3"}, "depths must be one or more integers, each at least 2, increasing"),
+        ({"depths": "2"}, "depths must end with 3 or more"),
+        ({"scales": "0.01,0.1"}, "scales must be two or more positive numbers, decreasing"),
+        ({"noises": "3,2"}, "noises must end below 1"),
         ({"noisy_depth": "2"}, "noisy_depth must be at least 3"),
     )

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from saddlescope.papers.concept_learning.figure_6 import curves as curves
+from saddlescope.papers.concept_learning.figure_6 import curves
 
 STEPS = np.geomspace(50, 5000, 60)
 
@@ -19,7 +19,7 @@ def test_learned_between_records_by_the_logarithm_of_steps():
     assert found[1] == np.inf
 
 
-def test_learned_for_good_skips_what_is_not_told_and_what_passes():
+def test_learned_for_good_skips_missing_records_and_passing_rises():
     path = np.array([[0.9, 0.9], [np.nan, 0.2], [0.5, 0.8], [0.8, 0.1], [0.9, 0.85]])
     steps = np.array([1.0, 2.0, 4.0, 8.0, 16.0])
     found = curves.learned_at(path, steps)

@@ -89,7 +89,7 @@ def test_fit_finds_what_was_planted(abstraction):
     predicted = predict_family(STRONG_COLOUR, abstraction, starts=8, seed=0)
     planted = Fitted(20, 9000.0, 0.0)
     measured = predicted.at(planted, STEPS).mean(axis=0)
-    measured[:3] = np.nan  # records of which nothing is told
+    measured[:3] = np.nan  # records without positions
     found = fit(measured, STEPS, predicted)
     assert found.scale == 20
     assert found.pace == pytest.approx(9000.0, rel=1e-3)

@@ -10,7 +10,7 @@ DEEP = "three layers, d = 3"
 ONE = "one layer, d = 3"
 
 
-def test_what_the_quick_size_can_tell_holds(run, inside, outcomes):
+def test_claims_that_the_quick_size_resolves_hold(run, inside, outcomes):
     found = outcomes(ENTRY, run)
     undecided = {"fewer-dimensions", "typical"}  # no networks at d = 64; too few for a half
     assert found.keys() - inside(ENTRY, run) <= undecided
@@ -55,14 +55,15 @@ def test_a_spoilt_run_refutes_the_claim(run, outcomes, spoil, claims):
     assert "refuted" in {found[claim] for claim in claims}
 
 
-def test_without_transient_networks_nothing_is_said_of_them(run, outcomes):
+def test_without_transient_networks_the_claim_on_them_is_undecided(run, outcomes):
     one_descent(run)
     assert outcomes(ENTRY, run)["memorizing"] == "undecided"
 
 
 def test_values_out_of_range_are_refused_at_once(refused):
     refused(
-        ({"mu": "2,1"}, "mu must be increasing"),
-        ({"sigma": "1"}, "sigma must be two positive numbers"),
+        ({"mu": "2,1"}, "mu must be two or more positive numbers, increasing"),
+        ({"mu": "1,2,3"}, "mu must be two positive numbers"),
+        ({"sigma": "1"}, "sigma must be two or more positive numbers"),
         ({"seeds": "0"}, "seeds must be at least 1"),
     )

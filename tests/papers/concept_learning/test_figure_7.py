@@ -54,8 +54,8 @@ def test_a_point_that_is_not_learned_leaves_the_order_undecided(run, outcomes):
 
 def test_values_out_of_range_are_refused_at_once(refused):
     refused(
-        ({"mu": "1"}, "mu must be two or more positive numbers"),
-        ({"dim": "3"}, "dim must be at least 4"),
+        ({"mu": "1"}, "mu must be two or more positive numbers, such as mu="),
+        ({"dim": "3"}, "dim must be at least 4, one for each of mu; got 3"),
         ({"samples": "50"}, "samples must make an epoch"),
         ({"sigma": "0"}, "sigma must be positive"),
     )

@@ -7,7 +7,7 @@ import pytest
 from scipy.optimize import brentq
 
 from saddlescope._shared.errors import InputError
-from saddlescope.papers.concept_learning.generalisation_map import simulations as runs
+from saddlescope.papers.concept_learning import generalisation_map as runs
 from saddlescope.reproduction import find_entry
 
 NAME = "concept-learning/generalisation-map"
@@ -80,10 +80,10 @@ def test_what_training_never_comes_to_is_no_number():
 
 def test_quick_run_and_wrong_ones(run, outcomes):
     verdicts = outcomes(ENTRY, run)
-    told = ("output-symmetric", "output-trained", "times-symmetric", "times-trained", "diversity-hides")
-    assert {verdicts[name] for name in told} == {"reproduced"}
+    judged = ("output-symmetric", "output-trained", "times-symmetric", "times-trained", "diversity-hides")
+    assert {verdicts[name] for name in judged} == {"reproduced"}
     late = outcomes(ENTRY, run.assign(learned=1.05 * run.learned, at_stop=run.at_stop + 0.05))
-    assert {late[name] for name in told[:4]} == {"refuted"}
+    assert {late[name] for name in judged[:4]} == {"refuted"}
     other = outcomes(ENTRY, run.assign(at_stop=1 - run.at_stop, at_budget=1 - run.at_budget))
     wrong = ("border-symmetric", "border-trained", "budget-symmetric", "budget-trained", "diversity-hides")
     assert {other[name] for name in wrong} == {"refuted"}
@@ -92,10 +92,10 @@ def test_quick_run_and_wrong_ones(run, outcomes):
 @pytest.mark.parametrize(
     ("settings", "sentence"),
     [
-        ({"ratios": "1.0,2.0"}, "ratios must be ascending, between 1.01 and 100"),
-        ({"scales": "0.1,0.001"}, "scales must be ascending"),
+        ({"ratios": "1.0,2.0"}, "ratios must be one or more numbers, each between 1.01 and 100, increasing"),
+        ({"scales": "0.1,0.001"}, "scales must be one or more numbers, each between 1e-07 and 0.2, increasing"),
         ({"width": "1"}, "width must be at least 2; got 1."),
-        ({"horizon": "10"}, "horizon must be between 50 and 10000; got 10.0."),
+        ({"horizon": "10"}, "horizon must be at least budget=50; got 10."),
         ({"done": "0.5"}, "done must be between 1e-06 and 0.2; got 0.5."),
     ],
 )

@@ -4,7 +4,7 @@ import dataclasses
 
 import numpy as np
 
-from saddlescope.papers.concept_learning.lemmas.simulations import K, allowed_starts, flows, maps, ordinary_starts
+from saddlescope.papers.concept_learning.lemmas import K, allowed_starts, flows, maps, ordinary_starts
 from saddlescope.papers.concept_learning.lemmas.violations import Runs, excesses
 from saddlescope.reproduction import find_entry
 from saddlescope.theory.concepts import update_terms
@@ -17,7 +17,7 @@ A = np.array([0.25, 1.0])
 def test_the_map_is_d2():
     """W + eta (G - S - N), of equation 4.3, for as many steps; it loses the flow by O(eta)."""
     starts = ordinary_starts(A, 0.1 * np.random.default_rng(0).standard_normal((3, 2, 2)))
-    (runs,) = maps(starts, 0.5, 180, lambda fraction: None)
+    (runs,) = maps(starts, 0.5, 180, lambda fraction, note: None)
     eta = 1 / (9 * K)
     W = starts.factors[1] @ starts.factors[1].T
     for _ in range(180):
@@ -121,8 +121,9 @@ def test_a_violation_refutes_its_own_claim_alone(run, outcomes):
 
 def test_values_out_of_range_are_refused_at_once(refused):
     refused(
-        ({"allowed": "1"}, "allowed must be greater than near=2"),
-        ({"scales": "2"}, "scales must be one or more numbers above 0"),
+        ({"allowed": "2"}, "allowed must be greater than near=2"),
+        ({"allowed": "1"}, "allowed must be at least 2"),
+        ({"scales": "2"}, "scales must be one or more numbers, each above 0 and at most 1"),
         ({"marks": "3"}, "marks must be at least 100"),
         ({"until": "0"}, "until must be positive"),
     )

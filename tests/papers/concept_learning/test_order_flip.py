@@ -8,7 +8,7 @@ NAME = "concept-learning/order-flip"
 ENTRY = find_entry(NAME)
 
 
-def test_what_few_runs_can_tell_holds(run, outcomes):
+def test_claims_that_few_runs_resolve_hold(run, outcomes):
     found = outcomes(ENTRY, run)
     assert {found[claim] for claim in ("single-starts", "narrowing", "theorem-every-run")} == {"reproduced"}
     assert found["one-layer-origin"] == "undecided"
@@ -64,9 +64,11 @@ def test_starts_that_do_not_flip_leave_it_undecided(run, outcomes):
 
 def test_values_out_of_range_are_refused_at_once(refused):
     refused(
-        ({"mu": "2,1"}, "mu must be two positive numbers, the first below"),
-        ({"mu": "1.9,2"}, "mu must be two positive numbers, the first below"),
-        ({"clusters": "4"}, "clusters must be 2, 3 or both"),
-        ({"scales": "0.1"}, "scales must be two or more"),
+        ({"mu": "2,1"}, "mu must be two or more positive numbers, increasing"),
+        ({"mu": "1.9,2"}, "mu must be two numbers, the first below"),
+        ({"mu": "1,2,3"}, "mu must be two numbers, the first below"),
+        ({"clusters": "4"}, "clusters must be one or more integers, each one of 2, 3"),
+        ({"clusters": "2,2"}, "clusters must be one or more integers, each one of 2, 3, each once"),
+        ({"scales": "0.1"}, "scales must be two or more positive numbers, decreasing"),
         ({"starts": "1"}, "starts must be at least 2"),
     )

@@ -6,7 +6,7 @@ import pytest
 from saddlescope.flow import symmetric_flows
 from saddlescope.papers.concept_learning.shared.random_starts import FIGURES, descent_counts, draw_starts
 from saddlescope.papers.concept_learning.shared.two_layer_runs import strengths_and_test_point
-from saddlescope.papers.concept_learning.width.simulations import sample_starts
+from saddlescope.papers.concept_learning.width import sample_starts
 from saddlescope.reproduction import find_entry
 
 NAME = "concept-learning/width"
@@ -83,8 +83,8 @@ def test_a_start_without_three_descents_says_nothing_of_sgd(run, outcomes):
 
 def test_values_out_of_range_are_refused_at_once(refused):
     refused(
-        ({"widths": "4,2"}, "widths must be two or more, positive and ascending"),
-        ({"scales": "0.1"}, "scales must be two or more"),
+        ({"widths": "4,2"}, "widths must be two or more positive integers, increasing"),
+        ({"scales": "0.1"}, "scales must be two or more positive numbers, increasing"),
         ({"high": "2"}, "high must be at least 3"),
         ({"runs": "0"}, "runs must be at least 1"),
     )

@@ -81,6 +81,7 @@ def test_runs_that_never_escape_decide_nothing(run, outcomes):
         ("seed", -1),
         ("strengths", (1.0,)),
         ("strengths", (1.0, 0.0)),
+        ("strengths", (1.0,) * 7),
         ("depth", 2),
         ("width", 0),
         ("steps", 0),
@@ -90,4 +91,4 @@ def test_runs_that_never_escape_decide_nothing(run, outcomes):
 )
 def test_bad_parameters_are_named(field, value):
     with pytest.raises(InputError, match=f"{field} must be"):
-        ENTRY.params_type(**{field: value})
+        ENTRY.params(**{field: value})

@@ -85,4 +85,4 @@ def test_students_that_do_not_fit_do_not_count(run, outcomes):
 )
 def test_bad_parameters_are_named(field, value):
     with pytest.raises(InputError, match=f"{field} must be"):
-        ENTRY.params_type(**{field: value})
+        ENTRY.params(**{field: value})

@@ -97,4 +97,4 @@ def test_enough_staircases_decide(run, outcomes):
 )
 def test_bad_parameters_are_named(field, value):
     with pytest.raises(InputError, match=f"{field} must be"):
-        ENTRY.params_type(**{field: value})
+        ENTRY.params(**{field: value})

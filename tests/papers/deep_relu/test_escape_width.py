@@ -6,8 +6,7 @@ from scipy.optimize import minimize
 from scipy.special import expit
 
 from saddlescope._shared.errors import InputError
-from saddlescope.papers.deep_relu.escape_width.odds_regression import OddsLaw, fit_odds
-from saddlescope.papers.deep_relu.escape_width.claims import succeeds
+from saddlescope.papers.deep_relu.escape_width import OddsLaw, fit_odds, succeeds
 from saddlescope.reproduction import find_entry
 
 NAME = "deep-relu/escape-width"
@@ -88,9 +87,9 @@ def test_laws_of_made_up_runs(run, outcomes):
 @pytest.mark.parametrize(
     ("settings", "sentence"),
     [
-        ({"widths": "8,4"}, "widths must be at least 1 and increasing"),
+        ({"widths": "8,4"}, "widths must be one or more integers, each at least 1, increasing"),
         ({"depths": "4,5"}, "depths must begin with 3, whose optimum is certified"),
-        ({"unequal": "0"}, "unequal must be at least 1 and increasing"),
+        ({"unequal": "0"}, "unequal must be one or more integers, each at least 1, increasing"),
         ({"steps": "10"}, "steps must be at least 100; got 10."),
     ],
 )

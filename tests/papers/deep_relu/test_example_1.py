@@ -67,8 +67,10 @@ def test_bounds_too_far_apart_leave_the_optimum_undecided(run, outcomes):
 @pytest.mark.parametrize(
     ("settings", "sentence"),
     [
-        ({"samples": "4,6"}, "samples must be even numbers of at least 4, increasing, 8 among them"),
-        ({"samples": "8,7"}, "samples must be even"),
+        ({"samples": "4,6"}, "samples must contain 8"),
+        ({"samples": "8,7"}, "samples must be one or more integers, each a multiple of 2 and at least 4, increasing"),
+        ({"samples": "8,4"}, "increasing"),
+        ({"samples": "2,8"}, "at least 4"),
         ({"curve": "2"}, "curve must be at least 9"),
     ],
 )

@@ -67,7 +67,7 @@ def test_the_search_comes_near_the_optimum(run):
 @pytest.mark.parametrize(
     ("settings", "sentence"),
     [
-        ({"depths": "1,2"}, "depths must be different integers of at least 2"),
+        ({"depths": "1,2"}, "depths must be one or more integers, each at least 2, each once"),
         ({"added": "0"}, "added must be at least 1"),
         ({"deepest": "3"}, "deepest must be at least 4"),
     ],

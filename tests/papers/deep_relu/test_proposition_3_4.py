@@ -65,8 +65,8 @@ def test_descent_brings_networks_nearer_the_optimum(run):
 
 def test_values_out_of_range_are_refused_at_once():
     for settings, sentence in (
-        ({"depths": "2,2"}, "depths must be different integers of at least 2"),
-        ({"shares": "0.5,1.0"}, "shares must be between 0 and 1"),
+        ({"depths": "2,2"}, "depths must be one or more integers, each at least 2, each once"),
+        ({"shares": "0.5,1.0"}, "shares must be one or more numbers, each above 0 and below 1"),
         ({"count": "0"}, "count must be at least 1"),
     ):
         with pytest.raises(InputError, match=sentence):

@@ -66,8 +66,12 @@ def test_bounds_without_content_leave_it_undecided(run, outcomes):
 
 def test_values_out_of_range_are_refused_at_once():
     for settings, sentence in (
-        ({"circles": "4"}, "circles must be even numbers of at least 4, 8 among them"),
-        ({"log10_distances": "-2,-1"}, "log10_distances must be two or more between 0 and -7, decreasing"),
+        ({"circles": "4"}, "circles must contain 8"),
+        ({"circles": "8,9"}, "circles must be one or more integers, each a multiple of 2 and at least 4"),
+        (
+            {"log10_distances": "-2,-1"},
+            "log10_distances must be two or more numbers, each between -7 and 0, dec",
+        ),
         ({"depth": "2"}, "depth must be at least 3"),
     ):
         with pytest.raises(InputError, match=sentence):

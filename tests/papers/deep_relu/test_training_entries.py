@@ -13,7 +13,7 @@ from saddlescope.papers.deep_relu.shared.plateau_statistics import (
     select_first_plateau,
     singular_value_ratios,
 )
-from saddlescope.papers.deep_relu.shared.staircase_dataset import staircase_dataset
+from saddlescope.papers.deep_relu.shared.training import staircase_dataset
 from saddlescope.reproduction import RunContext, find_entry
 
 STEPS = np.arange(0, 1001, 5)
@@ -78,7 +78,7 @@ def _seeds(*paths):
     return xr.concat(runs, dim="seed", join="outer").assign_coords(seed=range(len(paths)))
 
 
-def test_digits_tell_most_seeds_from_every_seed():
+def test_digits_distinguish_most_seeds_from_every_seed():
     name = "deep-relu/digits"
     assert set(_outcomes(name, _seeds((0, 1, 2), (0, 1, 2))).values()) == {"reproduced"}
     mixed = _outcomes(name, _seeds((0, 1, 2), (0, 2, 2), (0, 1, 2)))
@@ -99,7 +99,7 @@ def test_ranks_are_listed_without_repetition():
     assert not ends_early(run, slice(3, 5))
 
 
-def test_the_first_plateau_is_looked_at_in_its_middle():
+def test_the_first_plateau_is_judged_in_its_middle():
     at = select_first_plateau(_run((0, 1, 2)))
     assert int(at.step) == 400
     np.testing.assert_allclose(singular_value_ratios(at, 2), [0.125, *[0.025] * 5])
@@ -107,7 +107,7 @@ def test_the_first_plateau_is_looked_at_in_its_middle():
     assert np.isnan(float(select_first_plateau(_run((0,))).step))
 
 
-def test_a_straight_way_down_has_no_distinct_plateau():
+def test_a_straight_descent_has_no_distinct_plateau():
     """A plateau of a quarter of the time, among bands of a fiftieth of the other time, has 18 times the median."""
     steps = np.linspace(0, 1000, 4001)
     straight = xr.Dataset({"loss": ("step", 2.0 - 2 * steps / 1000)}, coords={"step": steps})
@@ -169,9 +169,10 @@ def test_damaged_mnist_is_one_sentence(tmp_path):
         ("figure-1", {"dataset": "mnits"}, "mnist"),
         ("figure-4", {"deviations": "0.01"}, "deviations must be two"),
         ("figure-4", {"deviations": "0.01,0.02"}, "decreasing"),
-        ("digits", {"seeds": "1,1"}, "seeds must be different"),
+        ("figure-4", {"deviations": "0.03,0.02,0.01"}, "deviations must be two"),
+        ("digits", {"seeds": "1,1"}, "seeds must be one or more integers, each at least 0, each once"),
         ("digits", {"depth": "3"}, "depth must be at least 4"),
-        ("proposition-2-2", {"depths": "1,2"}, "depths must be different integers of at least 2"),
+        ("proposition-2-2", {"depths": "1,2"}, "depths must be one or more integers, each at least 2, each once"),
         ("proposition-2-2", {"deviations": "0.1"}, "deviations must be two or more"),
         ("proposition-2-2", {"growth": "1"}, "growth must be above 1"),
     ],
@@ -181,7 +182,7 @@ def test_parameters_that_make_no_sense_are_refused(name, given, sentence):
         find_entry(f"deep-relu/{name}").configure("quick", given)
 
 
-def test_proposition_2_2_tells_the_corrected_law_from_the_printed(quick_run, outcomes):
+def test_proposition_2_2_distinguishes_the_corrected_law_from_the_printed(quick_run, outcomes):
     entry, run = find_entry("deep-relu/proposition-2-2"), quick_run("deep-relu/proposition-2-2").run
     found = outcomes(entry, run)
     printed = {name for name in found if name.endswith("printed")} | {"norm-independence"}

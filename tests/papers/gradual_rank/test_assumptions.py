@@ -1,4 +1,4 @@
-"""The assumptions' numbers are right where they can be had otherwise, and each claim can fail."""
+"""The assumptions' numbers agree with other computations, and each claim can fail."""
 
 import jax
 import jax.numpy as jnp
@@ -8,8 +8,7 @@ import xarray as xr
 
 from saddlescope._shared.errors import InputError
 from saddlescope.models import attention_teacher_task
-from saddlescope.papers.gradual_rank.assumptions import noisy_ends
-from saddlescope.papers.gradual_rank.assumptions.claims import NEAR
+from saddlescope.papers.gradual_rank.assumptions import NEAR, noisy_ends
 from saddlescope.reproduction import RunContext, find_entry
 from saddlescope.theory import incremental_learning
 
@@ -118,7 +117,7 @@ def test_an_instance_that_algorithm_1_did_not_finish_decides_nothing(run, outcom
     assert set(outcomes(ENTRY, run).values()) == {"undecided"}
 
 
-def test_instances_of_different_length_stand_side_by_side(run, outcomes):
+def test_instances_of_different_length_are_judged_together(run, outcomes):
     shorter = run.isel(seed=[0], stage=slice(0, 10))
     together = xr.concat([shorter, run.isel(seed=[1])], dim="seed", join="outer")
     found = outcomes(ENTRY, together)
@@ -127,7 +126,7 @@ def test_instances_of_different_length_stand_side_by_side(run, outcomes):
     assert outcomes(ENTRY, together)["noise-robust"] == "refuted"
 
 
-def test_a_killed_run_goes_on_to_the_same_result(run, tmp_path):
+def test_a_killed_run_resumes_to_the_same_result(run, tmp_path):
     class KilledError(Exception):
         pass
 
@@ -148,8 +147,8 @@ def test_a_killed_run_goes_on_to_the_same_result(run, tmp_path):
 @pytest.mark.parametrize(
     ("settings", "sentence"),
     [
-        ({"seeds": "1,1"}, "seeds must be distinct"),
-        ({"seeds": "-1"}, "seeds must be distinct and at least 0"),
+        ({"seeds": "1,1"}, "seeds must be one or more integers, each at least 0, each once"),
+        ({"seeds": "-1"}, "seeds must be one or more integers, each at least 0, each once"),
         ({"draws": "0"}, "draws must be at least 1"),
         ({"dim": "0"}, "dim must be at least 1"),
         ({"tolerance": "1"}, "tolerance must be between"),

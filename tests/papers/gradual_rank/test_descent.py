@@ -1,4 +1,4 @@
-"""Gradient descent beside the flow: each claim is refuted by a run made wrong in the way it guards against."""
+"""Gradient descent beside the flow: each claim is refuted by a run that violates it."""
 
 import dataclasses
 
@@ -9,7 +9,7 @@ import xarray as xr
 import problems
 from saddlescope._shared.errors import InputError
 from saddlescope.models import diagonal_linear_network
-from saddlescope.papers.gradual_rank.gradient_descent import returning_coordinate
+from saddlescope.papers.gradual_rank import gradient_descent
 from saddlescope.reproduction import RunContext, find_entry
 from saddlescope.theory import incremental_learning
 
@@ -29,9 +29,9 @@ def ideal():
     noise = np.linspace(-1, 1, 20)
     late = times * (1 + 0.25 / 100)
     three = np.zeros((2, 2, 3))
-    three[:, -1] = returning_coordinate.TEACHER
+    three[:, -1] = gradient_descent.TEACHER
     lost = three.copy()
-    lost[1, -1] = returning_coordinate.SADDLE
+    lost[1, -1] = gradient_descent.SADDLE
     dims = ("returning_scale", "moment", "place")
     return xr.Dataset(
         {
@@ -63,14 +63,14 @@ def test_all_claims_hold_for_descent_that_follows_the_laws(ideal, outcomes):
 
 
 def test_the_laws_hold_at_the_quick_size(run, outcomes):
-    told = outcomes(ENTRY, run)
-    assert told.pop("sgd-spread") in {"reproduced", "undecided"}  # few runs
-    assert set(told.values()) == {"reproduced"}
+    found = outcomes(ENTRY, run)
+    assert found.pop("sgd-spread") in {"reproduced", "undecided"}  # few runs
+    assert set(found.values()) == {"reproduced"}
 
 
 def test_the_three_coordinates_do_what_is_said_of_them():
-    features, teacher = np.array(returning_coordinate.FEATURES), np.array(returning_coordinate.TEACHER)
-    assert (returning_coordinate.FEATURES, returning_coordinate.TEACHER, returning_coordinate.SADDLE) == (
+    features, teacher = np.array(gradient_descent.FEATURES), np.array(gradient_descent.TEACHER)
+    assert (gradient_descent.FEATURES, gradient_descent.TEACHER, gradient_descent.SADDLE) == (
         problems.RETURNING_FEATURES,
         problems.RETURNING_TEACHER,
         problems.RETURNING_LAST_SADDLE,
@@ -79,7 +79,7 @@ def test_the_three_coordinates_do_what_is_said_of_them():
     assert [stage.entered for stage in stages[1:]] == [(2,), (0,), (1,), (0,)]
     assert [stage.signs for stage in stages[1:]] == [(-1,), (1,), (-1,), (-1,)]
     assert stages[3].left == (0,)
-    np.testing.assert_allclose(stages[3].beta, returning_coordinate.SADDLE, atol=1e-12)
+    np.testing.assert_allclose(stages[3].beta, gradient_descent.SADDLE, atol=1e-12)
     assert [round(stage.time, 2) for stage in stages[1:]] == [0.14, 0.32, 2.25, 20.25]
 
 
@@ -142,9 +142,9 @@ def test_a_spoilt_run_refutes_the_claim(ideal, outcomes, spoil, claim):
 def test_what_did_not_happen_is_undecided(ideal, outcomes):
     ideal.descent_time.values[0, -1, 0] = np.nan
     ideal.sgd_time.values[0, 0, 0] = np.nan
-    told = outcomes(ENTRY, ideal.isel(returning_scale=[0]))
+    found = outcomes(ENTRY, ideal.isel(returning_scale=[0]))
     for claim in ("descent-power", "descent-delay", "sgd-spread", "descent-wrong", "flow-right"):
-        assert told[claim] == "undecided", claim
+        assert found[claim] == "undecided", claim
 
 
 def test_a_killed_run_keeps_its_finished_parts(tmp_path):
@@ -169,10 +169,13 @@ def test_a_killed_run_keeps_its_finished_parts(tmp_path):
 @pytest.mark.parametrize(
     ("settings", "sentence"),
     [
-        ({"log10_scales": "-200"}, "log10_scales must be negative"),
-        ({"learning_rates": "0.1,0.2"}, "learning_rates must be two or more"),
-        ({"batches": "10,5"}, "batches must be two or more, increasing"),
-        ({"batches": "10,500"}, "batches must be two or more, increasing, from 1 to samples=40"),
+        (
+            {"log10_scales": "-200"},
+            "log10_scales must be one or more numbers, each at least -100 and below 0",
+        ),
+        ({"learning_rates": "0.1,0.2"}, "learning_rates must be two or more positive numbers, decreasing"),
+        ({"batches": "10,5"}, "batches must be two or more integers, each at least 1, increasing"),
+        ({"batches": "10,500"}, "batches must be at most samples=40"),
         ({"runs": "1"}, "runs must be at least 2"),
         ({"rate": "0"}, "rate must be positive"),
     ],

@@ -10,7 +10,7 @@ import pytest
 from saddlescope._shared.errors import InputError
 from saddlescope.models import diagonal_linear_network
 from saddlescope.papers.gradual_rank import diagonal_linear
-from saddlescope.papers.gradual_rank.diagonal_linear.optimality import least_l1_interpolator, stage_checks
+from saddlescope.papers.gradual_rank.diagonal_linear import least_l1_interpolator, stage_checks
 from saddlescope.reproduction import RunContext, find_entry
 from saddlescope.theory import incremental_learning
 
@@ -152,8 +152,8 @@ def test_a_spoilt_run_refutes_the_claim(run, outcomes, spoil, claim):
 
 def test_a_problem_that_did_not_converge_leaves_its_checks_undecided(run, outcomes):
     run.converged.values[1] = False
-    told = outcomes(ENTRY, run)
-    assert {told[claim] for claim in ("least-squares", "subgradient", "interpolates", "certificate")} == {"undecided"}
+    found = outcomes(ENTRY, run)
+    assert {found[claim] for claim in ("least-squares", "subgradient", "interpolates", "certificate")} == {"undecided"}
 
 
 def test_a_killed_run_keeps_its_finished_problems(tmp_path):

@@ -97,14 +97,14 @@ def test_what_did_not_happen_is_undecided(run, outcomes):
 @pytest.mark.parametrize(
     ("settings", "sentence"),
     [
-        ({"log10_scales": "-8,-2"}, "log10_scales must be negative and decreasing"),
-        ({"layers": "0,1"}, "layers must be different positive integers"),
-        ({"heads": "2,2"}, "heads must be different positive integers"),
+        ({"log10_scales": "-8,-2"}, "log10_scales must be one or more negative numbers, decreasing"),
+        ({"layers": "0,1"}, "layers must be one or more integers, each at least 1, each once"),
+        ({"heads": "2,2"}, "heads must be one or more integers, each at least 1, each once"),
         ({"dim": "0"}, "dim must be at least 1"),
         ({"stages": "0"}, "stages must be at least 1"),
         ({"horizon": "1"}, "horizon must be above 1"),
         ({"tolerance": "1"}, "tolerance must be between"),
-        ({"level": "1"}, "level must be between"),
+        ({"level": "1"}, "level must be above 0 and below 1"),
         ({"points": "1"}, "points must be at least 2"),
         ({"seed": "-1"}, "seed must be at least 0"),
     ],

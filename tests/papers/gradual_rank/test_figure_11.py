@@ -5,7 +5,7 @@ import pytest
 import xarray as xr
 
 from saddlescope._shared.errors import InputError
-from saddlescope.papers.gradual_rank.figure_11.transitions import PROGRESS, transitions
+from saddlescope.papers.gradual_rank.figure_11 import PROGRESS, transitions
 from saddlescope.reproduction import RunContext, find_entry
 
 NAME = "gradual-rank/figure-11"
@@ -92,7 +92,7 @@ def test_what_does_not_happen_is_undecided(run, outcomes):
     assert outcomes(ENTRY, run)["endpoint"] == "refuted"
 
 
-def test_a_killed_run_goes_on_to_the_same_result(run, tmp_path):
+def test_a_killed_run_resumes_to_the_same_result(run, tmp_path):
     class KilledError(Exception):
         pass
 
@@ -113,10 +113,10 @@ def test_a_killed_run_goes_on_to_the_same_result(run, tmp_path):
 @pytest.mark.parametrize(
     ("settings", "sentence"),
     [
-        ({"log10_scale": "0"}, "log10_scale must be finite and negative"),
-        ({"threshold": "1"}, "threshold must be between 1e-100 and 1"),
+        ({"log10_scale": "0"}, "log10_scale must be negative"),
+        ({"threshold": "1"}, "threshold must be at least 1e-100 and below 1"),
         ({"transitions": "0"}, "transitions must be at least 1"),
-        ({"noise": "-1"}, "noise must be positive and finite"),
+        ({"noise": "-1"}, "noise must be positive"),
         ({"points": "5"}, "points must be at least 20"),
     ],
 )

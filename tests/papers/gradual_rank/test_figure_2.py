@@ -1,4 +1,4 @@
-"""Figure 2's claims can fail: each is refuted on a run that was made wrong in the way it guards against."""
+"""Figure 2's claims can fail: each is refuted on a run that violates it."""
 
 import numpy as np
 import pytest
@@ -104,10 +104,10 @@ def test_a_killed_run_keeps_its_finished_parts(run, tmp_path):
 @pytest.mark.parametrize(
     ("settings", "sentence"),
     [
-        ({"log10_scales": "-8,-2"}, "log10_scales must be negative and decreasing"),
-        ({"log10_scales": "2"}, "log10_scales must be negative and decreasing"),
+        ({"log10_scales": "-8,-2"}, "log10_scales must be one or more negative numbers, decreasing"),
+        ({"log10_scales": "2"}, "log10_scales must be one or more negative numbers, decreasing"),
         ({"dim": "0"}, "dim must be at least 1"),
-        ({"until": "inf"}, "until must be positive and finite"),
+        ({"until": "inf"}, "until must be a finite number"),
         ({"tolerance": "0"}, "tolerance must be between"),
         ({"seed": "-1"}, "seed must be at least 0"),
     ],

@@ -88,11 +88,11 @@ def test_a_killed_run_goes_on_after_the_seeds_that_are_done(heads, tmp_path, typ
     with types_unchecked():
         with pytest.raises(KeyboardInterrupt):
             HEADS.run(HEADS.configure("quick"), RunContext(scratch=tmp_path, report=kill))
-        told = []
+        reports = []
         again = HEADS.run(
-            HEADS.configure("quick"), RunContext(scratch=tmp_path, report=lambda *each: told.append(each))
+            HEADS.configure("quick"), RunContext(scratch=tmp_path, report=lambda *each: reports.append(each))
         )
-    assert all(note.startswith("seed 1") for _, note in told)
+    assert all(note.startswith("seed 1") for _, note in reports)
     assert again.identical(heads)
 
 
@@ -119,7 +119,7 @@ def test_alike_is_within_a_factor_of_two(matrices, inside, factor, alike):
 
 
 def test_each_matrix_is_where_its_name_says(matrices):
-    """Shapes tell the kinds apart: sums of squares of an initial matrix are its entries times 0.02^2."""
+    """Shapes distinguish the kinds: sums of squares of an initial matrix are its entries times 0.02^2."""
     width = 32
     entries = {
         "attn.c_attn": 3 * width**2,
@@ -150,10 +150,10 @@ def test_official_texts_are_used(data_folder, tmp_path, types_unchecked):
     ("settings", "sentence"),
     [
         ({"heads": "3"}, "heads must divide embedding=32; got 3"),
-        ({"seeds": "1,1"}, "seeds must be distinct"),
+        ({"seeds": "1,1"}, "seeds must be one or more integers, each at least 0, each once"),
         ({"vocabulary": "100"}, "vocabulary must be at least 256; got 100"),
         ({"block": "1"}, "block must be at least 2; got 1"),
-        ({"learning_rate": "inf"}, "learning_rate must be positive and finite"),
+        ({"learning_rate": "inf"}, "learning_rate must be a finite number"),
         ({"text": "wikitext2"}, "did you mean wikitext-2"),
     ],
 )

@@ -1,4 +1,4 @@
-"""The claims of the first version's Figure 2 can fail: each is refuted on a run that was made wrong accordingly."""
+"""The claims of the first version's Figure 2 can fail: each is refuted on a run that violates it."""
 
 import numpy as np
 import pytest
@@ -93,12 +93,12 @@ def test_what_did_not_happen_is_undecided(run, outcomes):
 @pytest.mark.parametrize(
     ("settings", "sentence"),
     [
-        ({"log10_scales": "-8,-2"}, "log10_scales must be negative and decreasing"),
-        ({"log10_blurred": "1"}, "log10_blurred must be negative"),
+        ({"log10_scales": "-8,-2"}, "log10_scales must be one or more negative numbers, decreasing"),
+        ({"log10_blurred": "1"}, "log10_blurred must be above -10000 and below 0"),
         ({"dim": "0"}, "dim must be at least 1"),
         ({"rank": "9"}, "rank must be at most dim=8"),
         ({"tolerance": "0"}, "tolerance must be between"),
-        ({"level": "1"}, "level must be between"),
+        ({"level": "1"}, "level must be above 0 and below 1"),
         ({"points": "1"}, "points must be at least 2"),
         ({"seed": "-1"}, "seed must be at least 0"),
     ],

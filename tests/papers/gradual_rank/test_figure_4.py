@@ -70,8 +70,8 @@ def test_official_data_are_used(data_folder, tmp_path, dataset, patch):
     [
         ({"epochs": "0"}, "epochs must be at least 1"),
         ({"initial_scale": "-1"}, "initial_scale must be between 1e-06 and"),
-        ({"seeds": "1,1"}, "seeds must be distinct"),
-        ({"warmup_epochs": "99"}, "warmup_epochs must be"),
+        ({"seeds": "1,1"}, "seeds must be one or more integers, each at least 0, each once"),
+        ({"warmup_epochs": "99"}, "warmup_epochs must be below epochs=12; got 99"),
         ({"dataset": "cifar-10"}, "did you mean cifar10"),
     ],
 )

@@ -1,4 +1,4 @@
-"""Figures 8 and 9: distances of trajectories are what they should be where they can be told, and claims can fail."""
+"""Figures 8 and 9: distances of trajectories have their known values, and claims can fail."""
 
 import numpy as np
 import pytest
@@ -17,7 +17,7 @@ def run(quick_run):
 
 
 def away_by(run, product, sizes):
-    """Each scale's entries of one product lie beside the limit by a constant."""
+    """Move each scale's entries of one product away from the limit by a constant."""
     for k, size in enumerate(sizes):
         here = {"scale": k, "coordinate": list(coordinates(run, product))}
         run.beta[here] = staircase(run)[:, list(coordinates(run, product))] + size
@@ -52,7 +52,7 @@ def test_a_constant_distance_is_measured_as_that_times_the_entries(run, product)
 
 
 @pytest.mark.parametrize(("product", "other"), [("KQ", "VO"), ("VO", "KQ")])
-def test_a_product_that_does_not_converge_is_told_apart(run, outcomes, product, other):
+def test_a_product_that_does_not_converge_is_distinguished(run, outcomes, product, other):
     found = outcomes(ENTRY, away_by(run, product, [0.1, 0.2, 0.4]))
     assert found[f"limit-{product}"] == found[f"cauchy-{product}"] == "refuted"
     assert found[f"limit-{other}"] == found[f"cauchy-{other}"] == "reproduced"

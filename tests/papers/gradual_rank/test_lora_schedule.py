@@ -87,7 +87,7 @@ def test_a_schedule_of_more_parameters_is_no_comparison(run, outcomes):
 
 
 @pytest.mark.parametrize(("budget", "name"), [(1, "small"), (2, "large")])
-def test_early_tells_late_when_they_place_parameters_alike(run, inside, budget, name):
+def test_early_spectra_agree_with_late_ones_that_place_parameters_alike(run, inside, budget, name):
     run["rank"].loc[{"table": "hindsight", "budget": budget}] = [3, 0, 3, 1, 3, 0, 3, 1]
     run["rank"].loc[{"table": "schedule", "budget": budget}] = [3, 0, 3, 1, 3, 0, 3, 1]
     assert f"early-tells-{name}" in inside(ENTRY, run)
@@ -105,8 +105,9 @@ def test_one_seed_decides_nothing_but_counts(run, outcomes):
     ("settings", "sentence"),
     [
         ({"probe": "12"}, "probe must be below steps=12; got 12"),
-        ({"ranks": "1,33"}, "ranks must be two, rising, from 1 to embedding=32"),
+        ({"ranks": "1,33"}, "ranks must be two, increasing, from 1 to embedding=32"),
         ({"ranks": "2"}, "ranks must be two"),
+        ({"ranks": "2,1"}, "ranks must be one or more integers, each at least 1, increasing"),
         ({"adapter_learning_rate": "0"}, "adapter_learning_rate must be positive"),
         ({"heads": "0"}, "heads must be at least 1"),
         ({"task": "python"}, "did you mean python-library"),

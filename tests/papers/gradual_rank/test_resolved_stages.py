@@ -7,8 +7,7 @@ import pytest
 import xarray as xr
 
 from saddlescope._shared.errors import InputError
-from saddlescope.papers.gradual_rank.resolved_stages.simulations import _held
-from saddlescope.papers.gradual_rank.resolved_stages.claims import found, predicted
+from saddlescope.papers.gradual_rank.resolved_stages import _held, found, predicted
 from saddlescope.reproduction import RunContext, find_entry
 
 NAME = "gradual-rank/resolved-stages"
@@ -92,8 +91,11 @@ def test_the_power_of_a_made_up_law_is_measured(run, outcomes, power, verdict):
 @pytest.mark.parametrize(
     ("settings", "sentence"),
     [
-        ({"dims": "8,4"}, "dims must be increasing, between 2 and 64"),
-        ({"log10_scales": "-1,-400"}, "log10_scales must be negative and decreasing, at least -300"),
+        ({"dims": "8,4"}, "dims must be one or more integers, each between 2 and 64, increasing"),
+        (
+            {"log10_scales": "-1,-400"},
+            "log10_scales must be .* each at least -300 and below 0, decreasing",
+        ),
         ({"level": "0.5"}, "level must be between 1e-06 and 0.1; got 0.5."),
         ({"seeds": "0"}, "seeds must be at least 1; got 0."),
     ],

@@ -57,7 +57,7 @@ def test_what_does_not_depend_on_the_size_holds_at_the_quick_size(run, outcomes)
     assert {outcomes(ENTRY, run)[claim] for claim in held} == {"reproduced"}
 
 
-def test_the_theory_tells_the_constants_that_the_flow_has(run):
+def test_the_theory_predicts_the_constants_of_the_flow(run):
     """C_k of the flow, at the smallest scale where its tolerance still shows it, without any common code."""
     unit = 64 * np.log(10)
     measured = (run.found_time.sel(scale=-64) - run.predicted_time) * unit
@@ -130,7 +130,7 @@ def test_a_spoilt_run_refutes_the_claim(ideal, outcomes, spoil, claim):
     assert outcomes(ENTRY, ideal)[claim] == "refuted"
 
 
-def test_what_the_run_cannot_tell_is_undecided(ideal, outcomes):
+def test_a_run_that_does_not_resolve_a_claim_leaves_it_undecided(ideal, outcomes):
     times = ("median-error", "largest-error", "order", "rate", "constants", "extrapolation", "correction")
     without = outcomes(ENTRY, ideal.isel(scale=[0, 1]).assign_coords(scale=[-8.0, -16.0]))
     assert {without[claim] for claim in times} == {"undecided"}
@@ -163,7 +163,7 @@ def test_a_killed_run_keeps_its_finished_parts(tmp_path):
 @pytest.mark.parametrize(
     ("settings", "sentence"),
     [
-        ({"log10_scales": "-8"}, "log10_scales must be negative and decreasing"),
+        ({"log10_scales": "-8"}, "log10_scales must be two or more negative numbers, decreasing"),
         ({"stages": "0"}, "stages must be at least 1"),
         ({"tolerance": "0"}, "tolerance must be between"),
         ({"seed": "-1"}, "seed must be at least 0"),

@@ -69,14 +69,14 @@ def test_algorithm_1_with_weights_divides_the_entry_as_the_closed_form_does(run)
 @pytest.mark.parametrize(
     ("settings", "sentence"),
     [
-        ({"log10_scales": "-2"}, "log10_scales must be at most -4"),
-        ({"log10_scales": "-32,-8"}, "log10_scales must be at most -4 and decreasing"),
-        ({"seeds": "1,1"}, "seeds must be different"),
-        ({"seeds": "-1"}, "seeds must be different integers of at least 0"),
+        ({"log10_scales": "-2"}, "log10_scales must be one or more numbers, each at most -4"),
+        ({"log10_scales": "-32,-8"}, "log10_scales must be one or more numbers, each at most -4, decreasing"),
+        ({"seeds": "1,1"}, "seeds must be one or more integers, each at least 0, each once"),
+        ({"seeds": "-1"}, "seeds must be one or more integers, each at least 0, each once"),
         ({"hidden": "0"}, "hidden must be at least 1"),
         ({"until": "1"}, r"until must be at least 1\.5"),
         ({"tolerance": "0"}, "tolerance must be between"),
-        ({"level": "0.5"}, "level must be between"),
+        ({"level": "0.5"}, "level must be above 0 and below 0.01"),
         ({"points": "1"}, "points must be at least 2"),
     ],
 )

@@ -30,7 +30,7 @@ def ramps(run, product, by, part=1.0):
 
 @pytest.mark.parametrize("name", ["figure-12", "figure-13", "figure-16", "figure-18"])
 @pytest.mark.parametrize("product", ["KQ", "VO"])
-def test_ranks_that_rise_and_that_fall_are_told_apart(run, outcomes, name, product):
+def test_ranks_that_rise_and_that_fall_are_distinguished(run, outcomes, name, product):
     rising = outcomes(FIGURES[name], ramps(run, product, 0.5))
     assert (rising[f"rise-{product}"], rising[f"heads-rise-{product}"]) == ("reproduced", "reproduced")
     falling = outcomes(FIGURES[name], ramps(run, product, -0.5))
@@ -168,8 +168,12 @@ def test_what_is_not_there_is_one_sentence(tmp_path, monkeypatch, name, settings
 @pytest.mark.parametrize(
     ("name", "settings", "sentence"),
     [
-        ("figure-6", {"scales": "1.0"}, "scales must be two or more, decreasing"),
-        ("figure-6", {"scales": "0.1,1"}, "scales must be two or more, decreasing"),
+        ("figure-6", {"scales": "1.0"}, "scales must be two or more numbers, each between 1e-06 and 1e.06, decreasing"),
+        (
+            "figure-6",
+            {"scales": "0.1,1"},
+            "scales must be two or more numbers, each between 1e-06 and 1e.06, decreasing",
+        ),
         ("figure-18", {"pieces": "3"}, "pieces must divide batch=25; got 3"),
         ("figure-12", {"optimizer": "sdg"}, "did you mean sgd"),
         ("figure-1", {"images": "-1"}, "images must be at least 0"),

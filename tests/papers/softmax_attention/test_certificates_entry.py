@@ -6,7 +6,7 @@ import pytest
 
 from saddlescope._shared.errors import InputError
 from saddlescope.models.tokens.generators import gaussian_tokens
-from saddlescope.papers.softmax_attention.certificates.cone_solvers import (
+from saddlescope.papers.softmax_attention.certificates import (
     conic_frobenius_norm,
     semidefinite_nuclear_svm,
 )

@@ -5,7 +5,7 @@ import pytest
 from sklearn.datasets import load_digits
 
 from saddlescope._shared.errors import InputError
-from saddlescope.papers.softmax_attention.digits.digit_tokens import digit_tokens
+from saddlescope.papers.softmax_attention.digits import digit_tokens
 from saddlescope.reproduction import find_entry
 
 NAME = "softmax-attention/digits"
@@ -56,7 +56,7 @@ def test_tokens_are_the_images_patches_and_queries_their_mean():
     assert any(np.array_equal(images[0], image) for image in threes[2:6])
     again, _ = digit_tokens(3, 8, images=6, skip=2, head=6.0)
     assert again.v == pytest.approx(3 * data.v)
-    # the head is that of a ridge regression without intercept on centred patches: it tells most images apart
+    # the head is that of a ridge regression without intercept on centred patches: it separates most images
     outputs = data.y * ((data.z - data.z.mean(axis=0)) @ data.v)
     assert np.mean(outputs > 0) > 0.8
 

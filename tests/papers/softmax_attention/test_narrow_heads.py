@@ -106,9 +106,9 @@ def test_heads_have_the_scale_asked_for_and_flows_are_tightened_once_refused():
 
 def test_values_out_of_range_are_refused_at_once():
     for settings, sentence in (
-        ({"columns": "2,3"}, "columns must ascend from 1"),
-        ({"columns": "1,8"}, "stay below d = 8"),
-        ({"log10_times": "100,10"}, "log10_times must be two or more"),
+        ({"columns": "2,3"}, "columns must begin with 1"),
+        ({"columns": "1,8"}, "be below dim=8"),
+        ({"log10_times": "100,10"}, "log10_times must be two or more numbers, each at least 5, increasing"),
         ({"search": "0"}, "search must be at least 1"),
     ):
         with pytest.raises(InputError, match=sentence):

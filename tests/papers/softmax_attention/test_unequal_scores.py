@@ -52,6 +52,9 @@ def test_without_the_spreads_and_without_allowed_data_nothing_is_decided(run, ou
 
 
 def test_values_out_of_range_are_refused_at_once():
-    for settings, sentence in (({"spreads": "0.5"}, "spreads must be two or more"), ({"spreads": "0,1"}, "below 1")):
+    for settings, sentence in (
+        ({"spreads": "0.5"}, "spreads must be two or more"),
+        ({"spreads": "0,1"}, "at least 0 and below 1"),
+    ):
         with pytest.raises(InputError, match=sentence):
             ENTRY.configure("quick", settings)

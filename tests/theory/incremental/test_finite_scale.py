@@ -197,7 +197,7 @@ def _separate(*gradients, weights=None):
     return incremental_learning(lambda beta: jnp.sum(g * (beta**2 / 2 - beta)), g.size, weights=weights)
 
 
-def test_the_corrected_order_is_told():
+def test_the_corrected_order_is_reported():
     """The second starts e^10 times larger: at alpha = e^-50 it is there before the first, which the limit denies."""
     learned = _separate(1.0, 0.9, weights=([2.0, 2 * math.exp(10)], [0.0, 0.0]))  # P = 0 and 20
     for log_time, efolds in ((50.0, 0.1 * 50 - 10), (200.0, 0.1 * 200 - 10)):

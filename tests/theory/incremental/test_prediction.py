@@ -51,7 +51,7 @@ def test_curvature_is_the_constant_of_assumption_4_4(task, learned):
         assert rise == pytest.approx(stage.curvature * softest @ softest, rel=1e-3)
 
 
-def test_staircase_tells_the_same(learned):
+def test_staircase_reports_the_same(learned):
     staircase = learned.staircase
     assert staircase.time_unit == "t / log(1/alpha)"
     assert staircase.times == tuple(stage.time for stage in learned.stages[1:])
@@ -96,7 +96,7 @@ def test_smaller_initial_scales_resolve_more(learned):
 
 
 @pytest.mark.parametrize("log_scale", [0.0, 1e-8, math.nan, -math.inf])
-def test_an_initial_scale_is_told_by_its_logarithm(learned, log_scale):
+def test_an_initial_scale_is_reported_by_its_logarithm(learned, log_scale):
     with pytest.raises(InputError, match=r"math\.log"):
         learned.near_ties(log_scale)
 

@@ -66,7 +66,7 @@ def test_every_way_to_store_the_same_tensors_reads_the_same(tmp_path, tensors, w
     assert checkpoint.tensors["layers.2.weight"].shape == (3, 4)
 
 
-def test_digests_tell_values_types_and_shapes(tmp_path, tensors):
+def test_digests_report_values_types_and_shapes(tmp_path, tensors):
     stored(tmp_path / "a", tensors)
     sharded(tmp_path / "b", tensors, kind="bin")
     a, b = Checkpoint.open(tmp_path / "a"), Checkpoint.open(tmp_path / "b")
@@ -143,9 +143,9 @@ def test_nothing_in_a_hostile_file_is_executed(tmp_path, tensors, monkeypatch):
 )
 def test_a_damaged_safetensors_file_is_one_sentence(tmp_path, content):
     (tmp_path / "w.safetensors").write_bytes(content)
-    with pytest.raises(InputError, match="must be a complete safetensors file") as told:
+    with pytest.raises(InputError, match="must be a complete safetensors file") as reported:
         Checkpoint.open(tmp_path / "w.safetensors")
-    assert "\n" not in str(told.value)
+    assert "\n" not in str(reported.value)
 
 
 @pytest.mark.parametrize("share", [0.0, 0.3, 0.9, 0.999])
@@ -160,38 +160,38 @@ def test_a_truncated_file_is_one_sentence(tmp_path, tensors, name, share):
 
 
 def test_folders_that_lack_something_say_what(tmp_path, tensors):
-    def told(path):
+    def reported(path):
         with pytest.raises(InputError) as error:
             Checkpoint.open(path)
         return str(error.value)
 
-    assert "There is no checkpoint" in told(tmp_path / "nowhere")
+    assert "There is no checkpoint" in reported(tmp_path / "nowhere")
     (tmp_path / "empty").mkdir()
-    assert "or one file of weights; got none" in told(tmp_path / "empty")
+    assert "or one file of weights; got none" in reported(tmp_path / "empty")
     two = stored(tmp_path / "two", tensors).parent / "two"
     (two / "model.safetensors").rename(two / "a.safetensors")
     torch.save(tensors, two / "b.pt")
-    assert "got a.safetensors, b.pt. Name the file." in told(two)
+    assert "got a.safetensors, b.pt. Name the file." in reported(two)
     shards = sharded(tmp_path / "shards", tensors, 4)
     (shards / "model-00002-of-00004.safetensors").unlink()
     (shards / "model-00003-of-00004.safetensors").unlink()
     assert (
         "all 4 shards of its index; got none of model-00002-of-00004.safetensors, model-00003-of-00004.safetensors."
-        in told(shards)
+        in reported(shards)
     )
     (tmp_path / "adapter").mkdir()
     (tmp_path / "adapter/adapter_config.json").write_text("{}")
-    assert "Merge it first" in told(tmp_path / "adapter")
+    assert "Merge it first" in reported(tmp_path / "adapter")
     (tmp_path / "weights.gguf").write_bytes(b"GGUF")
-    assert "must end in .safetensors, .bin" in told(tmp_path / "weights.gguf")
+    assert "must end in .safetensors, .bin" in reported(tmp_path / "weights.gguf")
     torch.save([1, 2], tmp_path / "list.pt")
-    assert "must hold tensors by name" in told(tmp_path / "list.pt")
+    assert "must hold tensors by name" in reported(tmp_path / "list.pt")
     legacy(tmp_path / "legacy.pt", tensors)
-    assert "the format of PyTorch before 1.6" in told(tmp_path / "legacy.pt")
+    assert "the format of PyTorch before 1.6" in reported(tmp_path / "legacy.pt")
 
 
 @pytest.mark.parametrize(
-    ("index", "told"),
+    ("index", "reported"),
     [
         ("{", "must be JSON"),
         ("[]", "must hold a JSON object; got list"),
@@ -203,11 +203,11 @@ def test_folders_that_lack_something_say_what(tmp_path, tensors):
         ('{"weight_map": {"gone": "model.safetensors"}}', "got none of gone. Fetch model.safetensors again."),
     ],
 )
-def test_an_index_is_not_trusted(tmp_path, tensors, index, told):
+def test_an_index_is_not_trusted(tmp_path, tensors, index, reported):
     folder = stored(tmp_path / "folder", tensors)
     stored(tmp_path, tensors)
     (folder / "model.safetensors.index.json").write_text(index)
-    with pytest.raises(InputError, match=told):
+    with pytest.raises(InputError, match=reported):
         Checkpoint.open(folder)
 
 
@@ -218,7 +218,7 @@ def test_a_tensor_in_two_shards_is_refused(tmp_path, tensors):
         Checkpoint.open(folder)
 
 
-def test_shards_that_are_lost_are_told_and_the_others_read(tmp_path, tensors):
+def test_shards_that_are_lost_are_reported_and_the_others_read(tmp_path, tensors):
     folder = sharded(tmp_path, tensors, 4)
     names = list(tensors)
     (folder / "model-00002-of-00004.safetensors").unlink()

@@ -130,7 +130,7 @@ def test_names_of_other_models_are_listed_on_both_sides(tmp_path):
         checkpoint_spectra(tmp_path / "none", tmp_path / "none")
 
 
-def test_a_layer_that_cannot_be_used_is_told_and_all_others_are_done(tmp_path):
+def test_a_layer_that_cannot_be_used_is_reported_and_all_others_are_done(tmp_path):
     whole = checkpoint_spectra(*pair(tmp_path / "whole"), heads=HEADS)
 
     def holds_nan(tensors):
@@ -147,13 +147,13 @@ def test_a_layer_that_cannot_be_used_is_told_and_all_others_are_done(tmp_path):
     def integers(tensors):
         return tensors | {"layers.1.o_proj.weight": torch.ones(D, HEADS * 5, dtype=torch.int8)}
 
-    told = {
+    reported = {
         holds_nan: "must hold finite weights; got NaN or infinity in layers.1.o_proj.weight",
         other_shape: f"must have the shapes of {tmp_path}/other_shape/base; got layers.1.o_proj.weight ({D}, 20)",
         absent: "got none of layers.1.o_proj.weight",
         integers: "got int8 in layers.1.o_proj.weight. Dequantize",
     }
-    for change, words in told.items():
+    for change, words in reported.items():
         base, tuned = pair(tmp_path / change.__name__, change=change)
         with pytest.raises(InputError, match="o_proj"):
             checkpoint_spectra(base, tuned, heads=HEADS)
@@ -203,7 +203,7 @@ def test_rounding_of_the_base_counts_to_the_noise_floor(tmp_path):
     assert rounded.min() > 1000 * exact.max()
 
 
-def test_a_step_that_is_there_twice_is_told(tmp_path):
+def test_a_step_that_is_there_twice_is_reported(tmp_path):
     base, tuned = pair(tmp_path)
     tensors = moved(model_of("llama").state_dict(), 1)
     later = stored(tmp_path / "later", moved(tensors, 2))
@@ -215,7 +215,7 @@ def test_a_step_that_is_there_twice_is_told(tmp_path):
     assert "are the same checkpoint" in faults[0]
 
 
-def test_a_step_that_cannot_be_opened_is_told_and_all_others_are_done(tmp_path):
+def test_a_step_that_cannot_be_opened_is_reported_and_all_others_are_done(tmp_path):
     base, first = pair(tmp_path)
     later = stored(tmp_path / "later", moved(model_of("llama").state_dict(), 2))
     (tmp_path / "cut.safetensors").write_bytes((later / "model.safetensors").read_bytes()[:-9])
@@ -265,7 +265,7 @@ def test_names_that_no_module_can_have_are_passed_by(tmp_path):
     np.testing.assert_array_equal(checkpoint_spectra(base, tuned, heads=HEADS).initial_spectrum, plain.initial_spectrum)
 
 
-def test_frozen_tensors_are_told_once(tmp_path):
+def test_frozen_tensors_are_reported_once(tmp_path):
     tensors = model_of("llama").state_dict()
     frozen = {"layers.0.k_proj.weight": tensors["layers.0.k_proj.weight"]}
     series = [stored(tmp_path / f"{step}", moved(tensors, step) | frozen) for step in range(4)]
@@ -281,8 +281,8 @@ def test_steps_are_the_numbers_in_names_where_they_ascend(tmp_path):
     for seed, path in enumerate(paths[1:]):
         save_file(moved(tensors, seed), path)
     base, three, twenty, four = paths
-    told = checkpoint_spectra(base, three, twenty, heads=HEADS).step
-    assert (told.values.tolist(), told.long_name) == ([3, 20], "optimiser steps")
+    reported = checkpoint_spectra(base, three, twenty, heads=HEADS).step
+    assert (reported.values.tolist(), reported.long_name) == ([3, 20], "optimiser steps")
     counted = checkpoint_spectra(base, three, twenty, four, heads=HEADS).step
     assert (counted.values.tolist(), counted.long_name) == ([1, 2, 3], "checkpoint")
     assert checkpoint_spectra(base, twenty, heads=HEADS).step.values.tolist() == [1]

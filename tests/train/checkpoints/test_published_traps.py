@@ -169,7 +169,7 @@ def test_products_subtracted_in_single_precision_drown():
     assert effective_rank(found).item() == pytest.approx(effective_rank(right).item(), rel=1e-3)
 
 
-def test_half_precision_checkpoints_are_told_from_what_was_learnt():
+def test_half_precision_checkpoints_are_reported_from_what_was_learnt():
     """bfloat16 keeps three digits: an update of 1e-4 is lost, and the tracker says so instead of giving a rank."""
     model = ViT(SMALL).bfloat16()
     tracker = tracked(model, size=1e-4)

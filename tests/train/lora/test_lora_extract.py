@@ -168,7 +168,7 @@ def test_a_file_of_the_inner_model_gets_the_names_of_the_whole(tmp_path):
     assert logits_error(base, tuned, made.folder).relative < 1e-4
 
 
-def test_what_an_adapter_cannot_hold_is_told(tmp_path):
+def test_what_an_adapter_cannot_hold_is_reported(tmp_path):
     base, tuned = on_disk(tmp_path, gpt2(), others=True)
     made = extract_lora(base, tuned, tmp_path / "adapter", energy=1.0)
     assert "transformer.wte.weight" in made.left_out
@@ -193,7 +193,7 @@ def test_layers_that_did_not_change_get_no_adapter(tmp_path):
         extract_lora(base, tuned, tmp_path / "adapter", rank=2)
 
 
-def test_a_layer_that_cannot_be_used_is_told_and_all_others_are_in_the_adapter(tmp_path):
+def test_a_layer_that_cannot_be_used_is_reported_and_all_others_are_in_the_adapter(tmp_path):
     base, tuned = on_disk(tmp_path, gpt2())
     after = weights(tuned)
     after["transformer.h.0.mlp.c_fc.weight"][0, 0] = torch.nan
@@ -235,7 +235,7 @@ def test_an_adapter_appears_whole_and_replaces_adapters_alone(tmp_path, monkeypa
 
 
 @pytest.mark.parametrize(
-    ("options", "told"),
+    ("options", "reported"),
     [
         ({}, "energy or rank must be given, and only one of them"),
         ({"energy": 0.9, "rank": 2}, "energy or rank must be given, and only one of them"),
@@ -245,9 +245,9 @@ def test_an_adapter_appears_whole_and_replaces_adapters_alone(tmp_path, monkeypa
         ({"rank": 1, "matrices": "b.*"}, "matrices must select weights of linear layers, .* got b.in_proj_weight"),
     ],
 )
-def test_options_that_cannot_be_meant(tmp_path, options, told):
+def test_options_that_cannot_be_meant(tmp_path, options, reported):
     base = stored(tmp_path / "base", {"a.weight": torch.ones(3, 3), "b.in_proj_weight": torch.ones(3, 3)})
-    with pytest.raises(InputError, match=told):
+    with pytest.raises(InputError, match=reported):
         extract_lora(base, base, tmp_path / "adapter", **options)
 
 

@@ -96,7 +96,7 @@ def test_spectra_of_a_data_set(dataset):
 
 
 @pytest.mark.parametrize(
-    ("call", "told"),
+    ("call", "reported"),
     [
         (lambda s: ranks_for_energy(s, 0.0), "fraction must be greater than 0"),
         (lambda s: ranks_for_energy({}, 0.5), "one matrix or more"),
@@ -105,6 +105,6 @@ def test_spectra_of_a_data_set(dataset):
         (lambda s: allocate_ranks(s, {"w0": (2, 2)}, parameters=99, least=3), "least must be from 0 to 2"),
     ],
 )
-def test_bad_input(call, told):
-    with pytest.raises(InputError, match=told):
+def test_bad_input(call, reported):
+    with pytest.raises(InputError, match=reported):
         call(descending(0, 2))

@@ -52,7 +52,7 @@ def test_blocks_come_in_the_models_order_and_shared_weights_once():
     assert [block.name for block in attention_blocks(model)] == ["0", "1", "4.self_attn"]
 
 
-def test_modules_with_the_same_parameters_are_told_once():
+def test_modules_with_the_same_parameters_are_reported_once():
     """Tie layers by their parameters, as in unrolled ALBERT-like models: all four, or only some."""
     first, tied, half = (LlamaAttention(8, 2, 1, 4) for _ in range(3))
     for name in ("q_proj", "k_proj", "v_proj", "o_proj"):

@@ -35,7 +35,7 @@ def test_a_function_chooses_by_name_and_shape():
     assert list(chosen) == ["blocks.1.expand.weight", "blocks.1.contract.weight"]
 
 
-def test_shared_matrices_are_told_once():
+def test_shared_matrices_are_reported_once():
     model = Tied()
     for choice in ("*", ["embedding", "head", "inner"], lambda name, parameter: True):
         assert list(select_matrices(model, choice)) == ["embedding.weight", "inner.weight"]
@@ -100,11 +100,11 @@ class OwnAttention(nn.Module):
         self.mixing = nn.Linear(4, 12)
 
 
-def test_attention_under_unknown_names_is_told_where_matrices_are_chosen():
+def test_attention_under_unknown_names_is_reported_where_matrices_are_chosen():
     model = nn.Sequential(nn.Linear(4, 4), OwnAttention())
     with pytest.warns(UserWarning, match=r"Only the selected matrices.* 1 has .*layouts="):
         assert RankTracker(model, matrices="0").layers == ()
-    RankTracker(model, matrices="0", attention=False)  # asked for: nothing to tell
+    RankTracker(model, matrices="0", attention=False)  # requested, so nothing to report
     RankTracker(nn.ModuleDict({"attn": ViT(SMALL)}), matrices="*.expand")  # found
 
 

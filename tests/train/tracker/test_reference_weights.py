@@ -70,7 +70,7 @@ def test_a_shared_matrix_is_found_under_any_of_its_names(tmp_path):
     assert tracker.to_xarray().matrix_stable_rank[0, 0] >= 1
 
 
-def test_half_precision_in_a_file_is_told_as_rounding(tmp_path):
+def test_half_precision_in_a_file_is_reported_as_rounding(tmp_path):
     """Compare with weights in memory, which are exact initial weights, whatever their type."""
     model = ViT(SMALL)
     exact = RankTracker(model)

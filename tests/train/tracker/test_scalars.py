@@ -174,6 +174,6 @@ def test_bad_input(options, message):
         RankScalars(lambda scalars, step: None, **options)
 
 
-def test_a_filter_that_matches_no_layer_is_told(tracker):
+def test_a_filter_that_matches_no_layer_is_reported(tracker):
     with pytest.raises(InputError, match=r"layers must match attention modules; got 'decoder.\*'. Known: \['bl"):
         written(tracker, layers="decoder.*")

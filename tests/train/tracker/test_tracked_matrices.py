@@ -73,7 +73,7 @@ def turned(model, angles):
         yield
 
 
-def test_angles_tell_how_far_the_leading_directions_turn_from_record_to_record():
+def test_angles_report_how_far_the_leading_directions_turn_from_record_to_record():
     model = ViT(SMALL).double()
     with torch.no_grad():
         for parameter in model.parameters():

@@ -83,7 +83,7 @@ def test_a_new_run_logs_from_its_own_start(model):
     assert logged == [2, 2]
 
 
-def test_a_tracker_in_place_of_its_maker_is_told(model, types_unchecked):
+def test_a_tracker_in_place_of_its_maker_is_reported(model, types_unchecked):
     with (
         types_unchecked(),
         pytest.raises(

@@ -1,6 +1,6 @@
 // Draws the figures of a page from the JSON beside them: one legend of switches a figure, logarithmic axes on request,
 // colours from the style sheet, so that plots follow the reader's light or dark system, and the light one on paper.
-// Images over steps have a slider, which moves dots along the curves that tell their steps.
+// Images over steps have a slider, which moves dots along the curves whose points have steps.
 "use strict";
 
 (() => {
@@ -189,21 +189,21 @@
       still.addEventListener("change", obey);
       obey();
       addEventListener("beforeprint", () => this.stop());
-      this.told = element("span", { className: "told" });
-      this.told.setAttribute("aria-hidden", "true"); // the slider says it
-      return element("div", { className: "controls" }, this.button, this.slider, this.told);
+      this.label = element("span", { className: "shown-step" });
+      this.label.setAttribute("aria-hidden", "true"); // the slider announces it
+      return element("div", { className: "controls" }, this.button, this.slider, this.label);
     }
 
     show(frame) {
       const { steps, unit, across, down } = this.spec;
       const [x, y] = [frame % across, Math.floor(frame / across)];
       this.frames.style.transform = `translate(${(-100 * x) / across}%, ${(-100 * y) / down}%)`;
-      const told = `${unit} ${steps[frame]}`;
-      this.window.setAttribute("aria-label", this.last ? `${this.name}, ${told}` : this.name);
+      const text = `${unit} ${steps[frame]}`;
+      this.window.setAttribute("aria-label", this.last ? `${this.name}, ${text}` : this.name);
       if (this.last) {
         this.slider.value = frame;
-        this.slider.setAttribute("aria-valuetext", told);
-        this.told.textContent = told;
+        this.slider.setAttribute("aria-valuetext", text);
+        this.label.textContent = text;
       }
       this.panels.forEach((panel) => panel.move(steps[frame]));
     }

@@ -1,4 +1,4 @@
-"""Proposition 3.2: deeper networks escape at least as fast, and the largest speed against depth.
+"""Proposition 3.2: deeper networks escape at least as fast as shallower ones.
 
 From any network of depth L with a positive speed the proposition constructs one of depth L + k that is no slower, whose
 layers from L on have rank one and are unchanged by ReLU. It is built here for networks that are random, partly
@@ -18,12 +18,10 @@ from functools import partial
 import numpy as np
 import xarray as xr
 
-from saddlescope._shared.progress import Report
 from saddlescope.papers.deep_relu import CITATION
 from saddlescope.papers.deep_relu.shared.circle_data import alternating_circle
 from saddlescope.papers.deep_relu.shared.network_ensembles import KINDS, descend_from_random, draw_networks
-from saddlescope.papers.deep_relu.shared.sequence_checks import require_distinct
-from saddlescope.plot import Axis, Figure, Line, Panel
+from saddlescope.plot import Axis, Figure, Line, Panel, lines
 from saddlescope.reproduction.claim import Claims, Estimate
 from saddlescope.reproduction.context import RunContext
 from saddlescope.reproduction.entry import Entry
@@ -35,38 +33,38 @@ CIRCLE = "circle of Example 1"
 
 
 class Params(EntryParams):
-    """Thousands of networks to deepen, and a few data sets for the curve."""
+    """Parameters: thousands of networks to deepen, and a few data sets for the curve."""
 
-    depths: tuple[int, ...] = param((2, 3, 4, 6, 8, 12, 16), "numbers of layers L of the networks that are deepened")
-    count: int = param(250, "networks of every kind at every depth", ge=1)
-    added: int = param(8, "at most so many layers are added, at random from 1 on", ge=1)
+    depths: tuple[int, ...] = param(
+        (2, 3, 4, 6, 8, 12, 16), "numbers of layers L of the networks that are deepened", ge=2, order="distinct"
+    )
+    count: int = param(250, "networks of every kind at every depth", ge=1, scale="log")
+    added: int = param(8, "largest number of added layers, which is drawn at random from 1 on", ge=1)
     data: int = param(3, "moved circles for the curve, beside the one of Example 1", ge=0)
-    points: int = param(10, "inputs of each moved circle, even", ge=4)
+    points: int = param(10, "inputs of each moved circle", ge=4)
     deepest: int = param(8, "largest depth of the curve", ge=4)
     starts: int = param(64, "searches at every depth of the curve above 3", ge=1)
-    width: int = param(16, "hidden width of the searches", ge=1)
-    steps: int = param(4000, "of descent in each search", ge=1)
-    seed: int = param(0, "of all draws", ge=0)
-
-    def check(self) -> None:
-        require_distinct(2, self, "depths", example="2,4,16")
+    width: int = param(16, "width of the hidden layers in the searches", ge=1)
+    steps: int = param(4000, "descent steps of each search", ge=1)
+    seed: int = param(0, "seed of the networks, the data and the searches", ge=0)
 
 
 def run(params: Params, context: RunContext) -> xr.Dataset:
     """Deepen the networks, depth by depth, then compute the curve, data set by data set."""
-    parts: list[xr.Dataset] = []
-    for k, depth in enumerate(params.depths):
-        part = context.part(0.4 * k / len(params.depths), 0.4 * (k + 1) / len(params.depths))
-        parts.append(context.cached(f"depth-{depth}", partial(_deepen_networks, depth, params, part)))
-    curves: list[xr.Dataset] = []
-    for k in range(params.data + 1):
-        part = context.part(0.4 + 0.6 * k / (params.data + 1), 0.4 + 0.6 * (k + 1) / (params.data + 1))
-        curves.append(context.cached(f"curve-{k}", partial(_compute_curve, k, params, part)))
+    deepening, curve = context.split(0.4, 0.6)
+    parts = [
+        step.cached(f"depth-{depth}", partial(_deepen_networks, depth, params, step))
+        for depth, step in deepening.steps(params.depths)
+    ]
+    curves = [
+        step.cached(f"curve-{k}", partial(_compute_curve, k, params, step))
+        for k, step in curve.steps(range(params.data + 1))
+    ]
     context.report(1.0, "done")
     return xr.merge([xr.concat(parts, dim="depth"), xr.concat(curves, dim="data")])
 
 
-def _deepen_networks(depth: int, params: Params, report: Report) -> xr.Dataset:
+def _deepen_networks(depth: int, params: Params, context: RunContext) -> xr.Dataset:
     """Deepen networks of one depth and measure the results."""
     from saddlescope.theory.escape.bounds import layer_ratios
     from saddlescope.theory.escape.deeper_network import deepen
@@ -74,8 +72,8 @@ def _deepen_networks(depth: int, params: Params, report: Report) -> xr.Dataset:
 
     rng = np.random.default_rng([params.seed, depth])
     found = {name: np.zeros((len(KINDS), params.count)) for name in ("gain", "tail", "lost", "off_sphere")}
-    for k, kind in enumerate(KINDS):
-        report(k / len(KINDS), f"depth {depth}, {kind}")
+    for (k, kind), step in context.steps(enumerate(KINDS)):
+        step.report(0.0, f"depth {depth}, {kind}")
         for n, (weights, X, G) in enumerate(draw_networks(kind, depth=depth, count=params.count, seed=params.seed)):
             deeper = deepen(weights, X, G, depth=depth + int(rng.integers(1, params.added + 1)))
             ratios = layer_ratios(deeper, X, G)
@@ -99,7 +97,7 @@ def _draw_plane_data(number: int, params: Params) -> tuple[str, np.ndarray, np.n
     return f"moved circle {number}", moved.T, G * rng.uniform(0.9, 1.1, G.shape)
 
 
-def _compute_curve(number: int, params: Params, report: Report) -> xr.Dataset:
+def _compute_curve(number: int, params: Params, context: RunContext) -> xr.Dataset:
     """Compute s*(2) and s*(3) and, at larger depths, the speed of the construction and of searches."""
     from saddlescope.theory.escape.certificate import certified_escape_speed
     from saddlescope.theory.escape.deeper_network import deepen
@@ -114,8 +112,8 @@ def _compute_curve(number: int, params: Params, report: Report) -> xr.Dataset:
         for depth in depths
     ]
     searched = np.full(len(depths), np.nan)
-    for k, depth in enumerate(depths):
-        report(k / len(depths), f"{name}, depth {depth}")
+    for (k, depth), step in context.steps(enumerate(depths)):
+        step.report(0.0, f"{name}, depth {depth}")
         if depth > 3:
             rng = np.random.default_rng([params.seed, number, int(depth)])
             _, speeds = descend_from_random(
@@ -136,6 +134,9 @@ def _compute_curve(number: int, params: Params, report: Report) -> xr.Dataset:
 
 # The bounds. A construction is exact: its properties are held to rounding. The curve beyond depth 3 is a search, which
 # can refute a plateau and not prove it.
+claims = Claims()
+
+
 def _describe_networks(run: xr.Dataset) -> str:
     return f"{run.gain.size} networks, depths {', '.join(str(int(depth)) for depth in run.depth.values)}"
 
@@ -144,13 +145,10 @@ def _largest(run: xr.Dataset, *, name: str) -> Estimate:
     return Estimate(float(run[name].max()), remark=_describe_networks(run))
 
 
-claims = Claims()
-
-
 @claims.add(
     "not-slower",
-    "The deeper network is never slower",
-    quantity="networks for which it is, by more than rounding",
+    "The deeper network that Proposition 3.2 constructs is never slower than the original network",
+    quantity="number of networks that become slower, by more than rounding",
     kind="printed",
     source="Proposition 3.2, for L >= 2",
     high=0.0,
@@ -161,17 +159,17 @@ def _count_slower(run: xr.Dataset) -> Estimate:
 
 claims.add(
     "rank-one",
-    "Weights and activations of its layers from L on have rank one",
-    quantity="largest tail",
+    "In the constructed deeper network all weights and activations from the original's last layer on have rank one",
+    quantity="largest share of the squared singular values beyond the first, over layers and networks",
     kind="printed",
-    source="Proposition 3.2",
+    source="Proposition 3.2; up to rounding",
     high=1e-12,
 )(partial(_largest, name="tail"))
 
 claims.add(
     "no-relu",
-    "ReLU does nothing in its hidden layers from L on",
-    quantity="largest |Zs - Z|^2 / |Z|^2",
+    "In the constructed deeper network the ReLU changes no hidden preactivation from the original's last layer on",
+    quantity="largest |Zσ - Z|²/|Z|² of the preactivations Z of such a layer, over networks",
     kind="printed",
     source="Proposition 3.2",
     high=0.0,
@@ -179,8 +177,8 @@ claims.add(
 
 claims.add(
     "on-the-sphere",
-    "Its |theta|^2 is its depth",
-    quantity="largest relative deviation",
+    "The squared norm |θ|² of the constructed deeper network is its depth",
+    quantity="largest relative deviation of |θ|² from the depth, over networks",
     kind="printed",
     source="Proposition 3.2; the proof has at most, and a larger norm only helps",
     high=1e-12,
@@ -189,10 +187,10 @@ claims.add(
 
 @claims.add(
     "gain",
-    "Networks that are not optimal become faster",
-    quantity="median gain",
-    kind="printed",
-    source="The best neuron takes the place of a mixture; positive is all that is asked",
+    "The construction of Proposition 3.2 makes a typical network that is not optimal faster",
+    quantity="median relative gain in speed, over random and partly descended networks",
+    kind="own",
+    source="the best neuron replaces a mixture of neurons; any positive gain counts",
     low=1e-6,
 )
 def _typical_gain(run: xr.Dataset) -> Estimate:
@@ -202,45 +200,40 @@ def _typical_gain(run: xr.Dataset) -> Estimate:
 
 @claims.add(
     "not-falling",
-    "The largest speed does not fall from depth 2 to 3",
-    quantity="largest relative fall",
+    "The largest escape speed does not fall from depth 2 to depth 3",
+    quantity="largest relative fall of the largest escape speed, over data sets",
     kind="printed",
-    source="Proposition 3.2; both are certified",
+    source="Proposition 3.2; both speeds are certified",
     high=1e-9,
 )
 def _largest_fall(run: xr.Dataset) -> Estimate:
-    """Return the largest fall from s*(2) to s*(3), in units of s*(3)."""
     return Estimate(float(((run.shallow_upper - run.lower) / run.lower).max()))
 
 
 @claims.add(
     "rising",
-    "It rises on some data, so that the proposition is not an equality",
-    quantity="largest relative rise",
-    kind="printed",
-    source="Example 1: 1/2 over sqrt 2 - 1, a rise of .17 of 1/2",
+    "On some data the largest escape speed rises from depth 2 to depth 3",
+    quantity="largest relative rise of the largest escape speed, over data sets",
+    kind="own",
+    source="Example 1: from √2 - 1 to 1/2, a rise by 0.17 of 1/2",
     low=0.17,
 )
 def _largest_rise(run: xr.Dataset) -> Estimate:
-    """Return the largest rise from s*(2) to s*(3), in units of s*(3)."""
     return Estimate(float(((run.lower - run.shallow_upper) / run.lower).max()))
 
 
 @claims.add(
     "plateau",
-    "No search at depths above 3 beats the certified optimum of depth 3",
-    quantity="fastest over it, less 1",
-    kind="printed",
-    source="Hypothesis 2 of the paper's discussion; seen in searches of a trial run, a bound for searches only",
+    "No search at a depth above 3 is faster than the certified optimum of depth 3",
+    quantity="largest relative excess of a searched speed over the optimum of depth 3",
+    kind="own",
+    source="suggested by hypothesis 2 of Section 5, seen in searches of a trial run; searches cannot prove it",
     high=1e-6,
 )
 def _excess_beyond_depth_three(run: xr.Dataset) -> Estimate:
-    """Return the fastest search of any depth over s*(3), less 1."""
     over = run.searched.max("curve_depth") / run.upper - 1
-    return Estimate(
-        float(over.max()),
-        remark=", ".join(f"{name}: {v:.2g}" for name, v in zip(run.data.values, over.values, strict=True)),
-    )
+    remark = ", ".join(f"{name}: {v:.2g}" for name, v in zip(run.data.values, over.values, strict=True))
+    return Estimate(float(over.max()), remark=remark)
 
 
 def figures(run: xr.Dataset) -> list[Figure]:
@@ -257,36 +250,21 @@ def figures(run: xr.Dataset) -> list[Figure]:
         )
         for color, kind in enumerate(run.kind.values)
     ]
-    curves = []
-    for color, name in enumerate(run.data.values):
-        one = run.sel(data=name)
-        curves += [
-            Line(x=run.curve_depth.values, y=(one.built / one.upper).values, group=str(name), color=color),
-            Line(
-                x=run.curve_depth.values,
-                y=(one.searched / one.upper).values,
-                group=str(name),
-                color=color,
-                style="points",
-                width=2.0,
-            ),
-        ]
+    relative = run[["built", "searched"]] / run.upper
+    built = lines(relative.built, x="curve_depth", hue="data", grouped=True)
+    searched = lines(relative.searched, x="curve_depth", hue="data", grouped=True, style="points", width=2.0)
+    depth, gain = Axis("depth L"), Axis("relative gain in speed", scale="log")
     return [
         Figure(
             name="depth",
-            title="Depth never costs speed; past depth 3 no search finds any to gain",
-            caption="Left: how much faster the constructed deeper network is than the one it was made of, by depth "
-            "of the latter; exactly as fast is drawn at 1e-16. Right: the largest speed at each depth, in units of "
-            "the one at depth 3. Lines: exact at depths 2 and 3, deeper what Proposition 3.2 makes of the latter; "
+            title="Gain in speed of deeper networks, and the largest speed at each depth",
+            caption="Left: how much faster the constructed deeper network is than the original, by depth "
+            "of the original; exactly as fast is drawn at 1e-16. Right: the largest speed at each depth, in units of "
+            "the one at depth 3. Lines: exact at depths 2 and 3, at larger depths the construction of Proposition 3.2; "
             "points: the fastest network that searches found.",
             panels=(
-                Panel(
-                    title=_describe_networks(run),
-                    x=Axis("depth L"),
-                    y=Axis("relative gain in speed", scale="log"),
-                    marks=tuple(gains),
-                ),
-                Panel(title="s*(L) / s*(3)", x=Axis("depth L"), y=Axis("largest speed, relative"), marks=tuple(curves)),
+                Panel(title=_describe_networks(run), x=depth, y=gain, marks=tuple(gains)),
+                Panel(title="s*(L) / s*(3)", x=depth, y=Axis("largest speed, relative"), marks=(*built, *searched)),
             ),
         )
     ]
@@ -294,7 +272,7 @@ def figures(run: xr.Dataset) -> list[Figure]:
 
 entry = Entry(
     "deep-relu/proposition-3-2",
-    "Proposition 3.2: deeper networks escape at least as fast, and the largest speed against depth",
+    "Proposition 3.2: deeper networks escape at least as fast as shallower ones",
     citation=CITATION,
     source="Proposition 3.2",
     params=Params,

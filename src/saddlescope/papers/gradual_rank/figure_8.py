@@ -1,28 +1,28 @@
-"""Figures 8 and 9: the diagonals of both products tend to a limiting trajectory as alpha vanishes.
+"""Figures 8 and 9: the diagonals of both products tend to a limiting trajectory as α vanishes.
 
-The run is Figure 2's: one head learns a teacher head from ever smaller initial weights alpha. Here every entry of the
-diagonals of W_K W_Q^T (Figure 8) and W_V W_O^T (Figure 9) is compared with the limit that Algorithm 1 predicts.
+The run is Figure 2's: one head learns a teacher head from ever smaller initial weights. Here every entry of the
+diagonals of W_K W_Qᵀ (Figure 8) and W_V W_Oᵀ (Figure 9) is compared with the limit that Algorithm 1 predicts.
 
-    t       rescaled time: time of the gradient flow divided by log(1/alpha)
-    B(t)    the predicted limit: beta on the plateau that lasts at time t, a staircase
+    t       rescaled time: time of the gradient flow divided by log(1/α)
+    B(t)    the predicted limit: β on the plateau at time t, a staircase
     d       distance of two trajectories of one product: mean over t in [0, until] of the sum over its entries of
             the absolute difference
 
-Pointwise distances would not do: near a jump of the limit the trajectories are as far from it as the jump is high, at
-any alpha, during a time that vanishes with alpha.
+Pointwise distances do not converge: near a jump of the limit a trajectory is away by the height of the jump at any α,
+for a time that vanishes with α.
 """
 
 from collections.abc import Callable
+from functools import partial
 from itertools import pairwise
 
 import numpy as np
 import xarray as xr
 
-from saddlescope.papers.gradual_rank import CITATION
-from saddlescope.papers.gradual_rank.figure_2 import Params, metrics, run
+from saddlescope.papers.gradual_rank import CITATION, figure_2
 from saddlescope.papers.gradual_rank.shared.diagonal_entries import PRODUCTS, coordinates, entry_panel, staircase
 from saddlescope.plot import Axis, Figure, Line, Panel, Table
-from saddlescope.reproduction.claim import Claim, Estimate, Kind
+from saddlescope.reproduction.claim import Claims, Estimate
 from saddlescope.reproduction.entry import Entry
 
 
@@ -45,47 +45,38 @@ def distances_to_next(run: xr.Dataset, product: str) -> np.ndarray:
     return np.array([_distance(run, product, *pair) for pair in pairwise(trajectories)])
 
 
-# The bounds. "The training trajectories tend to a limiting trajectory" has no number. Read here as: each smaller alpha
-# is nearer to the limit that the theory predicts; and, without any theory, each step to a smaller alpha moves the
-# trajectory by less than the step before (Cauchy's criterion).
 def _largest_ratio(
-    distances: Callable[[xr.Dataset, str], np.ndarray], product: str, needed: int
-) -> Callable[[xr.Dataset], Estimate]:
-    def statistic(run: xr.Dataset) -> Estimate:
-        if run.sizes["scale"] < needed:
-            return Estimate.unresolved(f"{needed} scales are needed to see whether anything converges.")
-        found = distances(run, product)
-        shown = ", ".join(f"{distance:.3g}" for distance in found)
-        return Estimate(float((found[1:] / found[:-1]).max()), remark=f"distances {shown}")
-
-    return statistic
+    distances: Callable[[xr.Dataset, str], np.ndarray], product: str, needed: int, run: xr.Dataset
+) -> Estimate:
+    if run.sizes["scale"] < needed:
+        return Estimate.unresolved(f"Convergence needs {needed} or more initial scales; add some to `log10_scales`.")
+    found = distances(run, product)
+    shown = ", ".join(f"{distance:.3g}" for distance in found)
+    return Estimate(float((found[1:] / found[:-1]).max()), remark=f"distances {shown}")
 
 
-claims = tuple(
-    claim
-    for product, name in PRODUCTS.items()
-    for claim in (
-        Claim(
-            name=f"limit-{product}",
-            statement=f"The diagonal of {name} tends to Algorithm 1's staircase",
-            quantity="largest ratio of distances, each alpha to the one before",
-            kind=Kind.PRINTED,
-            source=f"Figure {8 if product == 'KQ' else 9}: 'as alpha -> 0 [they] tend to a limiting trajectory', "
-            "which by Theorem 4.1 is the staircase",
-            high=1.0,
-            statistic=_largest_ratio(distances_to_limit, product, 2),
-        ),
-        Claim(
-            name=f"cauchy-{product}",
-            statement=f"Each step to a smaller alpha moves the diagonal of {name} by less than the step before",
-            quantity="largest ratio of moves",
-            kind=Kind.PRINTED,
-            source=f"Figure {8 if product == 'KQ' else 9}: Cauchy's criterion, which needs no theory of the limit",
-            high=1.0,
-            statistic=_largest_ratio(distances_to_next, product, 3),
-        ),
-    )
-)
+# The bounds. "The training trajectories tend to a limiting trajectory" has no number. Read here as: each smaller α is
+# nearer to the limit that the theory predicts; and, without any theory, each step to a smaller α moves the trajectory
+# by less than the step before (Cauchy's criterion).
+claims = Claims()
+for _product, _name in PRODUCTS.items():
+    _figure = {"KQ": "Figure 8", "VO": "Figure 9"}[_product]
+    claims.add(
+        f"limit-{_product}",
+        f"Each smaller initial scale brings the diagonal of {_name} closer to the staircase that Algorithm 1 predicts",
+        quantity="largest ratio of the distance to the staircase at one scale to that at the scale before",
+        kind="reading",
+        source=f"{_figure}: 'tend to a limiting trajectory', by Theorem 4.1 the staircase",
+        high=1.0,
+    )(partial(_largest_ratio, distances_to_limit, _product, 2))
+    claims.add(
+        f"cauchy-{_product}",
+        f"Each step to a smaller initial scale moves the diagonal of {_name} by less than the step before",
+        quantity="largest ratio of the distance moved in one step to that in the step before",
+        kind="reading",
+        source=f"{_figure}: 'tend to a limiting trajectory'; Cauchy's criterion needs no theory of the limit",
+        high=1.0,
+    )(partial(_largest_ratio, distances_to_next, _product, 3))
 
 
 def figures(run: xr.Dataset) -> list[Figure]:
@@ -97,10 +88,9 @@ def _diagonals(run: xr.Dataset, product: str, name: str) -> Figure:
     begin = float(run.time.values[1])
     return Figure(
         name=name,
-        title=f"The diagonal of {PRODUCTS[product]} tends to a staircase",
+        title=f"Diagonal of {PRODUCTS[product]} at each initial scale",
         caption=f"Each line is one diagonal entry of {PRODUCTS[product]} over rescaled time, on a logarithmic axis; "
-        "panels go to smaller initial scales alpha. Dashed, in every panel: the limit that Algorithm 1 predicts from "
-        "the loss alone.",
+        "one panel per initial scale α. Dashed: the limit that Algorithm 1 predicts from the loss alone.",
         panels=tuple(entry_panel(run, product, scale, begin=begin) for scale in run.scale.values),
         columns=3,
     )
@@ -108,37 +98,32 @@ def _diagonals(run: xr.Dataset, product: str, name: str) -> Figure:
 
 def _convergence(run: xr.Dataset) -> Figure:
     digits = -run.scale.values
-    measures = (
-        ("to the limit", digits, distances_to_limit),
-        ("to the next alpha", digits[:-1], distances_to_next),
-    )
-    panels = tuple(
-        Panel(
-            title=title,
-            x=Axis("digits of alpha, log10(1/alpha)", scale="log"),
-            y=Axis("mean distance, summed over entries", scale="log"),
-            marks=tuple(
-                Line(x=x, y=distances(run, product), label=name if k == 0 else "", group=name, color=color)
-                for color, (product, name) in enumerate(PRODUCTS.items())
-            ),
-        )
-        for k, (title, x, distances) in enumerate(measures)
-        if len(x)
-    )
+    limits = {product: distances_to_limit(run, product) for product in PRODUCTS}
+    steps = {product: distances_to_next(run, product) for product in PRODUCTS}
     return Figure(
         name="convergence",
-        title="How fast the trajectories converge",
-        caption="Distance of the trajectory at each alpha to the predicted limit (left) and to the trajectory at the "
-        "next smaller alpha (right): the sum over the entries of one product of the absolute difference, averaged over "
+        title="Distance between trajectories against the initial scale",
+        caption="Distance of the trajectory at each α to the predicted limit (left) and to the trajectory at the "
+        "next smaller α (right): the sum over the entries of one product of the absolute difference, averaged over "
         "rescaled time.",
-        panels=panels,
+        panels=tuple(
+            Panel(
+                title=title,
+                x=Axis("digits of α, log10(1/α)", scale="log"),
+                y=Axis("mean distance, summed over entries", scale="log"),
+                marks=tuple(
+                    Line(x=x, y=distances[product], label=name if title == "to the limit" else "", group=name, color=k)
+                    for k, (product, name) in enumerate(PRODUCTS.items())
+                ),
+            )
+            for title, x, distances in (("to the limit", digits, limits), ("to the next α", digits[:-1], steps))
+            if len(x)
+        ),
         table=Table(
-            columns=("alpha", *(f"{name}, to the limit" for name in PRODUCTS.values())),
+            columns=("α", *(f"{name}, to the limit" for name in PRODUCTS.values())),
             rows=tuple(
-                (f"1e{scale:g}", *map(float, row))
-                for scale, row in zip(
-                    run.scale.values, zip(*(distances_to_limit(run, p) for p in PRODUCTS), strict=True), strict=True
-                )
+                (f"1e{scale:g}", *(float(limits[product][k]) for product in PRODUCTS))
+                for k, scale in enumerate(run.scale.values)
             ),
         ),
     )
@@ -146,12 +131,13 @@ def _convergence(run: xr.Dataset) -> Figure:
 
 entry = Entry(
     "gradual-rank/figure-8",
-    "Figures 8 and 9: the diagonals of both products tend to a limiting trajectory as alpha vanishes",
+    "Figures 8 and 9: the diagonals of both products tend to a limiting trajectory as α vanishes",
     citation=CITATION,
     source="Appendix A",
-    params=Params,
-    run=run,
+    params=figure_2.Params,
+    quick=figure_2.entry.quick,
+    run=figure_2.run,
     claims=claims,
     figures=figures,
-    metrics=metrics,
+    metrics=figure_2.metrics,
 )

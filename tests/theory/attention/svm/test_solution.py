@@ -278,8 +278,8 @@ def test_certify_refuses_what_does_not_fit() -> None:
 
 def test_the_certificate_reads_as_a_sentence() -> None:
     data = gaussian_tokens(4, 5, 8, seed=0)
-    told = str(nuclear_svm(data).certificate)
-    assert told.startswith("The least nuclear norm is between 0.55182856101")
-    assert told.endswith("(no optimum has a larger one); the only optimum.")
+    reported = str(nuclear_svm(data).certificate)
+    assert reported.startswith("The least nuclear norm is between 0.55182856101")
+    assert reported.endswith("(no optimum has a larger one); the only optimum.")
     assert "rank 2" in str(nuclear_svm(data, rank_bound=2).certificate)
     assert "an optimum has up to 3" in str(nuclear_svm(data, rank_bound=2).certificate)

@@ -1,7 +1,7 @@
 """Reference implementation of the U-Net and of the variational bound: NumPy, double precision, no PyTorch, no `train`.
 
-The network is read from its weights' names and values alone; a convolution is a sum of shifted images. Of the bound,
-each term comes from what it means, not from the formula that is trained with:
+The network is built from the names and values of its weights alone; a convolution is a sum of shifted images. Each
+term of the bound is computed from its meaning, not from the formula used in training:
 
 - diffusion: T times the divergence of p(z_s | z_t) from q(z_s | z_t, x), two normal laws of the Markov chain with T
   steps from time 1 to time 0, where s is one step before t; their means are those of Bayes' rule (Kingma et al., 2021,
@@ -21,7 +21,7 @@ Weights = Mapping[str, Array]
 
 
 class Network(NamedTuple):
-    """Weights of a U-Net, with the settings that they do not contain."""
+    """Weights of a U-Net, with the settings that are not in the weights."""
 
     weights: Weights
     normalization: str  # "layer", "pixel" or "group"
@@ -40,27 +40,13 @@ class Schedule(NamedTuple):
 
 
 def bound(
-    network: Network,
-    schedule: Schedule,
-    images: Array,
-    condition: Array,
-    *,
-    times: Array,
-    noise: Array,
-    first_noise: Array,
-    steps: float = 1e7,
-) -> Array:
+    network: Network, schedule: Schedule, images: Array, condition: Array,
+    *, times: Array, noise: Array, first_noise: Array, steps: float = 1e7,
+) -> Array:  # fmt: skip
     """Return diffusion, prior and reconstruction terms of each image in bits per dimension, shape (3, batch).
 
-    Args:
-        network: that predicts the noise.
-        schedule: of the noise.
-        images: (batch, 3, N, N).
-        condition: (batch, k).
-        times: in (0, 1], (batch,).
-        noise: in z_t, of the images' shape.
-        first_noise: noise in z_0, of the images' shape.
-        steps: of the Markov chain, T.
+    Images are (batch, 3, N, N), conditions (batch, k) and times (batch,), in (0, 1]. `noise` is that in z_t and
+    `first_noise` that in z_0, of the images' shape; the Markov chain has `steps` steps, T.
     """
     t = times[:, None, None, None]
     gamma_t, gamma_s = (schedule.slope * at + schedule.offset for at in (t, t - 1 / steps))

@@ -1,13 +1,13 @@
-"""Numbers of the trajectory of the unseen class, curve by curve and without smoothing.
+"""Numbers of the trajectory of the unseen class, for each curve and without smoothing.
 
     C           position of the generated images in concept coordinates: (0, 0) and (1, 1) are the class means of (red,
                 big) and of (blue, small), the unseen class. Mean over the images that are not blank
-    learned     a concept is learned when its coordinate passes 3/4 for good
+    learned     a concept is learned at the step from which its coordinate stays above 3/4
     error       concept space MSE, |C - (1, 1)|^2 / 2
-    lead        of colour over size where it is largest once one of them is learned, negative where size leads: how far
-                C bends toward the class that has the new value of one concept alone
+    lead        largest lead of colour over size once one of them is learned, negative where size leads: the bend of C
+                toward the class with the new value of one concept alone
     rise        of the error, from a dip to a later peak. A largest rise is above 0 on any noisy curve, so it is chosen
-                on one curve and read off another: other seeds, or the other half of the images
+                on one curve and read from another: other seeds, or the other half of the images
 
 Curves are arrays (record, ...) over the steps of the records; NaN where half of the images or more are blank, and
 before the first record at which samples are more than noise.
@@ -21,7 +21,10 @@ import xarray as xr
 from jaxtyping import Float
 
 LEVEL = 0.75
-"""A third is the mean of the classes trained on, one the goal."""
+"""1/3 is the mean of the trained classes, 1 the goal."""
+
+HALVES = slice(None, None, 2), slice(1, None, 2)
+"""Two halves of the generated images."""
 
 _HALF = 0.5  # of the coordinate of the slower concept: from there on its approach to the end is fitted
 
@@ -47,7 +50,7 @@ def unseen_positions(run: xr.Dataset, estimate: str = "position", images: slice 
         run: the stored run.
         estimate: position, by the direct estimator; raw_position, the same for raw weights, without averaging; or
             probability, by the classifier.
-        images: which of the generated images.
+        images: slice of the generated images.
     """
     found = mean_positions(run, estimate, images)
     return found.isel(unseen=0) if estimate == "raw_position" else found.isel({"class": -1})
@@ -67,7 +70,7 @@ def error(paths: Float[np.ndarray, "*runs record concept"]) -> Float[np.ndarray,
 
 
 def learned_at(path: Path, steps: Curve, level: float = LEVEL) -> Float[np.ndarray, " concept"]:
-    """Return the step at which each coordinate passes a level for good, linear in the logarithm of steps.
+    """Return the step at which each coordinate last passes a level, linear in the logarithm of steps.
 
     Infinite where it ends below it; the first record's step where it is above it always.
     """
@@ -139,7 +142,7 @@ class Approach:
     """Fitted curve end - b g(step), g = exp(-rate step) or step^-rate: its slope falls as g' does.
 
     Attributes:
-        law: which g.
+        law: the kind of g.
         rate: in 1/step, or the power.
         end, gap: the end and b.
         resolved: the best rate is not at an end of those tried, from one e-fold over all records on; the curve rises.
@@ -189,3 +192,55 @@ def terminal_phase(path: Path, steps: Curve) -> Terminal | None:
 
 def _decay(law: str, rate: float, steps: Curve) -> Curve:
     return np.exp(-rate * (steps - steps[0])) if law == "exponential" else (steps / steps[0]) ** -rate
+
+
+def paths(run: xr.Dataset, estimate: str = "position", images: slice = slice(None)) -> np.ndarray:
+    """Return C of the unseen class, (signal, seed, step, concept)."""
+    return unseen_positions(run, estimate, images).transpose("signal", "seed", "step", "concept").values
+
+
+def by_model(run: xr.Dataset, name: str) -> np.ndarray:
+    """Return a variable over (signal, seed), and concept if it has that."""
+    return run[name].transpose("signal", "seed", ...).values
+
+
+def step_numbers(run: xr.Dataset) -> np.ndarray:
+    """Return the steps of the records, (step,)."""
+    return run.step.values.astype(float)
+
+
+def learned(run: xr.Dataset, estimate: str = "position") -> np.ndarray:
+    """Return the steps at which the concepts are learned, (signal, seed, concept); infinite if never."""
+    return np.array([[learned_at(path, step_numbers(run)) for path in signal] for signal in paths(run, estimate)])
+
+
+def leads(run: xr.Dataset) -> np.ndarray:
+    """Return the largest lead of colour over size, (signal, seed)."""
+    return np.array([[lead(path) for path in signal] for signal in paths(run)])
+
+
+def rises(run: xr.Dataset, start: float = 0.0) -> np.ndarray:
+    """Return the rise of each model's error, (signal, seed), found on half of the images, read from the other half.
+
+    Records of steps before `start` are left out.
+    """
+    later = step_numbers(run) >= start
+    halves = [np.where(later, error(paths(run, images=half)), np.nan) for half in HALVES]
+    found = np.full(halves[0].shape[:2], np.nan)
+    for at in np.ndindex(found.shape):
+        if all(np.isfinite(half[at]).any() for half in halves):
+            both = zip(halves, halves[::-1], strict=True)
+            found[at] = np.mean([largest_rise(chosen[at]).height(judged[at]) for chosen, judged in both])
+    return found
+
+
+def rates(run: xr.Dataset) -> np.ndarray:
+    """Return rates of the exponential terminal approach, (signal, seed), in 1/step; NaN if not resolved."""
+    whole, steps = paths(run), step_numbers(run)
+    found = np.full(whole.shape[:2], np.nan)
+    for k, m in np.ndindex(found.shape):
+        part = terminal_phase(whole[k, m], steps)
+        if part is not None:
+            fitted = fit_approach(whole[k, m, part.records, part.concept], steps[part.records], "exponential")
+            found[k, m] = fitted.rate if fitted.resolved else np.nan
+    return found

@@ -2,37 +2,52 @@
 
     mu, sigma   of the images, for each concept: distance of the class means, and spread within a class along the same
                 direction (`concept_geometry` measures them)
-    a_k         sigma_k^2 + mu_k^2 / 3: the classes trained on are three, with one at the origin
+    a_k         sigma_k^2 + mu_k^2 / 3: there are three trained classes, one of them at the origin
     C           the unseen class in concept coordinates, C_k = f(x^)_k / mu_k: from about (0, 0) to (1, 1)
+    pace        steps of the optimiser per unit of time
 
-Two numbers are free, and are fitted to one signal: the initial scale, and how many steps of the optimiser make a unit
-of time. For any other signal the trajectory follows from mu and sigma alone. There are three abstractions:
+The initial scale and the pace are fitted, for each seed, to the trajectory of the unseen class at the first signal. For
+any other signal the trajectory follows from mu and sigma alone. There are three abstractions:
 
     two layers      the symmetric model of section 4.2, the mean over random starts of a square U; the scale is the
                     standard deviation of its entries
-    overlapping     the same where the directions of the two concepts are not orthogonal but as in the images: A has
-                    off-diagonal entries, which the SIM task leaves out
+    overlapping     the same with the directions of the two concepts as in the images, where they are not orthogonal: A
+                    has off-diagonal entries, which the SIM task leaves out
     one layer       Theorem 4.1, from W0 = scale times the identity
+
+and two paces for the other signals:
+
+    gradient flow   the same as at the first signal
+    AdamW           in proportion to a_1 + a_2: AdamW is insensitive to the size of gradients, so that of the a_k, which
+                    are rates of gradient flow, only the ratio can matter
 """
 
 from dataclasses import dataclass, replace
 from typing import Literal, get_args
 
 import numpy as np
+import xarray as xr
 from jaxtyping import Float
+
+from saddlescope.papers.concept_learning.figure_6 import curves
 
 Abstraction = Literal["two layers", "overlapping", "one layer"]
 
 ABSTRACTIONS: tuple[Abstraction, ...] = get_args(Abstraction)
 
+RESCALED = "two layers, AdamW's pace"
+"""Label of the two-layer model at AdamW's pace, beside the abstractions."""
+
 SCALES = tuple(float(scale) for scale in np.geomspace(0.003, 0.6, 25))
-"""Initial scales that a fit chooses from. At .4, w_kk starts at about 1/3, where a model is that ignores its prompt."""
+"""Initial scales of a fit. At 0.4, w_kk starts at about 1/3, the position of a model that ignores its prompt."""
 
 _TIMES = 160  # recorded times of a flow; each costs a step
 
 _PACES = 200  # paces tried before the best is refined
 
 _REFINED = 5  # initial scales whose pace is refined, the best by the paces tried
+
+_SEED = 0  # of the random starts
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -106,16 +121,16 @@ def predict_family(concepts: Concepts, abstraction: Abstraction, *, starts: int,
 
     Args:
         concepts: of the images; the overlap counts where the abstraction has one.
-        abstraction: which.
-        starts: random U of each scale, for two layers.
-        seed: of the starts.
+        abstraction: kind of the model.
+        starts: number of random U at each scale, for two layers.
+        seed: seed of the starts.
     """
     if abstraction != "overlapping":
         concepts = replace(concepts, overlap=0.0)
     moment = concepts.second_moment
     rates = np.linalg.eigvalsh(moment) if concepts.overlap else concepts.strengths
     rates = rates if abstraction == "one layer" else 4 * rates
-    longest = (12 - 2 * np.log(SCALES[0])) / rates.min()  # e^(4 a t) makes up for the smallest start, and all is over
+    longest = (12 - 2 * np.log(SCALES[0])) / rates.min()  # e^(4 a t) exceeds the smallest start by far
     times = np.append(0.0, np.geomspace(0.01 / rates.max(), longest, _TIMES - 1))
     if abstraction == "one layer":
         left = (1 - np.array(SCALES))[:, None, None] * np.exp(-np.outer(times, rates))
@@ -153,6 +168,94 @@ def fit(
         if found.fun < best.error:
             best = Fitted(scale, float(np.exp(found.x)), float(found.fun))
     return best
+
+
+def predict_trajectories(run: xr.Dataset, *, starts: int) -> xr.Dataset:
+    """Predict the trajectories of all signals by the theory.
+
+    Args:
+        run: trained models, with `position`, `blank`, `mu`, `sigma` and `overlap`.
+        starts: number of random starts of the two-layer models.
+
+    Returns:
+        Over (abstraction, signal, seed): `theory` (..., step, concept), C; `theory_error`, the root of the mean square
+        of C, predicted minus measured; `pace`. Over (abstraction, seed): `initial_scale`. The abstractions are
+        `ABSTRACTIONS` and `RESCALED`.
+
+        Of two layers, over (signal, seed): `unmatched_error`, the same error of the trajectory of the first signal;
+        `own_pace`, the pace of a fit to the signal itself; `theory_learned` (..., concept), in steps; `theory_lead`;
+        `theory_rise`, the largest rise of the error, mean over starts; `theory_rate`, of the terminal approach; these
+        at the pace of gradient flow. Over (signal, concept): `strength`, a_k. NaN for a seed without valid records.
+    """
+    of_step = ("signal", "seed", "step", "concept")
+    measured, steps = curves.unseen_positions(run).transpose(*of_step).values, run.step.values.astype(float)
+    concepts = [
+        Concepts(mu=tuple(mu), sigma=tuple(sigma), overlap=float(overlap))
+        for mu, sigma, overlap in zip(run.mu.values, run.sigma.values, run.overlap.values, strict=True)
+    ]
+    strengths = np.array([each.strengths for each in concepts])
+    relative = strengths.sum(axis=1) / strengths[0].sum()
+    families = {each: [predict_family(of, each, starts=starts, seed=_SEED) for of in concepts] for each in ABSTRACTIONS}
+    kinds = (*ABSTRACTIONS, RESCALED)
+    sizes = {"abstraction": len(kinds), **dict(zip(of_step, measured.shape, strict=True))}
+
+    def empty(*dims: str, units: str = "") -> xr.Variable:
+        return xr.Variable(dims, np.full([sizes[dim] for dim in dims], np.nan), {"units": units} if units else {})
+
+    model = ("signal", "seed")
+    found = {
+        "theory": empty("abstraction", *of_step),
+        "theory_error": empty("abstraction", *model),
+        "initial_scale": empty("abstraction", "seed"),
+        "pace": empty("abstraction", *model, units="steps"),
+        "unmatched_error": empty(*model),
+        "own_pace": empty(*model, units="steps"),
+        "theory_learned": empty(*model, "concept", units="steps"),
+        "theory_lead": empty(*model),
+        "theory_rise": empty(*model),
+        "theory_rate": empty(*model, units="1/step"),
+    }
+    seen = np.asarray(np.isfinite(measured).any(axis=(2, 3)))
+    for m in np.flatnonzero(seen[0]):
+        fits = {each: fit(measured[0, m], steps, families[each][0]) for each in ABSTRACTIONS}
+        for n, kind in enumerate(kinds):
+            abstraction = "two layers" if kind == RESCALED else kind
+            first, predicted = fits[abstraction], families[abstraction]
+            found["initial_scale"][n, m] = SCALES[first.scale]
+            for k in np.flatnonzero(seen[:, m]):
+                fitted = replace(first, pace=first.pace * relative[k]) if kind == RESCALED else first
+                found["pace"][n, k, m] = fitted.pace
+                found["theory"][n, k, m] = path = predicted[k].at(fitted, steps).mean(axis=0)
+                found["theory_error"][n, k, m] = _error(path, measured[k, m])
+                if kind == "two layers":
+                    unmatched = predicted[0].at(first, steps).mean(axis=0)
+                    numbers = {
+                        "unmatched_error": _error(unmatched, measured[k, m]),
+                        "own_pace": (fit(measured[k, m], steps, predicted[k]) if k else first).pace,
+                        **_path_numbers(predicted[k], first),
+                    }
+                    for name, value in numbers.items():
+                        found[name][k, m] = value
+    coords = {"abstraction": list(kinds)}
+    return xr.Dataset({**found, "strength": (("signal", "concept"), strengths)}, coords=coords)
+
+
+def _path_numbers(predicted: Family, fitted: Fitted) -> dict[str, np.ndarray | float]:
+    """Return the steps to learn each concept, the lead, the mean rise and the terminal rate, of the complete flow."""
+    paths = predicted.paths[fitted.scale]
+    path = paths.mean(axis=0)
+    errors = [curves.error(each) for each in paths]
+    rises = [max(curves.largest_rise(each).height(each), 0.0) for each in errors]
+    return {
+        "theory_learned": curves.learned_at(path[1:], predicted.times[1:] * fitted.pace),
+        "theory_lead": curves.lead(path),
+        "theory_rise": float(np.mean(rises)),
+        "theory_rate": float(predicted.rates.min() / fitted.pace),
+    }
+
+
+def _error(path: np.ndarray, measured: np.ndarray) -> float:
+    return float(np.sqrt(np.nanmean((path - measured) ** 2)))
 
 
 def _two_layers(

@@ -1,9 +1,9 @@
-"""Two discrete maps of the symmetric two-layer model, for many starts at once: Euler's steps in U and the printed D.2.
+"""Two discrete maps of the symmetric two-layer model, for many starts at once: Euler's steps in U and equation D.2.
 
-Euler's step    U <- U - eta g(U), g(U) = (A E + E A) U the gradient of equation 4.1: W = U U^T stays positive
-                semidefinite whatever the step, and n steps are the time t = eta n
-equation D.2    W <- W + eta [W A + A W - (A W^2 + W^2 A + 2 W A W) / 2]: half of what D.1 has in first order, so
-                that n steps are t = eta n / 2, without the term eta^2 g g^T of a gradient step in U
+Euler's step    U ← U − η g(U), g(U) = (A E + E A) U, E = W − 1, the gradient of equation 4.1. W = U Uᵀ stays positive
+                semidefinite for every step size; n steps are the time t = η n
+equation D.2    W ← W + η [W A + A W − (A W² + W² A + 2 W A W) / 2]: half of the first order of D.1, so that n steps
+                are the time t = η n / 2, without the term η² g gᵀ of a gradient step in U
 """
 
 from collections.abc import Callable
@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-LOST = -1e-12  # an eigenvalue of W below which it is not positive semidefinite any more, not by rounding alone
+LOST = -1e-12  # an eigenvalue of W below this is negative, not by rounding alone
 
 _BLOW_UP = 1e3  # entry of W beyond which a run has blown up
 
@@ -21,9 +21,9 @@ class MapRuns:
     """Recorded runs of a map.
 
     Attributes:
-        times: at which W was recorded, in the time t of gradient flow, (k,).
-        W: there, (n, k, d, d); NaN once a run has blown up.
-        lowest: the smallest eigenvalue of W there, (n, k).
+        times: recorded times, in the time t of gradient flow, (k,).
+        W: W at these times, (n, k, d, d); NaN once a run has blown up.
+        lowest: smallest eigenvalue of W at these times, (n, k).
     """
 
     times: np.ndarray
@@ -32,7 +32,7 @@ class MapRuns:
 
     @property
     def blown_up(self) -> np.ndarray:
-        """Return True for runs that have left all bounds by their end, (n,)."""
+        """Return True for runs that have diverged by their end, (n,)."""
         return np.isnan(self.W[:, -1, 0, 0])
 
     @property
@@ -49,7 +49,7 @@ def euler_runs(a: np.ndarray, starts: np.ndarray, *, step: float, steps: int, ke
     """Take Euler's steps in U from starts (n, d, d'), recorded `keep` times at equal distances besides the start."""
 
     def once(U: np.ndarray) -> np.ndarray:
-        E = _minus_one(U @ U.mT)
+        E = U @ U.mT - np.eye(len(a))
         return U - step * ((a[:, None] * E + E * a) @ U)
 
     return _iterate(once, lambda U: U @ U.mT, starts, step, steps, keep)
@@ -64,10 +64,6 @@ def printed_runs(a: np.ndarray, starts: np.ndarray, *, step: float, steps: int, 
         return W + step * (half + half.mT)
 
     return _iterate(once, lambda W: W, starts @ starts.mT, step / 2, steps, keep)
-
-
-def _minus_one(W: np.ndarray) -> np.ndarray:
-    return W - np.eye(W.shape[-1])
 
 
 def _iterate(
@@ -92,6 +88,6 @@ def _iterate(
         if recorded[place] == n:
             W[alive, place] = map_of(state)
     lowest = np.full(W.shape[:2], np.nan)
-    there = ~np.isnan(W[:, :, 0, 0])
-    lowest[there] = np.linalg.eigvalsh(W[there])[:, 0]
+    known = ~np.isnan(W[:, :, 0, 0])
+    lowest[known] = np.linalg.eigvalsh(W[known])[:, 0]
     return MapRuns(time * recorded, W, lowest)

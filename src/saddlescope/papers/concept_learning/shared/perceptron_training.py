@@ -1,15 +1,15 @@
 """Training of perceptrons by SGD as in section 3 and appendix F.1.
 
-The text has: 5000 samples a cluster, SGD with batch 128, learning rate 0.1 and 40 epochs, hidden layers of width d, and
-a random rotation of all data. Left out there, and taken from its learning curves and the authors' programs:
+The paper states 5000 samples per cluster, SGD with batch 128, learning rate 0.1 and 40 epochs, hidden layers of width d,
+and a random rotation of all data. The rest is taken from its learning curves and the authors' programs:
 
-    loss        the mean over batch and dimension, 2/d times equation 2.1, so that a step advances the time t of
-                gradient flow on equation 4.1 by 0.1 * 2/d
+    loss        mean over batch and dimension, 2/d times equation 2.1: a step advances the time t of gradient flow on
+                equation 4.1 by 0.1 * 2/d
     start       PyTorch's default, weights and biases uniform in +-1/sqrt(fan-in)
-    sigma       is passed as a variance: the standard deviations are the square roots of the printed numbers
-    origin      there is a cluster at the origin, too, so that a_p = sigma_p + mu_p^2/(s + 1) in the printed numbers
+    sigma       passed as a variance: the standard deviations are the square roots of the printed numbers
+    origin      one more cluster at the origin, so that a_p = sigma_p + mu_p^2/(s + 1) in the printed numbers
 
-Outputs are given by their coordinates R^T f(x^), one per concept, where R has the directions of the concepts.
+Outputs are represented by their coordinates R^T f(x^), one per concept; R has the directions of the concepts.
 """
 
 from collections.abc import Sequence
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 PrintedConcepts = tuple[tuple[float, ...], tuple[float, ...]]
 """mu and sigma as the paper prints them: sigma is used as a variance."""
 
-_RELU_SAMPLES = 200  # of each cluster, on which the training loss of ReLU networks is measured
+_RELU_SAMPLES = 200  # samples of each cluster for the training loss of ReLU networks
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,22 +36,22 @@ class PerceptronTraining:
     """Networks and their training; the defaults are the paper's.
 
     Attributes:
-        depth: L, the number of weight matrices, at least 1.
-        dim: d.
+        depth: L, number of weight matrices, at least 1.
+        dim: d, dimension of the data.
         hidden: width of the hidden layers; None: d.
-        relu: ReLU between the layers.
-        bias: PyTorch's biases.
-        origin: True for a cluster at the origin, too.
-        rotated: True to rotate the data at random.
-        samples: n, of each cluster.
+        relu: True for ReLU between the layers.
+        bias: True for PyTorch's biases.
+        origin: True for one more cluster at the origin.
+        rotated: True for data rotated at random.
+        samples: n, samples per cluster.
         batch: samples in a minibatch.
         rate: learning rate, for the loss that is a mean over dimensions.
         epochs: passes through all samples.
         whole: True for all samples in every step; epochs and batch then only set the number of steps.
-        every: steps between two marks.
-        per_doubling: where positive, so many marks for each doubling of the step instead.
-        scale: factor on the start, 1 for PyTorch's own.
-        cube: True to record at all 2^s test points, not at x^ alone.
+        every: steps between two records.
+        per_doubling: if positive, the number of records for each doubling of the step; `every` is ignored.
+        scale: factor on PyTorch's start.
+        cube: True to record at all 2^s test points, False at x^ alone.
     """
 
     depth: int = 1
@@ -108,14 +108,14 @@ def train(
     checkpoint: Path | None = None,
     report: Report = silent,
 ) -> xr.Dataset:
-    """Train a network for every task and seed, all at once. The seed is that of samples, rotation, start and SGD.
+    """Train a network for every task and seed, all at once; the seed sets samples, rotation, start and SGD.
 
     Args:
         training: the networks and their training.
-        tasks: of equally many concepts.
+        tasks: tasks of equally many concepts.
         seeds: at least one.
-        checkpoint: a file from which a killed call resumes.
-        report: called with the finished fraction and a note.
+        checkpoint: file from which a killed call resumes.
+        report: progress callback.
 
     Returns:
         Over (task, seed, step): `output` (..., concept), the coordinates of the output at x^; `test_loss`, the squared
@@ -140,18 +140,14 @@ def train(
         mu = np.array(task.mu)
         points = jnp.asarray(task.test_points.indices * mu if training.cube else mu[None], jnp.float32)
         few = np.concatenate([part[:_RELU_SAMPLES] for part in np.split(samples, task.clusters)])
-        loss = (
-            losses[-1].full_batch
-            if isinstance(losses[-1], LinearPerceptronLoss)
-            else perceptron_loss(few, R, **options)
-        )
+        linear = isinstance(losses[-1], LinearPerceptronLoss)
+        loss = losses[-1].full_batch if linear else perceptron_loss(few, R, **options)
         observers.append(jax.tree_util.Partial(_observe, loss, points))
         starts.append(weights_in_span(jax.tree.map(np.asarray, start_weights(training, seed)), R))
     per_epoch = losses[0].samples // training.batch
     steps = training.epochs * per_epoch
-    marks = np.arange(0, steps, training.every)
-    if training.per_doubling:
-        marks = geometric_steps(steps, per_doubling=training.per_doubling)
+    doubling = training.per_doubling
+    record = geometric_steps(steps, per_doubling=doubling) if doubling else np.arange(0, steps, training.every)
     run = sgd_batched(
         losses,
         jax.tree.map(lambda *leaves: np.stack(leaves), *starts),
@@ -159,7 +155,7 @@ def train(
         learning_rate=training.rate,
         batch=None if training.whole else training.batch,
         seeds=None if training.whole else [seed for _, seed in pairs],
-        record=marks,
+        record=record,
         observe=observers,
         checkpoint=checkpoint,
         report=report,
@@ -219,15 +215,14 @@ def one_layer_prediction(
 ) -> np.ndarray:
     """Apply Theorem 4.1 to the one-layer network of a seed from its actual start: R^T f(x^) after some steps, (k, s).
 
-    With biases the theorem holds for (x, 1) in place of x and the second moment of that: a bias is a weight of the
-    constant 1.
+    With biases the theorem holds for (x, 1) in place of x, with its second moment: a bias is a weight of the constant 1.
 
     Args:
         training: of depth 1.
         concepts: the task.
         seed: as for `train`.
         steps: numbers of steps, (k,).
-        empirical: True for the second moment of the samples rather than that of their law.
+        empirical: True for the second moment of the samples, False for that of their law.
     """
     from saddlescope.theory.concepts import one_layer_output
 

@@ -1,25 +1,22 @@
 """Random starts of the symmetric two-layer network on the data of the paper's figures, and their descents.
 
-law     "normal": entries of U normal, of mean 0 and standard deviation scale
-        "uniform": between 0 and scale, the authors' own, which makes every entry of W positive
-small   a start with no eigenvalue of W(0) = U U^T above 1, the one of W at the end
-rise    how far the loss out of distribution rises between two descents, in units of |x|^2 / 2
+law     "normal": entries of U(0) normal, of mean 0 and standard deviation scale
+        "uniform": between 0 and scale, as the authors draw them, which makes every entry of W(0) positive
+rise    the largest rise of the loss out of distribution between two descents, in units of |x|^2 / 2
 """
 
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple, get_args
 
 import numpy as np
 
 if TYPE_CHECKING:
     from saddlescope.flow import SymmetricFlows
 
-VISIBLE = 1e-3  # hysteresis, over the first loss, of descents that can be seen in a picture
-
-_EXACT = 1e-12  # tolerance at which a count above the number of concepts is made again
+VISIBLE = 1e-3  # hysteresis, over the first loss, of descents that are visible in a picture
+_EXACT = 1e-12  # tolerance at which counts above the number of concepts are repeated
 
 Law = Literal["normal", "uniform"]
-
-LAWS: tuple[Law, ...] = ("normal", "uniform")
+LAWS: tuple[Law, ...] = get_args(Law)
 
 
 class Signal(NamedTuple):
@@ -49,10 +46,10 @@ def descent_counts(flows: "SymmetricFlows") -> np.ndarray:
 
 
 def verified_descent_counts(flows: "SymmetricFlows", starts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Count descents; where there are more than s, the number of concepts, again at the lowest tolerance.
+    """Count descents, and repeat counts above s, the number of concepts, at the lowest tolerance.
 
     Returns:
-        The counts, (starts,), and for those that are above s still the smallest rise, otherwise 0.
+        The counts, (starts,), and the smallest rise where the count is still above s, otherwise 0.
     """
     from saddlescope.flow import symmetric_flows
 

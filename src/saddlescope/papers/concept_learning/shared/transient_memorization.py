@@ -1,16 +1,16 @@
-"""Descents of the loss out of distribution of many networks, and the outputs where it is highest again."""
+"""Descents of the loss out of distribution of many networks, and their outputs at its highest rise."""
 
 import numpy as np
 import xarray as xr
 
-HYSTERESIS = 0.01  # of the loss at the start: what a descent exceeds
+HYSTERESIS = 0.01  # of the loss at the start: a descent exceeds it
 
 
 def loss_descents(found: xr.Dataset, *network: str) -> xr.Dataset:
     """Return `descents`, the largest `rise` of the loss over its start, and `peak_output` there, for each network.
 
     Args:
-        found: a training, with `test_loss` and `output` over the networks and `step`.
+        found: training runs, with `test_loss` and `output` over the networks and `step`.
         *network: names of the dimensions that number the networks.
     """
     from saddlescope.measure import find_descents

@@ -1,9 +1,11 @@
 """Panels and tables of one run of the symmetric two-layer model: loss and its drivers, entries of W, output."""
 
+from itertools import pairwise
+
 import numpy as np
 import xarray as xr
 
-from saddlescope.plot import Axis, Heat, Line, Mark, Panel, Table
+from saddlescope.plot import Axis, Heat, Line, Mark, Panel, Table, lines
 
 _DRIVERS = 2  # entries listed for each piece
 
@@ -13,64 +15,64 @@ def entry_name(i: int, j: int) -> str:
     return f"w{min(i, j) + 1}{max(i, j) + 1}"
 
 
+def _entries(one: xr.Dataset) -> list[tuple[int, int, int]]:
+    """Return row, column and stronger concept of every entry."""
+    a = one.strength.values
+    pairs = zip(one.entry_row.values.tolist(), one.entry_column.values.tolist(), strict=True)
+    return [(i, j, i if a[i] > a[j] else j) for i, j in pairs]
+
+
 def loss_panel(one: xr.Dataset, title: str = "", *, top: float | None = None) -> Panel:
     """Draw the loss out of distribution against the logarithm of time, with its turns; `top` cuts its axis off."""
-    turns = slice(1, -1)
+    turns = one.turning_loss[1:-1].assign_coords(turning_time=one.turning_time[1:-1])
     marks = (
-        Line(x=one.time.values, y=one.loss.values, group="loss out of distribution", color=0, width=2.0),
-        Line(
-            x=one.turning_time.values[turns], y=one.turning_loss.values[turns], group="its turns, exact", color=1,
-            style="points",
-        ),
-    )  # fmt: skip
-    y = Axis("|(W - 1) x|² / 2", range=None if top is None else (-0.05 * top, top))
+        *lines(one.loss, x="time", label="loss out of distribution", grouped=True, width=2.0),
+        *lines(turns, x="turning_time", label="its turns, exact", grouped=True, color=1, style="points"),
+    )
+    y = Axis("|(W − 1) x|² / 2", range=None if top is None else (-0.05 * top, top))
     return Panel(title=title, x=_time_axis(one), y=y, marks=marks)
 
 
 def later_losses(one: xr.Dataset) -> float:
-    """Return the top of the loss's axis at which the turns after the first descent are seen."""
+    """Return an upper end of the loss's axis that shows the turns after the first descent."""
     return 1.15 * float(one.turning_loss[1:].max())
 
 
 def entries_panel(one: xr.Dataset, title: str = "", *, predicted: bool = False) -> Panel:
     """Draw entries against time: major ones solid, minor ones dashed or dotted in the colour of their suppressor."""
-    strength = one.strength.values
+    a = one.strength.values
     marks: list[Line | Mark] = []
-    for i, j in zip(one.entry_row.values.tolist(), one.entry_column.values.tolist(), strict=True):
-        strong = i if strength[i] > strength[j] else j
-        near = sum(min(strength[i], strength[j]) < other < strength[strong] for other in strength) == 0
-        style = "solid" if i == j else "dashed" if near else "dotted"
-        marks.append(
-            Line(
-                x=one.time.values, y=one.W.values[:, i, j], group=entry_name(i, j), color=strong, style=style,
-                width=2.0 if i == j else 1.4,
-            )
+    for i, j, strong in _entries(one):
+        near = not any(min(a[i], a[j]) < other < a[strong] for other in a)
+        marks += lines(
+            one.W[:, i, j], x="time", label=entry_name(i, j), grouped=True, color=strong,
+            style="solid" if i == j else "dashed" if near else "dotted", width=2.0 if i == j else 1.4,
         )  # fmt: skip
     if predicted:
         marks += [Mark(at=float(t), color=k) for k, t in enumerate(one.predicted_time.values) if t < one.time[-1]]
-    marks += [Mark(at=float(t), group="turns of the loss") for t in one.turning_time.values[1:-1] if not predicted]
+    else:
+        marks += [Mark(at=float(t), group="turns of the loss") for t in one.turning_time.values[1:-1]]
     return Panel(title=title, x=_time_axis(one), y=Axis("entry of W"), marks=tuple(marks))
 
 
 def entry_histories_panel(one: xr.Dataset) -> Panel:
     """Draw |w_ij| of all entries on a logarithmic scale, with the predicted times of the major ones."""
-    strength = one.strength.values
-    lines = []
-    for i, j in zip(one.entry_row.values.tolist(), one.entry_column.values.tolist(), strict=True):
-        strong = i if strength[i] > strength[j] else j
-        if strength[strong] == 0:
-            group, color, style = "irrelevant", len(strength), "dotted"
+    a = one.strength.values
+    drawn: list[Line] = []
+    for i, j, strong in _entries(one):
+        if a[strong] == 0:
+            group, color, style = "irrelevant", len(a), "dotted"
         elif i == j:
             group, color, style = f"major {entry_name(i, i)}", i, "solid"
         else:
             group, color, style = f"group {strong + 1}", strong, "dashed"
-        lines.append(Line(x=one.time.values, y=np.abs(one.W.values[:, i, j]), group=group, color=color, style=style))
+        drawn += lines(abs(one.W[:, i, j]), x="time", label=group, grouped=True, color=color, style=style)
     learned = {k: float(time) for k, time in enumerate(one.predicted_time.values) if np.isfinite(time)}
     return Panel(
         title="all entries, with the predicted times of w_kk = 1/2",
         x=Axis("time t of gradient flow", range=(0.0, 1.5 * max(learned.values()))),
         y=Axis("|w_ij|", scale="log", range=(_lowest_shown(one), 2.0)),
-        marks=(*lines, *(Mark(at=time, color=k) for k, time in learned.items())),
+        marks=(*drawn, *(Mark(at=time, color=k) for k, time in learned.items())),
     )
 
 
@@ -101,64 +103,54 @@ def _lowest_shown(one: xr.Dataset) -> float:
 def output_panels(one: xr.Dataset) -> tuple[Panel, ...]:
     """Draw the output W x as a path, each component against the next one."""
     x, f = one.test_point.values, one.output.values
+    turns = (one.turning_W.values @ x)[1:-1]
     panels = []
-    for i in range(len(x) - 1):
+    for i, (p, q) in enumerate(pairwise(x)):
+        points = {
+            "its turns, exact": (turns[:, i], turns[:, i + 1]),
+            "training clusters": (np.array([p, 0.0]), np.array([0.0, q])),
+            "test point": (np.array([p]), np.array([q])),
+        }
         marks = (
             Line(x=f[:, i], y=f[:, i + 1], group="output W x", color=6, width=2.0),
-            Line(
-                x=(one.turning_W.values @ x)[1:-1, i], y=(one.turning_W.values @ x)[1:-1, i + 1],
-                group="its turns, exact", color=1, style="points",
+            *(
+                Line(x=at[0], y=at[1], group=group, color=color, style="points")
+                for color, (group, at) in enumerate(points.items(), 1)
             ),
-            Line(
-                x=np.array([x[i], 0.0]), y=np.array([0.0, x[i + 1]]), group="training clusters", color=2,
-                style="points",
-            ),
-            Line(x=x[i : i + 1], y=x[i + 1 : i + 2], group="test point", color=3, style="points"),
-        )  # fmt: skip
+        )
         panels.append(Panel(title="output", x=Axis(f"(W x){i + 1}"), y=Axis(f"(W x){i + 2}"), marks=marks))
     return tuple(panels)
 
 
 def piece_table(one: xr.Dataset) -> Table:
     """Return a table of every rise and fall of the loss, with the entries that drive it most."""
-    names = [
-        entry_name(i, j) for i, j in zip(one.entry_row.values.tolist(), one.entry_column.values.tolist(), strict=True)
-    ]
+    names = [entry_name(i, j) for i, j, _ in _entries(one)]
     rows = []
     for n, change in enumerate(np.diff(one.turning_loss.values)):
-        drive = np.maximum(one.push.values[n] * np.sign(change), 0.0)
-        largest = np.argsort(-drive.ravel(), kind="stable")[:_DRIVERS]
+        drive = np.maximum(one.push.values[n] * np.sign(change), 0.0).ravel()
         drivers = ", ".join(
-            f"|{names[k // 2]}| {one.phase.values[k % 2]} ({drive.ravel()[k] / drive.sum():.0%})" for k in largest
+            f"|{names[k // 2]}| {one.phase.values[k % 2]} ({drive[k] / drive.sum():.0%})"
+            for k in np.argsort(-drive, kind="stable")[:_DRIVERS]
         )
-        first, last = (float(one.turning_time[m]) for m in (n, n + 1))
+        first, last = one.turning_time.values[n : n + 2].tolist()
         rows.append(("rise" if change > 0 else "fall", first, last, float(change), drivers))
     return Table(columns=("piece", "from t", "to t", "change of the loss", "driven most by"), rows=tuple(rows))
 
 
 def entry_table(one: xr.Dataset) -> Table:
     """Return a table of every entry with its kind, groups, times found and predicted."""
-    strength = one.strength.values
+    a = one.strength.values
     rows = []
-    for n, (i, j) in enumerate(zip(one.entry_row.values.tolist(), one.entry_column.values.tolist(), strict=True)):
-        concepts = sorted({p for p in (i, j) if strength[p] > 0}, key=lambda p: -strength[p])
+    for n, (i, j, _) in enumerate(_entries(one)):
+        concepts = sorted({p for p in (i, j) if a[p] > 0}, key=lambda p: -a[p])
         kind = "irrelevant" if not concepts else "major" if i == j else "minor"
         groups = ", ".join(str(p + 1) for p in concepts) if kind == "minor" else "-"
         time = one.predicted_time[i] if i == j else one.predicted_peak_time[i, j]
         numbers = [float(one[name][n]) for name in ("grows", "top", "height", "settles")]
         shown = ["never" if value == float("inf") else value for value in (*numbers, float(time))]
         rows.append((entry_name(i, j), kind, groups, *("-" if value != value else value for value in shown)))
-    columns = (
-        "entry",
-        "kind",
-        "groups",
-        "grows",
-        "half or peak",
-        "height",
-        "learned or suppressed",
-        "half or peak, predicted",
-    )
-    return Table(columns=columns, rows=tuple(rows))
+    times = ("grows", "half or peak", "height", "learned or suppressed", "half or peak, predicted")
+    return Table(columns=("entry", "kind", "groups", *times), rows=tuple(rows))
 
 
 def _time_axis(one: xr.Dataset) -> Axis:

@@ -1,59 +1,46 @@
-"""One run of the symmetric two-layer model, as the figures of section 4.2 and appendix E show it, and its statistics.
+"""One run of the symmetric two-layer model, as in the figures of section 4.2 and appendix E, and its statistics.
 
 piece   of the loss out of distribution between two of its turns: a fall or a rise
-push    what an entry w_ij does to the loss over a piece: the integral of dL/dw_ij dw_ij, w_ij and w_ji together, split
-        into the time in which |w_ij| grows and that in which it shrinks; all pushes add up to the change of the loss
+push    contribution of an entry w_ij to the change of the loss over a piece: the integral of dL/dw_ij dw_ij, for w_ij
+        and w_ji together, split into the times at which |w_ij| grows and those at which it shrinks. All pushes add up
+        to the change of the loss.
 """
 
-from dataclasses import dataclass
+from collections.abc import Callable
 from functools import partial
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import xarray as xr
 
 from saddlescope._shared.errors import InputError
-from saddlescope.reproduction import parameter_checks
 from saddlescope.reproduction.claim import Claim, Estimate, Kind
 from saddlescope.reproduction.metric import Metric
 from saddlescope.reproduction.parameters import EntryParams, param
-
-if TYPE_CHECKING:
-    from saddlescope.flow import SymmetricPath
-    from saddlescope.measure import EntryHistory
 
 EXACT_W, EXACT_LAW = 1e-10, 1e-10  # this project's bars
 
 _SAMPLES = 4001  # of a piece, for the integrals of its pushes
 
-_SHOWN = 500  # times at which W is stored, equally many in every factor of time
+_SHOWN = 500  # times at which W is stored, evenly spaced in log time
 
-_FIRST = 1e-3  # of the last time: the first one after 0 that is stored
-
-
-def check_data(params: Any) -> None:
-    """Raise InputError unless `mu` and `sigma` are data with a positive strength for every concept.
-
-    Raises:
-        InputError: they are not.
-    """
-    mu, sigma = params.mu, params.sigma
-    if not 2 <= len(mu) <= 6 or not all(0 < one < float("inf") for one in mu):
-        raise InputError(f"mu must be 2 to 6 positive numbers; got {mu!r}.")
-    if len(sigma) != len(mu) or not all(0 <= one < float("inf") for one in sigma):
-        raise InputError(f"sigma must be {len(mu)} numbers of at least 0, one for each mu; got {sigma!r}.")
-    parameter_checks.require_positive(params, "until")
+_FIRST = 1e-3  # first stored time after 0, over the last time
 
 
 class TwoLayerParams(EntryParams):
     """Data of the symmetric two-layer model; the defaults are those of Figure 8."""
 
-    mu: tuple[float, ...] = param((1.0, 1.5, 2.2), "distance of each cluster from the origin")
-    sigma: tuple[float, ...] = param((0.05, 0.05, 0.05), "standard deviation of the clusters along each concept")
+    mu: tuple[float, ...] = param((1.0, 1.5, 2.2), "distance of each cluster from the origin", gt=0, least=2)
+    sigma: tuple[float, ...] = param(
+        (0.05, 0.05, 0.05), "standard deviation of the clusters along each concept", ge=0, least=2
+    )
+    until: float = param(40.0, "end of the gradient flow", unit="t", gt=0)
 
     def check(self) -> None:
-        check_data(self)
+        if len(self.mu) > 6:
+            raise InputError(f"mu must be 2 to 6 numbers; got {self.mu!r}.")
+        if len(self.sigma) != len(self.mu):
+            raise InputError(f"sigma must be {len(self.mu)} numbers, one for each mu; got {self.sigma!r}.")
 
 
 def strengths_and_test_point(mu: tuple[float, ...], sigma: tuple[float, ...]) -> tuple[np.ndarray, np.ndarray]:
@@ -65,7 +52,7 @@ def strengths_and_test_point(mu: tuple[float, ...], sigma: tuple[float, ...]) ->
 
 
 def follow_start(a: np.ndarray, x: np.ndarray, start: np.ndarray, until: float) -> xr.Dataset:
-    """Follow one start: W, loss and output against time, turns of the loss, histories and pushes of all entries."""
+    """Follow one start; return W, loss and output, turns of the loss, and histories and pushes of all entries."""
     from saddlescope.flow import symmetric_flows, symmetric_path
     from saddlescope.measure import compare, entry_histories
     from saddlescope.theory.concepts import concept_stages
@@ -77,6 +64,8 @@ def follow_start(a: np.ndarray, x: np.ndarray, start: np.ndarray, until: float) 
     times = np.concatenate([[0.0], np.geomspace(_FIRST * until, until, _SHOWN)])
     W = path(times)
     entries = histories.entries
+    strongest = [max((one.row, one.column), key=lambda p: a[p]) for one in entries]
+    at_top = path([min(one.top, path.until) for one in entries])
     numbers = {name: [getattr(one, name) for one in entries] for name in ("grows", "top", "height", "settles")}
     order = compare(stages.staircase, histories.staircase).exact_order_prefix if stages.separated else -1
     return xr.Dataset(
@@ -90,7 +79,7 @@ def follow_start(a: np.ndarray, x: np.ndarray, start: np.ndarray, until: float) 
             "entry_row": ("entry", [one.row for one in entries]),
             "entry_column": ("entry", [one.column for one in entries]),
             **{name: ("entry", values) for name, values in numbers.items()},
-            "suppressor_at_top": ("entry", _suppressors_at_peak(path, a, entries)),
+            "suppressor_at_top": ("entry", [float(W[k, k]) for W, k in zip(at_top, strongest, strict=True)]),
             "push": (("piece", "entry", "phase"), _integrate_pushes(path, x, turning)),
             "predicted_time": ("row", stages.times),
             "predicted_peak_time": (("row", "column"), stages.peak_times),
@@ -111,14 +100,7 @@ def follow_start(a: np.ndarray, x: np.ndarray, start: np.ndarray, until: float) 
     )
 
 
-def _suppressors_at_peak(path: "SymmetricPath", a: np.ndarray, entries: "tuple[EntryHistory, ...]") -> list[float]:
-    """Return the major entry of each one's stronger concept when |w_ij| is largest."""
-    strongest = [max((one.row, one.column), key=lambda p: a[p]) for one in entries]
-    at = [min(one.top, path.until) for one in entries]
-    return [float(W[k, k]) for W, k in zip(path(at), strongest, strict=True)]
-
-
-def _integrate_pushes(path: "SymmetricPath", x: np.ndarray, edges: np.ndarray) -> np.ndarray:
+def _integrate_pushes(path: Callable[[np.ndarray], np.ndarray], x: np.ndarray, edges: np.ndarray) -> np.ndarray:
     """Return the pushes of every piece, entry i <= j and phase, shape (pieces, entries, 2)."""
     rows, columns = np.triu_indices(len(x))
     pushes = []
@@ -134,16 +116,8 @@ def _integrate_pushes(path: "SymmetricPath", x: np.ndarray, edges: np.ndarray) -
     return np.array(pushes)
 
 
-@dataclass(frozen=True)
-class Errors:
-    """Distances of a stored run from an independent integration: of W, and of the times of the loss's turns."""
-
-    W: float
-    turns: float
-
-
-def errors_against_dop853(one: xr.Dataset) -> Errors:
-    """Compare a run with SciPy's DOP853 at its tightest, in U, with the turns as roots of its dense output."""
+def errors_against_dop853(one: xr.Dataset) -> dict[str, float]:
+    """Return W_error and turn_error: distances of W and of the loss's turns from SciPy's DOP853 at its tightest."""
     from scipy.integrate import solve_ivp
     from scipy.optimize import root_scalar
 
@@ -167,13 +141,16 @@ def errors_against_dop853(one: xr.Dataset) -> Errors:
 
     def off(turn: float) -> float:
         low, high = max(turn - 1e-3, 0.0), turn + 1e-3
-        if slope(low) * slope(high) > 0:  # no turn there
+        if slope(low) * slope(high) > 0:  # no turn between them
             return 1e-3
         return abs(float(root_scalar(slope, bracket=(low, high), xtol=1e-13).root) - turn)
 
     U = reference.y.T.reshape(-1, *start.shape)
     W = one.W.values[: len(times)]
-    return Errors(float(np.abs(W - U @ U.swapaxes(1, 2)).max()), max(map(off, turns), default=0.0))
+    return {
+        "W_error": float(np.abs(W - U @ U.swapaxes(1, 2)).max()),
+        "turn_error": max(map(off, turns), default=0.0),
+    }
 
 
 def loss_changes(one: xr.Dataset) -> np.ndarray:
@@ -182,14 +159,9 @@ def loss_changes(one: xr.Dataset) -> np.ndarray:
 
 
 def push_share(one: xr.Dataset, *, rising: bool, of: np.ndarray) -> np.ndarray:
-    """Return the share of chosen entries and phases in the drivers of each rise (or fall).
+    """Return the share of the pushes `of`, (entries, 2), in all that drive each rise, or each fall.
 
-    A piece's drivers are the pushes in its own direction. A rise before the first fall is left out.
-
-    Args:
-        one: a run.
-        rising: rises, or falls.
-        of: which pushes to count, (entries, 2).
+    The pushes that drive a piece have the sign of its change. A rise before the first fall is left out.
     """
     way = loss_changes(one)
     chosen = (way > 0) if rising else (way < 0)
@@ -219,8 +191,8 @@ def stored_error(run: xr.Dataset, *, name: str) -> Estimate:
 
 EXACT_MAP_CLAIM = Claim(
     name="map",
-    statement="W(t) is that of an independent integration (DOP853 at its tightest)",
-    quantity="largest difference of an entry",
+    statement="The computed W(t) agrees with an independent integration by SciPy's DOP853",
+    quantity="largest difference of an entry of W over the run",
     kind=Kind.OWN,
     source="This project's bar",
     high=EXACT_W,
@@ -231,8 +203,8 @@ EXACTNESS_CLAIMS = (
     EXACT_MAP_CLAIM,
     Claim(
         name="turns",
-        statement="The turns of the loss are at its times",
-        quantity="largest difference",
+        statement="The turning times of the loss agree with an independent integration by SciPy's DOP853",
+        quantity="largest difference of a turning time",
         kind=Kind.OWN,
         source="This project's bar",
         high=1e-6,
@@ -241,8 +213,8 @@ EXACTNESS_CLAIMS = (
     ),
     Claim(
         name="log-det",
-        statement="log det W grows by its law, d/dt log det W = 4 tr(A (1 - W))",
-        quantity="difference over the run",
+        statement="log det W grows at its exact rate 4 tr(A(1 − W))",
+        quantity="error of the growth of log det W over the run",
         kind=Kind.OWN,
         source="Jacobi's formula, exact; this project's bar",
         high=EXACT_LAW,
@@ -251,20 +223,17 @@ EXACTNESS_CLAIMS = (
 )
 """Claims on the accuracy of every followed run."""
 
-
-def _largest_rise(run: xr.Dataset) -> float:
-    """Return the largest rise of the loss between neighbouring turns, over its start; 0 when it only falls."""
-    steps = run.turning_loss.diff("turn")
-    return float(steps.max().clip(0.0) / run.turning_loss[0])
-
-
 METRICS = (
     Metric(
         name="descents",
         quantity="descents of the loss out of distribution",
         statistic=lambda run: float((run.turning_loss.diff("turn") < 0).sum()),
     ),
-    Metric(name="rise", quantity="largest rise of the loss, over its start", statistic=_largest_rise),
+    Metric(
+        name="rise",
+        quantity="largest rise of the loss between neighbouring turns, over the first loss",
+        statistic=lambda run: float(run.turning_loss.diff("turn").max().clip(0.0) / run.turning_loss[0]),
+    ),
     Metric(
         name="final_loss",
         quantity="final loss out of distribution",

@@ -1,6 +1,10 @@
-"""Networks trained from saddle to saddle, with measurements of every layer that the conjectures of section 5 are about.
+"""Networks trained from saddle to saddle on digits and on teachers, with measurements of every layer.
 
-bulk      singular values up to 1.5 times the largest initial one of the same layer
+The bulk of a layer is its singular values up to 1.5 times its largest initial one.
+
+A teacher is f = h o g with inner dimension k: g = sigma(V^T x) with k orthonormal directions V and sigma the ReLU or
+the absolute value; h linear, with orthonormal directions times k strengths. Its bottleneck rank is k: at most k by
+construction, and at least k because its Jacobian has rank k at some points.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -10,18 +14,38 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import xarray as xr
 
-from saddlescope._shared.progress import Report
-from saddlescope.papers.deep_relu.shared.image_training import image_loss
-from saddlescope.papers.deep_relu.shared.recorded_training import TrainingSetup, train_and_record
-from saddlescope.papers.deep_relu.shared.staircase_dataset import staircase_dataset
+from saddlescope._shared.errors import InputError
+from saddlescope.papers.deep_relu.shared.training import (
+    TrainingSetup,
+    image_loss,
+    staircase_dataset,
+    train_and_record,
+)
 from saddlescope.reproduction.context import RunContext
+from saddlescope.reproduction.parameters import EntryParams, param
 
 if TYPE_CHECKING:
     from saddlescope.models.deep import LayeredLoss
 
-STAGES = 8  # that are stored
+STAGES = 8  # stored stages
 
-TOP = 4  # singular values of each layer that are stored
+TOP = 4  # stored singular values of each layer
+
+INPUTS, OUTPUTS = 8, 6  # dimensions of the teachers
+
+
+class TeacherParams(EntryParams):
+    """Parameters of entries that train students of teachers."""
+
+    seed: int = param(0, "seed of the first network of each kind; the others have the next ones", ge=0)
+    teachers: int = param(3, "ReLU teachers of separated strengths, and as many with the absolute value", ge=1)
+    strengths: tuple[float, ...] = param((3.0, 2.0, 1.2), "strengths of a teacher's inner dimensions", gt=0, least=2)
+    samples: int = param(200, "samples of each teacher", ge=1)
+    width: int = param(30, "width of the students' hidden layers", ge=1)
+
+    def check(self) -> None:
+        if len(self.strengths) > OUTPUTS:
+            raise InputError(f"strengths must be 2 to {OUTPUTS} positive numbers; got {self.strengths!r}.")
 
 
 class NetworkJob(NamedTuple):
@@ -33,36 +57,44 @@ class NetworkJob(NamedTuple):
 
 
 def digits_jobs(seeds: Iterable[int], *, width: int, steps: int, context: RunContext) -> list[NetworkJob]:
-    """Return one network per seed on digits: the paper's, with narrower hidden layers."""
-    jobs = []
-    for seed in seeds:
-        setup = TrainingSetup(depth=6, width=width, deviation=0.01, rate=10.0, steps=steps, batch=32, seed=seed)
-        jobs.append(NetworkJob(f"digits, seed {seed}", partial(image_loss, "digits", context), setup))
-    return jobs
+    """Return one network per seed on digits: the paper's network with narrower hidden layers."""
+    make = partial(TrainingSetup, depth=6, width=width, deviation=0.01, rate=10.0, steps=steps, batch=32)
+    loss = partial(image_loss, "digits", context)
+    return [NetworkJob(f"digits, seed {seed}", loss, make(seed=seed)) for seed in seeds]
+
+
+def teacher_loss(kind: str, strengths: tuple[float, ...], *, samples: int, seed: int) -> "LayeredLoss":
+    """Return half the mean squared error on a teacher's outputs for normal inputs, in float32.
+
+    Args:
+        kind: "relu" or "abs".
+        strengths: strengths of the k inner dimensions.
+        samples: size of the data set.
+        seed: seed of the teacher and the inputs.
+    """
+    import jax.numpy as jnp
+
+    from saddlescope.models.deep import LayeredLoss
+
+    draw = np.random.default_rng(seed)
+    X = draw.standard_normal((INPUTS, samples))
+    V, U = (np.linalg.qr(draw.standard_normal((n, n)))[0][:, : len(strengths)] for n in (INPUTS, OUTPUTS))
+    inner = np.abs(V.T @ X) if kind == "abs" else np.maximum(V.T @ X, 0)
+    targets = (U * np.array(strengths)) @ inner
+    return LayeredLoss(jnp.asarray(X.T, jnp.float32), jnp.asarray(targets.T, jnp.float32))
 
 
 def train_jobs(jobs: Sequence[NetworkJob], context: RunContext) -> list[xr.Dataset]:
     """Train and measure all networks, one after the other; a killed run resumes at the network that it was training."""
-    paths = []
-    for n, (name, make_loss, setup) in enumerate(jobs):
-        report = context.part(n / len(jobs), (n + 1) / len(jobs))
-        make = partial(train_and_measure_layers, make_loss, setup, context, report, name)
-        paths.append(context.cached(f"path-{n}", make))
+    paths = [
+        step.cached(f"path-{n}", partial(_measure, job, step)) for (n, job), step in context.steps(enumerate(jobs))
+    ]
     context.report(1.0, "done")
     return paths
 
 
-def train_and_measure_layers(
-    make_loss: "Callable[[], LayeredLoss]", setup: TrainingSetup, context: RunContext, report: Report, name: str
-) -> xr.Dataset:
+def _measure(job: NetworkJob, context: RunContext) -> xr.Dataset:
     """Train a network, find its stages, and measure its layers; a killed run resumes from its checkpoint.
-
-    Args:
-        make_loss: function that returns the loss.
-        setup: the network and its training.
-        context: context of the run.
-        report: called with the finished fraction and a note.
-        name: name of the network.
 
     Returns:
         Over `mark`, the stored steps: `step`, `loss` and, for each layer, s_2/s_1 and the count above the bulk of its
@@ -72,14 +104,14 @@ def train_and_measure_layers(
     from saddlescope.flow import geometric_steps
     from saddlescope.measure import bulk_count, find_plateaus, second_ratio, stable_rank, tail_energy
 
-    loss = make_loss()
+    name, make_loss, setup = job
     recording = train_and_record(
-        loss,
+        make_loss(),
         setup,
         _observe,
         record=geometric_steps(setup.steps, per_doubling=24, every=max(1, setup.steps // 300)),
         checkpoint=context.scratch / f"{name}.npz",
-        report=lambda fraction, note: report(fraction, f"{name}: {note}"),
+        report=context.note(name),
     )
     seen = recording.observed
     weights = seen["weights"]
@@ -108,12 +140,6 @@ def train_and_measure_layers(
             coords={"mark": np.arange(len(recording.steps)), "value": np.arange(1, TOP + 1), "network": name},
         )
     )
-
-
-def drop_fraction(run: xr.Dataset, stage: int) -> xr.DataArray:
-    """Return the part of the drop to a stage from the one before that the loss of one network has made, by mark."""
-    high, low = (run.stage_loss.sel(stage=k) for k in (stage - 1, stage))
-    return (high - run.loss) / (high - low)
 
 
 def _observe(loss: Any, weights: Any) -> dict[str, Any]:

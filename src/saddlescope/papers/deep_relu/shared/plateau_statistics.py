@@ -1,14 +1,13 @@
-"""Statistics of networks trained on images: singular values and ranks on the plateaus of the loss.
+"""Statistics and metrics of trained networks: singular values and ranks on the plateaus of the loss.
 
-s_i     singular values of a layer's weights, descending
-stages  plateaus of the loss, found by `saddlescope.measure.find_plateaus`; stage 0 is the saddle at the origin
-first   plateau: the stage after the first escape
+s_i are the singular values of a layer's weights, descending. Stages are plateaus of the loss, found by
+`saddlescope.measure.find_plateaus`; stage 0 is the saddle at the origin, and the first plateau is stage 1.
 """
 
 import numpy as np
 import xarray as xr
 
-from saddlescope.reproduction.claim import Estimate
+from saddlescope.reproduction.metric import Metric
 
 
 def select_first_plateau(run: xr.Dataset) -> xr.Dataset:
@@ -37,11 +36,6 @@ def ends_early(run: xr.Dataset, layers: slice) -> bool:
     return rank_path(run, layers) in ([0], [0, 1])
 
 
-def count_escapes(run: xr.Dataset) -> Estimate:
-    """Return the number of saddles that the run escapes from."""
-    return Estimate(float(run.stages_found) - 1, remark=describe_stages(run))
-
-
 def describe_stages(run: xr.Dataset) -> str:
     """Describe each stage in words: first step, level, and ranks of the layers."""
     described = []
@@ -53,10 +47,10 @@ def describe_stages(run: xr.Dataset) -> str:
 
 
 def plateau_distinctness(run: xr.Dataset) -> float:
-    """Return the longest stay of the loss on a level over the median stay, in the first half of its fall.
+    """Return the longest stay of the loss in a band of values over the median stay, in the first half of its fall.
 
-    The fall, from 2 to 50 % of the loss's range, is cut into 24 equal bands. The longest time that the loss (its
-    decreasing fit) stays in a band over the median of these times: 1 on a straight way down.
+    The fall, from 2 to 50 % of the loss's range, is cut into 24 equal bands. The stays are the times that the loss (its
+    decreasing fit) spends in the bands. The ratio is 1 for a straight descent.
     """
     from scipy.optimize import isotonic_regression
 
@@ -64,3 +58,30 @@ def plateau_distinctness(run: xr.Dataset) -> float:
     fallen = (fit[0] - fit) / (fit[0] - fit[-1])
     stays = np.diff(np.interp(np.linspace(0.02, 0.5, 25), fallen, run.step.values.astype(float)))
     return float(stays.max() / np.median(stays))
+
+
+def _final_loss(run: xr.Dataset) -> float:
+    """Return the last stored loss of each network, averaged over networks."""
+    along = "mark" if "mark" in run.loss.dims else "step"
+    place = run.loss.notnull() * (1 + run[along] if along in run.coords else 1)
+    return float(run.loss.isel({along: place.argmax(along)}).mean())
+
+
+STAIRCASE_METRICS = (
+    Metric(
+        name="stages", quantity="stages found, mean over networks", statistic=lambda run: float(run.stages_found.mean())
+    ),
+    Metric(
+        name="rank",
+        quantity="largest rank of a stage, mean over networks",
+        statistic=lambda run: float(run.stage_rank.max("stage").mean()),
+    ),
+    Metric(name="final_loss", quantity="final loss, mean over networks", statistic=_final_loss, scale="log"),
+)
+"""Metrics that every run with stored staircases and losses has."""
+
+ACCURACY_METRIC = Metric(
+    name="accuracy",
+    quantity="final accuracy, mean over networks",
+    statistic=lambda run: float(run.accuracy.isel(step=-1).mean()),
+)

@@ -19,9 +19,3 @@ def require_increasing(least: int, params: Any, name: str, *, example: str) -> N
     values = getattr(params, name)
     if not values or values[0] < least or any(a >= b for a, b in pairwise(values)):
         raise InputError(f"{name} must be at least {least} and increasing, such as {example}; got {values!r}.")
-
-
-def require_strengths(params: Any) -> None:
-    """Raise InputError unless the field strengths is 2 to 6 positive numbers."""
-    if not 2 <= len(params.strengths) <= 6 or not all(0 < one < float("inf") for one in params.strengths):
-        raise InputError(f"strengths must be 2 to 6 positive numbers; got {params.strengths!r}.")

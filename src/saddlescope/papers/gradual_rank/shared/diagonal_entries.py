@@ -1,4 +1,4 @@
-"""Diagonal entries of a head's two products over time: their names, limits and panels."""
+"""Diagonal entries of a head's two products over time: names, limits and panels."""
 
 from typing import Any
 
@@ -8,7 +8,7 @@ import xarray as xr
 from saddlescope.plot import Axis, Line, Panel, corners
 
 PRODUCTS = {"KQ": "W_K W_Qᵀ", "VO": "W_V W_Oᵀ"}
-"""The products, in the order in which beta holds their diagonals, each one half of it."""
+"""The products, in the order of their diagonals in beta, each one half of it."""
 
 
 def coordinates(run: xr.Dataset, product: str) -> range:
@@ -19,7 +19,7 @@ def coordinates(run: xr.Dataset, product: str) -> range:
 
 
 def coordinate_name(run: xr.Dataset, coordinate: int) -> str:
-    """Return a coordinate's name, such as VO 3: entry 3 of the diagonal of W_V W_O^T."""
+    """Return a coordinate's name, such as VO 3: entry 3 of the diagonal of W_V W_Oᵀ."""
     product, index = divmod(coordinate, run.sizes["coordinate"] // 2)
     return f"{list(PRODUCTS)[product]} {index}"
 
@@ -51,8 +51,8 @@ def entry_panel(run: xr.Dataset, product: str, scale: float, *, begin: float = 0
     flow = [line(beta[:, i], i, "gradient flow", width=1.1) for i in these]
     theory = [line(limit[:, i], i, "Algorithm 1", style="dashed", width=0.8) for i in these]
     return Panel(
-        title=f"diagonal of {PRODUCTS[product]}, alpha = 1e{scale:g}",
-        x=Axis("time of the flow / log(1/alpha)", scale="log" if begin > 0 else "linear"),
+        title=f"diagonal of {PRODUCTS[product]}, α = 1e{scale:g}",
+        x=Axis("time of the flow / log(1/α)", scale="log" if begin > 0 else "linear"),
         y=Axis("entry"),
         marks=(*flow, *theory),
     )

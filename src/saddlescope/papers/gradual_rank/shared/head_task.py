@@ -9,15 +9,15 @@ if TYPE_CHECKING:
 
 
 class HeadParams(EntryParams):
-    """The toy task of appendix A at its own size."""
+    """The toy task of appendix A at the paper's size."""
 
-    seed: int = param(1, "of the data, the teacher and the initial weights", ge=0)
+    seed: int = param(1, "seed of the data, the teacher and the initial weights", ge=0)
     samples: int = param(1000, "sequences in the data set", ge=1)
     tokens: int = param(10, "tokens in a sequence", ge=1)
     dim: int = param(50, "dimension of a token", ge=1)
 
     def task(self) -> "AttentionTeacherTask":
-        """Return the task that these parameters describe; enable float64 first."""
+        """Return the task of these parameters; enable float64 first."""
         from saddlescope.models import attention_teacher_task
 
         return attention_teacher_task(self.seed, samples=self.samples, tokens=self.tokens, dim=self.dim)

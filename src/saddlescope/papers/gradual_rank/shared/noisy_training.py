@@ -1,11 +1,11 @@
 """Training that continues from noisy weights, beside the same training without noise: shared by Figures 10 and 11.
 
-    moment      when the noise comes, in rescaled time
+    moment      rescaled time at which noise is added
     since       time t of the gradient flow since then: epochs, at learning rate 1
-    weights     (u, v), the two factors of beta = u * v, without noise
-    noisy       the same after noise on every weight that is not negligible then
+    weights     (u, v), the two factors of β = u * v, without noise
+    noisy       the same after noise on every weight that is not negligible at that moment
 
-Small weights get no noise, and their later growth is set by their logarithms (u - v is 1e-64 at alpha = 1e-32):
+Small weights get no noise, and their logarithms determine their later growth (u - v is 1e-64 at α = 1e-32):
 the runs continue from `LogDiagonalInit`, which stores these to the last digit.
 """
 
@@ -17,19 +17,23 @@ import numpy as np
 import xarray as xr
 
 from saddlescope._shared.progress import Report
+from saddlescope.papers.gradual_rank.shared.stage_times import predicted_stages
 from saddlescope.plot import Line, corners
 from saddlescope.reproduction.context import RunContext
 
 if TYPE_CHECKING:
     from saddlescope.flow import DiagonalInit, LogDiagonalInit, Trajectory
-    from saddlescope.models import DiagonalNetwork
+    from saddlescope.models import AttentionTeacherTask, DiagonalNetwork
+    from saddlescope.theory import IncrementalLearning
 
 _LOGARITHMS = ("log_sum", "log_difference", "sum_sign", "difference_sign")
 
 
 def run_with_noise(
     context: RunContext,
-    predict: Callable[[Report], xr.Dataset],
+    task: "AttentionTeacherTask",
+    until: float,
+    measure: "Callable[[IncrementalLearning], dict[str, object]]",
     train: Callable[[xr.Dataset, Report], xr.Dataset],
     disturb: Callable[[xr.Dataset, int], xr.Dataset],
 ) -> xr.Dataset:
@@ -37,17 +41,30 @@ def run_with_noise(
 
     Args:
         context: of the run; every part is cached.
-        predict: from a `report` to Algorithm 1's stages.
-        train: from these and a `report` to what `undisturbed_weights` returns.
-        disturb: from that and a moment to the training after noise at that moment.
+        task: the head and its teacher.
+        until: end of the simulation in rescaled time, for `predicted_stages`.
+        measure: function from Algorithm 1's result to further variables over `stage`.
+        train: function from the stages and a `report` to the result of `undisturbed_weights`.
+        disturb: function from that and a moment to the training after noise at that moment.
     """
-    theory = context.cached("theory", partial(predict, context.part(0.0, 0.5)))
-    undisturbed = context.cached("undisturbed", partial(train, theory, context.part(0.5, 0.8)))
-    noisy = []
+    from saddlescope.theory import incremental_learning
+
+    algorithm, training, noise = context.split(0.5, 0.3, 0.2)
+
+    def predict() -> xr.Dataset:
+        learned = incremental_learning(task.network, task.teacher.size, report=algorithm.note("Algorithm 1"))
+        algorithm.report(1.0, "Algorithm 1 done")
+        return predicted_stages(learned, until=until).assign(
+            {name: ("stage", values) for name, values in measure(learned).items()}
+        )
+
+    theory = algorithm.cached("theory", predict)
+    undisturbed = training.cached("undisturbed", lambda: train(theory, training.note("without noise")))
     moments = undisturbed.moment.values.tolist()
-    for moment in moments:
-        noisy.append(context.cached(f"noisy{moment}", partial(disturb, undisturbed, moment)))
-        context.report(0.8 + 0.2 * moment / len(moments), f"noise {moment} of {len(moments)} done")
+    noisy = []
+    for moment, step in noise.steps(moments):
+        noisy.append(step.cached(f"noisy{moment}", partial(disturb, undisturbed, moment)))
+        step.report(1.0, f"noise {moment} of {len(moments)} done")
     runs = xr.concat(noisy, dim="moment", combine_attrs="drop").assign_coords(moment=undisturbed.moment)
     return xr.merge([theory, undisturbed, runs], combine_attrs="drop").assign_attrs(theory.attrs | undisturbed.attrs)
 
@@ -58,8 +75,8 @@ def undisturbed_weights(
     """Return the training without noise: its weights since each moment, and the states to continue from.
 
     Args:
-        trajectory: a run from `start` that lasts longer than all that is asked for.
-        start: where it started.
+        trajectory: a run from `start` that lasts longer than all recorded times.
+        start: initial conditions of the run.
         moments: shape (moments,).
         since: shape (moments, steps); 0 comes first.
     """
@@ -67,15 +84,14 @@ def undisturbed_weights(
 
     rate = -start.log_scale
     weights = [np.stack(trajectory.parameters(m + s / rate), axis=1) for m, s in zip(moments, since, strict=True)]
-    logs = [LogDiagonalInit.of(ResumeFrom(start, state)) for state in trajectory.path(moments)]
+    inits = [LogDiagonalInit.of(ResumeFrom(start, state)) for state in trajectory.path(moments)]
+    logs = {name: (("moment", "coordinate"), np.stack([getattr(init, name) for init in inits])) for name in _LOGARITHMS}
     return xr.Dataset(
         {
             "weights": (("moment", "step", "factor", "coordinate"), np.stack(weights)),
             "since": (("moment", "step"), since, {"units": "t"}),
             "moment_time": ("moment", moments, {"units": "t / log(1/alpha)"}),
-            **{
-                name: (("moment", "coordinate"), np.stack([getattr(log, name) for log in logs])) for name in _LOGARITHMS
-            },
+            **logs,
         },
         coords={"moment": np.arange(1, len(moments) + 1), "factor": ["u", "v"]},
         attrs={"log_scale": start.log_scale},
@@ -122,7 +138,7 @@ def displacement(run: xr.Dataset, of: str) -> xr.DataArray:
 
 
 def paired_lines(x: np.ndarray, noisy: np.ndarray, without: np.ndarray, *, color: int, width: float) -> list[Line]:
-    """Draw one entry's curve after the noise, solid, and without it, dashed; only the points that are worth drawing."""
+    """Draw one entry's curve after the noise, solid, and without it, dashed, reduced to their corners."""
 
     def kept(y: np.ndarray) -> np.ndarray:
         return corners(np.arange(len(x), dtype=float), y, 4e-3)  # even steps, whatever the axis is

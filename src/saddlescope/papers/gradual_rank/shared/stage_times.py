@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 import xarray as xr
 
-from saddlescope._shared.progress import Report
 from saddlescope.reproduction.context import RunContext
 from saddlescope.reproduction.metric import Metric
 
@@ -17,39 +16,36 @@ if TYPE_CHECKING:
 
 STAGES = Metric(
     name="stages",
-    quantity="stages of the flow at the smallest α",
+    quantity="number of stages that the flow passes at the smallest α",
     statistic=lambda run: float((run.found_time.isel(scale=-1) < float("inf")).sum()),
 )
-
 RESOLVED = Metric(
     name="resolved",
-    quantity="plateaus that the smallest α resolves",
+    quantity="number of plateaus that the smallest α resolves",
     statistic=lambda run: float(run.resolved.isel(scale=-1).sum()),
+)
+FINAL_LOSS = Metric(
+    name="final_loss",
+    quantity="final loss at the smallest α",
+    statistic=lambda run: float(run.loss.isel(scale=-1, time=-1)),
+    scale="log",
 )
 
 
 def run_over_scales(
-    log10_scales: Sequence[float],
-    simulate: Callable[[float, Report], xr.Dataset],
-    context: RunContext,
-    start: float,
-    stop: float,
+    log10_scales: Sequence[float], simulate: Callable[[float, RunContext], xr.Dataset], context: RunContext
 ) -> xr.Dataset:
     """Simulate from each initial scale and join the results along `scale`; finished scales are cached.
 
     Args:
         log10_scales: log10 of the initial scales.
-        simulate: from one of them and a `report` for its part of the run.
-        context: of the run.
-        start: the fraction of the run at which the simulations begin.
-        stop: the fraction at which they end.
+        simulate: function from one of them and the context of its step to its results.
+        context: of all simulations.
     """
     flows = []
-    for k, log10_scale in enumerate(log10_scales):
-        first, last = (start + (stop - start) * n / len(log10_scales) for n in (k, k + 1))
-        report = context.part(first, last)
-        flows.append(context.cached(f"flow{log10_scale}", partial(simulate, log10_scale, report)))
-        report(1.0, f"alpha = 1e{log10_scale:g} done")
+    for scale, step in context.steps(log10_scales):
+        flows.append(step.cached(f"flow{scale}", partial(simulate, scale, step)))
+        step.report(1.0, f"alpha = 1e{scale:g} done")
     return xr.concat(flows, dim="scale", combine_attrs="drop").assign_coords(scale=list(log10_scales))
 
 
@@ -57,23 +53,22 @@ def predicted_stages(learned: "IncrementalLearning", *, until: float) -> xr.Data
     """Return the stages k = 1, 2, ... after the origin, in each of which one coordinate enters.
 
     Args:
-        learned: Algorithm 1's answer.
-        until: when the simulation ends, in the same unit: the last plateau has no end, so its middle is that of what
-            is simulated of it.
+        learned: result of Algorithm 1.
+        until: end of the simulation in the same unit. The last plateau has no end: its middle is that of its
+            simulated part.
 
     Returns:
         Over `stage`: predicted_time T_k, predicted_coordinate i_k (the first of tied ones), its predicted_sign,
-        predicted_left (how many coordinates leave), predicted_loss on the plateau, and plateau_time, its middle;
+        predicted_left (number of coordinates that leave), predicted_loss on the plateau, and plateau_time, its middle;
         predicted_beta over stage and coordinate. The attributes: the status, its message, the loss at the origin.
     """
     origin, *stages = learned.stages
-    entered = np.array([stage.entered[0] for stage in stages], dtype=np.int64)
     begins = np.array([stage.time for stage in stages])
     ends = np.append(begins[1:], max(until, begins[-1]))
     return xr.Dataset(
         {
             "predicted_time": ("stage", begins),
-            "predicted_coordinate": ("stage", entered),
+            "predicted_coordinate": ("stage", np.array([stage.entered[0] for stage in stages], dtype=np.int64)),
             "predicted_sign": ("stage", np.array([stage.signs[0] for stage in stages], dtype=np.int64)),
             "predicted_left": ("stage", np.array([len(stage.left) for stage in stages], dtype=np.int64)),
             "predicted_loss": ("stage", np.array([stage.loss for stage in stages])),
@@ -81,35 +76,31 @@ def predicted_stages(learned: "IncrementalLearning", *, until: float) -> xr.Data
             "plateau_time": ("stage", (begins + ends) / 2),
         },
         coords={"stage": np.arange(1, len(stages) + 1), "coordinate": np.arange(origin.beta.size)},
-        attrs={
-            "theory_status": learned.status.value,
-            "theory_message": learned.message,
-            "initial_loss": origin.loss,
-        },
+        attrs={"theory_status": learned.status.value, "theory_message": learned.message, "initial_loss": origin.loss},
     )
 
 
 def resolved_stages(learned: "IncrementalLearning", log_alpha: float, *, efolds: float) -> np.ndarray:
-    """Return true for the stages k = 1, 2, ... separated by so many e-folds at alpha in theory, shape (stages,)."""
+    """Return True for the stages k = 1, 2, ... that so many e-folds at α separate in theory, shape (stages,)."""
     unresolved = {tie.stage for tie in learned.near_ties(log_alpha, efolds=efolds)}
     return np.array([k not in unresolved for k in range(1, len(learned.stages))])
 
 
 def halfway_times(trajectory: "Trajectory", theory: xr.Dataset) -> np.ndarray:
-    """Return t_k for each predicted stage: when beta_(i_k) first passes half its value on its plateau, with that sign.
+    """Return t_k of each predicted stage: when β_(i_k) first passes half its value on its plateau, with that sign.
 
-    The theory fixes no level: it speaks of order 1. Half-way is where a logistic transition turns. A coordinate that
-    enters for a second time is looked for after it has fallen below the first time's half again.
+    The theory fixes no level: it only says "of order 1". Half-way is the inflection point of a logistic transition.
+    A coordinate that enters a second time is considered only after it has fallen below its first half again.
 
     Args:
-        trajectory: a run, recorded densely enough that between two records no coordinate rises and falls again.
-        theory: what `predicted_stages` returned.
+        trajectory: recorded so densely that between two records no coordinate rises and falls again.
+        theory: result of `predicted_stages`.
 
     Returns:
-        Shape (stages,), in the run's unit; NaN where it does not happen.
+        Shape (stages,), in the unit of the run; NaN where it does not happen.
     """
     found = np.full(theory.sizes["stage"], np.nan)
-    since: dict[int, float] = {}  # from when on a coordinate may enter again
+    since: dict[int, float] = {}  # time after which a coordinate may enter again
     for k, i in enumerate(theory.predicted_coordinate.values):
         half = theory.predicted_beta.values[k, i] / 2
         times = passings(trajectory, lambda beta, i=i, half=half: beta[:, i] / half)
@@ -125,20 +116,16 @@ def passings(trajectory: "Trajectory", share: Callable[[np.ndarray], np.ndarray]
     """Return all times at which `share`, from beta (times, coordinates) to shape (times,), passes 1 upwards.
 
     Args:
-        trajectory: a run, recorded densely enough that between two records nothing rises and falls again.
+        trajectory: recorded so densely that between two records nothing rises and falls again.
         share: such as the entry of one coordinate over half its value on a plateau.
     """
     from scipy.optimize import brentq
 
     beyond = share(trajectory.beta) >= 1
+    times = trajectory.times
     return np.array(
         [
-            brentq(
-                lambda t: share(trajectory(np.array([t])))[0] - 1,
-                trajectory.times[after - 1],
-                trajectory.times[after],
-                xtol=1e-13,
-            )
+            brentq(lambda t: share(trajectory(np.array([t])))[0] - 1, times[after - 1], times[after], xtol=1e-13)
             for after in np.flatnonzero(beyond[1:] & ~beyond[:-1]) + 1
         ]
     )

@@ -1,82 +1,78 @@
-"""Vision transformers trained on images, with the spectra of what training added to every head.
+"""Vision transformers trained on images, with the spectra of the learned updates of every head.
 
-    KQ, VO          the products W_K W_Q^T and W_V W_O^T of one head
+    KQ, VO          the products W_K W_Qᵀ and W_V W_Oᵀ of one head
     update          product now minus product at initialization
-    stable rank     |A|_F^2 / |A|_2^2
-    energy rank     how many of the largest singular values hold 90 % of |A|_F^2
+    stable rank     ‖A‖_F² / ‖A‖₂²
+    energy rank     smallest number of singular values with 90 % of ‖A‖_F²
 
 Shared by the entries on Figures 1, 4 to 7 and 12 to 19, which differ in data, sizes, optimiser and initial scale.
 """
 
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import numpy as np
 import xarray as xr
 
 from saddlescope._shared.errors import InputError
-from saddlescope._shared.progress import Report
+from saddlescope.plot import Axis, Figure, Panel, lines
 from saddlescope.reproduction.context import RunContext
 from saddlescope.reproduction.device import prepare_device
-from saddlescope.reproduction.parameter_checks import require_at_least
-from saddlescope.reproduction.parameters import EntryParams, param
-
-if TYPE_CHECKING:
-    from saddlescope.train import ImageData
+from saddlescope.reproduction.parameters import EntryParams, param, parameters
 
 Images = Literal["digits", "digit-pairs", "mnist", "cifar10", "cifar100", "imagenet"]
+_DATASET = "image data set; digits and digit-pairs are embedded, the others are in the data folder"
 
 
 class Training(EntryParams):
     """A small ViT on the digits embedded in scikit-learn: real images, minutes on two cores."""
 
-    dataset: Images = param("digits", "digits and digit-pairs are embedded; the others are read from the data folder")
-    images: int = param(0, "training images, equally many of each class; 0 takes all", ge=0)
-    seeds: tuple[int, ...] = param((0, 1, 2, 3, 4), "one training run each: initial weights and order of the images")
-    patch: int = param(2, "side of a square patch in pixels")
-    depth: int = param(4, "transformer blocks")
-    embedding: int = param(128, "dimension of a token")
-    heads: int = param(8, "attention heads in a block")
-    head_width: int = param(32, "columns of W_K, W_Q, W_V and W_O of one head")
-    mlp: int = param(128, "width of the feedforward layer")
-    optimizer: Literal["adam", "sgd"] = param("adam", "adam, or sgd without momentum")
-    epochs: int = param(40, "passes through the training images")
-    batch: int = param(128, "images in a step")
-    pieces: int = param(1, "in which a batch goes through the model, to save memory")
-    learning_rate: float = param(1e-3, "of the optimiser, at its peak", gt=0)
-    warmup_epochs: int = param(2, "epochs of linear warm-up; a cosine follows")
-    test_every: int = param(1, "epochs between two measurements of test accuracy")
-    device: Literal["cpu", "cuda"] = param("cpu", "where to train: the processor or a GPU")
-    precision: Literal["float32", "tf32", "bf16"] = param("float32", "of matrix products; weights are float32 always")
-    compiled: bool = param(False, "through torch.compile: other rounding, much faster on a GPU")
-    threads: int = param(1, "of PyTorch on the processor; matrices this small gain little from more")
+    dataset: Images = param("digits", _DATASET)
+    images: int = param(0, "number of training images, equally many per class; 0 takes all", ge=0)
+    seeds: tuple[int, ...] = param(
+        (0, 1, 2, 3, 4), "seeds of the training runs: initial weights and order of the images", ge=0, order="distinct"
+    )
+    patch: int = param(2, "side of a square patch", unit="pixels", ge=1)
+    depth: int = param(4, "number of transformer blocks", ge=1)
+    embedding: int = param(128, "dimension of a token", ge=1)
+    heads: int = param(8, "attention heads per block", ge=1)
+    head_width: int = param(32, "columns of W_K, W_Q, W_V and W_O of one head", ge=1)
+    mlp: int = param(128, "width of the feedforward layers", ge=1)
+    optimizer: Literal["adam", "sgd"] = param("adam", "optimiser: Adam, or SGD without momentum")
+    epochs: int = param(40, "passes through the training images", ge=1)
+    batch: int = param(128, "images per training step", ge=1)
+    pieces: int = param(1, "parts of a batch that are processed one after the other, to save memory", ge=1)
+    learning_rate: float = param(1e-3, "peak learning rate", gt=0, scale="log")
+    warmup_epochs: int = param(2, "epochs of linear warm-up, before a cosine decay", ge=0)
+    test_every: int = param(1, "epochs between two measurements of the test accuracy", ge=1)
+    device: Literal["cpu", "cuda"] = param("cpu", "device for training: the processor or a GPU")
+    precision: Literal["float32", "tf32", "bf16"] = param(
+        "float32", "precision of matrix products; the weights are always float32"
+    )
+    compiled: bool = param(False, "compilation by torch.compile: much faster on a GPU, other rounding")
+    threads: int = param(1, "threads of PyTorch on the processor; small matrices gain little from more", ge=1)
 
     def check(self) -> None:
-        sizes = ("patch", "depth", "embedding", "heads", "head_width", "mlp", "epochs", "batch", "pieces", "test_every")
-        require_at_least(1, self, *sizes, "threads")
         if self.batch % self.pieces:
             raise InputError(f"pieces must divide batch={self.batch}; got {self.pieces!r}.")
-        if not 0 <= self.warmup_epochs < self.epochs:
-            raise InputError(f"warmup_epochs must be at least 0 and below epochs; got {self.warmup_epochs!r}.")
-        if not self.seeds or len(set(self.seeds)) < len(self.seeds) or min(self.seeds) < 0:
-            raise InputError(f"seeds must be distinct and at least 0, such as 0,1,2; got {self.seeds!r}.")
+        if self.warmup_epochs >= self.epochs:
+            raise InputError(f"warmup_epochs must be below epochs={self.epochs}; got {self.warmup_epochs!r}.")
 
 
 class NarrowTraining(Training):
     """A narrow ViT on the digits embedded in scikit-learn, for CIFAR-10."""
 
-    embedding: int = param(64, "dimension of a token")
-    heads: int = param(4, "attention heads in a block")
-    mlp: int = param(64, "width of the feedforward layer")
+    embedding: int = param(64, "dimension of a token", ge=1)
+    heads: int = param(4, "attention heads per block", ge=1)
+    mlp: int = param(64, "width of the feedforward layers", ge=1)
 
 
 class PairsTraining(NarrowTraining):
-    """A narrow ViT on pairs of embedded digits, for CIFAR-100."""
+    """A narrow ViT on pairs of embedded digits, for CIFAR-100; 10 epochs have as many images as 40 of digits."""
 
-    dataset: Images = param("digit-pairs", "digits and digit-pairs are embedded; the others are in the data folder")
-    patch: int = param(4, "side of a square patch in pixels")
-    epochs: int = param(10, "passes through the training images; as many images are seen as of digits in 40")
-    warmup_epochs: int = param(1, "epochs of linear warm-up; a cosine follows")
+    dataset: Images = param("digit-pairs", _DATASET)
+    patch: int = param(4, "side of a square patch", unit="pixels", ge=1)
+    epochs: int = param(10, "passes through the training images", ge=1)
+    warmup_epochs: int = param(1, "epochs of linear warm-up, before a cosine decay", ge=0)
 
 
 QUICK: dict[str, Any] = {
@@ -91,21 +87,26 @@ QUICK_PAIRS: dict[str, Any] = QUICK | {"images": 500, "epochs": 5}
 GPU: dict[str, Any] = {"device": "cuda", "precision": "bf16", "compiled": True, "threads": 8}
 """Full speed of a GPU. Weights, and so the spectra of their updates, stay in float32."""
 
-CIFAR: dict[str, Any] = {
-    "seeds": (0,), "patch": 4, "depth": 6, "embedding": 512, "heads": 8, "head_width": 128, "mlp": 512,
-    "epochs": 500, "batch": 512, "warmup_epochs": 15, "test_every": 5,
-} | GPU  # fmt: skip
-"""Appendix B: the ViT for CIFAR-10 and CIFAR-100, 500 epochs; the learning rate differs."""
+CIFAR: dict[str, Any] = GPU | {
+    "dataset": "cifar10", "seeds": (0,), "patch": 4, "depth": 6, "embedding": 512, "heads": 8, "head_width": 128,
+    "mlp": 512, "epochs": 500, "batch": 512, "learning_rate": 1e-4, "warmup_epochs": 15, "test_every": 5,
+}  # fmt: skip
+"""Appendix B: the ViT for CIFAR-10, and with `dataset` changed for CIFAR-100; trained by Adam for 500 epochs."""
+
+
+def changes(params: type[EntryParams], values: dict[str, Any]) -> dict[str, Any]:
+    """Return the values that differ from the defaults of a class of parameters."""
+    return {name: value for name, value in values.items() if value != parameters(params)[name].default}
 
 
 def train(params: Training, context: RunContext, *, initial_scale: float = 1.0, name: str = "") -> xr.Dataset:
     """Train one ViT per seed; each stores its checkpoint in the scratch folder.
 
     Args:
-        params: what to train.
+        params: of the training.
         context: of the run.
-        initial_scale: factor on the default initial weights, all but the patch embedding.
-        name: of the checkpoints, where a run trains more than once.
+        initial_scale: factor on the default initial weights of all layers but the patch embedding.
+        name: prefix of the checkpoints, for a run that trains more than once.
 
     Returns:
         The tracker's records (see `RankTracker.to_xarray`) with layers numbered from 1, one more dimension `seed`, and
@@ -114,48 +115,24 @@ def train(params: Training, context: RunContext, *, initial_scale: float = 1.0, 
             energy_rank            (seed, layer, head, product), of the last update
             initial_energy_rank    (seed, layer, head, product)
             train_loss             (seed, epoch), mean over the epoch, in nats
-            test_accuracy          (seed, tested), after so many epochs
+            test_accuracy          (seed, tested), `tested` in epochs
 
     Raises:
-        InputError: the device or the data are not there, or training diverges.
+        InputError: the device or the data are absent, or training diverges.
     """
-    device, data = prepare_device(params.device), _images(params, context)
-    runs = []
-    for k, seed in enumerate(params.seeds):
-        part = context.part(k / len(params.seeds), (k + 1) / len(params.seeds))
-        checkpoint = context.scratch / f"{name}seed-{seed}.pt"
-        runs.append(_one(params, data, seed, initial_scale, device, checkpoint, part))
-    together = xr.concat(runs, dim="seed", combine_attrs="override").assign_coords(seed=list(params.seeds))
-    return together.assign_attrs(steps_per_epoch=len(data.train_images) // params.batch, dataset=params.dataset)
-
-
-def _images(params: Training, context: RunContext) -> "ImageData":
-    """Return the data set, or a part of it."""
-    from saddlescope.train import load
+    from saddlescope.measure import energy_rank, stable_rank
+    from saddlescope.train import SGD, Adam, Geometric, RankTracker, TrainConfig, ViT, ViTConfig, fit, load
     from saddlescope.train.data import EMBEDDED
 
+    device = prepare_device(params.device)
     if params.dataset not in EMBEDDED and context.data is None:
         raise InputError(
             f"dataset {params.dataset!r} needs the folder of its official files: give --data or set SADDLESCOPE_DATA, "
             "or take dataset=digits, which is embedded."
         )
-    data = load(params.dataset, context.data, report=context.part(0.0, 0.0))
-    return data.subset(params.images) if params.images else data
-
-
-def _one(
-    params: Training,
-    data: "ImageData",
-    seed: int,
-    scale: float,
-    device: str,
-    checkpoint: Path,
-    report: Report,
-) -> xr.Dataset:
-    """Run one training and return what `train` records of it."""
-    from saddlescope.measure import energy_rank, stable_rank
-    from saddlescope.train import SGD, Adam, Geometric, RankTracker, TrainConfig, ViT, ViTConfig, fit
-
+    data = load(params.dataset, context.data, report=lambda fraction, note: context.report(0.0, note))
+    if params.images:
+        data = data.subset(params.images)
     _, channels, size, _ = data.train_images.shape
     config = ViTConfig(
         image_size=size,
@@ -167,48 +144,59 @@ def _one(
         heads=params.heads,
         head_width=params.head_width,
         mlp_width=params.mlp,
-        initial_scale=scale,
+        initial_scale=initial_scale,
     )
-    model = ViT(config, seed=seed).to(device)
-    tracker = RankTracker(model, schedule=Geometric(1.15))
-    kind = {"adam": Adam, "sgd": SGD}[params.optimizer]
-    history = fit(
-        model,
-        data,
-        TrainConfig(
-            optimizer=kind(learning_rate=params.learning_rate),
-            epochs=params.epochs,
-            warmup_epochs=params.warmup_epochs,
-            batch=params.batch,
-            pieces=params.pieces,
-            test_every=params.test_every,
-            seed=seed,
-            threads=params.threads,
-            precision=params.precision,
-            compiled=params.compiled,
-        ),
-        checkpoint=checkpoint,
-        tracker=tracker,
-        report=lambda fraction, note: report(fraction, f"{checkpoint.stem.replace('seed-', 'seed ')}, {note}"),
-    )
-    tracked = tracker.to_xarray()
     heads = ("layer", "head", "product")
-    steps = history.steps_per_epoch
-    return tracked.assign(
-        initial_stable_rank=(heads, stable_rank(tracked.initial_spectrum.values)),
-        energy_rank=(heads, energy_rank(tracked.update_spectrum.values[-1], fraction=0.9)),
-        initial_energy_rank=(heads, energy_rank(tracked.initial_spectrum.values, fraction=0.9)),
-        train_loss=("epoch", history.train_loss.reshape(-1, steps).mean(axis=1)),
-        test_accuracy=("tested", np.asarray(history.test_accuracy[1:])),
-    ).assign_coords(
-        layer=np.arange(1, params.depth + 1),
-        epoch=np.arange(1, params.epochs + 1),
-        tested=history.test_steps[1:] / steps,
+    runs = []
+    for seed, step in context.steps(params.seeds):
+        model = ViT(config, seed=seed).to(device)
+        tracker = RankTracker(model, schedule=Geometric(1.15))
+        history = fit(
+            model,
+            data,
+            TrainConfig(
+                optimizer={"adam": Adam, "sgd": SGD}[params.optimizer](learning_rate=params.learning_rate),
+                epochs=params.epochs,
+                warmup_epochs=params.warmup_epochs,
+                batch=params.batch,
+                pieces=params.pieces,
+                test_every=params.test_every,
+                seed=seed,
+                threads=params.threads,
+                precision=params.precision,
+                compiled=params.compiled,
+            ),
+            checkpoint=context.scratch / f"{name}seed-{seed}.pt",
+            tracker=tracker,
+            report=step.note(f"seed {seed}"),
+        )
+        tracked = tracker.to_xarray()
+        tracked = tracked.assign(
+            initial_stable_rank=(heads, stable_rank(tracked.initial_spectrum.values)),
+            energy_rank=(heads, energy_rank(tracked.update_spectrum.values[-1], fraction=0.9)),
+            initial_energy_rank=(heads, energy_rank(tracked.initial_spectrum.values, fraction=0.9)),
+            train_loss=("epoch", history.train_loss.reshape(-1, history.steps_per_epoch).mean(axis=1)),
+            test_accuracy=("tested", np.asarray(history.test_accuracy[1:])),
+        )
+        runs.append(tracked.assign_coords(tested=history.test_steps[1:] / history.steps_per_epoch))
+    together = xr.concat(runs, dim="seed", combine_attrs="override").assign_coords(
+        seed=list(params.seeds), layer=np.arange(1, params.depth + 1), epoch=np.arange(1, params.epochs + 1)
     )
+    return together.assign_attrs(steps_per_epoch=len(data.train_images) // params.batch, dataset=params.dataset)
 
 
-PAPER_TRAINING = dict(dataset="cifar10", learning_rate=1e-4, **CIFAR)
-"""Appendix B: ViT with 6 blocks on CIFAR-10 for 500 epochs; for a GPU."""
-
-PAPER_PAIRSTRAINING = dict(dataset="cifar100", learning_rate=1e-4, **CIFAR)
-"""Appendix B: ViT with 6 blocks on CIFAR-100 for 500 epochs; for a GPU."""
+def training_figure(run: xr.Dataset) -> Figure:
+    """Draw loss and test accuracy over the epochs, one curve per seed."""
+    loss = lines(run.train_loss, x="epoch", hue="seed", label="seed {}", grouped=True)
+    accuracy = lines(run.test_accuracy, x="tested", hue="seed", label="seed {}", grouped=True)
+    final = float(run.test_accuracy.isel(tested=-1).mean())
+    return Figure(
+        name="training",
+        title="Training loss and test accuracy",
+        caption=f"Training loss, mean over each epoch, and test accuracy, one line per seed. "
+        f"The final test accuracy is {final:.3f}, mean over seeds.",
+        panels=(
+            Panel(x=Axis("epoch"), y=Axis("training loss", "nats", scale="log"), marks=loss),
+            Panel(x=Axis("epoch"), y=Axis("test accuracy"), marks=accuracy),
+        ),
+    )

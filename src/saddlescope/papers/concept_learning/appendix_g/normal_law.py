@@ -1,0 +1,166 @@
+"""Images of a normal law, with the best prediction of their noise, and the exact law of their ancestral sampling.
+
+Images of D numbers have mean m, which depends on the condition, and covariance Q diag(lambda) Q^T. Noised to gamma they
+are normal too, so that the best prediction of the noise is sigma Q diag(1 / (alpha^2 lambda + sigma^2)) Q^T (z - alpha
+m). With it the sampler of T steps is a linear map of normal numbers: along each direction the variance of its images
+follows from T products, without a draw. The images should have mean m and variance lambda + exp(gamma_0), with the
+noise that is left at time 0.
+"""
+
+import math
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+import xarray as xr
+
+from saddlescope.reproduction.context import RunContext
+
+if TYPE_CHECKING:
+    import torch
+
+DATA_NOISE = 1e-3
+"""Data noise of appendix G.2."""
+
+SCHEDULES = {"initial": (-5.0, 10.0), "learned": (math.log(DATA_NOISE**2), 10.0)}
+"""gamma_min and gamma_max at the start of training, and once the schedule has learned the data noise."""
+
+_STEPS = (10, 20, 50, 100, 200, 500, 1000)  # numbers of sampling steps for which the exact law is computed
+
+_MANY = 200_000  # images for the diffusion term of a normal law
+
+Array = np.ndarray[Any, np.dtype[np.float64]]
+
+
+class GaussianImages(NamedTuple):
+    """Normal law of images of D = 3 * pixels^2 numbers, for each of several conditions."""
+
+    pixels: int
+    conditions: Array  # (n, 4)
+    means: Array  # of the images of each condition, (n, D)
+    basis: Array  # orthonormal directions as columns, (D, D)
+    variances: Array  # along the directions, (D,)
+
+
+def gaussian_images(pixels: int, conditions: int, *, seed: int) -> GaussianImages:
+    """Return a law with random directions, variances from 1 to 1e-4 and means that are linear in the condition."""
+    rng = np.random.default_rng(seed)
+    dims = 3 * pixels**2
+    asked = rng.uniform(size=(conditions, 4))
+    means = 0.5 + asked @ rng.normal(size=(4, dims)) / 2
+    basis = np.linalg.qr(rng.normal(size=(dims, dims)))[0]
+    return GaussianImages(pixels, asked, means, basis, np.geomspace(1.0, 1e-4, dims))
+
+
+def exact_variance(law: GaussianImages, steps: int, gamma_min: float, gamma_max: float) -> Array:
+    """Return the variances of sampled images along each direction, from the formulas of the Markov chain."""
+    from scipy.special import expit
+
+    gammas = np.linspace(gamma_max, gamma_min, steps + 1)
+    alphas, variances = np.sqrt(expit(-gammas)), expit(gammas)
+    variance = np.ones_like(law.variances)
+    for t, s in pairwise(range(steps + 1)):
+        carried = alphas[t] / alphas[s]
+        added = variances[t] - carried**2 * variances[s]
+        # The mean of the image, given z, is (1 - gain alpha) m + gain z.
+        gain = alphas[t] * law.variances / (alphas[t] ** 2 * law.variances + variances[t])
+        of_z, of_image = carried * variances[s] / variances[t], alphas[s] * added / variances[t]
+        variance = (of_z + of_image * gain) ** 2 * variance + variances[s] * added / variances[t]
+    return variance / alphas[-1] ** 2
+
+
+def _best_predictor(law: GaussianImages, gamma_min: float, gamma_max: float) -> "torch.nn.Module":
+    """Return a module that predicts the noise from the law itself."""
+    import torch
+
+    from saddlescope.train.diffusion.unet import UNetConfig
+
+    basis, variances = torch.from_numpy(law.basis), torch.from_numpy(law.variances)
+    # The means are linear in the condition; this map is fitted to them.
+    asked = np.concatenate([law.conditions, np.ones((len(law.conditions), 1))], axis=1)
+    to_mean = torch.from_numpy(np.linalg.pinv(asked) @ law.means)
+
+    class Best(torch.nn.Module):
+        config = UNetConfig(pixels=law.pixels, channels=(4,))
+
+        def forward(self, images: torch.Tensor, time: torch.Tensor, condition: torch.Tensor) -> torch.Tensor:
+            gamma = (gamma_min + (gamma_max - gamma_min) * time)[:, None]
+            alpha, sigma = torch.sigmoid(-gamma).sqrt(), torch.sigmoid(gamma).sqrt()
+            mean = torch.cat([condition, torch.ones_like(condition[:, :1])], dim=1) @ to_mean
+            along = (images.flatten(1) - alpha * mean) @ basis
+            return ((along * sigma / (alpha**2 * variances + sigma**2)) @ basis.T).view_as(images)
+
+    return Best()
+
+
+def normal_law(params: Any, context: RunContext) -> xr.Dataset:
+    """Return the diffusion term and ancestral sampling of a normal law with the best prediction of noise."""
+    import torch
+
+    from saddlescope.train.diffusion.variational_diffusion import VariationalDiffusion
+
+    law = gaussian_images(params.law_pixels, 4, seed=params.seed)
+    low, high = SCHEDULES["learned"]
+    exact = exact_variance(law, params.law_steps, low, high)
+    model = VariationalDiffusion(_best_predictor(law, low, high), gamma_min=low, gamma_max=high).double()
+    asked = torch.from_numpy(np.repeat(law.conditions, params.law_images, axis=0))
+    generator = torch.Generator().manual_seed(params.seed)
+    sampled = model.sample(asked, steps=params.law_steps, generator=generator).numpy()
+    images = sampled.reshape(len(law.conditions), params.law_images, -1)
+    context.report(0.6, "samples of a normal law")
+    along = images @ law.basis
+    wanted, target = law.means @ law.basis, law.variances + math.exp(low)
+    centred = (along - along.mean(axis=1, keepdims=True)).reshape(-1, len(target))
+    n = len(centred) - len(law.means)  # the mean of each condition is subtracted
+    covariance = centred.T @ centred / n
+    shortfall = [
+        [1 - exact_variance(law, steps, start, stop) / (law.variances + math.exp(start)) for steps in _STEPS]
+        for start, stop in SCHEDULES.values()
+    ]
+    information, error = _information(law, params.seed)
+    kept, left = (np.log2(1 + law.variances * math.exp(-gamma)).mean() / 2 for gamma in SCHEDULES["initial"])
+    context.report(1.0, "information of a normal law")
+    return xr.Dataset(
+        {
+            "law_variance": ("direction", target),
+            "chain_variance": ("direction", exact),
+            "sampled_variance": ("direction", np.diag(covariance)),
+            "mean_deviation": (
+                ("prompt", "direction"), (along.mean(axis=1) - wanted) / np.sqrt(exact / params.law_images)
+            ),
+            "covariance_deviation": (
+                "against", [covariance_deviation(covariance, variances, n) for variances in (target, exact)]
+            ),
+            "shortfall": (("schedule", "steps", "direction"), shortfall),
+            "information": kept - left,
+            "information_found": information,
+            "information_error": error,
+        },
+        coords={"against": ["law", "chain"], "schedule": list(SCHEDULES), "steps": list(_STEPS)},
+        attrs={"law_samples": n, "law_steps": params.law_steps},
+    )  # fmt: skip
+
+
+def covariance_deviation(covariance: np.ndarray, variances: np.ndarray, n: int) -> float:
+    """Return the squared deviation of a covariance from a diagonal one, in units of its expectation for n samples."""
+    dims = len(variances)
+    white = covariance / np.sqrt(np.outer(variances, variances)) - np.eye(dims)
+    return float(np.sum(white**2)) * n / (dims * (dims + 1))
+
+
+def _information(law: GaussianImages, seed: int) -> tuple[float, float]:
+    """Return the mean diffusion term of many images of the law with the best prediction, and its error, in bits."""
+    import torch
+
+    from saddlescope.train.diffusion.variational_diffusion import VariationalDiffusion
+
+    low, high = SCHEDULES["initial"]
+    model = VariationalDiffusion(_best_predictor(law, low, high), gamma_min=low, gamma_max=high).double()
+    rng = np.random.default_rng((seed, 2))
+    draws = rng.normal(size=(_MANY, len(law.variances))) * np.sqrt(law.variances)
+    images = (law.means[0] + draws @ law.basis.T).reshape(_MANY, 3, law.pixels, law.pixels)
+    condition = torch.from_numpy(law.conditions[:1]).expand(_MANY, -1)
+    generator = torch.Generator().manual_seed(seed)
+    with torch.no_grad():
+        term = model.bound(torch.from_numpy(images), condition, generator=generator).diffusion
+    return term.mean().item(), term.std().item() / math.sqrt(_MANY)

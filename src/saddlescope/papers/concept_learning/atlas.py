@@ -1,0 +1,290 @@
+"""Atlas: a million starts over the ratio of μ, σ, initial scale and width.
+
+The symmetric two-layer network on s = 2 and 3 concepts with mu = 1, r, r^2, one sigma for all, and normal entries of
+U(0) of standard deviation tau in d' = f d columns. For every start the entry counts the descents of the loss out of
+distribution, and measures how far it rises between them and when the network generalizes.
+
+    ratio   r, of the mu of a concept to that of the next weaker one
+    factor  f, of the width to the dimension
+    visible descents: those separated by rises of more than 0.1 % of the first loss
+    rise    the largest between two descents, in units of |x|^2 / 2
+    time    from which the loss is below 1 % of the weakest concept's part of it, mu_1^2 / 2, in units of 1 / (4 a_1)
+"""
+
+import itertools
+from functools import partial
+from typing import Any
+
+import numpy as np
+import xarray as xr
+
+from saddlescope._shared.progress import Report
+from saddlescope.papers.concept_learning import CITATION
+from saddlescope.papers.concept_learning.shared.random_starts import (
+    VISIBLE,
+    draw_starts,
+    largest_rises,
+    verified_descent_counts,
+)
+from saddlescope.papers.concept_learning.shared.two_layer_runs import strengths_and_test_point
+from saddlescope.plot import Axis, Figure, Heat, Panel
+from saddlescope.reproduction.claim import Claims, Estimate
+from saddlescope.reproduction.context import RunContext
+from saddlescope.reproduction.entry import Entry
+from saddlescope.reproduction.grid import cached_rows, grid_dataset
+from saddlescope.reproduction.parameters import EntryParams, param
+
+_CONCEPTS = (2, 3)
+_MOST = 4  # largest count of descents; higher counts are added to it
+_QUANTILES = (0.1, 0.5, 0.9, 0.99)
+_GENERAL = 0.01  # of mu_1^2 / 2
+_UNTIL = 1e4  # by then all is learned; what has learned takes no more time
+
+
+class Params(EntryParams):
+    """A million starts."""
+
+    ratios: tuple[float, ...] = param(
+        (1.0, 1.1, 1.25, 1.5, 1.75, 2.0, 2.5, 3.0), "ratios of the signals μ of neighbouring concepts", ge=1, le=100,
+        order="increasing",
+    )  # fmt: skip
+    sigmas: tuple[float, ...] = param(
+        (0.02, 0.05, 0.1, 0.3, 1.0), "standard deviations σ of the data", ge=0, le=100, order="increasing"
+    )
+    scales: tuple[float, ...] = param(
+        (0.001, 0.003, 0.01, 0.03, 0.1, 0.3), "standard deviations τ of the entries of U(0)", ge=1e-6, le=100,
+        order="increasing", scale="log",
+    )  # fmt: skip
+    factors: tuple[int, ...] = param(
+        (1, 2, 4, 8, 32), "widths over the dimension", ge=1, le=100, order="increasing", scale="log"
+    )
+    starts: int = param(420, "random starts in each cell of the grid", ge=16)
+    seed: int = param(0, "seed of the starts", ge=0)
+
+
+def run(params: Params, context: RunContext) -> xr.Dataset:
+    """Run the grid row by row; a killed run resumes after its last complete row."""
+    axes = {"concepts": _CONCEPTS, "ratio": params.ratios, "sigma": params.sigmas}
+    made = cached_rows(axes, partial(_run_row, params), context)
+    context.report(1.0, "done")
+    return made
+
+
+def _run_row(params: Params, k: int, laws: tuple[int, float, float], report: Report) -> xr.Dataset:
+    """Run all scales and widths of one data law."""
+    concepts, ratio, sigma = laws
+    axes = {"scale": params.scales, "factor": params.factors}
+    grid = list(itertools.product(*axes.values()))
+    rng, found = np.random.default_rng((params.seed, k)), []
+    for n, (scale, factor) in enumerate(grid):
+        cell = f"{concepts} concepts, ratio {ratio:g}, sigma {sigma:g}, scale {scale:g}, width x {factor}"
+        report(n / len(grid), cell)
+        U = draw_starts(rng, "normal", scale, (params.starts, concepts, concepts * factor))
+        found.append(_summarise(U, tuple(ratio**k for k in range(concepts)), concepts * (sigma,)))
+    tails = {"counts": ("descents",), "visible": ("descents",), "rise": ("quantile",), "time": ("quantile",)}
+    row = grid_dataset(found, axes, tails)
+    return row.assign_coords(quantile=list(_QUANTILES), descents=np.arange(_MOST + 1))
+
+
+def _summarise(U: np.ndarray, mu: tuple[float, ...], sigma: tuple[float, ...]) -> dict[str, Any]:
+    """Follow the starts of one cell, and summarise their descents, rises and times."""
+    from saddlescope.flow import Ending, symmetric_flows
+    from saddlescope.measure import find_descents
+
+    a, x = strengths_and_test_point(mu, sigma)
+    level = _GENERAL * mu[0] ** 2 / float(x @ x)
+    flows = symmetric_flows(a, U, test_point=x, until=_UNTIL, tolerance=1e-6, level=level)
+    counts, _ = verified_descent_counts(flows, U)
+    small = np.linalg.norm(U, 2, axis=(1, 2)) <= 1
+    visible = find_descents(flows.turning_losses, hysteresis=VISIBLE).counts
+    rises = largest_rises(flows)
+    return {
+        "counts": np.bincount(np.minimum(counts, _MOST), minlength=_MOST + 1),
+        "visible": np.bincount(np.minimum(visible, _MOST), minlength=_MOST + 1),
+        "small": np.sum(small),
+        "exceptions": np.sum(small & (counts > len(mu))),
+        "failures": np.sum(flows.endings != Ending.LEARNED),
+        "rise": np.quantile(rises, _QUANTILES),
+        "largest_rise": rises.max(),
+        "time": np.quantile(4 * a[0] * flows.generalized, _QUANTILES),
+    }
+
+
+claims = Claims()
+
+
+@claims.add(
+    "conjecture",
+    "If no eigenvalue of W(0) exceeds 1, the loss has at most one descent for each concept",
+    quantity="number of starts, without eigenvalues above 1, that have more descents than concepts",
+    kind="own",
+    source="this project's conjecture, from the cycle of growth and suppression in Sections 4.2.1 and 4.2.2",
+    high=0.0,
+)
+def _exceptions(run: xr.Dataset) -> Estimate:
+    remark = f"of {int(run.small.sum())} starts, each counted twice if above s"
+    return Estimate(float(run.exceptions.sum()), remark=remark)
+
+
+@claims.add(
+    "all-learn",
+    "Every start of full rank generalizes in the end",
+    quantity="number of starts that have not learned all concepts by the end of the run",
+    kind="own",
+    source="exact, since d/dt log det W = 4 tr(A (1 - W)); appendix E.3 states the contrary",
+    high=0.0,
+)
+def _failures(run: xr.Dataset) -> Estimate:
+    return Estimate(float(run.failures.sum()), remark=f"of {int(run.counts.sum())} starts")
+
+
+def _several_share(counts: xr.DataArray) -> Estimate:
+    """Return the share of starts with two or more descents."""
+    return Estimate.share(float(counts.sel(descents=slice(2, None)).sum()), float(counts.sum()))
+
+
+@claims.add(
+    "equal",
+    "With equal strengths, the loss has one descent from any W(0) without eigenvalues above 1",
+    quantity="number of starts with two or more descents, where all strengths are equal",
+    kind="own",
+    source="exact: W keeps its eigenvectors, and its eigenvalues grow",
+    high=0.0,
+)
+def _equal_strength_exceptions(run: xr.Dataset) -> Estimate:
+    if 1.0 not in run.ratio:
+        return Estimate.unresolved("The run has no ratio of 1; include 1 in ratios.")
+    equal = run.sel(ratio=1.0)
+    counted = equal.counts.where(equal.small == equal.counts.sum("descents"))  # cells without eigenvalues above 1
+    seen = float(counted.sel(descents=slice(2, None)).sum())
+    return Estimate(seen, remark=f"of {int(counted.sum())} starts")
+
+
+@claims.add(
+    "apart",
+    "The loss visibly rises from more starts at the largest ratio of signals than at the smallest above 1",
+    quantity="share of starts with two or more visible descents at the largest ratio less that at the smallest above 1",
+    kind="reading",
+    source="Section 4.2.1: suppression needs a large difference of a_1 and a_2; the bound: a difference",
+    low=0.0,
+    sizes=("default", "paper"),
+)
+def _ratio_difference(run: xr.Dataset) -> Estimate:
+    one = run.isel(factor=0).sel(scale=slice(None, 0.1)).sel(ratio=run.ratio[run.ratio > 1])
+    if one.sizes["ratio"] < 2:
+        return Estimate.unresolved("The run has fewer than two ratios above 1; give two or more.")
+    far, near = (_several_share(one.visible.isel(ratio=k)) for k in (-1, 0))
+    remark = f"{far.value:.3f} against {near.value:.3f}"
+    return Estimate(far.value - near.value, (far.uncertainty**2 + near.uncertainty**2) ** 0.5, remark)
+
+
+@claims.add(
+    "wide",
+    "Transient memorization is at most 15 % as frequent in the widest networks as in those with d' = d",
+    quantity="share of starts with two or more visible descents at the largest width over that at the smallest",
+    kind="reading",
+    source="appendix E.2; the bound is from trial runs at one ratio, on other seeds",
+    high=0.15,
+)
+def _width_ratio(run: xr.Dataset) -> Estimate:
+    one = run.sel(scale=slice(None, 0.1))
+    wide, narrow = (_several_share(one.visible.isel(factor=k)) for k in (-1, 0))
+    ripples = [_several_share(one.counts.isel(factor=k)).value for k in (-1, 0)]
+    remark = (
+        f"{wide.value:.4f} against {narrow.value:.4f}; with the invisible {ripples[0]:.4f} against {ripples[1]:.4f}"
+    )
+    return Estimate(wide.value / narrow.value, wide.uncertainty / narrow.value, remark)
+
+
+@claims.add(
+    "logarithmic",
+    "At scales τ up to 0.01, the median time to generalize grows as log(1 / τ²) / (4 a_1)",
+    quantity="slope of the median of 4 a_1 t against log(1 / τ²), mean over all cells of the grid",
+    kind="own",
+    source="initial growth of Section 4.2.1, with a_1 of the weakest concept; the bound is this project's",
+    low=0.98,
+    high=1.02,
+    sizes=("default", "paper"),
+)
+def _time_slope(run: xr.Dataset) -> Estimate:
+    one = run.time.sel(quantile=0.5, scale=slice(None, 0.011))
+    if one.sizes["scale"] < 2:
+        return Estimate.unresolved("The run has fewer than two scales up to 0.01; give two or more.")
+    ends = one.isel(scale=0) - one.isel(scale=-1)
+    slopes = (ends / (2 * np.log(one.scale[-1] / one.scale[0]))).values.ravel()
+    remark = f"{len(slopes)} cells from {slopes.min():.3f} to {slopes.max():.3f}"
+    return Estimate.mean(slopes, remark)
+
+
+_AT = {"sigma": 0.05, "scale": 0.1, "factor": 1, "ratio": 2.0}  # values not on the axes of a map; the nearest exist
+
+_LABELS = {
+    "ratio": ("log₂ ratio of μ", 2.0),
+    "sigma": ("log₁₀ σ", 10.0),
+    "scale": ("log₁₀ initial scale τ", 10.0),
+    "factor": ("log₂ width / dimension", 2.0),
+}
+
+
+def figures(run: xr.Dataset) -> list[Figure]:
+    """Draw maps of the share with several visible descents, of rises, and of times."""
+    share, total = "share of starts", run.visible.sum("descents")
+    several = run.visible.sel(descents=slice(2, None)).sum("descents") / total
+    two, both = several.sel(concepts=2), several.sel(concepts=3)
+    three = (run.visible.sel(descents=slice(3, None)).sum("descents") / total).sel(concepts=3)
+    rises, times = run.rise.sel(quantile=0.9, concepts=2), run.time.sel(quantile=0.5, concepts=2)
+    spread = run.time.sel(quantile=0.9, concepts=2) - run.time.sel(quantile=0.1, concepts=2)
+    return [
+        Figure(
+            name="descents",
+            title="Share of starts from which the loss visibly rises on its way down",
+            caption="Share of starts with two or more descents, separated by rises of more than 0.1 % of the first "
+            f"loss, of {int(run.counts.sum()):,} starts in all; normal entries of U. Parameters that are not on the "
+            "axes of a map are σ = 0.05, τ = 0.1, a ratio of μ of 2 and d' = d, or the nearest of the run.",
+            panels=(
+                _map("two concepts", two, "ratio", "scale", share),
+                _map("two concepts", two, "factor", "scale", share),
+                _map("two concepts", two, "ratio", "sigma", share),
+                _map("three concepts", both, "ratio", "scale", share),
+                _map("three concepts", both, "factor", "scale", share),
+                _map("three concepts, three or more", three, "ratio", "scale", share),
+            ),
+            columns=3,
+        ),
+        Figure(
+            name="rises-and-times",
+            title="Size of the rises, and time to generalize",
+            caption="Two concepts; the other parameters as in the first figure. Top: the 0.9 quantile of the largest "
+            "rise between descents, over |x|²/2. Bottom: the median time until the loss stays below 1 % of the weakest "
+            "concept's part, in units of 1 / (4 a₁), and the difference of its 0.9 and 0.1 quantiles.",
+            panels=(
+                _map("rise", rises, "ratio", "scale", "rise"),
+                _map("rise", rises, "ratio", "factor", "rise"),
+                _map("time to generalize", times, "ratio", "scale", "4 a₁ t"),
+                _map("spread of the time", spread, "ratio", "factor", "4 a₁ Δt"),
+            ),
+        ),
+    ]
+
+
+def _map(title: str, values: xr.DataArray, x: str, y: str, label: str) -> Panel:
+    """Draw a map over two coordinates, the others at the values of `_AT`."""
+    others = {name: at for name, at in _AT.items() if name in values.dims and name not in (x, y)}
+    shown = values.sel(others, method="nearest").transpose(y, x)
+    across, along = (np.log(shown[name].values) / np.log(_LABELS[name][1]) for name in (x, y))
+    heat = Heat(x=across, y=along, z=shown.values, label=label)
+    return Panel(title=title, x=Axis(_LABELS[x][0]), y=Axis(_LABELS[y][0]), marks=(heat,))
+
+
+entry = Entry(
+    "concept-learning/atlas",
+    "Atlas: a million starts over the ratio of μ, σ, initial scale and width",
+    citation=CITATION,
+    source="Section 4.2, beyond",
+    params=Params,
+    quick=dict(ratios=(1.0, 2.0), sigmas=(0.05,), scales=(0.01, 0.1), factors=(1, 8), starts=64),
+    paper=dict(starts=4200),
+    run=run,
+    claims=claims,
+    figures=figures,
+)

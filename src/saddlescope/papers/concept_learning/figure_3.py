@@ -1,0 +1,377 @@
+"""Figures 2 (c) and 3: deep networks memorize for a while before they generalise.
+
+Linear networks of four layers with mu = (1, 2) and sigma = (.05, .05) are trained by SGD at d = 64 and d = 2, in the
+conventions of `shared.perceptron_training`, for many seeds. Further networks have depths 1 to 5. At d = 2 some networks
+see all samples in each step, have wide hidden layers, or have one layer and a small start.
+
+    descents    of the out-of-distribution loss, counted with a hysteresis of 1 % of its start
+    transient   memorization: the loss falls, rises, and falls again, that is two descents or more
+    peak        point at which the loss is highest above its lowest value before
+    memorizing  the output is nearer to the strongest training cluster than to the test point
+
+At d = 2 the noise of SGD makes ripples of several per cent. Runs without minibatches, and rises above 5 %, separate
+transient memorization from ripples. The paper attributes it to the low dimension of the data. By section 4.1 one layer
+learns monotonically. Equation 4.2 gives this for a small start, but PyTorch's start is not small at d = 2.
+"""
+
+from dataclasses import replace
+from functools import partial
+
+import numpy as np
+import xarray as xr
+
+from saddlescope._shared.errors import InputError
+from saddlescope.papers.concept_learning import CITATION
+from saddlescope.papers.concept_learning.shared.perceptron_training import PerceptronTraining, train
+from saddlescope.papers.concept_learning.shared.transient_memorization import loss_descents
+from saddlescope.plot import Axis, Figure, Line, Panel, Table, lines
+from saddlescope.reproduction.claim import Claims, Estimate
+from saddlescope.reproduction.context import RunContext
+from saddlescope.reproduction.entry import Entry
+from saddlescope.reproduction.metric import Metric
+from saddlescope.reproduction.parameters import EntryParams, param
+
+LOW, HIGH = "low dimension", "high dimension"
+
+WIDE, SMALL, WHOLE = "wide hidden layers", "small start", "without minibatches"  # all in low dimension
+
+WIDE_SGD = "wide hidden layers, minibatches"  # WIDE and WHOLE see all samples in each step
+
+_SMALL_SCALE = 0.01  # of PyTorch's start
+
+_LARGE = 0.05  # few ripples of SGD rise above this share of the first loss
+
+
+class Params(EntryParams):
+    """The paper's training, for many seeds, and depths besides the paper's."""
+
+    mu: tuple[float, ...] = param((1.0, 2.0), "signals of the two concepts")
+    sigma: tuple[float, ...] = param((0.05, 0.05), "diversities of the two concepts as printed, used as variances")
+    low: int = param(2, "low dimension of the data and width of the hidden layers", ge=1)
+    high: int = param(64, "high dimension of the data, above the low one")
+    depth: int = param(4, "depth of the paper's networks", ge=2)
+    depths: tuple[int, ...] = param(
+        (1, 2, 3, 4, 5), "compared depths; 1 and the paper's are among them", ge=1, order="increasing"
+    )
+    seeds: int = param(64, "networks of every kind", ge=1)
+    seed: int = param(0, "seed of the first network's samples, rotation, start and SGD; the next count up", ge=0)
+    samples: int = param(5000, "samples per cluster", ge=1)
+    epochs: int = param(40, "epochs of SGD with batch 128 and learning rate 0.1", ge=1)
+    per_doubling: int = param(64, "records for each doubling of the step", ge=1)
+
+    def check(self) -> None:
+        if self.high <= self.low:
+            raise InputError(f"high must be above low = {self.low}; got {self.high!r}.")
+        if not {1, self.depth} <= set(self.depths):
+            raise InputError(f"depths must contain 1 and depth = {self.depth}; got {self.depths!r}.")
+
+
+def run(params: Params, context: RunContext) -> xr.Dataset:
+    """Train one kind of network after the other, all seeds at once."""
+    low = PerceptronTraining(
+        dim=params.low, depth=params.depth, samples=params.samples, epochs=params.epochs,
+        per_doubling=params.per_doubling,
+    )  # fmt: skip
+    kinds = [(LOW, replace(low, depth=depth)) for depth in params.depths]
+    for depth in params.depths[1:]:
+        kinds.append((HIGH, replace(low, dim=params.high, depth=depth)))
+        kinds.append((WHOLE, replace(low, depth=depth, whole=True)))
+    kinds.append((WIDE, replace(low, hidden=params.high, whole=True)))
+    kinds.append((SMALL, replace(low, depth=1, scale=_SMALL_SCALE)))
+    kinds.append((WIDE_SGD, replace(low, hidden=params.high)))
+
+    def train_kind(kind: str, training: PerceptronTraining, step: RunContext) -> xr.Dataset:
+        report, seeds = step.note(f"{kind}, depth {training.depth}"), range(params.seed, params.seed + params.seeds)
+        trained = train(training, [(params.mu, params.sigma)], seeds, report=report)
+        found = trained.isel(task=0, drop=True).drop_vars("time")
+        losses = found[["test_loss", "output", "train_loss"]].assign(loss_descents(found, "seed").data_vars)
+        return losses.assign_coords(kind=kind, depth=training.depth)
+
+    parts = []
+    for n, (kind, step) in enumerate(context.steps(kinds)):
+        parts.append(step.cached(f"kind-{n}", partial(train_kind, *kind, step)))
+    context.report(1.0, "done")
+    paper = [part for part in parts if int(part.depth) == params.depth and part.kind.item() in (LOW, HIGH)]
+    shown = xr.concat([part[["output", "train_loss"]] for part in paper], "dimension")
+    shown = shown.rename({"kind": "shown"}).drop_vars(["depth"])
+    networks = xr.concat([part.drop_vars(["output", "train_loss"]) for part in parts], "network")
+    return xr.merge([networks, shown], combine_attrs="drop").assign_attrs(
+        paper_depth=params.depth, mu=params.mu, low=params.low, high=params.high
+    )
+
+
+def select_networks(run: xr.Dataset, kind: str, depth: int | None = None) -> xr.Dataset:
+    """Select the networks of one kind and depth, by default the paper's depth."""
+    depth = depth or run.attrs["paper_depth"]
+    return run.isel(network=((run.kind == kind) & (run.depth == depth)).values).isel(network=0)
+
+
+def _transient_share(run: xr.Dataset, *, kind: str, depth: int | None = None, none: bool = False) -> Estimate:
+    """Return the share of transient networks; `none` for statements about all networks trained."""
+    if kind not in run.kind:
+        return Estimate.unresolved(f"No networks of the kind {kind!r} were trained; repeat the run.")
+    one = select_networks(run, kind, depth)
+    turns = (one.descents > 1).values
+    large = (one.rise.values[turns] > _LARGE).sum()
+    remark = f"{turns.sum()} of {len(turns)} networks, {large} with a rise above {_LARGE:.0%}"
+    remark = f"{remark}; largest rise {float(one.rise.max()):.2g}"
+    return Estimate(float(turns.mean()), remark=remark) if none else Estimate.share(turns.sum(), len(turns), remark)
+
+
+def _transient_networks(run: xr.Dataset) -> xr.Dataset:
+    """Select the transient networks of the paper's depth in low dimension."""
+    one = select_networks(run, LOW)
+    return one.isel(seed=(one.descents > 1).values)
+
+
+_NO_TRANSIENT = Estimate.unresolved("No network in low dimension is transient; train more seeds.")
+
+_FIGURE = "Figure 3, section 3.3"
+
+_TRANSIENT = "whose loss at the test point falls, rises, and falls again"
+
+claims = Claims()
+
+claims.add(
+    "low-dimension",
+    "Deep networks in low dimension often memorize transiently: their loss falls, rises, and falls again",
+    quantity=f"share of deep networks in low dimension {_TRANSIENT}",
+    kind="reading",
+    source=f"{_FIGURE}; the bound is this project's bar, from trial runs of another implementation",
+    low=0.4,
+)(partial(_transient_share, kind=LOW))
+
+claims.add(
+    "no-noise",
+    "Deep networks in low dimension often memorize transiently even without the noise of minibatches",
+    quantity=f"share of deep networks, trained on all samples in each step, {_TRANSIENT}",
+    kind="reading",
+    source="section 4.2, which explains it by gradient flow; the bound is that of SGD",
+    low=0.4,
+    sizes=("default", "paper"),
+)(partial(_transient_share, kind=WHOLE))
+
+claims.add(
+    "high-dimension",
+    "The out-of-distribution loss of deep networks in high dimension never rises and falls again",
+    quantity=f"share of deep networks in high dimension {_TRANSIENT}",
+    kind="printed",
+    source=f"{_FIGURE}: does not actually exhibit non-monotonic behavior",
+    high=0.0,
+)(partial(_transient_share, kind=HIGH, none=True))
+
+
+@claims.add(
+    "memorizing",
+    "Most networks with a temporary rise of the loss have turned to the strongest training cluster at its peak",
+    quantity="share of transient networks whose output at the peak is nearer to that cluster than to the test point",
+    kind="reading",
+    source="section 3.3: turns toward the training set cluster with the strongest signal; this project's bar",
+    low=0.8,
+    sizes=("default", "paper"),
+)
+def _memorizing(run: xr.Dataset) -> Estimate:
+    one = _transient_networks(run)
+    if one.sizes["seed"] == 0:
+        return _NO_TRANSIENT
+    mu = np.array(run.attrs["mu"])
+    cluster = np.where(mu == mu.max(), mu, 0.0)
+    output = one.peak_output.transpose("seed", "concept").values
+    near = np.linalg.norm(output - cluster, axis=1) < np.linalg.norm(output - mu, axis=1)
+    return Estimate.share(near.sum(), len(near), f"{near.sum()} of {len(near)} transient networks")
+
+
+@claims.add(
+    "generalising",
+    "Most networks with a temporary rise of the loss generalise by the end of training",
+    quantity="share of transient networks whose out-of-distribution loss ends below 1 % of its start",
+    kind="reading",
+    source="section 3.3: generalizes OOD; the bound is this project's bar",
+    low=0.8,
+    sizes=("default", "paper"),
+)
+def _generalising(run: xr.Dataset) -> Estimate:
+    one = _transient_networks(run)
+    if one.sizes["seed"] == 0:
+        return _NO_TRANSIENT
+    left = one.test_loss.isel(step=-1) / one.test_loss.isel(step=0)
+    return Estimate.share(float((left < 0.01).sum()), left.size, f"{left.size} transient networks")
+
+
+@claims.add(
+    "deeper",
+    "In low dimension, transient memorization is more frequent at the largest depth than at two layers",
+    quantity="share of transient networks at the largest depth minus that at the smallest depth above 1",
+    kind="reading",
+    source="appendix F: models with more layers are easier to have it",
+    low=0.0,
+    sizes=("default", "paper"),
+)
+def _depth_difference(run: xr.Dataset) -> Estimate:
+    depths = sorted({int(depth) for depth in run.depth.values} - {1})
+    if len(depths) < 2:
+        return Estimate.unresolved("Only one depth above 1 was trained; set depths=1,2,3,4,5.")
+    (few, many), (calm_few, calm_many) = (
+        [float((select_networks(run, kind, depth).descents > 1).mean()) for depth in (depths[0], depths[-1])]
+        for kind in (LOW, WHOLE)
+    )
+    error = 1.96 * ((few * (1 - few) + many * (1 - many)) / run.sizes["seed"]) ** 0.5
+    remark = f"{few:.2f} at depth {depths[0]}, {many:.2f} at depth {depths[-1]}"
+    return Estimate(many - few, error, remark=f"{remark}; without minibatches {calm_few:.2f} and {calm_many:.2f}")
+
+
+claims.add(
+    "one-layer",
+    "The loss of one-layer networks in low dimension never rises and falls again from PyTorch's start",
+    quantity=f"share of one-layer networks in low dimension {_TRANSIENT}",
+    kind="printed",
+    source="section 4.1: monotonic and rather regular; as printed, without a condition on the start",
+    high=0.0,
+)(partial(_transient_share, kind=LOW, depth=1, none=True))
+
+claims.add(
+    "one-layer-small",
+    "The loss of one-layer networks in low dimension never rises and falls again from a small start",
+    quantity=f"share of one-layer networks, from a hundredth of PyTorch's start, {_TRANSIENT}",
+    kind="reading",
+    source="section 4.1, corrected: the noise term of equation 4.2 must be small",
+    high=0.0,
+)(partial(_transient_share, kind=SMALL, depth=1, none=True))
+
+claims.add(
+    "width",
+    "Without minibatches, deep networks with wide hidden layers rarely memorize transiently, even in low dimension",
+    quantity=f"share of deep networks with wide hidden layers {_TRANSIENT}",
+    kind="own",
+    source="this project's, against section 3.3, which names the dimension; bound from runs of symmetric networks",
+    high=0.1,
+    sizes=("default", "paper"),
+)(partial(_transient_share, kind=WIDE))
+
+claims.add(
+    "width-sgd",
+    "With minibatches, deep networks with wide hidden layers rarely memorize transiently, even in low dimension",
+    quantity=f"share of deep networks with wide hidden layers {_TRANSIENT}",
+    kind="own",
+    source="the claim `width` as first posed, with ripples of SGD counted as rises; the same bound",
+    high=0.1,
+    sizes=("default", "paper"),
+)(partial(_transient_share, kind=WIDE_SGD))
+
+metrics = (
+    Metric(
+        name="descents",
+        quantity="descents of the loss in low dimension, mean over seeds",
+        statistic=lambda run: float(select_networks(run, LOW).descents.mean()),
+    ),
+    Metric(
+        name="transient",
+        quantity="share of networks in low dimension whose loss rises between descents",
+        statistic=lambda run: float((select_networks(run, LOW).descents > 1).mean()),
+    ),
+    Metric(
+        name="rise",
+        quantity="largest rise of the loss in low dimension over its start, mean over seeds",
+        statistic=lambda run: float(select_networks(run, LOW).rise.mean()),
+    ),
+    Metric(
+        name="final_loss",
+        quantity="final loss out of distribution in low dimension, mean over seeds",
+        statistic=lambda run: float(select_networks(run, LOW).test_loss.isel(step=-1).mean()),
+        scale="log",
+    ),
+)
+
+
+def figures(run: xr.Dataset) -> list[Figure]:
+    """Draw outputs, losses and the role of depth, with a table of all networks."""
+    depth, low, high = (run.attrs[name] for name in ("paper_depth", "low", "high"))
+    return [
+        Figure(
+            name="transient",
+            title="Transient memorization by dimension and depth",
+            caption=f"Left: output at the test point of one network of {depth} layers per dimension, with points "
+            f"evenly spaced in the logarithm of the step; at d = {low}, the transient one of median rise. "
+            "Middle: loss at the test point over its start, for up to 12 networks per dimension. Right: share of the "
+            "networks whose loss falls, rises, and falls again, against depth. The noise of SGD adds to this share.",
+            panels=(_plane(run, f"d = {low}", f"d = {high}"), _losses(run), _depths(run, f"d = {low}", f"d = {high}")),
+            columns=3,
+            table=_table(run),
+        )
+    ]
+
+
+def _plane(run: xr.Dataset, *names: str) -> Panel:
+    one = select_networks(run, LOW)
+    rise = np.where(one.descents > 1, one.rise, np.nan)
+    none = np.isnan(rise).all()
+    shown = int(np.argmax(one.rise.values) if none else np.nanargmin(abs(rise - np.nanmedian(rise))))
+    mu, marks = np.array(run.attrs["mu"]), []
+    for k, (kind, name) in enumerate(zip((LOW, HIGH), names, strict=True)):
+        output = run.output.isel(dimension=(run.shown == kind).values).isel(dimension=0, seed=shown)
+        x, y = output.transpose("concept", "step").values
+        marks.append(Line(x=x, y=y, group=name, color=k, width=1.2, opacity=0.6))
+        marks.append(Line(x=x[::8], y=y[::8], group=name, color=k, style="points", width=1.5))
+    goal, clusters = mu[:, None], np.concatenate([np.diag(mu), np.zeros((2, 1))], axis=1)
+    marks.append(Line(x=goal[0], y=goal[1], label="test point", color=2, style="points", width=6.0))
+    marks.append(Line(x=clusters[0], y=clusters[1], label="training clusters", color=3, style="points", width=6.0))
+    return Panel(title="output", x=Axis("concept 1"), y=Axis("concept 2"), marks=tuple(marks))
+
+
+def _losses(run: xr.Dataset) -> Panel:
+    marks = []
+    for kind, of in ((LOW, "low"), (HIGH, "high")):
+        loss = select_networks(run, kind).test_loss.isel(seed=slice(12))
+        later, name = (loss / loss.isel(step=0)).isel(step=slice(1, None)), f"d = {run.attrs[of]}"
+        marks += lines(later, x="step", hue="seed", label=name, grouped=True, color=None, width=1.0, opacity=0.7)
+    depth = run.attrs["paper_depth"]
+    y = Axis("loss over its start")
+    return Panel(title=f"depth {depth}", x=Axis("step", scale="log"), y=y, marks=tuple(marks))
+
+
+def _depths(run: xr.Dataset, low: str, high: str) -> Panel:
+    marks = []
+    for kind, group, color in ((LOW, low, 0), (HIGH, high, 1), (WHOLE, f"{low}, no minibatches", 4)):
+        of_kind = run.isel(network=(run.kind == kind).values)
+        line = partial(Line, x=of_kind.depth.values, y=(of_kind.descents > 1).mean("seed").values, color=color)
+        marks += [line(group=group, width=2.0), line(group=group, style="points", width=3.0)]
+    wide = select_networks(run, WIDE)
+    share = np.atleast_1d(float((wide.descents > 1).mean()))
+    label = f"{low}, no minibatches, hidden layers of {run.attrs['high']}"
+    marks.append(Line(x=np.atleast_1d(int(wide.depth)), y=share, label=label, color=5, style="points", width=5.0))
+    y = Axis("share of transient networks", range=(-0.02, 1.02))
+    return Panel(title="role of depth", x=Axis("depth"), y=y, marks=tuple(marks))
+
+
+def _table(run: xr.Dataset) -> Table:
+    rows = []
+    for n in range(run.sizes["network"]):
+        one = run.isel(network=n)
+        counts = one.descents.values
+        left = one.test_loss.isel(step=-1) / one.test_loss.isel(step=0)
+        rows.append(
+            (
+                str(one.kind.item()), int(one.depth), *(int((counts == k).sum()) for k in (0, 1, 2)),
+                int((counts > 2).sum()), int((one.rise.values[counts > 1] > _LARGE).sum()),
+                float(one.rise.median()), float(one.rise.max()), float(left.median()),
+            )
+        )  # fmt: skip
+    columns = (
+        "networks", "depth", "no descent", "one", "two", "more", "transient with a rise above 5 %",
+        "rise over the first loss, median", "largest", "loss left at the end, median",
+    )  # fmt: skip
+    return Table(columns=columns, rows=tuple(rows))
+
+
+entry = Entry(
+    "concept-learning/figure-3",
+    "Figures 2 (c) and 3: deep networks memorize for a while before they generalise",
+    citation=CITATION,
+    source="Figures 2 (c) and 3, section 3.3",
+    params=Params,
+    quick=dict(high=24, depths=(1, 4), seeds=8, samples=1000, epochs=50, per_doubling=16),
+    run=run,
+    claims=claims,
+    figures=figures,
+    metrics=metrics,
+)

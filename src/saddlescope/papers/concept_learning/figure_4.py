@@ -1,0 +1,318 @@
+"""Figure 4: growth and suppression of the entries of W.
+
+    major        w_pp of the s concepts
+    minor        off the diagonal in the first s rows or columns; group p is row and column p
+    irrelevant   all others; they exist if d > s
+
+The paper draws the kinds. This entry follows all entries from one start with two directions without a concept, and
+tests the statements of section 4.2.1 from many starts on the data of Figure 8. Time t is that of gradient flow; the
+paper's is 2 t. The times of major entries and the peaks of minor ones are compared with the Schur complements of the
+initial W (`theory.concepts.concept_stages`).
+"""
+
+from functools import partial
+
+import numpy as np
+import xarray as xr
+
+from saddlescope._shared.errors import InputError
+from saddlescope.papers.concept_learning import CITATION
+from saddlescope.papers.concept_learning.shared import two_layer_figures as views
+from saddlescope.papers.concept_learning.shared import two_layer_runs as two_layer
+from saddlescope.plot import Figure
+from saddlescope.reproduction.claim import Claims, Estimate
+from saddlescope.reproduction.context import RunContext
+from saddlescope.reproduction.entry import Entry
+from saddlescope.reproduction.parameters import param
+
+_PHASE = 1e-3  # the largest entry of W at the end of the initial phase
+
+_LATER = 0.1  # scale of the start from which irrelevant entries are seen to act later
+
+_TURN = 0.01  # error of w_kk where a minor entry turns
+
+
+class Params(two_layer.TwoLayerParams):
+    """The concepts of Figure 8, with two more directions in the run that is shown."""
+
+    empty: int = param(2, "directions without a concept in the run shown", ge=1)
+    until: float = param(60.0, "end of the gradient flow", unit="t", gt=0)
+    scales: tuple[float, ...] = param(
+        (1e-3, 1e-5), "two standard deviations of the entries of U; the run shown starts at the first",
+        ge=1e-7, le=0.1, least=2, order="decreasing", scale="log",
+    )  # fmt: skip
+    starts: int = param(400, "random starts, rescaled to each scale", ge=1)
+    seed: int = param(0, "seed of all starts", ge=0)
+
+    def check(self) -> None:
+        super().check()
+        if len(self.scales) != 2:
+            raise InputError(f"scales must be two numbers; got {self.scales!r}.")
+
+
+def run(params: Params, context: RunContext) -> xr.Dataset:
+    """Follow the start that is shown, change its irrelevant entries, and follow many starts."""
+    a, x = two_layer.strengths_and_test_point(params.mu, params.sigma)
+    rng = np.random.default_rng(params.seed)
+    wide, point = (np.append(values, np.zeros(params.empty)) for values in (a, x))
+    shown, many = context.split(0.1, 0.9)
+    shown.report(0.0, "the run shown")
+    one = two_layer.follow_start(
+        wide, point, params.scales[0] * rng.standard_normal((len(wide), len(wide))), params.until
+    )
+    at_once, later = _irrelevant_effects(wide, point, params.until, rng)
+    units = rng.standard_normal((params.starts, len(a), len(a)))
+    histories = []
+    for (n, scale), step in many.steps(enumerate(params.scales)):
+        step.report(0.0, f"starts of scale {scale:g}")
+        histories.append(step.cached(f"lives-{n}", partial(_follow_entries, a, scale * units, params.until)))
+    context.report(1.0, "done")
+    weak, strong = np.array(_concept_pairs(a)).T
+    return one.merge(xr.concat(histories, dim="scale").assign_coords(scale=list(params.scales))).assign(
+        irrelevant_at_once=at_once,
+        irrelevant_later=later,
+        strong=("pair", strong),
+        suppressor_predicted=("pair", 2 * (a[weak] + a[strong]) / (3 * a[strong] + a[weak])),
+    )
+
+
+def _concept_pairs(a: np.ndarray) -> list[tuple[int, int]]:
+    """Return the minor entries as pairs, the weaker concept first."""
+    return [(i, k) for i in range(len(a)) for k in range(len(a)) if a[i] < a[k]]
+
+
+def _irrelevant_effects(a: np.ndarray, x: np.ndarray, until: float, rng: np.random.Generator) -> tuple[float, float]:
+    """Return changes of the output by other irrelevant entries: at once, and later along the flow.
+
+    The second start has the same major and minor entries: the change of the rows without a concept is orthogonal to
+    all rows with one.
+    """
+    from saddlescope.flow import symmetric_path
+
+    concepts = a > 0
+    U = _LATER * rng.standard_normal((len(a), len(a)))
+    W = U @ U.T
+    other = W + np.outer(~concepts, ~concepts) * rng.standard_normal(W.shape)
+    rows = np.linalg.qr(U[concepts].T)[0]
+    added = _LATER * rng.standard_normal((int(np.sum(~concepts)), len(a)))
+    V = U.copy()
+    V[~concepts] += added - added @ rows @ rows.T
+    times = np.linspace(0.0, until, 2000)
+    one, two = (symmetric_path(a, start, until=until, tolerance=1e-11)(times) @ x for start in (U, V))
+    return float(np.abs(W @ x - other @ x).max()), float(np.abs(one - two).max())
+
+
+def _follow_entries(a: np.ndarray, starts: np.ndarray, until: float) -> xr.Dataset:
+    """Follow the entries of W from each start, beside the predictions of its Schur complements."""
+    from saddlescope.flow import symmetric_path
+    from saddlescope.measure import entry_histories
+    from saddlescope.theory.concepts import concept_stages
+
+    d, pairs = len(a), _concept_pairs(a)
+    sorted_entries = np.ix_(np.argsort(-a), np.argsort(-a))
+    place, concept, pair = ("start_of", "place", "other_place"), ("start_of", "concept"), ("start_of", "pair")
+    found = []
+    for start in starts:
+        path = symmetric_path(a, start, until=until, tolerance=1e-11)
+        histories, stages = entry_histories(path, a), concept_stages(a, start)
+        leaves = min(float(path.crossings(k, k, _PHASE).min()) for k in range(d))
+        W0, W = start @ start.T, path(leaves)[0]
+        grown = np.exp(2 * (a[:, None] + a) * leaves)
+        size = np.sqrt(np.diag(W0))
+        minor = [histories[entry] for entry in pairs]
+        at_peak = path([min(one.top, until) for one in minor])
+        found.append(
+            {
+                "growth_error": (place, np.abs(W - W0 * grown) / (size[:, None] * size * grown)),
+                "rate": (place, (np.log(np.abs(W / W0)) / leaves)[sorted_entries]),
+                "major_time": (concept, [histories[k, k].top for k in range(d)]),
+                "major_predicted": (concept, stages.times),
+                "peak_time": (pair, [one.top for one in minor]),
+                "peak_predicted": (pair, [stages.peak_times[entry] for entry in pairs]),
+                "peak_height": (pair, [one.height for one in minor]),
+                "height_predicted": (pair, [stages.peaks[entry] for entry in pairs]),
+                "suppressed": (pair, [one.settles for one in minor]),
+                "suppressor": (pair, [at_peak[n, strong, strong] for n, (_, strong) in enumerate(pairs)]),
+            }
+        )
+    run = xr.Dataset({name: (dims, np.array([one[name][1] for one in found])) for name, (dims, _) in found[0].items()})
+    run["rate"].attrs["long_name"] = "strongest concept first"
+    run["suppressor"].attrs["long_name"] = "w_kk at the peak of w_ik"
+    return run
+
+
+claims = Claims()
+
+claims.add(
+    "irrelevant",
+    "Irrelevant entries of W do not contribute to the output at the test point",
+    quantity="largest change of the output after replacement of the irrelevant entries",
+    kind="printed",
+    source="Section 4.2.1; exact",
+    high=0.0,
+)(partial(two_layer.stored_error, name="irrelevant_at_once"))
+
+claims.add(
+    "irrelevant-later",
+    "Irrelevant entries of the initial W change the output at the test point later in training",
+    quantity=f"largest change of the output over the flow after their replacement at a start of scale {_LATER:g}",
+    kind="own",
+    source="Not in the paper: N_ip contains w_iq w_qp for directions q without a concept; far above rounding",
+    low=1e-6,
+)(partial(two_layer.stored_error, name="irrelevant_later"))
+
+
+@claims.add(
+    "initial-growth",
+    "Every entry w_ij has grown by the factor exp(2(a_i + a_j)t) when the largest entry is 0.001",
+    quantity="largest error at the smallest scale, relative to the growth of √(w_ii(0) w_jj(0))",
+    kind="reading",
+    source="Section 4.2.1, in the time of gradient flow; the bound is a few times the largest entry",
+    high=0.005,
+)
+def _growth_error(run: xr.Dataset) -> Estimate:
+    errors = run.growth_error.isel(scale=-1)
+    return Estimate(float(errors.max()), remark=f"{errors.size} entries, scale {float(run.scale[-1]):g}")
+
+
+@claims.add(
+    "faster",
+    "With concepts sorted by decreasing strength, each entry first grows faster than those below or to its right",
+    quantity="pairs of neighbouring entries in the wrong order of growth rate over the initial phase",
+    kind="printed",
+    source="Section 4.2.1",
+    high=0.0,
+)
+def _slower_entries(run: xr.Dataset) -> Estimate:
+    rates = run.rate.values
+    wrong = sum(int(np.sum(np.diff(rates, axis=axis) >= 0)) for axis in (-2, -1))
+    return Estimate(float(wrong), remark=f"of {2 * rates[..., 1:].size} pairs of neighbours")
+
+
+# A few starts in 400 are exceptions to the statements below: the dozen starts of the quick size cannot judge them.
+_MANY = ("default", "paper")
+
+
+@claims.add(
+    "suppression",
+    "Each minor entry turns when its stronger concept's w_kk is 2(a_i + a_k) / (3a_k + a_i)",
+    quantity="largest error of w_kk at the peak of |w_ik|, at the smallest scale",
+    kind="reading",
+    source="Section 4.2.1: after w_kk is 'significant'; the value follows from equation 4.3 without noise",
+    high=_TURN,
+    sizes=_MANY,
+)
+def _suppressor_error(run: xr.Dataset) -> Estimate:
+    off = abs(run.suppressor - run.suppressor_predicted).isel(scale=-1)
+    predicted = ", ".join(f"{value:.3f}" for value in run.suppressor_predicted.values)
+    share = float((off < _TURN).mean())
+    return Estimate(float(off.max()), remark=f"{share:.3f} within {_TURN}; predicted w_kk at the peak: {predicted}")
+
+
+@claims.add(
+    "groups",
+    "Groups of minor entries are suppressed one after the other, in the order in which their concepts are learned",
+    quantity="minor entries with a peak out of order or without suppression",
+    kind="printed",
+    source="Section 4.2.1",
+    high=0.0,
+    sizes=_MANY,
+)
+def _out_of_order(run: xr.Dataset) -> Estimate:
+    when = run.major_time.values[..., run.strong.values]
+    tops = run.peak_time.values
+    earlier = when[..., :, None] < when[..., None, :]
+    wrong = int(np.sum(earlier & (tops[..., :, None] >= tops[..., None, :])))
+    never = int(np.sum(np.isinf(run.suppressed.values)))
+    return Estimate(float(wrong + never), remark=f"{wrong} out of order, {never} never suppressed, of {tops.size}")
+
+
+def _errors(run: xr.Dataset, *, of: str, scale: int) -> np.ndarray:
+    """Return the largest error of a stage time from each start, or the relative errors of all peaks."""
+    one = run.isel(scale=scale)
+    if of == "peaks":
+        return abs(one.peak_height / one.height_predicted - 1).values
+    return abs(one.major_time - one.major_predicted).max("concept").values
+
+
+def _largest_error(run: xr.Dataset, *, of: str, scale: int) -> Estimate:
+    found = _errors(run, of=of, scale=scale)
+    return Estimate(float(found.max()), remark=f"{found.size} in all; mean {found.mean():.2g}")
+
+
+def _share_within(run: xr.Dataset, *, of: str, scale: int, bar: float) -> Estimate:
+    found = _errors(run, of=of, scale=scale)
+    return Estimate.share(float((found <= bar).sum()), found.size)
+
+
+for _of, _scale, _bar, _share in (
+    ("stage-times", 0, 0.02, 0.95),
+    ("stage-times", 1, 1e-3, 0.99),
+    ("peaks", 0, 0.01, 0.9),
+    ("peaks", 1, 0.01, 0.99),
+):
+    _name = ("larger", "smaller")[_scale]
+    if _of == "peaks":
+        _error, _every, _most = "relative error of a predicted peak of |w_ik|", "every minor entry's peak", "the peaks"
+        _share_of = f"predicted peaks of |w_ik| with a relative error of at most {_bar:g}"
+    else:
+        _error, _every, _most = "error of a predicted time of w_kk = 1/2", "every stage time", "starts' stage times"
+        _share_of = f"starts with errors of at most {_bar:g} in all predicted times of w_kk = 1/2"
+    claims.add(
+        f"{_of}-{_name}",
+        f"At the {_name} scale, Schur complements of the initial W predict {_every}",
+        quantity=f"largest {_error}",
+        kind="own",
+        source="theory.concepts.concept_stages; this project's bar",
+        high=_bar,
+        unit="" if _of == "peaks" else "t",
+        sizes=_MANY,
+    )(partial(_largest_error, of=_of, scale=_scale))
+    claims.add(
+        f"{_of}-{_name}-most",
+        f"At the {_name} scale, Schur complements of the initial W predict {_share:.0%} of {_most}",
+        quantity=f"share of {_share_of}",
+        kind="own",
+        source="theory.concepts.concept_stages; shares in a pilot on other seeds: 1 for times, 0.94 and 1 for peaks",
+        low=_share,
+        sizes=_MANY,
+    )(partial(_share_within, of=_of, scale=_scale, bar=_bar))
+
+
+def figures(run: xr.Dataset) -> list[Figure]:
+    """Draw every entry against time, and heat maps of |W| between the stages."""
+    empty = int((run.strength == 0).sum())
+    return [
+        Figure(
+            name="entries",
+            title="Major, minor and irrelevant entries of W against time",
+            caption="Absolute value of every entry of W against time, from one start. Major entries are solid, minor "
+            "entries dashed in the colour of their stronger concept, irrelevant entries dotted. Vertical lines: "
+            "predicted times of w_kk = 1/2. The table lists every entry.",
+            panels=(views.entry_histories_panel(run),),
+            columns=1,
+            table=views.entry_table(run),
+        ),
+        Figure(
+            name="stages",
+            title="W between the stages",
+            caption="|w_ij| at the start and after each concept is learned, on a logarithmic scale that ends at a "
+            f"tenth of the smallest initial entry. The last {empty} directions have no concept.",
+            panels=views.stage_heats(run),
+            columns=2,
+        ),
+    ]
+
+
+entry = Entry(
+    "concept-learning/figure-4",
+    "Figure 4: growth and suppression of the entries of W",
+    citation=CITATION,
+    source="Section 4.2.1",
+    params=Params,
+    quick=dict(starts=12),
+    run=run,
+    claims=claims,
+    figures=figures,
+    metrics=two_layer.METRICS,
+)

@@ -1,0 +1,258 @@
+"""Conjecture 3: layers of rank one keep rank one until the next saddle.
+
+Networks are trained from the saddle at the origin to the next one: on digits, as in Figure 1, and on teachers of known
+bottleneck rank, where the second saddle and the escape from it are resolved. The conjecture is about layers that are
+approximately of rank one at the escape; Theorem 3.1 makes these the deeper ones. Here they are layers 3 and on.
+
+    escape   the time at which the loss has completed 10 % of the first drop
+    arrival  the time at which it has completed 95 %
+    passage  from escape to arrival
+    bulk     singular values up to 1.5 times the largest initial one of the layer: those that training has not changed
+
+If initial weights are not much smaller than learned ones, the unchanged bulk gives a layer of rank one a stable rank of
+1.2 to 1.5 (see the table). So rank is measured by s_2/s_1 and by counts above the bulk.
+"""
+
+from collections.abc import Callable
+from functools import partial
+
+import numpy as np
+import xarray as xr
+
+from saddlescope.papers.deep_relu import CITATION
+from saddlescope.papers.deep_relu.shared.layer_measurements import (
+    NetworkJob,
+    TeacherParams,
+    digits_jobs,
+    teacher_loss,
+    train_jobs,
+)
+from saddlescope.papers.deep_relu.shared.plateau_statistics import STAIRCASE_METRICS
+from saddlescope.papers.deep_relu.shared.training import TrainingSetup, concatenate_networks
+from saddlescope.plot import Axis, Figure, Line, Mark, Panel, Table
+from saddlescope.reproduction.claim import Claims, Estimate
+from saddlescope.reproduction.context import RunContext
+from saddlescope.reproduction.entry import Entry
+from saddlescope.reproduction.parameters import param
+
+DEEP = 3  # layers from here on count as deep
+
+DEEPER = slice(DEEP, None)
+
+
+class Params(TeacherParams):
+    """Parameters: the paper's network on digits, narrower, and teachers that train in seconds."""
+
+    digits: int = param(3, "networks of depth 6 on the digits; 0 for teachers alone", ge=0)
+    digits_width: int = param(100, "width of the hidden layers on digits", ge=1)
+    digits_steps: int = param(
+        80_000, "SGD steps on digits, at learning rate 10 / |theta|^4 and batch 32", ge=1, scale="log"
+    )
+    depth: int = param(4, "depth of the teachers' students", ge=DEEP)
+    deviation: float = param(0.02, "standard deviation of the students' initial weights", gt=0, scale="log")
+    rate: float = param(0.1, "factor of the students' learning rate, which is factor |theta|^(2 - L)", gt=0)
+    steps: int = param(20_000, "steps of gradient descent on all samples of a teacher", ge=1, scale="log")
+
+
+def run(params: Params, context: RunContext) -> xr.Dataset:
+    """Train and measure network by network."""
+    jobs = []
+    for seed in range(params.seed, params.seed + params.teachers):
+        for kind in ("relu", "abs"):
+            setup = TrainingSetup(
+                depth=params.depth, width=params.width, deviation=params.deviation, rate=params.rate,
+                steps=params.steps, batch=None, seed=seed,
+            )  # fmt: skip
+            make_loss = partial(teacher_loss, kind, params.strengths, samples=params.samples, seed=seed)
+            jobs.append(NetworkJob(f"{kind} teacher, seed {seed}", make_loss, setup))
+    seeds = range(params.seed, params.seed + params.digits)
+    jobs += digits_jobs(seeds, width=params.digits_width, steps=params.digits_steps, context=context)
+    return concatenate_networks(train_jobs(jobs, context))
+
+
+def _passages(run: xr.Dataset) -> list[xr.Dataset]:
+    """Return, for each network that reaches the second saddle, its own layers from escape to arrival."""
+    passages = []
+    for n in range(run.sizes["network"]):
+        one = run.isel(network=n)
+        if int(one.stages_found) < 2:
+            continue
+        one = one.sel(layer=slice(1, int(one.depth)))
+        high, low = (one.stage_loss.sel(stage=k) for k in (0, 1))
+        completed = ((high - one.loss) / (high - low)).values
+        escape, arrival = (int(np.argmax(completed >= part)) for part in (0.10, 0.95))
+        passages.append(one.isel(mark=slice(escape, arrival + 1)))
+    return passages
+
+
+def _largest(run: xr.Dataset, of: Callable[[xr.Dataset], xr.DataArray]) -> Estimate:
+    """Return the largest value over all passages."""
+    passages = _passages(run)
+    if not passages:
+        return Estimate.unresolved("No network reaches the second saddle; take more steps.")
+    marks = min(one.sizes["mark"] for one in passages)
+    found = f"{len(passages)} of {run.sizes['network']} networks, {marks} or more stored steps in a passage"
+    return Estimate(max(float(of(one).max()) for one in passages), remark=found)
+
+
+claims = Claims()
+
+
+@claims.add(
+    "rank-one",
+    "Up to the second saddle no layer from the third on gains a second singular value above its initial bulk",
+    quantity="largest number of singular values above 1.5 times the largest initial one, layers 3 and on",
+    kind="reading",
+    source="Section 5, hypothesis 3: layers of rank one keep rank one",
+    high=1.0,
+)
+def _above_bulk(run: xr.Dataset) -> Estimate:
+    return _largest(run, lambda one: one.above_bulk.sel(layer=DEEPER))
+
+
+@claims.add(
+    "plateau",
+    "On the plateau of the second saddle all layers from the third on have rank one",
+    quantity="largest difference of such a layer's rank from one",
+    kind="reading",
+    source="Section 5, hypothesis 3",
+    high=0.0,
+)
+def _plateau_rank_error(run: xr.Dataset) -> Estimate:
+    return _largest(run, lambda one: abs(one.stage_layer_rank.sel(layer=DEEPER, stage=1) - 1))
+
+
+@claims.add(
+    "sharper",
+    "Layers from the third on are closer to rank one at the second saddle than at the escape",
+    quantity="largest ratio of s₂/s₁ at the arrival to s₂/s₁ at the escape, layers 3 and on",
+    kind="own",
+    source="beyond the paper; this project's bar",
+    high=1.0,
+)
+def _ratio_growth(run: xr.Dataset) -> Estimate:
+    def growth(one: xr.Dataset) -> xr.DataArray:
+        ratio = one.second_ratio.sel(layer=DEEPER)
+        return ratio.isel(mark=-1) / ratio.isel(mark=0)
+
+    return _largest(run, growth)
+
+
+@claims.add(
+    "activations",
+    "From escape to second saddle the activations of layers from the third on stay close to rank one",
+    quantity="largest share of the squared singular values of activations beyond the first, layers 3 and on",
+    kind="own",
+    source="extends hypothesis 3 of Section 5 to activations; the bound from runs on other seeds",
+    high=0.01,
+)
+def _activation_tail(run: xr.Dataset) -> Estimate:
+    return _largest(run, lambda one: one.tail_activations.sel(layer=DEEPER))
+
+
+@claims.add(
+    "linear",
+    "At the second saddle the ReLU removes at most 15 % of the preactivations of layers from the third on",
+    quantity="largest |Zσ - Z| / |Z| of preactivations Z at the arrival, layers 3 and on",
+    kind="own",
+    source="extends hypothesis 3 of Section 5 to the ReLU; the bound from runs on other seeds",
+    high=0.15,
+)
+def _nonlinearity(run: xr.Dataset) -> Estimate:
+    return _largest(run, lambda one: one.nonlinearity.sel(layer=DEEPER).isel(mark=-1))
+
+
+@claims.add(
+    "second-layer",
+    "Up to the second saddle the second layer has at most one singular value above its initial bulk",
+    quantity="largest number of singular values of layer 2 above 1.5 times the largest initial one",
+    kind="own",
+    source="sharper than hypothesis 3: all layers but the first; Theorem 3.1 does not bring layer 2 near rank one",
+    high=1.0,
+)
+def _second_layer(run: xr.Dataset) -> Estimate:
+    return _largest(run, lambda one: one.above_bulk.sel(layer=slice(2, DEEP - 1)))
+
+
+@claims.add(
+    "first-layer",
+    "The first layer is not of rank one at the second saddle",
+    quantity="smallest s₂/s₁ of the first layer at the arrival",
+    kind="reading",
+    source="Section 4 and Figure 1: the first layers have a higher rank; the bound from runs on other seeds",
+    low=0.15,
+)
+def _first_layer(run: xr.Dataset) -> Estimate:
+    largest = _largest(run, lambda one: -one.second_ratio.sel(layer=1).isel(mark=-1))
+    return Estimate(-largest.value, largest.uncertainty, largest.remark)
+
+
+def figures(run: xr.Dataset) -> list[Figure]:
+    """Draw how near the layers are to rank one along the way, and their activations."""
+    tasks: dict[str, int] = {}  # the first network of every task that reaches the second saddle
+    for n, name in enumerate(run.network.values.tolist()):
+        if int(run.stages_found[n]) > 1:
+            tasks.setdefault(name.partition(",")[0], n)
+    shown = list(tasks.values()) or [0]
+    activations = (("tail_activations", "tail energy of Zσ_l", 1e-6), ("nonlinearity", "|Zσ_l − Z_l| / |Z_l|", 0.01))
+    return [
+        Figure(
+            name="ratios",
+            title="Ratio of the second to the first singular value of each layer",
+            caption="s₂/s₁ of the weights of each layer against the step; dotted lines are drops of the loss: the "
+            "escape from the origin, then from the second saddle if the run has it. The table has every network at "
+            "the arrival at the second saddle: s₂/s₁, and the stable rank, which the bulk raises.",
+            panels=tuple(_panel(run, n, "second_ratio", "s₂/s₁ of W_l", 0.03) for n in shown),
+            table=_table(run),
+        ),
+        Figure(
+            name="activations",
+            title="Rank and nonlinearity of the activations of each layer",
+            caption="Against the step: the tail energy of the activations of each layer, the share of their squared "
+            "singular values beyond the first, and the part of the preactivations that the ReLU removes. Below 1e-6 "
+            "the tail energies are rounding errors of float32.",
+            panels=tuple(_panel(run, n, *one) for n in shown for one in activations),
+        ),
+    ]
+
+
+def _panel(run: xr.Dataset, n: int, key: str, label: str, least: float) -> Panel:
+    one = run.isel(network=n)
+    starts = one.stage_start.dropna("stage").values[1:]
+    step = one.step.values
+    end = 1.4 * starts[1] if len(starts) > 1 else np.inf
+    inside = (step >= (starts[0] / 2 if len(starts) else 1)) & (step <= end)
+    curves = [
+        Line(x=step[inside], y=one[key].sel(layer=layer).values[inside], group=f"layer {layer}", color=layer - 1)
+        for layer in one.layer.values.tolist()
+        if one[key].sel(layer=layer).notnull().any()
+    ]
+    drops = [Mark(at=float(start), group="drops of the loss", color=7) for start in starts if start <= end]
+    axis = Axis(label, scale="log", range=(least, 1.0))
+    return Panel(title=str(one.network.item()), x=Axis("step"), y=axis, marks=(*curves, *drops))
+
+
+def _table(run: xr.Dataset) -> Table:
+    rows = []
+    for one in _passages(run):
+        last = one.isel(mark=-1)
+        ratios, stable = (", ".join(f"{v:.2f}" for v in last[key].values) for key in ("second_ratio", "stable_rank"))
+        counts = ", ".join(str(int(value)) for value in one.above_bulk.max("mark").values)
+        rows.append((str(one.network.item()), int(last.step), ratios, stable, counts))
+    columns = ("network", "arrival at step", "s₂/s₁ of layers 1..L", "stable ranks", "most above the bulk")
+    return Table(columns=columns, rows=tuple(rows))
+
+
+entry = Entry(
+    "deep-relu/conjecture-3",
+    "Conjecture 3: layers of rank one keep rank one until the next saddle",
+    citation=CITATION,
+    source="Section 5, hypothesis 3",
+    params=Params,
+    quick=dict(digits=0, teachers=1, samples=60, width=16, deviation=0.03, steps=8_000),
+    paper=dict(digits=5, digits_width=300, digits_steps=600_000, teachers=10),
+    run=run,
+    claims=claims,
+    figures=figures,
+    metrics=STAIRCASE_METRICS,
+)

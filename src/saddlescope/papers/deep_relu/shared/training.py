@@ -1,0 +1,172 @@
+"""ReLU networks trained from small weights in float32, on images as in appendix B, and the stages found."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+import xarray as xr
+
+from saddlescope._shared.progress import Report
+from saddlescope.reproduction.context import RunContext
+
+if TYPE_CHECKING:
+    from saddlescope.flow import Recording
+    from saddlescope.measure import Staircase
+    from saddlescope.models.deep import LayeredLoss
+
+Data = Literal["mnist", "mnist-small", "digits"]
+
+TOP = 10  # stored singular values of each layer: as many as the paper shows
+
+STAGES = 8  # stored stages
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainingSetup:
+    """A network and its training.
+
+    Attributes:
+        depth: L, the number of weight matrices.
+        width: width of the hidden layers.
+        deviation: standard deviation of the initial weights.
+        rate: factor of the learning rate rate |theta|^(2 - L).
+        steps: number of steps of (stochastic) gradient descent.
+        batch: samples in a minibatch; None for all samples.
+        seed: seed of the initial weights and of the minibatches.
+    """
+
+    depth: int
+    width: int
+    deviation: float
+    rate: float
+    steps: int
+    batch: int | None
+    seed: int
+
+
+def image_loss(name: Data, context: RunContext) -> "LayeredLoss":
+    """Return the cross-entropy on the training images, standardised by the data set's statistics, in float32.
+
+    If the run has no data folder, the embedded digits replace the data set.
+
+    Raises:
+        InputError: the data folder lacks the data set, or its files are damaged.
+    """
+    import jax.numpy as jnp
+
+    from saddlescope.models.deep import LayeredLoss, cross_entropy
+    from saddlescope.train.data import load
+
+    data = load(name if context.data is not None else "digits", context.data)
+    pixels = data.train_images.astype(np.float32) / data.white
+    inputs = (pixels - data.mean[:, None, None].astype(np.float32)) / data.deviation[:, None, None].astype(np.float32)
+    targets = np.eye(data.classes, dtype=np.float32)[data.train_labels]
+    return LayeredLoss(jnp.asarray(inputs.reshape(len(inputs), -1)), jnp.asarray(targets), cross_entropy)
+
+
+def train_and_record(
+    loss: "LayeredLoss",
+    setup: TrainingSetup,
+    observe: "Callable[[LayeredLoss, Any], dict[str, Any]]",
+    *,
+    record: np.ndarray,
+    checkpoint: Path,
+    report: Report,
+) -> "Recording":
+    """Train the network and observe it at the recorded steps; a killed run resumes from its checkpoint."""
+    import jax
+    import jax.numpy as jnp
+
+    from saddlescope.flow import homogeneous_rate, sgd
+    from saddlescope.models.deep import layered_weights
+
+    widths = (loss.inputs.shape[1], *(setup.depth - 1) * (setup.width,), loss.targets.shape[1])
+    return sgd(
+        loss,
+        layered_weights(widths, seed=setup.seed, deviation=setup.deviation, dtype=jnp.float32),
+        steps=setup.steps,
+        learning_rate=homogeneous_rate(setup.rate, setup.depth),
+        batch=setup.batch,
+        seed=setup.seed,
+        record=record,
+        observe=jax.tree_util.Partial(observe, loss),
+        checkpoint=checkpoint,
+        report=report,
+        throw=False,
+    )
+
+
+def train_on_images(
+    loss: "LayeredLoss", setup: TrainingSetup, *, checkpoint: Path, per_doubling: int, report: Report
+) -> xr.Dataset:
+    """Train a network on images and find its stages; a killed run resumes from its checkpoint.
+
+    Args:
+        loss: loss on the training images.
+        setup: the network and its training.
+        checkpoint: file of the checkpoint.
+        per_doubling: stored steps per doubling of the step.
+        report: called with the finished fraction and a note.
+
+    Returns:
+        Over `step`: the loss and accuracy on all training samples, and |theta|; over (layer, value, step): the
+        largest singular values of each layer; and the stages.
+    """
+    from saddlescope.flow import geometric_steps
+    from saddlescope.measure import find_plateaus
+
+    record = geometric_steps(setup.steps, per_doubling=per_doubling)
+    run = train_and_record(loss, setup, _observe, record=record, checkpoint=checkpoint, report=report)
+    values = run.observed.pop("singular_values")
+    spectra = np.full((setup.depth, TOP, len(run.steps)), np.nan, np.float32)
+    for layer, of_layer in enumerate(values):
+        spectra[layer, : of_layer.shape[1]] = of_layer.T
+    staircase = find_plateaus(run.steps, run.observed["loss"], values, time_unit="steps")
+    return xr.Dataset(
+        {key: ("step", values) for key, values in run.observed.items()}
+        | {"singular_values": (("layer", "value", "step"), spectra)},
+        coords={"step": run.steps, "value": np.arange(1, TOP + 1)},
+        attrs={"status": str(run.status), "samples": loss.samples, "inputs": loss.inputs.shape[1]},
+    ).merge(staircase_dataset(staircase, layers=setup.depth, most=STAGES))
+
+
+def _observe(loss: "LayeredLoss", weights: Any) -> dict[str, Any]:
+    import jax.numpy as jnp
+
+    outputs = loss.output(weights)
+    return {
+        "loss": loss.cost_of(outputs),
+        "accuracy": jnp.mean(jnp.argmax(outputs, 1) == jnp.argmax(loss.targets, 1), dtype=outputs.dtype),
+        "norm": jnp.sqrt(sum(jnp.sum(weight**2) for weight in weights)),
+        "singular_values": [jnp.linalg.svd(weight, compute_uv=False)[:TOP] for weight in weights],
+    }
+
+
+def staircase_dataset(staircase: "Staircase", *, layers: int, most: int) -> xr.Dataset:
+    """Return the first `most` stages of a staircase over `stage`; missing stages are NaN, their ranks -1."""
+    start, level = np.full(most, np.nan), np.full(most, np.nan)
+    rank, layer_rank = np.full(most, -1), np.full((most, layers), -1)
+    for k, stage in enumerate(staircase.stages[:most]):
+        start[k], level[k], rank[k], layer_rank[k] = stage.start, stage.loss, stage.rank, stage.layer_ranks
+    return xr.Dataset(
+        {
+            "stage_start": ("stage", start),
+            "stage_loss": ("stage", level),
+            "stage_rank": ("stage", rank),
+            "stage_layer_rank": (("stage", "layer"), layer_rank),
+            "stages_found": ((), len(staircase)),
+        },
+        coords={"stage": np.arange(most), "layer": 1 + np.arange(layers)},
+    )
+
+
+def concatenate_networks(
+    networks: list[xr.Dataset], combine_attrs: Literal["drop", "drop_conflicts"] = "drop"
+) -> xr.Dataset:
+    """Concatenate networks over `network`; layers, stages and steps that one lacks are NaN, its ranks there -1."""
+    fill: Any = {"stage_rank": -1, "stage_layer_rank": -1}
+    return xr.concat(
+        networks, dim="network", data_vars="all", join="outer", combine_attrs=combine_attrs, fill_value=fill
+    )

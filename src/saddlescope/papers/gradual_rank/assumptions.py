@@ -1,0 +1,367 @@
+"""Assumptions 4.3, 4.4 and 4.5 in every stage of ten instances of the toy task.
+
+The paper checks one instance. Here Algorithm 1 runs on several, and each assumption is checked in every stage.
+
+    θ^k         the saddle (u, s u) of stage k, with the signs s
+    margin      how much later than the first coordinate the second would arrive, over T_k
+    c_k         the constant of Assumption 4.4: half the smallest eigenvalue of the Hessian of L(u, s u) on the support
+    growth      (L(ũ, s ũ) - L(θ^k)) / |ũ - u|² for ũ near u on the support; Assumption 4.4 requires growth >= c_k
+
+Assumption 4.4 is printed without - L(θ^k). If L(θ^k) > 0, that holds at any point, minimum or not, with a small enough
+ball. Assumption 4.5 requires small enough noise: where it fails, less noise is tried.
+"""
+
+from collections.abc import Callable, Sequence
+from functools import cache, partial
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+import numpy as np
+import xarray as xr
+
+from saddlescope._shared.progress import Report, silent
+from saddlescope.papers.gradual_rank import CITATION
+from saddlescope.plot import Axis, Figure, Mark, Panel, Table, lines
+from saddlescope.reproduction.claim import Claims, Estimate
+from saddlescope.reproduction.context import RunContext
+from saddlescope.reproduction.entry import Entry
+from saddlescope.reproduction.parameters import EntryParams, param
+
+if TYPE_CHECKING:
+    from jax import Array
+
+    from saddlescope.models import DiagonalNetwork
+    from saddlescope.theory import GreedyStage
+
+BALL = 1e-3  # radius of the ball around u in which growth is measured
+POINTS = 32  # points in it
+NOISES = (1e-3, 1e-5, 1e-7)  # delta of Assumption 4.5: the next is tried where the one before is too large
+NEAR = 0.01  # epsilon of Assumption 4.5, in units of the transition's size, the largest entry of |beta^k - beta^(k-1)|
+
+
+class Params(EntryParams):
+    """A small head: the paper's size takes an hour with the same code."""
+
+    seeds: tuple[int, ...] = param(
+        tuple(range(10)), "seeds of the instances: data, teacher and initial weights", ge=0, order="distinct"
+    )
+    samples: int = param(200, "sequences in the data set", ge=1)
+    tokens: int = param(8, "tokens in a sequence", ge=1)
+    dim: int = param(16, "dimension of a token", ge=1)
+    draws: int = param(3, "noisy starts of each transition", ge=1)
+    tolerance: float = param(1e-4, "relative tolerance of the flow's times", ge=1e-11, le=1e-2, scale="log")
+
+
+def run(params: Params, context: RunContext) -> xr.Dataset:
+    """Run Algorithm 1 and the checks of its stages on each seed; finished seeds are cached."""
+    import jax
+
+    parts = []
+    with jax.enable_x64(True):
+        for seed, step in context.steps(params.seeds):
+            parts.append(step.cached(f"seed{seed}", partial(_instance, params, seed, step)))
+            step.report(1.0, f"seed {seed} done")
+    return xr.concat(parts, dim="seed", join="outer", combine_attrs="drop").assign_coords(seed=list(params.seeds))
+
+
+def _instance(params: Params, seed: int, context: RunContext) -> xr.Dataset:
+    """Run Algorithm 1 on one instance and check every stage; over `stage`, NaN where nothing is defined."""
+    from saddlescope.models import attention_teacher_task
+    from saddlescope.theory import incremental_learning
+
+    algorithm, flows = context.split(0.2, 0.8)
+    task = attention_teacher_task(seed, samples=params.samples, tokens=params.tokens, dim=params.dim)
+    learned = incremental_learning(task.network, 2 * params.dim, report=algorithm.note(f"seed {seed}"))
+    rng = np.random.default_rng([seed, 45])
+    scale = abs(learned.stages[0].gradient).max()
+    transitions, stages = list(pairwise(learned.stages)), learned.stages[1:]
+
+    # Less noise is tried for the transitions at which a noisy start fails.
+    delta, ends = np.full(len(transitions), np.nan), np.full((len(transitions), params.draws), np.inf)
+    for noise in NOISES:
+        failed = np.flatnonzero((ends > NEAR).any(axis=1))
+        if not failed.size:
+            break
+        delta[failed] = noise
+        report = flows.note(f"seed {seed}, all transitions with noise") if noise == NOISES[0] else silent
+        chosen = [transitions[int(k)] for k in failed]
+        ends[failed] = noisy_ends(task.network, chosen, noise, params.draws, params.tolerance, rng, report)
+
+    rows = {
+        "time": [stage.time for stage in stages],
+        "margin": [_margin(stage) for stage in stages],
+        "left": [float(len(stage.left)) for stage in stages],
+        "left_gradient": [
+            min((abs(stage.gradient[i]) / scale for i in stage.left), default=np.nan) for stage in stages
+        ],
+        "curvature": [stage.curvature for stage in stages],
+        "growth": [_growth(task.network, stage, rng) for stage in stages],
+        "printed_elsewhere": [_printed_holds_elsewhere(task.network, stage, rng) for stage in stages],
+        "delta": delta,
+    }
+    return xr.Dataset(
+        {
+            **{name: ("stage", np.asarray(values)) for name, values in rows.items()},
+            "end_distance": (("stage", "draw"), ends),
+            "imbalance": float(abs(np.log(abs(task.u0 / task.v0))).min()),
+            "converged": learned.status.value == "converged",
+        },
+        coords={"stage": np.arange(1, len(stages) + 1)},
+    )
+
+
+def _margin(stage: "GreedyStage") -> float:
+    """Return the margin over the stage's time: 0 if several entered at once, NaN if no coordinate remained."""
+    if len(stage.entered) > 1:
+        return 0.0
+    return float("nan") if stage.runner_up is None else stage.margin / stage.time
+
+
+def _growth(network: "DiagonalNetwork", stage: "GreedyStage", rng: np.random.Generator) -> float:
+    """Return the least growth of the loss at points of the ball around θ^k on its support, in units of c_k."""
+    rise, squared = _around(network, stage.beta, rng)
+    return float((rise / squared).min() / stage.curvature)
+
+
+def _printed_holds_elsewhere(network: "DiagonalNetwork", stage: "GreedyStage", rng: np.random.Generator) -> float:
+    """Return 1 if a point that is no minimum fulfils Assumption 4.4 as printed, else 0.
+
+    As printed: for a c > 0, L >= c |ũ - u|² in the ball.
+    """
+    import jax.numpy as jnp
+
+    elsewhere = stage.beta * np.exp(0.3 * rng.standard_normal(stage.beta.size))
+    rise, squared = _around(network, elsewhere, rng)
+    loss = float(network(jnp.asarray(elsewhere)))
+    c = loss / (4 * BALL**2)
+    return float((rise < 0).any() and (loss + rise >= c * squared).all())
+
+
+def _around(network: "DiagonalNetwork", beta: np.ndarray, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+    """Return L(ũ, s ũ) - L(u, s u) and |ũ - u|² at random ũ in the ball around u = sqrt|beta|, on its support."""
+    import jax.numpy as jnp
+
+    u, s = np.sqrt(abs(beta)), np.sign(beta)
+    away = rng.standard_normal((POINTS, u.size)) * (u > 0)
+    away *= BALL * rng.uniform(0.3, 1.0, (POINTS, 1)) / np.linalg.norm(away, axis=1, keepdims=True)
+    losses = _losses()(network, jnp.asarray(np.vstack([u, u + away]) ** 2 * s))
+    return np.asarray(losses[1:] - losses[0]), (away**2).sum(axis=1)
+
+
+@cache
+def _losses() -> "Callable[[DiagonalNetwork, Array], Array]":
+    """Return the function of the losses at many points, compiled once for all instances."""
+    import jax
+
+    return jax.jit(lambda network, betas: jax.lax.map(network, betas))
+
+
+def noisy_ends(
+    network: "DiagonalNetwork",
+    transitions: "Sequence[tuple[GreedyStage, GreedyStage]]",
+    noise: float,
+    draws: int,
+    tolerance: float,
+    rng: np.random.Generator,
+    report: Report,
+) -> np.ndarray:
+    """Follow gradient flow from noisy starts near the saddle before each transition, all at once.
+
+    Each start is u = |u^k + noise|, on the support of θ^k and on the entering coordinates, with v = s u: nonnegative
+    and balanced, as in Assumption 4.5.
+
+    Returns:
+        Distance of each draw to the saddle after the transition, in units of its size, shape (transitions, draws).
+    """
+    from saddlescope.flow import LogDiagonalInit, gradient_flow_batched
+
+    starts = []
+    for before, after in transitions:
+        entered = list(after.entered)
+        s = np.sign(before.beta)
+        s[entered] = after.signs
+        # Three times tau of Assumption 4.5: the times of growing and of settling, from the theory.
+        settling = np.log(1e3 / NEAR) / min([after.curvature, *abs(after.gradient[list(after.left)])])
+        for _ in range(draws):
+            u = np.abs(np.sqrt(abs(before.beta)) + noise * rng.standard_normal(s.size)) * (s != 0)
+            growing = -np.log(u[entered]).min() / abs(before.gradient[entered]).min()
+            tau = 3 * (growing + settling)
+            starts.append(LogDiagonalInit.at_weights(u, s * u, log_scale=-float(tau)))  # so that it ends at time 1
+    flows = gradient_flow_batched(network, starts, until=1.0, tolerance=tolerance, record=np.ones(1), report=report)
+    goals = np.repeat([after.beta for _, after in transitions], draws, axis=0)
+    sizes = np.repeat([abs(after.beta - before.beta).max() for before, after in transitions], draws)
+    distances = abs(flows.beta[:, -1] - goals).max(axis=1) / sizes
+    return distances.reshape(len(transitions), draws)
+
+
+_FAILED = "Algorithm 1 did not converge on all seeds; leave out the others."
+
+
+def _smallest_value(name: str, run: xr.Dataset) -> Estimate:
+    """Return the smallest value of one variable over seeds and stages."""
+    if not run.converged.all():
+        return Estimate.unresolved(_FAILED)
+    values = run[name]
+    if not values.notnull().any():
+        return Estimate.unresolved("No coordinate left the support in any stage; take more seeds.")
+    return Estimate(float(values.min()), remark=f"over {int(values.count())} values of {run.sizes['seed']} seeds")
+
+
+def _share_of_stages(run: xr.Dataset, condition: xr.DataArray) -> Estimate:
+    """Return the share of stages, of all seeds, in which a condition holds."""
+    if not run.converged.all():
+        return Estimate.unresolved(_FAILED)
+    stages = int(run.time.notnull().sum())
+    return Estimate(float(condition.where(run.time.notnull(), False).sum()) / stages, remark=f"{stages} stages")
+
+
+# The bounds. Numbers count as different from 0, and times as different from each other, beyond 1e-9: Algorithm 1 takes
+# rounding errors of the gradient to be 1e-11. Growth is measured in a ball of radius 1e-3, where terms of third order
+# may be a per cent of it.
+claims = Claims()
+
+claims.add(
+    "imbalance",
+    "At initialization |u_i| and |v_i| differ in every coordinate of every instance",
+    quantity="smallest |log |u_i(0) / v_i(0)|| over coordinates and instances",
+    kind="stand-in",
+    source="Assumption 4.3; beyond 1e-9",
+    low=1e-9,
+)(partial(_smallest_value, "imbalance"))
+
+claims.add(
+    "unique",
+    "In every stage of Algorithm 1, one coordinate arrives strictly before all others",
+    quantity="smallest margin of the first coordinate over the second, relative to the time of the stage",
+    kind="stand-in",
+    source="Assumption 4.3; beyond 1e-9",
+    low=1e-9,
+)(partial(_smallest_value, "margin"))
+
+
+@claims.add(
+    "nobody-leaves",
+    "No coordinate ever leaves the support in Algorithm 1",
+    quantity="number of instances in which a coordinate leaves",
+    kind="stand-in",
+    source="Appendix A, as printed: 'no coordinates ever leave the support', of one instance",
+    high=0.0,
+)
+def _seeds_with_leaving(run: xr.Dataset) -> Estimate:
+    if not run.converged.all():
+        return Estimate.unresolved(_FAILED)
+    leaving = run.left.sum("stage") > 0
+    named = ", ".join(map(str, run.seed.values[leaving.values])) or "none"
+    return Estimate(float(leaving.sum()), remark=f"of {run.sizes['seed']} seeds: {named}")
+
+
+claims.add(
+    "leaving",
+    "Every coordinate that leaves the support has a nonzero gradient at the new plateau",
+    quantity="smallest |g_i(θ^k)| of a coordinate that leaves, relative to the largest gradient at the origin",
+    kind="stand-in",
+    source="Assumption 4.3: g_i(θ^k) ≠ 0; beyond 1e-9",
+    low=1e-9,
+    sizes=("default", "paper"),  # in the two instances of the quick size no coordinate leaves
+)(partial(_smallest_value, "left_gradient"))
+
+claims.add(
+    "strict-minima",
+    "Every plateau of Algorithm 1 is a strict local minimum of the loss on its support",
+    quantity="smallest c_k over stages and instances: half the smallest eigenvalue of the Hessian in u on the support",
+    kind="stand-in",
+    source="Assumption 4.4, with the term −L(θ^k) that is missing in print; beyond 1e-9",
+    low=1e-9,
+)(partial(_smallest_value, "curvature"))
+
+claims.add(
+    "growth",
+    "Near every plateau, on its support, the loss grows by at least 99 % of c_k |ũ − u|²",
+    quantity="smallest growth of the loss, relative to c_k |ũ − u|²",
+    kind="stand-in",
+    source="Assumption 4.4, with the term −L(θ^k) that is missing in print; 1 % for terms of third order",
+    low=0.99,
+)(partial(_smallest_value, "growth"))
+
+
+@claims.add(
+    "printed-4.4",
+    "Assumption 4.4 as printed also holds at points that are no minimum",
+    quantity="share of stages in which it holds at a random point that is no minimum",
+    kind="own",
+    source="Assumption 4.4 as printed, without −L(θ^k), holds anywhere that the loss is not 0",
+    low=1.0,
+)
+def _printed_elsewhere(run: xr.Dataset) -> Estimate:
+    return _share_of_stages(run, run.printed_elsewhere == 1)
+
+
+@claims.add(
+    "noise-robust",
+    "With small enough noise on its start, every transition ends at the next plateau",
+    quantity="share of stages that all noisy starts reach within 1 % of the transition's size",
+    kind="stand-in",
+    source="Assumption 4.5; noise δ down to 1e-7, ε 1 % of the transition's size",
+    low=1.0,
+)
+def _noise_robust(run: xr.Dataset) -> Estimate:
+    return _share_of_stages(run, (run.end_distance <= NEAR).all("draw"))
+
+
+def figures(run: xr.Dataset) -> list[Figure]:
+    """Draw each assumption's number in every stage of every seed, with a table of the seeds."""
+
+    def panel(values: xr.DataArray, y: str, title: str, bound: float | None = None, points: bool = False) -> Panel:
+        style = "points" if points else "solid"
+        marks = lines(values, x="stage", hue="seed", label="seed {}", grouped=True, style=style, width=1.2)
+        bounds = () if bound is None else (Mark(at=bound, axis="y"),)
+        return Panel(title=title, x=Axis("stage k"), y=Axis(y, scale="log"), marks=(*marks, *bounds))
+
+    ends = run.end_distance.max("draw")
+    here = (run.sel(seed=seed) for seed in run.seed.values)
+    return [
+        Figure(
+            name="stages",
+            title="Quantities of the assumptions, stage by stage",
+            caption="Each line is one seed. The second coordinate would arrive later than the first by the margin, "
+            "over the stage's time. c_k is the constant of Assumption 4.4, and the least growth of the loss near "
+            "θ^k is in units of it. The last panel has the worst of the noisy starts. Dotted: the bounds.",
+            panels=(
+                panel(run.margin, "margin over time", "4.3: lead of the first coordinate"),
+                panel(run.curvature, "c_k", "4.4: curvature of the loss on the support"),
+                panel(run.growth, "least growth of the loss, over c_k", "4.4: growth of the loss", 1.0),
+                panel(ends, "distance to θ^k, over size", "4.5: ends of noisy starts", NEAR, points=True),
+            ),
+            table=Table(
+                columns=("seed", "stages", "smallest margin", "coordinates that leave", "smallest c_k", "least growth",
+                         "worst end", "least noise"),
+                rows=tuple(
+                    (
+                        int(one.seed),
+                        int(one.time.notnull().sum()),
+                        f"{float(one.margin.min()):.1e}",
+                        int(one.left.sum()),
+                        float(one.curvature.min()),
+                        float(one.growth.min()),
+                        f"{float(one.end_distance.max()):.1e}",
+                        f"{float(one.delta.min()):.0e}",
+                    )
+                    for one in here
+                ),
+            ),
+        )
+    ]  # fmt: skip
+
+
+entry = Entry(
+    "gradual-rank/assumptions",
+    "Assumptions 4.3, 4.4 and 4.5 in every stage of ten instances of the toy task",
+    citation=CITATION,
+    source="Section 4.2",
+    params=Params,
+    quick=dict(seeds=(0, 1), samples=100, tokens=5, dim=5, draws=1),
+    paper=dict(samples=1000, tokens=10, dim=50),
+    run=run,
+    claims=claims,
+    figures=figures,
+)

@@ -1,0 +1,323 @@
+"""Figures 3 (a) and 10: after noise at random times, training returns to the plateau.
+
+One head learns a teacher head from initial weights of scale α. At random times all nonnegligible weights get Gaussian
+noise, and training continues. The paper uses SGD for 1000 epochs; here it is gradient flow for as long, at learning
+rate 1.
+
+    β       u * v = (w_K * w_Q, w_V * w_O), on which alone the network's output depends
+    c_k     the constant of Assumption 4.4 at stage k: half the smallest eigenvalue of the Hessian of L(u, s u) on the
+            support of θ^k; its largest possible value
+
+Gradient flow conserves u² − v² (Lemma 4.2). Noise changes it, so the weights cannot return at any minimum: only β can.
+Of the noise in a pair (u, v), the component that changes u v decays and the component that changes u² − v² stays, about
+1/√2 of the whole. Noise also shifts the time at which the next coordinate becomes large, so that β, once back, leaves
+the undisturbed β again for a while.
+"""
+
+import numpy as np
+import xarray as xr
+
+from saddlescope._shared.errors import InputError
+from saddlescope._shared.progress import Report
+from saddlescope.papers.gradual_rank import CITATION
+from saddlescope.papers.gradual_rank.shared import noisy_training
+from saddlescope.papers.gradual_rank.shared.head_task import HeadParams
+from saddlescope.plot import Axis, Figure, Line, Mark, Panel, Table
+from saddlescope.reproduction.claim import Claims, Estimate
+from saddlescope.reproduction.context import RunContext
+from saddlescope.reproduction.entry import Entry
+from saddlescope.reproduction.parameters import param
+
+REST = 1e7  # time t after which the learned coordinates alone have settled: the slowest of c_k is some 1e-5
+
+
+class Params(HeadParams):
+    """The toy task of appendix A at the smallest of the paper's scales. The paper does not name its random times."""
+
+    log10_scale: float = param(-32.0, "log10 of the initial scale", lt=0)
+    noise_seed: int = param(0, "seed of the random times and of the noise", ge=0)
+    moments: int = param(5, "random times at which noise is added", ge=1)
+    until: float = param(200.0, "latest random time, in rescaled time; the earliest is the first stage", gt=0)
+    noise: float = param(0.05, "standard deviation of the noise", gt=0, scale="log")
+    threshold: float = param(1e-5, "largest magnitude of a negligible weight, which gets no noise", gt=0, scale="log")
+    epochs: float = param(1000.0, "duration of the training after noise", unit="epochs at learning rate 1", ge=1)
+    tolerance: float = param(1e-5, "relative tolerance of the stage times", ge=1e-11, le=1e-2, scale="log")
+    points: int = param(151, "times after each noise at which weights are stored, evenly in their logarithm", ge=3)
+
+
+def run(params: Params, context: RunContext) -> xr.Dataset:
+    """Run Algorithm 1, the training without noise, and from each moment the training after noise."""
+    import jax
+
+    from saddlescope.flow import DiagonalInit, gradient_flow
+
+    def train(theory: xr.Dataset, report: Report) -> xr.Dataset:
+        first = float(theory.predicted_time[0])
+        if not first < params.until:
+            raise InputError(f"until must be later than the first stage, at {first:.4g}; got {params.until!r}.")
+        moments = np.sort(np.random.default_rng(params.noise_seed).uniform(first, params.until, params.moments))
+        since = np.append(0.0, np.geomspace(0.1, params.epochs, params.points - 1))
+        start = DiagonalInit(task.u0, task.v0, log_scale=params.log10_scale * np.log(10))
+        end = float(moments[-1] - 1.001 * params.epochs / start.log_scale)  # a little later than the last record
+        trajectory = gradient_flow(task.network, start, until=end, tolerance=params.tolerance, report=report)
+        report(1.0, "done")
+        return noisy_training.undisturbed_weights(trajectory, start, moments, np.tile(since, (params.moments, 1)))
+
+    def disturb(undisturbed: xr.Dataset, moment: int) -> xr.Dataset:
+        """Train after the noise; follow the learned coordinates alone, with and without noise, to their end."""
+        before = noisy_training.state_at(undisturbed, moment)
+        after = noisy_training.add_noise(
+            before, noise=params.noise, threshold=params.threshold, seed=(params.noise_seed, moment)
+        )
+        since = undisturbed.since.sel(moment=moment).values
+        learned = (np.abs(undisturbed.weights.sel(moment=moment).isel(step=0)) > params.threshold).any("factor").values
+        rest, noisy_rest = (
+            noisy_training.weights_after(task.network, start.only(learned), np.array([REST]), params.tolerance)[0]
+            for start in (before, after)
+        )
+        noisy = noisy_training.weights_after(task.network, after, since, params.tolerance)
+        return xr.Dataset(
+            {
+                "noisy": (("step", "factor", "coordinate"), noisy),
+                "learned": ("coordinate", learned),
+                "rest": (("factor", "coordinate"), rest),
+                "noisy_rest": (("factor", "coordinate"), noisy_rest),
+            }
+        )
+
+    with jax.enable_x64(True):
+        task = params.task()
+        return noisy_training.run_with_noise(
+            context,
+            task,
+            params.until,
+            lambda learned: {"curvature": [stage.curvature for stage in learned.stages[1:]]},
+            train,
+            disturb,
+        )
+
+
+def remaining(run: xr.Dataset, of: str) -> xr.DataArray:
+    """Return the remaining displacement of "beta" or "weights", relative to that just after the noise."""
+    away = noisy_training.displacement(run, of)
+    return away / away.isel(step=0)
+
+
+def conserved(run: xr.Dataset) -> xr.DataArray:
+    """Return the weights with the undisturbed beta and with the u² − v² just after the noise.
+
+    The larger of |u| and |v| never crosses 0 on the way to them, so its sign is that just after the noise.
+    """
+    u, v = (run.noisy.isel(step=0).sel(factor=factor) for factor in ("u", "v"))
+    beta, difference = noisy_training.beta_of(run.weights), u**2 - v**2
+    larger = ((abs(difference) + (difference**2 + 4 * beta**2) ** 0.5) / 2) ** 0.5
+    larger = np.sign(u.where(difference >= 0, v)) * larger
+    smaller = (beta / larger).where(larger != 0, 0.0)
+    weights = xr.concat([larger.where(difference >= 0, smaller), smaller.where(difference >= 0, larger)], "factor")
+    return weights.assign_coords(factor=["u", "v"])
+
+
+def _rest_difference(run: xr.Dataset) -> xr.DataArray:
+    """Return the distance of beta at rest with and without noise, relative to that just after the noise."""
+    away = ((noisy_training.beta_of(run.noisy_rest) - noisy_training.beta_of(run.rest)) ** 2).sum("coordinate") ** 0.5
+    return away / noisy_training.displacement(run, "beta").isel(step=0)
+
+
+def _largest(values: xr.DataArray) -> Estimate:
+    """Return the largest value over the moments."""
+    if values.isnull().any():
+        return Estimate.unresolved("At one of the times no weight was above the threshold; take later times.")
+    return Estimate(float(values.max()))
+
+
+LEFT = 0.05
+
+# The bounds. "Converge to the original", "tends back" have no number: read here as a remaining displacement of at most
+# 5 %. For learned coordinates alone no next stage can interfere, and 1e-3 allows for the error of the integration only.
+# A minimum is strict where c_k is above rounding: 1e-12 of the loss at the origin.
+claims = Claims()
+
+
+@claims.add(
+    "strict-minima",
+    "The plateau of every stage is a strict local minimum of the loss on its support",
+    quantity="smallest c_k over stages: half the smallest eigenvalue of the Hessian in u on the support",
+    kind="reading",
+    source="Assumption 4.4, with the term −L(θ^k) that is missing in print",
+    low=0.0,
+)
+def _smallest_curvature(run: xr.Dataset) -> Estimate:
+    if run.attrs["theory_status"] != "converged":
+        return Estimate.unresolved(run.attrs["theory_message"])
+    least = run.curvature.values.argmin()
+    where = f"stage {int(run.stage[least])} of {run.sizes['stage']}"
+    return Estimate(float(run.curvature[least]), 1e-12 * run.attrs["initial_loss"], remark=where)
+
+
+@claims.add(
+    "same-rest",
+    "Trained without the negligible coordinates, the products of weights end at the same values with and without noise",
+    quantity="largest final displacement of β over noise times, relative to that by the noise",
+    kind="reading",
+    source="Appendix A: 'the weights were close to a strict local minimum'; 1e-3 for errors of the integration",
+    high=1e-3,
+)
+def _end_difference(run: xr.Dataset) -> Estimate:
+    return _largest(_rest_difference(run))
+
+
+@claims.add(
+    "beta-returns",
+    "After noise, the products of weights return to the training without noise, up to 5 % of their displacement",
+    quantity="closest approach of β, relative to its displacement by the noise; largest over noise times",
+    kind="reading",
+    source="Figure 10, with the products β in place of the weights; at most 5 %",
+    high=LEFT,
+)
+def _beta_closest_return(run: xr.Dataset) -> Estimate:
+    return _largest(remaining(run, "beta").min("step", skipna=False))
+
+
+@claims.add(
+    "beta-stays",
+    "At the end of the training after noise, products of weights retain at most 5 % of their displacement",
+    quantity="largest final displacement of β over noise times, relative to that by the noise",
+    kind="reading",
+    source="Appendix A: 'the training dynamics quickly converge to the original'; at most 5 %",
+    high=LEFT,
+)
+def _beta_final_displacement(run: xr.Dataset) -> Estimate:
+    return _largest(remaining(run, "beta").isel(step=-1))
+
+
+@claims.add(
+    "weights-return",
+    "After noise, the weights return to the training without noise, up to 5 % of their displacement",
+    quantity="closest approach of the weights, relative to their displacement by the noise; largest over noise times",
+    kind="reading",
+    source="Figure 10, caption, as printed: 'quickly brings each weight back'; at most 5 %",
+    high=LEFT,
+)
+def _weights_closest_return(run: xr.Dataset) -> Estimate:
+    return _largest(remaining(run, "weights").min("step", skipna=False))
+
+
+@claims.add(
+    "weights-conserve",
+    "After noise, the weights approach values determined by their conserved u² − v² and the undisturbed products u v",
+    quantity="closest approach to these values, relative to the displacement by the noise; largest over noise times",
+    kind="own",
+    source="Consequence of Lemma 4.2, in place of Figure 10 as printed; at most 5 %",
+    high=LEFT,
+)
+def _conservation_distance(run: xr.Dataset) -> Estimate:
+    away = ((run.noisy - conserved(run)) ** 2).sum(("coordinate", "factor")) ** 0.5
+    return _largest((away / noisy_training.displacement(run, "weights").isel(step=0)).min("step", skipna=False))
+
+
+def figures(run: xr.Dataset) -> list[Figure]:
+    """Draw the remaining displacement over time, with a table of the moments, and the entries and weights."""
+    return [_remaining(run), _entries(run)]
+
+
+def _remaining(run: xr.Dataset) -> Figure:
+    left = {of: remaining(run, of) for of in ("beta", "weights")}
+
+    def panel(of: str, title: str, *marks: Mark) -> Panel:
+        curves = [
+            Line(
+                x=run.since.sel(moment=moment).values[1:],
+                y=left[of].sel(moment=moment).values[1:],
+                group=f"noise at {float(run.moment_time.sel(moment=moment)):.1f}",
+                color=k,
+            )
+            for k, moment in enumerate(run.moment.values)
+        ]
+        return Panel(
+            title=title,
+            x=Axis("time t since the noise", "epochs at learning rate 1", scale="log"),
+            y=Axis("remaining displacement", scale="log", range=(1e-3, 3.0)),
+            marks=(*curves, *marks),
+        )
+
+    def row(here: xr.Dataset) -> tuple[str | float | int, ...]:
+        begun = int(here.predicted_time.searchsorted(here.moment_time))
+        beta, weights = remaining(here, "beta"), remaining(here, "weights")
+        return (
+            f"{float(here.moment_time):.2f}",
+            begun,
+            2 * int(here.learned.sum()),
+            float(here.curvature[begun - 1]),
+            float(noisy_training.displacement(here, "beta").isel(step=0)),
+            f"{float(beta.min()):.2%}",
+            float(here.since[beta.values.argmin()]),
+            f"{float(beta[-1]):.2%}",
+            f"{float(weights.min()):.1%}",
+            f"{float(_rest_difference(here)):.1e}",
+        )
+
+    closest = {of: f"{float(left[of].min('step').max()):.2g}" for of in left}
+    return Figure(
+        name="return",
+        title="Displacement of the products and of the weights after noise",
+        caption="Distance to the training without noise, relative to that just after the noise, for noise at random "
+        f"rescaled times. In this run every product returns to {closest['beta']} or closer, every set of weights to "
+        f"{closest['weights']} or closer. The weights keep the component of the noise that changes the conserved "
+        "u² − v², about 1/√2 of the whole.",
+        panels=(
+            panel("beta", "products β = u v"),
+            panel("weights", "weights u and v", Mark(at=2**-0.5, axis="y", label="1/√2")),
+        ),
+        table=Table(
+            columns=("time", "stage", "weights with noise", "c_k", "noise in β", "closest", "at t", "at the end",
+                     "weights, closest", "at rest"),
+            rows=tuple(row(run.sel(moment=moment)) for moment in run.moment.values),
+        ),
+    )  # fmt: skip
+
+
+def _entries(run: xr.Dataset) -> Figure:
+    panels = []
+    for moment in run.moment.values:
+        here = run.sel(moment=moment)
+        later = here.isel(step=slice(1, None), coordinate=here.learned.values)
+        curves = {
+            "β": (noisy_training.beta_of(later.noisy), noisy_training.beta_of(later.weights)),
+            "weight u": (later.noisy.sel(factor="u"), later.weights.sel(factor="u")),
+        }
+        for name, (noisy, without) in curves.items():
+            marks = [
+                line
+                for k in range(later.sizes["coordinate"])
+                for line in noisy_training.paired_lines(
+                    later.since.values, noisy.values[:, k], without.values[:, k], color=k, width=1.1
+                )
+            ]
+            panels.append(
+                Panel(
+                    title=f"{name}, noise at {float(here.moment_time):.1f}",
+                    x=Axis("time t since the noise", "epochs at learning rate 1", scale="log"),
+                    y=Axis("entry"),
+                    marks=tuple(marks),
+                )
+            )
+    return Figure(
+        name="entries",
+        title="Learned coordinates after the noise and without it",
+        caption="Rows: the random times. Left: the learned entries of β after the noise (solid) and without it "
+        "(dashed). Right: their weights u = (w_K, w_V).",
+        panels=tuple(panels),
+    )
+
+
+entry = Entry(
+    "gradual-rank/figure-10",
+    "Figures 3 (a) and 10: after noise at random times, training returns to the plateau",
+    citation=CITATION,
+    source="Assumption 4.4",
+    params=Params,
+    quick=dict(moments=3, samples=100, tokens=5, dim=8, until=150.0, tolerance=1e-4, points=101),
+    run=run,
+    claims=claims,
+    figures=figures,
+)
