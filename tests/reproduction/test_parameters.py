@@ -22,6 +22,7 @@ class Params(EntryParams):
     steps: int = param(10, "steps of training", ge=1, le=1000)
     rate: float = param(0.5, "learning rate", gt=0, unit="1/s")
     share: float = param(0.5, "share of the data", gt=0, lt=1)
+    pair: tuple[float, ...] = param((1.0, 2.0), "two ends", gt=0, least=2, most=2, order="increasing")
     centred: bool = param(False, "subtract the mean")
 
     def check(self) -> None:
@@ -79,6 +80,11 @@ def test_records_are_inherited_and_replaced():
         ({"circles": (8, 6)}, "circles must be one or more integers, each a multiple of 4 and at least 4, increasing"),
         ({"circles": (16, 8)}, "circles must be"),
         ({"circles": (0, 8)}, "circles must be"),
+        (
+            {"pair": (1.0, 2.0, 3.0)},
+            "pair must be exactly 2 positive numbers, increasing, such as pair=1.0,2.0; got (1.0,",
+        ),
+        ({"pair": (1.0,)}, "pair must be exactly 2 positive numbers, increasing"),
         ({"seeds": (1, 1)}, "seeds must be any number of integers, each at least 0, each once"),
         ({"seeds": (1, 2, 3), "steps": 2}, "steps must be at least 3, the number of seeds; got 2."),
     ],
@@ -132,6 +138,7 @@ def test_the_schema_has_everything_a_form_needs():
     assert properties["circles"]["items"] == {"type": "integer", "minimum": 4, "multipleOf": 4}
     assert (properties["circles"]["minItems"], properties["circles"]["x-order"]) == (1, "increasing")
     assert properties["rates"]["x-scale"] == "log"
+    assert (properties["pair"]["minItems"], properties["pair"]["maxItems"]) == (2, 2)
 
 
 def test_the_schema_accepts_what_the_records_accept():

@@ -46,7 +46,7 @@ class Parameter:
         ge, gt, le, lt: bounds: at least, above, at most, below. Numbers are finite.
         choices: the allowed values; empty: all.
         multiple_of: integers must be multiples of it.
-        least: smallest number of values of a tuple.
+        least, most: smallest and largest number of values of a tuple; no largest one if None.
         order: order of the values of a tuple; "" for any.
         scale: of the values: `log` for positive ones over many orders of magnitude.
     """
@@ -64,6 +64,7 @@ class Parameter:
     choices: tuple[Any, ...] = ()
     multiple_of: int = 1
     least: int = 1
+    most: int | None = None
     order: Order = ""
     scale: Literal["linear", "log"] = "linear"
 
@@ -77,7 +78,9 @@ class Parameter:
         """Allowed values in words, such as "integer, at least 1" or "two or more negative numbers, decreasing"."""
         if not self.many:
             return ", ".join(part for part in (_NOUNS[self.type], self._bounds) if part)
-        count = {0: "any number of", 1: "one or more", 2: "two or more"}.get(self.least, f"{self.least} or more")
+        words = {0: "any number of", 1: "one or more", 2: "two or more"}.get(self.least, f"{self.least} or more")
+        up_to = f"{self.least} to {self.most}" if self.least != self.most else f"exactly {self.most}"
+        count = words if self.most is None else up_to
         order = {"": "", "distinct": ", each once"}.get(self.order, f", {self.order}")
         if self._bounds in ("positive", "negative"):
             return f"{count} {self._bounds} {_NOUNS[self.type]}s{order}"
@@ -124,7 +127,9 @@ class Parameter:
         return whole or (self.type is float and isinstance(value, float) and math.isfinite(value))
 
     def _fits_all(self, values: Any) -> bool:
-        if not isinstance(values, tuple) or len(values) < self.least or not all(map(self._fits, values)):
+        if not isinstance(values, tuple) or not all(map(self._fits, values)):
+            return False
+        if len(values) < self.least or (self.most is not None and len(values) > self.most):
             return False
         if self.order == "distinct":
             return len(set(values)) == len(values)
@@ -179,6 +184,7 @@ class Parameter:
         one |= {"multipleOf": self.multiple_of} if self.multiple_of > 1 else {}
         if self.many:
             one = {"type": "array", "items": one, "minItems": self.least}
+            one |= {"maxItems": self.most} if self.most is not None else {}
             one |= {"uniqueItems": True} if self.order else {}
             one |= {"x-order": self.order} if self.order in ("increasing", "decreasing") else {}
             one["default"] = list(self.default)
@@ -198,12 +204,13 @@ def param(
     lt: int | float | None = None,
     multiple_of: int = 1,
     least: int = 1,
+    most: int | None = None,
     order: Order = "",
     scale: Literal["linear", "log"] = "linear",
 ) -> Any:
     """Declare a field of an `EntryParams`, with the attributes of `Parameter`; `Literal` fields have choices."""
     record = {"description": description, "unit": unit, "ge": ge, "gt": gt, "le": le, "lt": lt, "scale": scale}
-    record |= {"multiple_of": multiple_of, "least": least, "order": order}
+    record |= {"multiple_of": multiple_of, "least": least, "most": most, "order": order}
     return dataclasses.field(default=default, metadata=record)
 
 

@@ -6,7 +6,7 @@ import xarray as xr
 
 from saddlescope._shared.errors import InputError
 from saddlescope.papers.concept_learning import appendix_g
-from saddlescope.papers.concept_learning.appendix_g import normal_law, simulations
+from saddlescope.papers.concept_learning.appendix_g import gaussian_images, simulations
 from saddlescope.reproduction.claim import Estimate
 from saddlescope.train.diffusion.circles import CircleProcess
 from saddlescope.train.diffusion.positions import concept_positions
@@ -48,7 +48,7 @@ def test_covariance_beyond_chance() -> None:
     variances = np.geomspace(1, 1e-4, dims)
     for factor, wanted in ((1.0, 0.0), (0.9, 0.1)):
         draws = rng.normal(size=(n, dims)) * np.sqrt(factor * variances)
-        deviation = normal_law.covariance_deviation(draws.T @ draws / n, variances, n)
+        deviation = gaussian_images.covariance_deviation(draws.T @ draws / n, variances, n)
         run = xr.Dataset(
             {"covariance_deviation": ("against", [deviation]), "law_variance": ("direction", variances)},
             coords={"against": ["law"]},

@@ -2,8 +2,8 @@
 
 import numpy as np
 import pytest
-from saddlescope.papers.concept_learning.assumptions import half_times
 
+from saddlescope.papers.concept_learning.assumptions import half_times
 from saddlescope.reproduction import find_entry
 
 NAME = "concept-learning/assumptions"
@@ -30,7 +30,7 @@ def test_more_concepts_and_larger_ratios_of_entries_need_smaller_starts(run):
     assert (run.log10_omega_three < run.log10_omega.isel(beta=0)).all()
 
 
-def test_what_the_quick_size_can_say(run, outcomes):
+def test_outcomes_at_the_quick_size(run, outcomes):
     verdicts = outcomes(ENTRY, run)
     assert verdicts.pop("in-practice") == "refuted"
     undecided = {name for name, verdict in verdicts.items() if verdict == "undecided"}

@@ -20,7 +20,7 @@ def logistic(start: float, rate: float, t: float) -> float:
 
 
 @pytest.mark.parametrize("ratio", [2.0, 6.0])
-def test_aligned_symmetric_networks_do_as_the_logistic_says(ratio):
+def test_aligned_symmetric_networks_follow_the_logistic_curve(ratio):
     """With orthogonal rows W stays diagonal, and every w_kk is logistic at the rate 4 a_k."""
     a, x = runs.data_law("both", ratio, 0.05, 0.05)
     start = 1e-3 * np.eye(2, 4)[None]
@@ -53,7 +53,7 @@ def test_descent_is_that_of_a_plain_loop():
     outputs, losses = np.array(outputs), np.array(losses)
     for n in range(2):
         first = np.argmax(losses[:, n] <= 0.01 * losses[0, n]) * runs.RATE
-        assert float(found.stop[n]) == pytest.approx(first, abs=0.3)  # the marks stand 1.3 % apart
+        assert float(found.stop[n]) == pytest.approx(first, abs=0.3)  # the marks are 1.3 % apart
         assert float(found.at_budget[n]) == pytest.approx(outputs[round(20.0 / runs.RATE), n], abs=1e-9)
 
 
@@ -71,7 +71,7 @@ def test_the_output_at_the_stop_is_0_below_the_share_and_one_half_at_four_times_
     assert runs.predicted_output(0.04, 0.01) == 0.5
 
 
-def test_what_training_never_comes_to_is_no_number():
+def test_events_that_training_does_not_reach_are_nan():
     a, x = runs.data_law("both", 2.0, 0.05, 0.05)
     short = SimpleNamespace(done=0.01, budget=0.5, horizon=1.0)
     found = runs.symmetric_runs(a, x, 1e-3 * np.eye(2)[None], short)

@@ -102,7 +102,7 @@ def test_the_flow_is_within_all_bounds_that_hold_from_any_start():
         assert np.all(found["growth"] < 0)
 
 
-def test_what_the_quick_size_can_say(run, outcomes):
+def test_outcomes_at_the_quick_size(run, outcomes):
     refuted = {name for name, verdict in outcomes(ENTRY, run).items() if verdict == "refuted"}
     assert refuted == {"corollary-d1", "d3", "d5-lower", "d8-step"}
 

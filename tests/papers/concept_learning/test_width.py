@@ -31,7 +31,7 @@ def test_moments_of_the_start(run):
     assert np.all(np.abs(run.minor_size.isel(dim=0) - 1) < 0.25)
 
 
-def test_what_the_quick_size_can_say(run, outcomes):
+def test_outcomes_at_the_quick_size(run, outcomes):
     verdicts = outcomes(ENTRY, run)
     assert verdicts["sgd"] == "reproduced"
     assert verdicts["any-scale"] == "refuted"
@@ -76,7 +76,7 @@ def test_a_wrong_run_refutes(run, outcomes, spoil, claims):
     assert {outcomes(ENTRY, run)[claim] for claim in claims} == {"refuted"}
 
 
-def test_a_start_without_three_descents_says_nothing_of_sgd(run, outcomes):
+def test_a_start_without_three_descents_leaves_sgd_undecided(run, outcomes):
     run["flow_descents"] = 2
     assert outcomes(ENTRY, run)["sgd"] == "undecided"
 

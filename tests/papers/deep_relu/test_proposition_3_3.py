@@ -46,7 +46,7 @@ def test_bounds_without_content_leave_it_undecided(run, outcomes):
 
 def test_values_out_of_range_are_refused_at_once():
     for settings, sentence in (
-        ({"log10_distances": "-1,-2"}, "log10_distances must be two or more numbers, each between -7 and 0, increasing"),
+        ({"log10_distances": "-1,-2"}, "must be two or more numbers, each between -7 and 0, increasing"),
         ({"points": "1"}, "points must be at least 2"),
     ):
         with pytest.raises(InputError, match=sentence):

@@ -51,7 +51,7 @@ def test_growth_is_sharp_where_there_is_one_direction(run):
 
 
 def test_an_end_elsewhere_is_seen(instance):
-    """The second pair is not what Algorithm 1 says: from stage 1 with what enters stage 3, to stage 3."""
+    """The second pair is not one of Algorithm 1: from stage 1 with what enters stage 3, to stage 3."""
     network, stages = instance
     pairs = [(stages[1], stages[2]), (stages[1], stages[3])]
     right, wrong = noisy_ends(network, pairs, 1e-3, 2, 1e-4, np.random.default_rng(0), lambda fraction, note: None)

@@ -1,4 +1,4 @@
-"""Figure 10: noise is what it should be, training after it agrees with a plain solver, and claims can fail."""
+"""Figure 10: noise has the requested size, training after it agrees with a plain solver, and claims can fail."""
 
 import jax
 import numpy as np

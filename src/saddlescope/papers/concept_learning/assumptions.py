@@ -194,25 +194,25 @@ def _allowed_data(run: xr.Dataset) -> Estimate:
 
 _HELD = "number of random choices of all constants that satisfy"
 
-for _of, _name, _statement, _quantity, _source, _bounds in (
+for _of, _name, _statement, _quantity, _source, _low, _high in (
     (
         "printed", "can-be-met", "Some choices of the constants satisfy Assumptions D.1 to D.5 as printed",
-        f"{_HELD} the assumptions", "Assumptions D.1 to D.5; the bound: one choice", {"low": 1.0},
+        f"{_HELD} the assumptions", "Assumptions D.1 to D.5; the bound: one choice", 1.0, math.inf,
     ),
     (
         "corrected", "contradiction",
         "With P² in place of P in Assumption D.4, Assumptions D.4 and D.5 contradict each other",
         f"{_HELD} the corrected assumptions",
-        "this project's proof in saddlescope.theory.concepts; the proofs need P² by Corollary D.1", {"high": 0.0},
+        "this project's proof in saddlescope.theory.concepts; the proofs need P² by Corollary D.1", -math.inf, 0.0,
     ),
     (
         "without_data", "no-free-direction",
         "No choice of the constants satisfies the assumptions if one direction has no data (d > s)",
         f"{_HELD} the assumptions with a third, empty direction",
-        "Assumption D.1, which has 0 < alpha <= a_k for all k", {"high": 0.0},
+        "Assumption D.1, which has 0 < alpha <= a_k for all k", -math.inf, 0.0,
     ),
 ):  # fmt: skip
-    claims.add(_name, _statement, quantity=_quantity, kind="own", source=_source, **_bounds)(
+    claims.add(_name, _statement, quantity=_quantity, kind="own", source=_source, low=_low, high=_high)(
         lambda run, of=f"{_of}_hold": Estimate(float(run[of]), remark=f"of {int(run.settings)} settings")
     )
 

@@ -19,7 +19,6 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
-from saddlescope._shared.errors import InputError
 from saddlescope._shared.progress import Report
 from saddlescope.papers.concept_learning import CITATION
 from saddlescope.plot import Axis, Figure, Line, Mark, Panel, lines
@@ -38,7 +37,7 @@ _MOMENTS = ("leaving", "between", "end")  # leaving; half-way between the two co
 class Params(EntryParams):
     """Two concepts in the plane, five scales."""
 
-    mu: tuple[float, ...] = param((1.0, 2.0), "signals of the two concepts", gt=0, least=2, order="increasing")
+    mu: tuple[float, ...] = param((1.0, 2.0), "signals of the two concepts", gt=0, least=2, most=2, order="increasing")
     sigma: float = param(0.3, "standard deviation along either concept", gt=0)
     samples: int = param(150, "samples per cluster", ge=2)
     neurons: int = param(50, "neurons of the hidden layer", ge=2)
@@ -49,10 +48,6 @@ class Params(EntryParams):
     runs: int = param(6, "networks per scale", ge=1)
     rate: float = param(0.01, "learning rate", gt=0, scale="log")
     seed: int = param(0, "seed of the samples and of the first network; the next networks count up", ge=0)
-
-    def check(self) -> None:
-        if len(self.mu) != 2:
-            raise InputError(f"mu must be two numbers, such as 1,2; got {self.mu!r}.")
 
 
 def run(params: Params, context: RunContext) -> xr.Dataset:

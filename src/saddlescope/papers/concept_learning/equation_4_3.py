@@ -187,6 +187,7 @@ claims.add(
     high=_EXACT,
 )(lambda run: Estimate(float(run.printed_error.max()), remark=f"smallest {float(run.printed_error.min()):.15g}"))
 
+
 @claims.add(
     "log-det",
     "log det W grows at the exact rate 4 tr(A(1 − W)) from every start of every scale",

@@ -293,7 +293,7 @@ def figures(run: xr.Dataset) -> list[Figure]:
             caption=f"Left: output at the test point of one network of {depth} layers per dimension, with points "
             f"evenly spaced in the logarithm of the step; at d = {low}, the transient one of median rise. "
             "Middle: loss at the test point over its start, for up to 12 networks per dimension. Right: share of the "
-            "networks whose loss falls, rises, and falls again, against depth. The noise of SGD adds to this share.",
+            "networks whose loss falls, rises, and falls again, against depth.",
             panels=(_plane(run, f"d = {low}", f"d = {high}"), _losses(run), _depths(run, f"d = {low}", f"d = {high}")),
             columns=3,
             table=_table(run),

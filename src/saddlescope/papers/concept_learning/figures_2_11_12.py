@@ -25,7 +25,6 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
-from saddlescope._shared.errors import InputError
 from saddlescope.papers.concept_learning import CITATION
 from saddlescope.papers.concept_learning.shared.perceptron_training import (
     PerceptronTraining,
@@ -53,7 +52,7 @@ class Params(EntryParams):
     """The paper's training, for several seeds."""
 
     mu: tuple[float, ...] = param(
-        (1.0, 2.0), "signals of the two concepts; the first one only where the diversity varies", gt=0, least=2
+        (1.0, 2.0), "signals of the two concepts; the first one only where the diversity varies", gt=0, least=2, most=2
     )
     varied_mu: tuple[float, ...] = param(
         (1.0, 1.5, 2.5, 3.0), "signals of concept 1 where the signal varies", gt=0, least=2, order="increasing"
@@ -70,10 +69,6 @@ class Params(EntryParams):
     epochs: int = param(40, "epochs of SGD with batch 128 and learning rate 0.1", ge=1)
     every: int = param(5, "steps between two records", ge=1)
 
-    def check(self) -> None:
-        if len(self.mu) != 2:
-            raise InputError(f"mu must be two positive numbers, such as 1,2; got {self.mu!r}.")
-
 
 class ReluParams(Params):
     """The paper's training, with fewer records."""
@@ -89,7 +84,7 @@ def _tasks(params: Params) -> list[PrintedConcepts]:
 
 
 def _train_panels(params: Params, context: RunContext, **network: Any) -> tuple[PerceptronTraining, xr.Dataset]:
-    """Train the networks of both panels for all seeds in one call; return the training, too."""
+    """Train the networks of both panels for all seeds in one call; also return the training."""
     training = PerceptronTraining(
         dim=params.dim, samples=params.samples, epochs=params.epochs, every=params.every, **network
     )

@@ -317,7 +317,7 @@ claims.add(
 
 
 def failed_share(run: xr.Dataset) -> xr.DataArray:
-    """Return the share of starts in each cell that fail at the stop; NaN where not all have come to it."""
+    """Return the share of starts in each cell that fail at the stop; NaN where not all have reached it."""
     return (run.at_stop < _LEARNED).where(run.at_stop.notnull()).mean("start", skipna=False)
 
 

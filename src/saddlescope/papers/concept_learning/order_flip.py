@@ -351,7 +351,7 @@ def figures(run: xr.Dataset) -> list[Figure]:
             f"time at which each concept is half learned, from a start of scale {float(run.scale[-1]):g}.",
             panels=(
                 Panel(x=Axis("output along concept 1"), y=Axis("output along concept 2"), marks=tuple(paths)),
-                Panel(x=Axis("a₁ / a₂"), y=Axis("half-time, in time t of gradient flow"), marks=times),
+                Panel(x=Axis("a₁ / a₂"), y=Axis("half-time, in time t"), marks=times),
             ),
         ),
         Figure(

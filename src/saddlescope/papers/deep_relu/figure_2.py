@@ -171,7 +171,7 @@ def _narrow_successes(run: xr.Dataset) -> Estimate:
 for _width, _share in ((32, 0.9), (64, 0.97)):
     claims.add(
         f"width-{_width}",
-        f"On the circle of 8 points, at least {100 * _share:g} % of runs of width {_width} beat the best rank-one speed",
+        f"On the circle of 8 points, at least {100 * _share:g} % of runs of width {_width} beat rank one",
         quantity=f"share of runs of width {_width} faster than √2 - 1",
         kind="reading",
         source=_BAR,
@@ -238,10 +238,10 @@ def _polished_share(run: xr.Dataset) -> Estimate:
 for _name, _points in (("conjecture-1", 8), ("conjecture-1-harder", 16)):
     claims.add(
         _name,
-        f"On the circle of {_points} points, the widest network finds the optimal direction in at least nine of ten runs",
+        f"On the circle of {_points} points, the widest network finds the optimal direction in nine of ten runs",
         quantity="share of runs of the largest width within 1e-6 of the certified optimum",
         kind="reading",
-        source="Section 5, conjecture 1; read as: nine of ten runs",
+        source="Section 5, conjecture 1; read as: at least nine of ten runs",
         low=0.9,
         sizes=_LARGER,
     )(partial(_success_share, criterion=_is_optimal, circle=_points))

@@ -157,7 +157,7 @@ def _smallest_curvature(run: xr.Dataset) -> Estimate:
 @claims.add(
     "same-rest",
     "Trained without the negligible coordinates, the products of weights end at the same values with and without noise",
-    quantity="largest final displacement of β over noise times, relative to that by the noise",
+    quantity="largest final displacement of the products over noise times, relative to that just after the noise",
     kind="reading",
     source="Appendix A: 'the weights were close to a strict local minimum'; 1e-3 for errors of the integration",
     high=1e-3,
@@ -169,7 +169,7 @@ def _end_difference(run: xr.Dataset) -> Estimate:
 @claims.add(
     "beta-returns",
     "After noise, the products of weights return to the training without noise, up to 5 % of their displacement",
-    quantity="closest approach of β, relative to its displacement by the noise; largest over noise times",
+    quantity="closest approach of the products, relative to their displacement by the noise; largest over noise times",
     kind="reading",
     source="Figure 10, with the products β in place of the weights; at most 5 %",
     high=LEFT,
@@ -181,7 +181,7 @@ def _beta_closest_return(run: xr.Dataset) -> Estimate:
 @claims.add(
     "beta-stays",
     "At the end of the training after noise, products of weights retain at most 5 % of their displacement",
-    quantity="largest final displacement of β over noise times, relative to that by the noise",
+    quantity="largest final displacement of the products over noise times, relative to that just after the noise",
     kind="reading",
     source="Appendix A: 'the training dynamics quickly converge to the original'; at most 5 %",
     high=LEFT,

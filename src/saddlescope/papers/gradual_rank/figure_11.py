@@ -43,7 +43,11 @@ class Params(HeadParams):
     noise_seed: int = param(0, "seed of the noise", ge=0)
     transitions: int = param(5, "number of transitions: the first whose plateaus are resolved", ge=1)
     level: float = param(
-        0.01, "largest weight, in the middle of a resolved plateau, of what ends it", ge=1e-100, lt=1, scale="log"
+        0.01,
+        "largest weight in the middle of a resolved plateau of the coordinate that ends it",
+        ge=1e-100,
+        lt=1,
+        scale="log",
     )
     until: float = param(250.0, "latest middle of a plateau, in rescaled time", gt=0)
     noise: float = param(0.01, "standard deviation of the noise", gt=0, scale="log")
@@ -204,8 +208,8 @@ claims = Claims()
 
 @claims.add(
     "endpoint",
-    "After noise at its beginning, a transition still comes within 5 % of the plateau that Algorithm 1 predicts",
-    quantity="closest approach of β to the plateau, relative to the transition's size; largest over transitions",
+    "After noise at its beginning, a transition still comes within 5 % of the products that Algorithm 1 predicts",
+    quantity="closest approach to these products, relative to the transition's size; largest over transitions",
     kind="reading",
     source="Assumption 4.5 and Appendix A: 'tend to the limiting endpoint'; at most 5 %",
     high=0.05,
@@ -220,8 +224,8 @@ def _endpoint_distance(run: xr.Dataset) -> Estimate:
 
 @claims.add(
     "tracks",
-    "The training after noise stays within 10 % of the training without noise at all times",
-    quantity="largest distance of β at the same time over transitions, relative to the transition's size",
+    "After noise, the products of weights stay within 10 % of those in the training without noise",
+    quantity="largest distance of a product of weights at the same time, relative to the transition's size",
     kind="reading",
     source="Figure 11, caption, as printed: 'track the original dynamics'; at most 10 %",
     high=0.1,
@@ -232,8 +236,8 @@ def _tracking_distance(run: xr.Dataset) -> Estimate:
 
 @claims.add(
     "same-path",
-    "At equal progress of a transition, the training after noise is within 10 % of that without noise",
-    quantity="largest distance of β at the same progress, from 10 % to 90 %, relative to the transition's size",
+    "At equal progress of a transition, products of weights with and without noise differ by at most 10 %",
+    quantity="largest distance of a product, at progress from 10 % to 90 %, relative to the transition's size",
     kind="reading",
     source="Figure 3 (b): 'same nonlinear evolution', compared at equal progress instead of equal time; at most 10 %",
     high=0.1,

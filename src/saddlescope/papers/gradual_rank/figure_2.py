@@ -123,7 +123,7 @@ claims = Claims()
 @claims.add(
     "end",
     "Algorithm 1 ends at the teacher's products of weights",
-    quantity="largest difference between an entry of β in Algorithm 1's last stage and the teacher's",
+    quantity="largest difference between a product in Algorithm 1's last stage and the teacher's",
     kind="own",
     source="The teacher is the one global minimum; 1e-12 for rounding errors",
     high=1e-12,

@@ -199,7 +199,7 @@ claims = Claims()
 @claims.add(
     "descent-power",
     "The delay of full-batch descent behind gradient flow is proportional to the learning rate",
-    quantity="power of the learning rate in the delay at the smallest scale, for the stage where it is furthest from 1",
+    quantity="power of the learning rate in the delay at the smallest scale, of the stage where it is furthest from 1",
     kind="own",
     source="First order in η; 10 % for the next order",
     low=0.9,
@@ -275,7 +275,7 @@ def _distance_of_end(point: tuple[float, ...], path: str, log10_scale: float, ru
 claims.add(
     "descent-right",
     "At initial scale 0.01, float64 descent recovers a coordinate that leaves and must return with the other sign",
-    quantity="largest difference of a final entry of β from the teacher",
+    quantity="largest difference of a final product of weights from the teacher",
     kind="own",
     source="Algorithm 1; the teacher is the one minimum",
     high=1e-3,
@@ -284,7 +284,7 @@ claims.add(
 claims.add(
     "descent-wrong",
     "At initial scale 1e-16, float64 descent ends at the saddle without a coordinate that should return",
-    quantity="largest difference of a final entry of β from that saddle",
+    quantity="largest difference of a final product of weights from that saddle",
     kind="own",
     source="u² − v² = 1e-32 is below rounding errors of 1e-16",
     high=1e-3,
@@ -292,8 +292,8 @@ claims.add(
 
 claims.add(
     "flow-right",
-    "At initial scale 1e-16, this package's gradient flow recovers the coordinate that leaves and must return",
-    quantity="largest difference of a final entry of β from the teacher",
+    "At initial scale 1e-16, gradient flow recovers a coordinate that leaves and must return with the other sign",
+    quantity="largest difference of a final product of weights from the teacher",
     kind="own",
     source="Algorithm 1; the teacher is the one minimum",
     high=1e-3,

@@ -103,10 +103,7 @@ def _explicit(task: Any, params: Params, context: RunContext) -> xr.Dataset:
     )
     u, v, integral, square = solution.y.T.reshape(-1, 4, p).transpose(1, 0, 2)
     return xr.Dataset(
-        {
-            **_over_time(u=u, v=v, integral_of_g=integral, integral_of_g2=square),
-            "explicit_gradients": solution.nfev,
-        },
+        {**_over_time(u=u, v=v, integral_of_g=integral, integral_of_g2=square), "explicit_gradients": solution.nfev},
         coords={"time": ("time", times, {"units": "t / log(1/alpha)"}), "coordinate": np.arange(p)},
     )
 

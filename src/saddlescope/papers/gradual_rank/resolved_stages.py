@@ -105,11 +105,7 @@ def run_many(points: Sequence[Params], context: RunContext) -> list[xr.Dataset]:
     context.report(1.0, "done")
 
     def join(point: Params) -> xr.Dataset:
-        axes = {
-            "dim": point.dims,
-            "seed": range(point.seed, point.seed + point.seeds),
-            "scale": point.log10_scales,
-        }
+        axes = {"dim": point.dims, "seed": range(point.seed, point.seed + point.seeds), "scale": point.log10_scales}
         plateaus = range(1, 3 * max(point.dims) + 1)
         parts = [made[kind(point, dim)][flow].reindex(plateau=plateaus) for dim in point.dims for flow in flows(point)]
         grid = join_cells(parts, axes)

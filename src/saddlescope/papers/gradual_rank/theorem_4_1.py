@@ -271,7 +271,7 @@ claims.add(
 
 claims.add(
     "correction",
-    "At scale 1e-32, adding the predicted delays to Algorithm 1's stage times makes their error five times smaller",
+    "At scale 1e-32, predicted delays make the error of Algorithm 1's stage times at least five times smaller",
     quantity="ratio of the median errors without and with the delays",
     kind="own",
     source="The theory neglects terms exponentially small for separated stages; the bar is older than its delays C_k",
@@ -282,7 +282,7 @@ claims.add(
 @claims.add(
     "plateaus-rise",
     "The share of plateaus that the flow reaches never falls as the initial scale falls",
-    quantity="smallest change of the share from one scale to the next; reached: β within 0.05 of the prediction",
+    quantity="smallest change of the share from one scale to the next; reached: products within 0.05 of the prediction",
     kind="reading",
     source="Theorem 4.1; 0.05 is this project's",
     low=0.0,
@@ -295,7 +295,7 @@ def _smallest_rise(run: xr.Dataset) -> Estimate:
 @claims.add(
     "plateaus",
     "On every plateau that the smallest initial scale resolves, the products of weights agree with Algorithm 1",
-    quantity="largest difference between an entry of β in the middle of a plateau and the prediction",
+    quantity="largest difference between a product in the middle of a plateau and the prediction",
     kind="reading",
     source="Theorem 4.1; 0.05 after half of 2 log(20) = 6 e-folds",
     high=NEAR,

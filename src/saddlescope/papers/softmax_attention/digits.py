@@ -198,56 +198,34 @@ def _exceptions(flow: str, run: xr.Dataset) -> Estimate:
     return Estimate(float(outcomes.count(other)), remark=remark)
 
 
-claims.add(
-    "key-query",
-    "Where the flow of K and Q chooses every optimal patch, it usually minimises the nuclear norm",
-    quantity="share of such pairs of digits whose final direction has the least nuclear norm",
-    kind="own",
-    source=f"Section 4.2, beyond its assumptions; exact share of these pairs, bound {_PILOT} (4 of 4)",
-    low=0.9,
-    sizes=("default", "paper"),
-)(partial(_decided_share, "keys and queries"))
+for _name, _flow, _of, _found in (
+    ("key-query", "keys and queries", "K and Q", "Section 4.2, beyond its assumptions; {} (4 of 4)"),
+    ("alone", "W alone", "W alone", "Section 4.2, after Tarzanagh et al. 2023a, beyond its assumptions; {} (6 of 6)"),
+):
+    claims.add(
+        _name,
+        f"Where the flow of {_of} chooses every optimal patch, it usually minimises the {_MINIMISED[_flow]} norm",
+        quantity=f"share of such pairs of digits whose final direction has the least {_MINIMISED[_flow]} norm",
+        kind="own",
+        source=_found.format(f"exact share of these pairs, bound {_PILOT}"),
+        low=0.9,
+        sizes=("default", "paper"),
+    )(partial(_decided_share, _flow))
 
-claims.add(
-    "key-query-never",
-    "For no pair of digits does the flow of K and Q minimise the Frobenius norm",
-    quantity="number of pairs of digits whose final direction has the least Frobenius norm",
-    kind="own",
-    source="Section 4.2, beyond its assumptions; exact count",
-    high=0.0,
-    sizes=("default", "paper"),
-)(partial(_exceptions, "keys and queries"))
-
-claims.add(
-    "alone",
-    "Where the flow of W alone chooses every optimal patch, it usually minimises the Frobenius norm",
-    quantity="share of such pairs of digits whose final direction has the least Frobenius norm",
-    kind="own",
-    source="Section 4.2, after Tarzanagh et al. 2023a, beyond its assumptions; exact share of these pairs, "
-    f"bound {_PILOT} (6 of 6)",
-    low=0.9,
-    sizes=("default", "paper"),
-)(partial(_decided_share, "W alone"))
-
-claims.add(
-    "alone-never",
-    "For no pair of digits does the flow of W alone minimise the nuclear norm",
-    quantity="number of pairs of digits whose final direction has the least nuclear norm",
-    kind="own",
-    source="Section 4.2, beyond its assumptions; exact count",
-    high=0.0,
-    sizes=("default", "paper"),
-)(partial(_exceptions, "W alone"))
-
-claims.add(
-    "diagonal-never",
-    "For no pair of digits does the flow of diagonal weights minimise the ℓ2 norm",
-    quantity="number of pairs of digits whose final direction has the least ℓ2 norm",
-    kind="own",
-    source="Theorem 4.1, beyond its assumptions; exact count",
-    high=0.0,
-    sizes=("default", "paper"),
-)(partial(_exceptions, "diagonal"))
+for _name, _flow, _of, _norm, _source in (
+    ("key-query-never", "keys and queries", "K and Q", "Frobenius", "Section 4.2"),
+    ("alone-never", "W alone", "W alone", "nuclear", "Section 4.2"),
+    ("diagonal-never", "diagonal", "diagonal weights", "ℓ2", "Theorem 4.1"),
+):
+    claims.add(
+        _name,
+        f"For no pair of digits does the flow of {_of} minimise the {_norm} norm",
+        quantity=f"number of pairs of digits whose final direction has the least {_norm} norm",
+        kind="own",
+        source=f"{_source}, beyond its assumptions; exact count",
+        high=0.0,
+        sizes=("default", "paper"),
+    )(partial(_exceptions, _flow))
 
 
 @claims.add(

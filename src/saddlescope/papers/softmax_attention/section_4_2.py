@@ -266,10 +266,7 @@ def figures(run: xr.Dataset) -> list[Figure]:
             title="Excess of both flows over the least nuclear and the least Frobenius norm",
             caption=f"Relative excess of the direction W / μ over the least norm of margin 1, against time; {size}. "
             "Left: the nuclear norm. Right: the Frobenius norm.",
-            panels=(
-                panel("nuclear norm", "excess", run.nuclear),
-                panel("Frobenius norm", "excess", run.frobenius),
-            ),
+            panels=(panel("nuclear norm", "excess", run.nuclear), panel("Frobenius norm", "excess", run.frobenius)),
         ),
         Figure(
             name="loss",

@@ -19,7 +19,7 @@ import numpy as np
 import xarray as xr
 
 from saddlescope.papers.concept_learning import CITATION
-from saddlescope.papers.concept_learning.appendix_g import normal_law, simulations
+from saddlescope.papers.concept_learning.appendix_g import gaussian_images, simulations
 from saddlescope.plot import Axis, Figure, Line, Mark, Panel, Table, lines
 from saddlescope.reproduction.claim import Claims, Estimate
 from saddlescope.reproduction.context import RunContext
@@ -59,7 +59,7 @@ def run(params: Params, context: RunContext) -> xr.Dataset:
     bound, law, classifiers = context.split(0.2, 0.3, 0.5)
     parts = [
         bound.cached("bound", partial(simulations.compare_bound, params, bound)),
-        law.cached("law", partial(normal_law.normal_law, params, law)),
+        law.cached("law", partial(gaussian_images.normal_law, params, law)),
     ]
     classified = [
         step.cached(f"classifier-{signal:g}", partial(simulations.evaluate_classifier, params, signal, step))
@@ -279,7 +279,7 @@ def _law(run: xr.Dataset) -> Figure:
     steps, worst = run.steps.values.astype(float), run.shortfall.max("direction")
     expected = [
         Line(x=steps, y=(stop - start) / (2 * steps), color=3 + k, style="dotted")
-        for k, (start, stop) in enumerate(normal_law.SCHEDULES.values())
+        for k, (start, stop) in enumerate(gaussian_images.SCHEDULES.values())
     ]
     return Figure(
         name="normal-law",

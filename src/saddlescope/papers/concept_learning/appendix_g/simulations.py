@@ -9,7 +9,7 @@ import numpy as np
 import xarray as xr
 
 from saddlescope.papers.concept_learning.appendix_g import reference_bound as by_hand
-from saddlescope.papers.concept_learning.appendix_g.normal_law import DATA_NOISE
+from saddlescope.papers.concept_learning.appendix_g.gaussian_images import DATA_NOISE
 from saddlescope.reproduction.context import RunContext
 
 if TYPE_CHECKING:

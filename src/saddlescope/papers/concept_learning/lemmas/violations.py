@@ -52,7 +52,7 @@ class Runs:
 
 
 def excesses(runs: Runs) -> dict[str, np.ndarray]:
-    """Return the excess of every lemma on every run, (n,); -infinity where it says nothing of the run."""
+    """Return the excess of every lemma on every run, (n,); -infinity where the lemma does not apply."""
     from saddlescope.theory.concepts import lemma_d2_time, lemma_d3_time, lemma_d8_time
 
     a, t, W = runs.strengths, runs.times[:, None, None], runs.W
@@ -112,14 +112,14 @@ def _corrected_excesses(runs: Runs, above: np.ndarray) -> dict[str, np.ndarray]:
         with np.errstate(divide="ignore", invalid="ignore"):
             ceiling[n] = _largest(above[n : n + 1] - np.log(map_ceiling(runs.strengths, W[0], runs.times)))[0]
             early = initial_growth(runs.strengths, W[0], runs.times)
-            known = early.error < np.abs(early.value)  # where the bound says something
+            known = early.error < np.abs(early.value)  # where the bound has content
             off = np.log(np.abs(W - early.value)) - np.log(early.error + slack)
         growth[n] = _largest(np.where(known, off, -np.inf)[None])[0]
     return {"ceiling": ceiling, "growth": growth}
 
 
 def _largest(values: np.ndarray) -> np.ndarray:
-    """Return the largest value of every run; NaN, as of 0 against 0, says nothing."""
+    """Return the largest value of every run; NaN, such as log(0 / 0), is ignored."""
     return np.max(np.where(np.isnan(values), -np.inf, values).reshape(len(values), -1), axis=1)
 
 

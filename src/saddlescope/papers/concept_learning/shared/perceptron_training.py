@@ -1,7 +1,7 @@
 """Training of perceptrons by SGD as in section 3 and appendix F.1.
 
-The paper states 5000 samples per cluster, SGD with batch 128, learning rate 0.1 and 40 epochs, hidden layers of width d,
-and a random rotation of all data. The rest is taken from its learning curves and the authors' programs:
+The paper states 5000 samples per cluster, SGD with batch 128, learning rate 0.1 and 40 epochs, hidden layers of width
+d, and a random rotation of all data. The rest is taken from its learning curves and the authors' programs:
 
     loss        mean over batch and dimension, 2/d times equation 2.1: a step advances the time t of gradient flow on
                 equation 4.1 by 0.1 * 2/d
@@ -215,7 +215,7 @@ def one_layer_prediction(
 ) -> np.ndarray:
     """Apply Theorem 4.1 to the one-layer network of a seed from its actual start: R^T f(x^) after some steps, (k, s).
 
-    With biases the theorem holds for (x, 1) in place of x, with its second moment: a bias is a weight of the constant 1.
+    With biases the theorem holds for (x, 1) in place of x and its second moment: a bias is a weight of the constant 1.
 
     Args:
         training: of depth 1.

@@ -1,10 +1,11 @@
 """Samples that the flows of diagonal weights and of W alone lose forever.
 
-    lost    (L - L*) over what it costs to see the second best token of one sample, at least: about 1 or more where a
-            sample is lost, 0 where all are learned
+    lost    (L - L*) over the least cost of selecting the second best token of one sample: about 1 or more if a sample
+            is lost, 0 if all are learned
 
-A lost sample can be rescued late, when another margin has grown past it. Its rates then rise by e^(ln t) within a unit
-of t, which float64 cannot distinguish from t itself: such a flow ends there, and its loss of samples is unknown (NaN).
+A lost sample can be learned late, when another margin has grown past it. Its rates then rise by e^(ln t) within a unit
+of t, which float64 cannot distinguish from t itself. Such a flow ends there, and its number of lost samples is unknown
+(NaN).
 """
 
 import numpy as np
@@ -15,15 +16,12 @@ from saddlescope.papers.softmax_attention.shared.lost_sample_statistics import F
 
 
 def log_lost_samples(data: TokenData, loss: SelectionLoss, scale: float, log_times: np.ndarray) -> np.ndarray:
-    """Return the logarithm of what each flow has lost at these times, (2, k); NaN where it did not reach its last."""
+    """Return the logarithm of `lost` at these times, (2, k); NaN for a flow that did not reach the last one."""
     lost = np.full((len(FLOWS), len(log_times)), np.nan)
+    options = {"log_until": log_times[-1], "record": log_times, "tolerance": 1e-7}
     starts = (
-        lambda: diagonal_margin_flow(
-            loss, data.features, scale, log_until=log_times[-1], record=log_times, tolerance=1e-7
-        ),
-        lambda: matrix_margin_flow(
-            loss, data.differences, data.z, log_until=log_times[-1], record=log_times, tolerance=1e-7
-        ),
+        lambda: diagonal_margin_flow(loss, data.features, scale, **options),
+        lambda: matrix_margin_flow(loss, data.differences, data.z, **options),
     )
     for row, start in zip(lost, starts, strict=True):
         try:

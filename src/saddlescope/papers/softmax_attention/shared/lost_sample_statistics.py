@@ -2,22 +2,22 @@
 
 import numpy as np
 
-from saddlescope.papers.softmax_attention.shared.share_curves import share_curve
+from saddlescope.papers.softmax_attention.shared.curves import share_curve
 from saddlescope.plot import Band, Line
 from saddlescope.reproduction.claim import Estimate
 
 FLOWS = ("diagonal weights", "W alone")
 
-LOST = 0.5  # beyond it, a sample is lost
+LOST = 0.5  # number of lost samples above which a flow counts as losing one
 
 
 def count_losing_flows(ends: np.ndarray, when: str) -> Estimate:
-    """Count the flows that lose a sample; undecided where one did not reach its last time."""
+    """Return the number of flows that lose a sample; undecided if one did not reach its last time."""
     unknown = int(np.isnan(ends).sum())
-    if not ends.size or unknown:
-        return Estimate.unresolved(
-            f"{unknown} of {ends.size} flows did not come to {when}." if ends.size else "No such data."
-        )
+    if not ends.size:
+        return Estimate.unresolved("No data of the run meet the condition; use more instances.")
+    if unknown:
+        return Estimate.unresolved(f"{unknown} of {ends.size} flows did not reach {when}; use another seed.")
     return Estimate(float((ends > LOST).sum()), remark=f"of {ends.size} flows, at {when}")
 
 
@@ -30,5 +30,5 @@ def known_share(condition: np.ndarray, known: np.ndarray, remark: str = "") -> E
 
 
 def losing_share_curve(x: np.ndarray, ends: np.ndarray, label: str, color: int) -> list[Line | Band]:
-    """Draw the share of flows that lose a sample against x, from ends (places on x, draws)."""
+    """Draw the share of flows that lose a sample against x, from the lost samples of each flow, (x, draws)."""
     return share_curve(x, np.sum(ends > LOST, axis=1), np.sum(~np.isnan(ends), axis=1), label, color)

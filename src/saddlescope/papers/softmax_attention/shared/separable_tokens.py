@@ -1,4 +1,4 @@
-"""Raw Gaussian token data that diagonal weights separate, as the theorem on the diagonal flow needs."""
+"""Gaussian token data that diagonal weights separate, as Theorem 4.1 on the diagonal flow needs."""
 
 from saddlescope._shared.errors import InputError
 from saddlescope.models.tokens.data import TokenData
@@ -9,13 +9,13 @@ _DRAWS, _APART = 100, 1000
 
 
 def separable_gaussian_tokens(samples: int, tokens: int, dim: int, *, seed: int) -> TokenData:
-    """Return the data of this seed or, if diagonal weights do not separate them, of seed + 1000, + 2000, ...
+    """Return the data of this seed or, if diagonal weights do not separate them, of seed + 1000, seed + 2000, ...
 
     Raises:
-        InputError: the data of a hundred seeds are all inseparable.
+        InputError: diagonal weights separate the data of none of a hundred seeds.
     """
     for draw in range(_DRAWS):
         data = gaussian_tokens(samples, tokens, dim, seed=seed + _APART * draw)
         if separability(data, diagonal=True).separable:
             return data
-    raise InputError(f"dim must be large enough for separable data; got {dim!r}, and none in {_DRAWS} draws.")
+    raise InputError(f"dim must be large enough for separable data; got {dim!r}, with none in {_DRAWS} draws.")

@@ -2,9 +2,9 @@
 
 Images of D numbers have mean m, which depends on the condition, and covariance Q diag(lambda) Q^T. Noised to gamma they
 are normal too, so that the best prediction of the noise is sigma Q diag(1 / (alpha^2 lambda + sigma^2)) Q^T (z - alpha
-m). With it the sampler of T steps is a linear map of normal numbers: along each direction the variance of its images
-follows from T products, without a draw. The images should have mean m and variance lambda + exp(gamma_0), with the
-noise that is left at time 0.
+m). With it the sampler of T steps is a linear map of normal numbers: along each direction the mean and the variance of
+its images follow from T products, without a draw. The images should have mean m and variance lambda + exp(gamma_0), with
+the noise that is left at time 0.
 """
 
 import math
@@ -52,24 +52,46 @@ def gaussian_images(pixels: int, conditions: int, *, seed: int) -> GaussianImage
     return GaussianImages(pixels, asked, means, basis, np.geomspace(1.0, 1e-4, dims))
 
 
-def exact_variance(law: GaussianImages, steps: int, gamma_min: float, gamma_max: float) -> Array:
-    """Return the variances of sampled images along each direction, from the formulas of the Markov chain."""
+class SampledLaw(NamedTuple):
+    """Law of the images of ancestral sampling along each direction; shape (D,) each."""
+
+    mean: Array  # over that of the law
+    variance: Array
+
+
+def exact_sampling(law: GaussianImages, *, steps: int, gamma_min: float, gamma_max: float) -> SampledLaw:
+    """Return the law of the sampled images from the formulas of the Markov chain, without a draw."""
     from scipy.special import expit
 
     gammas = np.linspace(gamma_max, gamma_min, steps + 1)
     alphas, variances = np.sqrt(expit(-gammas)), expit(gammas)
-    variance = np.ones_like(law.variances)
+    mean, variance = np.zeros_like(law.variances), np.ones_like(law.variances)
     for t, s in pairwise(range(steps + 1)):
         carried = alphas[t] / alphas[s]
         added = variances[t] - carried**2 * variances[s]
         # The mean of the image, given z, is (1 - gain alpha) m + gain z.
         gain = alphas[t] * law.variances / (alphas[t] ** 2 * law.variances + variances[t])
         of_z, of_image = carried * variances[s] / variances[t], alphas[s] * added / variances[t]
+        mean = (of_z + of_image * gain) * mean + of_image * (1 - gain * alphas[t])
         variance = (of_z + of_image * gain) ** 2 * variance + variances[s] * added / variances[t]
-    return variance / alphas[-1] ** 2
+    return SampledLaw(mean / alphas[-1], variance / alphas[-1] ** 2)
 
 
-def _best_predictor(law: GaussianImages, gamma_min: float, gamma_max: float) -> "torch.nn.Module":
+def sample_images(
+    law: GaussianImages, *, each: int, steps: int, gamma_min: float, gamma_max: float, seed: int
+) -> Array:
+    """Sample images with the best prediction in place of a network, (n, each, D)."""
+    import torch
+
+    from saddlescope.train.diffusion.variational_diffusion import VariationalDiffusion
+
+    model = VariationalDiffusion(best_predictor(law, gamma_min, gamma_max), gamma_min=gamma_min, gamma_max=gamma_max)
+    asked = torch.from_numpy(np.repeat(law.conditions, each, axis=0))
+    images = model.double().sample(asked, steps=steps, generator=torch.Generator().manual_seed(seed))
+    return images.numpy().reshape(len(law.conditions), each, -1)
+
+
+def best_predictor(law: GaussianImages, gamma_min: float, gamma_max: float) -> "torch.nn.Module":
     """Return a module that predicts the noise from the law itself."""
     import torch
 
@@ -95,28 +117,23 @@ def _best_predictor(law: GaussianImages, gamma_min: float, gamma_max: float) -> 
 
 def normal_law(params: Any, context: RunContext) -> xr.Dataset:
     """Return the diffusion term and ancestral sampling of a normal law with the best prediction of noise."""
-    import torch
-
-    from saddlescope.train.diffusion.variational_diffusion import VariationalDiffusion
-
     law = gaussian_images(params.law_pixels, 4, seed=params.seed)
     low, high = SCHEDULES["learned"]
-    exact = exact_variance(law, params.law_steps, low, high)
-    model = VariationalDiffusion(_best_predictor(law, low, high), gamma_min=low, gamma_max=high).double()
-    asked = torch.from_numpy(np.repeat(law.conditions, params.law_images, axis=0))
-    generator = torch.Generator().manual_seed(params.seed)
-    sampled = model.sample(asked, steps=params.law_steps, generator=generator).numpy()
-    images = sampled.reshape(len(law.conditions), params.law_images, -1)
+    gammas = {"gamma_min": low, "gamma_max": high}
+    exact = exact_sampling(law, steps=params.law_steps, **gammas).variance
+    images = sample_images(law, each=params.law_images, steps=params.law_steps, seed=params.seed, **gammas)
     context.report(0.6, "samples of a normal law")
     along = images @ law.basis
     wanted, target = law.means @ law.basis, law.variances + math.exp(low)
     centred = (along - along.mean(axis=1, keepdims=True)).reshape(-1, len(target))
     n = len(centred) - len(law.means)  # the mean of each condition is subtracted
     covariance = centred.T @ centred / n
-    shortfall = [
-        [1 - exact_variance(law, steps, start, stop) / (law.variances + math.exp(start)) for steps in _STEPS]
-        for start, stop in SCHEDULES.values()
-    ]
+
+    def lost(steps: int, start: float, stop: float) -> Array:
+        sampled = exact_sampling(law, steps=steps, gamma_min=start, gamma_max=stop).variance
+        return 1 - sampled / (law.variances + math.exp(start))
+
+    shortfall = [[lost(steps, *schedule) for steps in _STEPS] for schedule in SCHEDULES.values()]
     information, error = _information(law, params.seed)
     kept, left = (np.log2(1 + law.variances * math.exp(-gamma)).mean() / 2 for gamma in SCHEDULES["initial"])
     context.report(1.0, "information of a normal law")
@@ -155,7 +172,7 @@ def _information(law: GaussianImages, seed: int) -> tuple[float, float]:
     from saddlescope.train.diffusion.variational_diffusion import VariationalDiffusion
 
     low, high = SCHEDULES["initial"]
-    model = VariationalDiffusion(_best_predictor(law, low, high), gamma_min=low, gamma_max=high).double()
+    model = VariationalDiffusion(best_predictor(law, low, high), gamma_min=low, gamma_max=high).double()
     rng = np.random.default_rng((seed, 2))
     draws = rng.normal(size=(_MANY, len(law.variances))) * np.sqrt(law.variances)
     images = (law.means[0] + draws @ law.basis.T).reshape(_MANY, 3, law.pixels, law.pixels)

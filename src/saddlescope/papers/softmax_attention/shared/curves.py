@@ -1,9 +1,17 @@
-"""Curves of shares of trials, with 95 % intervals."""
+"""Curves of several flows under one name, and of shares of trials with 95 % intervals."""
 
 import numpy as np
 
 from saddlescope.plot import Band, Line
 from saddlescope.reproduction.claim import wilson_interval
+
+
+def flow_curves(
+    x: np.ndarray, values: np.ndarray, group: str, color: int, *, width: float = 1.0, opacity: float = 0.6
+) -> list[Line]:
+    """Return one line per flow, all of one group; the last axis of the values is that of x."""
+    rows = np.reshape(values, (-1, len(x)))
+    return [Line(x=x, y=row, group=group, color=color, width=width, opacity=opacity) for row in rows]
 
 
 def share_curve(
