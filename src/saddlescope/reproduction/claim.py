@@ -7,7 +7,7 @@ import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Literal, SupportsFloat, overload
+from typing import Literal, SupportsFloat, TypeVar, overload
 
 import numpy as np
 import xarray as xr
@@ -104,6 +104,8 @@ def wilson_interval(count: SupportsFloat, of: SupportsFloat) -> tuple[float, flo
 
 Statistic = Callable[[xr.Dataset], Estimate]
 """Function from a stored run to an estimate."""
+
+S = TypeVar("S", bound=Statistic)
 
 
 @dataclass(frozen=True, repr=False, kw_only=True)
@@ -207,10 +209,10 @@ class Claims(Sequence[Claim]):
         high: float = math.inf,
         unit: str = "",
         sizes: tuple[Size, ...] = ("quick", "default", "paper"),
-    ) -> Callable[[Statistic], Statistic]:
+    ) -> Callable[[S], S]:
         """Return a decorator that adds a claim about the decorated statistic; arguments as in `Claim`."""
 
-        def register(statistic: Statistic) -> Statistic:
+        def register(statistic: S) -> S:
             claim = Claim(
                 name=name,
                 statement=statement,

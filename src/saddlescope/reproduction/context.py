@@ -37,7 +37,7 @@ class RunContext(ReprMixin):
         """Return the context of one part of the run, which reports as `part` defines."""
         return replace(self, report=self.part(start, stop))
 
-    def split(self, *weights: float) -> "tuple[RunContext, ...]":
+    def split(self, *weights: int | float) -> "tuple[RunContext, ...]":
         """Return one context per part of the run, each reporting 0 to 1 over its share of the progress of this one.
 
         >>> theory, flow = RunContext(Path(), lambda fraction, note: print(f"{fraction:.2f} {note}")).split(1, 3)
@@ -47,7 +47,7 @@ class RunContext(ReprMixin):
         ends = [end / sum(weights) for end in accumulate(weights)]
         return tuple(replace(self, report=_share(self.report, *of)) for of in zip([0.0, *ends], ends, strict=False))
 
-    def steps(self, items: "Iterable[T]", weights: Sequence[float] = ()) -> "Iterator[tuple[T, RunContext]]":
+    def steps(self, items: "Iterable[T]", weights: Sequence[int | float] = ()) -> "Iterator[tuple[T, RunContext]]":
         """Yield each item with the context of its step; steps take equal shares of the progress, or shares by weight.
 
         >>> context = RunContext(Path(), lambda fraction, note: print(f"{fraction:.2f} {note}"))

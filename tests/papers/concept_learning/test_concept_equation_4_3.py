@@ -88,5 +88,5 @@ def test_values_out_of_range_are_refused_at_once(refused):
     refused(
         ({"scales": "1e-5,1e-3"}, "scales must be two or more numbers, each between 1e-07 and 0.1, decreasing"),
         ({"weights": "0"}, "weights must be at least 1"),
-        ({"mu": "1"}, "mu must be two or more positive numbers"),
+        ({"mu": "1"}, "mu must be 2 to 6 positive numbers"),
     )

@@ -105,6 +105,6 @@ def test_values_out_of_range_are_refused_at_once(refused):
     refused(
         ({"mu": "3,1,2"}, "mu must be in ascending order"),
         ({"horizon": "500"}, "horizon must be below until"),
-        ({"mu": "1,2", "sigma": "0.1,0.1"}, "mu must be 3 or more positive numbers"),
+        ({"mu": "1,2", "sigma": "0.1,0.1"}, "mu must be 3 to 6 positive numbers"),
         ({"scale": "3"}, "scale must be between"),
     )

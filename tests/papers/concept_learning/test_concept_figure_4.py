@@ -87,8 +87,8 @@ def test_a_spoilt_run_refutes_the_claim(run, outcomes, spoil, claims):
 
 def test_values_out_of_range_are_refused_at_once(refused):
     refused(
-        ({"scales": "1e-5,1e-3"}, "scales must be two or more numbers, each between 1e-07 and 0.1, decreasing"),
-        ({"scales": "1e-2,1e-3,1e-4"}, "scales must be two numbers"),
+        ({"scales": "1e-5,1e-3"}, "scales must be exactly 2 numbers, each between 1e-07 and 0.1, decreasing"),
+        ({"scales": "1e-2,1e-3,1e-4"}, "scales must be exactly 2 numbers"),
         ({"empty": "0"}, "empty must be at least 1"),
         ({"sigma": "0.1,-0.1,0.1"}, "sigma must be two or more numbers, each at least 0"),
     )

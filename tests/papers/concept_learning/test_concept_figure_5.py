@@ -83,7 +83,7 @@ def test_a_spoilt_run_refutes_the_claim(run, outcomes, spoil, claim):
 
 def test_values_out_of_range_are_refused_at_once(refused):
     refused(
-        ({"mu": "1,2,3", "sigma": "0,0,0"}, "mu must be two numbers"),
+        ({"mu": "1,2,3", "sigma": "0,0,0"}, "mu must be exactly 2 positive numbers"),
         ({"scales": "0.1"}, "scales must be two or more numbers"),
         ({"bound": "0"}, "bound must be positive"),
     )

@@ -108,7 +108,7 @@ def test_runs_too_short_leave_claims_undecided(quick_run, outcomes):
     [
         ({"varied_mu": "2,1"}, "varied_mu must be two or more positive numbers, increasing"),
         ({"varied_sigma": "1"}, "varied_sigma must be two or more positive numbers"),
-        ({"mu": "1,2,3"}, "mu must be two positive numbers"),
+        ({"mu": "1,2,3"}, "mu must be exactly 2 positive numbers"),
         ({"sigma": "0"}, "sigma must be positive"),
         ({"dim": "1"}, "dim must be at least 2"),
         ({"seeds": "0"}, "seeds must be at least 1"),

@@ -100,8 +100,8 @@ def test_a_loss_that_only_falls_leaves_its_rises_undecided(quick_run, outcomes):
 
 def test_values_out_of_range_are_refused_at_once():
     for settings, sentence in (
-        ({"mu": "1,-1,2"}, "mu must be two or more positive numbers"),
-        ({"mu": "1,2,3,4,5,6,7"}, "mu must be 2 to 6 numbers"),
+        ({"mu": "1,-1,2"}, "mu must be 2 to 6 positive numbers"),
+        ({"mu": "1,2,3,4,5,6,7"}, "mu must be 2 to 6 positive numbers"),
         ({"sigma": "0.1,0.1"}, "sigma must be 3 numbers"),
         ({"pool": "0"}, "pool must be at least 1"),
         ({"least": "1"}, "least must be between"),

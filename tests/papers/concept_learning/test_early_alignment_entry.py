@@ -61,8 +61,8 @@ def test_a_spoilt_run_refutes_the_claim(run, outcomes, spoil, claims):
 
 def test_values_out_of_range_are_refused_at_once(refused):
     refused(
-        ({"mu": "2,1"}, "mu must be two or more positive numbers, increasing"),
-        ({"mu": "1,2,3"}, "mu must be two numbers"),
+        ({"mu": "2,1"}, "mu must be exactly 2 positive numbers, increasing"),
+        ({"mu": "1,2,3"}, "mu must be exactly 2 positive numbers"),
         ({"scales": "0.5,0.1"}, "scales must be two or more numbers, each above 0 and below 0.3, decreasing"),
         ({"neurons": "1"}, "neurons must be at least 2"),
         ({"rate": "0"}, "rate must be positive"),

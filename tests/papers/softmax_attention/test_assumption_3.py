@@ -59,8 +59,8 @@ def test_flows_that_did_not_end_decide_nothing_or_are_left_out(run, outcomes):
 
 def test_values_out_of_range_are_refused_at_once():
     for settings, sentence in (
-        ({"gaps": "0,1"}, "gaps must ascend and be positive"),
-        ({"gaps": "2,1"}, "gaps must ascend"),
+        ({"gaps": "0,1"}, "gaps must be one or more positive numbers, increasing"),
+        ({"gaps": "2,1"}, "gaps must be one or more positive numbers, increasing"),
         ({"instances": "0"}, "instances must be at least 1"),
     ):
         with pytest.raises(InputError, match=sentence):

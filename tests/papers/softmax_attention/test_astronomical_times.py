@@ -6,7 +6,7 @@ import pytest
 from saddlescope._shared.errors import InputError
 from saddlescope.models.tokens.generators import gaussian_tokens
 from saddlescope.models.tokens.losses import SelectionLoss
-from saddlescope.papers.softmax_attention.astronomical_times.naive_flow import run_naive_solver, shift_scores
+from saddlescope.papers.softmax_attention.shared.naive_flow import run_naive_solver, shift_scores
 from saddlescope.reproduction import find_entry
 
 NAME = "softmax-attention/astronomical-times"
@@ -27,7 +27,7 @@ def test_formulations_that_part_refute_their_claim(run, outcomes):
         assert {name for name in AGREE if found[name] == "refuted"} == {claim}
 
 
-def test_what_is_silent_is_counted_and_held_against_the_balance(run, outcomes):
+def test_silent_failures_are_counted_and_compared_with_the_balance(run, outcomes):
     run.says_success.values[:] = 1
     run.error.values[:], run.defect.values[:] = 1e-7, 1e-4
     found = outcomes(ENTRY, run)
@@ -63,8 +63,11 @@ def test_a_shift_of_the_scores_keeps_the_gaps():
 
 def test_values_out_of_range_are_refused_at_once():
     for settings, sentence in (
-        ({"log10_times": "10,400"}, "log10_times must ascend"),
-        ({"solvers": "RK45,Heun"}, "solvers must be among"),
+        (
+            {"log10_times": "10,400"},
+            "log10_times must be one or more numbers, each at least 1 and below 301, increasing",
+        ),
+        ({"solvers": "RK45,Heun"}, "solvers must be one or more words, each one of RK45"),
         ({"naive_log10_time": "400"}, "naive_log10_time must be between"),
     ):
         with pytest.raises(InputError, match=sentence):

@@ -5,7 +5,7 @@ import pytest
 from scipy.optimize import minimize_scalar
 
 from saddlescope._shared.errors import InputError
-from saddlescope.papers.softmax_attention.initial_scale.degenerate_tokens import degenerate_tokens, least_entropy
+from saddlescope.papers.softmax_attention.initial_scale import degenerate_tokens, least_entropy
 from saddlescope.reproduction import find_entry
 from saddlescope.theory.attention.svm import l1_svm
 
@@ -68,5 +68,5 @@ def test_the_least_entropy_is_the_least():
 
 
 def test_scales_out_of_order_are_refused_at_once():
-    with pytest.raises(InputError, match="scales must be two or more, descending"):
+    with pytest.raises(InputError, match="scales must be two or more numbers, each between 1e-100 and 10, decreasing"):
         ENTRY.configure("quick", {"scales": "0.1,0.3"})

@@ -73,7 +73,7 @@ def test_the_parameter_flow_is_that_of_the_softmax_in_plain_time(parametrisation
 def test_values_out_of_range_are_refused_at_once():
     for settings, sentence in (
         ({"dims": "8"}, "samples, tokens and dims must be as many"),
-        ({"log10_times": "1,2"}, "log10_times must ascend"),
+        ({"log10_times": "1,2"}, "log10_times must rise by 0.1 or more"),
         ({"scale": "0"}, "scale must be positive"),
     ):
         for entry in (EQUIVALENCE, CLOSED_FORM):

@@ -43,6 +43,9 @@ def test_sizes_that_do_not_show_it_leave_it_undecided(run, outcomes):
 
 
 def test_values_out_of_range_are_refused_at_once():
-    for settings, sentence in (({"dims": "3,2"}, "dims must be"), ({"pairs": "1"}, "pairs must be at least 2")):
+    for settings, sentence in (
+        ({"dims": "3,2"}, "dims must be one or more integers, each at least 1, increasing"),
+        ({"pairs": "1"}, "pairs must be at least 2"),
+    ):
         with pytest.raises(InputError, match=sentence):
             ENTRY.configure("quick", settings)

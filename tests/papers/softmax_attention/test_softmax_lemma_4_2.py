@@ -6,7 +6,7 @@ from scipy.optimize import minimize
 
 from saddlescope._shared.errors import InputError
 from saddlescope.models import SelectionLoss, TokenData, attention_loss, gaussian_tokens, separability
-from saddlescope.papers.softmax_attention.lemma_4_2.finite_limits import strict_minimum
+from saddlescope.papers.softmax_attention.lemma_4_2 import strict_minimum
 from saddlescope.reproduction import find_entry
 
 NAME = "softmax-attention/lemma-4-2"
@@ -83,8 +83,8 @@ def test_flows_that_did_not_arrive_decide_nothing(run, outcomes):
 
 def test_values_out_of_range_are_refused_at_once():
     for settings, sentence in (
-        ({"log10_times": "2,30"}, "log10_times must ascend"),
-        ({"dim": "3"}, "dim must be at least 4"),
+        ({"log10_times": "2,30"}, "log10_times must contain 2, 30 and 300"),
+        ({"dim": "3"}, "dim must be above low_dim=3"),
         ({"small_gap": "0"}, "small_gap must be positive"),
     ):
         with pytest.raises(InputError, match=sentence):

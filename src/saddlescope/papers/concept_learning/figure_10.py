@@ -43,7 +43,7 @@ class Params(two_layer.TwoLayerParams):
     """The paper's data, from a batch of random starts."""
 
     mu: tuple[float, ...] = param(
-        (0.7, 1.7, 3.0), "distance of each cluster from the origin, in ascending order", gt=0, least=3
+        (0.7, 1.7, 3.0), "distance of each cluster from the origin, in ascending order", gt=0, least=3, most=6
     )
     horizon: float = param(20.0, "end of the authors' runs: 2000 steps of 0.01", unit="t", gt=0)
     until: float = param(120.0, "end of the runs", unit="t", gt=0)

@@ -15,7 +15,6 @@ from functools import partial
 import numpy as np
 import xarray as xr
 
-from saddlescope._shared.errors import InputError
 from saddlescope.papers.concept_learning import CITATION
 from saddlescope.papers.concept_learning.shared import two_layer_figures as views
 from saddlescope.papers.concept_learning.shared import two_layer_runs as two_layer
@@ -38,16 +37,11 @@ class Params(two_layer.TwoLayerParams):
     empty: int = param(2, "directions without a concept in the run shown", ge=1)
     until: float = param(60.0, "end of the gradient flow", unit="t", gt=0)
     scales: tuple[float, ...] = param(
-        (1e-3, 1e-5), "two standard deviations of the entries of U; the run shown starts at the first",
-        ge=1e-7, le=0.1, least=2, order="decreasing", scale="log",
+        (1e-3, 1e-5), "standard deviations of the entries of U; the run shown starts at the first",
+        ge=1e-7, le=0.1, least=2, most=2, order="decreasing", scale="log",
     )  # fmt: skip
     starts: int = param(400, "random starts, rescaled to each scale", ge=1)
     seed: int = param(0, "seed of all starts", ge=0)
-
-    def check(self) -> None:
-        super().check()
-        if len(self.scales) != 2:
-            raise InputError(f"scales must be two numbers; got {self.scales!r}.")
 
 
 def run(params: Params, context: RunContext) -> xr.Dataset:

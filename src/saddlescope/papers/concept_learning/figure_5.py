@@ -13,7 +13,6 @@ from itertools import product
 import numpy as np
 import xarray as xr
 
-from saddlescope._shared.errors import InputError
 from saddlescope.papers.concept_learning import CITATION
 from saddlescope.papers.concept_learning.shared import two_layer_figures as views
 from saddlescope.papers.concept_learning.shared import two_layer_runs as two_layer
@@ -31,7 +30,7 @@ _SEEN = 0.01  # of the first loss: a visible rise
 class Params(two_layer.TwoLayerParams):
     """One start of a small batch, and the statistics of large ones."""
 
-    mu: tuple[float, ...] = param((1.0, 2.0), "distance of both clusters from the origin", gt=0, least=2)
+    mu: tuple[float, ...] = param((1.0, 2.0), "distance of both clusters from the origin", gt=0, least=2, most=2)
     sigma: tuple[float, ...] = param(
         (0.05, 0.05), "standard deviation of the clusters along each concept", ge=0, least=2
     )
@@ -43,11 +42,6 @@ class Params(two_layer.TwoLayerParams):
     )  # fmt: skip
     starts: int = param(16_384, "random starts of each law and scale", ge=1)
     seed: int = param(0, "seed of all starts", ge=0)
-
-    def check(self) -> None:
-        super().check()
-        if len(self.mu) != 2:
-            raise InputError(f"mu must be two numbers; got {self.mu!r}.")
 
 
 def run(params: Params, context: RunContext) -> xr.Dataset:

@@ -43,7 +43,9 @@ class Figure9Params(Params):
 
     descents: ClassVar[int] = 4
 
-    mu: tuple[float, ...] = param((1.0, 1.5, 2.2, 2.7), "distance of each cluster from the origin", gt=0, least=2)
+    mu: tuple[float, ...] = param(
+        (1.0, 1.5, 2.2, 2.7), "distance of each cluster from the origin", gt=0, least=2, most=6
+    )
     sigma: tuple[float, ...] = param(
         (0.05, 0.05, 0.05, 0.5), "standard deviation of the clusters along each concept", ge=0, least=2
     )

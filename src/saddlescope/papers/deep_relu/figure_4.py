@@ -17,7 +17,6 @@ from functools import partial
 
 import xarray as xr
 
-from saddlescope._shared.errors import InputError
 from saddlescope.papers.deep_relu import CITATION
 from saddlescope.papers.deep_relu.shared.plateau_statistics import (
     ACCURACY_METRIC,
@@ -50,8 +49,8 @@ class Params(EntryParams):
     dataset: Data = param("mnist", "training images; embedded digits if there is no data folder")
     width: int = param(100, "width of the hidden layers", ge=1)
     deviations: tuple[float, ...] = param(
-        (0.016, 0.001), "two standard deviations of the initial weights at depth 4", gt=0, least=2, order="decreasing",
-        scale="log",
+        (0.016, 0.001), "two standard deviations of the initial weights at depth 4",
+        gt=0, least=2, most=2, order="decreasing", scale="log",
     )  # fmt: skip
     rate: float = param(0.3, "factor of the learning rate at depth 4, which is factor / |theta|^2", gt=0)
     steps: int = param(120_000, "steps of stochastic gradient descent at depth 4", ge=1, scale="log")
@@ -61,10 +60,6 @@ class Params(EntryParams):
     batch: int = param(32, "samples in a minibatch", ge=1)
     marks: int = param(24, "stored spectra per doubling of the step", ge=1)
     seed: int = param(0, "seed of the initial weights and minibatches", ge=0)
-
-    def check(self) -> None:
-        if len(self.deviations) != 2:
-            raise InputError(f"deviations must be two positive numbers, decreasing; got {self.deviations!r}.")
 
 
 def run(params: Params, context: RunContext) -> xr.Dataset:

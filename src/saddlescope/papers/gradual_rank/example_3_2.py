@@ -275,13 +275,13 @@ def _median_error(order: str, run: xr.Dataset) -> Estimate:
 
 
 for _order, _times, _label in (
-    ("limit", "limit times T_k", "limit T_k"),
-    ("finite", "corrected times T_k + C_k / log(1/α)", "corrected time"),
+    ("limit", "limit times T_k", "limit time T_k"),
+    ("finite", "finite-scale times T_k + C_k / log(1/α)", "finite-scale time T_k + C_k / log(1/α)"),
 ):
     claims.add(
         f"window-{_order}",
-        f"Every stage of the deepest one-head network occurs nearer to its {_label} than to another stage's",
-        quantity=f"number of stages before 12 T_1 that are not found nearest to their {_label}",
+        f"Every stage of the deepest one-head network is nearest to its own {_label}",
+        quantity=f"number of stages before 12 T_1 that are not nearest to their own {_label}",
         kind="own",
         source="Theorem 4.1; a bar set before the run, for two layers of one head",
         high=0.0,

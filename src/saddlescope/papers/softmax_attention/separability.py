@@ -1,26 +1,26 @@
 """Separability of Gaussian data: diagonal weights need far more dimensions.
 
-The entry counts how often Gaussian tokens and queries can be separated, by any W and by diagonal ones, as the dimension
-d grows. Every answer is proven: by weights with margins of 1, or by a Farkas certificate.
+The entry counts the Gaussian instances that any W can separate, and those that diagonal ones can, as the dimension d
+grows. Every answer has a proof: weights with margins of 1, or a Farkas certificate.
 
-The paper says of Assumption 1 that Gaussian data meet it where d is larger than L and n. For W in full that is simple:
-queries that are independent (d >= n) let W z_i be any vectors, and differences that are (d >= L - 1) let each of them
-have margins of 1. Section 4 needs more, a diagonal W, which has d numbers instead of d^2.
+The paper states that Gaussian data meet Assumption 1 if d is larger than L and n. For a full W the reason is simple:
+with independent queries (d >= n) the W z_i can be any vectors, and with independent differences (d >= L - 1) each of
+them can have margins of 1. Section 4 needs a diagonal W, which has d numbers instead of d².
 
 With two tokens, L = 2, the features of the n samples are in general position and have random signs, so that the share
-is known exactly: Cover's function counting theorem (1965), P = 2^(1-n) sum_{k < p} C(n-1, k), with p = d numbers for
-diagonal weights and d^2 for W in full.
+is known exactly: Cover's function counting theorem (1965), P = 2^(1-n) Σ_{k < p} C(n-1, k), with p = d numbers for
+diagonal weights and d² for a full W.
 """
 
+from collections.abc import Callable
 from functools import partial
 from math import comb
 
 import numpy as np
 import xarray as xr
 
-from saddlescope._shared.errors import InputError
 from saddlescope.papers.softmax_attention import CITATION
-from saddlescope.papers.softmax_attention.shared.share_curves import share_curve
+from saddlescope.papers.softmax_attention.shared.curves import share_curve
 from saddlescope.plot import Axis, Figure, Line, Mark, Panel
 from saddlescope.reproduction.claim import Claims, Estimate
 from saddlescope.reproduction.context import RunContext
@@ -34,31 +34,30 @@ _KINDS = ("any W", "diagonal W")
 class Params(EntryParams):
     """Sizes and trials."""
 
-    samples: int = param(8, "n", ge=1)
-    tokens: int = param(5, "L", ge=2)
+    samples: int = param(8, "samples n of the data with many tokens", ge=1)
+    tokens: int = param(5, "tokens per sample L of the data with many tokens", ge=2)
     dims: tuple[int, ...] = param(
-        (2, 3, 4, 5, 6, 8, 9, 12, 16, 20, 24, 28, 32), "d, with n + 1 and n (L - 1) among them"
+        (2, 3, 4, 5, 6, 8, 9, 12, 16, 20, 24, 28, 32),
+        "dimensions d of the data with many tokens",
+        ge=1,
+        order="increasing",
     )
-    pairs: int = param(12, "n of the data with two tokens", ge=2)
-    pair_dims: tuple[int, ...] = param((2, 3, 4, 5, 6, 7, 8, 10), "their d")
+    pairs: int = param(12, "samples n of the data with two tokens", ge=2)
+    pair_dims: tuple[int, ...] = param(
+        (2, 3, 4, 5, 6, 7, 8, 10), "dimensions d of the data with two tokens", ge=1, order="increasing"
+    )
     trials: int = param(200, "instances of each size", ge=1)
-    seed: int = param(0, "of the data", ge=0)
-
-    def check(self) -> None:
-        for name in ("dims", "pair_dims"):
-            values = getattr(self, name)
-            if not values or list(values) != sorted(set(values)) or values[0] < 1:
-                raise InputError(f"{name} must be one or more, at least 1 and ascending; got {values!r}.")
+    seed: int = param(0, "seed of the first instance of each size; the others count up", ge=0)
 
 
 def run(params: Params, context: RunContext) -> xr.Dataset:
     """Count the separable instances of every size."""
-    jobs = [(params.samples, params.tokens, d) for d in params.dims]
-    jobs += [(params.pairs, 2, d) for d in params.pair_dims]
+    sizes = [(params.samples, params.tokens, d) for d in params.dims]
+    sizes += [(params.pairs, 2, d) for d in params.pair_dims]
     parts = []
-    for k, size in enumerate(jobs):
-        context.report(k / len(jobs), f"(n, L, d) = {size}")
-        parts.append(context.cached(f"size-{k}", partial(_count_separable, size, params)))
+    for (k, size), step in context.steps(enumerate(sizes)):
+        step.report(0.0, f"(n, L, d) = {size}")
+        parts.append(step.cached(f"size-{k}", partial(_count_separable, size, params)))
     context.report(1.0, "done")
     return xr.concat(parts, "size").assign_attrs(trials=params.trials)
 
@@ -93,26 +92,22 @@ def _count_separable(size: tuple[int, int, int], params: Params) -> xr.Dataset:
 
 
 def _farkas_residual(data, multipliers: np.ndarray, diagonal: bool) -> float:
-    """Return |sum lambda F| over sum lambda |F|, from all features."""
+    """Return |Σ λ F| over Σ λ |F|, from all features."""
     F = data.features if diagonal else np.einsum("imd,ie->imde", data.differences, data.z)
     total, sizes = np.tensordot(multipliers, F, 2), np.sqrt(np.sum(F**2, axis=tuple(range(2, F.ndim))))
     return float(np.linalg.norm(total) / np.sum(multipliers * sizes))
 
 
 def _cover_share(n: int, numbers: int) -> float:
-    """Return the share of sign patterns of n points in general position that `numbers` weights can separate."""
+    """Return the share of sign patterns of n points in general position that some weights separate."""
     return sum(comb(n - 1, k) for k in range(min(numbers, n))) / 2 ** (n - 1)
 
 
-def _select_many_tokens(run: xr.Dataset) -> xr.Dataset:
-    return run.isel(size=run.L.values > 2)
-
-
-def _count_inseparable(kind: str, least_dim, run: xr.Dataset) -> Estimate:
+def _count_inseparable(kind: str, least_dim: Callable[[xr.Dataset], np.ndarray], run: xr.Dataset) -> Estimate:
     """Count the inseparable instances where d is at least the sufficient one."""
     chosen = run.isel(size=run.d.values >= least_dim(run)).sel(kind=kind)
     if not chosen.sizes["size"]:
-        return Estimate.unresolved("No size of the run has d that large.")
+        return Estimate.unresolved("No size of the run has d that large; add larger dims.")
     count = chosen.sizes["size"] * run.attrs["trials"]
     return Estimate(
         float(count - chosen.separable.sum()), remark=f"of {count} instances, d from {chosen.d.values.min()}"
@@ -120,14 +115,14 @@ def _count_inseparable(kind: str, least_dim, run: xr.Dataset) -> Estimate:
 
 
 def _cover_p_value(kind: str, run: xr.Dataset) -> Estimate:
-    """Return the p-value of the counts against Cover's shares, by chi^2 over dimensions where both are expected."""
+    """Return the p-value of the counts under Cover's shares, by χ² over dimensions where both answers are expected."""
     from scipy.stats import chi2
 
     pairs, trials = run.isel(size=run.L.values == 2).sel(kind=kind), run.attrs["trials"]
     share = pairs.cover.values
     open_ones = np.minimum(share, 1 - share) * trials >= 1
     if not np.any(open_ones):
-        return Estimate.unresolved("No dimension of the run has both answers.")
+        return Estimate.unresolved("No dimension of the run has both answers; add pair_dims near pairs / 2.")
     expected = share[open_ones] * trials
     deviation = (pairs.separable.values[open_ones] - expected) ** 2 / (expected * (1 - share[open_ones]))
     dims = ", ".join(str(d) for d in pairs.d.values[open_ones])
@@ -140,29 +135,28 @@ claims = Claims()
 
 claims.add(
     "any-w-above-n-and-l",
-    "W separates whenever d >= max(n, L - 1)",
-    quantity="instances that it does not",
-    kind="printed",
-    source="Section 3.1: for d larger than L and n; exact, see above. No exception is allowed",
+    "Some W separates Gaussian data whenever the dimension d is at least n and L − 1",
+    quantity="number of inseparable instances with d ≥ max(n, L − 1)",
+    kind="reading",
+    source="Section 3.1: for d larger than L and n; exact, by independent queries and differences. No exception is "
+    "allowed",
     high=0.0,
 )(partial(_count_inseparable, "any W", lambda run: run.n.values.clip(run.L.values - 1)))
 
 
 @claims.add(
     "diagonal-w-above-n-and-l",
-    "That does not carry over to the diagonal W of section 4",
-    quantity="the share separated at d just above n and L",
+    "At the smallest d above n and L, diagonal weights separate less than half of the Gaussian data",
+    quantity="share of instances that diagonal weights separate at the smallest d above n and L",
     kind="own",
     source="This project's: less than half of them",
     high=0.5,
 )
 def _share_just_above(run: xr.Dataset) -> Estimate:
-    """Return the share that diagonal weights separate at the smallest d above n and L."""
-    many = _select_many_tokens(run)
-    enough = many.isel(size=many.d.values > max(many.n.values[0], many.L.values[0]))
-    if not enough.sizes["size"]:
-        return Estimate.unresolved("No size of the run has d above n and L.")
-    first = enough.isel(size=0)
+    first = run.isel(size=(run.L.values > 2) & (run.d.values > np.maximum(run.n.values, run.L.values)))
+    if not first.sizes["size"]:
+        return Estimate.unresolved("No size of the run has d above n and L; add larger dims.")
+    first = first.isel(size=0)
     share = Estimate.share(first.separable.sel(kind="diagonal W"), run.attrs["trials"])
     return Estimate(
         share.value, share.uncertainty, f"{share.remark}, (n, L, d) = ({first.n:d}, {first.L:d}, {first.d:d})"
@@ -171,37 +165,32 @@ def _share_just_above(run: xr.Dataset) -> Estimate:
 
 claims.add(
     "diagonal-w-above-all-differences",
-    "A diagonal W separates whenever d >= n (L - 1)",
-    quantity="instances that it does not",
-    kind="printed",
-    source="Features that are independent have any margins; exact. No exception is allowed",
+    "Diagonal weights separate Gaussian data whenever the dimension d is at least n (L − 1)",
+    quantity="number of instances with d ≥ n (L − 1) that no diagonal W separates",
+    kind="own",
+    source="Features that are independent can have any margins; exact. No exception is allowed",
     high=0.0,
 )(partial(_count_inseparable, "diagonal W", lambda run: run.n.values * (run.L.values - 1)))
 
-claims.add(
-    "two-tokens-diagonal-w",
-    "With two tokens, diagonal weights separate as often as Cover's theorem has it for d numbers",
-    quantity="p-value",
-    kind="printed",
-    source="Cover (1965), exact; the bound is a level of one in a thousand",
-    low=1e-3,
-)(partial(_cover_p_value, "diagonal W"))
-
-claims.add(
-    "two-tokens-any-w",
-    "And W in full as it has it for d^2",
-    quantity="p-value",
-    kind="printed",
-    source="Cover (1965), exact; the bound is a level of one in a thousand",
-    low=1e-3,
-)(partial(_cover_p_value, "any W"))
+for _name, _kind, _statement in (
+    ("diagonal-w", "diagonal W", "diagonal weights separate as often as Cover's theorem predicts for d numbers"),
+    ("any-w", "any W", "a full W separates as often as Cover's theorem predicts for d² numbers"),
+):
+    claims.add(
+        f"two-tokens-{_name}",
+        f"With two tokens, {_statement}",
+        quantity="p-value of the counts by dimension under Cover's shares (χ² test)",
+        kind="own",
+        source="Cover (1965), exact; the bound is a level of one in a thousand",
+        low=1e-3,
+    )(partial(_cover_p_value, _kind))
 
 
 @claims.add(
     "every-answer-is-proven",
-    "Margins of 1, or a Farkas certificate",
-    quantity="the worst residual, computed from all d^2 or d features",
-    kind="printed",
+    "Every answer has a proof: weights with margins of 1, or a Farkas certificate",
+    quantity="largest residual of a proof: gap of a margin to 1, or relative norm of the Farkas sum",
+    kind="own",
     source="Farkas' lemma; the bound is rounding in sums of as many numbers",
     high=1e-12,
 )
@@ -210,64 +199,51 @@ def _worst_proof(run: xr.Dataset) -> Estimate:
     return Estimate(float(run.worst_proof.max()), remark=f"{count} answers")
 
 
-metrics = (
+metrics = tuple(
     Metric(
-        name="any_w",
-        quantity="draws that some W separates, mean over sizes",
-        statistic=lambda run: float(run.separable.sel(kind="any W").mean()),
-    ),
-    Metric(
-        name="diagonal_w",
-        quantity="draws that a diagonal W separates, mean over sizes",
-        statistic=lambda run: float(run.separable.sel(kind="diagonal W").mean()),
-    ),
+        name=name,
+        quantity=f"number of draws that {kind} separates, mean over sizes",
+        statistic=lambda run, kind=kind: float(run.separable.sel(kind=kind).mean()),
+    )
+    for name, kind in zip(("any_w", "diagonal_w"), _KINDS, strict=True)
 )
 
 
 def figures(run: xr.Dataset) -> list[Figure]:
     """Draw the shares against d, for many tokens and for two, with Cover's theorem."""
-    many, trials = _select_many_tokens(run), run.attrs["trials"]
-    pairs = run.isel(size=run.L.values == 2)
+    trials = run.attrs["trials"]
+    many, pairs = (run.isel(size=np.flatnonzero((run.L.values == 2) == two)) for two in (False, True))
 
-    def shares(part: xr.Dataset) -> list:
-        counts, of = (part.separable.sel(kind=kind).values for kind in _KINDS), np.full(part.sizes["size"], trials)
-        return [
+    def panel(title: str, part: xr.Dataset, *others: Line | Mark) -> Panel:
+        shares = [
             mark
-            for color, (kind, count) in enumerate(zip(_KINDS, counts, strict=True))
-            for mark in share_curve(part.d.values, count, of, kind, color, points=part is pairs)
+            for color, kind in enumerate(_KINDS)
+            for mark in share_curve(
+                part.d.values,
+                part.separable.sel(kind=kind).values,
+                np.full(part.sizes["size"], trials),
+                kind,
+                color,
+                points=part is pairs,
+            )
         ]
+        share = Axis("share separable", range=(-0.03, 1.03))
+        return Panel(title=title, x=Axis("dimension d"), y=share, marks=(*others, *shares))
 
     n, L = int(many.n.values[0]), int(many.L.values[0])
+    bounds = [Mark(at=float(max(n, L - 1)), label="max(n, L−1)"), Mark(at=float(n * (L - 1)), label="n(L−1)")]
     laws = [
         Line(x=pairs.d.values, y=pairs.cover.sel(kind=kind).values, group="Cover's theorem", color=2, style="dashed")
         for kind in _KINDS
     ]
-    d = Axis("dimension d")
     return [
         Figure(
             name="shares",
-            title="Diagonal weights need far more dimensions",
-            caption=f"Share of {trials} Gaussian instances that can be separated by any W and by diagonal ones, with "
-            f"95 % intervals. Left: n = {n} samples of L = {L} tokens. Right: n = {int(pairs.n.values[0])} samples of "
-            "two tokens, and Cover's theorem.",
-            panels=(
-                Panel(
-                    title=f"{L} tokens",
-                    x=d,
-                    y=Axis("share separable", range=(-0.03, 1.03)),
-                    marks=(
-                        *shares(many),
-                        Mark(at=float(max(n, L - 1)), label="max(n, L−1)"),
-                        Mark(at=float(n * (L - 1)), label="n(L−1)"),
-                    ),
-                ),
-                Panel(
-                    title="two tokens",
-                    x=d,
-                    y=Axis("share separable", range=(-0.03, 1.03)),
-                    marks=(*laws, *shares(pairs)),
-                ),
-            ),
+            title="Gaussian data that any W and diagonal weights separate",
+            caption=f"Share of {trials} Gaussian instances that any W and that diagonal weights separate, against the "
+            f"dimension, with 95 % intervals. Left: n = {n} samples of L = {L} tokens. Right: n = "
+            f"{int(pairs.n.values[0])} samples of two tokens, and Cover's theorem (dashed).",
+            panels=(panel(f"{L} tokens", many, *bounds), panel("two tokens", pairs, *laws)),
         )
     ]
 

@@ -3,8 +3,8 @@
 Images of D numbers have mean m, which depends on the condition, and covariance Q diag(lambda) Q^T. Noised to gamma they
 are normal too, so that the best prediction of the noise is sigma Q diag(1 / (alpha^2 lambda + sigma^2)) Q^T (z - alpha
 m). With it the sampler of T steps is a linear map of normal numbers: along each direction the mean and the variance of
-its images follow from T products, without a draw. The images should have mean m and variance lambda + exp(gamma_0), with
-the noise that is left at time 0.
+its images follow from T products, without a draw. The images should have mean m and variance lambda + exp(gamma_0),
+with the noise that is left at time 0.
 """
 
 import math

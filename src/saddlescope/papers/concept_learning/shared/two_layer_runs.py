@@ -30,15 +30,13 @@ _FIRST = 1e-3  # first stored time after 0, over the last time
 class TwoLayerParams(EntryParams):
     """Data of the symmetric two-layer model; the defaults are those of Figure 8."""
 
-    mu: tuple[float, ...] = param((1.0, 1.5, 2.2), "distance of each cluster from the origin", gt=0, least=2)
+    mu: tuple[float, ...] = param((1.0, 1.5, 2.2), "distance of each cluster from the origin", gt=0, least=2, most=6)
     sigma: tuple[float, ...] = param(
         (0.05, 0.05, 0.05), "standard deviation of the clusters along each concept", ge=0, least=2
     )
     until: float = param(40.0, "end of the gradient flow", unit="t", gt=0)
 
     def check(self) -> None:
-        if len(self.mu) > 6:
-            raise InputError(f"mu must be 2 to 6 numbers; got {self.mu!r}.")
         if len(self.sigma) != len(self.mu):
             raise InputError(f"sigma must be {len(self.mu)} numbers, one for each mu; got {self.sigma!r}.")
 

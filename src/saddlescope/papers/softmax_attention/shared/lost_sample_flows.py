@@ -8,6 +8,8 @@ of t, which float64 cannot distinguish from t itself. Such a flow ends there, an
 (NaN).
 """
 
+from typing import Any
+
 import numpy as np
 
 from saddlescope.flow import FlowError, diagonal_margin_flow, matrix_margin_flow
@@ -18,7 +20,7 @@ from saddlescope.papers.softmax_attention.shared.lost_sample_statistics import F
 def log_lost_samples(data: TokenData, loss: SelectionLoss, scale: float, log_times: np.ndarray) -> np.ndarray:
     """Return the logarithm of `lost` at these times, (2, k); NaN for a flow that did not reach the last one."""
     lost = np.full((len(FLOWS), len(log_times)), np.nan)
-    options = {"log_until": log_times[-1], "record": log_times, "tolerance": 1e-7}
+    options: dict[str, Any] = {"log_until": log_times[-1], "record": log_times, "tolerance": 1e-7}
     starts = (
         lambda: diagonal_margin_flow(loss, data.features, scale, **options),
         lambda: matrix_margin_flow(loss, data.differences, data.z, **options),

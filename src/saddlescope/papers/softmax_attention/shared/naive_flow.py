@@ -1,15 +1,14 @@
 """The diagonal flow with naive gradients, by SciPy in the logarithm of time, and the balance of its energy.
 
     autodiff  minus the gradient of the softmax loss by automatic differentiation, times dt/dtau
-    formula   the gradient of appendix A.1, with X^T Sigma(g) gamma, times dt/dtau
-    stable    rates from their logarithms, folded with ln dt/dtau
+    formula   the gradient of appendix A.1, with Xᵀ Σ(g) γ, times dt/dtau
+    stable    rates from their logarithms, combined with ln dt/dtau
 
-The first two multiply sigma_opt by gamma_opt - sum_l gamma_l sigma_l, which is only rounding once the other sigma are
-below 1e-16; dt/dtau then amplifies it. Where the rounding is rough solvers take tiny steps; where it is 0 or constant
-for long they report a success.
+The first two multiply σ_opt by γ_opt - Σ_l γ_l σ_l, which is only rounding once the other σ are below 1e-16; dt/dtau
+then amplifies it. Rough rounding makes solvers take tiny steps; if it is 0 or constant for long, they report a success.
 
 The balance needs the states alone, from any solver: along a gradient flow ln(L - L*) changes by the integral of
--|grad L|^2 / (L - L*), both computed here without cancellation.
+-|∇L|² / (L - L*). Both are computed here without cancellation.
 """
 
 import warnings
@@ -30,8 +29,8 @@ class NaiveRun:
 
     Attributes:
         reported_success: True if the solver reported a success; False if it used up its evaluations.
-        beta: xi_k * xi_q at its end, (d,); NaN where it did not reach it.
-        defect: the largest error of the energy balance, over what ln(L - L*) changed by (at least 1).
+        beta: ξ_k ⊙ ξ_q at its end, (d,); NaN if the run did not reach it.
+        defect: largest error of the energy balance, over the change of ln(L - L*) (at least 1).
         evaluations: number of evaluations of the right-hand side.
     """
 
@@ -46,19 +45,19 @@ class _SpentError(Exception):
 
 
 def shift_scores(data: TokenData, by: float) -> TokenData:
-    """Return the data with every score larger by as much: the flow is the same, up to a factor of time."""
+    """Return the data with one number added to every score; the flow is the same, up to a factor of time."""
     return TokenData(data.X + by * (data.y[:, None, None] * data.v) / (data.v @ data.v), data.z, data.y, data.v)
 
 
 def run_naive_solver(
     data: TokenData, kind: str, method: str, *, scale: float, log_time: float, tolerance: float, max_evaluations: int
 ) -> NaiveRun:
-    """Follow xi_k, xi_q from omega_0 = scale to ln t, in tau = ln(1 + t), by one of SciPy's methods."""
+    """Follow ξ_k and ξ_q from ω₀ = scale to ln t, in tau = ln(1 + t), by one of SciPy's methods."""
     d, B, loss = data.dim, data.features, SelectionLoss(data.optimal_scores, data.gaps)
     start = np.concatenate([np.full(d, scale * 2**0.5), np.zeros(d)])
     spent = 0
     with jax.enable_x64(True), warnings.catch_warnings(), np.errstate(all="ignore"):
-        warnings.simplefilter("ignore")  # of the naive kind's overflows
+        warnings.simplefilter("ignore")  # about overflows of the naive kinds
         gradient = jax.jit(jax.grad(lambda beta: attention_loss(data)(beta)))
 
         def force(tau: float, beta: np.ndarray) -> np.ndarray:

@@ -1,0 +1,318 @@
+"""Flows to t = 1e300: independent formulations agree, and naive gradients fail.
+
+The theorems are about t → ∞, and directions converge like 1 / ln t: they are visible only at times at which every rate
+is below 1e-300. Each parametrisation is followed twice, by methods that share only the logarithms of the rates:
+
+    diagonal  in φ = 2 ∫ r dt, implicitly in ln ln t, and in ξ_k, ξ_q and w₊, w₋, explicitly in ln t
+    W alone   in φ = ∫ r dt, and in W
+    K, Q      reduced to the moving part, implicitly, and in K and Q
+
+The second method of each pair uses automatic differentiation and DOP853. Naive methods are run as well: the gradient of
+the softmax loss by automatic differentiation, and by the formula of appendix A.1, in SciPy's solvers, in ln t, to
+t = 1e50. Their reported successes are compared with the true direction, and with the energy balance, which does not
+need it.
+"""
+
+from functools import partial
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+import xarray as xr
+
+from saddlescope.papers.softmax_attention import CITATION
+from saddlescope.papers.softmax_attention.shared.curves import flow_curves
+from saddlescope.plot import Axis, Figure, Line, Mark, Panel, Table
+from saddlescope.reproduction.claim import Claims, Estimate
+from saddlescope.reproduction.context import RunContext
+from saddlescope.reproduction.entry import Entry
+from saddlescope.reproduction.parameters import EntryParams, param
+
+if TYPE_CHECKING:
+    from saddlescope.models.tokens.data import TokenData
+
+_PAIRS = ("diagonal, ξ", "diagonal, w", "W alone", "K, Q")
+
+_GRADIENTS = ("autodiff", "formula", "stable")
+
+_WRONG = 1e-3  # error of a direction above which a run counts as wrong
+
+_ALARM = 0.05  # energy defect above which the balance raises an alarm
+
+
+class Params(EntryParams):
+    """Data, times and solvers."""
+
+    samples: int = param(4, "samples n", ge=1)
+    tokens: int = param(5, "tokens per sample L", ge=2)
+    dim: int = param(8, "dimension d, and columns of K and Q", ge=2)
+    instances: int = param(2, "data sets on which formulations are compared", ge=1)
+    log10_times: tuple[float, ...] = param(
+        (10.0, 100.0, 300.0), "log10 of the times of the comparison", ge=1, lt=301, order="increasing"
+    )
+    scale: float = param(0.1, "initial scale ω₀, and deviation of the entries of K and Q", gt=0, scale="log")
+    naive_instances: int = param(6, "data sets for the naive gradients", ge=1)
+    naive_log10_time: float = param(50.0, "log10 of the last time of naive gradients", ge=1, le=300)
+    solvers: tuple[Literal["RK45", "DOP853", "LSODA", "BDF", "Radau"], ...] = param(
+        ("RK45", "DOP853", "LSODA"), "SciPy's solvers for naive gradients, at rtol 1e-6"
+    )
+    most: int = param(8000, "largest number of evaluations of a run of these solvers", ge=1000)
+    seed: int = param(400, "seed of the first data set of each kind; the others count up", ge=1)
+
+
+def run(params: Params, context: RunContext) -> xr.Dataset:
+    """Follow each parametrisation both ways, and the naive gradients."""
+    pairs = [(k, pair) for k in range(params.instances) for pair in range(len(_PAIRS))]
+    formulations, naive = context.split(len(pairs), params.naive_instances)
+    cases: list[xr.Dataset] = []
+    data_sets: list[xr.Dataset] = []
+    for (k, pair), step in formulations.steps(pairs):
+        step.report(0.0, name := f"agreement-{k}-{pair}")
+        cases.append(step.cached(name, partial(_compare_formulations, pair, params.seed + k, params)))
+    for k, step in naive.steps(range(params.naive_instances)):
+        step.report(0.0, name := f"naive-{k}")
+        data_sets.append(step.cached(name, partial(_run_naive_solvers, params.seed + k, params)))
+    context.report(1.0, "done")
+    join = partial(xr.concat, data_vars="all", coords="minimal", compat="equals", join="exact")
+    return xr.merge([join(cases, "case"), join(data_sets, "data_set")], compat="equals", join="exact")
+
+
+def _compare_formulations(pair: int, seed: int, params: Params) -> xr.Dataset:
+    """Follow one parametrisation both ways; record the distance of the directions, relative to the largest entry."""
+    import jax.numpy as jnp
+
+    from saddlescope.flow import diagonal_margin_flow, key_query_margin_flow, matrix_margin_flow, weight_flow
+    from saddlescope.models.tokens.losses import SelectionLoss
+    from saddlescope.papers.softmax_attention.shared.separable_tokens import separable_gaussian_tokens
+
+    data = separable_gaussian_tokens(params.samples, params.tokens, params.dim, seed=seed)
+    loss, times = SelectionLoss(data.optimal_scores, data.gaps), np.array(params.log10_times) * np.log(10)
+    B, D, z, d, scale = data.features, data.differences, data.z, data.dim, params.scale
+    tight: dict[str, Any] = {"log_until": times[-1], "record": times, "tolerance": 1e-10}
+    follow = partial(weight_flow, loss, log_until=times[-1], record=times, tolerance=1e-11)
+    if pair < 2:
+        ours = diagonal_margin_flow(loss, B, scale, **tight)
+        if pair == 0:
+            reference = follow(lambda w: B @ (w[0] * w[1]), (np.full(d, scale * 2**0.5), np.zeros(d)))
+            theirs = reference.weights[0] * reference.weights[1]
+        else:
+            reference = follow(lambda w: B @ ((w[0] ** 2 - w[1] ** 2) / 2), (np.full(d, scale), np.full(d, scale)))
+            theirs = (reference.weights[0] ** 2 - reference.weights[1] ** 2) / 2
+        directions = ours.direction
+    elif pair == 2:
+        ours = matrix_margin_flow(loss, D, z, **tight)
+        reference = follow(lambda W: jnp.einsum("nmd,nd->nm", D, z @ W.T), np.zeros((d, d)))
+        directions, theirs = np.array([ours.direction(k) for k in range(len(times))]), reference.weights
+    else:
+        start = tuple(scale * np.random.default_rng(seed).standard_normal((2, d, d)))
+        ours = key_query_margin_flow(loss, D, z, start, **tight)
+        reference = follow(lambda w: jnp.einsum("nmd,nd->nm", D, (z @ w[1]) @ w[0].T), start)
+        factors = [ours.direction(k) for k in range(len(times))]
+        directions, theirs = np.array([K @ Q.T for K, Q in factors]), reference.weights[0] @ reference.weights[1].mT
+    flat = directions.reshape(len(times), -1)
+    other = theirs.reshape(len(times), -1) / reference.margin[:, None]
+    return xr.Dataset(
+        {
+            "apart": ("time", np.abs(flat - other).max(axis=1) / np.abs(other).max(axis=1)),
+            "evaluations": ours.evaluations,
+            "twin_evaluations": reference.evaluations,
+            "pair": _PAIRS[pair],
+            "energy_defect": float(ours.energy_defects.max()),
+        },
+        coords={"log10_time": ("time", np.array(params.log10_times)), "case": f"{_PAIRS[pair]}, seed {seed}"},
+    )
+
+
+def _run_naive_solvers(seed: int, params: Params) -> xr.Dataset:
+    """Run SciPy's solvers with naive and with stable rates, and compare them with the true direction."""
+    from saddlescope.flow import diagonal_margin_flow
+    from saddlescope.models.tokens.losses import SelectionLoss
+    from saddlescope.papers.softmax_attention.shared.naive_flow import run_naive_solver, shift_scores
+    from saddlescope.papers.softmax_attention.shared.separable_tokens import separable_gaussian_tokens
+
+    # Scores other than 0, as in real data: a common shift changes only the time of the flow, but also the rounding.
+    data = shift_scores(separable_gaussian_tokens(params.samples, params.tokens, params.dim, seed=seed), 1.0)
+    log_time = params.naive_log10_time * np.log(10)
+    loss = SelectionLoss(data.optimal_scores, data.gaps)
+    true = diagonal_margin_flow(
+        loss, data.features, params.scale, log_until=log_time, record=[log_time], tolerance=1e-9
+    ).direction[0]
+    errors, defects, says, evaluations = np.full((4, len(_GRADIENTS), len(params.solvers)), np.nan)
+    for i, kind in enumerate(_GRADIENTS):
+        for j, solver in enumerate(params.solvers):
+            result = run_naive_solver(
+                data, kind, solver, scale=params.scale, log_time=log_time, tolerance=1e-6, max_evaluations=params.most
+            )
+            errors[i, j], defects[i, j] = _direction_error(data, result.beta, true), result.defect
+            says[i, j], evaluations[i, j] = result.reported_success, result.evaluations
+    axes = ("kind", "solver")
+    return xr.Dataset(
+        {
+            "error": (axes, errors),
+            "defect": (axes, defects),
+            "says_success": (axes, says),
+            "scipy_evaluations": (axes, evaluations),
+        },
+        coords={"kind": list(_GRADIENTS), "solver": list(params.solvers), "data_set": seed},
+    )
+
+
+def _direction_error(data: "TokenData", beta: np.ndarray, true: np.ndarray) -> float:
+    """Return the error relative to the largest entry; 1 if the smallest margin is not positive (no direction)."""
+    margin = float(data.margins(beta).min()) if np.all(np.isfinite(beta)) else np.nan
+    if not margin > 0:
+        return 1.0 if margin <= 0 else np.nan
+    return float(np.abs(beta / margin - true).max() / np.abs(true).max())
+
+
+def _distance_of_pair(pair: str, run: xr.Dataset) -> Estimate:
+    cases = run.isel(case=[name == pair for name in run.pair.values.tolist()])
+    each = ", ".join(
+        f"{float(row.max()):.1e} at 1e{row.log10_time.item():g}" for row in cases.apart.transpose("time", ...)
+    )
+    ours, theirs = int(cases.evaluations.max()), int(cases.twin_evaluations.max())
+    return Estimate(float(cases.apart.max()), remark=f"{each}; {ours} evaluations against {theirs}")
+
+
+def _is_wrong(run: xr.Dataset) -> np.ndarray:
+    """Return True for each run that was reported as a success and is wrong."""
+    return (run.says_success.values == 1) & (run.error.values > _WRONG)
+
+
+def _silent_failures(kind: str, run: xr.Dataset) -> Estimate:
+    of_kind = run.sel(kind=kind)
+    wrong = _is_wrong(of_kind)
+    called = int(np.sum(of_kind.says_success.values == 1))
+    worst = float(np.max(of_kind.error.values[wrong], initial=0.0))
+    return Estimate(float(wrong.sum()), remark=f"of {wrong.size} runs, {called} called a success; worst {worst:.2g}")
+
+
+claims = Claims()
+
+for _name, _flow, _methods, _direction, _pair in (
+    ("xi", "diagonal weights", "φ and in ξ_k and ξ_q", "β", _PAIRS[0]),
+    ("w", "diagonal weights", "φ and in w₊ and w₋", "β", _PAIRS[1]),
+    ("matrix", "W alone", "φ and in W", "W", _PAIRS[2]),
+    ("keys-queries", "K and Q", "reduced and in full form", "K Qᵀ", _PAIRS[3]),
+):
+    claims.add(
+        f"agree-{_name}",
+        f"Two solvers for {_flow}, in {_methods}, agree on the direction of {_direction}",
+        quantity="largest difference of the two directions over the largest entry, over times and data sets",
+        kind="own",
+        source="This project's bar at t = 1e10, 1e100 and 1e300",
+        high=1e-9,
+    )(partial(_distance_of_pair, _pair))
+
+# The quick size has one naive run of each gradient, too few to count failures and alarms.
+for _kind, _gradients, _source in (
+    (
+        "autodiff",
+        "gradients by automatic differentiation",
+        "This project's question; trial runs on seeds 1 and 2 had 8 of 10 on the second, all wrong by 16 %",
+    ),
+    (
+        "formula",
+        "the gradient of appendix A.1",
+        "This project's question, posed after the one on automatic differentiation was refuted; trial runs on seeds 10 "
+        "to 15 had 5 of 18, wrong by 1 to 11 %",
+    ),
+):
+    claims.add(
+        f"{_kind}-is-silent",
+        f"Some runs with {_gradients} report a success with a direction wrong by more than 1e-3",
+        quantity="number of runs reported as a success with a relative error of the direction above 1e-3",
+        kind="own",
+        source=f"{_source}; exact count over the runs of SciPy's solvers",
+        low=1.0,
+        sizes=("default", "paper"),
+    )(partial(_silent_failures, _kind))
+
+
+@claims.add(
+    "balance-catches",
+    "The energy balance is off by more than 5 % in every wrong run that reports a success",
+    quantity="share of the runs with a reported success and an error above 1e-3 that are off by more than 5 %",
+    kind="own",
+    source="Trial runs on seeds 1 and 2, where it was off by 50 % or more; exact count over the runs",
+    low=1.0,
+    sizes=("default", "paper"),
+)
+def _caught_share(run: xr.Dataset) -> Estimate:
+    wrong = _is_wrong(run)
+    if not wrong.any():
+        return Estimate.unresolved("No run reported a success and was wrong; use more naive_instances.")
+    defects = run.defect.values[wrong]
+    return Estimate(
+        float((~(defects <= _ALARM)).mean()), remark=f"{len(defects)} runs; least defect {defects.min():.2g}"
+    )
+
+
+@claims.add(
+    "no-false-alarm",
+    "The energy balance is off by at most 5 % in every correct run that reports a success",
+    quantity="number of runs with a reported success and an error of at most 1e-3 that are off by more than 5 %",
+    kind="own",
+    source="Trial runs on seeds 1 and 2, where it was off by 0.12 % at most; exact count over the runs",
+    high=0.0,
+    sizes=("default", "paper"),
+)
+def _false_alarms(run: xr.Dataset) -> Estimate:
+    right = (run.says_success.values == 1) & (run.error.values <= _WRONG)
+    if not right.any():
+        return Estimate.unresolved("No run reported a success and was correct; use a larger `most`.")
+    defects = run.defect.values[right]
+    return Estimate(float((defects > _ALARM).sum()), remark=f"{len(defects)} runs; largest defect {defects.max():.2g}")
+
+
+def figures(run: xr.Dataset) -> list[Figure]:
+    """Draw the distance of both ways over time, and errors against energy defects."""
+    apart, points, rows = [], [], []
+    for name, values in zip(run.pair.values.tolist(), np.maximum(run.apart.values, 1e-17), strict=True):
+        apart += flow_curves(run.log10_time.values, values, name, _PAIRS.index(name), width=1.4, opacity=1.0)
+    wrong, ended = _is_wrong(run), run.says_success.values == 1
+    for color, kind in zip((4, 1, 5), run.kind.values.tolist(), strict=True):
+        of_kind = ended & (run.kind.values == kind)[None, :, None]
+        x, y = (np.maximum(values[of_kind], 1e-12) for values in (run.defect.values, run.error.values))
+        points.append(Line(x=x, y=y, label=f"{kind}, reported success", color=color, style="points"))
+    for j, kind in enumerate(run.kind.values.tolist()):
+        for k, solver in enumerate(run.solver.values.tolist()):
+            rows.append((kind, solver, int(ended[:, j, k].sum()), int(wrong[:, j, k].sum())))
+    return [
+        Figure(
+            name="agreement",
+            title="Two formulations of each flow, and naive gradients in SciPy's solvers",
+            caption="Left: distance between two formulations of one flow against time, relative to the largest entry "
+            "of the direction. Right: all runs of SciPy's solvers in ln t that report a success: error of the "
+            "direction against the defect of the energy balance, which does not need the true direction. The balance "
+            "refuses runs right of the vertical line; runs above the horizontal line are wrong.",
+            panels=(
+                Panel(
+                    title="two formulations of each flow",
+                    x=Axis("time, log10 t"),
+                    y=Axis("distance of directions", scale="log"),
+                    marks=(*apart, Mark(at=1e-9, label="bar", axis="y")),
+                ),
+                Panel(
+                    title="runs that report a success",
+                    x=Axis("energy defect", scale="log"),
+                    y=Axis("error of the direction", scale="log"),
+                    marks=(*points, Mark(at=_ALARM, label="refused"), Mark(at=_WRONG, label="wrong", axis="y")),
+                ),
+            ),
+            table=Table(columns=("gradient", "solver", "reported successes", "of these wrong"), rows=tuple(rows)),
+        )
+    ]
+
+
+entry = Entry(
+    "softmax-attention/astronomical-times",
+    "Flows to t = 1e300: independent formulations agree, and naive gradients fail",
+    citation=CITATION,
+    source="Theorem 4.1",
+    params=Params,
+    quick=dict(instances=1, log10_times=(4.0,), naive_instances=1, solvers=("RK45",), most=6000),
+    paper=dict(instances=5, naive_instances=20),
+    run=run,
+    claims=claims,
+    figures=figures,
+)
