@@ -1,6 +1,6 @@
-"""In which order are concepts learned, and how often does the error on their combination rise? (Yang et al.)"""
+"""Predict when concepts are learned, and count the descents of the out-of-distribution loss (Yang et al.)."""
 
-# %% Three concepts: what a linear network sees of them are their strengths
+# %% Three concepts; their strengths determine the flow of a linear network
 import jax
 import numpy as np
 
@@ -12,12 +12,12 @@ task = StructuredIdentityTask(mu=(1.0, 1.5, 2.2), sigma=(0.1, 0.3, 0.1), samples
 with jax.enable_x64(True):
     starts = np.asarray(symmetric_weights(3, 3, seed=0, log_scale=np.log(0.1), num_starts=1000))
 
-# %% When each is learned, from the start alone
+# %% Predict from the initial weights when each concept is learned
 times = concept_stages(task.strengths, starts[0]).times
 for strength, time in zip(task.strengths, times, strict=True):
     print(f"strength {strength:.3f}: learned at t = {time:.2f}")
 
-# %% A thousand runs at once, with every extremum of the loss at the combination that was never seen
+# %% Simulate a thousand runs at once, with every extremum of the out-of-distribution loss
 flows = ss.symmetric_flows(task.strengths, starts, test_point=task.test_point, until=60.0, tolerance=1e-11)
 descents = ss.find_descents(flows.turning_losses).counts
 for count, runs in enumerate(np.bincount(descents)):

@@ -1,4 +1,4 @@
-"""One problem from many initial scales at once: how the loss curve turns into a staircase as the scale vanishes."""
+"""Simulate one problem at many initial scales: the loss tends to a staircase as the scale vanishes."""
 
 # %% A linear network with diagonal weights
 import jax
@@ -21,14 +21,14 @@ starts = [DiagonalInit(u0, v0, log_scale=exponent * np.log(10)) for exponent in 
 flows = ss.gradient_flow_batched(network, starts, until=2.0, tolerance=1e-4, level=0.05)
 predicted = ss.incremental_learning(network, 6, weights=(u0, v0))
 
-# %% The distance to the staircase that Algorithm 1 predicts falls with the scale
+# %% Distance to the staircase that Algorithm 1 predicts; it decreases with the scale
 begun = np.searchsorted([stage.time for stage in predicted.stages], flows.times, side="right") - 1
 levels = np.array([stage.loss for stage in predicted.stages])[begun]
 distances = np.trapezoid(np.abs(flows.losses - levels), flows.times, axis=1)
 for exponent, distance in zip(exponents, distances, strict=True):
     print(f"alpha = 1e{exponent}: distance to the staircase {distance:.3g}")
 
-# %% Look
+# %% Plot
 curves = [Line(x=flows.times, y=loss, label=f"1e{k}") for k, loss in zip(exponents, flows.losses, strict=True)]
 curves.append(Line(x=flows.times, y=levels, label="Algorithm 1", style="dashed", color=None))
 panel = Panel(x=Axis("time / log(1/alpha)"), y=Axis("loss"), marks=tuple(curves))

@@ -1,6 +1,6 @@
-"""A network of one's own, h(x; u * v): in which stages does it learn, and when?
+"""Predict and simulate the stages of your network h(x; u * v).
 
-The prediction (Algorithm 1 of Boix-Adserà et al.) sees the loss alone; the simulation sees no prediction.
+The prediction (Algorithm 1 of Boix-Adserà et al.) uses only the loss; the simulation does not use the prediction.
 """
 
 # %% A network that multiplies a readout by a gate
@@ -23,7 +23,7 @@ x = jnp.asarray(rng.standard_normal((300, 3)))
 teacher = jnp.array([1.5, -0.8, 0.0, 0.0, 0.0, 0.9])
 network = ss.DiagonalNetwork(h, x, jax.vmap(lambda sample: h(sample, teacher))(x))
 
-# %% Predict, from the loss and the initial weights
+# %% Predict from the loss and the initial weights
 u0, v0 = rng.standard_normal((2, 6))
 predicted = ss.incremental_learning(network, 6, weights=(u0, v0))
 print(predicted)

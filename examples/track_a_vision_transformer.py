@@ -1,6 +1,6 @@
-"""The rank of what a vision transformer learns on handwritten digits, head by head (embedded data; no download)."""
+"""Track the ranks of a vision transformer's updates on handwritten digits, head by head; needs no download."""
 
-# %% A small vision transformer and the digits that scikit-learn brings along
+# %% A small vision transformer and the digits that come with scikit-learn
 import numpy as np
 import torch
 
@@ -17,7 +17,7 @@ sizes = {"image_size": 8, "channels": 1, "patch": 2, "embedding": 32, "depth": 2
 model = ViT(ViTConfig(**sizes, mlp_width=64))
 optimizer = torch.optim.AdamW(model.parameters(), lr=2e-3)
 
-# %% Train with a tracker: it measures after steps 1, 2, 3, 4, 6, 9, ... and changes nothing
+# %% Train with a tracker, which measures after steps 1, 2, 3, 4, 6, 9, ... and changes nothing
 generator, losses = torch.Generator().manual_seed(1), []
 with ss.RankTracker(model).watch(optimizer) as tracker:
     for _ in range(150):
@@ -29,7 +29,7 @@ with ss.RankTracker(model).watch(optimizer) as tracker:
         losses.append(loss.item())
 print(f"loss {losses[0]:.2f} at first, {losses[-1]:.2f} at the end")
 
-# %% What was learned
+# %% Print and plot the stable ranks
 for step, ranks in zip(tracker.steps, tracker.stable_rank("VO").mean(axis=2), strict=True):
     print(f"step {step:4}: mean stable rank of the updates of W_V W_O^T, layer by layer: {ranks.round(2)}")
 spectra = tracker.to_xarray()

@@ -14,6 +14,6 @@ data = ss.TokenData(X, z, y, v)
 answer = ss.implicit_bias(data)
 print(answer)
 
-# %% The verdicts, each with the number behind it
+# %% The verdict on each flow
 for flow, verdict in answer.verdicts.items():
     print(f"{flow}: {verdict.norm}")

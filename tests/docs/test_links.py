@@ -83,7 +83,7 @@ def test_entries_that_pages_name_exist():
         assert set(whole.findall(page.read_text())) <= set(entry_names()), page
     for paper in papers:
         text = (ROOT / "docs" / "papers" / f"{paper}.md").read_text()
-        where = text.partition("## Where to find what")[2].partition("\n## ")[0]
+        where = text.partition("## Map of the paper")[2].partition("\n## ")[0]
         cells = [row.split(" | ")[2] for row in where.splitlines() if row.startswith("| ")][1:]
         short = set(re.findall(r"`([\w-]+)`", " ".join(cells)))
         assert len(short) > 10

@@ -147,7 +147,7 @@ def test_over_seeds_each_cell_is_the_share_of_decided_ones():
             assert stages.z[j, i] == pytest.approx(every[:, 0].mean())
             assert loss.z[j, i] == pytest.approx(np.exp(np.log(every[:, 1]).mean()))
     assert "geometric" in metrics.caption
-    assert "Resolved by no point: never resolved." in metrics.caption
+    assert "Resolved at no point: never resolved." in metrics.caption
 
 
 def test_claims_that_no_seed_decides_are_named_and_not_drawn_like_refuted_ones():
@@ -155,7 +155,7 @@ def test_claims_that_no_seed_decides_are_named_and_not_drawn_like_refuted_ones()
     sweep.outcome.loc[{"claim": "falls"}] = "undecided"
     verdicts = phase_figures(sweep)[1]
     assert [panel.title for panel in verdicts.panels] == [HOSTILE]
-    assert "Decided by no point: falls." in verdicts.caption
+    assert "Decided at no point: falls." in verdicts.caption
 
 
 def test_curves_are_means_with_a_band_of_all_seeds_and_bounds():

@@ -22,26 +22,26 @@ def bad(value: Any) -> st.SearchStrategy[tuple[str, Any]]:
     None is not used: it is the default of many arguments.
     """
     if isinstance(value, bool):
-        return _reported("kind", FOREIGN)
+        return _given("kind", FOREIGN)
     if isinstance(value, int):
         fraction = st.floats(-1e3, 1e3).filter(lambda x: not x.is_integer())
         too_large = st.integers(2**63, 2**90)
-        return _reported("kind", FOREIGN | fraction | too_large) | _reported("range", st.integers(-(2**40), -1))
+        return _given("kind", FOREIGN | fraction | too_large) | _given("range", st.integers(-(2**40), -1))
     if isinstance(value, float):
         infinite = st.sampled_from([np.inf, -np.inf])
         negative = st.floats(-1e12, -1e-3)
-        return _reported("kind", FOREIGN) | _reported("hole", st.just(float("nan"))) | _reported("range", infinite | negative)
+        return _given("kind", FOREIGN) | _given("hole", st.just(float("nan"))) | _given("range", infinite | negative)
     if isinstance(value, str):
         foreign = st.one_of(st.integers(), st.binary(max_size=4), st.just(object()))
-        return _reported("kind", foreign) | _reported("name", st.text(max_size=12).filter(lambda text: text != value))
+        return _given("kind", foreign) | _given("name", st.text(max_size=12).filter(lambda text: text != value))
     if isinstance(value, np.ndarray) or hasattr(value, "at"):
         return _array(value)
     if isinstance(value, list | tuple):
         return _row(value)
-    return _reported("kind", st.one_of(st.text(max_size=9), st.integers(), st.just(object()), st.binary(max_size=4)))
+    return _given("kind", st.one_of(st.text(max_size=9), st.integers(), st.just(object()), st.binary(max_size=4)))
 
 
-def _reported(what: str, strategy: st.SearchStrategy[Any]) -> st.SearchStrategy[tuple[str, Any]]:
+def _given(what: str, strategy: st.SearchStrategy[Any]) -> st.SearchStrategy[tuple[str, Any]]:
     return strategy.map(lambda value: (what, value))
 
 

@@ -30,7 +30,9 @@ def lines(
         label: name of each line: a format of its value on `hue`, such as "alpha = 1e{:g}", or a function of it.
         grouped: True if lines of one label share legend entry, colour and switch in all panels of the figure.
         color: index into the palette of the first line, which the next ones count up; None for neutral or automatic.
-        style, width, opacity: as in `Line`.
+        style: as in `Line`.
+        width: as in `Line`.
+        opacity: as in `Line`.
 
     Raises:
         InputError: the data have other dimensions.

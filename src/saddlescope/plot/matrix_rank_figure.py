@@ -43,8 +43,8 @@ def matrix_rank_figure(ds: xr.Dataset) -> Figure:
         panels.append(Panel(title=title, x=Axis("depth"), y=Axis("stable rank", scale="log"), marks=marks))
     return Figure(
         name="matrices",
-        title="The rank of what single matrices learned",
-        caption="Stable rank of the update at the last step, and of the matrix at the start; a curve for each kind.",
+        title="Stable rank of the updates of single matrices",
+        caption="Stable rank of the update at the last step and of the initial matrix; one curve per kind of matrix.",
         panels=tuple(panels),
         table=matrix_table(ds),
     )

@@ -81,14 +81,14 @@ def _metrics(sweep: xr.Dataset) -> tuple[_Reading, ...]:
 def _verdicts(sweep: xr.Dataset, layout: PhaseLayout, claims: Sequence[_Reading]) -> list[Figure]:
     """Draw maps of outcomes, or of the share of seeds that reproduce a claim."""
     kinds = _kinds(sweep)
-    caption = "Whether each claim is reproduced." if not layout.seeds else (
-        "The share of seeds that reproduce each claim, of those that decide it; the cells have the counts."
-        " Where nothing is drawn, none does."
+    caption = "Verdict on each claim at each point." if not layout.seeds else (
+        "Share of the deciding seeds that reproduce each claim; the cells have the counts."
+        " Empty cells: no seed decides it."
     )  # fmt: skip
     if layout.seeds and len(layout.mapped) > 1:
         decided = [one for one in claims if ((kinds == 0) | (kinds == 1)).isel(claim=one.place).any()]
         nowhere = [one.label for one in claims if one not in decided]
-        caption += f" Decided by no point: {', '.join(nowhere)}." if nowhere else ""
+        caption += f" Decided at no point: {', '.join(nowhere)}." if nowhere else ""
         claims = decided or claims
     elif not layout.seeds and (kinds < 0).any():
         caption += _NOT_RUN
@@ -116,21 +116,21 @@ def _numbers(values: xr.DataArray, layout: PhaseLayout, readings: Sequence[_Read
         return []
     line = len(layout.mapped) == 1
     over = "" if not layout.seeds else (
-        " Each curve is the mean over seeds, the band all of them." if line else " Each cell is the mean over seeds."
+        " Each curve is the mean over seeds, the band their range." if line else " Each cell is the mean over seeds."
     )  # fmt: skip
     over += " On a logarithmic scale the mean is the geometric one." if over and _logarithmic(found) else ""
     bounds = (
-        " Dotted, the bounds that were written before the run."
+        " Dotted lines: the bounds, fixed before the run."
         if line and any(np.isfinite((one.low, one.high)).any() for one in found)
         else ""
     )
     if any(bool(values[..., one.place].isnull().any()) for one in found):
-        over += " Where nothing is drawn, no run resolved it."
-    nowhere = f" Resolved by no point: {', '.join(absent)}." if absent else ""
+        over += " Gaps: no run resolved the number."
+    nowhere = f" Resolved at no point: {', '.join(absent)}." if absent else ""
     return _figures(
         f"{values.dims[-1]}-values",
         title,
-        f"Each panel is one number of a run over the swept parameters.{over}{bounds}{nowhere}",
+        f"Each panel shows one number of the runs over the swept parameters.{over}{bounds}{nowhere}",
         found,
         layout,
         lambda one: values[..., one.place],

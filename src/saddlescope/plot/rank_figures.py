@@ -51,7 +51,7 @@ def stable_rank_figure(ds: xr.Dataset, *, layers: Sequence[Any] | None = None) -
         panels.append(Panel(title=layer_title(layer), x=x, y=Axis("stable rank"), marks=tuple(marks)))
     return Figure(
         name="stable-rank",
-        title="The rank of what was learned, layer by layer",
+        title="Stable rank of the learned updates by layer",
         caption=f"Stable rank of the update of both products; mean and standard deviation over {_crowd(ds)}. "
         f"{_initial_ranks(ds)}{_left_out(ds, shown)}",
         panels=tuple(panels),
@@ -80,7 +80,7 @@ def layer_rank_figure(ds: xr.Dataset, *, step: int | None = None) -> Figure:
         panels.append(Panel(title=name, x=Axis("layer"), y=Axis("stable rank", scale="log"), marks=tuple(marks)))
     return Figure(
         name="stable-rank-by-layer",
-        title="The rank of what was learned, over depth",
+        title="Stable rank of the learned updates over depth",
         caption=f"Stable rank of updates and initial products {_moment(ds, at)}; mean and standard deviation "
         f"over {_crowd(ds)}. Layers are counted in the model's order.",
         panels=tuple(panels),
@@ -118,9 +118,8 @@ def spectrum_figure(ds: xr.Dataset, *, layers: Sequence[Any] | None = None) -> F
             panels.append(Panel(title=title, x=Axis("index of the singular value"), y=_LEVELS, marks=tuple(marks)))
     return Figure(
         name="spectrum",
-        title="Spectrum of the learned update against that of the initial product",
-        caption=f"Singular values divided by the largest; mean over {_crowd(ds)}, and their whole range."
-        + _left_out(ds, shown),
+        title="Spectra of the learned update and of the initial product",
+        caption=f"Singular values divided by the largest; mean and range over {_crowd(ds)}." + _left_out(ds, shown),
         panels=tuple(panels),
     )
 
@@ -247,7 +246,7 @@ def scale_rank_figure(ds: xr.Dataset, *, layers: Sequence[Any] | None = None) ->
         panels.append(Panel(title=layer_title(layer), x=x, y=y, marks=tuple(marks)))
     return Figure(
         name="rank-by-scale",
-        title="Smaller initial weights, updates of lower rank",
+        title="Smaller initial weights lead to updates of lower rank",
         caption=f"Stable rank of the updates at the end of training; mean and standard deviation over {_crowd(ds)}. "
         "Dotted: the initial products, whose rank does not depend on the scale.",
         panels=tuple(panels),
@@ -351,7 +350,7 @@ def _crowd(ds: xr.Dataset) -> str:
 def _initial_ranks(ds: xr.Dataset) -> str:
     ranks = initial_stable_rank(ds).mean([d for d in ds.initial_spectrum.dims if d not in ("index", "product")])
     return (
-        f"The initial products have {float(ranks.sel(product='KQ')):.1f} ({PRODUCTS['KQ']}) and "
+        f"Stable ranks of the initial products: {float(ranks.sel(product='KQ')):.1f} ({PRODUCTS['KQ']}) and "
         f"{float(ranks.sel(product='VO')):.1f} ({PRODUCTS['VO']})."
     )
 

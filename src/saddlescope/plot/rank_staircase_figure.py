@@ -58,15 +58,13 @@ def staircase_figure(ds: xr.Dataset, *, clock: np.ndarray | None = None) -> Figu
         rows += [(str(layer), name, *_counts(heads)) for layer, heads in zip(ds.layer.values, present, strict=True)]
     heads, stepping = (sum(int(row[column]) for row in rows) for column in (2, 3))
     which = "with most of them" if stepping else "with the largest update"
-    reported = (
-        "a learning rate that decays makes plateaus of its own" if clock is None else "in the clock of learning rates"
-    )
+    reported = "a decaying learning rate also causes plateaus" if clock is None else "time is the sum of learning rates"
     return Figure(
         name="stairs",
         title="Steps of the rank, head by head",
-        caption=f"{stepping} of {heads} updates of a head's product show steps: a singular value that leaves one "
-        f"plateau for a higher one, abruptly or while all later ones stay ({reported}). Gradual growth has no step. The "
-        f"singular values are those of the head {which}.",
+        caption=f"{stepping} of {heads} updates of a head's product have steps: a singular value moves from one "
+        f"plateau to a higher one, abruptly or while all later ones stay ({reported}). Gradual growth has no step. "
+        f"The singular values are those of the head {which}.",
         panels=(*(raster for raster in rasters if raster.marks), *examples),
         table=Table(columns=_COLUMNS, rows=tuple(rows)),
     )

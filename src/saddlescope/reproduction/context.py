@@ -29,14 +29,6 @@ class RunContext(ReprMixin):
     report: Report = silent
     data: Path | None = None
 
-    def part(self, start: float, stop: float) -> Report:
-        """Return a `report` for one part of the run, which maps its 0 to 1 to `start` to `stop` of the run."""
-        return _share(self.report, start, stop)
-
-    def subtask(self, start: float, stop: float) -> "RunContext":
-        """Return the context of one part of the run, which reports as `part` defines."""
-        return replace(self, report=self.part(start, stop))
-
     def split(self, *weights: int | float) -> "tuple[RunContext, ...]":
         """Return one context per part of the run, each reporting 0 to 1 over its share of the progress of this one.
 

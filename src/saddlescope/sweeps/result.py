@@ -33,8 +33,8 @@ class Sweep(ReprMixin):
         grid: its points.
         data: the data set. Its dimensions are the swept parameters, in the order of the grid, with their values as
             coordinates (for a tuple parameter the element, if every point has one), then `claim`, with the
-            coordinates `claim_statement`, `claim_quantity`, `claim_kind`, `claim_unit`, `claim_low` and `claim_high`, and `metric`, with `metric_quantity`,
-            `metric_unit` and `metric_scale`. Its variables:
+            coordinates `claim_statement`, `claim_quantity`, `claim_kind`, `claim_unit`, `claim_low` and `claim_high`,
+            and `metric`, with `metric_quantity`, `metric_unit` and `metric_scale`. Its variables:
 
             - `state(axes)`: finished, failed or missing; `error(axes)`: the reason, one sentence;
             - `value`, `uncertainty` `(axes, claim)` in the claim's unit, NaN where absent;

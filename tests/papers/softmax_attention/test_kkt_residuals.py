@@ -58,7 +58,7 @@ def test_residuals_that_rise_or_are_missing_are_exceptions(run):
 
 def test_values_out_of_range_are_refused_at_once():
     for settings, sentence in (
-        ({"scales": "0"}, "scales must be one or more positive"),
+        ({"scales": "0"}, "scales must be one or more positive numbers"),
         ({"instances": "1"}, "instances must be at least 2"),
         ({"dim": "3"}, "dim must be at least 4"),
     ):

@@ -67,7 +67,7 @@ def test_a_flow_without_a_direction_decides_nothing(run, outcomes):
 
 def test_values_out_of_range_are_refused_at_once():
     for settings, sentence in (
-        ({"etas": "1,0.1"}, "etas must be one or more positive numbers up to 1, ascending"),
+        ({"etas": "1,0.1"}, "etas must be one or more numbers, each above 0 and at most 1, increasing"),
         ({"etas": "2"}, "etas must be"),
         ({"tokens": "4"}, "tokens must be odd"),
         ({"dim": "2"}, "dim must be at least 3"),

@@ -5,8 +5,7 @@ import pytest
 
 from saddlescope._shared.errors import InputError
 from saddlescope.models.tokens.assumptions import alignment_residual, check_token_assumptions
-from saddlescope.papers.softmax_attention.shared.aligned_instances import draw_aligned_start, draw_instance
-from saddlescope.papers.softmax_attention.shared.aligned_params import KINDS
+from saddlescope.papers.softmax_attention.shared.aligned import KINDS, draw_aligned_start, draw_instance
 from saddlescope.reproduction import find_entry
 
 NAME = "softmax-attention/theorem-5-1"
@@ -62,7 +61,8 @@ def test_values_out_of_range_are_refused_at_once():
     for settings, sentence in (
         ({"tokens": "4"}, "tokens must be odd"),
         ({"dim": "1"}, "dim must be at least 3"),
-        ({"columns": "2"}, "up to columns"),
+        ({"columns": "2"}, "columns must be at least 3"),
+        ({"dim": "4"}, "dim must be between samples=2 and columns=3"),
         ({"smallest": "1"}, "smallest must be at most largest"),
     ):
         with pytest.raises(InputError, match=sentence):

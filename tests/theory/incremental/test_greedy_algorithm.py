@@ -264,10 +264,10 @@ def test_a_flat_origin_is_never_left():
 
 
 def test_reports_progress():
-    reported = []
-    incremental_learning(lambda beta: jnp.sum((beta - jnp.arange(1.0, 4.0)) ** 2), 3, report=lambda *x: reported.append(x))
-    assert [fraction for fraction, _ in reported] == pytest.approx([1 / 3, 2 / 3, 1])
-    assert "stage 3: rank 3, T = 0.5" in reported[-1][1]
+    given = []
+    incremental_learning(lambda beta: jnp.sum((beta - jnp.arange(1.0, 4.0)) ** 2), 3, report=lambda *x: given.append(x))
+    assert [fraction for fraction, _ in given] == pytest.approx([1 / 3, 2 / 3, 1])
+    assert "stage 3: rank 3, T = 0.5" in given[-1][1]
 
 
 # Bad input

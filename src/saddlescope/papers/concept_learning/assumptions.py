@@ -165,14 +165,10 @@ claims = Claims()
 
 
 @claims.add(
-    "largest-omega",
-    "Assumptions D.1 to D.5 hold for two concepts only if the smallest entry of W(0) is below 1e-60",
+    "largest-omega", "Assumptions D.1 to D.5 hold for two concepts only if the smallest entry of W(0) is below 1e-60",
     quantity="log10 of the largest ω at which all assumptions hold, over all ratios of the strengths and all β",
-    kind="own",
-    source="Assumptions D.1 to D.5 as printed; the bound is this project's",
-    high=-60.0,
-    unit="log10",
-)
+    kind="own", source="Assumptions D.1 to D.5 as printed; the bound is this project's", high=-60.0, unit="log10",
+)  # fmt: skip
 def _largest_omega(run: xr.Dataset) -> Estimate:
     best = run.log10_omega.where(run.log10_omega == run.log10_omega.max(), drop=True).ratio.values[0]
     remark = f"at strengths in the ratio {best:.3g}; three concepts: {float(run.log10_omega_three.max()):.1f}"
@@ -180,13 +176,11 @@ def _largest_omega(run: xr.Dataset) -> Estimate:
 
 
 @claims.add(
-    "in-practice",
-    "The data of Figures 5, 8, 9 and 10 all satisfy a_i > 3 a_j, as Assumption D.5 requires",
-    quantity="share of the four data sets with a_i > 3 a_j for every pair of concepts",
-    kind="reading",
+    "in-practice", "The data of Figures 5, 8, 9 and 10 all satisfy a_i > 3 a_j, as Assumption D.5 requires",
+    quantity="share of the four data sets with a_i > 3 a_j for every pair of concepts", kind="reading",
     source='Appendix D.1: the assumptions "all commonly hold in the practice"; the bound: on all four data sets',
     low=1.0,
-)
+)  # fmt: skip
 def _allowed_data(run: xr.Dataset) -> Estimate:
     remark = ", ".join(f"{name} {float(run.margin.sel(data=name)):.2f}" for name in run.data.values.tolist())
     return Estimate(float((run.margin > 0).mean()), remark=f"margins over alpha: {remark}")
@@ -231,43 +225,34 @@ def _least_share(run: xr.Dataset, *, of: str, up_to: float = math.inf) -> Estima
 
 # 64 starts, as in the quick run, cannot decide shares near 1.
 claims.add(
-    "order",
-    "At initial scales up to 0.001, nearly all starts learn the concepts in the order of their strengths",
+    "order", "At initial scales up to 0.001, nearly all starts learn the concepts in the order of their strengths",
     quantity="share of starts that learn the concepts in order, least over data sets and scales up to 0.001",
-    kind="reading",
-    source="Section 4.2.1; the bound is from trial runs on other seeds",
-    low=0.98,
+    kind="reading", source="Section 4.2.1; the bound is from trial runs on other seeds", low=0.98,
     sizes=("default", "paper"),
-)(partial(_least_share, of="ordered", up_to=0.0011))
+)(partial(_least_share, of="ordered", up_to=0.0011))  # fmt: skip
 
 claims.add(
     "order-of-figures",
-    "At the largest initial scale, that of the figures, most starts learn the concepts in the order of their strengths",
+    "At the largest initial scale, that of the figures, most starts learn the concepts in the order of their "
+        "strengths",
     quantity="share of starts that learn the concepts in order at the largest scale, least over data sets",
-    kind="reading",
-    source="Section 4.2.1; the bound is this project's",
-    low=0.9,
-    sizes=("default", "paper"),
-)(lambda run: _least_share(run.isel(scale=[0]), of="ordered"))
+    kind="reading", source="Section 4.2.1; the bound is this project's", low=0.9, sizes=("default", "paper"),
+)(lambda run: _least_share(run.isel(scale=[0]), of="ordered"))  # fmt: skip
 
 claims.add(
     "minor-small",
-    "Outside the assumptions, too, off-diagonal entries of W nearly always stay below 0.4, the limit of Assumption D.3",
-    quantity="share of starts with all |w_ij| up to 0.4 at all times, least over data sets and scales",
-    kind="own",
-    source="Assertion D.1 with Assumption D.3; the bound is from trial runs on other seeds",
-    low=0.97,
+    "Outside the assumptions, too, off-diagonal entries of W nearly always stay below 0.4, the limit of Assumption "
+        "D.3",
+    quantity="share of starts with all |w_ij| up to 0.4 at all times, least over data sets and scales", kind="own",
+    source="Assertion D.1 with Assumption D.3; the bound is from trial runs on other seeds", low=0.97,
     sizes=("default", "paper"),
-)(partial(_least_share, of="small"))
+)(partial(_least_share, of="small"))  # fmt: skip
 
 claims.add(
-    "learned",
-    "Every start learns all concepts in the end",
-    quantity="share of starts that learn all concepts, least over data sets and scales",
-    kind="own",
-    source="exact, since d/dt log det W = 4 tr(A (1 - W)); appendix E.3 states the contrary",
-    low=1.0,
-)(lambda run: Estimate(float((run.learned / run.starts).min())))
+    "learned", "Every start learns all concepts in the end",
+    quantity="share of starts that learn all concepts, least over data sets and scales", kind="own",
+    source="exact, since d/dt log det W = 4 tr(A (1 - W)); appendix E.3 states the contrary", low=1.0,
+)(lambda run: Estimate(float((run.learned / run.starts).min())))  # fmt: skip
 
 
 def figures(run: xr.Dataset) -> list[Figure]:
@@ -307,13 +292,8 @@ def figures(run: xr.Dataset) -> list[Figure]:
 
 entry = Entry(
     "concept-learning/assumptions",
-    "Assumptions D.1 to D.5: the starts at which they hold, and the dynamics far outside them",
-    citation=CITATION,
-    source="Appendix D.1",
-    params=Params,
+    "Assumptions D.1 to D.5: the starts at which they hold, and the dynamics far outside them", citation=CITATION,
+    source="Appendix D.1", params=Params,
     quick=dict(ratios=10, settings=60, scales=(0.1, 0.001), starts=64, marks=101),
-    paper=dict(ratios=2000, settings=100_000, starts=16_384),
-    run=run,
-    claims=claims,
-    figures=figures,
-)
+    paper=dict(ratios=2000, settings=100_000, starts=16_384), run=run, claims=claims, figures=figures,
+)  # fmt: skip

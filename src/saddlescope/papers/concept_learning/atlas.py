@@ -114,26 +114,21 @@ claims = Claims()
 
 
 @claims.add(
-    "conjecture",
-    "If no eigenvalue of W(0) exceeds 1, the loss has at most one descent for each concept",
-    quantity="number of starts, without eigenvalues above 1, that have more descents than concepts",
-    kind="own",
+    "conjecture", "If no eigenvalue of W(0) exceeds 1, the loss has at most one descent for each concept",
+    quantity="number of starts, without eigenvalues above 1, that have more descents than concepts", kind="own",
     source="this project's conjecture, from the cycle of growth and suppression in Sections 4.2.1 and 4.2.2",
     high=0.0,
-)
+)  # fmt: skip
 def _exceptions(run: xr.Dataset) -> Estimate:
     remark = f"of {int(run.small.sum())} starts, each counted twice if above s"
     return Estimate(float(run.exceptions.sum()), remark=remark)
 
 
 @claims.add(
-    "all-learn",
-    "Every start of full rank generalizes in the end",
-    quantity="number of starts that have not learned all concepts by the end of the run",
-    kind="own",
-    source="exact, since d/dt log det W = 4 tr(A (1 - W)); appendix E.3 states the contrary",
-    high=0.0,
-)
+    "all-learn", "Every start of full rank generalizes in the end",
+    quantity="number of starts that have not learned all concepts by the end of the run", kind="own",
+    source="exact, since d/dt log det W = 4 tr(A (1 - W)); appendix E.3 states the contrary", high=0.0,
+)  # fmt: skip
 def _failures(run: xr.Dataset) -> Estimate:
     return Estimate(float(run.failures.sum()), remark=f"of {int(run.counts.sum())} starts")
 
@@ -144,13 +139,10 @@ def _several_share(counts: xr.DataArray) -> Estimate:
 
 
 @claims.add(
-    "equal",
-    "With equal strengths, the loss has one descent from any W(0) without eigenvalues above 1",
-    quantity="number of starts with two or more descents, where all strengths are equal",
-    kind="own",
-    source="exact: W keeps its eigenvectors, and its eigenvalues grow",
-    high=0.0,
-)
+    "equal", "With equal strengths, the loss has one descent from any W(0) without eigenvalues above 1",
+    quantity="number of starts with two or more descents, where all strengths are equal", kind="own",
+    source="exact: W keeps its eigenvectors, and its eigenvalues grow", high=0.0,
+)  # fmt: skip
 def _equal_strength_exceptions(run: xr.Dataset) -> Estimate:
     if 1.0 not in run.ratio:
         return Estimate.unresolved("The run has no ratio of 1; include 1 in ratios.")
@@ -161,14 +153,13 @@ def _equal_strength_exceptions(run: xr.Dataset) -> Estimate:
 
 
 @claims.add(
-    "apart",
-    "The loss visibly rises from more starts at the largest ratio of signals than at the smallest above 1",
-    quantity="share of starts with two or more visible descents at the largest ratio less that at the smallest above 1",
+    "apart", "The loss visibly rises from more starts at the largest ratio of signals than at the smallest above 1",
+    quantity="share of starts with two or more visible descents at the largest ratio less that at the smallest "
+        "above 1",
     kind="reading",
-    source="Section 4.2.1: suppression needs a large difference of a_1 and a_2; the bound: a difference",
-    low=0.0,
+    source="Section 4.2.1: suppression needs a large difference of a_1 and a_2; the bound: a difference", low=0.0,
     sizes=("default", "paper"),
-)
+)  # fmt: skip
 def _ratio_difference(run: xr.Dataset) -> Estimate:
     one = run.isel(factor=0).sel(scale=slice(None, 0.1)).sel(ratio=run.ratio[run.ratio > 1])
     if one.sizes["ratio"] < 2:
@@ -179,13 +170,10 @@ def _ratio_difference(run: xr.Dataset) -> Estimate:
 
 
 @claims.add(
-    "wide",
-    "Transient memorization is at most 15 % as frequent in the widest networks as in those with d' = d",
+    "wide", "Transient memorization is at most 15 % as frequent in the widest networks as in those with d' = d",
     quantity="share of starts with two or more visible descents at the largest width over that at the smallest",
-    kind="reading",
-    source="appendix E.2; the bound is from trial runs at one ratio, on other seeds",
-    high=0.15,
-)
+    kind="reading", source="appendix E.2; the bound is from trial runs at one ratio, on other seeds", high=0.15,
+)  # fmt: skip
 def _width_ratio(run: xr.Dataset) -> Estimate:
     one = run.sel(scale=slice(None, 0.1))
     wide, narrow = (_several_share(one.visible.isel(factor=k)) for k in (-1, 0))
@@ -197,15 +185,11 @@ def _width_ratio(run: xr.Dataset) -> Estimate:
 
 
 @claims.add(
-    "logarithmic",
-    "At scales τ up to 0.01, the median time to generalize grows as log(1 / τ²) / (4 a_1)",
-    quantity="slope of the median of 4 a_1 t against log(1 / τ²), mean over all cells of the grid",
-    kind="own",
-    source="initial growth of Section 4.2.1, with a_1 of the weakest concept; the bound is this project's",
-    low=0.98,
-    high=1.02,
-    sizes=("default", "paper"),
-)
+    "logarithmic", "At scales τ up to 0.01, the median time to generalize grows as log(1 / τ²) / (4 a_1)",
+    quantity="slope of the median of 4 a_1 t against log(1 / τ²), mean over all cells of the grid", kind="own",
+    source="initial growth of Section 4.2.1, with a_1 of the weakest concept; the bound is this project's", low=0.98,
+    high=1.02, sizes=("default", "paper"),
+)  # fmt: skip
 def _time_slope(run: xr.Dataset) -> Estimate:
     one = run.time.sel(quantile=0.5, scale=slice(None, 0.011))
     if one.sizes["scale"] < 2:
@@ -277,14 +261,8 @@ def _map(title: str, values: xr.DataArray, x: str, y: str, label: str) -> Panel:
 
 
 entry = Entry(
-    "concept-learning/atlas",
-    "Atlas: a million starts over the ratio of μ, σ, initial scale and width",
-    citation=CITATION,
-    source="Section 4.2, beyond",
-    params=Params,
+    "concept-learning/atlas", "Atlas: a million starts over the ratio of μ, σ, initial scale and width",
+    citation=CITATION, source="Section 4.2, beyond", params=Params,
     quick=dict(ratios=(1.0, 2.0), sigmas=(0.05,), scales=(0.01, 0.1), factors=(1, 8), starts=64),
-    paper=dict(starts=4200),
-    run=run,
-    claims=claims,
-    figures=figures,
-)
+    paper=dict(starts=4200), run=run, claims=claims, figures=figures,
+)  # fmt: skip

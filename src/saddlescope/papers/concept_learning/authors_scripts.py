@@ -180,23 +180,16 @@ def _share_ratio(run: xr.Dataset, *, figure: str, descents: int) -> Estimate:
 
 
 claims.add(
-    "triple",
-    "On the data of Figure 8, three descents are more frequent with A² than with A",
-    quantity="share of starts with three descents with A² divided by that with A",
-    kind="own",
-    source=f"{_NOTE}, 2.3",
+    "triple", "On the data of Figure 8, three descents are more frequent with A² than with A",
+    quantity="share of starts with three descents with A² divided by that with A", kind="own", source=f"{_NOTE}, 2.3",
     low=1.5,
-)(partial(_share_ratio, figure="Figure 8", descents=3))
+)(partial(_share_ratio, figure="Figure 8", descents=3))  # fmt: skip
 
 claims.add(
-    "quadruple",
-    "On the data of Figure 9, four descents are much more frequent with A² than with A",
-    quantity="share of starts with four descents with A² divided by that with A",
-    kind="own",
-    source=f"{_NOTE}, 13",
-    low=3.0,
-    sizes=("default", "paper"),
-)(partial(_share_ratio, figure="Figure 9", descents=4))
+    "quadruple", "On the data of Figure 9, four descents are much more frequent with A² than with A",
+    quantity="share of starts with four descents with A² divided by that with A", kind="own", source=f"{_NOTE}, 13",
+    low=3.0, sizes=("default", "paper"),
+)(partial(_share_ratio, figure="Figure 9", descents=4))  # fmt: skip
 
 
 def _commonest_count(run: xr.Dataset, *, convention: str) -> Estimate:
@@ -206,34 +199,23 @@ def _commonest_count(run: xr.Dataset, *, convention: str) -> Estimate:
 
 
 claims.add(
-    "commonest-A",
-    "On the data of Figure 8 with the paper's A, the most frequent number of descents is two",
-    quantity="most frequent number of descents over starts of the authors' law",
-    kind="own",
-    source=_NOTE,
-    low=2.0,
+    "commonest-A", "On the data of Figure 8 with the paper's A, the most frequent number of descents is two",
+    quantity="most frequent number of descents over starts of the authors' law", kind="own", source=_NOTE, low=2.0,
     high=2.0,
-)(partial(_commonest_count, convention="A"))
+)(partial(_commonest_count, convention="A"))  # fmt: skip
 
 claims.add(
-    "commonest-A-squared",
-    "On the data of Figure 8 with A², the most frequent number of descents is three",
-    quantity="most frequent number of descents over starts of the authors' law",
-    kind="own",
-    source=_NOTE,
-    low=3.0,
+    "commonest-A-squared", "On the data of Figure 8 with A², the most frequent number of descents is three",
+    quantity="most frequent number of descents over starts of the authors' law", kind="own", source=_NOTE, low=3.0,
     high=3.0,
-)(partial(_commonest_count, convention="A^2"))
+)(partial(_commonest_count, convention="A^2"))  # fmt: skip
 
 
 @claims.add(
-    "at-most-concepts",
-    "No start has more descents than concepts, for any data matrix",
-    quantity="largest share of starts with more descents than concepts, over data, matrices and laws",
-    kind="own",
-    source="A conjecture from trial runs, without a proof",
-    high=0.0,
-)
+    "at-most-concepts", "No start has more descents than concepts, for any data matrix",
+    quantity="largest share of starts with more descents than concepts, over data, matrices and laws", kind="own",
+    source="A conjecture from trial runs, without a proof", high=0.0,
+)  # fmt: skip
 def _excess_share(run: xr.Dataset) -> Estimate:
     more = run.share.where(run.descents > run.concepts, 0.0).sel(hysteresis=0.0).sum("descents")
     return Estimate(float(more.max()), remark=f"{more.size} batches of {run.starts}")
@@ -247,22 +229,15 @@ def _learned_share(run: xr.Dataset, *, convention: str) -> Estimate:
 _LEARNED = "share of starts whose concepts are all learned at the end of the shorter run"
 
 claims.add(
-    "learned-A",
-    "With A, the authors' shorter run is long enough to learn all concepts on the data of Figure 8",
-    quantity=_LEARNED,
-    kind="own",
-    source=f"{_NOTE}; 2000 steps of .01",
-    low=0.95,
-)(partial(_learned_share, convention="A"))
+    "learned-A", "With A, the authors' shorter run is long enough to learn all concepts on the data of Figure 8",
+    quantity=_LEARNED, kind="own", source=f"{_NOTE}; 2000 steps of .01", low=0.95,
+)(partial(_learned_share, convention="A"))  # fmt: skip
 
 claims.add(
     "learned-A-squared",
-    "With A², the authors' shorter run is too short to learn all concepts on the data of Figure 8",
-    quantity=_LEARNED,
-    kind="own",
-    source=f"{_NOTE}, .15; 2000 steps of .01",
-    high=0.5,
-)(partial(_learned_share, convention="A^2"))
+    "With A², the authors' shorter run is too short to learn all concepts on the data of Figure 8", quantity=_LEARNED,
+    kind="own", source=f"{_NOTE}, .15; 2000 steps of .01", high=0.5,
+)(partial(_learned_share, convention="A^2"))  # fmt: skip
 
 
 def _map_extreme(run: xr.Dataset, *, name: str, pick: str) -> Estimate:
@@ -273,32 +248,22 @@ def _map_extreme(run: xr.Dataset, *, name: str, pick: str) -> Estimate:
 
 
 claims.add(
-    "euler-sound",
-    "Euler's steps in U keep W positive semidefinite in every run",
-    quantity="largest number of runs over data matrices in which W has a negative eigenvalue",
-    kind="own",
-    source="W = U U^T, whatever the step",
-    high=0.0,
-)(partial(_map_extreme, name="euler_lost", pick="max"))
+    "euler-sound", "Euler's steps in U keep W positive semidefinite in every run",
+    quantity="largest number of runs over data matrices in which W has a negative eigenvalue", kind="own",
+    source="W = U U^T, whatever the step", high=0.0,
+)(partial(_map_extreme, name="euler_lost", pick="max"))  # fmt: skip
 
 claims.add(
-    "euler-descents",
-    "From nearly all starts, Euler's steps in U show as many descents as gradient flow",
-    quantity="smallest share of starts over data matrices with equal numbers of descents",
-    kind="own",
-    source=f"{_NOTE}, .97",
-    low=0.9,
-)(partial(_map_extreme, name="euler_same", pick="min"))
+    "euler-descents", "From nearly all starts, Euler's steps in U show as many descents as gradient flow",
+    quantity="smallest share of starts over data matrices with equal numbers of descents", kind="own",
+    source=f"{_NOTE}, .97", low=0.9,
+)(partial(_map_extreme, name="euler_same", pick="min"))  # fmt: skip
 
 claims.add(
-    "euler-error",
-    "Losses by Euler's steps in U differ visibly from those by gradient flow, but by at most a tenth",
-    quantity="largest difference of the loss, in units of |x^|²/2",
-    kind="own",
-    source=f"{_NOTE}, .04; a step of .01 of first order",
-    low=1e-3,
-    high=0.1,
-)(partial(_map_extreme, name="euler_error", pick="max"))
+    "euler-error", "Losses by Euler's steps in U differ visibly from those by gradient flow, but by at most a tenth",
+    quantity="largest difference of the loss, in units of |x^|²/2", kind="own",
+    source=f"{_NOTE}, .04; a step of .01 of first order", low=1e-3, high=0.1,
+)(partial(_map_extreme, name="euler_error", pick="max"))  # fmt: skip
 
 
 def _indefinite_share(run: xr.Dataset, *, law: str) -> Estimate:
@@ -310,15 +275,11 @@ def _indefinite_share(run: xr.Dataset, *, law: str) -> Estimate:
 
 for _law in ("uniform", "normal"):
     claims.add(
-        f"printed-map-{_law}",
-        f"The printed map D.2 makes W indefinite from 5 to 40 % of {_law} starts of full rank",
-        quantity="share of starts from which W loses positive semidefiniteness, with A",
-        kind="own",
-        source="D.2 lacks the term eta^2 grad grad^T of a gradient step in U; 5 to 40 % in trial runs",
-        low=0.05,
-        high=0.4,
-        sizes=("default", "paper"),
-    )(partial(_indefinite_share, law=_law))
+        f"printed-map-{_law}", f"The printed map D.2 makes W indefinite from 5 to 40 % of {_law} starts of full rank",
+        quantity="share of starts from which W loses positive semidefiniteness, with A", kind="own",
+        source="D.2 lacks the term eta^2 grad grad^T of a gradient step in U; 5 to 40 % in trial runs", low=0.05,
+        high=0.4, sizes=("default", "paper"),
+    )(partial(_indefinite_share, law=_law))  # fmt: skip
 
 
 def figures(run: xr.Dataset) -> list[Figure]:
@@ -362,12 +323,7 @@ def figures(run: xr.Dataset) -> list[Figure]:
 
 entry = Entry(
     "concept-learning/authors-scripts",
-    "The authors' scripts: effects of the squared data matrix and of Euler's steps on the figures",
-    citation=CITATION,
-    source="Appendix E",
-    params=Params,
-    quick=dict(divisors=(5.0,), starts=160, map_starts=48, steps=(2000, 4000)),
-    run=run,
-    claims=claims,
-    figures=figures,
-)
+    "The authors' scripts: effects of the squared data matrix and of Euler's steps on the figures", citation=CITATION,
+    source="Appendix E", params=Params, quick=dict(divisors=(5.0,), starts=160, map_starts=48, steps=(2000, 4000)),
+    run=run, claims=claims, figures=figures,
+)  # fmt: skip

@@ -228,13 +228,10 @@ claims = Claims()
 
 
 @claims.add(
-    "median",
-    "At the smallest scale, stage times from random starts are typically those predicted",
-    quantity="median over starts of the relative error of the worst stage, largest over depths",
-    kind="own",
-    source=f"{_PILOT}: .0008",
-    high=0.005,
-)
+    "median", "At the smallest scale, stage times from random starts are typically those predicted",
+    quantity="median over starts of the relative error of the worst stage, largest over depths", kind="own",
+    source=f"{_PILOT}: .0008", high=0.005,
+)  # fmt: skip
 def _median_error(run: xr.Dataset) -> Estimate:
     scale = float(run.scale.min())
     medians = np.median(_worst_errors(run, scale), axis=1)
@@ -242,13 +239,10 @@ def _median_error(run: xr.Dataset) -> Estimate:
 
 
 @claims.add(
-    "largest",
-    "At the smallest scale, all stage times from random starts are close to those predicted",
-    quantity="largest relative error of any stage time over depths and starts",
-    kind="own",
-    source=f"{_PILOT}: .013",
+    "largest", "At the smallest scale, all stage times from random starts are close to those predicted",
+    quantity="largest relative error of any stage time over depths and starts", kind="own", source=f"{_PILOT}: .013",
     high=0.04,
-)
+)  # fmt: skip
 def _largest_error(run: xr.Dataset) -> Estimate:
     scale = float(run.scale.min())
     worst = float(np.max(_worst_errors(run, scale)))
@@ -256,13 +250,10 @@ def _largest_error(run: xr.Dataset) -> Estimate:
 
 
 @claims.add(
-    "leading-order",
-    "The median error of predicted stage times falls at least as fast as the initial scale",
+    "leading-order", "The median error of predicted stage times falls at least as fast as the initial scale",
     quantity="smallest factor over depths by which the error falls divided by that by which the scale falls",
-    kind="own",
-    source="the prediction is the leading order for small weights; a pilot had 2.7 or more",
-    low=1.0,
-)
+    kind="own", source="the prediction is the leading order for small weights; a pilot had 2.7 or more", low=1.0,
+)  # fmt: skip
 def _error_over_scale(run: xr.Dataset) -> Estimate:
     ends = float(run.scale.max()), float(run.scale.min())
     large, small = (np.median(_worst_errors(run, scale), axis=1) for scale in ends)
@@ -271,14 +262,10 @@ def _error_over_scale(run: xr.Dataset) -> Estimate:
 
 
 @claims.add(
-    "order",
-    "From all random starts of the smallest scale, concepts are learned in the predicted order",
-    quantity="share of starts whose concepts are learned in the predicted order",
-    kind="own",
-    source=f"{_PILOT}: all",
-    low=1.0,
-    high=1.0,
-)
+    "order", "From all random starts of the smallest scale, concepts are learned in the predicted order",
+    quantity="share of starts whose concepts are learned in the predicted order", kind="own", source=f"{_PILOT}: all",
+    low=1.0, high=1.0,
+)  # fmt: skip
 def _same_order(run: xr.Dataset) -> Estimate:
     scale = float(run.scale.min())
     orders = [np.argsort(run[name].sel(scale=scale).values, axis=-1) for name in ("predicted", "found")]
@@ -286,13 +273,10 @@ def _same_order(run: xr.Dataset) -> Estimate:
 
 
 @claims.add(
-    "power-law",
-    "Beyond depth 2, the times of the first and the last stage grow as ω^(2 − L)",
+    "power-law", "Beyond depth 2, the times of the first and the last stage grow as ω^(2 − L)",
     quantity="median over depths and starts of the exponent's distance from 2 − L, larger of the two stages",
-    kind="own",
-    source="this project's prediction; a tenth for constants of the order 1/a in T",
-    high=0.1,
-)
+    kind="own", source="this project's prediction; a tenth for constants of the order 1/a in T", high=0.1,
+)  # fmt: skip
 def _exponent_error(run: xr.Dataset) -> Estimate:
     deep = run.found.sel(depth=run.depth > 2)
     scales = np.log(run.scale.values)
@@ -305,26 +289,19 @@ def _exponent_error(run: xr.Dataset) -> Estimate:
 
 
 @claims.add(
-    "balanced",
-    "From balanced diagonal starts, stage times equal the closed form up to the tolerance of the flow",
-    quantity="largest relative error of a stage time in units of the flow's tolerance",
-    kind="own",
-    source="exact; the flow promises up to 3 times its tolerance",
-    high=5.0,
-)
+    "balanced", "From balanced diagonal starts, stage times equal the closed form up to the tolerance of the flow",
+    quantity="largest relative error of a stage time in units of the flow's tolerance", kind="own",
+    source="exact; the flow promises up to 3 times its tolerance", high=5.0,
+)  # fmt: skip
 def _balanced_error(run: xr.Dataset) -> Estimate:
     return Estimate(float(abs(run.diagonal_found / run.diagonal_predicted - 1).max()) / run.tolerance)
 
 
 @claims.add(
-    "flip",
-    "Beyond depth 2, a weaker concept is learned first exactly if its aₖ uₖ^(L − 2) is the larger one",
+    "flip", "Beyond depth 2, a weaker concept is learned first exactly if its aₖ uₖ^(L − 2) is the larger one",
     quantity="share of diagonal starts learned in the order of aₖ uₖ^(L − 2), uₖ the initial weight in each layer",
-    kind="own",
-    source="this project's prediction, to leading order",
-    low=1.0,
-    high=1.0,
-)
+    kind="own", source="this project's prediction, to leading order", low=1.0, high=1.0,
+)  # fmt: skip
 def _flips(run: xr.Dataset) -> Estimate:
     right = []
     for depth in run.depth.values[run.depth.values > 2]:
@@ -336,14 +313,10 @@ def _flips(run: xr.Dataset) -> Estimate:
 
 
 @claims.add(
-    "turning-rate",
-    "With noise, a weaker concept that is learned first is given up at the predicted rate",
-    quantity="measured rate of giving up the weaker concept divided by the predicted rate",
-    kind="own",
-    source="this project's prediction, linear; a twentieth",
-    low=0.95,
-    high=1.05,
-)
+    "turning-rate", "With noise, a weaker concept that is learned first is given up at the predicted rate",
+    quantity="measured rate of giving up the weaker concept divided by the predicted rate", kind="own",
+    source="this project's prediction, linear; a twentieth", low=0.95, high=1.05,
+)  # fmt: skip
 def _turning_rate(run: xr.Dataset) -> Estimate:
     waits = (run.noisy_found.sel(pair="stronger") - run.noisy_found.sel(pair="weaker")).values
     rate = np.log(run.noise.values[0] / run.noise.values[-1]) / (waits[-1] - waits[0])
@@ -351,13 +324,10 @@ def _turning_rate(run: xr.Dataset) -> Estimate:
 
 
 @claims.add(
-    "forgotten",
-    "With noise, a weaker concept that is learned first is forgotten when the stronger one is learned",
-    quantity="smallest wₖₖ of the weaker concept after the stronger one's stage, largest over noises",
-    kind="own",
-    source="this project's prediction: 0 to leading order",
-    high=0.05,
-)
+    "forgotten", "With noise, a weaker concept that is learned first is forgotten when the stronger one is learned",
+    quantity="smallest wₖₖ of the weaker concept after the stronger one's stage, largest over noises", kind="own",
+    source="this project's prediction: 0 to leading order", high=0.05,
+)  # fmt: skip
 def _remainder(run: xr.Dataset) -> Estimate:
     found, weaker, left = run.noisy_found, run.noisy_w.sel(pair="weaker"), []
     for noise in run.noise.values:
@@ -368,18 +338,15 @@ def _remainder(run: xr.Dataset) -> Estimate:
 
 metrics = (
     Metric(
-        name="time_error",
-        quantity="largest relative error of a predicted stage time at the smallest scale",
+        name="time_error", quantity="largest relative error of a predicted stage time at the smallest scale",
         statistic=lambda run: float(abs(run.found.isel(scale=-1) / run.predicted.isel(scale=-1) - 1).max()),
         scale="log",
     ),
     Metric(
-        name="last_time",
-        quantity="time of the last stage at the smallest scale, mean over depths and starts",
-        statistic=lambda run: float(run.found.isel(scale=-1).max("concept").mean()),
-        scale="log",
+        name="last_time", quantity="time of the last stage at the smallest scale, mean over depths and starts",
+        statistic=lambda run: float(run.found.isel(scale=-1).max("concept").mean()), scale="log",
     ),
-)
+)  # fmt: skip
 
 
 def figures(run: xr.Dataset) -> list[Figure]:
@@ -463,15 +430,9 @@ def _order(run: xr.Dataset) -> Figure:
 
 
 entry = Entry(
-    "concept-learning/deep-stages",
-    "Future directions: stage times of deeper linear networks",
-    citation=CITATION,
-    source="Appendix E.4",
-    params=Params,
+    "concept-learning/deep-stages", "Future directions: stage times of deeper linear networks", citation=CITATION,
+    source="Appendix E.4", params=Params,
     quick=dict(mu=(1.5, 2.2), depths=(4,), scales=(0.1, 0.01), starts=1, ratios=(1.0, 4.0), tolerance=1e-5),
-    paper=dict(depths=(2, 3, 4, 5), scales=(0.1, 0.03, 0.01, 0.003), starts=30),
-    run=run,
-    claims=claims,
-    figures=figures,
-    metrics=metrics,
-)
+    paper=dict(depths=(2, 3, 4, 5), scales=(0.1, 0.03, 0.01, 0.003), starts=30), run=run, claims=claims,
+    figures=figures, metrics=metrics,
+)  # fmt: skip

@@ -217,36 +217,27 @@ def _probability(run: xr.Dataset, *, name: str, law: str, least: int, most: int 
 claims.add(
     "triple",
     "On Figure 8's data the loss descends exactly three times from 0.8% to 1.2% of starts with normal weights",
-    quantity="share of starts with normal weights and exactly three descents",
-    kind="own",
-    source=f"Appendix E.1 has no number; {_BAR} of scale 0.1",
-    low=0.008,
-    high=0.012,
-    sizes=_MANY,
-)(partial(_probability, name="Figure 8", law="normal", least=3, most=3))
+    quantity="share of starts with normal weights and exactly three descents", kind="own",
+    source=f"Appendix E.1 has no number; {_BAR} of scale 0.1", low=0.008, high=0.012, sizes=_MANY,
+)(partial(_probability, name="Figure 8", law="normal", least=3, most=3))  # fmt: skip
 
 
 @claims.add(
-    "quadruple",
-    "With the four concepts of Figure 9 the loss can descend four times",
-    quantity="starts with positive weights and four or more descents on Figure 9's data",
-    kind="printed",
-    source="Appendix E.1 and Figure 9; one start is enough",
-    low=1.0,
-)
+    "quadruple", "With the four concepts of Figure 9 the loss can descend four times",
+    quantity="starts with positive weights and four or more descents on Figure 9's data", kind="printed",
+    source="Appendix E.1 and Figure 9; one start is enough", low=1.0,
+)  # fmt: skip
 def _start_count(run: xr.Dataset) -> Estimate:
     counts = run.counts.sel(data="Figure 9", law="uniform")
     return Estimate(float(counts.sel(descents=slice(4, None)).sum()), remark=f"of {int(counts.sum())} starts")
 
 
 claims.add(
-    "subtle",
-    "On Figure 8's data at most 5% of starts with positive weights have three or more descents of the loss",
-    quantity="share of starts with three or more descents among those with positive weights",
-    kind="reading",
+    "subtle", "On Figure 8's data at most 5% of starts with positive weights have three or more descents of the loss",
+    quantity="share of starts with three or more descents among those with positive weights", kind="reading",
     source="Appendix E.1: only under 'specific initialization conditions'; one start in twenty is this project's bar",
     high=0.05,
-)(partial(_probability, name="Figure 8", law="uniform", least=3))
+)(partial(_probability, name="Figure 8", law="uniform", least=3))  # fmt: skip
 
 
 @claims.add(
@@ -274,35 +265,27 @@ def _conjecture_exceptions(run: xr.Dataset, *, small: bool) -> Estimate:
 
 
 claims.add(
-    "conjecture",
-    "The loss never descends more often than there are concepts, from any start",
-    quantity="starts with more descents than concepts, counted at two tolerances",
-    kind="own",
-    source="This project's conjecture from the cycle of section 4.2: one descent for each concept",
-    high=0.0,
+    "conjecture", "The loss never descends more often than there are concepts, from any start",
+    quantity="starts with more descents than concepts, counted at two tolerances", kind="own",
+    source="This project's conjecture from the cycle of section 4.2: one descent for each concept", high=0.0,
     sizes=_MANY,
-)(partial(_conjecture_exceptions, small=False))
+)(partial(_conjecture_exceptions, small=False))  # fmt: skip
 
 claims.add(
     "conjecture-small",
     "The loss never descends more often than there are concepts if no eigenvalue of W(0) exceeds 1",
-    quantity="starts with eigenvalues of at most 1 and more descents than concepts",
-    kind="own",
-    source="This project's conjecture from the cycle of section 4.2, for small starts as in that section",
-    high=0.0,
+    quantity="starts with eigenvalues of at most 1 and more descents than concepts", kind="own",
+    source="This project's conjecture from the cycle of section 4.2, for small starts as in that section", high=0.0,
     sizes=_MANY,
-)(partial(_conjecture_exceptions, small=True))
+)(partial(_conjecture_exceptions, small=True))  # fmt: skip
 
 
 @claims.add(
-    "one-more",
-    "No search among weights up to 0.3 finds three descents with two concepts or four with three",
-    quantity="searches with one descent more than concepts",
-    kind="own",
-    source="This project's conjecture of at most one descent for each concept, in an adversarial test",
-    high=0.0,
+    "one-more", "No search among weights up to 0.3 finds three descents with two concepts or four with three",
+    quantity="searches with one descent more than concepts", kind="own",
+    source="This project's conjecture of at most one descent for each concept, in an adversarial test", high=0.0,
     sizes=_MANY,
-)
+)  # fmt: skip
 def _extra_descents(run: xr.Dataset) -> Estimate:
     found = run.rise.sel(kind=["2 concepts, three", "3 concepts, four"])
     return Estimate(float((found > 0).sum()), remark=f"{2 * int(run.search_followed)} starts followed")
@@ -317,14 +300,10 @@ def _largest_rise(run: xr.Dataset, *, kind: str) -> Estimate:
 
 for _name, _kind, _figure, _least in (("third-rise", "three", 8, 0.08), ("fourth-rise", "four", 9, 0.03)):
     claims.add(
-        _name,
-        f"On Figure {_figure}'s data the loss can rise by {_least} |x|²/2 before the last of {_kind} descents",
-        quantity=f"largest rise found before the last of {_kind} descents, in units of |x|²/2",
-        kind="own",
-        source=f"Appendix E.1 has no number; {_BAR}",
-        low=_least,
-        sizes=_MANY,
-    )(partial(_largest_rise, kind=_kind))
+        _name, f"On Figure {_figure}'s data the loss can rise by {_least} |x|²/2 before the last of {_kind} descents",
+        quantity=f"largest rise found before the last of {_kind} descents, in units of |x|²/2", kind="own",
+        source=f"Appendix E.1 has no number; {_BAR}", low=_least, sizes=_MANY,
+    )(partial(_largest_rise, kind=_kind))  # fmt: skip
 
 
 def figures(run: xr.Dataset) -> list[Figure]:
@@ -404,13 +383,9 @@ def _found(run: xr.Dataset) -> Figure:
 
 entry = Entry(
     "concept-learning/descents",
-    "Number of descents of the loss out of distribution over hundreds of thousands of starts",
-    citation=CITATION,
-    source="Section 4.2.2, E.1",
-    params=Params,
+    "Number of descents of the loss out of distribution over hundreds of thousands of starts", citation=CITATION,
+    source="Section 4.2.2, E.1", params=Params,
     quick=dict(starts=256, scales=(4.0,), more=16, tasks=2, of_task=32, pool=512, generations=0),
-    paper=dict(starts=150_000, more=8192, tasks=256, pool=32_768, generations=60),
-    run=run,
-    claims=claims,
+    paper=dict(starts=150_000, more=8192, tasks=256, pool=32_768, generations=60), run=run, claims=claims,
     figures=figures,
-)
+)  # fmt: skip

@@ -177,14 +177,10 @@ claims = Claims()
 
 
 @claims.add(
-    "fastest",
-    "The direction in which one neuron escapes fastest is close to the strongest concept",
-    quantity="angle between the fastest direction and the strongest concept",
-    kind="own",
-    source=f"{_PILOT}: 1.9, by the noise of finitely many samples",
-    high=5.0,
-    unit="degrees",
-)
+    "fastest", "The direction in which one neuron escapes fastest is close to the strongest concept",
+    quantity="angle between the fastest direction and the strongest concept", kind="own",
+    source=f"{_PILOT}: 1.9, by the noise of finitely many samples", high=5.0, unit="degrees",
+)  # fmt: skip
 def _fastest_angle(run: xr.Dataset) -> Estimate:
     x, y = run.fastest.values
     gap = float(run.speed_bound - run.speed)
@@ -195,11 +191,9 @@ def _fastest_angle(run: xr.Dataset) -> Estimate:
 @claims.add(
     "every-neuron",
     "At the smallest scale, nearly all neurons have their predicted direction when the loss leaves its plateau",
-    quantity="share of neurons within 5 degrees of their predicted direction",
-    kind="own",
-    source=f"{_PILOT}: .98 to 1",
-    low=0.95,
-)
+    quantity="share of neurons within 5 degrees of their predicted direction", kind="own",
+    source=f"{_PILOT}: .98 to 1", low=0.95,
+)  # fmt: skip
 def _neurons_as_predicted(run: xr.Dataset) -> Estimate:
     one = run.isel(scale=-1)
     within = _cosine(one.first, one.predicted_first) > np.cos(np.radians(5))
@@ -210,10 +204,8 @@ def _neurons_as_predicted(run: xr.Dataset) -> Estimate:
     "predicted",
     "At the smallest scale, heavy neurons have their predicted direction when the loss leaves its plateau",
     quantity="smallest mean cosine over networks between neurons and predictions, by weight of the neuron",
-    kind="own",
-    source=f"{_PILOT}: .99999",
-    low=0.999,
-)
+    kind="own", source=f"{_PILOT}: .99999", low=0.999,
+)  # fmt: skip
 def _cosine_to_prediction(run: xr.Dataset) -> Estimate:
     one = run.isel(scale=-1)
     found = _weighted_mean(_cosine(one.first, one.predicted_first), one.first, one.second)
@@ -224,10 +216,8 @@ def _cosine_to_prediction(run: xr.Dataset) -> Estimate:
     "in-and-out",
     "At the smallest scale, output weights align with input weights by the time the loss leaves its plateau",
     quantity="smallest mean cosine over networks between input and output weights, by weight of the neuron",
-    kind="own",
-    source=f"{_PILOT}: .99999",
-    low=0.999,
-)
+    kind="own", source=f"{_PILOT}: .99999", low=0.999,
+)  # fmt: skip
 def _cosine_of_layers(run: xr.Dataset) -> Estimate:
     one = run.isel(scale=-1)
     return Estimate(float(_weighted_mean(_cosine(one.first, one.second), one.first, one.second).min()))
@@ -237,76 +227,57 @@ _TO_FASTEST = "{} mean cosine over networks between neurons and the fastest dire
 
 
 @claims.add(
-    "aligned",
-    "At the smallest scale, neurons have the fastest escape direction when the loss leaves its plateau",
-    quantity=_TO_FASTEST.format("smallest"),
-    kind="reading",
-    source="Appendix E.4, 'each neuron converge to a fixed direction'; .9999 in the pilot",
-    low=0.999,
-)
+    "aligned", "At the smallest scale, neurons have the fastest escape direction when the loss leaves its plateau",
+    quantity=_TO_FASTEST.format("smallest"), kind="reading",
+    source="Appendix E.4, 'each neuron converge to a fixed direction'; .9999 in the pilot", low=0.999,
+)  # fmt: skip
 def _smallest_scale_alignment(run: xr.Dataset) -> Estimate:
     return Estimate(float(_alignment(run).isel(scale=-1).min()), remark=f"scale {float(run.scale[-1]):g}")
 
 
 @claims.add(
-    "too-large",
-    "At the largest scale, the loss leaves its plateau before neurons have the fastest escape direction",
-    quantity=_TO_FASTEST.format("largest"),
-    kind="own",
-    source="the contrary of `aligned`, for weights that are not small; about .5 in the pilot",
-    high=0.9,
-)
+    "too-large", "At the largest scale, the loss leaves its plateau before neurons have the fastest escape direction",
+    quantity=_TO_FASTEST.format("largest"), kind="own",
+    source="the contrary of `aligned`, for weights that are not small; about .5 in the pilot", high=0.9,
+)  # fmt: skip
 def _largest_scale_alignment(run: xr.Dataset) -> Estimate:
     return Estimate(float(_alignment(run).isel(scale=0).max()), remark=f"scale {float(run.scale[0]):g}")
 
 
 @claims.add(
-    "left-over",
-    "At the smallest scale, the alignment falls short of 1 by the predicted amount",
-    quantity="median over networks of the measured shortfall of the cosine divided by the predicted one",
-    kind="own",
-    source=f"{_PILOT}: 1.00 to 1.02",
-    low=0.8,
-    high=1.25,
-)
+    "left-over", "At the smallest scale, the alignment falls short of 1 by the predicted amount",
+    quantity="median over networks of the measured shortfall of the cosine divided by the predicted one", kind="own",
+    source=f"{_PILOT}: 1.00 to 1.02", low=0.8, high=1.25,
+)  # fmt: skip
 def _missing_alignment(run: xr.Dataset) -> Estimate:
     ratio = ((1 - _alignment(run)) / (1 - _alignment(run, "predicted_"))).isel(scale=-1).values
     return Estimate(float(np.median(ratio)), remark=f"{ratio.min():.3f} to {ratio.max():.3f}")
 
 
 @claims.add(
-    "time",
-    "At the smallest scale, the loss leaves its plateau at the predicted time",
-    quantity="largest relative error over networks of the predicted time",
-    kind="own",
-    source=f"{_PILOT}: .013, most of it by the finite learning rate",
-    high=0.03,
-)
+    "time", "At the smallest scale, the loss leaves its plateau at the predicted time",
+    quantity="largest relative error over networks of the predicted time", kind="own",
+    source=f"{_PILOT}: .013, most of it by the finite learning rate", high=0.03,
+)  # fmt: skip
 def _leaving_time_error(run: xr.Dataset) -> Estimate:
     one = run.isel(scale=-1)
     return Estimate(float(abs(one.leaving / one.predicted_leaving - 1).max()), remark=f"scale {float(one.scale):g}")
 
 
 @claims.add(
-    "linear",
-    "From early alignment to the end, the network behaves like a linear one on the training data",
-    quantity="smallest R² over networks and moments of the best linear map for the outputs",
-    kind="reading",
-    source="Appendix E.4, 'make the model behaves like a linear model'; .993 in the pilot",
-    low=0.98,
-)
+    "linear", "From early alignment to the end, the network behaves like a linear one on the training data",
+    quantity="smallest R² over networks and moments of the best linear map for the outputs", kind="reading",
+    source="Appendix E.4, 'make the model behaves like a linear model'; .993 in the pilot", low=0.98,
+)  # fmt: skip
 def _linear_r_squared(run: xr.Dataset) -> Estimate:
     return Estimate(float(run.isel(scale=-1).r_squared.min()), remark="the worst network and moment")
 
 
 @claims.add(
-    "linear-outside",
-    "From early alignment to the end, the network behaves like a linear one at the test point",
+    "linear-outside", "From early alignment to the end, the network behaves like a linear one at the test point",
     quantity="largest relative error over networks and moments of the best linear map for the training data",
-    kind="reading",
-    source="Appendix E.4, as `linear`, out of distribution; .036 in the pilot",
-    high=0.1,
-)
+    kind="reading", source="Appendix E.4, as `linear`, out of distribution; .036 in the pilot", high=0.1,
+)  # fmt: skip
 def _linear_error(run: xr.Dataset) -> Estimate:
     one = run.isel(scale=-1).outside.max("run")
     remark = ", ".join(f"{float(one.sel(moment=moment)):.3f} {moment}" for moment in _MOMENTS)
@@ -367,13 +338,7 @@ def _turning(run: xr.Dataset, one: xr.Dataset) -> Panel:
 
 entry = Entry(
     "concept-learning/early-alignment",
-    "Future directions: two-layer ReLU networks align early, and then behave like linear ones",
-    citation=CITATION,
-    source="Appendix E.4",
-    params=Params,
-    quick=dict(samples=60, neurons=20, scales=(0.1, 1e-3), runs=2, rate=0.02),
-    paper=dict(neurons=200, samples=1000, runs=10),
-    run=run,
-    claims=claims,
-    figures=figures,
-)
+    "Future directions: two-layer ReLU networks align early, and then behave like linear ones", citation=CITATION,
+    source="Appendix E.4", params=Params, quick=dict(samples=60, neurons=20, scales=(0.1, 1e-3), runs=2, rate=0.02),
+    paper=dict(neurons=200, samples=1000, runs=10), run=run, claims=claims, figures=figures,
+)  # fmt: skip

@@ -170,13 +170,10 @@ claims = Claims()
 
 
 claims.add(
-    "identity",
-    "Gradient flow of equation 4.1 is dW/dt = 2(G − S − N)",
-    quantity="largest relative difference of dW/dt from automatic differentiation",
-    kind="own",
-    source="Correction of equation 4.3: the gradient of the loss, exact; this project's bar",
-    high=_EXACT,
-)(lambda run: Estimate(float(run.identity_error.max()), remark=f"{run.identity_error.size} cases"))
+    "identity", "Gradient flow of equation 4.1 is dW/dt = 2(G − S − N)",
+    quantity="largest relative difference of dW/dt from automatic differentiation", kind="own",
+    source="Correction of equation 4.3: the gradient of the loss, exact; this project's bar", high=_EXACT,
+)(lambda run: Estimate(float(run.identity_error.max()), remark=f"{run.identity_error.size} cases"))  # fmt: skip
 
 claims.add(
     "printed",
@@ -189,13 +186,10 @@ claims.add(
 
 
 @claims.add(
-    "log-det",
-    "log det W grows at the exact rate 4 tr(A(1 − W)) from every start of every scale",
-    quantity="largest error of the growth of log det W over the run",
-    kind="own",
-    source="Jacobi's formula, exact; this project's bar",
-    high=EXACT_LAW,
-)
+    "log-det", "log det W grows at the exact rate 4 tr(A(1 − W)) from every start of every scale",
+    quantity="largest error of the growth of log det W over the run", kind="own",
+    source="Jacobi's formula, exact; this project's bar", high=EXACT_LAW,
+)  # fmt: skip
 def _log_det_error(run: xr.Dataset) -> Estimate:
     inner, gauss = float(run.drift.max()), float(run.log_det_error.max())
     return Estimate(max(inner, gauss), remark=f"by the flow's own series {inner:.2g}, by Gauss's formula {gauss:.2g}")
@@ -207,13 +201,10 @@ for _name, _case in (
     ("proportional", "equal strengths, logistic in the eigenvalues of W,"),
 ):
     claims.add(
-        _name,
-        f"The closed form for {_case} agrees with gradient flow",
-        quantity="largest difference of an entry of W over the run",
-        kind="own",
-        source="theory.concepts; this project's bar",
-        high=_CLOSED,
-    )(partial(stored_error, name=f"{_name.replace('-', '_')}_error"))
+        _name, f"The closed form for {_case} agrees with gradient flow",
+        quantity="largest difference of an entry of W over the run", kind="own",
+        source="theory.concepts; this project's bar", high=_CLOSED,
+    )(partial(stored_error, name=f"{_name.replace('-', '_')}_error"))  # fmt: skip
 
 
 def _stage_time_error(run: xr.Dataset, *, predicted: str, scale: int = -1) -> Estimate:
@@ -229,36 +220,28 @@ _ERROR = "median over starts of the largest error of a stage time, at the smalle
 claims.add(
     "noise-omitted",
     "Equation 4.3 without its noise term predicts the stage times of gradient flow from small starts",
-    quantity=_ERROR,
-    kind="reading",
+    quantity=_ERROR, kind="reading",
     source=f"Section 4.2: the noise is never too large and omitted; {_LATE} is this project's bar for stage times",
-    high=_LATE,
-    unit="t",
-)(partial(_stage_time_error, predicted="bare_time"))
+    high=_LATE, unit="t",
+)(partial(_stage_time_error, predicted="bare_time"))  # fmt: skip
 
 
 @claims.add(
-    "noise-lasting",
-    "The error of the stage times without noise is the same at the two smallest scales of the start",
-    quantity="median error of the stage times at the smallest scale, over that at the second smallest",
-    kind="own",
-    source="log(w_kk(0) / s_k) / (4 a_k), with the Schur complement s_k: the scale cancels",
-    low=0.95,
-    high=1.05,
-)
+    "noise-lasting", "The error of the stage times without noise is the same at the two smallest scales of the start",
+    quantity="median error of the stage times at the smallest scale, over that at the second smallest", kind="own",
+    source="log(w_kk(0) / s_k) / (4 a_k), with the Schur complement s_k: the scale cancels", low=0.95, high=1.05,
+)  # fmt: skip
 def _error_ratio(run: xr.Dataset) -> Estimate:
     late = [_stage_time_error(run, predicted="bare_time", scale=n).value for n in (-2, -1)]
     return Estimate(late[1] / late[0], remark=f"{late[0]:.4f} and {late[1]:.4f}")
 
 
 @claims.add(
-    "noise-size",
-    "At the smallest scale the noise term of the weakest concept reaches half its growth term",
-    quantity="median over starts of the largest N_kk / G_kk of the weakest concept over the run",
-    kind="own",
+    "noise-size", "At the smallest scale the noise term of the weakest concept reaches half its growth term",
+    quantity="median over starts of the largest N_kk / G_kk of the weakest concept over the run", kind="own",
     source="Correction of section 4.2: two entries of size w make one of size w² in N; half is this project's bar",
     low=0.5,
-)
+)  # fmt: skip
 def _noise_share(run: xr.Dataset) -> Estimate:
     weak = int(np.argmin(run.strength.values))
     shares = run.noise_share.isel(scale=-1, concept=weak).values
@@ -266,14 +249,10 @@ def _noise_share(run: xr.Dataset) -> Estimate:
 
 
 claims.add(
-    "schur",
-    "Schur complements of the initial W, which include the noise, predict the stage times from small starts",
-    quantity=_ERROR,
-    kind="own",
-    source="theory.concepts.concept_stages; this project's bar at scale 1e-5",
-    high=_SCHUR,
-    unit="t",
-)(partial(_stage_time_error, predicted="schur_time"))
+    "schur", "Schur complements of the initial W, which include the noise, predict the stage times from small starts",
+    quantity=_ERROR, kind="own", source="theory.concepts.concept_stages; this project's bar at scale 1e-5",
+    high=_SCHUR, unit="t",
+)(partial(_stage_time_error, predicted="schur_time"))  # fmt: skip
 
 
 def figures(run: xr.Dataset) -> list[Figure]:
@@ -319,13 +298,7 @@ def figures(run: xr.Dataset) -> list[Figure]:
 
 
 entry = Entry(
-    "concept-learning/equation-4-3",
-    "Equation 4.3: growth, suppression and noise add up to half the gradient flow",
-    citation=CITATION,
-    source="Section 4.2",
-    params=Params,
-    quick=dict(weights=10, starts=10),
-    run=run,
-    claims=claims,
+    "concept-learning/equation-4-3", "Equation 4.3: growth, suppression and noise add up to half the gradient flow",
+    citation=CITATION, source="Section 4.2", params=Params, quick=dict(weights=10, starts=10), run=run, claims=claims,
     figures=figures,
-)
+)  # fmt: skip

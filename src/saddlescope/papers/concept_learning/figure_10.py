@@ -154,26 +154,20 @@ claims = Claims()
 
 
 @claims.add(
-    "never",
-    "From some start of full rank a concept is never learned",
-    quantity="starts of full rank with a concept that is never learned",
-    kind="printed",
-    source=f"{_FIGURE}: a major entry 'never has chance to grow'",
-    low=1.0,
-)
+    "never", "From some start of full rank a concept is never learned",
+    quantity="starts of full rank with a concept that is never learned", kind="printed",
+    source=f"{_FIGURE}: a major entry 'never has chance to grow'", low=1.0,
+)  # fmt: skip
 def _never_learned(run: xr.Dataset) -> Estimate:
     faults = int(run.faults.sel(moment="A"))
     return Estimate(float(run.never.sel(moment="A")), remark=f"of {run.sizes['start_of']}; {faults} of them unreliable")
 
 
 @claims.add(
-    "always",
-    "From every start of full rank the weakest concept is learned by the end of the run",
-    quantity="share of starts with w_11 > 1/2 at the last time",
-    kind="own",
-    source="Correction: d/dt log det W = 4 tr(A(1 − W)); theory.concepts.predicted_limit",
-    low=1.0,
-)
+    "always", "From every start of full rank the weakest concept is learned by the end of the run",
+    quantity="share of starts with w_11 > 1/2 at the last time", kind="own",
+    source="Correction: d/dt log det W = 4 tr(A(1 − W)); theory.concepts.predicted_limit", low=1.0,
+)  # fmt: skip
 def _learned_share(run: xr.Dataset) -> Estimate:
     share = run.learned_share.sel(moment="A").values
     full = run.batch_time.values[share == 1.0]
@@ -200,11 +194,9 @@ def _horizon_loss_error(run: xr.Dataset) -> Estimate:
 @claims.add(
     "suppressed-first",
     "On the longest plateau w_11 is suppressed to less than half its initial value before it grows",
-    quantity="smallest w_11 over the run, relative to its initial value",
-    kind="reading",
-    source=f"{_FIGURE}: 'suppressed at the very beginning'; one half is this project's bar",
-    high=0.5,
-)
+    quantity="smallest w_11 over the run, relative to its initial value", kind="reading",
+    source=f"{_FIGURE}: 'suppressed at the very beginning'; one half is this project's bar", high=0.5,
+)  # fmt: skip
 def _lowest_over_first(run: xr.Dataset) -> Estimate:
     weakest = run.W.sel(case="plateau")[:, 0, 0].values
     return Estimate(float(weakest.min() / weakest[0]))
@@ -218,14 +210,10 @@ def _predicted_time_error(run: xr.Dataset, *, name: str) -> Estimate:
 
 
 claims.add(
-    "plateau-end",
-    "The flow up to the authors' end time predicts when the longest plateau ends",
-    quantity="error of the predicted time of w_11 = 1/2",
-    kind="own",
-    source="SymmetricFlows.learned_at; this project's bar",
-    high=0.02,
-    unit="t",
-)(partial(_predicted_time_error, name="said_at_horizon"))
+    "plateau-end", "The flow up to the authors' end time predicts when the longest plateau ends",
+    quantity="error of the predicted time of w_11 = 1/2", kind="own",
+    source="SymmetricFlows.learned_at; this project's bar", high=0.02, unit="t",
+)(partial(_predicted_time_error, name="said_at_horizon"))  # fmt: skip
 
 claims.add(
     "plateau-schur",
@@ -239,36 +227,26 @@ claims.add(
 )(partial(_predicted_time_error, name="predicted_time"))
 
 claims.add(
-    "plateau-learns",
-    "Continued beyond the plateau, the run from full rank learns all concepts",
-    quantity="loss out of distribution at the end of the run",
-    kind="own",
-    source="Correction: d/dt log det W = 4 tr(A(1 − W))",
-    high=1e-6,
-)(lambda run: Estimate(float(run.end_loss.sel(case="plateau"))))
+    "plateau-learns", "Continued beyond the plateau, the run from full rank learns all concepts",
+    quantity="loss out of distribution at the end of the run", kind="own",
+    source="Correction: d/dt log det W = 4 tr(A(1 − W))", high=1e-6,
+)(lambda run: Estimate(float(run.end_loss.sel(case="plateau"))))  # fmt: skip
 
 
 @claims.add(
-    "deficient",
-    "A run whose rank is one too low ends at the loss μ_1²/2 of Figure 10",
-    quantity="distance of the final loss from μ_1²/2",
-    kind="own",
-    source="theory.concepts.predicted_limit; this project's bar",
-    high=1e-9,
-)
+    "deficient", "A run whose rank is one too low ends at the loss μ_1²/2 of Figure 10",
+    quantity="distance of the final loss from μ_1²/2", kind="own",
+    source="theory.concepts.predicted_limit; this project's bar", high=1e-9,
+)  # fmt: skip
 def _deficient_loss_error(run: xr.Dataset) -> Estimate:
     one = run.sel(case="deficient")
     return Estimate(abs(float(one.end_loss) - float(run.lost_loss)), remark=f"predicted {float(one.limit_loss):.6f}")
 
 
 @claims.add(
-    "told-apart",
-    "The flow distinguishes a plateau, a run that has learned and a run of deficient rank",
-    quantity="wrong endings among the three runs",
-    kind="own",
-    source="This project's bar",
-    high=0.0,
-)
+    "told-apart", "The flow distinguishes a plateau, a run that has learned and a run of deficient rank",
+    quantity="wrong endings among the three runs", kind="own", source="This project's bar", high=0.0,
+)  # fmt: skip
 def _wrong_endings(run: xr.Dataset) -> Estimate:
     reported = (
         run.horizon_ending.sel(case="plateau"),
@@ -282,25 +260,20 @@ def _wrong_endings(run: xr.Dataset) -> Estimate:
 @claims.add(
     "printed-map",
     "Iteration D.2 as printed loses positive semidefiniteness from 5% to 40% of random starts of full rank",
-    quantity="share of starts from which W becomes indefinite or diverges",
-    kind="own",
-    source="D.2 lacks the term η² g gᵀ of a gradient step in U; bounds from trial runs at steps of 0.01",
-    low=0.05,
+    quantity="share of starts from which W becomes indefinite or diverges", kind="own",
+    source="D.2 lacks the term η² g gᵀ of a gradient step in U; bounds from trial runs at steps of 0.01", low=0.05,
     high=0.4,
-)
+)  # fmt: skip
 def _indefinite_share(run: xr.Dataset) -> Estimate:
     remark = f"{float(run.blown_up.mean()):.3f} diverge"
     return Estimate.share(float(run.indefinite.sum()), run.sizes["map_start"], remark)
 
 
 @claims.add(
-    "printed-map-rests",
-    "Iteration D.2 as printed never ends at the loss of Figure 10",
-    quantity=f"runs of D.2 with a final loss within {_LIKE:.0%} of μ_1²/2",
-    kind="own",
-    source="W = diag(0, 1, 1) repels on both sides: from w_11 < 0, w_11 goes to minus infinity",
-    high=0.0,
-)
+    "printed-map-rests", "Iteration D.2 as printed never ends at the loss of Figure 10",
+    quantity=f"runs of D.2 with a final loss within {_LIKE:.0%} of μ_1²/2", kind="own",
+    source="W = diag(0, 1, 1) repels on both sides: from w_11 < 0, w_11 goes to minus infinity", high=0.0,
+)  # fmt: skip
 def _map_runs_like_figure(run: xr.Dataset) -> Estimate:
     like = abs(run.map_end_loss / run.lost_loss - 1) < _LIKE
     return Estimate(float(like.sum()), remark=f"of {run.sizes['map_start']}, at twice the horizon")
@@ -313,33 +286,25 @@ def _unlearned_share(run: xr.Dataset, *, moment: str) -> Estimate:
 
 
 claims.add(
-    "with-A",
-    "With the paper's A at most 5% of starts have not learned the weakest concept at the authors' end time",
-    quantity="share of starts with w_11 < 1/2 at the authors' end time",
-    kind="own",
-    source="log(1/s_1 − 1) / (4 a_1) of random starts; 0.01 in a pilot",
-    high=0.05,
-)(partial(_unlearned_share, moment="A"))
+    "with-A", "With the paper's A at most 5% of starts have not learned the weakest concept at the authors' end time",
+    quantity="share of starts with w_11 < 1/2 at the authors' end time", kind="own",
+    source="log(1/s_1 − 1) / (4 a_1) of random starts; 0.01 in a pilot", high=0.05,
+)(partial(_unlearned_share, moment="A"))  # fmt: skip
 
 claims.add(
     "with-A-squared",
     "With the authors' A² at least 95% of starts have not learned the weakest concept at their end time",
-    quantity="share of starts with w_11 < 1/2 at the authors' end time",
-    kind="own",
-    source="log(1/s_1 − 1) / (4 a_1²) of random starts; 0.999 in a pilot",
-    low=0.95,
-)(partial(_unlearned_share, moment="A^2"))
+    quantity="share of starts with w_11 < 1/2 at the authors' end time", kind="own",
+    source="log(1/s_1 − 1) / (4 a_1²) of random starts; 0.999 in a pilot", low=0.95,
+)(partial(_unlearned_share, moment="A^2"))  # fmt: skip
 
 claims.extend([two_layer.EXACT_MAP_CLAIM])
 
 claims.add(
-    "log-det",
-    "On the longest plateau log det W grows at its exact rate 4 tr(A(1 − W))",
-    quantity="error of the growth of log det W over the run",
-    kind="own",
-    source="Jacobi's formula, exact; this project's bar",
-    high=two_layer.EXACT_LAW,
-)(lambda run: Estimate(float(run.drift.sel(case="plateau"))))
+    "log-det", "On the longest plateau log det W grows at its exact rate 4 tr(A(1 − W))",
+    quantity="error of the growth of log det W over the run", kind="own",
+    source="Jacobi's formula, exact; this project's bar", high=two_layer.EXACT_LAW,
+)(lambda run: Estimate(float(run.drift.sel(case="plateau"))))  # fmt: skip
 
 
 def _moment_name(moment: str) -> str:
@@ -408,13 +373,7 @@ def figures(run: xr.Dataset) -> list[Figure]:
 
 
 entry = Entry(
-    "concept-learning/figure-10",
-    "Figure 10: three explanations of a concept that seems never to be learned",
-    citation=CITATION,
-    source="Appendix E.3",
-    params=Params,
-    quick=dict(starts=512, map_starts=96),
-    run=run,
-    claims=claims,
-    figures=figures,
-)
+    "concept-learning/figure-10", "Figure 10: three explanations of a concept that seems never to be learned",
+    citation=CITATION, source="Appendix E.3", params=Params, quick=dict(starts=512, map_starts=96), run=run,
+    claims=claims, figures=figures,
+)  # fmt: skip

@@ -122,30 +122,23 @@ claims = Claims()
 claims.add(
     "small-signals",
     "At small signals, 15 % or more of the three-layer networks in three dimensions memorize transiently",
-    quantity=_TRANSIENT.format("small"),
-    kind="reading",
-    source=f"Figures 13 (left) and 14, one network each; {_BAR}",
+    quantity=_TRANSIENT.format("small"), kind="reading", source=f"Figures 13 (left) and 14, one network each; {_BAR}",
     low=0.15,
-)(partial(_transient_share, task="small"))
+)(partial(_transient_share, task="small"))  # fmt: skip
 
 claims.add(
     "large-signals",
     "At large signals, 15 % or more of the three-layer networks in three dimensions memorize transiently",
-    quantity=_TRANSIENT.format("large"),
-    kind="reading",
-    source=f"Figures 13 (right) and 14, one network each; {_BAR}",
-    low=0.15,
-)(partial(_transient_share, task="large"))
+    quantity=_TRANSIENT.format("large"), kind="reading",
+    source=f"Figures 13 (right) and 14, one network each; {_BAR}", low=0.15,
+)(partial(_transient_share, task="large"))  # fmt: skip
 
 claims.add(
-    "typical",
-    "At small signals, half or more of the three-layer networks in three dimensions memorize transiently",
-    quantity=_TRANSIENT.format("small"),
-    kind="reading",
-    source="F.2, 'exhibit significant Transient Memorization', if that is meant of most networks",
-    low=0.5,
+    "typical", "At small signals, half or more of the three-layer networks in three dimensions memorize transiently",
+    quantity=_TRANSIENT.format("small"), kind="reading",
+    source="F.2, 'exhibit significant Transient Memorization', if that is meant of most networks", low=0.5,
     sizes=("default", "paper"),
-)(partial(_transient_share, task="small"))
+)(partial(_transient_share, task="small"))  # fmt: skip
 
 
 @claims.add(
@@ -153,9 +146,8 @@ claims.add(
     "Most networks with a temporary rise of the loss have turned to the strongest training cluster at its peak",
     quantity="share of transient networks whose output at the peak is nearer to that cluster than to the test point",
     kind="reading",
-    source="section 3.3: turns toward the training set cluster with the strongest signal; all in the pilot",
-    low=0.8,
-)
+    source="section 3.3: turns toward the training set cluster with the strongest signal; all in the pilot", low=0.8,
+)  # fmt: skip
 def _memorizing(run: xr.Dataset) -> Estimate:
     near = []
     for task in run.task.values:
@@ -171,45 +163,36 @@ def _memorizing(run: xr.Dataset) -> Estimate:
 claims.add(
     "more-layers",
     "In three dimensions, three-layer networks memorize transiently more often than one-layer networks",
-    quantity=_DIFFERENCE.format("one-layer networks at d = 3"),
-    kind="reading",
-    source="F.2, 'models with more layers ... are easier to have Transient Memorization'; .31 in the pilot",
-    low=0.1,
-)(partial(_share_difference, kind=_ONE))
+    quantity=_DIFFERENCE.format("one-layer networks at d = 3"), kind="reading",
+    source="F.2, 'models with more layers ... are easier to have Transient Memorization'; .31 in the pilot", low=0.1,
+)(partial(_share_difference, kind=_ONE))  # fmt: skip
 
 claims.add(
     "fewer-dimensions",
-    "Three-layer networks in three dimensions memorize transiently more often than two-layer networks in 64 dimensions",
-    quantity=_DIFFERENCE.format("two-layer networks at d = 64"),
-    kind="reading",
-    source="F.2, '... and fewer input dimensions', beside Figure 11; .33 in the pilot",
-    low=0.1,
+    "Three-layer networks in three dimensions memorize transiently more often than two-layer networks in 64 "
+        "dimensions",
+    quantity=_DIFFERENCE.format("two-layer networks at d = 64"), kind="reading",
+    source="F.2, '... and fewer input dimensions', beside Figure 11; .33 in the pilot", low=0.1,
     sizes=("default", "paper"),
-)(partial(_share_difference, kind=_WIDE))
+)(partial(_share_difference, kind=_WIDE))  # fmt: skip
 
 
 @claims.add(
-    "generalising",
-    "Nearly all three-layer networks in three dimensions generalise by the end of training",
+    "generalising", "Nearly all three-layer networks in three dimensions generalise by the end of training",
     quantity="share of three-layer networks whose out-of-distribution loss falls below 1 % of its start",
-    kind="reading",
-    source="Figure 14, both curves; all in the pilot",
-    low=0.95,
-    sizes=("default", "paper"),
-)
+    kind="reading", source="Figure 14, both curves; all in the pilot", low=0.95, sizes=("default", "paper"),
+)  # fmt: skip
 def _generalising(run: xr.Dataset) -> Estimate:
     learned = run.learned.sel(kind=_DEEP).notnull()
     return Estimate.share(float(learned.sum()), learned.size, f"{learned.size} networks")
 
 
 @claims.add(
-    "sooner",
-    "Three-layer networks learn large signals in at most half as many steps as small signals",
+    "sooner", "Three-layer networks learn large signals in at most half as many steps as small signals",
     quantity="median over seeds of the steps to learn small signals divided by those to learn large ones",
-    kind="reading",
-    source="Figure 14 and a_p of section 4.1, four times as large but for sigma; 3.1 in the pilot",
+    kind="reading", source="Figure 14 and a_p of section 4.1, four times as large but for sigma; 3.1 in the pilot",
     low=2.0,
-)
+)  # fmt: skip
 def _step_ratio(run: xr.Dataset) -> Estimate:
     steps = run.learned.sel(kind=_DEEP)
     ratio = (steps.sel(task="small") / steps.sel(task="large")).dropna("seed").values
@@ -220,28 +203,22 @@ def _step_ratio(run: xr.Dataset) -> Estimate:
 
 metrics = (
     Metric(
-        name="descents",
-        quantity="descents of the loss of three layers, mean over networks",
+        name="descents", quantity="descents of the loss of three layers, mean over networks",
         statistic=lambda run: float(run.descents.sel(kind=_DEEP).mean()),
     ),
     Metric(
-        name="transient",
-        quantity="share of networks of three layers whose loss rises between descents",
+        name="transient", quantity="share of networks of three layers whose loss rises between descents",
         statistic=lambda run: float((run.descents.sel(kind=_DEEP) > 1).mean()),
     ),
     Metric(
-        name="steps",
-        quantity="steps until three layers have learned, median over networks",
-        statistic=lambda run: float(run.learned.sel(kind=_DEEP).median()),
-        scale="log",
+        name="steps", quantity="steps until three layers have learned, median over networks",
+        statistic=lambda run: float(run.learned.sel(kind=_DEEP).median()), scale="log",
     ),
     Metric(
-        name="final_loss",
-        quantity="final loss out of distribution of three layers, mean over networks",
-        statistic=lambda run: float(run.test_loss.isel(step=-1).mean()),
-        scale="log",
+        name="final_loss", quantity="final loss out of distribution of three layers, mean over networks",
+        statistic=lambda run: float(run.test_loss.isel(step=-1).mean()), scale="log",
     ),
-)
+)  # fmt: skip
 
 
 def figures(run: xr.Dataset) -> list[Figure]:
@@ -287,13 +264,8 @@ def figures(run: xr.Dataset) -> list[Figure]:
 
 entry = Entry(
     "concept-learning/figure-13",
-    "Figures 13 and 14: three-layer linear networks in three dimensions memorize for a while",
-    citation=CITATION,
-    source="Figures 13, 14, F.2",
-    params=Params,
-    quick=dict(seeds=48, wide_seeds=0, samples=1000, epochs=30, per_doubling=16),
-    run=run,
-    claims=claims,
-    figures=figures,
-    metrics=metrics,
-)
+    "Figures 13 and 14: three-layer linear networks in three dimensions memorize for a while", citation=CITATION,
+    source="Figures 13, 14, F.2", params=Params,
+    quick=dict(seeds=48, wide_seeds=0, samples=1000, epochs=30, per_doubling=16), run=run, claims=claims,
+    figures=figures, metrics=metrics,
+)  # fmt: skip

@@ -169,24 +169,18 @@ claims.add(
 )(partial(_signal_ratio, side=0))
 
 claims.add(
-    "right",
-    "With colours 0.2 apart, class means of images differ more in size than in colour",
-    quantity=_RATIO,
-    kind="reading",
-    source="Figure 15, right; the setting is the lower end of appendix G.1",
-    high=1.0,
-)(partial(_signal_ratio, side=1))
+    "right", "With colours 0.2 apart, class means of images differ more in size than in colour", quantity=_RATIO,
+    kind="reading", source="Figure 15, right; the setting is the lower end of appendix G.1", high=1.0,
+)(partial(_signal_ratio, side=1))  # fmt: skip
 
 
 @claims.add(
     "sensitivity",
     "With colours 0.7 apart, changing the colour of an image changes its pixels more than changing its size",
     quantity="root mean square pixel distance under a change of colour over that under a change of size",
-    kind="reading",
-    source="section 1: the signal is the sensitivity of the process to a concept",
-    low=1.0,
+    kind="reading", source="section 1: the signal is the sensitivity of the process to a concept", low=1.0,
     sizes=("default", "paper"),
-)
+)  # fmt: skip
 def _image_ratio(run: xr.Dataset) -> Estimate:
     signal = _at(run, 0).image_signal.isel(other=0)
     return Estimate.mean(signal.sel(concept="color") / signal.sel(concept="size"))
@@ -209,13 +203,10 @@ def _small_circle_ratio(run: xr.Dataset) -> Estimate:
 @claims.add(
     "crossing",
     "The class means of images differ equally in colour and size at a colour difference between 0.2 and 0.7",
-    quantity="colour difference at equal distances of class means in colour and in size",
-    kind="reading",
-    source="Figure 6 (a), where the order of learning is reversed between 0.2 and 0.7",
-    low=0.2,
-    high=0.7,
+    quantity="colour difference at equal distances of class means in colour and in size", kind="reading",
+    source="Figure 6 (a), where the order of learning is reversed between 0.2 and 0.7", low=0.2, high=0.7,
     sizes=("default", "paper"),
-)
+)  # fmt: skip
 def _crossing(run: xr.Dataset) -> Estimate:
     mu = run.mu.transpose("seed", "color_setting", "concept").values
     excess = np.log(mu[..., 0] / mu[..., 1])
@@ -227,12 +218,9 @@ def _crossing(run: xr.Dataset) -> Estimate:
 @claims.add(
     "proportional",
     "The distance of class means in colour is proportional to the colour difference, up to a difference of 0.8",
-    quantity="exponent of the distance as a power of the colour difference, among big circles",
-    kind="own",
-    source=_DERIVED,
-    low=0.98,
-    high=1.02,
-)
+    quantity="exponent of the distance as a power of the colour difference, among big circles", kind="own",
+    source=_DERIVED, low=0.98, high=1.02,
+)  # fmt: skip
 def _signal_exponent(run: xr.Dataset) -> Estimate:
     linear = run.isel(color_setting=(run.color_setting <= _LINEAR).values)
     if linear.sizes["color_setting"] < 2:
@@ -247,35 +235,23 @@ def _other_ratio(run: xr.Dataset, *, concept: str) -> Estimate:
 
 
 claims.add(
-    "big-and-small",
-    "Class means of big circles differ at least twice as much in colour as those of small circles",
-    quantity="distance of class means in colour among big circles over that among small ones",
-    kind="own",
-    source=f"{_DERIVED}; the factor of 2 is {_BAR}",
-    low=2.0,
-    sizes=("default", "paper"),
-)(partial(_other_ratio, concept="color"))
+    "big-and-small", "Class means of big circles differ at least twice as much in colour as those of small circles",
+    quantity="distance of class means in colour among big circles over that among small ones", kind="own",
+    source=f"{_DERIVED}; the factor of 2 is {_BAR}", low=2.0, sizes=("default", "paper"),
+)(partial(_other_ratio, concept="color"))  # fmt: skip
 
 claims.add(
-    "red-and-blue",
-    "Class means of red circles and of blue circles differ equally in size, to within 2 %",
-    quantity="distance of class means in size among red circles over that among blue ones",
-    kind="own",
-    source=_DERIVED,
-    low=0.98,
-    high=1.02,
-)(partial(_other_ratio, concept="size"))
+    "red-and-blue", "Class means of red circles and of blue circles differ equally in size, to within 2 %",
+    quantity="distance of class means in size among red circles over that among blue ones", kind="own",
+    source=_DERIVED, low=0.98, high=1.02,
+)(partial(_other_ratio, concept="size"))  # fmt: skip
 
 
 @claims.add(
-    "size-independent",
-    "Class means differ equally in size at colour differences 0.7 and 0.2, to within 10 %",
-    quantity="distance of class means in size at colour difference 0.7 over that at 0.2",
-    kind="reading",
-    source=_INDEPENDENT,
-    low=0.9,
-    high=1.1,
-)
+    "size-independent", "Class means differ equally in size at colour differences 0.7 and 0.2, to within 10 %",
+    quantity="distance of class means in size at colour difference 0.7 over that at 0.2", kind="reading",
+    source=_INDEPENDENT, low=0.9, high=1.1,
+)  # fmt: skip
 def _size_by_color(run: xr.Dataset) -> Estimate:
     left, right = (_at(run, side).mu.sel(concept="size") for side in (0, 1))
     return Estimate.mean(left / right, f"{_means(right)} becomes {_means(left)}")
@@ -285,11 +261,8 @@ def _size_by_color(run: xr.Dataset) -> Estimate:
     "color-independent",
     "Class means of big circles differ equally in colour at the smallest and largest size difference, to within 10 %",
     quantity="distance of class means in colour at the largest size difference over that at the smallest",
-    kind="reading",
-    source=_INDEPENDENT,
-    low=0.9,
-    high=1.1,
-)
+    kind="reading", source=_INDEPENDENT, low=0.9, high=1.1,
+)  # fmt: skip
 def _color_by_size(run: xr.Dataset) -> Estimate:
     signal = run.signal_by_size.sel(concept="color").isel(other=0)
     least, largest = signal.isel(size_setting=0), signal.isel(size_setting=-1)
@@ -298,14 +271,10 @@ def _color_by_size(run: xr.Dataset) -> Estimate:
 
 
 @claims.add(
-    "orthogonal",
-    "Changes of colour and of size move the class mean in orthogonal directions, as in the SIM task",
-    quantity="cosine of the angle between the two directions in pixel space, at colour difference 0.7",
-    kind="own",
-    source=f"section 2, whose clusters are on the coordinate axes; 0.1 is {_BAR}",
-    low=-0.1,
-    high=0.1,
-)
+    "orthogonal", "Changes of colour and of size move the class mean in orthogonal directions, as in the SIM task",
+    quantity="cosine of the angle between the two directions in pixel space, at colour difference 0.7", kind="own",
+    source=f"section 2, whose clusters are on the coordinate axes; 0.1 is {_BAR}", low=-0.1, high=0.1,
+)  # fmt: skip
 def _overlap(run: xr.Dataset) -> Estimate:
     return Estimate.mean(_at(run, 0).overlap)
 
@@ -325,10 +294,8 @@ for _name, _concept in (("color", "colour"), ("size", "size")):
         f"reads-{_name}",
         f"The direct estimator reads the {_concept} of true images to within 10 % of the class distance",
         quantity=f"root mean square error of {_concept} over the distance of class means, worse distribution",
-        kind="own",
-        source=_BAR,
-        high=0.1,
-    )(partial(_reading_error, concept=_name))
+        kind="own", source=_BAR, high=0.1,
+    )(partial(_reading_error, concept=_name))  # fmt: skip
 
 
 @claims.add(
@@ -349,13 +316,9 @@ def _reading_bias(run: xr.Dataset) -> Estimate:
 
 
 @claims.add(
-    "seen",
-    "The direct estimator finds a circle in every true image",
-    quantity="share of true images classified as blank",
-    kind="own",
-    source=_BAR,
-    high=0.0,
-)
+    "seen", "The direct estimator finds a circle in every true image",
+    quantity="share of true images classified as blank", kind="own", source=_BAR, high=0.0,
+)  # fmt: skip
 def _blank_share(run: xr.Dataset) -> Estimate:
     return Estimate(float(run.blank.mean()), remark=f"{run.blank.size} images")
 
@@ -506,16 +469,9 @@ def _geometry(run: xr.Dataset) -> Figure:
 
 
 entry = Entry(
-    "concept-learning/figure-15",
-    "Figure 15: signals of colour and size, measured in the images",
-    citation=CITATION,
-    source="Figure 15, appendix G.1",
-    params=Params,
-    quick=dict(
-        pixels=16, color_settings=(0.2, 0.4, 0.7), size_settings=(0.2, 0.4), images=32, seeds=(0, 1), read=128, shown=3
-    ),
-    paper=dict(images=2048),
-    run=run,
-    claims=claims,
-    figures=figures,
-)
+    "concept-learning/figure-15", "Figure 15: signals of colour and size, measured in the images", citation=CITATION,
+    source="Figure 15, appendix G.1", params=Params,
+    quick=dict(pixels=16, color_settings=(0.2, 0.4, 0.7), size_settings=(0.2, 0.4), images=32, seeds=(0, 1),
+        read=128, shown=3),
+    paper=dict(images=2048), run=run, claims=claims, figures=figures,
+)  # fmt: skip

@@ -135,30 +135,22 @@ claims = Claims()
 claims.add(
     "low-dimension",
     "Deep networks in low dimension often memorize transiently: their loss falls, rises, and falls again",
-    quantity=f"share of deep networks in low dimension {_TRANSIENT}",
-    kind="reading",
-    source=f"{_FIGURE}; the bound is this project's bar, from trial runs of another implementation",
-    low=0.4,
-)(partial(_transient_share, kind=LOW))
+    quantity=f"share of deep networks in low dimension {_TRANSIENT}", kind="reading",
+    source=f"{_FIGURE}; the bound is this project's bar, from trial runs of another implementation", low=0.4,
+)(partial(_transient_share, kind=LOW))  # fmt: skip
 
 claims.add(
-    "no-noise",
-    "Deep networks in low dimension often memorize transiently even without the noise of minibatches",
-    quantity=f"share of deep networks, trained on all samples in each step, {_TRANSIENT}",
-    kind="reading",
-    source="section 4.2, which explains it by gradient flow; the bound is that of SGD",
-    low=0.4,
+    "no-noise", "Deep networks in low dimension often memorize transiently even without the noise of minibatches",
+    quantity=f"share of deep networks, trained on all samples in each step, {_TRANSIENT}", kind="reading",
+    source="section 4.2, which explains it by gradient flow; the bound is that of SGD", low=0.4,
     sizes=("default", "paper"),
-)(partial(_transient_share, kind=WHOLE))
+)(partial(_transient_share, kind=WHOLE))  # fmt: skip
 
 claims.add(
-    "high-dimension",
-    "The out-of-distribution loss of deep networks in high dimension never rises and falls again",
-    quantity=f"share of deep networks in high dimension {_TRANSIENT}",
-    kind="printed",
-    source=f"{_FIGURE}: does not actually exhibit non-monotonic behavior",
-    high=0.0,
-)(partial(_transient_share, kind=HIGH, none=True))
+    "high-dimension", "The out-of-distribution loss of deep networks in high dimension never rises and falls again",
+    quantity=f"share of deep networks in high dimension {_TRANSIENT}", kind="printed",
+    source=f"{_FIGURE}: does not actually exhibit non-monotonic behavior", high=0.0,
+)(partial(_transient_share, kind=HIGH, none=True))  # fmt: skip
 
 
 @claims.add(
@@ -167,9 +159,8 @@ claims.add(
     quantity="share of transient networks whose output at the peak is nearer to that cluster than to the test point",
     kind="reading",
     source="section 3.3: turns toward the training set cluster with the strongest signal; this project's bar",
-    low=0.8,
-    sizes=("default", "paper"),
-)
+    low=0.8, sizes=("default", "paper"),
+)  # fmt: skip
 def _memorizing(run: xr.Dataset) -> Estimate:
     one = _transient_networks(run)
     if one.sizes["seed"] == 0:
@@ -182,14 +173,10 @@ def _memorizing(run: xr.Dataset) -> Estimate:
 
 
 @claims.add(
-    "generalising",
-    "Most networks with a temporary rise of the loss generalise by the end of training",
-    quantity="share of transient networks whose out-of-distribution loss ends below 1 % of its start",
-    kind="reading",
-    source="section 3.3: generalizes OOD; the bound is this project's bar",
-    low=0.8,
-    sizes=("default", "paper"),
-)
+    "generalising", "Most networks with a temporary rise of the loss generalise by the end of training",
+    quantity="share of transient networks whose out-of-distribution loss ends below 1 % of its start", kind="reading",
+    source="section 3.3: generalizes OOD; the bound is this project's bar", low=0.8, sizes=("default", "paper"),
+)  # fmt: skip
 def _generalising(run: xr.Dataset) -> Estimate:
     one = _transient_networks(run)
     if one.sizes["seed"] == 0:
@@ -199,14 +186,11 @@ def _generalising(run: xr.Dataset) -> Estimate:
 
 
 @claims.add(
-    "deeper",
-    "In low dimension, transient memorization is more frequent at the largest depth than at two layers",
+    "deeper", "In low dimension, transient memorization is more frequent at the largest depth than at two layers",
     quantity="share of transient networks at the largest depth minus that at the smallest depth above 1",
-    kind="reading",
-    source="appendix F: models with more layers are easier to have it",
-    low=0.0,
+    kind="reading", source="appendix F: models with more layers are easier to have it", low=0.0,
     sizes=("default", "paper"),
-)
+)  # fmt: skip
 def _depth_difference(run: xr.Dataset) -> Estimate:
     depths = sorted({int(depth) for depth in run.depth.values} - {1})
     if len(depths) < 2:
@@ -221,66 +205,52 @@ def _depth_difference(run: xr.Dataset) -> Estimate:
 
 
 claims.add(
-    "one-layer",
-    "The loss of one-layer networks in low dimension never rises and falls again from PyTorch's start",
-    quantity=f"share of one-layer networks in low dimension {_TRANSIENT}",
-    kind="printed",
-    source="section 4.1: monotonic and rather regular; as printed, without a condition on the start",
-    high=0.0,
-)(partial(_transient_share, kind=LOW, depth=1, none=True))
+    "one-layer", "The loss of one-layer networks in low dimension never rises and falls again from PyTorch's start",
+    quantity=f"share of one-layer networks in low dimension {_TRANSIENT}", kind="printed",
+    source="section 4.1: monotonic and rather regular; as printed, without a condition on the start", high=0.0,
+)(partial(_transient_share, kind=LOW, depth=1, none=True))  # fmt: skip
 
 claims.add(
     "one-layer-small",
     "The loss of one-layer networks in low dimension never rises and falls again from a small start",
-    quantity=f"share of one-layer networks, from a hundredth of PyTorch's start, {_TRANSIENT}",
-    kind="reading",
-    source="section 4.1, corrected: the noise term of equation 4.2 must be small",
-    high=0.0,
-)(partial(_transient_share, kind=SMALL, depth=1, none=True))
+    quantity=f"share of one-layer networks, from a hundredth of PyTorch's start, {_TRANSIENT}", kind="reading",
+    source="section 4.1, corrected: the noise term of equation 4.2 must be small", high=0.0,
+)(partial(_transient_share, kind=SMALL, depth=1, none=True))  # fmt: skip
 
 claims.add(
     "width",
     "Without minibatches, deep networks with wide hidden layers rarely memorize transiently, even in low dimension",
-    quantity=f"share of deep networks with wide hidden layers {_TRANSIENT}",
-    kind="own",
+    quantity=f"share of deep networks with wide hidden layers {_TRANSIENT}", kind="own",
     source="this project's, against section 3.3, which names the dimension; bound from runs of symmetric networks",
-    high=0.1,
-    sizes=("default", "paper"),
-)(partial(_transient_share, kind=WIDE))
+    high=0.1, sizes=("default", "paper"),
+)(partial(_transient_share, kind=WIDE))  # fmt: skip
 
 claims.add(
     "width-sgd",
     "With minibatches, deep networks with wide hidden layers rarely memorize transiently, even in low dimension",
-    quantity=f"share of deep networks with wide hidden layers {_TRANSIENT}",
-    kind="own",
-    source="the claim `width` as first posed, with ripples of SGD counted as rises; the same bound",
-    high=0.1,
+    quantity=f"share of deep networks with wide hidden layers {_TRANSIENT}", kind="own",
+    source="the claim `width` as first posed, with ripples of SGD counted as rises; the same bound", high=0.1,
     sizes=("default", "paper"),
-)(partial(_transient_share, kind=WIDE_SGD))
+)(partial(_transient_share, kind=WIDE_SGD))  # fmt: skip
 
 metrics = (
     Metric(
-        name="descents",
-        quantity="descents of the loss in low dimension, mean over seeds",
+        name="descents", quantity="descents of the loss in low dimension, mean over seeds",
         statistic=lambda run: float(select_networks(run, LOW).descents.mean()),
     ),
     Metric(
-        name="transient",
-        quantity="share of networks in low dimension whose loss rises between descents",
+        name="transient", quantity="share of networks in low dimension whose loss rises between descents",
         statistic=lambda run: float((select_networks(run, LOW).descents > 1).mean()),
     ),
     Metric(
-        name="rise",
-        quantity="largest rise of the loss in low dimension over its start, mean over seeds",
+        name="rise", quantity="largest rise of the loss in low dimension over its start, mean over seeds",
         statistic=lambda run: float(select_networks(run, LOW).rise.mean()),
     ),
     Metric(
-        name="final_loss",
-        quantity="final loss out of distribution in low dimension, mean over seeds",
-        statistic=lambda run: float(select_networks(run, LOW).test_loss.isel(step=-1).mean()),
-        scale="log",
+        name="final_loss", quantity="final loss out of distribution in low dimension, mean over seeds",
+        statistic=lambda run: float(select_networks(run, LOW).test_loss.isel(step=-1).mean()), scale="log",
     ),
-)
+)  # fmt: skip
 
 
 def figures(run: xr.Dataset) -> list[Figure]:
@@ -364,14 +334,8 @@ def _table(run: xr.Dataset) -> Table:
 
 
 entry = Entry(
-    "concept-learning/figure-3",
-    "Figures 2 (c) and 3: deep networks memorize for a while before they generalise",
-    citation=CITATION,
-    source="Figures 2 (c) and 3, section 3.3",
-    params=Params,
-    quick=dict(high=24, depths=(1, 4), seeds=8, samples=1000, epochs=50, per_doubling=16),
-    run=run,
-    claims=claims,
-    figures=figures,
-    metrics=metrics,
-)
+    "concept-learning/figure-3", "Figures 2 (c) and 3: deep networks memorize for a while before they generalise",
+    citation=CITATION, source="Figures 2 (c) and 3, section 3.3", params=Params,
+    quick=dict(high=24, depths=(1, 4), seeds=8, samples=1000, epochs=50, per_doubling=16), run=run, claims=claims,
+    figures=figures, metrics=metrics,
+)  # fmt: skip

@@ -138,32 +138,25 @@ def _follow_entries(a: np.ndarray, starts: np.ndarray, until: float) -> xr.Datas
 claims = Claims()
 
 claims.add(
-    "irrelevant",
-    "Irrelevant entries of W do not contribute to the output at the test point",
-    quantity="largest change of the output after replacement of the irrelevant entries",
-    kind="printed",
-    source="Section 4.2.1; exact",
-    high=0.0,
-)(partial(two_layer.stored_error, name="irrelevant_at_once"))
+    "irrelevant", "Irrelevant entries of W do not contribute to the output at the test point",
+    quantity="largest change of the output after replacement of the irrelevant entries", kind="printed",
+    source="Section 4.2.1; exact", high=0.0,
+)(partial(two_layer.stored_error, name="irrelevant_at_once"))  # fmt: skip
 
 claims.add(
-    "irrelevant-later",
-    "Irrelevant entries of the initial W change the output at the test point later in training",
+    "irrelevant-later", "Irrelevant entries of the initial W change the output at the test point later in training",
     quantity=f"largest change of the output over the flow after their replacement at a start of scale {_LATER:g}",
     kind="own",
     source="Not in the paper: N_ip contains w_iq w_qp for directions q without a concept; far above rounding",
     low=1e-6,
-)(partial(two_layer.stored_error, name="irrelevant_later"))
+)(partial(two_layer.stored_error, name="irrelevant_later"))  # fmt: skip
 
 
 @claims.add(
-    "initial-growth",
-    "Every entry w_ij has grown by the factor exp(2(a_i + a_j)t) when the largest entry is 0.001",
-    quantity="largest error at the smallest scale, relative to the growth of √(w_ii(0) w_jj(0))",
-    kind="reading",
-    source="Section 4.2.1, in the time of gradient flow; the bound is a few times the largest entry",
-    high=0.005,
-)
+    "initial-growth", "Every entry w_ij has grown by the factor exp(2(a_i + a_j)t) when the largest entry is 0.001",
+    quantity="largest error at the smallest scale, relative to the growth of √(w_ii(0) w_jj(0))", kind="reading",
+    source="Section 4.2.1, in the time of gradient flow; the bound is a few times the largest entry", high=0.005,
+)  # fmt: skip
 def _growth_error(run: xr.Dataset) -> Estimate:
     errors = run.growth_error.isel(scale=-1)
     return Estimate(float(errors.max()), remark=f"{errors.size} entries, scale {float(run.scale[-1]):g}")
@@ -172,11 +165,9 @@ def _growth_error(run: xr.Dataset) -> Estimate:
 @claims.add(
     "faster",
     "With concepts sorted by decreasing strength, each entry first grows faster than those below or to its right",
-    quantity="pairs of neighbouring entries in the wrong order of growth rate over the initial phase",
-    kind="printed",
-    source="Section 4.2.1",
-    high=0.0,
-)
+    quantity="pairs of neighbouring entries in the wrong order of growth rate over the initial phase", kind="printed",
+    source="Section 4.2.1", high=0.0,
+)  # fmt: skip
 def _slower_entries(run: xr.Dataset) -> Estimate:
     rates = run.rate.values
     wrong = sum(int(np.sum(np.diff(rates, axis=axis) >= 0)) for axis in (-2, -1))
@@ -188,14 +179,11 @@ _MANY = ("default", "paper")
 
 
 @claims.add(
-    "suppression",
-    "Each minor entry turns when its stronger concept's w_kk is 2(a_i + a_k) / (3a_k + a_i)",
-    quantity="largest error of w_kk at the peak of |w_ik|, at the smallest scale",
-    kind="reading",
+    "suppression", "Each minor entry turns when its stronger concept's w_kk is 2(a_i + a_k) / (3a_k + a_i)",
+    quantity="largest error of w_kk at the peak of |w_ik|, at the smallest scale", kind="reading",
     source="Section 4.2.1: after w_kk is 'significant'; the value follows from equation 4.3 without noise",
-    high=_TURN,
-    sizes=_MANY,
-)
+    high=_TURN, sizes=_MANY,
+)  # fmt: skip
 def _suppressor_error(run: xr.Dataset) -> Estimate:
     off = abs(run.suppressor - run.suppressor_predicted).isel(scale=-1)
     predicted = ", ".join(f"{value:.3f}" for value in run.suppressor_predicted.values)
@@ -206,12 +194,9 @@ def _suppressor_error(run: xr.Dataset) -> Estimate:
 @claims.add(
     "groups",
     "Groups of minor entries are suppressed one after the other, in the order in which their concepts are learned",
-    quantity="minor entries with a peak out of order or without suppression",
-    kind="printed",
-    source="Section 4.2.1",
-    high=0.0,
-    sizes=_MANY,
-)
+    quantity="minor entries with a peak out of order or without suppression", kind="printed", source="Section 4.2.1",
+    high=0.0, sizes=_MANY,
+)  # fmt: skip
 def _out_of_order(run: xr.Dataset) -> Estimate:
     when = run.major_time.values[..., run.strong.values]
     tops = run.peak_time.values
@@ -253,24 +238,17 @@ for _of, _scale, _bar, _share in (
         _error, _every, _most = "error of a predicted time of w_kk = 1/2", "every stage time", "starts' stage times"
         _share_of = f"starts with errors of at most {_bar:g} in all predicted times of w_kk = 1/2"
     claims.add(
-        f"{_of}-{_name}",
-        f"At the {_name} scale, Schur complements of the initial W predict {_every}",
-        quantity=f"largest {_error}",
-        kind="own",
-        source="theory.concepts.concept_stages; this project's bar",
-        high=_bar,
-        unit="" if _of == "peaks" else "t",
-        sizes=_MANY,
-    )(partial(_largest_error, of=_of, scale=_scale))
+        f"{_of}-{_name}", f"At the {_name} scale, Schur complements of the initial W predict {_every}",
+        quantity=f"largest {_error}", kind="own", source="theory.concepts.concept_stages; this project's bar",
+        high=_bar, unit="" if _of == "peaks" else "t", sizes=_MANY,
+    )(partial(_largest_error, of=_of, scale=_scale))  # fmt: skip
     claims.add(
         f"{_of}-{_name}-most",
         f"At the {_name} scale, Schur complements of the initial W predict {_share:.0%} of {_most}",
-        quantity=f"share of {_share_of}",
-        kind="own",
+        quantity=f"share of {_share_of}", kind="own",
         source="theory.concepts.concept_stages; shares in a pilot on other seeds: 1 for times, 0.94 and 1 for peaks",
-        low=_share,
-        sizes=_MANY,
-    )(partial(_share_within, of=_of, scale=_scale, bar=_bar))
+        low=_share, sizes=_MANY,
+    )(partial(_share_within, of=_of, scale=_scale, bar=_bar))  # fmt: skip
 
 
 def figures(run: xr.Dataset) -> list[Figure]:
@@ -299,14 +277,7 @@ def figures(run: xr.Dataset) -> list[Figure]:
 
 
 entry = Entry(
-    "concept-learning/figure-4",
-    "Figure 4: growth and suppression of the entries of W",
-    citation=CITATION,
-    source="Section 4.2.1",
-    params=Params,
-    quick=dict(starts=12),
-    run=run,
-    claims=claims,
-    figures=figures,
+    "concept-learning/figure-4", "Figure 4: growth and suppression of the entries of W", citation=CITATION,
+    source="Section 4.2.1", params=Params, quick=dict(starts=12), run=run, claims=claims, figures=figures,
     metrics=two_layer.METRICS,
-)
+)  # fmt: skip

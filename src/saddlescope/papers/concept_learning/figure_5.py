@@ -84,14 +84,10 @@ _NO_RISE = Estimate.unresolved("The loss does not rise; raise batch.")
 
 
 @claims.add(
-    "two-descents",
-    "The loss descends twice from a start with all entries of W positive",
-    quantity="descents of the loss, without changes below 1% of the first loss",
-    kind="reading",
-    source="Figure 5; the data and the smallest visible change are this project's",
-    low=2.0,
-    high=2.0,
-)
+    "two-descents", "The loss descends twice from a start with all entries of W positive",
+    quantity="descents of the loss, without changes below 1% of the first loss", kind="reading",
+    source="Figure 5; the data and the smallest visible change are this project's", low=2.0, high=2.0,
+)  # fmt: skip
 def _descent_count(run: xr.Dataset) -> Estimate:
     from saddlescope.measure import find_descents
 
@@ -101,26 +97,20 @@ def _descent_count(run: xr.Dataset) -> Estimate:
 
 
 @claims.add(
-    "rise",
-    "The suppression of the minor entry w_12 causes the rise of the loss",
-    quantity="share of the shrinking of |w_12| in all changes of W that raise the loss",
-    kind="reading",
-    source="Section 4.2.2 and Figure 5; this project's bar, 0.93 to 0.98 in a pilot on other seeds",
-    low=0.9,
-)
+    "rise", "The suppression of the minor entry w_12 causes the rise of the loss",
+    quantity="share of the shrinking of |w_12| in all changes of W that raise the loss", kind="reading",
+    source="Section 4.2.2 and Figure 5; this project's bar, 0.93 to 0.98 in a pilot on other seeds", low=0.9,
+)  # fmt: skip
 def _suppression_share(run: xr.Dataset) -> Estimate:
     shares = two_layer.push_share(run, rising=True, of=two_layer.phase_mask(run, minor=True, phase="shrinks"))
     return Estimate(float(shares[0])) if len(shares) else _NO_RISE
 
 
 @claims.add(
-    "when",
-    "The loss rises only after the minor entry |w_12| has begun to shrink",
-    quantity="share of the last rise's duration after the peak of |w_12|",
-    kind="reading",
-    source="Section 4.2.2 and Figure 5: 'corresponds'; this project's bar",
-    low=0.99,
-)
+    "when", "The loss rises only after the minor entry |w_12| has begun to shrink",
+    quantity="share of the last rise's duration after the peak of |w_12|", kind="reading",
+    source="Section 4.2.2 and Figure 5: 'corresponds'; this project's bar", low=0.99,
+)  # fmt: skip
 def _shrinking_time(run: xr.Dataset) -> Estimate:
     rises = np.flatnonzero(np.diff(run.turning_loss.values) > 0)
     if not len(rises):
@@ -132,13 +122,10 @@ def _shrinking_time(run: xr.Dataset) -> Estimate:
 
 
 @claims.add(
-    "second-descent",
-    "The growth of the weaker concept's major entry causes the second descent of the loss",
-    quantity="share of this growth in all changes of W that lower the loss in the last descent",
-    kind="reading",
-    source="Section 4.2.2 and Figure 5: 'corresponds'; this project's bar",
-    low=0.95,
-)
+    "second-descent", "The growth of the weaker concept's major entry causes the second descent of the loss",
+    quantity="share of this growth in all changes of W that lower the loss in the last descent", kind="reading",
+    source="Section 4.2.2 and Figure 5: 'corresponds'; this project's bar", low=0.95,
+)  # fmt: skip
 def _last_fall_share(run: xr.Dataset) -> Estimate:
     weak = int(np.argmin(run.strength.values))
     of = np.zeros((run.sizes["entry"], 2), bool)
@@ -147,13 +134,10 @@ def _last_fall_share(run: xr.Dataset) -> Estimate:
 
 
 @claims.add(
-    "reversal",
-    "The output trajectory turns back: the weaker concept's output falls after it has risen",
-    quantity="largest fall of the weaker concept's output, relative to its target",
-    kind="reading",
-    source="Section 4.2.2 and Figure 5, right; a twentieth is this project's bar for a visible fall",
-    low=0.05,
-)
+    "reversal", "The output trajectory turns back: the weaker concept's output falls after it has risen",
+    quantity="largest fall of the weaker concept's output, relative to its target", kind="reading",
+    source="Section 4.2.2 and Figure 5, right; a twentieth is this project's bar for a visible fall", low=0.05,
+)  # fmt: skip
 def _reversal(run: xr.Dataset) -> Estimate:
     weak = int(np.argmin(run.strength.values))
     f = run.output.values[:, weak]
@@ -162,14 +146,10 @@ def _reversal(run: xr.Dataset) -> Estimate:
 
 
 @claims.add(
-    "stage-times",
-    "Schur complements of the initial W predict when each of the two concepts is learned",
-    quantity="largest error of a predicted time of w_kk = 1/2",
-    kind="own",
-    source="theory.concepts.concept_stages; this project's bar for small starts",
-    high=0.02,
-    unit="t",
-)
+    "stage-times", "Schur complements of the initial W predict when each of the two concepts is learned",
+    quantity="largest error of a predicted time of w_kk = 1/2", kind="own",
+    source="theory.concepts.concept_stages; this project's bar for small starts", high=0.02, unit="t",
+)  # fmt: skip
 def _stage_time_error(run: xr.Dataset) -> Estimate:
     off = [
         float(abs(run.top[two_layer.entry_index(run, k, k)] - run.predicted_time[k])) for k in range(run.sizes["row"])
@@ -178,13 +158,10 @@ def _stage_time_error(run: xr.Dataset) -> Estimate:
 
 
 @claims.add(
-    "peak",
-    "Schur complements of the initial W predict the peak of the minor entry w_12",
-    quantity="relative error of the predicted height of the peak",
-    kind="own",
-    source="theory.concepts.concept_stages; this project's bar for small starts",
-    high=0.01,
-)
+    "peak", "Schur complements of the initial W predict the peak of the minor entry w_12",
+    quantity="relative error of the predicted height of the peak", kind="own",
+    source="theory.concepts.concept_stages; this project's bar for small starts", high=0.01,
+)  # fmt: skip
 def _peak_error(run: xr.Dataset) -> Estimate:
     n = two_layer.entry_index(run, 0, 1)
     off = float(run.top[n] - run.predicted_peak_time[0, 1])
@@ -198,23 +175,19 @@ def _rise_share(run: xr.Dataset, *, law: str, largest: bool, above: float) -> Es
 
 
 claims.add(
-    "often",
-    "The loss descends twice from more than half of the starts with all entries of W positive",
+    "often", "The loss descends twice from more than half of the starts with all entries of W positive",
     quantity="share of positive starts of the largest scale with two descents, whatever the rise between them",
     kind="reading",
-    source="Section 4.2.2: easy to have if s is small; more than half is this project's bar for 'easy'",
-    low=0.5,
-)(partial(_rise_share, law="positive", largest=True, above=0.0))
+    source="Section 4.2.2: easy to have if s is small; more than half is this project's bar for 'easy'", low=0.5,
+)(partial(_rise_share, law="positive", largest=True, above=0.0))  # fmt: skip
 
 
 @claims.add(
-    "by-sign",
-    "Nearly all starts with normal weights and two descents of the loss have a positive minor entry w_12",
+    "by-sign", "Nearly all starts with normal weights and two descents of the loss have a positive minor entry w_12",
     quantity="share of starts with w_12(0) > 0 among normal starts of the largest scale with two descents",
     kind="reading",
-    source="Section 4.2.2, footnote 3 and the equal chances of both signs; 0.95 allows for exceptions",
-    low=0.95,
-)
+    source="Section 4.2.2, footnote 3 and the equal chances of both signs; 0.95 allows for exceptions", low=0.95,
+)  # fmt: skip
 def _positive_share(run: xr.Dataset) -> Estimate:
     one = run.sel(law="normal").isel(scale=int(np.argmax(run.scale.values)))
     two = one.rise.values > 0
@@ -227,11 +200,10 @@ def _positive_share(run: xr.Dataset) -> Estimate:
 claims.add(
     "vanishes",
     "From the smallest starts with normal weights, two descents with a visible rise between them are rare",
-    quantity="share of normal starts of the smallest scale with a rise above 1% of the first loss",
-    kind="own",
+    quantity="share of normal starts of the smallest scale with a rise above 1% of the first loss", kind="own",
     source="Not in the paper: the peak of c_ik e^(2(a_i + a_k)t) goes to 0 as scale^(1 − a_i/a_k); none in a pilot",
     high=0.01,
-)(partial(_rise_share, law="normal", largest=False, above=_SEEN))
+)(partial(_rise_share, law="normal", largest=False, above=_SEEN))  # fmt: skip
 
 claims.extend(two_layer.EXACTNESS_CLAIMS)
 
@@ -274,14 +246,7 @@ def figures(run: xr.Dataset) -> list[Figure]:
 
 
 entry = Entry(
-    "concept-learning/figure-5",
-    "Figure 5: a minor entry of W makes the loss rise between two descents",
-    citation=CITATION,
-    source="Section 4.2",
-    params=Params,
-    quick=dict(batch=128, starts=1024),
-    run=run,
-    claims=claims,
-    figures=figures,
-    metrics=two_layer.METRICS,
-)
+    "concept-learning/figure-5", "Figure 5: a minor entry of W makes the loss rise between two descents",
+    citation=CITATION, source="Section 4.2", params=Params, quick=dict(batch=128, starts=1024), run=run,
+    claims=claims, figures=figures, metrics=two_layer.METRICS,
+)  # fmt: skip

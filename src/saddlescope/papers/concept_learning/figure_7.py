@@ -105,22 +105,15 @@ _BAR = "Equation B.2; the tolerance is this project's bar"
 claims = Claims()
 
 claims.add(
-    "tolerance-5",
-    "Adding concepts to a test point never lowers its loss by over 5 % of the initial loss",
-    quantity=_SHARE,
-    kind="reading",
-    source=_BAR,
-    high=0.0,
-)(partial(_violated, tolerance=0.05))
+    "tolerance-5", "Adding concepts to a test point never lowers its loss by over 5 % of the initial loss",
+    quantity=_SHARE, kind="reading", source=_BAR, high=0.0,
+)(partial(_violated, tolerance=0.05))  # fmt: skip
 
 claims.add(
     "tolerance-5-of-largest",
-    "Adding concepts to a test point never lowers its loss by over 5 % of the largest initial loss",
-    quantity=_SHARE,
-    kind="reading",
-    source=f"{_BAR}; no violation in a pilot on other seeds, even at 1 %",
-    high=0.0,
-)(partial(_violated, tolerance=0.05, relative_to="largest"))
+    "Adding concepts to a test point never lowers its loss by over 5 % of the largest initial loss", quantity=_SHARE,
+    kind="reading", source=f"{_BAR}; no violation in a pilot on other seeds, even at 1 %", high=0.0,
+)(partial(_violated, tolerance=0.05, relative_to="largest"))  # fmt: skip
 
 claims.add(
     "tolerance-1",
@@ -133,32 +126,24 @@ claims.add(
 )(partial(_violated, tolerance=0.01))
 
 claims.add(
-    "strictly",
-    "Adding concepts to a test point never lowers its loss at any recorded time",
-    quantity=_SHARE,
-    kind="printed",
-    source="Equation B.2, which the order 'strictly' follows, as printed",
-    high=0.0,
-)(partial(_violated, tolerance=0.0))
+    "strictly", "Adding concepts to a test point never lowers its loss at any recorded time", quantity=_SHARE,
+    kind="printed", source="Equation B.2, which the order 'strictly' follows, as printed", high=0.0,
+)(partial(_violated, tolerance=0.0))  # fmt: skip
 
 claims.add(
-    "of-what-is-left",
-    "Adding concepts to a test point never lowers its loss by over 5 % of the current loss",
-    quantity=_SHARE,
-    kind="reading",
+    "of-what-is-left", "Adding concepts to a test point never lowers its loss by over 5 % of the current loss",
+    quantity=_SHARE, kind="reading",
     source="Equation B.2, read as a statement about the whole of training; the tolerance is this project's bar",
     high=0.0,
-)(partial(_violated, tolerance=0.05, relative_to="now"))
+)(partial(_violated, tolerance=0.05, relative_to="now"))  # fmt: skip
 
 
 @claims.add(
-    "order",
-    "A test point is never learned more than an epoch before a point with a subset of its concepts",
-    quantity="share of ordered pairs of test points in the wrong order by over an epoch",
-    kind="reading",
+    "order", "A test point is never learned more than an epoch before a point with a subset of its concepts",
+    quantity="share of ordered pairs of test points in the wrong order by over an epoch", kind="reading",
     source="Appendix B: 'will only be learned after all of its predecessors'; none in a pilot on other seeds",
     high=0.0,
-)
+)  # fmt: skip
 def _out_of_order(run: xr.Dataset) -> Estimate:
     (u, v), learned = _pairs(run), _learned(run)
     if not np.isfinite(learned).all():
@@ -168,26 +153,20 @@ def _out_of_order(run: xr.Dataset) -> Estimate:
 
 
 @claims.add(
-    "last",
-    "At least 90 % of the networks learn the test point with all concepts last",
-    quantity="share of networks with the test point of all concepts last, or tied for last",
-    kind="reading",
-    source="Figure 7; the share is this project's bar",
-    low=0.9,
-)
+    "last", "At least 90 % of the networks learn the test point with all concepts last",
+    quantity="share of networks with the test point of all concepts last, or tied for last", kind="reading",
+    source="Figure 7; the share is this project's bar", low=0.9,
+)  # fmt: skip
 def _last_point(run: xr.Dataset) -> Estimate:
     learned = _learned(run)
     return Estimate(float((learned[:, -1] >= learned.max(axis=1)).mean()))
 
 
 @claims.add(
-    "generalising",
-    "At the end of training the loss is at most 0.5 at every test point, in every network",
-    quantity="largest final loss of any network and test point",
-    kind="reading",
-    source="Appendix B; half of the loss at which the paper's colours end, 0.12 in a pilot on other seeds",
-    high=0.5,
-)
+    "generalising", "At the end of training the loss is at most 0.5 at every test point, in every network",
+    quantity="largest final loss of any network and test point", kind="reading",
+    source="Appendix B; half of the loss at which the paper's colours end, 0.12 in a pilot on other seeds", high=0.5,
+)  # fmt: skip
 def _last(run: xr.Dataset) -> Estimate:
     remark = f"{run.sizes['seed']} networks, {run.sizes['point']} points each"
     return Estimate(float(run.loss.isel(step=-1).max()), remark=remark)
@@ -249,14 +228,8 @@ def _losses(run: xr.Dataset) -> Figure:
 
 
 entry = Entry(
-    "concept-learning/figure-7",
-    "Figure 7: order in which a ReLU network learns the points of a cube of concepts",
-    citation=CITATION,
-    source="Appendix B, equation B.2",
-    params=Params,
-    quick=dict(seeds=2, samples=2500, epochs=20, marks=4),
-    paper=dict(seeds=32),
-    run=run,
-    claims=claims,
+    "concept-learning/figure-7", "Figure 7: order in which a ReLU network learns the points of a cube of concepts",
+    citation=CITATION, source="Appendix B, equation B.2", params=Params,
+    quick=dict(seeds=2, samples=2500, epochs=20, marks=4), paper=dict(seeds=32), run=run, claims=claims,
     figures=figures,
-)
+)  # fmt: skip

@@ -202,13 +202,10 @@ def _two_layer_claims(place: str) -> Claims:
     claims = _order_claims(place, ("quick", *_LARGE))
 
     @claims.add(
-        "arrives",
-        "Nearly all networks bring the output close to the test point by the end of training",
-        quantity="share of networks whose out-of-distribution loss ends below a tenth of its start",
-        kind="reading",
-        source=f"{place}: the trajectories end at the test points; {_BAR}",
-        low=0.9,
-    )
+        "arrives", "Nearly all networks bring the output close to the test point by the end of training",
+        quantity="share of networks whose out-of-distribution loss ends below a tenth of its start", kind="reading",
+        source=f"{place}: the trajectories end at the test points; {_BAR}", low=0.9,
+    )  # fmt: skip
     def arrived(run: xr.Dataset) -> Estimate:
         left = run.test_loss.isel(step=-1) / run.test_loss.isel(step=0)
         remark = f"{left.size} networks; median left {float(left.median()):.2g}"
@@ -221,13 +218,11 @@ one_layer_claims = _order_claims("Figure 2 (a, b)", _LARGE)
 
 
 @one_layer_claims.add(
-    "slowing",
-    "In every network the output moves at least ten times more slowly at the end than at the start",
-    quantity="largest ratio over networks of the output's speed in the last twentieth of training to that in the first",
-    kind="reading",
-    source="section 3.2; exponential by section 4.1; the bound is this project's bar",
-    high=0.1,
-)
+    "slowing", "In every network the output moves at least ten times more slowly at the end than at the start",
+    quantity="largest ratio over networks of the output's speed in the last twentieth of training to that in the "
+        "first",
+    kind="reading", source="section 3.2; exponential by section 4.1; the bound is this project's bar", high=0.1,
+)  # fmt: skip
 def _slowing(run: xr.Dataset) -> Estimate:
     if run.sizes["step"] <= _WINDOWS:
         return Estimate.unresolved("The run has too few records for the speed; set a smaller every.")
@@ -243,9 +238,8 @@ def _slowing(run: xr.Dataset) -> Estimate:
     "With little diversity of the weaker concept, networks reach the test point much later than with much diversity",
     quantity="median over seeds of the arrival time at the smallest σ₁ divided by that at the largest σ₁",
     kind="reading",
-    source="section 3.2, σ = (.05, .05) beside (2, .05): many more time; the bound is this project's bar",
-    low=1.5,
-)
+    source="section 3.2, σ = (.05, .05) beside (2, .05): many more time; the bound is this project's bar", low=1.5,
+)  # fmt: skip
 def _lateness(run: xr.Dataset) -> Estimate:
     panel = _select_panel(run, DIVERSITY).isel(task=[0, -1])
     ratios = []
@@ -272,32 +266,22 @@ _THEOREM = "Theorem 4.1 with A of equation 4.1, the samples' second moment; this
 _DEVIATION = "largest deviation of an output coordinate from the theorem over all networks and times"
 
 one_layer_claims.add(
-    "theorem-4-1",
-    "With all samples in each step, one-layer networks follow Theorem 4.1 from their actual start",
-    quantity=_DEVIATION,
-    kind="reading",
-    source=_THEOREM,
-    high=0.02,
-)(partial(_deviation, output="whole_output"))
+    "theorem-4-1", "With all samples in each step, one-layer networks follow Theorem 4.1 from their actual start",
+    quantity=_DEVIATION, kind="reading", source=_THEOREM, high=0.02,
+)(partial(_deviation, output="whole_output"))  # fmt: skip
 
 one_layer_claims.add(
     "theorem-4-1-sgd",
     "With minibatches, one-layer networks follow Theorem 4.1, which has no gradient noise, from their actual start",
-    quantity=_DEVIATION,
-    kind="own",
-    source=_THEOREM,
-    high=0.02,
-)(partial(_deviation, output="output"))
+    quantity=_DEVIATION, kind="own", source=_THEOREM, high=0.02,
+)(partial(_deviation, output="output"))  # fmt: skip
 
 
 @one_layer_claims.add(
-    "one-descent",
-    "The out-of-distribution loss of one-layer networks falls in a single descent",
+    "one-descent", "The out-of-distribution loss of one-layer networks falls in a single descent",
     quantity="number of networks whose loss falls, rises by more than 1 % of its start, and falls again",
-    kind="printed",
-    source="section 4.1: monotonic",
-    high=0.0,
-)
+    kind="printed", source="section 4.1: monotonic", high=0.0,
+)  # fmt: skip
 def _turns(run: xr.Dataset) -> Estimate:
     from saddlescope.measure import find_descents
 
@@ -308,18 +292,14 @@ def _turns(run: xr.Dataset) -> Estimate:
 
 metrics = (
     Metric(
-        name="deviation",
-        quantity="largest deviation of a trajectory from Theorem 4.1, mean over networks",
-        statistic=lambda run: float(abs(run.output - run.prediction).max(("step", "concept")).mean()),
-        scale="log",
+        name="deviation", quantity="largest deviation of a trajectory from Theorem 4.1, mean over networks",
+        statistic=lambda run: float(abs(run.output - run.prediction).max(("step", "concept")).mean()), scale="log",
     ),
     Metric(
-        name="final_loss",
-        quantity="final loss out of distribution, mean over networks",
-        statistic=lambda run: float(run.test_loss.isel(step=-1).mean()),
-        scale="log",
+        name="final_loss", quantity="final loss out of distribution, mean over networks",
+        statistic=lambda run: float(run.test_loss.isel(step=-1).mean()), scale="log",
     ),
-)
+)  # fmt: skip
 
 
 def _figures(networks: str) -> Callable[[xr.Dataset], list[Figure]]:
@@ -387,37 +367,22 @@ _QUICK = dict(varied_mu=(1.0, 3.0), varied_sigma=(0.05, 2.0), seeds=20, dim=24, 
 
 figure_2 = Entry(
     "concept-learning/figure-2",
-    "Figure 2 (a, b): one-layer networks learn the stronger and the more diverse concept first",
-    citation=CITATION,
-    source="Figure 2, section 3.1",
-    params=Params,
+    "Figure 2 (a, b): one-layer networks learn the stronger and the more diverse concept first", citation=CITATION,
+    source="Figure 2, section 3.1", params=Params,
     quick=dict(varied_mu=(1.0, 3.0), varied_sigma=(0.05, 2.0), seeds=2, dim=32, samples=2000, every=10),
-    run=run_one_layer,
-    claims=one_layer_claims,
-    figures=_figures("one-layer networks"),
-    metrics=metrics,
-)
+    run=run_one_layer, claims=one_layer_claims, figures=_figures("one-layer networks"), metrics=metrics,
+)  # fmt: skip
 
 figure_11 = Entry(
     "concept-learning/figure-11",
-    "Figure 11: two-layer linear networks learn the stronger and the more diverse concept first",
-    citation=CITATION,
-    source="Appendix F, Figure 11",
-    params=Params,
-    quick=dict(_QUICK, every=20),
-    run=run_two_linear_layers,
-    claims=_two_layer_claims("Figure 11"),
-    figures=_figures("two-layer linear networks"),
-)
+    "Figure 11: two-layer linear networks learn the stronger and the more diverse concept first", citation=CITATION,
+    source="Appendix F, Figure 11", params=Params, quick=dict(_QUICK, every=20), run=run_two_linear_layers,
+    claims=_two_layer_claims("Figure 11"), figures=_figures("two-layer linear networks"),
+)  # fmt: skip
 
 figure_12 = Entry(
     "concept-learning/figure-12",
-    "Figure 12: two-layer ReLU networks learn the stronger and the more diverse concept first",
-    citation=CITATION,
-    source="Appendix F, Figure 12",
-    params=ReluParams,
-    quick=_QUICK,
-    run=run_two_relu_layers,
-    claims=_two_layer_claims("Figure 12"),
-    figures=_figures("two-layer ReLU networks"),
-)
+    "Figure 12: two-layer ReLU networks learn the stronger and the more diverse concept first", citation=CITATION,
+    source="Appendix F, Figure 12", params=ReluParams, quick=_QUICK, run=run_two_relu_layers,
+    claims=_two_layer_claims("Figure 12"), figures=_figures("two-layer ReLU networks"),
+)  # fmt: skip

@@ -277,43 +277,33 @@ for _model, _networks, _theory in (
         quantity="share of starts, of any scale and away from the border, that fail or generalize as predicted",
         kind="own",
         source=f"derived from equation 4.1, with the weaker concept at one half: its share is 4 done; {_PILOT}",
-        low=0.99,
-        sizes=_LARGER,
-    )(partial(_border_share, model=_model))
+        low=0.99, sizes=_LARGER,
+    )(partial(_border_share, model=_model))  # fmt: skip
     claims.add(
         f"output-{_model}",
         f"{_networks} with small starts have the predicted output when training stops at a small loss",
-        quantity=f"largest error of the smaller output when training stops, {_ERRORS}",
-        kind="own",
-        source=f"1 - (done / share)^(1/2), derived from equation 4.1 with one concept left; {_PILOT}",
-        high=0.02,
-    )(partial(_output_error, model=_model))
+        quantity=f"largest error of the smaller output when training stops, {_ERRORS}", kind="own",
+        source=f"1 - (done / share)^(1/2), derived from equation 4.1 with one concept left; {_PILOT}", high=0.02,
+    )(partial(_output_error, model=_model))  # fmt: skip
     claims.add(
-        f"times-{_model}",
-        f"{_networks} with small starts learn the last concept at the predicted time",
-        quantity=f"largest relative error of the time at which the last concept is learned, {_ERRORS}",
-        kind="own",
-        source=f"{_theory}; {_PILOT}",
-        high=0.02,
-    )(partial(_time_error, model=_model))
+        f"times-{_model}", f"{_networks} with small starts learn the last concept at the predicted time",
+        quantity=f"largest relative error of the time at which the last concept is learned, {_ERRORS}", kind="own",
+        source=f"{_theory}; {_PILOT}", high=0.02,
+    )(partial(_time_error, model=_model))  # fmt: skip
     claims.add(
         f"budget-{_model}",
         f"{_networks} generalize within a budget of steps where the predicted last stage is within it",
-        quantity="share of starts, of any scale, that fail or generalize as predicted",
-        kind="own",
-        source=f"{_theory}; {_PILOT}",
-        low=0.99,
-        sizes=_LARGER,
-    )(partial(_budget_share, model=_model))
+        quantity="share of starts, of any scale, that fail or generalize as predicted", kind="own",
+        source=f"{_theory}; {_PILOT}", low=0.99, sizes=_LARGER,
+    )(partial(_budget_share, model=_model))  # fmt: skip
 
 claims.add(
     "output-everywhere",
     "Symmetric networks with small starts have the predicted output when training stops, even if strengths are close",
     quantity="largest error of the smaller output when training stops, for small starts and any strengths",
-    kind="own",
-    source="as first posed, before pilots showed that concepts of close strengths are learned together",
+    kind="own", source="as first posed, before pilots showed that concepts of close strengths are learned together",
     high=0.02,
-)(partial(_output_error, model="symmetric", apart=False))
+)(partial(_output_error, model="symmetric", apart=False))  # fmt: skip
 
 
 def failed_share(run: xr.Dataset) -> xr.DataArray:
@@ -331,13 +321,10 @@ def _over(run: xr.Dataset, axis: str) -> tuple[xr.DataArray, str]:
 
 
 @claims.add(
-    "no-scale",
-    "The initial scale hardly changes the share of starts that fail when training stops at a small loss",
-    quantity="absolute difference of the shares of failing starts at the smallest and the largest scale",
-    kind="own",
-    source="the predicted border does not depend on tau; the bound is this project's",
-    high=0.05,
-)
+    "no-scale", "The initial scale hardly changes the share of starts that fail when training stops at a small loss",
+    quantity="absolute difference of the shares of failing starts at the smallest and the largest scale", kind="own",
+    source="the predicted border does not depend on tau; the bound is this project's", high=0.05,
+)  # fmt: skip
 def _scale_effect(run: xr.Dataset) -> Estimate:
     if run.sizes["scale"] < 2:
         return Estimate.unresolved("The run has one scale; give two or more.")
@@ -355,45 +342,37 @@ def _diversity_effect(run: xr.Dataset, *, diverse: str, least: bool = False) -> 
 _DIFFERENCE = "share of failing starts at the largest σ less that at the smallest"
 
 claims.add(
-    "diversity-helps",
-    "More diversity in both concepts makes fewer starts fail when training stops at a small loss",
-    quantity=_DIFFERENCE,
-    kind="reading",
-    source="Section 3.2, where diversity speeds up learning; here it makes the shares equal",
-    high=0.0,
-)(partial(_diversity_effect, diverse="both"))
+    "diversity-helps", "More diversity in both concepts makes fewer starts fail when training stops at a small loss",
+    quantity=_DIFFERENCE, kind="reading",
+    source="Section 3.2, where diversity speeds up learning; here it makes the shares equal", high=0.0,
+)(partial(_diversity_effect, diverse="both"))  # fmt: skip
 
 claims.add(
     "diversity-hides",
     "More diversity in the concept of the stronger signal alone makes more starts fail when training stops",
-    quantity=_DIFFERENCE,
-    kind="own",
+    quantity=_DIFFERENCE, kind="own",
     source="contrary to Section 3.2 taken for any diversity: it lowers the other concept's share of the loss",
     low=0.0,
-)(partial(_diversity_effect, diverse="strong"))
+)(partial(_diversity_effect, diverse="strong"))  # fmt: skip
 
 claims.add(
     "diversity-overtakes",
     "Diversity in the concept of the weaker signal first lowers the share of failing starts, then raises it again",
-    quantity="share of failing starts at the largest σ less the least share over all σ",
-    kind="own",
-    source="the smaller share of the loss falls again once the weaker signal has the larger strength",
-    low=0.1,
+    quantity="share of failing starts at the largest σ less the least share over all σ", kind="own",
+    source="the smaller share of the loss falls again once the weaker signal has the larger strength", low=0.1,
     sizes=_LARGER,
-)(partial(_diversity_effect, diverse="weak", least=True))
+)(partial(_diversity_effect, diverse="weak", least=True))  # fmt: skip
 
 metrics = (
     Metric(
-        name="failed_at_stop",
-        quantity="share of starts that have not generalized when training stops",
+        name="failed_at_stop", quantity="share of starts that have not generalized when training stops",
         statistic=lambda run: float(failed_share(run).mean()),
     ),
     Metric(
-        name="failed_in_budget",
-        quantity="share of starts that have not generalized within the budget",
+        name="failed_in_budget", quantity="share of starts that have not generalized within the budget",
         statistic=lambda run: float((run.at_budget < _LEARNED).mean()),
     ),
-)
+)  # fmt: skip
 
 
 _AT = {"sigma": 0.05, "scale": 1e-3}  # values not on the axes of a map; the nearest exist
@@ -503,14 +482,8 @@ def _collapse(run: xr.Dataset) -> Figure:
 
 entry = Entry(
     "concept-learning/generalisation-map",
-    "Generalisation map: regions in which training stops before both concepts are learned",
-    citation=CITATION,
-    source="Section 4.2, beyond",
-    params=Params,
+    "Generalisation map: regions in which training stops before both concepts are learned", citation=CITATION,
+    source="Section 4.2, beyond", params=Params,
     quick=dict(ratios=(2.0, 6.0), sigmas=(0.05, 4.0), scales=(1e-3, 1e-1), starts=3, budget=30.0, horizon=150.0),
-    paper=dict(starts=200),
-    run=run,
-    claims=claims,
-    figures=figures,
-    metrics=metrics,
-)
+    paper=dict(starts=200), run=run, claims=claims, figures=figures, metrics=metrics,
+)  # fmt: skip

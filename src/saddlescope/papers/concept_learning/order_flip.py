@@ -210,13 +210,10 @@ claims = Claims()
 @claims.add(
     "two-layers",
     "The symmetric two-layer network flips the order of learning at the predicted diversity σ₁*, where a₁ = a₂",
-    quantity="mean over starts of σ₁ at the flip divided by σ₁*, at the smallest scale",
-    kind="reading",
-    source="Section 4, a_1 = a_2; a twentieth for the starts at a finite scale",
-    low=0.95,
-    high=1.05,
+    quantity="mean over starts of σ₁ at the flip divided by σ₁*, at the smallest scale", kind="reading",
+    source="Section 4, a_1 = a_2; a twentieth for the starts at a finite scale", low=0.95, high=1.05,
     sizes=("default", "paper"),
-)
+)  # fmt: skip
 def _two_layer_flip(run: xr.Dataset) -> Estimate:
     expected = float(_diversity(1.0, run.mu, run.sigma, 2) ** 0.5)
     variances = _diversity(_flip_ratios(run.half.isel(scale=-1)).values, run.mu, run.sigma, 2)
@@ -228,11 +225,10 @@ def _two_layer_flip(run: xr.Dataset) -> Estimate:
 @claims.add(
     "single-starts",
     "Single starts of the symmetric network flip the order at the ratio a₁/a₂ predicted from the start",
-    quantity="median over starts of the error of the predicted a₁/a₂ at the flip",
-    kind="own",
+    quantity="median over starts of the error of the predicted a₁/a₂ at the flip", kind="own",
     source="this project's prediction, log(1/w_11 - 1)/a_1 = log(1/w_22 - 1)/a_2; .0013 in a pilot on another seed",
     high=0.005,
-)
+)  # fmt: skip
 def _single_start_error(run: xr.Dataset) -> Estimate:
     errors = abs(_flip_ratios(run.half) - run.expected).isel(scale=-1).values
     resolved = errors[np.isfinite(errors)]
@@ -242,15 +238,12 @@ def _single_start_error(run: xr.Dataset) -> Estimate:
 
 
 @claims.add(
-    "narrowing",
-    "The spread of the flip between starts falls in proportion to 1/log(1/scale)",
+    "narrowing", "The spread of the flip between starts falls in proportion to 1/log(1/scale)",
     quantity="fall of the interquartile range between the last two scales divided by that of 1/log(1/scale)",
     kind="own",
     source="this project's prediction; 1.03 in a pilot on another seed, quartiles of 60 starts are good to a third",
-    low=0.67,
-    high=1.5,
-    sizes=("default", "paper"),
-)
+    low=0.67, high=1.5, sizes=("default", "paper"),
+)  # fmt: skip
 def _spread_ratio(run: xr.Dataset) -> Estimate:
     flips, scales = _flip_ratios(run.half), run.scale.values[-2:]
     widths = np.nanquantile(flips.values[-2:], 0.75, axis=1) - np.nanquantile(flips.values[-2:], 0.25, axis=1)
@@ -269,34 +262,25 @@ _MEAN_FLIP = "mean over SGD runs of a₁/a₂ at the flip, with {} clusters"
 claims.add(
     "one-layer",
     "Without a cluster at the origin, one-layer networks under SGD flip the order of learning at a₁ = a₂",
-    quantity=_MEAN_FLIP.format("two"),
-    kind="reading",
-    source="Section 3.1, Figure 2 (b), and Theorem 4.1; .15 for the noise of default starts",
-    low=0.85,
-    high=1.15,
+    quantity=_MEAN_FLIP.format("two"), kind="reading",
+    source="Section 3.1, Figure 2 (b), and Theorem 4.1; .15 for the noise of default starts", low=0.85, high=1.15,
     sizes=("default", "paper"),
-)(partial(_one_layer_flip, clusters=2))
+)(partial(_one_layer_flip, clusters=2))  # fmt: skip
 
 claims.add(
     "one-layer-origin",
     "With a cluster at the origin, one-layer networks under SGD flip the order of learning at a₁ = a₂",
-    quantity=_MEAN_FLIP.format("three"),
-    kind="reading",
-    source="as `one-layer`, for the data of the authors' programs, where sigma_1* = 1.0012",
-    low=0.85,
-    high=1.15,
+    quantity=_MEAN_FLIP.format("three"), kind="reading",
+    source="as `one-layer`, for the data of the authors' programs, where sigma_1* = 1.0012", low=0.85, high=1.15,
     sizes=("default", "paper"),
-)(partial(_one_layer_flip, clusters=3))
+)(partial(_one_layer_flip, clusters=3))  # fmt: skip
 
 
 @claims.add(
-    "theorem",
-    "On average, SGD runs flip the order of learning where Theorem 4.1 predicts from their actual start",
-    quantity="mean over runs of the error of a₁/a₂ at the flip",
-    kind="own",
-    source="Theorem 4.1, which has no minibatches; .005 in a pilot of 16 runs on other seeds",
-    high=0.02,
-)
+    "theorem", "On average, SGD runs flip the order of learning where Theorem 4.1 predicts from their actual start",
+    quantity="mean over runs of the error of a₁/a₂ at the flip", kind="own",
+    source="Theorem 4.1, which has no minibatches; .005 in a pilot of 16 runs on other seeds", high=0.02,
+)  # fmt: skip
 def _theorem_error(run: xr.Dataset) -> Estimate:
     return _resolved_mean(_theorem_errors(run))
 
@@ -304,11 +288,9 @@ def _theorem_error(run: xr.Dataset) -> Estimate:
 @claims.add(
     "theorem-every-run",
     "Every SGD run flips the order of learning close to where Theorem 4.1 predicts from its actual start",
-    quantity="largest error over runs of a₁/a₂ at the flip",
-    kind="own",
-    source="Theorem 4.1, to which minibatches add noise; .012 in that pilot",
-    high=0.04,
-)
+    quantity="largest error over runs of a₁/a₂ at the flip", kind="own",
+    source="Theorem 4.1, to which minibatches add noise; .012 in that pilot", high=0.04,
+)  # fmt: skip
 def _largest_theorem_error(run: xr.Dataset) -> Estimate:
     errors = _theorem_errors(run)
     resolved = errors[np.isfinite(errors)]
@@ -369,14 +351,8 @@ def figures(run: xr.Dataset) -> list[Figure]:
 
 
 entry = Entry(
-    "concept-learning/order-flip",
-    "The diversity at which the order of learning of two concepts flips",
-    citation=CITATION,
-    source="Sections 3.1 and 4",
-    params=Params,
-    quick=dict(ratios=7, scales=(0.1, 1e-3), starts=20, clusters=(2,), runs=2, samples=1000),
-    paper=dict(starts=500),
-    run=run,
-    claims=claims,
-    figures=figures,
-)
+    "concept-learning/order-flip", "The diversity at which the order of learning of two concepts flips",
+    citation=CITATION, source="Sections 3.1 and 4", params=Params,
+    quick=dict(ratios=7, scales=(0.1, 1e-3), starts=20, clusters=(2,), runs=2, samples=1000), paper=dict(starts=500),
+    run=run, claims=claims, figures=figures,
+)  # fmt: skip

@@ -183,47 +183,32 @@ _ERROR = "largest absolute error of the output over all random starts, points an
 claims.add(
     "closed-form",
     "Equation 4.2, summed over all d directions, equals gradient flow of equation 4.1 at any point from any W(0)",
-    quantity=_ERROR,
-    kind="own",
-    source="Theorem 4.1, corrected; exact, DOP853 at 1e-13",
-    high=1e-11,
-)(partial(_largest_error, "corrected"))
+    quantity=_ERROR, kind="own", source="Theorem 4.1, corrected; exact, DOP853 at 1e-13", high=1e-11,
+)(partial(_largest_error, "corrected"))  # fmt: skip
 
 claims.add(
     "printed-sum",
     "Equation 4.2 as printed, summed over the s concepts, equals gradient flow of equation 4.1 at any point z",
-    quantity=_ERROR,
-    kind="printed",
-    source="Theorem 4.1 as printed, 'for any z'; exact",
-    high=1e-11,
-)(partial(_largest_error, "printed"))
+    quantity=_ERROR, kind="printed", source="Theorem 4.1 as printed, 'for any z'; exact", high=1e-11,
+)(partial(_largest_error, "printed"))  # fmt: skip
 
 claims.add(
-    "at-the-test-point",
-    "Equation 4.2 as printed equals gradient flow of equation 4.1 at the test point",
+    "at-the-test-point", "Equation 4.2 as printed equals gradient flow of equation 4.1 at the test point",
     quantity="largest absolute error of the output at the test point over all random starts and times",
-    kind="printed",
-    source="Theorem 4.1; exact, since the test point is in the span of the concepts",
-    high=1e-11,
-)(lambda run: Estimate(float(abs(run.at_test_point).max())))
+    kind="printed", source="Theorem 4.1; exact, since the test point is in the span of the concepts", high=1e-11,
+)(lambda run: Estimate(float(abs(run.at_test_point).max())))  # fmt: skip
 
 claims.add(
-    "noise-bound-printed",
-    "The noise term of output k never exceeds the sum over i of w_ki(0) μ_i",
-    quantity="largest excess of the noise term over this sum",
-    kind="printed",
-    source="Section 4.1, (iii) as printed",
+    "noise-bound-printed", "The noise term of output k never exceeds the sum over i of w_ki(0) μ_i",
+    quantity="largest excess of the noise term over this sum", kind="printed", source="Section 4.1, (iii) as printed",
     high=1e-11,
-)(lambda run: Estimate(float((run.noise - run.start_part.sum("part")).max())))
+)(lambda run: Estimate(float((run.noise - run.start_part.sum("part")).max())))  # fmt: skip
 
 claims.add(
-    "noise-bound",
-    "The absolute noise term of output k never exceeds the sum over i of |w_ki(0)| μ_i",
-    quantity="largest excess of the absolute noise term over this sum",
-    kind="own",
-    source="Section 4.1, (iii) corrected",
-    high=1e-11,
-)(lambda run: Estimate(float((abs(run.noise) - abs(run.start_part).sum("part")).max())))
+    "noise-bound", "The absolute noise term of output k never exceeds the sum over i of |w_ki(0)| μ_i",
+    quantity="largest excess of the absolute noise term over this sum", kind="own",
+    source="Section 4.1, (iii) corrected", high=1e-11,
+)(lambda run: Estimate(float((abs(run.noise) - abs(run.start_part).sum("part")).max())))  # fmt: skip
 
 
 def _sgd_errors(run: xr.Dataset, prediction: str, bias: bool) -> xr.DataArray:
@@ -250,24 +235,18 @@ for _name, _biases, _moments, _prediction, _bias in (
     ("sgd-in-the-limit", "with", "infinitely many samples", "limit", True),
 ):
     claims.add(
-        _name,
-        f"SGD at d = 64 {_biases} biases follows Theorem 4.1 with the second moments A of {_moments}",
+        _name, f"SGD at d = 64 {_biases} biases follows Theorem 4.1 with the second moments A of {_moments}",
         quantity="largest error of the output along a run, mean over runs, on the task where this mean is largest",
-        kind="own",
-        source="Theorem 4.1 and Figure 2, from the actual start; the bound is this project's",
-        high=0.02,
+        kind="own", source="Theorem 4.1 and Figure 2, from the actual start; the bound is this project's", high=0.02,
         sizes=("default", "paper"),
-    )(partial(_mean_sgd_error, prediction=_prediction, bias=_bias))
+    )(partial(_mean_sgd_error, prediction=_prediction, bias=_bias))  # fmt: skip
 
 
 @claims.add(
-    "sgd-largest",
-    "Every SGD run at d = 64 with biases follows Theorem 4.1 with the second moments A of the samples",
-    quantity="largest error of the output over all runs, tasks and steps",
-    kind="own",
-    source="the bound is this project's; a pilot of 18 runs on seeds 100 to 105 had 0.011",
-    high=0.02,
-)
+    "sgd-largest", "Every SGD run at d = 64 with biases follows Theorem 4.1 with the second moments A of the samples",
+    quantity="largest error of the output over all runs, tasks and steps", kind="own",
+    source="the bound is this project's; a pilot of 18 runs on seeds 100 to 105 had 0.011", high=0.02,
+)  # fmt: skip
 def _largest_sgd_error(run: xr.Dataset) -> Estimate:
     if bool(run.diverged.any()):
         return _DIVERGED
@@ -280,36 +259,28 @@ def _largest_sgd_error(run: xr.Dataset) -> Estimate:
 @claims.add(
     "monotone",
     "From every W(0) below this project's bound on the spectral norm, the test loss of one layer never rises",
-    quantity="number of starts of spectral norm up to √(1 + √(min a / max a)) - 1 whose test loss rises",
-    kind="own",
-    source="Section 4.1, 'monotonic', with the condition that this project proves",
-    high=0.0,
-)
+    quantity="number of starts of spectral norm up to √(1 + √(min a / max a)) - 1 whose test loss rises", kind="own",
+    source="Section 4.1, 'monotonic', with the condition that this project proves", high=0.0,
+)  # fmt: skip
 def _exceptions(run: xr.Dataset) -> Estimate:
     return Estimate(float(run.broken.sum()), remark=f"{float(run.within.mean()):.0%} of all starts are within it")
 
 
 @claims.add(
-    "monotone-printed",
-    "From PyTorch's default initialization at d = 2, the test loss of one layer never rises",
-    quantity="share of random starts whose test loss rises",
-    kind="reading",
-    source="Section 4.1, on the limitation of the one-layer model: it learns monotonically",
-    high=0.0,
-)
+    "monotone-printed", "From PyTorch's default initialization at d = 2, the test loss of one layer never rises",
+    quantity="share of random starts whose test loss rises", kind="reading",
+    source="Section 4.1, on the limitation of the one-layer model: it learns monotonically", high=0.0,
+)  # fmt: skip
 def _rising_share(run: xr.Dataset) -> Estimate:
     one = run.rising.sel(start_dim=2, size=1.0)
     return Estimate(float(one), remark=f"d = 64: {float(run.rising.sel(start_dim=64, size=1.0)):.3g}")
 
 
 @claims.add(
-    "counterexample",
-    "From a W(0) that maps the test point to itself, the test loss first rises by at least 0.025",
-    quantity="largest rise of the test loss above its initial value",
-    kind="own",
-    source="contrary to Section 4.1, 'monotonic', by Theorem 4.1 itself; the bound: 1 % of |x|^2/2",
-    low=0.025,
-)
+    "counterexample", "From a W(0) that maps the test point to itself, the test loss first rises by at least 0.025",
+    quantity="largest rise of the test loss above its initial value", kind="own",
+    source="contrary to Section 4.1, 'monotonic', by Theorem 4.1 itself; the bound: 1 % of |x|^2/2", low=0.025,
+)  # fmt: skip
 def _example_rise(run: xr.Dataset) -> Estimate:
     first = run.example.isel(example_start=0)
     return Estimate(float(first.max() - first[0]), remark=f"from {float(first[0]):.1g}; |x^|^2/2 is 2.5")
@@ -317,23 +288,18 @@ def _example_rise(run: xr.Dataset) -> Estimate:
 
 metrics = (
     Metric(
-        name="sgd_error",
-        quantity="largest distance of SGD to the closed form, mean over networks",
-        statistic=lambda run: float(_sgd_errors(run, "empirical", True).mean()),
-        scale="log",
+        name="sgd_error", quantity="largest distance of SGD to the closed form, mean over networks",
+        statistic=lambda run: float(_sgd_errors(run, "empirical", True).mean()), scale="log",
     ),
     Metric(
-        name="flow_error",
-        quantity="largest distance of gradient flow to the closed form",
-        statistic=lambda run: _largest_error("corrected", run).value,
-        scale="log",
+        name="flow_error", quantity="largest distance of gradient flow to the closed form",
+        statistic=lambda run: _largest_error("corrected", run).value, scale="log",
     ),
     Metric(
-        name="rising",
-        quantity="share of starts whose loss rises, over dimensions and sizes",
+        name="rising", quantity="share of starts whose loss rises, over dimensions and sizes",
         statistic=lambda run: float(run.rising.mean()),
     ),
-)
+)  # fmt: skip
 
 
 def figures(run: xr.Dataset) -> list[Figure]:
@@ -421,15 +387,8 @@ def _sum(run: xr.Dataset) -> Figure:
 
 
 entry = Entry(
-    "concept-learning/theorem-4-1",
-    "Theorem 4.1: one layer in closed form, compared with gradient flow and SGD",
-    citation=CITATION,
-    source="Section 4.1 and Appendix C.2",
-    params=Params,
+    "concept-learning/theorem-4-1", "Theorem 4.1: one layer in closed form, compared with gradient flow and SGD",
+    citation=CITATION, source="Section 4.1 and Appendix C.2", params=Params,
     quick=dict(dim=5, flows=2, runs=2, samples=2500, epochs=80, starts=200),
-    paper=dict(runs=40, flows=50, starts=50_000),
-    run=run,
-    claims=claims,
-    figures=figures,
-    metrics=metrics,
-)
+    paper=dict(runs=40, flows=50, starts=50_000), run=run, claims=claims, figures=figures, metrics=metrics,
+)  # fmt: skip

@@ -162,14 +162,11 @@ def _descent_share(run: xr.Dataset, width: int, scale: int, *, dim: int = 0, of:
 
 
 @claims.add(
-    "wide",
-    "Transient memorization is rare at the largest width: few starts have two or more descents",
+    "wide", "Transient memorization is rare at the largest width: few starts have two or more descents",
     quantity="share of starts with two or more descents at the largest width, d = 2 and the second scale",
-    kind="reading",
-    source="appendix E.2; the bound is from trial runs on other seeds, at scales near 0.05",
-    high=0.05,
-    sizes=("default", "paper"),
-)
+    kind="reading", source="appendix E.2; the bound is from trial runs on other seeds, at scales near 0.05",
+    high=0.05, sizes=("default", "paper"),
+)  # fmt: skip
 def _widest_share(run: xr.Dataset) -> Estimate:
     narrow, wide = (_descent_share(run, k, 1) for k in (0, -1))
     remark = f"d' = {int(run.width[0])}: {narrow.value:.4f}, {int(run.width[-1])}: {wide.value:.4f}"
@@ -182,15 +179,11 @@ _DIFFERENCE = (
 
 
 @claims.add(
-    "dimension",
-    "At fixed width, the dimension d hardly changes the share of starts with transient memorization",
-    quantity=_DIFFERENCE,
-    kind="own",
+    "dimension", "At fixed width, the dimension d hardly changes the share of starts with transient memorization",
+    quantity=_DIFFERENCE, kind="own",
     source="this project's, contrary to Section 3.3 and appendix E.2; the bound is from trial runs on other seeds",
-    low=-0.04,
-    high=0.04,
-    sizes=("default", "paper"),
-)
+    low=-0.04, high=0.04, sizes=("default", "paper"),
+)  # fmt: skip
 def _dimension_difference(run: xr.Dataset) -> Estimate:
     pairs = [(_descent_share(run, k, 0), _descent_share(run, k, 0, dim=1)) for k in range(run.sizes["width"])]
     remark = ", ".join(f"{one.value:.3f} and {other.value:.3f}" for one, other in pairs)
@@ -200,24 +193,18 @@ def _dimension_difference(run: xr.Dataset) -> Estimate:
 
 
 claims.add(
-    "low-dimension",
-    "At fixed width, transient memorization is more frequent at d = 2 than at a higher dimension",
-    quantity=_DIFFERENCE,
-    kind="reading",
+    "low-dimension", "At fixed width, transient memorization is more frequent at d = 2 than at a higher dimension",
+    quantity=_DIFFERENCE, kind="reading",
     source="Section 3.3, with d' = d in all runs, taken for the dimension alone; the bound is this project's",
-    low=0.05,
-    sizes=("default", "paper"),
-)(_dimension_difference)
+    low=0.05, sizes=("default", "paper"),
+)(_dimension_difference)  # fmt: skip
 
 
 @claims.add(
-    "any-scale",
-    "Even at the smallest initial scale, transient memorization is rare at a width of 16",
+    "any-scale", "Even at the smallest initial scale, transient memorization is rare at a width of 16",
     quantity="share of starts with two or more descents at the smallest scale, d = 2 and width 16 or the nearest",
-    kind="reading",
-    source="appendix E.2, which does not depend on the scale; the bound is this project's",
-    high=0.05,
-)
+    kind="reading", source="appendix E.2, which does not depend on the scale; the bound is this project's", high=0.05,
+)  # fmt: skip
 def _smallest_scale_share(run: xr.Dataset) -> Estimate:
     place = int(abs(run.width.values - 16).argmin())
     one, visible = (_descent_share(run, place, 0, of=of) for of in ("several", "visible"))
@@ -250,25 +237,17 @@ for _name, _of, _statement, _quantity, _source, _low, _high in (
     ),
 ):  # fmt: skip
     claims.add(
-        _name,
-        _statement,
-        quantity=_quantity,
-        kind="own" if _of == "minor_size" else "printed",
-        source=f"{_source}; exact, the bound is for the size of the sample",
-        low=_low,
-        high=_high,
+        _name, _statement, quantity=_quantity, kind="own" if _of == "minor_size" else "printed",
+        source=f"{_source}; exact, the bound is for the size of the sample", low=_low, high=_high,
         sizes=("default", "paper"),
-    )(partial(_entry_moment, of=_of))
+    )(partial(_entry_moment, of=_of))  # fmt: skip
 
 
 @claims.add(
-    "sgd",
-    "From a start with three descents in gradient flow, minibatch SGD on U has three descents, too",
-    quantity="share of SGD runs with three descents at a hysteresis of 0.5 % of the first loss",
-    kind="own",
-    source="the flow of Section 4.2 compared with training; the bound is this project's",
-    low=0.99,
-)
+    "sgd", "From a start with three descents in gradient flow, minibatch SGD on U has three descents, too",
+    quantity="share of SGD runs with three descents at a hysteresis of 0.5 % of the first loss", kind="own",
+    source="the flow of Section 4.2 compared with training; the bound is this project's", low=0.99,
+)  # fmt: skip
 def _sgd_share(run: xr.Dataset) -> Estimate:
     if int(run.flow_descents) != 3:
         return Estimate.unresolved("No start with three clear descents was drawn; raise pool.")
@@ -279,16 +258,14 @@ def _sgd_share(run: xr.Dataset) -> Estimate:
 
 metrics = (
     Metric(
-        name="several",
-        quantity="share of starts with two or more descents, over all widths and scales",
+        name="several", quantity="share of starts with two or more descents, over all widths and scales",
         statistic=lambda run: float(run.several.sum() / run.starts.sum()),
     ),
     Metric(
-        name="visible",
-        quantity="share of starts with two or more visible descents, over all widths and scales",
+        name="visible", quantity="share of starts with two or more visible descents, over all widths and scales",
         statistic=lambda run: float(run.visible.sum() / run.starts.sum()),
     ),
-)
+)  # fmt: skip
 
 
 def figures(run: xr.Dataset) -> list[Figure]:
@@ -336,15 +313,8 @@ def figures(run: xr.Dataset) -> list[Figure]:
 
 
 entry = Entry(
-    "concept-learning/width",
-    "Width: the effect of the width d' and of the dimension d on transient memorization",
-    citation=CITATION,
-    source="Section 3.3, appendix E.2",
-    params=Params,
+    "concept-learning/width", "Width: the effect of the width d' and of the dimension d on transient memorization",
+    citation=CITATION, source="Section 3.3, appendix E.2", params=Params,
     quick=dict(widths=(2, 16), scales=(0.001, 0.03), high=4, starts=400, high_starts=48, samples=200, runs=1, pool=400),
-    paper=dict(high=64, high_starts=100, runs=32),
-    run=run,
-    claims=claims,
-    figures=figures,
-    metrics=metrics,
-)
+    paper=dict(high=64, high_starts=100, runs=32), run=run, claims=claims, figures=figures, metrics=metrics,
+)  # fmt: skip

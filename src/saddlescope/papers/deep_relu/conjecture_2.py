@@ -98,14 +98,11 @@ claims = Claims()
 # The bounds: a plateau is exact, and directions are known to machine precision; 1e-9 leaves room for the certificate.
 # The quick run has one depth above 3, too few for the conjecture.
 @claims.add(
-    "none-faster",
-    "No escape direction found at any depth is faster than the certified optimum of depth 3",
-    quantity="largest relative excess of a found speed over the optimum of depth 3",
-    kind="own",
-    source="Section 5, hypothesis 2 with L_0 = 3, exact; this project's bar for rounding",
-    high=1e-9,
+    "none-faster", "No escape direction found at any depth is faster than the certified optimum of depth 3",
+    quantity="largest relative excess of a found speed over the optimum of depth 3", kind="own",
+    source="Section 5, hypothesis 2 with L_0 = 3, exact; this project's bar for rounding", high=1e-9,
     sizes=("default", "paper"),
-)
+)  # fmt: skip
 def _largest_excess(run: xr.Dataset) -> Estimate:
     excess = (run.speed.max("start") / run.upper - 1).max("depth")
     remark = "; ".join(f"{name}: {float(value):.1e}" for name, value in zip(run.data.values, excess, strict=True))
@@ -113,13 +110,10 @@ def _largest_excess(run: xr.Dataset) -> Estimate:
 
 
 @claims.add(
-    "plateau",
-    "The fastest escape direction found at each depth is as fast as the optimum of depth 3",
-    quantity="largest relative deficit of the fastest found speed, over depths and data",
-    kind="own",
-    source="Proposition 3.2, by which such a direction exists; this project's bar for the search",
-    high=1e-9,
-)
+    "plateau", "The fastest escape direction found at each depth is as fast as the optimum of depth 3",
+    quantity="largest relative deficit of the fastest found speed, over depths and data", kind="own",
+    source="Proposition 3.2, by which such a direction exists; this project's bar for the search", high=1e-9,
+)  # fmt: skip
 def _largest_deficit(run: xr.Dataset) -> Estimate:
     lack = 1 - run.best / run.lower
     plain = 1 - run.descent_best / run.lower
@@ -127,14 +121,10 @@ def _largest_deficit(run: xr.Dataset) -> Estimate:
 
 
 @claims.add(
-    "rank-one",
-    "At every depth the fastest escape direction found has rank one from layer 3 on",
-    quantity="largest rank of a layer from the third on, over depths and data",
-    kind="reading",
-    source="Section 5, hypothesis 2 with L_0 = 3",
-    high=1.0,
-    sizes=("default", "paper"),
-)
+    "rank-one", "At every depth the fastest escape direction found has rank one from layer 3 on",
+    quantity="largest rank of a layer from the third on, over depths and data", kind="reading",
+    source="Section 5, hypothesis 2 with L_0 = 3", high=1.0, sizes=("default", "paper"),
+)  # fmt: skip
 def _largest_rank(run: xr.Dataset) -> Estimate:
     above = run["rank"].where(run.layer >= 3)
     where = []
@@ -146,26 +136,21 @@ def _largest_rank(run: xr.Dataset) -> Estimate:
 
 
 @claims.add(
-    "escape-directions",
-    "The fastest directions found are escape directions as Definition 2.1 requires",
-    quantity="largest Clarke residual of a fastest direction over its speed, over depths and data",
-    kind="own",
-    source="Definition 2.1; this project's bar",
-    high=1e-11,
-)
+    "escape-directions", "The fastest directions found are escape directions as Definition 2.1 requires",
+    quantity="largest Clarke residual of a fastest direction over its speed, over depths and data", kind="own",
+    source="Definition 2.1; this project's bar", high=1e-11,
+)  # fmt: skip
 def _residual(run: xr.Dataset) -> Estimate:
     return Estimate(float((run.residual / run.best).max()), remark=f"{run.best.size} directions")
 
 
 metrics = (
     Metric(
-        name="success",
-        quantity="share of starts that reach the optimal escape speed",
+        name="success", quantity="share of starts that reach the optimal escape speed",
         statistic=lambda run: float((abs(run.speed / run.lower - 1) < 1e-6).mean()),
     ),
     Metric(
-        name="speed",
-        quantity="fastest escape at the largest depth over the optimum, smallest over data",
+        name="speed", quantity="fastest escape at the largest depth over the optimum, smallest over data",
         statistic=lambda run: float((run.best.isel(depth=-1) / run.lower).min()),
     ),
     Metric(
@@ -173,7 +158,7 @@ metrics = (
         quantity="layers of rank above one in the fastest direction, largest number over data and depths",
         statistic=lambda run: float((run["rank"] > 1).sum("layer").max()),
     ),
-)
+)  # fmt: skip
 
 
 def figures(run: xr.Dataset) -> list[Figure]:
@@ -213,15 +198,8 @@ def figures(run: xr.Dataset) -> list[Figure]:
 
 
 entry = Entry(
-    "deep-relu/conjecture-2",
-    "Conjecture 2: the optimal escape direction has rank one at all but the first layers",
-    citation=CITATION,
-    source="Section 5, conjecture 2",
-    params=Params,
+    "deep-relu/conjecture-2", "Conjecture 2: the optimal escape direction has rank one at all but the first layers",
+    citation=CITATION, source="Section 5, conjecture 2", params=Params,
     quick=dict(depths=(3, 4), data=("circle-8",), width=8, starts=6, steps=1000),
-    paper=dict(width=32, starts=400, steps=8000),
-    run=run,
-    claims=claims,
-    figures=figures,
-    metrics=metrics,
-)
+    paper=dict(width=32, starts=400, steps=8000), run=run, claims=claims, figures=figures, metrics=metrics,
+)  # fmt: skip

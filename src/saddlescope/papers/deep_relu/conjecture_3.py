@@ -102,34 +102,26 @@ claims = Claims()
     "rank-one",
     "Up to the second saddle no layer from the third on gains a second singular value above its initial bulk",
     quantity="largest number of singular values above 1.5 times the largest initial one, layers 3 and on",
-    kind="reading",
-    source="Section 5, hypothesis 3: layers of rank one keep rank one",
-    high=1.0,
-)
+    kind="reading", source="Section 5, hypothesis 3: layers of rank one keep rank one", high=1.0,
+)  # fmt: skip
 def _above_bulk(run: xr.Dataset) -> Estimate:
     return _largest(run, lambda one: one.above_bulk.sel(layer=DEEPER))
 
 
 @claims.add(
-    "plateau",
-    "On the plateau of the second saddle all layers from the third on have rank one",
-    quantity="largest difference of such a layer's rank from one",
-    kind="reading",
-    source="Section 5, hypothesis 3",
+    "plateau", "On the plateau of the second saddle all layers from the third on have rank one",
+    quantity="largest difference of such a layer's rank from one", kind="reading", source="Section 5, hypothesis 3",
     high=0.0,
-)
+)  # fmt: skip
 def _plateau_rank_error(run: xr.Dataset) -> Estimate:
     return _largest(run, lambda one: abs(one.stage_layer_rank.sel(layer=DEEPER, stage=1) - 1))
 
 
 @claims.add(
-    "sharper",
-    "Layers from the third on are closer to rank one at the second saddle than at the escape",
-    quantity="largest ratio of s₂/s₁ at the arrival to s₂/s₁ at the escape, layers 3 and on",
-    kind="own",
-    source="beyond the paper; this project's bar",
-    high=1.0,
-)
+    "sharper", "Layers from the third on are closer to rank one at the second saddle than at the escape",
+    quantity="largest ratio of s₂/s₁ at the arrival to s₂/s₁ at the escape, layers 3 and on", kind="own",
+    source="beyond the paper; this project's bar", high=1.0,
+)  # fmt: skip
 def _ratio_growth(run: xr.Dataset) -> Estimate:
     def growth(one: xr.Dataset) -> xr.DataArray:
         ratio = one.second_ratio.sel(layer=DEEPER)
@@ -139,49 +131,40 @@ def _ratio_growth(run: xr.Dataset) -> Estimate:
 
 
 @claims.add(
-    "activations",
-    "From escape to second saddle the activations of layers from the third on stay close to rank one",
+    "activations", "From escape to second saddle the activations of layers from the third on stay close to rank one",
     quantity="largest share of the squared singular values of activations beyond the first, layers 3 and on",
-    kind="own",
-    source="extends hypothesis 3 of Section 5 to activations; the bound from runs on other seeds",
+    kind="own", source="extends hypothesis 3 of Section 5 to activations; the bound from runs on other seeds",
     high=0.01,
-)
+)  # fmt: skip
 def _activation_tail(run: xr.Dataset) -> Estimate:
     return _largest(run, lambda one: one.tail_activations.sel(layer=DEEPER))
 
 
 @claims.add(
-    "linear",
-    "At the second saddle the ReLU removes at most 15 % of the preactivations of layers from the third on",
-    quantity="largest |Zσ - Z| / |Z| of preactivations Z at the arrival, layers 3 and on",
-    kind="own",
-    source="extends hypothesis 3 of Section 5 to the ReLU; the bound from runs on other seeds",
-    high=0.15,
-)
+    "linear", "At the second saddle the ReLU removes at most 15 % of the preactivations of layers from the third on",
+    quantity="largest |Zσ - Z| / |Z| of preactivations Z at the arrival, layers 3 and on", kind="own",
+    source="extends hypothesis 3 of Section 5 to the ReLU; the bound from runs on other seeds", high=0.15,
+)  # fmt: skip
 def _nonlinearity(run: xr.Dataset) -> Estimate:
     return _largest(run, lambda one: one.nonlinearity.sel(layer=DEEPER).isel(mark=-1))
 
 
 @claims.add(
-    "second-layer",
-    "Up to the second saddle the second layer has at most one singular value above its initial bulk",
-    quantity="largest number of singular values of layer 2 above 1.5 times the largest initial one",
-    kind="own",
+    "second-layer", "Up to the second saddle the second layer has at most one singular value above its initial bulk",
+    quantity="largest number of singular values of layer 2 above 1.5 times the largest initial one", kind="own",
     source="sharper than hypothesis 3: all layers but the first; Theorem 3.1 does not bring layer 2 near rank one",
     high=1.0,
-)
+)  # fmt: skip
 def _second_layer(run: xr.Dataset) -> Estimate:
     return _largest(run, lambda one: one.above_bulk.sel(layer=slice(2, DEEP - 1)))
 
 
 @claims.add(
-    "first-layer",
-    "The first layer is not of rank one at the second saddle",
-    quantity="smallest s₂/s₁ of the first layer at the arrival",
-    kind="reading",
+    "first-layer", "The first layer is not of rank one at the second saddle",
+    quantity="smallest s₂/s₁ of the first layer at the arrival", kind="reading",
     source="Section 4 and Figure 1: the first layers have a higher rank; the bound from runs on other seeds",
     low=0.15,
-)
+)  # fmt: skip
 def _first_layer(run: xr.Dataset) -> Estimate:
     largest = _largest(run, lambda one: -one.second_ratio.sel(layer=1).isel(mark=-1))
     return Estimate(-largest.value, largest.uncertainty, largest.remark)
@@ -244,15 +227,9 @@ def _table(run: xr.Dataset) -> Table:
 
 
 entry = Entry(
-    "deep-relu/conjecture-3",
-    "Conjecture 3: layers of rank one keep rank one until the next saddle",
-    citation=CITATION,
-    source="Section 5, hypothesis 3",
-    params=Params,
+    "deep-relu/conjecture-3", "Conjecture 3: layers of rank one keep rank one until the next saddle",
+    citation=CITATION, source="Section 5, hypothesis 3", params=Params,
     quick=dict(digits=0, teachers=1, samples=60, width=16, deviation=0.03, steps=8_000),
-    paper=dict(digits=5, digits_width=300, digits_steps=600_000, teachers=10),
-    run=run,
-    claims=claims,
-    figures=figures,
-    metrics=STAIRCASE_METRICS,
-)
+    paper=dict(digits=5, digits_width=300, digits_steps=600_000, teachers=10), run=run, claims=claims,
+    figures=figures, metrics=STAIRCASE_METRICS,
+)  # fmt: skip

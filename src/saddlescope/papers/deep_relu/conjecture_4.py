@@ -114,32 +114,24 @@ def _wrong_ends(run: xr.Dataset, *, task: str) -> Estimate:
 claims = Claims()
 
 claims.add(
-    "by-one",
-    "On teachers of different strengths the bottleneck rank rises by exactly one at each saddle",
-    quantity="number of rank changes between stages other than +1",
-    kind="reading",
-    source="Section 5, hypothesis 4; by one is this project's reading of 'gradually'",
-    high=0.0,
-)(partial(_wrong_rises, task=_SEPARATED))
+    "by-one", "On teachers of different strengths the bottleneck rank rises by exactly one at each saddle",
+    quantity="number of rank changes between stages other than +1", kind="reading",
+    source="Section 5, hypothesis 4; by one is this project's reading of 'gradually'", high=0.0,
+)(partial(_wrong_rises, task=_SEPARATED))  # fmt: skip
 
 claims.add(
-    "stops",
-    "On teachers of different strengths the bottleneck rank stops at the teacher's bottleneck rank",
-    quantity="number of networks that fit the data at another rank than the teacher's",
-    kind="reading",
-    source="Section 5, hypothesis 4: stopping at the smallest BN-rank sufficient to fit the data",
-    high=0.0,
-)(partial(_wrong_ends, task=_SEPARATED))
+    "stops", "On teachers of different strengths the bottleneck rank stops at the teacher's bottleneck rank",
+    quantity="number of networks that fit the data at another rank than the teacher's", kind="reading",
+    source="Section 5, hypothesis 4: stopping at the smallest BN-rank sufficient to fit the data", high=0.0,
+)(partial(_wrong_ends, task=_SEPARATED))  # fmt: skip
 
 
 @claims.add(
-    "shared",
-    "In at least 80 % of the stages after the origin, all middle layers of a student share one rank",
+    "shared", "In at least 80 % of the stages after the origin, all middle layers of a student share one rank",
     quantity="share of the stages after the origin in which all middle layers have the bottleneck rank",
     kind="reading",
-    source="Section 5: in bottlenecks all middle layers share one rank; the bound from runs on other seeds",
-    low=0.8,
-)
+    source="Section 5: in bottlenecks all middle layers share one rank; the bound from runs on other seeds", low=0.8,
+)  # fmt: skip
 def _agreement(run: xr.Dataset) -> Estimate:
     of_task = run.isel(network=(run.task == _SEPARATED).values)
     middle = (of_task.layer > 1) & (of_task.layer < of_task.depth)
@@ -161,14 +153,11 @@ claims.add(
 )(partial(_wrong_rises, task=_EQUAL))
 
 claims.add(
-    "equal-stops",
-    "On teachers of equal strengths, too, the bottleneck rank stops at the teacher's bottleneck rank",
-    quantity="number of networks that fit the data at another rank than the teacher's",
-    kind="reading",
-    source="Section 5, hypothesis 4: stopping at the smallest BN-rank sufficient to fit the data",
-    high=0.0,
+    "equal-stops", "On teachers of equal strengths, too, the bottleneck rank stops at the teacher's bottleneck rank",
+    quantity="number of networks that fit the data at another rank than the teacher's", kind="reading",
+    source="Section 5, hypothesis 4: stopping at the smallest BN-rank sufficient to fit the data", high=0.0,
     sizes=("default", "paper"),
-)(partial(_wrong_ends, task=_EQUAL))
+)(partial(_wrong_ends, task=_EQUAL))  # fmt: skip
 
 claims.add(
     "digits",
@@ -232,18 +221,10 @@ def _table(run: xr.Dataset) -> Table:
 
 
 entry = Entry(
-    "deep-relu/conjecture-4",
-    "Conjecture 4: the bottleneck rank rises by one at each saddle",
-    citation=CITATION,
-    source="Section 5, hypothesis 4",
-    params=Params,
-    quick=dict(
-        depths=(4,), deviations=(0.03,), rates=(0.1,), teachers=1, strengths=(3.0, 2.0), equal=0, samples=60, width=16,
-        steps=16_000, digits=0,
-    ),
-    paper=dict(teachers=10, equal=10, width=100, digits=5, digits_width=300, digits_steps=10**6),
-    run=run,
-    claims=claims,
-    figures=figures,
-    metrics=STAIRCASE_METRICS,
+    "deep-relu/conjecture-4", "Conjecture 4: the bottleneck rank rises by one at each saddle", citation=CITATION,
+    source="Section 5, hypothesis 4", params=Params,
+    quick=dict(depths=(4,), deviations=(0.03,), rates=(0.1,), teachers=1, strengths=(3.0, 2.0), equal=0,
+        samples=60, width=16, steps=16_000, digits=0),
+    paper=dict(teachers=10, equal=10, width=100, digits=5, digits_width=300, digits_steps=10**6), run=run,
+    claims=claims, figures=figures, metrics=STAIRCASE_METRICS,
 )  # fmt: skip

@@ -87,15 +87,12 @@ def _incomplete(run: xr.Dataset) -> Estimate | None:
 
 
 @claims.add(
-    "ranks",
-    "At least half of the digits networks have ranks 0, 1, 2 in their deeper layers on successive plateaus",
-    quantity="share of seeds whose first plateaus have the ranks 0, 1, 2 in layers 3 to L - 1",
-    kind="stand-in",
+    "ranks", "At least half of the digits networks have ranks 0, 1, 2 in their deeper layers on successive plateaus",
+    quantity="share of seeds whose first plateaus have the ranks 0, 1, 2 in layers 3 to L - 1", kind="stand-in",
     source="Section 3.3 on MNIST: one dominant singular value after the first escape, a second one later; at least "
-    "half of the seeds, as in two of three of a pilot on other seeds",
-    low=0.5,
-    sizes=("default", "paper"),
-)
+        "half of the seeds, as in two of three of a pilot on other seeds",
+    low=0.5, sizes=("default", "paper"),
+)  # fmt: skip
 def _paths(run: xr.Dataset) -> Estimate:
     if early := _incomplete(run):
         return early
@@ -105,25 +102,18 @@ def _paths(run: xr.Dataset) -> Estimate:
 
 
 claims.add(
-    "ranks-every-seed",
-    "Every digits network has ranks 0, 1, 2 in its deeper layers on successive plateaus",
-    quantity="share of seeds whose first plateaus have the ranks 0, 1, 2 in layers 3 to L - 1",
-    kind="own",
-    source="Section 3.3; this project's bar, set before any run",
-    low=1.0,
-    sizes=("default", "paper"),
-)(_paths)
+    "ranks-every-seed", "Every digits network has ranks 0, 1, 2 in its deeper layers on successive plateaus",
+    quantity="share of seeds whose first plateaus have the ranks 0, 1, 2 in layers 3 to L - 1", kind="own",
+    source="Section 3.3; this project's bar, set before any run", low=1.0, sizes=("default", "paper"),
+)(_paths)  # fmt: skip
 
 
 @claims.add(
-    "rank-one",
-    "Half-way through a first plateau at rank one, the deeper layers have s₂/s₁ of at most 0.3",
-    quantity="largest s₂/s₁ of layers 3 to L - 1, over the seeds with a plateau at rank one",
-    kind="stand-in",
-    source="Section 3.3 on MNIST, no number; a pilot on other seeds had up to 0.16, and 0.3 leaves room",
-    high=0.3,
+    "rank-one", "Half-way through a first plateau at rank one, the deeper layers have s₂/s₁ of at most 0.3",
+    quantity="largest s₂/s₁ of layers 3 to L - 1, over the seeds with a plateau at rank one", kind="stand-in",
+    source="Section 3.3 on MNIST, no number; a pilot on other seeds had up to 0.16, and 0.3 leaves room", high=0.3,
     sizes=("default", "paper"),
-)
+)  # fmt: skip
 def _first_ratio(run: xr.Dataset) -> Estimate:
     first = run.stage_layer_rank.isel(stage=1).sel(layer=_deeper(run))
     seeds = run.seed.values[(first == 1).all("layer").values]
@@ -139,26 +129,19 @@ def _first_ratio(run: xr.Dataset) -> Estimate:
 @claims.add(
     "accuracy",
     "For every seed the network classifies at least 99 % of the training digits correctly at the last step",
-    quantity="smallest share of training digits classified correctly, over seeds",
-    kind="own",
-    source="this project's bar; 1.000 in a pilot on other seeds",
-    low=0.99,
-    sizes=("default", "paper"),
-)
+    quantity="smallest share of training digits classified correctly, over seeds", kind="own",
+    source="this project's bar; 1.000 in a pilot on other seeds", low=0.99, sizes=("default", "paper"),
+)  # fmt: skip
 def _accuracy(run: xr.Dataset) -> Estimate:
     return _incomplete(run) or Estimate(float(run.accuracy.isel(step=-1).min()), remark="the worst seed")
 
 
 @claims.add(
-    "escape",
-    "The slowest seed takes at most twice as many steps as the fastest to escape from the origin",
-    quantity="latest over earliest step of the escape from the origin, over seeds",
-    kind="own",
+    "escape", "The slowest seed takes at most twice as many steps as the fastest to escape from the origin",
+    quantity="latest over earliest step of the escape from the origin, over seeds", kind="own",
     source="Section 2.1: the escape is a deterministic flow from a random start; 1.35 in a pilot on other seeds",
-    low=1.0,
-    high=2.0,
-    sizes=("default", "paper"),
-)
+    low=1.0, high=2.0, sizes=("default", "paper"),
+)  # fmt: skip
 def _first_escape(run: xr.Dataset) -> Estimate:
     starts = run.stage_start.isel(stage=1)
     if bool(starts.isnull().any()):
@@ -191,15 +174,8 @@ def figures(run: xr.Dataset) -> list[Figure]:
 
 
 entry = Entry(
-    "deep-relu/digits",
-    "Handwritten digits are learned from saddle to saddle at depth 6, over several seeds",
-    citation=CITATION,
-    source="Sections 3.3 and 5",
-    params=Params,
-    quick=dict(seeds=(1,), width=24, deviation=0.06, steps=12_000, marks=16),
-    paper=dict(seeds=tuple(range(20))),
-    run=run,
-    claims=claims,
-    figures=figures,
-    metrics=(*STAIRCASE_METRICS, ACCURACY_METRIC),
-)
+    "deep-relu/digits", "Handwritten digits are learned from saddle to saddle at depth 6, over several seeds",
+    citation=CITATION, source="Sections 3.3 and 5", params=Params,
+    quick=dict(seeds=(1,), width=24, deviation=0.06, steps=12_000, marks=16), paper=dict(seeds=tuple(range(20))),
+    run=run, claims=claims, figures=figures, metrics=(*STAIRCASE_METRICS, ACCURACY_METRIC),
+)  # fmt: skip

@@ -174,26 +174,17 @@ def _power(run: xr.Dataset, depth: int) -> Estimate:
 _POWER = "power of the width in the fitted odds of a run faster than √2 - 1"
 
 claims.add(
-    "cube",
-    "At depth 3, the odds that a run beats rank one grow as the cube of the width",
-    quantity=_POWER,
-    kind="own",
-    source=f"this project's, after Figure 2, which has no numbers; {_PILOT}: 3.1 ± 0.4",
-    low=2.5,
-    high=3.5,
-    sizes=_LARGER,
-)(lambda run: _power(run, _DEPTH))
+    "cube", "At depth 3, the odds that a run beats rank one grow as the cube of the width", quantity=_POWER,
+    kind="own", source=f"this project's, after Figure 2, which has no numbers; {_PILOT}: 3.1 ± 0.4", low=2.5,
+    high=3.5, sizes=_LARGER,
+)(lambda run: _power(run, _DEPTH))  # fmt: skip
 
 
 @claims.add(
-    "law",
-    "At depth 3, the odds that a run beats rank one follow a power law in the width",
-    quantity="largest distance of a share of faster runs from the fitted law, over widths",
-    kind="own",
-    source=f"this project's; {_PILOT}: 0.08 with half as many starts",
-    high=0.12,
-    sizes=_LARGER,
-)
+    "law", "At depth 3, the odds that a run beats rank one follow a power law in the width",
+    quantity="largest distance of a share of faster runs from the fitted law, over widths", kind="own",
+    source=f"this project's; {_PILOT}: 0.08 with half as many starts", high=0.12, sizes=_LARGER,
+)  # fmt: skip
 def _distance_from_law(run: xr.Dataset) -> Estimate:
     law = _fit_equal(run, _DEPTH)
     if law is None:
@@ -208,12 +199,9 @@ def _distance_from_law(run: xr.Dataset) -> Estimate:
 @claims.add(
     "no-lottery",
     "For some width, one network of twice the width beats rank one more often than two independent tries",
-    quantity="share of faster runs at twice the width less 1 - (1 - p)², largest over widths of share p",
-    kind="own",
-    source=f"excludes that wide networks act as several narrow ones; {_PILOT}",
-    low=0.0,
-    sizes=_LARGER,
-)
+    quantity="share of faster runs at twice the width less 1 - (1 - p)², largest over widths of share p", kind="own",
+    source=f"excludes that wide networks act as several narrow ones; {_PILOT}", low=0.0, sizes=_LARGER,
+)  # fmt: skip
 def _gain_over_two_tries(run: xr.Dataset) -> Estimate:
     gains = []
     for width in run.width.values.tolist():
@@ -233,13 +221,11 @@ def _gain_over_two_tries(run: xr.Dataset) -> Estimate:
 @claims.add(
     "first-layer",
     "At depth 3, the odds to beat rank one grow faster with the first hidden layer's width than the second's",
-    quantity="power of the first hidden layer's width less that of the second's, in the fitted odds",
-    kind="own",
+    quantity="power of the first hidden layer's width less that of the second's, in the fitted odds", kind="own",
     source="at L = 3 an optimum needs one neuron in the second layer (the argument of Proposition 3.2), several in the "
-    f"first; {_PILOT}",
-    low=0.0,
-    sizes=_LARGER,
-)
+        f"first; {_PILOT}",
+    low=0.0, sizes=_LARGER,
+)  # fmt: skip
 def _first_layer_advantage(run: xr.Dataset) -> Estimate:
     law = _fit_unequal(run)
     if law is None:
@@ -256,46 +242,31 @@ def _depth_difference(run: xr.Dataset, *, success: Success) -> Estimate:
 
 
 claims.add(
-    "depth-faster",
-    "At the largest width, runs that beat rank one are rarer at the largest depth than at depth 3",
-    quantity="share of runs faster than √2 - 1 at depth 3 less that at the largest depth",
-    kind="own",
-    source=f"this project's; {_PILOT}",
-    low=0.0,
-    sizes=_LARGER,
-)(partial(_depth_difference, success="faster"))
+    "depth-faster", "At the largest width, runs that beat rank one are rarer at the largest depth than at depth 3",
+    quantity="share of runs faster than √2 - 1 at depth 3 less that at the largest depth", kind="own",
+    source=f"this project's; {_PILOT}", low=0.0, sizes=_LARGER,
+)(partial(_depth_difference, success="faster"))  # fmt: skip
 
 claims.add(
-    "depth-optimal",
-    "At the largest width, optimal runs are much rarer at the largest depth than at depth 3",
-    quantity="share of runs within 0.001 of speed 1/2 at depth 3 less that at the largest depth",
-    kind="own",
-    source=f"this project's; {_PILOT}",
-    low=0.25,
-    sizes=_LARGER,
-)(partial(_depth_difference, success="optimal"))
+    "depth-optimal", "At the largest width, optimal runs are much rarer at the largest depth than at depth 3",
+    quantity="share of runs within 0.001 of speed 1/2 at depth 3 less that at the largest depth", kind="own",
+    source=f"this project's; {_PILOT}", low=0.25, sizes=_LARGER,
+)(partial(_depth_difference, success="optimal"))  # fmt: skip
 
 claims.add(
-    "no-depth",
-    "At the largest depth, the odds that a run beats rank one grow as the cube of the width, too",
-    quantity=_POWER,
-    kind="own",
-    source="this project's, as first posed before the pilot; the bounds are those at L = 3",
-    low=2.5,
-    high=3.5,
+    "no-depth", "At the largest depth, the odds that a run beats rank one grow as the cube of the width, too",
+    quantity=_POWER, kind="own",
+    source="this project's, as first posed before the pilot; the bounds are those at L = 3", low=2.5, high=3.5,
     sizes=_LARGER,
-)(lambda run: _power(run, int(run.depth[-1])))
+)(lambda run: _power(run, int(run.depth[-1])))  # fmt: skip
 
 
 @claims.add(
     "conjecture-1-deep",
     "At the largest depth, the widest network finds the optimal direction in at least nine of ten runs",
-    quantity="share of runs within 0.001 of speed 1/2 at the largest depth and width",
-    kind="reading",
-    source="Section 5, conjecture 1; read as: nine of ten runs of the widest network here",
-    low=0.9,
-    sizes=_LARGER,
-)
+    quantity="share of runs within 0.001 of speed 1/2 at the largest depth and width", kind="reading",
+    source="Section 5, conjecture 1; read as: nine of ten runs of the widest network here", low=0.9, sizes=_LARGER,
+)  # fmt: skip
 def _widest_optimal_share(run: xr.Dataset) -> Estimate:
     found = succeeds(run.speed.isel(depth=-1, width=-1), "optimal").values
     remark = f"{found.sum()} of {len(found)}, depth {int(run.depth[-1])}, width {int(run.width[-1])}"
@@ -303,13 +274,11 @@ def _widest_optimal_share(run: xr.Dataset) -> Estimate:
 
 
 @claims.add(
-    "ceiling",
-    "No run of any depth is faster than 1/2, the certified optimum of depth 3",
-    quantity="largest speed of a run less 1/2",
-    kind="own",
+    "ceiling", "No run of any depth is faster than 1/2, the certified optimum of depth 3",
+    quantity="largest speed of a run less 1/2", kind="own",
     source="certified at L = 3 (theory.escape.certificate); deeper optima are at least as fast (Proposition 3.2)",
     high=1e-6,
-)
+)  # fmt: skip
 def _excess_over_optimum(run: xr.Dataset) -> Estimate:
     most = max(float(run.speed.max()), float(run.unequal_speed.max()))
     return Estimate(most - depth_three_optimum(_SAMPLES), remark=f"{run.speed.size + run.unequal_speed.size} runs")
@@ -317,16 +286,14 @@ def _excess_over_optimum(run: xr.Dataset) -> Estimate:
 
 metrics = (
     Metric(
-        name="faster_share",
-        quantity="share of faster runs at the largest width, L = 3",
+        name="faster_share", quantity="share of faster runs at the largest width, L = 3",
         statistic=lambda run: _success_share(run, "faster", _DEPTH, int(run.width[-1]))[0],
     ),
     Metric(
-        name="optimal_share",
-        quantity="share of optimal runs at the largest width, L = 3",
+        name="optimal_share", quantity="share of optimal runs at the largest width, L = 3",
         statistic=lambda run: _success_share(run, "optimal", _DEPTH, int(run.width[-1]))[0],
     ),
-)
+)  # fmt: skip
 
 
 def figures(run: xr.Dataset) -> list[Figure]:
@@ -388,13 +355,8 @@ def _widths_panel(run: xr.Dataset, success: Success, title: str) -> Panel:
 entry = Entry(
     "deep-relu/escape-width",
     "Escape and width: the share of descents that find a fast escape direction, against width and depth",
-    citation=CITATION,
-    source="Section 4.1, beyond",
-    params=Params,
+    citation=CITATION, source="Section 4.1, beyond", params=Params,
     quick=dict(widths=(4, 16), depths=(3, 4), unequal=(16,), starts=16, steps=600),
-    paper=dict(widths=(3, 4, 6, 8, 12, 16, 24, 32, 64, 128), depths=(3, 4, 5, 6, 8), starts=1000),
-    run=run,
-    claims=claims,
-    figures=figures,
-    metrics=metrics,
-)
+    paper=dict(widths=(3, 4, 6, 8, 12, 16, 24, 32, 64, 128), depths=(3, 4, 5, 6, 8), starts=1000), run=run,
+    claims=claims, figures=figures, metrics=metrics,
+)  # fmt: skip

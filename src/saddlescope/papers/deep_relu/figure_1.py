@@ -93,27 +93,21 @@ claims = Claims()
 
 
 @claims.add(
-    "saddles",
-    "Training escapes from at least two saddles",
-    quantity="number of escapes from saddles found in loss and spectra",
-    kind="stand-in",
-    source="Section 3.3: 'two distinct saddle points', on a narrower network",
-    low=2.0,
-    sizes=("default", "paper"),
-)
+    "saddles", "Training escapes from at least two saddles",
+    quantity="number of escapes from saddles found in loss and spectra", kind="stand-in",
+    source="Section 3.3: 'two distinct saddle points', on a narrower network", low=2.0, sizes=("default", "paper"),
+)  # fmt: skip
 @_after_second_escape
 def _escapes(run: xr.Dataset) -> Estimate:
     return Estimate(float(run.stages_found) - 1, remark=describe_stages(run))
 
 
 @claims.add(
-    "dominant",
-    "After the first escape the largest singular value of every layer is at least twice the second",
-    quantity="largest s₂/s₁ of a layer's weights, half-way through the first plateau",
-    kind="stand-in",
+    "dominant", "After the first escape the largest singular value of every layer is at least twice the second",
+    quantity="largest s₂/s₁ of a layer's weights, half-way through the first plateau", kind="stand-in",
     source="Section 3.3: 'a single dominant singular value in every layer', read as a factor 2; a narrower network",
     high=0.5,
-)
+)  # fmt: skip
 @_after_first_escape
 def _dominance(at: xr.Dataset) -> Estimate:
     found = singular_value_ratios(at, 2)
@@ -122,13 +116,10 @@ def _dominance(at: xr.Dataset) -> Estimate:
 
 
 @claims.add(
-    "deeper",
-    "After the first escape layers 4 to 6 are closer to rank one than layers 1 to 3",
-    quantity="mean s₂/s₁ of layers 4 to 6 over that of layers 1 to 3, on the first plateau",
-    kind="stand-in",
-    source="Section 3.3: 'particularly pronounced in the deeper layers (layers 4-6)'; a narrower network",
-    high=1.0,
-)
+    "deeper", "After the first escape layers 4 to 6 are closer to rank one than layers 1 to 3",
+    quantity="mean s₂/s₁ of layers 4 to 6 over that of layers 1 to 3, on the first plateau", kind="stand-in",
+    source="Section 3.3: 'particularly pronounced in the deeper layers (layers 4-6)'; a narrower network", high=1.0,
+)  # fmt: skip
 @_after_first_escape
 def _deeper_less(at: xr.Dataset) -> Estimate:
     found = singular_value_ratios(at, 2)
@@ -136,28 +127,22 @@ def _deeper_less(at: xr.Dataset) -> Estimate:
 
 
 @claims.add(
-    "rise",
-    "On successive plateaus layers 3 to 5 all have rank 0, then 1, then 2, and no other rank",
-    quantity="indicator of the ranks 0, 1, 2 (1 if found, else 0)",
-    kind="stand-in",
+    "rise", "On successive plateaus layers 3 to 5 all have rank 0, then 1, then 2, and no other rank",
+    quantity="indicator of the ranks 0, 1, 2 (1 if found, else 0)", kind="stand-in",
     source="Section 3.3: the rank increases following subsequent escapes; ranks as in a pilot on another seed",
-    low=1.0,
-    sizes=("default", "paper"),
-)
+    low=1.0, sizes=("default", "paper"),
+)  # fmt: skip
 @_after_second_escape
 def _rise(run: xr.Dataset) -> Estimate:
     return Estimate(float(rank_path(run, INNER) == [0, 1, 2]), remark=describe_stages(run))
 
 
 @claims.add(
-    "second",
-    "At the last step the singular values of layers 3 to 5 have s₃/s₂ at most half of s₂/s₁",
-    quantity="largest (s₃/s₂) / (s₂/s₁) of layers 3 to 5 at the last step",
-    kind="stand-in",
-    source="Section 3.3: 'a second dominant singular value appears'; at least a factor 2, 0.25 in a pilot",
-    high=0.5,
+    "second", "At the last step the singular values of layers 3 to 5 have s₃/s₂ at most half of s₂/s₁",
+    quantity="largest (s₃/s₂) / (s₂/s₁) of layers 3 to 5 at the last step", kind="stand-in",
+    source="Section 3.3: 'a second dominant singular value appears'; at least a factor 2, 0.25 in a pilot", high=0.5,
     sizes=("default", "paper"),
-)
+)  # fmt: skip
 @_after_second_escape
 def _second_value(run: xr.Dataset) -> Estimate:
     at = run.isel(step=-1)
@@ -167,14 +152,11 @@ def _second_value(run: xr.Dataset) -> Estimate:
 
 
 @claims.add(
-    "accuracy",
-    "The network classifies at least 95 % of the training images correctly at the last step",
-    quantity="share of training images classified correctly at the last step",
-    kind="own",
-    source="this project's bar; 0.983 in a pilot on another seed, no number in the paper",
-    low=0.95,
+    "accuracy", "The network classifies at least 95 % of the training images correctly at the last step",
+    quantity="share of training images classified correctly at the last step", kind="own",
+    source="this project's bar; 0.983 in a pilot on another seed, no number in the paper", low=0.95,
     sizes=("default", "paper"),
-)
+)  # fmt: skip
 @_after_second_escape
 def _accuracy(run: xr.Dataset) -> Estimate:
     return Estimate(float(run.accuracy.isel(step=-1)))
@@ -209,13 +191,8 @@ def figures(run: xr.Dataset) -> list[Figure]:
 entry = Entry(
     "deep-relu/figure-1",
     "Figures 1 and 3: MNIST is learned from saddle to saddle at depth 6, one singular value at a time",
-    citation=CITATION,
-    source="Section 3.3",
-    params=Params,
+    citation=CITATION, source="Section 3.3", params=Params,
     quick=dict(dataset="digits", width=24, deviation=0.06, steps=16_000, marks=16),
-    paper=dict(width=1000, deviation=1e-3, steps=1_875_000, marks=6),
-    run=run,
-    claims=claims,
-    figures=figures,
+    paper=dict(width=1000, deviation=1e-3, steps=1_875_000, marks=6), run=run, claims=claims, figures=figures,
     metrics=(*STAIRCASE_METRICS, ACCURACY_METRIC),
-)
+)  # fmt: skip

@@ -154,13 +154,9 @@ claims = Claims()
 
 
 @claims.add(
-    "narrow",
-    "On the circle of 8 points, no run of width 1 or 2 beats the best rank-one speed",
-    quantity="number of runs of widths 1 and 2 faster than √2 - 1",
-    kind="reading",
-    source=_BAR,
-    high=0.0,
-)
+    "narrow", "On the circle of 8 points, no run of width 1 or 2 beats the best rank-one speed",
+    quantity="number of runs of widths 1 and 2 faster than √2 - 1", kind="reading", source=_BAR, high=0.0,
+)  # fmt: skip
 def _narrow_successes(run: xr.Dataset) -> Estimate:
     if 8 not in run.circle.values or run.width[0] > 2:
         return Estimate.unresolved("The run lacks widths 1 and 2 on the circle of 8 points; add them.")
@@ -172,23 +168,16 @@ for _width, _share in ((32, 0.9), (64, 0.97)):
     claims.add(
         f"width-{_width}",
         f"On the circle of 8 points, at least {100 * _share:g} % of runs of width {_width} beat rank one",
-        quantity=f"share of runs of width {_width} faster than √2 - 1",
-        kind="reading",
-        source=_BAR,
-        low=_share,
+        quantity=f"share of runs of width {_width} faster than √2 - 1", kind="reading", source=_BAR, low=_share,
         sizes=_LARGER,
-    )(partial(_success_share, criterion=_is_faster, width=_width))
+    )(partial(_success_share, criterion=_is_faster, width=_width))  # fmt: skip
 
 
 @claims.add(
-    "rises",
-    "On the circle of 8 points, wider networks beat the best rank-one speed more often",
-    quantity="smallest gain, from one width to the next, in the share of runs faster than √2 - 1",
-    kind="printed",
-    source="Figure 2",
-    low=0.0,
-    sizes=_LARGER,
-)
+    "rises", "On the circle of 8 points, wider networks beat the best rank-one speed more often",
+    quantity="smallest gain, from one width to the next, in the share of runs faster than √2 - 1", kind="printed",
+    source="Figure 2", low=0.0, sizes=_LARGER,
+)  # fmt: skip
 def _least_gain_with_width(run: xr.Dataset) -> Estimate:
     """Return the smallest gain from one width to the next, without pairs whose shares are both 0 or both 1."""
     if 8 not in run.circle.values or run.width.max() < _WIDE:
@@ -204,25 +193,19 @@ def _least_gain_with_width(run: xr.Dataset) -> Estimate:
 
 
 @claims.add(
-    "ceiling",
-    "No run is faster than the certified largest speed",
-    quantity="largest speed of a run less the certified upper bound",
-    kind="own",
-    source="Example 1, whose footnote doubts that a faster direction exists; certified here",
-    high=1e-6,
-)
+    "ceiling", "No run is faster than the certified largest speed",
+    quantity="largest speed of a run less the certified upper bound", kind="own",
+    source="Example 1, whose footnote doubts that a faster direction exists; certified here", high=1e-6,
+)  # fmt: skip
 def _excess_over_certificate(run: xr.Dataset) -> Estimate:
     return Estimate(float((run.speed - run.optimum_upper).max()), remark=f"{run.speed.size} runs")
 
 
 @claims.add(
-    "polished",
-    "On the circle of 8 points, at least 90 % of the optimal runs are accurate to 1e-12",
+    "polished", "On the circle of 8 points, at least 90 % of the optimal runs are accurate to 1e-12",
     quantity="share of optimal runs with speed and Clarke residual accurate to 1e-12, least over widths 4 to 32",
-    kind="own",
-    source="this project's bound",
-    low=0.9,
-)
+    kind="own", source="this project's bound", low=0.9,
+)  # fmt: skip
 def _polished_share(run: xr.Dataset) -> Estimate:
     if 8 not in run.circle.values:
         return Estimate.unresolved("The run lacks the circle of 8 points; add 8 to circles.")
@@ -239,23 +222,16 @@ for _name, _points in (("conjecture-1", 8), ("conjecture-1-harder", 16)):
     claims.add(
         _name,
         f"On the circle of {_points} points, the widest network finds the optimal direction in nine of ten runs",
-        quantity="share of runs of the largest width within 1e-6 of the certified optimum",
-        kind="reading",
-        source="Section 5, conjecture 1; read as: at least nine of ten runs",
-        low=0.9,
-        sizes=_LARGER,
-    )(partial(_success_share, criterion=_is_optimal, circle=_points))
+        quantity="share of runs of the largest width within 1e-6 of the certified optimum", kind="reading",
+        source="Section 5, conjecture 1; read as: at least nine of ten runs", low=0.9, sizes=_LARGER,
+    )(partial(_success_share, criterion=_is_optimal, circle=_points))  # fmt: skip
 
 
 @claims.add(
-    "convex-steps",
-    "On the circle of 16 points, convex steps after descent reach the certified largest speed",
-    quantity="certified optimal speed less the largest improved speed",
-    kind="own",
-    source="beyond the paper; the bound is this project's",
-    high=_OPTIMAL,
-    sizes=_LARGER,
-)
+    "convex-steps", "On the circle of 16 points, convex steps after descent reach the certified largest speed",
+    quantity="certified optimal speed less the largest improved speed", kind="own",
+    source="beyond the paper; the bound is this project's", high=_OPTIMAL, sizes=_LARGER,
+)  # fmt: skip
 def _distance_from_optimum(run: xr.Dataset) -> Estimate:
     if run.circle[-1] != 16:
         return Estimate.unresolved("Convex steps did not run on the circle of 16 points; let circles end with 16.")
@@ -267,21 +243,18 @@ def _distance_from_optimum(run: xr.Dataset) -> Estimate:
 
 metrics = (
     Metric(
-        name="success",
-        quantity="share of starts at the optimal speed, at the largest width",
+        name="success", quantity="share of starts at the optimal speed, at the largest width",
         statistic=lambda run: float(_is_optimal(run.isel(width=-1)).mean()),
     ),
     Metric(
-        name="above_rank_one",
-        quantity="share of starts faster than rank one, at the largest width",
+        name="above_rank_one", quantity="share of starts faster than rank one, at the largest width",
         statistic=lambda run: float(_is_faster(run.isel(width=-1)).mean()),
     ),
     Metric(
-        name="speed",
-        quantity="fastest escape at the largest width over the optimum, least of all circles",
+        name="speed", quantity="fastest escape at the largest width over the optimum, least of all circles",
         statistic=lambda run: float((run.speed.isel(width=-1).max("start") / run.optimum).min()),
     ),
-)
+)  # fmt: skip
 
 
 def figures(run: xr.Dataset) -> list[Figure]:
@@ -361,15 +334,9 @@ def _convex_steps_figure(run: xr.Dataset) -> Figure:
 
 
 entry = Entry(
-    "deep-relu/figure-2",
-    "Figures 2 and 6: wide networks find faster escape directions than any of rank one",
-    citation=CITATION,
-    source="Section 4.1, conjecture 1",
-    params=Params,
+    "deep-relu/figure-2", "Figures 2 and 6: wide networks find faster escape directions than any of rank one",
+    citation=CITATION, source="Section 4.1, conjecture 1", params=Params,
     quick=dict(widths=(1, 8), circles=(8,), starts=6, steps=1000, drawn=4, improved_width=8, improved_starts=6),
-    paper=dict(widths=(1, 2, 4, 8, 16, 32, 64, 128), starts=1000),
-    run=run,
-    claims=claims,
-    figures=figures,
+    paper=dict(widths=(1, 2, 4, 8, 16, 32, 64, 128), starts=1000), run=run, claims=claims, figures=figures,
     metrics=metrics,
-)
+)  # fmt: skip

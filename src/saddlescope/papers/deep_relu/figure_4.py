@@ -108,26 +108,21 @@ def _incomplete(run: xr.Dataset) -> Estimate | None:
 
 
 @claims.add(
-    "depth",
-    "Plateaus are at least twice as distinct at depth 6 as at depth 4 from the larger initial deviation",
-    quantity="longest over median time of the loss in equal bands of values, depth 6 over depth 4",
-    kind="stand-in",
-    source="Section 5: 'more distinct plateaus in depth 6 layer compared to a depth 4 layer'; at least 2",
-    low=2.0,
+    "depth", "Plateaus are at least twice as distinct at depth 6 as at depth 4 from the larger initial deviation",
+    quantity="longest over median time of the loss in equal bands of values, depth 6 over depth 4", kind="stand-in",
+    source="Section 5: 'more distinct plateaus in depth 6 layer compared to a depth 4 layer'; at least 2", low=2.0,
     sizes=("default", "paper"),
-)
+)  # fmt: skip
 def _by_depth(run: xr.Dataset) -> Estimate:
     return _incomplete(run) or _compare_distinctness(run, DEEP, LARGER)
 
 
 @claims.add(
-    "depth-needed",
-    "At depth 4 a smaller initial deviation does not make the plateaus of the loss more distinct",
+    "depth-needed", "At depth 4 a smaller initial deviation does not make the plateaus of the loss more distinct",
     quantity="longest over median time of the loss in equal bands of values, smaller over larger deviation",
-    kind="stand-in",
-    source="Section 5 suggests it: 'we need to also increase the depth'; up to 1.5 counts as equal",
+    kind="stand-in", source="Section 5 suggests it: 'we need to also increase the depth'; up to 1.5 counts as equal",
     high=1.5,
-)
+)  # fmt: skip
 def _by_deviation(run: xr.Dataset) -> Estimate:
     return _compare_distinctness(run, SMALLER, LARGER)
 
@@ -155,32 +150,25 @@ def _first_rank(run: xr.Dataset, name: str) -> Estimate:
 claims.add(
     "smaller-is-rank-one",
     "At depth 4, from the smaller deviation, layers 2 and 3 have rank one on the first plateau",
-    quantity="common rank of layers 2 and 3 on the first plateau after the origin",
-    kind="own",
+    quantity="common rank of layers 2 and 3 on the first plateau after the origin", kind="own",
     source="Section 5 expects this of depth and small weights together; so it was in a pilot on another seed",
-    low=1.0,
-    high=1.0,
-)(partial(_first_rank, name=SMALLER))
+    low=1.0, high=1.0,
+)(partial(_first_rank, name=SMALLER))  # fmt: skip
 
 claims.add(
     "larger-is-not",
     "At depth 4, from the larger deviation, layers 2 and 3 have rank two or more on the first plateau",
-    quantity="common rank of layers 2 and 3 on the first plateau after the origin",
-    kind="own",
-    source="Figure 4 shows fewer distinct plateaus; rank 6 in a pilot on another seed",
-    low=2.0,
-)(partial(_first_rank, name=LARGER))
+    quantity="common rank of layers 2 and 3 on the first plateau after the origin", kind="own",
+    source="Figure 4 shows fewer distinct plateaus; rank 6 in a pilot on another seed", low=2.0,
+)(partial(_first_rank, name=LARGER))  # fmt: skip
 
 
 @claims.add(
-    "accuracy",
-    "All three networks classify at least 95 % of the training images correctly at the last step",
-    quantity="smallest share of training images classified correctly, over the three networks",
-    kind="own",
-    source="this project's bar; at least 0.983 in a pilot on another seed, no number in the paper",
-    low=0.95,
+    "accuracy", "All three networks classify at least 95 % of the training images correctly at the last step",
+    quantity="smallest share of training images classified correctly, over the three networks", kind="own",
+    source="this project's bar; at least 0.983 in a pilot on another seed, no number in the paper", low=0.95,
     sizes=("default", "paper"),
-)
+)  # fmt: skip
 def _accuracy(run: xr.Dataset) -> Estimate:
     worst = min(float(_select_network(run, name).accuracy[-1]) for name in NAMES)
     return _incomplete(run) or Estimate(worst, remark="the worst of three")
@@ -213,20 +201,11 @@ def figures(run: xr.Dataset) -> list[Figure]:
 
 
 entry = Entry(
-    "deep-relu/figure-4",
-    "Figure 4: plateaus of the loss at depth 4 are less distinct than at depth 6",
-    citation=CITATION,
-    source="Appendix B and Section 5",
-    params=Params,
-    quick=dict(
-        dataset="digits", width=24, deviations=(0.06, 0.01), rate=1.0, steps=3000, deep_deviation=0.1, deep_steps=6000,
-        marks=12,
-    ),
-    paper=dict(
-        width=1000, deviations=(1e-3, 1e-4), steps=1_875_000, deep_deviation=1e-3, deep_steps=1_875_000, marks=6
-    ),
-    run=run,
-    claims=claims,
-    figures=figures,
-    metrics=(*STAIRCASE_METRICS, ACCURACY_METRIC),
+    "deep-relu/figure-4", "Figure 4: plateaus of the loss at depth 4 are less distinct than at depth 6",
+    citation=CITATION, source="Appendix B and Section 5", params=Params,
+    quick=dict(dataset="digits", width=24, deviations=(0.06, 0.01), rate=1.0, steps=3000, deep_deviation=0.1,
+        deep_steps=6000, marks=12),
+    paper=dict(width=1000, deviations=(1e-3, 1e-4), steps=1_875_000, deep_deviation=1e-3, deep_steps=1_875_000,
+        marks=6),
+    run=run, claims=claims, figures=figures, metrics=(*STAIRCASE_METRICS, ACCURACY_METRIC),
 )  # fmt: skip

@@ -87,39 +87,29 @@ claims = Claims()
 
 # The bounds: what is exact is held to 1e-12. The maxima are searched at the angles of the run.
 @claims.add(
-    "equation-6",
-    "Equation 6 gives the escape speed of the one-neuron network with first weights (cos φ, sin φ)",
-    quantity="largest absolute difference between equation 6 and the speed, over angles φ",
-    kind="printed",
-    source="Equation 6, exact",
-    high=1e-12,
-)
+    "equation-6", "Equation 6 gives the escape speed of the one-neuron network with first weights (cos φ, sin φ)",
+    quantity="largest absolute difference between equation 6 and the speed, over angles φ", kind="printed",
+    source="Equation 6, exact", high=1e-12,
+)  # fmt: skip
 def _deviation(run: xr.Dataset) -> Estimate:
     return Estimate(float(abs(run.speed - run.equation_6).max()), remark=f"{run.sizes['angle']} angles")
 
 
 @claims.add(
-    "maximum",
-    "The largest escape speed of a rank-one network on the circle of Example 1 is √2 - 1",
-    quantity="largest escape speed with rank-one layers, middle of its bounds",
-    kind="printed",
-    source="Appendix C.1, exact",
-    low=BEST - 1e-9,
-    high=BEST + 1e-9,
-)
+    "maximum", "The largest escape speed of a rank-one network on the circle of Example 1 is √2 - 1",
+    quantity="largest escape speed with rank-one layers, middle of its bounds", kind="printed",
+    source="Appendix C.1, exact", low=BEST - 1e-9, high=BEST + 1e-9,
+)  # fmt: skip
 def _maximum(run: xr.Dataset) -> Estimate:
     low, high = float(run.best), float(run.best_upper)
     return Estimate((low + high) / 2, (high - low) / 2)
 
 
 @claims.add(
-    "where",
-    "The one-neuron network is fastest at angles φ that are multiples of π/4",
-    quantity="largest distance of a fastest angle from a multiple of π/4, in units of π/4",
-    kind="printed",
-    source="Appendix C.1, exact",
-    high=1e-6,
-)
+    "where", "The one-neuron network is fastest at angles φ that are multiples of π/4",
+    quantity="largest distance of a fastest angle from a multiple of π/4, in units of π/4", kind="printed",
+    source="Appendix C.1, exact", high=1e-6,
+)  # fmt: skip
 def _distance_from_multiples(run: xr.Dataset) -> Estimate:
     at = run.angle.values[run.speed.values > float(run.best) - 1e-9]  # the angles whose speed is the largest
     if not len(at):
@@ -128,13 +118,10 @@ def _distance_from_multiples(run: xr.Dataset) -> Estimate:
 
 
 @claims.add(
-    "all-of-rank-one",
-    "No random network with rank-one layers escapes faster than the fastest one-neuron network",
-    quantity="largest speed of a random network over the largest one-neuron speed",
-    kind="printed",
-    source="Example 1; its reason, that such networks are one neuron, is wrong, but the statement holds",
-    high=1.0,
-)
+    "all-of-rank-one", "No random network with rank-one layers escapes faster than the fastest one-neuron network",
+    quantity="largest speed of a random network over the largest one-neuron speed", kind="printed",
+    source="Example 1; its reason, that such networks are one neuron, is wrong, but the statement holds", high=1.0,
+)  # fmt: skip
 def _random_maximum(run: xr.Dataset) -> Estimate:
     most = float(run.random_speed.max())
     return Estimate(most / float(run.best_upper), remark=f"{run.sizes['network']} networks of depth {run.depth}")
@@ -169,13 +156,7 @@ def figures(run: xr.Dataset) -> list[Figure]:
 
 
 entry = Entry(
-    "deep-relu/figure-5",
-    "Figure 5: escape speed of a rank-one network against the angle of its first weights",
-    citation=CITATION,
-    source="Appendix C.1, equation 6",
-    params=Params,
-    quick=dict(angles=361, networks=2000),
-    run=run,
-    claims=claims,
-    figures=figures,
-)
+    "deep-relu/figure-5", "Figure 5: escape speed of a rank-one network against the angle of its first weights",
+    citation=CITATION, source="Appendix C.1, equation 6", params=Params, quick=dict(angles=361, networks=2000),
+    run=run, claims=claims, figures=figures,
+)  # fmt: skip

@@ -229,63 +229,44 @@ def _largest(run: xr.Dataset, *, name: str) -> Estimate:
 
 
 claims.add(
-    "definition",
-    "The directions from which the flows start are escape directions, ∇L₀(ρ) = -s ρ",
-    quantity="largest error of an entry of ∇L₀(ρ) + s ρ, over depths",
-    kind="own",
-    source="Definition 2.1; up to rounding",
-    high=1e-12,
-)(partial(_largest, name="definition_error"))
+    "definition", "The directions from which the flows start are escape directions, ∇L₀(ρ) = -s ρ",
+    quantity="largest error of an entry of ∇L₀(ρ) + s ρ, over depths", kind="own",
+    source="Definition 2.1; up to rounding", high=1e-12,
+)(partial(_largest, name="definition_error"))  # fmt: skip
 
 claims.add(
-    "direction",
-    "Gradient flow along an escape direction does not change the normalised weights",
-    quantity="largest change of an entry of the normalised weights, over depths",
-    kind="printed",
-    source="Proposition 2.2; this project's bar for the solver",
-    high=1e-9,
-)(partial(_largest, name="direction_error"))
+    "direction", "Gradient flow along an escape direction does not change the normalised weights",
+    quantity="largest change of an entry of the normalised weights, over depths", kind="printed",
+    source="Proposition 2.2; this project's bar for the solver", high=1e-9,
+)(partial(_largest, name="direction_error"))  # fmt: skip
 
 claims.add(
-    "growth",
-    "Along an escape direction the norm follows the corrected law d|θ|/dt = s L^(1-L/2) |θ|^(L-1)",
-    quantity="largest relative error of the predicted norm, over depths",
-    kind="own",
-    source="Proposition 2.2, corrected; this project's bar",
-    high=1e-9,
-)(partial(_largest, name="corrected_error"))
+    "growth", "Along an escape direction the norm follows the corrected law d|θ|/dt = s L^(1-L/2) |θ|^(L-1)",
+    quantity="largest relative error of the predicted norm, over depths", kind="own",
+    source="Proposition 2.2, corrected; this project's bar", high=1e-9,
+)(partial(_largest, name="corrected_error"))  # fmt: skip
 
 claims.add(
-    "growth-printed",
-    "Along an escape direction the norm follows the growth law printed in Proposition 2.2 to 1 %",
-    quantity="largest relative error of the predicted norm, over depths",
-    kind="printed",
-    source="Proposition 2.2 as printed, with L s for s L^(1-L/2); correct would be below 1 %",
-    high=0.01,
-)(partial(_largest, name="printed_error"))
+    "growth-printed", "Along an escape direction the norm follows the growth law printed in Proposition 2.2 to 1 %",
+    quantity="largest relative error of the predicted norm, over depths", kind="printed",
+    source="Proposition 2.2 as printed, with L s for s L^(1-L/2); correct would be below 1 %", high=0.01,
+)(partial(_largest, name="printed_error"))  # fmt: skip
 
 
 @claims.add(
-    "escape-time",
-    "Norm r is reached from r₀ after the time (r₀^(2-L) - r^(2-L)) / ((L-2) s), with norms over √L",
-    quantity="largest relative error of the predicted escape time, over depths",
-    kind="own",
-    source="Section 2.2, corrected; this project's bar",
-    high=1e-9,
-)
+    "escape-time", "Norm r is reached from r₀ after the time (r₀^(2-L) - r^(2-L)) / ((L-2) s), with norms over √L",
+    quantity="largest relative error of the predicted escape time, over depths", kind="own",
+    source="Section 2.2, corrected; this project's bar", high=1e-9,
+)  # fmt: skip
 def _escape_time_error(run: xr.Dataset) -> Estimate:
     return Estimate(float(abs(run.corrected_time / run.measured_time - 1).max()))
 
 
 @claims.add(
-    "escape-time-printed",
-    "The escape time is as printed in Section 2.2, with a plus sign, to 1 %",
-    quantity="ratio of printed to measured escape time, at the depth where it is farthest from 1",
-    kind="printed",
-    source="Section 2.2 as printed; correct would be within 1 %",
-    low=0.99,
-    high=1.01,
-)
+    "escape-time-printed", "The escape time is as printed in Section 2.2, with a plus sign, to 1 %",
+    quantity="ratio of printed to measured escape time, at the depth where it is farthest from 1", kind="printed",
+    source="Section 2.2 as printed; correct would be within 1 %", low=0.99, high=1.01,
+)  # fmt: skip
 def _printed_escape_time_ratio(run: xr.Dataset) -> Estimate:
     ratio = run.printed_time / run.measured_time
     k = int(abs(ratio - 1).values.argmax())
@@ -321,11 +302,9 @@ for _name, _says, _quantity, _total in (
 @claims.add(
     "alignment",
     "The time s at which the weights align with an escape direction does not depend on the initial scale",
-    quantity="spread of the alignment times over initial scales, in intervals between two records",
-    kind="reading",
-    source="Section 2.2: 'the time s_1 of convergence to an escape direction is independent of alpha'",
-    high=1.0,
-)
+    quantity="spread of the alignment times over initial scales, in intervals between two records", kind="reading",
+    source="Section 2.2: 'the time s_1 of convergence to an escape direction is independent of alpha'", high=1.0,
+)  # fmt: skip
 def _alignment_spread(run: xr.Dataset) -> Estimate:
     if bool(run.aligned_time.isnull().any()):
         return Estimate.unresolved("At one of the scales the norm was reached before the direction had aligned.")
@@ -334,13 +313,10 @@ def _alignment_spread(run: xr.Dataset) -> Estimate:
 
 
 @claims.add(
-    "delay",
-    "From a smaller initial scale a given norm is reached later, by log(1/scale) over s* L^(1-L/2)",
-    quantity="largest relative error of the predicted delay in the time s, over initial scales",
-    kind="own",
-    source="follows from Section 2.1; 1e-3 for the rate, which the escape itself changes a little",
-    high=1e-3,
-)
+    "delay", "From a smaller initial scale a given norm is reached later, by log(1/scale) over s* L^(1-L/2)",
+    quantity="largest relative error of the predicted delay in the time s, over initial scales", kind="own",
+    source="follows from Section 2.1; 1e-3 for the rate, which the escape itself changes a little", high=1e-3,
+)  # fmt: skip
 def _delay_error(run: xr.Dataset) -> Estimate:
     delay = run.radius_time.values[1:] - run.radius_time.values[0]
     predicted = np.log(10) * (run.scale.values[0] - run.scale.values[1:]) / run.path_rate.values[-1]
@@ -348,13 +324,10 @@ def _delay_error(run: xr.Dataset) -> Estimate:
 
 
 @claims.add(
-    "norm-independence",
-    "The time s at which a given norm is reached does not depend on the initial scale",
-    quantity="spread of the times over initial scales, in intervals between two records",
-    kind="own",
-    source="no statement of the paper, but a likely misreading of Section 2.1; one interval",
-    high=1.0,
-)
+    "norm-independence", "The time s at which a given norm is reached does not depend on the initial scale",
+    quantity="spread of the times over initial scales, in intervals between two records", kind="own",
+    source="no statement of the paper, but a likely misreading of Section 2.1; one interval", high=1.0,
+)  # fmt: skip
 def _radius_time_spread(run: xr.Dataset) -> Estimate:
     return Estimate(float(run.radius_time.max() - run.radius_time.min()) / run.attrs["interval"])
 
@@ -446,12 +419,7 @@ def figures(run: xr.Dataset) -> list[Figure]:
 entry = Entry(
     "deep-relu/proposition-2-2",
     "Proposition 2.2: growth of weights along an escape direction, and the time at which they leave the origin",
-    citation=CITATION,
-    source="Section 2",
-    params=Params,
+    citation=CITATION, source="Section 2", params=Params,
     quick=dict(depths=(4,), deviations=(0.1, 0.02), digits_width=16, digits_depth=4, steps=1000, marks=16),
-    paper=dict(digits_width=100, steps=80_000),
-    run=run,
-    claims=claims,
-    figures=figures,
-)
+    paper=dict(digits_width=100, steps=80_000), run=run, claims=claims, figures=figures,
+)  # fmt: skip

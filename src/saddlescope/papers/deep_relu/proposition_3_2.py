@@ -146,13 +146,10 @@ def _largest(run: xr.Dataset, *, name: str) -> Estimate:
 
 
 @claims.add(
-    "not-slower",
-    "The deeper network that Proposition 3.2 constructs is never slower than the original network",
-    quantity="number of networks that become slower, by more than rounding",
-    kind="printed",
-    source="Proposition 3.2, for L >= 2",
-    high=0.0,
-)
+    "not-slower", "The deeper network that Proposition 3.2 constructs is never slower than the original network",
+    quantity="number of networks that become slower, by more than rounding", kind="printed",
+    source="Proposition 3.2, for L >= 2", high=0.0,
+)  # fmt: skip
 def _count_slower(run: xr.Dataset) -> Estimate:
     return Estimate(float((run.gain < -FALLS).sum()), remark=_describe_networks(run))
 
@@ -161,75 +158,57 @@ claims.add(
     "rank-one",
     "In the constructed deeper network all weights and activations from the original's last layer on have rank one",
     quantity="largest share of the squared singular values beyond the first, over layers and networks",
-    kind="printed",
-    source="Proposition 3.2; up to rounding",
-    high=1e-12,
-)(partial(_largest, name="tail"))
+    kind="printed", source="Proposition 3.2; up to rounding", high=1e-12,
+)(partial(_largest, name="tail"))  # fmt: skip
 
 claims.add(
     "no-relu",
     "In the constructed deeper network the ReLU changes no hidden preactivation from the original's last layer on",
-    quantity="largest |Zσ - Z|²/|Z|² of the preactivations Z of such a layer, over networks",
-    kind="printed",
-    source="Proposition 3.2",
-    high=0.0,
-)(partial(_largest, name="lost"))
+    quantity="largest |Zσ - Z|²/|Z|² of the preactivations Z of such a layer, over networks", kind="printed",
+    source="Proposition 3.2", high=0.0,
+)(partial(_largest, name="lost"))  # fmt: skip
 
 claims.add(
-    "on-the-sphere",
-    "The squared norm |θ|² of the constructed deeper network is its depth",
-    quantity="largest relative deviation of |θ|² from the depth, over networks",
-    kind="printed",
-    source="Proposition 3.2; the proof has at most, and a larger norm only helps",
-    high=1e-12,
-)(partial(_largest, name="off_sphere"))
+    "on-the-sphere", "The squared norm |θ|² of the constructed deeper network is its depth",
+    quantity="largest relative deviation of |θ|² from the depth, over networks", kind="printed",
+    source="Proposition 3.2; the proof has at most, and a larger norm only helps", high=1e-12,
+)(partial(_largest, name="off_sphere"))  # fmt: skip
 
 
 @claims.add(
-    "gain",
-    "The construction of Proposition 3.2 makes a typical network that is not optimal faster",
-    quantity="median relative gain in speed, over random and partly descended networks",
-    kind="own",
-    source="the best neuron replaces a mixture of neurons; any positive gain counts",
-    low=1e-6,
-)
+    "gain", "The construction of Proposition 3.2 makes a typical network that is not optimal faster",
+    quantity="median relative gain in speed, over random and partly descended networks", kind="own",
+    source="the best neuron replaces a mixture of neurons; any positive gain counts", low=1e-6,
+)  # fmt: skip
 def _typical_gain(run: xr.Dataset) -> Estimate:
     by_kind = ", ".join(f"{kind} {float(run.gain.sel(kind=kind).median()):.3g}" for kind in run.kind.values)
     return Estimate(float(run.gain.sel(kind=["random", "descended", "fast"]).median()), remark=f"by kind: {by_kind}")
 
 
 @claims.add(
-    "not-falling",
-    "The largest escape speed does not fall from depth 2 to depth 3",
-    quantity="largest relative fall of the largest escape speed, over data sets",
-    kind="printed",
-    source="Proposition 3.2; both speeds are certified",
-    high=1e-9,
-)
+    "not-falling", "The largest escape speed does not fall from depth 2 to depth 3",
+    quantity="largest relative fall of the largest escape speed, over data sets", kind="printed",
+    source="Proposition 3.2; both speeds are certified", high=1e-9,
+)  # fmt: skip
 def _largest_fall(run: xr.Dataset) -> Estimate:
     return Estimate(float(((run.shallow_upper - run.lower) / run.lower).max()))
 
 
 @claims.add(
-    "rising",
-    "On some data the largest escape speed rises from depth 2 to depth 3",
-    quantity="largest relative rise of the largest escape speed, over data sets",
-    kind="own",
-    source="Example 1: from √2 - 1 to 1/2, a rise by 0.17 of 1/2",
-    low=0.17,
-)
+    "rising", "On some data the largest escape speed rises from depth 2 to depth 3",
+    quantity="largest relative rise of the largest escape speed, over data sets", kind="own",
+    source="Example 1: from √2 - 1 to 1/2, a rise by 0.17 of 1/2", low=0.17,
+)  # fmt: skip
 def _largest_rise(run: xr.Dataset) -> Estimate:
     return Estimate(float(((run.lower - run.shallow_upper) / run.lower).max()))
 
 
 @claims.add(
-    "plateau",
-    "No search at a depth above 3 is faster than the certified optimum of depth 3",
-    quantity="largest relative excess of a searched speed over the optimum of depth 3",
-    kind="own",
+    "plateau", "No search at a depth above 3 is faster than the certified optimum of depth 3",
+    quantity="largest relative excess of a searched speed over the optimum of depth 3", kind="own",
     source="suggested by hypothesis 2 of Section 5, seen in searches of a trial run; searches cannot prove it",
     high=1e-6,
-)
+)  # fmt: skip
 def _excess_beyond_depth_three(run: xr.Dataset) -> Estimate:
     over = run.searched.max("curve_depth") / run.upper - 1
     remark = ", ".join(f"{name}: {v:.2g}" for name, v in zip(run.data.values, over.values, strict=True))
@@ -271,14 +250,8 @@ def figures(run: xr.Dataset) -> list[Figure]:
 
 
 entry = Entry(
-    "deep-relu/proposition-3-2",
-    "Proposition 3.2: deeper networks escape at least as fast as shallower ones",
-    citation=CITATION,
-    source="Proposition 3.2",
-    params=Params,
+    "deep-relu/proposition-3-2", "Proposition 3.2: deeper networks escape at least as fast as shallower ones",
+    citation=CITATION, source="Proposition 3.2", params=Params,
     quick=dict(depths=(3,), count=40, data=0, deepest=4, starts=8, width=8, steps=800),
-    paper=dict(count=2500, data=8, deepest=12, starts=256),
-    run=run,
-    claims=claims,
-    figures=figures,
-)
+    paper=dict(count=2500, data=8, deepest=12, starts=256), run=run, claims=claims, figures=figures,
+)  # fmt: skip

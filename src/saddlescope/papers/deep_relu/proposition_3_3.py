@@ -82,13 +82,10 @@ claims = Claims()
 
 
 @claims.add(
-    "holds",
-    "With v ≥ 0, no layer ratio of an optimal network exceeds the bound of Proposition 3.3",
-    quantity="number of data sets on which a layer ratio of the optimal network exceeds the bound",
-    kind="printed",
-    source="Proposition 3.3",
-    high=0.0,
-)
+    "holds", "With v ≥ 0, no layer ratio of an optimal network exceeds the bound of Proposition 3.3",
+    quantity="number of data sets on which a layer ratio of the optimal network exceeds the bound", kind="printed",
+    source="Proposition 3.3", high=0.0,
+)  # fmt: skip
 def _violations(run: xr.Dataset) -> Estimate:
     ratio, bound = _ratio_and_bound(run)
     seen = int(bound.notnull().sum())
@@ -98,27 +95,23 @@ def _violations(run: xr.Dataset) -> Estimate:
 
 
 @claims.add(
-    "not-sharp",
-    "With v ≥ 0, all layer ratios of optimal networks are below half the bound of Proposition 3.3",
-    quantity="largest layer ratio over its bound, over data sets with a bound below 1",
-    kind="own",
-    source="the proof loses a factor of at least 4 by adding terms that it could compare; the bound is this project's",
+    "not-sharp", "With v ≥ 0, all layer ratios of optimal networks are below half the bound of Proposition 3.3",
+    quantity="largest layer ratio over its bound, over data sets with a bound below 1", kind="own",
+    source="the proof loses a factor of at least 4 by adding terms that it could compare; the bound is this "
+        "project's",
     high=0.5,
-)
+)  # fmt: skip
 def _sharpness(run: xr.Dataset) -> Estimate:
     ratio, bound = _ratio_and_bound(run)
     return Estimate(float((ratio / bound).max()))
 
 
 @claims.add(
-    "power",
-    "With v ≥ 0, layer ratios of optimal networks fall as the square of the distance ε from rank one",
-    quantity="power of ε in the largest layer ratio over data sets",
-    kind="own",
-    source="to first order a tail is a square of small terms; the bound is from a pilot on other seeds",
-    low=1.7,
+    "power", "With v ≥ 0, layer ratios of optimal networks fall as the square of the distance ε from rank one",
+    quantity="power of ε in the largest layer ratio over data sets", kind="own",
+    source="to first order a tail is a square of small terms; the bound is from a pilot on other seeds", low=1.7,
     high=2.3,
-)
+)  # fmt: skip
 def _power(run: xr.Dataset) -> Estimate:
     most = run.ratio.sel(kind=_KINDS[0]).max(["name", "case"]).values
     nonzero = most > _NOTHING
@@ -131,10 +124,9 @@ def _power(run: xr.Dataset) -> Estimate:
     "sign-needed",
     "With v of both signs, layer ratios of optimal networks typically exceed ten times the bound of Proposition 3.3",
     quantity="median of the largest layer ratio over the bound, over data sets at the smallest distance ε",
-    kind="own",
-    source="Proposition 3.3 requires v >= 0: otherwise ReLU must cut v; the bound is this project's",
+    kind="own", source="Proposition 3.3 requires v >= 0: otherwise ReLU must cut v; the bound is this project's",
     low=10.0,
-)
+)  # fmt: skip
 def _violation_without_sign(run: xr.Dataset) -> Estimate:
     at = run.isel(log10_distance=0).sel(kind=_KINDS[1])
     return Estimate(float((at.ratio.max("name") / at.bound).median()), remark=f"eps = 1e{float(at.log10_distance):g}")
@@ -171,14 +163,8 @@ def figures(run: xr.Dataset) -> list[Figure]:
 
 
 entry = Entry(
-    "deep-relu/proposition-3-3",
-    "Proposition 3.3: inputs near rank one have optimal escape directions near rank one",
-    citation=CITATION,
-    source="Proposition 3.3",
-    params=Params,
-    quick=dict(log10_distances=(-4.0, -2.0, -1.0), count=6),
-    paper=dict(count=400),
-    run=run,
-    claims=claims,
+    "deep-relu/proposition-3-3", "Proposition 3.3: inputs near rank one have optimal escape directions near rank one",
+    citation=CITATION, source="Proposition 3.3", params=Params,
+    quick=dict(log10_distances=(-4.0, -2.0, -1.0), count=6), paper=dict(count=400), run=run, claims=claims,
     figures=figures,
-)
+)  # fmt: skip

@@ -93,26 +93,20 @@ claims = Claims()  # theorems must never be violated; `tight` shows that the tri
 
 
 @claims.add(
-    "sharper",
-    "No network spends more on rank and ReLU than its budget 2 log(|X| |G| / s)",
-    quantity="number of networks that spend more than their budget",
-    kind="own",
-    source="this project's theorem, from the proof of Proposition 3.4 with its ReLU terms kept",
-    high=0.0,
-)
+    "sharper", "No network spends more on rank and ReLU than its budget 2 log(|X| |G| / s)",
+    quantity="number of networks that spend more than their budget", kind="own",
+    source="this project's theorem, from the proof of Proposition 3.4 with its ReLU terms kept", high=0.0,
+)  # fmt: skip
 def _violations(run: xr.Dataset) -> Estimate:
     return Estimate(float((_spent(run) > run.budget + _ROUNDING).sum()), remark=_describe_networks(run))
 
 
 @claims.add(
-    "tight",
-    "Some network that spends on both rank and ReLU uses 99 to 100 % of its budget",
-    quantity="largest spent share of a budget, over networks that spend on both rank and ReLU",
-    kind="own",
+    "tight", "Some network that spends on both rank and ReLU uses 99 to 100 % of its budget",
+    quantity="largest spent share of a budget, over networks that spend on both rank and ReLU", kind="own",
     source="the bound is this project's; a trial run had 0.975; without tight cases the trial would show little",
-    low=0.99,
-    high=1 + 1e-9,
-)
+    low=0.99, high=1 + 1e-9,
+)  # fmt: skip
 def _tightest(run: xr.Dataset) -> Estimate:
     both = (run["rank"] > 0.5) & (run.relu > 0.5)
     if not both.any():
@@ -129,22 +123,15 @@ def _missing(run: xr.Dataset, *, name: str) -> Estimate:
 _TOO_FEW = "number of networks with too few layers of tail at most B / (p L), for some p with p L ≥ 1"
 
 claims.add(
-    "proposition-3-4",
-    "At least (1-p)L of the layers 0 to L-1 are approximately rank one, as Proposition 3.4 states",
-    quantity=_TOO_FEW,
-    kind="printed",
-    source="Proposition 3.4, as its proof counts: layer 0 is the input",
-    high=0.0,
-)(partial(_missing, name="missing"))
+    "proposition-3-4", "At least (1-p)L of the layers 0 to L-1 are approximately rank one, as Proposition 3.4 states",
+    quantity=_TOO_FEW, kind="printed", source="Proposition 3.4, as its proof counts: layer 0 is the input", high=0.0,
+)(partial(_missing, name="missing"))  # fmt: skip
 
 claims.add(
-    "printed-hidden",
-    "At least (1-p)L of the hidden layers 1 to L-1 are approximately rank one if pL ≥ 1",
-    quantity=_TOO_FEW,
-    kind="reading",
-    source="Proposition 3.4, if its layers are those with activations; its proof allows one fewer",
-    high=0.0,
-)(partial(_missing, name="missing_hidden"))
+    "printed-hidden", "At least (1-p)L of the hidden layers 1 to L-1 are approximately rank one if pL ≥ 1",
+    quantity=_TOO_FEW, kind="reading",
+    source="Proposition 3.4, if its layers are those with activations; its proof allows one fewer", high=0.0,
+)(partial(_missing, name="missing_hidden"))  # fmt: skip
 
 
 def figures(run: xr.Dataset) -> list[Figure]:
@@ -196,13 +183,7 @@ def figures(run: xr.Dataset) -> list[Figure]:
 
 entry = Entry(
     "deep-relu/proposition-3-4",
-    "Proposition 3.4 and a sharper inequality: a fast network has few layers of high rank",
-    citation=CITATION,
-    source="Proposition 3.4",
-    params=Params,
-    quick=dict(depths=(4,), count=60),
-    paper=dict(count=2500),
-    run=run,
-    claims=claims,
-    figures=figures,
-)
+    "Proposition 3.4 and a sharper inequality: a fast network has few layers of high rank", citation=CITATION,
+    source="Proposition 3.4", params=Params, quick=dict(depths=(4,), count=60), paper=dict(count=2500), run=run,
+    claims=claims, figures=figures,
+)  # fmt: skip

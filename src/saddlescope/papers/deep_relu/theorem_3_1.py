@@ -118,26 +118,22 @@ claims = Claims()
 
 
 @claims.add(
-    "first-layer",
-    "For Example 1 the bound of Theorem 3.1 is below 1 only from layer 114,985 on",
-    quantity="first layer at which the bound is below 1, before rounding up",
-    kind="own",
-    source="the formula of Theorem 3.1 with s* = 1/2: 81 (16 sqrt(2 log 16))^2 = 114,984.8",
-    low=114_984.0,
+    "first-layer", "For Example 1 the bound of Theorem 3.1 is below 1 only from layer 114,985 on",
+    quantity="first layer at which the bound is below 1, before rounding up", kind="own",
+    source="the formula of Theorem 3.1 with s* = 1/2: 81 (16 sqrt(2 log 16))^2 = 114,984.8", low=114_984.0,
     high=114_986.0,
-)
+)  # fmt: skip
 def _first_layer(run: xr.Dataset) -> Estimate:
     return Estimate(float(run.first_layer.sel(data=EXAMPLE)))
 
 
 @claims.add(
-    "printed-content",
-    "At layer 100 the bound of Theorem 3.1 is below 1, hence not empty, for one of the circles",
-    quantity="smallest bound of Theorem 3.1 at layer 100, over circles",
-    kind="reading",
-    source="Theorem 3.1 as printed, which does not say from which layer on it has content; layer 100 is this project's",
+    "printed-content", "At layer 100 the bound of Theorem 3.1 is below 1, hence not empty, for one of the circles",
+    quantity="smallest bound of Theorem 3.1 at layer 100, over circles", kind="reading",
+    source="Theorem 3.1 as printed, which does not say from which layer on it has content; layer 100 is this "
+        "project's",
     high=1.0,
-)
+)  # fmt: skip
 def _smallest_practical_bound(run: xr.Dataset) -> Estimate:
     x = run.constant.isel(data=[str(name).startswith("circle") for name in run.data.values]) / np.sqrt(PRACTICAL)
     return Estimate(float((8 * x / (1 - x)).where(x < 1, np.inf).min()), remark=f"layer {PRACTICAL}")
@@ -159,30 +155,22 @@ def _violations(run: xr.Dataset, later: int) -> Estimate:
 claims.add(
     "holds",
     "No layer of a known optimum exceeds the bound of Theorem 3.1, taken one layer later for weights and ReLUs",
-    quantity="number of data sets with a layer that exceeds a bound below 1",
-    kind="own",
-    source="Theorem 3.1, corrected: weights and ReLUs one layer later than printed",
-    high=0.0,
-)(partial(_violations, later=1))
+    quantity="number of data sets with a layer that exceeds a bound below 1", kind="own",
+    source="Theorem 3.1, corrected: weights and ReLUs one layer later than printed", high=0.0,
+)(partial(_violations, later=1))  # fmt: skip
 
 claims.add(
-    "printed-layer",
-    "No layer of a known optimum exceeds the bound of Theorem 3.1 as printed",
-    quantity="number of data sets with a layer that exceeds a bound below 1",
-    kind="printed",
-    source="Theorem 3.1 as printed; its proof does not cover weights and ReLUs at the same layer",
-    high=0.0,
-)(partial(_violations, later=0))
+    "printed-layer", "No layer of a known optimum exceeds the bound of Theorem 3.1 as printed",
+    quantity="number of data sets with a layer that exceeds a bound below 1", kind="printed",
+    source="Theorem 3.1 as printed; its proof does not cover weights and ReLUs at the same layer", high=0.0,
+)(partial(_violations, later=0))  # fmt: skip
 
 
 @claims.add(
-    "budget",
-    "The layers of an optimum lose at most 2 log(|X||G|/s*) in total to higher rank and to the ReLU",
-    quantity="number of data sets whose layers lose more in total",
-    kind="own",
-    source="this project's sharper inequality, in place of the theorem",
-    high=0.0,
-)
+    "budget", "The layers of an optimum lose at most 2 log(|X||G|/s*) in total to higher rank and to the ReLU",
+    quantity="number of data sets whose layers lose more in total", kind="own",
+    source="this project's sharper inequality, in place of the theorem", high=0.0,
+)  # fmt: skip
 def _overspending(run: xr.Dataset) -> Estimate:
     return Estimate(float((run.spent > run.budget + 1e-9).sum()), remark=f"{run.sizes['data']} data sets")
 
@@ -190,12 +178,9 @@ def _overspending(run: xr.Dataset) -> Estimate:
 @claims.add(
     "content",
     "This project's sharper inequality leaves at most eight layers of Example 1's optimum far from rank one",
-    quantity="largest number of layers with a tail above 1/2 that the inequality allows, at any depth",
-    kind="own",
-    source="this project's sharper inequality: 2 log 16 / log 2 = 8",
-    low=1.0,
-    high=8.0,
-)
+    quantity="largest number of layers with a tail above 1/2 that the inequality allows, at any depth", kind="own",
+    source="this project's sharper inequality: 2 log 16 / log 2 = 8", low=1.0, high=8.0,
+)  # fmt: skip
 def _layers_above_half(run: xr.Dataset) -> Estimate:
     return Estimate(float(math.floor(float(run.budget.sel(data=EXAMPLE)) / math.log(2))))
 
@@ -253,13 +238,7 @@ def figures(run: xr.Dataset) -> list[Figure]:
 
 entry = Entry(
     "deep-relu/theorem-3-1",
-    "Theorem 3.1: deeper layers are nearer rank one, but the bound is empty at practical depth",
-    citation=CITATION,
-    source="Theorem 3.1",
-    params=Params,
-    quick=dict(depth=16, circles=(4, 8), log10_distances=(-1.0, -3.0), count=5),
-    paper=dict(depth=256, count=250),
-    run=run,
-    claims=claims,
-    figures=figures,
-)
+    "Theorem 3.1: deeper layers are nearer rank one, but the bound is empty at practical depth", citation=CITATION,
+    source="Theorem 3.1", params=Params, quick=dict(depth=16, circles=(4, 8), log10_distances=(-1.0, -3.0), count=5),
+    paper=dict(depth=256, count=250), run=run, claims=claims, figures=figures,
+)  # fmt: skip

@@ -221,32 +221,23 @@ def _share_of_stages(run: xr.Dataset, condition: xr.DataArray) -> Estimate:
 claims = Claims()
 
 claims.add(
-    "imbalance",
-    "At initialization |u_i| and |v_i| differ in every coordinate of every instance",
-    quantity="smallest |log |u_i(0) / v_i(0)|| over coordinates and instances",
-    kind="stand-in",
-    source="Assumption 4.3; beyond 1e-9",
-    low=1e-9,
-)(partial(_smallest_value, "imbalance"))
+    "imbalance", "At initialization |u_i| and |v_i| differ in every coordinate of every instance",
+    quantity="smallest |log |u_i(0) / v_i(0)|| over coordinates and instances", kind="stand-in",
+    source="Assumption 4.3; beyond 1e-9", low=1e-9,
+)(partial(_smallest_value, "imbalance"))  # fmt: skip
 
 claims.add(
-    "unique",
-    "In every stage of Algorithm 1, one coordinate arrives strictly before all others",
+    "unique", "In every stage of Algorithm 1, one coordinate arrives strictly before all others",
     quantity="smallest margin of the first coordinate over the second, relative to the time of the stage",
-    kind="stand-in",
-    source="Assumption 4.3; beyond 1e-9",
-    low=1e-9,
-)(partial(_smallest_value, "margin"))
+    kind="stand-in", source="Assumption 4.3; beyond 1e-9", low=1e-9,
+)(partial(_smallest_value, "margin"))  # fmt: skip
 
 
 @claims.add(
-    "nobody-leaves",
-    "No coordinate ever leaves the support in Algorithm 1",
-    quantity="number of instances in which a coordinate leaves",
-    kind="stand-in",
-    source="Appendix A, as printed: 'no coordinates ever leave the support', of one instance",
-    high=0.0,
-)
+    "nobody-leaves", "No coordinate ever leaves the support in Algorithm 1",
+    quantity="number of instances in which a coordinate leaves", kind="stand-in",
+    source="Appendix A, as printed: 'no coordinates ever leave the support', of one instance", high=0.0,
+)  # fmt: skip
 def _seeds_with_leaving(run: xr.Dataset) -> Estimate:
     if not run.converged.all():
         return Estimate.unresolved(_FAILED)
@@ -266,44 +257,33 @@ claims.add(
 )(partial(_smallest_value, "left_gradient"))
 
 claims.add(
-    "strict-minima",
-    "Every plateau of Algorithm 1 is a strict local minimum of the loss on its support",
-    quantity="smallest c_k over stages and instances: half the smallest eigenvalue of the Hessian in u on the support",
-    kind="stand-in",
-    source="Assumption 4.4, with the term −L(θ^k) that is missing in print; beyond 1e-9",
-    low=1e-9,
-)(partial(_smallest_value, "curvature"))
+    "strict-minima", "Every plateau of Algorithm 1 is a strict local minimum of the loss on its support",
+    quantity="smallest c_k over stages and instances: half the smallest eigenvalue of the Hessian in u on the "
+        "support",
+    kind="stand-in", source="Assumption 4.4, with the term −L(θ^k) that is missing in print; beyond 1e-9", low=1e-9,
+)(partial(_smallest_value, "curvature"))  # fmt: skip
 
 claims.add(
-    "growth",
-    "Near every plateau, on its support, the loss grows by at least 99 % of c_k |ũ − u|²",
-    quantity="smallest growth of the loss, relative to c_k |ũ − u|²",
-    kind="stand-in",
-    source="Assumption 4.4, with the term −L(θ^k) that is missing in print; 1 % for terms of third order",
-    low=0.99,
-)(partial(_smallest_value, "growth"))
+    "growth", "Near every plateau, on its support, the loss grows by at least 99 % of c_k |ũ − u|²",
+    quantity="smallest growth of the loss, relative to c_k |ũ − u|²", kind="stand-in",
+    source="Assumption 4.4, with the term −L(θ^k) that is missing in print; 1 % for terms of third order", low=0.99,
+)(partial(_smallest_value, "growth"))  # fmt: skip
 
 
 @claims.add(
-    "printed-4.4",
-    "Assumption 4.4 as printed also holds at points that are no minimum",
-    quantity="share of stages in which it holds at a random point that is no minimum",
-    kind="own",
-    source="Assumption 4.4 as printed, without −L(θ^k), holds anywhere that the loss is not 0",
-    low=1.0,
-)
+    "printed-4.4", "Assumption 4.4 as printed also holds at points that are no minimum",
+    quantity="share of stages in which it holds at a random point that is no minimum", kind="own",
+    source="Assumption 4.4 as printed, without −L(θ^k), holds anywhere that the loss is not 0", low=1.0,
+)  # fmt: skip
 def _printed_elsewhere(run: xr.Dataset) -> Estimate:
     return _share_of_stages(run, run.printed_elsewhere == 1)
 
 
 @claims.add(
-    "noise-robust",
-    "With small enough noise on its start, every transition ends at the next plateau",
-    quantity="share of stages that all noisy starts reach within 1 % of the transition's size",
-    kind="stand-in",
-    source="Assumption 4.5; noise δ down to 1e-7, ε 1 % of the transition's size",
-    low=1.0,
-)
+    "noise-robust", "With small enough noise on its start, every transition ends at the next plateau",
+    quantity="share of stages that all noisy starts reach within 1 % of the transition's size", kind="stand-in",
+    source="Assumption 4.5; noise δ down to 1e-7, ε 1 % of the transition's size", low=1.0,
+)  # fmt: skip
 def _noise_robust(run: xr.Dataset) -> Estimate:
     return _share_of_stages(run, (run.end_distance <= NEAR).all("draw"))
 
@@ -354,14 +334,8 @@ def figures(run: xr.Dataset) -> list[Figure]:
 
 
 entry = Entry(
-    "gradual-rank/assumptions",
-    "Assumptions 4.3, 4.4 and 4.5 in every stage of ten instances of the toy task",
-    citation=CITATION,
-    source="Section 4.2",
-    params=Params,
-    quick=dict(seeds=(0, 1), samples=100, tokens=5, dim=5, draws=1),
-    paper=dict(samples=1000, tokens=10, dim=50),
-    run=run,
-    claims=claims,
-    figures=figures,
-)
+    "gradual-rank/assumptions", "Assumptions 4.3, 4.4 and 4.5 in every stage of ten instances of the toy task",
+    citation=CITATION, source="Section 4.2", params=Params,
+    quick=dict(seeds=(0, 1), samples=100, tokens=5, dim=5, draws=1), paper=dict(samples=1000, tokens=10, dim=50),
+    run=run, claims=claims, figures=figures,
+)  # fmt: skip

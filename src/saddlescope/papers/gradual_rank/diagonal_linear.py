@@ -285,41 +285,30 @@ def _largest(name: str, run: xr.Dataset) -> Estimate:
 
 
 claims.add(
-    "least-squares",
-    "Each plateau of Algorithm 1 solves least squares over the active coordinates with their signs",
-    quantity="largest absolute difference of a coefficient from SciPy's non-negative least squares",
-    kind="own",
+    "least-squares", "Each plateau of Algorithm 1 solves least squares over the active coordinates with their signs",
+    quantity="largest absolute difference of a coefficient from SciPy's non-negative least squares", kind="own",
     source="Equation 13 for a linear model; Berthier 2022; Pesme and Flammarion 2023; the bound allows for rounding",
     high=1e-8,
-)(partial(_largest, "least_squares"))
+)(partial(_largest, "least_squares"))  # fmt: skip
 
 claims.add(
-    "subgradient",
-    "Whenever a stage of Algorithm 1 begins, its accumulated gradient is a subgradient of the ℓ1 norm",
-    quantity="largest distance from the subgradients, and from ±1 at the entering coordinate",
-    kind="own",
-    source="Equations 10 to 12; Pesme and Flammarion 2023; the bound allows for rounding",
-    high=1e-8,
-)(partial(_largest, "subgradient"))
+    "subgradient", "Whenever a stage of Algorithm 1 begins, its accumulated gradient is a subgradient of the ℓ1 norm",
+    quantity="largest distance from the subgradients, and from ±1 at the entering coordinate", kind="own",
+    source="Equations 10 to 12; Pesme and Flammarion 2023; the bound allows for rounding", high=1e-8,
+)(partial(_largest, "subgradient"))  # fmt: skip
 
 claims.add(
-    "interpolates",
-    "With more coordinates than samples, Algorithm 1 ends at weights that fit all targets exactly",
-    quantity="largest absolute residual of a target at the end",
-    kind="own",
-    source="Pesme and Flammarion 2023; the bound allows for rounding",
-    high=1e-8,
-)(partial(_largest, "residual"))
+    "interpolates", "With more coordinates than samples, Algorithm 1 ends at weights that fit all targets exactly",
+    quantity="largest absolute residual of a target at the end", kind="own",
+    source="Pesme and Flammarion 2023; the bound allows for rounding", high=1e-8,
+)(partial(_largest, "residual"))  # fmt: skip
 
 
 @claims.add(
-    "least-norm",
-    "Algorithm 1 ends with the least ℓ1 norm of all interpolators, as linear programming finds it",
-    quantity="largest absolute difference of the two ℓ1 norms over problems",
-    kind="own",
-    source="Pesme and Flammarion 2023; HiGHS with tolerances of 1e-10",
-    high=1e-8,
-)
+    "least-norm", "Algorithm 1 ends with the least ℓ1 norm of all interpolators, as linear programming finds it",
+    quantity="largest absolute difference of the two ℓ1 norms over problems", kind="own",
+    source="Pesme and Flammarion 2023; HiGHS with tolerances of 1e-10", high=1e-8,
+)  # fmt: skip
 def _norm_difference(run: xr.Dataset) -> Estimate:
     return Estimate(float(abs(run.norm - run.least_norm).max()))
 
@@ -327,33 +316,26 @@ def _norm_difference(run: xr.Dataset) -> Estimate:
 claims.add(
     "certificate",
     "The accumulated residuals of Algorithm 1 are a dual solution that proves its end has least ℓ1 norm",
-    quantity="largest absolute duality gap over problems",
-    kind="own",
+    quantity="largest absolute duality gap over problems", kind="own",
     source="ξ = Xᵀν is a subgradient, so that ν · y is a lower bound of the norm; the bound allows for rounding",
     high=1e-8,
-)(partial(_largest, "duality_gap"))
+)(partial(_largest, "duality_gap"))  # fmt: skip
 
 
 @claims.add(
-    "flow",
-    "Gradient flow from a tiny initial scale ends within 1 % of the least ℓ1 norm of interpolators",
-    quantity="largest relative difference of the flow's final ℓ1 norm from the least one",
-    kind="own",
-    source="Woodworth et al. 2020, Theorem 2: at most 0.4 % for weights of 1 at α = 1e-1024",
-    high=0.01,
-)
+    "flow", "Gradient flow from a tiny initial scale ends within 1 % of the least ℓ1 norm of interpolators",
+    quantity="largest relative difference of the flow's final ℓ1 norm from the least one", kind="own",
+    source="Woodworth et al. 2020, Theorem 2: at most 0.4 % for weights of 1 at α = 1e-1024", high=0.01,
+)  # fmt: skip
 def _flow_excess(run: xr.Dataset) -> Estimate:
     return Estimate(float(abs(run.flow_norm / run.least_norm - 1).max()))
 
 
 @claims.add(
-    "leaving",
-    "In at least one problem, a coordinate leaves the support during Algorithm 1",
-    quantity="number of coordinates that leave the support, all problems together",
-    kind="own",
-    source="Berthier 2022: sparsity need not rise",
-    low=1.0,
-)
+    "leaving", "In at least one problem, a coordinate leaves the support during Algorithm 1",
+    quantity="number of coordinates that leave the support, all problems together", kind="own",
+    source="Berthier 2022: sparsity need not rise", low=1.0,
+)  # fmt: skip
 def _number_leaving(run: xr.Dataset) -> Estimate:
     problems = int((run.left.sum("stage") > 0).sum())
     return Estimate(float(run.left.sum()), remark=f"in {problems} of {run.sizes['problem']} problems")
@@ -361,28 +343,22 @@ def _number_leaving(run: xr.Dataset) -> Estimate:
 
 metrics = (
     Metric(
-        name="stages",
-        quantity="stages of Algorithm 1, mean over problems",
+        name="stages", quantity="stages of Algorithm 1, mean over problems",
         statistic=lambda run: float(run.stage_time.notnull().sum("stage").mean()),
     ),
     Metric(
-        name="leaving",
-        quantity="coordinates that leave the support, mean over problems",
+        name="leaving", quantity="coordinates that leave the support, mean over problems",
         statistic=lambda run: float(run.left.sum("stage").mean()),
     ),
     Metric(
-        name="excess",
-        quantity="relative excess of the flow's ℓ1 norm, mean over problems",
-        statistic=lambda run: float(abs(run.flow_norm / run.least_norm - 1).mean()),
-        scale="log",
+        name="excess", quantity="relative excess of the flow's ℓ1 norm, mean over problems",
+        statistic=lambda run: float(abs(run.flow_norm / run.least_norm - 1).mean()), scale="log",
     ),
     Metric(
-        name="final_loss",
-        quantity="final loss of the flow over its initial loss, mean over problems",
-        statistic=lambda run: float(run.flow_loss.mean()),
-        scale="log",
+        name="final_loss", quantity="final loss of the flow over its initial loss, mean over problems",
+        statistic=lambda run: float(run.flow_loss.mean()), scale="log",
     ),
-)
+)  # fmt: skip
 
 
 def figures(run: xr.Dataset) -> list[Figure]:
@@ -439,15 +415,7 @@ def figures(run: xr.Dataset) -> list[Figure]:
 
 entry = Entry(
     "gradual-rank/diagonal-linear",
-    "Diagonal linear networks: stages in closed form, ending at the interpolator of least ℓ1 norm",
-    citation=CITATION,
-    source="Section 4",
-    params=Params,
-    quick=dict(problems=3, samples=6, coordinates=12, tolerance=1e-3),
-    paper=dict(large=2000),
-    run=run,
-    claims=claims,
-    figures=figures,
-    metrics=metrics,
-    run_many=run_many,
-)
+    "Diagonal linear networks: stages in closed form, ending at the interpolator of least ℓ1 norm", citation=CITATION,
+    source="Section 4", params=Params, quick=dict(problems=3, samples=6, coordinates=12, tolerance=1e-3),
+    paper=dict(large=2000), run=run, claims=claims, figures=figures, metrics=metrics, run_many=run_many,
+)  # fmt: skip

@@ -209,25 +209,20 @@ claims = Claims()
 
 
 @claims.add(
-    "products",
-    "The output depends on w_K, w_Q, w_V and w_O only through the products w_K w_Q and w_V w_O",
+    "products", "The output depends on w_K, w_Q, w_V and w_O only through the products w_K w_Q and w_V w_O",
     quantity="largest relative change of an output when weights change at equal products, over networks",
-    kind="printed",
-    source="Example 3.2; the bound allows for rounding",
-    high=1e-10,
-)
+    kind="printed", source="Example 3.2; the bound allows for rounding", high=1e-10,
+)  # fmt: skip
 def _product_dependence(run: xr.Dataset) -> Estimate:
     return Estimate(float(run.product_error.max()))
 
 
 @claims.add(
-    "rank",
-    "With one head per layer, at most one coordinate becomes learned between successive plateaus",
-    quantity="largest number of newly learned coordinates between successive resolved plateaus, at the smallest scale",
-    kind="reading",
-    source="Theorem 4.1: the sparsity increases by at most one",
-    high=1.0,
-)
+    "rank", "With one head per layer, at most one coordinate becomes learned between successive plateaus",
+    quantity="largest number of newly learned coordinates between successive resolved plateaus, at the smallest "
+        "scale",
+    kind="reading", source="Theorem 4.1: the sparsity increases by at most one", high=1.0,
+)  # fmt: skip
 def _newcomers(run: xr.Dataset) -> Estimate:
     rises = []
     for network in run.network.values[(run.heads == 1).values]:
@@ -244,11 +239,9 @@ def _newcomers(run: xr.Dataset) -> Estimate:
 @claims.add(
     "support",
     "On every resolved plateau of every network, exactly the coordinates that Algorithm 1 predicts are learned",
-    quantity="largest number of wrong coordinates on a plateau, at the smallest scale",
-    kind="reading",
-    source="Theorem 4.1; with two heads per layer, its correction for tied heads",
-    high=0.0,
-)
+    quantity="largest number of wrong coordinates on a plateau, at the smallest scale", kind="reading",
+    source="Theorem 4.1; with two heads per layer, its correction for tied heads", high=0.0,
+)  # fmt: skip
 def _wrong_coordinates(run: xr.Dataset) -> Estimate:
     last = run.isel(scale=-1)
     if not bool(last.resolved.any()):
@@ -279,31 +272,22 @@ for _order, _times, _label in (
     ("finite", "finite-scale times T_k + C_k / log(1/α)", "finite-scale time T_k + C_k / log(1/α)"),
 ):
     claims.add(
-        f"window-{_order}",
-        f"Every stage of the deepest one-head network is nearest to its own {_label}",
-        quantity=f"number of stages before 12 T_1 that are not nearest to their own {_label}",
-        kind="own",
-        source="Theorem 4.1; a bar set before the run, for two layers of one head",
-        high=0.0,
-    )(partial(_missed_stages, _order))
+        f"window-{_order}", f"Every stage of the deepest one-head network is nearest to its own {_label}",
+        quantity=f"number of stages before 12 T_1 that are not nearest to their own {_label}", kind="own",
+        source="Theorem 4.1; a bar set before the run, for two layers of one head", high=0.0,
+    )(partial(_missed_stages, _order))  # fmt: skip
     claims.add(
-        f"median-{_order}",
-        f"The {_times} predict the stages of the deepest one-head network within 0.2 %",
-        quantity=f"median relative error of the {_label} over the stages before 12 T_1",
-        kind="own",
-        source="Theorem 4.1; a bar set before the run, for two layers of one head",
-        high=0.002,
-    )(partial(_median_error, _order))
+        f"median-{_order}", f"The {_times} predict the stages of the deepest one-head network within 0.2 %",
+        quantity=f"median relative error of the {_label} over the stages before 12 T_1", kind="own",
+        source="Theorem 4.1; a bar set before the run, for two layers of one head", high=0.002,
+    )(partial(_median_error, _order))  # fmt: skip
 
 
 @claims.add(
-    "converges",
-    "In every network, the stage times of the flow approach the limit T_k as the initial scale falls",
-    quantity="largest ratio of the median relative errors at one scale and at the scale before",
-    kind="reading",
-    source="Theorem 4.1",
-    high=1.0,
-)
+    "converges", "In every network, the stage times of the flow approach the limit T_k as the initial scale falls",
+    quantity="largest ratio of the median relative errors at one scale and at the scale before", kind="reading",
+    source="Theorem 4.1", high=1.0,
+)  # fmt: skip
 def _convergence_ratio(run: xr.Dataset) -> Estimate:
     if run.sizes["scale"] < 2:
         return Estimate.unresolved("One scale shows no convergence; give two or more.")
@@ -312,13 +296,10 @@ def _convergence_ratio(run: xr.Dataset) -> Estimate:
 
 
 @claims.add(
-    "correction",
-    "The finite-scale correction divides the median error of stage times at α = 1e-32 by at least five",
-    quantity="smallest ratio over networks of the median errors without and with the correction",
-    kind="own",
-    source="Beyond the paper; a bar set for one head per layer, applied to every network",
-    low=5.0,
-)
+    "correction", "The finite-scale correction divides the median error of stage times at α = 1e-32 by at least five",
+    quantity="smallest ratio over networks of the median errors without and with the correction", kind="own",
+    source="Beyond the paper; a bar set for one head per layer, applied to every network", low=5.0,
+)  # fmt: skip
 def _correction_gain(run: xr.Dataset) -> Estimate:
     if -32 not in run.scale.values:
         return Estimate.unresolved("The run has no flow from α = 1e-32; add -32 to log10_scales.")
@@ -327,13 +308,10 @@ def _correction_gain(run: xr.Dataset) -> Estimate:
 
 
 @claims.add(
-    "end",
-    "Algorithm 1 ends at weights of zero loss in every network",
-    quantity="largest share of the initial loss that remains at the end of Algorithm 1",
-    kind="own",
-    source="Theorem 4.1; the teacher has loss 0, and the bound allows for rounding",
-    high=1e-12,
-)
+    "end", "Algorithm 1 ends at weights of zero loss in every network",
+    quantity="largest share of the initial loss that remains at the end of Algorithm 1", kind="own",
+    source="Theorem 4.1; the teacher has loss 0, and the bound allows for rounding", high=1e-12,
+)  # fmt: skip
 def _remaining_loss(run: xr.Dataset) -> Estimate:
     if not bool(run.converged.all()):
         stuck = run.isel(network=int(run.converged.values.argmin()))
@@ -343,22 +321,18 @@ def _remaining_loss(run: xr.Dataset) -> Estimate:
 
 metrics = (
     Metric(
-        name="stages",
-        quantity="stages that Algorithm 1 predicts, mean over networks",
+        name="stages", quantity="stages that Algorithm 1 predicts, mean over networks",
         statistic=lambda run: float(run.predicted_time.notnull().sum("stage").mean()),
     ),
     Metric(
-        name="resolved",
-        quantity="plateaus that the smallest α resolves, mean over networks",
+        name="resolved", quantity="plateaus that the smallest α resolves, mean over networks",
         statistic=lambda run: float(run.resolved.isel(scale=-1).sum("stage").mean()),
     ),
     Metric(
-        name="final_loss",
-        quantity="final loss at the smallest α, mean over networks",
-        statistic=lambda run: float(run.loss.isel(scale=-1, time=-1).mean()),
-        scale="log",
+        name="final_loss", quantity="final loss at the smallest α, mean over networks",
+        statistic=lambda run: float(run.loss.isel(scale=-1, time=-1).mean()), scale="log",
     ),
-)
+)  # fmt: skip
 
 _TIME = Axis("t / (T_1 log(1/α))")
 
@@ -468,15 +442,9 @@ def _table(one: xr.Dataset, dim: int) -> Table:
 
 
 entry = Entry(
-    "gradual-rank/example-3-2",
-    "Example 3.2: transformers with diagonal attention weights learn in stages",
-    citation=CITATION,
-    source="Section 3, Theorem 4.1",
-    params=Params,
+    "gradual-rank/example-3-2", "Example 3.2: transformers with diagonal attention weights learn in stages",
+    citation=CITATION, source="Section 3, Theorem 4.1", params=Params,
     quick=dict(layers=(1,), heads=(1,), samples=40, tokens=3, dim=3, hidden=3, points=201),
-    paper=dict(samples=1000, tokens=10, dim=12, hidden=24, stages=100),
-    run=run,
-    claims=claims,
-    figures=figures,
+    paper=dict(samples=1000, tokens=10, dim=12, hidden=24, stages=100), run=run, claims=claims, figures=figures,
     metrics=metrics,
-)
+)  # fmt: skip

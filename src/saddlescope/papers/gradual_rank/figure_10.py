@@ -139,13 +139,10 @@ claims = Claims()
 
 
 @claims.add(
-    "strict-minima",
-    "The plateau of every stage is a strict local minimum of the loss on its support",
+    "strict-minima", "The plateau of every stage is a strict local minimum of the loss on its support",
     quantity="smallest c_k over stages: half the smallest eigenvalue of the Hessian in u on the support",
-    kind="reading",
-    source="Assumption 4.4, with the term −L(θ^k) that is missing in print",
-    low=0.0,
-)
+    kind="reading", source="Assumption 4.4, with the term −L(θ^k) that is missing in print", low=0.0,
+)  # fmt: skip
 def _smallest_curvature(run: xr.Dataset) -> Estimate:
     if run.attrs["theory_status"] != "converged":
         return Estimate.unresolved(run.attrs["theory_message"])
@@ -169,11 +166,10 @@ def _end_difference(run: xr.Dataset) -> Estimate:
 @claims.add(
     "beta-returns",
     "After noise, the products of weights return to the training without noise, up to 5 % of their displacement",
-    quantity="closest approach of the products, relative to their displacement by the noise; largest over noise times",
-    kind="reading",
-    source="Figure 10, with the products β in place of the weights; at most 5 %",
-    high=LEFT,
-)
+    quantity="closest approach of the products, relative to their displacement by the noise; largest over noise "
+        "times",
+    kind="reading", source="Figure 10, with the products β in place of the weights; at most 5 %", high=LEFT,
+)  # fmt: skip
 def _beta_closest_return(run: xr.Dataset) -> Estimate:
     return _largest(remaining(run, "beta").min("step", skipna=False))
 
@@ -182,10 +178,9 @@ def _beta_closest_return(run: xr.Dataset) -> Estimate:
     "beta-stays",
     "At the end of the training after noise, products of weights retain at most 5 % of their displacement",
     quantity="largest final displacement of the products over noise times, relative to that just after the noise",
-    kind="reading",
-    source="Appendix A: 'the training dynamics quickly converge to the original'; at most 5 %",
+    kind="reading", source="Appendix A: 'the training dynamics quickly converge to the original'; at most 5 %",
     high=LEFT,
-)
+)  # fmt: skip
 def _beta_final_displacement(run: xr.Dataset) -> Estimate:
     return _largest(remaining(run, "beta").isel(step=-1))
 
@@ -194,10 +189,9 @@ def _beta_final_displacement(run: xr.Dataset) -> Estimate:
     "weights-return",
     "After noise, the weights return to the training without noise, up to 5 % of their displacement",
     quantity="closest approach of the weights, relative to their displacement by the noise; largest over noise times",
-    kind="reading",
-    source="Figure 10, caption, as printed: 'quickly brings each weight back'; at most 5 %",
+    kind="reading", source="Figure 10, caption, as printed: 'quickly brings each weight back'; at most 5 %",
     high=LEFT,
-)
+)  # fmt: skip
 def _weights_closest_return(run: xr.Dataset) -> Estimate:
     return _largest(remaining(run, "weights").min("step", skipna=False))
 
@@ -206,10 +200,8 @@ def _weights_closest_return(run: xr.Dataset) -> Estimate:
     "weights-conserve",
     "After noise, the weights approach values determined by their conserved u² − v² and the undisturbed products u v",
     quantity="closest approach to these values, relative to the displacement by the noise; largest over noise times",
-    kind="own",
-    source="Consequence of Lemma 4.2, in place of Figure 10 as printed; at most 5 %",
-    high=LEFT,
-)
+    kind="own", source="Consequence of Lemma 4.2, in place of Figure 10 as printed; at most 5 %", high=LEFT,
+)  # fmt: skip
 def _conservation_distance(run: xr.Dataset) -> Estimate:
     away = ((run.noisy - conserved(run)) ** 2).sum(("coordinate", "factor")) ** 0.5
     return _largest((away / noisy_training.displacement(run, "weights").isel(step=0)).min("step", skipna=False))
@@ -311,13 +303,8 @@ def _entries(run: xr.Dataset) -> Figure:
 
 
 entry = Entry(
-    "gradual-rank/figure-10",
-    "Figures 3 (a) and 10: after noise at random times, training returns to the plateau",
-    citation=CITATION,
-    source="Assumption 4.4",
-    params=Params,
-    quick=dict(moments=3, samples=100, tokens=5, dim=8, until=150.0, tolerance=1e-4, points=101),
-    run=run,
-    claims=claims,
-    figures=figures,
-)
+    "gradual-rank/figure-10", "Figures 3 (a) and 10: after noise at random times, training returns to the plateau",
+    citation=CITATION, source="Assumption 4.4", params=Params,
+    quick=dict(moments=3, samples=100, tokens=5, dim=8, until=150.0, tolerance=1e-4, points=101), run=run,
+    claims=claims, figures=figures,
+)  # fmt: skip

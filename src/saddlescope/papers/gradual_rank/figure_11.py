@@ -210,10 +210,8 @@ claims = Claims()
     "endpoint",
     "After noise at its beginning, a transition still comes within 5 % of the products that Algorithm 1 predicts",
     quantity="closest approach to these products, relative to the transition's size; largest over transitions",
-    kind="reading",
-    source="Assumption 4.5 and Appendix A: 'tend to the limiting endpoint'; at most 5 %",
-    high=0.05,
-)
+    kind="reading", source="Assumption 4.5 and Appendix A: 'tend to the limiting endpoint'; at most 5 %", high=0.05,
+)  # fmt: skip
 def _endpoint_distance(run: xr.Dataset) -> Estimate:
     found = transitions(run)
     without = max(one.endpoint(noisy=False) for one in found)
@@ -223,13 +221,10 @@ def _endpoint_distance(run: xr.Dataset) -> Estimate:
 
 
 @claims.add(
-    "tracks",
-    "After noise, the products of weights stay within 10 % of those in the training without noise",
+    "tracks", "After noise, the products of weights stay within 10 % of those in the training without noise",
     quantity="largest distance of a product of weights at the same time, relative to the transition's size",
-    kind="reading",
-    source="Figure 11, caption, as printed: 'track the original dynamics'; at most 10 %",
-    high=0.1,
-)
+    kind="reading", source="Figure 11, caption, as printed: 'track the original dynamics'; at most 10 %", high=0.1,
+)  # fmt: skip
 def _tracking_distance(run: xr.Dataset) -> Estimate:
     return Estimate(max(one.farthest() for one in transitions(run)))
 
@@ -333,13 +328,8 @@ def figures(run: xr.Dataset) -> list[Figure]:
 
 
 entry = Entry(
-    "gradual-rank/figure-11",
-    "Figures 3 (b) and 11: noise at the beginning of a stage does not change its end",
-    citation=CITATION,
-    source="Assumption 4.5",
-    params=Params,
-    quick=dict(log10_scale=-128.0, transitions=3, samples=100, tokens=5, dim=8, until=150.0, tolerance=1e-4),
-    run=run,
-    claims=claims,
-    figures=figures,
-)
+    "gradual-rank/figure-11", "Figures 3 (b) and 11: noise at the beginning of a stage does not change its end",
+    citation=CITATION, source="Assumption 4.5", params=Params,
+    quick=dict(log10_scale=-128.0, transitions=3, samples=100, tokens=5, dim=8, until=150.0, tolerance=1e-4), run=run,
+    claims=claims, figures=figures,
+)  # fmt: skip

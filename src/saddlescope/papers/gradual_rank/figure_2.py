@@ -121,13 +121,10 @@ claims = Claims()
 
 
 @claims.add(
-    "end",
-    "Algorithm 1 ends at the teacher's products of weights",
-    quantity="largest difference between a product in Algorithm 1's last stage and the teacher's",
-    kind="own",
-    source="The teacher is the one global minimum; 1e-12 for rounding errors",
-    high=1e-12,
-)
+    "end", "Algorithm 1 ends at the teacher's products of weights",
+    quantity="largest difference between a product in Algorithm 1's last stage and the teacher's", kind="own",
+    source="The teacher is the one global minimum; 1e-12 for rounding errors", high=1e-12,
+)  # fmt: skip
 def _distance_to_teacher(run: xr.Dataset) -> Estimate:
     if run.attrs["theory_status"] != "converged":
         return Estimate.unresolved(f"Algorithm 1 did not converge: {run.attrs['theory_status']}.")
@@ -136,13 +133,10 @@ def _distance_to_teacher(run: xr.Dataset) -> Estimate:
 
 
 @claims.add(
-    "order",
-    "At the smallest initial scale, coordinates are learned in the order that Algorithm 1 predicts",
-    quantity="share of the first ten coordinates before the first one out of order",
-    kind="printed",
-    source="Theorem 4.1",
-    low=1.0,
-)
+    "order", "At the smallest initial scale, coordinates are learned in the order that Algorithm 1 predicts",
+    quantity="share of the first ten coordinates before the first one out of order", kind="printed",
+    source="Theorem 4.1", low=1.0,
+)  # fmt: skip
 def _learning_order(run: xr.Dataset) -> Estimate:
     times = run.found_time.isel(scale=-1).values
     if np.isnan(times[:FIRST]).any():
@@ -153,13 +147,10 @@ def _learning_order(run: xr.Dataset) -> Estimate:
 
 
 @claims.add(
-    "times",
-    "At the smallest initial scale, the first ten stage times are within 1 % of Algorithm 1's",
-    quantity="largest relative error of the first ten stage times",
-    kind="reading",
-    source="Theorem 4.1; 1 % for O(1) e-folds out of log(1/α) = 74",
-    high=0.01,
-)
+    "times", "At the smallest initial scale, the first ten stage times are within 1 % of Algorithm 1's",
+    quantity="largest relative error of the first ten stage times", kind="reading",
+    source="Theorem 4.1; 1 % for O(1) e-folds out of log(1/α) = 74", high=0.01,
+)  # fmt: skip
 def _stage_time_error(run: xr.Dataset) -> Estimate:
     error = (abs(run.found_time / run.predicted_time - 1)).isel(scale=-1, stage=slice(FIRST))
     if error.isnull().any():
@@ -170,11 +161,9 @@ def _stage_time_error(run: xr.Dataset) -> Estimate:
 @claims.add(
     "support",
     "On every plateau that the smallest initial scale resolves, exactly the predicted coordinates are learned",
-    quantity="largest number of wrong coordinates on one of the first ten plateaus",
-    kind="reading",
-    source="Theorem 4.1; learned: |β_i| above `level`",
-    high=0.0,
-)
+    quantity="largest number of wrong coordinates on one of the first ten plateaus", kind="reading",
+    source="Theorem 4.1; learned: |β_i| above `level`", high=0.0,
+)  # fmt: skip
 def _wrong_coordinates(run: xr.Dataset) -> Estimate:
     first = run.isel(scale=-1, stage=slice(FIRST))
     seen = (first.resolved & first.plateau_loss.notnull()).values
@@ -188,10 +177,8 @@ def _wrong_coordinates(run: xr.Dataset) -> Estimate:
     "loss-converges",
     "Each smaller initial scale brings the loss curve closer to the staircase that Algorithm 1 predicts",
     quantity="largest ratio of the distance to the staircase at one scale to that at the scale before",
-    kind="reading",
-    source="Figure 2a and Theorem 4.1; the distance is the area between the curves",
-    high=1.0,
-)
+    kind="reading", source="Figure 2a and Theorem 4.1; the distance is the area between the curves", high=1.0,
+)  # fmt: skip
 def _loss_convergence(run: xr.Dataset) -> Estimate:
     return _ratio_of_errors(abs(run.loss - run.predicted_loss_curve).integrate("time"))
 
@@ -200,23 +187,20 @@ def _loss_convergence(run: xr.Dataset) -> Estimate:
     "weights-converge",
     "Each smaller initial scale brings the products of weights on plateaus closer to those that Algorithm 1 predicts",
     quantity="largest ratio of the median distance on the first ten plateaus to that at the scale before",
-    kind="reading",
-    source="Figure 2b and Theorem 4.1; the distance on a plateau is the largest of an entry of β",
+    kind="reading", source="Figure 2b and Theorem 4.1; the distance on a plateau is the largest of an entry of β",
     high=1.0,
-)
+)  # fmt: skip
 def _weight_convergence(run: xr.Dataset) -> Estimate:
     error = abs(run.plateau_beta - run.predicted_beta).max("coordinate").isel(stage=slice(FIRST))
     return _ratio_of_errors(error.median("stage"))
 
 
 @claims.add(
-    "one-percent",
-    "At initial scale 0.01 the loss curve has a plateau between two drops",
-    quantity="number of plateaus between two drops",
-    kind="reading",
+    "one-percent", "At initial scale 0.01 the loss curve has a plateau between two drops",
+    quantity="number of plateaus between two drops", kind="reading",
     source="Figure 2, caption: 'already clear with α = 0.01'; a plateau falls at most half as fast as both drops",
     low=1.0,
-)
+)  # fmt: skip
 def _plateaus_at_one_percent(run: xr.Dataset) -> Estimate:
     from scipy.signal import find_peaks
 
@@ -293,14 +277,8 @@ def _row(run: xr.Dataset, stage: xr.Dataset) -> tuple[str | float | int, ...]:
 
 
 entry = Entry(
-    "gradual-rank/figure-2",
-    "Figure 2: one diagonal attention head learns its coordinates one at a time",
-    citation=CITATION,
-    source="Section 4 and appendix A",
-    params=Params,
-    quick=dict(log10_scales=(-2.0, -16.0, -512.0), samples=100, tokens=5, dim=8, until=160.0, points=401),
-    run=run,
-    claims=claims,
-    figures=figures,
-    metrics=metrics,
-)
+    "gradual-rank/figure-2", "Figure 2: one diagonal attention head learns its coordinates one at a time",
+    citation=CITATION, source="Section 4 and appendix A", params=Params,
+    quick=dict(log10_scales=(-2.0, -16.0, -512.0), samples=100, tokens=5, dim=8, until=160.0, points=401), run=run,
+    claims=claims, figures=figures, metrics=metrics,
+)  # fmt: skip

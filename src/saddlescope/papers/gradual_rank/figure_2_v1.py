@@ -250,13 +250,10 @@ claims = Claims()
 
 
 @claims.add(
-    "end",
-    "The prediction for full weights ends at the teacher, where the loss is 0",
-    quantity="last predicted loss, relative to the initial loss",
-    kind="own",
-    source="The teacher is the one global minimum; 1e-12 for sums of squares of rounding errors",
-    high=1e-12,
-)
+    "end", "The prediction for full weights ends at the teacher, where the loss is 0",
+    quantity="last predicted loss, relative to the initial loss", kind="own",
+    source="The teacher is the one global minimum; 1e-12 for sums of squares of rounding errors", high=1e-12,
+)  # fmt: skip
 def _remaining_loss(run: xr.Dataset) -> Estimate:
     if run.attrs["theory_status"] != "converged":
         return Estimate.unresolved(run.attrs["theory_message"])
@@ -264,13 +261,10 @@ def _remaining_loss(run: xr.Dataset) -> Estimate:
 
 
 @claims.add(
-    "order",
-    "At the smallest initial scale, singular values of full weights rise in the predicted order",
-    quantity="share of singular values at their predicted place in the order",
-    kind="own",
-    source="Prediction of this project; Figure 2 (d), (e) of version 1: 'learned incrementally'",
-    low=1.0,
-)
+    "order", "At the smallest initial scale, singular values of full weights rise in the predicted order",
+    quantity="share of singular values at their predicted place in the order", kind="own",
+    source="Prediction of this project; Figure 2 (d), (e) of version 1: 'learned incrementally'", low=1.0,
+)  # fmt: skip
 def _learning_order(run: xr.Dataset) -> Estimate:
     times = run.found_time.isel(scale=-1).values
     if np.isnan(times).any():
@@ -280,13 +274,12 @@ def _learning_order(run: xr.Dataset) -> Estimate:
 
 @claims.add(
     "times",
-    "At the smallest initial scale, singular values of full weights rise within 3 e-folds per stage of the prediction",
-    quantity="largest relative error of a stage time, times log(1/α), over the number of the stage",
-    kind="own",
+    "At the smallest initial scale, singular values of full weights rise within 3 e-folds per stage of the "
+        "prediction",
+    quantity="largest relative error of a stage time, times log(1/α), over the number of the stage", kind="own",
     source="Prediction of this project; its limit neglects O(1) e-folds per stage, of which 3 are allowed",
-    high=_ALLOWED,
-    unit="e-folds",
-)
+    high=_ALLOWED, unit="e-folds",
+)  # fmt: skip
 def _stage_time_error(run: xr.Dataset) -> Estimate:
     last = run.isel(scale=-1)
     if last.found_time.isnull().any():
@@ -330,11 +323,9 @@ def _constant_change(run: xr.Dataset) -> Estimate:
 @claims.add(
     "ranks",
     "On each plateau that the smallest initial scale resolves, both products have the predicted numerical ranks",
-    quantity="share of resolved plateaus in whose middle both ranks are as predicted",
-    kind="own",
-    source="Prediction of this project; Figure 2 (d), (e) of version 1: 'progressively-increasing rank'",
-    low=1.0,
-)
+    quantity="share of resolved plateaus in whose middle both ranks are as predicted", kind="own",
+    source="Prediction of this project; Figure 2 (d), (e) of version 1: 'progressively-increasing rank'", low=1.0,
+)  # fmt: skip
 def _plateau_ranks(run: xr.Dataset) -> Estimate:
     last = run.isel(scale=-1)
     resolved = _resolved(last)
@@ -345,50 +336,39 @@ def _plateau_ranks(run: xr.Dataset) -> Estimate:
 
 
 @claims.add(
-    "one-by-one",
-    "At the smallest initial scale, singular values of full weights rise one at a time",
-    quantity="mean number of singular values that rise at once",
-    kind="stand-in",
+    "one-by-one", "At the smallest initial scale, singular values of full weights rise one at a time",
+    quantity="mean number of singular values that rise at once", kind="stand-in",
     source="Figure 2 (d), (e) of version 1; 1 is one at a time; pairwise overlap of half of the values gives 1.5",
     high=1.5,
-)
+)  # fmt: skip
 def _average_overlap(run: xr.Dataset) -> Estimate:
     return Estimate(float(run.in_transit.isel(scale=-1)))
 
 
 @claims.add(
-    "blurred",
-    "At a large initial scale with a teacher of full rank, several singular values rise at once",
-    quantity="mean number of singular values that rise at once",
-    kind="own",
-    source="Stages overlap at O(1/log(1/α)); 1.5 as in the claim one-by-one",
-    low=1.5,
-)
+    "blurred", "At a large initial scale with a teacher of full rank, several singular values rise at once",
+    quantity="mean number of singular values that rise at once", kind="own",
+    source="Stages overlap at O(1/log(1/α)); 1.5 as in the claim one-by-one", low=1.5,
+)  # fmt: skip
 def _blurred_overlap(run: xr.Dataset) -> Estimate:
     return Estimate(float(run.blurred_in_transit))
 
 
 @claims.add(
-    "conserved",
-    "Gradient flow conserves W_Kᵀ W_K − W_Qᵀ W_Q and W_Vᵀ W_V − W_Oᵀ W_O",
-    quantity="largest drift of an entry, in units of α²",
-    kind="own",
-    source="Lemma 4.2 (equation 5) for matrices; the bar is for rounding errors of the solver",
-    high=1e-10,
-)
+    "conserved", "Gradient flow conserves W_Kᵀ W_K − W_Qᵀ W_Q and W_Vᵀ W_V − W_Oᵀ W_O",
+    quantity="largest drift of an entry, in units of α²", kind="own",
+    source="Lemma 4.2 (equation 5) for matrices; the bar is for rounding errors of the solver", high=1e-10,
+)  # fmt: skip
 def _conservation_drift(run: xr.Dataset) -> Estimate:
     return Estimate(float(run.conserved.max()))
 
 
 @claims.add(
-    "diagonal",
-    "The first five stage times of diagonal weights are within 3 e-folds per stage of Algorithm 1's",
+    "diagonal", "The first five stage times of diagonal weights are within 3 e-folds per stage of Algorithm 1's",
     quantity=f"largest relative error of the first {FIRST} stage times, times log(1/α), over the number of the stage",
-    kind="reading",
-    source="Theorem 4.5 of version 1; 3 e-folds per stage, as for full weights",
-    high=_ALLOWED,
+    kind="reading", source="Theorem 4.5 of version 1; 3 e-folds per stage, as for full weights", high=_ALLOWED,
     unit="e-folds",
-)
+)  # fmt: skip
 def _diagonal_time_error(run: xr.Dataset) -> Estimate:
     first = run.isel(diagonal_stage=slice(FIRST))
     if first.diagonal_found_time.isnull().any():
@@ -401,12 +381,11 @@ def _diagonal_time_error(run: xr.Dataset) -> Estimate:
 metrics = (
     stage_times.STAGES,
     Metric(
-        name="in_transit",
-        quantity="mean number of singular values that rise at once at the smallest α",
+        name="in_transit", quantity="mean number of singular values that rise at once at the smallest α",
         statistic=lambda run: float(run.in_transit.isel(scale=-1)),
     ),
     stage_times.FINAL_LOSS,
-)
+)  # fmt: skip
 
 
 def figures(run: xr.Dataset) -> list[Figure]:
@@ -506,15 +485,10 @@ def _convergence(run: xr.Dataset) -> Figure:
 
 entry = Entry(
     "gradual-rank/figure-2-v1",
-    "Figure 2 of the first version: diagonal and full weights learn one direction at a time",
-    citation=CITATION,
-    source="Section 5 of version 1",
-    params=Params,
+    "Figure 2 of the first version: diagonal and full weights learn one direction at a time", citation=CITATION,
+    source="Section 5 of version 1", params=Params,
     quick=dict(log10_scales=(-32.0, -128.0), log10_blurred=-1.0, points=120, tolerance=1e-3, samples=40, tokens=4,
-               dim=3, rank=2),
-    paper=dict(log10_scales=(-8.0,), samples=1000, tokens=10, dim=50, rank=4),
-    run=run,
-    claims=claims,
-    figures=figures,
-    metrics=metrics,
+        dim=3, rank=2),
+    paper=dict(log10_scales=(-8.0,), samples=1000, tokens=10, dim=50, rank=4), run=run, claims=claims,
+    figures=figures, metrics=metrics,
 )  # fmt: skip

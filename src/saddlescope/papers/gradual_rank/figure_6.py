@@ -58,14 +58,10 @@ LONG: tuple[Size, ...] = ("default", "paper")  # the quick networks hardly learn
 
 
 @claims.add(
-    "learned",
-    "At every initial scale, training at least halves the mean loss between the first epoch and the last",
+    "learned", "At every initial scale, training at least halves the mean loss between the first epoch and the last",
     quantity="largest ratio over scales of the last epoch's training loss to the first's, mean over seeds",
-    kind="own",
-    source="check of this project that the networks learn",
-    high=0.5,
-    sizes=LONG,
-)
+    kind="own", source="check of this project that the networks learn", high=0.5, sizes=LONG,
+)  # fmt: skip
 def _learned(run: xr.Dataset) -> Estimate:
     ratio = run.train_loss.isel(epoch=-1) / run.train_loss.isel(epoch=0)
     return Estimate.mean(ratio.max("scale").values)
@@ -90,29 +86,22 @@ for _product, _name in PRODUCTS.items():
         f"falls-{_product}",
         f"A smaller initial scale leads to a lower final stable rank of the learned update of {_name}",
         quantity="slope of log stable rank, mean over heads, over log initial scale, mean over seeds",
-        kind="stand-in",
-        source="Figure 7: 'smaller initialization scales lead to lower-rank attention heads'",
-        low=0.0,
-        sizes=LONG,
-    )(partial(_slope, product=_product))
+        kind="stand-in", source="Figure 7: 'smaller initialization scales lead to lower-rank attention heads'",
+        low=0.0, sizes=LONG,
+    )(partial(_slope, product=_product))  # fmt: skip
     claims.add(
         f"heads-fall-{_product}",
         f"At least half the heads have lower-rank updates of {_name} at the smallest initial scale than at the largest",
         quantity="share of heads with a lower final stable rank at the smallest scale, mean over seeds",
-        kind="stand-in",
-        source="Figure 7; half of the heads: reading of this project",
-        low=0.5,
-        sizes=LONG,
-    )(partial(_lower, product=_product))
+        kind="stand-in", source="Figure 7; half of the heads: reading of this project", low=0.5, sizes=LONG,
+    )(partial(_lower, product=_product))  # fmt: skip
     claims.add(
         f"near-one-{_product}",
         f"At the smallest initial scale, the learned update of {_name} has stable rank 1.5 or less",
-        quantity="final stable rank at the smallest initial scale, mean over heads and seeds",
-        kind="stand-in",
+        quantity="final stable rank at the smallest initial scale, mean over heads and seeds", kind="stand-in",
         source="Section 5: 'low-rank bias ... increasingly evident with smaller' scales; bound: pilot on another seed",
-        high=1.5,
-        sizes=LONG,
-    )(partial(_at_smallest, product=_product))
+        high=1.5, sizes=LONG,
+    )(partial(_at_smallest, product=_product))  # fmt: skip
 
 
 def figures(run: xr.Dataset) -> list[Figure]:
@@ -141,15 +130,8 @@ def figures(run: xr.Dataset) -> list[Figure]:
 
 
 entry = Entry(
-    "gradual-rank/figure-6",
-    "Figures 6 and 7: smaller initial weights lead to updates of lower rank",
-    citation=CITATION,
-    source="Section 5, effect of initialization scale",
-    params=Params,
-    quick=QUICK | {"scales": (1.0, 0.3), "epochs": 6},
-    paper=changes(Params, CIFAR),
-    run=run,
-    claims=claims,
-    figures=figures,
-    metrics=image_metrics,
-)
+    "gradual-rank/figure-6", "Figures 6 and 7: smaller initial weights lead to updates of lower rank",
+    citation=CITATION, source="Section 5, effect of initialization scale", params=Params,
+    quick=QUICK | {"scales": (1.0, 0.3), "epochs": 6}, paper=changes(Params, CIFAR), run=run, claims=claims,
+    figures=figures, metrics=image_metrics,
+)  # fmt: skip

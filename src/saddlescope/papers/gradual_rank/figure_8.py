@@ -65,18 +65,15 @@ for _product, _name in PRODUCTS.items():
         f"limit-{_product}",
         f"Each smaller initial scale brings the diagonal of {_name} closer to the staircase that Algorithm 1 predicts",
         quantity="largest ratio of the distance to the staircase at one scale to that at the scale before",
-        kind="reading",
-        source=f"{_figure}: 'tend to a limiting trajectory', by Theorem 4.1 the staircase",
-        high=1.0,
-    )(partial(_largest_ratio, distances_to_limit, _product, 2))
+        kind="reading", source=f"{_figure}: 'tend to a limiting trajectory', by Theorem 4.1 the staircase", high=1.0,
+    )(partial(_largest_ratio, distances_to_limit, _product, 2))  # fmt: skip
     claims.add(
         f"cauchy-{_product}",
         f"Each step to a smaller initial scale moves the diagonal of {_name} by less than the step before",
-        quantity="largest ratio of the distance moved in one step to that in the step before",
-        kind="reading",
+        quantity="largest ratio of the distance moved in one step to that in the step before", kind="reading",
         source=f"{_figure}: 'tend to a limiting trajectory'; Cauchy's criterion needs no theory of the limit",
         high=1.0,
-    )(partial(_largest_ratio, distances_to_next, _product, 3))
+    )(partial(_largest_ratio, distances_to_next, _product, 3))  # fmt: skip
 
 
 def figures(run: xr.Dataset) -> list[Figure]:
@@ -131,13 +128,7 @@ def _convergence(run: xr.Dataset) -> Figure:
 
 entry = Entry(
     "gradual-rank/figure-8",
-    "Figures 8 and 9: the diagonals of both products tend to a limiting trajectory as α vanishes",
-    citation=CITATION,
-    source="Appendix A",
-    params=figure_2.Params,
-    quick=figure_2.entry.quick,
-    run=figure_2.run,
-    claims=claims,
-    figures=figures,
-    metrics=figure_2.metrics,
-)
+    "Figures 8 and 9: the diagonals of both products tend to a limiting trajectory as α vanishes", citation=CITATION,
+    source="Appendix A", params=figure_2.Params, quick=figure_2.entry.quick, run=figure_2.run, claims=claims,
+    figures=figures, metrics=figure_2.metrics,
+)  # fmt: skip

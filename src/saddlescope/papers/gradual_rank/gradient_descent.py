@@ -197,14 +197,11 @@ claims = Claims()
 
 
 @claims.add(
-    "descent-power",
-    "The delay of full-batch descent behind gradient flow is proportional to the learning rate",
-    quantity="power of the learning rate in the delay at the smallest scale, of the stage where it is furthest from 1",
-    kind="own",
-    source="First order in η; 10 % for the next order",
-    low=0.9,
-    high=1.1,
-)
+    "descent-power", "The delay of full-batch descent behind gradient flow is proportional to the learning rate",
+    quantity="power of the learning rate in the delay at the smallest scale, of the stage where it is furthest "
+        "from 1",
+    kind="own", source="First order in η; 10 % for the next order", low=0.9, high=1.1,
+)  # fmt: skip
 def _delay_power(run: xr.Dataset) -> Estimate:
     errors = abs(_relative_delays(run)).isel(scale=-1)
     if errors.isnull().any():
@@ -218,11 +215,9 @@ def _delay_power(run: xr.Dataset) -> Estimate:
     "descent-delay",
     "Full-batch descent reaches the first stage later than gradient flow by the fraction η / (2 T_1)",
     quantity="ratio of the measured to the predicted delay at the smallest learning rate η and initial scale",
-    kind="own",
-    source="log(1 + η g) in place of η g on the first plateau; 15 % for the transition",
-    low=0.85,
+    kind="own", source="log(1 + η g) in place of η g on the first plateau; 15 % for the transition", low=0.85,
     high=1.15,
-)
+)  # fmt: skip
 def _first_delay_ratio(run: xr.Dataset) -> Estimate:
     error = _relative_delays(run).isel(scale=-1, rate=-1, stage=0)
     if error.isnull():
@@ -231,13 +226,10 @@ def _first_delay_ratio(run: xr.Dataset) -> Estimate:
 
 
 @claims.add(
-    "sgd-order",
-    "SGD with the largest batch learns the coordinates in the order of gradient flow",
-    quantity="share of SGD runs with the order of gradient flow",
-    kind="stand-in",
-    source="Figure 2, which the paper made with SGD",
-    low=1.0,
-)
+    "sgd-order", "SGD with the largest batch learns the coordinates in the order of gradient flow",
+    quantity="share of SGD runs with the order of gradient flow", kind="stand-in",
+    source="Figure 2, which the paper made with SGD", low=1.0,
+)  # fmt: skip
 def _same_order(run: xr.Dataset) -> Estimate:
     flow = np.argsort(run.flow_time.isel(scale=-1).values)
     orders = np.argsort(run.sgd_time.isel(batch=-1).transpose("run", "stage").values, axis=1)
@@ -275,51 +267,42 @@ def _distance_of_end(point: tuple[float, ...], path: str, log10_scale: float, ru
 claims.add(
     "descent-right",
     "At initial scale 0.01, float64 descent recovers a coordinate that leaves and must return with the other sign",
-    quantity="largest difference of a final product of weights from the teacher",
-    kind="own",
-    source="Algorithm 1; the teacher is the one minimum",
-    high=1e-3,
-)(partial(_distance_of_end, TEACHER, "returning_descent", -2.0))
+    quantity="largest difference of a final product of weights from the teacher", kind="own",
+    source="Algorithm 1; the teacher is the one minimum", high=1e-3,
+)(partial(_distance_of_end, TEACHER, "returning_descent", -2.0))  # fmt: skip
 
 claims.add(
     "descent-wrong",
     "At initial scale 1e-16, float64 descent ends at the saddle without a coordinate that should return",
-    quantity="largest difference of a final product of weights from that saddle",
-    kind="own",
-    source="u² − v² = 1e-32 is below rounding errors of 1e-16",
-    high=1e-3,
-)(partial(_distance_of_end, SADDLE, "returning_descent", -16.0))
+    quantity="largest difference of a final product of weights from that saddle", kind="own",
+    source="u² − v² = 1e-32 is below rounding errors of 1e-16", high=1e-3,
+)(partial(_distance_of_end, SADDLE, "returning_descent", -16.0))  # fmt: skip
 
 claims.add(
     "flow-right",
     "At initial scale 1e-16, gradient flow recovers a coordinate that leaves and must return with the other sign",
-    quantity="largest difference of a final product of weights from the teacher",
-    kind="own",
-    source="Algorithm 1; the teacher is the one minimum",
-    high=1e-3,
-)(partial(_distance_of_end, TEACHER, "returning_flow", -16.0))
+    quantity="largest difference of a final product of weights from the teacher", kind="own",
+    source="Algorithm 1; the teacher is the one minimum", high=1e-3,
+)(partial(_distance_of_end, TEACHER, "returning_flow", -16.0))  # fmt: skip
 
 metrics = (
     Metric(
-        name="stages",
-        quantity="number of stages that the flow passes at the smallest α",
+        name="stages", quantity="number of stages that the flow passes at the smallest α",
         statistic=lambda run: float((run.flow_time.isel(scale=-1) < float("inf")).sum()),
     ),
     Metric(
         name="time_error",
         quantity="largest relative difference of descent's stage times from the flow's at the smallest rate and α",
-        statistic=lambda run: float(
-            abs(run.descent_time.isel(scale=-1, rate=-1) / run.flow_time.isel(scale=-1) - 1).max()
-        ),
+        statistic=lambda run: float(abs(run.descent_time.isel(scale=-1,
+            rate=-1) / run.flow_time.isel(scale=-1) - 1).max()),
         scale="log",
     ),
     Metric(
-        name="noise",
-        quantity="largest relative spread of SGD's stage times at the smallest batch",
+        name="noise", quantity="largest relative spread of SGD's stage times at the smallest batch",
         statistic=lambda run: float((run.sgd_time.std("run") / run.sgd_time.mean("run")).isel(batch=0).max()),
         scale="log",
     ),
-)
+)  # fmt: skip
 
 
 def figures(run: xr.Dataset) -> list[Figure]:
@@ -418,17 +401,10 @@ def _returning(run: xr.Dataset) -> Figure:
 
 entry = Entry(
     "gradual-rank/gradient-descent",
-    "Gradient descent: the paper's own procedure beside the gradient flow of its theory",
-    citation=CITATION,
-    source="Appendix A",
-    params=Params,
-    quick=dict(
-        log10_scales=(-8.0,), learning_rates=(0.4, 0.2), batches=(5, 20), runs=4, rate=0.2,
-        returning_scales=(-2.0, -16.0), samples=40, tokens=4, dim=6, stages=2,
-    ),
-    paper=dict(samples=1000, dim=50, batches=(10, 30, 100, 300)),
-    run=run,
-    claims=claims,
-    figures=figures,
+    "Gradient descent: the paper's own procedure beside the gradient flow of its theory", citation=CITATION,
+    source="Appendix A", params=Params,
+    quick=dict(log10_scales=(-8.0,), learning_rates=(0.4, 0.2), batches=(5, 20), runs=4, rate=0.2,
+        returning_scales=(-2.0, -16.0), samples=40, tokens=4, dim=6, stages=2),
+    paper=dict(samples=1000, dim=50, batches=(10, 30, 100, 300)), run=run, claims=claims, figures=figures,
     metrics=metrics,
 )  # fmt: skip

@@ -196,56 +196,43 @@ def _drift(run: xr.Dataset, u: str = "u", v: str = "v") -> Estimate:
 
 
 claims.add(
-    "conserved",
-    "An explicit solver of gradient flow in (u, v) from α = 0.01 conserves u² - v² of every coordinate",
-    quantity="largest change of u² - v² over the largest squared weight",
-    kind="printed",
-    source="Lemma 4.2, equation 5; the bound allows for the solver's error",
-    high=1e-10,
-)(_drift)
+    "conserved", "An explicit solver of gradient flow in (u, v) from α = 0.01 conserves u² - v² of every coordinate",
+    quantity="largest change of u² - v² over the largest squared weight", kind="printed",
+    source="Lemma 4.2, equation 5; the bound allows for the solver's error", high=1e-10,
+)(_drift)  # fmt: skip
 
 claims.add(
     "flow-conserves",
     "The weights that this package's gradient flow reconstructs conserve u² - v² of every coordinate",
-    quantity="largest change of u² - v² over the largest squared weight",
-    kind="own",
-    source="Lemma 4.2, equation 5; the bound is that of the explicit solver",
-    high=1e-10,
-)(partial(_drift, u="flow_u", v="flow_v"))
+    quantity="largest change of u² - v² over the largest squared weight", kind="own",
+    source="Lemma 4.2, equation 5; the bound is that of the explicit solver", high=1e-10,
+)(partial(_drift, u="flow_u", v="flow_v"))  # fmt: skip
 
 
 @claims.add(
-    "flow-agrees",
-    "The explicit solver and this package's gradient flow compute the same weights over time",
-    quantity="largest absolute difference of a weight between the two",
-    kind="own",
+    "flow-agrees", "The explicit solver and this package's gradient flow compute the same weights over time",
+    quantity="largest absolute difference of a weight between the two", kind="own",
     source="A tolerance of 1e-8 in stage times of about 100, with weights that move by about 1 in a unit of time",
     high=1e-6,
-)
+)  # fmt: skip
 def _flow_difference(run: xr.Dataset) -> Estimate:
     return Estimate(float(max(abs(run.flow_u - run.u).max(), abs(run.flow_v - run.v).max())))
 
 
 @claims.add(
-    "equation-6",
-    "Under gradient flow, w = u + v is its initial value times the exponential of the integral of g",
-    quantity="largest absolute error of w over the largest weight",
-    kind="printed",
-    source="Equation 6; the bound allows for the solver's error",
-    high=1e-10,
-)
+    "equation-6", "Under gradient flow, w = u + v is its initial value times the exponential of the integral of g",
+    quantity="largest absolute error of w over the largest weight", kind="printed",
+    source="Equation 6; the bound allows for the solver's error", high=1e-10,
+)  # fmt: skip
 def _equation_6_error(run: xr.Dataset) -> Estimate:
     return Estimate(float(abs(run.u + run.v - _w(run)).max()) / _largest_weight(run))
 
 
 @claims.add(
-    "equation-7",
-    "Under gradient flow, u and v follow at all times from w = u + v and the initial weights",
-    quantity="largest absolute error of u and v from equation 7 over the largest weight",
-    kind="printed",
-    source="Equation 7; the bound allows for the solver's error",
-    high=1e-10,
-)
+    "equation-7", "Under gradient flow, u and v follow at all times from w = u + v and the initial weights",
+    quantity="largest absolute error of u and v from equation 7 over the largest weight", kind="printed",
+    source="Equation 7; the bound allows for the solver's error", high=1e-10,
+)  # fmt: skip
 def _equation_7_error(run: xr.Dataset) -> Estimate:
     w, kappa = _w(run), _kappa(run).isel(time=0)
     u, v = (w + kappa / w) / 2, (w - kappa / w) / 2
@@ -253,14 +240,10 @@ def _equation_7_error(run: xr.Dataset) -> Estimate:
 
 
 @claims.add(
-    "descent-power",
-    "Under gradient descent, the logarithm of u² - v² falls in proportion to the learning rate",
-    quantity="power of the learning rate in the median fall of log |u² - v²| over coordinates",
-    kind="own",
-    source="A step multiplies u² - v² by 1 - η² g²",
-    low=0.95,
-    high=1.05,
-)
+    "descent-power", "Under gradient descent, the logarithm of u² - v² falls in proportion to the learning rate",
+    quantity="power of the learning rate in the median fall of log |u² - v²| over coordinates", kind="own",
+    source="A step multiplies u² - v² by 1 - η² g²", low=0.95, high=1.05,
+)  # fmt: skip
 def _decay_power(run: xr.Dataset) -> Estimate:
     decay = _decay(run).median("coordinate", skipna=False).values
     if not (decay > 0).all():
@@ -269,13 +252,10 @@ def _decay_power(run: xr.Dataset) -> Estimate:
 
 
 @claims.add(
-    "descent-law",
-    "Under gradient descent, the logarithm of u² - v² falls by η times the integral of g²",
-    quantity="largest relative deviation from this law over coordinates, at the smallest learning rate",
-    kind="own",
-    source="A step multiplies u² - v² by 1 - η² g²; 5 % for the next order in η",
-    high=0.05,
-)
+    "descent-law", "Under gradient descent, the logarithm of u² - v² falls by η times the integral of g²",
+    quantity="largest relative deviation from this law over coordinates, at the smallest learning rate", kind="own",
+    source="A step multiplies u² - v² by 1 - η² g²; 5 % for the next order in η", high=0.05,
+)  # fmt: skip
 def _decay_law_deviation(run: xr.Dataset) -> Estimate:
     first_order = run.rate * run.integral_of_g2.isel(time=-1)
     deviation = abs(_decay(run) / first_order - 1).isel(rate=-1)
@@ -297,22 +277,16 @@ def _rounding_error(run: xr.Dataset, log10_scale: float, worst: Literal["max", "
 
 
 claims.add(
-    "held-by-float64",
-    "At α = 0.01, float64 weights determine u² - v² of every learned coordinate to nine digits",
-    quantity="largest relative error of u² - v² from rounded weights over learned coordinates",
-    kind="own",
-    source="A rounding of 1e-16, compared with α²",
-    high=1e-9,
-)(partial(_rounding_error, log10_scale=-2.0, worst="max"))
+    "held-by-float64", "At α = 0.01, float64 weights determine u² - v² of every learned coordinate to nine digits",
+    quantity="largest relative error of u² - v² from rounded weights over learned coordinates", kind="own",
+    source="A rounding of 1e-16, compared with α²", high=1e-9,
+)(partial(_rounding_error, log10_scale=-2.0, worst="max"))  # fmt: skip
 
 claims.add(
-    "lost-by-float64",
-    "At α = 1e-16, float64 weights lose u² - v² of every learned coordinate completely",
-    quantity="smallest relative error of u² - v² from rounded weights over learned coordinates",
-    kind="own",
-    source="A rounding of 1e-16, compared with α²",
-    low=1.0,
-)(partial(_rounding_error, log10_scale=-16.0, worst="min"))
+    "lost-by-float64", "At α = 1e-16, float64 weights lose u² - v² of every learned coordinate completely",
+    quantity="smallest relative error of u² - v² from rounded weights over learned coordinates", kind="own",
+    source="A rounding of 1e-16, compared with α²", low=1.0,
+)(partial(_rounding_error, log10_scale=-16.0, worst="min"))  # fmt: skip
 
 
 def figures(run: xr.Dataset) -> list[Figure]:
@@ -375,19 +349,8 @@ def figures(run: xr.Dataset) -> list[Figure]:
 entry = Entry(
     "gradual-rank/lemma-4-2",
     "Lemma 4.2: gradient flow conserves u² − v², while gradient descent and float64 rounding lose it",
-    citation=CITATION,
-    source="Lemma 4.2, Section 4.1",
-    params=Params,
-    quick=dict(
-        log10_scales=(-2.0, -8.0, -16.0),
-        learning_rates=(0.2, 0.1, 0.05),
-        samples=100,
-        tokens=5,
-        dim=8,
-        until=24.0,
-        records=49,
-    ),
-    run=run,
-    claims=claims,
-    figures=figures,
-)
+    citation=CITATION, source="Lemma 4.2, Section 4.1", params=Params,
+    quick=dict(log10_scales=(-2.0, -8.0, -16.0), learning_rates=(0.2, 0.1, 0.05), samples=100, tokens=5, dim=8,
+        until=24.0, records=49),
+    run=run, claims=claims, figures=figures,
+)  # fmt: skip

@@ -189,13 +189,9 @@ def _fall(run: xr.Dataset, arm: str) -> xr.DataArray:
 @claims.add(
     "task-is-learnt",
     "LoRA with the large constant rank lowers the test loss on the second text by at least 0.1 nats",
-    quantity="fall of the test loss with the large constant rank, mean over seeds",
-    kind="own",
-    source="check of this project that there is something to compare",
-    low=0.1,
-    unit="nats",
-    sizes=LONG,
-)
+    quantity="fall of the test loss with the large constant rank, mean over seeds", kind="own",
+    source="check of this project that there is something to compare", low=0.1, unit="nats", sizes=LONG,
+)  # fmt: skip
 def _task_learned(run: xr.Dataset) -> Estimate:
     return over_seeds(_fall(run, "constant").isel(budget=BUDGETS["large"]))
 
@@ -203,26 +199,20 @@ def _task_learned(run: xr.Dataset) -> Estimate:
 @claims.add(
     "rank-matters",
     "LoRA with the large constant rank lowers the test loss at least 10 % further than with the small one",
-    quantity="fall of the test loss, large over small constant rank, mean over seeds",
-    kind="own",
-    source="check of this project that ranks are worth allotting; 1.33 in a pilot on seed 1000",
-    low=1.1,
-    sizes=LONG,
-)
+    quantity="fall of the test loss, large over small constant rank, mean over seeds", kind="own",
+    source="check of this project that ranks are worth allotting; 1.33 in a pilot on seed 1000", low=1.1, sizes=LONG,
+)  # fmt: skip
 def _rank_gain(run: xr.Dataset) -> Estimate:
     fall = _fall(run, "constant")
     return over_seeds(fall.isel(budget=BUDGETS["large"]) / fall.isel(budget=BUDGETS["small"]))
 
 
 @claims.add(
-    "equal-parameters",
-    "LoRA with scheduled ranks has 95 % to 100 % of the parameters of LoRA with a constant rank",
-    quantity="parameters, schedule over constant rank; value farthest from 1 over seeds and budgets",
-    kind="own",
-    source="rule of this comparison; ranks are integers, so that a few parameters may be left over",
-    low=0.95,
+    "equal-parameters", "LoRA with scheduled ranks has 95 % to 100 % of the parameters of LoRA with a constant rank",
+    quantity="parameters, schedule over constant rank; value farthest from 1 over seeds and budgets", kind="own",
+    source="rule of this comparison; ranks are integers, so that a few parameters may be left over", low=0.95,
     high=1.0,
-)
+)  # fmt: skip
 def _budget_used(run: xr.Dataset) -> Estimate:
     share = (_parameters(run, "schedule") / _parameters(run, "constant")).values.ravel()
     worst = max(share.tolist(), key=lambda each: abs(each - 1))
@@ -249,11 +239,9 @@ for _budget in BUDGETS:
         f"early-tells-{_budget}",
         f"At the {_budget} budget, early spectra place parameters more like final spectra than a constant rank does",
         quantity="share of parameters in the same matrices as by final spectra, schedule minus constant rank",
-        kind="own",
-        source=f"connection to LoRA in Sections 1.1 and 6; above 0: reading of this project{_posed}",
-        low=0.0,
-        sizes=LONG,
-    )(partial(_at_budget, budget=_budget, statistic=_early_agreement))
+        kind="own", source=f"connection to LoRA in Sections 1.1 and 6; above 0: reading of this project{_posed}",
+        low=0.0, sizes=LONG,
+    )(partial(_at_budget, budget=_budget, statistic=_early_agreement))  # fmt: skip
     claims.add(
         f"better-{_budget}",
         f"At the {_budget} budget, LoRA ranks from early spectra lower the test loss further than a constant rank",
@@ -375,14 +363,7 @@ def _spectra(run: xr.Dataset, kinds: dict[str, list[str]]) -> Figure:
 
 
 entry = Entry(
-    "gradual-rank/lora-schedule",
-    "LoRA with ranks allotted from the first steps of full fine-tuning",
-    citation=CITATION,
-    source="Discussion, beyond the paper",
-    params=Params,
-    quick=SHORT,
-    paper=FULL,
-    run=run,
-    claims=claims,
-    figures=figures,
-)
+    "gradual-rank/lora-schedule", "LoRA with ranks allotted from the first steps of full fine-tuning",
+    citation=CITATION, source="Discussion, beyond the paper", params=Params, quick=SHORT, paper=FULL, run=run,
+    claims=claims, figures=figures,
+)  # fmt: skip

@@ -248,12 +248,10 @@ def _sufficient_share(run: xr.Dataset, *, visible: bool = False) -> Estimate:
 claims.add(
     "sufficient",
     "The flow has at least 97 % of the plateaus that Algorithm 1 separates by log(1/level) e-folds of growth",
-    quantity="share of these plateaus found at their predicted middles, at all scales, with level 0.01",
-    kind="own",
-    source="Theorem 4.1 and near_ties; 3 % for corrections of order 1 that near_ties does not include",
-    low=0.97,
+    quantity="share of these plateaus found at their predicted middles, at all scales, with level 0.01", kind="own",
+    source="Theorem 4.1 and near_ties; 3 % for corrections of order 1 that near_ties does not include", low=0.97,
     sizes=("default", "paper"),
-)(_sufficient_share)
+)(_sufficient_share)  # fmt: skip
 
 
 claims.add(
@@ -262,9 +260,8 @@ claims.add(
     quantity="share found of plateaus with log(1/0.01) e-folds of growth and all predicted entries above 0.01",
     kind="own",
     source="Theorem 4.1 and near_ties; added after small entries of the teacher counted as missed; the same bound",
-    low=0.97,
-    sizes=("default", "paper"),
-)(partial(_sufficient_share, visible=True))
+    low=0.97, sizes=("default", "paper"),
+)(partial(_sufficient_share, visible=True))  # fmt: skip
 
 
 def _found_over_predicted(run: xr.Dataset, *, efolds: float | None = None) -> Estimate:
@@ -275,35 +272,24 @@ def _found_over_predicted(run: xr.Dataset, *, efolds: float | None = None) -> Es
 claims.add(
     "number",
     "The flow has as many plateaus, within 10 %, as Algorithm 1 separates by log(1/level) e-folds of growth",
-    quantity="ratio of found to predicted plateaus from α = 1e-4 on, mean over dimensions and seeds",
-    kind="own",
-    source="Figure 2's criterion; a bar set before the pilot",
-    low=0.9,
-    high=1.1,
-)(_found_over_predicted)
+    quantity="ratio of found to predicted plateaus from α = 1e-4 on, mean over dimensions and seeds", kind="own",
+    source="Figure 2's criterion; a bar set before the pilot", low=0.9, high=1.1,
+)(_found_over_predicted)  # fmt: skip
 
 
 claims.add(
-    "number-two",
-    "The flow has as many plateaus, within 10 %, as Algorithm 1 separates by two e-folds of growth",
-    quantity="ratio of found to predicted plateaus from α = 1e-4 on, mean over dimensions and seeds",
-    kind="own",
-    source=f"One e-fold of correction on either side of a plateau; {_PILOT}",
-    low=0.9,
-    high=1.1,
+    "number-two", "The flow has as many plateaus, within 10 %, as Algorithm 1 separates by two e-folds of growth",
+    quantity="ratio of found to predicted plateaus from α = 1e-4 on, mean over dimensions and seeds", kind="own",
+    source=f"One e-fold of correction on either side of a plateau; {_PILOT}", low=0.9, high=1.1,
     sizes=("default", "paper"),
-)(partial(_found_over_predicted, efolds=_FEW))
+)(partial(_found_over_predicted, efolds=_FEW))  # fmt: skip
 
 
 @claims.add(
-    "each-plateau",
-    "Two e-folds of growth predict correctly for at least 80 % of plateaus whether the flow has them",
-    quantity="share of plateaus classified correctly, from α = 1e-4 on",
-    kind="own",
-    source="near_ties; the bar allows for chance close to two e-folds",
-    low=0.8,
-    sizes=("default", "paper"),
-)
+    "each-plateau", "Two e-folds of growth predict correctly for at least 80 % of plateaus whether the flow has them",
+    quantity="share of plateaus classified correctly, from α = 1e-4 on", kind="own",
+    source="near_ties; the bar allows for chance close to two e-folds", low=0.8, sizes=("default", "paper"),
+)  # fmt: skip
 def _classified_share(run: xr.Dataset) -> Estimate:
     late = _late(run)
     known = late.efolds.notnull()
@@ -314,28 +300,19 @@ def _classified_share(run: xr.Dataset) -> Estimate:
 @claims.add(
     "without-theory",
     "A count of settled plateaus from the flow alone equals the count at predicted times, within 10 %",
-    quantity="ratio of the two counts at the two smallest scales, mean over dimensions and seeds",
-    kind="own",
-    source=f"Theorem 4.1; {_PILOT}",
-    low=0.9,
-    high=1.1,
-    sizes=("default", "paper"),
-)
+    quantity="ratio of the two counts at the two smallest scales, mean over dimensions and seeds", kind="own",
+    source=f"Theorem 4.1; {_PILOT}", low=0.9, high=1.1, sizes=("default", "paper"),
+)  # fmt: skip
 def _held_over_found(run: xr.Dataset) -> Estimate:
     smallest = run.isel(scale=slice(-2, None))
     return _ratio(smallest.held, found(smallest))
 
 
 @claims.add(
-    "unresolved",
-    "The number of plateaus that the flow lacks falls as log(1/α) to a power between -1 and -0.5",
-    quantity="fitted power of log(1/α) in the number of plateaus not found, from α = 1e-8 on",
-    kind="own",
-    source=f"This project's question; {_PILOT}, which gave -0.73",
-    low=-1.0,
-    high=-0.5,
-    sizes=("default", "paper"),
-)
+    "unresolved", "The number of plateaus that the flow lacks falls as log(1/α) to a power between -1 and -0.5",
+    quantity="fitted power of log(1/α) in the number of plateaus not found, from α = 1e-8 on", kind="own",
+    source=f"This project's question; {_PILOT}, which gave -0.73", low=-1.0, high=-0.5, sizes=("default", "paper"),
+)  # fmt: skip
 def _unresolved_power(run: xr.Dataset) -> Estimate:
     late = _late(run, -7.9)
     if late.sizes["scale"] < 2 or run.sizes["seed"] < 2:
@@ -355,26 +332,19 @@ def _unresolved_power(run: xr.Dataset) -> Estimate:
 
 
 claims.add(
-    "one-over-log",
-    "The number of plateaus that the flow lacks falls as 1 / log(1/α)",
-    quantity="fitted power of log(1/α) in the number of plateaus not found, from α = 1e-8 on",
-    kind="own",
-    source="A density of plateau lengths that is finite at 0; a bar set before the pilot",
-    low=-1.15,
-    high=-0.85,
+    "one-over-log", "The number of plateaus that the flow lacks falls as 1 / log(1/α)",
+    quantity="fitted power of log(1/α) in the number of plateaus not found, from α = 1e-8 on", kind="own",
+    source="A density of plateau lengths that is finite at 0; a bar set before the pilot", low=-1.15, high=-0.85,
     sizes=("default", "paper"),
-)(_unresolved_power)
+)(_unresolved_power)  # fmt: skip
 
 
 @claims.add(
-    "dimension",
-    "At α = 1e-8, the flow has a larger share of plateaus at the smallest dimension than the largest",
+    "dimension", "At α = 1e-8, the flow has a larger share of plateaus at the smallest dimension than the largest",
     quantity="share of plateaus found at the smallest dimension minus that at the largest, mean over seeds",
-    kind="own",
-    source="This project's question: more stage times in one range; the bound is no difference",
-    low=0.0,
+    kind="own", source="This project's question: more stage times in one range; the bound is no difference", low=0.0,
     sizes=("default", "paper"),
-)
+)  # fmt: skip
 def _dimension_effect(run: xr.Dataset) -> Estimate:
     if run.sizes["dim"] < 2 or -8.0 not in run.scale.values:
         return Estimate.unresolved("The comparison needs two dimensions, and -8 among log10_scales; add them.")
@@ -390,16 +360,14 @@ def _last_found(run: xr.Dataset) -> float:
 
 metrics = (
     Metric(
-        name="found_share",
-        quantity="share of all plateaus found at the smallest scale",
+        name="found_share", quantity="share of all plateaus found at the smallest scale",
         statistic=lambda run: _last_found(run) / float(run.plateaus.sum()),
     ),
     Metric(
-        name="found_over_predicted",
-        quantity="plateaus found over those with two e-folds, at the smallest scale",
+        name="found_over_predicted", quantity="plateaus found over those with two e-folds, at the smallest scale",
         statistic=lambda run: _last_found(run) / max(int(predicted(run, _FEW).isel(scale=-1).sum()), 1),
     ),
-)
+)  # fmt: skip
 
 _BINS = 16  # of e-folds, equally many plateaus in each
 
@@ -478,15 +446,9 @@ def _share_not_found(run: xr.Dataset) -> Panel:
 
 entry = Entry(
     "gradual-rank/resolved-stages",
-    "Resolved stages: the number of Algorithm 1's plateaus that a flow has at an initial scale",
-    citation=CITATION,
-    source="Section 4, beyond",
-    params=Params,
+    "Resolved stages: the number of Algorithm 1's plateaus that a flow has at an initial scale", citation=CITATION,
+    source="Section 4, beyond", params=Params,
     quick=dict(dims=(3,), log10_scales=(-2.0, -16.0, -64.0), seeds=2, samples=20, tokens=4),
-    paper=dict(dims=(4, 8, 16, 32), seeds=50),
-    run=run,
-    claims=claims,
-    figures=figures,
-    metrics=metrics,
+    paper=dict(dims=(4, 8, 16, 32), seeds=50), run=run, claims=claims, figures=figures, metrics=metrics,
     run_many=run_many,
-)
+)  # fmt: skip

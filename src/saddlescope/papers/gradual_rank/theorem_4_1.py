@@ -232,32 +232,24 @@ claims.add(
 )(partial(_stage_time_estimate, -32.0, -32.0, _largest_error))
 
 claims.add(
-    "order",
-    "At initial scale 1e-4096, all coordinates are learned in the order that Algorithm 1 predicts",
-    quantity="share of the coordinates before the first one out of order",
-    kind="printed",
-    source="Theorem 4.1",
+    "order", "At initial scale 1e-4096, all coordinates are learned in the order that Algorithm 1 predicts",
+    quantity="share of the coordinates before the first one out of order", kind="printed", source="Theorem 4.1",
     low=1.0,
-)(partial(_stage_time_estimate, -4096.0, -4096.0, _share_in_order))
+)(partial(_stage_time_estimate, -4096.0, -4096.0, _share_in_order))  # fmt: skip
 
 claims.add(
-    "rate",
-    "The median error of Algorithm 1's stage times is proportional to 1 / log(1/α)",
-    quantity="power of log(1/α) in the median relative error, from α = 1e-32 to 1e-4096",
-    kind="own",
-    source="O(1) of time out of log(1/α); the theorem has no rate. 10 % for stages that overlap at 1e-32",
-    low=-1.1,
+    "rate", "The median error of Algorithm 1's stage times is proportional to 1 / log(1/α)",
+    quantity="power of log(1/α) in the median relative error, from α = 1e-32 to 1e-4096", kind="own",
+    source="O(1) of time out of log(1/α); the theorem has no rate. 10 % for stages that overlap at 1e-32", low=-1.1,
     high=-0.9,
-)(partial(_stage_time_estimate, -32.0, -4096.0, _error_power))
+)(partial(_stage_time_estimate, -32.0, -4096.0, _error_power))  # fmt: skip
 
 claims.add(
-    "constants",
-    "The error of a well-separated stage time, times log(1/α), does not depend on the initial scale α",
+    "constants", "The error of a well-separated stage time, times log(1/α), does not depend on the initial scale α",
     quantity="largest relative variation of (measured − predicted time) · log(1/α), from α = 1e-64 to 1e-1024",
-    kind="own",
-    source="The trace of a transition at the next is below 0.5 % after log(200) = 5.3 e-folds",
+    kind="own", source="The trace of a transition at the next is below 0.5 % after log(200) = 5.3 e-folds",
     high=CONSTANT,
-)(partial(_stage_time_estimate, -64.0, -1024.0, _constant_variation, only="separated"))
+)(partial(_stage_time_estimate, -64.0, -1024.0, _constant_variation, only="separated"))  # fmt: skip
 
 claims.add(
     "extrapolation",
@@ -272,21 +264,18 @@ claims.add(
 claims.add(
     "correction",
     "At scale 1e-32, predicted delays make the error of Algorithm 1's stage times at least five times smaller",
-    quantity="ratio of the median errors without and with the delays",
-    kind="own",
+    quantity="ratio of the median errors without and with the delays", kind="own",
     source="The theory neglects terms exponentially small for separated stages; the bar is older than its delays C_k",
     low=5.0,
-)(partial(_stage_time_estimate, -32.0, -32.0, _correction_gain))
+)(partial(_stage_time_estimate, -32.0, -32.0, _correction_gain))  # fmt: skip
 
 
 @claims.add(
-    "plateaus-rise",
-    "The share of plateaus that the flow reaches never falls as the initial scale falls",
-    quantity="smallest change of the share from one scale to the next; reached: products within 0.05 of the prediction",
-    kind="reading",
-    source="Theorem 4.1; 0.05 is this project's",
-    low=0.0,
-)
+    "plateaus-rise", "The share of plateaus that the flow reaches never falls as the initial scale falls",
+    quantity="smallest change of the share from one scale to the next; reached: products within 0.05 of the "
+        "prediction",
+    kind="reading", source="Theorem 4.1; 0.05 is this project's", low=0.0,
+)  # fmt: skip
 def _smallest_rise(run: xr.Dataset) -> Estimate:
     reached = _reached_plateaus(run)
     return Estimate(float(reached.diff("scale").min()), remark=f"{float(reached[0]):.0%} to {float(reached[-1]):.0%}")
@@ -295,11 +284,9 @@ def _smallest_rise(run: xr.Dataset) -> Estimate:
 @claims.add(
     "plateaus",
     "On every plateau that the smallest initial scale resolves, the products of weights agree with Algorithm 1",
-    quantity="largest difference between a product in the middle of a plateau and the prediction",
-    kind="reading",
-    source="Theorem 4.1; 0.05 after half of 2 log(20) = 6 e-folds",
-    high=NEAR,
-)
+    quantity="largest difference between a product in the middle of a plateau and the prediction", kind="reading",
+    source="Theorem 4.1; 0.05 after half of 2 log(20) = 6 e-folds", high=NEAR,
+)  # fmt: skip
 def _distance_on_resolved(run: xr.Dataset) -> Estimate:
     last = run.isel(scale=-1)
     seen = last.resolved.astype(bool)
@@ -311,11 +298,9 @@ def _distance_on_resolved(run: xr.Dataset) -> Estimate:
 @claims.add(
     "weights-converge",
     "Each smaller initial scale brings the weights in the middle of plateaus closer to Algorithm 1's",
-    quantity="largest ratio of the median distance over plateaus to that at the scale before",
-    kind="reading",
-    source="Theorem 4.1; distance: largest difference of a weight",
-    high=1.0,
-)
+    quantity="largest ratio of the median distance over plateaus to that at the scale before", kind="reading",
+    source="Theorem 4.1; distance: largest difference of a weight", high=1.0,
+)  # fmt: skip
 def _ratio_of_distances(run: xr.Dataset) -> Estimate:
     distance = run.theta_distance.median("stage").values
     return Estimate(float((distance[1:] / distance[:-1]).max()))
@@ -325,12 +310,10 @@ metrics = (
     stage_times.STAGES,
     stage_times.RESOLVED,
     Metric(
-        name="distance",
-        quantity="median distance to θ^k over plateaus at the smallest α",
-        statistic=lambda run: float(run.theta_distance.isel(scale=-1).median()),
-        scale="log",
+        name="distance", quantity="median distance to θ^k over plateaus at the smallest α",
+        statistic=lambda run: float(run.theta_distance.isel(scale=-1).median()), scale="log",
     ),
-)
+)  # fmt: skip
 
 SHOWN = 13  # stages whose C_k are drawn
 
@@ -425,14 +408,8 @@ def _resolution(run: xr.Dataset) -> Figure:
 
 
 entry = Entry(
-    "gradual-rank/theorem-4-1",
-    "Theorem 4.1: how fast the flow approaches its stages as the initial scale vanishes",
-    citation=CITATION,
-    source="Theorem 4.1",
-    params=Params,
+    "gradual-rank/theorem-4-1", "Theorem 4.1: how fast the flow approaches its stages as the initial scale vanishes",
+    citation=CITATION, source="Theorem 4.1", params=Params,
     quick=dict(log10_scales=(-32.0, -64.0, -1024.0, -4096.0), samples=20, tokens=4, dim=4, stages=3, tolerance=1e-6),
-    run=run,
-    claims=claims,
-    figures=figures,
-    metrics=metrics,
-)
+    run=run, claims=claims, figures=figures, metrics=metrics,
+)  # fmt: skip

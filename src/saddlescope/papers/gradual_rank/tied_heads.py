@@ -187,37 +187,28 @@ claims = Claims()
 
 
 @claims.add(
-    "unique",
-    "With two heads in a layer, a single coordinate becomes active first, as Assumption 4.3 requires",
-    quantity="largest relative margin between the first two activation times, over seeds",
-    kind="printed",
-    source="Assumption 4.3; the margin must exceed rounding",
-    low=1e-9,
-)
+    "unique", "With two heads in a layer, a single coordinate becomes active first, as Assumption 4.3 requires",
+    quantity="largest relative margin between the first two activation times, over seeds", kind="printed",
+    source="Assumption 4.3; the margin must exceed rounding", low=1e-9,
+)  # fmt: skip
 def _arrival_margin(run: xr.Dataset) -> Estimate:
     return Estimate(float((run.second_time / run.first_time - 1).max()), 1e-12, f"{run.sizes['seed']} seeds")
 
 
 @claims.add(
-    "strict",
-    "With two heads in a layer, the first stage ends at a strict minimum, as Assumption 4.4 requires",
-    quantity="smallest over largest curvature on the support, largest over seeds",
-    kind="printed",
-    source="Assumption 4.4; the curvature must exceed rounding",
-    low=1e-9,
-)
+    "strict", "With two heads in a layer, the first stage ends at a strict minimum, as Assumption 4.4 requires",
+    quantity="smallest over largest curvature on the support, largest over seeds", kind="printed",
+    source="Assumption 4.4; the curvature must exceed rounding", low=1e-9,
+)  # fmt: skip
 def _flatness(run: xr.Dataset) -> Estimate:
     return Estimate(float(run.flatness.max()), 1e-12, f"{run.sizes['seed']} seeds")
 
 
 @claims.add(
-    "at-most-one",
-    "In the first stage, the rank of at most one head's product rises, and by at most one",
+    "at-most-one", "In the first stage, the rank of at most one head's product rises, and by at most one",
     quantity="number of coordinates learned in the first stage at the smallest scale, smallest over seeds",
-    kind="reading",
-    source="Section 4, application of Theorem 4.1 to the transformer",
-    high=1.0,
-)
+    kind="reading", source="Section 4, application of Theorem 4.1 to the transformer", high=1.0,
+)  # fmt: skip
 def _entering_coordinates(run: xr.Dataset) -> Estimate:
     last = run.isel(scale=-1)
     if last.found_time.isnull().any():
@@ -243,13 +234,10 @@ claims.add(
 
 
 @claims.add(
-    "keys",
-    "On the first plateau, the keys of two heads grow in the ratio of the heads' shares of the entry",
-    quantity="largest relative error of the ratio of the keys' growth at the smallest scale, over seeds",
-    kind="own",
-    source="The gradient of head i's keys at 0 is proportional to b^i; the bound is the flow's tolerance",
-    high=1e-3,
-)
+    "keys", "On the first plateau, the keys of two heads grow in the ratio of the heads' shares of the entry",
+    quantity="largest relative error of the ratio of the keys' growth at the smallest scale, over seeds", kind="own",
+    source="The gradient of head i's keys at 0 is proportional to b^i; the bound is the flow's tolerance", high=1e-3,
+)  # fmt: skip
 def _key_growth_error(run: xr.Dataset) -> Estimate:
     why = "In some seed the first plateau does not end, or is too short; change `until`."
     return _ratio_error(run.isel(scale=-1), "key_growth", why, "seeds")
@@ -363,14 +351,8 @@ def _keys(run: xr.Dataset) -> Figure:
 
 
 entry = Entry(
-    "gradual-rank/tied-heads",
-    "Two heads in one layer: Assumption 4.3 never holds, and both heads learn together",
-    citation=CITATION,
-    source="Section 4.2",
-    params=Params,
+    "gradual-rank/tied-heads", "Two heads in one layer: Assumption 4.3 never holds, and both heads learn together",
+    citation=CITATION, source="Section 4.2", params=Params,
     quick=dict(seeds=(1,), log10_scales=(-8.0, -128.0), samples=40, tokens=4, dim=3, hidden=4, points=201),
-    paper=dict(samples=1000, tokens=10, dim=50, hidden=100),
-    run=run,
-    claims=claims,
-    figures=figures,
-)
+    paper=dict(samples=1000, tokens=10, dim=50, hidden=100), run=run, claims=claims, figures=figures,
+)  # fmt: skip

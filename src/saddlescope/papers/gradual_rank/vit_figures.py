@@ -111,14 +111,10 @@ def _since_first_epoch(values: xr.DataArray, run: xr.Dataset, product: str) -> x
 
 def _add_learned(claims: Claims, sizes: tuple[Size, ...] = LONG) -> None:
     @claims.add(
-        "learned",
-        "Training at least halves the mean loss between the first epoch and the last",
-        quantity="training loss of the last epoch over that of the first, mean over seeds",
-        kind="own",
-        source="check of this project that the networks learn",
-        high=0.5,
-        sizes=sizes,
-    )
+        "learned", "Training at least halves the mean loss between the first epoch and the last",
+        quantity="training loss of the last epoch over that of the first, mean over seeds", kind="own",
+        source="check of this project that the networks learn", high=0.5, sizes=sizes,
+    )  # fmt: skip
     def learned(run: xr.Dataset) -> Estimate:
         return Estimate.mean((run.train_loss.isel(epoch=-1) / run.train_loss.isel(epoch=0)).values)
 
@@ -155,21 +151,15 @@ def _growth_claims(
             f"rise-{product}",
             f"After the first epoch, the stable rank of the learned update of {name} increases on average over heads",
             quantity="stable rank at the end minus that after the first epoch, mean over heads and seeds",
-            kind="stand-in",
-            source=rise,
-            low=0.0,
-            sizes=LONG,
-        )(partial(_rise, product=product))
+            kind="stand-in", source=rise, low=0.0, sizes=LONG,
+        )(partial(_rise, product=product))  # fmt: skip
     for product, name in PRODUCTS.items():
         claims.add(
             f"heads-rise-{product}",
             f"In at least half of the heads, the stable rank of the learned update of {name} trends upwards",
             quantity="share of heads with Kendall's τ of stable rank and step above 0, after the first epoch",
-            kind="stand-in",
-            source=f"{rise}; half of the heads: reading of this project",
-            low=0.5,
-            sizes=LONG,
-        )(partial(_rising_share, product=product))
+            kind="stand-in", source=f"{rise}; half of the heads: reading of this project", low=0.5, sizes=LONG,
+        )(partial(_rising_share, product=product))  # fmt: skip
     for product, name in PRODUCTS.items():
         claims.add(
             f"low-{product}",
@@ -211,20 +201,15 @@ for _product, _name in PRODUCTS.items():
         f"narrow-{_product}",
         f"The learned update of {_name} always concentrates in at most half as many directions as the initial product",
         quantity="directions with 90 % of the energy, largest after the first epoch over that of the initial product",
-        kind="stand-in",
-        source="Figures 1 and 14; half: reading of this project",
-        high=0.5,
-        sizes=LONG,
-    )(partial(_widest, product=_product))
+        kind="stand-in", source="Figures 1 and 14; half: reading of this project", high=0.5, sizes=LONG,
+    )(partial(_widest, product=_product))  # fmt: skip
     figure_1_claims.add(
-        f"widens-{_product}",
-        f"After the first epoch, the learned update of {_name} spreads over more directions",
+        f"widens-{_product}", f"After the first epoch, the learned update of {_name} spreads over more directions",
         quantity="directions with 90 % of the energy, at the end minus after the first epoch, mean over heads",
         kind="stand-in",
-        source="Section 1: 'the rank of this difference grows gradually during training; see Figure 1'",
-        low=0.0,
+        source="Section 1: 'the rank of this difference grows gradually during training; see Figure 1'", low=0.0,
         sizes=LONG,
-    )(partial(_widening, product=_product))
+    )(partial(_widening, product=_product))  # fmt: skip
 
 figure_4_claims = _growth_claims(
     "Section 5, Figures 4 and 15: 'gradually increases in stable rank'",
@@ -239,9 +224,8 @@ figure_4_claims = _growth_claims(
     quantity="directions with 90 % of the energy, mean over heads, final update over initial product",
     kind="stand-in",
     source="Section 5: 'extremely low-rank when compared to the initial spectrum'; a third: reading of this project",
-    high=1 / 3,
-    sizes=LONG,
-)
+    high=1 / 3, sizes=LONG,
+)  # fmt: skip
 def _directions_left(run: xr.Dataset) -> Estimate:
     return _ratio(run, run.energy_rank, "initial_energy_rank", "KQ")
 
@@ -262,74 +246,43 @@ def _ranks_and_stages(run: xr.Dataset) -> list[Figure]:
 
 
 figure_1 = Entry(
-    "gradual-rank/figure-1",
-    "Figures 1 and 14: spectra of the learned updates of attention at stages of training",
-    citation=CITATION,
-    source="Section 1 and appendix B.2",
-    params=NarrowTraining,
-    quick=QUICK,
-    paper=changes(NarrowTraining, CIFAR),
-    run=train,
-    claims=figure_1_claims,
-    figures=_stages,
-    metrics=image_metrics,
-)
+    "gradual-rank/figure-1", "Figures 1 and 14: spectra of the learned updates of attention at stages of training",
+    citation=CITATION, source="Section 1 and appendix B.2", params=NarrowTraining, quick=QUICK,
+    paper=changes(NarrowTraining, CIFAR), run=train, claims=figure_1_claims, figures=_stages, metrics=image_metrics,
+)  # fmt: skip
 
 figure_4 = Entry(
-    "gradual-rank/figure-4",
-    "Figures 4, 5 and 15: a vision transformer learns by updates of low and growing rank",
-    citation=CITATION,
-    source="Section 5 and appendix B.2",
-    params=ScaledTraining,
-    quick=QUICK,
-    paper=changes(ScaledTraining, CIFAR),
-    run=train_scaled,
-    claims=figure_4_claims,
-    figures=_ranks_and_last,
+    "gradual-rank/figure-4", "Figures 4, 5 and 15: a vision transformer learns by updates of low and growing rank",
+    citation=CITATION, source="Section 5 and appendix B.2", params=ScaledTraining, quick=QUICK,
+    paper=changes(ScaledTraining, CIFAR), run=train_scaled, claims=figure_4_claims, figures=_ranks_and_last,
     metrics=image_metrics,
-)
+)  # fmt: skip
 
 figure_12 = Entry(
-    "gradual-rank/figure-12",
-    "Figure 12: gradual rank increase in a vision transformer trained with SGD",
-    citation=CITATION,
-    source="Appendix B.1, Figure 12",
-    params=SGDTraining,
+    "gradual-rank/figure-12", "Figure 12: gradual rank increase in a vision transformer trained with SGD",
+    citation=CITATION, source="Appendix B.1, Figure 12", params=SGDTraining,
     quick=changes(SGDTraining, QUICK | {"learning_rate": 0.3}),
-    paper=changes(SGDTraining, CIFAR | {"learning_rate": 0.3}),
-    run=train,
+    paper=changes(SGDTraining, CIFAR | {"learning_rate": 0.3}), run=train,
     claims=_growth_claims("Section 5 and Figure 12: 'similar gradual rank increase behavior' with SGD"),
-    figures=_ranks_and_last,
-    metrics=image_metrics,
-)
+    figures=_ranks_and_last, metrics=image_metrics,
+)  # fmt: skip
 
 figure_13 = Entry(
-    "gradual-rank/figure-13",
-    "Figure 13: gradual rank increase with SGD on 100 classes",
-    citation=CITATION,
-    source="Appendix B.1, Figure 13",
-    params=SGDPairsTraining,
+    "gradual-rank/figure-13", "Figure 13: gradual rank increase with SGD on 100 classes", citation=CITATION,
+    source="Appendix B.1, Figure 13", params=SGDPairsTraining,
     quick=changes(SGDPairsTraining, QUICK_PAIRS | {"learning_rate": 0.3}),
-    paper=changes(SGDPairsTraining, CIFAR | {"dataset": "cifar100", "learning_rate": 0.3}),
-    run=train,
+    paper=changes(SGDPairsTraining, CIFAR | {"dataset": "cifar100", "learning_rate": 0.3}), run=train,
     claims=_growth_claims("Section 5 and Figure 13: 'similar gradual rank increase behavior' with SGD"),
-    figures=_ranks_and_last,
-    metrics=image_metrics,
-)
+    figures=_ranks_and_last, metrics=image_metrics,
+)  # fmt: skip
 
 figure_16 = Entry(
-    "gradual-rank/figure-16",
-    "Figures 16 and 17: updates of low and growing rank on 100 classes",
-    citation=CITATION,
-    source="Appendix B.2, Figures 16 and 17",
-    params=PairsTraining,
-    quick=changes(PairsTraining, QUICK_PAIRS),
-    paper=changes(PairsTraining, CIFAR | {"dataset": "cifar100"}),
-    run=train,
-    claims=_growth_claims("Appendix B and Figure 17: 'gradual increase in stable rank'"),
-    figures=_ranks_and_stages,
+    "gradual-rank/figure-16", "Figures 16 and 17: updates of low and growing rank on 100 classes", citation=CITATION,
+    source="Appendix B.2, Figures 16 and 17", params=PairsTraining, quick=changes(PairsTraining, QUICK_PAIRS),
+    paper=changes(PairsTraining, CIFAR | {"dataset": "cifar100"}), run=train,
+    claims=_growth_claims("Appendix B and Figure 17: 'gradual increase in stable rank'"), figures=_ranks_and_stages,
     metrics=image_metrics,
-)
+)  # fmt: skip
 
 figure_18 = Entry(
     "gradual-rank/figure-18",

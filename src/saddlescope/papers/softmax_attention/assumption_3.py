@@ -35,11 +35,11 @@ from saddlescope.reproduction.parameters import EntryParams, param
 class Params(EntryParams):
     """Sizes, gaps and times."""
 
-    samples: int = param(4, "samples n", ge=2)
-    tokens: int = param(5, "tokens per sample L", ge=2)
+    samples: int = param(4, "number of samples n", ge=2)
+    tokens: int = param(5, "number of tokens per sample L", ge=2)
     dim: int = param(8, "dimension d", ge=1)
     gaps: tuple[float, ...] = param((0.25, 1.0, 2.5, 6.5, 7.0), "gaps of the scores", gt=0, order="increasing")
-    instances: int = param(64, "draws of tokens and queries, each at all gaps", ge=1)
+    instances: int = param(64, "number of draws of tokens and queries, each at all gaps", ge=1)
     scale: float = param(0.3, "initial scale ω₀ of the weights", gt=0, scale="log")
     log10_times: tuple[float, ...] = param(
         (-2.0, -1.0, 0.0, 1.0, 2.0, 3.0, 4.0, 6.0, 10.0, 30.0, 100.0),
@@ -105,14 +105,11 @@ claims = Claims()
 
 
 @claims.add(
-    "sufficient",
-    "Where Assumption 3 holds, the flow of diagonal weights learns every sample",
+    "sufficient", "Where Assumption 3 holds, the flow of diagonal weights learns every sample",
     quantity="number of flows of diagonal weights that lose a sample by the last time, where Assumption 3 holds",
-    kind="reading",
-    source="Appendix A.5, (C2), with the corrected equation 27. No exception is allowed",
-    high=0.0,
+    kind="reading", source="Appendix A.5, (C2), with the corrected equation 27. No exception is allowed", high=0.0,
     sizes=("default", "paper"),
-)
+)  # fmt: skip
 def _count_losing_where_allowed(run: xr.Dataset) -> Estimate:
     return count_losing_flows(_ends("diagonal weights", run)[_allowed(run)], _when(run))
 
@@ -120,12 +117,10 @@ def _count_losing_where_allowed(run: xr.Dataset) -> Estimate:
 @claims.add(
     "not-necessary",
     "In more than half of the draws, diagonal weights learn every sample at all gaps that Assumption 3 excludes",
-    quantity="share of draws that lose no sample at any gap where Assumption 3 fails",
-    kind="own",
-    source="This project's: more than half; trial runs on other seeds had three quarters at each gap",
-    low=0.5,
+    quantity="share of draws that lose no sample at any gap where Assumption 3 fails", kind="own",
+    source="This project's: more than half; trial runs on other seeds had three quarters at each gap", low=0.5,
     sizes=("default", "paper"),
-)
+)  # fmt: skip
 def _share_kept_without(run: xr.Dataset) -> Estimate:
     ends = np.where(_allowed(run), 0.0, _ends("diagonal weights", run))
     return known_share(np.all(ends < LOST, axis=0), ~np.any(np.isnan(ends), axis=0))
@@ -134,26 +129,21 @@ def _share_kept_without(run: xr.Dataset) -> Estimate:
 @claims.add(
     "a-small-gap-loses-samples",
     "At the smallest gap, the flow of diagonal weights loses a sample in 5 to 45 % of the draws",
-    quantity="share of draws whose flow of diagonal weights loses a sample at the smallest gap",
-    kind="own",
-    source="This project's, from trial runs on other seeds, with 6 and 7 of 30",
-    low=0.05,
-    high=0.45,
+    quantity="share of draws whose flow of diagonal weights loses a sample at the smallest gap", kind="own",
+    source="This project's, from trial runs on other seeds, with 6 and 7 of 30", low=0.05, high=0.45,
     sizes=("default", "paper"),
-)
+)  # fmt: skip
 def _share_losing_at_smallest_gap(run: xr.Dataset) -> Estimate:
     ends = _ends("diagonal weights", run)[0]
     return known_share(ends > LOST, ~np.isnan(ends), f"gap {run.gap.values[0]:g}")
 
 
 @claims.add(
-    "whole-samples",
-    "In units of the loss of one lost sample, the final excess loss is a whole number",
+    "whole-samples", "In units of the loss of one lost sample, the final excess loss is a whole number",
     quantity="largest distance of n (L − L*) / (e^gap − 1) from a whole number at the last time, over flows",
-    kind="own",
-    source="Assumption 2: all wrong tokens of a sample have one score; the bound is this project's",
+    kind="own", source="Assumption 2: all wrong tokens of a sample have one score; the bound is this project's",
     high=1e-3,
-)
+)  # fmt: skip
 def _distance_from_integers(run: xr.Dataset) -> Estimate:
     ends = np.array([_ends(flow, run) for flow in run.flow.values])
     apart = np.nanmax(np.abs(ends - np.rint(ends)))
@@ -161,14 +151,11 @@ def _distance_from_integers(run: xr.Dataset) -> Estimate:
 
 
 @claims.add(
-    "w-alone-loses-none",
-    "The flow of W alone learns every sample at every gap",
-    quantity="number of flows of W alone that lose a sample by the last time",
-    kind="own",
-    source="This project's, from trial runs on other seeds; no theorem claims it",
-    high=0.0,
+    "w-alone-loses-none", "The flow of W alone learns every sample at every gap",
+    quantity="number of flows of W alone that lose a sample by the last time", kind="own",
+    source="This project's, from trial runs on other seeds; no theorem claims it", high=0.0,
     sizes=("default", "paper"),
-)
+)  # fmt: skip
 def _count_losing_alone(run: xr.Dataset) -> Estimate:
     return count_losing_flows(_ends("W alone", run), _when(run))
 
@@ -211,13 +198,8 @@ def figures(run: xr.Dataset) -> list[Figure]:
 
 entry = Entry(
     "softmax-attention/assumption-3",
-    "Assumption 3: a small initial loss suffices to learn every sample, but is not necessary",
-    citation=CITATION,
-    source="Assumption 3, Theorem 4.1",
-    params=Params,
-    quick=dict(gaps=(0.25, 7.0), instances=2, log10_times=(-1.0, 1.0, 3.0, 30.0)),
-    paper=dict(instances=300),
-    run=run,
-    claims=claims,
-    figures=figures,
-)
+    "Assumption 3: a small initial loss suffices to learn every sample, but is not necessary", citation=CITATION,
+    source="Assumption 3, Theorem 4.1", params=Params,
+    quick=dict(gaps=(0.25, 7.0), instances=2, log10_times=(-1.0, 1.0, 3.0, 30.0)), paper=dict(instances=300), run=run,
+    claims=claims, figures=figures,
+)  # fmt: skip

@@ -42,15 +42,15 @@ _ALARM = 0.05  # energy defect above which the balance raises an alarm
 class Params(EntryParams):
     """Data, times and solvers."""
 
-    samples: int = param(4, "samples n", ge=1)
-    tokens: int = param(5, "tokens per sample L", ge=2)
+    samples: int = param(4, "number of samples n", ge=1)
+    tokens: int = param(5, "number of tokens per sample L", ge=2)
     dim: int = param(8, "dimension d, and columns of K and Q", ge=2)
-    instances: int = param(2, "data sets on which formulations are compared", ge=1)
+    instances: int = param(2, "number of data sets on which formulations are compared", ge=1)
     log10_times: tuple[float, ...] = param(
         (10.0, 100.0, 300.0), "log10 of the times of the comparison", ge=1, lt=301, order="increasing"
     )
     scale: float = param(0.1, "initial scale ω₀, and deviation of the entries of K and Q", gt=0, scale="log")
-    naive_instances: int = param(6, "data sets for the naive gradients", ge=1)
+    naive_instances: int = param(6, "number of data sets for the naive gradients", ge=1)
     naive_log10_time: float = param(50.0, "log10 of the last time of naive gradients", ge=1, le=300)
     solvers: tuple[Literal["RK45", "DOP853", "LSODA", "BDF", "Radau"], ...] = param(
         ("RK45", "DOP853", "LSODA"), "SciPy's solvers for naive gradients, at rtol 1e-6"
@@ -195,13 +195,10 @@ for _name, _flow, _methods, _direction, _pair in (
     ("keys-queries", "K and Q", "reduced and in full form", "K Qᵀ", _PAIRS[3]),
 ):
     claims.add(
-        f"agree-{_name}",
-        f"Two solvers for {_flow}, in {_methods}, agree on the direction of {_direction}",
+        f"agree-{_name}", f"Two solvers for {_flow}, in {_methods}, agree on the direction of {_direction}",
         quantity="largest difference of the two directions over the largest entry, over times and data sets",
-        kind="own",
-        source="This project's bar at t = 1e10, 1e100 and 1e300",
-        high=1e-9,
-    )(partial(_distance_of_pair, _pair))
+        kind="own", source="This project's bar at t = 1e10, 1e100 and 1e300", high=1e-9,
+    )(partial(_distance_of_pair, _pair))  # fmt: skip
 
 # The quick size has one naive run of each gradient, too few to count failures and alarms.
 for _kind, _gradients, _source in (
@@ -220,23 +217,17 @@ for _kind, _gradients, _source in (
     claims.add(
         f"{_kind}-is-silent",
         f"Some runs with {_gradients} report a success with a direction wrong by more than 1e-3",
-        quantity="number of runs reported as a success with a relative error of the direction above 1e-3",
-        kind="own",
-        source=f"{_source}; exact count over the runs of SciPy's solvers",
-        low=1.0,
-        sizes=("default", "paper"),
-    )(partial(_silent_failures, _kind))
+        quantity="number of runs reported as a success with a relative error of the direction above 1e-3", kind="own",
+        source=f"{_source}; exact count over the runs of SciPy's solvers", low=1.0, sizes=("default", "paper"),
+    )(partial(_silent_failures, _kind))  # fmt: skip
 
 
 @claims.add(
-    "balance-catches",
-    "The energy balance is off by more than 5 % in every wrong run that reports a success",
+    "balance-catches", "The energy balance is off by more than 5 % in every wrong run that reports a success",
     quantity="share of the runs with a reported success and an error above 1e-3 that are off by more than 5 %",
-    kind="own",
-    source="Trial runs on seeds 1 and 2, where it was off by 50 % or more; exact count over the runs",
-    low=1.0,
-    sizes=("default", "paper"),
-)
+    kind="own", source="Trial runs on seeds 1 and 2, where it was off by 50 % or more; exact count over the runs",
+    low=1.0, sizes=("default", "paper"),
+)  # fmt: skip
 def _caught_share(run: xr.Dataset) -> Estimate:
     wrong = _is_wrong(run)
     if not wrong.any():
@@ -248,14 +239,11 @@ def _caught_share(run: xr.Dataset) -> Estimate:
 
 
 @claims.add(
-    "no-false-alarm",
-    "The energy balance is off by at most 5 % in every correct run that reports a success",
+    "no-false-alarm", "The energy balance is off by at most 5 % in every correct run that reports a success",
     quantity="number of runs with a reported success and an error of at most 1e-3 that are off by more than 5 %",
-    kind="own",
-    source="Trial runs on seeds 1 and 2, where it was off by 0.12 % at most; exact count over the runs",
-    high=0.0,
-    sizes=("default", "paper"),
-)
+    kind="own", source="Trial runs on seeds 1 and 2, where it was off by 0.12 % at most; exact count over the runs",
+    high=0.0, sizes=("default", "paper"),
+)  # fmt: skip
 def _false_alarms(run: xr.Dataset) -> Estimate:
     right = (run.says_success.values == 1) & (run.error.values <= _WRONG)
     if not right.any():
@@ -306,13 +294,8 @@ def figures(run: xr.Dataset) -> list[Figure]:
 
 entry = Entry(
     "softmax-attention/astronomical-times",
-    "Flows to t = 1e300: independent formulations agree, and naive gradients fail",
-    citation=CITATION,
-    source="Theorem 4.1",
-    params=Params,
+    "Flows to t = 1e300: independent formulations agree, and naive gradients fail", citation=CITATION,
+    source="Theorem 4.1", params=Params,
     quick=dict(instances=1, log10_times=(4.0,), naive_instances=1, solvers=("RK45",), most=6000),
-    paper=dict(instances=5, naive_instances=20),
-    run=run,
-    claims=claims,
-    figures=figures,
-)
+    paper=dict(instances=5, naive_instances=20), run=run, claims=claims, figures=figures,
+)  # fmt: skip

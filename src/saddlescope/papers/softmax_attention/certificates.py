@@ -193,23 +193,17 @@ for _norm, _problem, _bound in (
     ("nuclear", "the nuclear-norm SVM", 1e-10),
 ):
     claims.add(
-        f"gap-{_norm}",
-        f"This package solves {_problem} to a relative duality gap of at most {_bound:g}",
-        quantity="largest relative duality gap over draws of Gaussian data",
-        kind="own",
-        source="Section 3.2; a bar for (n, L, d) = (20, 10, 200)",
-        high=_bound,
-    )(partial(_largest_gap, norm=_norm))
+        f"gap-{_norm}", f"This package solves {_problem} to a relative duality gap of at most {_bound:g}",
+        quantity="largest relative duality gap over draws of Gaussian data", kind="own",
+        source="Section 3.2; a bar for (n, L, d) = (20, 10, 200)", high=_bound,
+    )(partial(_largest_gap, norm=_norm))  # fmt: skip
 
 
 @claims.add(
-    "independent-solvers",
-    "HiGHS and Clarabel find the same least ℓ1, Frobenius and nuclear norms as this package",
-    quantity="largest relative difference of a least norm, over draws and norms",
-    kind="own",
-    source="Definitions of the three problems; the bound allows for the other solvers' tolerance of 1e-8",
-    high=1e-6,
-)
+    "independent-solvers", "HiGHS and Clarabel find the same least ℓ1, Frobenius and nuclear norms as this package",
+    quantity="largest relative difference of a least norm, over draws and norms", kind="own",
+    source="Definitions of the three problems; the bound allows for the other solvers' tolerance of 1e-8", high=1e-6,
+)  # fmt: skip
 def _largest_difference(run: xr.Dataset) -> Estimate:
     worst = run.difference.max("small_draw")
     remark = ", ".join(f"{norm} {float(worst.sel(norm=norm)):.1g}" for norm in _NORMS)
@@ -223,32 +217,23 @@ def _certified_share(run: xr.Dataset, of: str) -> Estimate:
 
 
 claims.add(
-    "ranks-certified",
-    "For every draw, the certificate proves that no solution of the SVM has a larger rank",
-    quantity="share of solutions, of the ℓ1 and the nuclear-norm SVM, with a certified rank",
-    kind="own",
-    source="Strict complementarity, which Gaussian data have with probability one",
-    low=1.0,
-)(partial(_certified_share, of="rank_certified"))
+    "ranks-certified", "For every draw, the certificate proves that no solution of the SVM has a larger rank",
+    quantity="share of solutions, of the ℓ1 and the nuclear-norm SVM, with a certified rank", kind="own",
+    source="Strict complementarity, which Gaussian data have with probability one", low=1.0,
+)(partial(_certified_share, of="rank_certified"))  # fmt: skip
 
 claims.add(
-    "unique",
-    "For every draw, the certificate proves that the solution of the SVM is unique",
-    quantity="share of solutions, of the ℓ1 and the nuclear-norm SVM, certified as unique",
-    kind="own",
-    source="Gaussian data have unique solutions with probability one",
-    low=1.0,
-)(partial(_certified_share, of="unique"))
+    "unique", "For every draw, the certificate proves that the solution of the SVM is unique",
+    quantity="share of solutions, of the ℓ1 and the nuclear-norm SVM, certified as unique", kind="own",
+    source="Gaussian data have unique solutions with probability one", low=1.0,
+)(partial(_certified_share, of="unique"))  # fmt: skip
 
 
 @claims.add(
-    "low-rank",
-    "The nuclear-norm SVM has solutions of clearly lower rank than the Frobenius-norm SVM",
-    quantity="rank of W_* over rank of W_F, mean over draws",
-    kind="reading",
-    source='Section 4.2, "encourages a low-rank structure"; the bound is this project\'s',
-    high=0.75,
-)
+    "low-rank", "The nuclear-norm SVM has solutions of clearly lower rank than the Frobenius-norm SVM",
+    quantity="rank of W_* over rank of W_F, mean over draws", kind="reading",
+    source="Section 4.2, \"encourages a low-rank structure\"; the bound is this project's", high=0.75,
+)  # fmt: skip
 def _rank_ratio(run: xr.Dataset) -> Estimate:
     ranks = run["rank"]
     return Estimate.mean((ranks.sel(norm="nuclear") / ranks.sel(norm="frobenius")).values)
@@ -275,21 +260,16 @@ claims.add(
 claims.add(
     "rank-as-read-loosely",
     "Counting singular values above 1e-7 of the largest gives the rank of W_* at accuracy 1e-4",
-    quantity="share of draws in which Clarabel's solution gives the certified rank",
-    kind="own",
-    source="The default accuracy of first-order solvers; the bound for accuracy 1e-8",
-    low=0.9,
-)(partial(_right_rank_share, accuracy="1e-4"))
+    quantity="share of draws in which Clarabel's solution gives the certified rank", kind="own",
+    source="The default accuracy of first-order solvers; the bound for accuracy 1e-8", low=0.9,
+)(partial(_right_rank_share, accuracy="1e-4"))  # fmt: skip
 
 
 @claims.add(
-    "not-fooled",
-    "No certificate computed from another solver's answer confirms a wrong rank of W_*",
-    quantity="number of answers with a certified rank that differs from the true one",
-    kind="own",
-    source="Definition of the certificate",
-    high=0.0,
-)
+    "not-fooled", "No certificate computed from another solver's answer confirms a wrong rank of W_*",
+    quantity="number of answers with a certified rank that differs from the true one", kind="own",
+    source="Definition of the certificate", high=0.0,
+)  # fmt: skip
 def _wrong_certificates(run: xr.Dataset) -> Estimate:
     wrong = run.vouched & (run.told_rank != run.true_rank)
     none = int((~run.vouched).sum())
@@ -334,12 +314,7 @@ def figures(run: xr.Dataset) -> list[Figure]:
 entry = Entry(
     "softmax-attention/certificates",
     "Attention SVMs with proofs: gaps, ranks and uniqueness, and ranks read from other solvers' answers",
-    citation=CITATION,
-    source="Section 3.2",
-    params=Params,
+    citation=CITATION, source="Section 3.2", params=Params,
     quick=dict(samples=10, tokens=5, dim=50, draws=6, small_samples=4, small_tokens=4, small_dim=12, small_draws=12),
-    paper=dict(samples=80, dim=720),
-    run=run,
-    claims=claims,
-    figures=figures,
-)
+    paper=dict(samples=80, dim=720), run=run, claims=claims, figures=figures,
+)  # fmt: skip

@@ -169,13 +169,10 @@ _PILOT = "from the pilot on other images"
 
 
 @claims.add(
-    "unequal",
-    "In every pair of digits, some image has non-optimal patches of unequal scores, against Assumption 2",
+    "unequal", "In every pair of digits, some image has non-optimal patches of unequal scores, against Assumption 2",
     quantity="number of pairs of digits in which the non-optimal patches of every image have equal scores",
-    kind="own",
-    source="A property of the data; exact count",
-    high=0.0,
-)
+    kind="own", source="A property of the data; exact count", high=0.0,
+)  # fmt: skip
 def _equal_pairs(run: xr.Dataset) -> Estimate:
     return Estimate(float(run.equal.sum()), remark=f"of {run.sizes['pair']} pairs")
 
@@ -206,11 +203,9 @@ for _name, _flow, _of, _found in (
         _name,
         f"Where the flow of {_of} chooses every optimal patch, it usually minimises the {_MINIMISED[_flow]} norm",
         quantity=f"share of such pairs of digits whose final direction has the least {_MINIMISED[_flow]} norm",
-        kind="own",
-        source=_found.format(f"exact share of these pairs, bound {_PILOT}"),
-        low=0.9,
+        kind="own", source=_found.format(f"exact share of these pairs, bound {_PILOT}"), low=0.9,
         sizes=("default", "paper"),
-    )(partial(_decided_share, _flow))
+    )(partial(_decided_share, _flow))  # fmt: skip
 
 for _name, _flow, _of, _norm, _source in (
     ("key-query-never", "keys and queries", "K and Q", "Frobenius", "Section 4.2"),
@@ -218,25 +213,17 @@ for _name, _flow, _of, _norm, _source in (
     ("diagonal-never", "diagonal", "diagonal weights", "ℓ2", "Theorem 4.1"),
 ):
     claims.add(
-        _name,
-        f"For no pair of digits does the flow of {_of} minimise the {_norm} norm",
-        quantity=f"number of pairs of digits whose final direction has the least {_norm} norm",
-        kind="own",
-        source=f"{_source}, beyond its assumptions; exact count",
-        high=0.0,
-        sizes=("default", "paper"),
-    )(partial(_exceptions, _flow))
+        _name, f"For no pair of digits does the flow of {_of} minimise the {_norm} norm",
+        quantity=f"number of pairs of digits whose final direction has the least {_norm} norm", kind="own",
+        source=f"{_source}, beyond its assumptions; exact count", high=0.0, sizes=("default", "paper"),
+    )(partial(_exceptions, _flow))  # fmt: skip
 
 
 @claims.add(
-    "lost",
-    "For some pair of digits, the flow of K and Q ends without choosing every optimal patch",
-    quantity="number of pairs of digits in which a margin is negative at the end",
-    kind="own",
-    source=f"Assumption 3 does not hold; at least one, {_PILOT} (4 of 8)",
-    low=1.0,
-    sizes=("default", "paper"),
-)
+    "lost", "For some pair of digits, the flow of K and Q ends without choosing every optimal patch",
+    quantity="number of pairs of digits in which a margin is negative at the end", kind="own",
+    source=f"Assumption 3 does not hold; at least one, {_PILOT} (4 of 8)", low=1.0, sizes=("default", "paper"),
+)  # fmt: skip
 def _lost_pairs(run: xr.Dataset) -> Estimate:
     outcomes = run.outcome.sel(flow="keys and queries").values.tolist()
     if len(outcomes) < _MANY and "lost" not in outcomes:
@@ -248,11 +235,9 @@ def _lost_pairs(run: xr.Dataset) -> Estimate:
 @claims.add(
     "ranks",
     "For every pair of digits, the solution of least nuclear norm has lower rank than the Frobenius solution",
-    quantity="number of pairs of digits in which its rank is not lower",
-    kind="reading",
-    source='Section 4.2, "encourages a low-rank structure"; exact count',
-    high=0.0,
-)
+    quantity="number of pairs of digits in which its rank is not lower", kind="reading",
+    source='Section 4.2, "encourages a low-rank structure"; exact count', high=0.0,
+)  # fmt: skip
 def _rank_exceptions(run: xr.Dataset) -> Estimate:
     of = run.isel(pair=run.separable.values)
     nuclear, frobenius = (of["rank"].sel(norm=name).values for name in ("nuclear", "Frobenius"))
@@ -315,12 +300,6 @@ def _image_panel(image: np.ndarray, best: int) -> Panel:
 entry = Entry(
     "softmax-attention/digits",
     "Digits: the norm that each flow minimises on real images, where Assumptions 2 to 4 do not hold",
-    citation=CITATION,
-    source="Section 4.2",
-    params=Params,
-    quick=dict(digits=2, images=4, skip=0, times=4),
-    paper=dict(images=25),
-    run=run,
-    claims=claims,
-    figures=figures,
-)
+    citation=CITATION, source="Section 4.2", params=Params, quick=dict(digits=2, images=4, skip=0, times=4),
+    paper=dict(images=25), run=run, claims=claims, figures=figures,
+)  # fmt: skip

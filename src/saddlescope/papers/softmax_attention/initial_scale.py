@@ -45,13 +45,13 @@ _MODERATE = 0.1  # smallest scale that is compared with others on conditioned da
 class Params(EntryParams):
     """Instances and scales."""
 
-    samples: int = param(4, "samples n", ge=1)
-    tokens: int = param(5, "tokens per sample L", ge=2)
+    samples: int = param(4, "number of samples n", ge=1)
+    tokens: int = param(5, "number of tokens per sample L", ge=2)
     dim: int = param(8, "dimension d, without the added coordinate of degenerate data", ge=4)
-    conditioned: int = param(4, "conditioned data sets", ge=1)
-    degenerate: int = param(4, "degenerate data sets", ge=1)
-    starts: int = param(5, "random ω₀ of each degenerate data set; the last is 1/30 of the first", ge=3)
-    raw: int = param(12, "Gaussian data sets", ge=2)
+    conditioned: int = param(4, "number of conditioned data sets", ge=1)
+    degenerate: int = param(4, "number of degenerate data sets", ge=1)
+    starts: int = param(5, "number of random ω₀ per degenerate data set, of which the last is 1/30 of the first", ge=3)
+    raw: int = param(12, "number of Gaussian data sets", ge=2)
     scales: tuple[float, ...] = param(
         (1.0, 0.3, 0.1, 1e-2, 1e-4, 1e-8),
         "initial scales ω₀ for conditioned and raw data",
@@ -61,7 +61,7 @@ class Params(EntryParams):
         order="decreasing",
         scale="log",
     )
-    marks: int = param(25, "recorded times from ln t = 3 to 1e6", ge=3)
+    marks: int = param(25, "number of recorded times from ln t = 3 to 1e6", ge=3)
     seed: int = param(300, "seed of the first data set of each kind; the others count up", ge=1)
 
 
@@ -111,7 +111,7 @@ def _follow_scales(kind: str, seed: int, times: np.ndarray, params: Params) -> x
 
 
 def _follow_degenerate(kind: str, seed: int, times: np.ndarray, params: Params) -> xr.Dataset:
-    """Follow one degenerate data set from several omega_0, the last a multiple of the first."""
+    """Follow one degenerate data set from several ω₀, the last a multiple of the first."""
     from saddlescope.flow import diagonal_margin_flow
     from saddlescope.models.tokens.losses import SelectionLoss
 
@@ -213,38 +213,33 @@ claims = Claims()
 
 
 @claims.add(
-    "independent",
-    "Where the ℓ1 solution is unique, flows from all scales ω₀ of 0.1 or more approach one direction",
-    quantity="largest relative distance of two directions at ln t = 1e6, over conditioned data sets",
-    kind="reading",
-    source="Theorem 4.1; both are within about 1e-6 of the solution by then, the bound is ten times that",
-    high=1e-5,
-)
+    "independent", "Where the ℓ1 solution is unique, flows from all scales ω₀ of 0.1 or more approach one direction",
+    quantity="largest relative distance of two directions at ln t = 1e6, over conditioned data sets", kind="reading",
+    source="Theorem 4.1; both are within about 1e-6 of the solution by then, the bound is ten times that", high=1e-5,
+)  # fmt: skip
 def _distance_between_scales(run: xr.Dataset) -> Estimate:
     moderate = run.scale.values >= _MODERATE
     values = _values_at(run, "conditioned_apart")[:, moderate][:, :, moderate]
     remark = ", ".join(f"{scale:g}" for scale in run.scale.values[moderate])
-    return Estimate(float(values.max()), remark=f"omega_0 = {remark}; {len(values)} data sets")
+    return Estimate(float(values.max()), remark=f"ω₀ = {remark}; {len(values)} data sets")
 
 
 @claims.add(
     "degenerate-depends",
     "On data with a segment of ℓ1 solutions, the limit depends on the initial scales of the coordinates",
     quantity="largest relative distance of two directions of a data set at ln t = 1e6, smallest over data sets",
-    kind="own",
-    source="Theorem 4.1 leaves it open; the bound is 1e4 times the error of a direction at that time",
+    kind="own", source="Theorem 4.1 leaves it open; the bound is 1e4 times the error of a direction at that time",
     low=1e-2,
-)
+)  # fmt: skip
 def _smallest_spread(run: xr.Dataset) -> Estimate:
     values = _values_at(run, "spread")
     return Estimate(float(values.min()), remark=f"the least of {values.size} data sets")
 
 
-for _name, _statement, _kind, _quantity, _source, _variable in (
+for _name, _statement, _quantity, _source, _variable in (
     (
         "degenerate-global",
         "On data with a segment of ℓ1 solutions, every flow approaches one of them",
-        "reading",
         "relative distance of |β / μ|₁ from the least ℓ1 norm",
         "Theorem 4.1",
         "objective",
@@ -252,7 +247,6 @@ for _name, _statement, _kind, _quantity, _source, _variable in (
     (
         "least-entropy",
         "On data with a segment of ℓ1 solutions, flows approach the one of least entropy relative to ω₀²",
-        "own",
         "relative distance of the direction from that solution",
         "This project's derivation",
         "entropy_error",
@@ -260,20 +254,16 @@ for _name, _statement, _kind, _quantity, _source, _variable in (
     (
         "common-factor",
         "On data with a segment of ℓ1 solutions, dividing ω₀ by 30 does not change the limit",
-        "own",
         "relative distance of the directions from ω₀ and from ω₀ / 30",
         "This project's derivation",
         "rescaled",
     ),
 ):
     claims.add(
-        _name,
-        _statement,
-        quantity=f"largest {_quantity} at ln t = 1e6, over degenerate data",
-        kind=_kind,
-        source=f"{_source}; the bound is ten times the usual error 1 / ln t",
-        high=1e-5,
-    )(partial(_largest, _variable))
+        _name, _statement, quantity=f"largest {_quantity} at ln t = 1e6, over degenerate data",
+        kind="reading" if _name == "degenerate-global" else "own",
+        source=f"{_source}; the bound is ten times the usual error 1 / ln t", high=1e-5,
+    )(partial(_largest, _variable))  # fmt: skip
 
 
 @claims.add(
@@ -289,7 +279,7 @@ for _name, _statement, _kind, _quantity, _source, _variable in (
 def _gain_of_small_scale(run: xr.Dataset) -> Estimate:
     errors = _values_at(run, "raw_error", _ASTRONOMICAL)
     first, last = int(np.argmin(np.abs(run.scale.values - 0.3))), len(run.scale) - 1
-    remark = f"omega_0 = {run.scale.values[last]:g} over {run.scale.values[first]:g}"
+    remark = f"ω₀ = {run.scale.values[last]:g} over {run.scale.values[first]:g}"
     return Estimate.mean(np.log10(errors[:, last] / errors[:, first]), remark)
 
 
@@ -297,16 +287,14 @@ metrics = (
     Metric(
         name="conditioned_error",
         quantity="final error of the direction at the smallest scale, conditioned data, mean over instances",
-        statistic=lambda run: float(run.conditioned_error.isel(scale=-1, time=-1).mean()),
-        scale="log",
+        statistic=lambda run: float(run.conditioned_error.isel(scale=-1, time=-1).mean()), scale="log",
     ),
     Metric(
         name="raw_error",
         quantity="final error of the direction at the smallest scale, Gaussian data, median over instances",
-        statistic=lambda run: float(run.raw_error.isel(scale=-1, time=-1).median()),
-        scale="log",
+        statistic=lambda run: float(run.raw_error.isel(scale=-1, time=-1).median()), scale="log",
     ),
-)
+)  # fmt: skip
 
 
 def figures(run: xr.Dataset) -> list[Figure]:
@@ -357,13 +345,7 @@ def figures(run: xr.Dataset) -> list[Figure]:
 entry = Entry(
     "softmax-attention/initial-scale",
     "The initial scale: when the limit of the diagonal flow depends on it, and why smaller is not better",
-    citation=CITATION,
-    source="Theorem 4.1, equation 5",
-    params=Params,
+    citation=CITATION, source="Theorem 4.1, equation 5", params=Params,
     quick=dict(conditioned=1, degenerate=1, starts=3, raw=2, scales=(0.3, 0.1), marks=7),
-    paper=dict(conditioned=20, degenerate=20, raw=100),
-    run=run,
-    claims=claims,
-    figures=figures,
-    metrics=metrics,
-)
+    paper=dict(conditioned=20, degenerate=20, raw=100), run=run, claims=claims, figures=figures, metrics=metrics,
+)  # fmt: skip

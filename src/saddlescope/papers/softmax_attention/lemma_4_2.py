@@ -53,9 +53,9 @@ _TIMES = (
 class Params(EntryParams):
     """Instances and times."""
 
-    instances: int = param(24, "instances of each of the three kinds", ge=1)
-    samples: int = param(4, "samples n", ge=1)
-    tokens: int = param(5, "tokens per sample L", ge=2)
+    instances: int = param(24, "number of instances of each of the three kinds", ge=1)
+    samples: int = param(4, "number of samples n", ge=1)
+    tokens: int = param(5, "number of tokens per sample L", ge=2)
     dim: int = param(8, "dimension d of data that diagonal weights separate", ge=2)
     low_dim: int = param(3, "dimension d of data that only other W separate", ge=1)
     small_gap: float = param(1.0, "gap of the scores at which flows lose samples", gt=0)
@@ -183,13 +183,10 @@ claims = Claims()
 
 
 @claims.add(
-    "as-printed",
-    "Where some W separates the data, |β(t)| of the diagonal flow tends to infinity",
+    "as-printed", "Where some W separates the data, |β(t)| of the diagonal flow tends to infinity",
     quantity="number of flows that end at a finite strict minimum, on data that no diagonal W separates",
-    kind="printed",
-    source="Lemma 4.2 under Assumptions 1 and 2 as printed; no exception is allowed",
-    high=0.0,
-)
+    kind="printed", source="Lemma 4.2 under Assumptions 1 and 2 as printed; no exception is allowed", high=0.0,
+)  # fmt: skip
 def _finite_flows(run: xr.Dataset) -> Estimate:
     chosen = _select_instances(run, diagonal=False)
     finite = int(chosen.limit.notnull().sum())
@@ -203,11 +200,10 @@ def _finite_flows(run: xr.Dataset) -> Estimate:
 @claims.add(
     "with-diagonal-separability",
     "Where diagonal weights separate the data, |β(t)| of the diagonal flow tends to infinity",
-    quantity="number of flows whose |β| does not double from t = 1e30 to t = 1e300",
-    kind="reading",
+    quantity="number of flows whose |β| does not double from t = 1e30 to t = 1e300", kind="reading",
     source="Lemma 4.2 with the assumption that its proof uses; |β| grows like ln t, tenfold. No exception is allowed",
     high=0.0,
-)
+)  # fmt: skip
 def _flows_that_do_not_double(run: xr.Dataset) -> Estimate:
     chosen = _select_instances(run, diagonal=True)
     late, later = _values_at(chosen["size"], 30.0), _values_at(chosen["size"], 300.0)
@@ -221,13 +217,10 @@ def _flows_that_do_not_double(run: xr.Dataset) -> Estimate:
 
 
 @claims.add(
-    "gradient-vanishes",
-    "Where diagonal weights separate the data, the gradient of the diagonal flow tends to 0",
-    quantity="number of flows whose t |∇L|∞ does not fall from t = 1e30 to t = 1e300",
-    kind="reading",
-    source="Lemma 4.2's proof; t |∇L| falls like 1 / ln t, tenfold. No exception is allowed",
-    high=0.0,
-)
+    "gradient-vanishes", "Where diagonal weights separate the data, the gradient of the diagonal flow tends to 0",
+    quantity="number of flows whose t |∇L|∞ does not fall from t = 1e30 to t = 1e300", kind="reading",
+    source="Lemma 4.2's proof; t |∇L| falls like 1 / ln t, tenfold. No exception is allowed", high=0.0,
+)  # fmt: skip
 def _gradients_that_do_not_fall(run: xr.Dataset) -> Estimate:
     slowness = _select_instances(run, diagonal=True).slowness
     late, later = _values_at(slowness, 30.0) / 30, _values_at(slowness, 300.0) / 300
@@ -239,11 +232,10 @@ def _gradients_that_do_not_fall(run: xr.Dataset) -> Estimate:
 @claims.add(
     "gradient-law",
     "Where diagonal weights separate the data, the gradient of the diagonal flow approaches 1 / (2 t ln t)",
-    quantity="largest |2 t ln t |∇L|∞ − 1| at t = 1e300, over flows",
-    kind="own",
+    quantity="largest |2 t ln t |∇L|∞ − 1| at t = 1e300, over flows", kind="own",
     source="The law for β that grows like ln t; the bound is this project's, for corrections of ln ln t / ln t",
     high=0.1,
-)
+)  # fmt: skip
 def _slowness_error(run: xr.Dataset) -> Estimate:
     values = _values_at(_select_instances(run, diagonal=True).slowness, 300.0)
     if np.isnan(values).any():
@@ -252,13 +244,10 @@ def _slowness_error(run: xr.Dataset) -> Estimate:
 
 
 @claims.add(
-    "no-stationary-point",
-    "At any β, the inner product of −∇L and a separating β_f is at least the sum of all rates",
+    "no-stationary-point", "At any β, the inner product of −∇L and a separating β_f is at least the sum of all rates",
     quantity="number of random β at which the inequality fails, on data that diagonal weights separate",
-    kind="printed",
-    source="Appendix A.4, below equation 29, exact; so the loss has no stationary point",
-    high=0.0,
-)
+    kind="printed", source="Appendix A.4, below equation 29, exact; so the loss has no stationary point", high=0.0,
+)  # fmt: skip
 def _violations(run: xr.Dataset) -> Estimate:
     chosen = _select_instances(run, diagonal=True)
     return Estimate(
@@ -296,14 +285,8 @@ def figures(run: xr.Dataset) -> list[Figure]:
 
 
 entry = Entry(
-    "softmax-attention/lemma-4-2",
-    "Lemma 4.2: the weights diverge if diagonal weights can separate the data",
-    citation=CITATION,
-    source="Lemma 4.2, appendix A.4",
-    params=Params,
-    quick=dict(instances=1, log10_times=(0.0, 2.0, 30.0, 300.0)),
-    paper=dict(instances=100),
-    run=run,
-    claims=claims,
+    "softmax-attention/lemma-4-2", "Lemma 4.2: the weights diverge if diagonal weights can separate the data",
+    citation=CITATION, source="Lemma 4.2, appendix A.4", params=Params,
+    quick=dict(instances=1, log10_times=(0.0, 2.0, 30.0, 300.0)), paper=dict(instances=100), run=run, claims=claims,
     figures=figures,
-)
+)  # fmt: skip

@@ -53,10 +53,10 @@ _TIMES = (0.0, 1.0, 2.0, 3.0, 4.0, 6.0, 8.0, 10.0, 15.0, 20.0, 30.0, 50.0, 70.0,
 class Params(EntryParams):
     """Sizes, instances and times of Lemma 4.1."""
 
-    samples: tuple[int, ...] = param((4, 10), "samples n of each size", ge=1)
-    tokens: tuple[int, ...] = param((5, 5), "tokens per sample L of each size", ge=1)
+    samples: tuple[int, ...] = param((4, 10), "number of samples n of each size", ge=1)
+    tokens: tuple[int, ...] = param((5, 5), "number of tokens per sample L of each size", ge=1)
     dims: tuple[int, ...] = param((8, 50), "dimension d of each size", ge=1)
-    instances: int = param(4, "data sets of each size, each with both losses", ge=1)
+    instances: int = param(4, "number of data sets of each size, each with both losses", ge=1)
     scale: float = param(0.3, "typical size of w₊ and w₋ at the start", gt=0, scale="log")
     log10_times: tuple[float, ...] = param(_TIMES, "log10 of the recorded times", order="increasing")
     seed: int = param(0, "seed of the first data set and its start; the others count up", ge=0)
@@ -185,38 +185,29 @@ equivalence_claims.add(
     "equivalence",
     "Keys times queries and the difference of squares follow the same path from starts that meet equation 4",
     quantity="largest |β − w| over the largest entry of w, at recorded times from t = 1e3 on, over cases",
-    kind="printed",
-    source="Lemma 4.1; the bound is this project's bar for an identity followed numerically",
+    kind="printed", source="Lemma 4.1; the bound is this project's bar for an identity followed numerically",
     high=1e-10,
-)(partial(_largest, "difference"))
+)(partial(_largest, "difference"))  # fmt: skip
 
 equivalence_claims.add(
-    "keys-and-queries-conserve",
-    "The flow of keys and queries conserves ξ_k² − ξ_q² in every coordinate",
-    quantity="largest drift of ξ_k² − ξ_q² over ξ_k² + ξ_q² at the start, from t = 1e3 on, over cases",
-    kind="own",
-    source="Follows from equations 10 and 14; the bound is this project's bar",
-    high=1e-10,
-)(partial(_largest, "drift_of_keys"))
+    "keys-and-queries-conserve", "The flow of keys and queries conserves ξ_k² − ξ_q² in every coordinate",
+    quantity="largest drift of ξ_k² − ξ_q² over ξ_k² + ξ_q² at the start, from t = 1e3 on, over cases", kind="own",
+    source="Follows from equations 10 and 14; the bound is this project's bar", high=1e-10,
+)(partial(_largest, "drift_of_keys"))  # fmt: skip
 
 equivalence_claims.add(
-    "squares-conserve",
-    "The flow of w₊ and w₋ conserves the product w₊ w₋ in every coordinate",
-    quantity="largest relative drift of w₊ w₋ from its start, from t = 1e3 on, over cases",
-    kind="own",
-    source="Follows from equations 11 and 12; the bound is this project's bar",
-    high=1e-10,
-)(partial(_largest, "drift_of_squares"))
+    "squares-conserve", "The flow of w₊ and w₋ conserves the product w₊ w₋ in every coordinate",
+    quantity="largest relative drift of w₊ w₋ from its start, from t = 1e3 on, over cases", kind="own",
+    source="Follows from equations 11 and 12; the bound is this project's bar", high=1e-10,
+)(partial(_largest, "drift_of_squares"))  # fmt: skip
 
 
 @equivalence_claims.add(
-    "sums-of-squares-matter",
-    "With other sums of squares than in equation 4, keys times queries leave the path of w",
-    quantity="smallest |β − w| over the largest entry of w at t = 1e3, over cases",
-    kind="own",
+    "sums-of-squares-matter", "With other sums of squares than in equation 4, keys times queries leave the path of w",
+    quantity="smallest |β − w| over the largest entry of w at t = 1e3, over cases", kind="own",
     source="Equations 10 and 13, whose right-hand sides differ; the bound is this project's, far above rounding",
     low=1e-3,
-)
+)  # fmt: skip
 def _smallest_control(run: xr.Dataset) -> Estimate:
     last = int((run.log10_time <= _JUDGED_FROM).sum()) - 1
     at = run.control.values[:, last]
@@ -225,32 +216,26 @@ def _smallest_control(run: xr.Dataset) -> Estimate:
 
 
 closed_form_claims.add(
-    "closed-form",
-    "Along the gradient flow, β(t) equals ω₀² sinh(Bφ(t))",
+    "closed-form", "Along the gradient flow, β(t) equals ω₀² sinh(Bφ(t))",
     quantity="largest difference of both sides over the largest entry of β, from t = 1e3 on, over cases",
     kind="printed",
-    source="Lemma A.1, equation 19; the bound is this project's bar for an identity followed numerically",
-    high=1e-10,
-)(partial(_largest, "closed_form"))
+    source="Lemma A.1, equation 19; the bound is this project's bar for an identity followed numerically", high=1e-10,
+)(partial(_largest, "closed_form"))  # fmt: skip
 
 closed_form_claims.add(
-    "speed",
-    "Along the gradient flow, dβ/dt equals −2 √(β² + ω₀⁴) ⊙ ∇L",
+    "speed", "Along the gradient flow, dβ/dt equals −2 √(β² + ω₀⁴) ⊙ ∇L",
     quantity="largest difference of both sides over the largest entry of dβ/dt, from t = 1e3 on, over cases",
-    kind="printed",
-    source="Lemma A.1, second half; the bound is that of differences of five times 1 % apart",
+    kind="printed", source="Lemma A.1, second half; the bound is that of differences of five times 1 % apart",
     high=1e-6,
-)(partial(_largest, "speed"))
+)(partial(_largest, "speed"))  # fmt: skip
 
 
 @closed_form_claims.add(
-    "equation-27-as-printed",
-    "The loss falls at the rate of equation 27, with its factor 2/n",
+    "equation-27-as-printed", "The loss falls at the rate of equation 27, with its factor 2/n",
     quantity="smallest relative deviation of the measured dL/dt from equation 27, over times and cases",
-    kind="printed",
-    source="Equation 27; its 1/n is part of ∇L already. The bound is that of differences of times",
+    kind="printed", source="Equation 27; its 1/n is part of ∇L already. The bound is that of differences of times",
     high=1e-6,
-)
+)  # fmt: skip
 def _printed_fall_error(run: xr.Dataset) -> Estimate:
     ratio = run.fall * run.samples
     return Estimate(
@@ -259,13 +244,10 @@ def _printed_fall_error(run: xr.Dataset) -> Estimate:
 
 
 @closed_form_claims.add(
-    "equation-27-corrected",
-    "The loss falls at the rate of equation 27 with the factor 2 in place of 2/n",
+    "equation-27-corrected", "The loss falls at the rate of equation 27 with the factor 2 in place of 2/n",
     quantity="largest relative deviation of the measured dL/dt from the corrected equation, over times and cases",
-    kind="own",
-    source="Equation 27 without its second 1/n; the bound is that of differences of times",
-    high=1e-6,
-)
+    kind="own", source="Equation 27 without its second 1/n; the bound is that of differences of times", high=1e-6,
+)  # fmt: skip
 def _fall_error(run: xr.Dataset) -> Estimate:
     seen = int(run.fall.notnull().sum())
     return Estimate(float(abs(run.fall - 1).max()), remark=f"{seen} of {run.fall.size} times resolve the fall")
@@ -347,27 +329,15 @@ def _deviations(
 
 
 equivalence = Entry(
-    "softmax-attention/lemma-4-1",
-    "Lemma 4.1: keys times queries and a difference of squares are one flow",
-    citation=CITATION,
-    source="Lemma 4.1, appendix A.2",
-    params=Params,
+    "softmax-attention/lemma-4-1", "Lemma 4.1: keys times queries and a difference of squares are one flow",
+    citation=CITATION, source="Lemma 4.1, appendix A.2", params=Params,
     quick=dict(samples=(4,), tokens=(5,), dims=(8,), instances=1, log10_times=(1.0, 3.0, 6.0, 10.0), seed=2),
-    paper=dict(instances=20),
-    run=run_equivalence,
-    claims=equivalence_claims,
-    figures=equivalence_figures,
-)
+    paper=dict(instances=20), run=run_equivalence, claims=equivalence_claims, figures=equivalence_figures,
+)  # fmt: skip
 
 closed_form = Entry(
-    "softmax-attention/lemma-a-1",
-    "Lemma A.1: the flow of diagonal weights in closed form, and the fall of its loss",
-    citation=CITATION,
-    source="Lemma A.1, equations 19 and 27",
-    params=ClosedFormParams,
+    "softmax-attention/lemma-a-1", "Lemma A.1: the flow of diagonal weights in closed form, and the fall of its loss",
+    citation=CITATION, source="Lemma A.1, equations 19 and 27", params=ClosedFormParams,
     quick=dict(samples=(4,), tokens=(5,), dims=(8,), instances=1, log10_times=(1.0, 3.0, 10.0), seed=2),
-    paper=dict(instances=20),
-    run=run_closed_form,
-    claims=closed_form_claims,
-    figures=closed_form_figures,
-)
+    paper=dict(instances=20), run=run_closed_form, claims=closed_form_claims, figures=closed_form_figures,
+)  # fmt: skip

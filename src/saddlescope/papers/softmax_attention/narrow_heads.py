@@ -123,28 +123,21 @@ claims = Claims()
 
 
 @claims.add(
-    "separates",
-    "At least 90 % of heads with fewer columns than dimensions select every optimal token",
-    quantity="share of narrow heads with a positive margin at the end",
-    kind="own",
-    source="Theorems 4.1 and 5.1 have d_e >= d; the bound is from trial runs on other seeds",
-    low=0.9,
+    "separates", "At least 90 % of heads with fewer columns than dimensions select every optimal token",
+    quantity="share of narrow heads with a positive margin at the end", kind="own",
+    source="Theorems 4.1 and 5.1 have d_e >= d; the bound is from trial runs on other seeds", low=0.9,
     sizes=("default", "paper"),
-)
+)  # fmt: skip
 def _separating_share(run: xr.Dataset) -> Estimate:
     last = _last_values(_narrow(run))
     return Estimate.share(float(last.notnull().sum()), last.size)
 
 
 @claims.add(
-    "wide",
-    "Outside Assumption 4, at least 80 % of heads with d_e = d come close to the least nuclear norm",
-    quantity=f"share of heads with d_e = d that end within {_NEAR:.0%} of the least nuclear norm",
-    kind="reading",
-    source="Section 4.2; the bound is from trial runs on other seeds",
-    low=0.8,
-    sizes=("default", "paper"),
-)
+    "wide", "Outside Assumption 4, at least 80 % of heads with d_e = d come close to the least nuclear norm",
+    quantity=f"share of heads with d_e = d that end within {_NEAR:.0%} of the least nuclear norm", kind="reading",
+    source="Section 4.2; the bound is from trial runs on other seeds", low=0.8, sizes=("default", "paper"),
+)  # fmt: skip
 def _wide_share(run: xr.Dataset) -> Estimate:
     excess = _last_values(run.isel(columns=-1)) / run.least - 1
     return Estimate.share(float((excess < _NEAR).sum()), excess.size)
@@ -154,11 +147,9 @@ def _wide_share(run: xr.Dataset) -> Estimate:
     "rank-is-enough",
     "At least 80 % of narrow heads with rank(W_*) columns or more come close to the least nuclear norm",
     quantity=f"share of heads with rank(W_*) <= d_e < d that end within {_NEAR:.0%} of the least nuclear norm",
-    kind="own",
-    source="(W_*-SVM), whose solution does not change; the bound is from trial runs on other seeds",
-    low=0.8,
-    sizes=("default", "paper"),
-)
+    kind="own", source="(W_*-SVM), whose solution does not change; the bound is from trial runs on other seeds",
+    low=0.8, sizes=("default", "paper"),
+)  # fmt: skip
 def _sufficient_share(run: xr.Dataset) -> Estimate:
     some = _narrow(run)
     meant = (some.columns >= some["rank"]).broadcast_like(_last_values(some))
@@ -169,13 +160,12 @@ def _sufficient_share(run: xr.Dataset) -> Estimate:
 
 
 @claims.add(
-    "one-column",
-    "At least 90 % of heads with one column reach the best rank-one solution of the nuclear-norm SVM",
+    "one-column", "At least 90 % of heads with one column reach the best rank-one solution of the nuclear-norm SVM",
     quantity=f"share of heads with d_e = 1 that end within {_SAME:.0%} of the best value that the search found",
     kind="own",
     source="Section 3.2 poses (W_*-SVM) with the rank bound, for which the paper claims nothing below d; own bound",
     low=0.9,
-)
+)  # fmt: skip
 def _best_share(run: xr.Dataset) -> Estimate:
     ratio = _last_values(run.isel(columns=0)) / run.bounded.isel(columns=0)
     hits, values = (ratio < 1 + _SAME).sum(), f"median {float(ratio.median()):.3f}, largest {float(ratio.max()):.3f}"
@@ -186,24 +176,19 @@ def _best_share(run: xr.Dataset) -> Estimate:
 @claims.add(
     "one-column-stationary",
     "Every head with one column ends at a stationary point of the nuclear-norm SVM with rank bound one",
-    quantity="largest relative residual of the stationarity of K and Q at the end",
-    kind="own",
-    source="Where directions converge, K' = Z Q and Q' = Zᵀ K have K ~ Z Q; the bound is from trial runs",
-    high=0.01,
-)
+    quantity="largest relative residual of the stationarity of K and Q at the end", kind="own",
+    source="Where directions converge, K' = Z Q and Q' = Zᵀ K have K ~ Z Q; the bound is from trial runs", high=0.01,
+)  # fmt: skip
 def _largest_residual(run: xr.Dataset) -> Estimate:
     residual = run.residual.isel(columns=0)
     return Estimate(float(residual.max(skipna=False)), remark=f"median {float(residual.median()):.2g}")
 
 
 @claims.add(
-    "none-better",
-    "No narrow head ends below the best nuclear norm that the search finds under its rank bound",
-    quantity="smallest relative excess of a narrow head's final value over the value of the search",
-    kind="own",
-    source="Definition, if the search found the best; the bound allows for rounding",
-    low=-1e-6,
-)
+    "none-better", "No narrow head ends below the best nuclear norm that the search finds under its rank bound",
+    quantity="smallest relative excess of a narrow head's final value over the value of the search", kind="own",
+    source="Definition, if the search found the best; the bound allows for rounding", low=-1e-6,
+)  # fmt: skip
 def _smallest_excess(run: xr.Dataset) -> Estimate:
     some = _narrow(run)
     return Estimate(float((_last_values(some) / some.bounded).min() - 1), remark=f"{_last_values(some).size} runs")
@@ -211,17 +196,14 @@ def _smallest_excess(run: xr.Dataset) -> Estimate:
 
 metrics = (
     Metric(
-        name="rank",
-        quantity="rank of the nuclear-norm solution, mean over draws",
+        name="rank", quantity="rank of the nuclear-norm solution, mean over draws",
         statistic=lambda run: float(run["rank"].mean()),
     ),
     Metric(
-        name="residual",
-        quantity="largest final residual of the stationarity of K and Q",
-        statistic=lambda run: float(run.residual.max()),
-        scale="log",
+        name="residual", quantity="largest final residual of the stationarity of K and Q",
+        statistic=lambda run: float(run.residual.max()), scale="log",
     ),
-)
+)  # fmt: skip
 
 
 def figures(run: xr.Dataset) -> list[Figure]:
@@ -262,14 +244,9 @@ def figures(run: xr.Dataset) -> list[Figure]:
 
 entry = Entry(
     "softmax-attention/narrow-heads",
-    "Narrow heads: the norm that keys and queries with fewer columns than dimensions minimise",
-    citation=CITATION,
-    source="Sections 3.2 and 5",
-    params=Params,
+    "Narrow heads: the norm that keys and queries with fewer columns than dimensions minimise", citation=CITATION,
+    source="Sections 3.2 and 5", params=Params,
     quick=dict(columns=(1, 2), draws=2, starts=1, search=4, log10_times=(10.0, 1e3, 1e5), seed=1),
-    paper=dict(samples=10, dim=50, columns=(1, 2, 3, 5), starts=5),
-    run=run,
-    claims=claims,
-    figures=figures,
+    paper=dict(samples=10, dim=50, columns=(1, 2, 3, 5), starts=5), run=run, claims=claims, figures=figures,
     metrics=metrics,
-)
+)  # fmt: skip

@@ -129,23 +129,19 @@ def _loss_law_error(run: xr.Dataset, of: str, time: int | None) -> Estimate:
 claims = Claims()
 
 claims.add(
-    "frobenius",
-    "The direction of the flow of W alone approaches the solution of least Frobenius norm",
-    quantity="largest relative excess over the least Frobenius norm at the last time, over draws",
-    kind="reading",
-    source="Section 4.2 after Tarzanagh et al. (2023a); excess is O(1 / ln t), the bound from trial runs",
-    high=1e-4,
-)(partial(_last_excess, norm="frobenius", of=WEIGHTS, largest=True))
+    "frobenius", "The direction of the flow of W alone approaches the solution of least Frobenius norm",
+    quantity="largest relative excess over the least Frobenius norm at the last time, over draws", kind="reading",
+    source="Section 4.2 after Tarzanagh et al. (2023a); excess is O(1 / ln t), the bound from trial runs", high=1e-4,
+)(partial(_last_excess, norm="frobenius", of=WEIGHTS, largest=True))  # fmt: skip
 
 
 @claims.add(
-    "nuclear",
-    "Outside Assumption 4, the direction of keys times queries approaches the least nuclear norm",
+    "nuclear", "Outside Assumption 4, the direction of keys times queries approaches the least nuclear norm",
     quantity="relative excess over the least nuclear norm at the last time over that at t = 1e10, largest over draws",
     kind="reading",
     source="Section 4.2; no proof and no rate outside Assumption 4, the bound from trial runs on other seeds",
     high=0.25,
-)
+)  # fmt: skip
 def _remaining_excess(run: xr.Dataset) -> Estimate:
     pairs = run.nuclear.sel(flow=FACTORS)
     ratio = pairs.isel(time=-1) / pairs.isel(time=0)
@@ -153,25 +149,19 @@ def _remaining_excess(run: xr.Dataset) -> Estimate:
 
 
 @claims.add(
-    "falls",
-    "In every draw, the nuclear-norm excess of keys times queries falls between all recorded times",
-    quantity="share of draws in which it falls between all recorded times",
-    kind="own",
-    source="This project's question",
-    low=1.0,
-)
+    "falls", "In every draw, the nuclear-norm excess of keys times queries falls between all recorded times",
+    quantity="share of draws in which it falls between all recorded times", kind="own",
+    source="This project's question", low=1.0,
+)  # fmt: skip
 def _falling_share(run: xr.Dataset) -> Estimate:
     return _share((run.nuclear.sel(flow=FACTORS).diff("time") < 0).all("time"))
 
 
 @claims.add(
-    "below",
-    "In every draw, keys times queries end with a smaller nuclear-norm excess than W alone",
-    quantity="share of draws in which the excess is smaller at the last time",
-    kind="reading",
-    source="Section 4.2",
+    "below", "In every draw, keys times queries end with a smaller nuclear-norm excess than W alone",
+    quantity="share of draws in which the excess is smaller at the last time", kind="reading", source="Section 4.2",
     low=1.0,
-)
+)  # fmt: skip
 def _share_below_at_last(run: xr.Dataset) -> Estimate:
     return _share(_below(run).isel(time=-1))
 
@@ -179,72 +169,55 @@ def _share_below_at_last(run: xr.Dataset) -> Estimate:
 @claims.add(
     "below-from-the-first",
     "In every draw, keys times queries have a smaller nuclear-norm excess than W alone at all recorded times",
-    quantity="share of draws in which the excess is smaller at all recorded times",
-    kind="own",
-    source="This project's question, stronger than section 4.2",
-    low=1.0,
-)
+    quantity="share of draws in which the excess is smaller at all recorded times", kind="own",
+    source="This project's question, stronger than section 4.2", low=1.0,
+)  # fmt: skip
 def _share_below(run: xr.Dataset) -> Estimate:
     return _share(_below(run).all("time"))
 
 
 claims.add(
-    "not-nuclear",
-    "The flow of W alone does not minimise the nuclear norm in any draw",
-    quantity="smallest relative excess over the least nuclear norm at the last time, over draws",
-    kind="own",
+    "not-nuclear", "The flow of W alone does not minimise the nuclear norm in any draw",
+    quantity="smallest relative excess over the least nuclear norm at the last time, over draws", kind="own",
     source="Section 4.2; the bound is this project's, far above the excess of keys times queries at that time",
     low=0.01,
-)(partial(_last_excess, norm="nuclear", of=WEIGHTS, largest=False))
+)(partial(_last_excess, norm="nuclear", of=WEIGHTS, largest=False))  # fmt: skip
 
 claims.add(
-    "not-frobenius",
-    "The flow of keys and queries does not minimise the Frobenius norm in any draw",
-    quantity="smallest relative excess over the least Frobenius norm at the last time, over draws",
-    kind="own",
-    source="Section 4.2; the bound is this project's",
-    low=0.01,
-)(partial(_last_excess, norm="frobenius", of=FACTORS, largest=False))
+    "not-frobenius", "The flow of keys and queries does not minimise the Frobenius norm in any draw",
+    quantity="smallest relative excess over the least Frobenius norm at the last time, over draws", kind="own",
+    source="Section 4.2; the bound is this project's", low=0.01,
+)(partial(_last_excess, norm="frobenius", of=FACTORS, largest=False))  # fmt: skip
 
 claims.add(
-    "loss-of-weights",
-    "For W alone, t (L - L*) approaches the square of the least Frobenius norm",
-    quantity="largest relative deviation from this law at t = 1e100, over draws",
-    kind="own",
-    source="A law of this project, from W = W_F ln t + O(1), and its bar",
-    high=1e-4,
-)(partial(_loss_law_error, of=WEIGHTS, time=100))
+    "loss-of-weights", "For W alone, t (L - L*) approaches the square of the least Frobenius norm",
+    quantity="largest relative deviation from this law at t = 1e100, over draws", kind="own",
+    source="A law of this project, from W = W_F ln t + O(1), and its bar", high=1e-4,
+)(partial(_loss_law_error, of=WEIGHTS, time=100))  # fmt: skip
 
 claims.add(
-    "loss-of-factors",
-    "For keys and queries, t (L - L*) times the margin approaches half the least nuclear norm",
-    quantity="largest relative deviation from this law at the last time, over draws",
-    kind="own",
-    source="A law of this project, the nuclear counterpart of the diagonal one, without a proof; the bound from trial "
-    "runs on other seeds",
+    "loss-of-factors", "For keys and queries, t (L - L*) times the margin approaches half the least nuclear norm",
+    quantity="largest relative deviation from this law at the last time, over draws", kind="own",
+    source="A law of this project, the nuclear counterpart of the diagonal one, without a proof; the bound from "
+        "trial runs on other seeds",
     high=0.03,
-)(partial(_loss_law_error, of=FACTORS, time=None))
+)(partial(_loss_law_error, of=FACTORS, time=None))  # fmt: skip
 
 
 metrics = (
     Metric(
-        name="nuclear",
-        quantity="final excess of the nuclear norm, keys and queries, mean over draws",
-        statistic=lambda run: float(run.nuclear.sel(flow=FACTORS).isel(time=-1).mean()),
-        scale="log",
+        name="nuclear", quantity="final excess of the nuclear norm, keys and queries, mean over draws",
+        statistic=lambda run: float(run.nuclear.sel(flow=FACTORS).isel(time=-1).mean()), scale="log",
     ),
     Metric(
-        name="frobenius",
-        quantity="final excess of the Frobenius norm, W alone, mean over draws",
-        statistic=lambda run: float(run.frobenius.sel(flow=WEIGHTS).isel(time=-1).mean()),
-        scale="log",
+        name="frobenius", quantity="final excess of the Frobenius norm, W alone, mean over draws",
+        statistic=lambda run: float(run.frobenius.sel(flow=WEIGHTS).isel(time=-1).mean()), scale="log",
     ),
     Metric(
-        name="rank",
-        quantity="rank of the nuclear-norm solution, mean over draws",
+        name="rank", quantity="rank of the nuclear-norm solution, mean over draws",
         statistic=lambda run: float(run.ranks.sel(flow=FACTORS).mean()),
     ),
-)
+)  # fmt: skip
 
 
 def figures(run: xr.Dataset) -> list[Figure]:
@@ -281,13 +254,7 @@ def figures(run: xr.Dataset) -> list[Figure]:
 entry = Entry(
     "softmax-attention/section-4-2",
     "Section 4.2: W alone minimises the Frobenius norm, keys times queries the nuclear norm, on the same loss",
-    citation=CITATION,
-    source="Section 4.2",
-    params=Params,
+    citation=CITATION, source="Section 4.2", params=Params,
     quick=dict(samples=4, dim=8, draws=4, log10_times=(10.0, 100.0, 1e3, 1e5)),
-    paper=dict(samples=20, tokens=10, dim=200),
-    run=run,
-    claims=claims,
-    figures=figures,
-    metrics=metrics,
-)
+    paper=dict(samples=20, tokens=10, dim=200), run=run, claims=claims, figures=figures, metrics=metrics,
+)  # fmt: skip

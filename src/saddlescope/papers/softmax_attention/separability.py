@@ -34,19 +34,19 @@ _KINDS = ("any W", "diagonal W")
 class Params(EntryParams):
     """Sizes and trials."""
 
-    samples: int = param(8, "samples n of the data with many tokens", ge=1)
-    tokens: int = param(5, "tokens per sample L of the data with many tokens", ge=2)
+    samples: int = param(8, "number of samples n of the data with many tokens", ge=1)
+    tokens: int = param(5, "number of tokens per sample L of the data with many tokens", ge=2)
     dims: tuple[int, ...] = param(
         (2, 3, 4, 5, 6, 8, 9, 12, 16, 20, 24, 28, 32),
         "dimensions d of the data with many tokens",
         ge=1,
         order="increasing",
     )
-    pairs: int = param(12, "samples n of the data with two tokens", ge=2)
+    pairs: int = param(12, "number of samples n of the data with two tokens", ge=2)
     pair_dims: tuple[int, ...] = param(
         (2, 3, 4, 5, 6, 7, 8, 10), "dimensions d of the data with two tokens", ge=1, order="increasing"
     )
-    trials: int = param(200, "instances of each size", ge=1)
+    trials: int = param(200, "number of instances of each size", ge=1)
     seed: int = param(0, "seed of the first instance of each size; the others count up", ge=0)
 
 
@@ -134,24 +134,20 @@ def _cover_p_value(kind: str, run: xr.Dataset) -> Estimate:
 claims = Claims()
 
 claims.add(
-    "any-w-above-n-and-l",
-    "Some W separates Gaussian data whenever the dimension d is at least n and L − 1",
-    quantity="number of inseparable instances with d ≥ max(n, L − 1)",
-    kind="reading",
+    "any-w-above-n-and-l", "Some W separates Gaussian data whenever the dimension d is at least n and L − 1",
+    quantity="number of inseparable instances with d ≥ max(n, L − 1)", kind="reading",
     source="Section 3.1: for d larger than L and n; exact, by independent queries and differences. No exception is "
-    "allowed",
+        "allowed",
     high=0.0,
-)(partial(_count_inseparable, "any W", lambda run: run.n.values.clip(run.L.values - 1)))
+)(partial(_count_inseparable, "any W", lambda run: run.n.values.clip(run.L.values - 1)))  # fmt: skip
 
 
 @claims.add(
     "diagonal-w-above-n-and-l",
     "At the smallest d above n and L, diagonal weights separate less than half of the Gaussian data",
-    quantity="share of instances that diagonal weights separate at the smallest d above n and L",
-    kind="own",
-    source="This project's: less than half of them",
-    high=0.5,
-)
+    quantity="share of instances that diagonal weights separate at the smallest d above n and L", kind="own",
+    source="This project's: less than half of them", high=0.5,
+)  # fmt: skip
 def _share_just_above(run: xr.Dataset) -> Estimate:
     first = run.isel(size=(run.L.values > 2) & (run.d.values > np.maximum(run.n.values, run.L.values)))
     if not first.sizes["size"]:
@@ -166,34 +162,26 @@ def _share_just_above(run: xr.Dataset) -> Estimate:
 claims.add(
     "diagonal-w-above-all-differences",
     "Diagonal weights separate Gaussian data whenever the dimension d is at least n (L − 1)",
-    quantity="number of instances with d ≥ n (L − 1) that no diagonal W separates",
-    kind="own",
-    source="Features that are independent can have any margins; exact. No exception is allowed",
-    high=0.0,
-)(partial(_count_inseparable, "diagonal W", lambda run: run.n.values * (run.L.values - 1)))
+    quantity="number of instances with d ≥ n (L − 1) that no diagonal W separates", kind="own",
+    source="Features that are independent can have any margins; exact. No exception is allowed", high=0.0,
+)(partial(_count_inseparable, "diagonal W", lambda run: run.n.values * (run.L.values - 1)))  # fmt: skip
 
 for _name, _kind, _statement in (
     ("diagonal-w", "diagonal W", "diagonal weights separate as often as Cover's theorem predicts for d numbers"),
     ("any-w", "any W", "a full W separates as often as Cover's theorem predicts for d² numbers"),
 ):
     claims.add(
-        f"two-tokens-{_name}",
-        f"With two tokens, {_statement}",
-        quantity="p-value of the counts by dimension under Cover's shares (χ² test)",
-        kind="own",
-        source="Cover (1965), exact; the bound is a level of one in a thousand",
-        low=1e-3,
-    )(partial(_cover_p_value, _kind))
+        f"two-tokens-{_name}", f"With two tokens, {_statement}",
+        quantity="p-value of the counts by dimension under Cover's shares (χ² test)", kind="own",
+        source="Cover (1965), exact; the bound is a level of one in a thousand", low=1e-3,
+    )(partial(_cover_p_value, _kind))  # fmt: skip
 
 
 @claims.add(
-    "every-answer-is-proven",
-    "Every answer has a proof: weights with margins of 1, or a Farkas certificate",
-    quantity="largest residual of a proof: gap of a margin to 1, or relative norm of the Farkas sum",
-    kind="own",
-    source="Farkas' lemma; the bound is rounding in sums of as many numbers",
-    high=1e-12,
-)
+    "every-answer-is-proven", "Every answer has a proof: weights with margins of 1, or a Farkas certificate",
+    quantity="largest residual of a proof: gap of a margin to 1, or relative norm of the Farkas sum", kind="own",
+    source="Farkas' lemma; the bound is rounding in sums of as many numbers", high=1e-12,
+)  # fmt: skip
 def _worst_proof(run: xr.Dataset) -> Estimate:
     count = run.sizes["size"] * run.attrs["trials"] * 2
     return Estimate(float(run.worst_proof.max()), remark=f"{count} answers")
@@ -249,15 +237,8 @@ def figures(run: xr.Dataset) -> list[Figure]:
 
 
 entry = Entry(
-    "softmax-attention/separability",
-    "Separability of Gaussian data: diagonal weights need far more dimensions",
-    citation=CITATION,
-    source="Assumption 1, section 3.1",
-    params=Params,
-    quick=dict(dims=(3, 9, 32), pairs=6, pair_dims=(2, 3), trials=20),
-    paper=dict(trials=2000),
-    run=run,
-    claims=claims,
-    figures=figures,
-    metrics=metrics,
-)
+    "softmax-attention/separability", "Separability of Gaussian data: diagonal weights need far more dimensions",
+    citation=CITATION, source="Assumption 1, section 3.1", params=Params,
+    quick=dict(dims=(3, 9, 32), pairs=6, pair_dims=(2, 3), trials=20), paper=dict(trials=2000), run=run,
+    claims=claims, figures=figures, metrics=metrics,
+)  # fmt: skip

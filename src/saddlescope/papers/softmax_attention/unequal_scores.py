@@ -175,24 +175,20 @@ claims.add(
 @claims.add(
     "margins-of-unequal-scores",
     "Active margins approach ln t + ln μ + ln(C_k / λ_k), with C_k from each token's own gap",
-    quantity="largest absolute deviation of an active margin at ln t = 1e4, over flows",
-    kind="own",
-    source="Lemma A.1 at large times; the bound is this project's, for corrections of order 1 / ln t",
-    high=1e-3,
-)
+    quantity="largest absolute deviation of an active margin at ln t = 1e4, over flows", kind="own",
+    source="Lemma A.1 at large times; the bound is this project's, for corrections of order 1 / ln t", high=1e-3,
+)  # fmt: skip
 def _law_error(run: xr.Dataset) -> Estimate:
     values = run.law.isel(log_time=-1)
     return Estimate(float(values.max()), remark=f"{values.size} flows, spreads up to {run.spread.values[-1]:g}")
 
 
 @claims.add(
-    "rates-of-either-sign",
-    "Without Assumption 2, the rates of equation 29 are not all positive at zero weights",
-    quantity="number of instances without a negative rate at zero weights, at the largest spread",
-    kind="own",
+    "rates-of-either-sign", "Without Assumption 2, the rates of equation 29 are not all positive at zero weights",
+    quantity="number of instances without a negative rate at zero weights, at the largest spread", kind="own",
     source="Equation 22; a bar of this project, after pilots on other seeds with 14 and 17 negative rates of 40",
     high=0.0,
-)
+)  # fmt: skip
 def _count_without_negative_rates(run: xr.Dataset) -> Estimate:
     negative = run.negative_at_start.isel(spread=-1)
     counts = ", ".join(str(int(count)) for count in negative.values.ravel())
@@ -200,13 +196,10 @@ def _count_without_negative_rates(run: xr.Dataset) -> Estimate:
 
 
 @claims.add(
-    "rates-are-positive-late",
-    "At late times, all rates of equation 29 are positive, also without Assumption 2",
-    quantity="number of negative rates at ln t = 1e4, all flows on conditioned data together",
-    kind="own",
-    source="b_il tends to δ_il > 0 as the softmax selects the optimal token; exact",
-    high=0.0,
-)
+    "rates-are-positive-late", "At late times, all rates of equation 29 are positive, also without Assumption 2",
+    quantity="number of negative rates at ln t = 1e4, all flows on conditioned data together", kind="own",
+    source="b_il tends to δ_il > 0 as the softmax selects the optimal token; exact", high=0.0,
+)  # fmt: skip
 def _count_negative_late(run: xr.Dataset) -> Estimate:
     return Estimate(float(run.negative_at_end.sum()), remark=f"{run.negative_at_end.size} flows at ln t = 1e4")
 
@@ -214,12 +207,10 @@ def _count_negative_late(run: xr.Dataset) -> Estimate:
 @claims.add(
     "assumption-3-of-the-second-best",
     "Where Assumption 3 holds with each sample's smallest gap, diagonal weights learn every sample",
-    quantity="number of such flows that lose a sample by t = 1e30",
-    kind="own",
-    source="Appendix A.5, (C2), whose bound then has the second best token; no exception is allowed",
-    high=0.0,
+    quantity="number of such flows that lose a sample by t = 1e30", kind="own",
+    source="Appendix A.5, (C2), whose bound then has the second best token; no exception is allowed", high=0.0,
     sizes=("default", "paper"),
-)
+)  # fmt: skip
 def _count_losing_where_allowed(run: xr.Dataset) -> Estimate:
     unequal = run.isel(spread=run.spread.values > 0)
     allowed = unequal.allowed.transpose("spread", "gap", "draw").values.astype(bool)
@@ -227,14 +218,10 @@ def _count_losing_where_allowed(run: xr.Dataset) -> Estimate:
 
 
 @claims.add(
-    "w-alone-loses-none",
-    "The flow of W alone learns every sample at every spread and mean gap",
-    quantity="number of flows on Gaussian data that lose a sample by t = 1e30",
-    kind="own",
-    source="This project's question, as with equal scores; no theorem says so",
-    high=0.0,
-    sizes=("default", "paper"),
-)
+    "w-alone-loses-none", "The flow of W alone learns every sample at every spread and mean gap",
+    quantity="number of flows on Gaussian data that lose a sample by t = 1e30", kind="own",
+    source="This project's question, as with equal scores; no theorem says so", high=0.0, sizes=("default", "paper"),
+)  # fmt: skip
 def _count_losing_alone(run: xr.Dataset) -> Estimate:
     ends = _ends(run, "W alone")
     at_spread = [f"{(row > LOST).sum()} at {spread:g}" for row, spread in zip(ends, run.spread.values, strict=True)]
@@ -274,13 +261,8 @@ def figures(run: xr.Dataset) -> list[Figure]:
 
 entry = Entry(
     "softmax-attention/unequal-scores",
-    "Unequal scores: the flow has the same limit as with equal scores, but takes another path",
-    citation=CITATION,
-    source="Assumption 2 and the remark after it",
-    params=Params,
-    quick=dict(spreads=(0.1, 0.9), conditioned=1, gaussian=1),
-    paper=dict(conditioned=20, gaussian=300),
-    run=run,
-    claims=claims,
-    figures=figures,
-)
+    "Unequal scores: the flow has the same limit as with equal scores, but takes another path", citation=CITATION,
+    source="Assumption 2 and the remark after it", params=Params,
+    quick=dict(spreads=(0.1, 0.9), conditioned=1, gaussian=1), paper=dict(conditioned=20, gaussian=300), run=run,
+    claims=claims, figures=figures,
+)  # fmt: skip

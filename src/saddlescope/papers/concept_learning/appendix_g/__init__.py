@@ -85,21 +85,18 @@ for _term in ("diffusion", "prior", "reconstruction"):
     claims.add(
         f"{_term}-term",
         f"The {_term} term of the variational bound agrees with an independent computation, to within 0.01 %",
-        quantity="largest relative difference from the independent computation, over images",
-        kind="own",
-        source=f"appendix G.2 and Kingma et al. (2021); {_BAR}",
-        high=1e-4,
-    )(partial(_term_error, term=_term))
+        quantity="largest relative difference from the independent computation, over images", kind="own",
+        source=f"appendix G.2 and Kingma et al. (2021); {_BAR}", high=1e-4,
+    )(partial(_term_error, term=_term))  # fmt: skip
 
 
 @claims.add(
     "gradient",
-    "Gradients of the diffusion term agree with central differences of its definition, to within 0.01 % of their norm",
+    "Gradients of the diffusion term agree with central differences of its definition, to within 0.01 % of their "
+        "norm",
     quantity="largest difference over the gradient's norm, along directions of the weights and the noise schedule",
-    kind="own",
-    source=f"appendix G.2; {_BAR}",
-    high=1e-4,
-)
+    kind="own", source=f"appendix G.2; {_BAR}", high=1e-4,
+)  # fmt: skip
 def _gradient_error(run: xr.Dataset) -> Estimate:
     return Estimate(float((abs(run.gradient - run.gradient_by_hand) / run.gradient_norm).max()))
 
@@ -107,12 +104,9 @@ def _gradient_error(run: xr.Dataset) -> Estimate:
 @claims.add(
     "information",
     "Under the best noise prediction, the diffusion term equals the information lost to noise, to within 2 %",
-    quantity="mean diffusion term over the information lost between time 0 and time 1",
-    kind="own",
-    source="normal law: I(x; z_0) - I(x; z_1) in closed form; 2 % is this project's bar",
-    low=0.98,
-    high=1.02,
-)
+    quantity="mean diffusion term over the information lost between time 0 and time 1", kind="own",
+    source="normal law: I(x; z_0) - I(x; z_1) in closed form; 2 % is this project's bar", low=0.98, high=1.02,
+)  # fmt: skip
 def _information_ratio(run: xr.Dataset) -> Estimate:
     ratio, error = run.information_found / run.information, run.information_error / run.information
     return Estimate(float(ratio), 1.96 * float(error))
@@ -138,14 +132,10 @@ def _chain_deviation(run: xr.Dataset) -> Estimate:
 
 
 @claims.add(
-    "mean",
-    "Ancestral sampling recovers the mean of a known normal law, up to sampling noise",
-    quantity="mean squared deviation of the sample mean over its expectation from sampling noise",
-    kind="own",
-    source="normal law; 1 is the expectation, 50 % is this project's bar",
-    low=0.5,
-    high=1.5,
-)
+    "mean", "Ancestral sampling recovers the mean of a known normal law, up to sampling noise",
+    quantity="mean squared deviation of the sample mean over its expectation from sampling noise", kind="own",
+    source="normal law; 1 is the expectation, 50 % is this project's bar", low=0.5, high=1.5,
+)  # fmt: skip
 def _mean_deviation(run: xr.Dataset) -> Estimate:
     deviations = run.mean_deviation.values
     return Estimate(float((deviations**2).mean()), 1.96 * (2 / deviations.size) ** 0.5)
@@ -187,24 +177,17 @@ def _share_of_images(run: xr.Dataset, *, name: str) -> Estimate:
 
 
 claims.add(
-    "classifier",
-    "The classifier is right about the colour and the size of at least 99.9 % of held-out true images",
-    quantity="accuracy on held-out true images, worst concept and colour signal",
-    kind="stand-in",
+    "classifier", "The classifier is right about the colour and the size of at least 99.9 % of held-out true images",
+    quantity="accuracy on held-out true images, worst concept and colour signal", kind="stand-in",
     source="appendix G.3: '100% accuracy on a held out test set'; one error in a thousand is this project's bar",
-    low=0.999,
-    sizes=_TRAINED,
-)(partial(_share_of_images, name="accuracy"))
+    low=0.999, sizes=_TRAINED,
+)(partial(_share_of_images, name="accuracy"))  # fmt: skip
 
 claims.add(
-    "agreement",
-    "The classifier and the direct estimator give at least 99 % of true images the same class",
-    quantity="share of true images with the same class, worst concept and colour signal",
-    kind="own",
-    source="both are meant to measure concept space; 99 % is this project's bar",
-    low=0.99,
-    sizes=_TRAINED,
-)(partial(_share_of_images, name="agreement"))
+    "agreement", "The classifier and the direct estimator give at least 99 % of true images the same class",
+    quantity="share of true images with the same class, worst concept and colour signal", kind="own",
+    source="both are meant to measure concept space; 99 % is this project's bar", low=0.99, sizes=_TRAINED,
+)(partial(_share_of_images, name="agreement"))  # fmt: skip
 
 
 def _rise_width(run: xr.Dataset, *, concept: str) -> Estimate:
@@ -223,11 +206,9 @@ for _name, _concept in (("color", "colour"), ("size", "size")):
         f"coordinate-{_name}",
         f"The mean classifier probability rises over at least 40 % of the way between the class means of {_concept}",
         quantity="share of the way for a rise from 0.1 to 0.9, largest over colour signals; 0.8 for a coordinate",
-        kind="own",
-        source="appendix G.3 uses it as a coordinate of concept space; half of 0.8 is this project's bar",
-        low=0.4,
-        sizes=_TRAINED,
-    )(partial(_rise_width, concept=_name))
+        kind="own", source="appendix G.3 uses it as a coordinate of concept space; half of 0.8 is this project's bar",
+        low=0.4, sizes=_TRAINED,
+    )(partial(_rise_width, concept=_name))  # fmt: skip
 
 
 def figures(run: xr.Dataset) -> list[Figure]:
@@ -333,19 +314,12 @@ def _estimators(run: xr.Dataset) -> Figure:
 
 entry = Entry(
     "concept-learning/appendix-g",
-    "Appendix G: checks of the bound, the sampler and the classifier of the diffusion models",
-    citation=CITATION,
-    source="Appendix G",
-    params=Params,
-    quick=dict(
-        pixels=12, channels=(8, 16), images=2, directions=1, law_pixels=2, law_images=100, law_steps=40, signals=(0.7,),
-        classifier_pixels=12, classifier_channels=(4, 8), classifier_steps=8, held_out=100, places=11, between=4,
-    ),
-    paper=dict(
-        classifier_pixels=32, classifier_channels=(64, 128, 256), classifier_blocks=2, classifier_steps=10_000,
-        classifier_batch=128, device="cuda", threads=8,
-    ),
-    run=run,
-    claims=claims,
-    figures=figures,
+    "Appendix G: checks of the bound, the sampler and the classifier of the diffusion models", citation=CITATION,
+    source="Appendix G", params=Params,
+    quick=dict(pixels=12, channels=(8, 16), images=2, directions=1, law_pixels=2, law_images=100, law_steps=40,
+        signals=(0.7,), classifier_pixels=12, classifier_channels=(4, 8), classifier_steps=8, held_out=100,
+        places=11, between=4),
+    paper=dict(classifier_pixels=32, classifier_channels=(64, 128, 256), classifier_blocks=2,
+        classifier_steps=10_000, classifier_batch=128, device="cuda", threads=8),
+    run=run, claims=claims, figures=figures,
 )  # fmt: skip

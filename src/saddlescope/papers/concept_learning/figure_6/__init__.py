@@ -181,19 +181,12 @@ def _merge_seeds(params: Params, signal: float, runs: list[xr.Dataset], accuracy
 entry = Entry(
     "concept-learning/figure-6",
     "Figure 6: learning of concepts in a diffusion model: order, transient memorization, slowing down",
-    citation=CITATION,
-    source="Section 5",
-    params=Params,
-    quick=dict(
-        seeds=(0, 1), pixels=8, channels=(8,), steps=12, batch=8, images=16, first_record=6, record_images=2,
-        sampling_steps=2, classifier_steps=2, held_out=16, starts=4, processes=1,
-    ),
-    paper=dict(
-        signals=(0.7, 0.45, 0.2), size_signal=0.4, size_jitter=0.375, diameter=0.5, pixels=32, channels=(64, 128, 256),
-        blocks=2, steps=20000, batch=128, average=0.999, record_ratio=1.1, record_images=32, sampling_steps=100,
-        classifier_steps=10000, device="cuda", precision="bf16", compiled=True, threads=8, processes=1,
-    ),
-    run=run,
-    claims=claims,
-    figures=figures,
+    citation=CITATION, source="Section 5", params=Params,
+    quick=dict(seeds=(0, 1), pixels=8, channels=(8,), steps=12, batch=8, images=16, first_record=6,
+        record_images=2, sampling_steps=2, classifier_steps=2, held_out=16, starts=4, processes=1),
+    paper=dict(signals=(0.7, 0.45, 0.2), size_signal=0.4, size_jitter=0.375, diameter=0.5, pixels=32, channels=(64,
+        128, 256), blocks=2, steps=20000, batch=128, average=0.999, record_ratio=1.1, record_images=32,
+        sampling_steps=100, classifier_steps=10000, device="cuda", precision="bf16", compiled=True, threads=8,
+        processes=1),
+    run=run, claims=claims, figures=figures,
 )  # fmt: skip

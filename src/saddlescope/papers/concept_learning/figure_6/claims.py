@@ -57,25 +57,18 @@ def _average(values: np.ndarray) -> str:
 
 # Conditions: the models have learned, and the estimators can be trusted.
 @_add(
-    "blank",
-    "At most 10 % of the generated images are blank at the end of training",
-    quantity="share of blank images at the end, mean over all classes and models",
-    kind="own",
-    source=_BAR,
-    high=0.1,
-)
+    "blank", "At most 10 % of the generated images are blank at the end of training",
+    quantity="share of blank images at the end, mean over all classes and models", kind="own", source=_BAR, high=0.1,
+)  # fmt: skip
 def _blank(run: xr.Dataset) -> Estimate:
     return Estimate.mean(run.blank.isel(step=-1).mean(("class", "image")).values.ravel())
 
 
 @_add(
-    "blank-unseen",
-    "At most 10 % of the generated images of the unseen class are blank at the end of training",
-    quantity="share of blank images of the unseen class at the end, mean over models",
-    kind="own",
-    source=_BAR,
+    "blank-unseen", "At most 10 % of the generated images of the unseen class are blank at the end of training",
+    quantity="share of blank images of the unseen class at the end, mean over models", kind="own", source=_BAR,
     high=0.1,
-)
+)  # fmt: skip
 def _blank_unseen(run: xr.Dataset) -> Estimate:
     shares = run.blank.isel({"step": -1, "class": -1}).mean("image")
     return Estimate.mean(shares.values.ravel(), f"the largest share of a model is {float(shares.max()):.2g}")
@@ -84,11 +77,9 @@ def _blank_unseen(run: xr.Dataset) -> Estimate:
 @_add(
     "trained-classes",
     "Generated images of the trained classes end within 0.15 of their class means in concept space",
-    quantity="final distance from the class mean in concept space, mean over trained classes and models",
-    kind="own",
-    source=f"a condition for reading the figure; {_BAR}",
-    high=0.15,
-)
+    quantity="final distance from the class mean in concept space, mean over trained classes and models", kind="own",
+    source=f"a condition for reading the figure; {_BAR}", high=0.15,
+)  # fmt: skip
 def _trained_classes(run: xr.Dataset) -> Estimate:
     found = curves.mean_positions(run).isel({"step": -1, "class": slice(0, 3)}).transpose(..., "class", "concept")
     distance = np.sqrt(((found.values - _CORNERS) ** 2).sum(axis=-1)).mean(axis=-1)
@@ -96,13 +87,10 @@ def _trained_classes(run: xr.Dataset) -> Estimate:
 
 
 @_add(
-    "classifier",
-    "The classifier of colour and size makes no error on held-out true images",
-    quantity="lowest accuracy of any signal and concept",
-    kind="stand-in",
-    source="Appendix G.3: 'we achieve a 100% accuracy on a held out test set'",
-    low=1.0,
-)
+    "classifier", "The classifier of colour and size makes no error on held-out true images",
+    quantity="lowest accuracy of any signal and concept", kind="stand-in",
+    source="Appendix G.3: 'we achieve a 100% accuracy on a held out test set'", low=1.0,
+)  # fmt: skip
 def _classifier(run: xr.Dataset) -> Estimate:
     return Estimate(float(run.accuracy.min()), remark="an exact count")
 
@@ -110,11 +98,10 @@ def _classifier(run: xr.Dataset) -> Estimate:
 @_add(
     "estimators",
     "The classifier and the direct estimator agree on 90 % of the clear coordinates of generated images",
-    quantity="share of coordinates on the same side of 1/2, of those further than 1/4 from it, second half of training",
-    kind="own",
-    source=f"90 % is {_BAR}",
-    low=0.9,
-)
+    quantity="share of coordinates on the same side of 1/2, of those further than 1/4 from it, second half of "
+        "training",
+    kind="own", source=f"90 % is {_BAR}", low=0.9,
+)  # fmt: skip
 def _estimators(run: xr.Dataset) -> Estimate:
     late = run.isel(step=run.step >= run.step[-1] / 2)
     clear = (abs(late.position - _MIDDLE) > 0.25) & ~late.blank
@@ -136,23 +123,17 @@ _ENDS = (("color", "colour", "size", "strongest", STRONG), ("size", "size", "col
 
 for _name, _first, _second, _end, _signal in _ENDS:
     _add(
-        f"{_name}-first",
-        f"At the {_end} colour signal, at least 3 of 4 models learn {_first} before {_second}",
-        quantity=f"share of seeds with {_first} learned first",
-        kind="stand-in",
-        source=f"{_REVERSED}; 3 of 4 is {_BAR}",
-        low=0.75,
-    )(partial(_count_first, signal=_signal, concept=int(_name == "size")))
+        f"{_name}-first", f"At the {_end} colour signal, at least 3 of 4 models learn {_first} before {_second}",
+        quantity=f"share of seeds with {_first} learned first", kind="stand-in",
+        source=f"{_REVERSED}; 3 of 4 is {_BAR}", low=0.75,
+    )(partial(_count_first, signal=_signal, concept=int(_name == "size")))  # fmt: skip
 
 
 @_add(
-    "reversal",
-    "Most seeds learn colour first at the strongest colour signal and size first at the weakest",
+    "reversal", "Most seeds learn colour first at the strongest colour signal and size first at the weakest",
     quantity="share of seeds with colour first at the strongest and size first at the weakest signal",
-    kind="stand-in",
-    source=f"{_REVERSED}; one half is {_BAR}",
-    low=0.5,
-)
+    kind="stand-in", source=f"{_REVERSED}; one half is {_BAR}", low=0.5,
+)  # fmt: skip
 def _reversal(run: xr.Dataset) -> Estimate:
     both = _learned_first(run, STRONG, 0) & _learned_first(run, WEAK, 1)
     return Estimate.share(int(both.sum()), len(both))
@@ -161,24 +142,20 @@ def _reversal(run: xr.Dataset) -> Estimate:
 @_add(
     "classifier-order",
     "According to the classifier, colour is learned first at the strongest colour signal and size at the weakest",
-    quantity="share of models at these two signals with this concept learned first",
-    kind="stand-in",
-    source=f"{_REVERSED}; the paper reads concepts with a classifier; 3 of 4 is {_BAR}",
-    low=0.75,
-)
+    quantity="share of models at these two signals with this concept learned first", kind="stand-in",
+    source=f"{_REVERSED}; the paper reads concepts with a classifier; 3 of 4 is {_BAR}", low=0.75,
+)  # fmt: skip
 def _classifier_order(run: xr.Dataset) -> Estimate:
     both = np.concatenate([_learned_first(run, STRONG, 0, "probability"), _learned_first(run, WEAK, 1, "probability")])
     return Estimate(float(both.mean()), remark=f"{both.sum()} of {len(both)} models, an exact count")
 
 
 @_add(
-    "speed",
-    "Colour is learned in fewer steps at the strongest colour signal than at the weakest",
+    "speed", "Colour is learned in fewer steps at the strongest colour signal than at the weakest",
     quantity="log2 of the steps until colour is learned, weakest signal over strongest, mean over seeds",
     kind="stand-in",
-    source="Section 5: 'speed and order of compositional generalization is determined by concept signal'",
-    low=0.0,
-)
+    source="Section 5: 'speed and order of compositional generalization is determined by concept signal'", low=0.0,
+)  # fmt: skip
 def _speed(run: xr.Dataset) -> Estimate:
     times = np.minimum(curves.learned(run)[..., 0], curves.step_numbers(run)[-1])
     remark = "a concept that is never learned counts as learned at the end"
@@ -215,13 +192,11 @@ _RISE = "Figure 6 (b): 'the concept space MSE has a phase where it increases'"
 
 
 @_add(
-    "rise",
-    "The concept space MSE of the unseen class rises by at least 0.02 during training before it falls again",
+    "rise", "The concept space MSE of the unseen class rises by at least 0.02 during training before it falls again",
     quantity="largest rise from dip to peak, found on half of the images and read from the others, mean over models",
-    kind="stand-in",
-    source=f"{_RISE}; 0.02 is {_BAR}, as records can differ by 0.01; {_PILOT} 0.02 to 0.13",
+    kind="stand-in", source=f"{_RISE}; 0.02 is {_BAR}, as records can differ by 0.01; {_PILOT} 0.02 to 0.13",
     low=0.02,
-)
+)  # fmt: skip
 def rise_by_images(run: xr.Dataset) -> Estimate:
     return _resolved(curves.rises(run), "models")
 
@@ -241,11 +216,9 @@ def rise_of_circles(run: xr.Dataset) -> Estimate:
 @_add(
     "rise-raw",
     "The concept space MSE of the unseen class rises during training even without averaging of the weights",
-    quantity="rise for raw weights, from the dip to the peak of the averaged weights, mean over models",
-    kind="own",
-    source="a check that the moving average does not cause the rise",
-    low=0.0,
-)
+    quantity="rise for raw weights, from the dip to the peak of the averaged weights, mean over models", kind="own",
+    source="a check that the moving average does not cause the rise", low=0.0,
+)  # fmt: skip
 def _rise_raw(run: xr.Dataset) -> Estimate:
     # From dip to peak of the averaged ones: the largest rise of raw weights would be mostly jitter.
     averaged, raw = (curves.error(curves.paths(run, estimate)) for estimate in ("position", "raw_position"))
@@ -266,23 +239,17 @@ def _rise_by_seeds(run: xr.Dataset, *, signal: int) -> Estimate:
 
 for _name, _end, _signal in (("rise-strong", "strongest", STRONG), ("rise-weak", "weakest", WEAK)):
     _add(
-        _name,
-        f"At the {_end} colour signal, the concept space MSE rises at the same steps in different seeds",
+        _name, f"At the {_end} colour signal, the concept space MSE rises at the same steps in different seeds",
         quantity="rise of a seed's MSE where the mean of the other seeds rises most, mean over seeds",
-        kind="stand-in",
-        source=f"{_RISE}, of the mean over seeds",
-        low=0.0,
-    )(partial(_rise_by_seeds, signal=_signal))
+        kind="stand-in", source=f"{_RISE}, of the mean over seeds", low=0.0,
+    )(partial(_rise_by_seeds, signal=_signal))  # fmt: skip
 
 
 @_add(
-    "memorizing",
-    "At the peak of the concept space MSE, most models show exactly one of the two new concept values",
-    quantity="share of models with exactly one coordinate above 1/2 at the peak",
-    kind="stand-in",
-    source=f"Section 4.2.2, 'Transient Memorization'; one half is {_BAR}",
-    low=0.5,
-)
+    "memorizing", "At the peak of the concept space MSE, most models show exactly one of the two new concept values",
+    quantity="share of models with exactly one coordinate above 1/2 at the peak", kind="stand-in",
+    source=f"Section 4.2.2, 'Transient Memorization'; one half is {_BAR}", low=0.5,
+)  # fmt: skip
 def _memorizing(run: xr.Dataset) -> Estimate:
     nearer = []
     for path in curves.paths(run).reshape(-1, len(run.step), 2):
@@ -293,13 +260,10 @@ def _memorizing(run: xr.Dataset) -> Estimate:
 
 
 @_add(
-    "transient",
-    "The concept space MSE ends below its value at the dip before its largest rise",
-    quantity="final MSE over that at the dip, mean over models",
-    kind="stand-in",
-    source="Section 5: 'This bend is transient'",
-    high=1.0,
-)
+    "transient", "The concept space MSE ends below its value at the dip before its largest rise",
+    quantity="final MSE over that at the dip, mean over models", kind="stand-in",
+    source="Section 5: 'This bend is transient'", high=1.0,
+)  # fmt: skip
 def _transient(run: xr.Dataset) -> Estimate:
     ratios = []
     for errors in curves.error(curves.paths(run)).reshape(-1, len(run.step)):
@@ -310,13 +274,10 @@ def _transient(run: xr.Dataset) -> Estimate:
 
 # (c)
 @_add(
-    "slows",
-    "The speed in concept space falls to at most a tenth of its maximum by the end of training",
-    quantity="last speed over the largest, mean over models",
-    kind="stand-in",
-    source=f"Figure 6 (c): 'Concept learning gradually slows down'; a tenth is {_BAR}",
-    high=0.1,
-)
+    "slows", "The speed in concept space falls to at most a tenth of its maximum by the end of training",
+    quantity="last speed over the largest, mean over models", kind="stand-in",
+    source=f"Figure 6 (c): 'Concept learning gradually slows down'; a tenth is {_BAR}", high=0.1,
+)  # fmt: skip
 def _slows(run: xr.Dataset) -> Estimate:
     found = [
         curves.speeds(path, curves.step_numbers(run))[1] for path in curves.paths(run).reshape(-1, len(run.step), 2)
@@ -328,13 +289,10 @@ _EXPONENTIAL = "Figure 6 (c): 'slows down at an exponential rate'"
 
 
 @_add(
-    "exponential-speed",
-    "After its peak, the speed in concept space fits an exponential better than a power law",
+    "exponential-speed", "After its peak, the speed in concept space fits an exponential better than a power law",
     quantity="log likelihood per record of the exponential minus that of the power law, mean over models",
-    kind="stand-in",
-    source=_EXPONENTIAL,
-    low=0.0,
-)
+    kind="stand-in", source=_EXPONENTIAL, low=0.0,
+)  # fmt: skip
 def _speed_law(run: xr.Dataset) -> Estimate:
     gains = []
     for path in curves.paths(run).reshape(-1, len(run.step), 2):
@@ -355,11 +313,10 @@ def _residual_squares(x: np.ndarray, y: np.ndarray) -> float:
 @_add(
     "exponential-approach",
     "From 1/2 on, the slower coordinate approaches its end exponentially rather than as a power law",
-    quantity="log likelihood per record of the exponential minus that of the power law, on images not used for the fit",
-    kind="stand-in",
-    source=f"{_EXPONENTIAL}, and Theorem 4.1; free of the noise that adds to every speed",
-    low=0.0,
-)
+    quantity="log likelihood per record of the exponential minus that of the power law, on images not used for the "
+        "fit",
+    kind="stand-in", source=f"{_EXPONENTIAL}, and Theorem 4.1; free of the noise that adds to every speed", low=0.0,
+)  # fmt: skip
 def _terminal_law(run: xr.Dataset) -> Estimate:
     whole, halves = curves.paths(run), [curves.paths(run, images=half) for half in curves.HALVES]
     gains = []
@@ -384,11 +341,9 @@ _THEORY = "Section 5: 'the findings from our theory and the SIM task [...] gener
 @_add(
     "predicted-order",
     "At unfitted colour signals, the SIM theory predicts the concept learned first in at least 3 of 4 models",
-    quantity="share of models with the predicted order, at signals other than the fitted one",
-    kind="own",
-    source=f"{_THEORY}; 3 of 4 is {_BAR}",
-    low=0.75,
-)
+    quantity="share of models with the predicted order, at signals other than the fitted one", kind="own",
+    source=f"{_THEORY}; 3 of 4 is {_BAR}", low=0.75,
+)  # fmt: skip
 def _predicted_order(run: xr.Dataset) -> Estimate:
     measured, theory = curves.learned(run)[1:], curves.by_model(run, "theory_learned")[1:]
     same = (measured[..., 0] < measured[..., 1]) == (theory[..., 0] < theory[..., 1])
@@ -402,11 +357,8 @@ def _predicted_order(run: xr.Dataset) -> Estimate:
     "predicted-ratio",
     "At unfitted colour signals, the SIM theory predicts the ratio of both learning times to a factor of 2",
     quantity="log2 of predicted over measured ratio of the steps to learn colour and size, mean over models",
-    kind="own",
-    source=f"{_THEORY}; a factor of 2 is {_BAR}",
-    low=-1.0,
-    high=1.0,
-)
+    kind="own", source=f"{_THEORY}; a factor of 2 is {_BAR}", low=-1.0, high=1.0,
+)  # fmt: skip
 def _predicted_ratio(run: xr.Dataset) -> Estimate:
     measured, theory = curves.learned(run)[1:], curves.by_model(run, "theory_learned")[1:]
     with np.errstate(invalid="ignore"):
@@ -417,12 +369,9 @@ def _predicted_ratio(run: xr.Dataset) -> Estimate:
 @_add(
     "predicted-bend",
     "At unfitted colour signals, the SIM theory predicts the lead of colour over size to within 0.15",
-    quantity="predicted minus measured largest lead of colour over size, mean over models",
-    kind="own",
-    source=f"{_THEORY}; 0.15 is {_BAR}; {_PILOT} -0.03 and 0.19",
-    low=-0.15,
-    high=0.15,
-)
+    quantity="predicted minus measured largest lead of colour over size, mean over models", kind="own",
+    source=f"{_THEORY}; 0.15 is {_BAR}; {_PILOT} -0.03 and 0.19", low=-0.15, high=0.15,
+)  # fmt: skip
 def _predicted_lead(run: xr.Dataset) -> Estimate:
     theory, measured = curves.by_model(run, "theory_lead")[1:], curves.leads(run)[1:]
     return _resolved(theory - measured, "models", f"the mean measured lead is {_average(measured)}")
@@ -467,42 +416,31 @@ for _suffix, _at_pace in (("", "of gradient flow"), ("-adam", "of AdamW")):
     _add(
         f"predicted-rate{_suffix}",
         f"At unfitted signals, the SIM theory at the pace {_at_pace} predicts terminal rates to a factor of 2",
-        quantity="log2 of predicted over measured rate of the terminal approach, mean over models",
-        kind="own",
-        source=f"{_THEORY}; a factor of 2 is {_BAR}",
-        low=-1.0,
-        high=1.0,
-    )(partial(_predicted_rate, adam=bool(_suffix)))
+        quantity="log2 of predicted over measured rate of the terminal approach, mean over models", kind="own",
+        source=f"{_THEORY}; a factor of 2 is {_BAR}", low=-1.0, high=1.0,
+    )(partial(_predicted_rate, adam=bool(_suffix)))  # fmt: skip
 
 _add(
-    "pace",
-    "A unit of the theory's time takes equally many steps at all colour signals, to a factor of 2",
-    quantity="log2 of the fitted steps per unit of time over those at the first signal, mean over models",
-    kind="own",
-    source=f"gradient flow; a factor of 2 is {_BAR}; {_PILOT} -2.1 and -1.9",
-    low=-1.0,
-    high=1.0,
-)(partial(_pace, adam=False))
+    "pace", "A unit of the theory's time takes equally many steps at all colour signals, to a factor of 2",
+    quantity="log2 of the fitted steps per unit of time over those at the first signal, mean over models", kind="own",
+    source=f"gradient flow; a factor of 2 is {_BAR}; {_PILOT} -2.1 and -1.9", low=-1.0, high=1.0,
+)(partial(_pace, adam=False))  # fmt: skip
 
 _add(
-    "pace-adam",
-    "The steps in a unit of the theory's time are proportional to a₁ + a₂, to a factor of 2",
+    "pace-adam", "The steps in a unit of the theory's time are proportional to a₁ + a₂, to a factor of 2",
     quantity="log2 of the fitted steps per unit of time over those expected from the first signal, mean over models",
     kind="own",
     source=f"AdamW is insensitive to the size of gradients; a factor of 2 is {_BAR}; {_PILOT} 0.04 and 0.17",
-    low=-1.0,
-    high=1.0,
-)(partial(_pace, adam=True))
+    low=-1.0, high=1.0,
+)(partial(_pace, adam=True))  # fmt: skip
 
 for _suffix, _at_pace, _found in (("", "of gradient flow", "1.2 and 0.9"), ("-adam", "of AdamW", "0.67 and 0.56")):
     _add(
         f"matching{_suffix}",
         f"At the pace {_at_pace}, a signal's own mu and sigma predict its trajectory better than the first signal's",
-        quantity="error of the predicted trajectory over that of the first signal's, mean over models",
-        kind="own",
-        source=f"a condition for a prediction from mu and sigma; {_PILOT} {_found}",
-        high=1.0,
-    )(partial(_matching, adam=bool(_suffix)))
+        quantity="error of the predicted trajectory over that of the first signal's, mean over models", kind="own",
+        source=f"a condition for a prediction from mu and sigma; {_PILOT} {_found}", high=1.0,
+    )(partial(_matching, adam=bool(_suffix)))  # fmt: skip
 
 
 def _against(run: xr.Dataset, *, other: str) -> Estimate:
@@ -513,17 +451,13 @@ def _against(run: xr.Dataset, *, other: str) -> Estimate:
 _add(
     "two-layers",
     "The two-layer model fits the trajectory at the strongest colour signal better than the one-layer model",
-    quantity="error of the two-layer fit over that of the one-layer fit, mean over models",
-    kind="own",
-    source=f"Section 4: one layer has no transient memorization; {_PILOT} 1.10 and 1.15",
-    high=1.0,
-)(partial(_against, other="one layer"))
+    quantity="error of the two-layer fit over that of the one-layer fit, mean over models", kind="own",
+    source=f"Section 4: one layer has no transient memorization; {_PILOT} 1.10 and 1.15", high=1.0,
+)(partial(_against, other="one layer"))  # fmt: skip
 
 _add(
     "orthogonal",
     "Orthogonal concept directions, as in the SIM task, fit the trajectory no worse than the images' directions",
-    quantity="error of the fit with orthogonal directions over that with the images', mean over models",
-    kind="own",
-    source=f"Section 2.1; {_PILOT} 0.87 and 0.78",
-    high=1.0,
-)(partial(_against, other="overlapping"))
+    quantity="error of the fit with orthogonal directions over that with the images', mean over models", kind="own",
+    source=f"Section 2.1; {_PILOT} 0.87 and 0.78", high=1.0,
+)(partial(_against, other="overlapping"))  # fmt: skip

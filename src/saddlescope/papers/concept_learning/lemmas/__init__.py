@@ -228,11 +228,9 @@ claims = Claims()
 @claims.add(
     "allowed",
     "The starts of the runs that are compared with Lemmas D.1 to D.8 satisfy Assumptions D.1 to D.5 as printed",
-    quantity="share of these starts that satisfy all assumptions",
-    kind="own",
-    source="Assumptions D.1 to D.5, with K = 20, kappa = 1.11, C = 2",
-    low=1.0,
-)
+    quantity="share of these starts that satisfy all assumptions", kind="own",
+    source="Assumptions D.1 to D.5, with K = 20, kappa = 1.11, C = 2", low=1.0,
+)  # fmt: skip
 def _assumptions_hold(run: xr.Dataset) -> Estimate:
     allowed = run.sel(group=["allowed, flow", "allowed, map"])
     return Estimate(float((allowed.hold / allowed.runs).min()), remark=f"{int(allowed.runs.max())} starts")
@@ -284,96 +282,64 @@ _OURS = "proved in saddlescope.theory.concepts; exact"
 
 _add("corollary-d1", "Corollary D.1", f"{_UNDER} |N_ij| never exceeds 2Pγαdβ²ω², as Corollary D.1 states")
 _add(
-    "corollary-d1-corrected",
-    "Corollary D.1, P²",
+    "corollary-d1-corrected", "Corollary D.1, P²",
     f"{_UNDER} |N_ij| never exceeds 2P²γαdβ²ω², P times the bound of Corollary D.1",
-    "two entries in the initial phase have a product of at most (P beta omega)^2; exact",
-    kind="own",
-)
+    "two entries in the initial phase have a product of at most (P beta omega)^2; exact", kind="own",
+)  # fmt: skip
 _add(
-    "d1",
-    "D.1",
-    f"{_UNDER} |w_ij(t)| never exceeds |w_ij(0)| exp(2(a_i + a_j)κt), as Lemma D.1 states",
+    "d1", "D.1", f"{_UNDER} |w_ij(t)| never exceeds |w_ij(0)| exp(2(a_i + a_j)κt), as Lemma D.1 states",
     "Lemma D.1 as printed, in the time t of gradient flow; exact",
-)
+)  # fmt: skip
 _add(
-    "d2",
-    "D.2",
-    f"{_UNDER} all entries meet the bounds of Lemma D.2 and keep their sign until T_1",
+    "d2", "D.2", f"{_UNDER} all entries meet the bounds of Lemma D.2 and keep their sign until T_1",
     "Lemma D.2 as printed: |w_ij(0)| e^(2 (a_i + a_j) t / kappa) <= |w_ij(t)| <= P beta omega; exact",
-)
+)  # fmt: skip
 _add("d3", "D.3", f"{_UNDER} w_ii(t) is at least w_ii(0) exp(4a_i t/κ) until T_1^(i), as Lemma D.3 states")
 _add(
-    "d2-d3-corrected",
-    "growth",
+    "d2-d3-corrected", "growth",
     "In gradient flow, every w_ij stays within a proven error bound of w_ij(0) exp(2(a_i + a_j)t), from any start",
-    f"corrects Lemmas D.2 and D.3; the error bound is that of initial_growth, {_OURS}",
-    groups="flow",
-    kind="own",
-)
+    f"corrects Lemmas D.2 and D.3; the error bound is that of initial_growth, {_OURS}", groups="flow", kind="own",
+)  # fmt: skip
 _add(
-    "d4",
-    "D.4",
-    f"{_UNDER} w_ii grows from Pβω to 0.85 at least as fast as Lemma D.4 states",
+    "d4", "D.4", f"{_UNDER} w_ii grows from Pβω to 0.85 at least as fast as Lemma D.4 states",
     "Lemma D.4 as printed, with lambda = 0.85: at least as e^(4 a_i (1 - lambda) t / kappa); exact",
-)
+)  # fmt: skip
 _add("d5-upper", "D.5, upper", f"{_UNDER} w_ii never exceeds 1 + 2/K, as Lemma D.5 states")
 _add(
-    "d5-lower-flow",
-    "D.5, lower",
-    f"{_UNDER} w_ii is never negative in gradient flow, as Lemma D.5 states",
-    "Lemma D.5, taken for gradient flow; exact",
-    groups="allowed flow",
-    kind="reading",
-)
+    "d5-lower-flow", "D.5, lower", f"{_UNDER} w_ii is never negative in gradient flow, as Lemma D.5 states",
+    "Lemma D.5, taken for gradient flow; exact", groups="allowed flow", kind="reading",
+)  # fmt: skip
 _add(
-    "d5-lower",
-    "D.5, lower",
-    f"{_UNDER} w_ii is never negative in gradient flow and map D.2, as Lemma D.5 states",
+    "d5-lower", "D.5, lower", f"{_UNDER} w_ii is never negative in gradient flow and map D.2, as Lemma D.5 states",
     "Lemma D.5 as printed, of W = U U^T; but map D.2 drops a term, and its W is no such product",
-)
+)  # fmt: skip
 _add("corollary-d2", "Corollary D.2", f"{_UNDER} w_ii changes by at most 1/K in one step, as Corollary D.2 states")
 _add("d6", "D.6", f"{_UNDER} w_ii never falls below 1-2/K once it is above, as Lemma D.6 states")
 _add(
-    "d7",
-    "D.7",
-    f"{_UNDER} once w_ii > 0.8, |w_ij| never exceeds max(|w_ij(t_0)|, ω), as Lemma D.7 states",
+    "d7", "D.7", f"{_UNDER} once w_ii > 0.8, |w_ij| never exceeds max(|w_ij(t_0)|, ω), as Lemma D.7 states",
     "Lemma D.7 as printed, for concepts j weaker than i; t_0 is when w_ii passes 0.8; exact",
-)
+)  # fmt: skip
 _add(
-    "d8",
-    "D.8",
-    f"{_UNDER} off-diagonal entries always stay in the initial phase, |w_ij| ≤ Pβω, as Lemma D.8 states",
+    "d8", "D.8", f"{_UNDER} off-diagonal entries always stay in the initial phase, |w_ij| ≤ Pβω, as Lemma D.8 states",
     "Lemma D.8, Assertion D.1 as printed; exact",
-)
+)  # fmt: skip
 _add(
-    "d8-step",
-    "D.8, step",
-    f"{_UNDER} w_ii reaches Pβω when its upper bound does, as the proof of Lemma D.8 states",
+    "d8-step", "D.8, step", f"{_UNDER} w_ii reaches Pβω when its upper bound does, as the proof of Lemma D.8 states",
     "the proof of Lemma D.8 as printed: w_ii(t_0) >= P beta omega; the upper bound is that of Lemma D.1; exact",
-)
+)  # fmt: skip
 _add(
-    "d8-time",
-    "D.8, t*",
-    f"{_UNDER} w_ii has passed 0.8 by the time t* of the proof of Lemma D.8",
+    "d8-time", "D.8, t*", f"{_UNDER} w_ii has passed 0.8 by the time t* of the proof of Lemma D.8",
     "the proof of Lemma D.8 as printed; exact",
-)
+)  # fmt: skip
 _add(
-    "d8-time-flow",
-    "D.8, t*",
-    f"{_UNDER} w_ii has passed 0.8 in gradient flow by t* of the proof of Lemma D.8",
-    "the proof of Lemma D.8, taken for gradient flow; exact",
-    groups="allowed flow",
-    kind="reading",
-)
+    "d8-time-flow", "D.8, t*", f"{_UNDER} w_ii has passed 0.8 in gradient flow by t* of the proof of Lemma D.8",
+    "the proof of Lemma D.8, taken for gradient flow; exact", groups="allowed flow", kind="reading",
+)  # fmt: skip
 _add(
-    "ceiling",
-    "ceiling",
+    "ceiling", "ceiling",
     "In gradient flow from any start, |w_ij| never exceeds the geometric mean of two logistic curves",
-    f"corrects Lemmas D.1 and D.5; the curves L_i, L_j are those of map_ceiling, {_OURS}",
-    groups="flow",
-    kind="own",
-)
+    f"corrects Lemmas D.1 and D.5; the curves L_i, L_j are those of map_ceiling, {_OURS}", groups="flow", kind="own",
+)  # fmt: skip
 
 
 def figures(run: xr.Dataset) -> list[Figure]:
@@ -420,14 +386,8 @@ def _panel(one: xr.Dataset) -> Panel:
 
 
 entry = Entry(
-    "concept-learning/lemmas",
-    "Lemmas D.1 to D.8, as printed and corrected, compared with runs",
-    citation=CITATION,
-    source="Appendix D.2",
-    params=Params,
+    "concept-learning/lemmas", "Lemmas D.1 to D.8, as printed and corrected, compared with runs", citation=CITATION,
+    source="Appendix D.2", params=Params,
     quick=dict(allowed=6, near=2, allowed_until=60.0, ordinary=8, scales=(0.1,), until=6.0, marks=300),
-    paper=dict(allowed=60, near=20, ordinary=1024),
-    run=run,
-    claims=claims,
-    figures=figures,
-)
+    paper=dict(allowed=60, near=20, ordinary=1024), run=run, claims=claims, figures=figures,
+)  # fmt: skip

@@ -223,20 +223,16 @@ EXACTNESS_CLAIMS = (
 
 METRICS = (
     Metric(
-        name="descents",
-        quantity="descents of the loss out of distribution",
+        name="descents", quantity="descents of the loss out of distribution",
         statistic=lambda run: float((run.turning_loss.diff("turn") < 0).sum()),
     ),
     Metric(
-        name="rise",
-        quantity="largest rise of the loss between neighbouring turns, over the first loss",
+        name="rise", quantity="largest rise of the loss between neighbouring turns, over the first loss",
         statistic=lambda run: float(run.turning_loss.diff("turn").max().clip(0.0) / run.turning_loss[0]),
     ),
     Metric(
-        name="final_loss",
-        quantity="final loss out of distribution",
-        statistic=lambda run: float(run.loss.isel(time=-1)),
-        scale="log",
+        name="final_loss", quantity="final loss out of distribution",
+        statistic=lambda run: float(run.loss.isel(time=-1)), scale="log",
     ),
-)
+)  # fmt: skip
 """Metrics of one followed start."""

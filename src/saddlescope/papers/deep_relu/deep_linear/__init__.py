@@ -193,11 +193,9 @@ claims = Claims()
 @claims.add(
     "stages",
     "Each deep linear network shows as many stages as the theory predicts, with the predicted rank in every layer",
-    quantity="number of networks with another number of stages, or a layer of another rank",
-    kind="reading",
-    source="Section 5 on linear networks; exact theory, for drops of at least 2 % of the range of the loss",
-    high=0.0,
-)
+    quantity="number of networks with another number of stages, or a layer of another rank", kind="reading",
+    source="Section 5 on linear networks; exact theory, for drops of at least 2 % of the range of the loss", high=0.0,
+)  # fmt: skip
 def _wrong_networks(run: xr.Dataset) -> Estimate:
     expected = run.stage.where(run.stage < run.visible, -1)
     ranks = (run.stage_layer_rank == expected) | (run.layer > run.depth)
@@ -220,13 +218,10 @@ def _level_error(run: xr.Dataset) -> Estimate:
 
 
 @claims.add(
-    "saddles",
-    "The loss on each plateau of a deep linear network is that of some saddle of its rank",
+    "saddles", "The loss on each plateau of a deep linear network is that of some saddle of its rank",
     quantity="largest difference between the loss on a plateau and that of the nearest saddle, over the loss's range",
-    kind="own",
-    source="exact theory; the bound from runs on other seeds",
-    high=1e-3,
-)
+    kind="own", source="exact theory; the bound from runs on other seeds", high=1e-3,
+)  # fmt: skip
 def _distance_from_saddles(run: xr.Dataset) -> Estimate:
     return Estimate(float(run.fitted.max()))
 
@@ -237,9 +232,8 @@ def _distance_from_saddles(run: xr.Dataset) -> Estimate:
     quantity="smallest share of the optimal speed, over networks, before the loss falls by 1 % of the first drop",
     kind="reading",
     source="Section 2.2 with linear layers; the bound from runs on other seeds, since the initial scale is finite",
-    low=0.85,
-    high=1.0 + 1e-9,
-)
+    low=0.85, high=1.0 + 1e-9,
+)  # fmt: skip
 def _speed_share(run: xr.Dataset) -> Estimate:
     return Estimate(float(run.speed_share.min()), remark=f"largest {float(run.speed_share.max()):.6f}")
 
@@ -341,14 +335,9 @@ def _table(run: xr.Dataset) -> Table:
 
 entry = Entry(
     "deep-relu/deep-linear",
-    "Stages of deep linear networks have exactly known levels and ranks, and are found in runs",
-    citation=CITATION,
-    source="Section 5, references 27 and 32",
-    params=Params,
+    "Stages of deep linear networks have exactly known levels and ranks, and are found in runs", citation=CITATION,
+    source="Section 5, references 27 and 32", params=Params,
     quick=dict(depths=(3,), deviations=(0.01,), seeds=(0,), steps=20_000, staircases=10, noises=(0.0, 1e-3)),
-    paper=dict(seeds=tuple(range(20)), staircases=2000),
-    run=run,
-    claims=claims,
-    figures=figures,
+    paper=dict(seeds=tuple(range(20)), staircases=2000), run=run, claims=claims, figures=figures,
     metrics=STAIRCASE_METRICS,
-)
+)  # fmt: skip

@@ -26,10 +26,10 @@ _NUDGE = 0.1  # move of the tokens that breaks their pairs, as standard deviatio
 class AlignedParams(EntryParams):
     """Sizes of the data and of K and Q."""
 
-    samples: int = param(4, "samples n", ge=2)
-    tokens: int = param(5, "tokens per sample L, an odd number", ge=3)
+    samples: int = param(4, "number of samples n", ge=2)
+    tokens: int = param(5, "number of tokens per sample L, an odd number", ge=3)
     dim: int = param(8, "dimension d of the tokens, from n to the columns of K and Q", ge=3)
-    columns: int = param(9, "columns of K and Q", ge=3)
+    columns: int = param(9, "number of columns of K and Q", ge=3)
     seed: int = param(0, "seed of the first instance; the others count up", ge=0)
 
     def check(self) -> None:

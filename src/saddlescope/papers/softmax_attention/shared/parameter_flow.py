@@ -22,7 +22,7 @@ _HUGE = 20.0  # largest logarithm of the rates per unit of tau in a step; along 
 _LONGEST = 1.0  # step in tau, over which rates may rise e-fold; longer first steps overflow
 
 Parts = tuple[np.ndarray, np.ndarray]
-"""xi_k and xi_q, or w_+ and w_-, each (d,)."""
+"""ξ_k and ξ_q, or w₊ and w₋, each (d,)."""
 
 
 @dataclass(frozen=True)
