@@ -87,7 +87,7 @@ def test_without_any_steps_the_largest_update_is_shown():
 
 def test_the_table_counts():
     figure = staircase_figure(spectra())
-    assert figure.caption.startswith("3 of 10 updates of a head's product show steps")
+    assert figure.caption.startswith("3 of 10 updates of a head's product have steps")
     rows = {row[:2]: row[2:] for row in figure.table.rows}
     assert rows["first", "W_K W_Qᵀ"][:3] == (3, 1, 1)
     assert rows["first", "W_V W_Oᵀ"][:3] == (3, 1, 4)

@@ -55,7 +55,7 @@ def another_rest(run):
     run.end_loss.loc[{"case": "deficient"}] += 1e-6
 
 
-def told_wrongly(run):
+def reported_wrongly(run):
     run.horizon_ending.loc[{"case": "plateau"}] = 3
 
 
@@ -88,7 +88,7 @@ def artefact(run):
         (said_wrongly, "plateau-end", "refuted"),
         (not_learned, "plateau-learns", "refuted"),
         (another_rest, "deficient", "refuted"),
-        (told_wrongly, "told-apart", "refuted"),
+        (reported_wrongly, "distinguished", "refuted"),
         (sound_map, "printed-map", "refuted"),
         (resting_map, "printed-map-rests", "refuted"),
         (late_with_a, "with-A", "refuted"),

@@ -11,7 +11,7 @@ ENTRY = find_entry(NAME)
 
 def test_what_the_quick_size_resolves_holds(run, outcomes):
     verdicts = outcomes(ENTRY, run)
-    # A noise it leaves out, and too few staircases to tell the share at another.
+    # A noise it leaves out, and too few staircases for the share at another.
     assert {name for name, verdict in verdicts.items() if verdict == "undecided"} == {
         "synthetic-0.0001",
         "synthetic-0.001",

@@ -90,9 +90,9 @@ def test_a_schedule_of_more_parameters_is_no_comparison(run, outcomes):
 def test_early_spectra_agree_with_late_ones_that_place_parameters_alike(run, inside, budget, name):
     run["rank"].loc[{"table": "hindsight", "budget": budget}] = [3, 0, 3, 1, 3, 0, 3, 1]
     run["rank"].loc[{"table": "schedule", "budget": budget}] = [3, 0, 3, 1, 3, 0, 3, 1]
-    assert f"early-tells-{name}" in inside(ENTRY, run)
+    assert f"early-spectra-{name}" in inside(ENTRY, run)
     run["rank"].loc[{"table": "schedule", "budget": budget}] = [0, 4, 0, 3, 0, 4, 0, 3]
-    assert f"early-tells-{name}" not in inside(ENTRY, run)
+    assert f"early-spectra-{name}" not in inside(ENTRY, run)
 
 
 def test_one_seed_decides_nothing_but_counts(run, outcomes):

@@ -180,15 +180,19 @@ def _share_ratio(run: xr.Dataset, *, figure: str, descents: int) -> Estimate:
 
 
 claims.add(
-    "triple", "On the data of Figure 8, three descents are more frequent with A² than with A",
-    quantity="share of starts with three descents with A² divided by that with A", kind="own", source=f"{_NOTE}, 2.3",
-    low=1.5,
+    "triple",
+    "Squaring the second-moment matrix A of three-concept data makes three descents of the loss at least 1.5 times "
+        "as frequent",
+    quantity="share of initializations with three descents of the out-of-distribution loss under A² (the authors' "
+        "code), divided by that under A", kind="own", source=f"{_NOTE}, 2.3", low=1.5,
 )(partial(_share_ratio, figure="Figure 8", descents=3))  # fmt: skip
 
 claims.add(
-    "quadruple", "On the data of Figure 9, four descents are much more frequent with A² than with A",
-    quantity="share of starts with four descents with A² divided by that with A", kind="own", source=f"{_NOTE}, 13",
-    low=3.0, sizes=("default", "paper"),
+    "quadruple",
+    "Squaring the second-moment matrix A of four-concept data makes four descents of the loss at least 3 times as "
+        "frequent",
+    quantity="share of initializations with four descents of the out-of-distribution loss under A² (the authors' "
+        "code), divided by that under A", kind="own", source=f"{_NOTE}, 13", low=3.0, sizes=("default", "paper"),
 )(partial(_share_ratio, figure="Figure 9", descents=4))  # fmt: skip
 
 
@@ -199,22 +203,27 @@ def _commonest_count(run: xr.Dataset, *, convention: str) -> Estimate:
 
 
 claims.add(
-    "commonest-A", "On the data of Figure 8 with the paper's A, the most frequent number of descents is two",
-    quantity="most frequent number of descents over starts of the authors' law", kind="own", source=_NOTE, low=2.0,
-    high=2.0,
+    "commonest-A",
+    "For three concepts and the data matrix A as printed, the out-of-distribution loss most often has two descents",
+    quantity="most frequent number of descents of the out-of-distribution loss over uniform positive initial "
+        "weights, with data second-moment matrix A", kind="own", source=_NOTE, low=2.0, high=2.0,
 )(partial(_commonest_count, convention="A"))  # fmt: skip
 
 claims.add(
-    "commonest-A-squared", "On the data of Figure 8 with A², the most frequent number of descents is three",
-    quantity="most frequent number of descents over starts of the authors' law", kind="own", source=_NOTE, low=3.0,
-    high=3.0,
+    "commonest-A-squared",
+    "For three concepts and the squared data matrix A² (authors' code), the out-of-distribution loss most often has "
+        "three descents",
+    quantity="most frequent number of descents of the out-of-distribution loss over uniform positive initial "
+        "weights, with squared second-moment matrix A²", kind="own", source=_NOTE, low=3.0, high=3.0,
 )(partial(_commonest_count, convention="A^2"))  # fmt: skip
 
 
 @claims.add(
-    "at-most-concepts", "No start has more descents than concepts, for any data matrix",
-    quantity="largest share of starts with more descents than concepts, over data, matrices and laws", kind="own",
-    source="A conjecture from trial runs, without a proof", high=0.0,
+    "at-most-concepts",
+    "The out-of-distribution loss never has more descents than concepts, with data matrix A or A², from positive "
+        "initial weights",
+    quantity="share of initializations with more descents of the loss than concepts, largest over data sets, data "
+        "matrices and initial scales", kind="own", source="A conjecture from trial runs, without a proof", high=0.0,
 )  # fmt: skip
 def _excess_share(run: xr.Dataset) -> Estimate:
     more = run.share.where(run.descents > run.concepts, 0.0).sel(hysteresis=0.0).sum("descents")
@@ -226,17 +235,18 @@ def _learned_share(run: xr.Dataset, *, convention: str) -> Estimate:
     return Estimate(float(one[0]), remark=f"after {int(run.steps[1])} steps {float(one[1]):.3f}")
 
 
-_LEARNED = "share of starts whose concepts are all learned at the end of the shorter run"
+_LEARNED = "share of initializations with UUᵀ within 0.01 of the identity at the end of the shorter run"
 
 claims.add(
-    "learned-A", "With A, the authors' shorter run is long enough to learn all concepts on the data of Figure 8",
-    quantity=_LEARNED, kind="own", source=f"{_NOTE}; 2000 steps of .01", low=0.95,
+    "learned-A",
+    "With data second-moment matrix A, gradient flow learns all concepts within the shorter run from at least 95% of "
+        "initializations", quantity=_LEARNED, kind="own", source=f"{_NOTE}; 2000 steps of .01", low=0.95,
 )(partial(_learned_share, convention="A"))  # fmt: skip
 
 claims.add(
     "learned-A-squared",
-    "With A², the authors' shorter run is too short to learn all concepts on the data of Figure 8", quantity=_LEARNED,
-    kind="own", source=f"{_NOTE}, .15; 2000 steps of .01", high=0.5,
+    "With squared data matrix A², gradient flow learns all concepts within the shorter run from at most 50% of "
+        "initializations", quantity=_LEARNED, kind="own", source=f"{_NOTE}, .15; 2000 steps of .01", high=0.5,
 )(partial(_learned_share, convention="A^2"))  # fmt: skip
 
 
@@ -248,21 +258,23 @@ def _map_extreme(run: xr.Dataset, *, name: str, pick: str) -> Estimate:
 
 
 claims.add(
-    "euler-sound", "Euler's steps in U keep W positive semidefinite in every run",
-    quantity="largest number of runs over data matrices in which W has a negative eigenvalue", kind="own",
+    "euler-sound", "Euler steps in the factor U keep the network map W = UUᵀ positive semidefinite in every run",
+    quantity="number of runs in which W has a negative eigenvalue, larger of data matrices A and A²", kind="own",
     source="W = U U^T, whatever the step", high=0.0,
 )(partial(_map_extreme, name="euler_lost", pick="max"))  # fmt: skip
 
 claims.add(
-    "euler-descents", "From nearly all starts, Euler's steps in U show as many descents as gradient flow",
-    quantity="smallest share of starts over data matrices with equal numbers of descents", kind="own",
-    source=f"{_NOTE}, .97", low=0.9,
+    "euler-descents",
+    "Euler steps in U give as many loss descents as gradient flow from at least 90% of initializations",
+    quantity="share of initializations with equal numbers of out-of-distribution loss descents by both methods, "
+        "smaller of data matrices A and A²", kind="own", source=f"{_NOTE}, .97", low=0.9,
 )(partial(_map_extreme, name="euler_same", pick="min"))  # fmt: skip
 
 claims.add(
-    "euler-error", "Losses by Euler's steps in U differ visibly from those by gradient flow, but by at most a tenth",
-    quantity="largest difference of the loss, in units of |x^|²/2", kind="own",
-    source=f"{_NOTE}, .04; a step of .01 of first order", low=1e-3, high=0.1,
+    "euler-error", "Out-of-distribution losses by Euler steps differ from those by gradient flow by 0.1% to 10%",
+    quantity="largest difference of the loss over initializations, times and data matrices, relative to |x|²/2, "
+        "the loss of the zero network",
+    kind="own", source=f"{_NOTE}, .04; a step of .01 of first order", low=1e-3, high=0.1,
 )(partial(_map_extreme, name="euler_error", pick="max"))  # fmt: skip
 
 
@@ -275,10 +287,11 @@ def _indefinite_share(run: xr.Dataset, *, law: str) -> Estimate:
 
 for _law in ("uniform", "normal"):
     claims.add(
-        f"printed-map-{_law}", f"The printed map D.2 makes W indefinite from 5 to 40 % of {_law} starts of full rank",
-        quantity="share of starts from which W loses positive semidefiniteness, with A", kind="own",
-        source="D.2 lacks the term eta^2 grad grad^T of a gradient step in U; 5 to 40 % in trial runs", low=0.05,
-        high=0.4, sizes=("default", "paper"),
+        f"printed-map-{_law}",
+        f"The paper's discrete map D.2 makes W = UUᵀ indefinite from 5% to 40% of {_law} full-rank initial weights",
+        quantity=f"share of {_law} initializations from which W loses positive semidefiniteness, with data matrix A",
+        kind="own", source="D.2 lacks the term eta^2 grad grad^T of a gradient step in U; 5 to 40 % in trial runs",
+        low=0.05, high=0.4, sizes=("default", "paper"),
     )(partial(_indefinite_share, law=_law))  # fmt: skip
 
 

@@ -228,9 +228,11 @@ claims = Claims()
 
 
 @claims.add(
-    "median", "At the smallest scale, stage times from random starts are typically those predicted",
-    quantity="median over starts of the relative error of the worst stage, largest over depths", kind="own",
-    source=f"{_PILOT}: .0008", high=0.005,
+    "median",
+    "At the smallest initial scale, predicted concept learning times of deep linear networks are typically right "
+        "within 0.5%",
+    quantity="median over random initializations of the worst concept's relative error in half-learning time (w_kk = "
+        "1/2), largest over depths", kind="own", source=f"{_PILOT}: .0008", high=0.005,
 )  # fmt: skip
 def _median_error(run: xr.Dataset) -> Estimate:
     scale = float(run.scale.min())
@@ -239,9 +241,10 @@ def _median_error(run: xr.Dataset) -> Estimate:
 
 
 @claims.add(
-    "largest", "At the smallest scale, all stage times from random starts are close to those predicted",
-    quantity="largest relative error of any stage time over depths and starts", kind="own", source=f"{_PILOT}: .013",
-    high=0.04,
+    "largest",
+    "At the smallest initial scale, all predicted concept learning times of deep linear networks are right within 4%",
+    quantity="largest relative error of a concept's half-learning time (diagonal entry w_kk = 1/2), over depths and "
+        "random initializations", kind="own", source=f"{_PILOT}: .013", high=0.04,
 )  # fmt: skip
 def _largest_error(run: xr.Dataset) -> Estimate:
     scale = float(run.scale.min())
@@ -250,8 +253,11 @@ def _largest_error(run: xr.Dataset) -> Estimate:
 
 
 @claims.add(
-    "leading-order", "The median error of predicted stage times falls at least as fast as the initial scale",
-    quantity="smallest factor over depths by which the error falls divided by that by which the scale falls",
+    "leading-order",
+    "The median error of predicted learning times in deep linear networks falls at least in proportion to the "
+        "initial scale",
+    quantity="factor by which the median error falls from the largest to the smallest scale, relative to the ratio "
+        "of scales, smallest over depths",
     kind="own", source="the prediction is the leading order for small weights; a pilot had 2.7 or more", low=1.0,
 )  # fmt: skip
 def _error_over_scale(run: xr.Dataset) -> Estimate:
@@ -262,9 +268,11 @@ def _error_over_scale(run: xr.Dataset) -> Estimate:
 
 
 @claims.add(
-    "order", "From all random starts of the smallest scale, concepts are learned in the predicted order",
-    quantity="share of starts whose concepts are learned in the predicted order", kind="own", source=f"{_PILOT}: all",
-    low=1.0, high=1.0,
+    "order",
+    "From all random initial weights of the smallest scale, deep linear networks learn the concepts in the predicted "
+        "order",
+    quantity="share of random initializations, over all depths, whose diagonal entries w_kk of the product matrix "
+        "reach 1/2 in the predicted order", kind="own", source=f"{_PILOT}: all", low=1.0, high=1.0,
 )  # fmt: skip
 def _same_order(run: xr.Dataset) -> Estimate:
     scale = float(run.scale.min())
@@ -273,8 +281,10 @@ def _same_order(run: xr.Dataset) -> Estimate:
 
 
 @claims.add(
-    "power-law", "Beyond depth 2, the times of the first and the last stage grow as ω^(2 − L)",
-    quantity="median over depths and starts of the exponent's distance from 2 − L, larger of the two stages",
+    "power-law",
+    "At network depths L above 2, learning times of the first and last concept grow as (initial scale)^(2 − L)",
+    quantity="median over depths and initializations of the fitted exponent's distance from 2 − L, larger of first "
+        "and last concept",
     kind="own", source="this project's prediction; a tenth for constants of the order 1/a in T", high=0.1,
 )  # fmt: skip
 def _exponent_error(run: xr.Dataset) -> Estimate:
@@ -289,17 +299,22 @@ def _exponent_error(run: xr.Dataset) -> Estimate:
 
 
 @claims.add(
-    "balanced", "From balanced diagonal starts, stage times equal the closed form up to the tolerance of the flow",
-    quantity="largest relative error of a stage time in units of the flow's tolerance", kind="own",
-    source="exact; the flow promises up to 3 times its tolerance", high=5.0,
+    "balanced",
+    "From balanced diagonal weights, learning times of two concepts in deep linear networks equal their closed form "
+        "to numerical tolerance",
+    quantity="largest relative error of the time at which a concept's diagonal entry reaches 1/2, in units of the "
+        "solver's tolerance", kind="own", source="exact; the flow promises up to 3 times its tolerance", high=5.0,
 )  # fmt: skip
 def _balanced_error(run: xr.Dataset) -> Estimate:
     return Estimate(float(abs(run.diagonal_found / run.diagonal_predicted - 1).max()) / run.tolerance)
 
 
 @claims.add(
-    "flip", "Beyond depth 2, a weaker concept is learned first exactly if its aₖ uₖ^(L − 2) is the larger one",
-    quantity="share of diagonal starts learned in the order of aₖ uₖ^(L − 2), uₖ the initial weight in each layer",
+    "flip",
+    "At depth L above 2, the weaker concept is learned first exactly if its strength × (initial weight)^(L−2) is "
+        "larger",
+    quantity="share of balanced diagonal initializations of two concepts learned in order of aₖuₖ^(L−2), aₖ the "
+        "strength, uₖ the initial weight per layer",
     kind="own", source="this project's prediction, to leading order", low=1.0, high=1.0,
 )  # fmt: skip
 def _flips(run: xr.Dataset) -> Estimate:
@@ -313,9 +328,12 @@ def _flips(run: xr.Dataset) -> Estimate:
 
 
 @claims.add(
-    "turning-rate", "With noise, a weaker concept that is learned first is given up at the predicted rate",
-    quantity="measured rate of giving up the weaker concept divided by the predicted rate", kind="own",
-    source="this project's prediction, linear; a twentieth", low=0.95, high=1.05,
+    "turning-rate",
+    "With noisy initial weights, deep networks abandon a weaker concept learned first at the predicted rate within "
+        "5%",
+    quantity="rate of the switch from the weaker to the stronger concept, from waiting times at two noise levels, "
+        "relative to the predicted rate",
+    kind="own", source="this project's prediction, linear; a twentieth", low=0.95, high=1.05,
 )  # fmt: skip
 def _turning_rate(run: xr.Dataset) -> Estimate:
     waits = (run.noisy_found.sel(pair="stronger") - run.noisy_found.sel(pair="weaker")).values
@@ -324,9 +342,11 @@ def _turning_rate(run: xr.Dataset) -> Estimate:
 
 
 @claims.add(
-    "forgotten", "With noise, a weaker concept that is learned first is forgotten when the stronger one is learned",
-    quantity="smallest wₖₖ of the weaker concept after the stronger one's stage, largest over noises", kind="own",
-    source="this project's prediction: 0 to leading order", high=0.05,
+    "forgotten",
+    "With noisy initial weights, deep networks forget a weaker concept learned first once they learn the stronger "
+        "one",
+    quantity="smallest diagonal entry w_kk of the weaker concept after the stronger one reaches 1/2, largest over "
+        "noise levels", kind="own", source="this project's prediction: 0 to leading order", high=0.05,
 )  # fmt: skip
 def _remainder(run: xr.Dataset) -> Estimate:
     found, weaker, left = run.noisy_found, run.noisy_w.sel(pair="weaker"), []

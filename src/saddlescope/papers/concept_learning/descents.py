@@ -216,16 +216,20 @@ def _probability(run: xr.Dataset, *, name: str, law: str, least: int, most: int 
 
 claims.add(
     "triple",
-    "On Figure 8's data the loss descends exactly three times from 0.8% to 1.2% of starts with normal weights",
-    quantity="share of starts with normal weights and exactly three descents", kind="own",
-    source=f"Appendix E.1 has no number; {_BAR} of scale 0.1", low=0.008, high=0.012, sizes=_MANY,
+    "On three-concept data the out-of-distribution loss descends exactly three times from 0.8% to 1.2% of normal "
+        "initial weights",
+    quantity="share of normal random initializations with exactly three descents of the out-of-distribution loss, on "
+        "the data of Figure 8",
+    kind="own", source=f"Appendix E.1 has no number; {_BAR} of scale 0.1", low=0.008, high=0.012, sizes=_MANY,
 )(partial(_probability, name="Figure 8", law="normal", least=3, most=3))  # fmt: skip
 
 
 @claims.add(
-    "quadruple", "With the four concepts of Figure 9 the loss can descend four times",
-    quantity="starts with positive weights and four or more descents on Figure 9's data", kind="printed",
-    source="Appendix E.1 and Figure 9; one start is enough", low=1.0,
+    "quadruple",
+    "On four-concept data, the out-of-distribution loss descends at least four times from some positive initial "
+        "weights",
+    quantity="number of random positive initializations with four or more descents of the out-of-distribution loss, "
+        "on the data of Figure 9", kind="printed", source="Appendix E.1 and Figure 9; one start is enough", low=1.0,
 )  # fmt: skip
 def _start_count(run: xr.Dataset) -> Estimate:
     counts = run.counts.sel(data="Figure 9", law="uniform")
@@ -233,8 +237,11 @@ def _start_count(run: xr.Dataset) -> Estimate:
 
 
 claims.add(
-    "subtle", "On Figure 8's data at most 5% of starts with positive weights have three or more descents of the loss",
-    quantity="share of starts with three or more descents among those with positive weights", kind="reading",
+    "subtle",
+    "On three-concept data, at most 5% of positive initial weights give three or more descents of the "
+        "out-of-distribution loss",
+    quantity="share of random positive initializations with three or more descents of the out-of-distribution loss, "
+        "on the data of Figure 8", kind="reading",
     source="Appendix E.1: only under 'specific initialization conditions'; one start in twenty is this project's bar",
     high=0.05,
 )(partial(_probability, name="Figure 8", law="uniform", least=3))  # fmt: skip
@@ -242,12 +249,13 @@ claims.add(
 
 @claims.add(
     "positive",
-    "On Figure 5's data two descents are more frequent from starts with positive weights than with normal weights",
-    quantity="share of positive starts with two or more descents minus share of normal starts with them",
-    kind="reading",
+    "On two-concept data, two descents of the out-of-distribution loss are more frequent from positive than from "
+        "normal initial weights",
+    quantity="share of positive uniform initializations with two or more descents of the out-of-distribution loss, "
+        "less that of normal ones", kind="reading",
     source="Section 4.2.2: positive minor entries make the loss rise between descents; any difference counts",
     low=0.0,
-)
+)  # fmt: skip
 def _probability_gain(run: xr.Dataset) -> Estimate:
     one, other = (_probability(run, name="Figure 5", law=law, least=2) for law in ("uniform", "normal"))
     return Estimate(one.value - other.value, (one.uncertainty**2 + other.uncertainty**2) ** 0.5)
@@ -265,26 +273,29 @@ def _conjecture_exceptions(run: xr.Dataset, *, small: bool) -> Estimate:
 
 
 claims.add(
-    "conjecture", "The loss never descends more often than there are concepts, from any start",
-    quantity="starts with more descents than concepts, counted at two tolerances", kind="own",
-    source="This project's conjecture from the cycle of section 4.2: one descent for each concept", high=0.0,
-    sizes=_MANY,
+    "conjecture", "From any initial weights, the out-of-distribution loss descends at most once for each concept",
+    quantity="number of initializations with more descents of the out-of-distribution loss than concepts, over "
+        "random weights and a search of large ones",
+    kind="own", source="This project's conjecture from the cycle of section 4.2: one descent for each concept",
+    high=0.0, sizes=_MANY,
 )(partial(_conjecture_exceptions, small=False))  # fmt: skip
 
 claims.add(
     "conjecture-small",
-    "The loss never descends more often than there are concepts if no eigenvalue of W(0) exceeds 1",
-    quantity="starts with eigenvalues of at most 1 and more descents than concepts", kind="own",
-    source="This project's conjecture from the cycle of section 4.2, for small starts as in that section", high=0.0,
-    sizes=_MANY,
+    "If no eigenvalue of UUᵀ initially exceeds 1, the out-of-distribution loss descends at most once per concept",
+    quantity="number of random initializations with eigenvalues of UUᵀ up to 1 and more descents of the "
+        "out-of-distribution loss than concepts",
+    kind="own", source="This project's conjecture from the cycle of section 4.2, for small starts as in that section",
+    high=0.0, sizes=_MANY,
 )(partial(_conjecture_exceptions, small=True))  # fmt: skip
 
 
 @claims.add(
-    "one-more", "No search among weights up to 0.3 finds three descents with two concepts or four with three",
-    quantity="searches with one descent more than concepts", kind="own",
-    source="This project's conjecture of at most one descent for each concept, in an adversarial test", high=0.0,
-    sizes=_MANY,
+    "one-more",
+    "No search over initial weights up to 0.3 finds more descents of the out-of-distribution loss than concepts",
+    quantity="number of searches that find three descents of the loss with two concepts, or four with three",
+    kind="own", source="This project's conjecture of at most one descent for each concept, in an adversarial test",
+    high=0.0, sizes=_MANY,
 )  # fmt: skip
 def _extra_descents(run: xr.Dataset) -> Estimate:
     found = run.rise.sel(kind=["2 concepts, three", "3 concepts, four"])
@@ -300,9 +311,12 @@ def _largest_rise(run: xr.Dataset, *, kind: str) -> Estimate:
 
 for _name, _kind, _figure, _least in (("third-rise", "three", 8, 0.08), ("fourth-rise", "four", 9, 0.03)):
     claims.add(
-        _name, f"On Figure {_figure}'s data the loss can rise by {_least} |x|²/2 before the last of {_kind} descents",
-        quantity=f"largest rise found before the last of {_kind} descents, in units of |x|²/2", kind="own",
-        source=f"Appendix E.1 has no number; {_BAR}", low=_least, sizes=_MANY,
+        _name,
+        f"On {_kind}-concept data, the out-of-distribution loss can rise by {_least:.0%} of |x|²/2 before the last "
+            f"of {_kind} descents",
+        quantity=f"largest loss rise found before the last of {_kind} descents, relative to |x|²/2, the zero "
+            "network's loss at test point x",
+        kind="own", source=f"Appendix E.1 has no number; {_BAR}", low=_least, sizes=_MANY,
     )(partial(_largest_rise, kind=_kind))  # fmt: skip
 
 

@@ -170,15 +170,17 @@ claims = Claims()
 
 
 claims.add(
-    "identity", "Gradient flow of equation 4.1 is dW/dt = 2(G − S − N)",
-    quantity="largest relative difference of dW/dt from automatic differentiation", kind="own",
-    source="Correction of equation 4.3: the gradient of the loss, exact; this project's bar", high=_EXACT,
+    "identity",
+    "Under gradient flow, W = UUᵀ changes at twice the printed rate, growth − suppression − noise (equation 4.3)",
+    quantity="largest relative difference of dW/dt, by automatic differentiation, from twice the printed formula, "
+        "over random weights U",
+    kind="own", source="Correction of equation 4.3: the gradient of the loss, exact; this project's bar", high=_EXACT,
 )(lambda run: Estimate(float(run.identity_error.max()), remark=f"{run.identity_error.size} cases"))  # fmt: skip
 
 claims.add(
     "printed",
-    "Gradient flow of equation 4.1 is dW/dt = G − S − N",
-    quantity="largest relative difference of dW/dt from automatic differentiation",
+    "Under gradient flow, W = UUᵀ changes at the printed rate, growth − suppression − noise (equation 4.3)",
+    quantity="largest relative difference of dW/dt, by automatic differentiation, from this formula, over random U",
     kind="printed",
     source="Equation 4.3 and D.2 (D.1, with the gradient of the same loss, is twice D.2)",
     high=_EXACT,
@@ -186,9 +188,10 @@ claims.add(
 
 
 @claims.add(
-    "log-det", "log det W grows at the exact rate 4 tr(A(1 − W)) from every start of every scale",
-    quantity="largest error of the growth of log det W over the run", kind="own",
-    source="Jacobi's formula, exact; this project's bar", high=EXACT_LAW,
+    "log-det", "The log determinant of W = UUᵀ grows at the rate 4 tr(A(1 − W)), A the data second-moment matrix",
+    quantity="largest error of the growth of log det W over the gradient flow against this law, over random "
+        "initializations and scales",
+    kind="own", source="Jacobi's formula, exact; this project's bar", high=EXACT_LAW,
 )  # fmt: skip
 def _log_det_error(run: xr.Dataset) -> Estimate:
     inner, gauss = float(run.drift.max()), float(run.log_det_error.max())
@@ -196,14 +199,14 @@ def _log_det_error(run: xr.Dataset) -> Estimate:
 
 
 for _name, _case in (
-    ("rank-one", "W of rank one, by a quadrature,"),
-    ("diagonal", "diagonal W, logistic in time,"),
-    ("proportional", "equal strengths, logistic in the eigenvalues of W,"),
+    ("rank-one", "a rank-one W"),
+    ("diagonal", "a diagonal W"),
+    ("proportional", "equal concept strengths"),
 ):
     claims.add(
-        _name, f"The closed form for {_case} agrees with gradient flow",
-        quantity="largest difference of an entry of W over the run", kind="own",
-        source="theory.concepts; this project's bar", high=_CLOSED,
+        _name, f"The closed-form solution W(t) = UUᵀ of gradient flow for {_case} agrees with numerical integration",
+        quantity="largest absolute difference of an entry of W between closed form and integration over the run",
+        kind="own", source="theory.concepts; this project's bar", high=_CLOSED,
     )(partial(stored_error, name=f"{_name.replace('-', '_')}_error"))  # fmt: skip
 
 
@@ -215,20 +218,22 @@ def _stage_time_error(run: xr.Dataset, *, predicted: str, scale: int = -1) -> Es
     return Estimate(float(np.median(errors)), remark=remark)
 
 
-_ERROR = "median over starts of the largest error of a stage time, at the smallest scale"
+_ERROR = "median over initializations of the worst concept's error in the time of w_kk = 1/2, at the smallest scale"
 
 claims.add(
     "noise-omitted",
-    "Equation 4.3 without its noise term predicts the stage times of gradient flow from small starts",
-    quantity=_ERROR, kind="reading",
+    "Growth and suppression alone, without the noise term, predict when gradient flow from small weights learns each "
+        "concept", quantity=_ERROR, kind="reading",
     source=f"Section 4.2: the noise is never too large and omitted; {_LATE} is this project's bar for stage times",
     high=_LATE, unit="t",
 )(partial(_stage_time_error, predicted="bare_time"))  # fmt: skip
 
 
 @claims.add(
-    "noise-lasting", "The error of the stage times without noise is the same at the two smallest scales of the start",
-    quantity="median error of the stage times at the smallest scale, over that at the second smallest", kind="own",
+    "noise-lasting",
+    "The learning-time error caused by omitting the noise term stays the same at the two smallest initial scales",
+    quantity="median error of the predicted times of w_kk = 1/2 without noise in dW/dt, smallest scale relative to "
+        "second smallest", kind="own",
     source="log(w_kk(0) / s_k) / (4 a_k), with the Schur complement s_k: the scale cancels", low=0.95, high=1.05,
 )  # fmt: skip
 def _error_ratio(run: xr.Dataset) -> Estimate:
@@ -237,8 +242,11 @@ def _error_ratio(run: xr.Dataset) -> Estimate:
 
 
 @claims.add(
-    "noise-size", "At the smallest scale the noise term of the weakest concept reaches half its growth term",
-    quantity="median over starts of the largest N_kk / G_kk of the weakest concept over the run", kind="own",
+    "noise-size",
+    "At the smallest initial scale, noise in the dynamics of the weakest concept typically reaches half its growth "
+        "term",
+    quantity="median over initializations of the largest ratio of noise to growth in dw_kk/dt of the weakest concept "
+        "k over the run", kind="own",
     source="Correction of section 4.2: two entries of size w make one of size w² in N; half is this project's bar",
     low=0.5,
 )  # fmt: skip
@@ -249,7 +257,7 @@ def _noise_share(run: xr.Dataset) -> Estimate:
 
 
 claims.add(
-    "schur", "Schur complements of the initial W, which include the noise, predict the stage times from small starts",
+    "schur", "Schur complements of small initial W = UUᵀ predict when gradient flow learns each concept",
     quantity=_ERROR, kind="own", source="theory.concepts.concept_stages; this project's bar at scale 1e-5",
     high=_SCHUR, unit="t",
 )(partial(_stage_time_error, predicted="schur_time"))  # fmt: skip

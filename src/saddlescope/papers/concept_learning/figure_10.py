@@ -154,9 +154,9 @@ claims = Claims()
 
 
 @claims.add(
-    "never", "From some start of full rank a concept is never learned",
-    quantity="starts of full rank with a concept that is never learned", kind="printed",
-    source=f"{_FIGURE}: a major entry 'never has chance to grow'", low=1.0,
+    "never", "From some full-rank initial weights, the symmetric network UUᵀ never learns one of its concepts",
+    quantity="number of random full-rank initializations with a concept that gradient flow never learns",
+    kind="printed", source=f"{_FIGURE}: a major entry 'never has chance to grow'", low=1.0,
 )  # fmt: skip
 def _never_learned(run: xr.Dataset) -> Estimate:
     faults = int(run.faults.sel(moment="A"))
@@ -164,9 +164,11 @@ def _never_learned(run: xr.Dataset) -> Estimate:
 
 
 @claims.add(
-    "always", "From every start of full rank the weakest concept is learned by the end of the run",
-    quantity="share of starts with w_11 > 1/2 at the last time", kind="own",
-    source="Correction: d/dt log det W = 4 tr(A(1 − W)); theory.concepts.predicted_limit", low=1.0,
+    "always",
+    "From every full-rank initialization, the symmetric network UUᵀ learns the weakest concept by the end of the run",
+    quantity="share of random initializations with the weakest concept's diagonal entry w_11 of UUᵀ above 1/2 at the "
+        "last time",
+    kind="own", source="Correction: d/dt log det W = 4 tr(A(1 − W)); theory.concepts.predicted_limit", low=1.0,
 )  # fmt: skip
 def _learned_share(run: xr.Dataset) -> Estimate:
     share = run.learned_share.sel(moment="A").values
@@ -176,8 +178,8 @@ def _learned_share(run: xr.Dataset) -> Estimate:
 
 @claims.add(
     "plateau-looks",
-    "On a long plateau, a run from full rank has the loss of Figure 10 when the authors' runs end",
-    quantity="relative distance of the loss from μ_1²/2 on the longest plateau, at the authors' end time",
+    "At the time horizon, the full-rank run with the longest plateau has the loss of a never-learned weakest concept",
+    quantity="relative distance of the out-of-distribution loss at the horizon from μ_1²/2, μ_1 the weakest signal",
     kind="own",
     source=f"{_FIGURE}; this project's bar for the same loss",
     high=_LIKE,
@@ -193,9 +195,10 @@ def _horizon_loss_error(run: xr.Dataset) -> Estimate:
 
 @claims.add(
     "suppressed-first",
-    "On the longest plateau w_11 is suppressed to less than half its initial value before it grows",
-    quantity="smallest w_11 over the run, relative to its initial value", kind="reading",
-    source=f"{_FIGURE}: 'suppressed at the very beginning'; one half is this project's bar", high=0.5,
+    "On the longest plateau, the weakest concept's diagonal entry w_11 falls below half its initial value before it "
+        "grows",
+    quantity="smallest w_11 of W = UUᵀ over the run with the longest plateau, relative to its initial value",
+    kind="reading", source=f"{_FIGURE}: 'suppressed at the very beginning'; one half is this project's bar", high=0.5,
 )  # fmt: skip
 def _lowest_over_first(run: xr.Dataset) -> Estimate:
     weakest = run.W.sel(case="plateau")[:, 0, 0].values
@@ -210,15 +213,15 @@ def _predicted_time_error(run: xr.Dataset, *, name: str) -> Estimate:
 
 
 claims.add(
-    "plateau-end", "The flow up to the authors' end time predicts when the longest plateau ends",
-    quantity="error of the predicted time of w_11 = 1/2", kind="own",
-    source="SymmetricFlows.learned_at; this project's bar", high=0.02, unit="t",
+    "plateau-end", "Gradient flow up to the time horizon suffices to predict when the longest loss plateau ends",
+    quantity="absolute error of the predicted time of w_11 = 1/2, the weakest concept's entry of UUᵀ, on the longest "
+        "plateau", kind="own", source="SymmetricFlows.learned_at; this project's bar", high=0.02, unit="t",
 )(partial(_predicted_time_error, name="said_at_horizon"))  # fmt: skip
 
 claims.add(
     "plateau-schur",
-    "Schur complements of the initial W predict when the longest plateau ends",
-    quantity="error of the predicted time of w_11 = 1/2",
+    "Schur complements of the initial W = UUᵀ predict when the longest loss plateau ends",
+    quantity="error of the predicted time of w_11 = 1/2, the weakest concept's entry of UUᵀ, on this plateau",
     kind="own",
     source="theory.concepts.concept_stages; its error is 0.11 at scale 1e-2, and this start is larger",
     high=0.5,
@@ -227,16 +230,18 @@ claims.add(
 )(partial(_predicted_time_error, name="predicted_time"))
 
 claims.add(
-    "plateau-learns", "Continued beyond the plateau, the run from full rank learns all concepts",
-    quantity="loss out of distribution at the end of the run", kind="own",
+    "plateau-learns",
+    "Continued beyond the time horizon, the full-rank run with the longest plateau learns all concepts",
+    quantity="out-of-distribution loss at the end of the run with the longest plateau", kind="own",
     source="Correction: d/dt log det W = 4 tr(A(1 − W))", high=1e-6,
 )(lambda run: Estimate(float(run.end_loss.sel(case="plateau"))))  # fmt: skip
 
 
 @claims.add(
-    "deficient", "A run whose rank is one too low ends at the loss μ_1²/2 of Figure 10",
-    quantity="distance of the final loss from μ_1²/2", kind="own",
-    source="theory.concepts.predicted_limit; this project's bar", high=1e-9,
+    "deficient",
+    "From initial weights of rank one too low, gradient flow ends at the loss of an unlearned weakest concept",
+    quantity="absolute distance of the final out-of-distribution loss from μ_1²/2, μ_1 the signal of the weakest "
+        "concept", kind="own", source="theory.concepts.predicted_limit; this project's bar", high=1e-9,
 )  # fmt: skip
 def _deficient_loss_error(run: xr.Dataset) -> Estimate:
     one = run.sel(case="deficient")
@@ -244,8 +249,10 @@ def _deficient_loss_error(run: xr.Dataset) -> Estimate:
 
 
 @claims.add(
-    "told-apart", "The flow distinguishes a plateau, a run that has learned and a run of deficient rank",
-    quantity="wrong endings among the three runs", kind="own", source="This project's bar", high=0.0,
+    "distinguished",
+    "The solver's reported outcome distinguishes a temporary plateau, a run that has learned all concepts and a "
+        "rank-deficient run", quantity="number of wrong reported outcomes among these three gradient-flow runs",
+    kind="own", source="This project's bar", high=0.0,
 )  # fmt: skip
 def _wrong_endings(run: xr.Dataset) -> Estimate:
     reported = (
@@ -259,8 +266,8 @@ def _wrong_endings(run: xr.Dataset) -> Estimate:
 
 @claims.add(
     "printed-map",
-    "Iteration D.2 as printed loses positive semidefiniteness from 5% to 40% of random starts of full rank",
-    quantity="share of starts from which W becomes indefinite or diverges", kind="own",
+    "The paper's discrete update D.2 makes W = UUᵀ indefinite from 5% to 40% of random full-rank initial weights",
+    quantity="share of random initializations from which W loses positive semidefiniteness or diverges", kind="own",
     source="D.2 lacks the term η² g gᵀ of a gradient step in U; bounds from trial runs at steps of 0.01", low=0.05,
     high=0.4,
 )  # fmt: skip
@@ -270,9 +277,11 @@ def _indefinite_share(run: xr.Dataset) -> Estimate:
 
 
 @claims.add(
-    "printed-map-rests", "Iteration D.2 as printed never ends at the loss of Figure 10",
-    quantity=f"runs of D.2 with a final loss within {_LIKE:.0%} of μ_1²/2", kind="own",
-    source="W = diag(0, 1, 1) repels on both sides: from w_11 < 0, w_11 goes to minus infinity", high=0.0,
+    "printed-map-rests",
+    "The paper's discrete update D.2 of W never ends at the loss of an unlearned weakest concept",
+    quantity=f"number of runs of update D.2 with a final out-of-distribution loss within {_LIKE:.0%} of μ_1²/2, μ_1 "
+        "the weakest concept's signal",
+    kind="own", source="W = diag(0, 1, 1) repels on both sides: from w_11 < 0, w_11 goes to minus infinity", high=0.0,
 )  # fmt: skip
 def _map_runs_like_figure(run: xr.Dataset) -> Estimate:
     like = abs(run.map_end_loss / run.lost_loss - 1) < _LIKE
@@ -286,24 +295,27 @@ def _unlearned_share(run: xr.Dataset, *, moment: str) -> Estimate:
 
 
 claims.add(
-    "with-A", "With the paper's A at most 5% of starts have not learned the weakest concept at the authors' end time",
-    quantity="share of starts with w_11 < 1/2 at the authors' end time", kind="own",
-    source="log(1/s_1 − 1) / (4 a_1) of random starts; 0.01 in a pilot", high=0.05,
+    "with-A",
+    "With the data second-moment matrix A, at most 5% of initializations leave the weakest concept unlearned at "
+        "time 20",
+    quantity="share of random initializations with the weakest concept's w_11 of UUᵀ below 1/2 at the time horizon",
+    kind="own", source="log(1/s_1 − 1) / (4 a_1) of random starts; 0.01 in a pilot", high=0.05,
 )(partial(_unlearned_share, moment="A"))  # fmt: skip
 
 claims.add(
     "with-A-squared",
-    "With the authors' A² at least 95% of starts have not learned the weakest concept at their end time",
-    quantity="share of starts with w_11 < 1/2 at the authors' end time", kind="own",
-    source="log(1/s_1 − 1) / (4 a_1²) of random starts; 0.999 in a pilot", low=0.95,
+    "With squared data matrix A² (authors' code), at least 95% of initializations leave the weakest concept "
+        "unlearned at the horizon",
+    quantity="share of random initializations with the weakest concept's w_11 of UUᵀ below 1/2 at the time horizon",
+    kind="own", source="log(1/s_1 − 1) / (4 a_1²) of random starts; 0.999 in a pilot", low=0.95,
 )(partial(_unlearned_share, moment="A^2"))  # fmt: skip
 
 claims.extend([two_layer.EXACT_MAP_CLAIM])
 
 claims.add(
-    "log-det", "On the longest plateau log det W grows at its exact rate 4 tr(A(1 − W))",
-    quantity="error of the growth of log det W over the run", kind="own",
-    source="Jacobi's formula, exact; this project's bar", high=two_layer.EXACT_LAW,
+    "log-det", "Over the longest plateau, the log determinant of W = UUᵀ grows at the rate 4 tr(A(1 − W))",
+    quantity="error of the growth of log det W over the run against this law, A the data second-moment matrix",
+    kind="own", source="Jacobi's formula, exact; this project's bar", high=two_layer.EXACT_LAW,
 )(lambda run: Estimate(float(run.drift.sel(case="plateau"))))  # fmt: skip
 
 

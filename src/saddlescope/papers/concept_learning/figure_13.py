@@ -113,29 +113,35 @@ def _share_difference(run: xr.Dataset, *, kind: str) -> Estimate:
 
 _BAR = "a pilot on other seeds had .33, and half of it leaves room"
 
-_TRANSIENT = "share of three-layer networks at d = 3 with {} signals whose loss falls, rises, and falls again"
+_TRANSIENT = (
+    "share of three-layer linear networks at d = 3 whose test loss falls, rises, and falls again, {} signals "
+    "(cluster means)"
+)
 
-_DIFFERENCE = "share of three-layer networks at d = 3 whose loss falls, rises, and falls again, minus that of {}"
+_DIFFERENCE = (
+    "share of three-layer linear networks at d = 3 whose test loss falls, rises, and falls again, minus that of {}"
+)
 
 claims = Claims()
 
 claims.add(
     "small-signals",
-    "At small signals, 15 % or more of the three-layer networks in three dimensions memorize transiently",
-    quantity=_TRANSIENT.format("small"), kind="reading", source=f"Figures 13 (left) and 14, one network each; {_BAR}",
-    low=0.15,
+    "With small concept signals, at least 15 % of three-layer linear networks in three dimensions memorize "
+        "transiently", quantity=_TRANSIENT.format("small"), kind="reading",
+    source=f"Figures 13 (left) and 14, one network each; {_BAR}", low=0.15,
 )(partial(_transient_share, task="small"))  # fmt: skip
 
 claims.add(
     "large-signals",
-    "At large signals, 15 % or more of the three-layer networks in three dimensions memorize transiently",
-    quantity=_TRANSIENT.format("large"), kind="reading",
+    "With large concept signals, at least 15 % of three-layer linear networks in three dimensions memorize "
+        "transiently", quantity=_TRANSIENT.format("large"), kind="reading",
     source=f"Figures 13 (right) and 14, one network each; {_BAR}", low=0.15,
 )(partial(_transient_share, task="large"))  # fmt: skip
 
 claims.add(
-    "typical", "At small signals, half or more of the three-layer networks in three dimensions memorize transiently",
-    quantity=_TRANSIENT.format("small"), kind="reading",
+    "typical",
+    "With small concept signals, at least half of three-layer linear networks in three dimensions memorize "
+        "transiently", quantity=_TRANSIENT.format("small"), kind="reading",
     source="F.2, 'exhibit significant Transient Memorization', if that is meant of most networks", low=0.5,
     sizes=("default", "paper"),
 )(partial(_transient_share, task="small"))  # fmt: skip
@@ -143,9 +149,10 @@ claims.add(
 
 @claims.add(
     "memorizing",
-    "Most networks with a temporary rise of the loss have turned to the strongest training cluster at its peak",
-    quantity="share of transient networks whose output at the peak is nearer to that cluster than to the test point",
-    kind="reading",
+    "At temporary loss peaks, at least 80 % of three-layer networks are nearer the strongest training cluster than "
+        "the target",
+    quantity="share of three-layer linear networks with a temporary loss rise whose test output at its peak is "
+        "nearer to that cluster", kind="reading",
     source="section 3.3: turns toward the training set cluster with the strongest signal; all in the pilot", low=0.8,
 )  # fmt: skip
 def _memorizing(run: xr.Dataset) -> Estimate:
@@ -162,24 +169,24 @@ def _memorizing(run: xr.Dataset) -> Estimate:
 
 claims.add(
     "more-layers",
-    "In three dimensions, three-layer networks memorize transiently more often than one-layer networks",
-    quantity=_DIFFERENCE.format("one-layer networks at d = 3"), kind="reading",
+    "In three dimensions, three-layer linear networks memorize transiently more often than one-layer networks, by "
+        "at least 0.1", quantity=_DIFFERENCE.format("one-layer networks at d = 3"), kind="reading",
     source="F.2, 'models with more layers ... are easier to have Transient Memorization'; .31 in the pilot", low=0.1,
 )(partial(_share_difference, kind=_ONE))  # fmt: skip
 
 claims.add(
     "fewer-dimensions",
-    "Three-layer networks in three dimensions memorize transiently more often than two-layer networks in 64 "
-        "dimensions",
-    quantity=_DIFFERENCE.format("two-layer networks at d = 64"), kind="reading",
+    "Three-layer networks in three dimensions memorize transiently more often than two-layer ones in 64, by at "
+        "least 0.1", quantity=_DIFFERENCE.format("two-layer networks at d = 64"), kind="reading",
     source="F.2, '... and fewer input dimensions', beside Figure 11; .33 in the pilot", low=0.1,
     sizes=("default", "paper"),
 )(partial(_share_difference, kind=_WIDE))  # fmt: skip
 
 
 @claims.add(
-    "generalising", "Nearly all three-layer networks in three dimensions generalise by the end of training",
-    quantity="share of three-layer networks whose out-of-distribution loss falls below 1 % of its start",
+    "generalising",
+    "At least 95 % of three-layer linear networks in three dimensions generalise by the end of training",
+    quantity="share of three-layer linear networks whose out-of-distribution loss falls below 1 % of its start",
     kind="reading", source="Figure 14, both curves; all in the pilot", low=0.95, sizes=("default", "paper"),
 )  # fmt: skip
 def _generalising(run: xr.Dataset) -> Estimate:
@@ -188,10 +195,11 @@ def _generalising(run: xr.Dataset) -> Estimate:
 
 
 @claims.add(
-    "sooner", "Three-layer networks learn large signals in at most half as many steps as small signals",
-    quantity="median over seeds of the steps to learn small signals divided by those to learn large ones",
-    kind="reading", source="Figure 14 and a_p of section 4.1, four times as large but for sigma; 3.1 in the pilot",
-    low=2.0,
+    "sooner",
+    "Three-layer linear networks learn concepts in at most half as many steps with large signals as with small ones",
+    quantity="median over seeds of the steps to a test loss below 1 % of its start, small cluster means over doubled "
+        "ones", kind="reading",
+    source="Figure 14 and a_p of section 4.1, four times as large but for sigma; 3.1 in the pilot", low=2.0,
 )  # fmt: skip
 def _step_ratio(run: xr.Dataset) -> Estimate:
     steps = run.learned.sel(kind=_DEEP)

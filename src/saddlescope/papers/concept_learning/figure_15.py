@@ -134,7 +134,7 @@ def run(params: Params, context: RunContext) -> xr.Dataset:
 
 claims = Claims()
 
-_RATIO = "distance of class means in colour over that in size, in pixel space"
+_RATIO = "pixel distance of mean images of big red and big blue circles over that of big red and small red circles"
 
 _DERIVED = "derived by this project: see `saddlescope.train.diffusion.signals`"
 
@@ -160,7 +160,7 @@ def _signal_ratio(run: xr.Dataset, *, side: int) -> Estimate:
 
 claims.add(
     "left",
-    "With colours 0.7 apart, class means of images differ more in colour than in size",
+    "At the larger colour difference, mean circle images differ more between red and blue than between big and small",
     quantity=_RATIO,
     kind="reading",
     source="Figure 15, left; the setting is the upper end of appendix G.1",
@@ -169,16 +169,19 @@ claims.add(
 )(partial(_signal_ratio, side=0))
 
 claims.add(
-    "right", "With colours 0.2 apart, class means of images differ more in size than in colour", quantity=_RATIO,
-    kind="reading", source="Figure 15, right; the setting is the lower end of appendix G.1", high=1.0,
+    "right",
+    "At the smaller colour difference, mean circle images differ less between red and blue than between big and "
+        "small", quantity=_RATIO, kind="reading",
+    source="Figure 15, right; the setting is the lower end of appendix G.1", high=1.0,
 )(partial(_signal_ratio, side=1))  # fmt: skip
 
 
 @claims.add(
     "sensitivity",
-    "With colours 0.7 apart, changing the colour of an image changes its pixels more than changing its size",
-    quantity="root mean square pixel distance under a change of colour over that under a change of size",
-    kind="reading", source="section 1: the signal is the sensitivity of the process to a concept", low=1.0,
+    "At the larger colour difference, a change of a circle's colour alters its image more than a change of size",
+    quantity="root mean square pixel distance between red and blue versions of big circles over that between big "
+        "and small versions of red circles", kind="reading",
+    source="section 1: the signal is the sensitivity of the process to a concept", low=1.0,
     sizes=("default", "paper"),
 )  # fmt: skip
 def _image_ratio(run: xr.Dataset) -> Estimate:
@@ -188,12 +191,13 @@ def _image_ratio(run: xr.Dataset) -> Estimate:
 
 @claims.add(
     "small-circles",
-    "With colours 0.7 apart, class means of small circles differ more in colour than class means differ in size",
-    quantity="distance of the class means of small red and blue circles over that of big and small circles",
-    kind="own",
+    "At the larger colour difference, mean images of small circles differ more between colours than mean images "
+        "differ between sizes",
+    quantity="pixel distance of mean small red and small blue circles over that of mean big and small circles, "
+        "averaged over both colours", kind="own",
     source="Figure 15 has one signal for each concept, whatever the value of the other; the unseen class is small",
     low=1.0,
-)
+)  # fmt: skip
 def _small_circle_ratio(run: xr.Dataset) -> Estimate:
     signal = _at(run, 0).signal
     color, size = signal.sel(concept="color").isel(other=1), signal.sel(concept="size").mean("other")
@@ -202,8 +206,9 @@ def _small_circle_ratio(run: xr.Dataset) -> Estimate:
 
 @claims.add(
     "crossing",
-    "The class means of images differ equally in colour and size at a colour difference between 0.2 and 0.7",
-    quantity="colour difference at equal distances of class means in colour and in size", kind="reading",
+    "Mean circle images differ equally in colour and in size at a red-blue channel difference between 0.2 and 0.7",
+    quantity="red-blue channel difference with equal pixel distances of mean images between red and blue and "
+        "between big and small circles", kind="reading",
     source="Figure 6 (a), where the order of learning is reversed between 0.2 and 0.7", low=0.2, high=0.7,
     sizes=("default", "paper"),
 )  # fmt: skip
@@ -217,9 +222,9 @@ def _crossing(run: xr.Dataset) -> Estimate:
 
 @claims.add(
     "proportional",
-    "The distance of class means in colour is proportional to the colour difference, up to a difference of 0.8",
-    quantity="exponent of the distance as a power of the colour difference, among big circles", kind="own",
-    source=_DERIVED, low=0.98, high=1.02,
+    "The pixel distance of mean red and blue circles is proportional to the colours' channel difference, up to 0.8",
+    quantity="exponent of the pixel distance of mean big red and big blue circles as a power of the channel "
+        "difference", kind="own", source=_DERIVED, low=0.98, high=1.02,
 )  # fmt: skip
 def _signal_exponent(run: xr.Dataset) -> Estimate:
     linear = run.isel(color_setting=(run.color_setting <= _LINEAR).values)
@@ -235,22 +240,25 @@ def _other_ratio(run: xr.Dataset, *, concept: str) -> Estimate:
 
 
 claims.add(
-    "big-and-small", "Class means of big circles differ at least twice as much in colour as those of small circles",
-    quantity="distance of class means in colour among big circles over that among small ones", kind="own",
-    source=f"{_DERIVED}; the factor of 2 is {_BAR}", low=2.0, sizes=("default", "paper"),
+    "big-and-small",
+    "At the larger colour difference, mean big circles differ at least twice as much in colour as mean small circles",
+    quantity="pixel distance of mean images of big red and big blue circles over that of small red and small blue "
+        "circles", kind="own", source=f"{_DERIVED}; the factor of 2 is {_BAR}", low=2.0, sizes=("default", "paper"),
 )(partial(_other_ratio, concept="color"))  # fmt: skip
 
 claims.add(
-    "red-and-blue", "Class means of red circles and of blue circles differ equally in size, to within 2 %",
-    quantity="distance of class means in size among red circles over that among blue ones", kind="own",
-    source=_DERIVED, low=0.98, high=1.02,
+    "red-and-blue",
+    "At the larger colour difference, mean big and small circles differ equally in red and blue, to within 2 %",
+    quantity="pixel distance of mean images of big and small red circles over that of big and small blue circles",
+    kind="own", source=_DERIVED, low=0.98, high=1.02,
 )(partial(_other_ratio, concept="size"))  # fmt: skip
 
 
 @claims.add(
-    "size-independent", "Class means differ equally in size at colour differences 0.7 and 0.2, to within 10 %",
-    quantity="distance of class means in size at colour difference 0.7 over that at 0.2", kind="reading",
-    source=_INDEPENDENT, low=0.9, high=1.1,
+    "size-independent",
+    "Mean big and small circles differ equally at the larger and the smaller colour difference, to within 10 %",
+    quantity="pixel distance of mean images of big and small red circles at the larger colour difference over "
+        "that at the smaller", kind="reading", source=_INDEPENDENT, low=0.9, high=1.1,
 )  # fmt: skip
 def _size_by_color(run: xr.Dataset) -> Estimate:
     left, right = (_at(run, side).mu.sel(concept="size") for side in (0, 1))
@@ -259,9 +267,9 @@ def _size_by_color(run: xr.Dataset) -> Estimate:
 
 @claims.add(
     "color-independent",
-    "Class means of big circles differ equally in colour at the smallest and largest size difference, to within 10 %",
-    quantity="distance of class means in colour at the largest size difference over that at the smallest",
-    kind="reading", source=_INDEPENDENT, low=0.9, high=1.1,
+    "Mean big red and big blue circles differ equally at the smallest and largest size difference, to within 10 %",
+    quantity="pixel distance of mean images of big red and big blue circles at the largest difference of diameters "
+        "over that at the smallest", kind="reading", source=_INDEPENDENT, low=0.9, high=1.1,
 )  # fmt: skip
 def _color_by_size(run: xr.Dataset) -> Estimate:
     signal = run.signal_by_size.sel(concept="color").isel(other=0)
@@ -271,8 +279,11 @@ def _color_by_size(run: xr.Dataset) -> Estimate:
 
 
 @claims.add(
-    "orthogonal", "Changes of colour and of size move the class mean in orthogonal directions, as in the SIM task",
-    quantity="cosine of the angle between the two directions in pixel space, at colour difference 0.7", kind="own",
+    "orthogonal",
+    "Colour and size changes move the mean circle image in nearly orthogonal pixel directions, at the "
+        "larger colour difference",
+    quantity="cosine between pixel-space directions from the mean big red circle to the mean big blue and to the "
+        "mean small red circle", kind="own",
     source=f"section 2, whose clusters are on the coordinate axes; 0.1 is {_BAR}", low=-0.1, high=0.1,
 )  # fmt: skip
 def _overlap(run: xr.Dataset) -> Estimate:
@@ -292,16 +303,18 @@ def _reading_error(run: xr.Dataset, *, concept: str) -> Estimate:
 for _name, _concept in (("color", "colour"), ("size", "size")):
     claims.add(
         f"reads-{_name}",
-        f"The direct estimator reads the {_concept} of true images to within 10 % of the class distance",
-        quantity=f"root mean square error of {_concept} over the distance of class means, worse distribution",
-        kind="own", source=_BAR, high=0.1,
+        f"The pixel-based estimator reads the {_concept} of true circle images to within 10 % of the class "
+            "distance",
+        quantity=f"root mean square {_concept} error on true images over the distance of class means, worse of two "
+            "image distributions", kind="own", source=_BAR, high=0.1,
     )(partial(_reading_error, concept=_name))  # fmt: skip
 
 
 @claims.add(
     "calibrated",
-    "The direct estimator's mean error is at most 5 % of the class distance in every class and concept",
-    quantity="largest absolute mean error of any class and concept over the distance of class means",
+    "The pixel-based estimator's mean colour and size errors are at most 5 % of the class distance in every class",
+    quantity="largest absolute mean error of colour or size over classes of true circle images, relative to the "
+    "distance of class means",
     kind="own",
     source=_BAR,
     high=0.05,
@@ -316,8 +329,8 @@ def _reading_bias(run: xr.Dataset) -> Estimate:
 
 
 @claims.add(
-    "seen", "The direct estimator finds a circle in every true image",
-    quantity="share of true images classified as blank", kind="own", source=_BAR, high=0.0,
+    "seen", "The pixel-based estimator of colour and size finds a circle in every true circle image",
+    quantity="share of true circle images classified as blank by the estimator", kind="own", source=_BAR, high=0.0,
 )  # fmt: skip
 def _blank_share(run: xr.Dataset) -> Estimate:
     return Estimate(float(run.blank.mean()), remark=f"{run.blank.size} images")
@@ -472,6 +485,5 @@ entry = Entry(
     "concept-learning/figure-15", "Figure 15: signals of colour and size, measured in the images", citation=CITATION,
     source="Figure 15, appendix G.1", params=Params,
     quick=dict(pixels=16, color_settings=(0.2, 0.4, 0.7), size_settings=(0.2, 0.4), images=32, seeds=(0, 1),
-        read=128, shown=3),
-    paper=dict(images=2048), run=run, claims=claims, figures=figures,
+        read=128, shown=3), paper=dict(images=2048), run=run, claims=claims, figures=figures,
 )  # fmt: skip

@@ -138,23 +138,27 @@ def _follow_entries(a: np.ndarray, starts: np.ndarray, until: float) -> xr.Datas
 claims = Claims()
 
 claims.add(
-    "irrelevant", "Irrelevant entries of W do not contribute to the output at the test point",
-    quantity="largest change of the output after replacement of the irrelevant entries", kind="printed",
+    "irrelevant",
+    "Entries of W = UUᵀ between directions without a concept do not contribute to the output at the test point",
+    quantity="largest change of the output at the test point after random changes of these entries", kind="printed",
     source="Section 4.2.1; exact", high=0.0,
 )(partial(two_layer.stored_error, name="irrelevant_at_once"))  # fmt: skip
 
 claims.add(
-    "irrelevant-later", "Irrelevant entries of the initial W change the output at the test point later in training",
-    quantity=f"largest change of the output over the flow after their replacement at a start of scale {_LATER:g}",
-    kind="own",
+    "irrelevant-later",
+    "Initial entries of W = UUᵀ between directions without a concept change the test output later in training",
+    quantity="largest change of the output at the test point over gradient flow after replacement of these entries "
+        f"at initial scale {_LATER:g}", kind="own",
     source="Not in the paper: N_ip contains w_iq w_qp for directions q without a concept; far above rounding",
     low=1e-6,
 )(partial(two_layer.stored_error, name="irrelevant_later"))  # fmt: skip
 
 
 @claims.add(
-    "initial-growth", "Every entry w_ij has grown by the factor exp(2(a_i + a_j)t) when the largest entry is 0.001",
-    quantity="largest error at the smallest scale, relative to the growth of √(w_ii(0) w_jj(0))", kind="reading",
+    "initial-growth",
+    "Until W = UUᵀ has an entry of 0.001, every w_ij grows as exp(2(a_i + a_j)t) with concept strengths a_k",
+    quantity="largest error of w_ij at that time, at the smallest initial scale, relative to the predicted growth of "
+        "√(w_ii(0) w_jj(0))", kind="reading",
     source="Section 4.2.1, in the time of gradient flow; the bound is a few times the largest entry", high=0.005,
 )  # fmt: skip
 def _growth_error(run: xr.Dataset) -> Estimate:
@@ -164,9 +168,10 @@ def _growth_error(run: xr.Dataset) -> Estimate:
 
 @claims.add(
     "faster",
-    "With concepts sorted by decreasing strength, each entry first grows faster than those below or to its right",
-    quantity="pairs of neighbouring entries in the wrong order of growth rate over the initial phase", kind="printed",
-    source="Section 4.2.1", high=0.0,
+    "With concepts sorted by decreasing strength, each entry of UUᵀ initially grows faster than those below or to "
+        "its right",
+    quantity="number of neighbouring pairs of entries in the wrong order of initial growth rate, over all "
+        "initializations and scales", kind="printed", source="Section 4.2.1", high=0.0,
 )  # fmt: skip
 def _slower_entries(run: xr.Dataset) -> Estimate:
     rates = run.rate.values
@@ -179,8 +184,11 @@ _MANY = ("default", "paper")
 
 
 @claims.add(
-    "suppression", "Each minor entry turns when its stronger concept's w_kk is 2(a_i + a_k) / (3a_k + a_i)",
-    quantity="largest error of w_kk at the peak of |w_ik|, at the smallest scale", kind="reading",
+    "suppression",
+    "Each off-diagonal |w_ik| peaks when w_kk of its stronger concept k equals 2(a_i + a_k)/(3a_k + a_i) with "
+        "strengths a_k",
+    quantity="largest error of the diagonal entry w_kk of UUᵀ at the peak of |w_ik|, over pairs and initializations "
+        "at the smallest scale", kind="reading",
     source="Section 4.2.1: after w_kk is 'significant'; the value follows from equation 4.3 without noise",
     high=_TURN, sizes=_MANY,
 )  # fmt: skip
@@ -193,9 +201,9 @@ def _suppressor_error(run: xr.Dataset) -> Estimate:
 
 @claims.add(
     "groups",
-    "Groups of minor entries are suppressed one after the other, in the order in which their concepts are learned",
-    quantity="minor entries with a peak out of order or without suppression", kind="printed", source="Section 4.2.1",
-    high=0.0, sizes=_MANY,
+    "Off-diagonal entries of UUᵀ are suppressed in groups, in the order in which their stronger concepts are learned",
+    quantity="number of pairs of off-diagonal entries with peaks out of order, plus entries never suppressed, over "
+        "initializations and scales", kind="printed", source="Section 4.2.1", high=0.0, sizes=_MANY,
 )  # fmt: skip
 def _out_of_order(run: xr.Dataset) -> Estimate:
     when = run.major_time.values[..., run.strong.values]
@@ -232,19 +240,21 @@ for _of, _scale, _bar, _share in (
 ):
     _name = ("larger", "smaller")[_scale]
     if _of == "peaks":
-        _error, _every, _most = "relative error of a predicted peak of |w_ik|", "every minor entry's peak", "the peaks"
-        _share_of = f"predicted peaks of |w_ik| with a relative error of at most {_bar:g}"
+        _error = "relative error of a predicted peak height of an off-diagonal |w_ik|, over pairs and initializations"
+        _every, _most = "every off-diagonal entry's peak", f"{_share:.0%} of off-diagonal peaks"
+        _share_of = f"off-diagonal peaks |w_ik| with a relative error of the predicted height of at most {_bar:.0%}"
     else:
-        _error, _every, _most = "error of a predicted time of w_kk = 1/2", "every stage time", "starts' stage times"
-        _share_of = f"starts with errors of at most {_bar:g} in all predicted times of w_kk = 1/2"
+        _error = "error of a predicted learning time (w_kk = 1/2 for concept k), over concepts and initializations"
+        _every, _most = "when each concept is learned", f"learning times from {_share:.0%} of initializations"
+        _share_of = f"initializations with errors of at most {_bar:g} in all predicted times of w_kk = 1/2"
     claims.add(
-        f"{_of}-{_name}", f"At the {_name} scale, Schur complements of the initial W predict {_every}",
+        f"{_of}-{_name}", f"At the {_name} of two initial scales, Schur complements of W(0) = UUᵀ predict {_every}",
         quantity=f"largest {_error}", kind="own", source="theory.concepts.concept_stages; this project's bar",
         high=_bar, unit="" if _of == "peaks" else "t", sizes=_MANY,
     )(partial(_largest_error, of=_of, scale=_scale))  # fmt: skip
     claims.add(
         f"{_of}-{_name}-most",
-        f"At the {_name} scale, Schur complements of the initial W predict {_share:.0%} of {_most}",
+        f"At the {_name} of two initial scales, Schur complements of W(0) = UUᵀ predict {_most}",
         quantity=f"share of {_share_of}", kind="own",
         source="theory.concepts.concept_stages; shares in a pilot on other seeds: 1 for times, 0.94 and 1 for peaks",
         low=_share, sizes=_MANY,

@@ -157,16 +157,24 @@ def _order_claims(place: str, order_sizes: tuple[Size, ...]) -> Claims:
     """Return claims on the order of learning in both panels, and on the shift of the trajectory."""
     statements = {
         SIGNAL: (
-            "At equal diversity, nearly all networks learn the concept with the stronger signal first",
-            "share of networks whose concept with the larger μₚ is half learned first",
-            "As the signal of concept 1 rises, the output trajectory bulges steadily further towards concept 1",
-            "share of seeds in which the mean lead of concept 1 over concept 2 rises at every increase of μ₁",
+            "At equal diversity, at least 90 % of perceptrons learning the identity learn the concept with the "
+            "stronger signal first",
+            "share of networks whose output at the combined test point reaches 1/2 first along the concept of larger "
+            "signal μₚ (cluster mean)",
+            "As concept 1's signal grows, at least 90 % of perceptrons' output trajectories bulge steadily further "
+            "towards concept 1",
+            "share of seeds whose mean output lead of concept 1 over concept 2 at the test point grows with every "
+            "increase of cluster mean μ₁",
         ),
         DIVERSITY: (
-            "With one concept's diversity varied, nearly all networks learn the concept of larger aₚ first",
-            "share of networks whose concept with the larger aₚ = σₚ + μₚ²/3 is half learned first",
-            "As the diversity of concept 1 rises, the output trajectory bulges steadily further towards concept 1",
-            "share of seeds in which the mean lead of concept 1 over concept 2 rises at every increase of σ₁",
+            "With one concept's diversity varied, at least 90 % of perceptrons learn the concept of larger second "
+            "moment first",
+            "share of networks whose output at the test point reaches 1/2 first along the concept of larger "
+            "aₚ = σₚ + μₚ²/3 (variance σₚ, mean μₚ)",
+            "As concept 1's diversity grows, at least 90 % of perceptrons' output trajectories bulge steadily further "
+            "towards concept 1",
+            "share of seeds whose mean output lead of concept 1 over concept 2 at the test point grows with every "
+            "increase of variance σ₁",
         ),
     }
     claims = Claims()
@@ -202,8 +210,10 @@ def _two_layer_claims(place: str) -> Claims:
     claims = _order_claims(place, ("quick", *_LARGE))
 
     @claims.add(
-        "arrives", "Nearly all networks bring the output close to the test point by the end of training",
-        quantity="share of networks whose out-of-distribution loss ends below a tenth of its start", kind="reading",
+        "arrives",
+        "At least 90 % of perceptrons reduce their loss at the test point of combined concepts to below a tenth",
+        quantity="share of networks whose out-of-distribution loss, at the test point of both concepts, ends below "
+            "a tenth of its start", kind="reading",
         source=f"{place}: the trajectories end at the test points; {_BAR}", low=0.9,
     )  # fmt: skip
     def arrived(run: xr.Dataset) -> Estimate:
@@ -218,9 +228,10 @@ one_layer_claims = _order_claims("Figure 2 (a, b)", _LARGE)
 
 
 @one_layer_claims.add(
-    "slowing", "In every network the output moves at least ten times more slowly at the end than at the start",
-    quantity="largest ratio over networks of the output's speed in the last twentieth of training to that in the "
-        "first",
+    "slowing",
+    "In every one-layer network, the output at the test point moves at least ten times slower finally than initially",
+    quantity="largest ratio over networks of the test output's speed in the last twentieth of training to that in "
+        "the first",
     kind="reading", source="section 3.2; exponential by section 4.1; the bound is this project's bar", high=0.1,
 )  # fmt: skip
 def _slowing(run: xr.Dataset) -> Estimate:
@@ -235,9 +246,10 @@ def _slowing(run: xr.Dataset) -> Estimate:
 
 @one_layer_claims.add(
     "late",
-    "With little diversity of the weaker concept, networks reach the test point much later than with much diversity",
-    quantity="median over seeds of the arrival time at the smallest σ₁ divided by that at the largest σ₁",
-    kind="reading",
+    "At the weaker concept's smallest diversity, one-layer networks learn at least 1.5 times as late as at "
+        "its largest",
+    quantity="median over seeds of the time until the output stays within 10 % of the test point, smallest over "
+        "largest variance σ₁", kind="reading",
     source="section 3.2, σ = (.05, .05) beside (2, .05): many more time; the bound is this project's bar", low=1.5,
 )  # fmt: skip
 def _lateness(run: xr.Dataset) -> Estimate:
@@ -263,24 +275,29 @@ def _deviation(run: xr.Dataset, *, output: str) -> Estimate:
 
 _THEOREM = "Theorem 4.1 with A of equation 4.1, the samples' second moment; this project's bar at d = 64"
 
-_DEVIATION = "largest deviation of an output coordinate from the theorem over all networks and times"
+_DEVIATION = (
+    "largest deviation of an output coordinate at the test point from the solution of Theorem 4.1, over networks "
+    "and times"
+)
 
 one_layer_claims.add(
-    "theorem-4-1", "With all samples in each step, one-layer networks follow Theorem 4.1 from their actual start",
-    quantity=_DEVIATION, kind="reading", source=_THEOREM, high=0.02,
+    "theorem-4-1",
+    "Under full-batch gradient descent, one-layer networks' outputs follow the closed-form gradient-flow solution "
+        "from their start to within 0.02", quantity=_DEVIATION, kind="reading", source=_THEOREM, high=0.02,
 )(partial(_deviation, output="whole_output"))  # fmt: skip
 
 one_layer_claims.add(
     "theorem-4-1-sgd",
-    "With minibatches, one-layer networks follow Theorem 4.1, which has no gradient noise, from their actual start",
-    quantity=_DEVIATION, kind="own", source=_THEOREM, high=0.02,
+    "Under minibatch SGD, one-layer networks' outputs follow the closed-form gradient-flow solution from their "
+        "start to within 0.02", quantity=_DEVIATION, kind="own", source=_THEOREM, high=0.02,
 )(partial(_deviation, output="output"))  # fmt: skip
 
 
 @one_layer_claims.add(
-    "one-descent", "The out-of-distribution loss of one-layer networks falls in a single descent",
-    quantity="number of networks whose loss falls, rises by more than 1 % of its start, and falls again",
-    kind="printed", source="section 4.1: monotonic", high=0.0,
+    "one-descent",
+    "No one-layer network's loss at the out-of-distribution test point falls, rises by over 1 %, and falls again",
+    quantity="number of one-layer networks whose out-of-distribution loss falls, rises by over 1 % of its initial "
+        "value, and falls again", kind="printed", source="section 4.1: monotonic", high=0.0,
 )  # fmt: skip
 def _turns(run: xr.Dataset) -> Estimate:
     from saddlescope.measure import find_descents

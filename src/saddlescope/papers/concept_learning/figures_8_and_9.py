@@ -134,66 +134,83 @@ def _descent_claims(figure: int, word: str, descents: int, least_rise: float) ->
     claims, where = Claims(), f"Appendix E.1 and Figure {figure}"
     causing_rises = partial(_least_push_share, rising=True, minor=True, phase="shrinks")
     claims.add(
-        "descents", f"The loss out of distribution descends {word} times from the start shown",
-        quantity="descents of the loss, without changes below 0.2% of the first loss", kind="reading",
-        source=f"{where}; the smallest change that counts is this project's", low=float(descents),
+        "descents",
+        f"From the initial weights found by search, the out-of-distribution loss on {word}-concept data descends "
+            f"{word} times",
+        quantity="number of descents of the out-of-distribution loss, without changes below 0.2% of the first loss",
+        kind="reading", source=f"{where}; the smallest change that counts is this project's", low=float(descents),
         high=float(descents),
     )(_descent_count)  # fmt: skip
     claims.add(
-        "rise", "The loss rises visibly before its last descent",
-        quantity="height of the last rise in units of |x|²/2", kind="reading",
-        source=f"{where} show a rise; {least_rise} is this project's bar", low=least_rise,
+        "rise",
+        f"Before the last of its {word} descents, the out-of-distribution loss rises by at least {least_rise:.0%} of "
+            "|x|²/2",
+        quantity="height of the last loss rise, relative to |x|²/2, the loss of the zero network at the test point x",
+        kind="reading", source=f"{where} show a rise; {least_rise} is this project's bar", low=least_rise,
     )(_last_rise)  # fmt: skip
     claims.add(
-        "falls", "The growth of major and minor entries of W causes every descent of the loss",
-        quantity="smallest share, over the descents, of growing entries in all changes of W that lower the loss",
+        "falls", "The growth of entries of W = UUᵀ causes every descent of the out-of-distribution loss",
+        quantity="share of growing |w_ij| in all loss-lowering changes of W, smallest over the descents of the loss",
         kind="reading", source=f"{where}; this project's bar, 0.99 in a pilot on other seeds", low=0.95,
     )(partial(_least_push_share, rising=False, minor=None, phase="grows"))  # fmt: skip
     claims.add(
-        "rises", "The suppression of minor entries of W is the main cause of every rise of the loss",
-        quantity="smallest share, over the rises, of shrinking minor entries in all changes of W that raise the loss",
+        "rises",
+        "The shrinking of off-diagonal entries of W = UUᵀ is the main cause of every rise of the out-of-distribution "
+            "loss",
+        quantity="share of shrinking off-diagonal |w_ij| in all loss-raising changes of W, smallest over the rises "
+            "of the loss",
         kind="reading", source=f"{where}; more than half is this project's bar for 'main'", low=0.5,
     )(causing_rises)  # fmt: skip
     claims.add(
-        "rises-only", "Nothing but the suppression of minor entries of W causes a rise of the loss",
-        quantity="smallest share, over the rises, of shrinking minor entries in all changes of W that raise the loss",
+        "rises-only",
+        "Nothing but the shrinking of off-diagonal entries of W = UUᵀ raises the out-of-distribution loss",
+        quantity="share of shrinking off-diagonal |w_ij| in all loss-raising changes of W, smallest over the rises "
+            "of the loss",
         kind="printed", source=f"{where}: 'match exactly', taken literally; 0.95 allows for rounding", low=0.95,
     )(causing_rises)  # fmt: skip
     claims.add(
-        "alignment", "Each rise of the loss begins at about the time its main minor entry begins to shrink",
-        quantity="largest distance from the start of a rise to the minor entry's peak, over the rise's duration",
+        "alignment",
+        "Each rise of the out-of-distribution loss begins at about the time its main off-diagonal entry of UUᵀ peaks",
+        quantity="largest distance in time from the start of a loss rise to the peak of its main |w_ij|, relative to "
+            "the rise's duration",
         kind="reading", source=f"{where}: 'aligns well'; a quarter is this project's bar", high=0.25,
     )(_misalignment)  # fmt: skip
     claims.add(
-        "alignment-exact", "Each rise of the loss begins exactly when its main minor entry begins to shrink",
-        quantity="largest distance from the start of a rise to the minor entry's peak, over the rise's duration",
+        "alignment-exact",
+        "Each rise of the out-of-distribution loss begins exactly when its main off-diagonal entry of UUᵀ peaks",
+        quantity="largest distance in time from the start of a loss rise to the peak of its main |w_ij|, relative to "
+            "the rise's duration",
         kind="printed", source=f"{where}: 'match exactly', taken literally; 1% allows for rounding", high=0.01,
     )(_misalignment)  # fmt: skip
     claims.add(
         "major-after-minor",
-        "Each major entry w_kk starts to grow only after the neighbouring minor entry w_k,k+1 is suppressed",
-        quantity="smallest delay from |w_k,k+1| below a tenth of its peak to w_kk above a tenth", kind="reading",
-        source=f"{where}; a tenth for 'suppressed' and 'starts to grow' is this project's", low=0.0, unit="t",
+        "Each diagonal entry w_kk of UUᵀ starts growing only after w_k,k+1, shared with the next stronger concept, "
+            "is suppressed",
+        quantity="smallest delay over concepts k from |w_k,k+1| below a tenth of its peak to w_kk above a tenth",
+        kind="reading", source=f"{where}; a tenth for 'suppressed' and 'starts to grow' is this project's", low=0.0,
+        unit="t",
     )(partial(_least_delay, major="grows", minor="settles"))  # fmt: skip
     claims.add(
         "learned-after-peak",
-        "Each major entry w_kk reaches 1/2 only after the neighbouring minor entry w_k,k+1 has peaked",
-        quantity="smallest delay from the peak of |w_k,k+1| to w_kk = 1/2", kind="own",
+        "Each diagonal entry w_kk of UUᵀ reaches 1/2 only after w_k,k+1, shared with the next stronger concept, has "
+            "peaked", quantity="smallest delay over concepts k from the peak of |w_k,k+1| to w_kk = 1/2", kind="own",
         source="Correction of Appendix E.1: w_kk grows from the start, if slowly (theory.concepts.concept_stages)",
         low=0.0, unit="t",
     )(partial(_least_delay, major="top", minor="top"))  # fmt: skip
     claims.add(
         "order",
-        "Concepts are learned in the order of their strengths",
-        quantity="concepts learned in this order before the first exception",
+        f"The symmetric network UUᵀ learns all {word} concepts in the order of their strengths",
+        quantity="number of concepts learned (w_kk = 1/2) in order of decreasing strength before the first exception",
         kind="printed",
         source="Section 4.2.2",
         low=float(descents),
     )(lambda run: Estimate(float(run.order_prefix), remark="-1 where the predicted stages are not separated"))
     claims.add(
-        "outside-theorem", "The strengths of this figure violate Assumption D.5 of the paper's theorems",
-        quantity="smallest a_i − 3 a_j, concept i stronger than concept j; positive under the assumption", kind="own",
-        source="Assumption D.5, whatever its constants", high=0.0,
+        "outside-theorem",
+        f"The {word} concepts of Figure {figure} violate Assumption D.5, which requires each strength to exceed "
+            "three times every smaller one",
+        quantity="smallest a_i − 3a_j over pairs of concept strengths a_i > a_j, the second moments of the data",
+        kind="own", source="Assumption D.5, whatever its constants", high=0.0,
     )(_outside_theorem)  # fmt: skip
     claims.extend(two_layer.EXACTNESS_CLAIMS)
     return claims
@@ -205,8 +222,9 @@ quadruple_claims = _descent_claims(9, "four", 4, least_rise=0.03)
 
 
 @quadruple_claims.add(
-    "decay-after-learned", "The minor entry w_12 starts to decay only after w_22 is close to 1",
-    quantity="w_22 at the peak of |w_12|", kind="reading",
+    "decay-after-learned",
+    "The off-diagonal entry w_12 of UUᵀ starts to decay only after the diagonal entry w_22 is close to 1",
+    quantity="diagonal entry w_22 of the stronger concept at the peak of |w_12|", kind="reading",
     source="Appendix E.1; 0.9 for 'close to 1'. Equation 4.3 without noise predicts 2(a_1 + a_2) / (3a_2 + a_1)",
     low=0.9,
 )  # fmt: skip

@@ -265,44 +265,46 @@ _LARGER: tuple[Size, ...] = ("default", "paper")  # the quick run has too few st
 
 
 _STAGES = "theory.concepts.concept_stages"
-_ERRORS = "for small starts and strengths at least a factor of 2 apart"
+_ERRORS = "over small initial weights and strengths a factor of 2 or more apart"
 
 for _model, _networks, _theory in (
-    ("symmetric", "Symmetric networks", _STAGES),
-    ("trained", "Networks U V under gradient descent", f"{_STAGES} from (U + V^T) / 2 at half the speed"),
+    ("symmetric", "Symmetric networks UUᵀ", _STAGES),
+    ("trained", "Networks UV under gradient descent", f"{_STAGES} from (U + V^T) / 2 at half the speed"),
 ):
     claims.add(
         f"border-{_model}",
-        f"{_networks} stopped at a small training loss fail to generalize where the theory predicts",
-        quantity="share of starts, of any scale and away from the border, that fail or generalize as predicted",
-        kind="own",
+        f"{_networks}, stopped at 1% of the initial training loss, fail to generalize exactly where predicted",
+        quantity="share of initializations away from the predicted border that generalize (test outputs above half "
+            "their targets) or fail as predicted", kind="own",
         source=f"derived from equation 4.1, with the weaker concept at one half: its share is 4 done; {_PILOT}",
         low=0.99, sizes=_LARGER,
     )(partial(_border_share, model=_model))  # fmt: skip
     claims.add(
         f"output-{_model}",
-        f"{_networks} with small starts have the predicted output when training stops at a small loss",
-        quantity=f"largest error of the smaller output when training stops, {_ERRORS}", kind="own",
+        f"{_networks} with small initial weights, stopped at 1% training loss, give the weaker concept's predicted "
+            "output",
+        quantity=f"largest error of the smaller test output relative to its target, {_ERRORS}", kind="own",
         source=f"1 - (done / share)^(1/2), derived from equation 4.1 with one concept left; {_PILOT}", high=0.02,
     )(partial(_output_error, model=_model))  # fmt: skip
     claims.add(
-        f"times-{_model}", f"{_networks} with small starts learn the last concept at the predicted time",
-        quantity=f"largest relative error of the time at which the last concept is learned, {_ERRORS}", kind="own",
-        source=f"{_theory}; {_PILOT}", high=0.02,
+        f"times-{_model}", f"{_networks} with small initial weights learn the last concept at the predicted time",
+        quantity=f"largest relative error of the last concept's learning time, {_ERRORS}",
+        kind="own", source=f"{_theory}; {_PILOT}", high=0.02,
     )(partial(_time_error, model=_model))  # fmt: skip
     claims.add(
         f"budget-{_model}",
-        f"{_networks} generalize within a budget of steps where the predicted last stage is within it",
-        quantity="share of starts, of any scale, that fail or generalize as predicted", kind="own",
-        source=f"{_theory}; {_PILOT}", low=0.99, sizes=_LARGER,
+        f"{_networks} generalize within a fixed training time where the last concept's predicted time is shorter",
+        quantity="share of initializations of any scale that generalize (test outputs above half their targets) or "
+            "fail as predicted", kind="own", source=f"{_theory}; {_PILOT}", low=0.99, sizes=_LARGER,
     )(partial(_budget_share, model=_model))  # fmt: skip
 
 claims.add(
     "output-everywhere",
-    "Symmetric networks with small starts have the predicted output when training stops, even if strengths are close",
-    quantity="largest error of the smaller output when training stops, for small starts and any strengths",
-    kind="own", source="as first posed, before pilots showed that concepts of close strengths are learned together",
-    high=0.02,
+    "Symmetric networks from small weights, stopped at 1% training loss, give the weaker concept's predicted output "
+        "for any concept strengths",
+    quantity="largest error of the smaller output over its target when training stops, for small initial weights and "
+        "any strengths", kind="own",
+    source="as first posed, before pilots showed that concepts of close strengths are learned together", high=0.02,
 )(partial(_output_error, model="symmetric", apart=False))  # fmt: skip
 
 
@@ -321,9 +323,11 @@ def _over(run: xr.Dataset, axis: str) -> tuple[xr.DataArray, str]:
 
 
 @claims.add(
-    "no-scale", "The initial scale hardly changes the share of starts that fail when training stops at a small loss",
-    quantity="absolute difference of the shares of failing starts at the smallest and the largest scale", kind="own",
-    source="the predicted border does not depend on tau; the bound is this project's", high=0.05,
+    "no-scale",
+    "The initial weight scale hardly changes how often networks fail to generalize when training stops at 1% loss",
+    quantity="absolute difference of the shares of initializations that fail to generalize at the smallest and the "
+        "largest initial scale",
+    kind="own", source="the predicted border does not depend on tau; the bound is this project's", high=0.05,
 )  # fmt: skip
 def _scale_effect(run: xr.Dataset) -> Estimate:
     if run.sizes["scale"] < 2:
@@ -339,28 +343,31 @@ def _diversity_effect(run: xr.Dataset, *, diverse: str, least: bool = False) -> 
     return Estimate(float(shares[-1] - (shares.min() if least else shares[0])), remark=remark)
 
 
-_DIFFERENCE = "share of failing starts at the largest σ less that at the smallest"
+_DIFFERENCE = "share of initializations that fail to generalize at the largest data σ, less that at the smallest"
 
 claims.add(
-    "diversity-helps", "More diversity in both concepts makes fewer starts fail when training stops at a small loss",
+    "diversity-helps",
+    "More data variance along both concepts makes fewer networks fail to generalize when training stops at 1% loss",
     quantity=_DIFFERENCE, kind="reading",
     source="Section 3.2, where diversity speeds up learning; here it makes the shares equal", high=0.0,
 )(partial(_diversity_effect, diverse="both"))  # fmt: skip
 
 claims.add(
     "diversity-hides",
-    "More diversity in the concept of the stronger signal alone makes more starts fail when training stops",
-    quantity=_DIFFERENCE, kind="own",
+    "More data variance along the concept of the stronger signal alone makes more networks fail to generalize when "
+        "training stops", quantity=_DIFFERENCE, kind="own",
     source="contrary to Section 3.2 taken for any diversity: it lowers the other concept's share of the loss",
     low=0.0,
 )(partial(_diversity_effect, diverse="strong"))  # fmt: skip
 
 claims.add(
     "diversity-overtakes",
-    "Diversity in the concept of the weaker signal first lowers the share of failing starts, then raises it again",
-    quantity="share of failing starts at the largest σ less the least share over all σ", kind="own",
-    source="the smaller share of the loss falls again once the weaker signal has the larger strength", low=0.1,
-    sizes=_LARGER,
+    "Growing data variance along the weaker-signal concept first lowers, then raises the share of networks that fail "
+        "to generalize",
+    quantity="share of initializations that fail to generalize at the largest σ of the data, less the smallest share "
+        "over σ",
+    kind="own", source="the smaller share of the loss falls again once the weaker signal has the larger strength",
+    low=0.1, sizes=_LARGER,
 )(partial(_diversity_effect, diverse="weak", least=True))  # fmt: skip
 
 metrics = (

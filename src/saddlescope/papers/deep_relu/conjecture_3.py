@@ -100,27 +100,30 @@ claims = Claims()
 
 @claims.add(
     "rank-one",
-    "Up to the second saddle no layer from the third on gains a second singular value above its initial bulk",
-    quantity="largest number of singular values above 1.5 times the largest initial one, layers 3 and on",
-    kind="reading", source="Section 5, hypothesis 3: layers of rank one keep rank one", high=1.0,
+    "In deep ReLU networks, layers from the third on gain at most one learned singular value before the second "
+        "saddle",
+    quantity="largest number of singular values above 1.5 times the largest initial one, layers from the third on, "
+        "up to the second saddle", kind="reading", source="Section 5, hypothesis 3: layers of rank one keep rank one",
+    high=1.0,
 )  # fmt: skip
 def _above_bulk(run: xr.Dataset) -> Estimate:
     return _largest(run, lambda one: one.above_bulk.sel(layer=DEEPER))
 
 
 @claims.add(
-    "plateau", "On the plateau of the second saddle all layers from the third on have rank one",
-    quantity="largest difference of such a layer's rank from one", kind="reading", source="Section 5, hypothesis 3",
-    high=0.0,
+    "plateau", "At the second saddle in training deep ReLU networks, all layers from the third on have rank one",
+    quantity="largest absolute difference of a layer's rank from one, layers from the third on, on the loss "
+        "plateau of the second saddle", kind="reading", source="Section 5, hypothesis 3", high=0.0,
 )  # fmt: skip
 def _plateau_rank_error(run: xr.Dataset) -> Estimate:
     return _largest(run, lambda one: abs(one.stage_layer_rank.sel(layer=DEEPER, stage=1) - 1))
 
 
 @claims.add(
-    "sharper", "Layers from the third on are closer to rank one at the second saddle than at the escape",
-    quantity="largest ratio of s₂/s₁ at the arrival to s₂/s₁ at the escape, layers 3 and on", kind="own",
-    source="beyond the paper; this project's bar", high=1.0,
+    "sharper",
+    "Between escape and second saddle, layers from the third on of deep ReLU networks come closer to rank one",
+    quantity="largest ratio of s₂/s₁ (second over first singular value) at the second saddle to that at the "
+        "escape, layers from the third on", kind="own", source="beyond the paper; this project's bar", high=1.0,
 )  # fmt: skip
 def _ratio_growth(run: xr.Dataset) -> Estimate:
     def growth(one: xr.Dataset) -> xr.DataArray:
@@ -131,18 +134,21 @@ def _ratio_growth(run: xr.Dataset) -> Estimate:
 
 
 @claims.add(
-    "activations", "From escape to second saddle the activations of layers from the third on stay close to rank one",
-    quantity="largest share of the squared singular values of activations beyond the first, layers 3 and on",
-    kind="own", source="extends hypothesis 3 of Section 5 to activations; the bound from runs on other seeds",
-    high=0.01,
+    "activations",
+    "In deep ReLU networks, activations of layers from the third on stay near rank one from escape to second saddle",
+    quantity="largest share of squared singular values beyond the first of an activation matrix, layers from the "
+        "third on, escape to second saddle", kind="own",
+    source="extends hypothesis 3 of Section 5 to activations; the bound from runs on other seeds", high=0.01,
 )  # fmt: skip
 def _activation_tail(run: xr.Dataset) -> Estimate:
     return _largest(run, lambda one: one.tail_activations.sel(layer=DEEPER))
 
 
 @claims.add(
-    "linear", "At the second saddle the ReLU removes at most 15 % of the preactivations of layers from the third on",
-    quantity="largest |Zσ - Z| / |Z| of preactivations Z at the arrival, layers 3 and on", kind="own",
+    "linear",
+    "At a deep network's second saddle, the ReLU removes at most 15 % of preactivations from the third layer on",
+    quantity="largest |ReLU(Z) - Z| / |Z| of a layer's preactivations Z at the second saddle, layers from the "
+        "third on, Frobenius norm", kind="own",
     source="extends hypothesis 3 of Section 5 to the ReLU; the bound from runs on other seeds", high=0.15,
 )  # fmt: skip
 def _nonlinearity(run: xr.Dataset) -> Estimate:
@@ -150,8 +156,10 @@ def _nonlinearity(run: xr.Dataset) -> Estimate:
 
 
 @claims.add(
-    "second-layer", "Up to the second saddle the second layer has at most one singular value above its initial bulk",
-    quantity="largest number of singular values of layer 2 above 1.5 times the largest initial one", kind="own",
+    "second-layer",
+    "In deep ReLU networks, layer 2 gains at most one learned singular value before the second saddle",
+    quantity="largest number of singular values of layer 2 above 1.5 times its largest initial one, up to the "
+        "second saddle, over networks", kind="own",
     source="sharper than hypothesis 3: all layers but the first; Theorem 3.1 does not bring layer 2 near rank one",
     high=1.0,
 )  # fmt: skip
@@ -160,8 +168,10 @@ def _second_layer(run: xr.Dataset) -> Estimate:
 
 
 @claims.add(
-    "first-layer", "The first layer is not of rank one at the second saddle",
-    quantity="smallest s₂/s₁ of the first layer at the arrival", kind="reading",
+    "first-layer",
+    "At the second saddle of deep ReLU networks, the first layer is not of rank one (s₂/s₁ at least 0.15)",
+    quantity="smallest ratio s₂/s₁ of second to first singular value of the first layer at the second saddle, over "
+        "networks", kind="reading",
     source="Section 4 and Figure 1: the first layers have a higher rank; the bound from runs on other seeds",
     low=0.15,
 )  # fmt: skip

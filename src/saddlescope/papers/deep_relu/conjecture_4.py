@@ -114,22 +114,28 @@ def _wrong_ends(run: xr.Dataset, *, task: str) -> Estimate:
 claims = Claims()
 
 claims.add(
-    "by-one", "On teachers of different strengths the bottleneck rank rises by exactly one at each saddle",
-    quantity="number of rank changes between stages other than +1", kind="reading",
-    source="Section 5, hypothesis 4; by one is this project's reading of 'gradually'", high=0.0,
+    "by-one",
+    "When deep ReLU networks learn a teacher with unequal inner strengths, the bottleneck rank rises by one at "
+        "each saddle",
+    quantity="number of changes of the bottleneck rank from one loss plateau to the next other than +1, over "
+        "networks", kind="reading", source="Section 5, hypothesis 4; by one is this project's reading of 'gradually'",
+    high=0.0,
 )(partial(_wrong_rises, task=_SEPARATED))  # fmt: skip
 
 claims.add(
-    "stops", "On teachers of different strengths the bottleneck rank stops at the teacher's bottleneck rank",
-    quantity="number of networks that fit the data at another rank than the teacher's", kind="reading",
-    source="Section 5, hypothesis 4: stopping at the smallest BN-rank sufficient to fit the data", high=0.0,
+    "stops",
+    "Deep ReLU networks that fit a teacher with unequal inner strengths end at the teacher's bottleneck rank",
+    quantity="number of networks that fit the data with a final bottleneck rank other than the teacher's",
+    kind="reading", source="Section 5, hypothesis 4: stopping at the smallest BN-rank sufficient to fit the data",
+    high=0.0,
 )(partial(_wrong_ends, task=_SEPARATED))  # fmt: skip
 
 
 @claims.add(
-    "shared", "In at least 80 % of the stages after the origin, all middle layers of a student share one rank",
-    quantity="share of the stages after the origin in which all middle layers have the bottleneck rank",
-    kind="reading",
+    "shared",
+    "On at least 80 % of non-initial loss plateaus, all middle layers of deep ReLU student networks share one rank",
+    quantity="share of loss plateaus after the origin with the bottleneck rank in all middle layers, over students "
+        "of teachers with unequal strengths", kind="reading",
     source="Section 5: in bottlenecks all middle layers share one rank; the bound from runs on other seeds", low=0.8,
 )  # fmt: skip
 def _agreement(run: xr.Dataset) -> Estimate:
@@ -144,8 +150,9 @@ def _agreement(run: xr.Dataset) -> Estimate:
 
 claims.add(
     "equal",
-    "On teachers of equal strengths, too, the bottleneck rank rises by exactly one at each saddle",
-    quantity="number of rank changes between stages other than +1",
+    "When deep ReLU networks learn a teacher with equal inner strengths, the bottleneck rank rises by one at each "
+    "saddle",
+    quantity="number of changes of the bottleneck rank from one loss plateau to the next other than +1, over networks",
     kind="reading",
     source="Section 5, hypothesis 4, taken literally: no exception is made for ties",
     high=0.0,
@@ -153,16 +160,17 @@ claims.add(
 )(partial(_wrong_rises, task=_EQUAL))
 
 claims.add(
-    "equal-stops", "On teachers of equal strengths, too, the bottleneck rank stops at the teacher's bottleneck rank",
-    quantity="number of networks that fit the data at another rank than the teacher's", kind="reading",
-    source="Section 5, hypothesis 4: stopping at the smallest BN-rank sufficient to fit the data", high=0.0,
-    sizes=("default", "paper"),
+    "equal-stops",
+    "Deep ReLU networks that fit a teacher with equal inner strengths end at the teacher's bottleneck rank",
+    quantity="number of networks that fit the data with a final bottleneck rank other than the teacher's",
+    kind="reading", source="Section 5, hypothesis 4: stopping at the smallest BN-rank sufficient to fit the data",
+    high=0.0, sizes=("default", "paper"),
 )(partial(_wrong_ends, task=_EQUAL))  # fmt: skip
 
 claims.add(
     "digits",
-    "On digits every rise of the bottleneck rank during training is by exactly one",
-    quantity="number of rank changes between stages other than +1",
+    "When deep ReLU networks learn handwritten digits, the bottleneck rank rises by exactly one at each saddle",
+    quantity="number of changes of the bottleneck rank from one loss plateau to the next other than +1, over networks",
     kind="reading",
     source="Section 5, hypothesis 4; by one is this project's reading of 'gradually'",
     high=0.0,

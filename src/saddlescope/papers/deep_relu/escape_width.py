@@ -171,19 +171,22 @@ def _power(run: xr.Dataset, depth: int) -> Estimate:
     return _NO_LAW if law is None else Estimate(float(law.powers[0]), float(law.errors[0]))
 
 
-_POWER = "power of the width in the fitted odds of a run faster than √2 - 1"
+_POWER = (
+    "fitted power of the width in the odds of a descent with escape speed above √2 - 1, the best of rank-one networks"
+)
 
 claims.add(
-    "cube", "At depth 3, the odds that a run beats rank one grow as the cube of the width", quantity=_POWER,
-    kind="own", source=f"this project's, after Figure 2, which has no numbers; {_PILOT}: 3.1 ± 0.4", low=2.5,
-    high=3.5, sizes=_LARGER,
+    "cube", "On 8 circle points at depth 3, the odds to escape faster than rank-one networks grow as the width cubed",
+    quantity=_POWER, kind="own", source=f"this project's, after Figure 2, which has no numbers; {_PILOT}: 3.1 ± 0.4",
+    low=2.5, high=3.5, sizes=_LARGER,
 )(lambda run: _power(run, _DEPTH))  # fmt: skip
 
 
 @claims.add(
-    "law", "At depth 3, the odds that a run beats rank one follow a power law in the width",
-    quantity="largest distance of a share of faster runs from the fitted law, over widths", kind="own",
-    source=f"this project's; {_PILOT}: 0.08 with half as many starts", high=0.12, sizes=_LARGER,
+    "law", "On 8 circle points at depth 3, the odds to escape faster than rank-one networks follow a width power law",
+    quantity="largest difference of the share of descents with escape speed above √2 - 1 from the fitted power "
+        "law, over widths", kind="own", source=f"this project's; {_PILOT}: 0.08 with half as many starts", high=0.12,
+    sizes=_LARGER,
 )  # fmt: skip
 def _distance_from_law(run: xr.Dataset) -> Estimate:
     law = _fit_equal(run, _DEPTH)
@@ -198,9 +201,11 @@ def _distance_from_law(run: xr.Dataset) -> Estimate:
 
 @claims.add(
     "no-lottery",
-    "For some width, one network of twice the width beats rank one more often than two independent tries",
-    quantity="share of faster runs at twice the width less 1 - (1 - p)², largest over widths of share p", kind="own",
-    source=f"excludes that wide networks act as several narrow ones; {_PILOT}", low=0.0, sizes=_LARGER,
+    "At some width, one depth-3 network of twice the width beats rank-one escape more often than two independent "
+        "tries",
+    quantity="share of descents faster than rank-one networks at twice the width minus 1 - (1 - p)², largest over "
+        "widths with share p", kind="own", source=f"excludes that wide networks act as several narrow ones; {_PILOT}",
+    low=0.0, sizes=_LARGER,
 )  # fmt: skip
 def _gain_over_two_tries(run: xr.Dataset) -> Estimate:
     gains = []
@@ -220,11 +225,11 @@ def _gain_over_two_tries(run: xr.Dataset) -> Estimate:
 
 @claims.add(
     "first-layer",
-    "At depth 3, the odds to beat rank one grow faster with the first hidden layer's width than the second's",
-    quantity="power of the first hidden layer's width less that of the second's, in the fitted odds", kind="own",
+    "At depth 3, odds to escape faster than rank-one networks grow more with the first hidden width than the second",
+    quantity="fitted power of the first hidden layer's width minus that of the second's, in the odds of an escape "
+        "speed above √2 - 1", kind="own",
     source="at L = 3 an optimum needs one neuron in the second layer (the argument of Proposition 3.2), several in the "
-        f"first; {_PILOT}",
-    low=0.0, sizes=_LARGER,
+        f"first; {_PILOT}", low=0.0, sizes=_LARGER,
 )  # fmt: skip
 def _first_layer_advantage(run: xr.Dataset) -> Estimate:
     law = _fit_unequal(run)
@@ -242,19 +247,22 @@ def _depth_difference(run: xr.Dataset, *, success: Success) -> Estimate:
 
 
 claims.add(
-    "depth-faster", "At the largest width, runs that beat rank one are rarer at the largest depth than at depth 3",
-    quantity="share of runs faster than √2 - 1 at depth 3 less that at the largest depth", kind="own",
-    source=f"this project's; {_PILOT}", low=0.0, sizes=_LARGER,
+    "depth-faster",
+    "At the largest width, fewer descents escape faster than rank-one networks at the largest depth than at depth 3",
+    quantity="share of descents with escape speed above √2 - 1, the best of rank-one networks, at depth 3 minus "
+        "that at the largest depth", kind="own", source=f"this project's; {_PILOT}", low=0.0, sizes=_LARGER,
 )(partial(_depth_difference, success="faster"))  # fmt: skip
 
 claims.add(
-    "depth-optimal", "At the largest width, optimal runs are much rarer at the largest depth than at depth 3",
-    quantity="share of runs within 0.001 of speed 1/2 at depth 3 less that at the largest depth", kind="own",
-    source=f"this project's; {_PILOT}", low=0.25, sizes=_LARGER,
+    "depth-optimal",
+    "At the largest width, the share of optimal escapes drops by at least 0.25 from depth 3 to the deepest",
+    quantity="share of descents within 0.001 of the optimal escape speed 1/2 at depth 3 minus that at the largest "
+        "depth", kind="own", source=f"this project's; {_PILOT}", low=0.25, sizes=_LARGER,
 )(partial(_depth_difference, success="optimal"))  # fmt: skip
 
 claims.add(
-    "no-depth", "At the largest depth, the odds that a run beats rank one grow as the cube of the width, too",
+    "no-depth",
+    "At the largest depth, the odds to escape faster than rank-one networks grow as the cube of the width",
     quantity=_POWER, kind="own",
     source="this project's, as first posed before the pilot; the bounds are those at L = 3", low=2.5, high=3.5,
     sizes=_LARGER,
@@ -263,8 +271,9 @@ claims.add(
 
 @claims.add(
     "conjecture-1-deep",
-    "At the largest depth, the widest network finds the optimal direction in at least nine of ten runs",
-    quantity="share of runs within 0.001 of speed 1/2 at the largest depth and width", kind="reading",
+    "At the largest depth, at least nine of ten descents of the widest network reach the optimal escape speed",
+    quantity="share of descents within 0.001 of the optimal escape speed 1/2, at the largest depth and width, on 8 "
+        "circle points", kind="reading",
     source="Section 5, conjecture 1; read as: nine of ten runs of the widest network here", low=0.9, sizes=_LARGER,
 )  # fmt: skip
 def _widest_optimal_share(run: xr.Dataset) -> Estimate:
@@ -274,8 +283,9 @@ def _widest_optimal_share(run: xr.Dataset) -> Estimate:
 
 
 @claims.add(
-    "ceiling", "No run of any depth is faster than 1/2, the certified optimum of depth 3",
-    quantity="largest speed of a run less 1/2", kind="own",
+    "ceiling",
+    "On 8 circle points, no descent at any depth escapes faster than 1/2, the certified optimum of depth 3",
+    quantity="largest escape speed of a descent minus 1/2, over depths, widths and random starts", kind="own",
     source="certified at L = 3 (theory.escape.certificate); deeper optima are at least as fast (Proposition 3.2)",
     high=1e-6,
 )  # fmt: skip

@@ -113,38 +113,46 @@ def _middle_of_bounds(run: xr.Dataset, lower: str, upper: str) -> Estimate:
 
 
 claims.add(
-    "optimum", "At N = 8 the largest escape speed of all networks of depth 3 is 1/2",
-    quantity="largest escape speed at depth 3, middle of its bounds", kind="own",
+    "optimum", "For 8 points on a circle, the largest escape speed from the origin of depth-3 ReLU networks is 1/2",
+    quantity="certified largest escape speed from the origin of depth-3 ReLU networks of any width, midpoint of "
+        "its lower and upper bounds", kind="own",
     source="Example 1, footnote 2, which leaves it open; held to this project's 1e-8", low=0.5 - 1e-8,
     high=0.5 + 1e-8,
 )(partial(_middle_of_bounds, lower="lower", upper="upper"))  # fmt: skip
 
 
 @claims.add(
-    "bounds-meet", "The upper and lower bounds of the largest escape speed at depth 3 agree on every circle",
-    quantity="largest difference between upper and lower bound, over circles", kind="own",
-    source="this project's bar: 1e-8 for N up to 16", high=1e-8,
+    "bounds-meet",
+    "For points on a circle, certified bounds on the largest escape speed of depth-3 ReLU networks agree to 1e-8",
+    quantity="largest difference of the upper and lower bounds on the largest escape speed, over circles of 4 to "
+        "16 points", kind="own", source="this project's bar: 1e-8 for N up to 16", high=1e-8,
 )  # fmt: skip
 def _largest_gap(run: xr.Dataset) -> Estimate:
     return Estimate(float((run.upper - run.lower).max()), remark=f"N = {', '.join(map(str, run.samples.values))}")
 
 
 claims.add(
-    "printed-weights", "The weights of equation 2 as printed, with W₃ = 1, have escape speed 1/2",
-    quantity="escape speed -Tr[GᵀY] of the printed weights", kind="printed",
-    source="Example 1, equation 2 as printed; Tr[GᵀY] is +1/2 there", low=0.5 - 1e-9, high=0.5 + 1e-9,
+    "printed-weights",
+    "The paper's example network for 8 points on a circle, as printed (W₃ = 1), has escape speed 1/2",
+    quantity="escape speed -Tr[GᵀY] from the origin of the weights printed in equation 2, with loss gradients G "
+        "and network outputs Y", kind="printed", source="Example 1, equation 2 as printed; Tr[GᵀY] is +1/2 there",
+    low=0.5 - 1e-9, high=0.5 + 1e-9,
 )(lambda run: Estimate(float(run.printed_speed), ROUNDING))  # fmt: skip
 
 claims.add(
-    "corrected-weights", "The weights of equation 2 with W₃ = -1 instead of 1 have escape speed 1/2",
-    quantity="escape speed -Tr[GᵀY] of the corrected weights", kind="own",
-    source="Example 1, corrected: the speed is -Tr[GᵀY]", low=0.5 - 1e-9, high=0.5 + 1e-9,
+    "corrected-weights",
+    "The paper's example network for 8 points on a circle, with W₃ corrected to -1, has escape speed 1/2",
+    quantity="escape speed -Tr[GᵀY] from the origin of the corrected weights of equation 2, with loss gradients G "
+        "and network outputs Y", kind="own", source="Example 1, corrected: the speed is -Tr[GᵀY]", low=0.5 - 1e-9,
+    high=0.5 + 1e-9,
 )(lambda run: Estimate(float(run.corrected_speed), ROUNDING))  # fmt: skip
 
 claims.add(
-    "rank-one", "At N = 8 the largest escape speed of networks with every layer of rank one is √2 - 1",
-    quantity="largest escape speed with rank-one layers, middle of its bounds", kind="printed",
-    source="Example 1; exact, at any depth", low=2**0.5 - 1 - 1e-9, high=2**0.5 - 1 + 1e-9,
+    "rank-one",
+    "For 8 points on a circle, the largest escape speed of networks with rank-one weight matrices is √2 - 1",
+    quantity="largest escape speed from the origin of ReLU networks with rank-one weight matrices, midpoint of its "
+        "lower and upper bounds", kind="printed", source="Example 1; exact, at any depth", low=2**0.5 - 1 - 1e-9,
+    high=2**0.5 - 1 + 1e-9,
 )(partial(_middle_of_bounds, lower="rank_one", upper="rank_one_upper"))  # fmt: skip
 
 
@@ -154,28 +162,36 @@ def _layer_rank(run: xr.Dataset, *, name: str, layer: int) -> Estimate:
 
 
 claims.add(
-    "first-layer", "At N = 8 the first layer of the certified optimal network has rank two",
-    quantity="rank of the first weight matrix", kind="printed",
-    source="Section 4: the optimal escape direction is rank two in the first layer", low=2.0, high=2.0,
+    "first-layer",
+    "For 8 points on a circle, the certified fastest-escaping depth-3 ReLU network has a first weight matrix of "
+        "rank two",
+    quantity="rank of the first weight matrix of the depth-3 network with the certified largest escape speed from "
+        "the origin", kind="printed", source="Section 4: the optimal escape direction is rank two in the first layer",
+    low=2.0, high=2.0,
 )(partial(_layer_rank, name="ranks", layer=1))  # fmt: skip
 
 claims.add(
-    "printed-second-layer", "The second weight matrix of the network of equation 2 has rank two, like the first",
-    quantity="rank of the second weight matrix", kind="printed",
+    "printed-second-layer",
+    "The second weight matrix of the paper's example network for 8 points on a circle has rank two",
+    quantity="rank of the second weight matrix of the depth-3 network printed in equation 2", kind="printed",
     source="Section 1.3: 'The first two weight matrices are rank 2'", low=2.0, high=2.0,
 )(partial(_layer_rank, name="printed_ranks", layer=2))  # fmt: skip
 
 claims.add(
-    "second-layer", "At N = 8 the second layer of the certified optimal network has rank one",
-    quantity="rank of the second weight matrix", kind="own",
+    "second-layer",
+    "For 8 points on a circle, the certified fastest-escaping depth-3 ReLU network has a second weight matrix of "
+        "rank one",
+    quantity="rank of the second weight matrix of the depth-3 network with the certified largest escape speed from "
+        "the origin", kind="own",
     source="corrected: the ranks are 2, 1, 1, since one neuron of the second layer is active", low=1.0, high=1.0,
 )(partial(_layer_rank, name="ranks", layer=2))  # fmt: skip
 
 
 @claims.add(
-    "rank-one-circles", "The largest escape speed with rank-one layers is tan(π/N) if 4 divides N, and 0 otherwise",
-    quantity="largest deviation of a bound from the formula, over circles", kind="own",
-    source="exact (a geometric series); the paper has N = 8", high=1e-9,
+    "rank-one-circles",
+    "The largest escape speed of rank-one networks on N circle points is tan(π/N) if 4 divides N, else 0",
+    quantity="largest absolute deviation of a bound on the largest escape speed of rank-one networks from the "
+        "formula, over N", kind="own", source="exact (a geometric series); the paper has N = 8", high=1e-9,
 )  # fmt: skip
 def _rank_one_error(run: xr.Dataset) -> Estimate:
     exact = [rank_one_optimum(int(n)) for n in run.samples.values]
@@ -184,8 +200,10 @@ def _rank_one_error(run: xr.Dataset) -> Estimate:
 
 
 @claims.add(
-    "closed-form", "If 4 divides N, the largest escape speed at depth 3 is 1 / (1 + cot(2π/N))",
-    quantity="largest deviation of a bound from the formula, over circles", kind="own",
+    "closed-form",
+    "If 4 divides N, the largest escape speed of depth-3 ReLU networks on N circle points is 1/(1 + cot(2π/N))",
+    quantity="largest absolute deviation of a certified bound on the largest escape speed from the formula, over N "
+        "divisible by 4", kind="own",
     source="seen in certified values of a trial run; neither proven nor in the paper", high=1e-8,
 )  # fmt: skip
 def _closed_form_error(run: xr.Dataset) -> Estimate:

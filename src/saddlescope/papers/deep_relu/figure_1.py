@@ -93,9 +93,10 @@ claims = Claims()
 
 
 @claims.add(
-    "saddles", "Training escapes from at least two saddles",
-    quantity="number of escapes from saddles found in loss and spectra", kind="stand-in",
-    source="Section 3.3: 'two distinct saddle points', on a narrower network", low=2.0, sizes=("default", "paper"),
+    "saddles", "A depth-6 ReLU network trained on images from small weights escapes from at least two saddles",
+    quantity="number of escapes from saddles: drops between plateaus of the training loss of the network",
+    kind="stand-in", source="Section 3.3: 'two distinct saddle points', on a narrower network", low=2.0,
+    sizes=("default", "paper"),
 )  # fmt: skip
 @_after_second_escape
 def _escapes(run: xr.Dataset) -> Estimate:
@@ -103,8 +104,11 @@ def _escapes(run: xr.Dataset) -> Estimate:
 
 
 @claims.add(
-    "dominant", "After the first escape the largest singular value of every layer is at least twice the second",
-    quantity="largest s₂/s₁ of a layer's weights, half-way through the first plateau", kind="stand-in",
+    "dominant",
+    "After a depth-6 ReLU network's first saddle escape, every layer's largest singular value is at least twice "
+        "the second",
+    quantity="largest ratio of second to first singular value of a weight matrix, over layers, midway through the "
+        "first plateau after the escape", kind="stand-in",
     source="Section 3.3: 'a single dominant singular value in every layer', read as a factor 2; a narrower network",
     high=0.5,
 )  # fmt: skip
@@ -116,8 +120,10 @@ def _dominance(at: xr.Dataset) -> Estimate:
 
 
 @claims.add(
-    "deeper", "After the first escape layers 4 to 6 are closer to rank one than layers 1 to 3",
-    quantity="mean s₂/s₁ of layers 4 to 6 over that of layers 1 to 3, on the first plateau", kind="stand-in",
+    "deeper",
+    "After its first saddle escape, a depth-6 ReLU network's layers 4-6 are closer to rank one than layers 1-3",
+    quantity="mean ratio of second to first singular value in layers 4-6 over that in layers 1-3, midway through "
+        "the first plateau", kind="stand-in",
     source="Section 3.3: 'particularly pronounced in the deeper layers (layers 4-6)'; a narrower network", high=1.0,
 )  # fmt: skip
 @_after_first_escape
@@ -127,8 +133,9 @@ def _deeper_less(at: xr.Dataset) -> Estimate:
 
 
 @claims.add(
-    "rise", "On successive plateaus layers 3 to 5 all have rank 0, then 1, then 2, and no other rank",
-    quantity="indicator of the ranks 0, 1, 2 (1 if found, else 0)", kind="stand-in",
+    "rise", "On successive loss plateaus, layers 3 to 5 of a depth-6 ReLU network have exactly the ranks 0, 1, 2",
+    quantity="indicator: 1 for common ranks 0, 1, 2 of layers 3 to 5 on the successive loss plateaus, else 0",
+    kind="stand-in",
     source="Section 3.3: the rank increases following subsequent escapes; ranks as in a pilot on another seed",
     low=1.0, sizes=("default", "paper"),
 )  # fmt: skip
@@ -138,8 +145,9 @@ def _rise(run: xr.Dataset) -> Estimate:
 
 
 @claims.add(
-    "second", "At the last step the singular values of layers 3 to 5 have s₃/s₂ at most half of s₂/s₁",
-    quantity="largest (s₃/s₂) / (s₂/s₁) of layers 3 to 5 at the last step", kind="stand-in",
+    "second", "In a trained depth-6 ReLU network, singular values s_i of layers 3 to 5 have s₃/s₂ at most half s₂/s₁",
+    quantity="largest ratio of s₃/s₂ to s₂/s₁, descending singular values of a weight matrix, over layers 3 to 5 "
+        "at the last step", kind="stand-in",
     source="Section 3.3: 'a second dominant singular value appears'; at least a factor 2, 0.25 in a pilot", high=0.5,
     sizes=("default", "paper"),
 )  # fmt: skip
@@ -152,7 +160,8 @@ def _second_value(run: xr.Dataset) -> Estimate:
 
 
 @claims.add(
-    "accuracy", "The network classifies at least 95 % of the training images correctly at the last step",
+    "accuracy",
+    "The trained depth-6 ReLU network classifies at least 95 % of its training images correctly at the last step",
     quantity="share of training images classified correctly at the last step", kind="own",
     source="this project's bar; 0.983 in a pilot on another seed, no number in the paper", low=0.95,
     sizes=("default", "paper"),

@@ -87,18 +87,21 @@ claims = Claims()
 
 # The bounds: what is exact is held to 1e-12. The maxima are searched at the angles of the run.
 @claims.add(
-    "equation-6", "Equation 6 gives the escape speed of the one-neuron network with first weights (cos φ, sin φ)",
-    quantity="largest absolute difference between equation 6 and the speed, over angles φ", kind="printed",
-    source="Equation 6, exact", high=1e-12,
+    "equation-6",
+    "On 8 circle points, the paper's closed formula gives the escape speed of one-neuron networks at every weight "
+        "angle",
+    quantity="largest absolute difference of equation 6 and the computed escape speed, over angles φ of first "
+        "weights (cos φ, sin φ)", kind="printed", source="Equation 6, exact", high=1e-12,
 )  # fmt: skip
 def _deviation(run: xr.Dataset) -> Estimate:
     return Estimate(float(abs(run.speed - run.equation_6).max()), remark=f"{run.sizes['angle']} angles")
 
 
 @claims.add(
-    "maximum", "The largest escape speed of a rank-one network on the circle of Example 1 is √2 - 1",
-    quantity="largest escape speed with rank-one layers, middle of its bounds", kind="printed",
-    source="Appendix C.1, exact", low=BEST - 1e-9, high=BEST + 1e-9,
+    "maximum",
+    "On 8 circle points, the largest escape speed of ReLU networks with rank-one weight matrices is √2 - 1",
+    quantity="largest escape speed from the origin of networks with rank-one weight matrices, midpoint of its "
+        "lower and upper bounds", kind="printed", source="Appendix C.1, exact", low=BEST - 1e-9, high=BEST + 1e-9,
 )  # fmt: skip
 def _maximum(run: xr.Dataset) -> Estimate:
     low, high = float(run.best), float(run.best_upper)
@@ -106,9 +109,10 @@ def _maximum(run: xr.Dataset) -> Estimate:
 
 
 @claims.add(
-    "where", "The one-neuron network is fastest at angles φ that are multiples of π/4",
-    quantity="largest distance of a fastest angle from a multiple of π/4, in units of π/4", kind="printed",
-    source="Appendix C.1, exact", high=1e-6,
+    "where",
+    "On 8 circle points, one-neuron networks escape fastest at first-weight angles that are multiples of π/4",
+    quantity="largest distance of a fastest first-weight angle from a multiple of π/4, in units of π/4",
+    kind="printed", source="Appendix C.1, exact", high=1e-6,
 )  # fmt: skip
 def _distance_from_multiples(run: xr.Dataset) -> Estimate:
     at = run.angle.values[run.speed.values > float(run.best) - 1e-9]  # the angles whose speed is the largest
@@ -118,8 +122,10 @@ def _distance_from_multiples(run: xr.Dataset) -> Estimate:
 
 
 @claims.add(
-    "all-of-rank-one", "No random network with rank-one layers escapes faster than the fastest one-neuron network",
-    quantity="largest speed of a random network over the largest one-neuron speed", kind="printed",
+    "all-of-rank-one",
+    "On 8 circle points, no random network with rank-one layers escapes faster than the fastest one-neuron network",
+    quantity="largest escape speed of random networks with rank-one layers over the largest escape speed of "
+        "one-neuron networks", kind="printed",
     source="Example 1; its reason, that such networks are one neuron, is wrong, but the statement holds", high=1.0,
 )  # fmt: skip
 def _random_maximum(run: xr.Dataset) -> Estimate:

@@ -229,43 +229,47 @@ def _largest(run: xr.Dataset, *, name: str) -> Estimate:
 
 
 claims.add(
-    "definition", "The directions from which the flows start are escape directions, ∇L₀(ρ) = -s ρ",
-    quantity="largest error of an entry of ∇L₀(ρ) + s ρ, over depths", kind="own",
+    "definition",
+    "The starting weights ρ are escape directions: the localised loss has gradient -s ρ with escape speed s",
+    quantity="largest absolute entry of the localised loss gradient at ρ plus s ρ, over depths", kind="own",
     source="Definition 2.1; up to rounding", high=1e-12,
 )(partial(_largest, name="definition_error"))  # fmt: skip
 
 claims.add(
-    "direction", "Gradient flow along an escape direction does not change the normalised weights",
-    quantity="largest change of an entry of the normalised weights, over depths", kind="printed",
+    "direction", "Gradient flow from an escape direction of the localised loss keeps the normalised weights constant",
+    quantity="largest change of an entry of the normalised weights θ/|θ| along the flow, over depths", kind="printed",
     source="Proposition 2.2; this project's bar for the solver", high=1e-9,
 )(partial(_largest, name="direction_error"))  # fmt: skip
 
 claims.add(
-    "growth", "Along an escape direction the norm follows the corrected law d|θ|/dt = s L^(1-L/2) |θ|^(L-1)",
-    quantity="largest relative error of the predicted norm, over depths", kind="own",
-    source="Proposition 2.2, corrected; this project's bar", high=1e-9,
+    "growth", "At depth L, weights θ along an escape direction of speed s grow by d|θ|/dt = s·L^(1-L/2)·|θ|^(L-1)",
+    quantity="largest relative error of the predicted weight norm |θ| along gradient flow, over times and depths",
+    kind="own", source="Proposition 2.2, corrected; this project's bar", high=1e-9,
 )(partial(_largest, name="corrected_error"))  # fmt: skip
 
 claims.add(
-    "growth-printed", "Along an escape direction the norm follows the growth law printed in Proposition 2.2 to 1 %",
-    quantity="largest relative error of the predicted norm, over depths", kind="printed",
-    source="Proposition 2.2 as printed, with L s for s L^(1-L/2); correct would be below 1 %", high=0.01,
+    "growth-printed",
+    "At depth L, weights θ along an escape direction of speed s grow by d|θ|/dt = L·s·|θ|^(L-1) to 1 %",
+    quantity="largest relative error of the predicted weight norm |θ| along gradient flow, over times and depths",
+    kind="printed", source="Proposition 2.2 as printed, with L s for s L^(1-L/2); correct would be below 1 %",
+    high=0.01,
 )(partial(_largest, name="printed_error"))  # fmt: skip
 
 
 @claims.add(
-    "escape-time", "Norm r is reached from r₀ after the time (r₀^(2-L) - r^(2-L)) / ((L-2) s), with norms over √L",
-    quantity="largest relative error of the predicted escape time, over depths", kind="own",
-    source="Section 2.2, corrected; this project's bar", high=1e-9,
+    "escape-time", "Along an escape direction, the time from norm r₀√L to r√L is (r₀^(2-L) - r^(2-L)) / ((L-2) s)",
+    quantity="largest relative error of the predicted time of weight growth at depth L and escape speed s, over "
+        "depths", kind="own", source="Section 2.2, corrected; this project's bar", high=1e-9,
 )  # fmt: skip
 def _escape_time_error(run: xr.Dataset) -> Estimate:
     return Estimate(float(abs(run.corrected_time / run.measured_time - 1).max()))
 
 
 @claims.add(
-    "escape-time-printed", "The escape time is as printed in Section 2.2, with a plus sign, to 1 %",
-    quantity="ratio of printed to measured escape time, at the depth where it is farthest from 1", kind="printed",
-    source="Section 2.2 as printed; correct would be within 1 %", low=0.99, high=1.01,
+    "escape-time-printed",
+    "Along an escape direction, the time from norm r₀ to r is (r₀^(2-L) + r^(2-L)) / (L(L-2)s) to 1 %",
+    quantity="predicted over measured time of weight growth at depth L and escape speed s, at the depth farthest "
+        "from 1", kind="printed", source="Section 2.2 as printed; correct would be within 1 %", low=0.99, high=1.01,
 )  # fmt: skip
 def _printed_escape_time_ratio(run: xr.Dataset) -> Estimate:
     ratio = run.printed_time / run.measured_time
@@ -283,14 +287,24 @@ _LAWS: tuple[tuple[str, str, Literal["own", "printed"], str, float], ...] = (
     ("printed", "-printed", "printed", "Section 2.1 as printed; correct would be within 1 %", 0.01),
 )
 for _name, _says, _quantity, _total in (
-    ("norm", "log norm gained", "predicted to measured gain of log |θ|", "gained"),
-    ("time", "flow time t(s)", "predicted to measured time t", "spent"),
+    (
+        "norm",
+        "log |θ|",
+        "predicted to measured gain of log |θ| over the rescaled time s, ds = |θ|^(L-2) dt, at depth L",
+        "gained",
+    ),
+    (
+        "time",
+        "flow time",
+        "predicted to measured flow time t over the rescaled time s, ds = |θ|^(L-2) dt, at depth L",
+        "spent",
+    ),
 ):
     for _law, _suffix, _kind, _source, _error in _LAWS:
         claims.add(
             f"{_name}-in-s{_suffix}",
-            f"From random weights the {_says} follows the formula "
-            + ("printed in Section 2.1 to 1 %" if _suffix else "of Section 2.1, corrected by a factor L"),
+            f"From random weights, {_says} follows the paper's localised-loss integral along the path, "
+            + ("as printed, to 1 %" if _suffix else "corrected by a factor L"),
             quantity=f"ratio of {_quantity}",
             kind=_kind,
             source=_source,
@@ -301,8 +315,9 @@ for _name, _says, _quantity, _total in (
 
 @claims.add(
     "alignment",
-    "The time s at which the weights align with an escape direction does not depend on the initial scale",
-    quantity="spread of the alignment times over initial scales, in intervals between two records", kind="reading",
+    "The rescaled time at which weights align with an escape direction does not depend on the initial scale",
+    quantity="spread of the alignment times s, ds = |θ|^(L-2) dt, over initial weight norms, in intervals between "
+        "two records", kind="reading",
     source="Section 2.2: 'the time s_1 of convergence to an escape direction is independent of alpha'", high=1.0,
 )  # fmt: skip
 def _alignment_spread(run: xr.Dataset) -> Estimate:
@@ -313,8 +328,10 @@ def _alignment_spread(run: xr.Dataset) -> Estimate:
 
 
 @claims.add(
-    "delay", "From a smaller initial scale a given norm is reached later, by log(1/scale) over s* L^(1-L/2)",
-    quantity="largest relative error of the predicted delay in the time s, over initial scales", kind="own",
+    "delay",
+    "With smaller initial weights, a given norm is reached later by the log scale ratio over the escape rate",
+    quantity="largest relative error of that delay in rescaled time (escape rate: growth rate of log |θ|), over "
+        "initial norms", kind="own",
     source="follows from Section 2.1; 1e-3 for the rate, which the escape itself changes a little", high=1e-3,
 )  # fmt: skip
 def _delay_error(run: xr.Dataset) -> Estimate:
@@ -324,8 +341,10 @@ def _delay_error(run: xr.Dataset) -> Estimate:
 
 
 @claims.add(
-    "norm-independence", "The time s at which a given norm is reached does not depend on the initial scale",
-    quantity="spread of the times over initial scales, in intervals between two records", kind="own",
+    "norm-independence",
+    "The rescaled time at which the weights reach a given norm does not depend on the initial scale",
+    quantity="spread of the times s, ds = |θ|^(L-2) dt, to weight norm 0.1, over initial norms, in intervals "
+        "between two records", kind="own",
     source="no statement of the paper, but a likely misreading of Section 2.1; one interval", high=1.0,
 )  # fmt: skip
 def _radius_time_spread(run: xr.Dataset) -> Estimate:
@@ -334,8 +353,10 @@ def _radius_time_spread(run: xr.Dataset) -> Estimate:
 
 @claims.add(
     "digits",
-    "SGD on digits with the paper's learning rate escapes at the same step from every small initial deviation",
-    quantity="spread of the escape steps over deviations, in intervals between two stored steps",
+    "SGD on digits with learning rate proportional to |θ|^(2-L) escapes at the same step from every small initial "
+    "weight deviation",
+    quantity="spread of the first step with loss below 2.2, over initial weight deviations, in intervals between "
+    "two stored steps",
     kind="own",
     source="suggested by Section 2.1 and Appendix B; one interval, since the delay is a few steps per decade here",
     high=1.0,

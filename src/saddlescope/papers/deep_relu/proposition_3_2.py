@@ -146,9 +146,10 @@ def _largest(run: xr.Dataset, *, name: str) -> Estimate:
 
 
 @claims.add(
-    "not-slower", "The deeper network that Proposition 3.2 constructs is never slower than the original network",
-    quantity="number of networks that become slower, by more than rounding", kind="printed",
-    source="Proposition 3.2, for L >= 2", high=0.0,
+    "not-slower",
+    "The deeper ReLU network that Proposition 3.2 constructs escapes from the origin no slower than the original "
+        "network", quantity="number of networks with a lower escape speed after deepening, by more than rounding",
+    kind="printed", source="Proposition 3.2, for L >= 2", high=0.0,
 )  # fmt: skip
 def _count_slower(run: xr.Dataset) -> Estimate:
     return Estimate(float((run.gain < -FALLS).sum()), remark=_describe_networks(run))
@@ -156,28 +157,31 @@ def _count_slower(run: xr.Dataset) -> Estimate:
 
 claims.add(
     "rank-one",
-    "In the constructed deeper network all weights and activations from the original's last layer on have rank one",
-    quantity="largest share of the squared singular values beyond the first, over layers and networks",
-    kind="printed", source="Proposition 3.2; up to rounding", high=1e-12,
+    "A network deepened by Proposition 3.2's construction has rank-one weights and activations from its original "
+        "last layer on",
+    quantity="largest share of squared singular values beyond the first, of weights or activations of those "
+        "layers, over networks", kind="printed", source="Proposition 3.2; up to rounding", high=1e-12,
 )(partial(_largest, name="tail"))  # fmt: skip
 
 claims.add(
     "no-relu",
-    "In the constructed deeper network the ReLU changes no hidden preactivation from the original's last layer on",
-    quantity="largest |Zσ - Z|²/|Z|² of the preactivations Z of such a layer, over networks", kind="printed",
+    "In a network deepened by Proposition 3.2's construction, ReLU changes no hidden preactivation from its "
+        "original last layer on",
+    quantity="largest |ReLU(Z) - Z|²/|Z|² of the preactivations Z of such a layer, over networks", kind="printed",
     source="Proposition 3.2", high=0.0,
 )(partial(_largest, name="lost"))  # fmt: skip
 
 claims.add(
-    "on-the-sphere", "The squared norm |θ|² of the constructed deeper network is its depth",
-    quantity="largest relative deviation of |θ|² from the depth, over networks", kind="printed",
+    "on-the-sphere",
+    "A network deepened by Proposition 3.2's construction has squared weight norm |θ|² equal to its new depth",
+    quantity="largest relative deviation of |θ|² from the depth, over deepened networks", kind="printed",
     source="Proposition 3.2; the proof has at most, and a larger norm only helps", high=1e-12,
 )(partial(_largest, name="off_sphere"))  # fmt: skip
 
 
 @claims.add(
-    "gain", "The construction of Proposition 3.2 makes a typical network that is not optimal faster",
-    quantity="median relative gain in speed, over random and partly descended networks", kind="own",
+    "gain", "Proposition 3.2's deepening makes a typical suboptimal ReLU network escape from the origin faster",
+    quantity="median relative gain in escape speed by deepening, over random and descended networks", kind="own",
     source="the best neuron replaces a mixture of neurons; any positive gain counts", low=1e-6,
 )  # fmt: skip
 def _typical_gain(run: xr.Dataset) -> Estimate:
@@ -186,26 +190,27 @@ def _typical_gain(run: xr.Dataset) -> Estimate:
 
 
 @claims.add(
-    "not-falling", "The largest escape speed does not fall from depth 2 to depth 3",
-    quantity="largest relative fall of the largest escape speed, over data sets", kind="printed",
-    source="Proposition 3.2; both speeds are certified", high=1e-9,
+    "not-falling", "On circle data, the largest escape speed of ReLU networks does not fall from depth 2 to depth 3",
+    quantity="largest relative fall of the certified largest escape speed from depth 2 to depth 3, over data sets",
+    kind="printed", source="Proposition 3.2; both speeds are certified", high=1e-9,
 )  # fmt: skip
 def _largest_fall(run: xr.Dataset) -> Estimate:
     return Estimate(float(((run.shallow_upper - run.lower) / run.lower).max()))
 
 
 @claims.add(
-    "rising", "On some data the largest escape speed rises from depth 2 to depth 3",
-    quantity="largest relative rise of the largest escape speed, over data sets", kind="own",
-    source="Example 1: from √2 - 1 to 1/2, a rise by 0.17 of 1/2", low=0.17,
+    "rising", "On some data, the largest escape speed at depth 2 is at least 17 % below that at depth 3",
+    quantity="largest shortfall of the largest escape speed at depth 2 from that at depth 3, relative to depth 3, "
+        "over data sets", kind="own", source="Example 1: from √2 - 1 to 1/2, a rise by 0.17 of 1/2", low=0.17,
 )  # fmt: skip
 def _largest_rise(run: xr.Dataset) -> Estimate:
     return Estimate(float(((run.lower - run.shallow_upper) / run.lower).max()))
 
 
 @claims.add(
-    "plateau", "No search at a depth above 3 is faster than the certified optimum of depth 3",
-    quantity="largest relative excess of a searched speed over the optimum of depth 3", kind="own",
+    "plateau", "No search at a depth above 3 finds an escape speed above the certified optimum of depth 3",
+    quantity="largest relative excess of a found escape speed over the certified depth-3 optimum, over depths and "
+        "data sets", kind="own",
     source="suggested by hypothesis 2 of Section 5, seen in searches of a trial run; searches cannot prove it",
     high=1e-6,
 )  # fmt: skip

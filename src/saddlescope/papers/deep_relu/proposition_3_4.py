@@ -93,17 +93,18 @@ claims = Claims()  # theorems must never be violated; `tight` shows that the tri
 
 
 @claims.add(
-    "sharper", "No network spends more on rank and ReLU than its budget 2 log(|X| |G| / s)",
-    quantity="number of networks that spend more than their budget", kind="own",
-    source="this project's theorem, from the proof of Proposition 3.4 with its ReLU terms kept", high=0.0,
+    "sharper", "Log stable ranks of activations and log ReLU losses sum to at most 2 log(|X||G|/s) at escape speed s",
+    quantity="number of networks with a larger sum over layers, with inputs X and loss gradients G at output 0",
+    kind="own", source="this project's theorem, from the proof of Proposition 3.4 with its ReLU terms kept", high=0.0,
 )  # fmt: skip
 def _violations(run: xr.Dataset) -> Estimate:
     return Estimate(float((_spent(run) > run.budget + _ROUNDING).sum()), remark=_describe_networks(run))
 
 
 @claims.add(
-    "tight", "Some network that spends on both rank and ReLU uses 99 to 100 % of its budget",
-    quantity="largest spent share of a budget, over networks that spend on both rank and ReLU", kind="own",
+    "tight", "Some ReLU network uses at least 99 % of the bound 2 log(|X||G|/s) on its rank and ReLU losses",
+    quantity="largest sum of log stable ranks and log ReLU losses relative to 2 log(|X||G|/s) at escape speed s, "
+        "over networks with both", kind="own",
     source="the bound is this project's; a trial run had 0.975; without tight cases the trial would show little",
     low=0.99, high=1 + 1e-9,
 )  # fmt: skip
@@ -120,15 +121,20 @@ def _missing(run: xr.Dataset, *, name: str) -> Estimate:
     return Estimate(float(short.sum()), remark=f"by kind: {by_kind}")
 
 
-_TOO_FEW = "number of networks with too few layers of tail at most B / (p L), for some p with p L ≥ 1"
+_TOO_FEW = (
+    "number of networks with too few layers of energy share at most 2 log(|X||G|/s)/(pL) beyond rank one, for some "
+    "p ≥ 1/L (inputs X, loss gradients G, speed s)"
+)
 
 claims.add(
-    "proposition-3-4", "At least (1-p)L of the layers 0 to L-1 are approximately rank one, as Proposition 3.4 states",
+    "proposition-3-4",
+    "At least (1-p)L of a depth-L network's input and hidden layers are nearly rank one, as its escape speed implies",
     quantity=_TOO_FEW, kind="printed", source="Proposition 3.4, as its proof counts: layer 0 is the input", high=0.0,
 )(partial(_missing, name="missing"))  # fmt: skip
 
 claims.add(
-    "printed-hidden", "At least (1-p)L of the hidden layers 1 to L-1 are approximately rank one if pL ≥ 1",
+    "printed-hidden",
+    "At least (1-p)L of a depth-L network's hidden layers are nearly rank one, as its escape speed implies",
     quantity=_TOO_FEW, kind="reading",
     source="Proposition 3.4, if its layers are those with activations; its proof allows one fewer", high=0.0,
 )(partial(_missing, name="missing_hidden"))  # fmt: skip

@@ -118,8 +118,10 @@ claims = Claims()
 
 
 @claims.add(
-    "first-layer", "For Example 1 the bound of Theorem 3.1 is below 1 only from layer 114,985 on",
-    quantity="first layer at which the bound is below 1, before rounding up", kind="own",
+    "first-layer",
+    "On 8 circle points, Theorem 3.1 bounds a layer's deviation from rank one below 1 only from layer 114,985 on",
+    quantity="first layer with a bound below 1 on its energy share beyond rank one in an optimal escape network, "
+        "before rounding up", kind="own",
     source="the formula of Theorem 3.1 with s* = 1/2: 81 (16 sqrt(2 log 16))^2 = 114,984.8", low=114_984.0,
     high=114_986.0,
 )  # fmt: skip
@@ -128,11 +130,12 @@ def _first_layer(run: xr.Dataset) -> Estimate:
 
 
 @claims.add(
-    "printed-content", "At layer 100 the bound of Theorem 3.1 is below 1, hence not empty, for one of the circles",
-    quantity="smallest bound of Theorem 3.1 at layer 100, over circles", kind="reading",
+    "printed-content",
+    "On some circle data, Theorem 3.1's bound on the deviation of layer 100 from rank one is below 1",
+    quantity="smallest bound on the energy share beyond rank one (never above 1) of layer 100 of an optimal escape "
+        "network, over circles", kind="reading",
     source="Theorem 3.1 as printed, which does not say from which layer on it has content; layer 100 is this "
-        "project's",
-    high=1.0,
+        "project's", high=1.0,
 )  # fmt: skip
 def _smallest_practical_bound(run: xr.Dataset) -> Estimate:
     x = run.constant.isel(data=[str(name).startswith("circle") for name in run.data.values]) / np.sqrt(PRACTICAL)
@@ -154,22 +157,27 @@ def _violations(run: xr.Dataset, later: int) -> Estimate:
 
 claims.add(
     "holds",
-    "No layer of a known optimum exceeds the bound of Theorem 3.1, taken one layer later for weights and ReLUs",
-    quantity="number of data sets with a layer that exceeds a bound below 1", kind="own",
-    source="Theorem 3.1, corrected: weights and ReLUs one layer later than printed", high=0.0,
+    "No layer of an optimal escape network exceeds Theorem 3.1's rank-one bound, the previous layer's for weights "
+        "and ReLUs",
+    quantity="number of data sets with a layer's share of energy beyond rank one or removed by ReLU above a bound "
+        "below 1", kind="own", source="Theorem 3.1, corrected: weights and ReLUs one layer later than printed",
+    high=0.0,
 )(partial(_violations, later=1))  # fmt: skip
 
 claims.add(
-    "printed-layer", "No layer of a known optimum exceeds the bound of Theorem 3.1 as printed",
-    quantity="number of data sets with a layer that exceeds a bound below 1", kind="printed",
+    "printed-layer",
+    "No layer of an optimal escape network exceeds Theorem 3.1's printed bound on its deviation from rank one",
+    quantity="number of data sets with a layer's share of energy beyond rank one or removed by ReLU above a bound "
+        "below 1", kind="printed",
     source="Theorem 3.1 as printed; its proof does not cover weights and ReLUs at the same layer", high=0.0,
 )(partial(_violations, later=0))  # fmt: skip
 
 
 @claims.add(
-    "budget", "The layers of an optimum lose at most 2 log(|X||G|/s*) in total to higher rank and to the ReLU",
-    quantity="number of data sets whose layers lose more in total", kind="own",
-    source="this project's sharper inequality, in place of the theorem", high=0.0,
+    "budget",
+    "Log stable ranks and log ReLU losses of an optimal network sum to at most 2 log(|X||G|/s), s its speed",
+    quantity="number of data sets with a larger sum over layers, with inputs X, loss gradients G and escape speed s",
+    kind="own", source="this project's sharper inequality, in place of the theorem", high=0.0,
 )  # fmt: skip
 def _overspending(run: xr.Dataset) -> Estimate:
     return Estimate(float((run.spent > run.budget + 1e-9).sum()), remark=f"{run.sizes['data']} data sets")
@@ -177,9 +185,10 @@ def _overspending(run: xr.Dataset) -> Estimate:
 
 @claims.add(
     "content",
-    "This project's sharper inequality leaves at most eight layers of Example 1's optimum far from rank one",
-    quantity="largest number of layers with a tail above 1/2 that the inequality allows, at any depth", kind="own",
-    source="this project's sharper inequality: 2 log 16 / log 2 = 8", low=1.0, high=8.0,
+    "On 8 circle points, the bound on summed log stable ranks leaves at most eight layers far from rank one",
+    quantity="largest allowed number of layers with over half of their activation energy beyond the first singular "
+        "value, at any depth", kind="own", source="this project's sharper inequality: 2 log 16 / log 2 = 8", low=1.0,
+    high=8.0,
 )  # fmt: skip
 def _layers_above_half(run: xr.Dataset) -> Estimate:
     return Estimate(float(math.floor(float(run.budget.sel(data=EXAMPLE)) / math.log(2))))

@@ -221,21 +221,23 @@ def _share_of_stages(run: xr.Dataset, condition: xr.DataArray) -> Estimate:
 claims = Claims()
 
 claims.add(
-    "imbalance", "At initialization |u_i| and |v_i| differ in every coordinate of every instance",
-    quantity="smallest |log |u_i(0) / v_i(0)|| over coordinates and instances", kind="stand-in",
+    "imbalance",
+    "At initialization, the magnitudes of paired attention weights u_i and v_i differ for every pair in every task "
+        "instance", quantity="smallest |log |u_i(0) / v_i(0)|| over weight pairs and task instances", kind="stand-in",
     source="Assumption 4.3; beyond 1e-9", low=1e-9,
 )(partial(_smallest_value, "imbalance"))  # fmt: skip
 
 claims.add(
-    "unique", "In every stage of Algorithm 1, one coordinate arrives strictly before all others",
-    quantity="smallest margin of the first coordinate over the second, relative to the time of the stage",
-    kind="stand-in", source="Assumption 4.3; beyond 1e-9", low=1e-9,
+    "unique", "In every stage of Algorithm 1, one diagonal attention entry becomes active strictly before all others",
+    quantity="smallest time gap between the first and second entry to become active, relative to the stage time, "
+        "over stages and instances", kind="stand-in", source="Assumption 4.3; beyond 1e-9", low=1e-9,
 )(partial(_smallest_value, "margin"))  # fmt: skip
 
 
 @claims.add(
-    "nobody-leaves", "No coordinate ever leaves the support in Algorithm 1",
-    quantity="number of instances in which a coordinate leaves", kind="stand-in",
+    "nobody-leaves", "No learned diagonal attention entry becomes zero again during Algorithm 1",
+    quantity="number of task instances in which a learned diagonal entry of W_K W_Qᵀ or W_V W_Oᵀ becomes zero again",
+    kind="stand-in",
     source="Appendix A, as printed: 'no coordinates ever leave the support', of one instance", high=0.0,
 )  # fmt: skip
 def _seeds_with_leaving(run: xr.Dataset) -> Estimate:
@@ -248,8 +250,10 @@ def _seeds_with_leaving(run: xr.Dataset) -> Estimate:
 
 claims.add(
     "leaving",
-    "Every coordinate that leaves the support has a nonzero gradient at the new plateau",
-    quantity="smallest |g_i(θ^k)| of a coordinate that leaves, relative to the largest gradient at the origin",
+    "Every diagonal attention entry that becomes zero again in Algorithm 1 has a nonzero loss gradient at the new "
+    "plateau",
+    quantity="smallest gradient magnitude of such an entry, relative to the largest gradient at the origin, over "
+    "stages and instances",
     kind="stand-in",
     source="Assumption 4.3: g_i(θ^k) ≠ 0; beyond 1e-9",
     low=1e-9,
@@ -257,32 +261,38 @@ claims.add(
 )(partial(_smallest_value, "left_gradient"))
 
 claims.add(
-    "strict-minima", "Every plateau of Algorithm 1 is a strict local minimum of the loss on its support",
-    quantity="smallest c_k over stages and instances: half the smallest eigenvalue of the Hessian in u on the "
-        "support",
+    "strict-minima",
+    "Every plateau of Algorithm 1 for attention heads is a strict local loss minimum over its nonzero weights",
+    quantity="half the smallest eigenvalue of the loss's Hessian in the nonzero weights u, with v = ±u, smallest "
+        "over stages and instances",
     kind="stand-in", source="Assumption 4.4, with the term −L(θ^k) that is missing in print; beyond 1e-9", low=1e-9,
 )(partial(_smallest_value, "curvature"))  # fmt: skip
 
 claims.add(
-    "growth", "Near every plateau, on its support, the loss grows by at least 99 % of c_k |ũ − u|²",
-    quantity="smallest growth of the loss, relative to c_k |ũ − u|²", kind="stand-in",
+    "growth",
+    "Near every plateau of Algorithm 1, the attention loss rises by at least 99 % of its least quadratic growth",
+    quantity="smallest rise of the loss over half the smallest Hessian eigenvalue times squared distance, at points "
+        "near plateaus on the support", kind="stand-in",
     source="Assumption 4.4, with the term −L(θ^k) that is missing in print; 1 % for terms of third order", low=0.99,
 )(partial(_smallest_value, "growth"))  # fmt: skip
 
 
 @claims.add(
-    "printed-4.4", "Assumption 4.4 as printed also holds at points that are no minimum",
-    quantity="share of stages in which it holds at a random point that is no minimum", kind="own",
-    source="Assumption 4.4 as printed, without −L(θ^k), holds anywhere that the loss is not 0", low=1.0,
+    "printed-4.4", "The condition printed for strict minima, L(ũ) ≥ c |ũ − u|² near u, also holds at non-minima",
+    quantity="share of stages of Algorithm 1 for attention heads in which it holds at a random point u that is no "
+        "minimum",
+    kind="own", source="Assumption 4.4 as printed, without −L(θ^k), holds anywhere that the loss is not 0", low=1.0,
 )  # fmt: skip
 def _printed_elsewhere(run: xr.Dataset) -> Estimate:
     return _share_of_stages(run, run.printed_elsewhere == 1)
 
 
 @claims.add(
-    "noise-robust", "With small enough noise on its start, every transition ends at the next plateau",
-    quantity="share of stages that all noisy starts reach within 1 % of the transition's size", kind="stand-in",
-    source="Assumption 4.5; noise δ down to 1e-7, ε 1 % of the transition's size", low=1.0,
+    "noise-robust",
+    "With small enough noise on its start, every transition of an attention head ends at Algorithm 1's next plateau",
+    quantity="share of stages whose plateau all noisy starts reach within 1 % of the transition's largest change, "
+        "over task instances",
+    kind="stand-in", source="Assumption 4.5; noise δ down to 1e-7, ε 1 % of the transition's size", low=1.0,
 )  # fmt: skip
 def _noise_robust(run: xr.Dataset) -> Estimate:
     return _share_of_stages(run, (run.end_distance <= NEAR).all("draw"))

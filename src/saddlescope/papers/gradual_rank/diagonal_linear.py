@@ -285,29 +285,39 @@ def _largest(name: str, run: xr.Dataset) -> Estimate:
 
 
 claims.add(
-    "least-squares", "Each plateau of Algorithm 1 solves least squares over the active coordinates with their signs",
-    quantity="largest absolute difference of a coefficient from SciPy's non-negative least squares", kind="own",
+    "least-squares",
+    "For diagonal linear networks, each plateau of Algorithm 1 solves sign-constrained least squares over its active "
+        "coefficients",
+    quantity="largest absolute difference of a plateau's coefficient from SciPy's non-negative least squares, over "
+        "stages and problems", kind="own",
     source="Equation 13 for a linear model; Berthier 2022; Pesme and Flammarion 2023; the bound allows for rounding",
     high=1e-8,
 )(partial(_largest, "least_squares"))  # fmt: skip
 
 claims.add(
-    "subgradient", "Whenever a stage of Algorithm 1 begins, its accumulated gradient is a subgradient of the ℓ1 norm",
-    quantity="largest distance from the subgradients, and from ±1 at the entering coordinate", kind="own",
-    source="Equations 10 to 12; Pesme and Flammarion 2023; the bound allows for rounding", high=1e-8,
+    "subgradient",
+    "When Algorithm 1 lets a coefficient enter, the time-integrated negative loss gradient is a subgradient of the "
+        "ℓ1 norm",
+    quantity="largest distance of an entry of this integral from the subgradients, and from ±1 where a coefficient "
+        "enters, for diagonal linear networks",
+    kind="own", source="Equations 10 to 12; Pesme and Flammarion 2023; the bound allows for rounding", high=1e-8,
 )(partial(_largest, "subgradient"))  # fmt: skip
 
 claims.add(
-    "interpolates", "With more coordinates than samples, Algorithm 1 ends at weights that fit all targets exactly",
-    quantity="largest absolute residual of a target at the end", kind="own",
-    source="Pesme and Flammarion 2023; the bound allows for rounding", high=1e-8,
+    "interpolates",
+    "For diagonal linear networks with fewer samples than coefficients, Algorithm 1 ends at coefficients that fit "
+        "all targets",
+    quantity="largest absolute residual of a regression target at the last stage of Algorithm 1, over problems",
+    kind="own", source="Pesme and Flammarion 2023; the bound allows for rounding", high=1e-8,
 )(partial(_largest, "residual"))  # fmt: skip
 
 
 @claims.add(
-    "least-norm", "Algorithm 1 ends with the least ℓ1 norm of all interpolators, as linear programming finds it",
-    quantity="largest absolute difference of the two ℓ1 norms over problems", kind="own",
-    source="Pesme and Flammarion 2023; HiGHS with tolerances of 1e-10", high=1e-8,
+    "least-norm",
+    "For underdetermined diagonal linear networks, Algorithm 1 ends at the least ℓ1 norm of all interpolating "
+        "coefficients",
+    quantity="largest absolute difference over problems of the final ℓ1 norm from the least one, computed by linear "
+        "programming", kind="own", source="Pesme and Flammarion 2023; HiGHS with tolerances of 1e-10", high=1e-8,
 )  # fmt: skip
 def _norm_difference(run: xr.Dataset) -> Estimate:
     return Estimate(float(abs(run.norm - run.least_norm).max()))
@@ -315,25 +325,30 @@ def _norm_difference(run: xr.Dataset) -> Estimate:
 
 claims.add(
     "certificate",
-    "The accumulated residuals of Algorithm 1 are a dual solution that proves its end has least ℓ1 norm",
-    quantity="largest absolute duality gap over problems", kind="own",
+    "The time-integrated residuals of Algorithm 1 are a dual solution that proves its final coefficients have least "
+        "ℓ1 norm",
+    quantity="largest absolute gap between the final ℓ1 norm of a diagonal linear network's coefficients and the "
+        "dual objective, over problems", kind="own",
     source="ξ = Xᵀν is a subgradient, so that ν · y is a lower bound of the norm; the bound allows for rounding",
     high=1e-8,
 )(partial(_largest, "duality_gap"))  # fmt: skip
 
 
 @claims.add(
-    "flow", "Gradient flow from a tiny initial scale ends within 1 % of the least ℓ1 norm of interpolators",
-    quantity="largest relative difference of the flow's final ℓ1 norm from the least one", kind="own",
-    source="Woodworth et al. 2020, Theorem 2: at most 0.4 % for weights of 1 at α = 1e-1024", high=0.01,
+    "flow",
+    "Gradient flow of diagonal linear networks from tiny weights ends within 1 % of the least interpolating ℓ1 norm",
+    quantity="largest relative difference over problems of the flow's final ℓ1 norm of coefficients from the least "
+        "one",
+    kind="own", source="Woodworth et al. 2020, Theorem 2: at most 0.4 % for weights of 1 at α = 1e-1024", high=0.01,
 )  # fmt: skip
 def _flow_excess(run: xr.Dataset) -> Estimate:
     return Estimate(float(abs(run.flow_norm / run.least_norm - 1).max()))
 
 
 @claims.add(
-    "leaving", "In at least one problem, a coordinate leaves the support during Algorithm 1",
-    quantity="number of coordinates that leave the support, all problems together", kind="own",
+    "leaving",
+    "In at least one diagonal linear regression problem, a learned coefficient becomes zero again during Algorithm 1",
+    quantity="number of coefficients that leave the support during Algorithm 1, summed over problems", kind="own",
     source="Berthier 2022: sparsity need not rise", low=1.0,
 )  # fmt: skip
 def _number_leaving(run: xr.Dataset) -> Estimate:

@@ -209,18 +209,20 @@ claims = Claims()
 
 
 @claims.add(
-    "products", "The output depends on w_K, w_Q, w_V and w_O only through the products w_K w_Q and w_V w_O",
-    quantity="largest relative change of an output when weights change at equal products, over networks",
-    kind="printed", source="Example 3.2; the bound allows for rounding", high=1e-10,
+    "products", "The output of attention with diagonal weights depends only on the products w_K w_Q and w_V w_O",
+    quantity="largest relative change of a transformer's output when its diagonal weights change and their products "
+        "do not, over networks", kind="printed", source="Example 3.2; the bound allows for rounding", high=1e-10,
 )  # fmt: skip
 def _product_dependence(run: xr.Dataset) -> Estimate:
     return Estimate(float(run.product_error.max()))
 
 
 @claims.add(
-    "rank", "With one head per layer, at most one coordinate becomes learned between successive plateaus",
-    quantity="largest number of newly learned coordinates between successive resolved plateaus, at the smallest "
-        "scale",
+    "rank",
+    "In transformers with one diagonal head per layer, at most one product of weights is newly learned between "
+        "successive plateaus",
+    quantity="largest number of products newly above the threshold between successive well-separated plateaus, at "
+        "the smallest initial scale",
     kind="reading", source="Theorem 4.1: the sparsity increases by at most one", high=1.0,
 )  # fmt: skip
 def _newcomers(run: xr.Dataset) -> Estimate:
@@ -238,9 +240,11 @@ def _newcomers(run: xr.Dataset) -> Estimate:
 
 @claims.add(
     "support",
-    "On every resolved plateau of every network, exactly the coordinates that Algorithm 1 predicts are learned",
-    quantity="largest number of wrong coordinates on a plateau, at the smallest scale", kind="reading",
-    source="Theorem 4.1; with two heads per layer, its correction for tied heads", high=0.0,
+    "On well-separated plateaus of transformers with diagonal weights, exactly the weight products that Algorithm 1 "
+        "predicts are learned",
+    quantity="largest number of products, on one plateau, learned but not predicted or predicted but not learned, at "
+        "the smallest initial scale",
+    kind="reading", source="Theorem 4.1; with two heads per layer, its correction for tied heads", high=0.0,
 )  # fmt: skip
 def _wrong_coordinates(run: xr.Dataset) -> Estimate:
     last = run.isel(scale=-1)
@@ -268,25 +272,28 @@ def _median_error(order: str, run: xr.Dataset) -> Estimate:
 
 
 for _order, _times, _label in (
-    ("limit", "limit times T_k", "limit time T_k"),
-    ("finite", "finite-scale times T_k + C_k / log(1/α)", "finite-scale time T_k + C_k / log(1/α)"),
+    ("limit", "Predicted early stage times for vanishing initial scale", "predicted time for vanishing initial scale"),
+    ("finite", "Predicted early stage times for finite initial scale", "predicted time for finite initial scale"),
 ):
     claims.add(
-        f"window-{_order}", f"Every stage of the deepest one-head network is nearest to its own {_label}",
-        quantity=f"number of stages before 12 T_1 that are not nearest to their own {_label}", kind="own",
-        source="Theorem 4.1; a bar set before the run, for two layers of one head", high=0.0,
+        f"window-{_order}",
+        f"In the deepest one-head diagonal transformer, every early stage occurs nearest to its own {_label}",
+        quantity=f"number of stages, up to twelve times the first stage time, not nearest to their own {_label}",
+        kind="own", source="Theorem 4.1; a bar set before the run, for two layers of one head", high=0.0,
     )(partial(_missed_stages, _order))  # fmt: skip
     claims.add(
-        f"median-{_order}", f"The {_times} predict the stages of the deepest one-head network within 0.2 %",
-        quantity=f"median relative error of the {_label} over the stages before 12 T_1", kind="own",
-        source="Theorem 4.1; a bar set before the run, for two layers of one head", high=0.002,
+        f"median-{_order}", f"{_times} have at most 0.2 % median error in the deepest one-head transformer",
+        quantity=f"median relative error of the {_label} over stages up to twelve times the first, at the smallest "
+            "initial scale",
+        kind="own", source="Theorem 4.1; a bar set before the run, for two layers of one head", high=0.002,
     )(partial(_median_error, _order))  # fmt: skip
 
 
 @claims.add(
-    "converges", "In every network, the stage times of the flow approach the limit T_k as the initial scale falls",
-    quantity="largest ratio of the median relative errors at one scale and at the scale before", kind="reading",
-    source="Theorem 4.1", high=1.0,
+    "converges",
+    "In every diagonal transformer, a smaller initial scale brings the flow's stage times closer to Algorithm 1's",
+    quantity="largest ratio over networks of the median relative stage-time error at one initial scale to that at "
+        "the next larger scale", kind="reading", source="Theorem 4.1", high=1.0,
 )  # fmt: skip
 def _convergence_ratio(run: xr.Dataset) -> Estimate:
     if run.sizes["scale"] < 2:
@@ -296,9 +303,12 @@ def _convergence_ratio(run: xr.Dataset) -> Estimate:
 
 
 @claims.add(
-    "correction", "The finite-scale correction divides the median error of stage times at α = 1e-32 by at least five",
-    quantity="smallest ratio over networks of the median errors without and with the correction", kind="own",
-    source="Beyond the paper; a bar set for one head per layer, applied to every network", low=5.0,
+    "correction",
+    "The finite-scale correction divides the median error of Algorithm 1's stage times at initial scale 1e-32 by at "
+        "least five",
+    quantity="smallest ratio over diagonal transformers of the median stage-time error without the correction to "
+        "that with it",
+    kind="own", source="Beyond the paper; a bar set for one head per layer, applied to every network", low=5.0,
 )  # fmt: skip
 def _correction_gain(run: xr.Dataset) -> Estimate:
     if -32 not in run.scale.values:
@@ -308,9 +318,9 @@ def _correction_gain(run: xr.Dataset) -> Estimate:
 
 
 @claims.add(
-    "end", "Algorithm 1 ends at weights of zero loss in every network",
-    quantity="largest share of the initial loss that remains at the end of Algorithm 1", kind="own",
-    source="Theorem 4.1; the teacher has loss 0, and the bound allows for rounding", high=1e-12,
+    "end", "For every transformer with diagonal weights, Algorithm 1 ends at weights of zero loss",
+    quantity="least loss over the stages of Algorithm 1, relative to the initial loss, largest over transformers",
+    kind="own", source="Theorem 4.1; the teacher has loss 0, and the bound allows for rounding", high=1e-12,
 )  # fmt: skip
 def _remaining_loss(run: xr.Dataset) -> Estimate:
     if not bool(run.converged.all()):

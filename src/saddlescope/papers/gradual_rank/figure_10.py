@@ -139,8 +139,10 @@ claims = Claims()
 
 
 @claims.add(
-    "strict-minima", "The plateau of every stage is a strict local minimum of the loss on its support",
-    quantity="smallest c_k over stages: half the smallest eigenvalue of the Hessian in u on the support",
+    "strict-minima",
+    "Every plateau of Algorithm 1 for an attention head is a strict local loss minimum over its nonzero weights",
+    quantity="half the smallest eigenvalue of the loss's Hessian in the nonzero weights u, with v = ±u, smallest "
+        "over stages",
     kind="reading", source="Assumption 4.4, with the term −L(θ^k) that is missing in print", low=0.0,
 )  # fmt: skip
 def _smallest_curvature(run: xr.Dataset) -> Estimate:
@@ -153,21 +155,23 @@ def _smallest_curvature(run: xr.Dataset) -> Estimate:
 
 @claims.add(
     "same-rest",
-    "Trained without the negligible coordinates, the products of weights end at the same values with and without noise",
-    quantity="largest final displacement of the products over noise times, relative to that just after the noise",
-    kind="reading",
+    "With negligible weights removed, training an attention head ends at the same weight products with and without "
+        "added noise",
+    quantity="distance of the final products with and without noise, relative to that just after the noise, largest "
+        "over noise times", kind="reading",
     source="Appendix A: 'the weights were close to a strict local minimum'; 1e-3 for errors of the integration",
     high=1e-3,
-)
+)  # fmt: skip
 def _end_difference(run: xr.Dataset) -> Estimate:
     return _largest(_rest_difference(run))
 
 
 @claims.add(
     "beta-returns",
-    "After noise, the products of weights return to the training without noise, up to 5 % of their displacement",
-    quantity="closest approach of the products, relative to their displacement by the noise; largest over noise "
-        "times",
+    "After noise, an attention head's weight products return to the noise-free training within 5 % of their "
+        "displacement",
+    quantity="closest approach of the products to the noise-free training, relative to their displacement by the "
+        "noise, largest over noise times",
     kind="reading", source="Figure 10, with the products β in place of the weights; at most 5 %", high=LEFT,
 )  # fmt: skip
 def _beta_closest_return(run: xr.Dataset) -> Estimate:
@@ -176,10 +180,11 @@ def _beta_closest_return(run: xr.Dataset) -> Estimate:
 
 @claims.add(
     "beta-stays",
-    "At the end of the training after noise, products of weights retain at most 5 % of their displacement",
-    quantity="largest final displacement of the products over noise times, relative to that just after the noise",
-    kind="reading", source="Appendix A: 'the training dynamics quickly converge to the original'; at most 5 %",
-    high=LEFT,
+    "At the end of training after noise, an attention head's weight products retain at most 5 % of their "
+        "displacement",
+    quantity="final distance of the products from the noise-free training, relative to that just after the noise, "
+        "largest over noise times", kind="reading",
+    source="Appendix A: 'the training dynamics quickly converge to the original'; at most 5 %", high=LEFT,
 )  # fmt: skip
 def _beta_final_displacement(run: xr.Dataset) -> Estimate:
     return _largest(remaining(run, "beta").isel(step=-1))
@@ -187,10 +192,10 @@ def _beta_final_displacement(run: xr.Dataset) -> Estimate:
 
 @claims.add(
     "weights-return",
-    "After noise, the weights return to the training without noise, up to 5 % of their displacement",
-    quantity="closest approach of the weights, relative to their displacement by the noise; largest over noise times",
-    kind="reading", source="Figure 10, caption, as printed: 'quickly brings each weight back'; at most 5 %",
-    high=LEFT,
+    "After noise, an attention head's weights return to the noise-free training within 5 % of their displacement",
+    quantity="closest approach of the weights to the noise-free training, relative to their displacement by the "
+        "noise, largest over noise times", kind="reading",
+    source="Figure 10, caption, as printed: 'quickly brings each weight back'; at most 5 %", high=LEFT,
 )  # fmt: skip
 def _weights_closest_return(run: xr.Dataset) -> Estimate:
     return _largest(remaining(run, "weights").min("step", skipna=False))
@@ -198,8 +203,9 @@ def _weights_closest_return(run: xr.Dataset) -> Estimate:
 
 @claims.add(
     "weights-conserve",
-    "After noise, the weights approach values determined by their conserved u² − v² and the undisturbed products u v",
-    quantity="closest approach to these values, relative to the displacement by the noise; largest over noise times",
+    "After noise, a head's paired weights u, v approach the values set by conserved u² − v² and noise-free u·v",
+    quantity="closest approach of an attention head's weights to these values, relative to their displacement by the "
+        "noise, largest over noise times",
     kind="own", source="Consequence of Lemma 4.2, in place of Figure 10 as printed; at most 5 %", high=LEFT,
 )  # fmt: skip
 def _conservation_distance(run: xr.Dataset) -> Estimate:

@@ -208,8 +208,10 @@ claims = Claims()
 
 @claims.add(
     "endpoint",
-    "After noise at its beginning, a transition still comes within 5 % of the products that Algorithm 1 predicts",
-    quantity="closest approach to these products, relative to the transition's size; largest over transitions",
+    "After noise at its beginning, an attention head's transition between plateaus still reaches Algorithm 1's "
+        "endpoint within 5 %",
+    quantity="closest approach of the weight products to the predicted next plateau, relative to the transition's "
+        "largest change, largest over transitions",
     kind="reading", source="Assumption 4.5 and Appendix A: 'tend to the limiting endpoint'; at most 5 %", high=0.05,
 )  # fmt: skip
 def _endpoint_distance(run: xr.Dataset) -> Estimate:
@@ -221,8 +223,11 @@ def _endpoint_distance(run: xr.Dataset) -> Estimate:
 
 
 @claims.add(
-    "tracks", "After noise, the products of weights stay within 10 % of those in the training without noise",
-    quantity="largest distance of a product of weights at the same time, relative to the transition's size",
+    "tracks",
+    "After noise at a transition's beginning, an attention head's weight products stay within 10 % of the noise-free "
+        "training",
+    quantity="largest distance of a product from noise-free training at the same time, relative to the transition's "
+        "largest change, over transitions",
     kind="reading", source="Figure 11, caption, as printed: 'track the original dynamics'; at most 10 %", high=0.1,
 )  # fmt: skip
 def _tracking_distance(run: xr.Dataset) -> Estimate:
@@ -231,12 +236,12 @@ def _tracking_distance(run: xr.Dataset) -> Estimate:
 
 @claims.add(
     "same-path",
-    "At equal progress of a transition, products of weights with and without noise differ by at most 10 %",
-    quantity="largest distance of a product, at progress from 10 % to 90 %, relative to the transition's size",
-    kind="reading",
+    "At equal transition progress, an attention head's weight products with and without noise differ by at most 10 %",
+    quantity="largest difference of a product, at 10 % to 90 % of the newest product's rise, relative to the "
+        "transition's largest change", kind="reading",
     source="Figure 3 (b): 'same nonlinear evolution', compared at equal progress instead of equal time; at most 10 %",
     high=0.1,
-)
+)  # fmt: skip
 def _path_distance(run: xr.Dataset) -> Estimate:
     apart, after_a_plateau = [], []
     for one in transitions(run):

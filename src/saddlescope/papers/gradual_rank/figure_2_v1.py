@@ -250,8 +250,8 @@ claims = Claims()
 
 
 @claims.add(
-    "end", "The prediction for full weights ends at the teacher, where the loss is 0",
-    quantity="last predicted loss, relative to the initial loss", kind="own",
+    "end", "For an attention head with full weight matrices, the predicted learning stages end at zero loss",
+    quantity="loss at the last predicted stage, relative to the initial loss", kind="own",
     source="The teacher is the one global minimum; 1e-12 for sums of squares of rounding errors", high=1e-12,
 )  # fmt: skip
 def _remaining_loss(run: xr.Dataset) -> Estimate:
@@ -261,9 +261,10 @@ def _remaining_loss(run: xr.Dataset) -> Estimate:
 
 
 @claims.add(
-    "order", "At the smallest initial scale, singular values of full weights rise in the predicted order",
-    quantity="share of singular values at their predicted place in the order", kind="own",
-    source="Prediction of this project; Figure 2 (d), (e) of version 1: 'learned incrementally'", low=1.0,
+    "order", "From the smallest initial scale, singular values of W_K W_Qᵀ and W_V W_Oᵀ rise in the predicted order",
+    quantity="share of singular values of full-matrix attention products at their predicted place in the order of "
+        "rising",
+    kind="own", source="Prediction of this project; Figure 2 (d), (e) of version 1: 'learned incrementally'", low=1.0,
 )  # fmt: skip
 def _learning_order(run: xr.Dataset) -> Estimate:
     times = run.found_time.isel(scale=-1).values
@@ -274,9 +275,10 @@ def _learning_order(run: xr.Dataset) -> Estimate:
 
 @claims.add(
     "times",
-    "At the smallest initial scale, singular values of full weights rise within 3 e-folds per stage of the "
-        "prediction",
-    quantity="largest relative error of a stage time, times log(1/α), over the number of the stage", kind="own",
+    "From the smallest initial scale, singular values of full attention matrices rise within 3 e-folds per stage of "
+        "predicted times",
+    quantity="largest relative error of the time at which a singular value of W_K W_Qᵀ or W_V W_Oᵀ rises, times "
+        "log(1/α), over its stage number", kind="own",
     source="Prediction of this project; its limit neglects O(1) e-folds per stage, of which 3 are allowed",
     high=_ALLOWED, unit="e-folds",
 )  # fmt: skip
@@ -293,8 +295,9 @@ def _stage_time_error(run: xr.Dataset) -> Estimate:
 
 @claims.add(
     "law",
-    "Errors of well-separated stage times of full weights fall as 1 / log(1/α)",
-    quantity="largest change of (measured − predicted stage time) · log(1/α) between the two smallest scales",
+    "For full attention matrices, errors of well-separated stage times fall as 1 / log(1/α) in the initial scale α",
+    quantity="largest change of (measured − predicted stage time) · log(1/α) between the two smallest initial "
+    "scales, over well-separated stages",
     kind="own",
     source="Prediction of this project; the product is O(1), so such a law changes it by much less than 1",
     high=0.5,
@@ -322,8 +325,10 @@ def _constant_change(run: xr.Dataset) -> Estimate:
 
 @claims.add(
     "ranks",
-    "On each plateau that the smallest initial scale resolves, both products have the predicted numerical ranks",
-    quantity="share of resolved plateaus in whose middle both ranks are as predicted", kind="own",
+    "On each well-separated plateau from the smallest initial scale, W_K W_Qᵀ and W_V W_Oᵀ have the predicted "
+        "numerical ranks",
+    quantity="share of these plateaus of a full-matrix attention head in whose middle both numerical ranks equal the "
+        "predicted ones", kind="own",
     source="Prediction of this project; Figure 2 (d), (e) of version 1: 'progressively-increasing rank'", low=1.0,
 )  # fmt: skip
 def _plateau_ranks(run: xr.Dataset) -> Estimate:
@@ -336,8 +341,10 @@ def _plateau_ranks(run: xr.Dataset) -> Estimate:
 
 
 @claims.add(
-    "one-by-one", "At the smallest initial scale, singular values of full weights rise one at a time",
-    quantity="mean number of singular values that rise at once", kind="stand-in",
+    "one-by-one",
+    "From the smallest initial scale, singular values of W_K W_Qᵀ and W_V W_Oᵀ rise mostly one at a time",
+    quantity="mean number of singular values of full-matrix attention products that rise at once, from 5 % to 50 % "
+        "of their end", kind="stand-in",
     source="Figure 2 (d), (e) of version 1; 1 is one at a time; pairwise overlap of half of the values gives 1.5",
     high=1.5,
 )  # fmt: skip
@@ -346,17 +353,20 @@ def _average_overlap(run: xr.Dataset) -> Estimate:
 
 
 @claims.add(
-    "blurred", "At a large initial scale with a teacher of full rank, several singular values rise at once",
-    quantity="mean number of singular values that rise at once", kind="own",
-    source="Stages overlap at O(1/log(1/α)); 1.5 as in the claim one-by-one", low=1.5,
+    "blurred",
+    "From a large initial scale with a full-rank teacher, several singular values of W_K W_Qᵀ and W_V W_Oᵀ rise "
+        "together",
+    quantity="mean number of singular values of full-matrix attention products that rise at once, from 5 % to 50 % "
+        "of their end", kind="own", source="Stages overlap at O(1/log(1/α)); 1.5 as in the claim one-by-one", low=1.5,
 )  # fmt: skip
 def _blurred_overlap(run: xr.Dataset) -> Estimate:
     return Estimate(float(run.blurred_in_transit))
 
 
 @claims.add(
-    "conserved", "Gradient flow conserves W_Kᵀ W_K − W_Qᵀ W_Q and W_Vᵀ W_V − W_Oᵀ W_O",
-    quantity="largest drift of an entry, in units of α²", kind="own",
+    "conserved", "Gradient flow of an attention head conserves W_Kᵀ W_K − W_Qᵀ W_Q and W_Vᵀ W_V − W_Oᵀ W_O",
+    quantity="largest change over time of an entry of these two matrices, in units of the squared initial scale, "
+        "over initial scales", kind="own",
     source="Lemma 4.2 (equation 5) for matrices; the bar is for rounding errors of the solver", high=1e-10,
 )  # fmt: skip
 def _conservation_drift(run: xr.Dataset) -> Estimate:
@@ -364,10 +374,11 @@ def _conservation_drift(run: xr.Dataset) -> Estimate:
 
 
 @claims.add(
-    "diagonal", "The first five stage times of diagonal weights are within 3 e-folds per stage of Algorithm 1's",
-    quantity=f"largest relative error of the first {FIRST} stage times, times log(1/α), over the number of the stage",
-    kind="reading", source="Theorem 4.5 of version 1; 3 e-folds per stage, as for full weights", high=_ALLOWED,
-    unit="e-folds",
+    "diagonal",
+    "The first five stage times of diagonal attention weights are within 3 e-folds per stage of Algorithm 1's",
+    quantity=f"largest relative error of the first {FIRST} stage times, times log(1/α) with initial scale α, over "
+        "the number of the stage", kind="reading",
+    source="Theorem 4.5 of version 1; 3 e-folds per stage, as for full weights", high=_ALLOWED, unit="e-folds",
 )  # fmt: skip
 def _diagonal_time_error(run: xr.Dataset) -> Estimate:
     first = run.isel(diagonal_stage=slice(FIRST))
@@ -488,7 +499,6 @@ entry = Entry(
     "Figure 2 of the first version: diagonal and full weights learn one direction at a time", citation=CITATION,
     source="Section 5 of version 1", params=Params,
     quick=dict(log10_scales=(-32.0, -128.0), log10_blurred=-1.0, points=120, tolerance=1e-3, samples=40, tokens=4,
-        dim=3, rank=2),
-    paper=dict(log10_scales=(-8.0,), samples=1000, tokens=10, dim=50, rank=4), run=run, claims=claims,
-    figures=figures, metrics=metrics,
+        dim=3, rank=2), paper=dict(log10_scales=(-8.0,), samples=1000, tokens=10, dim=50, rank=4), run=run,
+    claims=claims, figures=figures, metrics=metrics,
 )  # fmt: skip

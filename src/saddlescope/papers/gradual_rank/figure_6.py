@@ -58,9 +58,11 @@ LONG: tuple[Size, ...] = ("default", "paper")  # the quick networks hardly learn
 
 
 @claims.add(
-    "learned", "At every initial scale, training at least halves the mean loss between the first epoch and the last",
-    quantity="largest ratio over scales of the last epoch's training loss to the first's, mean over seeds",
-    kind="own", source="check of this project that the networks learn", high=0.5, sizes=LONG,
+    "learned",
+    "At every initial weight scale, training at least halves the vision transformer's loss between the first epoch "
+        "and the last",
+    quantity="ratio of the last epoch's mean training loss to the first's, largest over initial scales, mean over "
+        "seeds", kind="own", source="check of this project that the networks learn", high=0.5, sizes=LONG,
 )  # fmt: skip
 def _learned(run: xr.Dataset) -> Estimate:
     ratio = run.train_loss.isel(epoch=-1) / run.train_loss.isel(epoch=0)
@@ -84,23 +86,28 @@ def _at_smallest(run: xr.Dataset, product: str) -> Estimate:
 for _product, _name in PRODUCTS.items():
     claims.add(
         f"falls-{_product}",
-        f"A smaller initial scale leads to a lower final stable rank of the learned update of {_name}",
-        quantity="slope of log stable rank, mean over heads, over log initial scale, mean over seeds",
-        kind="stand-in", source="Figure 7: 'smaller initialization scales lead to lower-rank attention heads'",
-        low=0.0, sizes=LONG,
+        "Vision transformers from smaller initial weights end with a lower stable rank of the learned update of "
+            f"{_name}",
+        quantity="slope of the log final stable rank of the update, mean over heads, over log initial weight "
+            "scale, mean over seeds", kind="stand-in",
+        source="Figure 7: 'smaller initialization scales lead to lower-rank attention heads'", low=0.0, sizes=LONG,
     )(partial(_slope, product=_product))  # fmt: skip
     claims.add(
         f"heads-fall-{_product}",
-        f"At least half the heads have lower-rank updates of {_name} at the smallest initial scale than at the largest",
-        quantity="share of heads with a lower final stable rank at the smallest scale, mean over seeds",
-        kind="stand-in", source="Figure 7; half of the heads: reading of this project", low=0.5, sizes=LONG,
+        f"At least half of attention heads learn lower-rank updates of {_name} from the smallest initial weights "
+            "than the largest",
+        quantity="share of heads with a lower final stable rank of the update at the smallest than the largest "
+            "initial scale, mean over seeds", kind="stand-in",
+        source="Figure 7; half of the heads: reading of this project", low=0.5, sizes=LONG,
     )(partial(_lower, product=_product))  # fmt: skip
     claims.add(
         f"near-one-{_product}",
-        f"At the smallest initial scale, the learned update of {_name} has stable rank 1.5 or less",
-        quantity="final stable rank at the smallest initial scale, mean over heads and seeds", kind="stand-in",
-        source="Section 5: 'low-rank bias ... increasingly evident with smaller' scales; bound: pilot on another seed",
-        high=1.5, sizes=LONG,
+        f"From the smallest initial weights, a vision transformer's learned update of {_name} ends at stable rank "
+            "1.5 or less",
+        quantity="final stable rank of the update at the smallest initial weight scale, mean over heads and seeds",
+        kind="stand-in",
+        source="Section 5: 'low-rank bias ... increasingly evident with smaller' scales; bound: pilot on another "
+            "seed", high=1.5, sizes=LONG,
     )(partial(_at_smallest, product=_product))  # fmt: skip
 
 

@@ -63,14 +63,17 @@ for _product, _name in PRODUCTS.items():
     _figure = {"KQ": "Figure 8", "VO": "Figure 9"}[_product]
     claims.add(
         f"limit-{_product}",
-        f"Each smaller initial scale brings the diagonal of {_name} closer to the staircase that Algorithm 1 predicts",
-        quantity="largest ratio of the distance to the staircase at one scale to that at the scale before",
+        f"Each smaller initial scale brings the diagonal of {_name} closer to the staircase that Algorithm 1 "
+            "predicts",
+        quantity="largest ratio, from one initial scale to the next smaller, of the time-averaged distance of the "
+            "trained diagonal from the staircase",
         kind="reading", source=f"{_figure}: 'tend to a limiting trajectory', by Theorem 4.1 the staircase", high=1.0,
     )(partial(_largest_ratio, distances_to_limit, _product, 2))  # fmt: skip
     claims.add(
         f"cauchy-{_product}",
-        f"Each step to a smaller initial scale moves the diagonal of {_name} by less than the step before",
-        quantity="largest ratio of the distance moved in one step to that in the step before", kind="reading",
+        f"Each smaller initial scale moves the training trajectory of {_name}'s diagonal by less than the one before",
+        quantity="largest ratio of the time-averaged distance between trajectories at successive initial scales to "
+            "that one step before", kind="reading",
         source=f"{_figure}: 'tend to a limiting trajectory'; Cauchy's criterion needs no theory of the limit",
         high=1.0,
     )(partial(_largest_ratio, distances_to_next, _product, 3))  # fmt: skip

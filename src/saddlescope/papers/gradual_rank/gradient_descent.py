@@ -197,10 +197,11 @@ claims = Claims()
 
 
 @claims.add(
-    "descent-power", "The delay of full-batch descent behind gradient flow is proportional to the learning rate",
-    quantity="power of the learning rate in the delay at the smallest scale, of the stage where it is furthest "
-        "from 1",
-    kind="own", source="First order in η; 10 % for the next order", low=0.9, high=1.1,
+    "descent-power",
+    "For an attention head, the delay of full-batch gradient descent behind gradient flow is proportional to the "
+        "learning rate",
+    quantity="fitted power of the learning rate in a stage's delay at the smallest initial scale, the value furthest "
+        "from 1 over stages", kind="own", source="First order in η; 10 % for the next order", low=0.9, high=1.1,
 )  # fmt: skip
 def _delay_power(run: xr.Dataset) -> Estimate:
     errors = abs(_relative_delays(run)).isel(scale=-1)
@@ -213,10 +214,11 @@ def _delay_power(run: xr.Dataset) -> Estimate:
 
 @claims.add(
     "descent-delay",
-    "Full-batch descent reaches the first stage later than gradient flow by the fraction η / (2 T_1)",
-    quantity="ratio of the measured to the predicted delay at the smallest learning rate η and initial scale",
-    kind="own", source="log(1 + η g) in place of η g on the first plateau; 15 % for the transition", low=0.85,
-    high=1.15,
+    "Full-batch gradient descent reaches an attention head's first stage later than gradient flow by the fraction η "
+        "/ (2 T_1)",
+    quantity="ratio of the measured to this predicted delay, at the smallest learning rate η and initial scale, with "
+        "first stage time T_1", kind="own",
+    source="log(1 + η g) in place of η g on the first plateau; 15 % for the transition", low=0.85, high=1.15,
 )  # fmt: skip
 def _first_delay_ratio(run: xr.Dataset) -> Estimate:
     error = _relative_delays(run).isel(scale=-1, rate=-1, stage=0)
@@ -226,9 +228,10 @@ def _first_delay_ratio(run: xr.Dataset) -> Estimate:
 
 
 @claims.add(
-    "sgd-order", "SGD with the largest batch learns the coordinates in the order of gradient flow",
-    quantity="share of SGD runs with the order of gradient flow", kind="stand-in",
-    source="Figure 2, which the paper made with SGD", low=1.0,
+    "sgd-order",
+    "SGD with the largest batch size learns an attention head's first diagonal entries in the order of gradient flow",
+    quantity="share of SGD runs at that batch size that learn all judged entries, in the order of gradient flow",
+    kind="stand-in", source="Figure 2, which the paper made with SGD", low=1.0,
 )  # fmt: skip
 def _same_order(run: xr.Dataset) -> Estimate:
     flow = np.argsort(run.flow_time.isel(scale=-1).values)
@@ -239,8 +242,8 @@ def _same_order(run: xr.Dataset) -> Estimate:
 
 @claims.add(
     "sgd-spread",
-    "The spread over runs of SGD's first stage time is proportional to 1 / B, with B the batch size",
-    quantity="power of B in the standard deviation over runs",
+    "For an attention head, the spread of SGD's first stage time over runs is inversely proportional to batch size",
+    quantity="fitted power of the batch size in the standard deviation over runs of the first stage time",
     kind="own",
     source="Only the noise of an unfinished epoch remains; independent draws would give -1/2",
     low=-1.3,
@@ -266,23 +269,25 @@ def _distance_of_end(point: tuple[float, ...], path: str, log10_scale: float, ru
 
 claims.add(
     "descent-right",
-    "At initial scale 0.01, float64 descent recovers a coordinate that leaves and must return with the other sign",
-    quantity="largest difference of a final product of weights from the teacher", kind="own",
-    source="Algorithm 1; the teacher is the one minimum", high=1e-3,
+    "At initial scale 0.01, float64 gradient descent recovers a coefficient that vanishes and must return with the "
+        "other sign",
+    quantity="largest final difference of a coefficient of a three-coefficient diagonal linear network from the "
+        "teacher's", kind="own", source="Algorithm 1; the teacher is the one minimum", high=1e-3,
 )(partial(_distance_of_end, TEACHER, "returning_descent", -2.0))  # fmt: skip
 
 claims.add(
     "descent-wrong",
-    "At initial scale 1e-16, float64 descent ends at the saddle without a coordinate that should return",
-    quantity="largest difference of a final product of weights from that saddle", kind="own",
-    source="u² − v² = 1e-32 is below rounding errors of 1e-16", high=1e-3,
+    "At initial scale 1e-16, float64 gradient descent ends at the saddle where a coefficient that should return "
+        "stays zero",
+    quantity="largest final difference of a coefficient of a three-coefficient diagonal linear network from its "
+        "value at that saddle", kind="own", source="u² − v² = 1e-32 is below rounding errors of 1e-16", high=1e-3,
 )(partial(_distance_of_end, SADDLE, "returning_descent", -16.0))  # fmt: skip
 
 claims.add(
     "flow-right",
-    "At initial scale 1e-16, gradient flow recovers a coordinate that leaves and must return with the other sign",
-    quantity="largest difference of a final product of weights from the teacher", kind="own",
-    source="Algorithm 1; the teacher is the one minimum", high=1e-3,
+    "At initial scale 1e-16, gradient flow recovers a coefficient that vanishes and must return with the other sign",
+    quantity="largest final difference of a coefficient of a three-coefficient diagonal linear network from the "
+        "teacher's", kind="own", source="Algorithm 1; the teacher is the one minimum", high=1e-3,
 )(partial(_distance_of_end, TEACHER, "returning_flow", -16.0))  # fmt: skip
 
 metrics = (
@@ -294,8 +299,7 @@ metrics = (
         name="time_error",
         quantity="largest relative difference of descent's stage times from the flow's at the smallest rate and α",
         statistic=lambda run: float(abs(run.descent_time.isel(scale=-1,
-            rate=-1) / run.flow_time.isel(scale=-1) - 1).max()),
-        scale="log",
+            rate=-1) / run.flow_time.isel(scale=-1) - 1).max()), scale="log",
     ),
     Metric(
         name="noise", quantity="largest relative spread of SGD's stage times at the smallest batch",

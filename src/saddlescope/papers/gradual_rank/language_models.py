@@ -85,8 +85,10 @@ def _add_learning(claims: Claims) -> Claims:
     """Add the claims that the models start from scratch and learn."""
 
     @claims.add(
-        "from-scratch", "Before training, the test loss is within 5 % of that of a uniform guess",
-        quantity="initial test loss over ln(vocabulary size), mean over seeds", kind="own",
+        "from-scratch",
+        "Before training, GPT-2's test loss is within 5 % of that of a uniform guess over its vocabulary",
+        quantity="initial test loss of GPT-2 over the natural logarithm of its vocabulary size, mean over seeds",
+        kind="own",
         source="check of this project that no weights are pretrained; a pretrained model starts far below 1",
         low=0.95, high=1.05,
     )  # fmt: skip
@@ -94,8 +96,8 @@ def _add_learning(claims: Claims) -> Claims:
         return over_seeds(run.test_loss.isel(test_step=0) / np.log(run.attrs["vocabulary"]))
 
     @claims.add(
-        "learned", "Training brings the test loss at least 10 % below that of a guess by token frequencies",
-        quantity="final test loss over that of a guess by token frequencies, mean over seeds", kind="own",
+        "learned", "Training brings GPT-2's test loss at least 10 % below that of a guess by token frequencies",
+        quantity="final test loss of GPT-2 over that of a guess by token frequencies, mean over seeds", kind="own",
         source="check of this project that the models learn; a model that ignores the text before a token reaches 1",
         high=0.9, sizes=LONG,
     )  # fmt: skip
@@ -137,30 +139,33 @@ head_claims = _add_learning(Claims())
 for _product, _name in PRODUCTS.items():
     head_claims.add(
         f"rise-{_product}",
-        f"From a tenth of the training to its end, the stable rank of the learned update of {_name} increases",
-        quantity="stable rank at the end minus that after a tenth of the training, mean over heads and seeds",
-        kind="stand-in", source="Figure 20, caption: 'increases gradually'; a tenth: reading of this project",
-        low=0.0, sizes=LONG,
+        f"From a tenth of GPT-2's training to its end, the stable rank of the learned update of {_name} increases",
+        quantity="stable rank of the update (change since initialization) at the end minus after a tenth of "
+            "training, mean over heads and seeds", kind="stand-in",
+        source="Figure 20, caption: 'increases gradually'; a tenth: reading of this project", low=0.0, sizes=LONG,
     )(partial(_rise, product=_product))  # fmt: skip
     head_claims.add(
         f"heads-rise-{_product}",
-        f"At least half of the heads end with a higher-rank update of {_name} than after a tenth of training",
-        quantity="share of heads with a larger stable rank at the end, mean over seeds", kind="stand-in",
+        f"At least half of GPT-2's heads end with a higher-rank update of {_name} than after a tenth of training",
+        quantity="share of attention heads with a larger stable rank of the update at the end than after a tenth "
+            "of training, mean over seeds", kind="stand-in",
         source="Figure 20, caption: 'increases gradually'; half of the heads: reading of this project", low=0.5,
         sizes=LONG,
     )(partial(_rising_heads, product=_product))  # fmt: skip
     head_claims.add(
         f"low-{_product}",
-        f"The learned update of {_name} ends with at most half the stable rank of the initial product",
-        quantity="mean stable rank over heads, final update over initial product", kind="stand-in",
-        source="Section 5: 'ultimately low-rank when compared to the initial spectrum'; half: reading of this project",
-        high=0.5, sizes=LONG,
+        f"GPT-2's learned update of {_name} ends with at most half the stable rank of the initial product",
+        quantity="mean stable rank over heads of the final update (change since initialization) over that of the "
+            "initial product, mean over seeds", kind="stand-in",
+        source="Section 5: 'ultimately low-rank when compared to the initial spectrum'; half: reading of this "
+            "project", high=0.5, sizes=LONG,
     )(partial(_at_the_end, product=_product))  # fmt: skip
     head_claims.add(
         f"throughout-{_product}",
-        f"Throughout training, the learned update of {_name} has at most half the stable rank of the initial product",
-        quantity="mean stable rank over heads, largest over training, over that of the initial product",
-        kind="stand-in",
+        f"Throughout GPT-2 training, the learned update of {_name} has at most half the stable rank of the initial "
+            "product",
+        quantity="mean stable rank of the update over heads, largest over training, over that of the initial "
+            "product, mean over seeds", kind="stand-in",
         source="Figure 20, caption: 'remains small throughout training'; half: reading of this project", high=0.5,
         sizes=LONG,
     )(partial(_at_its_largest, product=_product))  # fmt: skip
@@ -190,25 +195,29 @@ matrix_claims = _add_learning(Claims())
 for _kind, _names in KINDS.items():
     matrix_claims.add(
         f"rise-{_kind}",
-        f"From a tenth of the training to its end, the stable rank of the updates of full {_kind} matrices increases",
-        quantity="stable rank at the end minus that after a tenth of the training, mean over matrices and seeds",
-        kind="own", source="question of this project; bound of Figure 20, 'increases gradually'", low=0.0, sizes=LONG,
+        f"From a tenth of GPT-2's training to its end, updates of full {_kind} matrices increase in mean stable rank",
+        quantity="stable rank of the update (change since initialization) at the end minus after a tenth of "
+            "training, mean over matrices and seeds", kind="own",
+        source="question of this project; bound of Figure 20, 'increases gradually'", low=0.0, sizes=LONG,
     )(partial(_matrix_rise, kinds=_names))  # fmt: skip
 
 for _kind, _names in KINDS.items():
     matrix_claims.add(
         f"low-{_kind}",
-        f"The updates of full {_kind} matrices end with at most half the stable rank of the initial matrices",
-        quantity="mean stable rank over matrices, final updates over initial matrices", kind="own",
+        f"GPT-2's updates of full {_kind} matrices end with at most half the stable rank of the initial matrices",
+        quantity="mean stable rank over matrices of the final update (change since initialization) over that of "
+            "the initial matrices, mean over seeds", kind="own",
         source="question of this project; bound of Figures 4 and 20", high=0.5, sizes=LONG,
     )(lambda run, kinds=_names: over_seeds(_relative(run, kinds)))  # fmt: skip
 
 
 @matrix_claims.add(
-    "alike", "Updates of MLP matrices and of the heads' products have relative stable ranks within a factor of two",
-    quantity="log₂ of final over initial stable rank, MLP matrices relative to heads' products, mean over seeds",
-    kind="own", source="question of this project; a factor of two: reading of this project", low=-1.0, high=1.0,
-    unit="bits", sizes=LONG,
+    "alike",
+    "Updates of GPT-2's MLP matrices and of its heads' products have relative stable ranks within a factor of two",
+    quantity="log₂ of final-update-to-initial stable rank ratio of MLP matrices, relative to that of heads' "
+        "products, mean over seeds", kind="own",
+    source="question of this project; a factor of two: reading of this project", low=-1.0, high=1.0, unit="bits",
+    sizes=LONG,
 )  # fmt: skip
 def _alike(run: xr.Dataset) -> Estimate:
     heads = ("layer", "head", "product")

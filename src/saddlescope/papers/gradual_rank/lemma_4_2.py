@@ -196,22 +196,24 @@ def _drift(run: xr.Dataset, u: str = "u", v: str = "v") -> Estimate:
 
 
 claims.add(
-    "conserved", "An explicit solver of gradient flow in (u, v) from α = 0.01 conserves u² - v² of every coordinate",
-    quantity="largest change of u² - v² over the largest squared weight", kind="printed",
+    "conserved",
+    "An explicit solver of gradient flow conserves u² - v² for each pair u, v of diagonal attention weights",
+    quantity="largest change over time of u² - v², relative to the largest squared weight", kind="printed",
     source="Lemma 4.2, equation 5; the bound allows for the solver's error", high=1e-10,
 )(_drift)  # fmt: skip
 
 claims.add(
     "flow-conserves",
-    "The weights that this package's gradient flow reconstructs conserve u² - v² of every coordinate",
-    quantity="largest change of u² - v² over the largest squared weight", kind="own",
-    source="Lemma 4.2, equation 5; the bound is that of the explicit solver", high=1e-10,
+    "This package's gradient flow conserves u² - v² for each pair u, v of reconstructed diagonal attention weights",
+    quantity="largest change over time of the reconstructed u² - v², relative to the largest squared weight",
+    kind="own", source="Lemma 4.2, equation 5; the bound is that of the explicit solver", high=1e-10,
 )(partial(_drift, u="flow_u", v="flow_v"))  # fmt: skip
 
 
 @claims.add(
-    "flow-agrees", "The explicit solver and this package's gradient flow compute the same weights over time",
-    quantity="largest absolute difference of a weight between the two", kind="own",
+    "flow-agrees",
+    "An explicit solver and this package's gradient flow compute the same diagonal attention weights over time",
+    quantity="largest absolute difference of a weight between the two solvers, over weights and times", kind="own",
     source="A tolerance of 1e-8 in stage times of about 100, with weights that move by about 1 in a unit of time",
     high=1e-6,
 )  # fmt: skip
@@ -220,18 +222,20 @@ def _flow_difference(run: xr.Dataset) -> Estimate:
 
 
 @claims.add(
-    "equation-6", "Under gradient flow, w = u + v is its initial value times the exponential of the integral of g",
-    quantity="largest absolute error of w over the largest weight", kind="printed",
-    source="Equation 6; the bound allows for the solver's error", high=1e-10,
+    "equation-6", "Under gradient flow, u + v equals its initial value times exp(∫g dt), with g = −∂L/∂(u v)",
+    quantity="largest absolute error of this law for u + v of paired diagonal attention weights, relative to the "
+        "largest weight", kind="printed", source="Equation 6; the bound allows for the solver's error", high=1e-10,
 )  # fmt: skip
 def _equation_6_error(run: xr.Dataset) -> Estimate:
     return Estimate(float(abs(run.u + run.v - _w(run)).max()) / _largest_weight(run))
 
 
 @claims.add(
-    "equation-7", "Under gradient flow, u and v follow at all times from w = u + v and the initial weights",
-    quantity="largest absolute error of u and v from equation 7 over the largest weight", kind="printed",
-    source="Equation 7; the bound allows for the solver's error", high=1e-10,
+    "equation-7",
+    "Under gradient flow, paired weights u and v follow at all times from u + v and the initial weights",
+    quantity="largest absolute error of a diagonal attention weight computed from u + v and conserved u² - v², "
+        "relative to the largest weight",
+    kind="printed", source="Equation 7; the bound allows for the solver's error", high=1e-10,
 )  # fmt: skip
 def _equation_7_error(run: xr.Dataset) -> Estimate:
     w, kappa = _w(run), _kappa(run).isel(time=0)
@@ -240,9 +244,11 @@ def _equation_7_error(run: xr.Dataset) -> Estimate:
 
 
 @claims.add(
-    "descent-power", "Under gradient descent, the logarithm of u² - v² falls in proportion to the learning rate",
-    quantity="power of the learning rate in the median fall of log |u² - v²| over coordinates", kind="own",
-    source="A step multiplies u² - v² by 1 - η² g²", low=0.95, high=1.05,
+    "descent-power",
+    "Under gradient descent, the logarithm of u² - v² of paired attention weights falls in proportion to the "
+        "learning rate",
+    quantity="fitted power of the learning rate in the total fall of log |u² - v²|, median over weight pairs",
+    kind="own", source="A step multiplies u² - v² by 1 - η² g²", low=0.95, high=1.05,
 )  # fmt: skip
 def _decay_power(run: xr.Dataset) -> Estimate:
     decay = _decay(run).median("coordinate", skipna=False).values
@@ -252,9 +258,11 @@ def _decay_power(run: xr.Dataset) -> Estimate:
 
 
 @claims.add(
-    "descent-law", "Under gradient descent, the logarithm of u² - v² falls by η times the integral of g²",
-    quantity="largest relative deviation from this law over coordinates, at the smallest learning rate", kind="own",
-    source="A step multiplies u² - v² by 1 - η² g²; 5 % for the next order in η", high=0.05,
+    "descent-law",
+    "Under gradient descent, log |u² - v²| of paired attention weights falls by the learning rate times ∫g² dt",
+    quantity="largest relative deviation from this law, with g = −∂L/∂(u v), over weight pairs at the smallest "
+        "learning rate",
+    kind="own", source="A step multiplies u² - v² by 1 - η² g²; 5 % for the next order in η", high=0.05,
 )  # fmt: skip
 def _decay_law_deviation(run: xr.Dataset) -> Estimate:
     first_order = run.rate * run.integral_of_g2.isel(time=-1)
@@ -277,15 +285,17 @@ def _rounding_error(run: xr.Dataset, log10_scale: float, worst: Literal["max", "
 
 
 claims.add(
-    "held-by-float64", "At α = 0.01, float64 weights determine u² - v² of every learned coordinate to nine digits",
-    quantity="largest relative error of u² - v² from rounded weights over learned coordinates", kind="own",
-    source="A rounding of 1e-16, compared with α²", high=1e-9,
+    "held-by-float64",
+    "At initial scale 0.01, float64 weights determine u² - v² of each learned attention weight pair to nine digits",
+    quantity="largest relative error of u² - v² computed from weights u, v rounded to float64, over learned pairs",
+    kind="own", source="A rounding of 1e-16, compared with α²", high=1e-9,
 )(partial(_rounding_error, log10_scale=-2.0, worst="max"))  # fmt: skip
 
 claims.add(
-    "lost-by-float64", "At α = 1e-16, float64 weights lose u² - v² of every learned coordinate completely",
-    quantity="smallest relative error of u² - v² from rounded weights over learned coordinates", kind="own",
-    source="A rounding of 1e-16, compared with α²", low=1.0,
+    "lost-by-float64",
+    "At initial scale 1e-16, float64 weights lose u² - v² of each learned attention weight pair completely",
+    quantity="smallest relative error of u² - v² computed from weights u, v rounded to float64, over learned pairs",
+    kind="own", source="A rounding of 1e-16, compared with α²", low=1.0,
 )(partial(_rounding_error, log10_scale=-16.0, worst="min"))  # fmt: skip
 
 
@@ -351,6 +361,5 @@ entry = Entry(
     "Lemma 4.2: gradient flow conserves u² − v², while gradient descent and float64 rounding lose it",
     citation=CITATION, source="Lemma 4.2, Section 4.1", params=Params,
     quick=dict(log10_scales=(-2.0, -8.0, -16.0), learning_rates=(0.2, 0.1, 0.05), samples=100, tokens=5, dim=8,
-        until=24.0, records=49),
-    run=run, claims=claims, figures=figures,
+        until=24.0, records=49), run=run, claims=claims, figures=figures,
 )  # fmt: skip

@@ -95,31 +95,36 @@ def _slope(run: xr.Dataset, clock: str) -> Estimate:
 for _clock, _over in CLOCKS.items():
     claims.add(
         f"ramps-{_clock}",
-        f"At the largest initial scale, at most half of the heads' updates show rank steps over {_over}",
-        quantity="share of head updates with a step between plateaus of a singular value, mean over seeds",
-        kind="own",
+        "At the largest initial weight scale, at most half of attention heads' updates gain rank stepwise over "
+            f"{_over}",
+        quantity="share of heads' updates of W_K W_Qᵀ or W_V W_Oᵀ with a jump of a singular value between plateaus, "
+            "mean over seeds", kind="own",
         source="Theorem 4.1 is about small scales only; half: reading of this project, after pilots with other seeds",
         high=0.5,
-    )(partial(_at_scale, clock=_clock, scale=0))
+    )(partial(_at_scale, clock=_clock, scale=0))  # fmt: skip
     claims.add(
         f"stairs-{_clock}",
-        f"At the smallest initial scale, at least half of the heads' updates show rank steps over {_over}",
-        quantity="share of head updates with a step between plateaus of a singular value, mean over seeds",
-        kind="own", source="Theorem 4.1; half: reading of this project, after pilots with other seeds", low=0.5,
-        sizes=LONG,
+        "At the smallest initial weight scale, at least half of attention heads' updates gain rank stepwise over "
+            f"{_over}",
+        quantity="share of heads' updates of W_K W_Qᵀ or W_V W_Oᵀ with a jump of a singular value between "
+            "plateaus, mean over seeds", kind="own",
+        source="Theorem 4.1; half: reading of this project, after pilots with other seeds", low=0.5, sizes=LONG,
     )(partial(_at_scale, clock=_clock, scale=-1))  # fmt: skip
     claims.add(
         f"falls-{_clock}",
-        f"The share of heads' updates with rank steps over {_over} grows as the initial scale falls",
-        quantity="slope of the share of updates with a rank step over log₁₀ of the initial scale, mean over seeds",
-        kind="own", source="Theorem 4.1: steps in the limit of vanishing scale", high=0.0, sizes=LONG,
+        f"The smaller the initial weight scale, the more attention heads' updates gain rank stepwise over {_over}",
+        quantity="slope of the share of heads' updates with a jump of a singular value between plateaus over log₁₀ "
+            "of the initial scale, mean over seeds", kind="own",
+        source="Theorem 4.1: steps in the limit of vanishing scale", high=0.0, sizes=LONG,
     )(partial(_slope, clock=_clock))  # fmt: skip
 
 
 @claims.add(
     "together",
-    "At the smallest initial scale, first rank steps are closer in time within layers than between layers",
-    quantity="mean distance in log time of two heads' first rank steps, same layer over different layers", kind="own",
+    "At the smallest initial weight scale, attention heads' first rank steps are closer in time within layers than "
+        "between layers",
+    quantity="mean distance in log time of two heads' first jumps of a singular value, same layer over different "
+        "layers, mean over seeds", kind="own",
     source="heads of one layer tie in the diagonal model (entry tied-heads); below 1: reading of this project",
     high=1.0, sizes=LONG,
 )  # fmt: skip
@@ -170,7 +175,6 @@ entry = Entry(
     "gradual-rank/rank-steps", "Rank steps of single heads at several initial scales", citation=CITATION,
     source="beyond Section 5", params=Params,
     quick=changes(Params, QUICK | {"scales": (1.0, 0.3), "seeds": (0, 1, 2), "depth": 1, "epochs": 8,
-        "learning_rate": 1e-2}),
-    paper=changes(Params, CIFAR | {"seeds": (4, 5, 6, 7)}), run=run, claims=claims, figures=figures,
-    metrics=image_metrics,
+        "learning_rate": 1e-2}), paper=changes(Params, CIFAR | {"seeds": (4, 5, 6, 7)}), run=run, claims=claims,
+    figures=figures, metrics=image_metrics,
 )  # fmt: skip

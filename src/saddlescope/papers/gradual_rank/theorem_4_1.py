@@ -213,8 +213,8 @@ claims = Claims()
 
 claims.add(
     "median-error",
-    "At initial scale 1e-32, half of the flow's stage times are within 0.36 % of Algorithm 1's",
-    quantity="median relative error of the stage times",
+    "From initial scale 1e-32, half of an attention head's stage times are within 0.36 % of Algorithm 1's",
+    quantity="median relative difference of the times at which a diagonal entry is half learned from Algorithm 1's",
     kind="reading",
     source=_BAR,
     high=0.0036,
@@ -223,8 +223,8 @@ claims.add(
 
 claims.add(
     "largest-error",
-    "At initial scale 1e-32, all of the flow's stage times are within 3.5 % of Algorithm 1's",
-    quantity="largest relative error of the stage times",
+    "From initial scale 1e-32, all of an attention head's stage times are within 3.5 % of Algorithm 1's",
+    quantity="largest relative difference of the times at which a diagonal entry is half learned from Algorithm 1's",
     kind="reading",
     source=_BAR,
     high=0.035,
@@ -232,29 +232,35 @@ claims.add(
 )(partial(_stage_time_estimate, -32.0, -32.0, _largest_error))
 
 claims.add(
-    "order", "At initial scale 1e-4096, all coordinates are learned in the order that Algorithm 1 predicts",
-    quantity="share of the coordinates before the first one out of order", kind="printed", source="Theorem 4.1",
-    low=1.0,
+    "order",
+    "From initial scale 1e-4096, an attention head learns all diagonal entries in the order that Algorithm 1 "
+        "predicts",
+    quantity="share of the learned diagonal entries of W_K W_Qᵀ and W_V W_Oᵀ before the first one out of order",
+    kind="printed", source="Theorem 4.1", low=1.0,
 )(partial(_stage_time_estimate, -4096.0, -4096.0, _share_in_order))  # fmt: skip
 
 claims.add(
-    "rate", "The median error of Algorithm 1's stage times is proportional to 1 / log(1/α)",
-    quantity="power of log(1/α) in the median relative error, from α = 1e-32 to 1e-4096", kind="own",
-    source="O(1) of time out of log(1/α); the theorem has no rate. 10 % for stages that overlap at 1e-32", low=-1.1,
-    high=-0.9,
+    "rate", "For an attention head, the median error of Algorithm 1's stage times is proportional to 1 / log(1/α)",
+    quantity="fitted power of log(1/α), α the initial scale, in the median relative error over stages, from α = "
+        "1e-32 to 1e-4096",
+    kind="own", source="O(1) of time out of log(1/α); the theorem has no rate. 10 % for stages that overlap at 1e-32",
+    low=-1.1, high=-0.9,
 )(partial(_stage_time_estimate, -32.0, -4096.0, _error_power))  # fmt: skip
 
 claims.add(
-    "constants", "The error of a well-separated stage time, times log(1/α), does not depend on the initial scale α",
-    quantity="largest relative variation of (measured − predicted time) · log(1/α), from α = 1e-64 to 1e-1024",
-    kind="own", source="The trace of a transition at the next is below 0.5 % after log(200) = 5.3 e-folds",
-    high=CONSTANT,
+    "constants",
+    "The error of well-separated attention stage times, multiplied by log(1/α), does not depend on the initial scale "
+        "α",
+    quantity="largest relative variation over stages of (measured − predicted time) · log(1/α), from α = 1e-64 to "
+        "1e-1024", kind="own",
+    source="The trace of a transition at the next is below 0.5 % after log(200) = 5.3 e-folds", high=CONSTANT,
 )(partial(_stage_time_estimate, -64.0, -1024.0, _constant_variation, only="separated"))  # fmt: skip
 
 claims.add(
     "extrapolation",
-    "Stage times extrapolated to α = 0 from scales 1e-1024 and 1e-4096 agree with Algorithm 1's",
-    quantity="median relative error of the extrapolated stage times",
+    "An attention head's stage times extrapolated to vanishing initial scale from 1e-1024 and 1e-4096 agree with "
+    "Algorithm 1's",
+    quantity="median relative difference of the extrapolated stage times from Algorithm 1's",
     kind="own",
     source=_BAR,
     high=1e-6,
@@ -263,18 +269,20 @@ claims.add(
 
 claims.add(
     "correction",
-    "At scale 1e-32, predicted delays make the error of Algorithm 1's stage times at least five times smaller",
-    quantity="ratio of the median errors without and with the delays", kind="own",
+    "From initial scale 1e-32, predicted delays make the error of Algorithm 1's stage times at least five times "
+        "smaller",
+    quantity="ratio of the median stage-time errors of an attention head without and with the delays predicted from "
+        "its initial weights", kind="own",
     source="The theory neglects terms exponentially small for separated stages; the bar is older than its delays C_k",
     low=5.0,
 )(partial(_stage_time_estimate, -32.0, -32.0, _correction_gain))  # fmt: skip
 
 
 @claims.add(
-    "plateaus-rise", "The share of plateaus that the flow reaches never falls as the initial scale falls",
-    quantity="smallest change of the share from one scale to the next; reached: products within 0.05 of the "
-        "prediction",
-    kind="reading", source="Theorem 4.1; 0.05 is this project's", low=0.0,
+    "plateaus-rise",
+    "The share of predicted attention plateaus that gradient flow reaches never falls as the initial scale falls",
+    quantity="smallest change of the share of plateaus with all weight products within 0.05 of the prediction, "
+        "between successive initial scales", kind="reading", source="Theorem 4.1; 0.05 is this project's", low=0.0,
 )  # fmt: skip
 def _smallest_rise(run: xr.Dataset) -> Estimate:
     reached = _reached_plateaus(run)
@@ -283,9 +291,10 @@ def _smallest_rise(run: xr.Dataset) -> Estimate:
 
 @claims.add(
     "plateaus",
-    "On every plateau that the smallest initial scale resolves, the products of weights agree with Algorithm 1",
-    quantity="largest difference between a product in the middle of a plateau and the prediction", kind="reading",
-    source="Theorem 4.1; 0.05 after half of 2 log(20) = 6 e-folds", high=NEAR,
+    "On every well-separated plateau from the smallest initial scale, attention weight products are within 0.05 of "
+        "Algorithm 1's",
+    quantity="largest absolute difference of a product of weights in the middle of such a plateau from the predicted "
+        "one", kind="reading", source="Theorem 4.1; 0.05 after half of 2 log(20) = 6 e-folds", high=NEAR,
 )  # fmt: skip
 def _distance_on_resolved(run: xr.Dataset) -> Estimate:
     last = run.isel(scale=-1)
@@ -297,9 +306,9 @@ def _distance_on_resolved(run: xr.Dataset) -> Estimate:
 
 @claims.add(
     "weights-converge",
-    "Each smaller initial scale brings the weights in the middle of plateaus closer to Algorithm 1's",
-    quantity="largest ratio of the median distance over plateaus to that at the scale before", kind="reading",
-    source="Theorem 4.1; distance: largest difference of a weight", high=1.0,
+    "Each smaller initial scale brings an attention head's weights in the middle of plateaus closer to Algorithm 1's",
+    quantity="largest ratio, from one initial scale to the next smaller, of the median over plateaus of the largest "
+        "weight error", kind="reading", source="Theorem 4.1; distance: largest difference of a weight", high=1.0,
 )  # fmt: skip
 def _ratio_of_distances(run: xr.Dataset) -> Estimate:
     distance = run.theta_distance.median("stage").values

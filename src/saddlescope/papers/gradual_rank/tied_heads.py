@@ -187,27 +187,30 @@ claims = Claims()
 
 
 @claims.add(
-    "unique", "With two heads in a layer, a single coordinate becomes active first, as Assumption 4.3 requires",
-    quantity="largest relative margin between the first two activation times, over seeds", kind="printed",
-    source="Assumption 4.3; the margin must exceed rounding", low=1e-9,
+    "unique",
+    "With two attention heads in a layer, a single diagonal entry becomes active first, strictly before all others",
+    quantity="gap between the first two predicted activation times, relative to the first, largest over seeds",
+    kind="printed", source="Assumption 4.3; the margin must exceed rounding", low=1e-9,
 )  # fmt: skip
 def _arrival_margin(run: xr.Dataset) -> Estimate:
     return Estimate(float((run.second_time / run.first_time - 1).max()), 1e-12, f"{run.sizes['seed']} seeds")
 
 
 @claims.add(
-    "strict", "With two heads in a layer, the first stage ends at a strict minimum, as Assumption 4.4 requires",
-    quantity="smallest over largest curvature on the support, largest over seeds", kind="printed",
-    source="Assumption 4.4; the curvature must exceed rounding", low=1e-9,
+    "strict",
+    "With two attention heads in a layer, the first learning stage ends at a strict local minimum of the loss",
+    quantity="smallest over largest eigenvalue of the loss's Hessian in the learned weights after the first stage, "
+        "largest over seeds", kind="printed", source="Assumption 4.4; the curvature must exceed rounding", low=1e-9,
 )  # fmt: skip
 def _flatness(run: xr.Dataset) -> Estimate:
     return Estimate(float(run.flatness.max()), 1e-12, f"{run.sizes['seed']} seeds")
 
 
 @claims.add(
-    "at-most-one", "In the first stage, the rank of at most one head's product rises, and by at most one",
-    quantity="number of coordinates learned in the first stage at the smallest scale, smallest over seeds",
-    kind="reading", source="Section 4, application of Theorem 4.1 to the transformer", high=1.0,
+    "at-most-one",
+    "In the first learning stage of two attention heads, at most one diagonal entry of one head is learned",
+    quantity="number of diagonal entries learned in the first stage at the smallest initial scale, smallest over "
+        "seeds", kind="reading", source="Section 4, application of Theorem 4.1 to the transformer", high=1.0,
 )  # fmt: skip
 def _entering_coordinates(run: xr.Dataset) -> Estimate:
     last = run.isel(scale=-1)
@@ -225,17 +228,20 @@ def _ratio_error(run: xr.Dataset, name: str, unresolved: str, runs: str) -> Esti
 
 claims.add(
     "ratio",
-    "Two heads divide the first learned entry in the ratio that their initial weights determine, at every scale",
-    quantity="largest relative error of the heads' ratio when the entry is half learned, over seeds and scales",
-    kind="own",
+    "Two attention heads divide the first learned diagonal entry of W_V W_Oᵀ in the ratio that initial weights "
+        "determine",
+    quantity="largest relative error of the ratio of the heads' shares when their sum is half learned, over seeds "
+        "and initial scales", kind="own",
     source="Equation 6 with identical gradients, in place of Assumption 4.3; the bound is the flow's tolerance",
     high=1e-4,
-)(partial(_ratio_error, name="found_pair", unresolved=_UNREACHED, runs="runs"))
+)(partial(_ratio_error, name="found_pair", unresolved=_UNREACHED, runs="runs"))  # fmt: skip
 
 
 @claims.add(
-    "keys", "On the first plateau, the keys of two heads grow in the ratio of the heads' shares of the entry",
-    quantity="largest relative error of the ratio of the keys' growth at the smallest scale, over seeds", kind="own",
+    "keys",
+    "On the first plateau, two attention heads' key weights grow in the ratio of their predicted shares of W_V W_Oᵀ",
+    quantity="largest relative error of the ratio of the two heads' key growth in e-folds, at the smallest initial "
+        "scale, over seeds", kind="own",
     source="The gradient of head i's keys at 0 is proportional to b^i; the bound is the flow's tolerance", high=1e-3,
 )  # fmt: skip
 def _key_growth_error(run: xr.Dataset) -> Estimate:

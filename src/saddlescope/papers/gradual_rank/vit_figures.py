@@ -111,8 +111,9 @@ def _since_first_epoch(values: xr.DataArray, run: xr.Dataset, product: str) -> x
 
 def _add_learned(claims: Claims, sizes: tuple[Size, ...] = LONG) -> None:
     @claims.add(
-        "learned", "Training at least halves the mean loss between the first epoch and the last",
-        quantity="training loss of the last epoch over that of the first, mean over seeds", kind="own",
+        "learned",
+        "Training the vision transformer at least halves its mean training loss between the first epoch and the last",
+        quantity="ratio of the last epoch's mean training loss to the first's, mean over seeds", kind="own",
         source="check of this project that the networks learn", high=0.5, sizes=sizes,
     )  # fmt: skip
     def learned(run: xr.Dataset) -> Estimate:
@@ -149,22 +150,26 @@ def _growth_claims(
     for product, name in PRODUCTS.items():
         claims.add(
             f"rise-{product}",
-            f"After the first epoch, the stable rank of the learned update of {name} increases on average over heads",
-            quantity="stable rank at the end minus that after the first epoch, mean over heads and seeds",
-            kind="stand-in", source=rise, low=0.0, sizes=LONG,
+            f"After the first epoch, a vision transformer's learned updates of {name} increase in stable rank on "
+                "average over heads",
+            quantity="stable rank of the update (change since initialization) at the end minus after the first "
+                "epoch, mean over heads and seeds", kind="stand-in", source=rise, low=0.0, sizes=LONG,
         )(partial(_rise, product=product))  # fmt: skip
     for product, name in PRODUCTS.items():
         claims.add(
             f"heads-rise-{product}",
-            f"In at least half of the heads, the stable rank of the learned update of {name} trends upwards",
-            quantity="share of heads with Kendall's τ of stable rank and step above 0, after the first epoch",
-            kind="stand-in", source=f"{rise}; half of the heads: reading of this project", low=0.5, sizes=LONG,
+            f"In at least half of attention heads, the stable rank of the learned update of {name} trends upwards",
+            quantity="share of heads with positive Kendall's τ between stable rank of the update and step after "
+                "the first epoch, mean over seeds", kind="stand-in",
+            source=f"{rise}; half of the heads: reading of this project", low=0.5, sizes=LONG,
         )(partial(_rising_share, product=product))  # fmt: skip
     for product, name in PRODUCTS.items():
         claims.add(
             f"low-{product}",
-            f"The learned update of {name} ends with at most half the stable rank of the initial product",
-            quantity="mean stable rank over heads, final update over initial product",
+            f"A vision transformer's learned update of {name} ends with at most half the stable rank of the initial "
+            "product",
+            quantity="mean stable rank over heads of the final update (change since initialization) over that of "
+            "the initial product, mean over seeds",
             kind="stand-in",
             source=low,
             high=0.5,
@@ -199,14 +204,17 @@ def _widening(run: xr.Dataset, product: str) -> Estimate:
 for _product, _name in PRODUCTS.items():
     figure_1_claims.add(
         f"narrow-{_product}",
-        f"The learned update of {_name} always concentrates in at most half as many directions as the initial product",
-        quantity="directions with 90 % of the energy, largest after the first epoch over that of the initial product",
-        kind="stand-in", source="Figures 1 and 14; half: reading of this project", high=0.5, sizes=LONG,
+        f"After epoch one, the learned update of {_name} spans at most half as many directions as the initial "
+            "product",
+        quantity="number of singular directions with 90 % of a head's energy, update's largest after the first "
+            "epoch over initial product's, mean over seeds", kind="stand-in",
+        source="Figures 1 and 14; half: reading of this project", high=0.5, sizes=LONG,
     )(partial(_widest, product=_product))  # fmt: skip
     figure_1_claims.add(
-        f"widens-{_product}", f"After the first epoch, the learned update of {_name} spreads over more directions",
-        quantity="directions with 90 % of the energy, at the end minus after the first epoch, mean over heads",
-        kind="stand-in",
+        f"widens-{_product}",
+        f"After the first epoch, a vision transformer's learned update of {_name} spreads over more directions",
+        quantity="number of singular directions with 90 % of the update's energy, at the end minus after the first "
+            "epoch, mean over heads and seeds", kind="stand-in",
         source="Section 1: 'the rank of this difference grows gradually during training; see Figure 1'", low=0.0,
         sizes=LONG,
     )(partial(_widening, product=_product))  # fmt: skip
@@ -220,9 +228,10 @@ figure_4_claims = _growth_claims(
 
 @figure_4_claims.add(
     "spectrum-KQ",
-    f"The learned update of {PRODUCTS['KQ']} concentrates in at most a third as many directions as the initial product",
-    quantity="directions with 90 % of the energy, mean over heads, final update over initial product",
-    kind="stand-in",
+    f"The final learned update of {PRODUCTS['KQ']} concentrates in at most a third as many directions as the "
+        "initial product",
+    quantity="number of singular directions with 90 % of the energy, mean over heads, final update over initial "
+        "product, mean over seeds", kind="stand-in",
     source="Section 5: 'extremely low-rank when compared to the initial spectrum'; a third: reading of this project",
     high=1 / 3, sizes=LONG,
 )  # fmt: skip

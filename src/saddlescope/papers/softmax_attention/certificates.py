@@ -188,20 +188,24 @@ def _largest_gap(run: xr.Dataset, norm: str) -> Estimate:
 
 
 for _norm, _problem, _bound in (
-    ("l1", "the ℓ1 SVM of diagonal weights", 1e-12),
-    ("frobenius", "the Frobenius-norm SVM", 1e-12),
-    ("nuclear", "the nuclear-norm SVM", 1e-10),
+    ("l1", "the least-ℓ1-norm attention SVM of diagonal weights", 1e-12),
+    ("frobenius", "the least-Frobenius-norm attention SVM", 1e-12),
+    ("nuclear", "the least-nuclear-norm attention SVM", 1e-10),
 ):
     claims.add(
         f"gap-{_norm}", f"This package solves {_problem} to a relative duality gap of at most {_bound:g}",
-        quantity="largest relative duality gap over draws of Gaussian data", kind="own",
-        source="Section 3.2; a bar for (n, L, d) = (20, 10, 200)", high=_bound,
+        quantity="largest relative difference of the primal and dual objective of this token-selection problem, over "
+            "draws of Gaussian data",
+        kind="own", source="Section 3.2; a bar for (n, L, d) = (20, 10, 200)", high=_bound,
     )(partial(_largest_gap, norm=_norm))  # fmt: skip
 
 
 @claims.add(
-    "independent-solvers", "HiGHS and Clarabel find the same least ℓ1, Frobenius and nuclear norms as this package",
-    quantity="largest relative difference of a least norm, over draws and norms", kind="own",
+    "independent-solvers",
+    "HiGHS and Clarabel find the same least ℓ1, Frobenius and nuclear norms of token-selecting attention weights as "
+        "this package",
+    quantity="largest relative difference of a solver's least norm from this package's, over draws of Gaussian data "
+        "and norms", kind="own",
     source="Definitions of the three problems; the bound allows for the other solvers' tolerance of 1e-8", high=1e-6,
 )  # fmt: skip
 def _largest_difference(run: xr.Dataset) -> Estimate:
@@ -217,22 +221,28 @@ def _certified_share(run: xr.Dataset, of: str) -> Estimate:
 
 
 claims.add(
-    "ranks-certified", "For every draw, the certificate proves that no solution of the SVM has a larger rank",
-    quantity="share of solutions, of the ℓ1 and the nuclear-norm SVM, with a certified rank", kind="own",
-    source="Strict complementarity, which Gaussian data have with probability one", low=1.0,
+    "ranks-certified",
+    "For every draw, certificates prove that no ℓ1-norm or nuclear-norm attention SVM solution has larger rank than "
+        "this package's",
+    quantity="share of this package's ℓ1-norm and nuclear-norm solutions with a certified rank, over draws of "
+        "Gaussian data",
+    kind="own", source="Strict complementarity, which Gaussian data have with probability one", low=1.0,
 )(partial(_certified_share, of="rank_certified"))  # fmt: skip
 
 claims.add(
-    "unique", "For every draw, the certificate proves that the solution of the SVM is unique",
-    quantity="share of solutions, of the ℓ1 and the nuclear-norm SVM, certified as unique", kind="own",
+    "unique",
+    "For every draw of Gaussian data, certificates prove that the ℓ1-norm and nuclear-norm attention SVM solutions "
+        "are unique", quantity="share of solutions certified as unique, over draws and these two norms", kind="own",
     source="Gaussian data have unique solutions with probability one", low=1.0,
 )(partial(_certified_share, of="unique"))  # fmt: skip
 
 
 @claims.add(
-    "low-rank", "The nuclear-norm SVM has solutions of clearly lower rank than the Frobenius-norm SVM",
-    quantity="rank of W_* over rank of W_F, mean over draws", kind="reading",
-    source="Section 4.2, \"encourages a low-rank structure\"; the bound is this project's", high=0.75,
+    "low-rank",
+    "On average, the nuclear-norm attention SVM's solution has at most 75 % of the Frobenius-norm solution's rank",
+    quantity="rank of the least-nuclear-norm solution over that of the least-Frobenius-norm solution, mean over "
+        "draws of Gaussian data",
+    kind="reading", source="Section 4.2, \"encourages a low-rank structure\"; the bound is this project's", high=0.75,
 )  # fmt: skip
 def _rank_ratio(run: xr.Dataset) -> Estimate:
     ranks = run["rank"]
@@ -249,8 +259,9 @@ def _right_rank_share(run: xr.Dataset, accuracy: str) -> Estimate:
 
 claims.add(
     "rank-as-read",
-    "Counting singular values above 1e-7 of the largest gives the rank of W_* at accuracy 1e-8",
-    quantity="share of draws in which Clarabel's solution gives the certified rank",
+    "Counting singular values above 1e-7 of the largest usually gives the nuclear-norm attention SVM's rank at "
+    "solver accuracy 1e-8",
+    quantity="share of draws in which this count, on Clarabel's solution of that accuracy, equals the certified rank",
     kind="own",
     source="This project's question; the bound is from trial runs on other seeds",
     low=0.9,
@@ -259,16 +270,19 @@ claims.add(
 
 claims.add(
     "rank-as-read-loosely",
-    "Counting singular values above 1e-7 of the largest gives the rank of W_* at accuracy 1e-4",
-    quantity="share of draws in which Clarabel's solution gives the certified rank", kind="own",
-    source="The default accuracy of first-order solvers; the bound for accuracy 1e-8", low=0.9,
+    "Counting singular values above 1e-7 of the largest usually gives the nuclear-norm attention SVM's rank at "
+        "solver accuracy 1e-4",
+    quantity="share of draws in which this count, on Clarabel's solution of that accuracy, equals the certified rank",
+    kind="own", source="The default accuracy of first-order solvers; the bound for accuracy 1e-8", low=0.9,
 )(partial(_right_rank_share, accuracy="1e-4"))  # fmt: skip
 
 
 @claims.add(
-    "not-fooled", "No certificate computed from another solver's answer confirms a wrong rank of W_*",
-    quantity="number of answers with a certified rank that differs from the true one", kind="own",
-    source="Definition of the certificate", high=0.0,
+    "not-fooled",
+    "No certificate computed from Clarabel's answer confirms a wrong rank of the nuclear-norm attention SVM's "
+        "solution",
+    quantity="number of answers, over draws and two solver accuracies, with a certified rank that differs from this "
+        "package's", kind="own", source="Definition of the certificate", high=0.0,
 )  # fmt: skip
 def _wrong_certificates(run: xr.Dataset) -> Estimate:
     wrong = run.vouched & (run.told_rank != run.true_rank)

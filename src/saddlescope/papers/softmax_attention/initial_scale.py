@@ -213,8 +213,11 @@ claims = Claims()
 
 
 @claims.add(
-    "independent", "Where the ℓ1 solution is unique, flows from all scales ω₀ of 0.1 or more approach one direction",
-    quantity="largest relative distance of two directions at ln t = 1e6, over conditioned data sets", kind="reading",
+    "independent",
+    "With a unique ℓ1 max-margin solution, diagonal attention weights from all initial scales of at least 0.1 "
+        "approach one direction",
+    quantity="largest distance between directions from two initial scales at ln t = 1e6, relative to the solution's "
+        "norm, over well-conditioned token data", kind="reading",
     source="Theorem 4.1; both are within about 1e-6 of the solution by then, the bound is ten times that", high=1e-5,
 )  # fmt: skip
 def _distance_between_scales(run: xr.Dataset) -> Estimate:
@@ -226,10 +229,11 @@ def _distance_between_scales(run: xr.Dataset) -> Estimate:
 
 @claims.add(
     "degenerate-depends",
-    "On data with a segment of ℓ1 solutions, the limit depends on the initial scales of the coordinates",
-    quantity="largest relative distance of two directions of a data set at ln t = 1e6, smallest over data sets",
-    kind="own", source="Theorem 4.1 leaves it open; the bound is 1e4 times the error of a direction at that time",
-    low=1e-2,
+    "If ℓ1 max-margin solutions form a segment, the limit direction of diagonal attention weights depends on their "
+        "per-coordinate initial scales",
+    quantity="largest distance between directions from two initial scales at ln t = 1e6, relative to the solution's "
+        "norm, smallest over data sets", kind="own",
+    source="Theorem 4.1 leaves it open; the bound is 1e4 times the error of a direction at that time", low=1e-2,
 )  # fmt: skip
 def _smallest_spread(run: xr.Dataset) -> Estimate:
     values = _values_at(run, "spread")
@@ -239,28 +243,31 @@ def _smallest_spread(run: xr.Dataset) -> Estimate:
 for _name, _statement, _quantity, _source, _variable in (
     (
         "degenerate-global",
-        "On data with a segment of ℓ1 solutions, every flow approaches one of them",
-        "relative distance of |β / μ|₁ from the least ℓ1 norm",
+        "If ℓ1 max-margin solutions form a segment, diagonal attention weights always approach one of them "
+        "in direction",
+        "relative distance of the ℓ1 norm of weights over smallest margin from its minimum",
         "Theorem 4.1",
         "objective",
     ),
     (
         "least-entropy",
-        "On data with a segment of ℓ1 solutions, flows approach the one of least entropy relative to ω₀²",
-        "relative distance of the direction from that solution",
+        "If ℓ1 max-margin solutions form a segment, diagonal attention weights approach the least-entropy one "
+        "relative to squared initial scales",
+        "relative distance of the direction from the least-entropy solution",
         "This project's derivation",
         "entropy_error",
     ),
     (
         "common-factor",
-        "On data with a segment of ℓ1 solutions, dividing ω₀ by 30 does not change the limit",
-        "relative distance of the directions from ω₀ and from ω₀ / 30",
+        "If ℓ1 max-margin solutions form a segment, dividing all initial scales by 30 leaves the diagonal weights' "
+        "limit direction unchanged",
+        "relative distance between attention directions from the initial scales and from 1/30 of them",
         "This project's derivation",
         "rescaled",
     ),
 ):
     claims.add(
-        _name, _statement, quantity=f"largest {_quantity} at ln t = 1e6, over degenerate data",
+        _name, _statement, quantity=f"largest {_quantity} at ln t = 1e6, over such data sets",
         kind="reading" if _name == "degenerate-global" else "own",
         source=f"{_source}; the bound is ten times the usual error 1 / ln t", high=1e-5,
     )(partial(_largest, _variable))  # fmt: skip
@@ -268,8 +275,10 @@ for _name, _statement, _quantity, _source, _variable in (
 
 @claims.add(
     "smaller-is-not-better",
-    "By t = 1e300 the direction is no closer to the ℓ1 solution from the smallest ω₀ than from 0.3",
-    quantity="mean log10 of the ratio of relative errors, smallest ω₀ over 0.3, over Gaussian data sets",
+    "The smallest initial scale brings diagonal weights no nearer the ℓ1 max-margin solution by t = 1e300 than 0.3 "
+    "does",
+    quantity="mean log10 of the ratio of attention directions' distances from that solution, smallest initial scale "
+    "over 0.3, over Gaussian token data sets",
     kind="own",
     source="Not in the paper; the ℓ1 bias of squared weights is usually shown for small scales. Trial runs on seeds "
     "200 to 209 gave 0.64 from 1e-8; the bound asks for no gain",

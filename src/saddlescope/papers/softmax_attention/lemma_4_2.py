@@ -183,8 +183,11 @@ claims = Claims()
 
 
 @claims.add(
-    "as-printed", "Where some W separates the data, |β(t)| of the diagonal flow tends to infinity",
-    quantity="number of flows that end at a finite strict minimum, on data that no diagonal W separates",
+    "as-printed",
+    "If some attention matrix W separates the tokens, the norm of diagonal attention weights tends to infinity "
+        "along gradient flow",
+    quantity="number of flows that end at a finite strict minimum of the loss, on data that W separates but no "
+        "diagonal W",
     kind="printed", source="Lemma 4.2 under Assumptions 1 and 2 as printed; no exception is allowed", high=0.0,
 )  # fmt: skip
 def _finite_flows(run: xr.Dataset) -> Estimate:
@@ -199,8 +202,8 @@ def _finite_flows(run: xr.Dataset) -> Estimate:
 
 @claims.add(
     "with-diagonal-separability",
-    "Where diagonal weights separate the data, |β(t)| of the diagonal flow tends to infinity",
-    quantity="number of flows whose |β| does not double from t = 1e30 to t = 1e300", kind="reading",
+    "If diagonal attention weights can separate the tokens, their norm tends to infinity along the gradient flow",
+    quantity="number of flows whose weight norm does not double from t = 1e30 to t = 1e300", kind="reading",
     source="Lemma 4.2 with the assumption that its proof uses; |β| grows like ln t, tenfold. No exception is allowed",
     high=0.0,
 )  # fmt: skip
@@ -217,8 +220,10 @@ def _flows_that_do_not_double(run: xr.Dataset) -> Estimate:
 
 
 @claims.add(
-    "gradient-vanishes", "Where diagonal weights separate the data, the gradient of the diagonal flow tends to 0",
-    quantity="number of flows whose t |∇L|∞ does not fall from t = 1e30 to t = 1e300", kind="reading",
+    "gradient-vanishes",
+    "If diagonal attention weights can separate the tokens, the loss gradient along their flow tends to 0",
+    quantity="number of flows whose largest gradient entry times t does not fall from t = 1e30 to t = 1e300",
+    kind="reading",
     source="Lemma 4.2's proof; t |∇L| falls like 1 / ln t, tenfold. No exception is allowed", high=0.0,
 )  # fmt: skip
 def _gradients_that_do_not_fall(run: xr.Dataset) -> Estimate:
@@ -231,8 +236,10 @@ def _gradients_that_do_not_fall(run: xr.Dataset) -> Estimate:
 
 @claims.add(
     "gradient-law",
-    "Where diagonal weights separate the data, the gradient of the diagonal flow approaches 1 / (2 t ln t)",
-    quantity="largest |2 t ln t |∇L|∞ − 1| at t = 1e300, over flows", kind="own",
+    "If diagonal attention weights can separate the tokens, the largest gradient entry along their flow approaches "
+        "1/(2 t ln t)",
+    quantity="largest deviation of 2 t ln t times the largest gradient entry from 1 at t = 1e300, over flows",
+    kind="own",
     source="The law for β that grows like ln t; the bound is this project's, for corrections of ln ln t / ln t",
     high=0.1,
 )  # fmt: skip
@@ -244,8 +251,11 @@ def _slowness_error(run: xr.Dataset) -> Estimate:
 
 
 @claims.add(
-    "no-stationary-point", "At any β, the inner product of −∇L and a separating β_f is at least the sum of all rates",
-    quantity="number of random β at which the inequality fails, on data that diagonal weights separate",
+    "no-stationary-point",
+    "At any attention weights, the inner product of −∇L and separating diagonal weights is at least the summed "
+        "margin derivatives",
+    quantity="number of random diagonal weights with ⟨−∇L, weights of margins ≥ 1⟩ below the sum of −∂L/∂margin, on "
+        "separable token data",
     kind="printed", source="Appendix A.4, below equation 29, exact; so the loss has no stationary point", high=0.0,
 )  # fmt: skip
 def _violations(run: xr.Dataset) -> Estimate:

@@ -183,28 +183,36 @@ equivalence_claims, closed_form_claims = Claims(), Claims()
 
 equivalence_claims.add(
     "equivalence",
-    "Keys times queries and the difference of squares follow the same path from starts that meet equation 4",
-    quantity="largest |β − w| over the largest entry of w, at recorded times from t = 1e3 on, over cases",
-    kind="printed", source="Lemma 4.1; the bound is this project's bar for an identity followed numerically",
-    high=1e-10,
+    "From starts of equal value and sum of squares, diagonal attention as key-query product or difference of squares "
+        "moves identically",
+    quantity="largest entry of the difference of both weights, relative to the largest weight, over flows and "
+        "recorded times from t = 1e3 on", kind="printed",
+    source="Lemma 4.1; the bound is this project's bar for an identity followed numerically", high=1e-10,
 )(partial(_largest, "difference"))  # fmt: skip
 
 equivalence_claims.add(
-    "keys-and-queries-conserve", "The flow of keys and queries conserves ξ_k² − ξ_q² in every coordinate",
-    quantity="largest drift of ξ_k² − ξ_q² over ξ_k² + ξ_q² at the start, from t = 1e3 on, over cases", kind="own",
-    source="Follows from equations 10 and 14; the bound is this project's bar", high=1e-10,
+    "keys-and-queries-conserve",
+    "The gradient flow of diagonal key and query weights ξ_k and ξ_q conserves ξ_k² − ξ_q² in every coordinate",
+    quantity="largest drift of ξ_k² − ξ_q² relative to the initial ξ_k² + ξ_q², over coordinates, flows and "
+        "recorded times from t = 1e3 on",
+    kind="own", source="Follows from equations 10 and 14; the bound is this project's bar", high=1e-10,
 )(partial(_largest, "drift_of_keys"))  # fmt: skip
 
 equivalence_claims.add(
-    "squares-conserve", "The flow of w₊ and w₋ conserves the product w₊ w₋ in every coordinate",
-    quantity="largest relative drift of w₊ w₋ from its start, from t = 1e3 on, over cases", kind="own",
-    source="Follows from equations 11 and 12; the bound is this project's bar", high=1e-10,
+    "squares-conserve",
+    "The gradient flow of diagonal attention weights (w₊² − w₋²) / 2 conserves the product w₊ w₋ in every coordinate",
+    quantity="largest drift of w₊ w₋ relative to its initial value, over coordinates, flows and recorded times from "
+        "t = 1e3 on",
+    kind="own", source="Follows from equations 11 and 12; the bound is this project's bar", high=1e-10,
 )(partial(_largest, "drift_of_squares"))  # fmt: skip
 
 
 @equivalence_claims.add(
-    "sums-of-squares-matter", "With other sums of squares than in equation 4, keys times queries leave the path of w",
-    quantity="smallest |β − w| over the largest entry of w at t = 1e3, over cases", kind="own",
+    "sums-of-squares-matter",
+    "With equal values but unequal sums of squares at the start, key-query products and differences of squares move "
+        "apart",
+    quantity="smallest over flows of the largest entry of the difference of both diagonal attention weights at t = "
+        "1e3, relative to the largest weight", kind="own",
     source="Equations 10 and 13, whose right-hand sides differ; the bound is this project's, far above rounding",
     low=1e-3,
 )  # fmt: skip
@@ -216,25 +224,29 @@ def _smallest_control(run: xr.Dataset) -> Estimate:
 
 
 closed_form_claims.add(
-    "closed-form", "Along the gradient flow, β(t) equals ω₀² sinh(Bφ(t))",
-    quantity="largest difference of both sides over the largest entry of β, from t = 1e3 on, over cases",
-    kind="printed",
+    "closed-form",
+    "Along gradient flow, diagonal attention weights equal their squared initial scale times sinh of features "
+        "weighted by integrated rates",
+    quantity="largest entry of the difference of both sides, relative to the largest weight, over flows and recorded "
+        "times from t = 1e3 on", kind="printed",
     source="Lemma A.1, equation 19; the bound is this project's bar for an identity followed numerically", high=1e-10,
 )(partial(_largest, "closed_form"))  # fmt: skip
 
 closed_form_claims.add(
-    "speed", "Along the gradient flow, dβ/dt equals −2 √(β² + ω₀⁴) ⊙ ∇L",
-    quantity="largest difference of both sides over the largest entry of dβ/dt, from t = 1e3 on, over cases",
-    kind="printed", source="Lemma A.1, second half; the bound is that of differences of five times 1 % apart",
-    high=1e-6,
+    "speed",
+    "Under gradient flow, diagonal attention weights β from initial scale ω₀ follow dβ/dt = −2 √(β² + ω₀⁴) ⊙ ∇L",
+    quantity="largest entry of measured minus predicted dβ/dt, relative to the largest entry of dβ/dt, over flows "
+        "and recorded times from t = 1e3 on", kind="printed",
+    source="Lemma A.1, second half; the bound is that of differences of five times 1 % apart", high=1e-6,
 )(partial(_largest, "speed"))  # fmt: skip
 
 
 @closed_form_claims.add(
-    "equation-27-as-printed", "The loss falls at the rate of equation 27, with its factor 2/n",
-    quantity="smallest relative deviation of the measured dL/dt from equation 27, over times and cases",
-    kind="printed", source="Equation 27; its 1/n is part of ∇L already. The bound is that of differences of times",
-    high=1e-6,
+    "equation-27-as-printed",
+    "The loss of diagonal attention on n samples obeys dL/dt = −(2/n) ⟨∇L, √(β² + ω₀⁴) ⊙ ∇L⟩",
+    quantity="smallest relative deviation of measured dL/dt from this rate, β the weights and ω₀ their initial "
+        "scale, over flows and times", kind="printed",
+    source="Equation 27; its 1/n is part of ∇L already. The bound is that of differences of times", high=1e-6,
 )  # fmt: skip
 def _printed_fall_error(run: xr.Dataset) -> Estimate:
     ratio = run.fall * run.samples
@@ -244,8 +256,10 @@ def _printed_fall_error(run: xr.Dataset) -> Estimate:
 
 
 @closed_form_claims.add(
-    "equation-27-corrected", "The loss falls at the rate of equation 27 with the factor 2 in place of 2/n",
-    quantity="largest relative deviation of the measured dL/dt from the corrected equation, over times and cases",
+    "equation-27-corrected",
+    "The loss of diagonal attention obeys dL/dt = −2 ⟨∇L, √(β² + ω₀⁴) ⊙ ∇L⟩, without the printed factor 1/n",
+    quantity="largest relative deviation of measured dL/dt from this rate, β the weights and ω₀ their initial "
+        "scale, over flows and times",
     kind="own", source="Equation 27 without its second 1/n; the bound is that of differences of times", high=1e-6,
 )  # fmt: skip
 def _fall_error(run: xr.Dataset) -> Estimate:

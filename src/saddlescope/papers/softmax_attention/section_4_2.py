@@ -129,16 +129,21 @@ def _loss_law_error(run: xr.Dataset, of: str, time: int | None) -> Estimate:
 claims = Claims()
 
 claims.add(
-    "frobenius", "The direction of the flow of W alone approaches the solution of least Frobenius norm",
-    quantity="largest relative excess over the least Frobenius norm at the last time, over draws", kind="reading",
+    "frobenius",
+    "Gradient flow of one attention matrix W converges in direction to the least-Frobenius-norm attention SVM "
+        "solution",
+    quantity="largest relative excess of Frobenius norm over margin above the least one, at the last time, over "
+        "draws", kind="reading",
     source="Section 4.2 after Tarzanagh et al. (2023a); excess is O(1 / ln t), the bound from trial runs", high=1e-4,
 )(partial(_last_excess, norm="frobenius", of=WEIGHTS, largest=True))  # fmt: skip
 
 
 @claims.add(
-    "nuclear", "Outside Assumption 4, the direction of keys times queries approaches the least nuclear norm",
-    quantity="relative excess over the least nuclear norm at the last time over that at t = 1e10, largest over draws",
-    kind="reading",
+    "nuclear",
+    "Under gradient flow, keys times queries lose at least three quarters of their nuclear-norm excess after t = "
+        "1e10",
+    quantity="relative excess of nuclear norm over margin above the least one, last time relative to t = 1e10, "
+        "largest over draws", kind="reading",
     source="Section 4.2; no proof and no rate outside Assumption 4, the bound from trial runs on other seeds",
     high=0.25,
 )  # fmt: skip
@@ -149,18 +154,21 @@ def _remaining_excess(run: xr.Dataset) -> Estimate:
 
 
 @claims.add(
-    "falls", "In every draw, the nuclear-norm excess of keys times queries falls between all recorded times",
-    quantity="share of draws in which it falls between all recorded times", kind="own",
-    source="This project's question", low=1.0,
+    "falls",
+    "In every draw, the nuclear-norm excess of attention keys times queries falls between all recorded times",
+    quantity="share of draws in which the excess of nuclear norm over margin above the least one falls between all "
+        "recorded times", kind="own", source="This project's question", low=1.0,
 )  # fmt: skip
 def _falling_share(run: xr.Dataset) -> Estimate:
     return _share((run.nuclear.sel(flow=FACTORS).diff("time") < 0).all("time"))
 
 
 @claims.add(
-    "below", "In every draw, keys times queries end with a smaller nuclear-norm excess than W alone",
-    quantity="share of draws in which the excess is smaller at the last time", kind="reading", source="Section 4.2",
-    low=1.0,
+    "below",
+    "In every draw, keys times queries end gradient flow with smaller nuclear-norm excess than one attention matrix "
+        "W",
+    quantity="share of draws in which keys times queries have the smaller excess of nuclear norm over margin at the "
+        "last time", kind="reading", source="Section 4.2", low=1.0,
 )  # fmt: skip
 def _share_below_at_last(run: xr.Dataset) -> Estimate:
     return _share(_below(run).isel(time=-1))
@@ -168,39 +176,46 @@ def _share_below_at_last(run: xr.Dataset) -> Estimate:
 
 @claims.add(
     "below-from-the-first",
-    "In every draw, keys times queries have a smaller nuclear-norm excess than W alone at all recorded times",
-    quantity="share of draws in which the excess is smaller at all recorded times", kind="own",
-    source="This project's question, stronger than section 4.2", low=1.0,
+    "In every draw, keys times queries have smaller nuclear-norm excess than one attention matrix W at all recorded "
+        "times",
+    quantity="share of draws in which keys times queries have the smaller excess of nuclear norm over margin at all "
+        "recorded times", kind="own", source="This project's question, stronger than section 4.2", low=1.0,
 )  # fmt: skip
 def _share_below(run: xr.Dataset) -> Estimate:
     return _share(_below(run).all("time"))
 
 
 claims.add(
-    "not-nuclear", "The flow of W alone does not minimise the nuclear norm in any draw",
-    quantity="smallest relative excess over the least nuclear norm at the last time, over draws", kind="own",
+    "not-nuclear", "Gradient flow of one attention matrix W does not minimise the nuclear norm in any draw",
+    quantity="smallest relative excess of nuclear norm over margin above the least one, at the last time, over draws",
+    kind="own",
     source="Section 4.2; the bound is this project's, far above the excess of keys times queries at that time",
     low=0.01,
 )(partial(_last_excess, norm="nuclear", of=WEIGHTS, largest=False))  # fmt: skip
 
 claims.add(
-    "not-frobenius", "The flow of keys and queries does not minimise the Frobenius norm in any draw",
-    quantity="smallest relative excess over the least Frobenius norm at the last time, over draws", kind="own",
-    source="Section 4.2; the bound is this project's", low=0.01,
+    "not-frobenius",
+    "Gradient flow of attention keys and queries does not minimise the Frobenius norm of their product in any draw",
+    quantity="smallest relative excess of Frobenius norm over margin above the least one, at the last time, over "
+        "draws", kind="own", source="Section 4.2; the bound is this project's", low=0.01,
 )(partial(_last_excess, norm="frobenius", of=FACTORS, largest=False))  # fmt: skip
 
 claims.add(
-    "loss-of-weights", "For W alone, t (L - L*) approaches the square of the least Frobenius norm",
-    quantity="largest relative deviation from this law at t = 1e100, over draws", kind="own",
-    source="A law of this project, from W = W_F ln t + O(1), and its bar", high=1e-4,
+    "loss-of-weights",
+    "For one attention matrix W, time times excess loss, t (L - L*), approaches the squared least Frobenius norm",
+    quantity="largest relative deviation of t (L - L*), with L* the infimum of the loss, from this limit at t = "
+        "1e100, over draws",
+    kind="own", source="A law of this project, from W = W_F ln t + O(1), and its bar", high=1e-4,
 )(partial(_loss_law_error, of=WEIGHTS, time=100))  # fmt: skip
 
 claims.add(
-    "loss-of-factors", "For keys and queries, t (L - L*) times the margin approaches half the least nuclear norm",
-    quantity="largest relative deviation from this law at the last time, over draws", kind="own",
+    "loss-of-factors",
+    "For attention keys and queries, the product of time, excess loss and margin approaches half the least nuclear "
+        "norm",
+    quantity="largest relative deviation of this product from its limit at the last time, over draws; excess above "
+        "the loss's infimum", kind="own",
     source="A law of this project, the nuclear counterpart of the diagonal one, without a proof; the bound from "
-        "trial runs on other seeds",
-    high=0.03,
+        "trial runs on other seeds", high=0.03,
 )(partial(_loss_law_error, of=FACTORS, time=None))  # fmt: skip
 
 

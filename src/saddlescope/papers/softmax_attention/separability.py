@@ -134,19 +134,21 @@ def _cover_p_value(kind: str, run: xr.Dataset) -> Estimate:
 claims = Claims()
 
 claims.add(
-    "any-w-above-n-and-l", "Some W separates Gaussian data whenever the dimension d is at least n and L − 1",
-    quantity="number of inseparable instances with d ≥ max(n, L − 1)", kind="reading",
+    "any-w-above-n-and-l",
+    "Some attention matrix separates n Gaussian samples of L tokens in max(n, L − 1) or more dimensions",
+    quantity="number of draws in which no attention matrix prefers every optimal token, over dimensions of at least "
+        "max(n, L − 1)", kind="reading",
     source="Section 3.1: for d larger than L and n; exact, by independent queries and differences. No exception is "
-        "allowed",
-    high=0.0,
+        "allowed", high=0.0,
 )(partial(_count_inseparable, "any W", lambda run: run.n.values.clip(run.L.values - 1)))  # fmt: skip
 
 
 @claims.add(
     "diagonal-w-above-n-and-l",
-    "At the smallest d above n and L, diagonal weights separate less than half of the Gaussian data",
-    quantity="share of instances that diagonal weights separate at the smallest d above n and L", kind="own",
-    source="This project's: less than half of them", high=0.5,
+    "In the smallest dimension above sample and token numbers, diagonal attention weights separate less than half of "
+        "Gaussian draws",
+    quantity="share of Gaussian draws in which some diagonal weights prefer every optimal token, at the smallest "
+        "tested dimension above both numbers", kind="own", source="This project's: less than half of them", high=0.5,
 )  # fmt: skip
 def _share_just_above(run: xr.Dataset) -> Estimate:
     first = run.isel(size=(run.L.values > 2) & (run.d.values > np.maximum(run.n.values, run.L.values)))
@@ -161,26 +163,34 @@ def _share_just_above(run: xr.Dataset) -> Estimate:
 
 claims.add(
     "diagonal-w-above-all-differences",
-    "Diagonal weights separate Gaussian data whenever the dimension d is at least n (L − 1)",
-    quantity="number of instances with d ≥ n (L − 1) that no diagonal W separates", kind="own",
-    source="Features that are independent can have any margins; exact. No exception is allowed", high=0.0,
+    "Diagonal attention weights separate n Gaussian samples of L tokens in n (L − 1) or more dimensions",
+    quantity="number of draws in which no diagonal weights prefer every optimal token, over dimensions of at least "
+        "n (L − 1)",
+    kind="own", source="Features that are independent can have any margins; exact. No exception is allowed", high=0.0,
 )(partial(_count_inseparable, "diagonal W", lambda run: run.n.values * (run.L.values - 1)))  # fmt: skip
 
 for _name, _kind, _statement in (
-    ("diagonal-w", "diagonal W", "diagonal weights separate as often as Cover's theorem predicts for d numbers"),
-    ("any-w", "any W", "a full W separates as often as Cover's theorem predicts for d² numbers"),
+    (
+        "diagonal-w",
+        "diagonal W",
+        "diagonal attention weights separate as often as Cover's theorem predicts for d parameters",
+    ),
+    ("any-w", "any W", "a full attention matrix separates as often as Cover's theorem predicts for d² parameters"),
 ):
     claims.add(
-        f"two-tokens-{_name}", f"With two tokens, {_statement}",
-        quantity="p-value of the counts by dimension under Cover's shares (χ² test)", kind="own",
-        source="Cover (1965), exact; the bound is a level of one in a thousand", low=1e-3,
+        f"two-tokens-{_name}", f"With two Gaussian tokens per sample, {_statement}",
+        quantity="p-value (χ² test) of the numbers of separable draws by dimension d, under Cover's shares",
+        kind="own", source="Cover (1965), exact; the bound is a level of one in a thousand", low=1e-3,
     )(partial(_cover_p_value, _kind))  # fmt: skip
 
 
 @claims.add(
-    "every-answer-is-proven", "Every answer has a proof: weights with margins of 1, or a Farkas certificate",
-    quantity="largest residual of a proof: gap of a margin to 1, or relative norm of the Farkas sum", kind="own",
-    source="Farkas' lemma; the bound is rounding in sums of as many numbers", high=1e-12,
+    "every-answer-is-proven",
+    "Every decision on separability by attention weights has a proof: weights with margins of 1 or a Farkas "
+        "certificate",
+    quantity="largest residual of a proof: shortfall of a margin below 1, or relative norm of the Farkas "
+        "combination of features",
+    kind="own", source="Farkas' lemma; the bound is rounding in sums of as many numbers", high=1e-12,
 )  # fmt: skip
 def _worst_proof(run: xr.Dataset) -> Estimate:
     count = run.sizes["size"] * run.attrs["trials"] * 2

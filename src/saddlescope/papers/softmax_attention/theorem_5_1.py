@@ -160,9 +160,11 @@ claims = Claims()
 
 
 @claims.add(
-    "assumptions", "The data and starts meet Assumptions 2, 3 and 4, Definition 5.1 and equation 5",
-    quantity="share of instances that meet all of these conditions", kind="own",
-    source="The conditions of Theorem 5.1; exact", low=1.0,
+    "assumptions",
+    "Data and starts meet the conditions on scores, initial loss, orthogonal token pairs and alignment (Assumptions "
+        "2–4, Definition 5.1)",
+    quantity="share of instances with equal wrong-token scores, small initial loss, orthogonal paired tokens and "
+        "aligned key and query weights", kind="own", source="The conditions of Theorem 5.1; exact", low=1.0,
 )  # fmt: skip
 def _assumptions_share(run: xr.Dataset) -> Estimate:
     of = run.sel(kind=KINDS[0])
@@ -173,49 +175,64 @@ def _assumptions_share(run: xr.Dataset) -> Estimate:
 
 
 claims.add(
-    "quadrature", "From an aligned start, K Qᵀ of the gradient flow equals a quadrature of n scalar equations",
-    quantity="largest relative difference of K Qᵀ from the quadrature, over recorded times and instances", kind="own",
-    source=f"Lemma 5.1 and appendix A.7; {_BAR}", high=1e-8,
+    "quadrature",
+    "From key and query weights aligned with orthogonal tokens, the flow of K Qᵀ equals one scalar quadrature per "
+        "sample",
+    quantity="largest norm of the difference of K Qᵀ from the quadratures, relative to theirs, over recorded times "
+        "and instances", kind="own", source=f"Lemma 5.1 and appendix A.7; {_BAR}", high=1e-8,
 )(partial(_quadrature_error, KINDS[0], _FLOWS[0]))  # fmt: skip
 
 claims.add(
-    "quadrature-alone", "From zero weights, the gradient flow on W alone equals a quadrature of n scalar equations",
-    quantity="largest relative difference of W from the quadrature, over recorded times and instances", kind="own",
-    source=f"The split into samples of appendix A.7; {_BAR}", high=1e-8,
+    "quadrature-alone",
+    "On orthogonal paired tokens, the gradient flow of the attention matrix W from zero equals one scalar quadrature "
+        "per sample",
+    quantity="largest norm of the difference of W from the quadratures, relative to theirs, over recorded times and "
+        "instances", kind="own", source=f"The split into samples of appendix A.7; {_BAR}", high=1e-8,
 )(partial(_quadrature_error, KINDS[0], _FLOWS[1]))  # fmt: skip
 
 claims.add(
-    "theorem-5-1", "From an aligned start, the direction of K Qᵀ approaches a solution of the nuclear-norm problem",
-    quantity="largest relative excess over the least nuclear norm at ln t = 1e6, over instances", kind="reading",
+    "theorem-5-1",
+    "From aligned key and query weights, the direction of K Qᵀ approaches a max-margin solution of least nuclear "
+        "norm",
+    quantity="largest relative excess of the nuclear norm per smallest margin of K Qᵀ over its minimum at ln t = "
+        "1e6, over instances", kind="reading",
     source="Theorem 5.1; the bound is this project's, since directions are off by a few units over ln t", high=1e-4,
 )(partial(_largest_excess, _FLOWS[0]))  # fmt: skip
 
 claims.add(
-    "alone", "The direction of the flow on W alone also approaches a solution of the nuclear-norm problem",
-    quantity="largest relative excess over the least nuclear norm at ln t = 1e6, over instances", kind="own",
+    "alone",
+    "On orthogonal paired tokens, an attention matrix W trained directly approaches a max-margin direction of least "
+        "nuclear norm",
+    quantity="largest relative excess of the nuclear norm per smallest margin of W over its minimum at ln t = 1e6, "
+        "over instances", kind="own",
     source="This project's: under Assumptions 2 and 4 the solution of least Frobenius norm is one; bound as for K Qᵀ",
     high=1e-4,
 )(partial(_largest_excess, _FLOWS[1]))  # fmt: skip
 
 claims.add(
     "coincide",
-    "On data with orthogonal and paired tokens, the solution of least Frobenius norm has the least nuclear norm",
-    quantity="largest relative difference of its nuclear norm from the least one, over instances", kind="own",
-    source="This project's, by multipliers 1 / (m h_i); exact, to the certificates' 1e-9", high=1e-9,
+    "On orthogonal paired tokens, the max-margin attention matrix of least Frobenius norm also has the least "
+        "nuclear norm",
+    quantity="largest relative difference of its nuclear norm from the least one with margins of 1, over instances",
+    kind="own", source="This project's, by multipliers 1 / (m h_i); exact, to the certificates' 1e-9", high=1e-9,
 )(lambda run: Estimate(float(run.coincidence.max())))  # fmt: skip
 
 claims.add(
     "closed-form",
-    "The solution of least Frobenius norm is a known sum of outer products of optimal tokens and queries",
-    quantity="largest relative distance from Σ p_i q_iᵀ / h_i, p_i and q_i along x_i,opt and z_i, over instances",
+    "On orthogonal paired tokens, the max-margin matrix of least Frobenius norm is a known sum of token-query outer "
+        "products",
+    quantity="largest relative distance of that matrix from the known weighted sum over each sample's optimal token "
+        "and query, over instances",
     kind="own", source="This project's, with h_i = |z_i| (1 − c_i) |x_i,opt|; exact, to 1e-9", high=1e-9,
 )(lambda run: Estimate(float(run.closed_form.max())))  # fmt: skip
 
 
 @claims.add(
-    "not-unique", "The nuclear-norm problem has another solution away from the limit of the flow",
-    quantity="smallest relative distance of a known second solution from the limit, over instances", kind="own",
-    source="This project's, for v in the span of the optimal tokens", low=0.01,
+    "not-unique",
+    "On orthogonal paired tokens, another max-margin matrix of least nuclear norm exists away from the gradient "
+        "flow's limit direction",
+    quantity="smallest relative distance of a constructed second solution from the flow's predicted limit, over "
+        "instances", kind="own", source="This project's, for v in the span of the optimal tokens", low=0.01,
 )  # fmt: skip
 def _second_solution_distance(run: xr.Dataset) -> Estimate:
     worst = float(run.second_defect.max())
@@ -227,9 +244,12 @@ def _second_solution_distance(run: xr.Dataset) -> Estimate:
 
 
 @claims.add(
-    "loss", "From an aligned start, t μ (L − L*) approaches half the least nuclear norm",
-    quantity="largest relative deviation from half the least nuclear norm at t = 1e100, over instances", kind="own",
-    source="This project's law for products; the bound allows some units over ln t", high=0.02,
+    "loss",
+    "From aligned key and query weights, excess loss times t and smallest margin approaches half the least nuclear "
+        "norm",
+    quantity="largest relative deviation of this product from half the least nuclear norm with margins of 1 at t = "
+        "1e100, over instances",
+    kind="own", source="This project's law for products; the bound allows some units over ln t", high=0.02,
 )  # fmt: skip
 def _loss_law_error(run: xr.Dataset) -> Estimate:
     return Estimate(float(abs(run.loss_law.sel(log_time=_T100, method="nearest")).max()))
@@ -237,9 +257,10 @@ def _loss_law_error(run: xr.Dataset) -> Estimate:
 
 claims.add(
     "without-ii",
-    "On data without Assumption 4 (ii), K Qᵀ of the flow still equals a quadrature of n scalar equations",
-    quantity="largest relative difference of K Qᵀ from the quadrature, over recorded times and instances", kind="own",
-    source=f"This project's: (ii) is not needed; {_BAR}", high=1e-8,
+    "Even if queries are not parallel to optimal tokens, K Qᵀ of aligned weights equals one scalar quadrature per "
+        "sample",
+    quantity="largest norm of the difference of K Qᵀ from the quadratures, relative to theirs, over recorded times "
+        "and instances", kind="own", source=f"This project's: (ii) is not needed; {_BAR}", high=1e-8,
 )(partial(_quadrature_error, KINDS[1], _FLOWS[0]))  # fmt: skip
 
 metrics = (

@@ -187,6 +187,5 @@ entry = Entry(
     paper=dict(signals=(0.7, 0.45, 0.2), size_signal=0.4, size_jitter=0.375, diameter=0.5, pixels=32, channels=(64,
         128, 256), blocks=2, steps=20000, batch=128, average=0.999, record_ratio=1.1, record_images=32,
         sampling_steps=100, classifier_steps=10000, device="cuda", precision="bf16", compiled=True, threads=8,
-        processes=1),
-    run=run, claims=claims, figures=figures,
+        processes=1), run=run, claims=claims, figures=figures,
 )  # fmt: skip

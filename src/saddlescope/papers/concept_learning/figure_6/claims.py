@@ -57,17 +57,19 @@ def _average(values: np.ndarray) -> str:
 
 # Conditions: the models have learned, and the estimators can be trusted.
 @_add(
-    "blank", "At most 10 % of the generated images are blank at the end of training",
-    quantity="share of blank images at the end, mean over all classes and models", kind="own", source=_BAR, high=0.1,
+    "blank", "At most 10 % of the circle images from the trained diffusion models are blank",
+    quantity="share of generated images without a circle at the end of training, mean over image classes and "
+        "diffusion models", kind="own", source=_BAR, high=0.1,
 )  # fmt: skip
 def _blank(run: xr.Dataset) -> Estimate:
     return Estimate.mean(run.blank.isel(step=-1).mean(("class", "image")).values.ravel())
 
 
 @_add(
-    "blank-unseen", "At most 10 % of the generated images of the unseen class are blank at the end of training",
-    quantity="share of blank images of the unseen class at the end, mean over models", kind="own", source=_BAR,
-    high=0.1,
+    "blank-unseen",
+    "At most 10 % of images generated for the unseen class, small blue circles, are blank after training",
+    quantity="share of images without a circle among those generated for small blue circles, mean over diffusion "
+        "models", kind="own", source=_BAR, high=0.1,
 )  # fmt: skip
 def _blank_unseen(run: xr.Dataset) -> Estimate:
     shares = run.blank.isel({"step": -1, "class": -1}).mean("image")
@@ -76,9 +78,10 @@ def _blank_unseen(run: xr.Dataset) -> Estimate:
 
 @_add(
     "trained-classes",
-    "Generated images of the trained classes end within 0.15 of their class means in concept space",
-    quantity="final distance from the class mean in concept space, mean over trained classes and models", kind="own",
-    source=f"a condition for reading the figure; {_BAR}", high=0.15,
+    "On average, diffusion models' images of trained classes end within 0.15 of true class means in colour and size",
+    quantity="distance of mean generated image from class mean in colour-size coordinates with class means at 0 "
+        "and 1, mean over trained classes and models",
+    kind="own", source=f"a condition for reading the figure; {_BAR}", high=0.15,
 )  # fmt: skip
 def _trained_classes(run: xr.Dataset) -> Estimate:
     found = curves.mean_positions(run).isel({"step": -1, "class": slice(0, 3)}).transpose(..., "class", "concept")
@@ -87,9 +90,10 @@ def _trained_classes(run: xr.Dataset) -> Estimate:
 
 
 @_add(
-    "classifier", "The classifier of colour and size makes no error on held-out true images",
-    quantity="lowest accuracy of any signal and concept", kind="stand-in",
-    source="Appendix G.3: 'we achieve a 100% accuracy on a held out test set'", low=1.0,
+    "classifier", "The classifier of circles' colour and size makes no error on held-out true images",
+    quantity="lowest accuracy on held-out true images of circles, over both concepts and all strengths of the "
+        "colour signal", kind="stand-in", source="Appendix G.3: 'we achieve a 100% accuracy on a held out test set'",
+    low=1.0,
 )  # fmt: skip
 def _classifier(run: xr.Dataset) -> Estimate:
     return Estimate(float(run.accuracy.min()), remark="an exact count")
@@ -97,10 +101,10 @@ def _classifier(run: xr.Dataset) -> Estimate:
 
 @_add(
     "estimators",
-    "The classifier and the direct estimator agree on 90 % of the clear coordinates of generated images",
-    quantity="share of coordinates on the same side of 1/2, of those further than 1/4 from it, second half of "
-        "training",
-    kind="own", source=f"90 % is {_BAR}", low=0.9,
+    "A trained classifier and a pixel-based estimator agree on at least 90 % of generated circles' clear colours and "
+        "sizes",
+    quantity="share with both readings on the same side of the midpoint between class means, of pixel-based readings "
+        "over 1/4 class distance from it, second half of training", kind="own", source=f"90 % is {_BAR}", low=0.9,
 )  # fmt: skip
 def _estimators(run: xr.Dataset) -> Estimate:
     late = run.isel(step=run.step >= run.step[-1] / 2)
@@ -123,16 +127,22 @@ _ENDS = (("color", "colour", "size", "strongest", STRONG), ("size", "size", "col
 
 for _name, _first, _second, _end, _signal in _ENDS:
     _add(
-        f"{_name}-first", f"At the {_end} colour signal, at least 3 of 4 models learn {_first} before {_second}",
-        quantity=f"share of seeds with {_first} learned first", kind="stand-in",
+        f"{_name}-first",
+        f"At the {_end} colour signal, at least 3 of 4 diffusion models learn the unseen class's {_first} before "
+            f"its {_second}",
+        quantity=f"share of models whose generated small blue circles stay beyond 3/4 of the way in {_first} "
+            f"before {_second}, at the {_end} red-blue difference", kind="stand-in",
         source=f"{_REVERSED}; 3 of 4 is {_BAR}", low=0.75,
     )(partial(_count_first, signal=_signal, concept=int(_name == "size")))  # fmt: skip
 
 
 @_add(
-    "reversal", "Most seeds learn colour first at the strongest colour signal and size first at the weakest",
-    quantity="share of seeds with colour first at the strongest and size first at the weakest signal",
-    kind="stand-in", source=f"{_REVERSED}; one half is {_BAR}", low=0.5,
+    "reversal",
+    "At least half of diffusion-model seeds learn colour first at the strongest colour signal and size first at "
+        "the weakest",
+    quantity="share of seeds with the colour of unseen small blue circles learned first at the largest red-blue "
+        "difference and their size at the smallest", kind="stand-in", source=f"{_REVERSED}; one half is {_BAR}",
+    low=0.5,
 )  # fmt: skip
 def _reversal(run: xr.Dataset) -> Estimate:
     both = _learned_first(run, STRONG, 0) & _learned_first(run, WEAK, 1)
@@ -141,8 +151,10 @@ def _reversal(run: xr.Dataset) -> Estimate:
 
 @_add(
     "classifier-order",
-    "According to the classifier, colour is learned first at the strongest colour signal and size at the weakest",
-    quantity="share of models at these two signals with this concept learned first", kind="stand-in",
+    "By classifier, at least 3/4 of diffusion models learn colour first at the strongest colour signal, size at "
+        "the weakest",
+    quantity="share of models at the largest or smallest red-blue difference with colour or size, respectively, of "
+        "small blue circles learned first", kind="stand-in",
     source=f"{_REVERSED}; the paper reads concepts with a classifier; 3 of 4 is {_BAR}", low=0.75,
 )  # fmt: skip
 def _classifier_order(run: xr.Dataset) -> Estimate:
@@ -151,9 +163,11 @@ def _classifier_order(run: xr.Dataset) -> Estimate:
 
 
 @_add(
-    "speed", "Colour is learned in fewer steps at the strongest colour signal than at the weakest",
-    quantity="log2 of the steps until colour is learned, weakest signal over strongest, mean over seeds",
-    kind="stand-in",
+    "speed",
+    "Diffusion models learn the unseen class's colour in fewer steps at the strongest colour signal than at the "
+        "weakest",
+    quantity="log2 ratio of training steps until colour of small blue circles is learned, smallest over largest "
+        "red-blue difference, mean over seeds", kind="stand-in",
     source="Section 5: 'speed and order of compositional generalization is determined by concept signal'", low=0.0,
 )  # fmt: skip
 def _speed(run: xr.Dataset) -> Estimate:
@@ -169,11 +183,16 @@ def _lead(run: xr.Dataset, *, signal: int) -> Estimate:
 
 _BEND = f"Figure 6 (a): 'a bend towards the concept with stronger signal'; 0.2 is {_BAR}; {_PILOT}"
 
-_bend = partial(_add, quantity="largest lead of colour over size, negative for size over colour, mean over seeds")
+_bend = partial(
+    _add,
+    quantity="largest lead of colour over size (negative: size over colour) of diffusion models' small blue circles, "
+    "in class distances, mean over seeds",
+)
 
 _bend(
     "bend-strong",
-    "At the strongest colour signal, the trajectory of the unseen class bends toward (blue, big)",
+    "At the strongest colour signal, the unseen class's trajectory in colour and size bends at least 0.2 toward "
+    "(blue, big)",
     kind="stand-in",
     source=f"{_BEND} 0.74 and 0.59",
     low=0.2,
@@ -181,7 +200,8 @@ _bend(
 
 _bend(
     "bend-weak",
-    "At the weakest colour signal, the trajectory of the unseen class bends toward (red, small)",
+    "At the weakest colour signal, the unseen class's trajectory in colour and size bends at least 0.2 toward "
+    "(red, small)",
     kind="stand-in",
     source=f"{_BEND} -0.51 and -0.73",
     high=-0.2,
@@ -192,10 +212,10 @@ _RISE = "Figure 6 (b): 'the concept space MSE has a phase where it increases'"
 
 
 @_add(
-    "rise", "The concept space MSE of the unseen class rises by at least 0.02 during training before it falls again",
-    quantity="largest rise from dip to peak, found on half of the images and read from the others, mean over models",
-    kind="stand-in", source=f"{_RISE}; 0.02 is {_BAR}, as records can differ by 0.01; {_PILOT} 0.02 to 0.13",
-    low=0.02,
+    "rise", "The concept-space MSE of images generated for the unseen class rises by at least 0.02 during training",
+    quantity="largest rise of the squared error of mean colour and size (class distance 1), found on half of the "
+        "images and read from the others, mean over diffusion models", kind="stand-in",
+    source=f"{_RISE}; 0.02 is {_BAR}, as records can differ by 0.01; {_PILOT} 0.02 to 0.13", low=0.02,
 )  # fmt: skip
 def rise_by_images(run: xr.Dataset) -> Estimate:
     return _resolved(curves.rises(run), "models")
@@ -203,21 +223,23 @@ def rise_by_images(run: xr.Dataset) -> Estimate:
 
 @_add(
     "rise-of-circles",
-    "Once samples show circles, the concept space MSE of the unseen class still rises by at least 0.02",
-    quantity="largest rise from dip to peak after three times the step of the first record, mean over models",
-    kind="own",
+    "Once samples show circles, the concept-space MSE of images generated for the unseen class still rises by at "
+        "least 0.02",
+    quantity="largest rise of the squared error of mean colour and size (class distance 1) after three times the "
+        "first recorded step, mean over diffusion models", kind="own",
     source="the bound of `rise`; posed after a first look, when the largest rise of one model of ten was among noise",
     low=0.02,
-)
+)  # fmt: skip
 def rise_of_circles(run: xr.Dataset) -> Estimate:
     return _resolved(curves.rises(run, float(_GRAINY * run.attrs["first_record"])), "models")
 
 
 @_add(
     "rise-raw",
-    "The concept space MSE of the unseen class rises during training even without averaging of the weights",
-    quantity="rise for raw weights, from the dip to the peak of the averaged weights, mean over models", kind="own",
-    source="a check that the moving average does not cause the rise", low=0.0,
+    "Without weight averaging, diffusion models' concept-space MSE for the unseen class still rises during training",
+    quantity="change of the squared error of mean colour and size for raw weights, from dip to peak of that for "
+        "averaged weights, mean over models",
+    kind="own", source="a check that the moving average does not cause the rise", low=0.0,
 )  # fmt: skip
 def _rise_raw(run: xr.Dataset) -> Estimate:
     # From dip to peak of the averaged ones: the largest rise of raw weights would be mostly jitter.
@@ -239,15 +261,19 @@ def _rise_by_seeds(run: xr.Dataset, *, signal: int) -> Estimate:
 
 for _name, _end, _signal in (("rise-strong", "strongest", STRONG), ("rise-weak", "weakest", WEAK)):
     _add(
-        _name, f"At the {_end} colour signal, the concept space MSE rises at the same steps in different seeds",
-        quantity="rise of a seed's MSE where the mean of the other seeds rises most, mean over seeds",
-        kind="stand-in", source=f"{_RISE}, of the mean over seeds", low=0.0,
+        _name,
+        f"At the {_end} colour signal, the unseen class's concept-space MSE rises at the same steps in different "
+            "diffusion models",
+        quantity="change of one model's squared error of mean colour and size where the mean of other seeds' "
+            "models rises most, mean over seeds", kind="stand-in", source=f"{_RISE}, of the mean over seeds", low=0.0,
     )(partial(_rise_by_seeds, signal=_signal))  # fmt: skip
 
 
 @_add(
-    "memorizing", "At the peak of the concept space MSE, most models show exactly one of the two new concept values",
-    quantity="share of models with exactly one coordinate above 1/2 at the peak", kind="stand-in",
+    "memorizing",
+    "At their peak error on the unseen class, at least half of diffusion models show only blue or only small",
+    quantity="share of diffusion models with exactly one of colour and size of small blue circles beyond the "
+        "midpoint of class means at the MSE peak", kind="stand-in",
     source=f"Section 4.2.2, 'Transient Memorization'; one half is {_BAR}", low=0.5,
 )  # fmt: skip
 def _memorizing(run: xr.Dataset) -> Estimate:
@@ -260,9 +286,11 @@ def _memorizing(run: xr.Dataset) -> Estimate:
 
 
 @_add(
-    "transient", "The concept space MSE ends below its value at the dip before its largest rise",
-    quantity="final MSE over that at the dip, mean over models", kind="stand-in",
-    source="Section 5: 'This bend is transient'", high=1.0,
+    "transient",
+    "On average, diffusion models' concept-space MSE for the unseen class ends below its value before its largest "
+        "rise",
+    quantity="final squared error of mean colour and size of small blue circles over its value at the dip, mean "
+        "over diffusion models", kind="stand-in", source="Section 5: 'This bend is transient'", high=1.0,
 )  # fmt: skip
 def _transient(run: xr.Dataset) -> Estimate:
     ratios = []
@@ -274,8 +302,10 @@ def _transient(run: xr.Dataset) -> Estimate:
 
 # (c)
 @_add(
-    "slows", "The speed in concept space falls to at most a tenth of its maximum by the end of training",
-    quantity="last speed over the largest, mean over models", kind="stand-in",
+    "slows",
+    "By the end of training, diffusion models' speed in concept space falls to at most a tenth of its maximum",
+    quantity="last over largest speed of the mean colour and size of generated small blue circles, per training "
+        "step, mean over models", kind="stand-in",
     source=f"Figure 6 (c): 'Concept learning gradually slows down'; a tenth is {_BAR}", high=0.1,
 )  # fmt: skip
 def _slows(run: xr.Dataset) -> Estimate:
@@ -289,9 +319,10 @@ _EXPONENTIAL = "Figure 6 (c): 'slows down at an exponential rate'"
 
 
 @_add(
-    "exponential-speed", "After its peak, the speed in concept space fits an exponential better than a power law",
-    quantity="log likelihood per record of the exponential minus that of the power law, mean over models",
-    kind="stand-in", source=_EXPONENTIAL, low=0.0,
+    "exponential-speed",
+    "After its peak, diffusion models' speed in concept space follows an exponential more closely than a power law",
+    quantity="log likelihood per record of the exponential minus that of the power law, speed in colour and size "
+        "of small blue circles, mean over models", kind="stand-in", source=_EXPONENTIAL, low=0.0,
 )  # fmt: skip
 def _speed_law(run: xr.Dataset) -> Estimate:
     gains = []
@@ -312,10 +343,11 @@ def _residual_squares(x: np.ndarray, y: np.ndarray) -> float:
 
 @_add(
     "exponential-approach",
-    "From 1/2 on, the slower coordinate approaches its end exponentially rather than as a power law",
+    "From half-way, the unseen class's slower concept, colour or size, approaches its end exponentially rather "
+        "than as a power law",
     quantity="log likelihood per record of the exponential minus that of the power law, on images not used for the "
-        "fit",
-    kind="stand-in", source=f"{_EXPONENTIAL}, and Theorem 4.1; free of the noise that adds to every speed", low=0.0,
+        "fit, mean over diffusion models", kind="stand-in",
+    source=f"{_EXPONENTIAL}, and Theorem 4.1; free of the noise that adds to every speed", low=0.0,
 )  # fmt: skip
 def _terminal_law(run: xr.Dataset) -> Estimate:
     whole, halves = curves.paths(run), [curves.paths(run, images=half) for half in curves.HALVES]
@@ -340,9 +372,10 @@ _THEORY = "Section 5: 'the findings from our theory and the SIM task [...] gener
 
 @_add(
     "predicted-order",
-    "At unfitted colour signals, the SIM theory predicts the concept learned first in at least 3 of 4 models",
-    quantity="share of models with the predicted order, at signals other than the fitted one", kind="own",
-    source=f"{_THEORY}; 3 of 4 is {_BAR}", low=0.75,
+    "At unfitted colour signals, SIM linear-network theory predicts the first-learned concept of at least 3/4 of "
+        "diffusion models",
+    quantity="share of diffusion models with colour or size learned first as in two-layer linear networks fitted "
+        "at the strongest colour signal", kind="own", source=f"{_THEORY}; 3 of 4 is {_BAR}", low=0.75,
 )  # fmt: skip
 def _predicted_order(run: xr.Dataset) -> Estimate:
     measured, theory = curves.learned(run)[1:], curves.by_model(run, "theory_learned")[1:]
@@ -355,9 +388,10 @@ def _predicted_order(run: xr.Dataset) -> Estimate:
 
 @_add(
     "predicted-ratio",
-    "At unfitted colour signals, the SIM theory predicts the ratio of both learning times to a factor of 2",
-    quantity="log2 of predicted over measured ratio of the steps to learn colour and size, mean over models",
-    kind="own", source=f"{_THEORY}; a factor of 2 is {_BAR}", low=-1.0, high=1.0,
+    "At unfitted colour signals, SIM linear-network theory predicts diffusion models' ratio of learning times to "
+        "within a factor of 2",
+    quantity="log2 of predicted over measured ratio of the steps to learn colour and size of small blue circles, "
+        "mean over models", kind="own", source=f"{_THEORY}; a factor of 2 is {_BAR}", low=-1.0, high=1.0,
 )  # fmt: skip
 def _predicted_ratio(run: xr.Dataset) -> Estimate:
     measured, theory = curves.learned(run)[1:], curves.by_model(run, "theory_learned")[1:]
@@ -368,9 +402,11 @@ def _predicted_ratio(run: xr.Dataset) -> Estimate:
 
 @_add(
     "predicted-bend",
-    "At unfitted colour signals, the SIM theory predicts the lead of colour over size to within 0.15",
-    quantity="predicted minus measured largest lead of colour over size, mean over models", kind="own",
-    source=f"{_THEORY}; 0.15 is {_BAR}; {_PILOT} -0.03 and 0.19", low=-0.15, high=0.15,
+    "At unfitted colour signals, SIM linear-network theory predicts diffusion models' lead of colour over size to "
+        "within 0.15",
+    quantity="predicted minus measured largest lead of colour over size of small blue circles (class distance 1), "
+        "mean over models", kind="own", source=f"{_THEORY}; 0.15 is {_BAR}; {_PILOT} -0.03 and 0.19", low=-0.15,
+    high=0.15,
 )  # fmt: skip
 def _predicted_lead(run: xr.Dataset) -> Estimate:
     theory, measured = curves.by_model(run, "theory_lead")[1:], curves.leads(run)[1:]
@@ -379,8 +415,10 @@ def _predicted_lead(run: xr.Dataset) -> Estimate:
 
 @_add(
     "predicted-rise",
-    "The SIM theory predicts the rise of the concept space MSE to within 0.02",
-    quantity="predicted minus measured rise, mean over models of all signals",  # the fit does not aim at it
+    "SIM linear-network theory predicts the rise of diffusion models' concept-space MSE for the unseen class to "
+    "within 0.02",
+    quantity="predicted minus measured largest rise of the squared error of colour and size, mean over models of "
+    "all signals",  # the fit does not aim at it
     kind="own",
     source=f"{_THEORY}; 0.02 is {_BAR}; {_PILOT} -0.12 to 0.01",
     low=-0.02,
@@ -412,33 +450,46 @@ def _matching(run: xr.Dataset, *, adam: bool) -> Estimate:
     return _resolved(ratio.isel(signal=slice(1, None)).values, "models")
 
 
-for _suffix, _at_pace in (("", "of gradient flow"), ("-adam", "of AdamW")):
+_PACES = (
+    ("", "gradient-flow", "steps per time unit equal at all signals", "1.2 and 0.9"),
+    ("-adam", "AdamW", "steps per time unit proportional to summed concept strengths", "0.67 and 0.56"),
+)
+
+for _suffix, _at_pace, _steps, _ in _PACES:
     _add(
         f"predicted-rate{_suffix}",
-        f"At unfitted signals, the SIM theory at the pace {_at_pace} predicts terminal rates to a factor of 2",
-        quantity="log2 of predicted over measured rate of the terminal approach, mean over models", kind="own",
-        source=f"{_THEORY}; a factor of 2 is {_BAR}", low=-1.0, high=1.0,
+        f"At {_at_pace} pace, SIM theory predicts diffusion models' final approach rates at unfitted signals to "
+            "within a factor of 2",
+        quantity="log2 of predicted over measured rate of the slower concept's exponential approach, "
+            f"{_steps}, mean over models", kind="own", source=f"{_THEORY}; a factor of 2 is {_BAR}", low=-1.0,
+        high=1.0,
     )(partial(_predicted_rate, adam=bool(_suffix)))  # fmt: skip
 
 _add(
-    "pace", "A unit of the theory's time takes equally many steps at all colour signals, to a factor of 2",
-    quantity="log2 of the fitted steps per unit of time over those at the first signal, mean over models", kind="own",
+    "pace",
+    "Per unit of SIM theory time, diffusion models need equally many steps at all signals, within a factor of 2",
+    quantity="log2 of fitted training steps per unit of linear-network time over those at the strongest colour "
+        "signal, mean over models", kind="own",
     source=f"gradient flow; a factor of 2 is {_BAR}; {_PILOT} -2.1 and -1.9", low=-1.0, high=1.0,
 )(partial(_pace, adam=False))  # fmt: skip
 
 _add(
-    "pace-adam", "The steps in a unit of the theory's time are proportional to a₁ + a₂, to a factor of 2",
-    quantity="log2 of the fitted steps per unit of time over those expected from the first signal, mean over models",
-    kind="own",
+    "pace-adam",
+    "Diffusion models' steps per unit of SIM theory time are proportional to summed concept strengths within a "
+        "factor of 2",
+    quantity="log2 of fitted steps per unit of time over those expected from the strongest signal, strengths aₖ = "
+        "σₖ² + μₖ²/3 of the images, mean over models", kind="own",
     source=f"AdamW is insensitive to the size of gradients; a factor of 2 is {_BAR}; {_PILOT} 0.04 and 0.17",
     low=-1.0, high=1.0,
 )(partial(_pace, adam=True))  # fmt: skip
 
-for _suffix, _at_pace, _found in (("", "of gradient flow", "1.2 and 0.9"), ("-adam", "of AdamW", "0.67 and 0.56")):
+for _suffix, _at_pace, _steps, _found in _PACES:
     _add(
         f"matching{_suffix}",
-        f"At the pace {_at_pace}, a signal's own mu and sigma predict its trajectory better than the first signal's",
-        quantity="error of the predicted trajectory over that of the first signal's, mean over models", kind="own",
+        f"At {_at_pace} pace, SIM theory predicts diffusion trajectories better from a signal's own images than "
+            "from the first signal's",
+        quantity="error of the colour-size trajectory predicted from own images over that from the strongest "
+            f"signal's, {_steps}, mean over models", kind="own",
         source=f"a condition for a prediction from mu and sigma; {_PILOT} {_found}", high=1.0,
     )(partial(_matching, adam=bool(_suffix)))  # fmt: skip
 
@@ -450,14 +501,17 @@ def _against(run: xr.Dataset, *, other: str) -> Estimate:
 
 _add(
     "two-layers",
-    "The two-layer model fits the trajectory at the strongest colour signal better than the one-layer model",
-    quantity="error of the two-layer fit over that of the one-layer fit, mean over models", kind="own",
+    "At the strongest colour signal, two-layer linear networks fit diffusion models' trajectory better than "
+        "one-layer networks",
+    quantity="error of the two-layer fit to the colour and size of small blue circles over that of the one-layer "
+        "fit, mean over models", kind="own",
     source=f"Section 4: one layer has no transient memorization; {_PILOT} 1.10 and 1.15", high=1.0,
 )(partial(_against, other="one layer"))  # fmt: skip
 
 _add(
     "orthogonal",
-    "Orthogonal concept directions, as in the SIM task, fit the trajectory no worse than the images' directions",
-    quantity="error of the fit with orthogonal directions over that with the images', mean over models", kind="own",
-    source=f"Section 2.1; {_PILOT} 0.87 and 0.78", high=1.0,
+    "At the strongest colour signal, linear networks with orthogonal concepts fit diffusion trajectories no worse "
+        "than with images' directions",
+    quantity="error of the two-layer fit with orthogonal colour and size directions over that with the images' "
+        "directions, mean over models", kind="own", source=f"Section 2.1; {_PILOT} 0.87 and 0.78", high=1.0,
 )(partial(_against, other="overlapping"))  # fmt: skip

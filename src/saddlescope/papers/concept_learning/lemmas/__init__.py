@@ -226,10 +226,9 @@ claims = Claims()
 
 
 @claims.add(
-    "allowed",
-    "The starts of the runs that are compared with Lemmas D.1 to D.8 satisfy Assumptions D.1 to D.5 as printed",
-    quantity="share of these starts that satisfy all assumptions", kind="own",
-    source="Assumptions D.1 to D.5, with K = 20, kappa = 1.11, C = 2", low=1.0,
+    "allowed", "All initial weights chosen to test Lemmas D.1 to D.8 satisfy Assumptions D.1 to D.5 as printed",
+    quantity="share of these initial weights that satisfy all five assumptions, on initial size, step size and "
+        "concept strengths", kind="own", source="Assumptions D.1 to D.5, with K = 20, kappa = 1.11, C = 2", low=1.0,
 )  # fmt: skip
 def _assumptions_hold(run: xr.Dataset) -> Estimate:
     allowed = run.sel(group=["allowed, flow", "allowed, map"])
@@ -255,9 +254,9 @@ def _violating_runs(run: xr.Dataset, *, lemma: str, groups: Groups) -> Estimate:
 
 
 _QUANTITIES: dict[Groups, str] = {
-    "allowed": "number of runs, of gradient flow and of map D.2, with a violation",
-    "allowed flow": "number of runs of gradient flow with a violation",
-    "flow": "number of runs of gradient flow, from allowed and ordinary starts, with a violation",
+    "allowed": "number of violating runs from tiny initial weights W = UUᵀ, by gradient flow and discrete map D.2",
+    "allowed flow": "number of violating gradient-flow runs from tiny initial weights W = UUᵀ",
+    "flow": "number of violating gradient-flow runs of W = UUᵀ, from tiny and from ordinary initial weights",
 }
 
 
@@ -277,67 +276,92 @@ def _add(
     claims.add(name, statement, quantity=_QUANTITIES[groups], kind=kind, source=source, high=0.0)(statistic)
 
 
-_UNDER = "Under Assumptions D.1 to D.5,"
+_UNDER = "Under Assumptions D.1–D.5,"
 _OURS = "proved in saddlescope.theory.concepts; exact"
 
-_add("corollary-d1", "Corollary D.1", f"{_UNDER} |N_ij| never exceeds 2Pγαdβ²ω², as Corollary D.1 states")
+_add(
+    "corollary-d1", "Corollary D.1",
+    f"{_UNDER} each noise term |N_ij| of dW/dt is at most 2Pd·max(a)·max|w(0)|², with strengths a and growth "
+        "constant P",
+)  # fmt: skip
 _add(
     "corollary-d1-corrected", "Corollary D.1, P²",
-    f"{_UNDER} |N_ij| never exceeds 2P²γαdβ²ω², P times the bound of Corollary D.1",
+    f"{_UNDER} each noise term |N_ij| of dW/dt is at most 2P²d·max(a)·max|w(0)|², with strengths a and growth "
+        "constant P",
     "two entries in the initial phase have a product of at most (P beta omega)^2; exact", kind="own",
 )  # fmt: skip
 _add(
-    "d1", "D.1", f"{_UNDER} |w_ij(t)| never exceeds |w_ij(0)| exp(2(a_i + a_j)κt), as Lemma D.1 states",
+    "d1", "D.1",
+    f"{_UNDER} |w_ij(t)| never exceeds |w_ij(0)| exp(2.22(a_i + a_j)t), with concept strengths a_k (Lemma D.1)",
     "Lemma D.1 as printed, in the time t of gradient flow; exact",
 )  # fmt: skip
 _add(
-    "d2", "D.2", f"{_UNDER} all entries meet the bounds of Lemma D.2 and keep their sign until T_1",
+    "d2", "D.2",
+    f"{_UNDER} each w_ij initially keeps its sign, stays small and grows at least as exp(2(a_i+a_j)t/1.11) with "
+        "strengths a",
     "Lemma D.2 as printed: |w_ij(0)| e^(2 (a_i + a_j) t / kappa) <= |w_ij(t)| <= P beta omega; exact",
 )  # fmt: skip
-_add("d3", "D.3", f"{_UNDER} w_ii(t) is at least w_ii(0) exp(4a_i t/κ) until T_1^(i), as Lemma D.3 states")
+_add(
+    "d3", "D.3",
+    f"{_UNDER} each diagonal w_ii initially stays small and grows at least as exp(4a_i·t/1.11) with concept strength "
+        "a_i",
+)  # fmt: skip
 _add(
     "d2-d3-corrected", "growth",
-    "In gradient flow, every w_ij stays within a proven error bound of w_ij(0) exp(2(a_i + a_j)t), from any start",
+    "Under gradient flow from any initial weights, w_ij follows w_ij(0) exp(2(a_i + a_j)t) within a proven error for "
+        "strengths a_k",
     f"corrects Lemmas D.2 and D.3; the error bound is that of initial_growth, {_OURS}", groups="flow", kind="own",
 )  # fmt: skip
 _add(
-    "d4", "D.4", f"{_UNDER} w_ii grows from Pβω to 0.85 at least as fast as Lemma D.4 states",
-    "Lemma D.4 as printed, with lambda = 0.85: at least as e^(4 a_i (1 - lambda) t / kappa); exact",
+    "d4", "D.4",
+    f"{_UNDER} each diagonal w_ii grows beyond its initial phase up to 0.85 at least as exp(0.6a_i·t/1.11), strength "
+        "a_i", "Lemma D.4 as printed, with lambda = 0.85: at least as e^(4 a_i (1 - lambda) t / kappa); exact",
 )  # fmt: skip
-_add("d5-upper", "D.5, upper", f"{_UNDER} w_ii never exceeds 1 + 2/K, as Lemma D.5 states")
+_add("d5-upper", "D.5, upper", f"{_UNDER} no diagonal entry w_ii of W = UUᵀ ever exceeds 1.1 (Lemma D.5)")
 _add(
-    "d5-lower-flow", "D.5, lower", f"{_UNDER} w_ii is never negative in gradient flow, as Lemma D.5 states",
+    "d5-lower-flow", "D.5, lower",
+    f"{_UNDER} no diagonal entry w_ii of W = UUᵀ is ever negative in gradient flow (Lemma D.5)",
     "Lemma D.5, taken for gradient flow; exact", groups="allowed flow", kind="reading",
 )  # fmt: skip
 _add(
-    "d5-lower", "D.5, lower", f"{_UNDER} w_ii is never negative in gradient flow and map D.2, as Lemma D.5 states",
+    "d5-lower", "D.5, lower",
+    f"{_UNDER} no w_ii is ever negative in gradient flow or the discrete map D.2 of W (Lemma D.5)",
     "Lemma D.5 as printed, of W = U U^T; but map D.2 drops a term, and its W is no such product",
 )  # fmt: skip
-_add("corollary-d2", "Corollary D.2", f"{_UNDER} w_ii changes by at most 1/K in one step, as Corollary D.2 states")
-_add("d6", "D.6", f"{_UNDER} w_ii never falls below 1-2/K once it is above, as Lemma D.6 states")
 _add(
-    "d7", "D.7", f"{_UNDER} once w_ii > 0.8, |w_ij| never exceeds max(|w_ij(t_0)|, ω), as Lemma D.7 states",
+    "corollary-d2", "Corollary D.2",
+    f"{_UNDER} no diagonal entry w_ii changes by more than 0.05 in one step of the discrete map D.2",
+)  # fmt: skip
+_add("d6", "D.6", f"{_UNDER} no diagonal entry w_ii of W falls below 0.9 once it has exceeded 0.9 (Lemma D.6)")
+_add(
+    "d7", "D.7",
+    f"{_UNDER} once w_ii > 0.8, |w_ij| for weaker concepts j never exceeds both its value then and min|w(0)|",
     "Lemma D.7 as printed, for concepts j weaker than i; t_0 is when w_ii passes 0.8; exact",
 )  # fmt: skip
 _add(
-    "d8", "D.8", f"{_UNDER} off-diagonal entries always stay in the initial phase, |w_ij| ≤ Pβω, as Lemma D.8 states",
-    "Lemma D.8, Assertion D.1 as printed; exact",
+    "d8", "D.8",
+    f"{_UNDER} each off-diagonal |w_ij| always stays below P·max|w(0)|, the initial-phase limit with growth constant "
+        "P (Lemma D.8)", "Lemma D.8, Assertion D.1 as printed; exact",
 )  # fmt: skip
 _add(
-    "d8-step", "D.8, step", f"{_UNDER} w_ii reaches Pβω when its upper bound does, as the proof of Lemma D.8 states",
+    "d8-step", "D.8, step",
+    f"{_UNDER} each diagonal w_ii reaches P·max|w(0)| when its exponential upper bound does, with growth constant P",
     "the proof of Lemma D.8 as printed: w_ii(t_0) >= P beta omega; the upper bound is that of Lemma D.1; exact",
 )  # fmt: skip
 _add(
-    "d8-time", "D.8, t*", f"{_UNDER} w_ii has passed 0.8 by the time t* of the proof of Lemma D.8",
+    "d8-time", "D.8, t*",
+    f"{_UNDER} each diagonal entry w_ii passes 0.8 by the time that Lemma D.8's proof derives from w_ii(0)",
     "the proof of Lemma D.8 as printed; exact",
 )  # fmt: skip
 _add(
-    "d8-time-flow", "D.8, t*", f"{_UNDER} w_ii has passed 0.8 in gradient flow by t* of the proof of Lemma D.8",
+    "d8-time-flow", "D.8, t*",
+    f"{_UNDER} in gradient flow diagonal w_ii passes 0.8 by the time that Lemma D.8's proof derives from w_ii(0)",
     "the proof of Lemma D.8, taken for gradient flow; exact", groups="allowed flow", kind="reading",
 )  # fmt: skip
 _add(
     "ceiling", "ceiling",
-    "In gradient flow from any start, |w_ij| never exceeds the geometric mean of two logistic curves",
+    "Under gradient flow from any initial weights, |w_ij| never exceeds the geometric mean of logistic bounds on "
+        "w_ii and w_jj",
     f"corrects Lemmas D.1 and D.5; the curves L_i, L_j are those of map_ceiling, {_OURS}", groups="flow", kind="own",
 )  # fmt: skip
 

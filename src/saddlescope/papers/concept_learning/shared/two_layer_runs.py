@@ -189,8 +189,8 @@ def stored_error(run: xr.Dataset, *, name: str) -> Estimate:
 
 EXACT_MAP_CLAIM = Claim(
     name="map",
-    statement="The computed W(t) agrees with an independent integration by SciPy's DOP853",
-    quantity="largest difference of an entry of W over the run",
+    statement="The computed network map W(t) = UUᵀ agrees with an independent integration by SciPy's DOP853",
+    quantity="largest absolute difference of an entry of W between both integrations, over the gradient-flow run",
     kind=Kind.OWN,
     source="This project's bar",
     high=EXACT_W,
@@ -201,8 +201,8 @@ EXACTNESS_CLAIMS = (
     EXACT_MAP_CLAIM,
     Claim(
         name="turns",
-        statement="The turning times of the loss agree with an independent integration by SciPy's DOP853",
-        quantity="largest difference of a turning time",
+        statement="Turning times of the out-of-distribution loss agree with independent integration by DOP853",
+        quantity="largest difference in the time of a minimum or maximum of the loss between both integrations",
         kind=Kind.OWN,
         source="This project's bar",
         high=1e-6,
@@ -211,8 +211,8 @@ EXACTNESS_CLAIMS = (
     ),
     Claim(
         name="log-det",
-        statement="log det W grows at its exact rate 4 tr(A(1 − W))",
-        quantity="error of the growth of log det W over the run",
+        statement="The log determinant of W = UUᵀ grows at the rate 4 tr(A(1 − W)), A the data second-moment matrix",
+        quantity="error of the growth of log det W over the gradient-flow run against this law",
         kind=Kind.OWN,
         source="Jacobi's formula, exact; this project's bar",
         high=EXACT_LAW,

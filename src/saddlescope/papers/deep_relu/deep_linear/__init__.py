@@ -192,8 +192,10 @@ claims = Claims()
 
 @claims.add(
     "stages",
-    "Each deep linear network shows as many stages as the theory predicts, with the predicted rank in every layer",
-    quantity="number of networks with another number of stages, or a layer of another rank", kind="reading",
+    "Each trained deep linear network shows the number of loss plateaus and the layer ranks that exact theory "
+        "predicts",
+    quantity="number of networks with a number of loss plateaus, or a rank of a layer on one, other than predicted",
+    kind="reading",
     source="Section 5 on linear networks; exact theory, for drops of at least 2 % of the range of the loss", high=0.0,
 )  # fmt: skip
 def _wrong_networks(run: xr.Dataset) -> Estimate:
@@ -204,13 +206,12 @@ def _wrong_networks(run: xr.Dataset) -> Estimate:
 
 
 @claims.add(
-    "levels",
-    "The loss on each plateau of a deep linear network is that of the best linear fit of its rank",
-    quantity="largest difference between the loss on a plateau and that of the best fit, over the loss's range",
-    kind="reading",
-    source="Section 5 on linear networks; exact theory; the bound from runs on other seeds, since plateaus are finite",
-    high=1e-3,
-)
+    "levels", "The loss on each plateau of a deep linear network is that of the best linear fit of its rank",
+    quantity="largest absolute difference of a plateau's loss from that of the best linear fit of its rank, relative "
+        "to the loss range", kind="reading",
+    source="Section 5 on linear networks; exact theory; the bound from runs on other seeds, since plateaus are "
+        "finite", high=1e-3,
+)  # fmt: skip
 def _level_error(run: xr.Dataset) -> Estimate:
     span = run.level.isel(stage=0) - run.level.min("stage")
     error = abs(run.stage_loss - run.level) / span
@@ -219,8 +220,9 @@ def _level_error(run: xr.Dataset) -> Estimate:
 
 @claims.add(
     "saddles", "The loss on each plateau of a deep linear network is that of some saddle of its rank",
-    quantity="largest difference between the loss on a plateau and that of the nearest saddle, over the loss's range",
-    kind="own", source="exact theory; the bound from runs on other seeds", high=1e-3,
+    quantity="largest absolute difference of a plateau's loss from the nearest theoretical saddle loss of its "
+        "rank, relative to the loss range", kind="own", source="exact theory; the bound from runs on other seeds",
+    high=1e-3,
 )  # fmt: skip
 def _distance_from_saddles(run: xr.Dataset) -> Estimate:
     return Estimate(float(run.fitted.max()))
@@ -228,9 +230,9 @@ def _distance_from_saddles(run: xr.Dataset) -> Estimate:
 
 @claims.add(
     "speed",
-    "Deep linear networks leave the origin along directions with at least 85 % of the optimal escape speed |G Xᵀ|",
-    quantity="smallest share of the optimal speed, over networks, before the loss falls by 1 % of the first drop",
-    kind="reading",
+    "Deep linear networks leave the origin along directions with at least 85 % of the largest possible escape speed",
+    quantity="escape speed of the layers' leading singular directions near the origin over the largest possible "
+        "one, smallest over networks", kind="reading",
     source="Section 2.2 with linear layers; the bound from runs on other seeds, since the initial scale is finite",
     low=0.85, high=1.0 + 1e-9,
 )  # fmt: skip
@@ -252,10 +254,12 @@ def _synthetic_success(run: xr.Dataset, *, noise: float) -> Estimate:
 for _noise, _bar in SUCCESS_BARS.items():
     claims.add(
         f"synthetic-{_noise:g}",
-        f"With noise of {_noise:g} of the range, at least {100 * _bar:g} % of synthetic staircases are found right"
+        f"With loss noise of {_noise:g} of the range, the plateau finder recovers at least {100 * _bar:g} % of "
+        "synthetic loss staircases"
         if _noise
-        else "Without noise, all synthetic staircases are found right",
-        quantity="share of staircases with all stages, times, levels and ranks found right",
+        else "Without noise, the plateau finder recovers every synthetic loss staircase",
+        quantity="share of synthetic loss staircases with the number, times, levels and ranks of all "
+        "plateaus recovered",
         kind="own",
         source="this project's bar; on staircases that were not used to set the finder",
         low=_bar,
