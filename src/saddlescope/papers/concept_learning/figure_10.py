@@ -214,8 +214,9 @@ def _predicted_time_error(run: xr.Dataset, *, name: str) -> Estimate:
 
 claims.add(
     "plateau-end", "Gradient flow up to the time horizon suffices to predict when the longest loss plateau ends",
-    quantity="absolute error of the predicted time of w_11 = 1/2, the weakest concept's entry of UUᵀ, on the longest "
-        "plateau", kind="own", source="SymmetricFlows.learned_at; this project's bar", high=0.02, unit="t",
+    quantity="absolute error, in units of time t, of the predicted time of w_11 = 1/2, the weakest concept's entry "
+        "of UUᵀ, on the longest plateau", kind="own", source="SymmetricFlows.learned_at; this project's bar",
+    high=0.02, unit="t",
 )(partial(_predicted_time_error, name="said_at_horizon"))  # fmt: skip
 
 claims.add(

@@ -157,15 +157,15 @@ def _descent_claims(figure: int, word: str, descents: int, least_rise: float) ->
         "rises",
         "The shrinking of off-diagonal entries of W = UUᵀ is the main cause of every rise of the out-of-distribution "
             "loss",
-        quantity="share of shrinking off-diagonal |w_ij| in all loss-raising changes of W, smallest over the rises "
-            "of the loss",
+        quantity="share of positive contributions ∫∂L/∂w_ij dw_ij that shrinking off-diagonal |w_ij| make, smallest "
+            "over rises after a descent",
         kind="reading", source=f"{where}; more than half is this project's bar for 'main'", low=0.5,
     )(causing_rises)  # fmt: skip
     claims.add(
         "rises-only",
         "Nothing but the shrinking of off-diagonal entries of W = UUᵀ raises the out-of-distribution loss",
-        quantity="share of shrinking off-diagonal |w_ij| in all loss-raising changes of W, smallest over the rises "
-            "of the loss",
+        quantity="share of positive contributions ∫∂L/∂w_ij dw_ij that shrinking off-diagonal |w_ij| make, smallest "
+            "over rises after a descent",
         kind="printed", source=f"{where}: 'match exactly', taken literally; 0.95 allows for rounding", low=0.95,
     )(causing_rises)  # fmt: skip
     claims.add(

@@ -273,9 +273,9 @@ for _model, _networks, _theory in (
 ):
     claims.add(
         f"border-{_model}",
-        f"{_networks}, stopped at 1% of the initial training loss, fail to generalize exactly where predicted",
-        quantity="share of initializations away from the predicted border that generalize (test outputs above half "
-            "their targets) or fail as predicted", kind="own",
+        f"Away from the border, {_networks[0].lower() + _networks[1:]} stopped early generalize or fail as predicted",
+        quantity="share of initializations away from the predicted border that, stopped at 1 % of the initial loss, "
+            "generalize (test outputs above half their targets) or fail as predicted", kind="own",
         source=f"derived from equation 4.1, with the weaker concept at one half: its share is 4 done; {_PILOT}",
         low=0.99, sizes=_LARGER,
     )(partial(_border_share, model=_model))  # fmt: skip
@@ -293,7 +293,7 @@ for _model, _networks, _theory in (
     )(partial(_time_error, model=_model))  # fmt: skip
     claims.add(
         f"budget-{_model}",
-        f"{_networks} generalize within a fixed training time where the last concept's predicted time is shorter",
+        f"{_networks} generalize within a fixed time if and only if the last concept's predicted time is shorter",
         quantity="share of initializations of any scale that generalize (test outputs above half their targets) or "
             "fail as predicted", kind="own", source=f"{_theory}; {_PILOT}", low=0.99, sizes=_LARGER,
     )(partial(_budget_share, model=_model))  # fmt: skip

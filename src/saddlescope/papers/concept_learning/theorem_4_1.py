@@ -210,7 +210,8 @@ claims.add(
 
 claims.add(
     "noise-bound",
-    "The absolute noise in output k of a one-layer network never exceeds Σ_i |w_ki(0)| μ_i, with concept signals μ_i",
+    "At the test point, the absolute noise in output k of one-layer networks never exceeds Σ_i |w_ki(0)| μ_i, "
+        "signals μ_i",
     quantity="largest excess of the closed form's absolute noise term over this sum of absolute initial weights, "
         "over outputs and times", kind="own", source="Section 4.1, (iii) corrected", high=1e-11,
 )(lambda run: Estimate(float((abs(run.noise) - abs(run.start_part).sum("part")).max())))  # fmt: skip

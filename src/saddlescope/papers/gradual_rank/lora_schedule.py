@@ -188,7 +188,7 @@ def _fall(run: xr.Dataset, arm: str) -> xr.DataArray:
 
 @claims.add(
     "task-is-learnt",
-    "Adapting GPT-2 by LoRA of the larger constant rank lowers the second text's test loss by at least 0.1 nats",
+    "Adapting a freshly trained GPT-2 by LoRA of the larger constant rank lowers second-text test loss by 0.1 nats",
     quantity="fall of GPT-2's test loss on the second text during LoRA of the larger constant rank, mean over seeds",
     kind="own", source="check of this project that there is something to compare", low=0.1, unit="nats", sizes=LONG,
 )  # fmt: skip

@@ -258,8 +258,8 @@ claims.add(
 
 claims.add(
     "sufficient-visible",
-    "Gradient flow shows at least 97 % of well-separated attention plateaus with all predicted nonzero entries "
-        "above the detection level",
+    "Where all predicted nonzero entries exceed the detection level, gradient flow shows at least 97 % of "
+        "well-separated attention plateaus",
     quantity="share of these plateaus, separated by log(1/level) e-folds of growth, at whose middle exactly the "
         "predicted entries exceed the detection level", kind="own",
     source="Theorem 4.1 and near_ties; added after small entries of the teacher counted as missed; the same bound",

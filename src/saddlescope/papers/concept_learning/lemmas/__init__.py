@@ -281,13 +281,11 @@ _OURS = "proved in saddlescope.theory.concepts; exact"
 
 _add(
     "corollary-d1", "Corollary D.1",
-    f"{_UNDER} each noise term |N_ij| of dW/dt is at most 2Pd·max(a)·max|w(0)|², with strengths a and growth "
-        "constant P",
+    f"{_UNDER} every noise term |N_ij| of equation 4.3 is at most 2Pd·max(a)·max|w(0)|², growth constant P",
 )  # fmt: skip
 _add(
     "corollary-d1-corrected", "Corollary D.1, P²",
-    f"{_UNDER} each noise term |N_ij| of dW/dt is at most 2P²d·max(a)·max|w(0)|², with strengths a and growth "
-        "constant P",
+    f"{_UNDER} every noise term |N_ij| of equation 4.3 is at most 2P²d·max(a)·max|w(0)|², growth constant P",
     "two entries in the initial phase have a product of at most (P beta omega)^2; exact", kind="own",
 )  # fmt: skip
 _add(
