@@ -293,7 +293,7 @@ for _model, _networks, _theory in (
     )(partial(_time_error, model=_model))  # fmt: skip
     claims.add(
         f"budget-{_model}",
-        f"{_networks} generalize within a fixed time if and only if the last concept's predicted time is shorter",
+        f"{_networks} generalize within a fixed time exactly if the last concept's predicted time is shorter",
         quantity="share of initializations of any scale that generalize (test outputs above half their targets) or "
             "fail as predicted", kind="own", source=f"{_theory}; {_PILOT}", low=0.99, sizes=_LARGER,
     )(partial(_budget_share, model=_model))  # fmt: skip

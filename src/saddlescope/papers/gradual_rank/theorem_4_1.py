@@ -214,7 +214,7 @@ claims = Claims()
 claims.add(
     "median-error",
     "From initial scale 1e-32, half of an attention head's stage times are within 0.36 % of Algorithm 1's",
-    quantity="median relative difference of the half-learning times of diagonal entries from Algorithm 1's, first stages",
+    quantity="median relative difference of the half-learning times of diagonal entries from Algorithm 1's",
     kind="reading",
     source=_BAR,
     high=0.0036,
@@ -224,7 +224,7 @@ claims.add(
 claims.add(
     "largest-error",
     "From initial scale 1e-32, an attention head's judged stage times are all within 3.5 % of Algorithm 1's",
-    quantity="largest relative difference of the half-learning times of diagonal entries from Algorithm 1's, first stages",
+    quantity="largest relative difference of the half-learning times of diagonal entries from Algorithm 1's",
     kind="reading",
     source=_BAR,
     high=0.035,

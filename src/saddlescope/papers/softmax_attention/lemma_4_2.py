@@ -236,7 +236,7 @@ def _gradients_that_do_not_fall(run: xr.Dataset) -> Estimate:
 
 @claims.add(
     "gradient-law",
-    "At t = 1e300, the largest gradient entry of separating diagonal attention weights is 1/(2 t ln t), within 10 %",
+    "At t = 1e300, the largest gradient entry of separating diagonal attention weights is 1/(2t ln t) within 10 %",
     quantity="largest deviation of 2 t ln t times the largest gradient entry from 1 at t = 1e300, over flows",
     kind="own",
     source="The law for β that grows like ln t; the bound is this project's, for corrections of ln ln t / ln t",
