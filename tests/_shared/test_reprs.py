@@ -20,7 +20,7 @@ import xarray as xr
 import saddlescope as ss
 from saddlescope._shared.reprs import ReprMixin, brief, html_table, in_line
 from saddlescope.reproduction import find_entry
-from saddlescope.reproduction.claim import Outcome, Verdict
+from saddlescope.reproduction.claim import Kind, Outcome, Verdict
 from saddlescope.reproduction.runner import Reproduction
 
 PACKAGES = ["saddlescope", *(m.name for m in pkgutil.walk_packages(ss.__path__, "saddlescope.") if m.ispkg)]
@@ -119,7 +119,9 @@ def _tracked():
 
 
 def _verdict():
-    return Verdict(f"c{MARKUP}", "s" * 999, "p", "", -math.inf, 1.0, 0.123456789, 0.1, Outcome.REPRODUCED)
+    words = {"claim": f"c{MARKUP}", "statement": "s" * 999, "quantity": "q", "source": "p", "unit": ""}
+    numbers = {"low": -math.inf, "high": 1.0, "value": 0.123456789, "uncertainty": 0.1}
+    return Verdict(**words, **numbers, kind=Kind.OWN, outcome=Outcome.REPRODUCED)
 
 
 RESULTS = {
@@ -185,7 +187,7 @@ def _reproduction(measure):
     entry = find_entry("gradual-rank/figure-2")
     claim = dataclasses.replace(entry.claims[0], name=MARKUP, statistic=measure)
     run = xr.Dataset({"x": ("t", np.zeros(9))})
-    provenance = SimpleNamespace(label="quick", versions={})
+    provenance = SimpleNamespace(label="quick", size="quick", versions={})
     return Reproduction(Path("r.nc"), dataclasses.replace(entry, claims=(claim,)), provenance, run)
 
 
@@ -194,7 +196,7 @@ def test_a_reproduction_is_shown_with_its_verdicts(types_unchecked):
 
     with types_unchecked():
         shown = _reproduction(lambda run: Estimate(math.nan, math.inf, "why"))
-        assert repr(shown) == "Reproduction('gradual-rank/figure-2', quick: 1 undecided; r.nc)"
+        assert repr(shown) == "Reproduction('gradual-rank/figure-2', quick: own: 1 undecided; r.nc)"
         assert "? undecided" in shown._repr_html_()
         assert MARKUP not in shown._repr_html_()
 

@@ -17,6 +17,7 @@ from saddlescope._shared.errors import InputError
 from saddlescope.gallery import build, sweep_page
 from saddlescope.gallery.sweep_page import SweepView
 from saddlescope.plot import DARK, LIGHT
+from saddlescope.plot.phase_diagram import OUTCOMES
 from saddlescope.sweeps import Grid, Sweep, sweep
 
 FAILURE = f"no such thing as {tiny.HOSTILE}"
@@ -111,7 +112,7 @@ def test_runs_and_sweeps_stand_side_by_side(known, results, stored, tmp_path, mo
     shutil.copytree(results / "tiny", both / "tiny")
     build(both, tmp_path / "site")
     index = text_of((tmp_path / "site/index.html").read_text("utf-8"))
-    assert "3 claims in 1 reproduction" in index
+    assert "1 reproduction. Verdicts by kind of claim:" in index
     assert "12 of 12 points finished" in index
     page, run = SweepView(stored["seeds"]).page, tmp_path / "site/tiny/staircase/quick.html"
     assert f'href="../../{page}"' in run.read_text("utf-8")
@@ -159,7 +160,8 @@ def test_the_pictures_are_the_phase_diagrams(pages, stored):
     assert {one["name"] for one in figures[1]["legend"]} == {"✓ reproduced", "✗ refuted", "? undecided", "! failed"}
     cells = figures[1]["panels"][0]["data"][0]
     assert np.array(cells["z"]).shape == (2, 3)
-    assert [row[1] for row in cells["z"]] == [3, 3], "both points with three stages failed"
+    failed = [kind.name for kind in OUTCOMES].index("failed")
+    assert [row[1] for row in cells["z"]] == [failed, failed], "both points with three stages failed"
 
 
 def test_the_data_set_is_beside_the_page_and_nothing_is_stored_twice(swept_site, stored):

@@ -18,8 +18,8 @@ def lines(
     grouped: bool = False,
     color: int | None = 0,
     style: Literal["solid", "dashed", "dotted", "steps", "points"] = "solid",
-    width: float = 1.6,
-    opacity: float = 1.0,
+    width: int | float = 1.6,
+    opacity: int | float = 1.0,
 ) -> tuple[Line, ...]:
     """Return one line per value of a dimension.
 
@@ -57,8 +57,8 @@ def lines(
                 group=name if grouped else "",
                 color=None if color is None else color + k,
                 style=style,
-                width=width,
-                opacity=opacity,
+                width=float(width),
+                opacity=float(opacity),
             )
         )
     return tuple(drawn)

@@ -24,6 +24,7 @@ from itertools import pairwise
 from typing import Any, ClassVar, Literal, dataclass_transform
 
 from saddlescope._shared.errors import InputError, unknown
+from saddlescope._shared.reprs import ReprMixin
 
 _TYPES = {int: "integer", float: "number", bool: "boolean", str: "string"}
 _NOUNS = {int: "integer", float: "number", bool: "boolean", str: "word"}
@@ -32,8 +33,8 @@ Order = Literal["", "increasing", "decreasing", "distinct"]
 """Order of the values of a tuple; the first two are strict."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Parameter:
+@dataclass(frozen=True, kw_only=True, repr=False)
+class Parameter(ReprMixin):
     """Record of one field. Bounds, choices and the unit are those of each value if the field is a tuple.
 
     Attributes:
