@@ -47,18 +47,18 @@ def missed(order):
 
 def late(order):
     def spoil(run):
-        run.found_time.loc[{"order": order}] = 1.003 * run.reported_time.sel(order=order)
+        run.found_time.loc[{"order": order}] = 1.003 * run.told_time.sel(order=order)
 
     return spoil
 
 
 def no_better_at_smaller_scales(run):
-    worse = run.reported_time.sel(order="limit") * (1 + 1e-4 * abs(run.scale))
+    worse = run.told_time.sel(order="limit") * (1 + 1e-4 * abs(run.scale))
     run.found_time.loc[{"order": "limit"}] = worse.transpose("network", "scale", "stage")
 
 
 def correction_makes_it_worse(run):
-    run.found_time.loc[{"order": "finite"}] = 1.2 * run.reported_time.sel(order="finite")
+    run.found_time.loc[{"order": "finite"}] = 1.2 * run.told_time.sel(order="finite")
 
 
 def something_left(run):
