@@ -61,7 +61,7 @@ def test_parameters_are_described(entry):
         assert record.description, name
         assert not record.description.endswith("."), name
         assert not record.description.startswith(("of ", "in which ", "as in ")), f"{name}: {record.description}"
-        assert record.scale == "linear" or not record.many or min(record.default) > 0, name
+        assert record.scale == "linear" or min(record.default if record.many else (record.default,)) > 0, name
 
 
 @pytest.mark.parametrize("size", ["quick", "paper"])

@@ -98,6 +98,16 @@ def test_a_file_of_your_own_adds_its_entries(tmp_path, forgotten):
     assert "own/added-one" in entry_names()
 
 
+def test_two_files_of_one_name_are_two_modules(tmp_path, forgotten):
+    for folder in ("a", "b"):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "same.py").write_text(OWN.format(folder))
+        load_entries(tmp_path / folder / "same.py")
+    first, second = find_entry("own/a-one").configure(), find_entry("own/b-one").configure()
+    assert type(first) is not type(second)
+    assert type(pickle.loads(pickle.dumps(first))) is type(first)
+
+
 def test_its_parameters_reach_another_process(tmp_path, forgotten):
     file = tmp_path / "carried.py"
     file.write_text(OWN.format("carried"))
@@ -122,7 +132,8 @@ def test_its_parameters_reach_another_process(tmp_path, forgotten):
 def test_files_that_cannot_be_used_are_refused(tmp_path, forgotten, name, text, sentence):
     if text is not None:
         (tmp_path / name).write_text(text)
-    with pytest.raises(InputError) as refused:
-        load_entries(tmp_path / name)
-    assert sentence in str(refused.value)
+    for _ in range(2):  # a file that was refused is refused again
+        with pytest.raises(InputError) as refused:
+            load_entries(tmp_path / name)
+        assert sentence in str(refused.value)
     assert not [known for known in entry_names() if known.startswith(("own/", ".."))]

@@ -1,15 +1,20 @@
 """Names, titles and sources of all entries, read from the files alone: no entry is imported to list them."""
 
 import ast
+import hashlib
 import os
 import sys
+from collections.abc import Iterable
 from functools import cache
 from importlib import import_module
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from saddlescope._shared.errors import InputError
+
+if TYPE_CHECKING:
+    from saddlescope.reproduction.entry import Entry
 
 SIZES = ("quick", "default", "paper")
 """Sizes of the parameters of an entry."""
@@ -90,9 +95,9 @@ def load_entries(file: str | os.PathLike[str]) -> tuple[str, ...]:
     path = Path(file).resolve()
     if not path.is_file() or path.suffix != ".py":
         raise InputError(f"--entry must be an existing Python file; got '{file}'.")
-    name = f"{OWN}{path.stem}"
-    if (known := sys.modules.get(name)) is not None and known.__file__ == str(path):
-        return tuple(entries_of(known))
+    name = f"{OWN}{path.stem}_{hashlib.sha256(str(path).encode()).hexdigest()[:8]}"
+    if loaded := tuple(entry for entry, declared in _loaded.items() if declared.module == name):
+        return loaded
     spec = spec_from_file_location(name, path)
     assert spec is not None
     assert spec.loader is not None
@@ -100,16 +105,24 @@ def load_entries(file: str | os.PathLike[str]) -> tuple[str, ...]:
     sys.modules[name] = module  # so that its classes can be pickled for worker processes
     try:
         spec.loader.exec_module(module)
+        found = _own_headings(file, entries_of(module).values())
     except Exception as error:
         del sys.modules[name]
+        if isinstance(error, InputError):
+            raise
         raise InputError(f"{file} cannot be imported: {type(error).__name__}: {error}") from error
-    found = entries_of(module)
+    _loaded.update({entry: _Declared(name, heading) for entry, heading in found.items()})
+    return tuple(found)
+
+
+def _own_headings(file: str | os.PathLike[str], entries: "Iterable[Entry[Any]]") -> dict[str, Heading]:
+    """Return the headings of the entries of your own file, by name, or raise InputError."""
+    found = {one.name: Heading(one.title, one.source, one.citation) for one in entries}
     if not found:
         raise InputError(f"{file} must declare an entry, such as entry = Entry(...); got none.")
-    for taken in set(found) & set(entry_names()):
-        raise InputError(f"{file} must give its entries new names; got {taken!r}, which exists.")
-    for one in found.values():
-        if one.name.count("/") != 1 or not one.name.replace("/", "").replace("-", "").isalnum():
-            raise InputError(f"The name of an entry must be GROUP/NAME of letters, digits and -; got {one.name!r}.")
-        _loaded[one.name] = _Declared(name, Heading(one.title, one.source, one.citation))
-    return tuple(found)
+    for name in found:
+        if name in entry_names():
+            raise InputError(f"{file} must give its entries new names; got {name!r}, which exists.")
+        if name.count("/") != 1 or not name.replace("/", "").replace("-", "").isalnum():
+            raise InputError(f"The name of an entry must be GROUP/NAME of letters, digits and -; got {name!r}.")
+    return found

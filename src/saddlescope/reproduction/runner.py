@@ -103,7 +103,7 @@ class Reproduction(ReprMixin):
                 f"{self.file} must hold its verdicts as a list of records; got {self.run.attrs['verdicts']!r:.40}."
                 " Rerun it with --again."
             ) from error
-        fixed = ("statement", "low", "high", "unit")
+        fixed = ("statement", "quantity", "kind", "low", "high", "unit")
         now = self.records()
         return tuple(one["claim"] for one in now if any(one[f] != stored.get(one["claim"], one).get(f) for f in fixed))
 
