@@ -19,6 +19,8 @@ from saddlescope.plot.tick_names import shortened
 OUTCOMES = (
     Kind("reproduced", 2, "✓"),
     Kind("refuted", 1, "✗"),
+    Kind("seen", 2, "✓"),
+    Kind("not seen", None, "○"),
     Kind("undecided", None, "?"),
     Kind("not tested", None, "–"),
     Kind("failed", 3, "!"),
@@ -209,8 +211,8 @@ def _outcomes(kinds: np.ndarray, layout: PhaseLayout) -> AnyMark:
     x, y = np.arange(kinds.shape[-1]), np.arange(kinds.shape[-2])
     if not layout.seeds:
         return Kinds(x=x, y=y, z=kinds, kinds=OUTCOMES)
-    reproduced = (kinds == 0).sum(0)
-    decided = reproduced + (kinds == 1).sum(0)
+    reproduced = np.isin(kinds, (0, 2)).sum(0)  # reproduced, or seen on a stand-in
+    decided = reproduced + np.isin(kinds, (1, 3)).sum(0)
     words = np.char.add(np.char.add(reproduced.astype(str), "/"), decided.astype(str))
     return Heat(
         x=x,

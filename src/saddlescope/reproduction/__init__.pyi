@@ -4,6 +4,7 @@ from .catalogue import load_entries as load_entries
 from .claim import Claim as Claim
 from .claim import Claims as Claims
 from .claim import Estimate as Estimate
+from .claim import Evidence as Evidence
 from .claim import Kind as Kind
 from .claim import Outcome as Outcome
 from .claim import Verdict as Verdict

@@ -4,7 +4,7 @@ A claim is a statement that is true or false, a measured quantity, and bounds fi
 """
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Literal, SupportsFloat, TypeVar, overload
@@ -32,14 +32,29 @@ class Kind(StrEnum):
     """A question or a bar of this project."""
 
 
+class Evidence(StrEnum):
+    """What a verdict rests on."""
+
+    IDENTITY = "identity"
+    """An equation or an inequality, or an output of a deterministic computation, to a numerical tolerance."""
+    CASES = "cases"
+    """A count over all cases of the run, or their extreme: one case outside the bounds decides."""
+    SAMPLE = "sample"
+    """A random sample, with an interval for the distribution it is drawn from; none without an uncertainty."""
+
+
 class Outcome(StrEnum):
     """Outcome of comparing an estimate with the bounds of a claim."""
 
     REPRODUCED = "reproduced"
+    SEEN = "seen"
+    """Inside the bounds, on a stand-in."""
     REFUTED = "refuted"
+    NOT_SEEN = "not seen"
+    """Outside the bounds, on a stand-in: nothing about the paper is refuted."""
     UNDECIDED = "undecided"
     NOT_TESTED = "not tested"
-    """The run is of a size at which the claim cannot be judged; no verdict."""
+    """The claim cannot be judged at the run's size, or what it needs failed; no verdict."""
 
 
 @dataclass(frozen=True)
@@ -51,11 +66,15 @@ class Estimate:
         uncertainty: half-width of the interval that contains the value (Student's 95 % interval over seeds, or an
             estimate of the numerical error); at least 0. Counts and exact comparisons have uncertainty 0.
         remark: one sentence for the reader, such as why the value is NaN.
+        n: number of independent cases, such as seeds, that the value rests on.
+        tested: False if what the statistic needs failed, so that there is nothing to judge; the remark says why.
     """
 
     value: float
     uncertainty: float = 0.0
     remark: str = ""
+    n: int = 1
+    tested: bool = True
 
     def __post_init__(self) -> None:
         if self.uncertainty < 0:
@@ -67,6 +86,44 @@ class Estimate:
         return cls(math.nan, math.inf, why)
 
     @classmethod
+    def not_tested(cls, why: str) -> "Estimate":
+        """Return an estimate of nothing: what the claim needs failed, such as a network that did not train."""
+        return cls(math.nan, math.inf, why, tested=False)
+
+    @classmethod
+    def largest(cls, values: ArrayLike, remark: str = "") -> "Estimate":
+        """Return the largest of all cases; NaN if one is NaN."""
+        found = np.asarray(values, float)
+        return cls(float(found.max()), 0.0, remark, found.size) if found.size else cls.unresolved("There are no cases.")
+
+    @classmethod
+    def smallest(cls, values: ArrayLike, remark: str = "") -> "Estimate":
+        """Return the smallest of all cases; NaN if one is NaN."""
+        found = np.asarray(values, float)
+        return cls(float(found.min()), 0.0, remark, found.size) if found.size else cls.unresolved("There are no cases.")
+
+    @classmethod
+    def number(cls, which: ArrayLike, remark: str = "") -> "Estimate":
+        """Return the number of cases for which `which` holds, of all cases."""
+        found = np.asarray(which, bool)
+        return cls(float(found.sum()), 0.0, remark or f"of {found.size}", found.size)
+
+    @classmethod
+    def median(cls, values: ArrayLike, remark: str = "") -> "Estimate":
+        """Return the median of independent values with a 95 % interval from their order, for any distribution.
+
+        Below six values no interval of the order has that confidence, and the claim is left undecided.
+        """
+        from scipy.stats import binom
+
+        found = np.sort(np.asarray(values, float).ravel())
+        if found.size < 6:
+            return cls.unresolved(f"The median of {found.size} values has no 95 % interval; give six or more.")
+        k = int(binom.ppf(0.025, found.size, 0.5))  # P(fewer than k values below the median) < 2.5 %
+        middle = float(np.median(found))
+        return cls(middle, max(middle - float(found[k - 1]), float(found[-k]) - middle), remark, found.size)
+
+    @classmethod
     def mean(cls, values: ArrayLike, remark: str = "") -> "Estimate":
         """Return the mean of independent values with Student's 95 % interval; one value leaves the claim undecided."""
         from scipy.stats import t
@@ -75,7 +132,7 @@ class Estimate:
         if found.size < 2:
             return cls.unresolved("One value has no spread; give two or more, such as seeds.")
         error = float(found.std(ddof=1)) / found.size**0.5
-        return cls(float(found.mean()), float(t.ppf(0.975, found.size - 1)) * error, remark)
+        return cls(float(found.mean()), float(t.ppf(0.975, found.size - 1)) * error, remark, found.size)
 
     @classmethod
     def share(cls, count: SupportsFloat, of: SupportsFloat, remark: str = "") -> "Estimate":
@@ -87,7 +144,7 @@ class Estimate:
         if n < 1:
             return cls.unresolved("There were no trials to count.")
         share, (low, high) = hits / n, wilson_interval(hits, n)
-        return cls(share, max(share - low, high - share), remark or f"{hits:.0f} of {n:.0f}")
+        return cls(share, max(share - low, high - share), remark or f"{hits:.0f} of {n:.0f}", int(n))
 
 
 def wilson_interval(count: SupportsFloat, of: SupportsFloat) -> tuple[float, float]:
@@ -124,6 +181,7 @@ class Verdict(ReprMixin):
     uncertainty: float
     outcome: Outcome
     remark: str = ""
+    n: int = 1
 
     def __repr__(self) -> str:
         value = f"{self.value:.6g} ± {self.uncertainty:.2g}{f' {self.unit}' if self.unit else ''}"
@@ -144,6 +202,12 @@ class Claim(ReprMixin):
         low, high: the bounds, written before the run; the claim holds when the value is between them.
         unit: unit of value, uncertainty and bounds; empty for pure numbers.
         sizes: sizes of a run at which the claim can be judged; at others it is not tested.
+        evidence: identity, cases or sample. A sample without an uncertainty, or one case alone, decides nothing.
+        over: what the independent cases are, such as "seeds" or "draws of data".
+        why: one sentence, why the quantity measures the statement.
+        doubt: one sentence, what would make a sceptic doubt the verdict.
+        needs: names of claims of the same entry without which this one means nothing, such as that a classifier is
+            right; where one of them does not hold, this claim is not tested.
     """
 
     name: str
@@ -156,6 +220,11 @@ class Claim(ReprMixin):
     high: float = math.inf
     unit: str = ""
     sizes: tuple[Size, ...] = ("quick", "default", "paper")
+    evidence: Evidence | None = None
+    over: str = ""
+    why: str = ""
+    doubt: str = ""
+    needs: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         if not self.low <= self.high or (math.isinf(self.low) and math.isinf(self.high)):
@@ -164,9 +233,16 @@ class Claim(ReprMixin):
             raise ValueError(f"Claim {self.name!r} must have one or more of the sizes {', '.join(SIZES)}.")
 
     def judge(self, run: xr.Dataset, size: str = "default") -> Verdict:
-        """Compare the statistic of a stored run of one size with the bounds."""
-        measured = self.statistic(run)
-        tested = size in self.sizes
+        """Compare the statistic of a stored run of one size with the bounds, whatever the claim needs."""
+        return self.verdict(self.statistic(run), size)
+
+    def verdict(self, measured: Estimate, size: str = "default", failed: Sequence[str] = ()) -> Verdict:
+        """Return the verdict on an estimate; `failed` names those claims that this one needs and that do not hold."""
+        found, remark = self.outcome(measured), measured.remark
+        if size not in self.sizes or failed:
+            found = Outcome.NOT_TESTED
+        if failed:
+            remark = f"Not tested, since {' and '.join(failed)} does not hold."
         return Verdict(
             claim=self.name,
             statement=self.statement,
@@ -178,9 +254,39 @@ class Claim(ReprMixin):
             high=self.high,
             value=measured.value,
             uncertainty=measured.uncertainty,
-            outcome=outcome(measured, self.low, self.high) if tested else Outcome.NOT_TESTED,
-            remark=measured.remark,
+            outcome=found,
+            remark=remark,
+            n=measured.n,
         )
+
+    def outcome(self, measured: Estimate) -> Outcome:
+        """Return the outcome that an estimate gives this kind of claim on this kind of evidence."""
+        if not measured.tested:
+            return Outcome.NOT_TESTED
+        if self.evidence == Evidence.SAMPLE and measured.uncertainty == 0:
+            return Outcome.UNDECIDED
+        if self.evidence == Evidence.CASES and measured.n < 2:
+            return Outcome.UNDECIDED
+        found = outcome(measured, self.low, self.high)
+        if self.kind != Kind.STAND_IN:
+            return found
+        return {Outcome.REPRODUCED: Outcome.SEEN, Outcome.REFUTED: Outcome.NOT_SEEN}.get(found, found)
+
+
+def judge(claims: Sequence[Claim], run: xr.Dataset, size: str = "default") -> tuple[Verdict, ...]:
+    """Return the verdicts of all claims on a stored run; one whose needs fail is not tested.
+
+    A claim that others need is looked at for them at every size.
+    """
+    return verdicts(claims, {claim.name: claim.statistic(run) for claim in claims}, size)
+
+
+def verdicts(claims: Sequence[Claim], measured: Mapping[str, Estimate], size: str = "default") -> tuple[Verdict, ...]:
+    """Return the verdicts of all claims from their estimates, by name."""
+    holds = {claim.name: claim.outcome(measured[claim.name]) in (Outcome.REPRODUCED, Outcome.SEEN) for claim in claims}
+    return tuple(
+        claim.verdict(measured[claim.name], size, [name for name in claim.needs if not holds[name]]) for claim in claims
+    )
 
 
 class Claims(Sequence[Claim]):
@@ -209,6 +315,11 @@ class Claims(Sequence[Claim]):
         high: float = math.inf,
         unit: str = "",
         sizes: tuple[Size, ...] = ("quick", "default", "paper"),
+        evidence: Literal["identity", "cases", "sample"] | None = None,
+        over: str = "",
+        why: str = "",
+        doubt: str = "",
+        needs: tuple[str, ...] = (),
     ) -> Callable[[S], S]:
         """Return a decorator that adds a claim about the decorated statistic; arguments as in `Claim`."""
 
@@ -224,6 +335,11 @@ class Claims(Sequence[Claim]):
                 high=high,
                 unit=unit,
                 sizes=sizes,
+                evidence=None if evidence is None else Evidence(evidence),
+                over=over,
+                why=why,
+                doubt=doubt,
+                needs=needs,
             )
             self._claims.append(claim)
             return statistic

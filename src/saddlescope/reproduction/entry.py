@@ -31,7 +31,7 @@ from saddlescope._shared.reprs import ReprMixin, Table, brief
 from saddlescope.plot.figure import Figure
 from saddlescope.reproduction import catalogue
 from saddlescope.reproduction.catalogue import SIZES
-from saddlescope.reproduction.claim import Claim, Verdict
+from saddlescope.reproduction.claim import Claim, Verdict, judge
 from saddlescope.reproduction.context import RunContext
 from saddlescope.reproduction.metric import Metric
 from saddlescope.reproduction.parameters import EntryParams, Parameter, parameters
@@ -111,7 +111,7 @@ class Entry(ReprMixin, Generic[P]):
 
     def judge(self, run: xr.Dataset, size: str = "default") -> tuple[Verdict, ...]:
         """Return the verdicts of all claims on a stored run of one size."""
-        return tuple(claim.judge(run, size) for claim in self.claims)
+        return judge(self.claims, run, size)
 
 
 @cache

@@ -7,7 +7,14 @@ from typing import Any
 from saddlescope._shared.reprs import Table
 from saddlescope.reproduction.claim import Kind, Outcome, Verdict
 
-SYMBOLS = {Outcome.REPRODUCED: "✓", Outcome.REFUTED: "✗", Outcome.UNDECIDED: "?", Outcome.NOT_TESTED: "–"}
+SYMBOLS = {
+    Outcome.REPRODUCED: "✓",
+    Outcome.SEEN: "✓",
+    Outcome.REFUTED: "✗",
+    Outcome.NOT_SEEN: "○",
+    Outcome.UNDECIDED: "?",
+    Outcome.NOT_TESTED: "–",
+}
 """Sign beside each outcome, so that colour is never the only mark."""
 
 _SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
@@ -77,7 +84,7 @@ def bounds(low: float, high: float, unit: str = "") -> str:
 def record(verdict: Verdict) -> dict[str, Any]:
     """Return a verdict as JSON values; infinity and NaN are null."""
     fields = ("claim", "statement", "quantity", "kind", "source", "unit", "low", "high")
-    fields += ("value", "uncertainty", "outcome", "remark")
+    fields += ("value", "uncertainty", "n", "outcome", "remark")
     values = {field: getattr(verdict, field) for field in fields}
     return {name: finite(value) if isinstance(value, float) else value for name, value in values.items()}
 
@@ -134,11 +141,11 @@ def verdict_table(verdicts: Iterable[Verdict]) -> Table:
 
 
 def exit_status(outcomes: Iterable[Outcome]) -> int:
-    """Return 1 if one is refuted, else 3 if one is undecided, else 0; claims that are not tested do not count."""
+    """Return 1 if one is refuted, else 3 if one is undecided or not seen, else 0; those not tested do not count."""
     found = set(outcomes)
     if Outcome.REFUTED in found:
         return 1
-    return 3 if Outcome.UNDECIDED in found else 0
+    return 3 if found & {Outcome.UNDECIDED, Outcome.NOT_SEEN} else 0
 
 
 def _exponent(value: float, digits: int) -> int:

@@ -11,7 +11,7 @@ import xarray as xr
 
 from saddlescope import store
 from saddlescope._shared.errors import InputError
-from saddlescope.reproduction.claim import Estimate, Outcome, outcome
+from saddlescope.reproduction.claim import Estimate, verdicts
 from saddlescope.reproduction.entry import Entry
 from saddlescope.reproduction.runner import Reproduction
 from saddlescope.sweeps.grid import Grid
@@ -70,16 +70,17 @@ def _judge(
     words: Mapping[str, np.ndarray],
 ) -> None:
     """Write the claims and metrics of one run into the arrays."""
-    for k, claim in enumerate(grid.entry.claims):
+    measured = {}
+    for claim in grid.entry.claims:
         try:
-            measured = claim.statistic(run)
+            measured[claim.name] = claim.statistic(run)
         except Exception as error:  # it may need more than one point has, such as two scales
-            measured = Estimate.unresolved(f"It cannot be judged at this point: {describe_error(error)}.")
-        numbers["value"][(*index, k)] = measured.value
-        numbers["uncertainty"][(*index, k)] = measured.uncertainty
-        tested = grid.size in claim.sizes
-        words["outcome"][(*index, k)] = str(outcome(measured, claim.low, claim.high) if tested else Outcome.NOT_TESTED)
-        words["remark"][(*index, k)] = _storable(measured.remark)
+            measured[claim.name] = Estimate.unresolved(f"It cannot be judged at this point: {describe_error(error)}.")
+    for k, verdict in enumerate(verdicts(grid.entry.claims, measured, grid.size)):
+        numbers["value"][(*index, k)] = verdict.value
+        numbers["uncertainty"][(*index, k)] = verdict.uncertainty
+        words["outcome"][(*index, k)] = str(verdict.outcome)
+        words["remark"][(*index, k)] = _storable(verdict.remark)
     for k, metric in enumerate(grid.entry.metrics):
         try:
             numbers["metrics"][(*index, k)] = float(metric.statistic(run))
