@@ -1,7 +1,7 @@
 """The picture and the tables of the README and of the pages of verdicts: made from stored runs, checked to be current.
 
---from results    judges the stored default runs; writes docs/verdicts.json and .md, docs/figure-2.png, and the tables
-                  of the README and of docs/papers/*.md
+--from results    judges the stored default runs; writes docs/verdicts.json and .md, docs/audit.md, docs/figure-2.png,
+                  and the tables of the README and of docs/papers/*.md
 --check           fails when the README, the pages, docs/verdicts.json and the claims in the source disagree
 """
 
@@ -10,7 +10,7 @@ import json
 import sys
 from pathlib import Path
 
-from tables import all_entries, every_claim, refuted, results
+from tables import all_entries, audit, every_claim, refuted, results
 
 from saddlescope._shared.errors import InputError
 from saddlescope.plot import draw_matplotlib
@@ -20,7 +20,7 @@ from saddlescope.reproduction.runner import Reproduction, stored_files
 
 ROOT = Path(__file__).resolve().parents[1]
 README, PAPERS = ROOT / "README.md", ROOT / "docs" / "papers"
-VERDICTS, PAGE = ROOT / "docs" / "verdicts.json", ROOT / "docs" / "verdicts.md"
+VERDICTS, PAGE, AUDIT = (ROOT / "docs" / name for name in ("verdicts.json", "verdicts.md", "audit.md"))
 PICTURED = "gradual-rank/figure-2"
 CLAIMED = ("statement", "quantity", "kind", "source", "unit", "low", "high")
 
@@ -40,7 +40,11 @@ def draw_picture(runs: list[Reproduction]) -> None:
 
 def pages(verdicts: list[dict]) -> dict[Path, str]:
     """Every file that is made from the verdicts, wholly or in part, as it should read."""
-    made = {PAGE: every_claim(verdicts), README: within(README.read_text(), "verdicts", all_entries(verdicts))}
+    made = {
+        PAGE: every_claim(verdicts),
+        AUDIT: audit(verdicts),
+        README: within(README.read_text(), "verdicts", all_entries(verdicts)),
+    }
     for file in sorted(PAPERS.glob("*.md")):
         text = within(file.read_text(), "results", results(file.stem, verdicts))
         made[file] = within(text, "refuted", refuted(file.stem, verdicts))

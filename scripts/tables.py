@@ -5,7 +5,7 @@ import math
 from collections.abc import Iterable
 
 from saddlescope.reproduction import Entry, Kind, Outcome, find_entry
-from saddlescope.reproduction.formatting import bounds, counts, measured
+from saddlescope.reproduction.formatting import bounds, counts, evidence, measured
 
 
 def by_entry(verdicts: list[dict]) -> list[tuple[Entry, list[dict]]]:
@@ -14,19 +14,26 @@ def by_entry(verdicts: list[dict]) -> list[tuple[Entry, list[dict]]]:
 
 
 def all_entries(verdicts: list[dict]) -> str:
-    """The totals by kind, and one row per entry: its title and its verdicts."""
+    """The printed statements in one line, the totals by kind, and one row per entry: its title and its verdicts."""
     rows = ((entry.name, entry.title, outcomes(some)) for entry, some in by_entry(verdicts))
-    return f"{totals(verdicts)}\n\n{table(('entry', 'title', 'verdicts'), rows)}"
+    return f"{front(verdicts)}\n\n{totals(verdicts)}\n\n{table(('entry', 'title', 'verdicts'), rows)}"
+
+
+def front(verdicts: list[dict]) -> str:
+    """The papers' printed statements and their verdicts, in one sentence."""
+    printed = [v for v in verdicts if v["kind"] == Kind.PRINTED]
+    return f"Of {len(printed)} printed statements of the four papers, {_in_words(printed)}."
 
 
 def totals(verdicts: list[dict]) -> str:
     """One row per kind of claim, with the number of each outcome."""
-    found = {
-        kind: [sum(v["kind"] == kind and v["outcome"] == outcome for v in verdicts) for outcome in Outcome]
-        for kind in Kind
-    }
-    rows = ((kind, *map(str, numbers)) for kind, numbers in found.items() if any(numbers))
-    return table(("kind of claim", *Outcome), rows)
+    rows = ((kind, _in_words(v for v in verdicts if v["kind"] == kind)) for kind in Kind)
+    return table(("kind of claim", "verdicts"), (row for row in rows if row[1]))
+
+
+def _in_words(verdicts: Iterable[dict]) -> str:
+    """Such as '7 reproduced, 1 refuted'."""
+    return ", ".join(f"{n} {outcome}" for outcome, n in counts(Outcome(v["outcome"]) for v in verdicts).items() if n)
 
 
 def results(paper: str, verdicts: list[dict]) -> str:
@@ -38,8 +45,9 @@ def results(paper: str, verdicts: list[dict]) -> str:
 
 
 def refuted(paper: str, verdicts: list[dict]) -> str:
-    """One row for each refuted claim of a paper."""
-    rows = [(_linked(v["entry"]), *_claim(v)) for v in of_paper(paper, verdicts) if v["outcome"] == Outcome.REFUTED]
+    """One row for each refuted claim of a paper, the printed statements first."""
+    found = [v for v in of_paper(paper, verdicts) if v["outcome"] == Outcome.REFUTED]
+    rows = [(_linked(v["entry"]), *_claim(v)) for kind in Kind for v in found if v["kind"] == kind]
     return table(("entry", *CLAIM), rows) if rows else "None."
 
 
@@ -52,6 +60,33 @@ def every_claim(verdicts: list[dict]) -> str:
         lines += [table((*CLAIM, "verdict"), rows), "", "<details><summary>Sources and remarks</summary>", ""]
         lines += [_details(v) for v in some] + ["", "</details>"]
     return "\n".join(lines) + "\n"
+
+
+def audit(verdicts: list[dict]) -> str:
+    """The page of what each verdict rests on, and what would make a sceptic doubt it."""
+    lines = ["# Audit", "", _AUDIT]
+    for entry, some in by_entry(verdicts):
+        found = {claim.name: claim for claim in entry.claims}
+        rows = (
+            (plain(c.statement), c.kind, plain(evidence(c, v["n"])), plain(c.why), plain(c.doubt), v["outcome"])
+            for v in some
+            for c in (found[v["claim"]],)
+        )
+        lines += ["", f"## {entry.name}", "", table(AUDITED, rows)]
+    return "\n".join(lines) + "\n"
+
+
+AUDITED = ("statement", "kind", "evidence", "why the quantity measures it", "reason to doubt", "verdict")
+"""Columns of the page of audit."""
+
+_AUDIT = """Each claim with the kind of statement it is, the evidence at the default size, why its quantity
+measures it, and what would make a sceptic doubt the verdict. [Verdicts](verdicts.md) has the quantities, values
+and bounds.
+
+- *identity*: an equation, an inequality or another output of a deterministic computation, to a numerical tolerance.
+- *all cases*: a count over all cases of the run, or their extreme; one case outside the bounds decides. One case alone
+  decides nothing.
+- *sample*: random draws with an interval for their distribution; without an interval nothing is decided."""
 
 
 def of_paper(paper: str, verdicts: list[dict]) -> list[dict]:
@@ -68,8 +103,7 @@ def outcomes(verdicts: Iterable[dict]) -> str:
     """Such as 'printed: 7 reproduced, 1 **refuted**; own: 2 reproduced'."""
     listed, parts = list(verdicts), []
     for kind in Kind:
-        found = counts(Outcome(v["outcome"]) for v in listed if v["kind"] == kind)
-        words = ", ".join(f"{n} {outcome}" for outcome, n in found.items() if n)
+        words = _in_words(v for v in listed if v["kind"] == kind)
         parts += [f"{kind}: {words}"] if words else []
     return "; ".join(parts).replace("refuted", "**refuted**").replace("undecided", "*undecided*")
 

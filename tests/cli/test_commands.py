@@ -254,3 +254,15 @@ def test_what_keeps_nothing_says_so_when_interrupted(monkeypatch, capsys, tmp_pa
     monkeypatch.setattr("saddlescope.gallery.build", stop)
     assert cli.main(["gallery", str(tmp_path)]) == 130
     assert capsys.readouterr().err == "Interrupted; nothing was written. Rerun the same command to start again.\n"
+
+
+def test_a_quick_run_is_a_smoke_test_and_in_no_tally(saddlescope):
+    out = saddlescope("run tiny/staircase --size quick")[1]
+    assert "Verdicts by kind" not in out
+    assert "A quick run is a smoke test and is not counted in any tally" in out
+    saddlescope("run tiny/staircase")
+    saddlescope("run tiny/staircase --size quick --set seed=7")
+    out = saddlescope("check results")[1]
+    assert "Verdicts by kind of claim: printed: 1 reproduced; reading: 1 undecided; own: 1 refuted." in out
+    assert "2 quick runs are smoke tests and are not counted in any tally" in out
+    assert "quick.nc (a smoke test): printed:" in saddlescope("show tiny/staircase")[1]

@@ -140,8 +140,8 @@ def test_over_seeds_each_cell_is_the_share_of_decided_ones():
             points = [sweep.sel(width=width, noise=noise, seeds=seed) for seed in sweep.seeds.values]
             finished = [point for point in points if point.state.item() == "finished"]
             outcomes = [point.outcome.sel(claim="falls").item() for point in finished]
-            hits = outcomes.count("reproduced")
-            decided = hits + outcomes.count("refuted")
+            hits = outcomes.count("reproduced") + outcomes.count("seen")
+            decided = hits + outcomes.count("refuted") + outcomes.count("not seen")
             assert heat.words[j, i] == f"{hits}/{decided}"
             assert heat.z[j, i] == pytest.approx(hits / decided if decided else np.nan, nan_ok=True)
             every = np.array([point.metrics.values for point in finished])
@@ -226,7 +226,8 @@ def test_the_legend_names_the_kinds_that_occur_once():
     sweep = made(GRIDS["two axes"])
     sweep["outcome"] = sweep.outcome.where(sweep.outcome != "refuted", "undecided")
     verdicts = phase_figures(sweep)[1]
-    assert [one.name for one in legend(verdicts)] == ["✓ reproduced", "? undecided", "– not tested", "! failed"]
+    names = [one.name for one in legend(verdicts)]
+    assert names == ["✓ reproduced", "✓ seen", "○ not seen", "? undecided", "– not tested", "! failed"]
     assert {one.shape for one in legend(verdicts)} == {"kind"}
 
 

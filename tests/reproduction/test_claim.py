@@ -1,12 +1,13 @@
 import math
 
+import numpy as np
 import pytest
 import xarray as xr
 from hypothesis import given
 from hypothesis import strategies as st
 
-from saddlescope.reproduction import Claim, Claims, Estimate, Kind, Outcome
-from saddlescope.reproduction.claim import outcome
+from saddlescope.reproduction import Claim, Claims, Estimate, Evidence, Kind, Outcome
+from saddlescope.reproduction.claim import judge, outcome
 
 FIELDS = {"name": "c", "statement": "s", "quantity": "q", "kind": Kind.PRINTED, "source": "p"}
 numbers = st.floats(-1e6, 1e6)
@@ -117,3 +118,77 @@ def test_a_share_has_wilsons_interval():
     assert 1 - Estimate.share(40, 40, "all").uncertainty == pytest.approx(40 / (40 + 1.96**2))
     assert Estimate.share(0, 40).uncertainty == pytest.approx(Estimate.share(40, 40).uncertainty)
     assert math.isnan(Estimate.share(0, 0).value)
+
+
+def test_extremes_and_numbers_count_their_cases():
+    assert Estimate.largest([1.0, 3.0, 2.0]) == Estimate(3.0, n=3)
+    assert Estimate.smallest([1.0, 3.0, 2.0], "why") == Estimate(1.0, remark="why", n=3)
+    assert Estimate.number([True, False, True]) == Estimate(2.0, remark="of 3", n=3)
+    assert math.isnan(Estimate.largest([1.0, math.nan]).value)
+    assert math.isnan(Estimate.smallest([]).value)
+
+
+def test_a_median_has_an_interval_of_its_order():
+    found = Estimate.median([5.0, 1.0, 4.0, 2.0, 3.0, 100.0])
+    assert (found.value, found.uncertainty, found.n) == (3.5, 96.5, 6)  # of six values, all of the range
+    assert math.isnan(Estimate.median([1.0, 2.0, 3.0, 4.0, 5.0]).value)
+    rng = np.random.default_rng(0)
+    covered = 0
+    for _ in range(400):
+        found = Estimate.median(rng.exponential(size=25))
+        covered += abs(found.value - math.log(2)) <= found.uncertainty
+    assert covered >= 0.93 * 400
+
+
+@pytest.mark.parametrize(
+    ("evidence", "estimate", "expected"),
+    [
+        ("sample", Estimate(0.5, 0.0, n=30), Outcome.UNDECIDED),
+        ("sample", Estimate(0.5, 0.1, n=30), Outcome.REPRODUCED),
+        ("sample", Estimate(2.0, 0.0, n=30), Outcome.UNDECIDED),
+        ("cases", Estimate(0.5), Outcome.UNDECIDED),
+        ("cases", Estimate(2.0), Outcome.UNDECIDED),
+        ("cases", Estimate(0.5, n=2), Outcome.REPRODUCED),
+        ("cases", Estimate(2.0, n=2), Outcome.REFUTED),
+        ("identity", Estimate(0.5), Outcome.REPRODUCED),
+        ("identity", Estimate(2.0), Outcome.REFUTED),
+    ],
+)
+def test_one_run_without_an_interval_decides_nothing_but_identities(evidence, estimate, expected):
+    claim = Claim(**FIELDS, statistic=lambda run: estimate, high=1.0, evidence=Evidence(evidence))
+    assert claim.judge(xr.Dataset()).outcome is expected
+
+
+def test_a_stand_in_is_seen_or_not_seen():
+    for value, expected in ((0.5, Outcome.SEEN), (2.0, Outcome.NOT_SEEN), (math.nan, Outcome.UNDECIDED)):
+        one = Claim(**FIELDS | {"kind": Kind.STAND_IN}, statistic=lambda run, v=value: Estimate(v), high=1.0)
+        assert one.judge(xr.Dataset()).outcome is expected
+
+
+def _chain(accuracy):
+    claims = Claims()
+    common = {"quantity": "q", "kind": "own", "source": "p", "low": 0.9}
+    claims.add("order", "s", **common, needs=("classifier",))(lambda run: Estimate(1.0))
+    claims.add("classifier", "s", **common, sizes=("default",))(lambda run: accuracy)
+    return claims
+
+
+@pytest.mark.parametrize("size", ["quick", "default"])
+@pytest.mark.parametrize("accuracy", [Estimate(0.5), Estimate(0.9, 0.1), Estimate.not_tested("It did not train.")])
+def test_what_a_claim_needs_must_hold(size, accuracy):
+    verdict = judge(_chain(accuracy), xr.Dataset(), size)[0]
+    assert verdict.outcome is Outcome.NOT_TESTED
+    assert verdict.remark == "Not tested, since classifier does not hold."
+
+
+def test_what_it_needs_may_hold_at_a_size_that_cannot_judge_it():
+    order, classifier = judge(_chain(Estimate(0.95)), xr.Dataset(), "quick")
+    assert (order.outcome, classifier.outcome) == (Outcome.REPRODUCED, Outcome.NOT_TESTED)
+
+
+def test_an_estimate_of_nothing_is_no_verdict():
+    claim = Claim(**FIELDS, statistic=lambda run: Estimate.not_tested("It did not train."), high=1.0)
+    assert (claim.judge(xr.Dataset()).outcome, claim.judge(xr.Dataset()).remark) == (
+        Outcome.NOT_TESTED,
+        "It did not train.",
+    )

@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import re
 import subprocess
 import sys
 
@@ -11,7 +12,7 @@ import xarray as xr
 
 from saddlescope import store
 from saddlescope.plot import draw_matplotlib, draw_plotly
-from saddlescope.reproduction import SIZES, Outcome, RunContext, entry_names, find_entry
+from saddlescope.reproduction import SIZES, Evidence, Outcome, RunContext, entry_names, find_entry
 
 # Everything is run twice by `make test-all` only: it takes minutes.
 ONE_A_PAPER = {
@@ -36,6 +37,22 @@ QUESTIONS = (
     "which ",
     "whether ",
 )
+
+
+EXTREMES = {
+    "largest",
+    "smallest",
+    "least",
+    "most",
+    "greatest",
+    "worst",
+    "lowest",
+    "highest",
+    "fewest",
+    "maximum",
+    "minimum",
+}
+COUNTS_AND_EXTREMES = EXTREMES | {"number", "numbers", "share", "count", "every", "all", "p"}
 
 
 @pytest.fixture(scope="module", params=entry_names())
@@ -105,9 +122,29 @@ def test_the_run_survives_the_disk(run, tmp_path):
 
 def test_every_claim_is_measured(entry, run):
     for verdict in entry.judge(run):
-        assert np.isfinite(verdict.value) or verdict.outcome is Outcome.UNDECIDED
-        assert verdict.outcome is not Outcome.UNDECIDED or verdict.remark or np.isfinite(verdict.uncertainty)
-    assert any(v.outcome is not Outcome.UNDECIDED for v in entry.judge(run))
+        open_ = verdict.outcome in (Outcome.UNDECIDED, Outcome.NOT_TESTED)
+        assert np.isfinite(verdict.value) or open_
+        assert not open_ or verdict.remark or np.isfinite(verdict.uncertainty)
+    assert any(v.outcome not in (Outcome.UNDECIDED, Outcome.NOT_TESTED) for v in entry.judge(run))
+
+
+def test_every_claim_says_what_it_rests_on(entry):
+    names = [claim.name for claim in entry.claims]
+    for claim in entry.claims:
+        assert claim.evidence is not None, claim.name
+        assert claim.over or claim.evidence == Evidence.IDENTITY, claim.name
+        for sentence in (claim.why, claim.doubt):
+            assert 4 <= len(sentence.split()) <= 40, f"{claim.name}: {sentence}"
+            assert not sentence.endswith("."), f"{claim.name}: {sentence}"
+        assert set(claim.needs) <= set(names) - {claim.name}, claim.name
+
+
+def test_a_verdict_on_all_cases_is_a_count_or_an_extreme(entry):
+    for claim in entry.claims:
+        if claim.evidence == Evidence.CASES:
+            words = set(re.findall(r"[a-z]+", claim.quantity.lower()))
+            assert words & COUNTS_AND_EXTREMES, f"{claim.name}: {claim.quantity}"
+            assert not words & {"median", "mean", "typical", "average"} or words & EXTREMES, claim.quantity
 
 
 def test_metrics_have_names_and_are_numbers(entry, run):

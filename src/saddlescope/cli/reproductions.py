@@ -13,9 +13,9 @@ from saddlescope.cli.options import AsJson
 from saddlescope.cli.terminal import print_json, print_table, say
 
 if TYPE_CHECKING:
-    from saddlescope.reproduction import Reproduction, Verdict
+    from saddlescope.reproduction import Reproduction
 
-_COLORS = {"reproduced": "green", "refuted": "red", "undecided": "yellow", "not tested": "dim"}
+_COLORS = {"reproduced": "green", "seen": "green", "refuted": "red", "not seen": "yellow", "undecided": "yellow"}
 
 EntryName = Annotated[
     str,
@@ -55,7 +55,11 @@ def list_entries(entry_file: EntryFile = None, as_json: AsJson = False) -> int:
     load_own(entry_file)
     found = [{"name": name} | catalogue.entry_heading(name)._asdict() for name in catalogue.entry_names()]
     if as_json:
-        print_json(found)
+        from collections import Counter
+
+        from saddlescope.reproduction.entry import find_entry
+
+        print_json([one | {"claims": Counter(c.kind for c in find_entry(one["name"]).claims)} for one in found])
         return 0
     for citation in dict.fromkeys(entry["citation"] for entry in found):
         rows = [(entry["name"], entry["title"], entry["source"]) for entry in found if entry["citation"] == citation]
@@ -150,7 +154,8 @@ def show(
                 "claims": [
                     {"claim": c.name, "statement": c.statement, "quantity": c.quantity, "kind": c.kind}
                     | {"source": c.source, "unit": c.unit, "low": finite(c.low), "high": finite(c.high)}
-                    | {"sizes": list(c.sizes)}
+                    | {"sizes": list(c.sizes), "evidence": c.evidence, "over": c.over, "needs": list(c.needs)}
+                    | {"why": c.why, "doubt": c.doubt}
                     for c in found.claims
                 ],
                 "stored": [str(file) for file in files],
@@ -169,7 +174,9 @@ def show(
     claims = [(c.name, c.statement, c.quantity, bounds(c.low, c.high, c.unit), c.kind) for c in found.claims]
     print_table(("claim", "statement", "quantity", "bound", "kind"), claims)
     for file in files:
-        typer.echo(f"{file}: {summary(Reproduction.open(file).verdicts)}")
+        stored = Reproduction.open(file)
+        smoke = " (a smoke test)" if stored.smoke_test else ""
+        typer.echo(f"{file}{smoke}: {summary(stored.verdicts)}")
     if not files:
         option = f" --entry {entry_file}" if entry_file else ""
         typer.echo(f"No run is stored in {out}; run it with: saddlescope run {found.name}{option}")
@@ -240,10 +247,14 @@ def _print_verdicts(stored: "Sequence[Reproduction]") -> None:
         rows = []
         for v in reproduction.verdicts:
             statement = Text.assemble(v.statement, *([("\n" + v.remark, "dim")] if v.remark else []))
-            verdict = Text(f"{SYMBOLS[v.outcome]} {v.outcome}", style=_COLORS[v.outcome])
+            verdict = Text(f"{SYMBOLS[v.outcome]} {v.outcome}", style=_COLORS.get(v.outcome, "dim"))
             value, bound = measured(v.value, v.uncertainty, v.unit), bounds(v.low, v.high, v.unit)
             rows.append((v.claim, statement, v.quantity, value, bound, v.kind, verdict))
         title = f"{reproduction.entry.name} ({reproduction.provenance.label}): {reproduction.entry.title}"
         print_table(VERDICT_COLUMNS, rows, title=title)
-    verdicts: list[Verdict] = [v for reproduction in stored for v in reproduction.verdicts]
-    typer.echo(f"Verdicts by kind of claim: {summary(verdicts)}.")
+    counted = [reproduction for reproduction in stored if not reproduction.smoke_test]
+    if counted:
+        typer.echo(f"Verdicts by kind of claim: {summary(v for one in counted for v in one.verdicts)}.")
+    if (smoke := len(stored) - len(counted)) > 0:
+        runs = "A quick run is a smoke test and is" if smoke == 1 else f"{smoke} quick runs are smoke tests and are"
+        typer.echo(f"{runs} not counted in any tally; the default size judges the claims.")

@@ -107,9 +107,10 @@ def _record(result: "Sweep") -> dict[str, Any]:
 
 
 def _print(result: "Sweep") -> None:
+    from saddlescope.reproduction import Outcome
+
     rows = [(name, *outcomes.values()) for name, outcomes in _claims(result)]
-    columns = ("claim", "reproduced", "refuted", "undecided", "not tested")
-    print_table(columns, rows, title=f"{result.entry.name} ({result.grid.size}): points by verdict")
+    print_table(("claim", *Outcome), rows, title=f"{result.entry.name} ({result.grid.size}): points by verdict")
     for point, error in list(result.failures.items())[:_SHOWN]:
         say(f"{point}: {error or 'not run'}")
     if (more := len(result.failures) - _SHOWN) > 0:

@@ -14,7 +14,7 @@ from saddlescope import __version__, store
 from saddlescope.gallery.claim_bullet import bullet
 from saddlescope.plot import Figure, draw_plotly
 from saddlescope.reproduction import SIZES, Kind, Outcome, Reproduction
-from saddlescope.reproduction.formatting import bounds, measured, number, tallies
+from saddlescope.reproduction.formatting import bounds, evidence, measured, number, tallies
 
 _PREFERENCE = ("paper", "default", "", "quick")  # order of the runs on a card; "" has parameters set by hand
 
@@ -83,8 +83,11 @@ class RunView:
                 "measured": measured(v.value, v.uncertainty, v.unit),
                 "bounds": bounds(v.low, v.high, v.unit),
                 "bullet": bullet(v),
+                "evidence": evidence(claim, v.n),
+                "why": claim.why,
+                "doubt": claim.doubt,
             }
-            for v in self.reproduction.verdicts
+            for claim, v in zip(self.reproduction.entry.claims, self.reproduction.verdicts, strict=True)
         )
 
     @cached_property
@@ -134,6 +137,11 @@ class Card:
         return self.runs[0]
 
     @property
+    def counted(self) -> bool:
+        """False if the best run is a smoke test, which is in no tally."""
+        return not self.best.reproduction.smoke_test
+
+    @property
     def citation(self) -> str:
         """Citation of the paper."""
         return self.best.reproduction.entry.citation
@@ -169,4 +177,4 @@ def _cell(value: object) -> str:
 
 
 def _tally(shown: Sequence[Card]) -> dict[Kind, dict[Outcome, int]]:
-    return tallies(v for card in shown for v in card.best.reproduction.verdicts)
+    return tallies(v for card in shown if card.counted for v in card.best.reproduction.verdicts)

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from saddlescope._shared.reprs import Table
-from saddlescope.reproduction.claim import Kind, Outcome, Verdict
+from saddlescope.reproduction.claim import Claim, Evidence, Kind, Outcome, Verdict
 
 SYMBOLS = {
     Outcome.REPRODUCED: "✓",
@@ -79,6 +79,13 @@ def bounds(low: float, high: float, unit: str = "") -> str:
     if math.isinf(high):
         return f"≥ {number(low)}{tail}"
     return f"in [{number(low)}, {number(high)}]{tail}"
+
+
+def evidence(claim: Claim, n: int) -> str:
+    """Return what a verdict rests on, such as "sample of 24 draws"."""
+    words = {Evidence.IDENTITY: "identity", Evidence.CASES: "all cases", Evidence.SAMPLE: "sample"}
+    cases = f"{n} {claim.over}" if n > 1 else ""
+    return " of ".join(filter(None, (words.get(claim.evidence, "") if claim.evidence else "", cases)))
 
 
 def record(verdict: Verdict) -> dict[str, Any]:

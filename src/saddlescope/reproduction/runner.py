@@ -71,6 +71,11 @@ class Reproduction(ReprMixin):
             raise InputError(f"{file}: {error}") from error
         return cls(Path(file), entry, provenance, run)
 
+    @property
+    def smoke_test(self) -> bool:
+        """True for a run of the quick size, which is in no tally."""
+        return self.provenance.size == "quick"
+
     @cached_property
     def verdicts(self) -> tuple[Verdict, ...]:
         """Verdicts of the current claims on the stored data."""

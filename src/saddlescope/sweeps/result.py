@@ -38,7 +38,7 @@ class Sweep(ReprMixin):
 
             - `state(axes)`: finished, failed or missing; `error(axes)`: the reason, one sentence;
             - `value`, `uncertainty` `(axes, claim)` in the claim's unit, NaN where absent;
-              `outcome(axes, claim)`: reproduced, refuted, undecided, not tested, or empty without a run; `remark`;
+              `outcome(axes, claim)`: one of the outcomes of a claim, or empty without a run; `remark`;
             - `metrics(axes, metric)`: the metrics of the entry, NaN where absent, and
               `metric_remark`;
             - `cpu_seconds(axes)`; `point(axes)`: the file of the run, relative to the folder of the data set.
