@@ -16,7 +16,9 @@ AGREE = {"agree-xi", "agree-w", "agree-matrix", "agree-keys-queries"}
 
 def test_formulations_agree_and_stable_rates_raise_no_alarm(run, outcomes):
     found = outcomes(ENTRY, run)
-    assert {found[claim] for claim in AGREE | {"no-false-alarm"}} == {"reproduced"}
+    assert {found[claim] for claim in AGREE} == {"reproduced"}
+    assert found["no-false-alarm"] == "undecided"  # one data set
+    assert outcomes(ENTRY, run.isel(data_set=[0, 0]))["no-false-alarm"] == "reproduced"
 
 
 def test_formulations_that_part_refute_their_claim(run, outcomes):
@@ -28,6 +30,7 @@ def test_formulations_that_part_refute_their_claim(run, outcomes):
 
 
 def test_silent_failures_are_counted_and_compared_with_the_balance(run, outcomes):
+    run = run.isel(data_set=[0, 0]).copy(deep=True)
     run.says_success.values[:] = 1
     run.error.values[:], run.defect.values[:] = 1e-7, 1e-4
     found = outcomes(ENTRY, run)

@@ -58,6 +58,7 @@ def uncertified(run):
 
 def full_rank(run):
     run["rank"][:] = 10
+    run["rank"][{"draw": 0, "norm": 2}] = 11
 
 
 def vouched(run):
@@ -84,6 +85,9 @@ def test_ranks_as_read_follow_the_counts(run, outcomes):
     run = run.isel(small_draw=[*range(12)] * 20).copy(deep=True)
     run["read_rank"][:] = run.true_rank
     assert outcomes(ENTRY, run)["rank-as-read"] == outcomes(ENTRY, run)["rank-as-read-loosely"] == "reproduced"
+    run["true_rank_certified"][{"small_draw": 0}] = False
+    assert outcomes(ENTRY, run)["rank-as-read"] == "undecided"
+    run["true_rank_certified"][:] = True
     run["read_rank"][:] = run.true_rank + 1
     assert outcomes(ENTRY, run)["rank-as-read"] == outcomes(ENTRY, run)["rank-as-read-loosely"] == "refuted"
 

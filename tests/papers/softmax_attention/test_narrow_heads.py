@@ -38,13 +38,12 @@ def test_values_lie_between_the_bounds_of_the_svms(run):
 def test_what_the_quick_size_can_say(run, outcomes, inside):
     verdicts = outcomes(ENTRY, run)
     assert verdicts["one-column-stationary"] == verdicts["none-better"] == "reproduced"
-    assert verdicts["one-column"] == "refuted"
     assert inside(ENTRY, run) >= {"separates", "wide", "rank-is-enough"}
 
 
 def many(run):
-    """The same trials a hundred times."""
-    return run.isel(start=[0] * 100)
+    """The same draws fifty times."""
+    return run.isel(draw=[0, 1] * 50)
 
 
 def nowhere(run):

@@ -11,7 +11,9 @@ ENTRY = find_entry(NAME)
 
 
 def test_all_claims_hold_at_the_quick_size(run, outcomes):
-    assert set(outcomes(ENTRY, run).values()) == {"reproduced"}
+    found = outcomes(ENTRY, run)
+    assert found.pop("diagonal-w-above-n-and-l") == "undecided"  # twenty draws
+    assert set(found.values()) == {"reproduced"}
 
 
 def test_covers_counts_in_the_plane():

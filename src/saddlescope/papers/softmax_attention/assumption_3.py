@@ -39,14 +39,14 @@ class Params(EntryParams):
     tokens: int = param(5, "number of tokens per sample L", ge=2)
     dim: int = param(8, "dimension d", ge=1)
     gaps: tuple[float, ...] = param((0.25, 1.0, 2.5, 6.5, 7.0), "gaps of the scores", gt=0, order="increasing")
-    instances: int = param(64, "number of draws of tokens and queries, each at all gaps", ge=1)
+    instances: int = param(128, "number of draws of tokens and queries, each at all gaps", ge=1)
     scale: float = param(0.3, "initial scale ω₀ of the weights", gt=0, scale="log")
     log10_times: tuple[float, ...] = param(
         (-2.0, -1.0, 0.0, 1.0, 2.0, 3.0, 4.0, 6.0, 10.0, 30.0, 100.0),
         "log10 of the recorded times",
         order="increasing",
     )
-    seed: int = param(700, "first seed of the data", ge=0)
+    seed: int = param(1700, "first seed of the data", ge=0)
 
 
 def run(params: Params, context: RunContext) -> xr.Dataset:
@@ -111,9 +111,13 @@ claims = Claims()
     quantity="number of such flows with a final excess loss of over half that of one sample at a wrong token",
     kind="reading", source="Appendix A.5, (C2), with the corrected equation 27. No exception is allowed", high=0.0,
     sizes=("default", "paper"),
+    evidence="cases", over="draws of data",
+    why="Once a sample's softmax selects wrong tokens the loss is above its start, so under Assumption 3 none may end "
+        "there",
+    doubt="The lost-sample count rests on one last time, and only gaps of 7 are above the assumption's limit",
 )  # fmt: skip
 def _count_losing_where_allowed(run: xr.Dataset) -> Estimate:
-    return count_losing_flows(_ends("diagonal weights", run)[_allowed(run)], _when(run))
+    return count_losing_flows(_ends("diagonal weights", run), _when(run), _allowed(run))
 
 
 @claims.add(
@@ -124,6 +128,10 @@ def _count_losing_where_allowed(run: xr.Dataset) -> Estimate:
         "above Assumption 3's limit",
     kind="own", source="This project's: more than half; trial runs on other seeds had three quarters at each gap",
     low=0.5, sizes=("default", "paper"),
+    evidence="sample", over="draws of data",
+    why="If most draws learn all samples at every gap that violates the assumption, the assumption is far from "
+        "necessary",
+    doubt="It is about one small size, and each draw is followed from one initial scale",
 )  # fmt: skip
 def _share_kept_without(run: xr.Dataset) -> Estimate:
     ends = np.where(_allowed(run), 0.0, _ends("diagonal weights", run))
@@ -136,6 +144,10 @@ def _share_kept_without(run: xr.Dataset) -> Estimate:
     quantity="share of data draws with a sample at a wrong token at the last time, under gradient flow on diagonal "
         "weights", kind="own", source="This project's, from trial runs on other seeds, with 6 and 7 of 30", low=0.05,
     high=0.45, sizes=("default", "paper"),
+    evidence="sample", over="draws of data",
+    why="A share well above zero shows that some such assumption is needed, and one below a half that it is not "
+        "needed often",
+    doubt="The window of 5 to 45 percent is ours, for one gap, size and scale",
 )  # fmt: skip
 def _share_losing_at_smallest_gap(run: xr.Dataset) -> Estimate:
     ends = _ends("diagonal weights", run)[0]
@@ -148,11 +160,16 @@ def _share_losing_at_smallest_gap(run: xr.Dataset) -> Estimate:
     quantity="largest distance of the final excess loss, over that of one sample at a wrong token, from a whole "
         "number, over flows and score gaps", kind="own",
     source="Assumption 2: all wrong tokens of a sample have one score; the bound is this project's", high=1e-3,
+    evidence="cases", over="draws of data",
+    why="With equal wrong scores each lost sample adds exactly one unit of excess loss, so other values would be "
+        "unfinished flows",
+    doubt="Flows that the solver could not end are left out",
 )  # fmt: skip
 def _distance_from_integers(run: xr.Dataset) -> Estimate:
     ends = np.array([_ends(flow, run) for flow in run.flow.values])
     apart = np.nanmax(np.abs(ends - np.rint(ends)))
-    return Estimate(float(apart), remark=f"{np.isfinite(ends).sum()} flows, up to {np.nanmax(ends):.4g} lost")
+    remark = f"{np.isfinite(ends).sum()} flows, up to {np.nanmax(ends):.4g} lost"
+    return Estimate(float(apart), remark=remark, n=ends.shape[-1])
 
 
 @claims.add(
@@ -161,6 +178,9 @@ def _distance_from_integers(run: xr.Dataset) -> Estimate:
     quantity="number of flows on W with a final excess loss of over half that of one sample at a wrong token, over "
         "draws and gaps", kind="own", source="This project's, from trial runs on other seeds; no theorem claims it",
     high=0.0, sizes=("default", "paper"),
+    evidence="cases", over="draws of data",
+    why="The same count for a full W asks whether lost samples belong to the parametrisation or to the loss",
+    doubt="Absence in a hundred draws of one size proves little; unequal scores do lose samples",
 )  # fmt: skip
 def _count_losing_alone(run: xr.Dataset) -> Estimate:
     return count_losing_flows(_ends("W alone", run), _when(run))

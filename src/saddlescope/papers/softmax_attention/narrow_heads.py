@@ -40,14 +40,14 @@ class Params(EntryParams):
     columns: tuple[int, ...] = param(
         (1, 2, 3), "numbers of columns d_e of the narrow heads, from 1 to below d", ge=1, order="increasing"
     )
-    draws: int = param(16, "number of draws of the data", ge=1)
-    starts: int = param(3, "number of initial weights for every draw and d_e", ge=1)
-    search: int = param(40, "number of random starts of the search under a rank bound", ge=1)
+    draws: int = param(48, "number of draws of the data", ge=1)
+    starts: int = param(1, "number of initial weights for every draw and d_e", ge=1)
+    search: int = param(20, "number of random starts of the search under a rank bound", ge=1)
     scale: float = param(0.1, "initial scale of K and Q, whose entries have deviation scale / √d", gt=0, scale="log")
     log10_times: tuple[float, ...] = param(
         (10.0, 30.0, 100.0, 300.0, 1e3, 1e4, 1e5), "log10 of the recorded times t", ge=5, least=2, order="increasing"
     )
-    seed: int = param(0, "seed of the first draw; the next draws use the next seeds", ge=0)
+    seed: int = param(300, "seed of the first draw; the next draws use the next seeds", ge=0)
 
     def check(self) -> None:
         if self.columns[0] != 1 or self.columns[-1] >= self.dim:
@@ -117,66 +117,82 @@ def _narrow(run: xr.Dataset) -> xr.Dataset:
     return run.isel(columns=slice(None, -1))
 
 
+def _share_of_draws(holds: xr.DataArray, remark: str = "") -> Estimate:
+    """Return the share of draws in which every head meets a condition: heads of one draw share its data."""
+    each = holds.all([dim for dim in holds.dims if dim != "draw"])
+    share = Estimate.share(each.sum(), each.size)
+    return Estimate(share.value, share.uncertainty, f"{share.remark} draws{remark}", n=share.n)
+
+
 # The bounds are from trial runs on other seeds unless their source says otherwise. At the quick size there are too few
-# heads for a share of at least 80 %.
+# draws for a share of at least 80 %.
 claims = Claims()
 
 
 @claims.add(
     "separates",
-    "At least 90 % of attention heads with fewer key columns than token dimensions select every sample's optimal "
-        "token", quantity="share of these narrow heads with positive margins of all optimal tokens at the last time",
+    "In at least 90 % of draws, all heads with fewer key columns than token dimensions select every optimal token",
+    quantity="share of draws whose narrow heads all end with positive margins of optimal tokens",
     kind="own", source="Theorems 4.1 and 5.1 have d_e >= d; the bound is from trial runs on other seeds", low=0.9,
     sizes=("default", "paper"),
+    evidence="sample", over="draws of data",
+    why="A margin that is positive at the last time means that this sample's softmax selects its optimal token",
+    doubt="No theorem covers these heads, and small data with long times make selection easy",
 )  # fmt: skip
 def _separating_share(run: xr.Dataset) -> Estimate:
-    last = _last_values(_narrow(run))
-    return Estimate.share(float(last.notnull().sum()), last.size)
+    return _share_of_draws(_last_values(_narrow(run)).notnull())
 
 
 @claims.add(
     "wide", "On Gaussian data, at least 80 % of full-width attention heads come within 5 % of the least nuclear norm",
-    quantity="share of heads with as many key columns as token dimensions and final nuclear norm over margin within "
-        f"{_NEAR:.0%} of the least", kind="reading",
+    quantity="share of draws whose heads with as many key columns as token dimensions end with a nuclear norm over "
+        f"margin within {_NEAR:.0%} of the least", kind="own",
     source="Section 4.2; the bound is from trial runs on other seeds", low=0.8, sizes=("default", "paper"),
+    evidence="sample", over="draws of data",
+    why="Section 4.2 lets full-width heads minimise the nuclear norm, so most should be near its certified least value",
+    doubt="A head that comes within five percent may still end elsewhere, and the bar is ours",
 )  # fmt: skip
 def _wide_share(run: xr.Dataset) -> Estimate:
-    excess = _last_values(run.isel(columns=-1)) / run.least - 1
-    return Estimate.share(float((excess < _NEAR).sum()), excess.size)
+    return _share_of_draws(_last_values(run.isel(columns=-1)) / run.least - 1 < _NEAR)
 
 
 @claims.add(
     "rank-is-enough",
-    "At least 80 % of narrow attention heads able to represent the least-nuclear-norm solution match its norm within "
-        "5 %",
-    quantity="share of narrow heads with that rank or more key columns and final nuclear norm over margin within "
-        f"{_NEAR:.0%} of the least",
+    "In at least 80 % of draws, narrow heads able to represent the least-nuclear-norm solution match its norm",
+    quantity="share of draws whose narrow heads with that rank or more key columns all end with a nuclear norm over "
+        f"margin within {_NEAR:.0%} of the least",
     kind="own", source="(W_*-SVM), whose solution does not change; the bound is from trial runs on other seeds",
     low=0.8, sizes=("default", "paper"),
+    evidence="sample", over="draws of data",
+    why="Heads that can hold the solution have the same convex optimum, so reaching it shows that narrowness costs "
+        "nothing",
+    doubt="Only ranks of 2 and 3 occur in such small data, and five percent covers late times too",
 )  # fmt: skip
 def _sufficient_share(run: xr.Dataset) -> Estimate:
     some = _narrow(run)
     meant = (some.columns >= some["rank"]).broadcast_like(_last_values(some))
     if not bool(meant.any()):
         return Estimate.unresolved("No head has rank(W_*) <= d_e < d; give more columns.")
-    found = (_last_values(some) / some.least - 1 < _NEAR) & meant
-    return Estimate.share(float(found.sum()), float(meant.sum()))
+    found = (_last_values(some) / some.least - 1 < _NEAR) | ~meant
+    return _share_of_draws(found.isel(draw=meant.any(("columns", "start"))))
 
 
 @claims.add(
     "one-column",
     "At least 90 % of attention heads with one key column reach the best rank-one nuclear-norm solution found by "
         "search",
-    quantity=f"share of these heads with final nuclear norm over margin within {_SAME:.0%} of the best value from "
-        "many random starts", kind="own",
+    quantity=f"share of draws whose heads end with a nuclear norm over margin within {_SAME:.0%} of the best value "
+        "from many random starts", kind="own",
     source="Section 3.2 poses (W_*-SVM) with the rank bound, for which the paper claims nothing below d; own bound",
     low=0.9,
+    evidence="sample", over="draws of data", sizes=("default", "paper"),
+    why="The best value of many searches stands for the rank-one optimum, which is not convex and has no certificate",
+    doubt="The search may miss the best solution too; it can only make heads look better than they are",
 )  # fmt: skip
 def _best_share(run: xr.Dataset) -> Estimate:
     ratio = _last_values(run.isel(columns=0)) / run.bounded.isel(columns=0)
-    hits, values = (ratio < 1 + _SAME).sum(), f"median {float(ratio.median()):.3f}, largest {float(ratio.max()):.3f}"
-    share = Estimate.share(float(hits), ratio.size)
-    return Estimate(share.value, share.uncertainty, f"{share.remark}; value over the best: {values}")
+    values = f"median {float(ratio.median()):.3f}, largest {float(ratio.max()):.3f}"
+    return _share_of_draws(ratio < 1 + _SAME, f"; value over the best: {values}")
 
 
 @claims.add(
@@ -185,10 +201,14 @@ def _best_share(run: xr.Dataset) -> Estimate:
     quantity="largest relative distance of the keys or queries from the direction of their own gradient at the last "
         "time, over heads", kind="own",
     source="Where directions converge, K' = Z Q and Q' = Zᵀ K have K ~ Z Q; the bound is from trial runs", high=0.01,
+    evidence="cases", over="draws of data",
+    why="A direction that has converged has keys and queries parallel to their own pulls, whatever local solution it "
+        "is",
+    doubt="Stationary includes saddle points, and the bar is from trial runs",
 )  # fmt: skip
 def _largest_residual(run: xr.Dataset) -> Estimate:
     residual = run.residual.isel(columns=0)
-    return Estimate(float(residual.max(skipna=False)), remark=f"median {float(residual.median()):.2g}")
+    return Estimate.largest(residual.max("start", skipna=False), f"median {float(residual.median()):.2g}")
 
 
 @claims.add(
@@ -197,10 +217,14 @@ def _largest_residual(run: xr.Dataset) -> Estimate:
     quantity="smallest relative excess of a narrow head's final nuclear norm over margin above the value of the "
         "search",
     kind="own", source="Definition, if the search found the best; the bound allows for rounding", low=-1e-6,
+    evidence="cases", over="draws of data",
+    why="A head below the search's value would show that the search missed the optimum",
+    doubt="It compares with a search that has no proof, from twenty starts",
 )  # fmt: skip
 def _smallest_excess(run: xr.Dataset) -> Estimate:
     some = _narrow(run)
-    return Estimate(float((_last_values(some) / some.bounded).min() - 1), remark=f"{_last_values(some).size} runs")
+    excess = (_last_values(some) / some.bounded).min(("columns", "start")) - 1
+    return Estimate.smallest(excess, f"{_last_values(some).size} heads")
 
 
 metrics = (
@@ -255,7 +279,7 @@ entry = Entry(
     "softmax-attention/narrow-heads",
     "Narrow heads: the norm that keys and queries with fewer columns than dimensions minimise", citation=CITATION,
     source="Sections 3.2 and 5", params=Params,
-    quick=dict(columns=(1, 2), draws=2, starts=1, search=4, log10_times=(10.0, 1e3, 1e5), seed=1),
-    paper=dict(samples=10, dim=50, columns=(1, 2, 3, 5), starts=5), run=run, claims=claims, figures=figures,
+    quick=dict(columns=(1, 2), draws=2, search=4, log10_times=(10.0, 1e3, 1e5), seed=1),
+    paper=dict(samples=10, dim=50, columns=(1, 2, 3, 5)), run=run, claims=claims, figures=figures,
     metrics=metrics,
 )  # fmt: skip

@@ -38,7 +38,7 @@ class Params(EntryParams):
     samples: int = param(10, "number of samples n", ge=2)
     tokens: int = param(5, "number of tokens L per sample", ge=2)
     dim: int = param(50, "token dimension d, and number of columns of K and Q", ge=2)
-    draws: int = param(24, "number of draws of the data, each with its own initial weights", ge=1)
+    draws: int = param(24, "number of draws of the data, each with its own initial weights", ge=2)
     scale: float = param(0.1, "initial scale of K and Q, whose entries have deviation scale / √d", gt=0, scale="log")
     log10_times: tuple[float, ...] = param(
         (10.0, 20.0, 50.0, 100.0, 300.0, 1e3, 3e3, 1e4, 3e4, 1e5),
@@ -47,7 +47,7 @@ class Params(EntryParams):
         least=2,
         order="increasing",
     )
-    seed: int = param(0, "seed of the first draw; the next draws use the next seeds", ge=0)
+    seed: int = param(40, "seed of the first draw; the next draws use the next seeds", ge=0)
 
     def check(self) -> None:
         if 100.0 not in self.log10_times:
@@ -105,7 +105,7 @@ def _compare_draw(params: Params, seed: int) -> xr.Dataset:
 
 def _share(holds: xr.DataArray) -> Estimate:
     hits, draws = int(holds.sum()), holds.sizes["draw"]
-    return Estimate(hits / draws, remark=f"{hits} of {draws} draws")
+    return Estimate(hits / draws, remark=f"{hits} of {draws} draws", n=draws)
 
 
 def _below(run: xr.Dataset) -> xr.DataArray:
@@ -116,14 +116,15 @@ def _below(run: xr.Dataset) -> xr.DataArray:
 def _last_excess(run: xr.Dataset, norm: str, of: str, *, largest: bool) -> Estimate:
     last = run[norm].sel(flow=of).isel(time=-1)
     value = last.max(skipna=False) if largest else last.min(skipna=False)
-    return Estimate(float(value), remark=f"median {float(last.median()):.3g} of {run.sizes['draw']} draws")
+    draws = run.sizes["draw"]
+    return Estimate(float(value), remark=f"median {float(last.median()):.3g} of {draws} draws", n=draws)
 
 
 def _loss_law_error(run: xr.Dataset, of: str, time: int | None) -> Estimate:
     """Return the largest deviation of the loss from its law, at log10 t = `time`, or at the last time."""
     at = -1 if time is None else int((run.log10_time.values == time).argmax())
     off = abs(run.loss_ratio.sel(flow=of).isel(time=at) - 1)
-    return Estimate(float(off.max(skipna=False)), remark=f"median {float(off.median()):.2g}")
+    return Estimate.largest(off, f"median {float(off.median()):.2g}")
 
 
 claims = Claims()
@@ -133,24 +134,45 @@ claims.add(
     "Gradient flow of one attention matrix W converges in direction to the least-Frobenius-norm attention SVM "
         "solution",
     quantity="largest relative excess of Frobenius norm over margin above the least one, at the last time, over "
-        "draws", kind="reading",
+        "draws", kind="own",
     source="Section 4.2 after Tarzanagh et al. (2023a); excess is O(1 / ln t), the bound from trial runs", high=1e-4,
+    evidence="cases", over="draws",
+    why="The excess over the certified least norm is 0 exactly at the solution that the sentence names",
+    doubt="The bar is ours for a limit without a rate, and directions of W are off by a constant over ln t anyway",
 )(partial(_last_excess, norm="frobenius", of=WEIGHTS, largest=True))  # fmt: skip
 
 
-@claims.add(
+claims.add(
     "nuclear",
-    "Under gradient flow, keys times queries lose at least three quarters of their nuclear-norm excess after t = "
-        "1e10",
-    quantity="relative excess of nuclear norm over margin above the least one, last time relative to t = 1e10, "
-        "largest over draws", kind="reading",
-    source="Section 4.2; no proof and no rate outside Assumption 4, the bound from trial runs on other seeds",
-    high=0.25,
+    "Gradient flow of keys and queries brings the direction of their product within 2 % of the least nuclear norm",
+    quantity="largest relative excess of nuclear norm over margin above the least one, at the last time, over draws",
+    kind="own",
+    source="Section 4.2; no proof and no rate outside Assumption 4. The bar is this project's, after a pilot on seeds "
+        "5000 to 5005 (0.0141)", high=0.02, sizes=("default",),
+    evidence="cases", over="draws",
+    why="The excess over the certified least norm is 0 exactly at the solution that section 4.2 names",
+    doubt="The bar is for one size and t = 1e100000; at 1e1000 the excess is still 4 %, and where it ends is not "
+        "proved",
+)(partial(_last_excess, norm="nuclear", of=FACTORS, largest=True))  # fmt: skip
+
+
+@claims.add(
+    "nuclear-rate",
+    "The nuclear-norm excess of keys times queries falls more slowly than 1/√(ln t), in the median over draws",
+    quantity="exponent of the excess as a power of ln t, from the first recorded time of t = 1e1000 or later to the "
+        "last, median over draws", kind="own",
+    source="Not in the paper: the next term after ln t would give -1; bounds after a pilot on seeds 5000 to 5005 "
+        "(-0.19 to -0.26)", low=-0.5, high=-0.05, sizes=("default", "paper"),
+    evidence="sample", over="draws",
+    why="An excess of constant over ln t has the exponent -1, an excess that stays has 0, and slowly fading singular "
+        "values are in between",
+    doubt="The exponent still changes over the two decades of ln t, so that the law may be no power",
 )  # fmt: skip
-def _remaining_excess(run: xr.Dataset) -> Estimate:
-    pairs = run.nuclear.sel(flow=FACTORS)
-    ratio = pairs.isel(time=-1) / pairs.isel(time=0)
-    return Estimate(float(ratio.max(skipna=False)), remark=f"median {float(ratio.median()):.3g}")
+def _excess_exponent(run: xr.Dataset) -> Estimate:
+    since = int((run.log10_time.values >= 1e3).argmax())
+    pairs, time = run.nuclear.sel(flow=FACTORS), run.log10_time.values
+    slopes = np.log(pairs.isel(time=-1) / pairs.isel(time=since)) / np.log(time[-1] / time[since])
+    return Estimate.median(slopes.values, f"{float(slopes.min()):.2g} to {float(slopes.max()):.2g}")
 
 
 @claims.add(
@@ -158,6 +180,9 @@ def _remaining_excess(run: xr.Dataset) -> Estimate:
     "In every draw, the nuclear-norm excess of attention keys times queries falls between all recorded times",
     quantity="share of draws in which the excess of nuclear norm over margin above the least one falls between all "
         "recorded times", kind="own", source="This project's question", low=1.0,
+    evidence="cases", over="draws",
+    why="An excess that falls at every recorded time cannot have settled above the least norm by then",
+    doubt="A monotone fall may still end above zero, and ten times cannot show what happens between them",
 )  # fmt: skip
 def _falling_share(run: xr.Dataset) -> Estimate:
     return _share((run.nuclear.sel(flow=FACTORS).diff("time") < 0).all("time"))
@@ -169,6 +194,10 @@ def _falling_share(run: xr.Dataset) -> Estimate:
         "W",
     quantity="share of draws in which keys times queries have the smaller excess of nuclear norm over margin at the "
         "last time", kind="reading", source="Section 4.2", low=1.0,
+    evidence="cases", over="draws",
+    why="If the flows minimise different norms, each must beat the other in its own norm, and this compares them on "
+        "one loss",
+    doubt="At an earlier time or another start a draw may differ: trial draws needed up to t = 1e50",
 )  # fmt: skip
 def _share_below_at_last(run: xr.Dataset) -> Estimate:
     return _share(_below(run).isel(time=-1))
@@ -180,6 +209,9 @@ def _share_below_at_last(run: xr.Dataset) -> Estimate:
         "times",
     quantity="share of draws in which keys times queries have the smaller excess of nuclear norm over margin at all "
         "recorded times", kind="own", source="This project's question, stronger than section 4.2", low=1.0,
+    evidence="cases", over="draws",
+    why="The comparison at every recorded time would show the contrast at times that gradient descent can reach",
+    doubt="It depends on the first time and initial scale, which are ours",
 )  # fmt: skip
 def _share_below(run: xr.Dataset) -> Estimate:
     return _share(_below(run).all("time"))
@@ -191,6 +223,9 @@ claims.add(
     kind="own",
     source="Section 4.2; the bound is this project's, far above the excess of keys times queries at that time",
     low=0.01,
+    evidence="cases", over="draws",
+    why="A norm that stays a percent above its minimum at the last time shows that W alone has another limit",
+    doubt="The excess might still fall later, though W alone is within 1e-5 of its own solution by then",
 )(partial(_last_excess, norm="nuclear", of=WEIGHTS, largest=False))  # fmt: skip
 
 claims.add(
@@ -198,6 +233,9 @@ claims.add(
     "Gradient flow of attention keys and queries does not minimise the Frobenius norm of their product in any draw",
     quantity="smallest relative excess of Frobenius norm over margin above the least one, at the last time, over "
         "draws", kind="own", source="Section 4.2; the bound is this project's", low=0.01,
+    evidence="cases", over="draws",
+    why="If keys and queries also minimised the Frobenius norm, the two parametrisations could not be told apart",
+    doubt="Finite time again: this excess is compared with a bar and not with its limit",
 )(partial(_last_excess, norm="frobenius", of=FACTORS, largest=False))  # fmt: skip
 
 claims.add(
@@ -206,6 +244,9 @@ claims.add(
     quantity="largest relative deviation of t (L - L*), with L* the infimum of the loss, from this limit at t = "
         "1e100, over draws",
     kind="own", source="A law of this project, from W = W_F ln t + O(1), and its bar", high=1e-4,
+    evidence="cases", over="draws",
+    why="W grows like its solution times ln t, and then the margins fix the loss up to this constant",
+    doubt="The law and the flow share the certified norm, and only one time is judged",
 )(partial(_loss_law_error, of=WEIGHTS, time=100))  # fmt: skip
 
 claims.add(
@@ -216,6 +257,9 @@ claims.add(
         "the loss's infimum", kind="own",
     source="A law of this project, the nuclear counterpart of the diagonal one, without a proof; the bound from "
         "trial runs on other seeds", high=0.03,
+    evidence="cases", over="draws",
+    why="The multipliers of the nuclear problem add up to the least norm, which the loss then shows",
+    doubt="It has no proof, and three percent is loose enough for a slowly converging direction",
 )(partial(_loss_law_error, of=FACTORS, time=None))  # fmt: skip
 
 

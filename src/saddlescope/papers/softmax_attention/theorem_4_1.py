@@ -1,9 +1,12 @@
 """Theorem 4.1: the direction of diagonal weights approaches a solution of the ℓ1 problem.
 
 The diagonal flow from w₊ = w₋ = ω₀ is followed to ln t = 1e7 and compared with the certified solution β* of the ℓ1
-problem, with multipliers λ. The error of the direction β / μ falls like 1 / ln t at best, so the data matter:
-conditioned instances have a sparse, well separated solution; raw Gaussian data do not. Both meet the theorem's
-Assumptions 2 and 3.
+problem, with multipliers λ. The theorem is judged on raw Gaussian data, with the rate at which the error of β / μ
+falls. Conditioned instances come second: they are accepted only if the law of the margins predicts a direction that is
+off by at most 0.5 / ln t, so that their bars test the solver and the law. Both meet Assumptions 2 and 3.
+
+The error falls like 1 / ln t at best. A weight off the support grows like μ to the power |Σ_k λ_k B_k,j|, which is near
+1 for some coordinate of raw data: its share of the direction, and the error, then fall like a small power of 1 / ln t.
 
     error      |β / μ - β*| / |β*|
     objective  |β / μ|₁ over the dual bound, less 1: distance from a global solution, unique or not
@@ -35,6 +38,8 @@ if TYPE_CHECKING:
 
 _LATE, _ASTRONOMICAL = 1e7, 690.7755278982137  # ln t; the second is t = 1e300
 
+_DECADES = (1e3, 1e4, 1e5, 1e6, 1e7)  # ln t
+
 
 class Params(EntryParams):
     """Instances and initial scale."""
@@ -43,10 +48,10 @@ class Params(EntryParams):
     tokens: tuple[int, ...] = param((5, 5, 10), "number of tokens per sample L of each size", ge=1)
     dims: tuple[int, ...] = param((8, 50, 200), "dimension d of each size", ge=1)
     instances: int = param(4, "number of conditioned data sets of each size, each with both losses", ge=1)
-    raw: int = param(10, "number of Gaussian data sets of each size but the largest", ge=2)
+    raw: int = param(20, "number of Gaussian data sets of each size but the largest", ge=2)
     scale: float = param(0.3, "initial scale ω₀ of the weights", gt=0, scale="log")
     marks: int = param(33, "number of recorded times from ln t = 1 to 1e7", ge=9)
-    seed: int = param(100, "seed of the first data set; the others count up", ge=0)
+    seed: int = param(700, "seed of the first data set; the others count up", ge=0)
 
     def check(self) -> None:
         sizes = self.samples, self.tokens, self.dims
@@ -59,7 +64,7 @@ def run(params: Params, context: RunContext) -> xr.Dataset:
     from saddlescope.models.tokens.generators import conditioned_tokens
     from saddlescope.papers.softmax_attention.shared.separable_tokens import separable_gaussian_tokens
 
-    times = np.unique([*np.geomspace(1, _LATE, params.marks), 1e3, 1e4, _ASTRONOMICAL])
+    times = np.unique([*np.geomspace(1, _LATE, params.marks), *_DECADES, _ASTRONOMICAL])
     sizes = list(zip(params.samples, params.tokens, params.dims, strict=True))
     jobs: list[tuple[str, str, Callable[[], TokenData], str]] = []
     for size in sizes:
@@ -153,10 +158,12 @@ def _values_at(run: xr.Dataset, variable: str, log_time: float, group: str = "co
 
 
 def _largest_at(variable: str, log_time: float, run: xr.Dataset) -> Estimate:
-    """Return the largest absolute value of a variable at one time, conditioned data."""
+    """Return the largest absolute value of a variable at one time, conditioned data; both losses are one case."""
     values = _values_at(run, variable, log_time)
     defect = float(_select_group(run, "conditioned").energy_defect.max())
-    return Estimate(float(values.max()), remark=f"{len(values)} flows; their energy balances to {defect:.1e}")
+    return Estimate.largest(
+        values.reshape(-1, 2).max(axis=1), f"{len(values)} flows; their energy balances to {defect:.1e}"
+    )
 
 
 claims = Claims()
@@ -167,9 +174,79 @@ claims = Claims()
     "The drawn token data have equal wrong-token scores and a small initial loss at zero weights (Assumptions 2 and "
         "3)", quantity="share of flows whose token data, well-conditioned or Gaussian, meet both assumptions",
     kind="own", source="The conditions of Theorem 4.1; exact", low=1.0,
+    evidence="cases", over="data sets",
+    why="The theorem speaks only about data that meet both assumptions, so every data set of the run must",
+    doubt="The generator makes gaps large on purpose, so this tests the check more than the data",
 )  # fmt: skip
 def _assumptions_share(run: xr.Dataset) -> Estimate:
-    return Estimate(float(run.assumptions_hold.mean()), remark=f"{run.sizes['case']} flows, raw data included")
+    holds, both = run.assumptions_hold, _select_group(run, "conditioned").sizes["case"]  # two losses on each data set
+    return Estimate(float(holds.mean()), remark=f"{holds.size} flows, raw data included", n=holds.size - both // 2)
+
+
+@claims.add(
+    "raw-comes-nearer",
+    "On Gaussian data, the attention direction's ℓ1 norm nears its minimum from each decade of ln t to the next",
+    quantity="number of flows whose diagonal weights over smallest margin have an ℓ1 norm no nearer its dual bound at "
+        "a later of ln t = 691, 1e3, 1e4 ... 1e7", kind="reading",
+    source="Theorem 4.1, if the limit exists; exact count over the Gaussian flows", high=0.0,
+    evidence="cases", over="Gaussian data sets", needs=("assumptions",),
+    why="The theorem's limit has the least norm, so a flow on its way there loses excess between times that are "
+        "decades of ln t apart",
+    doubt="A fall is not a limit: in 50 dimensions half a percent of excess is left at the last time, and it falls "
+        "ever more slowly",
+)  # fmt: skip
+def _gaussian_exceptions(run: xr.Dataset) -> Estimate:
+    values = np.array([_values_at(run, "objective", log_time, "raw") for log_time in (_ASTRONOMICAL, *_DECADES)])
+    rises = np.any(np.diff(values, axis=0) >= 0, axis=0)
+    return Estimate.number(rises, f"of {len(rises)} flows; the largest excess is {values[-1].max():.2g} at the end")
+
+
+@claims.add(
+    "raw-distance-falls",
+    "On Gaussian data, directions come nearer the ℓ1 max-margin solution from t = 1e300 to ln t = 1e7",
+    quantity="number of flows whose weights over smallest margin are no nearer that solution at the later time",
+    kind="reading", source="Theorem 4.1, if the limit exists; exact count over the Gaussian flows", high=0.0,
+    evidence="cases", over="Gaussian data sets", needs=("assumptions",),
+    why="The certified solution is unique for such data, so the theorem's limit of the direction can only be this "
+        "point",
+    doubt="Some flows come nearer by a few percent of their distance only, and no finite time shows where they end",
+)  # fmt: skip
+def _gaussian_distance_exceptions(run: xr.Dataset) -> Estimate:
+    early, late = (_values_at(run, "error", log_time, "raw") for log_time in (_ASTRONOMICAL, _LATE))
+    return Estimate.number(late >= early, f"of {len(late)} flows; largest distance {late.max():.2g} at the end")
+
+
+@claims.add(
+    "raw-rate",
+    "On Gaussian data, the attention direction's median distance from the ℓ1 solution falls more slowly than 1/√(ln t)",
+    quantity="median exponent of the distance as a power of ln t, between ln t = 1e5 and 1e7, over flows", kind="own",
+    source="Not in the paper, whose theorem has no rate; bounds after a pilot on seeds 5000 to 5009 (median -0.05)",
+    low=-0.5, high=0.0, sizes=("default", "paper"),
+    evidence="sample", over="Gaussian data sets", needs=("assumptions",),
+    why="The exponent between two late times is -1 where the error is a constant over ln t, and near 0 where a weight "
+        "off the support decays slowly",
+    doubt="Two sizes are mixed in equal parts, and a few of the small data sets have reached 1/ln t by then",
+)  # fmt: skip
+def _gaussian_exponent(run: xr.Dataset) -> Estimate:
+    early, late = (_values_at(run, "error", log_time, "raw") for log_time in (1e5, _LATE))
+    slopes = np.log(late / early) / np.log(100.0)
+    return Estimate.median(slopes, f"{len(slopes)} flows, {slopes.min():.2g} to {slopes.max():.2g}")
+
+
+@claims.add(
+    "raw-is-far",
+    "On Gaussian data, the direction of diagonal attention weights is far from the ℓ1 max-margin solution at t = 1e300",
+    quantity="mean distance of weights over smallest margin from that solution, relative to its norm, at t = 1e300, "
+        "over flows", kind="own",
+    source="Not in the paper: the theorem has no rate; the bound from trial runs on other seeds, 8 to 54 %", low=0.05,
+    sizes=("default", "paper"),  # the quick size has three data sets
+    evidence="sample", over="Gaussian data sets", needs=("assumptions",),
+    why="If the mean distance is a fair part of the solution's length, no time that a computer can name shows the "
+        "limit",
+    doubt="The mean depends on the two sizes chosen, and our bar of 5 % is far below what the trial runs gave",
+)  # fmt: skip
+def _gaussian_error(run: xr.Dataset) -> Estimate:
+    return Estimate.mean(_values_at(run, "error", _ASTRONOMICAL, "raw"))
 
 
 for _time, _bound in (("1e3", 1e-3), ("1e4", 1e-4), ("1e7", 1e-6)):
@@ -178,9 +255,13 @@ for _time, _bound in (("1e3", 1e-3), ("1e4", 1e-4), ("1e7", 1e-6)):
         f"On well-conditioned data, the direction of diagonal attention weights is near the ℓ1 max-margin solution "
             f"at ln t = {_time}",
         quantity=f"largest distance of weights over smallest margin from that solution, relative to its norm, at ln "
-            f"t = {_time}, over flows", kind="reading",
-        source="Theorem 4.1, which is about the limit; the bound is this project's bar for conditioned instances",
-        high=_bound,
+            f"t = {_time}, over flows", kind="own",
+        source="Theorem 4.1 is about the limit; the bar is this project's, twice what instances are selected for",
+        high=_bound, evidence="cases", over="conditioned data sets", needs=("assumptions",),
+        why=f"A direction that converges like a constant over ln t is within its bar at ln t = {_time} if theory and "
+            "solver agree",
+        doubt=f"Instances are accepted only if their predicted error is at most 0.5/ln t, so the bar of {_bound:g} "
+            "tests law and solver, not the theorem",
     )(partial(_largest_at, "error", float(_time)))  # fmt: skip
 
 claims.add(
@@ -188,7 +269,10 @@ claims.add(
     "On well-conditioned data, the direction of diagonal attention weights approaches the least ℓ1 norm with margins "
         "of 1",
     quantity="largest relative distance of the ℓ1 norm of weights over smallest margin from its dual bound at ln t = "
-        "1e7, over flows", kind="reading", source="Theorem 4.1; the bound is the one of the direction", high=1e-6,
+        "1e7, over flows", kind="own", source="Theorem 4.1; the bound is the one of the direction", high=1e-6,
+    evidence="cases", over="conditioned data sets", needs=("assumptions",),
+    why="The norm over its dual bound measures the distance from any global solution, even if it were not unique",
+    doubt="Conditioned instances are selected for early convergence, and the bar is that of the direction",
 )(partial(_largest_at, "objective", _LATE))  # fmt: skip
 
 
@@ -197,12 +281,16 @@ claims.add(
     "On well-conditioned data, the large entries of diagonal attention weights are the support of the ℓ1 "
         "max-margin solution",
     quantity="share of flows whose weights above 1e-3 of the largest at ln t = 1e7 are exactly that support",
-    kind="reading", source="Section 4.1, implicit regularization; exact count over the conditioned flows", low=1.0,
+    kind="own", source="Section 4.1, implicit regularization; exact count over the conditioned flows", low=1.0,
+    evidence="cases", over="conditioned data sets", needs=("assumptions",),
+    why="Section 4.1 expects sparse limits, and a weight counts as zero here when it is a thousandth of the largest",
+    doubt="The generator plants three coordinates and accepts data with this support alone",
 )  # fmt: skip
 def _same_support_share(run: xr.Dataset) -> Estimate:
     cases = _select_group(run, "conditioned")
     supports = f"{int(cases.support.min())} to {int(cases.support.max())} entries"
-    return Estimate(float(cases.same_support.mean()), remark=f"{supports}, {cases.sizes['case']} flows")
+    flows = cases.sizes["case"]
+    return Estimate(float(cases.same_support.mean()), remark=f"{supports}, {flows} flows", n=flows // 2)
 
 
 _LAW = "Follows from the proof's multiplier; its next term is of order 1 / μ, so that 1e-2 is 100 times it"
@@ -213,6 +301,10 @@ claims.add(
         "predicted constant",
     quantity="largest absolute deviation from this law, its constant from the KKT multiplier, at ln t = 1e4, over "
         "active margins and flows", kind="own", source=_LAW, high=1e-2,
+    evidence="cases", over="conditioned data sets", needs=("assumptions",),
+    why="The proof's multipliers fix the constant of each active margin, so the deviation tests the multipliers along "
+        "with the limit",
+    doubt="Selected instances have small constants, and flow and law use the same certified solution",
 )(partial(_largest_at, "margin_law", 1e4))  # fmt: skip
 
 claims.add(
@@ -221,6 +313,9 @@ claims.add(
         "least ℓ1 norm",
     quantity="largest relative deviation of this product from half the ℓ1 norm of the max-margin solution at ln t = "
         "1e4, over flows", kind="own", source=_LAW, high=1e-2,
+    evidence="cases", over="conditioned data sets", needs=("assumptions",),
+    why="Active margins that obey their law add up to this product, so it checks all of them by one observable number",
+    doubt="It follows from the margins law and is no second test of the theorem",
 )(partial(_largest_at, "loss_law", 1e4))  # fmt: skip
 
 
@@ -230,35 +325,12 @@ claims.add(
         "evaluations",
     quantity="largest number of evaluations of the gradient flow's right-hand side up to ln t = 1e7, over flows",
     kind="own", source="This project's bar", high=2000.0,
+    evidence="cases", over="conditioned data sets",
+    why="The number of evaluations is the cost of a flow on any machine, unlike seconds",
+    doubt="The bar is ours, for one solver at one tolerance and for easy data",
 )  # fmt: skip
 def _most_evaluations(run: xr.Dataset) -> Estimate:
-    return Estimate(float(_select_group(run, "conditioned").evaluations.max()), remark="to ln t = 1e7, the largest")
-
-
-@claims.add(
-    "raw-is-far",
-    "On Gaussian data, the direction of diagonal attention weights is far from the ℓ1 max-margin solution at t = 1e300",
-    quantity="mean distance of weights over smallest margin from that solution, relative to its norm, at t = 1e300, "
-    "over flows",
-    kind="own",
-    source="Not in the paper: the theorem has no rate; the bound from trial runs on other seeds, 8 to 54 %",
-    low=0.05,
-    sizes=("default", "paper"),  # the quick size has three data sets
-)
-def _gaussian_error(run: xr.Dataset) -> Estimate:
-    return Estimate.mean(_values_at(run, "error", _ASTRONOMICAL, "raw"))
-
-
-@claims.add(
-    "raw-comes-nearer",
-    "On Gaussian data, the attention direction's ℓ1 norm nears its minimum from t = 1e300 to ln t = 1e7",
-    quantity="share of flows whose diagonal weights over smallest margin have an ℓ1 norm nearer its dual bound at "
-        "the later time",
-    kind="reading", source="Theorem 4.1, if the limit exists; exact count over the Gaussian flows", low=1.0,
-)  # fmt: skip
-def _gaussian_progress(run: xr.Dataset) -> Estimate:
-    early, late = (_values_at(run, "objective", log_time, "raw") for log_time in (_ASTRONOMICAL, _LATE))
-    return Estimate(float((late < early).mean()), remark=f"{len(late)} flows; the largest {late.max():.2g} at the end")
+    return Estimate.largest(_select_group(run, "conditioned").evaluations.values.reshape(-1, 2).max(axis=1))
 
 
 metrics = (
@@ -322,6 +394,6 @@ entry = Entry(
     "softmax-attention/theorem-4-1",
     "Theorem 4.1: the direction of diagonal weights approaches a solution of the ℓ1 problem", citation=CITATION,
     source="Theorem 4.1, section 4.1", params=Params,
-    quick=dict(samples=(4,), tokens=(5,), dims=(8,), instances=1, raw=3, marks=17), paper=dict(instances=20, raw=50),
+    quick=dict(samples=(4,), tokens=(5,), dims=(8,), instances=2, raw=3, marks=17), paper=dict(instances=20, raw=50),
     run=run, claims=claims, figures=figures, metrics=metrics,
 )  # fmt: skip

@@ -11,14 +11,22 @@ FLOWS = ("diagonal weights", "W alone")
 LOST = 0.5  # number of lost samples above which a flow counts as losing one
 
 
-def count_losing_flows(ends: np.ndarray, when: str) -> Estimate:
-    """Return the number of flows that lose a sample; undecided if one did not reach its last time."""
-    unknown = int(np.isnan(ends).sum())
-    if not ends.size:
+def count_losing_flows(ends: np.ndarray, when: str, where: np.ndarray | None = None) -> Estimate:
+    """Return the number of flows that lose a sample; undecided if one did not reach its last time.
+
+    Args:
+        ends: number of lost samples of each flow, (..., draws).
+        when: name of the last time.
+        where: True for the flows to count, of the shape of `ends`; None for all.
+    """
+    chosen = np.ones(ends.shape, bool) if where is None else where
+    flows, unknown = int(chosen.sum()), int(np.isnan(ends[chosen]).sum())
+    if not flows:
         return Estimate.unresolved("No data of the run meet the condition; use more instances.")
     if unknown:
-        return Estimate.unresolved(f"{unknown} of {ends.size} flows did not reach {when}; use another seed.")
-    return Estimate(float((ends > LOST).sum()), remark=f"of {ends.size} flows, at {when}")
+        return Estimate.unresolved(f"{unknown} of {flows} flows did not reach {when}; use another seed.")
+    draws = int(np.any(chosen, axis=tuple(range(chosen.ndim - 1))).sum())
+    return Estimate(float((ends[chosen] > LOST).sum()), remark=f"of {flows} flows, at {when}", n=draws)
 
 
 def known_share(condition: np.ndarray, known: np.ndarray, remark: str = "") -> Estimate:
@@ -26,7 +34,7 @@ def known_share(condition: np.ndarray, known: np.ndarray, remark: str = "") -> E
     share = Estimate.share(int(condition[known].sum()), int(known.sum()))
     unknown = int((~known).sum())
     notes = [share.remark, remark, f"{unknown} more did not end" if unknown else ""]
-    return Estimate(share.value, share.uncertainty, ", ".join(note for note in notes if note))
+    return Estimate(share.value, share.uncertainty, ", ".join(note for note in notes if note), n=share.n)
 
 
 def losing_share_curve(x: np.ndarray, ends: np.ndarray, label: str, color: int) -> list[Line | Band]:
